@@ -44,7 +44,7 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 		release(func() {})
 	}
 	x.answer.bytes = h.BodyBytesSent()
-	if x.outcome.result.Wrote && x.outcome.result.Kind != upstream.OK {
+	if x.outcome.result.HeaderSent && x.outcome.result.Kind != upstream.OK {
 		h.Abort()
 	}
 }
@@ -169,7 +169,7 @@ func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 	d.duplex.Open(h)
 	if b := h.Body(); b != nil {
 		b.Limit(d.x.route.MaxBody)
-		t.Body, t.Content = &d.duplex, d.read
+		t.Body, t.BufferedBody = &d.duplex, d.read
 	}
 	return p.Forward(&d.here, t, &d.duplex)
 }
@@ -191,8 +191,8 @@ func (x *exchange) keep() {
 	x.in.header, x.in.body = noFields{}, nil
 }
 
-// RefuseHTTP1 answers what could not be read as a request.
-func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
+// RejectHTTP1 answers what could not be read as a request.
+func (p *Proxy) RejectHTTP1(h *http1.Exchange, why error) {
 	d := p.http1Downstream(h)
 	defer p.leaveHTTP1(d)
 	x := d.x

@@ -26,28 +26,28 @@ type route struct {
 	limits    []*limit     // of Limits, those that are not off
 	early     []*limit     // that are asked before a body is read
 	windows   []*window
-	resets    []cooldownReset           // cooldowns of other routes that its answers let begin again
-	queries   bool                      // some key is read from the query
-	waits     bool                      // some limit lets requests wait for a permit
-	hidden    []string                  // parameters of the path that are keys
-	fields    fieldNames                // that something is read from
-	besides   []string                  // parameters of the query that a form may not stand beside
-	names     key.Names                 // of parameters of the query that something is read from
-	deciders  []string                  // fields whose values it asks for
-	written   []key.Origin              // of its keys, where a client says what it likes; see preflight
-	reads     fieldNames                // fields that something is read from
-	reserved  func(string) bool         // whether no trailer field may have this name
-	newKeys   []*key.Spec               // of which new ones are bounded; see boundedKeys
-	quota     *respond.Quota            // as clients are told of it
-	refunds   map[upstream.Kind]bool    // the errors of RefundOn, as package upstream calls them
-	respond   respond.Response          // of Respond
-	rewrite   rewrite                   // of what is forwarded
-	pool      *upstream.Pool            // nil: there is no Upstream
-	repeats   *idempotency              // nil: repeats count
-	local     bool                      // some limit goes by this node's share while the store is unreachable
-	standsIn  bool                      // and none denies then
-	note      *routeNote                // what is remembered of it
-	leaves    map[*key.Spec][]*key.Spec // of its joined keys
+	resets    []cooldownReset              // cooldowns of other routes that its answers let begin again
+	queries   bool                         // some key is read from the query
+	waits     bool                         // some limit lets requests wait for a permit
+	hidden    []string                     // parameters of the path that are keys
+	fields    fieldNames                   // that something is read from
+	besides   []string                     // parameters of the query that a form may not stand beside
+	names     key.Names                    // of parameters of the query that something is read from
+	deciders  []string                     // fields whose values it asks for
+	written   []key.Origin                 // of its keys, where a client says what it likes; see preflight
+	reads     fieldNames                   // fields that something is read from
+	reserved  func(string) bool            // whether no trailer field may have this name
+	newKeys   []*key.Spec                  // of which new ones are bounded; see boundedKeys
+	quota     *respond.Quota               // as clients are told of it
+	refunds   map[upstream.ResultKind]bool // the errors of RefundOn, as package upstream calls them
+	respond   respond.Response             // of Respond
+	rewrite   rewrite                      // of what is forwarded
+	pool      *upstream.Pool               // nil: there is no Upstream
+	repeats   *idempotency                 // nil: repeats count
+	local     bool                         // some limit goes by this node's share while the store is unreachable
+	standsIn  bool                         // and none denies then
+	note      *routeNote                   // what is remembered of it
+	leaves    map[*key.Spec][]*key.Spec    // of its joined keys
 }
 
 // guarded reports whether r has lists, or a limit that refuses.

@@ -33,8 +33,8 @@ type Issuer interface {
 	// Certificate is the one to show to a client, or to who asks for proof that a
 	// name is ours; an error when there is none yet.
 	Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Held are the certificates that it has now.
-	Held() []*x509.Certificate
+	// Certificates are the certificates that it has now.
+	Certificates() []*x509.Certificate
 }
 
 // alpnACME is the protocol of an authority that asks whether a name is ours (RFC
@@ -54,7 +54,7 @@ func LoadCertificates(files []config.Pair, issuer Issuer, log zerolog.Logger) (*
 		c.pairs = append(c.pairs, pair)
 		c.warnIfInvalid(f, pair)
 	}
-	c.install()
+	c.swapConfig()
 	return c, nil
 }
 
@@ -66,24 +66,24 @@ func load(f config.Pair) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// install makes what clients are shown of the pairs. A client is shown the first
+// swapConfig makes what clients are shown of the pairs. A client is shown the first
 // that fits the name it asks for and what it can verify; when none does, the
 // first of all.
-func (c *Certificates) install() {
+func (c *Certificates) swapConfig() {
 	next := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		NextProtos:   []string{"h2", "http/1.1"},
 		Certificates: slices.Clone(c.pairs),
 	}
 	if c.issuer != nil {
-		next.GetCertificate = c.issued
+		next.GetCertificate = c.fromIssuer
 	}
 	c.current.Store(next)
 }
 
-// issued is the issuer's certificate for a client; nil where those of files are
+// fromIssuer is the issuer's certificate for a client; nil where those of files are
 // to be shown: for other names, and until the issuer has its own.
-func (c *Certificates) issued(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (c *Certificates) fromIssuer(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	files := len(c.files) > 0
 	if files && !slices.Contains(c.issuer.Names(), strings.ToLower(hello.ServerName)) {
 		return nil, nil
@@ -108,9 +108,9 @@ func (c *Certificates) config() *tls.Config {
 	}
 }
 
-// mutual is config for those alone who show a certificate that one of roots has signed
+// mutualConfig is config for those alone who show a certificate that one of roots has signed
 // (mutual TLS). Each connection is asked: none goes on from an earlier one.
-func (c *Certificates) mutual(roots *x509.CertPool) *tls.Config {
+func (c *Certificates) mutualConfig(roots *x509.CertPool) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -149,7 +149,7 @@ func (c *Certificates) Reload() {
 	if len(loaded) == 0 {
 		return
 	}
-	c.install()
+	c.swapConfig()
 	for _, i := range loaded {
 		f, leaf := c.files[i], c.pairs[i].Leaf
 		c.log.Info().Str("file", f.Cert).Strs("names", leaf.DNSNames).Time("until", leaf.NotAfter).Msg("certificate loaded")

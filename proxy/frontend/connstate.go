@@ -16,19 +16,19 @@ const (
 	// offender, fewer.
 	maxResets      = 200
 	offenderResets = 20
-	// suspiciousResets is after how many of them a client's next requests wait for resetPause,
+	// pauseAfterResets is after how many of them a client's next requests wait for resetPause,
 	// to see whether those are taken back too.
-	suspiciousResets = 10
+	pauseAfterResets = 10
 	resetPause       = 2 * time.Millisecond
 )
 
 // A connState is what is known of one client's connection over all its requests.
 type connState struct {
 	net.Conn
-	offenders *resetTracker
-	address   func() netip.Prefix // as offenders are counted
-	requests  atomic.Int64
-	resets    atomic.Int64
+	tracker  *resetTracker
+	address  func() netip.Prefix // as offenders are counted
+	requests atomic.Int64
+	resets   atomic.Int64
 }
 
 // connStateKey is where a request's context holds the state of its connection.
@@ -37,8 +37,8 @@ type connStateKey struct{}
 // withConn is http.Server's ConnContext. It must not ask c for its address, which may
 // have to be read first.
 func (s *Server) withConn(ctx context.Context, c net.Conn) context.Context {
-	l := &connState{Conn: c, offenders: s.offenders}
-	l.address = sync.OnceValue(func() netip.Prefix { return s.offenders.of(c) })
+	l := &connState{Conn: c, tracker: s.resetTracker}
+	l.address = sync.OnceValue(func() netip.Prefix { return s.resetTracker.prefixOf(c) })
 	return context.WithValue(ctx, connStateKey{}, l)
 }
 
@@ -53,18 +53,18 @@ func withConnState(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		defer l.count(r.Context())
-		if l.gone(r.Context()) {
+		defer l.recordEnd(r.Context())
+		if l.canceledEarly(r.Context()) {
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// gone reports whether a request has been taken back before it was looked at. Where
+// canceledEarly reports whether a request has been taken back before it was looked at. Where
 // most have been, it waits for resetPause to see.
-func (s *connState) gone(ctx context.Context) bool {
-	if back := s.resets.Load(); back > suspiciousResets && back > s.requests.Load()/2 {
+func (s *connState) canceledEarly(ctx context.Context) bool {
+	if back := s.resets.Load(); back > pauseAfterResets && back > s.requests.Load()/2 {
 		timer := time.NewTimer(resetPause)
 		defer timer.Stop()
 		select {
@@ -75,15 +75,15 @@ func (s *connState) gone(ctx context.Context) bool {
 	return ctx.Err() != nil
 }
 
-// count takes note of an HTTP/2 request that has ended.
-func (s *connState) count(ctx context.Context) {
+// recordEnd takes note of an HTTP/2 request that has ended.
+func (s *connState) recordEnd(ctx context.Context) {
 	asked := s.requests.Add(1)
 	if ctx.Err() == nil {
-		s.offenders.answered(s.address(), time.Now())
+		s.tracker.recordCompleted(s.address(), time.Now())
 		return
 	}
 	most := int64(maxResets)
-	if s.offenders.reset(s.address(), time.Now()) {
+	if s.tracker.recordReset(s.address(), time.Now()) {
 		most = offenderResets
 	}
 	if back := s.resets.Add(1); back > most && back > asked/2 {

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// announceClose is how long connections that wait to be accepted are let in before
+	// acceptBacklogTimeout is how long connections that wait to be accepted are let in before
 	// a listener is closed for good.
-	announceClose = time.Second
-	// acceptGrace is how long a connection may take to be opened, once its client has
+	acceptBacklogTimeout = time.Second
+	// handshakeGrace is how long a connection may take to be opened, once its client has
 	// begun to.
-	acceptGrace = 300 * time.Millisecond
-	// closeFrame is how long connections in use have to carry one more answer, which
+	handshakeGrace = 300 * time.Millisecond
+	// lastResponseWait is how long connections in use have to carry one more answer, which
 	// says that it is the last, before those without a request are closed.
-	closeFrame = time.Second
+	lastResponseWait = time.Second
 )
 
 // AnnounceClose tells clients, with each response from now on, that their connection
 // ends: HTTP/1 by Connection: close, HTTP/2 by GOAWAY. Connections are still taken. A
 // load balancer may need that time to learn that this server leaves.
 func (s *Server) AnnounceClose() {
-	s.closing.Store(true)
+	s.announceClose.Store(true)
 	s.http1.DisableKeepAlives()
 }
 
@@ -36,11 +36,11 @@ func (s *Server) AnnounceClose() {
 // told so: a request that is on its way is not lost.
 func (s *Server) Drain(ctx context.Context) error {
 	s.AnnounceClose()
-	for _, l := range s.allListeners() {
-		s.shut(l)
+	for _, l := range s.stopListening() {
+		s.closeListener(l)
 	}
 	s.accepting.Wait() // what was accepted last is counted then, if nobody has begun to serve it
-	until(ctx, closeFrame, func() bool { return s.connections.Load() == 0 })
+	waitUntil(ctx, lastResponseWait, func() bool { return s.connections.Load() == 0 })
 	s.stop()
 	first := make(chan error, 1)
 	go func() { first <- s.http1.Shutdown(ctx) }()
@@ -56,20 +56,20 @@ func (s *Server) Drain(ctx context.Context) error {
 	return nil
 }
 
-// shut closes l once nobody waits there to be accepted: the kernel would reset
+// closeListener closes l once nobody waits there to be accepted: the kernel would reset
 // those connections. Where another process listens too, nobody is to come in the
 // last moment.
-func (s *Server) shut(l net.Listener) {
-	if s.bounds.ReusePort {
+func (s *Server) closeListener(l net.Listener) {
+	if s.config.ReusePort {
 		dropSYN(l)
-		<-time.After(acceptGrace)
+		<-time.After(handshakeGrace)
 	}
-	until(context.Background(), announceClose, func() bool { return !pending(l) })
+	waitUntil(context.Background(), acceptBacklogTimeout, func() bool { return !pending(l) })
 	l.Close()
 }
 
-// until waits until it is so, at most so long.
-func until(ctx context.Context, most time.Duration, so func() bool) {
+// waitUntil waits until it is so, at most so long.
+func waitUntil(ctx context.Context, most time.Duration, so func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
@@ -83,11 +83,11 @@ func until(ctx context.Context, most time.Duration, so func() bool) {
 	}
 }
 
-// open notes that l is served, and reports whether it is not too late for that.
-func (s *Server) open(l net.Listener) bool {
+// addListener notes that l is served, and reports whether it is not too late for that.
+func (s *Server) addListener(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.closed {
 		_ = l.Close()
 		return false
 	}
@@ -96,11 +96,11 @@ func (s *Server) open(l net.Listener) bool {
 	return true
 }
 
-// allListeners are all listeners; from now on there will be no more.
-func (s *Server) allListeners() []net.Listener {
+// stopListening are all listeners; from now on there will be no more.
+func (s *Server) stopListening() []net.Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.closed = true
 	return s.listeners
 }
 
@@ -112,10 +112,10 @@ func (s *Server) countConn(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// announcing is next, whose answers say that the connection ends once it does.
-func (s *Server) announcing(next http.Handler) http.Handler {
+// withAnnounceClose is next, whose answers say that the connection ends once it does.
+func (s *Server) withAnnounceClose(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.closing.Load() {
+		if s.announceClose.Load() {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
@@ -125,7 +125,7 @@ func (s *Server) announcing(next http.Handler) http.Handler {
 // serveError is the error of a listener that is no longer served; none if that was
 // meant.
 func (s *Server) serveError(l net.Listener, err error) error {
-	if errors.Is(err, http.ErrServerClosed) || s.closing.Load() && errors.Is(err, net.ErrClosed) {
+	if errors.Is(err, http.ErrServerClosed) || s.announceClose.Load() && errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", l.Addr(), err)

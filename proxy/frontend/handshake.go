@@ -17,10 +17,10 @@ import (
 // A handshaker does the TLS handshake of connections, and gives them to the server of
 // the protocol that was agreed on (ALPN).
 type handshaker struct {
-	config  *tls.Config
-	timeout time.Duration // for one handshake
-	stall   time.Duration
-	log     zerolog.Logger
+	config       *tls.Config
+	timeout      time.Duration // for one handshake
+	writeTimeout time.Duration
+	log          zerolog.Logger
 
 	http1, http2 func(net.Conn)
 }
@@ -57,7 +57,7 @@ func isHTTP1(begin []byte) bool {
 
 // replyPlainHTTP says to a client that speaks HTTP where HTTPS is spoken what is wrong.
 func (h *handshaker) replyPlainHTTP(c net.Conn) {
-	_ = c.SetWriteDeadline(time.Now().Add(h.stall)) // nothing depends on it
+	_ = c.SetWriteDeadline(time.Now().Add(h.writeTimeout)) // nothing depends on it
 	const text = "This is a port for HTTPS.\n"
 	r := http.Response{
 		StatusCode: http.StatusBadRequest, ProtoMajor: 1, ProtoMinor: 1, Close: true,

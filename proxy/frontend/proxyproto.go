@@ -25,7 +25,7 @@ func proxyProtocol(l net.Listener, trusted []netip.Prefix, within time.Duration)
 		Listener:          l,
 		ReadHeaderTimeout: within,
 		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-			if peer, err := netip.ParseAddrPort(o.Upstream.String()); err == nil && balancers.Contains(unmapped(peer.Addr())) {
+			if peer, err := netip.ParseAddrPort(o.Upstream.String()); err == nil && balancers.Contains(unmap(peer.Addr())) {
 				return proxyproto.REQUIRE, nil
 			}
 			return proxyproto.SKIP, nil
@@ -33,6 +33,6 @@ func proxyProtocol(l net.Listener, trusted []netip.Prefix, within time.Duration)
 	}
 }
 
-// unmapped folds the spellings of one address: ::ffff:1.2.3.4 is 1.2.3.4, and a zone
+// unmap folds the spellings of one address: ::ffff:1.2.3.4 is 1.2.3.4, and a zone
 // is dropped.
-func unmapped(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+func unmap(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

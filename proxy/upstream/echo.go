@@ -41,8 +41,8 @@ func (echo) sender(f *forwarding) sender {
 	return &echoSender{forwarding: f}
 }
 
-// get implements transport.
-func (echo) get(context.Context, *backend, string, string) (int, error) { return http.StatusOK, nil }
+// probe implements transport.
+func (echo) probe(context.Context, *backend, string, string) (int, error) { return http.StatusOK, nil }
 
 // CloseIdleConnections has nothing to close.
 func (echo) CloseIdleConnections() {}
@@ -60,16 +60,16 @@ func (s *echoSender) send(*backend) error {
 	e := echoResponse{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Path: t.Path, Query: t.RawQuery, Headers: map[string][]string{}}
 	length, announced := t.Fields.Value(http1.ContentLength)
 	keep := trailerFilter(t)
-	s.header(mapHeader(e.Headers))
+	s.writeHeader(mapHeader(e.Headers))
 	if announced {
 		mapHeader(e.Headers).Add("Content-Length", length)
 	}
-	if s.te {
+	if s.acceptTrailers {
 		mapHeader(e.Headers).Add("Te", "trailers")
 	}
 	if t.Length != 0 {
-		if err := e.read(t.source()); err != nil {
-			return &bodyError{err}
+		if err := e.read(t.bodyReader()); err != nil {
+			return &requestBodyError{err}
 		}
 		e.Trailer = map[string][]string{}
 		for f := range t.Body.Trailer().All() {
@@ -86,11 +86,11 @@ func (s *echoSender) send(*backend) error {
 	return nil
 }
 
-// repeatable implements sender.
-func (s *echoSender) repeatable(error) bool { return false }
+// canRetry implements sender.
+func (s *echoSender) canRetry(error) bool { return false }
 
-// answer implements sender.
-func (s *echoSender) answer() (int, *http1.Fields, error) {
+// response implements sender.
+func (s *echoSender) response() (int, *http1.Fields, error) {
 	s.fields.Add("Content-Type", "application/json")
 	s.fields.Add("Cache-Control", "no-store")
 	s.fields.Add("X-Content-Type-Options", "nosniff") // it repeats what anybody sent

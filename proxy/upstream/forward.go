@@ -29,22 +29,22 @@ func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
 	if kind, err := p.checkRequest(t); err != nil {
 		return Result{Kind: kind, Err: err}
 	}
-	f := p.forwarding(ctx, t, to)
+	f := p.newForwarding(ctx, t, to)
 	defer f.end()
-	if err := p.do(f); err != nil {
+	if err := p.sendWithRetries(f); err != nil {
 		f.fail(err)
 		return f.result
 	}
-	f.result.FirstByte = time.Since(f.began)
-	if err := f.answer(); err != nil {
+	f.result.FirstByte = time.Since(f.start)
+	if err := f.relayResponse(); err != nil {
 		f.failMidResponse(err)
 	}
-	f.result.Wrote = f.result.Wrote || to.Committed()
+	f.result.HeaderSent = f.result.HeaderSent || to.Committed()
 	return f.result
 }
 
 // checkRequest tells requests apart that must not reach any target.
-func (p *Pool) checkRequest(t *Request) (Kind, error) {
+func (p *Pool) checkRequest(t *Request) (ResultKind, error) {
 	switch {
 	case t.Method == http.MethodConnect:
 		return BadRequest, errMethod
@@ -52,10 +52,10 @@ func (p *Pool) checkRequest(t *Request) (Kind, error) {
 		return BadRequest, errTarget
 	case t.Host == "" && t.SetHost == "":
 		return BadRequest, errHost
-	case !readable(first(t.Fields, http1.Upgrade)):
+	case !printableASCII(firstValue(t.Fields, http1.Upgrade)):
 		return BadRequest, errUpgrade
 	case t.Fields.Has(http1.Via) && viaContains(t.Fields.Values("Via"), p.pseudonym):
-		return Loop, errLoop
+		return LoopDetected, errLoop
 	case maxForwards(t) == 0:
 		return MaxForwards, errMaxForwards
 	}
@@ -83,8 +83,8 @@ func printable(s string) bool {
 	return true
 }
 
-// readable reports whether s is printable ASCII.
-func readable(s string) bool {
+// printableASCII reports whether s is printable ASCII.
+func printableASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
 			return false
@@ -97,36 +97,36 @@ func readable(s string) bool {
 // what all senders share.
 type forwarding struct {
 	sender
-	http1   http1Sender // the sender, where that is HTTP/1.1
-	pool    *Pool
-	ctx     context.Context // of the request
-	request *Request
-	to      Sink
-	backend *backend // who is busy with it
-	began   time.Time
-	result  Result
-	trusted forwardedFields // of a trusted peer
-	writer  fieldWriter     // of who is asking
-	via     string
-	forward int    // Max-Forwards, -1 for none
-	upgrade string // what the connection may become, "" for nothing
-	te      bool   // the client takes trailer fields
+	http1          http1Sender // the sender, where that is HTTP/1.1
+	pool           *Pool
+	ctx            context.Context // of the request
+	request        *Request
+	to             Sink
+	backend        *backend // who is busy with it
+	start          time.Time
+	result         Result
+	trusted        forwardedFields // of a trusted peer
+	writer         fieldWriter     // of who is asking
+	via            string
+	maxForwards    int    // Max-Forwards, -1 for none
+	upgrade        string // what the connection may become, "" for nothing
+	acceptTrailers bool   // the client takes trailer fields
 }
 
-// forwarding begins one.
-func (p *Pool) forwarding(ctx context.Context, t *Request, to Sink) *forwarding {
-	f, ok := p.forwardings.Get().(*forwarding)
+// newForwarding begins one.
+func (p *Pool) newForwarding(ctx context.Context, t *Request, to Sink) *forwarding {
+	f, ok := p.forwardingPool.Get().(*forwarding)
 	if !ok {
 		f = new(forwarding)
 	}
-	f.pool, f.ctx, f.request, f.to, f.began = p, ctx, t, to, t.Began
-	if f.began.IsZero() {
-		f.began = time.Now()
+	f.pool, f.ctx, f.request, f.to, f.start = p, ctx, t, to, t.Start
+	if f.start.IsZero() {
+		f.start = time.Now()
 	}
-	f.trusted, f.via, f.forward = trustedForwarded(t), p.via(t), maxForwards(t)
-	f.te = t.Proto != "HTTP/1.0" && t.Fields.Has(http1.TE) && has(t.Fields.Values("Te"), "trailers")
-	f.upgrade = upgrades(t)
-	f.sender = p.carrier().sender(f)
+	f.trusted, f.via, f.maxForwards = trustedForwarded(t), p.via(t), maxForwards(t)
+	f.acceptTrailers = t.Proto != "HTTP/1.0" && t.Fields.Has(http1.TE) && containsToken(t.Fields.Values("Te"), "trailers")
+	f.upgrade = upgradeProtocol(t)
+	f.sender = p.transport().sender(f)
 	return f
 }
 
@@ -134,20 +134,20 @@ func (p *Pool) forwarding(ctx context.Context, t *Request, to Sink) *forwarding 
 func (f *forwarding) end() {
 	p := f.pool
 	f.release()
-	f.leave()
-	*f = forwarding{writer: fieldWriter{space: f.writer.space}}
-	p.forwardings.Put(f)
+	f.releaseBackend()
+	*f = forwarding{writer: fieldWriter{buf: f.writer.buf}}
+	p.forwardingPool.Put(f)
 }
 
-// answer sends the response back.
-func (f *forwarding) answer() error {
-	status, fields, err := f.sender.answer()
+// relayResponse sends the response back.
+func (f *forwarding) relayResponse() error {
+	status, fields, err := f.sender.response()
 	if err != nil {
-		return fmt.Errorf("%w: %w", errAnswer, err)
+		return fmt.Errorf("%w: %w", errBadResponse, err)
 	}
 	f.result.Status = status
 	if a, ok := f.to.(announcer); ok {
-		a.announce(trailing(fields))
+		a.announce(announcedTrailers(fields))
 	}
 	fields.StripHopByHop()
 	fields.DropKnown(http1.AltSvc) // would lead clients round the proxy
@@ -171,15 +171,15 @@ func (f *forwarding) tunnel(fields *http1.Fields) error {
 	return nil
 }
 
-// upgrades is what the request may become, "" for nothing. Only WebSocket where it is
+// upgradeProtocol is what the request may become, "" for nothing. Only WebSocket where it is
 // allowed: a GET without a body (RFC 6455 section 4.1). Anything else, h2c above all,
 // would open a way to the target that nobody limits.
-func upgrades(t *Request) string {
+func upgradeProtocol(t *Request) string {
 	if !t.WebSocket || t.Proto != "HTTP/1.1" || t.Method != http.MethodGet || t.Length != 0 {
 		return ""
 	}
 	wish := t.Fields.Values("Upgrade")
-	if len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && has(t.Fields.Values("Connection"), "upgrade") {
+	if len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && containsToken(t.Fields.Values("Connection"), "upgrade") {
 		return wish[0]
 	}
 	return ""

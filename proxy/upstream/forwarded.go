@@ -31,51 +31,53 @@ func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
 		client = peer
 	}
 	if client.IsValid() {
-		to.put(http1.XRealIP, client.AppendTo(to.space[:0]))
+		to.add(http1.XRealIP, client.AppendTo(to.buf[:0]))
 	}
 	if client == peer && len(w.chain) == 0 && client.IsValid() {
-		to.put(http1.XForwardedFor, to.space) // it has just been written
-	} else if chain := appendChain(to.space[:0], w.chain, peer); len(chain) > 0 {
-		to.put(http1.XForwardedFor, chain)
+		to.add(http1.XForwardedFor, to.buf) // it has just been written
+	} else if chain := appendChain(to.buf[:0], w.chain, peer); len(chain) > 0 {
+		to.add(http1.XForwardedFor, chain)
 	}
-	to.lines(http1.XForwardedHost, w.host) // a trusted peer knows the client's own request
+	to.addAll(http1.XForwardedHost, w.host) // a trusted peer knows the client's own request
 	if len(w.host) == 0 {
-		to.text(http1.XForwardedHost, t.Host)
+		to.addString(http1.XForwardedHost, t.Host)
 	}
-	to.lines(http1.XForwardedProto, w.proto)
+	to.addAll(http1.XForwardedProto, w.proto)
 	if len(w.proto) == 0 {
-		to.text(http1.XForwardedProto, t.Scheme)
+		to.addString(http1.XForwardedProto, t.Scheme)
 	}
-	to.lines(http1.Forwarded, w.forwarded)
+	to.addAll(http1.Forwarded, w.forwarded)
 	if t.Forwarded {
-		to.put(http1.Forwarded, appendElement(to.space[:0], peer, t))
+		to.add(http1.Forwarded, appendElement(to.buf[:0], peer, t))
 	}
 	if t.RequestID != "" {
-		to.text(http1.XRequestID, t.RequestID)
+		to.addString(http1.XRequestID, t.RequestID)
 	}
 }
 
 // A fieldWriter adds lines to a header, but for fields that the operator sets.
 type fieldWriter struct {
-	space []byte // values are written into
-	to    header
-	set   map[string][]string // the operator's
+	buf []byte // values are written into
+	to  header
+	set map[string][]string // the operator's
 }
 
-// put adds a line with a value that was written into space, which may have grown.
-func (f *fieldWriter) put(name http1.Name, value []byte) {
-	f.space = value
+// add adds a line with a value that was written into space, which may have grown.
+func (f *fieldWriter) add(name http1.Name, value []byte) {
+	f.buf = value
 	if len(f.set) == 0 || f.set[name.String()] == nil {
 		f.to.AddKnown(name, value)
 	}
 }
 
-func (f *fieldWriter) text(name http1.Name, value string) { f.put(name, append(f.space[:0], value...)) }
+func (f *fieldWriter) addString(name http1.Name, value string) {
+	f.add(name, append(f.buf[:0], value...))
+}
 
-// lines adds lines of one name.
-func (f *fieldWriter) lines(name http1.Name, values []string) {
+// addHeader adds lines of one name.
+func (f *fieldWriter) addAll(name http1.Name, values []string) {
 	for _, value := range values {
-		f.text(name, value)
+		f.addString(name, value)
 	}
 }
 
@@ -108,12 +110,12 @@ func appendElement(b []byte, peer netip.Addr, t *Request) []byte {
 	default:
 		b = append(b, "unknown"...)
 	}
-	b = append(append(b, ";host="...), value(t.Host)...)
+	b = append(append(b, ";host="...), tokenOrQuoted(t.Host)...)
 	return append(append(b, ";proto="...), t.Scheme...)
 }
 
-// value is s as a token where it is one, else as a quoted string.
-func value(s string) string {
+// tokenOrQuoted is s as a token where it is one, else as a quoted string.
+func tokenOrQuoted(s string) string {
 	if httpguts.ValidHeaderFieldName(s) {
 		return s
 	}

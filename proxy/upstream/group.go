@@ -21,29 +21,29 @@ type group struct {
 	pools int // guarded by the Groups
 
 	mu       sync.Mutex // guards what follows and all members; never held over I/O
-	backends map[string]*health
+	backends map[string]*targetHealth
 	waiting  []*waiter // in the order they came
-	budget   budget
+	budget   retryBudget
 }
 
 // A waiter is a request in the queue of its pool.
 type waiter struct {
-	pickState
+	selection
 	pool  *Pool
 	ready chan *backend // gets one when it is its turn
 }
 
 func newGroup() *group {
-	return &group{backends: map[string]*health{}, budget: newBudget()}
+	return &group{backends: map[string]*targetHealth{}, budget: newRetryBudget()}
 }
 
 // join returns the server of a target, made when it is new.
-func (c *group) join(name string) *health {
+func (c *group) join(name string) *targetHealth {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.backends[name]
 	if s == nil {
-		s = &health{}
+		s = &targetHealth{}
 		c.backends[name] = s
 	}
 	s.pools++
@@ -64,13 +64,13 @@ func (c *group) leave(name string) {
 // that are fit are full, it waits in the pool's queue: errQueueFull reports that
 // the queue is full too, or that the wait was too long. Who has acquired
 // releases.
-func (p *Pool) acquire(ctx context.Context, now time.Time, a pickState) (*backend, error) {
+func (p *Pool) acquire(ctx context.Context, now time.Time, a selection) (*backend, error) {
 	c := p.group
 	c.mu.Lock()
 	m, err := p.pick(now, a)
 	if m != nil || err != nil {
 		if m != nil {
-			m.busy++
+			m.inFlight++
 		}
 		c.mu.Unlock()
 		return m, err
@@ -79,7 +79,7 @@ func (p *Pool) acquire(ctx context.Context, now time.Time, a pickState) (*backen
 		c.mu.Unlock()
 		return nil, errQueueFull
 	}
-	w := &waiter{pickState: a, pool: p, ready: make(chan *backend, 1)}
+	w := &waiter{selection: a, pool: p, ready: make(chan *backend, 1)}
 	c.waiting = append(c.waiting, w)
 	c.mu.Unlock()
 	return c.wait(ctx, w)
@@ -111,47 +111,47 @@ func (c *group) wait(ctx context.Context, w *waiter) (*backend, error) {
 func (c *group) release(m *backend) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m.busy--
+	m.inFlight--
 	if len(c.waiting) > 0 {
-		c.advanceLocked(time.Now())
+		c.admitWaitingLocked(time.Now())
 	}
 }
 
-// advanceLocked lets those who wait go on, the first first, as far as there is
+// admitWaitingLocked lets those who wait go on, the first first, as far as there is
 // room.
-func (c *group) advanceLocked(now time.Time) {
+func (c *group) admitWaitingLocked(now time.Time) {
 	for len(c.waiting) > 0 {
 		w := c.waiting[0]
-		m, _ := w.pool.pick(now, w.pickState)
+		m, _ := w.pool.pick(now, w.selection)
 		if m == nil {
 			return
 		}
-		m.busy++
+		m.inFlight++
 		c.waiting = slices.Delete(c.waiting, 0, 1)
 		w.ready <- m
 	}
 }
 
-// connected notes that m was reached, or could not be.
-func (c *group) connected(m *backend, h Health, reached bool) {
+// recordConnect notes that m was reached, or could not be.
+func (c *group) recordConnect(m *backend, h Health, reached bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if reached {
-		if m.failed > 0 || !m.ejectedUntil.IsZero() {
-			m.succeedConnect(time.Now(), h)
+		if m.failedConnects > 0 || !m.ejectedUntil.IsZero() {
+			m.connectSucceeded(time.Now(), h)
 		}
 	} else {
-		m.failConnect(time.Now(), h, rand.Float64())
+		m.connectFailed(time.Now(), h, rand.Float64())
 	}
 }
 
-// checked notes how a look at m went.
-func (c *group) checked(m *backend, h Health, good bool) {
+// recordCheck notes how a look at m went.
+func (c *group) recordCheck(m *backend, h Health, good bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	m.checked(now, h, good)
-	c.advanceLocked(now)
+	m.recordCheck(now, h, good)
+	c.admitWaitingLocked(now)
 }
 
 // deposit notes a request, so that others may be retried.

@@ -19,24 +19,24 @@ type header interface {
 	AddKnown(name http1.Name, value []byte)
 }
 
-// header adds all that is sent to the target but for what says how the message is
+// writeHeader adds all that is sent to the target but for what says how the message is
 // framed. Of what the client sent, it takes out what belongs to its connection
 // (hop-by-hop fields) before anything is added: nothing that a client writes into
 // Connection can strip what is added here.
-func (f *forwarding) header(to header) {
+func (f *forwarding) writeHeader(to header) {
 	t := f.request
 	f.writer.to, f.writer.set = to, t.Set
 	setForwarded(&f.trusted, t, &f.writer)
-	if !t.expects() {
+	if !t.expectsContinue() {
 		t.Fields.DropKnown(http1.Expect) // it means nothing there
 	}
 	t.Fields.StripHopByHop()
-	t.Fields.DropFunc(f.drops)
+	t.Fields.DropFunc(f.dropsField)
 	to.AddFields(t.Fields)
-	f.writer.text(http1.Via, f.via)
+	f.writer.addString(http1.Via, f.via)
 	f.writer.to = nil
-	if f.forward > 0 && t.Set["Max-Forwards"] == nil {
-		to.Add("Max-Forwards", strconv.Itoa(f.forward-1))
+	if f.maxForwards > 0 && t.Set["Max-Forwards"] == nil {
+		to.Add("Max-Forwards", strconv.Itoa(f.maxForwards-1))
 	}
 	if len(t.Set) > 0 { // to begin with an empty map is not for nothing
 		for name, values := range t.Set {
@@ -47,11 +47,11 @@ func (f *forwarding) header(to header) {
 	}
 }
 
-// drops reports whether a field of the request is not sent on as it came. It is
+// dropsField reports whether a field of the request is not sent on as it came. It is
 // spoofed, and quicker for what most fields are called.
-func (f *forwarding) drops(field http1.Field) bool {
+func (f *forwarding) dropsField(field http1.Field) bool {
 	t := f.request
-	if field.ID == http1.MaxForwards && f.forward > 0 {
+	if field.ID == http1.MaxForwards && f.maxForwards > 0 {
 		return true
 	}
 	if len(t.Set) == 0 {
@@ -72,14 +72,14 @@ func (f *forwarding) drops(field http1.Field) bool {
 	return isSpoofed(http.CanonicalHeaderKey(field.Name), t)
 }
 
-// first is the first value of a field, or "".
-func first(f *http1.Fields, name http1.Name) string {
+// firstValue is the first value of a field, or "".
+func firstValue(f *http1.Fields, name http1.Name) string {
 	value, _ := f.Value(name)
 	return value
 }
 
-// has reports whether one of the lines has this element.
-func has(lines []string, element string) bool {
+// containsToken reports whether one of the lines has this element.
+func containsToken(lines []string, element string) bool {
 	return len(lines) > 0 && httpguts.HeaderValuesContainsToken(lines, element)
 }
 
@@ -120,21 +120,21 @@ func isSpoofed(name string, t *Request) bool {
 // isHyphenated reports whether hyphenated leaves name as it is.
 func isHyphenated(name string) bool {
 	for i := range len(name) {
-		if c := name[i]; c != '-' && !plain(rune(c)) {
+		if c := name[i]; c != '-' && !isAlphanumeric(rune(c)) {
 			return false
 		}
 	}
 	return true
 }
 
-func plain(r rune) bool {
+func isAlphanumeric(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 }
 
 // hyphenated is name with hyphens for all that is neither letter nor digit.
 func hyphenated(name string) string {
 	return strings.Map(func(r rune) rune {
-		if plain(r) {
+		if isAlphanumeric(r) {
 			return r
 		}
 		return '-'
@@ -156,7 +156,7 @@ func maxForwards(t *Request) int {
 	if t.Method != http.MethodOptions && t.Method != http.MethodTrace {
 		return -1
 	}
-	n, err := strconv.ParseUint(first(t.Fields, http1.MaxForwards), 10, 31)
+	n, err := strconv.ParseUint(firstValue(t.Fields, http1.MaxForwards), 10, 31)
 	if err != nil {
 		return -1
 	}

@@ -17,7 +17,7 @@ const (
 	defaultResponse = 30 * time.Second
 
 	// A target that never answers "100 Continue" gets the body after this.
-	continueAfter = time.Second
+	expectContinueTimeout = time.Second
 	// Idle connections end before most servers end them from their side.
 	idleTimeout = 30 * time.Second
 	// maxIdlePerTarget keeps bursts from dialling again each time.
@@ -31,8 +31,8 @@ const (
 // http2Transport is the connections of HTTP/2 to the targets of one pool: net/http's.
 type http2Transport struct {
 	*http.Transport
-	idle    time.Duration // that a target may fall silent; 0 for any
-	retries bool
+	bodyTimeout time.Duration // that a target may fall silent; 0 for any
+	retries     bool
 }
 
 func newHTTP2(c Config, members []*backend) *http2Transport {
@@ -42,47 +42,47 @@ func newHTTP2(c Config, members []*backend) *http2Transport {
 			sockets[m.host+":80"] = m.socket
 		}
 	}
-	return &http2Transport{newTransport(c, sockets), c.Idle, c.Retries > 0}
+	return &http2Transport{newTransport(c, sockets), c.BodyTimeout, c.Retries > 0}
 }
 
-// get implements transport.
-func (o *http2Transport) get(ctx context.Context, m *backend, path, via string) (status int, err error) {
+// probe implements transport.
+func (o *http2Transport) probe(ctx context.Context, m *backend, path, via string) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.scheme+"://"+m.host, nil)
 	if err != nil {
 		return 0, err
 	}
-	address(r.URL, m, path)
+	setURL(r.URL, m, path)
 	r.Host = m.authority
-	r.Header = http.Header{"User-Agent": {probeAgent}, "Via": {via}}
+	r.Header = http.Header{"User-Agent": {probeUserAgent}, "Via": {via}}
 	res, err := o.RoundTrip(r)
 	if err != nil {
 		return 0, err
 	}
 	defer res.Body.Close()
-	_, err = io.CopyN(io.Discard, res.Body, maxProbe)
+	_, err = io.CopyN(io.Discard, res.Body, maxProbeBody)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return res.StatusCode, err
 }
 
-// address points u at m. The path goes into Opaque, which net/http sends as it is:
+// setURL points u at m. The path goes into Opaque, which net/http sends as it is:
 // Path would be escaped again, in a spelling of its own.
-func address(u *url.URL, m *backend, path string) {
+func setURL(u *url.URL, m *backend, path string) {
 	u.Scheme, u.Host, u.Path, u.Opaque = m.scheme, m.host, path, path
 	if path != "*" {
-		u.Opaque = m.base + path
+		u.Opaque = m.basePath + path
 	}
 }
 
 // newTransport makes the connections. Addresses in sockets are those of unix sockets.
 func newTransport(c Config, sockets map[string]string) *http.Transport {
 	d := dialer{
-		Dialer:    net.Dialer{Timeout: orElse(c.Connect, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver},
-		stall:     orElse(c.Response, defaultResponse),
-		handshake: c.TLSTimeout,
-		sockets:   sockets,
-		tls:       &tls.Config{MinVersion: tls.VersionTLS12},
+		Dialer:           net.Dialer{Timeout: orDefault(c.ConnectTimeout, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver},
+		writeTimeout:     orDefault(c.ResponseTimeout, defaultResponse),
+		handshakeTimeout: c.TLSHandshakeTimeout,
+		sockets:          sockets,
+		tls:              &tls.Config{MinVersion: tls.VersionTLS12},
 	}
 	if c.TLS != nil {
 		d.tls = c.TLS.Clone()
@@ -105,13 +105,13 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 		MaxIdleConnsPerHost:    maxIdlePerTarget,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingInterval},
 		IdleConnTimeout:        idleTimeout,
-		ResponseHeaderTimeout:  orElse(c.Response, defaultResponse),
-		ExpectContinueTimeout:  continueAfter,
+		ResponseHeaderTimeout:  orDefault(c.ResponseTimeout, defaultResponse),
+		ExpectContinueTimeout:  expectContinueTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 	}
 }
 
-func orElse(d, otherwise time.Duration) time.Duration {
+func orDefault(d, otherwise time.Duration) time.Duration {
 	if d == 0 {
 		return otherwise
 	}
@@ -130,11 +130,11 @@ func (e *dialError) Unwrap() error { return e.err }
 // sent whole.
 type writeTimeoutConn struct {
 	net.Conn
-	after time.Duration
+	timeout time.Duration
 }
 
 func (c writeTimeoutConn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.after)); err != nil {
+	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(b)
@@ -143,10 +143,10 @@ func (c writeTimeoutConn) Write(b []byte) (int, error) {
 // A dialer makes connections that do not wait for ever to be written to.
 type dialer struct {
 	net.Dialer
-	stall     time.Duration
-	handshake time.Duration     // 0: the time to connect is for both
-	sockets   map[string]string // by address
-	tls       *tls.Config
+	writeTimeout     time.Duration
+	handshakeTimeout time.Duration     // 0: the time to connect is for both
+	sockets          map[string]string // by address
+	tls              *tls.Config
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -157,7 +157,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, &dialError{err}
 	}
-	return writeTimeoutConn{c, d.stall}, nil
+	return writeTimeoutConn{c, d.writeTimeout}, nil
 }
 
 func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -167,8 +167,8 @@ func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	if d.handshake > 0 {
-		within, cancel = context.WithTimeout(ctx, d.handshake)
+	if d.handshakeTimeout > 0 {
+		within, cancel = context.WithTimeout(ctx, d.handshakeTimeout)
 		defer cancel()
 	}
 	config := d.tls.Clone()

@@ -24,7 +24,7 @@ type Outgoing struct {
 // Outgoing says what Forward would send for a request, and sends nothing. It fails with
 // the error that would be Result.Err where no target would be asked at all, whatever the
 // targets' health is; kind is then as in that Result.
-func (p *Pool) Outgoing(t *Request) (o Outgoing, kind Kind, err error) {
+func (p *Pool) Outgoing(t *Request) (o Outgoing, kind ResultKind, err error) {
 	if kind, err := p.checkRequest(t); err != nil {
 		return Outgoing{}, kind, err
 	}
@@ -32,8 +32,8 @@ func (p *Pool) Outgoing(t *Request) (o Outgoing, kind Kind, err error) {
 	if t.RawQuery != "" {
 		o.Target += "?" + t.RawQuery
 	}
-	f := forwarding{request: t, trusted: trustedForwarded(t), via: p.via(t), forward: maxForwards(t)}
-	f.header(mapHeader(o.Header))
+	f := forwarding{request: t, trusted: trustedForwarded(t), via: p.via(t), maxForwards: maxForwards(t)}
+	f.writeHeader(mapHeader(o.Header))
 	for _, from := range p.config.Targets {
 		o.Targets = append(o.Targets, from.URL.Redacted())
 	}

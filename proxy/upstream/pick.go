@@ -21,15 +21,15 @@ const (
 // A backend is a target in one pool. The group's mutex guards what changes.
 type backend struct {
 	endpoint
-	*health
-	number int // in its pool
-	weight float64
-	seed   uint64  // its name as a number
-	credit float64 // what it has gained and not spent by taking turns
+	*targetHealth
+	number        int // in its pool
+	weight        float64
+	nameHash      uint64  // its name as a number
+	currentWeight float64 // what it has gained and not spent by taking turns
 }
 
-// A pickState is one request that wants a target.
-type pickState struct {
+// A selection is one request that wants a target.
+type selection struct {
 	hash  string     // "" for none
 	tried []*backend // those that have failed it
 }
@@ -38,22 +38,22 @@ type pickState struct {
 // no error when all that are fit are full. Those that have not failed this
 // request come before others, and those that are not ejected before those that
 // are. It costs a look at each member.
-func (p *Pool) pick(now time.Time, a pickState) (*backend, error) {
+func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 	candidates := p.scratch[:0]
 	best, fit := 0, false
 	for _, m := range p.backends {
-		if p.health.Path != "" && m.down {
+		if p.health.Path != "" && m.unhealthy {
 			continue
 		}
 		fit = true
-		if p.maxConnections > 0 && m.busy >= p.maxConnections {
+		if p.maxConnections > 0 && m.inFlight >= p.maxConnections {
 			continue
 		}
 		rank := 1
 		if m.ejected(now, p.health) {
 			rank++
 		}
-		if a.failed(m) {
+		if a.hasTried(m) {
 			rank += 2
 		}
 		switch {
@@ -68,17 +68,17 @@ func (p *Pool) pick(now time.Time, a pickState) (*backend, error) {
 	case !fit:
 		return nil, errNoTarget
 	case len(candidates) < 2:
-		return only(candidates), nil
+		return firstOrNil(candidates), nil
 	case p.balance == HashBy && a.hash != "":
-		return heaviest(candidates, a.hash), nil
+		return rendezvous(candidates, a.hash), nil
 	case p.balance == LeastLoaded:
-		candidates = p.idlest(now, candidates)
+		candidates = p.leastLoaded(now, candidates)
 	}
 	return p.roundRobin(now, candidates), nil
 }
 
-// failed reports whether m has failed this request.
-func (a pickState) failed(m *backend) bool {
+// hasTried reports whether m has failed this request.
+func (a selection) hasTried(m *backend) bool {
 	for _, t := range a.tried {
 		if t == m {
 			return true
@@ -87,7 +87,7 @@ func (a pickState) failed(m *backend) bool {
 	return false
 }
 
-func only(candidates []*backend) *backend {
+func firstOrNil(candidates []*backend) *backend {
 	if len(candidates) == 0 {
 		return nil
 	}
@@ -101,23 +101,23 @@ func (p *Pool) roundRobin(now time.Time, candidates []*backend) *backend {
 	var sum float64
 	best := candidates[0]
 	for _, m := range candidates {
-		share := m.weight * m.ramp(now, p.health)
+		share := m.weight * m.slowStartFactor(now, p.health)
 		sum += share
-		m.credit += share
-		if m.credit > best.credit {
+		m.currentWeight += share
+		if m.currentWeight > best.currentWeight {
 			best = m
 		}
 	}
-	best.credit -= sum
+	best.currentWeight -= sum
 	return best
 }
 
-// idlest keeps those candidates that one more request would load the least.
-func (p *Pool) idlest(now time.Time, candidates []*backend) []*backend {
+// leastLoaded keeps those candidates that one more request would load the least.
+func (p *Pool) leastLoaded(now time.Time, candidates []*backend) []*backend {
 	least := math.Inf(1)
 	kept := candidates[:0]
 	for _, m := range candidates {
-		load := float64(m.busy+1) / (m.weight * m.ramp(now, p.health))
+		load := float64(m.inFlight+1) / (m.weight * m.slowStartFactor(now, p.health))
 		switch {
 		case load < least:
 			least, kept = load, append(kept[:0], m)
@@ -128,18 +128,18 @@ func (p *Pool) idlest(now time.Time, candidates []*backend) []*backend {
 	return kept
 }
 
-// heaviest picks by rendezvous: each candidate and hashBy together make
+// rendezvous picks by rendezvous: each candidate and hashBy together make
 // a number, and the highest wins. So when a target goes, only its own requests
 // move, in shares by weight. The score is Schindelhauer and Schomaker's,
 // weight/-ln(u) with u spread evenly between 0 and 1.
-func heaviest(candidates []*backend, hashBy string) *backend {
+func rendezvous(candidates []*backend, hashBy string) *backend {
 	hash := xxhash.Sum64String(hashBy)
 	var best *backend
 	var most float64
 	for _, m := range candidates {
 		var both [16]byte
 		binary.BigEndian.PutUint64(both[:8], hash)
-		binary.BigEndian.PutUint64(both[8:], m.seed)
+		binary.BigEndian.PutUint64(both[8:], m.nameHash)
 		u := (float64(xxhash.Sum64(both[:])>>11) + 0.5) / (1 << 53)
 		if score := m.weight / -math.Log(u); best == nil || score > most {
 			best, most = m, score

@@ -9,7 +9,7 @@
 // visible as truncated to the client.
 //
 // It does not limit, match, log or generate error responses: it takes a [Request], writes the response to a [Sink],
-// and returns a [Result]. A sender sends a request over HTTP/1.1, over HTTP/2 or to the built-in echo; Pool.do, which
+// and returns a [Result]. A sender sends a request over HTTP/1.1, over HTTP/2 or to the built-in echo; Pool.sendWithRetries, which
 // is independent of the protocol, selects the backend and retries. It retries on another target if the previous one
 // has certainly not seen the request, or if the request can be repeated safely, and ejects failing targets, as
 // configured by [Config]. A request on a reused connection that the target had closed in the meantime is always
@@ -44,14 +44,14 @@ type Config struct {
 	Echo    bool
 	Targets []Target
 	Balance Balance
-	// Connect is the most time that a connection to a target may take, 2 s if
+	// ConnectTimeout is the most time that a connection to a target may take, 2 s if
 	// 0; Response the most until a response begins after the request was sent,
 	// and the most that a target may take none of the request, 30 s if 0.
-	Connect, Response time.Duration
-	// TLSTimeout is the most time that TLS may take; if 0, Connect is for both.
+	ConnectTimeout, ResponseTimeout time.Duration
+	// TLSHandshakeTimeout is the most time that TLS may take; if 0, Connect is for both.
 	// Idle is the most that a target may send nothing in the middle of a
 	// response, without end if 0. It does not bind WebSocket.
-	TLSTimeout, Idle time.Duration
+	TLSHandshakeTimeout, BodyTimeout time.Duration
 	// MaxConnections is the most requests that one target works on at a time,
 	// over HTTP/1.1 also the most connections it has; 0 is any number. What
 	// exceeds it waits in the queue, first come first served.
@@ -62,11 +62,11 @@ type Config struct {
 	Health  Health
 	// Protocol is what targets speak.
 	Protocol Protocol
-	// Resolve is how often the names of targets are looked up again, so that
+	// ResolveInterval is how often the names of targets are looked up again, so that
 	// connections to addresses that are gone end; 0 is never. Resolver looks
 	// them up, that of the machine if nil.
-	Resolve  time.Duration
-	Resolver *net.Resolver
+	ResolveInterval time.Duration
+	Resolver        *net.Resolver
 	// Groups remembers how targets fare beyond this pool; nil remembers nothing.
 	Groups *Groups
 	// TLS is how https targets are trusted, by the roots of the machine if nil.
@@ -108,31 +108,31 @@ type Target struct {
 // It shares with the other pools of its Groups how targets fare and which
 // requests wait; a mutex of the upstream guards that.
 type Pool struct {
-	config    Config
-	backends  []*backend
-	scratch   []*backend // for choose; guarded by the group
-	groups    *Groups
-	group     *group
-	over      atomic.Pointer[carrier]
-	resolver  *net.Resolver
-	buffers   *buffers
-	pseudonym string
+	config           Config
+	backends         []*backend
+	scratch          []*backend // for choose; guarded by the group
+	groups           *Groups
+	group            *group
+	currentTransport atomic.Pointer[transportRef]
+	resolver         *net.Resolver
+	buffers          *bufferPool
+	pseudonym        string
 
-	forwardings sync.Pool // of *forwarding
+	forwardingPool sync.Pool // of *forwarding
 
 	via11 string // how this process tells of itself over HTTP/1.1
 
-	balance        Balance
-	maxConnections int
-	queue          Queue
-	retries        int
-	health         Health
-	resolveEvery   time.Duration
-	idle           time.Duration
+	balance         Balance
+	maxConnections  int
+	queue           Queue
+	retries         int
+	health          Health
+	resolveInterval time.Duration
+	bodyTimeout     time.Duration
 
-	stop    context.CancelFunc // ends what Start has started
-	running sync.WaitGroup
-	closing sync.Once
+	stop       context.CancelFunc // ends what Start has started
+	background sync.WaitGroup
+	closeOnce  sync.Once
 }
 
 // A transport keeps the connections of a pool: of HTTP/1.1, of HTTP/2, or none for the
@@ -140,28 +140,28 @@ type Pool struct {
 type transport interface {
 	// sender makes what sends one request over it.
 	sender(f *forwarding) sender
-	// get asks m for a path, in a request of our own, and reads the response.
-	get(ctx context.Context, m *backend, path, via string) (status int, err error)
+	// probe asks m for a path, in a request of our own, and reads the response.
+	probe(ctx context.Context, m *backend, path, via string) (status int, err error)
 	// CloseIdleConnections closes all connections, those in use after their request.
 	CloseIdleConnections()
 }
 
-// A carrier is the transport that requests are sent over now.
-type carrier struct{ transport }
+// A transportRef is the transport that requests are sent over now.
+type transportRef struct{ transport }
 
 // New makes a Pool. It dials nothing, and starts nothing before Start. Errors
 // wrap ErrConfig.
 func New(c Config) (*Pool, error) {
 	p := &Pool{
 		config: c, groups: c.Groups, resolver: c.Resolver,
-		buffers: newBuffers(), pseudonym: c.Pseudonym,
-		balance: c.Balance, maxConnections: c.MaxConnections, queue: c.Queue, retries: c.Retries, health: c.Health, resolveEvery: c.Resolve, idle: c.Idle,
+		buffers: newBufferPool(), pseudonym: c.Pseudonym,
+		balance: c.Balance, maxConnections: c.MaxConnections, queue: c.Queue, retries: c.Retries, health: c.Health, resolveInterval: c.ResolveInterval, bodyTimeout: c.BodyTimeout,
 	}
 	if p.pseudonym == "" {
 		p.pseudonym = newPseudonym()
 	}
 	p.via11 = "1.1 " + p.pseudonym
-	if err := p.check(); err != nil {
+	if err := p.validate(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, c.Name, err)
 	}
 	if p.groups == nil {
@@ -172,33 +172,33 @@ func New(c Config) (*Pool, error) {
 	}
 	p.group = p.groups.join(c.Name)
 	for _, m := range p.backends {
-		m.health = p.group.join(m.name)
+		m.targetHealth = p.group.join(m.name)
 	}
 	if c.Echo {
-		p.over.Store(&carrier{echo{}})
+		p.currentTransport.Store(&transportRef{echo{}})
 	} else {
-		p.over.Store(&carrier{p.connections()})
+		p.currentTransport.Store(&transportRef{p.newTransport()})
 	}
 	return p, nil
 }
 
-// check makes the members of the pool, or says what cannot be.
-func (p *Pool) check() error {
+// validate makes the members of the pool, or says what cannot be.
+func (p *Pool) validate() error {
 	c := p.config
-	for _, d := range []time.Duration{c.Connect, c.Response, c.TLSTimeout, c.Idle, c.Queue.Timeout, c.Resolve, c.Health.EjectFor, c.Health.SlowStart} {
+	for _, d := range []time.Duration{c.ConnectTimeout, c.ResponseTimeout, c.TLSHandshakeTimeout, c.BodyTimeout, c.Queue.Timeout, c.ResolveInterval, c.Health.EjectFor, c.Health.SlowStart} {
 		if d < 0 {
 			return errors.New("a time is negative")
 		}
 	}
 	switch {
-	case c.MaxConnections < 0 || c.Retries < 0 || c.Queue.Length < 0 || c.Health.After < 0:
+	case c.MaxConnections < 0 || c.Retries < 0 || c.Queue.Length < 0 || c.Health.FailureThreshold < 0:
 		return errors.New("a number is negative")
-	case c.Health.Path != "" && (c.Health.Path[0] != '/' || c.Health.Interval <= 0 || c.Health.Timeout <= 0 || c.Health.After == 0):
+	case c.Health.Path != "" && (c.Health.Path[0] != '/' || c.Health.Interval <= 0 || c.Health.Timeout <= 0 || c.Health.FailureThreshold == 0):
 		return errors.New("health needs a path with a slash, an interval, a timeout and a number of failed checks")
 	case c.Echo && len(c.Targets) > 0:
 		return errors.New("either echo or targets")
 	case c.Echo:
-		p.add(endpoint{name: echoHost, scheme: "http", host: echoHost}, 1)
+		p.addBackend(endpoint{name: echoHost, scheme: "http", host: echoHost}, 1)
 		return nil
 	case len(c.Targets) == 0:
 		return errors.New("no targets")
@@ -214,23 +214,23 @@ func (p *Pool) check() error {
 		if t.socket != "" {
 			t.host = strconv.Itoa(len(p.backends)) + "." + socketHost
 		}
-		p.add(t, max(from.Weight, 1))
+		p.addBackend(t, max(from.Weight, 1))
 	}
 	return nil
 }
 
-func (p *Pool) add(t endpoint, weight int) {
-	p.backends = append(p.backends, &backend{endpoint: t, number: len(p.backends), weight: float64(weight), seed: xxhash.Sum64String(t.name)})
+func (p *Pool) addBackend(t endpoint, weight int) {
+	p.backends = append(p.backends, &backend{endpoint: t, number: len(p.backends), weight: float64(weight), nameHash: xxhash.Sum64String(t.name)})
 }
 
 // Name is what the configuration calls the upstream.
 func (p *Pool) Name() string { return p.config.Name }
 
-// carrier is what requests are sent over now.
-func (p *Pool) carrier() *carrier { return p.over.Load() }
+// transport is what requests are sent over now.
+func (p *Pool) transport() *transportRef { return p.currentTransport.Load() }
 
-// connections makes a transport that holds no connections yet.
-func (p *Pool) connections() transport {
+// newTransport makes a transport that holds no connections yet.
+func (p *Pool) newTransport() transport {
 	if p.config.Protocol == HTTP1 {
 		return newHTTP1(p.config, p.backends)
 	}
@@ -238,7 +238,7 @@ func (p *Pool) connections() transport {
 }
 
 // ejects reports whether the pool leaves targets alone that fail.
-func (p *Pool) ejects() bool { return p.health.After > 0 }
+func (p *Pool) ejects() bool { return p.health.FailureThreshold > 0 }
 
 // Start begins to look how the targets fare and where their names point, if the
 // pool is to do that. It is called at most once; Retire or Close ends it.
@@ -247,11 +247,11 @@ func (p *Pool) Start() {
 	p.stop = stop
 	if p.health.Path != "" && !p.config.Echo {
 		for _, m := range p.backends {
-			p.running.Go(func() { p.probe(ctx, m, p.get) })
+			p.background.Go(func() { p.checkHealth(ctx, m, p.probe) })
 		}
 	}
-	if hosts := p.named(); p.resolveEvery > 0 && len(hosts) > 0 {
-		p.running.Go(func() { p.resolve(ctx, hosts) })
+	if hosts := p.hostnames(); p.resolveInterval > 0 && len(hosts) > 0 {
+		p.background.Go(func() { p.resolve(ctx, hosts) })
 	}
 }
 
@@ -261,23 +261,23 @@ func (p *Pool) Retire() {
 	if p.stop != nil {
 		p.stop()
 	}
-	p.running.Wait()
+	p.background.Wait()
 }
 
-// A State is how a target fares.
-type State struct {
+// A TargetState is how a target fares.
+type TargetState struct {
 	Target  string
 	Healthy bool // it is asked before those that are not
 }
 
-// States tells how the targets fare now, in the order of the configuration.
-func (p *Pool) States() []State {
+// TargetStates tells how the targets fare now, in the order of the configuration.
+func (p *Pool) TargetStates() []TargetState {
 	p.group.mu.Lock()
 	defer p.group.mu.Unlock()
 	now := time.Now()
-	states := make([]State, len(p.backends))
+	states := make([]TargetState, len(p.backends))
 	for i, m := range p.backends {
-		states[i] = State{m.name, !(p.health.Path != "" && m.down) && !now.Before(m.ejectedUntil)}
+		states[i] = TargetState{m.name, !(p.health.Path != "" && m.unhealthy) && !now.Before(m.ejectedUntil)}
 	}
 	return states
 }
@@ -293,8 +293,8 @@ func newPseudonym() string {
 // in peace, and their connections are closed after them.
 func (p *Pool) Close() {
 	p.Retire()
-	p.carrier().CloseIdleConnections()
-	p.closing.Do(func() {
+	p.transport().CloseIdleConnections()
+	p.closeOnce.Do(func() {
 		for _, m := range p.backends {
 			p.group.leave(m.name)
 		}

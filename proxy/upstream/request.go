@@ -28,9 +28,9 @@ type Request struct {
 	// Length is how long the body is, as announced: 0 for none, -1 for unknown. Body is
 	// nil if there is none. Content, unless nil, is what has been read of it before:
 	// all, so that its trailer is known.
-	Length  int64
-	Body    Body
-	Content []byte
+	Length       int64
+	Body         Body
+	BufferedBody []byte
 	// Proto is the version the request was received with ("HTTP/1.1"), Scheme
 	// "http" or "https".
 	Proto, Scheme string
@@ -40,8 +40,8 @@ type Request struct {
 	Client      netip.Addr
 	Peer        netip.AddrPort
 	TrustedPeer bool
-	// Began is when the request was to be forwarded, if that has been read off the clock.
-	Began time.Time
+	// Start is when the request was to be forwarded, if that has been read off the clock.
+	Start time.Time
 	// RequestID is sent as X-Request-Id unless empty.
 	RequestID string
 	// WebSocket says that this request may leave HTTP for WebSocket, from HTTP/1.1 to
@@ -66,44 +66,44 @@ type Request struct {
 	OnHeader func(status int, h *http1.Fields)
 }
 
-// expects reports whether the client waits for 100 Continue before it sends the body.
-func (t *Request) expects() bool {
+// expectsContinue reports whether the client waits for 100 Continue before it sends the body.
+func (t *Request) expectsContinue() bool {
 	return t.Proto != "HTTP/1.0" && t.Length != 0 && t.Fields.Has(http1.Expect)
 }
 
-// A Kind is how forwarding ended.
-type Kind uint8
+// A ResultKind is how forwarding ended.
+type ResultKind uint8
 
 // The ways it can end.
 const (
-	OK             Kind = iota // the response was passed on whole
-	Connect                    // no connection to the target could be made; it saw nothing
-	ConnectTimeout             // a connection could not be made in time; the target saw nothing
-	Timeout                    // the target did not take the request or begin its response in time
-	ClientGone                 // the client left before the response was whole
-	BadRequest                 // the request, or its body, is not valid HTTP; answer 400
-	BodyTimeout                // the client's body did not come in time; answer 408
-	BodyTooLarge               // the client's body is longer than its limit; answer 413
-	BadResponse                // the response is not HTTP, or not one that was asked for
-	Reset                      // the target closed the connection before it answered
-	BodyCut                    // the response began and was cut short; the client must see it cut
-	NoTarget                   // the pool has no target that is available
-	MaxForwards                // Max-Forwards is 0: the caller answers OPTIONS or TRACE by itself
-	Loop                       // the request has passed this process before
-	QueueFull                  // all targets are full, and so is the queue, or the wait in it was too long
+	OK                ResultKind = iota // the response was passed on whole
+	ConnectFailed                       // no connection to the target could be made; it saw nothing
+	ConnectTimeout                      // a connection could not be made in time; the target saw nothing
+	Timeout                             // the target did not take the request or begin its response in time
+	ClientGone                          // the client left before the response was whole
+	BadRequest                          // the request, or its body, is not valid HTTP; answer 400
+	BodyTimeout                         // the client's body did not come in time; answer 408
+	BodyTooLarge                        // the client's body is longer than its limit; answer 413
+	BadResponse                         // the response is not HTTP, or not one that was asked for
+	ConnectionReset                     // the target closed the connection before it answered
+	ResponseTruncated                   // the response began and was cut short; the client must see it cut
+	NoTarget                            // the pool has no target that is available
+	MaxForwards                         // Max-Forwards is 0: the caller answers OPTIONS or TRACE by itself
+	LoopDetected                        // the request has passed this process before
+	QueueFull                           // all targets are full, and so is the queue, or the wait in it was too long
 )
 
 // A Result is what came of a request.
 type Result struct {
-	Kind Kind
+	Kind ResultKind
 	// Status is what the upstream answered, 0 if it did not.
 	Status int
 	// Err says more for the log; it is nil only when Kind is OK.
 	Err error
-	// Wrote says that the response's header is already on its way to the client.
+	// HeaderSent says that the response's header is already on its way to the client.
 	// When Kind is not OK the caller must then cut the connection, or the stream;
 	// otherwise it answers by itself.
-	Wrote bool
+	HeaderSent bool
 	// Target is the URL of the target that was asked last, "" if none was.
 	Target string
 	// Retries is how many targets were asked before that one.

@@ -13,12 +13,12 @@ import (
 // requests to the end and no further ones; new ones go where the names point to
 // now. A name that cannot be looked up changes nothing.
 func (p *Pool) resolve(ctx context.Context, hosts []string) {
-	every := time.NewTicker(p.resolveEvery)
+	every := time.NewTicker(p.resolveInterval)
 	defer every.Stop()
 	known := map[string][]netip.Addr{}
 	for {
-		if p.moved(ctx, hosts, known) {
-			p.replace()
+		if p.addressRemoved(ctx, hosts, known) {
+			p.replaceTransport()
 		}
 		select {
 		case <-ctx.Done():
@@ -28,10 +28,10 @@ func (p *Pool) resolve(ctx context.Context, hosts []string) {
 	}
 }
 
-// moved looks hosts up, keeps what it finds in known, and reports whether an
+// addressRemoved looks hosts up, keeps what it finds in known, and reports whether an
 // address that was known is gone. Where a connection went that was made before
 // the first response nobody knows, so that the first response counts as a move.
-func (p *Pool) moved(ctx context.Context, hosts []string, known map[string][]netip.Addr) bool {
+func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[string][]netip.Addr) bool {
 	gone := false
 	for _, host := range hosts {
 		found, err := p.resolver.LookupNetIP(ctx, "ip", host)
@@ -45,15 +45,15 @@ func (p *Pool) moved(ctx context.Context, hosts []string, known map[string][]net
 	return gone
 }
 
-// replace makes new connections of the pool. The old ones are closed as soon as
+// replaceTransport makes new connections of the pool. The old ones are closed as soon as
 // they are idle, since nobody asks for them any more.
-func (p *Pool) replace() {
-	old := p.over.Swap(&carrier{p.connections()})
+func (p *Pool) replaceTransport() {
+	old := p.currentTransport.Swap(&transportRef{p.newTransport()})
 	old.CloseIdleConnections()
 }
 
-// named are the hosts of the targets that are names.
-func (p *Pool) named() []string {
+// hostnames are the hosts of the targets that are names.
+func (p *Pool) hostnames() []string {
 	var hosts []string
 	for _, m := range p.backends {
 		host, _, err := net.SplitHostPort(m.host)

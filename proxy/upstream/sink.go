@@ -7,7 +7,7 @@ import (
 )
 
 // A Sink takes the response to one request, on its way to the client. An
-// [http1.Duplex] is one, and a [NetSink]. It is used by one goroutine at a time.
+// [http1.Duplex] is one, and a [HTTP2Sink]. It is used by one goroutine at a time.
 type Sink interface {
 	http1.Receiver
 	// Informational passes a 1xx response on, neither 100 nor 101. It comes before

@@ -12,26 +12,26 @@ import (
 
 // trailerFilter tells which trailer fields of the request are sent on: not those that were
 // not announced, as RFC 9110 6.5.1 allows, whose names are kept for the header (see
-// mayFollow), or that Connection has named. It is made before the fields of t are
+// trailerForwardable), or that Connection has named. It is made before the fields of t are
 // stripped.
 func trailerFilter(t *Request) func(http1.Field) bool {
 	announced, named := t.Fields.Values("Trailer"), t.Fields.Values("Connection")
 	return func(f http1.Field) bool {
 		name := http.CanonicalHeaderKey(f.Name)
-		return mayFollow(name, t) && has(announced, f.Name) && !has(named, f.Name)
+		return trailerForwardable(name, t) && containsToken(announced, f.Name) && !containsToken(named, f.Name)
 	}
 }
 
-// trailing are the trailer fields that a response announces and that may come.
-func trailing(f *http1.Fields) []string {
+// announcedTrailers are the trailer fields that a response announces and that may come.
+func announcedTrailers(f *http1.Fields) []string {
 	if !f.Has(http1.Trailer) {
 		return nil
 	}
 	var names []string
 	named := f.Values("Connection")
 	for _, line := range f.Values("Trailer") {
-		for name := range elements(line) {
-			if name = http.CanonicalHeaderKey(name); trailerAllowed(name) && !has(named, name) {
+		for name := range listElements(line) {
+			if name = http.CanonicalHeaderKey(name); trailerAllowed(name) && !containsToken(named, name) {
 				names = append(names, strings.Clone(name))
 			}
 		}
@@ -39,8 +39,8 @@ func trailing(f *http1.Fields) []string {
 	return names
 }
 
-// elements are those of a list that is separated by commas.
-func elements(line string) iter.Seq[string] {
+// listElements are those of a list that is separated by commas.
+func listElements(line string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name := range strings.SplitSeq(line, ",") {
 			if name = strings.Trim(name, " \t"); name != "" && !yield(name) {
@@ -60,10 +60,10 @@ func trailerAllowed(name string) bool {
 	return httpguts.ValidTrailerHeader(name) && !strings.HasPrefix(name, "X-Forwarded-")
 }
 
-// mayFollow reports whether the trailer field called name, in canonical form, is sent
+// trailerForwardable reports whether the trailer field called name, in canonical form, is sent
 // to the target: not if trailerAllowed objects, if Weir or its operator speaks for it, or
 // if something was decided by it.
-func mayFollow(name string, t *Request) bool {
+func trailerForwardable(name string, t *Request) bool {
 	bare := http.CanonicalHeaderKey(hyphenated(name)) // see spoofed
 	return trailerAllowed(bare) && !isReserved(bare, t) && t.Set[name] == nil && (t.Reserved == nil || !t.Reserved(name))
 }

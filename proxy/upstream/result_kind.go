@@ -14,20 +14,20 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// errAnswer reports that the target's response cannot be passed on.
-var errAnswer = errors.New("answer not acceptable")
+// errBadResponse reports that the target's response cannot be passed on.
+var errBadResponse = errors.New("answer not acceptable")
 
-// A bodyError says that the client's body could not be read.
-type bodyError struct{ err error }
+// A requestBodyError says that the client's body could not be read.
+type requestBodyError struct{ err error }
 
-func (e *bodyError) Error() string { return "read request body: " + e.err.Error() }
-func (e *bodyError) Unwrap() error { return e.err }
+func (e *requestBodyError) Error() string { return "read request body: " + e.err.Error() }
+func (e *requestBodyError) Unwrap() error { return e.err }
 
-// A cutError says that the target's response ended too early.
-type cutError struct{ err error }
+// A truncatedError says that the target's response ended too early.
+type truncatedError struct{ err error }
 
-func (e *cutError) Error() string { return "read response: " + e.err.Error() }
-func (e *cutError) Unwrap() error { return e.err }
+func (e *truncatedError) Error() string { return "read response: " + e.err.Error() }
+func (e *truncatedError) Unwrap() error { return e.err }
 
 // fail ends it before the response's header.
 func (f *forwarding) fail(err error) {
@@ -36,21 +36,21 @@ func (f *forwarding) fail(err error) {
 
 // failMidResponse ends it when the response has begun, or was about to.
 func (f *forwarding) failMidResponse(err error) {
-	f.result.Wrote = f.to.Committed()
+	f.result.HeaderSent = f.to.Committed()
 	var fault *http1.CallError
 	switch {
-	case errors.As(err, &fault), errors.As(err, new(*cutError)), errors.As(err, new(*bodyError)):
+	case errors.As(err, &fault), errors.As(err, new(*truncatedError)), errors.As(err, new(*requestBodyError)):
 		if fault != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-			err = fmt.Errorf("%w: %w", errIdle, err)
+			err = fmt.Errorf("%w: %w", errBodyTimeout, err)
 		}
-		f.result.Kind, f.result.Err = BodyCut, err
+		f.result.Kind, f.result.Err = ResponseTruncated, err
 		switch kind := f.kindOf(err); kind {
 		case ClientGone, BadRequest, BodyTimeout, BodyTooLarge:
 			f.result.Kind = kind
 		}
-	case !f.result.Wrote:
-		if !errors.Is(err, errAnswer) {
-			err = fmt.Errorf("%w: %w", errAnswer, err)
+	case !f.result.HeaderSent:
+		if !errors.Is(err, errBadResponse) {
+			err = fmt.Errorf("%w: %w", errBadResponse, err)
 		}
 		f.result.Kind, f.result.Err = BadResponse, err
 	default:
@@ -60,11 +60,11 @@ func (f *forwarding) failMidResponse(err error) {
 
 // kindOf tells whose fault err is: first the client's, since a client that left
 // or sent nonsense makes everything behind it fail too, then the target's.
-func (f *forwarding) kindOf(err error) Kind {
+func (f *forwarding) kindOf(err error) ResultKind {
 	var fault *http1.CallError
-	var inBody *bodyError
+	var inBody *requestBodyError
 	switch {
-	case f.clientLeft(), errors.Is(err, http1.ErrAborted):
+	case f.clientGone(), errors.Is(err, http1.ErrAborted):
 		return ClientGone
 	case errors.As(err, &inBody):
 		return bodyKind(inBody.err)
@@ -80,8 +80,8 @@ func (f *forwarding) kindOf(err error) Kind {
 	return targetKind(err)
 }
 
-// clientLeft reports whether the client was found to have left.
-func (f *forwarding) clientLeft() bool {
+// clientGone reports whether the client was found to have left.
+func (f *forwarding) clientGone() bool {
 	if d, ok := f.to.(*http1.Duplex); ok && d.Exchange().ClientGone() {
 		return true
 	}
@@ -89,7 +89,7 @@ func (f *forwarding) clientLeft() bool {
 }
 
 // bodyKind tells what is wrong with a client's body.
-func bodyKind(err error) Kind {
+func bodyKind(err error) ResultKind {
 	var tooLarge *http.MaxBytesError
 	var op *net.OpError
 	switch {
@@ -104,24 +104,24 @@ func bodyKind(err error) Kind {
 }
 
 // targetKind tells how a target failed.
-func targetKind(err error) Kind {
+func targetKind(err error) ResultKind {
 	var timeout net.Error
 	late := errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case unseen(err) && late:
+	case notSent(err) && late:
 		return ConnectTimeout
-	case unseen(err):
-		return Connect
+	case notSent(err):
+		return ConnectFailed
 	case late:
 		return Timeout
-	case closed(err):
-		return Reset
+	case connectionClosed(err):
+		return ConnectionReset
 	}
 	return BadResponse
 }
 
-// closed reports whether the target ended the connection.
-func closed(err error) bool {
+// connectionClosed reports whether the target ended the connection.
+func connectionClosed(err error) bool {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, http1.ErrTruncated, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, end) {
 			return true

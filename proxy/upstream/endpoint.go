@@ -21,7 +21,7 @@ const (
 type endpoint struct {
 	name         string // its URL, for logs
 	scheme, host string
-	base         string // escaped path without a slash at its end
+	basePath     string // escaped path without a slash at its end
 	socket       string // the path of its unix socket, "" if it has none
 	authority    string // what it is called in a request that is ours
 }
@@ -35,7 +35,7 @@ func newEndpoint(from Target) (endpoint, error) {
 	case from.Weight < 0 || from.Weight > maxWeight:
 		return endpoint{}, fmt.Errorf("target %s: weight %d; write 1 to %d", u.Redacted(), from.Weight, maxWeight)
 	case u.Scheme == "unix":
-		return newSocket(u)
+		return newUnixEndpoint(u)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return endpoint{}, fmt.Errorf("target %s: write http://HOST, https://HOST or unix:/PATH", u.Redacted())
 	case u.Host == "" || u.Opaque != "":
@@ -44,11 +44,11 @@ func newEndpoint(from Target) (endpoint, error) {
 		return endpoint{}, fmt.Errorf("target %s: leave out user, query and fragment", u.Redacted())
 	}
 	base := strings.TrimRight(u.EscapedPath(), "/")
-	return endpoint{name: u.String(), scheme: u.Scheme, host: u.Host, base: base, authority: u.Host}, nil
+	return endpoint{name: u.String(), scheme: u.Scheme, host: u.Host, basePath: base, authority: u.Host}, nil
 }
 
-// newSocket checks the path of a unix socket.
-func newSocket(u *url.URL) (endpoint, error) {
+// newUnixEndpoint checks the path of a unix socket.
+func newUnixEndpoint(u *url.URL) (endpoint, error) {
 	if u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/") {
 		return endpoint{}, fmt.Errorf("target %s: write unix:/PATH", u.Redacted())
 	}

@@ -14,8 +14,8 @@ const (
 	Unhealthy Condition = "unhealthy"  // active health checks say that it is down
 )
 
-// A Standing is how a target fares, and what it is working on.
-type Standing struct {
+// A TargetStatus is how a target fares, and what it is working on.
+type TargetStatus struct {
 	Target    string
 	Weight    int
 	Condition Condition
@@ -26,23 +26,23 @@ type Standing struct {
 	Share                        float64   // of what it would get in good health; below 1 while it starts slowly
 }
 
-// Standings tell how the targets fare now, in the order of the configuration, and how
+// TargetStatuses tell how the targets fare now, in the order of the configuration, and how
 // many requests wait for one of them.
-func (p *Pool) Standings() (all []Standing, waiting int) {
+func (p *Pool) TargetStatuses() (all []TargetStatus, waiting int) {
 	p.group.mu.Lock()
 	defer p.group.mu.Unlock()
 	now := time.Now()
 	for _, m := range p.backends {
-		s := Standing{
-			Target: m.name, Weight: int(m.weight), Condition: Healthy, InFlight: m.busy,
-			FailedConnects: m.failed, FailedChecks: m.failedChecks, Share: m.ramp(now, p.health),
+		s := TargetStatus{
+			Target: m.name, Weight: int(m.weight), Condition: Healthy, InFlight: m.inFlight,
+			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks, Share: m.slowStartFactor(now, p.health),
 		}
 		switch {
-		case p.health.Path != "" && m.down:
+		case p.health.Path != "" && m.unhealthy:
 			s.Condition = Unhealthy
 		case now.Before(m.ejectedUntil):
 			s.Condition, s.EjectedUntil = Ejected, m.ejectedUntil
-		case p.ejects() && m.failed >= p.health.After:
+		case p.ejects() && m.failedConnects >= p.health.FailureThreshold:
 			s.Condition = Probing
 		case s.Share < 1:
 			s.Condition = SlowStart

@@ -2,18 +2,18 @@ package upstream
 
 import "sync"
 
-// bufferSize is what one read of a response's body can bring.
+// bufferSize is the size of the buffers that response bodies are read into.
 const bufferSize = 32 << 10
 
-// bufferPool lends the memory that answers are copied through.
+// A bufferPool holds the buffers through which response bodies are copied.
 type bufferPool struct{ pool sync.Pool }
 
 func newBufferPool() *bufferPool {
 	return &bufferPool{sync.Pool{New: func() any { return new([bufferSize]byte) }}}
 }
 
-// Get lends a buffer.
+// Get returns a buffer.
 func (b *bufferPool) Get() []byte { return b.pool.Get().(*[bufferSize]byte)[:] }
 
-// Put takes one back.
+// Put returns a buffer to the pool.
 func (b *bufferPool) Put(buf []byte) { b.pool.Put((*[bufferSize]byte)(buf)) }

@@ -9,10 +9,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// forwardedFields are what a trusted peer says of those before it.
+// forwardedFields are the values of X-Forwarded-For, Forwarded, X-Forwarded-Host and
+// X-Forwarded-Proto in a request.
 type forwardedFields struct{ chain, forwarded, host, proto []string }
 
-// trustedForwarded are the words that may be passed on.
+// trustedForwarded returns the forwarded fields of t if its peer is trusted, otherwise
+// none.
 func trustedForwarded(t *Request) forwardedFields {
 	if !t.TrustedPeer {
 		return forwardedFields{}
@@ -21,9 +23,10 @@ func trustedForwarded(t *Request) forwardedFields {
 	return forwardedFields{f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto")}
 }
 
-// setForwarded tells the target who is asking. Of a peer that is trusted, what it
-// says of those before it is kept and continued; of any other, nothing is.
-// X-Real-Ip is always the client as Weir sees it.
+// setForwarded writes the fields that describe the client: X-Real-Ip, X-Forwarded-*,
+// Forwarded and X-Request-Id. The values of a trusted peer are kept and extended; those
+// of any other peer have been dropped. X-Real-Ip is always the client address that Weir
+// has determined.
 func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
 	peer := t.Peer.Addr().Unmap().WithZone("")
 	client := t.Client.Unmap().WithZone("")
@@ -34,11 +37,11 @@ func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
 		to.add(http1.XRealIP, client.AppendTo(to.buf[:0]))
 	}
 	if client == peer && len(w.chain) == 0 && client.IsValid() {
-		to.add(http1.XForwardedFor, to.buf) // it has just been written
+		to.add(http1.XForwardedFor, to.buf) // buf still holds the address
 	} else if chain := appendChain(to.buf[:0], w.chain, peer); len(chain) > 0 {
 		to.add(http1.XForwardedFor, chain)
 	}
-	to.addAll(http1.XForwardedHost, w.host) // a trusted peer knows the client's own request
+	to.addAll(http1.XForwardedHost, w.host) // a trusted peer has seen the original request
 	if len(w.host) == 0 {
 		to.addString(http1.XForwardedHost, t.Host)
 	}
@@ -55,14 +58,14 @@ func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
 	}
 }
 
-// A fieldWriter adds lines to a header, but for fields that the operator sets.
+// A fieldWriter adds fields to a header, except those that the operator sets.
 type fieldWriter struct {
-	buf []byte // values are written into
+	buf []byte // buffer for values
 	to  header
-	set map[string][]string // the operator's
+	set map[string][]string // fields that are set by the operator
 }
 
-// add adds a line with a value that was written into space, which may have grown.
+// add adds a line. value was written into buf, which may have grown.
 func (f *fieldWriter) add(name http1.Name, value []byte) {
 	f.buf = value
 	if len(f.set) == 0 || f.set[name.String()] == nil {
@@ -74,14 +77,14 @@ func (f *fieldWriter) addString(name http1.Name, value string) {
 	f.add(name, append(f.buf[:0], value...))
 }
 
-// addHeader adds lines of one name.
+// addAll adds a line for each value.
 func (f *fieldWriter) addAll(name http1.Name, values []string) {
 	for _, value := range values {
 		f.addString(name, value)
 	}
 }
 
-// appendChain appends the addresses in lines, and addr behind them.
+// appendChain appends the addresses in lines, followed by addr.
 func appendChain(b []byte, lines []string, addr netip.Addr) []byte {
 	for i, line := range lines {
 		if i > 0 {
@@ -98,8 +101,8 @@ func appendChain(b []byte, lines []string, addr netip.Addr) []byte {
 	return addr.AppendTo(b)
 }
 
-// appendElement appends one element of Forwarded (RFC 7239 4): the peer, and what it
-// asked for. It does not say who Weir is.
+// appendElement appends one element of Forwarded (RFC 7239 section 4): the address of
+// the peer, and the host and scheme of its request. It does not identify Weir.
 func appendElement(b []byte, peer netip.Addr, t *Request) []byte {
 	b = append(b, "for="...)
 	switch {
@@ -114,7 +117,7 @@ func appendElement(b []byte, peer netip.Addr, t *Request) []byte {
 	return append(append(b, ";proto="...), t.Scheme...)
 }
 
-// tokenOrQuoted is s as a token where it is one, else as a quoted string.
+// tokenOrQuoted returns s if it is a token, otherwise s as a quoted string.
 func tokenOrQuoted(s string) string {
 	if httpguts.ValidHeaderFieldName(s) {
 		return s

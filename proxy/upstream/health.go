@@ -2,21 +2,21 @@ package upstream
 
 import "time"
 
-// slowStartShare is the part of its share that a target begins with when it is back.
+// slowStartShare is the share of its weight that a recovered target has at first.
 const slowStartShare = 0.1
 
-// A targetHealth is what is known of one target. Its group's mutex guards it.
+// A targetHealth is the health of one target. The mutex of its group guards it.
 type targetHealth struct {
-	pools          int       // that have it as a target
+	pools          int       // pools that have this target
 	inFlight       int       // requests in progress
-	failedConnects int       // connections in a row that could not be made
-	ejectedUntil   time.Time // until when it is left alone
-	failedChecks   int       // looks in a row that it did not pass
-	unhealthy      bool      // as the last looks say
-	recoveredAt    time.Time // when it came back; zero if it was never away
+	failedConnects int       // consecutive failures to connect
+	ejectedUntil   time.Time // end of the ejection
+	failedChecks   int       // consecutive failed active checks
+	unhealthy      bool      // result of the active checks
+	recoveredAt    time.Time // zero if it has never failed
 }
 
-// connectSucceeded notes that s was reached.
+// connectSucceeded records a successful connection.
 func (s *targetHealth) connectSucceeded(now time.Time, h Health) {
 	if h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold {
 		s.recoveredAt = now
@@ -24,9 +24,10 @@ func (s *targetHealth) connectSucceeded(now time.Time, h Health) {
 	s.failedConnects, s.ejectedUntil = 0, time.Time{}
 }
 
-// connectFailed notes that s could not be reached. From the h.After-th time in a row
-// it rests, up to a quarter longer by spread, 0 to 1: not all proxies shall come
-// back to it at once.
+// connectFailed records a failure to connect. After h.FailureThreshold consecutive
+// failures the target is ejected for h.EjectFor and up to a quarter more. spread, from
+// 0 to 1, selects the additional time, so that several proxies do not return to the
+// target at the same moment.
 func (s *targetHealth) connectFailed(now time.Time, h Health, spread float64) {
 	s.failedConnects++
 	if h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold {
@@ -34,8 +35,8 @@ func (s *targetHealth) connectFailed(now time.Time, h Health, spread float64) {
 	}
 }
 
-// recordCheck notes how a look at s went. It is down from the h.After-th bad look in
-// a row on, and up with the first good one.
+// recordCheck records the result of an active check. The target is unhealthy after
+// h.FailureThreshold consecutive failures, and healthy after one success.
 func (s *targetHealth) recordCheck(now time.Time, h Health, good bool) {
 	if !good {
 		s.failedChecks++
@@ -48,13 +49,14 @@ func (s *targetHealth) recordCheck(now time.Time, h Health, good bool) {
 	s.failedChecks, s.unhealthy, s.failedConnects, s.ejectedUntil = 0, false, 0, time.Time{}
 }
 
-// ejected reports whether s is asked only when no other can be: it rests, or it
-// has rested and one request is finding out whether that has helped.
+// ejected reports whether s is selected only if no other target is available: it is
+// ejected, or its ejection has ended and one request is already probing it.
 func (s *targetHealth) ejected(now time.Time, h Health) bool {
 	return now.Before(s.ejectedUntil) || h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold && s.inFlight > 0
 }
 
-// slowStartFactor is the part of its share that s gets, growing from the time it came back.
+// slowStartFactor returns the share of its weight that s has. It grows linearly after a
+// recovery.
 func (s *targetHealth) slowStartFactor(now time.Time, h Health) float64 {
 	if s.recoveredAt.IsZero() || h.SlowStart == 0 {
 		return 1

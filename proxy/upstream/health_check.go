@@ -6,33 +6,34 @@ import (
 	"time"
 )
 
-// maxProbeBody is how much of a response to a look is read, in bytes, so that its
-// connection can be kept.
+// maxProbeBody is the number of bytes of a response that are read, so that the
+// connection can be reused.
 const maxProbeBody = 64 << 10
 
-// probeUserAgent is what looks are called.
+// probeUserAgent is the User-Agent of active health checks.
 const probeUserAgent = "weir-health"
 
-// Health says how a pool finds out which targets are available. The zero Health
-// never leaves a target alone.
+// Health configures the health checks of a pool. The zero value disables them.
 type Health struct {
-	// FailureThreshold so many connections in a row that could not be made, a target is
-	// asked only when no other can be, for as long as Rest and up to a quarter
-	// more; and after so many bad looks in a row not at all. 0 is never.
+	// FailureThreshold is the number of consecutive failures after which a target is no
+	// longer used. After that many failures to connect (passive checks) it is ejected:
+	// for EjectFor, and up to a quarter more, it is used only if no other target is
+	// available. After that many failed active checks it is not used at all. 0 disables
+	// both.
 	FailureThreshold int
 	EjectFor         time.Duration
-	// SlowStart is how long the share of a target that has come back grows,
-	// from a tenth to the whole of it.
+	// SlowStart is the time in which the share of a recovered target grows from a tenth
+	// to its whole weight.
 	SlowStart time.Duration
-	// Path is what a target is asked for with GET every Interval to see how it
-	// fares, "" to not look. Each look may take Timeout. A response that Good
-	// accepts is a good one, any 2xx if Good is nil.
+	// Path enables active checks: every Interval a target gets a GET request for Path.
+	// The response must arrive within Timeout. Accepts decides which statuses are
+	// healthy; if it is nil, all 2xx are.
 	Path              string
 	Interval, Timeout time.Duration
 	Accepts           func(status int) bool
 }
 
-// accepts reports whether a look that was answered with this status went well.
+// accepts reports whether a response with this status is healthy.
 func (h Health) accepts(status int) bool {
 	if h.Accepts == nil {
 		return status/100 == 2
@@ -40,7 +41,7 @@ func (h Health) accepts(status int) bool {
 	return h.Accepts(status)
 }
 
-// checkHealth looks at m until ctx is done: at once, and then every interval.
+// checkHealth checks m immediately and then every interval, until ctx is done.
 func (p *Pool) checkHealth(ctx context.Context, m *backend, look func(context.Context, *backend) error) {
 	every := time.NewTicker(p.health.Interval)
 	defer every.Stop()
@@ -60,17 +61,17 @@ func (p *Pool) checkHealth(ctx context.Context, m *backend, look func(context.Co
 	}
 }
 
-// probe asks m for the path of health. Nil means that it fares well.
+// probe sends one active check to m. It returns nil if m is healthy.
 func (p *Pool) probe(ctx context.Context, m *backend) error {
 	status, err := p.transport().probe(ctx, m, p.health.Path, p.via11)
 	if err == nil {
-		err = ctx.Err() // a response that came after the time was over is none
+		err = ctx.Err() // the response came after the timeout
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("look at %s: %w", m.name, err)
+		return fmt.Errorf("health check of %s: %w", m.name, err)
 	case !p.health.accepts(status):
-		return fmt.Errorf("look at %s: status %d", m.name, status)
+		return fmt.Errorf("health check of %s: status %d", m.name, status)
 	}
 	return nil
 }

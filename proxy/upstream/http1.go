@@ -11,17 +11,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// maxFields is how many lines the header of a response may have.
+// maxFields is the maximum number of field lines in the head of a response.
 const maxFields = 1024
 
-// http1Transport is the connections of HTTP/1.1 to the targets of one pool.
+// An http1Transport holds the HTTP/1.1 connections to the targets of one pool.
 type http1Transport struct {
 	client       http1.Client
 	pools        map[poolKey]*http1.Pool
-	poolByNumber []*http1.Pool // by the number of the backend
+	poolByNumber []*http1.Pool // indexed by backend.number
 }
 
-// A poolKey is where a target is, as a request's URL says it.
+// A poolKey identifies the connections to one address.
 type poolKey struct{ scheme, host string }
 
 func newHTTP1(c Config, members []*backend) *http1Transport {
@@ -54,7 +54,7 @@ func newHTTP1(c Config, members []*backend) *http1Transport {
 	return o
 }
 
-// dialAddress is the address of t with its port.
+// dialAddress returns the host and port of t.
 func (t *endpoint) dialAddress() string {
 	if _, _, err := net.SplitHostPort(t.host); err == nil {
 		return t.host
@@ -66,7 +66,7 @@ func (t *endpoint) dialAddress() string {
 	return t.host + port
 }
 
-// tlsConfigFor is how TLS of HTTP/1.1 is spoken with the target at addr.
+// tlsConfigFor returns the TLS configuration for HTTP/1.1 connections to addr.
 func tlsConfigFor(c *tls.Config, addr string) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c != nil {
@@ -74,15 +74,16 @@ func tlsConfigFor(c *tls.Config, addr string) *tls.Config {
 	}
 	config.NextProtos = []string{"http/1.1"}
 	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(addr) // it has been put together above
+		config.ServerName, _, _ = net.SplitHostPort(addr) // addr always has a port, see dialAddress
 	}
 	return config
 }
 
-// poolOf is the connections to m.
+// poolOf returns the connections to m.
 func (o *http1Transport) poolOf(m *backend) *http1.Pool { return o.poolByNumber[m.number] }
 
-// CloseIdleConnections closes all connections, those in use after their exchange.
+// CloseIdleConnections closes all idle connections. Connections in use are closed after
+// their exchange.
 func (o *http1Transport) CloseIdleConnections() {
 	for _, p := range o.pools {
 		p.Close()

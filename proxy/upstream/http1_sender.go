@@ -13,16 +13,16 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// An http1Sender sends a request over HTTP/1.1. One that came over HTTP/1.1 is sent on
-// as it lies in the memory of its connection, and so is the response.
+// An http1Sender sends a request over HTTP/1.1. If the client uses HTTP/1.1, too,
+// request and response are forwarded directly from the buffers of their connections.
 type http1Sender struct {
 	*forwarding
 	transport   *http1Transport
-	duplex      *http1.Duplex // nil if the request did not come over HTTP/1.1
-	body        *http1Source  // nil if there is a duplex, or no body
+	duplex      *http1.Duplex // nil if the client does not use HTTP/1.1
+	body        *http1Source  // nil if duplex is set or there is no body
 	keepTrailer func(http1.Field) bool
 	call        *http1.Call
-	aborter     *contextAborter // by the request's context; nil if the call watches its client
+	aborter     *contextAborter // aborts the call when the context is done; nil if the call monitors its client
 }
 
 // sender implements transport.
@@ -31,7 +31,7 @@ func (o *http1Transport) sender(f *forwarding) sender {
 	s.forwarding, s.transport = f, o
 	s.duplex, _ = f.to.(*http1.Duplex)
 	if s.duplex == nil {
-		f.upgrade = "" // there is no connection to give away
+		f.upgrade = "" // there is no client connection to hand over
 		s.call = o.client.NewCall(nil)
 		s.call.Interim = s.relayInterim
 		s.aborter = abortOnDone(f.ctx, s.call)
@@ -42,7 +42,7 @@ func (o *http1Transport) sender(f *forwarding) sender {
 	return s
 }
 
-// prepare decides what is not sent on as it came.
+// prepare sets up the parts of the request that are not forwarded as received.
 func (s *http1Sender) prepare() {
 	t := s.request
 	switch {
@@ -67,7 +67,7 @@ func (s *http1Sender) prepare() {
 	}
 }
 
-// setSource is where the call finds a body that is not its own client's.
+// setSource sets the request body of a client that does not use HTTP/1.1.
 func (s *http1Sender) setSource() {
 	t := s.request
 	s.body = &http1Source{Body: t.Body}
@@ -78,7 +78,7 @@ func (s *http1Sender) setSource() {
 	s.call.SetSource(from)
 }
 
-// addTrailer adds the trailer of the request, which is known when its body has been read.
+// addTrailer adds the trailer fields of the request. The body has been read.
 func (s *http1Sender) addTrailer(h *http1.Head) {
 	for f := range s.request.Body.Trailer().All() {
 		if s.keepTrailer(f) {
@@ -87,7 +87,7 @@ func (s *http1Sender) addTrailer(h *http1.Head) {
 	}
 }
 
-// relayInterim passes a 1xx response on.
+// relayInterim forwards a 1xx response.
 func (s *http1Sender) relayInterim(r *http1.Response) {
 	r.Fields.StripHopByHop()
 	s.to.Informational(r.Status, &r.Fields)
@@ -149,7 +149,7 @@ func (s *http1Sender) release() {
 	*s = http1Sender{}
 }
 
-// A contextAborter is a call that ends when a context is done.
+// A contextAborter aborts a call when a context is done.
 type contextAborter struct {
 	stop func() bool
 
@@ -171,21 +171,22 @@ func (a *contextAborter) abort() {
 	}
 }
 
-// end comes before the call is released.
+// end must be called before the call is released.
 func (a *contextAborter) end() {
 	a.stop()
-	a.mu.Lock() // it may be aborted right now
+	a.mu.Lock() // waits for an abort that is in progress
 	defer a.mu.Unlock()
 	a.call = nil
 }
 
-// An http1Source is the body of a request that did not come over HTTP/1.1.
+// An http1Source is the request body of a client that does not use HTTP/1.1.
 type http1Source struct {
 	Body
 	stopped atomic.Bool
 }
 
-// Read reads the body. That it was stopped is nobody's fault.
+// Read reads the body. After Stop the error is ErrBodyReadCanceled, so that it is not
+// attributed to the client.
 func (b *http1Source) Read(p []byte) (int, error) {
 	n, err := b.Body.Read(p)
 	if err != nil && err != io.EOF && b.stopped.Load() {
@@ -194,11 +195,11 @@ func (b *http1Source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Stop ends reading for good.
+// Stop makes a pending read return, and prevents retries.
 func (b *http1Source) Stop() {
 	b.stopped.Store(true)
 	b.Body.Stop()
 }
 
-// isStopped reports whether the body cannot be read any more.
+// isStopped reports whether Stop was called.
 func (b *http1Source) isStopped() bool { return b != nil && b.stopped.Load() }

@@ -16,22 +16,26 @@ const (
 	defaultConnect  = 2 * time.Second
 	defaultResponse = 30 * time.Second
 
-	// A target that never answers "100 Continue" gets the body after this.
+	// expectContinueTimeout is how long to wait for 100 Continue before the body is
+	// sent.
 	expectContinueTimeout = time.Second
-	// Idle connections end before most servers end them from their side.
+	// idleTimeout is shorter than that of most servers, so that they rarely close an
+	// idle connection first.
 	idleTimeout = 30 * time.Second
-	// maxIdlePerTarget keeps bursts from dialling again each time.
+	// maxIdlePerTarget is large enough that bursts of requests reuse connections.
 	maxIdlePerTarget = 512
-	// A connection of HTTP/2 that brings nothing for so long is tried out.
+	// pingInterval is how long an HTTP/2 connection may be silent before a PING is
+	// sent.
 	pingInterval = 15 * time.Second
-	// maxHeader is the longest header of a response.
+	// maxHeader is the maximum size of the head of a response.
 	maxHeader = 256 << 10
 )
 
-// http2Transport is the connections of HTTP/2 to the targets of one pool: net/http's.
+// An http2Transport holds the HTTP/2 connections to the targets of one pool. It uses
+// net/http.
 type http2Transport struct {
 	*http.Transport
-	bodyTimeout time.Duration // that a target may fall silent; 0 for any
+	bodyTimeout time.Duration // between reads of a response body; 0 for none
 	retries     bool
 }
 
@@ -66,8 +70,8 @@ func (o *http2Transport) probe(ctx context.Context, m *backend, path, via string
 	return res.StatusCode, err
 }
 
-// setURL points u at m. The path goes into Opaque, which net/http sends as it is:
-// Path would be escaped again, in a spelling of its own.
+// setURL sets the URL for m. The path goes into Opaque, which net/http sends unchanged.
+// It would escape Path again, with a different result.
 func setURL(u *url.URL, m *backend, path string) {
 	u.Scheme, u.Host, u.Path, u.Opaque = m.scheme, m.host, path, path
 	if path != "*" {
@@ -75,7 +79,8 @@ func setURL(u *url.URL, m *backend, path string) {
 	}
 }
 
-// newTransport makes the connections. Addresses in sockets are those of unix sockets.
+// newTransport returns a transport for HTTP/2. sockets maps addresses to paths of unix
+// sockets.
 func newTransport(c Config, sockets map[string]string) *http.Transport {
 	d := dialer{
 		Dialer:           net.Dialer{Timeout: orDefault(c.ConnectTimeout, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver},
@@ -89,7 +94,7 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 	}
 	protocols := new(http.Protocols)
 	switch c.Protocol {
-	case HTTP1: // is not net/http's; see http1Transport
+	case HTTP1: // served by http1Transport
 	case HTTP2:
 		d.tls.NextProtos = []string{"h2"}
 		protocols.SetHTTP2(true)
@@ -97,11 +102,11 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 		protocols.SetUnencryptedHTTP2(true)
 	}
 	return &http.Transport{
-		Proxy:                  nil, // never from the environment
+		Proxy:                  nil, // ignore HTTP_PROXY
 		DialContext:            d.dial,
 		DialTLSContext:         d.dialTLS,
 		Protocols:              protocols,
-		DisableCompression:     true, // what the client accepts is what is asked for
+		DisableCompression:     true, // the client's Accept-Encoding is forwarded
 		MaxIdleConnsPerHost:    maxIdlePerTarget,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingInterval},
 		IdleConnTimeout:        idleTimeout,
@@ -118,16 +123,15 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// A dialError says that there is no connection, so that the target has seen
-// nothing of the request.
+// A dialError reports that no connection was established, so that the target has
+// received nothing.
 type dialError struct{ err error }
 
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// A writeTimeoutConn connection gives up when the other end takes nothing for so long:
-// net/http bounds only the wait for a response, which begins when the request has been
-// sent whole.
+// A writeTimeoutConn bounds each write. net/http has no such timeout: its timeout for
+// the response starts only after the whole request was sent.
 type writeTimeoutConn struct {
 	net.Conn
 	timeout time.Duration
@@ -140,12 +144,12 @@ func (c writeTimeoutConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A dialer makes connections that do not wait for ever to be written to.
+// A dialer establishes connections with a write timeout.
 type dialer struct {
 	net.Dialer
 	writeTimeout     time.Duration
-	handshakeTimeout time.Duration     // 0: the time to connect is for both
-	sockets          map[string]string // by address
+	handshakeTimeout time.Duration     // if 0, the timeout for connecting includes the handshake
+	sockets          map[string]string // paths of unix sockets by address
 	tls              *tls.Config
 }
 
@@ -173,12 +177,12 @@ func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 	}
 	config := d.tls.Clone()
 	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(addr) // net/http has put it together
+		config.ServerName, _, _ = net.SplitHostPort(addr) // net/http always adds a port
 	}
 	t := tls.Client(c, config)
 	err = t.HandshakeContext(within)
 	if got := t.ConnectionState().NegotiatedProtocol; err == nil && config.NextProtos[0] == "h2" && got != "h2" {
-		err = errors.New("the target does not speak HTTP/2")
+		err = errors.New("target does not support HTTP/2")
 	}
 	if err != nil {
 		c.Close()

@@ -11,19 +11,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A requestBody is the client's body on its way to the target. It is read by
-// net/http's own goroutine, which may go on doing so when the request has ended.
+// A requestBody is the request body that is sent over HTTP/2. A goroutine of net/http
+// reads it, and may still read it after the request has ended.
 type requestBody struct {
 	from        io.Reader
 	body        Body
 	keepTrailer func(http1.Field) bool
-	trailer     http.Header // that is sent: names at first, values at the end of the body
+	trailer     http.Header // sent trailer fields: names at first, values at the end of the body
 
-	failure  atomic.Pointer[error] // what went wrong when reading from the client
-	complete atomic.Bool           // all of it has been read
+	failure  atomic.Pointer[error] // why reading from the client failed
+	complete atomic.Bool           // the body was read to its end
 	stopped  atomic.Bool
 
-	mu     sync.Mutex // held while it is read, and guards what follows
+	mu     sync.Mutex // held during a read; guards the fields below
 	closed bool
 }
 
@@ -40,7 +40,7 @@ func newRequestBody(f *forwarding) *requestBody {
 	return b
 }
 
-// Read reads the client's body, until end.
+// Read implements io.Reader. It fails after close.
 func (b *requestBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,13 +63,13 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends reading, as net/http wants no more.
+// Close implements io.Closer. net/http calls it when it needs no more of the body.
 func (b *requestBody) Close() error {
 	b.Stop()
 	return nil
 }
 
-// Stop ends reading, unless all has been read.
+// Stop makes a pending read return, unless the body was read to its end.
 func (b *requestBody) Stop() {
 	if b != nil && !b.complete.Load() {
 		b.stopped.Store(true)
@@ -77,7 +77,7 @@ func (b *requestBody) Stop() {
 	}
 }
 
-// close waits for whoever still reads, and lets nobody begin to.
+// close waits for a pending read and makes later reads fail.
 func (b *requestBody) close() {
 	if b == nil {
 		return
@@ -88,7 +88,7 @@ func (b *requestBody) close() {
 	b.closed = true
 }
 
-// err is why the client's body could not be read, nil if it could be so far.
+// err returns why the body could not be read from the client, or nil.
 func (b *requestBody) err() error {
 	if b == nil {
 		return nil
@@ -102,13 +102,13 @@ func (b *requestBody) err() error {
 // An attempt is one request to one target.
 type attempt struct {
 	request         *http.Request
-	body            *attemptBody // nil if it has none, or is not to be repeated
-	responseStarted atomic.Bool  // the target has begun to answer
+	body            *attemptBody // nil if there is no body or there are no retries
+	responseStarted atomic.Bool  // a byte of the response has arrived
 }
 
-// canRetry reports whether the request that failed with err may be sent again:
-// no byte of its body has been read, and the target has certainly seen nothing
-// of it, or its method is idempotent and no byte came back.
+// canRetry reports whether the request that failed with err may be sent again. No byte
+// of its body may have been read. In addition, either the target has received no part
+// of the request, or its method is idempotent and no byte of a response has arrived.
 func (a *attempt) canRetry(err error) bool {
 	if !notSent(err) && (!http1.Idempotent(a.request.Method) || a.responseStarted.Load() || !connectionClosed(err) || errors.Is(err, context.Canceled)) {
 		return false
@@ -116,8 +116,8 @@ func (a *attempt) canRetry(err error) bool {
 	return a.body == nil || a.body.revoke()
 }
 
-// An attemptBody lends a request's body to one attempt, and takes it back if
-// that has not begun to read it.
+// An attemptBody gives one attempt access to a request body. The access can be revoked
+// if the body has not been read.
 type attemptBody struct {
 	io.ReadCloser
 	state atomic.Int32
@@ -136,7 +136,7 @@ func (b *attemptBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// Close leaves a body alone that another attempt may still need.
+// Close implements io.Closer. It keeps an unread body open for another attempt.
 func (b *attemptBody) Close() error {
 	if b.state.Load() == bodyRead {
 		return b.ReadCloser.Close()
@@ -144,5 +144,5 @@ func (b *attemptBody) Close() error {
 	return nil
 }
 
-// revoke ends the loan and reports whether the body is as it was.
+// revoke ends the access. It reports whether the body is unread.
 func (b *attemptBody) revoke() bool { return b.state.CompareAndSwap(bodyUnread, bodyRevoked) }

@@ -18,27 +18,27 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// An http2Sender sends a request by net/http's transport, which speaks HTTP/2.
+// An http2Sender sends a request over HTTP/2 with the transport of net/http.
 type http2Sender struct {
 	*forwarding
 	transport   *http2Transport
-	template    *http.Request // for any target
+	template    *http.Request // the request without a target
 	body        *requestBody  // nil if there is none
 	lastAttempt *attempt
-	idleTimer   *idleTimer // nil if the target may fall silent
+	idleTimer   *idleTimer // nil if there is no timeout between reads of the response body
 	cancel      context.CancelCauseFunc
 
 	httpResponse *http.Response
 	fields       http1.Fields
 
-	mu       sync.Mutex // held while an interim response is passed on, and guards what follows
-	gotFinal bool       // the final response has come
+	mu       sync.Mutex // held while an interim response is forwarded; guards the fields below
+	gotFinal bool       // the final response has arrived
 }
 
 // sender implements transport.
 func (o *http2Transport) sender(f *forwarding) sender {
 	s := &http2Sender{forwarding: f, transport: o}
-	f.upgrade = "" // HTTP/2 has no such thing
+	f.upgrade = "" // HTTP/2 has no Upgrade (RFC 9113 section 8.6)
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	s.cancel = cancel
 	if o.bodyTimeout > 0 {
@@ -55,7 +55,7 @@ func (o *http2Transport) sender(f *forwarding) sender {
 		h["Te"] = []string{"trailers"}
 	}
 	if h["User-Agent"] == nil {
-		h["User-Agent"] = nil // or net/http would call itself by its own name
+		h["User-Agent"] = nil // prevents the default of net/http
 	}
 	return s
 }
@@ -68,13 +68,13 @@ func (s *http2Sender) send(m *backend) (err error) {
 	s.gotFinal = err == nil
 	s.mu.Unlock()
 	if why := s.body.err(); err != nil && why != nil {
-		return &requestBodyError{why} // the target could not answer what never arrived
+		return &requestBodyError{why} // the cause: the target did not get the whole request
 	}
 	return err
 }
 
-// newAttempt addresses the request to m. A pool that retries keeps an eye on how far it
-// gets.
+// newAttempt returns the request to m. If the pool retries, it also tracks the progress
+// of the request.
 func (s *http2Sender) newAttempt(m *backend) *attempt {
 	try := &attempt{}
 	trace := &httptrace.ClientTrace{Got1xxResponse: s.relayInterim}
@@ -95,11 +95,11 @@ func (s *http2Sender) newAttempt(m *backend) *attempt {
 // canRetry implements sender.
 func (s *http2Sender) canRetry(err error) bool { return s.lastAttempt.canRetry(err) }
 
-// relayInterim passes a 1xx response on.
+// relayInterim forwards a 1xx response.
 func (s *http2Sender) relayInterim(status int, h textproto.MIMEHeader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gotFinal || status == http.StatusContinue { // that is sent when the body is read
+	if s.gotFinal || status == http.StatusContinue { // 100 Continue is sent when the body is read
 		return nil
 	}
 	f := FieldsFromHeader(http.Header(h))
@@ -124,19 +124,19 @@ func (s *http2Sender) response() (int, *http1.Fields, error) {
 	return res.StatusCode, &s.fields, nil
 }
 
-// relay implements sender. The header, and each piece, is sent on as it comes: that more
-// is there already cannot be told.
+// relay implements sender. It flushes the head and every part of the body separately,
+// because it cannot know whether more data is available.
 func (s *http2Sender) relay(to Sink) error {
 	res := s.httpResponse
 	named, left := res.Header["Connection"], int64(-1)
-	if res.Header["Content-Length"] != nil { // net/http also knows it where nobody has said it
+	if res.Header["Content-Length"] != nil { // otherwise ContentLength may be inferred by net/http
 		left = res.ContentLength
 	}
 	if err := to.Begin(res.StatusCode, &s.fields, left); err != nil {
 		return err
 	}
-	// A response that is a header and nothing else has to stay so: of gRPC's errors,
-	// the header is the trailer (Trailers-Only).
+	// A response that consists of a single HEADERS frame must stay so: for errors of
+	// gRPC, that frame is the trailer section (Trailers-Only).
 	if s.request.Method != http.MethodHead && res.ContentLength != 0 && res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified {
 		if err := to.Flush(); err != nil {
 			return err
@@ -154,16 +154,16 @@ func (s *http2Sender) relay(to Sink) error {
 		left -= int64(n)
 		switch {
 		case errors.Is(err, io.EOF):
-			s.body.Stop() // net/http ends a response only when nobody reads the request's body any more
+			s.body.Stop() // net/http ends a response only after reading of the request body has ended
 			f := FieldsFromHeader(res.Trailer)
 			f.DropFunc(func(f http1.Field) bool {
 				return !trailerAllowed(http.CanonicalHeaderKey(f.Name)) || containsToken(named, f.Name)
 			})
 			return to.End(f)
 		case err != nil:
-			_ = to.Flush() // what has come is the client's
+			_ = to.Flush() // the client gets what was received before
 			return err
-		case left == 0: // the end will send it
+		case left == 0: // End flushes
 		default:
 			if err := to.Flush(); err != nil {
 				return err
@@ -172,7 +172,7 @@ func (s *http2Sender) relay(to Sink) error {
 	}
 }
 
-// readBody reads some of the response's body.
+// readBody reads from the response body.
 func (s *http2Sender) readBody(p []byte) (int, error) {
 	s.idleTimer.begin()
 	n, err := s.httpResponse.Body.Read(p)
@@ -189,19 +189,19 @@ func (s *http2Sender) readBody(p []byte) (int, error) {
 	return n, &truncatedError{err}
 }
 
-// switched implements sender; it never does.
+// switched implements sender. It is never called.
 func (s *http2Sender) switched() (net.Conn, []byte) { return nil, nil }
 
 // release implements sender.
 func (s *http2Sender) release() {
 	s.cancel(nil)
 	if s.httpResponse != nil {
-		_ = s.httpResponse.Body.Close() // what is left of it is nobody's
+		_ = s.httpResponse.Body.Close() // the rest of the body is not needed
 	}
 	s.body.close()
 }
 
-// A bodyReader is where the body of t is read from.
+// bodyReader returns a reader for the body of t.
 func (t *Request) bodyReader() io.Reader {
 	if t.BufferedBody != nil {
 		return bytes.NewReader(t.BufferedBody)

@@ -12,20 +12,20 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// errNoUpgrade reports that a connection cannot be given away.
-var errNoUpgrade = errors.New("connection is not for one request alone")
+// errNoUpgrade reports that an HTTP/2 connection cannot be handed over.
+var errNoUpgrade = errors.New("HTTP/2 connection cannot be handed over")
 
-// A HTTP2Sink is the Sink of a client that net/http's server serves, over HTTP/2.
+// An HTTP2Sink is a Sink for a client that is served by net/http over HTTP/2.
 type HTTP2Sink struct {
 	w         http.ResponseWriter
-	trailers  []string // that may follow, by name
+	trailers  []string // names of trailer fields that may follow
 	committed bool
 }
 
-// NewHTTP2Sink makes a Sink of w.
+// NewHTTP2Sink returns a Sink that writes to w.
 func NewHTTP2Sink(w http.ResponseWriter) *HTTP2Sink { return &HTTP2Sink{w: w} }
 
-// An announcer is a sink that tells its client beforehand which trailer fields may come.
+// An announcer is a Sink that announces trailer fields to its client in the head.
 type announcer interface{ announce(names []string) }
 
 func (s *HTTP2Sink) announce(names []string) { s.trailers = names }
@@ -53,12 +53,12 @@ func (s *HTTP2Sink) Begin(status int, f *http1.Fields, length int64) error {
 		h["Trailer"] = []string{strings.Join(s.trailers, ", ")}
 	}
 	if _, ok := h["Content-Type"]; !ok {
-		h["Content-Type"] = nil // or net/http would guess one
+		h["Content-Type"] = nil // prevents that net/http guesses one
 	}
 	s.committed = true
 	s.w.WriteHeader(status)
 	if len(s.trailers) > 0 && length < 0 {
-		return s.Flush() // or net/http would say how long a short body is, and some clients read no trailer after that
+		return s.Flush() // otherwise net/http adds Content-Length to a short body, and some clients ignore a trailer section after that
 	}
 	return nil
 }
@@ -85,7 +85,8 @@ func (s *HTTP2Sink) End(trailer *http1.Fields) error {
 	return nil
 }
 
-// SwitchProtocols implements Sink: over HTTP/2, no connection is one request's alone.
+// SwitchProtocols implements Sink. It fails, because an HTTP/2 connection carries
+// several requests.
 func (s *HTTP2Sink) SwitchProtocols(string, *http1.Fields) (net.Conn, []byte, error) {
 	return nil, nil, errNoUpgrade
 }
@@ -93,15 +94,15 @@ func (s *HTTP2Sink) SwitchProtocols(string, *http1.Fields) (net.Conn, []byte, er
 // Committed implements Sink.
 func (s *HTTP2Sink) Committed() bool { return s.committed }
 
-// FieldsFromHeader are the fields of a header as net/http has it.
+// FieldsFromHeader returns the fields of a net/http header.
 func FieldsFromHeader(h http.Header) *http1.Fields {
 	f := new(http1.Fields)
 	addHeader(f, h)
 	return f
 }
 
-// FieldsFromRequest are the fields of a request over HTTP/2, with the announcement of its
-// trailer, which net/http has taken out.
+// FieldsFromRequest returns the fields of an HTTP/2 request, including Trailer, which
+// net/http has removed from the header.
 func FieldsFromRequest(r *http.Request) *http1.Fields {
 	f := FieldsFromHeader(r.Header)
 	if names := sortedNames(r.Trailer); len(names) > 0 {
@@ -117,7 +118,7 @@ func addHeader(f *http1.Fields, h http.Header) {
 			lines, bytes = lines+1, bytes+len(name)+len(value)
 		}
 	}
-	f.Grow(lines+1, bytes) // and one for a caller
+	f.Grow(lines+1, bytes) // and one line for the caller
 	for name, values := range h {
 		for _, value := range values {
 			f.Add(name, value)
@@ -125,5 +126,5 @@ func addHeader(f *http1.Fields, h http.Header) {
 	}
 }
 
-// sortedNames are the names in h.
+// sortedNames returns the sorted names in h.
 func sortedNames(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }

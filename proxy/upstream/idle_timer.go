@@ -8,17 +8,17 @@ import (
 
 // errBodyTimeout reports that a target sent nothing for too long in the middle of a
 // response.
-var errBodyTimeout = errors.New("no byte came in time")
+var errBodyTimeout = errors.New("timeout between reads of the response body")
 
-// An idleTimer ends a request whose target falls silent in the middle of its
-// response. It runs only while somebody waits for a byte.
+// An idleTimer cancels a request whose target sends nothing for too long in the middle
+// of its response. It runs only during reads.
 type idleTimer struct {
 	timeout time.Duration
 	timer   *time.Timer
 	cancel  context.CancelCauseFunc
 }
 
-// newIdleTimer makes a stall that calls cancel; it does not run yet.
+// newIdleTimer returns a stopped timer that calls cancel.
 func newIdleTimer(after time.Duration, cancel context.CancelCauseFunc) *idleTimer {
 	s := &idleTimer{timeout: after, cancel: cancel}
 	s.timer = time.AfterFunc(after, func() { cancel(errBodyTimeout) })
@@ -26,7 +26,7 @@ func newIdleTimer(after time.Duration, cancel context.CancelCauseFunc) *idleTime
 	return s
 }
 
-// begin and end enclose a wait. A nil stall never ends anything.
+// begin and end are called before and after each read. They do nothing if s is nil.
 func (s *idleTimer) begin() {
 	if s != nil {
 		s.timer.Reset(s.timeout)

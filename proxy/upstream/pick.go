@@ -8,36 +8,36 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A Balance is how a pool spreads requests over its targets.
+// A Balance is a load balancing algorithm.
 type Balance uint8
 
-// The balances. All of them honour weights.
+// The load balancing algorithms. All of them respect weights.
 const (
 	RoundRobin  Balance = iota // targets take turns
 	LeastLoaded                // the target with the fewest requests in progress
-	HashBy                     // requests with one Request.HashBy go to one target; others take turns
+	HashBy                     // requests with the same Request.HashBy go to the same target; those without one use round robin
 )
 
-// A backend is a target in one pool. The group's mutex guards what changes.
+// A backend is a target in one pool. The group's mutex guards its mutable fields.
 type backend struct {
 	endpoint
 	*targetHealth
-	number        int // in its pool
+	number        int // index in its pool
 	weight        float64
-	nameHash      uint64  // its name as a number
-	currentWeight float64 // what it has gained and not spent by taking turns
+	nameHash      uint64  // hash of its name, for rendezvous hashing
+	currentWeight float64 // for smooth weighted round robin
 }
 
-// A selection is one request that wants a target.
+// A selection contains what selects a backend for one request.
 type selection struct {
-	hash  string     // "" for none
-	tried []*backend // those that have failed it
+	hash  string     // for HashBy; "" for none
+	tried []*backend // backends that have failed this request
 }
 
-// pick picks the member to ask: nil and errNoTarget when none is fit, nil and
-// no error when all that are fit are full. Those that have not failed this
-// request come before others, and those that are not ejected before those that
-// are. It costs a look at each member.
+// pick selects a backend. It returns errNoTarget if none is healthy, and neither a
+// backend nor an error if all healthy ones are at MaxConnections. It prefers backends
+// that have not failed this request, and then those that are not ejected. Its cost is
+// linear in the number of backends.
 func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 	candidates := p.scratch[:0]
 	best, fit := 0, false
@@ -94,9 +94,9 @@ func firstOrNil(candidates []*backend) *backend {
 	return candidates[0]
 }
 
-// roundRobin lets candidates take turns, spread as evenly as their weights allow. The
-// algorithm is nginx's smooth weighted round robin: each time everyone gains its
-// weight, the richest is picked and pays the sum.
+// roundRobin selects by smooth weighted round robin, the algorithm of nginx: each
+// candidate gains its weight, the one with the highest current weight is selected, and
+// the sum of the weights is subtracted from it.
 func (p *Pool) roundRobin(now time.Time, candidates []*backend) *backend {
 	var sum float64
 	best := candidates[0]
@@ -112,7 +112,8 @@ func (p *Pool) roundRobin(now time.Time, candidates []*backend) *backend {
 	return best
 }
 
-// leastLoaded keeps those candidates that one more request would load the least.
+// leastLoaded returns the candidates with the least load after one more request (least
+// connections).
 func (p *Pool) leastLoaded(now time.Time, candidates []*backend) []*backend {
 	least := math.Inf(1)
 	kept := candidates[:0]
@@ -128,10 +129,11 @@ func (p *Pool) leastLoaded(now time.Time, candidates []*backend) []*backend {
 	return kept
 }
 
-// rendezvous picks by rendezvous: each candidate and hashBy together make
-// a number, and the highest wins. So when a target goes, only its own requests
-// move, in shares by weight. The score is Schindelhauer and Schomaker's,
-// weight/-ln(u) with u spread evenly between 0 and 1.
+// rendezvous selects by rendezvous hashing (highest random weight): each candidate gets
+// a score from its name and hashBy, and the highest score wins. If a target is removed,
+// only its own requests move, in proportion to the weights. The score is that of
+// Schindelhauer and Schomaker, weight/-ln(u) with u uniformly distributed between 0 and
+// 1.
 func rendezvous(candidates []*backend, hashBy string) *backend {
 	hash := xxhash.Sum64String(hashBy)
 	var best *backend

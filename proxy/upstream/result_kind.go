@@ -14,27 +14,28 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// errBadResponse reports that the target's response cannot be passed on.
-var errBadResponse = errors.New("answer not acceptable")
+// errBadResponse reports that the response of the target cannot be forwarded.
+var errBadResponse = errors.New("response not valid")
 
-// A requestBodyError says that the client's body could not be read.
+// A requestBodyError reports that the request body could not be read from the client.
 type requestBodyError struct{ err error }
 
 func (e *requestBodyError) Error() string { return "read request body: " + e.err.Error() }
 func (e *requestBodyError) Unwrap() error { return e.err }
 
-// A truncatedError says that the target's response ended too early.
+// A truncatedError reports that the response of the target was truncated.
 type truncatedError struct{ err error }
 
 func (e *truncatedError) Error() string { return "read response: " + e.err.Error() }
 func (e *truncatedError) Unwrap() error { return e.err }
 
-// fail ends it before the response's header.
+// fail sets the result of a request that failed before the head of the response.
 func (f *forwarding) fail(err error) {
-	f.result.Kind, f.result.Err = f.kindOf(err), fmt.Errorf("ask upstream: %w", err)
+	f.result.Kind, f.result.Err = f.kindOf(err), fmt.Errorf("forward request: %w", err)
 }
 
-// failMidResponse ends it when the response has begun, or was about to.
+// failMidResponse sets the result of a request that failed during or after the head of
+// the response.
 func (f *forwarding) failMidResponse(err error) {
 	f.result.HeaderSent = f.to.Committed()
 	var fault *http1.CallError
@@ -54,12 +55,12 @@ func (f *forwarding) failMidResponse(err error) {
 		}
 		f.result.Kind, f.result.Err = BadResponse, err
 	default:
-		f.result.Kind, f.result.Err = ClientGone, fmt.Errorf("write answer: %w", err)
+		f.result.Kind, f.result.Err = ClientGone, fmt.Errorf("write response: %w", err)
 	}
 }
 
-// kindOf tells whose fault err is: first the client's, since a client that left
-// or sent nonsense makes everything behind it fail too, then the target's.
+// kindOf classifies err. It checks errors of the client first, because a client that is
+// gone or sends an invalid body causes errors at the target, too.
 func (f *forwarding) kindOf(err error) ResultKind {
 	var fault *http1.CallError
 	var inBody *requestBodyError
@@ -80,7 +81,7 @@ func (f *forwarding) kindOf(err error) ResultKind {
 	return targetKind(err)
 }
 
-// clientGone reports whether the client was found to have left.
+// clientGone reports whether the client was found to be gone.
 func (f *forwarding) clientGone() bool {
 	if d, ok := f.to.(*http1.Duplex); ok && d.Exchange().ClientGone() {
 		return true
@@ -88,7 +89,7 @@ func (f *forwarding) clientGone() bool {
 	return errors.Is(f.ctx.Err(), context.Canceled)
 }
 
-// bodyKind tells what is wrong with a client's body.
+// bodyKind classifies an error of reading the client's body.
 func bodyKind(err error) ResultKind {
 	var tooLarge *http.MaxBytesError
 	var op *net.OpError
@@ -103,7 +104,7 @@ func bodyKind(err error) ResultKind {
 	return BadRequest
 }
 
-// targetKind tells how a target failed.
+// targetKind classifies an error of a target.
 func targetKind(err error) ResultKind {
 	var timeout net.Error
 	late := errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded)
@@ -120,14 +121,14 @@ func targetKind(err error) ResultKind {
 	return BadResponse
 }
 
-// connectionClosed reports whether the target ended the connection.
+// connectionClosed reports whether the target closed the connection.
 func connectionClosed(err error) bool {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, http1.ErrTruncated, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, end) {
 			return true
 		}
 	}
-	for _, text := range []string{ // for which net/http has no names
+	for _, text := range []string{ // net/http exports no values for these errors
 		"server closed idle connection", "stream error:", "server sent GOAWAY", "client connection lost",
 	} {
 		if strings.Contains(err.Error(), text) {

@@ -2,32 +2,32 @@ package upstream
 
 import "time"
 
-// A Condition is whether a target is asked, in a word.
+// A Condition is the condition of a target.
 type Condition string
 
-// The conditions.
+// The conditions of a target.
 const (
 	Healthy   Condition = "healthy"
-	SlowStart Condition = "slow_start" // it is back, and gets a growing part of its share
-	Probing   Condition = "probing"    // it has been left alone, and the next request finds out
-	Ejected   Condition = "ejected"    // passive health checks (outlier detection): left alone for a while
-	Unhealthy Condition = "unhealthy"  // active health checks say that it is down
+	SlowStart Condition = "slow_start" // recovered: its share grows
+	Probing   Condition = "probing"    // its ejection has ended: the next request tests it
+	Ejected   Condition = "ejected"    // by passive health checks (outlier detection)
+	Unhealthy Condition = "unhealthy"  // by active health checks
 )
 
-// A TargetStatus is how a target fares, and what it is working on.
+// A TargetStatus is the health and the load of a target.
 type TargetStatus struct {
 	Target    string
 	Weight    int
 	Condition Condition
-	InFlight  int // requests
-	// FailedConnects and FailedChecks are how many in a row went wrong.
+	InFlight  int // number of requests
+	// FailedConnects and FailedChecks count consecutive failures.
 	FailedConnects, FailedChecks int
-	EjectedUntil                 time.Time // zero when it is not
-	Share                        float64   // of what it would get in good health; below 1 while it starts slowly
+	EjectedUntil                 time.Time // zero if it is not ejected
+	Share                        float64   // of its weight; below 1 during a slow start
 }
 
-// TargetStatuses tell how the targets fare now, in the order of the configuration, and how
-// many requests wait for one of them.
+// TargetStatuses returns the status of all targets, in the order of the configuration,
+// and the number of requests in the queue.
 func (p *Pool) TargetStatuses() (all []TargetStatus, waiting int) {
 	p.group.mu.Lock()
 	defer p.group.mu.Unlock()

@@ -8,17 +8,18 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// challengePrefix is where an authority that issues certificates asks whether a name is
-// ours (ACME, RFC 8555 section 8.3).
+// challengePrefix is the path below which a certification authority requests the proof
+// that this server controls a name (ACME HTTP-01 challenge, RFC 8555 section 8.3).
 const challengePrefix = "/.well-known/acme-challenge/"
 
-// A ChallengeHandler answers what an authority asks.
+// A ChallengeHandler responds to ACME challenges.
 type ChallengeHandler interface {
-	// ServeChallenge reports whether r was such a question and has been answered.
+	// ServeChallenge reports whether r was a challenge. If so, it has responded.
 	ServeChallenge(w http.ResponseWriter, r *http.Request) bool
 }
 
-// WithChallenges is next, but for an authority's questions, which c answers.
+// WithChallenges returns a Handler that passes ACME challenges to c and all other
+// requests to next.
 func WithChallenges(next Handler, c ChallengeHandler) Handler { return challengeHandler{next, c} }
 
 type challengeHandler struct {

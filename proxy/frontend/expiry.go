@@ -7,14 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An expiryCollector tells until when each certificate is good: of several for one name,
-// the one that ends first. Labels are names that stand in certificates of ours.
+// An expiryCollector exports the expiry time of each certificate; if there are several
+// for one name, that of the first one to expire. The label is a name in a certificate
+// of this server, so that the number of its values is bounded.
 type expiryCollector struct {
 	certificates *Certificates
 	desc         *prometheus.Desc
 }
 
-// Expiry is the gauge of these certificates' ends.
+// Expiry returns a collector for the expiry times of the certificates.
 func (c *Certificates) Expiry() prometheus.Collector {
 	return expiryCollector{c, prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds",
 		"When the certificate for a name ends, in seconds since 1970.", []string{"name"}, nil)}
@@ -40,7 +41,7 @@ func (e expiryCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// all are all certificates there are now.
+// all returns all current certificates.
 func (c *Certificates) all() []*x509.Certificate {
 	var all []*x509.Certificate
 	for _, pair := range c.current.Load().Certificates {

@@ -9,32 +9,32 @@ import (
 )
 
 const (
-	// maxWindowResets is how many requests one address may take back within resetWindow,
-	// as long as those are not more than half of all.
+	// maxWindowResets is the number of requests that clients of one address may reset
+	// within resetWindow, as long as they are not more than half of all their requests.
 	maxWindowResets = 200
 	resetWindow     = 10 * time.Second
-	// penaltyTTL is how long an offence is remembered.
+	// penaltyTTL is how long a penalty lasts.
 	penaltyTTL = time.Minute
-	// maxTracked is how many addresses are watched at a time. Beyond it some are
-	// forgotten.
+	// maxTracked is the maximum number of tracked addresses. Above it, some are
+	// removed.
 	maxTracked = 4096
-	// minPause and maxPause bound how long a new connection of an offender
-	// waits; the pause doubles with each offence.
+	// minPause and maxPause bound how long a new connection from an address with a
+	// penalty is delayed. The delay doubles with each penalty.
 	minPause = 100 * time.Millisecond
 	maxPause = 2 * time.Second
 )
 
-// A resetTracker is the addresses whose clients take back most of what they ask
-// (rapid reset, CVE-2023-44487) on one connection after another. Their next
-// connections wait, and end sooner. A network of 64 bits is one address in IPv6. An
-// address costs something only once it has taken back a request.
+// A resetTracker tracks addresses whose clients reset most of their requests (rapid
+// reset, CVE-2023-44487) on several connections in succession. Such an address gets a
+// penalty: its new connections are delayed and may have fewer resets. A /64 network
+// counts as one address in IPv6. An address uses memory only after its first reset.
 type resetTracker struct {
 	mu     sync.Mutex // guards what follows; never held over I/O
 	byAddr map[netip.Prefix]*addrResets
 }
 
 type addrResets struct {
-	windowStart      time.Time // when this count began
+	windowStart      time.Time // start of the current counts
 	requests, resets int
 	penalties        int
 	penaltyEnd       time.Time // when they are forgotten
@@ -42,9 +42,8 @@ type addrResets struct {
 
 func newResetTracker() *resetTracker { return &resetTracker{byAddr: map[netip.Prefix]*addrResets{}} }
 
-// recordCompleted takes note of a request that has ended at now and was not taken back. It
-// counts only for an address that is watched already. It reports whether addr stands
-// as an offender.
+// recordCompleted counts a request that was not reset. It counts only for addresses
+// that are tracked. It reports whether addr has a penalty.
 func (o *resetTracker) recordCompleted(addr netip.Prefix, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -56,8 +55,7 @@ func (o *resetTracker) recordCompleted(addr netip.Prefix, now time.Time) bool {
 	return of.isPenalized(now)
 }
 
-// recordReset takes note of a request that was taken back at now. It reports whether addr
-// stands as an offender.
+// recordReset counts a request that was reset. It reports whether addr has a penalty.
 func (o *resetTracker) recordReset(addr netip.Prefix, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,7 +69,7 @@ func (o *resetTracker) recordReset(addr netip.Prefix, now time.Time) bool {
 	return of.isPenalized(now)
 }
 
-// record counts a request, and so many resets of it.
+// record counts one request and its resets, 0 or 1.
 func (of *addrResets) record(now time.Time, resets int) {
 	if now.Sub(of.windowStart) > resetWindow {
 		of.windowStart, of.requests, of.resets = now, 0, 0
@@ -92,7 +90,7 @@ func (of *addrResets) isPenalized(now time.Time) bool {
 	return of.penalties > 0 && now.Before(of.penaltyEnd)
 }
 
-// pause is how long a new connection from addr has to wait.
+// pause returns how long a new connection from addr is delayed.
 func (o *resetTracker) pause(addr netip.Prefix, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,8 +101,8 @@ func (o *resetTracker) pause(addr netip.Prefix, now time.Time) time.Duration {
 	return min(minPause<<min(of.penalties-1, 10), maxPause)
 }
 
-// evict forgets whoever has nothing that stands, and if there are none of those,
-// somebody.
+// evict removes addresses without a penalty whose window has ended, and then arbitrary
+// ones, until there is room for another address.
 func (o *resetTracker) evict(now time.Time) {
 	if len(o.byAddr) < maxTracked {
 		return
@@ -122,11 +120,10 @@ func (o *resetTracker) evict(now time.Time) {
 	}
 }
 
-// delay lets a connection that was just opened wait for its pause, no longer
-// than ctx.
+// delay delays a new connection, at most until ctx is done.
 func (o *resetTracker) delay(ctx context.Context, c net.Conn) {
 	if o.isEmpty() {
-		return // as always, and then it costs nothing
+		return // the usual case
 	}
 	pause := o.pause(o.prefixOf(c), time.Now())
 	if pause == 0 {
@@ -146,11 +143,11 @@ func (o *resetTracker) isEmpty() bool {
 	return len(o.byAddr) == 0
 }
 
-// prefixOf is the address of c's other end, as offenders are counted.
+// prefixOf returns the address of the client of c, or its /64 network.
 func (o *resetTracker) prefixOf(c net.Conn) netip.Prefix {
 	ap, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
-		return netip.Prefix{} // a socket of this machine
+		return netip.Prefix{} // a unix socket
 	}
 	addr := unmap(ap.Addr())
 	p, _ := addr.Prefix(min(addr.BitLen(), 64))

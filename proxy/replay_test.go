@@ -123,9 +123,9 @@ func (s *knownOutcome) forward(*upstream.Pool, *upstream.Request) upstream.Resul
 	s.end()
 	switch s.q.Status {
 	case 499:
-		return upstream.Result{Kind: upstream.ClientGone, Target: "t", Wrote: true}
+		return upstream.Result{Kind: upstream.ClientGone, Target: "t", HeaderSent: true}
 	case 504:
-		return upstream.Result{Kind: upstream.Timeout, Status: 504, Target: "t", Wrote: true}
+		return upstream.Result{Kind: upstream.Timeout, Status: 504, Target: "t", HeaderSent: true}
 	}
 	return upstream.Result{Status: s.q.Status, Target: "t"}
 }

@@ -19,7 +19,7 @@ func interimFaults() []fault {
 		{fault: "what follows a request to upgrade is sent on before the upstream has agreed", rule: "it stays here until 101, and is the next request otherwise",
 			tests: []string{"TestUpgrade_Rejected", "TestUpgrade_Tunnel"}},
 		{fault: "another status than 101, or another protocol, opens a tunnel", rule: "only 101 to what was asked for, by both fields, and never with a body",
-			tests: []string{"TestUpgrade_Rejected", "TestUpgrade_ToAnotherProtocol", "TestRequest_Upgrade", "TestForward_Requests", "upstream.TestForward_OnlyAllowedWebSocketLeavesHTTP"}},
+			tests: []string{"TestUpgrade_Rejected", "TestUpgrade_ToAnotherProtocol", "TestRequest_Upgrade", "TestForward_Requests", "upstream.TestForward_UpgradesOnlyAllowedWebSocket"}},
 		{fault: "bytes in a buffer are lost when a connection is handed over", rule: "it is handed over together with them",
 			tests: []string{"TestUpgrade_Tunnel", "TestServer_HandsHTTP2Over", "TestSwitchProtocols_HandsOverUnreadBytes"}},
 		{fault: "what follows CONNECT is read as a request, or sent to a pooled connection", rule: "CONNECT is refused, and nothing is read behind it",
@@ -40,7 +40,7 @@ func connectionFaults() []fault {
 		{fault: "a parser keeps something of the request before", rule: "each request begins with nothing, wherever the bytes are split",
 			tests: []string{"TestServer_PipelinedAtEverySplit", "FuzzRequest", "FuzzChunked"}},
 		{fault: "a request is sent again whose body is gone, or that may have been carried out", rule: "again only over a kept connection, without an answer, and if it does no harm",
-			tests: []string{"TestForward_StaleConnections", "TestReuseAttempt_SkipsStaleConnections", "upstream.TestRetry_OfResets"}},
+			tests: []string{"TestForward_StaleConnections", "TestReuseAttempt_SkipsStaleConnections", "upstream.TestRetry_Resets"}},
 		{fault: "a request meets the end of an idle connection, or a reset destroys the answer to a bad one", rule: "a request is either answered or not carried out; a refused client can read why while it still sends",
 			tests: []string{"TestServer_RequestAtIdleTimeout", "TestServer_LingersAfterRejection"}},
 		{fault: "a client that sends no more is cut off, or keeps a loop busy", rule: "it gets its answer",
@@ -62,6 +62,6 @@ func outputFaults() []fault {
 			answers: []refusal{{"HTTP/1.1 2000 OK||", ErrStatusLine}, {"HTTP/1.1 20 OK||", ErrStatusLine}, {"HTTP/1.1 600 OK||", ErrStatusLine}, {"HTTP/11 200 OK||", ErrStatusLine}, {"HTTP/1.1 200\x00OK||", ErrStatusLine}, {"HTTP/1.1 +20 OK||", ErrStatusLine}},
 			tests:   []string{"TestForward_BadResponses"}},
 		{fault: "a request goes round in circles, or names codings for a connection it never sees", rule: "Via tells a loop, Max-Forwards is counted down, and of TE only trailers is sent, by our own word",
-			tests: []string{"TestForward_TEIsGenerated", ".TestRules_Loops", ".TestRules_Hops", "upstream.TestPool_ARequestThatComesBackIsALoop", "upstream.TestForward_RefusesWhatMustNotGoOn"}},
+			tests: []string{"TestForward_TEIsGenerated", ".TestRules_Loops", ".TestRules_Hops", "upstream.TestPool_DetectsLoops", "upstream.TestForward_RejectsInvalidRequests"}},
 	}
 }

@@ -75,9 +75,9 @@ func fieldFaults() []fault {
 			requests: []refusal{{get + strings.Repeat("A: b|", 300) + "Content-Length: 5||", ErrTooManyFields}, {"GET / HTTP/1.1|" + strings.Repeat("a:|", 20000) + "|", ErrTooManyFields}, {get + "X: " + strings.Repeat("a", 70_000) + "||", ErrTooLarge}},
 			answers:  []refusal{{ok + strings.Repeat("A: b|", 300) + "Content-Length: 5||", ErrTooManyFields}}},
 		{fault: "another case, or an underscore, gets a field past who takes it out", rule: "names are compared in any case, and underscores as hyphens where a field is the proxy's own",
-			tests: []string{"TestFields_Drop", "upstream.TestRewrite_FieldsOfTheRequest", ".TestConfusable_OurOwnFields"}},
+			tests: []string{"TestFields_Drop", "upstream.TestRequest_ForwardedFields", ".TestConfusable_OurOwnFields"}},
 		{fault: "a client names the proxy's own fields in Connection, and they are taken out", rule: "what belongs to the connection goes first, and the proxy's own comes last",
-			tests: []string{"upstream.TestRewrite_FieldsOfTheRequest", ".TestConnection_NamesNoFieldThatIsRead", "TestFields_StripHopByHop"}},
+			tests: []string{"upstream.TestRequest_ForwardedFields", ".TestConnection_NamesNoFieldThatIsRead", "TestFields_StripHopByHop"}},
 		{fault: "of Connection only the first line, or only the whole value, is looked at", rule: "each line is a list",
 			reads: []reading{
 				{get + "Connection: x|Connection: foo, Close||", "GET / host=a path=/ query=false 1 {0 -1} close=true"},

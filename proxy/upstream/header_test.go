@@ -157,12 +157,12 @@ func TestForward_RejectsInvalidRequests(t *testing.T) {
 	})
 	for _, c := range []struct {
 		request string
-		want    Kind
+		want    ResultKind
 	}{
 		{"OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", MaxForwards},
 		{"TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", MaxForwards},
-		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred (a, b), 1.1 weir-test\r\n", Loop},
-		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred\r\nVia: 1.1 weir-test (x)\r\n", Loop},
+		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred (a, b), 1.1 weir-test\r\n", LoopDetected},
+		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred\r\nVia: 1.1 weir-test (x)\r\n", LoopDetected},
 		{"GET / HTTP/1.1\r\nHost: a\r\nX-Path: *\r\n", BadRequest},
 		{"GET / HTTP/1.1\r\nHost: a\r\nX-Path: //a\r\n", BadRequest},
 		{"GET / HTTP/1.1\r\nHost: a\r\nX-Path: /a HTTP/1.1\r\n", BadRequest},
@@ -172,14 +172,14 @@ func TestForward_RejectsInvalidRequests(t *testing.T) {
 	} {
 		h.dial(t, c.request+"\r\n")
 		got := h.result(t)
-		if got.Kind != c.want || got.Err == nil || got.Wrote || got.Target != "" {
+		if got.Kind != c.want || got.Err == nil || got.HeaderSent || got.Target != "" {
 			t.Errorf("%q: result %+v, want kind %d before any target", c.request, got, c.want)
 		}
 	}
 	pool := mustPool(t, Config{Echo: true})
 	defer pool.Close()
 	connect := &Request{Method: http.MethodConnect, Path: "/", Host: "a:1", Fields: new(http1.Fields), Proto: "HTTP/2.0"}
-	if got := pool.Forward(t.Context(), connect, NewNetSink(silent{http.Header{}})); got.Kind != BadRequest || got.Wrote || got.Target != "" {
+	if got := pool.Forward(t.Context(), connect, NewHTTP2Sink(silent{http.Header{}})); got.Kind != BadRequest || got.HeaderSent || got.Target != "" {
 		t.Errorf("CONNECT: result %+v", got)
 	}
 }
@@ -205,7 +205,7 @@ func TestForwarded_Element(t *testing.T) {
 }
 
 func TestForwarded_UnknownPeer(t *testing.T) {
-	asked := &Request{Host: "a", Scheme: "http", Fields: FieldsOf(http.Header{"X-Forwarded-For": {"6.6.6.6"}})}
+	asked := &Request{Host: "a", Scheme: "http", Fields: FieldsFromHeader(http.Header{"X-Forwarded-For": {"6.6.6.6"}})}
 	h, w := http.Header{}, trustedForwarded(asked)
 	setForwarded(&w, asked, &fieldWriter{to: mapHeader(h)})
 	if !isSpoofed("X-Real-Ip", asked) || h["X-Real-Ip"] != nil || h["X-Forwarded-For"] != nil {

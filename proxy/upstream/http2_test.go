@@ -21,9 +21,9 @@ func openHTTP2(t *testing.T, pool *Pool, change func(*Request)) (*testProxy, *ht
 		if change != nil {
 			change(asked)
 		}
-		res := pool.Forward(r.Context(), asked, NewNetSink(w))
+		res := pool.Forward(r.Context(), asked, NewHTTP2Sink(w))
 		p.results <- res
-		if res.Kind != OK && res.Wrote {
+		if res.Kind != OK && res.HeaderSent {
 			panic(http.ErrAbortHandler)
 		}
 	}))
@@ -97,7 +97,7 @@ func TestForward_FromHTTP2_AbortsAndClientGone(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "stream error") {
 		t.Errorf("client reads %v, want that the stream is cut", err)
 	}
-	if got := h.result(t); got.Kind != BodyCut || !got.Wrote {
+	if got := h.result(t); got.Kind != ResponseTruncated || !got.HeaderSent {
 		t.Errorf("result %+v", got)
 	}
 

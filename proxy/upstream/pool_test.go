@@ -45,8 +45,8 @@ func TestNew_InvalidConfig(t *testing.T) {
 		"fragment":           {Targets: u("http://a#x")},
 		"negative weight":    {Targets: []Target{{URL: &url.URL{Scheme: "http", Host: "a"}, Weight: -1}}},
 		"huge weight":        {Targets: []Target{{URL: &url.URL{Scheme: "http", Host: "a"}, Weight: maxWeight + 1}}},
-		"negative timeout":   {Targets: u("http://a"), Connect: -1},
-		"negative timeout 2": {Targets: u("http://a"), Response: -1},
+		"negative timeout":   {Targets: u("http://a"), ConnectTimeout: -1},
+		"negative timeout 2": {Targets: u("http://a"), ResponseTimeout: -1},
 	} {
 		_, err := New(c)
 		if !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), "secret") {
@@ -87,7 +87,7 @@ func TestPool_DetectsLoops(t *testing.T) {
 	}
 	pool := poolOf(t, "http://"+l.Addr().String())
 	server := &http.Server{ReadHeaderTimeout: testTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if res := forwardNet(pool, w, r); res.Kind == Loop {
+		if res := forwardNet(pool, w, r); res.Kind == LoopDetected {
 			w.WriteHeader(http.StatusLoopDetected)
 		}
 	})}
@@ -193,16 +193,16 @@ func TestForward_FailingTargets(t *testing.T) {
 		config Config
 		url    string
 		length int
-		want   Kind
+		want   ResultKind
 	}{
-		"nobody listens":  {Config{}, "http://" + gone.Addr().String(), 0, Connect},
-		"dial too slow":   {Config{Connect: 1}, mute, 0, ConnectTimeout},
-		"not TLS":         {Config{}, secure, 0, Connect},
-		"TLS too slow":    {Config{Connect: 50 * time.Millisecond}, strings.Replace(deaf, "http:", "https:", 1), 0, ConnectTimeout},
-		"no answer":       {Config{Response: 50 * time.Millisecond}, mute, 0, Timeout},
-		"takes no body":   {Config{Response: 50 * time.Millisecond}, deaf, body, Timeout},
-		"closes at once":  {Config{}, rawBackend(t, func(net.Conn, *bufio.Reader) {}), 0, Reset},
-		"closes in reply": {Config{}, rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r) }), 0, Reset},
+		"nobody listens":  {Config{}, "http://" + gone.Addr().String(), 0, ConnectFailed},
+		"dial too slow":   {Config{ConnectTimeout: 1}, mute, 0, ConnectTimeout},
+		"not TLS":         {Config{}, secure, 0, ConnectFailed},
+		"TLS too slow":    {Config{ConnectTimeout: 50 * time.Millisecond}, strings.Replace(deaf, "http:", "https:", 1), 0, ConnectTimeout},
+		"no answer":       {Config{ResponseTimeout: 50 * time.Millisecond}, mute, 0, Timeout},
+		"takes no body":   {Config{ResponseTimeout: 50 * time.Millisecond}, deaf, body, Timeout},
+		"closes at once":  {Config{}, rawBackend(t, func(net.Conn, *bufio.Reader) {}), 0, ConnectionReset},
+		"closes in reply": {Config{}, rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r) }), 0, ConnectionReset},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.Targets = []Target{{URL: mustURL(t, c.url)}}
@@ -216,7 +216,7 @@ func TestForward_FailingTargets(t *testing.T) {
 				res.Body.Close()
 			}
 			got := h.result(t)
-			if got.Kind != c.want || got.Wrote || got.Status != 0 || got.Err == nil {
+			if got.Kind != c.want || got.HeaderSent || got.Status != 0 || got.Err == nil {
 				t.Errorf("result %+v, want kind %d", got, c.want)
 			}
 		})
@@ -233,7 +233,7 @@ func TestForward_ToTLS(t *testing.T) {
 	s := newTLS(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
 	stranger := startProxy(t, poolOf(t, s.URL), nil)
 	stranger.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if got := stranger.result(t); got.Kind != Connect || asked.Load() != 0 {
+	if got := stranger.result(t); got.Kind != ConnectFailed || asked.Load() != 0 {
 		t.Errorf("result %+v, asked %d times; want no connection to one that nobody vouches for", got, asked.Load())
 	}
 

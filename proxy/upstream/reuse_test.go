@@ -35,7 +35,7 @@ func TestReuse_UnsolicitedBytesAreNotResponses(t *testing.T) {
 	roots.AddCert(secure.Certificate())
 	for name, pool := range map[string]*Pool{
 		"http":  poolOf(t, startBackend(t, poison)),
-		"https": mustPool(t, Config{Targets: []Target{{URL: mustURL(t, secure.URL)}}, TLS: &tls.Config{RootCAs: roots}, Connect: testTimeout, Response: testTimeout, TLSTimeout: testTimeout}),
+		"https": mustPool(t, Config{Targets: []Target{{URL: mustURL(t, secure.URL)}}, TLS: &tls.Config{RootCAs: roots}, ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, TLSHandshakeTimeout: testTimeout}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ask := func(method, body string) (Result, string) {

@@ -113,7 +113,7 @@ func TestForward_ClientGoneAbortsUpstreamRequest(t *testing.T) {
 			c.Close()
 			await.Value(t, ended, "end of the upstream's work")
 			got := h.result(t)
-			if got.Kind != ClientGone || got.Wrote != begin || !errors.Is(got.Err, http1.ErrAborted) {
+			if got.Kind != ClientGone || got.HeaderSent != begin || !errors.Is(got.Err, http1.ErrAborted) {
 				t.Errorf("result %+v, want that the client left", got)
 			}
 		})
@@ -138,7 +138,7 @@ func TestForward_TruncatedResponseIsVisible(t *testing.T) {
 			if !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("client reads %v, want that the answer is cut", err)
 			}
-			if got := h.result(t); got.Kind != BodyCut || !got.Wrote || got.Status != 200 || got.Err == nil {
+			if got := h.result(t); got.Kind != ResponseTruncated || !got.HeaderSent || got.Status != 200 || got.Err == nil {
 				t.Errorf("result %+v", got)
 			}
 		})
@@ -154,7 +154,7 @@ func TestForward_ClientErrorsAreNotUpstreamErrors(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		request string
-		want    Kind
+		want    ResultKind
 		status  int
 	}{
 		"chunk size":    {"Transfer-Encoding: chunked\r\n\r\nzz\r\n", BadRequest, 400},
@@ -165,7 +165,7 @@ func TestForward_ClientErrorsAreNotUpstreamErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\n"+c.request)
 			res, _ := answer(t, r, "POST")
-			if got := h.result(t); got.Kind != c.want || got.Wrote || res.StatusCode != c.status {
+			if got := h.result(t); got.Kind != c.want || got.HeaderSent || res.StatusCode != c.status {
 				t.Errorf("result %+v, status %s; want kind %d, status %d", got, res.Status, c.want, c.status)
 			}
 			if c.want == BadRequest {
@@ -204,7 +204,7 @@ func TestForward_InvalidBytesInResponseBody(t *testing.T) {
 		if _, err := io.ReadAll(res.Body); err == nil {
 			t.Error("the answer looks whole")
 		}
-		if got := h.result(t); got.Kind != BadRequest || !got.Wrote || got.Status != 200 {
+		if got := h.result(t); got.Kind != BadRequest || !got.HeaderSent || got.Status != 200 {
 			t.Errorf("result %+v, want that the client is to blame", got)
 		}
 	})

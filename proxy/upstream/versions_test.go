@@ -57,7 +57,7 @@ func TestVersions_SameRequestSameResponse(t *testing.T) {
 		if err != nil || len(rest) > 0 || len(res.Trailer["X-Sum"]) != 1 || res.Trailer.Get("X-Sum") != "X-Sum=42!" || res.Trailer.Get("X-Late") != "1" || res.Trailer["Set-Cookie"] != nil {
 			t.Errorf("rest %q, %v, trailers %v", rest, err, res.Trailer)
 		}
-		if got := p.result(t); got.Kind != OK || got.Status != 200 || !got.Wrote || got.FirstByte <= 0 {
+		if got := p.result(t); got.Kind != OK || got.Status != 200 || !got.HeaderSent || got.FirstByte <= 0 {
 			t.Errorf("result %+v", got)
 		}
 	})
@@ -74,7 +74,7 @@ func TestVersions_BufferedBody(t *testing.T) {
 			}
 		}), func(r *Request) {
 			var err error
-			if r.Content, err = io.ReadAll(r.Body); err != nil {
+			if r.BufferedBody, err = io.ReadAll(r.Body); err != nil {
 				t.Error(err)
 			}
 		})
@@ -185,7 +185,7 @@ func TestVersions_TruncatedResponse(t *testing.T) {
 		if err == nil {
 			t.Error("the answer looks whole")
 		}
-		if got := p.result(t); got.Kind != BodyCut || !got.Wrote || got.Status != 200 || got.Err == nil {
+		if got := p.result(t); got.Kind != ResponseTruncated || !got.HeaderSent || got.Status != 200 || got.Err == nil {
 			t.Errorf("result %+v", got)
 		}
 	})
@@ -216,7 +216,7 @@ func TestVersions_ClientGone(t *testing.T) {
 		if err := await.Value(t, gone, "end of the request"); !errors.Is(err, context.Canceled) {
 			t.Errorf("client: %v", err)
 		}
-		if got := p.result(t); got.Kind != ClientGone || got.Wrote {
+		if got := p.result(t); got.Kind != ClientGone || got.HeaderSent {
 			t.Errorf("result %+v", got)
 		}
 	})
@@ -269,9 +269,9 @@ func TestVersions_Probe(t *testing.T) {
 			seen <- r.Proto + " " + r.RequestURI + " " + r.UserAgent() + " " + r.Header.Get("Via")
 			w.WriteHeader(http.StatusNoContent)
 		})
-		c.Health = Health{After: 1, Path: "/healthz?a", Interval: testTimeout, Timeout: testTimeout}
+		c.Health = Health{FailureThreshold: 1, Path: "/healthz?a", Interval: testTimeout, Timeout: testTimeout}
 		p := mustPool(t, c)
-		if err := p.get(t.Context(), p.backends[0]); err != nil {
+		if err := p.probe(t.Context(), p.backends[0]); err != nil {
 			t.Error(err)
 		}
 		if got, want := await.Value(t, seen, "look"), map[int]string{1: "HTTP/1.1", 2: "HTTP/2.0"}[upstream]+" /healthz?a weir-health 1.1 weir-test"; got != want {
@@ -279,7 +279,7 @@ func TestVersions_Probe(t *testing.T) {
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
-		if err := p.get(ended, p.backends[0]); err == nil {
+		if err := p.probe(ended, p.backends[0]); err == nil {
 			t.Error("a look that has no time left goes well")
 		}
 		p.Close()
@@ -289,7 +289,7 @@ func TestVersions_Probe(t *testing.T) {
 // Nothing that came over HTTP/2 can become anything else.
 func TestHTTP2Sink_SwitchProtocolsFails(t *testing.T) {
 	var w http.ResponseWriter = httptest.NewRecorder()
-	if c, _, err := NewNetSink(w).SwitchProtocols("websocket", new(http1.Fields)); c != nil || !errors.Is(err, errHandOver) {
+	if c, _, err := NewHTTP2Sink(w).SwitchProtocols("websocket", new(http1.Fields)); c != nil || !errors.Is(err, errNoUpgrade) {
 		t.Errorf("got %v, %v", c, err)
 	}
 }

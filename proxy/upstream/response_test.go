@@ -16,10 +16,10 @@ import (
 func TestResponse_Rejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer string
-		want   Kind
+		want   ResultKind
 	}{
-		"nothing":          {"", Reset},
-		"half a head":      {"HTTP/1.1 200 OK\r\nA: b\r\n", Reset},
+		"nothing":          {"", ConnectionReset},
+		"half a head":      {"HTTP/1.1 200 OK\r\nA: b\r\n", ConnectionReset},
 		"not HTTP":         {"220 mail ready\r\n\r\n", BadResponse},
 		"status 042":       {"HTTP/1.1 042 Low\r\nContent-Length: 0\r\n\r\n", BadResponse},
 		"two lengths":      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", BadResponse},
@@ -35,7 +35,7 @@ func TestResponse_Rejected(t *testing.T) {
 				t.Errorf("client sees %s", res.Status)
 			}
 			got := h.result(t)
-			if got.Kind != c.want || got.Err == nil || got.Wrote || got.Status != 0 || got.Target != url {
+			if got.Kind != c.want || got.Err == nil || got.HeaderSent || got.Status != 0 || got.Target != url {
 				t.Errorf("result %+v, want kind %d", got, c.want)
 			}
 		})
@@ -54,7 +54,7 @@ func TestResponse_Fields(t *testing.T) {
 			}
 		})
 		res, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if got := h.result(t); calls != 1 || got.Kind != OK || got.Status != 299 || !got.Wrote || got.FirstByte <= 0 || got.Target != url {
+		if got := h.result(t); calls != 1 || got.Kind != OK || got.Status != 299 || !got.HeaderSent || got.FirstByte <= 0 || got.Target != url {
 			t.Errorf("OnHeader called %d times, result %+v", calls, got)
 		}
 		if res.StatusCode != 299 || body != "<html>" {
@@ -226,7 +226,7 @@ func TestForward_UpgradesOnlyAllowedWebSocket(t *testing.T) {
 				}
 			}
 			conn.Close()
-			if got := h.result(t); got.Kind != OK || got.Status != 101 || !got.Wrote {
+			if got := h.result(t); got.Kind != OK || got.Status != 101 || !got.HeaderSent {
 				t.Errorf("result %+v", got)
 			}
 		})
@@ -248,5 +248,5 @@ func TestForward_CallerPanics(t *testing.T) {
 	}()
 	asked := netRequestOf(request(t, "http://a/"))
 	asked.OnHeader = func(int, *http1.Fields) { panic("mistake") }
-	pool.Forward(t.Context(), asked, NewNetSink(silent{http.Header{}}))
+	pool.Forward(t.Context(), asked, NewHTTP2Sink(silent{http.Header{}}))
 }

@@ -105,7 +105,7 @@ func (e *explainer) explainLimits() {
 		if from.Penalty != nil {
 			said.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " at the next refusal"
 			if from.Penalty.After > 1 {
-				said.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " after so many refusals: " + limiter.Rate{Count: from.Penalty.After, Window: longest(from.Rates)}.String()
+				said.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " after refusals at the rate " + limiter.Rate{Count: from.Penalty.After, Window: longest(from.Rates)}.String()
 			}
 		}
 		i := slices.IndexFunc(x.route.limits, func(l *limit) bool { return l.Name == from.Name })
@@ -139,7 +139,7 @@ func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 		said.Reason = err.Error()
 		return
 	case len(asked.claims) == 0:
-		said.Reason = "the key is missing, and on_missing or on_invalid says skip"
+		said.Reason = "the key is missing, and on_missing or on_invalid is skip"
 		return
 	}
 	said.Asked, said.Allowed, said.Cost, said.Shared = true, true, asked.claims[0].Cost, asked.claims[0].Redisson
@@ -150,7 +150,7 @@ func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 	defer cancel()
 	var d limiter.Decision
 	if err := a.store.Peek(ctx, asked.claims, &d); err != nil {
-		said.Asked, said.Reason = false, "the store cannot be asked: "+err.Error()
+		said.Asked, said.Reason = false, "the store is unreachable: "+err.Error()
 		return
 	}
 	for i, o := range d.Outcomes {

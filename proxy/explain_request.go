@@ -85,7 +85,7 @@ func splitURL(s string) (scheme, authority, target string, err error) {
 	case s == "":
 		return "", "", "", fmt.Errorf("%w: an empty URL; write for example http://localhost/v1/search, or /v1/search", ErrExplain)
 	case strings.ContainsAny(s, " \t\r\n"):
-		return "", "", "", fmt.Errorf("%w: the URL %q has a blank; write %%20", ErrExplain, s)
+		return "", "", "", fmt.Errorf("%w: the URL %q has a space; write %%20", ErrExplain, s)
 	case strings.Contains(s, "#"):
 		return "", "", "", fmt.Errorf("%w: the URL %q has a fragment, which no client sends; leave out what begins with #", ErrExplain, s)
 	case s[0] == '/' || s == "*":

@@ -59,17 +59,17 @@ func (e *explainer) admit() (string, error) {
 	}
 	if repeat, err := e.repeats(); err != nil || repeat {
 		e.Decision.Repeat = repeat
-		return "it repeats a request that was counted, and does not count", err
+		return "it repeats a counted request, and does not count", err
 	}
 	err := e.ask()
 	switch {
 	case errors.Is(err, errRefused) && x.worthWaiting():
-		detail := "it waits " + x.decision.Wait.String() + " for its turn, if nobody is before it"
+		detail := "it waits " + x.decision.Wait.String() + " for a permit, if the queue is empty"
 		e.Decision.Reason = detail
 		return detail, nil
 	case err != nil && !errors.Is(err, errRefused):
 		e.Decision.Asked = false
-		e.Decision.Reason = "the store cannot be asked; each limit goes by its on_store_failure"
+		e.Decision.Reason = "the store is unreachable; on_store_failure of each limit applies"
 		if x.claims.has(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
 			e.Decision.Allowed = false
 			return "", errUndecided
@@ -134,11 +134,11 @@ func (q *admission) worthWaiting() bool {
 func (x *exchange) notAsked() string {
 	switch {
 	case x.list != nil && x.list.Action == config.Bypass:
-		return "the list " + x.list.Name + " lets it pass"
+		return "the list " + x.list.Name + " bypasses limits"
 	case x.exempt:
-		return "it is a browser's preflight"
+		return "CORS preflight"
 	case len(x.route.limits) == 0:
 		return "the route has no limits"
 	}
-	return "no limit that is enforced applies"
+	return "no enforced limit applies"
 }

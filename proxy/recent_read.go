@@ -30,9 +30,9 @@ type Decision struct {
 	Fallback string          `json:"fallback,omitempty"` // the policy that decided while the store could not
 	Upstream string          `json:"upstream,omitempty"`
 	Error    string          `json:"error,omitempty"`
-	Repeated bool            `json:"repeated,omitempty"`  // it repeats a request that was counted
+	Repeated bool            `json:"repeated,omitempty"`  // it repeats a counted request
 	Waited   bool            `json:"waited,omitempty"`    // it waited for a permit
-	Exempt   bool            `json:"exempt,omitempty"`    // no limit is asked about it
+	Exempt   bool            `json:"exempt,omitempty"`    // no limit applied
 	BanBegan bool            `json:"ban_began,omitempty"` // by this refusal
 }
 

@@ -112,7 +112,7 @@ func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
 	err := t.store.Refund(ctx, q.settled.back, t.permit)
 	a.metrics.asked("refund", time.Since(began), err)
 	if err != nil {
-		q.fail(fmt.Errorf("give back: %w", err))
+		q.fail(fmt.Errorf("refund: %w", err))
 	}
 }
 

@@ -9,13 +9,12 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// errMalformed reports that a request is not HTTP as it should be.
+// errMalformed reports that a request is not valid HTTP.
 var errMalformed = errors.New("malformed request")
 
-// malformed finds what net/http lets pass in HTTP/2 and what would be another
-// message in HTTP/1 (RFC 9113 sections 8.1.1, 8.2.1 and 8.3.1). Requests in
-// HTTP/1 have been checked by net/http.
-func malformed(r *http.Request) error {
+// checkHTTP2 finds errors that net/http accepts in HTTP/2, and that would change the message in
+// HTTP/1 (RFC 9113 sections 8.1.1, 8.2.1 and 8.3.1). net/http has checked HTTP/1 requests itself.
+func checkHTTP2(r *http.Request) error {
 	if r.ProtoMajor != 2 {
 		return nil
 	}

@@ -62,7 +62,7 @@ func (b *batch) add(c *call) bool {
 	b.claims += len(c.claims)
 	g := b.group(&c.claims[0])
 	g.calls = append(g.calls, c)
-	if c.claims[0].Redisson != "" {
+	if c.claims[0].RedissonName != "" {
 		b.share(g, c)
 		return true
 	}
@@ -70,6 +70,7 @@ func (b *batch) add(c *call) bool {
 	for i := range c.claims {
 		g.payload.claim(&c.claims[i], b.window(g, &c.claims[i]))
 	}
+	g.payload.ended()
 	return true
 }
 
@@ -101,7 +102,7 @@ func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
 
 // group is where c travels, and with it all that is decided in one place.
 func (b *batch) group(c *limiter.Claim) *slotBatch {
-	if !b.store.apart && c.Redisson == "" {
+	if !b.store.apart && c.RedissonName == "" {
 		if len(b.groups) > 0 {
 			return b.groups[0]
 		}
@@ -134,7 +135,7 @@ func (b *batch) appendCommands(out []byte) []byte {
 // asks is what g has a Redis run, and for what.
 func (g *slotBatch) asks(s *Store) (*script, []string, []any) {
 	if b := g.shared; b != nil {
-		return &s.shared(b.claim.RedissonForm).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
+		return &s.shared(b.claim.RedissonFormat).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
 	}
 	return s.scripts.take(&g.payload), g.payload.keyNames(), g.payload.args()
 }

@@ -65,7 +65,7 @@ func (c *changes) hear(message string) bool {
 	if m.From == c.own {
 		return true
 	}
-	if m.Verb == limiter.VerbReset {
+	if m.Action == limiter.ActionReset {
 		c.reports.forgetNamed(m.Limits, m.Change.Key)
 	}
 	if f := c.heard.Load(); f != nil {

@@ -74,7 +74,7 @@ func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Clai
 	}
 	*d = limiter.Decision{At: time.UnixMilli(now.Add(first.ahead).UnixMilli()), Outcomes: d.Outcomes[:0]}
 	for _, c := range claims {
-		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
+		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
 		if known, ok := n.find(now, age, c); ok {
 			// Whole milliseconds, rounded up: never before Redis said.
 			wait := (known.until.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
@@ -88,7 +88,7 @@ func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Clai
 
 func (n *denials) find(now time.Time, age time.Duration, c limiter.Claim) (denial, bool) {
 	known, ok := n.cache.GetIfPresent(idOf(c))
-	if c.Redisson != "" && age == denialTTL {
+	if c.RedissonName != "" && age == denialTTL {
 		age = sharedMemory // a Java program may have given permits back, and does not tell
 	}
 	return known, ok && now.Sub(known.asked) <= age && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)

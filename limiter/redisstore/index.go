@@ -23,15 +23,15 @@ type slot struct {
 }
 
 func slotOf(c limiter.Claim) slot {
-	if c.Redisson != "" {
-		return slot{redisson: c.Redisson}
+	if c.RedissonName != "" {
+		return slot{redisson: c.RedissonName}
 	}
 	return slot{key: c.Key}
 }
 
 // idOf is one for all claims that name a limiter of Redisson's: its config decides.
 func idOf(c limiter.Claim) windowID {
-	if c.Redisson != "" {
+	if c.RedissonName != "" {
 		return windowID{slot: slotOf(c)}
 	}
 	return windowID{c.Limit.Name, c.Limit.Algorithm, c.Limit.Scope, slotOf(c)}
@@ -104,7 +104,7 @@ func (x *windowIndex) add(w batchedWindow) {
 
 // is reports whether w, which lies in the slot of c, is the window of c.
 func (w *batchedWindow) is(c *limiter.Claim) bool {
-	if c.Redisson != "" || w.limit == c.Limit {
+	if c.RedissonName != "" || w.limit == c.Limit {
 		return true
 	}
 	return w.limit.Algorithm == c.Limit.Algorithm && w.limit.Scope == c.Limit.Scope && w.limit.Name == c.Limit.Name

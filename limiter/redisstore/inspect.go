@@ -12,8 +12,8 @@ import (
 
 // Inspect implements limiter.AdminStore: one script call for each slot.
 func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
-	in := limiter.Inspection{Standings: make([]limiter.Standing, len(claims))}
-	if err := limiter.CheckAll(claims); err != nil || len(claims) == 0 {
+	in := limiter.Inspection{Statuses: make([]limiter.KeyStatus, len(claims))}
+	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
 		return in, err
 	}
 	var mu sync.Mutex // guards in
@@ -28,7 +28,7 @@ func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.In
 			in.At = at
 		}
 		for i, place := range p.places {
-			in.Standings[place] = standings[i]
+			in.Statuses[place] = standings[i]
 		}
 		return nil
 	})
@@ -36,8 +36,8 @@ func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.In
 }
 
 // inspect asks about the claims of one part.
-func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time, []limiter.Standing, error) {
-	if claims[0].Redisson != "" {
+func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
+	if claims[0].RedissonName != "" {
 		return s.inspectShared(ctx, claims[0])
 	}
 	b := newPayload(s.names, claims)
@@ -52,7 +52,7 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time,
 	if err != nil || len(list) != 6*len(claims) {
 		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, errReply)
 	}
-	standings := make([]limiter.Standing, len(claims))
+	standings := make([]limiter.KeyStatus, len(claims))
 	for i, c := range claims {
 		standings[i] = readStanding(list[6*i:6*i+6], c)
 	}
@@ -60,10 +60,10 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time,
 }
 
 // readStanding reads what inspect.lua says of one window.
-func readStanding(n []int64, c limiter.Claim) limiter.Standing {
-	return limiter.Standing{
-		Rate: c.Limit.Rate, Most: c.Limit.Most(), Left: n[1], Used: n[2],
-		Next: milliseconds(n[3]), Full: milliseconds(n[4]), Banned: milliseconds(n[5]), Unreadable: n[0] == 0,
+func readStanding(n []int64, c limiter.Claim) limiter.KeyStatus {
+	return limiter.KeyStatus{
+		Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: n[1], Used: n[2],
+		NextIn: milliseconds(n[3]), FullIn: milliseconds(n[4]), BannedFor: milliseconds(n[5]), Unreadable: n[0] == 0,
 	}
 }
 
@@ -78,10 +78,10 @@ func timedNumbers(reply any) (time.Time, []int64, error) {
 
 // inspectShared asks about a limiter that Redisson shares. One that cannot be used is
 // unreadable, and no error.
-func (s *Store) inspectShared(ctx context.Context, c limiter.Claim) (time.Time, []limiter.Standing, error) {
-	reply, err := s.askShared(ctx, s.shared(c.RedissonForm).inspect, c)
+func (s *Store) inspectShared(ctx context.Context, c limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
+	reply, err := s.askShared(ctx, s.shared(c.RedissonFormat).inspect, c)
 	if errors.Is(err, ErrShared) {
-		return time.Now(), []limiter.Standing{{Rate: c.Limit.Rate, Most: c.Limit.Most(), Unreadable: true}}, nil
+		return time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}, nil
 	}
 	if err != nil {
 		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
@@ -90,9 +90,9 @@ func (s *Store) inspectShared(ctx context.Context, c limiter.Claim) (time.Time, 
 	if err != nil || len(n) != 5 {
 		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, errReply)
 	}
-	return at, []limiter.Standing{{
-		Rate: limiter.Rate{Count: n[3], Window: milliseconds(n[4])}, Most: n[3], Left: n[0], Used: n[3] - n[0],
-		Next: milliseconds(n[1]), Full: milliseconds(n[2]),
+	return at, []limiter.KeyStatus{{
+		Rate: limiter.Rate{Count: n[3], Window: milliseconds(n[4])}, Capacity: n[3], Remaining: n[0], Used: n[3] - n[0],
+		NextIn: milliseconds(n[1]), FullIn: milliseconds(n[2]),
 	}}, nil
 }
 

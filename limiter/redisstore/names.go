@@ -58,7 +58,7 @@ func layout(a limiter.Algorithm) byte {
 // third of what a key takes. A limiter that Redisson shares has its own.
 func (n names) count(c *limiter.Claim) int {
 	switch {
-	case c.Redisson != "":
+	case c.RedissonName != "":
 		return redissonKeys
 	case packed(c.Limit.Algorithm):
 		return 1
@@ -68,8 +68,8 @@ func (n names) count(c *limiter.Claim) int {
 
 // append appends the name of the i-th key of a claim's window.
 func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
-	if c.Redisson != "" {
-		return append(out, sharedKeys(c.Redisson, n.client)[i]...)
+	if c.RedissonName != "" {
+		return append(out, sharedKeys(c.RedissonName, n.client)[i]...)
 	}
 	out = append(append(out, n.prefix...), ":{"...)
 	out = append(hex.AppendEncode(out, c.Key[:]), "}:"...)

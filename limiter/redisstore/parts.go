@@ -36,7 +36,7 @@ func (s *Store) parts(claims []limiter.Claim) []*part {
 
 // home is where c is decided, together with all that has the same.
 func (s *Store) home(c limiter.Claim) slot {
-	if !s.apart && c.Redisson == "" {
+	if !s.apart && c.RedissonName == "" {
 		return slot{}
 	}
 	return slotOf(c)

@@ -39,7 +39,7 @@ func newPipelines(s *Store) *pipelines {
 // of is the pipeline to the node that keeps c.
 func (l *pipelines) of(ctx context.Context, c *limiter.Claim) (*pipeline, error) {
 	only := &l.own
-	if c.Redisson != "" {
+	if c.RedissonName != "" {
 		only = &l.shared
 	}
 	if p := only.Load(); p != nil {
@@ -47,7 +47,7 @@ func (l *pipelines) of(ctx context.Context, c *limiter.Claim) (*pipeline, error)
 	}
 	switch client := l.store.client.(type) {
 	case *redis.Client:
-		p := l.to(client, pipelineKey{"", c.Redisson != ""})
+		p := l.to(client, pipelineKey{"", c.RedissonName != ""})
 		only.Store(p)
 		return p, nil
 	case *redis.ClusterClient:
@@ -55,7 +55,7 @@ func (l *pipelines) of(ctx context.Context, c *limiter.Claim) (*pipeline, error)
 		if err != nil {
 			return nil, err
 		}
-		return l.to(node, pipelineKey{node.Options().Addr, c.Redisson != ""}), nil
+		return l.to(node, pipelineKey{node.Options().Addr, c.RedissonName != ""}), nil
 	}
 	return nil, errClient
 }

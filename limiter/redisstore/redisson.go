@@ -47,7 +47,7 @@ func (c RateConfig) check() error {
 
 // A RateLimiter is a handle on one RRateLimiter of Redisson, for a Go program that
 // shares it with Java programs. All methods are safe for concurrent use. Their
-// errors are those named here, limiter.ErrCost, the context's, or wrap
+// errors are those named here, limiter.ErrInvalidCost, the context's, or wrap
 // limiter.ErrUnavailable, and ErrShared where what Redis holds cannot be used.
 //
 // Entries are packed as those that are there, by whatever version; where there
@@ -71,14 +71,14 @@ type RateLimiter struct {
 	store *Store
 	name  string
 	keys  []string
-	form  limiter.RedissonForm
+	form  limiter.RedissonFormat
 	line  chan struct{} // who waits: first come, first served
 }
 
 // RateLimiter is the handle on the limiter of that name. client tells the clients
 // of a limiter that counts each by itself apart; a UUID does. Empty, it is this
 // store's, as for claims that name the limiter. An error wraps
-// limiter.ErrLimit: the name is empty or has odd braces.
+// limiter.ErrInvalidLimit: the name is empty or has odd braces.
 func (s *Store) RateLimiter(name, client string) (*RateLimiter, error) {
 	if err := limiter.CheckRedissonName(name); err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func (s *Store) RateLimiter(name, client string) (*RateLimiter, error) {
 // two forms of one limiter do not know of each other.
 func (r *RateLimiter) Fixed() *RateLimiter { return r.As(limiter.RedissonWindow) }
 
-// As is the same limiter for a form of Redisson's: see limiter.RedissonFormOf.
-func (r *RateLimiter) As(f limiter.RedissonForm) *RateLimiter {
+// As is the same limiter for a form of Redisson's: see limiter.RedissonFormatOf.
+func (r *RateLimiter) As(f limiter.RedissonFormat) *RateLimiter {
 	other := *r
 	other.form = f
 	return &other
@@ -162,13 +162,13 @@ func (r *RateLimiter) Config(ctx context.Context) (RateConfig, error) {
 // Allow takes n permits, or none: then Outcome.Wait is when n will be there.
 func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, error) {
 	if n < 1 || n > limiter.MaxCount {
-		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s", limiter.ErrCost, n, r.name)
+		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s", limiter.ErrInvalidCost, n, r.name)
 	}
 	var b sharedBatch
 	b.request(newID(), n)
 	reply, err := r.run(ctx, "take", r.scripts().take, b.requests)
 	if redis.HasErrorPrefix(err, "COST") {
-		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s, which has %s", limiter.ErrCost, n, r.name, strings.TrimPrefix(err.Error(), "COST "))
+		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s, which has %s", limiter.ErrInvalidCost, n, r.name, strings.TrimPrefix(err.Error(), "COST "))
 	}
 	if err != nil {
 		return limiter.Outcome{}, err
@@ -220,7 +220,7 @@ func (r *RateLimiter) Available(ctx context.Context) (int64, error) {
 // than the rate.
 func (r *RateLimiter) Release(ctx context.Context, n int64) error {
 	if n < 1 {
-		return fmt.Errorf("%w: %d permits to give back", limiter.ErrCost, n)
+		return fmt.Errorf("%w: %d permits to give back", limiter.ErrInvalidCost, n)
 	}
 	var err error
 	for n > 0 && err == nil {

@@ -213,15 +213,15 @@ func TestRateLimiter_Releases(t *testing.T) {
 	}
 	s.advance(10 * time.Second)
 	s.available(r, 10)
-	if err := r.Release(t.Context(), -1); !errors.Is(err, limiter.ErrCost) {
+	if err := r.Release(t.Context(), -1); !errors.Is(err, limiter.ErrInvalidCost) {
 		t.Errorf("release of -1: %v", err)
 	}
 	for _, n := range []int64{0, -3, 11, 1 << 40} {
-		if _, err := r.Allow(t.Context(), n); !errors.Is(err, limiter.ErrCost) {
+		if _, err := r.Allow(t.Context(), n); !errors.Is(err, limiter.ErrInvalidCost) {
 			t.Errorf("allow of %d: %v", n, err)
 		}
 	}
-	if _, err := s.store.RateLimiter("a{b", ""); !errors.Is(err, limiter.ErrLimit) {
+	if _, err := s.store.RateLimiter("a{b", ""); !errors.Is(err, limiter.ErrInvalidLimit) {
 		t.Errorf("odd braces: %v", err)
 	}
 }

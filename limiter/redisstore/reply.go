@@ -114,8 +114,8 @@ func readClaim(left, wait int64, c *limiter.Claim) (int64, int64, bool) {
 	if left == -1 && wait > 0 {
 		return left, wait, true
 	}
-	most, horizon := c.Limit.Most(), c.Limit.Horizon()
-	if c.Redisson != "" { // its own config decides
+	most, horizon := c.Limit.Capacity(), c.Limit.Horizon()
+	if c.RedissonName != "" { // its own config decides
 		most, horizon = limiter.MaxCount, limiter.MaxWindow
 	}
 	stands := c.Limit.Algorithm == limiter.Distinct && wait == 0 // whatever is left

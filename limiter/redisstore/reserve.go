@@ -52,7 +52,7 @@ func (s *Store) refuse(ctx context.Context, id [16]byte, parts []*part, refused 
 	for _, p := range parts[:refused] {
 		for i := range p.Outcomes {
 			o := &p.Outcomes[i]
-			o.Remaining = min(o.Remaining+p.claims[i].Cost, p.claims[i].Limit.Most())
+			o.Remaining = min(o.Remaining+p.claims[i].Cost, p.claims[i].Limit.Capacity())
 			o.Wait = 0
 		}
 	}
@@ -62,7 +62,7 @@ func (s *Store) refuse(ctx context.Context, id [16]byte, parts []*part, refused 
 func unknown(claims []limiter.Claim) limiter.Decision {
 	d := limiter.Decision{Allowed: true}
 	for _, c := range claims {
-		d.Outcomes = append(d.Outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true})
+		d.Outcomes = append(d.Outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true})
 	}
 	return d
 }

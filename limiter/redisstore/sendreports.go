@@ -45,8 +45,8 @@ func (s *Store) report(ctx context.Context, told []*report) error {
 	}
 	s.reports.mu.Unlock()
 	var err error
-	if c := claims[0]; c.Redisson != "" {
-		_, err = s.changeShared(ctx, s.shared(c.RedissonForm).report, c, packed...)
+	if c := claims[0]; c.RedissonName != "" {
+		_, err = s.changeShared(ctx, s.shared(c.RedissonFormat).report, c, packed...)
 	} else {
 		_, err = s.change(ctx, s.scripts.report, claims, packed...)
 	}

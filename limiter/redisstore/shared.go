@@ -59,9 +59,9 @@ type sharedScripts struct {
 
 // newSharedScripts makes those for limiters that log, or for those of the oldest
 // form, which count a window.
-func newSharedScripts(clock, prefix string, f limiter.RedissonForm) sharedScripts {
+func newSharedScripts(clock, prefix string, f limiter.RedissonFormat) sharedScripts {
 	full := func(dry bool, last string) script {
-		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(channel(prefix)), dry), clock, redissonLua}
+		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(channel(prefix)), dry), clock, redissonLua, numberLua}
 		if f == limiter.RedissonWindow {
 			parts = append(parts, redissonWindowLua)
 		} else {
@@ -78,7 +78,7 @@ func newSharedScripts(clock, prefix string, f limiter.RedissonForm) sharedScript
 }
 
 // shared are the scripts for limiters of that form.
-func (s *Store) shared(f limiter.RedissonForm) *sharedScripts {
+func (s *Store) shared(f limiter.RedissonFormat) *sharedScripts {
 	if f == limiter.RedissonWindow {
 		return &s.sharedWindow
 	}
@@ -98,7 +98,7 @@ func sharedKeys(name, client string) []string {
 // asked.
 func sharedArgs(c limiter.Claim, rest ...any) []any {
 	r := c.Limit.Rate
-	return append([]any{r.Count, r.Window.Milliseconds(), int(c.Limit.Scope), c.RedissonForm.String()}, rest...)
+	return append([]any{r.Count, r.Window.Milliseconds(), int(c.Limit.Scope), c.RedissonFormat.String()}, rest...)
 }
 
 // A sharedBatch is what one script call asks of one limiter.
@@ -127,12 +127,12 @@ func (s *Store) peekShared(ctx context.Context, claims []limiter.Claim, d *limit
 	c := claims[0]
 	b := sharedBatch{claim: c}
 	b.request([16]byte{}, c.Cost)
-	reply, err := s.askShared(ctx, s.shared(c.RedissonForm).peek, c, b.requests)
+	reply, err := s.askShared(ctx, s.shared(c.RedissonFormat).peek, c, b.requests)
 	if err == nil {
 		err = readOne(reply, claims, d)
 	}
 	if err != nil {
-		return fmt.Errorf("look at %s: %w: %w", c.Redisson, limiter.ErrUnavailable, err)
+		return fmt.Errorf("look at %s: %w: %w", c.RedissonName, limiter.ErrUnavailable, err)
 	}
 	return nil
 }

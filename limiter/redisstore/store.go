@@ -127,7 +127,7 @@ func (s *Store) Close() error {
 // the requests that came meanwhile (group commit). They are decided in order, as if one by one.
 // What is refused for some time already is not asked for again.
 func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if err := limiter.CheckAll(claims); err != nil {
+	if err := limiter.CheckClaims(claims); err != nil {
 		return err
 	}
 	if len(claims) == 0 {
@@ -150,7 +150,7 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 // Denied reports whether one of claims is known to be refused now, and fills d then.
 // It asks nobody: what it does not know, Redis may refuse anyway.
 func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
-	return limiter.CheckAll(claims) == nil && s.denials.decide(time.Now(), denialTTL, claims, d)
+	return limiter.CheckClaims(claims) == nil && s.denials.decide(time.Now(), denialTTL, claims, d)
 }
 
 // takeAfterReports tells Redis what it has not heard of the claims' windows, and
@@ -201,7 +201,7 @@ func (s *Store) ask(ctx context.Context, claims []limiter.Claim, id [16]byte, d 
 
 // Peek implements limiter.Store.
 func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if err := limiter.CheckAll(claims); err != nil {
+	if err := limiter.CheckClaims(claims); err != nil {
 		return err
 	}
 	if s.one(claims) {
@@ -224,7 +224,7 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 
 // decide asks for one decision, all by itself.
 func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
-	if len(claims) > 0 && claims[0].Redisson != "" {
+	if len(claims) > 0 && claims[0].RedissonName != "" {
 		return s.peekShared(ctx, claims, d)
 	}
 	b := newPayload(s.names, claims)
@@ -247,7 +247,7 @@ func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, i
 
 // Refund implements limiter.Store.
 func (s *Store) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := limiter.CheckAll(claims); err != nil {
+	if err := limiter.CheckClaims(claims); err != nil {
 		return err
 	}
 	if p.IsZero() || len(claims) == 0 {
@@ -259,8 +259,8 @@ func (s *Store) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Pe
 // refund gives back one part.
 func (s *Store) refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	var err error
-	if c := claims[0]; c.Redisson != "" {
-		_, err = s.changeShared(ctx, s.shared(c.RedissonForm).refund, c, taken(claims, p)...)
+	if c := claims[0]; c.RedissonName != "" {
+		_, err = s.changeShared(ctx, s.shared(c.RedissonFormat).refund, c, taken(claims, p)...)
 	} else {
 		_, err = s.change(ctx, s.scripts.refund, claims, taken(claims, p)...)
 	}

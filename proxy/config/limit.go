@@ -19,9 +19,9 @@ type Limit struct {
 	Algorithm      limiter.Algorithm
 	Burst          int64                          // for GCRA; 0 means the rate's count
 	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
-	Hashed         *HashedOverrides               // overrides with hashed keys; nil: none
-	RedissonName   string                         // name of the limiter shared with Java programs, with {key} for the key's text; may be empty
-	RedissonForm   limiter.RedissonForm           // its data format
+	Hashed         *HashedOverrides               // whose keys are hashed as values of lists are; nil: none
+	RedissonName   string                         // of the limiter that Java programs share; {key} stands for the key's text; may be empty
+	RedissonFormat limiter.RedissonFormat         // how they keep it
 	Penalty        *Penalty                       // nil: none
 	Cost           *Cost                          // nil: each request costs 1
 	Count          *Statuses                      // statuses after which a request stays counted; nil means all outcomes

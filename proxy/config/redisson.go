@@ -72,12 +72,12 @@ func (l *limits) version(f *limitForm, limit *Limit) bool {
 	if f.RedissonVersion == "" {
 		return true
 	}
-	form, err := limiter.RedissonFormOf(f.RedissonVersion)
+	form, err := limiter.RedissonFormatOf(f.RedissonVersion)
 	if err != nil {
 		l.wrong(&f.RedissonVersion, "no version of Redisson is "+f.RedissonVersion, "write one as 3.16.3")
 		return false
 	}
-	limit.RedissonForm = form
+	limit.RedissonFormat = form
 	if form == limiter.RedissonWindow {
 		l.warn(&f.RedissonVersion, "Redisson up to 3.13.2 counts a window that begins anew: up to twice the rate passes across a border", "let all programs use 3.17 or later")
 	}

@@ -13,12 +13,12 @@ type template struct {
 	name       string
 	start, end string // text around {key}; without {key}, the name is start
 	keyed      bool
-	digits     bool // the key has only digits, optionally after a plus
-	form       limiter.RedissonForm
+	digits     bool // the key is a number, perhaps with a plus before it
+	form       limiter.RedissonFormat
 }
 
 func newTemplate(f *limitForm, limit *Limit) template {
-	t := template{name: f.RedissonName, form: limit.RedissonForm}
+	t := template{name: f.RedissonName, form: limit.RedissonFormat}
 	t.start, t.end, t.keyed = strings.Cut(f.RedissonName, "{key}")
 	steps := limit.Key.Normalize
 	t.digits = limit.Key.OnMissing != key.Use && limit.Key.OnInvalid != key.Use && len(steps) > 0 && slices.Contains([]key.Step{key.Digits, key.E164}, steps[len(steps)-1])

@@ -75,8 +75,8 @@ func TestPool_Bounds(t *testing.T) {
 		client *Client
 		want   int
 	}{
-		{"not more than so many", &Client{MaxIdle: 2}, 2},
-		{"not longer than that", &Client{IdleFor: 30 * time.Millisecond}, 0},
+		{"not more than so many", &Client{MaxIdleConns: 2}, 2},
+		{"not longer than that", &Client{IdleConnTimeout: 30 * time.Millisecond}, 0},
 	} {
 		p := c.client.NewPool(Endpoint{Network: "tcp", Address: address})
 		var calls []*Call
@@ -98,7 +98,7 @@ func TestPool_Bounds(t *testing.T) {
 			t.Errorf("after Close: %q, %v, %d idle", got, err, p.Idle())
 		}
 	}
-	old := &Client{MaxAge: time.Nanosecond}
+	old := &Client{MaxConnAge: time.Nanosecond}
 	p := old.NewPool(Endpoint{Network: "tcp", Address: address})
 	defer p.Close()
 	for range 2 {
@@ -106,18 +106,18 @@ func TestPool_Bounds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if u := p.pop(); u == nil || u.used && u.fresh(old.now()) {
+	if u := p.pop(); u == nil || u.reused && !u.expired(old.now()) {
 		t.Error("a connection was used that is too old")
 	}
 }
 
-func TestPool_NobodyThere(t *testing.T) {
+func TestPool_DialFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
-	client := &Client{Connect: time.Minute}
+	client := &Client{ConnectTimeout: time.Minute}
 	_, err = ask(t, client.NewPool(Endpoint{Network: "tcp", Address: l.Addr().String()}), "/")
 	var fault *CallError
 	if !errors.As(err, &fault) || fault.Phase != Dialing || !fault.Retryable("POST") {
@@ -180,7 +180,7 @@ func TestTLS_BothSides(t *testing.T) {
 	upstream := secure(&Server{Handler: func(x *Exchange) {
 		if x.Path() == "/cut" {
 			x.Begin(200)
-			_ = x.Start(Framing{UntilClose, -1})
+			_ = x.StartBody(Framing{UntilClose, -1})
 			_, _ = x.Write([]byte("half"))
 			_ = x.Flush()
 			x.Abort()
@@ -190,7 +190,7 @@ func TestTLS_BothSides(t *testing.T) {
 	}})
 	p := proxyTo(t, "", nil)
 	p.pool = p.client.NewPool(Endpoint{Network: "tcp", Address: upstream, TLS: trusting})
-	downstream := &Server{Handler: p.handle, HalfClosed: Leaves}
+	downstream := &Server{Handler: p.handle, HalfClose: AbortOnHalfClose}
 	address := secure(downstream)
 
 	dial := func() *sockettest.Client {
@@ -200,37 +200,37 @@ func TestTLS_BothSides(t *testing.T) {
 		}
 		t.Cleanup(func() { c.Close() })
 		_ = c.SetDeadline(time.Now().Add(soon))
-		return sockettest.On(t, c)
+		return sockettest.NewClient(t, c)
 	}
 	w := dial()
 	large := strings.Repeat("x", 300_000)
 	for range 3 {
-		w.Says(lined("GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 300000||") + large)
-		if _, body := w.Status(200); body != "/1 " {
+		w.Send(lined("GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 300000||") + large)
+		if _, body := w.WantStatus(200); body != "/1 " {
 			t.Errorf("got %q", body)
 		}
-		if _, body := w.Status(200); body != "/2 "+large {
+		if _, body := w.WantStatus(200); body != "/2 "+large {
 			t.Errorf("got %d bytes", len(body))
 		}
 	}
 	// The client may have the answer before the connection is given back.
 	await.Until(t, "one upstream connection is kept", func() bool { return p.pool.Idle() == 1 })
-	w.Says(lined("GET /cut HTTP/1.1|Host: a|Connection: close||"))
+	w.Send(lined("GET /cut HTTP/1.1|Host: a|Connection: close||"))
 	if res, err := http.ReadResponse(w.Reader, nil); err == nil {
 		if body, err := io.ReadAll(res.Body); err == nil {
 			t.Errorf("got %q, and no sign that it is cut", body)
 		}
 	}
 	w = dial()
-	w.Says(lined("GET /1 HTTP/1.1|Host: a||"))
-	w.Status(200)
+	w.Send(lined("GET /1 HTTP/1.1|Host: a||"))
+	w.WantStatus(200)
 	w.Close()
 	await.Until(t, "client gone", func() bool { return downstream.Connections() == 0 })
 }
 
 // Bytes that TLS has decrypted and nobody has asked for are seen, though the
 // socket has none.
-func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
+func TestTLS_UnsolicitedBytesAreNotResponses(t *testing.T) {
 	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
 	certified.StartTLS()
 	defer certified.Close()
@@ -247,7 +247,7 @@ func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
 			}
 			// An answer that fills the reader's buffer, and one more in the same record.
 			head := lined("HTTP/1.1 200 OK|Content-Length: 8151||")
-			body := strings.Repeat("x", headSize-len(head))
+			body := strings.Repeat("x", headBufferSize-len(head))
 			_, _ = io.WriteString(s, head+body+lined("HTTP/1.1 200 OK|Content-Length: 4||evil"))
 		}
 	})
@@ -264,7 +264,7 @@ func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
 
 // A call can be made again over another pool, with another head, and with the
 // body that had been read from the client before.
-func TestCall_AgainOverAnotherPool(t *testing.T) {
+func TestCall_RetryOnAnotherPool(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		for _, body := range []string{"Content-Length: 5|~|hello", "Transfer-Encoding: chunked|~|5|hello|0||"} {
@@ -289,7 +289,7 @@ func TestCall_AgainOverAnotherPool(t *testing.T) {
 				}
 			}
 			w := p.dial(t, lined("POST / HTTP/1.1|Host: a|"+fields+"|"+content))
-			w.Status(200)
+			w.WantStatus(200)
 			if got, want := await.Value(t, seen, "request"), lined("POST /second HTTP/1.1|Host: b|"+fields+"|"+content); got != want {
 				t.Errorf("got %q; want %q", got, want)
 			}

@@ -89,7 +89,7 @@ func KindOf(err error) Kind {
 	switch {
 	case errors.Is(err, limiter.ErrUnavailable):
 		return StoreUnavailable
-	case errors.Is(err, limiter.ErrCost):
+	case errors.Is(err, limiter.ErrInvalidCost):
 		return BadRequest
 	case errors.Is(err, context.Canceled):
 		return ClientGone

@@ -33,7 +33,7 @@ func TestRate_AFullLimiterHoldsUpNobody(t *testing.T) {
 	t.Cleanup(func() { rdb.Close() })
 	store := redisstore.New(rdb, redisstore.Options{Timeout: time.Second, Denials: -1})
 	t.Cleanup(func() { store.Close() })
-	full := limiter.Claim{Limit: &limiter.Limit{Name: "full", Rate: limiter.Rate{Count: 1, Window: time.Hour}}, Cost: 1, Redisson: "full", RedissonForm: form(t)}
+	full := limiter.Claim{Limit: &limiter.Limit{Name: "full", Rate: limiter.Rate{Count: 1, Window: time.Hour}}, Cost: 1, RedissonName: "full", RedissonFormat: form(t)}
 	other := limiter.Claim{Limit: &limiter.Limit{Name: "other", Rate: limiter.Rate{Count: 1000, Window: time.Hour}}, Cost: 1}
 	for range 40 {
 		var d limiter.Decision

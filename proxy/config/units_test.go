@@ -57,7 +57,7 @@ func TestScalars_EachFaultHasItsAnswer(t *testing.T) {
 	} {
 		for text, want := range faults {
 			c, err := Parse("weir.yaml", []byte(fmt.Sprintf(field, text)+"\n"+small), environment)
-			if got := fails(t, c, err); len(got) != 1 || got[0].Line != 1 || got[0].Instead == "" || !strings.Contains(got[0].What, want) {
+			if got := wantProblems(t, c, err); len(got) != 1 || got[0].Line != 1 || got[0].Instead == "" || !strings.Contains(got[0].What, want) {
 				t.Errorf("%s: %v; want one problem that says %q, and what to write", fmt.Sprintf(field, text), got, want)
 			}
 		}

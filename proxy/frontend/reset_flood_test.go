@@ -167,7 +167,7 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 // slowly, and others at once.
 func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 	var reached atomic.Int64
-	f := opened(t, "h2c: true", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	f := startServer(t, "h2c: true", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 {
 			reached.Add(1)
 			<-r.Context().Done() // as a backend's answer that takes its time
@@ -193,7 +193,7 @@ func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 		t.Errorf("of %d requests that were taken back %d reached the handler", sent, got)
 	}
 	began := time.Now()
-	f.dial(plainly).Status(200)
+	f.dial(plainly).WantStatus(200)
 	if took := time.Since(began); took < minPause {
 		t.Errorf("the offender's next connection is served after %v; want a pause", took)
 	}
@@ -204,8 +204,8 @@ func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 // weir/bare; each runs for three seconds. Run it with -benchtime 1x.
 func BenchmarkResetFlood(b *testing.B) {
 	for range b.N {
-		bareP95, bareMemory := suffered(b, bareServer(b))
-		ours, memory := suffered(b, weirServer(b))
+		bareP95, bareMemory := latencyUnderFlood(b, bareServer(b))
+		ours, memory := latencyUnderFlood(b, weirServer(b))
 		b.ReportMetric(float64(ours)/float64(bareP95), "p95-ratio")
 		b.ReportMetric(float64(memory)/float64(bareMemory), "memory-ratio")
 		b.ReportMetric(float64(ours.Microseconds()), "p95-µs")
@@ -218,7 +218,7 @@ func bareServer(b *testing.B) (addr string) {
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(bytes.Repeat([]byte("x"), 300)) })}
-	return listening(b, s.Serve, func() { s.Close() })
+	return startListening(b, s.Serve, func() { s.Close() })
 }
 
 func weirServer(b *testing.B) (addr string) {
@@ -237,14 +237,14 @@ func weirServer(b *testing.B) (addr string) {
 	}
 	b.Cleanup(p.Close)
 	s := NewServer(p, c.Listen, zerolog.Nop())
-	return listening(b, s.Serve, func() {
+	return startListening(b, s.Serve, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
 		s.Drain(ctx)
 	})
 }
 
-func listening(b *testing.B, serve func(net.Listener) error, end func()) string {
+func startListening(b *testing.B, serve func(net.Listener) error, end func()) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -255,9 +255,9 @@ func listening(b *testing.B, serve func(net.Listener) error, end func()) string 
 	return l.Addr().String()
 }
 
-// suffered is how long another client waits during a flood, at the 95th percentile,
+// latencyUnderFlood is how long another client waits during a flood, at the 95th percentile,
 // and the most memory that is in use meanwhile.
-func suffered(b *testing.B, addr string) (p95 time.Duration, memory uint64) {
+func latencyUnderFlood(b *testing.B, addr string) (p95 time.Duration, memory uint64) {
 	runtime.GC()
 	ctx, cancel := context.WithTimeout(b.Context(), 3*time.Second)
 	defer cancel()

@@ -22,8 +22,8 @@ func TestForward_ConnectionBoundAuthentication(t *testing.T) {
 			address, _ := answering(t, lined("HTTP/1.1 401 Unauthorized|WWW-Authenticate: "+c.challenge+"|Content-Length: 0||"))
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: close||"))
-			w.Status(401)
-			w.Ended()
+			w.WantStatus(401)
+			w.WantClosed()
 			if got := p.pool.Idle(); got != c.kept {
 				t.Errorf("%s: %d connections were kept; want %d", c.challenge, got, c.kept)
 			}
@@ -71,7 +71,7 @@ func TestForward_TEIsGenerated(t *testing.T) {
 		})
 		for _, line := range []string{"TE: gzip", "TE: trailers, gzip;q=0.5", "te: trailers|Connection: te", "TE: trailers|TE: deflate|Connection: TE, X", ""} {
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|"+strings.TrimPrefix(line+"|", "|")+"|"))
-			w.Status(200)
+			w.WantStatus(200)
 			got := await.Value(t, seen, "request")
 			want := lined("GET / HTTP/1.1|Host: a||")
 			if accept {

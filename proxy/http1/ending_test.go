@@ -120,13 +120,13 @@ func TestFlushAfterHandler(t *testing.T) {
 				}
 				close(let)
 			}
-			if _, body := w.Status(200); body != "/late" {
+			if _, body := w.WantStatus(200); body != "/late" {
 				t.Errorf("got %q", body)
 			}
 			if !late {
 				close(let)
 			}
-			w.Ended()
+			w.WantClosed()
 		}
 	})
 }
@@ -147,7 +147,7 @@ func TestSwitchProtocols_HandsOverUnreadBytes(t *testing.T) {
 			<-let // it may stay for as long as the connection does
 		}, func(s *Server) { s.Timeouts = Timeouts{Header: brief, Body: brief, Write: brief, Idle: brief} })
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo||")+"early")
-		if res, _ := w.Status(101); res.Header.Get("Upgrade") != "echo" || res.Header.Get("Connection") != "Upgrade" || res.Header.Get("X-A") != "1" {
+		if res, _ := w.WantStatus(101); res.Header.Get("Upgrade") != "echo" || res.Header.Get("Connection") != "Upgrade" || res.Header.Get("X-A") != "1" {
 			t.Errorf("got %v", res.Header)
 		}
 		c := await.Value(t, handed, "connection")
@@ -158,7 +158,7 @@ func TestSwitchProtocols_HandsOverUnreadBytes(t *testing.T) {
 		close(let)
 		waited := time.NewTimer(2 * brief) // beyond each of the deadlines
 		<-waited.C
-		go w.Says("late")
+		go w.Send("late")
 		b := make([]byte, 4)
 		if _, err := io.ReadFull(c, b); err != nil || string(b) != "late" {
 			t.Errorf("got %q, %v", b, err)
@@ -189,6 +189,6 @@ func TestSwitchProtocols_Rejected(t *testing.T) {
 		"GET /200 HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo||", "GET /old HTTP/1.0|Connection: Upgrade|Upgrade: echo||",
 		"POST /body HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo|Content-Length: 2||hi",
 	} {
-		p.dial(t, lined(said)).Status(200)
+		p.dial(t, lined(said)).WantStatus(200)
 	}
 }

@@ -38,7 +38,7 @@ func TestForward_Requests(t *testing.T) {
 			{"trailers that say how to read", "POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||1|x|0|X-Forwarded-For: 6|Content-Length: 3|X-Sum: 1||", "POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked|" + te + "|1|x|0|X-Sum: 1||"},
 		} {
 			w := p.dial(t, lined(c.said))
-			w.Status(200)
+			w.WantStatus(200)
 			if got := await.Value(t, seen, "request"); got != lined(c.want) {
 				t.Errorf("%s: got %q; want %q", c.topic, got, lined(c.want))
 			}
@@ -145,8 +145,8 @@ func TestForward_BadBodies(t *testing.T) {
 		p := proxyTo(t, address, nil)
 		for _, body := range []string{"INVALID|GET / HTTP/1.1|Host: a||", "5|helloXX0||", "5|hello|0|A:b\nGET / HTTP/1.1|Host: a||", "0|A b||"} {
 			w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||"+body))
-			w.Status(400)
-			w.Ended()
+			w.WantStatus(400)
+			w.WantClosed()
 		}
 	})
 }
@@ -171,10 +171,10 @@ func TestForward_StaleConnections(t *testing.T) {
 			})
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-			w.Status(200)
+			w.WantStatus(200)
 			await.Until(t, "kept", func() bool { return p.pool.Idle() == 1 })
-			w.Says(lined(c.said))
-			if res, _ := w.Hears("GET"); res.StatusCode != c.want {
+			w.Send(lined(c.said))
+			if res, _ := w.ReadResponse("GET"); res.StatusCode != c.want {
 				t.Errorf("%q: got %d; want %d", c.said, res.StatusCode, c.want)
 			}
 		}
@@ -205,8 +205,8 @@ func TestForward_UnsolicitedBytesAreNotResponses(t *testing.T) {
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, "")
 			for range 3 {
-				w.Says(lined("POST / HTTP/1.1|Host: a|Content-Length: 2||hi"))
-				if _, body := w.Status(200); body != "ok" {
+				w.Send(lined("POST / HTTP/1.1|Host: a|Content-Length: 2||hi"))
+				if _, body := w.WantStatus(200); body != "ok" {
 					t.Errorf("%q: got %q", more, body)
 				}
 				await.Value(t, said, "leftover")
@@ -230,8 +230,8 @@ func TestForward_BytesAfterBodylessResponse(t *testing.T) {
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, "")
 			for range 3 {
-				w.Says(lined(c.method + " / HTTP/1.1|Host: a||"))
-				if _, body := w.Hears(c.method); body != "" && body != "ok" {
+				w.Send(lined(c.method + " / HTTP/1.1|Host: a||"))
+				if _, body := w.ReadResponse(c.method); body != "" && body != "ok" {
 					t.Errorf("%s %q: got %q", c.method, c.answer, body)
 				}
 			}
@@ -257,7 +257,7 @@ func TestForward_BadResponses(t *testing.T) {
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
 			for {
-				res, _ := w.Hears("GET")
+				res, _ := w.ReadResponse("GET")
 				if res.StatusCode == 103 {
 					continue
 				}

@@ -39,11 +39,11 @@ func TestServeNetHTTP_Request(t *testing.T) {
 			kept <- r
 		}), nil)
 		w := p.dial(t, lined("POST /a%2Fb?c=d HTTP/1.1|Host: example.com|X-A: 1|x-a: 2|Trailer: X-Sum|Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||"))
-		if res, _ := w.Status(204); res.Header.Get("X-Body") != "hello" || res.Close {
+		if res, _ := w.WantStatus(204); res.Header.Get("X-Body") != "hello" || res.Close {
 			t.Errorf("got %v, close %t", res.Header, res.Close)
 		}
-		w.Says(lined("GET /zzzzzzzzzzzzz HTTP/1.1|Host: zzzzzzzzzzz|X-Z: zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz||"))
-		w.Status(204)
+		w.Send(lined("GET /zzzzzzzzzzzzz HTTP/1.1|Host: zzzzzzzzzzz|X-Z: zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz||"))
+		w.WantStatus(204)
 		r := await.Value(t, kept, "request")
 		_, secure := t.(sockettest.Secured)
 		if r.Method != "POST" || r.URL.Path != "/a/b" || r.URL.RawPath != "/a%2Fb" || r.URL.RawQuery != "c=d" || r.Host != "example.com" || r.RequestURI != "/a%2Fb?c=d" ||
@@ -98,9 +98,9 @@ func TestServeNetHTTP_Response(t *testing.T) {
 		} {
 			p := serving(t, serves(c.handle), nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-			w.Status(c.status)
-			w.Says(lined("GET / HTTP/1.1|Host: a||")) // the connection is kept
-			res, body := w.Status(c.status)
+			w.WantStatus(c.status)
+			w.Send(lined("GET / HTTP/1.1|Host: a||")) // the connection is kept
+			res, body := w.WantStatus(c.status)
 			got := body
 			if a := res.Header["X-A"]; a != nil {
 				got = fmt.Sprint(a) + " " + got
@@ -131,7 +131,7 @@ func TestServeNetHTTP_InterimAndFlush(t *testing.T) {
 		<-let
 	}), nil)
 	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-	if res, _ := w.Status(103); res.Header.Get("Link") != "</x>" {
+	if res, _ := w.WantStatus(103); res.Header.Get("Link") != "</x>" {
 		t.Errorf("got %v", res.Header)
 	}
 	res, err := http.ReadResponse(w.Reader, nil)
@@ -170,15 +170,15 @@ func TestServeNetHTTP_ReadAfterReturn(t *testing.T) {
 		w.WriteHeader(200)
 	}), nil)
 	w := p.dial(t, lined("POST /early HTTP/1.1|Host: a|Content-Length: 10||hi"))
-	if res, _ := w.Status(200); !res.Close {
+	if res, _ := w.WantStatus(200); !res.Close {
 		t.Error("the connection does not end")
 	}
 	w = p.dial(t, lined("POST /on HTTP/1.1|Host: a|Content-Length: 10||hi"))
-	w.Status(200)
+	w.WantStatus(200)
 	if err := await.Value(t, read, "end of the read"); err == nil {
 		t.Error("the read went on")
 	}
-	w.Ended()
+	w.WantClosed()
 }
 
 // A panic of the handler ends the connection, and a cut answer looks cut.

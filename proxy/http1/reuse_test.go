@@ -29,7 +29,7 @@ func TestServer_RequestAtIdleTimeout(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		for range 60 {
 			w := p.dial(t, lined("GET /1 HTTP/1.1|Host: a||"))
-			w.Status(200)
+			w.WantStatus(200)
 			answers++
 			rest := time.NewTimer(time.Duration(random.Int64N(int64(2 * within))))
 			<-rest.C
@@ -67,13 +67,13 @@ func TestServer_LingersAfterRejection(t *testing.T) {
 			w := p.dial(t, lined(said))
 			more := strings.Repeat("y", 10_000)
 			for range 20 {
-				w.Says(more) // it fails if the connection is reset
+				w.Send(more) // it fails if the connection is reset
 			}
 			sendsNoMore(w.Conn)
-			if res, _ := w.Hears("POST"); res.StatusCode < 400 && res.StatusCode != 200 || !res.Close {
+			if res, _ := w.ReadResponse("POST"); res.StatusCode < 400 && res.StatusCode != 200 || !res.Close {
 				t.Errorf("%.40q: got %d, close %t", said, res.StatusCode, res.Close)
 			}
-			w.Ended()
+			w.WantClosed()
 		}
 	})
 }

@@ -20,8 +20,8 @@ type recording struct {
 	done chan struct{}
 }
 
-// recorded is a pool whose only connection is recorded.
-func recorded(t *testing.T) (*Pool, *recording) {
+// newRecorded is a pool whose only connection is recorded.
+func newRecorded(t *testing.T) (*Pool, *recording) {
 	pool := poolOf(t, "http://target.invalid")
 	r := &recording{http1Transport: newHTTP1(pool.config, pool.backends), done: make(chan struct{})}
 	r.poolByNumber[0] = r.client.NewPool(http1.Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -66,7 +66,7 @@ func FuzzForward(f *testing.F) {
 			return
 		}
 		in.RemoteAddr = "10.9.8.7:6"
-		pool, w := recorded(t)
+		pool, w := newRecorded(t)
 		defer pool.Close()
 		if res := forwardNet(pool, silent{http.Header{}}, in); res.Kind != OK {
 			return

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// full is a pool of one target that takes one request at a time, which it has.
-func full(t *testing.T, q Queue) (*Pool, *backend) {
+// newFullPool is a pool of one target that takes one request at a time, which it has.
+func newFullPool(t *testing.T, q Queue) (*Pool, *backend) {
 	t.Helper()
-	p := trio(t, Config{MaxConnections: 1, Queue: q}, 1)
+	p := newTestPool(t, Config{MaxConnections: 1, Queue: q}, 1)
 	m, err := p.acquire(t.Context(), time.Now(), selection{})
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +21,7 @@ func full(t *testing.T, q Queue) (*Pool, *backend) {
 
 func TestQueue_FirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, m := full(t, Queue{3, time.Minute})
+		p, m := newFullPool(t, Queue{3, time.Minute})
 		served := make(chan int, 3)
 		for i := range 3 {
 			go func() {
@@ -53,7 +53,7 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 
 func TestQueue_Timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, m := full(t, Queue{1, time.Minute})
+		p, m := newFullPool(t, Queue{1, time.Minute})
 		began := time.Now()
 		if _, err := p.acquire(t.Context(), time.Now(), selection{}); !errors.Is(err, errQueueFull) || time.Since(began) != time.Minute {
 			t.Errorf("%v after %v, want errBusy after a minute", err, time.Since(began))
@@ -74,7 +74,7 @@ func TestQueue_Timeout(t *testing.T) {
 func TestQueue_CanceledWaiterLosesNoBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 50 {
-			p, m := full(t, Queue{1, time.Minute})
+			p, m := newFullPool(t, Queue{1, time.Minute})
 			go func() {
 				time.Sleep(time.Minute) // of the bubble: the moment in which the wait ends
 				p.group.release(m)
@@ -92,7 +92,7 @@ func TestQueue_CanceledWaiterLosesNoBackend(t *testing.T) {
 
 func TestQueue_RecoveredTargetIsUsedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := trio(t, Config{MaxConnections: 1, Queue: Queue{1, time.Minute}, Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1}}, 1, 1)
+		p := newTestPool(t, Config{MaxConnections: 1, Queue: Queue{1, time.Minute}, Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1}}, 1, 1)
 		p.group.recordCheck(p.backends[0], p.health, false)
 		if m, err := p.acquire(t.Context(), time.Now(), selection{}); err != nil || m.host != "b" {
 			t.Fatalf("got %v, %v", m, err)
@@ -112,7 +112,7 @@ func TestQueue_RecoveredTargetIsUsedImmediately(t *testing.T) {
 
 func TestHealthCheck_ImmediatelyAndEveryInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := trio(t, Config{Health: Health{FailureThreshold: 2, EjectFor: time.Second, Path: "/", Interval: 5 * time.Second, Timeout: time.Second}}, 1)
+		p := newTestPool(t, Config{Health: Health{FailureThreshold: 2, EjectFor: time.Second, Path: "/", Interval: 5 * time.Second, Timeout: time.Second}}, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
 		var at []time.Duration
@@ -144,10 +144,10 @@ func TestHealthCheck_ImmediatelyAndEveryInterval(t *testing.T) {
 func TestGroups_KeepStateAcrossPools(t *testing.T) {
 	f := NewGroups()
 	h := Health{FailureThreshold: 1, EjectFor: time.Hour}
-	one := trio(t, Config{Name: "x", Groups: f, Health: h}, 1, 1)
-	other := trio(t, Config{Name: "y", Groups: f, Health: h}, 1)
+	one := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1, 1)
+	other := newTestPool(t, Config{Name: "y", Groups: f, Health: h}, 1)
 	one.group.recordConnect(one.backends[0], h, false)
-	two := trio(t, Config{Name: "x", Groups: f, Health: h}, 1, 1, 1)
+	two := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1, 1, 1)
 	one.Close()
 	one.Close() // does no harm
 	if got := two.TargetStates(); got[0].Healthy || !got[1].Healthy || !got[2].Healthy {
@@ -157,7 +157,7 @@ func TestGroups_KeepStateAcrossPools(t *testing.T) {
 		t.Error("the same target of another upstream rests too")
 	}
 	two.Close()
-	if three := trio(t, Config{Name: "x", Groups: f, Health: h}, 1); !three.TargetStates()[0].Healthy {
+	if three := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1); !three.TargetStates()[0].Healthy {
 		t.Error("an upstream that nobody had is remembered")
 	}
 	if n := len(f.groups); n != 2 {

@@ -12,12 +12,12 @@ import (
 
 const okEmpty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-// forwarded sends request through a proxy and returns the head that the target
+// forwardedHead sends request through a proxy and returns the head that the target
 // sees: its first line, and its fields by lower-case name.
-func forwarded(t *testing.T, change func(*Request), request string) (string, map[string][]string) {
+func forwardedHead(t *testing.T, change func(*Request), request string) (string, map[string][]string) {
 	t.Helper()
-	url, heads := replies(t, okEmpty)
-	h := open(t, poolOf(t, url), func(asked *Request, _ received) {
+	url, heads := startReplying(t, okEmpty)
+	h := startProxy(t, poolOf(t, url), func(asked *Request, _ received) {
 		if change != nil {
 			change(asked)
 		}
@@ -90,7 +90,7 @@ func TestRequest_ForwardedFields(t *testing.T) {
 		"Max-Forwards of GET is not ours": {nil, "Max-Forwards: 0\r\n", map[string]string{"max-forwards": "0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, got := forwarded(t, c.change, "GET /p HTTP/1.1\r\nHost: api.example\r\n"+c.lines+"\r\n")
+			_, got := forwardedHead(t, c.change, "GET /p HTTP/1.1\r\nHost: api.example\r\n"+c.lines+"\r\n")
 			for field, want := range c.want {
 				if values := strings.Join(got[field], "|"); values != want {
 					t.Errorf("%s: %q, want %q", field, values, want)
@@ -104,7 +104,7 @@ func TestRequest_TargetIsUnchanged(t *testing.T) {
 	for _, target := range []string{
 		"/", "/a%2Fb", "/a%2fb;x=1,2", "/a^b|c{d}\"", "/a?x=1;y=2&z=%zz&&=", "/a?", "/%E4%BD%A0?q=%e4", "/a?b?c", "/a//b/../c",
 	} {
-		first, _ := forwarded(t, nil, "GET "+target+" HTTP/1.1\r\nHost: a\r\n\r\n")
+		first, _ := forwardedHead(t, nil, "GET "+target+" HTTP/1.1\r\nHost: a\r\n\r\n")
 		want := target
 		if strings.ContainsAny(target, `^|{}"`) {
 			want = "/a%5Eb%7Cc%7Bd%7D%22" // net/http's spelling, in which it was matched
@@ -113,19 +113,19 @@ func TestRequest_TargetIsUnchanged(t *testing.T) {
 			t.Errorf("target sees %q, want %s", first, want)
 		}
 	}
-	first, _ := forwarded(t, nil, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
+	first, _ := forwardedHead(t, nil, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
 	if first != "OPTIONS * HTTP/1.1" {
 		t.Errorf("target sees %q", first)
 	}
-	first, _ = forwarded(t, func(asked *Request) { asked.Path = "/a^b" }, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+	first, _ = forwardedHead(t, func(asked *Request) { asked.Path = "/a^b" }, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
 	if first != "GET /a^b HTTP/1.1" {
 		t.Errorf("target sees %q, want the request's spelling", first)
 	}
 }
 
 func TestRequest_BasePathIsPrepended(t *testing.T) {
-	url, heads := replies(t, okEmpty)
-	h := open(t, poolOf(t, url+"/base%2Fx/"), nil)
+	url, heads := startReplying(t, okEmpty)
+	h := startProxy(t, poolOf(t, url+"/base%2Fx/"), nil)
 	h.ask(t, "GET /p?q HTTP/1.1\r\nHost: a\r\n\r\n")
 	if first, _, _ := strings.Cut(await.Value(t, heads, "request"), "\r\n"); first != "GET /base%2Fx/p?q HTTP/1.1" {
 		t.Errorf("target sees %q", first)
@@ -133,21 +133,21 @@ func TestRequest_BasePathIsPrepended(t *testing.T) {
 }
 
 func TestRequest_ExpectIsDroppedInHTTP10(t *testing.T) {
-	_, got := forwarded(t, nil, "POST /x HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na")
+	_, got := forwardedHead(t, nil, "POST /x HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na")
 	if got["expect"] != nil || got["via"][0] != "1.0 weir-test" {
 		t.Errorf("target sees Expect %q, Via %q", got["expect"], got["via"])
 	}
 }
 
 func TestRequest_MaxForwardsIsDecremented(t *testing.T) {
-	_, got := forwarded(t, nil, "OPTIONS /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3\r\n\r\n")
+	_, got := forwardedHead(t, nil, "OPTIONS /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3\r\n\r\n")
 	if got["max-forwards"][0] != "2" {
 		t.Errorf("Max-Forwards %q, want 2", got["max-forwards"])
 	}
 }
 
 func TestForward_RejectsInvalidRequests(t *testing.T) {
-	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(asked *Request, r received) {
+	h := startProxy(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(asked *Request, r received) {
 		if path := firstOf(r, "X-Path"); path != "" {
 			asked.Path = path
 		}

@@ -87,7 +87,7 @@ func TestForward_FromHTTP2(t *testing.T) {
 }
 
 func TestForward_FromHTTP2_AbortsAndClientGone(t *testing.T) {
-	url, _ := replies(t, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+	url, _ := startReplying(t, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
 	h, client := openHTTP2(t, poolOf(t, url), nil)
 	res, err := client.Get(h.URL)
 	if err == nil {

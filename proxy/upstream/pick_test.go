@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// trio is a pool of targets http://a, http://b … of these weights.
-func trio(t testing.TB, c Config, weights ...int) *Pool {
+// newTestPool is a pool of targets http://a, http://b … of these weights.
+func newTestPool(t testing.TB, c Config, weights ...int) *Pool {
 	t.Helper()
 	for i, w := range weights {
 		c.Targets = append(c.Targets, Target{URL: mustURL(t, "http://"+string(rune('a'+i))), Weight: w})
@@ -74,14 +74,14 @@ func TestPick_RoundRobinByWeight(t *testing.T) {
 		{[]int{5, 1, 1}, "aabacaa"},
 		{[]int{2, 4}, "babbab"},
 	} {
-		if got := choices(t, trio(t, Config{}, c.weights...), time.Now(), len(c.want)); got != c.want {
+		if got := choices(t, newTestPool(t, Config{}, c.weights...), time.Now(), len(c.want)); got != c.want {
 			t.Errorf("weights %v: turns %s, want %s", c.weights, got, c.want)
 		}
 	}
 }
 
 func TestPick_LeastLoaded(t *testing.T) {
-	p := trio(t, Config{Balance: LeastLoaded}, 1, 1, 2)
+	p := newTestPool(t, Config{Balance: LeastLoaded}, 1, 1, 2)
 	if got := busyChoices(t, p, 8); strings.Count(got, "a") != 2 || strings.Count(got, "b") != 2 || strings.Count(got, "c") != 4 {
 		t.Errorf("eight that stay went to %s; want 2, 2 and 4 as the weights say", got)
 	}
@@ -97,7 +97,7 @@ func TestPick_LeastLoaded(t *testing.T) {
 }
 
 func TestPick_HashByMovesOnlyAffectedKeys(t *testing.T) {
-	p := trio(t, Config{Balance: HashBy, Health: Health{FailureThreshold: 1, EjectFor: time.Hour}}, 1, 1, 2)
+	p := newTestPool(t, Config{Balance: HashBy, Health: Health{FailureThreshold: 1, EjectFor: time.Hour}}, 1, 1, 2)
 	of := func(i int) string {
 		m, err := p.pick(time.Now(), selection{hash: fmt.Sprint("user-", i)})
 		if err != nil {
@@ -132,7 +132,7 @@ func TestPick_HashByMovesOnlyAffectedKeys(t *testing.T) {
 
 func TestPick_RankOrder(t *testing.T) {
 	now := time.Now()
-	p := trio(t, Config{MaxConnections: 1, Health: Health{FailureThreshold: 2, EjectFor: time.Minute, Path: "/", Interval: 1, Timeout: 1}}, 1, 1, 1, 1)
+	p := newTestPool(t, Config{MaxConnections: 1, Health: Health{FailureThreshold: 2, EjectFor: time.Minute, Path: "/", Interval: 1, Timeout: 1}}, 1, 1, 1, 1)
 	a, b, c, d := p.backends[0], p.backends[1], p.backends[2], p.backends[3]
 	d.unhealthy = true
 	b.ejectedUntil, b.failedConnects = now.Add(1), 2
@@ -157,7 +157,7 @@ func TestPick_RankOrder(t *testing.T) {
 
 func TestPick_SlowStart(t *testing.T) {
 	now := time.Now()
-	p := trio(t, Config{Health: Health{FailureThreshold: 1, EjectFor: time.Minute, SlowStart: 10 * time.Second}}, 1, 1)
+	p := newTestPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: time.Minute, SlowStart: 10 * time.Second}}, 1, 1)
 	p.backends[1].recoveredAt = now
 	var got []int
 	for _, after := range []time.Duration{0, 5 * time.Second, 10 * time.Second} {

@@ -68,7 +68,7 @@ func TestPool_RoundRobin(t *testing.T) {
 	for i := range asked {
 		urls = append(urls, startBackend(t, func(http.ResponseWriter, *http.Request) { asked[i].Add(1) }))
 	}
-	h := open(t, mustPool(t, Config{Targets: []Target{{URL: mustURL(t, urls[0]), Weight: 2}, {URL: mustURL(t, urls[1])}}}), nil)
+	h := startProxy(t, mustPool(t, Config{Targets: []Target{{URL: mustURL(t, urls[0]), Weight: 2}, {URL: mustURL(t, urls[1])}}}), nil)
 	for range 6 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		if got := h.result(t); got.Target != urls[0] && got.Target != urls[1] {
@@ -112,7 +112,7 @@ func TestPool_ReusesConnections(t *testing.T) {
 			_, _ = io.WriteString(c, okEmpty)
 		}
 	})
-	h := open(t, poolOf(t, url), nil)
+	h := startProxy(t, poolOf(t, url), nil)
 	for range 5 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		h.result(t) // its connection is given back
@@ -136,7 +136,7 @@ func TestPool_StaleConnectionIsNoFailure(t *testing.T) {
 			c.Close()
 			closed <- true
 		})
-		h := open(t, poolOf(t, url), nil)
+		h := startProxy(t, poolOf(t, url), nil)
 		for range 5 {
 			res, _ := h.ask(t, method+" / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 			if got := h.result(t); res.StatusCode != 200 || got.Kind != OK {
@@ -162,7 +162,7 @@ func TestPool_CloseKeepsRequestsInProgress(t *testing.T) {
 		ended <- true
 	})
 	pool := poolOf(t, url)
-	h := open(t, pool, nil)
+	h := startProxy(t, pool, nil)
 	_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	await.Value(t, arrived, "request")
 	pool.Close()
@@ -206,7 +206,7 @@ func TestForward_FailingTargets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.Targets = []Target{{URL: mustURL(t, c.url)}}
-			h := open(t, mustPool(t, c.config), nil)
+			h := startProxy(t, mustPool(t, c.config), nil)
 			r := request(t, h.URL)
 			if c.length > 0 {
 				r.Method, r.ContentLength = "POST", int64(c.length)
@@ -231,7 +231,7 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 func TestForward_ToTLS(t *testing.T) {
 	var asked atomic.Int32
 	s := newTLS(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
-	stranger := open(t, poolOf(t, s.URL), nil)
+	stranger := startProxy(t, poolOf(t, s.URL), nil)
 	stranger.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := stranger.result(t); got.Kind != ConnectFailed || asked.Load() != 0 {
 		t.Errorf("result %+v, asked %d times; want no connection to one that nobody vouches for", got, asked.Load())
@@ -239,7 +239,7 @@ func TestForward_ToTLS(t *testing.T) {
 
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
-	h := open(t, mustPool(t, Config{Targets: []Target{{URL: mustURL(t, s.URL)}}, TLS: &tls.Config{RootCAs: roots}}), nil)
+	h := startProxy(t, mustPool(t, Config{Targets: []Target{{URL: mustURL(t, s.URL)}}, TLS: &tls.Config{RootCAs: roots}}), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != OK || asked.Load() != 1 {
 		t.Errorf("result %+v, asked %d times", got, asked.Load())

@@ -91,7 +91,7 @@ func TestProtocol_HTTP2(t *testing.T) {
 			if name == "h2c" {
 				base = "/base"
 			}
-			h := open(t, mustPool(t, c), nil)
+			h := startProxy(t, mustPool(t, c), nil)
 			conn, r := h.dial(t, "POST /a%2Fb?c HTTP/1.1\r\nHost: x.example\r\nTE: trailers\r\nConnection: te, upgrade\r\nUpgrade: websocket\r\n"+
 				"Transfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n")
 			send(t, conn, "4\r\none\n\r\n")
@@ -135,11 +135,11 @@ func TestProtocol_HTTP2Fails(t *testing.T) {
 	}{
 		"aborted":        {Config{Protocol: H2C}, "http://" + aborts.Addr().String(), ConnectionReset},
 		"too slow":       {Config{Protocol: H2C, ResponseTimeout: 50 * time.Millisecond}, "http://" + mute.Addr().String(), Timeout},
-		"nobody listens": {Config{Protocol: H2C}, nobody(t), ConnectFailed},
+		"nobody listens": {Config{Protocol: H2C}, closedURL(t), ConnectFailed},
 		"not HTTP/2":     {Config{Protocol: HTTP2, TLS: &tls.Config{RootCAs: roots}}, secure.URL, ConnectFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := open(t, inOrder(t, c.config, c.url), nil)
+			h := startProxy(t, newOrderedPool(t, c.config, c.url), nil)
 			h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			if got := h.result(t); got.Kind != c.want {
 				t.Errorf("result %+v, want kind %d", got, c.want)
@@ -155,7 +155,7 @@ func TestTarget_UnixSocket(t *testing.T) {
 	s.Listener = listen(t, "unix", path)
 	s.Start()
 	defer s.Close()
-	h := open(t, inOrder(t, Config{}, "unix:"+path), nil)
+	h := startProxy(t, newOrderedPool(t, Config{}, "unix:"+path), nil)
 	res, _ := h.ask(t, "GET /a?b HTTP/1.1\r\nHost: x.example\r\n\r\n")
 	if got := res.Header.Get("X-Seen"); got != "HTTP/1.1 GET /a?b x.example te=" {
 		t.Errorf("target sees %q", got)
@@ -181,7 +181,7 @@ func TestForward_ToMutualTLS(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
 	config := &tls.Config{RootCAs: roots, Certificates: s.TLS.Certificates, ServerName: "example.com"}
-	h := open(t, inOrder(t, Config{TLS: config}, s.URL), nil)
+	h := startProxy(t, newOrderedPool(t, Config{TLS: config}, s.URL), nil)
 	res, _ := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if res.Header.Get("X-Name") != "example.com" || res.Header.Get("X-Certificates") != "x" {
 		t.Errorf("%s, target sees %v; want the name and one certificate", res.Status, res.Header)
@@ -192,7 +192,7 @@ func TestTimeout_TLSHandshake(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
-	h := open(t, inOrder(t, Config{ConnectTimeout: testTimeout, TLSHandshakeTimeout: 50 * time.Millisecond}, deaf), nil)
+	h := startProxy(t, newOrderedPool(t, Config{ConnectTimeout: testTimeout, TLSHandshakeTimeout: 50 * time.Millisecond}, deaf), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != ConnectTimeout {
 		t.Errorf("result %+v", got)
@@ -210,7 +210,7 @@ func TestTimeout_BetweenBytes(t *testing.T) {
 	clear := listen(t, "tcp", "127.0.0.1:0")
 	newH2C(t, clear, stuck)
 	for url, protocol := range map[string]Protocol{startBackend(t, stuck): HTTP1, "http://" + clear.Addr().String(): H2C} {
-		h := open(t, inOrder(t, Config{BodyTimeout: 50 * time.Millisecond, Protocol: protocol}, url), nil)
+		h := startProxy(t, newOrderedPool(t, Config{BodyTimeout: 50 * time.Millisecond, Protocol: protocol}, url), nil)
 		_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
@@ -237,7 +237,7 @@ func TestTimeout_OnlyBetweenBytes(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
-	h := open(t, inOrder(t, Config{BodyTimeout: idle}, url), nil)
+	h := startProxy(t, newOrderedPool(t, Config{BodyTimeout: idle}, url), nil)
 	_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	every := time.NewTicker(idle / 10)
 	defer every.Stop()
@@ -257,8 +257,8 @@ func TestMaxConnections(t *testing.T) {
 	const most, clients = 2, 10
 	now, goOn := make(chan int, clients), make(chan bool)
 	url := startBackend(t, func(http.ResponseWriter, *http.Request) { now <- 1; <-goOn })
-	p := inOrder(t, Config{MaxConnections: most, Queue: Queue{clients - most, testTimeout}}, url)
-	h := open(t, p, nil)
+	p := newOrderedPool(t, Config{MaxConnections: most, Queue: Queue{clients - most, testTimeout}}, url)
+	h := startProxy(t, p, nil)
 	for range clients {
 		h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	}

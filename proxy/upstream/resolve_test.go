@@ -73,8 +73,8 @@ func (n *nameserver) resolver() *net.Resolver {
 	}}
 }
 
-// here is a server on an address of this machine that says which one it is.
-func here(t testing.TB, address string, slow chan bool) {
+// startAt is a server on an address of this machine that says which one it is.
+func startAt(t testing.TB, address string, slow chan bool) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -96,13 +96,13 @@ func TestResolve_DrainsConnectionsToRemovedAddresses(t *testing.T) {
 	slow := make(chan bool)
 	release := sync.OnceFunc(func() { close(slow) })
 	defer release() // a server does not end before its requests
-	here(t, "127.0.0.1:"+port, slow)
-	here(t, "127.0.0.2:"+port, slow)
+	startAt(t, "127.0.0.1:"+port, slow)
+	startAt(t, "127.0.0.2:"+port, slow)
 	names := newNameserver(t)
 	names.address.Store(&[4]byte{127, 0, 0, 1})
 
-	p := inOrder(t, Config{Resolver: names.resolver(), ResolveInterval: time.Millisecond}, "http://api.test.:"+port)
-	h := open(t, p, nil)
+	p := newOrderedPool(t, Config{Resolver: names.resolver(), ResolveInterval: time.Millisecond}, "http://api.test.:"+port)
+	h := startProxy(t, p, nil)
 	get := func() string {
 		_, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		h.result(t) // its connection is given back
@@ -136,7 +136,7 @@ func TestResolve_DrainsConnectionsToRemovedAddresses(t *testing.T) {
 // address that is gone since.
 func TestResolve_FirstLookupReplacesConnections(t *testing.T) {
 	names := newNameserver(t)
-	p := inOrder(t, Config{Resolver: names.resolver()}, "http://api.test.")
+	p := newOrderedPool(t, Config{Resolver: names.resolver()}, "http://api.test.")
 	defer p.Close()
 	known := map[string][]netip.Addr{}
 	for i, step := range []struct {
@@ -157,7 +157,7 @@ func TestResolve_FirstLookupReplacesConnections(t *testing.T) {
 }
 
 func TestResolve_OnlyNames(t *testing.T) {
-	p := inOrder(t, Config{}, "http://127.0.0.1", "https://[::1]:1", "http://[::1]", "unix:/s", "http://a.example", "http://a.example:81", "https://b")
+	p := newOrderedPool(t, Config{}, "http://127.0.0.1", "https://[::1]:1", "http://[::1]", "unix:/s", "http://a.example", "http://a.example:81", "https://b")
 	defer p.Close()
 	if got := strings.Join(p.hostnames(), " "); got != "a.example b" {
 		t.Errorf("names %q", got)

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-proxy/weir/test/await"
 )
 
-// nobody is the URL of a server that is gone.
-func nobody(t testing.TB) string {
+// closedURL is the URL of a server that is gone.
+func closedURL(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -23,9 +23,9 @@ func nobody(t testing.TB) string {
 	return "http://" + l.Addr().String()
 }
 
-// inOrder is a pool whose targets are asked in this order, as each that failed
+// newOrderedPool is a pool whose targets are asked in this order, as each that failed
 // a request is not its first choice.
-func inOrder(t testing.TB, c Config, urls ...string) *Pool {
+func newOrderedPool(t testing.TB, c Config, urls ...string) *Pool {
 	t.Helper()
 	for _, u := range urls {
 		c.Targets = append(c.Targets, Target{URL: mustURL(t, u)})
@@ -33,8 +33,8 @@ func inOrder(t testing.TB, c Config, urls ...string) *Pool {
 	return mustPool(t, c)
 }
 
-// counted answers with the body it got and counts how often it was asked.
-func counted(t testing.TB) (url string, asked *atomic.Int32) {
+// startCounting answers with the body it got and counts how often it was asked.
+func startCounting(t testing.TB) (url string, asked *atomic.Int32) {
 	asked = new(atomic.Int32)
 	return startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -43,15 +43,15 @@ func counted(t testing.TB) (url string, asked *atomic.Int32) {
 }
 
 func TestRetry_UnsentRequests(t *testing.T) {
-	alive, asked := counted(t)
+	alive, asked := startCounting(t)
 	for i, request := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody",
 		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody",
 	} {
-		p := inOrder(t, Config{Retries: 1}, nobody(t), alive) // its first turn is nobody's
-		h := open(t, p, nil)
+		p := newOrderedPool(t, Config{Retries: 1}, closedURL(t), alive) // its first turn is nobody's
+		h := startProxy(t, p, nil)
 		_, r := h.dial(t, request)
 		res, err := http.ReadResponse(r, nil)
 		for err == nil && res.StatusCode == http.StatusContinue {
@@ -95,8 +95,8 @@ func TestRetry_Resets(t *testing.T) {
 				}
 				_, _ = io.WriteString(conn, c.answer)
 			})
-			alive, asked := counted(t)
-			h := open(t, inOrder(t, Config{Retries: 1}, bad, alive), nil)
+			alive, asked := startCounting(t)
+			h := startProxy(t, newOrderedPool(t, Config{Retries: 1}, bad, alive), nil)
 			h.ask(t, c.request)
 			if got := h.result(t); got.Kind != c.want || got.Retries != c.retries || int(asked.Load()) != c.retries {
 				t.Errorf("result %+v, the other was asked %d times; want kind %d and %d retries", got, asked.Load(), c.want, c.retries)
@@ -109,7 +109,7 @@ func TestRetry_Resets(t *testing.T) {
 // not hide that.
 func TestRetry_ReportsErrorOfTargetThatMayHaveReceivedIt(t *testing.T) {
 	bad := rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r) })
-	h := open(t, inOrder(t, Config{Retries: 5}, bad, nobody(t)), nil)
+	h := startProxy(t, newOrderedPool(t, Config{Retries: 5}, bad, closedURL(t)), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != ConnectionReset || got.Retries != 5 {
 		t.Errorf("result %+v, want Reset after 5 retries", got)
@@ -117,7 +117,7 @@ func TestRetry_ReportsErrorOfTargetThatMayHaveReceivedIt(t *testing.T) {
 }
 
 func TestRetry_WithinTheBudget(t *testing.T) {
-	h := open(t, inOrder(t, Config{Retries: 3}, nobody(t)), nil)
+	h := startProxy(t, newOrderedPool(t, Config{Retries: 3}, closedURL(t)), nil)
 	retries := 0
 	for range 100 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -133,8 +133,8 @@ func TestRetry_WithinTheBudget(t *testing.T) {
 }
 
 func TestHealth_EjectsUnreachableTarget(t *testing.T) {
-	alive, asked := counted(t)
-	h := open(t, inOrder(t, Config{Health: Health{FailureThreshold: 2, EjectFor: 1 << 60}}, nobody(t), alive), nil)
+	alive, asked := startCounting(t)
+	h := startProxy(t, newOrderedPool(t, Config{Health: Health{FailureThreshold: 2, EjectFor: 1 << 60}}, closedURL(t), alive), nil)
 	failed := 0
 	for range 20 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -148,8 +148,8 @@ func TestHealth_EjectsUnreachableTarget(t *testing.T) {
 }
 
 func TestHealth_AllEjectedTargetsAreUsed(t *testing.T) {
-	p := inOrder(t, Config{Health: Health{FailureThreshold: 1, EjectFor: 1 << 60}}, nobody(t), nobody(t))
-	h := open(t, p, nil)
+	p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: 1 << 60}}, closedURL(t), closedURL(t))
+	h := startProxy(t, p, nil)
 	for range 4 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		if got := h.result(t); got.Kind != ConnectFailed || got.Target == "" {
@@ -166,8 +166,8 @@ func TestHealth_ClientGoneIsNotCounted(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
-	p := inOrder(t, Config{Health: Health{FailureThreshold: 1, EjectFor: 1 << 60}, ConnectTimeout: testTimeout}, deaf)
-	h := open(t, p, nil)
+	p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: 1 << 60}, ConnectTimeout: testTimeout}, deaf)
+	h := startProxy(t, p, nil)
 	c, _ := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	await.Until(t, "the request is under way", func() bool { return p.load() == 1 })
 	c.Close()
@@ -203,9 +203,9 @@ func TestHealthCheck_OnRealSockets(t *testing.T) {
 		}
 	})
 	health := Health{FailureThreshold: 1, EjectFor: 1, Path: "/healthz", Interval: 1e6, Timeout: testTimeout}
-	p := inOrder(t, Config{Health: health}, flaky)
+	p := newOrderedPool(t, Config{Health: health}, flaky)
 	p.Start()
-	h := open(t, p, nil)
+	h := startProxy(t, p, nil)
 	await.Until(t, "the target is out", func() bool { return !p.TargetStates()[0].Healthy })
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != NoTarget || got.Target != "" {
@@ -229,13 +229,13 @@ func TestHealthCheck_AcceptedStatuses(t *testing.T) {
 		good func(int) bool
 		want bool
 	}{{nil, false}, {func(s int) bool { return s == 418 }, true}} {
-		p := inOrder(t, Config{Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1, Accepts: c.good}}, url)
+		p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1, Accepts: c.good}}, url)
 		if err := p.probe(t.Context(), p.backends[0]); (err == nil) != c.want {
 			t.Errorf("look: %v, want good %v", err, c.want)
 		}
 		p.Close()
 	}
-	p := inOrder(t, Config{Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1}}, nobody(t))
+	p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1}}, closedURL(t))
 	defer p.Close()
 	if p.probe(t.Context(), p.backends[0]) == nil {
 		t.Error("a target that is gone passes the look")

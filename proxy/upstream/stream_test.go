@@ -30,7 +30,7 @@ func TestForward_StreamsInBothDirections(t *testing.T) {
 				_ = rc.Flush()
 			}
 		})
-		h := open(t, poolOf(t, url), nil)
+		h := startProxy(t, poolOf(t, url), nil)
 		c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
@@ -71,7 +71,7 @@ func TestForward_ResponseIsNotBuffered(t *testing.T) {
 					_, _ = io.WriteString(c, piece)
 				}
 			})
-			h := open(t, poolOf(t, url), nil)
+			h := startProxy(t, poolOf(t, url), nil)
 			_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			defer close(more)
 			res, err := http.ReadResponse(r, nil) // the header does not wait for a body
@@ -102,7 +102,7 @@ func TestForward_ClientGoneAbortsUpstreamRequest(t *testing.T) {
 				<-r.Context().Done()
 				ended <- true
 			})
-			h := open(t, poolOf(t, url), nil)
+			h := startProxy(t, poolOf(t, url), nil)
 			c, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			await.Value(t, arrived, "request")
 			if begin {
@@ -128,8 +128,8 @@ func TestForward_TruncatedResponseIsVisible(t *testing.T) {
 		"garbage": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nzz\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, _ := replies(t, answer)
-			h := open(t, poolOf(t, url), nil)
+			url, _ := startReplying(t, answer)
+			h := startProxy(t, poolOf(t, url), nil)
 			_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			res, err := http.ReadResponse(r, nil)
 			if err == nil {
@@ -147,7 +147,7 @@ func TestForward_TruncatedResponseIsVisible(t *testing.T) {
 
 func TestForward_ClientErrorsAreNotUpstreamErrors(t *testing.T) {
 	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
-	h := open(t, poolOf(t, url), func(_ *Request, r received) {
+	h := startProxy(t, poolOf(t, url), func(_ *Request, r received) {
 		if firstOf(r, "X-Max") != "" {
 			r.limit(3)
 		}
@@ -194,7 +194,7 @@ func TestForward_InvalidBytesInResponseBody(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}
 		})
-		h := open(t, poolOf(t, url), nil)
+		h := startProxy(t, poolOf(t, url), nil)
 		c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
@@ -219,7 +219,7 @@ func TestForward_EarlyResponse(t *testing.T) {
 			rest, _ := io.ReadAll(r)
 			seen <- string(rest)
 		})
-		h := open(t, poolOf(t, url), nil)
+		h := startProxy(t, poolOf(t, url), nil)
 		c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
 		res, body := answer(t, r, "POST")
 		if res.StatusCode != 403 || body != "no" || !res.Close {
@@ -252,7 +252,7 @@ func TestForward_BodyFraming(t *testing.T) {
 			b, _ := io.ReadAll(r.Body)
 			seen <- framing{r.ContentLength, strings.Join(r.TransferEncoding, ","), string(b)}
 		})
-		h := open(t, poolOf(t, url), nil)
+		h := startProxy(t, poolOf(t, url), nil)
 		for request, want := range map[string]framing{
 			"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc":                             {3, "", "abc"},
 			"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n":                               {0, "", ""},
@@ -278,7 +278,7 @@ func TestForward_TrailersInBothDirections(t *testing.T) {
 		w.Header().Set(http.TrailerPrefix+"X-Late", "1")
 		w.Header().Set(http.TrailerPrefix+"Set-Cookie", "a=b")
 	})
-	h := open(t, poolOf(t, url), nil)
+	h := startProxy(t, poolOf(t, url), nil)
 	res, _ := h.ask(t, "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: X-Mine\r\nTransfer-Encoding: chunked\r\n"+
 		"Trailer: X-Md5, X-Mine, X-Forwarded-For, Authorization, X_Real_Ip, X.Forwarded-For\r\n\r\n1\r\na\r\n0\r\nX-Md5: abc\r\nX_Real_Ip: 1\r\nX.Forwarded-For: 6.6.6.6\r\nX-Mine: 1\r\nX-Forwarded-For: 6.6.6.6\r\nAuthorization: x\r\n\r\n")
 	if got := await.Value(t, seen, "request"); len(got) != 1 || got.Get("X-Md5") != "abc" {

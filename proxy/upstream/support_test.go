@@ -37,8 +37,8 @@ type received struct {
 	limit func(most int64) // of the body
 }
 
-// open starts a testProxy before pool. change may change what is asked of it.
-func open(t testing.TB, pool *Pool, change func(*Request, received)) *testProxy {
+// startProxy starts a testProxy before pool. change may change what is asked of it.
+func startProxy(t testing.TB, pool *Pool, change func(*Request, received)) *testProxy {
 	t.Helper()
 	p := &testProxy{results: make(chan Result, 1000)}
 	s := &http1.Server{HalfClose: http1.AbortOnHalfClose, Handler: func(x *http1.Exchange) {
@@ -209,9 +209,9 @@ func rawBackend(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
 	return sockettest.Scheme(t) + address
 }
 
-// replies is a raw upstream that reads one request's head a connection, sends
+// startReplying is a raw upstream that reads one request's head a connection, sends
 // it to heads, and writes answer.
-func replies(t testing.TB, answer string) (url string, heads <-chan string) {
+func startReplying(t testing.TB, answer string) (url string, heads <-chan string) {
 	t.Helper()
 	seen := make(chan string, 100)
 	return rawBackend(t, func(c net.Conn, r *bufio.Reader) {

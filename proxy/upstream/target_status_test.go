@@ -10,7 +10,7 @@ import (
 func TestTargetStatuses_OfRecoveringTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := Health{FailureThreshold: 2, EjectFor: 10 * time.Second, SlowStart: 10 * time.Second, Path: "/", Interval: time.Second, Timeout: time.Second}
-		p := trio(t, Config{Health: h, MaxConnections: 1, Queue: Queue{Length: 1, Timeout: time.Minute}}, 2)
+		p := newTestPool(t, Config{Health: h, MaxConnections: 1, Queue: Queue{Length: 1, Timeout: time.Minute}}, 2)
 		is := func(want Condition) TargetStatus {
 			t.Helper()
 			all, _ := p.TargetStatuses()

@@ -40,7 +40,7 @@ func (t versioned) open(c Config, change func(*Request)) (*testProxy, *http.Clie
 		p, client := openHTTP2(t.T, pool, change)
 		return p, client
 	}
-	p := open(t, pool, func(r *Request, _ received) {
+	p := startProxy(t, pool, func(r *Request, _ received) {
 		if change != nil {
 			change(r)
 		}

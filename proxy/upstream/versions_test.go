@@ -228,7 +228,7 @@ func TestVersions_Retries(t *testing.T) {
 		alive := t.backend(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 		c := alive
 		c.Retries = 1
-		c.Targets = append([]Target{{URL: mustURL(t, nobody(t))}}, alive.Targets...)
+		c.Targets = append([]Target{{URL: mustURL(t, closedURL(t))}}, alive.Targets...)
 		p, client := t.open(c, nil)
 		res := ask(t, client, post(t, p.URL, io.MultiReader(strings.NewReader("hello"))))
 		body, err := io.ReadAll(res.Body)
@@ -248,7 +248,7 @@ func TestVersions_BodyTooLarge(t *testing.T) {
 			v := versioned{t, 1, upstream}
 			c := v.backend(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 			c.Retries = 1
-			p := open(t, mustPool(t, c), func(_ *Request, r received) { r.limit(3) })
+			p := startProxy(t, mustPool(t, c), func(_ *Request, r received) { r.limit(3) })
 			_, r := p.dial(t, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n")
 			if res, _ := answer(t, r, "PUT"); res.StatusCode != http.StatusRequestEntityTooLarge {
 				t.Errorf("status %s", res.Status)

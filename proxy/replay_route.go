@@ -6,9 +6,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// needs are the places that a key has to be read from. What a copy has to equal is not
-// among them, for it may be missing.
-func needs(s *key.Spec) []key.Origin {
+// keyOrigins returns the origins that are needed to read a key. Origins of copies that must match are
+// not included, because they may be missing.
+func keyOrigins(s *key.Spec) []key.Origin {
 	if s == nil {
 		return nil
 	}
@@ -17,62 +17,61 @@ func needs(s *key.Spec) []key.Origin {
 		all = append(all, s.From)
 	}
 	for _, other := range append(slices.Clone(s.Join), s.Of, s.Fallback, s.InvalidFallback) {
-		all = append(all, needs(other)...)
+		all = append(all, keyOrigins(other)...)
 	}
 	return all
 }
 
-// needs are the places that l has to be read from.
-func (l *limit) needs() []key.Origin {
-	all := append(needs(l.Key), needs(l.Distinct)...)
+// origins returns the origins that are needed to evaluate l.
+func (l *limit) origins() []key.Origin {
+	all := append(keyOrigins(l.Key), keyOrigins(l.Distinct)...)
 	if l.Cost != nil {
 		all = append(all, l.Cost.From)
 	}
 	return all
 }
 
-// A replayRoute is a route and those of its copies that leave out what a log does not
-// tell.
+// A replayRoute is a route with its copies that skip limits and lists whose keys are not in the
+// log.
 type replayRoute struct {
 	*route
-	needs  [][]key.Origin // of each of its limits
-	looks  [][]key.Origin // of each of its lookups, those in the body last
-	copies map[bitset]*route
+	limitOrigins [][]key.Origin // origins by limit
+	listOrigins  [][]key.Origin // origins by list lookup; those in the body are last
+	copies       map[bitset]*route
 }
 
 func newReplayRoute(r *route) *replayRoute {
 	made := &replayRoute{route: r, copies: map[bitset]*route{{}: r}}
 	for _, l := range r.limits {
-		made.needs = append(made.needs, l.needs())
+		made.limitOrigins = append(made.limitOrigins, l.origins())
 	}
 	for _, s := range slices.Concat(r.lists, r.bodyLists) {
-		made.looks = append(made.looks, needs(s.key))
+		made.listOrigins = append(made.listOrigins, keyOrigins(s.key))
 	}
 	return made
 }
 
-// known is the route with those limits and lists alone of which the log tells the keys;
-// unknown has those that are left out, the limits first. The usual case is found
-// without allocating.
-func (r *replayRoute) known(q *LoggedRequest, x *exchange) (known *route, unknown bitset) {
-	for i, places := range r.needs {
+// withKnownKeys returns the route with only those limits and lists whose keys are in the log. unknown has
+// those that are skipped, limits first. The usual case does not allocate.
+func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route, unknown bitset) {
+	for i, places := range r.limitOrigins {
 		if !q.knowsAll(places, x) {
 			unknown.set(i)
 		}
 	}
-	for i, places := range r.looks {
+	for i, places := range r.listOrigins {
 		if !q.knowsAll(places, x) {
-			unknown.set(len(r.needs) + i)
+			unknown.set(len(r.limitOrigins) + i)
 		}
 	}
 	if known = r.copies[unknown]; known == nil {
-		known = r.without(unknown)
+		known = r.copyWithout(unknown)
 		r.copies[unknown] = known
 	}
 	return known, unknown
 }
 
-// knowsAll reports whether the log tells of all places.
+// knowsAll reports whether the log has the values at all places.
 func (q *LoggedRequest) knowsAll(places []key.Origin, x *exchange) bool {
 	for _, o := range places {
 		if !q.knows(o, x) {
@@ -82,8 +81,8 @@ func (q *LoggedRequest) knowsAll(places []key.Origin, x *exchange) bool {
 	return true
 }
 
-// without is a copy of the route without some limits and lists.
-func (r *replayRoute) without(unknown bitset) *route {
+// copyWithout returns a copy of the route without some limits and lists.
+func (r *replayRoute) copyWithout(unknown bitset) *route {
 	made := *r.route
 	made.limits, made.early, made.lists, made.bodyLists = nil, nil, nil, nil
 	for i, l := range r.limits {
@@ -96,19 +95,19 @@ func (r *replayRoute) without(unknown bitset) *route {
 		}
 	}
 	for i, s := range r.lists {
-		if !unknown.has(len(r.needs) + i) {
+		if !unknown.has(len(r.limitOrigins) + i) {
 			made.lists = append(made.lists, s)
 		}
 	}
 	for i, s := range r.bodyLists {
-		if !unknown.has(len(r.needs) + len(r.lists) + i) {
+		if !unknown.has(len(r.limitOrigins) + len(r.lists) + i) {
 			made.bodyLists = append(made.bodyLists, s)
 		}
 	}
 	return &made
 }
 
-// A bitset is numbers from 0 to 255; what is beyond is not in it.
+// A bitset is a set of numbers from 0 to 255. Larger numbers are ignored.
 type bitset [4]uint64
 
 func (b *bitset) set(i int) {

@@ -238,17 +238,17 @@ func TestStanding_SaysWhatIsWrong(t *testing.T) {
 	}{
 		{"", "no key is named"},
 		{"phon=1", `no limit counts by "phon"; write one of client_ip`},
-		{"phone=12345", "no such phone number"},
+		{"phone=12345", "not a valid phone number"},
 		{"phone=12345", "CN"},
 		{"ip=nobody", "not an address"},
-		{"pair=1", "pair is joined of several keys; give a value for each of ip, phone"},
+		{"pair=1", "pair consists of several keys; give a value for each of ip, phone"},
 		{"country=china", "country: key not valid"},
 		{"phone=13800138000 @nowhere", `there is no route "nowhere"; write one of send, verify`},
 		{"phone=13800138000 %none", `there is no limit "none"`},
 		{"phone=13800138000 %other", `no limit counts by "phone"`},
 		{"phone=13800138000 phone=1", "given twice"},
 		{"phone=13800138000 header:X-User=a", "together"},
-		{"phone=hash:0123456789ab", "no request of the last minutes"},
+		{"phone=hash:0123456789ab", "no recent request"},
 	} {
 		_, err := w.standing(strings.Fields(c.pairs)...)
 		if !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), strings.TrimSuffix(c.about, " client_ip")) {

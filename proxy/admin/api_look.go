@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// maxMinutes is a day, for which statistics are kept; defaultMinutes are sent when
-	// nobody says how many.
+	// maxMinutes is one day, for which statistics are kept; defaultMinutes is the default number of
+	// minutes.
 	maxMinutes     = 24 * 60
 	defaultMinutes = 60
-	// topMinutes is for how long keys are counted, maxTopKeys how many of a limit are
-	// told, maxDecisions how many decisions at a time, and maxAudited of the audit
-	// trail.
+	// topMinutes is the number of minutes for which keys are counted, maxTopKeys the maximum number
+	// of keys of a limit, maxDecisions that of decisions, and maxAudited that of audit entries in
+	// one response.
 	topMinutes   = 15
 	maxTopKeys   = 1000
 	maxDecisions = 1000
 	maxAudited   = 500
 )
 
-// queries is an endpoint that tells something about what the query of its URL says.
+// queries returns an endpoint that reads something according to the query of its URL.
 func queries[A any](path, summary string, query []parameter, ask func(r *http.Request) (A, error)) endpoint {
 	return endpoint{
 		method: http.MethodGet, path: path, role: Read, summary: summary, query: query, answers: reflect.TypeFor[A](),
@@ -55,7 +55,7 @@ func (o Options) decisions() endpoint {
 	}
 	e := queries("/decisions", "What was decided about requests of the last minutes, on all nodes, the last first.", query, func(r *http.Request) (Decisions, error) {
 		q := r.URL.Query()
-		at, _ := time.Parse(time.RFC3339Nano, q.Get("before")) // which was checked
+		at, _ := time.Parse(time.RFC3339Nano, q.Get("before")) // already checked
 		return o.Decisions(r.Context(), DecisionQuery{
 			RequestID: q.Get("request_id"), Route: q.Get("route"), Limit: q.Get("limit"),
 			Outcome: q.Get("outcome"), Key: q.Get("key"), Before: at, N: integer(r, "n"),
@@ -105,7 +105,7 @@ func (o Options) audit() endpoint {
 	return e
 }
 
-// diff tells what a generation of the history changed.
+// diff returns the endpoint for the diff of a generation.
 func (o Options) diff() endpoint {
 	return queries("/history/{generation}", "What a generation changed in the files, against the one before it.", nil, func(r *http.Request) (Diff, error) {
 		n, err := strconv.ParseInt(chi.URLParam(r, "generation"), 10, 64)

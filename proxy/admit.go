@@ -17,7 +17,7 @@ var (
 	errRefused = errors.New("refused by a limit")
 	// errUndecided reports that the store is unreachable and that a limit of the route refuses all
 	// requests in that case.
-	errUndecided = errors.New("store unreachable, and a limit denies")
+	errUndecided = errors.New("limits cannot be decided")
 )
 
 // An admitter decides by the limits whether a request is allowed. It is shared by all generations.

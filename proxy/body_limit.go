@@ -12,7 +12,7 @@ var errTooLong = errors.New("body too large")
 // permit is taken. A body without an announced length is measured while it is forwarded.
 func (x *exchange) checkBodySize() error {
 	if maxBytes := x.route.MaxBody; maxBytes > 0 && x.in.length > maxBytes {
-		return fmt.Errorf("%w: the route accepts at most %d bytes", errTooLong, maxBytes)
+		return fmt.Errorf("%w: at most %d bytes are allowed here", errTooLong, maxBytes)
 	}
 	return nil
 }

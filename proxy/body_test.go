@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A dripping is a client's body as net/http reads it: pieces come after a while
+// A slowBody is a client's body as net/http reads it: pieces come after a while
 // each, and reading fails at the deadline.
-type dripping struct {
+type slowBody struct {
 	mu       sync.Mutex
 	deadline time.Time
 	changed  chan struct{}
@@ -24,11 +24,11 @@ type dripping struct {
 	every  time.Duration
 }
 
-func drips(every time.Duration, pieces ...string) *dripping {
-	return &dripping{pieces: pieces, every: every, changed: make(chan struct{}, 100)}
+func newSlowBody(every time.Duration, pieces ...string) *slowBody {
+	return &slowBody{pieces: pieces, every: every, changed: make(chan struct{}, 100)}
 }
 
-func (d *dripping) SetReadDeadline(t time.Time) error {
+func (d *slowBody) SetReadDeadline(t time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.deadline = t
@@ -36,7 +36,7 @@ func (d *dripping) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-func (d *dripping) Read(p []byte) (int, error) {
+func (d *slowBody) Read(p []byte) (int, error) {
 	piece := time.After(d.every)
 	for {
 		d.mu.Lock()
@@ -63,7 +63,7 @@ func (d *dripping) Read(p []byte) (int, error) {
 }
 
 // body makes one of d that waits 30 s.
-func (d *dripping) body(change func(*body)) *body {
+func (d *slowBody) body(change func(*body)) *body {
 	b := &body{Reader: d, deadlines: d, timeout: 30 * time.Second}
 	if change != nil {
 		change(b)
@@ -83,20 +83,20 @@ func TestBody_CutsWhoStandsStill(t *testing.T) {
 	kib := strings.Repeat("x", 8000)
 	for _, c := range []struct {
 		name   string
-		drip   func() *dripping
+		drip   func() *slowBody
 		change func(*body)
 		want   error
 		after  time.Duration // at most
 	}{
-		{"flows", func() *dripping { return drips(time.Second, many(100, kib)...) }, nil, nil, 102 * time.Second},
-		{"slow but steady", func() *dripping { return drips(15*time.Second, many(100, kib)...) }, nil, nil, 102 * 15 * time.Second},
-		{"stops", func() *dripping { return drips(31*time.Second, kib) }, nil, os.ErrDeadlineExceeded, 30 * time.Second},
-		{"one byte now and then", func() *dripping { return drips(10*time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 16 * time.Second},
-		{"a byte a second", func() *dripping { return drips(time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 7 * time.Second},
-		{"a lost packet or two", func() *dripping { return drips(1500*time.Millisecond, "x", "x", "x") }, nil, nil, 8 * time.Second},
-		{"one byte now and then, as gRPC may", func() *dripping { return drips(10*time.Second, many(100, "x")...) }, func(b *body) { b.isStream = true }, nil, 1010 * time.Second},
-		{"stops, gRPC", func() *dripping { return drips(31*time.Second, "x") }, func(b *body) { b.isStream = true }, os.ErrDeadlineExceeded, 30 * time.Second},
-		{"no bound", func() *dripping { return drips(time.Hour, "x") }, func(b *body) { b.timeout = 0 }, nil, 2 * time.Hour},
+		{"flows", func() *slowBody { return newSlowBody(time.Second, many(100, kib)...) }, nil, nil, 102 * time.Second},
+		{"slow but steady", func() *slowBody { return newSlowBody(15*time.Second, many(100, kib)...) }, nil, nil, 102 * 15 * time.Second},
+		{"stops", func() *slowBody { return newSlowBody(31*time.Second, kib) }, nil, os.ErrDeadlineExceeded, 30 * time.Second},
+		{"one byte now and then", func() *slowBody { return newSlowBody(10*time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 16 * time.Second},
+		{"a byte a second", func() *slowBody { return newSlowBody(time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 7 * time.Second},
+		{"a lost packet or two", func() *slowBody { return newSlowBody(1500*time.Millisecond, "x", "x", "x") }, nil, nil, 8 * time.Second},
+		{"one byte now and then, as gRPC may", func() *slowBody { return newSlowBody(10*time.Second, many(100, "x")...) }, func(b *body) { b.isStream = true }, nil, 1010 * time.Second},
+		{"stops, gRPC", func() *slowBody { return newSlowBody(31*time.Second, "x") }, func(b *body) { b.isStream = true }, os.ErrDeadlineExceeded, 30 * time.Second},
+		{"no bound", func() *slowBody { return newSlowBody(time.Hour, "x") }, func(b *body) { b.timeout = 0 }, nil, 2 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestBody_CutsWhoStandsStill(t *testing.T) {
 
 func TestBody_ASlowReaderCostsTheClientNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := drips(time.Millisecond, many(20, "x")...).body(nil)
+		b := newSlowBody(time.Millisecond, many(20, "x")...).body(nil)
 		for range 20 {
 			time.Sleep(time.Minute) // the upstream takes its time
 			if _, err := b.Read(make([]byte, 10)); err != nil {
@@ -132,7 +132,7 @@ func TestBody_ASlowReaderCostsTheClientNothing(t *testing.T) {
 
 func TestBody_IsFreeOnceTheAnswerHasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := drips(time.Hour, "x").body(nil)
+		b := newSlowBody(time.Hour, "x").body(nil)
 		read := make(chan error)
 		go func() {
 			_, err := b.Read(make([]byte, 10))
@@ -150,7 +150,7 @@ func TestBody_IsFreeOnceTheAnswerHasBegun(t *testing.T) {
 }
 
 func TestBody_NoDeadlinesAfterTheEnd(t *testing.T) {
-	d := drips(0, "x")
+	d := newSlowBody(0, "x")
 	b := d.body(nil)
 	b.end()
 	left := d.deadline
@@ -194,7 +194,7 @@ func TestBody_NoneForRequestsWithoutOne(t *testing.T) {
 
 func TestBody_StopEndsAReadThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := drips(time.Hour, "x").body(nil)
+		b := newSlowBody(time.Hour, "x").body(nil)
 		b.markResponseStarted()
 		read := make(chan error)
 		go func() {

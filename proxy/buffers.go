@@ -10,7 +10,7 @@ import (
 )
 
 // errBuffersFull reports that buffered bodies use all the memory that is configured for them.
-var errBuffersFull = errors.New("no memory left for buffered bodies")
+var errBuffersFull = errors.New("memory for request bodies exhausted")
 
 const (
 	// defaultMaxKeyBody is the default of the maximum length of a body from which a key is read.

@@ -66,8 +66,8 @@ func TestBuffer_ReadsWhatCame(t *testing.T) {
 	}
 }
 
-// keyed is a route with a limit by what is in the body and these others.
-func keyed(more string) string {
+// bodyKeyYAML is a route with a limit by what is in the body and these others.
+func bodyKeyYAML(more string) string {
 	return "listen: {max_buffered: 1MiB}\nkeys: {phone: json:/phone}\nroutes:\n" +
 		"  - {name: a, match: {path: /}, upstream: echo, limits: [{name: phone, key: phone, rate: 100/1h}" + more + "]}\n"
 }
@@ -75,7 +75,7 @@ func keyed(more string) string {
 // What is kept of all bodies is bounded; who comes then is told to come back, and the
 // memory is there again when the bodies are.
 func TestServe_BodiesTogetherAreBounded(t *testing.T) {
-	f := opened(t, "client_ip: {trusted_proxies: [127.0.0.1]}\n"+keyed(""))
+	f := startServer(t, "client_ip: {trusted_proxies: [127.0.0.1]}\n"+bodyKeyYAML(""))
 	const head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nX-Forwarded-For: 192.0.2.%d\r\nContent-Length: 65536\r\n\r\n"
 	half := `{"phone": "1", "pad": "` + strings.Repeat("x", 40_000)
 	var waiting []*sockettest.Client
@@ -83,25 +83,25 @@ func TestServe_BodiesTogetherAreBounded(t *testing.T) {
 		waiting = append(waiting, f.dial(fmt.Sprintf(head, i)+half))
 	}
 	f.until(func() bool { return f.buffers.inUse() == 1<<20 })
-	answer, body := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n" + `{"phone": "1"}`).Status(503)
+	answer, body := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n" + `{"phone": "1"}`).WantStatus(503)
 	if answer.Header.Get("Retry-After") == "" || !strings.Contains(body, "temporary-reduced-capacity") {
 		t.Errorf("503 with %v: %s", answer.Header, body)
 	}
 	rest := strings.Repeat("x", 65536-len(half)-2) + `"}`
 	for _, w := range waiting {
-		w.Says(rest)
-		w.Status(200)
+		w.Send(rest)
+		w.WantStatus(200)
 	}
 	f.until(func() bool { return f.buffers.inUse() == 0 })
-	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n" + `{"phone": "1"}`).Status(200)
+	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n" + `{"phone": "1"}`).WantStatus(200)
 }
 
 func TestServe_ABodyWithAKeyIsShortUnlessTheRouteSays(t *testing.T) {
 	long := func(n int) string { return `{"phone": "1", "pad": "` + strings.Repeat("x", n-25) + `"}` }
-	w := made(t, keyed(""))
+	w := newProxy(t, bodyKeyYAML(""))
 	w.posts(200, "/", long(64<<10))
 	w.posts(413, "/", long(64<<10+1))
-	w = made(t, strings.Replace(keyed(""), "upstream: echo", "upstream: echo, body: {max: 100KiB}", 1))
+	w = newProxy(t, strings.Replace(bodyKeyYAML(""), "upstream: echo", "upstream: echo, body: {max: 100KiB}", 1))
 	w.posts(200, "/", long(100<<10))
 	w.posts(413, "/", long(100<<10+1))
 }

@@ -49,7 +49,7 @@ func (w *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- w.Desc }
 // Collect implements prometheus.Collector.
 func (w *healthCollector) Collect(to chan<- prometheus.Metric) {
 	for from, pool := range w.proxy.current.Load().pools {
-		for _, s := range pool.States() {
+		for _, s := range pool.TargetStates() {
 			value := 0.0
 			if s.Healthy {
 				value = 1
@@ -76,11 +76,11 @@ func (m *metrics) countForwarded(x *exchange) {
 }
 
 // upstreamOutcome returns the label value for the result of a forwarded request.
-func upstreamOutcome(k upstream.Kind) string {
+func upstreamOutcome(k upstream.ResultKind) string {
 	switch k {
 	case upstream.OK:
 		return "ok"
-	case upstream.Connect:
+	case upstream.ConnectFailed:
 		return "connect"
 	case upstream.ConnectTimeout:
 		return "connect_timeout"
@@ -88,13 +88,13 @@ func upstreamOutcome(k upstream.Kind) string {
 		return "timeout"
 	case upstream.ClientGone:
 		return "client_gone"
-	case upstream.BadRequest, upstream.BodyTimeout, upstream.BodyTooLarge, upstream.MaxForwards, upstream.Loop:
+	case upstream.BadRequest, upstream.BodyTimeout, upstream.BodyTooLarge, upstream.MaxForwards, upstream.LoopDetected:
 		return "bad_request"
 	case upstream.BadResponse:
 		return "bad_response"
-	case upstream.Reset:
+	case upstream.ConnectionReset:
 		return "reset"
-	case upstream.BodyCut:
+	case upstream.ResponseTruncated:
 		return "cut"
 	case upstream.NoTarget:
 		return "no_target"

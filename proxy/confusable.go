@@ -83,11 +83,11 @@ func (g *generation) protectFields(routes []*config.Route) {
 // routing.ErrTarget if a field that selects the route occurs twice.
 func (g *generation) checkConfusable(x *exchange) error {
 	for name := range g.protectedFields.confusable(x) {
-		return fmt.Errorf("%w: some servers take another field for %s", errMalformed, name)
+		return fmt.Errorf("%w: some servers read another field as %s", errMalformed, name)
 	}
 	for _, name := range x.in.notPlain {
 		if strings.HasPrefix(key.FoldHeader(name), "X_FORWARDED_") && !strings.HasPrefix(name, "X-Forwarded-") {
-			return fmt.Errorf("%w: some servers take another field for X-Forwarded-*", errMalformed)
+			return fmt.Errorf("%w: some servers read another field as X-Forwarded-*", errMalformed)
 		}
 	}
 	for name := range x.route.keyFields.confusable(x) {
@@ -95,7 +95,7 @@ func (g *generation) checkConfusable(x *exchange) error {
 	}
 	for _, name := range x.route.matchedFields {
 		if len(x.in.header.Values(name)) > 1 {
-			return fmt.Errorf("%w: %s decides the route, and comes twice", routing.ErrTarget, name)
+			return fmt.Errorf("%w: %s selects the route, and is repeated", routing.ErrTarget, name)
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func (g *generation) checkConnection(x *exchange) error {
 			}
 			folded := key.FoldHeader(name)
 			if x.route.readFields.has(folded) || g.ownFields.has(folded) || strings.HasPrefix(folded, "X_FORWARDED_") {
-				return fmt.Errorf("%w: it names %s, which is not for this connection only", errConnection, http.CanonicalHeaderKey(name))
+				return fmt.Errorf("%w: it names %s, which is not a hop-by-hop field", errConnection, http.CanonicalHeaderKey(name))
 			}
 		}
 	}

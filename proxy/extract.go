@@ -98,7 +98,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	}
 	for _, w := range windows {
 		if cost > w.Capacity() {
-			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.Cost.From, errCost, cost)
+			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, errCost, cost)
 		}
 	}
 	if x.source == 0 {
@@ -133,10 +133,10 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 		return 1, nil
 	}
 	if x.Confused(c.From) {
-		return 0, fmt.Errorf("%s: %w: another name may be taken for its own", c.From, key.ErrAmbiguous)
+		return 0, fmt.Errorf("%s: %w: some servers read another name as this one", c.From, key.ErrAmbiguous)
 	}
 	if c.From.Source == key.Query && x.Confused(key.Origin{Source: key.Form, Name: c.From.Name}) {
-		return 0, fmt.Errorf("%s: %w: beside a form in the body, in which some servers find it too", c.From, key.ErrAmbiguous)
+		return 0, fmt.Errorf("%s: %w: the body is a form, in which some servers look for it too", c.From, key.ErrAmbiguous)
 	}
 	values := x.Header(c.From.Name)
 	if c.From.Source == key.Query {

@@ -14,7 +14,7 @@ import (
 
 // errStoreUnreachable reports that the store was not called, because it has been unreachable and
 // not all proxies have reported yet what they granted meanwhile.
-var errStoreUnreachable = fmt.Errorf("%w: it was unreachable, and permits granted meanwhile are still being reported", limiter.ErrUnavailable)
+var errStoreUnreachable = fmt.Errorf("%w: it was unreachable, and permits granted meanwhile are reported first", limiter.ErrUnavailable)
 
 // A fallback decides while the shared store is unreachable: each limit by its own policy, and those
 // with on_store_failure: local in this process, with this node's share of the limit. The local

@@ -48,7 +48,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 	}
 	began := time.Now()
 	to := &x.forwarded.request // set field by field: assigning the struct would copy it
-	to.Began, to.RequestID, to.Method, to.Proto, to.Scheme = began, x.id, x.request.Method, x.request.Proto, x.in.scheme
+	to.Start, to.RequestID, to.Method, to.Proto, to.Scheme = began, x.id, x.request.Method, x.request.Proto, x.in.scheme
 	to.Path, to.RawQuery, to.Length = x.route.rewrite.path(x.request.Path), x.request.RawQuery, x.in.length
 	to.Host, to.SetHost = x.request.Authority, x.route.rewrite.Host
 	to.Client, to.Peer, to.TrustedPeer = x.client.addr, x.in.peer, x.client.trustedPeer
@@ -59,7 +59,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 	x.outcome.duration = time.Since(began)
 	x.duration = began.Sub(x.began) + x.outcome.duration
 	x.fail(x.outcome.result.Err)
-	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.Wrote {
+	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
 		d.respond(forwardErrorResponse(x))
 	}
 	if x.response.status == 0 { // a connection that was handed over writes no status

@@ -44,7 +44,7 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 		release(func() {})
 	}
 	x.response.bytes = h.BodyBytesSent()
-	if x.outcome.result.Wrote && x.outcome.result.Kind != upstream.OK {
+	if x.outcome.result.HeaderSent && x.outcome.result.Kind != upstream.OK {
 		h.Abort()
 	}
 }
@@ -169,7 +169,7 @@ func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 	d.duplex.Open(h)
 	if b := h.Body(); b != nil {
 		b.Limit(d.x.route.MaxBody)
-		t.Body, t.Content = &d.duplex, d.body
+		t.Body, t.BufferedBody = &d.duplex, d.body
 	}
 	return p.Forward(&d.reqCtx, t, &d.duplex)
 }
@@ -191,8 +191,8 @@ func (x *exchange) detach() {
 	x.in.header, x.in.body = noFields{}, nil
 }
 
-// RefuseHTTP1 responds to a request that could not be parsed.
-func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
+// RejectHTTP1 responds to a request that could not be parsed.
+func (p *Proxy) RejectHTTP1(h *http1.Exchange, why error) {
 	d := p.http1Downstream(h)
 	defer p.releaseHTTP1(d)
 	x := d.x

@@ -66,7 +66,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.response.streamReset = r.ProtoMajor == 2 && r.Context().Err() != nil
 	d.w.setFinalDeadline(r.Context())
 	d.body.end()
-	if x.outcome.result.Wrote && x.outcome.result.Kind != upstream.OK {
+	if x.outcome.result.HeaderSent && x.outcome.result.Kind != upstream.OK {
 		panic(http.ErrAbortHandler) // makes net/http abort the stream or connection
 	}
 }
@@ -121,14 +121,14 @@ func (d *httpDownstream) readAll(maxBytes int64) ([]byte, error) {
 }
 
 func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
-	t.Fields, t.ForceQuery = upstream.RequestFieldsOf(d.r), d.r.URL.ForceQuery
+	t.Fields, t.ForceQuery = upstream.FieldsFromRequest(d.r), d.r.URL.ForceQuery
 	if d.body == nil {
 		t.Length = 0
 	} else {
 		d.body.limit(d.x.route.MaxBody)
-		t.Body, t.Content = d.body, d.content
+		t.Body, t.BufferedBody = d.body, d.content
 	}
-	result := p.Forward(d.r.Context(), t, upstream.NewNetSink(d.w))
+	result := p.Forward(d.r.Context(), t, upstream.NewHTTP2Sink(d.w))
 	if result.Kind == upstream.ClientGone && d.body.timedOut() {
 		result.Kind = upstream.BodyTimeout // net/http does not distinguish the two
 	}
@@ -148,7 +148,7 @@ func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
 		deadlines: http.NewResponseController(w),
 		timeout:   wait,
 		isStream:  r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"),
-		trailer:   func() *http1.Fields { return upstream.FieldsOf(r.Trailer) },
+		trailer:   func() *http1.Fields { return upstream.FieldsFromHeader(r.Trailer) },
 	}
 }
 

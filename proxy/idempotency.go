@@ -47,7 +47,7 @@ func (g *generation) idempotency(x *exchange) error {
 	sent := x.Header(i.Header)
 	switch {
 	case x.Confused(key.Origin{Source: key.Header, Name: i.Header}):
-		return fmt.Errorf("header:%s: %w: another name may be taken for its own", i.Header, key.ErrAmbiguous)
+		return fmt.Errorf("header:%s: %w: some servers read another name as this one", i.Header, key.ErrAmbiguous)
 	case len(sent) == 0:
 		return nil
 	case len(sent) > 1:

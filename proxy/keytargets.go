@@ -78,7 +78,7 @@ func (g *generation) resolveAlias(given key.Given) error {
 	}
 	delete(given.Texts, "ip")
 	if _, twice := given.Texts[string(key.ClientIP)]; twice {
-		return fmt.Errorf("%w: ip and client_ip are one key; name it once", ErrKeyQuery)
+		return fmt.Errorf("%w: ip and client_ip are the same key; name it once", ErrKeyQuery)
 	}
 	given.Texts[string(key.ClientIP)] = text
 	return nil
@@ -91,7 +91,7 @@ func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bo
 	}
 	if m := hashForm.FindStringSubmatch(q.Pairs[0].Value); m != nil {
 		if k, found = known(m[1]); !found {
-			return k, true, fmt.Errorf("%w: no request of the last minutes had this key here; give its value, or ask the node that logged it", ErrKeyQuery)
+			return k, true, fmt.Errorf("%w: no recent request on this node had this key; give its value, or ask the node that logged it", ErrKeyQuery)
 		}
 		return k, true, nil
 	}
@@ -208,9 +208,9 @@ func (g *generation) noTargetError(q KeyQuery, given key.Given) error {
 		}
 	}
 	if joined != nil {
-		return fmt.Errorf("%w: %s is joined of several keys; give a value for each of %s", ErrKeyQuery, joined.Name, joinNames(leafNames(joined)))
+		return fmt.Errorf("%w: %s consists of several keys; give a value for each of %s", ErrKeyQuery, joined.Name, joinNames(leafNames(joined)))
 	}
-	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all that a key is joined of", ErrKeyQuery)
+	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all parts of a joined key", ErrKeyQuery)
 }
 
 // onlyNames reports whether all given names are among names.

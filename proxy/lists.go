@@ -10,7 +10,7 @@ import (
 )
 
 // errDenied reports that the key of a request is on a deny list.
-var errDenied = errors.New("on a deny list")
+var errDenied = errors.New("denied by a list")
 
 // A listLookup is the lists of a route that use the same key.
 type listLookup struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// ended is a request over three limits that has come to its end.
-func ended(p *Proxy, user string, d limiter.Decision) *exchange {
+// finishedExchange is a request over three limits that has come to its end.
+func finishedExchange(p *Proxy, user string, d limiter.Decision) *exchange {
 	g := p.current.Load()
 	x := newExchange().(*exchange)
 	x.generation, x.route = g, g.routes[0]
@@ -37,9 +37,9 @@ func ended(p *Proxy, user string, d limiter.Decision) *exchange {
 const threeLimits = "{name: one, key: 'header:X-User', rates: [1/1m, 5/1h]}, {name: two, key: client_ip, rate: 5/1h}, {name: three, key: host, rate: 5/1h}"
 
 func TestObserve_DoesNotAllocate(t *testing.T) {
-	w := made(t, limited(threeLimits))
+	w := newProxy(t, limitYAML(threeLimits))
 	for _, allowed := range []bool{true, false} {
-		x := ended(w.Proxy, "alice", limiter.Decision{Allowed: allowed})
+		x := finishedExchange(w.Proxy, "alice", limiter.Decision{Allowed: allowed})
 		o := w.shared.observer
 		for range 1000 { // the parts of the ring are made when they are needed
 			x.began = x.began.Add(time.Microsecond)
@@ -66,7 +66,7 @@ func TestObserve_Memory(t *testing.T) {
 // What operators may ask costs next to a request of nothing but limits.
 func BenchmarkObserve(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(limited(threeLimits)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(limitYAML(threeLimits)), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	c, err := config.Load(path)
@@ -82,7 +82,7 @@ func BenchmarkObserve(b *testing.B) {
 		b.Run(fmt.Sprint("allowed=", allowed), func(b *testing.B) {
 			var all []*exchange
 			for i := range 1000 {
-				all = append(all, ended(p, fmt.Sprint("user", i%300), limiter.Decision{Allowed: allowed}))
+				all = append(all, finishedExchange(p, fmt.Sprint("user", i%300), limiter.Decision{Allowed: allowed}))
 			}
 			b.ReportAllocs()
 			i := 0

@@ -24,16 +24,16 @@ func (w *testProxy) decided(q DecisionQuery) Decision {
 	return found[0]
 }
 
-// remembers makes a proxy that remembers each request, however fast they come.
-func remembers(t *testing.T, yaml string) *testProxy {
-	w := made(t, yaml)
+// newRememberingProxy makes a proxy that remembers each request, however fast they come.
+func newRememberingProxy(t *testing.T, yaml string) *testProxy {
+	w := newProxy(t, yaml)
 	w.shared.observer.recent.every = 0
 	return w
 }
 
 // Why a request was refused can be asked by its id: what each limit said, and of whom.
 func TestDecisions_SayWhy(t *testing.T) {
-	w := remembers(t, operatedConfig)
+	w := newRememberingProxy(t, operatedConfig)
 	for _, want := range []int{200, 200} {
 		w.sends(want, "POST", "/send", phoneLine)
 	}
@@ -72,7 +72,7 @@ func TestDecisions_SayWhy(t *testing.T) {
 
 // What passes and what is refused for other reasons is there as well, with the reason.
 func TestDecisions_OfAllOutcomes(t *testing.T) {
-	w := remembers(t, `
+	w := newRememberingProxy(t, `
 keys: {phone: {from: "path:phone"}}
 lists: {bad: {key: "header:X-User", values: [eve], action: deny}, good: {key: "header:X-User", values: [bob], action: bypass}}
 routes:
@@ -120,7 +120,7 @@ routes:
 }
 
 func TestDecisions_Filters(t *testing.T) {
-	w := remembers(t, operatedConfig)
+	w := newRememberingProxy(t, operatedConfig)
 	for _, want := range []int{200, 200, 429, 429} {
 		w.sends(want, "POST", "/send", phoneLine)
 	}
@@ -159,7 +159,7 @@ func TestDecisions_Filters(t *testing.T) {
 
 // A flood of one key leaves what was refused of others.
 func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
-	w := remembers(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	w := newRememberingProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 	ring := w.shared.observer.recent
 	where := func(user string) uint64 {
 		return ring.shardOf(&exchange{
@@ -194,10 +194,10 @@ func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 
 // Records are copies: neither a later request nor a reload changes them.
 func TestDecisions_OutliveAReload(t *testing.T) {
-	w := remembers(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	w := newRememberingProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	rec := w.sends(429, "GET", "/a", "X-User: alice")
-	w.reloads(limited("{name: other, key: client_ip, rate: 100/1h}"))
+	w.reloads(limitYAML("{name: other, key: client_ip, rate: 100/1h}"))
 	d := w.decided(DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
 	if l := d.Limits[0]; l.Limit != "l" || l.Key != "header:X-User" || l.Masked != "header:X-User=a****e" {
 		t.Errorf("%+v; want it as it was decided", l)
@@ -206,15 +206,15 @@ func TestDecisions_OutliveAReload(t *testing.T) {
 
 // Over a connection whose buffer is used again, what is remembered stays what it was.
 func TestDecisions_OverAConnection(t *testing.T) {
-	f := opened(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	f := startServer(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 	f.shared.observer.recent.every = 0
 	c := f.dial("")
 	for i := range 20 {
-		c.Says(fmt.Sprintf("GET /a?%d HTTP/1.1\r\nHost: h\r\nX-User: user-%02d-is-called-so\r\n\r\n", i, i))
-		c.Status(200)
+		c.Send(fmt.Sprintf("GET /a?%d HTTP/1.1\r\nHost: h\r\nX-User: user-%02d-is-called-so\r\n\r\n", i, i))
+		c.WantStatus(200)
 	}
-	c.Says("PUT /nowhere/1 HTTP/1.1\r\nHost: h\r\n\r\n")
-	c.Status(404)
+	c.Send("PUT /nowhere/1 HTTP/1.1\r\nHost: h\r\n\r\n")
+	c.WantStatus(404)
 	seen := map[string]bool{}
 	for _, d := range f.Decisions(DecisionQuery{Route: "a"}) {
 		if d.Method != "GET" || d.Path != "/a" || d.Limits[0].Masked != "header:X-User=user****d-so" && !strings.HasPrefix(d.Limits[0].Masked, "header:X-User=user****") {
@@ -228,7 +228,7 @@ func TestDecisions_OverAConnection(t *testing.T) {
 }
 
 func TestDecisions_Concurrently(t *testing.T) {
-	w := remembers(t, limited("{name: l, key: 'header:X-User', rate: 5/1h}"))
+	w := newRememberingProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 5/1h}"))
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -286,7 +286,7 @@ func TestLabel(t *testing.T) {
 // where there are few.
 func TestDecisions_SomeOfWhatIsAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := made(t, limited("{name: l, key: 'header:X-User', rate: 100000/1h}"))
+		w := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 100000/1h}"))
 		for range 100 {
 			w.sends(200, "GET", "/a", "X-User: alice")
 			time.Sleep(allowedEvery)

@@ -133,7 +133,7 @@ func forwardErrorResponse(x *exchange) respond.Response {
 		kind = respond.BodyTooLarge
 	case upstream.NoTarget, upstream.QueueFull:
 		return respond.Unavailable(respond.NoUpstream, time.Second, "", x.id)
-	case upstream.Loop:
+	case upstream.LoopDetected:
 		kind = respond.LoopDetected
 	case upstream.MaxForwards:
 		return respond.MaxForwards(x.request.Method, x.id)

@@ -25,28 +25,28 @@ type route struct {
 	limits            []*limit     // the limits that are not off
 	early             []*limit     // limits that are evaluated before the body is read
 	windows           []*window
-	cooldownResets    []cooldownReset           // cooldowns of other routes that responses of this route reset
-	readsQuery        bool                      // a key is read from the query
-	waits             bool                      // some limit lets requests wait for a permit
-	keyParams         []string                  // path parameters that are keys, which the log hides
-	keyFields         fieldNames                // header fields from which a key, a cost or an idempotency key is read
-	noFormBeside      []string                  // query parameters that must not occur beside a form in the body
-	queryNames        key.Names                 // query parameters from which a key or a cost is read
-	matchedFields     []string                  // fields whose values the route matches
-	clientKeys        []key.Origin              // origins of keys whose values clients can choose; see preflight
-	readFields        fieldNames                // all header fields that the route reads
-	isReservedTrailer func(string) bool         // reports whether a trailer field must not have this name
-	newKeys           []*key.Spec               // keys for which new values are limited; see limitedNewKeys
-	quota             *respond.Quota            // renders the rate limit fields
-	refunds           map[upstream.Kind]bool    // the errors of RefundOn
-	fixedResponse     respond.Response          // the response of Respond
-	rewrite           rewrite                   // the rewriting of requests and responses
-	pool              *upstream.Pool            // nil if there is no Upstream
-	idempotency       *idempotency              // nil if repeats are counted
-	hasLocalLimit     bool                      // some limit uses this node's share while the store is unreachable
-	canFallBack       bool                      // local, and no limit has on_store_failure: deny
-	description       *routeDescription         // its description in records
-	leaves            map[*key.Spec][]*key.Spec // the parts of its joined keys
+	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
+	readsQuery        bool                         // a key is read from the query
+	waits             bool                         // some limit lets requests wait for a permit
+	keyParams         []string                     // path parameters that are keys, which the log hides
+	keyFields         fieldNames                   // header fields from which a key, a cost or an idempotency key is read
+	noFormBeside      []string                     // query parameters that must not occur beside a form in the body
+	queryNames        key.Names                    // query parameters from which a key or a cost is read
+	matchedFields     []string                     // fields whose values the route matches
+	clientKeys        []key.Origin                 // origins of keys whose values clients can choose; see preflight
+	readFields        fieldNames                   // all header fields that the route reads
+	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
+	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
+	quota             *respond.Quota               // renders the rate limit fields
+	refunds           map[upstream.ResultKind]bool // the errors of RefundOn
+	fixedResponse     respond.Response             // the response of Respond
+	rewrite           rewrite                      // the rewriting of requests and responses
+	pool              *upstream.Pool               // nil if there is no Upstream
+	idempotency       *idempotency                 // nil if repeats are counted
+	hasLocalLimit     bool                         // some limit uses this node's share while the store is unreachable
+	canFallBack       bool                         // local, and no limit has on_store_failure: deny
+	description       *routeDescription            // its description in records
+	leaves            map[*key.Spec][]*key.Spec    // the parts of its joined keys
 }
 
 // guarded reports whether r has lists, or limits in enforce mode.

@@ -14,7 +14,7 @@ import (
 // are counted, and those of other clients are all told of.
 func TestRecord_ResetsAreSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := made(t, limited("{key: global, rate: 1000/1h}"))
+		w := newProxy(t, limitYAML("{key: global, rate: 1000/1h}"))
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		reset := func(major int) {

@@ -149,12 +149,12 @@ func (l *limit) refunds(r *upstream.Result) bool {
 	case r.Status != 0:
 		return !l.Count.Has(r.Status)
 	}
-	return r.Kind == upstream.Connect || r.Kind == upstream.ConnectTimeout
+	return r.Kind == upstream.ConnectFailed || r.Kind == upstream.ConnectTimeout
 }
 
 // refunds returns the kinds of errors after which a route refunds its requests.
-func refunds(c config.Refund) map[upstream.Kind]bool {
-	all := map[upstream.Kind]bool{}
+func refunds(c config.Refund) map[upstream.ResultKind]bool {
+	all := map[upstream.ResultKind]bool{}
 	for _, e := range c.Errors {
 		for _, kind := range kinds(e) {
 			all[kind] = true
@@ -164,18 +164,18 @@ func refunds(c config.Refund) map[upstream.Kind]bool {
 }
 
 // kinds returns the kinds of results for a value of refund_on.errors.
-func kinds(e config.Fault) []upstream.Kind {
+func kinds(e config.Fault) []upstream.ResultKind {
 	switch e {
 	case config.FaultTimeout:
-		return []upstream.Kind{upstream.Timeout, upstream.ConnectTimeout}
+		return []upstream.ResultKind{upstream.Timeout, upstream.ConnectTimeout}
 	case config.FaultConnect:
-		return []upstream.Kind{upstream.Connect, upstream.ConnectTimeout}
+		return []upstream.ResultKind{upstream.ConnectFailed, upstream.ConnectTimeout}
 	case config.FaultReset:
-		return []upstream.Kind{upstream.Reset}
+		return []upstream.ResultKind{upstream.ConnectionReset}
 	case config.FaultCut:
-		return []upstream.Kind{upstream.BodyCut}
+		return []upstream.ResultKind{upstream.ResponseTruncated}
 	case config.FaultBadResponse:
-		return []upstream.Kind{upstream.BadResponse}
+		return []upstream.ResultKind{upstream.BadResponse}
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (m *metrics) forwardResults() (results map[targetSeries]map[string]int64, r
 }
 
 func targetStandings(pool *upstream.Pool, results map[targetSeries]map[string]int64) (all []TargetStanding, waiting int) {
-	standings, waiting := pool.Standings()
+	standings, waiting := pool.TargetStatuses()
 	for _, s := range standings {
 		standing := TargetStanding{
 			Target: s.Target, Weight: s.Weight, State: string(s.Condition), FailedConnects: s.FailedConnects, FailedChecks: s.FailedChecks,

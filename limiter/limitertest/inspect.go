@@ -8,8 +8,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// standing inspects one claim.
-func (s *suite) standing(c []limiter.Claim) limiter.KeyStatus {
+// status inspects one claim.
+func (s *suite) status(c []limiter.Claim) limiter.KeyStatus {
 	s.t.Helper()
 	in, err := s.Store.(limiter.AdminStore).Inspect(s.t.Context(), c)
 	if err != nil || len(in.Statuses) != len(c) || in.At.IsZero() {
@@ -18,10 +18,10 @@ func (s *suite) standing(c []limiter.Claim) limiter.KeyStatus {
 	return in.Statuses[0]
 }
 
-// stands wants so much used and left, and returns the rest.
-func (s *suite) stands(c []limiter.Claim, used, left int64) limiter.KeyStatus {
+// wantStatus wants so much used and left, and returns the rest.
+func (s *suite) wantStatus(c []limiter.Claim, used, left int64) limiter.KeyStatus {
 	s.t.Helper()
-	got := s.standing(c)
+	got := s.status(c)
 	if got.Used != used || got.Remaining != left || got.Capacity != c[0].Limit.Capacity() || got.Overflow || got.Unreadable {
 		s.t.Fatalf("%s: %+v, want %d used and %d left", c[0].Limit.Algorithm, got, used, left)
 	}
@@ -35,11 +35,11 @@ func (s *suite) stands(c []limiter.Claim, used, left int64) limiter.KeyStatus {
 // and a ban hides nothing.
 func inspect(t *testing.T, s *suite) {
 	admin := s.Store.(limiter.AdminStore)
-	for _, count := range s.some(1, 5, 40) {
+	for _, count := range s.sizes(1, 5, 40) {
 		l := limit(fmt.Sprint("inspect-", count), count, 100*time.Second)
-		foretells(t, s, admin, one(l, s.key(), 1))
+		checkForecast(t, s, admin, oneClaim(l, s.key(), 1))
 	}
-	bad := one(limit("bad", 0, time.Second), s.key(), 1)
+	bad := oneClaim(limit("bad", 0, time.Second), s.key(), 1)
 	if _, err := admin.Inspect(t.Context(), bad); err == nil {
 		t.Error("a limit that is not valid is inspected")
 	}
@@ -51,32 +51,32 @@ func inspect(t *testing.T, s *suite) {
 func inspectAll(t *testing.T, s *suite) {
 	admin := s.Store.(limiter.AdminStore)
 	for _, a := range counters() {
-		for _, count := range s.some(1, 5) {
+		for _, count := range s.sizes(1, 5) {
 			l := limit(fmt.Sprintf("inspect-%s-%d", a, count), count, 100*time.Second)
 			l.Algorithm = a
-			foretells(t, s, admin, one(l, s.key(), 1))
+			checkForecast(t, s, admin, oneClaim(l, s.key(), 1))
 		}
 	}
 	inspectOthers(t, s, admin)
 	inspectTogether(t, s, admin)
 }
 
-// foretells has half of c's permits taken, lets time pass as it was foretold, and
+// checkForecast has half of c's permits taken, lets time pass as it was foretold, and
 // sees whether they come back then.
-func foretells(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter.Claim) {
+func checkForecast(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter.Claim) {
 	t.Helper()
 	most := c[0].Limit.Capacity()
 	s.Advance(time.Duration(100_000-s.peek(t, c).At.UnixMilli()%100_000) * time.Millisecond) // the border of a window
-	s.stands(c, 0, most)
+	s.wantStatus(c, 0, most)
 	half := (most + 1) / 2
 	s.allowed(c, int(half))
 	s.Advance(time.Second)
-	before := s.standing(c)
+	before := s.status(c)
 	if err := admin.Ban(t.Context(), c, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	s.Advance(time.Second)
-	got := s.standing(c)
+	got := s.status(c)
 	if got.BannedFor != 59*time.Second || got.Remaining < before.Remaining || got.Remaining > before.Remaining+1 {
 		t.Fatalf("%s: %+v banned, %+v before; want a ban of 59s and what is left beside it", c[0].Limit.Algorithm, got, before)
 	}
@@ -84,29 +84,29 @@ func foretells(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter.Cla
 		t.Fatal(err)
 	}
 	for range 3 {
-		now := s.standing(c)
+		now := s.status(c)
 		if now.BannedFor != 0 {
 			t.Fatalf("%+v after the ban was lifted", now)
 		}
 		if now.Remaining == most {
 			break
 		}
-		s.stands(c, most-now.Remaining, now.Remaining)
+		s.wantStatus(c, most-now.Remaining, now.Remaining)
 		s.Advance(now.NextIn - time.Millisecond)
-		s.stands(c, most-now.Remaining, now.Remaining)
+		s.wantStatus(c, most-now.Remaining, now.Remaining)
 		s.Advance(time.Millisecond)
-		if next := s.standing(c); next.Remaining <= now.Remaining {
+		if next := s.status(c); next.Remaining <= now.Remaining {
 			t.Fatalf("%s: %+v after %v, %+v before", c[0].Limit.Algorithm, next, now.NextIn, now)
 		}
 	}
-	if rest := s.standing(c); rest.FullIn > 0 {
+	if rest := s.status(c); rest.FullIn > 0 {
 		s.Advance(rest.FullIn - time.Millisecond)
-		if soon := s.standing(c); soon.Remaining == most || soon.FullIn != time.Millisecond {
+		if soon := s.status(c); soon.Remaining == most || soon.FullIn != time.Millisecond {
 			t.Fatalf("%s: %+v a millisecond before it is as new", c[0].Limit.Algorithm, soon)
 		}
 		s.Advance(time.Millisecond)
 	}
-	s.stands(c, 0, most)
+	s.wantStatus(c, 0, most)
 }
 
 // inspectOthers looks at limits that count otherwise: values, and pauses that grow.
@@ -117,27 +117,27 @@ func inspectOthers(t *testing.T, s *suite, admin limiter.AdminStore) {
 	s.Advance(10 * time.Second)
 	s.allowed(with(fan, k, "b"), 1)
 	s.allowed(with(fan, k, "b"), 1)
-	if got := s.stands(one(fan, k, 1), 2, 1); got.NextIn != 90*time.Second || got.FullIn != 100*time.Second {
+	if got := s.wantStatus(oneClaim(fan, k, 1), 2, 1); got.NextIn != 90*time.Second || got.FullIn != 100*time.Second {
 		t.Errorf("%+v; want the first value back in 90s and both in 100s", got)
 	}
 	pause := pauses(10*time.Second, 20*time.Second, 90*time.Second)
-	c := one(pause, s.key(), 1)
-	s.stands(c, 0, 1)
+	c := oneClaim(pause, s.key(), 1)
+	s.wantStatus(c, 0, 1)
 	s.allowed(c, 1)
 	s.Advance(10 * time.Second)
 	s.allowed(c, 1)
 	s.Advance(5 * time.Second)
-	if got := s.stands(c, 2, 0); got.NextIn != 15*time.Second || got.FullIn != pause.Rate.Window-5*time.Second {
+	if got := s.wantStatus(c, 2, 0); got.NextIn != 15*time.Second || got.FullIn != pause.Rate.Window-5*time.Second {
 		t.Errorf("%+v; want the second pause to end in 15s", got)
 	}
 	s.Advance(15 * time.Second)
-	if got := s.stands(c, 2, 1); got.NextIn != 0 || got.FullIn != pause.Rate.Window-20*time.Second {
+	if got := s.wantStatus(c, 2, 1); got.NextIn != 0 || got.FullIn != pause.Rate.Window-20*time.Second {
 		t.Errorf("%+v; want the next permit at once, and the steps to begin anew later", got)
 	}
 	if err := admin.Reset(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	s.stands(c, 0, 1)
+	s.wantStatus(c, 0, 1)
 }
 
 // inspectTogether asks about several keys, limits and algorithms in one call.
@@ -147,7 +147,7 @@ func inspectTogether(t *testing.T, s *suite, admin limiter.AdminStore) {
 		for _, window := range []time.Duration{time.Minute, time.Hour} {
 			l := limit(fmt.Sprintf("together-%s:%v", a, window), 9, window)
 			l.Algorithm = a
-			c := one(l, s.key(), 1)
+			c := oneClaim(l, s.key(), 1)
 			s.allowed(c, i+1)
 			claims = append(claims, c...)
 		}

@@ -19,8 +19,8 @@ type grant struct {
 	permit limiter.Permit
 }
 
-// out is what was taken within the length that ends now.
-func (m *model) out(length time.Duration) (sum int64) {
+// used is what was taken within the length that ends now.
+func (m *model) used(length time.Duration) (sum int64) {
 	for _, g := range m.log {
 		if m.now-g.at < length {
 			sum += g.n
@@ -31,7 +31,7 @@ func (m *model) out(length time.Duration) (sum int64) {
 
 // outcome is what a claim hears, before or after it was taken.
 func (m *model) outcome(r limiter.Rate, cost int64) limiter.Outcome {
-	left := r.Count - m.out(r.Window)
+	left := r.Count - m.used(r.Window)
 	short := cost - left
 	o := limiter.Outcome{Allowed: short <= 0, Remaining: max(0, left)}
 	if short <= 0 {
@@ -61,9 +61,9 @@ func (m *model) refund(p limiter.Permit) {
 	}
 }
 
-// worst is the most that lies in any window of the log, the window's end not
+// fullestWindow is the most that lies in any window of the log, the window's end not
 // included.
-func (m *model) worst(length time.Duration) (worst int64) {
+func (m *model) fullestWindow(length time.Duration) (worst int64) {
 	for i, from := range m.log {
 		var sum int64
 		for _, g := range m.log[i:] {

@@ -13,7 +13,7 @@ import (
 // was given back now.
 type oracle interface {
 	left(now int64, l *limiter.Limit) int64
-	take(l *limiter.Limit, t taken)
+	take(l *limiter.Limit, t grantRecord)
 	refund(now int64, l *limiter.Limit, p limiter.Permit) bool
 }
 
@@ -26,9 +26,9 @@ func newOracle(a limiter.Algorithm) oracle {
 	case limiter.GCRA:
 		return new(gcraOracle)
 	case limiter.Distinct:
-		return new(valueOracle)
+		return new(distinctOracle)
 	case limiter.Cooldown:
-		return new(pauseOracle)
+		return new(cooldownOracle)
 	}
 	return new(logOracle)
 }
@@ -37,30 +37,30 @@ func newOracle(a limiter.Algorithm) oracle {
 // left never falls while nobody takes.
 func outcome(o oracle, now int64, c limiter.Claim) limiter.Outcome {
 	left, wait := o.left(now, c.Limit), 0
-	if values, ok := o.(*valueOracle); !ok || !values.stands(now, c) {
+	if values, ok := o.(*distinctOracle); !ok || !values.isActive(now, c) {
 		wait = sort.Search(int(c.Limit.Horizon().Milliseconds())+1, func(d int) bool { return o.left(now+int64(d), c.Limit) >= c.Cost })
 	}
 	return limiter.Outcome{Allowed: wait == 0, Remaining: max(0, left), Wait: time.Duration(wait) * time.Millisecond}
 }
 
-// A taken is what one decision took.
-type taken struct {
-	at, n  int64
-	value  limiter.Key // of Distinct
-	permit limiter.Permit
-	stays  bool // it is not given back any more
+// A grantRecord is what one decision took.
+type grantRecord struct {
+	at, n   int64
+	value   limiter.Key // of Distinct
+	permit  limiter.Permit
+	isFinal bool // it is not given back any more
 }
 
-type log []taken
+type log []grantRecord
 
 // add appends t and forgets what is of no interest to anybody.
-func (o *log) add(l *limiter.Limit, t taken) {
-	*o = append(slices.DeleteFunc(*o, func(old taken) bool { return old.at < t.at-2*l.Horizon().Milliseconds() }), t)
+func (o *log) add(l *limiter.Limit, t grantRecord) {
+	*o = append(slices.DeleteFunc(*o, func(old grantRecord) bool { return old.at < t.at-2*l.Horizon().Milliseconds() }), t)
 }
 
-// drop forgets what p took, and reports whether it had taken anything.
-func (o log) drop(p limiter.Permit) bool {
-	i := slices.IndexFunc(o, func(t taken) bool { return t.permit == p && t.n > 0 })
+// remove forgets what p took, and reports whether it had taken anything.
+func (o log) remove(p limiter.Permit) bool {
+	i := slices.IndexFunc(o, func(t grantRecord) bool { return t.permit == p && t.n > 0 })
 	if i >= 0 {
 		o[i].n = 0
 	}
@@ -83,9 +83,9 @@ type logOracle struct{ log }
 func (o *logOracle) left(now int64, l *limiter.Limit) int64 {
 	return l.Rate.Count - o.sum(func(at int64) bool { return now-at < l.Rate.Window.Milliseconds() })
 }
-func (o *logOracle) take(l *limiter.Limit, t taken) { o.add(l, t) }
+func (o *logOracle) take(l *limiter.Limit, t grantRecord) { o.add(l, t) }
 func (o *logOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
-	return o.drop(p)
+	return o.remove(p)
 }
 
 // renew makes what p took as young as now, and reports whether it was still out.

@@ -13,25 +13,25 @@ type fixedOracle struct {
 	start int64
 }
 
-func (o *fixedOracle) begun(now int64, l *limiter.Limit) bool {
+func (o *fixedOracle) hasStarted(now int64, l *limiter.Limit) bool {
 	return o.start > 0 && now-o.start < l.Rate.Window.Milliseconds()
 }
 
 func (o *fixedOracle) left(now int64, l *limiter.Limit) int64 {
-	if !o.begun(now, l) {
+	if !o.hasStarted(now, l) {
 		return l.Rate.Count
 	}
 	return l.Rate.Count - o.sum(func(at int64) bool { return at >= o.start })
 }
 
-func (o *fixedOracle) take(l *limiter.Limit, t taken) {
-	if !o.begun(t.at, l) {
+func (o *fixedOracle) take(l *limiter.Limit, t grantRecord) {
+	if !o.hasStarted(t.at, l) {
 		o.start = t.at
 	}
 	o.add(l, t)
 }
 func (o *fixedOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
-	return o.drop(p)
+	return o.remove(p)
 }
 
 // slidingOracle counts whole windows from time 0, the one before by what part of
@@ -46,9 +46,9 @@ func (o *slidingOracle) left(now int64, l *limiter.Limit) int64 {
 	part := float64((number+1)*length-now) / float64(length)
 	return l.Rate.Count - this - int64(math.Ceil(float64(before)*part))
 }
-func (o *slidingOracle) take(l *limiter.Limit, t taken) { o.add(l, t) }
+func (o *slidingOracle) take(l *limiter.Limit, t grantRecord) { o.add(l, t) }
 func (o *slidingOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
-	return o.drop(p)
+	return o.remove(p)
 }
 
 // gcraOracle is a bucket that leaks evenly.
@@ -58,16 +58,16 @@ type gcraOracle struct {
 	at, empty int64
 }
 
-func (o *gcraOracle) owed(now int64, l *limiter.Limit) float64 {
+func (o *gcraOracle) debtAt(now int64, l *limiter.Limit) float64 {
 	return max(0, o.debt-float64(now-o.at)*float64(l.Rate.Count)/float64(l.Rate.Window.Milliseconds()))
 }
 
 func (o *gcraOracle) left(now int64, l *limiter.Limit) int64 {
-	return int64(math.Floor(float64(l.Capacity()) - o.owed(now, l) + 1e-6))
+	return int64(math.Floor(float64(l.Capacity()) - o.debtAt(now, l) + 1e-6))
 }
 
-func (o *gcraOracle) take(l *limiter.Limit, t taken) {
-	owed := o.owed(t.at, l)
+func (o *gcraOracle) take(l *limiter.Limit, t grantRecord) {
+	owed := o.debtAt(t.at, l)
 	if owed == 0 {
 		o.empty = t.at
 	}
@@ -77,8 +77,8 @@ func (o *gcraOracle) take(l *limiter.Limit, t taken) {
 
 // refund gives back what was taken since the bucket was last empty.
 func (o *gcraOracle) refund(now int64, l *limiter.Limit, p limiter.Permit) bool {
-	owed := o.owed(now, l)
-	i := slices.IndexFunc(o.log, func(t taken) bool { return t.permit == p && t.n > 0 })
+	owed := o.debtAt(now, l)
+	i := slices.IndexFunc(o.log, func(t grantRecord) bool { return t.permit == p && t.n > 0 })
 	if i < 0 {
 		return false
 	}
@@ -87,5 +87,5 @@ func (o *gcraOracle) refund(now int64, l *limiter.Limit, p limiter.Permit) bool 
 		return false
 	}
 	o.debt, o.at = max(0, owed-float64(t.n)), now
-	return o.drop(p)
+	return o.remove(p)
 }

@@ -19,9 +19,9 @@ type Subject struct {
 	Store limiter.Store
 	// Advance moves the store's clock, backwards when d is negative.
 	Advance func(d time.Duration)
-	// Kept reads what is kept of a claim's token bucket after it was granted: permits
+	// BucketState reads what is kept of a claim's token bucket after it was granted: permits
 	// left, and the sum of those that are out. Nil if the store cannot say.
-	Kept func(c limiter.Claim) (left, out int64, err error)
+	BucketState func(c limiter.Claim) (left, out int64, err error)
 	// Steps is how long each of the random schedules of several limits is; 600
 	// when zero. There are 100 of a kind, or as many as -rapid.checks says, and a
 	// fifth with -short. Below 20 the rest of the suite is short as well, for a
@@ -33,12 +33,12 @@ type Subject struct {
 	// Calls is how many random calls are compared with the oracle of each
 	// algorithm, 60,000 when zero, in as many schedules as above.
 	Calls int
-	// Together is how many keys of such a schedule are asked at once, for a store
+	// ConcurrentKeys is how many keys of such a schedule are asked at once, for a store
 	// that is quicker then; one when zero.
-	Together int
-	// Apart says that a decision over several keys is not made at one moment, as
+	ConcurrentKeys int
+	// PerKeyTime says that a decision over several keys is not made at one moment, as
 	// in a cluster: then its time is not exact for each of its claims.
-	Apart bool
+	PerKeyTime bool
 }
 
 // A reporter is what *testing.T and *rapid.T have in common.
@@ -50,8 +50,8 @@ type reporter interface {
 // Run tests the stores that open makes; each test opens its own.
 // The log says how to repeat the random ones.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
-	seed(t)
-	logs := []test{
+	printSeed(t)
+	logs := []suiteTest{
 		{"Window", window},
 		{"Costs", costs},
 		{"WaitIsExact", waitIsExact},
@@ -68,8 +68,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Concurrent", concurrent},
 		{"Inspect", inspect},
 	}
-	for _, test := range append(logs, []test{
-		{"Random", random},
+	for _, test := range append(logs, []suiteTest{
+		{"Random", randomSchedules},
 		{"Mixed", mixed},
 		{"Promises", promises},
 		{"Leases", leases},
@@ -87,14 +87,14 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		for _, test := range logs {
 			t.Run(test.name, func(t *testing.T) {
 				subject := open(t)
-				subject.Store, subject.Kept = sliding{subject.Store.(limiter.AdminStore)}, nil
+				subject.Store, subject.BucketState = slidingLogStore{subject.Store.(limiter.AdminStore)}, nil
 				test.run(t, &suite{Subject: subject, t: t})
 			})
 		}
 	})
 }
 
-type test struct {
+type suiteTest struct {
 	name string
 	run  func(t *testing.T, s *suite)
 }
@@ -106,9 +106,9 @@ type suite struct {
 	keys atomic.Int64
 }
 
-// some returns the numbers that are tried: all of them, or those below 100 when
+// sizes returns the numbers that are tried: all of them, or those below 100 when
 // the suite is to be short.
-func (s *suite) some(counts ...int64) []int64 {
+func (s *suite) sizes(counts ...int64) []int64 {
 	if s.steps() >= 20 {
 		return counts
 	}
@@ -124,7 +124,7 @@ func limit(name string, count int64, length time.Duration) *limiter.Limit {
 	return &limiter.Limit{Name: name, Rate: limiter.Rate{Count: count, Window: length}}
 }
 
-func one(l *limiter.Limit, k limiter.Key, cost int64) []limiter.Claim {
+func oneClaim(l *limiter.Limit, k limiter.Key, cost int64) []limiter.Claim {
 	return []limiter.Claim{{Limit: l, Key: k, Cost: cost}}
 }
 
@@ -135,8 +135,8 @@ func (s *suite) take(t reporter, claims []limiter.Claim) limiter.Decision {
 	if err := s.Store.Take(s.t.Context(), claims, &d); err != nil {
 		t.Fatalf("take: %v", err)
 	}
-	s.sane(t, claims, d)
-	s.conserved(t, claims, d)
+	s.checkDecision(t, claims, d)
+	s.checkConserved(t, claims, d)
 	return d
 }
 
@@ -186,8 +186,8 @@ func (s *suite) left(claims []limiter.Claim, want int64) {
 	}
 }
 
-// sane checks what holds of every decision.
-func (s *suite) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
+// checkDecision checks what holds of every decision.
+func (s *suite) checkDecision(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	t.Helper()
 	if len(d.Outcomes) != len(claims) || d.At.IsZero() {
 		t.Fatalf("%d outcomes for %d claims, at %v", len(d.Outcomes), len(claims), d.At)
@@ -215,18 +215,18 @@ func (s *suite) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	}
 }
 
-// conserved checks that what is left and what is out of token buckets that were
+// checkConserved checks that what is left and what is out of token buckets that were
 // just granted make up their rate.
-func (s *suite) conserved(t reporter, claims []limiter.Claim, d limiter.Decision) {
+func (s *suite) checkConserved(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	t.Helper()
-	if s.Kept == nil || !d.Allowed {
+	if s.BucketState == nil || !d.Allowed {
 		return
 	}
 	for _, c := range claims {
 		if c.Limit.Algorithm != limiter.TokenBucket {
 			continue
 		}
-		left, out, err := s.Kept(c)
+		left, out, err := s.BucketState(c)
 		if err != nil || left+out != c.Limit.Rate.Count {
 			t.Fatalf("%d left and %d out of %d (%v)", left, out, c.Limit.Rate.Count, err)
 		}

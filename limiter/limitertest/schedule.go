@@ -20,7 +20,7 @@ func (s *suite) steps() int {
 // schedules: whatever happens, the store says exactly what the model says: two
 // limits, random costs, times, peeks, refunds and changes of the rate.
 func schedules(t *testing.T, s *suite) {
-	s.check(t, func(t *rapid.T) {
+	s.runSchedules(t, func(t *rapid.T) {
 		k := s.key()
 		length := time.Duration(rapid.Int64Range(10_000, 100_000).Draw(t, "length")) * time.Millisecond
 		count := rapid.Int64Range(1, 128).Draw(t, "count")
@@ -114,7 +114,7 @@ func (s *suite) refundFor(t *rapid.T, claims []limiter.Claim, models *[2]model, 
 // schedulesMerged: at rates where a store merges, no window ever holds more than
 // the rate, and permits come back at most 1/64 of the length late.
 func schedulesMerged(t *testing.T, s *suite) {
-	s.check(t, func(t *rapid.T) {
+	s.runSchedules(t, func(t *rapid.T) {
 		k := s.key()
 		rate := limiter.Rate{
 			Count:  rapid.Int64Range(129, 3000).Draw(t, "count"),
@@ -128,17 +128,17 @@ func schedulesMerged(t *testing.T, s *suite) {
 			pause := time.Duration(rapid.Int64Range(0, int64(rate.Window/time.Millisecond)/150).Draw(t, "pause")) * time.Millisecond
 			s.Advance(pause)
 			m.now += pause
-			c := one(l, k, rapid.Int64Range(1, most).Draw(t, "cost"))
+			c := oneClaim(l, k, rapid.Int64Range(1, most).Draw(t, "cost"))
 			d := s.take(t, c)
 			if d.Allowed {
 				m.take(c[0].Cost, d.Permit)
 			}
-			left, least := rate.Count-m.out(rate.Window), rate.Count-m.out(rate.Window+late)
+			left, least := rate.Count-m.used(rate.Window), rate.Count-m.used(rate.Window+late)
 			if got := d.Outcomes[0].Remaining; got > left || got < least {
 				t.Fatalf("%d left, want %d to %d", got, least, left)
 			}
 		}
-		if worst := m.worst(rate.Window); worst > rate.Count {
+		if worst := m.fullestWindow(rate.Window); worst > rate.Count {
 			t.Fatalf("%d permits in one window of %s", worst, rate)
 		}
 	})

@@ -70,6 +70,7 @@ func (b *batch) add(c *call) bool {
 	for i := range c.claims {
 		g.payload.claim(&c.claims[i], b.window(g, &c.claims[i]))
 	}
+	g.payload.ended()
 	return true
 }
 

@@ -103,13 +103,14 @@
 // # Scripts
 //
 // Most calls carry requests of one claim each, on different windows, of one algorithm.
-// For those there is a script that goes straight on (straight.lua, straight_bucket.lua)
-// and decides by itself whatever is usual; what only a ban, a refund or a clock that was set
-// back needs, it defines when it meets them. A request that comes alone has one without
-// tables (lone.lua, lone_bucket.lua). Both decide by take_ALGORITHM.lua. Requests of several
-// claims have one too (several.lua with many_ALGORITHM.lua and plain_*.lua), and so have
-// several on one key (again.lua); all others have one that knows all. script_parts.go
-// joins them.
+// For those there is a script that goes straight on (straight.lua) and decides by itself
+// whatever is usual; what only a ban, a refund or a clock that was set back needs, it
+// defines when it meets them. A request that comes alone has one without tables (lone.lua).
+// Both decide by take_ALGORITHM.lua and read windows by keys_*.lua. Requests of several
+// claims have one too
+// (several.lua or several_boxes.lua with many_ALGORITHM.lua and plain_*.lua), and so have
+// several on one key (again.lua); all others have one that knows all. What some of them
+// have in common are sections of pieces.lua; script_parts.go joins them.
 // What a decision costs is measured in test/bench/redis.
 //
 // # Faults of such limiters, and what keeps them out

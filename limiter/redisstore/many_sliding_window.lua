@@ -1,6 +1,6 @@
 -- Many sliding windows of two counters, see many_boxes.lua and plain_boxes.lua.
 --@ begin
-local LAYOUT, FRESH, STEP = SLIDING, { 0, 0, 0 }, 7
+local LAYOUT, FRESH, STEP = SLIDING, { 0, 0, 0 }, 5
 --@ tables
 local takens, before_them, numbers = {}, {}, {}
 --@ alone
@@ -29,23 +29,20 @@ takens[w], lefts[w] = takens[w] + cost, lefts[w] - cost
 --@ write
 v1, v2, v3 = numbers[i], takens[i], before_them[i]
 --@ take
-local length, start, taken, before = lengths[l], v[p + 1], v[p + 2], v[p + 3]
-local number = floor(NOW / length)
-if start ~= number then
-  if start > number then return end
-  taken, before = 0, start == number - 1 and taken or 0
-end
+  --@ counted
 taken = taken + cost
 v[p + 1], v[p + 2], v[p + 3] = number, taken, before
 left = rates[l] - used(number, taken, before, NOW, length)
 --@ reckon
 wait = until_used(number, taken, before, length, rates[l] - cost)
 --@ stands
+  --@ counted
+left = rates[l] - used(number, taken, before, NOW, length)
+if cost > left then wait = until_used(number, taken, before, length, rates[l] - cost) end
+--@ counted
 local length, start, taken, before = lengths[l], v[p + 1], v[p + 2], v[p + 3]
 local number = floor(NOW / length)
 if start ~= number then
   if start > number then return end
   taken, before = 0, start == number - 1 and taken or 0
 end
-left = rates[l] - used(number, taken, before, NOW, length)
-if cost > left then wait = until_used(number, taken, before, length, rates[l] - cost) end

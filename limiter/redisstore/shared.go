@@ -61,7 +61,7 @@ type sharedScripts struct {
 // form, which count a window.
 func newSharedScripts(clock, prefix string, f limiter.RedissonFormat) sharedScripts {
 	full := func(dry bool, last string) script {
-		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(channel(prefix)), dry), clock, redissonLua}
+		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(channel(prefix)), dry), clock, redissonLua, numberLua}
 		if f == limiter.RedissonWindow {
 			parts = append(parts, redissonWindowLua)
 		} else {

@@ -63,7 +63,7 @@ func TestShared_KeepsTheContractOnRedis(t *testing.T) {
 	client := connect(t, redistest.Start(t).Addr)
 	for _, f := range []limiter.RedissonFormat{limiter.RedissonByte, limiter.RedissonFloat} {
 		t.Run(f.String(), func(t *testing.T) {
-			limitertest.RunLog(t, func(t *testing.T) limitertest.Subject {
+			limitertest.RunTokenBucket(t, func(t *testing.T) limitertest.Subject {
 				client.FlushAll(t.Context())
 				client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
 				return sharedSubject(t, client, f)
@@ -83,13 +83,13 @@ func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.Redisso
 				t.Errorf("advance: %v", err)
 			}
 		},
-		Together: 40, Calls: calls(6000, 4000),
+		ConcurrentKeys: 40, Calls: calls(6000, 4000),
 	}
 }
 
 func TestShared_KeepsTheContractOnMiniredis(t *testing.T) {
 	t.Parallel()
-	limitertest.RunLog(t, func(t *testing.T) limitertest.Subject {
+	limitertest.RunTokenBucket(t, func(t *testing.T) limitertest.Subject {
 		client := connect(t, miniredis.RunT(t).Addr())
 		client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
 		s := sharedSubject(t, client, limiter.RedissonByte)

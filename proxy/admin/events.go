@@ -52,8 +52,8 @@ type SeriesCount struct {
 
 // Errors of Subscribe.
 var (
-	errTooManySubscribers = errors.New("too many subscribers to events on this node; close one, or use another node")
-	errEnding             = errors.New("this weir is stopping")
+	errTooManySubscribers = errors.New("too many event subscribers on this node; close one, or use another node")
+	errEnding             = errors.New("this weir is shutting down")
 )
 
 // Events publishes events to subscribers. It is safe for concurrent use.

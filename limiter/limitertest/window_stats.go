@@ -6,15 +6,15 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A tally is what all schedules of one algorithm came to.
-type tally struct {
+// A windowStats is what all schedules of one algorithm came to.
+type windowStats struct {
 	calls, granted int
 	worst          float64
 }
 
 // check wants the fullest of all windows to be within the algorithm's bounds, and
 // full.
-func (seen *tally) check(t *testing.T, a limiter.Algorithm) {
+func (seen *windowStats) check(t *testing.T, a limiter.Algorithm) {
 	bound, of := 1.0, "the rate"
 	switch a {
 	case limiter.FixedWindow, limiter.SlidingWindow:

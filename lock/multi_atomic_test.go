@@ -11,7 +11,7 @@ import (
 
 func TestJoint_TakesAllOrNoneInOneCall(t *testing.T) {
 	w := newTestServer(t)
-	l, other := w.locker(WithPoll(time.Hour)), w.locker()
+	l, other := w.locker(WithPollInterval(time.Hour)), w.locker()
 	m := Multi(l.Reentrant("c"), l.Reentrant("a"), l.Reentrant("b"))
 	unlocked(t, locked(t, m)) // the server knows the scripts now
 	b := locked(t, other.Reentrant("b"))
@@ -45,7 +45,7 @@ func TestJoint_TakesAllOrNoneInOneCall(t *testing.T) {
 // Who waits for one of the parts hears of their common end.
 func TestJoint_TellsEveryPartsWaiters(t *testing.T) {
 	w := newTestServer(t)
-	l, other := w.locker(), w.locker(WithPoll(time.Hour))
+	l, other := w.locker(), w.locker(WithPollInterval(time.Hour))
 	h := locked(t, Multi(l.Reentrant("a"), l.Reentrant("b")))
 	var got []func(*testing.T) *Hold
 	for _, name := range []string{"a", "b"} {
@@ -90,7 +90,7 @@ func TestJoint_NeedsOnePlace(t *testing.T) {
 		{"a cluster and one tag", []*Lock{c.Reentrant("{x}a"), c.Reentrant("b{x}")}, true},
 		{"a cluster and two tags", []*Lock{c.Reentrant("{x}a"), c.Reentrant("{y}b")}, false},
 	} {
-		if _, joint := Multi(tc.locks...).kind.(*joint); joint != tc.joint {
+		if _, joint := Multi(tc.locks...).kind.(*atomicMulti); joint != tc.joint {
 			t.Errorf("%s: joint %v, want %v", tc.what, joint, tc.joint)
 		}
 	}

@@ -9,15 +9,15 @@ import (
 
 func TestGate_LetsInOneByOneInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gates{byName: map[string]*gate{}}
-		first, err := g.enter(t.Context(), "a")
+		g := &localQueues{byName: map[string]*localQueue{}}
+		first, err := g.wait(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
 		var order []int
 		for i := range 5 {
 			go func() {
-				p, err := g.enter(t.Context(), "a")
+				p, err := g.wait(t.Context(), "a")
 				if err != nil {
 					t.Error(err)
 					return
@@ -45,14 +45,14 @@ func TestGate_LetsInOneByOneInOrder(t *testing.T) {
 
 func TestGate_WhoLeavesTheQueueHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gates{byName: map[string]*gate{}}
-		first, _ := g.enter(t.Context(), "a")
+		g := &localQueues{byName: map[string]*localQueue{}}
+		first, _ := g.wait(t.Context(), "a")
 		ctx, cancel := context.WithCancel(t.Context())
-		go g.enter(ctx, "a")
+		go g.wait(ctx, "a")
 		synctest.Wait()
 		in := false
 		go func() {
-			p, _ := g.enter(t.Context(), "a")
+			p, _ := g.wait(t.Context(), "a")
 			in = true
 			p.leave(0)
 		}()
@@ -69,21 +69,21 @@ func TestGate_WhoLeavesTheQueueHoldsUpNobody(t *testing.T) {
 
 func TestGate_StandsBackWhenOthersWaitTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gates{byName: map[string]*gate{}}
-		p, _ := g.enter(t.Context(), "a")
+		g := &localQueues{byName: map[string]*localQueue{}}
+		p, _ := g.wait(t.Context(), "a")
 		start := time.Now()
 		for range maxStreak + 1 {
-			next := make(chan *pass)
+			next := make(chan *ticket)
 			go func() {
-				p, _ := g.enter(t.Context(), "a")
+				p, _ := g.wait(t.Context(), "a")
 				next <- p
 			}()
 			synctest.Wait()
 			p.leave(1)
 			p = <-next
 		}
-		if got := time.Since(start); got != yieldFor {
-			t.Errorf("stood back for %v in %d hand-overs, want %v", got, maxStreak+1, yieldFor)
+		if got := time.Since(start); got != yieldDelay {
+			t.Errorf("stood back for %v in %d hand-overs, want %v", got, maxStreak+1, yieldDelay)
 		}
 		p.leave(0)
 	})
@@ -91,19 +91,19 @@ func TestGate_StandsBackWhenOthersWaitTooLong(t *testing.T) {
 
 func TestGate_StandsBackForOthersWhenAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gates{byName: map[string]*gate{}}
+		g := &localQueues{byName: map[string]*localQueue{}}
 		start := time.Now()
 		for range 2*maxStreak + 1 {
-			p, err := g.enter(t.Context(), "a")
+			p, err := g.wait(t.Context(), "a")
 			if err != nil {
 				t.Fatal(err)
 			}
 			p.leave(1)
 		}
-		if got := time.Since(start); got != 2*yieldFor {
-			t.Errorf("stood back for %v in %d rounds, want %v", got, 2*maxStreak+1, 2*yieldFor)
+		if got := time.Since(start); got != 2*yieldDelay {
+			t.Errorf("stood back for %v in %d rounds, want %v", got, 2*maxStreak+1, 2*yieldDelay)
 		}
-		<-time.After(3 * forget)
+		<-time.After(3 * streakTTL)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if len(g.byName) != 0 {

@@ -25,27 +25,27 @@ const noExpiry = time.Duration(math.MaxInt64)
 // cannot be heard of, nothing is remembered.
 //
 // In a limiter that Redisson shares, Java programs make room too, by release or a
-// new rate, and do not tell: of those a refusal is remembered for sharedMemory.
+// new rate, and do not tell: of those a refusal is remembered for sharedDenialTTL.
 type denials struct {
-	cache   *otter.Cache[windowID, denial]
-	hearing atomic.Bool   // what other proxies give back is heard of
-	version atomic.Uint64 // counts what made room
-	filled  atomic.Bool   // false: the cache is empty
+	cache        *otter.Cache[windowID, denial]
+	isSubscribed atomic.Bool   // what other proxies give back is heard of
+	version      atomic.Uint64 // counts what made room
+	hasEntries   atomic.Bool   // false: the cache is empty
 }
 
-// sharedMemory is how late a proxy may be to see the room that a Java program has
+// sharedDenialTTL is how late a proxy may be to see the room that a Java program has
 // made: one that is refused all the time asks ten times a second.
-const sharedMemory = 100 * time.Millisecond
+const sharedDenialTTL = 100 * time.Millisecond
 
 // A denial is the refusal of cost permits of limit.
 type denial struct {
-	limit  *limiter.Limit
-	cost   int64
-	left   int64
-	banned bool
-	asked  time.Time // when Redis was
-	until  time.Time
-	ahead  time.Duration // how far the store's clock was ahead of ours, about
+	limit     *limiter.Limit
+	cost      int64
+	remaining int64
+	banned    bool
+	askedAt   time.Time // when Redis was
+	expiresAt time.Time
+	clockSkew time.Duration // how far the store's clock was ahead of ours, about
 }
 
 // newDenials keeps at most size of them, the most used.
@@ -59,7 +59,7 @@ func newDenials(size int) *denials {
 // decide fills d and returns true if one of claims is known to be refused now, by
 // what Redis said at most so long ago. Of the others it says that they were not asked.
 func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Claim, d *limiter.Decision) bool {
-	if n == nil || !n.filled.Load() || !n.hearing.Load() {
+	if n == nil || !n.hasEntries.Load() || !n.isSubscribed.Load() {
 		return false
 	}
 	var first denial
@@ -72,13 +72,13 @@ func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Clai
 	if !refused {
 		return false
 	}
-	*d = limiter.Decision{At: time.UnixMilli(now.Add(first.ahead).UnixMilli()), Outcomes: d.Outcomes[:0]}
+	*d = limiter.Decision{At: time.UnixMilli(now.Add(first.clockSkew).UnixMilli()), Outcomes: d.Outcomes[:0]}
 	for _, c := range claims {
 		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
 		if known, ok := n.find(now, age, c); ok {
 			// Whole milliseconds, rounded up: never before Redis said.
-			wait := (known.until.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
-			o = limiter.Outcome{Remaining: known.left, Wait: wait, Banned: known.banned}
+			wait := (known.expiresAt.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
+			o = limiter.Outcome{Remaining: known.remaining, Wait: wait, Banned: known.banned}
 			d.Wait = max(d.Wait, wait)
 		}
 		d.Outcomes = append(d.Outcomes, o)
@@ -87,22 +87,22 @@ func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Clai
 }
 
 func (n *denials) find(now time.Time, age time.Duration, c limiter.Claim) (denial, bool) {
-	known, ok := n.cache.GetIfPresent(idOf(c))
+	known, ok := n.cache.GetIfPresent(windowIDOf(c))
 	if c.RedissonName != "" && age == denialTTL {
-		age = sharedMemory // a Java program may have given permits back, and does not tell
+		age = sharedDenialTTL // a Java program may have given permits back, and does not tell
 	}
-	return known, ok && now.Sub(known.asked) <= age && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
+	return known, ok && now.Sub(known.askedAt) <= age && c.Cost >= known.cost && now.Before(known.expiresAt) && sameLimit(known.limit, c.Limit)
 }
 
-// stop ends what the cache runs by itself.
-func (n *denials) stop() {
+// close ends what the cache runs by itself.
+func (n *denials) close() {
 	if n != nil {
 		n.cache.StopAllGoroutines()
 	}
 }
 
-// now is the version to learn by, taken before Redis is asked.
-func (n *denials) now() uint64 {
+// currentVersion is the version to learn by, taken before Redis is asked.
+func (n *denials) currentVersion() uint64 {
 	if n == nil {
 		return 0
 	}
@@ -124,53 +124,53 @@ func (n *denials) learn(q denialQuery, d *limiter.Decision) {
 	}
 	for i, o := range d.Outcomes {
 		claim := q.claims[i]
-		if o.Allowed || changeable(claim) {
+		if o.Allowed || isChangeable(claim) {
 			continue
 		}
-		id := idOf(claim)
+		id := windowIDOf(claim)
 		n.set(id, denial{
-			limit: claim.Limit, cost: claim.Cost, left: o.Remaining, banned: o.Banned,
-			asked: q.at, until: q.at.Add(o.Wait), ahead: d.At.Sub(q.at),
+			limit: claim.Limit, cost: claim.Cost, remaining: o.Remaining, banned: o.Banned,
+			askedAt: q.at, expiresAt: q.at.Add(o.Wait), clockSkew: d.At.Sub(q.at),
 		})
-		if n.version.Load() != q.version || !n.hearing.Load() {
+		if n.version.Load() != q.version || !n.isSubscribed.Load() {
 			n.cache.Invalidate(id)
 		}
 	}
 }
 
 func (n *denials) set(id windowID, d denial) {
-	n.filled.Store(true)
+	n.hasEntries.Store(true)
 	n.cache.Set(id, d)
 }
 
-// changeable reports whether a refusal of c says little of the next one: what is
+// isChangeable reports whether a refusal of c says little of the next one: what is
 // held is given back at any time, and a value that was refused says nothing of those
 // that stand.
-func changeable(c limiter.Claim) bool {
+func isChangeable(c limiter.Claim) bool {
 	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct
 }
 
-// forgetAll is told that there may be room for claims: by who made it, so that the
+// invalidateClaims is told that there may be room for claims: by who made it, so that the
 // next request of this process need not wait until it is heard of.
-func (n *denials) forgetAll(claims []limiter.Claim) {
+func (n *denials) invalidateClaims(claims []limiter.Claim) {
 	if n == nil {
 		return
 	}
 	for _, c := range claims {
-		n.forget(idOf(c))
+		n.invalidate(windowIDOf(c))
 	}
 }
 
-// forget is told that there may be room in the window that id names.
-func (n *denials) forget(id windowID) {
+// invalidate is told that there may be room in the window that id names.
+func (n *denials) invalidate(id windowID) {
 	n.version.Add(1)
 	n.cache.Invalidate(id)
 }
 
-// listening says whether from now on it is heard of what others give back. What was
+// setSubscribed says whether from now on it is heard of what others give back. What was
 // learnt before is not trusted.
-func (n *denials) listening(yes bool) {
-	n.hearing.Store(yes)
+func (n *denials) setSubscribed(yes bool) {
+	n.isSubscribed.Store(yes)
 	n.version.Add(1)
 	n.cache.InvalidateAll()
 }

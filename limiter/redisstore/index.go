@@ -29,15 +29,15 @@ func slotOf(c limiter.Claim) slot {
 	return slot{key: c.Key}
 }
 
-// idOf is one for all claims that name a limiter of Redisson's: its config decides.
-func idOf(c limiter.Claim) windowID {
+// windowIDOf is one for all claims that name a limiter of Redisson's: its config decides.
+func windowIDOf(c limiter.Claim) windowID {
 	if c.RedissonName != "" {
 		return windowID{slot: slotOf(c)}
 	}
 	return windowID{c.Limit.Name, c.Limit.Algorithm, c.Limit.Scope, slotOf(c)}
 }
 
-func same(a, b *limiter.Limit) bool {
+func sameLimit(a, b *limiter.Limit) bool {
 	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && slices.Equal(a.Steps, b.Steps)
 }
 
@@ -47,41 +47,41 @@ const indexSize = 512
 // A windowIndex finds the windows of a batch by their slots: an open hash table that is
 // used again. It holds no more than maxClaims.
 type windowIndex struct {
-	table [indexSize]uint16 // 1 + the place in all; 0: none
-	all   []batchedWindow
+	table   [indexSize]uint16 // 1 + the place in all; 0: none
+	windows []batchedWindow
 }
 
 // batchedWindow is a window in the script call that it travels in.
 type batchedWindow struct {
-	limit  *limiter.Limit
-	slot   slot
-	in     *slotBatch
-	number int // counted from 1
-	first  int // number of its first key
+	limit    *limiter.Limit
+	slot     slot
+	batch    *slotBatch
+	number   int // counted from 1
+	firstKey int // number of its first key
 }
 
 func (x *windowIndex) reset() {
 	clear(x.table[:])
-	clear(x.all)
-	x.all = x.all[:0]
+	clear(x.windows)
+	x.windows = x.windows[:0]
 }
 
-// A found is what an index knows of a claim's window; nil where it knows nothing.
-type found struct {
+// A lookup is what an index knows of a claim's window; nil where it knows nothing.
+type lookup struct {
 	window    *batchedWindow // this very window
 	box       *batchedWindow // one that lies in the same key
 	neighbour *batchedWindow // one in the same slot
 }
 
-func (x *windowIndex) find(c *limiter.Claim) (f found) {
+func (x *windowIndex) find(c *limiter.Claim) (f lookup) {
 	s := slotOf(*c)
 	for i := s.hash(); x.table[i%indexSize] != 0; i++ {
-		w := &x.all[x.table[i%indexSize]-1]
+		w := &x.windows[x.table[i%indexSize]-1]
 		if w.slot != s {
 			continue
 		}
 		f.neighbour = w
-		if w.is(c) {
+		if w.matches(c) {
 			f.window = w
 			return f
 		}
@@ -98,12 +98,12 @@ func (x *windowIndex) add(w batchedWindow) {
 	for x.table[i%indexSize] != 0 {
 		i++
 	}
-	x.all = append(x.all, w)
-	x.table[i%indexSize] = uint16(len(x.all))
+	x.windows = append(x.windows, w)
+	x.table[i%indexSize] = uint16(len(x.windows))
 }
 
-// is reports whether w, which lies in the slot of c, is the window of c.
-func (w *batchedWindow) is(c *limiter.Claim) bool {
+// matches reports whether w, which lies in the slot of c, is the window of c.
+func (w *batchedWindow) matches(c *limiter.Claim) bool {
 	if c.RedissonName != "" || w.limit == c.Limit {
 		return true
 	}
@@ -113,11 +113,11 @@ func (w *batchedWindow) is(c *limiter.Claim) bool {
 // sameBox reports whether the windows that two limits have of one key lie in one
 // string.
 func sameBox(a, b *limiter.Limit) bool {
-	if a.Algorithm != b.Algorithm || a.Scope != b.Scope || !packed(a.Algorithm) {
+	if a.Algorithm != b.Algorithm || a.Scope != b.Scope || !isPacked(a.Algorithm) {
 		return false
 	}
-	boxA, _ := split(a.Name)
-	boxB, _ := split(b.Name)
+	boxA, _ := splitName(a.Name)
+	boxB, _ := splitName(b.Name)
 	return boxA == boxB
 }
 

@@ -17,7 +17,7 @@ func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.In
 		return in, err
 	}
 	var mu sync.Mutex // guards in
-	err := s.each(claims, func(p *part) error {
+	err := s.forEachPart(claims, func(p *part) error {
 		at, standings, err := s.inspect(ctx, p.claims)
 		if err != nil {
 			return fmt.Errorf("inspect %d claims: %w", len(p.claims), err)
@@ -27,7 +27,7 @@ func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.In
 		if in.At.IsZero() || at.Before(in.At) { // nodes have clocks of their own
 			in.At = at
 		}
-		for i, place := range p.places {
+		for i, place := range p.indices {
 			in.Statuses[place] = standings[i]
 		}
 		return nil
@@ -45,7 +45,7 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time,
 	defer cancel()
 	reply, err := s.scripts.inspect.run(ctx, s.client, b.keyNames(), b.args())
 	if err != nil {
-		s.remap()
+		s.reloadCluster()
 		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	at, list, err := timedNumbers(reply)
@@ -54,13 +54,13 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time,
 	}
 	standings := make([]limiter.KeyStatus, len(claims))
 	for i, c := range claims {
-		standings[i] = readStanding(list[6*i:6*i+6], c)
+		standings[i] = readStatus(list[6*i:6*i+6], c)
 	}
 	return at, standings, nil
 }
 
-// readStanding reads what inspect.lua says of one window.
-func readStanding(n []int64, c limiter.Claim) limiter.KeyStatus {
+// readStatus reads what inspect.lua says of one window.
+func readStatus(n []int64, c limiter.Claim) limiter.KeyStatus {
 	return limiter.KeyStatus{
 		Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: n[1], Used: n[2],
 		NextIn: milliseconds(n[3]), FullIn: milliseconds(n[4]), BannedFor: milliseconds(n[5]), Unreadable: n[0] == 0,
@@ -79,7 +79,7 @@ func timedNumbers(reply any) (time.Time, []int64, error) {
 // inspectShared asks about a limiter that Redisson shares. One that cannot be used is
 // unreadable, and no error.
 func (s *Store) inspectShared(ctx context.Context, c limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
-	reply, err := s.askShared(ctx, s.shared(c.RedissonFormat).inspect, c)
+	reply, err := s.runShared(ctx, s.shared(c.RedissonFormat).inspect, c)
 	if errors.Is(err, ErrShared) {
 		return time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}, nil
 	}

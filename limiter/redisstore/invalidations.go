@@ -29,10 +29,10 @@ type invalidations struct {
 	done    chan struct{}
 }
 
-// channel is where scripts publish.
-func channel(prefix string) string { return prefix + ":room" }
+// invalidationChannel is where scripts publish.
+func invalidationChannel(prefix string) string { return prefix + ":room" }
 
-func listen(client redis.UniversalClient, own names, n *denials, c *changes) *invalidations {
+func newInvalidations(client redis.UniversalClient, own names, n *denials, c *changes) *invalidations {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &invalidations{client: client, names: own, denials: n, changes: c, cancel: cancel, done: make(chan struct{})}
 	go l.run(ctx)
@@ -49,8 +49,8 @@ func (l *invalidations) close() {
 func (l *invalidations) run(ctx context.Context) {
 	defer close(l.done)
 	for {
-		err := l.hear(ctx)
-		l.denials.listening(false)
+		err := l.receive(ctx)
+		l.denials.setSubscribed(false)
 		if errors.Is(err, redis.ErrClosed) {
 			return
 		}
@@ -62,9 +62,9 @@ func (l *invalidations) run(ctx context.Context) {
 	}
 }
 
-// hear listens until the subscription breaks.
-func (l *invalidations) hear(ctx context.Context) error {
-	sub := l.client.Subscribe(ctx, channel(l.names.prefix))
+// receive listens until the subscription breaks.
+func (l *invalidations) receive(ctx context.Context) error {
+	sub := l.client.Subscribe(ctx, invalidationChannel(l.names.prefix))
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	asked := false
@@ -84,23 +84,23 @@ func (l *invalidations) hear(ctx context.Context) error {
 		asked = false
 		switch m := message.(type) {
 		case *redis.Subscription:
-			l.denials.listening(true)
+			l.denials.setSubscribed(true)
 		case *redis.Message:
-			l.heard(m.Payload)
+			l.handle(m.Payload)
 		}
 	}
 	return ctx.Err()
 }
 
-// heard forgets the window that a message names, or all if it names none; a message
+// handle forgets the window that a message names, or all if it names none; a message
 // may also be a change that another proxy has made.
-func (l *invalidations) heard(message string) {
-	if l.changes.hear(message) {
+func (l *invalidations) handle(message string) {
+	if l.changes.handle(message) {
 		return
 	}
-	if id, ok := l.names.window(message); ok {
-		l.denials.forget(id)
+	if id, ok := l.names.parseWindow(message); ok {
+		l.denials.invalidate(id)
 		return
 	}
-	l.denials.listening(true)
+	l.denials.setSubscribed(true)
 }

@@ -8,15 +8,15 @@ type masters struct {
 	last atomic.Pointer[string]
 }
 
-// note is told of each connection that is made.
-func (m *masters) note(addr string) {
+// set is told of each connection that is made.
+func (m *masters) set(addr string) {
 	if m != nil {
 		m.last.Store(&addr)
 	}
 }
 
-// still reports whether no other master than the one at addr is known.
-func (m *masters) still(addr string) bool {
+// isCurrent reports whether no other master than the one at addr is known.
+func (m *masters) isCurrent(addr string) bool {
 	if m == nil {
 		return true
 	}

@@ -34,8 +34,8 @@ func newID() (id [16]byte) {
 	return id
 }
 
-// packed reports whether an algorithm keeps all of a window in one string.
-func packed(a limiter.Algorithm) bool {
+// isPacked reports whether an algorithm keeps all of a window in one string.
+func isPacked(a limiter.Algorithm) bool {
 	switch a {
 	case limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Cooldown, limiter.SlidingLog:
 		return true
@@ -43,24 +43,24 @@ func packed(a limiter.Algorithm) bool {
 	return false
 }
 
-// layout is the sign, in a state's name, of the algorithm and of how its states are
+// layoutSign is the sign, in a state's name, of the algorithm and of how its states are
 // written: what another version writes in another way has another name.
-func layout(a limiter.Algorithm) byte {
+func layoutSign(a limiter.Algorithm) byte {
 	if a == limiter.Cooldown {
 		return 'c'
 	}
 	return '0' + byte(a)
 }
 
-// count is how many keys a claim's window has: state, log and base, or the state
+// keyCount is how many keys a claim's window has: state, log and base, or the state
 // alone. A token bucket has those of Redisson; the other algorithms have their own, told
 // apart by braces, which no limit's name holds. A state's name is short, because it is a
 // third of what a key takes. A limiter that Redisson shares has its own.
-func (n names) count(c *limiter.Claim) int {
+func (n names) keyCount(c *limiter.Claim) int {
 	switch {
 	case c.RedissonName != "":
 		return redissonKeys
-	case packed(c.Limit.Algorithm):
+	case isPacked(c.Limit.Algorithm):
 		return 1
 	}
 	return 3
@@ -74,9 +74,9 @@ func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	out = append(append(out, n.prefix...), ":{"...)
 	out = append(hex.AppendEncode(out, c.Key[:]), "}:"...)
 	switch a := c.Limit.Algorithm; {
-	case packed(a):
-		box, _ := split(c.Limit.Name)
-		out = append(append(append(out, box...), '{', layout(a)), '}')
+	case isPacked(a):
+		box, _ := splitName(c.Limit.Name)
+		out = append(append(append(out, box...), '{', layoutSign(a)), '}')
 	case a != limiter.TokenBucket:
 		out = append(append(append(append(out, c.Limit.Name...), ":{"...), a.String()...), '}')
 		out = append(out, windowKey(i)...)
@@ -102,17 +102,17 @@ func windowKey(i int) string {
 
 // keys are those of a claim's window.
 func (n names) keys(c limiter.Claim) []string {
-	all := make([]string, n.count(&c))
+	all := make([]string, n.keyCount(&c))
 	for i := range all {
 		all[i] = string(n.append(nil, &c, i))
 	}
 	return all
 }
 
-// split splits the name of a limit whose state is one string: windows of one key share
+// splitName splits the name of a limit whose state is one string: windows of one key share
 // a box, a string, if what stands before the last colon is the same. The tag behind it
 // tells them apart there.
-func split(limit string) (box, tag string) {
+func splitName(limit string) (box, tag string) {
 	i := strings.LastIndexByte(limit, ':')
 	if i <= 0 || i == len(limit)-1 || len(limit)-i > maxTag {
 		return limit, ""
@@ -137,12 +137,12 @@ func redissonKey(name, what string) string {
 	return "{" + name + "}:" + what
 }
 
-// scopeForeign is the scope of what another client counts by itself.
-const scopeForeign = limiter.PerClient + 1
+// scopeOtherClient is the scope of what another client counts by itself.
+const scopeOtherClient = limiter.PerClient + 1
 
-// window reads what a script publishes: the number of the algorithm and the window's first key, and behind a
+// parseWindow reads what a script publishes: the number of the algorithm and the window's first key, and behind a
 // space the tag of one in a box; or the name of a limiter that Redisson shares.
-func (n names) window(message string) (id windowID, ok bool) {
+func (n names) parseWindow(message string) (id windowID, ok bool) {
 	number, name, _ := strings.Cut(message, ":")
 	if number == "shared" {
 		return windowID{slot: slot{redisson: name}}, true
@@ -152,7 +152,7 @@ func (n names) window(message string) (id windowID, ok bool) {
 	}
 	id.algorithm = limiter.Algorithm(number[0] - '0')
 	name, tag, boxed := strings.Cut(name, " ")
-	if boxed != packed(id.algorithm) {
+	if boxed != isPacked(id.algorithm) {
 		return id, false
 	}
 	name, ok = strings.CutPrefix(name, n.prefix+":{")
@@ -164,26 +164,26 @@ func (n names) window(message string) (id windowID, ok bool) {
 		return id, false
 	}
 	if i := len(name) - len(n.client); i > 0 && uuid.Validate(name[i:]) == nil {
-		id.scope = scopeForeign
+		id.scope = scopeOtherClient
 		if name[i:] == n.client {
 			id.scope = limiter.PerClient
 		}
 		name = strings.TrimSuffix(name[:i], ":")
 	}
-	id.limit, ok = strings.CutSuffix(name, suffix(id.algorithm))
+	id.limit, ok = strings.CutSuffix(name, firstKeySuffix(id.algorithm))
 	if tag != "" {
 		id.limit += ":" + tag
 	}
 	return id, ok
 }
 
-// suffix ends the name of a window's first key.
-func suffix(a limiter.Algorithm) string {
+// firstKeySuffix ends the name of a window's first key.
+func firstKeySuffix(a limiter.Algorithm) string {
 	if a == limiter.TokenBucket {
 		return ":value"
 	}
-	if packed(a) {
-		return "{" + string(layout(a)) + "}"
+	if isPacked(a) {
+		return "{" + string(layoutSign(a)) + "}"
 	}
 	return ":{" + a.String() + "}:value"
 }

@@ -36,8 +36,8 @@ func newPipelines(s *Store) *pipelines {
 	return &pipelines{store: s, byNode: map[pipelineKey]*pipeline{}}
 }
 
-// of is the pipeline to the node that keeps c.
-func (l *pipelines) of(ctx context.Context, c *limiter.Claim) (*pipeline, error) {
+// forClaim is the pipeline to the node that keeps c.
+func (l *pipelines) forClaim(ctx context.Context, c *limiter.Claim) (*pipeline, error) {
 	only := &l.own
 	if c.RedissonName != "" {
 		only = &l.shared
@@ -47,7 +47,7 @@ func (l *pipelines) of(ctx context.Context, c *limiter.Claim) (*pipeline, error)
 	}
 	switch client := l.store.client.(type) {
 	case *redis.Client:
-		p := l.to(client, pipelineKey{"", c.RedissonName != ""})
+		p := l.forNode(client, pipelineKey{"", c.RedissonName != ""})
 		only.Store(p)
 		return p, nil
 	case *redis.ClusterClient:
@@ -55,13 +55,13 @@ func (l *pipelines) of(ctx context.Context, c *limiter.Claim) (*pipeline, error)
 		if err != nil {
 			return nil, err
 		}
-		return l.to(node, pipelineKey{node.Options().Addr, c.RedissonName != ""}), nil
+		return l.forNode(node, pipelineKey{node.Options().Addr, c.RedissonName != ""}), nil
 	}
 	return nil, errClient
 }
 
-// to is the pipeline of that track, which is to node.
-func (l *pipelines) to(node *redis.Client, at pipelineKey) *pipeline {
+// forNode is the pipeline of that track, which is to node.
+func (l *pipelines) forNode(node *redis.Client, at pipelineKey) *pipeline {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.byNode[at]
@@ -73,9 +73,9 @@ func (l *pipelines) to(node *redis.Client, at pipelineKey) *pipeline {
 	return p
 }
 
-// remap has the client of a cluster ask, in the background, who keeps what: a call
+// reloadCluster has the client of a cluster ask, in the background, who keeps what: a call
 // that is never sent again does not make it do so by itself.
-func (s *Store) remap() {
+func (s *Store) reloadCluster() {
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		cluster.ReloadState(context.Background())
 	}

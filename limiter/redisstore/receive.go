@@ -14,12 +14,12 @@ func (p *pipeline) read(c *conn) {
 	for err == nil {
 		err = p.receive(c, in, answer)
 	}
-	c.breakOff(err)
-	err = c.end(err)
-	for i, b := range p.queue.lost(c) {
+	c.abort(err)
+	err = c.readError(err)
+	for i, b := range p.queue.removeAll(c) {
 		if i == 0 { // the others say nothing more about Redis
 			p.circuit.record(err)
-			p.store.remap()
+			p.store.reloadCluster()
 		}
 		for _, g := range b.groups {
 			p.fail(g.calls, err)
@@ -33,7 +33,7 @@ func (p *pipeline) receive(c *conn, in *respReader, answer *reply) error {
 	if err := in.read(answer); err != nil {
 		return err
 	}
-	b := p.queue.first()
+	b := p.queue.firstInFlight()
 	if b == nil {
 		return errProtocol // nobody has asked
 	}
@@ -49,9 +49,9 @@ func (p *pipeline) receive(c *conn, in *respReader, answer *reply) error {
 		if answer.err != nil {
 			failed = cmp.Or(failed, answer.err)
 			if redis.HasErrorPrefix(answer.err, "READONLY") {
-				c.stale.Store(true) // it is a master no more
+				c.isStale.Store(true) // it is a master no more
 			}
-			if b.elsewhere(answer.err) {
+			if b.mustResend(answer.err) {
 				p.resend(g, calls)
 				calls = nil
 			}
@@ -59,11 +59,11 @@ func (p *pipeline) receive(c *conn, in *respReader, answer *reply) error {
 		p.queue.claim(calls)
 		if i == len(b.groups)-1 {
 			p.circuit.record(failed)
-			p.queue.landed()
+			p.queue.removeFirst()
 		}
-		b.settle(calls, answer)
+		b.finishCalls(calls, answer)
 		clear(calls)
 	}
-	p.queue.repay(b)
+	p.queue.putBatch(b)
 	return nil
 }

@@ -16,13 +16,13 @@ import (
 )
 
 var (
-	// ErrUnset reports that a RateLimiter has no rate yet, or lost it: set one.
-	ErrUnset = errors.New("rate limiter is not initialized")
+	// ErrNoRate reports that a RateLimiter has no rate yet, or lost it: set one.
+	ErrNoRate = errors.New("rate limiter is not initialized")
 	// ErrRateConfig reports that a RateConfig makes no sense.
 	ErrRateConfig = errors.New("rate config not valid")
-	// ErrTooLate reports that there are no permits within the time that a
+	// ErrWaitTooLong reports that there are no permits within the time that a
 	// context leaves. Nothing was taken.
-	ErrTooLate = errors.New("no permits before the deadline")
+	ErrWaitTooLong = errors.New("no permits before the deadline")
 )
 
 // A RateConfig is what a RateLimiter keeps in its hash.
@@ -68,11 +68,11 @@ func (c RateConfig) check() error {
 // of one with more than 512 entries that takes several calls, and none grants
 // before.
 type RateLimiter struct {
-	store *Store
-	name  string
-	keys  []string
-	form  limiter.RedissonFormat
-	line  chan struct{} // who waits: first come, first served
+	store  *Store
+	name   string
+	keys   []string
+	format limiter.RedissonFormat
+	queue  chan struct{} // who waits: first come, first served
 }
 
 // RateLimiter is the handle on the limiter of that name. client tells the clients
@@ -86,18 +86,18 @@ func (s *Store) RateLimiter(name, client string) (*RateLimiter, error) {
 	if client == "" {
 		client = s.names.client
 	}
-	return &RateLimiter{store: s, name: name, keys: sharedKeys(name, client), line: make(chan struct{}, 1)}, nil
+	return &RateLimiter{store: s, name: name, keys: sharedKeys(name, client), queue: make(chan struct{}, 1)}, nil
 }
 
 // Fixed is the same limiter in the form of Redisson up to 3.13.2: a counter that
 // starts again with each window, so up to twice the rate across a border. The
 // two forms of one limiter do not know of each other.
-func (r *RateLimiter) Fixed() *RateLimiter { return r.As(limiter.RedissonWindow) }
+func (r *RateLimiter) Fixed() *RateLimiter { return r.WithFormat(limiter.RedissonWindow) }
 
-// As is the same limiter for a form of Redisson's: see limiter.RedissonFormatOf.
-func (r *RateLimiter) As(f limiter.RedissonFormat) *RateLimiter {
+// WithFormat is the same limiter for a form of Redisson's: see limiter.RedissonFormatOf.
+func (r *RateLimiter) WithFormat(f limiter.RedissonFormat) *RateLimiter {
 	other := *r
-	other.form = f
+	other.format = f
 	return &other
 }
 
@@ -131,7 +131,7 @@ func (r *RateLimiter) set(ctx context.Context, how string, c RateConfig) (bool, 
 	}
 	n, err := r.number(ctx, "set rate", r.scripts().set,
 		how, c.Rate.Count, c.Rate.Window.Milliseconds(), kind, c.KeepAlive.Milliseconds())
-	r.forget()
+	r.invalidate()
 	return n == 1, err
 }
 
@@ -144,7 +144,7 @@ func (r *RateLimiter) Config(ctx context.Context) (RateConfig, error) {
 		return RateConfig{}, fmt.Errorf("read config: %w: %w", limiter.ErrUnavailable, err)
 	}
 	if len(fields) == 0 {
-		return RateConfig{}, ErrUnset
+		return RateConfig{}, ErrNoRate
 	}
 	rate, err1 := strconv.ParseInt(fields["rate"], 10, 64)
 	interval, err2 := strconv.ParseInt(fields["interval"], 10, 64)
@@ -184,12 +184,12 @@ func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, erro
 }
 
 // Wait takes n permits as soon as there are, in the order in which callers of
-// this handle came. It returns ErrTooLate at once when they will not be there
+// this handle came. It returns ErrWaitTooLong at once when they will not be there
 // before ctx's deadline, and takes nothing when ctx ends.
 func (r *RateLimiter) Wait(ctx context.Context, n int64) error {
 	select {
-	case r.line <- struct{}{}:
-		defer func() { <-r.line }()
+	case r.queue <- struct{}{}:
+		defer func() { <-r.queue }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -199,7 +199,7 @@ func (r *RateLimiter) Wait(ctx context.Context, n int64) error {
 			return err
 		}
 		if at, ok := ctx.Deadline(); ok && time.Until(at) < o.Wait {
-			return ErrTooLate
+			return ErrWaitTooLong
 		}
 		timer := time.NewTimer(o.Wait)
 		select {
@@ -226,7 +226,7 @@ func (r *RateLimiter) Release(ctx context.Context, n int64) error {
 	for n > 0 && err == nil {
 		n, err = r.number(ctx, "release", r.scripts().grant, n)
 	}
-	r.forget()
+	r.invalidate()
 	return err
 }
 
@@ -238,7 +238,7 @@ func (r *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("delete: %w: %w", limiter.ErrUnavailable, err)
 	}
-	r.forget()
+	r.invalidate()
 	return n > 0, nil
 }
 
@@ -276,10 +276,10 @@ func (r *RateLimiter) number(ctx context.Context, verb string, sc script, args .
 func (r *RateLimiter) run(ctx context.Context, verb string, sc script, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
-	reply, err := sc.run(shared(ctx), r.store.client, r.keys, append([]any{"", "", "", r.form.String()}, args...))
+	reply, err := sc.run(withSharedCall(ctx), r.store.client, r.keys, append([]any{"", "", "", r.format.String()}, args...))
 	switch {
 	case redis.HasErrorPrefix(err, "UNSET"):
-		return nil, ErrUnset
+		return nil, ErrNoRate
 	case redis.HasErrorPrefix(err, "COST"):
 		return nil, err
 	case err != nil:
@@ -289,11 +289,11 @@ func (r *RateLimiter) run(ctx context.Context, verb string, sc script, args ...a
 }
 
 // scripts are those for the limiter's form.
-func (r *RateLimiter) scripts() *sharedScripts { return r.store.shared(r.form) }
+func (r *RateLimiter) scripts() *sharedScripts { return r.store.shared(r.format) }
 
-// forget lets this store's own claims know that there may be room.
-func (r *RateLimiter) forget() {
+// invalidate lets this store's own claims know that there may be room.
+func (r *RateLimiter) invalidate() {
 	if r.store.denials != nil {
-		r.store.denials.forget(windowID{slot: slot{redisson: r.name}})
+		r.store.denials.invalidate(windowID{slot: slot{redisson: r.name}})
 	}
 }

@@ -19,32 +19,32 @@ func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, d *limiter.
 	defer cancel()
 	id, parts := newID(), s.parts(claims)
 	for i, p := range parts {
-		if err := s.ask(ctx, p.claims, id, &p.Decision); err != nil {
+		if err := s.takePart(ctx, p.claims, id, &p.Decision); err != nil {
 			s.cancel(ctx, id, parts[:i+1]) // of the last it is unknown
 			return err
 		}
 		if !p.Allowed {
-			s.refuse(ctx, id, parts, i)
+			s.cancelAndPeek(ctx, id, parts, i)
 			break
 		}
 	}
-	assemble(claims, parts, d)
+	mergeParts(claims, parts, d)
 	if d.Allowed {
 		d.Permit = limiter.Permit{ID: id, At: d.At}
 	}
 	return nil
 }
 
-// refuse gives back the parts before the one that refused, and asks those after
+// cancelAndPeek gives back the parts before the one that refused, and asks those after
 // it what they would say. Their answers are only told: without one, the refusal
 // stands.
-func (s *Store) refuse(ctx context.Context, id [16]byte, parts []*part, refused int) {
+func (s *Store) cancelAndPeek(ctx context.Context, id [16]byte, parts []*part, refused int) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.cancel(ctx, id, parts[:refused]) })
 	for _, p := range parts[refused+1:] {
 		wg.Go(func() {
 			if s.decide(ctx, s.scripts.peek, p.claims, id, &p.Decision) != nil {
-				p.Decision = unknown(p.claims)
+				p.Decision = unknownDecision(p.claims)
 			}
 		})
 	}
@@ -58,8 +58,8 @@ func (s *Store) refuse(ctx context.Context, id [16]byte, parts []*part, refused 
 	}
 }
 
-// unknown is what stands for the answer of limits that could not be asked.
-func unknown(claims []limiter.Claim) limiter.Decision {
+// unknownDecision is what stands for the answer of limits that could not be asked.
+func unknownDecision(claims []limiter.Claim) limiter.Decision {
 	d := limiter.Decision{Allowed: true}
 	for _, c := range claims {
 		d.Outcomes = append(d.Outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true})
@@ -83,9 +83,9 @@ func (s *Store) cancel(ctx context.Context, id [16]byte, parts []*part) {
 	wg.Wait()
 }
 
-// assemble makes one decision of the parts'. It was made at the earliest of
+// mergeParts makes one decision of the parts'. It was made at the earliest of
 // their times: nodes have clocks of their own.
-func assemble(claims []limiter.Claim, parts []*part, d *limiter.Decision) {
+func mergeParts(claims []limiter.Claim, parts []*part, d *limiter.Decision) {
 	*d = limiter.Decision{Allowed: true, Outcomes: append(d.Outcomes[:0], make([]limiter.Outcome, len(claims))...)}
 	for _, p := range parts {
 		if !p.At.IsZero() && (d.At.IsZero() || p.At.Before(d.At)) {
@@ -93,14 +93,14 @@ func assemble(claims []limiter.Claim, parts []*part, d *limiter.Decision) {
 		}
 		d.Allowed = d.Allowed && p.Allowed
 		d.Wait = max(d.Wait, p.Wait)
-		for i, place := range p.places {
+		for i, place := range p.indices {
 			d.Outcomes[place] = p.Outcomes[i]
 		}
 	}
 }
 
-// each does something with every part at once and joins the errors.
-func (s *Store) each(claims []limiter.Claim, do func(p *part) error) error {
+// forEachPart does something with every part at once and joins the errors.
+func (s *Store) forEachPart(claims []limiter.Claim, do func(p *part) error) error {
 	parts := s.parts(claims)
 	errs := make([]error, len(parts))
 	var wg sync.WaitGroup

@@ -61,7 +61,7 @@ type sharedScripts struct {
 // form, which count a window.
 func newSharedScripts(clock, prefix string, f limiter.RedissonFormat) sharedScripts {
 	full := func(dry bool, last string) script {
-		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(channel(prefix)), dry), clock, redissonLua, numberLua}
+		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(invalidationChannel(prefix)), dry), clock, redissonLua, numberLua}
 		if f == limiter.RedissonWindow {
 			parts = append(parts, redissonWindowLua)
 		} else {
@@ -127,7 +127,7 @@ func (s *Store) peekShared(ctx context.Context, claims []limiter.Claim, d *limit
 	c := claims[0]
 	b := sharedBatch{claim: c}
 	b.request([16]byte{}, c.Cost)
-	reply, err := s.askShared(ctx, s.shared(c.RedissonFormat).peek, c, b.requests)
+	reply, err := s.runShared(ctx, s.shared(c.RedissonFormat).peek, c, b.requests)
 	if err == nil {
 		err = readOne(reply, claims, d)
 	}
@@ -140,7 +140,7 @@ func (s *Store) peekShared(ctx context.Context, claims []limiter.Claim, d *limit
 // changeShared runs a script that changes the limiter of c and answers with a
 // number that is not negative.
 func (s *Store) changeShared(ctx context.Context, sc script, c limiter.Claim, rest ...any) (int64, error) {
-	reply, err := s.askShared(ctx, sc, c, rest...)
+	reply, err := s.runShared(ctx, sc, c, rest...)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
@@ -151,12 +151,12 @@ func (s *Store) changeShared(ctx context.Context, sc script, c limiter.Claim, re
 	return n, nil
 }
 
-func (s *Store) askShared(ctx context.Context, sc script, c limiter.Claim, rest ...any) (any, error) {
+func (s *Store) runShared(ctx context.Context, sc script, c limiter.Claim, rest ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	reply, err := sc.run(shared(ctx), s.client, s.names.keys(c), sharedArgs(c, rest...))
+	reply, err := sc.run(withSharedCall(ctx), s.client, s.names.keys(c), sharedArgs(c, rest...))
 	if err != nil {
-		s.remap()
+		s.reloadCluster()
 	}
 	return reply, sharedError(err)
 }

@@ -8,40 +8,40 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// tell has Redis count what is to be told of the windows of claims, or of all
+// sendReports has Redis count what is to be told of the windows of claims, or of all
 // windows if there are none. One caller at a time does so; the others find that
 // it is done.
-func (s *Store) tell(ctx context.Context, claims []limiter.Claim) error {
+func (s *Store) sendReports(ctx context.Context, claims []limiter.Claim) error {
 	select {
-	case s.reports.turn <- struct{}{}:
-		defer func() { <-s.reports.turn }()
+	case s.reports.sendLock <- struct{}{}:
+		defer func() { <-s.reports.sendLock }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	for {
-		told := s.reports.take(claims, s.home)
+		told := s.reports.startSending(claims, s.partSlot)
 		if len(told) == 0 {
 			return nil
 		}
-		switch err := s.report(ctx, told); {
+		switch err := s.sendReport(ctx, told); {
 		case errors.Is(err, ErrShared): // it never will be, and must not hold up the others
-			s.reports.done(told, &s.reports.lost)
+			s.reports.remove(told, &s.reports.dropped)
 		case err != nil:
-			s.reports.kept(told)
+			s.reports.keep(told)
 			return err
 		default:
-			s.reports.done(told, &s.reports.heard)
+			s.reports.remove(told, &s.reports.reported)
 		}
 	}
 }
 
-// report sends one call.
-func (s *Store) report(ctx context.Context, told []*report) error {
+// sendReport sends one call.
+func (s *Store) sendReport(ctx context.Context, told []*report) error {
 	now := time.Now()
 	claims, packed := make([]limiter.Claim, len(told)), make([]any, len(told))
 	s.reports.mu.Lock()
 	for i, r := range told {
-		claims[i], packed[i] = r.claim, r.pack(now)
+		claims[i], packed[i] = r.claim, r.encode(now)
 	}
 	s.reports.mu.Unlock()
 	var err error

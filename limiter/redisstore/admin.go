@@ -68,8 +68,8 @@ func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration
 	})
 }
 
-// grantShared takes permits out of the entries of a limiter, in steps that are
-// bounded.
+// grantShared removes permits from the entries of a limiter shared with Redisson, in
+// bounded steps.
 func (s *Store) grantShared(ctx context.Context, c limiter.Claim) error {
 	rest, err := c.Cost, error(nil)
 	for rest > 0 && err == nil {
@@ -78,7 +78,7 @@ func (s *Store) grantShared(ctx context.Context, c limiter.Claim) error {
 	return err
 }
 
-// changeParts changes each part of claims.
+// changeParts calls change for each part of claims. verb is for errors.
 func (s *Store) changeParts(ctx context.Context, verb string, claims []limiter.Claim, change func(p *part) error) error {
 	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
 		return err

@@ -7,35 +7,35 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// maxClaims of many requests travel in one batch, so that Redis does nothing else for
-// about half a millisecond at most.
+// maxClaims is the maximum number of claims in a batch of several requests. It bounds the
+// time for which Redis does nothing else to about half a millisecond.
 const maxClaims = 128
 
-// A batch is many requests on their way to one Redis: in one script call, or in one
-// for each key of a cluster, and for each limiter that Redisson shares. It is used
-// again once all are answered.
+// A batch is a number of requests that are sent to one Redis together: in one script
+// call, or in one for each key of a cluster and for each limiter shared with Redisson. It
+// is reused when all are answered.
 type batch struct {
 	store      *Store
 	claims     int
 	index      windowIndex
 	groups     []*slotBatch // the script calls, in the order in which they are sent
-	freeGroups []*slotBatch // to be used again
+	freeGroups []*slotBatch // for reuse
 	sentAt     time.Time
-	version    uint64 // of denials, when it was sent
+	version    uint64 // of denials, when the batch was sent
 
-	scratch limiter.Decision // of calls that nobody waits for
+	scratch limiter.Decision // for calls whose callers have given up
 }
 
-// A slotBatch is what one script call carries.
+// A slotBatch is the part of a batch that one script call contains.
 type slotBatch struct {
 	payload payload
-	shared  *sharedBatch // in place of payload: of a limiter that Redisson shares
+	shared  *sharedBatch // instead of payload, for a limiter shared with Redisson
 	calls   []*call
 }
 
 func newBatch(s *Store) *batch { return &batch{store: s} }
 
-// reset makes b empty.
+// reset empties b.
 func (b *batch) reset() {
 	b.claims = 0
 	b.index.reset()
@@ -47,9 +47,8 @@ func (b *batch) reset() {
 	b.freeGroups, b.groups = append(b.freeGroups, b.groups...), b.groups[:0]
 }
 
-// add puts c aboard. It reports false if c must take the next batch: there is no room,
-// or c asks for a window by another rate than one aboard, as happens while a reload is
-// in progress; each goes by its own.
+// add adds c. It returns false if c must be sent in the next batch: there is no room, or
+// c has another version of a limit that is in the batch, as happens during a reload.
 func (b *batch) add(c *call) bool {
 	if b.claims > 0 && b.claims+len(c.claims) > maxClaims {
 		return false
@@ -74,7 +73,7 @@ func (b *batch) add(c *call) bool {
 	return true
 }
 
-// addShared appends the one claim of c.
+// addShared adds a call about a limiter shared with Redisson, which has one claim.
 func (b *batch) addShared(g *slotBatch, c *call) {
 	claim := c.claims[0]
 	if g.shared == nil {
@@ -84,7 +83,7 @@ func (b *batch) addShared(g *slotBatch, c *call) {
 	g.shared.request(c.id, claim.Cost)
 }
 
-// window is the number of the window of c in g.
+// window returns the number of c's window in g.
 func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
 	f := b.index.find(c)
 	if f.window != nil {
@@ -100,7 +99,8 @@ func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
 	return w.number
 }
 
-// group is where c travels, and with it all that is decided in one place.
+// group returns the slotBatch for c, which contains all calls that are decided in the
+// same slot.
 func (b *batch) group(c *limiter.Claim) *slotBatch {
 	if !b.store.isCluster && c.RedissonName == "" {
 		if len(b.groups) > 0 {
@@ -119,7 +119,7 @@ func (b *batch) group(c *limiter.Claim) *slotBatch {
 	return g
 }
 
-// appendCommands appends what is sent: one command for each group.
+// appendCommands appends the commands, one for each group.
 func (b *batch) appendCommands(out []byte) []byte {
 	for _, g := range b.groups {
 		if g.shared != nil {
@@ -132,7 +132,7 @@ func (b *batch) appendCommands(out []byte) []byte {
 	return out
 }
 
-// command is what g has a Redis run, and for what.
+// command returns the script, keys and arguments of g.
 func (g *slotBatch) command(s *Store) (*script, []string, []any) {
 	if b := g.shared; b != nil {
 		return &s.shared(b.claim.RedissonFormat).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
@@ -140,8 +140,7 @@ func (g *slotBatch) command(s *Store) (*script, []string, []any) {
 	return s.scripts.take(&g.payload), g.payload.keyNames(), g.payload.args()
 }
 
-// finishCalls reads the reply to the calls of g, of which those that claimed reports are to
-// be told.
+// finishCalls reads the reply to calls, and finishes those that were claimed.
 func (b *batch) finishCalls(calls []*call, p *reply) {
 	at, rest, bad := readTime(p.ints)
 	err := p.err

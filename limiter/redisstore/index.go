@@ -7,7 +7,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A windowID is whose window of what.
+// A windowID identifies the window of a key under a limit.
 type windowID struct {
 	limit     string
 	algorithm limiter.Algorithm
@@ -15,8 +15,8 @@ type windowID struct {
 	slot      slot
 }
 
-// A slot is what lies in one slot of a cluster: a key, or the keys of one limiter
-// that Redisson shares.
+// A slot identifies what is in one slot of a cluster: a key, or the keys of one limiter
+// shared with Redisson.
 type slot struct {
 	key      limiter.Key
 	redisson string
@@ -29,7 +29,8 @@ func slotOf(c limiter.Claim) slot {
 	return slot{key: c.Key}
 }
 
-// windowIDOf is one for all claims that name a limiter of Redisson's: its config decides.
+// windowIDOf returns the window of c. All claims with the same Redisson limiter have the
+// same window, because the limiter's config decides.
 func windowIDOf(c limiter.Claim) windowID {
 	if c.RedissonName != "" {
 		return windowID{slot: slotOf(c)}
@@ -41,17 +42,17 @@ func sameLimit(a, b *limiter.Limit) bool {
 	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && slices.Equal(a.Steps, b.Steps)
 }
 
-// indexSize is a power of two, and several times maxClaims.
+// indexSize is the size of the hash table: a power of two, several times maxClaims.
 const indexSize = 512
 
-// A windowIndex finds the windows of a batch by their slots: an open hash table that is
-// used again. It holds no more than maxClaims.
+// A windowIndex finds the windows of a batch by slot. It is a reusable hash table with
+// open addressing, for at most maxClaims windows.
 type windowIndex struct {
-	table   [indexSize]uint16 // 1 + the place in all; 0: none
+	table   [indexSize]uint16 // index in windows plus one; 0 if empty
 	windows []batchedWindow
 }
 
-// batchedWindow is a window in the script call that it travels in.
+// A batchedWindow is a window in a script call.
 type batchedWindow struct {
 	limit    *limiter.Limit
 	slot     slot
@@ -66,11 +67,11 @@ func (x *windowIndex) reset() {
 	x.windows = x.windows[:0]
 }
 
-// A lookup is what an index knows of a claim's window; nil where it knows nothing.
+// A lookup is the result of find; a field is nil if there is no such window.
 type lookup struct {
-	window    *batchedWindow // this very window
-	box       *batchedWindow // one that lies in the same key
-	neighbour *batchedWindow // one in the same slot
+	window    *batchedWindow // the window of the claim
+	box       *batchedWindow // a window in the same Redis key
+	neighbour *batchedWindow // a window in the same slot
 }
 
 func (x *windowIndex) find(c *limiter.Claim) (f lookup) {
@@ -92,7 +93,7 @@ func (x *windowIndex) find(c *limiter.Claim) (f lookup) {
 	return f
 }
 
-// add appends a window that find does not find.
+// add adds a window that is not in the index.
 func (x *windowIndex) add(w batchedWindow) {
 	i := w.slot.hash()
 	for x.table[i%indexSize] != 0 {
@@ -102,7 +103,7 @@ func (x *windowIndex) add(w batchedWindow) {
 	x.table[i%indexSize] = uint16(len(x.windows))
 }
 
-// matches reports whether w, which lies in the slot of c, is the window of c.
+// matches reports whether w, which is in the slot of c, is the window of c.
 func (w *batchedWindow) matches(c *limiter.Claim) bool {
 	if c.RedissonName != "" || w.limit == c.Limit {
 		return true
@@ -110,8 +111,8 @@ func (w *batchedWindow) matches(c *limiter.Claim) bool {
 	return w.limit.Algorithm == c.Limit.Algorithm && w.limit.Scope == c.Limit.Scope && w.limit.Name == c.Limit.Name
 }
 
-// sameBox reports whether the windows that two limits have of one key lie in one
-// string.
+// sameBox reports whether the windows that two limits have of one key are stored in the
+// same string.
 func sameBox(a, b *limiter.Limit) bool {
 	if a.Algorithm != b.Algorithm || a.Scope != b.Scope || !isPacked(a.Algorithm) {
 		return false
@@ -121,7 +122,7 @@ func sameBox(a, b *limiter.Limit) bool {
 	return boxA == boxB
 }
 
-// hash is of what spreads by itself: keys are hashes already, and names are few.
+// hash returns a hash of s. Keys are hashes already, and Redisson names are few.
 func (s slot) hash() uint64 {
 	h := binary.LittleEndian.Uint64(s.key[:])
 	for i := range len(s.redisson) {

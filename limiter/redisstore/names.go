@@ -11,15 +11,14 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// names are what one store calls its windows in Redis.
+// names are the names of a store's keys in Redis.
 type names struct {
 	prefix string
-	client string // ends the names of what this client counts by itself
+	client string // suffix of the keys of limits with the scope PerClient
 }
 
-// newNames makes names of a text that tells clients apart; without one, of chance.
-// In a name it is a UUID, as Redisson's are, so that no text can make the name of
-// one window that of another.
+// newNames derives the client's suffix from client, or makes a random one. It is a UUID,
+// as in Redisson, so that no client can produce the name of another window.
 func newNames(prefix, client string) names {
 	id := limiter.KeyOf("client", client)
 	if client == "" {
@@ -34,7 +33,7 @@ func newID() (id [16]byte) {
 	return id
 }
 
-// isPacked reports whether an algorithm keeps all of a window in one string.
+// isPacked reports whether an algorithm stores a window in a single string.
 func isPacked(a limiter.Algorithm) bool {
 	switch a {
 	case limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Cooldown, limiter.SlidingLog:
@@ -43,8 +42,8 @@ func isPacked(a limiter.Algorithm) bool {
 	return false
 }
 
-// layoutSign is the sign, in a state's name, of the algorithm and of how its states are
-// written: what another version writes in another way has another name.
+// layoutSign returns the character that identifies, in the name of a key, the algorithm
+// and the version of its layout. Another layout has another name.
 func layoutSign(a limiter.Algorithm) byte {
 	if a == limiter.Cooldown {
 		return 'c'
@@ -52,10 +51,11 @@ func layoutSign(a limiter.Algorithm) byte {
 	return '0' + byte(a)
 }
 
-// keyCount is how many keys a claim's window has: state, log and base, or the state
-// alone. A token bucket has those of Redisson; the other algorithms have their own, told
-// apart by braces, which no limit's name holds. A state's name is short, because it is a
-// third of what a key takes. A limiter that Redisson shares has its own.
+// keyCount returns the number of keys of a claim's window: value, permits and base, or a
+// single state. A token bucket has the keys of Redisson. The other algorithms have names
+// with braces, which the name of a limit cannot contain. The name of a state is short,
+// because it is a third of a key's memory. A limiter shared with Redisson has its own
+// keys.
 func (n names) keyCount(c *limiter.Claim) int {
 	switch {
 	case c.RedissonName != "":
@@ -89,7 +89,7 @@ func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	return out
 }
 
-// windowKey ends the name of the i-th key of a window that has three.
+// windowKey returns the suffix of the i-th key of a window that has three.
 func windowKey(i int) string {
 	switch i {
 	case 0:
@@ -100,7 +100,7 @@ func windowKey(i int) string {
 	return ":base"
 }
 
-// keys are those of a claim's window.
+// keys returns the names of the keys of a claim's window.
 func (n names) keys(c limiter.Claim) []string {
 	all := make([]string, n.keyCount(&c))
 	for i := range all {
@@ -109,9 +109,9 @@ func (n names) keys(c limiter.Claim) []string {
 	return all
 }
 
-// splitName splits the name of a limit whose state is one string: windows of one key share
-// a box, a string, if what stands before the last colon is the same. The tag behind it
-// tells them apart there.
+// splitName splits the name of a limit whose state is one string. Windows of one key
+// share a string, their box, if the part before the last colon is the same. The tag after
+// it distinguishes them within the box.
 func splitName(limit string) (box, tag string) {
 	i := strings.LastIndexByte(limit, ':')
 	if i <= 0 || i == len(limit)-1 || len(limit)-i > maxTag {
@@ -120,16 +120,18 @@ func splitName(limit string) (box, tag string) {
 	return limit[:i], limit[i+1:]
 }
 
-// maxTag is the most bytes of a tag: its length is one byte, and 255 begins boxes.
+// maxTag is the maximum length of a tag, which is stored in one byte; 255 marks the
+// beginning of a box.
 const maxTag = 254
 
-// windowName is the name of the Redisson rate limiter that keeps one limit of
-// one key. The braces make all limits of a key share a cluster slot.
+// windowName returns the name of the Redisson rate limiter of one limit and key. The
+// braces put all limits of a key into the same cluster slot.
 func windowName(prefix, limit string, k limiter.Key) string {
 	return prefix + ":{" + k.String() + "}:" + limit
 }
 
-// redissonKey is how Redisson names what belongs to name: in the same slot.
+// redissonKey returns the name by which Redisson derives a key from name, in the same
+// slot.
 func redissonKey(name, what string) string {
 	if strings.Contains(name, "{") {
 		return name + ":" + what
@@ -137,11 +139,12 @@ func redissonKey(name, what string) string {
 	return "{" + name + "}:" + what
 }
 
-// scopeOtherClient is the scope of what another client counts by itself.
+// scopeOtherClient is the scope of a PerClient window of another client.
 const scopeOtherClient = limiter.PerClient + 1
 
-// parseWindow reads what a script publishes: the number of the algorithm and the window's first key, and behind a
-// space the tag of one in a box; or the name of a limiter that Redisson shares.
+// parseWindow parses the message that a script publishes: the number of the algorithm and
+// the window's first key and, after a space, the tag of a window in a box; or the name of
+// a limiter shared with Redisson.
 func (n names) parseWindow(message string) (id windowID, ok bool) {
 	number, name, _ := strings.Cut(message, ":")
 	if number == "shared" {
@@ -177,7 +180,7 @@ func (n names) parseWindow(message string) (id windowID, ok bool) {
 	return id, ok
 }
 
-// firstKeySuffix ends the name of a window's first key.
+// firstKeySuffix returns the suffix of a window's first key.
 func firstKeySuffix(a limiter.Algorithm) string {
 	if a == limiter.TokenBucket {
 		return ":value"
@@ -188,7 +191,7 @@ func firstKeySuffix(a limiter.Algorithm) string {
 	return ":{" + a.String() + "}:value"
 }
 
-// readKey reads what Key.String writes.
+// readKey parses the output of Key.String.
 func readKey(s string, k *limiter.Key) bool {
 	if len(s) != hex.EncodedLen(len(k)) {
 		return false

@@ -6,8 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// read is the reader of c: it answers the batches on it, and when c is lost all that
-// were in progress.
+// read is the reader goroutine of c. It answers the batches on c and, when c is lost, all
+// that are in flight.
 func (p *pipeline) read(c *conn) {
 	in, answer := newRESPReader(c), &reply{}
 	var err error
@@ -17,7 +17,7 @@ func (p *pipeline) read(c *conn) {
 	c.abort(err)
 	err = c.readError(err)
 	for i, b := range p.queue.removeAll(c) {
-		if i == 0 { // the others say nothing more about Redis
+		if i == 0 { // the other batches are no further evidence
 			p.circuit.record(err)
 			p.store.reloadCluster()
 		}
@@ -28,14 +28,14 @@ func (p *pipeline) read(c *conn) {
 	c.close()
 }
 
-// receive answers one batch.
+// receive reads the replies to one batch and finishes its calls.
 func (p *pipeline) receive(c *conn, in *respReader, answer *reply) error {
 	if err := in.read(answer); err != nil {
 		return err
 	}
 	b := p.queue.firstInFlight()
 	if b == nil {
-		return errProtocol // nobody has asked
+		return errProtocol // reply without a request
 	}
 	var failed error
 	for i, g := range b.groups {
@@ -45,11 +45,11 @@ func (p *pipeline) receive(c *conn, in *respReader, answer *reply) error {
 			}
 		}
 		calls := g.calls
-		g.calls = g.calls[:0] // they are the callers' again, once told
+		g.calls = g.calls[:0] // a finished call belongs to its caller
 		if answer.err != nil {
 			failed = cmp.Or(failed, answer.err)
 			if redis.HasErrorPrefix(answer.err, "READONLY") {
-				c.isStale.Store(true) // it is a master no more
+				c.isStale.Store(true) // it is not a master any more
 			}
 			if b.mustResend(answer.err) {
 				p.resend(g, calls)

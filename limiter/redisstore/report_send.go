@@ -8,9 +8,9 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// sendReports has Redis count what is to be told of the windows of claims, or of all
-// windows if there are none. One caller at a time does so; the others find that
-// it is done.
+// sendReports sends the pending reports about the windows of claims or, if claims is nil,
+// about all windows. Only one caller at a time sends; the others find nothing left to
+// send.
 func (s *Store) sendReports(ctx context.Context, claims []limiter.Claim) error {
 	select {
 	case s.reports.sendLock <- struct{}{}:
@@ -19,36 +19,36 @@ func (s *Store) sendReports(ctx context.Context, claims []limiter.Claim) error {
 		return context.Cause(ctx)
 	}
 	for {
-		told := s.reports.startSending(claims, s.partSlot)
-		if len(told) == 0 {
+		reports := s.reports.startSending(claims, s.partSlot)
+		if len(reports) == 0 {
 			return nil
 		}
-		switch err := s.sendReport(ctx, told); {
-		case errors.Is(err, ErrShared): // it never will be, and must not hold up the others
-			s.reports.remove(told, &s.reports.dropped)
+		switch err := s.sendReport(ctx, reports); {
+		case errors.Is(err, ErrShared): // a retry would fail too, and block the other reports
+			s.reports.remove(reports, &s.reports.dropped)
 		case err != nil:
-			s.reports.keep(told)
+			s.reports.keep(reports)
 			return err
 		default:
-			s.reports.remove(told, &s.reports.reported)
+			s.reports.remove(reports, &s.reports.reported)
 		}
 	}
 }
 
-// sendReport sends one call.
-func (s *Store) sendReport(ctx context.Context, told []*report) error {
+// sendReport sends reports in one call.
+func (s *Store) sendReport(ctx context.Context, reports []*report) error {
 	now := time.Now()
-	claims, packed := make([]limiter.Claim, len(told)), make([]any, len(told))
+	claims, encoded := make([]limiter.Claim, len(reports)), make([]any, len(reports))
 	s.reports.mu.Lock()
-	for i, r := range told {
-		claims[i], packed[i] = r.claim, r.encode(now)
+	for i, r := range reports {
+		claims[i], encoded[i] = r.claim, r.encode(now)
 	}
 	s.reports.mu.Unlock()
 	var err error
 	if c := claims[0]; c.RedissonName != "" {
-		_, err = s.changeShared(ctx, s.shared(c.RedissonFormat).report, c, packed...)
+		_, err = s.changeShared(ctx, s.shared(c.RedissonFormat).report, c, encoded...)
 	} else {
-		_, err = s.change(ctx, s.scripts.report, claims, packed...)
+		_, err = s.change(ctx, s.scripts.report, claims, encoded...)
 	}
 	return err
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mustResend reports whether an error says that a script did not run, and that the
-// client knows what to do: it sends the text, asks another node, or takes a connection
+// mustResend reports whether err says that the script did not run, and that the client
+// can recover: by sending the script's source, by calling another node, or by connecting
 // to a master.
 func (b *batch) mustResend(err error) bool {
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -18,8 +18,8 @@ func (b *batch) mustResend(err error) bool {
 	return b.store.isCluster && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "READONLY"))
 }
 
-// resend has the client ask what g asked in vain for calls, whose callers go on waiting.
-// The text goes along, as who does not know the script would say so once more.
+// resend sends the command of g again through the client, for calls whose callers still
+// wait. It sends the source, because the other node may not have the script either.
 func (p *pipeline) resend(g *slotBatch, calls []*call) {
 	again := newBatch(p.store)
 	again.sentAt, again.version = time.Now(), p.store.denials.currentVersion()
@@ -42,7 +42,7 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 	})
 }
 
-// cloneArgs are arguments that nobody else writes to.
+// cloneArgs returns args with copies of the byte slices.
 func cloneArgs(args []any) []any {
 	for i, a := range args {
 		if text, ok := a.([]byte); ok {

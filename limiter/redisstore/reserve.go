@@ -9,18 +9,17 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// reserve decides a request whose keys lie on several nodes of a cluster: it
-// reserves part by part, and when one refuses it gives back, by id, what the
-// parts before had granted. Between the two, others may be refused what comes
-// free a moment later; nobody is granted too much. If this process dies in
-// between, what was reserved comes back by itself.
+// reserve decides a request whose keys are on several nodes of a cluster. It takes part
+// after part, and if one refuses, it refunds the permits of the parts before. In between,
+// other requests may be refused permits that become available a moment later, but no
+// limit is exceeded. If this process dies in between, the permits expire.
 func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	id, parts := newID(), s.parts(claims)
 	for i, p := range parts {
 		if err := s.takePart(ctx, p.claims, id, &p.Decision); err != nil {
-			s.cancel(ctx, id, parts[:i+1]) // of the last it is unknown
+			s.cancel(ctx, id, parts[:i+1]) // the outcome of the last one is unknown
 			return err
 		}
 		if !p.Allowed {
@@ -35,9 +34,8 @@ func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, d *limiter.
 	return nil
 }
 
-// cancelAndPeek gives back the parts before the one that refused, and asks those after
-// it what they would say. Their answers are only told: without one, the refusal
-// stands.
+// cancelAndPeek refunds the parts before the one that refused, and peeks at those after
+// it. Their outcomes are unknown if that fails; the refusal stands.
 func (s *Store) cancelAndPeek(ctx context.Context, id [16]byte, parts []*part, refused int) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.cancel(ctx, id, parts[:refused]) })
@@ -58,7 +56,8 @@ func (s *Store) cancelAndPeek(ctx context.Context, id [16]byte, parts []*part, r
 	}
 }
 
-// unknownDecision is what stands for the answer of limits that could not be asked.
+// unknownDecision returns a decision with unknown outcomes for limits that could not be
+// evaluated.
 func unknownDecision(claims []limiter.Claim) limiter.Decision {
 	d := limiter.Decision{Allowed: true}
 	for _, c := range claims {
@@ -67,8 +66,8 @@ func unknownDecision(claims []limiter.Claim) limiter.Decision {
 	return d
 }
 
-// cancel gives back what parts reserved, even when the caller has left. What
-// cannot be given back comes back by itself.
+// cancel refunds parts, even if the caller's context has ended. If that fails, the
+// permits expire.
 func (s *Store) cancel(ctx context.Context, id [16]byte, parts []*part) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
@@ -76,15 +75,15 @@ func (s *Store) cancel(ctx context.Context, id [16]byte, parts []*part) {
 	for _, p := range parts {
 		at := p.At
 		if at.IsZero() {
-			at = time.UnixMilli(1) // unknown: give back only what is found by its id
+			at = time.UnixMilli(1) // unknown: only what is found by its ID is refunded
 		}
 		wg.Go(func() { _ = s.refund(ctx, p.claims, limiter.Permit{ID: id, At: at}) })
 	}
 	wg.Wait()
 }
 
-// mergeParts makes one decision of the parts'. It was made at the earliest of
-// their times: nodes have clocks of their own.
+// mergeParts merges the decisions of parts. Nodes have different clocks, so its time is
+// the earliest of theirs.
 func mergeParts(claims []limiter.Claim, parts []*part, d *limiter.Decision) {
 	*d = limiter.Decision{Allowed: true, Outcomes: append(d.Outcomes[:0], make([]limiter.Outcome, len(claims))...)}
 	for _, p := range parts {
@@ -99,7 +98,7 @@ func mergeParts(claims []limiter.Claim, parts []*part, d *limiter.Decision) {
 	}
 }
 
-// forEachPart does something with every part at once and joins the errors.
+// forEachPart calls do for all parts concurrently and joins the errors.
 func (s *Store) forEachPart(claims []limiter.Claim, do func(p *part) error) error {
 	parts := s.parts(claims)
 	errs := make([]error, len(parts))

@@ -22,10 +22,10 @@ const (
 	logDuration
 	logClient
 	logUpstream
-	logUpstreamTook
+	logUpstreamMS
 	logShadow
 	logLimit
-	logWait
+	logWaitMS
 	logRate
 	logKey
 	logMasked
@@ -47,8 +47,8 @@ const (
 const (
 	logProto logField = standardFields + iota
 	logScheme
-	logOwn
-	logWaited
+	logOwnMS
+	logWaitedMS
 	logUserAgent
 	logReferer
 )
@@ -73,10 +73,10 @@ const allFields = ^logFields(0)
 
 // An accessLog is the compiled configuration of the access log.
 type accessLog struct {
-	format config.LogFormat
-	fields logFields
-	sample uint64 // one of this many allowed requests is written; 0 or 1 for all
-	agent  bool   // User-Agent or Referer is written
+	format         config.LogFormat
+	fields         logFields
+	sample         uint64 // one of this many allowed requests is written; 0 or 1 for all
+	needsUserAgent bool   // User-Agent or Referer is written
 }
 
 func newAccessLog(c config.AccessLog) accessLog {
@@ -89,32 +89,32 @@ func newAccessLog(c config.AccessLog) accessLog {
 			l.fields |= 1 << i
 		}
 	}
-	l.agent = l.format == config.LogCombined || l.fields.has(logUserAgent) || l.fields.has(logReferer)
+	l.needsUserAgent = l.format == config.LogCombined || l.fields.has(logUserAgent) || l.fields.has(logReferer)
 	return l
 }
 
 // isSampled reports whether x belongs to the requests of which only a sample is written: it was
 // allowed, and there was no error.
 func (l *accessLog) isSampled(x *exchange) bool {
-	return l.sample > 1 && x.err == nil && x.fallback == "" && x.answer.status < 500 && outcomeOf(x) == outcomeAllowed
+	return l.sample > 1 && x.err == nil && x.fallback == "" && x.response.status < 500 && outcomeOf(x) == outcomeAllowed
 }
 
-// noteAgent stores the User-Agent and Referer for the log, because the request's header does not
+// saveUserAgent stores the User-Agent and Referer for the log, because the request's header does not
 // outlive the handler.
-func (x *exchange) noteAgent() {
-	if x.generation.accessLog.agent {
-		x.in.userAgent, x.in.referer = x.shownField("User-Agent"), x.shownField("Referer")
+func (x *exchange) saveUserAgent() {
+	if x.generation.accessLog.needsUserAgent {
+		x.in.userAgent, x.in.referer = x.redactedField("User-Agent"), x.redactedField("Referer")
 	}
 }
 
-// shownField returns the value of a header field for the log: "*" if a key is read from the field,
+// redactedField returns the value of a header field for the log: "*" if a key is read from the field,
 // otherwise the redacted or truncated value.
-func (x *exchange) shownField(name string) string {
+func (x *exchange) redactedField(name string) string {
 	values := x.in.header.Values(name)
 	if len(values) == 0 {
 		return ""
 	}
-	if x.route != nil && x.route.reads.has(key.FoldHeader(name)) {
+	if x.route != nil && x.route.readFields.has(key.FoldHeader(name)) {
 		return "*"
 	}
 	if name == "Referer" {

@@ -36,7 +36,7 @@ func TestAccessLog_NamesAreThoseOfTheConfiguration(t *testing.T) {
 			t.Errorf("%s is %b", name, l.fields)
 		}
 	}
-	if l := newAccessLog(config.AccessLog{Fields: []string{"standard"}}); !l.fields.has(logSample) || l.fields.has(logProto) || l.agent {
+	if l := newAccessLog(config.AccessLog{Fields: []string{"standard"}}); !l.fields.has(logSample) || l.fields.has(logProto) || l.needsUserAgent {
 		t.Errorf("the standard fields are %b", l.fields)
 	}
 }
@@ -55,7 +55,7 @@ func TestAccessLog_FieldsAreChosen(t *testing.T) {
 		{"[]", []string{"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "limit", "wait_ms", "rate", "key"}},
 		{"[standard, referer]", []string{"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "limit", "wait_ms", "rate", "key", "referer"}},
 	} {
-		w := made(t, "access_log: {fields: "+c.fields+"}\n"+limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+		w := newProxy(t, "access_log: {fields: "+c.fields+"}\n"+limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 		for range 2 {
 			w.send("GET", "/a", "X-User: alice", "User-Agent: curl/8", "Referer: https://me:pw@example.com/who/13800138000/a?token=1")
 		}
@@ -72,7 +72,7 @@ func TestAccessLog_FieldsAreChosen(t *testing.T) {
 // A reload changes fields and sampling, and the file takes a restart.
 func TestAccessLog_AReloadChangesIt(t *testing.T) {
 	const rest = "routes:\n  - {name: a, match: {path: /a}, respond: {body: ok}}\n"
-	w := made(t, rest)
+	w := newProxy(t, rest)
 	w.sends(200, "GET", "/a")
 	w.reloads("access_log: {fields: [status]}\n" + rest)
 	w.sends(200, "GET", "/a")
@@ -87,7 +87,7 @@ func TestAccessLog_AReloadChangesIt(t *testing.T) {
 
 // Of requests that pass one in so many is written, and says so; all others always are.
 func TestAccessLog_SamplesWhatPassed(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 access_log: {sample: 10}
 upstreams: {demo: echo}
 routes:
@@ -129,7 +129,7 @@ routes:
 // JSON does.
 func TestAccessLog_Combined(t *testing.T) {
 	var lines bytes.Buffer
-	w := made(t, `
+	w := newProxy(t, `
 access_log: {format: combined}
 privacy: {log_client: network}
 routes:
@@ -158,12 +158,12 @@ routes:
 
 // Without a format nothing is written of requests, and all else is.
 func TestAccessLog_None(t *testing.T) {
-	w := made(t, "access_log: {format: none}\n"+limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	w := newProxy(t, "access_log: {format: none}\n"+limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	if text := w.log.String(); text != "" {
 		t.Errorf("the log has %s", text)
 	}
-	quiet := made(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"), func(o *Options) { o.Log = o.Log.Level(zerolog.WarnLevel) })
+	quiet := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"), func(o *Options) { o.Log = o.Log.Level(zerolog.WarnLevel) })
 	quiet.sends(200, "GET", "/a", "X-User: alice")
 	if text := quiet.log.String(); text != "" {
 		t.Errorf("at level warn the log has %s", text)

@@ -12,28 +12,28 @@ import (
 // decision about them. The stages that call a store take an admission instead of the exchange,
 // except early and new keys.
 type admission struct {
-	route *route   // set by match
-	names keyNamer // set by extract; names keys in the log and in events
+	route    *route   // set by match
+	keyNamer keyNamer // set by extract; names keys in the log and in events
 
 	// Written by extract.
-	exempt       bool     // no limit applies to the request
-	claims       claimSet // claims on limits in enforce mode
-	shadows      claimSet // claims on limits in shadow mode
-	shadowErrors []*limit // limits in shadow mode for which the request has no valid claim
-	bothSecrets  bool     // each claim is made twice, under the current and the previous secret
-	source       uint32   // identifies the client's network where memory for keys is shared; see limiter.Claim
-	repeat       repeat   // set by idempotency: the claims that recognize repeated requests
+	exempt       bool              // no limit applies to the request
+	claims       claimSet          // claims on limits in enforce mode
+	shadows      claimSet          // claims on limits in shadow mode
+	shadowErrors []*limit          // limits in shadow mode for which the request has no valid claim
+	bothSecrets  bool              // each claim is made twice, under the current and the previous secret
+	source       uint32            // identifies the client's network where memory for keys is shared; see limiter.Claim
+	idempotent   idempotencyClaims // set by idempotency: the claims that recognize repeated requests
 
 	// Written by admit.
-	decision limiter.Decision
-	decided  bool          // decision is valid for claims
-	fallback string        // the policy that decided while the store was unreachable
-	repeated bool          // the request repeats one that was counted
-	waited   bool          // the request waited for a permit
-	waitTook time.Duration // how long it waited
-	banned   bool          // this refusal started a ban
-	shadowed []refusal     // what limits in shadow mode would have refused
-	taken    []takenPermit // the permits that were taken, with their stores
+	decision       limiter.Decision
+	decided        bool          // decision is valid for claims
+	fallback       string        // the policy that decided while the store was unreachable
+	isRepeat       bool          // the request repeats one that was counted
+	waited         bool          // the request waited for a permit
+	waitTime       time.Duration // how long it waited
+	banned         bool          // this refusal started a ban
+	shadowRefusals []refusal     // what limits in shadow mode would have refused
+	takenPermits   []takenPermit // the permits that were taken, with their stores
 
 	settled settlement // set by settle: what is refunded
 	err     error      // the error for the log
@@ -46,15 +46,15 @@ type keyNamer interface {
 }
 
 func (q *admission) reset() {
-	asks, shadows, shadowErrors, repeat := q.claims.none(), q.shadows.none(), q.shadowErrors[:0], q.repeat.all[:0]
-	outcomes, shadowed, takings, back := q.decision.Outcomes[:0], q.shadowed[:0], q.taken[:0], q.settled.back[:0]
+	asks, shadows, shadowErrors, repeat := q.claims.empty(), q.shadows.empty(), q.shadowErrors[:0], q.idempotent.all[:0]
+	outcomes, shadowed, takings, back := q.decision.Outcomes[:0], q.shadowRefusals[:0], q.takenPermits[:0], q.settled.pending[:0]
 	*q = admission{}
-	q.claims, q.shadows, q.shadowErrors, q.repeat.all = asks, shadows, shadowErrors, repeat
-	q.decision.Outcomes, q.shadowed, q.taken, q.settled.back = outcomes, shadowed, takings, back
+	q.claims, q.shadows, q.shadowErrors, q.idempotent.all = asks, shadows, shadowErrors, repeat
+	q.decision.Outcomes, q.shadowRefusals, q.takenPermits, q.settled.pending = outcomes, shadowed, takings, back
 }
 
-// refusing returns the index of the first claim that a limit refused.
-func (q *admission) refusing() (i int, found bool) {
+// firstRefused returns the index of the first claim that a limit refused.
+func (q *admission) firstRefused() (i int, found bool) {
 	i = slices.IndexFunc(q.decision.Outcomes, func(o limiter.Outcome) bool { return !o.Allowed })
 	return i, i >= 0 && !q.decision.Allowed
 }

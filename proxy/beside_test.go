@@ -7,7 +7,7 @@ import (
 
 // Servlets, Rack and Go's FormValue look for a parameter in the query and in the form.
 func TestBeside_AFormIsRefused(t *testing.T) {
-	f := opened(t, `
+	f := startServer(t, `
 keys:
   q: {from: "query:phone", on_missing: skip}
   both: {from: "query:phone", must_equal: "form:phone"}
@@ -70,9 +70,9 @@ routes:
 			kind = "Content-Type: " + c.kind + "\r\n"
 		}
 		t.Log(c.line, c.kind, c.body)
-		f.dial(fmt.Sprintf("%s HTTP/1.1\r\nHost: a\r\n%sContent-Length: %d\r\n\r\n%s", c.line, kind, len(c.body), c.body)).Status(c.want)
+		f.dial(fmt.Sprintf("%s HTTP/1.1\r\nHost: a\r\n%sContent-Length: %d\r\n\r\n%s", c.line, kind, len(c.body), c.body)).WantStatus(c.want)
 		if c.body != "" {
-			f.dial(fmt.Sprintf("%s HTTP/1.1\r\nHost: a\r\n%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", c.line, kind, len(c.body), c.body)).Status(c.want)
+			f.dial(fmt.Sprintf("%s HTTP/1.1\r\nHost: a\r\n%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", c.line, kind, len(c.body), c.body)).WantStatus(c.want)
 		}
 	}
 }

@@ -21,8 +21,8 @@ const (
 	bodyRateTolerance = 5 * time.Second
 )
 
-// A clock sets the deadline for reading. http.ResponseController is one.
-type clock interface {
+// A readDeadliner sets the deadline for reading. http.ResponseController is one.
+type readDeadliner interface {
 	SetReadDeadline(t time.Time) error
 }
 
@@ -34,19 +34,19 @@ type clock interface {
 // data at any rate. A body is safe for concurrent use.
 type body struct {
 	io.Reader
-	clock   clock
-	wait    time.Duration        // maximum time without progress; 0 for no limit
-	most    int64                // maximum length in bytes; 0 for no limit
-	stream  bool                 // a stream of messages, for which no minimum rate applies
-	trailer func() *http1.Fields // returns the trailer fields; valid after the end of the body
+	deadlines readDeadliner
+	timeout   time.Duration        // maximum time without progress; 0 for no limit
+	maxBytes  int64                // maximum length in bytes; 0 for no limit
+	isStream  bool                 // a stream of messages, for which no minimum rate applies
+	trailer   func() *http1.Fields // returns the trailer fields; valid after the end of the body
 
-	mu      sync.Mutex    // guards what follows; never held while reading
-	reading bool          // a Read is waiting for the client
-	free    bool          // the response has begun; there are no deadlines
-	over    bool          // the request has ended
-	got     int64         // bytes read
-	waited  time.Duration // total time spent in reads after the first byte
-	failed  error         // error of the last read; io.EOF at the end of the body
+	mu              sync.Mutex    // guards what follows; never held while reading
+	reading         bool          // a Read is waiting for the client
+	responseStarted bool          // the response has begun; there are no deadlines
+	ended           bool          // the request has ended
+	received        int64         // bytes read
+	waitTime        time.Duration // total time spent in reads after the first byte
+	readErr         error         // error of the last read; io.EOF at the end of the body
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -65,45 +65,45 @@ func (b *body) before(p []byte) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.over:
+	case b.ended:
 		return p, http.ErrBodyReadAfterClose
-	case b.failed != nil:
-		return p, b.failed
+	case b.readErr != nil:
+		return p, b.readErr
 	}
-	if left := b.most - b.got + 1; b.most > 0 && int64(len(p)) > left {
+	if left := b.maxBytes - b.received + 1; b.maxBytes > 0 && int64(len(p)) > left {
 		p = p[:left]
 	}
 	b.reading = true
-	if b.free || b.wait == 0 {
+	if b.responseStarted || b.timeout == 0 {
 		return p, nil
 	}
-	within := b.wait
-	if !b.stream && b.got > 0 {
-		within = min(within, bodyRateTolerance+time.Duration(b.got)*(time.Second/minBodyRate)-b.waited)
+	within := b.timeout
+	if !b.isStream && b.received > 0 {
+		within = min(within, bodyRateTolerance+time.Duration(b.received)*(time.Second/minBodyRate)-b.waitTime)
 	}
-	_ = b.clock.SetReadDeadline(time.Now().Add(within)) // without support for deadlines there is no connection to protect
+	_ = b.deadlines.SetReadDeadline(time.Now().Add(within)) // without support for deadlines there is no connection to protect
 	return p, nil
 }
 
 // after records the result of a read and removes the deadline. There must be none between reads,
 // because net/http reads in the background to detect that the client has disconnected.
-func (b *body) after(n int, err error, took time.Duration) (int, error) {
+func (b *body) after(n int, err error, elapsed time.Duration) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading = false
-	if b.got > 0 {
-		b.waited += took
+	if b.received > 0 {
+		b.waitTime += elapsed
 	}
-	b.got += int64(n)
-	if b.most > 0 && b.got > b.most {
-		n -= int(b.got - b.most)
-		err = &http.MaxBytesError{Limit: b.most}
+	b.received += int64(n)
+	if b.maxBytes > 0 && b.received > b.maxBytes {
+		n -= int(b.received - b.maxBytes)
+		err = &http.MaxBytesError{Limit: b.maxBytes}
 	}
-	if err != nil && b.failed == nil {
-		b.failed = err
+	if err != nil && b.readErr == nil {
+		b.readErr = err
 	}
-	if !b.over && !b.free && b.wait > 0 {
-		_ = b.clock.SetReadDeadline(time.Time{})
+	if !b.ended && !b.responseStarted && b.timeout > 0 {
+		_ = b.deadlines.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
@@ -116,43 +116,43 @@ func (b *body) Trailer() *http1.Fields { return b.trailer() }
 func (b *body) Stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.failed == nil {
-		b.failed = http.ErrBodyReadAfterClose
+	if b.readErr == nil {
+		b.readErr = http.ErrBodyReadAfterClose
 	}
-	if b.reading && !b.over && b.clock != nil {
-		b.free = true // so that after does not remove this deadline
-		_ = b.clock.SetReadDeadline(time.Unix(1, 0))
+	if b.reading && !b.ended && b.deadlines != nil {
+		b.responseStarted = true // so that after does not remove this deadline
+		_ = b.deadlines.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
 // limit sets the maximum length of the body; 0 means no limit.
-func (b *body) limit(most int64) {
+func (b *body) limit(maxBytes int64) {
 	if b != nil {
-		b.most = most
+		b.maxBytes = maxBytes
 	}
 }
 
-// answered records that the response has begun.
-func (b *body) answered() {
+// markResponseStarted records that the response has begun.
+func (b *body) markResponseStarted() {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.reading && !b.free && b.wait > 0 {
-		_ = b.clock.SetReadDeadline(time.Time{})
+	if b.reading && !b.responseStarted && b.timeout > 0 {
+		_ = b.deadlines.SetReadDeadline(time.Time{})
 	}
-	b.free = true
+	b.responseStarted = true
 }
 
-// late reports whether the body timed out.
-func (b *body) late() bool {
+// timedOut reports whether the body timed out.
+func (b *body) timedOut() bool {
 	if b == nil {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return errors.Is(b.failed, os.ErrDeadlineExceeded)
+	return errors.Is(b.readErr, os.ErrDeadlineExceeded)
 }
 
 // end is called when the handler returns. The deadlines of the stream must not be set after that.
@@ -162,5 +162,5 @@ func (b *body) end() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.over = true
+	b.ended = true
 }

@@ -11,8 +11,8 @@ var errTooLong = errors.New("body too large")
 // checkBodySize refuses a request whose announced body exceeds the maximum of its route, before any
 // permit is taken. A body without an announced length is measured while it is forwarded.
 func (x *exchange) checkBodySize() error {
-	if most := x.route.MaxBody; most > 0 && x.in.length > most {
-		return fmt.Errorf("%w: the route accepts at most %d bytes", errTooLong, most)
+	if maxBytes := x.route.MaxBody; maxBytes > 0 && x.in.length > maxBytes {
+		return fmt.Errorf("%w: at most %d bytes are allowed here", errTooLong, maxBytes)
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A dripping is a client's body as net/http reads it: pieces come after a while
+// A slowBody is a client's body as net/http reads it: pieces come after a while
 // each, and reading fails at the deadline.
-type dripping struct {
+type slowBody struct {
 	mu       sync.Mutex
 	deadline time.Time
 	changed  chan struct{}
@@ -24,11 +24,11 @@ type dripping struct {
 	every  time.Duration
 }
 
-func drips(every time.Duration, pieces ...string) *dripping {
-	return &dripping{pieces: pieces, every: every, changed: make(chan struct{}, 100)}
+func newSlowBody(every time.Duration, pieces ...string) *slowBody {
+	return &slowBody{pieces: pieces, every: every, changed: make(chan struct{}, 100)}
 }
 
-func (d *dripping) SetReadDeadline(t time.Time) error {
+func (d *slowBody) SetReadDeadline(t time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.deadline = t
@@ -36,7 +36,7 @@ func (d *dripping) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-func (d *dripping) Read(p []byte) (int, error) {
+func (d *slowBody) Read(p []byte) (int, error) {
 	piece := time.After(d.every)
 	for {
 		d.mu.Lock()
@@ -63,8 +63,8 @@ func (d *dripping) Read(p []byte) (int, error) {
 }
 
 // body makes one of d that waits 30 s.
-func (d *dripping) body(change func(*body)) *body {
-	b := &body{Reader: d, clock: d, wait: 30 * time.Second}
+func (d *slowBody) body(change func(*body)) *body {
+	b := &body{Reader: d, deadlines: d, timeout: 30 * time.Second}
 	if change != nil {
 		change(b)
 	}
@@ -83,20 +83,20 @@ func TestBody_CutsWhoStandsStill(t *testing.T) {
 	kib := strings.Repeat("x", 8000)
 	for _, c := range []struct {
 		name   string
-		drip   func() *dripping
+		drip   func() *slowBody
 		change func(*body)
 		want   error
 		after  time.Duration // at most
 	}{
-		{"flows", func() *dripping { return drips(time.Second, many(100, kib)...) }, nil, nil, 102 * time.Second},
-		{"slow but steady", func() *dripping { return drips(15*time.Second, many(100, kib)...) }, nil, nil, 102 * 15 * time.Second},
-		{"stops", func() *dripping { return drips(31*time.Second, kib) }, nil, os.ErrDeadlineExceeded, 30 * time.Second},
-		{"one byte now and then", func() *dripping { return drips(10*time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 16 * time.Second},
-		{"a byte a second", func() *dripping { return drips(time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 7 * time.Second},
-		{"a lost packet or two", func() *dripping { return drips(1500*time.Millisecond, "x", "x", "x") }, nil, nil, 8 * time.Second},
-		{"one byte now and then, as gRPC may", func() *dripping { return drips(10*time.Second, many(100, "x")...) }, func(b *body) { b.stream = true }, nil, 1010 * time.Second},
-		{"stops, gRPC", func() *dripping { return drips(31*time.Second, "x") }, func(b *body) { b.stream = true }, os.ErrDeadlineExceeded, 30 * time.Second},
-		{"no bound", func() *dripping { return drips(time.Hour, "x") }, func(b *body) { b.wait = 0 }, nil, 2 * time.Hour},
+		{"flows", func() *slowBody { return newSlowBody(time.Second, many(100, kib)...) }, nil, nil, 102 * time.Second},
+		{"slow but steady", func() *slowBody { return newSlowBody(15*time.Second, many(100, kib)...) }, nil, nil, 102 * 15 * time.Second},
+		{"stops", func() *slowBody { return newSlowBody(31*time.Second, kib) }, nil, os.ErrDeadlineExceeded, 30 * time.Second},
+		{"one byte now and then", func() *slowBody { return newSlowBody(10*time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 16 * time.Second},
+		{"a byte a second", func() *slowBody { return newSlowBody(time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 7 * time.Second},
+		{"a lost packet or two", func() *slowBody { return newSlowBody(1500*time.Millisecond, "x", "x", "x") }, nil, nil, 8 * time.Second},
+		{"one byte now and then, as gRPC may", func() *slowBody { return newSlowBody(10*time.Second, many(100, "x")...) }, func(b *body) { b.isStream = true }, nil, 1010 * time.Second},
+		{"stops, gRPC", func() *slowBody { return newSlowBody(31*time.Second, "x") }, func(b *body) { b.isStream = true }, os.ErrDeadlineExceeded, 30 * time.Second},
+		{"no bound", func() *slowBody { return newSlowBody(time.Hour, "x") }, func(b *body) { b.timeout = 0 }, nil, 2 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,8 +104,8 @@ func TestBody_CutsWhoStandsStill(t *testing.T) {
 				drip := c.drip()
 				b := drip.body(c.change)
 				_, err := io.Copy(io.Discard, b)
-				if !errors.Is(err, c.want) || b.late() != (c.want != nil) {
-					t.Errorf("read: %v, late %v; want %v", err, b.late(), c.want)
+				if !errors.Is(err, c.want) || b.timedOut() != (c.want != nil) {
+					t.Errorf("read: %v, late %v; want %v", err, b.timedOut(), c.want)
 				}
 				if took := time.Since(began); took > c.after {
 					t.Errorf("after %v; want at most %v", took, c.after)
@@ -120,7 +120,7 @@ func TestBody_CutsWhoStandsStill(t *testing.T) {
 
 func TestBody_ASlowReaderCostsTheClientNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := drips(time.Millisecond, many(20, "x")...).body(nil)
+		b := newSlowBody(time.Millisecond, many(20, "x")...).body(nil)
 		for range 20 {
 			time.Sleep(time.Minute) // the upstream takes its time
 			if _, err := b.Read(make([]byte, 10)); err != nil {
@@ -132,14 +132,14 @@ func TestBody_ASlowReaderCostsTheClientNothing(t *testing.T) {
 
 func TestBody_IsFreeOnceTheAnswerHasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := drips(time.Hour, "x").body(nil)
+		b := newSlowBody(time.Hour, "x").body(nil)
 		read := make(chan error)
 		go func() {
 			_, err := b.Read(make([]byte, 10))
 			read <- err
 		}()
 		time.Sleep(29 * time.Second)
-		b.answered()
+		b.markResponseStarted()
 		if err := <-read; err != nil {
 			t.Errorf("a read that waited when the answer began: %v", err)
 		}
@@ -150,14 +150,14 @@ func TestBody_IsFreeOnceTheAnswerHasBegun(t *testing.T) {
 }
 
 func TestBody_NoDeadlinesAfterTheEnd(t *testing.T) {
-	d := drips(0, "x")
+	d := newSlowBody(0, "x")
 	b := d.body(nil)
 	b.end()
 	left := d.deadline
 	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
 		t.Errorf("read after the end: %v", err)
 	}
-	b.answered()
+	b.markResponseStarted()
 	if d.deadline != left {
 		t.Error("a deadline was set on a connection that is another request's now")
 	}
@@ -173,7 +173,7 @@ func TestBody_Limit(t *testing.T) {
 		{5, "", "", true}, {5, "1234", "1234", true}, {5, "12345", "12345", true},
 		{5, "123456", "12345", false}, {5, strings.Repeat("1", 1000), "11111", false}, {0, "123456", "123456", true},
 	} {
-		b := &body{Reader: strings.NewReader(c.sent), most: c.most}
+		b := &body{Reader: strings.NewReader(c.sent), maxBytes: c.most}
 		got, err := io.ReadAll(b)
 		var tooLarge *http.MaxBytesError
 		if string(got) != c.want || (err == nil) != c.fine || !c.fine && (!errors.As(err, &tooLarge) || tooLarge.Limit != c.most) {
@@ -184,18 +184,18 @@ func TestBody_Limit(t *testing.T) {
 
 func TestBody_NoneForRequestsWithoutOne(t *testing.T) {
 	b := newBody(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), time.Second)
-	if b != nil || b.late() {
+	if b != nil || b.timedOut() {
 		t.Errorf("body %v; want none", b)
 	}
 	b.limit(1)
-	b.answered()
+	b.markResponseStarted()
 	b.end()
 }
 
 func TestBody_StopEndsAReadThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := drips(time.Hour, "x").body(nil)
-		b.answered()
+		b := newSlowBody(time.Hour, "x").body(nil)
+		b.markResponseStarted()
 		read := make(chan error)
 		go func() {
 			_, err := b.Read(make([]byte, 10))
@@ -203,8 +203,8 @@ func TestBody_StopEndsAReadThatWaits(t *testing.T) {
 		}()
 		synctest.Wait()
 		b.Stop()
-		if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) || b.late() {
-			t.Errorf("read: %v, late %v; want it ended, and not the client's fault", err, b.late())
+		if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) || b.timedOut() {
+			t.Errorf("read: %v, late %v; want it ended, and not the client's fault", err, b.timedOut())
 		}
 		if _, err := b.Read(make([]byte, 10)); !errors.Is(err, http.ErrBodyReadAfterClose) {
 			t.Errorf("read after that: %v", err)

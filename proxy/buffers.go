@@ -10,7 +10,7 @@ import (
 )
 
 // errBuffersFull reports that buffered bodies use all the memory that is configured for them.
-var errBuffersFull = errors.New("no memory left for buffered bodies")
+var errBuffersFull = errors.New("memory for request bodies exhausted")
 
 const (
 	// defaultMaxKeyBody is the default of the maximum length of a body from which a key is read.
@@ -23,71 +23,73 @@ const (
 	bufferShare = 8
 )
 
-// buffers limits the memory of all bodies that are buffered because a key is read from them. It is
+// bufferBudget limits the memory of all bodies that are buffered because a key is read from them. It is
 // safe for concurrent use.
-type buffers struct {
-	most int64
+type bufferBudget struct {
+	max int64
 
-	mu   sync.Mutex // guards what follows
-	used int64
-	by   map[netip.Prefix]int64 // bytes by client address; only addresses that use some
+	mu       sync.Mutex // guards what follows
+	used     int64
+	byClient map[netip.Prefix]int64 // bytes by client address; only addresses that use some
 }
 
-func newBuffers(most int64) *buffers { return &buffers{most: most, by: map[netip.Prefix]int64{}} }
+func newBufferBudget(maxBytes int64) *bufferBudget {
+	return &bufferBudget{max: maxBytes, byClient: map[netip.Prefix]int64{}}
+}
 
-// take reserves n bytes for a body that has reserved own bytes before, and reports whether they
+// reserve reserves n bytes for a body that has reserved own bytes before, and reports whether they
 // were available. A single body of an address may exceed the share of the address.
-func (b *buffers) take(client netip.Prefix, own, n int64) bool {
+func (b *bufferBudget) reserve(client netip.Prefix, own, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	its := b.by[client]
-	if b.used+n > b.most || its > own && its+n > b.most/bufferShare {
+	clientBytes := b.byClient[client]
+	if b.used+n > b.max || clientBytes > own && clientBytes+n > b.max/bufferShare {
 		return false
 	}
 	b.used += n
-	b.by[client] = its + n
+	b.byClient[client] = clientBytes + n
 	return true
 }
 
-func (b *buffers) give(client netip.Prefix, n int64) {
+func (b *bufferBudget) release(client netip.Prefix, n int64) {
 	if n == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
-	if b.by[client] -= n; b.by[client] <= 0 {
-		delete(b.by, client)
+	if b.byClient[client] -= n; b.byClient[client] <= 0 {
+		delete(b.byClient, client)
 	}
 }
 
-// taken returns the number of reserved bytes.
-func (b *buffers) taken() int64 {
+// inUse returns the number of reserved bytes.
+func (b *bufferBudget) inUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// A buffer holds one body. Memory is reserved as the body arrives, so that a mere announcement of a
+// A bodyBuffer holds one body. Memory is reserved as the body arrives, so that a mere announcement of a
 // long body costs nothing.
-type buffer struct {
-	all    *buffers
-	client netip.Prefix
-	taken  int64
+type bodyBuffer struct {
+	budget   *bufferBudget
+	client   netip.Prefix
+	reserved int64
 }
 
-// read reads r, which ends after at most most bytes, to its end. It returns errBuffersFull if no
+// readAll reads r, which has at most maxBytes bytes, to its end. It returns errBuffersFull if no
 // memory is left.
-func (b *buffer) read(r io.Reader, most int64) ([]byte, error) {
+func (b *bodyBuffer) readAll(r io.Reader, maxBytes int64) ([]byte, error) {
 	var read []byte
 	for {
 		if len(read) == cap(read) {
 			// One byte more than the body has lets the end be found without growing.
-			grown := max(min(max(initialBuffer, 2*int64(cap(read))), most+1), int64(cap(read))+1)
-			if !b.all.take(b.client, b.taken, grown-int64(cap(read))) {
+			grown := max(min(max(initialBuffer, 2*int64(cap(read))), maxBytes+1), int64(cap(read))+1)
+			if !b.budget.reserve(b.client, b.reserved, grown-int64(cap(read))) {
 				return nil, errBuffersFull
 			}
-			b.taken += grown - int64(cap(read))
+			b.reserved += grown - int64(cap(read))
 			read = append(make([]byte, 0, grown), read...)
 		}
 		n, err := r.Read(read[len(read):cap(read)])
@@ -101,17 +103,17 @@ func (b *buffer) read(r io.Reader, most int64) ([]byte, error) {
 	}
 }
 
-// free releases the memory. The bytes that were read must not be used afterwards.
-func (b *buffer) free() {
-	if b.taken > 0 {
-		b.all.give(b.client, b.taken)
-		b.taken = 0
+// release releases the memory. The bytes that were read must not be used afterwards.
+func (b *bodyBuffer) release() {
+	if b.reserved > 0 {
+		b.budget.release(b.client, b.reserved)
+		b.reserved = 0
 	}
 }
 
-// watch registers the metric of the memory in use.
-func (b *buffers) watch(r prometheus.Registerer) {
+// register registers the metric of the memory in use.
+func (b *bufferBudget) register(r prometheus.Registerer) {
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_buffered_body_bytes", Help: "Memory used by request bodies that are buffered to read a key from them.",
-	}, func() float64 { return float64(b.taken()) }))
+	}, func() float64 { return float64(b.inUse()) }))
 }

@@ -16,33 +16,35 @@ func (a *claimSet) add(c limiter.Claim, w *window) {
 	a.claims, a.windows = append(a.claims, c), append(a.windows, w)
 }
 
-// none returns an empty set that reuses the memory of a.
-func (a claimSet) none() claimSet { return claimSet{a.claims[:0], a.windows[:0]} }
+// empty returns an empty set that reuses the memory of a.
+func (a claimSet) empty() claimSet { return claimSet{a.claims[:0], a.windows[:0]} }
 
 func (a claimSet) clone() claimSet { return claimSet{slices.Clone(a.claims), slices.Clone(a.windows)} }
 
-// part returns the claims from (inclusive) to to (exclusive).
-func (a claimSet) part(from, to int) claimSet { return claimSet{a.claims[from:to], a.windows[from:to]} }
+// slice returns the claims from (inclusive) to to (exclusive).
+func (a claimSet) slice(from, to int) claimSet {
+	return claimSet{a.claims[from:to], a.windows[from:to]}
+}
 
-// limit returns the limit of the claim at index from, and the index of the first claim of the next
+// limitAt returns the limit of the claim at index from, and the index of the first claim of the next
 // limit.
-func (a claimSet) limit(from int) (of *limit, to int) {
+func (a claimSet) limitAt(from int) (of *limit, to int) {
 	of = a.windows[from].of
 	for to = from + 1; to < len(a.windows) && a.windows[to].of == of; to++ {
 	}
 	return of, to
 }
 
-// first returns the index of the first claim on a limit, or -1.
-func (a claimSet) first(of *limit) int {
+// indexOf returns the index of the first claim on a limit, or -1.
+func (a claimSet) indexOf(of *limit) int {
 	return slices.IndexFunc(a.windows, func(w *window) bool { return w.of == of })
 }
 
-// has reports whether there is a claim on a limit for which such returns true.
-func (a claimSet) has(such func(*limit) bool) bool {
+// anyLimit reports whether there is a claim on a limit for which such returns true.
+func (a claimSet) anyLimit(such func(*limit) bool) bool {
 	return slices.ContainsFunc(a.windows, func(w *window) bool { return such(w.of) })
 }
 
-// current returns the index of the claim under the current secret that claim i repeats under the
+// currentIndex returns the index of the claim under the current secret that claim i repeats under the
 // previous one, or i if it repeats none.
-func (a claimSet) current(i int) int { return slices.Index(a.windows, a.windows[i]) }
+func (a claimSet) currentIndex(i int) int { return slices.Index(a.windows, a.windows[i]) }

@@ -40,15 +40,15 @@ func (a clientIPResolver) resolve(x *exchange) {
 	client := unmapAddr(x.in.peer.Addr())
 	x.client.trustedPeer = a.trusted.Contains(client)
 	if x.client.trustedPeer {
-		client = a.walk(client, x.in.header.Values(a.header))
+		client = a.lastUntrusted(client, x.in.header.Values(a.header))
 	}
 	x.client.addr = client
 	x.client.network = a.network(client)
 }
 
-// walk reads the entries of lines from right to left while they are addresses of trusted proxies,
+// lastUntrusted reads the entries of lines from right to left while they are addresses of trusted proxies,
 // and returns the last address read. It returns last if there is none.
-func (a clientIPResolver) walk(last netip.Addr, lines []string) netip.Addr {
+func (a clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.Addr {
 	for i := len(lines) - 1; i >= 0; i-- {
 		rest := lines[i]
 		for rest != "" {
@@ -58,7 +58,7 @@ func (a clientIPResolver) walk(last netip.Addr, lines []string) netip.Addr {
 			if entry == "" {
 				continue // a list may have empty elements (RFC 9110 section 5.6.1)
 			}
-			addr, ok := hop(entry)
+			addr, ok := parseForwardedFor(entry)
 			if !ok {
 				return last
 			}
@@ -71,8 +71,8 @@ func (a clientIPResolver) walk(last netip.Addr, lines []string) netip.Addr {
 	return last
 }
 
-// hop parses one entry: an address with or without brackets, with or without a port.
-func hop(s string) (netip.Addr, bool) {
+// parseForwardedFor parses one entry: an address with or without brackets, with or without a port.
+func parseForwardedFor(s string) (netip.Addr, bool) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		return unmapAddr(addr), true
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-func trusting(prefixes ...string) clientIPResolver {
+func trustedResolver(prefixes ...string) clientIPResolver {
 	c := config.ClientIP{Header: "X-Forwarded-For", IPv6Prefix: 64}
 	for _, p := range prefixes {
 		c.TrustedProxies = append(c.TrustedProxies, netip.MustParsePrefix(p))
@@ -22,14 +22,14 @@ func trusting(prefixes ...string) clientIPResolver {
 	return newClientIPResolver(c)
 }
 
-func asked(a clientIPResolver, peer string, lines ...string) *exchange {
+func resolvedBy(a clientIPResolver, peer string, lines ...string) *exchange {
 	x := &exchange{in: inbound{peer: netip.MustParseAddrPort(peer), header: http.Header{"X-Forwarded-For": lines}}}
 	a.resolve(x)
 	return x
 }
 
 func TestAddress(t *testing.T) {
-	a := trusting("10.0.0.0/8", "2001:db8:ffff::/48")
+	a := trustedResolver("10.0.0.0/8", "2001:db8:ffff::/48")
 	for _, c := range []struct {
 		name, peer string
 		lines      []string
@@ -54,7 +54,7 @@ func TestAddress(t *testing.T) {
 		{"a zone is dropped", "[fe80::1%eth0]:1", nil, "fe80::1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := asked(a, c.peer, c.lines...).client.addr.String(); got != c.want {
+			if got := resolvedBy(a, c.peer, c.lines...).client.addr.String(); got != c.want {
 				t.Errorf("client = %s; want %s", got, c.want)
 			}
 		})
@@ -62,18 +62,18 @@ func TestAddress(t *testing.T) {
 }
 
 func TestAddress_CountsIPv6ByNetwork(t *testing.T) {
-	a := trusting()
-	one, two := asked(a, "[2001:db8:1:2::7]:1"), asked(a, "[2001:db8:1:2:ffff::8]:1")
+	a := trustedResolver()
+	one, two := resolvedBy(a, "[2001:db8:1:2::7]:1"), resolvedBy(a, "[2001:db8:1:2:ffff::8]:1")
 	if one.client.network != two.client.network || one.client.network.String() != "2001:db8:1:2::/64" {
 		t.Errorf("networks %s and %s; want both 2001:db8:1:2::/64", one.client.network, two.client.network)
 	}
-	if got := asked(a, "192.0.2.1:1").client.network.String(); got != "192.0.2.1/32" {
+	if got := resolvedBy(a, "192.0.2.1:1").client.network.String(); got != "192.0.2.1/32" {
 		t.Errorf("IPv4 network = %s; want the single address", got)
 	}
 }
 
 func TestAddress_ZeroAddresserTrustsNobody(t *testing.T) {
-	if x := asked(trusting(), "10.0.0.1:1", "198.51.100.7"); x.client.trustedPeer || x.client.addr.String() != "10.0.0.1" {
+	if x := resolvedBy(trustedResolver(), "10.0.0.1:1", "198.51.100.7"); x.client.trustedPeer || x.client.addr.String() != "10.0.0.1" {
 		t.Errorf("client = %s, trusted %v; want the peer, untrusted", x.client.addr, x.client.trustedPeer)
 	}
 }
@@ -81,7 +81,7 @@ func TestAddress_ZeroAddresserTrustsNobody(t *testing.T) {
 // What is blank elsewhere is not in HTTP: an entry of it is none that can be read,
 // and what stands before it is not believed.
 func TestAddress_OtherBlanksAreNone(t *testing.T) {
-	if x := asked(trusting("10.0.0.0/8"), "10.0.0.1:1", "198.51.100.7", "\u0085"); x.client.addr.String() != "10.0.0.1" {
+	if x := resolvedBy(trustedResolver("10.0.0.0/8"), "10.0.0.1:1", "198.51.100.7", "\u0085"); x.client.addr.String() != "10.0.0.1" {
 		t.Errorf("client = %s; want the peer", x.client.addr)
 	}
 }
@@ -107,7 +107,7 @@ func FuzzAddress(f *testing.F) {
 		middleware.ClientIPFromXFF("10.0.0.0/8")(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			theirs = middleware.GetClientIPAddr(r.Context())
 		})).ServeHTTP(httptest.NewRecorder(), r)
-		ours := asked(trusting("10.0.0.0/8"), r.RemoteAddr, first, second).client.addr
+		ours := resolvedBy(trustedResolver("10.0.0.0/8"), r.RemoteAddr, first, second).client.addr
 		if theirs.IsValid() && ours != theirs {
 			t.Errorf("X-Forwarded-For %q, %q: client = %s; chi says %s", first, second, ours, theirs)
 		}

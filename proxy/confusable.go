@@ -14,8 +14,8 @@ import (
 // A fieldNames is a set of names of header fields that some servers may confuse with other fields
 // of a request. It is immutable once compiled.
 type fieldNames struct {
-	folded map[string][]string // canonical names by their folded form, see key.FoldHeader
-	odd    []string            // names that have characters other than letters, digits and hyphens
+	folded   map[string][]string // canonical names by their folded form, see key.FoldHeader
+	notPlain []string            // names that have characters other than letters, digits and hyphens
 }
 
 // add adds names in canonical form.
@@ -30,7 +30,7 @@ func (f *fieldNames) add(names ...string) {
 		}
 		f.folded[folded] = append(f.folded[folded], name)
 		if !key.IsPlainHeader(name) {
-			f.odd = append(f.odd, name)
+			f.notPlain = append(f.notPlain, name)
 		}
 	}
 }
@@ -39,17 +39,17 @@ func (f *fieldNames) add(names ...string) {
 // been folded by key.FoldHeader.
 func (f *fieldNames) has(folded string) bool { return len(f.folded[folded]) > 0 }
 
-// confused returns an iterator over the names of f for which a server may take a field of x that
+// confusable returns an iterator over the names of f for which a server may take a field of x that
 // has another name. It costs nothing for the usual request, in which all names are plain.
-func (f *fieldNames) confused(x *exchange) func(yield func(string) bool) {
+func (f *fieldNames) confusable(x *exchange) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
-		for _, sent := range x.in.odd {
+		for _, sent := range x.in.notPlain {
 			names := f.folded[key.FoldHeader(sent)]
 			if len(names) > 0 && !slices.Contains(names, sent) && !yield(names[0]) {
 				return
 			}
 		}
-		for _, name := range f.odd { // the plain name with the same folded form may be taken for name
+		for _, name := range f.notPlain { // the plain name with the same folded form may be taken for name
 			plain := http.CanonicalHeaderKey(strings.ReplaceAll(key.FoldHeader(name), "_", "-"))
 			if len(x.in.header.Values(plain)) > 0 && !slices.Contains(f.folded[key.FoldHeader(name)], plain) && !yield(name) {
 				return
@@ -58,21 +58,21 @@ func (f *fieldNames) confused(x *exchange) func(yield func(string) bool) {
 	}
 }
 
-// protect sets the fields that must not be confused with others on any route: those that Weir sets
+// protectFields sets the fields that must not be confused with others on any route: those that Weir sets
 // or trusts, those that determine how a body is read, and those that select the route.
-func (g *generation) protect(routes []*config.Route) {
+func (g *generation) protectFields(routes []*config.Route) {
 	for _, name := range []string{
 		"Forwarded", "X-Real-Ip", "X-Request-Id", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", g.config.ClientIP.Header,
 		"Host", "Connection", "Content-Length", "Transfer-Encoding", "Content-Type", "Content-Encoding", "Authorization", "Cookie",
 	} {
-		g.fields.add(name)
+		g.protectedFields.add(name)
 	}
 	for _, name := range g.keyFields {
-		g.fields.add(name)
+		g.protectedFields.add(name)
 	}
 	for _, r := range routes {
 		for name := range r.Match.Headers {
-			g.fields.add(http.CanonicalHeaderKey(name))
+			g.protectedFields.add(http.CanonicalHeaderKey(name))
 		}
 	}
 }
@@ -82,20 +82,20 @@ func (g *generation) protect(routes []*config.Route) {
 // errMalformed if a field may be taken for one that is protected on all routes, and
 // routing.ErrTarget if a field that selects the route occurs twice.
 func (g *generation) checkConfusable(x *exchange) error {
-	for name := range g.fields.confused(x) {
-		return fmt.Errorf("%w: some servers take another field for %s", errMalformed, name)
+	for name := range g.protectedFields.confusable(x) {
+		return fmt.Errorf("%w: some servers read another field as %s", errMalformed, name)
 	}
-	for _, name := range x.in.odd {
+	for _, name := range x.in.notPlain {
 		if strings.HasPrefix(key.FoldHeader(name), "X_FORWARDED_") && !strings.HasPrefix(name, "X-Forwarded-") {
-			return fmt.Errorf("%w: some servers take another field for X-Forwarded-*", errMalformed)
+			return fmt.Errorf("%w: some servers read another field as X-Forwarded-*", errMalformed)
 		}
 	}
-	for name := range x.route.fields.confused(x) {
-		x.extracted.confused = append(x.extracted.confused, key.Origin{Source: key.Header, Name: name})
+	for name := range x.route.keyFields.confusable(x) {
+		x.extracted.confusable = append(x.extracted.confusable, key.Origin{Source: key.Header, Name: name})
 	}
-	for _, name := range x.route.deciders {
+	for _, name := range x.route.matchedFields {
 		if len(x.in.header.Values(name)) > 1 {
-			return fmt.Errorf("%w: %s decides the route, and comes twice", routing.ErrTarget, name)
+			return fmt.Errorf("%w: %s selects the route, and is repeated", routing.ErrTarget, name)
 		}
 	}
 	return nil
@@ -106,24 +106,24 @@ func (g *generation) checkConfusable(x *exchange) error {
 // of the route is read from forms.
 func (x *exchange) Confused(o key.Origin) bool {
 	if o.Source == key.Form {
-		return slices.Contains(x.route.besides, o.Name) && x.HasForm()
+		return slices.Contains(x.route.noFormBeside, o.Name) && x.HasForm()
 	}
-	return slices.Contains(x.extracted.confused, o)
+	return slices.Contains(x.extracted.confusable, o)
 }
 
-// foldQuery finds the query parameters that may be taken for others.
-func (x *exchange) foldQuery() {
+// findConfusableParams finds the query parameters that may be taken for others.
+func (x *exchange) findConfusableParams() {
 	var found []string
 	for name := range x.extracted.query {
-		found = x.route.names.Confused(found, name)
+		found = x.route.queryNames.Confused(found, name)
 	}
 	for _, name := range found {
-		x.extracted.confused = append(x.extracted.confused, key.Origin{Source: key.Query, Name: name})
+		x.extracted.confusable = append(x.extracted.confusable, key.Origin{Source: key.Query, Name: name})
 	}
 }
 
-// deciders returns the fields whose values a route matches.
-func deciders(m config.Match) []string {
+// matchedFields returns the fields whose values a route matches.
+func matchedFields(m config.Match) []string {
 	var names []string
 	for name, value := range m.Headers {
 		if value != "*" {

@@ -9,7 +9,7 @@ import (
 // TestConfusable_NamesAreRefused: what some server takes for a key under another
 // name is never counted by its own, and never passes as if there were no key.
 func TestConfusable_NamesAreRefused(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 keys:
   header: {from: "header:X-Phone", on_missing: skip, on_invalid: skip}
   query: {from: "query:user_id", on_missing: skip, on_invalid: skip}
@@ -64,7 +64,7 @@ routes:
 // TestConfusable_OurOwnFields: nobody says under another name what Weir says to
 // upstreams, or what it believes itself.
 func TestConfusable_OurOwnFields(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 client_ip: {trusted_proxies: [192.0.2.1], header: X-Client}
 keys: {phone: {from: "header:X-Phone", set_header: X-Phone-E164, on_missing: skip}}
 routes:
@@ -92,7 +92,7 @@ routes:
 
 // A field that the configuration itself gives an odd name is as safe.
 func TestConfusable_OddNamesOfOurs(t *testing.T) {
-	w := made(t, limited(`{key: "header:X_User", rate: 1/1h}`))
+	w := newProxy(t, limitYAML(`{key: "header:X_User", rate: 1/1h}`))
 	w.sends(200, "GET", "/a", "X_User: a")
 	w.sends(429, "GET", "/a", "x_user: a")
 	for _, name := range []string{"X-User", "X.User", "x-user"} {
@@ -103,13 +103,13 @@ func TestConfusable_OddNamesOfOurs(t *testing.T) {
 
 // What a limit in shadow mode would refuse for its name passes, and is told of.
 func TestConfusable_ShadowRefusesNobody(t *testing.T) {
-	w := made(t, limited(`{name: k, key: header:X-User, rate: 1/1h, mode: shadow}, {name: q, key: query:user, rate: 1/1h, mode: shadow}`))
+	w := newProxy(t, limitYAML(`{name: k, key: header:X-User, rate: 1/1h, mode: shadow}, {name: q, key: query:user, rate: 1/1h, mode: shadow}`))
 	w.sends(200, "GET", "/a?user[]=1", "X_User: a")
 }
 
 // TestConfusable_Marks: an idempotency key counts under its own name alone.
 func TestConfusable_Marks(t *testing.T) {
-	w := made(t, "routes:\n  - {name: a, match: {path: /a}, upstream: echo, idempotency: {header: Idempotency-Key}, limits: [{key: global, rate: 2/1h}]}\n")
+	w := newProxy(t, "routes:\n  - {name: a, match: {path: /a}, upstream: echo, idempotency: {header: Idempotency-Key}, limits: [{key: global, rate: 2/1h}]}\n")
 	w.sends(200, "POST", "/a", "Idempotency-Key: 1")
 	for range 3 {
 		w.sends(200, "POST", "/a", "Idempotency-Key: 1")
@@ -125,7 +125,7 @@ func TestConfusable_Marks(t *testing.T) {
 // TestConfusable_Texts: what two readers of a header, a query or a path find in it
 // is one text, or nothing.
 func TestConfusable_Texts(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 keys:
   raw: {from: "header:X-User", on_invalid: skip}
   digits: {from: "header:X-User", normalize: digits, on_invalid: skip}
@@ -157,7 +157,7 @@ routes:
 
 // A request without odd names is looked through without allocating.
 func TestConfusable_CommonRequestCostsNothing(t *testing.T) {
-	w := made(t, limited(`{key: "header:X-User", rate: 1/1h}`))
+	w := newProxy(t, limitYAML(`{key: "header:X-User", rate: 1/1h}`))
 	g := w.current.Load()
 	x := newExchange().(*exchange)
 	x.in.header = http.Header{"X-User": {"a"}, "Accept": {"*/*"}, "User-Agent": {"x"}}

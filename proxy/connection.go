@@ -35,28 +35,28 @@ func (f *fieldNames) addOrigin(o key.Origin) {
 	}
 }
 
-// connection returns errConnection if the Connection field of the request names a field that its
+// checkConnection returns errConnection if the Connection field of the request names a field that its
 // route reads: the upstream would not receive what was counted (RFC 9110 section 7.6.1). The same
 // applies to the fields that Weir sets. Other fields that are named are removed, as the RFC
 // demands.
-func (g *generation) connection(x *exchange) error {
+func (g *generation) checkConnection(x *exchange) error {
 	for _, line := range x.in.header.Values("Connection") {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.Trim(name, " \t")
-			if name == "" || usual(name) {
+			if name == "" || isConnectionOption(name) {
 				continue
 			}
 			folded := key.FoldHeader(name)
-			if x.route.reads.has(folded) || g.own.has(folded) || strings.HasPrefix(folded, "X_FORWARDED_") {
-				return fmt.Errorf("%w: it names %s, which is not for this connection only", errConnection, http.CanonicalHeaderKey(name))
+			if x.route.readFields.has(folded) || g.ownFields.has(folded) || strings.HasPrefix(folded, "X_FORWARDED_") {
+				return fmt.Errorf("%w: it names %s, which is not a hop-by-hop field", errConnection, http.CanonicalHeaderKey(name))
 			}
 		}
 	}
 	return nil
 }
 
-// usual reports whether name is an option that Connection may always have.
-func usual(name string) bool {
+// isConnectionOption reports whether name is an option that Connection may always have.
+func isConnectionOption(name string) bool {
 	for _, known := range []string{"keep-alive", "close", "upgrade", "te", "http2-settings"} {
 		if strings.EqualFold(name, known) {
 			return true
@@ -65,14 +65,14 @@ func usual(name string) bool {
 	return false
 }
 
-// reserved returns a function that reports whether a trailer field may be taken for a header field
+// reservedTrailers returns a function that reports whether a trailer field may be taken for a header field
 // that r reads or sets, or that is protected on all routes. Some frameworks merge trailers into the
 // header, where they would bypass the limits. The function must not be called before g is complete.
-func (g *generation) reserved(r *route) func(name string) bool {
+func (g *generation) reservedTrailers(r *route) func(name string) bool {
 	var set fieldNames
 	set.add(slices.Collect(maps.Keys(r.rewrite.set))...)
 	return func(name string) bool {
 		folded := key.FoldHeader(name)
-		return r.reads.has(folded) || set.has(folded) || g.fields.has(folded)
+		return r.readFields.has(folded) || set.has(folded) || g.protectedFields.has(folded)
 	}
 }

@@ -28,7 +28,7 @@ routes:
 // A client that says a field is this connection's would have it counted and hidden
 // from the upstream.
 func TestConnection_NamesNoFieldThatIsRead(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		f := over.opened(t, stripping)
 		ask := func(path, connection string) string {
 			return "GET " + path + " HTTP/1.1\r\nHost: a\r\nX-App: 1\r\nX-Phone: 1\r\nConnection: " + connection + "\r\n\r\n"
@@ -37,12 +37,12 @@ func TestConnection_NamesNoFieldThatIsRead(t *testing.T) {
 			"X-Phone", "x-phone", "X_Phone", "close, X-Phone", "keep-alive,\tx-phone ", "X-Phone\r\nConnection: close", "X-Phone-Clean", "X-Cost", "X-Friend", "Idempotency-Key", "X-App",
 			"Content-Type", "Authorization", "Cookie", "X-Fan", "X-Real-IP", "X-Request-Id", "Forwarded", "Via", "X-Forwarded-Port", "X_Forwarded_For", "X.Phone",
 		} {
-			f.dial(ask("/a", name)).Status(400)
+			f.dial(ask("/a", name)).WantStatus(400)
 		}
 		for _, name := range []string{"keep-alive", "X-Other", "Upgrade", "", "TE, X-Own", "X-From"} {
-			f.dial(ask("/a", name)).Status(200)
+			f.dial(ask("/a", name)).WantStatus(200)
 		}
-		f.dial(ask("/b", "X-Phone, Cookie")).Status(200) // nothing is read from them there
-		f.dial(ask("/b", "X-Phone-Clean")).Status(400)   // but what Weir says is the same everywhere
+		f.dial(ask("/b", "X-Phone, Cookie")).WantStatus(200) // nothing is read from them there
+		f.dial(ask("/b", "X-Phone-Clean")).WantStatus(400)   // but what Weir says is the same everywhere
 	})
 }

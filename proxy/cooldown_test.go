@@ -17,9 +17,9 @@ routes:
 `
 
 func TestCooldown_GrowsAndBeginsAnew(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
-		url := strings.Split(strings.Split(behind(t, answers, ""), "upstream: '")[1], "'")[0]
-		w := made(t, strings.ReplaceAll(resetting, "URL", url), use)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
+		w := newProxy(t, strings.ReplaceAll(resetting, "URL", url), use)
 		w.sends(503, "POST", "/send?status=503", "X-Phone: 1") // given back: as if it had not been
 		w.sends(200, "POST", "/send", "X-Phone: 1")
 		rec := w.sends(429, "POST", "/send", "X-Phone: 1")
@@ -42,18 +42,18 @@ func TestCooldown_GrowsAndBeginsAnew(t *testing.T) {
 
 // The pauses grow with each request that passes, not with those that are refused.
 func TestCooldown_Steps(t *testing.T) {
-	queueing(t, "{name: l, key: client_ip, cooldown: [1s, 3s]}", func(t *testing.T, w *testProxy) {
+	inWaitBubble(t, "{name: l, key: client_ip, cooldown: [1s, 3s]}", func(t *testing.T, w *testProxy) {
 		start := time.Now()
 		for _, at := range []time.Duration{0, time.Second, 4 * time.Second, 7 * time.Second} {
 			for since := time.Since(start); since < at; since = time.Since(start) {
 				w.sends(429, "GET", "/a")
-				later(500 * time.Millisecond)
+				advanceTime(500 * time.Millisecond)
 			}
 			w.sends(200, "GET", "/a")
 		}
-		later(6 * time.Second) // twice the last step
+		advanceTime(6 * time.Second) // twice the last step
 		w.sends(200, "GET", "/a")
-		later(time.Second)
+		advanceTime(time.Second)
 		w.sends(200, "GET", "/a")
 		w.sends(429, "GET", "/a")
 	})

@@ -20,9 +20,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// costed are requests over HTTP/1.1 to upstreams over HTTP/1.1 as most are: without a
+// costCases are requests over HTTP/1.1 to upstreams over HTTP/1.1 as most are: without a
 // body, answered by a short one.
-func costed() []struct{ name, limits, status string } {
+func costCases() []struct{ name, limits, status string } {
 	return []struct{ name, limits, status string }{
 		{"plain", "", "200 OK"},
 		{"allowed", `limits: [{name: key, key: "header:X-Api-Key", rate: 10000000/1s}, {name: address, key: client_ip, rate: 10000000/1m}]`, "200 OK"},
@@ -30,15 +30,15 @@ func costed() []struct{ name, limits, status string } {
 	}
 }
 
-// A payer is a client that sends one request again and again, and allocates nothing.
-type payer struct {
+// A costClient is a client that sends one request again and again, and allocates nothing.
+type costClient struct {
 	net.Conn
 	request, answer []byte
 	status          []byte
 }
 
-// pays makes a proxy with these limits, an upstream that allocates nothing, and a client.
-func pays(t testing.TB, limits, status string, log zerolog.Logger) *payer {
+// newCostClient makes a proxy with these limits, an upstream that allocates nothing, and a client.
+func newCostClient(t testing.TB, limits, status string, log zerolog.Logger) *costClient {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	text := fmt.Sprintf("routes:\n  - {name: a, match: {path: /*}, upstream: %q, %s}\n", "http://"+bareUpstream(t), limits)
@@ -70,14 +70,14 @@ func pays(t testing.TB, limits, status string, log zerolog.Logger) *payer {
 		s.Drain(context.Background())
 		p.Close()
 	})
-	return &payer{
+	return &costClient{
 		c, []byte("GET /some/path?a=b HTTP/1.1\r\nHost: example.com\r\nUser-Agent: test\r\nAccept: */*\r\nX-Api-Key: somebody\r\n\r\n"),
 		make([]byte, 8<<10), []byte("HTTP/1.1 " + status),
 	}
 }
 
-// asks sends the request and reads the answer, which comes in one piece.
-func (p *payer) asks() error {
+// send sends the request and reads the answer, which comes in one piece.
+func (p *costClient) send() error {
 	if _, err := p.Write(p.request); err != nil {
 		return err
 	}
@@ -123,17 +123,17 @@ func bareUpstream(t testing.TB) (addr string) {
 // A request that is allowed, and one that is refused, cost no allocation. What one of
 // many requests allocates for those after it does not count.
 func TestCost_NoAllocationForARequest(t *testing.T) {
-	for _, c := range costed() {
+	for _, c := range costCases() {
 		t.Run(c.name, func(t *testing.T) {
-			p := pays(t, c.limits, c.status, zerolog.Nop())
-			_ = p.asks() // the first one may be allowed
+			p := newCostClient(t, c.limits, c.status, zerolog.Nop())
+			_ = p.send() // the first one may be allowed
 			for range 100 {
-				if err := p.asks(); err != nil {
+				if err := p.send(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if n := testing.AllocsPerRun(500, func() {
-				if err := p.asks(); err != nil {
+				if err := p.send(); err != nil {
 					t.Fatal(err)
 				}
 			}); n > 0 {
@@ -146,17 +146,17 @@ func TestCost_NoAllocationForARequest(t *testing.T) {
 // The line of the access log costs an address and a key as text, and nothing where it is
 // not written.
 func TestCost_TwoAllocationsForALine(t *testing.T) {
-	for _, c := range costed() {
+	for _, c := range costCases() {
 		t.Run(c.name, func(t *testing.T) {
-			p := pays(t, c.limits, c.status, zerolog.New(io.Discard))
-			_ = p.asks()
+			p := newCostClient(t, c.limits, c.status, zerolog.New(io.Discard))
+			_ = p.send()
 			for range 100 {
-				if err := p.asks(); err != nil {
+				if err := p.send(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if n := testing.AllocsPerRun(500, func() {
-				if err := p.asks(); err != nil {
+				if err := p.send(); err != nil {
 					t.Fatal(err)
 				}
 			}); n > 2 {
@@ -168,20 +168,20 @@ func TestCost_TwoAllocationsForALine(t *testing.T) {
 
 func TestRequestIDs_CostNextToNothing(t *testing.T) {
 	var ids requestIDs
-	if n := testing.AllocsPerRun(10*idsAtOnce, func() { ids.next() }); n > 0 {
-		t.Errorf("%v allocations for each id, want one for %d", n, idsAtOnce)
+	if n := testing.AllocsPerRun(10*idBatch, func() { ids.next() }); n > 0 {
+		t.Errorf("%v allocations for each id, want one for %d", n, idBatch)
 	}
 }
 
 // BenchmarkPath is what a request costs with client, upstream and all system calls.
 func BenchmarkPath(b *testing.B) {
-	for _, c := range costed() {
+	for _, c := range costCases() {
 		b.Run(c.name, func(b *testing.B) {
-			p := pays(b, c.limits, c.status, zerolog.Nop())
-			_ = p.asks()
+			p := newCostClient(b, c.limits, c.status, zerolog.Nop())
+			_ = p.send()
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := p.asks(); err != nil {
+				if err := p.send(); err != nil {
 					b.Fatal(err)
 				}
 			}

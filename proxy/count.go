@@ -17,17 +17,17 @@ type Series struct {
 // requests has no additional cost.
 func (p *Proxy) Counts() map[Series]int64 {
 	counts := map[Series]int64{}
-	each(p.metrics.requests, func(label map[string]string, n int64) {
+	eachSeries(p.metrics.requests, func(label map[string]string, n int64) {
 		counts[Series{Route: label["route"]}] += n
 	})
-	each(p.metrics.decisions, func(label map[string]string, n int64) {
+	eachSeries(p.metrics.decisions, func(label map[string]string, n int64) {
 		counts[Series{label["route"], label["limit"], label["result"]}] += n
 	})
 	return counts
 }
 
-// each calls do for each series of v with its labels and its value.
-func each(v *prometheus.CounterVec, do func(label map[string]string, n int64)) {
+// eachSeries calls do for each series of v with its labels and its value.
+func eachSeries(v *prometheus.CounterVec, do func(label map[string]string, n int64)) {
 	all := make(chan prometheus.Metric, 64)
 	go func() {
 		v.Collect(all)

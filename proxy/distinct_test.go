@@ -19,8 +19,8 @@ func (w *testProxy) phone(want int, phone string, query ...string) {
 // Values are counted, not requests: the same one passes as often as the other
 // limits let it, also after another was refused.
 func TestDistinct_CountsValues(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, behind(t, answers, fmt.Sprintf(fan, "")), use)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, upstreamYAML(t, answerByStatus, fmt.Sprintf(fan, "")), use)
 		w.phone(200, "1")
 		w.phone(200, "2")
 		w.phone(429, "3")
@@ -43,8 +43,8 @@ func TestDistinct_CountsValues(t *testing.T) {
 
 // A request that is given back, or that another limit refuses, leaves no value.
 func TestDistinct_WhatIsGivenBackDoesNotStand(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, behind(t, answers, fmt.Sprintf(fan, "")), use)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, upstreamYAML(t, answerByStatus, fmt.Sprintf(fan, "")), use)
 		for i := range 5 {
 			w.phone(503, fmt.Sprint("failed", i), "status=503")
 		}
@@ -58,8 +58,8 @@ func TestDistinct_WhatIsGivenBackDoesNotStand(t *testing.T) {
 }
 
 func TestDistinct_CountPenaltyAndShadow(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, behind(t, answers, fmt.Sprintf(fan, ", count: {status: [4xx]}")), use)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, upstreamYAML(t, answerByStatus, fmt.Sprintf(fan, ", count: {status: [4xx]}")), use)
 		for i := range 5 {
 			w.phone(200, fmt.Sprint("fine", i))
 		}
@@ -68,16 +68,16 @@ func TestDistinct_CountPenaltyAndShadow(t *testing.T) {
 		w.phone(429, "3")
 		w.phone(200, "2")
 	})
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, behind(t, answers, fmt.Sprintf(fan, ", penalty: {ban: 1h, after: 2}")), use)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, upstreamYAML(t, answerByStatus, fmt.Sprintf(fan, ", penalty: {ban: 1h, after: 2}")), use)
 		w.phone(200, "1")
 		w.phone(200, "2")
 		w.phone(429, "3")
 		w.phone(429, "4")
 		w.phone(429, "1") // banned now
 	})
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, behind(t, answers, fmt.Sprintf(fan, ", mode: shadow")), use)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, upstreamYAML(t, answerByStatus, fmt.Sprintf(fan, ", mode: shadow")), use)
 		for i := range 5 {
 			w.phone(200, fmt.Sprint(i))
 		}

@@ -110,9 +110,9 @@
 //
 // A Replay (dry run) passes logged requests through the stages on a virtual clock, with
 // its own store in memory. It differs from serving in four places: waiting requests are
-// queued in its own queue (replay_line.go), concurrent permits are renewed by the virtual
+// queued in its own queue (replay_queue.go), concurrent permits are renewed by the virtual
 // clock, the outcome of a request is taken from the log, and a limit whose key is not in
-// the log is skipped (replay_known.go). A test compares its counts with those of a Proxy
+// the log is skipped (replay_route.go). A test compares its counts with those of a Proxy
 // that serves the same requests at the same times.
 //
 // # Operators
@@ -156,104 +156,97 @@
 //
 // # Shared state
 //
-// All requests share the following, and nothing else that changes:
+// State shared by requests:
 //
-//   - the pointer to the current generation, and its count of users (generation.go)
-//   - the pools of exchanges and downstreams (proxy.go)
-//   - the generator of request ids (requestid.go)
-//   - the numbering plans of phone numbers that have been used (key/callingcode.go)
-//   - the metrics, and each route's cache of them (metrics.go, figures.go)
-//   - the limiter's store, and the local store of the fallback (admit.go, fallback.go)
+//   - the pointer to the current generation, and each generation's count of requests
+//     (generation.go)
+//   - pools of exchanges and downstreams
+//   - the source of request ids (requestid.go)
+//   - the numbering plans loaded so far (key/callingcode.go)
+//   - the metrics (metrics.go), and the time series that a route has looked up (route_metrics.go)
+//   - the limiter's store, and the local store used while it is unreachable (admit.go)
 //   - the keys seen recently (newkeys.go)
-//   - recent requests and top keys, for operators (observe.go)
-//   - the memory budget of buffered bodies (buffers.go)
+//   - recent decisions and top keys (observe.go)
+//   - the memory for buffered bodies (buffers.go)
 //   - the log
-//   - the health of targets, and the queues of requests that wait for one (package upstream)
+//   - the health of targets and the queues for them (package upstream)
+//   - certificates, connections, and addresses that reset requests (package frontend)
 //
-// Connections share certificates, and the addresses that reset many requests (package
-// frontend). All other state belongs to one request or is immutable.
+// All other state belongs to one request, or is immutable.
 //
 // # HTTP
 //
 // HTTP/1.1 is implemented by package http1, which documents what it refuses, and
 // HTTP/2 by net/http. Strings of an HTTP/1.1 request share the buffer of its
-// connection: those that outlive the handler are cloned (exchange.keep). In addition:
+// connection: those that outlive the handler are cloned (exchange.detach). In addition:
 //
-//   - The path that is matched is the path that is forwarded, in one spelling, unless
-//     the route rewrites it. A path that servers interpret in different ways is refused
-//     with 400; so is a path that a lenient server would interpret as that of another
-//     route, or with another key. If a lenient framework would take a path for that of a
-//     route with limits or lists, that route matches (route.guarded). Package route
-//     documents all rules, also those for hosts and targets.
-//   - An escaped slash is refused with 400 unless the route declares that its upstream
-//     keeps it as part of a segment (encoded_slash).
-//   - The query is forwarded byte for byte. If a key is read from it, or the route
-//     matches parameters, an ambiguous query is refused with 400.
-//   - A request with a form in its body is refused with 400 if a key, a cost or the route
-//     depends on the query: some servers merge the parameters of both. A form is
-//     recognized by Content-Type, without reading the body; form_beside_query allows
-//     it (form_body.go).
-//   - A header field or parameter that is a key and occurs twice is refused with
-//     400, because it is unknown which value the upstream uses.
-//   - A field or parameter that some servers confuse with a key, a cost or an
-//     idempotency key of another name is refused with 400: X_Phone or X.Phone for X-Phone
-//     (CGI, WSGI, PHP), Phone, phone[] or [phone] for phone. The same applies to names
-//     that are confused with fields that Weir sets or trusts (X_Forwarded_For,
-//     set_header), or by which a route is matched (confusable.go). Package key documents
-//     the rule, with a table of how servers differ.
-//   - A request that a limit refuses gets its response before its body is read, also
-//     when the client waits for 100 Continue.
-//   - An unescaped # in path or query is refused with 400, and so is the target "*" with
-//     any method but OPTIONS. The scheme of a target in absolute form must be http, or
-//     https if the connection uses TLS or a trusted proxy says so, and the target must
-//     have a host.
-//   - A host that is neither a name nor an address, with at most one port, is refused
-//     with 400.
-//   - A request without a host is refused with 400. The host of an HTTP/1.0 request
-//     without one is the local address of the connection; the upstream's own name is
-//     never used in its place.
-//   - CONNECT is refused with 405 and the connection is closed: Weir is not a tunnel,
-//     and the following bytes may be meant for the other end of one.
-//   - An HTTP/2 request that would be another message in HTTP/1 is refused with 400
+//   - The matched path is forwarded, in normalized form, unless the route rewrites it. A path
+//     that servers interpret differently is refused with 400. So is a path that a lenient
+//     server would interpret as one of another route or with another key. A path that only a
+//     lenient framework would route to a route with limits or lists is matched to that route
+//     (route.guarded). Package route has the rules for paths, hosts and request targets.
+//   - An escaped slash is refused with 400, unless the route states that its upstream keeps it
+//     as part of a segment (encoded_slash).
+//   - The query is forwarded unchanged. If a key is read from it, or it determines the route, an
+//     ambiguous query is refused with 400.
+//   - A request with a form in its body is refused if a key, a cost or the route depends on the
+//     query, because some servers merge both. This is decided by Content-Type, without reading
+//     the body. The route can allow it with form_beside_query (form_body.go).
+//   - A repeated header field or parameter that is a key is refused with 400, because it is
+//     unknown which of the two the upstream uses.
+//   - A field or parameter that some servers treat as a key, a cost or an idempotency key, but
+//     that has another name, is refused: X_Phone or X.Phone for X-Phone (CGI, WSGI, PHP); Phone,
+//     phone[] or [phone] for phone. The same applies to fields that Weir sets or trusts
+//     (X_Forwarded_For, set_header), and to those that select a route (confusable.go). Package
+//     key has the full rules, and a table of the differences between servers.
+//   - A request that a limit refuses is answered before its body is read, also if the client
+//     waits for 100 Continue.
+//   - An unescaped # in path or query is refused with 400, and so is the request target "*" with
+//     a method other than OPTIONS. The absolute form requires the scheme http and a host; https
+//     is accepted over TLS, or if a trusted proxy reports it.
+//   - A host that is neither a name nor an address with an optional port is refused with 400.
+//   - A request without a host is refused with 400. For HTTP/1.0, the address that the client
+//     connected to is used instead; the upstream's own name is never sent as the requested host.
+//   - CONNECT is answered with 405, and the connection is closed: the data that follows may be
+//     meant for the other end of a tunnel.
+//   - HTTP/2 requests that would be malformed or ambiguous in HTTP/1 are answered with 400
 //     (http2_malformed.go).
-//   - A client that exceeds listen.timeouts is disconnected. Slow clients never cause
-//     an upstream connection to be closed (http1.Timeouts; body.go for HTTP/2).
-//   - An HTTP/1 client that closes its sending side after a complete request (half-close)
-//     gets its response. A 100 Continue is sent before it, to which a client that has
-//     disconnected replies with a TCP reset. A client that resets the connection, or that
-//     does not read the response in time, has disconnected, and its request is aborted
-//     (http1.HalfClosePolicy).
-//   - An HTTP/2 connection on which the client resets most of its requests (rapid
-//     reset) is closed. Requests that were reset before they were served are skipped. If
-//     an address does this on several connections, reading from its next connection is
-//     delayed: 100 ms at first, 2 s at most. Both are implemented by package frontend.
+//   - A client that exceeds listen.timeouts is disconnected. The timeouts of clients never end
+//     upstream connections (http1.Timeouts; body.go for HTTP/2).
+//   - An HTTP/1 client that half-closes its connection after a complete request gets its
+//     response. Sending "100 Continue" first detects clients that have closed the connection:
+//     they reply with a reset. If a client resets the connection or stops accepting data, its
+//     request is canceled (http1.HalfClosePolicy).
+//   - An HTTP/2 connection whose client resets most of its requests (rapid reset) is closed, and
+//     requests reset before they were processed are dropped. If an address does this on one
+//     connection after another, its next connections are delayed by 100 ms to 2 s (package
+//     frontend).
 //
-// Where RFC 9110, 9112 and 9113 allow a choice, or net/http makes it:
+// Choices where RFC 9110, 9112 and 9113 allow several behaviors, or net/http has one of its own:
 //
-//   - Any Transfer-Encoding except a single "chunked" is refused with 501, even where 400
-//     is possible, because no other coding is implemented.
-//   - HTTP/1.1 requests that cannot be parsed are refused like all others, with
-//     application/problem+json, and are logged and counted; the connection is closed.
-//   - A folded header line is refused, also in responses (RFC 9112 section 5.2), and so is
-//     a response with whitespace before a colon: repaired, the framing of the response
-//     might differ from what others read.
-//   - Trailers of responses are forwarded even if they were not announced.
-//   - A response to an HTTP/1.0 client has the status line of HTTP/1.1 (RFC 9110 section
-//     2.5) and HTTP/1.0 framing. Upstreams receive HTTP/1.1 or HTTP/2 only. Upgrade and
-//     Expect: 100-continue of HTTP/1.0 requests are ignored.
-//   - Trailers of requests that were not announced are dropped. So are trailers that
-//     identify the client or frame a message, and those that a framework which merges
-//     trailers into the header may take for a field that the route reads or sets.
-//   - OPTIONS * is not forwarded, because it asks about this server.
-//   - Via is optional in responses and not sent, because it would reveal the internal
-//     network. For the same reason "by" is omitted from Forwarded, and the name in
-//     Via to upstreams is a random pseudonym that changes at each start.
-//   - no-transform is always satisfied: bodies are forwarded unchanged.
-//   - Malformed HTTP/2 may be refused with 400 where a stream error is possible (RFC
-//     9113 section 8.1.1). net/http closes the connection if a setting is given twice,
-//     which is stricter than required.
-//   - Server push is not used. TLS is not renegotiated: crypto/tls does not support it
-//     in servers.
-//   - Floods of pings, settings, empty frames and header fragments in HTTP/2 are limited
-//     by net/http. Package frontend limits reset requests and requests in progress.
+//   - A Transfer-Encoding other than a single "chunked" is answered with 501, also where 400
+//     would be allowed.
+//   - Malformed HTTP/1.1 requests are answered with application/problem+json like other refusals,
+//     logged and counted; their connection is closed.
+//   - Folded lines (obs-fold) are refused, also in responses (RFC 9112 section 5.2), and so is
+//     whitespace before a colon in a response: other parsers may frame a corrected message
+//     differently.
+//   - Unannounced trailers of responses are forwarded.
+//   - HTTP/1.0 clients get a status line with HTTP/1.1 (RFC 9110 section 2.5) and framing that
+//     HTTP/1.0 supports. Their Upgrade and "Expect: 100-continue" are ignored. Requests to
+//     upstreams use HTTP/1.1 or HTTP/2.
+//   - Unannounced trailers of requests are dropped. So are trailers that identify the client or
+//     frame the message, and those that a framework which merges trailers into the header could
+//     confuse with a field that the route reads or sets.
+//   - OPTIONS * is answered by Weir, because it asks about this server.
+//   - Via is optional in responses and not sent: it would reveal internals. For the same reason
+//     "by" is omitted from Forwarded, and the name in Via to upstreams is a pseudonym, new at
+//     each start.
+//   - no-transform requires nothing: bodies are forwarded unchanged.
+//   - Malformed HTTP/2 may be answered with 400 instead of a stream error (RFC 9113 section
+//     8.1.1). net/http closes connections with duplicate SETTINGS, which is stricter than
+//     required.
+//   - Server push and TLS renegotiation are not supported.
+//   - Floods of pings, settings, empty frames and continuation frames over HTTP/2 are limited by
+//     net/http; resets and concurrent requests by package frontend.
 package proxy

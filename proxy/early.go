@@ -31,7 +31,7 @@ type localDenier interface {
 // may still determine that none applies: by a bypass list, or with an idempotency key.
 func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 	r := x.route
-	if !x.foreseeable() {
+	if !x.hasEarlyLimits() {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
@@ -43,23 +43,23 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 		}
 	}
 	a := p.admitter
-	if len(x.claims.claims) > 0 && a.fallback.decider(&x.admission) != decideByShare && a.foresees(ctx, x) {
-		a.fallback.note(&x.admission)
+	if len(x.claims.claims) > 0 && a.fallback.decider(&x.admission) != decideByShare && a.refusesEarly(ctx, x) {
+		a.fallback.record(&x.admission)
 		if x.bothSecrets {
 			x.mergePrevious()
 		}
-		a.metrics.decided(x.route, x.claims, &x.decision)
+		a.metrics.countDecisions(x.route, x.claims, &x.decision)
 		x.decided = true
-		ctx, cancel := a.bound(ctx)
+		ctx, cancel := a.withTimeout(ctx)
 		defer cancel()
 		return a.refuse(ctx, &x.admission, a.store)
 	}
-	x.claims, x.bothSecrets = x.claims.none(), false // extract adds the claims again; the keys are kept
+	x.claims, x.bothSecrets = x.claims.empty(), false // extract adds the claims again; the keys are kept
 	return nil
 }
 
-// foreseeable reports whether there is a limit to evaluate before the body of x is read.
-func (x *exchange) foreseeable() bool {
+// hasEarlyLimits reports whether there is a limit to evaluate before the body of x is read.
+func (x *exchange) hasEarlyLimits() bool {
 	r := x.route
 	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || x.bypasses() {
 		return false
@@ -67,23 +67,23 @@ func (x *exchange) foreseeable() bool {
 	return r.Idempotency == nil || len(x.Header(r.Idempotency.Header)) == 0
 }
 
-// foresees reports whether the claims of x would be refused now. If so, it fills the decision of x.
-func (a *admitter) foresees(client context.Context, x *exchange) bool {
+// refusesEarly reports whether the claims of x would be refused now. If so, it fills the decision of x.
+func (a *admitter) refusesEarly(client context.Context, x *exchange) bool {
 	if a.denier != nil && a.denier.Denied(x.claims.claims, &x.decision) {
 		return true
 	}
 	if a.shared && x.in.length >= 0 && x.in.length < longBody {
 		return false
 	}
-	ctx, cancel := a.bound(client)
+	ctx, cancel := a.withTimeout(client)
 	defer cancel()
 	err := a.store.Peek(ctx, x.claims.claims, &x.decision)
 	return err == nil && !x.decision.Allowed
 }
 
-// foresee sets the limits that can be evaluated before a body is read. There are none if no key is
+// findEarlyLimits sets the limits that can be evaluated before a body is read. There are none if no key is
 // in the body, or if the body may determine that no limit applies.
-func (r *route) foresee() {
+func (r *route) findEarlyLimits() {
 	body := r.Idempotency != nil
 	for _, l := range r.Lists {
 		if inBody(l.Key) && l.Action == config.Bypass {

@@ -11,13 +11,13 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// An unsent is a body that nobody may read before there is an answer.
-type unsent struct {
+// An unreadableBody is a body that nobody may read before there is an answer.
+type unreadableBody struct {
 	*testing.T
 	answer *httptest.ResponseRecorder
 }
 
-func (u unsent) Read([]byte) (int, error) {
+func (u unreadableBody) Read([]byte) (int, error) {
 	if !u.answer.Flushed {
 		u.Error("the body was read before the answer was sent")
 	}
@@ -28,7 +28,7 @@ func (u unsent) Read([]byte) (int, error) {
 func (w *testProxy) unread(want int, length int64, lines ...string) *httptest.ResponseRecorder {
 	w.Helper()
 	rec := httptest.NewRecorder()
-	r := httptest.NewRequest("POST", "/", unsent{w.T, rec})
+	r := httptest.NewRequest("POST", "/", unreadableBody{w.T, rec})
 	r.ContentLength = length
 	for i := 0; i+1 < len(lines); i += 2 {
 		r.Header.Set(lines[i], lines[i+1])
@@ -49,7 +49,7 @@ func (w *testProxy) posts(want int, target, body string, lines ...string) *httpt
 // Whoever is over a limit that needs no body is told so before the body is read, and
 // has taken nothing of the other limits.
 func TestEarly_RefusesBeforeTheBody(t *testing.T) {
-	w := made(t, keyed(", {name: ip, key: client_ip, rates: [2/1h, 9/1d]}, {name: watched, key: global, rate: 1/1h, mode: shadow}"))
+	w := newProxy(t, bodyKeyYAML(", {name: ip, key: client_ip, rates: [2/1h, 9/1d]}, {name: watched, key: global, rate: 1/1h, mode: shadow}"))
 	for range 2 {
 		w.posts(200, "/", `{"phone": "1"}`)
 	}
@@ -80,7 +80,7 @@ func (w *testProxy) remainingOf(name string, count int64, parts ...string) int64
 
 // A penalty hears of refusals that need no body as of all others.
 func TestEarly_Penalizes(t *testing.T) {
-	w := made(t, keyed(", {name: ip, key: client_ip, rate: 1/1h, penalty: {ban: 2h, after: 2}}"))
+	w := newProxy(t, bodyKeyYAML(", {name: ip, key: client_ip, rate: 1/1h, penalty: {ban: 2h, after: 2}}"))
 	w.posts(200, "/", `{"phone": "1"}`)
 	w.unread(429, -1)
 	w.unread(429, -1)
@@ -91,7 +91,7 @@ func TestEarly_Penalizes(t *testing.T) {
 
 // Where the body may tell that no limit counts, it is read first.
 func TestEarly_NotBeforeWhatMayLetPass(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 keys: {phone: json:/phone}
 lists: {friends: {key: phone, values: ["7"], action: bypass}, foes: {key: phone, values: ["8"], action: deny}}
 routes:
@@ -110,33 +110,33 @@ routes:
 	w.posts(429, "/c", `{"phone": "1"}`)
 }
 
-// A far store counts what it is asked, and knows some refusals by itself.
-type far struct {
+// A remoteStore store counts what it is asked, and knows some refusals by itself.
+type remoteStore struct {
 	*limiter.Memory
 	takes, peeks atomic.Int64
 	knows        atomic.Bool
 }
 
-func (f *far) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (f *remoteStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	f.takes.Add(1)
 	return f.Memory.Take(ctx, claims, d)
 }
 
-func (f *far) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (f *remoteStore) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	f.peeks.Add(1)
 	return f.Memory.Peek(ctx, claims, d)
 }
 
 // Denied implements denier.
-func (f *far) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
+func (f *remoteStore) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
 	return f.knows.Load() && f.Memory.Peek(context.Background(), claims, d) == nil && !d.Allowed
 }
 
 // A shared store is asked about a short body once, as before; about a long one twice;
 // and not at all about what is known to be refused.
 func TestEarly_CostsASharedStoreNothing(t *testing.T) {
-	store := &far{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
-	w := made(t, "store: redis\n"+keyed(", {name: ip, key: client_ip, rate: 2/1h}"), func(o *Options) { o.Store = store })
+	store := &remoteStore{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
+	w := newProxy(t, "store: redis\n"+bodyKeyYAML(", {name: ip, key: client_ip, rate: 2/1h}"), func(o *Options) { o.Store = store })
 	asked := func(what string, takes, peeks int64) {
 		t.Helper()
 		if store.takes.Load() != takes || store.peeks.Load() != peeks {

@@ -15,43 +15,43 @@ type exchange struct {
 	generation *generation // the generation that serves the request
 	id         string      // record: the request id
 	began      time.Time
-	took       time.Duration // settle: until the response was written, without settling after it
+	duration   time.Duration // settle: until the response was written, without settling after it
 
-	in        inbound         // downstream: the received request
-	request   routing.Request // downstream, normalize, match: host, path and query, by which the route is matched
-	client    client          // address: the client
-	list      *config.List    // lists: the list that denied the request or let it bypass limits
-	extracted extracted       // extract: the keys, and the data from which they are read
-	newKeys   string          // new keys: the result for too many of them; empty if there were not
-	admission                 // extract, admit, settle: the claims on limits and the decision
-	sending   forwardRequest  // forward: the forwarded request
-	outcome   forwardOutcome  // forward: its result
-	told      quotaResponse   // refuse, forward: the rate limit fields of the response
-	answer    answer          // downstream: the response that was sent
-	trace     *tracing        // record: the spans; nil if there is no tracing
+	in          inbound         // downstream: the received request
+	request     routing.Request // downstream, normalize, match: host, path and query, by which the route is matched
+	client      client          // address: the client
+	list        *config.List    // lists: the list that denied the request or let it bypass limits
+	extracted   extracted       // extract: the keys, and the data from which they are read
+	newKeys     string          // new keys: the result for too many of them; empty if there were not
+	admission                   // extract, admit, settle: the claims on limits and the decision
+	forwarded   forwardRequest  // forward: the forwarded request
+	outcome     forwardOutcome  // forward: its result
+	quotaFields quotaFields     // refuse, forward: the rate limit fields of the response
+	response    clientResponse  // downstream: the response that was sent
+	trace       *tracing        // record: the spans; nil if there is no tracing
 
-	owned bool // the downstream reuses x for its next request
+	reused bool // the downstream reuses x for its next request
 }
 
 // An inbound is a request as received by its downstream, except for its target.
 type inbound struct {
-	scheme  string // "http" or "https"
-	peer    netip.AddrPort
-	header  fields
-	odd     []string // names of fields that some servers may take for others, such as X_Phone or X.Phone
-	unasked []string // of OPTIONS: names of fields that a browser's preflight never has
-	length  int64    // announced length of the body; -1 if unknown
-	body    bodyReader
-	fault   error // what is wrong with the request as HTTP
+	scheme       string // "http" or "https"
+	peer         netip.AddrPort
+	header       fields
+	notPlain     []string // names of fields that some servers may take for others, such as X_Phone or X.Phone
+	notPreflight []string // of OPTIONS: names of fields that a browser's preflight never has
+	length       int64    // announced length of the body; -1 if unknown
+	body         bodyReader
+	parseErr     error // what is wrong with the request as HTTP
 
 	userAgent, referer string // error in the HTTP syntax of the request
 }
 
 // finish: values for the log
-func (in *inbound) reset() { *in = inbound{odd: in.odd[:0]} }
+func (in *inbound) reset() { *in = inbound{notPlain: in.notPlain[:0]} }
 
-// An answer describes the response that was sent to the client.
-type answer struct {
+// A clientResponse describes the response that was sent to the client.
+type clientResponse struct {
 	status      int   // final status
 	bytes       int64 // of the body
 	streamReset bool  // the client reset the stream and kept the connection
@@ -60,8 +60,8 @@ type answer struct {
 // A bodyReader reads the body of a request. It is implemented by the downstream.
 type bodyReader interface {
 	// readAll reads the body to its end and keeps it, so that it can be forwarded unchanged. It
-	// returns an error that wraps key.ErrBodyTooLarge if the body is longer than most bytes.
-	readAll(most int64) ([]byte, error)
+	// returns an error that wraps key.ErrBodyTooLarge if the body is longer than maxBytes bytes.
+	readAll(maxBytes int64) ([]byte, error)
 }
 
 // fields looks up header fields by canonical name. *http1.Fields does so without allocating.
@@ -78,21 +78,21 @@ func (noFields) Values(string) []string { return nil }
 // reset clears x for the next request and keeps its allocated memory. It works in place: assigning
 // a new exchange would copy it twice, over a cold stack.
 func (x *exchange) reset() {
-	x.generation, x.id, x.began, x.took = nil, "", time.Time{}, 0
+	x.generation, x.id, x.began, x.duration = nil, "", time.Time{}, 0
 	x.in.reset()
 	x.request.Reset()
 	x.client, x.list = client{}, nil
 	x.extracted.reset()
 	x.newKeys = ""
 	x.admission.reset()
-	x.sending.reset()
+	x.forwarded.reset()
 	x.outcome = forwardOutcome{}
-	x.told.reset()
-	x.answer, x.trace = answer{}, nil
+	x.quotaFields.reset()
+	x.response, x.trace = clientResponse{}, nil
 }
 
 func newExchange() any {
 	x := &exchange{in: inbound{header: noFields{}}}
-	x.sending.edit = x.onHeader
+	x.forwarded.edit = x.onHeader
 	return x
 }

@@ -18,8 +18,8 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	if err != nil {
 		return Explanation{}, err
 	}
-	g := p.enter()
-	defer g.leave()
+	g := p.acquire()
+	defer g.release()
 	x.generation = g
 	e := &explainer{ctx: ctx, proxy: p, generation: g, x: x}
 	e.Others, e.Keys, e.Lists, e.Limits = []ExplainedOther{}, []ExplainedKey{}, []ExplainedList{}, []ExplainedLimit{}
@@ -31,11 +31,11 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	if x.route != nil {
 		decided := x.decision // the calls below must not change the response
 		decided.Outcomes = append([]limiter.Outcome(nil), decided.Outcomes...)
-		asked := x.claims.clone()
+		claims := x.claims.clone()
 		e.explainKeys()
 		e.explainLists()
 		e.explainLimits()
-		x.decision, x.claims = decided, asked
+		x.decision, x.claims = decided, claims
 	}
 	e.end(refusal)
 	return e.Explanation, nil
@@ -60,7 +60,7 @@ func (e *explainer) runStages() error {
 		run  func() (detail string, err error)
 	}{
 		{"client address", func() (string, error) {
-			g.address.resolve(x)
+			g.clientIP.resolve(x)
 			if x.client.trustedPeer {
 				return "the peer is a trusted proxy", nil
 			}
@@ -68,7 +68,9 @@ func (e *explainer) runStages() error {
 		}},
 		{"normalize", func() (string, error) { return "", normalize(x) }},
 		{"match route", e.match},
-		{"check header", func() (string, error) { return "", cmp.Or(g.checkConfusable(x), g.connection(x), x.checkBodySize()) }},
+		{"check header", func() (string, error) {
+			return "", cmp.Or(g.checkConfusable(x), g.checkConnection(x), x.checkBodySize())
+		}},
 		{"check lists", func() (string, error) { return "", g.checkLists(x, x.route.lists) }},
 		{"check limits before the body", e.early},
 		{"check lists of body keys", func() (string, error) { return "", g.checkLists(x, x.route.bodyLists) }},
@@ -78,14 +80,14 @@ func (e *explainer) runStages() error {
 		{"check limits", e.admit},
 	}
 	for _, s := range stages {
-		said := ExplainedStage{Name: s.name, Result: StageSkipped}
+		explained := ExplainedStage{Name: s.name, Result: StageSkipped}
 		if refusal == nil {
-			said.Result = StagePassed
-			if said.Detail, refusal = s.run(); refusal != nil {
-				said.Result, said.Detail = StageRefused, refusal.Error()
+			explained.Result = StagePassed
+			if explained.Detail, refusal = s.run(); refusal != nil {
+				explained.Result, explained.Detail = StageRefused, refusal.Error()
 			}
 		}
-		e.Stages = append(e.Stages, said)
+		e.Stages = append(e.Stages, explained)
 	}
 	return refusal
 }
@@ -96,7 +98,7 @@ func (e *explainer) end(refusal error) {
 	e.Decision.Store = string(e.generation.config.Store)
 	e.Decision.Slots = e.generation.slots(x.claims.claims)
 	if refusal != nil {
-		e.answer(e.generation.refuse(x, refusal))
+		e.respond(e.generation.refuse(x, refusal))
 		return
 	}
 	e.generation.forward(x, e)
@@ -119,16 +121,16 @@ func (g *generation) slots(claims []limiter.Claim) int {
 	return max(len(places), 1)
 }
 
-// answer implements downstream.
-func (e *explainer) answer(a respond.Response) {
-	said := &ExplainedAnswer{Status: a.Status, Header: map[string][]string{}, Body: string(a.Body)}
+// respond implements downstream.
+func (e *explainer) respond(a respond.Response) {
+	explained := &ExplainedAnswer{Status: a.Status, Header: map[string][]string{}, Body: string(a.Body)}
 	for _, f := range a.Fields {
-		said.Header[f.Name] = append(said.Header[f.Name], f.Value)
+		explained.Header[f.Name] = append(explained.Header[f.Name], f.Value)
 	}
 	if e.x.err != nil {
-		said.Why = e.x.err.Error()
+		explained.Why = e.x.err.Error()
 	}
-	e.Answer, e.Upstream = said, nil
+	e.Answer, e.Upstream = explained, nil
 }
 
 // beforeEnd implements downstream. There is nothing to release.
@@ -136,5 +138,5 @@ func (e *explainer) beforeEnd(func(flush func())) {}
 
 // forward implements downstream. Nothing is sent.
 func (e *explainer) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
-	return e.outgoing(p, t)
+	return e.explainForward(p, t)
 }

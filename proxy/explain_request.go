@@ -43,10 +43,10 @@ func (r ExplainRequest) exchange() (*exchange, error) {
 	}
 	x.id = "REQUEST-ID"
 	lines := byName(header)
-	x.in.unasked = unasked(r.Method, lines)
+	x.in.notPreflight = notPreflightFields(r.Method, lines)
 	for name := range lines {
 		if !key.IsPlainHeader(name) {
-			x.in.odd = append(x.in.odd, name)
+			x.in.notPlain = append(x.in.notPlain, name)
 		}
 	}
 	return x, nil
@@ -113,9 +113,9 @@ func splitURL(s string) (scheme, authority, target string, err error) {
 type literalBody string
 
 // readAll implements bodyReader.
-func (b literalBody) readAll(most int64) ([]byte, error) {
-	if int64(len(b)) > most {
-		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+func (b literalBody) readAll(maxBytes int64) ([]byte, error) {
+	if int64(len(b)) > maxBytes {
+		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
 	}
 	return []byte(b), nil
 }

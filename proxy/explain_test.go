@@ -66,7 +66,7 @@ routes:
 `
 
 func TestExplain_TellsOfEveryStage(t *testing.T) {
-	w := made(t, explained)
+	w := newProxy(t, explained)
 	e := w.explains("POST", "/send", "X-Phone: 138 0013 8000")
 	if e.Route == nil || e.Route.Name != "send" || e.Answer != nil || e.Upstream == nil || e.Upstream.Target != "/send" {
 		t.Fatalf("route %+v, answer %+v, upstream %+v; want it forwarded by send", e.Route, e.Answer, e.Upstream)
@@ -100,7 +100,7 @@ func TestExplain_TellsOfEveryStage(t *testing.T) {
 }
 
 func TestExplain_WhyNotTheOtherRoutes(t *testing.T) {
-	w := made(t, explained)
+	w := newProxy(t, explained)
 	e := w.explains("GET", "http://example.com/send/x?b=1", "X-App: 8")
 	if e.Route != nil || e.Answer == nil || e.Answer.Status != 404 {
 		t.Fatalf("route %+v, answer %+v; want none and 404", e.Route, e.Answer)
@@ -124,7 +124,7 @@ func TestExplain_WhyNotTheOtherRoutes(t *testing.T) {
 }
 
 func TestExplain_RefusalsAreThoseOfServing(t *testing.T) {
-	w := made(t, explained)
+	w := newProxy(t, explained)
 	for range 2 {
 		w.send("POST", "/send", "X-Phone: 13800138000")
 	}
@@ -167,7 +167,7 @@ func TestExplain_RefusalsAreThoseOfServing(t *testing.T) {
 }
 
 func TestExplain_TakesNothing(t *testing.T) {
-	w := made(t, strings.Replace(explained, "    lists: [stolen, office]", "    new_keys: 1/1m\n    idempotency: {header: Idempotency-Key, life: 1d, repeats: 5}", 1))
+	w := newProxy(t, strings.Replace(explained, "    lists: [stolen, office]", "    new_keys: 1/1m\n    idempotency: {header: Idempotency-Key, life: 1d, repeats: 5}", 1))
 	for range 20 {
 		w.explains("POST", "/send", "X-Phone: 13800138000", "Idempotency-Key: a", `{"a":1}`)
 		w.explains("POST", "/send", "X-Phone: 13800138001")
@@ -192,7 +192,7 @@ func TestExplain_TakesNothing(t *testing.T) {
 }
 
 func TestExplain_ListsThatDecide(t *testing.T) {
-	w := made(t, explained)
+	w := newProxy(t, explained)
 	if e := w.explains("POST", "/send", "X-Phone: 13800138009"); !e.Lists[0].Hit || e.Answer == nil || e.Answer.Status != 403 {
 		t.Errorf("lists %+v, answer %+v; want 403 for stolen", e.Lists, e.Answer)
 	}
@@ -211,7 +211,7 @@ upstreams: {demo: echo}
 routes: [{name: a, match: {path: /a}, upstream: demo, limits: [{name: u, key: header:X-User, rates: [1/1m, 2/1h]}, {name: g, key: global, rate: 9/1m}]}]
 `
 	for mode, want := range map[string]int{"single": 1, "cluster": 2} {
-		w := made(t, strings.Replace(file, "MODE", mode, 1))
+		w := newProxy(t, strings.Replace(file, "MODE", mode, 1))
 		if e := w.explains("GET", "/a", "X-User: alice"); e.Decision.Slots != want || e.Decision.Store != "redis" {
 			t.Errorf("%s: %+v; want %d slots", mode, e.Decision, want)
 		}
@@ -220,7 +220,7 @@ routes: [{name: a, match: {path: /a}, upstream: demo, limits: [{name: u, key: he
 
 func TestExplain_StoreAway(t *testing.T) {
 	for policy, status := range map[string]int{"deny": 503, "allow": 0} {
-		w := made(t, limited("{name: l, key: header:X-User, rate: 4/1m, on_store_failure: "+policy+"}"), func(o *Options) { o.Store = away{o.Store} })
+		w := newProxy(t, limitYAML("{name: l, key: header:X-User, rate: 4/1m, on_store_failure: "+policy+"}"), func(o *Options) { o.Store = failingPeek{o.Store} })
 		e := w.explains("GET", "/a", "X-User: alice")
 		if e.Decision.Asked || e.Limits[0].Asked || status == 0 && e.Answer != nil || status != 0 && (e.Answer == nil || e.Answer.Status != status) {
 			t.Errorf("%s: %+v, %+v, %+v", policy, e.Decision, e.Limits, e.Answer)
@@ -232,12 +232,12 @@ func TestExplain_StoreAway(t *testing.T) {
 func TestExplain_UpstreamIsSentThis(t *testing.T) {
 	var mu sync.Mutex
 	var seen *http.Request
-	url := upstreamOf(t, func(_ http.ResponseWriter, r *http.Request) {
+	url := startUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = r
 	})
-	f := opened(t, `
+	f := startServer(t, `
 client_ip: {trusted_proxies: [127.0.0.0/8]}
 keys: {user: {from: query:user, set_header: X-User}}
 routes:
@@ -261,7 +261,7 @@ routes:
 		if err != nil || e.Upstream == nil {
 			t.Fatalf("%v: %+v", err, e.Answer)
 		}
-		f.dial("GET " + target + " HTTP/1.1\r\nHost: api.example.com\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n").Status(200)
+		f.dial("GET " + target + " HTTP/1.1\r\nHost: api.example.com\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n").WantStatus(200)
 		mu.Lock()
 		got, header := seen, maps.Clone(seen.Header)
 		mu.Unlock()
@@ -285,7 +285,7 @@ routes:
 }
 
 func TestExplain_WhatIsNoRequest(t *testing.T) {
-	w := made(t, explained)
+	w := newProxy(t, explained)
 	for want, r := range map[string]ExplainRequest{
 		"is not a method":            {Method: "A B", URL: "/a"},
 		"empty URL":                  {Method: "GET"},
@@ -302,9 +302,9 @@ func TestExplain_WhatIsNoRequest(t *testing.T) {
 	}
 }
 
-// An away is a store that cannot be asked.
-type away struct{ limiter.AdminStore }
+// A failingPeek is a store that cannot be asked.
+type failingPeek struct{ limiter.AdminStore }
 
-func (away) Peek(context.Context, []limiter.Claim, *limiter.Decision) error {
+func (failingPeek) Peek(context.Context, []limiter.Claim, *limiter.Decision) error {
 	return limiter.ErrUnavailable
 }

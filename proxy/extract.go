@@ -22,7 +22,7 @@ type extracted struct {
 	query      url.Values
 	queryRead  bool         // query has been parsed and its names have been checked
 	body       *content     // nil unless a key is read from the body
-	confused   []key.Origin // origins for which other names of the request may be taken
+	confusable []key.Origin // origins for which other names of the request may be taken
 	value      key.Value    // the last key that was read
 	keys       []extractedKey
 	overridden []overridden // limits for which a key has rates of its own, listed by hash
@@ -31,13 +31,13 @@ type extracted struct {
 func (e *extracted) reset() {
 	e.value.Reset()                                // one by one: assigning the struct would copy too much
 	e.query, e.queryRead, e.body = nil, false, nil // each in place: together they are too much to copy
-	e.confused, e.keys, e.overridden = e.confused[:0], e.keys[:0], e.overridden[:0]
+	e.confusable, e.keys, e.overridden = e.confusable[:0], e.keys[:0], e.overridden[:0]
 }
 
 // extract makes the claims of the request: one for each window of each limit of its route, under
 // the key that the request has. A key is extracted once, whatever the number of limits that use it.
 func (g *generation) extract(x *exchange) error {
-	x.names = x
+	x.keyNamer = x
 	if x.exempt = x.bypasses(); x.exempt {
 		return nil
 	}
@@ -59,14 +59,14 @@ func (g *generation) extract(x *exchange) error {
 
 // readQuery parses the query if the route needs it.
 func (x *exchange) readQuery() error {
-	if !x.route.queries || x.extracted.queryRead {
+	if !x.route.readsQuery || x.extracted.queryRead {
 		return nil
 	}
 	if _, err := x.ParsedQuery(); err != nil {
 		return err
 	}
 	x.extracted.queryRead = true
-	x.foldQuery()
+	x.findConfusableParams()
 	return nil
 }
 
@@ -87,18 +87,18 @@ func (g *generation) claim(x *exchange, l *limit) error {
 			return err
 		}
 	}
-	of := l.windows
+	windows := l.windows
 	if others, ok := l.overrides[k.Key]; ok {
-		of = others
+		windows = others
 	}
 	for _, o := range x.extracted.overridden {
 		if o.of == l {
-			of = o.windows
+			windows = o.windows
 		}
 	}
-	for _, w := range of {
+	for _, w := range windows {
 		if cost > w.Capacity() {
-			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.Cost.From, errCost, cost)
+			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, errCost, cost)
 		}
 	}
 	if x.source == 0 {
@@ -107,21 +107,21 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	shared := ""
 	if l.RedissonName != "" {
 		shared = strings.ReplaceAll(l.RedissonName, "{key}", k.text)
-		if l.keyed && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(shared) != nil {
+		if l.hasKeyName && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(shared) != nil {
 			return fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", l.Key.From, key.ErrInvalid)
 		}
 	}
-	asked := &x.claims
+	set := &x.claims
 	if l.Mode == config.Shadow {
-		asked = &x.shadows
+		set = &x.shadows
 	}
-	for _, w := range of {
-		asked.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.source}, w)
+	for _, w := range windows {
+		set.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.source}, w)
 	}
 	if g.config.Privacy.Rotates && shared == "" { // counts under the previous secret count as well
 		x.bothSecrets = true
-		for _, w := range of {
-			asked.add(limiter.Claim{Limit: &w.Limit, Key: k.previous, Cost: cost, Value: value.previous, Source: x.source}, w)
+		for _, w := range windows {
+			set.add(limiter.Claim{Limit: &w.Limit, Key: k.previous, Cost: cost, Value: value.previous, Source: x.source}, w)
 		}
 	}
 	return nil
@@ -133,10 +133,10 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 		return 1, nil
 	}
 	if x.Confused(c.From) {
-		return 0, fmt.Errorf("%s: %w: another name may be taken for its own", c.From, key.ErrAmbiguous)
+		return 0, fmt.Errorf("%s: %w: some servers read another name as this one", c.From, key.ErrAmbiguous)
 	}
 	if c.From.Source == key.Query && x.Confused(key.Origin{Source: key.Form, Name: c.From.Name}) {
-		return 0, fmt.Errorf("%s: %w: beside a form in the body, in which some servers find it too", c.From, key.ErrAmbiguous)
+		return 0, fmt.Errorf("%s: %w: the body is a form, in which some servers look for it too", c.From, key.ErrAmbiguous)
 	}
 	values := x.Header(c.From.Name)
 	if c.From.Source == key.Query {
@@ -157,36 +157,36 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 
 // An extractedKey is the key of the request for one key.Spec.
 type extractedKey struct {
-	by *key.Spec
+	spec *key.Spec
 	limiter.Key
 	previous limiter.Key // under the previous secret; zero if there is none
-	bare     limiter.Key // without any secret; only set where new keys are limited, and kept in this process
+	unkeyed  limiter.Key // without any secret; only set where new keys are limited, and kept in this process
 	text     string      // the key in the names of shared Redisson limiters
 	skip     bool        // the key is missing, and limits on it do not apply
-	shown    string      // the masked value, for the log; only of a sensitive key
+	masked   string      // the masked value, for the log; only of a sensitive key
 }
 
 func (g *generation) key(x *exchange, by *key.Spec) (extractedKey, error) {
 	for _, k := range x.extracted.keys {
-		if k.by == by {
+		if k.spec == by {
 			return k, nil
 		}
 	}
 	if err := by.Extract(x, &x.extracted.value); err != nil {
 		return extractedKey{}, err
 	}
-	k := extractedKey{by: by, skip: x.extracted.value.Skip}
+	k := extractedKey{spec: by, skip: x.extracted.value.Skip}
 	if !k.skip {
 		k.text = x.extracted.value.Text()
 		k.Key = g.config.Privacy.Hash(x.extracted.value.Parts)
 		k.previous, _ = g.config.Privacy.PreviousHash(x.extracted.value.Parts)
 		if slices.Contains(x.route.newKeys, by) {
-			k.bare = config.Privacy{}.Hash(x.extracted.value.Parts)
+			k.unkeyed = config.Privacy{}.Hash(x.extracted.value.Parts)
 		}
 	}
 	x.override(by)
 	if by.Sensitive && !k.skip {
-		k.shown = x.extracted.value.Shown()
+		k.masked = x.extracted.value.Shown()
 	}
 	x.extracted.keys = append(x.extracted.keys, k)
 	return k, nil

@@ -12,8 +12,8 @@ import (
 )
 
 func TestExtract_OverridesByValue(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, `
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, `
 privacy: {hash_secret: a-secret-that-is-long-enough}
 keys: {phone: {from: "header:X-Phone", normalize: digits}}
 upstreams: {demo: echo}
@@ -52,7 +52,7 @@ routes:
 // What an override names is a text, and the number that JSON writes so: both count
 // under one key. So they do in a list.
 func TestExtract_OverridesAndListsHoldForNumbers(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 keys: {id: json:/id}
 lists: {stolen: {key: id, values: ["13"], action: deny}, own: {key: id, values: ["7"], action: bypass}}
 routes:
@@ -91,7 +91,7 @@ routes:
 // An IPv6 client is one network, however the override and the client spell an
 // address in it.
 func TestExtract_OverridesOfNetworks(t *testing.T) {
-	w := made(t, "client_ip: {trusted_proxies: [192.0.2.1]}\n"+limited(`{key: client_ip, rate: 1/1h, overrides: {"2001:db8::1": 2/1h}}`))
+	w := newProxy(t, "client_ip: {trusted_proxies: [192.0.2.1]}\n"+limitYAML(`{key: client_ip, rate: 1/1h, overrides: {"2001:db8::1": 2/1h}}`))
 	w.sends(200, "GET", "/a", "X-Forwarded-For: 2001:DB8::9")
 	w.sends(200, "GET", "/a", "X-Forwarded-For: 2001:db8:0:0::8")
 	w.sends(429, "GET", "/a", "X-Forwarded-For: 2001:db8::1")
@@ -102,9 +102,9 @@ func TestExtract_OverridesOfNetworks(t *testing.T) {
 // The counts of a key stay when it gets an override, since both count under one
 // name.
 func TestExtract_AnOverrideKeepsTheCounts(t *testing.T) {
-	w := made(t, limited(`{name: l, key: header:X-User, rate: 2/1h}`))
+	w := newProxy(t, limitYAML(`{name: l, key: header:X-User, rate: 2/1h}`))
 	w.sends(200, "GET", "/a", "X-User: alice")
-	w.write(limited(`{name: l, key: header:X-User, rate: 2/1h, overrides: {alice: 3/1h}}`))
+	w.write(limitYAML(`{name: l, key: header:X-User, rate: 2/1h, overrides: {alice: 3/1h}}`))
 	if _, err := w.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestExtract_AnOverrideKeepsTheCounts(t *testing.T) {
 }
 
 func TestExtract_Cost(t *testing.T) {
-	w := made(t, limited(`{name: q, key: global, rate: 20/1h, cost: "query:size", max_cost: 10}, {name: h, key: global, rate: 100/1h, cost: "header:X-Cost", max_cost: 100}`))
+	w := newProxy(t, limitYAML(`{name: q, key: global, rate: 20/1h, cost: "query:size", max_cost: 10}, {name: h, key: global, rate: 100/1h, cost: "header:X-Cost", max_cost: 100}`))
 	for _, bad := range []string{"0", "-1", "+1", "1.5", "11", "x", "", "1e1", "99999999999999999999", "1&size=1", "%31%30%30", "%D9%A1"} {
 		if rec := w.sends(400, "GET", "/a?size="+bad); !strings.Contains(rec.Body.String(), "query:size") {
 			t.Errorf("size=%s: %s; want a problem about query:size", bad, rec.Body)
@@ -133,7 +133,7 @@ func TestExtract_Cost(t *testing.T) {
 
 // What a rate never holds is no matter of waiting: 400, and no store is asked.
 func TestExtract_CostThatNoRateHolds(t *testing.T) {
-	w := made(t, limited(`{name: l, key: header:X-User, rates: [9/1h, 5/1m], cost: "query:n", max_cost: 9, overrides: {alice: 9/1m}}`))
+	w := newProxy(t, limitYAML(`{name: l, key: header:X-User, rates: [9/1h, 5/1m], cost: "query:n", max_cost: 9, overrides: {alice: 9/1m}}`))
 	w.store.fail(limiter.ErrUnavailable)
 	w.sends(400, "GET", "/a?n=6", "X-User: bob")
 	w.store.err.Store(nil)
@@ -144,7 +144,7 @@ func TestExtract_CostThatNoRateHolds(t *testing.T) {
 // Not even a request that makes no sense to it is refused by a limit in shadow
 // mode.
 func TestExtract_ShadowRefusesNobody(t *testing.T) {
-	w := made(t, limited(`{name: k, key: header:X-User, rate: 1/1h, mode: shadow}, {name: c, key: global, rate: 9/1h, mode: shadow, cost: "query:n", max_cost: 2}`))
+	w := newProxy(t, limitYAML(`{name: k, key: header:X-User, rate: 1/1h, mode: shadow}, {name: c, key: global, rate: 9/1h, mode: shadow, cost: "query:n", max_cost: 2}`))
 	w.sends(200, "GET", "/a?n=x")
 	w.sends(200, "GET", "/a", "X-User: a", "X-User: b")
 	w.sends(200, "GET", "/a?n=2", "X-User: a")
@@ -176,7 +176,7 @@ func TestRoute_ModeGoesBeforeThatOfItsLimits(t *testing.T) {
 		if c.limit != "" {
 			limit = ", mode: " + c.limit
 		}
-		w := made(t, "defaults: {mode: "+c.defaults+"}\nroutes:\n  - {name: a, match: {path: /a}, upstream: echo"+route+", limits: [{name: l, key: global, rate: 1/1h"+limit+"}]}\n")
+		w := newProxy(t, "defaults: {mode: "+c.defaults+"}\nroutes:\n  - {name: a, match: {path: /a}, upstream: echo"+route+", limits: [{name: l, key: global, rate: 1/1h"+limit+"}]}\n")
 		w.sends(200, "GET", "/a")
 		if got := w.send("GET", "/a").Code; got != c.want {
 			t.Errorf("%+v: second request = %d", c, got)
@@ -189,7 +189,7 @@ func TestRoute_ModeGoesBeforeThatOfItsLimits(t *testing.T) {
 }
 
 func TestRoute_Algorithms(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		for terms, passes := range map[string]int{
 			"algorithm: token_bucket":   3,
 			"algorithm: sliding_log":    3,
@@ -200,7 +200,7 @@ func TestRoute_Algorithms(t *testing.T) {
 			"algorithm: gcra, burst: 1": 1,
 		} {
 			name := strings.NewReplacer(": ", "-", ", ", ".").Replace(terms)
-			w := made(t, limited("{name: "+name+", key: global, rate: 3/1h, "+terms+"}"), use)
+			w := newProxy(t, limitYAML("{name: "+name+", key: global, rate: 3/1h, "+terms+"}"), use)
 			for range passes {
 				w.sends(200, "GET", "/a")
 			}
@@ -215,7 +215,7 @@ func TestRoute_Algorithms(t *testing.T) {
 // A value that came hashed, as pushes have it, goes by its own rates like one that is
 // written out; others go by the limit's.
 func TestExtract_HashedOverrides(t *testing.T) {
-	yaml := "keys: {phone: {from: \"header:X-Phone\", normalize: digits}}\n" + limited(
+	yaml := "keys: {phone: {from: \"header:X-Phone\", normalize: digits}}\n" + limitYAML(
 		`{name: a, key: phone, rate: 1/1h, overrides: {"+1 2": 3/1h, "3": 2/1h}}, {name: b, key: phone, rate: 9/1h, overrides: {"1 2": 2/1h}}`)
 	c, err := config.Parse("weir.yaml", []byte(yaml), os.LookupEnv)
 	if err != nil {
@@ -225,7 +225,7 @@ func TestExtract_HashedOverrides(t *testing.T) {
 	if err != nil || !strings.Contains(string(hashed), "hashed:s:") {
 		t.Fatalf("%v\n%s", err, hashed)
 	}
-	w := made(t, string(hashed))
+	w := newProxy(t, string(hashed))
 	for phone, passes := range map[string]int{"12": 2, "3": 2, "4": 1} {
 		for range passes {
 			w.sends(200, "GET", "/a", "X-Phone: "+phone)

@@ -14,18 +14,18 @@ import (
 
 // errStoreUnreachable reports that the store was not called, because it has been unreachable and
 // not all proxies have reported yet what they granted meanwhile.
-var errStoreUnreachable = fmt.Errorf("%w: it was unreachable, and permits granted meanwhile are still being reported", limiter.ErrUnavailable)
+var errStoreUnreachable = fmt.Errorf("%w: it was unreachable, and permits granted meanwhile are reported first", limiter.ErrUnavailable)
 
 // A fallback decides while the shared store is unreachable: each limit by its own policy, and those
 // with on_store_failure: local in this process, with this node's share of the limit. The local
 // store records what the shared store granted to this node recently; what is granted locally is
 // reported to the shared store afterwards.
 type fallback struct {
-	local *limiter.Memory
-	live  func() int // returns the number of proxies that are known to share the limits
-	store reporter   // nil if the store is never unreachable, or accepts no reports
+	local     *limiter.Memory
+	nodeCount func() int // returns the number of proxies that are known to share the limits
+	store     reporter   // nil if the store is never unreachable, or accepts no reports
 
-	before          atomic.Int64 // as live; while the store recovers, at least the number before the outage
+	lastNodes       atomic.Int64 // as live; while the store recovers, at least the number before the outage
 	lastUnreachable atomic.Int64 // when the store was last found unreachable, in nanoseconds since 1970
 }
 
@@ -50,7 +50,7 @@ type reporter interface {
 }
 
 func newFallback(store limiter.AdminStore, nodes func() int) *fallback {
-	s := &fallback{local: limiter.NewMemory(limiter.MemoryOptions{}), live: nodes}
+	s := &fallback{local: limiter.NewMemory(limiter.MemoryOptions{}), nodeCount: nodes}
 	s.store, _ = store.(reporter)
 	return s
 }
@@ -59,7 +59,7 @@ func newFallback(store limiter.AdminStore, nodes func() int) *fallback {
 // register again one by one. For a while nodes therefore returns at least the number before the
 // outage: a node that cannot reach the store at that time would otherwise take too large a share.
 func (s *fallback) nodes() int {
-	n, before := int64(max(s.live(), 1)), s.before.Load()
+	n, before := int64(max(s.nodeCount(), 1)), s.lastNodes.Load()
 	switch {
 	case s.store == nil || n == before:
 		return int(n)
@@ -70,7 +70,7 @@ func (s *fallback) nodes() int {
 	case time.Now().UnixNano()-s.lastUnreachable.Load() < int64(memberGrace):
 		return int(before)
 	}
-	s.before.Store(n)
+	s.lastNodes.Store(n)
 	return int(n)
 }
 
@@ -87,7 +87,7 @@ const (
 // granted by other nodes may not have been reported yet, so that no node may exceed its share; and
 // as soon as one node uses only the shared store, the others must use it as well.
 func (s *fallback) decider(q *admission) decider {
-	if s.store == nil || !q.route.standsIn {
+	if s.store == nil || !q.route.canFallBack {
 		return decideByStore
 	}
 	settling := s.store.Settling() // first: when settling ends, the store is available already
@@ -100,9 +100,9 @@ func (s *fallback) decider(q *admission) decider {
 	return decideByShare
 }
 
-// within returns a taker that takes the claims of q by take, but no more than this node's share. It
+// takeWithinShare returns a taker that takes the claims of q by take, but no more than this node's share. It
 // returns errStoreUnreachable if the share is used up.
-func (s *fallback) within(q *admission, take taker) taker {
+func (s *fallback) takeWithinShare(q *admission, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
 		for i, c := range q.claims.claims {
@@ -126,9 +126,9 @@ func (s *fallback) within(q *admission, take taker) taker {
 	}
 }
 
-// note records a decision of the shared store in the local store, if that may have to decide later.
-func (s *fallback) note(q *admission) {
-	if s.store != nil && q.route.local {
+// record records a decision of the shared store in the local store, if that may have to decide later.
+func (s *fallback) record(q *admission) {
+	if s.store != nil && q.route.hasLocalLimit {
 		s.local.Mirror(q.claims.claims, &q.decision, s.nodes())
 	}
 }
@@ -139,23 +139,23 @@ func (s *fallback) decide(q *admission, m *metrics) error {
 	for i := range q.claims.claims {
 		if q.claims.windows[i].of.OnStoreFailure == config.Deny {
 			q.fallback = string(config.Deny)
-			m.fellBack(q)
-			m.unasked(q, q.claims.windows[i].of)
+			m.countFallback(q)
+			m.countUnavailable(q, q.claims.windows[i].of)
 			return errUndecided
 		}
 	}
 	q.fallback = string(config.Allow)
-	left := q.claims.none()
+	left := q.claims.empty()
 	for i, c := range q.claims.claims {
 		if q.claims.windows[i].of.OnStoreFailure == config.Allow {
-			m.unasked(q, q.claims.windows[i].of)
+			m.countUnavailable(q, q.claims.windows[i].of)
 			continue
 		}
 		left.add(c, q.claims.windows[i])
 		q.fallback = string(config.Local)
 	}
 	q.claims = left
-	m.fellBack(q)
+	m.countFallback(q)
 	if len(left.claims) == 0 {
 		q.decision = limiter.Decision{Allowed: true, Outcomes: q.decision.Outcomes[:0]}
 		return nil

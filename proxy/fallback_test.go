@@ -11,8 +11,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A hearing store hears of what was granted in its place.
-type hearing struct {
+// A reportedStore store hears of what was granted in its place.
+type reportedStore struct {
 	*limiter.Memory
 	absent    atomic.Bool // and decisions go on in its place
 	back      atomic.Bool // absent, but it answers
@@ -23,13 +23,15 @@ type hearing struct {
 	refunds   atomic.Int64
 }
 
-func (h *hearing) Available() bool { return !h.absent.Load() }
+func (h *reportedStore) Available() bool { return !h.absent.Load() }
 
-func (h *hearing) Settling() bool { return h.back.Load() }
+func (h *reportedStore) Settling() bool { return h.back.Load() }
 
-func (h *hearing) Report(claims []limiter.Claim, p limiter.Permit) { h.heard[p.ID] = claims[0].Cost }
+func (h *reportedStore) Report(claims []limiter.Claim, p limiter.Permit) {
+	h.heard[p.ID] = claims[0].Cost
+}
 
-func (h *hearing) Withdraw(_ []limiter.Claim, p limiter.Permit) bool {
+func (h *reportedStore) Withdraw(_ []limiter.Claim, p limiter.Permit) bool {
 	if _, found := h.heard[p.ID]; !found || h.told.Load() {
 		return false
 	}
@@ -38,30 +40,30 @@ func (h *hearing) Withdraw(_ []limiter.Claim, p limiter.Permit) bool {
 	return true
 }
 
-func (h *hearing) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+func (h *reportedStore) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	h.refunds.Add(1)
 	return h.Memory.Refund(ctx, claims, p)
 }
 
-func (h *hearing) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (h *reportedStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	if h.broken.Load() {
 		return fmt.Errorf("%w: broken", limiter.ErrUnavailable)
 	}
 	return h.Memory.Take(ctx, claims, d)
 }
 
-// heard makes a proxy of one of n nodes whose store hears.
-func heard(t *testing.T, n int, routes string) (*testProxy, *hearing) {
+// newReportedProxy makes a proxy of one of n nodes whose store hears.
+func newReportedProxy(t *testing.T, n int, routes string) (*testProxy, *reportedStore) {
 	t.Helper()
-	h := &hearing{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
-	w := made(t, routes, func(o *Options) { o.Store, o.Nodes = h, func() int { return n } })
+	h := &reportedStore{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
+	w := newProxy(t, routes, func(o *Options) { o.Store, o.Nodes = h, func() int { return n } })
 	return w, h
 }
 
 // What the store granted to this node lately counts against its share; what was
 // granted here is reported.
 func TestFallback_GoesOnFromWhatTheStoreGranted(t *testing.T) {
-	w, h := heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
+	w, h := newReportedProxy(t, 2, limitYAML("{key: header:X-User, rate: 8/1m}"))
 	for range 3 {
 		w.sends(200, "GET", "/a", "X-User: alice")
 	}
@@ -79,7 +81,7 @@ func TestFallback_GoesOnFromWhatTheStoreGranted(t *testing.T) {
 func TestFallback_SharesDoNotGrowMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 4
-		h := &hearing{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
+		h := &reportedStore{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
 		s := newFallback(h, func() int { return n })
 		shared := func(live, want int) {
 			t.Helper()
@@ -107,7 +109,7 @@ func TestFallback_SharesDoNotGrowMeanwhile(t *testing.T) {
 // While others may not have reported yet, the store is not asked; a limit that
 // denies then has nothing to report, and asks.
 func TestFallback_StoreThatWasAwayIsNotAskedAtOnce(t *testing.T) {
-	w, h := heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
+	w, h := newReportedProxy(t, 2, limitYAML("{key: header:X-User, rate: 8/1m}"))
 	h.absent.Store(true)
 	for range 4 {
 		w.sends(200, "GET", "/a", "X-User: alice")
@@ -116,7 +118,7 @@ func TestFallback_StoreThatWasAwayIsNotAskedAtOnce(t *testing.T) {
 	h.absent.Store(false)
 	w.sends(200, "GET", "/a", "X-User: alice")
 
-	w, h = heard(t, 2, limited("{key: header:X-User, rate: 8/1m, on_store_failure: deny}"))
+	w, h = newReportedProxy(t, 2, limitYAML("{key: header:X-User, rate: 8/1m, on_store_failure: deny}"))
 	h.absent.Store(true)
 	w.sends(200, "GET", "/a", "X-User: alice")
 	if got := w.lines("request")[0]["fallback"]; got != nil {
@@ -128,7 +130,7 @@ func TestFallback_StoreThatWasAwayIsNotAskedAtOnce(t *testing.T) {
 // have to let a request pass: who alone went by the store would take what others
 // have granted, and who alone went by its share what others take of the store.
 func TestFallback_SettlingAsksBoth(t *testing.T) {
-	w, h := heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
+	w, h := newReportedProxy(t, 2, limitYAML("{key: header:X-User, rate: 8/1m}"))
 	h.absent.Store(true)
 	w.sends(200, "GET", "/a", "X-User: alice") // by its share of 4
 	h.back.Store(true)
@@ -140,8 +142,8 @@ func TestFallback_SettlingAsksBoth(t *testing.T) {
 		t.Errorf("the store hears of %d grants, want the one that it was not asked about", len(h.heard))
 	}
 
-	w, h = heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
-	other := made(t, limited("{key: header:X-User, rate: 8/1m}"), func(o *Options) { o.Store = h })
+	w, h = newReportedProxy(t, 2, limitYAML("{key: header:X-User, rate: 8/1m}"))
+	other := newProxy(t, limitYAML("{key: header:X-User, rate: 8/1m}"), func(o *Options) { o.Store = h })
 	for range 8 {
 		other.sends(200, "GET", "/a", "X-User: alice")
 	}
@@ -157,20 +159,20 @@ func TestFallback_SettlingAsksBoth(t *testing.T) {
 	w.sends(429, "GET", "/a", "X-User: alice")
 }
 
-// A settledNow store has settled as soon as somebody has looked at whether it has.
-type settledNow struct{ *hearing }
+// A settledStore store has settled as soon as somebody has looked at whether it has.
+type settledStore struct{ *reportedStore }
 
-func (e settledNow) Available() bool {
+func (e settledStore) Available() bool {
 	defer e.over()
-	return e.hearing.Available()
+	return e.reportedStore.Available()
 }
 
-func (e settledNow) Settling() bool {
+func (e settledStore) Settling() bool {
 	defer e.over()
-	return e.hearing.Settling()
+	return e.reportedStore.Settling()
 }
 
-func (e settledNow) over() {
+func (e settledStore) over() {
 	e.absent.Store(false)
 	e.back.Store(false)
 }
@@ -178,11 +180,11 @@ func (e settledNow) over() {
 // A request that comes just when the store has settled is not decided without it: others
 // go by the store alone already.
 func TestFallback_TheEndOfSettlingIsNoAbsence(t *testing.T) {
-	h := &hearing{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
+	h := &reportedStore{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
 	h.absent.Store(true)
 	h.back.Store(true)
-	s := newFallback(settledNow{h}, func() int { return 1 })
-	if got := s.decider(&admission{route: &route{standsIn: true}}); got == decideByShare {
+	s := newFallback(settledStore{h}, func() int { return 1 })
+	if got := s.decider(&admission{route: &route{canFallBack: true}}); got == decideByShare {
 		t.Error("the share decides alone")
 	}
 }
@@ -190,7 +192,7 @@ func TestFallback_TheEndOfSettlingIsNoAbsence(t *testing.T) {
 // What is given back while the store is away is not reported, and can be had
 // here once more; what the store has heard of by then is given back there.
 func TestFallback_GivesBack(t *testing.T) {
-	w, h := heard(t, 1, `routes:
+	w, h := newReportedProxy(t, 1, `routes:
   - {name: a, match: {path: /a}, respond: {status: 503}, refund_on: {status: [5xx]}, limits: [{key: "header:X-User", rate: 1/1m}]}
 `)
 	h.broken.Store(true)
@@ -209,7 +211,7 @@ func TestFallback_GivesBack(t *testing.T) {
 
 // What the store granted and got back is no longer held against the share.
 func TestFallback_SeedIsGivenBack(t *testing.T) {
-	w, h := heard(t, 1, `routes:
+	w, h := newReportedProxy(t, 1, `routes:
   - {name: a, match: {path: /a}, respond: {status: 503}, refund_on: {status: [5xx]}, limits: [{key: "header:X-User", rate: 2/1m}]}
 `)
 	for range 5 {
@@ -222,7 +224,7 @@ func TestFallback_SeedIsGivenBack(t *testing.T) {
 // Of permits for what is under way, those of the store and those of the fallback
 // are held and let go alike.
 func TestFallback_Concurrent(t *testing.T) {
-	w, h := heard(t, 1, limited("{key: header:X-User, concurrent: 1}"))
+	w, h := newReportedProxy(t, 1, limitYAML("{key: header:X-User, concurrent: 1}"))
 	for _, broken := range []bool{false, true, false} {
 		h.broken.Store(broken)
 		for range 3 {

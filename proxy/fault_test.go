@@ -10,8 +10,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// faulty are upstreams that fail each in their own way.
-func faulty(t *testing.T, fault string) string {
+// startFaulty are upstreams that fail each in their own way.
+func startFaulty(t *testing.T, fault string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestSettle_Faults(t *testing.T) {
 	known := map[string]string{"connect": "2", "cut": "2", "timeout": "1", "reset": "1", "bad_response": "1"}
 	for fault, uncounted := range known {
 		t.Run(fault, func(t *testing.T) {
-			addr := faulty(t, fault)
+			addr := startFaulty(t, fault)
 			for on, want := range map[string]string{fault: "2", "": "1", "others": "1"} {
 				errs := on
 				if on == "others" {
@@ -61,7 +61,7 @@ func TestSettle_Faults(t *testing.T) {
 				yaml := "upstreams: {bad: {targets: ['http://" + addr + "'], timeouts: {response: 50ms}}}\nroutes:\n" +
 					"  - {name: a, match: {path: /a}, upstream: bad, refund_on: {errors: [" + errs + "]}, limits: [{name: l, key: client_ip, rate: 2/1h}]}\n" +
 					"  - {name: c, match: {path: /c}, upstream: bad, limits: [{name: l, key: client_ip, rate: 2/1h, count: {status: 4xx}}]}\n"
-				w := made(t, yaml)
+				w := newProxy(t, yaml)
 				if got := w.leftAfter("/a", "a.l:1h"); got != want {
 					t.Errorf("after %s, refunded on %q, %s of 2 are left; want %s", fault, on, got, want)
 				}

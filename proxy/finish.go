@@ -15,18 +15,18 @@ const maxSettling = 10_000
 // maxSettling, the request waits for its refund. Cooldowns are reset before the response ends, so
 // that a client that acts on the response is not refused.
 func (p *Proxy) finish(ctx context.Context, x *exchange) {
-	if x.took == 0 || x.trace != nil { // otherwise it was measured together with the upstream's duration
-		x.took = time.Since(x.began) // in a trace the span must not end before the upstream's
+	if x.duration == 0 || x.trace != nil { // otherwise it was measured together with the upstream's duration
+		x.duration = time.Since(x.began) // in a trace the span must not end before the upstream's
 	}
-	x.noteAgent()
-	p.lasting.observer.observe(x)
+	x.saveUserAgent()
+	p.shared.observer.observe(x)
 	a := p.admitter
 	if x.outcome.known {
 		a.resetCooldowns(ctx, &x.admission, x.extracted.keys, x.outcome.result.Status)
 	}
-	if a.timeout > 0 && x.outcome.known && x.owes(&x.outcome) {
+	if a.timeout > 0 && x.outcome.known && x.needsRefund(&x.outcome) {
 		if a.settling.Add(1) <= maxSettling {
-			x.keep()
+			x.detach()
 			go func() {
 				defer a.settling.Add(-1)
 				p.end(context.Background(), x) // the request's context ends with its handler
@@ -46,10 +46,10 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 	}
 	x.stopRenewing()
 	p.endTrace(x)
-	p.recorder.leave(x)
-	x.generation.leave()
+	p.recorder.record(x)
+	x.generation.release()
 	x.reset()
-	if !x.owned {
+	if !x.reused {
 		p.exchanges.Put(x)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // A downstream is the connection to the client. It receives a request and sends its response. The
 // request and the response as net/http or package http1 represent them are known only to it.
 type downstream interface {
-	// answer sends a response by Weir itself.
-	answer(a respond.Response)
+	// respond sends a response by Weir itself.
+	respond(a respond.Response)
 	// forward adds to t the fields that only the downstream has, forwards the request to the pool
 	// and relays the response. If the response is truncated, forward makes that visible to the
 	// client.
@@ -33,10 +33,10 @@ func (s *forwardRequest) reset() { s.request = upstream.Request{} }
 
 // A forwardOutcome is the result of a forwarded request.
 type forwardOutcome struct {
-	result upstream.Result
-	known  bool          // result is set
-	took   time.Duration // until the response was relayed or forwarding failed
-	refund bool          // the upstream asked that this request not be counted
+	result   upstream.Result
+	known    bool          // result is set
+	duration time.Duration // until the response was relayed or forwarding failed
+	refund   bool          // the upstream asked that this request not be counted
 }
 
 // forward sends the request to its upstream and relays the response. If it cannot be forwarded,
@@ -47,23 +47,23 @@ func (g *generation) forward(x *exchange, d downstream) {
 		return
 	}
 	began := time.Now()
-	to := &x.sending.request // set field by field: assigning the struct would copy it
-	to.Began, to.RequestID, to.Method, to.Proto, to.Scheme = began, x.id, x.request.Method, x.request.Proto, x.in.scheme
+	to := &x.forwarded.request // set field by field: assigning the struct would copy it
+	to.Start, to.RequestID, to.Method, to.Proto, to.Scheme = began, x.id, x.request.Method, x.request.Proto, x.in.scheme
 	to.Path, to.RawQuery, to.Length = x.route.rewrite.path(x.request.Path), x.request.RawQuery, x.in.length
 	to.Host, to.SetHost = x.request.Authority, x.route.rewrite.Host
 	to.Client, to.Peer, to.TrustedPeer = x.client.addr, x.in.peer, x.client.trustedPeer
 	to.HashBy, to.Forwarded, to.WebSocket = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket
-	to.Set, to.Reserved, to.OnHeader = g.setFields(x), x.route.reserved, x.sending.edit
-	to.Set = x.trace.forwards(began, to.Set)
+	to.Set, to.Reserved, to.OnHeader = g.setFields(x), x.route.isReservedTrailer, x.forwarded.edit
+	to.Set = x.trace.beginForward(began, to.Set)
 	x.outcome.result = d.forward(x.route.pool, to)
-	x.outcome.took = time.Since(began)
-	x.took = began.Sub(x.began) + x.outcome.took
+	x.outcome.duration = time.Since(began)
+	x.duration = began.Sub(x.began) + x.outcome.duration
 	x.fail(x.outcome.result.Err)
-	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.Wrote {
-		d.answer(failed(x))
+	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
+		d.respond(forwardErrorResponse(x))
 	}
-	if x.answer.status == 0 { // a connection that was handed over writes no status
-		x.answer.status = x.outcome.result.Status
+	if x.response.status == 0 { // a connection that was handed over writes no status
+		x.response.status = x.outcome.result.Status
 	}
 }
 
@@ -94,10 +94,10 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 		x.outcome.refund = true
 		h.Del(name)
 	}
-	x.route.rewrite.answer(h)
+	x.route.rewrite.response(h)
 	if len(x.claims.claims) > 0 {
-		x.restore(status, &x.outcome)
-		x.told.memory.Reset()
+		x.addRefunds(status, &x.outcome)
+		x.quotaFields.buffer.Reset()
 		x.route.quota.Headers(x.verdict(), h)
 	}
 	h.SetKnown(http1.XRequestID, x.id)

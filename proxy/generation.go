@@ -16,24 +16,24 @@ import (
 // A generation is the compiled form of one configuration. It is immutable; a reload builds the next
 // one and swaps the pointer to it.
 type generation struct {
-	number    int64
-	config    *config.Config
-	via       string     // the pseudonym of this process in Via
-	keyFields []string   // fields in which upstreams receive keys
-	fields    fieldNames // names with which no other field may be confused
-	own       fieldNames // fields that Weir sets or trusts
-	address   clientIPResolver
-	redact    redactor
-	accessLog accessLog
-	table     *routing.Table[*route]
-	routes    []*route     // in the order of the configuration
-	seed      maphash.Seed // see lasting
-	pools     map[*config.Upstream]*upstream.Pool
-	groups    *upstream.Groups
-	counted   []limiter.Limit // see Prepared.Limits
+	number          int64
+	config          *config.Config
+	via             string     // the pseudonym of this process in Via
+	keyFields       []string   // fields in which upstreams receive keys
+	protectedFields fieldNames // names with which no other field may be confused
+	ownFields       fieldNames // fields that Weir sets or trusts
+	clientIP        clientIPResolver
+	redact          redactor
+	accessLog       accessLog
+	table           *routing.Table[*route]
+	routes          []*route     // in the order of the configuration
+	seed            maphash.Seed // see lasting
+	pools           map[*config.Upstream]*upstream.Pool
+	groups          *upstream.Groups
+	plainLimits     []limiter.Limit // see Prepared.Limits
 
-	users atomic.Int64 // requests in progress, plus 1 while it is the current generation
-	ended func()       // called when the last request of a retired generation has ended
+	users    atomic.Int64 // requests in progress, plus 1 while it is the current generation
+	onClosed func()       // called when the last request of a retired generation has ended
 }
 
 // warmTimeout bounds the time to prepare a generation before it serves.
@@ -51,25 +51,25 @@ type shared struct {
 // compile builds the generation of a configuration. It opens no file and no connection.
 func compile(c *config.Config, l shared) (*generation, error) {
 	g := &generation{
-		config: c,
-		via:    l.pseudonym,
-		groups: l.groups,
-		redact: redactor{c.Privacy, l.salt},
-		own:    ownFields(),
+		config:    c,
+		via:       l.pseudonym,
+		groups:    l.groups,
+		redact:    redactor{c.Privacy, l.salt},
+		ownFields: ownFields(),
 
 		accessLog: newAccessLog(c.AccessLog),
 		seed:      l.seed,
-		address:   newClientIPResolver(c.ClientIP),
+		clientIP:  newClientIPResolver(c.ClientIP),
 		pools:     map[*config.Upstream]*upstream.Pool{},
 	}
 	for _, k := range c.Keys {
 		g.keyFields = append(g.keyFields, k.Headers()...)
 	}
-	g.own.add(c.ClientIP.Header)
+	g.ownFields.add(c.ClientIP.Header)
 	made := make(map[string]*route, len(c.Routes))
 	var entries []routing.Entry[*route]
 	for i, from := range c.Routes {
-		r, err := g.route(from)
+		r, err := g.compileRoute(from)
 		if err != nil {
 			g.close()
 			return nil, fmt.Errorf("%s: route %s: %w", from.Position, from.Name, err)
@@ -79,38 +79,38 @@ func compile(c *config.Config, l shared) (*generation, error) {
 			g.keyFields = append(g.keyFields, l.Key.Headers()...)
 		}
 		entries = append(entries, routing.Entry[*route]{Pattern: r.pattern(), Value: r})
-		g.counted = append(g.counted, r.counted()...)
+		g.plainLimits = append(g.plainLimits, r.plainLimits()...)
 		made[r.Name] = r
 		g.routes = append(g.routes, r)
 	}
 	g.table = routing.NewTable(entries)
-	l.observer.tops.count(g.routes)
-	g.own.add(g.keyFields...)
-	g.resets(made)
-	g.protect(c.Routes)
+	l.observer.tops.setCounters(g.routes)
+	g.ownFields.add(g.keyFields...)
+	g.addCooldownResets(made)
+	g.protectFields(c.Routes)
 	g.users.Store(1)
-	g.ended = func() {} // until it is installed
+	g.onClosed = func() {} // until it is installed
 	return g, nil
 }
 
-// enter adds a user to the current generation and returns it. The generation may be retired between
+// acquire adds a user to the current generation and returns it. The generation may be retired between
 // loading the pointer and adding the user, so the pointer is loaded again.
-func (p *Proxy) enter() *generation {
+func (p *Proxy) acquire() *generation {
 	for {
 		g := p.current.Load()
 		g.users.Add(1)
 		if p.current.Load() == g {
 			return g
 		}
-		g.leave()
+		g.release()
 	}
 }
 
-// leave removes a user. The last one closes the generation; closing it more than once is harmless.
-func (g *generation) leave() {
+// release removes a user. The last one closes the generation; closing it more than once is harmless.
+func (g *generation) release() {
 	if g.users.Add(-1) == 0 {
 		g.close()
-		g.ended()
+		g.onClosed()
 	}
 }
 

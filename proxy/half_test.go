@@ -13,16 +13,16 @@ import (
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
-// ends ends the client's side of the connection.
-func ends(w *sockettest.Client) {
+// closeWrite ends the client's side of the connection.
+func closeWrite(w *sockettest.Client) {
 	w.Helper()
 	if err := w.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// continues reads the question whether the client is still there.
-func continues(w *sockettest.Client) {
+// wantContinue reads the question whether the client is still there.
+func wantContinue(w *sockettest.Client) {
 	w.Helper()
 	answer, err := http.ReadResponse(w.Reader, nil)
 	if err != nil || answer.StatusCode != 100 {
@@ -33,7 +33,7 @@ func continues(w *sockettest.Client) {
 // A client that has sent its request whole may end its side, and gets its answer.
 func TestHalf_TheAnswerComes(t *testing.T) {
 	let := make(chan bool)
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+	url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		select {
 		case <-let:
@@ -41,30 +41,30 @@ func TestHalf_TheAnswerComes(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	})
-	f := opened(t, forwarding(url, "", ""))
+	f := startServer(t, forwardYAML(url, "", ""))
 	for _, said := range []string{plainly, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"} {
 		w := f.dial(said)
-		ends(w)
-		continues(w)
+		closeWrite(w)
+		wantContinue(w)
 		let <- true
-		if _, body := w.Status(200); body != "at last" {
+		if _, body := w.WantStatus(200); body != "at last" {
 			t.Errorf("%q: %q", said, body)
 		}
-		w.Ended()
+		w.WantClosed()
 	}
 }
 
 // A request that is not whole is none, whoever still listens.
 func TestHalf_NotOfHalfARequest(t *testing.T) {
 	reached := make(chan bool, 1)
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+	url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err == nil {
 			reached <- true
 		}
 	})
-	f := opened(t, forwarding(url, "", ""))
+	f := startServer(t, forwardYAML(url, "", ""))
 	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
-	ends(w)
+	closeWrite(w)
 	answer, err := http.ReadResponse(w.Reader, nil)
 	if err == nil && answer.StatusCode == 200 {
 		t.Errorf("answered %s", answer.Status)
@@ -79,18 +79,18 @@ func TestHalf_NotOfHalfARequest(t *testing.T) {
 // A client that resets the connection has left: nobody works for it any longer.
 func TestHalf_AResetEndsTheWork(t *testing.T) {
 	began, ended := make(chan bool, 1), make(chan bool, 1)
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+	url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		began <- true
 		<-r.Context().Done()
 		ended <- true
 	})
-	f := opened(t, forwarding(url, "", ""))
+	f := startServer(t, forwardYAML(url, "", ""))
 	for _, how := range []string{"end and reset", "reset", "end"} {
 		w := f.dial(plainly)
 		await.Value(t, began, "request")
 		if how == "end and reset" {
-			ends(w)
-			continues(w)
+			closeWrite(w)
+			wantContinue(w)
 		}
 		if how != "end" {
 			w.Conn.(*net.TCPConn).SetLinger(0)
@@ -103,14 +103,14 @@ func TestHalf_AResetEndsTheWork(t *testing.T) {
 // HTTP/1.0 knows no answer before the answer, so nothing is asked there.
 func TestHalf_InHTTP10(t *testing.T) {
 	let := make(chan bool)
-	url := upstreamOf(t, func(w http.ResponseWriter, _ *http.Request) { let <- true; <-let })
-	f := opened(t, forwarding(url, "", ""))
+	url := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) { let <- true; <-let })
+	f := startServer(t, forwardYAML(url, "", ""))
 	w := f.dial("GET / HTTP/1.0\r\nHost: a\r\n\r\n")
 	await.Value(t, let, "request")
-	ends(w)
-	f.dial(lined("OPTIONS * HTTP/1.1|Host: a||")).Status(200) // the end has been seen meanwhile
+	closeWrite(w)
+	f.dial(rawLines("OPTIONS * HTTP/1.1|Host: a||")).WantStatus(200) // the end has been seen meanwhile
 	let <- true
-	if answer, _ := w.Hears("GET"); answer.StatusCode != 200 {
+	if answer, _ := w.ReadResponse("GET"); answer.StatusCode != 200 {
 		t.Errorf("got %s; want 200 at once", answer.Status)
 	}
 }
@@ -120,27 +120,27 @@ func TestHalf_InHTTP10(t *testing.T) {
 // time for writing.
 func TestHalf_WhoHasClosedIsNoticed(t *testing.T) {
 	sent, ended := make(chan bool, 1), make(chan bool, 1)
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+	url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
 		sent <- true
 		<-r.Context().Done()
 		ended <- true
 	})
-	f := opened(t, forwarding(url, shortTimeouts, ""))
+	f := startServer(t, forwardYAML(url, shortTimeouts, ""))
 	w := f.dial(plainly)
 	await.Value(t, sent, "beginning of the answer")
 	if _, err := http.ReadResponse(w.Reader, nil); err != nil {
 		t.Fatal(err)
 	}
-	ends(w)
+	closeWrite(w)
 	await.Value(t, ended, "end of the upstream's answer")
 }
 
 // In TLS it is the same.
 func TestHalf_InTLS(t *testing.T) {
 	let := make(chan bool)
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) { <-let; io.WriteString(w, "at last") })
-	addr, client := opened(t, forwarding(url, "", "")).secured()
+	url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) { <-let; io.WriteString(w, "at last") })
+	addr, client := startServer(t, forwardYAML(url, "", "")).listenTLSClient()
 	config := client.Transport.(*http.Transport).TLSClientConfig.Clone()
 	config.NextProtos = []string{"http/1.1"}
 	c, err := tls.Dial("tcp", addr, config)

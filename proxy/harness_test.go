@@ -65,8 +65,8 @@ func (f *failingStore) Take(ctx context.Context, claims []limiter.Claim, d *limi
 
 func (f *failingStore) fail(err error) { f.err.Store(&err) }
 
-// made makes a proxy whose file has these lines; "LIMITS" stands for nothing.
-func made(t *testing.T, yaml string, change ...func(*Options)) *testProxy {
+// newProxy makes a proxy whose file has these lines; "LIMITS" stands for nothing.
+func newProxy(t *testing.T, yaml string, change ...func(*Options)) *testProxy {
 	t.Helper()
 	w := &testProxy{T: t, path: filepath.Join(t.TempDir(), "weir.yaml"), registry: prometheus.NewRegistry()}
 	w.store = &failingStore{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
@@ -136,7 +136,7 @@ func (w *testProxy) lines(message string) []map[string]any {
 	return found
 }
 
-// limited is one route with these limits.
-func limited(limits string) string {
+// limitYAML is one route with these limits.
+func limitYAML(limits string) string {
 	return "upstreams: {demo: echo}\nroutes:\n  - {name: a, match: {path: /a}, upstream: demo, limits: [" + limits + "]}\n"
 }

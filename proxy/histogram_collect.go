@@ -103,10 +103,10 @@ const maxExemplarLabels = 128
 // example makes x the exemplar of a bucket in which it was observed.
 func (h *histogram) example(bucket int, d time.Duration, x *exchange) {
 	value := d.Seconds()
-	e := &dto.Exemplar{Value: &value, Timestamp: timestamppb.New(x.began.Add(x.took))}
-	room := maxExemplarLabels
+	e := &dto.Exemplar{Value: &value, Timestamp: timestamppb.New(x.began.Add(x.duration))}
+	space := maxExemplarLabels
 	add := func(name, text string) {
-		if room -= len(name) + len(text); text != "" && room >= 0 {
+		if space -= len(name) + len(text); text != "" && space >= 0 {
 			text = strings.Clone(text) // it may share the buffer of the connection
 			e.Label = append(e.Label, &dto.LabelPair{Name: &name, Value: &text})
 		}

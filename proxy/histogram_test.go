@@ -20,8 +20,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// written is what a scrape sees of h.
-func written(t *testing.T, v *histogramVec, h *histogram) *dto.Histogram {
+// metricOf is what a scrape sees of h.
+func metricOf(t *testing.T, v *histogramVec, h *histogram) *dto.Histogram {
 	t.Helper()
 	var m dto.Metric
 	if err := (&histogramMetric{v.desc, h}).Write(&m); err != nil {
@@ -54,7 +54,7 @@ func TestHistogram_AsClientGolangCounts(t *testing.T) {
 	if err := theirs.Write(&m); err != nil {
 		t.Fatal(err)
 	}
-	want, got := m.GetHistogram(), written(t, v, ours)
+	want, got := m.GetHistogram(), metricOf(t, v, ours)
 	if got.GetSampleCount() != want.GetSampleCount() || math.Abs(got.GetSampleSum()-want.GetSampleSum()) > 1e-6 ||
 		got.GetSchema() != want.GetSchema() || got.GetZeroCount() != want.GetZeroCount() || got.GetZeroThreshold() != want.GetZeroThreshold() {
 		t.Errorf("%v\nwant %v", got, want)
@@ -118,14 +118,14 @@ func TestHistogram_TheEnds(t *testing.T) {
 	for _, d := range []time.Duration{-time.Second, 0, time.Nanosecond, time.Hour, 1000 * time.Hour} {
 		h.observe(d)
 	}
-	got := written(t, v, h)
+	got := metricOf(t, v, h)
 	if got.GetZeroCount() != 3 || got.GetBucket()[0].GetCumulativeCount() != 3 || got.GetSampleCount() != 5 {
 		t.Errorf("%v", got)
 	}
 	if n := nativeCounts(got); len(n) != 1 || n[nativeTo<<nativeSchema] != 2 {
 		t.Errorf("native buckets %v; want two in the last one", n)
 	}
-	if empty := written(t, v, v.of("b")); len(empty.GetPositiveSpan()) != 1 || empty.GetSampleCount() != 0 {
+	if empty := metricOf(t, v, v.of("b")); len(empty.GetPositiveSpan()) != 1 || empty.GetSampleCount() != 0 {
 		t.Errorf("%v; want a native histogram without observations", empty)
 	}
 	if v.of("b") != v.of("b") || v.of("a") == v.of("b") {
@@ -146,7 +146,7 @@ func TestHistogram_CountsFitTogether(t *testing.T) {
 		})
 	}
 	for range 200 {
-		got := written(t, v, h)
+		got := metricOf(t, v, h)
 		sum := int64(got.GetZeroCount())
 		for _, n := range nativeCounts(got) {
 			sum += n
@@ -156,7 +156,7 @@ func TestHistogram_CountsFitTogether(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if n := written(t, v, h).GetSampleCount(); n != 80_000 {
+	if n := metricOf(t, v, h).GetSampleCount(); n != 80_000 {
 		t.Errorf("%d observations, want 80000", n)
 	}
 }
@@ -173,7 +173,7 @@ func (w *testProxy) scrape(kind string) string {
 
 // Of each bucket there is a request that was in it, by its id.
 func TestMetrics_ExemplarsNameARequest(t *testing.T) {
-	w := made(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	w := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 	id := w.sends(200, "GET", "/a", "X-User: alice").Header().Get("X-Request-Id")
 	text := w.scrape("application/openmetrics-text; version=1.0.0")
 	if !regexp.MustCompile(`weir_request_duration_seconds_bucket\{route="a",le="[^"]+"\} 1 # \{request_id="` + id + `"\}`).MatchString(text) {
@@ -193,7 +193,7 @@ func TestMetrics_ExemplarsNameARequest(t *testing.T) {
 
 // A label that is too long for OpenMetrics is left out, and never a fault of the scrape.
 func TestMetrics_ExemplarOfALongID(t *testing.T) {
-	w := made(t, "client_ip: {trusted_proxies: [192.0.2.0/24]}\n"+limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	w := newProxy(t, "client_ip: {trusted_proxies: [192.0.2.0/24]}\n"+limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 	w.sends(200, "GET", "/a", "X-User: alice", "X-Request-Id: "+strings.Repeat("a", 128))
 	if text := w.scrape("application/openmetrics-text; version=1.0.0"); strings.Contains(text, "aaaa") || !strings.HasSuffix(text, "# EOF\n") {
 		t.Errorf("%s", text)
@@ -203,20 +203,20 @@ func TestMetrics_ExemplarOfALongID(t *testing.T) {
 // Own, upstream and waiting are the parts of the whole.
 func TestMetrics_WhoTookHowLong(t *testing.T) {
 	m := newMetrics(prometheus.NewRegistry())
-	x := &exchange{began: time.Now(), took: 10 * time.Second, outcome: forwardOutcome{took: 6 * time.Second}}
-	x.route, x.waitTook = &route{Route: &config.Route{Name: "a"}, figures: &figures{}}, 3*time.Second
-	m.served(x)
-	m.served(&exchange{began: time.Now(), took: time.Second, answer: answer{status: 404}})
+	x := &exchange{began: time.Now(), duration: 10 * time.Second, outcome: forwardOutcome{duration: 6 * time.Second}}
+	x.route, x.waitTime = &route{Route: &config.Route{Name: "a"}, metrics: &routeMetrics{}}, 3*time.Second
+	m.countResponse(x)
+	m.countResponse(&exchange{began: time.Now(), duration: time.Second, response: clientResponse{status: 404}})
 	for _, c := range []struct {
 		v     *histogramVec
 		route string
 		want  float64
-	}{{m.durations, "a", 10}, {m.own, "a", 1}, {m.upstream, "a", 6}, {m.line, "a", 3}, {m.durations, "none", 1}, {m.own, "none", 1}} {
-		if got := written(t, c.v, c.v.of(c.route)); got.GetSampleSum() != c.want || got.GetSampleCount() != 1 {
+	}{{m.durations, "a", 10}, {m.own, "a", 1}, {m.upstream, "a", 6}, {m.wait, "a", 3}, {m.durations, "none", 1}, {m.own, "none", 1}} {
+		if got := metricOf(t, c.v, c.v.of(c.route)); got.GetSampleSum() != c.want || got.GetSampleCount() != 1 {
 			t.Errorf("%v of %s: %v in %d, want %v in one", c.v.desc, c.route, got.GetSampleSum(), got.GetSampleCount(), c.want)
 		}
 	}
-	if len(m.upstream.series)+len(m.line.series) != 2 {
+	if len(m.upstream.series)+len(m.wait.series) != 2 {
 		t.Error("what was never forwarded, or never waited, is in the figures")
 	}
 }
@@ -224,14 +224,14 @@ func TestMetrics_WhoTookHowLong(t *testing.T) {
 // The memory that counts take is in the figures: those of the store if it counts here,
 // else those of what stands in for it.
 func TestMetrics_KeysInMemory(t *testing.T) {
-	w := made(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	w := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.sends(200, "GET", "/a", "X-User: bob")
 	keys, bytes := w.store.Keys()
 	if text := w.scrape("text/plain"); keys != 2 || !strings.Contains(text, "weir_memory_keys 2\n") || !strings.Contains(text, fmt.Sprintf("weir_memory_key_bytes %d\n", bytes)) {
 		t.Errorf("%d keys in %d bytes:\n%s", keys, bytes, text)
 	}
-	away := made(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"), func(o *Options) { o.Store = struct{ limiter.AdminStore }{o.Store} })
+	away := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"), func(o *Options) { o.Store = struct{ limiter.AdminStore }{o.Store} })
 	away.store.fail(fmt.Errorf("%w: gone", limiter.ErrUnavailable))
 	away.sends(200, "GET", "/a", "X-User: alice")
 	if text := away.scrape("text/plain"); !strings.Contains(text, "weir_memory_keys 1\n") {

@@ -108,20 +108,20 @@ func request(method, path string, more ...string) []string {
 const cleartext = "listen: {h2c: true}"
 
 func TestHTTP2_WithPriorKnowledgeWhereAllowed(t *testing.T) {
-	f := opened(t, forwarding("echo", cleartext, ""))
+	f := startServer(t, forwardYAML("echo", cleartext, ""))
 	s := f.speaks()
 	s.asks(1, request("GET", "/x")...)
 	if got := s.status(1); got != "200" {
 		t.Errorf("status %s; want 200", got)
 	}
-	f = opened(t, forwarding("echo", "", ""))
-	f.dial(http2.ClientPreface).Status(505)
+	f = startServer(t, forwardYAML("echo", "", ""))
+	f.dial(http2.ClientPreface).WantStatus(505)
 }
 
 func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {
 	var forwarded atomic.Int64
-	url := upstreamOf(t, func(http.ResponseWriter, *http.Request) { forwarded.Add(1) })
-	f := opened(t, forwarding(url, cleartext, ""))
+	url := startUpstream(t, func(http.ResponseWriter, *http.Request) { forwarded.Add(1) })
+	f := startServer(t, forwardYAML(url, cleartext, ""))
 	for name, fields := range map[string][]string{
 		"sign before the length":     request("POST", "/", "content-length", "+5"),
 		"two lengths":                request("POST", "/", "content-length", "5", "content-length", "6"),
@@ -188,8 +188,8 @@ func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {
 
 func TestHTTP2_CookieCrumbsAreJoined(t *testing.T) {
 	got := make(chan []string, 1)
-	url := upstreamOf(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header["Cookie"] })
-	s := opened(t, forwarding(url, cleartext, "")).speaks()
+	url := startUpstream(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header["Cookie"] })
+	s := startServer(t, forwardYAML(url, cleartext, "")).speaks()
 	s.asks(1, request("GET", "/", "cookie", "a=1", "cookie", "b=2")...)
 	if c := await.Value(t, got, "request"); len(c) != 1 || c[0] != "a=1; b=2" {
 		t.Errorf("the upstream sees Cookie %q; want one line", c)
@@ -199,11 +199,11 @@ func TestHTTP2_CookieCrumbsAreJoined(t *testing.T) {
 // A client that asks only to take back would keep the upstream busy for nothing.
 func TestHTTP2_RapidResetIsBounded(t *testing.T) {
 	var reached atomic.Int64
-	url := upstreamOf(t, func(_ http.ResponseWriter, r *http.Request) {
+	url := startUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
 		reached.Add(1)
 		<-r.Context().Done()
 	})
-	f := opened(t, forwarding(url, cleartext, ""))
+	f := startServer(t, forwardYAML(url, cleartext, ""))
 	s := f.speaks()
 	ended := make(chan bool)
 	go func() {
@@ -225,12 +225,12 @@ func TestHTTP2_RapidResetIsBounded(t *testing.T) {
 
 func TestHTTP2_DrainSaysGoAwayAndFinishes(t *testing.T) {
 	began, let := make(chan bool), make(chan bool)
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+	url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		began <- true
 		<-let
 		io.WriteString(w, "at last")
 	})
-	f := opened(t, forwarding(url, cleartext, ""))
+	f := startServer(t, forwardYAML(url, cleartext, ""))
 	s := f.speaks()
 	s.asks(1, request("GET", "/")...)
 	await.Value(t, began, "request")
@@ -256,8 +256,8 @@ func TestHTTP2_DrainSaysGoAwayAndFinishes(t *testing.T) {
 // A reader that gives no window for its stream, while its connection is alive.
 func TestHTTP2_StalledStreamIsCut(t *testing.T) {
 	failed := make(chan error, 1)
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) { failed <- endless(w) })
-	s := opened(t, forwarding(url, "listen: {h2c: true, timeouts: {write: 300ms}}", "")).speaks()
+	url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) { failed <- writeForever(w) })
+	s := startServer(t, forwardYAML(url, "listen: {h2c: true, timeouts: {write: 300ms}}", "")).speaks()
 	s.asks(1, request("GET", "/")...)
 	s.hears("RST_STREAM", func(f http2.Frame) bool { _, ok := f.(*http2.RSTStreamFrame); return ok })
 	if err := await.Value(t, failed, "end of the upstream's answer"); err == nil {
@@ -270,7 +270,7 @@ func TestHTTP2_StalledStreamIsCut(t *testing.T) {
 }
 
 func TestHTTP2_StalledBodyIsCut(t *testing.T) {
-	s := opened(t, forwarding("echo", "listen: {h2c: true, timeouts: {body: 300ms}}", "")).speaks()
+	s := startServer(t, forwardYAML("echo", "listen: {h2c: true, timeouts: {body: 300ms}}", "")).speaks()
 	s.begins(1, request("POST", "/")...)
 	s.WriteData(1, false, []byte("half"))
 	began := time.Now()
@@ -282,7 +282,7 @@ func TestHTTP2_StalledBodyIsCut(t *testing.T) {
 // A frame is no longer than one may be that nobody has agreed on (RFC 9113 section 4.2).
 func TestHTTP2_FramesAreShort(t *testing.T) {
 	const longestFrame = 16 << 10
-	f := opened(t, forwarding("echo", cleartext, ""))
+	f := startServer(t, forwardYAML("echo", cleartext, ""))
 	s := f.speaks()
 	s.hears("SETTINGS", func(fr http2.Frame) bool {
 		settings, ok := fr.(*http2.SettingsFrame)

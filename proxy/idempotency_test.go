@@ -38,13 +38,13 @@ func (w *testProxy) post(want int, target string, m marked, lines ...string) {
 // with a limit of each user.
 func idempotent(t *testing.T, more string, use func(*Options)) (*testProxy, *atomic.Int64) {
 	var reached atomic.Int64
-	h := func(w http.ResponseWriter, r *http.Request) { reached.Add(1); answers(w, r) }
-	w := made(t, behind(t, h, `idempotency: {repeats: 3}, refund_on: {status: [5xx]}, limits: [{name: l, key: header:X-User, rate: 2/1h}]`+more), use)
+	h := func(w http.ResponseWriter, r *http.Request) { reached.Add(1); answerByStatus(w, r) }
+	w := newProxy(t, upstreamYAML(t, h, `idempotency: {repeats: 3}, refund_on: {status: [5xx]}, limits: [{name: l, key: header:X-User, rate: 2/1h}]`+more), use)
 	return w, &reached
 }
 
 func TestRepeat_CountsOnce(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w, reached := idempotent(t, "", use)
 		alice, bob := "X-User: alice", "X-User: bob"
 		w.post(200, "/a", marked{"one", "body"}, alice)
@@ -72,7 +72,7 @@ func TestRepeat_CountsOnce(t *testing.T) {
 // What was given back was not counted, so the next of its kind is a first one
 // again.
 func TestRepeat_AfterAFailureCountsAgain(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w, _ := idempotent(t, "", use)
 		for range 6 {
 			w.post(503, "/a?status=503", marked{"one", "body"}, "X-User: alice")
@@ -98,7 +98,7 @@ func TestRepeat_RefusedIsNotRemembered(t *testing.T) {
 
 // Of many that come at once one counts, and no more than the repeats pass besides.
 func TestRepeat_AtOnce(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w, reached := idempotent(t, "", use)
 		var all sync.WaitGroup
 		for range 40 {

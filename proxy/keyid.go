@@ -46,7 +46,7 @@ func (r *redactor) readKeyID(text string) (k limiter.Key, found bool, err error)
 	}
 	r.cipher().Decrypt(k[:], raw) // a key has the size of one block
 	if r.key(k) != m[1] {
-		return k, true, fmt.Errorf("%w: this id was made by another cluster, or before its salt was lost; look the key up again", ErrKeyQuery)
+		return k, true, fmt.Errorf("%w: this id is from another cluster, or from before its salt was lost; look the key up again", ErrKeyQuery)
 	}
 	return k, true, nil
 }

@@ -70,7 +70,7 @@ func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 func (s *Span) UnmarshalText(text []byte) error {
 	d, err := limiter.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%w: a length of time has a unit; write for example 1h", ErrKeyQuery)
+		return fmt.Errorf("%w: a duration needs a unit; write for example 1h", ErrKeyQuery)
 	}
 	*s = Span(d)
 	return nil
@@ -94,7 +94,7 @@ func (c KeyChange) change() (limiter.Change, error) {
 		return limiter.Change{Action: limiter.ActionBan, Ban: d}, nil
 	case KeyGrant:
 		if c.Permits < 1 || c.Permits > limiter.MaxCount {
-			return limiter.Change{}, fmt.Errorf("%w: how many permits to grant; write a whole number from 1 to %d", ErrKeyQuery, int64(limiter.MaxCount))
+			return limiter.Change{}, fmt.Errorf("%w: number of permits to grant; write a whole number from 1 to %d", ErrKeyQuery, int64(limiter.MaxCount))
 		}
 		return limiter.Change{Action: limiter.ActionGrant, Grant: c.Permits}, nil
 	}

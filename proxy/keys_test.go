@@ -35,7 +35,7 @@ const typeJSON = "Content-Type: application/json"
 // TestKeys_EverySpellingOfANumberIsCounted: after one code has gone out, no way
 // of writing the same number gets another one.
 func TestKeys_EverySpellingOfANumberIsCounted(t *testing.T) {
-	w := made(t, sms)
+	w := newProxy(t, sms)
 	w.sends(200, "POST", "/send", typeJSON, `{"phone":"+8613800138000"}`)
 	for _, body := range []string{
 		`{"phone":"13800138000"}`,
@@ -56,7 +56,7 @@ func TestKeys_EverySpellingOfANumberIsCounted(t *testing.T) {
 
 // TestKeys_WhatCanBeReadInTwoWaysIsRefused: nothing of this reaches the upstream.
 func TestKeys_WhatCanBeReadInTwoWaysIsRefused(t *testing.T) {
-	w := made(t, sms)
+	w := newProxy(t, sms)
 	for _, lines := range [][]string{
 		{typeJSON, `{"phone":"13800138000","phone":"13900139000"}`},
 		{typeJSON, `{"phone":"13800138000","Phone":"13900139000"}`},
@@ -88,7 +88,7 @@ func TestKeys_WhatCanBeReadInTwoWaysIsRefused(t *testing.T) {
 }
 
 func TestKeys_SensitiveOnesAreShownMasked(t *testing.T) {
-	w := made(t, sms)
+	w := newProxy(t, sms)
 	for range 2 {
 		w.send("POST", "/send", typeJSON, `{"phone":"138 0013 8000"}`)
 	}
@@ -115,7 +115,7 @@ func answered(t *testing.T, rec *httptest.ResponseRecorder) (header map[string][
 }
 
 func TestKeys_UpstreamGetsTheBodyAndTheNumber(t *testing.T) {
-	w := made(t, sms)
+	w := newProxy(t, sms)
 	sent := `{ "phone" : "138 0013 8000" , "text":"ü" }`
 	header, body := answered(t, w.sends(200, "POST", "/send", typeJSON, "X-Phone-E164: +8613900139000", sent))
 	if body != sent {
@@ -129,7 +129,7 @@ func TestKeys_UpstreamGetsTheBodyAndTheNumber(t *testing.T) {
 // TestKeys_ToldOnlyByUs: a request that is not counted by the key, since it is
 // missing, cannot tell the upstream a number of its own choice either.
 func TestKeys_ToldOnlyByUs(t *testing.T) {
-	w := made(t, strings.Replace(sms, "sensitive: true", "on_missing: skip", 1))
+	w := newProxy(t, strings.Replace(sms, "sensitive: true", "on_missing: skip", 1))
 	header, _ := answered(t, w.sends(200, "POST", "/send", typeJSON, "X-Phone-E164: +8613900139000", `{}`))
 	if got := header["X-Phone-E164"]; got != nil {
 		t.Errorf("X-Phone-E164 = %v; want none", got)
@@ -137,7 +137,7 @@ func TestKeys_ToldOnlyByUs(t *testing.T) {
 }
 
 func TestKeys_FormCookieHostMethod(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 upstreams: {demo: echo}
 routes:
   - {match: {path: /form}, upstream: demo, limits: [{key: form:user, rate: 1/1h}]}
@@ -162,7 +162,7 @@ routes:
 
 func TestKeys_TokensAreVerified(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
-	w := made(t, "jwt: {secret: "+secret+"}\n"+limited("{key: jwt:sub, rate: 1/1h}"))
+	w := newProxy(t, "jwt: {secret: "+secret+"}\n"+limitYAML("{key: jwt:sub, rate: 1/1h}"))
 	token := func(method jwt.SigningMethod, key any, user string, end time.Duration) string {
 		signed, err := jwt.NewWithClaims(method, jwt.MapClaims{"sub": user, "exp": time.Now().Add(end).Unix()}).SignedString(key)
 		if err != nil {

@@ -12,27 +12,27 @@ import (
 
 // A keyTarget is one limit that counts by the key an operator has named.
 type keyTarget struct {
-	route    *route
-	limit    *limit
-	by       *key.Spec // the key of the limit, or its replacement
-	key      limiter.Key
-	previous limiter.Key // under the previous secret, if rotates
-	rotates  bool
-	derived  bool
-	masked   string
-	windows  []*window
-	name     string // the name of the shared Redisson limiter; empty if it is not shared
-	why      string // why the limit cannot be queried; empty if it can
+	route        *route
+	limit        *limit
+	spec         *key.Spec // the key of the limit, or its replacement
+	key          limiter.Key
+	previous     limiter.Key // under the previous secret, if rotates
+	rotates      bool
+	derived      bool
+	masked       string
+	windows      []*window
+	redissonName string // the name of the shared Redisson limiter; empty if it is not shared
+	reason       string // why the limit cannot be queried; empty if it can
 }
 
-// targets returns the limits selected by q: those that count by exactly the named key, and those
+// findTargets returns the limits selected by q: those that count by exactly the named key, and those
 // that count by a part of it. Errors wrap ErrKeyQuery.
-func (g *generation) targets(q KeyQuery, known func(hash string) (limiter.Key, bool)) ([]keyTarget, error) {
+func (g *generation) findTargets(q KeyQuery, known func(hash string) (limiter.Key, bool)) ([]keyTarget, error) {
 	given, err := q.given(g.config.ClientIP.IPv6Prefix)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.alias(given); err != nil {
+	if err := g.resolveAlias(given); err != nil {
 		return nil, err
 	}
 	id, byID, err := g.readID(q, known)
@@ -49,10 +49,10 @@ func (g *generation) targets(q KeyQuery, known func(hash string) (limiter.Key, b
 			t := keyTarget{route: r, limit: l, windows: l.windows}
 			found := false
 			if byID {
-				found = g.byID(&t, key.Canonical(q.Pairs[0].Key), id)
+				found = g.matchID(&t, key.Canonical(q.Pairs[0].Key), id)
 			} else {
 				var err error
-				if found, err = g.byValue(&t, given); wrong == nil {
+				if found, err = g.matchValue(&t, given); wrong == nil {
 					wrong = err
 				}
 			}
@@ -67,18 +67,18 @@ func (g *generation) targets(q KeyQuery, known func(hash string) (limiter.Key, b
 	case wrong != nil:
 		return nil, fmt.Errorf("%w: %w", ErrKeyQuery, wrong)
 	}
-	return nil, g.nothing(q, given)
+	return nil, g.noTargetError(q, given)
 }
 
-// alias makes ip an alias of client_ip unless a key has that name.
-func (g *generation) alias(given key.Given) error {
+// resolveAlias makes ip an alias of client_ip unless a key has that name.
+func (g *generation) resolveAlias(given key.Given) error {
 	text, short := given.Texts["ip"]
 	if _, named := g.config.Keys["ip"]; named || !short {
 		return nil
 	}
 	delete(given.Texts, "ip")
 	if _, twice := given.Texts[string(key.ClientIP)]; twice {
-		return fmt.Errorf("%w: ip and client_ip are one key; name it once", ErrKeyQuery)
+		return fmt.Errorf("%w: ip and client_ip are the same key; name it once", ErrKeyQuery)
 	}
 	given.Texts[string(key.ClientIP)] = text
 	return nil
@@ -91,32 +91,32 @@ func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bo
 	}
 	if m := hashForm.FindStringSubmatch(q.Pairs[0].Value); m != nil {
 		if k, found = known(m[1]); !found {
-			return k, true, fmt.Errorf("%w: no request of the last minutes had this key here; give its value, or ask the node that logged it", ErrKeyQuery)
+			return k, true, fmt.Errorf("%w: no recent request on this node had this key; give its value, or ask the node that logged it", ErrKeyQuery)
 		}
 		return k, true, nil
 	}
 	return g.redact.readKeyID(q.Pairs[0].Value)
 }
 
-// byID sets the key of t to k, and reports whether the limit of t counts by a key of that name.
-func (g *generation) byID(t *keyTarget, name string, k limiter.Key) bool {
+// matchID sets the key of t to k, and reports whether the limit of t counts by a key of that name.
+func (g *generation) matchID(t *keyTarget, name string, k limiter.Key) bool {
 	specs := append([]*key.Spec{t.limit.Key}, t.limit.Key.Replacements()...)
 	i := slices.IndexFunc(specs, func(s *key.Spec) bool { return s.Name == name || name == "ip" && s.From.Source == key.ClientIP })
 	if i < 0 {
 		return false
 	}
-	t.by, t.key, t.masked = specs[i], k, specs[i].Name
-	if t.limit.keyed {
-		t.why = "the name of the shared Redisson limiter contains the value, which an id does not reveal; give the value"
+	t.spec, t.key, t.masked = specs[i], k, specs[i].Name
+	if t.limit.hasKeyName {
+		t.reason = "the name of the shared Redisson limiter contains the value, which an id does not reveal; give the value"
 	}
-	t.name = t.limit.RedissonName
+	t.redissonName = t.limit.RedissonName
 	t.override()
 	return true
 }
 
-// byValue sets the key of t from the given values, and reports whether the limit of t counts by
+// matchValue sets the key of t from the given values, and reports whether the limit of t counts by
 // them.
-func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
+func (g *generation) matchValue(t *keyTarget, given key.Given) (bool, error) {
 	var v key.Value
 	r, err := t.limit.Key.Read(given, &v)
 	if errors.Is(err, key.ErrMissing) || err == nil && len(r.Names) != len(given.Texts) {
@@ -125,7 +125,7 @@ func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	t.by, t.derived, t.masked = t.limit.Key, r.Derived, g.display().Value(&v)
+	t.spec, t.derived, t.masked = t.limit.Key, r.Derived, g.display().Value(&v)
 	t.key = g.config.Privacy.Hash(v.Parts)
 	t.override()
 	if t.limit.Hashed != nil {
@@ -134,8 +134,8 @@ func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
 		}
 	}
 	if t.limit.RedissonName != "" {
-		t.name = strings.ReplaceAll(t.limit.RedissonName, "{key}", v.Text())
-		if t.limit.keyed && limiter.CheckRedissonKey(v.Text()) != nil || limiter.CheckRedissonName(t.name) != nil {
+		t.redissonName = strings.ReplaceAll(t.limit.RedissonName, "{key}", v.Text())
+		if t.limit.hasKeyName && limiter.CheckRedissonKey(v.Text()) != nil || limiter.CheckRedissonName(t.redissonName) != nil {
 			return false, fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
 		}
 		return true, nil
@@ -153,22 +153,22 @@ func (t *keyTarget) override() {
 // claims returns the claims on the windows of t and, for a limit with a penalty, on its count of
 // refusals; then the same under the previous secret.
 func (t *keyTarget) claims() []limiter.Claim {
-	claims := t.under(t.key)
+	claims := t.claimsUnder(t.key)
 	if t.rotates {
-		claims = append(claims, t.under(t.previous)...)
+		claims = append(claims, t.claimsUnder(t.previous)...)
 	}
 	return claims
 }
 
-func (t *keyTarget) under(k limiter.Key) []limiter.Claim {
+func (t *keyTarget) claimsUnder(k limiter.Key) []limiter.Claim {
 	var claims []limiter.Claim
 	for _, w := range t.windows {
 		claims = append(claims, limiter.Claim{
-			Limit: &w.Limit, Key: k, Cost: 1, RedissonName: t.name, RedissonFormat: t.limit.RedissonFormat,
+			Limit: &w.Limit, Key: k, Cost: 1, RedissonName: t.redissonName, RedissonFormat: t.limit.RedissonFormat,
 		})
 	}
 	if t.limit.Penalty != nil {
-		claims = append(claims, limiter.Claim{Limit: &t.limit.refusals, Key: k, Cost: 1})
+		claims = append(claims, limiter.Claim{Limit: &t.limit.refusalLimit, Key: k, Cost: 1})
 	}
 	return claims
 }
@@ -176,8 +176,8 @@ func (t *keyTarget) under(k limiter.Key) []limiter.Claim {
 // display returns how keys are displayed to operators.
 func (g *generation) display() key.Display { return key.Display{Address: g.redact.shownAddress} }
 
-// nothing returns an error that says why no limit is selected by q.
-func (g *generation) nothing(q KeyQuery, given key.Given) error {
+// noTargetError returns an error that says why no limit is selected by q.
+func (g *generation) noTargetError(q KeyQuery, given key.Given) error {
 	var routes, limits, names []string
 	var joined *key.Spec // a joined key of which only some parts are given
 	for _, r := range g.routes {
@@ -191,30 +191,30 @@ func (g *generation) nothing(q KeyQuery, given key.Given) error {
 				continue
 			}
 			names = append(names, l.Key.Names()...)
-			if l.Key.Join != nil && within(given, append(leafNames(l.Key), l.Key.Name)) {
+			if l.Key.Join != nil && onlyNames(given, append(leafNames(l.Key), l.Key.Name)) {
 				joined = l.Key
 			}
 		}
 	}
 	switch {
 	case q.Route != "" && !slices.Contains(routes, q.Route):
-		return fmt.Errorf("%w: there is no route %q; write one of %s", ErrKeyQuery, q.Route, listing(routes))
+		return fmt.Errorf("%w: there is no route %q; write one of %s", ErrKeyQuery, q.Route, joinNames(routes))
 	case q.Limit != "" && !slices.Contains(limits, q.Limit):
-		return fmt.Errorf("%w: there is no limit %q; write one of %s", ErrKeyQuery, q.Limit, listing(limits))
+		return fmt.Errorf("%w: there is no limit %q; write one of %s", ErrKeyQuery, q.Limit, joinNames(limits))
 	}
 	for name := range given.Texts {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("%w: no limit counts by %q; write one of %s", ErrKeyQuery, name, listing(names))
+			return fmt.Errorf("%w: no limit counts by %q; write one of %s", ErrKeyQuery, name, joinNames(names))
 		}
 	}
 	if joined != nil {
-		return fmt.Errorf("%w: %s is joined of several keys; give a value for each of %s", ErrKeyQuery, joined.Name, listing(leafNames(joined)))
+		return fmt.Errorf("%w: %s consists of several keys; give a value for each of %s", ErrKeyQuery, joined.Name, joinNames(leafNames(joined)))
 	}
-	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all that a key is joined of", ErrKeyQuery)
+	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all parts of a joined key", ErrKeyQuery)
 }
 
-// within reports whether all given names are among names.
-func within(given key.Given, names []string) bool {
+// onlyNames reports whether all given names are among names.
+func onlyNames(given key.Given, names []string) bool {
 	for name := range given.Texts {
 		if !slices.Contains(names, name) {
 			return false
@@ -226,8 +226,8 @@ func within(given key.Given, names []string) bool {
 // maxListed is the maximum number of names that an error lists.
 const maxListed = 20
 
-// listing returns the names in order and without duplicates.
-func listing(names []string) string {
+// joinNames returns the names in order and without duplicates.
+func joinNames(names []string) string {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	names = slices.Compact(names)

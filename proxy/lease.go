@@ -27,8 +27,8 @@ type lease struct {
 	ended bool
 }
 
-// holds starts to renew the claims that are concurrent. It returns nil if there are none.
-func holds(store limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *lease {
+// startLease starts to renew the claims that are concurrent. It returns nil if there are none.
+func startLease(store limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *lease {
 	if !slices.ContainsFunc(claims, concurrent) {
 		return nil
 	}

@@ -19,9 +19,9 @@ import (
 )
 
 func TestHold_BoundsWhatIsUnderWay(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		came, let := make(chan struct{}), make(chan struct{})
-		w := made(t, behind(t, slow(came, let), `limits: [{name: inflight, key: header:X-User, concurrent: 2}, {name: all, key: global, rate: 100/1h}]`), use)
+		w := newProxy(t, upstreamYAML(t, slowHandler(came, let), `limits: [{name: inflight, key: header:X-User, concurrent: 2}, {name: all, key: global, rate: 100/1h}]`), use)
 		var under sync.WaitGroup
 		for range 2 {
 			under.Go(func() { w.sends(200, "GET", "/a", "X-User: alice") })
@@ -57,7 +57,7 @@ func TestHold_BoundsWhatIsUnderWay(t *testing.T) {
 func TestHold_EndsWithTheRequest(t *testing.T) {
 	came, let := make(chan struct{}, 1), make(chan struct{})
 	defer close(let)
-	w := made(t, behind(t, slow(came, let), `limits: [{name: l, key: global, concurrent: 1}]`))
+	w := newProxy(t, upstreamYAML(t, slowHandler(came, let), `limits: [{name: l, key: global, concurrent: 1}]`))
 	ctx, leave := context.WithCancel(t.Context())
 	var gone sync.WaitGroup
 	gone.Go(func() {

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errListed reports that the key of a request is on a deny list.
-var errListed = errors.New("on a deny list")
+// errDenied reports that the key of a request is on a deny list.
+var errDenied = errors.New("denied by a list")
 
 // A listLookup is the lists of a route that use the same key.
 type listLookup struct {
@@ -30,20 +30,20 @@ func newListLookups(lists []*config.List) []listLookup {
 	}
 	for _, s := range all {
 		slices.SortStableFunc(s.lists, func(a, b *config.List) int {
-			return cmp.Compare(rank(a.Action), rank(b.Action))
+			return cmp.Compare(actionOrder(a.Action), actionOrder(b.Action))
 		})
 	}
 	return all
 }
 
-func rank(a config.Action) int {
+func actionOrder(a config.Action) int {
 	if a == config.DenyListed {
 		return 0
 	}
 	return 1
 }
 
-// checkLists looks the request up in lists of its route. It returns errListed if a deny list
+// checkLists looks the request up in lists of its route. It returns errDenied if a deny list
 // matches. If only a bypass list matches, no limit applies. A request without the key of a list is
 // handled as the key is configured: it is refused, or it is not on the list. The cost does not
 // depend on the length of the lists.
@@ -59,12 +59,12 @@ func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 			return err
 		}
 		for _, l := range s.lists {
-			if !x.isOn(l) {
+			if !x.isListed(l) {
 				continue
 			}
 			if l.Action == config.DenyListed {
 				x.list = l
-				return errListed
+				return errDenied
 			}
 			if x.list == nil {
 				x.list = l
@@ -74,10 +74,10 @@ func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 	return nil
 }
 
-// isOn reports whether the last key that was read is on l. An address on a bypass list matches only
+// isListed reports whether the last key that was read is on l. An address on a bypass list matches only
 // that address. On a deny list it matches the network by which limits count, because a client can
 // use all addresses of its network.
-func (x *exchange) isOn(l *config.List) bool {
+func (x *exchange) isListed(l *config.List) bool {
 	if l.Action == config.Bypass {
 		return l.Members.HasExactly(&x.extracted.value, x.client.addr)
 	}

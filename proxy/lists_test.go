@@ -29,7 +29,7 @@ func listed(t *testing.T, testers string) *testProxy {
 	if err := os.WriteFile(filepath.Join(dir, "testers.txt"), []byte(testers), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return made(t, strings.Replace(screened, "testers.txt", filepath.Join(dir, "testers.txt"), 1))
+	return newProxy(t, strings.Replace(screened, "testers.txt", filepath.Join(dir, "testers.txt"), 1))
 }
 
 func TestLists_BypassAndDeny(t *testing.T) {
@@ -109,7 +109,7 @@ func TestLists_FilesAreReloaded(t *testing.T) {
 // The neighbours of an address in its network are not let through with it; they are
 // refused with it.
 func TestLists_AddressesExactly(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 client_ip: {trusted_proxies: [192.0.2.1]}
 lists:
   friends: {key: client_ip, values: ["2001:db8::1", "2001:db8:1::/48"], action: bypass}

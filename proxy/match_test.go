@@ -31,7 +31,7 @@ func TestMatch_OtherSpellingsCount(t *testing.T) {
 		"GET /u/alice/": "GET /u/alice", "GET /U/alice": "GET /u/alice", "DELETE /U/alice/": "GET /u/alice",
 		"GET /TAG/DE/x/": "GET /tag/DE/X", "GET /files": "GET /files/a", "GET /Files/a/b/": "GET /files/a", "HEAD /FILES": "GET /files/a",
 	} {
-		w := made(t, careless)
+		w := newProxy(t, careless)
 		for i, want := range []int{200, 429} {
 			line := []string{spelled, counted}[i]
 			method, target, _ := strings.Cut(line, " ")
@@ -44,7 +44,7 @@ func TestMatch_OtherSpellingsCount(t *testing.T) {
 
 // Others go where they went, with what they had.
 func TestMatch_OthersStay(t *testing.T) {
-	w := made(t, careless)
+	w := newProxy(t, careless)
 	for range 3 {
 		for _, line := range []string{
 			"GET /v1/send", "PUT /v1/send", "GET /v1/sent", "GET /V2/send", "POST /v1/Search", "GET /files/Public", "GET /Health", "GET /health/", "GET /u/x/", "GET /", "GET /u", "PUT /V1/SEND", "head /health",
@@ -67,7 +67,7 @@ func TestMatch_OthersStay(t *testing.T) {
 func TestMatch_RefusesWithAnyMethod(t *testing.T) {
 	for _, path := range []string{"/u/alice;x=1", "/u/alice.", "/u/alice%3F", "/u/alice%20x%3F", "/u/alice%23", "/U/alice;x"} {
 		for _, method := range []string{"GET", "HEAD", "get", "GeT", "hEAD"} {
-			w := made(t, strings.Replace(careless, `path: "/u/{id}"`, `methods: [GET], path: "/u/{id}"`, 1))
+			w := newProxy(t, strings.Replace(careless, `path: "/u/{id}"`, `methods: [GET], path: "/u/{id}"`, 1))
 			w.sends(400, method, path)
 			w.sends(200, "GET", "/u/alice")
 		}
@@ -76,15 +76,15 @@ func TestMatch_RefusesWithAnyMethod(t *testing.T) {
 
 // Where two limited routes could be meant, none is guessed.
 func TestMatch_BetweenTwoItRefuses(t *testing.T) {
-	w := made(t, careless)
+	w := newProxy(t, careless)
 	w.sends(400, "GET", "/u/ME") // a user of that name, or me
 	w.sends(200, "GET", "/u/me")
 	w.sends(429, "GET", "/U/me/") // from the catch-all it is me's
 }
 
 func TestMatch_EncodedSlash(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
-		s := scripted(t, fine)
+	overEachTransport(t, func(t *testing.T, over transport) {
+		s := startRecording(t, fine)
 		f := over.opened(t, `
 routes:
   - {name: kept, match: {path: "/projects/{id}/x"}, upstream: '`+s.url+`', encoded_slash: keep, limits: [{key: "path:id", rate: 1/1h}]}
@@ -92,15 +92,15 @@ routes:
   - {name: rest, match: {path: /*}, upstream: '`+s.url+`', limits: [{key: global, rate: 99/1h}]}
 `)
 		get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n" }
-		f.dial(get("/projects/a%2fb/x")).Status(200)
+		f.dial(get("/projects/a%2fb/x")).WantStatus(200)
 		if got := s.last(t); !strings.HasPrefix(got, "GET /projects/a%2Fb/x HTTP/1.1\r\n") {
 			t.Errorf("forwarded as %q; want the slash escaped", got)
 		}
-		f.dial(get("/projects/a%2Fb/x")).Status(429)
-		f.dial(get("/projects/a%2Fc/x")).Status(200)
-		f.dial(get("/projects/a%2Fb;1/x")).Status(400)
+		f.dial(get("/projects/a%2Fb/x")).WantStatus(429)
+		f.dial(get("/projects/a%2Fc/x")).WantStatus(200)
+		f.dial(get("/projects/a%2Fb;1/x")).WantStatus(400)
 		for _, path := range []string{"/v1%2Fsend", "/v1/send%2F", "/a%2Fb", "/projects/..%2F..%2Fv1/x", "/projects/a%2F.%2Fb/x", "/projects/a%252Fb/x", "/projects%2Fa/x", "/projects/a%2Fb/y"} {
-			f.dial(get(path)).Status(400)
+			f.dial(get(path)).WantStatus(400)
 		}
 	})
 }
@@ -115,7 +115,7 @@ func wanting(method, host, path string) *exchange {
 // What careful clients send costs one look and no allocation; see BenchmarkMatch of
 // package route for the routes' number.
 func TestMatch_CostsNoAllocation(t *testing.T) {
-	w := made(t, strings.ReplaceAll(strings.ReplaceAll(careless, "/v1/Search", "/v1/search"), "[A-Z]", "[0-9]"))
+	w := newProxy(t, strings.ReplaceAll(strings.ReplaceAll(careless, "/v1/Search", "/v1/search"), "[A-Z]", "[0-9]"))
 	g := w.current.Load()
 	for _, path := range []string{"/v1/send", "/other/thing", "/u/4711", "/files/a/b"} {
 		x := wanting("GET", "a", path)

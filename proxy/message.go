@@ -46,12 +46,12 @@ func (x *exchange) Method() string { return x.request.Method }
 // Body returns the body, which is read once for all keys.
 func (x *exchange) Body() (key.Body, error) {
 	if x.extracted.body == nil {
-		most := x.route.MaxBody
-		if most == 0 {
-			most = defaultMaxKeyBody
+		maxBytes := x.route.MaxBody
+		if maxBytes == 0 {
+			maxBytes = defaultMaxKeyBody
 		}
 		x.extracted.body = new(content)
-		x.extracted.body.bytes, x.extracted.body.err = x.in.body.readAll(most)
+		x.extracted.body.bytes, x.extracted.body.err = x.in.body.readAll(maxBytes)
 	}
 	kind := ""
 	if types := x.Header("Content-Type"); len(types) > 0 {

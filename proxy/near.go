@@ -39,45 +39,45 @@ func (a alerts) near(rate limiter.Rate, mode config.Mode) int64 {
 	return rate.Count - used + 1
 }
 
-// A nearby records, for each window, the key that has used most of it since the last report. It
+// A nearLimits records, for each window, the key that has used most of it since the last report. It
 // never blocks a request: if another request is writing, the update is skipped, and a later request
 // makes it.
-type nearby struct {
-	mu   sync.Mutex      // guards what follows
-	most map[string]Near // by the window's name
+type nearLimits struct {
+	mu       sync.Mutex      // guards what follows
+	byWindow map[string]Near // by the window's name
 }
 
-func newNearby() *nearby { return &nearby{most: map[string]Near{}} }
+func newNearLimits() *nearLimits { return &nearLimits{byWindow: map[string]Near{}} }
 
-// note evaluates a decision of the store.
-func (n *nearby) note(q *admission) {
+// record evaluates a decision of the store.
+func (n *nearLimits) record(q *admission) {
 	for i := range q.decision.Outcomes {
 		if w := q.claims.windows[i]; q.decision.Outcomes[i].Remaining < w.near && !q.decision.Outcomes[i].Unknown {
-			n.write(q, i, w)
+			n.update(q, i, w)
 		}
 	}
 }
 
-func (n *nearby) write(q *admission, i int, w *window) {
+func (n *nearLimits) update(q *admission, i int, w *window) {
 	if !n.mu.TryLock() {
 		return
 	}
 	defer n.mu.Unlock()
 	used := w.Rate.Count - max(q.decision.Outcomes[i].Remaining, 0)
-	known, found := n.most[w.Name]
-	if used <= known.Used || !found && len(n.most) >= maxNear {
+	known, found := n.byWindow[w.Name]
+	if used <= known.Used || !found && len(n.byWindow) >= maxNear {
 		return
 	}
 	near := Near{Route: q.route.Name, Limit: w.of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
-	near.Key, near.Masked = q.names.logKey(q.claims.claims[i].Key)
-	n.most[w.Name] = near
+	near.Key, near.Masked = q.keyNamer.logKey(q.claims.claims[i].Key)
+	n.byWindow[w.Name] = near
 }
 
 // drain returns the recorded keys and removes them.
-func (n *nearby) drain() []Near {
+func (n *nearLimits) drain() []Near {
 	n.mu.Lock()
-	most := n.most
-	n.most = map[string]Near{}
+	most := n.byWindow
+	n.byWindow = map[string]Near{}
 	n.mu.Unlock()
 	all := make([]Near, 0, len(most))
 	for _, near := range most {
@@ -88,7 +88,7 @@ func (n *nearby) drain() []Near {
 
 // Near returns, for each limit and window, the key that has used most of it since the last call. It
 // returns none if no alerts are configured.
-func (p *Proxy) Near() []Near { return p.admitter.nearby.drain() }
+func (p *Proxy) Near() []Near { return p.admitter.nearLimits.drain() }
 
 // Alerts returns the configuration of alerts of the current generation.
 func (p *Proxy) Alerts() config.Alerts { return p.current.Load().config.Alerts }

@@ -12,10 +12,10 @@ import (
 // errNewKeys reports that a client has sent more new keys than it may.
 var errNewKeys = errors.New("too many new keys from this client")
 
-// boundedKeys returns the keys of a route for which new_keys limits new values: keys that clients
+// limitedNewKeys returns the keys of a route for which new_keys limits new values: keys that clients
 // can choose, of limits in enforce mode, or of all limits if new_keys itself is in shadow mode. It
 // returns nil if new keys are not limited.
-func boundedKeys(from *config.Route) (of []*key.Spec) {
+func limitedNewKeys(from *config.Route) (of []*key.Spec) {
 	if from.NewKeys.Count == 0 || from.NewKeysMode == config.Off {
 		return nil
 	}
@@ -40,8 +40,8 @@ func (p *Proxy) newKeys(x *exchange) error {
 	if len(r.newKeys) == 0 || x.exempt {
 		return nil
 	}
-	var room [8]limiter.Key
-	keys := x.bounded(room[:0])
+	var buf [8]limiter.Key
+	keys := x.appendLimitedKeys(buf[:0])
 	if p.guard.Known(keys...) {
 		return nil
 	}
@@ -63,11 +63,11 @@ func (p *Proxy) newKeys(x *exchange) error {
 	return errNewKeys
 }
 
-// bounded appends the keys of x for which new values are limited.
-func (x *exchange) bounded(keys []limiter.Key) []limiter.Key {
+// appendLimitedKeys appends the keys of x for which new values are limited.
+func (x *exchange) appendLimitedKeys(keys []limiter.Key) []limiter.Key {
 	for _, k := range x.extracted.keys {
-		if !k.skip && slices.Contains(x.route.newKeys, k.by) {
-			keys = append(keys, k.bare)
+		if !k.skip && slices.Contains(x.route.newKeys, k.spec) {
+			keys = append(keys, k.unkeyed)
 		}
 	}
 	return keys

@@ -46,7 +46,7 @@ func (w *testProxy) newKeyCount(result string) float64 {
 }
 
 func TestNewKeys_RefusesWhoInventsKeys(t *testing.T) {
-	w := made(t, novel(""))
+	w := newProxy(t, novel(""))
 	mallory, bob := from("203.0.113.1"), from("203.0.113.2")
 	for i := range 3 {
 		w.sends(200, "GET", "/a", mallory, phone(i))
@@ -83,7 +83,7 @@ func TestNewKeys_RefusesWhoInventsKeys(t *testing.T) {
 
 // What is refused so has not been counted by any limit.
 func TestNewKeys_IsAskedBeforeTheLimits(t *testing.T) {
-	w := made(t, strings.Replace(novel(""), "1000/1h", "4/1h", 1))
+	w := newProxy(t, strings.Replace(novel(""), "1000/1h", "4/1h", 1))
 	mallory := from("203.0.113.1")
 	for i := range 9 {
 		w.sends(map[bool]int{true: 200, false: 429}[i < 3], "GET", "/a", mallory, phone(i))
@@ -93,7 +93,7 @@ func TestNewKeys_IsAskedBeforeTheLimits(t *testing.T) {
 }
 
 func TestNewKeys_ANetworkOfIPv6IsOneClient(t *testing.T) {
-	w := made(t, novel(""))
+	w := newProxy(t, novel(""))
 	for i := range 3 {
 		w.sends(200, "GET", "/a", from(fmt.Sprintf("2001:db8::%d", i+1)), phone(i))
 	}
@@ -102,7 +102,7 @@ func TestNewKeys_ANetworkOfIPv6IsOneClient(t *testing.T) {
 }
 
 func TestNewKeys_ListsLetPass(t *testing.T) {
-	w := made(t, novel(""))
+	w := newProxy(t, novel(""))
 	for i := range 9 {
 		w.sends(200, "GET", "/a", from("198.51.100.7"), phone(i))
 	}
@@ -112,7 +112,7 @@ func TestNewKeys_ListsLetPass(t *testing.T) {
 }
 
 func TestNewKeys_ShadowOnlyReports(t *testing.T) {
-	w := made(t, novel("mode: shadow"))
+	w := newProxy(t, novel("mode: shadow"))
 	for i := range 5 {
 		w.sends(200, "GET", "/a", from("203.0.113.1"), phone(i))
 	}
@@ -122,7 +122,7 @@ func TestNewKeys_ShadowOnlyReports(t *testing.T) {
 	if line := w.lines("request")[4]; line["new_keys"] != shadowRefused || line["status"] != 200.0 {
 		t.Errorf("the log says %v", line)
 	}
-	w = made(t, novel("mode: off"))
+	w = newProxy(t, novel("mode: off"))
 	for i := range 5 {
 		w.sends(200, "GET", "/a", from("203.0.113.1"), phone(i))
 	}
@@ -133,7 +133,7 @@ func TestNewKeys_ShadowOnlyReports(t *testing.T) {
 
 // A limit on trial refuses nobody, be it through what it counts by.
 func TestNewKeys_ALimitOnTrialBringsNoKeys(t *testing.T) {
-	w := made(t, strings.Replace(novel(""), "rate: 100/1h", "rate: 100/1h, mode: shadow", 1))
+	w := newProxy(t, strings.Replace(novel(""), "rate: 100/1h", "rate: 100/1h, mode: shadow", 1))
 	for i := range 9 {
 		w.sends(200, "GET", "/a", from("203.0.113.1"), phone(i))
 	}
@@ -141,7 +141,7 @@ func TestNewKeys_ALimitOnTrialBringsNoKeys(t *testing.T) {
 
 // What no client can choose is not invented.
 func TestNewKeys_AddressesAreNotInvented(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 client_ip: {trusted_proxies: [192.0.2.0/24]}
 defaults: {new_keys: 1/1h}
 routes:
@@ -157,7 +157,7 @@ routes:
 
 // Each route lets its own number pass; what is known on one is known on all.
 func TestNewKeys_RoutesCountByThemselves(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 defaults: {new_keys: 2/1m}
 keys: {user: "header:X-User"}
 routes:
@@ -179,7 +179,7 @@ routes:
 // A reload changes how many may be new, and forgets neither who is known nor what
 // was brought; nor does a new secret for keys.
 func TestNewKeys_WhatIsKnownOutlivesAReload(t *testing.T) {
-	w := made(t, novel(""))
+	w := newProxy(t, novel(""))
 	mallory := from("203.0.113.1")
 	for i := range 3 {
 		w.sends(200, "GET", "/a", mallory, phone(i))
@@ -196,7 +196,7 @@ func TestNewKeys_WhatIsKnownOutlivesAReload(t *testing.T) {
 
 // The answer is in the route's own words.
 func TestNewKeys_RefusesInTheOperatorsWords(t *testing.T) {
-	w := made(t, novel(`reject: {status: 503, body: "later ({retry_after}, {limit})", headers: {X-Why: busy}}`))
+	w := newProxy(t, novel(`reject: {status: 503, body: "later ({retry_after}, {limit})", headers: {X-Why: busy}}`))
 	for i := range 3 {
 		w.sends(200, "GET", "/a", phone(i))
 	}
@@ -208,7 +208,7 @@ func TestNewKeys_RefusesInTheOperatorsWords(t *testing.T) {
 
 // What is looked up on an allowed request costs no allocation.
 func TestNewKeys_KnownKeysCostNoAllocation(t *testing.T) {
-	w := made(t, novel(""))
+	w := newProxy(t, novel(""))
 	w.sends(200, "GET", "/a", phone(1))
 	g := w.current.Load()
 	x := newExchange().(*exchange)

@@ -15,16 +15,16 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// ended is a request over three limits that has come to its end.
-func ended(p *Proxy, user string, d limiter.Decision) *exchange {
+// finishedExchange is a request over three limits that has come to its end.
+func finishedExchange(p *Proxy, user string, d limiter.Decision) *exchange {
 	g := p.current.Load()
 	x := newExchange().(*exchange)
 	x.generation, x.route = g, g.routes[0]
-	x.id, x.request.Method, x.request.Path, x.answer.status = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "POST", "/v1/sms/send", 200
-	x.began, x.took, x.source, x.decided, x.outcome.known = time.Now(), time.Millisecond, 7, true, d.Allowed
+	x.id, x.request.Method, x.request.Path, x.response.status = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "POST", "/v1/sms/send", 200
+	x.began, x.duration, x.source, x.decided, x.outcome.known = time.Now(), time.Millisecond, 7, true, d.Allowed
 	x.decision.Allowed = d.Allowed
 	for _, l := range x.route.limits {
-		k := extractedKey{by: l.Key, Key: limiter.KeyOf(l.Key.Name, user), text: user}
+		k := extractedKey{spec: l.Key, Key: limiter.KeyOf(l.Key.Name, user), text: user}
 		x.extracted.keys = append(x.extracted.keys, k)
 		for _, w := range l.windows {
 			x.claims.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: 1}, w)
@@ -37,10 +37,10 @@ func ended(p *Proxy, user string, d limiter.Decision) *exchange {
 const threeLimits = "{name: one, key: 'header:X-User', rates: [1/1m, 5/1h]}, {name: two, key: client_ip, rate: 5/1h}, {name: three, key: host, rate: 5/1h}"
 
 func TestObserve_DoesNotAllocate(t *testing.T) {
-	w := made(t, limited(threeLimits))
+	w := newProxy(t, limitYAML(threeLimits))
 	for _, allowed := range []bool{true, false} {
-		x := ended(w.Proxy, "alice", limiter.Decision{Allowed: allowed})
-		o := w.lasting.observer
+		x := finishedExchange(w.Proxy, "alice", limiter.Decision{Allowed: allowed})
+		o := w.shared.observer
 		for range 1000 { // the parts of the ring are made when they are needed
 			x.began = x.began.Add(time.Microsecond)
 			o.observe(x)
@@ -53,7 +53,7 @@ func TestObserve_DoesNotAllocate(t *testing.T) {
 
 // What is said of the memory in recent.go and top.go.
 func TestObserve_Memory(t *testing.T) {
-	const ring = recentSets * (refusedRecent + allowedRecent)
+	const ring = recentShards * (refusedRecent + allowedRecent)
 	if size := unsafe.Sizeof(recentRecord{}) * ring; size > 8<<20 {
 		t.Errorf("the ring takes %d bytes, %d a request; want 8 MB at most", size, unsafe.Sizeof(recentRecord{}))
 	}
@@ -66,7 +66,7 @@ func TestObserve_Memory(t *testing.T) {
 // What operators may ask costs next to a request of nothing but limits.
 func BenchmarkObserve(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(limited(threeLimits)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(limitYAML(threeLimits)), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	c, err := config.Load(path)
@@ -82,14 +82,14 @@ func BenchmarkObserve(b *testing.B) {
 		b.Run(fmt.Sprint("allowed=", allowed), func(b *testing.B) {
 			var all []*exchange
 			for i := range 1000 {
-				all = append(all, ended(p, fmt.Sprint("user", i%300), limiter.Decision{Allowed: allowed}))
+				all = append(all, finishedExchange(p, fmt.Sprint("user", i%300), limiter.Decision{Allowed: allowed}))
 			}
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
 				x := all[i%len(all)]
 				x.began = x.began.Add(time.Microsecond)
-				p.lasting.observer.observe(x)
+				p.shared.observer.observe(x)
 				i++
 			}
 		})

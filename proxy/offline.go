@@ -23,22 +23,22 @@ const (
 // close it. Keys of tokens are fetched as configured; without them, requests that need a token are
 // refused.
 func NewOffline(ctx context.Context, c *config.Config) (*Proxy, error) {
-	room := limiter.MemoryOptions{Clock: time.Now}
-	return offline(c, room, func(first *generation) error { return first.warm(ctx) })
+	memory := limiter.MemoryOptions{Clock: time.Now}
+	return offline(c, memory, func(first *generation) error { return first.warm(ctx) })
 }
 
 // offline is NewOffline with the clock and the capacity of room. Where room has no capacity, that
 // of the configured store applies.
-func offline(c *config.Config, room limiter.MemoryOptions, warm func(*generation) error) (*Proxy, error) {
+func offline(c *config.Config, memory limiter.MemoryOptions, warm func(*generation) error) (*Proxy, error) {
 	if c.Store == config.StoreRedis { // a shared store has no configured capacity
-		room.MaxKeys, room.MaxBytes = cmp.Or(room.MaxKeys, sharedKeys), cmp.Or(room.MaxBytes, sharedBytes)
+		memory.MaxKeys, memory.MaxBytes = cmp.Or(memory.MaxKeys, sharedKeys), cmp.Or(memory.MaxBytes, sharedBytes)
 	}
 	p, err := assemble(Options{
 		Config:   c,
-		Store:    limiter.NewMemory(room),
+		Store:    limiter.NewMemory(memory),
 		Registry: prometheus.NewRegistry(),
 		Log:      zerolog.Nop(),
-	}, limiter.KeyGuardOptions{Clock: room.Clock}, warm)
+	}, limiter.KeyGuardOptions{Clock: memory.Clock}, warm)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 		return KeyResult{}, err
 	}
 	g := p.current.Load()
-	targets, err := g.targets(c.KeyQuery, p.keyOf)
+	targets, err := g.findTargets(c.KeyQuery, p.keyByHash)
 	if err != nil {
 		return KeyResult{}, err
 	}
@@ -71,7 +71,7 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	var wrong error
 	changed := targets[:0]
 	for _, t := range targets {
-		everywhere, err := p.admitter.change(within, &t, change)
+		everywhere, err := p.admitter.applyChange(within, &t, change)
 		if err != nil {
 			r.Skipped = append(r.Skipped, SkippedLimit{t.route.Name, t.limit.Name, "the store: " + err.Error()})
 			wrong = errors.Join(wrong, fmt.Errorf("%s %s.%s: %w", c.Action, t.route.Name, t.limit.Name, err))
@@ -94,38 +94,38 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 // unchangeable returns why an action cannot be applied to t; empty if it can.
 func (t *keyTarget) unchangeable(a KeyAction) string {
 	switch {
-	case t.why != "":
-		return t.why
+	case t.reason != "":
+		return t.reason
 	case t.derived:
 		return "it counts by " + t.masked + ", and so for others as well; name that to change it"
-	case t.name != "" && (a == KeyBan || a == KeyUnban):
+	case t.redissonName != "" && (a == KeyBan || a == KeyUnban):
 		return "a shared Redisson limiter has no bans"
 	}
 	return ""
 }
 
-// targeted returns the claims to which a change applies. The refusals counted for a penalty are
+// changeClaims returns the claims to which a change applies. The refusals counted for a penalty are
 // reset with their limit, but are neither granted nor banned.
-func (t *keyTarget) targeted(c limiter.Change) []limiter.Claim {
+func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 	claims := t.claims()
 	if t.limit.Penalty != nil && c.Action != limiter.ActionReset {
-		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.refusals })
+		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.refusalLimit })
 	}
 	return claims
 }
 
-// change applies c to the counts of t, on this node and on the nodes that are notified. It reports
+// applyChange applies c to the counts of t, on this node and on the nodes that are notified. It reports
 // whether it applies everywhere.
-func (a *admitter) change(ctx context.Context, t *keyTarget, c limiter.Change) (everywhere bool, err error) {
-	claims := t.targeted(c)
+func (a *admitter) applyChange(ctx context.Context, t *keyTarget, c limiter.Change) (everywhere bool, err error) {
+	claims := t.changeClaims(c)
 	began := time.Now()
 	err = c.Apply(ctx, a.store, claims)
-	a.metrics.asked(string(c.Action), time.Since(began), err)
+	a.metrics.observeStoreCall(string(c.Action), time.Since(began), err)
 	away := errors.Is(err, limiter.ErrUnavailable)
 	if err != nil && (!away || t.limit.OnStoreFailure != config.Local) {
 		return false, err
 	}
-	if err := a.fallback.change(ctx, c, claims); err != nil {
+	if err := a.fallback.applyChange(ctx, c, claims); err != nil {
 		return false, err
 	}
 	if away {
@@ -158,8 +158,8 @@ func keysOf(claims []limiter.Claim) (keys []limiter.Key) {
 	return keys
 }
 
-// change applies c to the local store. Granted permits are divided by the number of nodes.
-func (s *fallback) change(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
+// applyChange applies c to the local store. Granted permits are divided by the number of nodes.
+func (s *fallback) applyChange(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
 	if n := int64(s.nodes()); c.Action == limiter.ActionGrant {
 		c.Grant = (c.Grant + n - 1) / n
 		claims = s.shares(claims)
@@ -167,16 +167,16 @@ func (s *fallback) change(ctx context.Context, c limiter.Change, claims []limite
 	return c.Apply(ctx, s.local, claims)
 }
 
-// hear applies a change made on another node to the counts of this node: its share for outages of
+// onChange applies a change made on another node to the counts of this node: its share for outages of
 // the store, and limits of scope per_client. Limits that are not configured here are ignored.
-func (p *Proxy) hear(c limiter.Change) {
+func (p *Proxy) onChange(c limiter.Change) {
 	claims, own := p.current.Load().claimsOf(c)
 	if len(claims) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	err := p.admitter.fallback.change(ctx, c, claims)
+	err := p.admitter.fallback.applyChange(ctx, c, claims)
 	if len(own) > 0 {
 		err = errors.Join(err, c.Apply(ctx, p.admitter.store, own))
 	}

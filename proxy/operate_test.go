@@ -89,14 +89,14 @@ func names(limits map[string]LimitStanding) string {
 	for name := range limits {
 		all = append(all, name)
 	}
-	return listing(all)
+	return joinNames(all)
 }
 
 // Every limit that counts by a phone number is found, in whatever spelling it is named,
 // and says what requests have used.
 func TestStanding_OfAllLimits(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, operatedConfig, use)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, operatedConfig, use)
 		for _, want := range []int{200, 200, 429} {
 			w.sends(want, "POST", "/send", phoneLine)
 		}
@@ -152,8 +152,8 @@ func TestStanding_OfAllLimits(t *testing.T) {
 // Whoever is refused passes again after each action that says so, and others stay where
 // they are.
 func TestChange_ResetGrantBanUnban(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, operatedConfig, use)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, operatedConfig, use)
 		use2 := func() {
 			for _, want := range []int{200, 200, 429} {
 				w.sends(want, "POST", "/send", phoneLine)
@@ -211,7 +211,7 @@ func TestChange_ResetGrantBanUnban(t *testing.T) {
 // An id stands for a key whose value nobody knows any more, and the hash of the log does
 // not give the value away.
 func TestChange_ByID(t *testing.T) {
-	w := made(t, operatedConfig)
+	w := newProxy(t, operatedConfig)
 	for _, want := range []int{200, 200, 429} {
 		w.sends(want, "POST", "/send", phoneLine)
 	}
@@ -225,30 +225,30 @@ func TestChange_ByID(t *testing.T) {
 	}
 	w.changes(KeyChange{Action: KeyReset}, "phone="+phone.ID, "%phone")
 	w.sends(200, "POST", "/send", phoneLine)
-	if _, err := made(t, operatedConfig).standing("phone=" + phone.ID); !errors.Is(err, ErrKeyQuery) {
+	if _, err := newProxy(t, operatedConfig).standing("phone=" + phone.ID); !errors.Is(err, ErrKeyQuery) {
 		t.Errorf("%v; want that the id is another proxy's", err)
 	}
 }
 
 func TestStanding_SaysWhatIsWrong(t *testing.T) {
-	w := made(t, operatedConfig)
+	w := newProxy(t, operatedConfig)
 	for _, c := range []struct {
 		pairs string
 		about string
 	}{
 		{"", "no key is named"},
 		{"phon=1", `no limit counts by "phon"; write one of client_ip`},
-		{"phone=12345", "no such phone number"},
+		{"phone=12345", "not a valid phone number"},
 		{"phone=12345", "CN"},
 		{"ip=nobody", "not an address"},
-		{"pair=1", "pair is joined of several keys; give a value for each of ip, phone"},
+		{"pair=1", "pair consists of several keys; give a value for each of ip, phone"},
 		{"country=china", "country: key not valid"},
 		{"phone=13800138000 @nowhere", `there is no route "nowhere"; write one of send, verify`},
 		{"phone=13800138000 %none", `there is no limit "none"`},
 		{"phone=13800138000 %other", `no limit counts by "phone"`},
 		{"phone=13800138000 phone=1", "given twice"},
 		{"phone=13800138000 header:X-User=a", "together"},
-		{"phone=hash:0123456789ab", "no request of the last minutes"},
+		{"phone=hash:0123456789ab", "no recent request"},
 	} {
 		_, err := w.standing(strings.Fields(c.pairs)...)
 		if !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), strings.TrimSuffix(c.about, " client_ip")) {
@@ -301,9 +301,9 @@ func TestKeyChange_JSON(t *testing.T) {
 func TestChange_UnderBothSecrets(t *testing.T) {
 	const limits = "keys: {phone: {from: 'header:X-Phone'}}\n"
 	file := func(privacy string) string {
-		return privacy + limits + limited("{name: l, key: phone, rate: 2/1h}")
+		return privacy + limits + limitYAML("{name: l, key: phone, rate: 2/1h}")
 	}
-	w := made(t, file("privacy: {hash_secret: first-secret-of-us}\n"))
+	w := newProxy(t, file("privacy: {hash_secret: first-secret-of-us}\n"))
 	w.sends(200, "GET", "/a", "X-Phone: 1")
 	w.sends(200, "GET", "/a", "X-Phone: 1")
 	w.reloads(file("privacy: {hash_secret: second-secret-of-us, previous_secret: first-secret-of-us}\n"))
@@ -322,7 +322,7 @@ func TestChange_UnderBothSecrets(t *testing.T) {
 
 // A rate of its own, and pauses, show as they are in force.
 func TestStanding_OverridesAndOtherKinds(t *testing.T) {
-	w := made(t, limited("{name: rate, key: 'header:X-User', rate: 2/1h, overrides: {vip: [7/1h, 70/1d]}}, {name: pause, key: 'header:X-User', cooldown: [1m, 1h]}, {name: held, key: 'header:X-User', concurrent: 3}"))
+	w := newProxy(t, limitYAML("{name: rate, key: 'header:X-User', rate: 2/1h, overrides: {vip: [7/1h, 70/1d]}}, {name: pause, key: 'header:X-User', cooldown: [1m, 1h]}, {name: held, key: 'header:X-User', concurrent: 3}"))
 	w.sends(200, "GET", "/a", "X-User: vip")
 	all := w.stands("header:X-User=vip")
 	if got := all["a.rate"].Windows; len(got) != 2 || got[0].Rate != "7/1h" || got[0].Used != 1 || got[1].Left != 69 {
@@ -354,7 +354,7 @@ func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *tes
 		return s
 	}
 	as := func() *testProxy {
-		return made(t, "store: redis\n"+yaml, func(o *Options) {
+		return newProxy(t, "store: redis\n"+yaml, func(o *Options) {
 			o.Store, o.Nodes = client(), func() int { return 2 }
 			o.Config.Redis.Timeout = time.Minute
 		})

@@ -14,7 +14,7 @@ import (
 func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminStore) {
 	for from, to := 0, 0; from < len(q.claims.claims); from = to {
 		var of *limit
-		of, to = q.claims.limit(from)
+		of, to = q.claims.limitAt(from)
 		refused, banned := false, false
 		for _, o := range q.decision.Outcomes[from:to] {
 			refused = refused || !o.Allowed
@@ -23,17 +23,17 @@ func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminS
 		if of.Penalty == nil || !refused || banned {
 			continue
 		}
-		if err := a.penalty(ctx, q, by, from, to); err != nil {
+		if err := a.countRefusal(ctx, q, by, from, to); err != nil {
 			q.fail(fmt.Errorf("count refusal: %w", err))
 		}
 	}
 }
 
-// penalty counts one refusal by the limit of the claims from (inclusive) to to (exclusive), and
+// countRefusal counts one refusal by the limit of the claims from (inclusive) to to (exclusive), and
 // bans their key if that was the last one allowed.
-func (a *admitter) penalty(ctx context.Context, q *admission, by limiter.AdminStore, from, to int) error {
+func (a *admitter) countRefusal(ctx context.Context, q *admission, by limiter.AdminStore, from, to int) error {
 	of := q.claims.windows[from].of
-	count := []limiter.Claim{{Limit: &of.refusals, Key: q.claims.claims[from].Key, Cost: 1, Source: q.source}}
+	count := []limiter.Claim{{Limit: &of.refusalLimit, Key: q.claims.claims[from].Key, Cost: 1, Source: q.source}}
 	var d limiter.Decision
 	if err := by.Take(ctx, count, &d); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 )
 
 func TestPenalize_BansAfterSoManyRefusals(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, limited(`{name: all, key: global, rate: 1000/1h}, {name: l, key: header:X-User, rates: [2/1m, 50/10m], penalty: {ban: 1h, after: 3}}`), use)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, limitYAML(`{name: all, key: global, rate: 1000/1h}, {name: l, key: header:X-User, rates: [2/1m, 50/10m], penalty: {ban: 1h, after: 3}}`), use)
 		w.sends(200, "GET", "/a", "X-User: alice")
 		w.sends(200, "GET", "/a", "X-User: alice")
 		for i := range 6 {
@@ -44,7 +44,7 @@ func TestPenalize_BansAfterSoManyRefusals(t *testing.T) {
 // After its ban a key begins anew: the refusals from before are forgotten.
 func TestPenalize_BeginsAnewAfterTheBan(t *testing.T) {
 	now := time.Now()
-	w := made(t, limited(`{name: l, key: global, rate: 1/1m, penalty: {ban: 1h, after: 2}}`), func(o *Options) {
+	w := newProxy(t, limitYAML(`{name: l, key: global, rate: 1/1m, penalty: {ban: 1h, after: 2}}`), func(o *Options) {
 		o.Store = limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return now }})
 	})
 	for range 2 {
@@ -66,7 +66,7 @@ func TestPenalize_BeginsAnewAfterTheBan(t *testing.T) {
 // count.
 func TestPenalize_CountsOnlyItsOwn(t *testing.T) {
 	now := time.Now()
-	w := made(t, limited(`{name: other, key: global, rate: 1/1s}, {name: l, key: header:X-User, rate: 1/1m, penalty: {ban: 1h, after: 2}}`), func(o *Options) {
+	w := newProxy(t, limitYAML(`{name: other, key: global, rate: 1/1s}, {name: l, key: header:X-User, rate: 1/1m, penalty: {ban: 1h, after: 2}}`), func(o *Options) {
 		o.Store = limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return now }})
 	})
 	w.sends(200, "GET", "/a", "X-User: bob")

@@ -12,7 +12,7 @@ func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 	if p := g.pools[from]; p != nil {
 		return p, nil
 	}
-	p, err := upstream.New(g.asked(from))
+	p, err := upstream.New(g.poolConfig(from))
 	if err != nil {
 		return nil, err
 	}
@@ -20,30 +20,30 @@ func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 	return p, nil
 }
 
-// asked returns the pool configuration of an upstream.
-func (g *generation) asked(from *config.Upstream) upstream.Config {
+// poolConfig returns the pool configuration of an upstream.
+func (g *generation) poolConfig(from *config.Upstream) upstream.Config {
 	c := upstream.Config{
-		Name:           from.Name,
-		Echo:           from.Echo,
-		Pseudonym:      g.via,
-		Groups:         g.groups,
-		Connect:        from.Timeouts.Connect,
-		TLSTimeout:     from.Timeouts.TLS,
-		Response:       from.Timeouts.Response,
-		Idle:           from.Timeouts.Idle,
-		MaxConnections: from.MaxConnections,
-		Queue:          upstream.Queue{Length: from.Queue.Length, Timeout: from.Queue.Timeout},
-		Retries:        from.Retries,
-		Resolve:        from.Resolve,
-		TLS:            trust(from.TLS),
+		Name:                from.Name,
+		Echo:                from.Echo,
+		Pseudonym:           g.via,
+		Groups:              g.groups,
+		ConnectTimeout:      from.Timeouts.Connect,
+		TLSHandshakeTimeout: from.Timeouts.TLS,
+		ResponseTimeout:     from.Timeouts.Response,
+		BodyTimeout:         from.Timeouts.Idle,
+		MaxConnections:      from.MaxConnections,
+		Queue:               upstream.Queue{Length: from.Queue.Length, Timeout: from.Queue.Timeout},
+		Retries:             from.Retries,
+		ResolveInterval:     from.Resolve,
+		TLS:                 upstreamTLS(from.TLS),
 		Health: upstream.Health{
-			After:     from.Health.After,
-			EjectFor:  from.Health.Rest,
-			SlowStart: from.Health.SlowStart,
-			Path:      from.Health.Path,
-			Interval:  from.Health.Interval,
-			Timeout:   from.Health.Timeout,
-			Good:      from.Health.Status.Has,
+			FailureThreshold: from.Health.After,
+			EjectFor:         from.Health.Rest,
+			SlowStart:        from.Health.SlowStart,
+			Path:             from.Health.Path,
+			Interval:         from.Health.Interval,
+			Timeout:          from.Health.Timeout,
+			Accepts:          from.Health.Status.Has,
 		},
 	}
 	switch from.Balance {
@@ -64,8 +64,8 @@ func (g *generation) asked(from *config.Upstream) upstream.Config {
 	return c
 }
 
-// trust returns the TLS configuration for https targets.
-func trust(from config.UpstreamTLS) *tls.Config {
+// upstreamTLS returns the TLS configuration for https targets.
+func upstreamTLS(from config.UpstreamTLS) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: from.Roots, ServerName: from.ServerName}
 	if from.Certificate != nil {
 		c.Certificates = []tls.Certificate{*from.Certificate}

@@ -38,8 +38,8 @@ func (w *testProxy) until(holds func() bool) {
 	}
 }
 
-// gone is the URL of a server that is not there.
-func gone(t *testing.T) string {
+// closedURL is the URL of a server that is not there.
+func closedURL(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,21 +49,21 @@ func gone(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// answering is the URL of a server.
-func answering(t *testing.T, handle http.HandlerFunc) string {
+// startBackend is the URL of a server.
+func startBackend(t *testing.T, handle http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(handle)
 	t.Cleanup(s.Close)
 	return s.URL
 }
 
-// named says who it is.
-func named(t *testing.T, name string) string {
-	return answering(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) })
+// startNamedBackend says who it is.
+func startNamedBackend(t *testing.T, name string) string {
+	return startBackend(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) })
 }
 
-// pooled is one route to an upstream with these options.
-func pooled(options string, urls ...string) string {
+// poolYAML is one route to an upstream with these options.
+func poolYAML(options string, urls ...string) string {
 	return "upstreams: {u: {targets: ['" + strings.Join(urls, "', '") + "'], " + options + "}}\n" +
 		"routes:\n  - {name: a, match: {path: /a}, upstream: u, limits: [{name: l, key: global, rate: 1000/1h}]}\n"
 }
@@ -91,8 +91,8 @@ func (w *testProxy) healthy(target string) string {
 }
 
 func TestPools_Retry(t *testing.T) {
-	alive, dead := named(t, "alive"), gone(t)
-	w := made(t, pooled("retries: 1", dead, alive))
+	alive, dead := startNamedBackend(t, "alive"), closedURL(t)
+	w := newProxy(t, poolYAML("retries: 1", dead, alive))
 	for range 4 {
 		w.sends(200, "POST", "/a")
 	}
@@ -102,15 +102,15 @@ func TestPools_Retry(t *testing.T) {
 }
 
 func TestPools_HealthOutlivesAReload(t *testing.T) {
-	alive, dead := named(t, "alive"), gone(t)
+	alive, dead := startNamedBackend(t, "alive"), closedURL(t)
 	const options = "health: {after: 1, rest: 1h}"
-	w := made(t, pooled(options, dead, alive))
+	w := newProxy(t, poolYAML(options, dead, alive))
 	w.sends(502, "GET", "/a")
 	if w.healthy(dead) != "0" || w.healthy(alive) != "1" {
 		t.Fatalf("healthy: %q and %q, want 0 and 1", w.healthy(dead), w.healthy(alive))
 	}
-	third := named(t, "third")
-	w.write(pooled(options, dead, alive, third))
+	third := startNamedBackend(t, "third")
+	w.write(poolYAML(options, dead, alive, third))
 	if _, err := w.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestPools_HealthOutlivesAReload(t *testing.T) {
 	if w.upstreamRequests(third, "ok") != 3 || w.upstreamRequests(alive, "ok") != 3 {
 		t.Errorf("alive answered %v and third %v, want 3 each: dead still rests", w.upstreamRequests(alive, "ok"), w.upstreamRequests(third, "ok"))
 	}
-	w.write(pooled(options, alive))
+	w.write(poolYAML(options, alive))
 	if _, err := w.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -132,12 +132,12 @@ func TestPools_HealthOutlivesAReload(t *testing.T) {
 func TestPools_LooksDecide(t *testing.T) {
 	var sick atomic.Bool
 	sick.Store(true)
-	flaky := answering(t, func(w http.ResponseWriter, r *http.Request) {
+	flaky := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" && sick.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	w := made(t, pooled("health: {path: /healthz, interval: 1ms, timeout: 10s, after: 1}", flaky))
+	w := newProxy(t, poolYAML("health: {path: /healthz, interval: 1ms, timeout: 10s, after: 1}", flaky))
 	w.until(func() bool { return w.healthy(flaky) == "0" })
 	rec := w.sends(503, "GET", "/a")
 	if rec.Header().Get("Retry-After") != "1" || w.upstreamRequests("", "no_target") != 1 {
@@ -154,12 +154,12 @@ func TestPools_LooksDecide(t *testing.T) {
 // A target that is removed serves what it has begun, and gets nothing more.
 func TestPools_RemovedTargetsDrain(t *testing.T) {
 	arrived, goOn := make(chan bool, 1), make(chan bool)
-	old := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+	old := startBackend(t, func(w http.ResponseWriter, _ *http.Request) {
 		arrived <- true
 		<-goOn
 		_, _ = io.WriteString(w, "old")
 	})
-	w := made(t, pooled("retries: 0", old))
+	w := newProxy(t, poolYAML("retries: 0", old))
 	var first *httptest.ResponseRecorder
 	var all sync.WaitGroup
 	all.Go(func() { first = w.send("GET", "/a") })
@@ -168,7 +168,7 @@ func TestPools_RemovedTargetsDrain(t *testing.T) {
 	case <-time.After(testTimeout):
 		t.Fatal("no request came")
 	}
-	w.write(pooled("retries: 0", named(t, "new")))
+	w.write(poolYAML("retries: 0", startNamedBackend(t, "new")))
 	if _, err := w.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -183,8 +183,8 @@ func TestPools_RemovedTargetsDrain(t *testing.T) {
 }
 
 func TestPools_ByKey(t *testing.T) {
-	one, two, three := named(t, "one"), named(t, "two"), named(t, "three")
-	w := made(t, pooled("balance: 'hash:header:X-User'", one, two, three))
+	one, two, three := startNamedBackend(t, "one"), startNamedBackend(t, "two"), startNamedBackend(t, "three")
+	w := newProxy(t, poolYAML("balance: 'hash:header:X-User'", one, two, three))
 	got := map[string]string{}
 	seen := map[string]bool{}
 	for i := range 40 {
@@ -214,8 +214,8 @@ func TestPools_ByKey(t *testing.T) {
 
 func TestPools_FullIsBusy(t *testing.T) {
 	arrived, goOn := make(chan bool, 2), make(chan bool)
-	slow := answering(t, func(http.ResponseWriter, *http.Request) { arrived <- true; <-goOn })
-	w := made(t, pooled("max_connections: 1, queue: {length: 1, timeout: 1h}", slow))
+	slow := startBackend(t, func(http.ResponseWriter, *http.Request) { arrived <- true; <-goOn })
+	w := newProxy(t, poolYAML("max_connections: 1, queue: {length: 1, timeout: 1h}", slow))
 	got := make(chan *httptest.ResponseRecorder, 3)
 	send := func() { got <- w.send("GET", "/a") }
 	var all sync.WaitGroup
@@ -239,9 +239,9 @@ func TestPools_FullIsBusy(t *testing.T) {
 }
 
 func TestPools_Forwarded(t *testing.T) {
-	tell := answering(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Forwarded")) })
+	tell := startBackend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Forwarded")) })
 	for options, want := range map[string]string{"forwarded: true": "for=192.0.2.1;host=example.com;proto=http", "forwarded: false": ""} {
-		if got := made(t, pooled(options, tell)).sends(200, "GET", "/a").Body.String(); got != want {
+		if got := newProxy(t, poolYAML(options, tell)).sends(200, "GET", "/a").Body.String(); got != want {
 			t.Errorf("%s: target reads Forwarded %q, want %q", options, got, want)
 		}
 	}
@@ -268,9 +268,9 @@ func TestPools_TLSAndHTTP2(t *testing.T) {
 	}
 	files := fmt.Sprintf("tls: {ca: %[1]s/cert.pem, cert: %[1]s/cert.pem, key: %[1]s/key.pem, server_name: example.com}", dir)
 	for protocol, want := range map[string]string{"http1": "HTTP/1.1 example.com 1", "h2": "HTTP/2.0 example.com 1"} {
-		if got := made(t, pooled("protocol: "+protocol+", "+files, s.URL)).sends(200, "GET", "/a").Body.String(); got != want {
+		if got := newProxy(t, poolYAML("protocol: "+protocol+", "+files, s.URL)).sends(200, "GET", "/a").Body.String(); got != want {
 			t.Errorf("%s: got %q, want %q", protocol, got, want)
 		}
 	}
-	made(t, pooled("protocol: h2", s.URL)).sends(502, "GET", "/a") // nobody vouches for it
+	newProxy(t, poolYAML("protocol: h2", s.URL)).sends(502, "GET", "/a") // nobody vouches for it
 }

@@ -22,7 +22,7 @@ const question = "Origin: https://app.example|Access-Control-Request-Method: POS
 // What a browser asks before it asks is not counted, and nothing else is taken for
 // that: not where a key of the route stands in it, and not with what no browser sends.
 func TestPreflight_IsNothingElse(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		f := over.opened(t, preflighted)
 		for target, counts := range map[string]bool{
 			"/header": false, "/header?phone=1": false, "/query": false, "/query?other=1": false, "/form": false, "/cost": false, "/address": false,
@@ -30,7 +30,7 @@ func TestPreflight_IsNothingElse(t *testing.T) {
 		} {
 			last := ""
 			for range 3 {
-				answer, _ := f.dial(lined("OPTIONS " + target + " HTTP/1.1|Host: a|" + question + "User-Agent: x|Accept: */*|Access-Control-Request-Headers: x-phone|Sec-Fetch-Mode: cors||")).Hears("GET")
+				answer, _ := f.dial(rawLines("OPTIONS " + target + " HTTP/1.1|Host: a|" + question + "User-Agent: x|Accept: */*|Access-Control-Request-Headers: x-phone|Sec-Fetch-Mode: cors||")).ReadResponse("GET")
 				last = answer.Status
 			}
 			if got := !strings.HasPrefix(last, "200"); got != counts { // counted, or refused at once
@@ -41,7 +41,7 @@ func TestPreflight_IsNothingElse(t *testing.T) {
 }
 
 func TestPreflight_HasNothingOfItsOwn(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		for name, more := range map[string]string{
 			"a cookie":              "Cookie: a=b|",
 			"authorization":         "Authorization: Bearer x|",
@@ -58,7 +58,7 @@ func TestPreflight_HasNothingOfItsOwn(t *testing.T) {
 				if strings.Contains(more, "chunked") {
 					said += "0||"
 				}
-				if answer, _ := f.dial(lined(said)).Hears("GET"); !strings.HasPrefix(answer.Status, want) {
+				if answer, _ := f.dial(rawLines(said)).ReadResponse("GET"); !strings.HasPrefix(answer.Status, want) {
 					t.Errorf("with %s: %s; want %s", name, answer.Status, want)
 				}
 			}
@@ -68,29 +68,29 @@ func TestPreflight_HasNothingOfItsOwn(t *testing.T) {
 
 // A field that browsers do send counts where it is the key.
 func TestPreflight_KeyThatBrowsersSend(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		f := over.opened(t, preflighted)
-		f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).Status(200)
-		f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).Status(429)
+		f.dial(rawLines("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).WantStatus(200)
+		f.dial(rawLines("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).WantStatus(429)
 	})
 }
 
 // What a trusted proxy adds is no browser's, and does not make a preflight another
 // request.
 func TestPreflight_BehindATrustedProxy(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		f := over.opened(t, strings.Replace(preflighted, "127.0.0.2", "127.0.0.1", 1))
 		for range 3 {
-			f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|CF-Ray: 1|Via: 1.1 x||")).Status(200)
+			f.dial(rawLines("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|CF-Ray: 1|Via: 1.1 x||")).WantStatus(200)
 		}
-		f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).Status(200)
-		f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).Status(429)
+		f.dial(rawLines("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).WantStatus(200)
+		f.dial(rawLines("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).WantStatus(429)
 	})
 }
 
 // Who passes without being counted ends no cooldown, by however many answers.
 func TestReset_NotByWhoIsNotCounted(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 keys: {phone: {from: "header:X-Phone", normalize: digits}}
 lists: {testers: {key: phone, values: ["1"], action: bypass}}
 routes:

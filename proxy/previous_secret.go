@@ -4,7 +4,7 @@ package proxy
 // limit is reached if it is reached under either.
 func (q *admission) mergePrevious() {
 	for i, o := range q.decision.Outcomes {
-		own := q.claims.current(i)
+		own := q.claims.currentIndex(i)
 		if own == i {
 			continue
 		}

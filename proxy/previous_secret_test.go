@@ -9,10 +9,10 @@ import (
 // holds, is told of once, and what is counted meanwhile holds when the old one is
 // gone.
 func TestRotate_CountsHold(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
-		routes := behind(t, answers, `refund_on: {status: [5xx]}, limits: [{name: each, key: header:X-Phone, rates: [2/1h, 9/1d], penalty: {ban: 1h, after: 9}}, {name: fan, key: client_ip, distinct: header:X-Phone, rate: 3/1h}]`) +
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		routes := upstreamYAML(t, answerByStatus, `refund_on: {status: [5xx]}, limits: [{name: each, key: header:X-Phone, rates: [2/1h, 9/1d], penalty: {ban: 1h, after: 9}}, {name: fan, key: client_ip, distinct: header:X-Phone, rate: 3/1h}]`) +
 			"  - {name: b, match: {path: /b}, respond: {body: ok}, limits: [{name: pause, key: header:X-Phone, cooldown: [1h], reset_on: {route: a}}]}\n"
-		w := made(t, routes, use)
+		w := newProxy(t, routes, use)
 		reload := func(privacy string) {
 			t.Helper()
 			w.write("privacy: {" + privacy + "}\n" + routes)

@@ -55,24 +55,24 @@ type Agree func(ctx context.Context, c *config.Config, swap func(number int64)) 
 // A Proxy serves requests according to its configuration. It is safe for concurrent use. Several
 // proxies in one process share no state.
 type Proxy struct {
-	read        func(ctx context.Context) (*config.Config, error)
-	lasting     shared
-	agree       Agree
-	current     atomic.Pointer[generation]
-	exchanges   sync.Pool
-	downstreams sync.Pool         // of *http1Downstream
-	guard       *limiter.KeyGuard // the keys seen recently
-	buffers     *buffers
-	admitter    *admitter
-	recorder    *recorder
-	traces      *trace.Exporter // nil disables tracing
-	log         zerolog.Logger
-	metrics     *metrics
-	alive       sync.WaitGroup // generations that still serve requests
-	timeouts    config.ListenTimeouts
+	read            func(ctx context.Context) (*config.Config, error)
+	shared          shared
+	agree           Agree
+	current         atomic.Pointer[generation]
+	exchanges       sync.Pool
+	downstreams     sync.Pool         // of *http1Downstream
+	guard           *limiter.KeyGuard // the keys seen recently
+	buffers         *bufferBudget
+	admitter        *admitter
+	recorder        *recorder
+	traces          *trace.Exporter // nil disables tracing
+	log             zerolog.Logger
+	metrics         *metrics
+	openGenerations sync.WaitGroup // generations that still serve requests
+	timeouts        config.ListenTimeouts
 
-	reloading sync.Mutex // one reload at a time; guards what follows
-	unagreed  bool       // the other nodes have not agreed on the current configuration
+	reloading   sync.Mutex // one reload at a time; guards what follows
+	needsRejoin bool       // the other nodes have not agreed on the current configuration
 }
 
 // New returns a Proxy that serves o.Config as its first generation. It reads the files that the
@@ -115,35 +115,35 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		o.Read = func(context.Context) (*config.Config, error) { return config.Load(o.Path) }
 	}
 	if o.Agree == nil {
-		o.Agree = alone()
+		o.Agree = singleNode()
 	}
 	p := &Proxy{
-		read:      o.Read,
-		lasting:   kept,
-		agree:     o.Agree,
-		exchanges: sync.Pool{New: newExchange},
-		guard:     limiter.NewKeyGuard(keys),
-		buffers:   newBuffers(o.Config.Listen.MaxBuffered),
-		admitter:  newAdmitter(o, m),
-		recorder:  newRecorder(o, m),
-		traces:    o.Traces,
-		log:       o.Log,
-		metrics:   m,
-		timeouts:  o.Config.Listen.Timeouts,
-		unagreed:  unagreed,
+		read:        o.Read,
+		shared:      kept,
+		agree:       o.Agree,
+		exchanges:   sync.Pool{New: newExchange},
+		guard:       limiter.NewKeyGuard(keys),
+		buffers:     newBufferBudget(o.Config.Listen.MaxBuffered),
+		admitter:    newAdmitter(o, m),
+		recorder:    newRecorder(o, m),
+		traces:      o.Traces,
+		log:         o.Log,
+		metrics:     m,
+		timeouts:    o.Config.Listen.Timeouts,
+		needsRejoin: unagreed,
 	}
-	p.adopt(first)
+	p.setCurrent(first)
 	if p.admitter.announcer != nil {
-		p.admitter.announcer.OnChange(p.hear)
+		p.admitter.announcer.OnChange(p.onChange)
 	}
-	m.watch(o.Registry, p)
-	m.watchMemory(o.Registry, p.admitter)
-	p.buffers.watch(o.Registry)
+	m.registerHealth(o.Registry, p)
+	m.registerMemory(o.Registry, p.admitter)
+	p.buffers.register(o.Registry)
 	return p, nil
 }
 
-// alone returns an Agree that numbers the generations of a proxy without a cluster.
-func alone() Agree {
+// singleNode returns an Agree that numbers the generations of a proxy without a cluster.
+func singleNode() Agree {
 	number := int64(1)
 	return func(_ context.Context, _ *config.Config, swap func(int64)) error {
 		number++
@@ -155,41 +155,41 @@ func alone() Agree {
 // serve runs one request through the stages, from its downstream to the response; finish does the
 // rest. The generation with which it begins serves it to its end.
 func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
-	p.recorder.arrive(x)
-	x.generation = p.enter()
+	p.recorder.start(x)
+	x.generation = p.acquire()
 	g := x.generation
-	if err := p.through(ctx, g, x); err != nil {
-		d.answer(g.refuse(x, err))
+	if err := p.decide(ctx, g, x); err != nil {
+		d.respond(g.refuse(x, err))
 		return
 	}
-	if x.hasHeld() {
+	if x.hasConcurrent() {
 		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, &x.admission, flush) })
 	}
 	g.forward(x, d)
-	p.metrics.forwarded(x)
+	p.metrics.countForwarded(x)
 	x.outcome.known = true
 }
 
-// through runs the stages that can refuse a request.
-func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
-	if err := p.route(g, x); err != nil {
+// decide runs the stages that can refuse a request.
+func (p *Proxy) decide(ctx context.Context, g *generation, x *exchange) error {
+	if err := p.resolveRoute(g, x); err != nil {
 		return err
 	}
-	if err := p.claim(ctx, g, x); err != nil {
+	if err := p.resolveClaims(ctx, g, x); err != nil {
 		return err
 	}
-	x.trace.asks()
-	defer x.trace.answered()
+	x.trace.beginDecision()
+	defer x.trace.endDecision()
 	return p.admitter.admit(ctx, &x.admission)
 }
 
-// route determines the client and the route of the request.
-func (p *Proxy) route(g *generation, x *exchange) error {
-	g.address.resolve(x)
-	p.recorder.name(x)
+// resolveRoute determines the client and the route of the request.
+func (p *Proxy) resolveRoute(g *generation, x *exchange) error {
+	g.clientIP.resolve(x)
+	p.recorder.setID(x)
 	p.beginTrace(g, x)
-	if x.in.fault != nil {
-		return x.in.fault
+	if x.in.parseErr != nil {
+		return x.in.parseErr
 	}
 	if err := normalize(x); err != nil {
 		return err
@@ -197,12 +197,12 @@ func (p *Proxy) route(g *generation, x *exchange) error {
 	return g.match(x)
 }
 
-// claim determines the claims of the request on limits.
-func (p *Proxy) claim(ctx context.Context, g *generation, x *exchange) error {
+// resolveClaims determines the claims of the request on limits.
+func (p *Proxy) resolveClaims(ctx context.Context, g *generation, x *exchange) error {
 	if err := g.checkConfusable(x); err != nil {
 		return err
 	}
-	if err := g.connection(x); err != nil {
+	if err := g.checkConnection(x); err != nil {
 		return err
 	}
 	if err := x.checkBodySize(); err != nil {
@@ -228,15 +228,15 @@ func (p *Proxy) claim(ctx context.Context, g *generation, x *exchange) error {
 
 // install makes g the current generation.
 func (p *Proxy) install(g *generation) {
-	p.adopt(g)
+	p.setCurrent(g)
 	g.start()
 }
 
-// adopt makes g the current generation without starting its pools.
-func (p *Proxy) adopt(g *generation) {
-	p.alive.Add(1)
-	g.ended = sync.OnceFunc(p.alive.Done)
-	p.lasting.observer.tops.serve(g.routes)
+// setCurrent makes g the current generation without starting its pools.
+func (p *Proxy) setCurrent(g *generation) {
+	p.openGenerations.Add(1)
+	g.onClosed = sync.OnceFunc(p.openGenerations.Done)
+	p.shared.observer.tops.keepOnly(g.routes)
 	p.current.Store(g)
 }
 
@@ -245,10 +245,10 @@ func (p *Proxy) adopt(g *generation) {
 func (p *Proxy) Close() {
 	last := p.current.Load()
 	last.retire()
-	last.leave()
+	last.release()
 	ended := make(chan struct{})
 	go func() {
-		p.alive.Wait()
+		p.openGenerations.Wait()
 		close(ended)
 	}()
 	select {

@@ -17,7 +17,7 @@ import (
 )
 
 func TestServe_LimitsByKey(t *testing.T) {
-	w := made(t, limited("{key: header:X-User, rate: 2/1m}"))
+	w := newProxy(t, limitYAML("{key: header:X-User, rate: 2/1m}"))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.sends(429, "GET", "/a", "X-User: alice")
@@ -25,7 +25,7 @@ func TestServe_LimitsByKey(t *testing.T) {
 }
 
 func TestServe_AllOrNone(t *testing.T) {
-	w := made(t, limited("{name: many, key: global, rate: 100/1m}, {name: few, key: header:X-User, rate: 1/1m}"))
+	w := newProxy(t, limitYAML("{name: many, key: global, rate: 100/1m}, {name: few, key: header:X-User, rate: 1/1m}"))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	for range 5 {
 		w.sends(429, "GET", "/a", "X-User: alice")
@@ -37,7 +37,7 @@ func TestServe_AllOrNone(t *testing.T) {
 }
 
 func TestServe_Refusals(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 upstreams: {demo: echo}
 keys: {pair: {join: [query:user, client_ip]}}
 routes:
@@ -78,7 +78,7 @@ routes:
 }
 
 func TestRefuse_InTheOperatorsWords(t *testing.T) {
-	w := made(t, "routes:\n"+
+	w := newProxy(t, "routes:\n"+
 		`  - {name: a, match: {path: /a}, upstream: echo, limits: [{name: l, key: global, rate: 1/1h}], reject: {status: 403, headers: {x-reason: "{limit}"}, body: '{"after":{retry_after},"id":"{request_id}"}', content_type: application/json}}`+"\n")
 	w.sends(200, "GET", "/a")
 	rec := w.sends(403, "GET", "/a")
@@ -110,7 +110,7 @@ func TestAdmit_WithoutStore(t *testing.T) {
 		{"local", 9, []int{200, 429}},
 	} {
 		t.Run(fmt.Sprintf("%s/%d", c.policy, c.nodes), func(t *testing.T) {
-			w := made(t, limited("{name: l, key: header:X-User, rate: 4/1m, on_store_failure: "+c.policy+"}"),
+			w := newProxy(t, limitYAML("{name: l, key: header:X-User, rate: 4/1m, on_store_failure: "+c.policy+"}"),
 				func(o *Options) { o.Nodes = func() int { return c.nodes } })
 			w.store.fail(fmt.Errorf("%w: away", limiter.ErrUnavailable))
 			for _, want := range c.want {
@@ -129,7 +129,7 @@ func TestAdmit_WithoutStore(t *testing.T) {
 }
 
 func TestAdmit_WithoutStoreEachLimitByItsOwn(t *testing.T) {
-	w := made(t, limited(`{name: open, key: global, rate: 1/1m, on_store_failure: allow},
+	w := newProxy(t, limitYAML(`{name: open, key: global, rate: 1/1m, on_store_failure: allow},
 		{name: own, key: header:X-User, rate: 2/1m, on_store_failure: local}`))
 	w.store.fail(limiter.ErrUnavailable)
 	w.sends(200, "GET", "/a", "X-User: alice")
@@ -141,7 +141,7 @@ func TestAdmit_WithoutStoreEachLimitByItsOwn(t *testing.T) {
 }
 
 func TestAdmit_OtherErrorsAreFaultsOfOurs(t *testing.T) {
-	w := made(t, limited("{key: global, rate: 1/1m, on_store_failure: allow}"))
+	w := newProxy(t, limitYAML("{key: global, rate: 1/1m, on_store_failure: allow}"))
 	w.store.fail(errors.New("a secret"))
 	if rec := w.sends(500, "GET", "/a"); strings.Contains(rec.Body.String(), "secret") {
 		t.Errorf("the client reads %s; the error is for the log", rec.Body)
@@ -149,7 +149,7 @@ func TestAdmit_OtherErrorsAreFaultsOfOurs(t *testing.T) {
 }
 
 func TestAdmit_ShadowRefusesNobody(t *testing.T) {
-	w := made(t, limited("{name: watch, key: global, rates: [1/1m, 9/1h], mode: shadow}, {name: real, key: global, rate: 3/1m}, {name: not, key: global, rate: 1/1h, mode: off}"))
+	w := newProxy(t, limitYAML("{name: watch, key: global, rates: [1/1m, 9/1h], mode: shadow}, {name: real, key: global, rate: 3/1m}, {name: not, key: global, rate: 1/1h, mode: off}"))
 	for range 3 {
 		rec := w.sends(200, "GET", "/a")
 		if got := rec.Header().Get("RateLimit-Policy"); got != `"real";q=3;w=60` {
@@ -170,7 +170,7 @@ func TestSettle_GivesBackWhatNeverLeft(t *testing.T) {
 	var w *testProxy
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.ServeHTTP(rw, r) }))
 	defer server.Close()
-	w = made(t, "routes:\n  - {name: a, match: {path: /a}, upstream: '"+server.URL+"', limits: [{key: global, rate: 3/1h}]}\n")
+	w = newProxy(t, "routes:\n  - {name: a, match: {path: /a}, upstream: '"+server.URL+"', limits: [{key: global, rate: 3/1h}]}\n")
 	for i, want := range []int{508, 508, 429} {
 		answer, err := server.Client().Get(server.URL + "/a")
 		if err != nil {
@@ -184,7 +184,7 @@ func TestSettle_GivesBackWhatNeverLeft(t *testing.T) {
 }
 
 func TestRecord_NothingOfAKey(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 upstreams: {demo: echo}
 routes:
   - {name: a, match: {path: "/u/{id}/x"}, upstream: demo, limits: [{key: path:id, rate: 1/1m}, {key: header:X-Phone, rate: 1/1m}, {key: query:q, rate: 9/1m}]}
@@ -206,7 +206,7 @@ routes:
 }
 
 func TestRecord_RequestID(t *testing.T) {
-	w := made(t, "client_ip: {trusted_proxies: [192.0.2.1/32]}\n"+limited("{key: global, rate: 9/1m}"))
+	w := newProxy(t, "client_ip: {trusted_proxies: [192.0.2.1/32]}\n"+limitYAML("{key: global, rate: 9/1m}"))
 	if got := w.send("GET", "/a", "X-Request-Id: abc-123").Header().Get("X-Request-Id"); got != "abc-123" {
 		t.Errorf("id from a trusted proxy = %q; want it kept", got)
 	}
@@ -215,7 +215,7 @@ func TestRecord_RequestID(t *testing.T) {
 			t.Errorf("id %q = %q; want one of ours", bad, got)
 		}
 	}
-	w = made(t, limited("{key: global, rate: 9/1m}"))
+	w = newProxy(t, limitYAML("{key: global, rate: 9/1m}"))
 	if got := w.send("GET", "/a", "X-Request-Id: abc-123").Header().Get("X-Request-Id"); got == "abc-123" {
 		t.Error("id from a stranger was kept")
 	}
@@ -223,7 +223,7 @@ func TestRecord_RequestID(t *testing.T) {
 
 func TestKeys_ASecretChangesThem(t *testing.T) {
 	hash := func(yaml string) limiter.Key {
-		return made(t, yaml+limited("{key: global, rate: 1/1m}")).current.Load().config.Privacy.Hash([]string{"phone", "1"})
+		return newProxy(t, yaml+limitYAML("{key: global, rate: 1/1m}")).current.Load().config.Privacy.Hash([]string{"phone", "1"})
 	}
 	plain, one, two := hash(""), hash("privacy: {hash_secret: one-secret-long-enough-for-this}\n"), hash("privacy: {hash_secret: two-secret-long-enough-for-this}\n")
 	if plain == one || one == two {
@@ -232,7 +232,7 @@ func TestKeys_ASecretChangesThem(t *testing.T) {
 }
 
 func TestServe_ManyAtOnceNeverMoreThanTheRate(t *testing.T) {
-	w := made(t, limited("{key: global, rate: 50/1h}"))
+	w := newProxy(t, limitYAML("{key: global, rate: 50/1h}"))
 	var passed atomic.Int64
 	var all sync.WaitGroup
 	for range 16 {

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// recentSets is the number of parts of the ring, each with its own lock. A refused request is
+	// recentShards is the number of parts of the ring, each with its own lock. A refused request is
 	// stored in the part of its key and client, so that a flood by one client does not overwrite
 	// the requests of the others.
-	recentSets = 64
+	recentShards = 64
 	// refusedRecent and allowedRecent are the numbers of requests stored in a part: in all 6144
 	// that were refused, or would have been in shadow mode, and 4096 others. A full ring uses about
 	// 6 MB. A part uses no memory before its first request.
@@ -37,12 +37,12 @@ const (
 // certain request was refused. Storing a request copies a fixed size of about 600 bytes under a
 // lock with little contention, without allocating. The data is formatted when it is read.
 type recentRing struct {
-	seed  maphash.Seed
-	every time.Duration // allowedEvery, except in tests
-	sets  [recentSets]recentSet
+	seed   maphash.Seed
+	every  time.Duration // allowedEvery, except in tests
+	shards [recentShards]recentShard
 }
 
-type recentSet struct {
+type recentShard struct {
 	last atomic.Int64 // when the last allowed request was stored, in nanoseconds since 1970
 
 	mu               sync.Mutex // guards what follows; never held over I/O
@@ -59,38 +59,38 @@ func newRecentRing() *recentRing { return &recentRing{seed: maphash.MakeSeed(), 
 
 // A recentRecord is one request.
 type recentRecord struct {
-	began     int64 // nanoseconds since 1970; 0 if the record is empty
-	took      time.Duration
-	idHash    uint64
-	route     *routeNote // nil if no route matched
-	list      string
-	newKeys   string
-	fallback  string
-	upstream  string
-	fault     string
-	status    uint16
-	outcome   outcomeKind
-	flags     recentFlags
-	more      uint8 // limits that did not fit into claim
-	claims    uint8
-	keys      uint8
-	methodLen uint8
-	idLen     uint8
-	pathLen   uint8
-	method    [recentMethod]byte
-	id        [recentID]byte
-	path      [recentPath]byte
-	claim     [maxRecentClaims]recentClaim
-	keyOf     [maxRecentKeys]recentKey
+	began      int64 // nanoseconds since 1970; 0 if the record is empty
+	took       time.Duration
+	idHash     uint64
+	route      *routeDescription // nil if no route matched
+	list       string
+	newKeys    string
+	fallback   string
+	upstream   string
+	err        string
+	status     uint16
+	outcome    outcomeKind
+	flags      recentFlags
+	moreClaims uint8 // limits that did not fit into claim
+	numClaims  uint8
+	numKeys    uint8
+	methodLen  uint8
+	idLen      uint8
+	pathLen    uint8
+	method     [recentMethod]byte
+	id         [recentID]byte
+	path       [recentPath]byte
+	claims     [maxRecentClaims]recentClaim
+	keys       [maxRecentKeys]recentKey
 }
 
 // A recentClaim is the decision of one rate.
 type recentClaim struct {
-	window uint16 // index into the windows of the route
-	key    uint8  // index into the keys of the record; maxRecentKeys if the key did not fit
-	flags  claimFlags
-	left   int32
-	wait   uint32 // milliseconds
+	window    uint16 // index into the windows of the route
+	key       uint8  // index into the keys of the record; maxRecentKeys if the key did not fit
+	flags     claimFlags
+	remaining int32
+	wait      uint32 // milliseconds
 }
 
 // A recentKey is one key of a request.
@@ -132,23 +132,23 @@ const (
 	claimUnknown
 )
 
-// A routeNote describes a route in records. It outlives the generation and does not reference it.
-type routeNote struct {
+// A routeDescription describes a route in records. It outlives the generation and does not reference it.
+type routeDescription struct {
 	name    string
-	windows []windowNote
+	windows []windowDescription
 }
 
-type windowNote struct {
+type windowDescription struct {
 	limit, rate string
 	key         string
 	shapes      []key.Shape
 }
 
-// remember sets the description of r for records, and the parts of its joined keys.
-func (r *route) remember() {
-	r.note, r.leaves = &routeNote{name: r.Name, windows: make([]windowNote, len(r.windows))}, map[*key.Spec][]*key.Spec{}
+// describe sets the description of r for records, and the parts of its joined keys.
+func (r *route) describe() {
+	r.description, r.leaves = &routeDescription{name: r.Name, windows: make([]windowDescription, len(r.windows))}, map[*key.Spec][]*key.Spec{}
 	for i, w := range r.windows {
-		r.note.windows[i] = windowNote{limit: w.of.Name, rate: w.rate, key: w.of.Key.Name, shapes: w.of.Key.Shapes()}
+		r.description.windows[i] = windowDescription{limit: w.of.Name, rate: w.rate, key: w.of.Key.Name, shapes: w.of.Key.Shapes()}
 		if w.of.Key.Join != nil {
 			r.leaves[w.of.Key] = w.of.Key.Leaves()
 		}

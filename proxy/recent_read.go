@@ -76,7 +76,7 @@ func (p *Proxy) Decisions(q DecisionQuery) []Decision {
 		q.N = 100
 	}
 	q.N = min(q.N, maxDecisions)
-	found := p.lasting.observer.recent.find(q, &g.redact)
+	found := p.shared.observer.recent.find(q, &g.redact)
 	slices.SortFunc(found, func(a, b recentRecord) int { return cmp.Compare(b.began, a.began) })
 	found = found[:min(len(found), q.N)]
 	all := make([]Decision, len(found))
@@ -89,14 +89,14 @@ func (p *Proxy) Decisions(q DecisionQuery) []Decision {
 // find returns copies of the records that match.
 func (ring *recentRing) find(q DecisionQuery, r *redactor) (found []recentRecord) {
 	hash := maphash.String(ring.seed, q.RequestID)
-	for i := range ring.sets {
-		set := &ring.sets[i]
+	for i := range ring.shards {
+		set := &ring.shards[i]
 		set.mu.Lock()
 		for _, part := range [...]*recentPart{&set.refused, &set.allowed} {
 			for j := range part.records {
-				one := &part.records[j]
-				if one.began != 0 && (q.RequestID == "" || one.idHash == hash) && one.matches(&q, r) {
-					found = append(found, *one)
+				rec := &part.records[j]
+				if rec.began != 0 && (q.RequestID == "" || rec.idHash == hash) && rec.matches(&q, r) {
+					found = append(found, *rec)
 				}
 			}
 		}
@@ -106,23 +106,23 @@ func (ring *recentRing) find(q DecisionQuery, r *redactor) (found []recentRecord
 }
 
 // matches reports whether a record matches q, apart from the request id.
-func (one *recentRecord) matches(q *DecisionQuery, r *redactor) bool {
+func (rec *recentRecord) matches(q *DecisionQuery, r *redactor) bool {
 	switch {
-	case q.Outcome != "" && one.outcome.String() != q.Outcome,
-		q.Route != "" && (one.route == nil || one.route.name != q.Route),
-		!q.Before.IsZero() && one.began >= q.Before.UnixNano(),
-		q.Limit != "" && !one.has(q.Limit, q.Outcome):
+	case q.Outcome != "" && rec.outcome.String() != q.Outcome,
+		q.Route != "" && (rec.route == nil || rec.route.name != q.Route),
+		!q.Before.IsZero() && rec.began >= q.Before.UnixNano(),
+		q.Limit != "" && !rec.has(q.Limit, q.Outcome):
 		return false
 	}
-	return q.Key == "" || slices.ContainsFunc(one.keyOf[:one.keys], func(k recentKey) bool {
+	return q.Key == "" || slices.ContainsFunc(rec.keys[:rec.numKeys], func(k recentKey) bool {
 		return r.key(k.key) == q.Key || r.keyID(k.key) == q.Key
 	})
 }
 
 // has reports whether a limit was evaluated and, if outcome is that of a limit, had that result.
-func (one *recentRecord) has(limit, outcome string) bool {
-	return slices.ContainsFunc(one.claim[:one.claims], func(c recentClaim) bool {
-		if one.route.windows[c.window].limit != limit {
+func (rec *recentRecord) has(limit, outcome string) bool {
+	return slices.ContainsFunc(rec.claims[:rec.numClaims], func(c recentClaim) bool {
+		if rec.route.windows[c.window].limit != limit {
 			return false
 		}
 		return outcome != outcomeRefused.String() && outcome != outcomeShadow.String() || c.result() == outcome
@@ -143,51 +143,51 @@ func (c recentClaim) result() string {
 }
 
 // decision returns a record as operators see it.
-func (one *recentRecord) decision(g *generation) Decision {
+func (rec *recentRecord) decision(g *generation) Decision {
 	d := Decision{
-		RequestID: string(one.id[:one.idLen]), At: time.Unix(0, one.began).UTC(), Method: string(one.method[:one.methodLen]),
-		Path: string(one.path[:one.pathLen]), Status: int(one.status), Outcome: one.outcome.String(), TookMS: ms(one.took),
-		Limits: make([]DecisionLimit, 0, one.claims), More: int(one.more), List: one.list, NewKeys: one.newKeys,
-		Fallback: one.fallback, Upstream: one.upstream, Error: one.fault,
-		Repeated: one.flags&flagRepeated != 0, Waited: one.flags&flagWaited != 0,
-		Exempt: one.flags&flagExempt != 0, BanBegan: one.flags&flagBanBegan != 0,
+		RequestID: string(rec.id[:rec.idLen]), At: time.Unix(0, rec.began).UTC(), Method: string(rec.method[:rec.methodLen]),
+		Path: string(rec.path[:rec.pathLen]), Status: int(rec.status), Outcome: rec.outcome.String(), TookMS: ms(rec.took),
+		Limits: make([]DecisionLimit, 0, rec.numClaims), More: int(rec.moreClaims), List: rec.list, NewKeys: rec.newKeys,
+		Fallback: rec.fallback, Upstream: rec.upstream, Error: rec.err,
+		Repeated: rec.flags&flagRepeated != 0, Waited: rec.flags&flagWaited != 0,
+		Exempt: rec.flags&flagExempt != 0, BanBegan: rec.flags&flagBanBegan != 0,
 	}
-	if one.flags&flagPersonal != 0 {
-		d.Path = withoutPersons(d.Path)
+	if rec.flags&flagPersonal != 0 {
+		d.Path = hidePersonal(d.Path)
 	}
-	if one.route == nil {
+	if rec.route == nil {
 		return d
 	}
-	d.Route = one.route.name
+	d.Route = rec.route.name
 	display := g.display()
-	for _, c := range one.claim[:one.claims] {
-		w := one.route.windows[c.window]
+	for _, c := range rec.claims[:rec.numClaims] {
+		w := rec.route.windows[c.window]
 		l := DecisionLimit{
 			Limit: w.limit, Rate: w.rate, Result: c.result(), Banned: c.flags&claimBanned != 0,
 			WaitMS: float64(c.wait), Key: w.key,
 		}
 		if c.flags&(claimShadow|claimUnknown) == 0 {
-			left := int64(c.left)
+			left := int64(c.remaining)
 			l.Left = &left
 		}
-		if c.key < one.keys {
-			l.identify(g, &one.keyOf[c.key], display, w.shapes)
+		if c.key < rec.numKeys {
+			l.setKey(g, &rec.keys[c.key], display, w.shapes)
 		}
 		d.Limits = append(d.Limits, l)
 	}
 	return d
 }
 
-// identify sets the fields that identify the key.
-func (l *DecisionLimit) identify(g *generation, k *recentKey, d key.Display, shapes []key.Shape) {
-	l.Masked, l.Hash, l.ID = k.label.shown(d, shapes), g.redact.key(k.key), g.redact.keyID(k.key)
+// setKey sets the fields that identify the key.
+func (l *DecisionLimit) setKey(g *generation, k *recentKey, d key.Display, shapes []key.Shape) {
+	l.Masked, l.Hash, l.ID = k.label.masked(d, shapes), g.redact.key(k.key), g.redact.keyID(k.key)
 }
 
-// keyOf returns the key with the given hash in the log, if a recent request on this node had it.
-func (p *Proxy) keyOf(hash string) (limiter.Key, bool) {
+// keyByHash returns the key with the given hash in the log, if a recent request on this node had it.
+func (p *Proxy) keyByHash(hash string) (limiter.Key, bool) {
 	g := p.current.Load()
-	o := p.lasting.observer
-	if k, found := o.recent.keyOf(hash, &g.redact); found {
+	o := p.shared.observer
+	if k, found := o.recent.keyByHash(hash, &g.redact); found {
 		return k, true
 	}
 	minute := o.minute(time.Now())
@@ -196,7 +196,7 @@ func (p *Proxy) keyOf(hash string) (limiter.Key, bool) {
 			if l.top == nil {
 				continue
 			}
-			for _, h := range []limiter.HeavyHitters[limiter.Key, label]{l.top.refused.Last(minute, TopSlices), l.top.asked.Last(minute, TopSlices)} {
+			for _, h := range []limiter.HeavyHitters[limiter.Key, label]{l.top.refused.Last(minute, TopSlices), l.top.requests.Last(minute, TopSlices)} {
 				for _, k := range h.Keys {
 					if g.redact.key(k.Key) == hash {
 						return k.Key, true
@@ -208,9 +208,9 @@ func (p *Proxy) keyOf(hash string) (limiter.Key, bool) {
 	return limiter.Key{}, false
 }
 
-func (ring *recentRing) keyOf(hash string, r *redactor) (limiter.Key, bool) {
-	for _, one := range ring.find(DecisionQuery{Key: hash}, r) {
-		for _, k := range one.keyOf[:one.keys] {
+func (ring *recentRing) keyByHash(hash string, r *redactor) (limiter.Key, bool) {
+	for _, rec := range ring.find(DecisionQuery{Key: hash}, r) {
+		for _, k := range rec.keys[:rec.numKeys] {
 			if r.key(k.key) == hash {
 				return k.key, true
 			}

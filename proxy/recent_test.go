@@ -24,16 +24,16 @@ func (w *testProxy) decided(q DecisionQuery) Decision {
 	return found[0]
 }
 
-// remembers makes a proxy that remembers each request, however fast they come.
-func remembers(t *testing.T, yaml string) *testProxy {
-	w := made(t, yaml)
-	w.lasting.observer.recent.every = 0
+// newRememberingProxy makes a proxy that remembers each request, however fast they come.
+func newRememberingProxy(t *testing.T, yaml string) *testProxy {
+	w := newProxy(t, yaml)
+	w.shared.observer.recent.every = 0
 	return w
 }
 
 // Why a request was refused can be asked by its id: what each limit said, and of whom.
 func TestDecisions_SayWhy(t *testing.T) {
-	w := remembers(t, operatedConfig)
+	w := newRememberingProxy(t, operatedConfig)
 	for _, want := range []int{200, 200} {
 		w.sends(want, "POST", "/send", phoneLine)
 	}
@@ -72,7 +72,7 @@ func TestDecisions_SayWhy(t *testing.T) {
 
 // What passes and what is refused for other reasons is there as well, with the reason.
 func TestDecisions_OfAllOutcomes(t *testing.T) {
-	w := remembers(t, `
+	w := newRememberingProxy(t, `
 keys: {phone: {from: "path:phone"}}
 lists: {bad: {key: "header:X-User", values: [eve], action: deny}, good: {key: "header:X-User", values: [bob], action: bypass}}
 routes:
@@ -120,7 +120,7 @@ routes:
 }
 
 func TestDecisions_Filters(t *testing.T) {
-	w := remembers(t, operatedConfig)
+	w := newRememberingProxy(t, operatedConfig)
 	for _, want := range []int{200, 200, 429, 429} {
 		w.sends(want, "POST", "/send", phoneLine)
 	}
@@ -159,10 +159,10 @@ func TestDecisions_Filters(t *testing.T) {
 
 // A flood of one key leaves what was refused of others.
 func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
-	w := remembers(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
-	ring := w.lasting.observer.recent
+	w := newRememberingProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	ring := w.shared.observer.recent
 	where := func(user string) uint64 {
-		return ring.setOf(&exchange{
+		return ring.shardOf(&exchange{
 			client: client{network: netip.MustParsePrefix("192.0.2.1/32")},
 			admission: admission{
 				decided: true, claims: claimSet{claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}}},
@@ -184,8 +184,8 @@ func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 		t.Errorf("%d refusals are remembered, want %d of the flood and one", got, refusedRecent)
 	}
 	room := 0
-	for i := range ring.sets {
-		room += len(ring.sets[i].refused.records)
+	for i := range ring.shards {
+		room += len(ring.shards[i].refused.records)
 	}
 	if room != 2*refusedRecent {
 		t.Errorf("room for %d refusals, want that of two parts", room)
@@ -194,10 +194,10 @@ func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 
 // Records are copies: neither a later request nor a reload changes them.
 func TestDecisions_OutliveAReload(t *testing.T) {
-	w := remembers(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	w := newRememberingProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	rec := w.sends(429, "GET", "/a", "X-User: alice")
-	w.reloads(limited("{name: other, key: client_ip, rate: 100/1h}"))
+	w.reloads(limitYAML("{name: other, key: client_ip, rate: 100/1h}"))
 	d := w.decided(DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
 	if l := d.Limits[0]; l.Limit != "l" || l.Key != "header:X-User" || l.Masked != "header:X-User=a****e" {
 		t.Errorf("%+v; want it as it was decided", l)
@@ -206,15 +206,15 @@ func TestDecisions_OutliveAReload(t *testing.T) {
 
 // Over a connection whose buffer is used again, what is remembered stays what it was.
 func TestDecisions_OverAConnection(t *testing.T) {
-	f := opened(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
-	f.lasting.observer.recent.every = 0
+	f := startServer(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	f.shared.observer.recent.every = 0
 	c := f.dial("")
 	for i := range 20 {
-		c.Says(fmt.Sprintf("GET /a?%d HTTP/1.1\r\nHost: h\r\nX-User: user-%02d-is-called-so\r\n\r\n", i, i))
-		c.Status(200)
+		c.Send(fmt.Sprintf("GET /a?%d HTTP/1.1\r\nHost: h\r\nX-User: user-%02d-is-called-so\r\n\r\n", i, i))
+		c.WantStatus(200)
 	}
-	c.Says("PUT /nowhere/1 HTTP/1.1\r\nHost: h\r\n\r\n")
-	c.Status(404)
+	c.Send("PUT /nowhere/1 HTTP/1.1\r\nHost: h\r\n\r\n")
+	c.WantStatus(404)
 	seen := map[string]bool{}
 	for _, d := range f.Decisions(DecisionQuery{Route: "a"}) {
 		if d.Method != "GET" || d.Path != "/a" || d.Limits[0].Masked != "header:X-User=user****d-so" && !strings.HasPrefix(d.Limits[0].Masked, "header:X-User=user****") {
@@ -228,7 +228,7 @@ func TestDecisions_OverAConnection(t *testing.T) {
 }
 
 func TestDecisions_Concurrently(t *testing.T) {
-	w := remembers(t, limited("{name: l, key: 'header:X-User', rate: 5/1h}"))
+	w := newRememberingProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 5/1h}"))
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -265,7 +265,7 @@ func TestLabel(t *testing.T) {
 	} {
 		var l label
 		for i, text := range c.texts {
-			l.put(text, len(c.texts)-i-1)
+			l.addPart(text, len(c.texts)-i-1)
 		}
 		if got := string(l.text[:l.size]); got != c.want {
 			t.Errorf("%q: %q; want %q", c.texts, got, c.want)
@@ -274,7 +274,7 @@ func TestLabel(t *testing.T) {
 	for n := range 17 { // never beyond its size, however many there are
 		var l label
 		for i := range n {
-			l.put(long, n-i-1)
+			l.addPart(long, n-i-1)
 		}
 		if int(l.size) > labelBytes {
 			t.Errorf("%d texts take %d bytes", n, l.size)
@@ -286,7 +286,7 @@ func TestLabel(t *testing.T) {
 // where there are few.
 func TestDecisions_SomeOfWhatIsAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := made(t, limited("{name: l, key: 'header:X-User', rate: 100000/1h}"))
+		w := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 100000/1h}"))
 		for range 100 {
 			w.sends(200, "GET", "/a", "X-User: alice")
 			time.Sleep(allowedEvery)

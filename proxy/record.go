@@ -34,9 +34,9 @@ type recorder struct {
 	log     zerolog.Logger
 	lines   io.Writer // destination of lines in formats other than JSON
 	metrics *metrics
-	resets  sample
+	resets  logSampler
 	ids     requestIDs
-	passed  atomic.Uint64 // allowed requests, of which only a sample is logged
+	sampled atomic.Uint64 // allowed requests, of which only a sample is logged
 }
 
 // An AccessWriter is the destination of the access log: Log for JSON, Lines for other formats.
@@ -51,14 +51,14 @@ func newRecorder(o Options, m *metrics) *recorder {
 	if o.Access != nil {
 		to = *o.Access
 	}
-	return &recorder{log: to.Log, lines: to.Lines, metrics: m, resets: sample{most: loggedResets}}
+	return &recorder{log: to.Log, lines: to.Lines, metrics: m, resets: logSampler{perSecond: loggedResets}}
 }
 
-// arrive records the start of a request.
-func (rec *recorder) arrive(x *exchange) { x.began = time.Now() }
+// start records the start of a request.
+func (rec *recorder) start(x *exchange) { x.began = time.Now() }
 
-// name sets the request id. An id from a trusted proxy is kept.
-func (rec *recorder) name(x *exchange) {
+// setID sets the request id. An id from a trusted proxy is kept.
+func (rec *recorder) setID(x *exchange) {
 	if x.client.trustedPeer {
 		if ids := x.in.header.Values("X-Request-Id"); len(ids) == 1 && isID(ids[0]) {
 			x.id = ids[0]
@@ -71,10 +71,10 @@ func (rec *recorder) name(x *exchange) {
 // isID reports whether s may be forwarded and logged as a request id.
 func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName(s) }
 
-// leave updates the metrics of a request and writes its log line.
-func (rec *recorder) leave(x *exchange) {
-	name := rec.metrics.served(x)
-	if x.repeated {
+// record updates the metrics of a request and writes its log line.
+func (rec *recorder) record(x *exchange) {
+	name := rec.metrics.countResponse(x)
+	if x.isRepeat {
 		rec.metrics.repeats.WithLabelValues(name).Inc()
 	}
 	if x.list != nil {
@@ -84,12 +84,12 @@ func (rec *recorder) leave(x *exchange) {
 	if l.format == config.LogNone || rec.log.GetLevel() > zerolog.InfoLevel {
 		return
 	}
-	if x.answer.streamReset && !rec.resets.passes(time.Now()) {
-		rec.metrics.unlogged.Inc()
+	if x.response.streamReset && !rec.resets.allow(time.Now()) {
+		rec.metrics.unloggedResets.Inc()
 		return
 	}
 	switch {
-	case l.isSampled(x) && rec.passed.Add(1)%l.sample != 1:
+	case l.isSampled(x) && rec.sampled.Add(1)%l.sample != 1:
 	case l.format == config.LogCombined:
 		rec.combined(x)
 	default:
@@ -113,7 +113,7 @@ func (rec *recorder) json(x *exchange, name string) {
 	if l.fields.has(logSample) && l.isSampled(x) { // the line represents several requests
 		e.Uint64("sample", l.sample)
 	}
-	logMore(e, x)
+	logOptional(e, x)
 	e.Msg("request")
 }
 
@@ -133,13 +133,13 @@ func logRequest(e *zerolog.Event, x *exchange, name string) {
 		e.Str("path", x.redactedPath())
 	}
 	if f.has(logStatus) {
-		e.Int("status", x.answer.status)
+		e.Int("status", x.response.status)
 	}
 	if f.has(logBytes) {
-		e.Int64("bytes", x.answer.bytes)
+		e.Int64("bytes", x.response.bytes)
 	}
 	if f.has(logDuration) {
-		logTook(e, "duration_ms", x.took)
+		logMS(e, "duration_ms", x.duration)
 	}
 	if f.has(logClient) {
 		if client := x.generation.redact.client(x); client != "" {
@@ -148,8 +148,8 @@ func logRequest(e *zerolog.Event, x *exchange, name string) {
 	}
 	if x.outcome.result.Target != "" {
 		text(logUpstream, "upstream", x.outcome.result.Target)
-		if f.has(logUpstreamTook) {
-			logTook(e, "upstream_ms", x.outcome.result.FirstByte)
+		if f.has(logUpstreamMS) {
+			logMS(e, "upstream_ms", x.outcome.result.FirstByte)
 		}
 	}
 }
@@ -160,13 +160,13 @@ func logOutcome(e *zerolog.Event, x *exchange) {
 	if x.newKeys != "" && f.has(logNewKeys) {
 		e.Str("new_keys", x.newKeys)
 	}
-	if x.repeated && f.has(logRepeated) {
+	if x.isRepeat && f.has(logRepeated) {
 		e.Bool("repeated", true)
 	}
 	if x.list != nil && f.has(logList) {
 		e.Str("list", x.list.Name)
 	}
-	if x.settled.returned && f.has(logRefunded) {
+	if x.settled.refunded && f.has(logRefunded) {
 		e.Bool("refunded", true)
 	}
 	if x.fallback != "" && f.has(logFallback) {
@@ -174,8 +174,8 @@ func logOutcome(e *zerolog.Event, x *exchange) {
 	}
 }
 
-// logMore writes the fields that are not written by default.
-func logMore(e *zerolog.Event, x *exchange) {
+// logOptional writes the fields that are not written by default.
+func logOptional(e *zerolog.Event, x *exchange) {
 	f := x.generation.accessLog.fields
 	if f>>standardFields == 0 {
 		return
@@ -186,11 +186,11 @@ func logMore(e *zerolog.Event, x *exchange) {
 	if f.has(logScheme) {
 		e.Str("scheme", x.in.scheme)
 	}
-	if f.has(logOwn) {
-		logTook(e, "own_ms", x.ownTook())
+	if f.has(logOwnMS) {
+		logMS(e, "own_ms", x.ownDuration())
 	}
-	if f.has(logWaited) && x.waited {
-		logTook(e, "waited_ms", x.waitTook)
+	if f.has(logWaitedMS) && x.waited {
+		logMS(e, "waited_ms", x.waitTime)
 	}
 	if f.has(logUserAgent) && x.in.userAgent != "" {
 		e.Str("user_agent", x.in.userAgent)
@@ -200,11 +200,11 @@ func logMore(e *zerolog.Event, x *exchange) {
 	}
 }
 
-// ownTook returns the time spent on x without the upstream and without waiting for a permit.
-func (x *exchange) ownTook() time.Duration { return x.took - x.outcome.took - x.waitTook }
+// ownDuration returns the time spent on x without the upstream and without waiting for a permit.
+func (x *exchange) ownDuration() time.Duration { return x.duration - x.outcome.duration - x.waitTime }
 
-// logTook writes d in milliseconds.
-func logTook(e *zerolog.Event, name string, d time.Duration) {
+// logMS writes d in milliseconds.
+func logMS(e *zerolog.Event, name string, d time.Duration) {
 	var space [24]byte
 	e.RawJSON(name, appendMS(space[:0], d))
 }

@@ -21,9 +21,9 @@ func (rec *recorder) combined(x *exchange) {
 	b = append(b, ' ')
 	b = append(b, cmp.Or(x.request.Proto, "HTTP/1.1")...)
 	b = append(b, `" `...)
-	b = strconv.AppendInt(b, int64(x.answer.status), 10)
+	b = strconv.AppendInt(b, int64(x.response.status), 10)
 	b = append(b, ' ')
-	b = strconv.AppendInt(b, x.answer.bytes, 10)
+	b = strconv.AppendInt(b, x.response.bytes, 10)
 	for _, field := range [...]string{x.in.referer, x.in.userAgent} {
 		b = append(b, ` "`...)
 		b = appendEscaped(b, cmp.Or(field, "-"))

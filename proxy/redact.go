@@ -37,11 +37,11 @@ func (r *redactor) key(k limiter.Key) string {
 	if r.privacy.HashSecret != "" {
 		return k.String()[:keyDigits]
 	}
-	return r.salted(k[:])
+	return r.saltedHash(k[:])
 }
 
-// salted returns the beginning of a salted hash of text, which has at most 256 bytes.
-func (r *redactor) salted(text []byte) string {
+// saltedHash returns the beginning of a salted hash of text, which has at most 256 bytes.
+func (r *redactor) saltedHash(text []byte) string {
 	var space [len(Salt{}) + 256]byte
 	salt := r.salt()
 	sum := sha256.Sum256(append(append(space[:0], salt[:]...), text...))
@@ -49,10 +49,10 @@ func (r *redactor) salted(text []byte) string {
 }
 
 const (
-	// shownBits4 and shownBits6 are the prefix lengths of addresses that identify a network but not
+	// networkBits4 and networkBits6 are the prefix lengths of addresses that identify a network but not
 	// a person.
-	shownBits4 = 24
-	shownBits6 = 48
+	networkBits4 = 24
+	networkBits6 = 48
 )
 
 // client returns the client's address for the log; "" if it is not logged.
@@ -61,12 +61,12 @@ func (r *redactor) client(x *exchange) string {
 	case config.ClientNone:
 		return ""
 	case config.ClientNetwork:
-		return shortened(x.client.addr)
+		return networkOf(x.client.addr)
 	case config.ClientHashed:
 		if secret := r.privacy.HashSecret; secret != "" {
 			return limiter.KeyWithSecret([]byte(secret), "log", x.client.network.String()).String()[:keyDigits]
 		}
-		return r.salted([]byte(x.client.network.String()))
+		return r.saltedHash([]byte(x.client.network.String()))
 	}
 	return x.client.addr.String()
 }
@@ -83,16 +83,16 @@ func (r *redactor) shownAddress(text string) string {
 		if err != nil {
 			return ""
 		}
-		return shortened(addr)
+		return networkOf(addr)
 	}
 	return ""
 }
 
-// shortened returns the network of addr.
-func shortened(addr netip.Addr) string {
-	bits := shownBits4
+// networkOf returns the network of addr.
+func networkOf(addr netip.Addr) string {
+	bits := networkBits4
 	if addr.Is6() {
-		bits = shownBits6
+		bits = networkBits6
 	}
 	network, err := addr.Prefix(bits)
 	if err != nil {
@@ -104,7 +104,7 @@ func shortened(addr netip.Addr) string {
 // logKey returns the name of a key in the log and, if the key is sensitive, its masked value.
 func (x *exchange) logKey(k limiter.Key) (hash, masked string) {
 	if i := slices.IndexFunc(x.extracted.keys, func(c extractedKey) bool { return !c.skip && (c.Key == k || c.previous == k) }); i >= 0 {
-		masked = x.extracted.keys[i].shown
+		masked = x.extracted.keys[i].masked
 	}
 	return x.generation.redact.key(k), masked
 }
@@ -114,23 +114,23 @@ func (x *exchange) logKey(k limiter.Key) (hash, masked string) {
 // The same applies to paths that no route matches, because nothing is known about their content.
 func (x *exchange) redactedPath() string {
 	if x.route == nil {
-		return withoutPersons(x.request.Path)
+		return hidePersonal(x.request.Path)
 	}
-	path, all := x.request.Path, x.route.redacts()
+	path, all := x.request.Path, x.route.redactsPaths()
 	for name, value := range x.request.Params() {
-		if x.route.hides(name) {
+		if x.route.hidesParam(name) {
 			path = strings.Replace(path, "/"+value, "/*", 1)
 		}
 	}
 	if all {
-		return withoutPersons(path)
+		return hidePersonal(path)
 	}
 	return path
 }
 
-// hides reports whether a path parameter is hidden.
-func (r *route) hides(name string) bool {
-	return slices.Contains(r.hidden, name) || r.redacts() && name != "*"
+// hidesParam reports whether a path parameter is hidden.
+func (r *route) hidesParam(name string) bool {
+	return slices.Contains(r.keyParams, name) || r.redactsPaths() && name != "*"
 }
 
 // redactedURL returns a URL for the log: without user, query and fragment, and without path
@@ -140,13 +140,13 @@ func redactedURL(text string) string {
 	text, _, _ = strings.Cut(text, "#")
 	scheme, rest, is := strings.Cut(text, "://")
 	if !is {
-		return withoutPersons(text)
+		return hidePersonal(text)
 	}
 	host, path, _ := strings.Cut(rest, "/")
 	if _, after, login := strings.Cut(host, "@"); login {
 		host = after
 	}
-	return scheme[:min(len(scheme), maxSegment)] + "://" + host[:min(len(host), maxPath)] + withoutPersons("/"+path)
+	return scheme[:min(len(scheme), maxSegment)] + "://" + host[:min(len(host), maxPath)] + hidePersonal("/"+path)
 }
 
 const (
@@ -161,13 +161,13 @@ const (
 	maxPath = 256
 )
 
-// withoutPersons returns path with a * for each segment that may be a phone number, an address or a
+// hidePersonal returns path with a * for each segment that may be a phone number, an address or a
 // token.
-func withoutPersons(path string) string {
+func hidePersonal(path string) string {
 	var b strings.Builder
 	for segment := range strings.SplitAfterSeq(path[:min(len(path), maxPath)], "/") {
 		text, slash := strings.CutSuffix(segment, "/")
-		if personal(text) {
+		if isPersonal(text) {
 			text = "*"
 		}
 		b.WriteString(text)
@@ -178,8 +178,8 @@ func withoutPersons(path string) string {
 	return b.String()
 }
 
-// personal reports whether a segment may be personal data.
-func personal(segment string) bool {
+// isPersonal reports whether a segment may be personal data.
+func isPersonal(segment string) bool {
 	digits := 0
 	for i := range len(segment) {
 		switch c := segment[i]; {

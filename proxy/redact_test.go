@@ -14,9 +14,9 @@ import (
 // number; those who share a salt write the same.
 func TestRedact_WithoutASecretHashesAreSalted(t *testing.T) {
 	const file = "keys: {phone: header:X-Phone}\n"
-	limits := limited("{key: phone, rate: 1/1h}")
+	limits := limitYAML("{key: phone, rate: 1/1h}")
 	hash := func(yaml string, change ...func(*Options)) string {
-		w := made(t, yaml+limits, change...)
+		w := newProxy(t, yaml+limits, change...)
 		w.sends(200, "GET", "/a", "X-Phone: 13800138000")
 		w.sends(429, "GET", "/a", "X-Phone: 13800138000")
 		return w.lines("request")[1]["key"].(string)
@@ -52,14 +52,14 @@ func TestRedact_TheClientsAddress(t *testing.T) {
 		}
 	}
 	for setting, want := range map[string]string{"": "192.0.2.1", "privacy: {log_client: network}\n": "192.0.2.0/24"} {
-		w := made(t, setting+limited("{key: global, rate: 9/1h}"))
+		w := newProxy(t, setting+limitYAML("{key: global, rate: 9/1h}"))
 		w.sends(200, "GET", "/a")
 		if got := w.lines("request")[0]["client"]; got != want {
 			t.Errorf("%q: client = %v; want %s", setting, got, want)
 		}
 	}
 	for _, setting := range []string{"none", "hashed", "hashed, hash_secret: a-secret-long-enough"} {
-		w := made(t, "privacy: {log_client: "+setting+"}\n"+limited("{key: client_ip, rate: 1/1h}"))
+		w := newProxy(t, "privacy: {log_client: "+setting+"}\n"+limitYAML("{key: client_ip, rate: 1/1h}"))
 		for range 3 {
 			w.send("GET", "/a")
 		}
@@ -76,7 +76,7 @@ func TestRedact_TheClientsAddress(t *testing.T) {
 
 // A phone number in a path is logged nowhere unless it is in a route's own words.
 func TestRedact_Paths(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 routes:
   - {name: open, match: {path: "/open/{id}"}, upstream: echo}
   - {name: user, match: {path: "/users/{name}/x/{number}"}, upstream: echo, log_path: redacted}

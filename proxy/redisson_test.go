@@ -17,7 +17,7 @@ func TestRoute_SharesALimiterWithJava(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	w := made(t, `
+	w := newProxy(t, `
 keys: {phone: {from: "header:X-Phone", normalize: digits}}
 routes:
   - {name: a, match: {path: /a}, upstream: echo, limits: [{key: phone, rate: 3/1h, redisson_name: "java:{key}"}]}

@@ -26,9 +26,9 @@ type loggedRate struct {
 }
 
 func TestRefusals_AllThatRefusedAreNamed(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 keys: {phone: {from: header:X-Phone, sensitive: true}}
-`+limited(`{name: phone, key: phone, rates: [1/1h, 2/1d]}, {name: all, key: global, rate: 9/1h}, {name: ip, key: client_ip, rate: 1/1m, penalty: {ban: 1h, after: 1}}`))
+`+limitYAML(`{name: phone, key: phone, rates: [1/1h, 2/1d]}, {name: all, key: global, rate: 9/1h}, {name: ip, key: client_ip, rate: 1/1m, penalty: {ban: 1h, after: 1}}`))
 	w.sends(200, "GET", "/a", "X-Phone: 13800138000")
 	w.sends(429, "GET", "/a", "X-Phone: 13800138000")
 	w.sends(429, "GET", "/a", "X-Phone: 2")
@@ -49,9 +49,9 @@ keys: {phone: {from: header:X-Phone, sensitive: true}}
 }
 
 func TestRefusals_OfLimitsInShadowMode(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 keys: {phone: {from: header:X-Phone, sensitive: true}}
-`+limited(`{name: watch, key: phone, rates: [1/1h, 5/1d], mode: shadow}, {name: token, key: header:X-Token, rate: 9/1h, mode: shadow}`))
+`+limitYAML(`{name: watch, key: phone, rates: [1/1h, 5/1d], mode: shadow}, {name: token, key: header:X-Token, rate: 9/1h, mode: shadow}`))
 	w.sends(200, "GET", "/a", "X-Phone: 13800138000", "X-Token: t")
 	w.sends(200, "GET", "/a", "X-Phone: 13800138000")
 	w.sends(200, "GET", "/a", "X-Phone: 2", "X-Token: t")

@@ -9,18 +9,18 @@ import (
 // so that header and body are sent together if the store is as fast as usual.
 const headerDelay = 5 * time.Millisecond
 
-// hasHeld reports whether q has concurrent permits to release.
-func (q *admission) hasHeld() bool {
-	for i := range q.taken {
-		if q.taken[i].hasHeld() {
+// hasConcurrent reports whether q has concurrent permits to release.
+func (q *admission) hasConcurrent() bool {
+	for i := range q.takenPermits {
+		if q.takenPermits[i].hasConcurrent() {
 			return true
 		}
 	}
 	return false
 }
 
-// hasHeld reports whether t has concurrent permits to release.
-func (t *takenPermit) hasHeld() bool { return t.hold != nil && !t.released }
+// hasConcurrent reports whether t has concurrent permits to release.
+func (t *takenPermit) hasConcurrent() bool { return t.lease != nil && !t.released }
 
 // release releases the concurrent permits of q, whatever its outcome, before the end of its
 // response is sent. A client that has received the complete response and sends its next request is
@@ -29,13 +29,13 @@ func (t *takenPermit) hasHeld() bool { return t.hold != nil && !t.released }
 // body is its header.
 func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
 	if a.timeout == 0 { // a store in memory does not block
-		a.giveHeld(ctx, q)
+		a.refundConcurrent(ctx, q)
 		return
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.giveHeld(ctx, q)
+		a.refundConcurrent(ctx, q)
 	}()
 	late := time.NewTimer(headerDelay)
 	defer late.Stop()
@@ -47,20 +47,20 @@ func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
 	}
 }
 
-// giveHeld refunds the concurrent permits of q.
-func (a *admitter) giveHeld(ctx context.Context, q *admission) {
-	for i := range q.taken {
-		t := &q.taken[i]
-		if !t.hasHeld() {
+// refundConcurrent refunds the concurrent permits of q.
+func (a *admitter) refundConcurrent(ctx context.Context, q *admission) {
+	for i := range q.takenPermits {
+		t := &q.takenPermits[i]
+		if !t.hasConcurrent() {
 			continue
 		}
-		q.settled.back = q.settled.back[:0]
-		for _, c := range t.asked.claims {
+		q.settled.pending = q.settled.pending[:0]
+		for _, c := range t.claims.claims {
 			if concurrent(c) {
-				q.settled.back = append(q.settled.back, c)
+				q.settled.pending = append(q.settled.pending, c)
 			}
 		}
-		t.hold.end()
+		t.lease.end()
 		t.released = true
 		a.refund(ctx, q, t)
 	}

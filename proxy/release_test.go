@@ -13,26 +13,26 @@ import (
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
-// A sluggish store gives nothing back before it is let.
-type sluggish struct {
+// A blockingStore store gives nothing back before it is let.
+type blockingStore struct {
 	*limiter.Memory
 	let  chan struct{}
 	back atomic.Int64 // claims that were given back
 }
 
-func newSluggish() *sluggish {
-	return &sluggish{Memory: limiter.NewMemory(limiter.MemoryOptions{}), let: make(chan struct{})}
+func newBlockingStore() *blockingStore {
+	return &blockingStore{Memory: limiter.NewMemory(limiter.MemoryOptions{}), let: make(chan struct{})}
 }
 
-func (s *sluggish) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+func (s *blockingStore) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	<-s.let
 	s.back.Add(int64(len(claims)))
 	return s.Memory.Refund(ctx, claims, p)
 }
 
-// over is a proxy that listens, with one limit over s; the upstream says hello, all at
+// startServerOver is a proxy that listens, with one limit over s; the upstream says hello, all at
 // once or in pieces.
-func over(t *testing.T, s *sluggish, limit string) *testServer {
+func startServerOver(t *testing.T, s *blockingStore, limit string) *testServer {
 	hello := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("empty") {
 			w.WriteHeader(http.StatusNoContent)
@@ -45,8 +45,8 @@ func over(t *testing.T, s *sluggish, limit string) *testServer {
 		}
 		fmt.Fprint(w, text)
 	}
-	yaml := "store: redis\n" + behind(t, hello, "refund_on: {status: [200]}, limits: ["+limit+"]")
-	return opened(t, yaml, func(o *Options) { o.Store = s })
+	yaml := "store: redis\n" + upstreamYAML(t, hello, "refund_on: {status: [200]}, limits: ["+limit+"]")
+	return startServer(t, yaml, func(o *Options) { o.Store = s })
 }
 
 // The client has its whole answer, however long the refund takes after it; and the
@@ -54,25 +54,25 @@ func over(t *testing.T, s *sluggish, limit string) *testServer {
 func TestSettle_NoAnswerWaitsForARefund(t *testing.T) {
 	for _, query := range []string{"all", "pieces"} {
 		t.Run(query, func(t *testing.T) {
-			store := newSluggish()
-			f := over(t, store, "{name: l, key: global, rate: 2/1h}")
+			store := newBlockingStore()
+			f := startServerOver(t, store, "{name: l, key: global, rate: 2/1h}")
 			w := f.dial("")
 			for range 2 {
-				w.Says(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
-				answer, body := w.Status(200)
+				w.Send(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
+				answer, body := w.WantStatus(200)
 				if !strings.HasPrefix(body, "hello") || answer.Header.Get("RateLimit") == "" {
 					t.Errorf("answer %v %q", answer.Header, body)
 				}
 			}
-			w.Says(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
-			w.Status(429)
+			w.Send(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
+			w.WantStatus(429)
 			if store.back.Load() != 0 || len(f.lines("request")) != 1 {
 				t.Errorf("%d were given back, and %d lines written; want none before the store lets", store.back.Load(), len(f.lines("request")))
 			}
 			close(store.let)
 			f.until(func() bool { return store.back.Load() == 2 && len(f.lines("request")) == 3 })
-			w.Says(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
-			w.Status(200)
+			w.Send(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
+			w.WantStatus(200)
 		})
 	}
 }
@@ -82,8 +82,8 @@ func TestSettle_NoAnswerWaitsForARefund(t *testing.T) {
 func TestRelease_BeforeTheEndButNotBeforeTheHeader(t *testing.T) {
 	for _, query := range []string{"all", "pieces"} {
 		t.Run(query, func(t *testing.T) {
-			store := newSluggish()
-			f := over(t, store, "{name: l, key: global, concurrent: 1}")
+			store := newBlockingStore()
+			f := startServerOver(t, store, "{name: l, key: global, concurrent: 1}")
 			w := f.dial("GET /a?" + query + " HTTP/1.1\r\nHost: a\r\n\r\n")
 			answer, err := http.ReadResponse(w.Reader, nil) // while the store lets nothing
 			if err != nil {
@@ -101,8 +101,8 @@ func TestRelease_BeforeTheEndButNotBeforeTheHeader(t *testing.T) {
 				t.Error("the answer ended before the permit was back")
 			}
 			for range 20 {
-				w.Says(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
-				w.Status(200)
+				w.Send(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
+				w.WantStatus(200)
 			}
 		})
 	}
@@ -111,14 +111,14 @@ func TestRelease_BeforeTheEndButNotBeforeTheHeader(t *testing.T) {
 // Who asks one after the other never meets the permit of the request before: not with
 // an answer without a body either, nor with a store in this process.
 func TestRelease_OneAfterTheOther(t *testing.T) {
-	store := newSluggish()
+	store := newBlockingStore()
 	close(store.let)
-	f := over(t, store, "{name: l, key: global, concurrent: 1}")
-	own := opened(t, behind(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", 100_000)) }, "limits: [{key: global, concurrent: 1}]"))
+	f := startServerOver(t, store, "{name: l, key: global, concurrent: 1}")
+	own := startServer(t, upstreamYAML(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", 100_000)) }, "limits: [{key: global, concurrent: 1}]"))
 	for _, w := range []*sockettest.Client{f.dial(""), own.dial("")} {
 		for i := range 50 {
-			w.Says(fmt.Sprintf("%s /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", []string{"GET", "HEAD"}[i%2], []string{"empty", "all", "pieces"}[i%3]))
-			answer, _ := w.Hears([]string{"GET", "HEAD"}[i%2])
+			w.Send(fmt.Sprintf("%s /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", []string{"GET", "HEAD"}[i%2], []string{"empty", "all", "pieces"}[i%3]))
+			answer, _ := w.ReadResponse([]string{"GET", "HEAD"}[i%2])
 			if answer.StatusCode >= 300 {
 				t.Fatalf("request %d = %d; want that nothing is held any more", i+1, answer.StatusCode)
 			}

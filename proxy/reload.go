@@ -17,7 +17,7 @@ type Report struct {
 	Hash       string           `json:"hash"`
 	Changed    bool             `json:"changed"` // false if the files have not changed
 	Warnings   []config.Problem `json:"-"`
-	Alone      error            `json:"-"` // if not nil, why the other nodes could not be reached
+	AgreeErr   error            `json:"-"` // if not nil, why the other nodes could not be reached
 	Unready    error            `json:"-"` // if not nil, why some requests are refused for now
 	Took       time.Duration    `json:"-"`
 }
@@ -37,10 +37,10 @@ func (p *Proxy) Reload(ctx context.Context) (Report, error) {
 	read, err := p.read(ctx)
 	report := Report{Generation: now.number, Hash: now.config.Hash}
 	if err == nil && (read.Sum != now.config.Sum || read.Tokens != nil) { // the sum does not cover files with keys of tokens
-		report, err = p.take(ctx, read)
+		report, err = p.adopt(ctx, read)
 	}
 	report.Took = time.Since(began)
-	p.metrics.reloaded(report, err)
+	p.metrics.countReload(report, err)
 	return report, err
 }
 
@@ -51,16 +51,16 @@ func (p *Proxy) Rejoin(ctx context.Context) (Report, error) {
 	defer p.reloading.Unlock()
 
 	now := p.current.Load()
-	if !p.unagreed {
+	if !p.needsRejoin {
 		return Report{Generation: now.number, Hash: now.config.Hash}, nil
 	}
-	report, err := p.take(ctx, now.config)
-	p.metrics.reloaded(report, err)
+	report, err := p.adopt(ctx, now.config)
+	p.metrics.countReload(report, err)
 	return report, err
 }
 
-// take compiles and serves read. p.reloading must be held.
-func (p *Proxy) take(ctx context.Context, read *config.Config) (Report, error) {
+// adopt compiles and serves read. p.reloading must be held.
+func (p *Proxy) adopt(ctx context.Context, read *config.Config) (Report, error) {
 	next, err := p.Prepare(ctx, read)
 	if err != nil {
 		return Report{}, err
@@ -70,8 +70,8 @@ func (p *Proxy) take(ctx context.Context, read *config.Config) (Report, error) {
 		next.Discard()
 		return Report{}, fmt.Errorf("agree on config: %w", err)
 	}
-	p.unagreed = err != nil
-	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: read.Warnings, Alone: err, Unready: next.Unready}, nil
+	p.needsRejoin = err != nil
+	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: read.Warnings, AgreeErr: err, Unready: next.Unready}, nil
 }
 
 // A Prepared is a compiled configuration that is ready to be served. Exactly one of Install and
@@ -88,13 +88,13 @@ func (p *Proxy) Prepare(ctx context.Context, c *config.Config) (*Prepared, error
 	if err := immutable(p.current.Load().config, c); err != nil {
 		return nil, err
 	}
-	next, err := compile(c, p.lasting)
+	next, err := compile(c, p.shared)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
 	}
 	unready := next.warm(ctx)
 	if unready != nil && !errors.Is(unready, key.ErrNoVerificationKeys) {
-		next.leave()
+		next.release()
 		return nil, fmt.Errorf("warm: %w", unready)
 	}
 	return &Prepared{next, p, unready}, nil
@@ -106,19 +106,19 @@ func (r *Prepared) Config() *config.Config { return r.config }
 // Limits returns the limits in enforce mode whose counts in this cluster's store determine which
 // keys are refused. It excludes limits shared with other programs, limits counted by each node
 // separately, and limits with overrides.
-func (r *Prepared) Limits() []limiter.Limit { return r.counted }
+func (r *Prepared) Limits() []limiter.Limit { return r.plainLimits }
 
 // Install serves r from now on, with the number on which all nodes have agreed.
 func (r *Prepared) Install(number int64) {
 	r.proxy.reloading.Lock()
 	defer r.proxy.reloading.Unlock()
 	r.proxy.swap(r, number)
-	r.proxy.unagreed = false
-	r.proxy.metrics.reloaded(Report{Changed: true}, nil)
+	r.proxy.needsRejoin = false
+	r.proxy.metrics.countReload(Report{Changed: true}, nil)
 }
 
 // Discard releases the resources of r.
-func (r *Prepared) Discard() { r.leave() }
+func (r *Prepared) Discard() { r.release() }
 
 // swap makes next the current generation. p.reloading must be held.
 func (p *Proxy) swap(next *Prepared, number int64) {
@@ -127,7 +127,7 @@ func (p *Proxy) swap(next *Prepared, number int64) {
 	p.install(next.generation) // nothing can fail from here on
 	p.metrics.generation.Set(float64(number))
 	old.retire()
-	old.leave() // closed when its last request ends
+	old.release() // closed when its last request ends
 }
 
 // Serving returns the number and the configuration of the current generation.

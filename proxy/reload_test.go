@@ -11,10 +11,10 @@ import (
 )
 
 func TestReload_KeepsWhatWasTaken(t *testing.T) {
-	w := made(t, limited("{name: l, key: header:X-User, rate: 1/1h}"))
+	w := newProxy(t, limitYAML("{name: l, key: header:X-User, rate: 1/1h}"))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.sends(429, "GET", "/a", "X-User: alice")
-	w.write(limited("{name: l, key: header:X-User, rate: 3/1h}"))
+	w.write(limitYAML("{name: l, key: header:X-User, rate: 3/1h}"))
 	report, err := w.Reload(t.Context())
 	if err != nil || !report.Changed || report.Generation != 2 {
 		t.Fatalf("Reload = %+v, %v; want generation 2", report, err)
@@ -25,7 +25,7 @@ func TestReload_KeepsWhatWasTaken(t *testing.T) {
 }
 
 func TestReload_ErrorChangesNothing(t *testing.T) {
-	good := limited("{name: l, key: global, rate: 1/1h}")
+	good := limitYAML("{name: l, key: global, rate: 1/1h}")
 	busy := errors.New("busy")
 	for _, c := range []struct {
 		name, yaml string
@@ -41,7 +41,7 @@ func TestReload_ErrorChangesNothing(t *testing.T) {
 		{"no agreement", good + "# more\n", func(err error) bool { return errors.Is(err, busy) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := made(t, good, func(o *Options) {
+			w := newProxy(t, good, func(o *Options) {
 				o.Agree = func(context.Context, *config.Config, func(int64)) error { return busy }
 			})
 			before := w.current.Load()
@@ -60,18 +60,18 @@ func TestReload_ErrorChangesNothing(t *testing.T) {
 
 func TestReload_AloneIsNoError(t *testing.T) {
 	away := errors.New("away")
-	w := made(t, limited("{key: global, rate: 1/1h}"), func(o *Options) {
+	w := newProxy(t, limitYAML("{key: global, rate: 1/1h}"), func(o *Options) {
 		o.Agree = func(_ context.Context, _ *config.Config, swap func(int64)) error { swap(7); return away }
 	})
-	w.write(limited("{key: global, rate: 2/1h}"))
+	w.write(limitYAML("{key: global, rate: 2/1h}"))
 	report, err := w.Reload(t.Context())
-	if err != nil || report.Generation != 7 || !errors.Is(report.Alone, away) {
+	if err != nil || report.Generation != 7 || !errors.Is(report.AgreeErr, away) {
 		t.Errorf("Reload = %+v, %v; want generation 7, and why it is alone", report, err)
 	}
 }
 
 func TestReload_SameContentIsNoChange(t *testing.T) {
-	w := made(t, limited("{key: global, rate: 1/1h}"))
+	w := newProxy(t, limitYAML("{key: global, rate: 1/1h}"))
 	if report, err := w.Reload(t.Context()); err != nil || report.Changed || report.Generation != 1 {
 		t.Errorf("Reload = %+v, %v; want no change", report, err)
 	}
@@ -80,8 +80,8 @@ func TestReload_SameContentIsNoChange(t *testing.T) {
 // A retired generation serves the requests that it began, and is closed by the
 // last of them.
 func TestReload_RequestsEndInTheirGeneration(t *testing.T) {
-	w := made(t, limited("{key: global, rate: 1/1h}"))
-	g := w.enter()
+	w := newProxy(t, limitYAML("{key: global, rate: 1/1h}"))
+	g := w.acquire()
 	w.write("upstreams: {demo: echo}\nroutes: [{match: {path: /b}, upstream: demo}]\n")
 	if _, err := w.Reload(t.Context()); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestReload_RequestsEndInTheirGeneration(t *testing.T) {
 	if err := g.match(x); err != nil {
 		t.Errorf("the retired generation forgot its route: %v", err)
 	}
-	g.leave()
+	g.release()
 	if users := g.users.Load(); users != 0 {
 		t.Errorf("%d users; want none", users)
 	}
@@ -108,7 +108,7 @@ func TestReload_NoRequestSeesHalf(t *testing.T) {
 		return "upstreams: {demo: echo}\nroutes:\n  - {match: {path: /a}, upstream: demo, limits: [{name: " + name + ", key: global, rate: 1/1h}]}\n" +
 			"  - {match: {path: /" + name + "}, upstream: demo}\n"
 	}
-	w := made(t, yaml("one"))
+	w := newProxy(t, yaml("one"))
 	stop := make(chan struct{})
 	for range 4 {
 		all.Go(func() {

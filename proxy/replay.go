@@ -25,7 +25,7 @@ type Replay struct {
 	now        time.Time
 	host       string
 	events     events
-	lines      map[replayPlace]*replayLine
+	queues     map[queueID]*replayQueue
 	free       []*visit
 	tally      *tallies
 }
@@ -44,7 +44,7 @@ type ReplayOptions struct {
 
 // NewReplay returns a Replay of c. The caller must close it.
 func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
-	r := &Replay{routes: map[*route]*replayRoute{}, lines: map[replayPlace]*replayLine{}, host: o.Host}
+	r := &Replay{routes: map[*route]*replayRoute{}, queues: map[queueID]*replayQueue{}, host: o.Host}
 	if r.host == "" {
 		r.host = "localhost"
 	}
@@ -53,11 +53,11 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.admitter.waiting = func(_ context.Context, q *admission) taker {
-		if _, first := q.waitsAt(); first == nil {
+	p.admitter.waitTaker = func(_ context.Context, q *admission) taker {
+		if _, first := q.waitQueueOf(); first == nil {
 			return p.admitter.take
 		}
-		return decided
+		return alreadyDecided
 	}
 	r.proxy, r.generation = p, p.current.Load()
 	r.tally = newTallies(r.generation, o.Top)
@@ -73,66 +73,66 @@ func (r *Replay) Close() { r.proxy.Close() }
 // Request runs the next request through the stages. It does not keep q's strings.
 func (r *Replay) Request(q *LoggedRequest) {
 	r.advance(q.At)
-	v := r.take()
+	v := r.newVisit()
 	v.fill(q, r.host)
 	x := &v.x
 	x.began, x.generation = r.now, r.generation
-	v.took, v.status = q.Took, q.Status
-	if v.err = r.enter(q, x, v); v.err != nil {
-		r.leave(v)
+	v.duration, v.status = q.Took, q.Status
+	if v.err = r.runStages(q, x, v); v.err != nil {
+		r.finish(v)
 		return
 	}
-	if place, first := x.waitsAt(); first != nil {
-		r.stand(v, place, first)
+	if place, first := x.waitQueueOf(); first != nil {
+		r.enqueue(v, place, first)
 		return
 	}
 	v.err = r.proxy.admitter.admit(context.Background(), &x.admission)
-	r.leave(v)
+	r.finish(v)
 }
 
 // A visit is a request until it has been counted.
 type visit struct {
 	*replayed
-	took    time.Duration
-	status  int
-	route   *replayRoute      // nil if none matches
-	unknown bitset            // limits and lists of the route that are skipped
-	err     error             // why a stage refused the request
-	labels  map[*limit]string // labels of its keys, made before it waits; nil if it does not wait
-	taken   error             // the error of the store, for a request that has waited
+	duration time.Duration
+	status   int
+	route    *replayRoute      // nil if none matches
+	skipped  bitset            // limits and lists of the route that are skipped
+	err      error             // why a stage refused the request
+	labels   map[*limit]string // labels of its keys, made before it waits; nil if it does not wait
+	storeErr error             // the error of the store, for a request that has waited
 }
 
-// enter runs the stages before admit.
-func (r *Replay) enter(q *LoggedRequest, x *exchange, v *visit) error {
-	if err := r.proxy.route(r.generation, x); err != nil {
+// runStages runs the stages before admit.
+func (r *Replay) runStages(q *LoggedRequest, x *exchange, v *visit) error {
+	if err := r.proxy.resolveRoute(r.generation, x); err != nil {
 		return err
 	}
 	v.route = r.routes[x.route]
-	x.route, v.unknown = v.route.known(q, x)
-	return r.proxy.claim(context.Background(), r.generation, x)
+	x.route, v.skipped = v.route.withKnownKeys(q, x)
+	return r.proxy.resolveClaims(context.Background(), r.generation, x)
 }
 
-// leave counts a request, and settles it at the time of its end.
-func (r *Replay) leave(v *visit) {
+// finish counts a request, and settles it at the time of its end.
+func (r *Replay) finish(v *visit) {
 	x := &v.x
 	r.tally.count(r.now, v)
 	if v.err != nil {
-		r.give(v)
+		r.freeVisit(v)
 		return
 	}
 	x.stopRenewing() // they use the real clock
 	x.outcome.result = v.result()
-	ends := len(x.route.resets) > 0 || x.owes(&x.outcome)
-	if v.took > 0 && ends {
-		r.renew(v, r.now.Add(v.took))
-		r.events.add(r.now.Add(v.took), func() { r.settle(v) })
+	ends := len(x.route.cooldownResets) > 0 || x.needsRefund(&x.outcome)
+	if v.duration > 0 && ends {
+		r.renew(v, r.now.Add(v.duration))
+		r.events.add(r.now.Add(v.duration), func() { r.settle(v) })
 		return
 	}
 	if ends {
 		r.settle(v)
 		return
 	}
-	r.give(v)
+	r.freeVisit(v)
 }
 
 // settle settles a request at its end.
@@ -140,22 +140,22 @@ func (r *Replay) settle(v *visit) {
 	ctx := context.Background()
 	r.proxy.admitter.resetCooldowns(ctx, &v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
 	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
-	if v.x.settled.returned {
+	if v.x.settled.refunded {
 		r.tally.route(v.route).Returned++
 	}
-	r.give(v)
+	r.freeVisit(v)
 }
 
 // renew schedules the renewals of the concurrent permits of a request while it is in progress.
 func (r *Replay) renew(v *visit, until time.Time) {
 	next := r.now.Add(renewInterval)
-	if !next.Before(until) || !v.x.hasHeld() {
+	if !next.Before(until) || !v.x.hasConcurrent() {
 		return
 	}
 	r.events.add(next, func() {
-		for _, t := range v.x.taken {
-			if t.hasHeld() {
-				_ = t.hold.store.Renew(context.Background(), t.hold.claims, t.hold.permit)
+		for _, t := range v.x.takenPermits {
+			if t.hasConcurrent() {
+				_ = t.lease.store.Renew(context.Background(), t.lease.claims, t.lease.permit)
 			}
 		}
 		r.renew(v, until)
@@ -169,7 +169,7 @@ func (v *visit) result() upstream.Result {
 	case r.Redirect != nil:
 		return upstream.Result{Status: r.Redirect.Status}
 	case r.Respond != nil:
-		return upstream.Result{Status: r.respond.Status}
+		return upstream.Result{Status: r.fixedResponse.Status}
 	}
 	result := upstream.Result{Target: "log", Status: v.status}
 	switch v.status {
@@ -207,15 +207,15 @@ func (r *Replay) Finish() ReplayTally {
 	for len(r.events.heap) > 0 {
 		r.advance(r.events.heap[0].at)
 	}
-	out := r.tally.whole()
+	out := r.tally.result()
 	if m, ok := r.proxy.admitter.store.(*limiter.Memory); ok {
 		out.Keys, _ = m.Keys()
 	}
 	return out
 }
 
-// take returns a visit, from the free list if possible.
-func (r *Replay) take() *visit {
+// newVisit returns a visit, from the free list if possible.
+func (r *Replay) newVisit() *visit {
 	if n := len(r.free); n > 0 {
 		v := r.free[n-1]
 		r.free = r.free[:n-1]
@@ -224,12 +224,12 @@ func (r *Replay) take() *visit {
 	return &visit{replayed: &replayed{x: *newExchange().(*exchange)}}
 }
 
-// give returns a visit to the free list. It must not be used afterwards.
-func (r *Replay) give(v *visit) {
+// freeVisit returns a visit to the free list. It must not be used afterwards.
+func (r *Replay) freeVisit(v *visit) {
 	v.x.reset()
 	*v = visit{replayed: v.replayed}
 	r.free = append(r.free, v)
 }
 
-// decided is the taker of a request that has waited: its decision is made already.
-func decided(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
+// alreadyDecided is the taker of a request that has waited: its decision is made already.
+func alreadyDecided(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }

@@ -15,15 +15,15 @@ import (
 type loggedBody []byte
 
 // readAll implements bodyReader.
-func (b *loggedBody) readAll(most int64) ([]byte, error) {
-	if int64(len(*b)) > most {
-		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+func (b *loggedBody) readAll(maxBytes int64) ([]byte, error) {
+	if int64(len(*b)) > maxBytes {
+		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
 	}
 	return *b, nil
 }
 
-// of builds a body from fields: a JSON document if there is a JSON field, otherwise a form.
-func (b loggedBody) of(fields []LoggedField) loggedBody {
+// build builds a body from fields: a JSON document if there is a JSON field, otherwise a form.
+func (b loggedBody) build(fields []LoggedField) loggedBody {
 	b = b[:0]
 	if made, plain := b.document(fields); plain {
 		return made
@@ -34,9 +34,9 @@ func (b loggedBody) of(fields []LoggedField) loggedBody {
 		switch {
 		case f.Value == "":
 		case f.Origin.Source == key.Form:
-			form = with(form, f)
+			form = addValue(form, f)
 		case f.Origin.Source == key.JSON:
-			document = place(document, f.Origin.Name, f.Value)
+			document = setPointer(document, f.Origin.Name, f.Value)
 		}
 	}
 	if document == nil {
@@ -68,7 +68,7 @@ func (b loggedBody) document(fields []LoggedField) (made loggedBody, plain bool)
 		} else {
 			made = append(made, ',')
 		}
-		made = append(made.text(f.Origin.Name[1:]), ':').text(f.Value)
+		made = append(made.appendString(f.Origin.Name[1:]), ':').appendString(f.Value)
 	}
 	if made == nil {
 		return b, false
@@ -76,8 +76,8 @@ func (b loggedBody) document(fields []LoggedField) (made loggedBody, plain bool)
 	return append(made, '}'), true
 }
 
-// text appends s as a JSON string.
-func (b loggedBody) text(s string) loggedBody {
+// appendString appends s as a JSON string.
+func (b loggedBody) appendString(s string) loggedBody {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			quoted, err := json.Marshal(s)
@@ -90,8 +90,8 @@ func (b loggedBody) text(s string) loggedBody {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// place sets the value at a JSON pointer.
-func place(document map[string]any, pointer, text string) map[string]any {
+// setPointer sets the value at a JSON pointer.
+func setPointer(document map[string]any, pointer, text string) map[string]any {
 	if document == nil {
 		document = map[string]any{}
 	}

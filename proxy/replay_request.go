@@ -126,9 +126,9 @@ func (r *replayed) fields(q *LoggedRequest) {
 		case key.Header:
 			r.header.add(f.Origin.Name, f.Value)
 		case key.Cookie:
-			cookie = with(cookie, f)
+			cookie = addValue(cookie, f)
 		case key.Query:
-			query = with(query, f)
+			query = addValue(query, f)
 		}
 	}
 	if cookie != nil {
@@ -138,11 +138,11 @@ func (r *replayed) fields(q *LoggedRequest) {
 		r.x.request.RequestTarget += "?" + query.Encode()
 	}
 	if !q.HasBody {
-		r.body = r.body.of(q.Fields)
+		r.body = r.body.build(q.Fields)
 	}
 }
 
-func with(v url.Values, f LoggedField) url.Values {
+func addValue(v url.Values, f LoggedField) url.Values {
 	if v == nil {
 		v = url.Values{}
 	}

@@ -17,11 +17,11 @@ func (a *axis) begin(now time.Time) { a.start, a.step = now.Truncate(time.Second
 // A series counts requests by time step.
 type series struct{ passed, refused []int64 }
 
-func (s *series) pass(step int)   { s.passed = addedAt(s.passed, step) }
-func (s *series) refuse(step int) { s.refused = addedAt(s.refused, step) }
+func (s *series) pass(step int)   { s.passed = incrementAt(s.passed, step) }
+func (s *series) refuse(step int) { s.refused = incrementAt(s.refused, step) }
 
-// addedAt returns counts with the count at step increased by one.
-func addedAt(counts []int64, step int) []int64 {
+// incrementAt returns counts with the count at step increased by one.
+func incrementAt(counts []int64, step int) []int64 {
 	for len(counts) <= step {
 		counts = append(counts, 0)
 	}
@@ -44,7 +44,7 @@ func (s *series) halve() {
 	}
 }
 
-func (s *series) whole() ReplaySeries {
+func (s *series) result() ReplaySeries {
 	return ReplaySeries{Passed: append([]int64{}, s.passed...), Refused: append([]int64{}, s.refused...)}
 }
 

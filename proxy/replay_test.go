@@ -72,8 +72,8 @@ routes:
   - {name: fixed, match: {path: /fixed}, respond: {status: 503}, refund_on: {status: [504]}, limits: [{name: f, key: client_ip, rate: 5/1m}]}
 `
 
-// traffic is requests for replayedFile, no two at one instant.
-func traffic(n int, start time.Time) []LoggedRequest {
+// sampleTraffic is requests for replayedFile, no two at one instant.
+func sampleTraffic(n int, start time.Time) []LoggedRequest {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(all ...string) string { return all[random.IntN(len(all))] }
 	at := start
@@ -104,34 +104,34 @@ func traffic(n int, start time.Time) []LoggedRequest {
 	return all
 }
 
-// A foretold is the downstream of a request whose outcome is known beforehand.
-type foretold struct {
+// A knownOutcome is the downstream of a request whose outcome is known beforehand.
+type knownOutcome struct {
 	q       LoggedRequest
 	release func(flush func())
 }
 
-func (s *foretold) answer(respond.Response)              { s.end() }
-func (s *foretold) beforeEnd(release func(flush func())) { s.release = release }
-func (s *foretold) end() {
+func (s *knownOutcome) respond(respond.Response)             { s.end() }
+func (s *knownOutcome) beforeEnd(release func(flush func())) { s.release = release }
+func (s *knownOutcome) end() {
 	if s.release != nil {
 		s.release(func() {})
 	}
 }
 
-func (s *foretold) forward(*upstream.Pool, *upstream.Request) upstream.Result {
+func (s *knownOutcome) forward(*upstream.Pool, *upstream.Request) upstream.Result {
 	time.Sleep(s.q.Took)
 	s.end()
 	switch s.q.Status {
 	case 499:
-		return upstream.Result{Kind: upstream.ClientGone, Target: "t", Wrote: true}
+		return upstream.Result{Kind: upstream.ClientGone, Target: "t", HeaderSent: true}
 	case 504:
-		return upstream.Result{Kind: upstream.Timeout, Status: 504, Target: "t", Wrote: true}
+		return upstream.Result{Kind: upstream.Timeout, Status: 504, Target: "t", HeaderSent: true}
 	}
 	return upstream.Result{Status: s.q.Status, Target: "t"}
 }
 
-// serves has p serve a request as if it came over HTTP.
-func serves(p *Proxy, q LoggedRequest) {
+// serveLogged has p serve a request as if it came over HTTP.
+func serveLogged(p *Proxy, q LoggedRequest) {
 	x := p.exchanges.Get().(*exchange)
 	header := http.Header{}
 	body := ""
@@ -148,7 +148,7 @@ func serves(p *Proxy, q LoggedRequest) {
 	x.request.Method, x.request.HostField, x.request.Proto, x.in.scheme, x.request.RequestTarget = q.Method, q.Host, "HTTP/1.1", "http", q.Target
 	x.in.header, x.in.length, x.in.body, x.in.peer = header, int64(len(body)), literalBody(body), netip.AddrPortFrom(q.Client, 1)
 	defer p.finish(context.Background(), x)
-	p.serve(context.Background(), x, &foretold{q: q})
+	p.serve(context.Background(), x, &knownOutcome{q: q})
 }
 
 // A Replay counts what a Proxy counts that is asked the same at the same times, with
@@ -174,11 +174,11 @@ func TestReplay_CountsAsServingDoes(t *testing.T) {
 		}
 		defer r.Close()
 
-		all := traffic(5000, time.Now().Add(time.Second))
+		all := sampleTraffic(5000, time.Now().Add(time.Second))
 		var under sync.WaitGroup
 		for _, q := range all {
 			time.Sleep(time.Until(q.At))
-			under.Go(func() { serves(p, q) })
+			under.Go(func() { serveLogged(p, q) })
 			r.Request(&q)
 		}
 		under.Wait()
@@ -218,7 +218,7 @@ func compareCounts(t *testing.T, got ReplayTally, want map[Series]int64) {
 }
 
 func TestReplay_TellsWhatHappened(t *testing.T) {
-	got := replays(t, replayedFile, traffic(5000, time.Unix(1_800_000_000, 0))...)
+	got := replay(t, replayedFile, sampleTraffic(5000, time.Unix(1_800_000_000, 0))...)
 	send := got.Routes[0]
 	if send.Listed["stolen"] == 0 || send.Listed["office"] == 0 || send.Exempt != send.Listed["office"] || send.Returned == 0 || send.Banned == 0 || send.Rejected["header:X-Phone: key missing"] == 0 {
 		t.Errorf("send: listed %v, rejected %v, %d exempt, %d returned, %d bans", send.Listed, send.Rejected, send.Exempt, send.Returned, send.Banned)
@@ -240,8 +240,8 @@ func TestReplay_TellsWhatHappened(t *testing.T) {
 	}
 }
 
-// replays replays requests by a file.
-func replays(t *testing.T, yaml string, all ...LoggedRequest) ReplayTally {
+// replay replays requests by a file.
+func replay(t *testing.T, yaml string, all ...LoggedRequest) ReplayTally {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
@@ -265,7 +265,7 @@ func replays(t *testing.T, yaml string, all ...LoggedRequest) ReplayTally {
 // What a log does not tell is no missing key: the limit is left out, and said to be.
 func TestReplay_KeysThatTheLogDoesNotTell(t *testing.T) {
 	q := LoggedRequest{At: time.Unix(1_800_000_000, 0), Method: "POST", Host: "example.com", Target: "/send", Client: netip.MustParseAddr("192.0.2.1"), Status: 200}
-	got := replays(t, replayedFile, q, q, q, q, q)
+	got := replay(t, replayedFile, q, q, q, q, q)
 	send := got.Routes[0]
 	phone, ip, fan := send.Limits[0], send.Limits[1], send.Limits[3]
 	if phone.Unknown != 5 || len(phone.Missing) != 1 || phone.Missing[0] != "header:X-Phone" || phone.Passed+phone.Refused+phone.Skipped != 0 {
@@ -276,17 +276,17 @@ func TestReplay_KeysThatTheLogDoesNotTell(t *testing.T) {
 	}
 
 	q.Client, q.Redacted, q.Target = netip.Addr{}, true, "/verify/*"
-	verify := replays(t, replayedFile, q).Routes[0]
+	verify := replay(t, replayedFile, q).Routes[0]
 	if verify.Limits[1].Unknown != 1 || verify.Limits[1].Missing[0] != "path:id" {
 		t.Errorf("a parameter that the log hides: %+v; want it unknown", verify.Limits[1])
 	}
 	q.Target = "/hold"
-	hold := replays(t, replayedFile, q).Routes[0]
+	hold := replay(t, replayedFile, q).Routes[0]
 	if hold.Limits[0].Missing[0] != "client_ip" || hold.Limits[1].Missing[0] != "query:q" {
 		t.Errorf("address and query that the log hides: %+v", hold.Limits)
 	}
 	q.Fields = []LoggedField{{key.Origin{Source: key.Query, Name: "q"}, "a"}, {key.Origin{Source: key.Query, Name: "n"}, "5"}}
-	if hold := replays(t, replayedFile, q, q, q).Routes[0]; hold.Limits[1].Passed != 2 || hold.Limits[1].Refused != 1 {
+	if hold := replay(t, replayedFile, q, q, q).Routes[0]; hold.Limits[1].Passed != 2 || hold.Limits[1].Refused != 1 {
 		t.Errorf("a query of which the log tells what is asked for: %+v; want two of cost 5 to pass", hold.Limits[1])
 	}
 }
@@ -297,7 +297,7 @@ func TestReplay_LateRequestsComeAtOnce(t *testing.T) {
 	q := LoggedRequest{At: at, Method: "GET", Target: "/fixed", Client: netip.MustParseAddr("192.0.2.1")}
 	late := q
 	late.At = at.Add(-time.Hour)
-	got := replays(t, replayedFile, q, late)
+	got := replay(t, replayedFile, q, late)
 	if got.To.Before(at) || got.Requests != 2 {
 		t.Errorf("from %v to %v", got.From, got.To)
 	}
@@ -306,15 +306,15 @@ func TestReplay_LateRequestsComeAtOnce(t *testing.T) {
 func TestTopKeys_TooMany(t *testing.T) {
 	top := newTopKeys()
 	often := limiter.KeyOf("often")
-	for i := range 3 * maxCounted {
+	for i := range 3 * maxTopKeysCounted {
 		top.add(limiter.KeyOf(fmt.Sprint(i)), func() string { return "once" })
 		if i%10 == 0 {
 			top.add(often, func() string { return "often" })
 		}
 	}
 	first, lost := top.first(2)
-	want := int64(3*maxCounted/10 + 1)
-	if first[0].Key != "often" || first[0].Refused > want || first[0].Refused+lost < want || len(top.counts) > maxCounted {
+	want := int64(3*maxTopKeysCounted/10 + 1)
+	if first[0].Key != "often" || first[0].Refused > want || first[0].Refused+lost < want || len(top.counts) > maxTopKeysCounted {
 		t.Errorf("%+v, too low by %d; want often with %d", first, lost, want)
 	}
 }

@@ -10,9 +10,9 @@ const (
 	// idLength is the number of characters of an id. Each has 5 random bits; an id is as hard to
 	// guess as a 128-bit key.
 	idLength = 26
-	// idsAtOnce is the number of ids that share one allocation. This many are lost at most when the
+	// idBatch is the number of ids that share one allocation. This many are lost at most when the
 	// garbage collector frees an unused source.
-	idsAtOnce = 64
+	idBatch = 64
 )
 
 // requestIDs generates request ids. They come from a cryptographic generator that is seeded by the
@@ -46,7 +46,7 @@ func (r *requestIDs) next() string {
 // fill generates more ids.
 func (s *idSource) fill() {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-	var text [idsAtOnce * idLength]byte
+	var text [idBatch * idLength]byte
 	_, _ = s.random.Read(text[:]) // never fails
 	for i, b := range text {
 		text[i] = letters[b%32]

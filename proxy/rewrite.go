@@ -42,8 +42,8 @@ func (r *rewrite) path(path string) string {
 	return r.AddPrefix + path
 }
 
-// answer changes the header of the upstream's response.
-func (r *rewrite) answer(h *http1.Fields) {
+// response changes the header of the upstream's response.
+func (r *rewrite) response(h *http1.Fields) {
 	for _, name := range r.Response.Remove {
 		h.Del(name)
 	}

@@ -46,7 +46,7 @@ func TestRewrite_Path(t *testing.T) {
 }
 
 func TestRewrite_WhatTheUpstreamSees(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 upstreams: {demo: echo}
 routes:
   - name: a
@@ -75,13 +75,13 @@ routes:
 }
 
 func TestRewrite_WhatTheClientSees(t *testing.T) {
-	server := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+	server := startBackend(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Server", "secret/1.0")
 		w.Header().Set("X-Frame-Options", "ALLOW")
 		w.Header().Set("Ratelimit", "a lie")
 		w.Header().Set("X-Kept", "1")
 	})
-	w := made(t, "routes:\n  - {name: a, match: {path: /a}, upstream: '"+server+"', limits: [{name: l, key: global, rate: 9/1m}],\n"+
+	w := newProxy(t, "routes:\n  - {name: a, match: {path: /a}, upstream: '"+server+"', limits: [{name: l, key: global, rate: 9/1m}],\n"+
 		"     rewrite: {response_headers: {set: {X-Frame-Options: DENY}, remove: [Server, RateLimit]}}}\n")
 	h := w.sends(200, "GET", "/a").Header()
 	if h.Get("Server") != "" || h.Get("X-Frame-Options") != "DENY" || h.Get("X-Kept") != "1" || !strings.HasPrefix(h.Get("RateLimit"), `"l";r=8`) {
@@ -90,7 +90,7 @@ func TestRewrite_WhatTheClientSees(t *testing.T) {
 }
 
 func TestReply_Respond(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 routes:
   - {name: a, match: {path: /a}, respond: {status: 410, body: '{"gone":true}', content_type: application/json, headers: {Cache-Control: max-age=60}}, limits: [{name: l, key: global, rate: 2/1h}]}
   - {name: b, match: {path: /b}, respond: {}}
@@ -118,7 +118,7 @@ routes:
 }
 
 func TestReply_Redirect(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 routes:
   - {name: a, match: {path: /old/*}, redirect: {to: "https://www.{host}/new{path}{query}", status: 308}}
   - {name: b, match: {path: /same/*}, redirect: {to: "{path}/{query}"}}
@@ -143,7 +143,7 @@ routes:
 }
 
 func TestMatch_Query(t *testing.T) {
-	w := made(t, `
+	w := newProxy(t, `
 upstreams: {demo: echo}
 routes:
   - {name: any, match: {path: /a}, respond: {body: any}}
@@ -187,7 +187,7 @@ func TestPreflight_DoesNotCount(t *testing.T) {
 		return "upstreams: {demo: echo}\nroutes:\n  - {name: a, match: {path: /a}, upstream: demo, " + more + "limits: [{name: l, key: header:X-Phone, rate: 1/1h}, {name: all, key: global, rate: 1/1h}]}\n"
 	}
 	preflight := []string{"Origin: https://app.example", "Access-Control-Request-Method: POST"}
-	w := made(t, yaml(""))
+	w := newProxy(t, yaml(""))
 	for range 3 {
 		rec := w.sends(200, "OPTIONS", "/a", preflight...)
 		if rec.Header().Get("RateLimit") != "" {
@@ -215,7 +215,7 @@ func TestPreflight_DoesNotCount(t *testing.T) {
 	if w.ServeHTTP(rec, r); rec.Code != 429 {
 		t.Errorf("with a body: %d, want that it counts", rec.Code)
 	}
-	w = made(t, yaml("count_preflight: true, "))
+	w = newProxy(t, yaml("count_preflight: true, "))
 	w.sends(400, "OPTIONS", "/a", preflight...) // it has no key
 	w.sends(200, "OPTIONS", "/a", slices.Concat(preflight, []string{"X-Phone: 1"})...)
 	w.sends(429, "OPTIONS", "/a", slices.Concat(preflight, []string{"X-Phone: 1"})...)

@@ -12,23 +12,23 @@ import (
 	"github.com/weir-proxy/weir/test/await"
 )
 
-// A script is an upstream that notes each whole request, head and body as they
+// A recordingUpstream is an upstream that notes each whole request, head and body as they
 // are on the wire, and answers with bytes as they are.
-type script struct {
+type recordingUpstream struct {
 	url  string
 	seen chan string
 }
 
-// scripted starts a script. An answer that says "Connection: close" ends its
+// startRecording starts a script. An answer that says "Connection: close" ends its
 // connection.
-func scripted(t *testing.T, answer string) *script {
+func startRecording(t *testing.T, answer string) *recordingUpstream {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	s := &script{"http://" + l.Addr().String(), make(chan string, 1000)}
+	s := &recordingUpstream{"http://" + l.Addr().String(), make(chan string, 1000)}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -41,7 +41,7 @@ func scripted(t *testing.T, answer string) *script {
 	return s
 }
 
-func (s *script) serve(c net.Conn, answer string) {
+func (s *recordingUpstream) serve(c net.Conn, answer string) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(enough))
 	var sent strings.Builder
@@ -63,7 +63,7 @@ func (s *script) serve(c net.Conn, answer string) {
 }
 
 // last is the request that the upstream has seen.
-func (s *script) last(t *testing.T) string {
+func (s *recordingUpstream) last(t *testing.T) string {
 	t.Helper()
 	return await.Value(t, s.seen, "request at the upstream")
 }
@@ -81,17 +81,17 @@ type rule struct {
 
 // obeyed checks rules, each on a connection of its own, against an upstream that
 // is fine. A request that is answered with 400 or more must not have reached it.
-func (over reach) obeyed(t *testing.T, rules []rule) {
+func (over transport) obeyed(t *testing.T, rules []rule) {
 	t.Helper()
-	s := scripted(t, fine)
-	f := over.opened(t, forwarding(s.url, "", ""))
+	s := startRecording(t, fine)
+	f := over.opened(t, forwardYAML(s.url, "", ""))
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
 			w := f.dial(r.said)
 			w.TB = t
-			answer, _ := w.Status(r.status)
+			answer, _ := w.WantStatus(r.status)
 			if r.closes {
-				w.Ended()
+				w.WantClosed()
 			} else if answer.Close {
 				t.Error("the connection ends; want it kept")
 			}
@@ -111,7 +111,7 @@ func (over reach) obeyed(t *testing.T, rules []rule) {
 	}
 }
 
-// lined is a request with these lines; "|" stands for the end of a line.
-func lined(lines string) string {
+// rawLines is a request with these lines; "|" stands for the end of a line.
+func rawLines(lines string) string {
 	return strings.ReplaceAll(lines, "|", "\r\n")
 }

@@ -11,16 +11,16 @@ import (
 
 // Each side is spoken to in our version, whatever the other speaks.
 func TestRules_VersionsAreOurOwn(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		over.obeyed(t, []rule{
-			{"a client of HTTP/1.0", lined("GET /x HTTP/1.0|Host: a|Connection: keep-alive||"), 200, false, "GET /x HTTP/1.1\r\n", "keep-alive"},
-			{"a minor version to come", lined("GET /x HTTP/1.9|Host: a||"), 400, true, "", ""},
+			{"a client of HTTP/1.0", rawLines("GET /x HTTP/1.0|Host: a|Connection: keep-alive||"), 200, false, "GET /x HTTP/1.1\r\n", "keep-alive"},
+			{"a minor version to come", rawLines("GET /x HTTP/1.9|Host: a||"), 400, true, "", ""},
 		})
-		s := scripted(t, "HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
-		w := over.opened(t, forwarding(s.url, "", "")).dial("")
+		s := startRecording(t, "HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+		w := over.opened(t, forwardYAML(s.url, "", "")).dial("")
 		for range 2 {
-			w.Says(plainly)
-			if answer, body := w.Status(200); answer.Proto != "HTTP/1.1" || answer.Close || body != "ok" {
+			w.Send(plainly)
+			if answer, body := w.WantStatus(200); answer.Proto != "HTTP/1.1" || answer.Close || body != "ok" {
 				t.Errorf("%s, %v, %q; want HTTP/1.1, which goes on", answer.Proto, answer.Close, body)
 			}
 		}
@@ -29,10 +29,10 @@ func TestRules_VersionsAreOurOwn(t *testing.T) {
 
 // HTTP/1.0 has no upgrade, so it means nothing there, also where it is allowed.
 func TestRules_NoUpgradeInHTTP10(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
-		s := scripted(t, fine)
-		f := over.opened(t, forwarding(s.url, "", "websocket: true"))
-		f.dial(lined("GET / HTTP/1.0|Host: a|Connection: Upgrade|Upgrade: websocket||")).Status(200)
+	overEachTransport(t, func(t *testing.T, over transport) {
+		s := startRecording(t, fine)
+		f := over.opened(t, forwardYAML(s.url, "", "websocket: true"))
+		f.dial(rawLines("GET / HTTP/1.0|Host: a|Connection: Upgrade|Upgrade: websocket||")).WantStatus(200)
 		if got := strings.ToLower(s.last(t)); strings.Contains(got, "upgrade") {
 			t.Errorf("forwarded as %q; want no upgrade", got)
 		}
@@ -41,7 +41,7 @@ func TestRules_NoUpgradeInHTTP10(t *testing.T) {
 
 // What an upstream writes wrongly is not passed on.
 func TestRules_FieldsOfAnswers(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		for _, c := range []struct {
 			name, field string
 			status      int
@@ -57,10 +57,10 @@ func TestRules_FieldsOfAnswers(t *testing.T) {
 			{"NUL in a value", "X-A: 1\x002\r\n", 502, ""},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				s := scripted(t, "HTTP/1.1 200 OK\r\n"+c.field+"Content-Length: 2\r\n\r\nok")
-				w := over.opened(t, forwarding(s.url, "", "")).dial(plainly)
+				s := startRecording(t, "HTTP/1.1 200 OK\r\n"+c.field+"Content-Length: 2\r\n\r\nok")
+				w := over.opened(t, forwardYAML(s.url, "", "")).dial(plainly)
 				w.TB = t
-				answer, _ := w.Status(c.status)
+				answer, _ := w.WantStatus(c.status)
 				if got := answer.Header.Get("X-A"); got != c.want {
 					t.Errorf("X-A is %q; want %q", got, c.want)
 				}
@@ -71,9 +71,9 @@ func TestRules_FieldsOfAnswers(t *testing.T) {
 
 // Information before an answer has no body, so it has no length either.
 func TestRules_InformationHasNoLength(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
-		s := scripted(t, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Length: 5\r\n\r\n"+fine)
-		w := over.opened(t, forwarding(s.url, "", "")).dial(plainly)
+	overEachTransport(t, func(t *testing.T, over transport) {
+		s := startRecording(t, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Length: 5\r\n\r\n"+fine)
+		w := over.opened(t, forwardYAML(s.url, "", "")).dial(plainly)
 		var head []string
 		for range 20 {
 			line, err := w.ReadString('\n')
@@ -88,7 +88,7 @@ func TestRules_InformationHasNoLength(t *testing.T) {
 		if !strings.HasPrefix(got, "http/1.1 103 ") || strings.Contains(got, "content-length") || strings.Contains(got, "transfer-encoding") {
 			t.Errorf("got %q; want 103 without a length", got)
 		}
-		if _, body := w.Status(200); body != "ok" {
+		if _, body := w.WantStatus(200); body != "ok" {
 			t.Errorf("got %q; want ok", body)
 		}
 	})
@@ -96,11 +96,11 @@ func TestRules_InformationHasNoLength(t *testing.T) {
 
 // A field that is for one connection is none for the next as a trailer either.
 func TestRules_NamedTrailers(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		chunked := "POST / HTTP/1.1|Host: a|Connection: X-Sum|Trailer: X-Sum|Transfer-Encoding: chunked||5|hello|0|X-Sum: 42||"
-		over.obeyed(t, []rule{{"of a request", lined(chunked), 200, false, "hello", "x-sum"}})
-		s := scripted(t, "HTTP/1.1 200 OK\r\nConnection: X-Sum\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\n\r\n")
-		answer, _ := over.opened(t, forwarding(s.url, "", "")).dial(plainly).Status(200)
+		over.obeyed(t, []rule{{"of a request", rawLines(chunked), 200, false, "hello", "x-sum"}})
+		s := startRecording(t, "HTTP/1.1 200 OK\r\nConnection: X-Sum\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\n\r\n")
+		answer, _ := over.opened(t, forwardYAML(s.url, "", "")).dial(plainly).WantStatus(200)
 		if answer.Trailer.Get("X-Sum") != "" {
 			t.Errorf("the client has trailers %v; want none", answer.Trailer)
 		}
@@ -110,7 +110,7 @@ func TestRules_NamedTrailers(t *testing.T) {
 // A header is no longer than it may be over HTTP/2 either, in how many frames it
 // may come.
 func TestHTTP2_HeaderTooLong(t *testing.T) {
-	s := opened(t, forwarding("echo", cleartext, "")).speaks()
+	s := startServer(t, forwardYAML("echo", cleartext, "")).speaks()
 	block := encode(request("GET", "/", "x-a", strings.Repeat("a", 200_000))...)
 	first := true
 	for len(block) > 0 {
@@ -146,7 +146,7 @@ func TestHTTP2_HeaderTooLong(t *testing.T) {
 // Whoever sends nothing but questions about the connection has each answered, and
 // others are served meanwhile.
 func TestHTTP2_AFloodOfPingsDisturbsNobody(t *testing.T) {
-	f := opened(t, forwarding("echo", cleartext, ""))
+	f := startServer(t, forwardYAML("echo", cleartext, ""))
 	flood := f.speaks()
 	var writing = make(chan error, 1)
 	go func() {

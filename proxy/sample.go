@@ -10,22 +10,22 @@ import (
 // than the request. The others are only counted.
 const loggedResets = 10
 
-// A sample limits events to a number per second.
-type sample struct {
-	most int
+// A logSampler limits events to a number per second.
+type logSampler struct {
+	perSecond int
 
 	mu     sync.Mutex // guards what follows
 	second int64
 	passed int
 }
 
-// passes reports whether an event at now is within the limit.
-func (s *sample) passes(now time.Time) bool {
+// allow reports whether an event at now is within the limit.
+func (s *logSampler) allow(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if second := now.Unix(); second != s.second {
 		s.second, s.passed = second, 0
 	}
 	s.passed++
-	return s.passed <= s.most
+	return s.passed <= s.perSecond
 }

@@ -19,7 +19,7 @@ func TestScope_PerClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { client.Close() })
-		return made(t, `
+		return newProxy(t, `
 store: redis
 routes:
   - {name: own, match: {path: /own}, respond: {body: ok}, limits: [{key: 'header:X-User', rate: 2/1h, scope: per_client}]}

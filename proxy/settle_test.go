@@ -21,8 +21,8 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// stores runs a test against counts in memory and in a real Redis.
-func stores(t *testing.T, test func(t *testing.T, use func(*Options))) {
+// overEachStore runs a test against counts in memory and in a real Redis.
+func overEachStore(t *testing.T, test func(t *testing.T, use func(*Options))) {
 	t.Run("memory", func(t *testing.T) { test(t, func(*Options) {}) })
 	t.Run("redis", func(t *testing.T) {
 		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}, Timeout: time.Minute})
@@ -35,15 +35,15 @@ func stores(t *testing.T, test func(t *testing.T, use func(*Options))) {
 	})
 }
 
-// behind is a file with one route whose upstream is h, and more of the route.
-func behind(t *testing.T, h http.HandlerFunc, route string) string {
+// upstreamYAML is a file with one route whose upstream is h, and more of the route.
+func upstreamYAML(t *testing.T, h http.HandlerFunc, route string) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	return "routes:\n  - {name: a, match: {path: /a}, upstream: '" + s.URL + "', " + route + "}\n"
 }
 
-// answers is an upstream that answers with the status that the query names.
-func answers(w http.ResponseWriter, r *http.Request) {
+// answerByStatus is an upstream that answers with the status that the query names.
+func answerByStatus(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
 	fmt.Sscan(r.URL.Query().Get("status"), &status)
 	if r.URL.Query().Has("refund") {
@@ -68,8 +68,8 @@ func (w *testProxy) left(limit string) string {
 }
 
 func TestSettle_RefundOn(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, behind(t, answers, `refund_on: {status: [5xx, 404], header: x-refund}, limits: [{name: l, key: global, rates: [3/1h, 9/1d]}]`), use)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, upstreamYAML(t, answerByStatus, `refund_on: {status: [5xx, 404], header: x-refund}, limits: [{name: l, key: global, rates: [3/1h, 9/1d]}]`), use)
 		for _, c := range []struct {
 			query string
 			left  string // of 3; the question itself is given back, and its header knows that
@@ -98,8 +98,8 @@ func TestSettle_RefundOn(t *testing.T) {
 // A permit that was given back is there once more, not twice: of two permits in
 // use one comes back, and one more request passes.
 func TestSettle_ExactlyOnce(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, behind(t, answers, `refund_on: {status: [5xx]}, limits: [{key: global, rate: 2/1h}]`), use)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, upstreamYAML(t, answerByStatus, `refund_on: {status: [5xx]}, limits: [{key: global, rate: 2/1h}]`), use)
 		w.sends(200, "GET", "/a")
 		for range 5 {
 			w.sends(502, "GET", "/a?status=502")
@@ -112,7 +112,7 @@ func TestSettle_ExactlyOnce(t *testing.T) {
 // Of 100 wrong codes at once at most 5 reach the upstream, though each right
 // one is given back.
 func TestSettle_CountHoldsAgainstACrowd(t *testing.T) {
-	stores(t, func(t *testing.T, use func(*Options)) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		var reached atomic.Int64
 		guess := func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Get("code") == "right" {
@@ -122,7 +122,7 @@ func TestSettle_CountHoldsAgainstACrowd(t *testing.T) {
 			reached.Add(1)
 			w.WriteHeader(http.StatusForbidden)
 		}
-		w := made(t, behind(t, guess, `limits: [{name: guesses, key: header:X-Phone, rate: 5/10m, count: {status: [4xx]}}, {name: all, key: global, rate: 1000/1h}]`), use)
+		w := newProxy(t, upstreamYAML(t, guess, `limits: [{name: guesses, key: header:X-Phone, rate: 5/10m, count: {status: [4xx]}}, {name: all, key: global, rate: 1000/1h}]`), use)
 		for range 20 {
 			w.sends(204, "GET", "/a?code=right", "X-Phone: 1")
 		}
@@ -142,9 +142,9 @@ func TestSettle_CountHoldsAgainstACrowd(t *testing.T) {
 	})
 }
 
-// slow is an upstream that answers nothing until it is let go, and tells when it
+// slowHandler is an upstream that answers nothing until it is let go, and tells when it
 // was asked. With a query of "begin" it answers half a 500 instead.
-func slow(asked chan<- struct{}, let <-chan struct{}) http.HandlerFunc {
+func slowHandler(asked chan<- struct{}, let <-chan struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery == "begin" {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -168,13 +168,13 @@ func TestSettle_ClientLeaves(t *testing.T) {
 		t.Run("query "+query, func(t *testing.T) {
 			came, let := make(chan struct{}, 1), make(chan struct{})
 			defer close(let)
-			w := made(t, behind(t, slow(came, let), `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h}]`))
+			w := newProxy(t, upstreamYAML(t, slowHandler(came, let), `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h}]`))
 			ctx, leave := context.WithCancel(t.Context())
 			r := httptest.NewRequestWithContext(ctx, "GET", "/a?"+query, nil)
 			var gone sync.WaitGroup
 			gone.Go(func() {
 				defer func() { recover() }()
-				w.ServeHTTP(&begun{ResponseRecorder: httptest.NewRecorder(), at: came}, r)
+				w.ServeHTTP(&notifyingWriter{ResponseRecorder: httptest.NewRecorder(), at: came}, r)
 			})
 			<-came
 			leave()
@@ -186,13 +186,13 @@ func TestSettle_ClientLeaves(t *testing.T) {
 	}
 }
 
-// A begun is a client that tells when it has read the answer's header.
-type begun struct {
+// A notifyingWriter is a client that tells when it has read the answer's header.
+type notifyingWriter struct {
 	*httptest.ResponseRecorder
 	at chan<- struct{}
 }
 
-func (b *begun) WriteHeader(status int) {
+func (b *notifyingWriter) WriteHeader(status int) {
 	b.ResponseRecorder.WriteHeader(status)
 	select {
 	case b.at <- struct{}{}:
@@ -216,7 +216,7 @@ func (w *testProxy) remaining(name string, parts ...string) string {
 func TestSettle_WhileDraining(t *testing.T) {
 	began, let := make(chan struct{}), make(chan struct{})
 	defer close(let)
-	w := made(t, behind(t, slow(nil, let), `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h}]`))
+	w := newProxy(t, upstreamYAML(t, slowHandler(nil, let), `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h}]`))
 	s := frontend.NewServer(w.Proxy, w.current.Load().config.Listen, w.Proxy.log)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -249,7 +249,7 @@ func TestSettle_WhileDraining(t *testing.T) {
 }
 
 func TestSettle_ShadowIsSettledToo(t *testing.T) {
-	w := made(t, behind(t, answers, `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h, mode: shadow}, {name: only, key: global, rate: 1/1h, mode: shadow, count: {status: 4xx}}]`))
+	w := newProxy(t, upstreamYAML(t, answerByStatus, `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h, mode: shadow}, {name: only, key: global, rate: 1/1h, mode: shadow, count: {status: 4xx}}]`))
 	w.sends(500, "GET", "/a?status=500")
 	for _, name := range []string{"a.l:1h", "a.only:1h"} {
 		if got := w.remaining(name, "global", ""); got != "1" {
@@ -263,7 +263,7 @@ func TestSettle_ShadowIsSettledToo(t *testing.T) {
 }
 
 func TestSettle_SaysSoInTheLog(t *testing.T) {
-	w := made(t, behind(t, answers, `refund_on: {status: [5xx]}, limits: [{key: global, rate: 1/1h}]`))
+	w := newProxy(t, upstreamYAML(t, answerByStatus, `refund_on: {status: [5xx]}, limits: [{key: global, rate: 1/1h}]`))
 	w.sends(500, "GET", "/a?status=500")
 	w.sends(200, "GET", "/a")
 	lines := w.lines("request")
@@ -274,7 +274,7 @@ func TestSettle_SaysSoInTheLog(t *testing.T) {
 
 // The header of an answer that gives its permit back says that the permit is there.
 func TestSettle_TheHeaderKnowsOfTheRefund(t *testing.T) {
-	w := made(t, behind(t, answers, `refund_on: {status: [503], header: X-Refund}, limits: [{name: l, key: global, rate: 2/1h}, {name: bad, key: global, rate: 3/1h, count: {status: [4xx]}}]`))
+	w := newProxy(t, upstreamYAML(t, answerByStatus, `refund_on: {status: [503], header: X-Refund}, limits: [{name: l, key: global, rate: 2/1h}, {name: bad, key: global, rate: 3/1h, count: {status: [4xx]}}]`))
 	for _, c := range []struct{ query, want string }{
 		{"status=503", `"l";r=2, "bad";r=3`},
 		{"status=200&refund", `"l";r=2, "bad";r=3`},
@@ -286,7 +286,7 @@ func TestSettle_TheHeaderKnowsOfTheRefund(t *testing.T) {
 			t.Errorf("%s: RateLimit = %s; want %s", c.query, got, c.want)
 		}
 	}
-	w = made(t, "routes:\n  - {name: a, match: {path: /a}, respond: {status: 503}, refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 2/1h}]}\n")
+	w = newProxy(t, "routes:\n  - {name: a, match: {path: /a}, respond: {status: 503}, refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 2/1h}]}\n")
 	if got := w.send("GET", "/a").Header().Get("RateLimit"); got != `"l";r=2` {
 		t.Errorf("RateLimit of an answer of ours = %s; want nothing to be gone", got)
 	}

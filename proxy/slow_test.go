@@ -15,9 +15,9 @@ import (
 const shortTimeouts = "listen: {timeouts: {header: 300ms, body: 300ms, write: 300ms, idle: 300ms}}"
 
 func TestSlow_HeaderIsCut(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
-		f := over.opened(t, forwarding("echo", shortTimeouts, ""))
-		f.dial("").Ended()
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.opened(t, forwardYAML("echo", shortTimeouts, ""))
+		f.dial("").WantClosed()
 		for _, said := range []string{"GET / HT", "GET / HTTP/1.1\r\nHost: a\r\nX: 1"} {
 			rest, err := io.ReadAll(f.dial(said).Reader)
 			if err != nil || !strings.HasPrefix(string(rest), "HTTP/1.1 408 ") {
@@ -25,23 +25,23 @@ func TestSlow_HeaderIsCut(t *testing.T) {
 			}
 		}
 		w := f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		w.Status(200)
-		w.Ended() // idle
+		w.WantStatus(200)
+		w.WantClosed() // idle
 	})
 }
 
 func TestSlow_BodyIsCutWith408(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		for _, head := range []string{"Content-Length: 10\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"} {
 			gone := make(chan error, 1)
-			url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+			url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 				_, err := io.Copy(io.Discard, r.Body)
 				gone <- err
 			})
-			f := over.opened(t, forwarding(url, shortTimeouts, ""))
+			f := over.opened(t, forwardYAML(url, shortTimeouts, ""))
 			w := f.dial("POST / HTTP/1.1\r\nHost: a\r\n" + head)
-			answer, _ := w.Status(408)
-			w.Ended()
+			answer, _ := w.WantStatus(408)
+			w.WantClosed()
 			if !answer.Close || answer.Header.Get("Content-Type") != "application/problem+json" {
 				t.Errorf("408 with %v; want a problem and the end of the connection", answer.Header)
 			}
@@ -56,45 +56,45 @@ func TestSlow_BodyIsCutWith408(t *testing.T) {
 }
 
 func TestSlow_UpstreamIsNotTheClientsFault(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		release := make(chan bool)
-		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+		url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
 			if r.URL.Path == "/slow" {
 				<-release
 			}
 			fmt.Fprint(w, "at last")
 		})
-		f := over.opened(t, forwarding(url, shortTimeouts, ""))
+		f := over.opened(t, forwardYAML(url, shortTimeouts, ""))
 		slow := f.dial("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
 		for range 2 { // the bounds pass meanwhile
-			f.dial("").Ended()
+			f.dial("").WantClosed()
 		}
 		close(release)
-		if _, body := slow.Status(200); body != "at last" {
+		if _, body := slow.WantStatus(200); body != "at last" {
 			t.Errorf("answer %q", body)
 		}
 	})
 }
 
 func TestSlow_BodyMayRestOnceTheAnswerHasBegun(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
-		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+	overEachTransport(t, func(t *testing.T, over transport) {
+		url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 			rc := http.NewResponseController(w)
 			rc.EnableFullDuplex()
 			rc.Flush()
 			io.Copy(w, r.Body)
 		})
-		f := over.opened(t, forwarding(url, shortTimeouts, ""))
+		f := over.opened(t, forwardYAML(url, shortTimeouts, ""))
 		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nha")
 		answer, err := http.ReadResponse(w.Reader, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			f.dial("").Ended()
+			f.dial("").WantClosed()
 		}
-		w.Says("lf")
+		w.Send("lf")
 		if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "half" {
 			t.Errorf("answer %q, %v; want the whole body back", body, err)
 		}
@@ -102,10 +102,10 @@ func TestSlow_BodyMayRestOnceTheAnswerHasBegun(t *testing.T) {
 }
 
 func TestSlow_ReaderIsCut(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		failed := make(chan error, 1)
-		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) { failed <- endless(w) })
-		f := over.opened(t, forwarding(url, shortTimeouts, ""))
+		url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) { failed <- writeForever(w) })
+		f := over.opened(t, forwardYAML(url, shortTimeouts, ""))
 		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // and never reads
 		if err := await.Value(t, failed, "end of the upstream's answer"); err == nil {
 			t.Error("the upstream could write for ever")
@@ -114,69 +114,69 @@ func TestSlow_ReaderIsCut(t *testing.T) {
 }
 
 func TestSlow_RefusalsDoNotWaitForTheBody(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
-		f := over.opened(t, forwarding("echo", "", "limits: [{key: global, rate: 1/1h}]"))
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.opened(t, forwardYAML("echo", "", "limits: [{key: global, rate: 1/1h}]"))
 		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
-		w.Status(200)
+		w.WantStatus(200)
 
-		w.Says("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
-		if answer, _ := w.Status(429); answer.Close {
+		w.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
+		if answer, _ := w.WantStatus(429); answer.Close {
 			t.Error("a short body costs the connection")
 		}
-		w.Says("bodyPOST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-		w.Status(429)
-		w.Says("4\r\nbody\r\n0\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
-		if answer, _ := w.Status(429); !answer.Close {
+		w.Send("bodyPOST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		w.WantStatus(429)
+		w.Send("4\r\nbody\r\n0\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+		if answer, _ := w.WantStatus(429); !answer.Close {
 			t.Error("the connection goes on although the body may or may not come")
 		}
 
 		w = f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n")
-		if answer, _ := w.Status(429); !answer.Close {
+		if answer, _ := w.WantStatus(429); !answer.Close {
 			t.Error("a long body is waited for")
 		}
 	})
 }
 
 func TestSlow_ARefusedBodyThatNeverComes(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
-		f := over.opened(t, forwarding("echo", shortTimeouts, "limits: [{key: global, rate: 1/1h}]"))
-		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(200)
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.opened(t, forwardYAML("echo", shortTimeouts, "limits: [{key: global, rate: 1/1h}]"))
+		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").WantStatus(200)
 		for _, head := range []string{"Content-Length: 4\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 4\r\nExpect: 100-continue\r\n", "Content-Length: 999999\r\n"} {
 			w := f.dial("POST / HTTP/1.1\r\nHost: a\r\n" + head + "\r\n")
-			w.Status(429)
-			w.Ended()
+			w.WantStatus(429)
+			w.WantClosed()
 		}
 	})
 }
 
 func TestBody_TooLargeIs413(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		got := make(chan string, 10)
-		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+		url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 			b, err := io.ReadAll(r.Body)
 			got <- fmt.Sprintf("%d %v", len(b), err == nil)
 		})
-		f := over.opened(t, forwarding(url, shortTimeouts, "body: {max: 1KiB}, limits: [{key: global, rate: 3/1h}]"))
+		f := over.opened(t, forwardYAML(url, shortTimeouts, "body: {max: 1KiB}, limits: [{key: global, rate: 3/1h}]"))
 		kib := strings.Repeat("x", 1024)
 
-		f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + kib).Status(200)
+		f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + kib).WantStatus(200)
 		if seen := await.Value(t, got, "request"); seen != "1024 true" {
 			t.Errorf("the upstream read %s; want it all", seen)
 		}
 		for range 5 { // none is counted
 			w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1025\r\nExpect: 100-continue\r\n\r\n")
-			w.Status(413)
-			w.Ended()
+			w.WantStatus(413)
+			w.WantClosed()
 		}
 		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n" + kib + "\r\n1\r\nx\r\n")
-		if answer, _ := w.Status(413); !answer.Close {
+		if answer, _ := w.WantStatus(413); !answer.Close {
 			t.Error("the connection goes on after a body that was not read")
 		}
 		if seen := await.Value(t, got, "request"); !strings.HasSuffix(seen, "false") {
 			t.Errorf("the upstream read %s; want a body that is cut", seen)
 		}
-		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(200)
-		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(429)
+		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").WantStatus(200)
+		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").WantStatus(429)
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 // An address that invents keys uses up its share of the room for new ones, and not
 // that of others.
 func TestServe_OneAddressLeavesRoomForOthersKeys(t *testing.T) {
-	w := made(t, "client_ip: {trusted_proxies: [192.0.2.0/24]}\n"+limited("{name: phone, key: header:X-Phone, rate: 1/1h}"), func(o *Options) {
+	w := newProxy(t, "client_ip: {trusted_proxies: [192.0.2.0/24]}\n"+limitYAML("{name: phone, key: header:X-Phone, rate: 1/1h}"), func(o *Options) {
 		o.Store = limiter.NewMemory(limiter.MemoryOptions{MaxKeys: 1000})
 	})
 	for i := range 5000 {

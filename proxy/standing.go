@@ -76,7 +76,7 @@ type PenaltyStanding struct {
 // is unreachable, it returns the state in this node's fallback and no error.
 func (p *Proxy) Standing(ctx context.Context, q KeyQuery) (KeyStanding, error) {
 	g := p.current.Load()
-	targets, err := g.targets(q, p.keyOf)
+	targets, err := g.findTargets(q, p.keyByHash)
 	if err != nil {
 		return KeyStanding{}, err
 	}
@@ -90,16 +90,16 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 	a := p.admitter
 	for i := range targets {
 		t := &targets[i]
-		one := g.describe(t)
-		if t.why != "" {
-			one.Unknown = t.why
-			s.Limits = append(s.Limits, one)
+		standing := g.describe(t)
+		if t.reason != "" {
+			standing.Unknown = t.reason
+			s.Limits = append(s.Limits, standing)
 			continue
 		}
-		one.Store = string(g.config.Store)
+		standing.Store = string(g.config.Store)
 		in, err := a.store.Inspect(ctx, t.claims())
 		if errors.Is(err, limiter.ErrUnavailable) {
-			in, err = a.fallback.inspect(ctx, t, &one)
+			in, err = a.fallback.inspect(ctx, t, &standing)
 		}
 		if err != nil {
 			return KeyStanding{}, fmt.Errorf("inspect key: %w", err)
@@ -107,8 +107,8 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 		if in.At.After(s.At) {
 			s.At = in.At
 		}
-		t.fill(&one, in)
-		s.Limits = append(s.Limits, one)
+		t.fill(&standing, in)
+		s.Limits = append(s.Limits, standing)
 	}
 	if s.At.IsZero() {
 		s.At = time.Now()
@@ -124,7 +124,7 @@ const operateTimeout = 5 * time.Second
 func (g *generation) describe(t *keyTarget) LimitStanding {
 	w := t.windows[0]
 	return LimitStanding{
-		Route: t.route.Name, Limit: t.limit.Name, Key: t.by.Name, Masked: t.masked,
+		Route: t.route.Name, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked,
 		Hash: g.redact.key(t.key), ID: g.redact.keyID(t.key), Derived: t.derived,
 		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
 		Java: t.limit.RedissonName != "", Windows: []WindowStanding{},

@@ -31,12 +31,12 @@ type testServer struct {
 	served sync.WaitGroup
 }
 
-// opened makes a proxy and lets it listen, as the file says but for the address.
-func opened(t *testing.T, yaml string, change ...func(*Options)) *testServer {
+// startServer makes a proxy and lets it listen, as the file says but for the address.
+func startServer(t *testing.T, yaml string, change ...func(*Options)) *testServer {
 	t.Helper()
-	f := &testServer{testProxy: made(t, yaml, change...)}
+	f := &testServer{testProxy: newProxy(t, yaml, change...)}
 	f.server = frontend.NewServer(f.Proxy, f.current.Load().config.Listen, zerolog.Nop())
-	f.addr = f.listens(f.server.Serve)
+	f.addr = f.listen(f.server.Serve)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
@@ -46,8 +46,8 @@ func opened(t *testing.T, yaml string, change ...func(*Options)) *testServer {
 	return f
 }
 
-// listens starts serve on a free port, until the test ends.
-func (f *testServer) listens(serve func(net.Listener) error) (addr string) {
+// listen starts serve on a free port, until the test ends.
+func (f *testServer) listen(serve func(net.Listener) error) (addr string) {
 	f.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,47 +70,47 @@ func (f *testServer) dial(said string) *sockettest.Client {
 	return sockettest.Dial(f.T, f.addr, said)
 }
 
-// A reach is how clients connect to a testServer.
-type reach func(f *testServer)
+// A transport is how clients connect to a testServer.
+type transport func(f *testServer)
 
-// overEach runs a test over plain connections, and over TLS.
-func overEach(t *testing.T, test func(t *testing.T, over reach)) {
+// overEachTransport runs a test over plain connections, and over TLS.
+func overEachTransport(t *testing.T, test func(t *testing.T, over transport)) {
 	t.Helper()
-	t.Run("plain", func(t *testing.T) { test(t, inTheClear) })
-	t.Run("tls", func(t *testing.T) { test(t, overTLS) })
+	t.Run("plain", func(t *testing.T) { test(t, plainTransport) })
+	t.Run("tls", func(t *testing.T) { test(t, tlsTransport) })
 }
 
-func inTheClear(*testServer) {}
+func plainTransport(*testServer) {}
 
-func overTLS(f *testServer) { f.addr, f.client = f.listensTLS() }
+func tlsTransport(f *testServer) { f.addr, f.client = f.listenTLS() }
 
 // opened is the testServer, reached that way.
-func (over reach) opened(t *testing.T, yaml string, change ...func(*Options)) *testServer {
+func (over transport) opened(t *testing.T, yaml string, change ...func(*Options)) *testServer {
 	t.Helper()
-	f := opened(t, yaml, change...)
+	f := startServer(t, yaml, change...)
 	over(f)
 	return f
 }
 
-// upstreamOf starts an upstream for the test.
-func upstreamOf(t *testing.T, handle http.HandlerFunc) string {
+// startUpstream starts an upstream for the test.
+func startUpstream(t *testing.T, handle http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(handle)
 	t.Cleanup(s.Close)
 	return s.URL
 }
 
-// forwarding is a config of one route for everything, to url, with more lines
+// forwardYAML is a config of one route for everything, to url, with more lines
 // before it and more fields of the route.
-func forwarding(url, before, fields string) string {
+func forwardYAML(url, before, fields string) string {
 	if fields != "" {
 		fields = ", " + fields
 	}
 	return before + "\nroutes:\n  - {name: all, match: {path: /*}, upstream: '" + url + "'" + fields + "}\n"
 }
 
-// endless writes to w until it fails.
-func endless(w io.Writer) error {
+// writeForever writes to w until it fails.
+func writeForever(w io.Writer) error {
 	piece := []byte(strings.Repeat("x", 32<<10))
 	for {
 		if _, err := w.Write(piece); err != nil {

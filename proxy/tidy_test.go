@@ -12,11 +12,11 @@ import (
 // A request of HTTP/1.0 without a host is for whoever was connected to, and never
 // for what the upstream is called.
 func TestTidy_NoHostInHTTP10(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		for _, host := range []string{"", "X: 1\r\n"} {
-			s := scripted(t, fine)
-			f := over.opened(t, forwarding(s.url, "", ""))
-			f.dial("GET /x HTTP/1.0\r\n" + host + "\r\n").Status(200)
+			s := startRecording(t, fine)
+			f := over.opened(t, forwardYAML(s.url, "", ""))
+			f.dial("GET /x HTTP/1.0\r\n" + host + "\r\n").WantStatus(200)
 			if got := s.last(t); !strings.Contains(got, "Host: "+f.addr+"\r\n") {
 				t.Errorf("forwarded as %q; want the host %s", got, f.addr)
 			}
@@ -25,8 +25,8 @@ func TestTidy_NoHostInHTTP10(t *testing.T) {
 }
 
 func TestTidy_NoHostBySocket(t *testing.T) {
-	s := scripted(t, fine)
-	f := opened(t, forwarding(s.url, "", ""))
+	s := startRecording(t, fine)
+	f := startServer(t, forwardYAML(s.url, "", ""))
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -46,27 +46,27 @@ func TestTidy_NoHostBySocket(t *testing.T) {
 
 // What a proxy that is trusted says of TLS is believed.
 func TestTidy_SchemeOfATrustedProxy(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
-		f := over.opened(t, forwarding("echo", "client_ip: {trusted_proxies: [127.0.0.0/8]}", ""))
-		f.dial("GET https://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").Status(200)
-		f.dial("GET ftp://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").Status(400)
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.opened(t, forwardYAML("echo", "client_ip: {trusted_proxies: [127.0.0.0/8]}", ""))
+		f.dial("GET https://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").WantStatus(200)
+		f.dial("GET ftp://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").WantStatus(400)
 	})
 }
 
 // A fragment made a new key of each request, and hid the query from match.
 func TestTidy_FragmentsAreNoKeys(t *testing.T) {
-	overEach(t, func(t *testing.T, over reach) {
+	overEachTransport(t, func(t *testing.T, over transport) {
 		f := over.opened(t, "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: \"query:user\", rate: 1/1h}]}\n")
-		f.dial("GET /a?user=v HTTP/1.1\r\nHost: a\r\n\r\n").Status(200)
+		f.dial("GET /a?user=v HTTP/1.1\r\nHost: a\r\n\r\n").WantStatus(200)
 		for _, said := range []string{"/a?user=v#1", "/a?user=v#2", "/a#?user=w"} {
-			f.dial("GET " + said + " HTTP/1.1\r\nHost: a\r\n\r\n").Status(400)
+			f.dial("GET " + said + " HTTP/1.1\r\nHost: a\r\n\r\n").WantStatus(400)
 		}
 	})
 }
 
 // A tunnel is refused on its stream, and the connection takes no further one.
 func TestTidy_NoTunnelInHTTP2(t *testing.T) {
-	s := opened(t, forwarding("echo", cleartext, "")).speaks()
+	s := startServer(t, forwardYAML("echo", cleartext, "")).speaks()
 	s.begins(1, ":method", "CONNECT", ":authority", "a:80")
 	s.WriteData(1, false, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
 	var status string

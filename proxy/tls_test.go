@@ -20,9 +20,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// certified writes a certificate for example.com and its key into dir, and returns
+// writeCertificate writes a certificate for example.com and its key into dir, and returns
 // them and who trusts it.
-func certified(t *testing.T, dir string) (config.Pair, *x509.CertPool) {
+func writeCertificate(t *testing.T, dir string) (config.Pair, *x509.CertPool) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
@@ -41,23 +41,23 @@ func certified(t *testing.T, dir string) (config.Pair, *x509.CertPool) {
 	return pair, roots
 }
 
-// listensTLS lets f listen in TLS too, with a certificate for example.com, and returns
+// listenTLS lets f listen in TLS too, with a certificate for example.com, and returns
 // where, and how clients that trust it connect.
-func (f *testServer) listensTLS() (addr string, client *tls.Config) {
+func (f *testServer) listenTLS() (addr string, client *tls.Config) {
 	f.Helper()
-	pair, roots := certified(f.T, f.TempDir())
+	pair, roots := writeCertificate(f.T, f.TempDir())
 	certs, err := frontend.LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
 	if err != nil {
 		f.Fatal(err)
 	}
-	addr = f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr = f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	return addr, &tls.Config{RootCAs: roots, ServerName: "example.com"}
 }
 
-// secured is listensTLS with a client.
-func (f *testServer) secured() (addr string, client *http.Client) {
+// listenTLSClient is listenTLS with a client.
+func (f *testServer) listenTLSClient() (addr string, client *http.Client) {
 	f.Helper()
-	addr, secure := f.listensTLS()
+	addr, secure := f.listenTLS()
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
 		TLSClientConfig:   secure,
@@ -70,9 +70,9 @@ func (f *testServer) secured() (addr string, client *http.Client) {
 }
 
 func TestTLS_HTTP1AndHTTP2(t *testing.T) {
-	f := opened(t, forwarding("echo", "", ""))
-	_, two := f.secured()
-	_, one := f.secured()
+	f := startServer(t, forwardYAML("echo", "", ""))
+	_, two := f.listenTLSClient()
+	_, one := f.listenTLSClient()
 	one.Transport.(*http.Transport).ForceAttemptHTTP2 = false
 	one.Transport.(*http.Transport).TLSClientConfig.NextProtos = []string{"http/1.1"}
 	for want, client := range map[string]*http.Client{"HTTP/1.1": one, "HTTP/2.0": two} {

@@ -15,8 +15,8 @@ const (
 	// most use much less.
 	topCounters = 64
 	TopSlices   = 15
-	// maxTops is the maximum number of limits whose keys are counted.
-	maxTops = 200
+	// maxTopLimits is the maximum number of limits whose keys are counted.
+	maxTopLimits = 200
 )
 
 // tops holds the key counts of all limits. It outlives generations.
@@ -27,38 +27,38 @@ type tops struct {
 
 // A topLimit counts the keys of one limit.
 type topLimit struct {
-	key     string
-	shapes  []key.Shape
-	asked   *limiter.TopKeys[label] // by number of requests
-	refused *limiter.TopKeys[label] // by number of refusals, including those by shadow mode
+	key      string
+	shapes   []key.Shape
+	requests *limiter.TopKeys[label] // by number of requests
+	refused  *limiter.TopKeys[label] // by number of refusals, including those by shadow mode
 }
 
 func newTops() *tops { return &tops{all: map[string]*topLimit{}} }
 
-// count sets the counters of the limits of a generation. A limit keeps the counters it had before
+// setCounters sets the counters of the limits of a generation. A limit keeps the counters it had before
 // if it still counts by the same key. Counters use no memory before the first request.
-func (t *tops) count(routes []*route) {
+func (t *tops) setCounters(routes []*route) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
 	for _, r := range routes {
 		for _, l := range r.limits {
-			if n++; n > maxTops {
+			if n++; n > maxTopLimits {
 				return
 			}
 			if l.top = t.all[r.Name+"."+l.Name]; l.top == nil || l.top.key != l.Key.Name || !slices.Equal(l.top.shapes, l.Key.Shapes()) {
 				l.top = &topLimit{
 					key: l.Key.Name, shapes: l.Key.Shapes(),
-					asked:   limiter.NewTopKeys[label](topCounters, TopSlices),
-					refused: limiter.NewTopKeys[label](topCounters, TopSlices),
+					requests: limiter.NewTopKeys[label](topCounters, TopSlices),
+					refused:  limiter.NewTopKeys[label](topCounters, TopSlices),
 				}
 			}
 		}
 	}
 }
 
-// serve keeps the counters of the limits of a generation and removes all others.
-func (t *tops) serve(routes []*route) {
+// keepOnly keeps the counters of the limits of a generation and removes all others.
+func (t *tops) keepOnly(routes []*route) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.all)

@@ -63,7 +63,7 @@ func (p *Proxy) Top(q TopQuery) Top {
 	}
 	q.N = min(q.N, maxTopKeys)
 	g := p.current.Load()
-	now := p.lasting.observer.minute(time.Now())
+	now := p.shared.observer.minute(time.Now())
 	t := Top{Minutes: q.Minutes, Limits: []TopLimit{}}
 	for _, r := range g.routes {
 		for _, l := range r.limits {
@@ -72,7 +72,7 @@ func (p *Proxy) Top(q TopQuery) Top {
 			}
 			t.Limits = append(t.Limits, TopLimit{
 				Route: r.Name, Limit: l.Name, Key: l.Key.Name, Mode: string(l.Mode),
-				Requests: g.topList(l.top, l.top.asked.Last(now, q.Minutes).Top(q.N)),
+				Requests: g.topList(l.top, l.top.requests.Last(now, q.Minutes).Top(q.N)),
 				Refused:  g.topList(l.top, l.top.refused.Last(now, q.Minutes).Top(q.N)),
 			})
 		}
@@ -85,7 +85,7 @@ func (g *generation) topList(of *topLimit, h limiter.HeavyHitters[limiter.Key, l
 	list := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
 	for i, k := range h.Keys {
 		list.Keys[i] = TopEntry{
-			Masked: k.Value.shown(display, of.shapes), Hash: g.redact.key(k.Key), ID: g.redact.keyID(k.Key),
+			Masked: k.Value.masked(display, of.shapes), Hash: g.redact.key(k.Key), ID: g.redact.keyID(k.Key),
 			Count: k.Count, Error: k.Error,
 		}
 	}

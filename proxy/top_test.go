@@ -22,7 +22,7 @@ func (w *testProxy) topOf(limit string) TopLimit {
 
 // Who sends most, and who is refused most, is told by limit, masked, and can be acted on.
 func TestTop_Keys(t *testing.T) {
-	w := made(t, operatedConfig)
+	w := newProxy(t, operatedConfig)
 	for i := range 12 {
 		w.send("POST", "/send", phoneLine)
 		if i%4 == 0 {
@@ -59,7 +59,7 @@ func TestTop_Keys(t *testing.T) {
 // What is older than was asked for is left out, and in the end forgotten.
 func TestTop_LastMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := made(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+		w := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 		for i := range 20 {
 			for range i + 1 {
 				w.send("GET", "/a", "X-User: alice")
@@ -84,9 +84,9 @@ func TestTop_LastMinutes(t *testing.T) {
 // with one that does not: what was a phone number must not be shown as something else.
 func TestTop_Reload(t *testing.T) {
 	file := func(key string) string {
-		return "keys: {who: " + key + "}\n" + limited("{name: l, key: who, rate: 100/1h}")
+		return "keys: {who: " + key + "}\n" + limitYAML("{name: l, key: who, rate: 100/1h}")
 	}
-	w := made(t, file("{from: 'header:X-User'}"))
+	w := newProxy(t, file("{from: 'header:X-User'}"))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.reloads(file("{from: 'header:X-User', on_missing: skip}"))
 	if got := w.topOf("l").Requests.Total; got != 1 {
@@ -96,8 +96,8 @@ func TestTop_Reload(t *testing.T) {
 	if got := w.topOf("l").Requests.Total; got != 0 {
 		t.Errorf("%d requests under another key, want none", got)
 	}
-	w.reloads(limited("{name: other, key: client_ip, rate: 100/1h}"))
-	if n := len(w.lasting.observer.tops.all); n != 1 {
+	w.reloads(limitYAML("{name: other, key: client_ip, rate: 100/1h}"))
+	if n := len(w.shared.observer.tops.all); n != 1 {
 		t.Errorf("%d limits are counted, want those that are served", n)
 	}
 }
@@ -110,7 +110,7 @@ func TestMergeTops(t *testing.T) {
 	var all []Top
 	names := map[string]string{}
 	for range 3 {
-		w := made(t, limited("{name: l, key: 'header:X-User', rate: 100000/1h}"), func(o *Options) { o.LogSalt = func() Salt { return salt } })
+		w := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 100000/1h}"), func(o *Options) { o.LogSalt = func() Salt { return salt } })
 		for range 600 {
 			user := fmt.Sprint("user-", int(rand.ExpFloat64()*40))
 			w.sends(200, "GET", "/a", "X-User: "+user)

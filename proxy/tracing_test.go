@@ -35,9 +35,9 @@ type tracedProxy struct {
 	data []*tracepb.TracesData
 }
 
-// traced makes a proxy with these lines under traces, and with routes to an upstream
+// newTracedProxy makes a proxy with these lines under traces, and with routes to an upstream
 // that answers 200, or what X-Answer says.
-func traced(t *testing.T, traces string) *tracedProxy {
+func newTracedProxy(t *testing.T, traces string) *tracedProxy {
 	w := &tracedProxy{}
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -69,7 +69,7 @@ routes:
 `
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	w.testProxy = made(t, config, func(o *Options) {
+	w.testProxy = newProxy(t, config, func(o *Options) {
 		c := o.Config.Traces
 		o.Traces = trace.NewExporter(trace.Options{Endpoint: c.Endpoint, Headers: c.Headers, Service: c.Service}, prometheus.NewRegistry())
 		running.Go(func() { o.Traces.Run(ctx) })
@@ -115,7 +115,7 @@ func attributes(all []*commonpb.KeyValue) map[string]string {
 // A request has a span, in the trace of whoever asked, with one each for the decision
 // and the upstream below it; the upstream learns of its own.
 func TestTraces_SpansOfARequest(t *testing.T) {
-	w := traced(t, "sample: 0%")
+	w := newTracedProxy(t, "sample: 0%")
 	began := time.Now()
 	id := w.sends(200, "GET", "/a/13800138000?token=sesame", "X-User: alice-in-chains", "Traceparent: "+clientParent, "Tracestate: a=1", "Tracestate: b=2").Header().Get("X-Request-Id")
 	spans := w.spans()
@@ -170,7 +170,7 @@ func TestTraces_SpansOfARequest(t *testing.T) {
 
 // What became of a request is told: refused, by which limit, failed, and never routed.
 func TestTraces_WhatBecameOfIt(t *testing.T) {
-	w := traced(t, "sample: 100%")
+	w := newTracedProxy(t, "sample: 100%")
 	for _, want := range []int{200, 200, 429} {
 		w.sends(want, "GET", "/a/1", "X-User: alice")
 	}
@@ -181,7 +181,7 @@ func TestTraces_WhatBecameOfIt(t *testing.T) {
 	if s := refusal["GET /a/{phone}"]; s.GetStatus() != nil || len(s.GetParentSpanId()) != 0 {
 		t.Errorf("%v; want a trace of its own, which is no failure", s)
 	}
-	broken := traced(t, "sample: 100%")
+	broken := newTracedProxy(t, "sample: 100%")
 	broken.sends(502, "GET", "/gone")
 	broken.sends(503, "POST", "/free", "X-Answer: 503")
 	broken.sends(404, "BREW", "/nowhere/13800138000")
@@ -220,7 +220,7 @@ func TestTraces_WhoseParent(t *testing.T) {
 		{"sample: 0%", "nonsense", true, false, false},
 		{"sample: 100%", "", true, true, false},
 	} {
-		w := traced(t, c.traces)
+		w := newTracedProxy(t, c.traces)
 		if !c.trusted {
 			w.reloads(strings.Replace(contentsOf(t, w.path), "192.0.2.0/24", "198.51.100.0/24", 1))
 		}
@@ -242,7 +242,7 @@ func TestTraces_OffTouchesNothing(t *testing.T) {
 	var got http.Header
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Clone() }))
 	defer upstream.Close()
-	w := made(t, "routes:\n  - {name: a, match: {path: /a}, upstream: \""+upstream.URL+"\"}\n")
+	w := newProxy(t, "routes:\n  - {name: a, match: {path: /a}, upstream: \""+upstream.URL+"\"}\n")
 	w.sends(200, "GET", "/a", "Traceparent: whatever", "Tracestate: a=1")
 	if got.Get("Traceparent") != "whatever" || got.Get("Tracestate") != "a=1" {
 		t.Errorf("the upstream got %v", got)
@@ -255,7 +255,7 @@ func TestTraces_OffTouchesNothing(t *testing.T) {
 
 // Another collector takes a restart, another share does not.
 func TestTraces_AReload(t *testing.T) {
-	w := traced(t, "sample: 100%")
+	w := newTracedProxy(t, "sample: 100%")
 	text := contentsOf(t, w.path)
 	w.write(strings.Replace(text, "X-Team: b", "X-Team: c", 1))
 	if _, err := w.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "traces.endpoint, headers or service changed") {

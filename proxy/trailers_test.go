@@ -42,19 +42,19 @@ routes:
   - {name: b, match: {path: /b}, upstream: u}
 `
 
-// A trailing is a request with one trailer of each of these names.
-type trailing struct {
+// A trailerRequest is a request with one trailer of each of these names.
+type trailerRequest struct {
 	url    string
 	header http.Header
 	names  []string
 }
 
 // withTrailer sends q by a client that speaks one protocol.
-func withTrailer(t *testing.T, client *http.Client, q trailing) {
+func withTrailer(t *testing.T, client *http.Client, q trailerRequest) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), enough)
 	defer cancel()
-	body := &ending{Reader: strings.NewReader(`{"phone": "1"}`)}
+	body := &eofNotifier{Reader: strings.NewReader(`{"phone": "1"}`)}
 	r, err := http.NewRequestWithContext(ctx, "POST", q.url, body)
 	if err != nil {
 		t.Fatal(err)
@@ -79,13 +79,13 @@ func withTrailer(t *testing.T, client *http.Client, q trailing) {
 	}
 }
 
-// An ending calls ends when all has been read.
-type ending struct {
+// An eofNotifier calls ends when all has been read.
+type eofNotifier struct {
 	io.Reader
 	ends func()
 }
 
-func (e *ending) Read(p []byte) (int, error) {
+func (e *eofNotifier) Read(p []byte) (int, error) {
 	n, err := e.Reader.Read(p)
 	if err == io.EOF {
 		e.ends()
@@ -93,22 +93,22 @@ func (e *ending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// speaking is what speaks HTTP/1.1 alone, or HTTP/2 with prior knowledge alone.
-func speaking(protocol string) *http.Protocols {
+// protocolsOf is what speaks HTTP/1.1 alone, or HTTP/2 with prior knowledge alone.
+func protocolsOf(protocol string) *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(protocol == "http1")
 	p.SetUnencryptedHTTP2(protocol == "h2c")
 	return p
 }
 
-// collector is an upstream that tells the names of the trailers it has got.
-func collector(t *testing.T, protocol string, got chan<- []string) (url string) {
+// startTrailerUpstream is an upstream that tells the names of the trailers it has got.
+func startTrailerUpstream(t *testing.T, protocol string, got chan<- []string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &httptest.Server{Listener: l, Config: &http.Server{Protocols: speaking(protocol), Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s := &httptest.Server{Listener: l, Config: &http.Server{Protocols: protocolsOf(protocol), Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		var names []string
 		for name, values := range r.Trailer {
@@ -135,12 +135,12 @@ func TestForward_TrailersThatMayPassForHeader(t *testing.T) {
 			t.Run(down+" to "+up, func(t *testing.T) {
 				t.Parallel()
 				got := make(chan []string, 1)
-				f := opened(t, fmt.Sprintf(trailed, collector(t, up, got), up))
-				transport := &http.Transport{Protocols: speaking(down), ResponseHeaderTimeout: enough}
+				f := startServer(t, fmt.Sprintf(trailed, startTrailerUpstream(t, up, got), up))
+				transport := &http.Transport{Protocols: protocolsOf(down), ResponseHeaderTimeout: enough}
 				t.Cleanup(transport.CloseIdleConnections)
 				ask := func(path string, header http.Header, names ...string) []string {
 					t.Helper()
-					withTrailer(t, &http.Client{Transport: transport, Timeout: 2 * time.Minute}, trailing{"http://" + f.addr + path, header, names})
+					withTrailer(t, &http.Client{Transport: transport, Timeout: 2 * time.Minute}, trailerRequest{"http://" + f.addr + path, header, names})
 					return await.Value(t, got, "request at the upstream")
 				}
 				if names := ask("/a", http.Header{}, append(kept, "X-Sum", "X-App")...); !slices.Equal(names, []string{"X-Sum"}) {

@@ -62,17 +62,17 @@ func (p *Proxy) Upstreams(q UpstreamQuery) []UpstreamStanding {
 		if q.Name != "" && q.Name != from.Name {
 			continue
 		}
-		one := UpstreamStanding{
+		standing := UpstreamStanding{
 			Name: from.Name, Echo: from.Echo, Routes: []string{}, Balance: string(from.Balance), Protocol: string(from.Protocol),
 			MaxConnections: from.MaxConnections, Queue: from.Queue.Length, Retries: from.Retries, Retried: retried[from.Name], Checked: from.Health.Path,
 		}
 		for _, r := range g.routes {
 			if r.pool == pool {
-				one.Routes = append(one.Routes, r.Name)
+				standing.Routes = append(standing.Routes, r.Name)
 			}
 		}
-		one.Targets, one.Waiting = targetsOf(pool, results)
-		all = append(all, one)
+		standing.Targets, standing.Waiting = targetStandings(pool, results)
+		all = append(all, standing)
 	}
 	return all
 }
@@ -84,38 +84,38 @@ type targetSeries struct{ upstream, target string }
 // upstream.
 func (m *metrics) forwardResults() (results map[targetSeries]map[string]int64, retried map[string]int64) {
 	results, retried = map[targetSeries]map[string]int64{}, map[string]int64{}
-	each(m.upstreamRequests, func(label map[string]string, n int64) {
+	eachSeries(m.upstreamRequests, func(label map[string]string, n int64) {
 		s := targetSeries{label["upstream"], label["target"]}
 		if results[s] == nil {
 			results[s] = map[string]int64{}
 		}
 		results[s][label["result"]] += n
 	})
-	each(m.retries, func(label map[string]string, n int64) { retried[label["upstream"]] += n })
+	eachSeries(m.retries, func(label map[string]string, n int64) { retried[label["upstream"]] += n })
 	return results, retried
 }
 
-func targetsOf(pool *upstream.Pool, results map[targetSeries]map[string]int64) (all []TargetStanding, waiting int) {
-	standings, waiting := pool.Standings()
+func targetStandings(pool *upstream.Pool, results map[targetSeries]map[string]int64) (all []TargetStanding, waiting int) {
+	standings, waiting := pool.TargetStatuses()
 	for _, s := range standings {
-		one := TargetStanding{
+		standing := TargetStanding{
 			Target: s.Target, Weight: s.Weight, State: string(s.Condition), FailedConnects: s.FailedConnects, FailedChecks: s.FailedChecks,
 			EjectedUntil: s.EjectedUntil, Share: s.Share, InFlight: s.InFlight, Results: map[string]int64{},
 		}
 		for result, n := range results[targetSeries{pool.Name(), s.Target}] {
-			one.Results[result] = n
-			one.Requests += n
-			if blames(result) {
-				one.Errors += n
+			standing.Results[result] = n
+			standing.Requests += n
+			if isTargetError(result) {
+				standing.Errors += n
 			}
 		}
-		all = append(all, one)
+		all = append(all, standing)
 	}
 	return all, waiting
 }
 
-// blames reports whether a result counts as an error of the target or the connection to it.
-func blames(result string) bool {
+// isTargetError reports whether a result counts as an error of the target or the connection to it.
+func isTargetError(result string) bool {
 	switch result {
 	case "connect", "connect_timeout", "timeout", "bad_response", "reset", "cut", "other":
 		return true

@@ -7,8 +7,8 @@ import (
 
 // What operators read of upstreams is what has happened to requests.
 func TestUpstreams_TellWhatHappened(t *testing.T) {
-	dead := gone(t)
-	w := made(t, pooled("health: {after: 1}, retries: 0", dead, named(t, "b")))
+	dead := closedURL(t)
+	w := newProxy(t, poolYAML("health: {after: 1}, retries: 0", dead, startNamedBackend(t, "b")))
 	for range 4 {
 		w.send("GET", "/a")
 	}

@@ -16,15 +16,15 @@ const (
 	waitGone      = "gone"    // the client disconnected
 )
 
-// inLine returns a taker that waits after a refusal for as long as each limit allows, first come,
+// waitInQueue returns a taker that waits after a refusal for as long as each limit allows, first come,
 // first served for each key. A request waits only for limits with wait. It is refused at once if
 // the required wait is longer than allowed. If the client disconnects while it waits, as far as the
 // connection shows that, nothing is taken.
-func (a *admitter) inLine(client context.Context, q *admission) taker {
+func (a *admitter) waitInQueue(client context.Context, q *admission) taker {
 	return func(_ context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		p, first := q.waitOptions()
 		if first == nil {
-			return a.line.Wait(context.WithoutCancel(client), claims, d, p)
+			return a.waitQueue.Wait(context.WithoutCancel(client), claims, d, p)
 		}
 		waiting := a.metrics.waiting.WithLabelValues(q.route.Name, first.Name)
 		var since time.Time
@@ -33,14 +33,14 @@ func (a *admitter) inLine(client context.Context, q *admission) taker {
 			waiting.Inc()
 		}
 		began := time.Now()
-		err := a.line.Wait(client, claims, d, p)
+		err := a.waitQueue.Wait(client, claims, d, p)
 		if q.waited {
 			waiting.Dec()
-			q.waitTook = time.Since(since)
+			q.waitTime = time.Since(since)
 		} else if a.timeout > 0 {
-			a.metrics.asked("take", time.Since(began), err)
+			a.metrics.observeStoreCall("take", time.Since(began), err)
 		}
-		if how := q.howWaited(err, d); how != "" {
+		if how := q.waitResult(err, d); how != "" {
 			a.metrics.waits.WithLabelValues(q.route.Name, first.Name, how).Inc()
 		}
 		return err
@@ -60,8 +60,8 @@ func (q *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
 	return p, first
 }
 
-// howWaited returns the result of waiting as a label value, or "" if the request did not wait.
-func (q *admission) howWaited(err error, d *limiter.Decision) string {
+// waitResult returns the result of waiting as a label value, or "" if the request did not wait.
+func (q *admission) waitResult(err error, d *limiter.Decision) string {
 	switch {
 	case errors.Is(err, limiter.ErrQueueFull):
 		return waitQueueFull

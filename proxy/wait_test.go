@@ -16,15 +16,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// queueing is a proxy in a bubble of its own time, with one route /a.
-func queueing(t *testing.T, limits string, test func(t *testing.T, w *testProxy)) {
+// inWaitBubble is a proxy in a bubble of its own time, with one route /a.
+func inWaitBubble(t *testing.T, limits string, test func(t *testing.T, w *testProxy)) {
 	synctest.Test(t, func(t *testing.T) {
-		test(t, made(t, "routes:\n  - {name: a, match: {path: /a}, respond: {body: ok}, limits: ["+limits+"]}\n"))
+		test(t, newProxy(t, "routes:\n  - {name: a, match: {path: /a}, respond: {body: ok}, limits: ["+limits+"]}\n"))
 	})
 }
 
-// later lets d go by in a bubble of queueing.
-func later(d time.Duration) { time.Sleep(d) }
+// advanceTime lets d go by in a bubble of queueing.
+func advanceTime(d time.Duration) { time.Sleep(d) }
 
 // crowd sends n requests, each after the one before waits or has its answer, and
 // returns the statuses and times of the answers in the order of the requests.
@@ -59,14 +59,14 @@ func (w *testProxy) waits(want ...float64) {
 // Requests pass as soon as the rate lets them, in the order in which they came;
 // whose turn comes too late is refused without waiting.
 func TestWait_FirstComeFirstServed(t *testing.T) {
-	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 250ms}", func(t *testing.T, w *testProxy) {
+	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 250ms}", func(t *testing.T, w *testProxy) {
 		want := []string{"200 0s", "200 100ms", "200 200ms", "429 200ms", "429 200ms"} // when it is known that 300 ms is too late
 		if got := w.crowd(5); !slices.Equal(got, want) {
 			t.Errorf("answers %v; want %v", got, want)
 		}
 		w.waits(2, 2, 0, 0)
 	})
-	queueing(t, "{name: l, key: client_ip, rate: 1/1s, wait: 250ms}", func(t *testing.T, w *testProxy) {
+	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/1s, wait: 250ms}", func(t *testing.T, w *testProxy) {
 		if got, want := w.crowd(3), []string{"200 0s", "429 0s", "429 0s"}; !slices.Equal(got, want) {
 			t.Errorf("answers %v; want %v", got, want)
 		}
@@ -75,7 +75,7 @@ func TestWait_FirstComeFirstServed(t *testing.T) {
 }
 
 func TestWait_IsBounded(t *testing.T) {
-	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 10s, max_waiting: 2}", func(t *testing.T, w *testProxy) {
+	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 10s, max_waiting: 2}", func(t *testing.T, w *testProxy) {
 		want := []string{"200 0s", "200 100ms", "200 200ms", "429 0s", "429 0s"}
 		if got := w.crowd(5); !slices.Equal(got, want) {
 			t.Errorf("answers %v; want %v", got, want)
@@ -87,7 +87,7 @@ func TestWait_IsBounded(t *testing.T) {
 // A limit that says nothing of waiting refuses at once; of two that do, each is
 // waited for as long as it says.
 func TestWait_AmongOtherLimits(t *testing.T) {
-	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 1s}, {name: day, key: client_ip, rate: 2/1d}", func(t *testing.T, w *testProxy) {
+	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 1s}, {name: day, key: client_ip, rate: 2/1d}", func(t *testing.T, w *testProxy) {
 		want := []string{"200 0s", "200 100ms", "429 100ms"}
 		if got := w.crowd(3); !slices.Equal(got, want) {
 			t.Errorf("answers %v; want the third to be refused when its turn has come", got)
@@ -96,7 +96,7 @@ func TestWait_AmongOtherLimits(t *testing.T) {
 			t.Errorf("with nobody in line %v; want a refusal at once", got)
 		}
 	})
-	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 1s}, {name: m, key: client_ip, rate: 2/1s, wait: 500ms}", func(t *testing.T, w *testProxy) {
+	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 1s}, {name: m, key: client_ip, rate: 2/1s, wait: 500ms}", func(t *testing.T, w *testProxy) {
 		want := []string{"200 0s", "200 100ms", "429 100ms"}
 		if got := w.crowd(3); !slices.Equal(got, want) {
 			t.Errorf("answers %v; want %v", got, want)
@@ -106,7 +106,7 @@ func TestWait_AmongOtherLimits(t *testing.T) {
 
 // Who leaves while waiting has taken nothing.
 func TestWait_LeavingTakesNothing(t *testing.T) {
-	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 10s}", func(t *testing.T, w *testProxy) {
+	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 10s}", func(t *testing.T, w *testProxy) {
 		w.sends(200, "GET", "/a")
 		ctx, leave := context.WithCancel(t.Context())
 		var gone sync.WaitGroup
@@ -126,7 +126,7 @@ func TestWait_LeavingTakesNothing(t *testing.T) {
 
 // A store that fails is not waited for: the policy of each limit decides.
 func TestWait_NotForAStoreThatFails(t *testing.T) {
-	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 10s}", func(t *testing.T, w *testProxy) {
+	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 10s}", func(t *testing.T, w *testProxy) {
 		w.store.fail(limiter.ErrUnavailable)
 		if got, want := w.crowd(2), []string{"200 0s", "429 0s"}; !slices.Equal(got, want) {
 			t.Errorf("answers %v; want %v, decided in this process", got, want)
@@ -139,8 +139,8 @@ func TestWait_NotForAStoreThatFails(t *testing.T) {
 func TestWait_OverASharedStore(t *testing.T) {
 	// A busy machine may take its time, and yet no decision is to be left to the fallback.
 	slow := func(o *Options) { o.Config.Store, o.Config.Redis.Timeout = config.StoreRedis, time.Minute }
-	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, "routes:\n  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: client_ip, rate: 2/200ms, wait: 30s}]}\n", use, slow)
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, "routes:\n  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: client_ip, rate: 2/200ms, wait: 30s}]}\n", use, slow)
 		began := time.Now()
 		var all sync.WaitGroup
 		for range 7 {

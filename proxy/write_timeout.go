@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// A stall resets an HTTP/2 stream whose client has not read for too long, while other streams of
+// A writeTimeout resets an HTTP/2 stream whose client has not read for too long, while other streams of
 // the connection continue. It has its own timer: net/http would keep a finished stream in memory
 // until the write deadline set for it, so that a client that resets its requests could fill the
 // memory. The zero value never resets.
-type stall struct {
-	after time.Duration // 0 disables it
-	cut   func(time.Time) error
+type writeTimeout struct {
+	after       time.Duration // 0 disables it
+	setDeadline func(time.Time) error
 
 	mu    sync.Mutex // guards what follows
 	armed bool
@@ -19,7 +19,7 @@ type stall struct {
 }
 
 // begin must be called before each write.
-func (s *stall) begin() {
+func (s *writeTimeout) begin() {
 	if s == nil || s.after == 0 {
 		return
 	}
@@ -34,7 +34,7 @@ func (s *stall) begin() {
 }
 
 // end must be called after each write. It stops the timer.
-func (s *stall) end() {
+func (s *writeTimeout) end() {
 	if s == nil || s.after == 0 {
 		return
 	}
@@ -44,10 +44,10 @@ func (s *stall) end() {
 	s.timer.Stop()
 }
 
-func (s *stall) fire() {
+func (s *writeTimeout) fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.armed {
-		_ = s.cut(time.Unix(1, 0)) // a deadline in the past resets the stream at once and starts no timer
+		_ = s.setDeadline(time.Unix(1, 0)) // a deadline in the past resets the stream at once and starts no timer
 	}
 }

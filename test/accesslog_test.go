@@ -17,8 +17,8 @@ import (
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
-// ids are the ids of requests in a file of the access log, in their order.
-func ids(t *testing.T, path string) (all []string) {
+// requestIDs are the ids of requests in a file of the access log, in their order.
+func requestIDs(t *testing.T, path string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -87,7 +87,7 @@ func TestAccessLog_RotationLosesNoLine(t *testing.T) {
 	w.Exit()
 	seen := map[string]bool{}
 	for _, file := range files {
-		for _, id := range ids(t, file) {
+		for _, id := range requestIDs(t, file) {
 			if _, known := sent.Load(id); seen[id] || !known {
 				t.Errorf("request %s has two lines, or was never sent", id)
 			}
@@ -108,9 +108,9 @@ func TestAccessLog_RotationLosesNoLine(t *testing.T) {
 // A weir without a file takes the signal and goes on.
 func TestAccessLog_SignalWithoutAFile(t *testing.T) {
 	t.Parallel()
-	w := start(t, "access_log: {format: combined}\n"+sms("1/1h", ""))
+	w := start(t, "access_log: {format: combined}\n"+smsYAML("1/1h", ""))
 	w.Signal(syscall.SIGUSR1)
-	w.Logged("no access_log.file to reopen", nil)
+	w.WaitForLog("no access_log.file to reopen", nil)
 	w.statuses("+1 650 555 0100", 1)
 	combined := regexp.MustCompile(`(?m)^127\.0\.0\.1 - - \[.* \+0000\] "POST /v1/sms/send HTTP/1\.1" 200 \d+ "-" "Go-http-client/1\.1"$`)
 	await.Until(t, "the line of the request", func() bool { return combined.MatchString(w.log.String()) })
@@ -119,7 +119,7 @@ func TestAccessLog_SignalWithoutAFile(t *testing.T) {
 // Where the file cannot be written, weir says so and does not start.
 func TestAccessLog_AFolderThatIsNotThere(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), "access_log: {file: nowhere/access.log}\n"+sms("1/1h", "")+weirtest.Listeners)
+	write(t, filepath.Join(dir, "weir.yaml"), "access_log: {file: nowhere/access.log}\n"+smsYAML("1/1h", "")+weirtest.Listeners)
 	cmd := exec.Command("weir", "-c", "weir.yaml")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

@@ -39,7 +39,7 @@ func (w *weir) metrics() string {
 }
 
 func TestAdmin_TellsHealthAndReadiness(t *testing.T) {
-	w := start(t, sms("1/1m", ""))
+	w := start(t, smsYAML("1/1m", ""))
 	if status, body := w.get(w.Admin + "/healthz"); status != http.StatusOK || strings.TrimSpace(body) != "ok" {
 		t.Errorf("/healthz is answered %d %q, want 200 ok", status, body)
 	}
@@ -66,7 +66,7 @@ func (w *weir) checks() map[string]string {
 }
 
 func TestAdmin_AsksForTheToken(t *testing.T) {
-	config := sms("1/1m", "") + `
+	config := smsYAML("1/1m", "") + `
 listen: {http: "127.0.0.1:0"}
 admin: {http: "127.0.0.1:0", token: "open-sesame"}
 `
@@ -103,7 +103,7 @@ admin: {http: "127.0.0.1:0", token: "open-sesame"}
 // What an alert watches for its growth is there before it grows.
 func TestMetrics_BeginAtNothing(t *testing.T) {
 	t.Parallel()
-	w := start(t, sms("1/1h", ""))
+	w := start(t, smsYAML("1/1h", ""))
 	for _, name := range []string{`weir_reloads_total{result="refused"} 0`, `weir_store_fallback_total{policy="local"} 0`, `weir_store_fallback_total{policy="deny"} 0`} {
 		if !strings.Contains(w.metrics(), "\n"+name+"\n") {
 			t.Errorf("/metrics does not begin with %s", name)
@@ -114,7 +114,7 @@ func TestMetrics_BeginAtNothing(t *testing.T) {
 func TestMetrics_CountWhatHappened(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	w := start(t, shared(server.Addr)+`upstreams: {demo: echo}
+	w := start(t, redisYAML(server.Addr)+`upstreams: {demo: echo}
 routes:
   - name: sms-send
     match: {path: /v1/sms/send}

@@ -62,8 +62,8 @@ func TestAlert_OnceForTheCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	box := new(webhook)
-	hook := backend(t, box.ServeHTTP)
-	leader, others := startLeading(t, 2, shared(server.Addr)+fmt.Sprintf(`alerts: {webhook: %q, secret: sixteen-or-more-chars, refused: 30}
+	hook := startBackend(t, box.ServeHTTP)
+	leader, others := startLeading(t, 2, redisYAML(server.Addr)+fmt.Sprintf(`alerts: {webhook: %q, secret: sixteen-or-more-chars, refused: 30}
 upstreams: {demo: echo}
 keys: {phone: {from: "header:X-Phone", normalize: digits, sensitive: true}}
 routes:
@@ -77,7 +77,7 @@ routes:
 	others[0].statuses(phone, 45) // 120 in all, and 20 refused
 	leader.statuses(phone, 15)    // 35 refused
 	// A leader that died before this would leave an alert to be sent once more.
-	rdb := client(t, server.Addr)
+	rdb := redisClient(t, server.Addr)
 	await.Until(t, "both alerts are sent, and known to be", func() bool {
 		return len(box.of("refused")) > 0 && len(box.of("used")) > 0 && rdb.LLen(t.Context(), "weir:{cluster}:alerts").Val() == 0
 	})
@@ -103,11 +103,11 @@ routes:
 	if said := next.log.String(); strings.Contains(said, hook.URL) || strings.Contains(said, "sixteen-or-more") {
 		t.Error("the webhook or the secret is in the log")
 	}
-	genuine(t, box.signed[0], box.bodies[0])
+	verifySignature(t, box.signed[0], box.bodies[0])
 }
 
-// genuine checks a signature as the documents say.
-func genuine(t *testing.T, signature, body string) {
+// verifySignature checks a signature as the documents say.
+func verifySignature(t *testing.T, signature, body string) {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "main.go"), `package main

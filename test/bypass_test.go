@@ -53,9 +53,9 @@ type attempt struct {
 	want  []int // statuses, any of them; none of them is the upstream's
 }
 
-// request writes one with these header lines; a body gets its length, unless a line
+// rawRequest writes one with these header lines; a body gets its length, unless a line
 // says how long it is.
-func request(line, body string, header ...string) string {
+func rawRequest(line, body string, header ...string) string {
 	all := append([]string{line + " HTTP/1.1", "Host: x", "Connection: close"}, header...)
 	framed := slices.ContainsFunc(header, func(h string) bool {
 		name, _, _ := strings.Cut(strings.ToLower(h), ":")
@@ -67,33 +67,33 @@ func request(line, body string, header ...string) string {
 	return strings.Join(all, "\r\n") + "\r\n\r\n" + body
 }
 
-func jsonBody(body string, header ...string) string {
-	return request("POST /v1/json", body, append([]string{"Content-Type: application/json"}, header...)...)
+func jsonRequest(body string, header ...string) string {
+	return rawRequest("POST /v1/json", body, append([]string{"Content-Type: application/json"}, header...)...)
 }
 
-// phoned is a body that names a phone.
-func phoned(number string) string { return jsonBody(`{"phone": "` + number + `"}`) }
+// phoneRequest is a body that names a phone.
+func phoneRequest(number string) string { return jsonRequest(`{"phone": "` + number + `"}`) }
 
-func formed(body string, header ...string) string {
-	return request("POST /v1/form", body, append([]string{"Content-Type: application/x-www-form-urlencoded"}, header...)...)
+func formRequest(body string, header ...string) string {
+	return rawRequest("POST /v1/form", body, append([]string{"Content-Type: application/x-www-form-urlencoded"}, header...)...)
 }
 
 // No attempt reaches the upstream: each is refused, or counted under the key that
 // is spent.
 func TestBypass(t *testing.T) {
 	t.Parallel()
-	api := backend(t, func(http.ResponseWriter, *http.Request) {})
+	api := startBackend(t, func(http.ResponseWriter, *http.Request) {})
 	w := start(t, strings.ReplaceAll(guarded, "URL", api.URL))
 	for _, first := range []string{
-		phoned(spent), formed("phone=%2B8613800138000"), request("POST /v1/header", "", "X-Phone: "+spent), request("GET /v1/query?phone=%2B8613800138000", ""),
-		request("GET /v1/call/"+spent, ""), request("GET /v1/user", "", "X-User: alice"), request("GET /v1/cookie", "", "Cookie: sid=1"),
-		request("GET /v1/ip", "", "X-Forwarded-For: "+spender), request("GET /v1/ip", "", "X-Forwarded-For: 2001:db8::1"),
+		phoneRequest(spent), formRequest("phone=%2B8613800138000"), rawRequest("POST /v1/header", "", "X-Phone: "+spent), rawRequest("GET /v1/query?phone=%2B8613800138000", ""),
+		rawRequest("GET /v1/call/"+spent, ""), rawRequest("GET /v1/user", "", "X-User: alice"), rawRequest("GET /v1/cookie", "", "Cookie: sid=1"),
+		rawRequest("GET /v1/ip", "", "X-Forwarded-For: "+spender), rawRequest("GET /v1/ip", "", "X-Forwarded-For: 2001:db8::1"),
 	} {
-		if status, _ := answered(t, w, first); status != http.StatusOK {
+		if status, _ := rawResponse(t, w, first); status != http.StatusOK {
 			t.Fatalf("the first request is answered %d:\n%s", status, first)
 		}
 	}
-	rows, names := attempts(), map[string]bool{}
+	rows, names := bypassAttempts(), map[string]bool{}
 	if len(rows) < 60 {
 		t.Errorf("%d attempts, want 60 at least", len(rows))
 	}
@@ -103,19 +103,19 @@ func TestBypass(t *testing.T) {
 			t.Errorf("%s stands there twice", row.name)
 		}
 		names[row.name] = true
-		status, body := answered(t, w, row.bytes)
+		status, body := rawResponse(t, w, row.bytes)
 		if !slices.Contains(row.want, status) || api.hits() != before {
 			t.Errorf("%s: answered %d, want one of %v; %d requests reached the upstream\n%.300q\n%s", row.name, status, row.want, api.hits()-before, row.bytes, body)
 			before = api.hits()
 		}
 	}
-	if status, body := answered(t, w, request("POST /v1/header", "", "X-Phone: "+unspent)); status != http.StatusOK {
+	if status, body := rawResponse(t, w, rawRequest("POST /v1/header", "", "X-Phone: "+unspent)); status != http.StatusOK {
 		t.Errorf("the unspent number is answered %d %s, want 200: no attempt used it", status, body)
 	}
 }
 
-// answered sends bytes as they are and returns the answer.
-func answered(t *testing.T, w *weir, text string) (status int, body string) {
+// rawResponse sends bytes as they are and returns the answer.
+func rawResponse(t *testing.T, w *weir, text string) (status int, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 	if err != nil {

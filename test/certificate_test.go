@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// certify writes a certificate and its key into dir, as cert.pem and key.pem.
-func certify(t *testing.T, dir string) {
+// writeCertificate writes a certificate and its key into dir, as cert.pem and key.pem.
+func writeCertificate(t *testing.T, dir string) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil) // it has one
 	defer s.Close()

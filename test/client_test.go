@@ -70,15 +70,15 @@ type load struct {
 	slowest time.Duration
 }
 
-// A volley is what clients of a load send: to where, and with which header for
+// A loadRequest is what clients of a load send: to where, and with which header for
 // the n-th request of a client.
-type volley struct {
+type loadRequest struct {
 	url    string
 	header func(client, n int) http.Header
 }
 
-// fire starts a load of so many clients; it ends with the test at the latest.
-func fire(t *testing.T, clients int, v volley) *load {
+// startLoad starts a load of so many clients; it ends with the test at the latest.
+func startLoad(t *testing.T, clients int, v loadRequest) *load {
 	l := &load{stopping: make(chan struct{}), answers: map[int]int{}}
 	for c := range clients {
 		l.clients.Go(func() {
@@ -86,11 +86,11 @@ func fire(t *testing.T, clients int, v volley) *load {
 			defer transport.CloseIdleConnections()
 			client := &http.Client{Transport: transport, Timeout: testTimeout}
 			for n := 0; !l.stopped(); n++ {
-				l.one(client, v.url, v.header(c, n))
+				l.send(client, v.url, v.header(c, n))
 			}
 		})
 	}
-	t.Cleanup(func() { l.cease() })
+	t.Cleanup(func() { l.stop() })
 	return l
 }
 
@@ -103,8 +103,8 @@ func (l *load) stopped() bool {
 	}
 }
 
-// one sends one request and notes what came of it.
-func (l *load) one(client *http.Client, url string, header http.Header) {
+// send sends one request and notes what came of it.
+func (l *load) send(client *http.Client, url string, header http.Header) {
 	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader("x"))
 	if err != nil {
 		l.note(0, 0, err)
@@ -133,8 +133,8 @@ func (l *load) note(status int, took time.Duration, err error) {
 	l.slowest = max(l.slowest, took)
 }
 
-// cease stops the clients and waits for their last answers.
-func (l *load) cease() {
+// stop stops the clients and waits for their last answers.
+func (l *load) stop() {
 	l.mu.Lock()
 	if !l.stopped() {
 		close(l.stopping)
@@ -143,8 +143,8 @@ func (l *load) cease() {
 	l.clients.Wait()
 }
 
-// more waits until n further answers of any status have come.
-func (l *load) more(t *testing.T, n int) {
+// waitForMore waits until n further answers of any status have come.
+func (l *load) waitForMore(t *testing.T, n int) {
 	t.Helper()
 	goal := l.total() + n
 	await.Until(t, "the load goes on", func() bool { return l.total() >= goal })
@@ -160,8 +160,8 @@ func (l *load) total() int {
 	return n
 }
 
-// only fails the test if any answer was not of that status.
-func (l *load) only(t *testing.T, status int) {
+// wantOnly fails the test if any answer was not of that status.
+func (l *load) wantOnly(t *testing.T, status int) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()

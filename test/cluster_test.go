@@ -30,15 +30,15 @@ func heartbeats(t *testing.T, rdb *redis.Client) map[string]float64 {
 // waitForNodes waits until Redis knows of n nodes.
 func waitForNodes(t *testing.T, addr string, n int) {
 	t.Helper()
-	rdb := client(t, addr)
+	rdb := redisClient(t, addr)
 	await.Until(t, "all nodes are heard", func() bool { return len(heartbeats(t, rdb)) == n })
 }
 
-// acquainted waits until n nodes have been heard, and each of them once more:
+// waitForMembership waits until n nodes have been heard, and each of them once more:
 // then each has been told how many there are.
-func acquainted(t *testing.T, addr string, n int) {
+func waitForMembership(t *testing.T, addr string, n int) {
 	t.Helper()
-	rdb := client(t, addr)
+	rdb := redisClient(t, addr)
 	var first map[string]float64
 	await.Until(t, "all nodes are heard", func() bool {
 		first = heartbeats(t, rdb)
@@ -59,9 +59,9 @@ func acquainted(t *testing.T, addr string, n int) {
 func TestCluster_LocalSharesAddUpToTheLimit(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := hasty(server.Addr) + sms("6/1h", ", on_store_failure: local")
+	config := redisDefaultYAML(server.Addr) + smsYAML("6/1h", ", on_store_failure: local")
 	nodes := []*weir{start(t, config), start(t, config)}
-	acquainted(t, server.Addr, len(nodes))
+	waitForMembership(t, server.Addr, len(nodes))
 	server.Kill()
 	for i, w := range nodes {
 		if got := w.statuses("p", 5); !slices.Equal(got, []int{200, 200, 200, 429, 429}) {
@@ -75,14 +75,14 @@ func TestCluster_LocalSharesAddUpToTheLimit(t *testing.T) {
 func TestCluster_NodeThatEndsIsForgotten(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := shared(server.Addr) + sms("6/1h", "")
+	config := redisYAML(server.Addr) + smsYAML("6/1h", "")
 	one, other := start(t, config), start(t, config)
-	acquainted(t, server.Addr, 2)
+	waitForMembership(t, server.Addr, 2)
 	one.Signal(syscall.SIGTERM)
 	if code := one.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	if got := heartbeats(t, client(t, server.Addr)); len(got) != 1 {
+	if got := heartbeats(t, redisClient(t, server.Addr)); len(got) != 1 {
 		t.Errorf("after one of two has ended Redis knows of %v", got)
 	}
 	other.statuses("p", 1)
@@ -93,7 +93,7 @@ func TestCluster_NodeThatEndsIsForgotten(t *testing.T) {
 func TestCluster_NodesAgreeOnGenerations(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := func(rate string) string { return shared(server.Addr) + sms(rate, "") }
+	config := func(rate string) string { return redisYAML(server.Addr) + smsYAML(rate, "") }
 	one, other := start(t, config("1/1h")), start(t, config("1/1h"))
 	first := one.generation()
 	if got := other.generation(); got != first {
@@ -118,7 +118,7 @@ func TestCluster_ReloadsWithoutRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			config := hasty(server.Addr) + policies()
+			config := redisDefaultYAML(server.Addr) + policies()
 			w := start(t, config)
 			fault(server)
 			before := w.generation()
@@ -135,7 +135,7 @@ func TestCluster_ReloadsWithoutRedis(t *testing.T) {
 func TestCluster_CountsOutliveTheProcess(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := shared(server.Addr) + sms("3/1h", "")
+	config := redisYAML(server.Addr) + smsYAML("3/1h", "")
 	w := start(t, config)
 	w.statuses("p", 2)
 	w.Kill()
@@ -148,11 +148,11 @@ func TestCluster_CountsOutliveTheProcess(t *testing.T) {
 func TestCluster_TellsOfNodesThatDiffer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := func(rate string) string { return shared(server.Addr) + sms(rate, "") }
+	config := func(rate string) string { return redisYAML(server.Addr) + smsYAML(rate, "") }
 	one, other := start(t, config("1/1h")), start(t, config("2/1h"))
 	const drift = "weir_cluster_config_drift"
 	await.Within(t, 3*testTimeout, "both tell of the other", func() bool { return one.metric(drift) == 1 && other.metric(drift) == 1 })
-	if got := one.Logged("config drift; other nodes serve another configuration", nil).Text("nodes"); got != "1" {
+	if got := one.WaitForLog("config drift; other nodes serve another configuration", nil).Text("nodes"); got != "1" {
 		t.Errorf("the log says %s nodes, want 1", got)
 	}
 	if got := one.metric("weir_cluster_nodes"); got != 2 {
@@ -160,7 +160,7 @@ func TestCluster_TellsOfNodesThatDiffer(t *testing.T) {
 	}
 	other.edit(config("1/1h"))
 	await.Until(t, "nobody differs any more", func() bool { return one.metric(drift) == 0 && other.metric(drift) == 0 })
-	one.Logged("config drift ended", nil)
+	one.WaitForLog("config drift ended", nil)
 	if said := one.log.Count("config drift; other nodes serve another configuration"); said != 1 {
 		t.Errorf("said %d times, want once", said)
 	}
@@ -171,8 +171,8 @@ func TestCluster_ReturnsAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewFaultProxy(t, server.Addr)
-	w := start(t, hasty(proxy.Addr)+sms("1/1h", ""))
-	rdb := client(t, server.Addr)
+	w := start(t, redisDefaultYAML(proxy.Addr)+smsYAML("1/1h", ""))
+	rdb := redisClient(t, server.Addr)
 	known := func() string {
 		return rdb.HGet(t.Context(), "weir:{cluster}:config", "number").Val()
 	}
@@ -180,8 +180,8 @@ func TestCluster_ReturnsAfterAnOutage(t *testing.T) {
 		t.Fatalf("Redis knows of generation %q, want 1", got)
 	}
 	proxy.Redirect("127.0.0.1:1")
-	w.edit(hasty(proxy.Addr) + sms("2/1h", ""))
-	w.Logged("reloaded without the other nodes", nil)
+	w.edit(redisDefaultYAML(proxy.Addr) + smsYAML("2/1h", ""))
+	w.WaitForLog("reloaded without the other nodes", nil)
 	if got := w.generation(); got != 2 {
 		t.Errorf("generation %d is served alone, want 2", got)
 	}

@@ -84,7 +84,7 @@ func TestCommand_HealthcheckAsksTheProcess(t *testing.T) {
 	}
 	// A file that got broken later is no reason to end a process that serves.
 	write(t, dir+"/weir.yaml", "rootes: []\n")
-	w.Logged("reload refused", nil)
+	w.WaitForLog("reload refused", nil)
 	if code, stdout, stderr := command(t, dir, "healthcheck", "--admin", admin); code != 0 {
 		t.Errorf("healthcheck after a bad edit exits %d %s %s, want 0", code, stdout, stderr)
 	}

@@ -21,15 +21,15 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// A compose is what the tests need of docker-compose.yml.
-type compose struct {
-	Services map[string]composed
+// A composeYAML is what the tests need of docker-compose.yml.
+type composeYAML struct {
+	Services map[string]composeService
 	Configs  map[string]struct{ File string }
 	Volumes  map[string]any
 }
 
-// A composed is one of its services.
-type composed struct {
+// A composeService is one of its services.
+type composeService struct {
 	Build       any
 	Image       string
 	PullPolicy  string `yaml:"pull_policy"`
@@ -45,7 +45,7 @@ type composed struct {
 	}
 }
 
-func composeFile(t *testing.T) (c compose) {
+func composeFile(t *testing.T) (c composeYAML) {
 	t.Helper()
 	b, err := os.ReadFile("../docker-compose.yml")
 	if err != nil {
@@ -59,7 +59,7 @@ func composeFile(t *testing.T) (c compose) {
 
 // config is the text of a config: the file that it names, or that of the Weirs that
 // have a folder of this name mounted.
-func (c compose) config(t *testing.T, name string) string {
+func (c composeYAML) config(t *testing.T, name string) string {
 	t.Helper()
 	file := filepath.Join("test", "deploy", name, "weir.yaml")
 	if c.Configs[name].File != "" {
@@ -77,14 +77,14 @@ func (c compose) config(t *testing.T, name string) string {
 // of each volume, and each address in the files replaced by one of this machine.
 type deployment struct {
 	t       *testing.T
-	compose compose
+	compose composeYAML
 	root    string            // holds what containers would have of their own
 	addrs   map[string]string // of the services, by name
 	spelled []string          // addresses as they stand in the files, each before the one here
 	clients map[string]*redis.Client
 }
 
-func settle(t *testing.T) *deployment {
+func startDeployment(t *testing.T) *deployment {
 	t.Helper()
 	s := &deployment{t: t, compose: composeFile(t), root: t.TempDir(), addrs: map[string]string{}, clients: map[string]*redis.Client{}}
 	for _, name := range slices.Sorted(maps.Keys(s.compose.Services)) {
@@ -160,13 +160,13 @@ func (s *deployment) weir(config string) *weir {
 func (s *deployment) redis(name string) *redis.Client {
 	s.t.Helper()
 	if s.clients[name] == nil {
-		s.clients[name] = client(s.t, s.addrs[name])
+		s.clients[name] = redisClient(s.t, s.addrs[name])
 	}
 	return s.clients[name]
 }
 
-// replicates waits until that Redis follows the other.
-func (s *deployment) replicates(name, master string) {
+// waitForReplica waits until that Redis follows the other.
+func (s *deployment) waitForReplica(name, master string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.addrs[master])
 	await.Within(s.t, 2*testTimeout, name+" follows "+master, func() bool {
@@ -175,8 +175,8 @@ func (s *deployment) replicates(name, master string) {
 	})
 }
 
-// agreed waits until every Sentinel could replace the master, which is that one.
-func (s *deployment) agreed(master string) {
+// waitForSentinels waits until every Sentinel could replace the master, which is that one.
+func (s *deployment) waitForSentinels(master string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.addrs[master])
 	for _, name := range sentinels() {
@@ -188,8 +188,8 @@ func (s *deployment) agreed(master string) {
 	}
 }
 
-// promoted waits until every Sentinel names that one the master, and it is.
-func (s *deployment) promoted(name string) {
+// waitForPromotion waits until every Sentinel names that one the master, and it is.
+func (s *deployment) waitForPromotion(name string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.addrs[name])
 	await.Within(s.t, 2*testTimeout, name+" is the master", func() bool {
@@ -204,9 +204,9 @@ func (s *deployment) promoted(name string) {
 
 func sentinels() []string { return []string{"sentinel-1", "sentinel-2", "sentinel-3"} }
 
-// hour asks for a code and returns the answer's status and what is left of the phone
+// sendAndLeft asks for a code and returns the answer's status and what is left of the phone
 // in this hour.
-func (w *weir) hour(phone string) (status int, left string) {
+func (w *weir) sendAndLeft(phone string) (status int, left string) {
 	w.t.Helper()
 	status, header, _ := exchange(w.t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {phone}})
 	if m := regexp.MustCompile(`"phone-1h";r=(\d+)`).FindStringSubmatch(header.Get("Ratelimit")); m != nil {
@@ -221,21 +221,21 @@ func (w *weir) hour(phone string) (status int, left string) {
 // again, follows the new.
 func TestCompose_SharesAndSurvivesItsMaster(t *testing.T) {
 	t.Parallel()
-	s := settle(t)
+	s := startDeployment(t)
 	master := s.run("redis-1", "6379")
 	s.run("redis-2", "6379")
-	s.replicates("redis-2", "redis-1")
+	s.waitForReplica("redis-2", "redis-1")
 	for _, name := range sentinels() {
 		s.run(name, "26379")
 	}
-	s.agreed("redis-1")
+	s.waitForSentinels("redis-1")
 	s.spelled = append(s.spelled, "http://upstream:8080", s.weir("upstream").URL)
 	weirs := []*weir{s.weir("weir"), s.weir("weir"), s.weir("weir")}
 
-	if status, left := weirs[0].hour("13800138000"); status != http.StatusOK || left != "4" {
+	if status, left := weirs[0].sendAndLeft("13800138000"); status != http.StatusOK || left != "4" {
 		t.Errorf("the first request is answered %d with %q left in the hour, want 200 and 4", status, left)
 	}
-	if status, left := weirs[1].hour("13800138000"); status != http.StatusTooManyRequests || left != "4" {
+	if status, left := weirs[1].sendAndLeft("13800138000"); status != http.StatusTooManyRequests || left != "4" {
 		t.Errorf("the second one, elsewhere, is answered %d with %q left, want 429 and 4", status, left)
 	}
 	counted := s.redis("redis-1").DBSize(t.Context()).Val()
@@ -250,14 +250,14 @@ func TestCompose_SharesAndSurvivesItsMaster(t *testing.T) {
 			t.Errorf("without a master weir %d answers somebody new with %d, want 200", i, status)
 		}
 	}
-	s.promoted("redis-2")
+	s.waitForPromotion("redis-2")
 	for i, w := range weirs {
 		await.Until(t, "the weir reaches the new master", func() bool {
 			_, body := w.get(w.Admin + "/readyz")
 			return !strings.Contains(body, "degraded")
 		})
 		// A minute may have gone by; the hour has not.
-		if status, left := w.hour("13800138000"); status == http.StatusOK && left == "4" || left == "" {
+		if status, left := w.sendAndLeft("13800138000"); status == http.StatusOK && left == "4" || left == "" {
 			t.Errorf("after the failover weir %d answers %d with %q left: it has forgotten", i, status, left)
 		}
 	}
@@ -266,6 +266,6 @@ func TestCompose_SharesAndSurvivesItsMaster(t *testing.T) {
 		return // Sentinel takes its time to turn it round
 	}
 	s.run("redis-1", "6379")
-	s.replicates("redis-1", "redis-2")
-	s.agreed("redis-2")
+	s.waitForReplica("redis-1", "redis-2")
+	s.waitForSentinels("redis-2")
 }

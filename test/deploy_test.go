@@ -12,7 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-func deployed(t *testing.T, name string) string {
+func readDeployFile(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("deploy", name))
 	if err != nil {
@@ -21,11 +21,11 @@ func deployed(t *testing.T, name string) string {
 	return string(b)
 }
 
-// A unit is the assignments of a systemd unit, under "Section.Name".
-func unit(t *testing.T, name string) map[string]string {
+// A parseUnit is the assignments of a systemd unit, under "Section.Name".
+func parseUnit(t *testing.T, name string) map[string]string {
 	t.Helper()
 	section, out := "", map[string]string{}
-	for line := range strings.Lines(deployed(t, name)) {
+	for line := range strings.Lines(readDeployFile(t, name)) {
 		line = strings.TrimSpace(line)
 		if m := regexp.MustCompile(`^\[(\w+)\]$`).FindStringSubmatch(line); m != nil {
 			section = m[1]
@@ -39,7 +39,7 @@ func unit(t *testing.T, name string) map[string]string {
 // The units say what weir does: it notifies, its socket has a name that it knows,
 // it has the time to drain, and what shuts it in is all there.
 func TestDeploy_UnitsSayWhatWeirDoes(t *testing.T) {
-	service, socket := unit(t, "weir.service"), unit(t, "weir.socket")
+	service, socket := parseUnit(t, "weir.service"), parseUnit(t, "weir.socket")
 	for field, want := range map[string]string{
 		"Unit.After": "network-online.target weir.socket", "Unit.Wants": "network-online.target",
 		"Service.Type": "notify-reload", "Service.ExecStart": "/usr/bin/weir run -c /etc/weir/weir.yaml",
@@ -63,9 +63,9 @@ func TestDeploy_UnitsSayWhatWeirDoes(t *testing.T) {
 	}
 }
 
-// complaints are what systemd says of the units, after its own version's ignorance
+// systemdErrors are what systemd says of the units, after its own version's ignorance
 // of notify-reload (older than 253) is left out.
-func complaints(t *testing.T, analyze, service, socket string) (out []string) {
+func systemdErrors(t *testing.T, analyze, service, socket string) (out []string) {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "weir.service"), strings.Replace(service, "/usr/bin/weir run", "/bin/true run", 1))
@@ -91,8 +91,8 @@ func TestDeploy_SystemdTakesTheUnits(t *testing.T) {
 		t.Log("systemd is not here: its own check is left out")
 		return
 	}
-	service, socket := deployed(t, "weir.service"), deployed(t, "weir.socket")
-	if said := complaints(t, analyze, service, socket); len(said) > 0 {
+	service, socket := readDeployFile(t, "weir.service"), readDeployFile(t, "weir.socket")
+	if said := systemdErrors(t, analyze, service, socket); len(said) > 0 {
 		t.Errorf("systemd says: %s", said)
 	}
 	for right, wrong := range map[string]string{
@@ -102,7 +102,7 @@ func TestDeploy_SystemdTakesTheUnits(t *testing.T) {
 		if !strings.Contains(service+socket, right) {
 			t.Errorf("the units do not hold %s any more", right)
 		}
-		if said := complaints(t, analyze, strings.Replace(service, right, wrong, 1), strings.Replace(socket, right, wrong, 1)); len(said) == 0 {
+		if said := systemdErrors(t, analyze, strings.Replace(service, right, wrong, 1), strings.Replace(socket, right, wrong, 1)); len(said) == 0 {
 			t.Errorf("systemd takes %s", wrong)
 		}
 	}
@@ -117,7 +117,7 @@ func TestDeploy_SystemdShutsTheUnitIn(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.service"), deployed(t, "weir.service"))
+	write(t, filepath.Join(dir, "weir.service"), readDeployFile(t, "weir.service"))
 	said, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", filepath.Join(dir, "weir.service")).CombinedOutput()
 	score := regexp.MustCompile(`Overall exposure level for weir\.service: (\d+\.\d)`).FindSubmatch(said)
 	if score == nil {
@@ -147,7 +147,7 @@ func documents(t *testing.T, text string) []map[string]any {
 // drain.
 func TestDeploy_Kubernetes(t *testing.T) {
 	kinds := map[string]map[string]any{}
-	for _, doc := range documents(t, deployed(t, "weir.k8s.yaml")) {
+	for _, doc := range documents(t, readDeployFile(t, "weir.k8s.yaml")) {
 		kind, _ := doc["kind"].(string)
 		if doc["apiVersion"] == nil || doc["metadata"].(map[string]any)["name"] != "weir" {
 			t.Errorf("%v", doc)
@@ -178,7 +178,7 @@ func TestDeploy_Kubernetes(t *testing.T) {
 func TestDeploy_NamesMetricsThatAre(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"weir.rules.yaml", "grafana/weir.json"} {
-		named := regexp.MustCompile(`weir_[a-z_]+`).FindAllString(deployed(t, file), -1)
+		named := regexp.MustCompile(`weir_[a-z_]+`).FindAllString(readDeployFile(t, file), -1)
 		if len(named) < 6 {
 			t.Fatalf("%s speaks of %v only", file, named)
 		}

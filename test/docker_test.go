@@ -129,7 +129,7 @@ func TestDocker_ComposeFitsTogether(t *testing.T) {
 	if weirs != 3 || builds != 1 {
 		t.Errorf("%d services serve the rules, and %d are built; want 3 and 1", weirs, builds)
 	}
-	for _, target := range regexp.MustCompile(`"([a-z0-9-]+):9901"`).FindAllStringSubmatch(deployed(t, "prometheus.yaml"), -1) {
+	for _, target := range regexp.MustCompile(`"([a-z0-9-]+):9901"`).FindAllStringSubmatch(readDeployFile(t, "prometheus.yaml"), -1) {
 		if _, known := c.Services[target[1]]; !known {
 			t.Errorf("Prometheus looks at %s, which is not there", target[1])
 		}

@@ -18,8 +18,8 @@ import (
 
 func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 	release := make(chan struct{})
-	api := backend(t, func(w http.ResponseWriter, r *http.Request) {
-		held(r, release)
+	api := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		waitForRelease(r, release)
 		fmt.Fprint(w, "done")
 	})
 	w := start(t, "routes:\n  - {match: {path: /slow}, upstream: "+api.URL+"}\n")
@@ -63,14 +63,14 @@ func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 
 func TestDrain_IdleConnectionsDoNotHoldIt(t *testing.T) {
 	t.Parallel()
-	w := start(t, sms("1/1m", ""))
+	w := start(t, smsYAML("1/1m", ""))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	fmt.Fprint(conn, "POST /v1/sms/send HTTP/1.1\r\nHost: x\r\nX-Phone: 1\r\nContent-Length: 0\r\n\r\n")
-	w.Logged("request", nil)
+	w.WaitForLog("request", nil)
 	w.Signal(syscall.SIGTERM)
 	if code := w.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
@@ -82,7 +82,7 @@ func TestDrain_IdleConnectionsDoNotHoldIt(t *testing.T) {
 func TestDrain_DelayTellsFirst(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), sms("100/1m", "")+`
+	write(t, filepath.Join(dir, "weir.yaml"), smsYAML("100/1m", "")+`
 listen: {http: "127.0.0.1:0", drain: {delay: 5s}}
 admin: {http: "127.0.0.1:0"}
 `)
@@ -114,7 +114,7 @@ admin: {http: "127.0.0.1:0"}
 // Whoever uses a connection while weir ends gets an answer that says it is the
 // last one, and no reset.
 func TestDrain_ConnectionsInUseAreTold(t *testing.T) {
-	w := start(t, sms("100000/1m", ""))
+	w := start(t, smsYAML("100000/1m", ""))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -140,12 +140,12 @@ func TestDrain_SecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	defer close(release)
-	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })
+	api := startBackend(t, func(_ http.ResponseWriter, r *http.Request) { waitForRelease(r, release) })
 	w := start(t, "routes:\n  - {match: {path: /slow}, upstream: "+api.URL+"}\n")
 	go do(t, http.MethodPost, w.URL+"/slow", nil)
 	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
 	w.Signal(syscall.SIGTERM)
-	w.Logged("draining", nil)
+	w.WaitForLog("draining", nil)
 	w.Signal(syscall.SIGTERM)
 	w.Exit()
 	if by, ok := w.State().Sys().(syscall.WaitStatus); !ok || by.Signal() != syscall.SIGTERM {
@@ -158,12 +158,12 @@ func TestDrain_SecondSignalEndsAtOnce(t *testing.T) {
 func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	t.Parallel()
 	server, release := redistest.Start(t), make(chan struct{})
-	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })
+	api := startBackend(t, func(_ http.ResponseWriter, r *http.Request) { waitForRelease(r, release) })
 	config := func(n int) string {
-		return shared(server.Addr) + "reload: {source: redis}\n" + revisionYAML(n) + "  - {match: {path: /slow}, upstream: " + api.URL + "}\n"
+		return redisYAML(server.Addr) + "reload: {source: redis}\n" + revisionYAML(n) + "  - {match: {path: /slow}, upstream: " + api.URL + "}\n"
 	}
 	leaves, stays := start(t, config(0)), start(t, config(0))
-	acquainted(t, server.Addr, 2)
+	waitForMembership(t, server.Addr, 2)
 	answer := make(chan int, 1)
 	go func() {
 		status, _ := do(t, http.MethodPost, leaves.URL+"/slow", nil)
@@ -172,8 +172,8 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
 
 	leaves.Signal(syscall.SIGTERM)
-	leaves.Logged("draining", nil)
-	acquainted(t, server.Addr, 2) // each has given a sign since
+	leaves.WaitForLog("draining", nil)
+	waitForMembership(t, server.Addr, 2) // each has given a sign since
 	var said struct{ Nodes []struct{ Address string } }
 	stays.getAdmin("/api/v1/nodes", &said)
 	if len(said.Nodes) != 2 || stays.metric("weir_cluster_nodes") != 2 {
@@ -182,7 +182,7 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	if code, stdout, stderr := stays.push(config(1), "anna"); code != 0 {
 		t.Errorf("push exits with %d: %s%s", code, stdout, stderr)
 	}
-	leaves.Logged("serving pushed config", nil)
+	leaves.WaitForLog("serving pushed config", nil)
 	if leaves.Ended() {
 		t.Error("weir ended while a request was under way")
 	}
@@ -193,7 +193,7 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	if code := leaves.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	if got := heartbeats(t, client(t, server.Addr)); len(got) != 1 {
+	if got := heartbeats(t, redisClient(t, server.Addr)); len(got) != 1 {
 		t.Errorf("after it has ended Redis knows of %v", got)
 	}
 }

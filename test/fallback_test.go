@@ -17,10 +17,10 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// steadyRequests asks each of nodes for one phone, about every 40 ms from two clients,
+// startSteadyLoad asks each of nodes for one phone, about every 40 ms from two clients,
 // until the test calls what it returns. It asks slowly enough to leave the
 // machine to others, and fast enough to want all that there is to have.
-func steadyRequests(t *testing.T, nodes []*weir) (stop func()) {
+func startSteadyLoad(t *testing.T, nodes []*weir) (stop func()) {
 	t.Helper()
 	over := make(chan struct{})
 	var clients sync.WaitGroup
@@ -59,16 +59,16 @@ func steadyRequests(t *testing.T, nodes []*weir) (stop func()) {
 	return stop
 }
 
-// An account is what the logs of all nodes say together.
-type account struct {
+// A grantLog is what the logs of all nodes say together.
+type grantLog struct {
 	granted []time.Time // when, in order
 	local   int         // of these, without Redis
 	slowest time.Duration
 }
 
-func accountOf(t *testing.T, nodes []*weir) account {
+func readGrants(t *testing.T, nodes []*weir) grantLog {
 	t.Helper()
-	var a account
+	var a grantLog
 	for _, w := range nodes {
 		for _, l := range w.log.Lines() {
 			if l.Text("message") != "request" {
@@ -98,7 +98,7 @@ func accountOf(t *testing.T, nodes []*weir) account {
 
 // most is how many were granted in the fullest stretch of so long that begins
 // between from and to.
-func (a account) most(length time.Duration, from, to time.Time) (most int) {
+func (a grantLog) most(length time.Duration, from, to time.Time) (most int) {
 	for i, at := range a.granted {
 		if at.Before(from) || at.After(to) {
 			continue
@@ -113,7 +113,7 @@ func (a account) most(length time.Duration, from, to time.Time) (most int) {
 }
 
 // between is how many were granted from one time to another.
-func (a account) between(from, to time.Time) (n int) {
+func (a grantLog) between(from, to time.Time) (n int) {
 	for _, at := range a.granted {
 		if !at.Before(from) && at.Before(to) {
 			n++
@@ -138,26 +138,26 @@ func TestFallback_OutageDoesNotOpenAFreshLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			config := hasty(server.Addr) + sms(fmt.Sprintf("%d/%s", rate, window), ", on_store_failure: local")
+			config := redisDefaultYAML(server.Addr) + smsYAML(fmt.Sprintf("%d/%s", rate, window), ", on_store_failure: local")
 			nodes := make([]*weir, 4)
 			for i := range nodes {
 				nodes[i] = start(t, config)
 			}
-			acquainted(t, server.Addr, len(nodes))
+			waitForMembership(t, server.Addr, len(nodes))
 			began := time.Now()
-			stop := steadyRequests(t, nodes)
-			lasted(t, began, window)
+			stop := startSteadyLoad(t, nodes)
+			waitSince(t, began, window)
 			cut := time.Now()
 			fault.cut(server)
-			lasted(t, cut, long)
+			waitSince(t, cut, long)
 			fault.heal(server)
 			healed := time.Now()
-			rdb := client(t, server.Addr)
+			rdb := redisClient(t, server.Addr)
 			await.Until(t, "Redis decides again", func() bool { return len(redisKeys(t, rdb, "*:permits")) > 0 })
-			lasted(t, healed, 2*window)
+			waitSince(t, healed, 2*window)
 			stop()
 
-			a := accountOf(t, nodes)
+			a := readGrants(t, nodes)
 			// The log tells when a request ended; it was granted since it began.
 			near := max(150*time.Millisecond, a.slowest)
 			if got := a.most(window-near, cut.Add(-window), healed); got > rate*11/10 {
@@ -182,8 +182,8 @@ func TestFallback_OutageDoesNotOpenAFreshLimit(t *testing.T) {
 	}
 }
 
-// lasted waits until so long has passed since began.
-func lasted(t *testing.T, began time.Time, long time.Duration) {
+// waitSince waits until so long has passed since began.
+func waitSince(t *testing.T, began time.Time, long time.Duration) {
 	t.Helper()
 	await.Within(t, long+testTimeout, "time passes", func() bool { return time.Since(began) > long })
 }
@@ -203,20 +203,20 @@ func redisKeys(t *testing.T, rdb *redis.Client, pattern string) []string {
 func TestFallback_GrantsAreReported(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	w := start(t, hasty(server.Addr)+sms("3/1h", ", on_store_failure: local"))
-	acquainted(t, server.Addr, 1)
+	w := start(t, redisDefaultYAML(server.Addr)+smsYAML("3/1h", ", on_store_failure: local"))
+	waitForMembership(t, server.Addr, 1)
 	server.Kill()
 	if got := w.statuses("p", 2); !slices.Equal(got, []int{200, 200}) {
 		t.Fatalf("without Redis: %v", got)
 	}
 	server.Restart()
-	rdb := client(t, server.Addr)
+	rdb := redisClient(t, server.Addr)
 	await.Until(t, "Redis has heard of two", func() bool {
 		values := redisKeys(t, rdb, "weir:*:value")
 		return len(values) > 0 && rdb.Get(t.Context(), values[0]).Val() == "1"
 	})
 	await.Until(t, "weir says so", func() bool { return w.metric(`weir_store_reported_permits_total{result="counted"}`) == 2 })
-	other := start(t, hasty(server.Addr)+sms("3/1h", ", on_store_failure: deny"))
+	other := start(t, redisDefaultYAML(server.Addr)+smsYAML("3/1h", ", on_store_failure: deny"))
 	await.Until(t, "Redis decides", func() bool { return other.statuses("q", 1)[0] != http.StatusServiceUnavailable })
 	if got := other.statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
 		t.Errorf("another node answers %v after two of three, want 200 and 429", got)

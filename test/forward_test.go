@@ -26,7 +26,7 @@ func TestForward_NoProtocolIsSmuggled(t *testing.T) {
 		"Connection: upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
 	} {
 		// The upstream is only too willing.
-		api := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		api := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 			if protocol := r.Header.Get("Upgrade"); protocol != "" {
 				w.Header().Set("Connection", "Upgrade")
 				w.Header().Set("Upgrade", protocol)
@@ -38,15 +38,15 @@ func TestForward_NoProtocolIsSmuggled(t *testing.T) {
 			}
 		})
 		w := start(t, "routes:\n  - {match: {path: /*}, upstream: "+api.URL+"}\n")
-		status, _ := raw(t, w, "GET / HTTP/1.1\r\nHost: x\r\n"+ask+"\r\n")
+		status, _ := sendRaw(t, w, "GET / HTTP/1.1\r\nHost: x\r\n"+ask+"\r\n")
 		if status != http.StatusOK {
 			t.Errorf("%q is answered %d, want 200 as if nobody had asked to upgrade", ask, status)
 		}
 	}
 }
 
-// raw sends exactly these bytes and returns the answer.
-func raw(t *testing.T, w *weir, request string) (status int, body string) {
+// sendRaw sends exactly these bytes and returns the answer.
+func sendRaw(t *testing.T, w *weir, request string) (status int, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 	if err != nil {
@@ -74,7 +74,7 @@ func raw(t *testing.T, w *weir, request string) (status int, body string) {
 func TestForward_ClientGoneCancelsTheUpstream(t *testing.T) {
 	t.Parallel()
 	arrived, gone := make(chan struct{}), make(chan struct{})
-	api := backend(t, func(_ http.ResponseWriter, r *http.Request) {
+	api := startBackend(t, func(_ http.ResponseWriter, r *http.Request) {
 		close(arrived)
 		<-r.Context().Done()
 		close(gone)
@@ -93,12 +93,12 @@ func TestForward_ClientGoneCancelsTheUpstream(t *testing.T) {
 	case <-time.After(testTimeout):
 		t.Fatal("the upstream still works for a client that has left")
 	}
-	w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "499" })
+	w.WaitForLog("request", func(l logtest.Line) bool { return l.Text("status") == "499" })
 }
 
 func TestForward_FaultsOfUpstreamsAreProblems(t *testing.T) {
 	t.Parallel()
-	slow := backend(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	slow := startBackend(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	w := start(t, fmt.Sprintf(`upstreams:
   gone: http://127.0.0.1:1
   slow: {targets: [%q], timeouts: {response: 100ms}}
@@ -126,7 +126,7 @@ routes:
 // The first part of an answer reaches the client before the upstream has
 // written the second, and the same the other way round.
 func TestForward_StreamsBothWays(t *testing.T) {
-	api := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	api := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		in := bufio.NewReader(r.Body)
 		control := http.NewResponseController(w)
 		control.EnableFullDuplex()
@@ -169,7 +169,7 @@ func TestForward_StreamsBothWays(t *testing.T) {
 // touched.
 func TestForward_PathMatchedIsPathSent(t *testing.T) {
 	paths := make(chan string, 1)
-	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { paths <- r.RequestURI })
+	api := startBackend(t, func(_ http.ResponseWriter, r *http.Request) { paths <- r.RequestURI })
 	w := start(t, "routes:\n  - {match: {path: /a/*}, upstream: "+api.URL+"}\n")
 	for sent, want := range map[string]string{
 		"/a/b":            "/a/b",
@@ -179,7 +179,7 @@ func TestForward_PathMatchedIsPathSent(t *testing.T) {
 		"/a//b":           "/a/b",
 		"/a/b?x=1;y=%zz+": "/a/b?x=1;y=%zz+",
 	} {
-		if status, body := raw(t, w, "GET "+sent+" HTTP/1.1\r\nHost: x\r\n\r\n"); status != http.StatusOK {
+		if status, body := sendRaw(t, w, "GET "+sent+" HTTP/1.1\r\nHost: x\r\n\r\n"); status != http.StatusOK {
 			t.Errorf("%s is answered %d %s, want 200", sent, status, body)
 			continue
 		}
@@ -188,7 +188,7 @@ func TestForward_PathMatchedIsPathSent(t *testing.T) {
 		}
 	}
 	for _, sent := range []string{"/a/../b", "/b", "/a/%2e%2e/b"} {
-		if status, _ := raw(t, w, "GET "+sent+" HTTP/1.1\r\nHost: x\r\n\r\n"); status != http.StatusNotFound {
+		if status, _ := sendRaw(t, w, "GET "+sent+" HTTP/1.1\r\nHost: x\r\n\r\n"); status != http.StatusNotFound {
 			t.Errorf("%s is answered %d, want 404", sent, status)
 		}
 	}

@@ -59,8 +59,8 @@ func TestHandover_RollingRestartLosesNothing(t *testing.T) {
 // does.
 func pressed(t *testing.T, url string) (cease func()) {
 	t.Helper()
-	kept := fire(t, 8, volley{url, func(int, int) http.Header { return http.Header{} }})
-	closed := fire(t, 2, volley{url, func(int, int) http.Header { return http.Header{"Connection": {"close"}} }})
+	kept := startLoad(t, 8, loadRequest{url, func(int, int) http.Header { return http.Header{} }})
+	closed := startLoad(t, 2, loadRequest{url, func(int, int) http.Header { return http.Header{"Connection": {"close"}} }})
 	var report bytes.Buffer
 	var wrk *exec.Cmd
 	if !testing.Short() {
@@ -73,10 +73,10 @@ func pressed(t *testing.T, url string) (cease func()) {
 		t.Cleanup(func() { wrk.Process.Kill() })
 	}
 	return func() {
-		kept.cease()
-		closed.cease()
-		kept.only(t, http.StatusOK)
-		closed.only(t, http.StatusOK)
+		kept.stop()
+		closed.stop()
+		kept.wantOnly(t, http.StatusOK)
+		closed.wantOnly(t, http.StatusOK)
 		if wrk == nil {
 			return
 		}
@@ -144,9 +144,9 @@ func TestHandover_DrainTakesWhoWaits(t *testing.T) {
 
 // Without reuse_port a second weir is a mistake, and says so.
 func TestHandover_SecondWeirIsAFaultUnlessMeant(t *testing.T) {
-	w := start(t, sms("1/1m", ""))
+	w := start(t, smsYAML("1/1m", ""))
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), strings.Replace(sms("1/1m", "")+weirtest.Listeners, `listen: {http: "127.0.0.1:0"}`,
+	write(t, filepath.Join(dir, "weir.yaml"), strings.Replace(smsYAML("1/1m", "")+weirtest.Listeners, `listen: {http: "127.0.0.1:0"}`,
 		fmt.Sprintf("listen: {http: %q}", strings.TrimPrefix(w.URL, "http://")), 1))
 	if code, _, said := command(t, dir, "run", "-c", "weir.yaml"); code != 1 || !strings.Contains(said, "another weir") {
 		t.Errorf("exit code %d, %q; want 1 and a hint at the other weir", code, said)
@@ -183,7 +183,7 @@ func activated(t *testing.T, socket net.Listener, name, file string) *weir {
 // A socket of systemd's is listened on instead of the address, and requests wait
 // there while weir is restarted.
 func TestHandover_SystemdKeepsTheSocket(t *testing.T) {
-	w, socket := passed(t, "http", sms("100/1m", "")+"listen: {http: \":1\"}\nadmin: {http: \"127.0.0.1:0\"}\n")
+	w, socket := passed(t, "http", smsYAML("100/1m", "")+"listen: {http: \":1\"}\nadmin: {http: \"127.0.0.1:0\"}\n")
 	if want := "http://" + socket.Addr().String(); w.URL != want {
 		t.Fatalf("weir listens on %s, want %s as passed", w.URL, want)
 	}
@@ -214,7 +214,7 @@ func TestHandover_SocketThatFitsNowhere(t *testing.T) {
 	defer fd.Close()
 	for _, name := range []string{"weir.socket", "https"} {
 		file := filepath.Join(t.TempDir(), "weir.yaml")
-		write(t, file, sms("1/1m", "")+weirtest.Listeners)
+		write(t, file, smsYAML("1/1m", "")+weirtest.Listeners)
 		cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec weir run -c "$0"`, file)
 		cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES="+name)
 		cmd.ExtraFiles = []*os.File{fd}

@@ -18,7 +18,7 @@ import (
 func twoNodes(t *testing.T, more string) (one, other *weir) {
 	t.Helper()
 	server := redistest.Start(t)
-	config := shared(server.Addr) + sms("1/1h", more)
+	config := redisYAML(server.Addr) + smsYAML("1/1h", more)
 	one, other = start(t, config), start(t, config)
 	waitForNodes(t, server.Addr, 2)
 	one.send("p")
@@ -57,7 +57,7 @@ func TestKeys_ResetOnOneNodePassesOnAll(t *testing.T) {
 	if got := one.send("p"); got != 200 {
 		t.Errorf("reset key is answered %d on the node that was told, want 200", got)
 	}
-	line := one.Logged("operator action", func(l logtest.Line) bool { return l.Text("reason") == "the phone was lent" })
+	line := one.WaitForLog("operator action", func(l logtest.Line) bool { return l.Text("reason") == "the phone was lent" })
 	if line.Text("who") != "local" || line.Text("action") != "reset" || line.Text("key_hash") == "" || line.Text("operator_address") == "" {
 		t.Errorf("the log says %v", line)
 	}
@@ -95,7 +95,7 @@ func TestKeys_GrantGivesPermitsOnTop(t *testing.T) {
 
 func TestKeys_InMemory(t *testing.T) {
 	t.Parallel()
-	w := start(t, sms(`"2/1h", "9/1d"`, "")+"defaults: {expose: true}\n")
+	w := start(t, smsYAML(`"2/1h", "9/1d"`, "")+"defaults: {expose: true}\n")
 	w.statuses("p", 3)
 	said := w.keys("get", "header:X-Phone=p")
 	for _, want := range []string{"LIMIT", "sms-send.phone  2/1h  2     0", "sms-send.phone  9/1d  2     7", "hash "} {
@@ -143,7 +143,7 @@ routes: [{name: sms, match: {path: /sms}, respond: {body: ok}, limits: [{name: p
 func TestKeys_RolesOfTokens(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), sms("1/1h", "")+`listen: {http: "127.0.0.1:0"}
+	write(t, filepath.Join(dir, "weir.yaml"), smsYAML("1/1h", "")+`listen: {http: "127.0.0.1:0"}
 admin:
   http: "127.0.0.1:0"
   tokens: [{name: ops, token: sixteen-letters-and-more, role: write}, {name: support, token: another-sixteen-letters}]
@@ -165,13 +165,13 @@ admin:
 			t.Errorf("weir keys %s with %s exits %d: %s%s; want %d and %q", c.action, c.token, code, stdout, stderr, c.code, c.want)
 		}
 	}
-	w.Logged("operator action", func(l logtest.Line) bool { return l.Text("who") == "ops" && l.Text("action") == "reset" })
+	w.WaitForLog("operator action", func(l logtest.Line) bool { return l.Text("who") == "ops" && l.Text("action") == "reset" })
 }
 
 // What a running weir would do, and what it has done.
 func TestExplain_AsksARunningWeir(t *testing.T) {
 	t.Parallel()
-	w := start(t, sms("1/1h", ""))
+	w := start(t, smsYAML("1/1h", ""))
 	w.send("p")
 	status, header, _ := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"p"}})
 	if status != 429 {
@@ -186,7 +186,7 @@ func TestExplain_AsksARunningWeir(t *testing.T) {
 	}
 	for _, c := range []struct{ args, want string }{
 		{"NOT-AN-ID", "no node has a record"},
-		{"POST", "write the URL behind it"},
+		{"POST", "write the URL after it"},
 		{"post /v1/sms/send", "write POST"},
 	} {
 		code, stdout, stderr := w.admin(t.TempDir(), append([]string{"explain"}, strings.Fields(c.args)...)...)

@@ -77,7 +77,7 @@ func leads(t *testing.T, all []*weir) (at int) {
 func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	leader, others := startLeading(t, 3, shared(server.Addr)+sms("1/1h", ""))
+	leader, others := startLeading(t, 3, redisYAML(server.Addr)+smsYAML("1/1h", ""))
 	was := leader.leadership()
 	if got := leader.metric("weir_leader") + others[0].metric("weir_leader") + others[1].metric("weir_leader"); got != 1 || leader.metric("weir_leader") != 1 {
 		t.Errorf("%v nodes say that they lead, want the one", got)
@@ -92,7 +92,7 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	if now.Token <= was.Token {
 		t.Errorf("the token is %d after %d, want a larger one", now.Token, was.Token)
 	}
-	next.Logged("leadership acquired", func(l logtest.Line) bool { return l.Text("node") == now.Self })
+	next.WaitForLog("leadership acquired", func(l logtest.Line) bool { return l.Text("node") == now.Self })
 	await.Until(t, "the tasks go on under the next leader", func() bool {
 		return !slices.ContainsFunc(next.leadership().Tasks, func(r taskRun) bool { return r.Node != now.Self || r.Error != "" })
 	})
@@ -105,7 +105,7 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 func TestLeader_EndsInPeace(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	leader, others := startLeading(t, 2, shared(server.Addr)+sms("1/1h", ""))
+	leader, others := startLeading(t, 2, redisYAML(server.Addr)+smsYAML("1/1h", ""))
 	leader.Signal(syscall.SIGTERM)
 	if code := leader.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
@@ -113,7 +113,7 @@ func TestLeader_EndsInPeace(t *testing.T) {
 	if leader.log.Count("leadership lost") != 1 {
 		t.Error("the leader does not say that it leadership lost")
 	}
-	if held := client(t, server.Addr).HLen(t.Context(), "weir:{cluster}:lead").Val(); held != 0 && !others[0].leading() {
+	if held := redisClient(t, server.Addr).HLen(t.Context(), "weir:{cluster}:lead").Val(); held != 0 && !others[0].leading() {
 		t.Error("the lead is still held by the one that has ended")
 	}
 	await.Until(t, "the other leads", others[0].leading)
@@ -126,13 +126,13 @@ func (w *weir) leading() bool { l := w.leadership(); return l.Node == l.Self }
 func TestLeader_StoppedOneDoesNothingMore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	leader, others := startLeading(t, 2, shared(server.Addr)+sms("1/1h", ""))
+	leader, others := startLeading(t, 2, redisYAML(server.Addr)+smsYAML("1/1h", ""))
 	leader.Signal(syscall.SIGSTOP)
 	other := others[leads(t, others)]
 	now := other.leadership()
-	monitor := watch(t, server.Addr)
+	monitor := startMonitor(t, server.Addr)
 	leader.Signal(syscall.SIGCONT)
-	leader.Logged("leadership lost", nil)
+	leader.WaitForLog("leadership lost", nil)
 	await.Until(t, "the old leader says who leads", func() bool { l := leader.leadership(); return l.Node == now.Self && l.Token == now.Token })
 	if leader.metric("weir_leader") != 0 || other.metric("weir_leader") != 1 {
 		t.Error("both, or the wrong one, say that they lead")
@@ -149,7 +149,7 @@ func TestLeader_StoppedOneDoesNothingMore(t *testing.T) {
 }
 
 // noted are the runs that Redis took from leaders, in turn.
-func (m monitor) noted(t *testing.T) (out []taskRun) {
+func (m redisMonitor) noted(t *testing.T) (out []taskRun) {
 	t.Helper()
 	for _, found := range regexp.MustCompile(`lua\] "HSET" "weir:\{cluster\}:[a-z]+" "[a-z]+" ("\{.*\}")`).FindAllStringSubmatch(m.String(), -1) {
 		text, err := strconv.Unquote(found[1])
@@ -170,9 +170,9 @@ func (m monitor) noted(t *testing.T) (out []taskRun) {
 func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := shared(server.Addr) + sms("1/1h", "")
+	config := redisYAML(server.Addr) + smsYAML("1/1h", "")
 	leader, others := startLeading(t, 4, config)
-	monitor := watch(t, server.Addr)
+	monitor := startMonitor(t, server.Addr)
 	worked := func(w *weir) {
 		t.Helper()
 		self := w.leadership().Self
@@ -189,7 +189,7 @@ func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
 	second.Signal(syscall.SIGSTOP)
 	worked(others[leads(t, others)])
 	second.Signal(syscall.SIGCONT)
-	second.Logged("leadership lost", nil)
+	second.WaitForLog("leadership lost", nil)
 	worked(others[leads(t, others)])
 
 	ended, terms, led := map[string]time.Time{}, map[string]bool{}, ""
@@ -211,7 +211,7 @@ func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
 // With the store in memory a process is a cluster of its own.
 func TestLeader_AloneLeads(t *testing.T) {
 	t.Parallel()
-	w := start(t, sms("1/1h", ""))
+	w := start(t, smsYAML("1/1h", ""))
 	await.Until(t, "it leads", func() bool {
 		l := w.leadership()
 		return l.Node != "" && l.Node == l.Self
@@ -225,9 +225,9 @@ func TestLeader_AloneLeads(t *testing.T) {
 func TestNodes_AreToldByEach(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := shared(server.Addr) + sms("1/1h", "")
+	config := redisYAML(server.Addr) + smsYAML("1/1h", "")
 	one, other := start(t, config), start(t, config)
-	other.edit(shared(server.Addr) + sms("2/1h", ""))
+	other.edit(redisYAML(server.Addr) + smsYAML("2/1h", ""))
 	var said struct {
 		Self  string
 		Nodes []struct {
@@ -248,7 +248,7 @@ func TestNodes_AreToldByEach(t *testing.T) {
 			}
 		}
 	}
-	alone := start(t, sms("1/1h", ""))
+	alone := start(t, smsYAML("1/1h", ""))
 	alone.getAdmin("/api/v1/nodes", &said)
 	if len(said.Nodes) != 1 || said.Nodes[0].ID != said.Self || "http://"+said.Nodes[0].Address != alone.Admin || said.Nodes[0].Drift {
 		t.Errorf("alone, the nodes are %+v", said.Nodes)
@@ -286,7 +286,7 @@ func (w *weir) counted() (c counted) {
 func TestStatistics_EqualWhatWasSent(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	leader, others := startLeading(t, 3, shared(server.Addr)+sms("5/1h", ", on_store_failure: deny"))
+	leader, others := startLeading(t, 3, redisYAML(server.Addr)+smsYAML("5/1h", ", on_store_failure: deny"))
 	others[0].statuses("a", 8)
 	others[1].statuses("a", 4)
 	leader.statuses("b", 3)

@@ -16,7 +16,7 @@ import (
 // stores are the configurations of every kind of store.
 func stores(t *testing.T) map[string]string {
 	t.Helper()
-	return map[string]string{"memory": "", "redis": shared(redistest.Start(t).Addr)}
+	return map[string]string{"memory": "", "redis": redisYAML(redistest.Start(t).Addr)}
 }
 
 // A request that one limit refuses uses up nothing of the others.
@@ -97,7 +97,7 @@ routes:
 // A limit that only refuses what nobody may know of leaves no name behind.
 func TestLimit_HiddenRefusalIsNameless(t *testing.T) {
 	t.Parallel()
-	w := start(t, sms("1/1h", ", expose: false"))
+	w := start(t, smsYAML("1/1h", ", expose: false"))
 	w.statuses("p", 1)
 	status, header, body := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"p"}})
 	if status != 429 || header.Get("Retry-After") == "" {
@@ -160,12 +160,12 @@ routes:
 
 func TestLimit_OtherHeaders(t *testing.T) {
 	t.Parallel()
-	w := start(t, "defaults: {headers: x-ratelimit}\n"+sms("2/1h", ""))
+	w := start(t, "defaults: {headers: x-ratelimit}\n"+smsYAML("2/1h", ""))
 	_, header, _ := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"p"}})
 	if header.Get("X-RateLimit-Limit") != "2" || header.Get("X-RateLimit-Remaining") != "1" || header.Get("RateLimit") != "" {
 		t.Errorf("the header is %v, want X-RateLimit-* only", header)
 	}
-	w = start(t, "defaults: {headers: none}\n"+sms("1/1h", ""))
+	w = start(t, "defaults: {headers: none}\n"+smsYAML("1/1h", ""))
 	w.statuses("p", 1)
 	_, header, _ = exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"p"}})
 	for name := range header {

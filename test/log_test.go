@@ -11,10 +11,10 @@ import (
 )
 
 func TestLog_OneLinePerRequest(t *testing.T) {
-	w := start(t, sms("1/1h", ""))
+	w := start(t, smsYAML("1/1h", ""))
 	w.statuses("+1 650 555 0100", 2)
-	w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "200" })
-	refused := w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
+	w.WaitForLog("request", func(l logtest.Line) bool { return l.Text("status") == "200" })
+	refused := w.WaitForLog("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
 	for field, want := range map[string]string{
 		"route": "sms-send", "method": "POST", "path": "/v1/sms/send", "limit": "phone", "client": "127.0.0.1", "level": "info",
 	} {
@@ -35,7 +35,7 @@ func TestLog_OneLinePerRequest(t *testing.T) {
 // Whoever reads the log by machine must not stumble over a line.
 func TestLog_IsJSONAlsoWhileRedisIsAway(t *testing.T) {
 	server := redistest.Start(t)
-	w := start(t, hasty(server.Addr)+sms("9/1h", ""))
+	w := start(t, redisDefaultYAML(server.Addr)+smsYAML("9/1h", ""))
 	w.statuses("p", 2)
 	server.Kill()
 	w.statuses("p", 8)

@@ -69,16 +69,16 @@ func (a *authority) issues(t *testing.T, file string) {
 func TestAdmin_AsksForCertificates(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	certify(t, dir)
+	writeCertificate(t, dir)
 	operators, strangers := newAuthority(t), newAuthority(t)
 	write(t, filepath.Join(dir, "operators.pem"), operators.pem)
 	operators.issues(t, filepath.Join(dir, "ann.pem"))
 	strangers.issues(t, filepath.Join(dir, "eve.pem"))
 	write(t, filepath.Join(dir, "weir.yaml"), `listen: {http: "127.0.0.1:0", https: "127.0.0.1:0", tls: {cert: cert.pem, key: key.pem}}
 admin: {http: "127.0.0.1:0", https: "127.0.0.1:0", client_ca: operators.pem, token: 0123456789abcdef}
-`+sms("1/1h", ""))
+`+smsYAML("1/1h", ""))
 	w := startWith(t, dir)
-	secure := "https://" + w.Logged("serving", func(logtest.Line) bool { return true }).Text("admin_https")
+	secure := "https://" + w.WaitForLog("serving", func(logtest.Line) bool { return true }).Text("admin_https")
 	ask := func(more ...string) (code int, said string) {
 		code, stdout, stderr := command(t, dir, append([]string{"top", "--once", "--admin", secure, "--cacert", "cert.pem"}, more...)...)
 		return code, stdout + stderr
@@ -99,7 +99,7 @@ admin: {http: "127.0.0.1:0", https: "127.0.0.1:0", client_ca: operators.pem, tok
 		}
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	answer, err := client.Get("https://" + w.Logged("serving", func(logtest.Line) bool { return true }).Text("https") + "/nowhere")
+	answer, err := client.Get("https://" + w.WaitForLog("serving", func(logtest.Line) bool { return true }).Text("https") + "/nowhere")
 	if err != nil {
 		t.Fatal(err)
 	}

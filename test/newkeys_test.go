@@ -16,9 +16,9 @@ import (
 func TestNewKeys_InventedNumbersReachNobody(t *testing.T) {
 	t.Parallel()
 	const most, invented = 20, 500
-	server, up := redistest.Start(t), backend(t, func(http.ResponseWriter, *http.Request) {})
+	server, up := redistest.Start(t), startBackend(t, func(http.ResponseWriter, *http.Request) {})
 	config := func(newKeys string) string {
-		return shared(server.Addr) + `client_ip: {trusted_proxies: [127.0.0.1]}
+		return redisYAML(server.Addr) + `client_ip: {trusted_proxies: [127.0.0.1]}
 routes:
   - name: sms
     match: {path: /v1/sms/send}
@@ -32,7 +32,7 @@ routes:
 		status, _ := do(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Forwarded-For": {from}, "X-Phone": {phone}})
 		return status
 	}
-	rdb := client(t, server.Addr)
+	rdb := redisClient(t, server.Addr)
 	stored := func() int64 {
 		var n int64
 		for keys := rdb.Scan(context.Background(), 0, "*sms*", 1000).Iterator(); keys.Next(t.Context()); n++ {
@@ -62,7 +62,7 @@ routes:
 	if got := w.metric(`weir_new_keys_total{result="refused",route="sms"}`); got != invented-most {
 		t.Errorf("weir_new_keys_total says %v were refused, want %d", got, invented-most)
 	}
-	w.Logged("request", func(l logtest.Line) bool {
+	w.WaitForLog("request", func(l logtest.Line) bool {
 		return l.Text("new_keys") == "refused" && l.Text("client") == "203.0.113.66"
 	})
 

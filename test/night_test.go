@@ -19,7 +19,7 @@ import (
 // night is what three instances serve: each phone has so many codes an hour, and each
 // address more than anybody here asks for.
 func night(redis, rate string) string {
-	return shared(redis) + `keys: {phone: {from: "header:X-Phone", normalize: e164, sensitive: true}, ip: client_ip}
+	return redisYAML(redis) + `keys: {phone: {from: "header:X-Phone", normalize: e164, sensitive: true}, ip: client_ip}
 upstreams: {demo: echo}
 routes:
   - name: send
@@ -82,7 +82,7 @@ func TestNight_ByTheCommandLineAlone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	nodes := []*weir{start(t, night(server.Addr, "3/1h")), start(t, night(server.Addr, "3/1h")), start(t, night(server.Addr, "3/1h"))}
-	acquainted(t, server.Addr, len(nodes))
+	waitForMembership(t, server.Addr, len(nodes))
 	const often = "+8613800138000"
 	log := traffic(t, nodes, often)
 	asked := nodes[1] // whichever

@@ -57,7 +57,7 @@ func TestNotify_SaysHowItFares(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
-	write(t, file, sms("1/1m", "")+weirtest.Listeners)
+	write(t, file, smsYAML("1/1m", "")+weirtest.Listeners)
 	cmd := exec.Command("weir", "-c", file)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+m.path, "WATCHDOG_USEC=400000")
 	w := launch(t, filepath.Dir(file), cmd)

@@ -14,9 +14,9 @@ import (
 func TestExplain_FindsARequestOnWhicheverNodeItWas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := shared(server.Addr) + sms("1/1h", "")
+	config := redisYAML(server.Addr) + smsYAML("1/1h", "")
 	one, other := start(t, config), start(t, config)
-	acquainted(t, server.Addr, 2)
+	waitForMembership(t, server.Addr, 2)
 	_, header, _ := exchange(t, http.MethodPost, other.URL+"/v1/sms/send", http.Header{"X-Phone": {"p"}})
 	allowed := header.Get("X-Request-Id")
 	status, header, _ := exchange(t, http.MethodPost, one.URL+"/v1/sms/send", http.Header{"X-Phone": {"p"}})

@@ -63,16 +63,16 @@ func TestOperate_FileGoesAndComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "etc", "weir.yaml")
-	write(t, file, rules("1/60s")+weirtest.Listeners)
+	write(t, file, reloadYAML("1/60s")+weirtest.Listeners)
 	w := startWith(t, dir, "run", "-c", "./etc/weir.yaml")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	w.Logged("reload refused", nil)
+	w.WaitForLog("reload refused", nil)
 	if got := w.statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
 		t.Errorf("without its file weir answers %v, want 200 and 429 as before", got)
 	}
-	write(t, file, rules("2/60s")+weirtest.Listeners)
+	write(t, file, reloadYAML("2/60s")+weirtest.Listeners)
 	await.Until(t, "the file that came back is served", func() bool { return w.generation() == 2 })
 }
 
@@ -80,7 +80,7 @@ func TestOperate_FileGoesAndComesBack(t *testing.T) {
 func TestOperate_EndsWhileRedisHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	w := start(t, hasty(server.Addr)+policies())
+	w := start(t, redisDefaultYAML(server.Addr)+policies())
 	w.ask("deny", "p", 1)
 	server.Signal(syscall.SIGSTOP)
 	w.ask("deny", "p", 1)
@@ -123,9 +123,9 @@ func TestOperate_PrefixAndSecretSetApart(t *testing.T) {
 		return fmt.Sprintf("store: redis\nredis: {addrs: [%q], timeout: 5s, prefix: %s}\nprivacy: {hash_secret: %q}\n", server.Addr, prefix, secret)
 	}
 	secret := "0123456789abcdef0123456789abcdef"
-	one := start(t, head("one", "")+sms("1/1h", ""))
-	two := start(t, head("two", "")+sms("1/1h", ""))
-	three := start(t, head("two", secret)+sms("1/1h", ""))
+	one := start(t, head("one", "")+smsYAML("1/1h", ""))
+	two := start(t, head("two", "")+smsYAML("1/1h", ""))
+	three := start(t, head("two", secret)+smsYAML("1/1h", ""))
 	for i, w := range []*weir{one, two, three} {
 		if got := w.statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
 			t.Errorf("weir %d answers %v, want 200 and 429 whatever the others count", i, got)
@@ -135,7 +135,7 @@ func TestOperate_PrefixAndSecretSetApart(t *testing.T) {
 
 // A route that allows it upgrades to websocket, and bytes flow both ways.
 func TestForward_WebSocketWhereItIsAllowed(t *testing.T) {
-	api := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	api := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		conn, in, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -173,7 +173,7 @@ func TestForward_WebSocketWhereItIsAllowed(t *testing.T) {
 			t.Fatalf("%s is answered %q %v", word, text, err)
 		}
 	}
-	if status, _ := raw(t, w, ask); status != http.StatusTooManyRequests {
+	if status, _ := sendRaw(t, w, ask); status != http.StatusTooManyRequests {
 		t.Errorf("the second upgrade is answered %d, want 429", status)
 	}
 }

@@ -54,7 +54,7 @@ type fault func(t *testing.T, s *redistest.Server) (heal func(), over <-chan str
 func faults() map[string]fault {
 	return map[string]fault{
 		"asleep": func(t *testing.T, s *redistest.Server) (func(), <-chan struct{}) {
-			c := client(t, s.Addr)
+			c := redisClient(t, s.Addr)
 			over := make(chan struct{})
 			go func() {
 				defer close(over)
@@ -77,19 +77,19 @@ func TestOutage_EachPolicyDoesWhatItSays(t *testing.T) {
 	for name, fault := range faults() {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t, "--enable-debug-command", "yes")
-			w := start(t, hasty(server.Addr)+policies())
+			w := start(t, redisDefaultYAML(server.Addr)+policies())
 			for _, policy := range []string{"allow", "deny", "local"} {
 				settled(t, w, policy)
 			}
 			var loads []*load
 			for _, policy := range []string{"allow", "deny", "local"} {
-				loads = append(loads, fire(t, 2, volley{w.URL + "/" + policy, fresh("load")}))
+				loads = append(loads, startLoad(t, 2, loadRequest{w.URL + "/" + policy, newPhones("load")}))
 			}
 			for _, l := range loads {
-				l.more(t, 20)
+				l.waitForMore(t, 20)
 			}
 
-			free := fire(t, 2, volley{w.URL + "/free", fresh("free")})
+			free := startLoad(t, 2, loadRequest{w.URL + "/free", newPhones("free")})
 			heal, began := fault.under(t, server, w)
 			await.Until(t, "the outage has lasted", func() bool { return time.Since(began) > outage })
 			heal()
@@ -101,9 +101,9 @@ func TestOutage_EachPolicyDoesWhatItSays(t *testing.T) {
 			if got := w.ask("deny", "after", 4); !slices.Equal(got, []int{200, 200, 200, 429}) {
 				t.Errorf("after the outage the answers are %v, want Redis to limit again", got)
 			}
-			free.cease()
+			free.stop()
 			for _, l := range loads {
-				l.cease()
+				l.stop()
 				wantSwift(t, l, free)
 			}
 		})
@@ -206,7 +206,7 @@ func TestOutage_StartsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill()
-	w := start(t, hasty(server.Addr)+policies())
+	w := start(t, redisDefaultYAML(server.Addr)+policies())
 	if got := w.checks()["store"]; got == "ok" || got == "" {
 		t.Errorf("/readyz says of the store %q, but there is none", got)
 	}
@@ -223,7 +223,7 @@ func TestOutage_DenyWinsInOneRoute(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill()
-	w := start(t, hasty(server.Addr)+`upstreams: {demo: echo}
+	w := start(t, redisDefaultYAML(server.Addr)+`upstreams: {demo: echo}
 routes:
   - match: {path: /v1/sms/send}
     upstream: demo

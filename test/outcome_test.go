@@ -15,9 +15,9 @@ import (
 )
 
 // answering is a server that answers with the status that the request asks for.
-func answering(t *testing.T) *api {
+func answering(t *testing.T) *countingBackend {
 	t.Helper()
-	return backend(t, func(w http.ResponseWriter, r *http.Request) {
+	return startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Cut") != "" { // says more than it sends
 			w.Header().Set("Content-Length", "1000")
 			io.WriteString(w, "half")
@@ -101,7 +101,7 @@ func TestOutcome_OnlyFailuresStayCounted(t *testing.T) {
 			for range 100 {
 				l.clients.Go(func() {
 					client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
-					l.one(client, w.URL+"/verify", http.Header{"X-Phone": {"q"}, "Want": {"401"}})
+					l.send(client, w.URL+"/verify", http.Header{"X-Phone": {"q"}, "Want": {"401"}})
 				})
 			}
 			l.clients.Wait()
@@ -118,8 +118,8 @@ func TestOutcome_GivesBackWhileDraining(t *testing.T) {
 	t.Parallel()
 	stores := stores(t)
 	release := make(chan struct{})
-	api := backend(t, func(w http.ResponseWriter, r *http.Request) {
-		held(r, release)
+	api := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		waitForRelease(r, release)
 		w.WriteHeader(http.StatusBadGateway)
 	})
 	config := stores["redis"] + fmt.Sprintf(`routes:
@@ -130,7 +130,7 @@ func TestOutcome_GivesBackWhileDraining(t *testing.T) {
 	go func() { answer <- w.send("p") }()
 	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
 	w.Signal(syscall.SIGTERM)
-	w.Logged("draining", nil)
+	w.WaitForLog("draining", nil)
 	close(release)
 	if got := <-answer; got != http.StatusBadGateway {
 		t.Errorf("the request under way is answered %d, want the upstream's 502", got)
@@ -145,7 +145,7 @@ func TestOutcome_GivesBackWhileDraining(t *testing.T) {
 func TestOutcome_LeavingDoesNotGiveBack(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 1)
-	api := backend(t, func(_ http.ResponseWriter, r *http.Request) {
+	api := startBackend(t, func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}
 		<-r.Context().Done()
 	})
@@ -161,7 +161,7 @@ func TestOutcome_LeavingDoesNotGiveBack(t *testing.T) {
 	go http.DefaultClient.Do(req)
 	<-arrived
 	leave()
-	w.Logged("request", nil)
+	w.WaitForLog("request", nil)
 	if got := w.send("p"); got != http.StatusTooManyRequests {
 		t.Errorf("after a client that left the answer is %d, want 429: the code was sent", got)
 	}

@@ -15,8 +15,8 @@ func TestPrivacy_NoRawKeyLeaves(t *testing.T) {
 	t.Parallel()
 	const phone = "+86 138 0013 8000"
 	server := redistest.Start(t)
-	silent := backend(t, func(http.ResponseWriter, *http.Request) {})
-	w := start(t, shared(server.Addr)+`upstreams: {demo: "`+silent.URL+`", gone: "http://127.0.0.1:1"}
+	silent := startBackend(t, func(http.ResponseWriter, *http.Request) {})
+	w := start(t, redisYAML(server.Addr)+`upstreams: {demo: "`+silent.URL+`", gone: "http://127.0.0.1:1"}
 routes:
   - {name: send, match: {path: /send}, upstream: demo, limits: [{key: {from: "header:X-Phone", normalize: digits}, rate: 1/1h}]}
   - {name: gone, match: {path: /gone}, upstream: gone, limits: [{key: "header:X-Phone", rate: 9/1h}]}
@@ -62,9 +62,9 @@ routes:
 func TestPrivacy_StoreKeysHoldNoRawKey(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	w := start(t, shared(server.Addr)+sms("5/1h", ""))
+	w := start(t, redisYAML(server.Addr)+smsYAML("5/1h", ""))
 	w.statuses("13800138000", 2)
-	names, err := client(t, server.Addr).Keys(t.Context(), "*").Result()
+	names, err := redisClient(t, server.Addr).Keys(t.Context(), "*").Result()
 	if err != nil || len(names) == 0 {
 		t.Fatalf("keys in Redis: %v %v, want some", names, err)
 	}

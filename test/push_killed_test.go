@@ -13,9 +13,9 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// An interrupted is a push whose node, which is killed, reaches Redis through a
+// An interruptedPush is a push whose node, which is killed, reaches Redis through a
 // proxy, while others reach it at once.
-type interrupted struct {
+type interruptedPush struct {
 	server *redistest.Server
 	proxy  *redistest.FaultProxy
 	pusher *weir
@@ -28,20 +28,20 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	for _, step := range []struct {
 		name   string
-		killed func(t *testing.T, p interrupted)
+		killed func(t *testing.T, p interruptedPush)
 		serves int // what the others are left with
 	}{
-		{"before all have answered", func(t *testing.T, p interrupted) {
+		{"before all have answered", func(t *testing.T, p interruptedPush) {
 			p.others[0].Signal(syscall.SIGSTOP)
-			go p.pusher.pushed(revisionYAML(1))
+			go p.pusher.pushIgnored(revisionYAML(1))
 			underWay(t, p.server.Addr)
 			p.pusher.Kill()
 			p.others[0].Signal(syscall.SIGCONT)
 		}, 0},
-		{"when it could decide", func(t *testing.T, p interrupted) {
-			go p.pusher.pushed(revisionYAML(1))
+		{"when it could decide", func(t *testing.T, p interruptedPush) {
+			go p.pusher.pushIgnored(revisionYAML(1))
 			underWay(t, p.server.Addr)
-			c := client(t, p.server.Addr)
+			c := redisClient(t, p.server.Addr)
 			p.proxy.Hold() // what it does from here on it hears nothing of
 			await.Until(t, "the others have answered, or it is decided", func() bool {
 				push := c.HGetAll(t.Context(), "weir:{cluster}:push").Val()
@@ -49,17 +49,17 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 			})
 			p.pusher.Kill()
 		}, -1},
-		{"when it has decided", func(t *testing.T, p interrupted) {
-			p.pusher.pushed(revisionYAML(0)) // now Redis knows the script that decides
+		{"when it has decided", func(t *testing.T, p interruptedPush) {
+			p.pusher.pushIgnored(revisionYAML(0)) // now Redis knows the script that decides
 			p.proxy.Lose("weir:{cluster}:history\r\n$20\r\nweir:{cluster}:nodes")
-			go p.pusher.pushed(revisionYAML(1))
+			go p.pusher.pushIgnored(revisionYAML(1))
 			await.Until(t, "the decision is lost on its way back", func() bool { return p.proxy.Lost() > 0 })
 			p.pusher.Kill()
 		}, 1},
-		{"while it waits for all to serve it", func(t *testing.T, p interrupted) {
-			c := client(t, p.server.Addr)
+		{"while it waits for all to serve it", func(t *testing.T, p interruptedPush) {
+			c := redisClient(t, p.server.Addr)
 			before := c.HGet(t.Context(), "weir:{cluster}:config", "number").Val()
-			go p.pusher.pushed(revisionYAML(1))
+			go p.pusher.pushIgnored(revisionYAML(1))
 			await.Until(t, "it is decided", func() bool {
 				return c.HGet(t.Context(), "weir:{cluster}:config", "number").Val() != before
 			})
@@ -70,10 +70,10 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			p := redistest.NewFaultProxy(t, server.Addr)
-			pusher := start(t, following(p.Addr))
-			others := startBeside(t, server.Addr, 2)
-			step.killed(t, interrupted{server, p, pusher, others})
-			c := client(t, server.Addr)
+			pusher := start(t, followerYAML(p.Addr))
+			others := startMoreFollowers(t, server.Addr, 2)
+			step.killed(t, interruptedPush{server, p, pusher, others})
+			c := redisClient(t, server.Addr)
 			// It is forgotten as a node, and so is what it did not decide.
 			await.Within(t, 2*testTimeout, "the push is over", func() bool {
 				return c.Exists(t.Context(), "weir:{cluster}:push").Val() == 0 && len(heartbeats(t, c)) == 2
@@ -96,19 +96,19 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 	}
 }
 
-// startBeside is fleet for nodes that come to one that is there already.
-func startBeside(t *testing.T, addr string, n int) []*weir {
+// startMoreFollowers is fleet for nodes that come to one that is there already.
+func startMoreFollowers(t *testing.T, addr string, n int) []*weir {
 	t.Helper()
 	var nodes []*weir
 	for range n {
-		nodes = append(nodes, start(t, following(addr)))
+		nodes = append(nodes, start(t, followerYAML(addr)))
 	}
 	waitForNodes(t, addr, n+1)
 	return nodes
 }
 
-// pushed asks w to push, and does not care what comes of it.
-func (w *weir) pushed(text string) {
+// pushIgnored asks w to push, and does not care what comes of it.
+func (w *weir) pushIgnored(text string) {
 	body, _ := json.Marshal(map[string]any{"author": "bob", "bundle": map[string]any{"main": "a.yaml", "files": map[string]string{"a.yaml": text}}})
 	res, err := http.Post(w.Admin+"/api/v1/push", "application/json", strings.NewReader(string(body)))
 	if err == nil {
@@ -119,7 +119,7 @@ func (w *weir) pushed(text string) {
 // underWay waits until a push is.
 func underWay(t *testing.T, addr string) {
 	t.Helper()
-	c := client(t, addr)
+	c := redisClient(t, addr)
 	await.Until(t, "a push is under way", func() bool {
 		return c.Exists(t.Context(), "weir:{cluster}:push").Val() == 1
 	})
@@ -141,7 +141,7 @@ func TestPush_CommandKilled(t *testing.T) {
 	underWay(t, server.Addr)
 	cmd.Process.Kill()
 	cmd.Wait()
-	c := client(t, server.Addr)
+	c := redisClient(t, server.Addr)
 	await.Until(t, "the push is undone", func() bool {
 		return c.Exists(t.Context(), "weir:{cluster}:push").Val() == 0
 	})

@@ -16,9 +16,9 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// following is the configuration of a node that serves what is pushed.
-func following(addr string) string {
-	return shared(addr) + "reload: {source: redis}\n" + revisionYAML(0)
+// followerYAML is the configuration of a node that serves what is pushed.
+func followerYAML(addr string) string {
+	return redisYAML(addr) + "reload: {source: redis}\n" + revisionYAML(0)
 }
 
 // revisionYAML is a configuration of which three parts of each answer tell the number.
@@ -37,7 +37,7 @@ func startFollowers(t *testing.T, addr string, n int) []*weir {
 	t.Helper()
 	var nodes []*weir
 	for range n {
-		nodes = append(nodes, start(t, following(addr)))
+		nodes = append(nodes, start(t, followerYAML(addr)))
 	}
 	waitForNodes(t, addr, n)
 	return nodes
@@ -170,7 +170,7 @@ func TestPush_RefusedByOneNode(t *testing.T) {
 	server := redistest.Start(t)
 	nodes := startFollowers(t, server.Addr, 3)
 	for _, w := range nodes[:2] {
-		certify(t, w.Dir)
+		writeCertificate(t, w.Dir)
 	}
 	text := "upstreams: {s: {targets: [\"https://127.0.0.1:1\"], tls: {ca: cert.pem}}}\n" + revisionYAML(1) + "  - {match: {path: /s}, upstream: s}\n"
 	for _, dry := range [][]string{{"--dry-run"}, nil} {
@@ -180,7 +180,7 @@ func TestPush_RefusedByOneNode(t *testing.T) {
 		}
 	}
 	allServe(t, nodes, 0)
-	certify(t, nodes[2].Dir)
+	writeCertificate(t, nodes[2].Dir)
 	if code, stdout, stderr := nodes[0].push(text, "ann", "--dry-run"); code != 0 || !strings.Contains(stdout, "all 3 nodes could serve this") {
 		t.Errorf("dry run exits %d: %s%s", code, stdout, stderr)
 	}
@@ -198,7 +198,7 @@ func TestPush_NodesThatWereAwayCatchUp(t *testing.T) {
 	server := redistest.Start(t)
 	p := redistest.NewFaultProxy(t, server.Addr)
 	nodes := startFollowers(t, server.Addr, 2)
-	cut := start(t, following(p.Addr))
+	cut := start(t, followerYAML(p.Addr))
 	nodes[1].Signal(syscall.SIGTERM)
 	nodes[1].Exit()
 	p.Redirect("127.0.0.1:1")
@@ -235,7 +235,7 @@ func TestPush_AfterRedisCameBackEmpty(t *testing.T) {
 	allServe(t, nodes, 3)
 	before := nodes[0].generation()
 	dir := t.TempDir()
-	if err := client(t, server.Addr).FlushAll(t.Context()).Err(); err != nil {
+	if err := redisClient(t, server.Addr).FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if code, stdout, stderr := nodes[1].push(revisionYAML(3), "bob"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is", before)) {
@@ -244,7 +244,7 @@ func TestPush_AfterRedisCameBackEmpty(t *testing.T) {
 	if code, stdout, stderr := nodes[1].admin(dir, "history"); code != 0 || strings.Count(stdout, "\n") != 3 || !strings.Contains(stdout, fmt.Sprintf("%d  ", before)) {
 		t.Errorf("history exits %d: %s%s; want what was pushed, three times", code, stdout, stderr)
 	}
-	late := start(t, following(server.Addr))
+	late := start(t, followerYAML(server.Addr))
 	await.Until(t, "a node that comes later serves it", func() bool { return late.servedRevision() == "3" })
 	if code, stdout, stderr := late.push(revisionYAML(4), "eve"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is served by 3 of 3 nodes", before+1)) {
 		t.Errorf("the next push exits %d: %s%s; want a higher generation", code, stdout, stderr)
@@ -256,7 +256,7 @@ func TestPush_AfterRedisCameBackEmpty(t *testing.T) {
 func TestPush_HashesValues(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	w := start(t, following(server.Addr))
+	w := start(t, followerYAML(server.Addr))
 	text := "keys: {phone: {from: \"header:X-Phone\", normalize: digits}}\nlists:\n  stolen: {key: phone, values: [\"+1 555 0100\"], action: deny}\n" +
 		strings.Replace(revisionYAML(1), "    limits: [", "    lists: [stolen]\n    limits: [{key: phone, rate: 1/1h, overrides: {\"+1 555 0102\": 2/1h}}, ", 1)
 	code, stdout, stderr := w.push(text, "ann")

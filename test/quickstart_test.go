@@ -81,7 +81,7 @@ func TestQuickStart_ReadsWeirYAMLFirst(t *testing.T) {
 // The few lines with which most operators begin.
 func TestQuickStart_SixLines(t *testing.T) {
 	t.Parallel()
-	api := backend(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	api := startBackend(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	w := start(t, `routes:
   - match: {path: /v1/sms/send}
     upstream: `+api.URL+`

@@ -207,7 +207,7 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 	if err := json.Unmarshal([]byte(blocks(t, "json")[0]), &shown); err != nil {
 		t.Fatal(err)
 	}
-	said := w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
+	said := w.WaitForLog("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
 	if got, want := slices.Sorted(maps.Keys(said)), slices.Sorted(maps.Keys(shown)); !slices.Equal(got, want) {
 		t.Errorf("the line has the fields %v, the documents %v", got, want)
 	}
@@ -218,7 +218,7 @@ func exercised(t *testing.T) *weir {
 	t.Helper()
 	server := redistest.Start(t)
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), shared(server.Addr)+`admin: {http: "127.0.0.1:0"}
+	write(t, filepath.Join(dir, "weir.yaml"), redisYAML(server.Addr)+`admin: {http: "127.0.0.1:0"}
 listen: {http: "127.0.0.1:0", https: "127.0.0.1:0", tls: {cert: cert.pem, key: key.pem}}
 traces: {endpoint: "http://127.0.0.1:1"}
 upstreams: {demo: echo, gone: {targets: ["http://127.0.0.1:1", "http://127.0.0.1:2"], retries: 1}}
@@ -232,7 +232,7 @@ routes:
   - {match: {path: /wait}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/500ms, wait: 20s}]}
   - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
 `)
-	certify(t, dir)
+	writeCertificate(t, dir)
 	w := startWith(t, dir, "-c", "weir.yaml")
 	w.statuses("p", 2)
 	do(t, http.MethodPost, w.URL+"/gone", http.Header{"X-Phone": {"p"}})

@@ -176,7 +176,7 @@ func TestReference_NamesEveryTask(t *testing.T) {
 		told = append(told, m[1])
 	}
 	slices.Sort(told)
-	w := start(t, shared(redistest.Start(t).Addr)+"upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo}]\n"+
+	w := start(t, redisYAML(redistest.Start(t).Addr)+"upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo}]\n"+
 		"alerts: {webhook: \"https://127.0.0.1:1/\", secret: \"long and made at random\"}\n")
 	await.Until(t, "the leader has run the tasks of proxy/cluster/README.md, and no others", func() bool {
 		var leader struct {

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
-// rules is a configuration with an SMS route at that rate, and a route for load.
-func rules(rate string) string {
+// reloadYAML is a configuration with an SMS route at that rate, and a route for load.
+func reloadYAML(rate string) string {
 	return fmt.Sprintf(`upstreams: {demo: echo}
 routes:
   - name: sms-send
@@ -44,26 +44,26 @@ func TestReload_UnderLoad(t *testing.T) {
 		t.Run(store, func(t *testing.T) {
 			head := ""
 			if store == "redis" {
-				head = shared(redistest.Start(t).Addr)
+				head = redisYAML(redistest.Start(t).Addr)
 			}
-			w := start(t, head+rules("1/60s"))
-			l := fire(t, 8, volley{w.URL + "/load", fresh("load")})
+			w := start(t, head+reloadYAML("1/60s"))
+			l := startLoad(t, 8, loadRequest{w.URL + "/load", newPhones("load")})
 			if got := w.statuses("used", 2); got[0] != 200 || got[1] != 429 {
 				t.Fatalf("before the edit the answers are %v, want 200 and 429", got)
 			}
-			l.more(t, 100)
+			l.waitForMore(t, 100)
 			before := w.generation()
 
-			w.edit(head + rules("3/60s"))
+			w.edit(head + reloadYAML("3/60s"))
 			await.Until(t, "the edit is served", func() bool { return w.generation() > before })
 			if got := w.statuses("used", 3); got[0] != 200 || got[1] != 200 || got[2] != 429 {
 				t.Errorf("after one permit and the edit to 3/60s the answers are %v, want 200, 200, 429", got)
 			}
-			l.more(t, 100)
+			l.waitForMore(t, 100)
 
 			served := w.generation()
-			w.edit(head + rules("nonsense"))
-			refused := w.Logged("reload refused", nil)
+			w.edit(head + reloadYAML("nonsense"))
+			refused := w.WaitForLog("reload refused", nil)
 			if refused.Text("file") == "" || refused.Text("line") == "" || refused.Text("column") == "" {
 				t.Errorf("the log says %v, want file, line and column", refused)
 			}
@@ -80,9 +80,9 @@ func TestReload_UnderLoad(t *testing.T) {
 			if w.metric(`weir_reloads_total{result="refused"}`) < 1 {
 				t.Errorf("the refused reload is not counted")
 			}
-			l.more(t, 100)
-			l.cease()
-			l.only(t, http.StatusOK)
+			l.waitForMore(t, 100)
+			l.stop()
+			l.wantOnly(t, http.StatusOK)
 		})
 	}
 }
@@ -114,8 +114,8 @@ func wantRefusal(t *testing.T, w *weir) {
 
 func TestReload_OnRequestSaysWhatIsServed(t *testing.T) {
 	t.Parallel()
-	w := start(t, rules("1/60s"))
-	write(t, w.File, rules("2/60s")+weirtest.Listeners)
+	w := start(t, reloadYAML("1/60s"))
+	write(t, w.File, reloadYAML("2/60s")+weirtest.Listeners)
 	status, body := w.reload()
 	var answer struct{ Generation int }
 	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || answer.Generation != 2 {
@@ -131,10 +131,10 @@ func TestReload_OnRequestSaysWhatIsServed(t *testing.T) {
 
 func TestReload_EditorsRenameIsSeen(t *testing.T) {
 	t.Parallel()
-	w := start(t, rules("1/60s"))
+	w := start(t, reloadYAML("1/60s"))
 	for n := 2; n <= 4; n++ { // more than once: the first rename is the easy one
 		next := filepath.Join(w.Dir, ".weir.yaml.swp")
-		write(t, next, rules(fmt.Sprintf("%d/60s", n))+weirtest.Listeners)
+		write(t, next, reloadYAML(fmt.Sprintf("%d/60s", n))+weirtest.Listeners)
 		if err := os.Rename(next, w.File); err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestReload_SwappedLinkIsSeen(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, folder, "weir.yaml"), rules(fmt.Sprintf("%d/60s", n))+weirtest.Listeners)
+		write(t, filepath.Join(dir, folder, "weir.yaml"), reloadYAML(fmt.Sprintf("%d/60s", n))+weirtest.Listeners)
 		if err := os.Symlink(folder, filepath.Join(dir, "..data_tmp")); err != nil {
 			t.Fatal(err)
 		}
@@ -177,9 +177,9 @@ func TestReload_SwappedLinkIsSeen(t *testing.T) {
 // can have caused the second.
 func TestReload_OnSIGHUP(t *testing.T) {
 	t.Parallel()
-	w := start(t, rules("1/60s"))
-	w.edit(rules("nonsense"))
-	w.Logged("reload refused", nil)
+	w := start(t, reloadYAML("1/60s"))
+	w.edit(reloadYAML("nonsense"))
+	w.WaitForLog("reload refused", nil)
 	said := w.log.Count("reload refused")
 	w.Signal(syscall.SIGHUP)
 	await.Until(t, "SIGHUP reloads", func() bool { return w.log.Count("reload refused") > said })
@@ -193,7 +193,7 @@ func TestReload_OnSIGHUP(t *testing.T) {
 func TestReload_LetsRequestsUnderWayEnd(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })
+	api := startBackend(t, func(_ http.ResponseWriter, r *http.Request) { waitForRelease(r, release) })
 	config := func(path string) string {
 		return fmt.Sprintf("routes:\n  - {match: {path: %s}, upstream: %s}\n", path, api.URL)
 	}
@@ -222,7 +222,7 @@ func TestReload_LetsRequestsUnderWayEnd(t *testing.T) {
 
 // Reloads leave nothing behind: no goroutine, no connection, no half-built rule.
 func TestReload_ManyUnderLoad(t *testing.T) {
-	api := backend(t, func(http.ResponseWriter, *http.Request) {})
+	api := startBackend(t, func(http.ResponseWriter, *http.Request) {})
 	config := func(n int) string {
 		return fmt.Sprintf(`routes:
   - {name: load, match: {path: /load}, upstream: %s, limits: [{key: "header:X-Phone", rate: %d/1h}]}
@@ -233,22 +233,22 @@ func TestReload_ManyUnderLoad(t *testing.T) {
 		rounds = 10
 	}
 	w := start(t, config(1))
-	l := fire(t, 8, volley{w.URL + "/load", fresh("p")})
-	l.more(t, 100)
+	l := startLoad(t, 8, loadRequest{w.URL + "/load", newPhones("p")})
+	l.waitForMore(t, 100)
 	before := w.metric("go_goroutines")
 	for n := 2; n <= rounds; n++ {
 		w.edit(config(n))
 		if status, body := w.reload(); status != http.StatusOK {
 			t.Fatalf("reload %d is answered %d %s", n, status, body)
 		}
-		l.more(t, 10)
+		l.waitForMore(t, 10)
 	}
 	if got := w.generation(); got != rounds {
 		t.Errorf("generation %d is served after %d reloads", got, rounds)
 	}
 	await.Until(t, "old generations are gone", func() bool { return w.metric("go_goroutines") <= before+20 })
-	l.cease()
-	l.only(t, http.StatusOK)
+	l.stop()
+	l.wantOnly(t, http.StatusOK)
 }
 
 func TestReload_IncludedFiles(t *testing.T) {
@@ -271,7 +271,7 @@ func TestReload_IncludedFiles(t *testing.T) {
 		return status == http.StatusOK
 	})
 	write(t, file, "routes: [{match: {path: /c}, upstream: nowhere}]\n")
-	refused := w.Logged("reload refused", nil)
+	refused := w.WaitForLog("reload refused", nil)
 	if refused.Text("file") != file || refused.Text("line") != "1" {
 		t.Errorf("the log says %v, want it to name %s", refused, file)
 	}
@@ -279,8 +279,8 @@ func TestReload_IncludedFiles(t *testing.T) {
 
 // What only a restart can change is said, and the rest of that file waits too.
 func TestReload_SaysWhatNeedsARestart(t *testing.T) {
-	w := start(t, rules("1/60s"))
-	write(t, w.File, rules("3/60s")+"listen: {http: \"127.0.0.1:1\"}\nadmin: {http: \"127.0.0.1:0\"}\n")
+	w := start(t, reloadYAML("1/60s"))
+	write(t, w.File, reloadYAML("3/60s")+"listen: {http: \"127.0.0.1:1\"}\nadmin: {http: \"127.0.0.1:0\"}\n")
 	status, body := w.reload()
 	if status != http.StatusConflict || !strings.Contains(body, "restart") || !strings.Contains(body, "listen") {
 		t.Errorf("POST /reload is answered %d %s, want 409 and that listen needs a restart", status, body)

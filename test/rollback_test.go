@@ -72,7 +72,7 @@ func TestPush_KeptForAStartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := redistest.NewFaultProxy(t, server.Addr)
-	config := hasty(p.Addr) + "reload: {source: redis, keep: kept.json}\n" + revisionYAML(0)
+	config := redisDefaultYAML(p.Addr) + "reload: {source: redis, keep: kept.json}\n" + revisionYAML(0)
 	w := start(t, config)
 	if code, stdout, stderr := w.push(revisionYAML(1), "ann"); code != 0 {
 		t.Fatalf("push exits %d: %s%s", code, stdout, stderr)
@@ -107,12 +107,12 @@ func TestPush_KeptForAStartWithoutRedis(t *testing.T) {
 func TestPush_FileIsNotServedAnyMore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	w := start(t, following(server.Addr))
-	w.edit(following(server.Addr) + "# more\n") // nothing is pushed yet: this is served
+	w := start(t, followerYAML(server.Addr))
+	w.edit(followerYAML(server.Addr) + "# more\n") // nothing is pushed yet: this is served
 	await.Until(t, "the edit is served", func() bool { return w.generation() == 2 })
 	w.push(revisionYAML(1), "ann")
-	w.edit(shared(server.Addr) + "reload: {source: redis}\n" + revisionYAML(5))
-	w.Logged("the file has changed and is not served; push it with weir push", nil)
+	w.edit(redisYAML(server.Addr) + "reload: {source: redis}\n" + revisionYAML(5))
+	w.WaitForLog("the file has changed and is not served; push it with weir push", nil)
 	if status, body := w.reload(); status != http.StatusOK {
 		t.Errorf("POST /reload is answered %d %s", status, body)
 	}
@@ -123,7 +123,7 @@ func TestPush_FileIsNotServedAnyMore(t *testing.T) {
 func TestPush_SecretsStayHome(t *testing.T) {
 	t.Setenv("TRAVELLER", "what only the nodes know")
 	server := redistest.Start(t)
-	w := start(t, following(server.Addr))
+	w := start(t, followerYAML(server.Addr))
 	if code, stdout, stderr := w.push("privacy: {hash_secret: \"${TRAVELLER}\"}\n"+revisionYAML(1), "ann"); code != 0 {
 		t.Fatalf("push exits %d: %s%s", code, stdout, stderr)
 	}
@@ -141,7 +141,7 @@ func TestPush_SecretsStayHome(t *testing.T) {
 func TestPush_ToldWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	w := start(t, following(server.Addr))
+	w := start(t, followerYAML(server.Addr))
 	for name, step := range map[string]struct{ text, says string }{
 		"a mistake":          {revisionYAML(1) + "rootes: []\n", "next.yaml:6:1: unknown field"},
 		"needs a restart":    {"listen: {http: \":1\"}\n" + revisionYAML(1), "listen"},
@@ -151,7 +151,7 @@ func TestPush_ToldWhatIsWrong(t *testing.T) {
 			t.Errorf("push of %s exits %d: %s%s; want %q", name, code, stdout, stderr, step.says)
 		}
 	}
-	alone := start(t, shared(server.Addr)+revisionYAML(1))
+	alone := start(t, redisYAML(server.Addr)+revisionYAML(1))
 	if code, _, stderr := alone.push(revisionYAML(2), "ann"); code != 1 || !strings.Contains(stderr, "reload: {source: redis}") {
 		t.Errorf("push to one that serves its own file exits %d: %s", code, stderr)
 	}
@@ -169,7 +169,7 @@ func TestPush_ToldWhatIsWrong(t *testing.T) {
 func TestCheck_SaysWhoWouldBeRefusedNow(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	w := start(t, shared(server.Addr)+sms("5/1h", ""))
+	w := start(t, redisYAML(server.Addr)+smsYAML("5/1h", ""))
 	for phone, n := range map[string]int{"a": 1, "b": 3, "c": 4} {
 		w.statuses(phone, n)
 	}
@@ -180,7 +180,7 @@ func TestCheck_SaysWhoWouldBeRefusedNow(t *testing.T) {
 		"5/1h": "looked at all 3 counts there are\n0 changes against generation 1\n",
 		"1/2h": "looked at all 0 counts there are\n1 changes", // another window begins empty
 	} {
-		write(t, dir+"/next.yaml", sms(rate, ""))
+		write(t, dir+"/next.yaml", smsYAML(rate, ""))
 		code, stdout, stderr := command(t, dir, "check", "next.yaml", "--against", w.Admin)
 		if code != 0 || !strings.Contains(stdout, want) || strings.Contains(want, "looked at all") && strings.Contains(stdout, "would refuse") {
 			t.Errorf("with %s check exits %d:\n%s%swant %q", rate, code, stdout, stderr, want)
@@ -189,7 +189,7 @@ func TestCheck_SaysWhoWouldBeRefusedNow(t *testing.T) {
 	if got := w.statuses("a", 4); got[3] != http.StatusOK {
 		t.Errorf("looking has taken permits: %v", got)
 	}
-	write(t, dir+"/next.yaml", "listen: {http: \":1\"}\n"+sms("5/1h", ""))
+	write(t, dir+"/next.yaml", "listen: {http: \":1\"}\n"+smsYAML("5/1h", ""))
 	if _, stdout, _ := command(t, dir, "check", "next.yaml", "--against", w.Admin); !strings.Contains(stdout, "restart") || !strings.Contains(stdout, "listen") {
 		t.Errorf("what needs a restart is not said:\n%s", stdout)
 	}
@@ -197,9 +197,9 @@ func TestCheck_SaysWhoWouldBeRefusedNow(t *testing.T) {
 
 func TestCheck_AgainstARunningWeir(t *testing.T) {
 	t.Parallel()
-	w := start(t, sms("2/1h", ""))
+	w := start(t, smsYAML("2/1h", ""))
 	dir := t.TempDir()
-	write(t, dir+"/next.yaml", sms("1/1h", "")+"      - {name: more, key: global, rate: 5/1m}\n")
+	write(t, dir+"/next.yaml", smsYAML("1/1h", "")+"      - {name: more, key: global, rate: 5/1m}\n")
 	code, stdout, stderr := command(t, dir, "check", "next.yaml", "--against", w.Admin)
 	if code != 0 || !strings.Contains(stdout, "limit sms-send.more added") || !strings.Contains(stdout, "limit sms-send.phone changed") ||
 		!strings.Contains(stdout, "rates: [2/1h]") || !strings.Contains(stdout, "rates: [1/1h]") {

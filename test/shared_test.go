@@ -19,14 +19,14 @@ import (
 func TestShared_TwoProcessesLetThroughExactlyTheRate(t *testing.T) {
 	const rate, window, requests = 50, 10 * time.Second, 2000
 	server := redistest.Start(t)
-	config := shared(server.Addr) + sms("50/10s", ", on_store_failure: deny")
+	config := redisYAML(server.Addr) + smsYAML("50/10s", ", on_store_failure: deny")
 	nodes := []*weir{start(t, config), start(t, config)}
 
 	// A machine that needs longer than the window for all requests proves
 	// nothing; it gets another go.
 	for round := range 3 {
 		began := time.Now()
-		got := parallel(t, nodes, fmt.Sprint("phone", round), requests)
+		got := sendToAll(t, nodes, fmt.Sprint("phone", round), requests)
 		if took := time.Since(began); took >= window {
 			t.Logf("%d requests took %v, longer than the window", requests, took)
 			continue
@@ -39,9 +39,9 @@ func TestShared_TwoProcessesLetThroughExactlyTheRate(t *testing.T) {
 	t.Fatal("this machine is too slow for the test")
 }
 
-// parallel sends n requests for one phone to all nodes, all at once, and counts
+// sendToAll sends n requests for one phone to all nodes, all at once, and counts
 // the statuses.
-func parallel(t *testing.T, nodes []*weir, phone string, n int) map[int]int {
+func sendToAll(t *testing.T, nodes []*weir, phone string, n int) map[int]int {
 	t.Helper()
 	l := &load{answers: map[int]int{}}
 	client := &http.Client{Transport: &http.Transport{}, Timeout: testTimeout}
@@ -50,7 +50,7 @@ func parallel(t *testing.T, nodes []*weir, phone string, n int) map[int]int {
 	for i := range n {
 		l.clients.Go(func() {
 			<-gate
-			l.one(client, nodes[i%len(nodes)].URL+"/v1/sms/send", http.Header{"X-Phone": {phone}})
+			l.send(client, nodes[i%len(nodes)].URL+"/v1/sms/send", http.Header{"X-Phone": {phone}})
 		})
 	}
 	close(gate)
@@ -64,7 +64,7 @@ func parallel(t *testing.T, nodes []*weir, phone string, n int) map[int]int {
 func TestShared_KillingOneChangesNothingForTheOther(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := shared(server.Addr) + sms("20/1h, 1000000/24h", ", on_store_failure: deny")
+	config := redisYAML(server.Addr) + smsYAML("20/1h, 1000000/24h", ", on_store_failure: deny")
 	one, other := start(t, config), start(t, config)
 	for i, status := range one.statuses("p", 8) {
 		if status != http.StatusOK {
@@ -72,17 +72,17 @@ func TestShared_KillingOneChangesNothingForTheOther(t *testing.T) {
 		}
 	}
 	both := []*load{
-		fire(t, 4, volley{one.URL + "/v1/sms/send", fresh("one")}),
-		fire(t, 4, volley{other.URL + "/v1/sms/send", fresh("other")}),
+		startLoad(t, 4, loadRequest{one.URL + "/v1/sms/send", newPhones("one")}),
+		startLoad(t, 4, loadRequest{other.URL + "/v1/sms/send", newPhones("other")}),
 	}
-	both[0].more(t, 50)
-	both[1].more(t, 50)
+	both[0].waitForMore(t, 50)
+	both[1].waitForMore(t, 50)
 	one.Kill()
-	both[1].more(t, 200)
+	both[1].waitForMore(t, 200)
 	for _, l := range both {
-		l.cease()
+		l.stop()
 	}
-	both[1].only(t, http.StatusOK)
+	both[1].wantOnly(t, http.StatusOK)
 
 	got := other.statuses("p", 13)
 	for i, status := range got {
@@ -96,8 +96,8 @@ func TestShared_KillingOneChangesNothingForTheOther(t *testing.T) {
 	}
 }
 
-// fresh gives each request of a load a phone of its own.
-func fresh(prefix string) func(client, n int) http.Header {
+// newPhones gives each request of a load a phone of its own.
+func newPhones(prefix string) func(client, n int) http.Header {
 	return func(client, n int) http.Header {
 		return http.Header{"X-Phone": {fmt.Sprintf("%s-%d-%d", prefix, client, n)}}
 	}
@@ -107,8 +107,8 @@ func fresh(prefix string) func(client, n int) http.Header {
 // in time by its own clock.
 func TestShared_SendsNoTimeOfItsOwn(t *testing.T) {
 	server := redistest.Start(t)
-	monitor := watch(t, server.Addr)
-	w := start(t, shared(server.Addr)+sms("5/1m, 100/1h", ", on_store_failure: deny"))
+	monitor := startMonitor(t, server.Addr)
+	w := start(t, redisYAML(server.Addr)+smsYAML("5/1m, 100/1h", ", on_store_failure: deny"))
 	w.statuses("p", 3)
 
 	seen := 0
@@ -117,7 +117,7 @@ func TestShared_SendsNoTimeOfItsOwn(t *testing.T) {
 		for _, args := range monitor.calls() {
 			seen++
 			for _, arg := range args {
-				if near(arg, time.Now()) {
+				if looksLikeTime(arg, time.Now()) {
 					t.Fatalf("a decision carries the time %s: %q", arg, args)
 				}
 			}
@@ -126,8 +126,8 @@ func TestShared_SendsNoTimeOfItsOwn(t *testing.T) {
 	})
 }
 
-// near reports whether text is a number that could be the present, in any unit.
-func near(text string, now time.Time) bool {
+// looksLikeTime reports whether text is a number that could be the present, in any unit.
+func looksLikeTime(text string, now time.Time) bool {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		return false
@@ -140,11 +140,11 @@ func near(text string, now time.Time) bool {
 	return false
 }
 
-// A monitor is what Redis is told by its clients.
-type monitor struct{ *logtest.Log }
+// A redisMonitor is what Redis is told by its clients.
+type redisMonitor struct{ *logtest.Log }
 
-// watch listens to everything that is sent to the server from now on.
-func watch(t *testing.T, addr string) monitor {
+// startMonitor listens to everything that is sent to the server from now on.
+func startMonitor(t *testing.T, addr string) redisMonitor {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -158,7 +158,7 @@ func watch(t *testing.T, addr string) monitor {
 	if answer, err := in.ReadString('\n'); err != nil || answer != "+OK\r\n" {
 		t.Fatalf("MONITOR is answered %q %v", answer, err)
 	}
-	m := monitor{new(logtest.Log)}
+	m := redisMonitor{new(logtest.Log)}
 	go func() {
 		for {
 			text, err := in.ReadString('\n')
@@ -172,7 +172,7 @@ func watch(t *testing.T, addr string) monitor {
 }
 
 // calls are the arguments of each script call about the phone's limit.
-func (m monitor) calls() [][]string {
+func (m redisMonitor) calls() [][]string {
 	var out [][]string
 	for text := range strings.Lines(m.String()) {
 		_, command, _ := strings.Cut(text, "] ")

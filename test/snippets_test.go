@@ -17,9 +17,9 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// vetted fails the test unless go vet, which compiles it, takes the file of that
+// wantVetted fails the test unless go vet, which compiles it, takes the file of that
 // text. It imports what Weir may.
-func vetted(t *testing.T, text string) {
+func wantVetted(t *testing.T, text string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "snippet.go")
 	write(t, file, text)
@@ -30,8 +30,8 @@ func vetted(t *testing.T, text string) {
 	}
 }
 
-// flat is text without indentation and empty lines.
-func flat(text string) string {
+// unindent is text without indentation and empty lines.
+func unindent(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -61,7 +61,7 @@ func examples(t *testing.T, folder string) []string {
 		}
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Example") {
-				out = append(out, flat(string(text[files.Position(f.Body.Lbrace).Offset+1:files.Position(f.Body.Rbrace).Offset])))
+				out = append(out, unindent(string(text[files.Position(f.Body.Lbrace).Offset+1:files.Position(f.Body.Rbrace).Offset])))
 			}
 		}
 		return nil
@@ -83,10 +83,10 @@ func TestDocuments_GoCompiles(t *testing.T) {
 			found++
 			switch {
 			case strings.HasPrefix(block, "package main\n"):
-				t.Run(fmt.Sprint(d.path, i), func(t *testing.T) { vetted(t, block) })
+				t.Run(fmt.Sprint(d.path, i), func(t *testing.T) { wantVetted(t, block) })
 			case d.path == "proxy/cluster/README.md" && strings.HasPrefix(block, "func genuine("):
 			default:
-				if !strings.Contains("\n"+strings.Join(bodies, "\n"), "\n"+flat(block)) {
+				if !strings.Contains("\n"+strings.Join(bodies, "\n"), "\n"+unindent(block)) {
 					t.Errorf("%s: this is no program, and no part of an Example of that folder:\n%s", d.path, block)
 				}
 				if _, err := parser.ParseFile(token.NewFileSet(), "block.go", "package p\nfunc f() {\n"+block+"\n}", 0); err != nil {
@@ -163,11 +163,11 @@ func main() {
 	if rows < 25 {
 		t.Errorf("%d rows found, want at least 25", rows)
 	}
-	vetted(t, program+"}\n")
+	wantVetted(t, program+"}\n")
 }
 
-// played is a store whose clock a table sets, and a take from it.
-func played(t *testing.T, algorithm limiter.Algorithm) (take func(at string, cost int64) limiter.Decision) {
+// newClockedTake is a store whose clock a table sets, and a take from it.
+func newClockedTake(t *testing.T, algorithm limiter.Algorithm) (take func(at string, cost int64) limiter.Decision) {
 	t.Helper()
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := begin
@@ -190,7 +190,7 @@ func played(t *testing.T, algorithm limiter.Algorithm) (take func(at string, cos
 func TestDocuments_WindowsAreTrue(t *testing.T) {
 	text := doc(t, "limiter/README.md").section(t, "Window").text
 	rows := regexp.MustCompile(`(?m)^\| ([\d.]+) s \| (\d) \| (\d) \| (granted|refused; wait ([\d.]+) s)`).FindAllStringSubmatch(text, -1)
-	take := played(t, limiter.TokenBucket)
+	take := newClockedTake(t, limiter.TokenBucket)
 	for _, r := range rows {
 		cost, left := int64(r[2][0]-'0'), int64(r[3][0]-'0')
 		d := take(r[1], cost)
@@ -204,7 +204,7 @@ func TestDocuments_WindowsAreTrue(t *testing.T) {
 	}
 	both := regexp.MustCompile(`(?m)^\| ([\d.]+) s \| (\d) granted.* \| (\d) granted`).FindAllStringSubmatch(text, -1)
 	for column, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.TokenBucket} {
-		take := played(t, algorithm)
+		take := newClockedTake(t, algorithm)
 		for i, r := range both {
 			granted := 0
 			for asked := 0; asked < 5 && (i > 0 || asked < 1) && take(r[1], 1).Allowed; asked++ {

@@ -28,7 +28,7 @@ const (
 // edited twice, and Redis fails over. Every process and Redis go by the clock of
 // this one machine, so a client's times bound the time of each grant.
 func TestStorm_FiveNodesHoldOneLimit(t *testing.T) {
-	s := sea(t)
+	s := startStorm(t)
 	s.at(2, "kill a node", func() { s.weir(0).Kill(); s.nodes[0].Store(nil) })
 	s.at(3, "stop a node", func() { s.weir(1).Signal(syscall.SIGSTOP) })
 	s.at(4, "restart a node", func() {
@@ -49,7 +49,7 @@ func TestStorm_FiveNodesHoldOneLimit(t *testing.T) {
 	})
 	s.at(11, "continue the stopped node", func() { s.weir(1).Signal(syscall.SIGCONT); s.decides(1) })
 	s.at(14, "edit the configuration again", func() { s.edit("two", 1, 2, 3, 4) })
-	s.at(26, "end", s.cease) // so that a whole window follows the failover
+	s.at(26, "end", s.stop) // so that a whole window follows the failover
 
 	calm, across := 0, 0
 	for _, w := range s.windows() {
@@ -87,7 +87,7 @@ type storm struct {
 	config string
 	began  time.Time
 
-	stop    chan struct{}
+	stopped chan struct{}
 	clients sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
@@ -106,22 +106,22 @@ type window struct {
 	granted int
 }
 
-func sea(t *testing.T) *storm {
-	s := &storm{t: t, redis: redistest.StartSentinel(t), stop: make(chan struct{}), answers: map[int]int{}}
+func startStorm(t *testing.T) *storm {
+	s := &storm{t: t, redis: redistest.StartSentinel(t), stopped: make(chan struct{}), answers: map[int]int{}}
 	addrs := `"` + strings.Join(s.redis.Addrs, `", "`) + `"`
 	s.config = fmt.Sprintf("store: redis\nredis: {mode: sentinel, master: %s, addrs: [%s], timeout: 500ms}\n", s.redis.Name, addrs) +
-		sms(fmt.Sprintf("%d/%s", stormRate, stormWindow), "")
+		smsYAML(fmt.Sprintf("%d/%s", stormRate, stormWindow), "")
 	for i := range s.nodes {
 		s.nodes[i].Store(start(t, s.config))
 	}
-	acquainted(t, s.redis.Master.Addr, len(s.nodes))
+	waitForMembership(t, s.redis.Master.Addr, len(s.nodes))
 	s.began = time.Now()
 	for i := range s.nodes {
 		for range 2 {
 			s.clients.Go(func() { s.client(i) })
 		}
 	}
-	t.Cleanup(s.cease)
+	t.Cleanup(s.stop)
 	return s
 }
 
@@ -136,18 +136,18 @@ func (s *storm) client(node int) {
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.stop:
+		case <-s.stopped:
 			return
 		case <-tick.C:
 		}
 		if w := s.weir(node); w != nil {
-			s.one(client, w.URL)
+			s.send(client, w.URL)
 		}
 	}
 }
 
-// one asks once and notes when, and what came of it.
-func (s *storm) one(client *http.Client, url string) {
+// send asks once and notes when, and what came of it.
+func (s *storm) send(client *http.Client, url string) {
 	req, err := http.NewRequest(http.MethodPost, url+"/v1/sms/send", nil)
 	if err != nil {
 		s.t.Error(err)
@@ -207,11 +207,11 @@ func (s *storm) decides(nodes ...int) {
 	}
 }
 
-func (s *storm) cease() {
+func (s *storm) stop() {
 	select {
-	case <-s.stop:
+	case <-s.stopped:
 	default:
-		close(s.stop)
+		close(s.stopped)
 	}
 	if w := s.weir(1); w != nil {
 		w.Signal(syscall.SIGCONT) // or it could not end when the test fails early

@@ -55,7 +55,7 @@ func onTerminal(t *testing.T, cmd *exec.Cmd, width, height int) *terminal {
 		t.Fatal(err)
 	}
 	tty.Close()
-	m.read.Go(m.listen)
+	m.read.Go(m.readOutput)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // which may have ended
 		_ = cmd.Wait()
@@ -84,16 +84,16 @@ func (m *terminal) clear() {
 	}
 }
 
-// types sends keys to the program.
-func (m *terminal) types(keys string) {
+// send sends keys to the program.
+func (m *terminal) send(keys string) {
 	m.t.Helper()
 	if _, err := m.pty.WriteString(keys); err != nil {
 		m.t.Fatal(err)
 	}
 }
 
-// shows waits until all these texts are on the screen.
-func (m *terminal) shows(texts ...string) {
+// waitForText waits until all these texts are on the screen.
+func (m *terminal) waitForText(texts ...string) {
 	m.t.Helper()
 	defer func() {
 		if m.t.Failed() {
@@ -116,8 +116,8 @@ func (m *terminal) screen() string {
 	return strings.Join(lines, "\n")
 }
 
-// listen draws what the program writes, until it ends.
-func (m *terminal) listen() {
+// readOutput draws what the program writes, until it ends.
+func (m *terminal) readOutput() {
 	buffer := make([]byte, 4096)
 	for {
 		n, err := m.pty.Read(buffer)

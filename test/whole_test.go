@@ -15,9 +15,9 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// whole starts a weir with the file that says everything, in front of two servers
+// startWhole starts a weir with the file that says everything, in front of two servers
 // which answer with the status that X-Want names.
-func whole(t *testing.T) (w *weir, sms []*api) {
+func startWhole(t *testing.T) (w *weir, sms []*countingBackend) {
 	t.Helper()
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		status, err := strconv.Atoi(r.Header.Get("X-Want"))
@@ -27,7 +27,7 @@ func whole(t *testing.T) (w *weir, sms []*api) {
 		w.Header().Set("X-Told", r.Header.Get("X-Phone-E164"))
 		w.WriteHeader(status)
 	}
-	sms = []*api{backend(t, answer), backend(t, answer)}
+	sms = []*countingBackend{startBackend(t, answer), startBackend(t, answer)}
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/sms")); err != nil {
 		t.Fatal(err)
@@ -64,8 +64,8 @@ func (w *weir) code(path, phone, from string, want int) (status int, header http
 	return res.StatusCode, res.Header, string(b)
 }
 
-// sends wants a status, and of a refusal the limits that were violated.
-func (w *weir) sends(want int, phone, from string, violated string) {
+// wantCode wants a status, and of a refusal the limits that were violated.
+func (w *weir) wantCode(want int, phone, from string, violated string) {
 	w.t.Helper()
 	status, header, body := w.code("/v1/sms/send", phone, from, http.StatusOK)
 	if status != want || violated != "" && !strings.Contains(body, violated) {
@@ -78,7 +78,7 @@ func (w *weir) sends(want int, phone, from string, violated string) {
 
 // Every rule of the file does what it says.
 func TestWhole(t *testing.T) {
-	w, sms := whole(t)
+	w, sms := startWhole(t)
 	// One code a minute for a number, however it is written; what failed is not counted.
 	for i := range 3 {
 		if status, _, body := w.code("/v1/sms/send", "13800138000", "192.0.2.1", 503); status != 503 {
@@ -86,15 +86,15 @@ func TestWhole(t *testing.T) {
 		}
 		await.Until(t, "the permit is back, after the answer", func() bool { return w.log.Count("request") > i })
 	}
-	w.sends(200, "138 0013 8000", "192.0.2.1", "")
-	w.sends(429, "+86 138-0013-8000", "192.0.2.2", `"violated-policies":["phone-1m","backoff"]`)
+	w.wantCode(200, "138 0013 8000", "192.0.2.1", "")
+	w.wantCode(429, "+86 138-0013-8000", "192.0.2.2", `"violated-policies":["phone-1m","backoff"]`)
 	// The testers are not limited.
 	for range 7 {
-		w.sends(200, "0086 13900000001", "192.0.2.1", "")
+		w.wantCode(200, "0086 13900000001", "192.0.2.1", "")
 	}
 	// Three numbers of one address; which limit that is nobody learns.
-	w.sends(200, "13800138001", "192.0.2.1", "")
-	w.sends(200, "13800138002", "192.0.2.1", "")
+	w.wantCode(200, "13800138001", "192.0.2.1", "")
+	w.wantCode(200, "13800138002", "192.0.2.1", "")
 	status, header, body := w.code("/v1/sms/send", "13800138003", "192.0.2.1", 200)
 	if status != 429 || strings.Contains(body+strings.Join(header.Values("RateLimit"), ""), "fan") || header.Get("Retry-After") == "" {
 		t.Errorf("a fourth number is answered %d %v %s", status, header, body)
@@ -111,7 +111,7 @@ func TestWhole(t *testing.T) {
 	if status, _, _ := w.code("/v1/sms/verify", "13800138000", "192.0.2.1", 204); status != 204 {
 		t.Errorf("a right guess is answered %d", status)
 	}
-	w.sends(429, "13800138000", "192.0.2.9", `"violated-policies":["phone-1m"]`)
+	w.wantCode(429, "13800138000", "192.0.2.9", `"violated-policies":["phone-1m"]`)
 	// A range that is tried through is banned.
 	refused := 0
 	for i := range 26 {
@@ -124,19 +124,19 @@ func TestWhole(t *testing.T) {
 		t.Errorf("%d of 26 numbers in a row were refused, want 6 and a ban", refused)
 	}
 	// Other countries have less, and invented numbers nothing.
-	w.sends(400, "+1 201 555 0123 456", "192.0.2.7", "")
-	w.sends(400, "12345", "192.0.2.7", "")
+	w.wantCode(400, "+1 201 555 0123 456", "192.0.2.7", "")
+	w.wantCode(400, "12345", "192.0.2.7", "")
 	if got := w.metric(`weir_decisions_total{limit="total",result="allowed",route="sms-send"}`); got < 20 {
 		t.Errorf("the limit in shadow mode saw %v requests", got)
 	}
 	if sms[0].hits() == 0 || sms[1].hits() == 0 {
 		t.Errorf("the servers were asked %d and %d times", sms[0].hits(), sms[1].hits())
 	}
-	w.searches()
+	w.checkSearches()
 }
 
-// searches checks the limits that wait and weigh.
-func (w *weir) searches() {
+// checkSearches checks the limits that wait and weigh.
+func (w *weir) checkSearches() {
 	w.t.Helper()
 	var all sync.WaitGroup
 	got := make([]int, 25)

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// asked sends one request to an admin side with these options.
-func asked(o Options, method, target string, lines ...string) *httptest.ResponseRecorder {
+// adminRequest sends one request to an admin side with these options.
+func adminRequest(o Options, method, target string, lines ...string) *httptest.ResponseRecorder {
 	if o.Gatherer == nil {
 		o.Gatherer = prometheus.NewRegistry()
 	}
@@ -38,7 +38,7 @@ func reloads(report Reloaded, err error) Options {
 }
 
 func TestHealthz(t *testing.T) {
-	if w := asked(Options{}, "GET", "/healthz"); w.Code != 200 || w.Body.String() != "ok\n" {
+	if w := adminRequest(Options{}, "GET", "/healthz"); w.Code != 200 || w.Body.String() != "ok\n" {
 		t.Errorf("healthz = %d %q", w.Code, w.Body)
 	}
 }
@@ -57,7 +57,7 @@ func TestReadyz(t *testing.T) {
 		o := Options{Ready: func(context.Context) Readiness {
 			return Readiness{Ready: c.ready, Checks: map[string]string{"store": c.store}}
 		}}
-		w := asked(o, "GET", "/readyz")
+		w := adminRequest(o, "GET", "/readyz")
 		var doc struct {
 			Status string
 			Checks map[string]string
@@ -73,13 +73,13 @@ func TestMetrics(t *testing.T) {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_test_total"})
 	r.MustRegister(c)
 	c.Inc()
-	if w := asked(Options{Gatherer: r}, "GET", "/metrics"); w.Code != 200 || !strings.Contains(w.Body.String(), "weir_test_total 1") {
+	if w := adminRequest(Options{Gatherer: r}, "GET", "/metrics"); w.Code != 200 || !strings.Contains(w.Body.String(), "weir_test_total 1") {
 		t.Errorf("metrics = %d %s", w.Code, w.Body)
 	}
 }
 
 func TestReload_SaysWhatIsServed(t *testing.T) {
-	w := asked(reloads(Reloaded{Generation: 3, Hash: "abc", Changed: true}, nil), "POST", "/reload")
+	w := adminRequest(reloads(Reloaded{Generation: 3, Hash: "abc", Changed: true}, nil), "POST", "/reload")
 	if w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"generation":3,"hash":"abc","changed":true}` {
 		t.Errorf("reload = %d %s", w.Code, w.Body)
 	}
@@ -90,7 +90,7 @@ func TestReload_SaysEveryProblem(t *testing.T) {
 		{Position: config.Position{File: "weir.yaml", Line: 3, Column: 5}, What: "wrong", Instead: "write right"},
 		{Position: config.Position{File: "weir.yaml", Line: 9, Column: 1}, What: "worse"},
 	}
-	w := asked(reloads(Reloaded{}, problems), "POST", "/reload")
+	w := adminRequest(reloads(Reloaded{}, problems), "POST", "/reload")
 	var doc struct {
 		Status   int
 		Detail   string
@@ -108,7 +108,7 @@ func TestReload_SaysEveryProblem(t *testing.T) {
 }
 
 func TestReload_OtherErrors(t *testing.T) {
-	if w := asked(reloads(Reloaded{}, errors.New("another node is reloading")), "POST", "/reload"); w.Code != 409 || !strings.Contains(w.Body.String(), "another node") {
+	if w := adminRequest(reloads(Reloaded{}, errors.New("another node is reloading")), "POST", "/reload"); w.Code != 409 || !strings.Contains(w.Body.String(), "another node") {
 		t.Errorf("reload = %d %s; want 409 and why", w.Code, w.Body)
 	}
 }
@@ -116,17 +116,17 @@ func TestReload_OtherErrors(t *testing.T) {
 func TestReload_NotByGetNorByAWebPage(t *testing.T) {
 	called := false
 	o := Options{Reload: func(context.Context) (Reloaded, error) { called = true; return Reloaded{}, nil }}
-	if w := asked(o, "GET", "/reload"); w.Code != 405 {
+	if w := adminRequest(o, "GET", "/reload"); w.Code != 405 {
 		t.Errorf("GET /reload = %d; want 405", w.Code)
 	}
-	if w := asked(o, "POST", "/reload", "Sec-Fetch-Site: cross-site"); w.Code != 403 || called {
+	if w := adminRequest(o, "POST", "/reload", "Sec-Fetch-Site: cross-site"); w.Code != 403 || called {
 		t.Errorf("POST /reload from a web page = %d; want 403", w.Code)
 	}
 }
 
 func TestToken(t *testing.T) {
 	o := reloads(Reloaded{}, nil)
-	if w := asked(o, "GET", "/debug/pprof/cmdline"); w.Code != 404 {
+	if w := adminRequest(o, "GET", "/debug/pprof/cmdline"); w.Code != 404 {
 		t.Errorf("pprof without a token to ask for = %d; want 404", w.Code)
 	}
 	o.Token = "secret"
@@ -137,14 +137,14 @@ func TestToken(t *testing.T) {
 		{"X: y", 401}, {"Authorization: Bearer wrong", 401}, {"Authorization: Basic secret", 401},
 		{"Authorization: secret", 401}, {"Authorization: Bearer ", 401}, {"Authorization: Bearer secret", 200},
 	} {
-		if w := asked(o, "POST", "/reload", c.line); w.Code != c.want || (w.Code == 401) != (w.Header().Get("WWW-Authenticate") != "") {
+		if w := adminRequest(o, "POST", "/reload", c.line); w.Code != c.want || (w.Code == 401) != (w.Header().Get("WWW-Authenticate") != "") {
 			t.Errorf("POST /reload with %q = %d; want %d", c.line, w.Code, c.want)
 		}
-		if w := asked(o, "GET", "/debug/pprof/cmdline", c.line); w.Code != c.want {
+		if w := adminRequest(o, "GET", "/debug/pprof/cmdline", c.line); w.Code != c.want {
 			t.Errorf("GET /debug/pprof/cmdline with %q = %d; want %d", c.line, w.Code, c.want)
 		}
 	}
-	if w := asked(o, "GET", "/healthz"); w.Code != 200 {
+	if w := adminRequest(o, "GET", "/healthz"); w.Code != 200 {
 		t.Errorf("healthz with a token set = %d; want 200", w.Code)
 	}
 }

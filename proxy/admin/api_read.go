@@ -43,7 +43,7 @@ func read[T any](w http.ResponseWriter, r *http.Request, v *T) bool {
 	err := decoder.Decode(v)
 	if err == nil {
 		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the JSON value")
+			err = errors.New("trailing data after the JSON value")
 		}
 	}
 	var long *http.MaxBytesError

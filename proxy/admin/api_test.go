@@ -19,8 +19,8 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// operated is an admin side that tells what it was asked to do, and by whom.
-func operated(done *[]string) Options {
+// recordingOptions is an admin side that tells what it was asked to do, and by whom.
+func recordingOptions(done *[]string) Options {
 	note := func(ctx context.Context, what string) {
 		who := OperatorOf(ctx)
 		*done = append(*done, who.Name+" "+what)
@@ -55,7 +55,7 @@ func TestAPI_KeysAreNamedInTheBody(t *testing.T) {
 		{"reload", "", "local reload"},
 	} {
 		var done []string
-		w := sent(operated(&done), "POST", "/api/v1/"+c.path, c.body)
+		w := adminPost(recordingOptions(&done), "POST", "/api/v1/"+c.path, c.body)
 		if w.Code != 200 || len(done) != 1 || strings.ReplaceAll(done[0], " 0ms ", " 0s ") != c.want {
 			t.Errorf("%s = %d %s, and did %q; want %q", c.path, w.Code, w.Body, done, c.want)
 		}
@@ -71,8 +71,8 @@ func TestAPI_BadQuestions(t *testing.T) {
 	}{
 		{"POST", "keys/reset", `{"pears": []}`, 400, `unknown field \"pears\"`},
 		{"POST", "keys/reset", `{"pairs": [], "permits": 3}`, 400, `unknown field \"permits\"`},
-		{"POST", "keys/ban", `{"pairs": [], "for": "1"}`, 400, "a length of time has a unit"},
-		{"POST", "keys/reset", `{} {}`, 400, "something follows"},
+		{"POST", "keys/ban", `{"pairs": [], "for": "1"}`, 400, "a duration needs a unit"},
+		{"POST", "keys/reset", `{} {}`, 400, "trailing data"},
 		{"POST", "keys/reset", ``, 400, "there is no body"},
 		{"POST", "explain", `{"body": "` + strings.Repeat("a", maxQuestion) + `"}`, 413, "longer than"},
 		{"GET", "keys/reset", "", 405, "use POST"},
@@ -88,7 +88,7 @@ func TestAPI_BadQuestions(t *testing.T) {
 		{"GET", "events", "", 404, "no events"},
 	} {
 		var done []string
-		w := sent(operated(&done), c.method, "/api/v1/"+c.target, c.body)
+		w := adminPost(recordingOptions(&done), c.method, "/api/v1/"+c.target, c.body)
 		var p Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != c.code || p.Status != c.code || !strings.Contains(w.Body.String(), c.want) || len(done) > 0 {
 			t.Errorf("%s %s = %d %s, and did %v; want %d and %q", c.method, c.target, w.Code, w.Body, done, c.code, c.want)
@@ -105,13 +105,13 @@ func TestAPI_BadQuestions(t *testing.T) {
 func TestAPI_DecisionsTakeAllParameters(t *testing.T) {
 	var got DecisionQuery
 	o := Options{Decisions: func(_ context.Context, q DecisionQuery) (Decisions, error) { got = q; return Decisions{}, nil }}
-	w := asked(o, "GET", "/api/v1/decisions?request_id=a&route=b&limit=c&outcome=refused&key=d&n=7&before=2026-01-31T09:30:00Z")
+	w := adminRequest(o, "GET", "/api/v1/decisions?request_id=a&route=b&limit=c&outcome=refused&key=d&n=7&before=2026-01-31T09:30:00Z")
 	want := DecisionQuery{"a", "b", "c", "refused", "d", time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC), 7}
 	if w.Code != 200 || got != want {
 		t.Errorf("decisions = %d for %+v; want %+v", w.Code, got, want)
 	}
 	for _, query := range []string{"outcome=lost", "n=0", "n=1001", "before=yesterday"} {
-		if w := asked(o, "GET", "/api/v1/decisions?"+query); w.Code != 400 {
+		if w := adminRequest(o, "GET", "/api/v1/decisions?"+query); w.Code != 400 {
 			t.Errorf("decisions?%s = %d; want 400", query, w.Code)
 		}
 	}
@@ -131,7 +131,7 @@ func TestAPI_ErrorsHaveTheirStatus(t *testing.T) {
 		o := Options{Standing: func(context.Context, proxy.KeyQuery) (proxy.KeyStanding, error) {
 			return proxy.KeyStanding{}, c.err
 		}}
-		w := sent(o, "POST", "/api/v1/keys/inspect", "{}")
+		w := adminPost(o, "POST", "/api/v1/keys/inspect", "{}")
 		if w.Code != c.code || !strings.Contains(w.Body.String(), `"detail":"`+c.detail+`"`) {
 			t.Errorf("%v = %d %s; want %d %q", c.err, w.Code, w.Body, c.code, c.detail)
 		}
@@ -141,7 +141,7 @@ func TestAPI_ErrorsHaveTheirStatus(t *testing.T) {
 // Each token may do what its role says, in the name of its operator.
 func TestAllow_ByRole(t *testing.T) {
 	var done []string
-	o := operated(&done)
+	o := recordingOptions(&done)
 	o.Token = "of the admin"
 	o.Tokens = []Token{{"ops", "of ops", Write}, {"support", "of support", Read}}
 	for _, c := range []struct {
@@ -164,7 +164,7 @@ func TestAllow_ByRole(t *testing.T) {
 		{"GET", "/api/v1/openapi.json", "of support", 200, ""},
 	} {
 		done = nil
-		w := asked(o, c.method, c.target, "Authorization: Bearer "+c.token)
+		w := adminRequest(o, c.method, c.target, "Authorization: Bearer "+c.token)
 		if w.Code != c.code || strings.Join(done, ", ") != c.did {
 			t.Errorf("%s %s with %q = %d, and did %q; want %d and %q", c.method, c.target, c.token, w.Code, done, c.code, c.did)
 		}
@@ -174,12 +174,12 @@ func TestAllow_ByRole(t *testing.T) {
 // With a token for one operator nobody passes without one, as with Options.Token.
 func TestAllow_OneOperatorEndsTheLocalRule(t *testing.T) {
 	var done []string
-	o := operated(&done)
+	o := recordingOptions(&done)
 	o.Tokens = []Token{{"support", "of support", Read}}
-	if w := asked(o, "POST", "/api/v1/reload"); w.Code != 401 || len(done) > 0 {
+	if w := adminRequest(o, "POST", "/api/v1/reload"); w.Code != 401 || len(done) > 0 {
 		t.Errorf("reload without a token = %d, and did %v; want 401", w.Code, done)
 	}
-	if w := asked(o, "GET", "/api/v1/config", "Host: weir.internal", "Authorization: Bearer of support"); w.Code != 200 {
+	if w := adminRequest(o, "GET", "/api/v1/config", "Host: weir.internal", "Authorization: Bearer of support"); w.Code != 200 {
 		t.Errorf("with a token any name of this machine is answered; got %d", w.Code)
 	}
 }
@@ -193,7 +193,7 @@ func TestOpenAPI_NamesEachOperationOnce(t *testing.T) {
 		}
 		names[e.id()] = true
 	}
-	w := asked(Options{}, "GET", "/api/v1/openapi.json")
+	w := adminRequest(Options{}, "GET", "/api/v1/openapi.json")
 	var d struct{ Paths map[string]map[string]any }
 	if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || w.Code != 200 {
 		t.Fatalf("openapi.json = %d, %v", w.Code, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// served is a client of an admin side with these options.
-func served(t *testing.T, o Options) Client {
+// startAdmin is a client of an admin side with these options.
+func startAdmin(t *testing.T, o Options) Client {
 	t.Helper()
 	o.Gatherer = prometheus.NewRegistry()
 	s := httptest.NewServer(New(o))
@@ -24,16 +24,16 @@ func served(t *testing.T, o Options) Client {
 
 // What a client reads is what the server's functions return, whole.
 func TestClient_ReadsWhatIsAnswered(t *testing.T) {
-	c := served(t, Options{Token: "sixteen characters", Cluster: faulty{}, Plan: planned})
+	c := startAdmin(t, Options{Token: "sixteen characters", Cluster: failingPusher{}, Plan: planOf})
 	bundle := config.Bundle{Main: "a", Files: map[string]string{"a": "b"}}
 	push := Push{Bundle: bundle, Author: "ann", DryRun: true}
 	pushed, err := c.Push(t.Context(), push)
-	want, _ := faulty{}.Push(t.Context(), push)
+	want, _ := failingPusher{}.Push(t.Context(), push)
 	if err != nil || !reflect.DeepEqual(pushed, want) {
 		t.Errorf("push = %+v, %v; want %+v", pushed, err, want)
 	}
 	back, err := c.Rollback(t.Context(), Rollback{Generation: 3, Author: "ann"})
-	want, _ = faulty{}.Rollback(t.Context(), Rollback{Generation: 3, Author: "ann"})
+	want, _ = failingPusher{}.Rollback(t.Context(), Rollback{Generation: 3, Author: "ann"})
 	if err != nil || !reflect.DeepEqual(back, want) {
 		t.Errorf("rollback = %+v, %v; want %+v", back, err, want)
 	}
@@ -63,14 +63,14 @@ func TestClient_RefusalsAreProblems(t *testing.T) {
 		{problems, Problem{Status: 422, Title: "Unprocessable Entity", Detail: "a:1:2: wrong", Problems: []string{"a:1:2: wrong"}}},
 		{errors.New("redis is away"), Problem{Status: 503, Title: "Service Unavailable", Detail: "redis is away"}},
 	} {
-		_, err := served(t, Options{Cluster: faulty{row.err}}).Push(t.Context(), Push{})
+		_, err := startAdmin(t, Options{Cluster: failingPusher{row.err}}).Push(t.Context(), Push{})
 		row.want.Type = "about:blank"
 		var got *Problem
 		if !errors.As(err, &got) || !reflect.DeepEqual(*got, row.want) {
 			t.Errorf("push that fails with %v: %#v; want %+v", row.err, err, row.want)
 		}
 	}
-	c := served(t, Options{Token: "sixteen characters"})
+	c := startAdmin(t, Options{Token: "sixteen characters"})
 	c.Token = "guess"
 	var got *Problem
 	if _, err := c.History(t.Context()); !errors.As(err, &got) || got.Status != 401 {

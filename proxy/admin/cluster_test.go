@@ -13,14 +13,14 @@ func returns[T any](v T, err error) func(context.Context) (T, error) {
 
 func TestCluster_SendsWhatItIsGiven(t *testing.T) {
 	o := Options{Leader: returns(Leadership{Self: "a", Node: "b", Tasks: []TaskRun{}}, nil)}
-	if w := asked(o, "GET", "/api/v1/leader"); w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"self":"a","node":"b","tasks":[]}` {
+	if w := adminRequest(o, "GET", "/api/v1/leader"); w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"self":"a","node":"b","tasks":[]}` {
 		t.Errorf("leader = %d %s", w.Code, w.Body)
 	}
-	if w := asked(o, "POST", "/api/v1/leader"); w.Code != 405 {
+	if w := adminRequest(o, "POST", "/api/v1/leader"); w.Code != 405 {
 		t.Errorf("POST leader = %d; want 405", w.Code)
 	}
 	o = Options{Leader: returns(Leadership{}, errors.New("redis is away"))}
-	if w := asked(o, "GET", "/api/v1/leader"); w.Code != 503 || !strings.Contains(w.Body.String(), "redis is away") {
+	if w := adminRequest(o, "GET", "/api/v1/leader"); w.Code != 503 || !strings.Contains(w.Body.String(), "redis is away") {
 		t.Errorf("leader that cannot be told = %d %s; want 503 and why", w.Code, w.Body)
 	}
 }
@@ -29,10 +29,10 @@ func TestCluster_WantsTheToken(t *testing.T) {
 	o := Options{Token: "secret", Leader: returns(Leadership{}, nil), Nodes: returns(Nodes{}, nil),
 		Statistics: func(context.Context, int) (Statistics, error) { return Statistics{}, nil }}
 	for _, path := range []string{"leader", "nodes", "statistics"} {
-		if w := asked(o, "GET", "/api/v1/"+path); w.Code != 401 {
+		if w := adminRequest(o, "GET", "/api/v1/"+path); w.Code != 401 {
 			t.Errorf("%s without the token = %d; want 401", path, w.Code)
 		}
-		if w := asked(o, "GET", "/api/v1/"+path, "Authorization: Bearer secret"); w.Code != 200 {
+		if w := adminRequest(o, "GET", "/api/v1/"+path, "Authorization: Bearer secret"); w.Code != 200 {
 			t.Errorf("%s with the token = %d; want 200", path, w.Code)
 		}
 	}
@@ -49,7 +49,7 @@ func TestCluster_Minutes(t *testing.T) {
 		{"?minutes=0", 400, 0}, {"?minutes=1441", 400, 0}, {"?minutes=-1", 400, 0}, {"?minutes=1h", 400, 0},
 	} {
 		got = 0
-		w := asked(o, "GET", "/api/v1/statistics"+c.query)
+		w := adminRequest(o, "GET", "/api/v1/statistics"+c.query)
 		if w.Code != c.code || got != c.want {
 			t.Errorf("statistics%s = %d for %d minutes; want %d for %d", c.query, w.Code, got, c.code, c.want)
 		}

@@ -52,8 +52,8 @@ type SeriesCount struct {
 
 // Errors of Subscribe.
 var (
-	errTooManySubscribers = errors.New("too many are listening to events here; close one, or ask another node")
-	errEnding             = errors.New("this weir is ending")
+	errTooManySubscribers = errors.New("too many event subscribers on this node; close one, or use another node")
+	errEnding             = errors.New("this weir is shutting down")
 )
 
 // Events tells those that listen of what happens. It is safe for concurrent use.

@@ -16,30 +16,30 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A faulty answers everything with one error, or with what it was asked.
-type faulty struct{ err error }
+// A failingPusher answers everything with one error, or with what it was asked.
+type failingPusher struct{ err error }
 
-func (f faulty) Push(_ context.Context, p Push) (Pushed, error) {
+func (f failingPusher) Push(_ context.Context, p Push) (Pushed, error) {
 	return Pushed{Hash: p.Bundle.Hash(), DryRun: p.DryRun, Warnings: []string{p.Author}}, f.err
 }
 
-func (f faulty) Rollback(_ context.Context, r Rollback) (Pushed, error) {
+func (f failingPusher) Rollback(_ context.Context, r Rollback) (Pushed, error) {
 	return Pushed{Generation: r.Generation, Warnings: []string{r.Author}}, f.err
 }
 
-func (f faulty) History(context.Context) (History, error) {
+func (f failingPusher) History(context.Context) (History, error) {
 	return History{[]Entry{{Generation: 2, Author: "ann"}}}, f.err
 }
 
-func (f faulty) Diff(_ context.Context, n int64) (Diff, error) {
+func (f failingPusher) Diff(_ context.Context, n int64) (Diff, error) {
 	return Diff{Entry{Generation: n}, "- a"}, f.err
 }
 
-// planned is what a plan is that was made of main.
-func planned(_ context.Context, b config.Bundle) (Plan, error) { return Plan{Restart: b.Main}, nil }
+// planOf is what a plan is that was made of main.
+func planOf(_ context.Context, b config.Bundle) (Plan, error) { return Plan{Restart: b.Main}, nil }
 
-// sent sends a body to an admin side with these options.
-func sent(o Options, method, target, body string) *httptest.ResponseRecorder {
+// adminPost sends a body to an admin side with these options.
+func adminPost(o Options, method, target, body string) *httptest.ResponseRecorder {
 	o.Gatherer = prometheus.NewRegistry()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
@@ -49,7 +49,7 @@ func sent(o Options, method, target, body string) *httptest.ResponseRecorder {
 }
 
 func TestPush_PassesOnWhatIsAsked(t *testing.T) {
-	o := Options{Cluster: faulty{}, Plan: planned}
+	o := Options{Cluster: failingPusher{}, Plan: planOf}
 	for _, c := range []struct{ method, target, body, want string }{
 		{"POST", "/api/v1/push", `{"bundle":{"main":"a","files":{"a":"b"}},"author":"ann","dry_run":true}`, `{"generation":0,"hash":"` + (config.Bundle{Main: "a", Files: map[string]string{"a": "b"}}).Hash() + `","nodes":null,"changed":false,"dry_run":true,"changes":null,"warnings":["ann"]}`},
 		{"POST", "/api/v1/rollback", `{"generation":7,"author":"ann"}`, `{"generation":7,"hash":"","nodes":null,"changed":false,"changes":null,"warnings":["ann"]}`},
@@ -57,7 +57,7 @@ func TestPush_PassesOnWhatIsAsked(t *testing.T) {
 		{"GET", "/api/v1/history/7", "", `{"generation":7,"hash":"","author":"","node":"","at":"0001-01-01T00:00:00Z","diff":"- a"}`},
 		{"POST", "/api/v1/plan", `{"bundle":{"main":"a","files":{}}}`, `{"generation":0,"changes":null,"restart":"a","refused":null,"looked":0,"whole":false}`},
 	} {
-		if w := sent(o, c.method, c.target, c.body); w.Code != 200 || strings.TrimSpace(w.Body.String()) != c.want {
+		if w := adminPost(o, c.method, c.target, c.body); w.Code != 200 || strings.TrimSpace(w.Body.String()) != c.want {
 			t.Errorf("%s %s = %d %s; want %s", c.method, c.target, w.Code, w.Body, c.want)
 		}
 	}
@@ -75,7 +75,7 @@ func TestPush_ErrorsHaveTheirStatus(t *testing.T) {
 		{fmt.Errorf("%w: too large", config.ErrBundle), 422, "too large"},
 		{errors.New("no answer"), 503, "no answer"},
 	} {
-		w := sent(Options{Cluster: faulty{c.err}}, "POST", "/api/v1/push", "{}")
+		w := adminPost(Options{Cluster: failingPusher{c.err}}, "POST", "/api/v1/push", "{}")
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.words) || !json.Valid(w.Body.Bytes()) {
 			t.Errorf("%v: %d %s; want %d and %s", c.err, w.Code, w.Body, c.code, c.words)
 		}
@@ -83,7 +83,7 @@ func TestPush_ErrorsHaveTheirStatus(t *testing.T) {
 }
 
 func TestPush_BadRequests(t *testing.T) {
-	o := Options{Cluster: faulty{}}
+	o := Options{Cluster: failingPusher{}}
 	long := string(bytes.Repeat([]byte(" "), maxRequest+1))
 	for _, c := range []struct {
 		method, target, body string
@@ -95,7 +95,7 @@ func TestPush_BadRequests(t *testing.T) {
 		{"GET", "/api/v1/push", "", http.StatusMethodNotAllowed},
 		{"GET", "/api/v1/history/last", "", http.StatusNotFound},
 	} {
-		if w := sent(o, c.method, c.target, c.body); w.Code != c.code {
+		if w := adminPost(o, c.method, c.target, c.body); w.Code != c.code {
 			t.Errorf("%s %s of %.20q = %d; want %d", c.method, c.target, c.body, w.Code, c.code)
 		}
 	}
@@ -103,18 +103,18 @@ func TestPush_BadRequests(t *testing.T) {
 
 func TestPush_WhereTheFileIsServed(t *testing.T) {
 	for _, target := range []string{"/api/v1/push", "/api/v1/rollback"} {
-		if w := sent(Options{}, "POST", target, "{}"); w.Code != 409 || !strings.Contains(w.Body.String(), "source: redis") {
+		if w := adminPost(Options{}, "POST", target, "{}"); w.Code != 409 || !strings.Contains(w.Body.String(), "source: redis") {
 			t.Errorf("%s = %d %s; want what to write", target, w.Code, w.Body)
 		}
 	}
 }
 
 func TestPush_WantsTheToken(t *testing.T) {
-	o := Options{Token: "secret", Cluster: faulty{}}
+	o := Options{Token: "secret", Cluster: failingPusher{}}
 	for _, c := range []struct{ method, target string }{
 		{"POST", "/api/v1/push"}, {"POST", "/api/v1/rollback"}, {"POST", "/api/v1/plan"}, {"GET", "/api/v1/history"}, {"GET", "/api/v1/history/1"},
 	} {
-		if w := sent(o, c.method, c.target, "{}"); w.Code != 401 {
+		if w := adminPost(o, c.method, c.target, "{}"); w.Code != 401 {
 			t.Errorf("%s %s without the token = %d; want 401", c.method, c.target, w.Code)
 		}
 	}
@@ -126,7 +126,7 @@ func TestPlan_OneAtATime(t *testing.T) {
 	h := New(Options{Gatherer: prometheus.NewRegistry(), Plan: func(_ context.Context, b config.Bundle) (Plan, error) {
 		close(begun)
 		<-goOn
-		return planned(context.Background(), b)
+		return planOf(context.Background(), b)
 	}})
 	ask := func() *httptest.ResponseRecorder {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/api/v1/plan", strings.NewReader(`{"bundle":{"main":"a","files":{}}}`))

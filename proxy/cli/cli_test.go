@@ -16,15 +16,15 @@ import (
 	"github.com/weir-proxy/weir/test/logtest"
 )
 
-// weir runs a command to its end.
-func weir(args ...string) (code int, stdout, stderr string) {
+// runWeir runs a command to its end.
+func runWeir(args ...string) (code int, stdout, stderr string) {
 	var out, errs logtest.Log
 	code = Run(context.Background(), args, Env{Stdout: &out, Stderr: &errs})
 	return code, out.String(), errs.String()
 }
 
-// file writes a configuration that listens on free ports.
-func file(t *testing.T, more string) string {
+// writeConfig writes a configuration that listens on free ports.
+func writeConfig(t *testing.T, more string) string {
 	t.Helper()
 	return write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: echo}]\nupstreams: {echo: echo}\n"+more)
 }
@@ -39,49 +39,49 @@ func write(t *testing.T, yaml string) string {
 }
 
 func TestRun_Usage(t *testing.T) {
-	if code, _, stderr := weir("sing"); code != exitUsage || !strings.Contains(stderr, "--help") {
+	if code, _, stderr := runWeir("sing"); code != exitUsage || !strings.Contains(stderr, "--help") {
 		t.Errorf("weir sing = %d, %q; want %d and where to look", code, stderr, exitUsage)
 	}
-	if code, stdout, _ := weir("--help"); code != exitOK || !strings.Contains(stdout, "check") {
+	if code, stdout, _ := runWeir("--help"); code != exitOK || !strings.Contains(stdout, "check") {
 		t.Errorf("weir --help = %d, %q", code, stdout)
 	}
 }
 
 func TestRun_NoConfiguration(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if code, _, stderr := weir(); code != exitFailure || !strings.Contains(stderr, "weir.yaml") {
+	if code, _, stderr := runWeir(); code != exitFailure || !strings.Contains(stderr, "weir.yaml") {
 		t.Errorf("weir in an empty folder = %d, %q; want that it says what to write", code, stderr)
 	}
 }
 
 func TestCheck(t *testing.T) {
-	good := file(t, "")
-	if code, stdout, _ := weir("check", good); code != exitOK || !strings.HasSuffix(stdout, ": ok\n") || strings.Count(stdout, "(note)\n") != 2 {
+	good := writeConfig(t, "")
+	if code, stdout, _ := runWeir("check", good); code != exitOK || !strings.HasSuffix(stdout, ": ok\n") || strings.Count(stdout, "(note)\n") != 2 {
 		t.Errorf("check of a good file = %d, %q", code, stdout)
 	}
-	if code, stdout, _ := weir("check", "--effective", good); code != exitOK || !strings.Contains(stdout, "on_store_failure: local") {
+	if code, stdout, _ := runWeir("check", "--effective", good); code != exitOK || !strings.Contains(stdout, "on_store_failure: local") {
 		t.Errorf("check --effective = %d, %q; want the defaults", code, stdout)
 	}
-	bad := file(t, "sturdy: true\nlisten: {}\n")
-	if code, stdout, _ := weir("check", bad); code != exitFailure || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, bad+":5:1: ") {
+	bad := writeConfig(t, "sturdy: true\nlisten: {}\n")
+	if code, stdout, _ := runWeir("check", bad); code != exitFailure || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, bad+":5:1: ") {
 		t.Errorf("check of a bad file = %d, %q; want two problems with their places", code, stdout)
 	}
 }
 
 func TestSchemaAndVersion(t *testing.T) {
-	if code, stdout, _ := weir("schema"); code != exitOK || !json.Valid([]byte(stdout)) {
+	if code, stdout, _ := runWeir("schema"); code != exitOK || !json.Valid([]byte(stdout)) {
 		t.Errorf("schema = %d, %q; want JSON", code, stdout)
 	}
-	if code, stdout, _ := weir("version"); code != exitOK || !strings.HasPrefix(stdout, "weir ") {
+	if code, stdout, _ := runWeir("version"); code != exitOK || !strings.HasPrefix(stdout, "weir ") {
 		t.Errorf("version = %d, %q", code, stdout)
 	}
 }
 
 func TestHealthcheck(t *testing.T) {
-	if code, _, stderr := weir("healthcheck", "--admin", "127.0.0.1:1"); code != exitFailure || stderr == "" {
+	if code, _, stderr := runWeir("healthcheck", "--admin", "127.0.0.1:1"); code != exitFailure || stderr == "" {
 		t.Errorf("healthcheck of nobody = %d, %q; want that it says so", code, stderr)
 	}
-	c := healthcheckCommand{Config: file(t, "nonsense")}
+	c := healthcheckCommand{Config: writeConfig(t, "nonsense")}
 	if got := c.configured(); got != defaultAdmin {
 		t.Errorf("admin address of a file that does not load = %s; want %s", got, defaultAdmin)
 	}
@@ -98,9 +98,9 @@ func TestDefaultAdminIsTheLoaders(t *testing.T) {
 	}
 }
 
-// serving runs weir until the test ends, and returns its log and what the log
+// startWeir runs weir until the test ends, and returns its log and what the log
 // says of a message, as soon as it says it.
-func serving(t *testing.T, path string, reload chan os.Signal) (stop func() int, says func(message string) map[string]any) {
+func startWeir(t *testing.T, path string, reload chan os.Signal) (stop func() int, says func(message string) map[string]any) {
 	t.Helper()
 	var errs logtest.Log
 	ctx, cancel := context.WithCancel(context.Background())
@@ -133,9 +133,9 @@ func serving(t *testing.T, path string, reload chan os.Signal) (stop func() int,
 }
 
 func TestRun_ServesUntilItIsToldToEnd(t *testing.T) {
-	path := file(t, "")
+	path := writeConfig(t, "")
 	reload := make(chan os.Signal, 1)
-	stop, says := serving(t, path, reload)
+	stop, says := startWeir(t, path, reload)
 	started := says("serving")
 	answer, err := http.Get("http://" + started["http"].(string) + "/a")
 	if err != nil {
@@ -145,7 +145,7 @@ func TestRun_ServesUntilItIsToldToEnd(t *testing.T) {
 	if answer.StatusCode != 200 {
 		t.Errorf("status %d", answer.StatusCode)
 	}
-	if code, _, stderr := weir("healthcheck", "--admin", started["admin"].(string)); code != exitOK {
+	if code, _, stderr := runWeir("healthcheck", "--admin", started["admin"].(string)); code != exitOK {
 		t.Errorf("healthcheck = %d, %q", code, stderr)
 	}
 	if err := os.WriteFile(path, []byte("routes: nonsense\n"), 0o600); err != nil {
@@ -160,17 +160,17 @@ func TestRun_ServesUntilItIsToldToEnd(t *testing.T) {
 }
 
 func TestRun_PortTaken(t *testing.T) {
-	_, says := serving(t, file(t, ""), nil)
+	_, says := startWeir(t, writeConfig(t, ""), nil)
 	taken := says("serving")["http"].(string)
 	path := write(t, "listen: {http: '"+taken+"'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: 'http://127.0.0.1:1'}]\n")
-	if code, _, stderr := weir("run", "-c", path); code != exitFailure || !strings.Contains(stderr, "another weir") {
+	if code, _, stderr := runWeir("run", "-c", path); code != exitFailure || !strings.Contains(stderr, "another weir") {
 		t.Errorf("a second weir on one port = %d, %q; want that it says so", code, stderr)
 	}
 }
 
 func TestRun_LibrariesLogJSON(t *testing.T) {
 	var errs logtest.Log
-	path := file(t, "")
+	path := writeConfig(t, "")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if code := Run(ctx, []string{"run", "-c", path, "--log-level", "debug"}, Env{Stdout: &errs, Stderr: &errs}); code != exitOK {
@@ -187,8 +187,8 @@ func TestRun_LibrariesLogJSON(t *testing.T) {
 // A process that lives is found whatever its file says by now: nothing, another
 // address, or nonsense.
 func TestHealthcheck_FindsARunningWeir(t *testing.T) {
-	path := file(t, "")
-	stop, says := serving(t, path, nil)
+	path := writeConfig(t, "")
+	stop, says := startWeir(t, path, nil)
 	says("serving")
 	for name, text := range map[string]string{
 		"a typo":          "admin: {htp: '127.0.0.1:9901'}\nroutes: nonsense\n",
@@ -199,18 +199,18 @@ func TestHealthcheck_FindsARunningWeir(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code, _, stderr := weir("healthcheck", "-c", path); code != exitOK {
+		if code, _, stderr := runWeir("healthcheck", "-c", path); code != exitOK {
 			t.Errorf("with %s in the file: %d, %q; want that it is found", name, code, stderr)
 		}
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := weir("healthcheck", "-c", path); code != exitOK {
+	if code, _, stderr := runWeir("healthcheck", "-c", path); code != exitOK {
 		t.Errorf("without the file: %d, %q; want that it is found", code, stderr)
 	}
 	stop()
-	if code, _, _ := weir("healthcheck", "-c", path, "--within", "500ms"); code != exitFailure {
+	if code, _, _ := runWeir("healthcheck", "-c", path, "--within", "500ms"); code != exitFailure {
 		t.Errorf("after its end: %d; want %d", code, exitFailure)
 	}
 }

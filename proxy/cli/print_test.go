@@ -76,8 +76,8 @@ func TestExplained_RefusalsOfARunningWeir(t *testing.T) {
 	}
 }
 
-// answering is a weir that answers each path with that text, as JSON.
-func answering(t *testing.T, answers map[string]string) (addr string, asked func() string) {
+// startAdmin is a weir that answers each path with that text, as JSON.
+func startAdmin(t *testing.T, answers map[string]string) (addr string, asked func() string) {
 	t.Helper()
 	var last string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,40 +92,40 @@ func answering(t *testing.T, answers map[string]string) (addr string, asked func
 func TestHistory_OneLineEach(t *testing.T) {
 	at := time.Unix(0, 0).UTC().Format(time.RFC3339)
 	entry := `"generation":3,"hash":"0123456789abcdef","author":"ann","at":"` + at + `","from":1`
-	addr, asked := answering(t, map[string]string{
+	addr, asked := startAdmin(t, map[string]string{
 		"/api/v1/history":   `{"history":[{` + entry + `}]}`,
 		"/api/v1/history/3": `{` + entry + `,"diff":"-a\n+b\n"}`,
 	})
 	line := "3  " + at + "  ann  0123456789ab, back to generation 1\n"
-	if code, out, stderr := weir("history", "--admin", addr, "--token", "secret"); code != exitOK || out != line || !strings.HasPrefix(asked(), "GET /api/v1/history Bearer secret") {
+	if code, out, stderr := runWeir("history", "--admin", addr, "--token", "secret"); code != exitOK || out != line || !strings.HasPrefix(asked(), "GET /api/v1/history Bearer secret") {
 		t.Errorf("history = %d, %q, %q, asked by %s; want %q", code, out, stderr, asked(), line)
 	}
-	if code, out, stderr := weir("history", "3", "--admin", addr); code != exitOK || out != line+"-a\n+b\n" {
+	if code, out, stderr := runWeir("history", "3", "--admin", addr); code != exitOK || out != line+"-a\n+b\n" {
 		t.Errorf("history 3 = %d, %q, %q", code, out, stderr)
 	}
-	addr, _ = answering(t, map[string]string{"/api/v1/history": `{"history":[]}`})
-	if code, out, _ := weir("history", "--admin", addr); code != exitOK || out != "nothing was pushed yet\n" {
+	addr, _ = startAdmin(t, map[string]string{"/api/v1/history": `{"history":[]}`})
+	if code, out, _ := runWeir("history", "--admin", addr); code != exitOK || out != "nothing was pushed yet\n" {
 		t.Errorf("history of nothing = %d, %q", code, out)
 	}
-	if code, _, stderr := weir("history", "--admin", "127.0.0.1:1"); code != exitFailure || !strings.Contains(stderr, "name its admin listener with --admin") {
+	if code, _, stderr := runWeir("history", "--admin", "127.0.0.1:1"); code != exitFailure || !strings.Contains(stderr, "name its admin listener with --admin") {
 		t.Errorf("history of nobody = %d, %q; want what to write", code, stderr)
 	}
 }
 
 // Commands send what they are told, and the author if it is not.
 func TestPushAndRollback_SayWhoAsks(t *testing.T) {
-	addr, asked := answering(t, map[string]string{"/api/v1/push": `{"generation":1}`, "/api/v1/rollback": `{"generation":1}`, "/api/v1/plan": `{"generation":1,"whole":true}`})
-	path := file(t, "")
-	if code, _, stderr := weir("push", path, "--admin", addr, "--author", "ann", "--dry-run"); code != exitOK || !strings.Contains(asked(), `"author":"ann"`) || !strings.Contains(asked(), `"dry_run":true`) {
+	addr, asked := startAdmin(t, map[string]string{"/api/v1/push": `{"generation":1}`, "/api/v1/rollback": `{"generation":1}`, "/api/v1/plan": `{"generation":1,"whole":true}`})
+	path := writeConfig(t, "")
+	if code, _, stderr := runWeir("push", path, "--admin", addr, "--author", "ann", "--dry-run"); code != exitOK || !strings.Contains(asked(), `"author":"ann"`) || !strings.Contains(asked(), `"dry_run":true`) {
 		t.Errorf("push = %d, %q, asked by %s", code, stderr, asked())
 	}
-	if code, _, stderr := weir("rollback", "7", "--admin", addr); code != exitOK || !strings.Contains(asked(), `{"generation":7,"author":"`+author("")+`"}`) {
+	if code, _, stderr := runWeir("rollback", "7", "--admin", addr); code != exitOK || !strings.Contains(asked(), `{"generation":7,"author":"`+author("")+`"}`) {
 		t.Errorf("rollback = %d, %q, asked by %s", code, stderr, asked())
 	}
-	if code, out, stderr := weir("check", path, "--against", addr); code != exitOK || !strings.HasSuffix(out, "0 changes against generation 1\n") {
+	if code, out, stderr := runWeir("check", path, "--against", addr); code != exitOK || !strings.HasSuffix(out, "0 changes against generation 1\n") {
 		t.Errorf("check --against = %d, %q, %q", code, out, stderr)
 	}
-	if code, out, _ := weir("push", write(t, "{{{"), "--admin", addr); code != exitFailure || !strings.HasPrefix(out, "weir.yaml:2:1: ") {
+	if code, out, _ := runWeir("push", write(t, "{{{"), "--admin", addr); code != exitFailure || !strings.HasPrefix(out, "weir.yaml:2:1: ") {
 		t.Errorf("push of what does not load = %d, %q; want the problem and its place", code, out)
 	}
 	me, err := user.Current()

@@ -43,16 +43,16 @@ func sample() topData {
 	}
 }
 
-// shown is top with the sample on a terminal of the usual size.
-func shown() topModel {
+// sampleModel is top with the sample on a terminal of the usual size.
+func sampleModel() topModel {
 	m := topModel{source: "127.0.0.1:9901"}
 	m, _ = m.update(topSize{100, 24})
 	m, _ = m.update(topFetched{data: sample()})
 	return m
 }
 
-// presses is m after these keys: names in <>, and letters as they are.
-func presses(m topModel, keys string) (topModel, topEffect) {
+// pressKeys is m after these keys: names in <>, and letters as they are.
+func pressKeys(m topModel, keys string) (topModel, topEffect) {
 	var e topEffect
 	for keys != "" {
 		p := keyPress{letter: []rune(keys)[0]}
@@ -84,7 +84,7 @@ func rowsOf(m topModel, page topPage) (all []string) {
 }
 
 func TestTop_PagesTellWhatOperatorsAsk(t *testing.T) {
-	m := shown()
+	m := sampleModel()
 	for page, want := range map[topPage][]string{
 		pageKeys:      {"sms.phone|phone=bad|25|25-30|hbad", "sms.phone|phone=busy|0|60|hbusy"},
 		pageLimits:    {"sms.phone|25|100|25 %|1/60s 5/1h|phone=bad|enforce|phone", "sms.quiet|0|0|-|9/1h|-|shadow|ip"},
@@ -99,7 +99,7 @@ func TestTop_PagesTellWhatOperatorsAsk(t *testing.T) {
 	if want := "2 nodes; n1 leads; 1 with another config; 1 did not answer; last minute: 5 requests, 1 refusals"; m.data.summary() != want {
 		t.Errorf("summary is %q, want %q", m.data.summary(), want)
 	}
-	m, _ = presses(m, "s")
+	m, _ = pressKeys(m, "s")
 	if got := rowsOf(m, pageKeys); !strings.Contains(got[0], "busy") {
 		t.Errorf("ordered by requests, keys are %q", got)
 	}
@@ -112,24 +112,24 @@ func TestTop_PagesTellWhatOperatorsAsk(t *testing.T) {
 
 // Keys lead to pages and rows; a row stays selected when others move.
 func TestTop_SelectsRows(t *testing.T) {
-	m := shown()
+	m := sampleModel()
 	for keys, want := range map[string]topPage{"<tab>": pageLimits, "<left>": pageUpstreams, "4": pageNodes, "5<right>": pageKeys, "<backtab><backtab>": pageNodes} {
-		if got, _ := presses(m, keys); got.page != want {
+		if got, _ := pressKeys(m, keys); got.page != want {
 			t.Errorf("%s leads to %v, want %v", keys, got.page, want)
 		}
 	}
 	for keys, want := range map[string]string{"": "bad", "<down>": "busy", "<down><down><down>": "busy", "j<up>": "bad", "jk": "bad", "<end>": "busy", "<end><home>": "bad", "<pgdn>": "busy", "<pgdn><pgup>": "bad", "<down>s": "busy"} {
-		got, _ := presses(m, keys)
+		got, _ := pressKeys(m, keys)
 		if row, found := got.selected(); !found || row.key.id != "id:"+want {
 			t.Errorf("%q selects %+v, want %s", keys, row, want)
 		}
 	}
-	m, _ = presses(m, "<down>")
+	m, _ = pressKeys(m, "<down>")
 	m, _ = m.update(topFetched{data: topData{}})
 	if _, found := m.selected(); found {
 		t.Error("a row of nothing is selected")
 	}
-	m, _ = presses(m, "<down>b")
+	m, _ = pressKeys(m, "<down>b")
 	if m.prompt != nil || !strings.Contains(m.note, "no key is selected") {
 		t.Errorf("without keys there is a prompt, or %q", m.note)
 	}
@@ -141,22 +141,22 @@ func TestTop_SelectsRows(t *testing.T) {
 
 // Nothing is changed without a reason and a yes.
 func TestTop_AsksBeforeItChanges(t *testing.T) {
-	m := shown()
+	m := sampleModel()
 	for keys, note := range map[string]string{
 		"b<esc>": "nothing was changed", "b<enter>she called<enter>n": "nothing was changed", "r<enter>": "", "rwhy<enter>x": "", "b<backspace><backspace>soon<enter>": "", "u": "",
 	} {
-		got, e := presses(m, keys)
+		got, e := pressKeys(m, keys)
 		if e != (topEffect{}) || got.note != note {
 			t.Errorf("%s does %+v and says %q", keys, e, got.note)
 		}
 	}
-	if got, _ := presses(m, "r<enter>"); !strings.Contains(text(got), "Reset phone=bad, why? _  (write a few words") {
+	if got, _ := pressKeys(m, "r<enter>"); !strings.Contains(text(got), "Reset phone=bad, why? _  (write a few words") {
 		t.Errorf("without a reason:\n%s", text(got))
 	}
-	if got, _ := presses(m, "b<backspace><backspace>soon<enter>"); !strings.Contains(text(got), "for how long? soon_  (a length of time has a unit") {
+	if got, _ := pressKeys(m, "b<backspace><backspace>soon<enter>"); !strings.Contains(text(got), "for how long? soon_  (a duration has a unit") {
 		t.Errorf("with no length of time:\n%s", text(got))
 	}
-	got, e := presses(m, "b<backspace><backspace>2h<enter>she called, 打电话<enter>")
+	got, e := pressKeys(m, "b<backspace><backspace>2h<enter>she called, 打电话<enter>")
 	if want := `Ban for 2h: phone=bad under all limits that count by phone, because of "she called, 打电话"? y or n`; !strings.Contains(text(got), want) || e.act != nil {
 		t.Errorf("before the ban:\n%s\nwant %s", text(got), want)
 	}
@@ -166,7 +166,7 @@ func TestTop_AsksBeforeItChanges(t *testing.T) {
 		"ux<backspace>y<enter>y": {Action: proxy.KeyUnban, Reason: "y"},
 		"2b<enter>spam<enter>y":  {Action: proxy.KeyBan, For: proxy.Span(time.Hour), Reason: "spam"},
 	} {
-		got, e := presses(m, keys)
+		got, e := pressKeys(m, keys)
 		if e.act == nil || got.prompt != nil {
 			t.Errorf("%s does nothing, and shows\n%s", keys, text(got))
 			continue
@@ -180,9 +180,9 @@ func TestTop_AsksBeforeItChanges(t *testing.T) {
 
 // What was done is told, with how the key stands since; and all is looked at anew.
 func TestTop_TellsWhatWasDone(t *testing.T) {
-	m := shown()
+	m := sampleModel()
 	at := time.Now()
-	m, e := presses(m, "<enter>")
+	m, e := pressKeys(m, "<enter>")
 	if e.act == nil || e.act.change.Action != "" {
 		t.Fatalf("enter does %+v, want to look the key up", e)
 	}
@@ -212,26 +212,26 @@ func TestTop_TellsWhatWasDone(t *testing.T) {
 	if want := "not done: the token of support may only read?[2J"; m.note != want || e.fetch {
 		t.Errorf("says %q, want %q", m.note, want)
 	}
-	if m, _ = presses(m, "<esc>"); m.note != "" || m.standing != nil {
+	if m, _ = pressKeys(m, "<esc>"); m.note != "" || m.standing != nil {
 		t.Errorf("after esc there is still\n%s", text(m))
 	}
 }
 
 func TestTop_EndsStopsAndHelps(t *testing.T) {
-	m := shown()
+	m := sampleModel()
 	for _, keys := range []string{"q", "<ctrl-c>", "b<ctrl-c>"} {
-		if _, e := presses(m, keys); !e.end {
+		if _, e := pressKeys(m, keys); !e.end {
 			t.Errorf("%s does not end it", keys)
 		}
 	}
-	m, e := presses(m, " ")
+	m, e := pressKeys(m, " ")
 	if e.fetch || !strings.Contains(text(m), ", stopped") {
 		t.Errorf("stopped, it does %+v and shows\n%s", e, text(m))
 	}
-	if _, e := presses(m, "p"); !e.fetch {
+	if _, e := pressKeys(m, "p"); !e.fetch {
 		t.Error("going on, it does not look")
 	}
-	if m, _ = presses(m, "?"); !strings.Contains(text(m), "another page") || !strings.Contains(text(m), "audit trail") {
+	if m, _ = pressKeys(m, "?"); !strings.Contains(text(m), "another page") || !strings.Contains(text(m), "audit trail") {
 		t.Errorf("help is\n%s", text(m))
 	}
 	m, _ = m.update(topFetched{err: errors.New("ask a running weir: refused")})

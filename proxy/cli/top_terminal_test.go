@@ -72,9 +72,9 @@ func (s *testTerminal) text() string {
 	return s.shown
 }
 
-// topped shows what a server says on a screen that is simulated, until the test ends or
+// startTop shows what a server says on a screen that is simulated, until the test ends or
 // the operator does so.
-func topped(t *testing.T) (s *topServer, screen *testTerminal, ended <-chan error) {
+func startTop(t *testing.T) (s *topServer, screen *testTerminal, ended <-chan error) {
 	t.Helper()
 	s = &topServer{asked: map[string]int{}}
 	server := httptest.NewServer(s)
@@ -92,8 +92,8 @@ func topped(t *testing.T) (s *topServer, screen *testTerminal, ended <-chan erro
 	return s, screen, done
 }
 
-// sees waits for a text on the screen.
-func sees(t *testing.T, screen *testTerminal, want string) {
+// waitForText waits for a text on the screen.
+func waitForText(t *testing.T, screen *testTerminal, want string) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -108,29 +108,29 @@ func sees(t *testing.T, screen *testTerminal, want string) {
 }
 
 func TestTopTerminal_LooksAgainAndActs(t *testing.T) {
-	s, screen, ended := topped(t)
-	sees(t, screen, "[1 Keys]")
-	sees(t, screen, "phone=bad   25       25-30     hbad")
+	s, screen, ended := startTop(t)
+	waitForText(t, screen, "[1 Keys]")
+	waitForText(t, screen, "phone=bad   25       25-30     hbad")
 	screen.InjectKey(tcell.KeyTab, 0, tcell.ModNone)
-	sees(t, screen, "[2 Limits]")
+	waitForText(t, screen, "[2 Limits]")
 	screen.SetSize(60, 20)
 	if err := screen.PostEvent(tcell.NewEventResize(60, 20)); err != nil {
 		t.Fatal(err)
 	}
-	sees(t, screen, "25       100       25 %   1/60s 5/1h")
+	waitForText(t, screen, "25       100       25 %   1/60s 5/1h")
 	screen.InjectKey(tcell.KeyBacktab, 0, tcell.ModNone)
 	for _, r := range "b" {
 		screen.InjectKey(tcell.KeyRune, r, tcell.ModNone)
 	}
-	sees(t, screen, "Ban phone=bad for how long? 1h_")
+	waitForText(t, screen, "Ban phone=bad for how long? 1h_")
 	screen.InjectKey(tcell.KeyEnter, 0, tcell.ModNone)
 	for _, r := range "spam" {
 		screen.InjectKey(tcell.KeyRune, r, tcell.ModNone)
 	}
-	sees(t, screen, "why? spam_")
+	waitForText(t, screen, "why? spam_")
 	screen.InjectKey(tcell.KeyEnter, 0, tcell.ModNone)
 	screen.InjectKey(tcell.KeyRune, 'y', tcell.ModNone)
-	sees(t, screen, "banned for 1h: phone=bad under 1 limit, on every")
+	waitForText(t, screen, "banned for 1h: phone=bad under 1 limit, on every")
 	screen.InjectKey(tcell.KeyCtrlC, 0, tcell.ModNone)
 	if err := <-ended; err != nil {
 		t.Errorf("it ends with %v", err)
@@ -147,8 +147,8 @@ func TestTopTerminal_LooksAgainAndActs(t *testing.T) {
 
 // A terminal that goes away ends it.
 func TestTopTerminal_EndsWithItsTerminal(t *testing.T) {
-	_, screen, ended := topped(t)
-	sees(t, screen, "[1 Keys]")
+	_, screen, ended := startTop(t)
+	waitForText(t, screen, "[1 Keys]")
 	if err := screen.PostEvent(tcell.NewEventError(context.Canceled)); err != nil {
 		t.Fatal(err)
 	}

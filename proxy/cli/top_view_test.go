@@ -14,12 +14,12 @@ import (
 // Whatever the terminal's size, no line is too wide and there are no more than fit, with
 // the selected row, what is asked and what keys do among them.
 func TestTopView_FitsAnySize(t *testing.T) {
-	m := shown()
+	m := sampleModel()
 	for i := range 40 {
 		l := &m.data.top.Limits[0]
 		l.Refused.Keys = append(l.Refused.Keys, admin.TopKey{Masked: fmt.Sprintf("名前=%040d", i), ID: fmt.Sprint("id:", i), Count: 1})
 	}
-	m, _ = presses(m, "<end><up>?")
+	m, _ = pressKeys(m, "<end><up>?")
 	for width := 1; width < 130; width += 3 {
 		for height := 1; height < 50; height += 3 {
 			m, _ := m.update(topSize{width, height})
@@ -60,7 +60,7 @@ func TestTopView_WithoutAnything(t *testing.T) {
 
 // What clients send cannot act on the terminal.
 func TestTopView_ShowsNoControlCharacters(t *testing.T) {
-	m := shown()
+	m := sampleModel()
 	m.data.top.Limits[0].Refused.Keys[0].Masked = "\x1b[31mred\u202e\n"
 	if got := rowsOf(m, pageKeys)[0]; !strings.Contains(got, "?[31mred??") {
 		t.Errorf("shows %q", got)

@@ -18,22 +18,22 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// called is a configuration with that hash and a route of that name.
-func called(hash string) *config.Config {
+// configOf is a configuration with that hash and a route of that name.
+func configOf(hash string) *config.Config {
 	limit := &config.Limit{Name: "l", Rates: []limiter.Rate{{Count: 1, Window: time.Minute}, {Count: 5, Window: time.Hour}}}
 	return &config.Config{Hash: hash, Routes: []*config.Route{{Name: hash, Limits: []*config.Limit{limit}}}}
 }
 
-// agrees has n take up a configuration and returns its number; 0 is none.
-func agrees(n *cluster.Node, hash string) (number int64, err error) {
-	err = n.Agree(context.Background(), called(hash), func(given int64) { number = given })
+// agree has n take up a configuration and returns its number; 0 is none.
+func agree(n *cluster.Node, hash string) (number int64, err error) {
+	err = n.Agree(context.Background(), configOf(hash), func(given int64) { number = given })
 	return number, err
 }
 
-// step is agrees, which must go well.
-func step(t *testing.T, n *cluster.Node, hash string, want int64) {
+// mustAgree is agrees, which must go well.
+func mustAgree(t *testing.T, n *cluster.Node, hash string, want int64) {
 	t.Helper()
-	if got, err := agrees(n, hash); err != nil || got != want {
+	if got, err := agree(n, hash); err != nil || got != want {
 		t.Fatalf("%s takes up %q as %d, %v; want %d", n.ID(), hash, got, err, want)
 	}
 }
@@ -41,13 +41,13 @@ func step(t *testing.T, n *cluster.Node, hash string, want int64) {
 func TestAgree_SameConfigSameNumber(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	a, _ := joined(t, dial(t, s.Addr), "a")
-	b, _ := joined(t, dial(t, s.Addr), "b")
-	step(t, a, "one", 1)
-	step(t, b, "one", 1)
-	step(t, b, "two", 2)
-	step(t, a, "two", 2)
-	step(t, a, "one", 3)
+	a, _ := join(t, dial(t, s.Addr), "a")
+	b, _ := join(t, dial(t, s.Addr), "b")
+	mustAgree(t, a, "one", 1)
+	mustAgree(t, b, "one", 1)
+	mustAgree(t, b, "two", 2)
+	mustAgree(t, a, "two", 2)
+	mustAgree(t, a, "one", 3)
 }
 
 func TestAgree_OneAfterTheOther(t *testing.T) {
@@ -56,10 +56,10 @@ func TestAgree_OneAfterTheOther(t *testing.T) {
 	inside, most, calls := 0, 0, 0
 	var all sync.WaitGroup
 	for _, id := range []string{"a", "b", "c", "d"} {
-		n, _ := joined(t, dial(t, s.Addr), id)
+		n, _ := join(t, dial(t, s.Addr), id)
 		all.Go(func() {
 			for range 10 {
-				err := n.Agree(t.Context(), called(id), func(int64) {
+				err := n.Agree(t.Context(), configOf(id), func(int64) {
 					mu.Lock()
 					inside++
 					calls++
@@ -86,7 +86,7 @@ func TestAgree_WithoutRedisGoesOnAlone(t *testing.T) {
 	n.Assume("one", 1)
 	var got []int64
 	for _, hash := range []string{"one", "two", "three"} {
-		number, err := agrees(n, hash)
+		number, err := agree(n, hash)
 		if !errors.Is(err, cluster.ErrAlone) {
 			t.Fatalf("Agree = %v; want ErrAlone", err)
 		}
@@ -100,8 +100,8 @@ func TestAgree_WithoutRedisGoesOnAlone(t *testing.T) {
 func TestAgree_WritesWhatLimitsAre(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
-	a, _ := joined(t, rdb, "a")
-	step(t, a, "one", 1)
+	a, _ := join(t, rdb, "a")
+	mustAgree(t, a, "one", 1)
 	all, err := a.Limits(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestAgree_WritesWhatLimitsAre(t *testing.T) {
 	if got := all["one.l"]; len(all) != 1 || !slices.Equal(got.Rates, want.Rates) || got.Algorithm != want.Algorithm || got.Scope != want.Scope {
 		t.Errorf("limits are %+v; want one.l: %+v", all, want)
 	}
-	step(t, a, "two", 2)
+	mustAgree(t, a, "two", 2)
 	all, _ = a.Limits(t.Context())
 	if _, ok := all["two.l"]; !ok || len(all) != 1 {
 		t.Errorf("limits are %v; want those of the new configuration only", slices.Collect(maps.Keys(all)))
@@ -119,7 +119,7 @@ func TestAgree_WritesWhatLimitsAre(t *testing.T) {
 	if got := left(); !slices.Equal(got, []string{"one.l"}) {
 		t.Errorf("noted as removed: %v; want one.l", got)
 	}
-	step(t, a, "one", 3)
+	mustAgree(t, a, "one", 3)
 	if got := left(); !slices.Equal(got, []string{"two.l"}) {
 		t.Errorf("noted as removed: %v; want two.l, one.l is back", got)
 	}
@@ -130,17 +130,17 @@ func TestAgree_WritesWhatLimitsAre(t *testing.T) {
 	}
 }
 
-// A held is a client whose calls of one kind wait.
-type held struct {
+// A blockingHook is a client whose calls of one kind wait.
+type blockingHook struct {
 	what          string // is in the call
 	came, release chan struct{}
 }
 
-func (h *held) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h *held) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *blockingHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *blockingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
-func (h *held) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h *blockingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if strings.Contains(cmd.String(), h.what) {
 			h.came <- struct{}{}
@@ -155,21 +155,21 @@ func (h *held) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestAgree_LostTurnChangesNothing(t *testing.T) {
 	s := redistest.Start(t)
 	slow, other := dial(t, s.Addr), dial(t, s.Addr)
-	a, _ := joined(t, slow, "a")
-	b, _ := joined(t, other, "b")
-	step(t, a, "one", 1)
-	hold := &held{what: "removed", came: make(chan struct{}, 2), release: make(chan struct{})}
+	a, _ := join(t, slow, "a")
+	b, _ := join(t, other, "b")
+	mustAgree(t, a, "one", 1)
+	hold := &blockingHook{what: "removed", came: make(chan struct{}, 2), release: make(chan struct{})}
 	slow.AddHook(hold)
 	done := make(chan error, 1)
 	var swapped int64
 	go func() {
-		number, err := agrees(a, "two")
+		number, err := agree(a, "two")
 		swapped = number
 		done <- err
 	}()
 	<-hold.came
 	other.Del(t.Context(), "test:{cluster}:reload") // as if the lease were over
-	step(t, b, "three", 2)
+	mustAgree(t, b, "three", 2)
 	close(hold.release)
 	if err := <-done; !errors.Is(err, cluster.ErrBusy) || swapped != 0 {
 		t.Errorf("Agree = %v, swapped to %d; want ErrBusy and nothing swapped", err, swapped)
@@ -200,27 +200,27 @@ func TestAgree_ReturnsAfterAnOutage(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := redistest.Start(t)
 			p := redistest.NewFaultProxy(t, s.Addr)
-			a, _ := joined(t, dial(t, p.Addr), "a")
-			b, _ := joined(t, dial(t, s.Addr), "b")
-			step(t, a, "one", 1)
-			step(t, b, "one", 1)
+			a, _ := join(t, dial(t, p.Addr), "a")
+			b, _ := join(t, dial(t, s.Addr), "b")
+			mustAgree(t, a, "one", 1)
+			mustAgree(t, b, "one", 1)
 			p.Redirect("127.0.0.1:1")
-			if number, err := agrees(a, "mine"); !errors.Is(err, cluster.ErrAlone) || number != 2 {
+			if number, err := agree(a, "mine"); !errors.Is(err, cluster.ErrAlone) || number != 2 {
 				t.Fatalf("alone: %d, %v", number, err)
 			}
 			if c.others != "" {
-				step(t, b, c.others, 2)
+				mustAgree(t, b, c.others, 2)
 			}
 			p.Redirect(s.Addr)
 			<-a.Returned()
-			if number, err := agrees(a, "mine"); number != c.want || !errors.Is(err, c.err) {
+			if number, err := agree(a, "mine"); number != c.want || !errors.Is(err, c.err) {
 				t.Fatalf("back: %d, %v; want %d, %v", number, err, c.want, c.err)
 			}
 			if c.err != nil {
 				if got := dial(t, s.Addr).HGet(t.Context(), "test:{cluster}:config", "hash").Val(); got != c.others {
 					t.Errorf("the configuration taken up last is %s; want %s", got, c.others)
 				}
-				step(t, a, "newest", 3) // an edit is one for all
+				mustAgree(t, a, "newest", 3) // an edit is one for all
 			}
 		})
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// answering has n answer what it is asked, until the test ends. It returns when n hears
+// startAnswering has n answer what it is asked, until the test ends. It returns when n hears
 // questions, as do all before it.
-func answering(t *testing.T, rdb redis.UniversalClient, n *cluster.Node, see func(q cluster.Question) cluster.Seen) {
+func startAnswering(t *testing.T, rdb redis.UniversalClient, n *cluster.Node, see func(q cluster.Question) cluster.Seen) {
 	t.Helper()
 	const channel = "test:{cluster}:questions"
 	before := rdb.PubSubNumSub(t.Context(), channel).Val()[channel]
@@ -32,9 +32,9 @@ func answering(t *testing.T, rdb redis.UniversalClient, n *cluster.Node, see fun
 	await.Until(t, n.ID()+" hears questions", func() bool { return rdb.PubSubNumSub(t.Context(), channel).Val()[channel] > before })
 }
 
-// heard asks until so many nodes say something, as a machine that is busy may have others
+// askUntil asks until so many nodes say something, as a machine that is busy may have others
 // be late.
-func heard(t *testing.T, from *cluster.Node, q cluster.Question, n int) (all []cluster.Reply) {
+func askUntil(t *testing.T, from *cluster.Node, q cluster.Question, n int) (all []cluster.Reply) {
 	t.Helper()
 	await.Until(t, "nodes answer", func() bool {
 		var err error
@@ -52,8 +52,8 @@ func heard(t *testing.T, from *cluster.Node, q cluster.Question, n int) (all []c
 	return all
 }
 
-// remembers answers with one decision of that id, and of no other.
-func remembers(id string) func(cluster.Question) cluster.Seen {
+// decisionReplier answers with one decision of that id, and of no other.
+func decisionReplier(id string) func(cluster.Question) cluster.Seen {
 	return func(q cluster.Question) cluster.Seen {
 		if q.Decisions == nil || q.Decisions.RequestID != id {
 			return cluster.Seen{}
@@ -66,15 +66,15 @@ func TestAsk_HearsAllOthersAndNamesThoseThatAreSilent(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
-	a, _ := joined(t, rdb, "a")
-	b, _ := joined(t, dial(t, s.Addr), "b")
-	c, _ := joined(t, dial(t, s.Addr), "c")
-	joined(t, dial(t, s.Addr), "d") // answers nobody
+	a, _ := join(t, rdb, "a")
+	b, _ := join(t, dial(t, s.Addr), "b")
+	c, _ := join(t, dial(t, s.Addr), "c")
+	join(t, dial(t, s.Addr), "d") // answers nobody
 	await.Until(t, "all are known", func() bool { return a.Live() == 4 })
-	answering(t, rdb, b, remembers("one"))
-	answering(t, rdb, c, remembers("other"))
+	startAnswering(t, rdb, b, decisionReplier("one"))
+	startAnswering(t, rdb, c, decisionReplier("other"))
 
-	all := heard(t, a, cluster.Question{Decisions: &proxy.DecisionQuery{RequestID: "other"}}, 2)
+	all := askUntil(t, a, cluster.Question{Decisions: &proxy.DecisionQuery{RequestID: "other"}}, 2)
 	if len(all) != 3 {
 		t.Fatalf("Ask = %+v; want three nodes", all)
 	}
@@ -91,7 +91,7 @@ func TestAsk_HearsAllOthersAndNamesThoseThatAreSilent(t *testing.T) {
 
 func TestAsk_OfOneAloneAsksNobody(t *testing.T) {
 	s := redistest.Start(t)
-	a, _ := joined(t, dial(t, s.Addr), "a")
+	a, _ := join(t, dial(t, s.Addr), "a")
 	await.Until(t, "a is known", func() bool {
 		members, err := a.Nodes(t.Context())
 		return err == nil && len(members) == 1
@@ -113,7 +113,7 @@ func TestAsk_SaysThatRedisIsAway(t *testing.T) {
 func TestAnswer_IsBounded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	a, _ := joined(t, dial(t, s.Addr), "a")
+	a, _ := join(t, dial(t, s.Addr), "a")
 	var noise strings.Builder // which does not pack well
 	for noise.Len() < 400<<10 {
 		noise.WriteString(rand.Text())
@@ -140,7 +140,7 @@ func TestAnswer_IsBounded(t *testing.T) {
 	if err != nil || !strings.Contains(r.Said, "ask for less") {
 		t.Errorf("a said %q, %v; want that it was too long", r.Said, err)
 	}
-	joined(t, dial(t, s.Addr), "b")
+	join(t, dial(t, s.Addr), "b")
 	await.Until(t, "both are known", func() bool { return a.Live() == 2 })
 	if _, err := a.Ask(t.Context(), cluster.Question{Decisions: &proxy.DecisionQuery{RequestID: strings.Repeat("a", 9<<10)}}); err == nil {
 		t.Error("a question of 9 KB is asked")
@@ -152,10 +152,10 @@ func TestAnswer_LeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
-	a, _ := joined(t, rdb, "a")
-	b, _ := joined(t, dial(t, s.Addr), "b")
+	a, _ := join(t, rdb, "a")
+	b, _ := join(t, dial(t, s.Addr), "b")
 	await.Until(t, "both are known", func() bool { return a.Live() == 2 })
-	answering(t, rdb, b, remembers("one"))
+	startAnswering(t, rdb, b, decisionReplier("one"))
 	if err := rdb.Publish(t.Context(), "test:{cluster}:questions", `{"id":"lost","node":"gone","question":{"decisions":{"N":1}}}`).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestAnswer_LeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if all := heard(t, a, cluster.Question{Decisions: &proxy.DecisionQuery{RequestID: "one"}}, 1); len(all[0].Seen.Decisions) != 1 {
+	if all := askUntil(t, a, cluster.Question{Decisions: &proxy.DecisionQuery{RequestID: "one"}}, 1); len(all[0].Seen.Decisions) != 1 {
 		t.Errorf("after what is no question, Ask = %+v", all)
 	}
 }
@@ -178,8 +178,8 @@ func TestAsk_TakesNoReplyOfAStranger(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
-	a, _ := joined(t, rdb, "a")
-	joined(t, dial(t, s.Addr), "b")
+	a, _ := join(t, rdb, "a")
+	join(t, dial(t, s.Addr), "b")
 	await.Until(t, "both are known", func() bool { return a.Live() == 2 })
 	questions := rdb.Subscribe(t.Context(), "test:{cluster}:questions")
 	defer questions.Close()

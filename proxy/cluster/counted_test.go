@@ -16,7 +16,7 @@ import (
 func TestCounted_IsWhatTheStoreWrites(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
-	n, _ := joined(t, rdb, "a")
+	n, _ := join(t, rdb, "a")
 	take := func(prefix, limit string, keys int) {
 		t.Helper()
 		store := redisstore.New(rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, Denials: -1})

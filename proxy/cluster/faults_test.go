@@ -43,7 +43,7 @@ func readings() []reading {
 			_, err := node(rdb).History(ctx)
 			return err
 		}},
-		{"read what was pushed", func(ctx context.Context, rdb redis.UniversalClient) error {
+		{"read pushed config", func(ctx context.Context, rdb redis.UniversalClient) error {
 			_, err := node(rdb).Pushed(ctx)
 			return err
 		}},
@@ -65,7 +65,7 @@ func readings() []reading {
 			_, err := cluster.NewLeader(cluster.LeaderOptions{Client: rdb, Prefix: "test", ID: "a"}).Current(ctx)
 			return err
 		}},
-		{"agree on the salt of logs", func(ctx context.Context, rdb redis.UniversalClient) error {
+		{"agree on log salt", func(ctx context.Context, rdb redis.UniversalClient) error {
 			_, err := cluster.Salt(ctx, rdb, "test", [32]byte{1})
 			return err
 		}},
@@ -104,7 +104,7 @@ func TestFaults_KeysOfAnotherType(t *testing.T) {
 func TestFaults_ValuesThatAreNone(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
-	n, _ := joined(t, rdb, "a")
+	n, _ := join(t, rdb, "a")
 	ctx := t.Context()
 	rdb.HSet(ctx, "test:{cluster}:limits", "send.phone", "{")
 	if all, err := n.Limits(ctx); err == nil || !strings.Contains(err.Error(), "send.phone is {") {
@@ -133,7 +133,7 @@ func TestFaults_PushBesideANodeWithAFileOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	all := hosts(t, s.Addr, "a")
-	joined(t, dial(t, s.Addr), "b")
+	join(t, dial(t, s.Addr), "b")
 	await.Until(t, "both are known", func() bool { return all[0].Live() == 2 })
 	var refused *cluster.RefusedError
 	if _, err := all[0].Push(t.Context(), of("one")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "node b: reads its own file; write reload: {source: redis} there") {

@@ -22,9 +22,9 @@ func dial(t *testing.T, addr string) redis.UniversalClient {
 	return c
 }
 
-// joined runs a node until the test ends, or until the function that it returns
+// join runs a node until the test ends, or until the function that it returns
 // is called.
-func joined(t *testing.T, rdb redis.UniversalClient, id string) (*cluster.Node, func()) {
+func join(t *testing.T, rdb redis.UniversalClient, id string) (*cluster.Node, func()) {
 	t.Helper()
 	n := cluster.Join(rdb, cluster.Options{Prefix: "test", ID: id, Version: "v1", Source: "file"})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -38,8 +38,8 @@ func joined(t *testing.T, rdb redis.UniversalClient, id string) (*cluster.Node, 
 func TestNode_CountsThoseThatLive(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	a, _ := joined(t, dial(t, s.Addr), "a")
-	b, leaveB := joined(t, dial(t, s.Addr), "b")
+	a, _ := join(t, dial(t, s.Addr), "a")
+	b, leaveB := join(t, dial(t, s.Addr), "b")
 	await.Until(t, "each node sees both", func() bool { return a.Live() == 2 && b.Live() == 2 })
 	leaveB()
 	await.Until(t, "a node that leaves is not counted", func() bool { return a.Live() == 1 })
@@ -48,11 +48,11 @@ func TestNode_CountsThoseThatLive(t *testing.T) {
 func TestNode_RemembersWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	a, _ := joined(t, dial(t, s.Addr), "a")
-	joined(t, dial(t, s.Addr), "b")
+	a, _ := join(t, dial(t, s.Addr), "a")
+	join(t, dial(t, s.Addr), "b")
 	await.Until(t, "a sees both", func() bool { return a.Live() == 2 })
 	s.Kill()
-	if err := a.Agree(t.Context(), called("one"), func(int64) {}); !errors.Is(err, cluster.ErrAlone) {
+	if err := a.Agree(t.Context(), configOf("one"), func(int64) {}); !errors.Is(err, cluster.ErrAlone) {
 		t.Fatalf("Agree without Redis = %v; want ErrAlone", err)
 	}
 	if got := a.Live(); got != 2 {
@@ -69,9 +69,9 @@ func TestNode_IsAloneUntilItHears(t *testing.T) {
 
 func TestNodes_TellWhatEachSays(t *testing.T) {
 	s := redistest.Start(t)
-	a, _ := joined(t, dial(t, s.Addr), "a")
-	b, leaveB := joined(t, dial(t, s.Addr), "b")
-	if err := a.Agree(t.Context(), called("one"), func(int64) {}); err != nil {
+	a, _ := join(t, dial(t, s.Addr), "a")
+	b, leaveB := join(t, dial(t, s.Addr), "b")
+	if err := a.Agree(t.Context(), configOf("one"), func(int64) {}); err != nil {
 		t.Fatal(err)
 	}
 	var all []cluster.Member
@@ -100,7 +100,7 @@ func TestNodes_TellWhatEachSays(t *testing.T) {
 func TestNodes_ErrorsAreTold(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
-	a, _ := joined(t, rdb, "a")
+	a, _ := join(t, rdb, "a")
 	await.Until(t, "a is heard", func() bool { all, err := a.Nodes(t.Context()); return err == nil && len(all) == 1 })
 	now := rdb.Time(t.Context()).Val().UnixMilli()
 	rdb.ZAdd(t.Context(), "test:{cluster}:nodes", redis.Z{Score: float64(now), Member: "x"})

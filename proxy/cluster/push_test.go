@@ -33,7 +33,7 @@ type testCluster struct {
 	text string
 }
 
-func (r testCluster) Config() *config.Config { return called(r.text) }
+func (r testCluster) Config() *config.Config { return configOf(r.text) }
 
 func (r testCluster) Install(number int64) {
 	r.h.mu.Lock()
@@ -100,7 +100,7 @@ func hosted(t *testing.T, rdb redis.UniversalClient, id string) (*host, func()) 
 // of is a push of that text.
 func of(text string) cluster.Push {
 	b := config.Bundle{Main: "a", Files: map[string]string{"a": text}}
-	return cluster.Push{Bundle: b, Config: called(b.Hash()), Author: "ann"}
+	return cluster.Push{Bundle: b, Config: configOf(b.Hash()), Author: "ann"}
 }
 
 func TestPush_AllOrNothing(t *testing.T) {
@@ -137,7 +137,7 @@ func TestPush_HearsWhoComesLate(t *testing.T) {
 	slow := dial(t, s.Addr)
 	first, _ := hosted(t, slow, "a")
 	await.Until(t, "a is known", func() bool { m, err := first.Nodes(t.Context()); return err == nil && len(m) == 1 })
-	hold := &held{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
+	hold := &blockingHook{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
 	slow.AddHook(hold)
 	done := make(chan error, 1)
 	go func() {
@@ -174,7 +174,7 @@ func TestPush_OvertakenDecidesNothing(t *testing.T) {
 	a, _ := hosted(t, slow, "a")
 	b, _ := hosted(t, other, "b")
 	await.Until(t, "both are known", func() bool { m, err := b.Nodes(t.Context()); return err == nil && len(m) == 2 })
-	hold := &held{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
+	hold := &blockingHook{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
 	slow.AddHook(hold)
 	done := make(chan error, 1)
 	go func() {
@@ -235,7 +235,7 @@ func TestAgree_OwnFileIsNoWayRoundAPush(t *testing.T) {
 	if _, err := a.Push(t.Context(), of("one")); err != nil {
 		t.Fatal(err)
 	}
-	if number, err := agrees(a.Node, "file"); number != 0 || !errors.Is(err, cluster.ErrBehind) {
+	if number, err := agree(a.Node, "file"); number != 0 || !errors.Is(err, cluster.ErrBehind) {
 		t.Errorf("Agree = %d, %v; want ErrBehind", number, err)
 	}
 }

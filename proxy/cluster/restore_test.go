@@ -135,20 +135,20 @@ func TestRestore_PushedMeanwhileIsLater(t *testing.T) {
 func TestRestore_NodesWithFiles(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := cluster.Join(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "a"}), cluster.Join(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "b"})
-	step(t, a, "one", 1)
-	step(t, a, "two", 2)
-	step(t, a, "three", 3)
-	step(t, b, "three", 3)
+	mustAgree(t, a, "one", 1)
+	mustAgree(t, a, "two", 2)
+	mustAgree(t, a, "three", 3)
+	mustAgree(t, b, "three", 3)
 	dial(t, s.Addr).FlushAll(context.Background())
-	step(t, b, "four", 4)
+	mustAgree(t, b, "four", 4)
 	if done, err := a.Restore(t.Context()); err != nil || done {
 		t.Errorf("Restore = %v, %v; want that nothing of a's is lost", done, err)
 	}
 	dial(t, s.Addr).FlushAll(context.Background())
 	fresh := cluster.Join(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "fresh"})
-	step(t, fresh, "five", 1)
+	mustAgree(t, fresh, "five", 1)
 	if done, err := b.Restore(t.Context()); err != nil || !done {
 		t.Errorf("Restore = %v, %v; want the number raised", done, err)
 	}
-	step(t, fresh, "six", 6)
+	mustAgree(t, fresh, "six", 6)
 }

@@ -40,7 +40,7 @@ func (f *field) nodes(context.Context) ([]cluster.Member, error) {
 func sown(t *testing.T, rdb redis.UniversalClient) *field {
 	t.Helper()
 	f := &field{t: t, rdb: rdb}
-	f.node, _ = joined(t, rdb, "a")
+	f.node, _ = join(t, rdb, "a")
 	f.serves("phone, old, shared")
 	f.serves("phone")
 	f.term = leading(t, rdb)
@@ -261,7 +261,7 @@ func TestSweep_WaitsForNodesThatAreBehind(t *testing.T) {
 			return err == nil && len(members) == n && members[0].Hash == f.hash
 		})
 	}
-	behind, gone := joined(t, f.rdb, "b")
+	behind, gone := join(t, f.rdb, "b")
 	behind.Assume(limited(t, "old").Hash, 1)
 	knows(2)
 	task := cluster.NewSweep(f.rdb, "test", 0, f.node.Nodes).Task()

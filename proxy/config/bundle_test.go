@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// own is the configuration of a machine, in a folder of its own.
-func own(t *testing.T, text string) *Config {
+// ownConfig is the configuration of a machine, in a folder of its own.
+func ownConfig(t *testing.T, text string) *Config {
 	t.Helper()
 	return mustLoad(t, write(t, "own.yaml", text))
 }
@@ -33,7 +33,7 @@ func TestPack_TakesWhatBelongsToTheFile(t *testing.T) {
 	if want := []string{"conf.d/b.yaml", "lists/qa.txt", "weir.yaml"}; b.Main != "weir.yaml" || !slices.Equal(sortedKeys(b.Files), want) {
 		t.Errorf("packed %s and %q; want %q", b.Main, sortedKeys(b.Files), want)
 	}
-	at := own(t, "listen: {http: ':1234'}\nadmin: {http: '127.0.0.1:4321'}\n"+small)
+	at := ownConfig(t, "listen: {http: ':1234'}\nadmin: {http: '127.0.0.1:4321'}\n"+small)
 	c, err := Unpack(at, b)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestPack_TakesWhatBelongsToTheFile(t *testing.T) {
 	if c.Listen.HTTP != ":1234" || c.Admin.HTTP != "127.0.0.1:4321" {
 		t.Errorf("listens on %s and %s; want as the machine's own file says", c.Listen.HTTP, c.Admin.HTTP)
 	}
-	if again, err := Unpack(own(t, small), b); err != nil || again.Hash != c.Hash || c.Hash != b.Hash() {
+	if again, err := Unpack(ownConfig(t, small), b); err != nil || again.Hash != c.Hash || c.Hash != b.Hash() {
 		t.Errorf("elsewhere the hash is another, %v", err)
 	}
 	b.Files["lists/qa.txt"] += "+1 555 0101\n"
@@ -59,11 +59,11 @@ func TestPack_KeepsVariablesAsTheyAre(t *testing.T) {
 	if err != nil || b.Files["weir.yaml"] != text {
 		t.Fatalf("Pack = %+v, %v", b, err)
 	}
-	if _, err := Unpack(own(t, small), b); err == nil || !strings.Contains(err.Error(), "weir.yaml:1:24: ") || !strings.Contains(err.Error(), "TRAVELLING_SECRET") {
+	if _, err := Unpack(ownConfig(t, small), b); err == nil || !strings.Contains(err.Error(), "weir.yaml:1:24: ") || !strings.Contains(err.Error(), "TRAVELLING_SECRET") {
 		t.Errorf("where it is not set: %v; want its place and name", err)
 	}
 	t.Setenv("TRAVELLING_SECRET", "a secret of sixteen characters")
-	c, err := Unpack(own(t, small), b)
+	c, err := Unpack(ownConfig(t, small), b)
 	if err != nil || c.Privacy.HashSecret != "a secret of sixteen characters" || len(c.Bare) != 0 {
 		t.Errorf("where it is set: %v", err)
 	}
@@ -71,7 +71,7 @@ func TestPack_KeepsVariablesAsTheyAre(t *testing.T) {
 
 func TestUnpack_NamesBareSecrets(t *testing.T) {
 	b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "privacy: {hash_secret: hunter2hunter2hunter2}\n" + small}}
-	c, err := Unpack(own(t, small), b)
+	c, err := Unpack(ownConfig(t, small), b)
 	if err != nil || len(c.Bare) != 1 || c.Bare[0].Path != "privacy.hash_secret" || strings.Contains(c.Bare[0].String(), "hunter2") {
 		t.Errorf("bare secrets: %v, %v; want the one, unsaid", c.Bare, err)
 	}
@@ -80,12 +80,12 @@ func TestUnpack_NamesBareSecrets(t *testing.T) {
 // What belongs to a machine stays there: certificates are read beside its file.
 func TestUnpack_ReadsCertificatesWhereItIs(t *testing.T) {
 	b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "upstreams: {s: {targets: ['https://a'], tls: {ca: tls/ca.pem}}}\nroutes: [{match: {path: /}, upstream: s}]\n"}}
-	at := own(t, small)
+	at := ownConfig(t, small)
 	_, err := Unpack(at, b)
 	if err == nil || !strings.Contains(err.Error(), "tls/ca.pem") {
 		t.Fatalf("without the file: %v; want that it is missing", err)
 	}
-	ca, _ := certified(t)
+	ca, _ := newCertificate(t)
 	beside := filepath.Join(filepath.Dir(at.Files[0]), "tls/ca.pem")
 	os.Mkdir(filepath.Dir(beside), 0o755)
 	os.WriteFile(beside, []byte(ca), 0o600)
@@ -103,10 +103,10 @@ func TestUnpack_ProblemsHaveTheirPlaces(t *testing.T) {
 		"weir.yaml": "include: ['conf.d/*.yaml']\n" + small, "conf.d/b.yaml": "routes: [{match: {path: /b}, upstream: nowhere}]\n",
 	}}
 	var ps Problems
-	if _, err := Unpack(own(t, small), b); !errors.As(err, &ps) || ps[0].File != "conf.d/b.yaml" || ps[0].Line != 1 {
+	if _, err := Unpack(ownConfig(t, small), b); !errors.As(err, &ps) || ps[0].File != "conf.d/b.yaml" || ps[0].Line != 1 {
 		t.Errorf("Unpack = %v; want the place in conf.d/b.yaml", err)
 	}
-	if _, err := Unpack(own(t, small), Bundle{Main: "x", Files: map[string]string{"y": ""}}); !errors.Is(err, ErrBundle) {
+	if _, err := Unpack(ownConfig(t, small), Bundle{Main: "x", Files: map[string]string{"y": ""}}); !errors.Is(err, ErrBundle) {
 		t.Errorf("a bundle without its main file: %v; want ErrBundle", err)
 	}
 	big := Bundle{Main: "x", Files: map[string]string{"x": strings.Repeat(" ", MaxBundle+1)}}
@@ -126,7 +126,7 @@ func TestPack_NeedsWhatTheFileNames(t *testing.T) {
 }
 
 func TestCompare_TellsEachPart(t *testing.T) {
-	load := func(text string) *Config { return own(t, text) }
+	load := func(text string) *Config { return ownConfig(t, text) }
 	was := load("upstreams: {demo: echo}\nroutes:\n- {name: a, match: {path: /a}, upstream: demo, limits: [{name: l, key: global, rate: 1/1m}, {name: gone, key: global, rate: 1/1h}]}\n- {name: old, match: {path: /old}, upstream: demo}\n")
 	is := load("upstreams: {demo: echo}\ndefaults: {expose: false}\nroutes:\n- {name: a, match: {path: /a}, upstream: demo, limits: [{name: l, key: global, rate: 2/1m}, {name: new, key: global, rate: 1/1h}]}\n")
 	var got []string
@@ -149,7 +149,7 @@ func TestCompare_TellsEachPart(t *testing.T) {
 // Whoever sends a configuration learns nothing of this machine's files: neither what
 // is in them nor whether they are there.
 func TestUnpack_DoesNotProbeThisMachine(t *testing.T) {
-	at := own(t, small)
+	at := ownConfig(t, small)
 	dir := filepath.Dir(at.Files[0])
 	outside := filepath.Join(t.TempDir(), "there.txt")
 	if err := os.WriteFile(outside, []byte("secret\n"), 0o600); err != nil {
@@ -199,13 +199,13 @@ func TestUnpack_DoesNotProbeThisMachine(t *testing.T) {
 
 // What this machine's own file names may be named, wherever it is.
 func TestUnpack_ReadsWhatTheOwnFileNames(t *testing.T) {
-	ca, _ := certified(t)
+	ca, _ := newCertificate(t)
 	outside := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(outside, []byte(ca), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	text := "upstreams: {s: {targets: ['https://a'], tls: {ca: '" + outside + "'}}}\nroutes: [{match: {path: /}, upstream: s}]\n"
-	if _, err := Unpack(own(t, text), Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}); err != nil {
+	if _, err := Unpack(ownConfig(t, text), Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -229,7 +229,7 @@ func TestBundle_IsBounded(t *testing.T) {
 		b.Files["p"+strings.Repeat("p", i)+".yaml"] = strings.ReplaceAll(part, "k:", strings.Repeat("k", i+1)+":") +
 			"routes:\n- {match: {path: /x, headers: {" + headers.String() + "}}, respond: {body: x}}\n"
 	}
-	if _, err := Unpack(own(t, small), b); err == nil || !strings.Contains(err.Error(), "more values than a config may have") {
+	if _, err := Unpack(ownConfig(t, small), b); err == nil || !strings.Contains(err.Error(), "more values than a config may have") {
 		t.Errorf("of many values: %.200v; want that there are too many", err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// certified is a certificate that vouches for itself, and its key, as PEM.
-func certified(t *testing.T) (cert, key string) {
+// newCertificate is a certificate that vouches for itself, and its key, as PEM.
+func newCertificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -38,8 +38,8 @@ func certified(t *testing.T) (cert, key string) {
 const secured = "upstreams:\n  s: {targets: [\"https://a\"], tls: {ca: certs/ca.pem, cert: certs/cert.pem, key: certs/key.pem, server_name: b}}\n" + small
 
 func TestLoad_CertificatesOfUpstreams(t *testing.T) {
-	cert, key := certified(t)
-	other, _ := certified(t)
+	cert, key := newCertificate(t)
+	other, _ := newCertificate(t)
 	path := write(t, "weir.yaml", secured, "certs/ca.pem", cert, "certs/cert.pem", cert, "certs/key.pem", key)
 	c := mustLoad(t, path)
 	got := c.Upstreams["s"].TLS
@@ -62,20 +62,20 @@ func TestLoad_CertificatesOfUpstreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := Load(path)
-	if got := fails(t, c, err).Error(); !strings.Contains(got, "upstreams.s.tls.cert: certificate and key do not make a pair") || strings.Contains(got, "PRIVATE") {
+	if got := wantProblems(t, c, err).Error(); !strings.Contains(got, "upstreams.s.tls.cert: certificate and key do not match") || strings.Contains(got, "PRIVATE") {
 		t.Errorf("got %s", got)
 	}
 }
 
 func TestParse_ReadsNoOtherFile(t *testing.T) {
-	cert, _ := certified(t)
+	cert, _ := newCertificate(t)
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca.pem")
 	if err := os.WriteFile(ca, []byte(cert), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	c, err := Parse("weir.yaml", []byte("upstreams:\n  s: {targets: [\"https://a\"], tls: {ca: "+ca+"}}\n"+small), environment)
-	if got := fails(t, c, err).Error(); got != "weir.yaml:2:41: upstreams.s.tls.ca: cannot read files from here; leave it out" {
+	if got := wantProblems(t, c, err).Error(); got != "weir.yaml:2:41: upstreams.s.tls.ca: cannot read files from here; leave it out" {
 		t.Errorf("got %s", got)
 	}
 }

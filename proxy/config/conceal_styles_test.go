@@ -8,9 +8,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// awkward are values that YAML writes in several ways, some of which look like
+// awkwardValues are values that YAML writes in several ways, some of which look like
 // something else.
-func awkward() []string {
+func awkwardValues() []string {
 	return []string{
 		"alice", "it's alice", `say "alice"`, "alice, bob", "alice: bob", "alice #1", "日本 alice", "alice\\bob", "alice'", `"alice"`, "[alice]", "{alice}",
 		"- alice", "&alice", "*alice", "!alice", "%alice", "@alice", "`alice`", "alice=bob", "alice]", "alice}", "alice's \"own\"", "Ünïcödé alice", "\U0001f600 alice",
@@ -20,8 +20,8 @@ func awkward() []string {
 // However a value of a list, or the name of an override, is written, it is hashed in its
 // place, and what surrounds it stays.
 func TestConceal_InEveryStyleOfYAML(t *testing.T) {
-	at := own(t, small)
-	for _, value := range awkward() {
+	at := ownConfig(t, small)
+	for _, value := range awkwardValues() {
 		for name, style := range map[string]yaml.Style{"plain": 0, "single": yaml.SingleQuotedStyle, "double": yaml.DoubleQuotedStyle} {
 			for _, around := range []yaml.Style{0, yaml.FlowStyle} {
 				written := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value, Style: style}

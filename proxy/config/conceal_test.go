@@ -24,22 +24,22 @@ lists:
 routes: [{name: a, match: {path: /a}, upstream: echo, lists: [blocked, flow, block, one, offices, ours]}]
 `
 
-func packed(main string) Bundle {
+func bundleOf(main string) Bundle {
 	return Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": main, "blocked.txt": "# Bob\n+1 555 0100\n"}}
 }
 
-// A concealing is a configuration whose values are to be hashed: what of it nobody is
+// A concealCase is a configuration whose values are to be hashed: what of it nobody is
 // to be told, and what stays in the main file.
-type concealing struct {
+type concealCase struct {
 	name, text string
 	told, kept []string
 }
 
 // check conceals it, once more the same way, and what came of that; it returns the
 // configuration before and after.
-func (w concealing) check(t *testing.T, at *Config) (plain *Config, hashed Bundle, c *Config) {
+func (w concealCase) check(t *testing.T, at *Config) (plain *Config, hashed Bundle, c *Config) {
 	t.Helper()
-	b := packed(w.text)
+	b := bundleOf(w.text)
 	plain, err := Unpack(at, b)
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +76,8 @@ func TestConceal_ListsTheSameAndTellsNobody(t *testing.T) {
 	t.Setenv("CONCEALED", "dave")
 	for name, secret := range map[string]string{"salt": "", "secret": "privacy: {hash_secret: \"${CONCEALED_SECRET}\"}\n"} {
 		t.Setenv("CONCEALED_SECRET", "a secret of sixteen characters")
-		at := own(t, small)
-		plain, _, c := concealing{
+		at := ownConfig(t, small)
+		plain, _, c := concealCase{
 			name: name, text: secret + personal,
 			told: []string{"0100", "0101", "0102", "0103", "Bob", "alice", "bob", "carol", "dave"},
 			kept: []string{"192.0.2.0/24", "${CONCEALED}", "# stays", "198.51.100.7"},
@@ -93,8 +93,8 @@ func TestConceal_ListsTheSameAndTellsNobody(t *testing.T) {
 func TestConceal_AnotherSecretIsAProblem(t *testing.T) {
 	t.Setenv("CONCEALED", "dave")
 	t.Setenv("CONCEALED_SECRET", "a secret of sixteen characters")
-	b := packed("privacy: {hash_secret: \"${CONCEALED_SECRET}\"}\n" + personal)
-	c, err := Unpack(own(t, small), b)
+	b := bundleOf("privacy: {hash_secret: \"${CONCEALED_SECRET}\"}\n" + personal)
+	c, err := Unpack(ownConfig(t, small), b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestConceal_AnotherSecretIsAProblem(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("CONCEALED_SECRET", "another secret of sixteen")
-	if _, err := Unpack(own(t, small), hashed); err == nil || !strings.Contains(err.Error(), "blocked.txt:1:1: ") || !strings.Contains(err.Error(), "privacy.previous_secret") {
+	if _, err := Unpack(ownConfig(t, small), hashed); err == nil || !strings.Contains(err.Error(), "blocked.txt:1:1: ") || !strings.Contains(err.Error(), "privacy.previous_secret") {
 		t.Errorf("under another secret: %v; want what to do", err)
 	}
 }
@@ -111,8 +111,8 @@ func TestConceal_AnotherSecretIsAProblem(t *testing.T) {
 func TestConceal_SaysWhereItCannot(t *testing.T) {
 	const shared = "lists:\n  a: {key: 'header:X-A', values: [&x secretive], action: deny}\n  b: {key: 'header:X-A', values: [*x], action: deny}\n" +
 		"routes: [{name: a, match: {path: /a}, upstream: echo, lists: [a, b]}]\n"
-	b := packed(shared)
-	c, err := Unpack(own(t, small), b)
+	b := bundleOf(shared)
+	c, err := Unpack(ownConfig(t, small), b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,12 +139,12 @@ func TestEffective_HashesValuesOfLists(t *testing.T) {
 // Two configurations are told apart by their lists, and the values are not told.
 func TestCompare_TellsNoValuesOfLists(t *testing.T) {
 	t.Setenv("CONCEALED", "dave")
-	at := own(t, small)
-	was, err := Unpack(at, packed(personal))
+	at := ownConfig(t, small)
+	was, err := Unpack(at, bundleOf(personal))
 	if err != nil {
 		t.Fatal(err)
 	}
-	is, err := Unpack(at, packed(strings.Replace(personal, "0102", "0104", 1)))
+	is, err := Unpack(at, bundleOf(strings.Replace(personal, "0102", "0104", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,19 +26,19 @@ func TestExample_ShowsEveryField(t *testing.T) {
 	if root == nil {
 		t.Fatal(d.problems)
 	}
-	s := shown{decoder: d, forms: map[reflect.Type]bool{}}
+	s := exampleForms{decoder: d, forms: map[reflect.Type]bool{}}
 	s.check(t, reflect.TypeFor[file](), []*yaml.Node{root})
 }
 
-// A shown is which forms have been looked at in the example.
-type shown struct {
+// An exampleForms is which forms have been looked at in the example.
+type exampleForms struct {
 	*decoder
 	forms map[reflect.Type]bool
 }
 
 // check checks the fields of form against all the mappings that are one. A form
 // that stands in two places is shown in the first.
-func (s shown) check(t *testing.T, form reflect.Type, nodes []*yaml.Node) {
+func (s exampleForms) check(t *testing.T, form reflect.Type, nodes []*yaml.Node) {
 	t.Helper()
 	if s.forms[form] {
 		return
@@ -67,7 +67,7 @@ func (s shown) check(t *testing.T, form reflect.Type, nodes []*yaml.Node) {
 			continue
 		}
 		for _, n := range found {
-			if want := tagOf(field).standard; want != nil && !is(s.decoder, n, *want) && !marked(t, n.Line) {
+			if want := tagOf(field).standard; want != nil && !is(s.decoder, n, *want) && !showsOtherValue(t, n.Line) {
 				t.Errorf("%s on line %d is %q, which is not its default %q, and the line does not say so", at, n.Line, n.Value, *want)
 			}
 		}
@@ -84,9 +84,9 @@ func (s shown) check(t *testing.T, form reflect.Type, nodes []*yaml.Node) {
 // default.
 const notDefault = "(not the default)"
 
-// marked reports whether a line of the example says that it shows another value than
+// showsOtherValue reports whether a line of the example says that it shows another value than
 // the default.
-func marked(t *testing.T, line int) bool {
+func showsOtherValue(t *testing.T, line int) bool {
 	t.Helper()
 	data, err := readFile(example)
 	if err != nil {

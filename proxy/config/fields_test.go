@@ -111,7 +111,7 @@ func TestFields_EachMakesADifference(t *testing.T) {
 				if tag != "!!str" || style == 0 {
 					l.node.Tag = ""
 				}
-				is, err := compiled(t, path, root)
+				is, err := compileTree(t, path, root)
 				if err != nil {
 					continue
 				}
@@ -174,8 +174,8 @@ func tree(t *testing.T, path string) *yaml.Node {
 	return &root
 }
 
-// compiled is what is made of root, in the place of the file at path.
-func compiled(t *testing.T, path string, root *yaml.Node) (*Config, error) {
+// compileTree is what is made of root, in the place of the file at path.
+func compileTree(t *testing.T, path string, root *yaml.Node) (*Config, error) {
 	t.Helper()
 	text, err := yaml.Marshal(root)
 	if err != nil {
@@ -192,7 +192,7 @@ func compiled(t *testing.T, path string, root *yaml.Node) (*Config, error) {
 
 func mustCompile(t *testing.T, path string, root *yaml.Node) *Config {
 	t.Helper()
-	c, err := compiled(t, path, root)
+	c, err := compileTree(t, path, root)
 	if err != nil {
 		t.Fatalf("%s, written again: %v", path, err)
 	}

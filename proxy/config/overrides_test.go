@@ -27,11 +27,11 @@ routes:
 func TestConceal_OverridesGoByTheSameRates(t *testing.T) {
 	for name, secret := range map[string]string{"salt": "", "secret": "privacy: {hash_secret: \"${CONCEALED_SECRET}\"}\n"} {
 		t.Setenv("CONCEALED_SECRET", "a secret of sixteen characters")
-		_, hashed, c := concealing{
+		_, hashed, c := concealCase{
 			name: name, text: secret + favoured,
 			told: []string{"0101", "0102", "0103", "alice", "bob"},
 			kept: []string{"192.0.2.1: 10/1h", "[6/1h, 60/1d]", "# stays"},
-		}.check(t, own(t, small))
+		}.check(t, ownConfig(t, small))
 		for i, want := range []int{3, 2, 0} {
 			l := c.Routes[0].Limits[i]
 			if got := l.Hashed; want > 0 && (got == nil || got.Keys.Len() != want || len(got.Rates) != want) || want == 0 && (got != nil || len(l.Overrides) != 1) {
@@ -42,15 +42,15 @@ func TestConceal_OverridesGoByTheSameRates(t *testing.T) {
 			continue
 		}
 		t.Setenv("CONCEALED_SECRET", "another secret of sixteen")
-		if _, err := Unpack(own(t, small), hashed); err == nil || !strings.Contains(err.Error(), "weir.yaml:8:58: ") || !strings.Contains(err.Error(), "privacy.previous_secret") {
+		if _, err := Unpack(ownConfig(t, small), hashed); err == nil || !strings.Contains(err.Error(), "weir.yaml:8:58: ") || !strings.Contains(err.Error(), "privacy.previous_secret") {
 			t.Errorf("under another secret: %v; want where, and what to do", err)
 		}
 	}
 }
 
 func TestConceal_SaysWhereItCannotHashAnOverride(t *testing.T) {
-	b := packed("routes: [{name: a, match: {path: /a}, upstream: echo, limits: [{key: 'header:X-A', rate: 1/1h, overrides: {&x secretive: 2/1h}}]}]\n")
-	c, err := Unpack(own(t, small), b)
+	b := bundleOf("routes: [{name: a, match: {path: /a}, upstream: echo, limits: [{key: 'header:X-A', rate: 1/1h, overrides: {&x secretive: 2/1h}}]}]\n")
+	c, err := Unpack(ownConfig(t, small), b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,13 +79,13 @@ func TestEffective_HashesOverrides(t *testing.T) {
 }
 
 func TestCompare_TellsNoOverrides(t *testing.T) {
-	at := own(t, small)
-	was, err := Unpack(at, packed(favoured))
+	at := ownConfig(t, small)
+	was, err := Unpack(at, bundleOf(favoured))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for from, name := range map[string]string{"1-555-0102": "a.flow", "alice@": "a.block", "5/1h": "a.block"} {
-		is, err := Unpack(at, packed(strings.Replace(favoured, from, "7"+from, 1)))
+		is, err := Unpack(at, bundleOf(strings.Replace(favoured, from, "7"+from, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}

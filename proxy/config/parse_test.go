@@ -36,8 +36,8 @@ func write(t *testing.T, files ...string) string {
 	return filepath.Join(dir, files[0])
 }
 
-// fails returns the problems of err.
-func fails(t *testing.T, c *Config, err error) Problems {
+// wantProblems returns the problems of err.
+func wantProblems(t *testing.T, c *Config, err error) Problems {
 	t.Helper()
 	var problems Problems
 	if c != nil || !errors.As(err, &problems) || len(problems) == 0 {
@@ -60,7 +60,7 @@ func TestLoad_FileThatCannotBeRead(t *testing.T) {
 		os.DevNull:                      ": cannot be read: is not a regular file; name a file that Weir may read",
 	} {
 		c, err := Load(path)
-		if got := fails(t, c, err).Error(); got != path+want {
+		if got := wantProblems(t, c, err).Error(); got != path+want {
 			t.Errorf("got %q, want %q", got, path+want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestLoad_IncludedFileThatCannotBeRead(t *testing.T) {
 	main := write(t, "weir.yaml", "include: parts/*.yaml\n"+small, "parts/a.yaml/b", "")
 	c, err := Load(main)
 	want := filepath.Join(filepath.Dir(main), "parts/a.yaml") + ": cannot be read: is a directory; name a file that Weir may read"
-	if got := fails(t, c, err).Error(); got != want {
+	if got := wantProblems(t, c, err).Error(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -88,7 +88,7 @@ func TestLoad_EnvironmentOfTheProcess(t *testing.T) {
 
 func TestLoad_TooLong(t *testing.T) {
 	c, err := Load(write(t, "weir.yaml", strings.Repeat("#", maxSize+1)))
-	if got := fails(t, c, err).Error(); !strings.HasSuffix(got, "is longer than 8 MiB; move parts of it to files under include") {
+	if got := wantProblems(t, c, err).Error(); !strings.HasSuffix(got, "is longer than 8 MiB; move parts of it to files under include") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -173,7 +173,7 @@ func TestLoad_HashIsWithoutListenAndAdmin(t *testing.T) {
 func TestParse_DoesNotInclude(t *testing.T) {
 	c, err := Parse("weir.yaml", []byte("include: [\"/etc/*\"]\n"+small), environment)
 	want := "weir.yaml:1:10: include: cannot include files from here; write all into one file"
-	if got := fails(t, c, err).Error(); got != want {
+	if got := wantProblems(t, c, err).Error(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -203,13 +203,13 @@ func TestParse_AliasesAskForBoundedWork(t *testing.T) {
 	}
 }
 
-// A broken reader panics, as the YAML parser does on some inputs.
-type broken struct{}
+// A panickingReader reader panics, as the YAML parser does on some inputs.
+type panickingReader struct{}
 
-func (broken) Read([]byte) (int, error) { panic("broken") }
+func (panickingReader) Read([]byte) (int, error) { panic("broken") }
 
 func TestDocument_ParserThatPanicsIsAnError(t *testing.T) {
-	if _, err := document(yaml.NewDecoder(broken{})); err == nil || errors.Is(err, io.EOF) {
+	if _, err := document(yaml.NewDecoder(panickingReader{})); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -271,7 +271,7 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 				c.Tokens = new(key.Tokens)
 			}
 			for _, k := range c.Keys {
-				alike(k)
+				maskSpec(k)
 			}
 			for _, r := range c.Routes {
 				r.Position = Position{}
@@ -283,7 +283,7 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 				}
 				for _, l := range r.Limits {
 					l.Position = Position{}
-					l.Overrides, l.Hashed = map[limiter.Key][]limiter.Rate{{}: overriding(l)}, nil // hashed in one of them
+					l.Overrides, l.Hashed = map[limiter.Key][]limiter.Rate{{}: overrideRates(l)}, nil // hashed in one of them
 				}
 			}
 		}
@@ -293,8 +293,8 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 	}
 }
 
-// overriding is all rates of single keys of l, sorted.
-func overriding(l *Limit) (all []limiter.Rate) {
+// overrideRates is all rates of single keys of l, sorted.
+func overrideRates(l *Limit) (all []limiter.Rate) {
 	for _, rates := range l.Overrides {
 		all = append(all, rates...)
 	}
@@ -307,8 +307,8 @@ func overriding(l *Limit) (all []limiter.Rate) {
 	return all
 }
 
-// alike puts in the place of what cannot be compared that it is there.
-func alike(k *key.Spec) {
+// maskSpec puts in the place of what cannot be compared that it is there.
+func maskSpec(k *key.Spec) {
 	if k.Phone != nil {
 		k.Phone = new(key.Phone)
 	}
@@ -317,7 +317,7 @@ func alike(k *key.Spec) {
 	}
 	for _, other := range append(slices.Clone(k.Join), k.Of, k.Fallback) {
 		if other != nil {
-			alike(other)
+			maskSpec(other)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// parsed is the config of a text without faults.
-func parsed(t *testing.T, text string) *Config {
+// mustParse is the config of a text without faults.
+func mustParse(t *testing.T, text string) *Config {
 	t.Helper()
 	c, err := Parse("weir.yaml", []byte(text), environment)
 	if err != nil {
@@ -26,7 +26,7 @@ func parsed(t *testing.T, text string) *Config {
 // the same way.
 func TestRedis_Equal(t *testing.T) {
 	base := func() Redis {
-		c := parsed(t, "redis: {addrs: [\"a:6379\"], username: u, password: p, tls: {enabled: true, server_name: r}}\n"+small)
+		c := mustParse(t, "redis: {addrs: [\"a:6379\"], username: u, password: p, tls: {enabled: true, server_name: r}}\n"+small)
 		return c.Redis
 	}
 	if a := base(); !a.Equal(base()) {
@@ -56,7 +56,7 @@ func TestRedis_Equal(t *testing.T) {
 func TestStatuses(t *testing.T) {
 	refund := func(codes string) Statuses {
 		t.Helper()
-		return parsed(t, "routes:\n  - {match: {path: /a}, upstream: echo, refund_on: {status: ["+codes+"]}}\n").Routes[0].RefundOn.Status
+		return mustParse(t, "routes:\n  - {match: {path: /a}, upstream: echo, refund_on: {status: ["+codes+"]}}\n").Routes[0].RefundOn.Status
 	}
 	for codes, want := range map[string]map[int]bool{
 		"5xx":      {499: false, 500: true, 599: true, 600: false},
@@ -119,7 +119,7 @@ func TestPrivacy_PreviousHash(t *testing.T) {
 	const first, second = "hash_secret: first-secret-of-us", "hash_secret: second-secret-of-us"
 	hashes := func(privacy string) (now, before string, rotates bool) {
 		t.Helper()
-		p := parsed(t, "privacy: {"+privacy+"}\n"+small).Privacy
+		p := mustParse(t, "privacy: {"+privacy+"}\n"+small).Privacy
 		k, rotates := p.PreviousHash(parts)
 		return p.Hash(parts).String(), k.String(), rotates
 	}
@@ -150,7 +150,7 @@ func TestRoute_Besides(t *testing.T) {
 		`{key: {from: "query:a", must_equal: "form:a"}, rate: 1/1m, mode: shadow}`: {"a"},
 		`{key: {join: [client_ip, "query:a"]}, rate: 1/1m}`:                        {"a"},
 	} {
-		c := parsed(t, "routes:\n  - {match: {path: /a}, upstream: echo, body: {max: 1KiB}, limits: ["+limits+"]}\n")
+		c := mustParse(t, "routes:\n  - {match: {path: /a}, upstream: echo, body: {max: 1KiB}, limits: ["+limits+"]}\n")
 		if got := c.Routes[0].Besides(); !slices.Equal(got, want) {
 			t.Errorf("%s: %q; want %q", limits, got, want)
 		}
@@ -168,7 +168,7 @@ func TestScope_WarnsOfWhatEachCountsAlone(t *testing.T) {
 		"store: memory\n": "with store: memory every Weir counts by itself anyway; leave it out",
 		"store: redis\n":  "each Weir has the whole rate",
 	} {
-		c := parsed(t, store+route)
+		c := mustParse(t, store+route)
 		if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].String(), want) {
 			t.Errorf("%swarns %v; want %q", store, c.Warnings, want)
 		}

@@ -21,7 +21,7 @@ routes:
     limits: [{name: l, key: k, rate: "${WEIR_TEST_NUMBER}/1m"}]
 `
 	text := strings.Replace(named, "http://10.0.0.1${WEIR_TEST_HELD}", "http://10.0.0.1:${WEIR_TEST_NUMBER}", 1)
-	at := own(t, small)
+	at := ownConfig(t, small)
 	is, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}})
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ routes:
 
 func TestUnpack_ProblemsNameVariablesAndNotWhatTheyHold(t *testing.T) {
 	t.Setenv("WEIR_TEST_HELD", "hunter2hunter2")
-	at := own(t, small)
+	at := ownConfig(t, small)
 	for _, text := range []string{
 		"store: \"${WEIR_TEST_HELD}\"\n" + small,
 		"defaults: {new_keys: \"${WEIR_TEST_HELD}\"}\n" + small,

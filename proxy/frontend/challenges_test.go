@@ -9,23 +9,23 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// routes are what else is served: both protocols' handler, which says its name.
-type routes struct{}
+// namedHandler are what else is served: both protocols' handler, which says its name.
+type namedHandler struct{}
 
-func (routes) ServeHTTP(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "routes") }
+func (namedHandler) ServeHTTP(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "routes") }
 
-func (r routes) ServeHTTP1(x *http1.Exchange) { x.ServeNetHTTP(&http1.Context{Exchange: x}, r) }
+func (r namedHandler) ServeHTTP1(x *http1.Exchange) { x.ServeNetHTTP(&http1.Context{Exchange: x}, r) }
 
-func (routes) RefuseHTTP1(x *http1.Exchange, _ error) {
+func (namedHandler) RejectHTTP1(x *http1.Exchange, _ error) {
 	x.Begin(http.StatusTeapot)
 	_ = x.Send(nil)
 }
 
-// known answers for one token, as an authority asks for it.
-type known string
+// fixedChallenge answers for one token, as an authority asks for it.
+type fixedChallenge string
 
-func (k known) Answer(w http.ResponseWriter, r *http.Request) bool {
-	if r.URL.Path != challenges+string(k) {
+func (k fixedChallenge) ServeChallenge(w http.ResponseWriter, r *http.Request) bool {
+	if r.URL.Path != challengePrefix+string(k) {
 		return false
 	}
 	io.WriteString(w, "proof")
@@ -33,12 +33,12 @@ func (k known) Answer(w http.ResponseWriter, r *http.Request) bool {
 }
 
 func TestChallenges_AreAnsweredBeforeRoutes(t *testing.T) {
-	f := opened(t, "h2c: true", WithChallenges(routes{}, known("token")))
+	f := startServer(t, "h2c: true", WithChallenges(namedHandler{}, fixedChallenge("token")))
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	two := &http.Client{Transport: &http.Transport{Protocols: protocols}}
 	defer two.CloseIdleConnections()
-	for path, want := range map[string]string{challenges + "token": "proof", challenges + "other": "routes", "/": "routes"} {
+	for path, want := range map[string]string{challengePrefix + "token": "proof", challengePrefix + "other": "routes", "/": "routes"} {
 		for proto, client := range map[string]*http.Client{"HTTP/1.1": http.DefaultClient, "HTTP/2.0": two} {
 			answer, err := client.Get("http://" + f.addr + path)
 			if err != nil {
@@ -51,5 +51,5 @@ func TestChallenges_AreAnsweredBeforeRoutes(t *testing.T) {
 			}
 		}
 	}
-	f.dial(strings.Replace(plainly, "Host: a", "Host: a\r\nHost: b", 1)).Status(http.StatusTeapot)
+	f.dial(strings.Replace(plainly, "Host: a", "Host: a\r\nHost: b", 1)).WantStatus(http.StatusTeapot)
 }

@@ -13,46 +13,46 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A closing is a listener that tells when it has accepted a connection, and when it was
+// An observedListener is a listener that tells when it has accepted a connection, and when it was
 // closed. The connections of one that holds them are slow to be served: nobody gets
 // further with them before that.
-type closing struct {
+type observedListener struct {
 	net.Listener
 	holds            bool
 	accepted, closed chan struct{}
 	first, end       sync.Once
 }
 
-func newClosing(t *testing.T) *closing {
+func newObservedListener(t *testing.T) *observedListener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &closing{Listener: l, accepted: make(chan struct{}), closed: make(chan struct{})}
+	return &observedListener{Listener: l, accepted: make(chan struct{}), closed: make(chan struct{})}
 }
 
-func (l *closing) Close() error {
+func (l *observedListener) Close() error {
 	defer l.end.Do(func() { close(l.closed) })
 	return l.Listener.Close()
 }
 
-func (l *closing) Accept() (net.Conn, error) {
+func (l *observedListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	l.first.Do(func() { close(l.accepted) })
 	if err == nil && l.holds {
-		c = held{c, l.closed}
+		c = blockedConn{c, l.closed}
 	}
 	return c, err
 }
 
-// A held connection cannot be looked into before until is closed.
-type held struct {
+// A blockedConn connection cannot be looked into before until is closed.
+type blockedConn struct {
 	net.Conn
 	until chan struct{}
 }
 
-func (c held) NetConn() net.Conn {
+func (c blockedConn) NetConn() net.Conn {
 	<-c.until
 	return c.Conn
 }
@@ -60,7 +60,7 @@ func (c held) NetConn() net.Conn {
 // What was accepted just before the listener was closed is served, however long it
 // takes until somebody begins to.
 func TestDrain_ServesWhoWasAcceptedLast(t *testing.T) {
-	l := newClosing(t)
+	l := newObservedListener(t)
 	l.holds = true
 	f := &testServer{T: t, server: NewServer(echo(), bounds(t, ""), zerolog.Nop()), addr: l.Addr().String()}
 	f.served.Go(func() { f.server.Serve(l) })
@@ -70,7 +70,7 @@ func TestDrain_ServesWhoWasAcceptedLast(t *testing.T) {
 	if err := f.server.Drain(t.Context()); err != nil {
 		t.Errorf("drain: %v", err)
 	}
-	if answer, _ := w.Status(200); !answer.Close {
+	if answer, _ := w.WantStatus(200); !answer.Close {
 		t.Error("the last answer does not say so")
 	}
 }
@@ -81,7 +81,7 @@ func TestDrain_ServesWhoIsInTheHandshake(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		pair := pairIn(t.TempDir(), "a")
 		issue(t, pair, "a.example")
-		l := newClosing(t)
+		l := newObservedListener(t)
 		s := NewServer(echo(), bounds(t, ""), zerolog.Nop())
 		certificates, err := LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
 		if err != nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A given has one certificate, or none yet.
-type given struct {
+// A fixedIssuer has one certificate, or none yet.
+type fixedIssuer struct {
 	name string
 	cert *tls.Certificate
 }
 
-func (g *given) Names() []string { return []string{g.name} }
+func (g *fixedIssuer) Names() []string { return []string{g.name} }
 
-func (g *given) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (g *fixedIssuer) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if g.cert == nil {
 		return nil, errors.New("none yet")
 	}
 	return g.cert, nil
 }
 
-func (g *given) Held() []*x509.Certificate {
+func (g *fixedIssuer) Certificates() []*x509.Certificate {
 	if g.cert == nil {
 		return nil
 	}
@@ -51,17 +51,17 @@ func certificateFor(t *testing.T, name string) *tls.Certificate {
 func TestCertificates_OfAnIssuer(t *testing.T) {
 	pair := pairIn(t.TempDir(), "a")
 	issue(t, pair, "a.example", "b.example")
-	issuer := &given{name: "b.example"}
-	f := opened(t, "", echo())
+	issuer := &fixedIssuer{name: "b.example"}
+	f := startServer(t, "", echo())
 	serve := func(files ...config.Pair) string {
 		certs, err := LoadCertificates(files, issuer, zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+		return f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	}
 	both, alone := serve(pair), serve()
-	if got := shown(t, both, "b.example").DNSNames[0]; got != "a.example" {
+	if got := certificateAt(t, both, "b.example").DNSNames[0]; got != "a.example" {
 		t.Errorf("until there is one, %s is shown; want the file's", got)
 	}
 	if c, err := tls.Dial("tcp", alone, &tls.Config{InsecureSkipVerify: true, ServerName: "b.example"}); err == nil {
@@ -70,10 +70,10 @@ func TestCertificates_OfAnIssuer(t *testing.T) {
 	}
 	issuer.cert = certificateFor(t, "issued.example")
 	for asked, want := range map[string]string{"a.example": "a.example", "b.example": "issued.example", "B.example": "issued.example", "c.example": "a.example", "": "a.example"} {
-		if got := shown(t, both, asked).DNSNames[0]; got != want {
+		if got := certificateAt(t, both, asked).DNSNames[0]; got != want {
 			t.Errorf("%q is shown %s; want %s", asked, got, want)
 		}
-		if got := shown(t, alone, asked).DNSNames[0]; got != "issued.example" {
+		if got := certificateAt(t, alone, asked).DNSNames[0]; got != "issued.example" {
 			t.Errorf("%q is shown %s; want the only one", asked, got)
 		}
 	}
@@ -82,15 +82,15 @@ func TestCertificates_OfAnIssuer(t *testing.T) {
 // An authority that asks for proof is shown it, and its connection carries no
 // request.
 func TestCertificates_Proof(t *testing.T) {
-	issuer := &given{name: "b.example", cert: certificateFor(t, "proof.example")}
+	issuer := &fixedIssuer{name: "b.example", cert: certificateFor(t, "proof.example")}
 	pair := pairIn(t.TempDir(), "a")
 	issue(t, pair, "b.example")
 	certs, err := LoadCertificates([]config.Pair{pair}, issuer, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := opened(t, "", echo())
-	addr := f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	f := startServer(t, "", echo())
+	addr := f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "b.example", NextProtos: []string{"acme-tls/1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestCertificates_Expiry(t *testing.T) {
 	pair, again := pairIn(t.TempDir(), "a"), pairIn(t.TempDir(), "a")
 	first := issue(t, pair, "a.example", "other.example")
 	issue(t, again, "a.example")
-	issuer := &given{name: "b.example"}
+	issuer := &fixedIssuer{name: "b.example"}
 	certs, err := LoadCertificates([]config.Pair{pair, again}, issuer, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestCertificates_Expiry(t *testing.T) {
 	if problems, err := testutil.CollectAndLint(certs.Expiry()); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
-	if !strings.Contains(certs.held()[2].DNSNames[0], "issued") {
-		t.Errorf("held %v", certs.held())
+	if !strings.Contains(certs.all()[2].DNSNames[0], "issued") {
+		t.Errorf("held %v", certs.all())
 	}
 }

@@ -103,7 +103,7 @@ func (f *flood) connect(ctx context.Context) {
 func TestConnState_AResetRequestIsNotWorkedOn(t *testing.T) {
 	worked := false
 	h := withConnState(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { worked = true }))
-	l := &connState{offenders: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }}
+	l := &connState{tracker: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), connStateKey{}, l))
 	cancel()
 	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
@@ -115,13 +115,13 @@ func TestConnState_AResetRequestIsNotWorkedOn(t *testing.T) {
 }
 
 func TestConnState_ResetsNowAndThenAreFine(t *testing.T) {
-	l := &connState{offenders: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
+	l := &connState{tracker: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 * maxResets {
-		l.count(t.Context())
-		l.count(t.Context())
-		l.count(gone)
+		l.recordEnd(t.Context())
+		l.recordEnd(t.Context())
+		l.recordEnd(gone)
 	}
 }
 
@@ -129,14 +129,14 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 	o, now := newResetTracker(), time.Now()
 	one, two := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
 	offend := func(at time.Time) {
-		for range offence + 1 {
-			o.reset(one, at)
-			o.reset(two, at)
-			o.answered(two, at)
-			o.answered(two, at)
+		for range maxWindowResets + 1 {
+			o.recordReset(one, at)
+			o.recordReset(two, at)
+			o.recordCompleted(two, at)
+			o.recordCompleted(two, at)
 		}
 	}
-	if o.answered(one, now); !o.none() {
+	if o.recordCompleted(one, now); !o.isEmpty() {
 		t.Error("an address that takes nothing back is watched")
 	}
 	for _, want := range []time.Duration{100, 200, 400, 800, 1600, 2000, 2000} {
@@ -148,17 +148,17 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 	if got := o.pause(two, now); got != 0 {
 		t.Errorf("who takes back a third waits %v; want nothing", got)
 	}
-	if got := o.pause(one, now.Add(offenceTTL)); got != 0 {
+	if got := o.pause(one, now.Add(penaltyTTL)); got != 0 {
 		t.Errorf("pause %v after a minute; want none", got)
 	}
-	offend(now.Add(offenceTTL))
-	if got := o.pause(one, now.Add(offenceTTL)); got != minPause {
+	offend(now.Add(penaltyTTL))
+	if got := o.pause(one, now.Add(penaltyTTL)); got != minPause {
 		t.Errorf("pause %v; want that of a first offence", got)
 	}
 	for i := range 2 * maxTracked {
-		o.reset(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32), now)
+		o.recordReset(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32), now)
 	}
-	if n := len(o.seen); n > maxTracked {
+	if n := len(o.byAddr); n > maxTracked {
 		t.Errorf("%d addresses are watched; want at most %d", n, maxTracked)
 	}
 }
@@ -167,7 +167,7 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 // slowly, and others at once.
 func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 	var reached atomic.Int64
-	f := opened(t, "h2c: true", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	f := startServer(t, "h2c: true", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 {
 			reached.Add(1)
 			<-r.Context().Done() // as a backend's answer that takes its time
@@ -179,21 +179,21 @@ func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 	offender, other := netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("127.0.0.2/32")
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(enough); f.server.offenders.pause(offender, time.Now()) < 4*minPause; <-tick.C {
+	for deadline := time.Now().Add(enough); f.server.resetTracker.pause(offender, time.Now()) < 4*minPause; <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal("the offender is let in as quickly as ever")
 		}
 	}
 	cancel()
 	attack.all.Wait()
-	if got := f.server.offenders.pause(other, time.Now()); got != 0 {
+	if got := f.server.resetTracker.pause(other, time.Now()); got != 0 {
 		t.Errorf("others wait %v", got)
 	}
 	if sent, got := attack.sent.Load(), reached.Load(); got > sent/2 {
 		t.Errorf("of %d requests that were taken back %d reached the handler", sent, got)
 	}
 	began := time.Now()
-	f.dial(plainly).Status(200)
+	f.dial(plainly).WantStatus(200)
 	if took := time.Since(began); took < minPause {
 		t.Errorf("the offender's next connection is served after %v; want a pause", took)
 	}
@@ -204,8 +204,8 @@ func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 // weir/bare; each runs for three seconds. Run it with -benchtime 1x.
 func BenchmarkResetFlood(b *testing.B) {
 	for range b.N {
-		bareP95, bareMemory := suffered(b, bareServer(b))
-		ours, memory := suffered(b, weirServer(b))
+		bareP95, bareMemory := latencyUnderFlood(b, bareServer(b))
+		ours, memory := latencyUnderFlood(b, weirServer(b))
 		b.ReportMetric(float64(ours)/float64(bareP95), "p95-ratio")
 		b.ReportMetric(float64(memory)/float64(bareMemory), "memory-ratio")
 		b.ReportMetric(float64(ours.Microseconds()), "p95-µs")
@@ -218,7 +218,7 @@ func bareServer(b *testing.B) (addr string) {
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(bytes.Repeat([]byte("x"), 300)) })}
-	return listening(b, s.Serve, func() { s.Close() })
+	return startListening(b, s.Serve, func() { s.Close() })
 }
 
 func weirServer(b *testing.B) (addr string) {
@@ -237,14 +237,14 @@ func weirServer(b *testing.B) (addr string) {
 	}
 	b.Cleanup(p.Close)
 	s := NewServer(p, c.Listen, zerolog.Nop())
-	return listening(b, s.Serve, func() {
+	return startListening(b, s.Serve, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
 		s.Drain(ctx)
 	})
 }
 
-func listening(b *testing.B, serve func(net.Listener) error, end func()) string {
+func startListening(b *testing.B, serve func(net.Listener) error, end func()) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -255,9 +255,9 @@ func listening(b *testing.B, serve func(net.Listener) error, end func()) string 
 	return l.Addr().String()
 }
 
-// suffered is how long another client waits during a flood, at the 95th percentile,
+// latencyUnderFlood is how long another client waits during a flood, at the 95th percentile,
 // and the most memory that is in use meanwhile.
-func suffered(b *testing.B, addr string) (p95 time.Duration, memory uint64) {
+func latencyUnderFlood(b *testing.B, addr string) (p95 time.Duration, memory uint64) {
 	runtime.GC()
 	ctx, cancel := context.WithTimeout(b.Context(), 3*time.Second)
 	defer cancel()

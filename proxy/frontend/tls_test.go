@@ -50,8 +50,8 @@ func issue(t *testing.T, to config.Pair, names ...string) *x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, to.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
-	put(t, to.Cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	replaceFile(t, to.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+	replaceFile(t, to.Cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	made, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
@@ -59,9 +59,9 @@ func issue(t *testing.T, to config.Pair, names ...string) *x509.Certificate {
 	return made
 }
 
-// put puts a new file in the place of an old one, as programs that renew
+// replaceFile puts a new file in the place of an old one, as programs that renew
 // certificates do.
-func put(t *testing.T, path string, text []byte) {
+func replaceFile(t *testing.T, path string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
 		t.Fatal(err)
@@ -75,9 +75,8 @@ func pairIn(dir, name string) config.Pair {
 	return config.Pair{Cert: filepath.Join(dir, name+".pem"), Key: filepath.Join(dir, name+".key")}
 }
 
-// secured lets f listen in TLS too, with a certificate for a.example, and returns
-// where, and a client that trusts it.
-func (f *testServer) secured() (addr string, client *http.Client) {
+// certificates are one for a.example, and the configuration of a client that trusts it.
+func (f *testServer) certificates() (*Certificates, *tls.Config) {
 	f.Helper()
 	pair := pairIn(f.TempDir(), "a")
 	roots := x509.NewCertPool()
@@ -86,10 +85,18 @@ func (f *testServer) secured() (addr string, client *http.Client) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	addr = f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	return certs, &tls.Config{RootCAs: roots, ServerName: "a.example"}
+}
+
+// listenTLS lets f listen in TLS too, with a certificate for a.example, and returns
+// where, and a client that trusts it.
+func (f *testServer) listenTLS() (addr string, client *http.Client) {
+	f.Helper()
+	certs, trusting := f.certificates()
+	addr = f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
-		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: "a.example"},
+		TLSClientConfig:   trusting,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		},
@@ -98,8 +105,8 @@ func (f *testServer) secured() (addr string, client *http.Client) {
 	return addr, &http.Client{Transport: transport, Timeout: enough}
 }
 
-// shown is the certificate that a client which asks for name is shown.
-func shown(t *testing.T, addr, name string) *x509.Certificate {
+// certificateAt is the certificate that a client which asks for name is shown.
+func certificateAt(t *testing.T, addr, name string) *x509.Certificate {
 	t.Helper()
 	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: name})
 	if err != nil {
@@ -113,8 +120,8 @@ func shown(t *testing.T, addr, name string) *x509.Certificate {
 const shortTimeouts = "timeouts: {header: 300ms, body: 300ms, write: 300ms, idle: 300ms}"
 
 func TestTLS_BothProtocols(t *testing.T) {
-	_, two := opened(t, "", echo()).secured()
-	_, one := opened(t, "", echo()).secured()
+	_, two := startServer(t, "", echo()).listenTLS()
+	_, one := startServer(t, "", echo()).listenTLS()
 	one.Transport.(*http.Transport).ForceAttemptHTTP2 = false
 	one.Transport.(*http.Transport).TLSClientConfig.NextProtos = []string{"http/1.1"}
 	for proto, client := range map[string]*http.Client{"HTTP/1.1": one, "HTTP/2.0": two} {
@@ -122,17 +129,17 @@ func TestTLS_BothProtocols(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got echoed
+		var got receivedRequest
 		err = json.NewDecoder(answer.Body).Decode(&got)
 		answer.Body.Close()
-		if err != nil || got != (echoed{proto, "127.0.0.1", "hello", true}) {
+		if err != nil || got != (receivedRequest{proto, "127.0.0.1", "hello", true}) {
 			t.Errorf("%s: echoed %+v, %v", proto, got, err)
 		}
 	}
 }
 
 func TestTLS_NothingOlderThan12(t *testing.T) {
-	addr, _ := opened(t, "", echo()).secured()
+	addr, _ := startServer(t, "", echo()).listenTLS()
 	for version, fine := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version})
 		if (err == nil) != fine {
@@ -145,16 +152,16 @@ func TestTLS_NothingOlderThan12(t *testing.T) {
 }
 
 func TestTLS_ConnectionsWithoutIt(t *testing.T) {
-	f := opened(t, shortTimeouts, echo())
-	addr, _ := f.secured()
+	f := startServer(t, shortTimeouts, echo())
+	addr, _ := f.listenTLS()
 	f.addr = addr
-	if _, body := f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(400); !strings.Contains(body, "HTTPS") {
+	if _, body := f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").WantStatus(400); !strings.Contains(body, "HTTPS") {
 		t.Errorf("plain HTTP is answered with %q; want what is wrong", body)
 	}
-	f.dial("").Ended()         // says nothing
-	f.dial("\x16\x03").Ended() // stops in the middle
+	f.dial("").WantClosed()         // says nothing
+	f.dial("\x16\x03").WantClosed() // stops in the middle
 	io.ReadAll(f.dial("nonsense").Reader)
-	shown(t, addr, "a.example") // all that disturbs nobody
+	certificateAt(t, addr, "a.example") // all that disturbs nobody
 }
 
 func TestCertificates_ByName(t *testing.T) {
@@ -169,10 +176,10 @@ func TestCertificates_ByName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := opened(t, "", echo())
-	addr := f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	f := startServer(t, "", echo())
+	addr := f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	for asked, want := range map[string]string{"first.example": "first.example", "x.b.example": "*.b.example", "other.example": "first.example", "": "first.example"} {
-		if got := shown(t, addr, asked).DNSNames[0]; got != want {
+		if got := certificateAt(t, addr, asked).DNSNames[0]; got != want {
 			t.Errorf("%q is shown %s; want %s", asked, got, want)
 		}
 	}
@@ -192,7 +199,7 @@ func TestCertificates_Refused(t *testing.T) {
 
 // What whoever watches these files has read anew is shown from then on.
 func TestCertificates_AreReloaded(t *testing.T) {
-	f := opened(t, "", echo())
+	f := startServer(t, "", echo())
 	log := zerolog.New(&f.log)
 	pair, other := pairIn(t.TempDir(), "a"), pairIn(t.TempDir(), "b")
 	first := issue(t, pair, "a.example")
@@ -201,20 +208,20 @@ func TestCertificates_AreReloaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
-	put(t, pair.Key, []byte("nonsense"))
+	addr := f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	replaceFile(t, pair.Key, []byte("nonsense"))
 	certs.Reload()
-	f.line("certificate not loaded; keeping the previous one")
-	if !shown(t, addr, "a.example").Equal(first) {
+	f.waitForLog("certificate not loaded; keeping the previous one")
+	if !certificateAt(t, addr, "a.example").Equal(first) {
 		t.Error("a key that is none has changed what clients are shown")
 	}
 	second := issue(t, pair, "a.example")
 	certs.Reload()
-	f.line("certificate loaded")
+	f.waitForLog("certificate loaded")
 	if files := certs.Files(); !slices.Equal(files, []string{pair.Cert, pair.Key, other.Cert, other.Key}) {
 		t.Errorf("files %q; want certificates and keys", files)
 	}
-	if !shown(t, addr, "a.example").Equal(second) || shown(t, addr, "b.example").DNSNames[0] != "b.example" {
+	if !certificateAt(t, addr, "a.example").Equal(second) || certificateAt(t, addr, "b.example").DNSNames[0] != "b.example" {
 		t.Error("clients are not shown the new certificate")
 	}
 }

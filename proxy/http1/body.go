@@ -8,13 +8,13 @@ import (
 
 // Errors of reading a body.
 var (
-	// ErrBodyTooLarge reports that a body is longer than its reader allows.
+	// ErrBodyTooLarge reports that a body is longer than Body.Limit allows.
 	ErrBodyTooLarge = &Error{413, "body too large"}
-	// ErrBodyReadCanceled reports that the exchange wants no more of a body.
-	ErrBodyReadCanceled = errors.New("body no longer wanted")
+	// ErrBodyReadCanceled reports that CancelBodyRead was called.
+	ErrBodyReadCanceled = errors.New("body read canceled")
 )
 
-// A bodyFiller brings more of a body, within the time for it.
+// A bodyFiller reads more of a body into its input, with a timeout.
 type bodyFiller interface {
 	fillBody(b *Body) error
 }
@@ -24,30 +24,30 @@ type flusher interface {
 	Flush() error
 }
 
-// A Body is that of a request or a response. It is read by one goroutine at a
-// time, and no longer than its exchange lasts.
+// A Body is the body of a request or a response. Only one goroutine may read it at a
+// time. It must not be used after its exchange has ended.
 type Body struct {
 	trailer Fields
 	bodyState
 }
 
-// A bodyState is a Body but for what is kept for the next one.
+// A bodyState is the part of a Body that is zeroed for each message.
 type bodyState struct {
 	in        *input
 	filler    bodyFiller
 	limits    *Limits
 	framing   Framing
-	bytesLeft int64 // of a body with a length
+	bytesLeft int64 // bytes not read yet, if the length is known
 	chunks    chunkedReader
 	parser    fieldParser
-	maxBytes  int64         // bytes; 0 for any number
-	received  int64         // bytes
-	err       error         // how reading ended; io.EOF is its good end
-	flusher   flusher       // what was written to it is flushed before waiting for more; nil for nothing
-	waited    time.Duration // for the client
+	maxBytes  int64         // 0 for no limit
+	received  int64         // bytes read
+	err       error         // why reading ended; io.EOF after the complete body
+	flusher   flusher       // flushed before waiting for more bytes, unless nil
+	waited    time.Duration // time spent waiting for the client
 }
 
-// open makes b ready for a body that begins with what in has unread.
+// open initializes b for a body that begins with the unread bytes of in.
 func (b *Body) open(in *input, from bodyFiller, f Framing, l *Limits) {
 	b.reset()
 	b.in, b.filler, b.framing, b.limits, b.bytesLeft = in, from, f, l, f.Length
@@ -61,11 +61,12 @@ func (b *Body) reset() {
 	b.bodyState = bodyState{}
 }
 
-// Limit makes reading fail with ErrBodyTooLarge after so many bytes; 0 is any
-// number. A body whose length is known fails at once.
+// Limit sets the maximum length of the body; 0 means no limit. Reading beyond it fails
+// with ErrBodyTooLarge. If the length of the body is known and larger, reading fails
+// immediately.
 func (b *Body) Limit(most int64) { b.maxBytes = most }
 
-// Length is the length of the body as announced, 0 for none and -1 for unknown.
+// Length returns the length of the body, 0 if there is none, and -1 if it is unknown.
 func (b *Body) Length() int64 {
 	switch b.framing.Kind {
 	case NoBody:
@@ -76,18 +77,19 @@ func (b *Body) Length() int64 {
 	return -1
 }
 
-// Received is how many bytes of it have been read.
+// Received returns the number of bytes that have been read.
 func (b *Body) Received() int64 { return b.received }
 
-// Err is how reading ended: io.EOF if the body is whole, nil if it has not.
+// Err returns why reading has ended: io.EOF if the body is complete, nil if it has not
+// ended.
 func (b *Body) Err() error { return b.err }
 
-// Trailer are the trailer fields. There are none before reading has ended, and
-// those that must not stand there are left out.
+// Trailer returns the trailer fields. There are none before the body has been read to
+// its end. Fields that are not allowed in a trailer section are dropped.
 func (b *Body) Trailer() *Fields { return &b.trailer }
 
-// Next returns the next bytes, which stay as they are until it is called again.
-// The error is io.EOF when the body is whole, and no bytes come with any.
+// Next returns the next bytes of the body. They are valid until the next method call.
+// It returns io.EOF after the last byte, and never bytes together with an error.
 func (b *Body) Next() ([]byte, error) {
 	for b.err == nil {
 		if data, err := b.nextBuffered(); len(data) > 0 || err != nil {
@@ -100,7 +102,7 @@ func (b *Body) Next() ([]byte, error) {
 	return nil, b.err
 }
 
-// Read is Next for those who bring a buffer.
+// Read implements io.Reader. It copies; Next does not.
 func (b *Body) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -110,12 +112,12 @@ func (b *Body) Read(p []byte) (int, error) {
 	if rest := len(data) - n; rest > 0 {
 		b.unread(rest)
 	} else if err == nil && b.done() {
-		err = io.EOF // so that nobody needs room to learn that there is no more
+		err = io.EOF // the caller need not call again to learn that the body has ended
 	}
 	return n, err
 }
 
-// unread gives the last n bytes of what Next returned back.
+// unread puts back the last n bytes that Next returned.
 func (b *Body) unread(n int) {
 	b.in.r -= n
 	b.received -= int64(n)
@@ -129,7 +131,7 @@ func (b *Body) unread(n int) {
 	}
 }
 
-// count notes what is handed out, and cuts it at the limit.
+// count adds data to the received bytes and checks the limit.
 func (b *Body) count(data []byte) ([]byte, error) {
 	if b.maxBytes > 0 && (b.received+int64(len(data)) > b.maxBytes || b.framing.Length > b.maxBytes) {
 		b.err = ErrBodyTooLarge
@@ -139,8 +141,8 @@ func (b *Body) count(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// nextBuffered is Next for what is at hand: no bytes and no error mean that more has to
-// be read.
+// nextBuffered is Next for bytes that are in the buffer. It returns neither bytes nor
+// an error if more must be read.
 func (b *Body) nextBuffered() ([]byte, error) {
 	if b.err != nil {
 		return nil, b.err
@@ -156,7 +158,7 @@ func (b *Body) nextBuffered() ([]byte, error) {
 	return b.count(data)
 }
 
-// consume uses up what is unread: data, or framing until more is needed.
+// consume consumes buffered bytes: either data, which it returns, or framing.
 func (b *Body) consume() ([]byte, error) {
 	have := b.in.unread()
 	switch b.framing.Kind {
@@ -201,7 +203,7 @@ func (b *Body) consumeChunk(have []byte) ([]byte, error) {
 	return nil, io.EOF
 }
 
-// readFailed notes that no more comes.
+// readFailed records that the connection has ended or failed.
 func (b *Body) readFailed(err error) {
 	switch {
 	case !errors.Is(err, io.EOF):
@@ -213,8 +215,8 @@ func (b *Body) readFailed(err error) {
 	}
 }
 
-// done reports whether the body has been read to its end, taking into account
-// what can be told without waiting.
+// done reports whether the body has been read to its end. It consumes the end of the
+// framing if that is in the buffer.
 func (b *Body) done() bool {
 	if b.err == nil && b.framing.Kind == FixedLength && b.bytesLeft == 0 {
 		b.err = io.EOF
@@ -222,10 +224,11 @@ func (b *Body) done() bool {
 	if b.err == nil && b.framing.Kind == Chunked && b.chunks.state == atDataCR {
 		b.peekEnd()
 	}
-	return b.err == io.EOF //nolint:errorlint // nobody wraps it here, and this is asked several times an exchange
+	return b.err == io.EOF //nolint:errorlint // the error is never wrapped, and done is called several times per exchange
 }
 
-// peekEnd uses up the end of a chunked body if it is at hand.
+// peekEnd consumes the end of a chunked body without trailer fields if it is in the
+// buffer.
 func (b *Body) peekEnd() {
 	const end = "\r\n0\r\n\r\n"
 	have := b.in.unread()

@@ -3,13 +3,13 @@ package http1
 import "sync"
 
 const (
-	headBufferSize = 8 << 10  // what most heads, and small messages, fit into
-	bodyBufferSize = 32 << 10 // what bodies are read into
+	headBufferSize = 8 << 10  // enough for most heads and small messages
+	bodyBufferSize = 32 << 10 // for bodies
 )
 
-// A bufferPool lends buffers. What is given back is used for other messages at once,
-// so nothing may point into it any more; with the build tag http1poison it is
-// overwritten instead, and never used again.
+// A bufferPool holds buffers for reuse. A buffer that was put back may be reused for
+// another message at once, so nothing may refer to it any more. With the build tag
+// http1poison, buffers are overwritten instead and never reused.
 type bufferPool struct {
 	heads, bodies sync.Pool
 }
@@ -28,7 +28,7 @@ func (m *bufferPool) getBody() []byte {
 	return make([]byte, bodyBufferSize)
 }
 
-// put takes a buffer of either size back, and lets go of one that has grown.
+// put returns a buffer of either size to the pool. Buffers of other sizes are dropped.
 func (m *bufferPool) put(b []byte) {
 	if poisoned {
 		poison(b)
@@ -43,9 +43,9 @@ func (m *bufferPool) put(b []byte) {
 	}
 }
 
-// RecycleBuffer ends the use of b, which held something that lived no longer than an
-// exchange, and returns what may be used in its place: b, emptied; with the build tag
-// http1poison nothing, for b is overwritten.
+// RecycleBuffer ends the use of b, whose content was valid only during an exchange. It
+// returns b with length 0, for reuse. With the build tag http1poison it overwrites b
+// and returns nil.
 func RecycleBuffer(b []byte) []byte {
 	if poisoned {
 		poison(b)
@@ -54,7 +54,7 @@ func RecycleBuffer(b []byte) []byte {
 	return b[:0]
 }
 
-// poison makes whoever still reads b notice.
+// poison overwrites b, so that a later use of its content is noticed.
 func poison(b []byte) {
 	b = b[:cap(b)]
 	for i := range b {

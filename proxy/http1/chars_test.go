@@ -8,7 +8,7 @@ import (
 )
 
 // The table against the grammar, letter by letter.
-func TestChars_ClassesAreThoseOfTheGrammar(t *testing.T) {
+func TestChars_ClassesMatchTheGrammar(t *testing.T) {
 	const alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	for i := range 256 {
 		c := byte(i)
@@ -31,7 +31,7 @@ func TestChars_ClassesAreThoseOfTheGrammar(t *testing.T) {
 }
 
 // Every byte at every place among others, beside the table.
-func TestChars_ValuesAreReadToTheirEnd(t *testing.T) {
+func TestChars_ValueLength(t *testing.T) {
 	for _, among := range []byte{'x', ' ', '!', '~', 0x80, 0xff, '\t'} {
 		for i := range 256 {
 			for at := range 20 {
@@ -49,7 +49,7 @@ func TestChars_ValuesAreReadToTheirEnd(t *testing.T) {
 	}
 }
 
-func TestName_EachIsFoundInAnyCase(t *testing.T) {
+func TestName_LookupIgnoresCase(t *testing.T) {
 	for n := Other + 1; n < nameCount; n++ {
 		small := n.spelling()
 		if want := http.CanonicalHeaderKey(small); n.String() != want {
@@ -72,7 +72,7 @@ func TestName_EachIsFoundInAnyCase(t *testing.T) {
 }
 
 // Every byte at every place of words of every length, beside lower.
-func TestChars_WordsAreComparedInAnyCase(t *testing.T) {
+func TestChars_EqualFoldLower(t *testing.T) {
 	const word = "abcxyz-0/9:mnopqrs-t1"
 	for length := range len(word) + 1 {
 		small := word[:length]

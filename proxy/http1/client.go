@@ -8,21 +8,23 @@ import (
 	"time"
 )
 
-// A Client sends requests to upstreams. Its fields are set before the first call
-// and not changed then. Pools of one Client share its memory.
+// A Client sends requests to upstreams. Its fields must be set before the first call
+// and must not be changed afterwards. All pools of a Client share its buffers.
 type Client struct {
 	Limits Limits
-	// ConnectTimeout bounds making a connection, and TLS its handshake; if TLS is 0,
-	// Connect is for both. Response bounds the wait for a head after the request
-	// was sent, and how long the upstream may take none of the request. Idle bounds
-	// how long it may send nothing in the middle of a body. 0 is no bound.
+	// ConnectTimeout bounds establishing a connection and TLSHandshakeTimeout the TLS
+	// handshake; if the latter is 0, ConnectTimeout bounds both together.
+	// ResponseTimeout bounds the wait for the head of the response after the request
+	// was sent, and each write of the request. BodyTimeout bounds each wait for more of
+	// a response body. 0 means no timeout.
 	ConnectTimeout, TLSHandshakeTimeout, ResponseTimeout, BodyTimeout time.Duration
-	// ExpectContinueTimeout is how long an upstream may take to answer 100-continue before it
-	// gets the body nevertheless; 1 s if 0.
+	// ExpectContinueTimeout is how long to wait for the response to Expect:
+	// 100-continue before the body is sent anyway. The default is 1 s.
 	ExpectContinueTimeout time.Duration
-	// MaxIdleConns is how many connections a pool keeps, 512 if 0; IdleConnTimeout how long it
-	// keeps one that is not used, 30 s if 0; MaxConnAge how old one may be to be used
-	// again, 0 for any age.
+	// MaxIdleConns is the maximum number of idle connections per pool, by default 512.
+	// IdleConnTimeout is how long a connection may be idle before it is closed, by
+	// default 30 s. MaxConnAge is the maximum age of a connection that is used again; 0
+	// means no maximum.
 	MaxIdleConns                int
 	IdleConnTimeout, MaxConnAge time.Duration
 
@@ -32,13 +34,13 @@ type Client struct {
 	epoch     time.Time
 }
 
-// An Endpoint is where the connections of a pool lead to.
+// An Endpoint describes where a Pool connects to.
 type Endpoint struct {
 	Network, Address string // as for net.Dial
-	// TLS is how to speak TLS there, nil for not at all. Its ServerName must be set,
-	// and its NextProtos, if there are any, must be "http/1.1" alone.
+	// TLS is the TLS configuration, or nil for plain TCP. ServerName must be set.
+	// NextProtos must be empty or contain only "http/1.1".
 	TLS *tls.Config
-	// Dial makes the connection, by default a net.Dialer.
+	// Dial establishes the connection. The default is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -60,10 +62,10 @@ func (c *Client) prepare() {
 	})
 }
 
-// now is the time since the client began.
+// now returns the time since the client was initialized.
 func (c *Client) now() time.Duration { return time.Since(c.epoch) }
 
-// NewPool makes a pool of connections to e. It dials nothing yet.
+// NewPool returns a pool of connections to e. It does not connect yet.
 func (c *Client) NewPool(e Endpoint) *Pool {
 	c.prepare()
 	if e.Dial == nil {
@@ -72,8 +74,8 @@ func (c *Client) NewPool(e Endpoint) *Pool {
 	return &Pool{client: c, endpoint: e}
 }
 
-// NewCall begins a request on behalf of x, which is nil for one of our own. Its
-// Release must be called.
+// NewCall returns a Call on behalf of x, or one without an exchange if x is nil. The
+// caller must call its Release method.
 func (c *Client) NewCall(x *Exchange) *Call {
 	c.prepare()
 	call, ok := c.callPool.Get().(*Call)

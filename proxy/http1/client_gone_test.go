@@ -22,8 +22,8 @@ func TestForward_ConnectionBoundAuthentication(t *testing.T) {
 			address, _ := answering(t, lined("HTTP/1.1 401 Unauthorized|WWW-Authenticate: "+c.challenge+"|Content-Length: 0||"))
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: close||"))
-			w.Status(401)
-			w.Ended()
+			w.WantStatus(401)
+			w.WantClosed()
 			if got := p.pool.Idle(); got != c.kept {
 				t.Errorf("%s: %d connections were kept; want %d", c.challenge, got, c.kept)
 			}
@@ -33,7 +33,7 @@ func TestForward_ConnectionBoundAuthentication(t *testing.T) {
 
 // An upstream is no longer asked for a client that has left, whether it is silent
 // before its answer or in the middle of it.
-func TestForward_ClientsThatLeave(t *testing.T) {
+func TestForward_ClientGone(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, begin := range []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"} {
 			asked, ended := make(chan bool, 1), make(chan error, 1)
@@ -59,7 +59,7 @@ func TestForward_ClientsThatLeave(t *testing.T) {
 }
 
 // Of TE only "trailers" reaches the upstream, and only as our own word.
-func TestForward_TEIsOurOwn(t *testing.T) {
+func TestForward_TEIsGenerated(t *testing.T) {
 	for _, accept := range []bool{true, false} {
 		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, func(p *proxy) {
@@ -71,7 +71,7 @@ func TestForward_TEIsOurOwn(t *testing.T) {
 		})
 		for _, line := range []string{"TE: gzip", "TE: trailers, gzip;q=0.5", "te: trailers|Connection: te", "TE: trailers|TE: deflate|Connection: TE, X", ""} {
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|"+strings.TrimPrefix(line+"|", "|")+"|"))
-			w.Status(200)
+			w.WantStatus(200)
 			got := await.Value(t, seen, "request")
 			want := lined("GET / HTTP/1.1|Host: a||")
 			if accept {

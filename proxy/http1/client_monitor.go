@@ -7,68 +7,63 @@ import (
 	"time"
 )
 
-// A PeerState is what can be told of the other end of a connection.
-type PeerState uint8
-
-// What can be told.
-const (
-	PeerOpen       PeerState = iota // it is there as far as anybody knows, and has sent nothing
-	PeerReadable                    // it has sent something that has not been read
-	PeerHalfClosed                  // it sends nothing more
-	PeerReset                       // the connection is reset
-)
-
-// monitorInterval is how long an exchange waits for its upstream before it is looked
-// whether the client is still there, and then again and again, at intervals that
-// grow up to maxMonitorInterval. Shorter exchanges cost nothing.
+// The clients of exchanges that wait are checked every monitorInterval. The checks of
+// one exchange begin after it has waited for that long, and their intervals grow up to
+// maxMonitorInterval. Exchanges that are shorter are not checked.
 const (
 	monitorInterval    = 100 * time.Millisecond
 	maxMonitorInterval = time.Second
 	notYetSeen         = -1
 )
 
-// An Aborter ends what somebody waits for. It is called from another goroutine.
+// An Aborter is something that can be aborted while another goroutine waits for it.
+// Abort must be safe for concurrent use.
 type Aborter interface {
 	Abort()
 }
 
-// A clientMonitor says since when an exchange waits, and what is to be done if its client
-// leaves meanwhile.
+// A clientMonitor detects that the client of an exchange is gone while the exchange
+// waits, for an upstream for example, and then aborts what it waits for.
+// Server.monitorClients runs the checks for all connections, so that monitoring needs
+// no goroutine per exchange.
 type clientMonitor struct {
-	// waitingSince is after the server's epoch in ns, and 1; 0 while nothing is watched, and
-	// unseen until the sweep comes by for the first time, so that a short exchange costs no
-	// look at the clock.
+	// waitingSince is 0 if the exchange is not monitored. It is notYetSeen until
+	// monitorClients has visited the connection for the first time, so that a short
+	// exchange does not need to read the clock. Afterwards it is the time of that visit
+	// since the server's epoch in ns, plus 1.
 	waitingSince atomic.Int64
-	clientGone   atomic.Bool // the client was found to have left
+	clientGone   atomic.Bool // the client was found to be gone
 
-	writes atomic.Uint32 // pieces of responses that were sent
+	writes atomic.Uint32 // number of writes to the client
 
-	mu              sync.Mutex // held while the client is looked at, and guards what follows
+	mu              sync.Mutex // held during a check; guards the fields below
 	aborter         Aborter
-	nextCheck       time.Duration // when to look again
-	noProbe         bool          // the client must not be asked: 100 Continue means something else to it, or nothing
+	nextCheck       time.Duration // time of the next check
+	noProbe         bool          // do not probe: HTTP/1.0, or the client waits for a real 100 Continue
 	probed          bool
-	responseStarted bool          // the final response has begun
-	lastWrites      uint32        // what sent was
-	unchangedSince  time.Duration // since when it is that; 0 for never looked
+	responseStarted bool          // the final response has started
+	lastWrites      uint32        // value of writes at the last check
+	unchangedSince  time.Duration // time since which writes has been lastWrites; 0 before the first check
 }
 
-// reset notes which request is in work.
+// reset prepares the monitor for the request of x.
 func (w *clientMonitor) reset(x *Exchange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.noProbe, w.probed, w.responseStarted, w.unchangedSince = x.Minor == 0 || x.Expects(), false, false, 0
 }
 
-// startResponse notes that the final response begins.
+// startResponse notes that the final response has started. From now on no probe is
+// sent.
 func (w *clientMonitor) startResponse() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.responseStarted = true
 }
 
-// MonitorClient lets a.Abort be called when the client leaves before Unwatch: soon, but
-// not at once. That costs no goroutine.
+// MonitorClient calls a.Abort if the client is found to be gone before
+// StopMonitoringClient is called. Detection takes some time; see monitorInterval. No
+// goroutine is started.
 func (x *Exchange) MonitorClient(a Aborter) {
 	w := &x.conn.monitor
 	w.mu.Lock()
@@ -77,13 +72,13 @@ func (x *Exchange) MonitorClient(a Aborter) {
 	w.waitingSince.Store(notYetSeen)
 }
 
-// StopMonitoringClient ends what Watch began. When it returns, Abort is not called any more.
+// StopMonitoringClient ends monitoring. Abort is not called after it has returned.
 func (x *Exchange) StopMonitoringClient() { x.conn.monitor.stop() }
 
-// ClientGone reports whether the client was found to have left while Watch was on.
+// ClientGone reports whether the client was found to be gone while it was monitored.
 func (x *Exchange) ClientGone() bool { return x.conn.monitor.clientGone.Load() }
 
-// abort aborts what is watched: the client is cut off.
+// abort aborts what the exchange waits for: the server has closed the connection.
 func (w *clientMonitor) abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +99,7 @@ func (w *clientMonitor) stop() {
 	w.mu.Unlock()
 }
 
-// monitorClients looks, until done is closed, at the clients of exchanges that wait.
+// monitorClients checks the clients of all exchanges that wait, until done is closed.
 func (s *Server) monitorClients(done <-chan struct{}) {
 	tick := time.NewTicker(monitorInterval)
 	defer tick.Stop()
@@ -123,7 +118,7 @@ func (s *Server) monitorClients(done <-chan struct{}) {
 			case since == 0:
 			case since == notYetSeen:
 				c.monitor.waitingSince.CompareAndSwap(notYetSeen, int64(now)+1)
-			case now-time.Duration(since) >= monitorInterval-monitorInterval/10: // ticks are not quite even
+			case now-time.Duration(since) >= monitorInterval-monitorInterval/10: // tolerates ticks that come a little early
 				c.checkClient(now, now-time.Duration(since))
 			}
 		}
@@ -131,7 +126,8 @@ func (s *Server) monitorClients(done <-chan struct{}) {
 	}
 }
 
-// checkClient looks whether the client has left.
+// checkClient checks whether the client is gone. waits is how long the exchange has
+// waited.
 func (c *conn) checkClient(now, waits time.Duration) {
 	w := &c.monitor
 	w.mu.Lock()
@@ -148,16 +144,17 @@ func (c *conn) checkClient(now, waits time.Duration) {
 	}
 }
 
-// clientStalled reports whether a client that sends no more has not been sent anything for
-// as long as it may take to read: it might have left, and nothing would tell. At
-// first it is asked, by a response that every client skips and one that has left
-// answers with a reset (RFC 9110 section 15.2). c.watch.mu is held.
+// clientStalled reports whether a half-closed client has to be given up because nothing
+// was written to it for Timeouts.Write. Such a client may be gone without any sign of
+// it. Before the response starts, clientStalled probes the client once with 100
+// Continue: a client ignores such a response, and the socket of one that is gone
+// replies with a reset (RFC 9110 section 15.2). The caller holds c.monitor.mu.
 func (c *conn) clientStalled(now time.Duration) bool {
 	w := &c.monitor
 	if !w.responseStarted && !w.noProbe && !w.probed {
 		w.probed = true
 		c.setWriteDeadline()
-		_, _ = io.WriteString(c.net, "HTTP/1.1 100 Continue\r\n\r\n") // the next look tells whether it has arrived
+		_, _ = io.WriteString(c.net, "HTTP/1.1 100 Continue\r\n\r\n") // the next check sees the reset, if there is one
 		w.nextCheck = 0
 		return false
 	}

@@ -13,51 +13,51 @@ import (
 	"time"
 )
 
-// A conn is one client's connection. All of it but what is said to be shared
-// belongs to its goroutine.
+// A conn is one client connection. Its fields belong to the goroutine that serves the
+// connection, except those that are marked as shared.
 type conn struct {
 	server        *Server
 	net           net.Conn
-	rawConn       syscall.RawConn       // of net, nil if something lies in between
-	socket        syscall.RawConn       // of the socket, nil if there is none
-	readFirstFunc func(fd uintptr) bool // reads the first bytes; made once
+	rawConn       syscall.RawConn       // of net; nil if net is not a plain socket (TLS, PROXY protocol)
+	socket        syscall.RawConn       // the socket below net, for polling; nil if there is none
+	readFirstFunc func(fd uintptr) bool // c.readFirst; a method value made once, to avoid an allocation per call
 	tls           bool                  // net is a *tls.Conn
-	peer          netip.AddrPort        // once met
+	peer          netip.AddrPort        // valid if peerKnown
 	peerKnown     bool
-	x             *Exchange // nil while no byte of a request is there
+	x             *Exchange // nil while no byte of a request has been read
 	firstRead     struct {
 		n   int
 		err error
-	} // what first found
-	oneByte      [1]byte // for the first byte where reader is nil
+	} // result of readFirst
+	oneByte      [1]byte // buffer for the first byte of a request if rawConn is nil
 	writeOp      writeOp
-	writeStep    func(fd uintptr) bool // that of putting
-	firstRequest bool                  // no request has come yet
-	handedOver   bool                  // to whoever hijacked it
-	lastWrite    time.Duration         // now, if the response before was sent without waiting; 0 otherwise
+	writeStep    func(fd uintptr) bool // writeOp.step, made once
+	firstRequest bool                  // the first request of the connection has not ended
+	handedOver   bool                  // the connection belongs to another owner
+	lastWrite    time.Duration         // when the previous response was written, if the write did not block; otherwise 0
 
 	writeDeadline deadline
 	state         atomic.Uint32 // shared
 
-	mu            sync.Mutex // guards what follows, which is shared with an upload
-	readDeadline  deadline   // for reading
-	bodyUnbounded bool       // the response has begun: the client may send at its own pace
-	bodyCanceled  bool       // nobody wants more of the body
-	bodyReading   bool       // of the body, in progress
+	mu            sync.Mutex // guards the fields below, which are shared with an upload
+	readDeadline  deadline   // a negative time means that interruptRead has set one
+	bodyUnbounded bool       // Timeouts.Body no longer applies: the response has started
+	bodyCanceled  bool       // CancelBodyRead was called
+	bodyReading   bool       // a read of the body is in progress
 
-	monitor clientMonitor // shared with the sweep
+	monitor clientMonitor // shared with Server.monitorClients
 }
 
-// States of a connection.
+// The states of a connection.
 const (
 	stateActive  uint32 = iota
-	stateIdle           // it waits for a request
-	stateEnded          // by Shutdown while it was idle, or by itself
-	stateAborted        // by Close
+	stateIdle           // waiting for a request
+	stateEnded          // ended by Shutdown while idle, or closed
+	stateAborted        // closed by Server.Close
 )
 
-// errIdleEnded reports that a connection was ended while it was idle.
-var errIdleEnded = errors.New("connection ended while idle")
+// errIdleEnded reports that Shutdown ended the connection while it was idle.
+var errIdleEnded = errors.New("idle connection closed")
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, net: nc, firstRequest: true}
@@ -73,8 +73,8 @@ func newConn(s *Server, nc net.Conn) *conn {
 	return c
 }
 
-// rawSocketOf finds the socket under nc, which may be wrapped by TLS or by the PROXY
-// protocol; nil if there is none.
+// rawSocketOf returns the socket below nc, which may be wrapped by TLS or by the PROXY
+// protocol. It returns nil if there is none.
 func rawSocketOf(nc net.Conn) syscall.RawConn {
 	for nc != nil {
 		switch under := nc.(type) {
@@ -95,15 +95,16 @@ func rawSocketOf(nc net.Conn) syscall.RawConn {
 	return nil
 }
 
-// A deadline is one that has been set, so that it is not set again and again.
-// Setting it costs more than looking, so it may be up to a second late, or an
-// eighth of what it bounds if that is less.
+// A deadline remembers the deadline that was last set on a connection. Setting a
+// deadline costs more than comparing times, so next does not ask for a new one if the
+// current one is close enough. A deadline is therefore never early, and late by at most
+// one second or an eighth of the timeout, whichever is less.
 type deadline struct {
-	at time.Duration // since the server's epoch; 0 for none
+	at time.Duration // since the epoch of the server or client; 0 if no deadline is set
 }
 
-// next reports whether the deadline has to be set, for something that may take
-// until within from now, and to when.
+// next returns the deadline for an operation that may take until now+within. due is
+// false if the current deadline can stay.
 func (d *deadline) next(now, within time.Duration) (at time.Duration, due bool) {
 	slack := min(within/8, time.Second)
 	want := now + within
@@ -113,7 +114,8 @@ func (d *deadline) next(now, within time.Duration) (at time.Duration, due bool) 
 	return want + slack, true
 }
 
-// setReadDeadline bounds reading; 0 is no bound. c.mu is held, or there is no upload.
+// setReadDeadline sets the deadline for reads to now+within, or removes it if within is
+// 0. The caller holds c.mu, or no upload is running.
 func (c *conn) setReadDeadline(now, within time.Duration) {
 	if within == 0 {
 		c.clearReadDeadline()
@@ -121,7 +123,7 @@ func (c *conn) setReadDeadline(now, within time.Duration) {
 	}
 	if at, due := c.readDeadline.next(now, within); due {
 		c.readDeadline.at = at
-		_ = c.net.SetReadDeadline(c.server.epoch.Add(at)) // fails if the connection is closed, as reading will
+		_ = c.net.SetReadDeadline(c.server.epoch.Add(at)) // it fails only if the connection is closed, and then the read fails, too
 	}
 }
 
@@ -132,7 +134,7 @@ func (c *conn) clearReadDeadline() {
 	}
 }
 
-// setWriteDeadline bounds writing.
+// setWriteDeadline sets the deadline for writes according to Timeouts.Write.
 func (c *conn) setWriteDeadline() { c.setWriteDeadlineAt(c.server.now()) }
 
 func (c *conn) setWriteDeadlineAt(now time.Duration) {
@@ -146,13 +148,14 @@ func (c *conn) setWriteDeadlineAt(now time.Duration) {
 	}
 }
 
-// interruptRead ends what c waits for in reading, whoever waits.
+// interruptRead makes a pending read of any goroutine return with a timeout error. The
+// caller holds c.mu.
 func (c *conn) interruptRead() {
 	c.readDeadline.at = -1
 	_ = c.net.SetReadDeadline(pastTime())
 }
 
-// closeWrite sends the end of the stream, and lets the client still send.
+// closeWrite closes the sending side of the connection. The client can still send.
 func (c *conn) closeWrite() {
 	if half, ok := c.net.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
@@ -165,8 +168,10 @@ func (c *conn) closeWrite() {
 	}
 }
 
-// linger waits a little for the client to read what it was sent before the
-// connection is closed: closing while bytes are unread resets it.
+// linger reads and discards what the client still sends, for at most lingerTimeout,
+// before the connection is closed. Closing a socket with unread bytes resets the
+// connection, and the reset can destroy a response that the client has not read yet
+// (RFC 9112 section 9.6).
 func (c *conn) linger() {
 	c.closeWrite()
 	at := time.Now().Add(lingerTimeout)
@@ -184,8 +189,9 @@ func (c *conn) linger() {
 	}
 }
 
-// timedOut reports whether err is that of a deadline.
+// timedOut reports whether err was caused by a deadline.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// pastTime is a time that has passed: a deadline that ends any wait.
+// pastTime returns a time in the past. Used as a deadline, it ends any pending read or
+// write.
 func pastTime() time.Time { return time.Unix(1, 0) }

@@ -7,14 +7,14 @@ import (
 	"net"
 )
 
-// serve is the life of a connection: requests are read, and answered, one after
-// another. Whatever goes wrong ends it; it is never tried to find the beginning
-// of another request.
+// serve reads requests and calls the handler until the connection ends. Any error ends
+// the connection: serve never tries to find the start of the next request after an
+// invalid one.
 func (c *conn) serve() {
 	var why error
 	defer func() {
 		v := recover()
-		if v != nil { // whoever else uses the exchange may go on doing so
+		if v != nil { // do not recycle the exchange: another goroutine may still use it
 			c.x = nil
 		}
 		c.close(why)
@@ -40,7 +40,7 @@ func (c *conn) serve() {
 	}
 }
 
-// close closes the connection and gives back what it holds.
+// close closes the connection, unless it was handed over, and releases its buffers.
 func (c *conn) close(why error) {
 	c.state.Store(stateEnded)
 	c.monitor.stop()
@@ -53,7 +53,7 @@ func (c *conn) close(why error) {
 	}
 }
 
-// readHead reads the head of a request.
+// readHead reads and parses the head of a request.
 func (c *conn) readHead() error {
 	x := c.x
 	if x.hadRequest {
@@ -91,7 +91,7 @@ func (c *conn) readHead() error {
 	}
 }
 
-// readMoreHead reads more of a head, which must be whole in time.
+// readMoreHead reads more bytes of a head. Timeouts.Header bounds the whole head.
 func (c *conn) readMoreHead() error {
 	x := c.x
 	x.in.growHead(c.server.Limits.Head)
@@ -105,7 +105,8 @@ func (c *conn) readMoreHead() error {
 	return x.in.fill()
 }
 
-// rejectRequest answers a head that cannot be read, unless there is nobody to answer.
+// rejectRequest responds to a request whose head could not be read, unless the client
+// is gone. It returns the reason for Server.OnClose.
 func (c *conn) rejectRequest(why error) error {
 	x := c.x
 	var refusal *Error
@@ -115,7 +116,7 @@ func (c *conn) rejectRequest(why error) error {
 			return nil
 		}
 	case timedOut(why):
-		refusal = &Error{408, "request not sent in time"}
+		refusal = &Error{408, "request timeout"}
 	default:
 		if errors.Is(why, io.EOF) {
 			why = ErrTruncated
@@ -126,7 +127,7 @@ func (c *conn) rejectRequest(why error) error {
 	if c.server.ErrorHandler != nil {
 		c.server.ErrorHandler(x, refusal)
 	} else {
-		_ = x.sendText(refusal.Status, refusal.text) // the client may have left
+		_ = x.sendText(refusal.Status, refusal.text) // the write fails if the client is gone
 	}
 	if x.stage == responseDone && x.Flush() == nil {
 		c.linger()
@@ -134,7 +135,8 @@ func (c *conn) rejectRequest(why error) error {
 	return why
 }
 
-// handOverHTTP2 hands a connection over that speaks HTTP/2 from the beginning.
+// handOverHTTP2 hands the connection to Server.HTTP2 if it begins with the HTTP/2
+// connection preface (RFC 9113 section 3.4).
 func (c *conn) handOverHTTP2() bool {
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	if !c.firstRequest || c.server.HTTP2 == nil {
@@ -159,7 +161,8 @@ func (c *conn) handOverHTTP2() bool {
 	return true
 }
 
-// A prefixedConn connection begins with what has been read of it already.
+// A prefixedConn is a connection of which some bytes have been read already. Read
+// returns those first.
 type prefixedConn struct {
 	net.Conn
 	prefix []byte
@@ -174,16 +177,17 @@ func (r *prefixedConn) Read(p []byte) (int, error) {
 	return r.Conn.Read(p)
 }
 
-// finishExchange sees whether another request can come after the one that was answered,
-// and makes the connection ready for it. That is to be proven: any doubt ends it.
+// finishExchange reports whether the connection can carry another request, and prepares
+// it for that. It must be certain that the request and the response are complete;
+// otherwise the connection ends.
 func (c *conn) finishExchange() bool {
 	x := c.x
 	c.monitor.stop()
 	c.firstRequest = false
 	if x.stage == responseDone && !x.aborted && len(x.out.buf) > 0 {
 		now := c.server.now()
-		if x.flush(now) == nil { // noted in x.err; empty unless the end was to be late
-			x.out.release(&c.server.buffers) // for whoever answers next: it is in the processor's cache
+		if x.flush(now) == nil { // the error is in x.err; the buffer is empty unless FlushAfterHandler is set
+			x.out.release(&c.server.buffers) // the next exchange gets this buffer while it is still in the CPU cache
 		}
 		if c.rawConn != nil && !c.writeOp.blocked {
 			c.lastWrite = now
@@ -213,7 +217,8 @@ func (c *conn) finishExchange() bool {
 	return true
 }
 
-// drainBody reads what is left of a body that nobody wants, if that is not much.
+// drainBody reads the rest of a body that the handler has not read. It gives up after
+// Limits.Drain bytes.
 func (c *conn) drainBody(b *Body) bool {
 	if b.err != nil || c.x.closeConn || b.maxBytes > 0 && b.received > b.maxBytes {
 		return false
@@ -229,9 +234,9 @@ func (c *conn) drainBody(b *Body) bool {
 	return false
 }
 
-// abort closes the connection in the middle of a response, such that the client
-// cannot take it for whole: a response that ends with its connection is whole
-// when that ends in order.
+// abort closes the connection in the middle of a response so that the client can detect
+// the truncation. A response that is delimited by the end of the connection would look
+// complete after an orderly close, so that the connection is reset in this case.
 func (c *conn) abort() {
 	under := c.net
 	for {
@@ -239,7 +244,7 @@ func (c *conn) abort() {
 		if !ok {
 			break
 		}
-		under = inner.NetConn() // no close_notify is sent
+		under = inner.NetConn() // skips the close_notify alert of TLS
 	}
 	if inner, ok := under.(interface{ Raw() net.Conn }); ok {
 		under = inner.Raw()

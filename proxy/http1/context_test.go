@@ -12,7 +12,7 @@ import (
 
 // Whoever waits for a request's context hears that the client has left, and so does
 // what was made from it; before anybody does, it costs nothing.
-func TestContext_EndsWithTheClient(t *testing.T) {
+func TestContext_CanceledWhenClientIsGone(t *testing.T) {
 	type ends struct{ done, derived, after, err, asked bool }
 	inside, ended := make(chan struct{}), make(chan ends, 1)
 	p := serving(t, func(x *Exchange) {
@@ -46,7 +46,7 @@ func TestContext_EndsWithTheClient(t *testing.T) {
 }
 
 // What is asked only when the client has left is told so at once.
-func TestContext_AskedTooLate(t *testing.T) {
+func TestContext_DoneAfterClientIsGone(t *testing.T) {
 	c := &Context{}
 	c.Abort()
 	told := make(chan struct{})
@@ -71,7 +71,7 @@ func closes(c <-chan struct{}) bool {
 }
 
 // What the other end of a connection does can be told without reading.
-func TestLook_EachPresence(t *testing.T) {
+func TestPeerState(t *testing.T) {
 	if got := peerState(nil); got != PeerOpen {
 		t.Errorf("no socket: got %d", got)
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A dateCache renders the field Date once a second. Who appends it does not look at the
-// clock: what refreshes it does, some times a second.
+// A dateCache holds the Date field line, rendered once a second. append does not read
+// the clock; Server.monitorClients calls refresh several times a second.
 type dateCache struct {
 	line atomic.Pointer[renderedDate]
 }
@@ -17,7 +17,7 @@ type renderedDate struct {
 	text   []byte
 }
 
-// append appends the whole field line.
+// append appends the field line with its CRLF.
 func (d *dateCache) append(dst []byte) []byte {
 	line := d.line.Load()
 	if line == nil {
@@ -26,7 +26,7 @@ func (d *dateCache) append(dst []byte) []byte {
 	return append(dst, line.text...)
 }
 
-// refresh sees to it that the date is that of now.
+// refresh renders the field line again if the second has changed.
 func (d *dateCache) refresh() *renderedDate {
 	now := time.Now()
 	line := d.line.Load()

@@ -26,7 +26,7 @@ func duplexed(h func(d *Duplex)) Handler {
 
 // One goroutine reads the body while another answers with what it reads: neither waits
 // for the end of the other, and both trailers arrive.
-func TestDuplex_BothWaysAtOnce(t *testing.T) {
+func TestDuplex_ReadsAndWritesConcurrently(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, duplexed(func(d *Duplex) {
 			read := make(chan string)
@@ -61,7 +61,7 @@ func TestDuplex_BothWaysAtOnce(t *testing.T) {
 			}
 		}), nil)
 		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Expect: 100-continue|Transfer-Encoding: chunked||"))
-		w.Says(lined("3|one|"))
+		w.Send(lined("3|one|"))
 		var res *http.Response
 		for res == nil || res.StatusCode < 200 {
 			var err error
@@ -73,7 +73,7 @@ func TestDuplex_BothWaysAtOnce(t *testing.T) {
 		if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != "one" {
 			t.Fatalf("got %q, %v", got, err)
 		}
-		w.Says(lined("3|two|0|X-Sum: 7||"))
+		w.Send(lined("3|two|0|X-Sum: 7||"))
 		rest, err := io.ReadAll(res.Body)
 		if string(rest) != "two" || err != nil || res.Trailer.Get("X-Sum") != "7" || res.Header.Get("X-A") != "1" || !res.Close {
 			t.Errorf("got %q, %v, trailer %v, header %v, close %t", rest, err, res.Trailer, res.Header, res.Close)
@@ -82,7 +82,7 @@ func TestDuplex_BothWaysAtOnce(t *testing.T) {
 }
 
 // An answer that has begun after the body was read keeps the connection.
-func TestDuplex_KeepsItsConnection(t *testing.T) {
+func TestDuplex_KeepsTheConnection(t *testing.T) {
 	p := serving(t, duplexed(func(d *Duplex) {
 		body, err := io.ReadAll(d)
 		if err != nil || string(body) != "hello" {
@@ -97,8 +97,8 @@ func TestDuplex_KeepsItsConnection(t *testing.T) {
 	}), nil)
 	w := p.dial(t, "")
 	for range 2 {
-		w.Says(lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
-		if res, body := w.Status(200); body != "ok" || res.ContentLength != 2 || res.Close {
+		w.Send(lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
+		if res, body := w.WantStatus(200); body != "ok" || res.ContentLength != 2 || res.Close {
 			t.Errorf("got %q, length %d, close %t", body, res.ContentLength, res.Close)
 		}
 	}
@@ -119,7 +119,7 @@ func TestDuplex_StopEndsARead(t *testing.T) {
 		_ = d.End(new(Fields))
 	}), nil)
 	w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 5||he"))
-	if res, _ := w.Status(200); !res.Close {
+	if res, _ := w.WantStatus(200); !res.Close {
 		t.Error("the connection goes on")
 	}
 	if err := await.Value(t, read, "end of the read"); !errors.Is(err, ErrBodyReadCanceled) {

@@ -35,7 +35,7 @@ func come(t testing.TB, w *sockettest.Client) string {
 
 // Ending is called once, and before what ends the answer is sent; what it is given
 // sends what there is before that.
-func TestEnding_BeforeTheEnd(t *testing.T) {
+func TestBeforeEnd_CalledBeforeTheLastBytes(t *testing.T) {
 	for _, c := range []struct {
 		topic, request string
 		answer         func(x *Exchange)
@@ -87,7 +87,7 @@ func TestEnding_BeforeTheEnd(t *testing.T) {
 }
 
 // An answer that breaks off has no end, so Ending is not called.
-func TestEnding_NotOfACutAnswer(t *testing.T) {
+func TestBeforeEnd_NotCalledForAbortedResponse(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
 		x.BeforeEnd = func(func()) { t.Error("it was called") }
 		x.Begin(200)
@@ -101,7 +101,7 @@ func TestEnding_NotOfACutAnswer(t *testing.T) {
 
 // With FlushAfterHandler what ends an answer comes when its handler has returned, and without
 // it at once.
-func TestEndsLate_AfterTheHandler(t *testing.T) {
+func TestFlushAfterHandler(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, late := range []bool{true, false} {
 			answered, let := make(chan struct{}), make(chan struct{})
@@ -120,20 +120,20 @@ func TestEndsLate_AfterTheHandler(t *testing.T) {
 				}
 				close(let)
 			}
-			if _, body := w.Status(200); body != "/late" {
+			if _, body := w.WantStatus(200); body != "/late" {
 				t.Errorf("got %q", body)
 			}
 			if !late {
 				close(let)
 			}
-			w.Ended()
+			w.WantClosed()
 		}
 	})
 }
 
 // Whoever switches has the connection whole: with what came behind the request, without
 // deadlines, and for as long as it likes.
-func TestSwitch_HandsOverWhole(t *testing.T) {
+func TestSwitchProtocols_HandsOverUnreadBytes(t *testing.T) {
 	const brief = time.Second // which a handshake stays below on a busy machine
 	sockettest.OverBoth(t, func(t testing.TB) {
 		handed, let := make(chan net.Conn, 1), make(chan struct{})
@@ -147,7 +147,7 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 			<-let // it may stay for as long as the connection does
 		}, func(s *Server) { s.Timeouts = Timeouts{Header: brief, Body: brief, Write: brief, Idle: brief} })
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo||")+"early")
-		if res, _ := w.Status(101); res.Header.Get("Upgrade") != "echo" || res.Header.Get("Connection") != "Upgrade" || res.Header.Get("X-A") != "1" {
+		if res, _ := w.WantStatus(101); res.Header.Get("Upgrade") != "echo" || res.Header.Get("Connection") != "Upgrade" || res.Header.Get("X-A") != "1" {
 			t.Errorf("got %v", res.Header)
 		}
 		c := await.Value(t, handed, "connection")
@@ -158,7 +158,7 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 		close(let)
 		waited := time.NewTimer(2 * brief) // beyond each of the deadlines
 		<-waited.C
-		go w.Says("late")
+		go w.Send("late")
 		b := make([]byte, 4)
 		if _, err := io.ReadFull(c, b); err != nil || string(b) != "late" {
 			t.Errorf("got %q, %v", b, err)
@@ -173,7 +173,7 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 }
 
 // What cannot be switched can still be answered.
-func TestSwitch_NotEverything(t *testing.T) {
+func TestSwitchProtocols_Rejected(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
 		status := 101
 		if x.Path() == "/200" {
@@ -189,6 +189,6 @@ func TestSwitch_NotEverything(t *testing.T) {
 		"GET /200 HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo||", "GET /old HTTP/1.0|Connection: Upgrade|Upgrade: echo||",
 		"POST /body HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo|Content-Length: 2||hi",
 	} {
-		p.dial(t, lined(said)).Status(200)
+		p.dial(t, lined(said)).WantStatus(200)
 	}
 }

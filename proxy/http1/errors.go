@@ -1,9 +1,9 @@
 package http1
 
-// An Error says why a message is refused. Status is what a client is answered
-// whose request it was; what is wrong with an upstream's response is always 502
-// for the client. All errors of this kind are values of this package, so that
-// they can be counted by identity, and each ends its connection.
+// An Error is the reason for which a message is rejected. Status is the response status
+// if the message was a request; an invalid response of an upstream always leads to 502.
+// All errors of this type are variables of this package, so that they can be counted by
+// identity. Each of them ends the connection.
 type Error struct {
 	Status int
 	text   string
@@ -11,8 +11,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.text }
 
-// What is refused in a request or a response. The package comment has the
-// sections of the RFCs.
+// Errors in a received request or response. The package comment lists the RFC sections.
 var (
 	ErrRequestLine             = &Error{400, "request line not valid"}
 	ErrMethod                  = &Error{400, "method not valid"}
@@ -43,14 +42,13 @@ var (
 	ErrTrailer                 = &Error{400, "trailer section not valid"}
 )
 
-// What is wrong on a connection to an upstream, or with what this side is to
-// send.
+// Errors on a connection to an upstream, or in a message that is to be sent.
 var (
-	ErrTooManyInterim    = &Error{502, "too many interim answers"}
-	ErrUnexpectedUpgrade = &Error{502, "101 for a protocol that was not asked for"}
-	ErrTruncated         = &Error{502, "message cut short"}
-	ErrOutgoing          = &Error{500, "field to be sent not valid"}
-	ErrBodyTooLong       = &Error{500, "more body than its length says"}
-	ErrBodyTooShort      = &Error{500, "less body than its length says"}
-	ErrResponseState     = &Error{500, "answer already begun"}
+	ErrTooManyInterim    = &Error{502, "too many interim responses"}
+	ErrUnexpectedUpgrade = &Error{502, "101 for a protocol that was not requested"}
+	ErrTruncated         = &Error{502, "message truncated"}
+	ErrOutgoing          = &Error{500, "outgoing field not valid"}
+	ErrBodyTooLong       = &Error{500, "body longer than its Content-Length"}
+	ErrBodyTooShort      = &Error{500, "body shorter than its Content-Length"}
+	ErrResponseState     = &Error{500, "response already started"}
 )

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Begin begins the final response and forgets one that was begun and not sent.
-// Date is added unless the response has it, and what concerns the connection
-// and the framing.
+// Begin begins the head of the final response and returns it, so that fields can be
+// added. A response that was begun before and not sent is dropped. The fields
+// Connection, Content-Length and Transfer-Encoding are added automatically, and Date if
+// it is missing.
 func (x *Exchange) Begin(status int) *Head {
 	if x.stage >= responseBody {
 		x.out.err = ErrResponseState
@@ -20,8 +21,8 @@ func (x *Exchange) Begin(status int) *Head {
 	return &x.out
 }
 
-// Send ends the answer with this body, in one write. Of a body that the method or
-// the status excludes, only the length is sent.
+// Send completes the response with this body, in one write. If the method or the status
+// does not allow a body, only its length is sent.
 func (x *Exchange) Send(body []byte) error {
 	if err := x.StartBody(Framing{FixedLength, int64(len(body))}); err != nil {
 		return err
@@ -34,9 +35,10 @@ func (x *Exchange) Send(body []byte) error {
 	return x.End()
 }
 
-// StartBody ends the head of the response: a body follows by Write and End, whose
-// length is that of f, or unknown. Nothing is sent yet. How the body is delimited
-// is decided here, whatever the Kind of f.
+// StartBody completes the head of the response. The body follows with Write and End.
+// f.Length is the length of the body, or negative if it is unknown; f.Kind is ignored
+// except for NoBody and FixedLength, because the framing also depends on the request.
+// Nothing is sent yet.
 func (x *Exchange) StartBody(f Framing) error {
 	switch {
 	case x.stage != responseHead || x.status < 200:
@@ -65,8 +67,8 @@ func (x *Exchange) StartBody(f Framing) error {
 	return nil
 }
 
-// beforeEnd is called before the end of a response is sent of which a part can be
-// sent before; beforeWholeEnd of any other.
+// beforeEnd calls BeforeEnd for a response of which a part can be sent before the end;
+// beforeWholeEnd for one that is sent as a whole.
 func (x *Exchange) beforeEnd() {
 	if ending := x.BeforeEnd; ending != nil {
 		x.BeforeEnd = nil
@@ -81,12 +83,12 @@ func (x *Exchange) beforeWholeEnd() {
 	}
 }
 
-// flushPartial sends what there is of a response that is not all.
-func (x *Exchange) flushPartial() { _ = x.Flush() } // who ends the response meets the error again
+// flushPartial sends the part of an incomplete response that has been written.
+func (x *Exchange) flushPartial() { _ = x.Flush() } // the error stays in x.err
 
-// notWorthDraining reports whether what is left of the request's body is not worth
-// reading for the sake of the connection: it is long, cannot be read, or has not
-// been sent yet.
+// notWorthDraining reports whether the connection should rather be closed than the rest
+// of the request body be read: the rest is long, cannot be read, or the client waits
+// for 100 Continue before it sends it.
 func (x *Exchange) notWorthDraining() bool {
 	b := x.Body()
 	if b == nil || b.done() {
@@ -95,7 +97,7 @@ func (x *Exchange) notWorthDraining() bool {
 	return b.err != nil || x.Expects() && !x.continued || b.bytesLeft > int64(x.conn.server.Limits.Drain)
 }
 
-// Write adds to the body of the response. It may keep little until Flush or
+// Write writes a part of the response body. Small writes are buffered until Flush or
 // End.
 func (x *Exchange) Write(p []byte) (int, error) {
 	switch {
@@ -131,8 +133,8 @@ func (x *Exchange) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeThrough sends what is there and p behind it, which is not copied if that can be
-// avoided.
+// writeThrough sends the buffered bytes and p. It avoids copying p if the connection is
+// a TCP socket.
 func (x *Exchange) writeThrough(p []byte) error {
 	end := ""
 	if x.framing.Kind == Chunked {
@@ -156,7 +158,7 @@ func (x *Exchange) writeThrough(p []byte) error {
 	return x.err
 }
 
-// Flush sends what has been written.
+// Flush sends the buffered bytes.
 func (x *Exchange) Flush() error {
 	if len(x.out.buf) == 0 {
 		return x.err
@@ -164,7 +166,7 @@ func (x *Exchange) Flush() error {
 	return x.flush(x.conn.server.now())
 }
 
-// flush is Flush at the time now, if there is something to send.
+// flush is Flush with the current time as an argument.
 func (x *Exchange) flush(now time.Duration) error {
 	if len(x.out.buf) == 0 || x.err != nil || x.stage < responseBody {
 		return x.err
@@ -176,12 +178,12 @@ func (x *Exchange) flush(now time.Duration) error {
 	return x.err
 }
 
-// End ends the response and sends what is left of it. Less body than announced
-// is an error, after which the connection is cut.
+// End completes the response and sends what is buffered. If the body is shorter than
+// announced, it returns ErrBodyTooShort, and the connection is aborted.
 func (x *Exchange) End() error { return x.EndWith(nil) }
 
-// EndWith is End with trailer fields, which only a body in chunks can have. Those
-// that must not stand there are left out.
+// EndWith is End with trailer fields. They are sent only if the body is chunked. Fields
+// that are not allowed in a trailer section are dropped.
 func (x *Exchange) EndWith(trailer *Fields) error {
 	return x.endWith(func(h *Head) {
 		if trailer != nil {
@@ -191,7 +193,8 @@ func (x *Exchange) EndWith(trailer *Fields) error {
 	})
 }
 
-// endWith is EndWith for who adds the trailer fields, which must be checked.
+// endWith is EndWith with a function that adds trailer fields. These must be valid in a
+// trailer section.
 func (x *Exchange) endWith(trailer func(h *Head)) error {
 	switch {
 	case x.stage != responseBody:
@@ -199,7 +202,7 @@ func (x *Exchange) endWith(trailer func(h *Head)) error {
 	case x.framing.Kind == FixedLength && x.bytesLeft > 0:
 		return ErrBodyTooShort
 	case x.framing.Kind == NoBody, x.framing.Kind == FixedLength:
-		x.beforeWholeEnd() // unless it has a body, whose last piece has been written before
+		x.beforeWholeEnd() // does nothing if Write has called BeforeEnd for the last piece of a body
 	default:
 		x.beforeEnd()
 	}
@@ -218,10 +221,10 @@ func (x *Exchange) endWith(trailer func(h *Head)) error {
 	return nil
 }
 
-// Interim begins a 1xx response, which SendInterim sends: before Begin, and any
-// number of times. A client of HTTP/1.0 gets none.
+// Interim begins a 1xx response, which SendInterim sends. There can be several of them
+// before Begin. A client of HTTP/1.0 gets none.
 func (x *Exchange) Interim(status int) *Head {
-	if x.stage >= responseHead { // there is something in it that must not be lost
+	if x.stage >= responseHead { // the buffer holds a part of the final response
 		x.out.err = ErrResponseState
 		return &x.out
 	}
@@ -233,7 +236,7 @@ func (x *Exchange) Interim(status int) *Head {
 	return &x.out
 }
 
-// SendInterim sends what Interim began.
+// SendInterim sends the response that Interim has begun.
 func (x *Exchange) SendInterim() error {
 	if x.out.err != nil {
 		return x.out.err
@@ -248,21 +251,21 @@ func (x *Exchange) sendInterim() error {
 		return x.err
 	}
 	w := &x.conn.monitor
-	w.mu.Lock() // the sweep may be about to ask the client something
+	w.mu.Lock() // checkClient may be about to write a probe
 	defer w.mu.Unlock()
 	x.conn.setWriteDeadline()
 	_, x.err = x.conn.net.Write(x.out.buf)
 	return x.err
 }
 
-// Continue sends 100 Continue if the client waits for it: once at most, and not
-// any more when the final response has begun.
+// Continue sends 100 Continue if the client waits for it. It does nothing if it was
+// sent before, or if the final response has started.
 func (x *Exchange) Continue() error {
 	if !x.Expects() || x.continued || x.stage >= responseBody {
 		return nil
 	}
 	x.continued = true
-	pending := x.out // a response that has been begun is not lost
+	pending := x.out // keeps a final response that has been begun
 	x.out = Head{}
 	x.out.reset(&x.conn.server.buffers)
 	x.out.buf = append(x.out.buf, "HTTP/1.1 100 Continue\r\n\r\n"...)
@@ -272,7 +275,7 @@ func (x *Exchange) Continue() error {
 	return err
 }
 
-// sendText sends a line of text as a response.
+// sendText sends a response with one line of text.
 func (x *Exchange) sendText(status int, line string) error {
 	h := x.Begin(status)
 	h.Add("Content-Type", "text/plain; charset=utf-8")

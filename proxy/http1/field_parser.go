@@ -10,13 +10,13 @@ type fieldParser struct {
 	scanned int // there is no line feed from next up to here
 }
 
-// A fieldLimits is how long a section may be.
+// fieldLimits bound the size of a section.
 type fieldLimits struct {
 	bytes, lines int
 }
 
-// parse takes lines from buf into f. done says that the section has ended at
-// next; otherwise it needs more bytes.
+// parse parses the lines of buf into f. done is true if the section has ended, at
+// s.next. Otherwise parse must be called again with more bytes.
 func (s *fieldParser) parse(buf []byte, f *Fields, most fieldLimits) (done bool, err error) {
 	f.buf = buf
 	if s.lineIncomplete(buf) {
@@ -41,8 +41,8 @@ func (s *fieldParser) parse(buf []byte, f *Fields, most fieldLimits) (done bool,
 	}
 }
 
-// lineIncomplete reports whether the line that was not whole is not whole yet, which is
-// quicker to find than to parse it again.
+// lineIncomplete reports whether the line that was incomplete at the last call is still
+// incomplete. That is cheaper than parsing it again.
 func (s *fieldParser) lineIncomplete(buf []byte) bool {
 	if s.scanned <= s.next || bytes.IndexByte(buf[s.scanned:], '\n') >= 0 {
 		return false
@@ -51,7 +51,7 @@ func (s *fieldParser) lineIncomplete(buf []byte) bool {
 	return true
 }
 
-// checkSize tells whether what is there can no longer become a section.
+// checkSize returns ErrTooLarge if the section has become too long.
 func (s *fieldParser) checkSize(length int, most fieldLimits) error {
 	if length > most.bytes {
 		return ErrTooLarge
@@ -59,7 +59,7 @@ func (s *fieldParser) checkSize(length int, most fieldLimits) error {
 	return nil
 }
 
-// line parses one line and returns its length, 0 if it is not whole.
+// line parses one line and returns its length, or 0 if it is incomplete.
 func (s *fieldParser) line(b []byte, f *Fields, most fieldLimits) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -82,7 +82,7 @@ func (s *fieldParser) line(b []byte, f *Fields, most fieldLimits) (int, error) {
 		if b[name] != ':' || name == 0 {
 			return 0, ErrFieldName
 		}
-		id = nameOf(b[:name]) // unless the line ends what has come, it is Other
+		id = nameOf(b[:name]) // Other, unless knownName has stopped because the buffer ends
 	}
 	value := name + 1
 	for value < len(b) && (b[value] == ' ' || b[value] == '\t') {
@@ -104,7 +104,7 @@ func (s *fieldParser) line(b []byte, f *Fields, most fieldLimits) (int, error) {
 	if len(f.lines) >= most.lines {
 		return 0, ErrTooManyFields
 	}
-	if s.next+n > most.bytes { // before offsets are kept, which have 32 bits
+	if s.next+n > most.bytes { // checked here because offsets have 32 bits
 		return 0, ErrTooLarge
 	}
 	at := uint32(s.next)
@@ -116,8 +116,8 @@ func (s *fieldParser) line(b []byte, f *Fields, most fieldLimits) (int, error) {
 	return n, nil
 }
 
-// lineEnd checks that a line ends at b[end] and returns its length, 0 if the
-// bytes for that are not there yet.
+// lineEnd checks that a line ends at b[end] and returns its length, or 0 if the CRLF is
+// incomplete.
 func lineEnd(b []byte, end int) (int, error) {
 	switch {
 	case b[end] == '\n':

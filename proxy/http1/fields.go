@@ -5,39 +5,39 @@ import (
 	"unsafe"
 )
 
-// A Field is one field line. Its strings point into the buffer of a connection;
-// see the package comment on how long they live.
+// A Field is one field line. Its strings refer to the buffer of a connection; see the
+// package comment for their lifetime.
 type Field struct {
 	ID    Name
-	Name  string // as it was spelled
-	Value string // without whitespace around it
+	Name  string // as spelled in the message
+	Value string // without leading and trailing whitespace
 }
 
-// Fields are the field lines of one head or trailer section, in their order.
-// They are offsets into the buffer that was parsed, or into memory of their own for
-// lines that were added: looking something up costs a walk over a few dozen numbers
-// and no memory. The zero Fields have no lines.
+// Fields are the field lines of a head or a trailer section, in their order. Each line
+// is stored as offsets into the buffer that was parsed, or into a second buffer for
+// lines that were added. A lookup scans these lines and allocates nothing. The zero
+// value has no lines.
 type Fields struct {
-	buf          []byte // that was parsed
-	added        []byte // lines that were added
+	buf          []byte // the buffer that was parsed
+	added        []byte // the bytes of added lines
 	lines        []fieldLine
-	present      uint64 // a bit for each Name that is there or was
-	unusualNames bool   // some name has more than letters, digits and hyphens
+	present      uint64 // a bit for each Name; it stays set after lines were dropped
+	unusualNames bool   // a name contains other characters than letters, digits and hyphens
 
-	scratch []string // for Values
+	scratch []string // memory for Values
 }
 
-// A fieldLine says where a field lies in the buffer.
+// A fieldLine is the position of a field in its buffer.
 type fieldLine struct {
 	name, nameEnd   uint32
 	value, valueEnd uint32
 	id              Name
 	dropped         bool
-	added           bool // it lies in Fields.added
-	generated       bool // it lies in Fields.buf, up to its CRLF, as it would be written
+	added           bool // in Fields.added
+	generated       bool // in Fields.buf, in exactly the form in which Head writes it, CRLF included
 }
 
-// bufString is buf[from:to] as a string that shares its memory.
+// bufString returns buf[from:to] as a string that shares the memory of buf.
 func bufString(buf []byte, from, to uint32) string {
 	if from == to {
 		return ""
@@ -45,7 +45,7 @@ func bufString(buf []byte, from, to uint32) string {
 	return unsafe.String(&buf[from], int(to-from))
 }
 
-// bufferOf is where l lies.
+// bufferOf returns the buffer that contains l.
 func (f *Fields) bufferOf(l *fieldLine) []byte {
 	if l.added {
 		return f.added
@@ -60,7 +60,7 @@ func (f *Fields) field(l *fieldLine) Field {
 	return Field{l.id, bufString(buf, l.name, l.nameEnd), bufString(buf, l.value, l.valueEnd)}
 }
 
-// All are the lines that have not been dropped.
+// All iterates over the lines that have not been dropped.
 func (f *Fields) All() iter.Seq[Field] {
 	return func(yield func(Field) bool) {
 		for i := range f.lines {
@@ -71,13 +71,13 @@ func (f *Fields) All() iter.Seq[Field] {
 	}
 }
 
-// Has reports whether there is a line of that name. n must be a known name.
+// Has reports whether there is a line with the name n. n must not be Other.
 func (f *Fields) Has(n Name) bool {
 	_, ok := f.Value(n)
 	return ok
 }
 
-// Value is the value of the first line of that name. n must be a known name.
+// Value returns the value of the first line with the name n. n must not be Other.
 func (f *Fields) Value(n Name) (value string, ok bool) {
 	if f.present&(1<<n) == 0 {
 		return "", false
@@ -90,7 +90,7 @@ func (f *Fields) Value(n Name) (value string, ok bool) {
 	return "", false
 }
 
-// Lookup is the value of the first line whose name is this one in any case.
+// Lookup returns the value of the first line with this name, in any case.
 func (f *Fields) Lookup(name string) (value string, ok bool) {
 	for i := range f.lines {
 		if l := &f.lines[i]; f.hasName(l, name) {
@@ -100,8 +100,7 @@ func (f *Fields) Lookup(name string) (value string, ok bool) {
 	return "", false
 }
 
-// AppendValues appends to dst the values of all lines whose name is this one in
-// any case.
+// AppendValues appends the values of all lines with this name, in any case, to dst.
 func (f *Fields) AppendValues(dst []string, name string) []string {
 	for i := range f.lines {
 		if l := &f.lines[i]; f.hasName(l, name) {
@@ -111,11 +110,12 @@ func (f *Fields) AppendValues(dst []string, name string) []string {
 	return dst
 }
 
-// HasUnusualNames reports whether some name has more than letters, digits and hyphens: an
-// underscore, which CGI and WSGI do not tell from a hyphen, or worse.
+// HasUnusualNames reports whether any name contains other characters than letters,
+// digits and hyphens. An underscore is one of them: CGI and WSGI do not distinguish it
+// from a hyphen.
 func (f *Fields) HasUnusualNames() bool { return f.unusualNames }
 
-// Drop takes out all lines whose name is this one in any case.
+// Drop drops all lines with this name, in any case.
 func (f *Fields) Drop(name string) {
 	for i := range f.lines {
 		if l := &f.lines[i]; f.hasName(l, name) {
@@ -124,8 +124,8 @@ func (f *Fields) Drop(name string) {
 	}
 }
 
-// DropConfusable is Drop for lines whose name differs from this one only in case and
-// in underscores for hyphens.
+// DropConfusable is like Drop, but also drops lines whose names have underscores
+// instead of hyphens.
 func (f *Fields) DropConfusable(name string) {
 	if !f.unusualNames {
 		f.Drop(name)
@@ -138,10 +138,10 @@ func (f *Fields) DropConfusable(name string) {
 	}
 }
 
-// DropKnown takes out all lines of that known name.
+// DropKnown drops all lines with the name n. n must not be Other.
 func (f *Fields) DropKnown(n Name) { f.dropSet(1 << n) }
 
-// DropFunc takes out the lines for which drop is true.
+// DropFunc drops the lines for which drop returns true.
 func (f *Fields) DropFunc(drop func(Field) bool) {
 	for i := range f.lines {
 		if l := &f.lines[i]; !l.dropped && drop(f.field(l)) {
@@ -154,7 +154,7 @@ func (f *Fields) hasName(l *fieldLine, name string) bool {
 	return int(l.nameEnd-l.name) == len(name) && !l.dropped && equalFold(f.bufferOf(l)[l.name:l.nameEnd], name)
 }
 
-// dropSet takes out the lines whose names have their bit in set.
+// dropSet drops the lines whose names are in the set.
 func (f *Fields) dropSet(set uint64) {
 	if f.present&set == 0 {
 		return
@@ -166,7 +166,7 @@ func (f *Fields) dropSet(set uint64) {
 	}
 }
 
-// count is how many lines of that known name there are.
+// count returns the number of lines with the name n. n must not be Other.
 func (f *Fields) count(n Name) (count int) {
 	if f.present&(1<<n) == 0 {
 		return 0
@@ -179,12 +179,12 @@ func (f *Fields) count(n Name) (count int) {
 	return count
 }
 
-// reset forgets all lines and keeps the memory for them.
+// reset removes all lines. It keeps the memory.
 func (f *Fields) reset() {
 	f.buf, f.added, f.lines, f.present, f.unusualNames, f.scratch = nil, f.added[:0], f.lines[:0], 0, false, f.scratch[:0]
 }
 
-// equalFold compares names in any case.
+// equalFold compares names of equal length, ignoring ASCII case.
 func equalFold(a []byte, b string) bool {
 	for i := range a {
 		if a[i] != b[i] && lower(a[i]) != lower(b[i]) {
@@ -194,7 +194,8 @@ func equalFold(a []byte, b string) bool {
 	return true
 }
 
-// equalFoldUnderscore compares names in any case that may have underscores for hyphens.
+// equalFoldUnderscore compares names, ignoring ASCII case, and treats underscores as
+// hyphens.
 func equalFoldUnderscore(a []byte, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -214,8 +215,8 @@ func hyphen(c byte) byte {
 	return c
 }
 
-// Values are the values of all lines whose name is this one in any case. It lends
-// memory until the exchange ends.
+// Values returns the values of all lines with this name, in any case. The slice is
+// valid until the exchange ends.
 func (f *Fields) Values(name string) []string {
 	from := len(f.scratch)
 	f.scratch = f.AppendValues(f.scratch, name)

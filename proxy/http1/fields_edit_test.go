@@ -47,7 +47,7 @@ func TestFields_CloneAndReset(t *testing.T) {
 }
 
 // What is added is checked when it is sent, as nobody has parsed it.
-func TestFields_AddedLinesAreChecked(t *testing.T) {
+func TestFields_AddedLinesAreValidated(t *testing.T) {
 	for _, c := range []struct{ name, value string }{
 		{"", "1"}, {"A B", "1"}, {"A", "1\r\nB: 2"}, {"A", "\x00"}, {"Transfer-Encoding", "chunked"}, {"Content-Length", "1"}, {"Connection", "close"},
 	} {
@@ -60,7 +60,7 @@ func TestFields_AddedLinesAreChecked(t *testing.T) {
 	}
 }
 
-func TestFields_AddingCostsNothingAgain(t *testing.T) {
+func TestFields_AddReusesMemory(t *testing.T) {
 	f := fieldsOf(t, "A: 1")
 	lines, known := len(f.lines), f.present
 	add := func() {

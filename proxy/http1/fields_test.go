@@ -29,7 +29,7 @@ func written(t *testing.T, f *Fields) string {
 	return string(h.buf)
 }
 
-func TestFields_Strip(t *testing.T) {
+func TestFields_StripHopByHop(t *testing.T) {
 	for _, c := range []struct{ lines, want string }{
 		{"A: 1|B: 2|A: 3", "A: 1|B: 2|A: 3|"},
 		{"Connection: close, X-Real-IP, ,b|B: 2|x-real-ip: 1|C: 3", "C: 3|"},
@@ -89,7 +89,7 @@ func TestFields_Drop(t *testing.T) {
 
 // What is written goes through one place that lets nothing through which would
 // be another line.
-func TestHead_RefusesWhatWouldBeAnotherLine(t *testing.T) {
+func TestHead_RejectsLineBreaks(t *testing.T) {
 	for _, c := range []struct{ name, value string }{
 		{"X", "a\r\nB: c"}, {"X", "a\nb"}, {"X", "a\rb"}, {"X", "a\x00b"}, {"X\r\nY", "a"}, {"X:", "a"}, {"", "a"}, {"X Y", "a"},
 		{"Content-Length", "5"}, {"Transfer-Encoding", "chunked"}, {"Connection", "close"},
@@ -115,7 +115,7 @@ func TestHead_RefusesWhatWouldBeAnotherLine(t *testing.T) {
 	}
 }
 
-func TestHead_RefusesFieldsThatWereNotStripped(t *testing.T) {
+func TestHead_RejectsHopByHopFields(t *testing.T) {
 	var h Head
 	h.AddFields(fieldsOf(t, "Connection: close"))
 	if !errors.Is(h.err, ErrOutgoing) {

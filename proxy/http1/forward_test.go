@@ -14,7 +14,7 @@ import (
 )
 
 // What reaches the upstream is generated anew from what was understood.
-func TestForward_WhatTheUpstreamGets(t *testing.T) {
+func TestForward_Requests(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, func(p *proxy) {
@@ -38,7 +38,7 @@ func TestForward_WhatTheUpstreamGets(t *testing.T) {
 			{"trailers that say how to read", "POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||1|x|0|X-Forwarded-For: 6|Content-Length: 3|X-Sum: 1||", "POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked|" + te + "|1|x|0|X-Sum: 1||"},
 		} {
 			w := p.dial(t, lined(c.said))
-			w.Status(200)
+			w.WantStatus(200)
 			if got := await.Value(t, seen, "request"); got != lined(c.want) {
 				t.Errorf("%s: got %q; want %q", c.topic, got, lined(c.want))
 			}
@@ -48,7 +48,7 @@ func TestForward_WhatTheUpstreamGets(t *testing.T) {
 }
 
 // What the client gets is framed for it, whatever the upstream did.
-func TestForward_WhatTheClientGets(t *testing.T) {
+func TestForward_Responses(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct{ topic, request, answer, want string }{
 			{"length", "GET / HTTP/1.1", "200 OK|Content-Length: 2||ok", "Content-Length: 2||ok"},
@@ -86,7 +86,7 @@ func TestForward_WhatTheClientGets(t *testing.T) {
 }
 
 // A message cut short looks cut on the other side, and nothing is used again.
-func TestForward_ACutMessageStaysCut(t *testing.T) {
+func TestForward_TruncatedResponseStaysTruncated(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, answer := range []string{"Content-Length: 10||hello", "Transfer-Encoding: chunked||5|hello|", "Transfer-Encoding: chunked||5|hel", "Transfer-Encoding: chunked||5|helloXX"} {
 			address := origin(t, func(c net.Conn, r *bufio.Reader) {
@@ -116,7 +116,7 @@ func TestForward_ACutMessageStaysCut(t *testing.T) {
 	})
 }
 
-func TestForward_ACutRequestIsNoRequest(t *testing.T) {
+func TestForward_TruncatedRequestIsNotCompleted(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, said := range []string{"Content-Length: 10||hel", "Transfer-Encoding: chunked||5|hello|", "Transfer-Encoding: chunked||5|hello|0|"} {
 			whole := make(chan error, 1)
@@ -145,8 +145,8 @@ func TestForward_BadBodies(t *testing.T) {
 		p := proxyTo(t, address, nil)
 		for _, body := range []string{"INVALID|GET / HTTP/1.1|Host: a||", "5|helloXX0||", "5|hello|0|A:b\nGET / HTTP/1.1|Host: a||", "0|A b||"} {
 			w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||"+body))
-			w.Status(400)
-			w.Ended()
+			w.WantStatus(400)
+			w.WantClosed()
 		}
 	})
 }
@@ -171,10 +171,10 @@ func TestForward_StaleConnections(t *testing.T) {
 			})
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-			w.Status(200)
+			w.WantStatus(200)
 			await.Until(t, "kept", func() bool { return p.pool.Idle() == 1 })
-			w.Says(lined(c.said))
-			if res, _ := w.Hears("GET"); res.StatusCode != c.want {
+			w.Send(lined(c.said))
+			if res, _ := w.ReadResponse("GET"); res.StatusCode != c.want {
 				t.Errorf("%q: got %d; want %d", c.said, res.StatusCode, c.want)
 			}
 		}
@@ -183,7 +183,7 @@ func TestForward_StaleConnections(t *testing.T) {
 
 // A connection that the upstream has closed, or on which it has said more than
 // its answer, carries nothing any more: not even the first byte of a request.
-func TestForward_LeftoversAreNoAnswers(t *testing.T) {
+func TestForward_UnsolicitedBytesAreNotResponses(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, more := range []string{"close", "HTTP/1.1 200 OK|Content-Length: 4||evil", "x", "HTTP/1.1 408 Request Timeout|Content-Length: 0||"} {
 			requests := make(chan string, 10)
@@ -205,8 +205,8 @@ func TestForward_LeftoversAreNoAnswers(t *testing.T) {
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, "")
 			for range 3 {
-				w.Says(lined("POST / HTTP/1.1|Host: a|Content-Length: 2||hi"))
-				if _, body := w.Status(200); body != "ok" {
+				w.Send(lined("POST / HTTP/1.1|Host: a|Content-Length: 2||hi"))
+				if _, body := w.WantStatus(200); body != "ok" {
 					t.Errorf("%q: got %q", more, body)
 				}
 				await.Value(t, said, "leftover")
@@ -217,7 +217,7 @@ func TestForward_LeftoversAreNoAnswers(t *testing.T) {
 }
 
 // Answers without a body have none, whatever follows them.
-func TestForward_BytesAfterABodylessAnswer(t *testing.T) {
+func TestForward_BytesAfterBodylessResponse(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct{ method, answer string }{
 			{"GET", "HTTP/1.1 204 No Content||HTTP/1.1 200 OK|Content-Length: 4||evil"},
@@ -230,8 +230,8 @@ func TestForward_BytesAfterABodylessAnswer(t *testing.T) {
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, "")
 			for range 3 {
-				w.Says(lined(c.method + " / HTTP/1.1|Host: a||"))
-				if _, body := w.Hears(c.method); body != "" && body != "ok" {
+				w.Send(lined(c.method + " / HTTP/1.1|Host: a||"))
+				if _, body := w.ReadResponse(c.method); body != "" && body != "ok" {
 					t.Errorf("%s %q: got %q", c.method, c.answer, body)
 				}
 			}
@@ -243,7 +243,7 @@ func TestForward_BytesAfterABodylessAnswer(t *testing.T) {
 }
 
 // What cannot be understood is not passed on.
-func TestForward_BadAnswers(t *testing.T) {
+func TestForward_BadResponses(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, answer := range []string{
 			"HTTP/1.1 2000 OK||", "HTTP/1.1 200 OK|Content-Length: 5|Transfer-Encoding: chunked||0||", "HTTP/1.1 200 OK|X y: 1||", "nonsense||",
@@ -257,7 +257,7 @@ func TestForward_BadAnswers(t *testing.T) {
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
 			for {
-				res, _ := w.Hears("GET")
+				res, _ := w.ReadResponse("GET")
 				if res.StatusCode == 103 {
 					continue
 				}

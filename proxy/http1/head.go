@@ -5,18 +5,18 @@ import (
 	"unsafe"
 )
 
-// A Head is one that is being written: the start line is there already, fields
-// are added, and whoever sends it adds how the body is framed. Every byte of it
-// is what is generated from values that are checked, also where a line is copied
-// that was received in that very form.
+// A Head is the head of a message that is being written. It has a start line, and
+// fields can be added; the fields for the framing are added when it is sent. All of it
+// is generated from validated values. A received line is copied only if it has exactly
+// the generated form.
 type Head struct {
 	buf     []byte
-	err     error // the first field that cannot be sent
-	hasDate bool  // it has Date
-	hasHost bool  // it has Host, so that no other is added
+	err     error // why the head cannot be sent
+	hasDate bool  // Date was added
+	hasHost bool  // Host was added, so no other one is
 }
 
-// reset lends in a buffer and forgets what is in it.
+// reset clears h and gives it a buffer if it has none.
 func (h *Head) reset(m *bufferPool) {
 	if h.buf == nil {
 		h.buf = m.getHead()
@@ -24,7 +24,7 @@ func (h *Head) reset(m *bufferPool) {
 	*h = Head{buf: h.buf[:0]}
 }
 
-// recycle is release for what is kept, empty, to be used again: it keeps one buffer.
+// recycle clears h for reuse. It keeps one buffer of the usual size.
 func (h *Head) recycle(m *bufferPool) {
 	if poisoned || cap(h.buf) != headBufferSize {
 		h.release(m)
@@ -40,18 +40,18 @@ func (h *Head) release(m *bufferPool) {
 	*h = Head{}
 }
 
-// AddKnown adds a field line whose name is known. It is Add without looking at the name,
-// for names that may be added.
+// AddKnown adds a field line with a well-known name, which is not validated. The name
+// must not be hop-by-hop.
 func (h *Head) AddKnown(n Name, value []byte) { h.addLine(n, n.String(), value) }
 
-// Add adds a field line. A name that is no token, a value with a control
-// character, and a name that concerns the connection or the framing make sending
-// fail with ErrOutgoing.
+// Add adds a field line. If the name is not a token, the value contains a control
+// character, or the field is hop-by-hop or concerns the framing, the message cannot be
+// sent: sending it returns ErrOutgoing.
 func (h *Head) Add(name, value string) {
 	h.addLine(nameOf(name), name, unsafe.Slice(unsafe.StringData(value), len(value)))
 }
 
-// addLine adds a field line whose name, which may have any case, is n.
+// addLine adds a field line whose name, in any case, is that of n.
 func (h *Head) addLine(n Name, name string, value []byte) {
 	switch {
 	case n == Other && (len(name) == 0 || !allOf(name, tokenChar)), valueLength(value) < len(value),
@@ -66,13 +66,12 @@ func (h *Head) addLine(n Name, name string, value []byte) {
 	h.buf = append(h.buf, '\r', '\n')
 }
 
-// AddFields adds the lines of f that have not been dropped. Those that were parsed
-// were checked then; those that were added are checked as Add does. Hop-by-hop
-// fields must have been taken out by Strip; any that is left makes sending fail. Lines
-// that already stand one behind the other as they would be written, as most do, are
-// copied together.
+// AddFields adds the lines of f that have not been dropped. Lines that were parsed are
+// valid; added lines are validated like in Add. StripHopByHop must have been called on
+// f before, otherwise sending returns ErrOutgoing. Consecutive lines that already have
+// the form in which they would be written, as most have, are copied together.
 func (h *Head) AddFields(f *Fields) {
-	var from, to uint32 // lines of f.buf that have not been copied yet
+	var from, to uint32 // the range of f.buf that is to be copied
 	for i := range f.lines {
 		l := &f.lines[i]
 		switch {
@@ -105,7 +104,7 @@ func (h *Head) AddFields(f *Fields) {
 	h.buf = append(h.buf, f.buf[from:to]...)
 }
 
-// AddBlock adds lines that were rendered before, each ended by CRLF.
+// AddBlock adds the lines of b.
 func (h *Head) AddBlock(b FieldBlock) { h.buf = append(h.buf, b.text...) }
 
 func (h *Head) add(name, value string) {
@@ -115,7 +114,7 @@ func (h *Head) add(name, value string) {
 	h.buf = append(h.buf, '\r', '\n')
 }
 
-// addFraming adds what says how the body is framed.
+// addFraming adds the field that describes the framing.
 func (h *Head) addFraming(f Framing) {
 	switch {
 	case f.Kind == Chunked:
@@ -129,8 +128,7 @@ func (h *Head) addFraming(f Framing) {
 
 func (h *Head) end() { h.buf = append(h.buf, '\r', '\n') }
 
-// startRequest begins a head with a request line, whose target is the parts
-// together.
+// startRequest writes a request line. The target is the concatenation of its parts.
 func (h *Head) startRequest(method string, target ...string) {
 	if len(method) == 0 || !allOf(method, tokenChar) {
 		h.err = ErrOutgoing
@@ -156,11 +154,11 @@ func (h *Head) startRequest(method string, target ...string) {
 	h.buf = append(h.buf, " HTTP/1.1\r\n"...)
 }
 
-// startResponse begins a head with a status line. The reason is always the usual
-// one: what an upstream calls it is not sent on.
+// startResponse writes a status line with the registered reason phrase. The reason
+// phrase of an upstream is not forwarded.
 func (h *Head) startResponse(status int) {
 	switch {
-	case status == 200: // most are
+	case status == 200: // the most frequent status
 		h.buf = append(h.buf, "HTTP/1.1 200 OK\r\n"...)
 		return
 	case status < 100 || status > 599:
@@ -174,11 +172,11 @@ func (h *Head) startResponse(status int) {
 	h.buf = append(h.buf, '\r', '\n')
 }
 
-// A FieldBlock is field lines that were checked and rendered once, to be added to many
-// heads.
+// A FieldBlock contains field lines that were validated and rendered once, in order to
+// be added to many heads.
 type FieldBlock struct{ text []byte }
 
-// NewFieldBlock renders pairs of names and values. ErrOutgoing reports that one of
+// NewFieldBlock renders pairs of names and values. It returns ErrOutgoing if one of
 // them cannot be sent.
 func NewFieldBlock(pairs ...string) (FieldBlock, error) {
 	var h Head

@@ -2,20 +2,21 @@ package http1
 
 import "io"
 
-// An input is what has been read from a connection and not used up yet. The head
-// that is in work stays where it is until the exchange ends, since strings point
-// into it; what follows goes behind it, or into a larger buffer if there is much.
+// An input holds bytes that were read from a connection and not consumed yet. The head
+// of the current message must stay in place until the exchange ends, because strings
+// refer to it. Bytes after the head follow it in the same buffer, or in a larger one if
+// there are many.
 type input struct {
 	from    io.Reader
 	pool    *bufferPool
-	headBuf []byte // where the head lies
-	bodyBuf []byte // the larger buffer, nil if there is none
-	buf     []byte // the one of both that is read into
-	base    int    // bytes of buf that must stay
-	r, w    int    // what is unread is buf[r:w]
+	headBuf []byte // holds the head
+	bodyBuf []byte // the larger buffer, or nil
+	buf     []byte // headBuf or bodyBuf: the one that is read into
+	base    int    // the first bytes of buf, which must stay in place
+	r, w    int    // buf[r:w] is unread
 }
 
-// ensureBuffer lends in a buffer to begin with.
+// ensureBuffer gives in a buffer if it has none.
 func (in *input) ensureBuffer() {
 	if in.buf != nil {
 		return
@@ -28,13 +29,13 @@ func (in *input) ensureBuffer() {
 
 func (in *input) unread() []byte { return in.buf[in.r:in.w] }
 
-// fill reads more, at least one byte unless there is an error.
+// fill reads more. It returns an error or has read at least one byte.
 func (in *input) fill() error {
 	if in.r == in.w {
 		in.r, in.w = in.base, in.base
 	}
 	if in.w == len(in.buf) {
-		return io.ErrShortBuffer // or reading would never bring anything
+		return io.ErrShortBuffer // a read into an empty slice would never make progress
 	}
 	for {
 		n, err := in.from.Read(in.buf[in.w:])
@@ -48,8 +49,8 @@ func (in *input) fill() error {
 	}
 }
 
-// growHead makes room for a head of which a part has been read, up to most bytes.
-// Nothing may point into it yet.
+// growHead enlarges the buffer for an incomplete head, up to most bytes. Nothing may
+// refer to the buffer yet.
 func (in *input) growHead(most int) {
 	if in.r > 0 {
 		in.w = copy(in.buf, in.buf[in.r:in.w])
@@ -64,14 +65,14 @@ func (in *input) growHead(most int) {
 	in.headBuf, in.buf = larger, larger
 }
 
-// retainHead says that the first n unread bytes are the head that is in work.
+// retainHead marks the first n unread bytes as the head of the current message.
 func (in *input) retainHead(n int) {
 	in.r += n
 	in.base = in.r
 }
 
-// makeRoom makes room behind the unread bytes for reading a body of which so many
-// bytes are still to come, or an unknown number if it is negative.
+// makeRoom provides space after the unread bytes for reading a body of which left bytes
+// are missing. left is negative if the number is unknown.
 func (in *input) makeRoom(left int64) {
 	if in.bodyBuf != nil {
 		if in.w == len(in.buf) && in.r > in.base {
@@ -89,14 +90,14 @@ func (in *input) makeRoom(left int64) {
 	}
 	in.bodyBuf = in.pool.getBody()
 	if more := in.w - in.r; more >= len(in.bodyBuf) {
-		in.bodyBuf = make([]byte, 2*more) // behind a very long head
+		in.bodyBuf = make([]byte, 2*more) // the head was very long
 	}
 	in.w = copy(in.bodyBuf, in.buf[in.r:in.w])
 	in.buf, in.base, in.r = in.bodyBuf, 0, 0
 }
 
-// nextMessage ends the message that is in work: what is unread is the beginning of the
-// next, and nothing may point into what was before.
+// nextMessage ends the current message. The unread bytes become the beginning of the
+// next message. Nothing may refer to the bytes before them.
 func (in *input) nextMessage() {
 	rest := in.unread()
 	switch {
@@ -125,7 +126,7 @@ func (in *input) nextMessage() {
 	in.buf, in.base, in.r, in.w = in.headBuf, 0, 0, n
 }
 
-// recycle is release for what is kept, empty, to be used again: it keeps one buffer.
+// recycle clears in for reuse. It keeps one buffer of the usual size.
 func (in *input) recycle() {
 	if poisoned || len(in.headBuf) != headBufferSize {
 		in.release()
@@ -137,7 +138,7 @@ func (in *input) recycle() {
 	*in = input{pool: in.pool, headBuf: in.headBuf}
 }
 
-// release gives all buffers back.
+// release returns all buffers to the pool.
 func (in *input) release() {
 	if in.bodyBuf != nil {
 		in.pool.put(in.bodyBuf)

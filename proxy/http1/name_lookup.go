@@ -1,6 +1,6 @@
 package http1
 
-// nameOf finds which name s is, whatever its case.
+// nameOf returns the Name of s, in any case, or Other.
 func nameOf[S string | []byte](s S) Name {
 	n := candidate(s)
 	if n != Other && equalFoldLower(s, n.spelling()) {
@@ -9,12 +9,14 @@ func nameOf[S string | []byte](s S) Name {
 	return Other
 }
 
-// longestName is how much of a line is looked through for the end of a known name.
+// longestName is the number of bytes of a line that are searched for the colon after a
+// well-known name.
 const longestName = 24
 
-// knownName finds the colon behind the name at the beginning of b, eight bytes at a time,
-// and which name that is. What is spelled as a known one needs no look at each of its
-// letters. It may find Other in place of a known name where b ends soon.
+// knownName finds the colon after the field name at the beginning of b, eight bytes at
+// a time, and returns the Name and the index of the colon. A name that is spelled like
+// a well-known one needs no check of each character. It may return Other for a
+// well-known name that is close to the end of b.
 func knownName(b []byte) (n Name, end int) {
 	for i := 0; i < longestName && i+8 <= len(b); i += 8 {
 		if at := zeroByte(loadUint64(b[i:]) ^ lowBits*':'); at != 0 {
@@ -25,7 +27,8 @@ func knownName(b []byte) (n Name, end int) {
 	return Other, 0
 }
 
-// candidate is the only name that s can be, going by its length and one letter.
+// candidate returns the only Name that s can be, given its length and one or two of its
+// letters.
 func candidate[S string | []byte](s S) Name {
 	if len(s) < 2 {
 		return Other
@@ -117,7 +120,7 @@ func longCandidate[S string | []byte](s S) Name {
 	return Other
 }
 
-// pick is a if the letter is the given one, else b.
+// pick returns a if letter is small in any case, otherwise b.
 func pick(letter, small byte, a, b Name) Name {
 	if lower(letter) == small {
 		return a

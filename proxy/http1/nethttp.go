@@ -12,10 +12,11 @@ import (
 	"sync"
 )
 
-// ServeNetHTTP answers x by a handler that was written for net/http: for what is not
-// asked often, and for what goes on over HTTP/2. Nothing that the handler sees points
-// into a connection's buffer. It can neither hijack the connection nor set deadlines;
-// a response that begins before the body has been read ends the connection.
+// ServeNetHTTP serves x with a handler for net/http. It is meant for requests that are
+// rare, and for code that also serves HTTP/2. All strings that the handler gets are
+// copies. The handler cannot hijack the connection or set deadlines. If it starts the
+// response before it has read the request body, the connection is closed after the
+// response.
 func (x *Exchange) ServeNetHTTP(ctx context.Context, h http.Handler) {
 	w := &netHTTPWriter{header: http.Header{}}
 	w.duplex.Open(x)
@@ -25,7 +26,7 @@ func (x *Exchange) ServeNetHTTP(ctx context.Context, h http.Handler) {
 	w.finish()
 }
 
-// toNetHTTP is the request of x as net/http knows it.
+// toNetHTTP returns the request of x as a net/http request.
 func (x *Exchange) toNetHTTP(ctx context.Context, w *netHTTPWriter) *http.Request {
 	r := (&http.Request{
 		Method: strings.Clone(x.Method()), Proto: x.Proto(), ProtoMajor: 1, ProtoMinor: x.Minor, Header: http.Header{},
@@ -57,8 +58,8 @@ func (x *Exchange) toNetHTTP(ctx context.Context, w *netHTTPWriter) *http.Reques
 	return r
 }
 
-// trailerNames takes the names of the trailer fields out of h. As with net/http their
-// values come with the end of the body.
+// trailerNames removes Trailer from h and returns a header with the names that it
+// announces. As with net/http, the values are set when the body has been read.
 func trailerNames(h http.Header) http.Header {
 	var trailer http.Header
 	for _, line := range h["Trailer"] {
@@ -80,16 +81,16 @@ func trailerNames(h http.Header) http.Header {
 type netHTTPWriter struct {
 	duplex      Duplex
 	header      http.Header
-	body        *netHTTPBody // nil if the request has none
-	wroteHeader bool         // the final status
+	body        *netHTTPBody // nil if the request has no body
+	wroteHeader bool         // the final status was written
 }
 
 func (w *netHTTPWriter) Header() http.Header { return w.header }
 
-// WriteHeader sends what it is given as net/http does, or keeps it for Write.
+// WriteHeader implements http.ResponseWriter. A 1xx response is sent immediately.
 func (w *netHTTPWriter) WriteHeader(status int) {
 	switch {
-	case w.wroteHeader, status == http.StatusContinue: // the client is sent that when its body is read
+	case w.wroteHeader, status == http.StatusContinue: // Duplex.Read sends 100 Continue
 		return
 	case status < 200 && status != http.StatusSwitchingProtocols:
 		w.duplex.Informational(status, w.fields())
@@ -103,10 +104,10 @@ func (w *netHTTPWriter) WriteHeader(status int) {
 	if strings.EqualFold(w.header.Get("Connection"), "close") {
 		w.duplex.x.SetConnectionClose()
 	}
-	_ = w.duplex.Begin(status, w.fields(), length) // Write meets the error again
+	_ = w.duplex.Begin(status, w.fields(), length) // Write returns the error again
 }
 
-// fields are what may be added to a head.
+// fields returns the header without hop-by-hop fields.
 func (w *netHTTPWriter) fields() *Fields {
 	f := new(Fields)
 	for name, values := range w.header {
@@ -125,20 +126,20 @@ func (w *netHTTPWriter) Write(p []byte) (int, error) {
 	return w.duplex.Write(p)
 }
 
-// FlushError sends what has been written.
+// FlushError sends what was written.
 func (w *netHTTPWriter) FlushError() error {
 	w.WriteHeader(http.StatusOK)
 	return w.duplex.Flush()
 }
 
-// Flush is FlushError for who has no use for the error.
+// Flush implements http.Flusher.
 func (w *netHTTPWriter) Flush() { _ = w.FlushError() }
 
-// EnableFullDuplex does nothing: it always is.
+// EnableFullDuplex does nothing: reading and writing at the same time is always
+// allowed.
 func (w *netHTTPWriter) EnableFullDuplex() error { return nil }
 
-// finish ends a response that has begun, with its trailer; one that has not is left
-// to the caller.
+// finish completes a response that was started. If none was, the caller has to respond.
 func (w *netHTTPWriter) finish() {
 	x := w.duplex.x
 	if !w.wroteHeader || x.aborted {
@@ -149,8 +150,8 @@ func (w *netHTTPWriter) finish() {
 	}
 }
 
-// trailer are the trailer fields: those that were announced, and those that say so by
-// their names.
+// trailer returns the trailer fields: those that were announced in Trailer, and those
+// with the prefix http.TrailerPrefix.
 func (w *netHTTPWriter) trailer() *Fields {
 	f := new(Fields)
 	announced := w.header["Trailer"]
@@ -178,7 +179,8 @@ func hasElement(lines []string, name string) bool {
 	return false
 }
 
-// cancelBodyRead waits for whoever still reads the body, and lets nobody begin to.
+// cancelBodyRead stops reading of the request body, waits for a pending read, and makes
+// later reads fail.
 func (w *netHTTPWriter) cancelBodyRead() {
 	if w.body == nil {
 		return
@@ -190,13 +192,14 @@ func (w *netHTTPWriter) cancelBodyRead() {
 	w.duplex.x.uploading = false
 }
 
-// A netHTTPBody is the body of a request for a handler of net/http, which may read it on
-// another goroutine than it answers on, and longer than it may.
+// A netHTTPBody is the request body for a net/http handler. The handler may read it on
+// another goroutine than the one that writes the response, and may try to read it after
+// the handler has returned.
 type netHTTPBody struct {
 	duplex  *Duplex
 	request *http.Request
 
-	mu     sync.Mutex // held while it is read, and guards what follows
+	mu     sync.Mutex // held during a read; guards the fields below
 	closed bool
 }
 
@@ -213,7 +216,7 @@ func (b *netHTTPBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// trailer fills in the trailer of the request.
+// trailer copies the trailer fields to the request.
 func (b *netHTTPBody) trailer() {
 	for f := range b.duplex.Trailer().All() {
 		if b.request.Trailer == nil {
@@ -223,8 +226,9 @@ func (b *netHTTPBody) trailer() {
 	}
 }
 
-// Close lets go of the body.
+// Close does nothing. What is left of the body is handled after the handler has
+// returned.
 func (b *netHTTPBody) Close() error { return nil }
 
-// Stop ends reading, also a read that waits.
+// Stop makes a pending read return.
 func (b *netHTTPBody) Stop() { b.duplex.Stop() }

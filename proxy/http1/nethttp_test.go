@@ -26,7 +26,7 @@ func serves(h http.HandlerFunc) Handler {
 
 // A handler of net/http sees the request as a server of net/http would show it, also
 // over TLS, and may keep what it sees.
-func TestServeNet_TheRequest(t *testing.T) {
+func TestServeNetHTTP_Request(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		kept := make(chan *http.Request, 10)
 		p := serving(t, serves(func(w http.ResponseWriter, r *http.Request) {
@@ -39,11 +39,11 @@ func TestServeNet_TheRequest(t *testing.T) {
 			kept <- r
 		}), nil)
 		w := p.dial(t, lined("POST /a%2Fb?c=d HTTP/1.1|Host: example.com|X-A: 1|x-a: 2|Trailer: X-Sum|Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||"))
-		if res, _ := w.Status(204); res.Header.Get("X-Body") != "hello" || res.Close {
+		if res, _ := w.WantStatus(204); res.Header.Get("X-Body") != "hello" || res.Close {
 			t.Errorf("got %v, close %t", res.Header, res.Close)
 		}
-		w.Says(lined("GET /zzzzzzzzzzzzz HTTP/1.1|Host: zzzzzzzzzzz|X-Z: zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz||"))
-		w.Status(204)
+		w.Send(lined("GET /zzzzzzzzzzzzz HTTP/1.1|Host: zzzzzzzzzzz|X-Z: zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz||"))
+		w.WantStatus(204)
 		r := await.Value(t, kept, "request")
 		_, secure := t.(sockettest.Secured)
 		if r.Method != "POST" || r.URL.Path != "/a/b" || r.URL.RawPath != "/a%2Fb" || r.URL.RawQuery != "c=d" || r.Host != "example.com" || r.RequestURI != "/a%2Fb?c=d" ||
@@ -57,7 +57,7 @@ func TestServeNet_TheRequest(t *testing.T) {
 }
 
 // What a handler of net/http writes is what the client gets.
-func TestServeNet_TheAnswer(t *testing.T) {
+func TestServeNetHTTP_Response(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct {
 			topic  string
@@ -98,9 +98,9 @@ func TestServeNet_TheAnswer(t *testing.T) {
 		} {
 			p := serving(t, serves(c.handle), nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-			w.Status(c.status)
-			w.Says(lined("GET / HTTP/1.1|Host: a||")) // the connection is kept
-			res, body := w.Status(c.status)
+			w.WantStatus(c.status)
+			w.Send(lined("GET / HTTP/1.1|Host: a||")) // the connection is kept
+			res, body := w.WantStatus(c.status)
 			got := body
 			if a := res.Header["X-A"]; a != nil {
 				got = fmt.Sprint(a) + " " + got
@@ -119,7 +119,7 @@ func TestServeNet_TheAnswer(t *testing.T) {
 }
 
 // Interim answers come before the final one, and what is flushed comes at once.
-func TestServeNet_InterimAndFlush(t *testing.T) {
+func TestServeNetHTTP_InterimAndFlush(t *testing.T) {
 	let := make(chan struct{})
 	p := serving(t, serves(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</x>")
@@ -131,7 +131,7 @@ func TestServeNet_InterimAndFlush(t *testing.T) {
 		<-let
 	}), nil)
 	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-	if res, _ := w.Status(103); res.Header.Get("Link") != "</x>" {
+	if res, _ := w.WantStatus(103); res.Header.Get("Link") != "</x>" {
 		t.Errorf("got %v", res.Header)
 	}
 	res, err := http.ReadResponse(w.Reader, nil)
@@ -150,7 +150,7 @@ func TestServeNet_InterimAndFlush(t *testing.T) {
 
 // An answer that begins before the body has been read ends the connection, and so is a
 // read of the body that has not ended when the handler has.
-func TestServeNet_TheBodyIsOver(t *testing.T) {
+func TestServeNetHTTP_ReadAfterReturn(t *testing.T) {
 	read := make(chan error, 1)
 	p := serving(t, serves(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/on" {
@@ -170,19 +170,19 @@ func TestServeNet_TheBodyIsOver(t *testing.T) {
 		w.WriteHeader(200)
 	}), nil)
 	w := p.dial(t, lined("POST /early HTTP/1.1|Host: a|Content-Length: 10||hi"))
-	if res, _ := w.Status(200); !res.Close {
+	if res, _ := w.WantStatus(200); !res.Close {
 		t.Error("the connection does not end")
 	}
 	w = p.dial(t, lined("POST /on HTTP/1.1|Host: a|Content-Length: 10||hi"))
-	w.Status(200)
+	w.WantStatus(200)
 	if err := await.Value(t, read, "end of the read"); err == nil {
 		t.Error("the read went on")
 	}
-	w.Ended()
+	w.WantClosed()
 }
 
 // A panic of the handler ends the connection, and a cut answer looks cut.
-func TestServeNet_Panic(t *testing.T) {
+func TestServeNetHTTP_Panic(t *testing.T) {
 	p := serving(t, serves(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", 20_000))
 		panic(http.ErrAbortHandler)

@@ -5,9 +5,21 @@ import (
 	"syscall"
 )
 
-// A peerProbe asks the kernel about a socket, many times without allocating.
+// A PeerState is the state of the other end of a connection, as far as the socket shows
+// it.
+type PeerState uint8
+
+// The states of a peer.
+const (
+	PeerOpen       PeerState = iota // connected as far as is known, with nothing to read
+	PeerReadable                    // there are unread bytes
+	PeerHalfClosed                  // the peer has closed its sending side
+	PeerReset                       // the connection is reset or closed
+)
+
+// A peerProbe polls the state of a socket repeatedly without allocating.
 type peerProbe struct {
-	raw   syscall.RawConn // nil if there is no socket
+	raw   syscall.RawConn // nil if the connection has no socket
 	poll  func(fd uintptr)
 	state PeerState
 }
@@ -18,9 +30,9 @@ func (s *peerProbe) init(nc net.Conn) {
 	}
 }
 
-// peerState asks. It is not for concurrent use.
+// peerState returns the current state. It must not be called concurrently.
 func (s *peerProbe) peerState() PeerState {
 	s.state = PeerReset
-	_ = s.raw.Control(s.poll) // a closed one is broken
+	_ = s.raw.Control(s.poll) // fails if the socket is closed, which counts as reset
 	return s.state
 }

@@ -2,5 +2,5 @@ package http1
 
 import "golang.org/x/sys/unix"
 
-// pollHangup says that the other end sends nothing more.
+// pollHangup is the event for a peer that has closed its sending side.
 const pollHangup = unix.POLLRDHUP

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerState asks the socket what can be told of its other end, without reading from
-// it, also while somebody else does. Of no socket, nothing can be told.
+// peerState returns the state of the other end of a socket. It does not read from the
+// socket, and may be called while another goroutine reads. It returns PeerOpen if
+// socket is nil.
 func peerState(socket syscall.RawConn) PeerState {
 	if socket == nil {
 		return PeerOpen
 	}
 	p := PeerReset
-	_ = socket.Control(func(fd uintptr) { p = pollPeer(fd) }) // a closed one is broken
+	_ = socket.Control(func(fd uintptr) { p = pollPeer(fd) }) // fails if the socket is closed, which counts as reset
 	return p
 }
 

@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// A Pool keeps the idle connections of one endpoint. The one that was used last is
-// used next, so that those that are not needed age. It never holds one that owes a
-// response, or has brought bytes that nobody asked for.
+// A Pool holds the idle connections to one endpoint. It reuses the most recently used
+// connection first, so that connections that are not needed reach their idle timeout.
+// It never holds a connection with an incomplete exchange, or one that is known to have
+// unread bytes.
 type Pool struct {
 	client   *Client
 	endpoint Endpoint
@@ -21,22 +22,23 @@ type Pool struct {
 	mu        sync.Mutex // guards what follows
 	idle      []*clientConn
 	closed    bool
-	reapTimer *time.Timer // runs while there are idle connections; nil if there are none
+	reapTimer *time.Timer // runs while there are idle connections; otherwise nil
 }
 
-// Idle is how many idle connections there are.
+// Idle returns the number of idle connections.
 func (p *Pool) Idle() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.idle)
 }
 
-// get is an idle connection that is fit to be used for c, nil if there is none. If c
-// can ask over it at once, that finds out whether it is.
+// get returns an idle connection for c, or nil if there is none. If c can be sent with
+// a reuseAttempt, that attempt checks whether the connection is stale; otherwise get
+// does.
 func (p *Pool) get(c *Call, now time.Duration) *clientConn {
 	for {
 		u := p.pop()
-		if u == nil || u.fresh(now) && (c.canWriteAtOnce(u) || u.peerState() == PeerOpen) {
+		if u == nil || !u.expired(now) && (c.canWriteAtOnce(u) || u.peerState() == PeerOpen) {
 			return u
 		}
 		u.close()
@@ -56,8 +58,8 @@ func (p *Pool) pop() *clientConn {
 	return u
 }
 
-// put keeps u, whose last exchange was whole. If there are too many, the one that
-// was not used for longest is closed.
+// put adds u to the pool after its last exchange was completed. If the pool is full,
+// the connection that has been idle for longest is closed.
 func (p *Pool) put(u *clientConn) {
 	u.idleSince = p.client.now()
 	if oldest := p.push(u); oldest != nil {
@@ -82,12 +84,12 @@ func (p *Pool) push(u *clientConn) (oldest *clientConn) {
 	return oldest
 }
 
-// reap closes connections that have not been used for long.
+// reap closes the connections that have reached their idle timeout.
 func (p *Pool) reap() {
 	p.mu.Lock()
 	now := p.client.now()
 	n := 0
-	for n < len(p.idle) && !p.idle[n].fresh(now) {
+	for n < len(p.idle) && p.idle[n].expired(now) {
 		n++
 	}
 	old := slices.Clone(p.idle[:n])
@@ -103,7 +105,7 @@ func (p *Pool) reap() {
 	}
 }
 
-// CloseIdle closes the connections that are idle now.
+// CloseIdle closes all idle connections.
 func (p *Pool) CloseIdle() {
 	p.mu.Lock()
 	idle := p.idle
@@ -114,7 +116,8 @@ func (p *Pool) CloseIdle() {
 	}
 }
 
-// Close closes idle connections, and those in use when their exchange has ended.
+// Close closes all idle connections. Connections in use are closed when their exchange
+// has ended.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -125,7 +128,7 @@ func (p *Pool) Close() {
 	p.CloseIdle()
 }
 
-// dial makes a connection for c, which can abort it.
+// dial establishes a connection for c. Call.Abort cancels it.
 func (p *Pool) dial(c *Call) (*clientConn, *CallError) {
 	ctx, cancel := withTimeout(context.Background(), p.client.ConnectTimeout)
 	defer cancel()
@@ -160,22 +163,22 @@ func withTimeout(ctx context.Context, d time.Duration) (context.Context, context
 	return context.WithTimeout(ctx, d)
 }
 
-// A clientConn is a connection to an endpoint.
+// A clientConn is a connection to an upstream.
 type clientConn struct {
 	pool      *Pool
 	net       net.Conn
 	tls       bool
 	probe     peerProbe
-	created   time.Duration // after the client's epoch
-	idleSince time.Duration // when it became idle
+	created   time.Duration // since the epoch of the client
+	idleSince time.Duration // when it was put into the pool
 	reused    bool
 
 	readDeadline, writeDeadline deadline
 	oneByte                     [1]byte
 
 	attempt     reuseAttempt
-	rawConn     syscall.RawConn       // of net, nil if something lies in between
-	attemptStep func(fd uintptr) bool // that of asking
+	rawConn     syscall.RawConn       // of net; nil if net is not a plain socket
+	attemptStep func(fd uintptr) bool // attempt.step, made once
 }
 
 func newClientConn(p *Pool, nc net.Conn) *clientConn {
@@ -191,14 +194,15 @@ func newClientConn(p *Pool, nc net.Conn) *clientConn {
 	return u
 }
 
-// fresh reports whether u is young enough to be used again.
-func (u *clientConn) fresh(now time.Duration) bool {
+// expired reports whether u has been idle for too long, or is too old, to be used
+// again.
+func (u *clientConn) expired(now time.Duration) bool {
 	c := u.pool.client
-	return now-u.idleSince < c.IdleConnTimeout && (c.MaxConnAge == 0 || now-u.created < c.MaxConnAge)
+	return now-u.idleSince >= c.IdleConnTimeout || c.MaxConnAge != 0 && now-u.created >= c.MaxConnAge
 }
 
-// peerState tells whether something has come that nobody has asked for, be it the end
-// of the connection. One that cannot be looked at is never fit.
+// peerState returns the state of the upstream's end of the connection. It returns
+// PeerReset if the connection has no socket, so that it is not used again.
 func (u *clientConn) peerState() PeerState {
 	if u.probe.raw == nil {
 		return PeerReset
@@ -206,8 +210,8 @@ func (u *clientConn) peerState() PeerState {
 	return u.probe.peerState()
 }
 
-// hasBufferedTLS reports whether TLS has decrypted bytes that have not been read, which
-// the socket knows nothing of. There must be no other reader.
+// hasBufferedTLS reports whether TLS holds decrypted bytes that have not been read. The
+// state of the socket does not show those. There must be no concurrent read.
 func (u *clientConn) hasBufferedTLS() bool {
 	if !u.tls {
 		return false
@@ -220,7 +224,7 @@ func (u *clientConn) hasBufferedTLS() bool {
 	return n > 0 || !timedOut(err) || u.net.SetReadDeadline(time.Time{}) != nil
 }
 
-// setReadDeadline bounds reading; 0 is no bound.
+// setReadDeadline sets the deadline for reads, or removes it if within is 0.
 func (u *clientConn) setReadDeadline(within time.Duration) {
 	u.setReadDeadlineAt(u.pool.client.now(), within)
 }
@@ -236,11 +240,11 @@ func (u *clientConn) setReadDeadlineAt(now, within time.Duration) {
 	c := u.pool.client
 	if at, due := u.readDeadline.next(now, within); due {
 		u.readDeadline.at = at
-		_ = u.net.SetReadDeadline(c.epoch.Add(at)) // fails if the connection is closed, as reading will
+		_ = u.net.SetReadDeadline(c.epoch.Add(at)) // it fails only if the connection is closed, and then the read fails, too
 	}
 }
 
-// setWriteDeadline bounds writing.
+// setWriteDeadline sets the deadline for writes according to Client.ResponseTimeout.
 func (u *clientConn) setWriteDeadline() {
 	c := u.pool.client
 	if c.ResponseTimeout == 0 {

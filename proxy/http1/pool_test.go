@@ -106,12 +106,12 @@ func TestPool_Bounds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if u := p.pop(); u == nil || u.reused && u.fresh(old.now()) {
+	if u := p.pop(); u == nil || u.reused && !u.expired(old.now()) {
 		t.Error("a connection was used that is too old")
 	}
 }
 
-func TestPool_NobodyThere(t *testing.T) {
+func TestPool_DialFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -200,37 +200,37 @@ func TestTLS_BothSides(t *testing.T) {
 		}
 		t.Cleanup(func() { c.Close() })
 		_ = c.SetDeadline(time.Now().Add(soon))
-		return sockettest.On(t, c)
+		return sockettest.NewClient(t, c)
 	}
 	w := dial()
 	large := strings.Repeat("x", 300_000)
 	for range 3 {
-		w.Says(lined("GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 300000||") + large)
-		if _, body := w.Status(200); body != "/1 " {
+		w.Send(lined("GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 300000||") + large)
+		if _, body := w.WantStatus(200); body != "/1 " {
 			t.Errorf("got %q", body)
 		}
-		if _, body := w.Status(200); body != "/2 "+large {
+		if _, body := w.WantStatus(200); body != "/2 "+large {
 			t.Errorf("got %d bytes", len(body))
 		}
 	}
 	// The client may have the answer before the connection is given back.
 	await.Until(t, "one upstream connection is kept", func() bool { return p.pool.Idle() == 1 })
-	w.Says(lined("GET /cut HTTP/1.1|Host: a|Connection: close||"))
+	w.Send(lined("GET /cut HTTP/1.1|Host: a|Connection: close||"))
 	if res, err := http.ReadResponse(w.Reader, nil); err == nil {
 		if body, err := io.ReadAll(res.Body); err == nil {
 			t.Errorf("got %q, and no sign that it is cut", body)
 		}
 	}
 	w = dial()
-	w.Says(lined("GET /1 HTTP/1.1|Host: a||"))
-	w.Status(200)
+	w.Send(lined("GET /1 HTTP/1.1|Host: a||"))
+	w.WantStatus(200)
 	w.Close()
 	await.Until(t, "client gone", func() bool { return downstream.Connections() == 0 })
 }
 
 // Bytes that TLS has decrypted and nobody has asked for are seen, though the
 // socket has none.
-func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
+func TestTLS_UnsolicitedBytesAreNotResponses(t *testing.T) {
 	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
 	certified.StartTLS()
 	defer certified.Close()
@@ -264,7 +264,7 @@ func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
 
 // A call can be made again over another pool, with another head, and with the
 // body that had been read from the client before.
-func TestCall_AgainOverAnotherPool(t *testing.T) {
+func TestCall_RetryOnAnotherPool(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		for _, body := range []string{"Content-Length: 5|~|hello", "Transfer-Encoding: chunked|~|5|hello|0||"} {
@@ -289,7 +289,7 @@ func TestCall_AgainOverAnotherPool(t *testing.T) {
 				}
 			}
 			w := p.dial(t, lined("POST / HTTP/1.1|Host: a|"+fields+"|"+content))
-			w.Status(200)
+			w.WantStatus(200)
 			if got, want := await.Value(t, seen, "request"), lined("POST /second HTTP/1.1|Host: b|"+fields+"|"+content); got != want {
 				t.Errorf("got %q; want %q", got, want)
 			}

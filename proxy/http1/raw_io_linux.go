@@ -7,11 +7,11 @@ import (
 	"unsafe"
 )
 
-// rawRead is syscall.Read for a socket that does not block. The scheduler is not told
-// of it, which costs more than the call, and on a busy machine more than that: a
-// process that the kernel puts aside in the middle of a call that the scheduler knows
-// of gets another thread started for it. The race detector learns from calls that it
-// knows of what happens before what, so that it is given those.
+// rawRead is syscall.Read for a non-blocking socket, but does not inform the Go
+// scheduler. Informing it costs more than the call itself. On a busy machine it costs
+// much more: if the kernel preempts the process during a call that the scheduler knows
+// about, the runtime starts another thread. The race detector derives happens-before
+// relations from the calls that it knows about, so that race builds use those.
 func rawRead(fd int, p []byte) (int, error) {
 	n, _, err := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	if err != 0 {
@@ -20,7 +20,7 @@ func rawRead(fd int, p []byte) (int, error) {
 	return int(n), nil
 }
 
-// rawWrite is syscall.Write, as rawRead.
+// rawWrite is syscall.Write, in the same way as rawRead.
 func rawWrite(fd int, p []byte) (int, error) {
 	n, _, err := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	if err != 0 {

@@ -2,10 +2,10 @@ package http1
 
 import "time"
 
-// fillBody implements feeder: it reads more of a request's body. Only time spent
-// waiting for the client counts, so that a slow upstream costs no client its
-// body; and none does once the response has begun: then the two may talk at
-// whatever pace they like.
+// fillBody implements bodyFiller. It reads more of the request body. Timeouts.Body
+// counts only time spent waiting for the client, so a slow upstream does not make the
+// client time out. It does not apply after the response has started: client and
+// upstream may then exchange data at any pace.
 func (c *conn) fillBody(b *Body) error {
 	x := c.x
 	if b.flusher != nil {
@@ -32,7 +32,8 @@ func (c *conn) fillBody(b *Body) error {
 	return err
 }
 
-// remaining is how much of a body is still to come, -1 if that is unknown.
+// remaining returns the number of bytes of a body that are still to be read, or -1 if
+// it is unknown.
 func remaining(b *Body) int64 {
 	if b.framing.Kind == FixedLength {
 		return b.bytesLeft
@@ -58,7 +59,8 @@ func (c *conn) beginBodyRead(b *Body) (time.Duration, error) {
 	return now, nil
 }
 
-// startResponse lets a read of the body that is in progress take any time.
+// startResponse removes the timeout for the request body because the response has
+// started.
 func (c *conn) startResponse() {
 	if c.x.Body() == nil {
 		return
@@ -71,8 +73,9 @@ func (c *conn) startResponse() {
 	}
 }
 
-// CancelBodyRead ends reading of the request's body, also by another goroutine. The
-// connection ends after this exchange, unless the body was whole already.
+// CancelBodyRead makes a pending read of the request body return with
+// ErrBodyReadCanceled, and all later ones. The connection is closed after this
+// exchange, unless the whole body was read before. It is safe for concurrent use.
 func (x *Exchange) CancelBodyRead() {
 	c := x.conn
 	c.mu.Lock()

@@ -8,7 +8,7 @@ import (
 
 const host = "|Host: a||"
 
-func TestRequest_WhatIsRefused(t *testing.T) {
+func TestRequest_Rejected(t *testing.T) {
 	get, post := "GET / HTTP/1.1|", "POST / HTTP/1.1|Host: a|"
 	for _, c := range []struct {
 		topic, raw string
@@ -119,7 +119,7 @@ func TestRequest_WhatIsRefused(t *testing.T) {
 	}
 }
 
-func TestRequest_WhatIsRead(t *testing.T) {
+func TestRequest_Accepted(t *testing.T) {
 	for _, c := range []struct{ topic, raw, want string }{
 		{"plain", "GET /x?y HTTP/1.1" + host, "GET /x?y host=a path=/x query=truey 1 {0 -1} close=false [Host: a]"},
 		{"empty query", "GET /? HTTP/1.1" + host, "GET /? host=a path=/ query=true 1 {0 -1} close=false [Host: a]"},

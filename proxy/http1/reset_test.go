@@ -6,7 +6,7 @@ import (
 )
 
 // A head that was reset differs from a new one by the memory of its fields alone.
-func TestReset_LeavesNothing(t *testing.T) {
+func TestReset_ClearsEveryField(t *testing.T) {
 	limits := Limits{}.withDefaults()
 	var q Request
 	head := lined("POST http://a:1/b?c HTTP/1.1|Host: a|Connection: close|Content-Length: 3|X_Y: z||")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestResponse_WhatIsRefused(t *testing.T) {
+func TestResponse_Rejected(t *testing.T) {
 	ok := "HTTP/1.1 200 OK|"
 	for _, c := range []struct {
 		topic, raw string
@@ -41,7 +41,7 @@ func TestResponse_WhatIsRefused(t *testing.T) {
 }
 
 // Where a body ends depends on the method and the status before anything else.
-func TestResponse_WhereItEnds(t *testing.T) {
+func TestResponse_Framing(t *testing.T) {
 	for _, c := range []struct {
 		method, raw string
 		want        Framing
@@ -70,7 +70,7 @@ func TestResponse_WhereItEnds(t *testing.T) {
 }
 
 // What is sent on is framed anew, and only by what is known of the body.
-func TestFraming_Onward(t *testing.T) {
+func TestFraming_Outgoing(t *testing.T) {
 	for _, c := range []struct {
 		to   recipient
 		body Framing

@@ -2,45 +2,44 @@ package http1
 
 import "errors"
 
-// errStale reports that a kept connection was found to have ended, or to have
-// brought something that nobody asked for, before any of the request was sent over
-// it.
-var errStale = errors.New("connection no longer fit")
+// errStale reports that an idle connection had been closed, or had received unexpected
+// bytes, before any part of the request was sent.
+var errStale = errors.New("stale connection")
 
-// A reuseAttempt sends a request over a kept connection and reads the beginning of its
-// response, with a system call less than doing one after the other: the read that
-// the runtime begins every wait with comes before the request instead of after it,
-// and so is the look whether the connection is fit as well. A buffer for the
-// response is taken when there is one: the same for all that wait, so that it is in
-// the processor's cache.
+// A reuseAttempt sends a request on a reused connection and reads the beginning of the
+// response. It needs one system call less than separate steps. The runtime begins every
+// wait with a read that usually returns nothing; here that read comes before the
+// request is written, so that it also shows whether the connection is stale. The buffer
+// for the response is taken only when there are bytes to read. All waiting calls then
+// share a few buffers, which stay in the CPU cache.
 type reuseAttempt struct {
-	request  []byte // what is sent
-	response *input // where is read to, which is lent a buffer when there is something to read
+	request  []byte // the bytes to send
+	response *input // where the response is read to; it gets a buffer when there is something to read
 	oneByte  [1]byte
 
 	stage      reuseAttemptStage
-	written    int // bytes of the request
+	written    int // number of bytes of the request
 	err        error
-	failedCall string // the system call that has failed with err
+	failedCall string // the system call that failed with err
 }
 
 type reuseAttemptStage uint8
 
 const (
-	attemptNotSent  reuseAttemptStage = iota // nothing was done yet, or nothing has come unasked
-	attemptStale                             // something has: nothing was sent
-	attemptPartial                           // not all of the request was taken
-	attemptAwaiting                          // for the response
-	attemptDone                              // read or err say how
+	attemptNotSent  reuseAttemptStage = iota // the request has not been sent
+	attemptStale                             // unexpected bytes or the end of the connection: the request was not sent
+	attemptPartial                           // the socket has accepted only a part of the request
+	attemptAwaiting                          // the request was sent; waiting for the response
+	attemptDone                              // the beginning of the response was read, or err is set
 )
 
-// sendReused sends the request of c over u, which was used before, and reads the beginning
-// of the response into c.in. sent is how much of the request was; if that is all, there
-// is a response.
-func (c *Call) sendReused(u *clientConn) (sent int, fault *CallError) {
+// sendReused sends the request of c on the reused connection u and reads the beginning
+// of the response into c.in. sent is the number of bytes of the request that were
+// written. If it is the whole request, c.in is not empty.
+func (c *Call) sendReused(u *clientConn) (sent int, callErr *CallError) {
 	a := &u.attempt
 	a.request, a.response, a.stage, a.written, a.err, a.failedCall = c.out.buf, &c.in, attemptNotSent, 0, nil, ""
-	err := u.rawConn.Read(u.attemptStep) // made once, or it would be an allocation
+	err := u.rawConn.Read(u.attemptStep) // the method value is made once; making it here would allocate
 	a.request, a.response = nil, nil
 	switch {
 	case err == nil && a.stage == attemptStale:

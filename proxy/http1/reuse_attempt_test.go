@@ -16,7 +16,7 @@ import (
 
 // Kept connections that have ended are passed over, however many they are, and a
 // request that must not be sent twice finds a new one.
-func TestAsk_PassesOverStaleConnections(t *testing.T) {
+func TestReuseAttempt_SkipsStaleConnections(t *testing.T) {
 	const kept = 3
 	conns, seen := make(chan net.Conn, 10), make(chan string, 10)
 	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
@@ -75,7 +75,7 @@ func TestAsk_PassesOverStaleConnections(t *testing.T) {
 }
 
 // A request that the socket does not take at once is sent whole all the same.
-func TestAsk_MoreThanTheSocketTakes(t *testing.T) {
+func TestReuseAttempt_PartialWrite(t *testing.T) {
 	began, length := make(chan struct{}), make(chan int, 1)
 	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
 		_, _ = requestOn(r)
@@ -114,7 +114,7 @@ func TestAsk_MoreThanTheSocketTakes(t *testing.T) {
 }
 
 // What goes wrong is told as the net package tells of it.
-func TestAsk_ErrorsOfTheSocket(t *testing.T) {
+func TestReuseAttempt_SocketErrors(t *testing.T) {
 	for want, end := range map[error]func(nc net.Conn, r *bufio.Reader){
 		syscall.ECONNRESET:     func(nc net.Conn, _ *bufio.Reader) { _ = nc.(*net.TCPConn).SetLinger(0) },
 		os.ErrDeadlineExceeded: func(_ net.Conn, r *bufio.Reader) { _, _ = r.ReadByte() },

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// step is called by the runtime at first, and then whenever something may have come.
-// It reports whether there is nothing more to wait for.
+// step is called by the runtime, once at first and then whenever the socket may be
+// readable. It returns true when there is nothing more to wait for.
 func (a *reuseAttempt) step(fd uintptr) bool {
 	if a.stage == attemptNotSent {
 		if a.checkAndSend(int(fd)); a.stage != attemptAwaiting {
@@ -19,7 +19,7 @@ func (a *reuseAttempt) step(fd uintptr) bool {
 	a.response.ensureBuffer()
 	n, err := retryEINTR(rawRead, int(fd), a.response.buf[a.response.w:])
 	switch {
-	case err == syscall.EAGAIN: //nolint:errorlint // a system call returns it as it is
+	case err == syscall.EAGAIN: //nolint:errorlint // system calls return unwrapped errors
 		return false
 	case err != nil:
 		a.err, a.failedCall = err, "read"
@@ -32,7 +32,7 @@ func (a *reuseAttempt) step(fd uintptr) bool {
 	return true
 }
 
-// checkAndSend sends the request if nothing has come before.
+// checkAndSend sends the request if the socket has nothing to read.
 func (a *reuseAttempt) checkAndSend(fd int) {
 	if _, err := retryEINTR(rawRead, fd, a.oneByte[:]); err != syscall.EAGAIN { //nolint:errorlint // as above
 		a.stage = attemptStale
@@ -50,7 +50,7 @@ func (a *reuseAttempt) checkAndSend(fd int) {
 	}
 }
 
-// step is called by the runtime when something can be written. It reports whether
+// step is called by the runtime when the socket may be writable. It returns true when
 // there is nothing more to wait for.
 func (w *writeOp) step(fd uintptr) bool {
 	for w.n < len(w.data) {
@@ -68,7 +68,7 @@ func (w *writeOp) step(fd uintptr) bool {
 	return true
 }
 
-// retryEINTR makes a system call again that a signal has interrupted.
+// retryEINTR repeats a system call that was interrupted by a signal.
 func retryEINTR(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, error) {
 	for {
 		if n, err := call(fd, p); err != syscall.EINTR { //nolint:errorlint // as above

@@ -21,7 +21,7 @@ import (
 
 // A request that comes at the moment at which an idle connection ends is answered, or
 // nothing has been done for it: its client may make it again.
-func TestServer_RequestsThatMeetTheIdleTimeout(t *testing.T) {
+func TestServer_RequestAtIdleTimeout(t *testing.T) {
 	const within = 8 * time.Millisecond
 	sockettest.OverBoth(t, func(t testing.TB) {
 		var reached, answers, ends int64
@@ -29,7 +29,7 @@ func TestServer_RequestsThatMeetTheIdleTimeout(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		for range 60 {
 			w := p.dial(t, lined("GET /1 HTTP/1.1|Host: a||"))
-			w.Status(200)
+			w.WantStatus(200)
 			answers++
 			rest := time.NewTimer(time.Duration(random.Int64N(int64(2 * within))))
 			<-rest.C
@@ -57,7 +57,7 @@ func TestServer_RequestsThatMeetTheIdleTimeout(t *testing.T) {
 
 // A client that is refused can read why, though it goes on sending: what it sends is
 // read for a while, so that no reset destroys the answer.
-func TestServer_RefusalsOutliveWhatIsStillSent(t *testing.T) {
+func TestServer_LingersAfterRejection(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		for _, said := range []string{
@@ -67,13 +67,13 @@ func TestServer_RefusalsOutliveWhatIsStillSent(t *testing.T) {
 			w := p.dial(t, lined(said))
 			more := strings.Repeat("y", 10_000)
 			for range 20 {
-				w.Says(more) // it fails if the connection is reset
+				w.Send(more) // it fails if the connection is reset
 			}
 			sendsNoMore(w.Conn)
-			if res, _ := w.Hears("POST"); res.StatusCode < 400 && res.StatusCode != 200 || !res.Close {
+			if res, _ := w.ReadResponse("POST"); res.StatusCode < 400 && res.StatusCode != 200 || !res.Close {
 				t.Errorf("%.40q: got %d, close %t", said, res.StatusCode, res.Close)
 			}
-			w.Ended()
+			w.WantClosed()
 		}
 	})
 }
@@ -101,7 +101,7 @@ func (l *loan) begin(what any) (end func()) {
 
 // Whatever ends an exchange, clients that leave, an upstream that does, panics and the
 // end of the server: no two at a time have the same memory.
-func TestServer_NoTwoShareMemory(t *testing.T) {
+func TestServer_ExchangesDoNotShareMemory(t *testing.T) {
 	address := origin(t, func(c net.Conn, r *bufio.Reader) {
 		for n := 0; ; n++ {
 			if _, err := requestOn(r); err != nil || n%7 == 6 {
@@ -263,7 +263,7 @@ func (l late) SetReadDeadline(at time.Time) error {
 }
 
 // The deadline that a call sets does not undo the one by which Abort has ended it.
-func TestCall_AbortAsADeadlineIsSet(t *testing.T) {
+func TestCall_AbortWhileDeadlineIsSet(t *testing.T) {
 	address := origin(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
 	client := &Client{ResponseTimeout: time.Hour}
 	c := client.NewCall(nil)

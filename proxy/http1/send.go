@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// Send makes the call over p and returns when the head of its final response is
-// there, or with a *Fault. A connection that had been kept and was closed by the
-// upstream at this moment is replaced by a new one, if that is safe; to make the
-// call again over another pool is up to the caller. While it waits, the client
-// is watched.
+// Send sends the request of c and returns when the head of the final response has been
+// read. The error is a *CallError, or ErrOutgoing if the request is invalid. If a
+// reused connection turns out to have been closed by the upstream, Send repeats the
+// request on another connection if that is safe; see CallError.Retryable. Retries on
+// another pool are up to the caller. While Send waits, the client of the exchange is
+// monitored, and the call is aborted if it is gone.
 func (p *Pool) Send(c *Call) error {
 	if err := c.encodeRequest(); err != nil {
 		return err
@@ -22,40 +23,41 @@ func (p *Pool) Send(c *Call) error {
 	now := p.client.now()
 	u := p.get(c, now)
 	for {
-		var fault *CallError
+		var callErr *CallError
 		if u == nil {
-			if u, fault = p.dial(c); fault != nil {
-				return fault
+			if u, callErr = p.dial(c); callErr != nil {
+				return callErr
 			}
 		}
-		if fault = c.attempt(u, now); fault == nil {
+		if callErr = c.attempt(u, now); callErr == nil {
 			return nil
 		}
 		c.stopUpload()
 		c.releaseConn()
-		if !fault.Reused || !fault.Retryable(c.method) {
-			return fault
+		if !callErr.Reused || !callErr.Retryable(c.method) {
+			return callErr
 		}
 		c.prepareRetry()
-		if u = nil; errors.Is(fault.Err, errStale) {
+		if u = nil; errors.Is(callErr.Err, errStale) {
 			u = p.get(c, now)
 		}
 	}
 }
 
-// canWriteAtOnce reports whether the whole request is at hand and u can take it at once.
+// canWriteAtOnce reports whether the request can be sent on u with a reuseAttempt: u is
+// a reused plain socket, and all of the request is in c.out.
 func (c *Call) canWriteAtOnce(u *clientConn) bool {
 	return u.rawConn != nil && u.reused && (c.requestBody == nil || c.upload.sentWithHead)
 }
 
-// prepareRetry makes c ready to be sent once more.
+// prepareRetry clears what is left of an earlier attempt.
 func (c *Call) prepareRetry() {
 	c.in.release()
 	c.Response.Reset()
 	c.requestWritten, c.responseStarted, c.switched = false, false, false
 }
 
-// encodeRequest ends the head, and puts the body behind it if it is short and at hand.
+// encodeRequest completes the head, and appends the body if it is buffered and short.
 func (c *Call) encodeRequest() error {
 	if c.encoded {
 		c.prepareRetry()
@@ -93,15 +95,15 @@ func (c *Call) encodeRequest() error {
 	case c.givenBody != nil && c.requestBody.done():
 		c.appendGivenBody()
 	case c.givenBody != nil, c.savedBody == nil && c.requestBody.received > 0:
-		return ErrOutgoing // somebody has read some of the body, and not given back all of it
+		return ErrOutgoing // a part of the body was read and not passed to SetBody
 	default:
 		c.appendBufferedBody()
 	}
 	return nil
 }
 
-// attempt sends the request over u and reads the head of the response. now is when
-// the first attempt began.
+// attempt sends the request on u and reads the head of the response. now is the time
+// when the first attempt began.
 func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	c.conn = u
 	c.in.from, c.in.pool = u.net, &c.client.buffers
@@ -111,12 +113,12 @@ func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	sent := 0
 	if c.canWriteAtOnce(u) {
 		u.setReadDeadlineAt(now, c.client.ResponseTimeout)
-		if err := c.abortedOr(nil); err != nil { // see await
+		if err := c.abortedOr(nil); err != nil { // see awaitResponse
 			return c.newError(err)
 		}
-		var fault *CallError
-		if sent, fault = c.sendReused(u); fault != nil {
-			return fault
+		var callErr *CallError
+		if sent, callErr = c.sendReused(u); callErr != nil {
+			return callErr
 		}
 	}
 	if sent < len(c.out.buf) {
@@ -137,7 +139,7 @@ func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	return c.awaitResponse()
 }
 
-// newError is what err is in this phase.
+// newError returns the CallError for err while the request is being sent.
 func (c *Call) newError(err error) *CallError {
 	f := &CallError{Phase: SendingRequest, Err: c.abortedOr(err), Reused: c.conn.reused, RequestSent: true, ResponseStarted: c.responseStarted}
 	c.stopUpload()
@@ -148,8 +150,8 @@ func (c *Call) newError(err error) *CallError {
 	return f
 }
 
-// requestBodyErr is why the client's body could not be read, nil if it could so far or
-// nobody wanted more.
+// requestBodyErr returns why reading the request body failed. It returns nil if it has
+// not failed, or if the read was canceled.
 func (c *Call) requestBodyErr() error {
 	if c.requestBody == nil || c.requestBody.err == io.EOF || errors.Is(c.requestBody.err, ErrBodyReadCanceled) {
 		return nil
@@ -157,16 +159,16 @@ func (c *Call) requestBodyErr() error {
 	return c.requestBody.err
 }
 
-// awaitResponse reads heads until the final one. There is one time limit for all of them.
+// awaitResponse reads heads until the final one. One timeout applies to all of them.
 func (c *Call) awaitResponse() *CallError {
 	switch {
-	case len(c.in.unread()) > 0: // ask has bounded it
+	case len(c.in.unread()) > 0: // sendReused has set the deadline
 	case c.requestWritten:
 		c.conn.setReadDeadline(c.client.ResponseTimeout)
 	default:
 		c.upload.awaitHead(c.conn)
 	}
-	if err := c.abortedOr(nil); err != nil { // the deadline of Abort may have been overwritten
+	if err := c.abortedOr(nil); err != nil { // setting the deadline may have overwritten the one set by Abort
 		return c.newError(err)
 	}
 	for interim := 0; ; interim++ {
@@ -188,7 +190,7 @@ func (c *Call) awaitResponse() *CallError {
 	}
 }
 
-// relayInterim passes a 1xx response on, and makes room for the next head.
+// relayInterim forwards a 1xx response and prepares for the next head.
 func (c *Call) relayInterim() {
 	switch {
 	case c.Response.Status == 100:
@@ -198,17 +200,17 @@ func (c *Call) relayInterim() {
 		h := c.x.Interim(c.Response.Status)
 		c.Response.Fields.StripHopByHop()
 		h.AddFields(&c.Response.Fields)
-		_ = c.x.SendInterim() // the final response will meet the same fate
+		_ = c.x.SendInterim() // if it fails, the final response fails, too
 	}
 	c.in.nextMessage()
 	c.Response.Reset()
 }
 
-// awaitContinue waits for the upstream to say whether it wants the body. After a while
-// it gets it nevertheless.
+// awaitContinue waits for the response to Expect: 100-continue. It sends the body when
+// 100 Continue arrives or ExpectContinueTimeout has passed (RFC 9110 section 10.1.1).
 func (c *Call) awaitContinue() *CallError {
 	c.conn.setReadDeadline(c.client.ExpectContinueTimeout)
-	err := c.abortedOr(nil) // see await
+	err := c.abortedOr(nil) // see awaitResponse
 	if err == nil {
 		err = c.readHead()
 	}
@@ -235,7 +237,7 @@ func (c *Call) awaitContinue() *CallError {
 	return c.awaitResponse()
 }
 
-// readHead reads one head.
+// readHead reads and parses one head.
 func (c *Call) readHead() error {
 	c.in.ensureBuffer()
 	for {
@@ -260,7 +262,7 @@ func (c *Call) readHead() error {
 	}
 }
 
-// checkUpgrade checks that a 101 is the one that was asked for.
+// checkUpgrade checks that a 101 response switches to the requested protocol.
 func (c *Call) checkUpgrade() *CallError {
 	to, ok := c.Response.Fields.Value(Upgrade)
 	if c.upgrade == "" || !ok || c.Response.Fields.count(Upgrade) != 1 || !sameToken(to, c.upgrade) ||
@@ -273,7 +275,7 @@ func (c *Call) checkUpgrade() *CallError {
 
 func sameToken(a, b string) bool { return len(a) == len(b) && equalFold([]byte(a), b) }
 
-// fillBody implements feeder: it reads more of the response's body.
+// fillBody implements bodyFiller. It reads more of the response body.
 func (c *Call) fillBody(b *Body) error {
 	if b.flusher != nil {
 		if err := b.flusher.Flush(); err != nil {
@@ -282,7 +284,7 @@ func (c *Call) fillBody(b *Body) error {
 	}
 	c.in.makeRoom(remaining(b))
 	c.setReadDeadline(c.client.BodyTimeout)
-	if err := c.abortedOr(nil); err != nil { // see await
+	if err := c.abortedOr(nil); err != nil { // see awaitResponse
 		return err
 	}
 	if err := c.in.fill(); err != nil {

@@ -56,25 +56,25 @@ func TestServer_PipelinedAtEverySplit(t *testing.T) {
 		all := lined("|GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 3||two||POST /3 HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|three|0|A: b||HEAD /4 HTTP/1.1|Host: a|Content-Length: 2||xxGET /5 HTTP/1.1|Host: a|Connection: close||GET /6 HTTP/1.1|Host: a||")
 		for at := range len(all) {
 			w := p.dial(t, all[:at])
-			w.Says(all[at:])
+			w.Send(all[at:])
 			for _, want := range []string{"/1 ", "/2 two", "/3 three"} {
-				if _, got := w.Status(200); got != want {
+				if _, got := w.WantStatus(200); got != want {
 					t.Fatalf("split at %d: got %q; want %q", at, got, want)
 				}
 			}
-			if res, _ := w.Hears("HEAD"); res.ContentLength != 5 {
+			if res, _ := w.ReadResponse("HEAD"); res.ContentLength != 5 {
 				t.Fatalf("split at %d: HEAD got %d", at, res.ContentLength)
 			}
-			if res, got := w.Status(200); got != "/5 " || !res.Close {
+			if res, got := w.WantStatus(200); got != "/5 " || !res.Close {
 				t.Fatalf("split at %d: got %q, %v", at, got, res.Close)
 			}
-			w.Ended()
+			w.WantClosed()
 			w.Close()
 		}
 	})
 }
 
-func TestServer_RefusesAndEnds(t *testing.T) {
+func TestServer_RejectsAndCloses(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct {
 			raw    string
@@ -94,11 +94,11 @@ func TestServer_RefusesAndEnds(t *testing.T) {
 			reached := 0
 			p := serving(t, func(x *Exchange) { reached++; says(x) }, nil)
 			w := p.dial(t, lined(c.raw))
-			res, _ := w.Status(c.status)
+			res, _ := w.WantStatus(c.status)
 			if !res.Close {
 				t.Errorf("%.60q: the connection does not end", c.raw)
 			}
-			w.Ended()
+			w.WantClosed()
 			if reached > 0 {
 				t.Errorf("%.60q: it reached the handler", c.raw)
 			}
@@ -106,7 +106,7 @@ func TestServer_RefusesAndEnds(t *testing.T) {
 	})
 }
 
-func TestServer_OwnWordsForRefusals(t *testing.T) {
+func TestServer_ErrorHandler(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, func(s *Server) {
 			s.ErrorHandler = func(x *Exchange, why error) {
@@ -115,10 +115,10 @@ func TestServer_OwnWordsForRefusals(t *testing.T) {
 			}
 		})
 		w := p.dial(t, lined("GET / HTTP/1.1||"))
-		if res, _ := w.Status(400); res.Header.Get("X-Why") != ErrHostMissing.Error() {
+		if res, _ := w.WantStatus(400); res.Header.Get("X-Why") != ErrHostMissing.Error() {
 			t.Errorf("got %v", res.Header)
 		}
-		w.Ended()
+		w.WantClosed()
 	})
 }
 
@@ -126,17 +126,17 @@ func TestServer_HTTP10(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		w := p.dial(t, lined("GET /1 HTTP/1.0||"))
-		if res, _ := w.Status(200); !res.Close {
+		if res, _ := w.WantStatus(200); !res.Close {
 			t.Error("the connection does not end")
 		}
-		w.Ended()
+		w.WantClosed()
 		w = p.dial(t, lined("GET /1 HTTP/1.0|Connection: keep-alive||"))
-		if res, _ := w.Status(200); res.Header.Get("Connection") != "keep-alive" {
+		if res, _ := w.WantStatus(200); res.Header.Get("Connection") != "keep-alive" {
 			t.Errorf("got %v", res.Header)
 		}
-		w.Says(lined("GET /2 HTTP/1.0||"))
-		w.Status(200)
-		w.Ended()
+		w.Send(lined("GET /2 HTTP/1.0||"))
+		w.WantStatus(200)
+		w.WantClosed()
 	})
 }
 
@@ -176,7 +176,7 @@ func TestServer_Streams(t *testing.T) {
 		if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
 			t.Fatalf("got %q, %v", rest, err)
 		}
-		w.Says(lined("GET /cut HTTP/1.1|Host: a||"))
+		w.Send(lined("GET /cut HTTP/1.1|Host: a||"))
 		step <- true
 		step <- false
 		if res, err = http.ReadResponse(w.Reader, nil); err == nil {
@@ -188,7 +188,7 @@ func TestServer_Streams(t *testing.T) {
 	})
 }
 
-func TestServer_WrongLengthsAreErrors(t *testing.T) {
+func TestServer_WrongBodyLengths(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		errs := make(chan error, 1)
 		p := serving(t, func(x *Exchange) {
@@ -214,7 +214,7 @@ func TestServer_WrongLengthsAreErrors(t *testing.T) {
 }
 
 // A field that cannot be sent is not sent: another answer can be given.
-func TestServer_FieldsThatCannotBeSent(t *testing.T) {
+func TestServer_InvalidOutgoingFields(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, func(x *Exchange) {
 			x.Begin(200).Add("Location", "/x\r\nA: b")
@@ -224,7 +224,7 @@ func TestServer_FieldsThatCannotBeSent(t *testing.T) {
 			_ = x.sendText(500, "no")
 		}, nil)
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-		if res, _ := w.Status(500); res.Header.Get("A") != "" {
+		if res, _ := w.WantStatus(500); res.Header.Get("A") != "" {
 			t.Errorf("got %v", res.Header)
 		}
 	})
@@ -244,23 +244,23 @@ func TestServer_Expect(t *testing.T) {
 			t.Fatalf("got %q, %v", line, err)
 		}
 		_, _ = w.ReadString('\n')
-		w.Says("hi")
-		if _, body := w.Status(200); body != "/ hi" {
+		w.Send("hi")
+		if _, body := w.WantStatus(200); body != "/ hi" {
 			t.Errorf("got %q", body)
 		}
 		// A final answer instead of 100: the body is still owed, so that nothing that
 		// comes can be a request.
-		w.Says(lined("POST /no HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 20||"))
-		if res, _ := w.Status(403); !res.Close {
+		w.Send(lined("POST /no HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 20||"))
+		if res, _ := w.WantStatus(403); !res.Close {
 			t.Error("the connection does not end")
 		}
-		w.Says(lined("GET / HTTP/1.1|Host: a||"))
-		w.Ended()
+		w.Send(lined("GET / HTTP/1.1|Host: a||"))
+		w.WantClosed()
 		// HTTP/1.0 has no 100, and no body nothing to wait for.
 		w = p.dial(t, lined("POST / HTTP/1.0|Expect: 100-continue|Content-Length: 2||hi"))
-		w.Status(200)
+		w.WantStatus(200)
 		w = p.dial(t, lined("POST / HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 0||"))
-		w.Status(200)
+		w.WantStatus(200)
 	})
 }
 
@@ -270,17 +270,17 @@ func TestServer_UnreadBodies(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		w := p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Content-Length: 100000||")+strings.Repeat("x", 100000)+lined("GET /2 HTTP/1.1|Host: a||"))
-		w.Status(200)
-		if _, body := w.Status(200); body != "/2" {
+		w.WantStatus(200)
+		if _, body := w.WantStatus(200); body != "/2" {
 			t.Errorf("got %q", body)
 		}
 		w = p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Content-Length: 1000000||"))
-		if res, _ := w.Status(200); !res.Close {
+		if res, _ := w.WantStatus(200); !res.Close {
 			t.Error("the connection does not end")
 		}
 		w = p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|hello|nonsense|GET / HTTP/1.1|Host: a||"))
-		w.Status(200)
-		w.Ended()
+		w.WantStatus(200)
+		w.WantClosed()
 	})
 }
 
@@ -297,10 +297,10 @@ func TestServer_HalfClosed(t *testing.T) {
 	w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 2||hi"))
 	sendsNoMore(w.Conn)
 	close(release)
-	if _, body := w.Status(200); body != "/ hi" {
+	if _, body := w.WantStatus(200); body != "/ hi" {
 		t.Errorf("got %q", body)
 	}
-	w.Ended()
+	w.WantClosed()
 }
 
 // aborts counts calls of Abort.
@@ -310,7 +310,7 @@ func (a aborts) Abort() { a <- struct{}{} }
 
 // A client that leaves is noticed while its request waits; what its leaving looks
 // like is a matter of policy.
-func TestServer_ClientsThatLeave(t *testing.T) {
+func TestServer_ClientGone(t *testing.T) {
 	for _, c := range []struct {
 		policy HalfClosePolicy
 		leave  func(*net.TCPConn)
@@ -346,14 +346,14 @@ func TestServer_PanicEndsTheConnection(t *testing.T) {
 		panics := make(chan any, 1)
 		p := serving(t, func(*Exchange) { panic("oh") }, func(s *Server) { s.OnPanic = func(v any) { panics <- v } })
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||GET / HTTP/1.1|Host: a||"))
-		w.Ended()
+		w.WantClosed()
 		if v := await.Value(t, panics, "panic"); v != "oh" {
 			t.Errorf("got %v", v)
 		}
 	})
 }
 
-func TestServer_ShutdownInPeace(t *testing.T) {
+func TestServer_GracefulShutdown(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		inside, release := make(chan struct{}), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
@@ -364,12 +364,12 @@ func TestServer_ShutdownInPeace(t *testing.T) {
 			says(x)
 		}, nil)
 		resting := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-		resting.Status(200)
+		resting.WantStatus(200)
 		w := p.dial(t, lined("GET /slow HTTP/1.1|Host: a||"))
 		<-inside
 		done := make(chan error, 1)
 		go func() { done <- p.server.Shutdown(t.Context()) }()
-		resting.Ended()
+		resting.WantClosed()
 		select {
 		case err := <-done:
 			t.Fatalf("it did not wait: %v", err)
@@ -380,17 +380,17 @@ func TestServer_ShutdownInPeace(t *testing.T) {
 			t.Error("it still listens")
 		}
 		close(release)
-		if res, _ := w.Status(200); !res.Close {
+		if res, _ := w.WantStatus(200); !res.Close {
 			t.Error("the last answer does not say so")
 		}
-		w.Ended()
+		w.WantClosed()
 		if err := await.Value(t, done, "end"); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-func TestServer_ShutdownCutsWhatTakesTooLong(t *testing.T) {
+func TestServer_ShutdownAbortsAfterDeadline(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		inside, release := make(chan struct{}), make(chan struct{})
 		p := serving(t, func(x *Exchange) { close(inside); <-release; says(x) }, nil)
@@ -402,23 +402,23 @@ func TestServer_ShutdownCutsWhatTakesTooLong(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		close(release)
-		w.Ended()
+		w.WantClosed()
 	})
 }
 
 // Before it ends, a server says so for a while, and still takes connections.
-func TestServer_Part(t *testing.T) {
+func TestServer_DisableKeepAlives(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-		w.Status(200)
+		w.WantStatus(200)
 		p.server.DisableKeepAlives()
 		for _, w := range []*sockettest.Client{w, p.dial(t, "")} {
-			w.Says(lined("GET / HTTP/1.1|Host: a||"))
-			if res, _ := w.Status(200); !res.Close {
+			w.Send(lined("GET / HTTP/1.1|Host: a||"))
+			if res, _ := w.WantStatus(200); !res.Close {
 				t.Error("the answer does not say so")
 			}
-			w.Ended()
+			w.WantClosed()
 		}
 	})
 }
@@ -429,7 +429,7 @@ func TestServer_IdleConnectionsAreSmall(t *testing.T) {
 	p := serving(t, says, nil)
 	before := inUse()
 	for range connections {
-		p.dial(t, lined("GET / HTTP/1.1|Host: a||")).Status(200)
+		p.dial(t, lined("GET / HTTP/1.1|Host: a||")).WantStatus(200)
 	}
 	await.Until(t, "small", func() bool { return int(inUse()-before)/connections < 8<<10+wireSize })
 }
@@ -460,14 +460,14 @@ func TestServer_HandsHTTP2Over(t *testing.T) {
 		})
 		for at := range len(preface) {
 			w := p.dial(t, preface[:at])
-			w.Says(preface[at:] + "12345")
+			w.Send(preface[at:] + "12345")
 			if s := await.Value(t, got, "preface"); s != preface+"12345" {
 				t.Errorf("split at %d: got %q", at, s)
 			}
 			w.Close()
 		}
 		w := p.dial(t, "PRI * HTTP/2.0\r\n\r\nXX")
-		w.Status(505)
+		w.WantStatus(505)
 	})
 }
 
@@ -486,17 +486,17 @@ func TestServer_Interim(t *testing.T) {
 			}
 		}, nil)
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-		if res, _ := w.Status(103); res.Header.Get("Link") != "</x>" {
+		if res, _ := w.WantStatus(103); res.Header.Get("Link") != "</x>" {
 			t.Errorf("got %v", res.Header)
 		}
-		w.Status(200)
+		w.WantStatus(200)
 		w = p.dial(t, lined("GET / HTTP/1.0||"))
-		w.Status(200)
+		w.WantStatus(200)
 	})
 }
 
 // A large answer is sent from where it lies, a small one together with its head.
-func TestServer_AnswersOfAllSizes(t *testing.T) {
+func TestServer_ResponsesOfAllSizes(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, n := range []int{0, 1, 4000, 8 << 10, 100_000, 3 << 20} {
 			p := serving(t, func(x *Exchange) {
@@ -505,8 +505,8 @@ func TestServer_AnswersOfAllSizes(t *testing.T) {
 			}, nil)
 			w := p.dial(t, "")
 			for range 3 {
-				w.Says(lined("GET / HTTP/1.1|Host: a||"))
-				if res, body := w.Status(200); len(body) != n || res.ContentLength != int64(n) {
+				w.Send(lined("GET / HTTP/1.1|Host: a||"))
+				if res, body := w.WantStatus(200); len(body) != n || res.ContentLength != int64(n) {
 					t.Errorf("%d: got %d, %d", n, len(body), res.ContentLength)
 				}
 			}

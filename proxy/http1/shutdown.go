@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// DisableKeepAlives tells clients from now on, with each response, that it is the last of
-// its connection. Connections are still taken.
+// DisableKeepAlives makes every response announce the end of its connection from now
+// on. The server still accepts connections.
 func (s *Server) DisableKeepAlives() { s.keepAlivesDisabled.Store(true) }
 
-// Shutdown ends the server in peace: it takes no more connections, tells clients
-// as Part does, closes connections that wait for a request, and lets exchanges
-// in progress end until ctx is done. Those that have not ended then are cut, and
-// the error says so. Connections that were handed over are not waited for.
+// Shutdown shuts the server down gracefully. It stops accepting connections, calls
+// DisableKeepAlives, closes idle connections, and waits for exchanges in progress until
+// ctx is done. It then closes the connections that are left and returns an error. It
+// does not wait for connections that were handed over.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.DisableKeepAlives()
 	s.stopListening()
@@ -27,13 +27,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("exchanges cut off: %w", ctx.Err()), s.Close())
+			return errors.Join(fmt.Errorf("exchanges aborted: %w", ctx.Err()), s.Close())
 		case <-tick.C:
 		}
 	}
 }
 
-// Close ends the server at once, and cuts exchanges in progress.
+// Close closes all listeners and connections immediately, also those with an exchange
+// in progress.
 func (s *Server) Close() error {
 	s.DisableKeepAlives()
 	s.stopListening()
@@ -56,8 +57,8 @@ func (s *Server) stopListening() {
 	}
 }
 
-// closeIdleConns ends connections that wait for a request and have not begun to bring
-// one. It reports whether no connection is left.
+// closeIdleConns ends connections that wait for a request of which no byte has arrived.
+// It reports whether no connection is left.
 func (s *Server) closeIdleConns() bool {
 	all := s.appendConns(nil)
 	for _, c := range all {
@@ -68,10 +69,10 @@ func (s *Server) closeIdleConns() bool {
 	return len(all) == 0
 }
 
-// endIdleWait ends c if it still waits for a request; one that comes meanwhile is answered,
-// see requestDuringShutdown.
+// endIdleWait ends c if it still waits for a request. A request that arrives at the
+// same moment is served; see requestDuringShutdown.
 func (c *conn) endIdleWait() {
-	c.mu.Lock() // so that requestDuringShutdown sets its deadline after this one
+	c.mu.Lock() // orders this deadline before the one of requestDuringShutdown
 	defer c.mu.Unlock()
 	if c.state.CompareAndSwap(stateIdle, stateEnded) {
 		_ = c.net.SetReadDeadline(pastTime())

@@ -45,7 +45,7 @@ func (c *lateConn) Read(p []byte) (n int, err error) {
 
 // A request that comes at the moment in which its idle connection is ended is
 // answered, whether it was read before or is still to be read.
-func TestServer_ShutdownAnswersWhoCameLate(t *testing.T) {
+func TestServer_ShutdownServesConcurrentRequest(t *testing.T) {
 	for name, read := range map[string]func(c net.Conn, p []byte) (int, error){
 		"read": func(c net.Conn, p []byte) (int, error) {
 			_ = c.SetReadDeadline(time.Time{})

@@ -2,36 +2,37 @@ package http1
 
 import "io"
 
-// A Source is a body that does not come over a connection of a Server.
+// A Source is a request body that does not come from an Exchange.
 type Source struct {
 	Reader io.Reader
 	Length int64 // -1 if unknown
-	// Stop ends a read that waits, as nobody wants more. It is called by another
-	// goroutine than reads.
+	// Stop makes a pending read return, because the rest of the body is not needed. It
+	// is called by another goroutine than the one that reads.
 	Stop func()
-	// Trailer, unless nil, adds the trailer fields to h. It is called when all has been
-	// read, and only for a body whose length is not known.
+	// Trailer, if it is set, adds the trailer fields to h. It is called after the whole
+	// body has been read, and only if Length is unknown.
 	Trailer func(h *Head)
-	// Expects says that it is to be read only if the upstream wants it.
+	// Expects makes the call wait for 100 Continue before it reads the body. The caller
+	// must add the Expect field.
 	Expects bool
 }
 
-// A sourceReader is a Source as a body is read.
+// A sourceReader connects a Source to a Body.
 type sourceReader struct {
 	Source
 	in   input
 	body Body
 }
 
-// fillBody implements feeder.
+// fillBody implements bodyFiller.
 func (g *sourceReader) fillBody(b *Body) error {
 	g.in.makeRoom(remaining(b))
 	return g.in.fill()
 }
 
-// SetSource is the body of a request without an exchange, which has none otherwise.
-// It must come before Send. Trailer names of the body must have been checked by who
-// adds them; what cannot be sent is left out.
+// SetSource sets the body of a request that has no exchange. It must be called before
+// Send. The caller must check the names of trailer fields; fields that cannot be sent
+// are dropped.
 func (c *Call) SetSource(s Source) {
 	f := Framing{FixedLength, s.Length}
 	if s.Length < 0 {
@@ -45,8 +46,9 @@ func (c *Call) SetSource(s Source) {
 	c.requestBody = &g.body
 }
 
-// declaresNoBody reports whether a request without a body says so: where its client
-// did, and where its method would let one be expected (RFC 9110 section 8.6).
+// declaresNoBody reports whether a request without a body sends Content-Length: 0. It
+// does so if the client did. Without a client it does so for methods that usually have
+// a body (RFC 9110 section 8.6).
 func (c *Call) declaresNoBody() bool {
 	if c.x != nil {
 		return c.x.Request.Framing.Length == 0
@@ -54,7 +56,8 @@ func (c *Call) declaresNoBody() bool {
 	return c.method == "POST" || c.method == "PUT" || c.method == "PATCH"
 }
 
-// expectsContinue reports whether the body comes only once the upstream wants it.
+// expectsContinue reports whether the body is sent only after the upstream has
+// responded with 100 Continue.
 func (c *Call) expectsContinue() bool {
 	if c.x != nil {
 		return c.x.Expects()
@@ -62,7 +65,7 @@ func (c *Call) expectsContinue() bool {
 	return c.requestBody != nil && c.sourceReader.Expects
 }
 
-// sendContinue tells the client that the body is wanted. To read a Source is to say so.
+// sendContinue tells the client to send the body. A Source needs no such message.
 func (c *Call) sendContinue() error {
 	if c.x == nil {
 		return nil
@@ -70,7 +73,7 @@ func (c *Call) sendContinue() error {
 	return c.x.Continue()
 }
 
-// cancelBodyRead ends reading of the body.
+// cancelBodyRead makes a pending read of the request body return.
 func (c *Call) cancelBodyRead() {
 	switch {
 	case c.x != nil:
@@ -80,7 +83,7 @@ func (c *Call) cancelBodyRead() {
 	}
 }
 
-// setUploading notes whether another goroutine reads the body.
+// setUploading records whether an upload goroutine reads the request body.
 func (c *Call) setUploading(now bool) {
 	if c.x != nil {
 		c.x.uploading = now

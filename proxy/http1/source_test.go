@@ -118,7 +118,7 @@ func TestSource_Expects(t *testing.T) {
 }
 
 // Stop ends a read that waits when the answer came without the rest of the body.
-func TestSource_StopEndsAReadThatWaits(t *testing.T) {
+func TestSource_StopUnblocksRead(t *testing.T) {
 	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
 		_, _ = http.ReadRequest(r)
 		_, _ = io.WriteString(nc, okAnswer)
@@ -145,7 +145,7 @@ func TestSource_StopEndsAReadThatWaits(t *testing.T) {
 }
 
 // A trailer section that is none is refused, however its bytes come.
-func TestBody_TrailersThatAreNone(t *testing.T) {
+func TestBody_InvalidTrailers(t *testing.T) {
 	for _, raw := range []string{
 		"A : b||", " A: b||", "A: b| c||", "A: b\nC: d||", "A||", ": x||", "A: \x00||", "A: b|\rX|", "A:b\nGET / HTTP/1.1||", "\n", "X:POST\n\n", "A: b\r\r\n",
 		strings.Repeat("A: b|", 40) + "|", "A: " + strings.Repeat("b", 20_000) + "||",
@@ -163,7 +163,7 @@ func TestBody_TrailersThatAreNone(t *testing.T) {
 }
 
 // What is no host is not written as one: it is found before anybody is asked.
-func TestCall_HostThatIsNone(t *testing.T) {
+func TestCall_InvalidHost(t *testing.T) {
 	p := (&Client{}).NewPool(Endpoint{Network: "tcp", Address: "127.0.0.1:1"})
 	for _, host := range []string{"", "a/x", "a?x", "a#x", "u@a", "a b", "a\r\nX: 1", "a:65616", "[::1", `a\b`} {
 		c := p.client.NewCall(nil)

@@ -89,7 +89,7 @@ func (s *storm) serve(c net.Conn, r *bufio.Reader) {
 
 // Whatever upstream and clients do, each answer reaches the request that caused
 // it, and no connection is kept that owes something or has something left.
-func TestState_EachAnswerReachesItsRequest(t *testing.T) {
+func TestState_EachResponseReachesItsRequest(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		clients, each := 8, 150
 		if testing.Short() {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// SwitchProtocols answers 101 with the fields that were added since Begin, and hands the
-// connection over: what the client has sent behind its request comes first, as
-// unread. Both belong to the caller from then on, deadlines are off, and the
-// handler may return before it is done with them.
+// SwitchProtocols sends a 101 response with the fields that were added since Begin, and
+// hands over the connection. unread holds bytes that the client has sent after its
+// request. The caller owns both from then on, also after the handler has returned. No
+// deadlines are set on the connection.
 func (x *Exchange) SwitchProtocols(protocol string) (c net.Conn, unread []byte, err error) {
 	if x.stage != responseHead || x.status != 101 || x.Body() != nil || x.Minor == 0 {
 		return nil, nil, ErrResponseState

@@ -121,7 +121,7 @@ func TestTimeout_BodyTooSlow(t *testing.T) {
 }
 
 // Once the answer has begun, the two may talk at whatever pace they like.
-func TestTimeout_BodyAfterTheAnswerHasBegun(t *testing.T) {
+func TestTimeout_BodyAfterResponseStarted(t *testing.T) {
 	piped(t, func(x *Exchange) {
 		x.Begin(200)
 		_ = x.StartBody(Framing{Chunked, -1})

@@ -8,36 +8,37 @@ import (
 	"time"
 )
 
-// uploadEndWait is how long a response waits for the end of the request to be sent,
-// once that is in progress. It most likely answers that very end, so that it
-// has been sent already and only its sender has not noticed yet.
+// uploadEndWait is how long Relay waits for an upload that is sending the end of the
+// request. A response usually arrives after that end, so that the upload is done and
+// only its goroutine has not been scheduled yet.
 const uploadEndWait = 50 * time.Millisecond
 
-// An upload sends what is left of a request's body while its caller waits for the
-// response, or reads it.
+// An upload sends the rest of a request body on a goroutine of its own, while the
+// caller waits for the response or reads it.
 type upload struct {
-	running      bool          // there is a goroutine, or was, that nobody has waited for
-	sentWithHead bool          // the body has been sent behind the head
-	done         chan struct{} // holds one when the goroutine has ended
+	running      bool          // a goroutine was started, and stopUpload has not been called since
+	sentWithHead bool          // the whole body was sent together with the head
+	done         chan struct{} // receives one value when the goroutine ends
 	buf          []byte
-	sendingEnd   atomic.Bool // the client's body has been read whole, and its end is being sent
+	sendingEnd   atomic.Bool // the request body was read to its end, which is being sent
 
-	mu       sync.Mutex  // guards what follows, and setting deadlines for reading meanwhile
-	headConn *clientConn // to bound the wait for a head on when the body is sent; nil if there is a head
-	sent     bool        // the body was sent whole
-	failed   bool        // nothing can come of it any more: reading has ended for good
+	mu       sync.Mutex  // guards the fields below, and read deadlines while the goroutine runs
+	headConn *clientConn // gets a read deadline when the body was sent; nil after the head was received
+	sent     bool        // the whole body was sent
+	failed   bool        // the call has failed: reads must not be unblocked again by a new deadline
 }
 
-// reset makes up ready for another body, and keeps the channel.
+// reset clears up for another body. It keeps the channel.
 func (up *upload) reset() {
 	up.running, up.sentWithHead, up.buf = false, false, nil
-	if up.done != nil { // there was a goroutine, for this body or for one before
+	if up.done != nil { // a goroutine has run for this body or an earlier one
 		up.sendingEnd.Store(false)
 		up.headConn, up.sent = nil, false
 	}
 }
 
-// appendBufferedBody puts a body behind the head that is at hand and fits there.
+// appendBufferedBody appends the body to the head if all of it has been read already
+// and fits into the buffer.
 func (c *Call) appendBufferedBody() {
 	b := c.requestBody
 	if c.expectsContinue() || b.err != nil && b.err != io.EOF || b.framing.Kind == FixedLength && b.bytesLeft > int64(len(b.in.unread())) {
@@ -54,7 +55,7 @@ func (c *Call) appendBufferedBody() {
 			c.upload.sentWithHead = true
 			return
 		case err != nil, len(data) == 0:
-			return // the upload will meet it again
+			return // the upload gets the same error
 		case c.framing.Kind == Chunked:
 			c.out.buf = appendChunk(c.out.buf, data)
 		default:
@@ -63,7 +64,7 @@ func (c *Call) appendBufferedBody() {
 	}
 }
 
-// appendGivenBody puts a body behind the head that was read before.
+// appendGivenBody appends the body that was passed to SetBody.
 func (c *Call) appendGivenBody() {
 	if c.framing.Kind == Chunked {
 		c.out.buf = appendChunk(c.out.buf, c.givenBody)
@@ -74,7 +75,7 @@ func (c *Call) appendGivenBody() {
 	c.upload.sentWithHead = true
 }
 
-// appendBodyEnd appends what ends the body.
+// appendBodyEnd appends the last chunk and the trailer section if the body is chunked.
 func (c *Call) appendBodyEnd(dst []byte) []byte {
 	if c.framing.Kind != Chunked {
 		return dst
@@ -92,7 +93,7 @@ func (c *Call) appendBodyEnd(dst []byte) []byte {
 	return h.buf
 }
 
-// startUpload begins to send the rest of the body on a goroutine of its own.
+// startUpload starts a goroutine that sends the rest of the body.
 func (c *Call) startUpload() {
 	up := &c.upload
 	if up.done == nil {
@@ -114,7 +115,7 @@ func (c *Call) runUpload() {
 	switch {
 	case err == nil && up.headConn != nil:
 		up.headConn.setReadDeadline(c.client.ResponseTimeout)
-		if c.abortedOr(nil) != nil { // see await
+		if c.abortedOr(nil) != nil { // see awaitResponse
 			_ = c.conn.net.SetReadDeadline(pastTime())
 		}
 	case err != nil && (c.requestBodyErr() != nil || timedOut(err) && up.headConn != nil):
@@ -125,7 +126,7 @@ func (c *Call) runUpload() {
 	up.done <- struct{}{}
 }
 
-// sendBody sends the body until its end.
+// sendBody sends the rest of the body.
 func (c *Call) sendBody() error {
 	up := &c.upload
 	for {
@@ -154,14 +155,14 @@ func (c *Call) sendBody() error {
 	}
 }
 
-// awaitHead says that a head is waited for on u, for which the time counts from
-// the end of the upload.
+// awaitHead prepares for reading the head of the response on u. Its timeout starts when
+// the upload has ended.
 func (up *upload) awaitHead(u *clientConn) {
 	up.mu.Lock()
 	defer up.mu.Unlock()
 	up.headConn = u
 	switch {
-	case up.failed: // it failed before this goroutine came here
+	case up.failed: // the upload failed before awaitHead was called
 	case up.sent:
 		u.setReadDeadline(u.pool.client.ResponseTimeout)
 	default:
@@ -169,8 +170,8 @@ func (up *upload) awaitHead(u *clientConn) {
 	}
 }
 
-// setReadDeadline bounds reading of the response, which an upload that fails ends at
-// once.
+// setReadDeadline sets the deadline for reading the response, unless the upload has
+// failed and thereby ended the call.
 func (c *Call) setReadDeadline(within time.Duration) {
 	up := &c.upload
 	if !up.running {
@@ -184,8 +185,8 @@ func (c *Call) setReadDeadline(within time.Duration) {
 	}
 }
 
-// headReceived says that the final head has come: what is read from now on has time
-// limits of its own.
+// headReceived is called when the final head has been read. The upload sets no
+// deadlines after that.
 func (up *upload) headReceived() {
 	if !up.running {
 		return
@@ -195,7 +196,7 @@ func (up *upload) headReceived() {
 	up.headConn = nil
 }
 
-// pollUpload takes note of an upload that has ended, or is about to.
+// pollUpload calls stopUpload if the upload has ended or is about to end.
 func (c *Call) pollUpload() {
 	up := &c.upload
 	if !up.running {
@@ -213,8 +214,8 @@ func (c *Call) pollUpload() {
 	}
 }
 
-// stopUpload waits for the upload, and stops it if it has not ended: the response
-// is whole without it, or there will be none.
+// stopUpload waits for the upload. If it has not ended, stopUpload aborts it: either
+// the response is complete without the rest of the request, or the call has failed.
 func (c *Call) stopUpload() {
 	if !c.upload.running {
 		return
@@ -223,7 +224,7 @@ func (c *Call) stopUpload() {
 	case <-c.upload.done:
 	default:
 		c.cancelBodyRead()
-		c.conn.close() // it owes the rest of the request
+		c.conn.close() // the rest of the request is missing on this connection
 		<-c.upload.done
 	}
 	c.upload.running, c.upload.headConn = false, nil

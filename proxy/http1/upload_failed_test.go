@@ -46,7 +46,7 @@ func uploading(t *testing.T, body io.Reader, answer func(net.Conn)) *Call {
 
 // A body that fails at once ends the wait for an answer that has not begun yet: the
 // upstream waits for the rest of the body, and would wait for ever.
-func TestUpload_FailsBeforeTheAnswerIsAwaited(t *testing.T) {
+func TestUpload_FailsBeforeResponseIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body, client := io.Pipe()
 		client.CloseWithError(errors.New("no body"))
@@ -60,7 +60,7 @@ func TestUpload_FailsBeforeTheAnswerIsAwaited(t *testing.T) {
 }
 
 // The same for an answer that has begun: there will be no more of it.
-func TestUpload_FailsBeforeTheRestOfTheAnswerIsRead(t *testing.T) {
+func TestUpload_FailsWhileResponseIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body, client := io.Pipe()
 		c := uploading(t, body, func(upstream net.Conn) {

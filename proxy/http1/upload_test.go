@@ -41,7 +41,7 @@ func TestUpload_AllSizes(t *testing.T) {
 					fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", n, body),
 				} {
 					go func() { _, _ = io.WriteString(w.Conn, said) }()
-					if _, got := w.Status(200); strings.TrimSpace(got) != "true" {
+					if _, got := w.WantStatus(200); strings.TrimSpace(got) != "true" {
 						t.Fatalf("%d bytes did not arrive", n)
 					}
 				}
@@ -55,7 +55,7 @@ func TestUpload_AllSizes(t *testing.T) {
 
 // An answer that comes before the body has been sent is brought to the client at
 // once; neither connection is used again.
-func TestUpload_EarlyAnswer(t *testing.T) {
+func TestUpload_EarlyResponse(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address := origin(t, func(c net.Conn, r *bufio.Reader) {
 			_, _ = http.ReadRequest(r)
@@ -64,10 +64,10 @@ func TestUpload_EarlyAnswer(t *testing.T) {
 		})
 		p := proxyTo(t, address, nil)
 		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 1000000||begin"))
-		if res, body := w.Status(413); body != "no" || !res.Close {
+		if res, body := w.WantStatus(413); body != "no" || !res.Close {
 			t.Errorf("got %q, close %t", body, res.Close)
 		}
-		w.Ended()
+		w.WantClosed()
 		if p.pool.Idle() != 0 {
 			t.Error("the upstream's connection was kept, and owes a body")
 		}
@@ -75,7 +75,7 @@ func TestUpload_EarlyAnswer(t *testing.T) {
 }
 
 // Both directions may stream at the same time.
-func TestUpload_BothWaysAtOnce(t *testing.T) {
+func TestUpload_Bidirectional(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address := origin(t, func(c net.Conn, r *bufio.Reader) {
 			req, _ := http.ReadRequest(r)
@@ -91,7 +91,7 @@ func TestUpload_BothWaysAtOnce(t *testing.T) {
 		})
 		p := proxyTo(t, address, nil)
 		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||"))
-		w.Says(lined("1|a|"))
+		w.Send(lined("1|a|"))
 		res, err := http.ReadResponse(w.Reader, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -99,13 +99,13 @@ func TestUpload_BothWaysAtOnce(t *testing.T) {
 		b := make([]byte, 1)
 		for _, want := range "abc" {
 			if want != 'a' {
-				w.Says(lined("1|" + string(want) + "|"))
+				w.Send(lined("1|" + string(want) + "|"))
 			}
 			if _, err := io.ReadFull(res.Body, b); err != nil || b[0] != byte(want) {
 				t.Fatalf("got %q, %v; want %q", b, err, want)
 			}
 		}
-		w.Says(lined("0||"))
+		w.Send(lined("0||"))
 		if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
 			t.Errorf("got %q, %v", rest, err)
 		}
@@ -141,20 +141,20 @@ func TestUpload_Expect(t *testing.T) {
 			p := proxyTo(t, address, func(p *proxy) { p.client.ExpectContinueTimeout = 20 * time.Millisecond })
 			w := p.dial(t, lined(asks))
 			for _, want := range c.interim {
-				res, _ := w.Status(want)
+				res, _ := w.WantStatus(want)
 				if len(res.Header) > 0 {
 					t.Errorf("%s: %d has %v", c.topic, want, res.Header)
 				}
 				if want == 100 {
-					w.Says("hi")
+					w.Send("hi")
 				}
 			}
-			if res, _ := w.Status(c.status); res.Close != c.close {
+			if res, _ := w.WantStatus(c.status); res.Close != c.close {
 				t.Errorf("%s: close %t", c.topic, res.Close)
 			}
 			if c.close {
-				w.Says("hi" + lined("GET / HTTP/1.1|Host: a||"))
-				w.Ended()
+				w.Send("hi" + lined("GET / HTTP/1.1|Host: a||"))
+				w.WantClosed()
 				if p.pool.Idle() != 0 {
 					t.Errorf("%s: the upstream's connection was kept, and owes a body", c.topic)
 				}
@@ -165,20 +165,20 @@ func TestUpload_Expect(t *testing.T) {
 }
 
 // Interim answers do not use up the request: the final answer is still its own.
-func TestForward_InterimAnswers(t *testing.T) {
+func TestForward_InterimResponses(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address, _ := answering(t, lined("HTTP/1.1 103 Early Hints|Link: </x>|Connection: X-A|X-A: 1||")+okAnswer)
 		p := proxyTo(t, address, nil)
 		w := p.dial(t, "")
 		for range 3 {
-			w.Says(lined("GET / HTTP/1.1|Host: a||"))
-			if res, _ := w.Status(103); res.Header.Get("Link") != "</x>" || len(res.Header) != 1 {
+			w.Send(lined("GET / HTTP/1.1|Host: a||"))
+			if res, _ := w.WantStatus(103); res.Header.Get("Link") != "</x>" || len(res.Header) != 1 {
 				t.Errorf("got %v", res.Header)
 			}
-			w.Status(200)
+			w.WantStatus(200)
 		}
 		old := p.dial(t, lined("GET / HTTP/1.0|Host: a||"))
-		old.Status(200)
+		old.WantStatus(200)
 	})
 }
 
@@ -201,7 +201,7 @@ func TestUpgrade_Tunnel(t *testing.T) {
 		if err != nil || res.StatusCode != 101 || res.Header.Get("Upgrade") != "websocket" || res.Header.Get("Sec-WebSocket-Accept") != "x" {
 			t.Fatalf("got %v, %v", res, err)
 		}
-		w.Says("late")
+		w.Send("late")
 		sendsNoMore(w.Conn)
 		if got, err := io.ReadAll(w.Reader); string(got) != "hello early late" || err != nil {
 			t.Errorf("got %q, %v", got, err)
@@ -214,14 +214,14 @@ func TestUpgrade_Tunnel(t *testing.T) {
 
 // Unless the upstream changes the protocol, what follows the request is the next
 // one, and nothing of it has been sent on before.
-func TestUpgrade_Refused(t *testing.T) {
+func TestUpgrade_Rejected(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, answer := range []string{"HTTP/1.1 200 OK|Connection: Upgrade|Upgrade: websocket|Content-Length: 2||ok", "HTTP/1.1 426 Upgrade Required|Content-Length: 2||ok"} {
 			address, seen := answering(t, lined(answer))
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||GET /admin HTTP/1.1|Host: a||"))
 			for _, path := range []string{"/", "/admin"} {
-				if res, body := w.Hears("GET"); body != "ok" || res.Header.Get("Upgrade") != "" {
+				if res, body := w.ReadResponse("GET"); body != "ok" || res.Header.Get("Upgrade") != "" {
 					t.Errorf("got %v %q", res, body)
 				}
 				if got := await.Value(t, seen, "request"); !strings.HasPrefix(got, "GET "+path+" ") || strings.Count(got, "GET") != 1 {
@@ -233,13 +233,13 @@ func TestUpgrade_Refused(t *testing.T) {
 }
 
 // A 101 to another protocol than the one that was asked for is no answer.
-func TestUpgrade_ToSomethingElse(t *testing.T) {
+func TestUpgrade_ToAnotherProtocol(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, fields := range []string{"Connection: Upgrade|Upgrade: h2c|", "Upgrade: websocket|", "Connection: Upgrade|", "Connection: Upgrade|Upgrade: websocket|Upgrade: x|"} {
 			address, _ := answering(t, lined("HTTP/1.1 101 Switching Protocols|"+fields+"|"))
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||"))
-			w.Status(502)
+			w.WantStatus(502)
 			var fault *CallError
 			if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || !errors.Is(err, ErrUnexpectedUpgrade) {
 				t.Errorf("%q: got %v", fields, err)
@@ -249,7 +249,7 @@ func TestUpgrade_ToSomethingElse(t *testing.T) {
 }
 
 // A body that had to be read before, for a key in it, is sent on as it came.
-func TestUpload_BodyReadBefore(t *testing.T) {
+func TestUpload_GivenBody(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, nil)
@@ -270,14 +270,14 @@ func TestUpload_BodyReadBefore(t *testing.T) {
 		} {
 			said := lined("POST / HTTP/1.1|Host: a|" + body)
 			w := p.dial(t, said)
-			w.Status(200)
+			w.WantStatus(200)
 			if got := await.Value(t, seen, "request"); got != said {
 				t.Errorf("got %.200q; want %.200q", got, said)
 			}
 		}
 		give = false // forgotten: nothing is sent rather than something else
 		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
-		w.Status(502)
+		w.WantStatus(502)
 		if err := await.Value(t, p.faults, "fault"); !errors.Is(err, ErrOutgoing) {
 			t.Errorf("got %v", err)
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// acquireExchange gives c an exchange with a buffer, unless it has one.
+// acquireExchange gives c an exchange with a buffer, unless c has one.
 func (c *conn) acquireExchange() {
 	if c.x != nil {
 		c.x.in.ensureBuffer()
@@ -19,7 +19,8 @@ func (c *conn) acquireExchange() {
 	c.x = x
 }
 
-// releaseExchange takes the exchange and its buffers from c, which has nothing to do.
+// releaseExchange returns the exchange and its buffers to their pools. The connection
+// must be idle or closed.
 func (c *conn) releaseExchange() {
 	x := c.x
 	if x == nil {
@@ -32,8 +33,8 @@ func (c *conn) releaseExchange() {
 	c.server.exchangePool.Put(x)
 }
 
-// waitForRequest waits for the first bytes of a request. A connection that waits holds no
-// buffer. The error is io.EOF if the connection has ended in order.
+// waitForRequest waits for the first bytes of a request. A waiting connection holds no
+// buffer. The error is io.EOF if the connection has ended in an orderly way.
 func (c *conn) waitForRequest() error {
 	if c.x != nil && len(c.x.in.unread()) > 0 {
 		return nil
@@ -56,8 +57,9 @@ func (c *conn) waitForRequest() error {
 	return err
 }
 
-// requestDuringShutdown is await for a connection that Shutdown ended while it waited, which came
-// to err: a request that came at that very moment is answered, as the last one.
+// requestDuringShutdown is called if Shutdown ended the idle connection while
+// waitForRequest was reading. err is the result of that read. If the first bytes of a
+// request arrived at the same moment, this request is served as the last one.
 func (c *conn) requestDuringShutdown(err error) error {
 	there := err == nil || timedOut(err) && peerState(c.socket) == PeerReadable
 	if !there || !c.state.CompareAndSwap(stateEnded, stateActive) {
@@ -73,8 +75,8 @@ func (c *conn) requestDuringShutdown(err error) error {
 	return c.readFirstBytes()
 }
 
-// firstByteTimeout is how long the first bytes of a request may take. A connection that
-// has not brought any yet is in the middle of a header.
+// firstByteTimeout returns how long the first bytes of a request may take. On a new
+// connection it is the timeout for a header.
 func (c *conn) firstByteTimeout() time.Duration {
 	if c.firstRequest && c.server.Timeouts.Header > 0 {
 		return c.server.Timeouts.Header
@@ -82,7 +84,7 @@ func (c *conn) firstByteTimeout() time.Duration {
 	return c.server.Timeouts.Idle
 }
 
-// readFirstBytes reads what there is into the buffer of an exchange.
+// readFirstBytes reads the first bytes of a request into the buffer of an exchange.
 func (c *conn) readFirstBytes() error {
 	if c.rawConn != nil {
 		if err := c.rawConn.Read(c.readFirstFunc); err != nil {

@@ -7,14 +7,15 @@ import (
 	"syscall"
 )
 
-// readFirst reads the first bytes of a request. It is called by the runtime when
-// there may be some; only then does the connection hold a buffer.
+// readFirst reads the first bytes of a request. The runtime calls it when the socket
+// may be readable. The connection takes a buffer for the duration of the call, and
+// keeps it only if bytes were read.
 func (c *conn) readFirst(fd uintptr) bool {
 	c.acquireExchange()
 	for {
 		n, err := rawRead(int(fd), c.x.in.buf)
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // a system call returns it as it is
+		case err == syscall.EINTR: //nolint:errorlint // system calls return unwrapped errors
 			continue
 		case err == syscall.EAGAIN: //nolint:errorlint // as above
 			c.releaseExchange()

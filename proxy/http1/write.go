@@ -7,23 +7,24 @@ import (
 	"strings"
 )
 
-// A writeOp writes to a socket, until all is written.
+// A writeOp writes all of data to a socket.
 type writeOp struct {
 	data []byte
 	n    int
 	err  error
 
-	blocked bool // for the client to take it
+	blocked bool // the write had to wait for the client
 }
 
-// writeRaw writes p to the client.
+// writeRaw writes p to the client. On a plain socket it uses writeOp and not
+// net.Conn.Write, in order to know whether the write had to wait.
 func (c *conn) writeRaw(p []byte) error {
 	if c.rawConn == nil {
 		_, err := c.net.Write(p)
 		return err
 	}
 	c.writeOp = writeOp{data: p}
-	err := c.rawConn.Write(c.writeStep) // made once, or it would be an allocation
+	err := c.rawConn.Write(c.writeStep) // the method value is made once; making it here would allocate
 	c.writeOp.data = nil
 	if err == nil && c.writeOp.err != nil {
 		return syscallError(c.net, "write", c.writeOp.err)
@@ -31,7 +32,8 @@ func (c *conn) writeRaw(p []byte) error {
 	return trimRawOp(err)
 }
 
-// trimRawOp calls an operation on a raw connection as it is called on any other.
+// trimRawOp removes the prefix "raw-" from the operation in err, so that errors of raw
+// connections look like those of other connections.
 func trimRawOp(err error) error {
 	if err == nil {
 		return nil
@@ -43,8 +45,8 @@ func trimRawOp(err error) error {
 	return err
 }
 
-// syscallError is an error of a system call on the socket of nc, as the net package tells
-// of it.
+// syscallError returns an error of a system call on the socket of nc in the form that
+// the net package uses.
 func syscallError(nc net.Conn, call string, err error) error {
 	return &net.OpError{
 		Op: call, Net: nc.LocalAddr().Network(), Source: nc.LocalAddr(), Addr: nc.RemoteAddr(), Err: os.NewSyscallError(call, err),

@@ -19,7 +19,7 @@ func bearer(fields []string) (string, error) {
 	}
 	scheme, text, ok := strings.Cut(field, " ")
 	if !ok || !httpguts.ValidHeaderFieldName(scheme) || !isPlainText(text) || text == "" {
-		return "", fmt.Errorf("%w: Authorization is not a scheme, one blank and what belongs to it", ErrAmbiguous)
+		return "", fmt.Errorf("%w: Authorization is not a scheme, one space and credentials", ErrAmbiguous)
 	}
 	switch {
 	case strings.EqualFold(scheme, "Bearer") && !isToken68(text):

@@ -14,12 +14,12 @@ func (s *Spec) checkOneSource(o Origin, r Request) error {
 	case Form:
 		other := Origin{Query, o.Name}
 		if !s.compares(other) && (r.Confused(other) || len(r.Query(o.Name)) > 0) {
-			return fmt.Errorf("%w: it is in the query, and belongs in the form; some servers know no difference", ErrAmbiguous)
+			return fmt.Errorf("%w: it is in the query instead of the form; some servers merge both", ErrAmbiguous)
 		}
 	case Query:
 		other := Origin{Form, o.Name}
 		if !s.compares(other) && r.Confused(other) {
-			return fmt.Errorf("%w: beside a form in the body, in which some servers find it too", ErrAmbiguous)
+			return fmt.Errorf("%w: the body is a form, in which some servers look for it too", ErrAmbiguous)
 		}
 	}
 	return nil
@@ -45,7 +45,7 @@ func form(r Request, m Message, name string) (string, error) {
 	case "multipart/form-data":
 		err = fields.multipart(body)
 	default:
-		return "", fmt.Errorf("%w: Content-Type does not say that the body is a form", ErrInvalid)
+		return "", fmt.Errorf("%w: Content-Type is not that of a form", ErrInvalid)
 	}
 	if err != nil {
 		return "", err
@@ -65,7 +65,7 @@ type field struct {
 func (f *field) urlencoded(body []byte) error {
 	all, err := url.ParseQuery(string(body))
 	if err != nil {
-		return fmt.Errorf("%w: the form has a %% that is no escape, or a semicolon", ErrAmbiguous)
+		return fmt.Errorf("%w: the form has a %% that is not a valid escape, or a semicolon", ErrAmbiguous)
 	}
 	for name, values := range all {
 		for _, value := range values {
@@ -81,7 +81,7 @@ func (f *field) urlencoded(body []byte) error {
 func (f *field) meet(name, value string) error {
 	switch {
 	case len(f.names.Confused(nil, name)) > 0:
-		return fmt.Errorf("%w: in the form, another name may be taken for its own", ErrAmbiguous)
+		return fmt.Errorf("%w: some servers read another form field as this one", ErrAmbiguous)
 	case name != f.name:
 		return nil
 	}

@@ -129,7 +129,7 @@ func (s *Spec) own(g Given, text string) (found, error) {
 		err = fmt.Errorf("%w: it cannot be sent in a header field", ErrInvalid)
 	}
 	if errors.Is(err, ErrMissing) {
-		err = fmt.Errorf("%w: nothing is left of it", ErrInvalid)
+		err = fmt.Errorf("%w: it is empty after normalization", ErrInvalid)
 	}
 	return f, err
 }

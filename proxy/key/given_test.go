@@ -143,7 +143,7 @@ func TestGiven_OtherKeys(t *testing.T) {
 func TestGiven_SaysWhatIsWrong(t *testing.T) {
 	var v Value
 	_, err := number(t, "CN").Read(Given{Texts: map[string]string{"phone": "12345"}}, &v)
-	if got := err.Error(); !strings.Contains(got, "phone: ") || !strings.Contains(got, "no such phone number") || !strings.Contains(got, "CN") || strings.Contains(got, "12345") {
+	if got := err.Error(); !strings.Contains(got, "phone: ") || !strings.Contains(got, "not a valid phone number") || !strings.Contains(got, "CN") || strings.Contains(got, "12345") {
 		t.Errorf("%s; want the key, what is wrong, the country, and not the value", got)
 	}
 }

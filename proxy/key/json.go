@@ -31,7 +31,7 @@ func (v *Value) lookup(doc []byte, pointer string) (found, error) {
 		return found{}, err
 	}
 	if _, err := w.ReadToken(); !errors.Is(err, io.EOF) {
-		return found{}, fmt.Errorf("%w: the JSON has something after its end", ErrInvalid)
+		return found{}, fmt.Errorf("%w: trailing data after the JSON", ErrInvalid)
 	}
 	return w.found, w.fault
 }
@@ -74,7 +74,7 @@ func (w *walk) object(name, rest string) error {
 		case same:
 			err = w.value(rest)
 		case alike:
-			return fmt.Errorf("%w: in JSON, in upper and in lower case", ErrAmbiguous)
+			return fmt.Errorf("%w: JSON names that differ only in case", ErrAmbiguous)
 		default:
 			err = w.skip()
 		}
@@ -113,7 +113,7 @@ func (w *walk) array(at int, rest string) error {
 // scalar reads the value that was looked up.
 func (w *walk) scalar() error {
 	if k := w.PeekKind(); k == '{' || k == '[' {
-		w.fault = fmt.Errorf("%w: in JSON it is an object or a list", ErrInvalid)
+		w.fault = fmt.Errorf("%w: it is a JSON object or array", ErrInvalid)
 		return w.skip()
 	}
 	t, err := w.token()

@@ -137,7 +137,7 @@ func (h *hashes) insert(line string) error {
 			return err
 		}
 	case len(line) != base64.RawURLEncoding.EncodedLen(sumSize):
-		return fmt.Errorf("%w: no hash of a value; push the list again as it was before it was hashed", ErrSpec)
+		return fmt.Errorf("%w: not a hash of a value; push the list again as it was before it was hashed", ErrSpec)
 	}
 	h.sums[head+sum] = struct{}{}
 	return nil
@@ -154,7 +154,7 @@ func (h *hashes) meet(m []string) error {
 	if m[1] == "s" {
 		salt, err := base64.RawURLEncoding.DecodeString(m[2])
 		if err != nil {
-			return fmt.Errorf("%w: no salt; push the list again as it was before it was hashed", ErrSpec)
+			return fmt.Errorf("%w: not a salt; push the list again as it was before it was hashed", ErrSpec)
 		}
 		h.peppers = append(h.peppers, Salt(salt))
 		return nil
@@ -165,7 +165,7 @@ func (h *hashes) meet(m []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: hashed under a secret that is not known here; set it as privacy.previous_secret, or push the list again as it was before it was hashed", ErrSpec)
+	return fmt.Errorf("%w: hashed with an unknown secret; set it as privacy.previous_secret, or push the list again as it was before it was hashed", ErrSpec)
 }
 
 // find returns the hash of value as ConcealOne writes it, if the list contains it.

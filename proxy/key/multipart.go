@@ -75,7 +75,7 @@ func (f *field) multipart(body Body) error {
 
 // ambiguousForm reports a deviation from the strict grammar.
 func ambiguousForm(why string) error {
-	return fmt.Errorf("%w: a form in parts that servers read differently: %s", ErrAmbiguous, why)
+	return fmt.Errorf("%w: a multipart form that servers read differently: %s", ErrAmbiguous, why)
 }
 
 // part parses one part.
@@ -89,7 +89,7 @@ func (f *field) part(header string, text []byte) error {
 	case h.name != f.name:
 		return f.meet(h.name, "")
 	case h.file, h.kind != "" && !plainPart.MatchString(h.kind):
-		return fmt.Errorf("%w: in the form it is a file, or no plain text", ErrAmbiguous)
+		return fmt.Errorf("%w: the form field is a file, or not plain text", ErrAmbiguous)
 	}
 	return f.meet(h.name, string(text))
 }

@@ -29,13 +29,13 @@ func canonicalJSON(f found, err error) (found, error) {
 	case err != nil:
 		return found{}, err
 	case f.kind == boolean:
-		return found{}, fmt.Errorf("%w: true or false in JSON; send a string", ErrAmbiguous)
+		return found{}, fmt.Errorf("%w: a JSON boolean; send a string", ErrAmbiguous)
 	case f.kind != numeral:
 		return f, nil
 	}
 	n, err := strconv.ParseInt(f.text, 10, 64)
 	if err != nil || !plainNumeral.MatchString(f.text) || n > maxExact || n < -maxExact {
-		return found{}, fmt.Errorf("%w: a number in JSON that is not plain, or beyond %d; send a string", ErrAmbiguous, int64(maxExact))
+		return found{}, fmt.Errorf("%w: a JSON number that is not a plain integer, or beyond %d; send a string", ErrAmbiguous, int64(maxExact))
 	}
 	f.kind = text
 	return f, nil

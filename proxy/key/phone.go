@@ -68,9 +68,9 @@ func (p *Phone) Parse(s string) (Number, error) {
 	n, valid := p.number(digits)
 	switch {
 	case !valid:
-		return Number{}, fmt.Errorf("%w: no such phone number", ErrInvalid)
+		return Number{}, fmt.Errorf("%w: not a valid phone number", ErrInvalid)
 	case len(p.allow) > 0 && !slices.Contains(p.allow, n.Type):
-		return Number{}, fmt.Errorf("%w: phone numbers of type %s are not taken", ErrInvalid, n.Type)
+		return Number{}, fmt.Errorf("%w: phone numbers of type %s are not accepted", ErrInvalid, n.Type)
 	}
 	return n, nil
 }

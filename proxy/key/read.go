@@ -28,7 +28,7 @@ func (o Origin) read(r Request, v *Value, tokens *Tokens) (f found, err error) {
 // plain reads the only header field or parameter with this name.
 func (o Origin) plain(r Request) (string, error) {
 	if r.Confused(o) {
-		return "", fmt.Errorf("%w: another name may be taken for its own", ErrAmbiguous)
+		return "", fmt.Errorf("%w: some servers read another name as this one", ErrAmbiguous)
 	}
 	if o.Source == Header {
 		return one(r.Header(o.Name))

@@ -22,11 +22,11 @@ func (s *Spec) checkAmbiguous(o Origin, f found) error {
 	}
 	switch {
 	case strings.IndexByte(sent, 0) >= 0:
-		return fmt.Errorf("%w: a NUL, at which some servers cut it off", ErrAmbiguous)
+		return fmt.Errorf("%w: a NUL, at which some servers truncate it", ErrAmbiguous)
 	case !utf8.ValidString(sent):
 		return fmt.Errorf("%w: it is not UTF-8", ErrAmbiguous)
 	case (o.Source == Header || o.Source == Form) && latinDigits(sent):
-		return fmt.Errorf("%w: bytes that are digits to who reads Latin-1", ErrAmbiguous)
+		return fmt.Errorf("%w: bytes that are digits in Latin-1", ErrAmbiguous)
 	}
 	if slices.Contains(s.Normalize, Digits) || slices.Contains(s.Normalize, E164) {
 		return nil // these steps refuse what they do not remove
@@ -41,7 +41,7 @@ func (s *Spec) checkAmbiguous(o Origin, f found) error {
 	case strings.ContainsFunc(sent, unicode.IsControl):
 		return fmt.Errorf("%w: a control character", ErrAmbiguous)
 	case sent != strings.TrimFunc(sent, blank):
-		return fmt.Errorf("%w: blanks around it, which some servers drop", ErrAmbiguous)
+		return fmt.Errorf("%w: surrounding whitespace, which some servers drop", ErrAmbiguous)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (t *Tokens) verify(text string) ([]byte, error) {
 	}
 	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1])
 	if err != nil {
-		return nil, fmt.Errorf("%w: the token is broken", ErrInvalid)
+		return nil, fmt.Errorf("%w: the token is malformed", ErrInvalid)
 	}
 	return claims, nil
 }
@@ -72,7 +72,7 @@ func (t *Tokens) candidates(token *jwt.Token) (any, error) {
 	}
 	id, ok := token.Header["kid"].(string)
 	if _, given := token.Header["kid"]; given && !ok {
-		return nil, errors.New("key id is no string")
+		return nil, errors.New("key id is not a string")
 	}
 	var set jwt.VerificationKeySet
 	for _, v := range *keys {

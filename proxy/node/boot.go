@@ -94,7 +94,7 @@ func (o *configSource) kept() (bootConfig, error) {
 func (s store) pushed(o *configSource, e cluster.Entry) (bootConfig, error) {
 	c, err := config.Unpack(o.own, e.Bundle)
 	if err != nil {
-		return bootConfig{}, fmt.Errorf("what was pushed as generation %d: %w", e.Generation, err)
+		return bootConfig{}, fmt.Errorf("pushed config of generation %d: %w", e.Generation, err)
 	}
 	o.set(e.Bundle)
 	s.cluster.Adopt(e, c)

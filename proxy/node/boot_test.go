@@ -24,7 +24,7 @@ func opened(t *testing.T, o *configSource, addr string) store {
 }
 
 func TestBoot_MemoryServesTheFile(t *testing.T) {
-	o, _ := sourced(t)
+	o, _ := newTestSource(t)
 	b, err := memoryStore().boot(t.Context(), o)
 	if err != nil || b.config != o.own || b.number != 0 {
 		t.Errorf("boot = %+v, %v; want the file, not numbered", b, err)
@@ -33,7 +33,7 @@ func TestBoot_MemoryServesTheFile(t *testing.T) {
 
 // Without Redis it is what was kept, or else the file; never nothing.
 func TestBoot_WithoutRedis(t *testing.T) {
-	o, log := sourced(t)
+	o, log := newTestSource(t)
 	s := opened(t, o, "127.0.0.1:1")
 	b, err := s.boot(t.Context(), o)
 	if err != nil || b.config != o.own || !strings.Contains(log.String(), "redis unreachable") {
@@ -60,7 +60,7 @@ func TestBoot_WithoutRedis(t *testing.T) {
 // was kept.
 func TestBoot_WithRedis(t *testing.T) {
 	server := redistest.Start(t)
-	o, log := sourced(t)
+	o, log := newTestSource(t)
 	b, err := opened(t, o, server.Addr).boot(t.Context(), o)
 	if err != nil || b.config != o.own || b.number != 1 {
 		t.Fatalf("the first boot = %+v, %v; want the file as generation 1", b, err)

@@ -25,7 +25,7 @@ func answered[T any](t *testing.T, n *testNode, path string) (into T) {
 
 // A node that shares nothing is the only one, and leads.
 func TestCluster_OfOneThatSharesNothing(t *testing.T) {
-	n := serving(t, file(t, ""))
+	n := mustStart(t, writeConfig(t, ""))
 	nodes := answered[admin.Nodes](t, n, "/api/v1/nodes")
 	if len(nodes.Nodes) != 1 || nodes.Nodes[0].ID != nodes.Self || nodes.Nodes[0].Drift || nodes.Nodes[0].Version != "v0.0.1" || nodes.Nodes[0].Address != n.Address("admin") {
 		t.Errorf("nodes = %+v; want this one", nodes)
@@ -46,7 +46,7 @@ func TestCluster_OfOneThatSharesNothing(t *testing.T) {
 	}
 	n.end()
 	for _, message := range []string{"leadership acquired", "leadership lost"} {
-		if n.line(message) != nil {
+		if n.findLog(message) != nil {
 			t.Errorf("%q is logged, where there is nobody else", message)
 		}
 	}
@@ -54,19 +54,19 @@ func TestCluster_OfOneThatSharesNothing(t *testing.T) {
 
 // Of two one leads, and says so; when it ends, the other does.
 func TestCluster_LeadPassesOn(t *testing.T) {
-	path := file(t, "store: redis\nredis: {addrs: ['"+redistest.Start(t).Addr+"'], timeout: 5s}\n")
-	one := serving(t, path)
-	one.says("leadership acquired")
-	two := serving(t, path)
+	path := writeConfig(t, "store: redis\nredis: {addrs: ['"+redistest.Start(t).Addr+"'], timeout: 5s}\n")
+	one := mustStart(t, path)
+	one.waitForLog("leadership acquired")
+	two := mustStart(t, path)
 	await.Until(t, "the nodes know each other", func() bool { return len(answered[admin.Nodes](t, two, "/api/v1/nodes").Nodes) == 2 })
 	if lead := answered[admin.Leadership](t, two, "/api/v1/leader"); lead.Node != one.store.id || lead.Self != two.store.id {
 		t.Errorf("leader = %+v; want the first node", lead)
 	}
 	one.end()
-	if got := one.line("leadership lost"); got == nil || got["level"] != "info" {
+	if got := one.findLog("leadership lost"); got == nil || got["level"] != "info" {
 		t.Errorf("the log says %v; want that it has given up the lead", got)
 	}
-	two.says("leadership acquired")
+	two.waitForLog("leadership acquired")
 	if nodes := answered[admin.Nodes](t, two, "/api/v1/nodes"); len(nodes.Nodes) != 1 {
 		t.Errorf("nodes = %+v; want that the first has left", nodes)
 	}
@@ -75,20 +75,20 @@ func TestCluster_LeadPassesOn(t *testing.T) {
 // A node that reloads while Redis is away is numbered when it is back.
 func TestCluster_RejoinsWhenRedisIsBack(t *testing.T) {
 	server := redistest.Start(t)
-	n := serving(t, file(t, "store: redis\nredis: {addrs: ['"+server.Addr+"'], timeout: 100ms, breaker: {rest: 100ms}}\n"))
+	n := mustStart(t, writeConfig(t, "store: redis\nredis: {addrs: ['"+server.Addr+"'], timeout: 100ms, breaker: {rest: 100ms}}\n"))
 	if number, _ := n.proxy.Serving(); number != 1 {
 		t.Fatalf("generation %d; want 1", number)
 	}
 	server.Kill()
-	n.says("redis unreachable; limits go by on_store_failure")
+	n.waitForLog("redis unreachable; limits go by on_store_failure")
 	text := "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /b}, upstream: echo}]\nupstreams: {echo: echo}\n" +
 		"store: redis\nredis: {addrs: ['" + server.Addr + "'], timeout: 100ms, breaker: {rest: 100ms}}\n"
 	if err := rewrite(n.source.path, text); err != nil {
 		t.Fatal(err)
 	}
-	n.says("reloaded without the other nodes")
+	n.waitForLog("reloaded without the other nodes")
 	server.Restart()
-	n.says("redis reachable")
+	n.waitForLog("redis reachable")
 	await.Until(t, "the node tells the others what it serves", func() bool {
 		nodes := answered[admin.Nodes](t, n, "/api/v1/nodes").Nodes
 		_, now := n.proxy.Serving()
@@ -97,12 +97,12 @@ func TestCluster_RejoinsWhenRedisIsBack(t *testing.T) {
 }
 
 func TestLeader_LogsWhenTasksBeginToFail(t *testing.T) {
-	n := serving(t, file(t, ""))
+	n := mustStart(t, writeConfig(t, ""))
 	for _, run := range []cluster.Run{{Task: "t"}, {Task: "t", Error: "a"}, {Task: "t", Error: "b"}, {Task: "t"}, {Task: "t"}} {
 		n.leader.ran(run)
 	}
-	n.says("leader task recovered")
-	if got := n.line("leader task failed"); got == nil || got["error"] != "a" || strings.Count(n.log.String(), "leader task") != 2 {
+	n.waitForLog("leader task recovered")
+	if got := n.findLog("leader task failed"); got == nil || got["error"] != "a" || strings.Count(n.log.String(), "leader task") != 2 {
 		t.Errorf("log:\n%s\nwant one line when it begins to fail and one when it fails no more", n.log)
 	}
 	metrics := fetch(t, "http://"+n.Address("admin")+"/metrics")
@@ -114,13 +114,13 @@ func TestLeader_LogsWhenTasksBeginToFail(t *testing.T) {
 }
 
 func TestLeader_LogsWhatBecomesOfAlerts(t *testing.T) {
-	n := serving(t, file(t, ""))
+	n := mustStart(t, writeConfig(t, ""))
 	n.leader.alerted(cluster.Alert{ID: "1", Kind: cluster.KindRefused, Route: "sms", Limit: "phone"}, cluster.Failed, errors.New("refused"))
-	if n.line("alert") != nil {
+	if n.findLog("alert") != nil {
 		t.Error("an alert that is sent again is logged")
 	}
 	n.leader.alerted(cluster.Alert{ID: "1", Kind: cluster.KindRefused, Route: "sms", Limit: "phone"}, cluster.Dropped, errors.New("gone"))
-	if got := n.says("alert"); got["level"] != "warn" || got["limit"] != "phone" || got["result"] != cluster.Dropped {
+	if got := n.waitForLog("alert"); got["level"] != "warn" || got["limit"] != "phone" || got["result"] != cluster.Dropped {
 		t.Errorf("the log says %v", got)
 	}
 }

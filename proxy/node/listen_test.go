@@ -38,7 +38,7 @@ func certified(t *testing.T, path string) (client *http.Client) {
 // listened is a configuration that listens as listen says.
 func listened(t *testing.T, listen string) string {
 	t.Helper()
-	path := file(t, "")
+	path := writeConfig(t, "")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func issue(t *testing.T, dir string) {
 func TestListen_HTTPSAlone(t *testing.T) {
 	path := listened(t, "http: none, https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}")
 	client := certified(t, path)
-	n := serving(t, path)
+	n := mustStart(t, path)
 	if got := n.Address("http"); got != "" {
 		t.Errorf("serving plain HTTP at %s; want none", got)
 	}
@@ -104,7 +104,7 @@ func TestListen_AdminInTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := certified(t, path)
-	n := serving(t, path)
+	n := mustStart(t, path)
 	addr := n.Address("admin_https")
 	if addr == "" {
 		t.Fatal("serving without an admin listener in TLS")
@@ -132,7 +132,7 @@ func TestListen_AdminInTLS(t *testing.T) {
 
 func TestListen_CertificateThatIsNone(t *testing.T) {
 	path := listened(t, "http: '127.0.0.1:0', https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}")
-	if _, err := begin(t, path, nil); err == nil || !strings.Contains(err.Error(), "cert.pem") {
+	if _, err := startNode(t, path, nil); err == nil || !strings.Contains(err.Error(), "cert.pem") {
 		t.Errorf("start: %v; want the name of the file", err)
 	}
 }

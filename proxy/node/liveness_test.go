@@ -10,11 +10,11 @@ import (
 
 // The second node of one file answers once the first has ended.
 func TestAlive_AsLongAsOneServesTheFile(t *testing.T) {
-	path := file(t, "")
+	path := writeConfig(t, "")
 	if Alive(t.Context(), path) == nil {
 		t.Fatal("alive before any node has begun")
 	}
-	one, two := serving(t, path), serving(t, path)
+	one, two := mustStart(t, path), mustStart(t, path)
 	await.Until(t, "a node answers", func() bool { return Alive(t.Context(), path) == nil })
 	one.end()
 	await.Until(t, "the second node answers", func() bool { return Alive(t.Context(), path) == nil })

@@ -163,7 +163,7 @@ func TestNode_ALogThatNobodyReads(t *testing.T) {
 	}
 	defer w.Close()
 	defer r.Close() // before w: what is being written to it ends
-	path := file(t, "")
+	path := writeConfig(t, "")
 	c, err := config.Load(path)
 	if err != nil {
 		t.Fatal(err)

@@ -20,8 +20,8 @@ import (
 	"github.com/weir-proxy/weir/test/logtest"
 )
 
-// file writes a configuration that listens on free ports.
-func file(t *testing.T, more string) string {
+// writeConfig writes a configuration that listens on free ports.
+func writeConfig(t *testing.T, more string) string {
 	t.Helper()
 	return write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: echo}]\nupstreams: {echo: echo}\n"+more)
 }
@@ -43,9 +43,9 @@ type testNode struct {
 	end func() error // Close, once
 }
 
-// begin starts a node on what the file at path says, until the test ends. It is the
+// startNode starts a node on what the file at path says, until the test ends. It is the
 // error of Start when that fails.
-func begin(t *testing.T, path string, reload <-chan os.Signal) (*testNode, error) {
+func startNode(t *testing.T, path string, reload <-chan os.Signal) (*testNode, error) {
 	t.Helper()
 	c, err := config.Load(path)
 	if err != nil {
@@ -67,29 +67,29 @@ func begin(t *testing.T, path string, reload <-chan os.Signal) (*testNode, error
 	return &testNode{n, t, out, end}, nil
 }
 
-// serving is begin for a node that starts.
-func serving(t *testing.T, path string) *testNode {
+// mustStart is begin for a node that starts.
+func mustStart(t *testing.T, path string) *testNode {
 	t.Helper()
-	n, err := begin(t, path, nil)
+	n, err := startNode(t, path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-// says waits for a line of the log and returns its fields.
-func (n *testNode) says(message string) map[string]any {
+// waitForLog waits for a line of the log and returns its fields.
+func (n *testNode) waitForLog(message string) map[string]any {
 	n.t.Helper()
 	var found map[string]any
 	await.Until(n.t, "a line "+message, func() bool {
-		found = n.line(message)
+		found = n.findLog(message)
 		return found != nil
 	}, n.log)
 	return found
 }
 
-// line is the first line of the log with that message; nil if there is none.
-func (n *testNode) line(message string) map[string]any { return n.log.Find(message) }
+// findLog is the first line of the log with that message; nil if there is none.
+func (n *testNode) findLog(message string) map[string]any { return n.log.Find(message) }
 
 // fetch is what is answered at a URL.
 func fetch(t *testing.T, url string) string {
@@ -107,9 +107,9 @@ func fetch(t *testing.T, url string) string {
 }
 
 func TestNode_FromStartToDrain(t *testing.T) {
-	path := file(t, "")
+	path := writeConfig(t, "")
 	reload := make(chan os.Signal, 1)
-	n, err := begin(t, path, reload)
+	n, err := startNode(t, path, reload)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestNode_FromStartToDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	reload <- os.Interrupt // any signal on that channel is the one to reload
-	if got := n.says("reload refused"); got["file"] != path || got["line"] != 1.0 || got["column"] != 9.0 {
+	if got := n.waitForLog("reload refused"); got["file"] != path || got["line"] != 1.0 || got["column"] != 9.0 {
 		t.Errorf("the log says %v; want the place", got)
 	}
 	if ready, metrics := fetch(t, base+"/readyz"), fetch(t, base+"/metrics"); !strings.Contains(ready, `"degraded"`) || !strings.Contains(ready, "refused since") ||
@@ -155,13 +155,13 @@ func TestNode_FromStartToDrain(t *testing.T) {
 	if err := n.end(); err != nil {
 		t.Error(err)
 	}
-	if n.line("drained") == nil {
+	if n.findLog("drained") == nil {
 		t.Errorf("not drained:\n%s", n.log)
 	}
 }
 
 func TestNode_WaitsUntilItIsTold(t *testing.T) {
-	n := serving(t, file(t, ""))
+	n := mustStart(t, writeConfig(t, ""))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := n.Wait(ctx); err != nil {
@@ -175,9 +175,9 @@ func TestNode_WaitsUntilItIsTold(t *testing.T) {
 }
 
 func TestNode_PortTaken(t *testing.T) {
-	taken := serving(t, file(t, "")).Address("http")
+	taken := mustStart(t, writeConfig(t, "")).Address("http")
 	path := write(t, "listen: {http: '"+taken+"'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: 'http://127.0.0.1:1'}]\n")
-	if _, err := begin(t, path, nil); err == nil || !strings.Contains(err.Error(), "another weir") {
+	if _, err := startNode(t, path, nil); err == nil || !strings.Contains(err.Error(), "another weir") {
 		t.Errorf("a second weir on one port: %v; want that it says so", err)
 	}
 }
@@ -191,7 +191,7 @@ func TestNode_FailedStartLeavesNothingOpen(t *testing.T) {
 	admin := l.Addr().String()
 	l.Close()
 	path := write(t, "listen: {http: none, https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}}\nadmin: {http: '"+admin+"'}\nroutes: [{match: {path: /a}, respond: {body: a}}]\n")
-	if _, err := begin(t, path, nil); err == nil || !strings.Contains(err.Error(), "cert.pem") {
+	if _, err := startNode(t, path, nil); err == nil || !strings.Contains(err.Error(), "cert.pem") {
 		t.Fatalf("a start without its certificate: %v; want the name of the file", err)
 	}
 	if l, err = net.Listen("tcp", admin); err != nil {
@@ -201,8 +201,8 @@ func TestNode_FailedStartLeavesNothingOpen(t *testing.T) {
 }
 
 func TestNode_StartsWithoutRedis(t *testing.T) {
-	n := serving(t, file(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\n"))
-	n.says("redis unreachable; limits go by on_store_failure")
+	n := mustStart(t, writeConfig(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\n"))
+	n.waitForLog("redis unreachable; limits go by on_store_failure")
 	if got := fetch(t, "http://"+n.Address("admin")+"/readyz"); !strings.Contains(got, `"status":"degraded"`) {
 		t.Errorf("readyz = %s; want degraded", got)
 	}
@@ -215,11 +215,11 @@ func TestNode_SaysWhatItCannotWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, path := range map[string]string{
-		"reload.keep " + blocked + "/kept.json cannot be written: ": file(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\nreload: {source: redis, keep: "+blocked+"/kept.json}\n"),
+		"reload.keep " + blocked + "/kept.json cannot be written: ": writeConfig(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\nreload: {source: redis, keep: "+blocked+"/kept.json}\n"),
 		"listen.tls.acme.storage " + blocked + "/acme cannot be written: ": listened(t,
 			"http: '127.0.0.1:0', https: '127.0.0.1:0', tls: {acme: {domains: [a.example], storage: "+blocked+"/acme}}"),
 	} {
-		if _, err := begin(t, path, nil); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "may write to") {
+		if _, err := startNode(t, path, nil); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "may write to") {
 			t.Errorf("start: %v; want %q", err, want)
 		}
 	}
@@ -227,7 +227,7 @@ func TestNode_SaysWhatItCannotWrite(t *testing.T) {
 
 // Two nodes in one process share nothing: one ends, and the other serves on.
 func TestNode_TwoInOneProcess(t *testing.T) {
-	one, two := serving(t, file(t, "")), serving(t, file(t, ""))
+	one, two := mustStart(t, writeConfig(t, "")), mustStart(t, writeConfig(t, ""))
 	if err := one.end(); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestNode_CloseSaysThatRequestsWereCutOff(t *testing.T) {
 			io.Copy(io.Discard, c)
 		}
 	}()
-	n := serving(t, write(t, "listen: {http: '127.0.0.1:0', drain: {delay: 1ms, within: 50ms}}\nadmin: {http: '127.0.0.1:0'}\n"+
+	n := mustStart(t, write(t, "listen: {http: '127.0.0.1:0', drain: {delay: 1ms, within: 50ms}}\nadmin: {http: '127.0.0.1:0'}\n"+
 		"routes: [{match: {path: /a}, upstream: slow}]\nupstreams: {slow: 'http://"+slow.Addr().String()+"'}\n"))
 	answered := make(chan error, 1)
 	go func() {

@@ -26,11 +26,11 @@ routes:
   - {name: a, match: {path: /a}, upstream: echo, limits: [{name: phone, key: phone, rate: 1/1h}]}
 `
 
-// three starts as many nodes that share a Redis, and waits until each hears the others.
-func three(t *testing.T) []*testNode {
+// startThree starts as many nodes that share a Redis, and waits until each hears the others.
+func startThree(t *testing.T) []*testNode {
 	t.Helper()
 	path := write(t, fmt.Sprintf(phones, "store: redis\nredis: {timeout: 5s, addrs: ['"+redistest.Start(t).Addr+"']}"))
-	nodes := []*testNode{serving(t, path), serving(t, path), serving(t, path)}
+	nodes := []*testNode{mustStart(t, path), mustStart(t, path), mustStart(t, path)}
 	for _, n := range nodes {
 		await.Until(t, "all nodes answer", func() bool { return saidOK(answered[admin.Top](t, n, "/api/v1/top").Nodes) == len(nodes) })
 	}
@@ -46,8 +46,8 @@ func saidOK(nodes []admin.NodeAnswer) (n int) {
 	return n
 }
 
-// calls sends a request for a phone, and returns the id that it was given.
-func calls(t *testing.T, n *testNode, phone string, want int) (id string) {
+// sendFor sends a request for a phone, and returns the id that it was given.
+func sendFor(t *testing.T, n *testNode, phone string, want int) (id string) {
 	t.Helper()
 	r, err := http.NewRequest("GET", "http://"+n.Address("http")+"/a", nil)
 	if err != nil {
@@ -67,9 +67,9 @@ func calls(t *testing.T, n *testNode, phone string, want int) (id string) {
 
 // Whichever node is asked tells what was decided on any, and no phone number travels.
 func TestObserved_EachNodeTellsOfAll(t *testing.T) {
-	nodes := three(t)
+	nodes := startThree(t)
 	const phone = "+8613800138000"
-	ids := []string{calls(t, nodes[0], phone, 200), calls(t, nodes[1], phone, 429), calls(t, nodes[2], phone, 429)}
+	ids := []string{sendFor(t, nodes[0], phone, 200), sendFor(t, nodes[1], phone, 429), sendFor(t, nodes[2], phone, 429)}
 	for _, asked := range nodes {
 		for i, n := range nodes {
 			var found admin.Decisions
@@ -110,8 +110,8 @@ func TestObserved_EachNodeTellsOfAll(t *testing.T) {
 
 // A node that lives and does not answer is named, and the others are told of.
 func TestObserved_NamesANodeThatIsSilent(t *testing.T) {
-	n := serving(t, write(t, fmt.Sprintf(phones, "store: redis\nredis: {timeout: 5s, addrs: ['"+redistest.Start(t).Addr+"']}")))
-	id := calls(t, n, "1", 200)
+	n := mustStart(t, write(t, fmt.Sprintf(phones, "store: redis\nredis: {timeout: 5s, addrs: ['"+redistest.Start(t).Addr+"']}")))
+	id := sendFor(t, n, "1", 200)
 	mute := cluster.Join(n.store.client, cluster.Options{Prefix: n.store.prefix, ID: "mute", Version: "v0.0.1", Source: "file"})
 	ended := make(chan bool)
 	go func() { mute.Run(t.Context(), "127.0.0.1:1"); close(ended) }()
@@ -127,10 +127,10 @@ func TestObserved_NamesANodeThatIsSilent(t *testing.T) {
 // Without Redis a node tells what it has seen itself, and that the others were not asked.
 func TestObserved_WithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
-	n := serving(t, write(t, fmt.Sprintf(phones, "store: redis\nredis: {timeout: 100ms, breaker: {rest: 100ms}, addrs: ['"+server.Addr+"']}")))
+	n := mustStart(t, write(t, fmt.Sprintf(phones, "store: redis\nredis: {timeout: 100ms, breaker: {rest: 100ms}, addrs: ['"+server.Addr+"']}")))
 	server.Kill()
-	n.says("redis unreachable; limits go by on_store_failure")
-	id := calls(t, n, "1", 200)
+	n.waitForLog("redis unreachable; limits go by on_store_failure")
+	id := sendFor(t, n, "1", 200)
 	found := answered[admin.Decisions](t, n, "/api/v1/decisions?request_id="+id)
 	if len(found.Decisions) != 1 || len(found.Nodes) != 2 || found.Nodes[0].Said != "ok" || !strings.HasPrefix(found.Nodes[1].Said, "not asked: ") {
 		t.Errorf("decisions = %+v; want what this node knows, and that others were not asked", found)
@@ -138,9 +138,9 @@ func TestObserved_WithoutRedis(t *testing.T) {
 }
 
 func TestObserved_OfOneThatSharesNothing(t *testing.T) {
-	n := serving(t, write(t, fmt.Sprintf(phones, "")))
-	calls(t, n, "1", 200)
-	calls(t, n, "1", 429)
+	n := mustStart(t, write(t, fmt.Sprintf(phones, "")))
+	sendFor(t, n, "1", 200)
+	sendFor(t, n, "1", 429)
 	if found := answered[admin.Decisions](t, n, "/api/v1/decisions"); len(found.Decisions) != 2 || len(found.Nodes) != 1 {
 		t.Errorf("decisions = %+v; want two of one node", found)
 	}

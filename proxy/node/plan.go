@@ -95,7 +95,7 @@ func (n *Node) peek(ctx context.Context, counts []cluster.CountedKey, limits map
 	}
 	var d limiter.Decision
 	if err := n.store.limits.Peek(ctx, claims, &d); err != nil {
-		return nil, fmt.Errorf("look at counts: %w", err)
+		return nil, fmt.Errorf("inspect counts: %w", err)
 	}
 	var refused []cluster.CountedKey
 	for i, o := range d.Outcomes {

@@ -17,10 +17,10 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// following is a node that serves what is pushed, and a client of its API.
-func following(t *testing.T, addr string) (*testNode, admin.Client) {
+// startFollower is a node that serves what is pushed, and a client of its API.
+func startFollower(t *testing.T, addr string) (*testNode, admin.Client) {
 	t.Helper()
-	n := serving(t, file(t, "store: redis\nredis: {addrs: ['"+addr+"'], timeout: 5s}\nreload: {source: redis, keep: "+filepath.Join(t.TempDir(), "kept.json")+"}\n"))
+	n := mustStart(t, writeConfig(t, "store: redis\nredis: {addrs: ['"+addr+"'], timeout: 5s}\nreload: {source: redis, keep: "+filepath.Join(t.TempDir(), "kept.json")+"}\n"))
 	await.Until(t, "the node is heard of", func() bool { // else a push does not wait for it
 		nodes, err := n.nodes(t.Context())
 		return err == nil && slices.ContainsFunc(nodes, func(m cluster.Member) bool { return m.ID == n.store.id })
@@ -28,8 +28,8 @@ func following(t *testing.T, addr string) (*testNode, admin.Client) {
 	return n, admin.Client{Address: n.Address("admin")}
 }
 
-// limited is a configuration with a limit, as it is pushed.
-func limited(t *testing.T, rate string) config.Bundle {
+// limitBundle is a configuration with a limit, as it is pushed.
+func limitBundle(t *testing.T, rate string) config.Bundle {
 	t.Helper()
 	b, err := config.Pack(write(t, "routes: [{name: a, match: {path: /a}, respond: {body: a}, limits: [{name: user, key: 'header:X-User', rate: "+rate+"}]},\n"+
 		"  {match: {path: /rate}, respond: {body: '"+rate+"'}}]\n"))
@@ -41,23 +41,23 @@ func limited(t *testing.T, rate string) config.Bundle {
 
 func TestPush_AllNodesServeIt(t *testing.T) {
 	server := redistest.Start(t)
-	one, client := following(t, server.Addr)
-	two, _ := following(t, server.Addr)
+	one, client := startFollower(t, server.Addr)
+	two, _ := startFollower(t, server.Addr)
 	await.Until(t, "the nodes know each other", func() bool {
 		nodes, err := one.nodes(t.Context())
 		return err == nil && len(nodes) == 2
 	})
 
-	dry, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann", DryRun: true})
+	dry, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann", DryRun: true})
 	if err != nil || !dry.DryRun || dry.Changed || len(dry.Nodes) != 2 || len(dry.Changes) == 0 {
 		t.Errorf("dry run = %+v, %v; want what two nodes say of it", dry, err)
 	}
-	first, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann"})
+	first, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
 	if err != nil || !first.Changed || len(first.Nodes) != 2 {
 		t.Fatalf("push = %+v, %v; want a change on two nodes", first, err)
 	}
 	for _, n := range []*testNode{one, two} {
-		n.says("serving pushed config")
+		n.waitForLog("serving pushed config")
 		if got := fetch(t, "http://"+n.Address("http")+"/rate"); got != "5/1h" {
 			t.Errorf("a node serves %q", got)
 		}
@@ -66,11 +66,11 @@ func TestPush_AllNodesServeIt(t *testing.T) {
 			return err == nil && k.Generation == first.Generation
 		}, n.log)
 	}
-	again, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann"})
+	again, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
 	if err != nil || again.Changed || again.Restored || again.Generation != first.Generation {
 		t.Errorf("the same again = %+v, %v; want no change", again, err)
 	}
-	second, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "3/1h"), Author: "bob"})
+	second, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "3/1h"), Author: "bob"})
 	if err != nil || second.Generation != first.Generation+1 {
 		t.Fatalf("second push = %+v, %v", second, err)
 	}
@@ -89,7 +89,7 @@ func TestPush_AllNodesServeIt(t *testing.T) {
 // What cannot be done says why, with the status for it.
 func TestPush_RefusalsHaveAStatus(t *testing.T) {
 	server := redistest.Start(t)
-	n, client := following(t, server.Addr)
+	n, client := startFollower(t, server.Addr)
 	bad, err := config.Pack(write(t, "routes: [{match: {path: /a}, respond: {body: a}}]\nlisten: {http: '127.0.0.1:0'}\nkeys: {salt_file: gone}\n"))
 	if err == nil {
 		_, err = client.Push(t.Context(), admin.Push{Bundle: bad, Author: "ann"})
@@ -98,7 +98,7 @@ func TestPush_RefusalsHaveAStatus(t *testing.T) {
 	if !errors.As(err, &why) || why.Status != http.StatusUnprocessableEntity || len(why.Problems) == 0 {
 		t.Errorf("push of what does not load: %v; want 422 and the problems", err)
 	}
-	if got := n.says("push refused"); got["author"] != "ann" {
+	if got := n.waitForLog("push refused"); got["author"] != "ann" {
 		t.Errorf("the log says %v; want who pushed in vain", got)
 	}
 	for what, ask := range map[string]func() error{
@@ -123,8 +123,8 @@ func TestPush_RefusalsHaveAStatus(t *testing.T) {
 
 // Where the file is served nothing can be pushed, and the answer says what to write.
 func TestPush_WhereTheFileIsServed(t *testing.T) {
-	n := serving(t, file(t, ""))
-	_, err := admin.Client{Address: n.Address("admin")}.Push(t.Context(), admin.Push{Bundle: limited(t, "1/1h")})
+	n := mustStart(t, writeConfig(t, ""))
+	_, err := admin.Client{Address: n.Address("admin")}.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "1/1h")})
 	var why *admin.Problem
 	if !errors.As(err, &why) || why.Status != http.StatusConflict || !strings.Contains(why.Detail, "source: redis") {
 		t.Errorf("push: %v; want 409 and what to write", err)
@@ -133,25 +133,25 @@ func TestPush_WhereTheFileIsServed(t *testing.T) {
 
 func TestPlan_SaysWhoWouldBeRefused(t *testing.T) {
 	server := redistest.Start(t)
-	n, client := following(t, server.Addr)
-	if _, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h")}); err != nil {
+	n, client := startFollower(t, server.Addr)
+	if _, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h")}); err != nil {
 		t.Fatal(err)
 	}
-	if got := passes(t, n.Address("http"), "a", "a", "a", "b"); got != "++++" {
+	if got := allowedUsers(t, n.Address("http"), "a", "a", "a", "b"); got != "++++" {
 		t.Fatalf("passed %s", got)
 	}
-	p, err := client.Plan(t.Context(), admin.Push{Bundle: limited(t, "2/1h")})
+	p, err := client.Plan(t.Context(), admin.Push{Bundle: limitBundle(t, "2/1h")})
 	if err != nil || len(p.Changes) == 0 || !p.Whole || p.Looked != 2 || len(p.Refused) != 1 || p.Refused[0].Keys != 1 || len(p.Refused[0].Named) != 1 {
 		t.Errorf("plan = %+v, %v; want one of two keys refused", p, err)
 	}
-	if got := passes(t, n.Address("http"), "a", "a", "a"); got != "++-" {
+	if got := allowedUsers(t, n.Address("http"), "a", "a", "a"); got != "++-" {
 		t.Errorf("after the plan %s passed; want that it changed and took nothing", got)
 	}
 }
 
 func TestPlan_WithoutRedis(t *testing.T) {
-	path := file(t, "")
-	n := serving(t, path)
+	path := writeConfig(t, "")
+	n := mustStart(t, path)
 	client := admin.Client{Address: n.Address("admin")}
 	same, err := config.Pack(path)
 	if err != nil {
@@ -176,21 +176,21 @@ func TestPlan_WithoutRedis(t *testing.T) {
 // A Redis that has lost what was pushed gets it back by a push of the same.
 func TestPush_RestoresWhatRedisHasLost(t *testing.T) {
 	server := redistest.Start(t)
-	n, client := following(t, server.Addr)
-	if _, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann"}); err != nil {
+	n, client := startFollower(t, server.Addr)
+	if _, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	n.says("serving pushed config")
+	n.waitForLog("serving pushed config")
 	for range 20 { // a sign of life may give it back before the push does
 		if err := n.store.client.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		again, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann"})
+		again, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
 		if err != nil || again.Changed {
 			t.Fatalf("the same again = %+v, %v", again, err)
 		}
 		if again.Restored {
-			n.says("published again; redis had lost it")
+			n.waitForLog("published again; redis had lost it")
 			if h, err := client.History(t.Context()); err != nil || len(h.History) != 1 || h.History[0].Author != "ann" {
 				t.Errorf("history = %+v, %v; want ann's push", h, err)
 			}
@@ -203,12 +203,12 @@ func TestPush_RestoresWhatRedisHasLost(t *testing.T) {
 // A node that starts serves what was pushed, whatever its own file says.
 func TestPush_NodesThatStartServeIt(t *testing.T) {
 	server := redistest.Start(t)
-	_, client := following(t, server.Addr)
-	pushed, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann"})
+	_, client := startFollower(t, server.Addr)
+	pushed, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, _ := following(t, server.Addr)
+	next, _ := startFollower(t, server.Addr)
 	if number, c := next.proxy.Serving(); number != pushed.Generation || c.Hash != pushed.Hash {
 		t.Errorf("a new node serves generation %d, %s; want %d", number, c.Hash, pushed.Generation)
 	}
@@ -219,17 +219,17 @@ func TestPush_NodesThatStartServeIt(t *testing.T) {
 
 // What the others decided and this node cannot serve is said in its log and on readyz.
 func TestPush_WhatCannotBeFollowedIsSaid(t *testing.T) {
-	n, _ := following(t, redistest.Start(t).Addr)
+	n, _ := startFollower(t, redistest.Start(t).Addr)
 	n.followed(cluster.Entry{Generation: 7}, errors.New("no such file"))
-	if got := n.says("cannot serve pushed config"); got["generation"] != 7.0 || got["error"] != "no such file" {
+	if got := n.waitForLog("cannot serve pushed config"); got["generation"] != 7.0 || got["error"] != "no such file" {
 		t.Errorf("the log says %v", got)
 	}
 	if ready := fetch(t, "http://"+n.Address("admin")+"/readyz"); !strings.Contains(ready, "refused since") {
 		t.Errorf("readyz says %s", ready)
 	}
 	n.source.own.Reload.Keep = filepath.Join(t.TempDir(), "gone", "kept.json")
-	n.followed(cluster.Entry{Generation: 8, Bundle: limited(t, "1/1h")}, nil)
-	n.says("cannot write reload.keep")
+	n.followed(cluster.Entry{Generation: 8, Bundle: limitBundle(t, "1/1h")}, nil)
+	n.waitForLog("cannot write reload.keep")
 	if ready := fetch(t, "http://"+n.Address("admin")+"/readyz"); strings.Contains(ready, "refused since") {
 		t.Errorf("readyz says %s after a push that went well", ready)
 	}

@@ -29,8 +29,8 @@ routes:
       - {name: all, key: global, rate: 5/1h, on_store_failure: deny}
 `
 
-// passes sends a request of each user in turn and returns which were let through.
-func passes(t *testing.T, addr string, users ...string) string {
+// allowedUsers sends a request of each user in turn and returns which were let through.
+func allowedUsers(t *testing.T, addr string, users ...string) string {
 	t.Helper()
 	var b strings.Builder
 	for _, user := range users {
@@ -69,8 +69,8 @@ func TestNode_RedisInAllItsShapes(t *testing.T) {
 	} {
 		t.Run(mode, func(t *testing.T) {
 			path := write(t, fmt.Sprintf(twoKeys, redis()))
-			first, second := serving(t, path).Address("http"), serving(t, path).Address("http")
-			got := passes(t, first, "a", "a") + passes(t, second, "a", "b", "b", "b", "c", "c", "d") + passes(t, first, "d")
+			first, second := mustStart(t, path).Address("http"), mustStart(t, path).Address("http")
+			got := allowedUsers(t, first, "a", "a") + allowedUsers(t, second, "a", "b", "b", "b", "c", "c", "d") + allowedUsers(t, first, "d")
 			// A refused request of a or b takes nothing from all, which has 5.
 			if want := "++" + "-" + "++" + "-" + "+" + "---"; got != want {
 				t.Errorf("passed %s; want %s", got, want)

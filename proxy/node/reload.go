@@ -42,8 +42,8 @@ func (n *Node) report(report proxy.Report, err error) {
 	case err != nil:
 		n.log.Error().Err(err).Msg("reload refused")
 		return
-	case report.Alone != nil:
-		n.log.Warn().Err(report.Alone).Msg("reloaded without the other nodes")
+	case report.AgreeErr != nil:
+		n.log.Warn().Err(report.AgreeErr).Msg("reloaded without the other nodes")
 	}
 	if report.Unready != nil {
 		n.log.Warn().Err(report.Unready).Msg("tokens are refused for now")

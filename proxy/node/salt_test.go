@@ -17,7 +17,7 @@ func TestSalt_NodesOfOneRedisWriteTheSameHashes(t *testing.T) {
 		"routes: [{match: {path: /a}, upstream: echo, limits: [{key: 'header:X-Phone', rate: 1/1h}]}]\nupstreams: {echo: echo}\n"
 	var hashes []any
 	for node := range 3 {
-		n := serving(t, write(t, yaml))
+		n := mustStart(t, write(t, yaml))
 		r, err := http.NewRequest("GET", "http://"+n.Address("http")+"/a", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -28,7 +28,7 @@ func TestSalt_NodesOfOneRedisWriteTheSameHashes(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer.Body.Close()
-		if line := n.says("request"); node > 0 { // the first one lets it pass
+		if line := n.waitForLog("request"); node > 0 { // the first one lets it pass
 			hashes = append(hashes, line["key"])
 		}
 	}
@@ -40,7 +40,7 @@ func TestSalt_NodesOfOneRedisWriteTheSameHashes(t *testing.T) {
 // A weir that cannot ask has a salt of its own, and takes up that of all when it can.
 func TestSalt_BeforeAndAfterTheOthersCanBeAsked(t *testing.T) {
 	server := redistest.Start(t)
-	c, err := config.Load(file(t, "store: redis\nredis: {addrs: ['"+server.Addr+"']}\n"))
+	c, err := config.Load(writeConfig(t, "store: redis\nredis: {addrs: ['"+server.Addr+"']}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

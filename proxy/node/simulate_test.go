@@ -28,8 +28,8 @@ routes:
     limits: [{name: phone, key: phone, rate: 3/1h}]
 `
 
-// logged is a log in which one phone sends so often, once a second.
-func logged(requests int) string {
+// accessLog is a log in which one phone sends so often, once a second.
+func accessLogOf(requests int) string {
 	var b strings.Builder
 	for i := range requests {
 		fmt.Fprintf(&b, `{"msec":"%d","remote_addr":"192.0.2.1","request_method":"POST","request_uri":"/send","status":"200","http_x_phone":"+8613800138000"}`+"\n", 1_795_345_547+i)
@@ -38,8 +38,8 @@ func logged(requests int) string {
 }
 
 func TestSimulate_ComparesWhatIsServedWithAnother(t *testing.T) {
-	n := serving(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\n"+replayed))
-	s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(logged(10)), Other: strings.Replace(replayed, "3/1h", "1/1h", 1)})
+	n := mustStart(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\n"+replayed))
+	s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(accessLogOf(10)), Other: strings.Replace(replayed, "3/1h", "1/1h", 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,19 +64,19 @@ func TestSimulate_ComparesWhatIsServedWithAnother(t *testing.T) {
 
 // What is told of the configuration that is served is another one to begin with.
 func TestSimulate_TakesWhatIsTold(t *testing.T) {
-	n := serving(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nprivacy: {hash_secret: '0123456789abcdef0123456789abcdef'}\n"+replayed))
+	n := mustStart(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nprivacy: {hash_secret: '0123456789abcdef0123456789abcdef'}\n"+replayed))
 	served, err := n.servedConfig(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(logged(10)), Other: served.Effective})
+	s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(accessLogOf(10)), Other: served.Effective})
 	if err != nil || s.Against == nil || s.Against.Refused != s.Result.Refused || s.Result.Refused != 7 {
 		t.Errorf("got %+v, %v; want the same of both", s, err)
 	}
 }
 
 func TestSimulate_SaysWhatIsWrong(t *testing.T) {
-	n := serving(t, file(t, ""))
+	n := mustStart(t, writeConfig(t, ""))
 	for _, c := range []struct {
 		name   string
 		q      admin.SimulateQuery
@@ -102,7 +102,7 @@ func TestSimulate_SaysWhatIsWrong(t *testing.T) {
 
 // A second one is refused until the first has ended, be it that its client has left.
 func TestSimulate_OneAtATime(t *testing.T) {
-	n := serving(t, file(t, ""))
+	n := mustStart(t, writeConfig(t, ""))
 	log, sent := io.Pipe()
 	t.Cleanup(func() { sent.Close() })
 	ctx, leave := context.WithCancel(t.Context())
@@ -130,7 +130,7 @@ func TestSimulate_OneAtATime(t *testing.T) {
 
 // What is sent over a connection that ends is not replayed to its end.
 func TestSimulate_EndsWithItsConnection(t *testing.T) {
-	n := serving(t, file(t, ""))
+	n := mustStart(t, writeConfig(t, ""))
 	log, sent := io.Pipe()
 	r, err := http.NewRequest(http.MethodPost, "http://"+n.Address("admin")+"/api/v1/simulate", log)
 	if err != nil {
@@ -146,7 +146,7 @@ func TestSimulate_EndsWithItsConnection(t *testing.T) {
 		}
 	}()
 	t.Cleanup(func() { leave(); sent.Close() })
-	if _, err := io.WriteString(sent, "--b\r\nContent-Disposition: form-data; name=\"log\"; filename=\"a\"\r\n\r\n"+logged(1)); err != nil {
+	if _, err := io.WriteString(sent, "--b\r\nContent-Disposition: form-data; name=\"log\"; filename=\"a\"\r\n\r\n"+accessLogOf(1)); err != nil {
 		t.Fatal(err)
 	}
 	await.Until(t, "it begins", func() bool { return len(n.replaying) == 1 })
@@ -158,7 +158,7 @@ func TestSimulate_EndsWithItsConnection(t *testing.T) {
 
 func TestSimulate_ReplaysItsOwnLog(t *testing.T) {
 	dir := t.TempDir()
-	n := serving(t, file(t, fmt.Sprintf("access_log: {file: %q}\n", filepath.Join(dir, "access.log"))))
+	n := mustStart(t, writeConfig(t, fmt.Sprintf("access_log: {file: %q}\n", filepath.Join(dir, "access.log"))))
 	for range 3 {
 		answer, err := http.Get("http://" + n.Address("http") + "/a")
 		if err != nil {
@@ -215,10 +215,10 @@ func TestPace_LeavesTheProcessorToRequests(t *testing.T) {
 	}
 }
 
-// sleepy takes its time to say something.
-type sleepy struct{ time.Duration }
+// slowReader takes its time to say something.
+type slowReader struct{ time.Duration }
 
-func (s sleepy) Read(b []byte) (int, error) {
+func (s slowReader) Read(b []byte) (int, error) {
 	time.Sleep(s.Duration)
 	return len(b), nil
 }
@@ -228,7 +228,7 @@ func (s sleepy) Read(b []byte) (int, error) {
 func TestPace_CountsWorkAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const read, work, rounds = 10 * time.Millisecond, time.Millisecond, 100
-		p := newPace(t.Context(), sleepy{read})
+		p := newPace(t.Context(), slowReader{read})
 		p.share = 0.25
 		began := time.Now()
 		for range rounds {

@@ -66,7 +66,7 @@ func (s sockets) rest() error {
 	if len(of) > 1 {
 		return fmt.Errorf("systemd passed %d sockets named %s; one ListenStream= has one name", len(of), name)
 	}
-	return fmt.Errorf("systemd passed a socket named %s, where nothing is served; "+
+	return fmt.Errorf("systemd passed a socket named %s, but nothing is served there; "+
 		"write FileDescriptorName=http, https or admin into its unit, and listen.https into the configuration if that is meant", name)
 }
 

@@ -72,11 +72,11 @@ func (o *configSource) keep(e cluster.Entry) error {
 	}
 	text, err := json.Marshal(keptConfig{e, e.Bundle})
 	if err != nil {
-		return fmt.Errorf("keep what was pushed: %w", err)
+		return fmt.Errorf("store pushed config: %w", err)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // for the owner only
 	if err != nil {
-		return fmt.Errorf("keep what was pushed: %w", err)
+		return fmt.Errorf("store pushed config: %w", err)
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
@@ -84,7 +84,7 @@ func (o *configSource) keep(e cluster.Entry) error {
 	}
 	if err != nil {
 		os.Remove(f.Name())
-		return fmt.Errorf("keep what was pushed: %w", err)
+		return fmt.Errorf("store pushed config: %w", err)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (o *configSource) recall() (keptConfig, error) {
 		err = json.Unmarshal(text, &k)
 	}
 	if err != nil {
-		return keptConfig{}, fmt.Errorf("recall what was pushed: %w", err)
+		return keptConfig{}, fmt.Errorf("load pushed config: %w", err)
 	}
 	return k, nil
 }

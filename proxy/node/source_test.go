@@ -14,11 +14,11 @@ import (
 	"github.com/weir-proxy/weir/test/logtest"
 )
 
-// sourced is the source of a node that serves what is pushed and keeps it.
-func sourced(t *testing.T) (*configSource, *logtest.Log) {
+// newTestSource is the source of a node that serves what is pushed and keeps it.
+func newTestSource(t *testing.T) (*configSource, *logtest.Log) {
 	t.Helper()
 	keep := filepath.Join(t.TempDir(), "kept.json")
-	path := file(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\nreload: {source: redis, keep: "+keep+"}\n")
+	path := writeConfig(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\nreload: {source: redis, keep: "+keep+"}\n")
 	c, err := config.Load(path)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func bundle(t *testing.T, body string) config.Bundle {
 }
 
 func TestSource_ReadsTheFileUntilSomethingIsPushed(t *testing.T) {
-	o, log := sourced(t)
+	o, log := newTestSource(t)
 	c, err := o.read(t.Context())
 	if err != nil || c.Hash != o.own.Hash {
 		t.Fatalf("read = %v; want the file", err)
@@ -63,7 +63,7 @@ func TestSource_ReadsTheFileUntilSomethingIsPushed(t *testing.T) {
 }
 
 func TestSource_KeepsWhatWasPushed(t *testing.T) {
-	o, _ := sourced(t)
+	o, _ := newTestSource(t)
 	if k, err := o.recall(); err != nil || k.Bundle.Main != "" {
 		t.Errorf("before the first push: %+v, %v; want nothing", k, err)
 	}
@@ -84,7 +84,7 @@ func TestSource_KeepsWhatWasPushed(t *testing.T) {
 }
 
 func TestSource_KeepsNothingWithoutAPlace(t *testing.T) {
-	o, _ := sourced(t)
+	o, _ := newTestSource(t)
 	o.own.Reload.Keep = ""
 	if err := o.keep(cluster.Entry{Generation: 1}); err != nil {
 		t.Error(err)
@@ -95,7 +95,7 @@ func TestSource_KeepsNothingWithoutAPlace(t *testing.T) {
 }
 
 func TestSource_AFileThatCannotBeReadOrWritten(t *testing.T) {
-	o, _ := sourced(t)
+	o, _ := newTestSource(t)
 	if err := os.WriteFile(o.own.Reload.Keep, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

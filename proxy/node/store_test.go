@@ -72,7 +72,7 @@ func TestStore_NodeID(t *testing.T) {
 // What a Redis is that cannot be reached, or does not let us in, is known from check.
 func TestStore_Check(t *testing.T) {
 	server := redistest.Start(t)
-	o, _ := sourced(t)
+	o, _ := newTestSource(t)
 	s := opened(t, o, server.Addr)
 	if err := s.check(t.Context()); err != nil {
 		t.Fatalf("check: %v", err)
@@ -85,7 +85,7 @@ func TestStore_Check(t *testing.T) {
 
 // The figures tell of the other nodes, and of permits that are counted late.
 func TestStore_Figures(t *testing.T) {
-	n, _ := following(t, redistest.Start(t).Addr)
+	n, _ := startFollower(t, redistest.Start(t).Addr)
 	metrics := fetch(t, "http://"+n.Address("admin")+"/metrics")
 	for _, want := range []string{
 		"\nweir_cluster_nodes 1\n", "\nweir_cluster_config_drift 0\n",

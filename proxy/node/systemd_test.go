@@ -17,8 +17,8 @@ import (
 	"github.com/weir-proxy/weir/test/logtest"
 )
 
-// notified is a socket in systemd's place. heard waits until a state was told there.
-func notified(t *testing.T) (heard func(state string) []string) {
+// listenNotify is a socket in systemd's place. heard waits until a state was told there.
+func listenNotify(t *testing.T) (heard func(state string) []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -44,9 +44,9 @@ func notified(t *testing.T) (heard func(state string) []string) {
 }
 
 func TestSystemd_IsToldFromStartToEnd(t *testing.T) {
-	heard := notified(t)
+	heard := listenNotify(t)
 	reload := make(chan os.Signal, 1)
-	n, err := begin(t, file(t, ""), reload)
+	n, err := startNode(t, writeConfig(t, ""), reload)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,10 +64,10 @@ func TestSystemd_IsToldFromStartToEnd(t *testing.T) {
 
 // The watchdog hears of a node as long as its admin listener answers.
 func TestSystemd_Watchdog(t *testing.T) {
-	heard := notified(t)
+	heard := listenNotify(t)
 	t.Setenv("WATCHDOG_USEC", "20000")
 	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
-	n := serving(t, file(t, ""))
+	n := mustStart(t, writeConfig(t, ""))
 	heard("WATCHDOG=1")
 	heard("WATCHDOG=1")
 	if !n.alive() {

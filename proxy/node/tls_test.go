@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// presented is the name in the certificate that is shown at addr.
-func presented(t *testing.T, addr string) []byte {
+// certificateName is the name in the certificate that is shown at addr.
+func certificateName(t *testing.T, addr string) []byte {
 	t.Helper()
 	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
@@ -24,19 +24,19 @@ func presented(t *testing.T, addr string) []byte {
 func TestTLS_CertificatesAreRenewed(t *testing.T) {
 	path := listened(t, "http: none, https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}")
 	certified(t, path)
-	n := serving(t, path)
-	first := presented(t, n.Address("https"))
+	n := mustStart(t, path)
+	first := certificateName(t, n.Address("https"))
 	dir := filepath.Dir(path)
 	if err := rewrite(filepath.Join(dir, "cert.pem"), "nonsense"); err != nil {
 		t.Fatal(err)
 	}
-	n.says("certificate not loaded; keeping the previous one")
-	if string(presented(t, n.Address("https"))) != string(first) {
+	n.waitForLog("certificate not loaded; keeping the previous one")
+	if string(certificateName(t, n.Address("https"))) != string(first) {
 		t.Error("nonsense has changed what clients are shown")
 	}
 	issue(t, dir)
-	n.says("certificate loaded")
-	if string(presented(t, n.Address("https"))) == string(first) {
+	n.waitForLog("certificate loaded")
+	if string(certificateName(t, n.Address("https"))) == string(first) {
 		t.Error("clients are shown the old certificate")
 	}
 }
@@ -45,7 +45,7 @@ func TestTLS_CertificatesAreRenewed(t *testing.T) {
 func TestTLS_AnAuthorityThatIsAway(t *testing.T) {
 	storage := filepath.Join(t.TempDir(), "acme")
 	path := listened(t, "http: '127.0.0.1:0', https: '127.0.0.1:0', tls: {acme: {domains: [a.example], email: a@a.example, directory: 'https://127.0.0.1:1/dir', storage: "+storage+"}}")
-	n := serving(t, path)
+	n := mustStart(t, path)
 	answer, err := http.Get("http://" + n.Address("http") + "/.well-known/acme-challenge/token")
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestTLS_AnAuthorityThatIsAway(t *testing.T) {
 	if answer.StatusCode != http.StatusNotFound { // no route has it, and no authority asked
 		t.Errorf("a challenge that nobody set: %d; want 404", answer.StatusCode)
 	}
-	n.says("certificate requested")
+	n.waitForLog("certificate requested")
 	if err := n.end(); err != nil {
 		t.Errorf("close: %v", err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// noticed watches the files of a configuration until the test ends, and returns where
+// watchFiles watches the files of a configuration until the test ends, and returns where
 // their changes arrive.
-func noticed(t *testing.T, path string) <-chan struct{} {
+func watchFiles(t *testing.T, path string) <-chan struct{} {
 	t.Helper()
 	c, err := config.Load(path)
 	if err != nil {
@@ -33,11 +33,11 @@ func noticed(t *testing.T, path string) <-chan struct{} {
 		}
 	})
 	t.Cleanup(func() { cancel(); watching.Wait() })
-	one(t, changes, "a first look")
+	wantChange(t, changes, "a first look")
 	return changes
 }
 
-func one(t *testing.T, changes <-chan struct{}, what string) {
+func wantChange(t *testing.T, changes <-chan struct{}, what string) {
 	t.Helper()
 	deadline := time.NewTimer(10 * time.Second)
 	defer deadline.Stop()
@@ -48,12 +48,12 @@ func one(t *testing.T, changes <-chan struct{}, what string) {
 	}
 }
 
-// serves is a configuration that answers with body.
-func serves(body string) string {
+// respondYAML is a configuration that answers with body.
+func respondYAML(body string) string {
 	return "routes: [{match: {path: /a}, respond: {body: '" + body + "'}}]\n"
 }
 
-func put(t *testing.T, path, text string) {
+func replaceFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -61,16 +61,16 @@ func put(t *testing.T, path, text string) {
 }
 
 func TestWatch_EditorsReplaceTheFile(t *testing.T) {
-	path := write(t, serves("1"))
-	changes := noticed(t, path)
+	path := write(t, respondYAML("1"))
+	changes := watchFiles(t, path)
 	for _, body := range []string{"2", "3"} {
-		if err := rewrite(path, serves(body)); err != nil {
+		if err := rewrite(path, respondYAML(body)); err != nil {
 			t.Fatal(err)
 		}
-		one(t, changes, "a rename")
+		wantChange(t, changes, "a rename")
 	}
-	put(t, path, serves("4"))
-	one(t, changes, "a write")
+	replaceFile(t, path, respondYAML("4"))
+	wantChange(t, changes, "a write")
 }
 
 func TestWatch_KubernetesSwapsALink(t *testing.T) {
@@ -88,27 +88,27 @@ func TestWatch_KubernetesSwapsALink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publish("..1", serves("1"))
+	publish("..1", respondYAML("1"))
 	path := filepath.Join(dir, "weir.yaml")
 	if err := os.Symlink("..data/weir.yaml", path); err != nil {
 		t.Fatal(err)
 	}
-	changes := noticed(t, path)
+	changes := watchFiles(t, path)
 	for i, version := range []string{"..2", "..3"} {
-		publish(version, serves([]string{"2", "3"}[i]))
-		one(t, changes, "a swapped link")
+		publish(version, respondYAML([]string{"2", "3"}[i]))
+		wantChange(t, changes, "a swapped link")
 	}
 }
 
 func TestWatch_SeesNewIncludedFiles(t *testing.T) {
-	path := write(t, "include: [more/*.yaml]\n"+serves("1"))
+	path := write(t, "include: [more/*.yaml]\n"+respondYAML("1"))
 	more := filepath.Join(filepath.Dir(path), "more")
 	if err := os.Mkdir(more, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	changes := noticed(t, path)
-	put(t, filepath.Join(more, "b.yaml"), "keys: {b: {from: global}}\n")
-	one(t, changes, "a new included file")
+	changes := watchFiles(t, path)
+	replaceFile(t, filepath.Join(more, "b.yaml"), "keys: {b: {from: global}}\n")
+	wantChange(t, changes, "a new included file")
 }
 
 // The file of a list belongs to the configuration.
@@ -116,20 +116,20 @@ func TestWatch_SeesFilesOfLists(t *testing.T) {
 	path := write(t, "lists: {testers: {key: 'header:X-Phone', file: testers.txt, action: bypass}}\n"+
 		"routes: [{match: {path: /a}, upstream: echo, lists: [testers]}]\n")
 	file := filepath.Join(filepath.Dir(path), "testers.txt")
-	put(t, file, "1\n")
-	changes := noticed(t, path)
-	put(t, file, "2\n")
-	one(t, changes, "a change of the list's file")
+	replaceFile(t, file, "1\n")
+	changes := watchFiles(t, path)
+	replaceFile(t, file, "2\n")
+	wantChange(t, changes, "a change of the list's file")
 }
 
 // A node reloads by itself when its file changes.
 func TestNode_ReloadsWhenItsFileChanges(t *testing.T) {
 	listen := "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\n"
-	n := serving(t, write(t, listen+serves("1")))
-	if err := rewrite(n.source.path, listen+serves("2")); err != nil {
+	n := mustStart(t, write(t, listen+respondYAML("1")))
+	if err := rewrite(n.source.path, listen+respondYAML("2")); err != nil {
 		t.Fatal(err)
 	}
-	n.says("reloaded")
+	n.waitForLog("reloaded")
 	if got := fetch(t, "http://"+n.Address("http")+"/a"); got != "2" {
 		t.Errorf("serves %q", got)
 	}

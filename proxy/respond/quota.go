@@ -80,7 +80,7 @@ func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
 			return nil, fmt.Errorf("%w: name %q; use letters, digits, _ . and -, a letter first", ErrPolicy, p.Name)
 		}
 		if slices.ContainsFunc(policies[:i], func(o Policy) bool { return o.Name == p.Name && !p.Override && !o.Override }) {
-			return nil, fmt.Errorf("%w: two are called %q", ErrPolicy, p.Name)
+			return nil, fmt.Errorf("%w: two have the name %q", ErrPolicy, p.Name)
 		}
 		if err := p.Rate.Check(); err != nil {
 			return nil, fmt.Errorf("%w: %q: %w", ErrPolicy, p.Name, err)

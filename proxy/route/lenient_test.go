@@ -20,11 +20,11 @@ func TestLenient_PathsOfOthersAreRefused(t *testing.T) {
 		"/u/alice": "user", "/u/alice;x": "", "/u/alice%253Bx": "", "/u/a%20b": "user", "/u/%2B1": "user", "/u/alice%40example.com": "user",
 		"/f/a;b=1": "file", "/f/a%20b.txt": "file", "/f/100%25": "file", "/f/%E4%BD%A0": "file", "/other;x": "rest", "/v1/sender;x": "rest",
 	} {
-		target, err := tidied(RawTarget{Method: "GET", HostField: "a", RequestTarget: path})
+		target, err := normalized(RawTarget{Method: "GET", HostField: "a", RequestTarget: path})
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		found, err := tb.Find(wanting("GET", target.Host, target.Path))
+		found, err := tb.Find(newRequest("GET", target.Host, target.Path))
 		if want == "" && !errors.Is(err, ErrTarget) || want != "" && (found != want || err != nil) {
 			t.Errorf("%s: %q, %v; want %q, or ErrTarget for none", path, found, err, want)
 		}
@@ -38,12 +38,12 @@ func TestFind_EncodedSlash(t *testing.T) {
 		{Pattern{Path: "/projects/{id}/x", Keys: []string{"id"}, KeepsSlashes: true}, "kept"},
 		{Pattern{Path: "/*"}, "rest"},
 	})
-	q := wanting("GET", "a", "/projects/a%2Fb/x")
+	q := newRequest("GET", "a", "/projects/a%2Fb/x")
 	if found, err := tb.Find(q); found != "kept" || q.Param("id") != "a/b" || err != nil {
 		t.Errorf("%q with id %q, %v; want kept with a/b", found, q.Param("id"), err)
 	}
 	for _, path := range []string{"/a%2Fb", "/projects/a%2Fb/y", "/projects/a%2Fb;1/x"} {
-		if found, err := tb.Find(wanting("GET", "a", path)); !errors.Is(err, ErrTarget) {
+		if found, err := tb.Find(newRequest("GET", "a", path)); !errors.Is(err, ErrTarget) {
 			t.Errorf("%s: %q, %v; want ErrTarget", path, found, err)
 		}
 	}

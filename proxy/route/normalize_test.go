@@ -77,8 +77,8 @@ func FuzzTidyPath(f *testing.F) {
 	})
 }
 
-// tidied is the target of a request that was sent so.
-func tidied(sent RawTarget) (Target, error) {
+// normalized is the target of a request that was sent so.
+func normalized(sent RawTarget) (Target, error) {
 	q := Request{RawTarget: sent}
 	err := q.Normalize()
 	return q.Target, err
@@ -86,7 +86,7 @@ func tidied(sent RawTarget) (Target, error) {
 
 func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
 	for method, ok := range map[string]bool{"OPTIONS": true, "GET": false} {
-		if got, err := tidied(RawTarget{Method: method, HostField: "a", RequestTarget: "*"}); (err == nil) != ok || ok && got.Path != "*" {
+		if got, err := normalized(RawTarget{Method: method, HostField: "a", RequestTarget: "*"}); (err == nil) != ok || ok && got.Path != "*" {
 			t.Errorf("Tidy(%s *) = %+v, %v; want ok %v", method, got, err, ok)
 		}
 	}
@@ -106,7 +106,7 @@ func TestTidy_Refuses(t *testing.T) {
 		"https in clear text": {RawTarget{Method: "GET", HostField: "a", RequestTarget: "https://b/x"}, ErrTarget},
 		"an empty authority":  {RawTarget{Method: "GET", HostField: "a", RequestTarget: "http:///x"}, ErrTarget},
 	} {
-		if got, err := tidied(c.RawTarget); !errors.Is(err, c.want) || got.Path != "" {
+		if got, err := normalized(c.RawTarget); !errors.Is(err, c.want) || got.Path != "" {
 			t.Errorf("%s: %+v, %v; want %v", name, got, err, c.want)
 		}
 	}
@@ -124,7 +124,7 @@ func TestTidy_TakesTargetsApart(t *testing.T) {
 		"OPTIONS of a host": {RawTarget{Method: "OPTIONS", HostField: "a", RequestTarget: "http://b"}, Target{"b", "*", "", "b", "*"}},
 		"HTTP/1.0":          {RawTarget{Proto: "HTTP/1.0", RequestTarget: "/x", Local: "10.0.0.1:80"}, Target{"10.0.0.1:80", "/x", "", "10.0.0.1", "/x"}},
 	} {
-		if got, err := tidied(c.sent); got != c.want || err != nil {
+		if got, err := normalized(c.sent); got != c.want || err != nil {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
 	}

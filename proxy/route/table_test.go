@@ -10,9 +10,9 @@ import (
 	"unsafe"
 )
 
-// tabled builds a table of "NAME METHODS HOST PATH [Header=value ...]"; "-"
+// newTable builds a table of "NAME METHODS HOST PATH [Header=value ...]"; "-"
 // stands for any. A ! behind the name guards the pattern.
-func tabled(lines ...string) *Table[string] {
+func newTable(lines ...string) *Table[string] {
 	var all []Entry[string]
 	for _, line := range lines {
 		part := strings.Fields(line)
@@ -33,19 +33,19 @@ func tabled(lines ...string) *Table[string] {
 	return NewTable(all)
 }
 
-// A message is what a request says beside where it goes.
-type message struct {
+// A testMessage is what a request says beside where it goes.
+type testMessage struct {
 	fields http.Header
 	query  string
 	form   bool
 }
 
-func (m *message) Header(name string) []string      { return m.fields[name] }
-func (m *message) ParsedQuery() (url.Values, error) { return ParseQuery(m.query) }
-func (m *message) HasForm() bool                    { return m.form }
+func (m *testMessage) Header(name string) []string      { return m.fields[name] }
+func (m *testMessage) ParsedQuery() (url.Values, error) { return ParseQuery(m.query) }
+func (m *testMessage) HasForm() bool                    { return m.form }
 
-func wanting(method, host, path string, headers ...string) *Request {
-	m := &message{fields: http.Header{}}
+func newRequest(method, host, path string, headers ...string) *Request {
+	m := &testMessage{fields: http.Header{}}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, "=")
 		m.fields.Add(name, value)
@@ -63,7 +63,7 @@ func params(q *Request) string {
 }
 
 func TestMatch_MostSpecificWins(t *testing.T) {
-	tb := tabled(
+	tb := newTable(
 		"rest        -        -                /*",
 		"send        POST     -                /v1/sms/send",
 		"send-any    -        -                /v1/sms/send",
@@ -112,7 +112,7 @@ func TestMatch_MostSpecificWins(t *testing.T) {
 		{"GET", "x", "/tag/deu", nil, "rest", "*=tag/deu"},
 		{"GET", "x", "/pair/one-two", nil, "dash", "a=one b=two"},
 	} {
-		q := wanting(c.method, c.host, c.path, c.headers...)
+		q := newRequest(c.method, c.host, c.path, c.headers...)
 		found, err := tb.Find(q)
 		if err != nil {
 			t.Errorf("%s %s%s %v: %v; want %s", c.method, c.host, c.path, c.headers, err, c.want)
@@ -125,25 +125,25 @@ func TestMatch_MostSpecificWins(t *testing.T) {
 }
 
 func TestMatch_NoRoute(t *testing.T) {
-	tb := tabled("send POST,PUT - /v1/sms/send", "get GET a.example.com /v1/sms/send", "any - - /any")
-	if found, err := tb.Find(wanting("GET", "x", "/nowhere")); !errors.Is(err, ErrNone) || found != "" {
+	tb := newTable("send POST,PUT - /v1/sms/send", "get GET a.example.com /v1/sms/send", "any - - /any")
+	if found, err := tb.Find(newRequest("GET", "x", "/nowhere")); !errors.Is(err, ErrNone) || found != "" {
 		t.Errorf("unknown path: %q, %v; want ErrNone", found, err)
 	}
-	q := wanting("DELETE", "a.example.com", "/v1/sms/send")
+	q := newRequest("DELETE", "a.example.com", "/v1/sms/send")
 	if found, err := tb.Find(q); !errors.Is(err, ErrMethod) || found != "" {
 		t.Errorf("other method: %q, %v; want ErrMethod", found, err)
 	}
 	if got := strings.Join(tb.Allowed(q), ","); got != "GET,POST,PUT" {
 		t.Errorf("allowed = %s; want GET,POST,PUT", got)
 	}
-	if got := wanting("GET", "x", "/any").Param("id"); got != "" {
+	if got := newRequest("GET", "x", "/any").Param("id"); got != "" {
 		t.Errorf("a parameter before anything was found = %q; want none", got)
 	}
 }
 
 func TestMatch_EarlierOfEqualsWins(t *testing.T) {
-	tb := tabled("first - - /a/{x}", "second - - /a/{y}")
-	q := wanting("GET", "x", "/a/1")
+	tb := newTable("first - - /a/{x}", "second - - /a/{y}")
+	q := newRequest("GET", "x", "/a/1")
 	if found, err := tb.Find(q); err != nil || found != "first" || q.Param("x") != "1" {
 		t.Errorf("found %s, x = %q, %v; want first with x=1", found, q.Param("x"), err)
 	}
@@ -151,8 +151,8 @@ func TestMatch_EarlierOfEqualsWins(t *testing.T) {
 
 // A request that is used again has nothing of the one before.
 func TestRequest_ResetForgets(t *testing.T) {
-	tb := tabled("user - - /u/{id}", "me - - /u/me")
-	q := wanting("GET", "x", "/u/alice")
+	tb := newTable("user - - /u/{id}", "me - - /u/me")
+	q := newRequest("GET", "x", "/u/alice")
 	if _, err := tb.Find(q); err != nil || params(q) != "id=alice" {
 		t.Fatalf("params %q, %v; want id=alice", params(q), err)
 	}
@@ -164,9 +164,9 @@ func TestRequest_ResetForgets(t *testing.T) {
 
 // Strings of a request share the buffer of its connection. What is kept does not.
 func TestRequest_KeepOutlivesItsStrings(t *testing.T) {
-	tb := tabled("user - - /u/{id}")
+	tb := newTable("user - - /u/{id}")
 	buffer := []byte("/u/alice")
-	q := wanting("GET", "x", unsafe.String(&buffer[0], len(buffer)))
+	q := newRequest("GET", "x", unsafe.String(&buffer[0], len(buffer)))
 	if _, err := tb.Find(q); err != nil {
 		t.Fatal(err)
 	}
@@ -187,8 +187,8 @@ func BenchmarkMatch(b *testing.B) {
 				lines = append(lines, fmt.Sprintf("a%d POST,GET - /v1/service%03d/{id}/send", i, i), fmt.Sprintf("b%d - - /v1/service%03d/send", i, i))
 				paths = append(paths, fmt.Sprintf("/v1/service%03d/4711/send", i), fmt.Sprintf("/v1/service%03d/send", i))
 			}
-			tb := tabled(lines...)
-			q := wanting("POST", "x", "")
+			tb := newTable(lines...)
+			q := newRequest("POST", "x", "")
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// bounded simulates a log within bounds.
-func bounded(t *testing.T, b Bounds, log string) (*Report, error) {
+// runBounded simulates a log within bounds.
+func runBounded(t *testing.T, b Bounds, log string) (*Report, error) {
 	t.Helper()
-	o := Options{Format: Auto, Config: loaded(t, file), Bounds: b, Logs: []Log{{"log", strings.NewReader(log)}}}
+	o := Options{Format: Auto, Config: mustLoad(t, file), Bounds: b, Logs: []Log{{"log", strings.NewReader(log)}}}
 	var err error
 	if o.Names, err = NewNames(nil, o.Config); err != nil {
 		t.Fatal(err)
@@ -18,18 +18,18 @@ func bounded(t *testing.T, b Bounds, log string) (*Report, error) {
 	return Run(t.Context(), o)
 }
 
-// minutes is a log of so many requests, a hundred a second, each of another client.
-func minutes(requests int) string {
+// logOf is a log of so many requests, a hundred a second, each of another client.
+func logOf(requests int) string {
 	var b strings.Builder
 	for i := range requests {
-		b.WriteString(strings.Replace(line(float64(i)/100, "POST", "/send", fmt.Sprint(i)), "192.0.2.1", fmt.Sprintf("10.0.%d.%d", i/256, i%256), 1))
+		b.WriteString(strings.Replace(nginxLine(float64(i)/100, "POST", "/send", fmt.Sprint(i)), "192.0.2.1", fmt.Sprintf("10.0.%d.%d", i/256, i%256), 1))
 	}
 	return b.String()
 }
 
 // What is unpacked counts: of a few bytes gzip makes many.
 func TestRun_ReadsNoMoreThanItMay(t *testing.T) {
-	log := minutes(1000)
+	log := logOf(1000)
 	for _, c := range []struct {
 		name, log string
 		most      int
@@ -41,7 +41,7 @@ func TestRun_ReadsNoMoreThanItMay(t *testing.T) {
 		{"one more, packed", compressed(log), len(log) - 1, ErrTooLong},
 		{"one line", strings.Repeat("a", 10<<20), 1 << 20, ErrTooLong},
 	} {
-		r, err := bounded(t, Bounds{MaxBytes: int64(c.most)}, c.log)
+		r, err := runBounded(t, Bounds{MaxBytes: int64(c.most)}, c.log)
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v; want %v", c.name, err, c.want)
 		}
@@ -55,16 +55,16 @@ func TestRun_ReadsNoMoreThanItMay(t *testing.T) {
 // when all have been read.
 func TestRun_IsAtAPace(t *testing.T) {
 	const requests = 20_000 // in less time than lines wait for earlier ones
-	log := strings.Repeat(line(1, "POST", "/send", "1"), requests)
+	log := strings.Repeat(nginxLine(1, "POST", "/send", "1"), requests)
 	calls := 0
-	r, err := bounded(t, Bounds{Pace: func() error { calls++; return nil }}, log)
+	r, err := runBounded(t, Bounds{Pace: func() error { calls++; return nil }}, log)
 	if want := len(log)/piece + requests/paced; err != nil || calls < want || r.Requests != requests {
 		t.Errorf("it paused %d times, %v; want %d at least", calls, err, want)
 	}
 	enough := errors.New("enough")
 	for _, last := range []int{1, 2, calls / 4, calls - 1} {
 		n := 0
-		_, err := bounded(t, Bounds{Pace: func() error {
+		_, err := runBounded(t, Bounds{Pace: func() error {
 			if n++; n >= last {
 				return enough
 			}
@@ -77,11 +77,11 @@ func TestRun_IsAtAPace(t *testing.T) {
 }
 
 func TestRun_TellsThatThereWasHardlyRoom(t *testing.T) {
-	r, err := bounded(t, Bounds{MaxKeys: 1000, MaxStore: 64 << 20}, minutes(5000))
+	r, err := runBounded(t, Bounds{MaxKeys: 1000, MaxStore: 64 << 20}, logOf(5000))
 	if err != nil || !strings.Contains(strings.Join(r.Notes, "\n"), "hardly room") {
 		t.Errorf("%v, %d keys, %q", err, r.Result.Keys, r.Notes)
 	}
-	if r, err = bounded(t, Bounds{MaxKeys: 10_000, MaxStore: 64 << 20}, minutes(50)); err != nil || strings.Contains(strings.Join(r.Notes, "\n"), "hardly room") {
+	if r, err = runBounded(t, Bounds{MaxKeys: 10_000, MaxStore: 64 << 20}, logOf(50)); err != nil || strings.Contains(strings.Join(r.Notes, "\n"), "hardly room") {
 		t.Errorf("%v, %d keys, %q", err, r.Result.Keys, r.Notes)
 	}
 }

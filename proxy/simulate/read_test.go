@@ -32,7 +32,7 @@ routes:
     limits: [{name: agent, key: agent, rate: 2/1m}, {name: user, key: query:user, rate: 2/1m}, {name: sid, key: sid, rate: 9/1m}, {name: number, key: number, rate: 9/1m}]
 `
 
-func loaded(t testing.TB, yaml string) *config.Config {
+func mustLoad(t testing.TB, yaml string) *config.Config {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
@@ -45,17 +45,17 @@ func loaded(t testing.TB, yaml string) *config.Config {
 	return c
 }
 
-func named(t testing.TB, given ...string) *Names {
+func newNames(t testing.TB, given ...string) *Names {
 	t.Helper()
-	n, err := NewNames(given, loaded(t, file))
+	n, err := NewNames(given, mustLoad(t, file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-// reads reads the first line.
-func reads(t testing.TB, line string, n *Names, format Format) (kind, *record) {
+// readFirst reads the first line.
+func readFirst(t testing.TB, line string, n *Names, format Format) (kind, *record) {
 	t.Helper()
 	s, err := open(Log{"log", strings.NewReader(line)}, format, n)
 	if err != nil {
@@ -129,7 +129,7 @@ func TestRead_Formats(t *testing.T) {
 			proxy.LoggedRequest{At: at, Method: "POST", Host: "api.example.com", Target: "/send", Redacted: true},
 		},
 	} {
-		k, r := reads(t, c.line, named(t), Auto)
+		k, r := readFirst(t, c.line, newNames(t), Auto)
 		got := r.LoggedRequest
 		got.At = got.At.UTC()
 		if k != request || !same(got, c.want) {
@@ -152,8 +152,8 @@ func same(a, b proxy.LoggedRequest) bool {
 }
 
 func TestRead_FieldsThatTheOperatorNames(t *testing.T) {
-	n := named(t, "uri=what", "client=who", "time=at", "duration_ms=ms", "phone=number", "json:/user/phone=p", "method=verb", "body=payload")
-	k, r := reads(t, `{"what":"/send","who":"192.0.2.1","at":1795345547,"ms":1500,"number":"138","p":"139","verb":"POST","uri":"/else","payload":"{}"}`, n, Auto)
+	n := newNames(t, "uri=what", "client=who", "time=at", "duration_ms=ms", "phone=number", "json:/user/phone=p", "method=verb", "body=payload")
+	k, r := readFirst(t, `{"what":"/send","who":"192.0.2.1","at":1795345547,"ms":1500,"number":"138","p":"139","verb":"POST","uri":"/else","payload":"{}"}`, n, Auto)
 	if k != request || r.Target != "/send" || r.Took != 1500*time.Millisecond || r.At.Unix() != 1795345545 || !r.HasBody || r.Body != "{}" {
 		t.Errorf("%v %+v", k, r.LoggedRequest)
 	}
@@ -163,7 +163,7 @@ func TestRead_FieldsThatTheOperatorNames(t *testing.T) {
 	for want, given := range map[string]string{
 		"write WHAT=NAME": "phone", "is neither": "nothing=a", "not read from a field": "jwt:sub=a",
 	} {
-		if _, err := NewNames([]string{given}, loaded(t, file)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewNames([]string{given}, mustLoad(t, file)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--field %s: %v; want an error with %q", given, err, want)
 		}
 	}
@@ -186,7 +186,7 @@ func TestRead_WhatIsNoRequest(t *testing.T) {
 		`{} {}`:                                                        malformed,
 		`{"a":"` + strings.Repeat("x", maxLine) + `"}`: malformed,
 	} {
-		if k, _ := reads(t, line+"\nmore\n", named(t), Auto); k != want {
+		if k, _ := readFirst(t, line+"\nmore\n", newNames(t), Auto); k != want {
 			t.Errorf("%.80s: %v; want %v", line, k, want)
 		}
 	}
@@ -218,7 +218,7 @@ func TestRead_AllocatesNothing(t *testing.T) {
 		"JSON":     `{"msec":"1795345547.500","remote_addr":"192.0.2.1","request_method":"GET","request_uri":"/search?user=a","status":"200","request_time":"0.500","http_user_agent":"a\/b","http_x_phone":"138"}` + "\n",
 	} {
 		const n = 1000
-		s, err := open(Log{name, strings.NewReader(strings.Repeat(line, n+2))}, Auto, named(t))
+		s, err := open(Log{name, strings.NewReader(strings.Repeat(line, n+2))}, Auto, newNames(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"method":"GET","request":{"uri":"/","headers":{"X-Phone":["1"]}},"ts":1795345547.1,"status":200}`))
 	f.Add([]byte(`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET /\x41 HTTP/1.1" 200 1 "-" "a"`))
 	f.Add([]byte(`{"path":"/a","query":"b","method":"\ud83d\ude00","time":"2026-11-22T11:05:47.000Z"}`))
-	n := named(f)
+	n := newNames(f)
 	f.Fuzz(func(t *testing.T, line []byte) {
 		for _, format := range []Format{Auto, JSON, Combined} {
 			s, err := open(Log{"log", strings.NewReader(string(line))}, format, n)

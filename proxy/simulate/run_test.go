@@ -23,12 +23,12 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// runs simulates logs.
-func runs(t *testing.T, yaml, compare string, logs ...string) *Report {
+// mustRun simulates logs.
+func mustRun(t *testing.T, yaml, compare string, logs ...string) *Report {
 	t.Helper()
-	o := Options{Format: Auto, Config: loaded(t, yaml), Top: 5}
+	o := Options{Format: Auto, Config: mustLoad(t, yaml), Top: 5}
 	if compare != "" {
-		o.Compare = loaded(t, compare)
+		o.Compare = mustLoad(t, compare)
 	}
 	var err error
 	if o.Names, err = NewNames(nil, o.Config); err != nil {
@@ -44,8 +44,8 @@ func runs(t *testing.T, yaml, compare string, logs ...string) *Report {
 	return r
 }
 
-// line is a line of nginx's JSON.
-func line(second float64, method, uri, phone string) string {
+// nginxLine is a line of nginx's JSON.
+func nginxLine(second float64, method, uri, phone string) string {
 	return fmt.Sprintf(`{"msec":"%.3f","remote_addr":"192.0.2.1","request_method":"%s","request_uri":"%s","host":"a","status":"200","request_time":"0.001","http_x_phone":"%s"}`+"\n", 1_795_345_547+second, method, uri, phone)
 }
 
@@ -63,9 +63,9 @@ func TestRun_OrderOfLinesAndFiles(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var all []string
 	for i := range 600 {
-		all = append(all, line(float64(i)+random.Float64(), "POST", "/send", fmt.Sprint(random.IntN(20))))
+		all = append(all, nginxLine(float64(i)+random.Float64(), "POST", "/send", fmt.Sprint(random.IntN(20))))
 	}
-	want := runs(t, file, "", strings.Join(all, ""))
+	want := mustRun(t, file, "", strings.Join(all, ""))
 	if l := want.Result.Routes[0].Limits; l[0].Refused == 0 || l[1].Refused == 0 || want.Requests != 600 {
 		t.Fatalf("%+v: nothing was refused", l)
 	}
@@ -88,7 +88,7 @@ func TestRun_OrderOfLinesAndFiles(t *testing.T) {
 		"mixed up":       {strings.Join(mixed, "")},
 		"Windows":        {strings.ReplaceAll(strings.Join(all, "\n"), "\n", "\r\n")},
 	} {
-		got := runs(t, file, "", logs...)
+		got := mustRun(t, file, "", logs...)
 		got.Result.Keys = want.Result.Keys // keys that have rested are forgotten at random moments
 		if a, b := text(mustJSON(t, got.Result)), text(mustJSON(t, want.Result)); a != b || got.Late != 0 {
 			t.Errorf("%s: %d late\n%s\nwant\n%s", name, got.Late, a, b)
@@ -106,7 +106,7 @@ func mustJSON(t *testing.T, v any) []byte {
 }
 
 func TestRun_LateLinesAreTold(t *testing.T) {
-	got := runs(t, file, "", line(0, "POST", "/send", "1")+line(300, "POST", "/send", "2")+line(400, "POST", "/send", "3")+line(10, "POST", "/send", "3"))
+	got := mustRun(t, file, "", nginxLine(0, "POST", "/send", "1")+nginxLine(300, "POST", "/send", "2")+nginxLine(400, "POST", "/send", "3")+nginxLine(10, "POST", "/send", "3"))
 	if got.Late != 1 || got.Requests != 4 || !strings.Contains(strings.Join(got.Notes, "\n"), "sort the log") {
 		t.Errorf("%+v, notes %q; want one late request, and what to do", got.Counts, got.Notes)
 	}
@@ -124,12 +124,12 @@ routes:
     limits: [{name: ip, key: client_ip, rates: [5/10s, 40/5m]}, {name: host, key: host, rate: 30/1m, mode: shadow}]
   - {name: b, match: {path: "/b/{id}"}, upstream: demo, limits: [{name: id, key: path:id, rate: 1/1m}, {name: ip, key: client_ip, rate: 20/1m}]}
 `
-	c := loaded(t, own)
+	c := mustLoad(t, own)
 	var log bytes.Buffer
 	var served map[proxy.Series]int64
 	synctest.Test(t, func(t *testing.T) {
 		p, err := proxy.New(t.Context(), proxy.Options{
-			Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(&log).Hook(stamp{}),
+			Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(&log).Hook(weirStamp{}),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +144,7 @@ routes:
 		}
 		served = p.Counts()
 	})
-	got := runs(t, own, "", `{"level":"info","message":"listening","time":"2000-01-01T00:00:00.000Z"}`+"\n"+log.String())
+	got := mustRun(t, own, "", `{"level":"info","message":"listening","time":"2000-01-01T00:00:00.000Z"}`+"\n"+log.String())
 	if got.Others != 1 || got.Malformed != 0 || got.Requests != 2000 {
 		t.Errorf("%+v", got.Counts)
 	}
@@ -166,10 +166,10 @@ routes:
 	}
 }
 
-// stamp stamps lines as Weir does.
-type stamp struct{}
+// weirStamp stamps lines as Weir does.
+type weirStamp struct{}
 
-func (stamp) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
+func (weirStamp) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str("time", time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
@@ -185,7 +185,7 @@ routes:
     upstream: demo
     limits: [{name: k, key: header:X-Key, rate: 1/1m}, {name: held, key: client_ip, concurrent: 1}, {name: t, key: json:/a, rate: 1/1m}]
 `
-	got := strings.Join(runs(t, more, "", `192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "POST /b HTTP/1.1" 200 1`+"\nx\n").Notes, "\n")
+	got := strings.Join(mustRun(t, more, "", `192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "POST /b HTTP/1.1" 200 1`+"\nx\n").Notes, "\n")
 	for _, want := range []string{
 		"1 lines cannot be read", "header:X-Key: 1 decisions of limits are left out; log the field X-Key as JSON ($http_x_key in nginx), or say --field header:X-Key=NAME",
 		"json:/a: 1 decisions", "--field json:/a=NAME", "how long 1 requests took", "the host of 1 requests", "route a wants the field X-App",
@@ -194,7 +194,7 @@ routes:
 			t.Errorf("notes\n%s\nwant %q", got, want)
 		}
 	}
-	if got := runs(t, more, "", "x\n").Notes; len(got) != 1 || !strings.Contains(got[0], "is it an access log?") {
+	if got := mustRun(t, more, "", "x\n").Notes; len(got) != 1 || !strings.Contains(got[0], "is it an access log?") {
 		t.Errorf("notes of what is no log: %q", got)
 	}
 }
@@ -203,9 +203,9 @@ func TestRun_Compare(t *testing.T) {
 	stricter := strings.Replace(strings.Replace(file, "key: phone, rate: 1/1m", "key: phone, rate: 1/5m", 1), "name: ip,", "name: address,", 1)
 	var all strings.Builder
 	for i := range 100 {
-		all.WriteString(line(float64(i*10), "POST", "/send", fmt.Sprint(i%10)))
+		all.WriteString(nginxLine(float64(i*10), "POST", "/send", fmt.Sprint(i%10)))
 	}
-	r := runs(t, file, stricter, all.String())
+	r := mustRun(t, file, stricter, all.String())
 	d := r.Differences()
 	if d[1].Limit != "phone" || d[1].A.Refused >= d[1].B.Refused || d[1].B.Rates[0] != "1/5m" {
 		t.Errorf("%+v; want more refused by the stricter limit", d[1])
@@ -226,11 +226,11 @@ func TestRun_Compare(t *testing.T) {
 func TestReport_Page(t *testing.T) {
 	var all strings.Builder
 	for i := range 200 {
-		all.WriteString(line(float64(i), "POST", "/send", fmt.Sprint(13800138000+i%3)))
+		all.WriteString(nginxLine(float64(i), "POST", "/send", fmt.Sprint(13800138000+i%3)))
 	}
 	for _, compare := range []string{"", file} {
 		var b strings.Builder
-		if err := runs(t, file, compare, all.String()).HTML(&b); err != nil {
+		if err := mustRun(t, file, compare, all.String()).HTML(&b); err != nil {
 			t.Fatal(err)
 		}
 		page := b.String()
@@ -266,7 +266,7 @@ func TestReport_Page(t *testing.T) {
 }
 
 func TestRun_Ends(t *testing.T) {
-	c := loaded(t, file)
+	c := mustLoad(t, file)
 	n, err := NewNames(nil, c)
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +284,7 @@ func TestRun_Ends(t *testing.T) {
 // A store in memory that may have been full is told of; Redis has no such bound.
 func TestRun_TellsWhenMemoryMayHaveBeenFull(t *testing.T) {
 	for store, told := range map[string]bool{"memory": true, "redis": false} {
-		c := loaded(t, "store: "+store+"\n"+file)
+		c := mustLoad(t, "store: "+store+"\n"+file)
 		r := &Report{Counts: Counts{Requests: 1}, Result: proxy.ReplayTally{Keys: scarce + 1}}
 		if got := strings.Join(r.notes(Options{Config: c}), "\n"); strings.Contains(got, "share counts") != told {
 			t.Errorf("store: %s: notes %q", store, got)

@@ -20,16 +20,16 @@ type recording struct {
 	done chan struct{}
 }
 
-// recorded is a pool whose only connection is recorded.
-func recorded(t *testing.T) (*Pool, *recording) {
+// newRecorded is a pool whose only connection is recorded.
+func newRecorded(t *testing.T) (*Pool, *recording) {
 	pool := poolOf(t, "http://target.invalid")
 	r := &recording{http1Transport: newHTTP1(pool.config, pool.backends), done: make(chan struct{})}
-	r.pools1[0] = r.client.NewPool(http1.Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
+	r.poolByNumber[0] = r.client.NewPool(http1.Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go r.serve(theirs)
 		return ours, nil
 	}})
-	pool.over.Store(&carrier{r})
+	pool.currentTransport.Store(&transportRef{r})
 	return pool, r
 }
 
@@ -66,7 +66,7 @@ func FuzzForward(f *testing.F) {
 			return
 		}
 		in.RemoteAddr = "10.9.8.7:6"
-		pool, w := recorded(t)
+		pool, w := newRecorded(t)
 		defer pool.Close()
 		if res := forwardNet(pool, silent{http.Header{}}, in); res.Kind != OK {
 			return

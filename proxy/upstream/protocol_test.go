@@ -91,7 +91,7 @@ func TestProtocol_HTTP2(t *testing.T) {
 			if name == "h2c" {
 				base = "/base"
 			}
-			h := open(t, mustPool(t, c), nil)
+			h := startProxy(t, mustPool(t, c), nil)
 			conn, r := h.dial(t, "POST /a%2Fb?c HTTP/1.1\r\nHost: x.example\r\nTE: trailers\r\nConnection: te, upgrade\r\nUpgrade: websocket\r\n"+
 				"Transfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n")
 			send(t, conn, "4\r\none\n\r\n")
@@ -131,15 +131,15 @@ func TestProtocol_HTTP2Fails(t *testing.T) {
 	for name, c := range map[string]struct {
 		config Config
 		url    string
-		want   Kind
+		want   ResultKind
 	}{
-		"aborted":        {Config{Protocol: H2C}, "http://" + aborts.Addr().String(), Reset},
-		"too slow":       {Config{Protocol: H2C, Response: 50 * time.Millisecond}, "http://" + mute.Addr().String(), Timeout},
-		"nobody listens": {Config{Protocol: H2C}, nobody(t), Connect},
-		"not HTTP/2":     {Config{Protocol: HTTP2, TLS: &tls.Config{RootCAs: roots}}, secure.URL, Connect},
+		"aborted":        {Config{Protocol: H2C}, "http://" + aborts.Addr().String(), ConnectionReset},
+		"too slow":       {Config{Protocol: H2C, ResponseTimeout: 50 * time.Millisecond}, "http://" + mute.Addr().String(), Timeout},
+		"nobody listens": {Config{Protocol: H2C}, closedURL(t), ConnectFailed},
+		"not HTTP/2":     {Config{Protocol: HTTP2, TLS: &tls.Config{RootCAs: roots}}, secure.URL, ConnectFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := open(t, inOrder(t, c.config, c.url), nil)
+			h := startProxy(t, newOrderedPool(t, c.config, c.url), nil)
 			h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			if got := h.result(t); got.Kind != c.want {
 				t.Errorf("result %+v, want kind %d", got, c.want)
@@ -155,7 +155,7 @@ func TestTarget_UnixSocket(t *testing.T) {
 	s.Listener = listen(t, "unix", path)
 	s.Start()
 	defer s.Close()
-	h := open(t, inOrder(t, Config{}, "unix:"+path), nil)
+	h := startProxy(t, newOrderedPool(t, Config{}, "unix:"+path), nil)
 	res, _ := h.ask(t, "GET /a?b HTTP/1.1\r\nHost: x.example\r\n\r\n")
 	if got := res.Header.Get("X-Seen"); got != "HTTP/1.1 GET /a?b x.example te=" {
 		t.Errorf("target sees %q", got)
@@ -170,7 +170,7 @@ func TestTarget_UnixSocket(t *testing.T) {
 	}
 }
 
-func TestForward_ToTLSWithAClientCertificateAndAName(t *testing.T) {
+func TestForward_ToMutualTLS(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Name", r.TLS.ServerName)
 		w.Header().Set("X-Certificates", strings.Repeat("x", len(r.TLS.PeerCertificates)))
@@ -181,18 +181,18 @@ func TestForward_ToTLSWithAClientCertificateAndAName(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
 	config := &tls.Config{RootCAs: roots, Certificates: s.TLS.Certificates, ServerName: "example.com"}
-	h := open(t, inOrder(t, Config{TLS: config}, s.URL), nil)
+	h := startProxy(t, newOrderedPool(t, Config{TLS: config}, s.URL), nil)
 	res, _ := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if res.Header.Get("X-Name") != "example.com" || res.Header.Get("X-Certificates") != "x" {
 		t.Errorf("%s, target sees %v; want the name and one certificate", res.Status, res.Header)
 	}
 }
 
-func TestTimeout_OfTheHandshakeAlone(t *testing.T) {
+func TestTimeout_TLSHandshake(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
-	h := open(t, inOrder(t, Config{Connect: testTimeout, TLSTimeout: 50 * time.Millisecond}, deaf), nil)
+	h := startProxy(t, newOrderedPool(t, Config{ConnectTimeout: testTimeout, TLSHandshakeTimeout: 50 * time.Millisecond}, deaf), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != ConnectTimeout {
 		t.Errorf("result %+v", got)
@@ -210,7 +210,7 @@ func TestTimeout_BetweenBytes(t *testing.T) {
 	clear := listen(t, "tcp", "127.0.0.1:0")
 	newH2C(t, clear, stuck)
 	for url, protocol := range map[string]Protocol{startBackend(t, stuck): HTTP1, "http://" + clear.Addr().String(): H2C} {
-		h := open(t, inOrder(t, Config{Idle: 50 * time.Millisecond, Protocol: protocol}, url), nil)
+		h := startProxy(t, newOrderedPool(t, Config{BodyTimeout: 50 * time.Millisecond, Protocol: protocol}, url), nil)
 		_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
@@ -219,7 +219,7 @@ func TestTimeout_BetweenBytes(t *testing.T) {
 		if body, err := io.ReadAll(res.Body); err == nil {
 			t.Errorf("client reads %q as a whole answer", body)
 		}
-		if got := h.result(t); got.Kind != BodyCut || !strings.Contains(got.Err.Error(), errIdle.Error()) {
+		if got := h.result(t); got.Kind != ResponseTruncated || !strings.Contains(got.Err.Error(), errBodyTimeout.Error()) {
 			t.Errorf("result %+v", got)
 		}
 	}
@@ -227,7 +227,7 @@ func TestTimeout_BetweenBytes(t *testing.T) {
 
 // What lasts longer than idle altogether is not cut as long as bytes come, nor
 // is a client that reads slowly the target's fault.
-func TestTimeout_BetweenBytesOnly(t *testing.T) {
+func TestTimeout_OnlyBetweenBytes(t *testing.T) {
 	t.Parallel()
 	const idle = 2 * time.Second // a busy machine is late by less
 	tick := make(chan time.Time)
@@ -237,7 +237,7 @@ func TestTimeout_BetweenBytesOnly(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
-	h := open(t, inOrder(t, Config{Idle: idle}, url), nil)
+	h := startProxy(t, newOrderedPool(t, Config{BodyTimeout: idle}, url), nil)
 	_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	every := time.NewTicker(idle / 10)
 	defer every.Stop()
@@ -253,12 +253,12 @@ func TestTimeout_BetweenBytesOnly(t *testing.T) {
 	}
 }
 
-func TestConnections_NeverMoreThanThat(t *testing.T) {
+func TestMaxConnections(t *testing.T) {
 	const most, clients = 2, 10
 	now, goOn := make(chan int, clients), make(chan bool)
 	url := startBackend(t, func(http.ResponseWriter, *http.Request) { now <- 1; <-goOn })
-	p := inOrder(t, Config{MaxConnections: most, Queue: Queue{clients - most, testTimeout}}, url)
-	h := open(t, p, nil)
+	p := newOrderedPool(t, Config{MaxConnections: most, Queue: Queue{clients - most, testTimeout}}, url)
+	h := startProxy(t, p, nil)
 	for range clients {
 		h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	}

@@ -73,8 +73,8 @@ func (n *nameserver) resolver() *net.Resolver {
 	}}
 }
 
-// here is a server on an address of this machine that says which one it is.
-func here(t testing.TB, address string, slow chan bool) {
+// startAt is a server on an address of this machine that says which one it is.
+func startAt(t testing.TB, address string, slow chan bool) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -89,20 +89,20 @@ func here(t testing.TB, address string, slow chan bool) {
 	t.Cleanup(s.Close)
 }
 
-func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
+func TestResolve_DrainsConnectionsToRemovedAddresses(t *testing.T) {
 	first := listen(t, "tcp", "127.0.0.1:0")
 	_, port, _ := net.SplitHostPort(first.Addr().String())
 	first.Close()
 	slow := make(chan bool)
 	release := sync.OnceFunc(func() { close(slow) })
 	defer release() // a server does not end before its requests
-	here(t, "127.0.0.1:"+port, slow)
-	here(t, "127.0.0.2:"+port, slow)
+	startAt(t, "127.0.0.1:"+port, slow)
+	startAt(t, "127.0.0.2:"+port, slow)
 	names := newNameserver(t)
 	names.address.Store(&[4]byte{127, 0, 0, 1})
 
-	p := inOrder(t, Config{Resolver: names.resolver(), Resolve: time.Millisecond}, "http://api.test.:"+port)
-	h := open(t, p, nil)
+	p := newOrderedPool(t, Config{Resolver: names.resolver(), ResolveInterval: time.Millisecond}, "http://api.test.:"+port)
+	h := startProxy(t, p, nil)
 	get := func() string {
 		_, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		h.result(t) // its connection is given back
@@ -132,11 +132,11 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	}
 }
 
-// TestResolve_TheFirstAnswerIsAMove: a connection made before it may go to an
+// TestResolve_FirstLookupReplacesConnections: a connection made before it may go to an
 // address that is gone since.
-func TestResolve_TheFirstAnswerIsAMove(t *testing.T) {
+func TestResolve_FirstLookupReplacesConnections(t *testing.T) {
 	names := newNameserver(t)
-	p := inOrder(t, Config{Resolver: names.resolver()}, "http://api.test.")
+	p := newOrderedPool(t, Config{Resolver: names.resolver()}, "http://api.test.")
 	defer p.Close()
 	known := map[string][]netip.Addr{}
 	for i, step := range []struct {
@@ -150,19 +150,19 @@ func TestResolve_TheFirstAnswerIsAMove(t *testing.T) {
 		{&[4]byte{127, 0, 0, 2}, true},
 	} {
 		names.address.Store(step.address)
-		if moved := p.moved(t.Context(), p.named(), known); moved != step.moved {
+		if moved := p.addressRemoved(t.Context(), p.hostnames(), known); moved != step.moved {
 			t.Errorf("step %d: moved is %v", i, moved)
 		}
 	}
 }
 
 func TestResolve_OnlyNames(t *testing.T) {
-	p := inOrder(t, Config{}, "http://127.0.0.1", "https://[::1]:1", "http://[::1]", "unix:/s", "http://a.example", "http://a.example:81", "https://b")
+	p := newOrderedPool(t, Config{}, "http://127.0.0.1", "https://[::1]:1", "http://[::1]", "unix:/s", "http://a.example", "http://a.example:81", "https://b")
 	defer p.Close()
-	if got := strings.Join(p.named(), " "); got != "a.example b" {
+	if got := strings.Join(p.hostnames(), " "); got != "a.example b" {
 		t.Errorf("names %q", got)
 	}
-	if e := mustPool(t, Config{Echo: true}); len(e.named()) > 0 {
+	if e := mustPool(t, Config{Echo: true}); len(e.hostnames()) > 0 {
 		t.Error("echo has a name")
 	}
 }

@@ -21,7 +21,7 @@ func TestRequest_SetRemoveAndHost(t *testing.T) {
 		}
 		w.Header().Set("X-Host", r.Host+" "+r.Header.Get("X-Forwarded-Host"))
 	})
-	h := open(t, poolOf(t, url), func(asked *Request, _ received) {
+	h := startProxy(t, poolOf(t, url), func(asked *Request, _ received) {
 		asked.Set = http.Header{"X-Set": {"ours"}, "X-Gone": {}, "User-Agent": {}}
 		asked.SetHost = "inner.example"
 	})

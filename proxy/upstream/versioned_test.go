@@ -26,11 +26,11 @@ func overVersions(t *testing.T, test func(t versioned)) {
 // backend starts a target and is the configuration of a pool that has only that.
 func (t versioned) backend(handle http.HandlerFunc) Config {
 	if t.upstream == 1 {
-		return Config{Pseudonym: "weir-test", Connect: testTimeout, Response: testTimeout, Targets: []Target{{URL: mustURL(t, startBackend(t, handle))}}}
+		return Config{Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, Targets: []Target{{URL: mustURL(t, startBackend(t, handle))}}}
 	}
 	l := listen(t, "tcp", "127.0.0.1:0")
 	newH2C(t, l, handle)
-	return Config{Pseudonym: "weir-test", Connect: testTimeout, Response: testTimeout, Protocol: H2C, Targets: []Target{{URL: mustURL(t, "http://"+l.Addr().String())}}}
+	return Config{Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, Protocol: H2C, Targets: []Target{{URL: mustURL(t, "http://"+l.Addr().String())}}}
 }
 
 // open starts a proxy before a pool of c, and a client of it.
@@ -40,7 +40,7 @@ func (t versioned) open(c Config, change func(*Request)) (*testProxy, *http.Clie
 		p, client := openHTTP2(t.T, pool, change)
 		return p, client
 	}
-	p := open(t, pool, func(r *Request, _ received) {
+	p := startProxy(t, pool, func(r *Request, _ received) {
 		if change != nil {
 			change(r)
 		}

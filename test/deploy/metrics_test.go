@@ -12,7 +12,9 @@ import (
 	"testing"
 )
 
-// served is /metrics of a weir that has answered, refused and not found.
+// served is /metrics of a weir that has answered, refused and not found. Package weirtest
+// would start it in less, but this module may not require Weir's: promtool would be built
+// with the modules that Weir needs instead of those that it was released with.
 func served(t *testing.T, accept string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -43,11 +43,11 @@ func authorized(t *testing.T, seconds int) authority {
 	t.Helper()
 	dir := t.TempDir()
 	pair := issued(t, dir)
-	dns, management := free(t), free(t)
-	a := authority{plain: free(t), secure: free(t), management: free(t), ca: pair.Cert}
+	dns, management := freeAddress(t), freeAddress(t)
+	a := authority{plain: freeAddress(t), secure: freeAddress(t), management: freeAddress(t), ca: pair.Cert}
 	startServer(t, exec.Command(program(t, "pebble-challtestsrv"), "-dnsserver", dns, "-management", management,
 		"-defaultIPv6", "", "-doh", "", "-http01", "", "-https01", "", "-tlsalpn01", ""), management)
-	listen := free(t)
+	listen := freeAddress(t)
 	file, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": listen, "managementListenAddress": a.management,
 		"certificate": pair.Cert, "privateKey": pair.Key, "httpPort": port(a.plain), "tlsPort": port(a.secure),
@@ -103,7 +103,7 @@ func (a authority) yaml(challenge, storage string, domains ...string) string {
 
 // A running is a weir as a whole.
 type running struct {
-	log   *written
+	log   *outputBuffer
 	stop  func()
 	admin string
 }
@@ -114,7 +114,7 @@ func weir(t *testing.T, yaml string) running {
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	write(t, path, []byte(yaml))
 	ctx, cancel := context.WithCancel(context.Background())
-	r := running{log: new(written)}
+	r := running{log: new(outputBuffer)}
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		if code := cli.Run(ctx, []string{"run", "-c", path}, cli.Env{Stdout: r.log, Stderr: r.log}); code != 0 {
@@ -199,7 +199,7 @@ func TestACME_ObtainsAndKeeps(t *testing.T) {
 func TestACME_SaysWhatIsWrong(t *testing.T) {
 	a := authorized(t, quarter)
 	wrong := a
-	wrong.plain, wrong.secure = free(t), free(t) // nobody is there where the authority asks
+	wrong.plain, wrong.secure = freeAddress(t), freeAddress(t) // nobody is there where the authority asks
 	r := weir(t, strings.Replace(wrong.yaml("http-01", t.TempDir(), "api.weir.example"), wrong.directory, a.directory, 1))
 	await(t, "the reason is told", func() bool {
 		for line := range strings.Lines(r.log.String()) {

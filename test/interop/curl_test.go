@@ -14,7 +14,7 @@ import (
 // curl runs curl without a configuration of its own, and returns what it wrote.
 func curl(t *testing.T, args ...string) string {
 	t.Helper()
-	return said(t, "curl", append([]string{"-q", "-sS", "--noproxy", "*"}, args...)...)
+	return mustRun(t, "curl", append([]string{"-q", "-sS", "--noproxy", "*"}, args...)...)
 }
 
 // echoing is a Weir whose upstream tells what it was asked.
@@ -97,24 +97,24 @@ func TestCurl_OneConnection(t *testing.T) {
 // The body is asked for before it is sent, and not asked for by a refusal.
 func TestCurl_Continue(t *testing.T) {
 	d := startProxy(t, "routes: [{match: {path: /*}, upstream: echo, limits: [{key: global, rate: 1/1h}]}]\n")
-	big := sparse(t, 4<<20)
+	big := sparseFile(t, 4<<20)
 	ask := func() string {
 		return curl(t, "-v", "-H", "Expect: 100-continue", "--expect100-timeout", "60", "-T", big, "-o", os.DevNull,
 			"-w", "\n%{response_code} after %{size_upload} bytes", "http://"+d.plain+"/x")
 	}
 	if text := ask(); !strings.Contains(text, "100 Continue") || !strings.HasSuffix(text, fmt.Sprintf("200 after %d bytes", 4<<20)) {
-		t.Errorf("curl says %s; want 100 Continue and 200", last(text))
+		t.Errorf("curl says %s; want 100 Continue and 200", tail(text))
 	}
 	if text := ask(); strings.Contains(text, "100 Continue") || !strings.HasSuffix(text, "429 after 0 bytes") {
-		t.Errorf("curl says %s; want 429 and nothing sent", last(text))
+		t.Errorf("curl says %s; want 429 and nothing sent", tail(text))
 	}
 }
 
-// last is the end of a long text.
-func last(text string) string { return text[max(0, len(text)-2000):] }
+// tail is the end of a long text.
+func tail(text string) string { return text[max(0, len(text)-2000):] }
 
-// sparse is a file of so many zeros.
-func sparse(t *testing.T, size int64) (path string) {
+// sparseFile is a file of so many zeros.
+func sparseFile(t *testing.T, size int64) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "zeros")
 	write(t, path, nil)
@@ -126,7 +126,7 @@ func sparse(t *testing.T, size int64) (path string) {
 
 func TestCurl_BigUpload(t *testing.T) {
 	const size = 100 << 20
-	d, big := echoing(t), sparse(t, size)
+	d, big := echoing(t), sparseFile(t, size)
 	for how, args := range map[string][]string{
 		"with a length": {"http://" + d.plain}, "in chunks": {"-H", "Transfer-Encoding: chunked", "http://" + d.plain},
 		"over h2c":   {"--http2-prior-knowledge", "http://" + d.plain},
@@ -136,7 +136,7 @@ func TestCurl_BigUpload(t *testing.T) {
 		// What echo gives back of it is not text, and long.
 		text := curl(t, append([]string{"-T", big}, args...)...)
 		if !strings.Contains(text, fmt.Sprintf(`"length": %d`, size)) {
-			t.Errorf("%s: answered %s; want %d bytes", how, last(text), size)
+			t.Errorf("%s: answered %s; want %d bytes", how, tail(text), size)
 		}
 	}
 }
@@ -165,10 +165,10 @@ func TestCurl_Trailers(t *testing.T) {
 // it that every server must understand is understood.
 func TestCurl_AsIfAForwardProxy(t *testing.T) {
 	d := echoing(t)
-	if text, err := ran(t, "curl", "-q", "-sS", "-o", os.DevNull, "-w", "%{http_connect}", "-p", "-x", "http://"+d.plain, "http://a.example/x"); err == nil || !strings.Contains(text, "405") {
+	if text, err := run(t, "curl", "-q", "-sS", "-o", os.DevNull, "-w", "%{http_connect}", "-p", "-x", "http://"+d.plain, "http://a.example/x"); err == nil || !strings.Contains(text, "405") {
 		t.Errorf("CONNECT: %v, %s; want 405", err, text)
 	}
-	e := echoedBy(t, said(t, "curl", "-q", "-sS", "-x", "http://"+d.plain, "http://a.example/x?y"))
+	e := echoedBy(t, mustRun(t, "curl", "-q", "-sS", "-x", "http://"+d.plain, "http://a.example/x?y"))
 	if e.Host != "a.example" || e.Path != "/x" || e.Query != "y" || e.Headers["Proxy-Connection"] != nil {
 		t.Errorf("absolute form: the upstream was asked %+v", e)
 	}
@@ -191,7 +191,7 @@ func TestCurl_ServerSentEvents(t *testing.T) {
 			}
 		}))
 		d := startProxy(t, "routes: [{match: {path: /*}, upstream: 'http://"+up+"', limits: [{key: global, rate: 1/1h}]}]\n")
-		out := listening(t, "curl", append(how, "-q", "-sS", "-N", "--noproxy", "*", "--cacert", d.ca, "https://"+d.secure)...)
+		out := startProgram(t, "curl", append(how, "-q", "-sS", "-N", "--noproxy", "*", "--cacert", d.ca, "https://"+d.secure)...)
 		for n := range 3 {
 			await(t, fmt.Sprintf("event %d, %v", n, how), func() bool { return strings.Contains(out.String(), fmt.Sprintf("id: %d\ndata: one of three\n\n", n)) })
 			next <- true

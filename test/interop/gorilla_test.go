@@ -14,16 +14,16 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// A talk is a WebSocket of gorilla's client to gorilla's server, through Weir.
-type talk struct {
+// A websocketPair is a WebSocket of gorilla's client to gorilla's server, through Weir.
+type websocketPair struct {
 	client, server *websocket.Conn
 	answer         *http.Response
 }
 
-// talking opens a WebSocket, with a scheme of ws or wss, whose server is the test
+// openWebSocket opens a WebSocket, with a scheme of ws or wss, whose server is the test
 // itself. The server sees to it that the client's Origin is the host that was asked,
 // which is Weir.
-func talking(t *testing.T, scheme string) talk {
+func openWebSocket(t *testing.T, scheme string) websocketPair {
 	t.Helper()
 	up := websocket.Upgrader{EnableCompression: true, Subprotocols: []string{"two"}}
 	servers := make(chan *websocket.Conn, 1)
@@ -57,7 +57,7 @@ func talking(t *testing.T, scheme string) talk {
 		t.Cleanup(func() { c.Close() })
 		c.SetReadDeadline(time.Now().Add(enough))
 	}
-	return talk{client, server, answer}
+	return websocketPair{client, server, answer}
 }
 
 // A message is what one end sends.
@@ -66,8 +66,8 @@ type message struct {
 	text []byte
 }
 
-// passes sends a message from one to the other.
-func passes(t *testing.T, from, to *websocket.Conn, m message) {
+// wantPassed sends a message from one to the other.
+func wantPassed(t *testing.T, from, to *websocket.Conn, m message) {
 	t.Helper()
 	failed := make(chan error, 1)
 	go func() { failed <- from.WriteMessage(m.kind, m.text) }()
@@ -82,7 +82,7 @@ func passes(t *testing.T, from, to *websocket.Conn, m message) {
 
 func TestGorilla_MessagesBothWays(t *testing.T) {
 	for _, scheme := range []string{"ws", "wss"} {
-		c := talking(t, scheme)
+		c := openWebSocket(t, scheme)
 		if c.client.Subprotocol() != "two" {
 			t.Errorf("subprotocol %q; want two, which both speak", c.client.Subprotocol())
 		}
@@ -90,15 +90,15 @@ func TestGorilla_MessagesBothWays(t *testing.T) {
 			t.Error("no compression, which both offer")
 		}
 		for _, size := range []int{0, 1, 125, 126, 65535, 65536, 4 << 20} {
-			passes(t, c.client, c.server, message{websocket.BinaryMessage, bytes.Repeat([]byte{7}, size)})
-			passes(t, c.server, c.client, message{websocket.TextMessage, bytes.Repeat([]byte("é"), size/2)})
+			wantPassed(t, c.client, c.server, message{websocket.BinaryMessage, bytes.Repeat([]byte{7}, size)})
+			wantPassed(t, c.server, c.client, message{websocket.TextMessage, bytes.Repeat([]byte("é"), size/2)})
 		}
 	}
 }
 
 // The answer to a ping comes from the other end, not from Weir.
 func TestGorilla_Ping(t *testing.T) {
-	c := talking(t, "ws")
+	c := openWebSocket(t, "ws")
 	pong := make(chan string, 1)
 	c.client.SetPongHandler(func(text string) error { pong <- text; return nil })
 	c.server.SetPingHandler(func(text string) error {
@@ -125,12 +125,12 @@ func TestGorilla_Ping(t *testing.T) {
 
 // Either end closes with a code and a reason, and the other is told both.
 func TestGorilla_Close(t *testing.T) {
-	for _, ends := range []func(talk) (from, to *websocket.Conn){
-		func(c talk) (from, to *websocket.Conn) { return c.client, c.server },
-		func(c talk) (from, to *websocket.Conn) { return c.server, c.client },
+	for _, ends := range []func(websocketPair) (from, to *websocket.Conn){
+		func(c websocketPair) (from, to *websocket.Conn) { return c.client, c.server },
+		func(c websocketPair) (from, to *websocket.Conn) { return c.server, c.client },
 	} {
 		for code, reason := range map[int]string{websocket.CloseNormalClosure: "", websocket.CloseTryAgainLater: "later", 4242: "of our own"} {
-			from, to := ends(talking(t, "wss"))
+			from, to := ends(openWebSocket(t, "wss"))
 			if err := from.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(enough)); err != nil {
 				t.Fatal(err)
 			}
@@ -148,13 +148,13 @@ func TestGorilla_Close(t *testing.T) {
 
 // An end that goes without a word is noticed by the other.
 func TestGorilla_CutOff(t *testing.T) {
-	c := talking(t, "ws")
+	c := openWebSocket(t, "ws")
 	c.client.NetConn().(*net.TCPConn).SetLinger(0)
 	c.client.NetConn().Close()
 	if _, _, err := c.server.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseAbnormalClosure) && !isReset(err) {
 		t.Errorf("the server reads %v; want the end", err)
 	}
-	c = talking(t, "ws")
+	c = openWebSocket(t, "ws")
 	c.server.NetConn().Close()
 	if _, _, err := c.client.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseAbnormalClosure) && !isReset(err) {
 		t.Errorf("the client reads %v; want the end", err)

@@ -38,8 +38,8 @@ func chat() *grpc.ServiceDesc {
 	}}}
 }
 
-// called is a client of a gRPC server, through Weir.
-func called(t *testing.T, limits string) (*grpc.ClientConn, *health.Server) {
+// dialHealth is a client of a gRPC server, through Weir.
+func dialHealth(t *testing.T, limits string) (*grpc.ClientConn, *health.Server) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,7 +52,7 @@ func called(t *testing.T, limits string) (*grpc.ClientConn, *health.Server) {
 	served.Go(func() { s.Serve(l) })
 	t.Cleanup(func() { s.Stop(); served.Wait() })
 
-	addr := through(t, "listen: {h2c: true}\nupstreams: {grpc: {targets: ['http://"+l.Addr().String()+"'], protocol: h2c}}\n"+
+	addr := startPlain(t, "listen: {h2c: true}\nupstreams: {grpc: {targets: ['http://"+l.Addr().String()+"'], protocol: h2c}}\n"+
 		"routes: [{match: {path: /*}, upstream: grpc"+limits+"}]\n")
 	c, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -69,7 +69,7 @@ func within(t *testing.T) context.Context {
 }
 
 func TestGRPC_CallsAndTheirErrors(t *testing.T) {
-	c, _ := called(t, "")
+	c, _ := dialHealth(t, "")
 	client := grpc_health_v1.NewHealthClient(c)
 	answer, err := client.Check(within(t), &grpc_health_v1.HealthCheckRequest{})
 	if err != nil || answer.Status != grpc_health_v1.HealthCheckResponse_SERVING {
@@ -84,7 +84,7 @@ func TestGRPC_CallsAndTheirErrors(t *testing.T) {
 }
 
 func TestGRPC_ServerStream(t *testing.T) {
-	c, state := called(t, "")
+	c, state := dialHealth(t, "")
 	watch, err := grpc_health_v1.NewHealthClient(c).Watch(within(t), &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestGRPC_ServerStream(t *testing.T) {
 }
 
 func TestGRPC_StreamInBothDirections(t *testing.T) {
-	c, _ := called(t, "")
+	c, _ := dialHealth(t, "")
 	s, err := c.NewStream(within(t), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/test.Chat/Talk")
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestGRPC_StreamInBothDirections(t *testing.T) {
 }
 
 func TestGRPC_ALimitIsAnError(t *testing.T) {
-	c, _ := called(t, ", limits: [{key: global, rate: 1/1h}]")
+	c, _ := dialHealth(t, ", limits: [{key: global, rate: 1/1h}]")
 	client := grpc_health_v1.NewHealthClient(c)
 	if _, err := client.Check(within(t), &grpc_health_v1.HealthCheckRequest{}); err != nil {
 		t.Fatal(err)

@@ -9,14 +9,14 @@ import (
 // What gRPC's own interop client asks of its own interop server is answered
 // through Weir as without it, plain and in TLS.
 func TestGRPC_InteropCases(t *testing.T) {
-	addr := free(t)
+	addr := freeAddress(t)
 	_, port, _ := net.SplitHostPort(addr)
 	startServer(t, exec.Command(program(t, "grpc-server"), "-port", port), addr)
 	d := startProxy(t, "listen: {h2c: true}\nupstreams: {grpc: {targets: ['http://"+addr+"'], protocol: h2c}}\n"+
 		"routes: [{match: {path: /*}, upstream: grpc, limits: [{key: client_ip, rate: 100000/1s}]}]\n")
 	for how, args := range map[string][]string{
-		"plain": dialling(d.plain),
-		"tls":   append(dialling(d.secure), "-use_tls", "-use_test_ca", "-ca_file", d.ca, "-server_host_override", "localhost"),
+		"plain": interopArgs(d.plain),
+		"tls":   append(interopArgs(d.secure), "-use_tls", "-use_test_ca", "-ca_file", d.ca, "-server_host_override", "localhost"),
 	} {
 		for _, name := range []string{
 			"empty_unary", "large_unary", "client_streaming", "server_streaming", "ping_pong", "empty_stream",
@@ -30,14 +30,14 @@ func TestGRPC_InteropCases(t *testing.T) {
 				if name == "orca_per_rpc" || name == "orca_oob" {
 					more = append(more, "-service_config_json", `{"loadBalancingConfig":[{"test_backend_metrics_load_balancer":{}}]}`)
 				}
-				said(t, "grpc-client", append(more, args...)...)
+				mustRun(t, "grpc-client", append(more, args...)...)
 			})
 		}
 	}
 }
 
-// dialling are the interop client's arguments for addr.
-func dialling(addr string) []string {
+// interopArgs are the interop client's arguments for addr.
+func interopArgs(addr string) []string {
 	host, port, _ := net.SplitHostPort(addr)
 	return []string{"-server_host", host, "-server_port", port}
 }

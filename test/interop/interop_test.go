@@ -31,8 +31,8 @@ type testProxy struct {
 	ca            string // a PEM file
 }
 
-// through starts a Weir with these lines of YAML and returns its address.
-func through(t *testing.T, yaml string) (addr string) { return startProxy(t, yaml).plain }
+// startPlain starts a Weir with these lines of YAML and returns its address.
+func startPlain(t *testing.T, yaml string) (addr string) { return startProxy(t, yaml).plain }
 
 // startProxy starts a Weir with these lines of YAML, until the test ends.
 func startProxy(t *testing.T, yaml string) testProxy {

@@ -31,7 +31,7 @@ func TestH2load_NoRequestFails(t *testing.T) {
 		"h2c": {"-m", "20", "http://" + d.plain}, "2 in TLS": {"-m", "20", "https://" + d.secure},
 		"1.1": {"--h1", "http://" + d.plain}, "1.1 in TLS": {"--h1", "https://" + d.secure},
 	} {
-		text := said(t, "h2load", append([]string{"-n", "3000", "-c", "10", "-t", "2"}, args...)...)
+		text := mustRun(t, "h2load", append([]string{"-n", "3000", "-c", "10", "-t", "2"}, args...)...)
 		if !strings.Contains(text, "3000 done, 3000 succeeded, 0 failed, 0 errored, 0 timeout") {
 			t.Errorf("%s: %s", how, text)
 		}
@@ -40,11 +40,11 @@ func TestH2load_NoRequestFails(t *testing.T) {
 
 // Nor do they with bodies, to an upstream that speaks HTTP/2 as well.
 func TestH2load_UploadsToHTTP2(t *testing.T) {
-	addr := free(t)
+	addr := freeAddress(t)
 	_, port, _ := net.SplitHostPort(addr)
 	startServer(t, exec.Command(program(t, "grpc-server"), "-port", port), addr)
 	d := startProxy(t, "listen: {h2c: true}\nupstreams: {grpc: {targets: ['http://"+addr+"'], protocol: h2c}}\nroutes: [{match: {path: /*}, upstream: grpc}]\n")
-	text := said(t, "h2load", "-n", "2000", "-c", "5", "-m", "20", "-d", sparse(t, 5),
+	text := mustRun(t, "h2load", "-n", "2000", "-c", "5", "-m", "20", "-d", sparseFile(t, 5),
 		"-H", "content-type: application/grpc", "-H", "te: trailers", "http://"+d.plain+"/grpc.testing.TestService/EmptyCall")
 	if !strings.Contains(text, "2000 done, 2000 succeeded, 0 failed, 0 errored, 0 timeout") {
 		t.Error(text)
@@ -54,10 +54,10 @@ func TestH2load_UploadsToHTTP2(t *testing.T) {
 // wrk's requests all succeed, unless a limit refuses them; and of those it lets
 // through exactly as many as it says.
 func TestWrk_NoRequestFails(t *testing.T) {
-	_, nginx := behind(t)
+	_, nginx := startNginxBehind(t)
 	d := startProxy(t, "routes: [{match: {path: /*}, upstream: 'http://"+nginx+"', limits: [{key: client_ip, rate: 100/1h}]}]\n")
 	for addr, let := range map[string]int{nginx: 0, d.plain: 100} {
-		text := said(t, "wrk", "-t", "2", "-c", "20", "-d", "2s", "--timeout", "20s", "http://"+addr+"/plain/text.txt")
+		text := mustRun(t, "wrk", "-t", "2", "-c", "20", "-d", "2s", "--timeout", "20s", "http://"+addr+"/plain/text.txt")
 		all, other := number(t, text, `(\d+) requests in`), number(t, text, `Non-2xx or 3xx responses: (\d+)`)
 		if strings.Contains(text, "Socket errors") || all < 100 {
 			t.Errorf("%s", text)

@@ -33,10 +33,10 @@ func nginx(t *testing.T, addr, blocks string) (dir string) {
 	return dir
 }
 
-// behind is an nginx with an ordinary server, and a Weir before it. Requests that
+// startNginxBehind is an nginx with an ordinary server, and a Weir before it. Requests that
 // a proxy has sent on, which it knows by their Via, it compresses only if told to.
-func behind(t *testing.T) (direct, through string) {
-	direct = free(t)
+func startNginxBehind(t *testing.T) (direct, through string) {
+	direct = freeAddress(t)
 	nginx(t, direct, "server { listen "+direct+"; keepalive_requests 10;\n"+
 		"location / { gzip on; gzip_types text/plain; gzip_min_length 1; gzip_proxied any; }\n"+
 		"location /plain/ { alias %[1]s/; }\n"+
@@ -46,14 +46,14 @@ func behind(t *testing.T) (direct, through string) {
 	return direct, startProxy(t, "routes: [{match: {path: /*}, upstream: 'http://"+direct+"', limits: [{key: global, rate: 100000/1h}]}]\n").plain
 }
 
-// An answered is an answer, whole.
-type answered struct {
+// A rawAnswer is an answer, whole.
+type rawAnswer struct {
 	*http.Response
 	body []byte
 }
 
 // ask asks without following or unpacking anything.
-func ask(t *testing.T, method, url string, fields ...string) answered {
+func ask(t *testing.T, method, url string, fields ...string) rawAnswer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {
@@ -73,13 +73,13 @@ func ask(t *testing.T, method, url string, fields ...string) answered {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answered{res, body}
+	return rawAnswer{res, body}
 }
 
 // What nginx answers arrives as it answers it: every byte, and every field but
 // those that belong to one connection.
 func TestNginx_AnswersPassAsTheyAre(t *testing.T) {
-	direct, through := behind(t)
+	direct, through := startNginxBehind(t)
 	tag := ask(t, "GET", "http://"+direct+"/plain/text.txt").Header.Get("Etag")
 	since := ask(t, "GET", "http://"+direct+"/plain/text.txt").Header.Get("Last-Modified")
 	for _, c := range []struct {
@@ -129,7 +129,7 @@ func TestNginx_AnswersPassAsTheyAre(t *testing.T) {
 
 // Several ranges come as one multipart body, whose boundary nginx makes anew.
 func TestNginx_SeveralRanges(t *testing.T) {
-	_, through := behind(t)
+	_, through := startNginxBehind(t)
 	got := ask(t, "GET", "http://"+through+"/plain/text.txt", "Range", "bytes=0-2,44-46")
 	if got.StatusCode != 206 || !strings.HasPrefix(got.Header.Get("Content-Type"), "multipart/byteranges") || bytes.Count(got.body, []byte("\r\nAll\r\n")) != 2 {
 		t.Errorf("answered %d, %v\n%s", got.StatusCode, got.Header, got.body)
@@ -139,7 +139,7 @@ func TestNginx_SeveralRanges(t *testing.T) {
 // Connections to nginx are used again, and when nginx has had enough of one,
 // which it says after ten requests, no request is lost.
 func TestNginx_ConnectionsAreUsedAgain(t *testing.T) {
-	_, through := behind(t)
+	_, through := startNginxBehind(t)
 	connections := map[string]int{}
 	for range 100 {
 		got := ask(t, "GET", "http://"+through+"/connection")
@@ -160,7 +160,7 @@ func TestNginx_ConnectionsAreUsedAgain(t *testing.T) {
 // nginx in TLS, by each of its protocols, trusted by its certificate alone.
 func TestNginx_InTLS(t *testing.T) {
 	for protocol, want := range map[string]string{"http1": "HTTP/1.1", "h2": "HTTP/2.0"} {
-		addr := free(t)
+		addr := freeAddress(t)
 		dir := nginx(t, addr, "server { listen "+addr+" ssl http2; ssl_certificate %[1]s/localhost.pem; ssl_certificate_key %[1]s/localhost.key;\n"+
 			"location = /protocol { return 200 $server_protocol; } }\n")
 		d := startProxy(t, "upstreams: {nginx: {targets: ['https://"+addr+"'], protocol: "+protocol+", tls: {ca: "+filepath.Join(dir, "localhost.pem")+", server_name: localhost}}}\n"+
@@ -178,7 +178,7 @@ func TestNginx_InTLS(t *testing.T) {
 // own address.
 func TestNginx_InFront(t *testing.T) {
 	d := startProxy(t, "client_ip: {trusted_proxies: [127.0.0.1/32]}\nroutes: [{match: {path: /*}, upstream: echo, limits: [{key: client_ip, rate: 1/1h}]}]\n")
-	addr := free(t)
+	addr := freeAddress(t)
 	nginx(t, addr, "server { listen "+addr+"; location / { proxy_pass http://"+d.plain+"; proxy_http_version 1.1; proxy_set_header Connection ''; proxy_set_header X-Forwarded-For $http_x_client; } }\n")
 	for _, c := range []struct {
 		client string

@@ -34,18 +34,18 @@ func program(t *testing.T, name string) string {
 	return ""
 }
 
-// said is what a program that must succeed has written, to both its outputs.
-func said(t *testing.T, name string, args ...string) string {
+// mustRun is what a program that must succeed has written, to both its outputs.
+func mustRun(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	text, err := ran(t, name, args...)
+	text, err := run(t, name, args...)
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, text)
 	}
 	return text
 }
 
-// ran runs a program to its end.
-func ran(t *testing.T, name string, args ...string) (text string, err error) {
+// run runs a program to its end.
+func run(t *testing.T, name string, args ...string) (text string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*enough)
 	defer cancel()
@@ -53,19 +53,19 @@ func ran(t *testing.T, name string, args ...string) (text string, err error) {
 	return string(out), err
 }
 
-// A written is what a program that runs has written so far.
-type written struct {
+// An outputBuffer is what a program that runs has written so far.
+type outputBuffer struct {
 	mu   sync.Mutex // guards what follows
 	text bytes.Buffer
 }
 
-func (w *written) Write(p []byte) (int, error) {
+func (w *outputBuffer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.text.Write(p)
 }
 
-func (w *written) String() string {
+func (w *outputBuffer) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.text.String()
@@ -75,7 +75,7 @@ func (w *written) String() string {
 // ends with the test.
 func startServer(t *testing.T, c *exec.Cmd, addr string) {
 	t.Helper()
-	out := new(written)
+	out := new(outputBuffer)
 	c.Stdout, c.Stderr = out, out
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, ended := make(chan error, 1), make(chan error, 1)
@@ -134,16 +134,16 @@ func await(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// free is an address on this machine that nobody listens on.
-func free(t *testing.T) (addr string) {
+// freeAddress is an address on this machine that nobody listens on.
+func freeAddress(t *testing.T) (addr string) {
 	t.Helper()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))
 }
 
-// listening runs a program until it or the test ends, and returns what it writes.
-func listening(t *testing.T, name string, args ...string) *written {
+// startProgram runs a program until it or the test ends, and returns what it writes.
+func startProgram(t *testing.T, name string, args ...string) *outputBuffer {
 	t.Helper()
-	out := new(written)
+	out := new(outputBuffer)
 	c := exec.CommandContext(t.Context(), program(t, name), args...)
 	c.Stdout, c.Stderr = out, out
 	if err := c.Start(); err != nil {

@@ -12,7 +12,7 @@ import (
 // dialled is a WebSocket to a server of handle, through Weir.
 func dialled(t *testing.T, handle websocket.Handler) *websocket.Conn {
 	t.Helper()
-	addr := through(t, "routes: [{match: {path: /*}, upstream: 'http://"+serve(t, handle)+"', websocket: true, limits: [{key: global, rate: 1/1h}]}]\n")
+	addr := startPlain(t, "routes: [{match: {path: /*}, upstream: 'http://"+serve(t, handle)+"', websocket: true, limits: [{key: global, rate: 1/1h}]}]\n")
 	c, err := websocket.Dial("ws://"+addr+"/chat?room=1", "", "http://"+addr)
 	if err != nil {
 		t.Fatal(err)

@@ -3,20 +3,20 @@ package openapi
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 const operatorsToken = "0123456789abcdef"
 
-// pushed is a configuration that is shared through Redis, and may be pushed.
-func pushed(redis string) string {
+// sharedYAML is a configuration that is shared through Redis, and may be pushed.
+func sharedYAML(redis string) string {
 	return strings.NewReplacer(
 		`admin: {http: "127.0.0.1:0"}`, `admin: {http: "127.0.0.1:0", token: "`+operatorsToken+`"}`+"\nstore: redis\nredis: {addrs: [\""+redis+"\"], timeout: 5s}\nreload: {source: redis}",
 		"respond: {body: ok}", "upstream: echo",
@@ -30,34 +30,13 @@ func startRedis(t *testing.T) string {
 	if err != nil {
 		t.Fatalf("find redis-server: %v", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().(*net.TCPAddr)
-	l.Close()
-	redis := exec.Command(strings.TrimSpace(string(path)), "--port", fmt.Sprint(addr.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
-	if err := redis.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { redis.Process.Kill(); redis.Wait() })
-	deadline := time.After(startTimeout)
-	for tick := time.NewTicker(10 * time.Millisecond); ; {
-		if c, err := net.Dial("tcp", addr.String()); err == nil {
-			c.Close()
-			return addr.String()
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("redis-server takes no connections")
-		}
-	}
+	t.Setenv("WEIR_REDIS_SERVER", strings.TrimSpace(string(path)))
+	return redistest.Start(t).Addr
 }
 
 // The client that a generator makes of the document reads what every operation answers.
 func TestDocument_MakesAClient(t *testing.T) {
-	config := pushed(startRedis(t))
+	config := sharedYAML(startRedis(t))
 	clients, operators := startOn(t, config)
 	d := document(t, operators)
 	dir := t.TempDir()

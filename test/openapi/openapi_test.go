@@ -9,21 +9,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
-)
 
-// startTimeout is how long a weir may take to start.
-const startTimeout = time.Minute
+	"github.com/weir-proxy/weir/test/weirtest"
+)
 
 const served = `listen: {http: "127.0.0.1:0"}
 admin: {http: "127.0.0.1:0"}
@@ -47,38 +43,12 @@ func start(t *testing.T) (clients, operators string) {
 // startOn is start with another configuration.
 func startOn(t *testing.T, config string) (clients, operators string) {
 	t.Helper()
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "weir")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build weir: %v\n%s", err, out)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "weir.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	weir := exec.Command(binary)
-	weir.Dir = dir
-	log, err := weir.StderrPipe()
+	binary, err := weirtest.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := weir.Start(); err != nil {
-		t.Fatal(err)
-	}
-	late := time.AfterFunc(startTimeout, func() { weir.Process.Kill() }) // which ends the log
-	t.Cleanup(func() { weir.Process.Kill(); weir.Wait() })
-	lines := bufio.NewScanner(log)
-	for lines.Scan() {
-		var said struct{ Message, HTTP, Admin string }
-		if json.Unmarshal(lines.Bytes(), &said) == nil && said.Message == "serving" {
-			late.Stop()
-			go io.Copy(io.Discard, log)
-			return "http://" + said.HTTP, "http://" + said.Admin
-		}
-	}
-	t.Fatal("weir ended before it served")
-	return "", ""
+	weir := weirtest.Start(t, exec.Command(binary, "-c", weirtest.Write(t, config)))
+	return weir.URL, weir.Admin
 }
 
 // document is the one that is served, valid for the library.

@@ -12,25 +12,25 @@ import (
 // at is so many seconds after the start.
 func at(seconds int) time.Time { return time.Unix(1_000_000+int64(seconds), 0) }
 
-// told gives the events to a report at their seconds and returns what it printed.
-func told(r *report, out *strings.Builder, events ...func(*report)) string {
+// reportOf gives the events to a report at their seconds and returns what it printed.
+func reportOf(r *report, out *strings.Builder, events ...func(*report)) string {
 	for _, e := range events {
 		e(r)
 	}
 	return out.String()
 }
 
-func event1(second int, action, pkg, test string) func(*report) {
+func newEvent(second int, action, pkg, test string) func(*report) {
 	return func(r *report) { r.event(at(second), event{Action: action, Package: pkg, Test: test}) }
 }
 
 func TestReport_TellsOfEachPackageWithItsPlaceAndTime(t *testing.T) {
 	out := new(strings.Builder)
 	r := newReport(out, 2, at(0))
-	got := told(r, out,
-		event1(5, "start", "weir/limiter", ""),
-		event1(5, "run", "weir/limiter", "TestA"),
-		event1(6, "pass", "weir/limiter", "TestA"),
+	got := reportOf(r, out,
+		newEvent(5, "start", "weir/limiter", ""),
+		newEvent(5, "run", "weir/limiter", "TestA"),
+		newEvent(6, "pass", "weir/limiter", "TestA"),
 		func(r *report) { r.event(at(65), event{Action: "pass", Package: "weir/limiter", Elapsed: 60}) },
 		func(r *report) {
 			r.event(at(66), event{Action: "output", Package: "weir/lock", Test: "TestB", Output: "=== RUN TestB\n"})
@@ -38,8 +38,8 @@ func TestReport_TellsOfEachPackageWithItsPlaceAndTime(t *testing.T) {
 		func(r *report) {
 			r.event(at(66), event{Action: "output", Package: "weir/lock", Test: "TestB", Output: "got 1, want 2\n"})
 		},
-		event1(66, "fail", "weir/lock", "TestB"),
-		event1(67, "fail", "weir/lock", ""))
+		newEvent(66, "fail", "weir/lock", "TestB"),
+		newEvent(67, "fail", "weir/lock", ""))
 	want := "ok   weir/limiter 60.0s  (1 of 2, 1:05)\ngot 1, want 2\nFAIL weir/lock 0.0s  (2 of 2, 1:07)\n"
 	if got != want {
 		t.Errorf("printed\n%s\nwant\n%s", got, want)
@@ -58,12 +58,12 @@ func TestReport_LimitCountsNoBuildingAndNamesWhatRuns(t *testing.T) {
 	if !r.tick(at(500)) {
 		t.Fatal("building counts")
 	}
-	told(r, out,
-		event1(600, "start", "weir/test", ""),
-		event1(600, "run", "weir/test", "TestSlow"),
-		event1(601, "run", "weir/test", "TestSlow/part"),
-		event1(602, "run", "weir/test", "TestParked"),
-		event1(602, "pause", "weir/test", "TestParked"))
+	reportOf(r, out,
+		newEvent(600, "start", "weir/test", ""),
+		newEvent(600, "run", "weir/test", "TestSlow"),
+		newEvent(601, "run", "weir/test", "TestSlow/part"),
+		newEvent(602, "run", "weir/test", "TestParked"),
+		newEvent(602, "pause", "weir/test", "TestParked"))
 	if !r.tick(at(610)) {
 		t.Fatal("ended at the limit, not after it")
 	}

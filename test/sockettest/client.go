@@ -35,24 +35,24 @@ func Dial(tb testing.TB, addr, said string) *Client {
 	}
 	tb.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(await.Limit))
-	c := On(tb, ClientSide(tb, conn))
-	c.Says(said)
+	c := NewClient(tb, ClientSide(tb, conn))
+	c.Send(said)
 	return c
 }
 
-// On is a client that speaks on conn.
-func On(tb testing.TB, conn net.Conn) *Client { return &Client{tb, conn, bufio.NewReader(conn)} }
+// NewClient is a client that speaks on conn.
+func NewClient(tb testing.TB, conn net.Conn) *Client { return &Client{tb, conn, bufio.NewReader(conn)} }
 
-// Says sends text as it is.
-func (c *Client) Says(text string) {
+// Send sends text as it is.
+func (c *Client) Send(text string) {
 	c.Helper()
 	if _, err := io.WriteString(c.Conn, text); err != nil {
 		c.Fatal(err)
 	}
 }
 
-// Hears reads one answer to a request with that method, and its body.
-func (c *Client) Hears(method string) (*http.Response, string) {
+// ReadResponse reads one answer to a request with that method, and its body.
+func (c *Client) ReadResponse(method string) (*http.Response, string) {
 	c.Helper()
 	answer, err := http.ReadResponse(c.Reader, &http.Request{Method: method})
 	if err != nil {
@@ -65,18 +65,18 @@ func (c *Client) Hears(method string) (*http.Response, string) {
 	return answer, string(body)
 }
 
-// Status reads one answer to GET, and checks its status.
-func (c *Client) Status(want int) (*http.Response, string) {
+// WantStatus reads one answer to GET, and checks its status.
+func (c *Client) WantStatus(want int) (*http.Response, string) {
 	c.Helper()
-	answer, body := c.Hears("GET")
+	answer, body := c.ReadResponse("GET")
 	if answer.StatusCode != want {
 		c.Fatalf("status %d; want %d\n%v\n%s", answer.StatusCode, want, answer.Header, body)
 	}
 	return answer, body
 }
 
-// Ended checks that the connection ends without another byte.
-func (c *Client) Ended() {
+// WantClosed checks that the connection ends without another byte.
+func (c *Client) WantClosed() {
 	c.Helper()
 	rest, err := io.ReadAll(c.Reader)
 	if len(rest) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {

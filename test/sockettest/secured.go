@@ -14,7 +14,7 @@ import (
 func OverBoth(t *testing.T, test func(t testing.TB)) {
 	t.Helper()
 	t.Run("plain", func(t *testing.T) { test(t) })
-	t.Run("tls", func(t *testing.T) { test(newSecured(t)) })
+	t.Run("tls", func(t *testing.T) { test(NewSecured(t)) })
 }
 
 // A Secured test is one whose connections are TLS.
@@ -23,7 +23,8 @@ type Secured struct {
 	Server, Client *tls.Config
 }
 
-func newSecured(t *testing.T) Secured {
+// NewSecured makes a Secured test of t.
+func NewSecured(t *testing.T) Secured {
 	t.Helper()
 	certified := httptest.NewTLSServer(http.NotFoundHandler())
 	defer certified.Close()

@@ -72,7 +72,7 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 		close(p.done)
 	}()
 	tb.Cleanup(p.end)
-	serving := p.Logged("serving", nil)
+	serving := p.WaitForLog("serving", nil)
 	p.URL, p.Admin = "http://"+serving.Text("http"), "http://"+serving.Text("admin")
 	asks := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: await.Limit}
 	await.Until(tb, "weir is ready", func() bool {
@@ -89,8 +89,8 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Logged waits for a line with that message for which like, unless it is nil, holds.
-func (p *Process) Logged(message string, like func(logtest.Line) bool) (found logtest.Line) {
+// WaitForLog waits for a line with that message for which like, unless it is nil, holds.
+func (p *Process) WaitForLog(message string, like func(logtest.Line) bool) (found logtest.Line) {
 	p.tb.Helper()
 	await.Until(p.tb, "a log line "+message, func() bool {
 		ended := p.Ended()

@@ -15,7 +15,7 @@ import (
 
 func TestDashboard_ShowsEveryPage(t *testing.T) {
 	o := options()
-	o.Cluster = &history{back: new(admin.Rollback)}
+	o.Cluster = &pushedHistory{back: new(admin.Rollback)}
 	b := open(t, o)
 	b.get("/").shows(t, http.StatusOK, "1\u202f234", ">234<", "node-b", "ready")
 	b.get("/dashboard/routes").shows(t, http.StatusOK, "sms", "5/1h", "enforce", "<svg", ">234<")
@@ -49,7 +49,7 @@ func TestDashboard_HoldsBrowsersToItself(t *testing.T) {
 // The policy forbids them, and what is forbidden is silently left out.
 func TestDashboard_NoPageHasScriptsOrStylesInIt(t *testing.T) {
 	o := options()
-	o.Cluster = &history{back: new(admin.Rollback)}
+	o.Cluster = &pushedHistory{back: new(admin.Rollback)}
 	b := open(t, o)
 	inline := regexp.MustCompile(`<style|\sstyle=|<script>|<script [^>]*>[^<]|\son[a-z]+=|javascript:|hx-on|https?://[^ ]*\.(js|css)`)
 	looked := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))

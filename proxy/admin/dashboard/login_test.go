@@ -165,7 +165,7 @@ func TestLogin_LivePartSendsTheWholePageToLogin(t *testing.T) {
 func TestLogin_ReadersChangeNothing(t *testing.T) {
 	back := new(admin.Rollback)
 	o := options()
-	o.Cluster = &history{back: back}
+	o.Cluster = &pushedHistory{back: back}
 	o.Tokens = []admin.Token{{Name: "ann", Text: "reads-and-no-more", Role: admin.Read}, {Name: "bob", Text: "writes-and-rewrites", Role: admin.Write}}
 
 	reader := open(t, o)

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// replaying is a weir that replays logs; asked is what that was asked last.
-func replaying(asked *admin.SimulateQuery) admin.Options {
+// simulatingOptions is a weir that replays logs; asked is what that was asked last.
+func simulatingOptions(asked *admin.SimulateQuery) admin.Options {
 	o := options()
 	o.AccessLog = "/var/log/weir/access.log"
 	o.Simulate = func(_ context.Context, q admin.SimulateQuery) (admin.Simulation, error) {
@@ -63,7 +63,7 @@ func (b *browser) upload(log string, pairs ...string) page {
 
 func TestSimulate_ShowsBothSideBySide(t *testing.T) {
 	var asked admin.SimulateQuery
-	b := open(t, replaying(&asked))
+	b := open(t, simulatingOptions(&asked))
 	b.get("/dashboard/simulate").shows(t, http.StatusOK, "Access log", "/var/log/weir/access.log", "at most 32 MiB", "Upload an access log")
 	token := b.form("/dashboard/keys").Get("form")
 	p := b.upload("a log", "session", token, "other", "routes: <mine>", "host", "a.example", "fields", " header:X-Phone=phone\n\n uri=path ", "own_log", "false")
@@ -80,7 +80,7 @@ func TestSimulate_ShowsBothSideBySide(t *testing.T) {
 // What is read of a configuration to begin with is what has to be written of another.
 func TestSimulate_BeginsWithWhatIsServed(t *testing.T) {
 	var asked admin.SimulateQuery
-	o := replaying(&asked)
+	o := simulatingOptions(&asked)
 	o.Config = func(context.Context) (admin.Config, error) {
 		return admin.Config{Effective: "version: 1\nlisten:\n  http: :8080\nadmin:\n  token: (hidden)\nroutes:\n  - name: sms\nredis: {}\nstore: redis\nkeys: {}\n"}, nil
 	}
@@ -90,7 +90,7 @@ func TestSimulate_BeginsWithWhatIsServed(t *testing.T) {
 
 func TestSimulate_SaysWhyNothingIsReplayed(t *testing.T) {
 	var asked admin.SimulateQuery
-	b := open(t, replaying(&asked))
+	b := open(t, simulatingOptions(&asked))
 	token := b.form("/dashboard/keys").Get("form")
 	b.upload("", "session", token, "other", "kept: 1").shows(t, http.StatusBadRequest, "there is no log", "kept: 1")
 	b.upload(strings.Repeat("a", admin.MaxLog+1), "session", token).shows(t, http.StatusRequestEntityTooLarge, "longer than 32 MiB")
@@ -105,7 +105,7 @@ func TestSimulate_SaysWhyNothingIsReplayed(t *testing.T) {
 // Whoever may look may ask, but only with a form of its own session.
 func TestSimulate_TakesNoFormOfOthers(t *testing.T) {
 	var asked admin.SimulateQuery
-	o := replaying(&asked)
+	o := simulatingOptions(&asked)
 	o.Tokens = []admin.Token{{Name: "ann", Text: "reads-and-no-more", Role: admin.Read}}
 	b := open(t, o)
 	b.upload("a log").shows(t, http.StatusOK, "Admin token")

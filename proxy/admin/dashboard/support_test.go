@@ -77,23 +77,23 @@ func standing(at time.Time) proxy.KeyStanding {
 	}}}
 }
 
-// A history is a cluster whose configurations were pushed.
-type history struct{ back *admin.Rollback }
+// A pushedHistory is a cluster whose configurations were pushed.
+type pushedHistory struct{ back *admin.Rollback }
 
-func (h *history) Push(context.Context, admin.Push) (admin.Pushed, error) {
+func (h *pushedHistory) Push(context.Context, admin.Push) (admin.Pushed, error) {
 	return admin.Pushed{}, errors.New("the dashboard pushes nothing")
 }
 
-func (h *history) Rollback(_ context.Context, r admin.Rollback) (admin.Pushed, error) {
+func (h *pushedHistory) Rollback(_ context.Context, r admin.Rollback) (admin.Pushed, error) {
 	*h.back = r
 	return admin.Pushed{Generation: 8, Changed: true}, nil
 }
 
-func (h *history) History(context.Context) (admin.History, error) {
+func (h *pushedHistory) History(context.Context) (admin.History, error) {
 	return admin.History{History: []admin.Entry{{Generation: 7, Hash: "aaaaaaaaaaaaaaaa", Author: "ann"}, {Generation: 6, Hash: "cccccccccccccccc", Author: "bob"}}}, nil
 }
 
-func (h *history) Diff(_ context.Context, n int64) (admin.Diff, error) {
+func (h *pushedHistory) Diff(_ context.Context, n int64) (admin.Diff, error) {
 	return admin.Diff{Entry: admin.Entry{Generation: n}, Diff: "--- a/weir.yaml\n+++ b/weir.yaml\n@@ -1 +1 @@\n-rate: 5/1h\n+rate: <b>9</b>/1h\n"}, nil
 }
 

@@ -116,7 +116,6 @@ func (b *bench) caddyFor(w workload) contestant {
 	}
 	path := b.write("caddy.json", fmt.Sprintf(`{
   "admin": {"disabled": true, "config": {"persist": false}},
-  "storage": {"module": "file_system", "root": "%s/caddy"},
   "logging": {"logs": {"default": {"level": "ERROR"}}},
   "apps": {"http": {"servers": {"bench": {
     "listen": ["127.0.0.1:%d"], "automatic_https": {"disable": true}, "protocols": ["h1"],
@@ -125,6 +124,6 @@ func (b *bench) caddyFor(w workload) contestant {
       "transport": {"protocol": "http", "compression": false, "keep_alive": {"max_idle_conns_per_host": 256}}
     }]}]
   }}}}
-}`, b.dir, b.port, limits, b.upstreamPort))
-	return contestant{"caddy", []string{b.caddy, path}}
+}`, b.port, limits, b.upstreamPort))
+	return contestant{"caddy", []string{"env", "XDG_DATA_HOME=" + b.dir, b.caddy, path}}
 }

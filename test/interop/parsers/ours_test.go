@@ -105,7 +105,7 @@ func called(raw []byte, method string) (r reading) {
 }
 
 func unwrapped(err error) error {
-	var fault *http1.Fault
+	var fault *http1.CallError
 	if errors.As(err, &fault) {
 		return fault.Err
 	}

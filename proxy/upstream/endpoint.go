@@ -7,26 +7,27 @@ import (
 	"strings"
 )
 
-// maxWeight bounds how long a rotation can get.
+// maxWeight is the largest weight of a target.
 const maxWeight = 1000
 
 const (
 	echoHost = "echo"
-	// socketHost stands for a socket where net/http wants a host; the number of
-	// the target follows. No name in the domain name system ends so.
+	// socketHost is the host of a unix socket in URLs, because net/http requires one.
+	// The number of the target precedes it. The name cannot exist in the DNS (RFC
+	// 6761).
 	socketHost = "socket.invalid."
 )
 
-// An endpoint is a server, ready to be asked.
+// An endpoint is the parsed and validated URL of a target.
 type endpoint struct {
-	name         string // its URL, for logs
+	name         string // the URL, for logs
 	scheme, host string
-	base         string // escaped path without a slash at its end
-	socket       string // the path of its unix socket, "" if it has none
-	authority    string // what it is called in a request that is ours
+	basePath     string // escaped path without a trailing slash
+	socket       string // the path of the unix socket, or ""
+	authority    string // Host of requests that Weir generates itself, as health checks
 }
 
-// newEndpoint checks what the operator wrote.
+// newEndpoint validates a target.
 func newEndpoint(from Target) (endpoint, error) {
 	u := from.URL
 	switch {
@@ -35,7 +36,7 @@ func newEndpoint(from Target) (endpoint, error) {
 	case from.Weight < 0 || from.Weight > maxWeight:
 		return endpoint{}, fmt.Errorf("target %s: weight %d; write 1 to %d", u.Redacted(), from.Weight, maxWeight)
 	case u.Scheme == "unix":
-		return newSocket(u)
+		return newUnixEndpoint(u)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return endpoint{}, fmt.Errorf("target %s: write http://HOST, https://HOST or unix:/PATH", u.Redacted())
 	case u.Host == "" || u.Opaque != "":
@@ -44,11 +45,11 @@ func newEndpoint(from Target) (endpoint, error) {
 		return endpoint{}, fmt.Errorf("target %s: leave out user, query and fragment", u.Redacted())
 	}
 	base := strings.TrimRight(u.EscapedPath(), "/")
-	return endpoint{name: u.String(), scheme: u.Scheme, host: u.Host, base: base, authority: u.Host}, nil
+	return endpoint{name: u.String(), scheme: u.Scheme, host: u.Host, basePath: base, authority: u.Host}, nil
 }
 
-// newSocket checks the path of a unix socket.
-func newSocket(u *url.URL) (endpoint, error) {
+// newUnixEndpoint validates the URL of a unix socket.
+func newUnixEndpoint(u *url.URL) (endpoint, error) {
 	if u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/") {
 		return endpoint{}, fmt.Errorf("target %s: write unix:/PATH", u.Redacted())
 	}

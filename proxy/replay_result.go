@@ -9,18 +9,18 @@ import (
 
 // The result of a limit for a request.
 const (
-	verdictNone = iota // the limit does not apply
-	verdictAllowed
-	verdictRefused
-	notAsked
+	resultNone = iota // the limit does not apply
+	resultAllowed
+	resultRefused
+	resultUnknown
 )
 
-// saidBy returns the result of l for x.
-func (x *exchange) saidBy(l *limit) int {
+// resultOf returns the result of l for x.
+func (x *exchange) resultOf(l *limit) int {
 	if l.Mode == config.Shadow {
-		return x.shadowSaid(l)
+		return x.shadowResultOf(l)
 	}
-	said := verdictNone
+	result := resultNone
 	for i := range x.decision.Outcomes {
 		if i >= len(x.claims.windows) || x.claims.windows[i].of != l {
 			continue
@@ -28,35 +28,35 @@ func (x *exchange) saidBy(l *limit) int {
 		o := &x.decision.Outcomes[i]
 		switch {
 		case !o.Allowed:
-			return verdictRefused
+			return resultRefused
 		case !o.Unknown:
-			said = verdictAllowed
-		case said == verdictNone:
-			said = notAsked
+			result = resultAllowed
+		case result == resultNone:
+			result = resultUnknown
 		}
 	}
-	return said
+	return result
 }
 
-// shadowSaid returns the result of a limit in shadow mode.
-func (x *exchange) shadowSaid(l *limit) int {
+// shadowResultOf returns the result of a limit in shadow mode.
+func (x *exchange) shadowResultOf(l *limit) int {
 	if slices.Contains(x.shadowErrors, l) {
-		return verdictRefused
+		return resultRefused
 	}
-	if slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window.of == l }) {
-		return verdictRefused
+	if slices.ContainsFunc(x.shadowRefusals, func(s refusal) bool { return s.window.of == l }) {
+		return resultRefused
 	}
-	if x.shadows.first(l) >= 0 {
-		return verdictAllowed
+	if x.shadows.indexOf(l) >= 0 {
+		return resultAllowed
 	}
-	return verdictNone
+	return resultNone
 }
 
 // refusedKey returns the key for which l refused x, or would have.
 func (x *exchange) refusedKey(l *limit) limiter.Key {
-	for _, asked := range []claimSet{x.claims, x.shadows} {
-		if i := asked.first(l); i >= 0 {
-			return asked.claims[i].Key
+	for _, set := range []claimSet{x.claims, x.shadows} {
+		if i := set.indexOf(l); i >= 0 {
+			return set.claims[i].Key
 		}
 	}
 	return limiter.Key{}

@@ -7,13 +7,13 @@ import (
 )
 
 // A target goes through all conditions, and tells what it works on.
-func TestStandings_OfATargetThatGoesAndComesBack(t *testing.T) {
+func TestTargetStatuses_OfRecoveringTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := Health{After: 2, EjectFor: 10 * time.Second, SlowStart: 10 * time.Second, Path: "/", Interval: time.Second, Timeout: time.Second}
-		p := trio(t, Config{Health: h, MaxConnections: 1, Queue: Queue{Length: 1, Timeout: time.Minute}}, 2)
-		is := func(want Condition) Standing {
+		h := Health{FailureThreshold: 2, EjectFor: 10 * time.Second, SlowStart: 10 * time.Second, Path: "/", Interval: time.Second, Timeout: time.Second}
+		p := newTestPool(t, Config{Health: h, MaxConnections: 1, Queue: Queue{Length: 1, Timeout: time.Minute}}, 2)
+		is := func(want Condition) TargetStatus {
 			t.Helper()
-			all, _ := p.Standings()
+			all, _ := p.TargetStatuses()
 			if len(all) != 1 || all[0].Condition != want || all[0].Target != "http://a" || all[0].Weight != 2 {
 				t.Fatalf("standings are %+v, want %s", all, want)
 			}
@@ -21,11 +21,11 @@ func TestStandings_OfATargetThatGoesAndComesBack(t *testing.T) {
 		}
 		m := p.backends[0]
 		is(Healthy)
-		p.group.connected(m, h, false)
+		p.group.recordConnect(m, h, false)
 		if s := is(Healthy); s.FailedConnects != 1 {
 			t.Errorf("after a failure %+v", s)
 		}
-		p.group.connected(m, h, false)
+		p.group.recordConnect(m, h, false)
 		if s := is(Ejected); !s.EjectedUntil.After(time.Now()) {
 			t.Errorf("ejected until %v", s.EjectedUntil)
 		}
@@ -33,24 +33,24 @@ func TestStandings_OfATargetThatGoesAndComesBack(t *testing.T) {
 		if s := is(Probing); !s.EjectedUntil.IsZero() {
 			t.Errorf("a target that may be asked is ejected until %v", s.EjectedUntil)
 		}
-		p.group.connected(m, h, true)
+		p.group.recordConnect(m, h, true)
 		if s := is(SlowStart); s.Share >= 1 || s.FailedConnects != 0 {
 			t.Errorf("back with %+v, want a part of its share", s)
 		}
 		time.Sleep(10 * time.Second)
 		is(Healthy)
-		p.group.checked(m, h, false)
-		p.group.checked(m, h, false)
+		p.group.recordCheck(m, h, false)
+		p.group.recordCheck(m, h, false)
 		if s := is(Unhealthy); s.FailedChecks != 2 {
 			t.Errorf("after two bad checks %+v", s)
 		}
-		p.group.checked(m, h, true)
-		if _, err := p.acquire(t.Context(), time.Now(), pickState{}); err != nil {
+		p.group.recordCheck(m, h, true)
+		if _, err := p.acquire(t.Context(), time.Now(), selection{}); err != nil {
 			t.Fatal(err)
 		}
-		go p.acquire(t.Context(), time.Now(), pickState{})
+		go p.acquire(t.Context(), time.Now(), selection{})
 		synctest.Wait()
-		if all, waiting := p.Standings(); all[0].InFlight != 1 || waiting != 1 {
+		if all, waiting := p.TargetStatuses(); all[0].InFlight != 1 || waiting != 1 {
 			t.Errorf("standings are %+v with %d waiting, want one request under way and one that waits", all, waiting)
 		}
 		p.group.release(m)

@@ -13,13 +13,13 @@ import (
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
-func TestReceive_AnswersThatCannotBePassedOn(t *testing.T) {
+func TestResponse_Rejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer string
-		want   Kind
+		want   ResultKind
 	}{
-		"nothing":          {"", Reset},
-		"half a head":      {"HTTP/1.1 200 OK\r\nA: b\r\n", Reset},
+		"nothing":          {"", ConnectionReset},
+		"half a head":      {"HTTP/1.1 200 OK\r\nA: b\r\n", ConnectionReset},
 		"not HTTP":         {"220 mail ready\r\n\r\n", BadResponse},
 		"status 042":       {"HTTP/1.1 042 Low\r\nContent-Length: 0\r\n\r\n", BadResponse},
 		"two lengths":      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", BadResponse},
@@ -29,32 +29,32 @@ func TestReceive_AnswersThatCannotBePassedOn(t *testing.T) {
 		"101 without name": {"HTTP/1.1 101 Switching Protocols\r\n\r\n", BadResponse},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, _ := replies(t, c.answer)
-			h := open(t, poolOf(t, url), nil)
+			url, _ := startReplying(t, c.answer)
+			h := startProxy(t, poolOf(t, url), nil)
 			if res, _ := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); res.StatusCode != http.StatusBadGateway {
 				t.Errorf("client sees %s", res.Status)
 			}
 			got := h.result(t)
-			if got.Kind != c.want || got.Err == nil || got.Wrote || got.Status != 0 || got.Target != url {
+			if got.Kind != c.want || got.Err == nil || got.HeaderSent || got.Status != 0 || got.Target != url {
 				t.Errorf("result %+v, want kind %d", got, c.want)
 			}
 		})
 	}
 }
 
-func TestReceive_FieldsOfTheAnswer(t *testing.T) {
+func TestResponse_Fields(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
-		url, _ := replies(t, "HTTP/1.1 299 Odd\r\nConnection: X-Own, RateLimit\r\nX-Own: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"+
+		url, _ := startReplying(t, "HTTP/1.1 299 Odd\r\nConnection: X-Own, RateLimit\r\nX-Own: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"+
 			"Alt-Svc: h3=\":443\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 6\r\n\r\n<html>")
 		calls := 0
-		h := open(t, poolOf(t, url), func(asked *Request, _ received) {
+		h := startProxy(t, poolOf(t, url), func(asked *Request, _ received) {
 			asked.OnHeader = func(_ int, h *http1.Fields) {
 				calls++
 				h.Set("RateLimit", `"a";r=1`)
 			}
 		})
 		res, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if got := h.result(t); calls != 1 || got.Kind != OK || got.Status != 299 || !got.Wrote || got.FirstByte <= 0 || got.Target != url {
+		if got := h.result(t); calls != 1 || got.Kind != OK || got.Status != 299 || !got.HeaderSent || got.FirstByte <= 0 || got.Target != url {
 			t.Errorf("OnHeader called %d times, result %+v", calls, got)
 		}
 		if res.StatusCode != 299 || body != "<html>" {
@@ -74,15 +74,15 @@ func TestReceive_FieldsOfTheAnswer(t *testing.T) {
 	})
 }
 
-func TestReceive_AnswersWithoutABody(t *testing.T) {
+func TestResponse_WithoutBody(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct{ request, answer, length string }{
 			{"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", "7"},
 			{"GET", "HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n", ""},
 			{"GET", "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n", ""},
 		} {
-			url, _ := replies(t, c.answer)
-			h := open(t, poolOf(t, url), nil)
+			url, _ := startReplying(t, c.answer)
+			h := startProxy(t, poolOf(t, url), nil)
 			_, r := h.dial(t, c.request+" / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 			raw, err := io.ReadAll(r)
 			if err != nil || !strings.HasSuffix(string(raw), "\r\n\r\n") || strings.Count(string(raw), "\r\n\r\n") != 1 {
@@ -98,12 +98,12 @@ func TestReceive_AnswersWithoutABody(t *testing.T) {
 	})
 }
 
-func TestReceive_1xxIsPassedOn(t *testing.T) {
+func TestResponse_InterimIsForwarded(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: X-Own\r\nX-Own: 1\r\n\r\n"
-		url, _ := replies(t, "HTTP/1.1 100 Continue\r\n\r\n"+hints+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		url, _ := startReplying(t, "HTTP/1.1 100 Continue\r\n\r\n"+hints+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		pool := poolOf(t, url)
-		h := open(t, pool, func(asked *Request, _ received) {
+		h := startProxy(t, pool, func(asked *Request, _ received) {
 			asked.OnHeader = func(_ int, h *http1.Fields) { h.Set("X-Caller", "1") }
 		})
 
@@ -124,11 +124,11 @@ func TestReceive_1xxIsPassedOn(t *testing.T) {
 	})
 }
 
-func TestReceive_ExpectContinue(t *testing.T) {
+func TestResponse_ExpectContinue(t *testing.T) {
 	const request = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
 	t.Run("the upstream wants the body", func(t *testing.T) {
 		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-		h := open(t, poolOf(t, url), nil)
+		h := startProxy(t, poolOf(t, url), nil)
 		c, r := h.dial(t, request)
 		if line := readHead(r); line != "HTTP/1.1 100 Continue\r\n\r\n" {
 			t.Fatalf("client reads %q", line)
@@ -139,8 +139,8 @@ func TestReceive_ExpectContinue(t *testing.T) {
 		}
 	})
 	t.Run("the upstream does not", func(t *testing.T) {
-		url, _ := replies(t, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
-		h := open(t, poolOf(t, url), nil)
+		url, _ := startReplying(t, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+		h := startProxy(t, poolOf(t, url), nil)
 		_, r := h.dial(t, request)
 		if res, _ := answer(t, r, "POST"); res.StatusCode != 401 || !res.Close {
 			t.Errorf("got %s, close %v; want the final answer at once", res.Status, res.Close)
@@ -176,7 +176,7 @@ func websocketBackend(t *testing.T, requests, lines *atomic.Int32) string {
 	})
 }
 
-func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
+func TestForward_UpgradesOnlyAllowedWebSocket(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed bool
 		method  string
@@ -198,7 +198,7 @@ func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests, lines atomic.Int32
-			h := open(t, poolOf(t, websocketBackend(t, &requests, &lines)), func(asked *Request, _ received) {
+			h := startProxy(t, poolOf(t, websocketBackend(t, &requests, &lines)), func(asked *Request, _ received) {
 				asked.WebSocket = c.allowed
 				asked.OnHeader = func(_ int, h *http1.Fields) { h.Set("X-Quota", "1") }
 			})
@@ -226,7 +226,7 @@ func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
 				}
 			}
 			conn.Close()
-			if got := h.result(t); got.Kind != OK || got.Status != 101 || !got.Wrote {
+			if got := h.result(t); got.Kind != OK || got.Status != 101 || !got.HeaderSent {
 				t.Errorf("result %+v", got)
 			}
 		})
@@ -234,8 +234,8 @@ func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
 }
 
 // A panic of the caller's is the caller's, and leaves nothing busy.
-func TestForward_PanicsOfTheCaller(t *testing.T) {
-	url, _ := replies(t, okEmpty)
+func TestForward_CallerPanics(t *testing.T) {
+	url, _ := startReplying(t, okEmpty)
 	pool := poolOf(t, url)
 	defer pool.Close()
 	defer func() {
@@ -248,5 +248,5 @@ func TestForward_PanicsOfTheCaller(t *testing.T) {
 	}()
 	asked := netRequestOf(request(t, "http://a/"))
 	asked.OnHeader = func(int, *http1.Fields) { panic("mistake") }
-	pool.Forward(t.Context(), asked, NewNetSink(silent{http.Header{}}))
+	pool.Forward(t.Context(), asked, NewHTTP2Sink(silent{http.Header{}}))
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// maxCounted is the maximum number of keys of a limit that are counted at a time.
-const maxCounted = 1 << 15
+// maxTopKeysCounted is the maximum number of keys of a limit that are counted at a time.
+const maxTopKeysCounted = 1 << 15
 
 // topKeys counts the refusals of each key. If there are too many keys, the half with the fewest
-// refusals is removed. A count is then too low by at most lost.
+// refusals is removed. A count is then too low by at most maxError.
 type topKeys struct {
-	counts map[limiter.Key]*ReplayKey
-	lost   int64
+	counts   map[limiter.Key]*ReplayKey
+	maxError int64
 }
 
 func newTopKeys() *topKeys { return &topKeys{counts: map[limiter.Key]*ReplayKey{}} }
@@ -23,8 +23,8 @@ func newTopKeys() *topKeys { return &topKeys{counts: map[limiter.Key]*ReplayKey{
 func (t *topKeys) add(k limiter.Key, label func() string) {
 	c := t.counts[k]
 	if c == nil {
-		if len(t.counts) >= maxCounted {
-			t.forget()
+		if len(t.counts) >= maxTopKeysCounted {
+			t.evict()
 		}
 		c = &ReplayKey{Key: label()}
 		t.counts[k] = c
@@ -32,9 +32,9 @@ func (t *topKeys) add(k limiter.Key, label func() string) {
 	c.Refused++
 }
 
-// forget removes keys. A removed key that returns starts at 0. Each time, its count may lack at
+// evict removes keys. A removed key that returns starts at 0. Each time, its count may lack at
 // most the largest count that was removed.
-func (t *topKeys) forget() {
+func (t *topKeys) evict() {
 	counts := make([]int64, 0, len(t.counts))
 	for _, c := range t.counts {
 		counts = append(counts, c.Refused)
@@ -46,7 +46,7 @@ func (t *topKeys) forget() {
 			delete(t.counts, k)
 		}
 	}
-	t.lost += median
+	t.maxError += median
 }
 
 // first returns the n keys with the most refusals.
@@ -58,5 +58,5 @@ func (t *topKeys) first(n int) (keys []ReplayKey, lost int64) {
 	slices.SortFunc(keys, func(a, b ReplayKey) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
 	})
-	return keys[:min(n, len(keys))], t.lost
+	return keys[:min(n, len(keys))], t.maxError
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// needs returns the origins that are needed to read a key. Origins of copies that must match are
+// keyOrigins returns the origins that are needed to read a key. Origins of copies that must match are
 // not included, because they may be missing.
-func needs(s *key.Spec) []key.Origin {
+func keyOrigins(s *key.Spec) []key.Origin {
 	if s == nil {
 		return nil
 	}
@@ -17,14 +17,14 @@ func needs(s *key.Spec) []key.Origin {
 		all = append(all, s.From)
 	}
 	for _, other := range append(slices.Clone(s.Join), s.Of, s.Fallback, s.InvalidFallback) {
-		all = append(all, needs(other)...)
+		all = append(all, keyOrigins(other)...)
 	}
 	return all
 }
 
-// needs returns the origins that are needed to evaluate l.
-func (l *limit) needs() []key.Origin {
-	all := append(needs(l.Key), needs(l.Distinct)...)
+// origins returns the origins that are needed to evaluate l.
+func (l *limit) origins() []key.Origin {
+	all := append(keyOrigins(l.Key), keyOrigins(l.Distinct)...)
 	if l.Cost != nil {
 		all = append(all, l.Cost.From)
 	}
@@ -35,37 +35,37 @@ func (l *limit) needs() []key.Origin {
 // log.
 type replayRoute struct {
 	*route
-	needs  [][]key.Origin // origins by limit
-	looks  [][]key.Origin // origins by list lookup; those in the body are last
-	copies map[bitset]*route
+	limitOrigins [][]key.Origin // origins by limit
+	listOrigins  [][]key.Origin // origins by list lookup; those in the body are last
+	copies       map[bitset]*route
 }
 
 func newReplayRoute(r *route) *replayRoute {
 	made := &replayRoute{route: r, copies: map[bitset]*route{{}: r}}
 	for _, l := range r.limits {
-		made.needs = append(made.needs, l.needs())
+		made.limitOrigins = append(made.limitOrigins, l.origins())
 	}
 	for _, s := range slices.Concat(r.lists, r.bodyLists) {
-		made.looks = append(made.looks, needs(s.key))
+		made.listOrigins = append(made.listOrigins, keyOrigins(s.key))
 	}
 	return made
 }
 
-// known returns the route with only those limits and lists whose keys are in the log. unknown has
+// withKnownKeys returns the route with only those limits and lists whose keys are in the log. unknown has
 // those that are skipped, limits first. The usual case does not allocate.
-func (r *replayRoute) known(q *LoggedRequest, x *exchange) (known *route, unknown bitset) {
-	for i, places := range r.needs {
+func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route, unknown bitset) {
+	for i, places := range r.limitOrigins {
 		if !q.knowsAll(places, x) {
 			unknown.set(i)
 		}
 	}
-	for i, places := range r.looks {
+	for i, places := range r.listOrigins {
 		if !q.knowsAll(places, x) {
-			unknown.set(len(r.needs) + i)
+			unknown.set(len(r.limitOrigins) + i)
 		}
 	}
 	if known = r.copies[unknown]; known == nil {
-		known = r.without(unknown)
+		known = r.copyWithout(unknown)
 		r.copies[unknown] = known
 	}
 	return known, unknown
@@ -81,8 +81,8 @@ func (q *LoggedRequest) knowsAll(places []key.Origin, x *exchange) bool {
 	return true
 }
 
-// without returns a copy of the route without some limits and lists.
-func (r *replayRoute) without(unknown bitset) *route {
+// copyWithout returns a copy of the route without some limits and lists.
+func (r *replayRoute) copyWithout(unknown bitset) *route {
 	made := *r.route
 	made.limits, made.early, made.lists, made.bodyLists = nil, nil, nil, nil
 	for i, l := range r.limits {
@@ -95,12 +95,12 @@ func (r *replayRoute) without(unknown bitset) *route {
 		}
 	}
 	for i, s := range r.lists {
-		if !unknown.has(len(r.needs) + i) {
+		if !unknown.has(len(r.limitOrigins) + i) {
 			made.lists = append(made.lists, s)
 		}
 	}
 	for i, s := range r.bodyLists {
-		if !unknown.has(len(r.needs) + len(r.lists) + i) {
+		if !unknown.has(len(r.limitOrigins) + len(r.lists) + i) {
 			made.bodyLists = append(made.bodyLists, s)
 		}
 	}

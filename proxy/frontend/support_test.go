@@ -1,0 +1,173 @@
+package frontend
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/sockettest"
+)
+
+const (
+	// enough is how long a test waits for what must happen. It is a failure to reach
+	// it.
+	enough = time.Minute
+	// plainly is a request of HTTP/1.1.
+	plainly = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+)
+
+// A logBuffer is where a log is written.
+type logBuffer struct {
+	mu sync.Mutex // guards what follows
+	b  bytes.Buffer
+}
+
+func (s *logBuffer) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *logBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// A testServer is a server that listens.
+type testServer struct {
+	*testing.T
+	server *Server
+	addr   string
+	serve  func(net.Listener) error // the server's own for this transport
+	client *tls.Config              // of clients, if they speak TLS
+	log    logBuffer
+	served sync.WaitGroup
+}
+
+// A transport is how clients connect to a testServer.
+type transport func(f *testServer)
+
+// overEachTransport runs a test over plain connections, and over TLS.
+func overEachTransport(t *testing.T, test func(t *testing.T, over transport)) {
+	t.Helper()
+	t.Run("plain", func(t *testing.T) { test(t, plainTransport) })
+	t.Run("tls", func(t *testing.T) { test(t, tlsTransport) })
+}
+
+func plainTransport(f *testServer) { f.serve = f.server.Serve }
+
+func tlsTransport(f *testServer) {
+	certs, client := f.certificates()
+	f.client = client
+	f.serve = func(l net.Listener) error { return f.server.ServeTLS(l, certs) }
+}
+
+// bounds are what a file says of listen.
+func bounds(t testing.TB, listen string) config.Listen {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte("listen: {"+listen+"}\nroutes: [{match: {path: /}, respond: {body: a}}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Listen
+}
+
+// startServer lets h listen as listen says, in the clear, until the test ends.
+func startServer(t *testing.T, listen string, h http.Handler) *testServer {
+	t.Helper()
+	return transport(plainTransport).startServer(t, listen, h)
+}
+
+// startServer lets h listen over this transport as listen says, until the test ends.
+func (over transport) startServer(t *testing.T, listen string, h http.Handler) *testServer {
+	t.Helper()
+	f := &testServer{T: t}
+	f.server = NewServer(h, bounds(t, listen), zerolog.New(&f.log))
+	over(f)
+	f.addr = f.listen(f.serve)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		f.server.Drain(ctx)
+		f.served.Wait()
+	})
+	return f
+}
+
+// listen starts serve on a free port, until the test ends.
+func (f *testServer) listen(serve func(net.Listener) error) (addr string) {
+	f.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.served.Go(func() {
+		if err := serve(l); err != nil {
+			f.Errorf("serve: %v", err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// waitForLog waits for a line of the log.
+func (f *testServer) waitForLog(message string) {
+	f.Helper()
+	f.eventually("line "+message, func() bool { return strings.Contains(f.log.String(), `"`+message+`"`) })
+}
+
+func (f *testServer) eventually(what string, so func() bool) {
+	f.Helper()
+	deadline := time.NewTimer(enough)
+	defer deadline.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			f.Fatalf("no %s within %v; log:\n%s", what, enough, f.log.String())
+		}
+	}
+}
+
+// dial connects a client that says these bytes.
+func (f *testServer) dial(said string) *sockettest.Client {
+	f.Helper()
+	if f.client != nil {
+		return sockettest.Dial(sockettest.Secured{T: f.T, Client: f.client}, f.addr, said)
+	}
+	return sockettest.Dial(f.T, f.addr, said)
+}
+
+// A receivedRequest is what a handler was asked.
+type receivedRequest struct {
+	Proto, Peer, Body string
+	TLS               bool
+}
+
+// echo answers with what it is asked.
+func echo() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		json.NewEncoder(w).Encode(receivedRequest{r.Proto, host, string(body), r.TLS != nil})
+	})
+}

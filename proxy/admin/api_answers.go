@@ -2,52 +2,52 @@ package admin
 
 import "time"
 
-// A Config is the configuration that a node serves.
+// A Config is the configuration of a node.
 type Config struct {
 	Node       string `json:"node"`
 	Generation int64  `json:"generation"`
 	Hash       string `json:"hash"`
-	// Effective is YAML with all defaults filled in. Secrets are hidden, and the values
-	// of lists and overrides hashed.
+	// Effective is YAML with all defaults filled in. Secrets are masked, and values of
+	// lists and overrides hashed.
 	Effective string `json:"effective"`
 }
 
-// Routes are those of the configuration that a node serves.
+// Routes are the routes of a node's configuration.
 type Routes struct {
 	Generation int64   `json:"generation"`
 	Routes     []Route `json:"routes"` // in the order of the file
 }
 
-// A Route is one of them.
+// A Route is one route.
 type Route struct {
 	Name     string            `json:"name"`
 	Position string            `json:"position"` // file:line:column
 	Host     string            `json:"host,omitempty"`
 	Methods  []string          `json:"methods,omitempty"` // none: all
 	Path     string            `json:"path"`
-	Headers  map[string]string `json:"headers,omitempty"` // that are matched
+	Headers  map[string]string `json:"headers,omitempty"` // required header fields
 	Query    map[string]string `json:"query,omitempty"`
 	Upstream string            `json:"upstream,omitempty"`
 	Redirect string            `json:"redirect,omitempty"`
-	Respond  int               `json:"respond,omitempty"` // the status of its fixed answer
+	Respond  int               `json:"respond,omitempty"` // the status of its fixed response
 	Limits   []string          `json:"limits"`            // by name
 	Lists    []string          `json:"lists,omitempty"`
-	NewKeys  string            `json:"new_keys,omitempty"` // how many a client may send: 20/1h
+	NewKeys  string            `json:"new_keys,omitempty"` // rate of new keys per client: 20/1h
 }
 
-// Limits are those of all routes.
+// Limits are the limits of all routes.
 type Limits struct {
 	Generation int64   `json:"generation"`
 	Limits     []Limit `json:"limits"` // in the order of the file
 }
 
-// A Limit is one of a route.
+// A Limit is one limit of a route.
 type Limit struct {
 	Route          string   `json:"route"`
 	Name           string   `json:"name"`
 	Position       string   `json:"position"`
 	Key            string   `json:"key"`                // its name
-	Parts          []string `json:"parts,omitempty"`    // of a key that is joined: their names
+	Parts          []string `json:"parts,omitempty"`    // for a joined key, the names of its parts
 	Distinct       string   `json:"distinct,omitempty"` // name of the key whose values are counted
 	Rates          []string `json:"rates"`              // 5/1h
 	Algorithm      string   `json:"algorithm"`
@@ -56,12 +56,12 @@ type Limit struct {
 	Scope          string   `json:"scope"` // overall or per_client
 	OnStoreFailure string   `json:"on_store_failure"`
 	Exposed        bool     `json:"expose"`
-	Overrides      int      `json:"overrides,omitempty"` // keys with rates of their own
-	Redisson       string   `json:"redisson,omitempty"`  // the limiter that Java programs share
+	Overrides      int      `json:"overrides,omitempty"` // number of keys with other rates
+	Redisson       string   `json:"redisson,omitempty"`  // the limiter shared with Java programs
 	Wait           string   `json:"wait,omitempty"`
 }
 
-// A DecisionQuery says which requests are looked for; fields that are empty match all.
+// A DecisionQuery filters decisions; empty fields match all.
 type DecisionQuery struct {
 	RequestID string
 	Route     string
@@ -72,14 +72,14 @@ type DecisionQuery struct {
 	N         int // 100 when 0
 }
 
-// Decisions are what was decided about requests of the last minutes, the last first.
+// Decisions are recent decisions, newest first.
 type Decisions struct {
 	Decisions []Decision `json:"decisions"`
-	// Nodes are all that were asked, and what those said that told nothing.
+	// Nodes are the nodes that were asked, with the errors of those that did not reply.
 	Nodes []NodeAnswer `json:"nodes"`
 }
 
-// A Decision is what was decided about one request.
+// A Decision is the decision about one request.
 type Decision struct {
 	Node      string    `json:"node"`
 	RequestID string    `json:"request_id"`
@@ -88,30 +88,30 @@ type Decision struct {
 	Method    string    `json:"method"`
 	Path      string    `json:"path"` // as the log shows it
 	Status    int       `json:"status"`
-	// Outcome is allowed, refused, shadow_refused (it passed, and would not have if all
-	// limits were enforced), or rejected, by something else than a limit.
+	// Outcome is allowed, refused (by a limit, or new_keys), shadow_refused (allowed, but
+	// refused if all limits were enforced), or rejected, for a reason other than a limit.
 	Outcome  string          `json:"outcome"`
 	TookMS   float64         `json:"took_ms"`
 	Limits   []DecisionLimit `json:"limits"`
 	More     int             `json:"more,omitempty"` // limits beyond those
 	List     string          `json:"list,omitempty"` // the one that decided
 	NewKeys  string          `json:"new_keys,omitempty"`
-	Fallback string          `json:"fallback,omitempty"` // the policy that decided while the store could not
+	Fallback string          `json:"fallback,omitempty"` // the policy applied while the store was unreachable
 	Upstream string          `json:"upstream,omitempty"`
 	Error    string          `json:"error,omitempty"`
-	Repeated bool            `json:"repeated,omitempty"`  // it repeats a request that was counted
+	Repeated bool            `json:"repeated,omitempty"`  // it repeats a counted request
 	Waited   bool            `json:"waited,omitempty"`    // it waited for a permit
-	Exempt   bool            `json:"exempt,omitempty"`    // no limit is asked about it
+	Exempt   bool            `json:"exempt,omitempty"`    // no limit applied
 	BanBegan bool            `json:"ban_began,omitempty"` // by this refusal
 }
 
-// A DecisionLimit is what one rate said of a request.
+// A DecisionLimit is the result of one rate for a request.
 type DecisionLimit struct {
 	Limit  string  `json:"limit"`
 	Rate   string  `json:"rate"`   // as the log calls it: phone-1h
 	Result string  `json:"result"` // allowed, refused, shadow_refused or not_asked
 	Banned bool    `json:"banned,omitempty"`
-	Left   *int64  `json:"left,omitempty"` // absent where it is not known
+	Left   *int64  `json:"left,omitempty"` // absent if unknown
 	WaitMS float64 `json:"wait_ms,omitempty"`
 	Key    string  `json:"key"` // its name
 	Masked string  `json:"masked,omitempty"`
@@ -119,39 +119,38 @@ type DecisionLimit struct {
 	ID     string  `json:"id,omitempty"`   // proxy.KeyPair.Value of it
 }
 
-// A TopQuery says of which limits the keys are asked for; fields that are empty match
-// all.
+// A TopQuery filters the limits whose keys are returned; empty fields match all.
 type TopQuery struct {
 	Route, Limit string
-	Minutes      int // the last so many; all that are known when 0
-	N            int // keys of a limit; 20 when 0
+	Minutes      int // the last minutes; all if 0
+	N            int // keys per limit; 20 if 0
 }
 
-// A Top is the keys that send most requests, and those that are refused most.
+// A Top is the keys with most requests and most refusals.
 type Top struct {
 	Minutes int          `json:"minutes"`
 	Limits  []TopLimit   `json:"limits"`
 	Nodes   []NodeAnswer `json:"nodes"` // that were asked, and what those said that told nothing
 }
 
-// A TopLimit is the keys of one limit.
+// A TopLimit is the top keys of one limit.
 type TopLimit struct {
 	Route    string  `json:"route"`
 	Limit    string  `json:"limit"`
 	Key      string  `json:"key"` // its name
 	Mode     string  `json:"mode"`
 	Requests TopList `json:"requests"` // the keys with most requests
-	Refused  TopList `json:"refused"`  // those refused most
+	Refused  TopList `json:"refused"`  // the keys with most refusals
 }
 
-// A TopList is keys, those with the most first.
+// A TopList is a list of keys, in descending order.
 type TopList struct {
 	Total int64    `json:"total"` // requests of all keys
-	Floor int64    `json:"floor"` // how many a key may have had that is not listed
+	Floor int64    `json:"floor"` // upper bound for a key that is not listed
 	Keys  []TopKey `json:"keys"`
 }
 
-// A TopKey is a key that had at most Count requests, and at least Count less Error.
+// A TopKey is a key with at most Count requests, and at least Count - Error.
 type TopKey struct {
 	Masked string `json:"masked"`
 	Hash   string `json:"hash"`
@@ -160,26 +159,26 @@ type TopKey struct {
 	Error  int64  `json:"error"`
 }
 
-// Upstreams are those that are served, and how their targets fare on each node.
+// Upstreams are the upstreams of a configuration, and the health of their targets on each
+// node.
 type Upstreams struct {
 	Upstreams []Upstream   `json:"upstreams"` // by name
 	Nodes     []NodeAnswer `json:"nodes"`     // that were asked, and what those said that told nothing
 }
 
-// An Upstream is one of them. Its counts are those of all nodes together, each since it
-// started.
+// An Upstream is one upstream. Its counts are the sums of all nodes, each since its start.
 type Upstream struct {
 	Name           string   `json:"name"`
-	Echo           bool     `json:"echo,omitempty"` // built in; it has one target
-	Routes         []string `json:"routes"`         // that forward to it
+	Echo           bool     `json:"echo,omitempty"` // the built-in upstream, with one target
+	Routes         []string `json:"routes"`         // routes that forward to it
 	Balance        string   `json:"balance"`
 	Protocol       string   `json:"protocol"`
-	MaxConnections int      `json:"max_connections,omitempty"` // requests that a target works on at a time; 0: any number
-	Queue          int      `json:"queue,omitempty"`           // requests that may wait then, on each node
-	Waiting        int      `json:"waiting"`                   // requests that do
-	Retries        int      `json:"retries,omitempty"`         // more targets that one request may be taken to
-	Retried        int64    `json:"retried"`                   // requests that were taken to one more
-	Checked        string   `json:"checked,omitempty"`         // the path by which health is checked; empty: it is not
+	MaxConnections int      `json:"max_connections,omitempty"` // concurrent requests to a target; 0 for no limit
+	Queue          int      `json:"queue,omitempty"`           // maximum number of waiting requests on each node
+	Waiting        int      `json:"waiting"`                   // waiting requests
+	Retries        int      `json:"retries,omitempty"`         // further targets for one request
+	Retried        int64    `json:"retried"`                   // number of retries
+	Checked        string   `json:"checked,omitempty"`         // path of the active health check; empty for none
 	Targets        []Target `json:"targets"`
 }
 
@@ -187,43 +186,45 @@ type Upstream struct {
 type Target struct {
 	Target string `json:"target"` // its URL
 	Weight int    `json:"weight"`
-	// State is the worst that a node says: healthy, slow_start, probing, ejected, unhealthy.
+	// State is the worst state on any node: healthy, slow_start, probing, ejected,
+	// unhealthy.
 	State    string `json:"state"`
 	InFlight int    `json:"in_flight"`
-	// Requests had this target as the last one asked; Errors are those of them for which
-	// it is to blame, or the way to it, and Results all of them by what came of it.
+	// Requests is the number of requests for which this was the last target, Errors the
+	// number of those that failed because of the target or the connection to it, and
+	// Results the number by result.
 	Requests int64            `json:"requests"`
 	Errors   int64            `json:"errors"`
 	Results  map[string]int64 `json:"results"`
 	Nodes    []TargetNode     `json:"nodes"`
 }
 
-// A TargetNode is how a target fares on one node.
+// A TargetNode is the state of a target on one node.
 type TargetNode struct {
 	Node           string    `json:"node"`
 	State          string    `json:"state"`
 	FailedConnects int       `json:"failed_connects,omitempty"` // in a row
 	FailedChecks   int       `json:"failed_checks,omitempty"`   // in a row
 	EjectedUntil   time.Time `json:"ejected_until,omitzero"`    // by that node's clock
-	Share          float64   `json:"share"`                     // of what it gets in good health: 0 to 1
+	Share          float64   `json:"share"`                     // share of its full weight, 0 to 1
 	InFlight       int       `json:"in_flight"`
 	Requests       int64     `json:"requests"`
 	Errors         int64     `json:"errors"`
 }
 
-// An AuditQuery says which part of the audit trail is asked for.
+// An AuditQuery selects a page of the audit trail.
 type AuditQuery struct {
-	Before string // the id of an entry; empty for the end
+	Before string // id of an entry; empty for the newest
 	N      int    // 100 when 0, and 500 at most
 }
 
-// An Audit is a part of what operators did, the last first.
+// An Audit is a page of the audit trail, newest first.
 type Audit struct {
 	Entries []AuditEntry `json:"entries"`
-	Next    string       `json:"next,omitempty"` // what to go on before; empty at the end
+	Next    string       `json:"next,omitempty"` // Before of the next page; empty at the end
 }
 
-// An AuditEntry is what one operator did.
+// An AuditEntry is one action of an operator.
 type AuditEntry struct {
 	ID      string    `json:"id"`
 	At      time.Time `json:"at"`
@@ -231,12 +232,12 @@ type AuditEntry struct {
 	Who     string    `json:"who"`               // the name of a token, or local
 	Address string    `json:"address,omitempty"` // of the operator's connection
 	Action  string    `json:"action"`
-	Masked  string    `json:"masked,omitempty"` // the key, as people are shown it
+	Masked  string    `json:"masked,omitempty"` // the masked key
 	Hash    string    `json:"hash,omitempty"`   // what the log calls it
 	Limits  []string  `json:"limits,omitempty"` // ROUTE.LIMIT
 	For     string    `json:"for,omitempty"`    // of a ban
 	Permits int64     `json:"permits,omitempty"`
-	OneNode bool      `json:"one_node,omitempty"` // it was done on that node alone
+	OneNode bool      `json:"one_node,omitempty"` // the change was made on that node only
 	Detail  string    `json:"detail,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
 	Error   string    `json:"error,omitempty"` // why it was not done

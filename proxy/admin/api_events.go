@@ -7,8 +7,7 @@ import (
 	"reflect"
 )
 
-// events is a stream of what happens (server-sent events), until the node ends or the
-// client leaves.
+// events is a stream of server-sent events, until the node ends or the client disconnects.
 func (o Options) events() endpoint {
 	e := endpoint{
 		method: http.MethodGet, path: "/events", role: Read, stream: true, answers: reflect.TypeFor[Event](),
@@ -16,13 +15,13 @@ func (o Options) events() endpoint {
 		handle:  o.Stream,
 	}
 	if o.Events == nil {
-		return e.missing("this weir tells of no events")
+		return e.missing("this node has no events")
 	}
 	return e
 }
 
-// Stream sends events as they come, to whoever was let in. A subscriber that cannot follow
-// is cut off, and its browser comes again by itself.
+// Stream sends events to an authorized client. A subscriber that is too slow is
+// disconnected; browsers reconnect.
 func (o Options) Stream(w http.ResponseWriter, r *http.Request) {
 	if !queried(w, r, nil) {
 		return
@@ -36,7 +35,7 @@ func (o Options) Stream(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx passes it on at once
+	w.Header().Set("X-Accel-Buffering", "no") // disables buffering in nginx
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w).Flush
 	if flush() != nil {

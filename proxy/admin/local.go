@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// local lets requests pass that come from this machine's own programs, as far as
-// that can be told without a token. A web page reaches a loopback address too, by
-// giving its own name that address (DNS rebinding): then Host is that name, and what
-// the page sends to change something has fields that browsers add.
+// local admits requests of programs on this machine, as far as they can be recognized
+// without a token. A web page can reach a loopback address by resolving its own name to it
+// (DNS rebinding): then Host is that name, and requests that make changes have fields that
+// browsers add.
 func (o Options) local(next http.Handler) http.Handler {
 	if len(o.allowances()) > 0 {
 		return next
@@ -30,8 +30,8 @@ func (o Options) local(next http.Handler) http.Handler {
 	})
 }
 
-// named reports whether host, with or without a port, is what this machine's own
-// programs ask for. HTTP/1.0 may leave it out; browsers do not.
+// named reports whether host, with or without a port, is a name for this machine. It may be
+// missing in HTTP/1.0, which browsers do not use.
 func (o Options) named(host string) bool {
 	if host == "" {
 		return true
@@ -47,10 +47,10 @@ func (o Options) named(host string) bool {
 }
 
 // ownPage reports whether r is for the dashboard, whose forms are sent by browsers. It
-// tells its own forms from others by the token in them, which a foreign page cannot read.
+// recognizes its own forms by a token that other pages cannot read (CSRF token).
 func ownPage(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/dashboard/") }
 
-// browser is a field that only browsers send; "" if there is none.
+// browser returns a header field that only browsers send; "" if there is none.
 func browser(r *http.Request) string {
 	for name := range r.Header {
 		if name == "Origin" || strings.HasPrefix(name, "Sec-Fetch-") {

@@ -6,48 +6,47 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// A SimulateQuery is an access log, and what it is to be replayed through: what the node
-// serves, and another configuration beside it.
+// A SimulateQuery is an access log to replay with the current configuration, and optionally
+// with another one.
 type SimulateQuery struct {
 	Log    io.Reader // gzipped or not; nil: the access log of the node itself
-	Other  string    // YAML, to be compared with what is served; empty for none
-	Host   string    // of requests whose log does not tell it
-	Fields []string  // which field of a JSON line tells WHAT: WHAT=NAME
-	Top    int       // keys of each limit to tell of; 10 when 0
+	Other  string    // YAML of another configuration; empty for none
+	Host   string    // host of requests without one in the log
+	Fields []string  // names of fields of JSON lines: WHAT=NAME
+	Top    int       // number of top keys per limit; 10 if 0
 }
 
-// A Simulation is what was read of an access log, and what the configurations would have
-// done with it.
+// A Simulation is the result of a replay.
 type Simulation struct {
 	Node      string `json:"node"`
 	Lines     int64  `json:"lines"`
 	Requests  int64  `json:"requests"`
-	Others    int64  `json:"others"`       // lines that are no requests
+	Others    int64  `json:"others"`       // lines that are not requests
 	Malformed int64  `json:"malformed"`    // lines that cannot be read
-	Late      int64  `json:"late"`         // requests taken later than they came
-	Untimed   int64  `json:"untimed"`      // of which the log does not say how long they took
-	Hostless  int64  `json:"hostless"`     // nor for which host they were
-	TooMany   int64  `json:"answered_429"` // that were answered with 429 when they were logged
+	Late      int64  `json:"late"`         // requests replayed later than their time
+	Untimed   int64  `json:"untimed"`      // requests without a duration
+	Hostless  int64  `json:"hostless"`     // requests without a host
+	TooMany   int64  `json:"answered_429"` // requests with the logged status 429
 	TookMS    int64  `json:"took_ms"`
-	// Generation is of the configuration that is served, and Result what it would have
-	// done; Against is what the other one would have, if there is one.
+	// Generation is the current generation, and Result its result; Against is the result of
+	// the other configuration, if there is one.
 	Generation int64              `json:"generation"`
 	Result     proxy.ReplayTally  `json:"result"`
 	Against    *proxy.ReplayTally `json:"against,omitempty"`
-	// Differences are the routes and limits of both, side by side.
+	// Differences compares the routes and limits of both.
 	Differences []SimulatedDifference `json:"differences,omitempty"`
-	Notes       []string              `json:"notes"` // what the figures do not tell, and what to log
+	Notes       []string              `json:"notes"` // limitations of the numbers, and what to log
 }
 
-// A SimulatedDifference is a limit, or with Limit empty a route, in two configurations.
+// A SimulatedDifference compares a limit, or with Limit empty a route.
 type SimulatedDifference struct {
 	Route string        `json:"route"`
 	Limit string        `json:"limit,omitempty"`
-	A     SimulatedSide `json:"a"` // of what is served
+	A     SimulatedSide `json:"a"` // the current configuration
 	B     SimulatedSide `json:"b"` // of the other
 }
 
-// A SimulatedSide is what one configuration would have done.
+// A SimulatedSide is the result of one configuration.
 type SimulatedSide struct {
 	There    bool     `json:"there"` // the configuration has this route or limit
 	Rates    []string `json:"rates"`

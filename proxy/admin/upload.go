@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// MaxLog is how long an access log may be that is sent to be replayed, in bytes.
+	// MaxLog is the maximum size of an uploaded log, in bytes.
 	MaxLog = 32 << 20
-	// maxFields is how much may stand in a form before it.
+	// maxFields is the maximum size of the form before it.
 	maxFields = config.MaxBundle + 1<<20
-	// drainWithin is how long the rest of a log is read that nobody wants any more: a
-	// browser shows no answer that comes while it is still sending.
+	// drainWithin is the maximum time for reading the rest of an upload after an error:
+	// browsers do not show a response before the upload ends.
 	drainWithin = 10 * time.Second
 )
 
-// A File is one that is sent in a form.
+// A File is a file in a form.
 type File string
 
-// A SimulateForm is the form (multipart/form-data) in which a log is sent. It is read as
-// it comes, and kept nowhere, so what else is said stands before the log.
+// A SimulateForm is the form (multipart/form-data) for uploading a log. The log is streamed
+// and not stored, so it must be the last part.
 type SimulateForm struct {
-	Other  string   `json:"other,omitempty"` // as all these but the last two: see SimulateQuery
+	Other  string   `json:"other,omitempty"` // these, except the last two, as in SimulateQuery
 	Host   string   `json:"host,omitempty"`
 	Field  []string `json:"field,omitempty"`
 	Top    int      `json:"top,omitempty"`
-	OwnLog bool     `json:"own_log,omitempty"` // replay the access log of this node, not one that is sent
+	OwnLog bool     `json:"own_log,omitempty"` // replay the access log of this node instead
 	Log    File     `json:"log,omitempty"`     // gzipped or not, the last part
 }
 
@@ -48,7 +48,7 @@ type Upload struct {
 	whole  io.Reader
 }
 
-// ReadUpload reads a form as far as the log in it. An error is a *Problem.
+// ReadUpload reads a form up to the log in it. Errors are a *Problem.
 func ReadUpload(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	whole := http.MaxBytesReader(w, r.Body, MaxLog+maxFields)
 	r.Body = whole
@@ -83,7 +83,7 @@ func malformedForm(err error) error {
 	return &Problem{Status: http.StatusBadRequest, Detail: "the form is not understood: " + err.Error()}
 }
 
-// begin takes the log, unless it is empty: browsers send an empty one where no file was
+// begin begins the log, unless it is empty: browsers send an empty one if no file was
 // chosen.
 func (u *Upload) begin(part io.Reader) error {
 	from := bufio.NewReader(part)
@@ -96,8 +96,8 @@ func (u *Upload) begin(part io.Reader) error {
 	return nil
 }
 
-// Query is what the form asks. Names of its parts other than those of SimulateForm and
-// those of more are refused.
+// Query returns the query of the form. Names of parts other than those of SimulateForm and
+// more are errors.
 func (u *Upload) Query(more ...string) (SimulateQuery, error) {
 	known := append([]string{"other", "host", "field", "top", "own_log"}, more...)
 	for name, values := range u.Values {
@@ -128,8 +128,7 @@ func (u *Upload) Query(more ...string) (SimulateQuery, error) {
 	return q, nil
 }
 
-// end is an error if something stands behind a log that was read whole: it came too late
-// to be looked at.
+// end returns an error if another part follows the log.
 func (u *Upload) end() error {
 	if u.log == nil {
 		return nil
@@ -141,7 +140,7 @@ func (u *Upload) end() error {
 	return &Problem{Status: http.StatusBadRequest, Detail: part.FormName() + " stands behind the log, which is read as it comes; send the log as the last part"}
 }
 
-// Close reads the rest of what is sent, as far as that is soon done.
+// Close reads the rest of the upload, for a limited time.
 func (u *Upload) Close() {
 	until := time.Now().Add(drainWithin)
 	for rest := make([]byte, 32<<10); time.Now().Before(until); {
@@ -151,13 +150,13 @@ func (u *Upload) Close() {
 	}
 }
 
-// A boundedLog is as much of a log as may be sent.
+// A boundedLog limits the size of a log.
 type boundedLog struct {
 	from io.Reader
 	left int64
 }
 
-// Read implements io.Reader. Its error is a *Problem where the log is too long.
+// Read implements io.Reader. If the log is too long, its error is a *Problem.
 func (b *boundedLog) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	if b.left -= int64(n); b.left < 0 {

@@ -10,17 +10,16 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A bootConfig is what a weir serves first.
+// A bootConfig is the configuration that is served at start.
 type bootConfig struct {
 	config *config.Config
-	number int64 // of its generation; 0 when the other nodes could not be asked about it
+	number int64 // its generation; 0 if Redis was unreachable
 }
 
-// boot finds out what to serve first: what was pushed to all nodes, or else the
-// file. A Redis that does not answer is logged and no fault: then it is what was
-// pushed as far as that was kept, or else the file, and each limit says what
-// happens. One that is too old is a fault, and so is a configuration that was
-// pushed and cannot be served here: what all others serve is served whole.
+// boot determines the configuration to serve at start: the pushed one, or else the file. If
+// Redis is unreachable, which is logged and not an error, it is the local copy of the
+// pushed one, or else the file. It is an error if Redis is too old, or if a pushed
+// configuration cannot be served here, because all nodes must serve the same.
 func (s store) boot(ctx context.Context, o *configSource) (bootConfig, error) {
 	b := bootConfig{config: o.own}
 	if s.cluster == nil {
@@ -52,9 +51,8 @@ func (s store) boot(ctx context.Context, o *configSource) (bootConfig, error) {
 	return b, err
 }
 
-// forgotten is what was pushed, kept here, and is no longer known to Redis, which came
-// back empty; it is given back with the first sign of life. Its Generation is 0 when
-// there is no such.
+// forgotten returns the local copy of a pushed configuration that Redis has lost; it is
+// restored with the first heartbeat. Its Generation is 0 if there is none.
 func (s store) forgotten(ctx context.Context, o *configSource) (cluster.Entry, error) {
 	k, err := o.recall()
 	if err != nil {
@@ -71,7 +69,7 @@ func (s store) forgotten(ctx context.Context, o *configSource) (cluster.Entry, e
 	return e, nil
 }
 
-// kept is what to serve first without Redis.
+// kept returns the configuration to serve at start without Redis.
 func (o *configSource) kept() (bootConfig, error) {
 	b := bootConfig{config: o.own}
 	k, err := o.recall()
@@ -90,7 +88,7 @@ func (o *configSource) kept() (bootConfig, error) {
 	return bootConfig{c, k.Generation}, nil
 }
 
-// pushed is a boot with what was pushed to all nodes.
+// pushed returns the configuration pushed to all nodes.
 func (s store) pushed(o *configSource, e cluster.Entry) (bootConfig, error) {
 	c, err := config.Unpack(o.own, e.Bundle)
 	if err != nil {

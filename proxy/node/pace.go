@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// workFor is how long work goes on that is not urgent before it rests.
+	// workFor is the time for which background work runs before it pauses.
 	workFor = 2 * time.Millisecond
-	// mostRest bounds one rest: a process that was stopped has not worked in the meantime.
+	// mostRest is the maximum pause: a suspended process has not worked meanwhile.
 	mostRest = 100 * time.Millisecond
 )
 
-// A pace keeps work that is not urgent from what is: after each two milliseconds it rests
-// so long that requests have the rest of the processor, and ends when its context does or
-// it takes too much memory. It reads what the work is about: waiting for that is no work.
+// A pace throttles background work: every two milliseconds it pauses, so that requests have
+// the rest of the CPU. It ends when its context does, or when too much memory is in use. It
+// wraps the reader of the input; waiting for input does not count as work.
 type pace struct {
 	io.Reader
 	ctx   context.Context
-	share float64   // of one core that it may take
-	since time.Time // it works since then
+	share float64   // maximum share of one core
+	since time.Time // begin of the current work period
 	live  []metrics.Sample
 	most  uint64
 }
@@ -34,11 +34,11 @@ func newPace(ctx context.Context, from io.Reader) *pace {
 	return p
 }
 
-// shareOf is how much of one core may be taken of so many: an eighth of all, but a
-// quarter of one at least.
+// shareOf returns the share of one core that may be used: an eighth of all cores, at least
+// a quarter of one and at most one.
 func shareOf(cores int) float64 { return min(max(0.25, float64(cores)/8), 1) }
 
-// restFor is how long to rest after work.
+// restFor returns the pause after work.
 func restFor(worked time.Duration, share float64) time.Duration {
 	return min(time.Duration(float64(worked)*(1/share-1)), mostRest)
 }
@@ -54,7 +54,7 @@ func (p *pace) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// wait rests if it is time to.
+// wait pauses if it is due.
 func (p *pace) wait() error {
 	worked := time.Since(p.since)
 	if worked < workFor {
@@ -74,7 +74,7 @@ func (p *pace) wait() error {
 	return nil
 }
 
-// inUse is what the garbage collector found in use when it last looked.
+// inUse returns the memory in use as of the last garbage collection.
 func (p *pace) inUse() uint64 {
 	metrics.Read(p.live)
 	return p.live[0].Value.Uint64()

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// peekBatch is how many counts are looked at in one call.
+	// peekBatch is the number of counts that are peeked in one call.
 	peekBatch = 50
-	// namedKeys is how many keys of a limit are named.
+	// namedKeys is the number of keys of a limit that are listed.
 	namedKeys = 5
 )
 
-// plan tells what would change if b were served, and who would be refused now, by
-// the counts that are in the store.
+// plan returns what would change if b were served, and which keys would be refused now, by
+// the counts in the store.
 func (n *Node) plan(ctx context.Context, b config.Bundle) (admin.Plan, error) {
 	_, c, err := n.unpack(b)
 	if err != nil {
@@ -47,8 +47,7 @@ func (n *Node) plan(ctx context.Context, b config.Bundle) (admin.Plan, error) {
 	return p, nil
 }
 
-// refusals asks the store about every count that it has under these limits: what
-// it would say of one more request.
+// refusals peeks all counts that the store has under these limits.
 func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Plan) error {
 	byName, names := map[string]*limiter.Limit{}, map[string]bool{}
 	for i, l := range limits {
@@ -87,7 +86,7 @@ func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Pl
 	return nil
 }
 
-// peek returns those of counts whose next request would be refused.
+// peek returns the counts whose next request would be refused.
 func (n *Node) peek(ctx context.Context, counts []cluster.CountedKey, limits map[string]*limiter.Limit) ([]cluster.CountedKey, error) {
 	var claims []limiter.Claim
 	for _, c := range counts {

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// What this node serves, as the operators' API tells it.
+// Conversion of the current configuration to API types.
 
 func (n *Node) servedConfig(context.Context) (admin.Config, error) {
 	number, c := n.proxy.Serving()

@@ -16,19 +16,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/simulate"
 )
 
-// What a simulation may take of a node that serves.
+// Bounds of a simulation on a node.
 const (
-	simulateWithin  = 3 * time.Minute // with the time that the log takes to come
-	simulateLogs    = 256 << 20       // bytes, unpacked
-	simulateKeys    = 400_000         // counted of each configuration
-	simulateStore   = 64 << 20        // bytes for them
-	simulateMemory  = 256 << 20       // bytes that may be in use more than before, all together
+	simulateWithin  = 3 * time.Minute // including the upload of the log
+	simulateLogs    = 256 << 20       // bytes, uncompressed
+	simulateKeys    = 400_000         // per configuration
+	simulateStore   = 64 << 20        // bytes for the counts
+	simulateMemory  = 256 << 20       // additional bytes in use, in total
 	simulateTop     = 10
-	simulateOthers  = "other.yaml" // what problems with the other configuration call its file
+	simulateOthers  = "other.yaml" // file name in problems of the other configuration
 	simulateOwnName = "what is served"
 )
 
-// A replaying lets one simulation run at a time.
+// A replaying is a semaphore for one simulation at a time.
 type replaying chan struct{}
 
 var (
@@ -38,8 +38,8 @@ var (
 	errReplayBusy = &admin.Problem{Status: http.StatusTooManyRequests, Detail: "another log is being replayed here; ask again when it is done, or ask another node"}
 )
 
-// simulate replays a log through what is served, and through another configuration. It
-// ends when whoever asked has left.
+// simulate replays a log with the current configuration, and with another one. It ends when
+// the client disconnects.
 func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simulation, error) {
 	select {
 	case n.replaying <- struct{}{}:
@@ -82,8 +82,8 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	return simulation(n.store.id, number, report), nil
 }
 
-// replayProblem says how operators are told why a log was not replayed: what is not known
-// otherwise is wrong with the log.
+// replayProblem converts an error of a simulation for operators: unknown errors are about
+// the log.
 func replayProblem(err error) error {
 	var known *admin.Problem
 	switch {
@@ -95,8 +95,8 @@ func replayProblem(err error) error {
 	return &admin.Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 }
 
-// otherConfig is the configuration that a text says, beside the other files of what was
-// pushed.
+// otherConfig loads the configuration in a text, with the other files of the pushed
+// configuration.
 func (n *Node) otherConfig(text string) (*config.Config, error) {
 	b := config.Bundle{Main: simulateOthers, Files: map[string]string{}}
 	if served := n.source.served(); served != nil {
@@ -106,14 +106,14 @@ func (n *Node) otherConfig(text string) (*config.Config, error) {
 	return config.Unpack(n.source.own, b)
 }
 
-// named is c as if it stood in a file of that name.
+// named returns c with another file name.
 func named(c *config.Config, name string) *config.Config {
 	other := *c
 	other.Files = []string{name}
 	return &other
 }
 
-// ownLog is the end of the access log of this node, from the beginning of a line.
+// ownLog returns the end of this node's access log, from the beginning of a line.
 func (n *Node) ownLog() (io.ReadCloser, error) {
 	if n.access.file == nil {
 		return nil, &admin.Problem{Status: http.StatusConflict, Detail: "this weir writes no file of requests; write access_log: {file: access.log}, or send a log"}
@@ -133,7 +133,7 @@ func (n *Node) ownLog() (io.ReadCloser, error) {
 	return f, nil
 }
 
-// skipTo has f read from the first line that begins at or behind a place.
+// skipTo seeks f to the first line that begins at or after a position.
 func skipTo(f io.ReadSeeker, at int64) error {
 	for at--; ; {
 		if _, err := f.Seek(at, io.SeekStart); err != nil {

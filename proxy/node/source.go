@@ -16,36 +16,36 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A configSource is where the configuration comes from: this machine's own file, or
-// what was pushed, of which the file says only what belongs to the machine.
+// A configSource is the source of the configuration: the file of this machine, or pushes,
+// for which the file has only the settings of the machine.
 type configSource struct {
 	path string
-	own  *config.Config // what the file said at the start
+	own  *config.Config // the file at start
 	log  zerolog.Logger
 
 	mu     sync.Mutex     // guards what follows; never held over I/O
-	bundle *config.Bundle // what is served because it was pushed; nil while the file is
+	bundle *config.Bundle // the current pushed configuration; nil if the file is served
 }
 
-// pushable reports whether other configurations than the file's can be served.
+// pushable reports whether configurations can be pushed to this node.
 func (o *configSource) pushable() bool { return o.own.Reload.Source == config.SourceRedis }
 
-// served is what is served because it was pushed, or nil.
+// served returns the current pushed configuration, or nil.
 func (o *configSource) served() *config.Bundle {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bundle
 }
 
-// set notes what is served because it was pushed.
+// set sets the current pushed configuration.
 func (o *configSource) set(b config.Bundle) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.bundle = &b
 }
 
-// read is what is to be served: what was pushed, with the files of this machine
-// that it names, or else the own file.
+// read loads the configuration to serve: the pushed one, with files of this machine that it
+// names, or else the file.
 func (o *configSource) read(context.Context) (*config.Config, error) {
 	b := o.served()
 	if b == nil {
@@ -57,14 +57,13 @@ func (o *configSource) read(context.Context) (*config.Config, error) {
 	return config.Unpack(o.own, *b)
 }
 
-// A keptConfig is what was pushed, as it lies in a file.
+// A keptConfig is the content of the copy of the pushed configuration.
 type keptConfig struct {
 	cluster.Entry
 	Bundle config.Bundle `json:"bundle"`
 }
 
-// keep writes what was pushed to the file that the configuration names for that;
-// readers see the old or the new one whole.
+// keep writes a copy of the pushed configuration to reload.keep, atomically.
 func (o *configSource) keep(e cluster.Entry) error {
 	path := o.own.Reload.Keep
 	if path == "" {
@@ -74,7 +73,7 @@ func (o *configSource) keep(e cluster.Entry) error {
 	if err != nil {
 		return fmt.Errorf("store pushed config: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // for the owner only
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("store pushed config: %w", err)
 	}
@@ -89,7 +88,7 @@ func (o *configSource) keep(e cluster.Entry) error {
 	return nil
 }
 
-// recall is what was kept; its Main is empty when nothing was.
+// recall reads the copy; its Main is empty if there is none.
 func (o *configSource) recall() (keptConfig, error) {
 	var k keptConfig
 	if o.own.Reload.Keep == "" {

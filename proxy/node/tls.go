@@ -12,8 +12,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// certify gets at the certificates. An authority is asked through the listeners that
-// are open.
+// certify loads or obtains the certificates. ACME challenges are answered by the open
+// listeners.
 func (n *Node) certify(ctx context.Context, c config.Listen) error {
 	var issuer frontend.Issuer
 	if c.ACME != nil {
@@ -33,8 +33,7 @@ func (n *Node) certify(ctx context.Context, c config.Listen) error {
 	return nil
 }
 
-// renew takes up certificates that change and asks for those that are due, until
-// ctx is done.
+// renew reloads certificates that change and renews those that are due, until ctx is done.
 func (n *Node) renew(ctx context.Context) {
 	var asking sync.WaitGroup
 	defer asking.Wait()

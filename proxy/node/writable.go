@@ -9,9 +9,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// writable returns an error if weir will not be able to write what c says that it
-// keeps on disk. That is better known at the start than with the first push, or
-// with the first certificate.
+// writable returns an error if weir cannot write the files and directories in c, so that
+// this is known at start instead of at the first push or certificate.
 func writable(c *config.Config) error {
 	if keep := c.Reload.Keep; keep != "" {
 		if err := writeError(filepath.Dir(keep)); err != nil {
@@ -32,7 +31,7 @@ func writable(c *config.Config) error {
 	return nil
 }
 
-// writeError writes a file in a directory and takes it away again.
+// writeError writes a file in a directory and removes it.
 func writeError(dir string) error {
 	f, err := os.CreateTemp(dir, ".weir-*")
 	if err != nil {

@@ -71,7 +71,7 @@ func asked(b *testing.B, s *stage, store *redisstore.Store, c limiter.Claim) (us
 				b.Fatal(err)
 			}
 			took = append(took, time.Since(began))
-			if full := c.Redisson != ""; d.Allowed == full {
+			if full := c.RedissonName != ""; d.Allowed == full {
 				b.Fatalf("allowed %v", d.Allowed)
 			}
 		}
@@ -101,7 +101,7 @@ func measureMirror(b *testing.B, table table) {
 		for i := range keys {
 			claims[0].Key = keyOf(i)
 			binary.LittleEndian.PutUint64(d.Permit.ID[:], uint64(n*keys+i+1))
-			m.Note(claims, &d, 1)
+			m.Mirror(claims, &d, 1)
 		}
 	}
 	used := (ownCPU(b) - began) / (keys * times)

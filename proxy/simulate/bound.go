@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// bound has s read no more than what is left, and at the pace that b says.
+// bound limits the bytes that s reads to *left, and paces it by b.
 func (s *source) bound(left *int64, b Bounds) {
 	if b.MaxBytes == 0 && b.Pace == nil {
 		return
@@ -13,10 +13,11 @@ func (s *source) bound(left *int64, b Bounds) {
 	s.in = bufio.NewReaderSize(&boundedReader{s.in, left, b}, piece)
 }
 
-// A boundedReader reads what is unpacked already: of a few bytes gzip makes many.
+// A boundedReader limits uncompressed input, because a few compressed bytes can expand to
+// many.
 type boundedReader struct {
 	from io.Reader
-	left *int64 // of all logs
+	left *int64 // shared by all logs
 	Bounds
 }
 

@@ -78,10 +78,10 @@ func TestRun_IsAtAPace(t *testing.T) {
 
 func TestRun_TellsThatThereWasHardlyRoom(t *testing.T) {
 	r, err := runBounded(t, Bounds{MaxKeys: 1000, MaxStore: 64 << 20}, logOf(5000))
-	if err != nil || !strings.Contains(strings.Join(r.Notes, "\n"), "hardly room") {
+	if err != nil || !strings.Contains(strings.Join(r.Notes, "\n"), "near the capacity") {
 		t.Errorf("%v, %d keys, %q", err, r.Result.Keys, r.Notes)
 	}
-	if r, err = runBounded(t, Bounds{MaxKeys: 10_000, MaxStore: 64 << 20}, logOf(50)); err != nil || strings.Contains(strings.Join(r.Notes, "\n"), "hardly room") {
+	if r, err = runBounded(t, Bounds{MaxKeys: 10_000, MaxStore: 64 << 20}, logOf(50)); err != nil || strings.Contains(strings.Join(r.Notes, "\n"), "near the capacity") {
 		t.Errorf("%v, %d keys, %q", err, r.Result.Keys, r.Notes)
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A combinedReader reads lines in the common and the combined format of Apache and
-// nginx, with the virtual host in front or not:
+// A combinedReader parses lines in the common and the combined format of Apache and nginx,
+// optionally with a leading virtual host:
 //
 //	192.0.2.1 - alice [22/Nov/2026:11:05:47 +0000] "GET /a?b=c HTTP/1.1" 200 123 "referer" "agent"
 //
-// What follows the agent is not looked at.
+// Text after the agent is ignored.
 type combinedReader struct {
 	clock   clockReader
-	referer bool // whether something is read from it
+	referer bool // whether it is needed
 	agent   bool
 }
 
@@ -29,7 +29,7 @@ func newCombinedReader(n *Names) *combinedReader {
 	return c
 }
 
-// read reads r.line.
+// read parses r.line.
 func (c *combinedReader) read(r *record) kind {
 	b := r.line
 	open := bytes.Index(b, []byte(" ["))
@@ -60,15 +60,15 @@ func (c *combinedReader) read(r *record) kind {
 	}
 	r.Status = int(n)
 	if r.Method, r.Target, r.Proto, ok = requestLine(text(asked)); !ok {
-		return other // a connection on which nothing was asked, or no HTTP
+		return other // a connection without a request, or not HTTP
 	}
 	_, rest, _ = bytes.Cut(rest, []byte(" ")) // bytes sent
 	c.fields(r, rest)
 	return request
 }
 
-// client reads what stands before the time: a virtual host perhaps, the client's
-// address, and two names.
+// client parses the text before the time: optionally a virtual host, the client's address,
+// and two names.
 func (c *combinedReader) client(r *record, s string) bool {
 	first, rest, ok := strings.Cut(s, " ")
 	if !ok {
@@ -82,10 +82,10 @@ func (c *combinedReader) client(r *record, s string) bool {
 			r.Host, r.Client = first, a
 		}
 	}
-	return true // a name in place of an address is none that is known
+	return true // a host name instead of an address counts as unknown
 }
 
-// fields reads referer and agent, if something is read from them.
+// fields parses referer and agent, if they are needed.
 func (c *combinedReader) fields(r *record, rest []byte) {
 	if !c.referer && !c.agent {
 		return
@@ -111,7 +111,7 @@ func field(name string, value []byte) proxy.LoggedField {
 	return f
 }
 
-// quoted is the text in quotes that b begins with, decoded in place, and what follows.
+// quoted splits off a leading quoted string, decoded in place.
 func quoted(b []byte) (value, rest []byte, ok bool) {
 	b = bytes.TrimLeft(b, " ")
 	if len(b) == 0 || b[0] != '"' {
@@ -129,7 +129,7 @@ func quoted(b []byte) (value, rest []byte, ok bool) {
 	return nil, b, false
 }
 
-// requestLine takes a request line apart.
+// requestLine parses a request line.
 func requestLine(s string) (method, target, proto string, ok bool) {
 	method, rest, ok := strings.Cut(s, " ")
 	if !ok || method == "" {

@@ -1,16 +1,14 @@
-// Package simulate answers what a configuration would have done with requests that were
-// served before: it reads access logs, brings their lines into the order of time, has
-// proxy.Replay take them through the stages of one or two configurations, and reports
-// what each limit would have said: as text, as JSON, or as one HTML page that needs
-// nothing else.
+// Package simulate replays access logs: it reads them, sorts their lines by time, replays
+// them with proxy.Replay through the stages of one or two configurations, and reports the
+// decisions of each limit, as text, JSON, or a self-contained HTML page.
 //
-// A line is Weir's own JSON, JSON of another server, or the common or combined format of
-// Apache and nginx. What a line does not tell is unknown, not missing: see
-// proxy.LoggedRequest. Lines of JSON are read by the names that servers usually give
-// their fields (names.go), or by those that the operator says.
+// A line is in Weir's own JSON format, in JSON of another server, or in the common or
+// combined format of Apache and nginx. Data missing in a line is unknown, not absent from
+// the request: see proxy.LoggedRequest. JSON fields are found by the usual names of servers
+// (names.go), or by those given by the operator.
 //
-// Reading a line allocates nothing: lines wait in buffers that are used again, and all
-// texts of a request point into its line. Lines wait until no earlier one can come: 65,536
-// of them, or as many as came within a minute, whichever is less. One that is older even
-// so is taken at the time of the line before, and counted as late.
+// Reading a line allocates nothing: buffers are reused, and all texts of a request point
+// into its line. Lines are buffered until no earlier one can come: up to 65,536 lines or
+// one minute, whichever is less. A line that is even later is replayed at the time of the
+// previous line, and counted as late.
 package simulate

@@ -14,7 +14,7 @@ import (
 //go:embed page.html
 var pageText string
 
-// HTML writes the report as one page that fetches nothing and runs no script.
+// HTML writes the report as one page without scripts and external resources.
 func (r *Report) HTML(out io.Writer) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"count": grouped, "signed": signedDiff, "share": share, "join": func(s []string) string { return strings.Join(s, ", ") },
@@ -31,7 +31,7 @@ func (r *Report) HTML(out io.Writer) error {
 	return t.Execute(out, p)
 }
 
-// A page is what the template is given.
+// A page is the data of the template.
 type page struct {
 	*Report
 	Sides []pageSide // one or two configurations
@@ -74,8 +74,8 @@ const (
 	chartHeight = 120
 )
 
-// A chart is bars over time: what passed, and on top what was refused, as outlines of
-// SVG.
+// A chart is a bar chart over time, with refused requests on top of those that passed, as
+// SVG paths.
 type chart struct {
 	Name            string
 	Passed, Refused string
@@ -112,10 +112,10 @@ func newChart(name string, s proxy.ReplaySeries, steps int, t *proxy.ReplayTally
 	return c
 }
 
-// A bar is a rectangle, y growing downwards.
+// A bar is a rectangle; y grows downwards.
 type bar struct{ left, right, bottom, top float64 }
 
-// String is the bar as a path of SVG, "" if it has no height.
+// String returns the bar as an SVG path, "" if it has no height.
 func (b bar) String() string {
 	if b.top >= b.bottom {
 		return ""
@@ -124,7 +124,7 @@ func (b bar) String() string {
 	return "M" + f(b.left) + " " + f(b.bottom) + "V" + f(b.top) + "H" + f(b.right) + "V" + f(b.bottom) + "Z"
 }
 
-// grouped is n with its digits in groups of three.
+// grouped formats n with groups of three digits.
 func grouped(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -133,7 +133,7 @@ func grouped(n int64) string {
 	return s
 }
 
-// signedDiff is b - a with its sign.
+// signedDiff formats b - a with its sign.
 func signedDiff(a, b int64) string {
 	if b > a {
 		return "+" + grouped(b-a)

@@ -5,31 +5,31 @@ import (
 	"strings"
 )
 
-// maxNested is how deep objects are looked into.
+// maxNested is the maximum depth at which objects are searched.
 const maxNested = 8
 
-// A jsonReader reads lines that are objects of JSON. It looks at no more of them than
-// the names need, so that not every fault of a line is found.
+// A jsonReader parses lines that are JSON objects. It parses only what the names need, so
+// it does not detect all syntax errors.
 type jsonReader struct {
 	names *Names
 	clock clockReader
 
-	// Of the line that is being read.
+	// State of the current line.
 	r      *record
 	b      []byte
 	at     int
-	path   []byte // names of the objects around, a dot behind each
+	path   []byte // names of the enclosing objects, each followed by a dot
 	ranks  [roleCount]uint8
 	query  string
 	client string
 	asked  string // the request line
 	own    bool   // it has a request id
 	says   string // its message
-	turned bool   // it was refused by Weir
-	timed  bool   // it says how long the request took
+	turned bool   // refused by Weir
+	timed  bool   // it has a duration
 }
 
-// read reads r.line.
+// read parses r.line.
 func (j *jsonReader) read(r *record) kind {
 	*j = jsonReader{names: j.names, clock: j.clock, r: r, b: r.line, path: j.path[:0]}
 	for i := range j.ranks {
@@ -46,7 +46,7 @@ func (j *jsonReader) read(r *record) kind {
 	return j.finish()
 }
 
-// finish makes a request of what was found.
+// finish sets the request from the fields found.
 func (j *jsonReader) finish() kind {
 	r := j.r
 	if j.asked != "" {
@@ -77,7 +77,7 @@ func (j *jsonReader) finish() kind {
 		r.At = r.ended.Add(-r.Took)
 	}
 	if own && j.turned {
-		r.Status = 0 // what would have come of it nobody knows
+		r.Status = 0 // the outcome is unknown
 	}
 	if !strings.HasPrefix(r.Proto, "HTTP/") {
 		r.Proto = ""
@@ -86,7 +86,7 @@ func (j *jsonReader) finish() kind {
 	return request
 }
 
-// address reads an address that may have a port.
+// address parses an address with an optional port.
 func address(s string) netip.Addr {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a
@@ -97,7 +97,7 @@ func address(s string) netip.Addr {
 	return netip.Addr{}
 }
 
-// is steps over c, if it comes next.
+// is skips c, if it comes next.
 func (j *jsonReader) is(c byte) bool {
 	if j.at < len(j.b) && j.b[j.at] == c {
 		j.at++
@@ -112,7 +112,7 @@ func (j *jsonReader) blank() {
 	}
 }
 
-// object reads the members of an object whose brace has been read.
+// object parses the members of an object after its opening brace.
 func (j *jsonReader) object(depth int) bool {
 	j.blank()
 	if j.is('}') {
@@ -142,7 +142,7 @@ func (j *jsonReader) object(depth int) bool {
 	}
 }
 
-// member reads the value of a member.
+// member parses the value of a member.
 func (j *jsonReader) member(member []byte, depth int) bool {
 	outer := len(j.path)
 	j.path = append(j.path, member...)
@@ -159,7 +159,7 @@ func (j *jsonReader) member(member []byte, depth int) bool {
 			return j.object(depth + 1)
 		}
 		return j.skip()
-	case c == '[' && wanted: // as Caddy has the values of a field
+	case c == '[' && wanted: // Caddy logs the values of a field as a list
 		return j.first(found)
 	case c == '[':
 		return j.skip()
@@ -188,7 +188,7 @@ func ends(c byte) bool {
 	return c == ',' || c == '}' || c == ']' || c == ' ' || c == '\t' || c == '\r' || c == '\n'
 }
 
-// first takes the only string of a list.
+// first parses a list with one string.
 func (j *jsonReader) first(found name) bool {
 	from := j.at
 	j.at++
@@ -208,7 +208,7 @@ func (j *jsonReader) first(found name) bool {
 	return j.skip()
 }
 
-// string reads a string whose quote comes next.
+// string parses a string that begins with the next quote.
 func (j *jsonReader) string() ([]byte, bool) {
 	if !j.is('"') {
 		return nil, false
@@ -233,7 +233,7 @@ func (j *jsonReader) string() ([]byte, bool) {
 	return nil, false
 }
 
-// skip steps over an object or a list.
+// skip skips an object or a list.
 func (j *jsonReader) skip() bool {
 	for depth := 0; j.at < len(j.b); {
 		switch j.b[j.at] {

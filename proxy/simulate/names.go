@@ -10,13 +10,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A role is what a field of a log tells.
+// A role is the meaning of a log field.
 type role uint8
 
 const (
 	roleNone  role = iota
-	roleEnd        // when the answer was sent, or the line written
-	roleStart      // when the request came
+	roleEnd        // time of the response, or of the line
+	roleStart      // time of the request
 	roleMethod
 	roleTarget  // path and query
 	rolePath    // the path alone
@@ -33,18 +33,18 @@ const (
 	roleNanos
 	roleDuration // with a unit, or by its form
 	roleBody
-	roleOwn     // tells Weir's own log
+	roleOwn     // identifies Weir's own log
 	roleRefused // Weir has refused the request
-	roleMessage // tells requests from other messages in Weir's own log
-	roleField   // one that a key is read from
+	roleMessage // distinguishes requests from other messages in Weir's own log
+	roleField   // the origin of a key
 	roleCount
 )
 
-// isDuration reports whether r is one of the ways to tell how long a request took.
+// isDuration reports whether r is a duration.
 func (r role) isDuration() bool { return roleSeconds <= r && r <= roleDuration }
 
-// usual are the names that servers give their fields. Where a line has several of one
-// role, that which stands first here goes.
+// usual returns the usual field names of servers. If a line has several fields with one
+// role, the first in this list is used.
 func usual() map[string]name {
 	all := map[string]name{}
 	for r, names := range map[role]string{
@@ -77,7 +77,7 @@ func usual() map[string]name {
 	return all
 }
 
-// roles are what --field calls them.
+// roles returns the names for --field.
 func roles() map[string]role {
 	return map[string]role{
 		"time": roleEnd, "start": roleStart, "method": roleMethod, "uri": roleTarget, "path": rolePath, "query": roleQuery, "request": roleRequest,
@@ -86,25 +86,24 @@ func roles() map[string]role {
 	}
 }
 
-// Names say which field of a line of JSON tells what.
+// Names maps field names of JSON lines to their meaning.
 type Names struct {
 	known  map[string]name
 	inner  map[string]bool // objects in which names are, "request." for example
-	wanted []key.Origin    // that keys and routes are read from
+	wanted []key.Origin    // origins of keys and conditions of routes
 }
 
-// A name is what a field tells.
+// A name is the meaning of a field.
 type name struct {
 	role   role
-	rank   uint8 // of several for one role the lowest goes: 0 is what the operator gives
+	rank   uint8 // the lowest of several for one role is used: 0 is given by the operator
 	origin key.Origin
 }
 
-// NewNames are the usual ones, and those of fields that keys of the configurations are
-// read from, as nginx, Caddy and Traefik name them: http_x_phone,
-// request.headers.X-Phone, request_X-Phone, cookie_sid, arg_user. given are those of the operator,
-// each WHAT=NAME: uri=path_and_query, header:X-Phone=phone, or phone=number for the key
-// of that name.
+// NewNames returns the usual names, and those of the origins of keys as nginx, Caddy and
+// Traefik log them: http_x_phone, request.headers.X-Phone, request_X-Phone, cookie_sid,
+// arg_user. given are names given by the operator as WHAT=NAME: uri=path_and_query,
+// header:X-Phone=phone, or phone=number for the key with that name.
 func NewNames(given []string, configs ...*config.Config) (*Names, error) {
 	n := &Names{known: usual(), inner: map[string]bool{}}
 	for _, o := range origins(configs) {
@@ -130,7 +129,7 @@ func NewNames(given []string, configs ...*config.Config) (*Names, error) {
 	return n, nil
 }
 
-// give takes up a name that the operator has given.
+// give adds a name given by the operator.
 func (n *Names) give(text string, configs []*config.Config) error {
 	what, field, found := strings.Cut(text, "=")
 	if !found || what == "" || field == "" {
@@ -157,7 +156,7 @@ func (n *Names) give(text string, configs []*config.Config) error {
 			} else {
 				n.add(field, s.From)
 			}
-			found = false // it is said
+			found = false // already reported
 		}
 	}
 	if found {
@@ -174,7 +173,7 @@ func (n *Names) add(field string, o key.Origin) {
 	}
 }
 
-// spellings are the names under which servers log what stands at o.
+// spellings returns the names under which servers log the value at o.
 func spellings(o key.Origin) []string {
 	low := strings.ReplaceAll(strings.ToLower(o.Name), "-", "_")
 	switch o.Source {
@@ -188,8 +187,7 @@ func spellings(o key.Origin) []string {
 	return []string{o.String()}
 }
 
-// origins are the places that the routes of configurations are matched by, and that
-// their keys are read from, each once.
+// origins returns the origins of conditions of routes and of keys, each once.
 func origins(configs []*config.Config) []key.Origin {
 	var all []key.Origin
 	add := func(o key.Origin) {

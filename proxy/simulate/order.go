@@ -10,38 +10,38 @@ import (
 )
 
 const (
-	// window is how much later a line may stand than one that began after it: a line is
-	// written when its request has ended.
+	// window is the maximum time by which a line may be later than one whose request began
+	// after it: lines are written at the end of requests.
 	window = time.Minute
-	// maxPending bounds how many lines wait for earlier ones.
+	// maxPending is the maximum number of buffered lines.
 	maxPending = 1 << 16
 )
 
-// A mergeReader brings the records of all sources into the order in which their requests
-// came.
+// A mergeReader merges the records of all sources in the order in which their requests
+// began.
 type mergeReader struct {
 	sources []*source
 	heap    []*record
 	free    []*record
 	read    int64
-	last    time.Time           // of the record that was given last
-	seen    map[key.Origin]bool // of which the log tells
+	last    time.Time           // time of the last record returned
+	seen    map[key.Origin]bool // origins present in the log
 	Counts
 }
 
-// Counts are what was read.
+// Counts are statistics about the logs.
 type Counts struct {
 	Lines     int64 `json:"lines"`
 	Requests  int64 `json:"requests"`
-	Others    int64 `json:"others"`       // lines that are no requests
+	Others    int64 `json:"others"`       // lines that are not requests
 	Malformed int64 `json:"malformed"`    // lines that cannot be read
-	Late      int64 `json:"late"`         // requests taken later than they came, for their lines stood too far behind
-	Untimed   int64 `json:"untimed"`      // requests of which the log does not say how long they took
-	Hostless  int64 `json:"hostless"`     // nor for which host they were
-	TooMany   int64 `json:"answered_429"` // requests that were answered with 429 when they were logged
+	Late      int64 `json:"late"`         // requests replayed later than their time, because their lines came too late
+	Untimed   int64 `json:"untimed"`      // requests without a duration
+	Hostless  int64 `json:"hostless"`     // requests without a host
+	TooMany   int64 `json:"answered_429"` // requests with the logged status 429
 }
 
-// next is the next request, nil behind the last one. It is to be given back to release.
+// next returns the next request, nil at the end. The caller must release it.
 func (o *mergeReader) next() (*record, error) {
 	for {
 		s := o.behind()
@@ -64,7 +64,7 @@ func (o *mergeReader) next() (*record, error) {
 	return r, nil
 }
 
-// behind is the source that has been read the least far, nil when all have ended.
+// behind returns the source with the oldest position, nil when all have ended.
 func (o *mergeReader) behind() *source {
 	var least *source
 	for _, s := range o.sources {
@@ -123,7 +123,7 @@ func (o *mergeReader) take() *record {
 	return &record{}
 }
 
-// release takes a record back, to be used again.
+// release returns a record for reuse.
 func (o *mergeReader) release(r *record) { o.free = append(o.free, r) }
 
 func (o *mergeReader) push(r *record) {

@@ -10,33 +10,32 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// Options say what is simulated.
+// Options configure a simulation.
 type Options struct {
 	Logs   []Log
 	Format Format
 	Names  *Names
 	Config *config.Config
-	// Compare is another configuration, that is given the same requests; nil for none.
+	// Compare is a second configuration for the same requests; nil for none.
 	Compare *config.Config
-	// Host is that of requests whose log tells of none; localhost when empty.
+	// Host is the host of requests without one in the log; localhost if empty.
 	Host string
-	Top  int // keys of each limit to tell of
-	// Progress, unless nil, is called now and then.
+	Top  int // number of top keys per limit
+	// Progress, unless nil, is called periodically.
 	Progress func(c Counts)
 	Bounds
 }
 
-// Bounds keep a simulation small beside what else a process does. The zero value bounds
-// nothing.
+// Bounds limit the resources of a simulation. The zero value has no limits.
 type Bounds struct {
-	// MaxBytes is how much is read of all logs together, unpacked; more is ErrTooLong.
+	// MaxBytes is the maximum size of all logs, uncompressed; beyond it Run returns
+	// ErrTooLong.
 	MaxBytes int64
-	// MaxKeys and MaxStore are the room for counts of each configuration: how many keys,
-	// and how many bytes.
+	// MaxKeys and MaxStore are the capacity of the store for each configuration, in keys
+	// and bytes.
 	MaxKeys  int
 	MaxStore int64
-	// Pace, unless nil, is called before each few lines and requests. It may wait, and an
-	// error of it ends the run.
+	// Pace, unless nil, is called regularly. It may wait; an error ends the run.
 	Pace func() error
 }
 
@@ -44,15 +43,15 @@ type Bounds struct {
 var ErrTooLong = errors.New("the logs are too long")
 
 const (
-	// every is after how many requests Progress is told, and paced after how many Pace
-	// is called.
+	// every is the number of requests between calls of Progress, and paced that between
+	// calls of Pace.
 	every = 1 << 12
 	paced = 1 << 6
-	// piece is how much of a log is read at a time where there is a Pace, in bytes.
+	// piece is the size of reads if there is a Pace, in bytes.
 	piece = 16 << 10
 )
 
-// Run reads the logs to their end and reports what the configurations would have done.
+// Run reads the logs to their end and returns the report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
 	all := mergeReader{seen: map[key.Origin]bool{}}

@@ -187,8 +187,8 @@ routes:
 `
 	got := strings.Join(mustRun(t, more, "", `192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "POST /b HTTP/1.1" 200 1`+"\nx\n").Notes, "\n")
 	for _, want := range []string{
-		"1 lines cannot be read", "header:X-Key: 1 decisions of limits are left out; log the field X-Key as JSON ($http_x_key in nginx), or say --field header:X-Key=NAME",
-		"json:/a: 1 decisions", "--field json:/a=NAME", "how long 1 requests took", "the host of 1 requests", "route a wants the field X-App",
+		"1 lines cannot be read", "header:X-Key: 1 decisions of limits were skipped; log the field X-Key as JSON ($http_x_key in nginx), or use --field header:X-Key=NAME",
+		"json:/a: 1 decisions", "--field json:/a=NAME", "the duration of 1 requests", "the host of 1 requests", "route a requires the field X-App",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("notes\n%s\nwant %q", got, want)

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// maxLine is how long a line may be, in bytes.
+// maxLine is the maximum length of a line, in bytes.
 const maxLine = 1 << 20
 
-// A Format is how the lines of a log are written.
+// A Format is the format of a log.
 type Format string
 
 // The formats.
 const (
-	Auto     Format = "auto" // JSON where a line begins with a brace, else combined
+	Auto     Format = "auto" // JSON if a line begins with a brace, else combined
 	JSON     Format = "json"
 	Combined Format = "combined" // or common
 	Common   Format = "common"   // or combined
 )
 
-// A Log is one log to be read.
+// A Log is one log.
 type Log struct {
 	Name string
 	io.Reader
@@ -37,13 +37,12 @@ type source struct {
 	format   Format
 	json     jsonReader
 	combined *combinedReader
-	newest   time.Time // of all lines so far, when they were written
+	newest   time.Time // newest time of a line so far
 	ended    bool
 	lines    int64
 }
 
-// open begins to read a log, which may be compressed by gzip: that is told by its first
-// bytes.
+// open opens a log, which may be compressed with gzip, as recognized by its first bytes.
 func open(l Log, format Format, n *Names) (*source, error) {
 	in := bufio.NewReaderSize(l.Reader, 1<<16)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -56,7 +55,7 @@ func open(l Log, format Format, n *Names) (*source, error) {
 	return &source{name: l.Name, in: in, format: format, json: jsonReader{names: n}, combined: newCombinedReader(n)}, nil
 }
 
-// next reads the next line into r. It is io.EOF behind the last one.
+// next reads the next line into r; io.EOF at the end.
 func (s *source) next(r *record) (kind, error) {
 	for {
 		r.reset()
@@ -86,8 +85,7 @@ func (s *source) next(r *record) (kind, error) {
 	}
 }
 
-// line reads a line; whole is false for one that is too long, of which the rest is
-// stepped over.
+// line reads a line; whole is false if it is too long, and the rest is skipped.
 func (s *source) line(r *record) (whole bool, err error) {
 	for {
 		piece, err := s.in.ReadSlice('\n')
@@ -116,7 +114,7 @@ func (s *source) line(r *record) (whole bool, err error) {
 	}
 }
 
-// rest steps over what is left of a line.
+// rest skips the rest of a line.
 func (s *source) rest() error {
 	for {
 		_, err := s.in.ReadSlice('\n')
@@ -130,7 +128,7 @@ func (s *source) rest() error {
 	}
 }
 
-// parse reads what r.line tells.
+// parse parses r.line.
 func (s *source) parse(r *record) kind {
 	start := bytes.TrimLeft(r.line, " \t\ufeff")
 	switch {

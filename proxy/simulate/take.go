@@ -7,18 +7,18 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// A scalar is a string of JSON, or, bare, a number or a word.
+// A scalar is a JSON string or, if bare, a number or a word.
 type scalar struct {
 	text string
 	bare bool
 }
 
-// take takes up what a field tells.
+// take stores the value of a field.
 func (j *jsonReader) take(found name, v scalar) {
 	r := j.r
 	if found.role == roleField {
 		if v.text == "-" {
-			v.text = "" // as servers write what is not there
+			v.text = "" // servers log "-" for missing values
 		}
 		r.Fields = append(r.Fields, proxy.LoggedField{Origin: found.origin, Value: v.text})
 		return
@@ -31,7 +31,7 @@ func (j *jsonReader) take(found name, v scalar) {
 	}
 }
 
-// value takes up the value of a role, and reports whether it is one.
+// value stores the value of a role, and reports whether it is valid.
 func (j *jsonReader) value(is role, v scalar) bool {
 	r, value := j.r, v.text
 	switch is {
@@ -80,7 +80,7 @@ func (j *jsonReader) value(is role, v scalar) bool {
 	return true
 }
 
-// time takes up when a request came, or ended.
+// time stores the time of a request or its end.
 func (j *jsonReader) time(is role, value string) bool {
 	t, ok := j.clock.read(value)
 	switch {
@@ -93,7 +93,7 @@ func (j *jsonReader) time(is role, value string) bool {
 	return ok
 }
 
-// duration reads how long a request took.
+// duration parses the duration of a request.
 func duration(is role, v scalar) (time.Duration, bool) {
 	whole, billionths, ok := number(v.text)
 	if !ok {
@@ -109,7 +109,7 @@ func duration(is role, v scalar) (time.Duration, bool) {
 	case roleNanos:
 		unit = time.Nanosecond
 	case roleDuration:
-		if v.bare && !strings.Contains(v.text, ".") { // as Envoy has it; Caddy has seconds, with a fraction
+		if v.bare && !strings.Contains(v.text, ".") { // milliseconds in Envoy; Caddy logs seconds with a fraction
 			unit = time.Millisecond
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// text is b as a string that shares its bytes: it holds as long as they do.
+// text returns b as a string that shares its memory.
 func text(b []byte) string {
 	if len(b) == 0 {
 		return ""
@@ -18,7 +18,7 @@ func text(b []byte) string {
 
 var errJSON = errors.New("not JSON")
 
-// unescape decodes the escapes of a JSON string in place, which it makes no longer.
+// unescape decodes the escapes of a JSON string in place.
 func unescape(b []byte) ([]byte, error) {
 	i := bytes.IndexByte(b, '\\')
 	if i < 0 {
@@ -49,7 +49,7 @@ func unescape(b []byte) ([]byte, error) {
 			out = append(out, '\r')
 		case 't':
 			out = append(out, '\t')
-		case 'x': // nginx writes so what is no text, if it is not told to write JSON
+		case 'x': // nginx escapes in this way without escape=json
 			v, ok := hex(b, i, 2)
 			if !ok {
 				return nil, errJSON
@@ -76,7 +76,7 @@ func unescape(b []byte) ([]byte, error) {
 	return out, nil
 }
 
-// hex reads n hexadecimal digits at i.
+// hex parses n hexadecimal digits at i.
 func hex(b []byte, i, n int) (v rune, ok bool) {
 	if i+n > len(b) {
 		return 0, false
@@ -97,7 +97,7 @@ func hex(b []byte, i, n int) (v rune, ok bool) {
 	return v, true
 }
 
-// number reads a decimal number that is not negative, with its fraction in billionths.
+// number parses a decimal number without a sign, with its fraction in billionths.
 func number(s string) (whole, billionths int64, ok bool) {
 	i := 0
 	for ; i < len(s) && '0' <= s[i] && s[i] <= '9'; i++ {

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// Text writes the report  to read in a terminal.
+// Text writes the report as text.
 func (r *Report) Text(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	defer t.Flush()
@@ -23,7 +23,7 @@ func (r *Report) Text(out io.Writer) {
 	}
 	fmt.Fprintln(t)
 	if r.Others > 0 {
-		fmt.Fprintf(t, "%d lines are no requests\n", r.Others)
+		fmt.Fprintf(t, "%d lines are not requests\n", r.Others)
 	}
 	if r.Against == nil {
 		r.one(t, &r.Result)
@@ -39,7 +39,7 @@ func (r *Report) Text(out io.Writer) {
 	}
 }
 
-// one writes what one configuration would have done.
+// one writes the result of one configuration.
 func (r *Report) one(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 	fmt.Fprintf(t, "%d passed, %d refused by limits (%s)\n", tally.Passed, tally.Refused, share(tally.Refused, tally.Requests))
 	fmt.Fprintf(t, "\nROUTE\tLIMIT\tRATE\tMODE\tPASSED\tREFUSED\tSHADOWED\tSKIPPED\tUNKNOWN\n")
@@ -65,7 +65,7 @@ func (r *Report) one(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 	}
 }
 
-// more are what else came of the requests of a route.
+// more returns further results of a route.
 func more(rt *proxy.RouteTally) (lines []string) {
 	for _, reason := range slices.Sorted(maps.Keys(rt.Rejected)) {
 		lines = append(lines, fmt.Sprintf("%d rejected: %s", rt.Rejected[reason], reason))
@@ -77,8 +77,8 @@ func more(rt *proxy.RouteTally) (lines []string) {
 		n    int64
 		what string
 	}{
-		{rt.Waited, "waited for their turn"}, {rt.Repeated, "repeats that do not count"},
-		{rt.Returned, "gave back what they took, for what came of them"}, {rt.Banned, "bans began"},
+		{rt.Waited, "waited for permits"}, {rt.Repeated, "repeats not counted"},
+		{rt.Returned, "refunded because of their outcome"}, {rt.Banned, "bans started"},
 	} {
 		if c.n > 0 {
 			lines = append(lines, strconv.FormatInt(c.n, 10)+" "+c.what)
@@ -87,7 +87,7 @@ func more(rt *proxy.RouteTally) (lines []string) {
 	return lines
 }
 
-// tops writes the keys that a limit refuses most.
+// tops writes the keys with most refusals by a limit.
 func tops(t *tabwriter.Writer, name string, l *proxy.LimitTally) {
 	if len(l.Top) == 0 {
 		return
@@ -103,7 +103,7 @@ func tops(t *tabwriter.Writer, name string, l *proxy.LimitTally) {
 	t.Flush()
 }
 
-// both writes what two configurations would have done, side by side.
+// both writes the results of two configurations side by side.
 func (r *Report) both(t *tabwriter.Writer) {
 	fmt.Fprintf(t, "A is %s, B is %s\n", r.Config, r.Other)
 	fmt.Fprintf(t, "\nROUTE\tLIMIT\tRATE A\tRATE B\tREFUSED A\tREFUSED B\tDIFFERENCE\tSHADOWED A\tSHADOWED B\tDIFFERENCE\tUNKNOWN A\tUNKNOWN B\n")
@@ -114,13 +114,13 @@ func (r *Report) both(t *tabwriter.Writer) {
 	}
 }
 
-// A Difference is a limit, or with Limit empty a route, in two configurations.
+// A Difference compares a limit, or with Limit empty a route, in two configurations.
 type Difference struct {
 	Route, Limit string
 	A, B         Side
 }
 
-// A Side is what one configuration would have done.
+// A Side is the result of one configuration.
 type Side struct {
 	There                              bool // the configuration has this route or limit
 	Rates                              []string
@@ -134,8 +134,8 @@ func (s Side) rates() string {
 	return strings.Join(s.Rates, " ")
 }
 
-// Differences are the routes and limits of both configurations, in the order of the
-// first; those of the second alone come last.
+// Differences returns the routes and limits of both configurations, in the order of the
+// first; those only in the second come last.
 func (r *Report) Differences() []Difference {
 	var all []Difference
 	at := map[[2]string]int{}
@@ -162,7 +162,7 @@ func (r *Report) Differences() []Difference {
 	return all
 }
 
-// share is n of all in percent.
+// share returns n / all in percent.
 func share(n, all int64) string {
 	if all == 0 {
 		return "0 %"

@@ -2,16 +2,16 @@ package simulate
 
 import "time"
 
-// A clockReader reads the times of lines. It remembers the last one, for many lines have
+// A clockReader parses the times of lines. It caches the last one, because many lines have
 // the same.
 type clockReader struct {
 	text []byte
 	time time.Time
 }
 
-// read reads a time as servers write it: RFC 3339, as Apache and nginx have it
-// (22/Nov/2026:11:05:47 +0000), or as a number of seconds, milliseconds, microseconds or
-// nanoseconds since 1970, whichever makes a time after 1973.
+// read parses a time in the formats of servers: RFC 3339, that of Apache and nginx
+// (22/Nov/2026:11:05:47 +0000), or a number of seconds, milliseconds, microseconds or
+// nanoseconds since 1970, whichever gives a time after 1973.
 func (c *clockReader) read(s string) (time.Time, bool) {
 	if s == string(c.text) && s != "" {
 		return c.time, true
@@ -44,7 +44,7 @@ func readTime(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// epoch is a number since 1970 in the unit that fits.
+// epoch converts a number since 1970, in the matching unit.
 func epoch(whole, billionths int64) (time.Time, bool) {
 	switch {
 	case whole < 1e8:
@@ -59,7 +59,7 @@ func epoch(whole, billionths int64) (time.Time, bool) {
 	return time.Unix(0, whole), true
 }
 
-// rfc3339 reads 2026-11-22T11:05:47.123Z, the usual form, faster than package time.
+// rfc3339 parses 2026-11-22T11:05:47.123Z, the usual form, faster than package time.
 func rfc3339(s string) (time.Time, bool) {
 	if s[4] != '-' || s[7] != '-' || s[10] != 'T' || s[13] != ':' || s[16] != ':' || s[len(s)-1] != 'Z' {
 		return time.Time{}, false

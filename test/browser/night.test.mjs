@@ -97,7 +97,7 @@ test("a night by the pages alone: what refuses, whom, why, until when, unblocked
   await traffic.end();
   await page.locator("#reason-reset").fill("she called");
   await page.locator("#do-reset").click();
-  await page.getByText("Reset: what was counted is forgotten").waitFor();
+  await page.getByText("Reset: counts are reset").waitFor();
   const passed = [];
   for (const node of nodes) {
     passed.push(await send(node, often));

@@ -10,17 +10,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// A configView is what is served, and what was pushed before.
+// A configView is the current configuration and the history of pushes.
 type configView struct {
 	Config  admin.Config
 	Fault   fault
-	Cluster bool // something can be pushed
+	Cluster bool // configurations can be pushed
 	History []admin.Entry
-	// Diff is what a generation changed; nil when none is looked at.
+	// Diff is the changes of the selected generation; nil if none is selected.
 	Diff         *admin.Diff
 	Lines        []diffLine
 	HistoryFault fault
-	Done         *admin.Pushed // what came of a rollback
+	Done         *admin.Pushed // the result of a rollback
 	DoneFault    fault
 }
 
@@ -41,7 +41,7 @@ func (d *dashboard) configuration(r *http.Request, v configView) view {
 		v.History, v.HistoryFault = history.History, faultOf("the history cannot be read", err)
 		if n, err := strconv.ParseInt(r.URL.Query().Get("diff"), 10, 64); err == nil {
 			diff, err := d.Cluster.Diff(ctx, n)
-			v.HistoryFault = cmp.Or(v.HistoryFault, faultOf("what was changed cannot be read", err))
+			v.HistoryFault = cmp.Or(v.HistoryFault, faultOf("the changes cannot be read", err))
 			if err == nil {
 				v.Diff, v.Lines = &diff, diffLines(diff.Diff)
 			}
@@ -66,9 +66,9 @@ func diffLines(diff string) (lines []diffLine) {
 	return lines
 }
 
-var errGeneration = errors.New("which generation to go back to is not said")
+var errGeneration = errors.New("no generation to roll back to is given")
 
-// rollback makes all nodes serve what they served as an earlier generation.
+// rollback restores an earlier generation on all nodes.
 func (d *dashboard) rollback(r *http.Request) view {
 	who := sessionOf(r)
 	switch {

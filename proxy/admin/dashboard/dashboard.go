@@ -1,11 +1,8 @@
-// Package dashboard serves the pages of the admin listener, for operators who look
-// rather than read: what happens now, who is limited, why, and how to unblock a key.
+// Package dashboard implements the dashboard of the admin listener: current traffic,
+// limited keys and the reasons, and actions to unblock keys.
 //
-// The pages are made here and work without scripts; scripts keep numbers live and draw
-// charts. All that a page needs is embedded: a browser asks no other host, and the
-// content security policy holds it to that. What is shown is asked of the same functions
-// that the API asks. Keys travel in forms only, never in a URL, where logs and histories
-// would keep them.
+// Pages are rendered on the server and work without scripts; scripts update numbers and
+// draw charts.
 package dashboard
 
 import (
@@ -17,19 +14,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// A dashboard answers for all pages.
+// A dashboard serves all pages.
 type dashboard struct {
 	admin.Options
 	sessions *sessions
 	gauge    *gauge
-	// What is embedded is read by the first who looks: it takes a megabyte, and nobody
-	// looks at most nodes.
+	// Embedded files are loaded on first use: they take a megabyte, and most nodes never
+	// need them.
 	pages  func() pages
 	static func() static
 }
 
-// New makes the handler of "/" and of all under "/dashboard/". It relies on the admin
-// handler around it, which checks the host and where a form was sent from.
+// New returns the handler of "/" and of all paths below "/dashboard/". It relies on the
+// admin handler around it, which checks the host and the origin of forms.
 func New(o admin.Options) http.Handler {
 	d := &dashboard{
 		Options: o, sessions: newSessions(), gauge: newGauge(o.Gatherer),
@@ -75,9 +72,9 @@ func New(o admin.Options) http.Handler {
 	return mux
 }
 
-// headers are what browsers are held to. The policy of referrers is not no-referrer:
-// under that, browsers send forms with "Origin: null", and a form could not be told from
-// a foreign one where the page has no HTTPS.
+// headers sets security header fields. The referrer policy is not no-referrer: browsers
+// would send forms with "Origin: null", so that a cross-site form could not be recognized
+// on a page without HTTPS.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

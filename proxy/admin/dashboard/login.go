@@ -12,18 +12,18 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// maxForm is how long a form may be, in bytes: the longest is a request to be explained.
+// maxForm is the maximum size of a form, in bytes: the largest is a request to explain.
 const maxForm = 1 << 20
 
 type sessionKey struct{}
 
-// sessionOf is the session of a request that has passed inside.
+// sessionOf returns the session of a request that has passed inside.
 func sessionOf(r *http.Request) session {
 	s, _ := r.Context().Value(sessionKey{}).(session)
 	return s
 }
 
-// inside lets only those pass who are logged in, and forms only if they are ours.
+// inside admits only logged-in operators, and only forms of this dashboard.
 func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
 	return d.known(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && !d.ours(w, r, sessionOf(r).id) {
@@ -33,9 +33,8 @@ func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
 	})
 }
 
-// known lets only those pass who are logged in. Where no token is configured all are let
-// in that the admin handler lets through: then this machine may do what it may by the API.
-// A form is still to be looked at.
+// known admits only logged-in operators. If no token is configured, it admits all requests
+// that the admin handler admits, as for the API. Forms are checked separately.
 func (d *dashboard) known(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s, found := d.visitor(w, r)
@@ -48,7 +47,7 @@ func (d *dashboard) known(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// visitor is the session that r belongs to.
+// visitor returns the session of r.
 func (d *dashboard) visitor(w http.ResponseWriter, r *http.Request) (session, bool) {
 	id := cookie(r)
 	if d.Guarded() {
@@ -61,8 +60,8 @@ func (d *dashboard) visitor(w http.ResponseWriter, r *http.Request) (session, bo
 	return session{Operator: admin.Operator{Name: admin.Local, Role: admin.Write}, id: id}, true
 }
 
-// ours reports whether a form was made for the browser that sends it; if not it has
-// answered.
+// ours reports whether a form was created for the browser that sends it; otherwise it has
+// sent a response.
 func (d *dashboard) ours(w http.ResponseWriter, r *http.Request, id string) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
@@ -76,16 +75,16 @@ func (d *dashboard) ours(w http.ResponseWriter, r *http.Request, id string) bool
 	return true
 }
 
-// foreignForm is what those are told who send a form that is not ours.
-const foreignForm = "the form is not of this session, or weir was started anew since it was shown; open the page again and repeat what you did"
+// foreignForm is the error for forms of another session.
+const foreignForm = "the form belongs to another session, or weir was restarted; reload the page and try again"
 
-// made reports whether a form's token is that of the browser with that cookie.
+// made reports whether a form's token is that of the browser with this cookie.
 func (d *dashboard) made(token, id string) bool {
 	return hmac.Equal([]byte(token), []byte(d.sessions.formToken(id)))
 }
 
-// sendToLogin asks for a token first. A page that asks for its live part is sent there
-// as a whole.
+// sendToLogin redirects to the login page; for the live part of a page, the whole page is
+// redirected.
 func (d *dashboard) sendToLogin(w http.ResponseWriter, r *http.Request) {
 	at := "/dashboard/login"
 	switch {
@@ -100,10 +99,10 @@ func (d *dashboard) sendToLogin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, at, http.StatusSeeOther)
 }
 
-// A loginView is the form in which the token is given.
+// A loginView is the login form.
 type loginView struct {
-	Then  string // the page that was wanted
-	Wrong bool   // the token was not the right one
+	Then  string // page to open afterwards
+	Wrong bool   // the token was invalid
 }
 
 func (d *dashboard) loginForm(w http.ResponseWriter, r *http.Request) {
@@ -128,8 +127,8 @@ func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, id string,
 	d.show(w, r, view{name: "login", title: "Log in", status: status, data: v})
 }
 
-// login gives who knows the token a session of a new id: one that was planted before is
-// worth nothing.
+// login creates a session with a new id for a valid token, so that a planted session id is
+// useless (session fixation).
 func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 	id := cookie(r)
 	if !d.ours(w, r, id) {

@@ -7,13 +7,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// A nodesView is who is there, who leads, and whether all serve the same.
+// A nodesView is the live nodes, the leader, and configuration drift.
 type nodesView struct {
 	Nodes       admin.Nodes
 	Fault       fault
 	Leader      admin.Leadership
 	LeaderFault fault
-	Drift       int // how many nodes serve something else
+	Drift       int // number of nodes with another configuration
 	At          time.Time
 }
 
@@ -23,7 +23,7 @@ func (d *dashboard) showNodes(r *http.Request) view {
 	v.Nodes, err = d.Nodes(r.Context())
 	v.Fault = faultOf("nodes cannot be listed", err)
 	v.Leader, err = d.Leader(r.Context())
-	v.LeaderFault = faultOf("who leads is not known", err)
+	v.LeaderFault = faultOf("the leader is unknown", err)
 	for _, n := range v.Nodes.Nodes {
 		if n.Drift {
 			v.Drift++

@@ -11,11 +11,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// spans are the times that the overview can be asked over, in minutes; the first is
-// what it begins with, the last is how long statistics are kept.
+// spans returns the selectable time spans in minutes; the first is the default, the last
+// the retention of statistics.
 func spans() []int { return []int{15, 60, 6 * 60, 24 * 60} }
 
-// minutesOf is the span that r asks for.
+// minutesOf returns the selected span.
 func minutesOf(r *http.Request) int {
 	n, err := strconv.Atoi(r.URL.Query().Get("minutes"))
 	if err != nil || !slices.Contains(spans(), n) {
@@ -24,7 +24,7 @@ func minutesOf(r *http.Request) int {
 	return n
 }
 
-// An overviewView is what happens now.
+// An overviewView is the overview.
 type overviewView struct {
 	Minutes     int
 	Spans       []int
@@ -39,13 +39,13 @@ type overviewView struct {
 	At          time.Time
 }
 
-// A check is one of the things that readiness looks at.
+// A check is the result of one readiness check.
 type check struct{ Name, Said string }
 
-// OK reports whether all is well with it.
+// OK reports whether the check succeeded.
 func (c check) OK() bool { return c.Said == "ok" }
 
-// State is all checks in a sentence, which is spoken when it changes.
+// State describes all checks in a sentence, which screen readers announce when it changes.
 func (v overviewView) State() string {
 	said := "All is well"
 	if !v.Ready {
@@ -76,12 +76,11 @@ func (d *dashboard) showOverview(r *http.Request) view {
 		v.Checks = append(v.Checks, check{name, ready.Checks[name]})
 	}
 	v.Leader, err = d.Leader(r.Context())
-	v.LeaderFault = faultOf("who leads is not known", err)
+	v.LeaderFault = faultOf("the leader is unknown", err)
 	return view{name: "overview", title: "Overview", data: v}
 }
 
-// A sum is what happened in some minutes. Each limit that a request was asked of counts
-// it once.
+// A sum is the counts of some minutes. Each limit counts a request once.
 type sum struct {
 	Requests, Allowed, Refused, Shadow, Unavailable int64
 }
@@ -100,7 +99,7 @@ func (s *sum) addLimit(l admin.LimitMinute) {
 	s.Unavailable += l.Unavailable
 }
 
-// Decisions is how often a limit was asked.
+// Decisions returns the number of decisions of limits.
 func (s sum) Decisions() int64 { return s.Allowed + s.Refused + s.Shadow + s.Unavailable }
 
 func sumOf(s admin.Statistics) sum {
@@ -113,8 +112,8 @@ func sumOf(s admin.Statistics) sum {
 	return all
 }
 
-// A series is what charts draw: a value for each minute, also for those in which nothing
-// happened.
+// A series is the data of the charts: a value for each minute, also for those without
+// requests.
 type series struct {
 	At          []int64 `json:"at"` // seconds since 1970
 	Requests    []int64 `json:"requests"`
@@ -124,7 +123,7 @@ type series struct {
 	Unavailable []int64 `json:"unavailable"`
 }
 
-// serveSeries answers with the points of the charts.
+// serveSeries serves the data of the charts.
 func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
 	n := minutesOf(r)
 	s, err := d.Statistics(r.Context(), n)

@@ -8,16 +8,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// maxBusiest is of how many limits the busiest key is looked up: each is a question to
-// the store.
+// maxBusiest is the maximum number of limits whose busiest key is looked up: each costs a
+// call to the store.
 const maxBusiest = 20
 
-// A routesView is all routes of the configuration, and what their limits said in the
-// last minutes.
+// A routesView is all routes, with the decisions of their limits in the last minutes.
 type routesView struct {
 	Minutes int
 	Routes  []*routeRow
-	Busiest bool // limits tell how near their busiest key is
+	Busiest bool // the usage of the busiest key of each limit is shown
 	Faults  []fault
 	At      time.Time
 }
@@ -26,26 +25,26 @@ type routesView struct {
 type routeRow struct {
 	admin.Route
 	Requests int64
-	Spark    []int64 // requests of each minute
+	Spark    []int64 // requests per minute
 	Rows     []*limitRow
 }
 
-// A limitRow is one limit of it.
+// A limitRow is one limit of a route.
 type limitRow struct {
 	admin.Limit
 	Sum   sum
-	Spark []int64 // that it refused, or would have, in each minute
+	Spark []int64 // refusals per minute, including those in shadow mode
 	Near  *nearest
 }
 
-// A nearest is how near a limit its busiest key is.
+// A nearest is the usage of a limit by its busiest key.
 type nearest struct {
 	Masked     string
 	Used, Most int64
 	Banned     bool
 }
 
-// Full reports whether the key has nothing left.
+// Full reports whether no permits are left for the key.
 func (n nearest) Full() bool { return n.Used >= n.Most || n.Banned }
 
 func (d *dashboard) showRoutes(r *http.Request) view {

@@ -145,7 +145,7 @@ func (v simulateView) refuse(err error) view {
 // tell takes up what came of a log.
 func (v *simulateView) tell(said admin.Simulation) {
 	v.Said = &said
-	v.Sides = []simulatedSide{{"As it is served", said.Result}}
+	v.Sides = []simulatedSide{{"Current configuration", said.Result}}
 	if said.Against != nil {
 		v.Sides = append(v.Sides, simulatedSide{"The other configuration", *said.Against})
 	}

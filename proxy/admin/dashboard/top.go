@@ -21,6 +21,6 @@ func (d *dashboard) showTop(r *http.Request) view {
 	v := topView{At: time.Now()}
 	var err error
 	v.Top, err = d.Top(r.Context(), admin.TopQuery{N: topShown})
-	v.Fault = faultOf("the keys cannot be told", err)
+	v.Fault = faultOf("the top keys cannot be read", err)
 	return view{name: "top", title: "Top keys", data: v}
 }

@@ -8,111 +8,111 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A combinedReader parses lines in the common and the combined format of Apache and nginx,
-// optionally with a leading virtual host:
+// A combinedReader parses lines in the common and the combined log format of Apache and nginx, with
+// or without a leading virtual host:
 //
 //	192.0.2.1 - alice [22/Nov/2026:11:05:47 +0000] "GET /a?b=c HTTP/1.1" 200 123 "referer" "agent"
 //
-// Text after the agent is ignored.
+// Anything after the user agent is ignored.
 type combinedReader struct {
-	clock   clockReader
-	referer bool // whether it is needed
-	agent   bool
+	times        timeParser
+	needsReferer bool // a key or route reads the Referer
+	needsAgent   bool
 }
 
 func newCombinedReader(n *Names) *combinedReader {
 	c := &combinedReader{}
-	for _, o := range n.wanted {
-		c.referer = c.referer || o == key.Origin{Source: key.Header, Name: "Referer"}
-		c.agent = c.agent || o == key.Origin{Source: key.Header, Name: "User-Agent"}
+	for _, o := range n.origins {
+		c.needsReferer = c.needsReferer || o == key.Origin{Source: key.Header, Name: "Referer"}
+		c.needsAgent = c.needsAgent || o == key.Origin{Source: key.Header, Name: "User-Agent"}
 	}
 	return c
 }
 
-// read parses r.line.
-func (c *combinedReader) read(r *record) kind {
+// parse parses r.line.
+func (c *combinedReader) parse(r *record) kind {
 	b := r.line
 	open := bytes.Index(b, []byte(" ["))
 	if open < 0 {
-		return malformed
+		return kindMalformed
 	}
 	client, rest := b[:open], b[open+2:]
 	end := bytes.IndexByte(rest, ']')
 	if end < 0 {
-		return malformed
+		return kindMalformed
 	}
-	at, ok := c.clock.read(text(rest[:end]))
+	at, ok := c.times.parse(stringOf(rest[:end]))
 	if !ok {
-		return malformed
+		return kindMalformed
 	}
 	r.At = at
-	if !c.client(r, text(client)) {
-		return malformed
+	if !c.client(r, stringOf(client)) {
+		return kindMalformed
 	}
-	asked, rest, ok := quoted(rest[end+1:])
+	asked, rest, ok := cutQuoted(rest[end+1:])
 	if !ok {
-		return malformed
+		return kindMalformed
 	}
 	status, rest, _ := bytes.Cut(bytes.TrimLeft(rest, " "), []byte(" "))
-	n, _, ok := number(text(status))
+	n, _, ok := parseNumber(stringOf(status))
 	if !ok || n > 999 {
-		return malformed
+		return kindMalformed
 	}
 	r.Status = int(n)
-	if r.Method, r.Target, r.Proto, ok = requestLine(text(asked)); !ok {
-		return other // a connection without a request, or not HTTP
+	if r.Method, r.Target, r.Proto, ok = splitRequestLine(stringOf(asked)); !ok {
+		return kindOther // a connection without a request, or not HTTP
 	}
 	_, rest, _ = bytes.Cut(rest, []byte(" ")) // bytes sent
 	c.fields(r, rest)
-	return request
+	return kindRequest
 }
 
-// client parses the text before the time: optionally a virtual host, the client's address,
-// and two names.
+// client parses the part before the time: an optional virtual host, the client's address, and two
+// user names.
 func (c *combinedReader) client(r *record, s string) bool {
 	first, rest, ok := strings.Cut(s, " ")
 	if !ok {
 		return false
 	}
-	if r.Client = address(first); r.Client.IsValid() {
+	if r.Client = parseAddr(first); r.Client.IsValid() {
 		return true
 	}
 	if second, _, _ := strings.Cut(rest, " "); second != "" && second != "-" {
-		if a := address(second); a.IsValid() {
+		if a := parseAddr(second); a.IsValid() {
 			r.Host, r.Client = first, a
 		}
 	}
-	return true // a host name instead of an address counts as unknown
+	return true // a host name instead of an address leaves the client unknown
 }
 
-// fields parses referer and agent, if they are needed.
+// fields parses Referer and User-Agent if they are needed.
 func (c *combinedReader) fields(r *record, rest []byte) {
-	if !c.referer && !c.agent {
+	if !c.needsReferer && !c.needsAgent {
 		return
 	}
-	referer, rest, ok := quoted(rest)
+	referer, rest, ok := cutQuoted(rest)
 	if !ok {
 		return // the common format
 	}
-	agent, _, ok := quoted(rest)
-	if c.referer {
+	agent, _, ok := cutQuoted(rest)
+	if c.needsReferer {
 		r.Fields = append(r.Fields, field("Referer", referer))
 	}
-	if c.agent && ok {
+	if c.needsAgent && ok {
 		r.Fields = append(r.Fields, field("User-Agent", agent))
 	}
 }
 
 func field(name string, value []byte) proxy.LoggedField {
-	f := proxy.LoggedField{Origin: key.Origin{Source: key.Header, Name: name}, Value: text(value)}
+	f := proxy.LoggedField{Origin: key.Origin{Source: key.Header, Name: name}, Value: stringOf(value)}
 	if f.Value == "-" {
 		f.Value = ""
 	}
 	return f
 }
 
-// quoted splits off a leading quoted string, decoded in place.
-func quoted(b []byte) (value, rest []byte, ok bool) {
+// cutQuoted returns the quoted text at the beginning of b, unescaped in place, and the rest of b.
+func cutQuoted(b []byte) (value, rest []byte, ok bool) {
 	b = bytes.TrimLeft(b, " ")
 	if len(b) == 0 || b[0] != '"' {
 		return nil, b, false
@@ -129,8 +129,8 @@ func quoted(b []byte) (value, rest []byte, ok bool) {
 	return nil, b, false
 }
 
-// requestLine parses a request line.
-func requestLine(s string) (method, target, proto string, ok bool) {
+// splitRequestLine splits a request line.
+func splitRequestLine(s string) (method, target, proto string, ok bool) {
 	method, rest, ok := strings.Cut(s, " ")
 	if !ok || method == "" {
 		return "", "", "", false

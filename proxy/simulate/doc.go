@@ -1,14 +1,15 @@
-// Package simulate replays access logs: it reads them, sorts their lines by time, replays
-// them with proxy.Replay through the stages of one or two configurations, and reports the
-// decisions of each limit, as text, JSON, or a self-contained HTML page.
+// Package simulate evaluates what a configuration would have done with past requests. It reads
+// access logs, orders their lines by time, passes them to proxy.Replay for one or two
+// configurations, and reports the result of each limit as text, as JSON, or as a self-contained
+// HTML page.
 //
-// A line is in Weir's own JSON format, in JSON of another server, or in the common or
-// combined format of Apache and nginx. Data missing in a line is unknown, not absent from
-// the request: see proxy.LoggedRequest. JSON fields are found by the usual names of servers
-// (names.go), or by those given by the operator.
+// A line is Weir's own JSON, JSON of another server, or the common or combined log format of Apache
+// and nginx. Data that a line does not have is unknown, not absent from the request: see
+// proxy.LoggedRequest. JSON fields are identified by the names that servers usually use (names.go),
+// or by names that the operator configures.
 //
-// Reading a line allocates nothing: buffers are reused, and all texts of a request point
-// into its line. Lines are buffered until no earlier one can come: up to 65,536 lines or
-// one minute, whichever is less. A line that is even later is replayed at the time of the
-// previous line, and counted as late.
+// Reading a line does not allocate: lines are held in reused buffers, and all strings of a request
+// share the memory of its line. A line is held until no earlier one is expected: 65,536 lines, or
+// those of one minute, whichever is less. A line that is even later is evaluated at the time of the
+// previous one, and counted as late.
 package simulate

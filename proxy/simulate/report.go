@@ -13,19 +13,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// scarce is the number of keys above which a memory store may use overflow counts.
-const scarce = 500_000
+// manyKeys is the number of keys from which new keys may share counts in a memory store.
+const manyKeys = 500_000
 
 // A Report is the result of a simulation.
 type Report struct {
 	Counts
 	Took   time.Duration     `json:"-"`
-	Config string            `json:"config"` // its file
+	Config string            `json:"config"` // the file of the configuration
 	Result proxy.ReplayTally `json:"result"`
 	// Against is the result of the other configuration, and Other its file.
 	Other   string             `json:"other,omitempty"`
 	Against *proxy.ReplayTally `json:"against,omitempty"`
-	Notes   []string           `json:"notes"` // limitations of the numbers, and what to log
+	Notes   []string           `json:"notes"` // limitations of the result, and what to log to avoid them
 }
 
 func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.Duration) *Report {
@@ -36,40 +36,40 @@ func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.
 	}
 	r.Notes = r.notes(o)
 	if r.Requests > 0 {
-		r.Notes = append(r.Notes, unmatched(o, read.seen)...)
+		r.Notes = append(r.Notes, unmatchedRoutes(o, read.origins)...)
 	}
 	return r
 }
 
-// notes returns remarks about missing data, and what to do about it.
+// notes returns what data the log lacks, and what to do about it.
 func (r *Report) notes(o Options) []string {
 	notes := []string{}
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if r.Requests == 0 {
-		say("no line is a request: is it an access log? For JSON with other names, use --field method=NAME, uri=NAME, time=NAME and so on")
+		say("no line is a request: is this an access log? If its JSON has other field names, name them with --field method=NAME, uri=NAME, time=NAME and so on")
 		return notes
 	}
 	if r.Malformed > 0 {
-		say("%d lines cannot be read and were skipped", r.Malformed)
+		say("%d lines cannot be parsed and are ignored", r.Malformed)
 	}
 	if r.Late > 0 {
-		say("%d requests are more than %v, or %d lines, after later ones, and were replayed at the time of the previous line: sort the log by time", r.Late, window, maxPending)
+		say("%d requests are more than %v, or %d lines, behind later ones; they are evaluated at the time of the previous line: sort the log by time", r.Late, maxDelay, maxPending)
 	}
 	if r.TooMany > 0 {
-		say("%d requests have the logged status 429, which counts as the response of the upstream if they pass here", r.TooMany)
+		say("%d requests have the status 429 in the log; if they are allowed here, that counts as the response of the upstream", r.TooMany)
 	}
 	for i, c := range []*config.Config{o.Config, o.Compare} {
-		if c != nil && c.Store == config.StoreMemory && r.tallies()[i].Keys > scarce {
-			say("%s: %d keys have counts at the end; with store: memory, new keys beyond its capacity share counts, and may be refused because of others: see go doc ./limiter Memory", c.Files[0], r.tallies()[i].Keys)
+		if c != nil && c.Store == config.StoreMemory && r.results()[i].Keys > manyKeys {
+			say("%s: %d keys have counts at the end; with store: memory, new keys share counts when memory is full, and may be refused because of other keys: see go doc ./limiter Memory", c.Files[0], r.results()[i].Keys)
 		}
 	}
-	for i, t := range r.tallies() {
-		if o.MaxKeys > 0 && t.Keys >= o.MaxKeys/2 { // beyond this one client gets no more capacity
-			say("%s: %d keys have counts at the end, near the capacity here: new keys may share counts, and be refused because of others; weir simulate on the command line has more capacity", []string{r.Config, r.Other}[i], t.Keys)
+	for i, t := range r.results() {
+		if o.MaxKeys > 0 && t.Keys >= o.MaxKeys/2 { // from here on a client's new keys share counts
+			say("%s: %d keys have counts at the end, which almost fills the memory of this simulation: new keys may share counts, and be refused because of other keys; weir simulate on the command line has more memory", []string{r.Config, r.Other}[i], t.Keys)
 		}
 	}
 	missing := map[string]int64{}
-	for _, t := range r.tallies() {
+	for _, t := range r.results() {
 		for _, rt := range t.Routes {
 			for _, l := range rt.Limits {
 				if l.Unknown > 0 {
@@ -77,12 +77,12 @@ func (r *Report) notes(o Options) []string {
 				}
 			}
 			if rt.Unlisted > 0 {
-				say("route %s: %d requests were not looked up in all its lists, because the log lacks their keys", rt.Name, rt.Unlisted)
+				say("route %s: %d requests are not checked against all its lists, because the log lacks their keys", rt.Name, rt.Unlisted)
 			}
 		}
 	}
 	for _, places := range slices.Sorted(maps.Keys(missing)) {
-		say("the log lacks %s: %d decisions of limits were skipped; %s", places, missing[places], advice(places))
+		say("the log lacks %s: %d decisions of limits are skipped; %s", places, missing[places], advice(places))
 	}
 	return slices.Compact(append(notes, r.missingFields(o)...))
 }
@@ -102,16 +102,16 @@ func (r *Report) missingFields(o Options) (notes []string) {
 		}
 	}
 	if held && r.Untimed > 0 {
-		notes = append(notes, fmt.Sprintf("the log lacks the duration of %d requests: limits with concurrent do not count them; log the duration ($request_time in nginx, %%D in Apache)", r.Untimed))
+		notes = append(notes, fmt.Sprintf("the log lacks the duration of %d requests: limits on concurrent requests do not count them; log the duration ($request_time in nginx, %%D in Apache)", r.Untimed))
 	}
 	if hosts && r.Hostless > 0 && o.Host == "" {
-		notes = append(notes, fmt.Sprintf("the log lacks the host of %d requests; localhost is used: log it ($host in nginx, %%v in Apache), or use --host NAME", r.Hostless))
+		notes = append(notes, fmt.Sprintf("the log lacks the host of %d requests, for which localhost is assumed: log it ($host in nginx, %%v in Apache), or set --host NAME", r.Hostless))
 	}
 	return notes
 }
 
-// unmatched returns notes about routes with conditions on data that is missing in the log.
-func unmatched(o Options, seen map[key.Origin]bool) (notes []string) {
+// unmatchedRoutes returns notes about routes that match data the log does not have.
+func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
 	for _, c := range []*config.Config{o.Config, o.Compare} {
 		if c == nil {
 			continue
@@ -119,7 +119,7 @@ func unmatched(o Options, seen map[key.Origin]bool) (notes []string) {
 		for _, rt := range c.Routes {
 			for _, name := range slices.Sorted(maps.Keys(rt.Match.Headers)) {
 				if place := (key.Origin{Source: key.Header, Name: name}); !seen[place] {
-					notes = append(notes, fmt.Sprintf("route %s requires the field %s, which the log lacks: its requests match other routes, or none; %s", rt.Name, name, advice(place.String())))
+					notes = append(notes, fmt.Sprintf("route %s matches the field %s, which the log lacks: other routes match its requests, or none does; %s", rt.Name, name, advice(place.String())))
 				}
 			}
 		}
@@ -127,29 +127,29 @@ func unmatched(o Options, seen map[key.Origin]bool) (notes []string) {
 	return slices.Compact(notes)
 }
 
-// advice describes how to log places.
+// advice returns how to log the values at places.
 func advice(places string) string {
 	first, _, _ := strings.Cut(places, ", ")
 	source, name, _ := strings.Cut(first, ":")
 	switch source {
 	case "header":
-		return fmt.Sprintf("log the field %s as JSON ($http_%s in nginx), or use --field %s=NAME", name, strings.ReplaceAll(strings.ToLower(name), "-", "_"), first)
+		return fmt.Sprintf("log the field %s as JSON ($http_%s in nginx), or name it with --field %s=NAME", name, strings.ReplaceAll(strings.ToLower(name), "-", "_"), first)
 	case "client_ip":
 		return "log the client's whole address (privacy.log_client: full)"
 	case "query":
-		return "log the query too, or use --field " + first + "=NAME"
+		return "log the query too, or name it with --field " + first + "=NAME"
 	case "path":
-		return "Weir's own log redacts keys; use the log of the server in front"
+		return "Weir's own log hides path parameters that are keys; use the log of the server in front"
 	case "jwt":
-		return "logs do not contain verified tokens"
+		return "a verified token is not logged"
 	case "host":
-		return "log the host, or use --field host=NAME"
+		return "log the host, or name it with --field host=NAME"
 	}
-	return "log it as a JSON field, and use --field " + first + "=NAME"
+	return "log it as a JSON field, and name it with --field " + first + "=NAME"
 }
 
-// tallies returns the one or two results.
-func (r *Report) tallies() []*proxy.ReplayTally {
+// results returns the one or two results.
+func (r *Report) results() []*proxy.ReplayTally {
 	all := []*proxy.ReplayTally{&r.Result}
 	if r.Against != nil {
 		all = append(all, r.Against)

@@ -32,7 +32,7 @@ async function lookUp(page, value = phone) {
   await page.getByLabel("Key", { exact: true }).fill("phone");
   await page.getByLabel("Value", { exact: true }).fill(value);
   await page.getByRole("button", { name: "Look up" }).click();
-  await page.getByRole("heading", { name: "State" }).waitFor();
+  await page.getByRole("heading", { name: "How it stands" }).waitFor();
 }
 
 async function explain(page) {
@@ -54,7 +54,7 @@ const places = [
   ["config", (p) => p.goto(p.at + "/dashboard/config?diff=3"), "rate: 3/1h}"],
   ["decisions", (p) => p.goto(p.at + "/dashboard/decisions?route=sms"), "phone=+86138****8000"],
   ["top", (p) => p.goto(p.at + "/dashboard/top"), "Refused most"],
-  ["upstreams", (p) => p.goto(p.at + "/dashboard/upstreams"), "1 of 2 targets is not healthy"],
+  ["upstreams", (p) => p.goto(p.at + "/dashboard/upstreams"), "1 of 2 targets is not in good health"],
   ["audit", (p) => p.goto(p.at + "/dashboard/audit"), "push"],
 ];
 
@@ -101,7 +101,7 @@ test("a refused phone is unblocked on the page and passes on every node", async 
 
   await page.locator("#reason-reset").fill("asked by phone");
   await page.locator("#do-reset").click();
-  await page.getByText("Reset: counts are reset").waitFor();
+  await page.getByText("Reset: what was counted is forgotten").waitFor();
   await page.getByText("0 of 3 used, 3 left").waitFor();
   assert.deepEqual([await send(nodes[0], phone), await send(nodes[1], phone)], [200, 200]);
 
@@ -219,7 +219,7 @@ test("without a token the pages are open to this machine, and a foreign page sen
   assert.equal(await send(weir, phone), 429);
   await lookUp(page);
   await page.locator("#do-reset").click();
-  await page.getByText("Reset: counts are reset").waitFor();
+  await page.getByText("Reset: what was counted is forgotten").waitFor();
   assert.equal(await send(weir, phone), 200);
   for (const empty of ["nodes", "config", "routes", "audit", "top", "upstreams", "decisions"]) {
     await page.goto(page.at + "/dashboard/" + empty);

@@ -97,7 +97,7 @@ test("a night by the pages alone: what refuses, whom, why, until when, unblocked
   await traffic.end();
   await page.locator("#reason-reset").fill("she called");
   await page.locator("#do-reset").click();
-  await page.getByText("Reset: counts are reset").waitFor();
+  await page.getByText("Reset: what was counted is forgotten").waitFor();
   const passed = [];
   for (const node of nodes) {
     passed.push(await send(node, often));
@@ -168,5 +168,5 @@ async function simulates(page, log, dir) {
   await yaml.fill("");
   await page.getByLabel(/of this node/).check();
   await page.getByRole("button", { name: "Simulate" }).click();
-  await page.getByText("the log does not tell header:X-Phone").first().waitFor();
+  await page.getByText("the log lacks header:X-Phone").first().waitFor();
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// auditShown is the number of entries on a page.
+// auditShown is the number of entries of a page.
 const auditShown = 50
 
-// An auditView is a page of the audit trail.
+// An auditView is the data of the audit page.
 type auditView struct {
 	Audit admin.Audit
 	Later bool // not the first page

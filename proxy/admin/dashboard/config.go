@@ -10,21 +10,21 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// A configView is the current configuration and the history of pushes.
+// A configView is the data of the page with the configuration and its history.
 type configView struct {
 	Config  admin.Config
 	Fault   fault
-	Cluster bool // configurations can be pushed
+	Cluster bool // pushes are possible
 	History []admin.Entry
-	// Diff is the changes of the selected generation; nil if none is selected.
+	// Diff is the change of the selected generation; nil if none is selected.
 	Diff         *admin.Diff
 	Lines        []diffLine
 	HistoryFault fault
-	Done         *admin.Pushed // the result of a rollback
+	Done         *admin.Pushed // result of a rollback
 	DoneFault    fault
 }
 
-// A diffLine is a line of a unified diff, and its kind: added, removed, place or same.
+// A diffLine is a line of a unified diff with its kind: added, removed, place or same.
 type diffLine struct{ Kind, Text string }
 
 func (d *dashboard) showConfig(r *http.Request) view {
@@ -41,7 +41,7 @@ func (d *dashboard) configuration(r *http.Request, v configView) view {
 		v.History, v.HistoryFault = history.History, faultOf("the history cannot be read", err)
 		if n, err := strconv.ParseInt(r.URL.Query().Get("diff"), 10, 64); err == nil {
 			diff, err := d.Cluster.Diff(ctx, n)
-			v.HistoryFault = cmp.Or(v.HistoryFault, faultOf("the changes cannot be read", err))
+			v.HistoryFault = cmp.Or(v.HistoryFault, faultOf("what was changed cannot be read", err))
 			if err == nil {
 				v.Diff, v.Lines = &diff, diffLines(diff.Diff)
 			}
@@ -66,9 +66,9 @@ func diffLines(diff string) (lines []diffLine) {
 	return lines
 }
 
-var errGeneration = errors.New("no generation to roll back to is given")
+var errGeneration = errors.New("the generation to roll back to is missing")
 
-// rollback restores an earlier generation on all nodes.
+// rollback rolls all nodes back to an earlier generation.
 func (d *dashboard) rollback(r *http.Request) view {
 	who := sessionOf(r)
 	switch {

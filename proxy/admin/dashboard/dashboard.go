@@ -1,8 +1,11 @@
-// Package dashboard implements the dashboard of the admin listener: current traffic,
-// limited keys and the reasons, and actions to unblock keys.
+// Package dashboard serves the web pages of the admin listener: what is happening now, which
+// clients are limited and why, and how to unblock a key.
 //
-// Pages are rendered on the server and work without scripts; scripts update numbers and
-// draw charts.
+// The pages are made here and work without scripts; scripts keep numbers live and draw
+// charts. All that a page needs is embedded: a browser asks no other host, and the
+// content security policy holds it to that. What is shown is asked of the same functions
+// that the API asks. Keys travel in forms only, never in a URL, where logs and histories
+// would keep them.
 package dashboard
 
 import (
@@ -19,14 +22,14 @@ type dashboard struct {
 	admin.Options
 	sessions *sessions
 	gauge    *gauge
-	// Embedded files are loaded on first use: they take a megabyte, and most nodes never
-	// need them.
+	// Embedded files are parsed on first use: they take a megabyte of memory, and most nodes never
+	// show a page.
 	pages  func() pages
 	static func() static
 }
 
-// New returns the handler of "/" and of all paths below "/dashboard/". It relies on the
-// admin handler around it, which checks the host and the origin of forms.
+// New returns the handler of "/" and all paths below "/dashboard/". It must be wrapped by the admin
+// handler, which checks the host and the origin of forms.
 func New(o admin.Options) http.Handler {
 	d := &dashboard{
 		Options: o, sessions: newSessions(), gauge: newGauge(o.Gatherer),
@@ -72,9 +75,9 @@ func New(o admin.Options) http.Handler {
 	return mux
 }
 
-// headers sets security header fields. The referrer policy is not no-referrer: browsers
-// would send forms with "Origin: null", so that a cross-site form could not be recognized
-// on a page without HTTPS.
+// headers adds security headers. The referrer policy is not no-referrer: with it, browsers send
+// "Origin: null" with forms, which cannot be distinguished from forms of foreign pages if the page
+// has no HTTPS.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

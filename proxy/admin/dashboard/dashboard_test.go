@@ -91,7 +91,7 @@ func TestDashboard_SaysWhatCannotBeKnown(t *testing.T) {
 		return admin.Readiness{Ready: true, Checks: map[string]string{"store": "no answer"}}
 	}
 	b := open(t, o)
-	b.get("/").shows(t, http.StatusOK, "statistics cannot be read: redis is away", "the leader is unknown", `data-state="Degraded; store: no answer"`)
+	b.get("/").shows(t, http.StatusOK, "statistics cannot be read: redis is away", "who leads is not known", `data-state="Degraded; store: no answer"`)
 	b.get("/dashboard/nodes").shows(t, http.StatusOK, "nodes cannot be listed: redis is away")
 	b.get("/dashboard/series").shows(t, http.StatusServiceUnavailable, "redis is away")
 }
@@ -151,7 +151,7 @@ func TestDashboard_AsksForDecisionsAsFiltered(t *testing.T) {
 		return admin.Decisions{Nodes: []admin.NodeAnswer{{Node: "node-c", Said: "no answer"}}}, nil
 	}
 	b := open(t, o)
-	b.get("/dashboard/decisions?request=r-1&route=sms&limit=phone&outcome=refused&hash=0123").shows(t, http.StatusOK, "node-c: no answer", "No recent request matches")
+	b.get("/dashboard/decisions?request=r-1&route=sms&limit=phone&outcome=refused&hash=0123").shows(t, http.StatusOK, "node-c: no answer", "No request of the last minutes is like that")
 	want := admin.DecisionQuery{RequestID: "r-1", Route: "sms", Limit: "phone", Outcome: "refused", Key: "0123", N: 50}
 	if asked != want {
 		t.Errorf("got %+v, want %+v", asked, want)
@@ -172,12 +172,12 @@ func TestDashboard_ShowsUpstreams(t *testing.T) {
 	}}}
 	o.Upstreams = func(context.Context) (admin.Upstreams, error) { return said, nil }
 	b := open(t, o)
-	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "1 of 2 targets is not healthy", "node-b: no answer", "For routes send, verify", "least loaded", "checked at <code>/healthz</code>",
+	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "1 of 2 targets is not in good health", "node-b: no answer", "For routes send, verify", "least loaded", "checked at <code>/healthz</code>",
 		"2 waiting", "1\u202f234 requests were retried", "weight 2", "25.0 %", "ejected for", "5 failed connects in a row", "3 failed checks in a row", "connect: 50", `hx-trigger="every 3s"`, "Counts are of node-a, each")
 	said.Upstreams[0].Targets = said.Upstreams[0].Targets[:1]
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "The only target is healthy")
 	said.Upstreams = nil
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "No route forwards to an upstream")
 	o.Upstreams = func(context.Context) (admin.Upstreams, error) { return admin.Upstreams{}, errors.New("redis is away") }
-	open(t, o).get("/dashboard/upstreams").shows(t, http.StatusOK, "upstreams cannot be read: redis is away")
+	open(t, o).get("/dashboard/upstreams").shows(t, http.StatusOK, "upstreams cannot be told of: redis is away")
 }

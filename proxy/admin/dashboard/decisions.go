@@ -9,10 +9,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// decisionsShown is the number of requests on a page.
+// decisionsShown is the number of requests of a page.
 const decisionsShown = 50
 
-// A decisionsView is a filtered list of recent decisions.
+// A decisionsView is the data of the page of recent decisions.
 type decisionsView struct {
 	Query    admin.DecisionQuery
 	Outcomes []string
@@ -20,11 +20,11 @@ type decisionsView struct {
 	Limits   []string
 	Said     admin.Decisions
 	Fault    fault
-	Before   string // of the next page; empty at the end
+	Before   string // cursor for the next page; empty at the end
 	At       time.Time
 }
 
-// Filtered reports whether there is a filter.
+// Filtered reports whether the list is filtered.
 func (v decisionsView) Filtered() bool {
 	q := v.Query
 	return q.RequestID != "" || q.Route != "" || q.Limit != "" || q.Outcome != "" || q.Key != "" || !q.Before.IsZero()

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// An explainView is the form of a request, and its explanation.
+// An explainView is the data of the page that explains a request.
 type explainView struct {
 	Methods []string
 	Method  string
@@ -18,7 +18,7 @@ type explainView struct {
 	Body    string
 	Client  string
 	Fault   fault
-	// Explained is nil before a request was submitted.
+	// Explained is nil before the form was sent.
 	Explained *proxy.Explanation
 }
 
@@ -53,7 +53,7 @@ var (
 	errClient = errors.New("the client's address is an IP address; write for example 203.0.113.7")
 )
 
-// request returns the request in the form.
+// request returns the request that the form describes.
 func (v explainView) request() (proxy.ExplainRequest, error) {
 	r := proxy.ExplainRequest{Method: v.Method, URL: v.URL, Body: v.Body, Header: map[string][]string{}}
 	for line := range strings.Lines(v.Header) {

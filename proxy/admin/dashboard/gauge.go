@@ -10,48 +10,48 @@ import (
 )
 
 const (
-	// gaugeInterval is the minimum interval between two gatherings of metrics, whatever the
-	// number of viewers; gaugeWindow is the window of rates.
+	// gaugeInterval is the minimum interval between two readings of the metrics, for all viewers
+	// together; gaugeWindow is the time over which rates are computed.
 	gaugeInterval    = time.Second
 	gaugeWindow      = 30 * time.Second
 	maxGaugeReadings = 64
 )
 
-// A gauge computes this node's recent figures from its metrics.
+// A gauge computes this node's own rates from its metrics.
 type gauge struct {
 	from prometheus.Gatherer
 
-	mu    sync.Mutex // guards what follows; held while metrics are gathered, so that this is done once
+	mu    sync.Mutex // guards what follows; held while metrics are gathered, so that they are gathered once
 	known []reading  // oldest first, at most maxGaugeReadings
 }
 
 func newGauge(from prometheus.Gatherer) *gauge { return &gauge{from: from} }
 
-// A reading is a snapshot of this node's counters.
+// A reading holds the counters of this node at one moment.
 type reading struct {
 	At        time.Time
 	Requests  float64
-	Errors    float64 // responses with 5xx
+	Errors    float64 // responses with status 5xx
 	Calls     float64 // to the shared store
-	Seconds   float64 // total duration of those calls
+	Seconds   float64 // that those took
 	CallFails float64
 	Fallbacks float64 // requests decided without the store
 }
 
-// Rates are the node's recent figures.
+// Rates are the rates of this node in the last seconds.
 type Rates struct {
 	Requests   int64 // since the start
 	PerSecond  float64
 	Errors     int64 // since the start
 	ErrorsNew  int64
-	Calls      int64   // recent calls to the store
-	StoreMS    float64 // their mean duration
-	StoreFails int64   // recently
-	Fallbacks  int64   // recently
+	Calls      int64   // to the store, in the window
+	StoreMS    float64 // mean duration of those
+	StoreFails int64   // in the window
+	Fallbacks  int64   // in the window
 	Over       time.Duration
 }
 
-// read returns the recent figures.
+// read returns the current rates.
 func (g *gauge) read(now time.Time) (Rates, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,8 +68,8 @@ func (g *gauge) read(now time.Time) (Rates, error) {
 	return g.known[len(g.known)-1].since(g.known[0]), nil
 }
 
-// since returns the figures since another reading; without one, those since the start, and
-// no rate.
+// since returns the rates since an earlier reading. Without one, the counts are those since the
+// start, and there are no rates.
 func (r reading) since(then reading) Rates {
 	now, d := r, r.At.Sub(then.At)
 	if d <= 0 {
@@ -89,7 +89,7 @@ func (r reading) since(then reading) Rates {
 	return rates
 }
 
-// readingOf sums up metrics.
+// readingOf adds up the metrics.
 func readingOf(now time.Time, families []*dto.MetricFamily) reading {
 	r := reading{At: now}
 	for _, f := range families {

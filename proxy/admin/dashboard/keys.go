@@ -13,9 +13,9 @@ import (
 // maxPairs is the number of parts of a joined key in the form.
 const maxPairs = 3
 
-// A keysView is the form for a key, and its state.
+// A keysView is the data of the page of a key: the form, and the state of the key.
 type keysView struct {
-	Names  []string // names of the keys of limits
+	Names  []string // names of the keys by which limits count
 	Routes []string
 	Limits []string
 	Query  proxy.KeyQuery
@@ -35,7 +35,7 @@ func (v keysView) Pairs() []proxy.KeyPair {
 	return pairs
 }
 
-// More reports whether the form shows its optional fields.
+// More reports whether the less common fields of the form are expanded.
 func (v keysView) More() bool {
 	return len(v.Query.Pairs) > 1 || v.Query.Route != "" || v.Query.Limit != ""
 }
@@ -44,7 +44,7 @@ func (d *dashboard) showKeyForm(r *http.Request) view {
 	return d.keys(r, keysView{})
 }
 
-// keys returns the page, with the choices from the configuration.
+// keys returns the page of keys, with the choices from the configuration.
 func (d *dashboard) keys(r *http.Request, v keysView) view {
 	limits, err := d.Limits(r.Context())
 	if err != nil && v.Fault == "" {
@@ -70,7 +70,7 @@ func (d *dashboard) keys(r *http.Request, v keysView) view {
 	return view{name: "keys", title: "Keys", status: status, data: v}
 }
 
-// queryOf returns the key in a form. Parts without a name are ignored; a part may be
+// queryOf returns the key named in a form. Parts without a name are ignored; a part may also be
 // written as NAME=VALUE in the field of its value.
 func queryOf(r *http.Request) proxy.KeyQuery {
 	q := proxy.KeyQuery{Route: r.PostForm.Get("route"), Limit: r.PostForm.Get("limit")}
@@ -98,10 +98,10 @@ func (d *dashboard) lookUp(r *http.Request) view {
 	return d.keys(r, v)
 }
 
-// changeKey performs the action of a button, and shows the new state of the key.
+// changeKey executes the action of a button, and shows the new state of the key.
 func (d *dashboard) changeKey(r *http.Request) view {
 	if !sessionOf(r).Write() {
-		return denied("change keys")
+		return denied("change what is counted of a key")
 	}
 	v := keysView{Query: queryOf(r)}
 	c, err := changeOf(r, v.Query)
@@ -125,11 +125,11 @@ func (d *dashboard) changeKey(r *http.Request) view {
 }
 
 var (
-	errSpan    = errors.New("the length of a ban needs a unit; write for example 1h")
+	errSpan    = errors.New("the duration of a ban needs a unit; write for example 1h")
 	errPermits = errors.New("the number of permits must be a whole number; write for example 5")
 )
 
-// changeOf returns the change in a form.
+// changeOf returns the change that a form describes.
 func changeOf(r *http.Request, q proxy.KeyQuery) (proxy.KeyChange, error) {
 	c := proxy.KeyChange{KeyQuery: q, Action: proxy.KeyAction(r.PostForm.Get("action")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
 	switch c.Action {
@@ -147,27 +147,27 @@ func changeOf(r *http.Request, q proxy.KeyQuery) (proxy.KeyChange, error) {
 	return c, nil
 }
 
-// An action is a button for a key.
+// An action is an action on a key, with its button.
 type action struct{ Name, Title, Help string }
 
 func actions() []action {
 	return []action{
-		{string(proxy.KeyReset), "Reset", "Reset counts, and end bans."},
-		{string(proxy.KeyGrant), "Grant", "Grant additional permits, up to the limit."},
-		{string(proxy.KeyUnban), "Unban", "End bans; counts stay."},
+		{string(proxy.KeyReset), "Reset", "Forget what is counted, and end bans."},
+		{string(proxy.KeyGrant), "Grant", "Give permits on top; never more than a limit has."},
+		{string(proxy.KeyUnban), "Unban", "End a ban; what is counted stays."},
 		{string(proxy.KeyBan), "Ban", "Refuse all its requests for some time."},
 	}
 }
 
-// past describes a change that was made.
+// past describes a completed action.
 func past(c proxy.KeyChange) string {
 	switch c.Action {
 	case proxy.KeyReset:
-		return "Reset: counts are reset, and bans have ended"
+		return "Reset: what was counted is forgotten, and bans have ended"
 	case proxy.KeyGrant:
 		return "Granted " + count(c.Permits) + " permits"
 	case proxy.KeyBan:
 		return "Banned for " + c.For.String()
 	}
-	return "Unbanned: bans have ended, counts stay"
+	return "Unbanned: what was counted stays"
 }

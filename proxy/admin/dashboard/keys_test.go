@@ -30,7 +30,7 @@ func TestKeys_ChangesWhatIsAsked(t *testing.T) {
 		want proxy.KeyChange
 		says string
 	}{
-		{[]string{"action", "reset", "reason", " asked by phone "}, proxy.KeyChange{Action: proxy.KeyReset, Reason: "asked by phone"}, "counts are reset"},
+		{[]string{"action", "reset", "reason", " asked by phone "}, proxy.KeyChange{Action: proxy.KeyReset, Reason: "asked by phone"}, "what was counted is forgotten"},
 		{[]string{"action", "unban"}, proxy.KeyChange{Action: proxy.KeyUnban}, "Unbanned"},
 		{[]string{"action", "ban", "for", "2h"}, proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(2 * time.Hour)}, "Banned for 2h"},
 		{[]string{"action", "grant", "permits", "1500"}, proxy.KeyChange{Action: proxy.KeyGrant, Permits: 1500}, "Granted 1\u202f500 permits"},
@@ -47,7 +47,7 @@ func TestKeys_ChangesWhatIsAsked(t *testing.T) {
 		b := open(t, o)
 		b.login(token)
 		form := b.form("/dashboard/keys", append(test.form, "key", "phone", "value", "1", "key", "ip", "value", "::1", "key", "", "value", "", "route", "sms", "limit", "phone")...)
-		b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, test.says, "on all nodes", `id="h-standing">State<`)
+		b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, test.says, "on all nodes", "How it stands")
 		test.want.KeyQuery = query
 		if !reflect.DeepEqual(got, test.want) {
 			t.Errorf("got %+v, want %+v", got, test.want)
@@ -63,7 +63,7 @@ func TestKeys_SaysWhyNothingWasChanged(t *testing.T) {
 		form []string
 		says string
 	}{
-		{[]string{"action", "ban", "for", "soon"}, "the length of a ban needs a unit"},
+		{[]string{"action", "ban", "for", "soon"}, "the duration of a ban needs a unit"},
 		{[]string{"action", "grant", "permits", "many"}, "a whole number"},
 		{[]string{"action", "reset"}, "nothing was changed: redis is away"},
 	} {

@@ -12,18 +12,18 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// maxForm is the maximum size of a form, in bytes: the largest is a request to explain.
+// maxForm is the maximum length of a form in bytes: the longest is a request to explain.
 const maxForm = 1 << 20
 
 type sessionKey struct{}
 
-// sessionOf returns the session of a request that has passed inside.
+// sessionOf returns the session of an authenticated request.
 func sessionOf(r *http.Request) session {
 	s, _ := r.Context().Value(sessionKey{}).(session)
 	return s
 }
 
-// inside admits only logged-in operators, and only forms of this dashboard.
+// inside returns a handler that requires a session, and rejects forged forms.
 func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
 	return d.known(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && !d.ours(w, r, sessionOf(r).id) {
@@ -33,8 +33,9 @@ func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
 	})
 }
 
-// known admits only logged-in operators. If no token is configured, it admits all requests
-// that the admin handler admits, as for the API. Forms are checked separately.
+// known returns a handler that requires a session. If no tokens are configured, it allows all
+// requests that the admin handler allows: programs on this machine have the same rights as in the
+// API. Forms must still be checked.
 func (d *dashboard) known(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s, found := d.visitor(w, r)
@@ -60,8 +61,8 @@ func (d *dashboard) visitor(w http.ResponseWriter, r *http.Request) (session, bo
 	return session{Operator: admin.Operator{Name: admin.Local, Role: admin.Write}, id: id}, true
 }
 
-// ours reports whether a form was created for the browser that sends it; otherwise it has
-// sent a response.
+// ours reports whether a form was issued to the browser that sends it. If not, it has sent the
+// error response.
 func (d *dashboard) ours(w http.ResponseWriter, r *http.Request, id string) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
@@ -75,16 +76,16 @@ func (d *dashboard) ours(w http.ResponseWriter, r *http.Request, id string) bool
 	return true
 }
 
-// foreignForm is the error for forms of another session.
-const foreignForm = "the form belongs to another session, or weir was restarted; reload the page and try again"
+// foreignForm is the response to a forged form.
+const foreignForm = "the form is not of this session, or weir was started anew since it was shown; open the page again and repeat what you did"
 
-// made reports whether a form's token is that of the browser with this cookie.
+// made reports whether a form's token belongs to the browser with that cookie.
 func (d *dashboard) made(token, id string) bool {
 	return hmac.Equal([]byte(token), []byte(d.sessions.formToken(id)))
 }
 
-// sendToLogin redirects to the login page; for the live part of a page, the whole page is
-// redirected.
+// sendToLogin redirects to the login page. If only the live part of a page was requested, the whole
+// page is redirected.
 func (d *dashboard) sendToLogin(w http.ResponseWriter, r *http.Request) {
 	at := "/dashboard/login"
 	switch {
@@ -99,10 +100,10 @@ func (d *dashboard) sendToLogin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, at, http.StatusSeeOther)
 }
 
-// A loginView is the login form.
+// A loginView is the data of the login page.
 type loginView struct {
-	Then  string // page to open afterwards
-	Wrong bool   // the token was invalid
+	Then  string // the requested page
+	Wrong bool   // the token was wrong
 }
 
 func (d *dashboard) loginForm(w http.ResponseWriter, r *http.Request) {
@@ -127,8 +128,8 @@ func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, id string,
 	d.show(w, r, view{name: "login", title: "Log in", status: status, data: v})
 }
 
-// login creates a session with a new id for a valid token, so that a planted session id is
-// useless (session fixation).
+// login starts a session with a new id if the token is valid, so that an id planted before (session
+// fixation) is useless.
 func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 	id := cookie(r)
 	if !d.ours(w, r, id) {

@@ -120,15 +120,15 @@ func TestLogin_FormsOfOthersAreNotTaken(t *testing.T) {
 			b.login(token)
 		}
 		lookup := b.form("/dashboard/keys", "key", "phone", "value", "1")
-		b.post("/dashboard/keys", lookup).shows(t, http.StatusOK, `id="h-standing">State<`)
+		b.post("/dashboard/keys", lookup).shows(t, http.StatusOK, "How it stands")
 
 		foreign := open(t, o)
 		if with != "" {
 			foreign.login(token)
 		}
-		foreign.post("/dashboard/keys", lookup).shows(t, http.StatusForbidden, "belongs to another session")
+		foreign.post("/dashboard/keys", lookup).shows(t, http.StatusForbidden, "not of this session")
 		lookup.Del("form")
-		b.post("/dashboard/keys", lookup).shows(t, http.StatusForbidden, "belongs to another session")
+		b.post("/dashboard/keys", lookup).shows(t, http.StatusForbidden, "not of this session")
 	}
 }
 

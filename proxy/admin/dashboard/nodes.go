@@ -7,7 +7,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// A nodesView is the live nodes, the leader, and configuration drift.
+// A nodesView is the data of the page of nodes.
 type nodesView struct {
 	Nodes       admin.Nodes
 	Fault       fault
@@ -23,7 +23,7 @@ func (d *dashboard) showNodes(r *http.Request) view {
 	v.Nodes, err = d.Nodes(r.Context())
 	v.Fault = faultOf("nodes cannot be listed", err)
 	v.Leader, err = d.Leader(r.Context())
-	v.LeaderFault = faultOf("the leader is unknown", err)
+	v.LeaderFault = faultOf("who leads is not known", err)
 	for _, n := range v.Nodes.Nodes {
 		if n.Drift {
 			v.Drift++

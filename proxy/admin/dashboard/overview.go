@@ -11,11 +11,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// spans returns the selectable time spans in minutes; the first is the default, the last
-// the retention of statistics.
+// spans returns the selectable time spans of the overview in minutes. The first is the default, the
+// last is the retention of statistics.
 func spans() []int { return []int{15, 60, 6 * 60, 24 * 60} }
 
-// minutesOf returns the selected span.
+// minutesOf returns the span that r selects.
 func minutesOf(r *http.Request) int {
 	n, err := strconv.Atoi(r.URL.Query().Get("minutes"))
 	if err != nil || !slices.Contains(spans(), n) {
@@ -24,11 +24,11 @@ func minutesOf(r *http.Request) int {
 	return n
 }
 
-// An overviewView is the overview.
+// An overviewView is the data of the overview.
 type overviewView struct {
 	Minutes     int
 	Spans       []int
-	All         sum // of all nodes
+	All         sum // sum over all nodes
 	Fault       fault
 	Node        Rates
 	NodeFault   fault
@@ -39,13 +39,13 @@ type overviewView struct {
 	At          time.Time
 }
 
-// A check is the result of one readiness check.
+// A check is one check of readiness.
 type check struct{ Name, Said string }
 
 // OK reports whether the check succeeded.
 func (c check) OK() bool { return c.Said == "ok" }
 
-// State describes all checks in a sentence, which screen readers announce when it changes.
+// State returns all checks as a sentence. Screen readers announce it when it changes.
 func (v overviewView) State() string {
 	said := "All is well"
 	if !v.Ready {
@@ -76,11 +76,12 @@ func (d *dashboard) showOverview(r *http.Request) view {
 		v.Checks = append(v.Checks, check{name, ready.Checks[name]})
 	}
 	v.Leader, err = d.Leader(r.Context())
-	v.LeaderFault = faultOf("the leader is unknown", err)
+	v.LeaderFault = faultOf("who leads is not known", err)
 	return view{name: "overview", title: "Overview", data: v}
 }
 
-// A sum is the counts of some minutes. Each limit counts a request once.
+// A sum has the counts of some minutes. A request is counted once for each limit that was
+// evaluated.
 type sum struct {
 	Requests, Allowed, Refused, Shadow, Unavailable int64
 }
@@ -112,10 +113,9 @@ func sumOf(s admin.Statistics) sum {
 	return all
 }
 
-// A series is the data of the charts: a value for each minute, also for those without
-// requests.
+// A series is the data of a chart: a value for each minute, including those without requests.
 type series struct {
-	At          []int64 `json:"at"` // seconds since 1970
+	At          []int64 `json:"at"` // in seconds since 1970
 	Requests    []int64 `json:"requests"`
 	Allowed     []int64 `json:"allowed"`
 	Refused     []int64 `json:"refused"`
@@ -123,7 +123,7 @@ type series struct {
 	Unavailable []int64 `json:"unavailable"`
 }
 
-// serveSeries serves the data of the charts.
+// serveSeries responds with the data of the charts.
 func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
 	n := minutesOf(r)
 	s, err := d.Statistics(r.Context(), n)

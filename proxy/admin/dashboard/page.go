@@ -16,8 +16,8 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// pages holds the templates by file name without extension. Each has a "main", and those
-// with live updates have a "live" in it.
+// pages are the templates by file name without extension. Each has a block "main"; pages with live
+// updates have a block "live" in it.
 type pages map[string]*template.Template
 
 func parsePages() pages {
@@ -36,22 +36,22 @@ func parsePages() pages {
 	return all
 }
 
-// A view is the content of a page.
+// A view is a page to render.
 type view struct {
-	name   string // of its template
+	name   string // of the template
 	title  string
-	status int // 200 if 0
+	status int // 0 means 200
 	data   any
 }
 
-// A shown is the data of templates.
+// A shown is the data passed to templates.
 type shown struct {
 	Title string
 	Path  string
 	Nav   []link
 	Who   session
-	Form  string // CSRF token of forms
-	// Events is true if this node publishes events.
+	Form  string // token of forms
+	// Events reports whether this node publishes events.
 	Events bool
 	Data   any
 }
@@ -62,7 +62,7 @@ type link struct {
 	Current    bool
 }
 
-// nav returns the pages, in the order in which an incident is handled.
+// nav returns the links to all pages, in the order in which an incident is investigated.
 func (d *dashboard) nav(path string) []link {
 	all := []link{{Path: "/", Name: "Overview"}, {Path: "/dashboard/routes", Name: "Routes & limits"}, {Path: "/dashboard/keys", Name: "Keys"}}
 	if d.Top != nil {
@@ -88,12 +88,12 @@ func (d *dashboard) nav(path string) []link {
 	return all
 }
 
-// page returns a handler that shows the result of show to logged-in operators.
+// page returns a handler that renders the result of show, and requires a session.
 func (d *dashboard) page(show func(r *http.Request) view) http.HandlerFunc {
 	return d.inside(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, show(r)) })
 }
 
-// show writes a page, or only its live part if a script requests that.
+// show renders a page, or only its live part if a script requests that.
 func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
 	who := sessionOf(r)
 	t, part := d.pages()[v.name], "layout.html"
@@ -105,7 +105,7 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
 		Title: v.title, Path: r.URL.Path, Nav: d.nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Events: d.Events != nil, Data: v.data,
 	})
 	if err != nil {
-		http.Error(w, "the page cannot be rendered: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -123,10 +123,10 @@ func (d *dashboard) notFoundView(r *http.Request) view {
 	return view{name: "problem", title: "No such page", status: http.StatusNotFound, data: "there is no page " + r.URL.Path}
 }
 
-// A fault is the error of a part of a page; empty if there is none.
+// A fault is why a part of a page is missing; empty if it is not.
 type fault string
 
-// faultOf describes err as the API does.
+// faultOf returns err as the API would report it.
 func faultOf(what string, err error) fault {
 	if err == nil {
 		return ""
@@ -147,7 +147,7 @@ func faultOf(what string, err error) fault {
 	return fault(what + ": " + err.Error())
 }
 
-// denied returns the page for operators with the role read.
+// denied is the page for operators whose role is read.
 func denied(what string) view {
-	return view{name: "problem", title: "Not allowed", status: http.StatusForbidden, data: "your token is read-only and cannot " + what + "; log in with one that has the role write"}
+	return view{name: "problem", title: "Not allowed", status: http.StatusForbidden, data: "your token may look, and not " + what + "; log in with one of role write"}
 }

@@ -71,7 +71,7 @@ func TestSimulate_ShowsBothSideBySide(t *testing.T) {
 	if asked.Host != "a.example" || strings.Join(asked.Fields, " ") != "header:X-Phone=phone uri=path" || asked.Log == nil {
 		t.Errorf("asked %+v", asked)
 	}
-	b.upload("", "session", token, "own_log", "true").shows(t, http.StatusOK, "Current configuration")
+	b.upload("", "session", token, "own_log", "true").shows(t, http.StatusOK, "As it is served")
 	if asked.Log != nil {
 		t.Error("asked for another log than its own")
 	}
@@ -111,7 +111,7 @@ func TestSimulate_TakesNoFormOfOthers(t *testing.T) {
 	b.upload("a log").shows(t, http.StatusOK, "Admin token")
 	b.login("reads-and-no-more")
 	for _, pairs := range [][]string{nil, {"session", strings.Repeat("0", 32)}} {
-		b.upload("a log", pairs...).shows(t, http.StatusForbidden, "belongs to another session")
+		b.upload("a log", pairs...).shows(t, http.StatusForbidden, "not of this session")
 	}
 	if asked.Log != nil {
 		t.Error("replayed all the same")

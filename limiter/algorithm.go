@@ -6,58 +6,65 @@ import (
 	"time"
 )
 
-// An Algorithm is an algorithm for a rate limit.
+// An Algorithm determines how a rate is enforced: how many permits any window can hold,
+// when permits become available again, and how much state a key needs.
 type Algorithm uint8
 
-// The algorithms, and the maximum number of permits that each grants in any period as long
-// as the window, by the store's clock:
+// The algorithms. "Any window" means any period of the length Rate.Window, measured by
+// the store's clock.
 const (
-	// TokenBucket returns a permit exactly one window after it was taken: at most
-	// Rate.Count permits in any window. Up to 128 entries per key.
+	// TokenBucket makes each permit available again exactly one window after it was
+	// taken, so that any window holds at most Rate.Count permits. A key has up to 128
+	// entries.
 	TokenBucket Algorithm = iota
-	// FixedWindow counts from the first permit on and resets the count when the window
-	// ends: up to 2 x Rate.Count across a window boundary. It is the cheapest.
+	// FixedWindow counts permits from the first one on and resets the count when the
+	// window is over. It may grant up to 2 x Rate.Count permits around the end of a
+	// window. It is the cheapest algorithm.
 	FixedWindow
-	// SlidingWindow weighs the count of the previous fixed window by the part of it that is
-	// still within the sliding window: usually about Rate.Count, but up to 2 x if a burst
-	// at the end of a quiet window is followed by steady traffic. Two counters per key.
+	// SlidingWindow adds the count of the current fixed window and the part of the
+	// previous one's that still overlaps the sliding window. It mostly grants close to
+	// Rate.Count, but up to 2 x Rate.Count when a burst at the very end of a quiet window
+	// is followed by steady load. A key has two counters.
 	SlidingWindow
-	// GCRA (generic cell rate algorithm) returns Rate.Count permits per window evenly, and
-	// allows up to Burst at once: at most Burst + Rate.Count. One number per key, which
-	// does not identify permits: a late refund returns all of its permits, also those that
-	// have partly returned.
+	// GCRA, the generic cell rate algorithm, makes Rate.Count permits available evenly
+	// over each window, and lets up to Burst permits be taken at once: at most Burst +
+	// Rate.Count in any window. A key has one number, which does not tell which permits
+	// have become available again. So a late refund returns all of its permits, including
+	// the part that was available already.
 	GCRA
-	// Concurrent limits the permits that are held at a time to Rate.Count. Refund releases
-	// a permit, and Renew extends its lease; without either it returns after Rate.Window,
-	// the lease. One entry per permit.
+	// Concurrent limits the number of permits that are held at the same time to
+	// Rate.Count. Refund ends a hold, and Renew restarts its lease. A permit that is
+	// neither refunded nor renewed expires after the lease, Rate.Window.
 	Concurrent
-	// Distinct limits the number of distinct values (Claim.Value) used with a key to
-	// Rate.Count in any window. A value counts until one window after its last use; using
-	// it again meanwhile takes no further permit. Up to 3 entries per value.
+	// Distinct limits the number of different values, Claim.Value, that a key is used
+	// with to Rate.Count in any window. A value is active until one window after its last
+	// use, and using an active value again takes no permit. A key has up to 3 entries for
+	// each value.
 	Distinct
-	// Cooldown grants one permit at a time, with an increasing interval until the next one:
-	// Limit.Steps[0] after the first, Steps[1] after the second, and so on; the last step
-	// repeats. The sequence starts over Rate.Window after the last permit. Rate.Count must
-	// be 1. Up to 32 entries per key.
+	// Cooldown grants one permit at a time, and the next one only after a pause that
+	// grows: Limit.Steps[0] after the first permit, Steps[1] after the second and so on;
+	// the last step repeats. Rate.Window after the last permit the steps start again from
+	// the first. Rate.Count is 1. A key has up to 32 entries.
 	Cooldown
-	// SlidingLog has the same guarantees as TokenBucket and keeps its state in one packed
-	// string: about half the cost in Redis, but it cannot be shared with Redisson. In
-	// memory the two are the same.
+	// SlidingLog has the same guarantees as TokenBucket, but is stored in one packed
+	// string: about half the cost in Redis, and not compatible with Redisson. In a Memory
+	// the two are the same.
 	SlidingLog
 )
 
-// MaxDistinct is the maximum Rate.Count of a Distinct limit, and MaxSteps the maximum
-// number of steps of a Cooldown.
+// Bounds of limits by algorithm.
 const (
+	// MaxDistinct is the largest Rate.Count of a Distinct limit.
 	MaxDistinct = 1000
-	MaxSteps    = 30
+	// MaxSteps is the largest number of steps of a Cooldown limit.
+	MaxSteps = 30
 )
 
-// MaxConcurrent is the maximum Rate.Count of a Concurrent limit, which has one entry for
-// each held permit.
+// MaxConcurrent is the largest Rate.Count of a Concurrent limit. Each permit that is held
+// is an entry of its own.
 const MaxConcurrent = 10_000
 
-// String returns the name used in configurations.
+// String returns the name of a in configuration files.
 func (a Algorithm) String() string {
 	switch a {
 	case TokenBucket:
@@ -80,57 +87,57 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// ParseAlgorithm parses the result of String. Errors wrap ErrLimit.
+// ParseAlgorithm parses a name that String returns. Errors wrap ErrInvalidLimit.
 func ParseAlgorithm(name string) (Algorithm, error) {
 	for a := TokenBucket; a <= SlidingLog; a++ {
 		if a.String() == name {
 			return a, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: no algorithm is called %q; write token_bucket, sliding_log, fixed_window, sliding_window, gcra, concurrent, distinct or cooldown", ErrLimit, name)
+	return 0, fmt.Errorf("%w: unknown algorithm %q; write token_bucket, sliding_log, fixed_window, sliding_window, gcra, concurrent, distinct or cooldown", ErrInvalidLimit, name)
 }
 
-// log reports whether a keeps permits in a log that may be merged; it then has the
-// guarantees of TokenBucket.
-func (a Algorithm) log() bool { return a == TokenBucket || a == SlidingLog }
+// isTokenBucket reports whether a has the guarantees of TokenBucket, so that its log of
+// permits may be merged.
+func (a Algorithm) isTokenBucket() bool { return a == TokenBucket || a == SlidingLog }
 
-// Most returns the number of permits of a key without any taken, which is the maximum cost
-// of a claim.
-func (l *Limit) Most() int64 {
+// Capacity returns the number of permits of an unused key, which is also the largest Cost
+// of a claim: Burst if it is set, otherwise Rate.Count.
+func (l *Limit) Capacity() int64 {
 	if l.Algorithm == GCRA && l.Burst > 0 {
 		return l.Burst
 	}
 	return l.Rate.Count
 }
 
-// Horizon returns the time after its last permit until a key certainly has no state left,
-// which is also the longest possible wait.
+// Horizon returns how long after its last permit a key certainly has no state left. No
+// claim has to wait longer, unless the key is banned.
 func (l *Limit) Horizon() time.Duration {
 	switch l.Algorithm {
 	case SlidingWindow:
 		return 2 * l.Rate.Window
 	case GCRA:
-		ms := math.Ceil(float64(l.Most()) * float64(l.Rate.Window.Milliseconds()) / float64(l.Rate.Count))
+		ms := math.Ceil(float64(l.Capacity()) * float64(l.Rate.Window.Milliseconds()) / float64(l.Rate.Count))
 		return time.Duration(ms) * time.Millisecond
 	}
 	return l.Rate.Window
 }
 
-// checkAlgorithm checks the requirements of the algorithm for a limit with a valid rate.
+// checkAlgorithm checks the fields that depend on the algorithm. The rate must be valid.
 func (l *Limit) checkAlgorithm() error {
 	switch {
 	case l.Algorithm > SlidingLog:
-		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrLimit, l.Name, l.Algorithm)
+		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrInvalidLimit, l.Name, l.Algorithm)
 	case l.Burst != 0 && l.Algorithm != GCRA:
-		return fmt.Errorf("%w: %s has a burst; only gcra has one", ErrLimit, l.Name)
+		return fmt.Errorf("%w: %s has a burst; only gcra uses one", ErrInvalidLimit, l.Name)
 	case l.Burst < 0 || l.Burst > MaxCount:
-		return fmt.Errorf("%w: %s has a burst of %d; it is 1 to %d", ErrLimit, l.Name, l.Burst, int64(MaxCount))
-	case l.Algorithm == GCRA && float64(l.Most())/float64(l.Rate.Count) > float64(MaxWindow/l.Rate.Window):
-		return fmt.Errorf("%w: %s takes more than 366d to let a burst of %d flow back", ErrLimit, l.Name, l.Burst)
+		return fmt.Errorf("%w: %s has a burst of %d; it is 1 to %d", ErrInvalidLimit, l.Name, l.Burst, int64(MaxCount))
+	case l.Algorithm == GCRA && float64(l.Capacity())/float64(l.Rate.Count) > float64(MaxWindow/l.Rate.Window):
+		return fmt.Errorf("%w: %s needs more than 366d to refill a burst of %d", ErrInvalidLimit, l.Name, l.Burst)
 	case l.Algorithm == Concurrent && l.Rate.Count > MaxConcurrent:
-		return fmt.Errorf("%w: %s holds up to %d; the most is %d", ErrLimit, l.Name, l.Rate.Count, MaxConcurrent)
+		return fmt.Errorf("%w: %s allows %d concurrent permits; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxConcurrent)
 	case l.Algorithm == Distinct && l.Rate.Count > MaxDistinct:
-		return fmt.Errorf("%w: %s allows %d different values; the most is %d", ErrLimit, l.Name, l.Rate.Count, MaxDistinct)
+		return fmt.Errorf("%w: %s allows %d different values; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxDistinct)
 	}
 	return l.checkSteps()
 }

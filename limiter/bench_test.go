@@ -83,7 +83,7 @@ func BenchmarkMirror(b *testing.B) {
 						for i := range all {
 							claims[0].Key = all[i]
 							binary.LittleEndian.PutUint64(d.Permit.ID[:], uint64(n*keys)+uint64(i)+1)
-							m.Note(claims, &d, 1)
+							m.Mirror(claims, &d, 1)
 						}
 					}
 					b.StopTimer()

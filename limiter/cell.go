@@ -6,21 +6,23 @@ import (
 	"math/bits"
 )
 
-// A cellID identifies a count: the number of a limit in the Memory, and a key.
+// A cellID identifies a count: a limit, by its number in the Memory, and a key.
 type cellID struct {
 	limit uint32
 	key   Key
 }
 
-// overflow returns the id for counts of keys that get no cell of their own: of one source
-// that has used its share, or, for source 0, of all others.
-func (id cellID) overflow(source uint32) cellID {
+// overflowID returns the ID of an overflow cell of the limit. It counts the keys that got
+// no cell of their own: those of one source that has used its share or, for source 0, of
+// all sources.
+func (id cellID) overflowID(source uint32) cellID {
 	id = cellID{limit: id.limit | 1<<31}
 	binary.LittleEndian.PutUint32(id.key[:], source)
 	return id
 }
 
-// A seed makes hashes unpredictable, so that clients cannot choose keys that collide.
+// A seed makes hashes unpredictable for clients, so that they cannot choose keys with
+// colliding hashes.
 type seed [2]uint64
 
 func (s *seed) hash(k *Key) uint64 {
@@ -28,30 +30,31 @@ func (s *seed) hash(k *Key) uint64 {
 	return high ^ low
 }
 
-// hashUnder combines a limit with the hash of a key.
+// hashUnder combines the number of a limit with the hash of a key.
 func hashUnder(limit uint32, key uint64) uint64 { return key ^ uint64(limit+1)*0x9e3779b97f4a7c15 }
 
-// A cell stores a tally in 96 bytes without pointers. It contains a log of one entry, or
-// the counters of an algorithm without a log; longer logs are in the blocks of the shard.
+// A cell is the compact, pointer-free form of a keyState: 96 bytes. It holds a log of one
+// entry, or the counters of an algorithm without a log, inline. Longer logs are in blocks
+// of the shard.
 type cell struct {
-	until  int64 // when all permits have returned; 0 if the cell is free
-	banned int64
-	floor  int64
-	taken  int64
-	id     cellID
-	source uint32 // the source of the key; 0 for none
-	block  uint32 // the number of the block plus one; 0 for none
-	count  uint16 // entries
+	expiresAt   int64 // when all permits have expired; 0 if the cell is free
+	bannedUntil int64
+	floor       int64
+	taken       int64
+	id          cellID
+	source      uint32 // that added the key; 0 if unknown
+	block       uint32 // index of the block plus one; 0 for none
+	count       uint16 // number of entries
 
 	algorithm Algorithm
 	inline    [1]entry
 }
 
-// maxEntries is the maximum number of entries of a cell.
+// maxEntries is the largest number of entries of a cell.
 const maxEntries = math.MaxUint16
 
-// keepsLog reports whether a keeps permits as entries, not in counters.
-func (a Algorithm) keepsLog() bool {
+// hasLog reports whether a keeps permits as log entries rather than in counters.
+func (a Algorithm) hasLog() bool {
 	switch a {
 	case FixedWindow, SlidingWindow, GCRA:
 		return false
@@ -59,17 +62,17 @@ func (a Algorithm) keepsLog() bool {
 	return true
 }
 
-// loadLocked sets t to the state in c. The entries are not copied.
-func (s *shard) loadLocked(c *cell, t *tally) {
-	t.algorithm, t.banned, t.floor, t.taken = c.algorithm, c.banned, c.floor, c.taken
+// loadLocked sets t to the state that c holds. The entries are shared, not copied.
+func (s *shard) loadLocked(c *cell, t *keyState) {
+	t.algorithm, t.bannedUntil, t.floor, t.taken = c.algorithm, c.bannedUntil, c.floor, c.taken
 	t.entries, t.counter = nil, counter{}
 	switch {
 	case c.block > 0:
 		t.entries = (*s.blocks.at(c.block - 1))[:c.count]
-	case c.algorithm.keepsLog():
+	case c.algorithm.hasLog():
 		t.entries = c.inline[:c.count]
 	}
-	if !c.algorithm.keepsLog() {
+	if !c.algorithm.hasLog() {
 		e := &c.inline[0]
 		t.start = e.at
 		t.before = int64(binary.LittleEndian.Uint64(e.id[:8]))
@@ -77,13 +80,13 @@ func (s *shard) loadLocked(c *cell, t *tally) {
 	}
 }
 
-// saveLocked stores t in c and accounts for its bytes. Entries that were moved stay in the
-// memory of t.
-func (s *shard) saveLocked(c *cell, t *tally, l *Limit) {
-	c.algorithm, c.banned, c.floor, c.taken = t.algorithm, t.banned, t.floor, t.taken
-	c.until = max(c.until, t.until(l))
-	s.keepLocked(c, t.entries)
-	if !t.algorithm.keepsLog() {
+// saveLocked stores t in c and accounts for the bytes. Entries that were moved are not
+// copied again.
+func (s *shard) saveLocked(c *cell, t *keyState, l *Limit) {
+	c.algorithm, c.bannedUntil, c.floor, c.taken = t.algorithm, t.bannedUntil, t.floor, t.taken
+	c.expiresAt = max(c.expiresAt, t.expiresAt(l))
+	s.saveEntriesLocked(c, t.entries)
+	if !t.algorithm.hasLog() {
 		e := &c.inline[0]
 		e.at = t.start
 		binary.LittleEndian.PutUint64(e.id[:8], uint64(t.before))
@@ -91,11 +94,11 @@ func (s *shard) saveLocked(c *cell, t *tally, l *Limit) {
 	}
 }
 
-// keepLocked stores entries for c: in the cell, or in a block.
-func (s *shard) keepLocked(c *cell, entries []entry) {
+// saveEntriesLocked stores the entries of c, inline or in a block.
+func (s *shard) saveEntriesLocked(c *cell, entries []entry) {
 	c.count = uint16(len(entries))
 	switch {
-	case cap(entries) > 1 || c.block > 0 && cap(entries) > 0 || len(entries) > 0 && !c.algorithm.keepsLog():
+	case cap(entries) > 1 || c.block > 0 && cap(entries) > 0 || len(entries) > 0 && !c.algorithm.hasLog():
 		if c.block == 0 {
 			c.block = s.blocks.add() + 1
 			s.accountLocked(c.source, 0, blockBytes)
@@ -106,14 +109,14 @@ func (s *shard) keepLocked(c *cell, entries []entry) {
 		}
 		*b = entries
 	case c.block > 0:
-		s.releaseLocked(c)
+		s.removeBlockLocked(c)
 	case len(entries) == 1:
 		c.inline[0] = entries[0]
 	}
 }
 
-// releaseLocked frees the block of c.
-func (s *shard) releaseLocked(c *cell) {
+// removeBlockLocked frees the block of c. c must have one.
+func (s *shard) removeBlockLocked(c *cell) {
 	s.accountLocked(c.source, 0, -blockBytes-entryBytes*int64(cap(*s.blocks.at(c.block - 1))))
 	s.blocks.remove(c.block - 1)
 	c.block = 0

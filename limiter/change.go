@@ -6,62 +6,63 @@ import (
 	"time"
 )
 
-// A Verb is an operation of an operator on a key.
-type Verb string
+// An Action is an operation of an operator on a key.
+type Action string
 
-// The verbs. A ban with length 0 ends a ban.
+// The actions. A ban with a duration of 0 ends a ban.
 const (
-	VerbReset Verb = "reset" // AdminStore.Reset
-	VerbGrant Verb = "grant" // AdminStore.Grant
-	VerbBan   Verb = "ban"   // AdminStore.Ban
+	ActionReset Action = "reset" // AdminStore.Reset
+	ActionGrant Action = "grant" // AdminStore.Grant
+	ActionBan   Action = "ban"   // AdminStore.Ban
 )
 
-// A Change is an operation of an operator on one key under some limits. It is sent to all
-// processes that share a store, because each has state that the store does not have: for
-// decisions while the store is unreachable, and for limits with scope PerClient.
+// A Change describes an action of an operator on one key under some limits. Processes
+// that share a store send it to each other, because each has local state of the key that
+// the action must change too: the counts it decides by while the store is unreachable,
+// and those that are not shared.
 type Change struct {
-	Verb   Verb          `json:"verb"`
+	Action Action        `json:"verb"`
 	Key    Key           `json:"-"`
-	Limits []string      `json:"limits"`           // by Limit.Name
-	Grant  int64         `json:"grant,omitempty"`  // for VerbGrant: permits, 1 or more
-	Ban    time.Duration `json:"ban_ns,omitempty"` // for VerbBan: its length from now on; 0 ends a ban
+	Limits []string      `json:"limits"`           // names of limits
+	Grant  int64         `json:"grant,omitempty"`  // for ActionGrant: permits, 1 or more
+	Ban    time.Duration `json:"ban_ns,omitempty"` // for ActionBan: duration from now; 0 ends a ban
 }
 
-// Apply applies c to the keys of claims in s. A key is granted no more than its limit
-// allows.
+// Apply applies the change to the keys of claims in s. ActionGrant grants at most the
+// capacity of each limit.
 func (c Change) Apply(ctx context.Context, s AdminStore, claims []Claim) error {
-	switch c.Verb {
-	case VerbReset:
+	switch c.Action {
+	case ActionReset:
 		return s.Reset(ctx, claims)
-	case VerbBan:
+	case ActionBan:
 		return s.Ban(ctx, claims, c.Ban)
-	case VerbGrant:
+	case ActionGrant:
 		return c.grant(ctx, s, claims)
 	}
-	return fmt.Errorf("%w: the unknown change %q", ErrLimit, c.Verb)
+	return fmt.Errorf("%w: the unknown action %q", ErrInvalidLimit, c.Action)
 }
 
-// grant grants c.Grant permits, as far as possible. A claim of a Distinct limit is for one
-// value, so several are granted one by one.
+// grant grants up to c.Grant permits. Grants of a Distinct limit are for one value each,
+// so they are repeated.
 func (c Change) grant(ctx context.Context, s AdminStore, claims []Claim) error {
 	for given := int64(0); given < c.Grant; given++ {
-		var now []Claim
+		var pending []Claim
 		for _, claim := range claims {
-			most := claim.Limit.Most()
+			capacity := claim.Limit.Capacity()
 			if claim.Limit.Algorithm == Distinct {
-				if given >= most {
+				if given >= capacity {
 					continue
 				}
 				claim.Cost = 1
-			} else if claim.Cost = min(c.Grant, most); given > 0 {
+			} else if claim.Cost = min(c.Grant, capacity); given > 0 {
 				continue
 			}
-			now = append(now, claim)
+			pending = append(pending, claim)
 		}
-		if len(now) == 0 {
+		if len(pending) == 0 {
 			return nil
 		}
-		if err := s.Grant(ctx, now); err != nil {
+		if err := s.Grant(ctx, pending); err != nil {
 			return err
 		}
 	}

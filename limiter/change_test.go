@@ -9,13 +9,13 @@ import (
 )
 
 // standingOf is how the one claim stands in m.
-func standingOf(t *testing.T, m *limiter.Memory, c []limiter.Claim) limiter.Standing {
+func standingOf(t *testing.T, m *limiter.Memory, c []limiter.Claim) limiter.KeyStatus {
 	t.Helper()
 	in, err := m.Inspect(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return in.Standings[0]
+	return in.Statuses[0]
 }
 
 func TestChange_Apply(t *testing.T) {
@@ -39,21 +39,21 @@ func TestChange_Apply(t *testing.T) {
 				left   int64
 				banned time.Duration
 			}{
-				{limiter.Change{Verb: limiter.VerbGrant, Grant: 2}, 2, 0},
-				{limiter.Change{Verb: limiter.VerbBan, Ban: time.Minute}, 2, time.Minute},
-				{limiter.Change{Verb: limiter.VerbBan}, 2, 0},
-				{limiter.Change{Verb: limiter.VerbGrant, Grant: 1_000_000}, 5, 0},
-				{limiter.Change{Verb: limiter.VerbBan, Ban: time.Minute}, 5, time.Minute},
-				{limiter.Change{Verb: limiter.VerbReset}, 5, 0},
+				{limiter.Change{Action: limiter.ActionGrant, Grant: 2}, 2, 0},
+				{limiter.Change{Action: limiter.ActionBan, Ban: time.Minute}, 2, time.Minute},
+				{limiter.Change{Action: limiter.ActionBan}, 2, 0},
+				{limiter.Change{Action: limiter.ActionGrant, Grant: 1_000_000}, 5, 0},
+				{limiter.Change{Action: limiter.ActionBan, Ban: time.Minute}, 5, time.Minute},
+				{limiter.Change{Action: limiter.ActionReset}, 5, 0},
 			} {
 				if err := step.Apply(t.Context(), m, c); err != nil {
 					t.Fatal(err)
 				}
-				if got := standingOf(t, m, c); got.Left != step.left || got.Banned != step.banned {
+				if got := standingOf(t, m, c); got.Remaining != step.left || got.BannedFor != step.banned {
 					t.Errorf("after %+v: %+v, want %d left and a ban of %v", step.Change, got, step.left, step.banned)
 				}
 			}
-			if err := (limiter.Change{Verb: "drop"}).Apply(t.Context(), m, c); !errors.Is(err, limiter.ErrLimit) {
+			if err := (limiter.Change{Action: "drop"}).Apply(t.Context(), m, c); !errors.Is(err, limiter.ErrInvalidLimit) {
 				t.Errorf("%v; want ErrLimit", err)
 			}
 		})

@@ -69,7 +69,7 @@ func TestNote_ValuesAndPauses(t *testing.T) {
 	note := func(c limiter.Claim, left int64, wait time.Duration) limiter.Permit {
 		d := limiter.Decision{Allowed: wait == 0, Outcomes: []limiter.Outcome{{Allowed: wait == 0, Remaining: left, Wait: wait}}}
 		d.Permit = limiter.Permit{ID: [16]byte{byte(left), 1}, At: now}
-		m.Note([]limiter.Claim{c}, &d, 4)
+		m.Mirror([]limiter.Claim{c}, &d, 4)
 		return d.Permit
 	}
 	p := note(use("a"), 8, 0) // a part of 2 is left to this process
@@ -77,7 +77,7 @@ func TestNote_ValuesAndPauses(t *testing.T) {
 	passes(use("b"))
 	passes(use("c"))
 	refused(use("d"))
-	m.NoteRefund([]limiter.Claim{use("a")}, p, 4)
+	m.MirrorRefund([]limiter.Claim{use("a")}, p, 4)
 	passes(use("a"))
 	note(use("e"), 0, time.Minute)
 	refused(use("f"))

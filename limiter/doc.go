@@ -9,7 +9,7 @@
 // These terms have the same meaning everywhere in Weir.
 //
 //   - rate: a number of permits per window of time ("5/1h").
-//   - limit: a named rate together with its algorithm.
+//   - limit: a named rate together with the algorithm that enforces it.
 //   - key: the entity that is counted, as 16 bytes; [KeyOf] makes it by hashing a
 //     value from the request, so that the value itself never reaches a store.
 //   - claim: a request for some permits of one limit under one key.
@@ -17,28 +17,32 @@
 //   - decision: the result for all claims of one request: all granted, or none.
 //   - outcome: the part of a decision about one claim.
 //   - permit: a unit of a rate; a [Permit] identifies those of one decision, for a
-//     refund.
+//     refund. A permit expires when it no longer counts, for example one window after
+//     it was taken.
+//   - capacity: the number of permits of an unused key.
 //   - scope: whether the clients of a store count together or each by itself.
 //   - client: one of several processes that use the same store.
 //   - store: where counts are kept. [Memory] is for one process; package redisstore
 //     shares counts between processes.
 //   - window: the length of time over which a rate counts.
-//   - wait: the time until the same claim would pass, without other requests.
+//   - wait: the time until the same claim would be granted, without other requests.
 //   - horizon: the time after its last permit until a key has no state left.
-//   - value: what a Distinct limit counts: the distinct values used with a key.
-//   - step: one of the increasing intervals of a Cooldown.
+//   - value: what a Distinct limit counts: the different values used with a key.
+//   - step: one of the growing pauses of a Cooldown.
 //   - lease: the time a concurrent permit is held without renewal.
-//   - standing: the state of a key under a limit, for operators.
+//   - key status: the state of a key under a limit, for operators ([KeyStatus]).
 //   - ban: a time during which all claims of a key are refused.
-//   - queue: the callers that wait for permits of a key, in FIFO order ([WaitQueue]).
+//   - wait queue: the queue in which callers wait for permits of a key ([WaitQueue]).
 //   - mark: a record that a permit was refunded.
 //   - share: the part of a rate that one of several processes may grant while the
 //     shared store is unreachable.
 //   - change: an action of an operator on a key under some limits.
-//   - sketch: approximate counts of the most frequent keys, in bounded memory.
-//   - report: a message to a shared store about grants made while it was unreachable.
-//   - note: the last known state of a key in another store, kept for when that store
-//     is unreachable.
+//   - sketch: approximate counts of the most frequent keys, its heavy hitters, in
+//     bounded memory.
+//   - report: a message to a shared store about permits that were granted while it was
+//     unreachable.
+//   - mirror: the last known state of a key in another store ([Memory.Mirror]), for
+//     deciding while that store is unreachable.
 //
 // A refusal is a result, not an error: an error always means that it is unknown
 // what was taken.
@@ -48,14 +52,14 @@
 // Every store guarantees, and package limitertest checks:
 //
 //   - All or none: a decision takes every claim or nothing, whatever the
-//     algorithms and keys, and names every limit that refused and the time after
-//     which all pass.
+//     algorithms and keys, and has the limits that refused and the time after which
+//     all claims would be granted.
 //   - The bounds of [Algorithm], by the store's clock in whole milliseconds, for
 //     any number of concurrent callers. A token bucket never grants more than its
 //     rate in any window, nor does a sliding log.
-//   - Waits are exact: without other requests, a retry after the wait passes, and
-//     one a millisecond earlier does not. Above 128 entries a key, logs merge
-//     entries, and a permit may return up to 1/64 of the window late.
+//   - Waits are exact: without other requests, a retry after the wait is granted, and
+//     one a millisecond earlier is not. Above 128 entries for a key, logs merge
+//     entries, and a permit may expire up to 1/64 of the window late.
 //   - Refunds are idempotent: Refund returns exactly what a decision took, however
 //     often it is called, and nothing that has already expired.
 //   - A limit that changes its rate keeps what was taken; one that changes its
@@ -64,13 +68,13 @@
 //
 // # Which algorithm
 //
-//	            maximum in any window      state of a key          refuses until
+//	            any window holds at most   state of a key          refusals until
 //	token_bucket    1 x rate               ≤ 128 entries, ≤ 4 KB   the n-th permit is a window old
 //	sliding_log     1 x rate               the same, packed        the n-th permit is a window old
 //	fixed_window    2 x rate               one counter             the window is over
-//	sliding_window  2 x rate, usually ~1 x two counters            the previous window has expired
-//	gcra            rate + burst           one number              enough permits have returned
-//	concurrent      rate held at a time    one entry per permit    a permit is released
-//	distinct        rate values            ≤ 3 entries per value   the n-th value is unused for a window
-//	cooldown        one per step           ≤ 32 entries            the step is over
+//	sliding_window  2 x rate, mostly ~1 x  two counters            the previous window has no weight
+//	gcra            rate + burst           one number              enough permits are available again
+//	concurrent      rate held at a time    one entry a permit      a permit is refunded or expires
+//	distinct        rate values            ≤ 3 entries a value     the n-th value is a window unused
+//	cooldown        one a step             ≤ 32 entries            the step is over
 package limiter

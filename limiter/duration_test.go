@@ -24,7 +24,7 @@ func TestParseDuration(t *testing.T) {
 		"", "0", "5", "s", "5 s", " 5s", "5s ", "-5s", "+5s", "1.5s", "1e3s", "5S", "5sec", "5us", "5µs", "5ns", "1y", "1y1d", "1M",
 		"1m1d", "1m1h", "1s1s", "1ms1s", "5s5", "5ss", "٥s", "9223372036855ms", "106752d", "106751d24h", "15251w", "99999999999999999999s",
 	} {
-		if got, err := limiter.ParseDuration(text); !errors.Is(err, limiter.ErrDuration) || got != 0 {
+		if got, err := limiter.ParseDuration(text); !errors.Is(err, limiter.ErrInvalidDuration) || got != 0 {
 			t.Errorf("%q: %v %v; want ErrDuration", text, got, err)
 		}
 	}

@@ -83,7 +83,7 @@ func ExampleWaitQueue() {
 	limit := &limiter.Limit{Name: "search", Rate: limiter.Rate{Count: 1, Window: 20 * time.Millisecond}}
 	claims := []limiter.Claim{{Limit: limit, Key: limiter.KeyOf("carol"), Cost: 1}}
 
-	second := limiter.WaitOptions{For: []time.Duration{time.Second}, MaxWaiting: 100}
+	second := limiter.WaitOptions{MaxWait: []time.Duration{time.Second}, MaxWaiting: 100}
 	var at []time.Time // by the store's clock
 	for range 3 {
 		var d limiter.Decision

@@ -1,39 +1,40 @@
 package limiter
 
-// An index maps hashes to numbers of a slab: a hash table with open addressing and linear
-// probing, 4 bytes per slot. A slot holds a number plus one and, in the unused bits, a part
-// of the hash, so that values with other hashes are rarely compared.
+// An index finds the numbers of a slab's values by hash. It is a hash table with open
+// addressing and linear probing, 4 bytes a slot. A slot holds a number plus one and, in
+// the bits that numbers do not need, a part of the hash, so that values with another hash
+// are rarely compared.
 //
-// Numbers are always smaller than the number of slots, because a slab assigns the smallest
-// free number.
+// Numbers are always smaller than the number of slots: a slab returns the smallest number
+// first, and never more of them than the index can hold.
 type index struct {
-	places []uint32 // the slots; their number is a power of two, 0 is empty
-	used   int
+	slots []uint32 // a power of two of them; 0 is an empty slot
+	used  int
 }
 
-// A probe is the position of a search.
+// A probe is the state of a search.
 type probe struct {
-	place uint32
-	item  uint32 // what was found there, plus one; 0 at the end
+	slot uint32
+	item uint32 // number that was found, plus one; 0 if there is no further one
 }
 
-// first starts a search for items with hash h.
+// first starts a search for items of hash h.
 func (x *index) first(h uint64) probe {
-	if len(x.places) == 0 {
+	if len(x.slots) == 0 {
 		return probe{}
 	}
 	return x.from(h, uint32(h))
 }
 
-// next continues a search.
-func (x *index) next(h uint64, p probe) probe { return x.from(h, p.place+1) }
+// next continues the search after p.
+func (x *index) next(h uint64, p probe) probe { return x.from(h, p.slot+1) }
 
 func (x *index) from(h uint64, place uint32) probe {
-	mask := uint32(len(x.places) - 1)
+	mask := uint32(len(x.slots) - 1)
 	tag := uint32(h>>32) &^ mask
 	for {
 		place &= mask
-		v := x.places[place]
+		v := x.slots[place]
 		if v == 0 || v&^mask == tag {
 			return probe{place, v & mask}
 		}
@@ -43,7 +44,7 @@ func (x *index) from(h uint64, place uint32) probe {
 
 // add adds item i with hash h. hashOf returns the hash of another item.
 func (x *index) add(h uint64, i uint32, hashOf func(i uint32) uint64) {
-	if 8*(x.used+1) > 7*len(x.places) {
+	if 8*(x.used+1) > 7*len(x.slots) {
 		x.grow(hashOf)
 	}
 	x.put(h, i)
@@ -51,18 +52,18 @@ func (x *index) add(h uint64, i uint32, hashOf func(i uint32) uint64) {
 }
 
 func (x *index) put(h uint64, i uint32) {
-	mask := uint32(len(x.places) - 1)
+	mask := uint32(len(x.slots) - 1)
 	place := uint32(h) & mask
-	for x.places[place] != 0 {
+	for x.slots[place] != 0 {
 		place = (place + 1) & mask
 	}
-	x.places[place] = uint32(h>>32)&^mask | (i + 1)
+	x.slots[place] = uint32(h>>32)&^mask | (i + 1)
 }
 
 // grow doubles the number of slots.
 func (x *index) grow(hashOf func(i uint32) uint64) {
-	old, mask := x.places, uint32(len(x.places)-1)
-	x.places = make([]uint32, max(8, 2*len(old)))
+	old, mask := x.slots, uint32(len(x.slots)-1)
+	x.slots = make([]uint32, max(8, 2*len(old)))
 	for _, v := range old {
 		if v != 0 {
 			i := v&mask - 1
@@ -71,23 +72,23 @@ func (x *index) grow(hashOf func(i uint32) uint64) {
 	}
 }
 
-// remove removes the item at p, and moves later items back, so that searches still find
-// them.
+// remove removes the item that p has found. Items that were displaced by it move back, so
+// that no search ends too early.
 func (x *index) remove(p probe, hashOf func(i uint32) uint64) {
-	mask := uint32(len(x.places) - 1)
-	hole := p.place
+	mask := uint32(len(x.slots) - 1)
+	hole := p.slot
 	for place := hole; ; {
 		place = (place + 1) & mask
-		v := x.places[place]
+		v := x.slots[place]
 		if v == 0 {
 			break
 		}
-		home := uint32(hashOf(v&mask-1)) & mask
-		if (place-home)&mask >= (place-hole)&mask {
-			x.places[hole] = v
+		ideal := uint32(hashOf(v&mask-1)) & mask
+		if (place-ideal)&mask >= (place-hole)&mask {
+			x.slots[hole] = v
 			hole = place
 		}
 	}
-	x.places[hole] = 0
+	x.slots[hole] = 0
 	x.used--
 }

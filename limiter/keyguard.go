@@ -7,59 +7,60 @@ import (
 	"time"
 )
 
-// MaxKeyGuardWindow is the maximum window of a KeyGuard.
+// MaxKeyGuardWindow is the longest window of the rate of a KeyGuard.
 const MaxKeyGuardWindow = time.Hour
 
-// KeyGuardOptions configure a KeyGuard. The zero value means the defaults.
+// KeyGuardOptions are the options of a KeyGuard. Zero values mean the defaults.
 type KeyGuardOptions struct {
-	// MaxKeys is the maximum number of known keys; 1,000,000 if zero, which take about 50
-	// MB. Beyond it, the keys that were not seen for longest are dropped, so that active
-	// clients stay known in a flood.
+	// MaxKeys is the maximum number of known keys; by default 1,000,000, which take
+	// about 50 MB. Beyond it the keys that were not used for the longest time are
+	// evicted, so that keys in regular use stay known during a flood of new keys.
 	MaxKeys int
-	// MaxSources is the maximum number of sources that are counted; 200,000 if zero, which
-	// take about 20 MB. Beyond it, the oldest counts are dropped: counts per source cannot
-	// stop a flood from so many sources, and must not shut out others.
+	// MaxSources is the maximum number of counted sources; by default 200,000, which
+	// take about 20 MB. Beyond it the oldest counts are evicted: a flood from so many
+	// sources cannot be stopped by a count of each, and must not block other sources.
 	MaxSources int
-	// TTL is the minimum time for which a key is known after it was last seen; one day if
-	// zero.
+	// TTL is the minimum time for which a key is known after its last use; by default
+	// one day.
 	TTL time.Duration
-	// Clock is the clock; time.Now if nil.
+	// Clock returns the current time; by default time.Now.
 	Clock func() time.Time
 }
 
-// A KeyGuard limits how many requests with new keys one source, such as a client address,
-// may send in a window, to stop clients that use a new key for every request. A key that
-// was seen recently, from any source, is not new.
+// A KeyGuard limits how many requests with new keys one source, for example a client
+// address, may send in a window. It stops clients that use a new random key for each
+// request, to bypass a limit or to fill a store. A key is new if it was not used recently
+// by any source.
 //
-// The window of a source begins with its first new key; across a window boundary twice the
-// rate is possible. The state is in this process only. A KeyGuard is safe for concurrent
-// use; a request with known keys costs about 100 ns.
+// The window of a source starts with its first new key, so around the end of a window a
+// source may use twice as many. The state is local to the process and bounded. All
+// methods are safe for concurrent use. A request with known keys costs about 100 ns.
 type KeyGuard struct {
 	clock   func() time.Time
-	known   []part[struct{}]    // by key
-	sources []part[newKeyCount] // by source
+	known   []guardShard[struct{}]    // known keys
+	sources []guardShard[newKeyCount] // new keys by source
 }
 
-// newKeyCount counts the new keys of one source.
+// newKeyCount is the number of requests with new keys of one source.
 type newKeyCount struct {
-	since int64 // when its window began, in milliseconds
-	count int64
+	windowStart int64 // start of the window, in milliseconds
+	count       int64
 }
 
-// A part of a KeyGuard has its own lock.
-type part[V any] struct {
-	mu   sync.Mutex // guards what follows; the lock of a source is taken before those of keys
+// A guardShard is a part of a KeyGuard's keys or sources with its own lock.
+type guardShard[V any] struct {
+	mu   sync.Mutex // guards the fields below; locked for a source before it is locked for keys
 	seen agingMap[V]
 }
 
-// guardParts is the number of parts of each kind.
-const guardParts = 64
+// guardShards is the number of shards of keys, and of sources.
+const guardShards = 64
 
-// A KeyDecision is the result of a KeyGuard for a request.
+// A KeyDecision is the result of KeyGuard.Admit.
 type KeyDecision struct {
 	New     bool          // at least one key is new
-	Refused bool          // the source has sent too many; the keys stay new
-	Wait    time.Duration // if Refused: until the source may send a new key again
+	Refused bool          // the source has used too many new keys; the keys stay new
+	Wait    time.Duration // if Refused: the time until the source may use new keys again
 }
 
 // NewKeyGuard returns a KeyGuard without known keys.
@@ -78,76 +79,78 @@ func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 	}
 	return &KeyGuard{
 		clock:   o.Clock,
-		known:   newParts[struct{}](o.MaxKeys, o.TTL),
-		sources: newParts[newKeyCount](o.MaxSources, MaxKeyGuardWindow),
+		known:   newGuardShards[struct{}](o.MaxKeys, o.TTL),
+		sources: newGuardShards[newKeyCount](o.MaxSources, MaxKeyGuardWindow),
 	}
 }
 
-func newParts[V any](most int, life time.Duration) []part[V] {
-	parts := make([]part[V], guardParts)
+func newGuardShards[V any](capacity int, ttl time.Duration) []guardShard[V] {
+	parts := make([]guardShard[V], guardShards)
 	for i := range parts {
-		parts[i].seen = newAgingMap[V](most/guardParts, life.Milliseconds())
+		parts[i].seen = newAgingMap[V](capacity/guardShards, ttl.Milliseconds())
 	}
 	return parts
 }
 
-// CheckKeyGuard returns an error that wraps ErrRate if a KeyGuard cannot enforce rate; it
-// contains what to write instead.
+// CheckKeyGuard returns an error that wraps ErrInvalidRate if rate is not valid for a
+// KeyGuard.
 func CheckKeyGuard(rate Rate) error {
 	if err := rate.Check(); err != nil {
 		return err
 	}
 	if rate.Window > MaxKeyGuardWindow {
-		return fmt.Errorf("%w: new keys are counted over an hour at most; write for example 1000/1m", ErrRate)
+		return fmt.Errorf("%w: new keys are counted over an hour at most; write for example 1000/1m", ErrInvalidRate)
 	}
 	return nil
 }
 
-// Knows reports whether all keys are known, and extends the time for which they are.
-func (g *KeyGuard) Knows(keys ...Key) bool {
+// Known reports whether all keys are known. It restarts their time to live.
+func (g *KeyGuard) Known(keys ...Key) bool {
 	now := g.clock().UnixMilli()
-	return !slices.ContainsFunc(keys, func(k Key) bool { return !g.knows(now, k) })
+	return !slices.ContainsFunc(keys, func(k Key) bool { return !g.refresh(now, k) })
 }
 
-// Admit decides whether source may send a request with these keys, by a rate that
-// CheckKeyGuard accepts. If at least one key is new, the request counts once, and all its
-// keys become known. A refused request changes nothing.
+// Admit decides whether source may send a request with these keys. rate must be valid
+// according to CheckKeyGuard. A request with new keys counts once, however many they are,
+// and makes the keys known. A refused request changes nothing.
 func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) KeyDecision {
-	if g.Knows(keys...) {
+	if g.Known(keys...) {
 		return KeyDecision{}
 	}
 	now := g.clock().UnixMilli()
-	p := &g.sources[source[0]%guardParts]
-	p.mu.Lock() // concurrent requests of a source with the same key count once
+	p := &g.sources[source[0]%guardShards]
+	p.mu.Lock() // so that concurrent requests with the same new keys count once
 	defer p.mu.Unlock()
-	if g.Knows(keys...) {
+	if g.Known(keys...) {
 		return KeyDecision{}
 	}
 	m, _ := p.seen.get(now, source)
-	over := m.since + rate.Window.Milliseconds()
+	windowEnd := m.windowStart + rate.Window.Milliseconds()
 	switch {
-	case now >= over || now < m.since: // or the clock was set back
-		m = newKeyCount{since: now}
+	case now >= windowEnd || now < m.windowStart: // now is earlier if the clock was set back
+		m = newKeyCount{windowStart: now}
 	case m.count >= rate.Count:
-		return KeyDecision{New: true, Refused: true, Wait: millis(over - now)}
+		return KeyDecision{New: true, Refused: true, Wait: millis(windowEnd - now)}
 	}
 	m.count++
 	p.seen.put(now, source, m)
 	for _, k := range keys {
-		g.learn(now, k)
+		g.add(now, k)
 	}
 	return KeyDecision{New: true}
 }
 
-func (g *KeyGuard) knows(now int64, k Key) bool {
-	p := &g.known[k[0]%guardParts]
+// refresh reports whether k is known, and restarts its time to live.
+func (g *KeyGuard) refresh(now int64, k Key) bool {
+	p := &g.known[k[0]%guardShards]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen.keep(now, k)
+	return p.seen.touch(now, k)
 }
 
-func (g *KeyGuard) learn(now int64, k Key) {
-	p := &g.known[k[0]%guardParts]
+// add makes k known.
+func (g *KeyGuard) add(now int64, k Key) {
+	p := &g.known[k[0]%guardShards]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen.put(now, k, struct{}{})

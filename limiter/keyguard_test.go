@@ -60,7 +60,7 @@ func TestGuard_CountsARequestOnce(t *testing.T) {
 	if a := g.Admit(thrice, alice, numbered(0), numbered(6)); !a.Refused {
 		t.Errorf("a known key and a new one: %+v", a)
 	}
-	if g.Knows(numbered(6)) || !g.Knows(numbered(0), numbered(5)) || !g.Knows() {
+	if g.Known(numbered(6)) || !g.Known(numbered(0), numbered(5)) || !g.Known() {
 		t.Error("what was refused is known, or what passed is not")
 	}
 }
@@ -87,15 +87,15 @@ func TestGuard_RemembersForAWhile(t *testing.T) {
 	g.Admit(thrice, limiter.KeyOf("alice"), numbered(1))
 	for range 9 {
 		h.advance(time.Hour)
-		if !g.Knows(numbered(0)) {
+		if !g.Known(numbered(0)) {
 			t.Fatal("forgot a key that comes each hour")
 		}
 	}
-	if g.Knows(numbered(1)) {
+	if g.Known(numbered(1)) {
 		t.Error("knows a key that came nine hours ago")
 	}
 	h.advance(3 * time.Hour)
-	if g.Knows(numbered(0)) {
+	if g.Known(numbered(0)) {
 		t.Error("knows a key that came three hours ago")
 	}
 }
@@ -110,12 +110,12 @@ func TestGuard_IsBounded(t *testing.T) {
 		if a := g.Admit(thrice, numbered(i/2), numbered(i)); a.Refused {
 			t.Fatalf("source %d was refused its own", i/2)
 		}
-		if i%100 == 0 && !g.Knows(numbered(0)) {
+		if i%100 == 0 && !g.Known(numbered(0)) {
 			t.Fatalf("forgot after %d others a key that keeps coming", i)
 		}
 	}
 	for i := range 50_000 {
-		if g.Knows(numbered(i)) {
+		if g.Known(numbered(i)) {
 			known++
 		}
 	}
@@ -157,7 +157,7 @@ func TestCheckGuard(t *testing.T) {
 		{Count: 1}: false,
 		{Count: 1, Window: time.Hour + time.Second}: false,
 	} {
-		if err := limiter.CheckKeyGuard(rate); errors.Is(err, limiter.ErrRate) == ok {
+		if err := limiter.CheckKeyGuard(rate); errors.Is(err, limiter.ErrInvalidRate) == ok {
 			t.Errorf("%v: %v", rate, err)
 		}
 	}
@@ -168,7 +168,7 @@ func BenchmarkGuard_Known(b *testing.B) {
 	g.Admit(thrice, numbered(1), numbered(2), numbered(3))
 	b.ReportAllocs()
 	for b.Loop() {
-		g.Knows(numbered(2), numbered(3))
+		g.Known(numbered(2), numbered(3))
 	}
 }
 

@@ -10,45 +10,47 @@ import (
 	"time"
 )
 
-// MemoryOptions configure a Memory. The zero value means the defaults.
+// MemoryOptions are the options of a Memory. Zero values mean the defaults.
 type MemoryOptions struct {
-	// MaxKeys is the maximum number of keys with counts of their own, of all limits
-	// together; 1,000,000 if zero. Beyond it, new keys share overflow counts, a few per
-	// limit, until the counts of other keys have expired.
+	// MaxKeys is the maximum number of keys that are counted separately, for all limits
+	// together; by default 1,000,000. Beyond it new keys share overflow counts, a few
+	// for each limit, until other keys have expired.
 	MaxKeys int
-	// MaxBytes is the maximum size of the counts; 256 MiB if zero. When it is reached,
-	// entries are merged: permits may return later, but never earlier.
+	// MaxBytes is the maximum size of the keys' state in bytes; by default 256 MiB. When
+	// it is reached, counts become coarser: permits may expire later, but never earlier.
 	MaxBytes int64
-	// Clock is the clock; time.Now if nil.
+	// Clock returns the current time; by default time.Now.
 	Clock func() time.Time
 }
 
-// A Memory is a Store for one process. It uses one clock in whole milliseconds. A decision
-// locks the shards of all its keys, in order, so that it is atomic also with concurrent
-// callers.
+// A Memory is an AdminStore within one process. Its clock has a resolution of one
+// millisecond. It is safe for concurrent use: a decision locks the shards of all its
+// keys, in ascending order, so that it is atomic.
 //
-// Its memory is bounded. Keys whose permits have all returned are evicted when new keys
-// come; other keys are never evicted. Once half of the capacity is in use, a Source with an
-// eighth of all keys or bytes gets no more cells: its further keys share counts, so that
-// there is room for keys of other sources. A key takes about 104 bytes with one permit or a
-// counter, plus 24 bytes and 32 for each entry of a longer log. A granted claim takes about
-// 100 ns and does not allocate if its key is known. A Memory starts no goroutine and needs
-// no Close.
+// Its memory is bounded. A key whose permits have all expired is removed when new keys
+// are added; a key with taken permits is never evicted to make room for others. Once half
+// of the capacity is in use, a Source that owns an eighth of all keys or bytes gets no
+// more: its further keys share overflow counts, so that keys of other sources still find
+// room.
+//
+// A key takes about 104 bytes with one permit or a counter; a longer log takes another 24
+// bytes and 32 bytes for each entry. A granted claim costs about 100 ns and does not
+// allocate once its key is known. A Memory starts no goroutine and need not be closed.
 type Memory struct {
 	clock  func() time.Time
 	shards []shard
 	seed   seed
 
-	naming sync.Mutex // guards changes of names
-	names  atomic.Pointer[map[string]uint32]
+	namesMu sync.Mutex // guards writes of names
+	names   atomic.Pointer[map[string]uint32]
 
-	ahead atomic.Int64 // how far this clock is ahead of that of the store whose decisions are noted, in ms
+	clockSkew atomic.Int64 // milliseconds by which the local clock is ahead of the mirrored store's
 }
 
 const (
 	maxShards     = 64
 	chunkBits     = 7
-	keysPerShard  = 1024 // minimum; small memories have fewer shards
+	keysPerShard  = 1024 // minimum; otherwise there are fewer shards
 	defaultKeys   = 1_000_000
 	defaultMemory = 256 << 20
 )
@@ -74,30 +76,30 @@ func NewMemory(o MemoryOptions) *Memory {
 		s := &m.shards[i]
 		s.maxKeys, s.maxBytes = max(1, o.MaxKeys/n), max(cellBytes, o.MaxBytes/int64(n))
 		s.seed, s.sources = &m.seed, make(map[uint32]usage)
-		s.cells.bits, s.blocks.bits, s.notes.slab.bits = chunkBits, chunkBits, chunkBits
+		s.cells.bits, s.blocks.bits, s.mirrored.slab.bits = chunkBits, chunkBits, chunkBits
 	}
 	return m
 }
 
-// monotonicClock returns a clock that begins at start and is independent of changes of the
-// system clock.
+// monotonicClock returns a clock that starts at start and ignores later changes of the
+// system clock: it adds the monotonic time that has passed.
 func monotonicClock(start time.Time) func() time.Time {
 	return func() time.Time { return start.Add(time.Since(start)) }
 }
 
-// Take implements Store. It does not wait, and ignores ctx.
+// Take implements Store. It does not block and ignores ctx.
 func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
-	if err := CheckAll(claims); err != nil {
+	if err := CheckClaims(claims); err != nil {
 		return err
 	}
-	var room [inline]cellRef
-	refs := m.refs(claims, room[:0])
+	var buf [inlineClaims]cellRef
+	refs := m.refs(claims, buf[:0])
 	locked := m.lock(refs)
 	defer m.unlock(locked)
 
 	now := m.clock().UnixMilli()
-	m.openLocked(claims, refs, now)
-	m.weighLocked(claims, refs, now, d)
+	m.findOrAddLocked(claims, refs, now)
+	m.evaluateLocked(claims, refs, now, d)
 	if !d.Allowed || len(claims) == 0 {
 		return nil
 	}
@@ -110,16 +112,16 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	return nil
 }
 
-// grantLocked takes the permits of claim in cell i, and stores what is left in o.
+// grantLocked takes the permits of claim in cell i and updates o to the state after that.
 func (s *shard) grantLocked(i uint32, p stamp, claim *Claim, o *Outcome) {
-	var t tally
+	var t keyState
 	c := s.cells.at(i)
 	s.loadLocked(c, &t)
 	s.takeLocked(c, &t, p, *claim)
 	s.saveLocked(c, &t, claim.Limit)
 	if claim.Limit.Algorithm == Distinct {
-		o.Remaining = max(0, t.left(p.at, claim.Limit))
-		return // the value still counts, so the same claim would be granted again
+		o.Remaining = max(0, t.remaining(p.at, claim.Limit))
+		return // the value is active, so the same claim would be granted again
 	}
 	o.Remaining -= claim.Cost
 	o.Wait = millis(t.wait(p.at, claim.Limit, claim.Cost))
@@ -127,31 +129,31 @@ func (s *shard) grantLocked(i uint32, p stamp, claim *Claim, o *Outcome) {
 
 // Peek implements Store.
 func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
-	if err := CheckAll(claims); err != nil {
+	if err := CheckClaims(claims); err != nil {
 		return err
 	}
-	var room [inline]cellRef
-	refs := m.refs(claims, room[:0])
+	var buf [inlineClaims]cellRef
+	refs := m.refs(claims, buf[:0])
 	locked := m.lock(refs)
 	defer m.unlock(locked)
 
 	now := m.clock().UnixMilli()
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
-		if s.notes.has(r.hash) {
-			r.index = s.openLocked(r.id, r.hash, claims[i].Source, now)
-			s.expandLocked(r, &claims[i], now)
+		if s.mirrored.has(r.hash) {
+			r.index = s.findOrAddLocked(r.id, r.hash, claims[i].Source, now)
+			s.expandMirroredLocked(r, &claims[i], now)
 			continue
 		}
-		r.index = s.sharedLocked(r.id, r.hash, claims[i].Source)
+		r.index = s.findOrOverflowLocked(r.id, r.hash, claims[i].Source)
 	}
-	m.weighLocked(claims, refs, now, d)
+	m.evaluateLocked(claims, refs, now, d)
 	return nil
 }
 
 // Refund implements Store.
 func (m *Memory) Refund(_ context.Context, claims []Claim, p Permit) error {
-	if err := CheckAll(claims); err != nil {
+	if err := CheckClaims(claims); err != nil {
 		return err
 	}
 	if p.IsZero() {
@@ -163,37 +165,38 @@ func (m *Memory) Refund(_ context.Context, claims []Claim, p Permit) error {
 	return nil
 }
 
-// refund refunds one claim: to its key, or to the overflow count in which it was counted.
+// refund returns the permits of one claim: to its key, or to the overflow cell that
+// counted them.
 func (m *Memory) refund(c *Claim, p Permit) {
 	r := m.ref(c)
 	s := &m.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.clock().UnixMilli()
-	for _, id := range [...]cellID{r.id, r.id.overflow(0), r.id.overflow(c.Source)} {
+	for _, id := range [...]cellID{r.id, r.id.overflowID(0), r.id.overflowID(c.Source)} {
 		i := s.findLocked(id, s.hash(id))
 		if i == noCell {
 			continue
 		}
-		var given int64
-		s.changeLocked(i, c.Limit, func(t *tally) {
+		var refunded int64
+		s.changeLocked(i, c.Limit, func(t *keyState) {
 			t.advance(now, c.Limit)
-			given = t.refund(now, p, *c)
+			refunded = t.refund(now, p, *c)
 		})
-		if given > 0 {
+		if refunded > 0 {
 			return
 		}
 	}
 }
 
-// weighLocked fills d with the results of the cells before permits are taken.
-func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decision) {
+// evaluateLocked fills d with the outcomes of the claims before anything is taken.
+func (m *Memory) evaluateLocked(claims []Claim, refs []cellRef, now int64, d *Decision) {
 	*d = Decision{Allowed: true, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
 	for i := range claims {
 		c, r := &claims[i], &refs[i]
-		o := Outcome{Allowed: true, Remaining: c.Limit.Most()}
+		o := Outcome{Allowed: true, Remaining: c.Limit.Capacity()}
 		if r.index != noCell {
-			o = m.shards[r.shard].weighLocked(r.index, now, c, earlier(claims[:i], refs[:i], *r))
+			o = m.shards[r.shard].evaluateLocked(r.index, now, c, earlierCost(claims[:i], refs[:i], *r))
 		}
 		if !o.Allowed {
 			d.Allowed = false
@@ -203,28 +206,28 @@ func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decis
 	}
 }
 
-// weighLocked returns the result of cell i for a claim, if earlier claims of the same
-// decision take before permits from it.
-func (s *shard) weighLocked(i uint32, now int64, claim *Claim, before int64) Outcome {
-	var t tally
+// evaluateLocked returns the outcome of a claim in cell i. before is the cost of the
+// earlier claims of the same decision that are counted in the same cell.
+func (s *shard) evaluateLocked(i uint32, now int64, claim *Claim, before int64) Outcome {
+	var t keyState
 	c := s.cells.at(i)
 	s.loadLocked(c, &t)
 	t.advance(now, claim.Limit)
 	s.saveLocked(c, &t, claim.Limit)
-	left := t.left(now, claim.Limit) - before
-	wait, stands := t.wait(now, claim.Limit, before+claim.Cost), false
-	if claim.Limit.Algorithm == Distinct && t.stands(claim.Value) {
-		wait, stands = 0, true
+	left := t.remaining(now, claim.Limit) - before
+	wait, isActive := t.wait(now, claim.Limit, before+claim.Cost), false
+	if claim.Limit.Algorithm == Distinct && t.hasValue(claim.Value) {
+		wait, isActive = 0, true
 	}
-	if now < t.banned {
-		return Outcome{Banned: true, Wait: millis(max(wait, t.banned-now))}
+	if now < t.bannedUntil {
+		return Outcome{Banned: true, Wait: millis(max(wait, t.bannedUntil-now))}
 	}
-	return Outcome{Allowed: stands || claim.Cost <= left, Remaining: max(0, left), Wait: millis(wait)}
+	return Outcome{Allowed: isActive || claim.Cost <= left, Remaining: max(0, left), Wait: millis(wait)}
 }
 
-// earlier returns the cost of the earlier claims on the same cell: two keys of one limit
-// may share its overflow.
-func earlier(claims []Claim, refs []cellRef, r cellRef) (cost int64) {
+// earlierCost returns the sum of the costs of those earlier claims that are counted in
+// the same cell as r: two keys of one limit may share its overflow cell.
+func earlierCost(claims []Claim, refs []cellRef, r cellRef) (cost int64) {
 	for i, other := range refs {
 		if other.shard == r.shard && other.index == r.index {
 			cost += claims[i].Cost
@@ -235,8 +238,8 @@ func earlier(claims []Claim, refs []cellRef, r cellRef) (cost int64) {
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// Keys returns the number of keys, including those whose permits have returned but that
-// were not evicted yet, and the bytes that they use, by the Memory's own accounting.
+// Keys returns the number of keys, including expired ones that are not removed yet, and
+// the number of bytes that they take by the accounting of the Memory.
 func (m *Memory) Keys() (keys int, bytes int64) {
 	for i := range m.shards {
 		s := &m.shards[i]
@@ -248,14 +251,15 @@ func (m *Memory) Keys() (keys int, bytes int64) {
 	return keys, bytes
 }
 
-// number returns the number for the name of a limit; all limits with the same name have the
-// same number. It does not allocate for a known name.
-func (m *Memory) number(name string) uint32 {
+// limitNumber returns the number of the limit with this name. Limits with the same name,
+// such as a limit and its changed version, have the same number. It does not allocate for
+// a known name.
+func (m *Memory) limitNumber(name string) uint32 {
 	if n, ok := (*m.names.Load())[name]; ok {
 		return n
 	}
-	m.naming.Lock()
-	defer m.naming.Unlock()
+	m.namesMu.Lock()
+	defer m.namesMu.Unlock()
 	names := maps.Clone(*m.names.Load())
 	if n, ok := names[name]; ok {
 		return n

@@ -7,84 +7,84 @@ import (
 
 // Renew implements AdminStore.
 func (m *Memory) Renew(_ context.Context, claims []Claim, p Permit) error {
-	if err := CheckAll(claims); err != nil {
+	if err := CheckClaims(claims); err != nil {
 		return err
 	}
-	lost := false
+	expired := false
 	for _, c := range claims {
 		held := false
-		m.change(c, passOver, func(t *tally, now int64) {
+		m.change(c, ignoreAbsent, func(t *keyState, now int64) {
 			held = c.Limit.Algorithm == Concurrent && t.renew(now, p.ID)
 		})
-		lost = lost || !held
+		expired = expired || !held
 	}
-	if lost {
-		return ErrReturned
+	if expired {
+		return ErrNotHeld
 	}
 	return nil
 }
 
 // Reset implements AdminStore.
 func (m *Memory) Reset(_ context.Context, claims []Claim) error {
-	return m.changeAll(claims, passOver, func(t *tally, _ Claim, now int64) {
-		*t = tally{algorithm: t.algorithm, window: window{floor: now, entries: t.entries[:0]}}
+	return m.changeAll(claims, ignoreAbsent, func(t *keyState, _ Claim, now int64) {
+		*t = keyState{algorithm: t.algorithm, window: window{floor: now, entries: t.entries[:0]}}
 	})
 }
 
 // Grant implements AdminStore.
 func (m *Memory) Grant(_ context.Context, claims []Claim) error {
-	return m.changeAll(claims, passOver, func(t *tally, c Claim, now int64) { t.grant(now, c.Limit, c.Cost) })
+	return m.changeAll(claims, ignoreAbsent, func(t *keyState, c Claim, now int64) { t.grant(now, c.Limit, c.Cost) })
 }
 
-// Ban implements AdminStore. A banned key gets a cell even without capacity, because bans
-// are rare.
+// Ban implements AdminStore. A banned key gets a cell of its own even if the Memory is
+// full, because bans are few.
 func (m *Memory) Ban(_ context.Context, claims []Claim, d time.Duration) error {
 	if err := CheckBan(d); err != nil {
 		return err
 	}
-	absent := passOver
+	absent := ignoreAbsent
 	if d > 0 {
-		absent = create
+		absent = addAbsent
 	}
-	return m.changeAll(claims, absent, func(t *tally, _ Claim, now int64) { t.banned = now + d.Milliseconds() })
+	return m.changeAll(claims, absent, func(t *keyState, _ Claim, now int64) { t.bannedUntil = now + d.Milliseconds() })
 }
 
-// An ifAbsent is the handling of a key without a cell.
+// ifAbsent determines what a change does for a key that has no cell.
 type ifAbsent int
 
 const (
-	passOver ifAbsent = iota
-	create
+	ignoreAbsent ifAbsent = iota
+	addAbsent
 )
 
-// changeAll calls change for the cell of each claim.
-func (m *Memory) changeAll(claims []Claim, absent ifAbsent, change func(t *tally, c Claim, now int64)) error {
-	if err := CheckAll(claims); err != nil {
+// changeAll changes the state of each claim's key, one after another.
+func (m *Memory) changeAll(claims []Claim, absent ifAbsent, change func(t *keyState, c Claim, now int64)) error {
+	if err := CheckClaims(claims); err != nil {
 		return err
 	}
 	for _, c := range claims {
-		m.change(c, absent, func(t *tally, now int64) { change(t, c, now) })
+		m.change(c, absent, func(t *keyState, now int64) { change(t, c, now) })
 	}
 	return nil
 }
 
-// change calls change for the cell of c's key, if it has one or absent says to create it.
-// Keys in an overflow count have none and cannot be changed.
-func (m *Memory) change(c Claim, absent ifAbsent, change func(t *tally, now int64)) {
+// change calls change with the state of c's key, if it has a cell or absent is addAbsent.
+// A key that is counted in an overflow cell cannot be changed.
+func (m *Memory) change(c Claim, absent ifAbsent, change func(t *keyState, now int64)) {
 	r := m.ref(&c)
 	s := &m.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.clock().UnixMilli()
 	r.index = s.findLocked(r.id, r.hash)
-	if r.index == noCell && (absent == create || s.notes.has(r.hash)) {
+	if r.index == noCell && (absent == addAbsent || s.mirrored.has(r.hash)) {
 		r.index = s.addLocked(r.id, r.hash, c.Source, now)
 	}
 	if r.index == noCell {
 		return
 	}
-	s.expandLocked(&r, &c, now)
-	s.changeLocked(r.index, c.Limit, func(t *tally) {
+	s.expandMirroredLocked(&r, &c, now)
+	s.changeLocked(r.index, c.Limit, func(t *keyState) {
 		t.advance(now, c.Limit)
 		change(t, now)
 	})

@@ -67,7 +67,7 @@ func TestNote_AccountsForWhatAKeyTakes(t *testing.T) {
 	grown := grownBy(func() {
 		for i := range 10 * keys {
 			claims[0].Key = numbered(i % keys)
-			m.Note(claims, &said, 4)
+			m.Mirror(claims, &said, 4)
 		}
 	})
 	counted, bytes := m.Keys()

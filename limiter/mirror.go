@@ -1,74 +1,75 @@
 package limiter
 
-// Note records a decision of another store about claims, so that this Memory can take over
-// from it for one of n processes: it then knows the recent permits of this process, and
-// that the others had their share.
+// Mirror records what another store has decided for claims, so that this Memory can
+// replace that store, for one of n processes, while it is unreachable.
 //
-// Granted permits are counted, whatever is left of this process's share; NoteRefund refunds
-// them. After that, and after a refusal, at most an n-th of what the other store had left
-// is left here: the difference counts as taken now, except that with TokenBucket and
-// SlidingLog the same claim is granted again when the other store said so. Concurrent
-// permits of other processes are not considered.
+// Granted permits are taken here too, even beyond this process's share; MirrorRefund
+// returns them. Afterwards at most the n-th part of what the other store had left remains
+// here. The rest counts as taken now, except that under a TokenBucket or SlidingLog limit
+// the same claim is granted again when the other store said so. Concurrent permits of
+// other processes are not taken into account.
 //
-// The counts are coarser than in the other store, and stricter: permits of a limit with a
-// rate return up to a third of its horizon late, never early.
+// Counts are coarser than in the other store, and stricter: under a limit with a rate,
+// permits expire up to a third of its horizon late, and never early.
 //
-// Notes use at most half of the capacity for keys; beyond that, new keys are not recorded.
-// A claim takes about 0.2 µs and does not allocate if its key is known; a key takes 48
-// bytes, whatever was taken. Keys of Concurrent, Distinct and Cooldown, which need the
-// single permits and values, take as much memory as with Take.
-func (m *Memory) Note(claims []Claim, d *Decision, n int) {
+// Mirrored keys take at most half of the capacity for keys; beyond that, new keys are not
+// mirrored. A claim costs about 0.2 µs and does not allocate once its key is known, and a
+// key takes 48 bytes whatever was taken. Keys of Concurrent, Distinct and Cooldown limits
+// need single permits and values, so they take as much as in Take.
+func (m *Memory) Mirror(claims []Claim, d *Decision, n int) {
 	for i := range claims[:min(len(claims), len(d.Outcomes))] {
 		if o := &d.Outcomes[i]; d.Allowed || !o.Allowed {
-			m.note(&claims[i], d, o, n)
+			m.mirrorClaim(&claims[i], d, o, n)
 		}
 	}
 }
 
-// NoteRefund records a refund of p for these claims in the other store, after a call of
-// Note. Unlike Refund it is not idempotent.
-func (m *Memory) NoteRefund(claims []Claim, p Permit, n int) {
+// MirrorRefund records that the other store refunded permits of p that Mirror has
+// recorded. Unlike Refund, it must be called only once for each permit.
+func (m *Memory) MirrorRefund(claims []Claim, p Permit, n int) {
 	for i := range claims {
 		c := &claims[i]
-		if !c.Limit.Algorithm.rated() {
+		if !c.Limit.Algorithm.countsPermits() {
 			own, share := *c, c.Limit.Share(n)
 			own.Limit = &share
 			m.refund(&own, Permit{ID: p.ID, At: m.clock()})
 			continue
 		}
 		r := m.ref(c)
-		m.shards[r.shard].noteRefund(r.hash, p.At.UnixMilli()+m.ahead.Load(), c.Cost)
+		m.shards[r.shard].mirrorRefund(r.hash, p.At.UnixMilli()+m.clockSkew.Load(), c.Cost)
 	}
 }
 
-// noteRefund refunds permits in the note with hash h.
-func (s *shard) noteRefund(h uint64, at, permits int64) {
+// mirrorRefund returns permits to the mirror entry of hash h.
+func (s *shard) mirrorRefund(h uint64, at, permits int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.notes.find(h); p.item > 0 {
-		n := s.notes.slab.at(p.item - 1)
-		back := n.giveBack(at, permits)
-		n.left = n.left&noteBanned | uint32(min(int64(n.left&^noteBanned)+back, MaxCount))
+	if p := s.mirrored.find(h); p.item > 0 {
+		n := s.mirrored.slab.at(p.item - 1)
+		refunded := n.refund(at, permits)
+		n.remaining = n.remaining&mirrorBanned | uint32(min(int64(n.remaining&^mirrorBanned)+refunded, MaxCount))
 	}
 }
 
-// rated reports whether only the number of permits matters for a, not their identity.
-func (a Algorithm) rated() bool { return a != Concurrent && a != Distinct && a != Cooldown }
+// countsPermits reports whether a only needs the number of taken permits, and not their
+// identities.
+func (a Algorithm) countsPermits() bool { return a != Concurrent && a != Distinct && a != Cooldown }
 
-func (m *Memory) note(c *Claim, d *Decision, o *Outcome, n int) {
+// mirrorClaim records the outcome of one claim.
+func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
 	r, now := m.ref(c), m.clock().UnixMilli()
 	s := &m.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !c.Limit.Algorithm.rated() {
-		s.noteWholeLocked(&r, foreignDecision{c, d, o, n, now})
+	if !c.Limit.Algorithm.countsPermits() {
+		s.mirrorPermitsLocked(&r, mirroredOutcome{c, d, o, n, now})
 		return
 	}
 	if !d.At.IsZero() {
-		m.ahead.Store(now - d.At.UnixMilli())
+		m.clockSkew.Store(now - d.At.UnixMilli())
 	}
 	horizon := packHorizon(c.Limit.Horizon().Milliseconds())
-	note := s.notedLocked(r.hash, now, horizon)
+	note := s.findOrAddMirroredLocked(r.hash, now, horizon)
 	if note == nil {
 		return
 	}
@@ -76,74 +77,73 @@ func (m *Memory) note(c *Claim, d *Decision, o *Outcome, n int) {
 	if d.Allowed {
 		note.grant(c.Cost)
 	}
-	parts := c.Limit.parts(n)
-	note.say((o.Remaining+parts-1)/parts, o.Wait.Milliseconds(), c.Cost)
+	parts := c.Limit.processes(n)
+	note.setReply((o.Remaining+parts-1)/parts, o.Wait.Milliseconds(), c.Cost)
 	if o.Banned {
-		note.ban()
+		note.setBanned()
 	}
 }
 
-// notedLocked returns the note with hash h; a new one if there is enough capacity, else
-// nil.
-func (s *shard) notedLocked(h uint64, now int64, horizon uint16) *note {
-	if p := s.notes.find(h); p.item > 0 {
-		return s.notes.slab.at(p.item - 1)
+// findOrAddMirroredLocked returns the mirror entry of hash h. It adds one if less than
+// half of the capacity is in use, and otherwise returns nil.
+func (s *shard) findOrAddMirroredLocked(h uint64, now int64, horizon uint16) *mirrorEntry {
+	if p := s.mirrored.find(h); p.item > 0 {
+		return s.mirrored.slab.at(p.item - 1)
 	}
 	s.sweepLocked(now, sweepStep)
-	if !s.wellBelowLocked(noteBytes) {
+	if !s.isHalfEmptyLocked(mirrorEntryBytes) {
 		s.sweepLocked(now, fullSweep)
-		if !s.wellBelowLocked(noteBytes) {
+		if !s.isHalfEmptyLocked(mirrorEntryBytes) {
 			return nil
 		}
 	}
-	s.bytes += noteBytes
-	return s.notes.add(h, now, horizon)
+	s.bytes += mirrorEntryBytes
+	return s.mirrored.add(h, now, horizon)
 }
 
-// wellBelowLocked reports whether half of the capacity is free after adding a key of this
-// size.
-func (s *shard) wellBelowLocked(bytes int64) bool {
+// isHalfEmptyLocked reports whether half of the capacity is free after adding a key of
+// this size.
+func (s *shard) isHalfEmptyLocked(bytes int64) bool {
 	return 2*s.keysLocked() < s.maxKeys && 2*(s.bytes+bytes) <= s.maxBytes
 }
 
-// A foreignDecision is the decision of the other store about one claim, for one of n
-// processes.
-type foreignDecision struct {
-	claim    *Claim
-	decision *Decision
-	outcome  *Outcome
-	n        int
-	now      int64
+// A mirroredOutcome is what the other store decided for one claim.
+type mirroredOutcome struct {
+	claim     *Claim
+	decision  *Decision
+	outcome   *Outcome
+	processes int
+	now       int64
 }
 
-// noteWholeLocked records a decision in a cell, permit by permit.
-func (s *shard) noteWholeLocked(r *cellRef, h foreignDecision) {
+// mirrorPermitsLocked records an outcome in a cell, with the identity of the permit.
+func (s *shard) mirrorPermitsLocked(r *cellRef, h mirroredOutcome) {
 	c, o, now := h.claim, h.outcome, h.now
-	share, parts := c.Limit.Share(h.n), c.Limit.parts(h.n)
+	share, parts := c.Limit.Share(h.processes), c.Limit.processes(h.processes)
 	own := *c
 	own.Limit = &share
 	if r.index = s.findLocked(r.id, r.hash); r.index == noCell {
 		s.sweepLocked(now, sweepStep)
-		if !s.wellBelowLocked(cellBytes) {
+		if !s.isHalfEmptyLocked(cellBytes) {
 			return
 		}
 		r.index = s.addLocked(r.id, r.hash, c.Source, now)
 	}
-	var t tally
+	var t keyState
 	cell := s.cells.at(r.index)
 	s.loadLocked(cell, &t)
 	t.advance(now, &share)
-	t.banned = 0
+	t.bannedUntil = 0
 	if h.decision.Allowed {
 		s.takeLocked(cell, &t, stamp{now, h.decision.Permit.ID}, own)
 	}
 	switch wait := o.Wait.Milliseconds(); {
 	case o.Banned:
-		t.banned = now + wait
+		t.bannedUntil = now + wait
 	case share.Algorithm == Distinct:
-		t.useUnknown(now, t.left(now, &share)-(o.Remaining+parts-1)/parts)
+		t.addUnknownUses(now, t.remaining(now, &share)-(o.Remaining+parts-1)/parts)
 	case share.Algorithm == Cooldown:
-		t.pauseFor(now, wait, &share)
+		t.extendPause(now, wait, &share)
 	}
 	s.saveLocked(cell, &t, &share)
 }

@@ -9,41 +9,41 @@ import (
 )
 
 const (
-	// MaxCount is the maximum Count of a rate: counts are signed 32-bit integers in some
-	// formats.
+	// MaxCount is the largest Rate.Count. A store keeps counts in 32 bits and treats
+	// one with the highest bit set as a negative number, and thus as 0.
 	MaxCount = 1<<31 - 1
-	// MaxWindow is the maximum Window of a rate.
+	// MaxWindow is the longest Rate.Window.
 	MaxWindow = 366 * 24 * time.Hour
 )
 
-// ErrRate reports a rate that is not of the form COUNT/WINDOW, or out of range.
-var ErrRate = errors.New("not a rate")
+// ErrInvalidRate reports that a rate is not of the form COUNT/WINDOW or is out of range.
+var ErrInvalidRate = errors.New("not a rate")
 
-// A Rate is Count permits per Window. Count is 1 to MaxCount; Window is in whole
-// milliseconds, 1 ms to MaxWindow. The zero Rate is invalid.
+// A Rate is a number of permits, Count, per Window. Count is 1 to MaxCount. Window is a
+// whole number of milliseconds, 1 ms to MaxWindow. The zero Rate is not valid.
 type Rate struct {
 	Count  int64
 	Window time.Duration
 }
 
 // ParseRate parses COUNT/WINDOW: "5/1h", "100/10s", "10/1d", "20/1h30m". The window must
-// have a unit: ms, s, m, h, d (24 h) or w (7 d). Errors wrap ErrRate and contain what to
-// write instead.
+// have a unit: ms, s, m, h, d (24 h) or w (7 d). Errors wrap ErrInvalidRate and suggest a
+// correction.
 func ParseRate(s string) (Rate, error) {
 	count, window, found := strings.Cut(strings.TrimSpace(s), "/")
 	if !found {
-		return Rate{}, fmt.Errorf("%w: %q; write COUNT/WINDOW, for example %s", ErrRate, s, instead(count, "1m"))
+		return Rate{}, fmt.Errorf("%w: %q; write COUNT/WINDOW, for example %s", ErrInvalidRate, s, suggestRate(count, "1m"))
 	}
 	if _, err := ParseDuration("1" + window); err == nil && !strings.ContainsAny(window, "0123456789") {
-		return Rate{}, fmt.Errorf("%w: %q; say how long the window is, for example %s", ErrRate, s, instead(count, "1"+window))
+		return Rate{}, fmt.Errorf("%w: %q; say how long the window is, for example %s", ErrInvalidRate, s, suggestRate(count, "1"+window))
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil || count[0] == '+' {
-		return Rate{}, fmt.Errorf("%w: %q; the count is a whole number from 1 to %d", ErrRate, s, int64(MaxCount))
+		return Rate{}, fmt.Errorf("%w: %q; the count is a whole number from 1 to %d", ErrInvalidRate, s, int64(MaxCount))
 	}
 	w, err := ParseDuration(window)
 	if err != nil {
-		return Rate{}, fmt.Errorf("%w: %q; the window needs a number and a unit: ms, s, m, h, d or w", ErrRate, s)
+		return Rate{}, fmt.Errorf("%w: %q; the window needs a number and a unit: ms, s, m, h, d or w", ErrInvalidRate, s)
 	}
 	r := Rate{Count: n, Window: w}
 	if err := r.Check(); err != nil {
@@ -52,9 +52,9 @@ func ParseRate(s string) (Rate, error) {
 	return r, nil
 }
 
-// instead suggests a valid rate similar to count and window; units of a count, as in 5r,
-// are dropped.
-func instead(count, window string) string {
+// suggestRate returns a valid rate close to count and window, for an error message. It
+// drops what follows the digits of count, as in 5r.
+func suggestRate(count, window string) string {
 	count = strings.TrimSpace(count)
 	for i, c := range count {
 		if c < '0' || c > '9' {
@@ -63,31 +63,31 @@ func instead(count, window string) string {
 		}
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
-	w, broken := ParseDuration(window)
+	w, windowErr := ParseDuration(window)
 	r := Rate{Count: n, Window: w}
-	if err != nil || broken != nil || r.Check() != nil {
+	if err != nil || windowErr != nil || r.Check() != nil {
 		return "5/1m"
 	}
 	return strconv.FormatInt(n, 10) + "/" + window
 }
 
-// Check returns an error that wraps ErrRate if r is out of range.
+// Check returns an error that wraps ErrInvalidRate if r is out of range.
 func (r Rate) Check() error {
 	if r.Count < 1 || r.Count > MaxCount {
-		return fmt.Errorf("%w: %d permits; the count is a whole number from 1 to %d", ErrRate, r.Count, int64(MaxCount))
+		return fmt.Errorf("%w: %d permits; the count is a whole number from 1 to %d", ErrInvalidRate, r.Count, int64(MaxCount))
 	}
 	if r.Window < time.Millisecond || r.Window > MaxWindow || r.Window%time.Millisecond != 0 {
-		return fmt.Errorf("%w: a window of %v; windows are whole milliseconds from 1ms to 366d", ErrRate, r.Window)
+		return fmt.Errorf("%w: a window of %v; windows are whole milliseconds from 1ms to 366d", ErrInvalidRate, r.Window)
 	}
 	return nil
 }
 
-// String formats r for ParseRate, with the shortest window: 1/1m, 10/1d. Equal rates have
-// equal strings.
+// String formats r as ParseRate reads it, with the window in the fewest units: 1/1m,
+// 10/1d. Equal rates have equal strings.
 func (r Rate) String() string {
 	return strconv.FormatInt(r.Count, 10) + "/" + WindowName(r.Window)
 }
 
-// WindowName formats a window for ParseRate in the shortest form; 60 s is "1m". It names
-// the window in keys, header fields and metrics.
+// WindowName formats a window in the shortest form that ParseRate reads; 60 s is "1m". It
+// is the name of the window in store keys, header fields and metrics.
 func WindowName(d time.Duration) string { return FormatDuration(d) }

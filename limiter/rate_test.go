@@ -29,7 +29,7 @@ func TestParseRate(t *testing.T) {
 		"", "5", "/", "5/", "/1m", "5/m", "5/60", "-1/1m", "+1/1m", "0/1m", "1.5/1m", "x/1m", "5/1x", "5/0s", "5/-1s",
 		"1/367d", "2147483648/1m", "1e3/1m", "5 / 1m", "5/1m/1h", "1/1y",
 	} {
-		if got, err := limiter.ParseRate(in); !errors.Is(err, limiter.ErrRate) {
+		if got, err := limiter.ParseRate(in); !errors.Is(err, limiter.ErrInvalidRate) {
 			t.Errorf("%q: %v %v, want ErrRate", in, got, err)
 		}
 	}
@@ -43,7 +43,7 @@ func FuzzParseRate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		r, err := limiter.ParseRate(s)
 		if err != nil {
-			if !errors.Is(err, limiter.ErrRate) {
+			if !errors.Is(err, limiter.ErrInvalidRate) {
 				t.Fatalf("%q: %v", s, err)
 			}
 			return

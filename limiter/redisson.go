@@ -8,27 +8,27 @@ import (
 	"unicode/utf8"
 )
 
-// A RedissonForm is the format in which an RRateLimiter of some Redisson version stores
-// permits. If a limiter has entries, their format is kept; the form, except RedissonWindow,
-// applies only to new limiters.
-type RedissonForm uint8
+// A RedissonFormat is the data format in which a version of Redisson's RRateLimiter
+// stores permits. Except for RedissonWindow, it only determines the format of a limiter's
+// first entry; later entries use the format of those that exist.
+type RedissonFormat uint8
 
-// The forms.
+// The formats, with the versions of Redisson that write them.
 const (
-	RedissonByte   RedissonForm = iota // 3.17 and later
-	RedissonLong                       // 3.16.4 to 3.16.8
-	RedissonFloat                      // 3.13.3 to 3.16.3
-	RedissonWindow                     // up to 3.13.2: a fixed window, so up to twice the rate across a boundary
+	RedissonByte   RedissonFormat = iota // 3.17 and later
+	RedissonLong                         // 3.16.4 to 3.16.8
+	RedissonFloat                        // 3.13.3 to 3.16.3
+	RedissonWindow                       // up to 3.13.2: a fixed window, so up to twice the rate across a border
 )
 
-// String returns the name used in scripts.
-func (f RedissonForm) String() string {
+// String returns the name of f in Redis scripts.
+func (f RedissonFormat) String() string {
 	return [...]string{"byte", "long", "float", "window"}[f]
 }
 
-// RedissonFormOf returns the form of a version; if the patch version is missing, that of
-// the latest one. Errors wrap ErrLimit.
-func RedissonFormOf(version string) (RedissonForm, error) {
+// RedissonFormatOf returns the format of a Redisson version such as 3.16.3. Without a
+// patch number it is that of the last patch. Errors wrap ErrInvalidLimit.
+func RedissonFormatOf(version string) (RedissonFormat, error) {
 	const newest = 999
 	parts := strings.Split(version, ".")
 	n := [3]int{0, newest, newest}
@@ -44,7 +44,7 @@ func RedissonFormOf(version string) (RedissonForm, error) {
 		n[i] = int(v)
 	}
 	if len(parts) < 2 || n[0] < 1 {
-		return 0, fmt.Errorf("%w: %q is not a Redisson version; write one as 3.16.3", ErrLimit, version)
+		return 0, fmt.Errorf("%w: %q is not a Redisson version; write a version such as 3.16.3", ErrInvalidLimit, version)
 	}
 	before := func(major, minor, patch int) bool {
 		return n[0] < major || n[0] == major && (n[1] < minor || n[1] == minor && n[2] < patch)
@@ -60,41 +60,41 @@ func RedissonFormOf(version string) (RedissonForm, error) {
 	return RedissonByte, nil
 }
 
-// MaxRedissonName is the maximum length of the name of a limiter, in bytes.
+// MaxRedissonName is the maximum length of the name of a Redisson limiter, in bytes.
 const MaxRedissonName = 512
 
-// CheckRedissonKey returns an error that wraps ErrLimit if text from a client must not
-// become part of a limiter's name: it must not have braces, whitespace or invisible
-// characters.
+// CheckRedissonKey returns an error that wraps ErrInvalidLimit if text, which comes from
+// a client, must not be part of the name of a limiter because it contains braces,
+// whitespace or non-printable characters.
 func CheckRedissonKey(text string) error {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool {
 		return c == '{' || c == '}' || !unicode.IsGraphic(c) || unicode.IsSpace(c)
 	}) {
-		return fmt.Errorf("%w: %q in a Redisson name: it holds braces, blanks or what cannot be seen", ErrLimit, text)
+		return fmt.Errorf("%w: %q in a Redisson name: it contains braces, whitespace or non-printable characters", ErrInvalidLimit, text)
 	}
 	return nil
 }
 
-// CheckRedissonName returns an error that wraps ErrLimit if name is empty or too long; if
-// its braces would distribute the keys of one limiter over several slots of a cluster (it
-// must have exactly one pair with something in between, or none); or if it has the form of
-// a key of another limiter: it ends in :value or :permits, or has that, after braces,
-// before the part that identifies a client.
+// CheckRedissonName returns an error that wraps ErrInvalidLimit if name is empty, too
+// long or ambiguous. Its braces must not distribute the keys of one limiter over several
+// slots of a cluster: it contains either no braces, or exactly one pair with text in
+// between. It must not look like a key of another limiter, that is, end in :value or
+// :permits, or have that followed by a client ID after braces.
 func CheckRedissonName(name string) error {
 	before, rest, open := strings.Cut(name, "{")
 	tag, after, closed := strings.Cut(rest, "}")
 	switch {
 	case name == "":
-		return fmt.Errorf("%w: a Redisson limiter has a name", ErrLimit)
+		return fmt.Errorf("%w: the name of a Redisson limiter is empty", ErrInvalidLimit)
 	case len(name) > MaxRedissonName:
-		return fmt.Errorf("%w: a name of %d bytes; the most is %d", ErrLimit, len(name), MaxRedissonName)
+		return fmt.Errorf("%w: a name of %d bytes; the maximum is %d", ErrInvalidLimit, len(name), MaxRedissonName)
 	case open && (!closed || tag == "" || strings.Contains(before, "}") || strings.ContainsAny(tag, "{") || strings.ContainsAny(after, "{}")),
 		!open && strings.Contains(name, "}"):
-		return fmt.Errorf("%w: the braces in the name %q; write none, or one pair with something between", ErrLimit, name)
+		return fmt.Errorf("%w: the braces in the name %q; write none, or one pair with text in between", ErrInvalidLimit, name)
 	}
 	for _, part := range []string{":value", ":permits"} {
 		if strings.HasSuffix(name, part) || strings.Contains(after, part+":") {
-			return fmt.Errorf("%w: the name %q is that of a key of another limiter; %s stands in it", ErrLimit, name, part)
+			return fmt.Errorf("%w: the name %q looks like a key of another limiter, because it contains %s", ErrInvalidLimit, name, part)
 		}
 	}
 	return nil

@@ -5,15 +5,16 @@ import "fmt"
 // A Scope determines which of the processes that share a store count together.
 type Scope uint8
 
+// The scopes.
 const (
 	// Overall counts the permits of all clients of a store together.
 	Overall Scope = iota
-	// PerClient counts separately for each client of a store, with the full rate for each.
-	// A Memory is one client.
+	// PerClient counts the permits of each client of a store separately, so that each has
+	// the whole rate. A Memory is one client.
 	PerClient
 )
 
-// String returns the name used in configurations.
+// String returns the name of s in configuration files.
 func (s Scope) String() string {
 	switch s {
 	case Overall:
@@ -24,12 +25,12 @@ func (s Scope) String() string {
 	return fmt.Sprintf("scope %d", uint8(s))
 }
 
-// ParseScope parses the result of String. Errors wrap ErrLimit.
+// ParseScope parses a name that String returns. Errors wrap ErrInvalidLimit.
 func ParseScope(name string) (Scope, error) {
 	for s := Overall; s <= PerClient; s++ {
 		if s.String() == name {
 			return s, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: no scope is called %q; write overall or per_client", ErrLimit, name)
+	return 0, fmt.Errorf("%w: unknown scope %q; write overall or per_client", ErrInvalidLimit, name)
 }

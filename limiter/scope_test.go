@@ -15,7 +15,7 @@ func TestScope_HasNames(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "client", "OVERALL"} {
-		if _, err := limiter.ParseScope(name); !errors.Is(err, limiter.ErrLimit) {
+		if _, err := limiter.ParseScope(name); !errors.Is(err, limiter.ErrInvalidLimit) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -24,7 +24,7 @@ func TestScope_HasNames(t *testing.T) {
 		t.Error(err)
 	}
 	l.Scope++
-	if err := l.Check(); !errors.Is(err, limiter.ErrLimit) || l.Scope.String() != "scope 2" {
+	if err := l.Check(); !errors.Is(err, limiter.ErrInvalidLimit) || l.Scope.String() != "scope 2" {
 		t.Errorf("%v: %v", l.Scope, err)
 	}
 }

@@ -6,49 +6,50 @@ import (
 )
 
 const (
-	// cellBytes is the memory of a key without its entries, but with the first entry of a
-	// log: its cell and its slot in the index, as measured.
+	// cellBytes is the memory of a key: its cell, which includes the first entry of a
+	// log, and its slot in the index, as measured.
 	cellBytes  = 104
 	entryBytes = 32
-	blockBytes = 24 // a longer log, beside its entries
-	// sweepStep is the number of cells that are checked for eviction for each new key, and
-	// fullSweep if there is no capacity. With 4, at most a quarter of the cells is expired
-	// if each request has a new key; with 2 it was half of them.
+	blockBytes = 24 // memory of a longer log in addition to its entries
+	// For each new key sweepStep cells are checked for expiry, or fullSweep if there is
+	// no room for it. If each request has a new key, up to a quarter of the cells are
+	// expired with a step of 4; with 2 it was half of them.
 	sweepStep = 4
 	fullSweep = 32
-	// Once 1/highWater of the capacity is in use, a source gets no more than 1/sourceShare
-	// of it for keys of its own.
+	// When 1/highWater of the capacity is in use, a source gets at most 1/sourceShare
+	// of it for separately counted keys.
 	highWater   = 2
 	sourceShare = 8
 )
 
-// A shard is the part of a Memory that is guarded by one lock.
+// A shard is the part of a Memory that one mutex guards.
 type shard struct {
 	maxKeys  int
 	maxBytes int64
 	seed     *seed
 
-	mu     sync.Mutex // guards what follows
-	index  index      // of cells
-	cells  slab[cell]
-	blocks slab[[]entry]
-	oldest uint32 // the cell where the sweep continues
-	bytes  int64
-	notes  notes
-	// sources is the usage of the keys that each source sent first.
+	mu        sync.Mutex // guards the fields below
+	index     index      // of cells
+	cells     slab[cell]
+	blocks    slab[[]entry]
+	nextSweep uint32 // number of the cell at which the next sweep starts
+	bytes     int64
+	mirrored  mirrorTable
+	// sources are the keys and bytes that each source has added.
 	sources map[uint32]usage
 }
 
-// A usage is a number of keys and bytes.
+// A usage is an amount of keys and bytes.
 type usage struct {
 	keys  int
 	bytes int64
 }
 
-// noCell is an invalid cell number.
+// noCell is the number that stands for no cell.
 const noCell = math.MaxUint32
 
-// findLocked returns the number of the cell for id, whose hash is h, or noCell.
+// findLocked returns the number of the cell of id, whose hash is h; noCell if there is
+// none.
 func (s *shard) findLocked(id cellID, h uint64) uint32 {
 	for p := s.index.first(h); p.item > 0; p = s.index.next(h, p) {
 		if s.cells.at(p.item-1).id == id {
@@ -58,126 +59,131 @@ func (s *shard) findLocked(id cellID, h uint64) uint32 {
 	return noCell
 }
 
-// hash returns the hash of id.
+// hash returns the hash of id in the index.
 func (s *shard) hash(id cellID) uint64 { return hashUnder(id.limit, s.seed.hash(&id.key)) }
 
-// hashOf returns the hash of cell i.
+// hashOf returns the hash of cell i in the index.
 func (s *shard) hashOf(i uint32) uint64 { return s.hash(s.cells.at(i).id) }
 
-// sharedLocked returns the number of the cell that counts id: its own, or the overflow cell
-// if it has none and would not get one.
-func (s *shard) sharedLocked(id cellID, h uint64, source uint32) uint32 {
+// findOrOverflowLocked returns the number of the cell of id; if there is none and there
+// would be no room for it, that of its overflow cell. It is noCell if that does not exist
+// either.
+func (s *shard) findOrOverflowLocked(id cellID, h uint64, source uint32) uint32 {
 	if i := s.findLocked(id, h); i != noCell {
 		return i
 	}
-	if over, without := s.withoutRoomLocked(id, source); without {
+	if over, full := s.overflowIDLocked(id, source); full {
 		return s.findLocked(over, s.hash(over))
 	}
 	return noCell
 }
 
-// withoutRoomLocked returns the overflow id for a new key that gets no cell of its own.
-func (s *shard) withoutRoomLocked(id cellID, source uint32) (cellID, bool) {
+// overflowIDLocked returns the ID of the overflow cell that counts a new key, and true,
+// if there is no room for a cell of its own; otherwise id and false.
+func (s *shard) overflowIDLocked(id cellID, source uint32) (cellID, bool) {
 	switch {
-	case !s.roomLocked():
-		return id.overflow(0), true
-	case s.exceedsLocked(source):
-		return id.overflow(source), true
+	case !s.hasRoomLocked():
+		return id.overflowID(0), true
+	case s.exceedsShareLocked(source):
+		return id.overflowID(source), true
 	}
 	return id, false
 }
 
-// keysLocked returns the number of keys, including notes.
-func (s *shard) keysLocked() int { return s.index.used + s.notes.index.used }
+// keysLocked returns the number of keys, including mirrored ones.
+func (s *shard) keysLocked() int { return s.index.used + s.mirrored.index.used }
 
-// exceedsLocked reports whether source has used its share, once capacity is scarce.
-func (s *shard) exceedsLocked(source uint32) bool {
+// exceedsShareLocked reports whether source has used its share of the capacity. Shares
+// apply only when much of the capacity is in use.
+func (s *shard) exceedsShareLocked(source uint32) bool {
 	if source == 0 || highWater*s.keysLocked() < s.maxKeys && highWater*s.bytes < s.maxBytes {
 		return false
 	}
-	its := s.sources[source]
-	return sourceShare*its.keys >= s.maxKeys || sourceShare*its.bytes >= s.maxBytes
+	u := s.sources[source]
+	return sourceShare*u.keys >= s.maxKeys || sourceShare*u.bytes >= s.maxBytes
 }
 
-// openLocked returns the number of the cell that counts id, and creates it if there is
-// capacity. Otherwise all new keys of a limit share one overflow cell, and so do those of a
-// source that has used its share: keys in use are never evicted. The cell is exempt from
-// sweeps at now.
-func (s *shard) openLocked(id cellID, h uint64, source uint32, now int64) uint32 {
+// findOrAddLocked returns the number of the cell of id and adds one if there is room. If
+// the capacity is used up, all new keys of a limit share one overflow cell, and if source
+// has used its share, its new keys share another one: a key with taken permits is never
+// evicted. The cell is excluded from sweeps at now.
+func (s *shard) findOrAddLocked(id cellID, h uint64, source uint32, now int64) uint32 {
 	if i := s.findLocked(id, h); i != noCell {
-		s.cells.at(i).holdLocked(now)
+		s.cells.at(i).pinLocked(now)
 		return i
 	}
 	s.sweepLocked(now, sweepStep)
-	over, without := s.withoutRoomLocked(id, source)
-	if without {
+	over, full := s.overflowIDLocked(id, source)
+	if full {
 		s.sweepLocked(now, fullSweep)
-		over, without = s.withoutRoomLocked(id, source)
+		over, full = s.overflowIDLocked(id, source)
 	}
-	if without {
+	if full {
 		id, h = over, s.hash(over)
 		if i := s.findLocked(id, h); i != noCell {
-			s.cells.at(i).holdLocked(now)
+			s.cells.at(i).pinLocked(now)
 			return i
 		}
 	}
 	return s.addLocked(id, h, source, now)
 }
 
-// holdLocked exempts c from sweeps at now: the next claim of the same decision may need
-// capacity.
-func (c *cell) holdLocked(now int64) { c.until = max(c.until, now+1) }
+// pinLocked excludes c from sweeps at now, because a later claim of the same decision may
+// sweep for room.
+func (c *cell) pinLocked(now int64) { c.expiresAt = max(c.expiresAt, now+1) }
 
-func (s *shard) roomLocked() bool {
+// hasRoomLocked reports whether there is room for another key.
+func (s *shard) hasRoomLocked() bool {
 	return s.keysLocked() < s.maxKeys && s.bytes+cellBytes <= s.maxBytes
 }
 
-// addLocked creates the cell for id, which must not exist.
+// addLocked adds a cell for id, which must not have one.
 func (s *shard) addLocked(id cellID, h uint64, source uint32, now int64) uint32 {
 	i := s.cells.add()
-	*s.cells.at(i) = cell{id: id, source: source, until: now + 1, floor: now - 1}
+	*s.cells.at(i) = cell{id: id, source: source, expiresAt: now + 1, floor: now - 1}
 	s.index.add(h, i, s.hashOf)
 	s.accountLocked(source, 1, cellBytes)
 	return i
 }
 
-// accountLocked adds to the usage, and to that of source; the numbers may be negative.
+// accountLocked adds keys and bytes, which may be negative, to the totals and to the
+// usage of source.
 func (s *shard) accountLocked(source uint32, keys int, bytes int64) {
 	s.bytes += bytes
 	if source == 0 {
 		return
 	}
-	its := s.sources[source]
-	its.keys += keys
-	its.bytes += bytes
-	if its.keys == 0 {
+	u := s.sources[source]
+	u.keys += keys
+	u.bytes += bytes
+	if u.keys == 0 {
 		delete(s.sources, source)
 		return
 	}
-	s.sources[source] = its
+	s.sources[source] = u
 }
 
-// sweepLocked checks the next n cells, and evicts those whose permits have all returned: a
-// new cell would count the same.
+// sweepLocked checks the next n cells and removes the expired ones. A new cell would
+// count the same.
 func (s *shard) sweepLocked(now int64, n uint32) {
 	for range min(n, s.cells.used) {
-		if s.oldest >= s.cells.used {
-			s.oldest = 0
+		if s.nextSweep >= s.cells.used {
+			s.nextSweep = 0
 		}
-		if c := s.cells.at(s.oldest); c.until != 0 && c.until <= now {
-			s.forgetLocked(s.oldest, c)
+		if c := s.cells.at(s.nextSweep); c.expiresAt != 0 && c.expiresAt <= now {
+			s.removeLocked(s.nextSweep, c)
 		}
-		s.oldest++
+		s.nextSweep++
 	}
-	if s.notes.index.used > 0 {
-		s.bytes -= noteBytes * s.notes.sweep(now, n)
+	if s.mirrored.index.used > 0 {
+		s.bytes -= mirrorEntryBytes * s.mirrored.sweep(now, n)
 	}
 }
 
-// forgetLocked frees cell i, which is c.
-func (s *shard) forgetLocked(i uint32, c *cell) {
+// removeLocked removes cell i, which is c.
+func (s *shard) removeLocked(i uint32, c *cell) {
 	if c.block > 0 {
-		s.releaseLocked(c)
+		s.removeBlockLocked(c)
 	}
 	h := s.hash(c.id)
 	p := s.index.first(h)
@@ -189,21 +195,22 @@ func (s *shard) forgetLocked(i uint32, c *cell) {
 	s.cells.remove(i)
 }
 
-// A stamp identifies permits: the time at which they were taken, and the id.
+// A stamp identifies the permits of one decision: the time at which they were taken and
+// the ID of the Permit.
 type stamp struct {
 	at int64
 	id [16]byte
 }
 
-// takeLocked takes the permits of claim in t, the state of c. If the bytes of the shard or
-// the share of the source are used up, it merges them into the newest entry: they return
-// later, never earlier.
-func (s *shard) takeLocked(c *cell, t *tally, p stamp, claim Claim) {
+// takeLocked takes the permits of claim in t, the state of c. If the capacity of the
+// shard or the share of the key's source is used up, the permits are added to the newest
+// entry instead of a new one, so that some permits expire later, but never earlier.
+func (s *shard) takeLocked(c *cell, t *keyState, p stamp, claim Claim) {
 	n := len(t.entries)
-	if n == 0 && c.block == 0 && claim.Limit.Algorithm.keepsLog() {
+	if n == 0 && c.block == 0 && claim.Limit.Algorithm.hasLog() {
 		t.entries = c.inline[:0]
 	}
-	if n < cap(t.entries) || !logs(claim.Limit.Algorithm, n) {
+	if n < cap(t.entries) || !addsEntry(claim.Limit.Algorithm, n) {
 		t.take(p.at, claim, p.id)
 		return
 	}
@@ -215,13 +222,13 @@ func (s *shard) takeLocked(c *cell, t *tally, p stamp, claim Claim) {
 	case TokenBucket, SlidingLog:
 		more = min(more, fullWindow-int64(n))
 	case Cooldown:
-		more = min(more, maxPauses-int64(n))
+		more = min(more, maxCooldownEntries-int64(n))
 	}
-	if n > 0 && (n >= maxEntries || s.bytes+moved+entryBytes*more > s.maxBytes || s.exceedsLocked(c.source)) {
+	if n > 0 && (n >= maxEntries || s.bytes+moved+entryBytes*more > s.maxBytes || s.exceedsShareLocked(c.source)) {
 		if claim.Limit.Algorithm == Distinct {
-			t.supersede(claim.Value.short())
+			t.supersede(claim.Value.prefix())
 		}
-		t.compact(p.at, claim.Cost)
+		t.addToNewest(p.at, claim.Cost)
 		return
 	}
 	entries := make([]entry, n, int64(n)+more)
@@ -230,20 +237,20 @@ func (s *shard) takeLocked(c *cell, t *tally, p stamp, claim Claim) {
 	t.take(p.at, claim, p.id)
 }
 
-// logs reports whether one more permit is one more entry, if there are n.
-func logs(a Algorithm, n int) bool {
+// addsEntry reports whether another permit needs another entry if there are n.
+func addsEntry(a Algorithm, n int) bool {
 	switch a {
 	case TokenBucket, SlidingLog:
 		return n < fullWindow
 	case Cooldown:
-		return n < maxPauses
+		return n < maxCooldownEntries
 	}
 	return a == Concurrent || a == Distinct
 }
 
-// changeLocked calls change with the state of cell i.
-func (s *shard) changeLocked(i uint32, l *Limit, change func(t *tally)) {
-	var t tally
+// changeLocked calls change with the state of cell i and stores the result.
+func (s *shard) changeLocked(i uint32, l *Limit, change func(t *keyState)) {
+	var t keyState
 	c := s.cells.at(i)
 	s.loadLocked(c, &t)
 	change(&t)

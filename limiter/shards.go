@@ -2,36 +2,38 @@ package limiter
 
 import "math/bits"
 
-// inline is the number of claims of a decision up to which no heap memory is needed.
-const inline = 16
+// inlineClaims is the number of claims of one decision that are processed without a heap
+// allocation.
+const inlineClaims = 16
 
-// A cellRef refers to the cell of a claim.
+// A cellRef locates the cell of a claim.
 type cellRef struct {
 	id    cellID
 	hash  uint64
 	shard uint32
-	index uint32 // in the shard's cells; noCell if there is none
+	index uint32 // in the shard's cells; noCell if there is no cell
 }
 
-// ref returns the shard and id for claim c, without the number of the cell.
+// ref locates the key of c, without looking for its cell.
 func (m *Memory) ref(c *Claim) cellRef {
 	h := m.seed.hash(&c.Key)
-	id := cellID{limit: m.number(c.Limit.Name), key: c.Key}
+	id := cellID{limit: m.limitNumber(c.Limit.Name), key: c.Key}
 	return cellRef{id: id, hash: hashUnder(id.limit, h), shard: uint32(h>>48) & uint32(len(m.shards)-1), index: noCell}
 }
 
-// refs returns one ref per claim, in the order of the claims.
-func (m *Memory) refs(claims []Claim, room []cellRef) []cellRef {
+// refs appends one cellRef for each claim to buf.
+func (m *Memory) refs(claims []Claim, buf []cellRef) []cellRef {
 	for i := range claims {
-		room = append(room, m.ref(&claims[i]))
+		buf = append(buf, m.ref(&claims[i]))
 	}
-	return room
+	return buf
 }
 
-// A shardSet is a bit set of shards.
+// A shardSet is a set of shards, one bit for each.
 type shardSet uint64
 
-// lock locks the shards of refs, each once and in ascending order, which avoids deadlocks.
+// lock locks the shards of refs, each once and in ascending order, so that concurrent
+// decisions cannot deadlock.
 func (m *Memory) lock(refs []cellRef) (locked shardSet) {
 	for i := range refs {
 		locked |= 1 << refs[i].shard
@@ -48,11 +50,11 @@ func (m *Memory) unlock(locked shardSet) {
 	}
 }
 
-// openLocked finds or creates the cells of refs.
-func (m *Memory) openLocked(claims []Claim, refs []cellRef, now int64) {
+// findOrAddLocked finds or adds the cells of refs.
+func (m *Memory) findOrAddLocked(claims []Claim, refs []cellRef, now int64) {
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
-		r.index = s.openLocked(r.id, r.hash, claims[i].Source, now)
-		s.expandLocked(r, &claims[i], now)
+		r.index = s.findOrAddLocked(r.id, r.hash, claims[i].Source, now)
+		s.expandMirroredLocked(r, &claims[i], now)
 	}
 }

@@ -1,18 +1,19 @@
 package limiter
 
-// Share returns the limit that each of n processes may apply on its own while they cannot
-// count together: an n-th of the permits, but at least 1. A limit with scope PerClient is
-// returned unchanged.
+// Share returns the part of l that each of n processes may grant on its own while they
+// cannot count together: the n-th part of its permits, but at least 1. A limit with the
+// scope PerClient is returned unchanged.
 func (l *Limit) Share(n int) Limit {
-	part, of := *l, l.parts(n)
-	part.Rate.Count = max(l.Rate.Count/of, 1)
+	part, divisor := *l, l.processes(n)
+	part.Rate.Count = max(l.Rate.Count/divisor, 1)
 	if l.Burst > 0 {
-		part.Burst = max(l.Burst/of, 1)
+		part.Burst = max(l.Burst/divisor, 1)
 	}
 	return part
 }
 
-func (l *Limit) parts(n int) int64 {
+// processes returns the number by which the permits of l are divided among n processes.
+func (l *Limit) processes(n int) int64 {
 	if l.Scope == PerClient {
 		return 1
 	}

@@ -18,7 +18,7 @@ func TestShare_IsAPartOfAtLeastOne(t *testing.T) {
 			l.Algorithm, l.Burst = limiter.GCRA, c.burst
 		}
 		part := l.Share(c.n)
-		if part.Rate.Count != c.rate || part.Most() != c.most || part.Rate.Window != time.Minute {
+		if part.Rate.Count != c.rate || part.Capacity() != c.most || part.Rate.Window != time.Minute {
 			t.Errorf("the share of %d/1m burst %d for %d is %v burst %d", c.count, c.burst, c.n, part.Rate, part.Burst)
 		}
 	}
@@ -62,7 +62,7 @@ func (d *fallbackMemory) told(id byte, left int64, wait time.Duration) {
 	if id != 0 {
 		said.Permit = d.permit(id)
 	}
-	d.Note([]limiter.Claim{d.claim}, &said, d.n)
+	d.Mirror([]limiter.Claim{d.claim}, &said, d.n)
 }
 
 // permit is one of the store for what it grants now.
@@ -172,7 +172,7 @@ func TestNote_IsGivenBack(t *testing.T) {
 			d.told(i+1, 39, 0)
 		}
 		d.now = d.now.Add(time.Millisecond)
-		d.NoteRefund([]limiter.Claim{d.claim}, d.permit(3), d.n)
+		d.MirrorRefund([]limiter.Claim{d.claim}, d.permit(3), d.n)
 		d.want(1)
 	}
 }
@@ -180,7 +180,7 @@ func TestNote_IsGivenBack(t *testing.T) {
 func TestNote_BanHolds(t *testing.T) {
 	d := newFallbackMemory(t, limiter.TokenBucket, 40, 4)
 	said := limiter.Decision{Outcomes: []limiter.Outcome{{Banned: true, Wait: time.Minute}}}
-	d.Note([]limiter.Claim{d.claim}, &said, 4)
+	d.Mirror([]limiter.Claim{d.claim}, &said, 4)
 	d.now = d.now.Add(59 * time.Second)
 	d.want(0)
 	d.now = d.now.Add(time.Second)
@@ -194,7 +194,7 @@ func TestNote_FillsHalf(t *testing.T) {
 	l := &limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 1, Window: time.Hour}}
 	said := limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true}}, Permit: limiter.Permit{ID: [16]byte{1}}}
 	for i := range 5000 {
-		m.Note([]limiter.Claim{{Limit: l, Key: limiter.KeyOf(string(rune(i))), Cost: 1}}, &said, 1)
+		m.Mirror([]limiter.Claim{{Limit: l, Key: limiter.KeyOf(string(rune(i))), Cost: 1}}, &said, 1)
 	}
 	if keys, _ := m.Keys(); keys != 500 {
 		t.Errorf("%d keys are noted, want 500", keys)
@@ -212,7 +212,7 @@ func TestNote_DoesNotAllocate(t *testing.T) {
 	said := limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true, Remaining: 3}}, Permit: limiter.Permit{ID: [16]byte{1}}}
 	next := func() {
 		d.now = d.now.Add(time.Second)
-		d.Note(claims, &said, 4)
+		d.Mirror(claims, &said, 4)
 	}
 	for range 30 {
 		next()
@@ -234,7 +234,7 @@ func BenchmarkNote(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				claims[0].Key = limiter.Key{byte(i), byte(i>>8) % 4}
 				said.Permit.ID[0], said.Permit.ID[1] = byte(i), byte(i>>8)
-				m.Note(claims, &said, 4)
+				m.Mirror(claims, &said, 4)
 			}
 		})
 	}
@@ -266,7 +266,7 @@ func TestNote_LateRefundGivesNothing(t *testing.T) {
 		for i := range byte(10) {
 			d.told(2+i, 40, 0)
 		}
-		d.NoteRefund([]limiter.Claim{d.claim}, old, d.n)
+		d.MirrorRefund([]limiter.Claim{d.claim}, old, d.n)
 		d.want(0)
 
 		d = newFallbackMemory(t, a, 40, 4)
@@ -274,7 +274,7 @@ func TestNote_LateRefundGivesNothing(t *testing.T) {
 		for i := range byte(10) {
 			d.told(1+i, 40, 0)
 		}
-		d.NoteRefund([]limiter.Claim{d.claim}, d.permit(1), d.n)
+		d.MirrorRefund([]limiter.Claim{d.claim}, d.permit(1), d.n)
 		d.want(1)
 	}
 }

@@ -32,7 +32,7 @@ func sketched(k int, keys []int) (*Sketch[int], map[Key]int64) {
 }
 
 // promised checks h against what was counted exactly; error is how wrong a count may be.
-func promised(t interface{ Fatalf(string, ...any) }, h Heavy[Key, int], exact map[Key]int64, most int64) {
+func promised(t interface{ Fatalf(string, ...any) }, h HeavyHitters[Key, int], exact map[Key]int64, most int64) {
 	var total int64
 	for _, n := range exact {
 		total += n
@@ -46,8 +46,8 @@ func promised(t interface{ Fatalf(string, ...any) }, h Heavy[Key, int], exact ma
 			t.Fatalf("%v is listed twice", k.Key)
 		}
 		listed[k.Key] = true
-		if n := exact[k.Key]; k.Count < n || k.Count-k.Over > n || k.Over > most || k.Over < 0 {
-			t.Fatalf("%+v was seen %d times; want at most %d, at least %d, and an error of at most %d", k, n, k.Count, k.Count-k.Over, most)
+		if n := exact[k.Key]; k.Count < n || k.Count-k.Error > n || k.Error > most || k.Error < 0 {
+			t.Fatalf("%+v was seen %d times; want at most %d, at least %d, and an error of at most %d", k, n, k.Count, k.Count-k.Error, most)
 		}
 		if numbered(k.Value) != k.Key {
 			t.Fatalf("with %v goes what belongs to another key", k.Key)
@@ -69,7 +69,7 @@ func (s *Sketch[T]) sound(t interface{ Fatalf(string, ...any) }) {
 		}
 		last = s.groups[g].count
 		for c := s.groups[g].first; c != noIndex; c = s.counters[c].next {
-			if s.counters[c].group != g || s.slots[s.find(s.counters[c].key)] != c+1 {
+			if s.counters[c].group != g || s.slots[s.findSlot(s.counters[c].key)] != c+1 {
 				t.Fatalf("counter %d is in another group, or not found", c)
 			}
 			seen, sum = seen+1, sum+last
@@ -82,7 +82,7 @@ func (s *Sketch[T]) sound(t interface{ Fatalf(string, ...any) }) {
 		}
 	}
 	unused := 0
-	for g := s.unused; g != noIndex; g = s.groups[g].next {
+	for g := s.freeGroup; g != noIndex; g = s.groups[g].next {
 		unused++
 	}
 	if seen != len(s.counters) || filled != seen || sum != s.total || unused == 0 {
@@ -105,7 +105,7 @@ func TestSketch_KeepsItsBounds(t *testing.T) {
 		keys := drawn(t, "keys")
 		s, exact := sketched(k, keys)
 		s.sound(t)
-		h := s.Heavy()
+		h := s.HeavyHitters()
 		promised(t, h, exact, int64(len(keys)/k))
 		if len(h.Keys) > k {
 			t.Fatalf("%d counters of %d", len(h.Keys), k)
@@ -117,7 +117,7 @@ func TestSketch_KeepsItsBounds(t *testing.T) {
 		s.sound(t)
 		s.Observe(numbered(1))
 		s.sound(t)
-		if h := s.Heavy(); h.Total != 1 || len(h.Keys) != 1 || h.Keys[0].Over != 0 {
+		if h := s.HeavyHitters(); h.Total != 1 || len(h.Keys) != 1 || h.Keys[0].Error != 0 {
 			t.Fatalf("%+v after it was cleared", h)
 		}
 	})
@@ -125,14 +125,14 @@ func TestSketch_KeepsItsBounds(t *testing.T) {
 
 // However sketches are put together, the bounds hold, and it comes to the same.
 func TestHeavy_MergesInAnyOrder(t *testing.T) {
-	sorted := func(h Heavy[Key, int]) string {
-		slices.SortFunc(h.Keys, func(a, b HeavyKey[Key, int]) int { return cmp.Compare(a.Value, b.Value) })
+	sorted := func(h HeavyHitters[Key, int]) string {
+		slices.SortFunc(h.Keys, func(a, b HeavyHitter[Key, int]) int { return cmp.Compare(a.Value, b.Value) })
 		return fmt.Sprint(h)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.IntRange(1, 12).Draw(t, "k")
 		exact, most := map[Key]int64{}, int64(0)
-		var all [3]Heavy[Key, int]
+		var all [3]HeavyHitters[Key, int]
 		for i, name := range []string{"a", "b", "c"} {
 			keys := drawn(t, name)
 			s, counted := sketched(k, keys)
@@ -140,7 +140,7 @@ func TestHeavy_MergesInAnyOrder(t *testing.T) {
 				exact[key] += n
 			}
 			most += int64(len(keys) / k)
-			all[i] = s.Heavy()
+			all[i] = s.HeavyHitters()
 		}
 		a, b, c := all[0], all[1], all[2]
 		left, right := a.Merge(b).Merge(c), a.Merge(b.Merge(c))
@@ -151,13 +151,13 @@ func TestHeavy_MergesInAnyOrder(t *testing.T) {
 		if got, want := sorted(c.Merge(a).Merge(b)), sorted(left); got != want {
 			t.Fatalf("(ca)b is %s; want %s as (ab)c", got, want)
 		}
-		if got, want := sorted(left.Merge(Heavy[Key, int]{})), sorted(left); got != want {
+		if got, want := sorted(left.Merge(HeavyHitters[Key, int]{})), sorted(left); got != want {
 			t.Fatalf("with nothing %s; want %s", got, want)
 		}
 		n := rapid.IntRange(0, 40).Draw(t, "n")
 		top := left.Top(n)
 		promised(t, top, exact, max(most, top.Floor))
-		if len(top.Keys) > n || !slices.IsSortedFunc(top.Keys, func(a, b HeavyKey[Key, int]) int { return cmp.Compare(b.Count, a.Count) }) {
+		if len(top.Keys) > n || !slices.IsSortedFunc(top.Keys, func(a, b HeavyHitter[Key, int]) int { return cmp.Compare(b.Count, a.Count) }) {
 			t.Fatalf("%d keys of %d, or in no order", len(top.Keys), n)
 		}
 		again := top.Merge(top) // bounds hold of what was cut, too
@@ -245,7 +245,7 @@ func FuzzSketch(f *testing.F) {
 		}
 		s, exact := sketched(int(k)+1, keys)
 		s.sound(t)
-		promised(t, s.Heavy(), exact, int64(len(keys)/(int(k)+1)))
+		promised(t, s.HeavyHitters(), exact, int64(len(keys)/(int(k)+1)))
 	})
 }
 

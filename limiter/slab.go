@@ -1,22 +1,22 @@
 package limiter
 
-// A slab stores values of one size, each with a number that is stable until it is freed. It
-// grows by chunks, so that growing copies nothing; it never shrinks. Values without
-// pointers cost the garbage collector nothing.
+// A slab allocates values of one type and identifies each by a number until it is
+// removed. It grows by one chunk at a time, so that growing copies nothing and leaves no
+// garbage; it never shrinks. The garbage collector does not scan values without pointers.
 type slab[T any] struct {
 	bits   uint8 // a chunk has 1<<bits values
 	chunks [][]T
-	used   uint32   // numbers assigned so far
-	free   []uint32 // those of them that are free
+	used   uint32   // numbers that were ever allocated
+	free   []uint32 // removed numbers, for reuse
 }
 
-// at returns the value with number i.
+// at returns the value of number i.
 func (s *slab[T]) at(i uint32) *T {
 	c := s.chunks[i>>s.bits]
 	return &c[i&(1<<s.bits-1)]
 }
 
-// add assigns a number. Its value is that of the previous owner.
+// add allocates a number. Its value is zero.
 func (s *slab[T]) add() uint32 {
 	if n := len(s.free); n > 0 {
 		i := s.free[n-1]

@@ -2,81 +2,83 @@ package limiter
 
 import "sync"
 
-// A TopKeys counts the most frequent keys of a recent period. It divides time into slices,
-// each with a Sketch, and drops the oldest slice when a new one begins. It is safe for
-// concurrent use. With k counters it takes at most (32 + t) k bytes for each closed slice,
-// and about (80 + t) k for the current one, where t is the size of T; nothing before the
-// first observation.
+// TopKeys finds the keys that were observed most often recently. It divides time into
+// slices, each with a Sketch of its own, and drops slices that are too old. It is safe
+// for concurrent use. With k counters and values of size t it takes at most (32 + t) k
+// bytes for each closed slice and about (80 + t) k for the current one, and nothing
+// before the first observation. NewTopKeys returns one.
 type TopKeys[T any] struct {
 	k int
 
-	mu     sync.Mutex // guards what follows
-	now    *Sketch[T] // nil before the first observation
-	number int64      // of the current slice
-	closed []closedSlice[T]
+	mu      sync.Mutex // guards the fields below
+	current *Sketch[T] // nil before the first observation
+	number  int64      // of the current slice
+	closed  []closedSlice[T]
 }
 
-// A closedSlice is a slice that has ended.
+// A closedSlice is the result of a slice that is over.
 type closedSlice[T any] struct {
 	number int64
-	heavy  Heavy[Key, T]
+	keys   HeavyHitters[Key, T]
 }
 
-// NewTopKeys returns a TopKeys with k counters and this many slices, including the current
-// one; both must be at least 1.
+// NewTopKeys returns a TopKeys of k counters for this number of slices, including the
+// current one.
 func NewTopKeys[T any](k, slices int) *TopKeys[T] {
 	return &TopKeys[T]{k: k, closed: make([]closedSlice[T], max(slices-1, 0))}
 }
 
-// Observe counts k in the slice with this number; numbers increase with time. Late
-// observations count in the current slice. If k has just got a counter, fill sets its T.
+// Observe counts k in the slice with this number. Numbers increase with time; an
+// observation with an older number counts in the current slice. If k has got a new
+// counter, fill sets the counter's value; it is called with the lock held.
 func (t *TopKeys[T]) Observe(number int64, k Key, fill func(*T)) {
 	t.mu.Lock()
-	if t.number != number || t.now == nil {
-		t.turnLocked(number)
+	if t.number != number || t.current == nil {
+		t.startSliceLocked(number)
 	}
-	if fresh := t.now.Observe(k); fresh != nil {
+	if fresh := t.current.Observe(k); fresh != nil {
 		fill(fresh)
 	}
 	t.mu.Unlock()
 }
 
-// turnLocked makes the slice with this number, or a later one, the current one.
-func (t *TopKeys[T]) turnLocked(number int64) {
+// startSliceLocked makes the slice with this number the current one, unless the current
+// one is newer.
+func (t *TopKeys[T]) startSliceLocked(number int64) {
 	switch {
-	case t.now == nil:
-		t.now, t.number = NewSketch[T](t.k), number
+	case t.current == nil:
+		t.current, t.number = NewSketch[T](t.k), number
 	case number > t.number:
 		if len(t.closed) > 0 {
-			t.closed[t.number%int64(len(t.closed))] = closedSlice[T]{t.number, t.now.Heavy()}
+			t.closed[t.number%int64(len(t.closed))] = closedSlice[T]{t.number, t.current.HeavyHitters()}
 		}
-		t.now.Clear()
+		t.current.Clear()
 		t.number = number
 	}
 }
 
-// Last returns the counts of the last n slices before and including number now, as far as
-// they are kept.
-func (t *TopKeys[T]) Last(now int64, n int) Heavy[Key, T] {
-	var all Heavy[Key, T]
-	for _, h := range t.since(now - int64(min(n, len(t.closed)+1))) {
+// Last returns the heavy hitters of the last n slices, up to and including the slice with
+// the number now.
+func (t *TopKeys[T]) Last(now int64, n int) HeavyHitters[Key, T] {
+	var all HeavyHitters[Key, T]
+	for _, h := range t.slicesAfter(now - int64(min(n, len(t.closed)+1))) {
 		all = all.Merge(h)
 	}
 	return all
 }
 
-// since returns the closed slices after that number. They are immutable, so that merging
-// them does not block observations.
-func (t *TopKeys[T]) since(before int64) (all []Heavy[Key, T]) {
+// slicesAfter returns the results of the slices with a number greater than before. The
+// results are immutable, so that they can be merged without the lock.
+func (t *TopKeys[T]) slicesAfter(before int64) (all []HeavyHitters[Key, T]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.closed {
-		if c.number > before && c.heavy.Total > 0 { // unused slices are empty
-			all = append(all, c.heavy)
+		if c.number > before && c.keys.Total > 0 { // unused elements have no observations
+			all = append(all, c.keys)
 		}
 	}
-	if t.now != nil && t.number > before {
-		all = append(all, t.now.Heavy())
+	if t.current != nil && t.number > before {
+		all = append(all, t.current.HeavyHitters())
 	}
 	return all
 }

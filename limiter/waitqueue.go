@@ -8,184 +8,188 @@ import (
 	"time"
 )
 
-// ErrQueueFull reports that the queue of a key is full. No permits were taken, and the
-// store was not asked; the decision is a refusal.
-var ErrQueueFull = errors.New("too many wait already")
+// ErrQueueFull reports that the maximum number of callers are waiting for the same key
+// already. Nothing was taken; the decision is a refusal that was made without calling the
+// store.
+var ErrQueueFull = errors.New("wait queue full")
 
-// A WaitQueue lets callers wait for permits of a Store, in FIFO order for each key within
-// this process. Only the first caller in the queue of a key asks the store, once for each
-// time that the store named; the others wait until it is done.
+// A WaitQueue lets callers wait for permits of a Store. There is one queue for each key,
+// first in, first out, within this process. Only the caller at the head of a queue calls
+// the store, once for each time that the store returned as Wait; the others wait for it
+// to be served.
 //
-// The zero WaitQueue is invalid; use NewWaitQueue. All methods are safe for concurrent use.
-// It starts no goroutines.
+// NewWaitQueue returns one; the zero value is not valid. All methods are safe for
+// concurrent use. It starts no goroutines.
 type WaitQueue struct {
 	store   Store
 	timeout time.Duration
 
-	mu    sync.Mutex // guards what follows; never held while waiting
-	queue map[queueKey]*queue
+	mu     sync.Mutex // guards queues and their contents; never held while waiting
+	queues map[queueKey]*queue
 }
 
-// A queueKey identifies a queue: the key and limit of the claim that waits.
+// A queueKey identifies a queue: the limit and key of the claim that is waited for.
 type queueKey struct {
 	limit string
 	key   Key
 }
 
 type queue struct {
-	waiting []*waiter // the first one asks the store
-	free    time.Time // time at which the first one asks again
+	waiting  []*waiter // the first one calls the store
+	nextTake time.Time // when the first one calls the store again
 }
 
 type waiter struct {
-	first chan struct{} // closed when the waiter is first
+	atHead chan struct{} // closed when the waiter is the first one
 }
 
-// NewWaitQueue returns a WaitQueue for store. A call to the store takes at most timeout, so
-// that a permit that arrives too late can be refunded.
+// NewWaitQueue returns a WaitQueue for store. A call to the store takes at most timeout,
+// even if the caller's context has ended, so that permits that were granted too late can
+// be refunded.
 func NewWaitQueue(store Store, timeout time.Duration) *WaitQueue {
-	return &WaitQueue{store: store, timeout: timeout, queue: map[queueKey]*queue{}}
+	return &WaitQueue{store: store, timeout: timeout, queues: map[queueKey]*queue{}}
 }
 
-// WaitOptions configure a call of Wait.
+// WaitOptions are the options of one call of Wait.
 type WaitOptions struct {
-	// For is the maximum waiting time of each claim, from the call on; 0 means none. Claims
-	// beyond its length do not wait.
-	For []time.Duration
-	// MaxWaiting is the maximum length of the queue, including the caller that asks the
-	// store.
+	// MaxWait has, for each claim, the longest time to wait for it from the call on; 0
+	// means not to wait. Claims beyond its length are not waited for.
+	MaxWait []time.Duration
+	// MaxWaiting is the maximum number of callers in a queue, including the one at the
+	// head.
 	MaxWaiting int
-	// Waits, if not nil, is called when waiting begins, at most once.
-	Waits func()
+	// OnWait, if not nil, is called at most once, before the call starts to wait.
+	OnWait func()
 }
 
-// Wait is like Store.Take, and waits for refused claims as long as p allows, in the queue
-// of the first claim that may wait. It returns the refusal at once if waiting cannot help:
-// a claim that may not wait is refused, or the time that the store named is beyond what p
-// or ctx's deadline allows. If the queue has p.MaxWaiting callers, it returns ErrQueueFull
-// without asking the store. If ctx ends, it returns its error; no permits are taken, or
-// they are refunded. A caller that needs no queue is not delayed by those in it.
-func (l *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, p WaitOptions) error {
-	if err := CheckAll(claims); err != nil {
+// Wait is like Store.Take, but waits for refused claims as long as o allows, in the queue
+// of the first claim that may be waited for. It returns a refusal without waiting if
+// waiting cannot help: if a claim that may not be waited for is refused, or if the
+// store's Wait exceeds what o or ctx's deadline allows. If o.MaxWaiting callers are in
+// the queue already, it returns ErrQueueFull without calling the store. If ctx ends, Wait
+// returns its cause, and nothing is taken; permits that were granted meanwhile are
+// refunded. Callers that need not wait are not delayed by callers that do.
+func (l *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, o WaitOptions) error {
+	if err := CheckClaims(claims); err != nil {
 		return err
 	}
-	if len(p.For) > len(claims) {
-		p.For = p.For[:len(claims)]
+	if len(o.MaxWait) > len(claims) {
+		o.MaxWait = o.MaxWait[:len(claims)]
 	}
-	first := slices.IndexFunc(p.For, func(d time.Duration) bool { return d > 0 })
+	first := slices.IndexFunc(o.MaxWait, func(d time.Duration) bool { return d > 0 })
 	if first < 0 {
 		if len(claims) == 0 {
 			return l.store.Take(ctx, claims, d)
 		}
-		return l.ask(ctx, claims, d)
+		return l.take(ctx, claims, d)
 	}
-	v := &visit{WaitOptions: p, place: queueKey{claims[first].Limit.Name, claims[first].Key}, claims: claims, first: first, began: time.Now()}
-	me, alone, err := l.join(v.place, p.MaxWaiting)
+	v := &waitCall{WaitOptions: o, queue: queueKey{claims[first].Limit.Name, claims[first].Key}, claims: claims, claim: first, started: time.Now()}
+	me, isHead, err := l.join(v.queue, o.MaxWaiting)
 	if err != nil {
-		v.refuse(d, p.For[first])
+		v.refuse(d, o.MaxWait[first])
 		return err
 	}
-	defer l.leave(v.place, me)
-	if !alone {
-		if err := l.await(ctx, v, me); err != nil {
+	defer l.leave(v.queue, me)
+	if !isHead {
+		if err := l.awaitHead(ctx, v, me); err != nil {
 			if errors.Is(err, errTooLate) {
-				return l.tooLate(ctx, v, d)
+				return l.peekTooLate(ctx, v, d)
 			}
 			return err
 		}
 	}
-	return l.serve(ctx, v, d)
+	return l.takeAtHead(ctx, v, d)
 }
 
-// A visit is the state of one call of Wait.
-type visit struct {
+// A waitCall is the state of one call of Wait.
+type waitCall struct {
 	WaitOptions
-	place  queueKey
-	claims []Claim
-	first  int // the claim whose queue it is in
-	began  time.Time
-	waited bool
+	queue     queueKey
+	claims    []Claim
+	claim     int // index of the claim that the queue belongs to
+	started   time.Time
+	hasWaited bool
 }
 
-// waits calls WaitOptions.Waits.
-func (v *visit) waits() {
-	if !v.waited && v.Waits != nil {
-		v.Waits()
+// notifyWait calls OnWait when the call waits for the first time.
+func (v *waitCall) notifyWait() {
+	if !v.hasWaited && v.OnWait != nil {
+		v.OnWait()
 	}
-	v.waited = true
+	v.hasWaited = true
 }
 
-// until returns the deadline for waiting for a claim.
-func (v *visit) until(ctx context.Context, claim int) time.Time {
-	most := v.began
-	if claim < len(v.For) {
-		most = most.Add(v.For[claim])
+// deadline returns the time until which a claim may be waited for.
+func (v *waitCall) deadline(ctx context.Context, claim int) time.Time {
+	latest := v.started
+	if claim < len(v.MaxWait) {
+		latest = latest.Add(v.MaxWait[claim])
 	}
-	if at, ok := ctx.Deadline(); ok && at.Before(most) {
+	if at, ok := ctx.Deadline(); ok && at.Before(latest) {
 		return at
 	}
-	return most
+	return latest
 }
 
-// worth reports whether all claims that d refuses may wait long enough.
-func (v *visit) worth(ctx context.Context, now time.Time, d *Decision) bool {
+// canWaitFor reports whether all claims that d refuses may be waited for.
+func (v *waitCall) canWaitFor(ctx context.Context, now time.Time, d *Decision) bool {
 	for i, o := range d.Outcomes {
-		if !o.Allowed && now.Add(o.Wait).After(v.until(ctx, i)) {
+		if !o.Allowed && now.Add(o.Wait).After(v.deadline(ctx, i)) {
 			return false
 		}
 	}
 	return true
 }
 
-// refuse fills d without asking the store: the callers in the queue go first. The other
-// limits are unknown.
-func (v *visit) refuse(d *Decision, wait time.Duration) {
+// refuse sets d to a refusal without calling the store: the callers in the queue go
+// first. The outcomes of the other claims are unknown.
+func (v *waitCall) refuse(d *Decision, wait time.Duration) {
 	*d = Decision{At: time.Now(), Wait: wait, Outcomes: d.Outcomes[:0]}
 	for i, c := range v.claims {
-		o := Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
-		if i == v.first {
+		o := Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
+		if i == v.claim {
 			o = Outcome{Wait: wait}
 		}
 		d.Outcomes = append(d.Outcomes, o)
 	}
 }
 
-// tooLate asks the store for a caller that did not become first in time. Permits that it
-// would get belong to the callers before it.
-func (l *WaitQueue) tooLate(ctx context.Context, v *visit, d *Decision) error {
+// peekTooLate sets d to a refusal for a caller that did not reach the head of the queue
+// in time. Permits that the store would grant belong to the callers ahead.
+func (l *WaitQueue) peekTooLate(ctx context.Context, v *waitCall, d *Decision) error {
 	if err := l.store.Peek(ctx, v.claims, d); err != nil {
 		return err
 	}
 	if d.Allowed {
-		v.refuse(d, v.For[v.first])
+		v.refuse(d, v.MaxWait[v.claim])
 	}
 	return nil
 }
 
-var errTooLate = errors.New("not within the time")
+var errTooLate = errors.New("wait deadline exceeded")
 
-// join appends a waiter; alone is true if it is the first.
-func (l *WaitQueue) join(at queueKey, crowd int) (me *waiter, alone bool, err error) {
+// join appends a waiter to the queue; isHead is true if it is the first one.
+func (l *WaitQueue) join(at queueKey, maxWaiting int) (me *waiter, isHead bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q := l.queue[at]
+	q := l.queues[at]
 	if q == nil {
 		q = &queue{}
-		l.queue[at] = q
+		l.queues[at] = q
 	}
-	if len(q.waiting) > 0 && len(q.waiting) >= crowd {
+	if len(q.waiting) > 0 && len(q.waiting) >= maxWaiting {
 		return nil, false, ErrQueueFull
 	}
-	me = &waiter{first: make(chan struct{})}
+	me = &waiter{atHead: make(chan struct{})}
 	q.waiting = append(q.waiting, me)
 	return me, len(q.waiting) == 1, nil
 }
 
-// leave removes me, and makes the next waiter the first.
+// leave removes me from the queue and notifies the new head.
 func (l *WaitQueue) leave(at queueKey, me *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q := l.queue[at]
+	q := l.queues[at]
 	wasFirst := q.waiting[0] == me
 	for i, w := range q.waiting {
 		if w == me {
@@ -194,28 +198,28 @@ func (l *WaitQueue) leave(at queueKey, me *waiter) {
 		}
 	}
 	if len(q.waiting) == 0 {
-		delete(l.queue, at)
+		delete(l.queues, at)
 	} else if wasFirst {
-		q.free = time.Time{}
-		close(q.waiting[0].first)
+		q.nextTake = time.Time{}
+		close(q.waiting[0].atHead)
 	}
 }
 
-// await waits until me is first. It returns at once if the first waiter itself must wait
-// beyond the deadline.
-func (l *WaitQueue) await(ctx context.Context, v *visit, me *waiter) error {
-	deadline := v.until(ctx, v.first)
+// awaitHead waits until me is at the head of the queue. It does not wait if the current
+// head itself waits beyond the deadline.
+func (l *WaitQueue) awaitHead(ctx context.Context, v *waitCall, me *waiter) error {
+	deadline := v.deadline(ctx, v.claim)
 	l.mu.Lock()
-	tooLate := l.queue[v.place].free.After(deadline)
+	tooLate := l.queues[v.queue].nextTake.After(deadline)
 	l.mu.Unlock()
 	if tooLate {
 		return errTooLate
 	}
-	v.waits()
+	v.notifyWait()
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	select {
-	case <-me.first:
+	case <-me.atHead:
 		return nil
 	case <-timer.C:
 		return errTooLate
@@ -224,20 +228,20 @@ func (l *WaitQueue) await(ctx context.Context, v *visit, me *waiter) error {
 	}
 }
 
-// serve asks the store for the first waiter, again at each time that the store named.
-func (l *WaitQueue) serve(ctx context.Context, v *visit, d *Decision) error {
+// takeAtHead calls the store for the caller at the head, and again after each Wait.
+func (l *WaitQueue) takeAtHead(ctx context.Context, v *waitCall, d *Decision) error {
 	for {
-		if err := l.ask(ctx, v.claims, d); err != nil || d.Allowed {
+		if err := l.take(ctx, v.claims, d); err != nil || d.Allowed {
 			return err
 		}
 		now := time.Now()
-		if !v.worth(ctx, now, d) {
+		if !v.canWaitFor(ctx, now, d) {
 			return nil
 		}
 		l.mu.Lock()
-		l.queue[v.place].free = now.Add(d.Wait)
+		l.queues[v.queue].nextTake = now.Add(d.Wait)
 		l.mu.Unlock()
-		v.waits()
+		v.notifyWait()
 		timer := time.NewTimer(d.Wait)
 		select {
 		case <-timer.C:
@@ -248,19 +252,19 @@ func (l *WaitQueue) serve(ctx context.Context, v *visit, d *Decision) error {
 	}
 }
 
-// ask asks the store with a context that does not end with the caller's, so that it is
-// known what was taken and can be refunded.
-func (l *WaitQueue) ask(ctx context.Context, claims []Claim, d *Decision) error {
+// take calls the store with a context that does not end with ctx. If ctx ends during the
+// call, the result is still known, and granted permits are refunded.
+func (l *WaitQueue) take(ctx context.Context, claims []Claim, d *Decision) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+	storeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 	defer cancel()
-	if err := l.store.Take(own, claims, d); err != nil {
+	if err := l.store.Take(storeCtx, claims, d); err != nil {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil && d.Allowed {
-		return errors.Join(err, l.store.Refund(own, claims, d.Permit))
+		return errors.Join(err, l.store.Refund(storeCtx, claims, d.Permit))
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func queueing(t *testing.T, test func(t *testing.T, store *asked, queue *limiter
 
 // upTo waits that long for the one claim of a call, among so many callers.
 func upTo(most time.Duration, crowd int) limiter.WaitOptions {
-	return limiter.WaitOptions{For: []time.Duration{most}, MaxWaiting: crowd}
+	return limiter.WaitOptions{MaxWait: []time.Duration{most}, MaxWaiting: crowd}
 }
 
 // Who came first is served first, each as soon as there is a permit, and only one
@@ -107,7 +107,7 @@ type shortQueue struct {
 }
 
 func (l shortQueue) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return l.WaitQueue.Wait(ctx, claims, d, limiter.WaitOptions{For: slices.Repeat([]time.Duration{l.most}, len(claims)), MaxWaiting: 100})
+	return l.WaitQueue.Wait(ctx, claims, d, limiter.WaitOptions{MaxWait: slices.Repeat([]time.Duration{l.most}, len(claims)), MaxWaiting: 100})
 }
 func (l shortQueue) Peek(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
 func (l shortQueue) Refund(context.Context, []limiter.Claim, limiter.Permit) error  { return nil }
@@ -202,7 +202,7 @@ func TestLine_WaitsForEachClaimByItself(t *testing.T) {
 		began := 0
 		ask := func(d *limiter.Decision, most ...time.Duration) time.Duration {
 			start := time.Now()
-			if err := queue.Wait(t.Context(), both, d, limiter.WaitOptions{For: most, MaxWaiting: 9, Waits: func() { began++ }}); err != nil {
+			if err := queue.Wait(t.Context(), both, d, limiter.WaitOptions{MaxWait: most, MaxWaiting: 9, OnWait: func() { began++ }}); err != nil {
 				t.Fatal(err)
 			}
 			return time.Since(start)

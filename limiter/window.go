@@ -6,28 +6,28 @@ import (
 )
 
 const (
-	// A window with more than fullWindow entries is merged into mergeSlots parts of its
-	// length, which bounds the memory of a key.
+	// When a window has fullWindow entries, those within the same 1/mergeSlots of its
+	// length are merged, so that the size of a key is bounded for any rate.
 	fullWindow = 128
 	mergeSlots = 64
-	// keptMarks is the number of refund marks that are kept in a merge.
-	keptMarks = 32
+	// maxMarks is the number of marks of refunds that a merge keeps.
+	maxMarks = 32
 )
 
-// A window is the state of one key under one limit: a log of permits, each of which returns
-// exactly one length after it was taken (sliding log). Times and lengths are milliseconds;
-// time is always an argument, and may stand still or go backwards.
+// A window is the log of the permits that one key has taken of one limit. Each permit
+// expires exactly one window length after it was taken. Times and lengths are
+// milliseconds; time is always an argument and may stand still or go back.
 //
-// Merging keeps the latest of the merged times. So a permit may return up to
-// length/mergeSlots late but never early, and no period of one length contains more permits
+// A merged entry has the latest time of its parts. So a permit may expire up to
+// length/mergeSlots late but never early, and no period of one length holds more permits
 // than the rate's count.
 //
-// The zero window has no permits taken.
+// The zero window is that of an unused key.
 type window struct {
 	entries []entry // oldest first
-	taken   int64   // the sum of all entries' permits
-	// floor is a time: permits that were taken until then and have been merged since are
-	// not refunded early, because it is unknown whether they already were.
+	taken   int64   // sum of the permits of all entries
+	// floor is the time up to which merged permits are not refunded, because it is no
+	// longer known whether they were refunded already.
 	floor int64
 }
 
@@ -42,62 +42,62 @@ type kind uint8
 
 const (
 	single kind = iota // permits of one decision, with its id
-	merged             // permits of several decisions, with the latest of their times
+	merged             // permits of several decisions, at their latest time
 	mark               // no permits: id was refunded
 )
 
-// advance drops permits that have returned at now. Entries in the future were written
-// before the clock was set back; they get the time now.
+// advance removes the entries that have expired at now. Entries with a later time were
+// written before the clock was set back; their time becomes now.
 func (w *window) advance(now, length int64) {
 	for i := len(w.entries) - 1; i >= 0 && w.entries[i].at > now; i-- {
 		w.entries[i].at = now
 	}
-	gone := 0
-	for gone < len(w.entries) && w.entries[gone].at <= now-length {
-		w.taken -= int64(w.entries[gone].n)
-		gone++
+	expired := 0
+	for expired < len(w.entries) && w.entries[expired].at <= now-length {
+		w.taken -= int64(w.entries[expired].n)
+		expired++
 	}
-	if gone > 0 {
-		w.entries = w.entries[:copy(w.entries, w.entries[gone:])]
+	if expired > 0 {
+		w.entries = w.entries[:copy(w.entries, w.entries[expired:])]
 	}
 }
 
-// newest returns the time of the newest entry, 0 if there is none.
-func (w *window) newest() int64 {
+// newestTime returns the time of the newest entry; 0 if there is none.
+func (w *window) newestTime() int64 {
 	if len(w.entries) == 0 {
 		return 0
 	}
 	return w.entries[len(w.entries)-1].at
 }
 
-// left returns the number of permits left of count; the window must be advanced. It is
-// negative if more are taken than a lowered count allows.
-func (w *window) left(count int64) int64 { return count - w.taken }
+// remaining returns the number of available permits of count; it is negative if the rate
+// was lowered below what is taken. advance must have been called.
+func (w *window) remaining(count int64) int64 { return count - w.taken }
 
-// wait returns the time from now until cost permits of count are left; 0 is at once. It is
-// exact, and never longer than length.
+// wait returns the exact time from now until cost permits of count are available, at most
+// length; 0 means now.
 func (w *window) wait(now, length, count, cost int64) int64 {
-	short := cost - w.left(count)
-	if short <= 0 {
+	missing := cost - w.remaining(count)
+	if missing <= 0 {
 		return 0
 	}
 	for _, e := range w.entries {
-		if short -= int64(e.n); short <= 0 {
+		if missing -= int64(e.n); missing <= 0 {
 			return e.at + length - now
 		}
 	}
 	return length
 }
 
-// take takes cost permits at now, with this id.
+// take records cost permits at now, under id.
 func (w *window) take(now int64, id [16]byte, cost int64) {
 	w.entries = append(w.entries, entry{at: now, n: uint32(cost), id: id})
 	w.taken += cost
 }
 
-// compact takes cost permits at now without a new entry: it merges them into the newest
-// one, which gets the time now. There must be one.
-func (w *window) compact(now, cost int64) {
+// addToNewest records cost permits at now without a new entry: it merges them into the
+// newest entry, whose time becomes now. There must be an entry.
+func (w *window) addToNewest(now, cost int64) {
 	last := &w.entries[len(w.entries)-1]
 	if last.kind == mark {
 		w.floor = max(w.floor, last.at)
@@ -106,9 +106,9 @@ func (w *window) compact(now, cost int64) {
 	w.taken += cost
 }
 
-// refund refunds the permits that p took for c, and returns their number: 0 if they have
-// already returned. The window must be advanced to now. If entries may be merged, because
-// the count is above fullWindow, a mark records each refunded id.
+// refund returns the permits that p took for c, and reports how many those were: 0 if
+// they have expired or were refunded before. Above a count of fullWindow, where entries
+// may be merged, a mark records each refund. advance must have been called.
 func (w *window) refund(now int64, p Permit, c Claim) int64 {
 	at, length, count := p.At.UnixMilli(), c.Limit.Rate.Window.Milliseconds(), c.Limit.Rate.Count
 	for i := len(w.entries) - 1; i >= 0; i-- {
@@ -132,8 +132,8 @@ func (w *window) refund(now int64, p Permit, c Claim) int64 {
 	return w.refundMerged(at, length, p.ID, c.Cost)
 }
 
-// refundMerged subtracts cost from the entry into which time at was merged: the first
-// merged one that is not older.
+// refundMerged returns cost permits from the entry that the permits taken at the time at
+// were merged into: the first merged entry that is not older.
 func (w *window) refundMerged(at, length int64, id [16]byte, cost int64) int64 {
 	if at <= w.floor {
 		return 0
@@ -155,7 +155,7 @@ func (w *window) refundMerged(at, length int64, id [16]byte, cost int64) int64 {
 	return 0
 }
 
-// release refunds the permits with this id.
+// release removes what was taken under id and reports how many permits that were.
 func (w *window) release(id [16]byte) int64 {
 	i := slices.IndexFunc(w.entries, func(e entry) bool { return e.kind == single && e.id == id })
 	if i < 0 {
@@ -167,7 +167,7 @@ func (w *window) release(id [16]byte) int64 {
 	return n
 }
 
-// renew sets the time of the permits with this id to now, and reports whether they were
+// renew changes the time of the permits under id to now, and reports whether they were
 // still held.
 func (w *window) renew(now int64, id [16]byte) bool {
 	n := w.release(id)
@@ -182,23 +182,25 @@ func (w *window) renew(now int64, id [16]byte) bool {
 func (w *window) grant(n int64) {
 	for i := len(w.entries) - 1; i >= 0 && n > 0; i-- {
 		e := &w.entries[i]
-		some := min(n, int64(e.n))
-		e.n -= uint32(some)
-		w.taken -= some
-		n -= some
-		if e.kind == single && some > 0 {
-			e.kind = merged // a refund subtracts what is left of it
+		part := min(n, int64(e.n))
+		e.n -= uint32(part)
+		w.taken -= part
+		n -= part
+		if e.kind == single && part > 0 {
+			e.kind = merged // so that a refund returns only the remaining permits
 		}
 	}
 }
 
-// unmarked reports whether it is certain that id, taken at time at, was not refunded.
-func (w *window) unmarked(at int64, id [16]byte) bool {
+// isUnmarked reports whether it is certain that the permits under id, taken at the time
+// at, were not refunded.
+func (w *window) isUnmarked(at int64, id [16]byte) bool {
 	return at > w.floor && !slices.ContainsFunc(w.entries, func(e entry) bool { return e.kind == mark && e.id == id })
 }
 
-// remember adds a mark for a refunded id, and drops the oldest mark if there are many.
-func (w *window) remember(at int64, id [16]byte) {
+// addMark records that id was refunded. If there are too many marks, it replaces the
+// oldest.
+func (w *window) addMark(at int64, id [16]byte) {
 	if len(w.entries) >= mergeSlots {
 		w.floor = max(w.floor, w.entries[0].at)
 		w.entries = slices.Delete(w.entries, 0, 1)
@@ -206,7 +208,7 @@ func (w *window) remember(at int64, id [16]byte) {
 	w.insert(entry{at: at, kind: mark, id: id})
 }
 
-// insert adds e in the order of times.
+// insert inserts e in the order of time.
 func (w *window) insert(e entry) {
 	i := len(w.entries)
 	for i > 0 && w.entries[i-1].at > e.at {
@@ -215,9 +217,9 @@ func (w *window) insert(e entry) {
 	w.entries = slices.Insert(w.entries, i, e)
 }
 
-// merge merges all entries whose times are in the same slot, keeps the latest time of each
-// slot, and drops all but the latest marks. Slots are counted from time 0, so that merging
-// again changes nothing.
+// merge replaces the entries in each slot of time by one with the latest time of them,
+// and removes all but the latest marks. Slots are counted from time 0, so that merging
+// again does not change merged entries.
 func (w *window) merge(length int64) {
 	width := (length + mergeSlots - 1) / mergeSlots
 	marks := 0
@@ -226,10 +228,10 @@ func (w *window) merge(length int64) {
 			marks++
 		}
 	}
-	kept, last := w.entries[:0], -1 // last is the newest kept entry with permits
+	kept, last := w.entries[:0], -1 // index of the last kept entry with permits
 	for _, e := range w.entries {
 		switch {
-		case e.kind == mark && marks > keptMarks:
+		case e.kind == mark && marks > maxMarks:
 			w.floor = max(w.floor, e.at)
 			marks--
 		case e.kind == mark:

@@ -26,7 +26,7 @@ func TestWindow_Timeline(t *testing.T) {
 		{149_999, 5, 5, 0},
 	} {
 		w.advance(row.at, length)
-		if left, wait := w.left(count), w.wait(row.at, length, count, row.cost); left != row.left || wait != row.wait {
+		if left, wait := w.remaining(count), w.wait(row.at, length, count, row.cost); left != row.left || wait != row.wait {
 			t.Fatalf("at %d for %d: %d left, wait %d; want %d and %d", row.at, row.cost, left, wait, row.left, row.wait)
 		}
 		if row.wait == 0 {
@@ -39,7 +39,7 @@ func TestWindow_Timeline(t *testing.T) {
 // what was taken.
 func TestWindow_StaysSmall(t *testing.T) {
 	for _, length := range []int64{1, 10, 64, 1000, 3_600_000} {
-		var w tally
+		var w keyState
 		l := Limit{Rate: Rate{Count: MaxCount, Window: time.Duration(length) * time.Millisecond}}
 		for now := range int64(2000) {
 			at := now * max(1, length/500)

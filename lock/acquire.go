@@ -10,60 +10,60 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errorPause is the longest pause after an attempt that Redis did not answer.
-const errorPause = 500 * time.Millisecond
+// maxErrorPause is the longest pause after an attempt to which Redis did not reply.
+const maxErrorPause = 500 * time.Millisecond
 
-// errLate reports that the grant came when its lease was over already.
-var errLate = fmt.Errorf("%w: the grant came after its lease", ErrNotAcquired)
+// errGrantExpired reports that the lease had expired when the grant arrived.
+var errGrantExpired = fmt.Errorf("%w: the lease expired before the reply arrived", ErrNotAcquired)
 
-// An acquisition is one caller's way to a lock.
+// An acquisition is the state of one call that acquires a lock.
 type acquisition struct {
 	locker *Locker
 	lock   *Lock
-	claim  claim
-	// watched: the hold is to be renewed.
-	watched bool
-	// accept takes in a grant; errLate makes a waiter go on.
-	accept func(context.Context, outcome) error
-	pass   *pass // nil unless it is this caller's turn to contend
-	asked  bool  // an attempt was sent
-	doubt  bool  // an attempt may have taken the lock without our knowing
+	params callParams
+	// autoRenew is true if the hold is renewed automatically.
+	autoRenew bool
+	// accept is called with a grant. If it returns errGrantExpired, waiting continues.
+	accept  func(context.Context, outcome) error
+	ticket  *ticket // position in the local queue, if there is one
+	isSent  bool    // at least one attempt was sent
+	mayHold bool    // an attempt with an unknown outcome may have acquired the lock
 }
 
-// A way is how hard an acquisition tries.
-type way func(*acquisition, context.Context) error
+// A strategy is how an acquisition proceeds: tryOnce or wait.
+type strategy func(*acquisition, context.Context) error
 
-// An outcome is what became of one attempt.
+// An outcome is the result of one attempt.
 type outcome struct {
-	answer
-	sent time.Time // before the call: leases count from here
+	attemptResult
+	sent time.Time // time before the call, from which the lease is counted
 	err  error
 }
 
-// acquire runs one way to a hold, and leaves nothing behind if it fails.
-func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, try way) (*Hold, error) {
-	r, err := ask(options)
+// acquire acquires lk. If it fails, nothing remains in Redis.
+func (l *Locker) acquire(ctx context.Context, lk *Lock, options []LockOption, try strategy) (*Hold, error) {
+	r, err := parseOptions(options)
 	if err := errors.Join(lk.err, err); err != nil {
 		return nil, err
 	}
-	switch s := l.session(holdKey{lk.role, lk.name, r.owner}); {
+	switch s := l.session(holdKey{lk.namespace, lk.name, r.owner}); {
 	case r.owner == (Owner{}):
 		r.owner = lk.newOwner()
-	case !lk.traits.enters:
-		return nil, fmt.Errorf("lock %s: %w", lk.name, ErrReentrant)
+	case !lk.traits.reentrant:
+		return nil, fmt.Errorf("lock %s: %w", lk.name, ErrNotReentrant)
 	case s != nil:
-		return s.enter(ctx, r)
+		return s.reenterAny(ctx, r)
 	case l.overlaps(lk, r.owner):
-		return nil, fmt.Errorf("lock %s: %w: its owner holds some of it together with something else; unlock that first", lk.name, ErrReentrant)
+		return nil, fmt.Errorf("lock %s: %w: its owner holds a part of it through another lock; unlock that first", lk.name, ErrNotReentrant)
 	}
 	lease := r.lease
-	if !r.leased {
+	if !r.hasLease {
 		lease = l.lease
 	}
 	var hold *Hold
-	a := &acquisition{locker: l, lock: lk, watched: !r.leased, claim: claim{owner: r.owner, count: 1, lease: lease, replicas: r.replicas}}
+	a := &acquisition{locker: l, lock: lk, autoRenew: !r.hasLease, params: callParams{owner: r.owner, count: 1, lease: lease, replicas: r.replicas}}
 	a.accept = func(ctx context.Context, o outcome) error {
-		hold, err = l.open(ctx, a, o)
+		hold, err = l.openSession(ctx, a, o)
 		return err
 	}
 	if err := a.run(ctx, try); err != nil {
@@ -72,20 +72,20 @@ func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, try wa
 	return hold, nil
 }
 
-// run goes one way until a grant is accepted.
-func (a *acquisition) run(ctx context.Context, try way) error {
+// run runs the strategy until a grant is accepted.
+func (a *acquisition) run(ctx context.Context, try strategy) error {
 	if a.lock.err != nil {
 		return a.lock.err
 	}
-	if !a.locker.begin() {
+	if !a.locker.beginCall() {
 		return ErrClosed
 	}
-	defer a.locker.end()
+	defer a.locker.endCall()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(a.locker.life, func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(a.locker.ctx, func() { cancel(ErrClosed) })
 	defer stop()
-	err := a.locker.settled(ctx, a.claim.owner)
+	err := a.locker.awaitReleases(ctx, a.params.owner)
 	if err == nil {
 		if err = try(a, ctx); err != nil {
 			a.undo()
@@ -97,8 +97,8 @@ func (a *acquisition) run(ctx context.Context, try way) error {
 	return nil
 }
 
-// once asks a single time.
-func (a *acquisition) once(ctx context.Context) error {
+// tryOnce makes one attempt.
+func (a *acquisition) tryOnce(ctx context.Context) error {
 	o := a.attempt(ctx)
 	if o.err != nil {
 		return o.err
@@ -106,20 +106,20 @@ func (a *acquisition) once(ctx context.Context) error {
 	if !o.held {
 		return ErrNotAcquired
 	}
-	return a.take(ctx, o)
+	return a.acceptGrant(ctx, o)
 }
 
-// wait asks until ctx is done.
+// wait repeats attempts until ctx is done.
 func (a *acquisition) wait(ctx context.Context) (err error) {
-	a.claim.patient = true
-	if !a.lock.traits.crowds {
-		a.pass, err = a.locker.gates.enter(ctx, a.lock.role+a.lock.name)
+	a.params.willWait = true
+	if !a.lock.traits.noLocalQueue {
+		a.ticket, err = a.locker.localQueues.wait(ctx, a.lock.namespace+a.lock.name)
 		if err != nil {
 			return errors.Join(ErrNotAcquired, err)
 		}
 		defer func() {
-			if a.pass != nil {
-				a.pass.leave(0)
+			if a.ticket != nil {
+				a.ticket.leave(0)
 			}
 		}()
 	}
@@ -128,24 +128,24 @@ func (a *acquisition) wait(ctx context.Context) (err error) {
 		return o.err
 	}
 	if o.held {
-		return a.take(ctx, o)
+		return a.acceptGrant(ctx, o)
 	}
-	return a.listen(ctx, o)
+	return a.waitForRelease(ctx, o)
 }
 
-// listen tries again whenever the lock may have become free: first when the
-// subscription is confirmed, because a release before that was not heard; then
-// at every message, and at the end of a time in any case.
-func (a *acquisition) listen(ctx context.Context, o outcome) error {
+// waitForRelease tries again whenever the lock may have become free: first when the
+// subscription is confirmed, because an earlier release was not received, then at every
+// message, and in any case after waitTime.
+func (a *acquisition) waitForRelease(ctx context.Context, o outcome) error {
 	var sub *subscription
 	defer func() {
 		if sub != nil {
 			sub.close()
 		}
 	}()
-	var trouble error // the last attempt's, if Redis did not answer
+	var lastErr error // of the last attempt
 	for {
-		if sub == nil || sub.gone() || sub.channel != o.channel {
+		if sub == nil || sub.isClosed() || sub.channel != o.channel {
 			if sub != nil {
 				sub.close()
 			}
@@ -155,23 +155,23 @@ func (a *acquisition) listen(ctx context.Context, o outcome) error {
 				sleep[struct{}](ctx, nil, a.waitTime(o))
 			}
 		} else {
-			sleep(ctx, sub.woken, a.waitTime(o))
+			sleep(ctx, sub.notify, a.waitTime(o))
 		}
 		if ctx.Err() != nil {
-			return errors.Join(ErrNotAcquired, context.Cause(ctx), trouble)
+			return errors.Join(ErrNotAcquired, context.Cause(ctx), lastErr)
 		}
 		if sub != nil {
 			sub.drain()
 		}
 		next := a.attempt(ctx)
 		if next.held {
-			if err := a.take(ctx, next); !errors.Is(err, errLate) {
+			if err := a.acceptGrant(ctx, next); !errors.Is(err, errGrantExpired) {
 				return err
 			}
 		}
-		if trouble = next.err; trouble != nil {
-			if !passing(trouble) {
-				return trouble
+		if lastErr = next.err; lastErr != nil {
+			if !isTemporary(lastErr) {
+				return lastErr
 			}
 			next.hub, next.channel = o.hub, o.channel
 		}
@@ -179,23 +179,23 @@ func (a *acquisition) listen(ctx context.Context, o outcome) error {
 	}
 }
 
-// subscribe listens to what o names; nil when that cannot be done now.
+// subscribe subscribes to the channel of o. It returns nil if that is not possible now.
 func subscribe(ctx context.Context, o outcome) *subscription {
 	if o.hub == nil {
 		return nil
 	}
-	sub, err := o.hub.listen(ctx, o.channel)
+	sub, err := o.hub.subscribe(ctx, o.channel)
 	if err != nil {
-		return nil // polling goes on
+		return nil // waiting continues by polling
 	}
 	return sub
 }
 
-// waitTime is how long to wait for a message after o.
+// waitTime returns how long to wait for a message after o.
 func (a *acquisition) waitTime(o outcome) time.Duration {
-	wait := a.locker.poll/5 + rand.N(a.locker.poll*4/5)
+	wait := a.locker.pollInterval/5 + rand.N(a.locker.pollInterval*4/5)
 	if o.err != nil {
-		return min(wait, errorPause/2+rand.N(errorPause/2))
+		return min(wait, maxErrorPause/2+rand.N(maxErrorPause/2))
 	}
 	if o.wait > 0 {
 		return min(wait, o.wait+time.Millisecond)
@@ -203,7 +203,7 @@ func (a *acquisition) waitTime(o outcome) time.Duration {
 	return wait
 }
 
-// sleep waits for wake, for d, or for the end of ctx.
+// sleep waits until wake receives, d has passed or ctx is done.
 func sleep[T any](ctx context.Context, wake <-chan T, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -214,10 +214,10 @@ func sleep[T any](ctx context.Context, wake <-chan T, d time.Duration) {
 	}
 }
 
-// passing reports whether a waiter may hope that err goes away: no reply at
-// all, or the reply of a server that is starting, failing over or busy.
-func passing(err error) bool {
-	if errors.Is(err, ErrNotSynced) || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrReentrant) {
+// isTemporary reports whether an attempt may succeed after err: if there was no reply, or
+// if the server is starting, failing over or busy.
+func isTemporary(err error) bool {
+	if errors.Is(err, ErrNotSynced) || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrNotReentrant) {
 		return false
 	}
 	if !replied(err) {
@@ -231,31 +231,32 @@ func passing(err error) bool {
 	return false
 }
 
-// attempt asks once. The deadline of ctx is the call's too; the end of ctx
-// without a deadline is seen when the call has ended, because a goroutine for
-// each call, which could leave it to itself, would double what a lock costs.
+// attempt makes one attempt. The call ends at the deadline of ctx, but if ctx is
+// canceled, attempt returns only when the call has ended. Returning earlier would need a
+// goroutine for each call, which would double the cost of a lock.
 func (a *acquisition) attempt(ctx context.Context) outcome {
-	if err := over(ctx); err != nil {
+	if err := contextError(ctx); err != nil {
 		return outcome{err: errors.Join(ErrNotAcquired, err)}
 	}
-	a.asked = true
-	call, cancel := a.locker.bounded(ctx)
+	a.isSent = true
+	call, cancel := a.locker.callContext(ctx)
 	defer cancel()
 	if deadline, ok := ctx.Deadline(); ok {
 		call, cancel = context.WithDeadline(call, deadline)
 		defer cancel()
 	}
 	o := outcome{sent: time.Now()}
-	o.answer, o.err = a.lock.kind.attempt(call, a.claim)
-	a.doubt = a.doubt || unknown(o.err)
-	if err := over(ctx); o.err != nil && err != nil {
+	o.attemptResult, o.err = a.lock.kind.attempt(call, a.params)
+	a.mayHold = a.mayHold || isOutcomeUnknown(o.err)
+	if err := contextError(ctx); o.err != nil && err != nil {
 		o.err = errors.Join(ErrNotAcquired, err, o.err)
 	}
 	return o
 }
 
-// over is why ctx has ended, or will as soon as its timer is served.
-func over(ctx context.Context) error {
+// contextError returns the cause if ctx has ended, also if its deadline has passed but
+// its timer has not fired yet.
+func contextError(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -265,26 +266,25 @@ func over(ctx context.Context) error {
 	return nil
 }
 
-// take accepts a grant, or remembers that it must be given back.
-func (a *acquisition) take(ctx context.Context, o outcome) error {
+// acceptGrant accepts a grant. If that fails, it records that the lock must be released.
+func (a *acquisition) acceptGrant(ctx context.Context, o outcome) error {
 	if err := a.accept(ctx, o); err != nil {
-		a.doubt = true
+		a.mayHold = true
 		return err
 	}
 	if a.lock.traits.exclusive {
-		a.pass = nil // the session's now: neighbours wait for its end
+		a.ticket = nil // owned by the session: local waiters wait for its end
 	}
 	return nil
 }
 
-// undo sees in the background that an acquisition which failed leaves nothing
-// in Redis.
+// undo removes in the background what a failed acquisition may have left in Redis.
 func (a *acquisition) undo() {
-	inQueue := a.lock.traits.queues && a.claim.patient && a.asked
+	inQueue := a.lock.traits.queuesInRedis && a.params.willWait && a.isSent
 	switch {
-	case a.doubt:
-		a.locker.settle(a.claim.owner, func() { a.locker.undo(a.lock.kind, a.claim) })
+	case a.mayHold:
+		a.locker.releaseInBackground(a.params.owner, func() { a.locker.retryUndo(a.lock.kind, a.params) })
 	case inQueue:
-		a.locker.settle(a.claim.owner, func() { a.locker.withdraw(a.lock.kind, a.claim) })
+		a.locker.releaseInBackground(a.params.owner, func() { a.locker.retryRelease(a.lock.kind, a.params) })
 	}
 }

@@ -5,17 +5,18 @@ import (
 	"errors"
 )
 
-// Do runs work while it holds l, and gives l back whatever happens. The context
-// of work is ctx, ended also when the lock may no longer be relied on; its cause
-// is ErrLost then, and [TokenFrom] finds the fencing token in it. Do returns the errors of work and of the unlock together: if
-// the lock was lost, the result matches ErrLost even when work returned nil.
+// Do acquires l, calls work, and releases l. The context of work is derived from ctx. It
+// also ends when the lock may no longer be relied on, with the cause ErrLost, and
+// [TokenFrom] returns the fencing token from it. Do returns the errors of work and of the
+// unlock joined: if the lock was lost, the result matches ErrLost even if work returned
+// nil.
 func Do(ctx context.Context, l Lockable, work func(context.Context) error) (err error) {
 	hold, err := l.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
-	inner, cancel := hold.bind(context.WithValue(ctx, tokenKey{}, hold.Token()))
+	workCtx, cancel := hold.deriveContext(context.WithValue(ctx, tokenKey{}, hold.Token()))
 	defer cancel(nil)
-	return work(inner)
+	return work(workCtx)
 }

@@ -1,9 +1,9 @@
-// Package lock holds things across processes: locks that live in Redis, with the
-// keys, fields, channels and messages of Redisson 3.17 and later, so that a Java
-// service and a Go service can wait for each other.
+// Package lock implements distributed locks in Redis. It uses the keys, fields,
+// channels and messages of Redisson 3.17 and later, so that Java and Go programs can
+// share locks.
 //
-// A [Locker] stands for one process. It makes locks by kind and name, and holding
-// one is a value, a [*Hold]:
+// A [Locker] represents one process. It returns locks by kind and name. A lock that is
+// held is a value, a [*Hold]:
 //
 //	locker := lock.New(rdb)
 //	defer locker.Close()
@@ -15,88 +15,88 @@
 //	defer hold.Unlock(ctx)
 //	return work(hold.Context())
 //
-// [Do] is these lines as a function, [Lead] repeats them for as long as a process
-// lives.
+// [Do] does the same in one call, and [Lead] repeats it for the life of a process.
 //
-// # What a lock with a lease promises
+// # Guarantees of a lock with a lease
 //
-// Redis forgets a lock when its lease is over, because nobody else can tell a
-// holder that died from one that is slow. While a hold lives, a watchdog renews
-// it every third of the lease. As long as the process runs, the clocks of both
-// machines run at the same speed to within one per cent, and Redis loses nothing,
-// two things hold:
+// Redis deletes a lock when its lease is over, because a holder that died cannot be
+// distinguished from a slow one. While a hold exists, a watchdog renews it every third
+// of the lease. As long as the process runs, the clocks of both machines run at the
+// same speed to within 1%, and Redis loses no data, two guarantees hold:
 //
-//   - From the moment Lock returns until Unlock is called or the hold's context
-//     ends, nobody else holds the lock.
-//   - When a holder dies, the lock is free at the latest one lease later.
+//   - From the return of Lock until Unlock is called or the hold's context ends, no
+//     other owner holds the lock.
+//   - If a holder dies, the lock is free after at most one lease.
 //
-// A hold counts its lease from before the call was sent, so that it ends for us
-// before it ends for Redis; no answer from Redis counts as bad news.
+// A hold counts its lease from before the call was sent, so that it ends here before it
+// ends in Redis. A missing reply counts as a failed renewal.
 //
-// # What it cannot promise
+// # Limits
 //
-// A process can be stopped for longer than its lease between looking at the
-// context and writing to a database; a machine can sleep, which its monotonic
-// clock does not see; a write can travel slowly. Redis can lose a lock: when a
-// master fails before a replica has it ([WithReplicas] makes that rarer), when
-// it restarts without persistence, when it evicts keys (use noeviction for
-// locks). In all these cases two processes believe that they hold the lock. So
-// a lock without a fence is good for not doing the same work twice, and not good
-// enough where doing it twice would do harm.
+// A process can be stopped for longer than its lease between a check of the context
+// and a write to a database. A machine can be suspended, which its monotonic clock does
+// not show. A write can be delayed in the network. Redis can lose a lock: if a master
+// fails before a replica has it (WithReplicas makes this less likely), if it restarts
+// without persistence, or if it evicts keys (use noeviction for locks). In all these
+// cases two processes believe that they hold the lock. So a lock without a fencing
+// token can prevent duplicate work, but must not be relied on where duplicate work
+// would do harm.
 //
-// # The fence
+// # Fencing tokens
 //
 // A [Locker.Fenced] lock numbers its holds: each [Hold.Token] is larger than all
-// before. Send it along with every write, and let the resource itself refuse what
-// comes with a smaller one than it has seen. In SQL:
+// earlier ones. Send it with every write, and let the resource reject writes with a
+// smaller token than it has seen. In SQL:
 //
 //	UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //
-// No row updated means that somebody has taken over: give up. The resource must
-// also note the token of whoever reads in order to write later, as the example
-// of [Locker.Fenced] shows. Tokens go on rising even when Redis has lost the last
-// one, because none is below its clock.
+// If no row is updated, another process has taken over, and the work must stop. The
+// resource must also record the token of a read that precedes a write, as the example
+// of [Locker.Fenced] shows. Tokens keep increasing even if Redis has lost the last one,
+// because each is at least the server's clock.
 //
 // # Owners
 //
-// A goroutine has no identity, and the work of a request moves between
-// goroutines, so ownership is explicit: each acquisition is an owner of its own,
-// and taking a lock twice in a row waits for itself. To enter a lock again, use
-// [Hold.Reenter], or [WithOwner] with [Hold.Owner].
+// A goroutine has no identity, and the work of a request may move between goroutines,
+// so ownership is explicit. Each acquisition has its own owner, and acquiring a lock
+// again while holding it blocks. To acquire a lock again, use [Hold.Reenter], or
+// [WithOwner] with [Hold.Owner].
 //
 // # Waiting
 //
-// A waiter subscribes to the lock's channel, tries again once the server has
-// confirmed that, and then sleeps until it is told, until the lease of the holder
-// is over, or for a random part of [WithPoll]'s time. In one process the waiters
-// for a name come one after another, so that a thousand cost Redis what one
-// costs; after 16 turns in a row the process stands back for 10 ms if others
-// wait. In a cluster channels are sharded where the servers can; see
+// A waiter subscribes to the lock's channel and tries again when the server has
+// confirmed the subscription. Then it waits for a message, for the end of the holder's
+// lease, or for a random part of the poll interval (WithPollInterval). The waiters of
+// one process queue locally for each name, so that a thousand waiters cause Redis the
+// load of one. After 16 consecutive local handovers a process waits for 10 ms if other
+// processes wait. In a cluster, channels are sharded if the servers support it; see
 // [WithChannels].
 //
-// # Calls without an answer
+// # Lost replies
 //
-// Every script is sent at most once for each call, whatever the client's retries
-// are, and has no more effect when it runs twice: counts are absolute, and
-// semaphores leave a mark. When an answer is lost, an acquisition is undone in
-// the background, an unlock asked again, a waiter's attempt repeated in the same
-// name.
+// Each call sends a script at most once, whatever the retry settings of the client.
+// Executing a script twice has no further effect: counts are absolute, and semaphores
+// leave a mark for each call. If a reply is lost, an acquisition is undone in the
+// background, an unlock is sent again, and a waiter tries again with the same owner.
 //
 // # Differences from Redisson
 //
-// A write lock that is entered again keeps its lease instead of adding it. A
-// writer that goes on as a reader wakes the waiting readers. A partial unlock
-// leaves the lease alone. Waiters of a fair lock also write down that they live,
-// so that the dead are passed over in seconds. Times are the server's, not the
-// client's. Unlocks leave no latch key: an owner that is used once needs none.
-// Spin locks, which never publish, should not share a name with these. A group of
-// values leaves no fields of the dead, and one owner does not hold a value twice
-// as part of two of them.
+//   - A write lock that is acquired again keeps its lease instead of adding to it.
+//   - A writer that becomes a reader wakes the waiting readers.
+//   - A partial unlock does not change the lease.
+//   - Waiters of a fair lock also record that they are alive, so that dead ones are
+//     skipped within seconds.
+//   - Times are those of the server, not of the client.
+//   - Unlocks leave no latch key: an owner that is used only once needs none.
+//   - A group of values leaves no fields of dead owners, and one owner cannot hold a
+//     value twice as part of two groups.
+//   - Redisson's spin locks, which do not publish releases, should not share a name with
+//     locks of this package.
 //
-// All else is the same by the letter: testdata/redisson is what Redisson 3.17,
-// 3.52 and 4.7 leave in Redis, and the tests compare.
+// Everything else is identical: testdata/redisson contains the data that Redisson 3.17,
+// 3.52 and 4.7 write to Redis, and the tests compare it.
 //
-// The package knows no HTTP, no configuration and no logging. Redis 6.2 or
-// Valkey 7.2 are needed, and permission for PUBLISH and SUBSCRIBE on the channels
-// (in a cluster SPUBLISH and SSUBSCRIBE).
+// The package is independent of HTTP, configuration and logging. It needs Redis 6.2 or
+// Valkey 7.2, and permission for PUBLISH and SUBSCRIBE on the channels (in a cluster
+// SPUBLISH and SSUBSCRIBE).
 package lock

@@ -171,14 +171,14 @@ func ExampleReadWrite() {
 	// a writer: true
 }
 
-func ExampleLocker_Permits() {
+func ExampleLocker_ExpirableSemaphore() {
 	rdb, closeAll := connect()
 	defer closeAll()
 	ctx := context.Background()
 	locker := lock.New(rdb)
 	defer locker.Close()
 
-	workers := locker.Permits("workers")
+	workers := locker.ExpirableSemaphore("workers")
 	workers.TrySetPermits(ctx, 1)
 	permit, _ := workers.Lock(ctx)
 	_, err := workers.TryLock(ctx)

@@ -19,7 +19,7 @@ func (w *testServer) queued(n int64) {
 func TestFair_ServesInOrderAcrossProcesses(t *testing.T) {
 	w := newTestServer(t)
 	h := locked(t, w.locker().Fair("a"))
-	lockers := []*Locker{w.locker(WithPoll(time.Hour)), w.locker(WithPoll(time.Hour)), w.locker(WithPoll(time.Hour))}
+	lockers := []*Locker{w.locker(WithPollInterval(time.Hour)), w.locker(WithPollInterval(time.Hour)), w.locker(WithPollInterval(time.Hour))}
 	order := make(chan int, 9)
 	for i := range 9 {
 		go func() {
@@ -46,7 +46,7 @@ func TestFair_ServesInOrderAcrossProcesses(t *testing.T) {
 func TestFair_WhoGivesUpLeavesTheQueue(t *testing.T) {
 	w := newTestServer(t)
 	h := locked(t, w.locker().Fair("a"))
-	one, two := w.locker(), w.locker(WithPoll(time.Hour))
+	one, two := w.locker(), w.locker(WithPollInterval(time.Hour))
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := started(func() error { _, err := one.Fair("a").Lock(ctx); return err })
 	w.queued(1)
@@ -68,13 +68,15 @@ func TestFair_WhoGivesUpLeavesTheQueue(t *testing.T) {
 func TestFair_ADeadHeadIsPassedOver(t *testing.T) {
 	w := newTestServer(t)
 	h := locked(t, w.locker().Fair("a"))
-	dead := w.locker(WithPoll(100 * time.Millisecond)) // is believed for 300 ms
+	dead := w.locker(WithPollInterval(100 * time.Millisecond)) // is believed for 300 ms
 	lk := dead.Fair("a")
-	if a, err := lk.kind.attempt(ctxOf(t), claim{owner: dead.NewOwner(), count: 1, lease: time.Second, patient: true}); err != nil || a.held {
+	if a, err := lk.kind.attempt(ctxOf(t), callParams{owner: dead.NewOwner(), count: 1, lease: time.Second, willWait: true}); err != nil || a.held {
 		t.Fatalf("attempt = %v, %v", a, err)
 	}
 	w.queued(1)
-	got := beside(func() (*Hold, error) { return w.locker(WithPoll(200 * time.Millisecond)).Fair("a").Lock(ctxOf(t)) })
+	got := beside(func() (*Hold, error) {
+		return w.locker(WithPollInterval(200 * time.Millisecond)).Fair("a").Lock(ctxOf(t))
+	})
 	w.queued(2)
 	unlocked(t, h)
 	unlocked(t, got(t))
@@ -87,7 +89,7 @@ func TestFair_ADeadJavaHeadIsPassedOver(t *testing.T) {
 	const java = "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57"
 	w.eye.RPush(ctxOf(t), fairQueue, java)
 	w.eye.Do(ctxOf(t), "zadd", "redisson_lock_timeout:{a}", time.Now().Add(time.Minute).UnixMilli(), java)
-	lk := w.locker(WithPoll(50 * time.Millisecond)).Fair("a")
+	lk := w.locker(WithPollInterval(50 * time.Millisecond)).Fair("a")
 	refused(t, lk)
 	w.eye.Do(ctxOf(t), "zadd", "redisson_lock_timeout:{a}", time.Now().Add(-time.Millisecond).UnixMilli(), java)
 	unlocked(t, locked(t, lk))
@@ -107,7 +109,7 @@ func TestFair_AWaiterBehindAFreeLockDoesNotSpin(t *testing.T) {
 	w.eye.RPush(ctxOf(t), fairQueue, java)
 	w.eye.Do(ctxOf(t), "zadd", "redisson_lock_timeout:{a}", time.Now().Add(500*time.Millisecond).UnixMilli(), java)
 	before := w.calls()
-	unlocked(t, locked(t, w.locker(WithPoll(250*time.Millisecond)).Fair("a")))
+	unlocked(t, locked(t, w.locker(WithPollInterval(250*time.Millisecond)).Fair("a")))
 	if got := w.calls() - before; got > 15 {
 		t.Errorf("%d script calls in half a second behind a dead head", got)
 	}
@@ -115,7 +117,7 @@ func TestFair_AWaiterBehindAFreeLockDoesNotSpin(t *testing.T) {
 
 func TestFair_KeepsItsPlaceInALongQueue(t *testing.T) {
 	w := newTestServer(t)
-	l := w.locker(WithPoll(100 * time.Millisecond))
+	l := w.locker(WithPollInterval(100 * time.Millisecond))
 	h := locked(t, l.Fair("a"))
 	got := beside(func() (*Hold, error) { return l.Fair("a").Lock(ctxOf(t)) })
 	w.queued(1)

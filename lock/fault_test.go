@@ -13,7 +13,7 @@ import (
 
 // behind makes a Locker whose replies pass through a proxy. Its connections are
 // open before anything is spoilt.
-func (w *testServer) behind(settings ...Setting) (*Locker, *redistest.FaultProxy) {
+func (w *testServer) behind(settings ...LockerOption) (*Locker, *redistest.FaultProxy) {
 	w.t.Helper()
 	p := redistest.NewFaultProxy(w.t, w.server.Addr)
 	l := w.lockerAt(p.Addr, settings...)
@@ -41,7 +41,7 @@ func TestLostReply_OfALockIsUndone(t *testing.T) {
 
 func TestLostReply_OfAWaiterIsNotASecondHold(t *testing.T) {
 	w := newTestServer(t)
-	l, p := w.behind(WithPoll(time.Hour))
+	l, p := w.behind(WithPollInterval(time.Hour))
 	h := locked(t, w.locker().Reentrant("a"))
 	before := w.calls()
 	got := beside(func() (*Hold, error) { return l.Reentrant("a").Lock(ctxOf(t)) })
@@ -69,7 +69,7 @@ func TestLostReply_IsSettledBeforeTheOwnerAsksAgain(t *testing.T) {
 			t.Fatal("TryLock succeeded without a reply")
 		}
 		h := locked(t, l.Reentrant("a"), owner)
-		l.busy.Wait()
+		l.running.Wait()
 		if got := w.hash("a")[h.Owner().String()]; got != "1" {
 			t.Fatalf("count = %q, want 1: the undoing took the next hold away", got)
 		}
@@ -131,14 +131,14 @@ func TestCancel_BeforeSendAsksNothing(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()
 	before := w.calls()
-	for _, ask := range []func(context.Context, ...Option) (*Hold, error){l.Reentrant("a").Lock, l.Reentrant("a").TryLock, l.Fair("a").Lock} {
+	for _, ask := range []func(context.Context, ...LockOption) (*Hold, error){l.Reentrant("a").Lock, l.Reentrant("a").TryLock, l.Fair("a").Lock} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := ask(ctx)
 		wantErr(t, err, context.Canceled)
 		wantErr(t, err, ErrNotAcquired)
 	}
-	l.busy.Wait()
+	l.running.Wait()
 	if got := w.calls() - before; got != 0 {
 		t.Errorf("%d script calls, want none", got)
 	}
@@ -163,7 +163,7 @@ func TestRedisGone_EndsTheHoldByItsDeadline(t *testing.T) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for owner := range l.unsettled {
+	for owner := range l.pendingReleases {
 		if owner != h.Owner() {
 			t.Errorf("%s is being undone, and was never sent", owner)
 		}
@@ -175,7 +175,7 @@ func TestRedisHangs_LockEndsOnTimeAndLeavesNothing(t *testing.T) {
 	l := w.locker()
 	unlocked(t, locked(t, l.Reentrant("a")))
 	w.server.Signal(syscall.SIGSTOP)
-	for _, ask := range []func(context.Context, ...Option) (*Hold, error){l.Reentrant("a").TryLock, l.Reentrant("a").Lock} {
+	for _, ask := range []func(context.Context, ...LockOption) (*Hold, error){l.Reentrant("a").TryLock, l.Reentrant("a").Lock} {
 		start := time.Now()
 		_, err := ask(within(t, 50*time.Millisecond))
 		wantErr(t, err, context.DeadlineExceeded)
@@ -191,7 +191,7 @@ func TestPubSubKilled_WaitersAreWokenAgain(t *testing.T) {
 	w := newTestServer(t)
 	const channel = "redisson_lock__channel:{a}"
 	h := locked(t, w.locker().Reentrant("a"))
-	other := w.locker(WithPoll(time.Hour)).Reentrant("a")
+	other := w.locker(WithPollInterval(time.Hour)).Reentrant("a")
 	got := make(chan *Hold)
 	go func() {
 		h, _ := other.Lock(ctxOf(t))

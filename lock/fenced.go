@@ -2,22 +2,21 @@ package lock
 
 import "context"
 
-// Fenced is a reentrant lock whose holds carry a fencing token, larger than that of
-// every earlier hold, across processes and lost leases: the guarded resource must
-// remember the largest token it has seen and refuse smaller ones. It is what
-// Redisson calls RFencedLock.
+// Fenced returns a reentrant lock whose holds have a fencing token, which is larger than
+// that of every earlier hold, across processes and lost leases. The guarded resource must
+// remember the largest token it has seen and reject smaller ones. It is compatible with
+// Redisson's RFencedLock.
 //
-// The last token, "redisson_lock_token:{name}", lives without end. Each token is
-// at least one more, as Redisson counts, and at least the server's clock in
-// microseconds: the tokens go on rising when the last one was deleted, evicted
-// or lost in a failover, as long as no server's clock falls behind it. They are
-// below 2^53.
+// The last token is stored in "redisson_lock_token:{name}" without expiry. Each token is
+// at least the last one plus one, as in Redisson, and at least the server's clock in
+// microseconds. So tokens keep increasing after the last one was deleted, evicted or lost
+// in a failover, as long as no server's clock is behind it. They are below 2^53.
 func (l *Locker) Fenced(name string) *Lock {
 	k := &fenced{
 		reentrant: l.reentrant(name), lock: l.scripts["fenced_lock"],
-		keys: []string{name, prefixed("redisson_lock_token", name)},
+		keys: []string{name, prefixedKey("redisson_lock_token", name)},
 	}
-	return l.newLock(name, k, traits{exclusive: true, enters: true})
+	return l.newLock(name, k, traits{exclusive: true, reentrant: true})
 }
 
 // fenced is the kind of Fenced.
@@ -27,12 +26,12 @@ type fenced struct {
 	keys []string
 }
 
-func (k *fenced) attempt(ctx context.Context, c claim) (answer, error) {
+func (k *fenced) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	r, err := k.locker.run(ctx, k.lock, c.replicas, k.keys, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
-		return answer{}, err
+		return attemptResult{}, err
 	}
-	a := r.answer(k.locker.hub, k.channel)
+	a := r.attemptResult(k.locker.hub, k.channel)
 	if a.held {
 		a.token = r.n
 	}

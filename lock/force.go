@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// A revocable kind can be looked at, and taken away, by those who do not hold it.
-type revocable interface {
-	// look says how many ms the lease of the holder lasts, -1 for without end;
-	// done is false if nobody holds the lock.
-	look(ctx context.Context) (reply, error)
-	// force gives back what anybody holds, and tells who waits; done is false if
-	// nobody held it.
+// A forceable kind supports Locked, RemainingLease and ForceUnlock.
+type forceable interface {
+	// leaseLeft returns the remaining lease in milliseconds, -1 if it has no end; done is
+	// false if the lock is not held.
+	leaseLeft(ctx context.Context) (reply, error)
+	// force releases the lock for all owners and wakes the waiters; done is false if the
+	// lock was not held.
 	force(ctx context.Context) (reply, error)
 }
 
-// Locked reports whether anybody holds the lock, in this process or another. It
-// may have changed when the answer arrives. For a reader's lock it is whether
-// anybody reads, for a writer's whether anybody writes. Locks that are held
-// together by [Multi] or [Red] can only be asked one by one: errors.ErrUnsupported.
+// Locked reports whether the lock is held by any process. It may have changed when the
+// call returns. For a read lock it reports whether there are readers, for a write lock
+// whether there is a writer. For locks that [Multi] or [Redlock] combine it returns
+// errors.ErrUnsupported; query each of them instead.
 func (lk *Lock) Locked(ctx context.Context) (bool, error) {
-	r, err := lk.revoke(ctx, "look at", revocable.look)
+	r, err := lk.callForceable(ctx, "inspect", forceable.leaseLeft)
 	return r.done, err
 }
 
-// Remaining is how long the lease of whoever holds the lock lasts if it is not
-// renewed; 0 if nobody holds it, and the longest Duration if a lock of others'
-// has no end. It knows the kinds that Locked knows.
-func (lk *Lock) Remaining(ctx context.Context) (time.Duration, error) {
-	r, err := lk.revoke(ctx, "look at", revocable.look)
+// RemainingLease returns the time until the lease of the current holder expires if it is
+// not renewed: 0 if the lock is not held, and the largest Duration if the lease has no
+// end, which only other programs set. It supports the same kinds as Locked.
+func (lk *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
+	r, err := lk.callForceable(ctx, "inspect", forceable.leaseLeft)
 	switch {
 	case !r.done:
 		return 0, err
@@ -41,31 +41,34 @@ func (lk *Lock) Remaining(ctx context.Context) (time.Duration, error) {
 	return time.Duration(r.n) * time.Millisecond, nil
 }
 
-// ForceUnlock takes the lock away from all who hold it, wakes who waits, and
-// reports whether anybody held it. It is for operators. Who has held a reentrant,
-// fenced, simple or read-write lock of this package for a second hears of it at
-// once, and the hold ends with ErrLost; others go on until they renew next, a third
-// of the lease at most, or without a watchdog to its end, while the next one
-// begins. It knows the kinds that Locked knows. A call without an answer may
-// have done it; asking again does no harm but to who got the lock meanwhile.
+// ForceUnlock releases the lock for all its holders, wakes the waiters, and reports
+// whether it was held. It is for operators. A holder of a reentrant, fenced, simple or
+// read-write lock of this package that has held it for at least a second is notified
+// immediately: its hold ends with ErrLost. Other holders notice at their next renewal,
+// after at most a third of the lease, or without renewal when the lease ends; until then
+// they overlap with the next holder.
+//
+// It supports the same kinds as Locked. If the call returns an error, the lock may have
+// been released; repeating the call may take it away from a new holder.
 func (lk *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	r, err := lk.revoke(ctx, "take away", revocable.force)
+	r, err := lk.callForceable(ctx, "force unlock", forceable.force)
 	return r.done, err
 }
 
-func (lk *Lock) revoke(ctx context.Context, verb string, do func(revocable, context.Context) (reply, error)) (reply, error) {
+// callForceable calls a method of the lock's kind. verb is for errors.
+func (lk *Lock) callForceable(ctx context.Context, verb string, do func(forceable, context.Context) (reply, error)) (reply, error) {
 	if lk.err != nil {
 		return reply{}, lk.err
 	}
-	k, ok := lk.kind.(revocable)
+	k, ok := lk.kind.(forceable)
 	if !ok {
-		return reply{}, fmt.Errorf("%s lock %s: %w: ask its parts", verb, lk.name, errors.ErrUnsupported)
+		return reply{}, fmt.Errorf("%s lock %s: %w: use its parts", verb, lk.name, errors.ErrUnsupported)
 	}
-	if !lk.locker.begin() {
+	if !lk.locker.beginCall() {
 		return reply{}, ErrClosed
 	}
-	defer lk.locker.end()
-	ctx, cancel := context.WithTimeout(ctx, lk.locker.call)
+	defer lk.locker.endCall()
+	ctx, cancel := context.WithTimeout(ctx, lk.locker.callTimeout)
 	defer cancel()
 	r, err := do(k, ctx)
 	if err != nil {
@@ -74,27 +77,31 @@ func (lk *Lock) revoke(ctx context.Context, verb string, do func(revocable, cont
 	return r, err
 }
 
-// look is that of all kinds whose key is there while they are held; mode is that
-// of a read-write lock, or empty.
-func (l *Locker) look(ctx context.Context, name, mode string) (reply, error) {
+// leaseLeft implements forceable for kinds whose key exists while the lock is held. mode
+// is the mode of a read-write lock, otherwise empty.
+func (l *Locker) leaseLeft(ctx context.Context, name, mode string) (reply, error) {
 	return l.run(ctx, l.scripts["look"], 0, []string{name}, mode)
 }
 
-func (k *reentrant) look(ctx context.Context) (reply, error) { return k.locker.look(ctx, k.name, "") }
+func (k *reentrant) leaseLeft(ctx context.Context) (reply, error) {
+	return k.locker.leaseLeft(ctx, k.name, "")
+}
 
 func (k *reentrant) force(ctx context.Context) (reply, error) {
-	return k.locker.take(ctx, k.name, k.channel)
+	return k.locker.forceDelete(ctx, k.name, k.channel)
 }
 
-func (k *simple) look(ctx context.Context) (reply, error) { return k.locker.look(ctx, k.name, "") }
+func (k *simple) leaseLeft(ctx context.Context) (reply, error) {
+	return k.locker.leaseLeft(ctx, k.name, "")
+}
 
 func (k *simple) force(ctx context.Context) (reply, error) {
-	return k.locker.take(ctx, k.name, k.channel)
+	return k.locker.forceDelete(ctx, k.name, k.channel)
 }
 
-// take deletes a lock that is one key and tells.
-func (l *Locker) take(ctx context.Context, name, channel string) (reply, error) {
-	verb, err := l.publish(ctx)
+// forceDelete deletes a lock that is a single key and publishes its release.
+func (l *Locker) forceDelete(ctx context.Context, name, channel string) (reply, error) {
+	verb, err := l.publishCommand(ctx)
 	if err != nil {
 		return reply{}, err
 	}
@@ -102,23 +109,27 @@ func (l *Locker) take(ctx context.Context, name, channel string) (reply, error) 
 }
 
 func (k *fair) force(ctx context.Context) (reply, error) {
-	verb, err := k.locker.publish(ctx)
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
 		return reply{}, err
 	}
-	return k.locker.run(ctx, k.unlock, 0, k.keys, "", "all", verb, k.channel, fairWait.Milliseconds())
+	return k.locker.run(ctx, k.unlock, 0, k.keys, "", "all", verb, k.channel, fairWaitTime.Milliseconds())
 }
 
-func (k *reader) look(ctx context.Context) (reply, error) { return k.locker.look(ctx, k.name, "read") }
-func (k *writer) look(ctx context.Context) (reply, error) { return k.locker.look(ctx, k.name, "write") }
+func (k *reader) leaseLeft(ctx context.Context) (reply, error) {
+	return k.locker.leaseLeft(ctx, k.name, "read")
+}
+func (k *writer) leaseLeft(ctx context.Context) (reply, error) {
+	return k.locker.leaseLeft(ctx, k.name, "write")
+}
 
-func (k *reader) force(ctx context.Context) (reply, error) { return k.take(ctx, "read", "0") }
-func (k *writer) force(ctx context.Context) (reply, error) { return k.take(ctx, "write", "1") }
+func (k *reader) force(ctx context.Context) (reply, error) { return k.forceMode(ctx, "read", "0") }
+func (k *writer) force(ctx context.Context) (reply, error) { return k.forceMode(ctx, "write", "1") }
 
-func (k *readwrite) take(ctx context.Context, mode, message string) (reply, error) {
-	verb, err := k.locker.publish(ctx)
+func (k *readwrite) forceMode(ctx context.Context, mode, message string) (reply, error) {
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
 		return reply{}, err
 	}
-	return k.locker.run(ctx, k.locker.scripts["force_mode"], 0, []string{k.name}, mode, verb, k.channel, message, k.holds)
+	return k.locker.run(ctx, k.locker.scripts["force_mode"], 0, []string{k.name}, mode, verb, k.channel, message, k.holdPrefix)
 }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// listenAfter is how long a lock is held before its holder listens for being
-// overruled: most are given back sooner, and pay nothing.
+// listenAfter is how long a lock is held before its session listens for ForceUnlock. Most
+// locks are released earlier and cause no cost.
 const listenAfter = time.Second
 
-// A forceNotifier is a kind that publishes, on one channel, that its lock was taken away.
+// A forceNotifier is a kind whose ForceUnlock is published on a channel.
 type forceNotifier interface {
 	forceChannel() (h *hub, channel string)
 }
@@ -18,26 +18,26 @@ func (k *reentrant) forceChannel() (*hub, string) { return k.locker.hub, k.chann
 func (k *simple) forceChannel() (*hub, string)    { return k.locker.hub, k.channel }
 func (k *readwrite) forceChannel() (*hub, string) { return k.locker.hub, k.channel }
 
-// A forceListener hears, for a session, what is published of its lock while it is held:
-// that is its loss, or of a reader's lock perhaps that of somebody else.
+// A forceListener listens for messages about the lock of a session while it is held: its
+// own loss or, for a read lock, perhaps that of another reader.
 type forceListener struct {
-	timer  *time.Timer
-	cancel context.CancelFunc // ends the goroutine
-	heard  bool               // it is counted among those who hear of a release; guarded by the session
+	timer        *time.Timer
+	cancel       context.CancelFunc // ends the goroutine
+	isSubscribed bool               // it receives messages of releases too; guarded by session.mu
 }
 
-// listenLocked begins to listen when s has been held for a while. Who renews
-// sooner than that finds out as fast.
-func (s *session) listenLocked() {
-	if _, ok := s.lock.kind.(forceNotifier); !ok || s.claim.lease <= 3*listenAfter {
+// startForceListenerLocked starts to listen after listenAfter. A session with a short
+// lease needs no listener, because its renewals notice a loss as fast.
+func (s *session) startForceListenerLocked() {
+	if _, ok := s.lock.kind.(forceNotifier); !ok || s.params.lease <= 3*listenAfter {
 		return
 	}
-	ctx, cancel := context.WithCancel(s.locker.life)
-	s.forced = &forceListener{cancel: cancel}
-	s.forced.timer = time.AfterFunc(listenAfter, func() { s.listen(ctx) })
+	ctx, cancel := context.WithCancel(s.locker.ctx)
+	s.forceListener = &forceListener{cancel: cancel}
+	s.forceListener.timer = time.AfterFunc(listenAfter, func() { s.listenForForce(ctx) })
 }
 
-// stop ends the listener, which may still be counted as a listener for a moment.
+// stop ends the listener. For a short time it may still be counted as a subscriber.
 func (e *forceListener) stop() {
 	if e != nil {
 		e.timer.Stop()
@@ -45,67 +45,70 @@ func (e *forceListener) stop() {
 	}
 }
 
-// listen looks, at each message and after each connection that was lost, whether s
-// still has what it holds, until ctx ends. Without a subscription renewal finds out.
-func (s *session) listen(ctx context.Context) {
-	if !s.locker.begin() {
+// listenForForce verifies, at each message and after each reconnection, that the session
+// still holds the lock, until ctx ends. If there is no subscription, renewals notice a
+// loss.
+func (s *session) listenForForce(ctx context.Context) {
+	if !s.locker.beginCall() {
 		return
 	}
-	defer s.locker.end()
+	defer s.locker.endCall()
 	h, channel := s.lock.kind.(forceNotifier).forceChannel()
 	for ctx.Err() == nil {
-		sub, err := h.listen(ctx, channel)
+		sub, err := h.subscribe(ctx, channel)
 		if err != nil {
-			sleep[struct{}](ctx, nil, s.claim.lease/3)
+			sleep[struct{}](ctx, nil, s.params.lease/3)
 			continue
 		}
-		sleep(ctx, sub.ready(), s.claim.lease/3)
-		s.hears()
-		for ctx.Err() == nil && !sub.gone() {
+		sleep(ctx, sub.ready(), s.params.lease/3)
+		s.setSubscribed()
+		for ctx.Err() == nil && !sub.isClosed() {
 			sub.drain()
-			if !s.look(ctx) {
+			if !s.verify(ctx) {
 				break
 			}
-			sleep(ctx, sub.woken, s.claim.lease)
+			sleep(ctx, sub.notify, s.params.lease)
 		}
 		sub.close()
 	}
 }
 
-// hears notes that the listener is counted among those who hear of a release.
-func (s *session) hears() {
+// setSubscribed records that the listener is a subscriber of the channel.
+func (s *session) setSubscribed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forced.heard = true
+	s.forceListener.isSubscribed = true
 }
 
-// others is how many of those who heard of a release are not this process itself.
-func (s *session) others(notified int64) int64 {
+// otherListeners returns the number of notified subscribers without this session's own
+// listener.
+func (s *session) otherListeners(notified int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.forced != nil && s.forced.heard {
+	if s.forceListener != nil && s.forceListener.isSubscribed {
 		notified--
 	}
 	return max(notified, 0)
 }
 
-// look asks whether Redis still has the session, without prolonging it, and ends
-// it if not. No answer says nothing.
-func (s *session) look(ctx context.Context) bool {
-	if s.take(ctx) != nil {
+// verify asks Redis whether the session still holds the lock, without extending the
+// lease, and ends the session if not. An error is ignored. It returns false if the
+// session has ended.
+func (s *session) verify(ctx context.Context) bool {
+	if s.lockSend(ctx) != nil {
 		return false
 	}
-	defer s.give()
-	if s.released || s.check() != nil {
+	defer s.unlockSend()
+	if s.released || s.endCause() != nil {
 		return false
 	}
-	call, cancel := s.locker.bounded(ctx)
+	call, cancel := s.locker.callContext(ctx)
 	defer cancel()
-	c := s.claim
-	c.lease = max(time.Until(s.until()), time.Millisecond) // which it has
+	c := s.params
+	c.lease = max(time.Until(s.currentDeadline()), time.Millisecond) // the remaining lease, so that it is not extended
 	held, err := s.lock.kind.extend(call, c)
 	if err == nil && !held {
-		s.lose()
+		s.markLost()
 	}
 	return err != nil || held
 }

@@ -34,7 +34,7 @@ func TestForceListener_HearsThatTheLockWasTakenAway(t *testing.T) {
 		"write":     {"redisson_rwlock:{orders}", []taker{force, javas("redisson_rwlock:{orders}", "1")}},
 	} {
 		for i, take := range c.takers {
-			for _, options := range [][]Option{nil, {WithLease(time.Minute)}} {
+			for _, options := range [][]LockOption{nil, {WithLease(time.Minute)}} {
 				t.Run(fmt.Sprint(name, i, len(options)), func(t *testing.T) {
 					t.Parallel() // each waits until the holder listens
 					takenAway(t, takeover{name, c.channel, take, options})
@@ -48,7 +48,7 @@ func TestForceListener_HearsThatTheLockWasTakenAway(t *testing.T) {
 type takeover struct {
 	kind, channel string
 	take          func(*testing.T, *testServer, *Lock) error
-	options       []Option
+	options       []LockOption
 }
 
 // takenAway checks that the holder of a lock hears at once that it was taken away.
@@ -89,9 +89,9 @@ func TestForceListener_IsNobodyWhoWaits(t *testing.T) {
 		t.Errorf("a second later the lease is %v", ttl)
 	}
 	unlocked(t, h)
-	l.gates.mu.Lock()
-	defer l.gates.mu.Unlock()
-	if n := len(l.gates.byName); n != 0 {
+	l.localQueues.mu.Lock()
+	defer l.localQueues.mu.Unlock()
+	if n := len(l.localQueues.byName); n != 0 {
 		t.Errorf("%d gates are left: somebody is taken to wait", n)
 	}
 }

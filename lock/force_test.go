@@ -43,9 +43,9 @@ func TestForce_LooksAndTakesAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // each waits for its watchdog
 			w := newServer(t)
-			mine, other := kind(w.locker(WithWatchdog(3*time.Second))), kind(w.locker(WithPoll(time.Hour)))
+			mine, other := kind(w.locker(WithWatchdog(3*time.Second))), kind(w.locker(WithPollInterval(time.Hour)))
 			wantFree(t, other)
-			if left, err := other.Remaining(ctxOf(t)); err != nil || left != 0 {
+			if left, err := other.RemainingLease(ctxOf(t)); err != nil || left != 0 {
 				t.Errorf("Remaining of a free lock = %v, %v", left, err)
 			}
 			if was, err := other.ForceUnlock(ctxOf(t)); err != nil || was {
@@ -53,7 +53,7 @@ func TestForce_LooksAndTakesAway(t *testing.T) {
 			}
 			h := locked(t, mine)
 			wantHeld(t, other)
-			if left, err := other.Remaining(ctxOf(t)); err != nil || left <= 0 || left > 3*time.Second {
+			if left, err := other.RemainingLease(ctxOf(t)); err != nil || left <= 0 || left > 3*time.Second {
 				t.Errorf("Remaining = %v, %v; want up to 3 s", left, err)
 			}
 			if was, err := other.ForceUnlock(ctxOf(t)); err != nil || !was {
@@ -79,7 +79,7 @@ func TestForce_WakesWhoWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newTestServer(t)
 			locked(t, kind(w.locker()))
-			got := beside(func() (*Hold, error) { return kind(w.locker(WithPoll(time.Hour))).Lock(ctxOf(t)) })
+			got := beside(func() (*Hold, error) { return kind(w.locker(WithPollInterval(time.Hour))).Lock(ctxOf(t)) })
 			await.Until(t, "somebody listens", func() bool { return len(w.eye.PubSubChannels(ctxOf(t), "*").Val()) == 1 })
 			if was, err := kind(w.locker()).ForceUnlock(ctxOf(t)); err != nil || !was {
 				t.Errorf("ForceUnlock = %v, %v", was, err)
@@ -92,7 +92,7 @@ func TestForce_WakesWhoWaits(t *testing.T) {
 		r := locked(t, w.locker().ReadWrite("orders").Read())
 		again(t, r)
 		locked(t, w.locker().ReadWrite("orders").Read())
-		rw := w.locker(WithPoll(time.Hour)).ReadWrite("orders")
+		rw := w.locker(WithPollInterval(time.Hour)).ReadWrite("orders")
 		got := beside(func() (*Hold, error) { return rw.Write().Lock(ctxOf(t)) })
 		await.Until(t, "the writer listens", func() bool { return w.listeners("redisson_rwlock:{orders}") == 1 })
 		wantFree(t, rw.Write())
@@ -114,17 +114,17 @@ func TestForce_KnowsLocksWithoutEndAndBundles(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()
 	w.eye.HSet(ctxOf(t), "orders", "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57", 1)
-	if left, err := l.Reentrant("orders").Remaining(ctxOf(t)); err != nil || left != math.MaxInt64 {
+	if left, err := l.Reentrant("orders").RemainingLease(ctxOf(t)); err != nil || left != math.MaxInt64 {
 		t.Errorf("Remaining of a lock without end = %v, %v", left, err)
 	}
-	for _, lk := range []*Lock{Multi(l.Reentrant("a"), l.Reentrant("b")), Red(l.Reentrant("a"), l.Reentrant("b"))} {
+	for _, lk := range []*Lock{Multi(l.Reentrant("a"), l.Reentrant("b")), Redlock(l.Reentrant("a"), l.Reentrant("b"))} {
 		_, err := lk.ForceUnlock(ctxOf(t))
 		wantErr(t, err, errors.ErrUnsupported)
 		_, err = lk.Locked(ctxOf(t))
 		wantErr(t, err, errors.ErrUnsupported)
 	}
-	_, err := l.Reentrant("").Remaining(ctxOf(t))
-	wantErr(t, err, ErrBadName)
+	_, err := l.Reentrant("").RemainingLease(ctxOf(t))
+	wantErr(t, err, ErrInvalidName)
 	w.server.Kill()
 	if _, err := l.Reentrant("orders").Locked(ctxOf(t)); err == nil {
 		t.Error("Locked without a server is no error")

@@ -82,7 +82,7 @@ func TestGolden_Reentrant(t *testing.T) {
 // queue stays for ever when its waiters die.
 func TestGolden_Fair(t *testing.T) {
 	s := newRecording(t)
-	one, two := s.locker(), s.locker(WithPoll(4*time.Second))
+	one, two := s.locker(), s.locker(WithPollInterval(4*time.Second))
 	h := locked(t, one.Fair("orders"))
 	s.calls(h)
 	s.Call(two.id+":1", "B")
@@ -213,7 +213,7 @@ func TestGolden_Semaphore(t *testing.T) {
 
 func TestGolden_Permits(t *testing.T) {
 	s := newRecording(t)
-	p := s.locker().Permits("orders")
+	p := s.locker().ExpirableSemaphore("orders")
 	if _, err := p.TrySetPermits(ctxOf(t), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestGolden_AJavaHolderIsRespected(t *testing.T) {
 	const java = "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57"
 	w.eye.HSet(ctxOf(t), "orders", java, 2)
 	w.eye.PExpire(ctxOf(t), "orders", 30*time.Second)
-	lk := w.locker(WithPoll(time.Hour)).Reentrant("orders")
+	lk := w.locker(WithPollInterval(time.Hour)).Reentrant("orders")
 	refused(t, lk)
 	got := beside(func() (*Hold, error) { return lk.Lock(ctxOf(t)) })
 	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 1 })

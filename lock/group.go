@@ -11,43 +11,43 @@ import (
 	"github.com/minio/highwayhash"
 )
 
-// Group is some values of a group, held together: all or none, in one round
-// trip, however many there are. Two Groups of one name exclude each other if they
-// share a value; in a cluster they need no hash tag, because a group is one key.
-// It is what Redisson calls getMultiLock with a name and values: a hash under
-// name with three fields for each value that is held.
+// Group returns a lock of some values of a group, which are held together: all or none,
+// in one round trip. Two Groups with the same name exclude each other if they have a
+// value in common. In a cluster they need no hash tag, because a group is one key. It is
+// compatible with Redisson's getMultiLock with a name and values: a hash under name with
+// three fields for each value that is held.
 //
-// A value is what the codec of the Java side makes of it: with StringCodec a
-// string's UTF-8, with LongCodec its decimal digits; the codecs that serialize
-// (Kryo, the default, too) make bytes that only they know. The order of the
-// values is of no matter, and neither is one that is given twice.
+// A value is the output of the codec of the Java program: the UTF-8 string for
+// StringCodec, the decimal digits for LongCodec. The output of serializing codecs, such
+// as the default Kryo codec, cannot be produced here. The order of values and duplicates
+// do not matter.
 //
-// When a holder dies, its values are free one lease later, by the clock of Redis.
-// Java reads and writes the end of a lease by its own clock: if that is fast by
-// more than two thirds of the lease, Java takes over what is still held here; if
-// it is slow by so much, we take over from Java.
+// If a holder dies, its values are free one lease later, by the clock of Redis. Java uses
+// its own clock for the end of a lease: if that clock is ahead by more than two thirds of
+// the lease, Java acquires what is still held here; if it is behind by as much, this
+// package acquires what is still held by Java.
 //
-// An owner can hold several Groups of one name if they have no value in common.
+// One owner can hold several Groups with the same name if they have no value in common.
 func (l *Locker) Group(name string, values ...string) *Lock {
 	fields := make([]string, 0, len(values))
 	for _, v := range values {
 		fields = append(fields, fieldOf(v))
 	}
 	slices.Sort(fields)
-	k := &group{locker: l, name: name, channel: prefixed("redisson_lock__channel", name), fields: slices.Compact(fields)}
-	lk := l.newLock(name, k, traits{exclusive: true, enters: true})
-	lk.role = "group " + strings.Join(k.fields, "") + " "
+	k := &group{locker: l, name: name, channel: prefixedKey("redisson_lock__channel", name), fields: slices.Compact(fields)}
+	lk := l.newLock(name, k, traits{exclusive: true, reentrant: true})
+	lk.namespace = "group " + strings.Join(k.fields, "") + " "
 	for _, f := range k.fields {
-		lk.things = append(lk.things, "group "+f+" "+name)
+		lk.resources = append(lk.resources, "group "+f+" "+name)
 	}
 	if len(fields) == 0 && lk.err == nil {
-		lk.err = fmt.Errorf("%w: group %q has no values to hold", ErrBadName, name)
+		lk.err = fmt.Errorf("%w: group %q has no values", ErrInvalidName, name)
 	}
 	return lk
 }
 
-// fieldOf is the field of a value: its HighwayHash with Redisson's key, both halves
-// as Java writes numbers, highest byte first, in base64 without padding.
+// fieldOf returns the field name of a value: its HighwayHash with Redisson's key, both
+// halves in big-endian order as in Java, in base64 without padding.
 func fieldOf(value string) string {
 	var key []byte
 	for _, n := range []uint64{0x9e3779b97f4a7c15, 0xf39cc0605cedc834, 0x1082276bf3a27251, 0xf86c6a11d0c18e95} {
@@ -63,10 +63,10 @@ func fieldOf(value string) string {
 type group struct {
 	locker        *Locker
 	name, channel string
-	fields        []string // of the values, in order
+	fields        []string // sorted field names of the values
 }
 
-// run runs a script whose last arguments are the fields.
+// run runs a script with the fields as its last arguments.
 func (k *group) run(ctx context.Context, script string, replicas int, args ...any) (reply, error) {
 	line := make([]any, 0, len(args)+len(k.fields))
 	line = append(line, args...)
@@ -76,32 +76,32 @@ func (k *group) run(ctx context.Context, script string, replicas int, args ...an
 	return k.locker.run(ctx, k.locker.scripts[script], replicas, []string{k.name}, line...)
 }
 
-func (k *group) attempt(ctx context.Context, c claim) (answer, error) {
+func (k *group) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	r, err := k.run(ctx, "group_lock", c.replicas, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
-		return answer{}, err
+		return attemptResult{}, err
 	}
-	return r.answer(k.locker.hub, k.channel), nil
+	return r.attemptResult(k.locker.hub, k.channel), nil
 }
 
-func (k *group) extend(ctx context.Context, c claim) (bool, error) {
+func (k *group) extend(ctx context.Context, c callParams) (bool, error) {
 	r, err := k.run(ctx, "group_extend", 0, c.owner.id, c.lease.Milliseconds())
 	return r.done, err
 }
 
-func (k *group) release(ctx context.Context, c claim) (released, error) {
-	verb, err := k.locker.publish(ctx)
+func (k *group) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
-		return released{}, err
+		return releaseResult{}, err
 	}
 	r, err := k.run(ctx, "group_unlock", 0, c.owner.id, c.count, verb, k.channel)
-	return r.released(), err
+	return r.releaseResult(), err
 }
 
-func (k *group) look(ctx context.Context) (reply, error) { return k.run(ctx, "group_look", 0) }
+func (k *group) leaseLeft(ctx context.Context) (reply, error) { return k.run(ctx, "group_look", 0) }
 
 func (k *group) force(ctx context.Context) (reply, error) {
-	verb, err := k.locker.publish(ctx)
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
 		return reply{}, err
 	}

@@ -45,10 +45,12 @@ func TestGroup_OrderAndRepetitionAreOfNoMatter(t *testing.T) {
 func TestGroup_WakesAllWhoWaitForAPart(t *testing.T) {
 	w := newTestServer(t)
 	h := locked(t, w.locker().Group("orders", "a", "b", "c"))
-	l := w.locker(WithPoll(time.Hour))
+	l := w.locker(WithPollInterval(time.Hour))
 	first := beside(func() (*Hold, error) { return l.Group("orders", "a", "d").Lock(ctxOf(t)) })
 	second := beside(func() (*Hold, error) { return l.Group("orders", "b", "e").Lock(ctxOf(t)) })
-	third := beside(func() (*Hold, error) { return w.locker(WithPoll(time.Hour)).Group("orders", "c", "f").Lock(ctxOf(t)) })
+	third := beside(func() (*Hold, error) {
+		return w.locker(WithPollInterval(time.Hour)).Group("orders", "c", "f").Lock(ctxOf(t))
+	})
 	await.Until(t, "both processes listen", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 2 })
 	await.Until(t, "all were refused twice", func() bool { return w.calls() >= 1+3*2 })
 	unlocked(t, h)
@@ -68,7 +70,7 @@ func TestGroup_WhatTheDeadLeftIsTakenOver(t *testing.T) {
 	w.eye.HSet(ctxOf(t), "orders", fieldOf("a"), dead[len(fieldOf("a"))+1:],
 		dead+":expire_time", time.Now().Add(-time.Millisecond).UnixMilli(), dead+":lock_count", 2)
 	wantFree(t, l.Group("orders", "a"))
-	h := locked(t, w.locker(WithPoll(time.Hour)).Group("orders", "a"))
+	h := locked(t, w.locker(WithPollInterval(time.Hour)).Group("orders", "a"))
 	if m := w.hash("orders"); len(m) != 6 || m[dead+":expire_time"]+m[dead+":lock_count"] != "" {
 		t.Errorf("fields = %v, want three for each of two holders", m)
 	}
@@ -84,12 +86,12 @@ func TestGroup_WaitsForTheLeaseInTheWay(t *testing.T) {
 	l := w.locker()
 	kept := locked(t, l.Group("orders", "kept"), WithLease(time.Hour))
 	short := locked(t, l.Group("orders", "a"), WithLease(200*time.Millisecond))
-	if left, err := l.Group("orders", "a", "b").Remaining(ctxOf(t)); err != nil || left > 200*time.Millisecond {
+	if left, err := l.Group("orders", "a", "b").RemainingLease(ctxOf(t)); err != nil || left > 200*time.Millisecond {
 		t.Errorf("Remaining = %v, %v; want at most the short lease", left, err)
 	}
-	unlocked(t, locked(t, w.locker(WithPoll(time.Hour)).Group("orders", "a", "b")))
+	unlocked(t, locked(t, w.locker(WithPollInterval(time.Hour)).Group("orders", "a", "b")))
 	wantErr(t, short.Unlock(ctxOf(t)), ErrLost)
-	if left, err := l.Group("orders", "a", "kept").Remaining(ctxOf(t)); err != nil || left < 50*time.Minute {
+	if left, err := l.Group("orders", "a", "kept").RemainingLease(ctxOf(t)); err != nil || left < 50*time.Minute {
 		t.Errorf("Remaining = %v, %v; want the longest of both", left, err)
 	}
 	unlocked(t, kept)
@@ -107,7 +109,7 @@ func TestGroup_TheKeyLastsAsLongAsTheLongest(t *testing.T) {
 	}
 	unlocked(t, short)
 	unlocked(t, locked(t, l.Group("orders", "a"), WithOwner(long.Owner()), WithLease(time.Minute)))
-	if left, err := l.Group("orders", "a").Remaining(ctxOf(t)); err != nil || left < 59*time.Minute {
+	if left, err := l.Group("orders", "a").RemainingLease(ctxOf(t)); err != nil || left < 59*time.Minute {
 		t.Errorf("Remaining = %v, %v; want the hour", left, err)
 	}
 	if ttl := w.eye.PTTL(ctxOf(t), "orders").Val(); ttl < 59*time.Minute {
@@ -163,9 +165,9 @@ func TestGroup_WithoutValuesOrNameIsRefused(t *testing.T) {
 	l := w.locker()
 	for _, lk := range []*Lock{l.Group("orders"), l.Group("", "a"), l.Group("or{ders", "a")} {
 		_, err := lk.Lock(ctxOf(t))
-		wantErr(t, err, ErrBadName)
+		wantErr(t, err, ErrInvalidName)
 		_, err = lk.Locked(ctxOf(t))
-		wantErr(t, err, ErrBadName)
+		wantErr(t, err, ErrInvalidName)
 	}
 	unlocked(t, locked(t, l.Group("orders", ""))) // a value may be empty
 	w.empty()

@@ -30,8 +30,8 @@ func exclusives() []exclusive {
 		{"simple", func(l *Locker) *Lock { return l.Simple("a") }, "weir_simple:{a}"},
 		{"group", func(l *Locker) *Lock { return l.Group("a", "one", "two", "three") }, "redisson_lock__channel:{a}"},
 		{"multi", func(l *Locker) *Lock { return Multi(l.Fenced("b"), l.Reentrant("a")) }, "redisson_lock__channel:{a}"},
-		{"red", func(l *Locker) *Lock { return Red(l.Reentrant("a")) }, "redisson_lock__channel:{a}"},
-		{"permit", func(l *Locker) *Lock { return l.Permits("a").lock }, "redisson_sc:{a}"},
+		{"red", func(l *Locker) *Lock { return Redlock(l.Reentrant("a")) }, "redisson_lock__channel:{a}"},
+		{"permit", func(l *Locker) *Lock { return l.ExpirableSemaphore("a").lock }, "redisson_sc:{a}"},
 	}
 }
 
@@ -69,7 +69,7 @@ func eachExclusive(t *testing.T, f func(t *testing.T, w *testServer, kind func(*
 			t.Parallel()
 			w := newServer(t)
 			if k.name == "permit" {
-				if _, err := w.locker().Permits("a").TrySetPermits(ctxOf(t), 1); err != nil {
+				if _, err := w.locker().ExpirableSemaphore("a").TrySetPermits(ctxOf(t), 1); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -82,7 +82,7 @@ func eachExclusive(t *testing.T, f func(t *testing.T, w *testServer, kind func(*
 func TestKinds_ExcludeAndHandOver(t *testing.T) {
 	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, channel string) {
 		h := locked(t, kind(w.locker()))
-		one, two := kind(w.locker(WithPoll(time.Hour))), kind(w.locker(WithPoll(time.Hour)))
+		one, two := kind(w.locker(WithPollInterval(time.Hour))), kind(w.locker(WithPollInterval(time.Hour)))
 		refused(t, one)
 		got := beside(func() (*Hold, error) { return one.Lock(ctxOf(t)) })
 		await.Until(t, "the waiter listens", func() bool { return w.listening(channel) > 0 })
@@ -321,11 +321,11 @@ func TestKinds_ReenterOrSayThatTheyCannot(t *testing.T) {
 	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		lk, other := kind(w.locker()), kind(w.locker())
 		h := locked(t, lk)
-		if !lk.traits.enters {
+		if !lk.traits.reentrant {
 			_, err := h.Reenter(ctxOf(t))
-			wantErr(t, err, ErrReentrant)
+			wantErr(t, err, ErrNotReentrant)
 			_, err = lk.TryLock(ctxOf(t), WithOwner(h.Owner()))
-			wantErr(t, err, ErrReentrant)
+			wantErr(t, err, ErrNotReentrant)
 			unlocked(t, h)
 			return
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Latch is a count-down latch: it opens when it was counted down to zero. It is what
-// Redisson calls RCountDownLatch. All methods are safe for concurrent use.
+// A Latch is a count-down latch, compatible with Redisson's RCountDownLatch. It is open
+// when its count is 0. All methods are safe for concurrent use.
 type Latch struct {
 	lock      *Lock
 	channel   string
@@ -17,69 +17,70 @@ type Latch struct {
 	set, down *script
 }
 
-// Latch makes the latch of name. It is open until TrySetCount. Its channel puts
-// braces around name even if name has some: a name with a hash tag, which would
-// put the channel into another slot, is ErrBadName in a cluster.
+// Latch returns the latch with this name. It is open until TrySetCount. Its channel has
+// braces around name even if name contains some, so a name with a hash tag, which would
+// put the channel into another slot, is ErrInvalidName in a cluster.
 func (l *Locker) Latch(name string) *Latch {
 	channel := "redisson_countdownlatch__channel__{" + name + "}"
-	lk := l.newLock(name, &latch{l, name, channel}, traits{crowds: true})
+	lk := l.newLock(name, &latch{l, name, channel}, traits{noLocalQueue: true})
 	if _, cluster := l.rdb.(*redis.ClusterClient); cluster && lk.err == nil && strings.ContainsAny(name, "{}") {
-		lk.err = fmt.Errorf("%w: %q has braces, and a latch in a cluster must have none", ErrBadName, name)
+		lk.err = fmt.Errorf("%w: %q has braces; the name of a latch in a cluster must have none", ErrInvalidName, name)
 	}
 	return &Latch{
-		lock: lk, channel: channel, mark: suffixed(name, "weir_counted:"),
+		lock: lk, channel: channel, mark: suffixedKey(name, "weir_counted:"),
 		set: l.scripts["semaphore_set"], down: l.scripts["latch_down"],
 	}
 }
 
-// TrySetCount closes the latch with a count of n unless it is closed already,
-// which it reports.
+// TrySetCount sets the count to n if the latch is open, and reports whether it did.
 func (t *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) {
 	if t.lock.err != nil {
 		return false, t.lock.err
 	}
-	return t.lock.locker.trySet(ctx, initial{script: t.set, name: t.lock.name, value: n, channel: t.channel, message: 1})
+	return t.lock.locker.trySet(ctx, initialValue{script: t.set, name: t.lock.name, value: n, channel: t.channel, message: 1})
 }
 
-// CountDown lowers the count by one; at zero the latch opens. A lost reply makes
-// it ask again; it counts once.
+// CountDown decreases the count by one; at 0 the latch opens. If the reply is lost, the
+// call is sent again, but has an effect only once.
 func (t *Latch) CountDown(ctx context.Context) error {
 	if t.lock.err != nil {
 		return t.lock.err
 	}
 	l := t.lock.locker
 	return l.callWithID(ctx, func(ctx context.Context, verb, id string) error {
-		_, err := l.run(ctx, t.down, 0, []string{t.lock.name, t.mark + id}, markLife.Milliseconds(), verb, t.channel)
+		_, err := l.run(ctx, t.down, 0, []string{t.lock.name, t.mark + id}, markTTL.Milliseconds(), verb, t.channel)
 		return err
 	})
 }
 
-// Count is how often CountDown is still missing; 0 if the latch is open.
+// Count returns the current count; 0 if the latch is open.
 func (t *Latch) Count(ctx context.Context) (int64, error) {
-	return t.lock.number(ctx)
+	return t.lock.readNumber(ctx)
 }
 
-// Await waits until the latch is open, or ctx is done.
+// Await waits until the latch is open or ctx is done.
 func (t *Latch) Await(ctx context.Context) error {
 	a := &acquisition{locker: t.lock.locker, lock: t.lock}
 	a.accept = func(context.Context, outcome) error { return nil }
 	return a.run(ctx, (*acquisition).wait)
 }
 
-// latch is the kind of Latch: to hold it is to have seen it open.
+// latch is the kind of Latch. It can be acquired while the latch is open.
 type latch struct {
 	locker        *Locker
 	name, channel string
 }
 
-func (k *latch) attempt(ctx context.Context, _ claim) (answer, error) {
+func (k *latch) attempt(ctx context.Context, _ callParams) (attemptResult, error) {
 	n, err := k.locker.rdb.Exists(ctx, k.name).Result()
 	if err != nil {
-		return answer{}, fmt.Errorf("read %s: %w", k.name, err)
+		return attemptResult{}, fmt.Errorf("read %s: %w", k.name, err)
 	}
-	return answer{held: n == 0, hub: k.locker.hub, channel: k.channel}, nil
+	return attemptResult{held: n == 0, hub: k.locker.hub, channel: k.channel}, nil
 }
 
-func (k *latch) extend(context.Context, claim) (bool, error) { return true, nil }
+func (k *latch) extend(context.Context, callParams) (bool, error) { return true, nil }
 
-func (k *latch) release(context.Context, claim) (released, error) { return released{held: true}, nil }
+func (k *latch) release(context.Context, callParams) (releaseResult, error) {
+	return releaseResult{held: true}, nil
+}

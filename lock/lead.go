@@ -7,22 +7,21 @@ import (
 	"time"
 )
 
-// leadPause is the longest time before Lead campaigns again after an error, or
-// after work that ended by itself.
+// leadPause is the longest time until Lead campaigns again after an error, or after work
+// has returned by itself.
 const leadPause = time.Second
 
-// Lead is a leader election by a lock: it runs work while this process holds l, and
-// campaigns again when that is over, until ctx is done; then it returns the cause of ctx. Whatever ends it,
-// work has returned before Lead goes on, and l is given back.
+// Lead runs a leader election with a lock: it calls work while this process holds l, and
+// campaigns again after that, until ctx is done. Then it returns the cause of ctx. In any
+// case work has returned, and l is released, before Lead continues or returns.
 //
-// The context of work ends a tenth of the lease before Redis gives the lock to
-// somebody else (3 s, if nothing else is set): that is the time work has to
-// stop. It counts in time that passes on this machine: work that ignores its
-// context, or a machine that sleeps, can still overlap with the next leader. Use
-// a fenced lock, and the token of [TokenFrom], where that would do harm.
+// The context of work ends a tenth of the lease before another process can acquire the
+// lock (3 s by default); work has this time to stop. It is measured on this machine: work
+// that ignores its context, or a machine that is suspended, can still overlap with the
+// next leader. Use a fenced lock, and the token of [TokenFrom], where that would do harm.
 //
-// A Locker that is closed ends Lead with ErrClosed; a name or lease that cannot
-// be used ends it at once. All other errors are tried again.
+// Lead returns ErrClosed if the Locker is closed, and returns at once if the name or the
+// lease is not valid. All other errors are retried.
 func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
 	for {
 		hold, err := l.Lock(ctx)
@@ -33,39 +32,39 @@ func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if errors.Is(err, ErrClosed) || errors.Is(err, ErrBadName) || errors.Is(err, ErrReentrant) {
+		if errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalidName) || errors.Is(err, ErrNotReentrant) {
 			return err
 		}
 		sleep[struct{}](ctx, nil, leadPause/2+rand.N(leadPause/2))
 	}
 }
 
-// runHeld runs work until it returns, ending its context in time.
+// runHeld runs work, and ends its context before the lease is over.
 func runHeld(ctx context.Context, hold *Hold, work func(context.Context)) {
-	inner, cancel := hold.bind(context.WithValue(ctx, tokenKey{}, hold.Token()))
+	workCtx, cancel := hold.deriveContext(context.WithValue(ctx, tokenKey{}, hold.Token()))
 	defer cancel(nil)
-	margin := hold.session.claim.lease / 10
+	margin := hold.session.params.lease / 10
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for inner.Err() == nil {
+		for workCtx.Err() == nil {
 			left := time.Until(hold.Deadline()) - margin
 			if left <= 0 {
 				cancel(ErrLost)
 				return
 			}
-			sleep[struct{}](inner, nil, left)
+			sleep[struct{}](workCtx, nil, left)
 		}
 	}()
-	work(inner)
+	work(workCtx)
 	cancel(nil)
 	<-done
 }
 
 type tokenKey struct{}
 
-// TokenFrom is the fencing token under which the work of [Lead] or [Do] runs; 0
-// if ctx is not theirs or the lock has no tokens.
+// TokenFrom returns the fencing token of the lock that [Lead] or [Do] holds for the work
+// with this context. It is 0 if ctx is not such a context or the lock has no tokens.
 func TokenFrom(ctx context.Context) int64 {
 	token, _ := ctx.Value(tokenKey{}).(int64)
 	return token

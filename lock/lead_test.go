@@ -69,7 +69,7 @@ func TestLead_TriesAgainAfterErrors(t *testing.T) {
 
 func TestLead_EndsWithTheLockerOrABadName(t *testing.T) {
 	w := newTestServer(t)
-	wantErr(t, Lead(ctxOf(t), w.locker().Reentrant(""), func(context.Context) {}), ErrBadName)
+	wantErr(t, Lead(ctxOf(t), w.locker().Reentrant(""), func(context.Context) {}), ErrInvalidName)
 	l := w.locker()
 	done := make(chan error)
 	started := make(chan struct{})

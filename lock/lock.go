@@ -5,109 +5,109 @@ import (
 	"time"
 )
 
-// Lockable is what can be held: a *Lock of any kind.
+// A Lockable can be locked. It is implemented by *Lock of any kind and by
+// *ExpirableSemaphore.
 type Lockable interface {
 	// Lock waits for the lock until ctx is done.
-	Lock(ctx context.Context, options ...Option) (*Hold, error)
-	// TryLock asks once.
-	TryLock(ctx context.Context, options ...Option) (*Hold, error)
+	Lock(ctx context.Context, options ...LockOption) (*Hold, error)
+	// TryLock tries once to acquire the lock.
+	TryLock(ctx context.Context, options ...LockOption) (*Hold, error)
 }
 
-// A Lock is one lock of one kind under one name. It keeps no state of its own:
-// any number of Locks with the same kind and name are the same lock. All its
-// methods are safe for concurrent use.
+// A Lock is a lock with a kind and a name. It has no state of its own: all Locks of the
+// same kind and name are the same lock. All methods are safe for concurrent use.
 type Lock struct {
-	locker *Locker
-	name   string
-	role   string // tells locks apart that share a name but not their holds
-	err    error  // what is wrong with the name
-	kind   kind
-	traits traits
-	// things is what an owner has of it in Redis, if that is not one thing.
-	things []string
-	// newOwner makes the owner of an acquisition without WithOwner.
+	locker    *Locker
+	name      string
+	namespace string // distinguishes locks that share a name but are held separately
+	err       error  // set if the name is not valid
+	kind      kind
+	traits    traits
+	// resources are the names of what an owner holds in Redis, if it is more than one.
+	resources []string
+	// newOwner returns the owner for an acquisition without WithOwner.
 	newOwner func() Owner
 }
 
-// traits are what the kinds need to be treated differently in.
+// traits are the properties in which the kinds of locks differ.
 type traits struct {
-	// exclusive: nobody else in this process can hold it at the same time, so
-	// that local waiters queue behind the holder without asking Redis.
+	// exclusive means that the lock has one owner at a time, so that waiters of this
+	// process queue behind a local holder without calling Redis.
 	exclusive bool
-	// crowds: all waiters of this process contend, they do not queue here.
-	crowds bool
-	// queues: Redis keeps the order of waiters, and must be told when one leaves.
-	queues bool
-	// enters: one owner may hold it several times.
-	enters bool
+	// noLocalQueue means that all waiters of this process call Redis concurrently.
+	noLocalQueue bool
+	// queuesInRedis means that Redis has a queue of waiters, which a waiter that gives up
+	// must leave.
+	queuesInRedis bool
+	// reentrant means that one owner may hold the lock several times.
+	reentrant bool
 }
 
-// A kind is what differs between locks: three script calls. Each of them may be
-// executed twice, or late, without more effect than once. A call whose error is
-// not a reply of the server has an unknown outcome.
+// A kind implements one kind of lock by three script calls. Each of them may be executed
+// twice or late without any further effect. If a call returns an error that is not a
+// reply of the server, its outcome is unknown.
 type kind interface {
-	// attempt asks for the lock. A claim that holds it already is granted it.
-	attempt(ctx context.Context, c claim) (answer, error)
-	// extend makes the hold of c.owner last c.lease from now, if that is later
-	// than its end; false says that it holds nothing.
-	extend(ctx context.Context, c claim) (bool, error)
-	// release leaves c.count holds to c.owner; 0 gives the lock back, and a
-	// place in a queue as well.
-	release(ctx context.Context, c claim) (released, error)
+	// attempt tries to acquire the lock. It succeeds if the owner holds the lock already.
+	attempt(ctx context.Context, c callParams) (attemptResult, error)
+	// extend makes the hold of c.owner last for at least c.lease from now. It returns
+	// false if the owner holds nothing.
+	extend(ctx context.Context, c callParams) (bool, error)
+	// release sets the number of holds of c.owner to c.count. At 0 it releases the lock
+	// and removes the owner from the queue of waiters.
+	release(ctx context.Context, c callParams) (releaseResult, error)
 }
 
-// A claim is what a call of a kind is about.
-type claim struct {
+// callParams are the parameters of the calls of a kind.
+type callParams struct {
 	owner    Owner
-	count    int // how often the owner holds the lock after the call
+	count    int // number of holds of the owner after the call
 	lease    time.Duration
 	replicas int
 	permits  int64 // of a semaphore
-	patient  bool  // the owner waits if it is refused
+	willWait bool  // the owner waits if the lock is not free
 }
 
-// An answer is what an attempt brought.
-type answer struct {
+// An attemptResult is the result of an attempt.
+type attemptResult struct {
 	held  bool
 	token int64 // of a fenced lock; otherwise 0
-	// wait is how long the lock is certainly not free unless channel says
-	// otherwise; not above 0 when that is not known.
+	// wait is the time for which the lock is certainly not free unless a message on
+	// channel says otherwise; 0 or less if it is unknown.
 	wait    time.Duration
 	hub     *hub
 	channel string
 }
 
-// released is what a release brought.
-type released struct {
-	held     bool  // there was something to give back
-	notified int64 // how many listeners heard that the lock is free
+// A releaseResult is the result of a release.
+type releaseResult struct {
+	held     bool  // the owner held the lock
+	notified int64 // number of subscribers that received the message
 }
 
-// newLock makes a lock whose name was not checked yet.
+// newLock returns a Lock and checks its name.
 func (l *Locker) newLock(name string, k kind, t traits) *Lock {
 	return &Lock{locker: l, name: name, err: checkName(name), kind: k, traits: t, newOwner: l.NewOwner}
 }
 
-// Name is the name of the lock, and its main key in Redis.
+// Name returns the name of the lock, which is also its main key in Redis.
 func (lk *Lock) Name() string { return lk.name }
 
-// Lock waits for the lock until ctx is done; then it returns an error that
-// matches ErrNotAcquired and the cause of ctx, and leaves nothing behind.
+// Lock acquires the lock. It waits until ctx is done and then returns an error that
+// matches ErrNotAcquired and the cause of ctx; nothing remains in Redis.
 //
-// A call to Redis that is in progress when ctx is cancelled is waited for, at
-// most the call timeout; one that runs into the deadline of ctx ends with it, if
-// the client was made with ContextTimeoutEnabled.
+// If ctx is canceled during a call to Redis, Lock returns when the call ends, after at
+// most the call timeout. A call ends at the deadline of ctx if the client was created
+// with ContextTimeoutEnabled.
 //
-// Waiters of one process come in turn, one contends at a time. It listens for
-// the release and otherwise asks Redis again after a random part of WithPoll's
-// time. A Redis that cannot be asked at the first attempt makes Lock fail; one
-// that is lost later is waited for.
-func (lk *Lock) Lock(ctx context.Context, options ...Option) (*Hold, error) {
+// Waiters of one process queue locally, and only the first one calls Redis. It tries
+// again when the release is published, and otherwise after a random part of the poll
+// interval. If the first call to Redis fails, Lock fails; later failures are retried.
+func (lk *Lock) Lock(ctx context.Context, options ...LockOption) (*Hold, error) {
 	return lk.locker.acquire(ctx, lk, options, (*acquisition).wait)
 }
 
-// TryLock asks for the lock once, which is one round trip. It returns
-// ErrNotAcquired when somebody else holds it.
-func (lk *Lock) TryLock(ctx context.Context, options ...Option) (*Hold, error) {
-	return lk.locker.acquire(ctx, lk, options, (*acquisition).once)
+// TryLock tries once to acquire the lock, in one round trip. It returns ErrNotAcquired if
+// the lock is held by another owner.
+func (lk *Lock) TryLock(ctx context.Context, options ...LockOption) (*Hold, error) {
+	return lk.locker.acquire(ctx, lk, options, (*acquisition).tryOnce)
 }

@@ -78,12 +78,12 @@ func (w *testServer) dial(addr string) *redis.Client {
 }
 
 // locker makes another process of the world: its own client and Locker.
-func (w *testServer) locker(settings ...Setting) *Locker {
+func (w *testServer) locker(settings ...LockerOption) *Locker {
 	w.t.Helper()
 	return w.lockerAt(w.server.Addr, settings...)
 }
 
-func (w *testServer) lockerAt(addr string, settings ...Setting) *Locker {
+func (w *testServer) lockerAt(addr string, settings ...LockerOption) *Locker {
 	w.t.Helper()
 	l := New(w.dial(addr), settings...)
 	w.t.Cleanup(l.Close)
@@ -144,7 +144,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func locked(t *testing.T, l Lockable, options ...Option) *Hold {
+func locked(t *testing.T, l Lockable, options ...LockOption) *Hold {
 	t.Helper()
 	h, err := l.Lock(ctxOf(t), options...)
 	if err != nil {
@@ -153,7 +153,7 @@ func locked(t *testing.T, l Lockable, options ...Option) *Hold {
 	return h
 }
 
-func refused(t *testing.T, l Lockable, options ...Option) {
+func refused(t *testing.T, l Lockable, options ...LockOption) {
 	t.Helper()
 	if h, err := l.TryLock(ctxOf(t), options...); !errors.Is(err, ErrNotAcquired) {
 		t.Fatalf("TryLock = %v, %v; want ErrNotAcquired", h, err)

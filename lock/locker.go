@@ -12,120 +12,120 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Locker makes the locks of one process. It has one identity in Redis, one
-// pub/sub hub, and one queue for each name that is waited for. All its methods
-// are safe for concurrent use.
+// A Locker creates the locks of one process. It has one identity in Redis, one set of
+// pub/sub connections, and one queue for each name that is waited for. All methods are
+// safe for concurrent use.
 type Locker struct {
-	rdb     redis.UniversalClient
-	scripts map[string]*script
-	hub     *hub
-	gates   gates
+	rdb         redis.UniversalClient
+	scripts     map[string]*script
+	hub         *hub
+	localQueues localQueues
 
-	lease    time.Duration // of watched holds
-	poll     time.Duration // longest wait without a message
-	call     time.Duration // longest call
-	channels Channels
+	lease        time.Duration // of holds that are renewed
+	pollInterval time.Duration // longest wait without a message
+	callTimeout  time.Duration // of one call to Redis
+	channels     Channels
 
-	id     string          // 36 characters, as Redisson's client ids
-	owners atomic.Int64    // the number of the last owner
-	verb   atomic.Value    // string: PUBLISH or SPUBLISH, once it is known
-	life   context.Context // ends with Close, cause ErrClosed
-	finish context.CancelCauseFunc
+	id          string          // UUID of 36 characters, like Redisson's client IDs
+	owners      atomic.Int64    // number of the last owner
+	publishVerb atomic.Value    // string: PUBLISH or SPUBLISH; not set before the first use
+	ctx         context.Context // canceled by Close with the cause ErrClosed
+	cancel      context.CancelCauseFunc
 
 	closeOnce sync.Once
 
-	busy sync.WaitGroup // calls and goroutines that Close waits for
+	running sync.WaitGroup // calls and goroutines that Close waits for
 
-	mu        sync.Mutex // guards what follows; never held over I/O
-	closed    bool
-	sessions  map[holdKey]*session
-	unsettled map[Owner]chan struct{} // closed when nothing is being given back
+	mu              sync.Mutex // guards the fields below; never held during I/O
+	closed          bool
+	sessions        map[holdKey]*session
+	pendingReleases map[Owner]chan struct{} // closed when the background releases of the owner have ended
 }
 
-// A holdKey says who holds what.
+// A holdKey identifies what an owner holds.
 type holdKey struct {
-	role, name string
-	owner      Owner
+	namespace, name string
+	owner           Owner
 }
 
-// New makes a Locker over a client of a single server, a Sentinel group or a
-// cluster. It dials nothing. The client stays the caller's, and must stay open
-// until Close has returned. For waits that end on time, the client should be
-// made with ContextTimeoutEnabled; no setting of its retries makes a script run
-// twice.
-func New(rdb redis.UniversalClient, settings ...Setting) *Locker {
+// New returns a Locker that uses rdb, a client of a single server, a Sentinel group or a
+// cluster. It does not connect. The caller keeps ownership of rdb, which must stay open
+// until Close has returned. For calls that end at the deadline of their context, create
+// the client with ContextTimeoutEnabled. Scripts are not retried, whatever the client's
+// retry settings are.
+func New(rdb redis.UniversalClient, settings ...LockerOption) *Locker {
 	l := &Locker{
 		rdb: rdb, scripts: loadScripts(), id: uuid.NewString(),
-		lease: DefaultLease, poll: defaultPoll, call: defaultCall,
-		sessions: make(map[holdKey]*session), unsettled: make(map[Owner]chan struct{}),
+		lease: DefaultLease, pollInterval: defaultPoll, callTimeout: defaultCall,
+		sessions: make(map[holdKey]*session), pendingReleases: make(map[Owner]chan struct{}),
 	}
-	l.life, l.finish = context.WithCancelCause(context.Background())
-	l.gates.byName = make(map[string]*gate)
-	l.hub = newHub(l.route)
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.localQueues.byName = make(map[string]*localQueue)
+	l.hub = newHub(l.findRoute)
 	for _, set := range settings {
 		set(l)
 	}
 	return l
 }
 
-// Close ends all waits and all holds with ErrClosed, gives the locks back, ends
-// the pub/sub connections and waits for every goroutine: at most a few call
-// timeouts. The contexts of the holds end first, so that guarded work hears of
-// it before another process can begin.
+// Close ends all waits and all holds with ErrClosed, releases the locks, closes the
+// pub/sub connections, and waits for all goroutines, which takes at most a few call
+// timeouts. The contexts of the holds end first, so that guarded work can stop before
+// another process acquires the lock.
 func (l *Locker) Close() { l.closeOnce.Do(l.close) }
 
 func (l *Locker) close() {
 	l.mu.Lock()
 	l.closed = true
-	open := make([]*session, 0, len(l.sessions))
+	sessions := make([]*session, 0, len(l.sessions))
 	for _, s := range l.sessions {
-		open = append(open, s)
+		sessions = append(sessions, s)
 	}
 	l.mu.Unlock()
-	l.finish(ErrClosed)
+	l.cancel(ErrClosed)
 
 	var all sync.WaitGroup
-	for _, s := range open {
-		all.Go(func() { s.abandon(ErrClosed) })
+	for _, s := range sessions {
+		all.Go(func() { s.closeWith(ErrClosed) })
 	}
 	all.Wait()
-	l.busy.Wait()
+	l.running.Wait()
 	l.hub.close()
 }
 
-// begin announces a call or a goroutine that Close has to wait for; it returns
-// false when the Locker is closed.
-func (l *Locker) begin() bool {
+// beginCall registers a call or a goroutine that Close must wait for. It returns false if
+// the Locker is closed.
+func (l *Locker) beginCall() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return false
 	}
-	l.busy.Add(1)
+	l.running.Add(1)
 	return true
 }
 
-func (l *Locker) end() { l.busy.Done() }
+func (l *Locker) endCall() { l.running.Done() }
 
-// Owner identifies who holds a lock: "<uuid of the Locker>:<number>". The zero
-// Owner is nobody.
+// An Owner identifies the holder of a lock: "<UUID of the Locker>:<number>". The zero
+// Owner holds nothing.
 type Owner struct{ id string }
 
-// String is o as it stands in Redis.
+// String returns o as it is stored in Redis.
 func (o Owner) String() string { return o.id }
 
-// NewOwner returns an owner that nobody else has.
+// NewOwner returns a unique owner.
 func (l *Locker) NewOwner() Owner {
 	return Owner{l.id + ":" + strconv.FormatInt(l.owners.Add(1), 10)}
 }
 
-// bounded gives a call its own time, whatever becomes of the caller: a call that
-// was sent has an effect, and somebody must hear of it.
-func (l *Locker) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), l.call)
+// callContext returns a context with the call timeout that does not end with ctx: a call
+// that was sent has an effect, so its reply must be processed.
+func (l *Locker) callContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), l.callTimeout)
 }
 
-// run runs a script, with WAIT for replicas if there are any to wait for.
+// run runs a script, with WAIT if replicas is greater than 0.
 func (l *Locker) run(ctx context.Context, s *script, replicas int, keys []string, args ...any) (reply, error) {
 	if replicas > 0 {
 		return s.runSynced(ctx, l.rdb, replicas, keys, args...)
@@ -133,10 +133,10 @@ func (l *Locker) run(ctx context.Context, s *script, replicas int, keys []string
 	return s.run(ctx, l.rdb, keys, args...)
 }
 
-// sharded reports whether channels belong to slots; it asks a server of a
-// cluster once.
-func (l *Locker) sharded(ctx context.Context) (bool, error) {
-	if verb, ok := l.verb.Load().(string); ok {
+// usesShardedChannels reports whether sharded channels are used. In a cluster it asks a
+// server, once.
+func (l *Locker) usesShardedChannels(ctx context.Context) (bool, error) {
+	if verb, ok := l.publishVerb.Load().(string); ok {
 		return verb == "SPUBLISH", nil
 	}
 	_, cluster := l.rdb.(*redis.ClusterClient)
@@ -152,22 +152,22 @@ func (l *Locker) sharded(ctx context.Context) (bool, error) {
 	if sharded {
 		verb = "SPUBLISH"
 	}
-	l.verb.Store(verb)
+	l.publishVerb.Store(verb)
 	return sharded, nil
 }
 
-// publish is the command by which scripts tell of a release.
-func (l *Locker) publish(ctx context.Context) (string, error) {
-	if _, err := l.sharded(ctx); err != nil {
+// publishCommand returns the command by which scripts publish a release.
+func (l *Locker) publishCommand(ctx context.Context) (string, error) {
+	if _, err := l.usesShardedChannels(ctx); err != nil {
 		return "", err
 	}
-	return l.verb.Load().(string), nil
+	return l.publishVerb.Load().(string), nil
 }
 
-// route says where channel is heard: on the master of its slot if it is
-// sharded, else anywhere.
-func (l *Locker) route(ctx context.Context, channel string) (route, error) {
-	sharded, err := l.sharded(ctx)
+// findRoute returns the connection for channel: to the master of its slot if channels are
+// sharded, otherwise to any server.
+func (l *Locker) findRoute(ctx context.Context, channel string) (route, error) {
+	sharded, err := l.usesShardedChannels(ctx)
 	if err != nil {
 		return route{}, err
 	}

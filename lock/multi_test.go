@@ -73,16 +73,16 @@ func TestMulti_IsLostWithAnyPart(t *testing.T) {
 func TestMulti_BadPartsAreNamed(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()
-	for _, m := range []*Lock{Multi(), Red(), Multi(l.Reentrant("a"), l.Reentrant("")), Multi(l.Reentrant("a"), l.Reentrant("a"))} {
+	for _, m := range []*Lock{Multi(), Redlock(), Multi(l.Reentrant("a"), l.Reentrant("")), Multi(l.Reentrant("a"), l.Reentrant("a"))} {
 		_, err := m.Lock(ctxOf(t))
-		wantErr(t, err, ErrBadName)
+		wantErr(t, err, ErrInvalidName)
 	}
 	w.empty()
 }
 
 // three makes three worlds that know nothing of each other, a lock of one
 // process over them, and one of another process.
-func three(t *testing.T, settings ...Setting) (worlds []*testServer, lock, other *Lock) {
+func three(t *testing.T, settings ...LockerOption) (worlds []*testServer, lock, other *Lock) {
 	t.Helper()
 	leakFree(t)
 	var locks, others []*Lock
@@ -92,7 +92,7 @@ func three(t *testing.T, settings ...Setting) (worlds []*testServer, lock, other
 		locks = append(locks, w.locker(settings...).Reentrant("a"))
 		others = append(others, w.locker(settings...).Reentrant("a"))
 	}
-	return worlds, Red(locks...), Red(others...)
+	return worlds, Redlock(locks...), Redlock(others...)
 }
 
 func TestRed_SurvivesAMinorityAndExcludes(t *testing.T) {
@@ -116,7 +116,7 @@ func TestRed_SurvivesAMinorityAndExcludes(t *testing.T) {
 }
 
 func TestRed_WithoutAMajorityLeavesNothing(t *testing.T) {
-	worlds, lock, other := three(t, WithCallTimeout(time.Second), WithPoll(50*time.Millisecond))
+	worlds, lock, other := three(t, WithCallTimeout(time.Second), WithPollInterval(50*time.Millisecond))
 	worlds[0].server.Kill()
 	worlds[1].server.Kill()
 	_, err := lock.TryLock(ctxOf(t))
@@ -164,7 +164,7 @@ func TestFenced_ALostReplyDoesNotSkipTheHold(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()
 	lk := l.Fenced("a")
-	c := claim{owner: l.NewOwner(), count: 1, lease: time.Second}
+	c := callParams{owner: l.NewOwner(), count: 1, lease: time.Second}
 	first, err := lk.kind.attempt(ctxOf(t), c)
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ func TestNames(t *testing.T) {
 	l := w.locker()
 	for _, name := range []string{"", "a{b", "a}b{", "{}x", "a}b", "}{"} {
 		_, err := l.Reentrant(name).Lock(ctxOf(t))
-		if !errors.Is(err, ErrBadName) {
-			t.Errorf("Lock of %q: %v, want ErrBadName", name, err)
+		if !errors.Is(err, ErrInvalidName) {
+			t.Errorf("Lock of %q: %v, want ErrInvalidName", name, err)
 		}
 	}
 	for _, name := range []string{"a", "a b", "{a}", "x{a}y", "a:b", "x}{a}"} {
@@ -22,7 +22,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	_, err := l.Reentrant("a").Lock(ctxOf(t), WithLease(MinLease-1))
-	wantErr(t, err, ErrBadLease)
+	wantErr(t, err, ErrInvalidLease)
 }
 
 func TestNames_AllKeysShareTheSlotOfTheName(t *testing.T) {
@@ -39,7 +39,7 @@ func TestNames_AllKeysShareTheSlotOfTheName(t *testing.T) {
 			t.Errorf("checkName(%q) = %v", name, err)
 			continue
 		}
-		for _, key := range []string{prefixed("redisson_lock__channel", name), suffixed(name, "timeout"), prefixed("redisson_lock_queue", name) + ":u:1"} {
+		for _, key := range []string{prefixedKey("redisson_lock__channel", name), suffixedKey(name, "timeout"), prefixedKey("redisson_lock_queue", name) + ":u:1"} {
 			if got, want := slot(key), slot(name); got != want {
 				t.Errorf("%q is in slot %d, %q in %d", key, got, name, want)
 			}

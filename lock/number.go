@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An initial is the first value of a number in Redis, and what is published with it.
-type initial struct {
+// An initialValue is the value that trySet sets, and the message that it publishes.
+type initialValue struct {
 	script  *script
 	name    string
 	value   int64
@@ -17,19 +17,19 @@ type initial struct {
 	message int64
 }
 
-// trySet gives a number its first value and publishes the message; it reports
-// whether the number did not exist before. A lost reply is an error.
-func (l *Locker) trySet(ctx context.Context, i initial) (bool, error) {
+// trySet sets a number and publishes the message if the number does not exist, and
+// reports whether it did. A lost reply is an error.
+func (l *Locker) trySet(ctx context.Context, i initialValue) (bool, error) {
 	if i.value < 1 {
 		return false, fmt.Errorf("set %s: %d is below 1", i.name, i.value)
 	}
-	if !l.begin() {
+	if !l.beginCall() {
 		return false, ErrClosed
 	}
-	defer l.end()
-	ctx, cancel := context.WithTimeout(ctx, l.call)
+	defer l.endCall()
+	ctx, cancel := context.WithTimeout(ctx, l.callTimeout)
 	defer cancel()
-	verb, err := l.publish(ctx)
+	verb, err := l.publishCommand(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -37,20 +37,20 @@ func (l *Locker) trySet(ctx context.Context, i initial) (bool, error) {
 	return r.done, err
 }
 
-// callWithID sends a call that carries an id, and sends it again, with the same id,
-// when the reply was lost. Like Unlock it works after ctx has ended, within two
-// call timeouts.
+// callWithID calls send with a unique ID and, if the reply is lost, once more with the
+// same ID, by which the script detects the repetition. Like Unlock it works after ctx has
+// ended, within two call timeouts.
 func (l *Locker) callWithID(ctx context.Context, send func(ctx context.Context, verb, id string) error) error {
-	if !l.begin() {
+	if !l.beginCall() {
 		return ErrClosed
 	}
-	defer l.end()
+	defer l.endCall()
 	id := l.NewOwner().id
 	var err error
 	for range 2 {
-		call, cancel := l.bounded(ctx)
+		call, cancel := l.callContext(ctx)
 		var verb string
-		if verb, err = l.publish(call); err == nil {
+		if verb, err = l.publishCommand(call); err == nil {
 			err = send(call, verb, id)
 		}
 		cancel()
@@ -61,8 +61,8 @@ func (l *Locker) callWithID(ctx context.Context, send func(ctx context.Context, 
 	return err
 }
 
-// number is the number under the name of lk; 0 if there is none.
-func (lk *Lock) number(ctx context.Context) (int64, error) {
+// readNumber returns the number stored under the name of lk; 0 if there is none.
+func (lk *Lock) readNumber(ctx context.Context) (int64, error) {
 	if lk.err != nil {
 		return 0, lk.err
 	}

@@ -6,104 +6,103 @@ import (
 )
 
 const (
-	// DefaultLease is how long a lock outlives a process that died, and the
-	// watchdog's lease as long as nothing else is set. Redisson has the same.
+	// DefaultLease is the lease of locks that are acquired without WithLease, unless
+	// WithWatchdog sets another one: the longest time until a lock is free after its
+	// holder died. Redisson has the same default.
 	DefaultLease = 30 * time.Second
-	// MinLease is the shortest lease that can be asked for.
+	// MinLease is the shortest valid lease.
 	MinLease = 20 * time.Millisecond
 
 	defaultPoll = 5 * time.Second
 	defaultCall = 3 * time.Second
 )
 
-// A Setting changes a Locker for its whole life.
-type Setting func(*Locker)
+// A LockerOption configures a Locker. It is passed to New.
+type LockerOption func(*Locker)
 
-// WithWatchdog sets the lease of locks that are taken without WithLease; they
-// are renewed every third of it. It is DefaultLease otherwise, and at least
-// MinLease.
-func WithWatchdog(lease time.Duration) Setting {
+// WithWatchdog sets the lease of locks that are acquired without WithLease. They are
+// renewed every third of it. It is DefaultLease by default, and at least MinLease.
+func WithWatchdog(lease time.Duration) LockerOption {
 	return func(l *Locker) { l.lease = max(lease, MinLease) }
 }
 
-// WithPoll sets the longest time for which a waiter trusts that it would hear
-// of a release: it tries again after a random part, a fifth to the whole, of it.
-// It is 5 s otherwise, which costs Redis a script call every 3 s for each lock
-// that this process waits for.
-func WithPoll(longest time.Duration) Setting {
-	return func(l *Locker) { l.poll = max(longest, 5*time.Millisecond) }
+// WithPollInterval sets the longest time for which a waiter relies on the message of a
+// release. It tries again after a random part of it, between a fifth and the whole. The
+// default is 5 s, which costs Redis one script call every 3 s for each lock that this
+// process waits for.
+func WithPollInterval(longest time.Duration) LockerOption {
+	return func(l *Locker) { l.pollInterval = max(longest, 5*time.Millisecond) }
 }
 
-// WithCallTimeout sets the time after which a call to Redis counts as failed,
-// its outcome unknown; 3 s otherwise. A client whose own timeouts are shorter
-// fails sooner.
-func WithCallTimeout(d time.Duration) Setting {
-	return func(l *Locker) { l.call = max(d, time.Millisecond) }
+// WithCallTimeout sets the time after which a call to Redis fails with an unknown
+// outcome. The default is 3 s. A client with shorter timeouts fails earlier.
+func WithCallTimeout(d time.Duration) LockerOption {
+	return func(l *Locker) { l.callTimeout = max(d, time.Millisecond) }
 }
 
-// Channels says which kind of pub/sub channels carry releases in a cluster. All
-// programs that share a lock must agree, or waiters only notice by polling.
+// Channels selects the kind of pub/sub channels on which releases are published in a
+// cluster. All programs that share a lock must use the same kind; otherwise waiters
+// notice a release only by polling.
 type Channels int
 
 const (
-	// AutoChannels are sharded in a cluster whose servers know them (Redis 7),
-	// as in Redisson since 3.22.
+	// AutoChannels uses sharded channels in a cluster whose servers support them (Redis
+	// 7), as Redisson does since 3.22, and plain channels otherwise.
 	AutoChannels Channels = iota
-	// ShardedChannels use SPUBLISH and SSUBSCRIBE.
+	// ShardedChannels uses SPUBLISH and SSUBSCRIBE.
 	ShardedChannels
-	// PlainChannels use PUBLISH and SUBSCRIBE: every message goes to every node.
+	// PlainChannels uses PUBLISH and SUBSCRIBE, which send every message to every node.
 	PlainChannels
 )
 
-// WithChannels sets the kind of channels; it has no effect outside a cluster,
-// where channels are always plain.
-func WithChannels(c Channels) Setting {
+// WithChannels sets the kind of channels. It has no effect outside a cluster, where
+// channels are always plain.
+func WithChannels(c Channels) LockerOption {
 	return func(l *Locker) { l.channels = c }
 }
 
-// An Option changes one acquisition.
-type Option func(*request)
+// A LockOption configures one acquisition. It is passed to Lock or TryLock.
+type LockOption func(*lockOptions)
 
-// A request is what the options of one acquisition ask for.
-type request struct {
+// lockOptions are the options of one acquisition.
+type lockOptions struct {
 	lease    time.Duration
-	leased   bool // the lease was asked for; otherwise it is the watchdog's
+	hasLease bool // lease is set; otherwise the default lease applies and is renewed
 	owner    Owner
 	replicas int
 }
 
-// WithLease takes the lock for d from the moment it is asked for, without
-// renewal: the hold's context ends with ErrLost when d is over, and Extend is
-// the only way to keep the lock. d is at least MinLease.
-func WithLease(d time.Duration) Option {
-	return func(r *request) { r.lease, r.leased = d, true }
+// WithLease acquires the lock with a lease of d, counted from the call, and without
+// renewal. The hold's context ends with ErrLost when the lease is over; only Extend
+// prolongs it. d is at least MinLease.
+func WithLease(d time.Duration) LockOption {
+	return func(r *lockOptions) { r.lease, r.hasLease = d, true }
 }
 
-// WithOwner takes the lock in the name of o: if o holds it already through the
-// same Locker, this is one more hold of the same. One owner must not be used by
-// two goroutines at once: they would not exclude each other. Kinds that cannot
-// be entered twice refuse it with ErrReentrant, and so does a lock of which o
-// holds a part together with other things, as in [Multi] or [Locker.Group].
-func WithOwner(o Owner) Option {
-	return func(r *request) { r.owner = o }
+// WithOwner acquires the lock for the owner o. If o holds it already through the same
+// Locker, it gets one more hold. Goroutines that use the same owner do not exclude each
+// other. It returns ErrNotReentrant for kinds that are not reentrant, and for a lock of
+// which o already holds a part through another lock, as with [Multi] or [Locker.Group].
+func WithOwner(o Owner) LockOption {
+	return func(r *lockOptions) { r.owner = o }
 }
 
-// WithReplicas gives the lock back and returns ErrNotSynced unless n replicas
-// confirm within a third of the call timeout that they have it. That makes losing
-// the lock in a failover less likely, not impossible: only a fencing token that
-// the guarded resource checks does that.
-func WithReplicas(n int) Option {
-	return func(r *request) { r.replicas = n }
+// WithReplicas makes the acquisition fail with ErrNotSynced, and releases the lock,
+// unless n replicas confirm within a third of the call timeout that they have it. It
+// makes the loss of a lock in a failover less likely, but not impossible; only a fencing
+// token that the guarded resource checks prevents harm.
+func WithReplicas(n int) LockOption {
+	return func(r *lockOptions) { r.replicas = n }
 }
 
-// ask reads the options.
-func ask(options []Option) (request, error) {
-	var r request
+// parseOptions applies and checks the options.
+func parseOptions(options []LockOption) (lockOptions, error) {
+	var r lockOptions
 	for _, o := range options {
 		o(&r)
 	}
-	if r.leased && r.lease < MinLease {
-		return r, fmt.Errorf("%w: %v is below %v", ErrBadLease, r.lease, MinLease)
+	if r.hasLease && r.lease < MinLease {
+		return r, fmt.Errorf("%w: %v is below %v", ErrInvalidLease, r.lease, MinLease)
 	}
 	return r, nil
 }

@@ -2,30 +2,30 @@ package lock
 
 import "slices"
 
-// all is every thing that an owner of lk has in Redis, named so that locks which
-// share one have a name in common.
-func (lk *Lock) all() []string {
-	if lk.things == nil {
-		return []string{lk.role + lk.name}
+// resourceNames returns the names of everything that an owner of lk holds in Redis. Locks
+// that share a resource have a name in common.
+func (lk *Lock) resourceNames() []string {
+	if lk.resources == nil {
+		return []string{lk.namespace + lk.name}
 	}
-	return lk.things
+	return lk.resources
 }
 
-// overlaps reports whether owner holds a part of lk as a part of another lock.
-// Redis counts how often an owner holds a thing, not for which of its locks: the
-// first of the two to be unlocked would give away what the other relies on. It looks
-// at every session of the Locker, but only WithOwner asks.
+// overlaps reports whether owner holds a part of lk as part of another lock. Redis counts
+// the holds of an owner for each resource, not for each lock, so the first unlock would
+// release what the other lock relies on. It checks every session of the Locker, but is
+// only called with WithOwner.
 func (l *Locker) overlaps(lk *Lock, owner Owner) bool {
-	ours := lk.all()
+	ours := lk.resourceNames()
 	var others []*session
 	l.mu.Lock()
 	for g, s := range l.sessions {
-		if g.owner == owner && (g.role != lk.role || g.name != lk.name) {
+		if g.owner == owner && (g.namespace != lk.namespace || g.name != lk.name) {
 			others = append(others, s)
 		}
 	}
 	l.mu.Unlock()
 	return slices.ContainsFunc(others, func(s *session) bool {
-		return s.check() == nil && slices.ContainsFunc(s.lock.all(), func(thing string) bool { return slices.Contains(ours, thing) })
+		return s.endCause() == nil && slices.ContainsFunc(s.lock.resourceNames(), func(thing string) bool { return slices.Contains(ours, thing) })
 	})
 }

@@ -14,12 +14,12 @@ func TestEntangled_IsRefusedUntilTheOtherIsUnlocked(t *testing.T) {
 		"a group and a Multi":   {l.Group("orders", "a"), Multi(l.Group("orders", "a", "c"), l.Reentrant("x"))},
 		"a Multi and a part":    {Multi(l.Reentrant("x"), l.Reentrant("y")), l.Reentrant("y")},
 		"a writer and a Multi":  {l.ReadWrite("x").Write(), Multi(l.ReadWrite("x").Write(), l.Reentrant("y"))},
-		"a Red and one of many": {Red(l.Reentrant("x"), l.Reentrant("y")), Multi(l.Fair("y"), l.Reentrant("z"))},
+		"a Red and one of many": {Redlock(l.Reentrant("x"), l.Reentrant("y")), Multi(l.Fair("y"), l.Reentrant("z"))},
 	} {
 		for range 2 {
 			h := locked(t, pair[0])
-			if _, err := pair[1].Lock(ctxOf(t), WithOwner(h.Owner())); !errors.Is(err, ErrReentrant) {
-				t.Errorf("%s: Lock = %v, want ErrReentrant", name, err)
+			if _, err := pair[1].Lock(ctxOf(t), WithOwner(h.Owner())); !errors.Is(err, ErrNotReentrant) {
+				t.Errorf("%s: Lock = %v, want ErrNotReentrant", name, err)
 			}
 			unlocked(t, h)
 			unlocked(t, locked(t, pair[1], WithOwner(h.Owner())))

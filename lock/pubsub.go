@@ -8,51 +8,51 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A hub shares pub/sub connections among all waiters of a Locker: one
-// connection, or in a cluster with sharded channels one to each master that has
-// a channel of ours. A channel is subscribed while at least one waiter listens.
+// A hub shares pub/sub connections among all waiters of a Locker: one connection, or in a
+// cluster with sharded channels one to each master that has a subscribed channel. A
+// channel is subscribed while it has at least one waiter.
 type hub struct {
-	route     func(ctx context.Context, channel string) (route, error)
+	findRoute func(ctx context.Context, channel string) (route, error)
 	heartbeat time.Duration
 
-	mu     sync.Mutex // guards what follows and all lines; never held over I/O
-	lines  map[string]*subscriber
-	closed bool
-	wg     sync.WaitGroup
+	mu          sync.Mutex // guards the fields below and all topics; never held during I/O
+	subscribers map[string]*subscriber
+	closed      bool
+	wg          sync.WaitGroup
 }
 
-// A route says over which connection a channel is heard.
+// A route is the connection that serves a channel.
 type route struct {
-	name    string // equal names share a connection
+	name    string // routes with the same name share a connection
 	open    func(ctx context.Context) *redis.PubSub
 	sharded bool
 }
 
 func newHub(find func(context.Context, string) (route, error)) *hub {
-	return &hub{route: find, heartbeat: heartbeat, lines: make(map[string]*subscriber)}
+	return &hub{findRoute: find, heartbeat: heartbeat, subscribers: make(map[string]*subscriber)}
 }
 
-// A subscription is one waiter on one channel (pub/sub).
+// A subscription is one waiter's subscription of one channel.
 type subscription struct {
-	woken   chan struct{} // holds one: a message, or a connection that is back
-	channel string
-	line    *subscriber
-	topic   *topic
+	notify     chan struct{} // has capacity 1: a message was received, or the connection was restored
+	channel    string
+	subscriber *subscriber
+	topic      *topic
 }
 
-// A topic is one channel on one line.
+// A topic is the state of one channel on one connection.
 type topic struct {
-	subscribers map[*subscription]struct{}
-	sent        bool          // the last command sent for it was SUBSCRIBE
-	pending     int           // SUBSCRIBEs that are not confirmed yet
-	heard       bool          // all are confirmed: messages reach us
-	ready       chan struct{} // closed while heard
+	subscribers  map[*subscription]struct{}
+	isSubscribed bool          // the last command sent was SUBSCRIBE
+	pending      int           // number of SUBSCRIBE commands not confirmed yet
+	isConfirmed  bool          // all are confirmed: messages are received
+	ready        chan struct{} // closed while isConfirmed
 }
 
-// listen asks for channel and returns at once; ready tells when the server has
-// confirmed. The caller must close the subscription.
-func (h *hub) listen(ctx context.Context, channel string) (*subscription, error) {
-	r, err := h.route(ctx, channel)
+// subscribe subscribes to channel and returns without waiting; ready reports when the
+// server has confirmed. The caller must close the subscription.
+func (h *hub) subscribe(ctx context.Context, channel string) (*subscription, error) {
+	r, err := h.findRoute(ctx, channel)
 	if err != nil {
 		return nil, err
 	}
@@ -61,10 +61,10 @@ func (h *hub) listen(ctx context.Context, channel string) (*subscription, error)
 	if h.closed {
 		return nil, ErrClosed
 	}
-	ln := h.lines[r.name]
+	ln := h.subscribers[r.name]
 	if ln == nil {
 		ln = newSubscriber(h, r)
-		h.lines[r.name] = ln
+		h.subscribers[r.name] = ln
 		h.wg.Go(ln.run)
 	}
 	tp := ln.topics[channel]
@@ -72,63 +72,63 @@ func (h *hub) listen(ctx context.Context, channel string) (*subscription, error)
 		tp = &topic{subscribers: make(map[*subscription]struct{}), ready: make(chan struct{})}
 		ln.topics[channel] = tp
 	}
-	sub := &subscription{woken: make(chan struct{}, 1), channel: channel, line: ln, topic: tp}
+	sub := &subscription{notify: make(chan struct{}, 1), channel: channel, subscriber: ln, topic: tp}
 	tp.subscribers[sub] = struct{}{}
-	ln.kickLocked()
+	ln.notifyChangedLocked()
 	return sub, nil
 }
 
-// ready is closed once the server has confirmed the subscription.
+// ready returns a channel that is closed when the server has confirmed the subscription.
 func (s *subscription) ready() <-chan struct{} {
-	s.line.hub.mu.Lock()
-	defer s.line.hub.mu.Unlock()
+	s.subscriber.hub.mu.Lock()
+	defer s.subscriber.hub.mu.Unlock()
 	return s.topic.ready
 }
 
-// gone reports whether the connection is given up: listen again.
-func (s *subscription) gone() bool { return s.line.ctx.Err() != nil }
+// isClosed reports whether the connection was closed. The caller must subscribe again.
+func (s *subscription) isClosed() bool { return s.subscriber.ctx.Err() != nil }
 
-// drain forgets what was heard so far.
+// drain discards a pending notification.
 func (s *subscription) drain() {
 	select {
-	case <-s.woken:
+	case <-s.notify:
 	default:
 	}
 }
 
-// close ends s. The channel is unsubscribed when nobody else listens.
+// close ends s. The channel is unsubscribed when it has no waiter left.
 func (s *subscription) close() {
-	s.line.hub.mu.Lock()
-	defer s.line.hub.mu.Unlock()
+	s.subscriber.hub.mu.Lock()
+	defer s.subscriber.hub.mu.Unlock()
 	delete(s.topic.subscribers, s)
-	s.line.kickLocked()
+	s.subscriber.notifyChangedLocked()
 }
 
-// close ends all connections and waits for their goroutines.
+// close closes all connections and waits for their goroutines.
 func (h *hub) close() {
 	h.mu.Lock()
 	h.closed = true
-	for _, ln := range h.lines {
+	for _, ln := range h.subscribers {
 		ln.cancel()
 	}
 	h.mu.Unlock()
 	h.wg.Wait()
 }
 
-// wakeLocked lets every listener of tp try again.
-func (tp *topic) wakeLocked() {
+// notifyLocked notifies all waiters of tp, which then try again.
+func (tp *topic) notifyLocked() {
 	for sub := range tp.subscribers {
 		select {
-		case sub.woken <- struct{}{}:
+		case sub.notify <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// muteLocked says that messages to tp no longer reach us.
-func (tp *topic) muteLocked() {
-	if tp.heard {
-		tp.heard = false
+// unconfirmLocked records that messages of tp are not received any more.
+func (tp *topic) unconfirmLocked() {
+	if tp.isConfirmed {
+		tp.isConfirmed = false
 		tp.ready = make(chan struct{})
 	}
 }

@@ -29,7 +29,7 @@ func (w *testServer) hub(addr string, heartbeat time.Duration) *hub {
 
 func (w *testServer) listen(h *hub, channel string) *subscription {
 	w.t.Helper()
-	sub, err := h.listen(ctxOf(w.t), channel)
+	sub, err := h.subscribe(ctxOf(w.t), channel)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -75,16 +75,16 @@ func TestHub_SharesChannelsAndConnections(t *testing.T) {
 	two.drain()
 	other.drain()
 	w.eye.Publish(ctxOf(t), "a", "0")
-	w.heard(one.woken)
-	w.heard(two.woken)
+	w.heard(one.notify)
+	w.heard(two.notify)
 	select {
-	case <-other.woken:
+	case <-other.notify:
 		t.Error("a message to a woke who listens to b")
 	default:
 	}
 	one.close()
 	w.eye.Publish(ctxOf(t), "a", "0")
-	w.heard(two.woken)
+	w.heard(two.notify)
 	two.close()
 	w.silent("a")
 	other.close()
@@ -160,7 +160,7 @@ func TestHub_AConnectionThatFallsSilentIsReplaced(t *testing.T) {
 	})
 	s.drain()
 	w.eye.Publish(ctxOf(t), "a", "0")
-	w.heard(s.woken)
+	w.heard(s.notify)
 	s.close()
 }
 
@@ -189,10 +189,10 @@ func TestHub_KilledConnectionsWakeTheirListeners(t *testing.T) {
 	w.heard(s.ready())
 	s.drain()
 	w.eye.Do(ctxOf(t), "client", "kill", "type", "pubsub")
-	w.heard(s.woken) // messages may have been missed meanwhile
+	w.heard(s.notify) // messages may have been missed meanwhile
 	w.heard(s.ready())
 	w.eye.Publish(ctxOf(t), "a", "0")
-	w.heard(s.woken)
+	w.heard(s.notify)
 	s.close()
 }
 
@@ -204,17 +204,17 @@ func TestLine_OnlyTheLastConfirmationCounts(t *testing.T) {
 	defer ln.cancel()
 	tp := &topic{subscribers: make(map[*subscription]struct{}), ready: make(chan struct{})}
 	ln.topics["a"] = tp
-	sub := &subscription{woken: make(chan struct{}, 1), line: ln, topic: tp}
+	sub := &subscription{notify: make(chan struct{}, 1), subscriber: ln, topic: tp}
 	sent := func(join, leave int) {
 		t.Helper()
-		j, l := ln.changes()
+		j, l := ln.pendingChanges()
 		if len(j) != join || len(l) != leave {
 			t.Fatalf("sent %d SUBSCRIBE and %d UNSUBSCRIBE, want %d and %d", len(j), len(l), join, leave)
 		}
 	}
 	ready := func(kind string) bool {
 		t.Helper()
-		if !ln.heard(&redis.Subscription{Kind: kind, Channel: "a"}) {
+		if !ln.handle(&redis.Subscription{Kind: kind, Channel: "a"}) {
 			t.Fatalf("the %s was not expected", kind)
 		}
 		select {
@@ -235,7 +235,7 @@ func TestLine_OnlyTheLastConfirmationCounts(t *testing.T) {
 			t.Fatalf("ready is %v at confirmation %d, the %s", got, i, kind)
 		}
 	}
-	if ln.heard(&redis.Subscription{Kind: "unsubscribe", Channel: "a"}) {
+	if ln.handle(&redis.Subscription{Kind: "unsubscribe", Channel: "a"}) {
 		t.Error("the server took the channel away, and nobody minds")
 	}
 }

@@ -6,48 +6,48 @@ import (
 	"strconv"
 )
 
-// A ReadWrite lock is a readers-writer lock, held by any number of readers or by one
-// writer. It is what Redisson calls RReadWriteLock.
+// A ReadWrite is a readers-writer lock: it is held by any number of readers or by one
+// writer. It is compatible with Redisson's RReadWriteLock.
 //
-// Read and Write are locks of their own. A writer may take the read lock too, in
-// the name of the same owner ([WithOwner]), and then unlock the write lock: it
-// goes on as a reader, and no writer comes between. The other way round would
-// wait for itself, and returns ErrReentrant.
+// A writer may also acquire the read lock, with the same owner ([WithOwner]), and then
+// unlock the write lock. So it becomes a reader without another writer in between. A
+// reader that acquires the write lock would wait for itself; it gets ErrNotReentrant.
 type ReadWrite struct {
 	read, write *Lock
 }
 
-// ReadWrite makes the two locks of name.
+// ReadWrite returns the read-write lock with this name.
 func (l *Locker) ReadWrite(name string) *ReadWrite {
-	k := &readwrite{locker: l, name: name, channel: prefixed("redisson_rwlock", name)}
-	k.holds = name // what the keys of single read holds begin with
-	if !tagged(name) {
-		k.holds = "{" + name + "}"
+	k := &readwrite{locker: l, name: name, channel: prefixedKey("redisson_rwlock", name)}
+	k.holdPrefix = name // prefix of the keys of single read holds
+	if !hasHashTag(name) {
+		k.holdPrefix = "{" + name + "}"
 	}
 	read := &reader{k, l.scripts["read_lock"], l.scripts["read_unlock"], l.scripts["read_extend"]}
 	write := &writer{k, l.scripts["write_lock"], l.scripts["write_unlock"], l.scripts["write_extend"]}
 	rw := &ReadWrite{
-		read:  l.newLock(name, read, traits{enters: true}),
-		write: l.newLock(name, write, traits{exclusive: true, enters: true}),
+		read:  l.newLock(name, read, traits{reentrant: true}),
+		write: l.newLock(name, write, traits{exclusive: true, reentrant: true}),
 	}
-	rw.read.role, rw.write.role = "read ", "write "
+	rw.read.namespace, rw.write.namespace = "read ", "write "
 	return rw
 }
 
-// Read is the lock of a reader.
+// Read returns the read lock.
 func (rw *ReadWrite) Read() *Lock { return rw.read }
 
-// Write is the lock of the writer.
+// Write returns the write lock.
 func (rw *ReadWrite) Write() *Lock { return rw.write }
 
+// readwrite is the common part of reader and writer.
 type readwrite struct {
-	locker               *Locker
-	name, holds, channel string
+	locker                    *Locker
+	name, holdPrefix, channel string
 }
 
-// hold is the key of a reader's i-th hold.
-func (k *readwrite) hold(o Owner, i int) string {
-	return k.holds + ":" + o.id + ":rwlock_timeout:" + strconv.Itoa(i)
+// holdKey returns the key of a reader's i-th hold.
+func (k *readwrite) holdKey(o Owner, i int) string {
+	return k.holdPrefix + ":" + o.id + ":rwlock_timeout:" + strconv.Itoa(i)
 }
 
 // reader is the kind of Read.
@@ -56,26 +56,26 @@ type reader struct {
 	lock, unlock, prolong *script
 }
 
-func (k *reader) attempt(ctx context.Context, c claim) (answer, error) {
-	r, err := k.locker.run(ctx, k.lock, c.replicas, []string{k.name, k.hold(c.owner, c.count)}, c.owner.id, c.count, c.lease.Milliseconds())
+func (k *reader) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	r, err := k.locker.run(ctx, k.lock, c.replicas, []string{k.name, k.holdKey(c.owner, c.count)}, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
-		return answer{}, err
+		return attemptResult{}, err
 	}
-	return r.answer(k.locker.hub, k.channel), nil
+	return r.attemptResult(k.locker.hub, k.channel), nil
 }
 
-func (k *reader) extend(ctx context.Context, c claim) (bool, error) {
-	r, err := k.locker.run(ctx, k.prolong, 0, []string{k.name}, c.owner.id, c.lease.Milliseconds(), k.holds)
+func (k *reader) extend(ctx context.Context, c callParams) (bool, error) {
+	r, err := k.locker.run(ctx, k.prolong, 0, []string{k.name}, c.owner.id, c.lease.Milliseconds(), k.holdPrefix)
 	return r.done, err
 }
 
-func (k *reader) release(ctx context.Context, c claim) (released, error) {
-	verb, err := k.locker.publish(ctx)
+func (k *reader) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
-		return released{}, err
+		return releaseResult{}, err
 	}
-	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name, k.hold(c.owner, 1)}, c.owner.id, c.count, verb, k.channel)
-	return r.released(), err
+	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name, k.holdKey(c.owner, 1)}, c.owner.id, c.count, verb, k.channel)
+	return r.releaseResult(), err
 }
 
 // writer is the kind of Write.
@@ -84,27 +84,27 @@ type writer struct {
 	lock, unlock, prolong *script
 }
 
-func (k *writer) attempt(ctx context.Context, c claim) (answer, error) {
+func (k *writer) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	r, err := k.locker.run(ctx, k.lock, c.replicas, []string{k.name}, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
-		return answer{}, err
+		return attemptResult{}, err
 	}
 	if !r.done && r.n == -3 {
-		return answer{}, fmt.Errorf("%w: its reader cannot become its writer", ErrReentrant)
+		return attemptResult{}, fmt.Errorf("%w: a reader cannot acquire the write lock", ErrNotReentrant)
 	}
-	return r.answer(k.locker.hub, k.channel), nil
+	return r.attemptResult(k.locker.hub, k.channel), nil
 }
 
-func (k *writer) extend(ctx context.Context, c claim) (bool, error) {
+func (k *writer) extend(ctx context.Context, c callParams) (bool, error) {
 	r, err := k.locker.run(ctx, k.prolong, 0, []string{k.name}, c.owner.id, c.lease.Milliseconds())
 	return r.done, err
 }
 
-func (k *writer) release(ctx context.Context, c claim) (released, error) {
-	verb, err := k.locker.publish(ctx)
+func (k *writer) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
-		return released{}, err
+		return releaseResult{}, err
 	}
-	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name}, c.owner.id, c.count, verb, k.channel, k.holds)
-	return r.released(), err
+	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name}, c.owner.id, c.count, verb, k.channel, k.holdPrefix)
+	return r.releaseResult(), err
 }

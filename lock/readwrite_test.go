@@ -29,7 +29,7 @@ func TestReadWrite_TheWriterWakesAllReaders(t *testing.T) {
 	wr := locked(t, w.locker().ReadWrite("a").Write())
 	var waiting []func(*testing.T) *Hold
 	for range 3 {
-		l := w.locker(WithPoll(time.Hour))
+		l := w.locker(WithPollInterval(time.Hour))
 		for range 3 {
 			waiting = append(waiting, beside(func() (*Hold, error) { return l.ReadWrite("a").Read().Lock(ctxOf(t)) }))
 		}
@@ -46,7 +46,7 @@ func TestReadWrite_ADowngradedWriterLetsReadersIn(t *testing.T) {
 	rw := w.locker().ReadWrite("a")
 	wr := locked(t, rw.Write())
 	r := locked(t, rw.Read(), WithOwner(wr.Owner()))
-	other := w.locker(WithPoll(time.Hour)).ReadWrite("a")
+	other := w.locker(WithPollInterval(time.Hour)).ReadWrite("a")
 	got := beside(func() (*Hold, error) { return other.Read().Lock(ctxOf(t)) })
 	await.Until(t, "the reader listens", func() bool { return w.listeners("redisson_rwlock:{a}") == 1 })
 	unlocked(t, wr)
@@ -63,7 +63,7 @@ func TestReadWrite_AReaderCannotBecomeTheWriter(t *testing.T) {
 	rw := w.locker().ReadWrite("a")
 	r := locked(t, rw.Read())
 	_, err := rw.Write().Lock(ctxOf(t), WithOwner(r.Owner()))
-	wantErr(t, err, ErrReentrant)
+	wantErr(t, err, ErrNotReentrant)
 	unlocked(t, r)
 }
 
@@ -120,7 +120,7 @@ func TestReadWrite_ADeadReaderHoldsTheWriterForItsLeaseOnly(t *testing.T) {
 	alive := locked(t, l.ReadWrite("a").Read())
 	ended(t, dead)
 	unlocked(t, alive)
-	unlocked(t, locked(t, w.locker(WithPoll(time.Hour)).ReadWrite("a").Write()))
+	unlocked(t, locked(t, w.locker(WithPollInterval(time.Hour)).ReadWrite("a").Write()))
 	w.empty()
 }
 

@@ -227,7 +227,7 @@ func TestWithLease_EndsByItselfUnlessExtended(t *testing.T) {
 func TestLock_HearsOfTheRelease(t *testing.T) {
 	w := newTestServer(t)
 	h := locked(t, w.locker().Reentrant("a"))
-	other := w.locker(WithPoll(time.Hour)).Reentrant("a")
+	other := w.locker(WithPollInterval(time.Hour)).Reentrant("a")
 	got := make(chan *Hold)
 	go func() {
 		h, _ := other.Lock(ctxOf(t))
@@ -246,7 +246,7 @@ func TestLock_HearsOfTheRelease(t *testing.T) {
 func TestLock_WithoutMessagesPolls(t *testing.T) {
 	w := newTestServer(t)
 	h := locked(t, w.locker().Reentrant("a"))
-	other := w.locker(WithPoll(50 * time.Millisecond)).Reentrant("a")
+	other := w.locker(WithPollInterval(50 * time.Millisecond)).Reentrant("a")
 	got := make(chan *Hold)
 	go func() {
 		h, _ := other.Lock(ctxOf(t))
@@ -266,7 +266,7 @@ func TestLock_WaitsNoLongerThanTheHoldersLease(t *testing.T) {
 	w := newTestServer(t)
 	w.eye.HSet(ctxOf(t), "a", "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57", 1)
 	w.eye.PExpire(ctxOf(t), "a", 150*time.Millisecond) // its holder is dead
-	unlocked(t, locked(t, w.locker(WithPoll(time.Hour)).Reentrant("a")))
+	unlocked(t, locked(t, w.locker(WithPollInterval(time.Hour)).Reentrant("a")))
 }
 
 func TestLock_ContextEndIsBothErrors(t *testing.T) {

@@ -2,7 +2,7 @@ package lock
 
 import (
 	"context"
-	"crypto/sha1" // Redis names scripts by it
+	"crypto/sha1" // Redis identifies scripts by it
 	"embed"
 	"encoding/hex"
 	"errors"
@@ -17,12 +17,12 @@ import (
 //go:embed *.lua
 var sources embed.FS
 
-// A script is one Lua program and the name Redis knows it by.
+// A script is a Lua script and the hash by which Redis identifies it.
 type script struct {
 	name, source, sha string
 }
 
-// loadScripts reads every program of this package.
+// loadScripts loads all scripts of this package by name.
 func loadScripts() map[string]*script {
 	entries, err := sources.ReadDir(".")
 	if err != nil {
@@ -41,15 +41,15 @@ func loadScripts() map[string]*script {
 	return scripts
 }
 
-// A once is a command that the client never sends again by itself: a reply that
-// got lost must not make a script run a second time behind our back.
-type once struct{ *redis.Cmd }
+// A noRetryCmd is a command that the client does not retry: if a reply is lost, the
+// script must not run a second time unnoticed.
+type noRetryCmd struct{ *redis.Cmd }
 
-// NoRetry tells go-redis so.
-func (once) NoRetry() bool { return true }
+// NoRetry tells go-redis not to retry the command.
+func (noRetryCmd) NoRetry() bool { return true }
 
-// command makes "EVALSHA sha n keys… args…", or EVAL with the source.
-func (s *script) command(ctx context.Context, verb string, keys []string, args []any) once {
+// command returns "EVALSHA sha n keys… args…", or EVAL with the source.
+func (s *script) command(ctx context.Context, verb string, keys []string, args []any) noRetryCmd {
 	program := s.sha
 	if verb == "eval" {
 		program = s.source
@@ -59,19 +59,19 @@ func (s *script) command(ctx context.Context, verb string, keys []string, args [
 	for _, k := range keys {
 		line = append(line, k)
 	}
-	return once{redis.NewCmd(ctx, append(line, args...)...)}
+	return noRetryCmd{redis.NewCmd(ctx, append(line, args...)...)}
 }
 
-// A reply is what a script answers. A script that has done what it was asked
-// answers an integer, and else an array of at most two: Redis makes an integer
-// in a third of a µs less.
+// A reply is the reply of a script: an integer if the script has done what it was asked
+// to do, otherwise an array of at most two integers. An integer takes Redis a third of a
+// µs less.
 type reply struct {
 	done     bool
-	n, which int64
+	n, index int64
 }
 
-// run runs s at most once and returns its reply. A script that the server has
-// forgotten is sent in full. One round trip, or two then.
+// run runs s at most once and returns its reply. If the server does not have the script,
+// the source is sent. So it takes one round trip, or two.
 func (s *script) run(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) (reply, error) {
 	cmd := s.command(ctx, "evalsha", keys, args)
 	err := rdb.Process(ctx, cmd)
@@ -85,19 +85,19 @@ func (s *script) run(ctx context.Context, rdb redis.UniversalClient, keys []stri
 	return s.decode(cmd.Val())
 }
 
-// failed wraps err. A node of a cluster that does not answer, or not for this
-// key, may have been replaced; the client only asks for that when it is let to
-// try again by itself.
+// failed wraps err. In a cluster it also reloads the slots, because a node that does not
+// reply, or not for this key, may have been replaced, and the client does this only when
+// it retries.
 func (s *script) failed(ctx context.Context, rdb redis.UniversalClient, err error) error {
-	if cluster, ok := rdb.(*redis.ClusterClient); ok && passing(err) {
-		cluster.ReloadState(ctx) // in the background, not more often than every 200 ms
+	if cluster, ok := rdb.(*redis.ClusterClient); ok && isTemporary(err) {
+		cluster.ReloadState(ctx) // in the background, at most every 200 ms
 	}
 	return fmt.Errorf("run %s: %w", s.name, err)
 }
 
-// unknown reports whether err leaves open what the server has done. It has done
-// nothing when it said so, and when there was no connection to send over.
-func unknown(err error) bool {
+// isOutcomeUnknown reports whether the server may have executed the call that returned
+// err. It has not if it replied so, or if there was no connection.
+func isOutcomeUnknown(err error) bool {
 	if err == nil || replied(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
 		return false
 	}
@@ -117,7 +117,7 @@ func replied(err error) bool {
 func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, replicas int, keys []string, args ...any) (reply, error) {
 	node := rdb
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		// WAIT has no key: only the node itself can be asked.
+		// WAIT has no key, so it must be sent to the node directly.
 		master, err := cluster.MasterForKey(ctx, keys[0])
 		if err != nil {
 			return reply{}, s.failed(ctx, rdb, err)
@@ -141,16 +141,16 @@ func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, repli
 }
 
 // pipeline sends a script and WAIT together, and returns how many replicas have
-// confirmed. WAIT takes a third of the time left: servers look at its end ten times
-// a second only.
-func pipeline(ctx context.Context, node redis.UniversalClient, cmd once, replicas int) (int64, error) {
+// confirmed. WAIT gets a third of the remaining time, because servers check its timeout
+// only ten times a second.
+func pipeline(ctx context.Context, node redis.UniversalClient, cmd noRetryCmd, replicas int) (int64, error) {
 	timeout := time.Second
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = max(time.Until(deadline)/3, time.Millisecond)
 	}
 	pipe := node.Pipeline()
 	pipe.Process(ctx, cmd)
-	wait := once{redis.NewCmd(ctx, "wait", replicas, timeout.Milliseconds())}
+	wait := noRetryCmd{redis.NewCmd(ctx, "wait", replicas, timeout.Milliseconds())}
 	pipe.Process(ctx, wait)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return 0, err
@@ -158,7 +158,7 @@ func pipeline(ctx context.Context, node redis.UniversalClient, cmd once, replica
 	return wait.Int64()
 }
 
-// decode insists on the form of a reply.
+// decode checks the type of a reply.
 func (s *script) decode(answer any) (reply, error) {
 	switch a := answer.(type) {
 	case int64:
@@ -170,29 +170,29 @@ func (s *script) decode(answer any) (reply, error) {
 			numbers[i], whole = a[i].(int64)
 		}
 		if whole {
-			return reply{n: numbers[0], which: numbers[1]}, nil
+			return reply{n: numbers[0], index: numbers[1]}, nil
 		}
 	}
 	return reply{}, fmt.Errorf("run %s: the reply is %T of %v, not an integer or an array of up to two", s.name, answer, answer)
 }
 
-// answer reads the reply of an attempt: what is no grant says after how many ms
-// to look again, and what it says less than 0 for is not known.
-func (r reply) answer(h *hub, channel string) answer {
+// attemptResult converts the reply of an attempt. A reply that is not a grant has the
+// milliseconds after which to try again; a negative number means unknown.
+func (r reply) attemptResult(h *hub, channel string) attemptResult {
 	if r.done {
-		return answer{held: true}
+		return attemptResult{held: true}
 	}
-	a := answer{hub: h, channel: channel}
+	a := attemptResult{hub: h, channel: channel}
 	if r.n >= 0 {
 		a.wait = time.Duration(max(r.n, 1)) * time.Millisecond // 0 is about to end, not unknown
 	}
 	return a
 }
 
-// released reads the reply of a release.
-func (r reply) released() released {
+// releaseResult converts the reply of a release.
+func (r reply) releaseResult() releaseResult {
 	if !r.done {
-		return released{}
+		return releaseResult{}
 	}
-	return released{held: true, notified: r.n}
+	return releaseResult{held: true, notified: r.n}
 }

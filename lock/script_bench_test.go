@@ -51,7 +51,7 @@ func benchScripts(b *testing.B, kind func(*Locker) *Lock, pairs int, send sendin
 	defer l.Close()
 	k := kind(l).kind
 	pair := func() error {
-		c := claim{owner: l.NewOwner(), count: 1, lease: DefaultLease}
+		c := callParams{owner: l.NewOwner(), count: 1, lease: DefaultLease}
 		_, err := k.attempt(b.Context(), c)
 		c.count = 0
 		_, err2 := k.release(b.Context(), c)

@@ -6,106 +6,105 @@ import (
 	"time"
 )
 
-// A Semaphore counts permits that anybody may take and anybody may give: it is
-// what Redisson calls RSemaphore. Permits of a process that died stay taken;
-// [Locker.Permits] gives them back. All methods are safe for concurrent use.
+// A Semaphore has permits that any process may acquire and release. It is compatible with
+// Redisson's RSemaphore. Permits of a process that died stay taken; those of a
+// [Locker.ExpirableSemaphore] expire. All methods are safe for concurrent use.
 //
-// A taker leaves a mark, "{name}:weir_taken:<id>", for half a minute, and a
-// giver too: a call whose reply was lost is found out by it and never counted
+// Each call leaves a mark, "{name}:weir_taken:<id>", for half a minute. It reveals
+// whether a call whose reply was lost has been executed, so that it is never counted
 // twice.
 type Semaphore struct {
 	lock *Lock
 	kind *semaphore
 }
 
-// Semaphore makes the semaphore of name. It has no permits until TrySetPermits.
+// Semaphore returns the semaphore with this name. It has no permits before TrySetPermits.
 func (l *Locker) Semaphore(name string) *Semaphore {
 	k := &semaphore{
-		locker: l, name: name, channel: prefixed("redisson_sc", name), mark: suffixed(name, "weir_taken:"),
+		locker: l, name: name, channel: prefixedKey("redisson_sc", name), mark: suffixedKey(name, "weir_taken:"),
 		take: l.scripts["semaphore_take"], undo: l.scripts["semaphore_undo"],
 		give: l.scripts["semaphore_give"], set: l.scripts["semaphore_set"],
 	}
 	return &Semaphore{lock: l.newLock(name, k, traits{}), kind: k}
 }
 
-// TrySetPermits gives the semaphore n permits unless it exists already, which
-// it reports.
+// TrySetPermits creates the semaphore with n permits if it does not exist, and reports
+// whether it did.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
 	if s.lock.err != nil {
 		return false, s.lock.err
 	}
-	return s.lock.locker.trySet(ctx, initial{script: s.kind.set, name: s.lock.name, value: n, channel: s.kind.channel, message: n})
+	return s.lock.locker.trySet(ctx, initialValue{script: s.kind.set, name: s.lock.name, value: n, channel: s.kind.channel, message: n})
 }
 
-// Acquire takes n permits, waiting for them until ctx is done. Callers of one
-// process are served in order, so that a large request is not overtaken for ever.
+// Acquire acquires n permits, waiting until ctx is done. Callers of one process are
+// served in order, so that a large request is not starved.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, (*acquisition).wait)
 }
 
-// TryAcquire takes n permits, or none and returns ErrNotAcquired.
+// TryAcquire acquires n permits, or acquires none and returns ErrNotAcquired.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) error {
-	return s.acquire(ctx, n, (*acquisition).once)
+	return s.acquire(ctx, n, (*acquisition).tryOnce)
 }
 
-func (s *Semaphore) acquire(ctx context.Context, n int64, try way) error {
+func (s *Semaphore) acquire(ctx context.Context, n int64, try strategy) error {
 	if n < 1 {
-		return fmt.Errorf("semaphore %s: %d permits asked for; ask for at least 1", s.lock.name, n)
+		return fmt.Errorf("semaphore %s: cannot acquire %d permits; the minimum is 1", s.lock.name, n)
 	}
 	l := s.lock.locker
-	a := &acquisition{locker: l, lock: s.lock, claim: claim{owner: l.NewOwner(), permits: n, lease: markLife}}
+	a := &acquisition{locker: l, lock: s.lock, params: callParams{owner: l.NewOwner(), permits: n, lease: markTTL}}
 	a.accept = func(context.Context, outcome) error { return nil }
 	return a.run(ctx, try)
 }
 
-// Release gives n permits, whether or not they were taken before. A lost reply
-// makes it ask again; the permits are given once.
+// Release adds n permits, whether or not they were acquired before. If the reply is lost,
+// the call is sent again, but has an effect only once.
 func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	if n < 1 {
-		return fmt.Errorf("semaphore %s: %d permits given; give at least 1", s.lock.name, n)
+		return fmt.Errorf("semaphore %s: cannot release %d permits; the minimum is 1", s.lock.name, n)
 	}
 	if s.lock.err != nil {
 		return s.lock.err
 	}
 	l := s.lock.locker
 	return l.callWithID(ctx, func(ctx context.Context, verb, id string) error {
-		_, err := l.run(ctx, s.kind.give, 0, []string{s.lock.name, s.kind.mark + id}, n, markLife.Milliseconds(), verb, s.kind.channel)
+		_, err := l.run(ctx, s.kind.give, 0, []string{s.lock.name, s.kind.mark + id}, n, markTTL.Milliseconds(), verb, s.kind.channel)
 		return err
 	})
 }
 
-// Available is how many permits are left; 0 if the semaphore does not exist.
+// Available returns the number of available permits; 0 if the semaphore does not exist.
 func (s *Semaphore) Available(ctx context.Context) (int64, error) {
-	return s.lock.number(ctx)
+	return s.lock.readNumber(ctx)
 }
 
-// markLife is how long marks of calls live: longer than anybody tries to find
-// out about a lost reply.
-const markLife = 30 * time.Second
+// markTTL is the time to live of the marks of calls: longer than any call is repeated.
+const markTTL = 30 * time.Second
 
-// semaphore is the kind of Semaphore; a claim is one call that takes permits.
+// semaphore is the kind of Semaphore. An owner is one call that acquires permits.
 type semaphore struct {
 	locker                *Locker
 	name, channel, mark   string
 	take, undo, give, set *script
 }
 
-func (k *semaphore) attempt(ctx context.Context, c claim) (answer, error) {
+func (k *semaphore) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	r, err := k.locker.run(ctx, k.take, c.replicas, []string{k.name, k.mark + c.owner.id}, c.permits, c.lease.Milliseconds())
 	if err != nil {
-		return answer{}, err
+		return attemptResult{}, err
 	}
-	return answer{held: r.done, hub: k.locker.hub, channel: k.channel}, nil
+	return attemptResult{held: r.done, hub: k.locker.hub, channel: k.channel}, nil
 }
 
-// extend has nothing to extend: permits are taken until somebody gives them.
-func (k *semaphore) extend(context.Context, claim) (bool, error) { return true, nil }
+// extend does nothing: permits do not expire.
+func (k *semaphore) extend(context.Context, callParams) (bool, error) { return true, nil }
 
-func (k *semaphore) release(ctx context.Context, c claim) (released, error) {
-	verb, err := k.locker.publish(ctx)
+func (k *semaphore) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
-		return released{}, err
+		return releaseResult{}, err
 	}
 	r, err := k.locker.run(ctx, k.undo, 0, []string{k.name, k.mark + c.owner.id}, c.permits, verb, k.channel)
-	return released{held: r.done}, err
+	return releaseResult{held: r.done}, err
 }

@@ -85,7 +85,7 @@ func TestSemaphore_WaitersHearOfARelease(t *testing.T) {
 	if err := s.Acquire(ctxOf(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	other := w.locker(WithPoll(time.Hour)).Semaphore("a")
+	other := w.locker(WithPollInterval(time.Hour)).Semaphore("a")
 	done := started(func() error { return other.Acquire(ctxOf(t), 1) })
 	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_sc:{a}") == 1 })
 	if err := s.Release(ctxOf(t), 1); err != nil {
@@ -134,7 +134,7 @@ func TestSemaphore_TheSameAttemptTwiceTakesOnce(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()
 	s := semaphoreOf(t, l, 3)
-	c := claim{owner: l.NewOwner(), permits: 2, lease: markLife}
+	c := callParams{owner: l.NewOwner(), permits: 2, lease: markTTL}
 	for range 2 {
 		if a, err := s.kind.attempt(ctxOf(t), c); err != nil || !a.held {
 			t.Fatalf("attempt = %+v, %v", a, err)
@@ -150,9 +150,9 @@ func TestSemaphore_TheSameAttemptTwiceTakesOnce(t *testing.T) {
 }
 
 // dead takes a permit for a process that nobody hears of again.
-func (w *testServer) dead(p *Permits, lease time.Duration) {
+func (w *testServer) dead(p *ExpirableSemaphore, lease time.Duration) {
 	w.t.Helper()
-	c := claim{owner: p.lock.newOwner(), count: 1, lease: lease}
+	c := callParams{owner: p.lock.newOwner(), count: 1, lease: lease}
 	if a, err := p.kind.attempt(ctxOf(w.t), c); err != nil || !a.held {
 		w.t.Fatalf("attempt = %+v, %v", a, err)
 	}
@@ -160,7 +160,7 @@ func (w *testServer) dead(p *Permits, lease time.Duration) {
 
 func TestPermits_OfTheDeadComeBack(t *testing.T) {
 	w := newTestServer(t)
-	p := w.locker().Permits("a")
+	p := w.locker().ExpirableSemaphore("a")
 	if _, err := p.TrySetPermits(ctxOf(t), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -179,14 +179,14 @@ func TestPermits_OfTheDeadComeBack(t *testing.T) {
 	unlocked(t, one)
 	w.dead(p, 150*time.Millisecond)
 	// Nobody tells this waiter, but it knows when the permit comes back.
-	unlocked(t, locked(t, w.locker(WithPoll(time.Hour)).Permits("a")))
+	unlocked(t, locked(t, w.locker(WithPollInterval(time.Hour)).ExpirableSemaphore("a")))
 	unlocked(t, two)
 	available(t, p, 2)
 }
 
 func TestPermits_OneThatCameBackCannotBeExtended(t *testing.T) {
 	w := newTestServer(t)
-	p := w.locker().Permits("a")
+	p := w.locker().ExpirableSemaphore("a")
 	if _, err := p.TrySetPermits(ctxOf(t), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -198,13 +198,13 @@ func TestPermits_OneThatCameBackCannotBeExtended(t *testing.T) {
 
 func TestPermits_ComeBackWhenTheirHolderDies(t *testing.T) {
 	w := newTestServer(t)
-	p := w.locker().Permits("a")
+	p := w.locker().ExpirableSemaphore("a")
 	if _, err := p.TrySetPermits(ctxOf(t), 2); err != nil {
 		t.Fatal(err)
 	}
 	h := locked(t, p)
 	lost := locked(t, p, WithLease(60*time.Millisecond))
-	next := locked(t, w.locker(WithPoll(time.Hour)).Permits("a")) // hears nothing, but knows when
+	next := locked(t, w.locker(WithPollInterval(time.Hour)).ExpirableSemaphore("a")) // hears nothing, but knows when
 	if lost.Context().Err() == nil {
 		t.Error("the permit is another's, and its context has not ended")
 	}
@@ -230,7 +230,7 @@ func TestLatch_OpensAtZeroForAll(t *testing.T) {
 	}
 	var waiting []chan error
 	for range 2 {
-		l := w.locker(WithPoll(time.Hour))
+		l := w.locker(WithPollInterval(time.Hour))
 		for range 3 {
 			waiting = append(waiting, started(func() error { return l.Latch("a").Await(ctxOf(t)) }))
 		}

@@ -6,62 +6,63 @@ import (
 	"time"
 )
 
-// A session is what one owner has of one lock, from the first hold to the last.
-// It owns the watchdog, two timers that stop before the release is sent, and the
+// A session is what one owner holds of one lock, from the first hold to the last. It owns
+// the watchdog, two timers, which stop before the release is sent, and the force
 // listener.
 type session struct {
-	locker   *Locker
-	lock     *Lock
-	claim    claim // owner and lease; count is the number of holds
-	token    int64
-	watched  bool
-	turn     chan struct{} // holds one: the right to send what depends on the count
-	released bool          // Redis was told of the end; guarded by turn
+	locker    *Locker
+	lock      *Lock
+	params    callParams // owner and lease; count is set for each call
+	token     int64
+	autoRenew bool
+	sendLock  chan struct{} // has capacity 1; held while a call is in progress
+	released  bool          // the release was sent; guarded by sendLock
 
-	mu       sync.Mutex // guards what follows; never held over I/O
-	holds    map[*Hold]struct{}
-	deadline time.Time // we hold it for certain before
-	cause    error     // nil while it is held: then ErrReleased, ErrLost or ErrClosed
-	pass     *pass     // for the neighbours; nil if they do not wait for us
-	expiry   *time.Timer
-	renewal  *time.Timer    // nil unless watched
-	forced   *forceListener // nil unless it listens, or will
+	mu            sync.Mutex // guards the fields below; never held during I/O
+	holds         map[*Hold]struct{}
+	deadline      time.Time // the lock is certainly held until then
+	cause         error     // nil while held; then ErrReleased, ErrLost or ErrClosed
+	ticket        *ticket   // in the local queue; nil if local waiters do not wait for the session
+	expiryTimer   *time.Timer
+	renewTimer    *time.Timer    // nil unless autoRenew
+	forceListener *forceListener // nil unless started
 }
 
-// safe is the part of a lease that we rely on: 1 % and 2 ms are left for clocks
-// that run at different speeds.
-func safe(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
+// reliableLease returns the part of a lease that the holder relies on. 1% and 2 ms are
+// reserved for clocks that run at different speeds.
+func reliableLease(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
 
-// open makes the first hold of a session from a grant. It fails with errLate
-// when the lease is over already, and with ErrClosed.
-func (l *Locker) open(ctx context.Context, a *acquisition, o outcome) (*Hold, error) {
+// openSession creates a session with its first hold from a grant. It returns
+// errGrantExpired if the lease is over already, and ErrClosed if the Locker is closed.
+func (l *Locker) openSession(ctx context.Context, a *acquisition, o outcome) (*Hold, error) {
 	s := &session{
-		locker: l, lock: a.lock, claim: a.claim, token: o.token, watched: a.watched,
-		turn: make(chan struct{}, 1), holds: make(map[*Hold]struct{}, 1),
-		deadline: o.sent.Add(safe(a.claim.lease)),
+		locker: l, lock: a.lock, params: a.params, token: o.token, autoRenew: a.autoRenew,
+		sendLock: make(chan struct{}, 1), holds: make(map[*Hold]struct{}, 1),
+		deadline: o.sent.Add(reliableLease(a.params.lease)),
 	}
 	if a.lock.traits.exclusive {
-		s.pass = a.pass
+		s.ticket = a.ticket
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left := time.Until(s.deadline)
 	if left <= 0 {
-		return nil, errLate
+		return nil, errGrantExpired
 	}
-	if !l.remember(s) {
+	if !l.addSession(s) {
 		return nil, ErrClosed
 	}
-	s.expiry = time.AfterFunc(left, s.expire)
-	if s.watched {
-		s.renewal = time.AfterFunc(time.Until(o.sent.Add(s.claim.lease/3)), s.renew)
+	s.expiryTimer = time.AfterFunc(left, s.expire)
+	if s.autoRenew {
+		s.renewTimer = time.AfterFunc(time.Until(o.sent.Add(s.params.lease/3)), s.renew)
 	}
-	s.listenLocked()
+	s.startForceListenerLocked()
 	return s.addLocked(ctx), nil
 }
 
-// remember keeps s for WithOwner and Close; false when the Locker is closed.
-func (l *Locker) remember(s *session) bool {
+// addSession registers s for WithOwner and Close. It returns false if the Locker is
+// closed.
+func (l *Locker) addSession(s *session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -71,8 +72,8 @@ func (l *Locker) remember(s *session) bool {
 	return true
 }
 
-// forget undoes remember.
-func (l *Locker) forget(s *session) {
+// removeSession removes s.
+func (l *Locker) removeSession(s *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sessions[s.holdKey()] == s {
@@ -80,27 +81,28 @@ func (l *Locker) forget(s *session) {
 	}
 }
 
-// session returns the running session of g, or nil.
+// session returns the active session of g, or nil.
 func (l *Locker) session(g holdKey) *session {
 	l.mu.Lock()
 	s := l.sessions[g]
 	l.mu.Unlock()
-	if s == nil || s.check() != nil {
+	if s == nil || s.endCause() != nil {
 		return nil
 	}
 	return s
 }
 
-func (s *session) holdKey() holdKey { return holdKey{s.lock.role, s.lock.name, s.claim.owner} }
+func (s *session) holdKey() holdKey { return holdKey{s.lock.namespace, s.lock.name, s.params.owner} }
 
-// check ends the session if its deadline is over, and returns why it has ended.
-func (s *session) check() error {
+// endCause ends the session if its deadline has passed, and returns why it has ended; nil
+// while the lock is held.
+func (s *session) endCause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.checkLocked()
+	return s.endCauseLocked()
 }
 
-func (s *session) checkLocked() error {
+func (s *session) endCauseLocked() error {
 	if s.cause == nil && time.Until(s.deadline) <= 0 {
 		s.endLocked(ErrLost)
 		s.cleanUpLocked()
@@ -108,70 +110,72 @@ func (s *session) checkLocked() error {
 	return s.cause
 }
 
-// expire is what the expiry timer does: the deadline may have moved meanwhile.
+// expire is called by the expiry timer. The deadline may have moved since the timer was
+// set.
 func (s *session) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.checkLocked() == nil {
-		s.expiry.Reset(time.Until(s.deadline))
+	if s.endCauseLocked() == nil {
+		s.expiryTimer.Reset(time.Until(s.deadline))
 	}
 }
 
-// endLocked ends all holds: from here on nobody may rely on the lock.
+// endLocked ends the session and all its holds, which must not rely on the lock any more.
 func (s *session) endLocked(cause error) {
 	s.cause = cause
-	s.expiry.Stop()
-	if s.renewal != nil {
-		s.renewal.Stop()
+	s.expiryTimer.Stop()
+	if s.renewTimer != nil {
+		s.renewTimer.Stop()
 	}
-	s.forced.stop()
+	s.forceListener.stop()
 	for h := range s.holds {
 		h.endLocked(cause)
 	}
 }
 
-// cleanUpLocked gives back in the background what a lost session may still have
-// (Redis keeps it a little longer than we rely on it), then lets a neighbour in.
+// cleanUpLocked releases in the background what a lost session may still hold in Redis,
+// where the lease ends a little later, and then admits the next local waiter.
 func (s *session) cleanUpLocked() {
-	if !s.locker.begin() {
-		s.leaveGateLocked(0)
+	if !s.locker.beginCall() {
+		s.leaveQueueLocked(0)
 		return
 	}
-	defer s.locker.end()
-	s.locker.settle(s.claim.owner, func() {
-		s.locker.withdraw(s.lock.kind, s.claim)
-		s.locker.forget(s)
+	defer s.locker.endCall()
+	s.locker.releaseInBackground(s.params.owner, func() {
+		s.locker.retryRelease(s.lock.kind, s.params)
+		s.locker.removeSession(s)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.leaveGateLocked(0)
+		s.leaveQueueLocked(0)
 	})
 }
 
-// leaveGateLocked lets a neighbour in, when so many others were told.
-func (s *session) leaveGateLocked(notified int64) {
-	if s.pass != nil {
-		s.pass.leave(notified)
-		s.pass = nil
+// leaveQueueLocked admits the next local waiter. notified is the number of subscribers in
+// other processes that received the release.
+func (s *session) leaveQueueLocked(notified int64) {
+	if s.ticket != nil {
+		s.ticket.leave(notified)
+		s.ticket = nil
 	}
 }
 
-// prolongLocked moves the deadline after a call that was sent at sent and gave
-// the lock another lease; it never moves back.
-func (s *session) prolongLocked(sent time.Time, lease time.Duration) {
-	if d := sent.Add(safe(lease)); d.After(s.deadline) {
+// extendDeadlineLocked moves the deadline after a call, sent at the time sent, that
+// renewed the lease. It never moves the deadline back.
+func (s *session) extendDeadlineLocked(sent time.Time, lease time.Duration) {
+	if d := sent.Add(reliableLease(lease)); d.After(s.deadline) {
 		s.deadline = d
-		s.expiry.Reset(time.Until(d))
+		s.expiryTimer.Reset(time.Until(d))
 	}
 }
 
-// take waits for the right to send; give returns it.
-func (s *session) take(ctx context.Context) error {
+// lockSend acquires sendLock; unlockSend releases it.
+func (s *session) lockSend(ctx context.Context) error {
 	select {
-	case s.turn <- struct{}{}:
+	case s.sendLock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (s *session) give() { <-s.turn }
+func (s *session) unlockSend() { <-s.sendLock }

@@ -32,24 +32,24 @@ func (b *virtualLock) answer(ctx context.Context) (bool, error) {
 	return held && err == nil, err
 }
 
-func (b *virtualLock) attempt(ctx context.Context, _ claim) (answer, error) {
+func (b *virtualLock) attempt(ctx context.Context, _ callParams) (attemptResult, error) {
 	held, err := b.answer(ctx)
-	return answer{held: held, token: 7}, err
+	return attemptResult{held: held, token: 7}, err
 }
 
-func (b *virtualLock) extend(ctx context.Context, _ claim) (bool, error) {
+func (b *virtualLock) extend(ctx context.Context, _ callParams) (bool, error) {
 	b.mu.Lock()
 	b.extends = append(b.extends, time.Now())
 	b.mu.Unlock()
 	return b.answer(ctx)
 }
 
-func (b *virtualLock) release(ctx context.Context, c claim) (released, error) {
+func (b *virtualLock) release(ctx context.Context, c callParams) (releaseResult, error) {
 	b.mu.Lock()
 	b.counts = append(b.counts, c.count)
 	b.mu.Unlock()
 	held, err := b.answer(ctx)
-	return released{held: held}, err
+	return releaseResult{held: held}, err
 }
 
 func (b *virtualLock) say(change func()) {
@@ -73,7 +73,7 @@ func virtual(t *testing.T, f func(t *testing.T, b *virtualLock, lk *Lock)) {
 		l := New(nil)
 		defer l.Close()
 		b := new(virtualLock)
-		f(t, b, l.newLock("a", b, traits{exclusive: true, enters: true}))
+		f(t, b, l.newLock("a", b, traits{exclusive: true, reentrant: true}))
 	})
 }
 
@@ -175,8 +175,8 @@ func TestSession_ContextSeesTheDeadlineWithoutATimer(t *testing.T) {
 	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		h := locked(t, lk)
 		h.session.mu.Lock()
-		h.session.expiry.Stop() // as if the process were stopped
-		h.session.renewal.Stop()
+		h.session.expiryTimer.Stop() // as if the process were stopped
+		h.session.renewTimer.Stop()
 		h.session.mu.Unlock()
 		<-time.After(time.Minute)
 		if err := h.Context().Err(); !errors.Is(err, context.Canceled) {

@@ -11,48 +11,47 @@ import (
 )
 
 const (
-	heartbeat    = 3 * time.Second       // silence after which a connection is asked to answer
+	heartbeat    = 3 * time.Second       // time without a message after which a PING is sent
 	firstBackoff = 50 * time.Millisecond // pause after the first failed connection
 	lastBackoff  = 2 * time.Second       // longest pause
 )
 
-// A subscriber is one pub/sub connection, renewed while somebody listens. In a
-// cluster with sharded channels a failed one is given up instead, because its
-// channels may have moved: the listeners listen again. The hub's mutex guards
-// topics.
+// A subscriber is a pub/sub connection, which is restored while it has waiters. In a
+// cluster with sharded channels a failed one is closed instead, because its channels may
+// have moved, and the waiters subscribe again. The hub's mutex guards topics.
 type subscriber struct {
-	hub    *hub
-	route  route
-	ctx    context.Context // ends with the line
-	cancel context.CancelFunc
-	topics map[string]*topic
-	kick   chan struct{} // holds one: topics have changed
+	hub     *hub
+	route   route
+	ctx     context.Context // ends with the subscriber
+	cancel  context.CancelFunc
+	topics  map[string]*topic
+	changed chan struct{} // has capacity 1: topics have changed
 }
 
 func newSubscriber(h *hub, r route) *subscriber {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &subscriber{hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), kick: make(chan struct{}, 1)}
+	return &subscriber{hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), changed: make(chan struct{}, 1)}
 }
 
-// kickLocked tells the writer that the wishes have changed.
-func (ln *subscriber) kickLocked() {
+// notifyChangedLocked tells the writer that topics have changed.
+func (ln *subscriber) notifyChangedLocked() {
 	select {
-	case ln.kick <- struct{}{}:
+	case ln.changed <- struct{}{}:
 	default:
 	}
 }
 
-// run keeps a connection until the hub is closed or nobody listens any more.
+// run keeps a connection until the hub is closed or there are no waiters left.
 func (ln *subscriber) run() {
 	defer ln.cancel()
 	pause := firstBackoff
 	for {
 		switch ln.connect() {
-		case idle:
+		case connIdle:
 			return
-		case served:
+		case connServed:
 			pause = firstBackoff
-		case failed:
+		case connFailed:
 			pause = min(2*pause, lastBackoff)
 		}
 		timer := time.NewTimer(pause/2 + rand.N(pause/2))
@@ -63,26 +62,26 @@ func (ln *subscriber) run() {
 			return
 		}
 		if ln.route.sharded {
-			ln.giveUp()
+			ln.closeAndNotify()
 			return
 		}
 	}
 }
 
-// An ending is how a connection ended.
-type ending int
+// A connResult is how a connection ended.
+type connResult int
 
 const (
-	failed ending = iota // before anything was heard
-	served               // after something was heard
-	idle                 // because nobody listens any more
+	connFailed connResult = iota // before anything was received
+	connServed                   // after something was received
+	connIdle                     // because it had no waiters left
 )
 
-// connect serves one connection until its end.
-func (ln *subscriber) connect() ending {
-	ln.restart()
+// connect opens a connection and serves it until it ends.
+func (ln *subscriber) connect() connResult {
+	ln.resetTopics()
 	ctx, cancel := context.WithCancel(ln.ctx)
-	c := &connection{line: ln, conn: ln.route.open(ctx), cancel: cancel}
+	c := &connection{subscriber: ln, conn: ln.route.open(ctx), cancel: cancel}
 	var parts sync.WaitGroup
 	parts.Go(func() { c.write(ctx) })
 	parts.Go(func() { c.read(ctx) })
@@ -90,40 +89,40 @@ func (ln *subscriber) connect() ending {
 	c.conn.Close() // wakes the reader
 	parts.Wait()
 	switch {
-	case c.idle.Load():
-		return idle
-	case c.heard.Load() > 0:
-		return served
+	case c.isIdle.Load():
+		return connIdle
+	case c.received.Load() > 0:
+		return connServed
 	}
-	return failed
+	return connFailed
 }
 
-// restart forgets what the last connection was told.
-func (ln *subscriber) restart() {
+// resetTopics resets the state that belonged to the last connection.
+func (ln *subscriber) resetTopics() {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	for name, tp := range ln.topics {
-		tp.sent, tp.pending = false, 0
-		tp.muteLocked()
+		tp.isSubscribed, tp.pending = false, 0
+		tp.unconfirmLocked()
 		if len(tp.subscribers) == 0 {
 			delete(ln.topics, name)
 		}
 	}
 }
 
-// changes says what must be sent to make the server's view ours.
-func (ln *subscriber) changes() (join, leave []string) {
+// pendingChanges returns the channels to subscribe and to unsubscribe.
+func (ln *subscriber) pendingChanges() (join, leave []string) {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	for name, tp := range ln.topics {
 		switch {
-		case len(tp.subscribers) > 0 && !tp.sent:
-			tp.sent = true
+		case len(tp.subscribers) > 0 && !tp.isSubscribed:
+			tp.isSubscribed = true
 			tp.pending++
 			join = append(join, name)
-		case len(tp.subscribers) == 0 && tp.sent:
-			tp.sent = false
-			tp.muteLocked()
+		case len(tp.subscribers) == 0 && tp.isSubscribed:
+			tp.isSubscribed = false
+			tp.unconfirmLocked()
 			leave = append(leave, name)
 		}
 		if len(tp.subscribers) == 0 && tp.pending == 0 {
@@ -133,8 +132,8 @@ func (ln *subscriber) changes() (join, leave []string) {
 	return join, leave
 }
 
-// retire removes the line from its hub unless somebody listens.
-func (ln *subscriber) retire() bool {
+// closeIfUnused closes the subscriber if it has no topics, and reports whether it did.
+func (ln *subscriber) closeIfUnused() bool {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	if len(ln.topics) > 0 {
@@ -144,30 +143,30 @@ func (ln *subscriber) retire() bool {
 	return true
 }
 
-// giveUp removes the line from its hub and tells its listeners to listen again.
-func (ln *subscriber) giveUp() {
+// closeAndNotify closes the subscriber and notifies its waiters, which subscribe again.
+func (ln *subscriber) closeAndNotify() {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	ln.removeLocked()
 	for _, tp := range ln.topics {
-		tp.wakeLocked()
+		tp.notifyLocked()
 	}
 }
 
 func (ln *subscriber) removeLocked() {
 	ln.cancel()
-	delete(ln.hub.lines, ln.route.name)
+	delete(ln.hub.subscribers, ln.route.name)
 }
 
-// heard takes in one message of the connection. It returns false when the
-// server has ended a subscription that is still wanted.
-func (ln *subscriber) heard(message any) bool {
+// handle processes one message of the connection. It returns false if the server has
+// ended a subscription that is still needed.
+func (ln *subscriber) handle(message any) bool {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	switch m := message.(type) {
 	case *redis.Message:
 		if tp := ln.topics[m.Channel]; tp != nil {
-			tp.wakeLocked()
+			tp.notifyLocked()
 		}
 	case *redis.Subscription:
 		tp := ln.topics[m.Channel]
@@ -175,29 +174,29 @@ func (ln *subscriber) heard(message any) bool {
 			return true
 		}
 		if m.Kind == "unsubscribe" || m.Kind == "sunsubscribe" {
-			return !tp.sent || tp.pending > 0
+			return !tp.isSubscribed || tp.pending > 0
 		}
 		tp.pending--
-		if tp.pending == 0 && tp.sent {
-			tp.heard = true
-			tp.wakeLocked() // messages may have been missed while it was not heard
-			close(tp.ready) // last: who waited for this alone asks once, not twice
+		if tp.pending == 0 && tp.isSubscribed {
+			tp.isConfirmed = true
+			tp.notifyLocked() // messages may have been missed before the confirmation
+			close(tp.ready)   // last, so that a waiter for ready makes one attempt, not two
 		}
-		ln.kickLocked() // a topic that nobody wants any more can go
+		ln.notifyChangedLocked() // so that a topic without waiters is removed
 	}
 	return true
 }
 
-// A connection is one life of a line.
+// A connection is one connection of a subscriber.
 type connection struct {
-	line   *subscriber
-	conn   *redis.PubSub
-	cancel context.CancelFunc
-	heard  atomic.Int64
-	idle   atomic.Bool
+	subscriber *subscriber
+	conn       *redis.PubSub
+	cancel     context.CancelFunc
+	received   atomic.Int64
+	isIdle     atomic.Bool
 }
 
-// read takes in messages until the connection fails.
+// read processes messages until the connection fails.
 func (c *connection) read(ctx context.Context) {
 	defer c.cancel()
 	for ctx.Err() == nil {
@@ -205,52 +204,52 @@ func (c *connection) read(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		c.heard.Add(1)
-		if !c.line.heard(message) {
+		c.received.Add(1)
+		if !c.subscriber.handle(message) {
 			return
 		}
 	}
 }
 
-// write sends all commands of the connection, in the order of the wishes, and
-// asks a silent server to answer. It ends when the server does not, or when
-// nobody has listened for a heartbeat.
+// write sends the commands of the connection, in order, and a PING if the server is
+// silent. It ends if the server does not reply, or if there were no waiters for a
+// heartbeat.
 func (c *connection) write(ctx context.Context) {
 	defer c.cancel()
-	tick := time.NewTicker(c.line.hub.heartbeat)
+	tick := time.NewTicker(c.subscriber.hub.heartbeat)
 	defer tick.Stop()
 	var before int64
-	asked := false
+	pinged := false
 	for {
-		join, leave := c.line.changes()
+		join, leave := c.subscriber.pendingChanges()
 		if c.unsubscribe(ctx, leave) != nil || c.subscribe(ctx, join) != nil {
 			return
 		}
 		select {
-		case <-c.line.kick:
+		case <-c.subscriber.changed:
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if c.line.retire() {
-				c.idle.Store(true)
+			if c.subscriber.closeIfUnused() {
+				c.isIdle.Store(true)
 				return
 			}
-			now := c.heard.Load()
+			now := c.received.Load()
 			silent := now == before
 			before = now
-			if silent && asked || silent && c.conn.Ping(ctx) != nil {
+			if silent && pinged || silent && c.conn.Ping(ctx) != nil {
 				return
 			}
-			asked = silent
+			pinged = silent
 		}
 	}
 }
 
 func (c *connection) subscribe(ctx context.Context, channels []string) error {
-	if !c.line.route.sharded && len(channels) > 0 {
+	if !c.subscriber.route.sharded && len(channels) > 0 {
 		return c.conn.Subscribe(ctx, channels...)
 	}
-	for _, channel := range channels { // one command takes the channels of one slot only
+	for _, channel := range channels { // one command may only have channels of one slot
 		if err := c.conn.SSubscribe(ctx, channel); err != nil {
 			return err
 		}
@@ -259,7 +258,7 @@ func (c *connection) subscribe(ctx context.Context, channels []string) error {
 }
 
 func (c *connection) unsubscribe(ctx context.Context, channels []string) error {
-	if !c.line.route.sharded && len(channels) > 0 {
+	if !c.subscriber.route.sharded && len(channels) > 0 {
 		return c.conn.Unsubscribe(ctx, channels...)
 	}
 	for _, channel := range channels {

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// undo gives back what c may hold after a call whose outcome is unknown. The
-// call may even be executed after the first undo, because it was sent over
-// another connection: so undo is tried until it finds something. What it does
-// not find then ends with its lease.
-func (l *Locker) undo(k kind, c claim) {
-	l.repeat(func() bool {
-		p, err := l.giveBack(k, c)
+// retryUndo releases what c may hold after a call with an unknown outcome. The call may
+// even be executed after the first release, because it was sent over another connection.
+// So the release is repeated until it finds something; what it does not find expires with
+// its lease.
+func (l *Locker) retryUndo(k kind, c callParams) {
+	l.retry(func() bool {
+		p, err := l.releaseAll(k, c)
 		return err == nil && p.held
 	})
 }
 
-// withdraw gives back what c is known to have: a hold that has ended or a place
-// in a queue. One call that is answered is enough.
-func (l *Locker) withdraw(k kind, c claim) {
-	l.repeat(func() bool {
-		_, err := l.giveBack(k, c)
+// retryRelease releases what c is known to have: a hold that has ended, or a position in
+// a queue. It is repeated until a call succeeds.
+func (l *Locker) retryRelease(k kind, c callParams) {
+	l.retry(func() bool {
+		_, err := l.releaseAll(k, c)
 		return err == nil
 	})
 }
 
-// repeat calls done until it says yes, five times over some 4 s. A Locker that
-// is closing does not pause, and calls once more.
-func (l *Locker) repeat(done func() bool) {
+// retry calls done until it returns true, at most five times in about 4 s. If the Locker
+// is closing, it does not pause and calls done at most once more.
+func (l *Locker) retry(done func() bool) {
 	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second} {
 		closing := l.pause(pause)
 		if done() || closing {
@@ -37,34 +37,35 @@ func (l *Locker) repeat(done func() bool) {
 	}
 }
 
-// settle gives back in the background what owner may have. Nothing new is asked
-// for in the name of owner meanwhile ([Locker.settled]): work could not tell it
-// from the old. The caller has begun, so that Close waits for work.
-func (l *Locker) settle(owner Owner, work func()) {
+// releaseInBackground runs work, which releases what owner may hold, in the background.
+// New acquisitions of the owner wait until it is done (awaitReleases), because work could
+// not distinguish them from old ones. The caller must have called beginCall, so that
+// Close waits for work.
+func (l *Locker) releaseInBackground(owner Owner, work func()) {
 	done := make(chan struct{})
 	l.mu.Lock()
-	before := l.unsettled[owner]
-	l.unsettled[owner] = done
+	before := l.pendingReleases[owner]
+	l.pendingReleases[owner] = done
 	l.mu.Unlock()
-	l.busy.Go(func() {
+	l.running.Go(func() {
 		work()
 		if before != nil {
 			<-before
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.unsettled[owner] == done {
-			delete(l.unsettled, owner)
+		if l.pendingReleases[owner] == done {
+			delete(l.pendingReleases, owner)
 		}
 		close(done)
 	})
 }
 
-// settled waits until nothing is being given back in the name of owner.
-func (l *Locker) settled(ctx context.Context, owner Owner) error {
+// awaitReleases waits until no background release of owner is pending.
+func (l *Locker) awaitReleases(ctx context.Context, owner Owner) error {
 	for {
 		l.mu.Lock()
-		done := l.unsettled[owner]
+		done := l.pendingReleases[owner]
 		l.mu.Unlock()
 		if done == nil {
 			return nil
@@ -77,16 +78,16 @@ func (l *Locker) settled(ctx context.Context, owner Owner) error {
 	}
 }
 
-// giveBack is one call of release that leaves nothing to c.
-func (l *Locker) giveBack(k kind, c claim) (released, error) {
-	ctx, cancel := l.bounded(context.Background())
+// releaseAll calls release once, with a count of 0.
+func (l *Locker) releaseAll(k kind, c callParams) (releaseResult, error) {
+	ctx, cancel := l.callContext(context.Background())
 	defer cancel()
 	c.count = 0
 	return k.release(ctx, c)
 }
 
-// pause waits for d, or until the Locker is closing, which it reports.
+// pause waits for d or until the Locker is closing, and reports whether it is.
 func (l *Locker) pause(d time.Duration) (closing bool) {
-	sleep[struct{}](l.life, nil, d)
-	return l.life.Err() != nil
+	sleep[struct{}](l.ctx, nil, d)
+	return l.ctx.Err() != nil
 }

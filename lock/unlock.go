@@ -7,50 +7,50 @@ import (
 	"time"
 )
 
-// call sends something that needs the lock to be held, in turn with all else
-// that the session sends.
+// call runs send while the lock is held and no other call of the session is in progress.
+// verb is for errors.
 func (s *session) call(ctx context.Context, h *Hold, verb string, send func(context.Context) (bool, error)) error {
-	if !s.locker.begin() {
+	if !s.locker.beginCall() {
 		return ErrClosed
 	}
-	defer s.locker.end()
-	if err := s.take(ctx); err != nil {
+	defer s.locker.endCall()
+	if err := s.lockSend(ctx); err != nil {
 		return fmt.Errorf("%s lock %s: %w", verb, s.lock.name, err)
 	}
-	defer s.give()
-	if err := h.check(); err != nil {
+	defer s.unlockSend()
+	if err := h.checkHeld(); err != nil {
 		return err
 	}
-	ctx, cancel := s.locker.bounded(ctx)
+	ctx, cancel := s.locker.callContext(ctx)
 	defer cancel()
 	held, err := send(ctx)
 	if err != nil {
 		return fmt.Errorf("%s lock %s: %w", verb, s.lock.name, err)
 	}
 	if !held {
-		s.lose()
+		s.markLost()
 	}
-	return h.check()
+	return h.checkHeld()
 }
 
-// check returns why h cannot be used any more, or nil.
-func (h *Hold) check() error {
-	if err := h.ended(); !errors.Is(err, ErrReleased) {
+// checkHeld returns why h cannot be used any more; nil if it can.
+func (h *Hold) checkHeld() error {
+	if err := h.endCause(); !errors.Is(err, ErrReleased) {
 		return err
 	}
 	return ErrNotHeld
 }
 
-// reenter adds a hold to the session of h. A call whose outcome is unknown
-// leaves no trace: the next unlock writes the count as it is.
+// reenter adds a hold to the session of h. If the outcome of the call is unknown, nothing
+// remains to be undone, because the next unlock sets the count.
 func (s *session) reenter(ctx context.Context, h *Hold, lease time.Duration) (*Hold, error) {
-	if !s.lock.traits.enters {
-		return nil, fmt.Errorf("lock %s: %w", s.lock.name, ErrReentrant)
+	if !s.lock.traits.reentrant {
+		return nil, fmt.Errorf("lock %s: %w", s.lock.name, ErrNotReentrant)
 	}
 	var next *Hold
 	err := s.call(ctx, h, "reenter", func(call context.Context) (bool, error) {
 		s.mu.Lock()
-		c := s.claim
+		c := s.params
 		c.count, c.lease = len(s.holds)+1, lease
 		s.mu.Unlock()
 		sent := time.Now()
@@ -60,8 +60,8 @@ func (s *session) reenter(ctx context.Context, h *Hold, lease time.Duration) (*H
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.checkLocked() == nil {
-			s.prolongLocked(sent, lease)
+		if s.endCauseLocked() == nil {
+			s.extendDeadlineLocked(sent, lease)
 			next = s.addLocked(ctx)
 		}
 		return true, nil
@@ -72,8 +72,8 @@ func (s *session) reenter(ctx context.Context, h *Hold, lease time.Duration) (*H
 	return next, err
 }
 
-// enter is reenter for WithOwner: any live hold will do.
-func (s *session) enter(ctx context.Context, r request) (*Hold, error) {
+// reenterAny is reenter for WithOwner: it uses any hold of the session.
+func (s *session) reenterAny(ctx context.Context, r lockOptions) (*Hold, error) {
 	s.mu.Lock()
 	var h *Hold
 	for h = range s.holds {
@@ -83,25 +83,25 @@ func (s *session) enter(ctx context.Context, r request) (*Hold, error) {
 	if h == nil {
 		return nil, fmt.Errorf("lock %s: %w", s.lock.name, ErrNotHeld)
 	}
-	lease := s.claim.lease
-	if r.leased {
+	lease := s.params.lease
+	if r.hasLease {
 		lease = r.lease
 	}
 	return s.reenter(ctx, h, lease)
 }
 
-// unlock ends h. When it was the last hold, the session ends before Redis is told.
+// unlock ends h. If it is the last hold, the session ends before the call to Redis.
 func (s *session) unlock(ctx context.Context, h *Hold) error {
 	s.mu.Lock()
-	if cause := s.checkLocked(); cause != nil {
+	if cause := s.endCauseLocked(); cause != nil {
 		s.mu.Unlock()
 		return cause
 	}
-	if !s.locker.begin() {
+	if !s.locker.beginCall() {
 		s.mu.Unlock()
-		return ErrClosed // Close gives it back
+		return ErrClosed // Close releases it
 	}
-	defer s.locker.end()
+	defer s.locker.endCall()
 	h.endLocked(ErrReleased)
 	if len(s.holds) == 0 {
 		s.endLocked(ErrReleased)
@@ -113,8 +113,8 @@ func (s *session) unlock(ctx context.Context, h *Hold) error {
 	return nil
 }
 
-// abandon ends the session for cause and gives the lock back.
-func (s *session) abandon(cause error) {
+// closeWith ends the session with cause and releases the lock.
+func (s *session) closeWith(cause error) {
 	s.mu.Lock()
 	if s.cause != nil {
 		s.mu.Unlock()
@@ -122,19 +122,19 @@ func (s *session) abandon(cause error) {
 	}
 	s.endLocked(cause)
 	s.mu.Unlock()
-	s.sendCount(context.Background()) // the lease ends what cannot be told
+	s.sendCount(context.Background()) // if the call fails, the lease expires
 }
 
-// sendCount makes the count in Redis what it is here. It is in turn, so that counts
-// arrive in order and no renewal is in progress when the last one is sent.
+// sendCount sets the count in Redis to the number of holds. It holds sendLock, so that
+// counts arrive in order and no renewal is in progress when the last one is sent.
 func (s *session) sendCount(ctx context.Context) error {
-	s.turn <- struct{}{} // whoever has the turn has it for one call at most
-	defer s.give()
+	s.sendLock <- struct{}{} // held by others for one call at most
+	defer s.unlockSend()
 	if s.released {
-		return nil // a neighbouring unlock has given everything back
+		return nil // a concurrent unlock has released everything
 	}
 	s.mu.Lock()
-	c := s.claim
+	c := s.params
 	c.count = len(s.holds)
 	s.mu.Unlock()
 
@@ -142,32 +142,32 @@ func (s *session) sendCount(ctx context.Context) error {
 	p, err := s.release(ctx, c)
 	if c.count > 0 {
 		if errors.Is(err, ErrLost) {
-			s.lose()
+			s.markLost()
 		}
 		return err
 	}
 	if err != nil && !errors.Is(err, ErrLost) {
-		s.locker.settle(c.owner, func() { s.locker.withdraw(s.lock.kind, c) })
+		s.locker.releaseInBackground(c.owner, func() { s.locker.retryRelease(s.lock.kind, c) })
 	}
-	s.locker.forget(s)
-	notified := s.others(p.notified)
+	s.locker.removeSession(s)
+	notified := s.otherListeners(p.notified)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaveGateLocked(notified)
+	s.leaveQueueLocked(notified)
 	return err
 }
 
-// release sends c.count, and once more if there was no answer. Finding nothing
-// at the second time is no loss while the deadline stands: the first call has
-// done it.
-func (s *session) release(ctx context.Context, c claim) (released, error) {
-	var p released
+// release sends c.count, and sends it again if there was no reply. If the second call
+// finds nothing before the deadline, that is not a loss: the first call has released the
+// lock.
+func (s *session) release(ctx context.Context, c callParams) (releaseResult, error) {
+	var p releaseResult
 	var err error
 	for try := range 2 {
-		call, cancel := s.locker.bounded(ctx)
+		call, cancel := s.locker.callContext(ctx)
 		p, err = s.lock.kind.release(call, c)
 		cancel()
-		if err == nil && !p.held && (try == 0 || !time.Now().Before(s.until())) {
+		if err == nil && !p.held && (try == 0 || !time.Now().Before(s.currentDeadline())) {
 			return p, ErrLost
 		}
 		if err == nil || replied(err) {
@@ -177,7 +177,8 @@ func (s *session) release(ctx context.Context, c claim) (released, error) {
 	return p, err
 }
 
-func (s *session) until() time.Time {
+// currentDeadline returns the deadline of the session.
+func (s *session) currentDeadline() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.deadline

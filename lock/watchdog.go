@@ -5,54 +5,54 @@ import (
 	"time"
 )
 
-// renew is what the watchdog does: every third of the lease it makes Redis keep
-// the lock for another lease. An answer that we do not hold it ends the session
-// at once. Without an answer it tries again after a thirtieth of the lease, until
-// the deadline ends the session.
+// renew is called by the watchdog timer. Every third of the lease it extends the lock for
+// another lease. If Redis replies that the lock is not held, the session ends
+// immediately. Without a reply it tries again after a thirtieth of the lease, until the
+// deadline ends the session.
 func (s *session) renew() {
-	if !s.locker.begin() {
+	if !s.locker.beginCall() {
 		return
 	}
-	defer s.locker.end()
-	ctx, cancel := context.WithTimeout(s.locker.life, min(s.locker.call, s.claim.lease/3))
+	defer s.locker.endCall()
+	ctx, cancel := context.WithTimeout(s.locker.ctx, min(s.locker.callTimeout, s.params.lease/3))
 	defer cancel()
-	if s.take(ctx) != nil {
-		s.rearm(time.Now(), s.claim.lease/30)
+	if s.lockSend(ctx) != nil {
+		s.scheduleRenewal(time.Now(), s.params.lease/30)
 		return
 	}
-	defer s.give()
-	if s.check() != nil {
+	defer s.unlockSend()
+	if s.endCause() != nil {
 		return
 	}
 	sent := time.Now()
-	held, err := s.lock.kind.extend(ctx, s.claim)
+	held, err := s.lock.kind.extend(ctx, s.params)
 	switch {
 	case err != nil:
-		s.rearm(sent, s.claim.lease/30)
+		s.scheduleRenewal(sent, s.params.lease/30)
 	case held:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.checkLocked() == nil {
-			s.prolongLocked(sent, s.claim.lease)
-			s.renewal.Reset(time.Until(sent.Add(s.claim.lease / 3)))
+		if s.endCauseLocked() == nil {
+			s.extendDeadlineLocked(sent, s.params.lease)
+			s.renewTimer.Reset(time.Until(sent.Add(s.params.lease / 3)))
 		}
 	default:
-		s.lose()
+		s.markLost()
 	}
 }
 
-// rearm arms the watchdog for a time after the last call was sent.
-func (s *session) rearm(sent time.Time, pause time.Duration) {
+// scheduleRenewal sets the watchdog timer to a pause after the last call was sent.
+func (s *session) scheduleRenewal(sent time.Time, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.checkLocked() == nil {
-		s.renewal.Reset(max(time.Until(sent.Add(pause)), time.Millisecond))
+	if s.endCauseLocked() == nil {
+		s.renewTimer.Reset(max(time.Until(sent.Add(pause)), time.Millisecond))
 	}
 }
 
-// lose ends the session because Redis says that the owner does not hold it, or not
-// all of it: what is left of several things is given back.
-func (s *session) lose() {
+// markLost ends the session because the owner does not hold the lock any more, or not all
+// of it. What is left of several resources is released.
+func (s *session) markLost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cause == nil {

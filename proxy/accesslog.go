@@ -10,8 +10,7 @@ import (
 // A logField is one field of a line of the access log.
 type logField uint
 
-// The fields there are: those that are written unless the configuration chooses, then
-// the others.
+// The fields of the access log. Those up to standardFields are written by default.
 const (
 	logRequestID logField = iota
 	logRoute
@@ -23,10 +22,10 @@ const (
 	logDuration
 	logClient
 	logUpstream
-	logUpstreamTook
+	logUpstreamMS
 	logShadow
 	logLimit
-	logWait
+	logWaitMS
 	logRate
 	logKey
 	logMasked
@@ -41,20 +40,21 @@ const (
 	logError
 	logTraceID
 	logSample
-	standardFields // how many those are
+	standardFields // the number of default fields
 )
 
 // The fields that are written only if the configuration names them.
 const (
 	logProto logField = standardFields + iota
 	logScheme
-	logOwn
-	logWaited
+	logOwnMS
+	logWaitedMS
 	logUserAgent
 	logReferer
 )
 
-// logFieldNames are what lines and the configuration call the fields, in their order.
+// logFieldNames returns the names of the fields in lines and in the configuration, indexed by
+// logField.
 func logFieldNames() []string {
 	return []string{
 		"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "upstream", "upstream_ms", "shadow",
@@ -63,20 +63,20 @@ func logFieldNames() []string {
 	}
 }
 
-// logFields are some of the fields.
+// logFields is a set of fields.
 type logFields uint64
 
 func (s logFields) has(f logField) bool { return s>>f&1 == 1 }
 
-// allFields are all of them.
+// allFields is the set of all fields.
 const allFields = ^logFields(0)
 
-// An accessLog says what a configuration has written of each request.
+// An accessLog is the compiled configuration of the access log.
 type accessLog struct {
-	format config.LogFormat
-	fields logFields
-	sample uint64 // of requests that passed one in so many
-	agent  bool   // who sent it, or from where it came, is written
+	format         config.LogFormat
+	fields         logFields
+	sample         uint64 // one of this many allowed requests is written; 0 or 1 for all
+	needsUserAgent bool   // User-Agent or Referer is written
 }
 
 func newAccessLog(c config.AccessLog) accessLog {
@@ -89,31 +89,32 @@ func newAccessLog(c config.AccessLog) accessLog {
 			l.fields |= 1 << i
 		}
 	}
-	l.agent = l.format == config.LogCombined || l.fields.has(logUserAgent) || l.fields.has(logReferer)
+	l.needsUserAgent = l.format == config.LogCombined || l.fields.has(logUserAgent) || l.fields.has(logReferer)
 	return l
 }
 
-// isSampled reports whether x is one of those of which only some are written: it
-// passed, and all went well.
+// isSampled reports whether x belongs to the requests of which only a sample is written: it was
+// allowed, and there was no error.
 func (l *accessLog) isSampled(x *exchange) bool {
-	return l.sample > 1 && x.err == nil && x.fallback == "" && x.answer.status < 500 && outcomeOf(x) == outcomeAllowed
+	return l.sample > 1 && x.err == nil && x.fallback == "" && x.response.status < 500 && outcomeOf(x) == outcomeAllowed
 }
 
-// noteAgent keeps what the log will show of the request's header, which does not
+// saveUserAgent stores the User-Agent and Referer for the log, because the request's header does not
 // outlive the handler.
-func (x *exchange) noteAgent() {
-	if x.generation.accessLog.agent {
-		x.in.userAgent, x.in.referer = x.shownField("User-Agent"), x.shownField("Referer")
+func (x *exchange) saveUserAgent() {
+	if x.generation.accessLog.needsUserAgent {
+		x.in.userAgent, x.in.referer = x.redactedField("User-Agent"), x.redactedField("Referer")
 	}
 }
 
-// shownField is a field as the log shows it; "*" if a key is read from it.
-func (x *exchange) shownField(name string) string {
+// redactedField returns the value of a header field for the log: "*" if a key is read from the field,
+// otherwise the redacted or truncated value.
+func (x *exchange) redactedField(name string) string {
 	values := x.in.header.Values(name)
 	if len(values) == 0 {
 		return ""
 	}
-	if x.route != nil && x.route.reads.has(key.FoldHeader(name)) {
+	if x.route != nil && x.route.readFields.has(key.FoldHeader(name)) {
 		return "*"
 	}
 	if name == "Referer" {

@@ -36,7 +36,7 @@ func TestAccessLog_NamesAreThoseOfTheConfiguration(t *testing.T) {
 			t.Errorf("%s is %b", name, l.fields)
 		}
 	}
-	if l := newAccessLog(config.AccessLog{Fields: []string{"standard"}}); !l.fields.has(logSample) || l.fields.has(logProto) || l.agent {
+	if l := newAccessLog(config.AccessLog{Fields: []string{"standard"}}); !l.fields.has(logSample) || l.fields.has(logProto) || l.needsUserAgent {
 		t.Errorf("the standard fields are %b", l.fields)
 	}
 }

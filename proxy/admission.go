@@ -8,58 +8,58 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// An admission is what a request asks of the limits of its route, and what comes of it.
-// It is all that the stages which talk to a store know of a request, but for early and
-// new keys: they take an admission, not an exchange.
+// An admission is the part of a request that concerns the limits of its route: the claims and the
+// decision about them. The stages that call a store take an admission instead of the exchange,
+// except early and new keys.
 type admission struct {
-	route *route   // match
-	names keyNamer // extract: how people are told of its keys
+	route    *route   // set by match
+	keyNamer keyNamer // set by extract; names keys in the log and in events
 
-	// What extract has found to ask.
-	exempt       bool     // no limit is asked about the request
-	claims       claimSet // of limits that refuse
-	shadows      claimSet // of limits in shadow mode
-	shadowErrors []*limit // in shadow mode, and would have refused before any store
-	bothSecrets  bool     // all is asked twice, under the secret in use and the one before
-	source       uint32   // stands for the client's network where room for keys is shared
-	repeat       repeat   // idempotency: what its repeats are known by
+	// Written by extract.
+	exempt       bool              // no limit applies to the request
+	claims       claimSet          // claims on limits in enforce mode
+	shadows      claimSet          // claims on limits in shadow mode
+	shadowErrors []*limit          // limits in shadow mode for which the request has no valid claim
+	bothSecrets  bool              // each claim is made twice, under the current and the previous secret
+	source       uint32            // identifies the client's network where memory for keys is shared; see limiter.Claim
+	idempotent   idempotencyClaims // set by idempotency: the claims that recognize repeated requests
 
-	// What the limits have said.
-	decision limiter.Decision
-	decided  bool          // it is about asks
-	fallback string        // the policy that decided while the store could not
-	repeated bool          // the request repeats one that was counted
-	waited   bool          // it waited for a permit
-	waitTook time.Duration // for so long
-	banned   bool          // this refusal was one too many
-	shadowed []refusal     // what limits in shadow mode would have refused
-	taken    []takenPermit // what was taken, and of whom
+	// Written by admit.
+	decision       limiter.Decision
+	decided        bool          // decision is valid for claims
+	fallback       string        // the policy that decided while the store was unreachable
+	isRepeat       bool          // the request repeats one that was counted
+	waited         bool          // the request waited for a permit
+	waitTime       time.Duration // how long it waited
+	banned         bool          // this refusal started a ban
+	shadowRefusals []refusal     // what limits in shadow mode would have refused
+	takenPermits   []takenPermit // the permits that were taken, with their stores
 
-	settled settlement // settle: what is given back
-	err     error      // for the log
+	settled settlement // set by settle: what is refunded
+	err     error      // the error for the log
 }
 
-// A keyNamer says how people are told of the key of a claim: the beginning of its hash,
-// and, of a sensitive one, what is left of it when it is masked.
+// A keyNamer returns how the log names the key of a claim: the beginning of its hash and, for a
+// sensitive key, its masked value.
 type keyNamer interface {
 	logKey(k limiter.Key) (hash, masked string)
 }
 
 func (q *admission) reset() {
-	asks, shadows, shadowErrors, repeat := q.claims.none(), q.shadows.none(), q.shadowErrors[:0], q.repeat.all[:0]
-	outcomes, shadowed, takings, back := q.decision.Outcomes[:0], q.shadowed[:0], q.taken[:0], q.settled.back[:0]
+	asks, shadows, shadowErrors, repeat := q.claims.empty(), q.shadows.empty(), q.shadowErrors[:0], q.idempotent.all[:0]
+	outcomes, shadowed, takings, back := q.decision.Outcomes[:0], q.shadowRefusals[:0], q.takenPermits[:0], q.settled.pending[:0]
 	*q = admission{}
-	q.claims, q.shadows, q.shadowErrors, q.repeat.all = asks, shadows, shadowErrors, repeat
-	q.decision.Outcomes, q.shadowed, q.taken, q.settled.back = outcomes, shadowed, takings, back
+	q.claims, q.shadows, q.shadowErrors, q.idempotent.all = asks, shadows, shadowErrors, repeat
+	q.decision.Outcomes, q.shadowRefusals, q.takenPermits, q.settled.pending = outcomes, shadowed, takings, back
 }
 
-// refusing is the first claim that a limit refused.
-func (q *admission) refusing() (i int, found bool) {
+// firstRefused returns the index of the first claim that a limit refused.
+func (q *admission) firstRefused() (i int, found bool) {
 	i = slices.IndexFunc(q.decision.Outcomes, func(o limiter.Outcome) bool { return !o.Allowed })
 	return i, i >= 0 && !q.decision.Allowed
 }
 
-// fail notes for the log what went wrong, beside what did before.
+// fail records an error for the log. It is joined with earlier errors.
 func (q *admission) fail(err error) {
 	switch {
 	case err == nil:

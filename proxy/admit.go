@@ -13,33 +13,32 @@ import (
 )
 
 var (
-	// errRefused reports that a limit refused; the admission has the decision.
+	// errRefused reports that a limit refused the request. The decision is in the admission.
 	errRefused = errors.New("refused by a limit")
-	// errUndecided reports that the store could not answer and that a limit of
-	// the route lets nobody pass then.
-	errUndecided = errors.New("limits cannot be asked")
+	// errUndecided reports that the store is unreachable and that a limit of the route refuses all
+	// requests in that case.
+	errUndecided = errors.New("limits cannot be decided")
 )
 
-// An admitter asks the limits whether a request may pass. It outlives
-// generations.
+// An admitter decides by the limits whether a request is allowed. It is shared by all generations.
 type admitter struct {
 	store    limiter.AdminStore
-	timeout  time.Duration // the most a decision may wait; 0 for a store that never waits
-	shared   bool          // the configuration names a store that costs a call over the network
+	timeout  time.Duration // maximum duration of a decision; 0 for a store in memory, which never blocks
+	shared   bool          // the store is shared; a call costs a network round trip
 	fallback *fallback
-	denier   localDenier // nil: the store knows nothing by itself
-	// announcer tells other nodes of changes; nil: there are none.
-	announcer announcer
-	line      *limiter.WaitQueue                               // at the store
-	waiting   func(client context.Context, q *admission) taker // how a request waits for a permit: inLine
-	metrics   *metrics
-	nearby    *nearby
+	denier   localDenier // nil if the store has no local cache of refusals
+	// announcer notifies other nodes of changes; nil if there are no other nodes.
+	announcer  announcer
+	waitQueue  *limiter.WaitQueue                               // waits for permits of store
+	waitTaker  func(client context.Context, q *admission) taker // returns the taker of a request that may wait: waitInQueue; replaced by a Replay
+	metrics    *metrics
+	nearLimits *nearLimits
 
-	settling atomic.Int64 // requests that are settled after their responses
+	settling atomic.Int64 // requests that are being settled after their responses
 }
 
 func newAdmitter(o Options, m *metrics) *admitter {
-	a := &admitter{store: o.Store, fallback: newFallback(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
+	a := &admitter{store: o.Store, fallback: newFallback(o.Store, o.Nodes), metrics: m, nearLimits: newNearLimits()}
 	a.denier, _ = o.Store.(localDenier)
 	a.announcer, _ = o.Store.(announcer)
 	if a.fallback.store != nil {
@@ -48,18 +47,17 @@ func newAdmitter(o Options, m *metrics) *admitter {
 	if a.shared = o.Config.Store == config.StoreRedis; a.shared {
 		a.timeout = o.Config.Redis.Timeout
 	}
-	a.line = limiter.NewWaitQueue(o.Store, cmp.Or(a.timeout, settleTimeout)) // what it gives back was never noted
-	a.waiting = a.inLine
+	a.waitQueue = limiter.NewWaitQueue(o.Store, cmp.Or(a.timeout, settleTimeout)) // refunds by the queue are not recorded elsewhere
+	a.waitTaker = a.waitInQueue
 	return a
 }
 
-// admit asks for all that q asks in one step: errRefused when a limit refused,
-// errUndecided when the store could not tell and a limit says deny. A client
-// that leaves meanwhile is counted anyway: what was asked for was asked for.
-// All that it asks of the store takes no longer together than one decision may.
-// A request that may wait for a permit is another matter: see wait.
+// admit takes all claims of q in one step. It returns errRefused if a limit refused them, and
+// errUndecided if the store is unreachable and a limit has on_store_failure: deny. A client that
+// disconnects meanwhile is counted anyway. All calls to the store together are bounded by the
+// timeout of one decision, except for a request that may wait for a permit: see wait.
 func (a *admitter) admit(client context.Context, q *admission) error {
-	ctx, cancel := a.boundAll(client, q)
+	ctx, cancel := a.withTimeoutForAll(client, q)
 	defer func() { cancel() }()
 	if len(q.claims.claims) == 0 {
 		a.evaluateShadow(ctx, q)
@@ -71,18 +69,18 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		take := taker(a.take)
 		switch {
 		case decider == decideByBoth:
-			take = a.fallback.within(q, take)
+			take = a.fallback.takeWithinShare(q, take)
 		case q.route.waits:
-			take = a.waiting(client, q)
+			take = a.waitTaker(client, q)
 		}
 		err = a.takeOnce(ctx, q, take)
 	}
-	if q.repeated {
+	if q.isRepeat {
 		return nil
 	}
-	if q.waited { // what is asked from now on has its own time
+	if q.waited { // further calls have their own timeout
 		cancel()
-		ctx, cancel = a.bound(client)
+		ctx, cancel = a.withTimeout(client)
 	}
 	if errors.Is(err, limiter.ErrQueueFull) {
 		err = nil // the decision is a refusal
@@ -95,60 +93,61 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		if err := a.fallback.decide(q, a.metrics); err != nil {
 			return err
 		}
-		store, q.repeat.first = reporting{a.fallback.local, a.fallback}, nil
+		store, q.idempotent.firstUse = reporting{a.fallback.local, a.fallback}, nil
 	} else {
-		if decider != decideByBoth { // else it is known there already
-			a.fallback.note(q)
+		if decider != decideByBoth { // otherwise the fallback has recorded it already
+			a.fallback.record(q)
 		}
-		a.nearby.note(q)
+		a.nearLimits.record(q)
 	}
 	if q.bothSecrets {
 		q.mergePrevious()
 	}
-	a.metrics.decided(q.route, q.claims, &q.decision)
+	a.metrics.countDecisions(q.route, q.claims, &q.decision)
 	q.decided = true
 	if !q.decision.Allowed {
 		return a.refuse(ctx, q, store)
 	}
-	q.taken = append(q.taken, newTakenPermit(store, q.claims, q.decision.Permit).with(q.repeat.first))
-	if err == nil { // a store that is away is not asked again for the same request
+	q.takenPermits = append(q.takenPermits, newTakenPermit(store, q.claims, q.decision.Permit).withFirstUse(q.idempotent.firstUse))
+	if err == nil { // an unreachable store is not called again for the same request
 		a.evaluateShadow(ctx, q)
 	}
 	return nil
 }
 
-// refuse does what follows a refusal of by.
+// refuse does what follows a refusal by the store by: it counts penalties and sets Retry-After.
 func (a *admitter) refuse(ctx context.Context, q *admission, by limiter.AdminStore) error {
 	a.penalize(ctx, q, by)
 	q.shortenRetry()
 	return errRefused
 }
 
-// bound is the time that one decision may take, whether or not the client stays.
-func (a *admitter) bound(client context.Context) (context.Context, context.CancelFunc) {
+// withTimeout returns a context with the timeout of one decision. It is not cancelled when the client
+// disconnects.
+func (a *admitter) withTimeout(client context.Context) (context.Context, context.CancelFunc) {
 	if a.timeout == 0 {
 		return client, func() {}
 	}
 	return context.WithTimeout(context.WithoutCancel(client), a.timeout)
 }
 
-// boundAll is bound for all that admit asks for q. What is one call of the store needs
-// no timer of its own: none of its calls takes longer than a decision may.
-func (a *admitter) boundAll(client context.Context, q *admission) (context.Context, context.CancelFunc) {
-	if a.timeout > 0 && !q.route.waits && len(q.repeat.first)+len(q.shadows.claims) == 0 && !q.penalized() {
+// withTimeoutForAll returns a context for all store calls of admit. A single call needs no timer of its own:
+// the store bounds each call by the timeout of a decision.
+func (a *admitter) withTimeoutForAll(client context.Context, q *admission) (context.Context, context.CancelFunc) {
+	if a.timeout > 0 && !q.route.waits && len(q.idempotent.firstUse)+len(q.shadows.claims) == 0 && !q.hasPenalty() {
 		return context.WithoutCancel(client), func() {}
 	}
-	return a.bound(client)
+	return a.withTimeout(client)
 }
 
-// penalized reports whether a refusal of q may have to be counted.
-func (q *admission) penalized() bool {
-	return q.claims.has(func(l *limit) bool { return l.Penalty != nil })
+// hasPenalty reports whether a refusal of q may have to be counted for a penalty.
+func (q *admission) hasPenalty() bool {
+	return q.claims.anyLimit(func(l *limit) bool { return l.Penalty != nil })
 }
 
-// shortenRetry lets a client that was refused for what it has in progress come back
-// soon: any of that may end at any moment, long before the lease that the store goes
-// by.
+// shortenRetry sets the wait of refusals by concurrent limits to at most one second. A permit of a
+// concurrent limit may be released at any moment, long before the lease on which the store bases
+// its wait ends.
 func (q *admission) shortenRetry() {
 	q.decision.Wait = 0
 	for i := range q.decision.Outcomes {
@@ -162,22 +161,22 @@ func (q *admission) shortenRetry() {
 	}
 }
 
-// A taker asks for claims, as limiter.Store.Take does.
+// A taker takes claims, as limiter.Store.Take does.
 type taker func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error
 
-// take asks the store.
+// take takes claims from the store.
 func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	began := time.Now()
 	err := a.store.Take(ctx, claims, d)
 	if a.timeout > 0 {
-		a.metrics.asked("take", time.Since(began), err)
+		a.metrics.observeStoreCall("take", time.Since(began), err)
 	}
 	return err
 }
 
-// evaluateShadow asks each limit in shadow mode what it would have said of a request that
-// passes. Each is asked alone, since what one refuses the others still count. They
-// have what the decision left of its time.
+// evaluateShadow evaluates each limit in shadow mode for a request that is allowed. Each limit is
+// evaluated by its own call, because a refusal by one must not prevent the others from counting.
+// The calls share the remaining timeout of the decision.
 func (a *admitter) evaluateShadow(ctx context.Context, q *admission) {
 	if len(q.shadows.claims)+len(q.shadowErrors) > 0 {
 		a.evaluateShadows(ctx, q)
@@ -191,25 +190,25 @@ func (a *admitter) evaluateShadows(ctx context.Context, q *admission) {
 	var d limiter.Decision
 	for from, to := 0, 0; from < len(q.shadows.claims); from = to {
 		var of *limit
-		of, to = q.shadows.limit(from)
-		asked := q.shadows.part(from, to)
-		if err := a.take(ctx, asked.claims, &d); err != nil {
-			a.metrics.unasked(q, of)
+		of, to = q.shadows.limitAt(from)
+		set := q.shadows.slice(from, to)
+		if err := a.take(ctx, set.claims, &d); err != nil {
+			a.metrics.countUnavailable(q, of)
 			continue
 		}
-		a.metrics.decided(q.route, asked, &d)
-		q.shadow(asked, &d)
-		q.taken = append(q.taken, newTakenPermit(a.store, asked, d.Permit))
+		a.metrics.countDecisions(q.route, set, &d)
+		q.addShadowRefusals(set, &d)
+		q.takenPermits = append(q.takenPermits, newTakenPermit(a.store, set, d.Permit))
 	}
 }
 
-// shadow notes what d, the decision about what was asked of a limit in shadow mode, would
-// have refused. A key that is counted under two secrets is noted once.
-func (a *admission) shadow(asked claimSet, d *limiter.Decision) {
+// addShadowRefusals records what d, the decision about claims on a limit in shadow mode, would have refused. A
+// key that is counted under two secrets is recorded once.
+func (a *admission) addShadowRefusals(set claimSet, d *limiter.Decision) {
 	for i, o := range d.Outcomes {
-		w := asked.windows[i]
-		if !o.Allowed && !slices.ContainsFunc(a.shadowed, func(s refusal) bool { return s.window == w }) {
-			a.shadowed = append(a.shadowed, refusal{w, asked.claims[i].Key, o.Banned, o.Wait})
+		w := set.windows[i]
+		if !o.Allowed && !slices.ContainsFunc(a.shadowRefusals, func(s refusal) bool { return s.window == w }) {
+			a.shadowRefusals = append(a.shadowRefusals, refusal{w, set.claims[i].Key, o.Banned, o.Wait})
 		}
 	}
 }

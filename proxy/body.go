@@ -12,42 +12,41 @@ import (
 )
 
 const (
-	// minBodyRate is how many bytes a second the body of a request must bring on
-	// average from its first byte on: a client that sends one byte now and then does
-	// make progress, and would never end.
+	// minBodyRate is the minimum average rate of a request body, in bytes per second, from its
+	// first byte on. It bounds the duration of clients that send single bytes at long intervals and
+	// therefore always make progress.
 	minBodyRate = 500
-	// bodyRateTolerance is what a body may be late by all in all: a packet that is lost is
-	// sent again after a second, and then after two more.
+	// bodyRateTolerance is the total delay that a body may accumulate before minBodyRate is
+	// enforced. TCP retransmits a lost packet after one second, and again after two more.
 	bodyRateTolerance = 5 * time.Second
 )
 
-// A clock sets the deadline for reading; http.ResponseController is one.
-type clock interface {
+// A readDeadliner sets the deadline for reading. http.ResponseController is one.
+type readDeadliner interface {
 	SetReadDeadline(t time.Time) error
 }
 
-// A body is the client's body. Reading it fails with os.ErrDeadlineExceeded when
-// the client sends nothing for the length of wait, or too little for long; with
-// *http.MaxBytesError when it is longer than it may be; and with
-// http.ErrBodyReadAfterClose when the request has ended, whoever still reads
-// then. Only the time spent waiting for the client counts, so a slow upstream
-// costs no client its body; and once the response has begun, none does: then the
-// two may talk at whatever pace they like. It is safe for concurrent use.
+// A body is the request body as read from the client. Read returns os.ErrDeadlineExceeded if the
+// client sends nothing for the duration wait, or sends below minBodyRate for too long;
+// *http.MaxBytesError if the body is too long; and http.ErrBodyReadAfterClose after the request has
+// ended. Only the time spent waiting for the client counts, so a slow upstream does not cause a
+// timeout. After the response has begun there is no deadline: client and upstream may then exchange
+// data at any rate. A body is safe for concurrent use.
 type body struct {
 	io.Reader
-	clock   clock
-	wait    time.Duration        // without progress; 0 for any
-	most    int64                // bytes; 0 for any
-	stream  bool                 // its messages may be few and far between
-	trailer func() *http1.Fields // once all has been read
+	deadlines readDeadliner
+	timeout   time.Duration        // maximum time without progress; 0 for no limit
+	maxBytes  int64                // maximum length in bytes; 0 for no limit
+	isStream  bool                 // a stream of messages, for which no minimum rate applies
+	trailer   func() *http1.Fields // returns the trailer fields; valid after the end of the body
 
-	mu      sync.Mutex    // guards what follows; never held while reading
-	reading bool          // somebody waits for the client
-	free    bool          // the response has begun
-	over    bool          // the request has ended
-	got     int64         // bytes
-	waited  time.Duration // for all but the first of them
-	failed  error         // how reading ended; io.EOF is its good end
+	mu              sync.Mutex    // guards what follows; never held while reading
+	reading         bool          // a Read is waiting for the client
+	responseStarted bool          // the response has begun; there are no deadlines
+	ended           bool          // the request has ended
+	received        int64         // bytes read
+	waitTime        time.Duration // total time spent in reads after the first byte
+	readErr         error         // error of the last read; io.EOF at the end of the body
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -60,108 +59,108 @@ func (b *body) Read(p []byte) (int, error) {
 	return b.after(n, err, time.Since(began))
 }
 
-// before sets the deadline for one read, and cuts p to what may still come and
-// one byte more.
+// before sets the deadline for one read, and truncates p to the remaining permitted length and one
+// byte more.
 func (b *body) before(p []byte) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.over:
+	case b.ended:
 		return p, http.ErrBodyReadAfterClose
-	case b.failed != nil:
-		return p, b.failed
+	case b.readErr != nil:
+		return p, b.readErr
 	}
-	if left := b.most - b.got + 1; b.most > 0 && int64(len(p)) > left {
+	if left := b.maxBytes - b.received + 1; b.maxBytes > 0 && int64(len(p)) > left {
 		p = p[:left]
 	}
 	b.reading = true
-	if b.free || b.wait == 0 {
+	if b.responseStarted || b.timeout == 0 {
 		return p, nil
 	}
-	within := b.wait
-	if !b.stream && b.got > 0 {
-		within = min(within, bodyRateTolerance+time.Duration(b.got)*(time.Second/minBodyRate)-b.waited)
+	within := b.timeout
+	if !b.isStream && b.received > 0 {
+		within = min(within, bodyRateTolerance+time.Duration(b.received)*(time.Second/minBodyRate)-b.waitTime)
 	}
-	_ = b.clock.SetReadDeadline(time.Now().Add(within)) // without deadlines there is no connection to hold
+	_ = b.deadlines.SetReadDeadline(time.Now().Add(within)) // without support for deadlines there is no connection to protect
 	return p, nil
 }
 
-// after takes note of what a read brought. Between reads there is no deadline:
-// net/http reads too, to learn that the client has left.
-func (b *body) after(n int, err error, took time.Duration) (int, error) {
+// after records the result of a read and removes the deadline. There must be none between reads,
+// because net/http reads in the background to detect that the client has disconnected.
+func (b *body) after(n int, err error, elapsed time.Duration) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading = false
-	if b.got > 0 {
-		b.waited += took
+	if b.received > 0 {
+		b.waitTime += elapsed
 	}
-	b.got += int64(n)
-	if b.most > 0 && b.got > b.most {
-		n -= int(b.got - b.most)
-		err = &http.MaxBytesError{Limit: b.most}
+	b.received += int64(n)
+	if b.maxBytes > 0 && b.received > b.maxBytes {
+		n -= int(b.received - b.maxBytes)
+		err = &http.MaxBytesError{Limit: b.maxBytes}
 	}
-	if err != nil && b.failed == nil {
-		b.failed = err
+	if err != nil && b.readErr == nil {
+		b.readErr = err
 	}
-	if !b.over && !b.free && b.wait > 0 {
-		_ = b.clock.SetReadDeadline(time.Time{})
+	if !b.ended && !b.responseStarted && b.timeout > 0 {
+		_ = b.deadlines.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
-// Trailer are the trailer fields, which come with the end of the body.
+// Trailer returns the trailer fields, which follow the end of the body.
 func (b *body) Trailer() *http1.Fields { return b.trailer() }
 
-// Stop ends reading, also a read that waits: nobody wants more of the body.
+// Stop makes the current Read and all later ones fail. It is called when the rest of the body is
+// not needed.
 func (b *body) Stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.failed == nil {
-		b.failed = http.ErrBodyReadAfterClose
+	if b.readErr == nil {
+		b.readErr = http.ErrBodyReadAfterClose
 	}
-	if b.reading && !b.over && b.clock != nil {
-		b.free = true // nothing disarms this one
-		_ = b.clock.SetReadDeadline(time.Unix(1, 0))
+	if b.reading && !b.ended && b.deadlines != nil {
+		b.responseStarted = true // so that after does not remove this deadline
+		_ = b.deadlines.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
-// limit bounds how long the body may be; 0 is any length.
-func (b *body) limit(most int64) {
+// limit sets the maximum length of the body; 0 means no limit.
+func (b *body) limit(maxBytes int64) {
 	if b != nil {
-		b.most = most
+		b.maxBytes = maxBytes
 	}
 }
 
-// answered says that the response has begun.
-func (b *body) answered() {
+// markResponseStarted records that the response has begun.
+func (b *body) markResponseStarted() {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.reading && !b.free && b.wait > 0 {
-		_ = b.clock.SetReadDeadline(time.Time{})
+	if b.reading && !b.responseStarted && b.timeout > 0 {
+		_ = b.deadlines.SetReadDeadline(time.Time{})
 	}
-	b.free = true
+	b.responseStarted = true
 }
 
-// late reports whether the client did not send the body in time.
-func (b *body) late() bool {
+// timedOut reports whether the body timed out.
+func (b *body) timedOut() bool {
 	if b == nil {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return errors.Is(b.failed, os.ErrDeadlineExceeded)
+	return errors.Is(b.readErr, os.ErrDeadlineExceeded)
 }
 
-// end is called when the handler returns: the stream is no longer this request's to
-// set deadlines for.
+// end is called when the handler returns. The deadlines of the stream must not be set after that.
 func (b *body) end() {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.over = true
+	b.ended = true
 }

@@ -5,16 +5,14 @@ import (
 	"fmt"
 )
 
-// errTooLong reports that a body is announced to be longer than its route
-// takes.
+// errTooLong reports that the announced length of a body exceeds the maximum of its route.
 var errTooLong = errors.New("body too large")
 
-// checkBodySize refuses a body that is announced to be longer than its route takes,
-// before anything is taken from any limit. One that is not announced is counted
-// while it is forwarded.
+// checkBodySize refuses a request whose announced body exceeds the maximum of its route, before any
+// permit is taken. A body without an announced length is measured while it is forwarded.
 func (x *exchange) checkBodySize() error {
-	if most := x.route.MaxBody; most > 0 && x.in.length > most {
-		return fmt.Errorf("%w: at most %d bytes are taken here", errTooLong, most)
+	if maxBytes := x.route.MaxBody; maxBytes > 0 && x.in.length > maxBytes {
+		return fmt.Errorf("%w: at most %d bytes are allowed here", errTooLong, maxBytes)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (d *slowBody) Read(p []byte) (int, error) {
 
 // body makes one of d that waits 30 s.
 func (d *slowBody) body(change func(*body)) *body {
-	b := &body{Reader: d, clock: d, wait: 30 * time.Second}
+	b := &body{Reader: d, deadlines: d, timeout: 30 * time.Second}
 	if change != nil {
 		change(b)
 	}
@@ -94,9 +94,9 @@ func TestBody_CutsWhoStandsStill(t *testing.T) {
 		{"one byte now and then", func() *slowBody { return newSlowBody(10*time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 16 * time.Second},
 		{"a byte a second", func() *slowBody { return newSlowBody(time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 7 * time.Second},
 		{"a lost packet or two", func() *slowBody { return newSlowBody(1500*time.Millisecond, "x", "x", "x") }, nil, nil, 8 * time.Second},
-		{"one byte now and then, as gRPC may", func() *slowBody { return newSlowBody(10*time.Second, many(100, "x")...) }, func(b *body) { b.stream = true }, nil, 1010 * time.Second},
-		{"stops, gRPC", func() *slowBody { return newSlowBody(31*time.Second, "x") }, func(b *body) { b.stream = true }, os.ErrDeadlineExceeded, 30 * time.Second},
-		{"no bound", func() *slowBody { return newSlowBody(time.Hour, "x") }, func(b *body) { b.wait = 0 }, nil, 2 * time.Hour},
+		{"one byte now and then, as gRPC may", func() *slowBody { return newSlowBody(10*time.Second, many(100, "x")...) }, func(b *body) { b.isStream = true }, nil, 1010 * time.Second},
+		{"stops, gRPC", func() *slowBody { return newSlowBody(31*time.Second, "x") }, func(b *body) { b.isStream = true }, os.ErrDeadlineExceeded, 30 * time.Second},
+		{"no bound", func() *slowBody { return newSlowBody(time.Hour, "x") }, func(b *body) { b.timeout = 0 }, nil, 2 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,8 +104,8 @@ func TestBody_CutsWhoStandsStill(t *testing.T) {
 				drip := c.drip()
 				b := drip.body(c.change)
 				_, err := io.Copy(io.Discard, b)
-				if !errors.Is(err, c.want) || b.late() != (c.want != nil) {
-					t.Errorf("read: %v, late %v; want %v", err, b.late(), c.want)
+				if !errors.Is(err, c.want) || b.timedOut() != (c.want != nil) {
+					t.Errorf("read: %v, late %v; want %v", err, b.timedOut(), c.want)
 				}
 				if took := time.Since(began); took > c.after {
 					t.Errorf("after %v; want at most %v", took, c.after)
@@ -139,7 +139,7 @@ func TestBody_IsFreeOnceTheAnswerHasBegun(t *testing.T) {
 			read <- err
 		}()
 		time.Sleep(29 * time.Second)
-		b.answered()
+		b.markResponseStarted()
 		if err := <-read; err != nil {
 			t.Errorf("a read that waited when the answer began: %v", err)
 		}
@@ -157,7 +157,7 @@ func TestBody_NoDeadlinesAfterTheEnd(t *testing.T) {
 	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
 		t.Errorf("read after the end: %v", err)
 	}
-	b.answered()
+	b.markResponseStarted()
 	if d.deadline != left {
 		t.Error("a deadline was set on a connection that is another request's now")
 	}
@@ -173,7 +173,7 @@ func TestBody_Limit(t *testing.T) {
 		{5, "", "", true}, {5, "1234", "1234", true}, {5, "12345", "12345", true},
 		{5, "123456", "12345", false}, {5, strings.Repeat("1", 1000), "11111", false}, {0, "123456", "123456", true},
 	} {
-		b := &body{Reader: strings.NewReader(c.sent), most: c.most}
+		b := &body{Reader: strings.NewReader(c.sent), maxBytes: c.most}
 		got, err := io.ReadAll(b)
 		var tooLarge *http.MaxBytesError
 		if string(got) != c.want || (err == nil) != c.fine || !c.fine && (!errors.As(err, &tooLarge) || tooLarge.Limit != c.most) {
@@ -184,18 +184,18 @@ func TestBody_Limit(t *testing.T) {
 
 func TestBody_NoneForRequestsWithoutOne(t *testing.T) {
 	b := newBody(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), time.Second)
-	if b != nil || b.late() {
+	if b != nil || b.timedOut() {
 		t.Errorf("body %v; want none", b)
 	}
 	b.limit(1)
-	b.answered()
+	b.markResponseStarted()
 	b.end()
 }
 
 func TestBody_StopEndsAReadThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSlowBody(time.Hour, "x").body(nil)
-		b.answered()
+		b.markResponseStarted()
 		read := make(chan error)
 		go func() {
 			_, err := b.Read(make([]byte, 10))
@@ -203,8 +203,8 @@ func TestBody_StopEndsAReadThatWaits(t *testing.T) {
 		}()
 		synctest.Wait()
 		b.Stop()
-		if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) || b.late() {
-			t.Errorf("read: %v, late %v; want it ended, and not the client's fault", err, b.late())
+		if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) || b.timedOut() {
+			t.Errorf("read: %v, late %v; want it ended, and not the client's fault", err, b.timedOut())
 		}
 		if _, err := b.Read(make([]byte, 10)); !errors.Is(err, http.ErrBodyReadAfterClose) {
 			t.Errorf("read after that: %v", err)

@@ -9,86 +9,87 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// errBuffersFull reports that bodies take all the memory that they may.
-var errBuffersFull = errors.New("too many bodies are kept in memory")
+// errBuffersFull reports that buffered bodies use all the memory that is configured for them.
+var errBuffersFull = errors.New("memory for request bodies exhausted")
 
 const (
-	// defaultMaxKeyBody is how long a body may be that a key is read from, where its route
-	// does not say.
+	// defaultMaxKeyBody is the default of the maximum length of a body from which a key is read.
 	defaultMaxKeyBody = 64 << 10
-	// initialBuffer is what is taken for a body whose length is not known or long: the
-	// rest when it comes.
+	// initialBuffer is the memory that is reserved at first for a body that is long or of unknown
+	// length. More is reserved as the body arrives.
 	initialBuffer = 4 << 10
-	// bufferShare is the part of the memory for bodies that those of one client
-	// address may take, so that no address alone leaves nothing to others.
+	// bufferShare is the fraction of the memory, 1/bufferShare, that the bodies of one client
+	// address may use, so that one address cannot use it all.
 	bufferShare = 8
 )
 
-// buffers bound the memory of all bodies that are kept because a key is read from
-// them.
-type buffers struct {
-	most int64
+// bufferBudget limits the memory of all bodies that are buffered because a key is read from them. It is
+// safe for concurrent use.
+type bufferBudget struct {
+	max int64
 
-	mu   sync.Mutex // guards what follows
-	used int64
-	by   map[netip.Prefix]int64 // by client address; only of those that use some
+	mu       sync.Mutex // guards what follows
+	used     int64
+	byClient map[netip.Prefix]int64 // bytes by client address; only addresses that use some
 }
 
-func newBuffers(most int64) *buffers { return &buffers{most: most, by: map[netip.Prefix]int64{}} }
+func newBufferBudget(maxBytes int64) *bufferBudget {
+	return &bufferBudget{max: maxBytes, byClient: map[netip.Prefix]int64{}}
+}
 
-// take takes n bytes for a body that has own bytes already, and reports whether they
-// were there. The only body of an address may use more than the address's share.
-func (b *buffers) take(client netip.Prefix, own, n int64) bool {
+// reserve reserves n bytes for a body that has reserved own bytes before, and reports whether they
+// were available. A single body of an address may exceed the share of the address.
+func (b *bufferBudget) reserve(client netip.Prefix, own, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	its := b.by[client]
-	if b.used+n > b.most || its > own && its+n > b.most/bufferShare {
+	clientBytes := b.byClient[client]
+	if b.used+n > b.max || clientBytes > own && clientBytes+n > b.max/bufferShare {
 		return false
 	}
 	b.used += n
-	b.by[client] = its + n
+	b.byClient[client] = clientBytes + n
 	return true
 }
 
-func (b *buffers) give(client netip.Prefix, n int64) {
+func (b *bufferBudget) release(client netip.Prefix, n int64) {
 	if n == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
-	if b.by[client] -= n; b.by[client] <= 0 {
-		delete(b.by, client)
+	if b.byClient[client] -= n; b.byClient[client] <= 0 {
+		delete(b.byClient, client)
 	}
 }
 
-// taken is how much is in use.
-func (b *buffers) taken() int64 {
+// inUse returns the number of reserved bytes.
+func (b *bufferBudget) inUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// A buffer keeps one body. Its memory is taken as the body comes, so that what is
-// only announced costs nobody anything.
-type buffer struct {
-	all    *buffers
-	client netip.Prefix
-	taken  int64
+// A bodyBuffer holds one body. Memory is reserved as the body arrives, so that a mere announcement of a
+// long body costs nothing.
+type bodyBuffer struct {
+	budget   *bufferBudget
+	client   netip.Prefix
+	reserved int64
 }
 
-// read reads r, which ends after most bytes, to its end. errBuffersFull reports that
-// there was no memory left.
-func (b *buffer) read(r io.Reader, most int64) ([]byte, error) {
+// readAll reads r, which has at most maxBytes bytes, to its end. It returns errBuffersFull if no
+// memory is left.
+func (b *bodyBuffer) readAll(r io.Reader, maxBytes int64) ([]byte, error) {
 	var read []byte
 	for {
 		if len(read) == cap(read) {
-			// With a byte more than there can be the end is found without growing.
-			grown := max(min(max(initialBuffer, 2*int64(cap(read))), most+1), int64(cap(read))+1)
-			if !b.all.take(b.client, b.taken, grown-int64(cap(read))) {
+			// One byte more than the body has lets the end be found without growing.
+			grown := max(min(max(initialBuffer, 2*int64(cap(read))), maxBytes+1), int64(cap(read))+1)
+			if !b.budget.reserve(b.client, b.reserved, grown-int64(cap(read))) {
 				return nil, errBuffersFull
 			}
-			b.taken += grown - int64(cap(read))
+			b.reserved += grown - int64(cap(read))
 			read = append(make([]byte, 0, grown), read...)
 		}
 		n, err := r.Read(read[len(read):cap(read)])
@@ -102,17 +103,17 @@ func (b *buffer) read(r io.Reader, most int64) ([]byte, error) {
 	}
 }
 
-// free gives the memory back; nobody may use what was read any more.
-func (b *buffer) free() {
-	if b.taken > 0 {
-		b.all.give(b.client, b.taken)
-		b.taken = 0
+// release releases the memory. The bytes that were read must not be used afterwards.
+func (b *bodyBuffer) release() {
+	if b.reserved > 0 {
+		b.budget.release(b.client, b.reserved)
+		b.reserved = 0
 	}
 }
 
-// watch shows in the figures how much of b is in use.
-func (b *buffers) watch(r prometheus.Registerer) {
+// register registers the metric of the memory in use.
+func (b *bufferBudget) register(r prometheus.Registerer) {
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_buffered_body_bytes", Help: "Memory used by request bodies that are buffered to read a key from them.",
-	}, func() float64 { return float64(b.taken()) }))
+	}, func() float64 { return float64(b.inUse()) }))
 }

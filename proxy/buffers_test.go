@@ -15,7 +15,7 @@ import (
 
 func TestBuffers_AddUp(t *testing.T) {
 	a, b := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
-	all := newBuffers(8 << 10)
+	all := newBufferBudget(8 << 10)
 	for _, c := range []struct {
 		client netip.Prefix
 		own, n int64
@@ -31,14 +31,14 @@ func TestBuffers_AddUp(t *testing.T) {
 		{b, 1024, 4 << 10, true},
 		{netip.Prefix{}, 0, 1, false},
 	} {
-		if got := all.take(c.client, c.own, c.n); got != c.want {
-			t.Errorf("%d more for %s, which has %d of its own = %v; %d of %d are used", c.n, c.client, c.own, got, all.taken(), all.most)
+		if got := all.reserve(c.client, c.own, c.n); got != c.want {
+			t.Errorf("%d more for %s, which has %d of its own = %v; %d of %d are used", c.n, c.client, c.own, got, all.inUse(), all.max)
 		}
 	}
-	all.give(a, 3<<10)
-	all.give(b, 5<<10)
-	if all.taken() != 0 || len(all.by) != 0 {
-		t.Errorf("%d bytes of %d addresses are left; want none", all.taken(), len(all.by))
+	all.release(a, 3<<10)
+	all.release(b, 5<<10)
+	if all.inUse() != 0 || len(all.byClient) != 0 {
+		t.Errorf("%d bytes of %d addresses are left; want none", all.inUse(), len(all.byClient))
 	}
 }
 
@@ -46,22 +46,22 @@ func TestBuffer_ReadsWhatCame(t *testing.T) {
 	for _, length := range []int{0, 1, 100, 4095, 4096, 4097, 100_000} {
 		body := strings.Repeat("x", length)
 		for _, most := range []int64{100_000, int64(length)} {
-			b := buffer{all: newBuffers(1 << 20)}
-			got, err := b.read(iotest.HalfReader(strings.NewReader(body)), most)
-			if err != nil || string(got) != body || b.taken != int64(cap(got)) || b.all.taken() != b.taken || cap(got) > min(2*length+initialBuffer, int(most)+1) {
-				t.Errorf("%d bytes, %d at most: %d bytes in %d, %d taken, %v", length, most, len(got), cap(got), b.taken, err)
+			b := bodyBuffer{budget: newBufferBudget(1 << 20)}
+			got, err := b.readAll(iotest.HalfReader(strings.NewReader(body)), most)
+			if err != nil || string(got) != body || b.reserved != int64(cap(got)) || b.budget.inUse() != b.reserved || cap(got) > min(2*length+initialBuffer, int(most)+1) {
+				t.Errorf("%d bytes, %d at most: %d bytes in %d, %d taken, %v", length, most, len(got), cap(got), b.reserved, err)
 			}
-			if b.free(); b.all.taken() != 0 {
-				t.Errorf("%d bytes are left taken", b.all.taken())
+			if b.release(); b.budget.inUse() != 0 {
+				t.Errorf("%d bytes are left taken", b.budget.inUse())
 			}
 		}
 	}
-	b := buffer{all: newBuffers(16 << 10)}
-	if _, err := b.read(bytes.NewReader(make([]byte, 20_000)), 20_000); !errors.Is(err, errBuffersFull) {
+	b := bodyBuffer{budget: newBufferBudget(16 << 10)}
+	if _, err := b.readAll(bytes.NewReader(make([]byte, 20_000)), 20_000); !errors.Is(err, errBuffersFull) {
 		t.Errorf("more than there is: %v", err)
 	}
-	b = buffer{all: newBuffers(16 << 10)}
-	if _, err := b.read(iotest.ErrReader(io.ErrUnexpectedEOF), 100); !errors.Is(err, io.ErrUnexpectedEOF) {
+	b = bodyBuffer{budget: newBufferBudget(16 << 10)}
+	if _, err := b.readAll(iotest.ErrReader(io.ErrUnexpectedEOF), 100); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a body that breaks off: %v", err)
 	}
 }
@@ -82,7 +82,7 @@ func TestServe_BodiesTogetherAreBounded(t *testing.T) {
 	for i := range 16 { // 16 times 64 KiB is all there is
 		waiting = append(waiting, f.dial(fmt.Sprintf(head, i)+half))
 	}
-	f.until(func() bool { return f.buffers.taken() == 1<<20 })
+	f.until(func() bool { return f.buffers.inUse() == 1<<20 })
 	answer, body := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n" + `{"phone": "1"}`).WantStatus(503)
 	if answer.Header.Get("Retry-After") == "" || !strings.Contains(body, "temporary-reduced-capacity") {
 		t.Errorf("503 with %v: %s", answer.Header, body)
@@ -92,7 +92,7 @@ func TestServe_BodiesTogetherAreBounded(t *testing.T) {
 		w.Send(rest)
 		w.WantStatus(200)
 	}
-	f.until(func() bool { return f.buffers.taken() == 0 })
+	f.until(func() bool { return f.buffers.inUse() == 0 })
 	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n" + `{"phone": "1"}`).WantStatus(200)
 }
 

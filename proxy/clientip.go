@@ -9,11 +9,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A clientIPResolver finds out who asks, behind proxies that are trusted to say so.
+// A clientIPResolver determines the client's address, behind trusted proxies by a header field such
+// as X-Forwarded-For.
 type clientIPResolver struct {
 	trusted *bart.Lite
-	header  string // canonical name of the field that trusted proxies append to
-	prefix  int    // IPv6 addresses are counted by their first so many bits
+	header  string // canonical name of the field to which trusted proxies append
+	prefix  int    // limits count IPv6 addresses by a prefix of this many bits
 }
 
 func newClientIPResolver(c config.ClientIP) clientIPResolver {
@@ -24,31 +25,30 @@ func newClientIPResolver(c config.ClientIP) clientIPResolver {
 	return clientIPResolver{trusted: trusted, header: c.Header, prefix: c.IPv6Prefix}
 }
 
-// A client is who asks.
+// A client is the sender of a request.
 type client struct {
 	addr        netip.Addr
-	network     netip.Prefix // the client as limits count it
-	trustedPeer bool         // the peer is a trusted proxy
+	network     netip.Prefix // the address, or its IPv6 prefix, by which limits count
+	trustedPeer bool         // the peer of the connection is a trusted proxy
 }
 
-// resolve learns the client's address. The peer is the client unless it is a
-// trusted proxy; then the header is walked from its right end, past trusted
-// addresses, to the first that is not. When an entry on that way is no address,
-// or all are trusted, the last address that can be believed is the client: a
-// client can never choose an address by what it sends.
+// resolve sets the client's address. It is the peer's address unless the peer is a trusted proxy.
+// Otherwise the header is read from right to left up to the first address that is not trusted. If
+// an entry on the way is not an address, or all are trusted, the last trusted address read is used.
+// A client can therefore never choose its address by what it sends.
 func (a clientIPResolver) resolve(x *exchange) {
 	client := unmapAddr(x.in.peer.Addr())
 	x.client.trustedPeer = a.trusted.Contains(client)
 	if x.client.trustedPeer {
-		client = a.walk(client, x.in.header.Values(a.header))
+		client = a.lastUntrusted(client, x.in.header.Values(a.header))
 	}
 	x.client.addr = client
 	x.client.network = a.network(client)
 }
 
-// walk goes from the right end of lines to the left as long as what it meets is
-// a trusted proxy's address.
-func (a clientIPResolver) walk(last netip.Addr, lines []string) netip.Addr {
+// lastUntrusted reads the entries of lines from right to left while they are addresses of trusted proxies,
+// and returns the last address read. It returns last if there is none.
+func (a clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.Addr {
 	for i := len(lines) - 1; i >= 0; i-- {
 		rest := lines[i]
 		for rest != "" {
@@ -58,7 +58,7 @@ func (a clientIPResolver) walk(last netip.Addr, lines []string) netip.Addr {
 			if entry == "" {
 				continue // a list may have empty elements (RFC 9110 section 5.6.1)
 			}
-			addr, ok := hop(entry)
+			addr, ok := parseForwardedFor(entry)
 			if !ok {
 				return last
 			}
@@ -71,8 +71,8 @@ func (a clientIPResolver) walk(last netip.Addr, lines []string) netip.Addr {
 	return last
 }
 
-// hop reads one entry: an address, in brackets or not, with a port or not.
-func hop(s string) (netip.Addr, bool) {
+// parseForwardedFor parses one entry: an address with or without brackets, with or without a port.
+func parseForwardedFor(s string) (netip.Addr, bool) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		return unmapAddr(addr), true
 	}
@@ -87,11 +87,11 @@ func hop(s string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// unmapAddr folds the spellings of one address: ::ffff:1.2.3.4 is 1.2.3.4, and a
-// zone is dropped.
+// unmapAddr returns the canonical form of an address: ::ffff:1.2.3.4 becomes 1.2.3.4, and a zone is
+// removed.
 func unmapAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// network is what limits count addr under.
+// network returns the prefix by which limits count addr.
 func (a clientIPResolver) network(addr netip.Addr) netip.Prefix {
 	bits := addr.BitLen()
 	if addr.Is6() {

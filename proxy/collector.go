@@ -6,24 +6,24 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// A healthCollector tells how the targets fare that are served now. Those that only an
-// earlier configuration had are gone from it.
+// A healthCollector collects the health of the targets of the current generation. Targets that only
+// an earlier configuration had are not reported.
 type healthCollector struct {
 	*prometheus.Desc
 	proxy *Proxy
 }
 
-// watch registers the watcher of p.
-func (m *metrics) watch(r prometheus.Registerer, p *Proxy) {
+// registerHealth registers the collector of p.
+func (m *metrics) registerHealth(r prometheus.Registerer, p *Proxy) {
 	r.MustRegister(&healthCollector{
 		prometheus.NewDesc("weir_upstream_healthy", "1 if a target is healthy, 0 if it is unhealthy or ejected.", []string{"upstream", "target"}, nil),
 		p,
 	})
 }
 
-// watchMemory shows how much is counted in this process: by the store, if that counts
-// here, else by what stands in for it.
-func (m *metrics) watchMemory(r prometheus.Registerer, a *admitter) {
+// registerMemory registers the metrics of the keys counted in this process: by the store if it is in
+// memory, otherwise by the local fallback.
+func (m *metrics) registerMemory(r prometheus.Registerer, a *admitter) {
 	counts, here := a.store.(interface {
 		Keys() (keys int, bytes int64)
 	})
@@ -43,13 +43,13 @@ func (m *metrics) watchMemory(r prometheus.Registerer, a *admitter) {
 	})
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (w *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- w.Desc }
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector.
 func (w *healthCollector) Collect(to chan<- prometheus.Metric) {
 	for from, pool := range w.proxy.current.Load().pools {
-		for _, s := range pool.States() {
+		for _, s := range pool.TargetStates() {
 			value := 0.0
 			if s.Healthy {
 				value = 1
@@ -59,15 +59,15 @@ func (w *healthCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// forwarded notes what came of a request that was to be forwarded.
-func (m *metrics) forwarded(x *exchange) {
+// countForwarded counts the result of a request that was to be forwarded.
+func (m *metrics) countForwarded(x *exchange) {
 	if x.route.pool == nil {
 		return
 	}
 	t := upstreamResult{x.outcome.result.Target, upstreamOutcome(x.outcome.result.Kind)}
-	trips, ok := x.route.figures.upstreamRequests.get(t)
+	trips, ok := x.route.metrics.upstreamRequests.get(t)
 	if !ok {
-		trips = x.route.figures.upstreamRequests.keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, t.outcome))
+		trips = x.route.metrics.upstreamRequests.keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, t.outcome))
 	}
 	trips.Inc()
 	if x.outcome.result.Retries > 0 {
@@ -75,12 +75,12 @@ func (m *metrics) forwarded(x *exchange) {
 	}
 }
 
-// upstreamOutcome is what metrics call the way in which a forwarded request ended.
-func upstreamOutcome(k upstream.Kind) string {
+// upstreamOutcome returns the label value for the result of a forwarded request.
+func upstreamOutcome(k upstream.ResultKind) string {
 	switch k {
 	case upstream.OK:
 		return "ok"
-	case upstream.Connect:
+	case upstream.ConnectFailed:
 		return "connect"
 	case upstream.ConnectTimeout:
 		return "connect_timeout"
@@ -88,13 +88,13 @@ func upstreamOutcome(k upstream.Kind) string {
 		return "timeout"
 	case upstream.ClientGone:
 		return "client_gone"
-	case upstream.BadRequest, upstream.BodyTimeout, upstream.BodyTooLarge, upstream.MaxForwards, upstream.Loop:
+	case upstream.BadRequest, upstream.BodyTimeout, upstream.BodyTooLarge, upstream.MaxForwards, upstream.LoopDetected:
 		return "bad_request"
 	case upstream.BadResponse:
 		return "bad_response"
-	case upstream.Reset:
+	case upstream.ConnectionReset:
 		return "reset"
-	case upstream.BodyCut:
+	case upstream.ResponseTruncated:
 		return "cut"
 	case upstream.NoTarget:
 		return "no_target"

@@ -11,28 +11,28 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
-// route compiles a route.
-func (g *generation) route(from *config.Route) (*route, error) {
+// compileRoute compiles the configuration of a route.
+func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	r := &route{
-		Route:    from,
-		figures:  &figures{},
-		respond:  newRespond(from.Respond),
-		rewrite:  newRewrite(&from.Rewrite),
-		refunds:  refunds(from.RefundOn),
-		repeats:  newIdempotency(from.Name, from.Idempotency),
-		newKeys:  boundedKeys(from),
-		deciders: deciders(from.Match),
-		besides:  from.Besides(),
+		Route:         from,
+		metrics:       &routeMetrics{},
+		fixedResponse: newRespond(from.Respond),
+		rewrite:       newRewrite(&from.Rewrite),
+		refunds:       refunds(from.RefundOn),
+		idempotency:   newIdempotency(from.Name, from.Idempotency),
+		newKeys:       limitedNewKeys(from),
+		matchedFields: matchedFields(from.Match),
+		noFormBeside:  from.Besides(),
 	}
-	r.reads.add(slices.Collect(maps.Keys(from.Match.Headers))...)
+	r.readFields.add(slices.Collect(maps.Keys(from.Match.Headers))...)
 	if from.Idempotency != nil {
-		r.reads.add(from.Idempotency.Header)
-		r.fields.add(from.Idempotency.Header)
+		r.readFields.add(from.Idempotency.Header)
+		r.keyFields.add(from.Idempotency.Header)
 	}
-	r.reserved = g.reserved(r)
+	r.isReservedTrailer = g.reservedTrailers(r)
 	var plain, body []*config.List
 	for _, l := range from.Lists {
-		r.notice(l.Key)
+		r.addKey(l.Key)
 		if inBody(l.Key) {
 			body = append(body, l)
 		} else {
@@ -47,19 +47,19 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		}
 	}
 	if by := r.hashBy(); by != nil {
-		counted := r.written
-		r.notice(by)
-		r.written = counted // nothing is counted by that
+		counted := r.clientKeys
+		r.addKey(by)
+		r.clientKeys = counted // no limit counts by the key of hash_by
 	}
 	var policies []respond.Policy
 	for _, l := range from.Limits {
 		if l.Mode != config.Off {
-			policies = append(policies, r.limit(l, alerts(g.config.Alerts))...)
+			policies = append(policies, r.addLimit(l, alerts(g.config.Alerts))...)
 		}
 	}
-	r.remember()
-	r.foresee()
-	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })
+	r.describe()
+	r.findEarlyLimits()
+	r.canFallBack = r.hasLocalLimit && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
 	return r, err
 }
@@ -72,24 +72,24 @@ func newReject(c config.Reject) respond.Reject {
 	return r
 }
 
-// limit adds a limit to the route and returns the policies it shows to clients.
-func (r *route) limit(from *config.Limit, told alerts) []respond.Policy {
-	l := &limit{Limit: from, keyed: strings.Contains(from.RedissonName, "{key}")}
+// addLimit adds a limit to the route and returns its policies for the RateLimit-Policy field.
+func (r *route) addLimit(from *config.Limit, told alerts) []respond.Policy {
+	l := &limit{Limit: from, hasKeyName: strings.Contains(from.RedissonName, "{key}")}
 	r.limits = append(r.limits, l)
 	r.waits = r.waits || l.Wait > 0 && l.Mode == config.Enforce
-	r.local = r.local || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
-	l.refusals = r.refusals(from)
-	r.notice(l.Key)
+	r.hasLocalLimit = r.hasLocalLimit || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
+	l.refusalLimit = r.refusalLimit(from)
+	r.addKey(l.Key)
 	if l.Distinct != nil {
-		r.notice(l.Distinct)
+		r.addKey(l.Distinct)
 	}
 	if l.Cost != nil {
-		r.origin(l.Cost.From)
+		r.addOrigin(l.Cost.From)
 	}
 	var policies []respond.Policy
-	l.windows, policies = r.rates(l, l.Rates, told)
+	l.windows, policies = r.addRates(l, l.Rates, told)
 	override := func(rates []limiter.Rate) []*window {
-		windows, others := r.rates(l, rates, told)
+		windows, others := r.addRates(l, rates, told)
 		for i := range others {
 			others[i].Override = true
 		}
@@ -111,9 +111,8 @@ func (r *route) limit(from *config.Limit, told alerts) []respond.Policy {
 	return policies
 }
 
-// counted are the limits of r whose counts tell by themselves who would be
-// refused.
-func (r *route) counted() []limiter.Limit {
+// plainLimits returns the limits of r whose counts alone determine which keys would be refused.
+func (r *route) plainLimits() []limiter.Limit {
 	var all []limiter.Limit
 	for _, w := range r.windows {
 		plain := w.Algorithm != limiter.Distinct && w.Algorithm != limiter.Cooldown && w.Scope == limiter.Overall
@@ -124,9 +123,9 @@ func (r *route) counted() []limiter.Limit {
 	return all
 }
 
-// refusals is what counts the refusals of a limit with a penalty: for as long as its
-// longest window.
-func (r *route) refusals(of *config.Limit) limiter.Limit {
+// refusalLimit returns the limit that counts the refusals of a limit with a penalty, over its longest
+// window.
+func (r *route) refusalLimit(of *config.Limit) limiter.Limit {
 	if of.Penalty == nil {
 		return limiter.Limit{}
 	}
@@ -137,8 +136,8 @@ func (r *route) refusals(of *config.Limit) limiter.Limit {
 	return limiter.Limit{Name: r.Name + "." + of.Name + ":refused", Rate: rate}
 }
 
-// rates adds a window to the route for each rate of a limit.
-func (r *route) rates(l *limit, rates []limiter.Rate, told alerts) (windows []*window, policies []respond.Policy) {
+// addRates adds a window to the route for each rate of a limit.
+func (r *route) addRates(l *limit, rates []limiter.Rate, told alerts) (windows []*window, policies []respond.Policy) {
 	for _, rate := range rates {
 		span := limiter.WindowName(rate.Window)
 		shown := rate
@@ -146,7 +145,7 @@ func (r *route) rates(l *limit, rates []limiter.Rate, told alerts) (windows []*w
 		case limiter.Concurrent:
 			span = "held"
 		case limiter.Cooldown:
-			span = "cooldown" // whatever its steps are
+			span = "cooldown" // one name whatever the steps are
 			shown.Window = l.Steps[len(l.Steps)-1]
 		}
 		windows = append(windows, &window{
@@ -166,28 +165,28 @@ func (r *route) rates(l *limit, rates []limiter.Rate, told alerts) (windows []*w
 	return windows, policies
 }
 
-// notice learns what reading a key takes.
-func (r *route) notice(s *key.Spec) {
+// addKey records where the key s is read from.
+func (r *route) addKey(s *key.Spec) {
 	for _, o := range s.Origins() {
-		r.origin(o)
+		r.addOrigin(o)
 	}
 }
 
-// origin learns what reading something at o takes.
-func (r *route) origin(o key.Origin) {
-	r.reads.addOrigin(o)
+// addOrigin records that the route reads something from o.
+func (r *route) addOrigin(o key.Origin) {
+	r.readFields.addOrigin(o)
 	switch o.Source {
-	case key.ClientIP, key.Host, key.Method, key.Global: // no client can write there what it likes
+	case key.ClientIP, key.Host, key.Method, key.Global: // clients cannot choose these values
 	default:
-		r.written = append(r.written, o)
+		r.clientKeys = append(r.clientKeys, o)
 	}
 	switch o.Source {
-	case key.Query, key.Form: // a field of a form may stand in the query as well
-		r.queries = true
-		r.names = r.names.With(o.Name)
+	case key.Query, key.Form: // a form parameter may be in the query as well
+		r.readsQuery = true
+		r.queryNames = r.queryNames.With(o.Name)
 	case key.Header:
-		r.fields.add(o.Name)
+		r.keyFields.add(o.Name)
 	case key.Path:
-		r.hidden = append(r.hidden, o.Name)
+		r.keyParams = append(r.keyParams, o.Name)
 	}
 }

@@ -11,14 +11,14 @@ import (
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
-// A fieldNames is names of header fields, under which some server could find another
-// field of the request. It is immutable once compiled.
+// A fieldNames is a set of names of header fields that some servers may confuse with other fields
+// of a request. It is immutable once compiled.
 type fieldNames struct {
-	folded map[string][]string // canonical names by what servers make of them
-	odd    []string            // those of names that have more than letters, digits and hyphens
+	folded   map[string][]string // canonical names by their folded form, see key.FoldHeader
+	notPlain []string            // names that have characters other than letters, digits and hyphens
 }
 
-// add takes up names in canonical form.
+// add adds names in canonical form.
 func (f *fieldNames) add(names ...string) {
 	if f.folded == nil {
 		f.folded = map[string][]string{}
@@ -30,26 +30,26 @@ func (f *fieldNames) add(names ...string) {
 		}
 		f.folded[folded] = append(f.folded[folded], name)
 		if !key.IsPlainHeader(name) {
-			f.odd = append(f.odd, name)
+			f.notPlain = append(f.notPlain, name)
 		}
 	}
 }
 
-// has reports whether the loosest reader takes a name for one of f; see key.FoldHeader,
-// which it has been through.
+// has reports whether the most lenient server would take a name for one of f. The name must have
+// been folded by key.FoldHeader.
 func (f *fieldNames) has(folded string) bool { return len(f.folded[folded]) > 0 }
 
-// confused yields the names for which a field of x may be taken that is called
-// otherwise. The common request, in which all names are plain, costs nothing.
-func (f *fieldNames) confused(x *exchange) func(yield func(string) bool) {
+// confusable returns an iterator over the names of f for which a server may take a field of x that
+// has another name. It costs nothing for the usual request, in which all names are plain.
+func (f *fieldNames) confusable(x *exchange) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
-		for _, sent := range x.in.odd {
+		for _, sent := range x.in.notPlain {
 			names := f.folded[key.FoldHeader(sent)]
 			if len(names) > 0 && !slices.Contains(names, sent) && !yield(names[0]) {
 				return
 			}
 		}
-		for _, name := range f.odd { // which the only plain name of the same folding may be taken for
+		for _, name := range f.notPlain { // the plain name with the same folded form may be taken for name
 			plain := http.CanonicalHeaderKey(strings.ReplaceAll(key.FoldHeader(name), "_", "-"))
 			if len(x.in.header.Values(plain)) > 0 && !slices.Contains(f.folded[key.FoldHeader(name)], plain) && !yield(name) {
 				return
@@ -58,72 +58,72 @@ func (f *fieldNames) confused(x *exchange) func(yield func(string) bool) {
 	}
 }
 
-// protect lists the fields by whose names no other may go, whatever the route:
-// those that Weir sets or believes, those that say how a body is read, and those
-// that decide the route.
-func (g *generation) protect(routes []*config.Route) {
+// protectFields sets the fields that must not be confused with others on any route: those that Weir sets
+// or trusts, those that determine how a body is read, and those that select the route.
+func (g *generation) protectFields(routes []*config.Route) {
 	for _, name := range []string{
 		"Forwarded", "X-Real-Ip", "X-Request-Id", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", g.config.ClientIP.Header,
 		"Host", "Connection", "Content-Length", "Transfer-Encoding", "Content-Type", "Content-Encoding", "Authorization", "Cookie",
 	} {
-		g.fields.add(name)
+		g.protectedFields.add(name)
 	}
 	for _, name := range g.keyFields {
-		g.fields.add(name)
+		g.protectedFields.add(name)
 	}
 	for _, r := range routes {
 		for name := range r.Match.Headers {
-			g.fields.add(http.CanonicalHeaderKey(name))
+			g.protectedFields.add(http.CanonicalHeaderKey(name))
 		}
 	}
 }
 
-// checkConfusable learns which fields of the request may be taken for one that a key,
-// a cost or an idempotency key of its route is read from: who reads that refuses it. It is
-// errMalformed when a field may be taken for one of which no route allows that, and
-// routing.ErrTarget when one that has decided the route is there twice.
+// checkConfusable finds the fields of the request that may be taken for a field from which a key, a
+// cost or an idempotency key of the route is read; reading one of those fails later. It returns
+// errMalformed if a field may be taken for one that is protected on all routes, and
+// routing.ErrTarget if a field that selects the route occurs twice.
 func (g *generation) checkConfusable(x *exchange) error {
-	for name := range g.fields.confused(x) {
-		return fmt.Errorf("%w: some servers take another field for %s", errMalformed, name)
+	for name := range g.protectedFields.confusable(x) {
+		return fmt.Errorf("%w: some servers read another field as %s", errMalformed, name)
 	}
-	for _, name := range x.in.odd {
+	for _, name := range x.in.notPlain {
 		if strings.HasPrefix(key.FoldHeader(name), "X_FORWARDED_") && !strings.HasPrefix(name, "X-Forwarded-") {
-			return fmt.Errorf("%w: some servers take another field for X-Forwarded-*", errMalformed)
+			return fmt.Errorf("%w: some servers read another field as X-Forwarded-*", errMalformed)
 		}
 	}
-	for name := range x.route.fields.confused(x) {
-		x.extracted.confused = append(x.extracted.confused, key.Origin{Source: key.Header, Name: name})
+	for name := range x.route.keyFields.confusable(x) {
+		x.extracted.confusable = append(x.extracted.confusable, key.Origin{Source: key.Header, Name: name})
 	}
-	for _, name := range x.route.deciders {
+	for _, name := range x.route.matchedFields {
 		if len(x.in.header.Values(name)) > 1 {
-			return fmt.Errorf("%w: %s decides the route, and comes twice", routing.ErrTarget, name)
+			return fmt.Errorf("%w: %s selects the route, and is repeated", routing.ErrTarget, name)
 		}
 	}
 	return nil
 }
 
-// Confused reports whether a field or parameter may be taken for the one at o, or
-// whether a form may have it, of which no key of the route is made.
+// Confused reports whether another field or parameter may be taken for the one at o. For a form
+// parameter it reports whether the request has a form that may hold the parameter although no key
+// of the route is read from forms.
 func (x *exchange) Confused(o key.Origin) bool {
 	if o.Source == key.Form {
-		return slices.Contains(x.route.besides, o.Name) && x.HasForm()
+		return slices.Contains(x.route.noFormBeside, o.Name) && x.HasForm()
 	}
-	return slices.Contains(x.extracted.confused, o)
+	return slices.Contains(x.extracted.confusable, o)
 }
 
-// foldQuery learns which parameters may be taken for others.
-func (x *exchange) foldQuery() {
+// findConfusableParams finds the query parameters that may be taken for others.
+func (x *exchange) findConfusableParams() {
 	var found []string
 	for name := range x.extracted.query {
-		found = x.route.names.Confused(found, name)
+		found = x.route.queryNames.Confused(found, name)
 	}
 	for _, name := range found {
-		x.extracted.confused = append(x.extracted.confused, key.Origin{Source: key.Query, Name: name})
+		x.extracted.confusable = append(x.extracted.confusable, key.Origin{Source: key.Query, Name: name})
 	}
 }
 
-// deciders are the fields whose values a route asks for.
-func deciders(m config.Match) []string {
+// matchedFields returns the fields whose values a route matches.
+func matchedFields(m config.Match) []string {
 	var names []string
 	for name, value := range m.Headers {
 		if value != "*" {

@@ -11,18 +11,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errConnection reports that Connection names a field that is not the
-// connection's.
-var errConnection = errors.New("Connection not acceptable")
+// errConnection reports that the Connection field names a field that must not be removed.
+var errConnection = errors.New("Connection field not acceptable")
 
-// ownFields are those in which Weir tells upstreams who asks and for what, and
-// those that frame a message.
+// ownFields returns the fields that Weir sets in forwarded requests, and those that frame a
+// message.
 func ownFields() (f fieldNames) {
 	f.add("Forwarded", "X-Real-Ip", "X-Request-Id", "Via", "Host", "Content-Length")
 	return f
 }
 
-// addOrigin adds the fields that a key from o is read from, or read by.
+// addOrigin adds the fields that are needed to read a key from o.
 func (f *fieldNames) addOrigin(o key.Origin) {
 	switch o.Source {
 	case key.Header:
@@ -36,28 +35,28 @@ func (f *fieldNames) addOrigin(o key.Origin) {
 	}
 }
 
-// connection returns errConnection when the request lists, as fields of this
-// connection only, one that its route reads something from: the upstream would not
-// see what was counted (RFC 9110 section 7.6.1). The same goes for fields that are
-// Weir's own. Any other is taken out, as it is to be.
-func (g *generation) connection(x *exchange) error {
+// checkConnection returns errConnection if the Connection field of the request names a field that its
+// route reads: the upstream would not receive what was counted (RFC 9110 section 7.6.1). The same
+// applies to the fields that Weir sets. Other fields that are named are removed, as the RFC
+// demands.
+func (g *generation) checkConnection(x *exchange) error {
 	for _, line := range x.in.header.Values("Connection") {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.Trim(name, " \t")
-			if name == "" || usual(name) {
+			if name == "" || isConnectionOption(name) {
 				continue
 			}
 			folded := key.FoldHeader(name)
-			if x.route.reads.has(folded) || g.own.has(folded) || strings.HasPrefix(folded, "X_FORWARDED_") {
-				return fmt.Errorf("%w: it names %s, which is not for this connection only", errConnection, http.CanonicalHeaderKey(name))
+			if x.route.readFields.has(folded) || g.ownFields.has(folded) || strings.HasPrefix(folded, "X_FORWARDED_") {
+				return fmt.Errorf("%w: it names %s, which is not a hop-by-hop field", errConnection, http.CanonicalHeaderKey(name))
 			}
 		}
 	}
 	return nil
 }
 
-// usual reports whether Connection may always say name.
-func usual(name string) bool {
+// isConnectionOption reports whether name is an option that Connection may always have.
+func isConnectionOption(name string) bool {
 	for _, known := range []string{"keep-alive", "close", "upgrade", "te", "http2-settings"} {
 		if strings.EqualFold(name, known) {
 			return true
@@ -66,15 +65,14 @@ func usual(name string) bool {
 	return false
 }
 
-// reserved returns what reports whether a trailer field may be taken for one of the
-// header that r reads or sets, or that is protected on all routes. Some frameworks
-// merge trailers into the header, where nobody would count them any more. What it
-// returns is used when g is complete.
-func (g *generation) reserved(r *route) func(name string) bool {
+// reservedTrailers returns a function that reports whether a trailer field may be taken for a header field
+// that r reads or sets, or that is protected on all routes. Some frameworks merge trailers into the
+// header, where they would bypass the limits. The function must not be called before g is complete.
+func (g *generation) reservedTrailers(r *route) func(name string) bool {
 	var set fieldNames
 	set.add(slices.Collect(maps.Keys(r.rewrite.set))...)
 	return func(name string) bool {
 		folded := key.FoldHeader(name)
-		return r.reads.has(folded) || set.has(folded) || g.fields.has(folded)
+		return r.readFields.has(folded) || set.has(folded) || g.protectedFields.has(folded)
 	}
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A cooldownReset lets the cooldown of a limit of another route begin again.
+// A cooldownReset resets the cooldown of a limit of another route.
 type cooldownReset struct {
-	key    *key.Spec // as the route whose answers count reads it
+	key    *key.Spec // the key, as the route whose responses reset the cooldown reads it
 	status config.Statuses
-	of     *window
-	route  string // that the limit is of
+	window *window
+	route  string // the route of the limit
 }
 
-// resets tells the routes whose cooldowns their responses end. A limit that is
-// off has nothing to end.
-func (g *generation) resets(made map[string]*route) {
+// addCooldownResets adds the cooldown resets to the routes whose responses trigger them. A limit with mode off
+// has no cooldown to reset.
+func (g *generation) addCooldownResets(made map[string]*route) {
 	for _, from := range g.config.Routes {
 		r := made[from.Name]
 		for _, l := range from.Limits {
@@ -31,43 +31,43 @@ func (g *generation) resets(made map[string]*route) {
 			}
 			i := slices.IndexFunc(r.windows, func(w *window) bool { return w.of.Name == l.Name })
 			by := made[l.Reset.Route]
-			by.resets = append(by.resets, cooldownReset{key: l.Reset.Key, status: l.Reset.Status, of: r.windows[i], route: r.Name})
+			by.cooldownResets = append(by.cooldownResets, cooldownReset{key: l.Reset.Key, status: l.Reset.Status, window: r.windows[i], route: r.Name})
 		}
 	}
 }
 
-// resetCooldowns lets begin again what the outcome of a request ends: the cooldowns
-// that its key has on other routes, and bans of it there. A store that cannot be told
-// leaves them as they are, and so does a request that was let pass without being
-// counted: whoever may ask as often as he likes could end them as often.
+// resetCooldowns resets the cooldowns and bans that the key of a request has on other routes, as
+// configured for its status. If the store is unreachable, they remain. They also remain if the
+// request was not counted: otherwise a client that may send any number of such requests could reset
+// its cooldowns at will.
 func (a *admitter) resetCooldowns(ctx context.Context, q *admission, keys []extractedKey, status int) {
-	if q.exempt || q.repeated {
+	if q.exempt || q.isRepeat {
 		return
 	}
-	for _, r := range q.route.resets {
-		i := slices.IndexFunc(keys, func(k extractedKey) bool { return k.by == r.key })
+	for _, r := range q.route.cooldownResets {
+		i := slices.IndexFunc(keys, func(k extractedKey) bool { return k.spec == r.key })
 		if i < 0 || keys[i].skip || !r.status.Has(status) {
 			continue
 		}
-		claims := []limiter.Claim{{Limit: &r.of.Limit, Key: keys[i].Key, Cost: 1}}
+		claims := []limiter.Claim{{Limit: &r.window.Limit, Key: keys[i].Key, Cost: 1}}
 		if q.bothSecrets {
-			claims = append(claims, limiter.Claim{Limit: &r.of.Limit, Key: keys[i].previous, Cost: 1})
+			claims = append(claims, limiter.Claim{Limit: &r.window.Limit, Key: keys[i].previous, Cost: 1})
 		}
-		if err := a.reset(ctx, claims); err != nil {
-			q.fail(fmt.Errorf("end a cooldown: %w", err))
+		if err := a.resetClaims(ctx, claims); err != nil {
+			q.fail(fmt.Errorf("reset cooldown: %w", err))
 			continue
 		}
-		a.metrics.resets.WithLabelValues(r.route, r.of.of.Name).Inc()
+		a.metrics.resets.WithLabelValues(r.route, r.window.of.Name).Inc()
 	}
 }
 
-// reset forgets what is counted for claims, here and in the store, though the
-// client may have left.
-func (a *admitter) reset(ctx context.Context, claims []limiter.Claim) error {
+// resetClaims removes the counts of claims from the store and the local fallback. It is not cancelled
+// when the client disconnects.
+func (a *admitter) resetClaims(ctx context.Context, claims []limiter.Claim) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	began := time.Now()
 	err := a.store.Reset(ctx, claims)
-	a.metrics.asked("reset", time.Since(began), err)
-	return errors.Join(err, a.fallback.local.Reset(ctx, claims)) // what was counted while the store was unreachable
+	a.metrics.observeStoreCall("reset", time.Since(began), err)
+	return errors.Join(err, a.fallback.local.Reset(ctx, claims)) // counted while the store was unreachable
 }

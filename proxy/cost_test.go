@@ -168,8 +168,8 @@ func TestCost_TwoAllocationsForALine(t *testing.T) {
 
 func TestRequestIDs_CostNextToNothing(t *testing.T) {
 	var ids requestIDs
-	if n := testing.AllocsPerRun(10*idsAtOnce, func() { ids.next() }); n > 0 {
-		t.Errorf("%v allocations for each id, want one for %d", n, idsAtOnce)
+	if n := testing.AllocsPerRun(10*idBatch, func() { ids.next() }); n > 0 {
+		t.Errorf("%v allocations for each id, want one for %d", n, idBatch)
 	}
 }
 

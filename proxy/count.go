@@ -5,29 +5,29 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// A Series is what is counted: the requests of a route, with Limit and Result
-// empty, or what a limit of it says.
+// A Series identifies a count: the requests of a route, with Limit and Result empty, or the
+// decisions of one of its limits.
 type Series struct {
 	Route  string `json:"route"`
 	Limit  string `json:"limit,omitempty"`
 	Result string `json:"result,omitempty"` // allowed, refused, shadow_refused or unavailable
 }
 
-// Counts is how often each has happened since the process began. It is read off
-// the figures that /metrics shows, so asking costs no request anything.
+// Counts returns the counts since the process started. They are read from the metrics, so serving
+// requests has no additional cost.
 func (p *Proxy) Counts() map[Series]int64 {
 	counts := map[Series]int64{}
-	each(p.metrics.requests, func(label map[string]string, n int64) {
+	eachSeries(p.metrics.requests, func(label map[string]string, n int64) {
 		counts[Series{Route: label["route"]}] += n
 	})
-	each(p.metrics.decisions, func(label map[string]string, n int64) {
+	eachSeries(p.metrics.decisions, func(label map[string]string, n int64) {
 		counts[Series{label["route"], label["limit"], label["result"]}] += n
 	})
 	return counts
 }
 
-// each calls do for each series of v with its labels and its value.
-func each(v *prometheus.CounterVec, do func(label map[string]string, n int64)) {
+// eachSeries calls do for each series of v with its labels and its value.
+func eachSeries(v *prometheus.CounterVec, do func(label map[string]string, n int64)) {
 	all := make(chan prometheus.Metric, 64)
 	go func() {
 		v.Collect(all)
@@ -36,7 +36,7 @@ func each(v *prometheus.CounterVec, do func(label map[string]string, n int64)) {
 	for one := range all {
 		var m dto.Metric
 		if err := one.Write(&m); err != nil {
-			continue // a counter always can
+			continue // a counter can always be written
 		}
 		label := map[string]string{}
 		for _, l := range m.GetLabel() {

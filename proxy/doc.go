@@ -110,9 +110,9 @@
 //
 // A Replay (dry run) passes logged requests through the stages on a virtual clock, with
 // its own store in memory. It differs from serving in four places: waiting requests are
-// queued in its own queue (replay_line.go), concurrent permits are renewed by the virtual
+// queued in its own queue (replay_queue.go), concurrent permits are renewed by the virtual
 // clock, the outcome of a request is taken from the log, and a limit whose key is not in
-// the log is skipped (replay_known.go). A test compares its counts with those of a Proxy
+// the log is skipped (replay_route.go). A test compares its counts with those of a Proxy
 // that serves the same requests at the same times.
 //
 // # Operators
@@ -163,7 +163,7 @@
 //   - pools of exchanges and downstreams
 //   - the source of request ids (requestid.go)
 //   - the numbering plans loaded so far (key/callingcode.go)
-//   - the metrics (metrics.go), and the time series that a route has looked up (figures.go)
+//   - the metrics (metrics.go), and the time series that a route has looked up (route_metrics.go)
 //   - the limiter's store, and the local store used while it is unreachable (admit.go)
 //   - the keys seen recently (newkeys.go)
 //   - recent decisions and top keys (observe.go)
@@ -178,7 +178,7 @@
 //
 // HTTP/1.1 is implemented by package http1, which documents what it refuses, and
 // HTTP/2 by net/http. Strings of an HTTP/1.1 request share the buffer of its
-// connection: those that outlive the handler are cloned (exchange.keep). In addition:
+// connection: those that outlive the handler are cloned (exchange.detach). In addition:
 //
 //   - The matched path is forwarded, in normalized form, unless the route rewrites it. A path
 //     that servers interpret differently is refused with 400. So is a path that a lenient
@@ -216,7 +216,7 @@
 //   - An HTTP/1 client that half-closes its connection after a complete request gets its
 //     response. Sending "100 Continue" first detects clients that have closed the connection:
 //     they reply with a reset. If a client resets the connection or stops accepting data, its
-//     request is canceled (http1.HalfClosed).
+//     request is canceled (http1.HalfClosePolicy).
 //   - An HTTP/2 connection whose client resets most of its requests (rapid reset) is closed, and
 //     requests reset before they were processed are dropped. If an address does this on one
 //     connection after another, its next connections are delayed by 100 ms to 2 s (package

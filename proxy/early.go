@@ -9,31 +9,29 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// longBody is from how many bytes on a body is worth a question to a shared store of
-// its own.
+// longBody is the length in bytes from which it is worth a separate call to a shared store to
+// refuse a request before its body is read.
 const longBody = 4 << 10
 
-// A localDenier is a store that may know by itself, without asking anybody, that claims are
-// refused. redisstore.Store is one and says more.
+// A localDenier is a store that can refuse some claims without I/O, from a local cache of refusals.
+// See redisstore.Store.
 type localDenier interface {
 	Denied(claims []limiter.Claim, d *limiter.Decision) bool
 }
 
-// early refuses a request before its body is read, if a limit whose key is not in the
-// body would refuse it anyway: who is over a limit by address sends no body for
-// nothing, and keeps no memory. Nothing is taken: what takes is the one decision of
-// admit, with all limits at once.
+// early refuses a request before its body is read, if a limit whose key is not in the body would
+// refuse it anyway. A client that is over a limit by address then sends no body in vain, and uses
+// no memory. Nothing is taken: admit decides about all limits at once.
 //
-// It costs a shared store nothing when the body is short: then only refusals that
-// are known here count. For a body that is long, or of unknown length, the store is
-// asked what it would say. A store that cannot tell leaves it to admit.
+// For a short body, only the local cache of refusals is used, which costs no call to a shared
+// store. For a body that is long or of unknown length, the store is peeked. If the store is
+// unreachable, the decision is left to admit.
 //
-// Not asked are limits in shadow mode and those that a request may wait for, and no
-// limit at all where the body may yet tell that none counts: for a list that lets
-// pass, or an idempotency key.
+// Limits in shadow mode and limits with wait are not evaluated. No limit is evaluated if the body
+// may still determine that none applies: by a bypass list, or with an idempotency key.
 func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 	r := x.route
-	if !x.foreseeable() {
+	if !x.hasEarlyLimits() {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
@@ -45,23 +43,23 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 		}
 	}
 	a := p.admitter
-	if len(x.claims.claims) > 0 && a.fallback.decider(&x.admission) != decideByShare && a.foresees(ctx, x) {
-		a.fallback.note(&x.admission)
+	if len(x.claims.claims) > 0 && a.fallback.decider(&x.admission) != decideByShare && a.refusesEarly(ctx, x) {
+		a.fallback.record(&x.admission)
 		if x.bothSecrets {
 			x.mergePrevious()
 		}
-		a.metrics.decided(x.route, x.claims, &x.decision)
+		a.metrics.countDecisions(x.route, x.claims, &x.decision)
 		x.decided = true
-		ctx, cancel := a.bound(ctx)
+		ctx, cancel := a.withTimeout(ctx)
 		defer cancel()
 		return a.refuse(ctx, &x.admission, a.store)
 	}
-	x.claims, x.bothSecrets = x.claims.none(), false // extract begins again; the keys stay
+	x.claims, x.bothSecrets = x.claims.empty(), false // extract adds the claims again; the keys are kept
 	return nil
 }
 
-// foreseeable reports whether there is a limit to ask before the body of x is read.
-func (x *exchange) foreseeable() bool {
+// hasEarlyLimits reports whether there is a limit to evaluate before the body of x is read.
+func (x *exchange) hasEarlyLimits() bool {
 	r := x.route
 	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || x.bypasses() {
 		return false
@@ -69,24 +67,23 @@ func (x *exchange) foreseeable() bool {
 	return r.Idempotency == nil || len(x.Header(r.Idempotency.Header)) == 0
 }
 
-// foresees reports whether the claims of x would be refused now, and fills its
-// decision then.
-func (a *admitter) foresees(client context.Context, x *exchange) bool {
+// refusesEarly reports whether the claims of x would be refused now. If so, it fills the decision of x.
+func (a *admitter) refusesEarly(client context.Context, x *exchange) bool {
 	if a.denier != nil && a.denier.Denied(x.claims.claims, &x.decision) {
 		return true
 	}
 	if a.shared && x.in.length >= 0 && x.in.length < longBody {
 		return false
 	}
-	ctx, cancel := a.bound(client)
+	ctx, cancel := a.withTimeout(client)
 	defer cancel()
 	err := a.store.Peek(ctx, x.claims.claims, &x.decision)
 	return err == nil && !x.decision.Allowed
 }
 
-// foresee finds the limits that can be asked before a body is read; none where no key
-// is in the body, or where that may tell that no limit counts.
-func (r *route) foresee() {
+// findEarlyLimits sets the limits that can be evaluated before a body is read. There are none if no key is
+// in the body, or if the body may determine that no limit applies.
+func (r *route) findEarlyLimits() {
 	body := r.Idempotency != nil
 	for _, l := range r.Lists {
 		if inBody(l.Key) && l.Action == config.Bypass {
@@ -108,7 +105,7 @@ func (r *route) foresee() {
 	}
 }
 
-// inBody reports whether the body has to be read for s; nil is no key.
+// inBody reports whether the body must be read for s. s may be nil.
 func inBody(s *key.Spec) bool {
 	return s != nil && slices.ContainsFunc(s.Origins(), func(o key.Origin) bool {
 		return o.Source == key.JSON || o.Source == key.Form

@@ -8,92 +8,91 @@ import (
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
-// An exchange carries what is known of one request on its way through the stages. It
-// belongs to one goroutine. No stage between downstream and forward knows more of a
-// request than this, so that all downstreams can share the stages.
+// An exchange is the state of one request as it passes through the stages. It is used by one
+// goroutine at a time. The stages between downstream and forward depend on nothing else, so that
+// all downstreams can share them.
 type exchange struct {
-	generation *generation // that serves it
-	id         string      // record: the request's id
+	generation *generation // the generation that serves the request
+	id         string      // record: the request id
 	began      time.Time
-	took       time.Duration // settle: until the response was written; not what is settled after it
+	duration   time.Duration // settle: until the response was written, without settling after it
 
-	in        inbound         // downstream: what has come in
-	request   routing.Request // downstream, normalize, match: where it goes, and what its route was found by
-	client    client          // address: who asks
-	list      *config.List    // lists: the one that decided what is done with the request
-	extracted extracted       // extract: the keys, and what they are read from
-	newKeys   string          // new keys: what was said of too many of them; empty if nothing
-	admission                 // extract, admit, settle: what is asked of limits, and what comes of it
-	sending   forwardRequest  // forward: what the upstream is asked
-	outcome   forwardOutcome  // forward: what came of that
-	told      quotaResponse   // refuse, forward: what the client is told of its quota
-	answer    answer          // downstream: what the client was sent
-	trace     *tracing        // record: nil where nothing is traced
+	in          inbound         // downstream: the received request
+	request     routing.Request // downstream, normalize, match: host, path and query, by which the route is matched
+	client      client          // address: the client
+	list        *config.List    // lists: the list that denied the request or let it bypass limits
+	extracted   extracted       // extract: the keys, and the data from which they are read
+	newKeys     string          // new keys: the result for too many of them; empty if there were not
+	admission                   // extract, admit, settle: the claims on limits and the decision
+	forwarded   forwardRequest  // forward: the forwarded request
+	outcome     forwardOutcome  // forward: its result
+	quotaFields quotaFields     // refuse, forward: the rate limit fields of the response
+	response    clientResponse  // downstream: the response that was sent
+	trace       *tracing        // record: the spans; nil if there is no tracing
 
-	owned bool // its downstream keeps it for the next request
+	reused bool // the downstream reuses x for its next request
 }
 
-// An inbound is a request as its downstream brings it, but for where it goes.
+// An inbound is a request as received by its downstream, except for its target.
 type inbound struct {
-	scheme  string // "http" or "https"
-	peer    netip.AddrPort
-	header  fields
-	odd     []string // names of fields that some servers may take for others: X_Phone, X.Phone
-	unasked []string // of OPTIONS: names of fields that no browser's preflight has
-	length  int64    // of the body as announced; -1 for not
-	body    bodyReader
-	fault   error // what is wrong with the request as HTTP
+	scheme       string // "http" or "https"
+	peer         netip.AddrPort
+	header       fields
+	notPlain     []string // names of fields that some servers may take for others, such as X_Phone or X.Phone
+	notPreflight []string // of OPTIONS: names of fields that a browser's preflight never has
+	length       int64    // announced length of the body; -1 if unknown
+	body         bodyReader
+	parseErr     error // what is wrong with the request as HTTP
 
-	userAgent, referer string // finish: as the log shows them
+	userAgent, referer string // error in the HTTP syntax of the request
 }
 
-func (in *inbound) reset() { *in = inbound{odd: in.odd[:0]} }
+// finish: values for the log
+func (in *inbound) reset() { *in = inbound{notPlain: in.notPlain[:0]} }
 
-// A response is what the client was sent.
-type answer struct {
-	status      int   // that the client sees
+// A clientResponse describes the response that was sent to the client.
+type clientResponse struct {
+	status      int   // final status
 	bytes       int64 // of the body
-	streamReset bool  // the client wants no response any more, and has kept its connection
+	streamReset bool  // the client reset the stream and kept the connection
 }
 
-// A bodyReader hands out the body of its request: the downstream's.
+// A bodyReader reads the body of a request. It is implemented by the downstream.
 type bodyReader interface {
-	// readAll reads the body to its end and keeps it to be forwarded as it came.
-	// A body of more than so many bytes is an error that wraps
-	// key.ErrBodyTooLarge.
-	readAll(most int64) ([]byte, error)
+	// readAll reads the body to its end and keeps it, so that it can be forwarded unchanged. It
+	// returns an error that wraps key.ErrBodyTooLarge if the body is longer than maxBytes bytes.
+	readAll(maxBytes int64) ([]byte, error)
 }
 
-// fields looks up a header, *http1.Fields without allocating. Names are in canonical
-// form.
+// fields looks up header fields by canonical name. *http1.Fields does so without allocating.
 type fields interface {
 	Values(name string) []string
 }
 
-// noFields is the header of what is no request, or is one no more.
+// noFields is the header of an exchange that holds no request.
 type noFields struct{}
 
 // Values implements fields.
 func (noFields) Values(string) []string { return nil }
 
-// reset makes x fit for the next request and keeps what it has allocated. It is done in
-// place: a new exchange beside it would be copied twice, over a cold stack.
+// reset clears x for the next request and keeps its allocated memory. It works in place: assigning
+// a new exchange would copy it twice, over a cold stack.
 func (x *exchange) reset() {
-	x.generation, x.id, x.began, x.took = nil, "", time.Time{}, 0
+	x.generation, x.id, x.began, x.duration = nil, "", time.Time{}, 0
 	x.in.reset()
 	x.request.Reset()
 	x.client, x.list = client{}, nil
 	x.extracted.reset()
 	x.newKeys = ""
 	x.admission.reset()
-	x.sending.reset()
+	x.forwarded.reset()
 	x.outcome = forwardOutcome{}
-	x.told.reset()
-	x.answer, x.trace = answer{}, nil
+	x.quotaFields.reset()
+	x.response, x.trace = clientResponse{}, nil
 }
 
 func newExchange() any {
 	x := &exchange{in: inbound{header: noFields{}}}
-	x.sending.edit = x.onHeader
+	x.forwarded.edit = x.onHeader
 	return x
 }

@@ -11,9 +11,9 @@ import (
 func TestExchange_ResetForgetsTheRequest(t *testing.T) {
 	x := newExchange().(*exchange)
 	fill(reflect.ValueOf(x).Elem())
-	edit := x.sending.edit
+	edit := x.forwarded.edit
 	x.reset()
-	x.sending.edit, x.owned = nil, false // these stay what they are
+	x.forwarded.edit, x.reused = nil, false // these stay what they are
 	if left := remains(reflect.ValueOf(x).Elem(), "exchange"); len(left) > 0 {
 		t.Errorf("%q are left of the request before", left)
 	}

@@ -10,17 +10,16 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// Explain says what would be done with a request, by the stages that serve requests,
-// and does none of it: nothing is taken, counted, learnt, logged or forwarded. Of a
-// store it asks only what the limits would say. Errors wrap ErrExplain: what was asked
-// about is no request.
+// Explain reports what would be done with a request. It runs the stages that serve requests without
+// side effects: nothing is taken, counted, remembered, logged or forwarded, and the store is only
+// peeked. It returns an error that wraps ErrExplain if r is not a valid request.
 func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, error) {
 	x, err := r.exchange()
 	if err != nil {
 		return Explanation{}, err
 	}
-	g := p.enter()
-	defer g.leave()
+	g := p.acquire()
+	defer g.release()
 	x.generation = g
 	e := &explainer{ctx: ctx, proxy: p, generation: g, x: x}
 	e.Others, e.Keys, e.Lists, e.Limits = []ExplainedOther{}, []ExplainedKey{}, []ExplainedList{}, []ExplainedLimit{}
@@ -30,19 +29,19 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	refusal := e.runStages()
 	e.Host, e.Path, e.Client = x.request.Host, x.request.Path, x.client.addr.String()
 	if x.route != nil {
-		decided := x.decision // what is asked below must not change the response
+		decided := x.decision // the calls below must not change the response
 		decided.Outcomes = append([]limiter.Outcome(nil), decided.Outcomes...)
-		asked := x.claims.clone()
+		claims := x.claims.clone()
 		e.explainKeys()
 		e.explainLists()
 		e.explainLimits()
-		x.decision, x.claims = decided, asked
+		x.decision, x.claims = decided, claims
 	}
 	e.end(refusal)
 	return e.Explanation, nil
 }
 
-// An explainer takes one request through the stages. It is the request's downstream.
+// An explainer runs one request through the stages. It is the downstream of the request.
 type explainer struct {
 	ctx        context.Context //nolint:containedctx // of one call of Explain
 	proxy      *Proxy
@@ -51,8 +50,8 @@ type explainer struct {
 	Explanation
 }
 
-// runStages takes the request through the stages in their order. It returns why a stage
-// refuses it; those after that one are skipped.
+// runStages runs the stages in order. It returns the error with which a stage refuses the request;
+// later stages are skipped.
 func (e *explainer) runStages() error {
 	g, x := e.generation, e.x
 	var refusal error
@@ -61,7 +60,7 @@ func (e *explainer) runStages() error {
 		run  func() (detail string, err error)
 	}{
 		{"client address", func() (string, error) {
-			g.address.resolve(x)
+			g.clientIP.resolve(x)
 			if x.client.trustedPeer {
 				return "the peer is a trusted proxy", nil
 			}
@@ -69,7 +68,9 @@ func (e *explainer) runStages() error {
 		}},
 		{"normalize", func() (string, error) { return "", normalize(x) }},
 		{"match route", e.match},
-		{"check header", func() (string, error) { return "", cmp.Or(g.checkConfusable(x), g.connection(x), x.checkBodySize()) }},
+		{"check header", func() (string, error) {
+			return "", cmp.Or(g.checkConfusable(x), g.checkConnection(x), x.checkBodySize())
+		}},
 		{"check lists", func() (string, error) { return "", g.checkLists(x, x.route.lists) }},
 		{"check limits before the body", e.early},
 		{"check lists of body keys", func() (string, error) { return "", g.checkLists(x, x.route.bodyLists) }},
@@ -79,39 +80,38 @@ func (e *explainer) runStages() error {
 		{"check limits", e.admit},
 	}
 	for _, s := range stages {
-		said := ExplainedStage{Name: s.name, Result: StageSkipped}
+		explained := ExplainedStage{Name: s.name, Result: StageSkipped}
 		if refusal == nil {
-			said.Result = StagePassed
-			if said.Detail, refusal = s.run(); refusal != nil {
-				said.Result, said.Detail = StageRefused, refusal.Error()
+			explained.Result = StagePassed
+			if explained.Detail, refusal = s.run(); refusal != nil {
+				explained.Result, explained.Detail = StageRefused, refusal.Error()
 			}
 		}
-		e.Stages = append(e.Stages, said)
+		e.Stages = append(e.Stages, explained)
 	}
 	return refusal
 }
 
-// end is what comes after the stages: the response, or what is forwarded.
+// end adds the response or the forwarded request to the explanation.
 func (e *explainer) end(refusal error) {
 	x := e.x
 	e.Decision.Store = string(e.generation.config.Store)
 	e.Decision.Slots = e.generation.slots(x.claims.claims)
 	if refusal != nil {
-		e.answer(e.generation.refuse(x, refusal))
+		e.respond(e.generation.refuse(x, refusal))
 		return
 	}
 	e.generation.forward(x, e)
 }
 
-// slots is how many slots of a cluster hold the keys of claims; 1 where all are asked
-// in one script.
+// slots returns how many cluster slots hold the keys of claims, 1 if all are decided in one script.
 func (g *generation) slots(claims []limiter.Claim) int {
 	apart := g.config.Store == config.StoreRedis && g.config.Redis.Mode == config.RedisCluster
 	places := map[string]bool{}
 	for _, c := range claims {
 		switch {
-		case c.Redisson != "" && g.config.Store == config.StoreRedis:
-			places[c.Redisson] = true
+		case c.RedissonName != "" && g.config.Store == config.StoreRedis:
+			places[c.RedissonName] = true
 		case apart:
 			places[c.Key.String()] = true
 		default:
@@ -121,22 +121,22 @@ func (g *generation) slots(claims []limiter.Claim) int {
 	return max(len(places), 1)
 }
 
-// answer implements downstream.
-func (e *explainer) answer(a respond.Response) {
-	said := &ExplainedAnswer{Status: a.Status, Header: map[string][]string{}, Body: string(a.Body)}
+// respond implements downstream.
+func (e *explainer) respond(a respond.Response) {
+	explained := &ExplainedAnswer{Status: a.Status, Header: map[string][]string{}, Body: string(a.Body)}
 	for _, f := range a.Fields {
-		said.Header[f.Name] = append(said.Header[f.Name], f.Value)
+		explained.Header[f.Name] = append(explained.Header[f.Name], f.Value)
 	}
 	if e.x.err != nil {
-		said.Why = e.x.err.Error()
+		explained.Why = e.x.err.Error()
 	}
-	e.Answer, e.Upstream = said, nil
+	e.Answer, e.Upstream = explained, nil
 }
 
-// beforeEnd implements downstream: nothing is held.
+// beforeEnd implements downstream. There is nothing to release.
 func (e *explainer) beforeEnd(func(flush func())) {}
 
-// forward implements downstream: nothing is sent.
+// forward implements downstream. Nothing is sent.
 func (e *explainer) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
-	return e.outgoing(p, t)
+	return e.explainForward(p, t)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// explainKeys tells of each key that the route reads, those of limits first.
+// explainKeys adds each key that the route reads, beginning with those of limits.
 func (e *explainer) explainKeys() {
 	r := e.x.route
 	var specs []*key.Spec
@@ -29,41 +29,41 @@ func (e *explainer) explainKeys() {
 	}
 	for i, s := range specs {
 		if slices.Index(specs, s) == i {
-			e.Keys = append(e.Keys, e.key(s))
+			e.Keys = append(e.Keys, e.explainKey(s))
 		}
 	}
 }
 
-// key tells of one key.
-func (e *explainer) key(s *key.Spec) ExplainedKey {
-	said := ExplainedKey{Name: s.Name, From: origin(s)}
+// explainKey explains one key.
+func (e *explainer) explainKey(s *key.Spec) ExplainedKey {
+	explained := ExplainedKey{Name: s.Name, From: originText(s)}
 	if err := e.x.readQuery(); err != nil {
-		said.Error = err.Error()
-		return said
+		explained.Error = err.Error()
+		return explained
 	}
 	k, err := e.generation.key(e.x, s)
 	switch {
 	case err != nil:
-		said.Error = err.Error()
+		explained.Error = err.Error()
 	case k.skip:
-		said.Skipped = true
+		explained.Skipped = true
 	default:
-		said.Hash = e.x.generation.redact.key(k.Key)
-		said.Value = e.shown(s)
+		explained.Hash = e.x.generation.redact.key(k.Key)
+		explained.Value = e.maskedValue(s)
 	}
-	return said
+	return explained
 }
 
-// shown is a key that is there, as people may see it.
-func (e *explainer) shown(s *key.Spec) string {
+// maskedValue returns the value of a key, masked if the key is sensitive.
+func (e *explainer) maskedValue(s *key.Spec) string {
 	if err := s.Extract(e.x, &e.x.extracted.value); err != nil {
 		return ""
 	}
 	return e.x.extracted.value.Shown()
 }
 
-// origin says where a key is read from.
-func origin(s *key.Spec) string {
+// originText describes where a key is read from.
+func originText(s *key.Spec) string {
 	switch {
 	case s.Of != nil:
 		return string(s.Part.Kind) + " of " + s.Of.Name
@@ -77,99 +77,99 @@ func origin(s *key.Spec) string {
 	return s.From.String()
 }
 
-// explainLists tells of each list of the route whether the request is on it.
+// explainLists adds each list of the route, with whether the request is on it.
 func (e *explainer) explainLists() {
 	x := e.x
 	for _, lookup := range slices.Concat(x.route.lists, x.route.bodyLists) {
 		found := x.readQuery() == nil && lookup.key.Extract(x, &x.extracted.value) == nil && !x.extracted.value.Skip
 		for _, l := range lookup.lists {
-			e.Lists = append(e.Lists, ExplainedList{Name: l.Name, Key: lookup.key.Name, Action: string(l.Action), Hit: found && x.isOn(l)})
+			e.Lists = append(e.Lists, ExplainedList{Name: l.Name, Key: lookup.key.Name, Action: string(l.Action), Hit: found && x.isListed(l)})
 		}
 	}
 }
 
-// explainLimits tells of each limit of the route what it would say by itself.
+// explainLimits adds each limit of the route, with its own decision.
 func (e *explainer) explainLimits() {
 	x := e.x
 	for _, from := range x.route.Limits {
-		said := ExplainedLimit{
+		explained := ExplainedLimit{
 			Name: from.Name, Key: from.Key.Name, Algorithm: from.Algorithm.String(), Mode: string(from.Mode), Scope: from.Scope.String(),
 			OnStoreFailure: string(from.OnStoreFailure), Exposed: from.Expose, Cost: 1, Windows: []ExplainedWindow{},
 		}
 		if from.Distinct != nil {
-			said.Distinct = from.Distinct.Name
+			explained.Distinct = from.Distinct.Name
 		}
 		if from.Wait > 0 {
-			said.Wait = from.Wait.String()
+			explained.Wait = from.Wait.String()
 		}
 		if from.Penalty != nil {
-			said.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " at the next refusal"
+			explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " at the next refusal"
 			if from.Penalty.After > 1 {
-				said.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " after so many refusals: " + limiter.Rate{Count: from.Penalty.After, Window: longest(from.Rates)}.String()
+				explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " after refusals at the rate " + limiter.Rate{Count: from.Penalty.After, Window: longestWindow(from.Rates)}.String()
 			}
 		}
 		i := slices.IndexFunc(x.route.limits, func(l *limit) bool { return l.Name == from.Name })
 		if i < 0 {
-			said.Reason = "its mode is off"
+			explained.Reason = "its mode is off"
 		} else {
-			e.explainLimit(x.route.limits[i], &said)
+			e.explainLimit(x.route.limits[i], &explained)
 		}
-		e.Limits = append(e.Limits, said)
+		e.Limits = append(e.Limits, explained)
 	}
 }
 
-// explainLimit asks l what it would say, if it applies.
-func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
+// explainLimit peeks l, if it applies to the request.
+func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 	x, a := e.x, e.proxy.admitter
-	x.claims, x.shadows = x.claims.none(), x.shadows.none()
+	x.claims, x.shadows = x.claims.empty(), x.shadows.empty()
 	if x.bypasses() {
-		said.Reason = x.notAsked()
+		explained.Reason = x.exemptReason()
 		return
 	}
 	err := x.readQuery()
 	if err == nil {
 		err = e.generation.claim(x, l)
 	}
-	asked := x.claims
+	set := x.claims
 	if l.Mode == config.Shadow {
-		asked = x.shadows
+		set = x.shadows
 	}
 	switch {
 	case err != nil:
-		said.Reason = err.Error()
+		explained.Reason = err.Error()
 		return
-	case len(asked.claims) == 0:
-		said.Reason = "the key is missing, and on_missing or on_invalid says skip"
+	case len(set.claims) == 0:
+		explained.Reason = "the key is missing, and on_missing or on_invalid is skip"
 		return
 	}
-	said.Asked, said.Allowed, said.Cost, said.Shared = true, true, asked.claims[0].Cost, asked.claims[0].Redisson
-	said.Value = e.shown(l.Key)
-	said.Override = !slices.Contains(l.windows, asked.windows[0])
+	explained.Asked, explained.Allowed, explained.Cost, explained.Shared = true, true, set.claims[0].Cost, set.claims[0].RedissonName
+	explained.Value = e.maskedValue(l.Key)
+	explained.Override = !slices.Contains(l.windows, set.windows[0])
 
-	ctx, cancel := a.bound(e.ctx)
+	ctx, cancel := a.withTimeout(e.ctx)
 	defer cancel()
 	var d limiter.Decision
-	if err := a.store.Peek(ctx, asked.claims, &d); err != nil {
-		said.Asked, said.Reason = false, "the store cannot be asked: "+err.Error()
+	if err := a.store.Peek(ctx, set.claims, &d); err != nil {
+		explained.Asked, explained.Reason = false, "the store is unreachable: "+err.Error()
 		return
 	}
 	for i, o := range d.Outcomes {
-		w := asked.windows[i]
-		said.Allowed = said.Allowed && o.Allowed
-		if first := asked.current(i); first < i { // the same under the secret that is being replaced
-			one := &said.Windows[first]
-			one.Allowed, one.Banned = one.Allowed && o.Allowed, one.Banned || o.Banned
-			one.Remaining, one.WaitMS = min(one.Remaining, o.Remaining), max(one.WaitMS, o.Wait.Milliseconds())
+		w := set.windows[i]
+		explained.Allowed = explained.Allowed && o.Allowed
+		if first := set.currentIndex(i); first < i { // the same window under the previous secret
+			merged := &explained.Windows[first]
+			merged.Allowed, merged.Banned = merged.Allowed && o.Allowed, merged.Banned || o.Banned
+			merged.Remaining, merged.WaitMS = min(merged.Remaining, o.Remaining), max(merged.WaitMS, o.Wait.Milliseconds())
 			continue
 		}
-		said.Windows = append(said.Windows, ExplainedWindow{
-			Rate: rateOf(w), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Most(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
+		explained.Windows = append(explained.Windows, ExplainedWindow{
+			Rate: rateText(w), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
 		})
 	}
 }
 
-// rateOf is the rate of w as it is written.
-func rateOf(w *window) string {
+// rateText returns the rate of w as written in the configuration.
+func rateText(w *window) string {
 	switch w.Algorithm {
 	case limiter.Concurrent:
 		return strconv.FormatInt(w.Rate.Count, 10) + " at a time"
@@ -183,8 +183,8 @@ func rateOf(w *window) string {
 	return w.Rate.String()
 }
 
-// longest is the longest window of rates.
-func longest(rates []limiter.Rate) (window time.Duration) {
+// longestWindow returns the longest window of rates.
+func longestWindow(rates []limiter.Rate) (window time.Duration) {
 	for _, r := range rates {
 		window = max(window, r.Window)
 	}

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// maxOtherRoutes is how many routes are told of that were not taken.
+// maxOtherRoutes is the maximum number of routes listed that were not selected.
 const maxOtherRoutes = 5
 
-// match is the stage of that name, and tells of the routes that were not taken.
+// match runs the stage match, and lists the routes that were not selected.
 func (e *explainer) match() (string, error) {
 	plain, exact := e.generation.table.FindExact(e.x.matchable())
 	if err := e.generation.match(e.x); err != nil {
@@ -25,8 +25,8 @@ func (e *explainer) match() (string, error) {
 	return r.Name, nil
 }
 
-// others are the routes nearest to the request that are not taken: those first of
-// which the fewest matchers fail, then in the order of the file.
+// others returns the routes closest to the request that were not selected: first those with the
+// fewest matchers that fail, then in the order of the file.
 func (e *explainer) others(taken *route) []ExplainedOther {
 	type other struct {
 		ExplainedOther
@@ -40,9 +40,9 @@ func (e *explainer) others(taken *route) []ExplainedOther {
 		because := e.generation.table.Mismatches(r.order, e.x.matchable())
 		o := other{fails: len(because)}
 		if len(because) == 0 {
-			because = []string{"less specific than the route taken"}
+			because = []string{"less specific than the matched route"}
 			if taken == nil {
-				because = []string{"the request is refused before"}
+				because = []string{"the request was refused before"}
 			}
 		}
 		o.ExplainedOther = ExplainedOther{Name: r.Name, Position: r.Position.String(), Because: because}

@@ -14,10 +14,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// ErrExplain reports that what is to be explained is no request.
-var ErrExplain = errors.New("no request")
+// ErrExplain reports that the request to explain is not valid.
+var ErrExplain = errors.New("not a valid request")
 
-// exchange makes an exchange of the request, as a downstream does.
+// exchange returns an exchange for the request, as a downstream would.
 func (r ExplainRequest) exchange() (*exchange, error) {
 	if !httpguts.ValidHeaderFieldName(r.Method) {
 		return nil, fmt.Errorf("%w: %q is not a method; write for example GET or POST", ErrExplain, r.Method)
@@ -43,16 +43,16 @@ func (r ExplainRequest) exchange() (*exchange, error) {
 	}
 	x.id = "REQUEST-ID"
 	lines := byName(header)
-	x.in.unasked = unasked(r.Method, lines)
+	x.in.notPreflight = notPreflightFields(r.Method, lines)
 	for name := range lines {
 		if !key.IsPlainHeader(name) {
-			x.in.odd = append(x.in.odd, name)
+			x.in.notPlain = append(x.in.notPlain, name)
 		}
 	}
 	return x, nil
 }
 
-// fields are those of the header under canonical names.
+// fields returns the header fields with canonical names.
 func (r ExplainRequest) fields() (*http1.Fields, error) {
 	h := new(http1.Fields)
 	for name, values := range r.Header {
@@ -69,7 +69,7 @@ func (r ExplainRequest) fields() (*http1.Fields, error) {
 	return h, nil
 }
 
-// byName are the values of fields under canonical names.
+// byName returns the values of fields by canonical name.
 func byName(f *http1.Fields) map[string][]string {
 	h := map[string][]string{}
 	for line := range f.All() {
@@ -78,16 +78,15 @@ func byName(f *http1.Fields) map[string][]string {
 	return h
 }
 
-// splitURL takes a URL apart and changes no byte of path and query, which is what has
-// to be explained.
+// splitURL splits a URL without changing a byte of its path and query.
 func splitURL(s string) (scheme, authority, target string, err error) {
 	switch {
 	case s == "":
 		return "", "", "", fmt.Errorf("%w: an empty URL; write for example http://localhost/v1/search, or /v1/search", ErrExplain)
 	case strings.ContainsAny(s, " \t\r\n"):
-		return "", "", "", fmt.Errorf("%w: the URL %q has a blank; write %%20", ErrExplain, s)
+		return "", "", "", fmt.Errorf("%w: the URL %q has a space; write %%20", ErrExplain, s)
 	case strings.Contains(s, "#"):
-		return "", "", "", fmt.Errorf("%w: the URL %q has a fragment, which no client sends; leave out what begins with #", ErrExplain, s)
+		return "", "", "", fmt.Errorf("%w: the URL %q has a fragment, which clients do not send; remove the part from #", ErrExplain, s)
 	case s[0] == '/' || s == "*":
 		return "", "", s, nil
 	}
@@ -110,13 +109,13 @@ func splitURL(s string) (scheme, authority, target string, err error) {
 	return scheme, authority, target, nil
 }
 
-// A literalBody is a body that is there already.
+// A literalBody is a body in memory.
 type literalBody string
 
-// readAll implements carrier.
-func (b literalBody) readAll(most int64) ([]byte, error) {
-	if int64(len(b)) > most {
-		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+// readAll implements bodyReader.
+func (b literalBody) readAll(maxBytes int64) ([]byte, error) {
+	if int64(len(b)) > maxBytes {
+		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
 	}
 	return []byte(b), nil
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// early is Proxy.early that counts nothing.
+// early is Proxy.early without side effects.
 func (e *explainer) early() (string, error) {
 	x, r := e.x, e.x.route
-	if !x.foreseeable() {
+	if !x.hasEarlyLimits() {
 		return "", nil
 	}
 	if err := x.readQuery(); err != nil {
@@ -22,21 +22,21 @@ func (e *explainer) early() (string, error) {
 			return "", err
 		}
 	}
-	err := e.ask()
+	err := e.peek()
 	if errors.Is(err, errRefused) {
 		return "", fmt.Errorf("%w, before the body is read", err)
 	}
-	x.claims, x.bothSecrets = x.claims.none(), false
-	return "", nil // a store that cannot tell leaves it to admit
+	x.claims, x.bothSecrets = x.claims.empty(), false
+	return "", nil // if the store is unreachable, admit decides
 }
 
-// newKeys is Proxy.newKeys that learns nothing.
+// newKeys is Proxy.newKeys without side effects.
 func (e *explainer) newKeys() (string, error) {
 	x, r := e.x, e.x.route
 	if len(r.newKeys) == 0 || x.exempt {
 		return "", nil
 	}
-	a := e.proxy.guard.Peek(r.NewKeys, limiter.KeyOf(r.Name, x.client.network.String()), x.bounded(nil)...)
+	a := e.proxy.guard.Peek(r.NewKeys, limiter.KeyOf(r.Name, x.client.network.String()), x.appendLimitedKeys(nil)...)
 	switch {
 	case !a.New:
 		return "no key is new", nil
@@ -49,45 +49,45 @@ func (e *explainer) newKeys() (string, error) {
 	return "", errNewKeys
 }
 
-// admit is admitter.admit that takes nothing.
+// admit is admitter.admit without side effects.
 func (e *explainer) admit() (string, error) {
 	x := e.x
 	e.Decision.Asked, e.Decision.Allowed = len(x.claims.claims) > 0, true
 	if len(x.claims.claims) == 0 {
-		e.Decision.Reason = x.notAsked()
+		e.Decision.Reason = x.exemptReason()
 		return e.Decision.Reason, nil
 	}
-	if repeat, err := e.repeats(); err != nil || repeat {
+	if repeat, err := e.isRepeat(); err != nil || repeat {
 		e.Decision.Repeat = repeat
-		return "it repeats a request that was counted, and does not count", err
+		return "it repeats a counted request, and does not count", err
 	}
-	err := e.ask()
+	err := e.peek()
 	switch {
-	case errors.Is(err, errRefused) && x.worthWaiting():
-		detail := "it waits " + x.decision.Wait.String() + " for its turn, if nobody is before it"
+	case errors.Is(err, errRefused) && x.canWait():
+		detail := "it waits " + x.decision.Wait.String() + " for a permit, if no other request is waiting"
 		e.Decision.Reason = detail
 		return detail, nil
 	case err != nil && !errors.Is(err, errRefused):
 		e.Decision.Asked = false
-		e.Decision.Reason = "the store cannot be asked; each limit goes by its on_store_failure"
-		if x.claims.has(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
+		e.Decision.Reason = "the store is unreachable; each limit follows its on_store_failure"
+		if x.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
 			e.Decision.Allowed = false
 			return "", errUndecided
 		}
-		x.claims = x.claims.none()
+		x.claims = x.claims.empty()
 		return e.Decision.Reason, nil
 	}
 	e.Decision.Allowed = err == nil
 	return "", err
 }
 
-// ask asks what all claims of x would be told.
-func (e *explainer) ask() error {
+// peek peeks all claims of x.
+func (e *explainer) peek() error {
 	a, x := e.proxy.admitter, e.x
-	ctx, cancel := a.bound(e.ctx)
+	ctx, cancel := a.withTimeout(e.ctx)
 	defer cancel()
 	if err := a.store.Peek(ctx, x.claims.claims, &x.decision); err != nil {
-		return fmt.Errorf("ask the limits: %w", err)
+		return fmt.Errorf("peek limits: %w", err)
 	}
 	if x.bothSecrets {
 		x.mergePrevious()
@@ -100,28 +100,28 @@ func (e *explainer) ask() error {
 	return errRefused
 }
 
-// repeats is admitter.repeats that takes nothing.
-func (e *explainer) repeats() (bool, error) {
+// isRepeat is admitter.isRepeat without side effects.
+func (e *explainer) isRepeat() (bool, error) {
 	x, a := e.x, e.proxy.admitter
-	if len(x.repeat.first) == 0 {
+	if len(x.idempotent.firstUse) == 0 {
 		return false, nil
 	}
-	ctx, cancel := a.bound(e.ctx)
+	ctx, cancel := a.withTimeout(e.ctx)
 	defer cancel()
 	var d limiter.Decision
-	if err := a.store.Peek(ctx, x.repeat.first, &d); err != nil || d.Allowed {
-		return false, nil //nolint:nilerr // a store that cannot tell is met again by admit
+	if err := a.store.Peek(ctx, x.idempotent.firstUse, &d); err != nil || d.Allowed {
+		return false, nil //nolint:nilerr // admit reports an unreachable store
 	}
-	free := []limiter.Claim{{Limit: &x.route.repeats.repeats, Key: x.repeat.first[0].Key, Cost: 1, Source: x.source}}
+	free := []limiter.Claim{{Limit: &x.route.idempotency.repeats, Key: x.idempotent.firstUse[0].Key, Cost: 1, Source: x.source}}
 	if err := a.store.Peek(ctx, free, &d); err != nil || !d.Allowed {
 		return false, nil //nolint:nilerr // as above
 	}
-	x.claims = x.claims.none()
+	x.claims = x.claims.empty()
 	return true, nil
 }
 
-// worthWaiting reports whether each limit that refuses lets requests wait that long.
-func (q *admission) worthWaiting() bool {
+// canWait reports whether each limit that refuses lets requests wait for as long as necessary.
+func (q *admission) canWait() bool {
 	for i, o := range q.decision.Outcomes {
 		if !o.Allowed && o.Wait > q.claims.windows[i].of.Wait {
 			return false
@@ -130,15 +130,15 @@ func (q *admission) worthWaiting() bool {
 	return true
 }
 
-// notAsked is why no limit that refuses is asked about x.
-func (x *exchange) notAsked() string {
+// exemptReason returns why no limit in enforce mode applies to x.
+func (x *exchange) exemptReason() string {
 	switch {
 	case x.list != nil && x.list.Action == config.Bypass:
-		return "the list " + x.list.Name + " lets it pass"
+		return "the list " + x.list.Name + " bypasses limits"
 	case x.exempt:
-		return "it is a browser's preflight"
+		return "CORS preflight"
 	case len(x.route.limits) == 0:
 		return "the route has no limits"
 	}
-	return "no limit that is enforced applies"
+	return "no enforced limit applies"
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// outgoing tells of what would be forwarded.
-func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Result {
+// explainForward adds the request that would be forwarded.
+func (e *explainer) explainForward(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	x := e.x
 	header, _ := x.in.header.(*http1.Fields)
 	came := byName(header)
@@ -20,32 +20,32 @@ func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Res
 		return upstream.Result{Kind: kind, Err: err}
 	}
 	from := x.route.Upstream
-	said := &ExplainedUpstream{
+	explained := &ExplainedUpstream{
 		Name: from.Name, Echo: from.Echo, Targets: []string{}, Balance: string(from.Balance),
 		Method: out.Method, Target: out.Target, Host: out.Host, Header: out.Header, Set: []string{}, Removed: []string{},
 	}
-	said.Targets = append(said.Targets, out.Targets...)
-	e.conceal(out.Header)
+	explained.Targets = append(explained.Targets, out.Targets...)
+	e.maskKeys(out.Header)
 	for _, name := range slices.Sorted(maps.Keys(out.Header)) {
 		if !slices.Equal(out.Header[name], came[name]) {
-			said.Set = append(said.Set, name)
+			explained.Set = append(explained.Set, name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(came)) {
 		if _, sent := out.Header[name]; !sent {
-			said.Removed = append(said.Removed, name)
+			explained.Removed = append(explained.Removed, name)
 		}
 	}
-	e.Upstream = said
+	e.Upstream = explained
 	return upstream.Result{Kind: upstream.OK}
 }
 
-// conceal masks the fields in which an upstream learns sensitive keys.
-func (e *explainer) conceal(h map[string][]string) {
+// maskKeys masks the fields by which sensitive keys are sent to the upstream.
+func (e *explainer) maskKeys(h map[string][]string) {
 	for _, k := range e.x.extracted.keys {
-		if !k.by.Sensitive || k.by.SetHeader == "" || len(h[k.by.SetHeader]) == 0 {
+		if !k.spec.Sensitive || k.spec.SetHeader == "" || len(h[k.spec.SetHeader]) == 0 {
 			continue
 		}
-		h[k.by.SetHeader] = []string{key.Mask(h[k.by.SetHeader][0], 0)}
+		h[k.spec.SetHeader] = []string{key.Mask(h[k.spec.SetHeader][0], 0)}
 	}
 }

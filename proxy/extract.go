@@ -14,31 +14,30 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errCost reports that a request asks for a cost that is none.
+// errCost reports that the cost of a request is not valid.
 var errCost = errors.New("cost not acceptable")
 
-// An extracted is what of a request keys are read from, and the keys.
+// An extracted holds the keys of a request, and the data from which they are read.
 type extracted struct {
 	query      url.Values
-	queryRead  bool         // the names in query are looked through
-	body       *content     // nil if no key was read from it
-	confused   []key.Origin // what other names of the request may be taken for
-	value      key.Value    // the key last read
+	queryRead  bool         // query has been parsed and its names have been checked
+	body       *content     // nil unless a key is read from the body
+	confusable []key.Origin // origins for which other names of the request may be taken
+	value      key.Value    // the last key that was read
 	keys       []extractedKey
-	overridden []overridden // limits in which one of the keys stands hashed
+	overridden []overridden // limits for which a key has rates of its own, listed by hash
 }
 
 func (e *extracted) reset() {
-	e.value.Reset()
+	e.value.Reset()                                // one by one: assigning the struct would copy too much
 	e.query, e.queryRead, e.body = nil, false, nil // each in place: together they are too much to copy
-	e.confused, e.keys, e.overridden = e.confused[:0], e.keys[:0], e.overridden[:0]
+	e.confusable, e.keys, e.overridden = e.confusable[:0], e.keys[:0], e.overridden[:0]
 }
 
-// extract learns what the request claims: one claim for each window of each
-// limit of its route, under the key that the request carries. A key is made
-// once, however many limits count under it.
+// extract makes the claims of the request: one for each window of each limit of its route, under
+// the key that the request has. A key is extracted once, whatever the number of limits that use it.
 func (g *generation) extract(x *exchange) error {
-	x.names = x
+	x.keyNamer = x
 	if x.exempt = x.bypasses(); x.exempt {
 		return nil
 	}
@@ -48,7 +47,7 @@ func (g *generation) extract(x *exchange) error {
 	for _, l := range x.route.limits {
 		err := g.claim(x, l)
 		if err != nil && l.Mode == config.Shadow {
-			x.shadowErrors = append(x.shadowErrors, l) // a limit in shadow mode refuses nobody
+			x.shadowErrors = append(x.shadowErrors, l) // a limit in shadow mode refuses no request
 			continue
 		}
 		if err != nil {
@@ -58,21 +57,21 @@ func (g *generation) extract(x *exchange) error {
 	return nil
 }
 
-// readQuery reads the query, if the route needs it.
+// readQuery parses the query if the route needs it.
 func (x *exchange) readQuery() error {
-	if !x.route.queries || x.extracted.queryRead {
+	if !x.route.readsQuery || x.extracted.queryRead {
 		return nil
 	}
 	if _, err := x.ParsedQuery(); err != nil {
 		return err
 	}
 	x.extracted.queryRead = true
-	x.foldQuery()
+	x.findConfusableParams()
 	return nil
 }
 
-// claim asks for the permits of each window of l. What limits in shadow mode are
-// asked is kept apart, because they never refuse.
+// claim adds a claim for each window of l. Claims on limits in shadow mode are kept separately,
+// because they never refuse.
 func (g *generation) claim(x *exchange, l *limit) error {
 	k, err := g.key(x, l.Key)
 	if err != nil || k.skip {
@@ -88,56 +87,56 @@ func (g *generation) claim(x *exchange, l *limit) error {
 			return err
 		}
 	}
-	of := l.windows
+	windows := l.windows
 	if others, ok := l.overrides[k.Key]; ok {
-		of = others
+		windows = others
 	}
 	for _, o := range x.extracted.overridden {
 		if o.of == l {
-			of = o.windows
+			windows = o.windows
 		}
 	}
-	for _, w := range of {
-		if cost > w.Most() {
-			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.Cost.From, errCost, cost)
+	for _, w := range windows {
+		if cost > w.Capacity() {
+			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, errCost, cost)
 		}
 	}
 	if x.source == 0 {
-		x.source = uint32(maphash.Comparable(g.seed, x.client.network)) | 1 // never nobody
+		x.source = uint32(maphash.Comparable(g.seed, x.client.network)) | 1 // never 0, which means no source
 	}
 	shared := ""
 	if l.RedissonName != "" {
 		shared = strings.ReplaceAll(l.RedissonName, "{key}", k.text)
-		if l.keyed && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(shared) != nil {
-			return fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", l.Key.From, key.ErrInvalid)
+		if l.hasKeyName && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(shared) != nil {
+			return fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", l.Key.From, key.ErrInvalid)
 		}
 	}
-	asked := &x.claims
+	set := &x.claims
 	if l.Mode == config.Shadow {
-		asked = &x.shadows
+		set = &x.shadows
 	}
-	for _, w := range of {
-		asked.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.RedissonForm, Source: x.source}, w)
+	for _, w := range windows {
+		set.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.source}, w)
 	}
-	if g.config.Privacy.Rotates && shared == "" { // what was counted before counts as well
+	if g.config.Privacy.Rotates && shared == "" { // counts under the previous secret count as well
 		x.bothSecrets = true
-		for _, w := range of {
-			asked.add(limiter.Claim{Limit: &w.Limit, Key: k.previous, Cost: cost, Value: value.previous, Source: x.source}, w)
+		for _, w := range windows {
+			set.add(limiter.Claim{Limit: &w.Limit, Key: k.previous, Cost: cost, Value: value.previous, Source: x.source}, w)
 		}
 	}
 	return nil
 }
 
-// cost is how many permits the request asks for; 1 if it does not say.
+// cost returns the number of permits that the request takes; 1 if it does not say.
 func (x *exchange) cost(c *config.Cost) (int64, error) {
 	if c == nil {
 		return 1, nil
 	}
 	if x.Confused(c.From) {
-		return 0, fmt.Errorf("%s: %w: another name may be taken for its own", c.From, key.ErrAmbiguous)
+		return 0, fmt.Errorf("%s: %w: some servers read another name as this one", c.From, key.ErrAmbiguous)
 	}
 	if c.From.Source == key.Query && x.Confused(key.Origin{Source: key.Form, Name: c.From.Name}) {
-		return 0, fmt.Errorf("%s: %w: beside a form in the body, in which some servers find it too", c.From, key.ErrAmbiguous)
+		return 0, fmt.Errorf("%s: %w: the body is a form, in which some servers look for it too", c.From, key.ErrAmbiguous)
 	}
 	values := x.Header(c.From.Name)
 	if c.From.Source == key.Query {
@@ -150,56 +149,56 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 		return 0, fmt.Errorf("%s: %w", c.From, key.ErrAmbiguous)
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
-	if err != nil || n < 1 || n > c.Max || values[0][0] == '+' || values[0][0] == '0' { // which makes it octal for some
+	if err != nil || n < 1 || n > c.Max || values[0][0] == '+' || values[0][0] == '0' { // a leading 0 makes it octal for some servers
 		return 0, fmt.Errorf("%s: %w: write a whole number from 1 to %d", c.From, errCost, c.Max)
 	}
 	return n, nil
 }
 
-// An extractedKey is the key that a spec has made of the request.
+// An extractedKey is the key of the request for one key.Spec.
 type extractedKey struct {
-	by *key.Spec
+	spec *key.Spec
 	limiter.Key
-	previous limiter.Key // under the secret that is being replaced; not made otherwise
-	bare     limiter.Key // under no secret, which may change; made where new keys are bounded, and stays here
-	text     string      // what stands for it in names that Java programs share
-	skip     bool        // it is missing, and limits on it do not apply
-	shown    string      // masked, for people; of a sensitive key only
+	previous limiter.Key // under the previous secret; zero if there is none
+	unkeyed  limiter.Key // without any secret; only set where new keys are limited, and kept in this process
+	text     string      // the key in the names of shared Redisson limiters
+	skip     bool        // the key is missing, and limits on it do not apply
+	masked   string      // the masked value, for the log; only of a sensitive key
 }
 
 func (g *generation) key(x *exchange, by *key.Spec) (extractedKey, error) {
 	for _, k := range x.extracted.keys {
-		if k.by == by {
+		if k.spec == by {
 			return k, nil
 		}
 	}
 	if err := by.Extract(x, &x.extracted.value); err != nil {
 		return extractedKey{}, err
 	}
-	k := extractedKey{by: by, skip: x.extracted.value.Skip}
+	k := extractedKey{spec: by, skip: x.extracted.value.Skip}
 	if !k.skip {
 		k.text = x.extracted.value.Text()
 		k.Key = g.config.Privacy.Hash(x.extracted.value.Parts)
 		k.previous, _ = g.config.Privacy.PreviousHash(x.extracted.value.Parts)
 		if slices.Contains(x.route.newKeys, by) {
-			k.bare = config.Privacy{}.Hash(x.extracted.value.Parts)
+			k.unkeyed = config.Privacy{}.Hash(x.extracted.value.Parts)
 		}
 	}
 	x.override(by)
 	if by.Sensitive && !k.skip {
-		k.shown = x.extracted.value.Shown()
+		k.masked = x.extracted.value.Shown()
 	}
 	x.extracted.keys = append(x.extracted.keys, k)
 	return k, nil
 }
 
-// An overridden limit goes by windows that the request's key has of its own.
+// An overridden is a limit with the windows that the request's key has of its own.
 type overridden struct {
 	of      *limit
 	windows []*window
 }
 
-// override finds the limits in which the key that was extracted last stands hashed.
+// override finds the limits that list the last extracted key by its hash.
 func (x *exchange) override(by *key.Spec) {
 	for _, l := range x.route.limits {
 		if l.Hashed == nil || l.Key != by {

@@ -12,53 +12,54 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// errStoreUnreachable reports that the store was not asked, because it has been away and
-// not every proxy has told it yet what it let pass meanwhile.
-var errStoreUnreachable = fmt.Errorf("%w: it has been away, and hears first what was granted meanwhile", limiter.ErrUnavailable)
+// errStoreUnreachable reports that the store was not called, because it has been unreachable and
+// not all proxies have reported yet what they granted meanwhile.
+var errStoreUnreachable = fmt.Errorf("%w: it was unreachable, and permits granted meanwhile are reported first", limiter.ErrUnavailable)
 
-// A fallback decides in place of the shared store while that one cannot: each
-// limit by its own policy, and those that are local in this process, for this
-// node's share. It knows what the store granted to this node recently, and the
-// store hears afterwards of what was granted here.
+// A fallback decides while the shared store is unreachable: each limit by its own policy, and those
+// with on_store_failure: local in this process, with this node's share of the limit. The local
+// store records what the shared store granted to this node recently; what is granted locally is
+// reported to the shared store afterwards.
 type fallback struct {
-	local *limiter.Memory
-	live  func() int // how many proxies share the limits, as far as is known
-	store reporter   // nil: the store never is away, or hears of nothing
+	local     *limiter.Memory
+	nodeCount func() int // returns the number of proxies that are known to share the limits
+	store     reporter   // nil if the store is never unreachable, or accepts no reports
 
-	before          atomic.Int64 // as live, and no fewer than there were before the store was unreachable
-	lastUnreachable atomic.Int64 // ns; when the store was last found away
+	lastNodes       atomic.Int64 // as live; while the store recovers, at least the number before the outage
+	lastUnreachable atomic.Int64 // when the store was last found unreachable, in nanoseconds since 1970
 }
 
-// memberGrace is how long after the store is back nodes may not have been heard of: more than
-// they live without a sign of life.
+// memberGrace is how long after an outage of the store some nodes may not be registered again. It
+// exceeds the time after which a node without a heartbeat is removed.
 const memberGrace = 30 * time.Second
 
-// A reporter is a store that hears of what was granted in its place.
-// redisstore.Store is one and says more.
+// A reporter is a store to which permits that were granted in its place are reported. See
+// redisstore.Store.
 type reporter interface {
 	limiter.AdminStore
-	// Available is false while decisions are made in its place.
+	// Available reports whether the store decides. It does not while a fallback decides in its
+	// place.
 	Available() bool
-	// Settling is true while it is not Available but answers: it knows what this
-	// process has granted, and not yet what others have.
+	// Settling reports whether the store is reachable but not yet Available: this process has
+	// reported its permits, other processes may not have.
 	Settling() bool
-	// Report has the store count what p took of a fallback.
+	// Report makes the store count the permit p, which a fallback granted.
 	Report(claims []limiter.Claim, p limiter.Permit)
-	// Withdraw takes a report back, and says whether that was in time.
+	// Withdraw cancels a report, and reports whether it was still pending.
 	Withdraw(claims []limiter.Claim, p limiter.Permit) bool
 }
 
 func newFallback(store limiter.AdminStore, nodes func() int) *fallback {
-	s := &fallback{local: limiter.NewMemory(limiter.MemoryOptions{}), live: nodes}
+	s := &fallback{local: limiter.NewMemory(limiter.MemoryOptions{}), nodeCount: nodes}
 	s.store, _ = store.(reporter)
 	return s
 }
 
-// nodes is how many proxies share the limits, at least 1. A store that was away hears
-// of them one by one: for a while there are no fewer than before, or whoever fails to
-// reach it just then would have a share too large.
+// nodes returns the number of proxies that share the limits, at least 1. After an outage nodes
+// register again one by one. For a while nodes therefore returns at least the number before the
+// outage: a node that cannot reach the store at that time would otherwise take too large a share.
 func (s *fallback) nodes() int {
-	n, before := int64(max(s.live(), 1)), s.before.Load()
+	n, before := int64(max(s.nodeCount(), 1)), s.lastNodes.Load()
 	switch {
 	case s.store == nil || n == before:
 		return int(n)
@@ -69,24 +70,24 @@ func (s *fallback) nodes() int {
 	case time.Now().UnixNano()-s.lastUnreachable.Load() < int64(memberGrace):
 		return int(before)
 	}
-	s.before.Store(n)
+	s.lastNodes.Store(n)
 	return int(n)
 }
 
-// A decider is who decides about a request now.
+// A decider selects what decides about a request.
 type decider int
 
 const (
 	decideByStore decider = iota
-	decideByShare         // here, without asking the store
+	decideByShare         // the local store, without calling the shared store
 	decideByBoth
 )
 
-// decider says who decides about q. While the store settles, both do: of what other nodes
-// granted meanwhile the store may not have heard yet, so none may have more than its share;
-// and as soon as one of them goes by the store alone, the others must ask it as well.
+// decider returns what decides about q. While the store is Settling, both stores do: permits
+// granted by other nodes may not have been reported yet, so that no node may exceed its share; and
+// as soon as one node uses only the shared store, the others must use it as well.
 func (s *fallback) decider(q *admission) decider {
-	if s.store == nil || !q.route.standsIn {
+	if s.store == nil || !q.route.canFallBack {
 		return decideByStore
 	}
 	settling := s.store.Settling() // first: when settling ends, the store is available already
@@ -99,9 +100,9 @@ func (s *fallback) decider(q *admission) decider {
 	return decideByShare
 }
 
-// within is take for q, with no more than this node's share. errStoreUnreachable reports that the
-// share is used up.
-func (s *fallback) within(q *admission, take taker) taker {
+// takeWithinShare returns a taker that takes the claims of q by take, but no more than this node's share. It
+// returns errStoreUnreachable if the share is used up.
+func (s *fallback) takeWithinShare(q *admission, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
 		for i, c := range q.claims.claims {
@@ -125,36 +126,36 @@ func (s *fallback) within(q *admission, take taker) taker {
 	}
 }
 
-// note remembers what the store has said, as far as it may be asked here later.
-func (s *fallback) note(q *admission) {
-	if s.store != nil && q.route.local {
-		s.local.Note(q.claims.claims, &q.decision, s.nodes())
+// record records a decision of the shared store in the local store, if that may have to decide later.
+func (s *fallback) record(q *admission) {
+	if s.store != nil && q.route.hasLocalLimit {
+		s.local.Mirror(q.claims.claims, &q.decision, s.nodes())
 	}
 }
 
-// decide decides q, each limit by its own policy: one that denies refuses the
-// request, one that allows is left out. errUndecided reports that one denied.
+// decide decides about q, each limit by its own policy. A limit with deny refuses the request with
+// errUndecided; a limit with allow is skipped.
 func (s *fallback) decide(q *admission, m *metrics) error {
 	for i := range q.claims.claims {
 		if q.claims.windows[i].of.OnStoreFailure == config.Deny {
 			q.fallback = string(config.Deny)
-			m.fellBack(q)
-			m.unasked(q, q.claims.windows[i].of)
+			m.countFallback(q)
+			m.countUnavailable(q, q.claims.windows[i].of)
 			return errUndecided
 		}
 	}
 	q.fallback = string(config.Allow)
-	left := q.claims.none()
+	left := q.claims.empty()
 	for i, c := range q.claims.claims {
 		if q.claims.windows[i].of.OnStoreFailure == config.Allow {
-			m.unasked(q, q.claims.windows[i].of)
+			m.countUnavailable(q, q.claims.windows[i].of)
 			continue
 		}
 		left.add(c, q.claims.windows[i])
 		q.fallback = string(config.Local)
 	}
 	q.claims = left
-	m.fellBack(q)
+	m.countFallback(q)
 	if len(left.claims) == 0 {
 		q.decision = limiter.Decision{Allowed: true, Outcomes: q.decision.Outcomes[:0]}
 		return nil
@@ -168,18 +169,18 @@ func (s *fallback) decide(q *admission, m *metrics) error {
 	return nil
 }
 
-// shares are claims to this node's part of their limits.
+// shares returns claims on this node's share of their limits.
 func (s *fallback) shares(claims []limiter.Claim) []limiter.Claim {
 	out := slices.Clone(claims)
 	for i := range out {
 		share := out[i].Limit.Share(s.nodes())
-		out[i].Limit, out[i].Cost = &share, min(out[i].Cost, share.Most())
+		out[i].Limit, out[i].Cost = &share, min(out[i].Cost, share.Capacity())
 	}
 	return out
 }
 
-// A mirrored is the shared store for whoever got permits from it: what becomes of
-// them is known to the fallback as well.
+// A mirrored is the shared store for permits that it granted. Refunds and renewals are applied to
+// the fallback as well.
 type mirrored struct {
 	limiter.AdminStore
 	fallback *fallback
@@ -187,18 +188,18 @@ type mirrored struct {
 
 // Refund implements limiter.Store.
 func (t mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	t.fallback.local.NoteRefund(claims, p, t.fallback.nodes())
+	t.fallback.local.MirrorRefund(claims, p, t.fallback.nodes())
 	return t.AdminStore.Refund(ctx, claims, p)
 }
 
 // Renew implements limiter.AdminStore.
 func (t mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	_ = t.fallback.local.Renew(ctx, claims, p) // what was not noted is not known there
+	_ = t.fallback.local.Renew(ctx, claims, p) // fails if the permit was not recorded there
 	return t.AdminStore.Renew(ctx, claims, p)
 }
 
-// A reporting is the fallback for whoever got permits from it: what becomes of them
-// is told to the store, if that has heard of them.
+// A reporting is the fallback for permits that it granted. Refunds and renewals are applied to the
+// shared store as well, if the permit was reported to it.
 type reporting struct {
 	*limiter.Memory
 	fallback *fallback
@@ -224,7 +225,7 @@ func (d reporting) Renew(ctx context.Context, claims []limiter.Claim, p limiter.
 	switch store := d.fallback.store; {
 	case store == nil:
 	case store.Withdraw(claims, p):
-		store.Report(claims, p) // as young as it is now
+		store.Report(claims, p) // the report has the time of the renewal
 	case store.Available():
 		return store.Renew(ctx, claims, p)
 	}

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// maxSettling is how many requests may be settled at a time after their
+// maxSettling is the maximum number of requests that are settled concurrently after their
 // responses.
 const maxSettling = 10_000
 
-// finish ends a request whose answer has been written, but for what net/http still keeps
-// of it until ServeHTTP returns. What has to be given back over a network is given back
-// after that, so that no client waits for it; then the exchange ends later than its
-// handler. When very many do, a request waits after all. A cooldown that the outcome ends
-// is ended before the response is: what it tells the client to do next passes.
+// finish ends a request whose response has been written, except for what net/http buffers until
+// ServeHTTP returns. Refunds to a store over the network are made in a goroutine after that, so
+// that no client waits for them; the exchange then outlives its handler. If there are more than
+// maxSettling, the request waits for its refund. Cooldowns are reset before the response ends, so
+// that a client that acts on the response is not refused.
 func (p *Proxy) finish(ctx context.Context, x *exchange) {
-	if x.took == 0 || x.trace != nil { // else it has been measured, together with what the upstream took
-		x.took = time.Since(x.began) // of a trace, the clock of the wall must not put the upstream's end behind this
+	if x.duration == 0 || x.trace != nil { // otherwise it was measured together with the upstream's duration
+		x.duration = time.Since(x.began) // in a trace the span must not end before the upstream's
 	}
-	x.noteAgent()
-	p.lasting.observer.observe(x)
+	x.saveUserAgent()
+	p.shared.observer.observe(x)
 	a := p.admitter
 	if x.outcome.known {
 		a.resetCooldowns(ctx, &x.admission, x.extracted.keys, x.outcome.result.Status)
 	}
-	if a.timeout > 0 && x.outcome.known && x.owes(&x.outcome) {
+	if a.timeout > 0 && x.outcome.known && x.needsRefund(&x.outcome) {
 		if a.settling.Add(1) <= maxSettling {
-			x.keep()
+			x.detach()
 			go func() {
 				defer a.settling.Add(-1)
-				p.end(context.Background(), x) // that of the request ends with its handler
+				p.end(context.Background(), x) // the request's context ends with its handler
 			}()
 			return
 		}
@@ -38,18 +38,18 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	p.end(ctx, x)
 }
 
-// end settles what x took, and writes it down. Nobody may use x afterwards. A request
-// that broke off in the middle, of which nobody knows what came, stays counted.
+// end settles x and writes its log line. x must not be used afterwards. A request that was aborted
+// before there was an outcome stays counted.
 func (p *Proxy) end(ctx context.Context, x *exchange) {
 	if x.outcome.known {
 		p.admitter.settle(ctx, &x.admission, &x.outcome)
 	}
 	x.stopRenewing()
 	p.endTrace(x)
-	p.recorder.leave(x)
-	x.generation.leave()
+	p.recorder.record(x)
+	x.generation.release()
 	x.reset()
-	if !x.owned {
+	if !x.reused {
 		p.exchanges.Put(x)
 	}
 }

@@ -2,8 +2,8 @@ package proxy
 
 import "strings"
 
-// HasForm reports whether x has a body that some server reads as a form. A body without
-// a type is one to Rack, if it is posted.
+// HasForm reports whether x has a body that some server parses as a form. Rack parses the body of a
+// POST without Content-Type as one.
 func (x *exchange) HasForm() bool {
 	if x.in.length == 0 {
 		return false

@@ -9,68 +9,67 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// A downstream is where a request came in and where its response goes out. It
-// alone knows the request and the response as net/http, or another server, has
-// them.
+// A downstream is the connection to the client. It receives a request and sends its response. The
+// request and the response as net/http or package http1 represent them are known only to it.
 type downstream interface {
-	// answer sends a response of ours.
-	answer(a respond.Response)
-	// forward adds to t what only the downstream knows, takes the request to the pool and
-	// the response back. When the response breaks off on its way, the downstream sees to
-	// it that the client can tell.
+	// respond sends a response by Weir itself.
+	respond(a respond.Response)
+	// forward adds to t the fields that only the downstream has, forwards the request to the pool
+	// and relays the response. If the response is truncated, forward makes that visible to the
+	// client.
 	forward(p *upstream.Pool, t *upstream.Request) upstream.Result
-	// beforeEnd has release called once, before the end of the response is sent.
-	// What release is given sends what there is of the response so far.
+	// beforeEnd registers release, which is called once before the end of the response is sent. Its
+	// argument flush sends the part of the response that is available.
 	beforeEnd(release func(flush func()))
 }
 
-// A forwardRequest is what the upstream is asked.
+// A forwardRequest is the request sent to the upstream.
 type forwardRequest struct {
 	request upstream.Request
-	edit    func(status int, h *http1.Fields) // exchange.onHeader, made once
+	edit    func(status int, h *http1.Fields) // exchange.onHeader, bound once
 }
 
 func (s *forwardRequest) reset() { s.request = upstream.Request{} }
 
-// A forwardOutcome is what came of a request that limits have let pass.
+// A forwardOutcome is the result of a forwarded request.
 type forwardOutcome struct {
-	result upstream.Result
-	known  bool          // there is one
-	took   time.Duration // until the response was passed on or given up
-	refund bool          // the upstream asked not to count this request
+	result   upstream.Result
+	known    bool          // result is set
+	duration time.Duration // until the response was relayed or forwarding failed
+	refund   bool          // the upstream asked that this request not be counted
 }
 
-// forward takes the request to its upstream. What cannot be forwarded is
-// answered here.
+// forward sends the request to its upstream and relays the response. If it cannot be forwarded,
+// forward responds with the error.
 func (g *generation) forward(x *exchange, d downstream) {
 	if x.route.Upstream == nil {
 		x.reply(d)
 		return
 	}
 	began := time.Now()
-	to := &x.sending.request // field by field, since a whole one would be copied
-	to.Began, to.RequestID, to.Method, to.Proto, to.Scheme = began, x.id, x.request.Method, x.request.Proto, x.in.scheme
+	to := &x.forwarded.request // set field by field: assigning the struct would copy it
+	to.Start, to.RequestID, to.Method, to.Proto, to.Scheme = began, x.id, x.request.Method, x.request.Proto, x.in.scheme
 	to.Path, to.RawQuery, to.Length = x.route.rewrite.path(x.request.Path), x.request.RawQuery, x.in.length
 	to.Host, to.SetHost = x.request.Authority, x.route.rewrite.Host
 	to.Client, to.Peer, to.TrustedPeer = x.client.addr, x.in.peer, x.client.trustedPeer
 	to.HashBy, to.Forwarded, to.WebSocket = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket
-	to.Set, to.Reserved, to.OnHeader = g.setFields(x), x.route.reserved, x.sending.edit
-	to.Set = x.trace.forwards(began, to.Set)
+	to.Set, to.Reserved, to.OnHeader = g.setFields(x), x.route.isReservedTrailer, x.forwarded.edit
+	to.Set = x.trace.beginForward(began, to.Set)
 	x.outcome.result = d.forward(x.route.pool, to)
-	x.outcome.took = time.Since(began)
-	x.took = began.Sub(x.began) + x.outcome.took
+	x.outcome.duration = time.Since(began)
+	x.duration = began.Sub(x.began) + x.outcome.duration
 	x.fail(x.outcome.result.Err)
-	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.Wrote {
-		d.answer(failed(x))
+	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
+		d.respond(forwardErrorResponse(x))
 	}
-	if x.answer.status == 0 { // a connection that was handed over writes no status
-		x.answer.status = x.outcome.result.Status
+	if x.response.status == 0 { // a connection that was handed over writes no status
+		x.response.status = x.outcome.result.Status
 	}
 }
 
-// setFields are the fields that the route sets or takes out, and those in which the
-// upstream learns the keys of the request. What
-// a client sends in them never reaches an upstream, by whatever route.
+// setFields returns the fields that the route sets or removes, and the fields in which the upstream
+// receives keys of the request. Fields for keys are always set or removed, so that a client's value
+// never reaches an upstream.
 func (g *generation) setFields(x *exchange) map[string][]string {
 	if len(g.keyFields) == 0 {
 		return x.route.rewrite.set
@@ -88,17 +87,17 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 	return set
 }
 
-// onHeader tells the client of the forwarded response what is left of its
-// quota, and takes out the upstream's wish that this request shall not count.
+// onHeader adds the rate limit fields to the header of the forwarded response, and removes the
+// field by which the upstream asks for a refund.
 func (x *exchange) onHeader(status int, h *http1.Fields) {
 	if name := x.route.RefundOn.Header; name != "" && len(h.Values(name)) > 0 {
 		x.outcome.refund = true
 		h.Del(name)
 	}
-	x.route.rewrite.answer(h)
+	x.route.rewrite.response(h)
 	if len(x.claims.claims) > 0 {
-		x.restore(status, &x.outcome)
-		x.told.memory.Reset()
+		x.addRefunds(status, &x.outcome)
+		x.quotaFields.buffer.Reset()
 		x.route.quota.Headers(x.verdict(), h)
 	}
 	h.SetKnown(http1.XRequestID, x.id)

@@ -13,27 +13,28 @@ import (
 )
 
 const (
-	// nativeSchema is the resolution of native histograms: 2^3 buckets for each doubling,
-	// so that a quantile is off by 9% at most.
+	// nativeSchema is the resolution of native histograms: 2^3 buckets for each power of two, so
+	// that the error of a quantile is at most 9%.
 	nativeSchema = 3
-	// nativeFrom and nativeTo are the powers of two between which there are native
-	// buckets, in seconds: from a microsecond to seventeen minutes. What is less is in
-	// the zero bucket, what is more in the last one.
+	// nativeFrom and nativeTo are the powers of two that bound the native buckets, in seconds: from
+	// a microsecond to seventeen minutes. Smaller values are in the zero bucket, larger ones in the
+	// last bucket.
 	nativeFrom, nativeTo = -20, 10
-	// exemplarInterval is how often a bucket gets a new exemplar, which costs allocations.
+	// exemplarInterval is the minimum interval between exemplars of a bucket. An exemplar costs
+	// allocations.
 	exemplarInterval = 10 * time.Second
 )
 
-// classicBounds are the upper bounds of the classic buckets, in seconds: from what Weir
-// itself takes of a request to what only an upstream does.
+// classicBounds returns the upper bounds of the classic buckets, in seconds. They range from the
+// time that Weir itself needs to that of slow upstreams.
 func classicBounds() []float64 {
 	return []float64{0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 }
 
-// A histogramVec is a histogram of durations for each value of one label, with classic
-// buckets and native ones (sparse, exponential) beside. An observation is two atomic
-// additions for both kinds: client_golang's own histogram takes more than twice as
-// long for that, and every request is observed several times.
+// A histogramVec is a histogram of durations for each value of one label, with classic and native
+// (sparse, exponential) buckets. An observation is two atomic additions for both kinds.
+// client_golang's own histogram takes more than twice as long for that, and each request is
+// observed several times.
 type histogramVec struct {
 	desc  *prometheus.Desc
 	label string
@@ -43,29 +44,28 @@ type histogramVec struct {
 	series map[string]*histogram
 }
 
-// histogramCells are the smallest parts into which the bounds of both kinds of buckets
-// cut time. Cell i holds what is greater than bounds[i-1] and not greater than bounds[i].
-// They never change.
+// histogramCells divides durations by the bounds of both kinds of buckets. Cell i holds values
+// greater than bounds[i-1] and at most bounds[i]. It is immutable.
 type histogramCells struct {
 	bounds  []float64
-	nanos   []int64     // bounds, rounded down: a Duration is not greater than one if it is not greater than the other
-	first   [256]uint16 // by slot: the first cell that a Duration of that slot can lie in
-	classic []int       // the classic bucket that a cell is part of
-	native  []int       // the native one; 0 is the zero bucket
+	nanos   []int64     // bounds in nanoseconds, rounded down; a Duration compares to both alike
+	first   [256]uint16 // by slot: the first cell that a Duration of this slot can be in
+	classic []int       // the classic bucket of each cell
+	native  []int       // the native bucket of each cell; 0 is the zero bucket
 }
 
-// A histogram is one series. Its methods are safe for concurrent use.
+// A histogram is one series. It is safe for concurrent use.
 type histogram struct {
 	label     *dto.LabelPair
 	cells     *histogramCells
-	counts    []atomic.Uint64 // of each cell
-	nanos     atomic.Int64    // all together
-	exemplars []exemplarSlot  // of each classic bucket
+	counts    []atomic.Uint64 // by cell
+	nanos     atomic.Int64    // sum of all observations
+	exemplars []exemplarSlot  // by classic bucket
 }
 
-// An exemplarSlot is the exemplar of one bucket: a request that was observed in it.
+// An exemplarSlot holds the exemplar of one bucket: a request that was observed in it.
 type exemplarSlot struct {
-	set atomic.Int64 // when, in nanoseconds since 1970
+	set atomic.Int64 // when it was set, in nanoseconds since 1970
 	is  atomic.Pointer[dto.Exemplar]
 }
 
@@ -102,14 +102,14 @@ func newHistogramCells() *histogramCells {
 	return c
 }
 
-// slot is 4 for each bit that d has, and the two bits behind the first: durations of one
-// slot lie in very few cells. That of a longer d is not less.
+// slot returns four times the bit length of d plus the two bits that follow the first. Durations of
+// one slot are in very few cells. It increases with d.
 func slot(d time.Duration) int {
 	n := bits.Len64(uint64(d))
 	return n*4 + int(uint64(d)<<(64-n)>>61&3)
 }
 
-// wholeNanos is the longest Duration of not more than so many seconds.
+// wholeNanos returns the longest Duration of at most the given seconds.
 func wholeNanos(seconds float64) int64 {
 	n := time.Duration(seconds * 1e9)
 	for ; (n + 1).Seconds() <= seconds; n++ {
@@ -119,8 +119,8 @@ func wholeNanos(seconds float64) int64 {
 	return int64(n)
 }
 
-// cell is the one that d lies in, which must not be negative: a few steps from the first
-// one for durations that have as many bits.
+// cell returns the cell of d, which must not be negative. It takes a few steps from the first cell
+// of d's slot.
 func (c *histogramCells) cell(d time.Duration) int {
 	i := int(c.first[slot(d)])
 	for i < len(c.nanos) && c.nanos[i] < int64(d) {
@@ -129,7 +129,7 @@ func (c *histogramCells) cell(d time.Duration) int {
 	return i
 }
 
-// nativeBounds are the upper bounds of the zero bucket and of the native ones.
+// nativeBounds returns the upper bounds of the zero bucket and of the native buckets.
 func nativeBounds() []float64 {
 	var bounds []float64
 	for i := nativeFrom << nativeSchema; i <= nativeTo<<nativeSchema; i++ {
@@ -138,7 +138,7 @@ func nativeBounds() []float64 {
 	return bounds
 }
 
-// of is the series with this value of the label, which is there from then on.
+// of returns the series with this value of the label, and creates it if necessary.
 func (v *histogramVec) of(value string) *histogram {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -153,18 +153,17 @@ func (v *histogramVec) of(value string) *histogram {
 	return h
 }
 
-// observe counts d and returns the classic bucket that it lies in.
+// observe counts d and returns its classic bucket.
 func (h *histogram) observe(d time.Duration) (bucket int) {
-	d = max(d, 0) // a clock may be set back
+	d = max(d, 0) // the clock may have been set back
 	cell := h.cells.cell(d)
 	h.counts[cell].Add(1)
 	h.nanos.Add(int64(d))
 	return h.cells.classic[cell]
 }
 
-// due reports whether it is time for another exemplar of a bucket, at so many nanoseconds
-// since 1970. Of two that ask at
-// once both may be told so.
+// due reports whether a bucket needs a new exemplar at the given time, in nanoseconds since 1970.
+// Two concurrent calls may both return true.
 func (h *histogram) due(bucket int, at int64) bool {
 	set := &h.exemplars[bucket].set
 	last := set.Load()

@@ -22,7 +22,7 @@ func (v *histogramVec) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// A histogramMetric is a histogram to be shown.
+// A histogramMetric exports a histogram.
 type histogramMetric struct {
 	desc *prometheus.Desc
 	*histogram
@@ -31,8 +31,8 @@ type histogramMetric struct {
 // Desc implements prometheus.Metric.
 func (m *histogramMetric) Desc() *prometheus.Desc { return m.desc }
 
-// Write implements prometheus.Metric. All counts are made from one look at each cell, so
-// that they fit together whatever is observed meanwhile.
+// Write implements prometheus.Metric. It reads each cell once, so that all counts are consistent
+// despite concurrent observations.
 func (m *histogramMetric) Write(to *dto.Metric) error {
 	bounds := classicBounds()
 	classic, native := make([]uint64, len(bounds)+1), make([]int64, m.cells.native[len(m.cells.native)-1]+1)
@@ -52,8 +52,8 @@ func (m *histogramMetric) Write(to *dto.Metric) error {
 	return nil
 }
 
-// writeClassic writes cumulative buckets. The last one, of no bound, is left to the
-// encoder unless it has an exemplar.
+// writeClassic writes cumulative buckets. The encoder adds the +Inf bucket, unless it has an
+// exemplar.
 func (m *histogramMetric) writeClassic(h *dto.Histogram, bounds []float64, counts []uint64) {
 	var below uint64
 	for i, n := range counts {
@@ -71,12 +71,12 @@ func (m *histogramMetric) writeClassic(h *dto.Histogram, bounds []float64, count
 	}
 }
 
-// writeNative writes the buckets that are not empty, of which counts[0] is the zero
-// bucket: runs of them with their distances, each count as the difference to the one
-// before. A histogram without any has one empty run, by which it is known as native.
+// writeNative writes the buckets that are not empty as spans of adjacent buckets, each count as the
+// difference to the previous one. counts[0] is the zero bucket. A histogram without such buckets
+// has one empty span, by which it is recognized as native.
 func writeNative(h *dto.Histogram, counts []int64) {
 	const first = nativeFrom<<nativeSchema + 1
-	last, next := int64(0), int32(0) // the count and the index before
+	last, next := int64(0), int32(0) // count and next index of the previous bucket
 	for i, n := range counts[1:] {
 		if n == 0 {
 			continue
@@ -97,18 +97,17 @@ func writeNative(h *dto.Histogram, counts []int64) {
 	}
 }
 
-// maxExemplarLabels is how many characters the labels of an exemplar may have together
-// (OpenMetrics).
+// maxExemplarLabels is the maximum length of all labels of an exemplar in characters (OpenMetrics).
 const maxExemplarLabels = 128
 
 // example makes x the exemplar of a bucket in which it was observed.
 func (h *histogram) example(bucket int, d time.Duration, x *exchange) {
 	value := d.Seconds()
-	e := &dto.Exemplar{Value: &value, Timestamp: timestamppb.New(x.began.Add(x.took))}
-	room := maxExemplarLabels
+	e := &dto.Exemplar{Value: &value, Timestamp: timestamppb.New(x.began.Add(x.duration))}
+	space := maxExemplarLabels
 	add := func(name, text string) {
-		if room -= len(name) + len(text); text != "" && room >= 0 {
-			text = strings.Clone(text) // it may be the connection's buffer
+		if space -= len(name) + len(text); text != "" && space >= 0 {
+			text = strings.Clone(text) // it may share the buffer of the connection
 			e.Label = append(e.Label, &dto.LabelPair{Name: &name, Value: &text})
 		}
 	}

@@ -203,20 +203,20 @@ func TestMetrics_ExemplarOfALongID(t *testing.T) {
 // Own, upstream and waiting are the parts of the whole.
 func TestMetrics_WhoTookHowLong(t *testing.T) {
 	m := newMetrics(prometheus.NewRegistry())
-	x := &exchange{began: time.Now(), took: 10 * time.Second, outcome: forwardOutcome{took: 6 * time.Second}}
-	x.route, x.waitTook = &route{Route: &config.Route{Name: "a"}, figures: &figures{}}, 3*time.Second
-	m.served(x)
-	m.served(&exchange{began: time.Now(), took: time.Second, answer: answer{status: 404}})
+	x := &exchange{began: time.Now(), duration: 10 * time.Second, outcome: forwardOutcome{duration: 6 * time.Second}}
+	x.route, x.waitTime = &route{Route: &config.Route{Name: "a"}, metrics: &routeMetrics{}}, 3*time.Second
+	m.countResponse(x)
+	m.countResponse(&exchange{began: time.Now(), duration: time.Second, response: clientResponse{status: 404}})
 	for _, c := range []struct {
 		v     *histogramVec
 		route string
 		want  float64
-	}{{m.durations, "a", 10}, {m.own, "a", 1}, {m.upstream, "a", 6}, {m.line, "a", 3}, {m.durations, "none", 1}, {m.own, "none", 1}} {
+	}{{m.durations, "a", 10}, {m.own, "a", 1}, {m.upstream, "a", 6}, {m.wait, "a", 3}, {m.durations, "none", 1}, {m.own, "none", 1}} {
 		if got := metricOf(t, c.v, c.v.of(c.route)); got.GetSampleSum() != c.want || got.GetSampleCount() != 1 {
 			t.Errorf("%v of %s: %v in %d, want %v in one", c.v.desc, c.route, got.GetSampleSum(), got.GetSampleCount(), c.want)
 		}
 	}
-	if len(m.upstream.series)+len(m.line.series) != 2 {
+	if len(m.upstream.series)+len(m.wait.series) != 2 {
 		t.Error("what was never forwarded, or never waited, is in the figures")
 	}
 }

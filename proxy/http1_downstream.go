@@ -15,41 +15,41 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// An http1Downstream is the downstream of HTTP/1.1. The strings that it brings point into a
-// connection's buffer: what outlives the handler is cloned (exchange.keep).
+// An http1Downstream is the downstream of HTTP/1.1. Its strings share the buffer of the connection:
+// those that outlive the handler must be cloned (exchange.detach).
 type http1Downstream struct {
 	h      *http1.Exchange
-	x      *exchange // kept for the next request, unless it outlives this one
-	here   http1.Context
-	duplex http1.Duplex // of h, once it is forwarded
-	kept   buffer       // what whole has read of the body
-	read   []byte       // in kept; nil if nobody asked
+	x      *exchange // reused for the next request, unless it outlives this one
+	reqCtx http1.Context
+	duplex http1.Duplex // relays between h and the upstream, once the request is forwarded
+	buffer bodyBuffer   // holds the body read by readAll
+	body   []byte       // the body in kept; nil if readAll was not called
 }
 
-// ServeHTTP1 takes one request in and sees it out.
+// ServeHTTP1 serves one HTTP/1.1 request.
 func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
-	if h.Target() == "*" { // OPTIONS, about this server
+	if h.Target() == "*" { // OPTIONS *, about the server itself
 		h.Begin(http.StatusOK)
-		_ = h.Send(nil) // the client may have left
+		_ = h.Send(nil) // the client may have disconnected
 		return
 	}
 	d := p.http1Downstream(h)
-	defer p.leaveHTTP1(d)
+	defer p.releaseHTTP1(d)
 	x := d.x
-	d.enter()
-	defer p.finish(&d.here, x)
-	p.serve(&d.here, x, d)
-	if release := h.Ending; release != nil { // the response broke off before its end
-		h.Ending = nil
+	d.readRequest()
+	defer p.finish(&d.reqCtx, x)
+	p.serve(&d.reqCtx, x, d)
+	if release := h.BeforeEnd; release != nil { // the response was truncated
+		h.BeforeEnd = nil
 		release(func() {})
 	}
-	x.answer.bytes = h.Sent()
-	if x.outcome.result.Wrote && x.outcome.result.Kind != upstream.OK {
+	x.response.bytes = h.BodyBytesSent()
+	if x.outcome.result.HeaderSent && x.outcome.result.Kind != upstream.OK {
 		h.Abort()
 	}
 }
 
-// http1Downstream is the downstream for h.
+// http1Downstream returns a downstream for h, from the pool if possible.
 func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
 	d, ok := p.downstreams.Get().(*http1Downstream)
 	if !ok {
@@ -57,27 +57,27 @@ func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
 	}
 	if d.x == nil {
 		d.x = p.exchanges.Get().(*exchange)
-		d.x.owned = true
+		d.x.reused = true
 	}
-	d.h, d.here.Exchange = h, h
-	d.kept.all = p.buffers
+	d.h, d.reqCtx.Exchange = h, h
+	d.buffer.budget = p.buffers
 	d.x.in.body = d
 	return d
 }
 
-// leaveHTTP1 gives up what d has kept, and d itself for another request, unless
-// somebody may still wait for the client of this one to leave.
-func (p *Proxy) leaveHTTP1(d *http1Downstream) {
-	d.kept.free()
-	if d.here.Asked() {
+// releaseHTTP1 releases the body of d, and returns d to the pool unless its context may still be in
+// use.
+func (p *Proxy) releaseHTTP1(d *http1Downstream) {
+	d.buffer.release()
+	if d.reqCtx.Observed() {
 		return
 	}
-	d.h, d.here.Exchange, d.read = nil, nil, nil
+	d.h, d.reqCtx.Exchange, d.body = nil, nil, nil
 	p.downstreams.Put(d)
 }
 
-// enter makes an exchange of the request.
-func (d *http1Downstream) enter() {
+// readRequest fills the exchange from the request.
+func (d *http1Downstream) readRequest() {
 	h, x := d.h, d.x
 	x.request.Method, x.request.HostField, x.request.Proto, x.request.RequestTarget = h.Method(), h.Host(), h.Proto(), h.Target()
 	if x.request.HostField == "" {
@@ -93,7 +93,7 @@ func (d *http1Downstream) enter() {
 		x.in.length = b.Length()
 	}
 	asks := x.request.Method == http.MethodOptions
-	if !asks && !h.Fields.Odd() {
+	if !asks && !h.Fields.HasUnusualNames() {
 		return
 	}
 	for f := range h.Fields.All() {
@@ -103,27 +103,27 @@ func (d *http1Downstream) enter() {
 		}
 		name := http.CanonicalHeaderKey(f.Name)
 		if !plain {
-			x.in.odd = append(x.in.odd, name)
+			x.in.notPlain = append(x.in.notPlain, name)
 		}
-		if asks && !browsersSend(name) {
-			x.in.unasked = append(x.in.unasked, name)
+		if asks && !isPreflightField(name) {
+			x.in.notPreflight = append(x.in.notPreflight, name)
 		}
 	}
 }
 
-// localAddress is the address that the client has connected to.
+// localAddress returns the local address of the client's connection.
 func localAddress(c net.Conn) string {
 	if at, ok := c.LocalAddr().(*net.TCPAddr); ok {
 		return at.String()
 	}
-	return "localhost" // by a socket of this machine
+	return "localhost" // a Unix domain socket
 }
 
-// answer sends a response of ours, whether or not the request's body has come.
-// What has not is read afterwards if that saves the connection.
-func (d *http1Downstream) answer(a respond.Response) {
+// respond sends a response by Weir itself, whether or not the request's body has been received. The
+// rest of the body is read afterwards if that allows the connection to be reused.
+func (d *http1Downstream) respond(a respond.Response) {
 	h, x := d.h, d.x
-	x.answer.status = a.Status
+	x.response.status = a.Status
 	head := h.Begin(a.Status)
 	for _, f := range a.Fields {
 		if f.Name != "Content-Length" {
@@ -131,33 +131,33 @@ func (d *http1Downstream) answer(a respond.Response) {
 		}
 	}
 	head.Add("X-Request-Id", x.id)
-	_ = h.Send(a.Body) // the client may have left
+	_ = h.Send(a.Body) // the client may have disconnected
 }
 
-// readAll implements carrier. The trailer has come with the end of the body, so it
-// is forwarded as well.
-func (d *http1Downstream) readAll(most int64) ([]byte, error) {
+// readAll implements bodyReader. The trailer is available at the end of the body and is forwarded
+// as well.
+func (d *http1Downstream) readAll(maxBytes int64) ([]byte, error) {
 	b := d.h.Body()
 	if b == nil {
 		return nil, nil
 	}
-	b.Limit(most)
-	d.kept.client = d.x.client.network
+	b.Limit(maxBytes)
+	d.buffer.client = d.x.client.network
 	if announced := d.x.in.length; announced >= 0 {
-		most = min(most, announced)
+		maxBytes = min(maxBytes, announced)
 	}
-	read, err := d.kept.read(b, most)
+	read, err := d.buffer.readAll(b, maxBytes)
 	switch {
 	case errors.Is(err, http1.ErrBodyTooLarge):
-		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
 	case errors.Is(err, errBuffersFull):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
-	d.read = read
+	d.body = read
 	if read == nil {
-		d.read = []byte{}
+		d.body = []byte{}
 	}
 	return read, nil
 }
@@ -169,21 +169,21 @@ func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 	d.duplex.Open(h)
 	if b := h.Body(); b != nil {
 		b.Limit(d.x.route.MaxBody)
-		t.Body, t.Content = &d.duplex, d.read
+		t.Body, t.BufferedBody = &d.duplex, d.body
 	}
-	return p.Forward(&d.here, t, &d.duplex)
+	return p.Forward(&d.reqCtx, t, &d.duplex)
 }
 
 // beforeEnd implements downstream.
-func (d *http1Downstream) beforeEnd(release func(flush func())) { d.h.Ending = release }
+func (d *http1Downstream) beforeEnd(release func(flush func())) { d.h.BeforeEnd = release }
 
-// keep clones what is still needed of x when its downstream has ended.
-func (x *exchange) keep() {
+// detach clones the strings of x that are needed after its downstream has ended.
+func (x *exchange) detach() {
 	d, borrowed := x.in.body.(*http1Downstream)
 	if !borrowed {
 		return
 	}
-	d.x, x.owned = nil, false // it outlives the downstream
+	d.x, x.reused = nil, false // x outlives the downstream
 	for _, s := range []*string{&x.id, &x.in.userAgent, &x.in.referer} {
 		*s = strings.Clone(*s)
 	}
@@ -191,23 +191,24 @@ func (x *exchange) keep() {
 	x.in.header, x.in.body = noFields{}, nil
 }
 
-// RefuseHTTP1 answers what could not be read as a request.
-func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
+// RejectHTTP1 responds to a request that could not be parsed.
+func (p *Proxy) RejectHTTP1(h *http1.Exchange, why error) {
 	d := p.http1Downstream(h)
-	defer p.leaveHTTP1(d)
+	defer p.releaseHTTP1(d)
 	x := d.x
-	x.in.header, x.in.peer, x.in.fault = noFields{}, h.Peer(), why
-	defer p.finish(&d.here, x)
-	p.recorder.arrive(x)
-	g := p.enter()
+	x.in.header, x.in.peer, x.in.parseErr = noFields{}, h.Peer(), why
+	defer p.finish(&d.reqCtx, x)
+	p.recorder.start(x)
+	g := p.acquire()
 	x.generation = g
-	g.address.resolve(x)
-	p.recorder.name(x)
-	d.answer(g.refuse(x, why))
-	x.answer.bytes = h.Sent()
+	g.clientIP.resolve(x)
+	p.recorder.setID(x)
+	d.respond(g.refuse(x, why))
+	x.response.bytes = h.BodyBytesSent()
 }
 
-// parseFailure is what to say of a request that http1 refuses, none for any other error.
+// parseFailure returns the response for a parse error of package http1. It reports false for other
+// errors.
 func parseFailure(err error) (respond.Kind, bool) {
 	var refusal *http1.Error
 	if !errors.As(err, &refusal) {

@@ -11,20 +11,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// maxIdempotencyKey is how long an idempotency key may be, in bytes.
+// maxIdempotencyKey is the maximum length of an idempotency key in bytes.
 const maxIdempotencyKey = 255
 
-// errIdempotencyKey reports that the idempotency key of a request cannot be
-// used.
+// errIdempotencyKey reports that the idempotency key of a request is not valid.
 var errIdempotencyKey = errors.New("idempotency key not acceptable")
 
-// An idempotency lets a client repeat a request of which it did not see the
-// response: the repeats of one that was counted do not count. How many do not
-// is bounded, because an upstream that does not know the key does its work
-// again each time. Both limits live in the same store as those of the route.
+// An idempotency lets a client repeat a request whose response it did not receive: repeats of a
+// counted request are not counted. The number of free repeats is limited, because an upstream that
+// ignores the key repeats its work each time. Both limits are kept in the store of the route's
+// limits.
 type idempotency struct {
 	*config.Idempotency
-	once, repeats limiter.Limit
+	firstUse, repeats limiter.Limit
 }
 
 func newIdempotency(route string, c *config.Idempotency) *idempotency {
@@ -34,21 +33,21 @@ func newIdempotency(route string, c *config.Idempotency) *idempotency {
 	limit := func(name string, count int64) limiter.Limit {
 		return limiter.Limit{Name: route + ".idempotency:" + name, Rate: limiter.Rate{Count: count, Window: c.Life}}
 	}
-	return &idempotency{Idempotency: c, once: limit("once", 1), repeats: limit("repeats", c.Repeats)}
+	return &idempotency{Idempotency: c, firstUse: limit("once", 1), repeats: limit("repeats", c.Repeats)}
 }
 
-// idempotency learns under which key the repeats of the request are known: those with
-// the same idempotency key, method, target and body, from whom the limits count as the same.
-// A request without an idempotency key has no repeats.
+// idempotency makes the claims that recognize repeats of the request: requests with the same
+// idempotency key, method, target and body, and the same keys of limits. A request without an
+// idempotency key has no repeats.
 func (g *generation) idempotency(x *exchange) error {
-	i := x.route.repeats
+	i := x.route.idempotency
 	if i == nil || len(x.claims.claims) == 0 {
 		return nil
 	}
 	sent := x.Header(i.Header)
 	switch {
 	case x.Confused(key.Origin{Source: key.Header, Name: i.Header}):
-		return fmt.Errorf("header:%s: %w: another name may be taken for its own", i.Header, key.ErrAmbiguous)
+		return fmt.Errorf("header:%s: %w: some servers read another name as this one", i.Header, key.ErrAmbiguous)
 	case len(sent) == 0:
 		return nil
 	case len(sent) > 1:
@@ -65,6 +64,6 @@ func (g *generation) idempotency(x *exchange) error {
 	for _, c := range x.claims.claims {
 		parts = append(parts, string(c.Key[:]))
 	}
-	x.repeat.first = []limiter.Claim{{Limit: &i.once, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}
+	x.idempotent.firstUse = []limiter.Claim{{Limit: &i.firstUse, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// immutable returns an error that wraps ErrRestart and names the sections
-// that differ between two configurations and outlive a generation.
+// immutable returns an error that wraps ErrRestart and lists the sections that differ between two
+// configurations and cannot be changed by a reload.
 func immutable(was, is *config.Config) error {
 	var sections []string
 	for _, s := range []struct {
@@ -35,7 +35,7 @@ func immutable(was, is *config.Config) error {
 	return fmt.Errorf("%w: %s changed; restart weir, or undo that change", ErrRestart, strings.Join(sections, ", "))
 }
 
-// sameCollector reports whether traces go to one place under one name.
+// sameCollector reports whether traces are sent to the same collector under the same service name.
 func sameCollector(was, is config.Traces) bool {
 	return was.Endpoint == is.Endpoint && was.Service == is.Service && maps.Equal(was.Headers, is.Headers)
 }

@@ -11,30 +11,30 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// keyIDForm is a KeyID: what the log calls the key, and the key itself, enciphered.
+// keyIDForm matches a KeyID: the hash of the key in the log, and the encrypted key.
 var keyIDForm = regexp.MustCompile(`^id:([0-9a-f]{12})-([0-9a-f]{32})$`)
 
-// hashForm is what the log calls a key, as a value.
+// hashForm matches the hash of a key in the log, written as a value.
 var hashForm = regexp.MustCompile(`^hash:([0-9a-f]{12})$`)
 
-// hashAlone is what the log calls a key.
+// hashAlone matches the hash of a key in the log.
 var hashAlone = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
-// NamesKey reports whether text is what the log calls some key, or its id: names that
-// may go where keys may not.
+// NamesKey reports whether text is the hash of a key in the log, or a key id. Both may be shown
+// where keys must not be.
 func NamesKey(text string) bool { return hashAlone.MatchString(text) || keyIDForm.MatchString(text) }
 
-// keyID is a name for k that operators can act by although they do not know what the
-// client sent, and that tells nobody what that was: k under AES with a key made of the
-// log's salt, which all nodes of a cluster share. Whoever has k itself could find out a
-// phone number by trying all. It holds as long as the salt does.
+// keyID returns an identifier of k with which operators can query and change the key without
+// knowing its value. It is k encrypted by AES with a secret derived from the log's salt, which all
+// nodes of a cluster share. It does not reveal the value: only with k itself could a phone number
+// be found by brute force. It is valid as long as the salt.
 func (r *redactor) keyID(k limiter.Key) string {
 	var out limiter.Key
 	r.cipher().Encrypt(out[:], k[:])
 	return "id:" + r.key(k) + "-" + out.String()
 }
 
-// readKeyID reads what keyID writes; found says whether text is such a name at all.
+// readKeyID decrypts a key id. found reports whether text has the form of one.
 func (r *redactor) readKeyID(text string) (k limiter.Key, found bool, err error) {
 	m := keyIDForm.FindStringSubmatch(text)
 	if m == nil {
@@ -44,20 +44,20 @@ func (r *redactor) readKeyID(text string) (k limiter.Key, found bool, err error)
 	if err != nil {
 		return k, true, err
 	}
-	r.cipher().Decrypt(k[:], raw) // a key is as long as a block
+	r.cipher().Decrypt(k[:], raw) // a key has the size of one block
 	if r.key(k) != m[1] {
-		return k, true, fmt.Errorf("%w: this id was made by another cluster, or before its salt was lost; look the key up again", ErrKeyQuery)
+		return k, true, fmt.Errorf("%w: this id is from another cluster, or from before its salt was lost; look the key up again", ErrKeyQuery)
 	}
 	return k, true, nil
 }
 
-// cipher is that of the salt.
+// cipher returns the block cipher derived from the salt.
 func (r *redactor) cipher() cipher.Block {
 	salt := r.salt()
 	secret := sha256.Sum256(append([]byte("id of a key"), salt[:]...))
 	block, err := aes.NewCipher(secret[:])
 	if err != nil {
-		panic(err) // the secret has a right length
+		panic(err) // the length of the secret is valid
 	}
 	return block
 }

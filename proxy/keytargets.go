@@ -10,29 +10,29 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A keyTarget is one limit that counts by the key that an operator names.
+// A keyTarget is one limit that counts by the key an operator has named.
 type keyTarget struct {
-	route    *route
-	limit    *limit
-	by       *key.Spec // of the limit, or what is used in its place
-	key      limiter.Key
-	previous limiter.Key // under the secret that is being replaced, if there is one and the value is known
-	rotates  bool
-	derived  bool
-	masked   string
-	windows  []*window
-	name     string // of the limiter that Java programs share; empty for none
-	why      string // not empty: why the limit cannot be asked
+	route        *route
+	limit        *limit
+	spec         *key.Spec // the key of the limit, or its replacement
+	key          limiter.Key
+	previous     limiter.Key // under the previous secret, if rotates
+	rotates      bool
+	derived      bool
+	masked       string
+	windows      []*window
+	redissonName string // the name of the shared Redisson limiter; empty if it is not shared
+	reason       string // why the limit cannot be queried; empty if it can
 }
 
-// targets are the limits that q is about: those that count by exactly the key that is
-// named, and by parts of it. Errors wrap ErrKeyQuery.
-func (g *generation) targets(q KeyQuery, known func(hash string) (limiter.Key, bool)) ([]keyTarget, error) {
+// findTargets returns the limits selected by q: those that count by exactly the named key, and those
+// that count by a part of it. Errors wrap ErrKeyQuery.
+func (g *generation) findTargets(q KeyQuery, known func(hash string) (limiter.Key, bool)) ([]keyTarget, error) {
 	given, err := q.given(g.config.ClientIP.IPv6Prefix)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.alias(given); err != nil {
+	if err := g.resolveAlias(given); err != nil {
 		return nil, err
 	}
 	id, byID, err := g.readID(q, known)
@@ -49,10 +49,10 @@ func (g *generation) targets(q KeyQuery, known func(hash string) (limiter.Key, b
 			t := keyTarget{route: r, limit: l, windows: l.windows}
 			found := false
 			if byID {
-				found = g.byID(&t, key.Canonical(q.Pairs[0].Key), id)
+				found = g.matchID(&t, key.CanonicalName(q.Pairs[0].Key), id)
 			} else {
 				var err error
-				if found, err = g.byValue(&t, given); wrong == nil {
+				if found, err = g.matchValue(&t, given); wrong == nil {
 					wrong = err
 				}
 			}
@@ -67,55 +67,56 @@ func (g *generation) targets(q KeyQuery, known func(hash string) (limiter.Key, b
 	case wrong != nil:
 		return nil, fmt.Errorf("%w: %w", ErrKeyQuery, wrong)
 	}
-	return nil, g.nothing(q, given)
+	return nil, g.noTargetError(q, given)
 }
 
-// alias lets ip stand for client_ip where no key is called so.
-func (g *generation) alias(given key.Given) error {
+// resolveAlias makes ip an alias of client_ip unless a key has that name.
+func (g *generation) resolveAlias(given key.Input) error {
 	text, short := given.Texts["ip"]
 	if _, named := g.config.Keys["ip"]; named || !short {
 		return nil
 	}
 	delete(given.Texts, "ip")
 	if _, twice := given.Texts[string(key.ClientIP)]; twice {
-		return fmt.Errorf("%w: ip and client_ip are one key; name it once", ErrKeyQuery)
+		return fmt.Errorf("%w: ip and client_ip are the same key; name it once", ErrKeyQuery)
 	}
 	given.Texts[string(key.ClientIP)] = text
 	return nil
 }
 
-// readID reads the value of a query that is an id, or a hash of the log.
+// readID reads the value of a query if it is a key id or a hash in the log.
 func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bool)) (k limiter.Key, found bool, err error) {
 	if len(q.Pairs) != 1 {
 		return k, false, nil
 	}
 	if m := hashForm.FindStringSubmatch(q.Pairs[0].Value); m != nil {
 		if k, found = known(m[1]); !found {
-			return k, true, fmt.Errorf("%w: no request of the last minutes had this key here; give its value, or ask the node that logged it", ErrKeyQuery)
+			return k, true, fmt.Errorf("%w: no recent request on this node had this key; give its value, or ask the node that logged it", ErrKeyQuery)
 		}
 		return k, true, nil
 	}
 	return g.redact.readKeyID(q.Pairs[0].Value)
 }
 
-// byID makes t what counts under k, if its limit counts by a key of that name.
-func (g *generation) byID(t *keyTarget, name string, k limiter.Key) bool {
+// matchID sets the key of t to k, and reports whether the limit of t counts by a key of that name.
+func (g *generation) matchID(t *keyTarget, name string, k limiter.Key) bool {
 	specs := append([]*key.Spec{t.limit.Key}, t.limit.Key.Replacements()...)
 	i := slices.IndexFunc(specs, func(s *key.Spec) bool { return s.Name == name || name == "ip" && s.From.Source == key.ClientIP })
 	if i < 0 {
 		return false
 	}
-	t.by, t.key, t.masked = specs[i], k, specs[i].Name
-	if t.limit.keyed {
-		t.why = "the name of the limiter that Java programs share is made of the value, which an id does not tell; give the value"
+	t.spec, t.key, t.masked = specs[i], k, specs[i].Name
+	if t.limit.hasKeyName {
+		t.reason = "the name of the shared Redisson limiter contains the value, which an id does not reveal; give the value"
 	}
-	t.name = t.limit.RedissonName
+	t.redissonName = t.limit.RedissonName
 	t.override()
 	return true
 }
 
-// byValue makes t what counts under the given key, if it is the key of its limit.
-func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
+// matchValue sets the key of t from the given values, and reports whether the limit of t counts by
+// them.
+func (g *generation) matchValue(t *keyTarget, given key.Input) (bool, error) {
 	var v key.Value
 	r, err := t.limit.Key.Read(given, &v)
 	if errors.Is(err, key.ErrMissing) || err == nil && len(r.Names) != len(given.Texts) {
@@ -124,7 +125,7 @@ func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	t.by, t.derived, t.masked = t.limit.Key, r.Derived, g.display().Value(&v)
+	t.spec, t.derived, t.masked = t.limit.Key, r.Derived, g.display().Value(&v)
 	t.key = g.config.Privacy.Hash(v.Parts)
 	t.override()
 	if t.limit.Hashed != nil {
@@ -133,9 +134,9 @@ func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
 		}
 	}
 	if t.limit.RedissonName != "" {
-		t.name = strings.ReplaceAll(t.limit.RedissonName, "{key}", v.Text())
-		if t.limit.keyed && limiter.CheckRedissonKey(v.Text()) != nil || limiter.CheckRedissonName(t.name) != nil {
-			return false, fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
+		t.redissonName = strings.ReplaceAll(t.limit.RedissonName, "{key}", v.Text())
+		if t.limit.hasKeyName && limiter.CheckRedissonKey(v.Text()) != nil || limiter.CheckRedissonName(t.redissonName) != nil {
+			return false, fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
 		}
 		return true, nil
 	}
@@ -149,36 +150,36 @@ func (t *keyTarget) override() {
 	}
 }
 
-// claims are those of t's windows, with a penalty also that of its refusals; then the
-// same under the secret that is being replaced.
+// claims returns the claims on the windows of t and, for a limit with a penalty, on its count of
+// refusals; then the same under the previous secret.
 func (t *keyTarget) claims() []limiter.Claim {
-	claims := t.under(t.key)
+	claims := t.claimsUnder(t.key)
 	if t.rotates {
-		claims = append(claims, t.under(t.previous)...)
+		claims = append(claims, t.claimsUnder(t.previous)...)
 	}
 	return claims
 }
 
-func (t *keyTarget) under(k limiter.Key) []limiter.Claim {
+func (t *keyTarget) claimsUnder(k limiter.Key) []limiter.Claim {
 	var claims []limiter.Claim
 	for _, w := range t.windows {
 		claims = append(claims, limiter.Claim{
-			Limit: &w.Limit, Key: k, Cost: 1, Redisson: t.name, RedissonForm: t.limit.RedissonForm,
+			Limit: &w.Limit, Key: k, Cost: 1, RedissonName: t.redissonName, RedissonFormat: t.limit.RedissonFormat,
 		})
 	}
 	if t.limit.Penalty != nil {
-		claims = append(claims, limiter.Claim{Limit: &t.limit.refusals, Key: k, Cost: 1})
+		claims = append(claims, limiter.Claim{Limit: &t.limit.refusalLimit, Key: k, Cost: 1})
 	}
 	return claims
 }
 
-// display is how people see keys.
+// display returns how keys are displayed to operators.
 func (g *generation) display() key.Display { return key.Display{Address: g.redact.shownAddress} }
 
-// nothing says why no limit is about q.
-func (g *generation) nothing(q KeyQuery, given key.Given) error {
+// noTargetError returns an error that says why no limit is selected by q.
+func (g *generation) noTargetError(q KeyQuery, given key.Input) error {
 	var routes, limits, names []string
-	var joined *key.Spec // of which some, and not all, are given
+	var joined *key.Spec // a joined key of which only some parts are given
 	for _, r := range g.routes {
 		routes = append(routes, r.Name)
 		for _, l := range r.limits {
@@ -190,30 +191,30 @@ func (g *generation) nothing(q KeyQuery, given key.Given) error {
 				continue
 			}
 			names = append(names, l.Key.Names()...)
-			if l.Key.Join != nil && within(given, append(leafNames(l.Key), l.Key.Name)) {
+			if l.Key.Join != nil && onlyNames(given, append(leafNames(l.Key), l.Key.Name)) {
 				joined = l.Key
 			}
 		}
 	}
 	switch {
 	case q.Route != "" && !slices.Contains(routes, q.Route):
-		return fmt.Errorf("%w: there is no route %q; write one of %s", ErrKeyQuery, q.Route, listing(routes))
+		return fmt.Errorf("%w: there is no route %q; write one of %s", ErrKeyQuery, q.Route, joinNames(routes))
 	case q.Limit != "" && !slices.Contains(limits, q.Limit):
-		return fmt.Errorf("%w: there is no limit %q; write one of %s", ErrKeyQuery, q.Limit, listing(limits))
+		return fmt.Errorf("%w: there is no limit %q; write one of %s", ErrKeyQuery, q.Limit, joinNames(limits))
 	}
 	for name := range given.Texts {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("%w: no limit counts by %q; write one of %s", ErrKeyQuery, name, listing(names))
+			return fmt.Errorf("%w: no limit counts by %q; write one of %s", ErrKeyQuery, name, joinNames(names))
 		}
 	}
 	if joined != nil {
-		return fmt.Errorf("%w: %s is joined of several keys; give a value for each of %s", ErrKeyQuery, joined.Name, listing(leafNames(joined)))
+		return fmt.Errorf("%w: %s consists of several keys; give a value for each of %s", ErrKeyQuery, joined.Name, joinNames(leafNames(joined)))
 	}
-	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all that a key is joined of", ErrKeyQuery)
+	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all parts of a joined key", ErrKeyQuery)
 }
 
-// within reports whether all that is given has one of these names.
-func within(given key.Given, names []string) bool {
+// onlyNames reports whether all given names are among names.
+func onlyNames(given key.Input, names []string) bool {
 	for name := range given.Texts {
 		if !slices.Contains(names, name) {
 			return false
@@ -222,11 +223,11 @@ func within(given key.Given, names []string) bool {
 	return true
 }
 
-// maxListed is how many names an error lists.
+// maxListed is the maximum number of names that an error lists.
 const maxListed = 20
 
-// listing is names in order, each once.
-func listing(names []string) string {
+// joinNames returns the names in order and without duplicates.
+func joinNames(names []string) string {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -237,7 +238,7 @@ func listing(names []string) string {
 }
 
 func leafNames(s *key.Spec) (names []string) {
-	for _, leaf := range s.Leaves() {
+	for _, leaf := range s.Components() {
 		names = append(names, leaf.Name)
 	}
 	return names

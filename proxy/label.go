@@ -7,48 +7,48 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// labelBytes is how much is kept of the texts of a key, to be shown masked: all of a
-// phone number, an address or both.
+// labelBytes is the size of the texts of a key that are kept to be shown masked. A phone number, an
+// address or both fit.
 const labelBytes = 39
 
-// A label is the texts of a key, in a size that is always the same, so that keeping one
-// costs a copy. Of a text that is too long the beginning and the end are kept, which are
-// all that is shown of it. It never leaves the process as it is.
+// A label holds the texts of a key in a fixed size, so that storing one costs only a copy. Of a
+// text that is too long, the beginning and the end are kept; nothing else of it is ever shown. It
+// is never shown unmasked.
 type label struct {
 	size uint8
-	text [labelBytes]byte // the texts, with NULs between
+	text [labelBytes]byte // the texts, separated by NUL
 }
 
-// eachLabel is how many bytes a text has at least beside the others of its key: enough
-// for a phone number.
-const eachLabel = 16
+// minPartBytes is the minimum size of a text beside the other texts of its key: enough for a phone
+// number.
+const minPartBytes = 16
 
-// put takes up one more text; rest is how many are still to come. A text that is too long
-// has a star where it was cut.
-func (l *label) put(text string, rest int) {
+// addPart adds a text; rest is the number of texts that follow. A text that is too long is cut in the
+// middle, where it gets a star.
+func (l *label) addPart(text string, rest int) {
 	if l.size > 0 && l.size < labelBytes {
 		l.text[l.size] = 0
 		l.size++
 	}
 	left := labelBytes - int(l.size)
-	room := max(left-rest*eachLabel, left/(rest+1)-1)
+	space := max(left-rest*minPartBytes, left/(rest+1)-1)
 	switch {
-	case len(text) <= room:
+	case len(text) <= space:
 		l.add(text)
-	case room >= 3:
-		l.add(text[:room/2])
+	case space >= 3:
+		l.add(text[:space/2])
 		l.add("*")
-		l.add(text[len(text)-(room-room/2-1):])
+		l.add(text[len(text)-(space-space/2-1):])
 	}
 }
 
 func (l *label) add(text string) { l.size += uint8(copy(l.text[l.size:], text)) }
 
-// shown is how people see the key.
-func (l *label) shown(d key.Display, shapes []key.Shape) string {
+// masked returns the masked texts of the key.
+func (l *label) masked(d key.Display, shapes []key.Shape) string {
 	texts := strings.Split(string(l.text[:l.size]), "\x00")
 	for i, t := range texts {
-		if !utf8.ValidString(t) { // cut in the middle of a letter
+		if !utf8.ValidString(t) { // cut within a character
 			texts[i] = strings.ToValidUTF8(t, "")
 		}
 	}
@@ -58,19 +58,19 @@ func (l *label) shown(d key.Display, shapes []key.Shape) string {
 // fillLabel fills l with the texts of a key of x.
 func (x *exchange) fillLabel(l *label, k *extractedKey) {
 	l.size = 0
-	if k.by.Join == nil {
-		l.put(k.text, 0)
+	if k.spec.Join == nil {
+		l.addPart(k.text, 0)
 		return
 	}
-	leaves := x.route.leaves[k.by]
+	leaves := x.route.leaves[k.spec]
 	for n, leaf := range leaves {
-		text := "*" // unless a limit looks at it by itself
+		text := "*" // if no limit counts by the part alone
 		for i := range x.extracted.keys {
-			if x.extracted.keys[i].by == leaf {
+			if x.extracted.keys[i].spec == leaf {
 				text = x.extracted.keys[i].text
 				break
 			}
 		}
-		l.put(text, len(leaves)-n-1)
+		l.addPart(text, len(leaves)-n-1)
 	}
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// renewInterval is how often a request says that it still holds its concurrent
-// permits. Two of these calls may fail before the lease runs out.
+// renewInterval is the interval at which the concurrent permits of a request are renewed. Two
+// renewals may fail before the lease ends.
 const renewInterval = config.Lease / 3
 
-// A lease keeps the concurrent permits of one request while it is in progress.
-// A request that is over before the first renewal costs a timer and nothing
-// else. It shares nothing with the exchange, whose next request it may outlive
-// by the length of one call.
+// A lease renews the concurrent permits of one request while it is in progress. A request that ends
+// before the first renewal costs only a timer. A lease shares no memory with the exchange, because
+// a pending renewal may outlive it.
 type lease struct {
 	store  limiter.AdminStore
 	claims []limiter.Claim
@@ -28,9 +27,8 @@ type lease struct {
 	ended bool
 }
 
-// holds begins to keep those of a taking's claims that are concurrent; nil when
-// none is.
-func holds(store limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *lease {
+// startLease starts to renew the claims that are concurrent. It returns nil if there are none.
+func startLease(store limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *lease {
 	if !slices.ContainsFunc(claims, concurrent) {
 		return nil
 	}
@@ -48,11 +46,11 @@ func holds(store limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *
 
 func concurrent(c limiter.Claim) bool { return c.Limit.Algorithm == limiter.Concurrent }
 
-// renew holds on for another lease. A call that fails is made again next time.
+// renew extends the lease. A failed call is repeated after the next interval.
 func (h *lease) renew() {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	_ = h.store.Renew(ctx, h.claims, h.permit) // a permit that is lost stays lost; the request goes on
+	_ = h.store.Renew(ctx, h.claims, h.permit) // a permit that has expired stays lost; the request continues
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ended {
@@ -60,7 +58,7 @@ func (h *lease) renew() {
 	}
 }
 
-// end ends the keeping; more than once does no harm, and nil keeps nothing.
+// end stops the renewals. It may be called more than once, and on nil.
 func (h *lease) end() {
 	if h == nil {
 		return

@@ -9,17 +9,16 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errListed reports that the key of a request is on a list that denies.
-var errListed = errors.New("on a list that denies")
+// errDenied reports that the key of a request is on a deny list.
+var errDenied = errors.New("denied by a list")
 
-// A listLookup is the lists of a route that look at one key.
+// A listLookup is the lists of a route that use the same key.
 type listLookup struct {
 	key   *key.Spec
-	lists []*config.List // those that deny first
+	lists []*config.List // deny lists first
 }
 
-// newListLookups puts together the lists that look at the same key, so that it is
-// read once.
+// newListLookups groups lists by key, so that each key is read once.
 func newListLookups(lists []*config.List) []listLookup {
 	var all []listLookup
 	for _, l := range lists {
@@ -31,23 +30,23 @@ func newListLookups(lists []*config.List) []listLookup {
 	}
 	for _, s := range all {
 		slices.SortStableFunc(s.lists, func(a, b *config.List) int {
-			return cmp.Compare(rank(a.Action), rank(b.Action))
+			return cmp.Compare(actionOrder(a.Action), actionOrder(b.Action))
 		})
 	}
 	return all
 }
 
-func rank(a config.Action) int {
+func actionOrder(a config.Action) int {
 	if a == config.DenyListed {
 		return 0
 	}
 	return 1
 }
 
-// checkLists looks the request up in lists of its route: errListed when one denies; when
-// none does and one says bypass, no limit is asked. A request that does not carry the
-// key of a list is dealt with as the key says: it is refused, or it is not on the
-// list. The cost does not grow with the lists' lengths.
+// checkLists looks the request up in lists of its route. It returns errDenied if a deny list
+// matches. If only a bypass list matches, no limit applies. A request without the key of a list is
+// handled as the key is configured: it is refused, or it is not on the list. The cost does not
+// depend on the length of the lists.
 func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 	if len(lookups) == 0 {
 		return nil
@@ -60,12 +59,12 @@ func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 			return err
 		}
 		for _, l := range s.lists {
-			if !x.isOn(l) {
+			if !x.isListed(l) {
 				continue
 			}
 			if l.Action == config.DenyListed {
 				x.list = l
-				return errListed
+				return errDenied
 			}
 			if x.list == nil {
 				x.list = l
@@ -75,17 +74,17 @@ func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 	return nil
 }
 
-// isOn reports whether the key last read stands in l. An address lets through
-// nobody but who has it; refused is the whole network that it counts under, for a
-// client there has all its addresses at hand.
-func (x *exchange) isOn(l *config.List) bool {
+// isListed reports whether the last key that was read is on l. An address on a bypass list matches only
+// that address. On a deny list it matches the network by which limits count, because a client can
+// use all addresses of its network.
+func (x *exchange) isListed(l *config.List) bool {
 	if l.Action == config.Bypass {
 		return l.Members.HasExactly(&x.extracted.value, x.client.addr)
 	}
 	return l.Members.Has(&x.extracted.value)
 }
 
-// bypasses reports whether no limit is asked about the request.
+// bypasses reports whether no limit applies to the request.
 func (x *exchange) bypasses() bool {
 	return x.list != nil && x.list.Action == config.Bypass || x.preflight()
 }

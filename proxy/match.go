@@ -2,14 +2,14 @@ package proxy
 
 import routing "github.com/weir-proxy/weir/proxy/route"
 
-// match learns the route of a request, and the parameters of its path. A request that is
-// refused may have a route anyway, for the log; see routing.Table.Find.
+// match sets the route of a request and the parameters of its path. A request that is refused may
+// still have a route, for the log; see routing.Table.Find.
 func (g *generation) match(x *exchange) (err error) {
 	x.route, err = g.table.Find(x.matchable())
 	return err
 }
 
-// matchable is what of x decides its route.
+// matchable returns the data of x by which it is matched.
 func (x *exchange) matchable() *routing.Request {
 	x.request.Message = x
 	return &x.request

@@ -8,17 +8,17 @@ import (
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
-// This file is the exchange as packages key and route read it: key.Message and
-// routing.Message.
+// The methods of this file implement key.Message and routing.Message, by which packages key and
+// route read the exchange.
 
 // Header returns all values of a field.
 func (x *exchange) Header(name string) []string { return x.in.header.Values(name) }
 
-// Query returns all values of a query parameter. A query that can be read in two
-// ways has none: extract refuses it before.
+// Query returns all values of a query parameter. An ambiguous query has no parameters; extract
+// refuses the request before they are used.
 func (x *exchange) Query(name string) []string { return x.extracted.query[name] }
 
-// ParsedQuery returns the parameters of the query, which is read once.
+// ParsedQuery returns the parameters of the query. It is parsed once.
 func (x *exchange) ParsedQuery() (url.Values, error) {
 	if x.extracted.query != nil {
 		return x.extracted.query, nil
@@ -34,10 +34,10 @@ func (x *exchange) ParsedQuery() (url.Values, error) {
 // Param returns a parameter of the path, decoded.
 func (x *exchange) Param(name string) string { return x.request.Param(name) }
 
-// Client returns the client as limits count it.
+// Client returns the client's network, by which limits count.
 func (x *exchange) Client() netip.Prefix { return x.client.network }
 
-// Host returns the host that was asked for, in the spelling that is matched.
+// Host returns the host of the request in its canonical form.
 func (x *exchange) Host() string { return x.request.Host }
 
 // Method returns the method.
@@ -46,12 +46,12 @@ func (x *exchange) Method() string { return x.request.Method }
 // Body returns the body, which is read once for all keys.
 func (x *exchange) Body() (key.Body, error) {
 	if x.extracted.body == nil {
-		most := x.route.MaxBody
-		if most == 0 {
-			most = defaultMaxKeyBody
+		maxBytes := x.route.MaxBody
+		if maxBytes == 0 {
+			maxBytes = defaultMaxKeyBody
 		}
 		x.extracted.body = new(content)
-		x.extracted.body.bytes, x.extracted.body.err = x.in.body.readAll(most)
+		x.extracted.body.bytes, x.extracted.body.err = x.in.body.readAll(maxBytes)
 	}
 	kind := ""
 	if types := x.Header("Content-Type"); len(types) > 0 {
@@ -60,7 +60,7 @@ func (x *exchange) Body() (key.Body, error) {
 	return key.Body{Type: kind, Bytes: x.extracted.body.bytes}, x.extracted.body.err
 }
 
-// A content is a body that was read, or why it could not be.
+// A content is a body, or the error of reading it.
 type content struct {
 	bytes []byte
 	err   error

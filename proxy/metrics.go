@@ -10,7 +10,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// The results of a decision, as metrics call them.
+// The results of a decision, as label values.
 const (
 	allowed       = "allowed"
 	refused       = "refused"
@@ -18,17 +18,17 @@ const (
 	unavailable   = "unavailable"
 )
 
-// metrics are the figures of one proxy. Labels are names from the configuration
-// and small fixed sets of words: never anything that a client sent.
+// metrics are the metrics of one proxy. Label values are names from the configuration and small
+// fixed sets of words, never data sent by clients.
 type metrics struct {
 	requests         *prometheus.CounterVec
 	durations        *histogramVec
 	own              *histogramVec
 	upstream         *histogramVec
-	line             *histogramVec
+	wait             *histogramVec
 	decisions        *prometheus.CounterVec
 	store            *histogramVec
-	storeFails       *prometheus.CounterVec
+	storeErrors      *prometheus.CounterVec
 	fallbacks        *prometheus.CounterVec
 	refunds          *prometheus.CounterVec
 	repeats          *prometheus.CounterVec
@@ -42,10 +42,10 @@ type metrics struct {
 	newKeys          *prometheus.CounterVec
 	reloads          *prometheus.CounterVec
 	generation       prometheus.Gauge
-	unlogged         prometheus.Counter
+	unloggedResets   prometheus.Counter
 
-	unrouted     figures                   // of requests without a route
-	storeSeconds found[string, *histogram] // by operation
+	unrouted     routeMetrics                    // of requests without a route
+	storeSeconds metricCache[string, *histogram] // by operation
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -64,10 +64,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		durations:        durations("request_duration_seconds", "Time from the header of a request until its response was written.", "route"),
 		own:              durations("own_duration_seconds", "Time spent in Weir itself: without the upstream and without waiting for a permit.", "route"),
 		upstream:         durations("upstream_duration_seconds", "Time from the start of forwarding until the response was relayed or forwarding failed.", "route"),
-		line:             durations("wait_duration_seconds", "Time that requests waited for a permit, of those that waited.", "route"),
+		wait:             durations("wait_duration_seconds", "Time that requests waited for a permit, of those that waited.", "route"),
 		decisions:        counter("decisions_total", "Decisions of limits, by result.", "route", "limit", "result"),
 		store:            durations("store_duration_seconds", "Duration of calls to a shared store.", "operation"),
-		storeFails:       counter("store_errors_total", "Calls to a shared store that failed or timed out.", "operation"),
+		storeErrors:      counter("store_errors_total", "Calls to a shared store that failed or timed out.", "operation"),
 		fallbacks:        counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
 		listMatches:      counter("list_matches_total", "Requests whose key was on a list, by the list that decided.", "route", "list", "action"),
 		bans:             counter("bans_total", "Keys that a limit has banned because it refused them too often.", "route", "limit"),
@@ -82,10 +82,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.resets = counter("cooldown_resets_total", "Cooldowns reset by a response on another route.", "route", "limit")
 	m.waits = counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests waiting for a permit."}, []string{"route", "limit"})
-	m.unlogged = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "HTTP/2 requests reset by their clients that were left out of the log."})
-	r.MustRegister(m.generation, m.waiting, m.unlogged)
-	// A counter that is first seen at 1 has not grown for Prometheus: what alerts watch
-	// begins at 0.
+	m.unloggedResets = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "HTTP/2 requests reset by their clients that were left out of the log."})
+	r.MustRegister(m.generation, m.waiting, m.unloggedResets)
+	// Prometheus sees no increase if a counter first appears with value 1, so counters that alerts
+	// use start at 0.
 	for _, result := range []string{"ok", "unchanged", "refused"} {
 		m.reloads.WithLabelValues(result)
 	}
@@ -95,45 +95,45 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// served notes a response, and returns what its route is called.
-func (m *metrics) served(x *exchange) (name string) {
+// countResponse counts a response and returns the label value of its route.
+func (m *metrics) countResponse(x *exchange) (name string) {
 	name, f := "none", &m.unrouted
 	if x.route != nil {
-		name, f = x.route.Name, x.route.figures
+		name, f = x.route.Name, x.route.metrics
 	}
-	requests, ok := f.requests.get(x.answer.status)
+	requests, ok := f.requests.get(x.response.status)
 	if !ok {
-		requests = f.requests.keep(x.answer.status, m.requests.WithLabelValues(name, strconv.Itoa(x.answer.status)))
+		requests = f.requests.keep(x.response.status, m.requests.WithLabelValues(name, strconv.Itoa(x.response.status)))
 	}
 	requests.Inc()
-	m.took(x, name, f)
+	m.observeDurations(x, name, f)
 	return name
 }
 
-// took notes how long x took, and who took how much of that.
-func (m *metrics) took(x *exchange, name string, f *figures) {
-	x.observe(f.durations.of(m.durations, name), x.took)
-	x.observe(f.own.of(m.own, name), x.ownTook())
-	if x.outcome.took > 0 {
-		x.observe(f.upstream.of(m.upstream, name), x.outcome.took)
+// observeDurations records the duration of x and its parts.
+func (m *metrics) observeDurations(x *exchange, name string, f *routeMetrics) {
+	x.observe(f.durations.of(m.durations, name), x.duration)
+	x.observe(f.own.of(m.own, name), x.ownDuration())
+	if x.outcome.duration > 0 {
+		x.observe(f.upstream.of(m.upstream, name), x.outcome.duration)
 	}
-	if x.waitTook > 0 {
-		x.observe(f.line.of(m.line, name), x.waitTook)
+	if x.waitTime > 0 {
+		x.observe(f.wait.of(m.wait, name), x.waitTime)
 	}
 }
 
-// observe notes d of x. Now and then x is an example of those that took so long.
+// observe records the duration d of x. At intervals x becomes an exemplar.
 func (x *exchange) observe(h *histogram, d time.Duration) {
-	if bucket := h.observe(d); h.due(bucket, x.began.UnixNano()+int64(x.took)) || x.traceID() != "" {
+	if bucket := h.observe(d); h.due(bucket, x.began.UnixNano()+int64(x.duration)) || x.traceID() != "" {
 		h.example(bucket, d, x)
 	}
 }
 
-// decided counts what each limit said; a limit of several windows says one thing,
-// and one that was not asked nothing.
-func (m *metrics) decided(r *route, asked claimSet, d *limiter.Decision) {
-	for i := 0; i < len(asked.windows); {
-		of, to := asked.limit(i)
+// countDecisions counts the decision of each limit. A limit with several windows is counted once, and a
+// limit without a decision is not counted.
+func (m *metrics) countDecisions(r *route, set claimSet, d *limiter.Decision) {
+	for i := 0; i < len(set.windows); {
+		of, to := set.limitAt(i)
 		result, known := allowed, false
 		for ; i < to; i++ {
 			known = known || !d.Outcomes[i].Unknown
@@ -147,7 +147,7 @@ func (m *metrics) decided(r *route, asked claimSet, d *limiter.Decision) {
 	}
 }
 
-// decision is the counter of what a limit said.
+// decision returns the counter of a result of a limit.
 func (m *metrics) decision(r *route, of *limit, result string) prometheus.Counter {
 	c, ok := of.decisions.get(result)
 	if !ok {
@@ -156,29 +156,29 @@ func (m *metrics) decision(r *route, of *limit, result string) prometheus.Counte
 	return c
 }
 
-// asked notes a call to the store.
-func (m *metrics) asked(operation string, took time.Duration, err error) {
+// observeStoreCall records a call to the store.
+func (m *metrics) observeStoreCall(operation string, duration time.Duration, err error) {
 	o, ok := m.storeSeconds.get(operation)
 	if !ok {
 		o = m.storeSeconds.keep(operation, m.store.of(operation))
 	}
-	o.observe(took)
+	o.observe(duration)
 	if err != nil {
-		m.storeFails.WithLabelValues(operation).Inc()
+		m.storeErrors.WithLabelValues(operation).Inc()
 	}
 }
 
-// fellBack notes a request that was decided without the store.
-func (m *metrics) fellBack(q *admission) {
+// countFallback counts a request that was decided without the store.
+func (m *metrics) countFallback(q *admission) {
 	m.fallbacks.WithLabelValues(q.fallback).Inc()
 }
 
-// unasked notes a limit that nobody could be asked about.
-func (m *metrics) unasked(q *admission, of *limit) {
+// countUnavailable counts a limit that could not be evaluated.
+func (m *metrics) countUnavailable(q *admission, of *limit) {
 	m.decision(q.route, of, unavailable).Inc()
 }
 
-func (m *metrics) reloaded(r Report, err error) {
+func (m *metrics) countReload(r Report, err error) {
 	result := "unchanged"
 	switch {
 	case err != nil:

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// nearFrom is the least count of a rate of which a key's use is told: with a
-	// smaller one it is nothing out of the ordinary to use it up.
+	// nearFrom is the minimum count of a rate for which alerts are sent. Using up a smaller one is
+	// not unusual.
 	nearFrom = 100
-	// maxNear is how many limits are told of at a time.
+	// maxNear is the maximum number of limits in one report.
 	maxNear = 50
 )
 
@@ -22,15 +22,15 @@ type Near struct {
 	Window string `json:"window"`
 	Used   int64  `json:"used"`
 	Of     int64  `json:"of"`
-	Key    string `json:"key"`              // the beginning of its hash, as in the log
+	Key    string `json:"key"`              // the beginning of the key's hash, as in the log
 	Masked string `json:"masked,omitempty"` // of a sensitive key
 }
 
-// alerts say what is worth being told.
+// alerts is the configuration of alerts.
 type alerts config.Alerts
 
-// near is so many permits of a rate that a key with less has used most of it; 0
-// when nobody is told. Limits in shadow mode are on trial and not told of.
+// near returns the number of remaining permits of a rate below which a key has used most of it; 0
+// if there are no alerts. There are none for limits in shadow mode.
 func (a alerts) near(rate limiter.Rate, mode config.Mode) int64 {
 	if a.Webhook == "" || rate.Count < nearFrom || mode != config.Enforce {
 		return 0
@@ -39,45 +39,45 @@ func (a alerts) near(rate limiter.Rate, mode config.Mode) int64 {
 	return rate.Count - used + 1
 }
 
-// A nearby remembers which limits have been used up most, and by whom, since it
-// was asked last. A request never waits for it: when another one is just
-// writing, this one goes unnoticed, and the next will do.
-type nearby struct {
-	mu   sync.Mutex      // guards what follows
-	most map[string]Near // by the window's name
+// A nearLimits records, for each window, the key that has used most of it since the last report. It
+// never blocks a request: if another request is writing, the update is skipped, and a later request
+// makes it.
+type nearLimits struct {
+	mu       sync.Mutex      // guards what follows
+	byWindow map[string]Near // by the window's name
 }
 
-func newNearby() *nearby { return &nearby{most: map[string]Near{}} }
+func newNearLimits() *nearLimits { return &nearLimits{byWindow: map[string]Near{}} }
 
-// note looks at what the store has decided.
-func (n *nearby) note(q *admission) {
+// record evaluates a decision of the store.
+func (n *nearLimits) record(q *admission) {
 	for i := range q.decision.Outcomes {
 		if w := q.claims.windows[i]; q.decision.Outcomes[i].Remaining < w.near && !q.decision.Outcomes[i].Unknown {
-			n.write(q, i, w)
+			n.update(q, i, w)
 		}
 	}
 }
 
-func (n *nearby) write(q *admission, i int, w *window) {
+func (n *nearLimits) update(q *admission, i int, w *window) {
 	if !n.mu.TryLock() {
 		return
 	}
 	defer n.mu.Unlock()
 	used := w.Rate.Count - max(q.decision.Outcomes[i].Remaining, 0)
-	known, found := n.most[w.Name]
-	if used <= known.Used || !found && len(n.most) >= maxNear {
+	known, found := n.byWindow[w.Name]
+	if used <= known.Used || !found && len(n.byWindow) >= maxNear {
 		return
 	}
 	near := Near{Route: q.route.Name, Limit: w.of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
-	near.Key, near.Masked = q.names.logKey(q.claims.claims[i].Key)
-	n.most[w.Name] = near
+	near.Key, near.Masked = q.keyNamer.logKey(q.claims.claims[i].Key)
+	n.byWindow[w.Name] = near
 }
 
-// drain is what there is to tell, and forgets it.
-func (n *nearby) drain() []Near {
+// drain returns the recorded keys and removes them.
+func (n *nearLimits) drain() []Near {
 	n.mu.Lock()
-	most := n.most
-	n.most = map[string]Near{}
+	most := n.byWindow
+	n.byWindow = map[string]Near{}
 	n.mu.Unlock()
 	all := make([]Near, 0, len(most))
 	for _, near := range most {
@@ -86,11 +86,9 @@ func (n *nearby) drain() []Near {
 	return all
 }
 
-// Near are the keys that have used most of a limit since it was asked last: of
-// each limit and window the one that has used most. With no one to be told there
-// are none.
-func (p *Proxy) Near() []Near { return p.admitter.nearby.drain() }
+// Near returns, for each limit and window, the key that has used most of it since the last call. It
+// returns none if no alerts are configured.
+func (p *Proxy) Near() []Near { return p.admitter.nearLimits.drain() }
 
-// Alerts say who is told when limits are used up, by the configuration that is
-// served now.
+// Alerts returns the configuration of alerts of the current generation.
 func (p *Proxy) Alerts() config.Alerts { return p.current.Load().config.Alerts }

@@ -42,23 +42,23 @@ func nearing(name string, left int64) *admission {
 	w := &window{of: &limit{Limit: &config.Limit{Name: name}}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
 	x := &exchange{
 		generation: &generation{redact: redactor{privacy: config.Privacy{HashSecret: "a secret"}}},
-		extracted:  extracted{keys: []extractedKey{{Key: limiter.KeyOf(name), shown: "+86****"}}},
+		extracted:  extracted{keys: []extractedKey{{Key: limiter.KeyOf(name), masked: "+86****"}}},
 		admission: admission{
 			route:    &route{Route: &config.Route{Name: "send"}, windows: []*window{w}},
 			claims:   claimSet{claims: []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}}, windows: []*window{w}},
 			decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
 		},
 	}
-	x.names = x
+	x.keyNamer = x
 	return &x.admission
 }
 
 func TestNear_RemembersWhoHasUsedMost(t *testing.T) {
-	n := newNearby()
+	n := newNearLimits()
 	for _, left := range []int64{50, 21, 20, 3, 10} {
-		n.note(nearing("phone", left))
+		n.record(nearing("phone", left))
 	}
-	n.note(nearing("banned", -1))
+	n.record(nearing("banned", -1))
 	got := map[string]Near{}
 	for _, near := range n.drain() {
 		got[near.Limit] = near
@@ -73,15 +73,15 @@ func TestNear_RemembersWhoHasUsedMost(t *testing.T) {
 }
 
 func TestNear_IsBoundedAndNeverWaits(t *testing.T) {
-	n := newNearby()
+	n := newNearLimits()
 	for i := range 2 * maxNear {
-		n.note(nearing(string(rune('A'+i)), 0))
+		n.record(nearing(string(rune('A'+i)), 0))
 	}
 	if got := len(n.drain()); got != maxNear {
 		t.Errorf("%d limits are told of; want %d", got, maxNear)
 	}
 	n.mu.Lock() // another request writes
-	n.note(nearing("phone", 0))
+	n.record(nearing("phone", 0))
 	n.mu.Unlock()
 	if got := n.drain(); len(got) != 0 {
 		t.Errorf("told are %+v by a request that should not have waited", got)

@@ -12,16 +12,16 @@ import (
 // errNewKeys reports that a client has sent more new keys than it may.
 var errNewKeys = errors.New("too many new keys from this client")
 
-// boundedKeys are those of a route's keys of which a client may send so many new ones:
-// that clients can choose, of limits that refuse somebody, or, if more new keys than
-// allowed refuse nobody either, of all. None where any number may be new.
-func boundedKeys(from *config.Route) (of []*key.Spec) {
+// limitedNewKeys returns the keys of a route for which new_keys limits new values: keys that clients
+// can choose, of limits in enforce mode, or of all limits if new_keys itself is in shadow mode. It
+// returns nil if new keys are not limited.
+func limitedNewKeys(from *config.Route) (of []*key.Spec) {
 	if from.NewKeys.Count == 0 || from.NewKeysMode == config.Off {
 		return nil
 	}
 	for _, l := range from.Limits {
 		if l.Mode == config.Off || l.Mode == config.Shadow && from.NewKeysMode == config.Enforce {
-			continue // what is on trial has nobody refused
+			continue // a limit in shadow mode must not cause refusals
 		}
 		for _, s := range []*key.Spec{l.Key, l.Distinct} {
 			if s != nil && s.ClientChosen() {
@@ -32,18 +32,17 @@ func boundedKeys(from *config.Route) (of []*key.Spec) {
 	return of
 }
 
-// newKeys asks whether a client has sent too many keys that nobody has sent
-// recently: errNewKeys then. It is asked before any store, which each new key costs
-// room; what is known is this process's own and outlives generations. Whom a list
-// lets pass is not asked about.
+// newKeys returns errNewKeys if a client has sent too many keys that were not seen recently. It
+// runs before any call to the store, where each new key uses memory. The known keys are kept in
+// this process and outlive generations. Requests on a bypass list are not checked.
 func (p *Proxy) newKeys(x *exchange) error {
 	r := x.route
 	if len(r.newKeys) == 0 || x.exempt {
 		return nil
 	}
-	var room [8]limiter.Key
-	keys := x.bounded(room[:0])
-	if p.guard.Knows(keys...) {
+	var buf [8]limiter.Key
+	keys := x.appendLimitedKeys(buf[:0])
+	if p.guard.Known(keys...) {
 		return nil
 	}
 	a := p.guard.Admit(r.NewKeys, limiter.KeyOf(r.Name, x.client.network.String()), keys...)
@@ -64,11 +63,11 @@ func (p *Proxy) newKeys(x *exchange) error {
 	return errNewKeys
 }
 
-// bounded adds to keys those of x of which new ones are bounded.
-func (x *exchange) bounded(keys []limiter.Key) []limiter.Key {
+// appendLimitedKeys appends the keys of x for which new values are limited.
+func (x *exchange) appendLimitedKeys(keys []limiter.Key) []limiter.Key {
 	for _, k := range x.extracted.keys {
-		if !k.skip && slices.Contains(x.route.newKeys, k.by) {
-			keys = append(keys, k.bare)
+		if !k.skip && slices.Contains(x.route.newKeys, k.spec) {
+			keys = append(keys, k.unkeyed)
 		}
 	}
 	return keys

@@ -30,8 +30,8 @@ func BenchmarkObserveShare(b *testing.B) {
 				x.reset()
 				one.fill(q, "example.com")
 				x.began, x.generation = time.Now(), g
-				x.outcome.known = p.through(b.Context(), g, x) == nil
-				x.answer.status = 200
+				x.outcome.known = p.decide(b.Context(), g, x) == nil
+				x.response.status = 200
 			}
 			decide()
 			for b.Loop() {
@@ -41,7 +41,7 @@ func BenchmarkObserveShare(b *testing.B) {
 			began := time.Now()
 			for range b.N {
 				x.began = x.began.Add(time.Microsecond)
-				p.lasting.observer.observe(x)
+				p.shared.observer.observe(x)
 			}
 			observing := time.Since(began) / time.Duration(b.N)
 			b.ReportMetric(float64(observing.Nanoseconds()), "observe-ns")

@@ -20,11 +20,11 @@ func finishedExchange(p *Proxy, user string, d limiter.Decision) *exchange {
 	g := p.current.Load()
 	x := newExchange().(*exchange)
 	x.generation, x.route = g, g.routes[0]
-	x.id, x.request.Method, x.request.Path, x.answer.status = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "POST", "/v1/sms/send", 200
-	x.began, x.took, x.source, x.decided, x.outcome.known = time.Now(), time.Millisecond, 7, true, d.Allowed
+	x.id, x.request.Method, x.request.Path, x.response.status = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "POST", "/v1/sms/send", 200
+	x.began, x.duration, x.source, x.decided, x.outcome.known = time.Now(), time.Millisecond, 7, true, d.Allowed
 	x.decision.Allowed = d.Allowed
 	for _, l := range x.route.limits {
-		k := extractedKey{by: l.Key, Key: limiter.KeyOf(l.Key.Name, user), text: user}
+		k := extractedKey{spec: l.Key, Key: limiter.KeyOf(l.Key.Name, user), text: user}
 		x.extracted.keys = append(x.extracted.keys, k)
 		for _, w := range l.windows {
 			x.claims.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: 1}, w)
@@ -40,7 +40,7 @@ func TestObserve_DoesNotAllocate(t *testing.T) {
 	w := newProxy(t, limitYAML(threeLimits))
 	for _, allowed := range []bool{true, false} {
 		x := finishedExchange(w.Proxy, "alice", limiter.Decision{Allowed: allowed})
-		o := w.lasting.observer
+		o := w.shared.observer
 		for range 1000 { // the parts of the ring are made when they are needed
 			x.began = x.began.Add(time.Microsecond)
 			o.observe(x)
@@ -53,11 +53,11 @@ func TestObserve_DoesNotAllocate(t *testing.T) {
 
 // What is said of the memory in recent.go and top.go.
 func TestObserve_Memory(t *testing.T) {
-	const ring = recentSets * (refusedRecent + allowedRecent)
+	const ring = recentShards * (refusedRecent + allowedRecent)
 	if size := unsafe.Sizeof(recentRecord{}) * ring; size > 8<<20 {
 		t.Errorf("the ring takes %d bytes, %d a request; want 8 MB at most", size, unsafe.Sizeof(recentRecord{}))
 	}
-	one := unsafe.Sizeof(limiter.HeavyKey[limiter.Key, label]{})
+	one := unsafe.Sizeof(limiter.HeavyHitter[limiter.Key, label]{})
 	if size := one * topCounters * 2 * TopSlices; size > 200_000 {
 		t.Errorf("a limit takes %d bytes, %d a key; want 200 KB at most", size, one)
 	}
@@ -89,7 +89,7 @@ func BenchmarkObserve(b *testing.B) {
 			for b.Loop() {
 				x := all[i%len(all)]
 				x.began = x.began.Add(time.Microsecond)
-				p.lasting.observer.observe(x)
+				p.shared.observer.observe(x)
 				i++
 			}
 		})

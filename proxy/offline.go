@@ -12,36 +12,36 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// The room that a memory store has which stands for a shared one.
+// The capacity of a memory store that replaces a shared store.
 const (
 	sharedKeys  = 16_000_000
 	sharedBytes = 4 << 30
 )
 
-// NewOffline makes a Proxy that is asked about requests and serves none: it dials no
-// target, logs nothing, and counts in a memory store of its own whatever the
-// configuration says. Close ends it. Keys of tokens are fetched from where the
-// configuration says; without them, what a token decides is refused.
+// NewOffline returns a Proxy for queries, which serves no requests: it dials no targets, logs
+// nothing, and counts in its own memory store whatever the configuration says. The caller must
+// close it. Keys of tokens are fetched as configured; without them, requests that need a token are
+// refused.
 func NewOffline(ctx context.Context, c *config.Config) (*Proxy, error) {
-	room := limiter.MemoryOptions{Clock: time.Now}
-	return offline(c, room, func(first *generation) error { return first.warm(ctx) })
+	memory := limiter.MemoryOptions{Clock: time.Now}
+	return offline(c, memory, func(first *generation) error { return first.warm(ctx) })
 }
 
-// offline is NewOffline by the clock of room, and in as much room as that says; where it
-// says nothing, as the store of c has.
-func offline(c *config.Config, room limiter.MemoryOptions, warm func(*generation) error) (*Proxy, error) {
-	if c.Store == config.StoreRedis { // which has no such bounds
-		room.MaxKeys, room.MaxBytes = cmp.Or(room.MaxKeys, sharedKeys), cmp.Or(room.MaxBytes, sharedBytes)
+// offline is NewOffline with the clock and the capacity of room. Where room has no capacity, that
+// of the configured store applies.
+func offline(c *config.Config, memory limiter.MemoryOptions, warm func(*generation) error) (*Proxy, error) {
+	if c.Store == config.StoreRedis { // a shared store has no configured capacity
+		memory.MaxKeys, memory.MaxBytes = cmp.Or(memory.MaxKeys, sharedKeys), cmp.Or(memory.MaxBytes, sharedBytes)
 	}
 	p, err := assemble(Options{
 		Config:   c,
-		Store:    limiter.NewMemory(room),
+		Store:    limiter.NewMemory(memory),
 		Registry: prometheus.NewRegistry(),
 		Log:      zerolog.Nop(),
-	}, limiter.KeyGuardOptions{Clock: room.Clock}, warm)
+	}, limiter.KeyGuardOptions{Clock: memory.Clock}, warm)
 	if err != nil {
 		return nil, err
 	}
-	p.admitter.timeout = 0 // this store never waits, whichever the configuration names
+	p.admitter.timeout = 0 // a memory store does not block
 	return p, nil
 }

@@ -11,47 +11,45 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A KeyResult is what came of a change. It does not hold the value of the key.
+// A KeyResult is the result of a change. It does not contain the value of the key.
 type KeyResult struct {
 	KeyChange
-	// Changed are the limits under which something was changed, and Skipped those
-	// under which nothing could be.
-	Changed []LimitStanding `json:"changed"` // as they stand now
+	// Changed are the limits that were changed, and Skipped those that could not be.
+	Changed []LimitStanding `json:"changed"` // their state after the change
 	Skipped []SkippedLimit  `json:"skipped,omitempty"`
 	At      time.Time       `json:"at"`
-	// Everywhere says that the change holds on all nodes. It does not while Redis is
-	// unreachable: then it is made here, for as long as this node decides by itself,
-	// and the other nodes have to be told each by itself.
+	// Everywhere reports whether the change applies on all nodes. While Redis is unreachable, it
+	// applies only on this node, as long as the node decides by itself; the change must be repeated
+	// on each other node.
 	Everywhere bool     `json:"everywhere"`
 	Notes      []string `json:"notes,omitempty"`
 }
 
-// A SkippedLimit is a limit that a change does not touch.
+// A SkippedLimit is a limit that was not changed.
 type SkippedLimit struct {
 	Route string `json:"route"`
 	Limit string `json:"limit"`
 	Why   string `json:"why"`
 }
 
-// An announcer is a store that tells other processes of changes, and hears of theirs.
-// redisstore.Store is one.
+// An announcer is a store that notifies other processes of changes, and receives their
+// notifications. See redisstore.Store.
 type announcer interface {
 	Announce(ctx context.Context, c limiter.Change) error
 	OnChange(f func(limiter.Change))
 }
 
-// Change does what c says: in the store, in what this node decides by while the store is
-// unreachable, and, as they hear of it, in that of all others; what nodes remember of
-// refusals is forgotten with it. Limits that count by a part of the key, as its country,
-// are left alone unless the part is named. An error says that nothing was changed: it
-// wraps ErrKeyQuery, or limiter.ErrUnavailable.
+// Change applies c to the store, to the fallback of this node, and, by notifications, to those of
+// all other nodes; cached refusals of the key are removed as well. Limits that count by a part of
+// the key, such as its country, are skipped unless the part is named. If an error is returned,
+// nothing was changed; it wraps ErrKeyQuery or limiter.ErrUnavailable.
 func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	change, err := c.change()
 	if err != nil {
 		return KeyResult{}, err
 	}
 	g := p.current.Load()
-	targets, err := g.targets(c.KeyQuery, p.keyOf)
+	targets, err := g.findTargets(c.KeyQuery, p.keyByHash)
 	if err != nil {
 		return KeyResult{}, err
 	}
@@ -67,13 +65,13 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	if len(targets) == 0 {
 		return KeyResult{}, fmt.Errorf("%w: nothing can be changed; %s.%s: %s", ErrKeyQuery, r.Skipped[0].Route, r.Skipped[0].Limit, r.Skipped[0].Why)
 	}
-	// The client that asked for it may leave; half a change is worse than a late one.
+	// The change continues if the client disconnects: half a change is worse than a late one.
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), operateTimeout)
 	defer cancel()
 	var wrong error
 	changed := targets[:0]
 	for _, t := range targets {
-		everywhere, err := p.admitter.change(within, &t, change)
+		everywhere, err := p.admitter.applyChange(within, &t, change)
 		if err != nil {
 			r.Skipped = append(r.Skipped, SkippedLimit{t.route.Name, t.limit.Name, "the store: " + err.Error()})
 			wrong = errors.Join(wrong, fmt.Errorf("%s %s.%s: %w", c.Action, t.route.Name, t.limit.Name, err))
@@ -88,46 +86,46 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	s, err := p.standing(within, g, changed)
 	r.Changed, r.At, r.Notes = s.Limits, s.At, s.Notes
 	if !r.Everywhere {
-		r.Notes = append(r.Notes, "redis cannot be reached: the change is made on this node alone, until redis is back")
+		r.Notes = append(r.Notes, "redis is unreachable: the change applies to this node only, until redis is reachable again")
 	}
 	return r, err
 }
 
-// unchangeable is why an action cannot be taken on t; empty if it can.
+// unchangeable returns why an action cannot be applied to t; empty if it can.
 func (t *keyTarget) unchangeable(a KeyAction) string {
 	switch {
-	case t.why != "":
-		return t.why
+	case t.reason != "":
+		return t.reason
 	case t.derived:
 		return "it counts by " + t.masked + ", and so for others as well; name that to change it"
-	case t.name != "" && (a == KeyBan || a == KeyUnban):
-		return "a limiter that Java programs share has no bans"
+	case t.redissonName != "" && (a == KeyBan || a == KeyUnban):
+		return "a shared Redisson limiter has no bans"
 	}
 	return ""
 }
 
-// targeted are the claims that a change is made to: a penalty forgets with its limit,
-// and is neither granted nor banned.
-func (t *keyTarget) targeted(c limiter.Change) []limiter.Claim {
+// changeClaims returns the claims to which a change applies. The refusals counted for a penalty are
+// reset with their limit, but are neither granted nor banned.
+func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 	claims := t.claims()
-	if t.limit.Penalty != nil && c.Verb != limiter.VerbReset {
-		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.refusals })
+	if t.limit.Penalty != nil && c.Action != limiter.ActionReset {
+		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.refusalLimit })
 	}
 	return claims
 }
 
-// change changes what is counted for t, here and wherever it is heard of, and reports
-// whether that is everywhere.
-func (a *admitter) change(ctx context.Context, t *keyTarget, c limiter.Change) (everywhere bool, err error) {
-	claims := t.targeted(c)
+// applyChange applies c to the counts of t, on this node and on the nodes that are notified. It reports
+// whether it applies everywhere.
+func (a *admitter) applyChange(ctx context.Context, t *keyTarget, c limiter.Change) (everywhere bool, err error) {
+	claims := t.changeClaims(c)
 	began := time.Now()
 	err = c.Apply(ctx, a.store, claims)
-	a.metrics.asked(string(c.Verb), time.Since(began), err)
+	a.metrics.observeStoreCall(string(c.Action), time.Since(began), err)
 	away := errors.Is(err, limiter.ErrUnavailable)
 	if err != nil && (!away || t.limit.OnStoreFailure != config.Local) {
 		return false, err
 	}
-	if err := a.fallback.change(ctx, c, claims); err != nil {
+	if err := a.fallback.applyChange(ctx, c, claims); err != nil {
 		return false, err
 	}
 	if away {
@@ -144,13 +142,13 @@ func (a *admitter) change(ctx context.Context, t *keyTarget, c limiter.Change) (
 			}
 		}
 		if err := a.announcer.Announce(ctx, c); err != nil {
-			return false, nil // it holds in the store; what it is told of matters when that is away
+			return false, nil // the store has the change; other nodes miss it only in their fallbacks
 		}
 	}
 	return true, nil
 }
 
-// keysOf are the keys of claims, each once.
+// keysOf returns the keys of claims without duplicates.
 func keysOf(claims []limiter.Claim) (keys []limiter.Key) {
 	for _, c := range claims {
 		if !slices.Contains(keys, c.Key) {
@@ -160,27 +158,25 @@ func keysOf(claims []limiter.Claim) (keys []limiter.Key) {
 	return keys
 }
 
-// change changes what this node decides by while the store is unreachable. Of permits
-// that are granted it gives its share.
-func (s *fallback) change(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
-	if n := int64(s.nodes()); c.Verb == limiter.VerbGrant {
+// applyChange applies c to the local store. Granted permits are divided by the number of nodes.
+func (s *fallback) applyChange(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
+	if n := int64(s.nodes()); c.Action == limiter.ActionGrant {
 		c.Grant = (c.Grant + n - 1) / n
 		claims = s.shares(claims)
 	}
 	return c.Apply(ctx, s.local, claims)
 }
 
-// hear takes up a change that another node has made, for what this node counts by
-// itself: its share for the time when the store is unreachable, and limits of
-// scope per_client. A limit that is not served here is left out.
-func (p *Proxy) hear(c limiter.Change) {
+// onChange applies a change made on another node to the counts of this node: its share for outages of
+// the store, and limits of scope per_client. Limits that are not configured here are ignored.
+func (p *Proxy) onChange(c limiter.Change) {
 	claims, own := p.current.Load().claimsOf(c)
 	if len(claims) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	err := p.admitter.fallback.change(ctx, c, claims)
+	err := p.admitter.fallback.applyChange(ctx, c, claims)
 	if len(own) > 0 {
 		err = errors.Join(err, c.Apply(ctx, p.admitter.store, own))
 	}
@@ -189,8 +185,8 @@ func (p *Proxy) hear(c limiter.Change) {
 	}
 }
 
-// claimsOf are claims under the limits that a change names; own are those that each
-// node counts by itself, in the store.
+// claimsOf returns claims on the limits that a change names. own are those that each node counts in
+// its own store.
 func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
 	for _, r := range g.routes {
 		for _, l := range r.limits {

@@ -89,7 +89,7 @@ func names(limits map[string]LimitStanding) string {
 	for name := range limits {
 		all = append(all, name)
 	}
-	return listing(all)
+	return joinNames(all)
 }
 
 // Every limit that counts by a phone number is found, in whatever spelling it is named,
@@ -238,17 +238,17 @@ func TestStanding_SaysWhatIsWrong(t *testing.T) {
 	}{
 		{"", "no key is named"},
 		{"phon=1", `no limit counts by "phon"; write one of client_ip`},
-		{"phone=12345", "no such phone number"},
+		{"phone=12345", "not a valid phone number"},
 		{"phone=12345", "CN"},
 		{"ip=nobody", "not an address"},
-		{"pair=1", "pair is joined of several keys; give a value for each of ip, phone"},
+		{"pair=1", "pair consists of several keys; give a value for each of ip, phone"},
 		{"country=china", "country: key not valid"},
 		{"phone=13800138000 @nowhere", `there is no route "nowhere"; write one of send, verify`},
 		{"phone=13800138000 %none", `there is no limit "none"`},
 		{"phone=13800138000 %other", `no limit counts by "phone"`},
 		{"phone=13800138000 phone=1", "given twice"},
 		{"phone=13800138000 header:X-User=a", "together"},
-		{"phone=hash:0123456789ab", "no request of the last minutes"},
+		{"phone=hash:0123456789ab", "no recent request"},
 	} {
 		_, err := w.standing(strings.Fields(c.pairs)...)
 		if !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), strings.TrimSuffix(c.about, " client_ip")) {
@@ -414,7 +414,7 @@ routes:
 			far.eventually("the ban is known without Redis", func() bool {
 				w := far.current.Load().routes[0].windows[0]
 				in, err := far.admitter.fallback.local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
-				return err == nil && in.Standings[0].Banned > 59*time.Minute
+				return err == nil && in.Statuses[0].BannedFor > 59*time.Minute
 			})
 			far.eventually("and by what far counts by itself", func() bool {
 				return !far.stands("header:X-User=b", "@own")["own.l"].BannedUntil.IsZero()

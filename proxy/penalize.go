@@ -7,15 +7,14 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// penalize counts the refusals of limits that have a penalty, and bans the key
-// of a limit that has refused it too often. It is asked after a refusal that no
-// ban has caused, so a key costs at most so many calls before its ban, and none
-// during it. A count that the store cannot make is left out: the request is
-// refused anyway.
+// penalize counts the refusals by limits that have a penalty, and bans a key that was refused too
+// often. It is not called for a refusal by a ban. A key therefore costs at most penalty.after calls
+// before its ban, and none during it. If the store is unreachable, the refusal is not counted; the
+// request is refused anyway.
 func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminStore) {
 	for from, to := 0, 0; from < len(q.claims.claims); from = to {
 		var of *limit
-		of, to = q.claims.limit(from)
+		of, to = q.claims.limitAt(from)
 		refused, banned := false, false
 		for _, o := range q.decision.Outcomes[from:to] {
 			refused = refused || !o.Allowed
@@ -24,17 +23,17 @@ func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminS
 		if of.Penalty == nil || !refused || banned {
 			continue
 		}
-		if err := a.penalty(ctx, q, by, from, to); err != nil {
-			q.fail(fmt.Errorf("count a refusal: %w", err))
+		if err := a.countRefusal(ctx, q, by, from, to); err != nil {
+			q.fail(fmt.Errorf("count refusal: %w", err))
 		}
 	}
 }
 
-// penalty counts one refusal of the limit of claims from to to, and bans when
-// that was the last one to be had.
-func (a *admitter) penalty(ctx context.Context, q *admission, by limiter.AdminStore, from, to int) error {
+// countRefusal counts one refusal by the limit of the claims from (inclusive) to to (exclusive), and
+// bans their key if that was the last one allowed.
+func (a *admitter) countRefusal(ctx context.Context, q *admission, by limiter.AdminStore, from, to int) error {
 	of := q.claims.windows[from].of
-	count := []limiter.Claim{{Limit: &of.refusals, Key: q.claims.claims[from].Key, Cost: 1, Source: q.source}}
+	count := []limiter.Claim{{Limit: &of.refusalLimit, Key: q.claims.claims[from].Key, Cost: 1, Source: q.source}}
 	var d limiter.Decision
 	if err := by.Take(ctx, count, &d); err != nil {
 		return err

@@ -7,12 +7,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// pool returns the pool of an upstream, made once a generation.
+// pool returns the pool of an upstream. It is created once per generation.
 func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 	if p := g.pools[from]; p != nil {
 		return p, nil
 	}
-	p, err := upstream.New(g.asked(from))
+	p, err := upstream.New(g.poolConfig(from))
 	if err != nil {
 		return nil, err
 	}
@@ -20,30 +20,30 @@ func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 	return p, nil
 }
 
-// asked is how the targets of an upstream are to be asked.
-func (g *generation) asked(from *config.Upstream) upstream.Config {
+// poolConfig returns the pool configuration of an upstream.
+func (g *generation) poolConfig(from *config.Upstream) upstream.Config {
 	c := upstream.Config{
-		Name:           from.Name,
-		Echo:           from.Echo,
-		Pseudonym:      g.via,
-		Groups:         g.groups,
-		Connect:        from.Timeouts.Connect,
-		TLSTimeout:     from.Timeouts.TLS,
-		Response:       from.Timeouts.Response,
-		Idle:           from.Timeouts.Idle,
-		MaxConnections: from.MaxConnections,
-		Queue:          upstream.Queue{Length: from.Queue.Length, Timeout: from.Queue.Timeout},
-		Retries:        from.Retries,
-		Resolve:        from.Resolve,
-		TLS:            trust(from.TLS),
+		Name:                from.Name,
+		Echo:                from.Echo,
+		Pseudonym:           g.via,
+		Groups:              g.groups,
+		ConnectTimeout:      from.Timeouts.Connect,
+		TLSHandshakeTimeout: from.Timeouts.TLS,
+		ResponseTimeout:     from.Timeouts.Response,
+		BodyTimeout:         from.Timeouts.Idle,
+		MaxConnections:      from.MaxConnections,
+		Queue:               upstream.Queue{Length: from.Queue.Length, Timeout: from.Queue.Timeout},
+		Retries:             from.Retries,
+		ResolveInterval:     from.Resolve,
+		TLS:                 upstreamTLS(from.TLS),
 		Health: upstream.Health{
-			After:     from.Health.After,
-			EjectFor:  from.Health.Rest,
-			SlowStart: from.Health.SlowStart,
-			Path:      from.Health.Path,
-			Interval:  from.Health.Interval,
-			Timeout:   from.Health.Timeout,
-			Good:      from.Health.Status.Has,
+			FailureThreshold: from.Health.After,
+			EjectFor:         from.Health.Rest,
+			SlowStart:        from.Health.SlowStart,
+			Path:             from.Health.Path,
+			Interval:         from.Health.Interval,
+			Timeout:          from.Health.Timeout,
+			Accepts:          from.Health.Status.Has,
 		},
 	}
 	switch from.Balance {
@@ -64,8 +64,8 @@ func (g *generation) asked(from *config.Upstream) upstream.Config {
 	return c
 }
 
-// trust is what a connection to an https target goes by.
-func trust(from config.UpstreamTLS) *tls.Config {
+// upstreamTLS returns the TLS configuration for https targets.
+func upstreamTLS(from config.UpstreamTLS) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: from.Roots, ServerName: from.ServerName}
 	if from.Certificate != nil {
 		c.Certificates = []tls.Certificate{*from.Certificate}
@@ -73,22 +73,21 @@ func trust(from config.UpstreamTLS) *tls.Config {
 	return c
 }
 
-// start begins to look after the targets of g, which serves from now on.
+// start starts the health checks and name resolution of g's targets.
 func (g *generation) start() {
 	for _, p := range g.pools {
 		p.Start()
 	}
 }
 
-// retire ends that: g gets no new requests. Those in progress go on.
+// retire stops what start has started. Requests in progress continue.
 func (g *generation) retire() {
 	for _, p := range g.pools {
 		p.Retire()
 	}
 }
 
-// close lets go of idle connections to upstreams; requests in progress end in
-// peace.
+// close closes idle connections to upstreams. Requests in progress are not interrupted.
 func (g *generation) close() {
 	for _, p := range g.pools {
 		p.Close()
@@ -98,8 +97,8 @@ func (g *generation) close() {
 	}
 }
 
-// hashBy is what the request has in common with others that are to go to the
-// same target, "" for nothing: a request without the key goes to any.
+// hashBy returns the value by which the target is selected with hash balancing. It is "" if there
+// is none or the request does not have the key; any target may then be selected.
 func (g *generation) hashBy(x *exchange) string {
 	by := x.route.hashBy()
 	if by == nil || x.readQuery() != nil {

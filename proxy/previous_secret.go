@@ -1,10 +1,10 @@
 package proxy
 
-// mergePrevious lets the outcome under the key in use say what both keys say: a limit is
-// reached when it is under either.
+// mergePrevious merges the outcomes under the previous secret into those under the current one. A
+// limit is reached if it is reached under either.
 func (q *admission) mergePrevious() {
 	for i, o := range q.decision.Outcomes {
-		own := q.claims.current(i)
+		own := q.claims.currentIndex(i)
 		if own == i {
 			continue
 		}

@@ -20,65 +20,63 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// Options are what a Proxy is given. All but Read, Nodes, Number, LogSalt and
-// Agree are required.
+// Options configure a Proxy. Config, Store, Registry and Log are required.
 type Options struct {
-	Path   string         // of the configuration
-	Config *config.Config // what was read at start
+	Path   string         // path of the configuration file
+	Config *config.Config // the initial configuration
 	// Read reads the configuration again; nil loads Path.
 	Read     func(ctx context.Context) (*config.Config, error)
 	Store    limiter.AdminStore
 	Registry prometheus.Registerer
 	Log      zerolog.Logger
-	// Access is where lines of requests go; nil: where Log writes.
+	// Access receives the lines of the access log; nil writes them to Log.
 	Access *AccessWriter
-	// Traces takes the spans of requests; nil: nothing is traced.
+	// Traces receives the spans of requests; nil disables tracing.
 	Traces *trace.Exporter
-	// Nodes tells how many proxies share the store, at least 1; nil is always 1.
+	// Nodes returns the number of proxies that share the store, at least 1; nil means 1.
 	Nodes func() int
-	// Number is that of the first generation; 0 is 1, not agreed on yet.
+	// Number is the number of the first generation; 0 means 1, and that the other nodes have not
+	// agreed on it yet.
 	Number int64
-	// LogSalt is what hashes of keys and addresses in logs and alerts are made with
-	// where the configuration has no secret; nil is one that this Proxy makes. Nodes
-	// that shall be compared have the same. It may change.
+	// LogSalt returns the salt of the hashes of keys and addresses in logs and alerts, used if the
+	// configuration has no secret. Nodes whose logs shall be comparable use the same salt. It may
+	// change. Nil is a random salt of this Proxy.
 	LogSalt func() Salt
-	// Agree makes the nodes of a cluster take up a configuration one after the
-	// other: it calls swap with the number of the generation, at most once,
-	// while no other node is in the middle of a reload. An error after swap was
-	// called says that the others could not be asked; what was taken up so is
-	// agreed on once more by Rejoin. Nil is for a proxy
-	// that shares nothing.
+	// Agree makes the nodes of a cluster adopt a configuration one after the other. It calls swap
+	// with the number of the generation, at most once, while no other node is within a reload. An
+	// error after the call of swap reports that the other nodes could not be reached; Rejoin then
+	// repeats the agreement. Nil is for a proxy that is not part of a cluster.
 	Agree Agree
 }
 
-// Agree is how nodes agree on a configuration; see Options.
+// Agree agrees with the other nodes on a configuration; see Options.
 type Agree func(ctx context.Context, c *config.Config, swap func(number int64)) error
 
-// A Proxy serves requests by what its configuration says. It is safe for
-// concurrent use; several in one process share nothing.
+// A Proxy serves requests according to its configuration. It is safe for concurrent use. Several
+// proxies in one process share no state.
 type Proxy struct {
-	read        func(ctx context.Context) (*config.Config, error)
-	lasting     shared
-	agree       Agree
-	current     atomic.Pointer[generation]
-	exchanges   sync.Pool
-	downstreams sync.Pool         // of *http1Downstream
-	guard       *limiter.KeyGuard // which keys are known
-	buffers     *buffers
-	admitter    *admitter
-	recorder    *recorder
-	traces      *trace.Exporter // nil: nothing is traced
-	log         zerolog.Logger
-	metrics     *metrics
-	alive       sync.WaitGroup // generations that a request is still served by
-	timeouts    config.ListenTimeouts
+	read            func(ctx context.Context) (*config.Config, error)
+	shared          shared
+	agree           Agree
+	current         atomic.Pointer[generation]
+	exchanges       sync.Pool
+	downstreams     sync.Pool         // of *http1Downstream
+	guard           *limiter.KeyGuard // the keys seen recently
+	buffers         *bufferBudget
+	admitter        *admitter
+	recorder        *recorder
+	traces          *trace.Exporter // nil disables tracing
+	log             zerolog.Logger
+	metrics         *metrics
+	openGenerations sync.WaitGroup // generations that still serve requests
+	timeouts        config.ListenTimeouts
 
-	reloading sync.Mutex // one reload at a time; guards what follows
-	unagreed  bool       // the other nodes could not be asked about what is served
+	reloading   sync.Mutex // one reload at a time; guards what follows
+	needsRejoin bool       // the other nodes have not agreed on the current configuration
 }
 
-// New makes a Proxy that serves o.Config as its first generation. It reads the
-// files that the configuration names, and may ask for the keys of tokens.
+// New returns a Proxy that serves o.Config as its first generation. It reads the files that the
+// configuration names, and may fetch the verification keys of tokens.
 func New(ctx context.Context, o Options) (*Proxy, error) {
 	p, err := assemble(o, limiter.KeyGuardOptions{}, func(first *generation) error { return first.warm(ctx) })
 	if err != nil {
@@ -88,8 +86,8 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 	return p, nil
 }
 
-// assemble makes a Proxy that does not look after its targets yet. warm makes its first
-// generation ready; see generation.warm.
+// assemble returns a Proxy whose pools are not started. warm prepares its first generation; see
+// generation.warm.
 func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) error) (*Proxy, error) {
 	if o.LogSalt == nil {
 		own := NewSalt()
@@ -117,35 +115,35 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		o.Read = func(context.Context) (*config.Config, error) { return config.Load(o.Path) }
 	}
 	if o.Agree == nil {
-		o.Agree = alone()
+		o.Agree = singleNode()
 	}
 	p := &Proxy{
-		read:      o.Read,
-		lasting:   kept,
-		agree:     o.Agree,
-		exchanges: sync.Pool{New: newExchange},
-		guard:     limiter.NewKeyGuard(keys),
-		buffers:   newBuffers(o.Config.Listen.MaxBuffered),
-		admitter:  newAdmitter(o, m),
-		recorder:  newRecorder(o, m),
-		traces:    o.Traces,
-		log:       o.Log,
-		metrics:   m,
-		timeouts:  o.Config.Listen.Timeouts,
-		unagreed:  unagreed,
+		read:        o.Read,
+		shared:      kept,
+		agree:       o.Agree,
+		exchanges:   sync.Pool{New: newExchange},
+		guard:       limiter.NewKeyGuard(keys),
+		buffers:     newBufferBudget(o.Config.Listen.MaxBuffered),
+		admitter:    newAdmitter(o, m),
+		recorder:    newRecorder(o, m),
+		traces:      o.Traces,
+		log:         o.Log,
+		metrics:     m,
+		timeouts:    o.Config.Listen.Timeouts,
+		needsRejoin: unagreed,
 	}
-	p.adopt(first)
+	p.setCurrent(first)
 	if p.admitter.announcer != nil {
-		p.admitter.announcer.OnChange(p.hear)
+		p.admitter.announcer.OnChange(p.onChange)
 	}
-	m.watch(o.Registry, p)
-	m.watchMemory(o.Registry, p.admitter)
-	p.buffers.watch(o.Registry)
+	m.registerHealth(o.Registry, p)
+	m.registerMemory(o.Registry, p.admitter)
+	p.buffers.register(o.Registry)
 	return p, nil
 }
 
-// alone numbers the generations of a proxy that shares nothing.
-func alone() Agree {
+// singleNode returns an Agree that numbers the generations of a proxy without a cluster.
+func singleNode() Agree {
 	number := int64(1)
 	return func(_ context.Context, _ *config.Config, swap func(int64)) error {
 		number++
@@ -154,44 +152,44 @@ func alone() Agree {
 	}
 }
 
-// serve is the life of one request between its downstream and the way back; finish is the
-// rest. The generation that it begins with is the one it ends with.
+// serve runs one request through the stages, from its downstream to the response; finish does the
+// rest. The generation with which it begins serves it to its end.
 func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
-	p.recorder.arrive(x)
-	x.generation = p.enter()
+	p.recorder.start(x)
+	x.generation = p.acquire()
 	g := x.generation
-	if err := p.through(ctx, g, x); err != nil {
-		d.answer(g.refuse(x, err))
+	if err := p.decide(ctx, g, x); err != nil {
+		d.respond(g.refuse(x, err))
 		return
 	}
-	if x.hasHeld() {
+	if x.hasConcurrent() {
 		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, &x.admission, flush) })
 	}
 	g.forward(x, d)
-	p.metrics.forwarded(x)
+	p.metrics.countForwarded(x)
 	x.outcome.known = true
 }
 
-// through takes a request through the stages in which it may be refused.
-func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
-	if err := p.route(g, x); err != nil {
+// decide runs the stages that can refuse a request.
+func (p *Proxy) decide(ctx context.Context, g *generation, x *exchange) error {
+	if err := p.resolveRoute(g, x); err != nil {
 		return err
 	}
-	if err := p.claim(ctx, g, x); err != nil {
+	if err := p.resolveClaims(ctx, g, x); err != nil {
 		return err
 	}
-	x.trace.asks()
-	defer x.trace.answered()
+	x.trace.beginDecision()
+	defer x.trace.endDecision()
 	return p.admitter.admit(ctx, &x.admission)
 }
 
-// route learns who asks, and the route of the request.
-func (p *Proxy) route(g *generation, x *exchange) error {
-	g.address.resolve(x)
-	p.recorder.name(x)
+// resolveRoute determines the client and the route of the request.
+func (p *Proxy) resolveRoute(g *generation, x *exchange) error {
+	g.clientIP.resolve(x)
+	p.recorder.setID(x)
 	p.beginTrace(g, x)
-	if x.in.fault != nil {
-		return x.in.fault
+	if x.in.parseErr != nil {
+		return x.in.parseErr
 	}
 	if err := normalize(x); err != nil {
 		return err
@@ -199,12 +197,12 @@ func (p *Proxy) route(g *generation, x *exchange) error {
 	return g.match(x)
 }
 
-// claim learns what the request asks of which limits.
-func (p *Proxy) claim(ctx context.Context, g *generation, x *exchange) error {
+// resolveClaims determines the claims of the request on limits.
+func (p *Proxy) resolveClaims(ctx context.Context, g *generation, x *exchange) error {
 	if err := g.checkConfusable(x); err != nil {
 		return err
 	}
-	if err := g.connection(x); err != nil {
+	if err := g.checkConnection(x); err != nil {
 		return err
 	}
 	if err := x.checkBodySize(); err != nil {
@@ -228,29 +226,29 @@ func (p *Proxy) claim(ctx context.Context, g *generation, x *exchange) error {
 	return g.idempotency(x)
 }
 
-// install makes g the generation that serves.
+// install makes g the current generation.
 func (p *Proxy) install(g *generation) {
-	p.adopt(g)
+	p.setCurrent(g)
 	g.start()
 }
 
-// adopt is install without looking after the targets.
-func (p *Proxy) adopt(g *generation) {
-	p.alive.Add(1)
-	g.ended = sync.OnceFunc(p.alive.Done)
-	p.lasting.observer.tops.serve(g.routes)
+// setCurrent makes g the current generation without starting its pools.
+func (p *Proxy) setCurrent(g *generation) {
+	p.openGenerations.Add(1)
+	g.onClosed = sync.OnceFunc(p.openGenerations.Done)
+	p.shared.observer.tops.keepOnly(g.routes)
 	p.current.Store(g)
 }
 
-// Close lets go of what the proxy holds. It is called when no request comes any
-// more. Requests that were cut off have a moment to give back what they took.
+// Close releases the resources of the proxy. It must be called after the last request. It waits a
+// short time for aborted requests to refund their permits.
 func (p *Proxy) Close() {
 	last := p.current.Load()
 	last.retire()
-	last.leave()
+	last.release()
 	ended := make(chan struct{})
 	go func() {
-		p.alive.Wait()
+		p.openGenerations.Wait()
 		close(ended)
 	}()
 	select {

@@ -11,46 +11,45 @@ import (
 )
 
 const (
-	// recentSets is how many parts the ring has, each with a lock of its own. What is
-	// refused goes to the part of its key and client, so that a flood by one of them
-	// pushes out nobody else's requests.
-	recentSets = 64
-	// refusedRecent and allowedRecent are how many requests of a part are remembered: in
-	// all 6144 that were refused, or would have been in shadow mode, and 4096 others. A
-	// full ring takes about 6 MB; a part takes nothing before its first request.
+	// recentShards is the number of parts of the ring, each with its own lock. A refused request is
+	// stored in the part of its key and client, so that a flood by one client does not overwrite
+	// the requests of the others.
+	recentShards = 64
+	// refusedRecent and allowedRecent are the numbers of requests stored in a part: in all 6144
+	// that were refused, or would have been in shadow mode, and 4096 others. A full ring uses about
+	// 6 MB. A part uses no memory before its first request.
 	refusedRecent = 96
 	allowedRecent = 64
 
-	// allowedEvery is how often a part notes a request that was allowed: with more than
-	// some 3000 a second, only some of them are there.
+	// allowedEvery is the minimum interval between allowed requests stored in a part. Above about
+	// 3000 requests per second only a sample is stored.
 	allowedEvery = 20 * time.Millisecond
 
 	maxRecentClaims = 8
 	maxRecentKeys   = 4
-	recentID        = 48 // bytes of a request's id; of a longer one its beginning
+	recentID        = 48 // bytes of a request id; longer ones are truncated
 	recentPath      = 96
 	recentMethod    = 12
 	recentError     = 200
 )
 
-// A recentRing remembers what was decided about the last requests: what an operator asks
-// who wants to know why this very request was refused. A request costs it one copy of
-// fixed size, about 600 bytes, under a lock that few others want at that moment, and no
-// allocation; what people are shown is made when they look.
+// A recentRing stores the decisions about recent requests, so that an operator can find out why a
+// certain request was refused. Storing a request copies a fixed size of about 600 bytes under a
+// lock with little contention, without allocating. The data is formatted when it is read.
 type recentRing struct {
-	seed  maphash.Seed
-	every time.Duration // allowedEvery
-	sets  [recentSets]recentSet
+	seed   maphash.Seed
+	every  time.Duration // allowedEvery, except in tests
+	shards [recentShards]recentShard
 }
 
-type recentSet struct {
-	last atomic.Int64 // when a request that was allowed was noted, in nanoseconds since 1970
+type recentShard struct {
+	last atomic.Int64 // when the last allowed request was stored, in nanoseconds since 1970
 
 	mu               sync.Mutex // guards what follows; never held over I/O
 	refused, allowed recentPart
 }
 
-// A recentPart is a ring of records, the oldest of which is overwritten.
+// A recentPart is a ring of records. The oldest record is overwritten.
 type recentPart struct {
 	records []recentRecord
 	next    int
@@ -60,38 +59,38 @@ func newRecentRing() *recentRing { return &recentRing{seed: maphash.MakeSeed(), 
 
 // A recentRecord is one request.
 type recentRecord struct {
-	began     int64 // nanoseconds since 1970; 0 for no request
-	took      time.Duration
-	idHash    uint64
-	route     *routeNote // nil: no route matched
-	list      string
-	newKeys   string
-	fallback  string
-	upstream  string
-	fault     string
-	status    uint16
-	outcome   outcomeKind
-	flags     recentFlags
-	more      uint8 // limits beyond those
-	claims    uint8
-	keys      uint8
-	methodLen uint8
-	idLen     uint8
-	pathLen   uint8
-	method    [recentMethod]byte
-	id        [recentID]byte
-	path      [recentPath]byte
-	claim     [maxRecentClaims]recentClaim
-	keyOf     [maxRecentKeys]recentKey
+	began      int64 // nanoseconds since 1970; 0 if the record is empty
+	took       time.Duration
+	idHash     uint64
+	route      *routeDescription // nil if no route matched
+	list       string
+	newKeys    string
+	fallback   string
+	upstream   string
+	err        string
+	status     uint16
+	outcome    outcomeKind
+	flags      recentFlags
+	moreClaims uint8 // limits that did not fit into claim
+	numClaims  uint8
+	numKeys    uint8
+	methodLen  uint8
+	idLen      uint8
+	pathLen    uint8
+	method     [recentMethod]byte
+	id         [recentID]byte
+	path       [recentPath]byte
+	claims     [maxRecentClaims]recentClaim
+	keys       [maxRecentKeys]recentKey
 }
 
-// A recentClaim is what one rate said.
+// A recentClaim is the decision of one rate.
 type recentClaim struct {
-	window uint16 // of the route
-	key    uint8  // of the record; maxRecentKeys for one beyond those
-	flags  claimFlags
-	left   int32
-	wait   uint32 // milliseconds
+	window    uint16 // index into the windows of the route
+	key       uint8  // index into the keys of the record; maxRecentKeys if the key did not fit
+	flags     claimFlags
+	remaining int32
+	wait      uint32 // milliseconds
 }
 
 // A recentKey is one key of a request.
@@ -104,12 +103,12 @@ type outcomeKind uint8
 
 const (
 	outcomeAllowed  outcomeKind = iota
-	outcomeShadow               // it passed, and a limit in shadow mode would have refused it
+	outcomeShadow               // allowed, but a limit in shadow mode would have refused it
 	outcomeRefused              // by a limit, or for too many new keys
-	outcomeRejected             // for another reason, before any limit or without one
+	outcomeRejected             // for another reason, before the limits were evaluated or without limits
 )
 
-// String is what people call it.
+// String returns the name that operators see.
 func (k outcomeKind) String() string {
 	return [...]string{"allowed", "shadow_refused", "refused", "rejected"}[k]
 }
@@ -121,7 +120,7 @@ const (
 	flagWaited
 	flagExempt
 	flagBanBegan
-	flagPersonal // the path may tell of persons
+	flagPersonal // the path may contain personal data
 )
 
 type claimFlags uint8
@@ -133,26 +132,25 @@ const (
 	claimUnknown
 )
 
-// A routeNote is what is remembered of a route, without all that serves requests: it
-// outlives the generation.
-type routeNote struct {
+// A routeDescription describes a route in records. It outlives the generation and does not reference it.
+type routeDescription struct {
 	name    string
-	windows []windowNote
+	windows []windowDescription
 }
 
-type windowNote struct {
+type windowDescription struct {
 	limit, rate string
 	key         string
 	shapes      []key.Shape
 }
 
-// remember makes what is remembered of r, and finds what its joined keys are made of.
-func (r *route) remember() {
-	r.note, r.leaves = &routeNote{name: r.Name, windows: make([]windowNote, len(r.windows))}, map[*key.Spec][]*key.Spec{}
+// describe sets the description of r for records, and the parts of its joined keys.
+func (r *route) describe() {
+	r.description, r.leaves = &routeDescription{name: r.Name, windows: make([]windowDescription, len(r.windows))}, map[*key.Spec][]*key.Spec{}
 	for i, w := range r.windows {
-		r.note.windows[i] = windowNote{limit: w.of.Name, rate: w.rate, key: w.of.Key.Name, shapes: w.of.Key.Shapes()}
+		r.description.windows[i] = windowDescription{limit: w.of.Name, rate: w.rate, key: w.of.Key.Name, shapes: w.of.Key.Shapes()}
 		if w.of.Key.Join != nil {
-			r.leaves[w.of.Key] = w.of.Key.Leaves()
+			r.leaves[w.of.Key] = w.of.Key.Components()
 		}
 	}
 }

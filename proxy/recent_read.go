@@ -10,73 +10,73 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A Decision is what was decided about one request of the last minutes.
+// A Decision is what was decided about one recent request.
 type Decision struct {
-	RequestID string    `json:"request_id"` // the first 48 bytes of it
-	At        time.Time `json:"at"`         // when it came
+	RequestID string    `json:"request_id"` // its first 48 bytes
+	At        time.Time `json:"at"`         // when the request arrived
 	Route     string    `json:"route,omitempty"`
 	Method    string    `json:"method"`
-	Path      string    `json:"path"` // as the log shows it, the first 96 bytes of it
+	Path      string    `json:"path"` // its first 96 bytes, redacted as in the log
 	Status    int       `json:"status"`
-	// Outcome is allowed, refused (by a limit, or for too many new keys), shadow_refused
-	// (it passed, and would not have if all limits were enforced), or rejected: no limit
-	// refused it, and it was not forwarded anyway.
+	// Outcome is allowed, refused (by a limit, or for too many new keys), shadow_refused (allowed,
+	// but a limit in shadow mode would have refused it), or rejected (not forwarded for another
+	// reason).
 	Outcome  string          `json:"outcome"`
 	TookMS   float64         `json:"took_ms"`
-	Limits   []DecisionLimit `json:"limits"`         // that were asked, 8 at most
-	More     int             `json:"more,omitempty"` // limits beyond those
-	List     string          `json:"list,omitempty"` // the one that decided
+	Limits   []DecisionLimit `json:"limits"`         // the limits evaluated, at most 8
+	More     int             `json:"more,omitempty"` // the number of further limits
+	List     string          `json:"list,omitempty"` // the list that decided
 	NewKeys  string          `json:"new_keys,omitempty"`
-	Fallback string          `json:"fallback,omitempty"` // the policy that decided while the store could not
+	Fallback string          `json:"fallback,omitempty"` // the policy that decided while the store was unreachable
 	Upstream string          `json:"upstream,omitempty"`
 	Error    string          `json:"error,omitempty"`
-	Repeated bool            `json:"repeated,omitempty"`  // it repeats a request that was counted
-	Waited   bool            `json:"waited,omitempty"`    // it waited for a permit
-	Exempt   bool            `json:"exempt,omitempty"`    // no limit is asked about it
-	BanBegan bool            `json:"ban_began,omitempty"` // by this refusal
+	Repeated bool            `json:"repeated,omitempty"`  // the request repeats one that was counted
+	Waited   bool            `json:"waited,omitempty"`    // the request waited for a permit
+	Exempt   bool            `json:"exempt,omitempty"`    // no limit applies to the request
+	BanBegan bool            `json:"ban_began,omitempty"` // this refusal started a ban
 }
 
-// A DecisionLimit is what one rate said of a request.
+// A DecisionLimit is the decision of one rate about a request.
 type DecisionLimit struct {
 	Limit string `json:"limit"`
-	Rate  string `json:"rate"` // phone-1h, as the log calls it
-	// Result is allowed, refused, shadow_refused, or not_asked where another limit was
-	// known to refuse.
+	Rate  string `json:"rate"` // the name in the log, such as phone-1h
+	// Result is allowed, refused, shadow_refused, or not_asked if the limit was not evaluated
+	// because another limit was known to refuse.
 	Result string  `json:"result"`
 	Banned bool    `json:"banned,omitempty"`
-	Left   *int64  `json:"left,omitempty"`    // absent where it is not known
-	WaitMS float64 `json:"wait_ms,omitempty"` // until the same request would pass
-	Key    string  `json:"key"`               // its name
+	Left   *int64  `json:"left,omitempty"`    // nil if unknown
+	WaitMS float64 `json:"wait_ms,omitempty"` // until the same request would be allowed
+	Key    string  `json:"key"`               // the name of the key
 	Masked string  `json:"masked,omitempty"`
-	Hash   string  `json:"hash,omitempty"` // what the log calls the key
-	ID     string  `json:"id,omitempty"`   // KeyPair.Value of it
+	Hash   string  `json:"hash,omitempty"` // the hash of the key in the log
+	ID     string  `json:"id,omitempty"`   // the key id, see KeyPair.Value
 }
 
-// A DecisionQuery says which requests are looked for; fields that are empty match all.
+// A DecisionQuery selects requests. Empty fields match all.
 type DecisionQuery struct {
 	RequestID string
 	Route     string
-	Limit     string // that was asked; with an outcome, that had it
+	Limit     string // a limit that was evaluated; with Outcome, with that result
 	Outcome   string // as Decision.Outcome
 	Key       string // Hash or ID of a key
 	Before    time.Time
-	N         int // 100 when 0, and 1000 at most
+	N         int // 100 if 0, at most 1000
 }
 
-// maxDecisions is how many are read at a time.
+// maxDecisions is the maximum number of results of one query.
 const maxDecisions = 1000
 
-// Decisions are what was decided recently on this node, the last first. Of what was
-// refused, or would have been in shadow mode, the last 6144 requests are known, of each
-// key and client 96 at least; of others the last 4096. Looking costs requests nothing but
-// a moment's wait.
+// Decisions returns recent decisions of this node, newest first. It covers the last 6144 requests
+// that were refused, or would have been in shadow mode, with at least 96 of each key and client,
+// and the last 4096 others. A query delays requests only for the time of copying a part of the
+// ring.
 func (p *Proxy) Decisions(q DecisionQuery) []Decision {
 	g := p.current.Load()
 	if q.N <= 0 {
 		q.N = 100
 	}
 	q.N = min(q.N, maxDecisions)
-	found := p.lasting.observer.recent.find(q, &g.redact)
+	found := p.shared.observer.recent.find(q, &g.redact)
 	slices.SortFunc(found, func(a, b recentRecord) int { return cmp.Compare(b.began, a.began) })
 	found = found[:min(len(found), q.N)]
 	all := make([]Decision, len(found))
@@ -86,17 +86,17 @@ func (p *Proxy) Decisions(q DecisionQuery) []Decision {
 	return all
 }
 
-// find copies the records that match.
+// find returns copies of the records that match.
 func (ring *recentRing) find(q DecisionQuery, r *redactor) (found []recentRecord) {
 	hash := maphash.String(ring.seed, q.RequestID)
-	for i := range ring.sets {
-		set := &ring.sets[i]
+	for i := range ring.shards {
+		set := &ring.shards[i]
 		set.mu.Lock()
 		for _, part := range [...]*recentPart{&set.refused, &set.allowed} {
 			for j := range part.records {
-				one := &part.records[j]
-				if one.began != 0 && (q.RequestID == "" || one.idHash == hash) && one.matches(&q, r) {
-					found = append(found, *one)
+				rec := &part.records[j]
+				if rec.began != 0 && (q.RequestID == "" || rec.idHash == hash) && rec.matches(&q, r) {
+					found = append(found, *rec)
 				}
 			}
 		}
@@ -105,31 +105,31 @@ func (ring *recentRing) find(q DecisionQuery, r *redactor) (found []recentRecord
 	return found
 }
 
-// matches reports whether a record is one that q is about, its id left aside.
-func (one *recentRecord) matches(q *DecisionQuery, r *redactor) bool {
+// matches reports whether a record matches q, apart from the request id.
+func (rec *recentRecord) matches(q *DecisionQuery, r *redactor) bool {
 	switch {
-	case q.Outcome != "" && one.outcome.String() != q.Outcome,
-		q.Route != "" && (one.route == nil || one.route.name != q.Route),
-		!q.Before.IsZero() && one.began >= q.Before.UnixNano(),
-		q.Limit != "" && !one.has(q.Limit, q.Outcome):
+	case q.Outcome != "" && rec.outcome.String() != q.Outcome,
+		q.Route != "" && (rec.route == nil || rec.route.name != q.Route),
+		!q.Before.IsZero() && rec.began >= q.Before.UnixNano(),
+		q.Limit != "" && !rec.has(q.Limit, q.Outcome):
 		return false
 	}
-	return q.Key == "" || slices.ContainsFunc(one.keyOf[:one.keys], func(k recentKey) bool {
+	return q.Key == "" || slices.ContainsFunc(rec.keys[:rec.numKeys], func(k recentKey) bool {
 		return r.key(k.key) == q.Key || r.keyID(k.key) == q.Key
 	})
 }
 
-// has reports whether a limit was asked, and, with an outcome, said that.
-func (one *recentRecord) has(limit, outcome string) bool {
-	return slices.ContainsFunc(one.claim[:one.claims], func(c recentClaim) bool {
-		if one.route.windows[c.window].limit != limit {
+// has reports whether a limit was evaluated and, if outcome is that of a limit, had that result.
+func (rec *recentRecord) has(limit, outcome string) bool {
+	return slices.ContainsFunc(rec.claims[:rec.numClaims], func(c recentClaim) bool {
+		if rec.route.windows[c.window].limit != limit {
 			return false
 		}
 		return outcome != outcomeRefused.String() && outcome != outcomeShadow.String() || c.result() == outcome
 	})
 }
 
-// result is what people call what a rate said.
+// result returns the name of the result of a rate.
 func (c recentClaim) result() string {
 	switch {
 	case c.flags&claimUnknown != 0:
@@ -142,52 +142,52 @@ func (c recentClaim) result() string {
 	return refused
 }
 
-// decision is what people see of a record.
-func (one *recentRecord) decision(g *generation) Decision {
+// decision returns a record as operators see it.
+func (rec *recentRecord) decision(g *generation) Decision {
 	d := Decision{
-		RequestID: string(one.id[:one.idLen]), At: time.Unix(0, one.began).UTC(), Method: string(one.method[:one.methodLen]),
-		Path: string(one.path[:one.pathLen]), Status: int(one.status), Outcome: one.outcome.String(), TookMS: ms(one.took),
-		Limits: make([]DecisionLimit, 0, one.claims), More: int(one.more), List: one.list, NewKeys: one.newKeys,
-		Fallback: one.fallback, Upstream: one.upstream, Error: one.fault,
-		Repeated: one.flags&flagRepeated != 0, Waited: one.flags&flagWaited != 0,
-		Exempt: one.flags&flagExempt != 0, BanBegan: one.flags&flagBanBegan != 0,
+		RequestID: string(rec.id[:rec.idLen]), At: time.Unix(0, rec.began).UTC(), Method: string(rec.method[:rec.methodLen]),
+		Path: string(rec.path[:rec.pathLen]), Status: int(rec.status), Outcome: rec.outcome.String(), TookMS: ms(rec.took),
+		Limits: make([]DecisionLimit, 0, rec.numClaims), More: int(rec.moreClaims), List: rec.list, NewKeys: rec.newKeys,
+		Fallback: rec.fallback, Upstream: rec.upstream, Error: rec.err,
+		Repeated: rec.flags&flagRepeated != 0, Waited: rec.flags&flagWaited != 0,
+		Exempt: rec.flags&flagExempt != 0, BanBegan: rec.flags&flagBanBegan != 0,
 	}
-	if one.flags&flagPersonal != 0 {
-		d.Path = withoutPersons(d.Path)
+	if rec.flags&flagPersonal != 0 {
+		d.Path = hidePersonal(d.Path)
 	}
-	if one.route == nil {
+	if rec.route == nil {
 		return d
 	}
-	d.Route = one.route.name
+	d.Route = rec.route.name
 	display := g.display()
-	for _, c := range one.claim[:one.claims] {
-		w := one.route.windows[c.window]
+	for _, c := range rec.claims[:rec.numClaims] {
+		w := rec.route.windows[c.window]
 		l := DecisionLimit{
 			Limit: w.limit, Rate: w.rate, Result: c.result(), Banned: c.flags&claimBanned != 0,
 			WaitMS: float64(c.wait), Key: w.key,
 		}
 		if c.flags&(claimShadow|claimUnknown) == 0 {
-			left := int64(c.left)
+			left := int64(c.remaining)
 			l.Left = &left
 		}
-		if c.key < one.keys {
-			l.identify(g, &one.keyOf[c.key], display, w.shapes)
+		if c.key < rec.numKeys {
+			l.setKey(g, &rec.keys[c.key], display, w.shapes)
 		}
 		d.Limits = append(d.Limits, l)
 	}
 	return d
 }
 
-// identify says whose key it was.
-func (l *DecisionLimit) identify(g *generation, k *recentKey, d key.Display, shapes []key.Shape) {
-	l.Masked, l.Hash, l.ID = k.label.shown(d, shapes), g.redact.key(k.key), g.redact.keyID(k.key)
+// setKey sets the fields that identify the key.
+func (l *DecisionLimit) setKey(g *generation, k *recentKey, d key.Display, shapes []key.Shape) {
+	l.Masked, l.Hash, l.ID = k.label.masked(d, shapes), g.redact.key(k.key), g.redact.keyID(k.key)
 }
 
-// keyOf is the key that the log calls so, if a request of the last minutes had it here.
-func (p *Proxy) keyOf(hash string) (limiter.Key, bool) {
+// keyByHash returns the key with the given hash in the log, if a recent request on this node had it.
+func (p *Proxy) keyByHash(hash string) (limiter.Key, bool) {
 	g := p.current.Load()
-	o := p.lasting.observer
-	if k, found := o.recent.keyOf(hash, &g.redact); found {
+	o := p.shared.observer
+	if k, found := o.recent.keyByHash(hash, &g.redact); found {
 		return k, true
 	}
 	minute := o.minute(time.Now())
@@ -196,7 +196,7 @@ func (p *Proxy) keyOf(hash string) (limiter.Key, bool) {
 			if l.top == nil {
 				continue
 			}
-			for _, h := range []limiter.Heavy[limiter.Key, label]{l.top.refused.Last(minute, TopSlices), l.top.asked.Last(minute, TopSlices)} {
+			for _, h := range []limiter.HeavyHitters[limiter.Key, label]{l.top.refused.Last(minute, TopSlices), l.top.requests.Last(minute, TopSlices)} {
 				for _, k := range h.Keys {
 					if g.redact.key(k.Key) == hash {
 						return k.Key, true
@@ -208,9 +208,9 @@ func (p *Proxy) keyOf(hash string) (limiter.Key, bool) {
 	return limiter.Key{}, false
 }
 
-func (ring *recentRing) keyOf(hash string, r *redactor) (limiter.Key, bool) {
-	for _, one := range ring.find(DecisionQuery{Key: hash}, r) {
-		for _, k := range one.keyOf[:one.keys] {
+func (ring *recentRing) keyByHash(hash string, r *redactor) (limiter.Key, bool) {
+	for _, rec := range ring.find(DecisionQuery{Key: hash}, r) {
+		for _, k := range rec.keys[:rec.numKeys] {
 			if r.key(k.key) == hash {
 				return k.key, true
 			}

@@ -27,7 +27,7 @@ func (w *testProxy) decided(q DecisionQuery) Decision {
 // newRememberingProxy makes a proxy that remembers each request, however fast they come.
 func newRememberingProxy(t *testing.T, yaml string) *testProxy {
 	w := newProxy(t, yaml)
-	w.lasting.observer.recent.every = 0
+	w.shared.observer.recent.every = 0
 	return w
 }
 
@@ -160,9 +160,9 @@ func TestDecisions_Filters(t *testing.T) {
 // A flood of one key leaves what was refused of others.
 func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 	w := newRememberingProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
-	ring := w.lasting.observer.recent
+	ring := w.shared.observer.recent
 	where := func(user string) uint64 {
-		return ring.setOf(&exchange{
+		return ring.shardOf(&exchange{
 			client: client{network: netip.MustParsePrefix("192.0.2.1/32")},
 			admission: admission{
 				decided: true, claims: claimSet{claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}}},
@@ -184,8 +184,8 @@ func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 		t.Errorf("%d refusals are remembered, want %d of the flood and one", got, refusedRecent)
 	}
 	room := 0
-	for i := range ring.sets {
-		room += len(ring.sets[i].refused.records)
+	for i := range ring.shards {
+		room += len(ring.shards[i].refused.records)
 	}
 	if room != 2*refusedRecent {
 		t.Errorf("room for %d refusals, want that of two parts", room)
@@ -207,7 +207,7 @@ func TestDecisions_OutliveAReload(t *testing.T) {
 // Over a connection whose buffer is used again, what is remembered stays what it was.
 func TestDecisions_OverAConnection(t *testing.T) {
 	f := startServer(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
-	f.lasting.observer.recent.every = 0
+	f.shared.observer.recent.every = 0
 	c := f.dial("")
 	for i := range 20 {
 		c.Send(fmt.Sprintf("GET /a?%d HTTP/1.1\r\nHost: h\r\nX-User: user-%02d-is-called-so\r\n\r\n", i, i))
@@ -265,7 +265,7 @@ func TestLabel(t *testing.T) {
 	} {
 		var l label
 		for i, text := range c.texts {
-			l.put(text, len(c.texts)-i-1)
+			l.addPart(text, len(c.texts)-i-1)
 		}
 		if got := string(l.text[:l.size]); got != c.want {
 			t.Errorf("%q: %q; want %q", c.texts, got, c.want)
@@ -274,7 +274,7 @@ func TestLabel(t *testing.T) {
 	for n := range 17 { // never beyond its size, however many there are
 		var l label
 		for i := range n {
-			l.put(long, n-i-1)
+			l.addPart(long, n-i-1)
 		}
 		if int(l.size) > labelBytes {
 			t.Errorf("%d texts take %d bytes", n, l.size)

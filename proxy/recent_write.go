@@ -11,11 +11,11 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// note remembers x, whose answer has been written. Strings of x may be the connection's
-// buffer, so what is kept of them is copied.
-func (ring *recentRing) note(x *exchange) {
+// record stores x, whose response has been written. Strings of x may share the buffer of the
+// connection, so they are copied.
+func (ring *recentRing) record(x *exchange) {
 	outcome := outcomeOf(x)
-	set := &ring.sets[ring.setOf(x, outcome)]
+	set := &ring.shards[ring.shardOf(x, outcome)]
 	if outcome == outcomeAllowed && !set.due(x.began.UnixNano(), ring.every) {
 		return
 	}
@@ -35,57 +35,57 @@ func (ring *recentRing) note(x *exchange) {
 	r.fillClaims(x)
 }
 
-// due reports whether it is time to note another request that was allowed. Of two that
-// come at once both may be.
-func (s *recentSet) due(now int64, every time.Duration) bool {
+// due reports whether another allowed request is to be stored. Two concurrent calls may both return
+// true.
+func (s *recentShard) due(now int64, every time.Duration) bool {
 	since := now - s.last.Load()
-	if since >= 0 && since < int64(every) { // or the clock was set back
+	if since >= 0 && since < int64(every) { // since is negative if the clock was set back
 		return false
 	}
 	s.last.Store(now)
 	return true
 }
 
-// outcomeOf is what became of x.
+// outcomeOf returns the outcome of x.
 func outcomeOf(x *exchange) outcomeKind {
 	switch {
 	case x.decided && !x.decision.Allowed, x.newKeys == refused:
 		return outcomeRefused
 	case !x.outcome.known:
 		return outcomeRejected
-	case len(x.shadowed)+len(x.shadowErrors) > 0, x.newKeys == shadowRefused:
+	case len(x.shadowRefusals)+len(x.shadowErrors) > 0, x.newKeys == shadowRefused:
 		return outcomeShadow
 	}
 	return outcomeAllowed
 }
 
-// setOf is the part of the ring to which x goes.
-func (ring *recentRing) setOf(x *exchange, outcome outcomeKind) uint64 {
+// shardOf returns the index of the part of the ring that stores x.
+func (ring *recentRing) shardOf(x *exchange, outcome outcomeKind) uint64 {
 	if outcome == outcomeAllowed || outcome == outcomeShadow {
-		return spread(uint64(x.began.UnixNano()) >> 10)
+		return shardIndex(uint64(x.began.UnixNano()) >> 10)
 	}
 	n := maphash.Comparable(ring.seed, x.client.network)
-	if i, refused := x.refusing(); outcome == outcomeRefused && refused && i < len(x.claims.claims) {
+	if i, refused := x.firstRefused(); outcome == outcomeRefused && refused && i < len(x.claims.claims) {
 		n ^= binary.LittleEndian.Uint64(x.claims.claims[i].Key[:8])
 	}
-	return spread(n)
+	return shardIndex(n)
 }
 
-// spread is the number of a part.
-func spread(n uint64) uint64 { return n * 0x9e3779b97f4a7c15 >> 32 % recentSets }
+// shardIndex maps a hash to the index of a part.
+func shardIndex(n uint64) uint64 { return n * 0x9e3779b97f4a7c15 >> 32 % recentShards }
 
-// fill writes what is known of every request.
+// fill sets the fields that every request has.
 func (r *recentRecord) fill(x *exchange) {
-	r.began, r.took, r.status = x.began.UnixNano(), x.took, uint16(x.answer.status)
-	r.route, r.list, r.newKeys, r.fallback, r.upstream, r.fault = nil, "", x.newKeys, x.fallback, x.outcome.result.Target, ""
+	r.began, r.took, r.status = x.began.UnixNano(), x.duration, uint16(x.response.status)
+	r.route, r.list, r.newKeys, r.fallback, r.upstream, r.err = nil, "", x.newKeys, x.fallback, x.outcome.result.Target, ""
 	if x.route != nil {
-		r.route = x.route.note
+		r.route = x.route.description
 	}
 	if x.list != nil {
 		r.list = x.list.Name
 	}
 	r.flags = 0
-	for flag, is := range [...]bool{x.repeated, x.waited, x.exempt, x.banned, x.route == nil || x.route.redacts()} {
+	for flag, is := range [...]bool{x.isRepeat, x.waited, x.exempt, x.banned, x.route == nil || x.route.redactsPaths()} {
 		if is {
 			r.flags |= 1 << flag
 		}
@@ -94,18 +94,18 @@ func (r *recentRecord) fill(x *exchange) {
 	r.pathLen = x.copyPath(&r.path)
 	if x.err != nil && !errors.Is(x.err, errRefused) {
 		text := x.err.Error()
-		r.fault = strings.Clone(text[:min(len(text), recentError)])
+		r.err = strings.Clone(text[:min(len(text), recentError)])
 	}
 }
 
-// copyPath is redactedPath as far as it costs nothing: parameters that are keys are
-// hidden; what else may tell of persons is when somebody looks.
+// copyPath copies the path like redactedPath, as far as that is cheap: parameters that are keys are
+// hidden. Other personal data is redacted when the record is read.
 func (x *exchange) copyPath(to *[recentPath]byte) uint8 {
 	path, n := x.request.Path, 0
-	if x.route != nil && (len(x.route.hidden) > 0 || x.route.redacts()) {
+	if x.route != nil && (len(x.route.keyParams) > 0 || x.route.redactsPaths()) {
 		for name, value := range x.request.Params() {
 			at := strings.Index(path, "/"+value)
-			if at < 0 || !x.route.hides(name) {
+			if at < 0 || !x.route.hidesParam(name) {
 				continue
 			}
 			n += copy(to[n:], path[:at])
@@ -116,16 +116,16 @@ func (x *exchange) copyPath(to *[recentPath]byte) uint8 {
 	return uint8(n + copy(to[n:], path))
 }
 
-// fillClaims writes what each rate has said, and under which key.
+// fillClaims adds the decision of each rate, with its key.
 func (r *recentRecord) fillClaims(x *exchange) {
-	r.claims, r.keys, r.more = 0, 0, 0
+	r.numClaims, r.numKeys, r.moreClaims = 0, 0, 0
 	if x.decided {
 		for i := range min(len(x.claims.claims), len(x.decision.Outcomes)) {
-			if x.bothSecrets && x.claims.current(i) != i {
-				continue // it is told of once
+			if x.bothSecrets && x.claims.currentIndex(i) != i {
+				continue // one entry for both secrets
 			}
 			o := &x.decision.Outcomes[i]
-			c := recentClaim{window: uint16(x.claims.windows[i].number), left: int32(min(o.Remaining, math.MaxInt32)), wait: shortWait(o.Wait)}
+			c := recentClaim{window: uint16(x.claims.windows[i].number), remaining: int32(min(o.Remaining, math.MaxInt32)), wait: shortWait(o.Wait)}
 			for flag, is := range [...]bool{o.Allowed, false, o.Banned, o.Unknown} {
 				if is {
 					c.flags |= 1 << flag
@@ -134,21 +134,21 @@ func (r *recentRecord) fillClaims(x *exchange) {
 			r.add(x, c, x.claims.claims[i].Key)
 		}
 	}
-	for i := range x.taken {
-		if t := &x.taken[i]; x.shadowOf(t) != nil {
+	for i := range x.takenPermits {
+		if t := &x.takenPermits[i]; x.shadowLimit(t) != nil {
 			r.fillShadow(x, t)
 		}
 	}
 }
 
-// fillShadow writes what a limit in shadow mode has said, which is a taking by itself.
+// fillShadow adds the decision of a limit in shadow mode, which has a taken permit of its own.
 func (r *recentRecord) fillShadow(x *exchange, t *takenPermit) {
-	for i, w := range t.asked.windows {
-		if t.asked.current(i) != i {
-			continue // it is told of once
+	for i, w := range t.claims.windows {
+		if t.claims.currentIndex(i) != i {
+			continue // one entry for both secrets
 		}
 		c := recentClaim{window: uint16(w.number), flags: claimShadow | claimAllowed}
-		for _, s := range x.shadowed {
+		for _, s := range x.shadowRefusals {
 			if s.window == w {
 				c.flags, c.wait = claimShadow, shortWait(s.wait)
 				if s.banned {
@@ -156,35 +156,36 @@ func (r *recentRecord) fillShadow(x *exchange, t *takenPermit) {
 				}
 			}
 		}
-		r.add(x, c, t.asked.claims[i].Key)
+		r.add(x, c, t.claims.claims[i].Key)
 	}
 }
 
-// shortWait is d in milliseconds.
+// shortWait returns d in milliseconds.
 func shortWait(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), math.MaxUint32)) }
 
-// add writes what one rate has said of a key.
+// add adds the decision of one rate about a key.
 func (r *recentRecord) add(x *exchange, c recentClaim, k limiter.Key) {
-	if r.claims == maxRecentClaims {
-		r.more++
+	if r.numClaims == maxRecentClaims {
+		r.moreClaims++
 		return
 	}
-	c.key = r.learn(x, k)
-	r.claim[r.claims] = c
-	r.claims++
+	c.key = r.keyIndex(x, k)
+	r.claims[r.numClaims] = c
+	r.numClaims++
 }
 
-// learn is the number of k among the keys of r; maxRecentKeys where there is no room.
-func (r *recentRecord) learn(x *exchange, k limiter.Key) uint8 {
-	for i := range r.keys {
-		if r.keyOf[i].key == k {
+// keyIndex returns the index of k among the keys of r, and adds it if it is missing. It returns
+// maxRecentKeys if there is no space.
+func (r *recentRecord) keyIndex(x *exchange, k limiter.Key) uint8 {
+	for i := range r.numKeys {
+		if r.keys[i].key == k {
 			return i
 		}
 	}
-	if r.keys == maxRecentKeys {
+	if r.numKeys == maxRecentKeys {
 		return maxRecentKeys
 	}
-	to := &r.keyOf[r.keys]
+	to := &r.keys[r.numKeys]
 	to.key, to.label.size = k, 0
 	for i := range x.extracted.keys {
 		if own := &x.extracted.keys[i]; own.Key == k && !own.skip {
@@ -192,6 +193,6 @@ func (r *recentRecord) learn(x *exchange, k limiter.Key) uint8 {
 			break
 		}
 	}
-	r.keys++
-	return r.keys - 1
+	r.numKeys++
+	return r.numKeys - 1
 }

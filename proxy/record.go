@@ -13,36 +13,34 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A recorder writes one line and one set of figures for each request. It is the
-// only stage that logs requests.
+// A recorder writes one access log line and updates the metrics for each request. It is the only
+// stage that logs requests.
 //
-// The fields of the line: request_id, route, method, host, path, status, bytes,
-// duration_ms, client (as privacy.log_client says), and where they apply upstream,
-// upstream_ms; of the first limit that refused limit, rate (phone-1h), wait_ms, key,
-// masked and banned, with ban_began when it was this request's doing; also, the other
-// rates that refused, with rate, key, masked and banned; shadow, in the same way what
-// limits in shadow mode would have refused, or with unfit, that the request could not
-// have been asked about; list (the one that decided), new_keys (refused, or
-// shadow_refused, for too many of them), refunded, fallback and error. The query is
-// never written, and of a key only the beginning of a hash: too little to tell what
-// the client sent (redact.go). A key that is sensitive is shown masked as well.
+// The default fields of a line are request_id, route, method, host, path, status, bytes,
+// duration_ms and client (according to privacy.log_client). Where they apply, there are upstream
+// and upstream_ms; for the first limit that refused, limit, rate (phone-1h), wait_ms, key, masked
+// and banned, with ban_began if this refusal started the ban; also, the other rates that refused,
+// with rate, key, masked and banned; shadow, in the same form, what limits in shadow mode would
+// have refused, with unfit if the request has no valid claim on the limit; list (the one that
+// decided), new_keys (refused or shadow_refused, for too many new keys), refunded, fallback and
+// error. The query is never logged. Of a key, only the beginning of a hash is logged, which does
+// not reveal the value (redact.go), and a masked value if the key is sensitive.
 //
-// The configuration may choose among these, and some more (accesslog.go), have fewer
-// lines written of requests that passed, or have them in another format.
+// The configuration selects among these and further fields (accesslog.go), samples the lines of
+// allowed requests, or selects another format.
 //
-// Of requests that HTTP/2 clients took back only some are told of; the others are in
-// the figures, as all are.
+// Of requests reset by HTTP/2 clients, only a sample is logged; the metrics count all.
 type recorder struct {
 	log     zerolog.Logger
-	lines   io.Writer // for lines that are no JSON
+	lines   io.Writer // destination of lines in formats other than JSON
 	metrics *metrics
-	resets  sample
+	resets  logSampler
 	ids     requestIDs
-	passed  atomic.Uint64 // requests of which only some are written
+	sampled atomic.Uint64 // allowed requests, of which only a sample is logged
 }
 
-// An AccessWriter is where lines of requests go: JSON to Log, in the other formats to
-// Lines. Nobody waits for it longer than for memory.
+// An AccessWriter is the destination of the access log: Log for JSON, Lines for other formats.
+// Writing must not block on I/O.
 type AccessWriter struct {
 	Log   zerolog.Logger
 	Lines io.Writer
@@ -53,14 +51,14 @@ func newRecorder(o Options, m *metrics) *recorder {
 	if o.Access != nil {
 		to = *o.Access
 	}
-	return &recorder{log: to.Log, lines: to.Lines, metrics: m, resets: sample{most: loggedResets}}
+	return &recorder{log: to.Log, lines: to.Lines, metrics: m, resets: logSampler{perSecond: loggedResets}}
 }
 
-// arrive notes the beginning of a request.
-func (rec *recorder) arrive(x *exchange) { x.began = time.Now() }
+// start records the start of a request.
+func (rec *recorder) start(x *exchange) { x.began = time.Now() }
 
-// name gives the request an id. One that a trusted proxy has given it stays.
-func (rec *recorder) name(x *exchange) {
+// setID sets the request id. An id from a trusted proxy is kept.
+func (rec *recorder) setID(x *exchange) {
 	if x.client.trustedPeer {
 		if ids := x.in.header.Values("X-Request-Id"); len(ids) == 1 && isID(ids[0]) {
 			x.id = ids[0]
@@ -70,13 +68,13 @@ func (rec *recorder) name(x *exchange) {
 	x.id = rec.ids.next()
 }
 
-// isID reports whether s may be passed on and logged as a request's id.
+// isID reports whether s may be forwarded and logged as a request id.
 func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName(s) }
 
-// leave notes what came of it.
-func (rec *recorder) leave(x *exchange) {
-	name := rec.metrics.served(x)
-	if x.repeated {
+// record updates the metrics of a request and writes its log line.
+func (rec *recorder) record(x *exchange) {
+	name := rec.metrics.countResponse(x)
+	if x.isRepeat {
 		rec.metrics.repeats.WithLabelValues(name).Inc()
 	}
 	if x.list != nil {
@@ -86,12 +84,12 @@ func (rec *recorder) leave(x *exchange) {
 	if l.format == config.LogNone || rec.log.GetLevel() > zerolog.InfoLevel {
 		return
 	}
-	if x.answer.streamReset && !rec.resets.passes(time.Now()) {
-		rec.metrics.unlogged.Inc()
+	if x.response.streamReset && !rec.resets.allow(time.Now()) {
+		rec.metrics.unloggedResets.Inc()
 		return
 	}
 	switch {
-	case l.isSampled(x) && rec.passed.Add(1)%l.sample != 1:
+	case l.isSampled(x) && rec.sampled.Add(1)%l.sample != 1:
 	case l.format == config.LogCombined:
 		rec.combined(x)
 	default:
@@ -99,7 +97,7 @@ func (rec *recorder) leave(x *exchange) {
 	}
 }
 
-// json writes x, whose route is called name, as JSON.
+// json writes the line of x, whose route has the given name, as JSON.
 func (rec *recorder) json(x *exchange, name string) {
 	l := &x.generation.accessLog
 	e := rec.log.Info()
@@ -112,14 +110,14 @@ func (rec *recorder) json(x *exchange, name string) {
 	if id := x.traceID(); id != "" && l.fields.has(logTraceID) {
 		e.Str("trace_id", id)
 	}
-	if l.fields.has(logSample) && l.isSampled(x) { // the line stands for more than one request
+	if l.fields.has(logSample) && l.isSampled(x) { // the line represents several requests
 		e.Uint64("sample", l.sample)
 	}
-	logMore(e, x)
+	logOptional(e, x)
 	e.Msg("request")
 }
 
-// logRequest writes what was asked and answered, of the route called name.
+// logRequest writes the fields of the request and the response.
 func logRequest(e *zerolog.Event, x *exchange, name string) {
 	f := x.generation.accessLog.fields
 	text := func(field logField, name, value string) {
@@ -135,13 +133,13 @@ func logRequest(e *zerolog.Event, x *exchange, name string) {
 		e.Str("path", x.redactedPath())
 	}
 	if f.has(logStatus) {
-		e.Int("status", x.answer.status)
+		e.Int("status", x.response.status)
 	}
 	if f.has(logBytes) {
-		e.Int64("bytes", x.answer.bytes)
+		e.Int64("bytes", x.response.bytes)
 	}
 	if f.has(logDuration) {
-		logTook(e, "duration_ms", x.took)
+		logMS(e, "duration_ms", x.duration)
 	}
 	if f.has(logClient) {
 		if client := x.generation.redact.client(x); client != "" {
@@ -150,25 +148,25 @@ func logRequest(e *zerolog.Event, x *exchange, name string) {
 	}
 	if x.outcome.result.Target != "" {
 		text(logUpstream, "upstream", x.outcome.result.Target)
-		if f.has(logUpstreamTook) {
-			logTook(e, "upstream_ms", x.outcome.result.FirstByte)
+		if f.has(logUpstreamMS) {
+			logMS(e, "upstream_ms", x.outcome.result.FirstByte)
 		}
 	}
 }
 
-// logOutcome writes what was decided but for refusals.
+// logOutcome writes the fields of the decision, except refusals.
 func logOutcome(e *zerolog.Event, x *exchange) {
 	f := x.generation.accessLog.fields
 	if x.newKeys != "" && f.has(logNewKeys) {
 		e.Str("new_keys", x.newKeys)
 	}
-	if x.repeated && f.has(logRepeated) {
+	if x.isRepeat && f.has(logRepeated) {
 		e.Bool("repeated", true)
 	}
 	if x.list != nil && f.has(logList) {
 		e.Str("list", x.list.Name)
 	}
-	if x.settled.returned && f.has(logRefunded) {
+	if x.settled.refunded && f.has(logRefunded) {
 		e.Bool("refunded", true)
 	}
 	if x.fallback != "" && f.has(logFallback) {
@@ -176,8 +174,8 @@ func logOutcome(e *zerolog.Event, x *exchange) {
 	}
 }
 
-// logMore writes what is written only if the configuration names it.
-func logMore(e *zerolog.Event, x *exchange) {
+// logOptional writes the fields that are not written by default.
+func logOptional(e *zerolog.Event, x *exchange) {
 	f := x.generation.accessLog.fields
 	if f>>standardFields == 0 {
 		return
@@ -188,11 +186,11 @@ func logMore(e *zerolog.Event, x *exchange) {
 	if f.has(logScheme) {
 		e.Str("scheme", x.in.scheme)
 	}
-	if f.has(logOwn) {
-		logTook(e, "own_ms", x.ownTook())
+	if f.has(logOwnMS) {
+		logMS(e, "own_ms", x.ownDuration())
 	}
-	if f.has(logWaited) && x.waited {
-		logTook(e, "waited_ms", x.waitTook)
+	if f.has(logWaitedMS) && x.waited {
+		logMS(e, "waited_ms", x.waitTime)
 	}
 	if f.has(logUserAgent) && x.in.userAgent != "" {
 		e.Str("user_agent", x.in.userAgent)
@@ -202,17 +200,17 @@ func logMore(e *zerolog.Event, x *exchange) {
 	}
 }
 
-// ownTook is how long x took without upstream and waiting.
-func (x *exchange) ownTook() time.Duration { return x.took - x.outcome.took - x.waitTook }
+// ownDuration returns the time spent on x without the upstream and without waiting for a permit.
+func (x *exchange) ownDuration() time.Duration { return x.duration - x.outcome.duration - x.waitTime }
 
-// logTook writes d in milliseconds.
-func logTook(e *zerolog.Event, name string, d time.Duration) {
+// logMS writes d in milliseconds.
+func logMS(e *zerolog.Event, name string, d time.Duration) {
 	var space [24]byte
 	e.RawJSON(name, appendMS(space[:0], d))
 }
 
-// appendMS appends ms(d), as zerolog would, in a tenth of the time that a floating-point
-// number takes.
+// appendMS appends ms(d) in the same notation as zerolog, in a tenth of the time that formatting a
+// floating-point number takes.
 func appendMS(b []byte, d time.Duration) []byte {
 	us := d.Microseconds()
 	if us < 0 {

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// combined writes x in the combined format of NCSA, Apache and nginx: the client, two
-// names that nobody has here, when the request came, its request line without the query,
+// combined writes x in the combined log format of NCSA, Apache and nginx: the client's address, two
+// user names that are always "-", the time of the request, its request line without the query,
 // status, bytes, Referer and User-Agent.
 //
 //	192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET /a HTTP/1.1" 200 123 "-" "curl/8"
@@ -21,19 +21,19 @@ func (rec *recorder) combined(x *exchange) {
 	b = append(b, ' ')
 	b = append(b, cmp.Or(x.request.Proto, "HTTP/1.1")...)
 	b = append(b, `" `...)
-	b = strconv.AppendInt(b, int64(x.answer.status), 10)
+	b = strconv.AppendInt(b, int64(x.response.status), 10)
 	b = append(b, ' ')
-	b = strconv.AppendInt(b, x.answer.bytes, 10)
+	b = strconv.AppendInt(b, x.response.bytes, 10)
 	for _, field := range [...]string{x.in.referer, x.in.userAgent} {
 		b = append(b, ` "`...)
 		b = appendEscaped(b, cmp.Or(field, "-"))
 		b = append(b, '"')
 	}
-	_, _ = rec.lines.Write(append(b, '\n')) // what is not taken is counted where it is dropped
+	_, _ = rec.lines.Write(append(b, '\n')) // the writer counts the lines that it drops
 }
 
-// appendEscaped appends s with \xHH, as nginx writes it, for what would end the text or
-// the line.
+// appendEscaped appends s with characters that would end the field or the line escaped as \xHH, as
+// nginx does.
 func appendEscaped(b []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := range len(s) {

@@ -12,37 +12,36 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// keyDigits is how much of a key's hash is logged.
+// keyDigits is the number of digits of a key's hash that are logged.
 const keyDigits = 12
 
-// Salt makes the hashes in a log useless to those who try all phone numbers.
+// Salt prevents that hashed phone numbers in a log are found by brute force.
 type Salt [32]byte
 
-// NewSalt makes one that nobody can guess.
+// NewSalt returns a random salt.
 func NewSalt() (s Salt) {
 	_, _ = rand.Read(s[:]) // never fails
 	return s
 }
 
-// A redactor says what of a request people may read in logs and alerts.
+// A redactor determines which data of a request appears in logs and alerts.
 type redactor struct {
 	privacy config.Privacy
-	salt    func() Salt // of hashes where there is no secret
+	salt    func() Salt // used for hashes if there is no secret
 }
 
-// key is what stands for a key: with a secret the beginning of its name in the store,
-// so that it can be found there. Without one, whoever reads that could find out what a
-// client sent by trying, so it is hashed once more, under the salt.
+// key returns the name of a key in the log. With a secret, it is the beginning of the key's name in
+// the store, so that the key can be found there. Without one, that could be reversed by brute
+// force, so it is hashed again with the salt.
 func (r *redactor) key(k limiter.Key) string {
 	if r.privacy.HashSecret != "" {
 		return k.String()[:keyDigits]
 	}
-	return r.salted(k[:])
+	return r.saltedHash(k[:])
 }
 
-// salted is the beginning of a hash of text, at most 256 bytes, that says nothing
-// without the salt.
-func (r *redactor) salted(text []byte) string {
+// saltedHash returns the beginning of a salted hash of text, which has at most 256 bytes.
+func (r *redactor) saltedHash(text []byte) string {
 	var space [len(Salt{}) + 256]byte
 	salt := r.salt()
 	sum := sha256.Sum256(append(append(space[:0], salt[:]...), text...))
@@ -50,30 +49,30 @@ func (r *redactor) salted(text []byte) string {
 }
 
 const (
-	// shownBits4 and shownBits6 are how much of an address tells of a network and not
-	// of a person.
-	shownBits4 = 24
-	shownBits6 = 48
+	// networkBits4 and networkBits6 are the prefix lengths of addresses that identify a network but not
+	// a person.
+	networkBits4 = 24
+	networkBits6 = 48
 )
 
-// client is what stands for the client's address; "" for nothing.
+// client returns the client's address for the log; "" if it is not logged.
 func (r *redactor) client(x *exchange) string {
 	switch r.privacy.LogClient {
 	case config.ClientNone:
 		return ""
 	case config.ClientNetwork:
-		return shortened(x.client.addr)
+		return networkOf(x.client.addr)
 	case config.ClientHashed:
 		if secret := r.privacy.HashSecret; secret != "" {
 			return limiter.KeyWithSecret([]byte(secret), "log", x.client.network.String()).String()[:keyDigits]
 		}
-		return r.salted([]byte(x.client.network.String()))
+		return r.saltedHash([]byte(x.client.network.String()))
 	}
 	return x.client.addr.String()
 }
 
-// shownAddress is the address or network of a key as people may see it, by the same
-// rule; "" for nothing.
+// shownAddress returns the address or network of a key for operators, by the same rule; "" if it is
+// not shown.
 func (r *redactor) shownAddress(text string) string {
 	switch r.privacy.LogClient {
 	case config.ClientFull:
@@ -84,92 +83,91 @@ func (r *redactor) shownAddress(text string) string {
 		if err != nil {
 			return ""
 		}
-		return shortened(addr)
+		return networkOf(addr)
 	}
 	return ""
 }
 
-// shortened is the network that addr is in.
-func shortened(addr netip.Addr) string {
-	bits := shownBits4
+// networkOf returns the network of addr.
+func networkOf(addr netip.Addr) string {
+	bits := networkBits4
 	if addr.Is6() {
-		bits = shownBits6
+		bits = networkBits6
 	}
 	network, err := addr.Prefix(bits)
 	if err != nil {
-		return "" // no address at all
+		return "" // not a valid address
 	}
 	return network.String()
 }
 
-// logKey is what logKey are shown of a key: what stands for it, and, if it is
-// sensitive, itself, masked.
+// logKey returns the name of a key in the log and, if the key is sensitive, its masked value.
 func (x *exchange) logKey(k limiter.Key) (hash, masked string) {
 	if i := slices.IndexFunc(x.extracted.keys, func(c extractedKey) bool { return !c.skip && (c.Key == k || c.previous == k) }); i >= 0 {
-		masked = x.extracted.keys[i].shown
+		masked = x.extracted.keys[i].masked
 	}
 	return x.generation.redact.key(k), masked
 }
 
-// redactedPath is the path  to read. A parameter that is a key is hidden; where the
-// route wants so, each parameter is, and whatever else might tell of a person; and
-// of a path that no route matches nobody knows what it holds.
+// redactedPath returns the path for the log. Parameters that are keys are hidden. If the route
+// redacts personal data, all parameters are hidden, and so are other segments that may be personal.
+// The same applies to paths that no route matches, because nothing is known about their content.
 func (x *exchange) redactedPath() string {
 	if x.route == nil {
-		return withoutPersons(x.request.Path)
+		return hidePersonal(x.request.Path)
 	}
-	path, all := x.request.Path, x.route.redacts()
+	path, all := x.request.Path, x.route.redactsPaths()
 	for name, value := range x.request.Params() {
-		if x.route.hides(name) {
+		if x.route.hidesParam(name) {
 			path = strings.Replace(path, "/"+value, "/*", 1)
 		}
 	}
 	if all {
-		return withoutPersons(path)
+		return hidePersonal(path)
 	}
 	return path
 }
 
-// hides reports whether a parameter of the path is not shown.
-func (r *route) hides(name string) bool {
-	return slices.Contains(r.hidden, name) || r.redacts() && name != "*"
+// hidesParam reports whether a path parameter is hidden.
+func (r *route) hidesParam(name string) bool {
+	return slices.Contains(r.keyParams, name) || r.redactsPaths() && name != "*"
 }
 
-// redactedURL is the URL of a page  to read: without a query, and of its path what
-// tells of nobody. Of what is none only the beginning is shown.
+// redactedURL returns a URL for the log: without user, query and fragment, and without path
+// segments that may be personal. If text is not a URL, only its beginning is returned.
 func redactedURL(text string) string {
 	text, _, _ = strings.Cut(text, "?")
 	text, _, _ = strings.Cut(text, "#")
 	scheme, rest, is := strings.Cut(text, "://")
 	if !is {
-		return withoutPersons(text)
+		return hidePersonal(text)
 	}
 	host, path, _ := strings.Cut(rest, "/")
 	if _, after, login := strings.Cut(host, "@"); login {
 		host = after
 	}
-	return scheme[:min(len(scheme), maxSegment)] + "://" + host[:min(len(host), maxPath)] + withoutPersons("/"+path)
+	return scheme[:min(len(scheme), maxSegment)] + "://" + host[:min(len(host), maxPath)] + hidePersonal("/"+path)
 }
 
 const (
-	// maxFieldLength is how much of a field of the header is shown.
+	// maxFieldLength is the number of bytes of a header field that are logged.
 	maxFieldLength = 512
-	// maxDigits is how many digits a segment of a path may have that is shown: a
-	// version or a year, but no phone number.
+	// maxDigits is the number of digits up to which a path segment is shown: a version or a year
+	// has no more, a phone number does.
 	maxDigits = 4
-	// maxSegment is how long it may be, in bytes: longer ones are tokens.
+	// maxSegment is the length in bytes up to which a segment is shown; longer ones may be tokens.
 	maxSegment = 64
-	// maxPath is how much of a path is shown that nobody has asked for.
+	// maxPath is the number of bytes shown of a path that matches no route.
 	maxPath = 256
 )
 
-// withoutPersons is path with a * for each segment that might be a phone number, an
-// address or a token.
-func withoutPersons(path string) string {
+// hidePersonal returns path with a * for each segment that may be a phone number, an address or a
+// token.
+func hidePersonal(path string) string {
 	var b strings.Builder
 	for segment := range strings.SplitAfterSeq(path[:min(len(path), maxPath)], "/") {
 		text, slash := strings.CutSuffix(segment, "/")
-		if personal(text) {
+		if isPersonal(text) {
 			text = "*"
 		}
 		b.WriteString(text)
@@ -180,8 +178,8 @@ func withoutPersons(path string) string {
 	return b.String()
 }
 
-// personal reports whether a segment might tell of a person.
-func personal(segment string) bool {
+// isPersonal reports whether a segment may be personal data.
+func isPersonal(segment string) bool {
 	digits := 0
 	for i := range len(segment) {
 		switch c := segment[i]; {

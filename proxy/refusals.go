@@ -8,7 +8,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A refusal is a rate that refused, or in shadow mode would have.
+// A refusal is a rate that refused the request, or would have in shadow mode.
 type refusal struct {
 	window *window
 	key    limiter.Key
@@ -16,26 +16,26 @@ type refusal struct {
 	wait   time.Duration
 }
 
-// refusal is what the decision says of claim i, which was refused.
+// refusal returns the refusal of claim i.
 func (q *admission) refusal(i int) refusal {
 	return refusal{q.claims.windows[i], q.claims.claims[i].Key, q.decision.Outcomes[i].Banned, q.decision.Outcomes[i].Wait}
 }
 
-// logRefusals writes which rates refused the request, or would have in shadow mode,
-// and reports whether any did refuse.
+// logRefusals writes the rates that refused the request, or would have in shadow mode, and reports
+// whether any did refuse it.
 func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
-	if len(x.shadowed)+len(x.shadowErrors) > 0 && f.has(logShadow) {
-		e.Array("shadow", shadowsOf{x})
+	if len(x.shadowRefusals)+len(x.shadowErrors) > 0 && f.has(logShadow) {
+		e.Array("shadow", shadowRefusalsOf{x})
 	}
-	first, refused := x.refusing()
+	first, refused := x.firstRefused()
 	if !refused {
 		return false
 	}
 	if f.has(logLimit) {
 		e.Str("limit", x.claims.windows[first].of.Name)
 	}
-	if f.has(logWait) {
-		logTook(e, "wait_ms", x.decision.Wait)
+	if f.has(logWaitMS) {
+		logMS(e, "wait_ms", x.decision.Wait)
 	}
 	x.logRefusal(e, x.refusal(first), f)
 	if x.banned && f.has(logBanBegan) {
@@ -43,15 +43,14 @@ func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
 	}
 	for i := first + 1; i < len(x.decision.Outcomes) && f.has(logAlso); i++ {
 		if x.alsoRefused(first, i) {
-			e.Array("also", othersOf{x, first})
+			e.Array("also", otherRefusals{x, first})
 			break
 		}
 	}
 	return true
 }
 
-// logRefusal writes one rate that refused: its name, under which key, and whether it
-// did so because of a ban.
+// logRefusal writes one rate that refused: its name, the key, and whether the key is banned.
 func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
 	hash, masked := x.logKey(r.key)
 	if f.has(logRate) {
@@ -68,20 +67,20 @@ func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
 	}
 }
 
-// alsoRefused reports whether claim i was refused beside the first one that was. A
-// rate is named once, however many secrets its key is counted under.
+// alsoRefused reports whether claim i was refused in addition to the first refused claim. A rate is
+// reported once for both secrets.
 func (x *exchange) alsoRefused(first, i int) bool {
-	return i > first && !x.decision.Outcomes[i].Allowed && x.claims.windows[i] != x.claims.windows[first] && x.claims.current(i) == i
+	return i > first && !x.decision.Outcomes[i].Allowed && x.claims.windows[i] != x.claims.windows[first] && x.claims.currentIndex(i) == i
 }
 
-// othersOf are the refusals of an exchange but for the first.
-type othersOf struct {
+// otherRefusals are the refusals of an exchange except the first.
+type otherRefusals struct {
 	*exchange
 	first int
 }
 
 // MarshalZerologArray implements zerolog.LogArrayMarshaler.
-func (x othersOf) MarshalZerologArray(a *zerolog.Array) {
+func (x otherRefusals) MarshalZerologArray(a *zerolog.Array) {
 	for i := range x.decision.Outcomes {
 		if x.alsoRefused(x.first, i) {
 			e := zerolog.Dict()
@@ -91,12 +90,12 @@ func (x othersOf) MarshalZerologArray(a *zerolog.Array) {
 	}
 }
 
-// shadowsOf are what limits in shadow mode say of an exchange.
-type shadowsOf struct{ *exchange }
+// shadowRefusalsOf are the refusals of an exchange by limits in shadow mode.
+type shadowRefusalsOf struct{ *exchange }
 
 // MarshalZerologArray implements zerolog.LogArrayMarshaler.
-func (x shadowsOf) MarshalZerologArray(a *zerolog.Array) {
-	for _, s := range x.shadowed {
+func (x shadowRefusalsOf) MarshalZerologArray(a *zerolog.Array) {
+	for _, s := range x.shadowRefusals {
 		e := zerolog.Dict()
 		x.logRefusal(e, s, allFields)
 		a.Dict(e)

@@ -16,33 +16,32 @@ import (
 )
 
 const (
-	// crowd is the most of a wait that Retry-After is stretched by at random, so
-	// that clients which were refused together do not come back together.
-	crowd = 0.1
-	// maxJitter is the longest stretch, however long the wait is.
+	// jitterShare is the maximum random extension of Retry-After relative to the wait, so that clients
+	// that were refused together do not retry together.
+	jitterShare = 0.1
+	// maxJitter is the maximum extension of a wait.
 	maxJitter = 30 * time.Second
 )
 
-// jitter is what a wait is stretched by; luck is from 0 to below 1. It is in whole
-// seconds, as Retry-After is, so that rounding up adds nothing: what is waited for
-// less than 10 s is not stretched at all.
+// jitter returns the extension of a wait; luck is a random number in [0, 1). It is in whole seconds
+// like Retry-After, so that rounding up adds nothing. A wait shorter than 10 s is not extended.
 func jitter(wait time.Duration, luck float64) time.Duration {
-	most := min(time.Duration(crowd*float64(wait)), maxJitter)
+	most := min(time.Duration(jitterShare*float64(wait)), maxJitter)
 	return time.Duration(luck * float64(most.Truncate(time.Second)+time.Second)).Truncate(time.Second)
 }
 
-// A quotaResponse is what the client is told of its quota.
-type quotaResponse struct {
-	policies []int          // of the quota, that the outcomes of the decision are of
-	memory   respond.Buffer // what the texts are made in
+// A quotaFields holds the rate limit fields of a response.
+type quotaFields struct {
+	policies []int          // the policy of each outcome of the decision
+	buffer   respond.Buffer // the memory of the field values
 }
 
-func (t *quotaResponse) reset() {
-	t.memory.Discard(http1.Discard)
+func (t *quotaFields) reset() {
+	t.buffer.Discard(http1.RecycleBuffer)
 	t.policies = t.policies[:0]
 }
 
-// refuse words the response to a request that a stage did not let through.
+// refuse returns the response to a request that a stage has refused with err.
 func (g *generation) refuse(x *exchange, err error) respond.Response {
 	x.fail(err)
 	switch {
@@ -53,23 +52,23 @@ func (g *generation) refuse(x *exchange, err error) respond.Response {
 			RequestID: x.id,
 		})
 	case errors.Is(err, http1.ErrConnect):
-		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
+		return respond.NotAllowed(nil, x.id) // no method is allowed for an authority target
 	case errors.Is(err, errUndecided):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
 	case errors.Is(err, errBuffersFull):
 		return respond.Unavailable(respond.BuffersFull, time.Second, "", x.id)
-	case errors.Is(err, errListed):
+	case errors.Is(err, errDenied):
 		return respond.Problem(respond.Forbidden, "", x.id)
 	case errors.Is(err, routing.ErrMethod):
 		return respond.NotAllowed(g.table.Allowed(&x.request), x.id)
 	case errors.Is(err, routing.ErrTunnel):
-		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
+		return respond.NotAllowed(nil, x.id) // no method is allowed for an authority target
 	case errors.Is(err, routing.ErrNone):
 		return respond.Problem(respond.NotFound, "", x.id)
 	case errors.Is(err, key.ErrMissing):
 		return respond.Problem(respond.KeyMissing, err.Error(), x.id)
 	case errors.Is(err, errBody):
-		return respond.Problem(unread(err), "", x.id)
+		return respond.Problem(bodyErrorKind(err), "", x.id)
 	case errors.Is(err, key.ErrNoVerificationKeys):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
 	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, key.ErrInvalid), errors.Is(err, key.ErrMismatch),
@@ -88,38 +87,38 @@ func (g *generation) refuse(x *exchange, err error) respond.Response {
 	return respond.Problem(respond.KindOf(err), "", x.id)
 }
 
-// unread is what to tell a client whose body could not be read: it was late, it
-// has left, or what it sent is no body.
-func unread(err error) respond.Kind {
+// bodyErrorKind returns the response to a request whose body could not be read: the client was too slow,
+// has disconnected, or sent an invalid body.
+func bodyErrorKind(err error) respond.Kind {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return respond.RequestTimeout
-	case errors.Is(err, context.Canceled), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, http1.ErrCut):
+	case errors.Is(err, context.Canceled), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, http1.ErrTruncated):
 		return respond.ClientGone
 	}
 	return respond.BadRequest
 }
 
-// verdict is the decision as clients are told of it.
+// verdict returns the decision in the form of package respond.
 func (x *exchange) verdict() respond.Verdict {
-	return respond.Verdict{Decision: &x.decision, Of: x.policies(), Memory: &x.told.memory}
+	return respond.Verdict{Decision: &x.decision, Policies: x.policies(), Buffer: &x.quotaFields.buffer}
 }
 
 // policies maps the outcomes of the decision to the policies of the quota.
 func (x *exchange) policies() []int {
-	x.told.policies = x.told.policies[:0]
+	x.quotaFields.policies = x.quotaFields.policies[:0]
 	for i, w := range x.claims.windows {
 		policy := w.number
-		if x.bothSecrets && x.claims.current(i) != i {
-			policy = -1 // it is told of once
+		if x.bothSecrets && x.claims.currentIndex(i) != i {
+			policy = -1 // one policy for both secrets
 		}
-		x.told.policies = append(x.told.policies, policy)
+		x.quotaFields.policies = append(x.quotaFields.policies, policy)
 	}
-	return x.told.policies
+	return x.quotaFields.policies
 }
 
-// failed words the response to a request that could not be forwarded.
-func failed(x *exchange) respond.Response {
+// forwardErrorResponse returns the response to a request that could not be forwarded.
+func forwardErrorResponse(x *exchange) respond.Response {
 	kind := respond.BadGateway
 	switch x.outcome.result.Kind {
 	case upstream.Timeout, upstream.ConnectTimeout:
@@ -134,7 +133,7 @@ func failed(x *exchange) respond.Response {
 		kind = respond.BodyTooLarge
 	case upstream.NoTarget, upstream.QueueFull:
 		return respond.Unavailable(respond.NoUpstream, time.Second, "", x.id)
-	case upstream.Loop:
+	case upstream.LoopDetected:
 		kind = respond.LoopDetected
 	case upstream.MaxForwards:
 		return respond.MaxForwards(x.request.Method, x.id)

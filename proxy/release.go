@@ -5,38 +5,37 @@ import (
 	"time"
 )
 
-// headerDelay is how long the beginning of a response waits for the release of
-// concurrent permits, so that a response goes out in one piece where the store is
-// as fast as it should be.
+// headerDelay is how long the header of a response may wait for the release of concurrent permits,
+// so that header and body are sent together if the store is as fast as usual.
 const headerDelay = 5 * time.Millisecond
 
-// hasHeld reports whether q has concurrent permits to give back.
-func (q *admission) hasHeld() bool {
-	for i := range q.taken {
-		if q.taken[i].hasHeld() {
+// hasConcurrent reports whether q has concurrent permits to release.
+func (q *admission) hasConcurrent() bool {
+	for i := range q.takenPermits {
+		if q.takenPermits[i].hasConcurrent() {
 			return true
 		}
 	}
 	return false
 }
 
-// hasHeld reports whether t has concurrent permits to give back.
-func (t *takenPermit) hasHeld() bool { return t.hold != nil && !t.released }
+// hasConcurrent reports whether t has concurrent permits to release.
+func (t *takenPermit) hasConcurrent() bool { return t.lease != nil && !t.released }
 
-// release gives back the concurrent permits of q, whatever comes of it, while its
-// response is about to end: a client that has read the response whole, and asks again,
-// is not refused for what it has just ended. The response's end waits for it, its
-// beginning does not: when the store is slow flush is called, which sends what there
-// is. Of a response without a body the header is the end.
+// release releases the concurrent permits of q, whatever its outcome, before the end of its
+// response is sent. A client that has received the complete response and sends its next request is
+// then not refused because of the previous one. Only the end of the response waits for the store.
+// If the store is slow, flush is called to send what is available. The end of a response without a
+// body is its header.
 func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
-	if a.timeout == 0 { // this store never waits
-		a.giveHeld(ctx, q)
+	if a.timeout == 0 { // a store in memory does not block
+		a.refundConcurrent(ctx, q)
 		return
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.giveHeld(ctx, q)
+		a.refundConcurrent(ctx, q)
 	}()
 	late := time.NewTimer(headerDelay)
 	defer late.Stop()
@@ -48,20 +47,20 @@ func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
 	}
 }
 
-// giveHeld gives the concurrent permits of q back.
-func (a *admitter) giveHeld(ctx context.Context, q *admission) {
-	for i := range q.taken {
-		t := &q.taken[i]
-		if !t.hasHeld() {
+// refundConcurrent refunds the concurrent permits of q.
+func (a *admitter) refundConcurrent(ctx context.Context, q *admission) {
+	for i := range q.takenPermits {
+		t := &q.takenPermits[i]
+		if !t.hasConcurrent() {
 			continue
 		}
-		q.settled.back = q.settled.back[:0]
-		for _, c := range t.asked.claims {
+		q.settled.pending = q.settled.pending[:0]
+		for _, c := range t.claims.claims {
 			if concurrent(c) {
-				q.settled.back = append(q.settled.back, c)
+				q.settled.pending = append(q.settled.pending, c)
 			}
 		}
-		t.hold.end()
+		t.lease.end()
 		t.released = true
 		a.refund(ctx, q, t)
 	}

@@ -11,24 +11,23 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A Report says what a reload did.
+// A Report is the result of a reload.
 type Report struct {
 	Generation int64            `json:"generation"`
 	Hash       string           `json:"hash"`
-	Changed    bool             `json:"changed"` // false: the files say what is served already
+	Changed    bool             `json:"changed"` // false if the files have not changed
 	Warnings   []config.Problem `json:"-"`
-	Alone      error            `json:"-"` // not nil: why the other nodes could not be asked
-	Unready    error            `json:"-"` // not nil: what is served, but refuses some requests for now
+	AgreeErr   error            `json:"-"` // if not nil, why the other nodes could not be reached
+	Unready    error            `json:"-"` // if not nil, why some requests are refused for now
 	Took       time.Duration    `json:"-"`
 }
 
-// ErrRestart reports that a configuration changes what only a restart can
-// change.
+// ErrRestart reports that a configuration change takes effect only after a restart.
 var ErrRestart = errors.New("needs a restart")
 
-// Reload makes the proxy serve what its files say now. When it returns an error
-// the proxy serves exactly what it served before; config.Problems tell what is
-// wrong with the files.
+// Reload reads the configuration and serves it. If it returns an error, the proxy serves exactly
+// what it served before. An error that contains config.Problems describes what is wrong with the
+// files.
 func (p *Proxy) Reload(ctx context.Context) (Report, error) {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()
@@ -37,31 +36,31 @@ func (p *Proxy) Reload(ctx context.Context) (Report, error) {
 	now := p.current.Load()
 	read, err := p.read(ctx)
 	report := Report{Generation: now.number, Hash: now.config.Hash}
-	if err == nil && (read.Sum != now.config.Sum || read.Tokens != nil) { // files with keys of tokens are not in the sum
-		report, err = p.take(ctx, read)
+	if err == nil && (read.Sum != now.config.Sum || read.Tokens != nil) { // the sum does not cover files with keys of tokens
+		report, err = p.adopt(ctx, read)
 	}
 	report.Took = time.Since(began)
-	p.metrics.reloaded(report, err)
+	p.metrics.countReload(report, err)
 	return report, err
 }
 
-// Rejoin agrees with the other nodes on what is served, if that could not be done
-// when it was taken up. An error changes nothing.
+// Rejoin agrees with the other nodes on the current configuration, if they could not be reached
+// when it was adopted. An error changes nothing.
 func (p *Proxy) Rejoin(ctx context.Context) (Report, error) {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()
 
 	now := p.current.Load()
-	if !p.unagreed {
+	if !p.needsRejoin {
 		return Report{Generation: now.number, Hash: now.config.Hash}, nil
 	}
-	report, err := p.take(ctx, now.config)
-	p.metrics.reloaded(report, err)
+	report, err := p.adopt(ctx, now.config)
+	p.metrics.countReload(report, err)
 	return report, err
 }
 
-// take serves what was read; p.reloading is held.
-func (p *Proxy) take(ctx context.Context, read *config.Config) (Report, error) {
+// adopt compiles and serves read. p.reloading must be held.
+func (p *Proxy) adopt(ctx context.Context, read *config.Config) (Report, error) {
 	next, err := p.Prepare(ctx, read)
 	if err != nil {
 		return Report{}, err
@@ -71,68 +70,67 @@ func (p *Proxy) take(ctx context.Context, read *config.Config) (Report, error) {
 		next.Discard()
 		return Report{}, fmt.Errorf("agree on config: %w", err)
 	}
-	p.unagreed = err != nil
-	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: read.Warnings, Alone: err, Unready: next.Unready}, nil
+	p.needsRejoin = err != nil
+	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: read.Warnings, AgreeErr: err, Unready: next.Unready}, nil
 }
 
-// A Prepared is a configuration that is ready to be served and is not served yet:
-// nothing can go wrong with it any more. Exactly one of Install and Discard is
-// called, once.
+// A Prepared is a compiled configuration that is ready to be served. Exactly one of Install and
+// Discard must be called, once.
 type Prepared struct {
 	*generation
 	proxy   *Proxy
-	Unready error // not nil: it can be served, but refuses some requests for now
+	Unready error // if not nil, why some requests will be refused for now
 }
 
-// Prepare makes c ready to be served, and changes nothing. Errors that wrap
-// ErrRestart say that c changes what a running proxy cannot.
+// Prepare compiles c without serving it. It returns an error that wraps ErrRestart if c changes
+// what a reload cannot change.
 func (p *Proxy) Prepare(ctx context.Context, c *config.Config) (*Prepared, error) {
 	if err := immutable(p.current.Load().config, c); err != nil {
 		return nil, err
 	}
-	next, err := compile(c, p.lasting)
+	next, err := compile(c, p.shared)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
 	}
 	unready := next.warm(ctx)
 	if unready != nil && !errors.Is(unready, key.ErrNoVerificationKeys) {
-		next.leave()
+		next.release()
 		return nil, fmt.Errorf("warm: %w", unready)
 	}
 	return &Prepared{next, p, unready}, nil
 }
 
-// Config is what will be served.
+// Config returns the configuration that was prepared.
 func (r *Prepared) Config() *config.Config { return r.config }
 
-// Limits are those that refuse what exceeds them and whose counts are this
-// cluster's: not those that are shared with others' programs, or that count for
-// each node by itself, or that differ by more than the key.
-func (r *Prepared) Limits() []limiter.Limit { return r.counted }
+// Limits returns the limits in enforce mode whose counts in this cluster's store determine which
+// keys are refused. It excludes limits shared with other programs, limits counted by each node
+// separately, and limits with overrides.
+func (r *Prepared) Limits() []limiter.Limit { return r.plainLimits }
 
-// Install serves r, under that number, from now on. All nodes have agreed on it.
+// Install serves r from now on, with the number on which all nodes have agreed.
 func (r *Prepared) Install(number int64) {
 	r.proxy.reloading.Lock()
 	defer r.proxy.reloading.Unlock()
 	r.proxy.swap(r, number)
-	r.proxy.unagreed = false
-	r.proxy.metrics.reloaded(Report{Changed: true}, nil)
+	r.proxy.needsRejoin = false
+	r.proxy.metrics.countReload(Report{Changed: true}, nil)
 }
 
-// Discard gives up what r holds.
-func (r *Prepared) Discard() { r.leave() }
+// Discard releases the resources of r.
+func (r *Prepared) Discard() { r.release() }
 
-// swap is the moment from which next is served; p.reloading is held.
+// swap makes next the current generation. p.reloading must be held.
 func (p *Proxy) swap(next *Prepared, number int64) {
 	old := p.current.Load()
 	next.number = number
-	p.install(next.generation) // from here on nothing can fail
+	p.install(next.generation) // nothing can fail from here on
 	p.metrics.generation.Set(float64(number))
 	old.retire()
-	old.leave() // the last of its requests closes it
+	old.release() // closed when its last request ends
 }
 
-// Serving is the number of the generation that serves, and its configuration.
+// Serving returns the number and the configuration of the current generation.
 func (p *Proxy) Serving() (number int64, c *config.Config) {
 	g := p.current.Load()
 	return g.number, g.config

@@ -65,7 +65,7 @@ func TestReload_AloneIsNoError(t *testing.T) {
 	})
 	w.write(limitYAML("{key: global, rate: 2/1h}"))
 	report, err := w.Reload(t.Context())
-	if err != nil || report.Generation != 7 || !errors.Is(report.Alone, away) {
+	if err != nil || report.Generation != 7 || !errors.Is(report.AgreeErr, away) {
 		t.Errorf("Reload = %+v, %v; want generation 7, and why it is alone", report, err)
 	}
 }
@@ -81,7 +81,7 @@ func TestReload_SameContentIsNoChange(t *testing.T) {
 // last of them.
 func TestReload_RequestsEndInTheirGeneration(t *testing.T) {
 	w := newProxy(t, limitYAML("{key: global, rate: 1/1h}"))
-	g := w.enter()
+	g := w.acquire()
 	w.write("upstreams: {demo: echo}\nroutes: [{match: {path: /b}, upstream: demo}]\n")
 	if _, err := w.Reload(t.Context()); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestReload_RequestsEndInTheirGeneration(t *testing.T) {
 	if err := g.match(x); err != nil {
 		t.Errorf("the retired generation forgot its route: %v", err)
 	}
-	g.leave()
+	g.release()
 	if users := g.users.Load(); users != 0 {
 		t.Errorf("%d users; want none", users)
 	}

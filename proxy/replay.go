@@ -9,16 +9,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// A Replay takes logged requests through the stages of a configuration on a virtual
-// clock: each at the time at which it came, by the counts of a memory store that keeps
-// that time. What came of a request, which decides whether it is given back, is what the
-// log says came of it, when it ended; nothing is forwarded. So the counts are those that
-// a single Weir with this configuration would have had, as far as the log tells of what
-// the configuration asks for: a limit or a list whose key it does not tell is left out of
-// that request, and counted as unknown.
+// A Replay runs logged requests through the stages of a configuration on a virtual clock: each at
+// the time of the log, with the counts of a memory store on that clock. The outcome of a request,
+// which decides about refunds, and its end are taken from the log; nothing is forwarded. The counts
+// are those that a single Weir with this configuration would have had, as far as the log has the
+// data that the configuration needs. A limit or list whose key is not in the log is skipped for
+// that request and counted as unknown.
 //
-// A Replay is for one goroutine. Time never goes back: a request that is older than the
-// one before is taken at the time of that one.
+// A Replay is not safe for concurrent use. Time never goes back: a request older than the previous
+// one is evaluated at the time of the previous one.
 type Replay struct {
 	proxy      *Proxy
 	generation *generation
@@ -26,26 +25,26 @@ type Replay struct {
 	now        time.Time
 	host       string
 	events     events
-	lines      map[replayPlace]*replayLine
+	queues     map[queueID]*replayQueue
 	free       []*visit
 	tally      *tallies
 }
 
-// ReplayOptions are what a Replay is given besides its configuration.
+// ReplayOptions configure a Replay.
 type ReplayOptions struct {
-	// Host is that of requests whose log tells of none; localhost when empty.
+	// Host is the host of requests whose log has none; localhost if empty.
 	Host string
-	// Top is how many of the keys that a limit refuses most are told of.
+	// Top is the number of most refused keys that are reported for each limit.
 	Top int
-	// MaxKeys and MaxBytes bound the room for counts, as those of limiter.MemoryOptions;
-	// where they are 0, it is that of the store that the configuration names.
+	// MaxKeys and MaxBytes limit the memory for counts, as in limiter.MemoryOptions. If they are 0,
+	// the limits of the configured store apply.
 	MaxKeys  int
 	MaxBytes int64
 }
 
-// NewReplay makes a Replay of c. Close ends it.
+// NewReplay returns a Replay of c. The caller must close it.
 func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
-	r := &Replay{routes: map[*route]*replayRoute{}, lines: map[replayPlace]*replayLine{}, host: o.Host}
+	r := &Replay{routes: map[*route]*replayRoute{}, queues: map[queueID]*replayQueue{}, host: o.Host}
 	if r.host == "" {
 		r.host = "localhost"
 	}
@@ -54,11 +53,11 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.admitter.waiting = func(_ context.Context, q *admission) taker {
-		if _, first := q.waitsAt(); first == nil {
+	p.admitter.waitTaker = func(_ context.Context, q *admission) taker {
+		if _, first := q.waitQueueOf(); first == nil {
 			return p.admitter.take
 		}
-		return decided
+		return alreadyDecided
 	}
 	r.proxy, r.generation = p, p.current.Load()
 	r.tally = newTallies(r.generation, o.Top)
@@ -68,110 +67,109 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 	return r, nil
 }
 
-// Close lets go of what r holds.
+// Close releases the resources of r.
 func (r *Replay) Close() { r.proxy.Close() }
 
-// Request takes the next request through the stages. Its strings are not kept.
+// Request runs the next request through the stages. It does not keep q's strings.
 func (r *Replay) Request(q *LoggedRequest) {
 	r.advance(q.At)
-	v := r.take()
+	v := r.newVisit()
 	v.fill(q, r.host)
 	x := &v.x
 	x.began, x.generation = r.now, r.generation
-	v.took, v.status = q.Took, q.Status
-	if v.err = r.enter(q, x, v); v.err != nil {
-		r.leave(v)
+	v.duration, v.status = q.Took, q.Status
+	if v.err = r.runStages(q, x, v); v.err != nil {
+		r.finish(v)
 		return
 	}
-	if place, first := x.waitsAt(); first != nil {
-		r.stand(v, place, first)
+	if place, first := x.waitQueueOf(); first != nil {
+		r.enqueue(v, place, first)
 		return
 	}
 	v.err = r.proxy.admitter.admit(context.Background(), &x.admission)
-	r.leave(v)
+	r.finish(v)
 }
 
-// A visit is a request until it is counted.
+// A visit is a request until it has been counted.
 type visit struct {
 	*replayed
-	took    time.Duration
-	status  int
-	route   *replayRoute      // nil if none matches
-	unknown bitset            // limits and lists of the route that are left out
-	err     error             // why a stage refused it
-	labels  map[*limit]string // of its keys, made before it waited; nil otherwise
-	taken   error             // what the store said, of one that stood in line
+	duration time.Duration
+	status   int
+	route    *replayRoute      // nil if none matches
+	skipped  bitset            // limits and lists of the route that are skipped
+	err      error             // why a stage refused the request
+	labels   map[*limit]string // labels of its keys, made before it waits; nil if it does not wait
+	storeErr error             // the error of the store, for a request that has waited
 }
 
-// enter takes the request as far as the stage that asks the store.
-func (r *Replay) enter(q *LoggedRequest, x *exchange, v *visit) error {
-	if err := r.proxy.route(r.generation, x); err != nil {
+// runStages runs the stages before admit.
+func (r *Replay) runStages(q *LoggedRequest, x *exchange, v *visit) error {
+	if err := r.proxy.resolveRoute(r.generation, x); err != nil {
 		return err
 	}
 	v.route = r.routes[x.route]
-	x.route, v.unknown = v.route.known(q, x)
-	return r.proxy.claim(context.Background(), r.generation, x)
+	x.route, v.skipped = v.route.withKnownKeys(q, x)
+	return r.proxy.resolveClaims(context.Background(), r.generation, x)
 }
 
-// leave counts a request, and settles it when it has ended.
-func (r *Replay) leave(v *visit) {
+// finish counts a request, and settles it at the time of its end.
+func (r *Replay) finish(v *visit) {
 	x := &v.x
 	r.tally.count(r.now, v)
 	if v.err != nil {
-		r.give(v)
+		r.freeVisit(v)
 		return
 	}
-	x.stopRenewing() // by the time of day, which means nothing here
+	x.stopRenewing() // they use the real clock
 	x.outcome.result = v.result()
-	ends := len(x.route.resets) > 0 || x.owes(&x.outcome)
-	if v.took > 0 && ends {
-		r.renew(v, r.now.Add(v.took))
-		r.events.add(r.now.Add(v.took), func() { r.settle(v) })
+	ends := len(x.route.cooldownResets) > 0 || x.needsRefund(&x.outcome)
+	if v.duration > 0 && ends {
+		r.renew(v, r.now.Add(v.duration))
+		r.events.add(r.now.Add(v.duration), func() { r.settle(v) })
 		return
 	}
 	if ends {
 		r.settle(v)
 		return
 	}
-	r.give(v)
+	r.freeVisit(v)
 }
 
-// settle ends a request.
+// settle settles a request at its end.
 func (r *Replay) settle(v *visit) {
 	ctx := context.Background()
 	r.proxy.admitter.resetCooldowns(ctx, &v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
 	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
-	if v.x.settled.returned {
+	if v.x.settled.refunded {
 		r.tally.route(v.route).Returned++
 	}
-	r.give(v)
+	r.freeVisit(v)
 }
 
-// renew keeps the concurrent permits of a request for as long as it is in
-// progress.
+// renew schedules the renewals of the concurrent permits of a request while it is in progress.
 func (r *Replay) renew(v *visit, until time.Time) {
 	next := r.now.Add(renewInterval)
-	if !next.Before(until) || !v.x.hasHeld() {
+	if !next.Before(until) || !v.x.hasConcurrent() {
 		return
 	}
 	r.events.add(next, func() {
-		for _, t := range v.x.taken {
-			if t.hasHeld() {
-				_ = t.hold.store.Renew(context.Background(), t.hold.claims, t.hold.permit)
+		for _, t := range v.x.takenPermits {
+			if t.hasConcurrent() {
+				_ = t.lease.store.Renew(context.Background(), t.lease.claims, t.lease.permit)
 			}
 		}
 		r.renew(v, until)
 	})
 }
 
-// result is what came of the request by the log. Of one that the upstream did not
-// answer, as far as the log tells, nobody knows.
+// result returns the outcome of the request according to the log. If the log has no status of the
+// upstream, the outcome is unknown.
 func (v *visit) result() upstream.Result {
 	switch r := v.x.route; {
 	case r.Redirect != nil:
 		return upstream.Result{Status: r.Redirect.Status}
 	case r.Respond != nil:
-		return upstream.Result{Status: r.respond.Status}
+		return upstream.Result{Status: r.fixedResponse.Status}
 	}
 	result := upstream.Result{Target: "log", Status: v.status}
 	switch v.status {
@@ -184,11 +182,11 @@ func (v *visit) result() upstream.Result {
 }
 
 const (
-	statusClientGone = 499 // as nginx and Weir log it
+	statusClientGone = 499 // as logged by nginx and Weir
 	statusTimeout    = 504
 )
 
-// advance moves the clock, and does what is due until then.
+// advance sets the clock, and runs the events that are due until then.
 func (r *Replay) advance(to time.Time) {
 	for {
 		e, due := r.events.next(to)
@@ -203,21 +201,21 @@ func (r *Replay) advance(to time.Time) {
 	}
 }
 
-// Finish lets all requests end that are in progress, and returns what came of all. r is
-// not to be used any more but to be closed.
+// Finish runs the ends of all requests in progress and returns the counts. Afterwards r must only
+// be closed.
 func (r *Replay) Finish() ReplayTally {
 	for len(r.events.heap) > 0 {
 		r.advance(r.events.heap[0].at)
 	}
-	out := r.tally.whole()
+	out := r.tally.result()
 	if m, ok := r.proxy.admitter.store.(*limiter.Memory); ok {
 		out.Keys, _ = m.Keys()
 	}
 	return out
 }
 
-// take is a visit that is free.
-func (r *Replay) take() *visit {
+// newVisit returns a visit, from the free list if possible.
+func (r *Replay) newVisit() *visit {
 	if n := len(r.free); n > 0 {
 		v := r.free[n-1]
 		r.free = r.free[:n-1]
@@ -226,12 +224,12 @@ func (r *Replay) take() *visit {
 	return &visit{replayed: &replayed{x: *newExchange().(*exchange)}}
 }
 
-// give takes back a visit that nothing refers to any more.
-func (r *Replay) give(v *visit) {
+// freeVisit returns a visit to the free list. It must not be used afterwards.
+func (r *Replay) freeVisit(v *visit) {
 	v.x.reset()
 	*v = visit{replayed: v.replayed}
 	r.free = append(r.free, v)
 }
 
-// decided is the taker for a request that stood in line: the store has been asked.
-func decided(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
+// alreadyDecided is the taker of a request that has waited: its decision is made already.
+func alreadyDecided(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }

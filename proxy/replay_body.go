@@ -10,20 +10,20 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A loggedBody is the body of a replayed request: the one that the log has, or one that
-// is made of the fields of which the log tells. Its bytes are used again for the next.
+// A loggedBody is the body of a replayed request: from the log, or built from the logged fields.
+// Its memory is reused for the next request.
 type loggedBody []byte
 
-// readAll implements carrier.
-func (b *loggedBody) readAll(most int64) ([]byte, error) {
-	if int64(len(*b)) > most {
-		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+// readAll implements bodyReader.
+func (b *loggedBody) readAll(maxBytes int64) ([]byte, error) {
+	if int64(len(*b)) > maxBytes {
+		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
 	}
 	return *b, nil
 }
 
-// of makes a body of fields: a document if one is of JSON, else a form if one is of a form.
-func (b loggedBody) of(fields []LoggedField) loggedBody {
+// build builds a body from fields: a JSON document if there is a JSON field, otherwise a form.
+func (b loggedBody) build(fields []LoggedField) loggedBody {
 	b = b[:0]
 	if made, plain := b.document(fields); plain {
 		return made
@@ -34,9 +34,9 @@ func (b loggedBody) of(fields []LoggedField) loggedBody {
 		switch {
 		case f.Value == "":
 		case f.Origin.Source == key.Form:
-			form = with(form, f)
+			form = addValue(form, f)
 		case f.Origin.Source == key.JSON:
-			document = place(document, f.Origin.Name, f.Value)
+			document = setPointer(document, f.Origin.Name, f.Value)
 		}
 	}
 	if document == nil {
@@ -44,13 +44,13 @@ func (b loggedBody) of(fields []LoggedField) loggedBody {
 	}
 	made, err := json.Marshal(document)
 	if err != nil {
-		return b // texts always can
+		return b // strings can always be marshalled
 	}
 	return append(b, made...)
 }
 
-// document makes a document of fields that all stand at its top, as is usual, without
-// allocating. It is not plain where one stands deeper or there is none.
+// document builds a document if all JSON fields are at its top level, as is usual, without
+// allocating. plain is false if a field is nested or there is none.
 func (b loggedBody) document(fields []LoggedField) (made loggedBody, plain bool) {
 	for i, f := range fields {
 		if f.Origin.Source != key.JSON || f.Value == "" {
@@ -61,14 +61,14 @@ func (b loggedBody) document(fields []LoggedField) (made loggedBody, plain bool)
 		}
 		again := func(later LoggedField) bool { return later.Origin == f.Origin && later.Value != "" }
 		if slices.ContainsFunc(fields[i+1:], again) {
-			continue // the last one counts
+			continue // the last value is used
 		}
 		if made == nil {
 			made = append(b, '{')
 		} else {
 			made = append(made, ',')
 		}
-		made = append(made.text(f.Origin.Name[1:]), ':').text(f.Value)
+		made = append(made.appendString(f.Origin.Name[1:]), ':').appendString(f.Value)
 	}
 	if made == nil {
 		return b, false
@@ -76,13 +76,13 @@ func (b loggedBody) document(fields []LoggedField) (made loggedBody, plain bool)
 	return append(made, '}'), true
 }
 
-// text appends s as a string of JSON.
-func (b loggedBody) text(s string) loggedBody {
+// appendString appends s as a JSON string.
+func (b loggedBody) appendString(s string) loggedBody {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			quoted, err := json.Marshal(s)
 			if err != nil {
-				return b // texts always can
+				return b // strings can always be marshalled
 			}
 			return append(b, quoted...)
 		}
@@ -90,8 +90,8 @@ func (b loggedBody) text(s string) loggedBody {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// place puts text into a document at a pointer.
-func place(document map[string]any, pointer, text string) map[string]any {
+// setPointer sets the value at a JSON pointer.
+func setPointer(document map[string]any, pointer, text string) map[string]any {
 	if document == nil {
 		document = map[string]any{}
 	}

@@ -30,7 +30,7 @@ func TestLoggedBody(t *testing.T) {
 		{[]LoggedField{field(key.Form, "phone", "+86 1"), field(key.Form, "a", "b")}, "a=b&phone=%2B86+1"},
 		{[]LoggedField{field(key.Form, "phone", "1"), field(key.JSON, "/phone", "2")}, `{"phone":"2"}`},
 	} {
-		body = body.of(c.fields) // of the bytes of the one before
+		body = body.build(c.fields) // of the bytes of the one before
 		var got, want any
 		if c.want == "" || c.want[0] != '{' {
 			got, want = string(body), c.want

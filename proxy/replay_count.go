@@ -7,60 +7,60 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// maxReasons bounds how many reasons are told apart.
+// maxReasons is the maximum number of reasons that are counted separately.
 const maxReasons = 100
 
-// tallies count what comes of the requests of a Replay.
+// tallies count the outcomes of the requests of a Replay.
 type tallies struct {
 	ReplayTally
 	generation *generation
-	most       int // keys to tell of
+	topKeys    int // number of keys to report
 	axis       axis
 	routes     map[*replayRoute]*routeTally
 }
 
-// A routeTally is a RouteTally in the making.
+// A routeTally accumulates a RouteTally.
 type routeTally struct {
 	RouteTally
-	limits []*limitTally // as those of the route
+	limits []*limitTally // indexed like the limits of the route
 	series series
 }
 
-// A limitTally is a LimitTally in the making.
+// A limitTally accumulates a LimitTally.
 type limitTally struct {
 	LimitTally
-	of     *limit
-	needs  []string
-	top    *topKeys
-	series series
+	of      *limit
+	origins []string
+	top     *topKeys
+	series  series
 }
 
 func newTallies(g *generation, most int) *tallies {
-	return &tallies{generation: g, most: most, routes: map[*replayRoute]*routeTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
+	return &tallies{generation: g, topKeys: most, routes: map[*replayRoute]*routeTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
 }
 
-// route is the tally of a route.
+// route returns the tally of a route.
 func (t *tallies) route(r *replayRoute) *routeTally {
 	if made := t.routes[r]; made != nil {
 		return made
 	}
 	made := &routeTally{RouteTally: RouteTally{Name: r.Name, Rejected: map[string]int64{}, Listed: map[string]int64{}}}
 	for i, l := range r.route.limits {
-		one := &limitTally{of: l, top: newTopKeys(), LimitTally: LimitTally{Name: l.Name, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}}}
+		tally := &limitTally{of: l, top: newTopKeys(), LimitTally: LimitTally{Name: l.Name, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}}}
 		for _, w := range l.windows {
-			one.Algorithm = w.Algorithm.String()
-			one.Rates = append(one.Rates, rateOf(w))
+			tally.Algorithm = w.Algorithm.String()
+			tally.Rates = append(tally.Rates, rateText(w))
 		}
-		for _, o := range r.needs[i] {
-			one.needs = append(one.needs, o.String())
+		for _, o := range r.limitOrigins[i] {
+			tally.origins = append(tally.origins, o.String())
 		}
-		made.limits = append(made.limits, one)
+		made.limits = append(made.limits, tally)
 	}
 	t.routes[r] = made
 	return made
 }
 
-// count counts one request about which is decided.
+// count counts one request that has been decided.
 func (t *tallies) count(now time.Time, v *visit) {
 	x := &v.x
 	if t.Requests == 0 {
@@ -71,7 +71,7 @@ func (t *tallies) count(now time.Time, v *visit) {
 	t.To = now
 	step := t.step(now)
 	if v.route == nil {
-		reason(t.Unmatched, v.err)
+		countReason(t.Unmatched, v.err)
 		return
 	}
 	rt := t.route(v.route)
@@ -88,13 +88,13 @@ func (t *tallies) count(now time.Time, v *visit) {
 		t.Refused++
 		rt.Refused++
 		rt.series.refuse(step)
-	case errors.Is(v.err, errListed):
+	case errors.Is(v.err, errDenied):
 	default:
-		reason(rt.Rejected, v.err)
+		countReason(rt.Rejected, v.err)
 	}
-	rt.flags(x, v.err)
-	for i := range v.route.looks {
-		if v.unknown.has(len(v.route.needs) + i) {
+	rt.countFlags(x, v.err)
+	for i := range v.route.listOrigins {
+		if v.skipped.has(len(v.route.limitOrigins) + i) {
 			rt.Unlisted++
 			break
 		}
@@ -102,15 +102,15 @@ func (t *tallies) count(now time.Time, v *visit) {
 	t.limits(rt, v, step)
 }
 
-// flags counts what else is known of a request.
-func (rt *routeTally) flags(x *exchange, err error) {
+// countFlags counts the other properties of a request.
+func (rt *routeTally) countFlags(x *exchange, err error) {
 	if x.exempt && err == nil {
 		rt.Exempt++
 	}
 	if x.waited {
 		rt.Waited++
 	}
-	if x.repeated {
+	if x.isRepeat {
 		rt.Repeated++
 	}
 	if x.banned {
@@ -118,26 +118,26 @@ func (rt *routeTally) flags(x *exchange, err error) {
 	}
 }
 
-// limits counts what each limit said of the request.
+// limits counts the result of each limit.
 func (t *tallies) limits(rt *routeTally, v *visit, step int) {
 	x := &v.x
-	asked := v.err == nil || errors.Is(v.err, errRefused)
+	evaluated := v.err == nil || errors.Is(v.err, errRefused)
 	for i, l := range rt.limits {
-		if v.unknown.has(i) {
-			l.unknown()
+		if v.skipped.has(i) {
+			l.countUnknown()
 			continue
 		}
-		if !asked || l.of.Mode == config.Shadow && v.err != nil { // what others refuse it is not asked about
+		if !evaluated || l.of.Mode == config.Shadow && v.err != nil { // a refused request is not evaluated by limits in shadow mode
 			continue
 		}
-		said, refused := x.saidBy(l.of), false
+		result, refused := x.resultOf(l.of), false
 		switch {
-		case said == notAsked:
+		case result == resultUnknown:
 			continue
-		case said == verdictNone:
+		case result == resultNone:
 			l.Skipped++
 			continue
-		case said == verdictAllowed:
+		case result == resultAllowed:
 			l.Passed++
 		case l.of.Mode == config.Shadow:
 			l.Shadowed++
@@ -151,22 +151,22 @@ func (t *tallies) limits(rt *routeTally, v *visit, step int) {
 			continue
 		}
 		l.series.refuse(step)
-		if t.most > 0 {
+		if t.topKeys > 0 {
 			l.top.add(x.refusedKey(l.of), func() string { return v.label(l.of) })
 		}
 	}
 }
 
-// unknown counts a request whose key the log does not tell.
-func (l *limitTally) unknown() {
+// countUnknown counts a request whose key is not in the log.
+func (l *limitTally) countUnknown() {
 	l.Unknown++
 	if len(l.Missing) == 0 {
-		l.Missing = l.needs
+		l.Missing = l.origins
 	}
 }
 
-// reason counts why a request was refused before any limit was asked.
-func reason(by map[string]int64, err error) {
+// countReason counts why a request was refused before the limits were evaluated.
+func countReason(by map[string]int64, err error) {
 	text := err.Error()
 	if _, known := by[text]; !known && len(by) >= maxReasons {
 		text = "other reasons"
@@ -174,30 +174,30 @@ func reason(by map[string]int64, err error) {
 	by[text]++
 }
 
-// whole is all that was counted.
-func (t *tallies) whole() ReplayTally {
+// result returns all counts.
+func (t *tallies) result() ReplayTally {
 	out := t.ReplayTally
 	out.Start, out.Step = t.axis.start, t.axis.step
 	out.Routes = []RouteTally{}
 	for _, r := range t.generation.routes {
 		for from, rt := range t.routes {
 			if from.Name == r.Name {
-				out.Routes = append(out.Routes, rt.whole(t.most))
+				out.Routes = append(out.Routes, rt.result(t.topKeys))
 			}
 		}
 	}
 	return out
 }
 
-func (rt *routeTally) whole(top int) RouteTally {
+func (rt *routeTally) result(top int) RouteTally {
 	out := rt.RouteTally
-	out.Series = rt.series.whole()
+	out.Series = rt.series.result()
 	out.Limits = []LimitTally{}
 	for _, l := range rt.limits {
-		one := l.LimitTally
-		one.Top, one.TopError = l.top.first(top)
-		one.Series = l.series.whole()
-		out.Limits = append(out.Limits, one)
+		tally := l.LimitTally
+		tally.Top, tally.TopError = l.top.first(top)
+		tally.Series = l.series.result()
+		out.Limits = append(out.Limits, tally)
 	}
 	return out
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// events are what is to happen, in the order of time, and of two at one time in the
-// order in which they were added.
+// events is a queue of scheduled events, ordered by time. Events with the same time are ordered by
+// insertion.
 type events struct {
 	heap  []event
 	added int64
@@ -22,7 +22,7 @@ func (e event) before(other event) bool {
 	return cmp.Or(e.at.Compare(other.at), cmp.Compare(e.order, other.order)) < 0
 }
 
-// add has do called when it is that time.
+// add schedules do.
 func (e *events) add(at time.Time, do func()) {
 	e.added++
 	e.heap = append(e.heap, event{at, e.added, do})
@@ -36,7 +36,7 @@ func (e *events) add(at time.Time, do func()) {
 	}
 }
 
-// next takes the first event out, unless it is later than now.
+// next removes and returns the first event, unless it is later than now.
 func (e *events) next(now time.Time) (first event, due bool) {
 	if len(e.heap) == 0 || e.heap[0].at.After(now) {
 		return event{}, false

@@ -11,36 +11,36 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A LoggedRequest is a request as an access log tells of it.
+// A LoggedRequest is a request as recorded in an access log.
 type LoggedRequest struct {
-	At   time.Time     // when it came
-	Took time.Duration // until its response was sent; 0 where the log does not say
+	At   time.Time     // when the request arrived
+	Took time.Duration // until the response was sent; 0 if the log has no duration
 
 	Method string
-	Host   string // "" where the log does not say
-	Target string // path and query as they were sent
+	Host   string // empty if the log has no host
+	Target string // path and query as sent
 	Proto  string // HTTP/1.1 when empty
 	Scheme string // http when empty
 	Client netip.Addr
-	Status int // 0 if what came of it is not known
-	// Fields are what else the log tells of the request. One that stands here with an
-	// empty value was not sent; of one that does not stand here nobody knows.
+	Status int // 0 if the outcome is unknown
+	// Fields are the other values that the log has of the request. A field with an empty value was
+	// not sent. Nothing is known of a field that is not listed.
 	Fields []LoggedField
-	// Body is the whole body where HasBody says so.
+	// Body is the complete body if HasBody is true.
 	Body    string
 	HasBody bool
-	// Redacted says that the log leaves out the query and writes * for parameters of
-	// the path that are keys, as Weir's own does.
+	// Redacted reports that the log omits the query and has * for path parameters that are keys, as
+	// Weir's own log does.
 	Redacted bool
 }
 
-// A LoggedField is one thing that a log tells of a request.
+// A LoggedField is one value of a request in the log.
 type LoggedField struct {
-	Origin key.Origin // a header field, a cookie, a parameter of the query, or a value in the body
+	Origin key.Origin // a header field, a cookie, a query parameter, or a value in the body
 	Value  string
 }
 
-// knows reports whether the log tells of o in this request; x has its route.
+// knows reports whether the log has the value at o of this request. x must have its route.
 func (q *LoggedRequest) knows(o key.Origin, x *exchange) bool {
 	switch o.Source {
 	case key.Global, key.Method, "":
@@ -52,7 +52,7 @@ func (q *LoggedRequest) knows(o key.Origin, x *exchange) bool {
 	case key.Path:
 		return !q.Redacted || x.Param(o.Name) != "*"
 	case key.JWT:
-		return false // of a token that is verified no log should tell
+		return false // a log should not contain tokens
 	}
 	return slices.ContainsFunc(q.Fields, func(f LoggedField) bool { return f.Origin == o }) ||
 		o.Source == key.Query && !q.Redacted ||
@@ -64,7 +64,7 @@ func (q *LoggedRequest) has(o key.Origin) bool {
 	return slices.ContainsFunc(q.Fields, func(f LoggedField) bool { return f.Origin == o })
 }
 
-// A loggedHeader is the header of a request as far as a log tells of it.
+// A loggedHeader is the part of a request's header that the log has.
 type loggedHeader []loggedLine
 
 type loggedLine struct {
@@ -86,15 +86,15 @@ func (h *loggedHeader) add(name, value string) {
 	*h = append(*h, loggedLine{name, [1]string{value}})
 }
 
-// A replayed is a request on its way through the stages, with its header and its body.
+// A replayed is a request with its exchange, header and body.
 type replayed struct {
 	x      exchange
 	header loggedHeader
 	body   loggedBody
 }
 
-// fill makes an exchange of q, whose strings have to stay until it has been through the
-// stages. host is that of requests whose log tells of none.
+// fill sets the exchange from q, whose strings must remain valid until the stages have run. host is
+// used if the log has no host.
 func (r *replayed) fill(q *LoggedRequest, host string) {
 	x := &r.x
 	x.request.Method, x.request.RequestTarget, x.request.Proto, x.in.scheme = q.Method, q.Target, cmp.Or(q.Proto, "HTTP/1.1"), cmp.Or(q.Scheme, "http")
@@ -115,7 +115,7 @@ func (r *replayed) fill(q *LoggedRequest, host string) {
 	}
 }
 
-// fields puts what the log tells where the stages look for it.
+// fields adds the values of the log where the stages read them.
 func (r *replayed) fields(q *LoggedRequest) {
 	var query, cookie url.Values
 	for _, f := range q.Fields {
@@ -126,9 +126,9 @@ func (r *replayed) fields(q *LoggedRequest) {
 		case key.Header:
 			r.header.add(f.Origin.Name, f.Value)
 		case key.Cookie:
-			cookie = with(cookie, f)
+			cookie = addValue(cookie, f)
 		case key.Query:
-			query = with(query, f)
+			query = addValue(query, f)
 		}
 	}
 	if cookie != nil {
@@ -138,11 +138,11 @@ func (r *replayed) fields(q *LoggedRequest) {
 		r.x.request.RequestTarget += "?" + query.Encode()
 	}
 	if !q.HasBody {
-		r.body = r.body.of(q.Fields)
+		r.body = r.body.build(q.Fields)
 	}
 }
 
-func with(v url.Values, f LoggedField) url.Values {
+func addValue(v url.Values, f LoggedField) url.Values {
 	if v == nil {
 		v = url.Values{}
 	}

@@ -2,11 +2,11 @@ package proxy
 
 import "time"
 
-// maxSteps is how many steps of time a Replay tells apart.
+// maxSteps is the maximum number of time steps of a Replay.
 const maxSteps = 240
 
-// An axis divides the time of a Replay into steps: of a second at first, and of twice the
-// length whenever there would be too many.
+// An axis divides the time of a Replay into steps, initially of one second. Their length is doubled
+// whenever there would be more than maxSteps.
 type axis struct {
 	start time.Time
 	step  time.Duration
@@ -14,14 +14,14 @@ type axis struct {
 
 func (a *axis) begin(now time.Time) { a.start, a.step = now.Truncate(time.Second), time.Second }
 
-// A series counts by steps.
+// A series counts requests by time step.
 type series struct{ passed, refused []int64 }
 
-func (s *series) pass(step int)   { s.passed = addedAt(s.passed, step) }
-func (s *series) refuse(step int) { s.refused = addedAt(s.refused, step) }
+func (s *series) pass(step int)   { s.passed = incrementAt(s.passed, step) }
+func (s *series) refuse(step int) { s.refused = incrementAt(s.refused, step) }
 
-// addedAt is counts with one more at step.
-func addedAt(counts []int64, step int) []int64 {
+// incrementAt returns counts with the count at step increased by one.
+func incrementAt(counts []int64, step int) []int64 {
 	for len(counts) <= step {
 		counts = append(counts, 0)
 	}
@@ -29,7 +29,7 @@ func addedAt(counts []int64, step int) []int64 {
 	return counts
 }
 
-// halve joins each two steps.
+// halve merges pairs of adjacent steps.
 func (s *series) halve() {
 	for _, counts := range []*[]int64{&s.passed, &s.refused} {
 		joined := (*counts)[:0]
@@ -44,11 +44,11 @@ func (s *series) halve() {
 	}
 }
 
-func (s *series) whole() ReplaySeries {
+func (s *series) result() ReplaySeries {
 	return ReplaySeries{Passed: append([]int64{}, s.passed...), Refused: append([]int64{}, s.refused...)}
 }
 
-// step is the step of now, which is not before the start.
+// step returns the step of now, which must not be before the start.
 func (t *tallies) step(now time.Time) int {
 	for now.Sub(t.axis.start) >= maxSteps*t.axis.step {
 		t.axis.step *= 2

@@ -110,7 +110,7 @@ type knownOutcome struct {
 	release func(flush func())
 }
 
-func (s *knownOutcome) answer(respond.Response)              { s.end() }
+func (s *knownOutcome) respond(respond.Response)             { s.end() }
 func (s *knownOutcome) beforeEnd(release func(flush func())) { s.release = release }
 func (s *knownOutcome) end() {
 	if s.release != nil {
@@ -123,9 +123,9 @@ func (s *knownOutcome) forward(*upstream.Pool, *upstream.Request) upstream.Resul
 	s.end()
 	switch s.q.Status {
 	case 499:
-		return upstream.Result{Kind: upstream.ClientGone, Target: "t", Wrote: true}
+		return upstream.Result{Kind: upstream.ClientGone, Target: "t", HeaderSent: true}
 	case 504:
-		return upstream.Result{Kind: upstream.Timeout, Status: 504, Target: "t", Wrote: true}
+		return upstream.Result{Kind: upstream.Timeout, Status: 504, Target: "t", HeaderSent: true}
 	}
 	return upstream.Result{Status: s.q.Status, Target: "t"}
 }
@@ -306,15 +306,15 @@ func TestReplay_LateRequestsComeAtOnce(t *testing.T) {
 func TestTopKeys_TooMany(t *testing.T) {
 	top := newTopKeys()
 	often := limiter.KeyOf("often")
-	for i := range 3 * maxCounted {
+	for i := range 3 * maxTopKeysCounted {
 		top.add(limiter.KeyOf(fmt.Sprint(i)), func() string { return "once" })
 		if i%10 == 0 {
 			top.add(often, func() string { return "often" })
 		}
 	}
 	first, lost := top.first(2)
-	want := int64(3*maxCounted/10 + 1)
-	if first[0].Key != "often" || first[0].Refused > want || first[0].Refused+lost < want || len(top.counts) > maxCounted {
+	want := int64(3*maxTopKeysCounted/10 + 1)
+	if first[0].Key != "often" || first[0].Refused > want || first[0].Refused+lost < want || len(top.counts) > maxTopKeysCounted {
 		t.Errorf("%+v, too low by %d; want often with %d", first, lost, want)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
-// newRespond is the response of a route that always gives the same.
+// newRespond returns the response of a route with a fixed response.
 func newRespond(c *config.Respond) respond.Response {
 	if c == nil {
 		return respond.Response{}
@@ -21,24 +21,24 @@ func newRespond(c *config.Respond) respond.Response {
 	return respond.Static(c.Status, c.ContentType, c.Body, fields)
 }
 
-// reply answers a request that its limits have allowed and that nobody else is
-// to answer. It counts as a response of an upstream would.
+// reply responds to an allowed request of a route without an upstream. Its status counts for
+// refunds like that of an upstream.
 func (x *exchange) reply(d downstream) {
-	answer := x.route.respond
+	answer := x.route.fixedResponse
 	if to := x.route.Redirect; to != nil {
-		answer = respond.Redirect(to.Status, x.place(to.To))
+		answer = respond.Redirect(to.Status, x.fillTemplate(to.To))
 	}
 	if len(x.claims.claims) > 0 {
-		x.restore(answer.Status, &x.outcome)
+		x.addRefunds(answer.Status, &x.outcome)
 		answer = answer.WithQuota(x.route.quota, x.verdict())
 	}
 	x.outcome.result.Status = answer.Status
-	d.answer(answer)
+	d.respond(answer)
 }
 
-// place fills the request's host, path and query into to. The path begins with
-// one slash only, so that it cannot become a host.
-func (x *exchange) place(to string) string {
+// fillTemplate replaces the placeholders of to by the request's host, path and query. The path begins with
+// exactly one slash, so that it cannot be taken for a host.
+func (x *exchange) fillTemplate(to string) string {
 	query := ""
 	if x.request.RawQuery != "" {
 		query = "?" + x.request.RawQuery

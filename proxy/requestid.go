@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// idLength is how many characters an id has. Each is 5 bits of chance: together as
-	// hard to guess as a key of 128 bits.
+	// idLength is the number of characters of an id. Each has 5 random bits; an id is as hard to
+	// guess as a 128-bit key.
 	idLength = 26
-	// idsAtOnce is how many ids share one allocation, and how many are lost at most when
-	// the garbage collector takes an unused source.
-	idsAtOnce = 64
+	// idBatch is the number of ids that share one allocation. This many are lost at most when the
+	// garbage collector frees an unused source.
+	idBatch = 64
 )
 
-// requestIDs makes the ids of requests. They come from a generator that nobody can
-// predict, seeded by the operating system: asking that one for each would take a
-// system call. It is safe for concurrent use, and the zero requestIDs is ready.
+// requestIDs generates request ids. They come from a cryptographic generator that is seeded by the
+// operating system; reading from the operating system for each id would take a system call. The
+// zero value is ready to use. It is safe for concurrent use.
 type requestIDs struct{ sources sync.Pool } // of *idSource
 
-// An idSource is used by one goroutine at a time.
+// An idSource generates ids. It is used by one goroutine at a time.
 type idSource struct {
 	random *rand.ChaCha8
-	ids    string // made and not handed out
+	ids    string // generated ids that have not been used
 }
 
-// next is an id that no other request has: letters and the digits 2 to 7.
+// next returns a unique id of letters and the digits 2 to 7.
 func (r *requestIDs) next() string {
 	s, ok := r.sources.Get().(*idSource)
 	if !ok {
@@ -43,10 +43,10 @@ func (r *requestIDs) next() string {
 	return id
 }
 
-// fill makes more ids.
+// fill generates more ids.
 func (s *idSource) fill() {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-	var text [idsAtOnce * idLength]byte
+	var text [idBatch * idLength]byte
 	_, _ = s.random.Read(text[:]) // never fails
 	for i, b := range text {
 		text[i] = letters[b%32]

@@ -7,11 +7,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A rewrite is what the upstream and the client see otherwise than it was sent.
-// It is immutable.
+// A rewrite changes forwarded requests and their responses. It is immutable.
 type rewrite struct {
 	*config.Rewrite
-	set map[string][]string // of the request; what is removed has no values; nil for nothing
+	set map[string][]string // request fields to set; a field without values is removed; nil if there are none
 }
 
 func newRewrite(c *config.Rewrite) rewrite {
@@ -28,8 +27,8 @@ func newRewrite(c *config.Rewrite) rewrite {
 	return r
 }
 
-// path is the path that the upstream is asked for. A prefix is stripped only
-// where a segment ends with it.
+// path returns the path of the forwarded request. A prefix is stripped only at the end of a
+// segment.
 func (r *rewrite) path(path string) string {
 	if path == "*" || r.StripPrefix == "" && r.AddPrefix == "" && path != "" {
 		return path
@@ -43,12 +42,12 @@ func (r *rewrite) path(path string) string {
 	return r.AddPrefix + path
 }
 
-// answer changes the header of the upstream's response.
-func (r *rewrite) answer(h *http1.Fields) {
+// response changes the header of the upstream's response.
+func (r *rewrite) response(h *http1.Fields) {
 	for _, name := range r.Response.Remove {
 		h.Del(name)
 	}
-	if len(r.Response.Set) > 0 { // to begin with an empty map is not for nothing
+	if len(r.Response.Set) > 0 { // ranging over an empty map has a cost
 		for name, value := range r.Response.Set {
 			h.Set(name, value)
 		}

@@ -13,58 +13,57 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// A route is what happens to the requests that match it: what the configuration says, and
-// what that comes to. It is immutable, but for what its figures and those of its limits
-// have looked up.
+// A route is the compiled form of one entry under routes. It is immutable, except for the caches of
+// metrics.
 type route struct {
 	*config.Route
-	order   int // in the files
-	figures *figures
+	order   int // index in the configuration
+	metrics *routeMetrics
 
-	lists     []listLookup
-	bodyLists []listLookup // whose keys are in the body
-	limits    []*limit     // of Limits, those that are not off
-	early     []*limit     // that are asked before a body is read
-	windows   []*window
-	resets    []cooldownReset           // cooldowns of other routes that its answers let begin again
-	queries   bool                      // some key is read from the query
-	waits     bool                      // some limit lets requests wait for a permit
-	hidden    []string                  // parameters of the path that are keys
-	fields    fieldNames                // that something is read from
-	besides   []string                  // parameters of the query that a form may not stand beside
-	names     key.Names                 // of parameters of the query that something is read from
-	deciders  []string                  // fields whose values it asks for
-	written   []key.Origin              // of its keys, where a client says what it likes; see preflight
-	reads     fieldNames                // fields that something is read from
-	reserved  func(string) bool         // whether no trailer field may have this name
-	newKeys   []*key.Spec               // of which new ones are bounded; see boundedKeys
-	quota     *respond.Quota            // as clients are told of it
-	refunds   map[upstream.Kind]bool    // the errors of RefundOn, as package upstream calls them
-	respond   respond.Response          // of Respond
-	rewrite   rewrite                   // of what is forwarded
-	pool      *upstream.Pool            // nil: there is no Upstream
-	repeats   *idempotency              // nil: repeats count
-	local     bool                      // some limit goes by this node's share while the store is unreachable
-	standsIn  bool                      // and none denies then
-	note      *routeNote                // what is remembered of it
-	leaves    map[*key.Spec][]*key.Spec // of its joined keys
+	lists             []listLookup
+	bodyLists         []listLookup // lists whose keys are in the body
+	limits            []*limit     // the limits that are not off
+	early             []*limit     // limits that are evaluated before the body is read
+	windows           []*window
+	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
+	readsQuery        bool                         // a key is read from the query
+	waits             bool                         // some limit lets requests wait for a permit
+	keyParams         []string                     // path parameters that are keys, which the log hides
+	keyFields         fieldNames                   // header fields from which a key, a cost or an idempotency key is read
+	noFormBeside      []string                     // query parameters that must not occur beside a form in the body
+	queryNames        key.NameSet                  // query parameters from which a key or a cost is read
+	matchedFields     []string                     // fields whose values the route matches
+	clientKeys        []key.Origin                 // origins of keys whose values clients can choose; see preflight
+	readFields        fieldNames                   // all header fields that the route reads
+	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
+	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
+	quota             *respond.Quota               // renders the rate limit fields
+	refunds           map[upstream.ResultKind]bool // the errors of RefundOn
+	fixedResponse     respond.Response             // the response of Respond
+	rewrite           rewrite                      // the rewriting of requests and responses
+	pool              *upstream.Pool               // nil if there is no Upstream
+	idempotency       *idempotency                 // nil if repeats are counted
+	hasLocalLimit     bool                         // some limit uses this node's share while the store is unreachable
+	canFallBack       bool                         // local, and no limit has on_store_failure: deny
+	description       *routeDescription            // its description in records
+	leaves            map[*key.Spec][]*key.Spec    // the parts of its joined keys
 }
 
-// guarded reports whether r has lists, or a limit that refuses.
+// guarded reports whether r has lists, or limits in enforce mode.
 func (r *route) guarded() bool {
 	return len(r.lists) > 0 || len(r.bodyLists) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce })
 }
 
-// pattern says which requests r is for.
+// pattern returns the pattern of the requests that r matches.
 func (r *route) pattern() routing.Pattern {
 	return routing.Pattern{
 		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path, Headers: r.Match.Headers, Query: r.Match.Query,
-		Guarded: r.guarded(), Keys: r.hidden,
+		Guarded: r.guarded(), Keys: r.keyParams,
 		KeepsSlashes: r.EncodedSlash == config.KeepSlash, IgnoresForms: r.FormBesideQuery == config.IgnoreForm,
 	}
 }
 
-// hashBy is the key by which requests go to one target; nil: any goes to any.
+// hashBy returns the key of hash balancing, or nil.
 func (r *route) hashBy() *key.Spec {
 	if r.Upstream == nil {
 		return nil
@@ -72,31 +71,31 @@ func (r *route) hashBy() *key.Spec {
 	return r.Upstream.HashBy
 }
 
-// redacts reports whether the log shows of the path only what tells of nobody.
-func (r *route) redacts() bool { return r.LogPath == config.PathRedacted }
+// redactsPaths reports whether personal data in paths is hidden in the log.
+func (r *route) redactsPaths() bool { return r.LogPath == config.PathRedacted }
 
-// A limit is one entry under limits: of a route.
+// A limit is the compiled form of one entry under limits of a route.
 type limit struct {
 	*config.Limit
-	top       *topLimit // counts who is seen most; nil: nothing does
-	windows   []*window
-	overrides map[limiter.Key][]*window         // windows of single keys
-	hashed    map[string][]*window              // those of keys that are not told, by key.List.Hash
-	keyed     bool                              // {key} stands in RedissonName
-	refusals  limiter.Limit                     // what Penalty counts refusals by
-	decisions found[string, prometheus.Counter] // by result
+	top          *topLimit // counts the most frequent keys; nil if they are not counted
+	windows      []*window
+	overrides    map[limiter.Key][]*window               // windows of keys that have rates of their own
+	hashed       map[string][]*window                    // the same for keys listed by hash, see key.List.Hash
+	hasKeyName   bool                                    // RedissonName contains {key}
+	refusalLimit limiter.Limit                           // the limit on the number of refusals before a penalty
+	decisions    metricCache[string, prometheus.Counter] // by result
 }
 
-// A window is one rate of a limit: what a claim asks for.
+// A window is one rate of a limit, on which claims are made.
 type window struct {
 	of     *limit
-	number int    // its place among the route's windows, and among the policies of its quota
-	rate   string // what the log calls it: phone-1h
-	near   int64  // with less than this left a key is told of; 0 is never
+	number int    // index among the route's windows and its quota's policies
+	rate   string // name in the log: phone-1h
+	near   int64  // an alert is due if fewer permits than this remain; 0 for none
 	limiter.Limit
 }
 
-// refusal is what metrics call it when l refuses.
+// refusal returns the label value of a refusal by l.
 func (l *limit) refusal() string {
 	if l.Mode == config.Shadow {
 		return shadowRefused

@@ -10,118 +10,117 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// settleTimeout is the most time that giving back may take.
+// settleTimeout bounds the duration of a refund.
 const settleTimeout = time.Second
 
-// A takenPermit is what one decision took, and of whom.
+// A takenPermit is a permit with its claims and the store that granted it.
 type takenPermit struct {
-	store  limiter.AdminStore
-	asked  claimSet
-	permit limiter.Permit
-	hold   *lease          // nil unless some claims are concurrent
-	once   []limiter.Claim // that it was the first of its kind; given back with all the rest
+	store    limiter.AdminStore
+	claims   claimSet
+	permit   limiter.Permit
+	lease    *lease          // nil unless some claims are concurrent
+	firstUse []limiter.Claim // the claim on the first use of an idempotency key; refunded only with all others
 
-	released bool // what is concurrent was given back
+	released bool // the concurrent permits have been refunded
 }
 
 func newTakenPermit(store limiter.AdminStore, asked claimSet, p limiter.Permit) takenPermit {
-	return takenPermit{store: store, asked: asked, permit: p, hold: holds(store, asked.claims, p)}
+	return takenPermit{store: store, claims: asked, permit: p, lease: startLease(store, asked.claims, p)}
 }
 
-func (t takenPermit) with(once []limiter.Claim) takenPermit {
-	t.once = once
+func (t takenPermit) withFirstUse(once []limiter.Claim) takenPermit {
+	t.firstUse = once
 	return t
 }
 
-// stopRenewing ends what is held, whatever came of the request.
+// stopRenewing stops the renewals of all concurrent permits of the request.
 func (q *admission) stopRenewing() {
-	for _, t := range q.taken {
-		t.hold.end()
+	for _, t := range q.takenPermits {
+		t.lease.end()
 	}
 }
 
-// A settlement is what is given back of what a request took.
+// A settlement is the state of refunding a request's permits.
 type settlement struct {
-	back     []limiter.Claim // of one taking
-	returned bool            // something was
+	pending  []limiter.Claim // claims to refund, of one taken permit
+	refunded bool            // something was refunded
 }
 
-// settle closes the account of a request that was admitted. What it took stays
-// taken unless it never left this process, or its route or a limit wants this
-// outcome not to count: then exactly that is given back, once. Concurrent
-// permits are given back in any case, for their request is over. An outcome that
-// nobody knows counts, since the upstream may have done what was asked. The
-// client may have left by then, so its context does not bind. Limits in shadow
-// mode are settled as if they were enforced.
+// settle refunds the permits of an admitted request according to its outcome. All are refunded if
+// the request was not forwarded, or if the route refunds this outcome. Otherwise only those of
+// limits that do not count this outcome are. Concurrent permits are always released, because their
+// request has ended. With an unknown outcome the request stays counted, because the upstream may
+// have processed it. A refund is not cancelled when the client disconnects. Limits in shadow mode
+// are settled like others.
 func (a *admitter) settle(ctx context.Context, q *admission, o *forwardOutcome) {
-	for i := range q.taken {
-		a.giveBack(ctx, q, &q.taken[i], o)
+	for i := range q.takenPermits {
+		a.settlePermit(ctx, q, &q.takenPermits[i], o)
 	}
 }
 
-// owes reports whether settling q takes a call of a store.
-func (q *admission) owes(o *forwardOutcome) bool {
-	all := q.returns(o)
-	for i := range q.taken {
-		t := &q.taken[i]
-		if t.asked.has(func(l *limit) bool { return all || l.uncounted(&o.result) }) || t.hasHeld() {
+// needsRefund reports whether settling q needs a call to a store.
+func (q *admission) needsRefund(o *forwardOutcome) bool {
+	all := q.refundsAll(o)
+	for i := range q.takenPermits {
+		t := &q.takenPermits[i]
+		if t.claims.anyLimit(func(l *limit) bool { return all || l.refunds(&o.result) }) || t.hasConcurrent() {
 			return true
 		}
 	}
 	return false
 }
 
-// giveBack gives back all claims of one taking, or those of limits that do not
-// count the outcome. What was released before is left out.
-func (a *admitter) giveBack(ctx context.Context, q *admission, t *takenPermit, o *forwardOutcome) {
-	q.settled.back = q.settled.back[:0]
-	all := q.returns(o)
+// settlePermit refunds all claims of one taken permit, or those on limits that do not count the
+// outcome. Concurrent claims that have been released are skipped.
+func (a *admitter) settlePermit(ctx context.Context, q *admission, t *takenPermit, o *forwardOutcome) {
+	q.settled.pending = q.settled.pending[:0]
+	all := q.refundsAll(o)
 	var last *limit
-	for i, c := range t.asked.claims {
-		of := t.asked.windows[i].of
+	for i, c := range t.claims.claims {
+		of := t.claims.windows[i].of
 		if concurrent(c) {
 			if !t.released {
-				q.settled.back = append(q.settled.back, c)
+				q.settled.pending = append(q.settled.pending, c)
 			}
 			continue
 		}
-		if !all && !of.uncounted(&o.result) {
+		if !all && !of.refunds(&o.result) {
 			continue
 		}
-		q.settled.back = append(q.settled.back, c)
+		q.settled.pending = append(q.settled.pending, c)
 		if of != last {
-			q.settled.returned = true
+			q.settled.refunded = true
 			a.metrics.refunds.WithLabelValues(q.route.Name, of.Name).Inc()
 			last = of
 		}
 	}
 	if all {
-		q.settled.back = append(q.settled.back, t.once...)
+		q.settled.pending = append(q.settled.pending, t.firstUse...)
 	}
 	a.refund(ctx, q, t)
 }
 
-// refund gives back q.settled.back, which is of t.
+// refund refunds q.settled.back, which are claims of t.
 func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
-	if len(q.settled.back) == 0 {
+	if len(q.settled.pending) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	began := time.Now()
-	err := t.store.Refund(ctx, q.settled.back, t.permit)
-	a.metrics.asked("refund", time.Since(began), err)
+	err := t.store.Refund(ctx, q.settled.pending, t.permit)
+	a.metrics.observeStoreCall("refund", time.Since(began), err)
 	if err != nil {
-		q.fail(fmt.Errorf("give back: %w", err))
+		q.fail(fmt.Errorf("refund: %w", err))
 	}
 }
 
-// restore has the decision say what is left once the permits are back that this status
-// gives back: the client is told before they are. A value of a distinct limit may have
-// stood before, and what is held stays held until the response's end, so of these the
-// client hears what is so now. A failure that comes after the header, one of
-// refund_on's cut for example, cannot be told any more.
-func (q *admission) restore(status int, o *forwardOutcome) {
+// addRefunds adds the permits that will be refunded for this status to the remaining permits of the
+// decision, because the rate limit fields are sent before the refund. Limits on distinct values are
+// excluded, because the value may have been counted before; so are concurrent limits, whose permits
+// are held until the end of the response. A failure after the header, such as cut of refund_on, can
+// no longer be reported.
+func (q *admission) addRefunds(status int, o *forwardOutcome) {
 	all := o.refund || q.route.RefundOn.Status.Has(status)
 	for i := range q.decision.Outcomes {
 		c, of := q.claims.claims[i], q.claims.windows[i].of
@@ -129,33 +128,33 @@ func (q *admission) restore(status int, o *forwardOutcome) {
 			continue
 		}
 		left := &q.decision.Outcomes[i]
-		left.Remaining, left.Wait = min(left.Remaining+c.Cost, c.Limit.Most()), 0
+		left.Remaining, left.Wait = min(left.Remaining+c.Cost, c.Limit.Capacity()), 0
 	}
 }
 
-// returns reports whether the request gives back all that it took.
-func (q *admission) returns(o *forwardOutcome) bool {
+// refundsAll reports whether all permits of the request are refunded.
+func (q *admission) refundsAll(o *forwardOutcome) bool {
 	if o.result.Target == "" && q.route.pool != nil {
-		return true // no target was asked
+		return true // the request was not forwarded
 	}
 	return o.refund || q.route.RefundOn.Status.Has(o.result.Status) || q.route.refunds[o.result.Kind]
 }
 
-// uncounted reports whether the outcome is known and not one that stays counted.
-// A target that could not be connected to has seen nothing: that is known.
-func (l *limit) uncounted(r *upstream.Result) bool {
+// refunds reports whether the outcome is known and the limit does not count it. If the connection
+// to the target failed, the request is known not to be processed.
+func (l *limit) refunds(r *upstream.Result) bool {
 	switch {
 	case l.Count == nil:
 		return false
 	case r.Status != 0:
 		return !l.Count.Has(r.Status)
 	}
-	return r.Kind == upstream.Connect || r.Kind == upstream.ConnectTimeout
+	return r.Kind == upstream.ConnectFailed || r.Kind == upstream.ConnectTimeout
 }
 
-// refunds are the errors after which the requests of a route give back what they took.
-func refunds(c config.Refund) map[upstream.Kind]bool {
-	all := map[upstream.Kind]bool{}
+// refunds returns the kinds of errors after which a route refunds its requests.
+func refunds(c config.Refund) map[upstream.ResultKind]bool {
+	all := map[upstream.ResultKind]bool{}
 	for _, e := range c.Errors {
 		for _, kind := range kinds(e) {
 			all[kind] = true
@@ -164,19 +163,19 @@ func refunds(c config.Refund) map[upstream.Kind]bool {
 	return all
 }
 
-// kinds are the ways for a forwarded request to end that an operator calls e.
-func kinds(e config.Fault) []upstream.Kind {
+// kinds returns the kinds of results for a value of refund_on.errors.
+func kinds(e config.Fault) []upstream.ResultKind {
 	switch e {
 	case config.FaultTimeout:
-		return []upstream.Kind{upstream.Timeout, upstream.ConnectTimeout}
+		return []upstream.ResultKind{upstream.Timeout, upstream.ConnectTimeout}
 	case config.FaultConnect:
-		return []upstream.Kind{upstream.Connect, upstream.ConnectTimeout}
+		return []upstream.ResultKind{upstream.ConnectFailed, upstream.ConnectTimeout}
 	case config.FaultReset:
-		return []upstream.Kind{upstream.Reset}
+		return []upstream.ResultKind{upstream.ConnectionReset}
 	case config.FaultCut:
-		return []upstream.Kind{upstream.BodyCut}
+		return []upstream.ResultKind{upstream.ResponseTruncated}
 	case config.FaultBadResponse:
-		return []upstream.Kind{upstream.BadResponse}
+		return []upstream.ResultKind{upstream.BadResponse}
 	}
 	return nil
 }

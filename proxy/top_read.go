@@ -6,56 +6,54 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A TopQuery says of which limits the keys are asked for; fields that are empty match
-// all.
+// A TopQuery selects limits. Empty fields match all.
 type TopQuery struct {
 	Route, Limit string
-	Minutes      int // the last so many, the current one included; all that are known when 0
-	N            int // keys of a limit; 20 when 0
+	Minutes      int // the last minutes including the current one; 0 for all
+	N            int // number of keys of each limit; 0 for 20
 }
 
-// A Top is the keys that send most requests, and those that are refused most, by limit.
+// A Top lists the keys with most requests and with most refusals, by limit.
 type Top struct {
 	Minutes int        `json:"minutes"`
 	Limits  []TopLimit `json:"limits"`
 }
 
-// A TopLimit is the keys of one limit.
+// A TopLimit lists the keys of one limit.
 type TopLimit struct {
 	Route string `json:"route"`
 	Limit string `json:"limit"`
 	Key   string `json:"key"`  // the name of the key
-	Mode  string `json:"mode"` // what a limit in shadow mode refuses it only would have
-	// Requests are the keys with most requests that the limit was asked about, Refused
-	// those with most that it refused.
+	Mode  string `json:"mode"` // in shadow mode, refused requests only would have been refused
+	// Requests are the keys with most requests, Refused those with most refusals.
 	Requests TopList `json:"requests"`
 	Refused  TopList `json:"refused"`
 }
 
-// A TopList is keys, those with the most first.
+// A TopList is a list of keys in descending order of their counts.
 type TopList struct {
-	Total int64 `json:"total"` // requests of all keys
-	// Floor is how many a key may have had that is not listed.
+	Total int64 `json:"total"` // count of all keys
+	// Floor is the maximum count of a key that is not listed.
 	Floor int64      `json:"floor"`
 	Keys  []TopEntry `json:"keys"`
 }
 
-// A TopEntry is a key that had at most Count requests, and at least Count less Error.
+// A TopEntry is a key. Its true count is between Count-Error and Count.
 type TopEntry struct {
 	Masked string `json:"masked"`
-	Hash   string `json:"hash"` // what the log calls the key
-	ID     string `json:"id"`   // KeyPair.Value of it
+	Hash   string `json:"hash"` // the hash of the key in the log
+	ID     string `json:"id"`   // the key id, see KeyPair.Value
 	Count  int64  `json:"count"`
 	Error  int64  `json:"error"`
 }
 
-// maxTopKeys is how many keys of a limit can be asked for.
+// maxTopKeys is the maximum number of keys of a limit that are returned.
 const maxTopKeys = 1000
 
-// Top is which keys this node has seen most in the last minutes, up to 15 of them. A key
-// with more than 1/64 of the requests of a limit in a minute is counted, and no count is
-// wrong by more than 1/64 of them: each says by how much it may be. MergeTops puts those
-// of several nodes together.
+// Top returns the keys with most requests and most refusals on this node in the last minutes, up to
+// 15. A key with more than 1/64 of the requests of a limit in a minute is always counted, and the
+// error of a count, which each entry states, is at most 1/64 of the requests. MergeTops merges the
+// results of several nodes.
 func (p *Proxy) Top(q TopQuery) Top {
 	if q.Minutes <= 0 || q.Minutes > TopSlices {
 		q.Minutes = TopSlices
@@ -65,7 +63,7 @@ func (p *Proxy) Top(q TopQuery) Top {
 	}
 	q.N = min(q.N, maxTopKeys)
 	g := p.current.Load()
-	now := p.lasting.observer.minute(time.Now())
+	now := p.shared.observer.minute(time.Now())
 	t := Top{Minutes: q.Minutes, Limits: []TopLimit{}}
 	for _, r := range g.routes {
 		for _, l := range r.limits {
@@ -74,7 +72,7 @@ func (p *Proxy) Top(q TopQuery) Top {
 			}
 			t.Limits = append(t.Limits, TopLimit{
 				Route: r.Name, Limit: l.Name, Key: l.Key.Name, Mode: string(l.Mode),
-				Requests: g.topList(l.top, l.top.asked.Last(now, q.Minutes).Top(q.N)),
+				Requests: g.topList(l.top, l.top.requests.Last(now, q.Minutes).Top(q.N)),
 				Refused:  g.topList(l.top, l.top.refused.Last(now, q.Minutes).Top(q.N)),
 			})
 		}
@@ -82,21 +80,21 @@ func (p *Proxy) Top(q TopQuery) Top {
 	return t
 }
 
-func (g *generation) topList(of *topLimit, h limiter.Heavy[limiter.Key, label]) TopList {
+func (g *generation) topList(of *topLimit, h limiter.HeavyHitters[limiter.Key, label]) TopList {
 	display := g.display()
 	list := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
 	for i, k := range h.Keys {
 		list.Keys[i] = TopEntry{
-			Masked: k.Value.shown(display, of.shapes), Hash: g.redact.key(k.Key), ID: g.redact.keyID(k.Key),
-			Count: k.Count, Error: k.Over,
+			Masked: k.Value.masked(display, of.shapes), Hash: g.redact.key(k.Key), ID: g.redact.keyID(k.Key),
+			Count: k.Count, Error: k.Error,
 		}
 	}
 	return list
 }
 
-// MergeTops is what several nodes have seen together, n keys of each limit. Nodes are
-// asked for more keys than n, so that one which is among the first of all is known of
-// most. Keys are told apart by their ids, which nodes of one cluster make alike.
+// MergeTops merges the results of several nodes into n keys of each limit. The nodes should be
+// queried for more than n keys, so that most of them know each of the first n keys. Keys are
+// identified by their ids, which are equal on all nodes of a cluster.
 func MergeTops(n int, all ...Top) Top {
 	out := Top{Limits: []TopLimit{}}
 	at := map[[2]string]int{}
@@ -124,19 +122,19 @@ func MergeTops(n int, all ...Top) Top {
 
 func (t TopList) merge(other TopList) TopList { return listOf(t.heavy().Merge(other.heavy())) }
 
-func (t TopList) heavy() limiter.Heavy[string, TopEntry] {
-	h := limiter.Heavy[string, TopEntry]{Total: t.Total, Floor: t.Floor}
+func (t TopList) heavy() limiter.HeavyHitters[string, TopEntry] {
+	h := limiter.HeavyHitters[string, TopEntry]{Total: t.Total, Floor: t.Floor}
 	for _, k := range t.Keys {
-		h.Keys = append(h.Keys, limiter.HeavyKey[string, TopEntry]{Key: k.ID, Count: k.Count, Over: k.Error, Value: k})
+		h.Keys = append(h.Keys, limiter.HeavyHitter[string, TopEntry]{Key: k.ID, Count: k.Count, Error: k.Error, Value: k})
 	}
 	return h
 }
 
-func listOf(h limiter.Heavy[string, TopEntry]) TopList {
+func listOf(h limiter.HeavyHitters[string, TopEntry]) TopList {
 	t := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
 	for i, k := range h.Keys {
 		t.Keys[i] = k.Value
-		t.Keys[i].Count, t.Keys[i].Error = k.Count, k.Over
+		t.Keys[i].Count, t.Keys[i].Error = k.Count, k.Error
 	}
 	return t
 }

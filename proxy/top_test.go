@@ -97,7 +97,7 @@ func TestTop_Reload(t *testing.T) {
 		t.Errorf("%d requests under another key, want none", got)
 	}
 	w.reloads(limitYAML("{name: other, key: client_ip, rate: 100/1h}"))
-	if n := len(w.lasting.observer.tops.all); n != 1 {
+	if n := len(w.shared.observer.tops.all); n != 1 {
 		t.Errorf("%d limits are counted, want those that are served", n)
 	}
 }

@@ -12,28 +12,27 @@ import (
 	"github.com/weir-proxy/weir/proxy/trace"
 )
 
-// maxTraceState is how long a tracestate may be that is passed on (W3C Trace Context).
+// maxTraceState is the maximum length of a tracestate that is forwarded (W3C Trace Context).
 const maxTraceState = 512
 
-// A tracing is what is known of a request's trace on its way: of every request where
-// traces are on, whether or not this one is recorded, for its upstream must know. It is
-// nil where they are off, and then costs nothing.
+// A tracing is the trace of a request. If tracing is enabled, every request has one, sampled or
+// not, because the upstream must be told of the decision. Otherwise it is nil and costs nothing.
 type tracing struct {
-	trace.SpanContext                   // the request's own span
-	parent            trace.SpanID      // zero for none
-	state             string            // tracestate
-	upstream          trace.SpanContext // the span of what is forwarded
-	asked, decided    time.Time         // the limits
-	forward           time.Time         // when the upstream was to be asked
+	trace.SpanContext                            // the request's own span
+	parent                     trace.SpanID      // zero if there is none
+	state                      string            // tracestate
+	upstream                   trace.SpanContext // the span of the forwarded request
+	decisionStart, decisionEnd time.Time         // when the decision of the limits began and ended
+	forwardStart               time.Time         // when forwarding began
 }
 
-// traceHeaders are the fields of W3C Trace Context in canonical form.
+// The fields of W3C Trace Context in canonical form.
 const (
 	traceParentField = "Traceparent"
 	traceStateField  = "Tracestate"
 )
 
-// beginTrace finds out what trace x belongs to.
+// beginTrace determines the trace of x.
 func (p *Proxy) beginTrace(g *generation, x *exchange) {
 	if p.traces == nil {
 		return
@@ -52,8 +51,8 @@ func (p *Proxy) beginTrace(g *generation, x *exchange) {
 	t.SpanContext = trace.Root(c.Sample)
 }
 
-// traceState is what is passed on of tracestate. It may be cut at no comma, so one that
-// is too long is left out.
+// traceState returns the tracestate to forward. It cannot be truncated at an arbitrary comma, so it
+// is dropped if it is too long.
 func traceState(lines []string) string {
 	state := strings.Join(lines, ",")
 	if len(state) > maxTraceState {
@@ -62,27 +61,27 @@ func traceState(lines []string) string {
 	return strings.Clone(state)
 }
 
-// asks notes that the limits are asked now.
-func (t *tracing) asks() {
+// beginDecision records the start of the decision.
+func (t *tracing) beginDecision() {
 	if t != nil {
-		t.asked = time.Now()
+		t.decisionStart = time.Now()
 	}
 }
 
-// answered notes that they have answered.
-func (t *tracing) answered() {
+// endDecision records the end of the decision.
+func (t *tracing) endDecision() {
 	if t != nil {
-		t.decided = time.Now()
+		t.decisionEnd = time.Now()
 	}
 }
 
-// forwards notes that the request is forwarded at now, and adds the trace to the fields
-// that are set. What the client said of a trace that is not believed goes no further.
-func (t *tracing) forwards(now time.Time, set map[string][]string) map[string][]string {
+// beginForward records the start of forwarding, and adds the trace to the fields to set. Trace fields
+// of an untrusted client are not forwarded.
+func (t *tracing) beginForward(now time.Time, set map[string][]string) map[string][]string {
 	if t == nil {
 		return set
 	}
-	t.forward, t.upstream = now, t.Child()
+	t.forwardStart, t.upstream = now, t.Child()
 	with := maps.Clone(set)
 	if with == nil {
 		with = map[string][]string{}
@@ -94,7 +93,7 @@ func (t *tracing) forwards(now time.Time, set map[string][]string) map[string][]
 	return with
 }
 
-// traceID is the trace in which x is recorded; empty if it is not.
+// traceID returns the trace id of x, or "" if x is not sampled.
 func (x *exchange) traceID() string {
 	if x.trace == nil || !x.trace.Sampled() {
 		return ""
@@ -102,34 +101,33 @@ func (x *exchange) traceID() string {
 	return x.trace.Trace.String()
 }
 
-// endTrace hands over the spans of x, if it is recorded. Nothing stands in them that the
-// log would not show: no query, no key, and of paths and clients what the configuration
-// wants.
+// endTrace exports the spans of x if it is sampled. They contain no data that the log would not
+// show: no query, no key, and paths and client addresses as configured.
 func (p *Proxy) endTrace(x *exchange) {
 	t := x.trace
 	if t == nil || !t.Sampled() {
 		return
 	}
-	spans := []*trace.Span{t.request(x)}
-	if !t.asked.IsZero() && len(x.claims.claims)+len(x.shadows.claims) > 0 {
-		spans = append(spans, t.decision(x))
+	spans := []*trace.Span{t.requestSpan(x)}
+	if !t.decisionStart.IsZero() && len(x.claims.claims)+len(x.shadows.claims) > 0 {
+		spans = append(spans, t.decisionSpan(x))
 	}
-	if !t.forward.IsZero() {
-		spans = append(spans, t.forwarded(x))
+	if !t.forwardStart.IsZero() {
+		spans = append(spans, t.forwardSpan(x))
 	}
 	p.traces.Add(spans)
 }
 
-// request is the span of the whole request.
-func (t *tracing) request(x *exchange) *trace.Span {
+// requestSpan returns the span of the whole request.
+func (t *tracing) requestSpan(x *exchange) *trace.Span {
 	method := traceMethod(x.request.Method)
 	s := &trace.Span{
-		SpanContext: t.SpanContext, Parent: t.parent, State: t.state, Name: method, Kind: trace.Server, Start: x.began, End: x.began.Add(x.took),
-		Failed: x.answer.status >= 500,
+		SpanContext: t.SpanContext, Parent: t.parent, State: t.state, Name: method, Kind: trace.Server, Start: x.began, End: x.began.Add(x.duration),
+		Failed: x.response.status >= 500,
 		Attributes: []trace.Attribute{
 			trace.String("http.request.method", method), trace.String("url.scheme", x.in.scheme), trace.String("url.path", strings.Clone(x.redactedPath())),
 			trace.String("server.address", strings.Clone(x.request.Host)), trace.String("network.protocol.version", strings.TrimPrefix(x.request.Proto, "HTTP/")),
-			trace.Int64("http.response.status_code", int64(x.answer.status)), trace.String("weir.request_id", strings.Clone(x.id)),
+			trace.Int64("http.response.status_code", int64(x.response.status)), trace.String("weir.request_id", strings.Clone(x.id)),
 		},
 	}
 	if x.route != nil {
@@ -142,7 +140,7 @@ func (t *tracing) request(x *exchange) *trace.Span {
 	return s
 }
 
-// traceMethod is method if it is one that everybody knows: names of spans are few.
+// traceMethod returns method if it is a known one, so that there are few span names.
 func traceMethod(method string) string {
 	known := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "CONNECT"}
 	if i := slices.Index(known, method); i >= 0 {
@@ -151,22 +149,22 @@ func traceMethod(method string) string {
 	return "_OTHER"
 }
 
-// at is when t was, by the clock that x began by. The wall clock is read a moment apart
-// from the monotonic one, so that the sum of two durations could end after the whole.
-func (x *exchange) at(t time.Time) time.Time { return x.began.Add(t.Sub(x.began)) }
+// monotonicTime returns t on the clock of x.began. The wall clock and the monotonic clock are not read at the
+// same instant, so that a child span computed from wall clocks could end after its parent.
+func (x *exchange) monotonicTime(t time.Time) time.Time { return x.began.Add(t.Sub(x.began)) }
 
-// decision is the span of what the limits were asked, waiting included.
-func (t *tracing) decision(x *exchange) *trace.Span {
-	s := &trace.Span{SpanContext: t.Child(), Parent: t.Span, State: t.state, Name: "decide", Start: x.at(t.asked), End: x.at(t.decided)}
+// decisionSpan returns the span of the decision, including the wait for a permit.
+func (t *tracing) decisionSpan(x *exchange) *trace.Span {
+	s := &trace.Span{SpanContext: t.Child(), Parent: t.Span, State: t.state, Name: "decide", Start: x.monotonicTime(t.decisionStart), End: x.monotonicTime(t.decisionEnd)}
 	result := allowed
-	first, isRefused := x.refusing()
+	first, isRefused := x.firstRefused()
 	switch {
 	case isRefused:
 		result = refused
 		s.Attributes = append(s.Attributes, trace.String("weir.limit", x.claims.windows[first].of.Name), trace.String("weir.rate", x.claims.windows[first].rate))
 	case errors.Is(x.err, errUndecided), errors.Is(x.err, limiter.ErrUnavailable) && x.fallback == "":
 		result, s.Failed = unavailable, true
-	case len(x.shadowed)+len(x.shadowErrors) > 0:
+	case len(x.shadowRefusals)+len(x.shadowErrors) > 0:
 		result = shadowRefused
 	}
 	s.Attributes = append(s.Attributes, trace.String("weir.decision", result))
@@ -174,18 +172,18 @@ func (t *tracing) decision(x *exchange) *trace.Span {
 		s.Attributes = append(s.Attributes, trace.String("weir.fallback", x.fallback))
 	}
 	if x.waited {
-		s.Attributes = append(s.Attributes, trace.Int64("weir.waited_ms", x.waitTook.Milliseconds()))
+		s.Attributes = append(s.Attributes, trace.Int64("weir.waited_ms", x.waitTime.Milliseconds()))
 	}
 	return s
 }
 
-// forwarded is the span of what the upstream was asked.
-func (t *tracing) forwarded(x *exchange) *trace.Span {
+// forwardSpan returns the span of the forwarded request.
+func (t *tracing) forwardSpan(x *exchange) *trace.Span {
 	method, result := traceMethod(x.request.Method), upstreamOutcome(x.outcome.result.Kind)
-	start := x.at(t.forward)
+	start := x.monotonicTime(t.forwardStart)
 	s := &trace.Span{
 		SpanContext: t.upstream, Parent: t.Span, State: t.state, Name: method + " " + x.route.pool.Name(), Kind: trace.Client,
-		Start: start, End: start.Add(x.outcome.took), Failed: x.outcome.result.Err != nil || x.outcome.result.Status >= 400,
+		Start: start, End: start.Add(x.outcome.duration), Failed: x.outcome.result.Err != nil || x.outcome.result.Status >= 400,
 		Attributes: []trace.Attribute{trace.String("http.request.method", method), trace.String("weir.upstream", x.route.pool.Name())},
 	}
 	if x.outcome.result.Target != "" {

@@ -5,22 +5,21 @@ import (
 	"time"
 )
 
-// A stall cuts a stream of HTTP/2 off when its reader takes nothing for long, while
-// others on its connection go on. It counts the time by itself: net/http would keep
-// a stream that is gone for as long as the deadline that was set for it, and a
-// client that takes back what it asks would fill the memory with them. The zero
-// stall never cuts.
-type stall struct {
-	after time.Duration // 0 is never
-	cut   func(time.Time) error
+// A writeTimeout resets an HTTP/2 stream whose client has not read for too long, while other streams of
+// the connection continue. It has its own timer: net/http would keep a finished stream in memory
+// until the write deadline set for it, so that a client that resets its requests could fill the
+// memory. The zero value never resets.
+type writeTimeout struct {
+	after       time.Duration // 0 disables it
+	setDeadline func(time.Time) error
 
 	mu    sync.Mutex // guards what follows
 	armed bool
 	timer *time.Timer
 }
 
-// begin is called before something is written.
-func (s *stall) begin() {
+// begin must be called before each write.
+func (s *writeTimeout) begin() {
 	if s == nil || s.after == 0 {
 		return
 	}
@@ -34,8 +33,8 @@ func (s *stall) begin() {
 	s.timer.Reset(s.after)
 }
 
-// end is called when it has been. After that the stream is left alone.
-func (s *stall) end() {
+// end must be called after each write. It stops the timer.
+func (s *writeTimeout) end() {
 	if s == nil || s.after == 0 {
 		return
 	}
@@ -45,10 +44,10 @@ func (s *stall) end() {
 	s.timer.Stop()
 }
 
-func (s *stall) fire() {
+func (s *writeTimeout) fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.armed {
-		_ = s.cut(time.Unix(1, 0)) // ends the stream at once, and sets no timer
+		_ = s.setDeadline(time.Unix(1, 0)) // a deadline in the past resets the stream at once and starts no timer
 	}
 }

@@ -10,21 +10,21 @@ import (
 // A stream that is gone gets no deadline: net/http would keep it for as long.
 func TestStall_NothingIsKeptOfAStream(t *testing.T) {
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	c := &responseWriter{ResponseWriter: w, x: &exchange{}, stall: &stall{after: time.Hour, cut: w.SetWriteDeadline}}
+	c := &responseWriter{ResponseWriter: w, x: &exchange{}, timeout: &writeTimeout{after: time.Hour, setDeadline: w.SetWriteDeadline}}
 	c.Write([]byte("a"))
 	c.FlushError()
 	c.Write([]byte("b"))
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	c.end(gone)
-	if w.set != 0 || c.stall.armed {
-		t.Errorf("%d deadlines, armed %v; want nothing left", w.set, c.stall.armed)
+	c.setFinalDeadline(gone)
+	if w.set != 0 || c.timeout.armed {
+		t.Errorf("%d deadlines, armed %v; want nothing left", w.set, c.timeout.armed)
 	}
-	c.stall.fire() // too late: the next request may have the writer
+	c.timeout.fire() // too late: the next request may have the writer
 	if w.set != 0 {
 		t.Error("a stream was cut after its end")
 	}
-	if c.end(t.Context()); w.set != 1 {
+	if c.setFinalDeadline(t.Context()); w.set != 1 {
 		t.Errorf("%d deadlines for what is still held for a client that is there; want 1", w.set)
 	}
 }

@@ -186,7 +186,7 @@ func TestExplain_AsksARunningWeir(t *testing.T) {
 	}
 	for _, c := range []struct{ args, want string }{
 		{"NOT-AN-ID", "no node has a record"},
-		{"POST", "write the URL behind it"},
+		{"POST", "write the URL after it"},
 		{"post /v1/sms/send", "write POST"},
 	} {
 		code, stdout, stderr := w.admin(t.TempDir(), append([]string{"explain"}, strings.Fields(c.args)...)...)

@@ -49,7 +49,7 @@ func promises(t *testing.T, s *suite) {
 	} {
 		l := limit("promise", count, length*time.Millisecond)
 		l.Algorithm = a
-		c := one(l, s.key(), 1)
+		c := oneClaim(l, s.key(), 1)
 		var m model
 		for i := range min(900, 20*s.steps()) {
 			pause := time.Duration(i%7*i%11*20) * time.Millisecond
@@ -62,7 +62,7 @@ func promises(t *testing.T, s *suite) {
 				m.take(1, d.Permit)
 			}
 		}
-		worst := float64(m.worst(length*time.Millisecond)) / count
+		worst := float64(m.fullestWindow(length*time.Millisecond)) / count
 		if worst > most || worst < 0.9 {
 			t.Errorf("%s: the fullest window has %.2f x the rate, want 0.9 to %.2f", a, worst, most)
 		}
@@ -74,7 +74,7 @@ func promises(t *testing.T, s *suite) {
 func leases(t *testing.T, s *suite) {
 	l := limit("inflight", 2, 10*time.Second)
 	l.Algorithm = limiter.Concurrent
-	admin, c := s.Store.(limiter.AdminStore), one(l, s.key(), 1)
+	admin, c := s.Store.(limiter.AdminStore), oneClaim(l, s.key(), 1)
 	a, b := s.allowed(c, 1), s.allowed(c, 1)
 	for range 5 {
 		s.Advance(6 * time.Second)
@@ -83,7 +83,7 @@ func leases(t *testing.T, s *suite) {
 		}
 	}
 	s.left(c, 1) // b died
-	if err := admin.Renew(t.Context(), c, b.Permit); !errors.Is(err, limiter.ErrReturned) {
+	if err := admin.Renew(t.Context(), c, b.Permit); !errors.Is(err, limiter.ErrNotHeld) {
 		t.Errorf("renew after the lease: %v", err)
 	}
 	s.allowed(c, 1)
@@ -91,12 +91,12 @@ func leases(t *testing.T, s *suite) {
 	s.refund(t, c, a.Permit)
 	s.refund(t, c, a.Permit)
 	s.left(c, 1)
-	if err := admin.Renew(t.Context(), c, a.Permit); !errors.Is(err, limiter.ErrReturned) {
+	if err := admin.Renew(t.Context(), c, a.Permit); !errors.Is(err, limiter.ErrNotHeld) {
 		t.Errorf("renew after giving back: %v", err)
 	}
 	l.Rate.Count = limiter.MaxConcurrent + 1
 	var d limiter.Decision
-	if err := s.Store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrLimit) {
+	if err := s.Store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrInvalidLimit) {
 		t.Errorf("more than the most concurrent: %v", err)
 	}
 	l.Rate.Count = 300 // more than a log ever merges
@@ -109,10 +109,10 @@ func leases(t *testing.T, s *suite) {
 		s.refund(t, c, p)
 		s.left(c, int64(i+1))
 	}
-	bucket := one(limit("no-lease", 1, 10*time.Second), s.key(), 1)
+	bucket := oneClaim(limit("no-lease", 1, 10*time.Second), s.key(), 1)
 	p := s.allowed(bucket, 1).Permit
 	s.Advance(6 * time.Second)
-	if err := admin.Renew(t.Context(), bucket, p); !errors.Is(err, limiter.ErrReturned) {
+	if err := admin.Renew(t.Context(), bucket, p); !errors.Is(err, limiter.ErrNotHeld) {
 		t.Errorf("renew of what is no lease: %v", err)
 	}
 	s.denied(bucket, 4*time.Second)
@@ -127,22 +127,22 @@ func keeping(t *testing.T, s *suite) {
 			t.Fatal(err)
 		}
 	}
-	for _, count := range s.some(5, 40, 300) {
+	for _, count := range s.sizes(5, 40, 300) {
 		for _, a := range append(counters(), limiter.TokenBucket, limiter.SlidingLog) {
 			l := limit(fmt.Sprintf("keep-%s-%d", a, count), count, 100*time.Second)
 			l.Algorithm = a
 			k := s.key()
-			c, other := one(l, k, 1), one(l, s.key(), 1)
+			c, other := oneClaim(l, k, 1), oneClaim(l, s.key(), 1)
 			s.Advance(time.Duration(100_000-s.peek(t, c).At.UnixMilli()%100_000) * time.Millisecond)
 			s.allowed(other, 1)
 			first := s.allowed(c, int(count)-1)
 			s.allowed(c, 1)
 
-			check(admin.Grant(t.Context(), one(l, k, 2)))
+			check(admin.Grant(t.Context(), oneClaim(l, k, 2)))
 			s.left(c, 2)
 			s.allowed(c, 2)
-			check(admin.Grant(t.Context(), one(l, k, count)))
-			check(admin.Grant(t.Context(), one(l, k, 1)))
+			check(admin.Grant(t.Context(), oneClaim(l, k, count)))
+			check(admin.Grant(t.Context(), oneClaim(l, k, 1)))
 			s.left(c, count)
 
 			s.allowed(c, 3)
@@ -175,13 +175,13 @@ func keeping(t *testing.T, s *suite) {
 			s.allowed(c, 1)
 		}
 	}
-	bad := one(limit("bad", 0, time.Second), s.key(), 1)
+	bad := oneClaim(limit("bad", 0, time.Second), s.key(), 1)
 	for name, err := range map[string]error{
 		"renew": admin.Renew(t.Context(), bad, limiter.Permit{}), "reset": admin.Reset(t.Context(), bad),
 		"grant": admin.Grant(t.Context(), bad), "ban": admin.Ban(t.Context(), bad, time.Hour),
 		"ban back": admin.Ban(t.Context(), nil, -time.Hour), "ban long": admin.Ban(t.Context(), nil, 2*limiter.MaxWindow),
 	} {
-		if !errors.Is(err, limiter.ErrLimit) {
+		if !errors.Is(err, limiter.ErrInvalidLimit) {
 			t.Errorf("%s: %v, want ErrLimit", name, err)
 		}
 	}

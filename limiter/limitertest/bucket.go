@@ -11,7 +11,7 @@ import (
 
 // window: a permit comes back exactly one window after it was taken.
 func window(_ *testing.T, s *suite) {
-	c := one(limit("w", 2, 10*time.Second), s.key(), 1)
+	c := oneClaim(limit("w", 2, 10*time.Second), s.key(), 1)
 	s.allowed(c, 1)
 	s.Advance(4 * time.Second)
 	s.allowed(c, 1)
@@ -31,13 +31,13 @@ func window(_ *testing.T, s *suite) {
 // costs: one claim may take several permits, up to all.
 func costs(_ *testing.T, s *suite) {
 	l, k := limit("c", 10, 10*time.Second), s.key()
-	s.allowed(one(l, k, 7), 1)
-	s.denied(one(l, k, 4), 10*time.Second)
-	s.allowed(one(l, k, 3), 1)
-	s.denied(one(l, k, 1), 10*time.Second)
-	s.denied(one(l, k, 10), 10*time.Second)
+	s.allowed(oneClaim(l, k, 7), 1)
+	s.denied(oneClaim(l, k, 4), 10*time.Second)
+	s.allowed(oneClaim(l, k, 3), 1)
+	s.denied(oneClaim(l, k, 1), 10*time.Second)
+	s.denied(oneClaim(l, k, 10), 10*time.Second)
 	s.Advance(10 * time.Second)
-	s.allowed(one(l, k, 10), 1)
+	s.allowed(oneClaim(l, k, 10), 1)
 }
 
 // waitIsExact: the wait for n permits is that of the n-th to come back, and then
@@ -46,18 +46,18 @@ func waitIsExact(_ *testing.T, s *suite) {
 	for _, count := range []int64{5, 20, 100} {
 		l, k := limit("x", count, 100*time.Second), s.key()
 		for range count {
-			s.allowed(one(l, k, 1), 1)
+			s.allowed(oneClaim(l, k, 1), 1)
 			s.Advance(500 * time.Millisecond)
 		}
 		gone := time.Duration(count) * 500 * time.Millisecond
 		for n := int64(1); n <= count; n += max(1, count/7) {
-			s.denied(one(l, k, n), 100*time.Second-gone+time.Duration(n-1)*500*time.Millisecond)
+			s.denied(oneClaim(l, k, n), 100*time.Second-gone+time.Duration(n-1)*500*time.Millisecond)
 		}
-		d := s.peek(s.t, one(l, k, count))
+		d := s.peek(s.t, oneClaim(l, k, count))
 		s.Advance(d.Wait - time.Millisecond)
-		s.denied(one(l, k, count), time.Millisecond)
+		s.denied(oneClaim(l, k, count), time.Millisecond)
 		s.Advance(time.Millisecond)
-		s.allowed(one(l, k, count), 1)
+		s.allowed(oneClaim(l, k, count), 1)
 	}
 }
 
@@ -78,8 +78,8 @@ func allOrNone(_ *testing.T, s *suite) {
 			s.t.Errorf("outcome %d is %+v, want %+v", i, o, want[i])
 		}
 	}
-	s.left(one(a, ka, 1), 2)
-	s.left(one(c, ka, 1), 3)
+	s.left(oneClaim(a, ka, 1), 2)
+	s.left(oneClaim(c, ka, 1), 3)
 	s.Advance(10 * time.Second)
 	s.allowed(all, 1)
 	d = s.denied(all, 20*time.Second) // c has 1 left of the 2, b is empty as well
@@ -100,21 +100,21 @@ func badClaims(t *testing.T, s *suite) {
 		claim limiter.Claim
 		want  error
 	}{
-		"cost 0":       {limiter.Claim{Limit: good, Key: s.key(), Cost: 0}, limiter.ErrCost},
-		"cost -3":      {limiter.Claim{Limit: good, Key: s.key(), Cost: -3}, limiter.ErrCost},
-		"cost 4 of 3":  {limiter.Claim{Limit: good, Key: s.key(), Cost: 4}, limiter.ErrCost},
-		"no limit":     {limiter.Claim{Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"no name":      {limiter.Claim{Limit: limit("", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"name {":       {limiter.Claim{Limit: limit("a{b", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"rate 0":       {limiter.Claim{Limit: limit("x", 0, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"rate 1e17":    {limiter.Claim{Limit: limit("x", 1e17, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"half a ms":    {limiter.Claim{Limit: limit("x", 1, time.Millisecond/2), Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"the same key": {claim, limiter.ErrLimit},
-		"a burst":      {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Burst: 2}, Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"algorithm 9":  {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: 9}, Key: s.key(), Cost: 1}, limiter.ErrLimit},
+		"cost 0":       {limiter.Claim{Limit: good, Key: s.key(), Cost: 0}, limiter.ErrInvalidCost},
+		"cost -3":      {limiter.Claim{Limit: good, Key: s.key(), Cost: -3}, limiter.ErrInvalidCost},
+		"cost 4 of 3":  {limiter.Claim{Limit: good, Key: s.key(), Cost: 4}, limiter.ErrInvalidCost},
+		"no limit":     {limiter.Claim{Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"no name":      {limiter.Claim{Limit: limit("", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"name {":       {limiter.Claim{Limit: limit("a{b", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"rate 0":       {limiter.Claim{Limit: limit("x", 0, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"rate 1e17":    {limiter.Claim{Limit: limit("x", 1e17, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"half a ms":    {limiter.Claim{Limit: limit("x", 1, time.Millisecond/2), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"the same key": {claim, limiter.ErrInvalidLimit},
+		"a burst":      {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Burst: 2}, Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"algorithm 9":  {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: 9}, Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
 		"above burst": {limiter.Claim{
 			Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: limiter.GCRA, Burst: 2}, Key: s.key(), Cost: 3,
-		}, limiter.ErrCost},
+		}, limiter.ErrInvalidCost},
 	} {
 		claims := []limiter.Claim{claim, bad.claim}
 		var d limiter.Decision
@@ -134,7 +134,7 @@ func badClaims(t *testing.T, s *suite) {
 		many = append(many, limiter.Claim{Limit: limit(fmt.Sprint("many", i), int64(3+i), time.Second), Key: k, Cost: 1})
 	}
 	var d limiter.Decision
-	if err := s.Store.Take(t.Context(), many, &d); !errors.Is(err, limiter.ErrLimit) {
+	if err := s.Store.Take(t.Context(), many, &d); !errors.Is(err, limiter.ErrInvalidLimit) {
 		t.Errorf("%d claims: %v", len(many), err)
 	}
 	s.allowed(many[1:], 3)
@@ -142,8 +142,8 @@ func badClaims(t *testing.T, s *suite) {
 
 // peek: it says what take would say and takes nothing.
 func peek(t *testing.T, s *suite) {
-	for _, count := range s.some(3, 30, 300) {
-		c := one(limit("p", count, 10*time.Second), s.key(), 1)
+	for _, count := range s.sizes(3, 30, 300) {
+		c := oneClaim(limit("p", count, 10*time.Second), s.key(), 1)
 		for i := range count {
 			before := s.peek(t, c)
 			if again := s.peek(t, c); !again.Allowed || again.Outcomes[0] != before.Outcomes[0] || !again.Permit.IsZero() {
@@ -163,9 +163,9 @@ func peek(t *testing.T, s *suite) {
 
 // rateChanges: what was taken stays taken when the rate goes up or down.
 func rateChanges(_ *testing.T, s *suite) {
-	for _, start := range s.some(10, 40, 200) {
+	for _, start := range s.sizes(10, 40, 200) {
 		k := s.key()
-		at := func(count int64) []limiter.Claim { return one(limit("r", count, 10*time.Second), k, 1) }
+		at := func(count int64) []limiter.Claim { return oneClaim(limit("r", count, 10*time.Second), k, 1) }
 		half := int(start / 2)
 		s.allowed(at(start), half)
 		s.Advance(time.Second)
@@ -191,8 +191,8 @@ func rateChanges(_ *testing.T, s *suite) {
 // clockSetBack: no wait is longer than a window, nothing is taken twice, and the
 // window heals by itself.
 func clockSetBack(_ *testing.T, s *suite) {
-	for _, count := range s.some(4, 40, 400) {
-		c := one(limit("back", count, 10*time.Second), s.key(), 1)
+	for _, count := range s.sizes(4, 40, 400) {
+		c := oneClaim(limit("back", count, 10*time.Second), s.key(), 1)
 		s.allowed(c, int(count))
 		s.Advance(-time.Hour)
 		s.denied(c, 10*time.Second)

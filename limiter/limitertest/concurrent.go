@@ -21,7 +21,7 @@ func concurrent(t *testing.T, s *suite) {
 	for _, k := range append(keys, all) {
 		logs[k] = new(model)
 	}
-	start := s.peek(t, one(total, all, 1)).At
+	start := s.peek(t, oneClaim(total, all, 1)).At
 
 	var wg sync.WaitGroup
 	for caller := range callers {
@@ -32,7 +32,7 @@ func concurrent(t *testing.T, s *suite) {
 				if i%2 == 1 { // opposite orders must not wait for each other
 					slices.Reverse(claims)
 				}
-				if s.Apart {
+				if s.PerKeyTime {
 					claims = claims[i%4/2 : i%4/2+1]
 				}
 				if err := s.Store.Take(t.Context(), claims, &d); err != nil {
@@ -59,12 +59,12 @@ func concurrent(t *testing.T, s *suite) {
 			rate = total.Rate
 		}
 		slices.SortFunc(m.log, func(a, b grant) int { return int(a.at - b.at) })
-		worst := m.worst(rate.Window)
+		worst := m.fullestWindow(rate.Window)
 		if worst > rate.Count || worst < rate.Count/2 {
 			t.Errorf("%d permits in the fullest window of %s", worst, rate)
 		}
 	}
 	s.Advance(10*time.Second + 10*time.Second/64)
-	s.left(one(l, keys[0], 1), 40)
-	s.left(one(total, all, 1), 300)
+	s.left(oneClaim(l, keys[0], 1), 40)
+	s.left(oneClaim(total, all, 1), 300)
 }

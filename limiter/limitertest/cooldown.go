@@ -18,7 +18,7 @@ func pauses(steps ...time.Duration) *limiter.Limit {
 // cooldown: each pause is longer than the one before, up to the last step.
 func cooldown(t *testing.T, s *suite) {
 	l := pauses(10*time.Second, 20*time.Second, 90*time.Second)
-	c := one(l, s.key(), 1)
+	c := oneClaim(l, s.key(), 1)
 	var permits []limiter.Permit
 	for _, pause := range []time.Duration{10 * time.Second, 20 * time.Second, 90 * time.Second, 90 * time.Second} {
 		permits = append(permits, s.allowed(c, 1).Permit)
@@ -42,7 +42,7 @@ func cooldown(t *testing.T, s *suite) {
 	s.denied(c, 10*time.Second)
 
 	// One that is given back is as if it had not been.
-	c = one(l, s.key(), 1)
+	c = oneClaim(l, s.key(), 1)
 	first := s.allowed(c, 1)
 	s.Advance(15 * time.Second)
 	second := s.allowed(c, 1)
@@ -69,7 +69,7 @@ func cooldown(t *testing.T, s *suite) {
 	s.banned(c, time.Hour)
 
 	// Many permits leave few entries, and the level stays.
-	c = one(pauses(time.Millisecond, 2*time.Millisecond), s.key(), 1)
+	c = oneClaim(pauses(time.Millisecond, 2*time.Millisecond), s.key(), 1)
 	for range 3 * limiter.MaxSteps {
 		s.allowed(c, 1)
 		s.Advance(2 * time.Millisecond)
@@ -91,7 +91,7 @@ func badPauses(t *testing.T, s *suite) {
 		"two": two, "stray": stray, "many": pauses(make([]time.Duration, limiter.MaxSteps+1)...),
 	} {
 		var d limiter.Decision
-		if err := s.Store.Take(t.Context(), one(bad, s.key(), 1), &d); !errors.Is(err, limiter.ErrLimit) {
+		if err := s.Store.Take(t.Context(), oneClaim(bad, s.key(), 1), &d); !errors.Is(err, limiter.ErrInvalidLimit) {
 			t.Errorf("bad %s: %v, want ErrLimit", name, err)
 		}
 	}
@@ -100,8 +100,8 @@ func badPauses(t *testing.T, s *suite) {
 // together: all algorithms of one key are taken in one step, or none.
 func together(t *testing.T, s *suite) {
 	k := s.key()
-	claims := append(with(values(3), k, "a"), one(pauses(10*time.Second), k, 1)...)
-	claims = append(claims, one(limit("bucket", 5, 100*time.Second), k, 1)...)
+	claims := append(with(values(3), k, "a"), oneClaim(pauses(10*time.Second), k, 1)...)
+	claims = append(claims, oneClaim(limit("bucket", 5, 100*time.Second), k, 1)...)
 	first := s.allowed(claims, 1)
 	claims[0].Value = limiter.KeyOf("b")
 	d := s.denied(claims, 10*time.Second)

@@ -59,8 +59,8 @@ func distinct(t *testing.T, s *suite) {
 
 	// Refused by another limit, a value does not stand.
 	none := limit("none", 1, time.Second)
-	s.allowed(one(none, k, 1), 1)
-	if d := s.take(t, append(with(l, k, "d"), one(none, k, 1)...)); d.Allowed || !d.Outcomes[0].Allowed {
+	s.allowed(oneClaim(none, k, 1), 1)
+	if d := s.take(t, append(with(l, k, "d"), oneClaim(none, k, 1)...)); d.Allowed || !d.Outcomes[0].Allowed {
 		t.Errorf("%+v", d)
 	}
 	s.left(with(l, k, "d"), 2)
@@ -95,7 +95,7 @@ func badValues(t *testing.T, s *suite) {
 		"count": {Limit: values(limiter.MaxDistinct + 1), Key: k, Cost: 1},
 	} {
 		var d limiter.Decision
-		if err := s.Store.Take(t.Context(), []limiter.Claim{bad}, &d); !errors.Is(err, limiter.ErrCost) && !errors.Is(err, limiter.ErrLimit) {
+		if err := s.Store.Take(t.Context(), []limiter.Claim{bad}, &d); !errors.Is(err, limiter.ErrInvalidCost) && !errors.Is(err, limiter.ErrInvalidLimit) {
 			t.Errorf("bad %s: %v", name, err)
 		}
 	}

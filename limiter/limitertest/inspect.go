@@ -8,42 +8,42 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// standing inspects one claim.
-func (s *suite) standing(c []limiter.Claim) limiter.Standing {
+// status inspects one claim.
+func (s *suite) status(c []limiter.Claim) limiter.KeyStatus {
 	s.t.Helper()
 	in, err := s.Store.(limiter.AdminStore).Inspect(s.t.Context(), c)
-	if err != nil || len(in.Standings) != len(c) || in.At.IsZero() {
+	if err != nil || len(in.Statuses) != len(c) || in.At.IsZero() {
 		s.t.Fatalf("inspect: %+v, %v", in, err)
 	}
-	return in.Standings[0]
+	return in.Statuses[0]
 }
 
-// stands wants so much used and left, and returns the rest.
-func (s *suite) stands(c []limiter.Claim, used, left int64) limiter.Standing {
+// wantStatus checks the number of used and remaining permits, and returns the status.
+func (s *suite) wantStatus(c []limiter.Claim, used, left int64) limiter.KeyStatus {
 	s.t.Helper()
-	got := s.standing(c)
-	if got.Used != used || got.Left != left || got.Most != c[0].Limit.Most() || got.Overflow || got.Unreadable {
+	got := s.status(c)
+	if got.Used != used || got.Remaining != left || got.Capacity != c[0].Limit.Capacity() || got.Overflow || got.Unreadable {
 		s.t.Fatalf("%s: %+v, want %d used and %d left", c[0].Limit.Algorithm, got, used, left)
 	}
-	if (got.Next == 0) != (left == got.Most) && c[0].Limit.Algorithm != limiter.Cooldown || (got.Full == 0) != (used == 0) || got.Full < got.Next {
+	if (got.NextIn == 0) != (left == got.Capacity) && c[0].Limit.Algorithm != limiter.Cooldown || (got.FullIn == 0) != (used == 0) || got.FullIn < got.NextIn {
 		s.t.Fatalf("%s: %+v: next and full do not go with what is used", c[0].Limit.Algorithm, got)
 	}
 	return got
 }
 
-// inspect: what Inspect foretells comes true to the millisecond, it takes nothing,
-// and a ban hides nothing.
+// inspect checks that the times of Inspect are exact, that it takes nothing, and that it
+// reports permits during a ban.
 func inspect(t *testing.T, s *suite) {
 	admin := s.Store.(limiter.AdminStore)
-	for _, count := range s.some(1, 5, 40) {
+	for _, count := range s.sizes(1, 5, 40) {
 		l := limit(fmt.Sprint("inspect-", count), count, 100*time.Second)
-		foretells(t, s, admin, one(l, s.key(), 1))
+		checkForecast(t, s, admin, oneClaim(l, s.key(), 1))
 	}
-	bad := one(limit("bad", 0, time.Second), s.key(), 1)
+	bad := oneClaim(limit("bad", 0, time.Second), s.key(), 1)
 	if _, err := admin.Inspect(t.Context(), bad); err == nil {
 		t.Error("a limit that is not valid is inspected")
 	}
-	if in, err := admin.Inspect(t.Context(), nil); err != nil || len(in.Standings) != 0 {
+	if in, err := admin.Inspect(t.Context(), nil); err != nil || len(in.Statuses) != 0 {
 		t.Errorf("nothing: %+v, %v", in, err)
 	}
 }
@@ -51,65 +51,65 @@ func inspect(t *testing.T, s *suite) {
 func inspectAll(t *testing.T, s *suite) {
 	admin := s.Store.(limiter.AdminStore)
 	for _, a := range counters() {
-		for _, count := range s.some(1, 5) {
+		for _, count := range s.sizes(1, 5) {
 			l := limit(fmt.Sprintf("inspect-%s-%d", a, count), count, 100*time.Second)
 			l.Algorithm = a
-			foretells(t, s, admin, one(l, s.key(), 1))
+			checkForecast(t, s, admin, oneClaim(l, s.key(), 1))
 		}
 	}
 	inspectOthers(t, s, admin)
 	inspectTogether(t, s, admin)
 }
 
-// foretells has half of c's permits taken, lets time pass as it was foretold, and
-// sees whether they come back then.
-func foretells(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter.Claim) {
+// checkForecast takes half of the permits of c, lets the predicted time pass, and checks
+// that they are available then.
+func checkForecast(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter.Claim) {
 	t.Helper()
-	most := c[0].Limit.Most()
+	most := c[0].Limit.Capacity()
 	s.Advance(time.Duration(100_000-s.peek(t, c).At.UnixMilli()%100_000) * time.Millisecond) // the border of a window
-	s.stands(c, 0, most)
+	s.wantStatus(c, 0, most)
 	half := (most + 1) / 2
 	s.allowed(c, int(half))
 	s.Advance(time.Second)
-	before := s.standing(c)
+	before := s.status(c)
 	if err := admin.Ban(t.Context(), c, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	s.Advance(time.Second)
-	got := s.standing(c)
-	if got.Banned != 59*time.Second || got.Left < before.Left || got.Left > before.Left+1 {
+	got := s.status(c)
+	if got.BannedFor != 59*time.Second || got.Remaining < before.Remaining || got.Remaining > before.Remaining+1 {
 		t.Fatalf("%s: %+v banned, %+v before; want a ban of 59s and what is left beside it", c[0].Limit.Algorithm, got, before)
 	}
 	if err := admin.Ban(t.Context(), c, 0); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		now := s.standing(c)
-		if now.Banned != 0 {
+		now := s.status(c)
+		if now.BannedFor != 0 {
 			t.Fatalf("%+v after the ban was lifted", now)
 		}
-		if now.Left == most {
+		if now.Remaining == most {
 			break
 		}
-		s.stands(c, most-now.Left, now.Left)
-		s.Advance(now.Next - time.Millisecond)
-		s.stands(c, most-now.Left, now.Left)
+		s.wantStatus(c, most-now.Remaining, now.Remaining)
+		s.Advance(now.NextIn - time.Millisecond)
+		s.wantStatus(c, most-now.Remaining, now.Remaining)
 		s.Advance(time.Millisecond)
-		if next := s.standing(c); next.Left <= now.Left {
-			t.Fatalf("%s: %+v after %v, %+v before", c[0].Limit.Algorithm, next, now.Next, now)
+		if next := s.status(c); next.Remaining <= now.Remaining {
+			t.Fatalf("%s: %+v after %v, %+v before", c[0].Limit.Algorithm, next, now.NextIn, now)
 		}
 	}
-	if rest := s.standing(c); rest.Full > 0 {
-		s.Advance(rest.Full - time.Millisecond)
-		if soon := s.standing(c); soon.Left == most || soon.Full != time.Millisecond {
+	if rest := s.status(c); rest.FullIn > 0 {
+		s.Advance(rest.FullIn - time.Millisecond)
+		if soon := s.status(c); soon.Remaining == most || soon.FullIn != time.Millisecond {
 			t.Fatalf("%s: %+v a millisecond before it is as new", c[0].Limit.Algorithm, soon)
 		}
 		s.Advance(time.Millisecond)
 	}
-	s.stands(c, 0, most)
+	s.wantStatus(c, 0, most)
 }
 
-// inspectOthers looks at limits that count otherwise: values, and pauses that grow.
+// inspectOthers inspects limits with other counts: values, and pauses that grow.
 func inspectOthers(t *testing.T, s *suite, admin limiter.AdminStore) {
 	k := s.key()
 	fan := values(3)
@@ -117,37 +117,37 @@ func inspectOthers(t *testing.T, s *suite, admin limiter.AdminStore) {
 	s.Advance(10 * time.Second)
 	s.allowed(with(fan, k, "b"), 1)
 	s.allowed(with(fan, k, "b"), 1)
-	if got := s.stands(one(fan, k, 1), 2, 1); got.Next != 90*time.Second || got.Full != 100*time.Second {
+	if got := s.wantStatus(oneClaim(fan, k, 1), 2, 1); got.NextIn != 90*time.Second || got.FullIn != 100*time.Second {
 		t.Errorf("%+v; want the first value back in 90s and both in 100s", got)
 	}
 	pause := pauses(10*time.Second, 20*time.Second, 90*time.Second)
-	c := one(pause, s.key(), 1)
-	s.stands(c, 0, 1)
+	c := oneClaim(pause, s.key(), 1)
+	s.wantStatus(c, 0, 1)
 	s.allowed(c, 1)
 	s.Advance(10 * time.Second)
 	s.allowed(c, 1)
 	s.Advance(5 * time.Second)
-	if got := s.stands(c, 2, 0); got.Next != 15*time.Second || got.Full != pause.Rate.Window-5*time.Second {
+	if got := s.wantStatus(c, 2, 0); got.NextIn != 15*time.Second || got.FullIn != pause.Rate.Window-5*time.Second {
 		t.Errorf("%+v; want the second pause to end in 15s", got)
 	}
 	s.Advance(15 * time.Second)
-	if got := s.stands(c, 2, 1); got.Next != 0 || got.Full != pause.Rate.Window-20*time.Second {
+	if got := s.wantStatus(c, 2, 1); got.NextIn != 0 || got.FullIn != pause.Rate.Window-20*time.Second {
 		t.Errorf("%+v; want the next permit at once, and the steps to begin anew later", got)
 	}
 	if err := admin.Reset(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	s.stands(c, 0, 1)
+	s.wantStatus(c, 0, 1)
 }
 
-// inspectTogether asks about several keys, limits and algorithms in one call.
+// inspectTogether inspects several keys, limits and algorithms in one call.
 func inspectTogether(t *testing.T, s *suite, admin limiter.AdminStore) {
 	var claims []limiter.Claim
 	for i, a := range append(counters(), limiter.TokenBucket, limiter.SlidingLog) {
 		for _, window := range []time.Duration{time.Minute, time.Hour} {
 			l := limit(fmt.Sprintf("together-%s:%v", a, window), 9, window)
 			l.Algorithm = a
-			c := one(l, s.key(), 1)
+			c := oneClaim(l, s.key(), 1)
 			s.allowed(c, i+1)
 			claims = append(claims, c...)
 		}
@@ -156,7 +156,7 @@ func inspectTogether(t *testing.T, s *suite, admin limiter.AdminStore) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, got := range in.Standings {
+	for i, got := range in.Statuses {
 		if want := int64(i/2 + 1); got.Used != want && (claims[i].Limit.Algorithm != limiter.GCRA || got.Used > want) {
 			t.Errorf("%s: %+v, want %d used", claims[i].Limit.Name, got, want)
 		}

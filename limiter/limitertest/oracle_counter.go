@@ -7,35 +7,35 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// fixedOracle remembers when its window began.
+// fixedOracle is the oracle of FixedWindow.
 type fixedOracle struct {
 	log
 	start int64
 }
 
-func (o *fixedOracle) begun(now int64, l *limiter.Limit) bool {
+func (o *fixedOracle) hasStarted(now int64, l *limiter.Limit) bool {
 	return o.start > 0 && now-o.start < l.Rate.Window.Milliseconds()
 }
 
 func (o *fixedOracle) left(now int64, l *limiter.Limit) int64 {
-	if !o.begun(now, l) {
+	if !o.hasStarted(now, l) {
 		return l.Rate.Count
 	}
 	return l.Rate.Count - o.sum(func(at int64) bool { return at >= o.start })
 }
 
-func (o *fixedOracle) take(l *limiter.Limit, t taken) {
-	if !o.begun(t.at, l) {
+func (o *fixedOracle) take(l *limiter.Limit, t grantRecord) {
+	if !o.hasStarted(t.at, l) {
 		o.start = t.at
 	}
 	o.add(l, t)
 }
 func (o *fixedOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
-	return o.drop(p)
+	return o.remove(p)
 }
 
-// slidingOracle counts whole windows from time 0, the one before by what part of
-// it is less than a window old.
+// slidingOracle is the oracle of SlidingWindow. It counts whole windows from time 0, and
+// weighs the previous one by the part of it that is less than a window old.
 type slidingOracle struct{ log }
 
 func (o *slidingOracle) left(now int64, l *limiter.Limit) int64 {
@@ -46,28 +46,28 @@ func (o *slidingOracle) left(now int64, l *limiter.Limit) int64 {
 	part := float64((number+1)*length-now) / float64(length)
 	return l.Rate.Count - this - int64(math.Ceil(float64(before)*part))
 }
-func (o *slidingOracle) take(l *limiter.Limit, t taken) { o.add(l, t) }
+func (o *slidingOracle) take(l *limiter.Limit, t grantRecord) { o.add(l, t) }
 func (o *slidingOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
-	return o.drop(p)
+	return o.remove(p)
 }
 
-// gcraOracle is a bucket that leaks evenly.
+// gcraOracle is the oracle of GCRA: a leaky bucket.
 type gcraOracle struct {
 	log
 	debt      float64
 	at, empty int64
 }
 
-func (o *gcraOracle) owed(now int64, l *limiter.Limit) float64 {
+func (o *gcraOracle) debtAt(now int64, l *limiter.Limit) float64 {
 	return max(0, o.debt-float64(now-o.at)*float64(l.Rate.Count)/float64(l.Rate.Window.Milliseconds()))
 }
 
 func (o *gcraOracle) left(now int64, l *limiter.Limit) int64 {
-	return int64(math.Floor(float64(l.Most()) - o.owed(now, l) + 1e-6))
+	return int64(math.Floor(float64(l.Capacity()) - o.debtAt(now, l) + 1e-6))
 }
 
-func (o *gcraOracle) take(l *limiter.Limit, t taken) {
-	owed := o.owed(t.at, l)
+func (o *gcraOracle) take(l *limiter.Limit, t grantRecord) {
+	owed := o.debtAt(t.at, l)
 	if owed == 0 {
 		o.empty = t.at
 	}
@@ -75,10 +75,10 @@ func (o *gcraOracle) take(l *limiter.Limit, t taken) {
 	o.add(l, t)
 }
 
-// refund gives back what was taken since the bucket was last empty.
+// refund returns permits that were taken since the bucket was last empty.
 func (o *gcraOracle) refund(now int64, l *limiter.Limit, p limiter.Permit) bool {
-	owed := o.owed(now, l)
-	i := slices.IndexFunc(o.log, func(t taken) bool { return t.permit == p && t.n > 0 })
+	owed := o.debtAt(now, l)
+	i := slices.IndexFunc(o.log, func(t grantRecord) bool { return t.permit == p && t.n > 0 })
 	if i < 0 {
 		return false
 	}
@@ -87,5 +87,5 @@ func (o *gcraOracle) refund(now int64, l *limiter.Limit, p limiter.Permit) bool 
 		return false
 	}
 	o.debt, o.at = max(0, owed-float64(t.n)), now
-	return o.drop(p)
+	return o.remove(p)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// seed prints what the random schedules of this process begin with: one of its own,
-// unless the command line says another.
-func seed(t *testing.T) {
+// printSeed logs the seed of the random schedules: a random one, unless the command line
+// sets it.
+func printSeed(t *testing.T) {
 	f := flag.Lookup("rapid.seed")
 	if f.Value.String() == "0" {
 		if err := flag.Set("rapid.seed", strconv.FormatUint(rand.Uint64(), 10)); err != nil {
@@ -28,20 +28,20 @@ func seed(t *testing.T) {
 	t.Logf("random schedules: -rapid.seed=%s", f.Value)
 }
 
-// random: whatever happens, each algorithm says exactly what its oracle says, and
-// no window holds more than its comment allows.
-func random(t *testing.T, s *suite) {
+// randomSchedules checks that each algorithm decides exactly as its oracle, and that no
+// window holds more than the algorithm allows.
+func randomSchedules(t *testing.T, s *suite) {
 	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
 		t.Run(a.String(), func(t *testing.T) {
-			var seen tally
-			s.check(t, func(t *rapid.T) { s.against(t, a, &seen) })
+			var seen windowStats
+			s.runSchedules(t, func(t *rapid.T) { s.compareWithOracle(t, a, &seen) })
 			seen.check(t, a)
 		})
 	}
 }
 
-// check runs schedules, as many as the subject has.
-func (s *suite) check(t *testing.T, schedule func(t *rapid.T)) {
+// runSchedules runs as many schedules as the subject allows.
+func (s *suite) runSchedules(t *testing.T, schedule func(t *rapid.T)) {
 	ran, failed := 0, false
 	rapid.Check(t, func(t *rapid.T) {
 		ran++
@@ -49,7 +49,7 @@ func (s *suite) check(t *testing.T, schedule func(t *rapid.T)) {
 			return
 		}
 		done := false
-		defer func() { failed = failed || !done }() // what fails is run again, to be made smaller
+		defer func() { failed = failed || !done }() // rapid repeats a failed schedule to shrink it
 		schedule(t)
 		done = true
 	})
@@ -62,12 +62,12 @@ func (s *suite) calls() int {
 	return s.Calls
 }
 
-// against runs one random schedule of one algorithm.
-func (s *suite) against(t *rapid.T, a limiter.Algorithm, seen *tally) {
+// compareWithOracle runs one random schedule of one algorithm.
+func (s *suite) compareWithOracle(t *rapid.T, a limiter.Algorithm, seen *windowStats) {
 	length := time.Duration(rapid.Int64Range(5000, 90_000).Draw(t, "length")) * time.Millisecond
-	// A late refund gives more back to gcra than is still owed, beyond its bound.
+	// A late refund returns more permits to gcra than are still taken, beyond its bound.
 	refunds := a != limiter.GCRA || rapid.Bool().Draw(t, "refunds")
-	keys := make([]*trackedKey, max(1, s.Together))
+	keys := make([]*trackedKey, max(1, s.ConcurrentKeys))
 	for i := range keys {
 		keys[i] = &trackedKey{s: s, seen: seen, refunds: refunds, limit: randomLimit(t, a, length), key: s.key(), oracle: newOracle(a)}
 	}
@@ -83,7 +83,7 @@ func (s *suite) against(t *rapid.T, a limiter.Algorithm, seen *tally) {
 	}
 }
 
-// randomLimit is one of a window that is given.
+// randomLimit returns a random limit with this window.
 func randomLimit(t *rapid.T, a limiter.Algorithm, length time.Duration) *limiter.Limit {
 	l := limit("r", 1, length)
 	l.Algorithm = a
@@ -104,7 +104,7 @@ func randomLimit(t *rapid.T, a limiter.Algorithm, length time.Duration) *limiter
 	return l
 }
 
-// round makes one call on every lane: the takes at once, the peeks in one.
+// round makes one call for each key: the takes concurrently, the peeks in one call.
 func (s *suite) round(t *rapid.T, now int64, keys []*trackedKey) {
 	var peeks []limiter.Claim
 	var wants []limiter.Outcome
@@ -113,29 +113,29 @@ func (s *suite) round(t *rapid.T, now int64, keys []*trackedKey) {
 	for _, l := range keys {
 		switch step := rapid.IntRange(0, 49).Draw(t, "step"); {
 		case step == 1:
-			c := l.draw(t)
+			c := l.randomClaim(t)
 			peeks, wants = append(peeks, c...), append(wants, outcome(l.oracle, now, c[0]))
 			continue
-		case step == 2 && len(l.given) > 0 && l.refunds:
+		case step == 2 && len(l.granted) > 0 && l.refunds:
 			l.refund(t, now)
 			continue
-		case step == 3 && len(l.given) > 0 && l.limit.Algorithm == limiter.Concurrent:
+		case step == 3 && len(l.granted) > 0 && l.limit.Algorithm == limiter.Concurrent:
 			l.renew(t, now)
 			continue
 		case step == 4 && l.limit.Algorithm != limiter.GCRA:
 			l.limit = randomLimit(t, l.limit.Algorithm, l.limit.Rate.Window)
 		}
-		takes, takers = append(takes, l.draw(t)), append(takers, l)
+		takes, takers = append(takes, l.randomClaim(t)), append(takers, l)
 	}
 	if got := s.peek(t, peeks).Outcomes; !slices.Equal(got, wants) {
 		t.Fatalf("peek says %+v, want %+v", got, wants)
 	}
 	for i, d := range s.takeAll(t, takes) {
-		takers[i].took(t, now, takes[i][0], d)
+		takers[i].checkTake(t, now, takes[i][0], d)
 	}
 }
 
-// takeAll takes all at the same time.
+// takeAll takes all claims concurrently.
 func (s *suite) takeAll(t reporter, all [][]limiter.Claim) []limiter.Decision {
 	ds, errs := make([]limiter.Decision, len(all)), make([]error, len(all))
 	var wg sync.WaitGroup
@@ -152,10 +152,10 @@ func (s *suite) takeAll(t reporter, all [][]limiter.Claim) []limiter.Decision {
 		t.Fatalf("take: %v", err)
 	}
 	for i, claims := range all {
-		s.sane(t, claims, ds[i])
+		s.checkDecision(t, claims, ds[i])
 	}
-	if len(all) > 0 { // one of them: it may take two more calls
-		s.conserved(t, all[0], ds[0])
+	if len(all) > 0 { // only one of them, because it may take two more calls
+		s.checkConserved(t, all[0], ds[0])
 	}
 	return ds
 }

@@ -10,7 +10,7 @@ import (
 // refundOnce: exactly what one decision took comes back, in all its limits, and
 // only once however often it is asked for.
 func refundOnce(t *testing.T, s *suite) {
-	for _, count := range s.some(5, 50, 500) {
+	for _, count := range s.sizes(5, 50, 500) {
 		a, b := limit("a", count, 10*time.Second), limit("b", 2*count, 20*time.Second)
 		k := s.key()
 		both := []limiter.Claim{{Limit: a, Key: k, Cost: 1}, {Limit: b, Key: k, Cost: 2}}
@@ -20,30 +20,30 @@ func refundOnce(t *testing.T, s *suite) {
 		s.denied(both, 19*time.Second)
 		for range 3 {
 			s.refund(t, both, second.Permit)
-			s.left(one(a, k, 1), 1)
-			s.left(one(b, k, 1), 2)
+			s.left(oneClaim(a, k, 1), 1)
+			s.left(oneClaim(b, k, 1), 2)
 		}
 		s.allowed(both, 1)
 		s.denied(both, 19*time.Second)
 		for range 2 {
 			s.refund(t, both, first.Permit)
-			s.left(one(a, k, 1), 1)
+			s.left(oneClaim(a, k, 1), 1)
 		}
 		s.allowed(both, 1)
-		s.denied(one(a, k, 1), 10*time.Second) // the first second's permit is gone
+		s.denied(oneClaim(a, k, 1), 10*time.Second) // the first second's permit is gone
 		s.refund(t, both, limiter.Permit{})
 		if count < 128 { // nothing is merged: an id of nobody is told from one that was
 			s.refund(t, both, limiter.Permit{ID: [16]byte{1}, At: first.At})
 		}
 		s.refund(t, nil, first.Permit)
-		s.left(one(a, k, 1), 0)
+		s.left(oneClaim(a, k, 1), 0)
 	}
 }
 
 // refundAfterReturn: what came back by itself is not given back again.
 func refundAfterReturn(t *testing.T, s *suite) {
-	for _, count := range s.some(2, 40, 400) {
-		c := one(limit("late", count, 10*time.Second), s.key(), 1)
+	for _, count := range s.sizes(2, 40, 400) {
+		c := oneClaim(limit("late", count, 10*time.Second), s.key(), 1)
 		old := s.allowed(c, 1)
 		s.Advance(5 * time.Second)
 		s.allowed(c, int(count)-1)
@@ -62,7 +62,7 @@ func refundAfterReturn(t *testing.T, s *suite) {
 func refundMerged(t *testing.T, s *suite) {
 	count := min(1000, 50*int64(s.steps()))
 	some := count / 5
-	c := one(limit("merged", count, 100*time.Second), s.key(), 1)
+	c := oneClaim(limit("merged", count, 100*time.Second), s.key(), 1)
 	var permits []limiter.Permit
 	for range count {
 		permits = append(permits, s.allowed(c, 1).Permit)

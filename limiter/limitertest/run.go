@@ -1,6 +1,6 @@
-// Package limitertest is the suite that every limiter.Store must pass: what the
-// interface promises, at the edges, in random schedules against a model, and
-// with many callers at once.
+// Package limitertest is a conformance suite for implementations of limiter.Store. It
+// checks the guarantees of package limiter with edge cases, with random schedules against
+// a model of each algorithm, and with many concurrent callers.
 package limitertest
 
 import (
@@ -13,45 +13,45 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A Subject is a store under test, with its clock in the suite's hand: it stands
-// still between calls of Advance.
+// A Subject is a store under test. The suite controls its clock, which stands still
+// between calls of Advance.
 type Subject struct {
 	Store limiter.Store
-	// Advance moves the store's clock, backwards when d is negative.
+	// Advance moves the store's clock, backwards if d is negative.
 	Advance func(d time.Duration)
-	// Kept reads what is kept of a claim's token bucket after it was granted: permits
-	// left, and the sum of those that are out. Nil if the store cannot say.
-	Kept func(c limiter.Claim) (left, out int64, err error)
-	// Steps is how long each of the random schedules of several limits is; 600
-	// when zero. There are 100 of a kind, or as many as -rapid.checks says, and a
-	// fifth with -short. Below 20 the rest of the suite is short as well, for a
-	// store that is slow.
+	// BucketState returns the stored state of a claim's token bucket after it was
+	// granted: the number of available permits, and the sum of the taken ones. It is nil
+	// if the store does not expose them.
+	BucketState func(c limiter.Claim) (left, out int64, err error)
+	// Steps is the length of each random schedule of several limits; 600 by default.
+	// There are 100 of each kind, or as many as -rapid.checks says, and a fifth of that
+	// with -short. Below 20 the rest of the suite is short too, for a slow store.
 	Steps int
-	// Schedules is how many of a kind there are at most, for a store that is slow: it is
-	// then worth more that each is long. As many as above when zero.
+	// Schedules is the maximum number of schedules of each kind, for a slow store, where
+	// a few long ones find more. By default there is no further limit.
 	Schedules int
-	// Calls is how many random calls are compared with the oracle of each
-	// algorithm, 60,000 when zero, in as many schedules as above.
+	// Calls is the number of random calls that are compared with the oracle of each
+	// algorithm, over all schedules; 60,000 by default.
 	Calls int
-	// Together is how many keys of such a schedule are asked at once, for a store
-	// that is quicker then; one when zero.
-	Together int
-	// Apart says that a decision over several keys is not made at one moment, as
-	// in a cluster: then its time is not exact for each of its claims.
-	Apart bool
+	// ConcurrentKeys is the number of keys that such a schedule uses concurrently, for a
+	// store that is faster with concurrent calls; one by default.
+	ConcurrentKeys int
+	// PerKeyTime is true if the keys of a decision are evaluated at different times, as
+	// in a cluster. Then its time is not exact for each claim.
+	PerKeyTime bool
 }
 
-// A reporter is what *testing.T and *rapid.T have in common.
+// A reporter is the common part of *testing.T and *rapid.T.
 type reporter interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Run tests the stores that open makes; each test opens its own.
-// The log says how to repeat the random ones.
+// Run tests the stores that open returns; each test opens its own. The log says how to
+// repeat the random schedules.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
-	seed(t)
-	logs := []test{
+	printSeed(t)
+	logs := []suiteTest{
 		{"Window", window},
 		{"Costs", costs},
 		{"WaitIsExact", waitIsExact},
@@ -68,8 +68,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Concurrent", concurrent},
 		{"Inspect", inspect},
 	}
-	for _, test := range append(logs, []test{
-		{"Random", random},
+	for _, test := range append(logs, []suiteTest{
+		{"Random", randomSchedules},
 		{"Mixed", mixed},
 		{"Promises", promises},
 		{"Leases", leases},
@@ -87,35 +87,36 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		for _, test := range logs {
 			t.Run(test.name, func(t *testing.T) {
 				subject := open(t)
-				subject.Store, subject.Kept = sliding{subject.Store.(limiter.AdminStore)}, nil
+				subject.Store, subject.BucketState = slidingLogStore{subject.Store.(limiter.AdminStore)}, nil
 				test.run(t, &suite{Subject: subject, t: t})
 			})
 		}
 	})
 }
 
-type test struct {
+// A suiteTest is one test of the suite.
+type suiteTest struct {
 	name string
 	run  func(t *testing.T, s *suite)
 }
 
-// A suite is one test's subject with verbs.
+// A suite is the state of one test, with its helper methods.
 type suite struct {
 	Subject
 	t    testing.TB
 	keys atomic.Int64
 }
 
-// some returns the numbers that are tried: all of them, or those below 100 when
-// the suite is to be short.
-func (s *suite) some(counts ...int64) []int64 {
+// sizes returns the counts to test: all of them, or those below 100 if the suite is
+// short.
+func (s *suite) sizes(counts ...int64) []int64 {
 	if s.steps() >= 20 {
 		return counts
 	}
 	return slices.DeleteFunc(counts, func(n int64) bool { return n >= 100 })
 }
 
-// key is one that nobody used before.
+// key returns an unused key.
 func (s *suite) key() limiter.Key {
 	return limiter.KeyOf(s.t.Name(), fmt.Sprint(s.keys.Add(1)))
 }
@@ -124,19 +125,19 @@ func limit(name string, count int64, length time.Duration) *limiter.Limit {
 	return &limiter.Limit{Name: name, Rate: limiter.Rate{Count: count, Window: length}}
 }
 
-func one(l *limiter.Limit, k limiter.Key, cost int64) []limiter.Claim {
+func oneClaim(l *limiter.Limit, k limiter.Key, cost int64) []limiter.Claim {
 	return []limiter.Claim{{Limit: l, Key: k, Cost: cost}}
 }
 
-// take takes and fails the test on errors.
+// take calls Take and fails the test on errors.
 func (s *suite) take(t reporter, claims []limiter.Claim) limiter.Decision {
 	t.Helper()
 	var d limiter.Decision
 	if err := s.Store.Take(s.t.Context(), claims, &d); err != nil {
 		t.Fatalf("take: %v", err)
 	}
-	s.sane(t, claims, d)
-	s.conserved(t, claims, d)
+	s.checkDecision(t, claims, d)
+	s.checkConserved(t, claims, d)
 	return d
 }
 
@@ -156,7 +157,7 @@ func (s *suite) refund(t reporter, claims []limiter.Claim, p limiter.Permit) {
 	}
 }
 
-// allowed takes n times and wants all granted.
+// allowed calls Take n times, which must grant all claims.
 func (s *suite) allowed(claims []limiter.Claim, n int) limiter.Decision {
 	s.t.Helper()
 	var d limiter.Decision
@@ -168,7 +169,7 @@ func (s *suite) allowed(claims []limiter.Claim, n int) limiter.Decision {
 	return d
 }
 
-// denied takes once and wants a refusal with this wait.
+// denied calls Take once, which must refuse with this wait.
 func (s *suite) denied(claims []limiter.Claim, wait time.Duration) limiter.Decision {
 	s.t.Helper()
 	d := s.take(s.t, claims)
@@ -178,7 +179,7 @@ func (s *suite) denied(claims []limiter.Claim, wait time.Duration) limiter.Decis
 	return d
 }
 
-// left wants so many permits left.
+// left checks the number of available permits.
 func (s *suite) left(claims []limiter.Claim, want int64) {
 	s.t.Helper()
 	if got := s.peek(s.t, claims).Outcomes[0].Remaining; got != want {
@@ -186,8 +187,8 @@ func (s *suite) left(claims []limiter.Claim, want int64) {
 	}
 }
 
-// sane checks what holds of every decision.
-func (s *suite) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
+// checkDecision checks what holds for every decision.
+func (s *suite) checkDecision(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	t.Helper()
 	if len(d.Outcomes) != len(claims) || d.At.IsZero() {
 		t.Fatalf("%d outcomes for %d claims, at %v", len(d.Outcomes), len(claims), d.At)
@@ -199,11 +200,11 @@ func (s *suite) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	all := true
 	for i, o := range d.Outcomes {
 		c := claims[i]
-		if o.Remaining < 0 || o.Remaining > c.Limit.Most() || o.Wait < 0 || o.Wait > c.Limit.Horizon() {
+		if o.Remaining < 0 || o.Remaining > c.Limit.Capacity() || o.Wait < 0 || o.Wait > c.Limit.Horizon() {
 			t.Fatalf("outcome out of range: %+v", o)
 		}
-		stands := c.Limit.Algorithm == limiter.Distinct && o.Wait == 0 // its value does
-		if !stands && (o.Wait == 0) != (o.Remaining >= c.Cost) {
+		isActive := c.Limit.Algorithm == limiter.Distinct && o.Wait == 0 // the value is active
+		if !isActive && (o.Wait == 0) != (o.Remaining >= c.Cost) {
 			t.Fatalf("wait %v with %d left for a cost of %d", o.Wait, o.Remaining, c.Cost)
 		}
 		if !o.Allowed {
@@ -215,18 +216,18 @@ func (s *suite) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	}
 }
 
-// conserved checks that what is left and what is out of token buckets that were
-// just granted make up their rate.
-func (s *suite) conserved(t reporter, claims []limiter.Claim, d limiter.Decision) {
+// checkConserved checks that the available and the taken permits of token buckets that
+// were just granted add up to the rate.
+func (s *suite) checkConserved(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	t.Helper()
-	if s.Kept == nil || !d.Allowed {
+	if s.BucketState == nil || !d.Allowed {
 		return
 	}
 	for _, c := range claims {
 		if c.Limit.Algorithm != limiter.TokenBucket {
 			continue
 		}
-		left, out, err := s.Kept(c)
+		left, out, err := s.BucketState(c)
 		if err != nil || left+out != c.Limit.Rate.Count {
 			t.Fatalf("%d left and %d out of %d (%v)", left, out, c.Limit.Rate.Count, err)
 		}

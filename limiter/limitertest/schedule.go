@@ -17,10 +17,10 @@ func (s *suite) steps() int {
 	return s.Steps
 }
 
-// schedules: whatever happens, the store says exactly what the model says: two
-// limits, random costs, times, peeks, refunds and changes of the rate.
+// schedules checks that the store decides exactly as the models: two limits, with random
+// costs, times, peeks, refunds and changes of the rate.
 func schedules(t *testing.T, s *suite) {
-	s.check(t, func(t *rapid.T) {
+	s.runSchedules(t, func(t *rapid.T) {
 		k := s.key()
 		length := time.Duration(rapid.Int64Range(10_000, 100_000).Draw(t, "length")) * time.Millisecond
 		count := rapid.Int64Range(1, 128).Draw(t, "count")
@@ -65,7 +65,7 @@ func schedules(t *testing.T, s *suite) {
 	})
 }
 
-// expected is what the models say of claims that are not taken.
+// expected returns the decision of the models for claims that are not taken.
 func expected(claims []limiter.Claim, models *[2]model) limiter.Decision {
 	want := limiter.Decision{Allowed: true}
 	for i, c := range claims {
@@ -76,7 +76,7 @@ func expected(claims []limiter.Claim, models *[2]model) limiter.Decision {
 	return want
 }
 
-// granted is what the models say once they have taken claims.
+// granted returns the decision of the models after they have taken claims.
 func granted(claims []limiter.Claim, models *[2]model, p limiter.Permit) limiter.Decision {
 	want := limiter.Decision{Allowed: true}
 	for i, c := range claims {
@@ -88,14 +88,14 @@ func granted(claims []limiter.Claim, models *[2]model, p limiter.Permit) limiter
 	return want
 }
 
-// compare wants a store to say what the models say.
+// compare checks that two decisions are equal.
 func compare(t *rapid.T, got, want limiter.Decision) {
 	if got.Allowed != want.Allowed || !slices.Equal(got.Outcomes, want.Outcomes) {
 		t.Fatalf("the store says %+v, the models %+v", got, want)
 	}
 }
 
-// refundFor gives back p with the costs it was taken with.
+// refundFor refunds p with the costs of its claims.
 func (s *suite) refundFor(t *rapid.T, claims []limiter.Claim, models *[2]model, p limiter.Permit) {
 	back := make([]limiter.Claim, 0, len(claims))
 	for i, c := range claims {
@@ -111,10 +111,10 @@ func (s *suite) refundFor(t *rapid.T, claims []limiter.Claim, models *[2]model, 
 	s.refund(t, back, p)
 }
 
-// schedulesMerged: at rates where a store merges, no window ever holds more than
-// the rate, and permits come back at most 1/64 of the length late.
+// schedulesMerged checks, at rates where a store merges entries, that no window holds
+// more than the rate and that permits expire at most 1/64 of the window late.
 func schedulesMerged(t *testing.T, s *suite) {
-	s.check(t, func(t *rapid.T) {
+	s.runSchedules(t, func(t *rapid.T) {
 		k := s.key()
 		rate := limiter.Rate{
 			Count:  rapid.Int64Range(129, 3000).Draw(t, "count"),
@@ -128,17 +128,17 @@ func schedulesMerged(t *testing.T, s *suite) {
 			pause := time.Duration(rapid.Int64Range(0, int64(rate.Window/time.Millisecond)/150).Draw(t, "pause")) * time.Millisecond
 			s.Advance(pause)
 			m.now += pause
-			c := one(l, k, rapid.Int64Range(1, most).Draw(t, "cost"))
+			c := oneClaim(l, k, rapid.Int64Range(1, most).Draw(t, "cost"))
 			d := s.take(t, c)
 			if d.Allowed {
 				m.take(c[0].Cost, d.Permit)
 			}
-			left, least := rate.Count-m.out(rate.Window), rate.Count-m.out(rate.Window+late)
+			left, least := rate.Count-m.used(rate.Window), rate.Count-m.used(rate.Window+late)
 			if got := d.Outcomes[0].Remaining; got > left || got < least {
 				t.Fatalf("%d left, want %d to %d", got, least, left)
 			}
 		}
-		if worst := m.worst(rate.Window); worst > rate.Count {
+		if worst := m.fullestWindow(rate.Window); worst > rate.Count {
 			t.Fatalf("%d permits in one window of %s", worst, rate)
 		}
 	})

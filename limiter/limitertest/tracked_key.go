@@ -10,47 +10,47 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A trackedKey is one key of one limit in a random schedule, beside its oracle.
+// A trackedKey is one key of one limit in a random schedule, with its oracle.
 type trackedKey struct {
-	s       *suite
-	seen    *tally
-	refunds bool
-	limit   *limiter.Limit
-	key     limiter.Key
-	oracle  oracle
-	given   []taken // all that was ever granted
-	log     log     // the same as it counts for the fullest window
-	most    int64   // the largest rate that it ever had
+	s        *suite
+	seen     *windowStats
+	refunds  bool
+	limit    *limiter.Limit
+	key      limiter.Key
+	oracle   oracle
+	granted  []grantRecord // all grants
+	log      log           // the grants that count for the fullest window
+	maxCount int64         // the largest count of its rates
 }
 
-func (l *trackedKey) claims(cost int64) []limiter.Claim { return one(l.limit, l.key, cost) }
+func (l *trackedKey) claims(cost int64) []limiter.Claim { return oneClaim(l.limit, l.key, cost) }
 
-// draw is a claim that may be granted.
-func (l *trackedKey) draw(t *rapid.T) []limiter.Claim {
+// randomClaim returns a random claim that could be granted.
+func (l *trackedKey) randomClaim(t *rapid.T) []limiter.Claim {
 	c := l.claims(1)
 	if l.limit.Algorithm == limiter.Distinct {
 		c[0].Value = limiter.KeyOf(fmt.Sprint(rapid.IntRange(0, 8).Draw(t, "value")))
-	} else if most := l.limit.Most(); most > 1 {
+	} else if most := l.limit.Capacity(); most > 1 {
 		c[0].Cost = rapid.Int64Range(1, 1+(most-1)/3).Draw(t, "cost")
 	}
 	return c
 }
 
-// took wants d to be what the oracle says, and has it take what d took.
-func (l *trackedKey) took(t *rapid.T, now int64, c limiter.Claim, d limiter.Decision) {
-	l.most = max(l.most, worth(c.Limit))
+// checkTake checks that d is what the oracle expects, and records what d took.
+func (l *trackedKey) checkTake(t *rapid.T, now int64, c limiter.Claim, d limiter.Decision) {
+	l.maxCount = max(l.maxCount, boundFactor(c.Limit))
 	want := outcome(l.oracle, now, c)
 	if d.Allowed != want.Allowed {
 		t.Fatalf("take says %+v, want %+v", d.Outcomes[0], want)
 	}
 	if d.Allowed {
-		got := taken{at: now, n: c.Cost, value: c.Value, permit: d.Permit}
+		got := grantRecord{at: now, n: c.Cost, value: c.Value, permit: d.Permit}
 		l.oracle.take(c.Limit, got)
-		l.given = append(l.given, got)
+		l.granted = append(l.granted, got)
 		l.log.add(c.Limit, got)
 		l.seen.granted++
 		if l.limit.Algorithm != limiter.GCRA || !l.refunds {
-			l.seen.worst = max(l.seen.worst, l.fullest(now))
+			l.seen.worst = max(l.seen.worst, l.windowUse(now))
 		}
 		want = outcome(l.oracle, now, c)
 		want.Allowed = true
@@ -60,61 +60,62 @@ func (l *trackedKey) took(t *rapid.T, now int64, c limiter.Claim, d limiter.Deci
 	}
 }
 
-// recent is how many of the last permits of a cooldown can be given back for sure.
-const recent = 20
+// maxRefunds is the number of recent cooldown permits that can certainly be refunded.
+const maxRefunds = 20
 
-// refund gives back something that was granted once, which may have come back
-// already, under a limit that still has as many permits.
+// refund refunds a random earlier grant, which may have expired, under a limit of at
+// least its size.
 func (l *trackedKey) refund(t *rapid.T, now int64) {
-	from := l.given
+	from := l.granted
 	if l.limit.Algorithm == limiter.Cooldown {
-		from = from[max(0, len(from)-recent):]
+		from = from[max(0, len(from)-maxRefunds):]
 	}
 	g := rapid.SampledFrom(from).Draw(t, "permit")
 	most := *l.limit
-	if l.limit.Most() < g.n {
+	if l.limit.Capacity() < g.n {
 		most.Rate.Count = g.n
 	}
-	c := one(&most, l.key, g.n)
+	c := oneClaim(&most, l.key, g.n)
 	c[0].Value = g.value
 	l.s.refund(t, c, g.permit)
 	if l.oracle.refund(now, l.limit, g.permit) {
-		l.log.drop(g.permit)
+		l.log.remove(g.permit)
 	}
 }
 
-// renew holds on to something that was granted once.
+// renew renews a random earlier grant.
 func (l *trackedKey) renew(t *rapid.T, now int64) {
-	g := rapid.SampledFrom(l.given).Draw(t, "permit")
+	g := rapid.SampledFrom(l.granted).Draw(t, "permit")
 	out := l.oracle.(*logOracle).renew(now, l.limit, g.permit)
 	most := *l.limit
 	most.Rate.Count = max(most.Rate.Count, g.n)
-	err := l.s.Store.(limiter.AdminStore).Renew(l.s.t.Context(), one(&most, l.key, g.n), g.permit)
-	if out && err != nil || !out && !errors.Is(err, limiter.ErrReturned) {
+	err := l.s.Store.(limiter.AdminStore).Renew(l.s.t.Context(), oneClaim(&most, l.key, g.n), g.permit)
+	if out && err != nil || !out && !errors.Is(err, limiter.ErrNotHeld) {
 		t.Fatalf("renew says %v, want that it is still out: %v", err, out)
 	}
-	if i := slices.IndexFunc(l.log, func(t taken) bool { return t.permit == g.permit }); out && i >= 0 {
+	if i := slices.IndexFunc(l.log, func(t grantRecord) bool { return t.permit == g.permit }); out && i >= 0 {
 		l.log[i].at = now
 	}
 }
 
-// worth is what the bounds of l's algorithm are multiples of.
-func worth(l *limiter.Limit) int64 {
+// boundFactor returns the number of permits that the bound of the algorithm is a multiple
+// of.
+func boundFactor(l *limiter.Limit) int64 {
 	if l.Algorithm == limiter.GCRA {
-		return l.Rate.Count + l.Most()
+		return l.Rate.Count + l.Capacity()
 	}
 	return l.Rate.Count
 }
 
-// fullest is what the window that ends now holds, as a part of what its limit is
-// worth. A cooldown has no more than one in its first pause.
-func (l *trackedKey) fullest(now int64) float64 {
+// windowUse returns the number of permits in the window that ends now, as a multiple of
+// maxCount. For a cooldown the window is its first pause.
+func (l *trackedKey) windowUse(now int64) float64 {
 	after := now - l.limit.Rate.Window.Milliseconds()
 	switch l.limit.Algorithm {
 	case limiter.Cooldown:
 		after = now - l.limit.Steps[0].Milliseconds()
 	case limiter.Distinct:
-		return float64(different(l.log, after)) / float64(l.most)
+		return float64(distinctValues(l.log, after)) / float64(l.maxCount)
 	}
-	return float64(l.log.sum(func(at int64) bool { return at > after })) / float64(l.most)
+	return float64(l.log.sum(func(at int64) bool { return at > after })) / float64(l.maxCount)
 }

@@ -6,7 +6,8 @@
 local costs = {}
 local asked, asked_left, asked_wait = {}, {}, {} -- of each window: the wait that was reckoned last
 local function answer(from, base)
-  local n, allowed, start, at = byte(requests, from), 1, r + 1, from + 10
+  --@ count claims
+  local allowed, start, at = 1, r + 1, from + 10
   reply[start] = 1
   for j = 1, n do
     local b, c, d, e, x, y = byte(requests, at, at + 5)

@@ -22,16 +22,6 @@ local CONCURRENT = 4
 local NOW_TEXT = int(NOW)
 local NONE = {} -- is never written to
 
--- little writes n as so many bytes, lowest first.
-local function little(n, width)
-  local out = {}
-  for i = 1, width do
-    out[i] = char(n % 256)
-    n = floor(n / 256)
-  end
-  return table.concat(out)
-end
-
 local function single(id, n)
   if n < 256 then return char(#id) .. id .. char(n, 0, 0, 0) end
   return char(#id) .. id .. little(n, 4)

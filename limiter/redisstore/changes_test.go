@@ -41,9 +41,9 @@ func TestChanges_AreHeardOfByOthers(t *testing.T) {
 	far.OnChange(others.hear)
 	third.OnChange(more.hear)
 	changes := []limiter.Change{
-		{Verb: limiter.VerbReset, Key: limiter.KeyOf("a"), Limits: []string{"sms.phone:1m", "sms.phone:1h"}},
-		{Verb: limiter.VerbBan, Key: limiter.KeyOf("a"), Limits: []string{"sms.phone:1m"}, Ban: time.Hour},
-		{Verb: limiter.VerbGrant, Key: limiter.KeyOf("b"), Limits: []string{"sms.phone:1m"}, Grant: 3},
+		{Action: limiter.ActionReset, Key: limiter.KeyOf("a"), Limits: []string{"sms.phone:1m", "sms.phone:1h"}},
+		{Action: limiter.ActionBan, Key: limiter.KeyOf("a"), Limits: []string{"sms.phone:1m"}, Ban: time.Hour},
+		{Action: limiter.ActionGrant, Key: limiter.KeyOf("b"), Limits: []string{"sms.phone:1m"}, Grant: 3},
 	}
 	for _, c := range changes {
 		if err := near.Announce(t.Context(), c); err != nil {
@@ -72,7 +72,7 @@ func TestChanges_InACluster(t *testing.T) {
 	near, far := s.hearing(), s.hearing()
 	var others heardBy
 	far.OnChange(others.hear)
-	c := limiter.Change{Verb: limiter.VerbBan, Key: limiter.KeyOf("a"), Limits: []string{"a.b:1m"}}
+	c := limiter.Change{Action: limiter.ActionBan, Key: limiter.KeyOf("a"), Limits: []string{"a.b:1m"}}
 	if err := near.Announce(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestChanges_ResetForgetsWhatIsToBeReported(t *testing.T) {
 func TestChanges_WithoutRedis(t *testing.T) {
 	s := newTestStore(t)
 	s.server.Kill()
-	if err := s.store.Announce(t.Context(), limiter.Change{Verb: limiter.VerbReset}); !errors.Is(err, limiter.ErrUnavailable) {
+	if err := s.store.Announce(t.Context(), limiter.Change{Action: limiter.ActionReset}); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("%v; want ErrUnavailable", err)
 	}
 }
@@ -139,7 +139,7 @@ func TestChanges_AfterAFailover(t *testing.T) {
 	var others heardBy
 	far.OnChange(others.hear)
 	c := claim(5, time.Hour, 1)
-	ban := limiter.Change{Verb: limiter.VerbBan, Key: c[0].Key, Limits: []string{c[0].Limit.Name}, Ban: time.Hour}
+	ban := limiter.Change{Action: limiter.ActionBan, Key: c[0].Key, Limits: []string{c[0].Limit.Name}, Ban: time.Hour}
 	if err := errors.Join(ban.Apply(t.Context(), near, c), near.Announce(t.Context(), ban)); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestChanges_AfterAFailover(t *testing.T) {
 	servers.Master.Kill()
 	eventually(t, "the ban holds on the new master", func() bool {
 		in, err := far.Inspect(t.Context(), c)
-		return err == nil && in.Standings[0].Banned > 59*time.Minute
+		return err == nil && in.Statuses[0].BannedFor > 59*time.Minute
 	})
 	unban := ban
 	unban.Ban = 0

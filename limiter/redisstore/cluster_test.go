@@ -95,7 +95,7 @@ func TestStore_OnACluster(t *testing.T) {
 				client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{},
 			}
 			t.Cleanup(func() { store.Close() })
-			return limitertest.Subject{Store: store, Advance: store.advance, Schedules: 20, Steps: 16, Together: 20, Calls: 2000, Apart: true}
+			return limitertest.Subject{Store: store, Advance: store.advance, Schedules: 20, Steps: 16, ConcurrentKeys: 20, Calls: 2000, PerKeyTime: true}
 		})
 	})
 	store := redisstore.New(client, redisstore.Options{Timeout: patient, Denials: -1})

@@ -36,8 +36,8 @@ func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 					t.Errorf("advance: %v", err)
 				}
 			},
-			Steps: steps, Together: 40, Calls: calls(20_000, 10_000),
-			Kept: func(c limiter.Claim) (int64, int64, error) { return kept(client, c) },
+			Steps: steps, ConcurrentKeys: 40, Calls: calls(20_000, 10_000),
+			BucketState: func(c limiter.Claim) (int64, int64, error) { return kept(client, c) },
 		}
 	})
 }
@@ -52,7 +52,7 @@ func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
 		now := time.UnixMilli(1_800_000_000_000)
 		m.SetTime(now)
 		return slow(limitertest.Subject{
-			Steps: 6, Together: 60, Calls: calls(1000, 5000), // a script takes 0.3 ms there
+			Steps: 6, ConcurrentKeys: 60, Calls: calls(1000, 5000), // a script takes 0.3 ms there
 			Store: redisstore.NewWithoutStruct(connect(t, m.Addr()), redisstore.Options{Timeout: patient, Denials: -1, MaxInFlight: 1}),
 			Advance: func(d time.Duration) {
 				mu.Lock()
@@ -71,7 +71,7 @@ func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
 // the race detector watches it. Each is longer: one that ends at once finds nothing.
 func slow(s limitertest.Subject) limitertest.Subject {
 	if raced {
-		s.Schedules, s.Steps, s.Together = 20, 8, 5
+		s.Schedules, s.Steps, s.ConcurrentKeys = 20, 8, 5
 	}
 	return s
 }

@@ -41,7 +41,7 @@ end
 local asked, costs, waits, values, entries = {}, {}, {}, {}, {} -- of the request that is being decided
 
 -- decide answers one of the requests, the one that begins at `from`: a byte that
--- says how many claims it has, nine that begin the entry which would record it; then for
+-- says how many claims it has (128 more: see plain_boxes.lua), nine that begin the entry which would record it; then for
 -- each claim four that end its entry, its cost, the number of its window (2 bytes), and
 -- a value (8 bytes) where its kind is one of values. It takes all claims or none, and
 -- writes into the reply behind `to`: 1 or 0, then for each claim what is left, or
@@ -50,6 +50,7 @@ local asked, costs, waits, values, entries = {}, {}, {}, {}, {} -- of the reques
 -- the next request begins, and the end of the reply.
 local function decide(windows, requests, from, reply, to, dry)
   local n, allowed, bad = byte(requests, from), true, false
+  if n > 128 then n = n - 128 end
   local id = from + 1
   from = from + 10
   for i = 1, n do

@@ -19,8 +19,8 @@ import (
 
 const start = 1_800_000_000_000 // of a testStore with a clock of its own, ms
 
-// packed is an entry as a Redisson of that form packs the i-th of them.
-func packed(f limiter.RedissonForm, i, n int) string {
+// isPacked is an entry as a Redisson of that form packs the i-th of them.
+func isPacked(f limiter.RedissonFormat, i, n int) string {
 	count := binary.LittleEndian.AppendUint32(nil, uint32(n))
 	id := binary.BigEndian.AppendUint64([]byte("java-foo"), uint64(i))
 	switch f {
@@ -34,14 +34,14 @@ func packed(f limiter.RedissonForm, i, n int) string {
 
 // javas gives the limiter "rl" a hash and so many entries of Java's, one permit
 // each and one each ms, the last of them now; value as it must be.
-func (s *testStore) javas(f limiter.RedissonForm, rate limiter.Rate, entries int) {
+func (s *testStore) javas(f limiter.RedissonFormat, rate limiter.Rate, entries int) {
 	s.t.Helper()
 	s.do("hset", "rl", "rate", rate.Count, "interval", rate.Window.Milliseconds(), "type", 0)
 	s.do("set", "{rl}:value", rate.Count-int64(entries))
 	for i := 0; i < entries; i += 1000 {
 		var zs []redis.Z
 		for k := i; k < min(i+1000, entries); k++ {
-			zs = append(zs, redis.Z{Score: float64(start - entries + 1 + k), Member: packed(f, k, 1)})
+			zs = append(zs, redis.Z{Score: float64(start - entries + 1 + k), Member: isPacked(f, k, 1)})
 		}
 		if err := s.client.ZAdd(s.t.Context(), "{rl}:permits", zs...).Err(); err != nil {
 			s.t.Fatal(err)
@@ -49,9 +49,9 @@ func (s *testStore) javas(f limiter.RedissonForm, rate limiter.Rate, entries int
 	}
 }
 
-func named(name string, f limiter.RedissonForm, count int64, window time.Duration) []limiter.Claim {
+func named(name string, f limiter.RedissonFormat, count int64, window time.Duration) []limiter.Claim {
 	c := claim(count, window, 1)
-	c[0].Redisson, c[0].RedissonForm = name, f
+	c[0].RedissonName, c[0].RedissonFormat = name, f
 	return c
 }
 
@@ -141,7 +141,7 @@ func TestShared_CountsManyEntriesInSteps(t *testing.T) {
 // Entries of any version are read, and written as they are; with none, as the claim
 // says. Java's own reading of them finds what we took.
 func TestShared_PacksAsItFinds(t *testing.T) {
-	forms := []limiter.RedissonForm{limiter.RedissonByte, limiter.RedissonLong, limiter.RedissonFloat}
+	forms := []limiter.RedissonFormat{limiter.RedissonByte, limiter.RedissonLong, limiter.RedissonFloat}
 	for _, there := range forms {
 		for _, said := range forms {
 			for _, size := range []int{0, 3, 300} {
@@ -152,7 +152,7 @@ func TestShared_PacksAsItFinds(t *testing.T) {
 				if size == 0 {
 					want = said
 				}
-				length := len(packed(want, 0, 1))
+				length := len(isPacked(want, 0, 1))
 				if want == limiter.RedissonByte {
 					length = 1 + 8 + 4 // our ids are shorter, as those of 3.17
 				}
@@ -197,8 +197,8 @@ func TestShared_RefusesWhatItCannotUse(t *testing.T) {
 	hset := func(args ...any) func(s *testStore) {
 		return func(s *testStore) { s.do(append([]any{"hset", "rl"}, args...)...) }
 	}
-	also := func(f limiter.RedissonForm) func(s *testStore) {
-		return func(s *testStore) { s.do("zadd", "{rl}:permits", start, packed(f, 7, 1)) }
+	also := func(f limiter.RedissonFormat) func(s *testStore) {
+		return func(s *testStore) { s.do("zadd", "{rl}:permits", start, isPacked(f, 7, 1)) }
 	}
 	for name, c := range map[string]struct {
 		before func(s *testStore)
@@ -262,7 +262,7 @@ func TestShared_WaitsForForeignClocks(t *testing.T) {
 			s.do("hset", "rl", "rate", size, "interval", 60_000, "type", 0)
 			s.do("set", "{rl}:value", 0)
 			for i := range size {
-				s.do("zadd", "{rl}:permits", start+ahead.Milliseconds(), packed(0, i, 1))
+				s.do("zadd", "{rl}:permits", start+ahead.Milliseconds(), isPacked(0, i, 1))
 			}
 			shared := named("rl", 0, 5, time.Second)
 			d := s.take(shared)
@@ -282,7 +282,7 @@ func TestShared_WaitsForForeignClocks(t *testing.T) {
 
 // A config that a claim has written is gone with its permits.
 func TestShared_ConfigsEndWithTheirPermits(t *testing.T) {
-	for _, f := range []limiter.RedissonForm{limiter.RedissonByte, limiter.RedissonWindow} {
+	for _, f := range []limiter.RedissonFormat{limiter.RedissonByte, limiter.RedissonWindow} {
 		s := newTestStore(t)
 		s.allowed(named("rl", f, 5, time.Minute), 1)
 		for _, key := range []string{"rl", "{rl}:value"} {

@@ -12,13 +12,13 @@ import (
 
 // Inspect implements limiter.AdminStore: one script call for each slot.
 func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
-	in := limiter.Inspection{Standings: make([]limiter.Standing, len(claims))}
-	if err := limiter.CheckAll(claims); err != nil || len(claims) == 0 {
+	in := limiter.Inspection{Statuses: make([]limiter.KeyStatus, len(claims))}
+	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
 		return in, err
 	}
 	var mu sync.Mutex // guards in
-	err := s.each(claims, func(p *part) error {
-		at, standings, err := s.inspect(ctx, p.claims)
+	err := s.forEachPart(claims, func(p *part) error {
+		at, statuses, err := s.inspect(ctx, p.claims)
 		if err != nil {
 			return fmt.Errorf("inspect %d claims: %w", len(p.claims), err)
 		}
@@ -27,17 +27,17 @@ func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.In
 		if in.At.IsZero() || at.Before(in.At) { // nodes have clocks of their own
 			in.At = at
 		}
-		for i, place := range p.places {
-			in.Standings[place] = standings[i]
+		for i, index := range p.indices {
+			in.Statuses[index] = statuses[i]
 		}
 		return nil
 	})
 	return in, err
 }
 
-// inspect asks about the claims of one part.
-func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time, []limiter.Standing, error) {
-	if claims[0].Redisson != "" {
+// inspect returns the statuses of the claims of one part.
+func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
+	if claims[0].RedissonName != "" {
 		return s.inspectShared(ctx, claims[0])
 	}
 	b := newPayload(s.names, claims)
@@ -45,29 +45,30 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time,
 	defer cancel()
 	reply, err := s.scripts.inspect.run(ctx, s.client, b.keyNames(), b.args())
 	if err != nil {
-		s.remap()
+		s.reloadCluster()
 		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	at, list, err := timedNumbers(reply)
 	if err != nil || len(list) != 6*len(claims) {
 		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, errReply)
 	}
-	standings := make([]limiter.Standing, len(claims))
+	statuses := make([]limiter.KeyStatus, len(claims))
 	for i, c := range claims {
-		standings[i] = readStanding(list[6*i:6*i+6], c)
+		statuses[i] = readStatus(list[6*i:6*i+6], c)
 	}
-	return at, standings, nil
+	return at, statuses, nil
 }
 
-// readStanding reads what inspect.lua says of one window.
-func readStanding(n []int64, c limiter.Claim) limiter.Standing {
-	return limiter.Standing{
-		Rate: c.Limit.Rate, Most: c.Limit.Most(), Left: n[1], Used: n[2],
-		Next: milliseconds(n[3]), Full: milliseconds(n[4]), Banned: milliseconds(n[5]), Unreadable: n[0] == 0,
+// readStatus reads the reply of inspect.lua about one window.
+func readStatus(n []int64, c limiter.Claim) limiter.KeyStatus {
+	return limiter.KeyStatus{
+		Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: n[1], Used: n[2],
+		NextIn: milliseconds(n[3]), FullIn: milliseconds(n[4]), BannedFor: milliseconds(n[5]), Unreadable: n[0] == 0,
 	}
 }
 
-// timedNumbers are the numbers of a reply that begins with the time.
+// timedNumbers returns the time and the other numbers of a reply that starts with the
+// time.
 func timedNumbers(reply any) (time.Time, []int64, error) {
 	list, err := numbersOf(reply)
 	if err != nil {
@@ -76,12 +77,12 @@ func timedNumbers(reply any) (time.Time, []int64, error) {
 	return readTime(list)
 }
 
-// inspectShared asks about a limiter that Redisson shares. One that cannot be used is
-// unreadable, and no error.
-func (s *Store) inspectShared(ctx context.Context, c limiter.Claim) (time.Time, []limiter.Standing, error) {
-	reply, err := s.askShared(ctx, s.shared(c.RedissonForm).inspect, c)
+// inspectShared returns the status of a limiter shared with Redisson. One that cannot be
+// used is Unreadable; that is not an error.
+func (s *Store) inspectShared(ctx context.Context, c limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
+	reply, err := s.runShared(ctx, s.shared(c.RedissonFormat).inspect, c)
 	if errors.Is(err, ErrShared) {
-		return time.Now(), []limiter.Standing{{Rate: c.Limit.Rate, Most: c.Limit.Most(), Unreadable: true}}, nil
+		return time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}, nil
 	}
 	if err != nil {
 		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
@@ -90,9 +91,9 @@ func (s *Store) inspectShared(ctx context.Context, c limiter.Claim) (time.Time, 
 	if err != nil || len(n) != 5 {
 		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, errReply)
 	}
-	return at, []limiter.Standing{{
-		Rate: limiter.Rate{Count: n[3], Window: milliseconds(n[4])}, Most: n[3], Left: n[0], Used: n[3] - n[0],
-		Next: milliseconds(n[1]), Full: milliseconds(n[2]),
+	return at, []limiter.KeyStatus{{
+		Rate: limiter.Rate{Count: n[3], Window: milliseconds(n[4])}, Capacity: n[3], Remaining: n[0], Used: n[3] - n[0],
+		NextIn: milliseconds(n[1]), FullIn: milliseconds(n[2]),
 	}}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func TestTake_EveryScriptDecidesAlike(t *testing.T) {
 			other := &testStore{t: t, client: s.client, store: redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient, Prefix: "other"})}
 			t.Cleanup(func() { other.store.Close() })
 			r := rand.New(rand.NewPCG(7, uint64(a)))
-			for round := range 150 {
+			for round := range 200 {
 				s.advance(time.Duration(r.IntN(3)) * time.Duration(r.IntN(2500)) * time.Millisecond)
 				switch claims := drawn(r, a, 1); r.IntN(12) {
 				case 0:
@@ -37,6 +38,9 @@ func TestTake_EveryScriptDecidesAlike(t *testing.T) {
 				for range 1 + r.IntN(4)*r.IntN(4) {
 					all = append(all, drawn(r, a, 1+r.IntN(2)*r.IntN(3)))
 				}
+				if r.IntN(2) == 0 { // most are alike, each on a key of its own
+					all = alike(r, all)
+				}
 				errs, ds := s.store.TakeInOneCall(t.Context(), all)
 				for i, d := range ds {
 					var want limiter.Decision
@@ -50,6 +54,25 @@ func TestTake_EveryScriptDecidesAlike(t *testing.T) {
 			}
 		})
 	}
+}
+
+// alike are as many requests as the first of all, each on another key; some at another cost
+// or over a limit less.
+func alike(r *rand.Rand, all [][]limiter.Claim) (out [][]limiter.Claim) {
+	for _, key := range r.Perm(12)[:len(all)] {
+		claims := slices.Clone(all[0])
+		for i := range claims {
+			claims[i].Key = limiter.KeyOf(fmt.Sprint(key))
+		}
+		switch r.IntN(8) {
+		case 0:
+			claims[0].Cost = all[len(all)-1][0].Cost
+		case 1:
+			claims = claims[:1+r.IntN(len(claims))]
+		}
+		out = append(out, claims)
+	}
+	return out
 }
 
 // drawn is a request over some limits of a key.

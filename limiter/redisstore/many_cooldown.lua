@@ -1,39 +1,37 @@
 -- Many windows of cooldowns, see many_boxes.lua.
 --@ begin
 local LAYOUT = HEAD
+
+-- paused is pause of the limit l, which many requests of a call ask alike.
+local known = {}
+local function paused(l, level)
+  local id = l * 65536 + level
+  if not known[id] then known[id] = pause(steps[l], level) end
+  return known[id]
+end
 --@ tables
 local befores, newests, levels, counts, froms, adds = {}, {}, {}, {}, {}, {}
---@ alone
-if byte(raw, #tag + 1) == 3 then
-  its, form, a, b, c, d, body = sub(raw, 1, #tag), 1, one_of(raw, #tag + 1)
-else
-  its, form, a, b, c, d, body = struct_unpack(alone[l], raw)
-end
 --@ read
-local before, newest, taken, count = NOW, NOW, 0, 0
-if own then
-  before, newest, taken, count = a, b, c, d
-  --@ trim
-  if newest > NOW or count >= PAUSES then return false end
-end
+  --@ own entries
+if own and (newest > NOW or count >= PAUSES) then return false end
 befores[i], newests[i], levels[i], counts[i], froms[i] = before, newest, taken, count, body
-lefts[i] = (taken == 0 or newest + pause(steps[l], taken) <= NOW) and 1 or 0
+lefts[i] = (taken == 0 or newest + paused(l, taken) <= NOW) and 1 or 0
 --@ wait
-local function wait(i) return newests[i] + pause(steps[limit_of[i]], levels[i]) - NOW end
+local function wait(i) return newests[i] + paused(limit_of[i], levels[i]) - NOW end
 local function fits() return true end
 --@ grant
 adds[w] = packed(NOW - newests[w], 1, sub(requests, id, id + 7))
 newests[w], levels[w], counts[w], lefts[w] = NOW, levels[w] + 1, counts[w] + 1, 0
 --@ write
 text = adds[i]
-if raws[i] then text = sub(raws[i], froms[i], lasts[i]) .. text end
+  --@ append entry
 v1, v2, v3, v4 = befores[i], NOW, levels[i], counts[i]
 --@ take
 if count >= PAUSES or cost ~= 1 then return end
-if taken > 0 and newest + pause(steps[l], taken) > NOW then return refuse(from, base, n) end
-left, wait = 0, pause(steps[l], taken + 1)
+if taken > 0 and newest + paused(l, taken) > NOW then return refuse(from, n) end
+left, wait = 0, paused(l, taken + 1)
 --@ stands
-left, wait = 1, taken > 0 and newest + pause(steps[l], taken) - NOW or 0
+left, wait = 1, taken > 0 and newest + paused(l, taken) - NOW or 0
 if wait > 0 then left = 0 else wait = 0 end
 --@ trim
 if count == 0 or newest <= NOW - lengths[l] then -- all have come back

@@ -1,6 +1,6 @@
 -- Many fixed windows, see many_boxes.lua and plain_boxes.lua.
 --@ begin
-local LAYOUT, FRESH, STEP = FIXED, { NOW, 0 }, 6
+local LAYOUT, FRESH, STEP = FIXED, { NOW, 0 }, 4
 --@ tables
 local begins, takens = {}, {}
 --@ alone

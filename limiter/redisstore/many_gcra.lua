@@ -1,6 +1,6 @@
 -- Many limits of GCRA, see many_boxes.lua and plain_boxes.lua.
 --@ begin
-local LAYOUT, FRESH, STEP = GCRA, { NOW, NOW, 0 }, 7
+local LAYOUT, FRESH, STEP = GCRA, { NOW, NOW, 0 }, 5
 --@ tables
 local debts, before_them = {}, {}
 --@ alone

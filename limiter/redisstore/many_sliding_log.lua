@@ -19,20 +19,9 @@ local made_after, made_cost, made_id, made -- the entry that was made last
 
 -- Of many that will be merged only the first few are kept one by one.
 local function merges(i) return times[i] > HOT and rates[limit_of[i]] > FULL end
---@ alone
-if byte(raw, #tag + 1) == 3 then
-  its, form, a, b, c, d, body = sub(raw, 1, #tag), 1, one_of(raw, #tag + 1)
-else
-  its, form, a, b, c, d, body = struct_unpack(alone[l], raw)
-end
 --@ read
-local before, newest, taken, count = NOW, NOW, 0, 0
-if own then
-  before, newest, taken, count = a, b, c, d
-  if newest > NOW then return false end
-  --@ trim
-  if count >= FULL then return false end
-end
+  --@ own entries
+if own and (newest > NOW or count >= FULL) then return false end
 befores[i], newests[i], takens[i], counts[i], froms[i], lefts[i] = before, newest, taken, count, body, rates[l] - taken
 given[i], times[i] = 0, 0
 --@ wait
@@ -54,11 +43,8 @@ if n == 1 then
   local after = NOW - newests[w]
   if made_after ~= after or made_cost ~= cost or made_id ~= id then
     made_after, made_cost, made_id = after, cost, id
-    if after < 65536 and cost < 256 then
-      made = struct_pack('<BI2Bc8', 18, after, cost, sub(requests, id, id + 7))
-    else
-      made = packed(after, cost, sub(requests, id, id + 7))
-    end
+    local id = sub(requests, id, id + 7)
+    --@ pack entry
   end
   adds[w] = made
 elseif n <= HOT or rates[limit_of[w]] <= FULL then
@@ -68,12 +54,12 @@ end
 local n = times[i]
 text = adds[i]
 if n > HOT and merges(i) then text, n = packed(NOW - newests[i], given[i]), 1 end
-if raws[i] then text = sub(raws[i], froms[i], lasts[i]) .. text end
+  --@ append entry
 v1, v2, v3, v4 = befores[i], NOW, takens[i] + given[i], counts[i] + n
 --@ take
 if count >= FULL then return end
 left = rates[l] - taken - cost
-if left < 0 then return refuse(from, base, n) end
+if left < 0 then return refuse(from, n) end
 wait = cost > left and await(raw, before, body, last, cost - left, lengths[l]) or 0
 --@ stands
 left = rates[l] - taken

@@ -4,12 +4,7 @@ local reply, r, now, count = { NOW }, 1, int(NOW), 0
 local lefts, granted, logs, limit_of, trims, members, values, logged = {}, {}, {}, {}, {}, {}, {}, {}
 local olds, sinces, unread, NONE = {}, {}, false, {}
   --@ begin
-local strings = {}
-for i = 1, #KEYS, 3 do
-  local n = #strings
-  strings[n + 1], strings[n + 2] = KEYS[i], KEYS[i + 2]
-end
-local got = call('MGET', unpack(strings))
+  --@ read strings
 
 -- read reads the i-th window, of limit l; false if it is not usual.
 local function read(i, l, value)
@@ -65,5 +60,6 @@ local function store()
   end
 end
 
+  --@ answer
 --@ grant
 lefts[w], members[w] = lefts[w] - cost, sub(requests, id - 1, id + 7) .. sub(requests, at - 4, at - 1)

@@ -77,7 +77,7 @@ func TestShared_HoldsUpNobody(t *testing.T) {
 					}
 					var d limiter.Decision
 					if err := store.Take(t.Context(), claims, &d); err != nil {
-						t.Errorf("%s: %v", claims[0].Redisson, err)
+						t.Errorf("%s: %v", claims[0].RedissonName, err)
 						return
 					}
 				}

@@ -29,10 +29,13 @@ type payload struct {
 	windowCount int       // windows
 	several     bool      // a request has several claims
 	again       bool      // a request asks for a key that an earlier one has
-	earlier     int       // keys of earlier requests
-	windowed    int       // windows of earlier requests
+	current     beginning // of the request that is written
+	previous    beginning // of the one before
 	name        []byte    // of one key, while it is written
 }
+
+// A beginning is where a request begins: its bytes, and what is counted before it.
+type beginning struct{ at, keys, windows int }
 
 // A limitOf is a limit as scripts are told of it.
 type limitOf struct {
@@ -55,7 +58,7 @@ func newPayload(n names, claims []limiter.Claim, rest ...any) *payload {
 	for i := range claims {
 		c := &claims[i]
 		for j := range claims[:i] {
-			if e := &claims[j]; c.Redisson == "" && e.Redisson == "" && e.Key == c.Key && sameBox(e.Limit, c.Limit) {
+			if e := &claims[j]; c.RedissonName == "" && e.RedissonName == "" && e.Key == c.Key && sameBox(e.Limit, c.Limit) {
 				firsts[i] = firsts[j]
 				break
 			}
@@ -81,7 +84,7 @@ func (p *payload) window(n names, c *limiter.Claim, first int) (int, int) {
 		first = p.nKeys + 1
 		p.key(n, c)
 	}
-	p.again = p.again || first <= p.earlier
+	p.again = p.again || first <= p.current.keys
 	p.windows = binary.LittleEndian.AppendUint16(append(p.windows, p.limit(c.Limit)), uint16(first))
 	p.windowCount++
 	return p.windowCount, first
@@ -89,7 +92,7 @@ func (p *payload) window(n names, c *limiter.Claim, first int) (int, int) {
 
 // key appends the keys of the window of c.
 func (p *payload) key(n names, c *limiter.Claim) {
-	for i := range n.count(c) {
+	for i := range n.keyCount(c) {
 		p.name = n.append(p.name[:0], c, i)
 		p.keys = appendBulk(p.keys, p.name)
 		p.nKeys++
@@ -105,11 +108,11 @@ func (p *payload) limit(l *limiter.Limit) byte {
 		}
 	}
 	tag := ""
-	if packed(l.Algorithm) {
-		_, tag = split(l.Name)
+	if isPacked(l.Algorithm) {
+		_, tag = splitName(l.Name)
 	}
 	for i := range p.numbered {
-		if o := &p.numbered[i]; o.limit.Algorithm == l.Algorithm && o.tag == tag && same(o.limit, l) {
+		if o := &p.numbered[i]; o.limit.Algorithm == l.Algorithm && o.tag == tag && sameLimit(o.limit, l) {
 			return byte(i + 1)
 		}
 	}
@@ -124,7 +127,7 @@ func appendLimit(out []byte, l *limiter.Limit, tag string) []byte {
 	out = append(out, byte(l.Algorithm))
 	out = binary.LittleEndian.AppendUint32(out, uint32(l.Rate.Count))
 	out = appendTime(out, l.Rate.Window)
-	out = binary.LittleEndian.AppendUint32(out, uint32(l.Most()))
+	out = binary.LittleEndian.AppendUint32(out, uint32(l.Capacity()))
 	ttl := len(out)
 	out = strconv.AppendInt(append(out, 0), timeToLive(l).Milliseconds(), 10)
 	out[ttl] = byte(len(out) - ttl - 1)
@@ -156,20 +159,58 @@ func appendTime(out []byte, d time.Duration) []byte {
 // request begins a request of take or peek: the number of its claims, and what begins
 // the entry that records each in Redis, which is a length and the id. Its claims follow.
 func (p *payload) request(id [16]byte, claims int) {
+	p.previous, p.current = p.current, beginning{at: len(p.requests), keys: p.nKeys, windows: p.windowCount}
 	p.requests = append(append(p.requests, byte(claims), idBytes), id[:idBytes]...)
-	p.earlier, p.windowed = p.nKeys, p.windowCount
 	p.several = p.several || claims > 1
 }
 
 // claim appends what ends the entry of c, which is the cost, the number of its window,
 // and the value where values are counted.
 func (p *payload) claim(c *limiter.Claim, window int) {
-	p.again = p.again || window <= p.windowed
+	p.again = p.again || window <= p.current.windows
 	p.requests = binary.LittleEndian.AppendUint32(p.requests, uint32(c.Cost))
 	p.requests = binary.LittleEndian.AppendUint16(p.requests, uint16(window))
 	if c.Limit.Algorithm == limiter.Distinct {
 		p.requests = append(p.requests, c.Value[:valueBytes]...)
 	}
+}
+
+// The sizes of what begins a request, and of a claim without a value; what is added to the
+// number of claims of a request that is like the one before, see plain_boxes.lua.
+const (
+	requestHead = 2 + idBytes
+	claimSize   = 6
+	alike       = 128
+)
+
+// ended marks a request of several claims if it is like the one before: all of it in one
+// key that is its own, of the same limits at the same costs. Scripts need not read its
+// claims then, which cost them as much as to decide.
+func (p *payload) ended() {
+	was, is := p.previous, p.current
+	n := p.windowCount - is.windows
+	switch {
+	case n < 2 || n >= alike || is.at == 0 || int(p.requests[is.at]) != n || int(p.requests[was.at])%alike != n:
+	case is.windows-was.windows != n || p.nKeys-is.keys != 1 || is.keys-was.keys != 1 || len(p.requests) != 2*is.at-was.at:
+	case !p.sameClaims(n):
+	default:
+		p.requests[is.at] += alike
+	}
+}
+
+// sameClaims reports whether the last n claims have the limits and costs of the n before.
+func (p *payload) sameClaims(n int) bool {
+	for i := range n {
+		at, window := requestHead+i*claimSize, 3*(p.previous.windows+i)
+		if p.windows[window] != p.windows[window+3*n] {
+			return false
+		}
+		was, is := p.requests[p.previous.at+at:], p.requests[p.current.at+at:]
+		if binary.LittleEndian.Uint32(was) != binary.LittleEndian.Uint32(is) {
+			return false
+		}
+	}
+	return true
 }
 
 // args are all arguments: the limits, the windows, the requests and the rest.

@@ -43,22 +43,6 @@ local function ask(verb, key, ...)
   return found
 end
 
--- number reads so many bytes at i, lowest first; little writes them.
-local function number(text, i, width)
-  local n = 0
-  for k = i + width - 1, i, -1 do n = n * 256 + byte(text, k) end
-  return n
-end
-
-local function little(n, width)
-  local out = {}
-  for i = 1, width do
-    out[i] = char(n % 256)
-    n = floor(n / 256)
-  end
-  return table.concat(out)
-end
-
 -- possible reads a rate or an interval of the hash.
 local function possible(text, name, most)
   local n = text and string.match(text, '^%d+$') and tonumber(text)

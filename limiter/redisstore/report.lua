@@ -8,13 +8,6 @@
 -- The whole script is one step. A log knows its grants by their ids, so that one
 -- that is reported twice counts once, as long as it is not merged.
 
--- number reads so many bytes at i, lowest first.
-local function number(text, i, width)
-  local n = 0
-  for k = i + width - 1, i, -1 do n = n * 256 + byte(text, k) end
-  return n
-end
-
 -- grants reads those that have not come back in `length` ms.
 local function grants(text, length, valued)
   local out = {}

@@ -167,7 +167,7 @@ func TestReport_IsGivenBack(t *testing.T) {
 func TestReport_ReachesRedisson(t *testing.T) {
 	s := newTestStore(t)
 	c := claim(10, time.Hour, 1)
-	c[0].Redisson = "demo"
+	c[0].RedissonName = "demo"
 	s.do("hset", "demo", "rate", 5, "interval", 3_600_000, "type", 0)
 	s.allowed(c, 1)
 	s.reported(c, 3)

@@ -59,7 +59,7 @@ func TestScope_OfRedissonsLimiter(t *testing.T) {
 	s := newClockedTestStore(t)
 	a, b := s.other("a"), s.other("b")
 	c := claim(3, time.Hour, 1)
-	c[0].Redisson, c[0].Limit.Scope = "own", limiter.PerClient
+	c[0].RedissonName, c[0].Limit.Scope = "own", limiter.PerClient
 	p := a.allowed(c, 2).Permit
 	if typ := s.do("hget", "own", "type"); typ != "1" {
 		t.Errorf("type %v", typ)
@@ -101,7 +101,7 @@ func TestScope_OfRedissonsLimiter(t *testing.T) {
 
 	c[0].Limit.Algorithm = limiter.GCRA
 	var d limiter.Decision
-	if err := a.store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrLimit) {
+	if err := a.store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrInvalidLimit) {
 		t.Errorf("a gcra that Redisson shares: %v", err)
 	}
 }

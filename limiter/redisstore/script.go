@@ -23,14 +23,18 @@ var (
 	wholeLua string
 	//go:embed straight.lua
 	straightLua string
-	//go:embed straight_bucket.lua
-	straightBucketLua string
+	//go:embed keys_box.lua
+	keysBoxLua string
+	//go:embed keys_bucket.lua
+	keysBucketLua string
+	//go:embed pieces.lua
+	piecesLua string
 	//go:embed lone.lua
 	loneLua string
-	//go:embed lone_bucket.lua
-	loneBucketLua string
 	//go:embed lone_limit.lua
 	loneLimitLua string
+	//go:embed number.lua
+	numberLua string
 	//go:embed bucket.lua
 	bucketLua string
 	//go:embed take_token_bucket.lua
@@ -51,6 +55,8 @@ var (
 	distinctLua string
 	//go:embed take_distinct.lua
 	takeDistinctLua string
+	//go:embed many_distinct.lua
+	manyDistinctLua string
 	//go:embed cooldown.lua
 	cooldownLua string
 	//go:embed take_cooldown.lua
@@ -155,10 +161,10 @@ type scripts struct {
 const kinds = int(limiter.SlidingLog) + 1
 
 func newScripts(clock, prefix string) scripts {
-	room := "local ROOM = " + quote(channel(prefix))
+	room := "local ROOM = " + quote(invalidationChannel(prefix))
 	full := func(last ...string) script {
 		return newScript(append([]string{
-			clock, baseLua, wholeLua, limitsLua, room, windowsLua, boxLua, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua,
+			clock, baseLua, wholeLua, limitsLua, room, windowsLua, boxLua, decideLua, numberLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua,
 			slidingLogLua, slidingLogKindLua, pauseLua, cooldownLua, tellLua,
 		}, last...)...)
 	}
@@ -168,16 +174,19 @@ func newScripts(clock, prefix string) scripts {
 		grant: full(grantLua), reset: full(resetLua), ban: full(banLua),
 		report: full(reportLua), inspect: full(inspectLua),
 	}
-	bucket := parts{"", takeTokenBucketLua, manyTokenBucketLua, "", bucketLua}
+	bucket := parts{one: takeTokenBucketLua, many: manyTokenBucketLua, keys: keysBucketLua, kind: numberLua + "\n" + bucketLua}
+	counter := func(one, many string) parts {
+		return parts{counterLua, one, many, keysBoxLua, plainBoxesLua, counterKindLua}
+	}
 	for a, p := range map[limiter.Algorithm]parts{
 		limiter.TokenBucket:   bucket,
 		limiter.Concurrent:    bucket,
-		limiter.Distinct:      {"", takeDistinctLua, "", "", distinctLua},
-		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyFixedWindowLua, plainBoxesLua, counterKindLua},
-		limiter.SlidingWindow: {counterLua, takeSlidingWindowLua, manySlidingWindowLua, plainBoxesLua, counterKindLua},
-		limiter.GCRA:          {counterLua, takeGCRALua, manyGCRALua, plainBoxesLua, counterKindLua},
-		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manySlidingLogLua, plainLogsLua, slidingLogKindLua},
-		limiter.Cooldown:      {slidingLogLua + "\n" + pauseLua, takeCooldownLua, manyCooldownLua, plainLogsLua, cooldownLua},
+		limiter.Distinct:      {one: takeDistinctLua, many: manyDistinctLua, keys: keysBucketLua, kind: distinctLua},
+		limiter.FixedWindow:   counter(takeFixedWindowLua, manyFixedWindowLua),
+		limiter.SlidingWindow: counter(takeSlidingWindowLua, manySlidingWindowLua),
+		limiter.GCRA:          counter(takeGCRALua, manyGCRALua),
+		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manySlidingLogLua, keysBoxLua, plainLogsLua, slidingLogKindLua},
+		limiter.Cooldown:      {slidingLogLua + "\n" + pauseLua, takeCooldownLua, manyCooldownLua, keysBoxLua, plainLogsLua, cooldownLua},
 	} {
 		s.lone[a], s.straight[a] = p.lone(clock), p.straight(clock)
 		s.several[a], s.again[a] = p.several(clock), p.again(clock)

@@ -7,11 +7,12 @@ import (
 )
 
 // parts are those of the scripts of one algorithm: what all of them have; what takes
-// requests of one claim, or of many; and what knows all about it.
-type parts struct{ common, one, many, plain, kind string }
+// requests of one claim, or of many; how keys are read; what reads requests of many claims
+// at once; and what knows all about it.
+type parts struct{ common, one, many, keys, plain, kind string }
 
 // logged reports whether windows are three keys, of which one is a sorted set.
-func (p parts) logged() bool { return p.kind == bucketLua || p.kind == distinctLua }
+func (p parts) logged() bool { return p.keys == keysBucketLua }
 
 // general is what others than the usual need: it is defined only where it is met, because
 // to define it costs as much as a decision.
@@ -26,39 +27,36 @@ func (p parts) general(last ...string) string {
 
 // straight decides requests of one claim each, on different windows.
 func (p parts) straight(clock string) script {
-	own := sections(p.one)
-	own["general"] = p.general(wholeLua, oneLua)
+	own := pieces(p.keys, p.one)
+	before, general := "", []string{wholeLua, oneLua}
 	if p.logged() {
-		return newScript(clock, baseLua, wholeLua, limitsLua, p.common, weave(straightBucketLua, own))
+		before, general = wholeLua, general[1:]
 	}
-	return newScript(clock, baseLua, limitsLua, p.common, weave(straightLua, own))
+	own["general"] = p.general(general...)
+	return newScript(clock, baseLua, before, limitsLua, p.common, weave(straightLua, own))
 }
 
 // lone decides one request of one claim.
 func (p parts) lone(clock string) script {
-	own := sections(p.one)
-	own["limit"], own["general"] = loneLimitLua, p.general(wholeLua, limitsLua, oneLua)
+	own := pieces(p.keys, p.one)
+	before, general := "", []string{wholeLua, limitsLua, oneLua}
 	if p.logged() {
-		return newScript(clock, baseLua, wholeLua, p.common, weave(loneBucketLua, own))
+		before, general = wholeLua, general[1:]
 	}
-	return newScript(clock, baseLua, p.common, weave(loneLua, own))
+	own["limit"], own["general"] = loneLimitLua, p.general(general...)
+	return newScript(clock, baseLua, before, p.common, weave(loneLua, own))
 }
 
 // several decides requests of several claims each, one after another.
 func (p parts) several(clock string) script {
-	if p.many == "" {
-		return p.again(clock)
-	}
-	own := sections(p.many)
+	own := pieces(p.keys, p.one, p.plain, p.many)
 	own["general"] = p.general(onesLua)
-	if p.kind == bucketLua {
-		own["begin"] = sections(p.one)["begin"]
-		return p.weave(clock, own, own["wait"], answerLua, severalLua)
+	if p.logged() {
+		own["answer"] = answerLua
+		return p.weave(clock, own, own["wait"], severalLua)
 	}
-	plain := sections(p.plain)
-	maps.Copy(own, plain)
 	own["others"] = strings.Join([]string{"local function others()", manyBoxesLua, own["wait"], answerLua, "return fetch, answer, fits, store", "end\n"}, "\n")
-	return p.weave(clock, own, manyHeadLua, plain[""], severalBoxesLua)
+	return p.weave(clock, own, manyHeadLua, sections(p.plain)[""], severalBoxesLua)
 }
 
 // again decides requests of which many are for the same windows.
@@ -66,7 +64,7 @@ func (p parts) again(clock string) script {
 	if p.logged() { // a bucket merges what comes at once
 		return newScript(clock, baseLua, wholeLua, limitsLua, windowsLua, decideLua, p.kind, takeLua)
 	}
-	own := sections(p.many)
+	own := pieces(p.plain, p.many)
 	own["general"] = p.general(takeLua)
 	return p.weave(clock, own, manyHeadLua, manyBoxesLua, own["wait"], answerLua, againLua)
 }
@@ -78,6 +76,15 @@ func (p parts) weave(clock string, sections map[string]string, texts ...string) 
 
 // mark begins the lines of Lua that name a section.
 const mark = "--@ "
+
+// pieces are those that all scripts have, and the sections of texts.
+func pieces(texts ...string) map[string]string {
+	all := sections(piecesLua)
+	for _, t := range texts {
+		maps.Copy(all, sections(t))
+	}
+	return all
+}
 
 // sections are those of text by their names, each without the line that begins it, which
 // is not indented as those that use one are.

@@ -4,21 +4,7 @@
 -- The whole script is one step for everybody else.
 local from, base, one = 1, 0, nil
 while from <= #requests do
-  local n, to, next = byte(requests, from), r, nil
-  local read_all, usual = pcall(fetch, base, n)
-  if read_all and usual then
-    next = answer(from, base)
-    usual = fits(n)
-  end
-  if read_all and usual then
-    store()
-  else
-    if not one then
-      --@ general
-      one = general()
-    end
-    next, r = one(base, n, from, reply, to)
-  end
+  --@ request
   from, base = next, base + n
 end
 return reply

@@ -1,13 +1,13 @@
--- several is take for requests of several claims, each one on windows of its own, all of
--- one algorithm: one request after another, straight on, without what only others need.
+-- several_boxes is several for windows in boxes: a request that plain decides is not read
+-- any further.
 -- KEYS, ARGV, reply  as for take
 -- The whole script is one step for everybody else.
 local from, base = 1, 0
 local one, fetch, answer, fits, store
 local function go()
   while from <= #requests do
-    local n = byte(requests, from)
-    local next = plain(from, base, n)
+    --@ count claims
+    local next = plain(from, base, n, like)
     if not next then return end
     from, base = next, base + n
   end
@@ -20,22 +20,8 @@ while true do
     --@ others
     fetch, answer, fits, store = others()
   end
-  local n, to, next = byte(requests, from), r, nil
-  local read_all, usual = pcall(fetch, base, n)
-  if read_all and usual then
-    next = answer(from, base)
-    usual = fits(n)
-  end
-  if read_all and usual then
-    store()
-  else
-    if not one then
-      --@ general
-      one = general()
-    end
-    next, r = one(base, n, from, reply, to)
-    local x, y = byte(of, 3 * (base + n) - 1, 3 * (base + n))
-    key = x + y * 256
-  end
+  --@ request
   from, base = next, base + n
+  local x, y = byte(of, 3 * base - 1, 3 * base)
+  key = x + y * 256
 end

@@ -19,7 +19,7 @@ import (
 // it changes as soon as a claim has another rate.
 type sharedCall struct {
 	*redisstore.Store
-	form limiter.RedissonForm
+	form limiter.RedissonFormat
 
 	mu    sync.Mutex // guards what follows
 	rates map[string]limiter.Rate
@@ -30,20 +30,20 @@ func (s *sharedCall) shared(ctx context.Context, claims []limiter.Claim, edit bo
 	defer s.mu.Unlock()
 	out := make([]limiter.Claim, len(claims))
 	for i, c := range claims {
-		c.Redisson, c.RedissonForm = c.Limit.Name+":"+c.Key.String(), s.form
+		c.RedissonName, c.RedissonFormat = c.Limit.Name+":"+c.Key.String(), s.form
 		out[i] = c
-		if had, ok := s.rates[c.Redisson]; edit && (!ok || had != c.Limit.Rate) {
-			if r, err := s.RateLimiter(c.Redisson, ""); err == nil {
-				_, _ = r.As(s.form).UpdateRate(ctx, redisstore.RateConfig{Rate: c.Limit.Rate, KeepAlive: c.Limit.Rate.Window})
+		if had, ok := s.rates[c.RedissonName]; edit && (!ok || had != c.Limit.Rate) {
+			if r, err := s.RateLimiter(c.RedissonName, ""); err == nil {
+				_, _ = r.WithFormat(s.form).UpdateRate(ctx, redisstore.RateConfig{Rate: c.Limit.Rate, KeepAlive: c.Limit.Rate.Window})
 			}
-			s.rates[c.Redisson] = c.Limit.Rate
+			s.rates[c.RedissonName] = c.Limit.Rate
 		}
 	}
 	return out
 }
 
 func (s *sharedCall) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if err := limiter.CheckAll(claims); err != nil {
+	if err := limiter.CheckClaims(claims); err != nil {
 		return err
 	}
 	return s.Store.Take(ctx, s.shared(ctx, claims, true), d)
@@ -61,9 +61,9 @@ func (s *sharedCall) Refund(ctx context.Context, claims []limiter.Claim, p limit
 func TestShared_KeepsTheContractOnRedis(t *testing.T) {
 	t.Parallel()
 	client := connect(t, redistest.Start(t).Addr)
-	for _, f := range []limiter.RedissonForm{limiter.RedissonByte, limiter.RedissonFloat} {
+	for _, f := range []limiter.RedissonFormat{limiter.RedissonByte, limiter.RedissonFloat} {
 		t.Run(f.String(), func(t *testing.T) {
-			limitertest.RunLog(t, func(t *testing.T) limitertest.Subject {
+			limitertest.RunTokenBucket(t, func(t *testing.T) limitertest.Subject {
 				client.FlushAll(t.Context())
 				client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
 				return sharedSubject(t, client, f)
@@ -72,7 +72,7 @@ func TestShared_KeepsTheContractOnRedis(t *testing.T) {
 	}
 }
 
-func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.RedissonForm) limitertest.Subject {
+func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.RedissonFormat) limitertest.Subject {
 	return limitertest.Subject{
 		Store: &sharedCall{
 			Store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient}),
@@ -83,13 +83,13 @@ func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.Redisso
 				t.Errorf("advance: %v", err)
 			}
 		},
-		Together: 40, Calls: calls(6000, 4000),
+		ConcurrentKeys: 40, Calls: calls(6000, 4000),
 	}
 }
 
 func TestShared_KeepsTheContractOnMiniredis(t *testing.T) {
 	t.Parallel()
-	limitertest.RunLog(t, func(t *testing.T) limitertest.Subject {
+	limitertest.RunTokenBucket(t, func(t *testing.T) limitertest.Subject {
 		client := connect(t, miniredis.RunT(t).Addr())
 		client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
 		s := sharedSubject(t, client, limiter.RedissonByte)

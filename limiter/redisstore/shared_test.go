@@ -57,7 +57,7 @@ func TestRateLimiter_SharesWithForeigners(t *testing.T) {
 		name := fmt.Sprint("shared:", rate.Count)
 		r := s.handle(name)
 		s.setRate(r, redisstore.RateConfig{Rate: rate})
-		c := []limiter.Claim{{Limit: &limiter.Limit{Name: "yaml", Rate: limiter.Rate{Count: 9999, Window: time.Minute}}, Cost: 1, Redisson: name}}
+		c := []limiter.Claim{{Limit: &limiter.Limit{Name: "yaml", Rate: limiter.Rate{Count: 9999, Window: time.Minute}}, Cost: 1, RedissonName: name}}
 		var inside []grant // the window that ends now
 		var sum, worst int64
 		var by [3]int
@@ -147,8 +147,8 @@ func TestRateLimiter_BelievesWhatJavaReleases(t *testing.T) {
 func TestClaim_NamesARedissonLimiter(t *testing.T) {
 	s := newClockedTestStore(t)
 	shared := claim(5, 10*time.Second, 1)
-	shared[0].Redisson = "redisson:demo:limit:+8613800138000"
-	r := s.handle(shared[0].Redisson)
+	shared[0].RedissonName = "redisson:demo:limit:+8613800138000"
+	r := s.handle(shared[0].RedissonName)
 	s.allowed(shared, 1)
 	if got, err := r.Config(t.Context()); err != nil || got.Rate != shared[0].Limit.Rate || got.KeepAlive < 10*time.Second {
 		t.Errorf("config %+v %v", got, err)
@@ -177,12 +177,12 @@ func TestClaim_NamesARedissonLimiter(t *testing.T) {
 	if _, err := r.Config(t.Context()); err != nil {
 		t.Errorf("reset took the config: %v", err)
 	}
-	if err := s.store.Ban(t.Context(), shared, time.Hour); !errors.Is(err, limiter.ErrLimit) {
+	if err := s.store.Ban(t.Context(), shared, time.Hour); !errors.Is(err, limiter.ErrInvalidLimit) {
 		t.Errorf("ban: %v", err)
 	}
 	bad := shared[0]
-	bad.Redisson = "a{b"
-	if err := s.store.Take(t.Context(), []limiter.Claim{bad}, &d); !errors.Is(err, limiter.ErrLimit) {
+	bad.RedissonName = "a{b"
+	if err := s.store.Take(t.Context(), []limiter.Claim{bad}, &d); !errors.Is(err, limiter.ErrInvalidLimit) {
 		t.Errorf("odd braces: %v", err)
 	}
 }

@@ -1,14 +1,11 @@
--- How a limit of distinct values decides one request, see straight_bucket.lua. What is of
+-- How a limit of distinct values decides one request, see straight.lua and keys_bucket.lua. What is of
 -- another kind than usual: a value that was used twice, whose first use is put aside; a log
 -- of many.
 --@ begin
 local STRIDE, SOME = 24, 64
 --@ decide
 if not base then
-  if not old then
-    old = int(NOW - length)
-    since = '(' .. old
-  end
+  --@ since
   local uses = redis.pcall('ZRANGEBYSCORE', log, since, '+inf')
   local own, standing, times, last = sub(requests, from + 16, from + 23), 0, 0, {}
   usual = not uses.err and #uses <= SOME and (#uses == 0 or call('ZCOUNT', log, '(' .. now, '+inf') == 0)

@@ -12,11 +12,8 @@ if usual then
   left = rate - taken
   if cost <= left then
     allowed, left = 1, left - cost
-    if state then
-      call('SET', key, tag .. struct_pack(FIXED, 1, start, taken + cost), 'PX', ttl)
-    else
-      usual = call('SET', key, tag .. struct_pack(FIXED, 1, start, taken + cost), 'PX', ttl, 'NX')
-    end
+    local text = tag .. struct_pack(FIXED, 1, start, taken + cost)
+    --@ set state
   end
   if cost > left then wait = start + length - NOW end
 end

@@ -13,11 +13,8 @@ if usual then
   if cost <= left then
     allowed, debt = 1, debt + cost
     left = floor(most - debt + TINY)
-    if state then
-      call('SET', key, tag .. struct_pack(GCRA, 1, NOW, before, debt), 'PX', ttl)
-    else
-      usual = call('SET', key, tag .. struct_pack(GCRA, 1, NOW, before, debt), 'PX', ttl, 'NX')
-    end
+    local text = tag .. struct_pack(GCRA, 1, NOW, before, debt)
+    --@ set state
   end
   if cost > left then wait = until_owed(debt, NOW, rate, length, most, cost) end
 end

@@ -15,11 +15,8 @@ if usual then
   left = rate - used(start, taken, before, NOW, length)
   if cost <= left then
     allowed, left, taken = 1, left - cost, taken + cost
-    if state then
-      call('SET', key, tag .. struct_pack(SLIDING, 1, start, taken, before), 'PX', ttl)
-    else
-      usual = call('SET', key, tag .. struct_pack(SLIDING, 1, start, taken, before), 'PX', ttl, 'NX')
-    end
+    local text = tag .. struct_pack(SLIDING, 1, start, taken, before)
+    --@ set state
   end
   if cost > left then wait = until_used(start, taken, before, length, rate - cost) end
 end

@@ -1,5 +1,5 @@
--- How a token bucket decides one request, see straight.lua; its frames are
--- straight_bucket.lua and lone_bucket.lua. What is of another kind than usual: an entry of
+-- How a token bucket decides one request, see straight.lua; its windows are
+-- keys_bucket.lua's. What is of another kind than usual: an entry of
 -- 256 permits or more, or of somebody else's; a log of many.
 --
 -- Value and permits live until the last permit has come back, so without both there is
@@ -33,19 +33,16 @@ local function await(log, entries, short, length)
 end
 --@ decide
 if base then -- a ban, or many entries
-elseif not value then
+elseif not state then
   -- What is of another type looks like nothing in an MGET.
-  if call('EXISTS', log) == 0 and call('SET', state, count_text(rate - cost), 'PX', ttl, 'NX') then
+  if call('EXISTS', log) == 0 and call('SET', key, count_text(rate - cost), 'PX', ttl, 'NX') then
     usual, allowed, left = true, 1, rate - cost
     if cost > left then wait = length end
     call('ZADD', log, now, sub(requests, from + 1, from + 13))
     call('PEXPIRE', log, ttl)
   end
 else
-  if not old then
-    old = int(NOW - length)
-    since = '(' .. old
-  end
+  --@ since
   local entries = redis.pcall('ZRANGEBYSCORE', log, since, '+inf')
   local sum = not entries.err and live(entries)
   if sum then
@@ -55,9 +52,9 @@ else
     usual = wait and (cost > left or #entries < SMALL)
     if usual and cost <= left then
       call('ZADD', log, now, sub(requests, from + 1, from + 13))
-      if tonumber(value) ~= left then call('ZREMRANGEBYSCORE', log, '-inf', old) end
+      if tonumber(state) ~= left then call('ZREMRANGEBYSCORE', log, '-inf', old) end
       call('PEXPIRE', log, ttl)
-      call('SET', state, count_text(rest), 'PX', ttl)
+      call('SET', key, count_text(rest), 'PX', ttl)
       allowed = 1
     end
     left = rest

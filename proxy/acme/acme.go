@@ -214,8 +214,8 @@ func (m *Manager) held(name string) []certmagic.Certificate {
 // Names returns the managed domains.
 func (m *Manager) Names() []string { return m.names }
 
-// Held returns the certificates that exist, at most one for each domain.
-func (m *Manager) Held() []*x509.Certificate {
+// Certificates returns the certificates that exist, at most one for each domain.
+func (m *Manager) Certificates() []*x509.Certificate {
 	var all []*x509.Certificate
 	for _, name := range m.names {
 		for _, c := range m.held(name) {

@@ -48,8 +48,8 @@ func TestNew_SaysWhatCannotBeUsed(t *testing.T) {
 	if info, err := os.Stat(good.Storage); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder is %v, %v; want it for us alone", info, err)
 	}
-	if len(m.Held()) != 0 {
-		t.Errorf("held %v", m.Held())
+	if len(m.Certificates()) != 0 {
+		t.Errorf("held %v", m.Certificates())
 	}
 }
 
@@ -63,7 +63,7 @@ func TestAnswer_LeavesTheRest(t *testing.T) {
 	defer m.Close()
 	for _, url := range []string{"http://a.example/", "http://A.example.:80/.well-known/acme-challenge/x", "http://b.example/.well-known/acme-challenge/x", "https://a.example/.well-known/acme-challenge/x"} {
 		w := httptest.NewRecorder()
-		if m.Answer(w, httptest.NewRequest("GET", url, nil)) {
+		if m.ServeChallenge(w, httptest.NewRequest("GET", url, nil)) {
 			t.Errorf("%s is answered %d", url, w.Code)
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Answer answers an http-01 challenge (RFC 8555 section 8.3), and reports whether
+// ServeChallenge answers an http-01 challenge (RFC 8555 section 8.3), and reports whether
 // r was one. Challenges are not limited and not logged. A request over TLS, or
 // for a challenge that no process with the same storage has started, is not
 // handled.
-func (m *Manager) Answer(w http.ResponseWriter, r *http.Request) bool {
+func (m *Manager) ServeChallenge(w http.ResponseWriter, r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, ChallengePrefix) && r.TLS == nil && m.isManaged(r.Host) && m.issuer.HandleHTTPChallenge(w, r)
 }
 

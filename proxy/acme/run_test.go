@@ -42,7 +42,7 @@ func startManager(t *testing.T, a *authority, storage string, names ...string) *
 		t.Fatal(err)
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !m.Answer(w, r) {
+		if !m.ServeChallenge(w, r) {
 			http.NotFound(w, r)
 		}
 	})}
@@ -68,7 +68,7 @@ func hello(t *testing.T, name string) *tls.ClientHelloInfo {
 func TestRun_ObtainsACertificateForEachName(t *testing.T) {
 	a, storage := newAuthority(t), t.TempDir()
 	m := startManager(t, a, storage, "a.example", "b.example")
-	await.Until(t, "both names have certificates", func() bool { return len(m.Held()) == 2 }, m.log)
+	await.Until(t, "both names have certificates", func() bool { return len(m.Certificates()) == 2 }, m.log)
 	for asked, want := range map[string]string{"a.example": "a.example", "b.example": "b.example", "": "a.example", "c.example": "a.example"} {
 		c, err := m.Certificate(hello(t, asked))
 		if err != nil || !slices.Equal(c.Leaf.DNSNames, []string{want}) {
@@ -83,8 +83,8 @@ func TestRun_ObtainsACertificateForEachName(t *testing.T) {
 		t.Errorf("logged\n%s", m.log)
 	}
 	again := startManager(t, a, storage, "a.example", "b.example")
-	if len(again.Held()) != 2 {
-		t.Errorf("started again it holds %d certificates; want both, before it runs", len(again.Held()))
+	if len(again.Certificates()) != 2 {
+		t.Errorf("started again it holds %d certificates; want both, before it runs", len(again.Certificates()))
 	}
 	again.stop()
 	if got := a.asked(); len(got) != 2 {
@@ -97,15 +97,15 @@ func TestRun_RenewsWhatIsDue(t *testing.T) {
 	a, storage := newAuthority(t), t.TempDir()
 	a.age = lifetime - time.Hour
 	m := startManager(t, a, storage, "a.example")
-	await.Until(t, "a certificate that is soon over", func() bool { return len(m.Held()) == 1 }, m.log)
+	await.Until(t, "a certificate that is soon over", func() bool { return len(m.Certificates()) == 1 }, m.log)
 	m.stop()
 	a.mu.Lock()
 	a.age = 0
 	a.mu.Unlock()
 	again := startManager(t, a, storage, "a.example")
-	first := again.Held()
+	first := again.Certificates()
 	await.Until(t, "the certificate is renewed", func() bool {
-		now := again.Held()
+		now := again.Certificates()
 		if len(now) == 0 {
 			t.Fatal("none is shown while it is renewed")
 		}
@@ -143,7 +143,7 @@ func TestRun_ReplacesWhatCannotBeUsed(t *testing.T) {
 	for _, kind := range []string{"crt", "key"} {
 		a, storage := newAuthority(t), t.TempDir()
 		m := startManager(t, a, storage, "a.example")
-		await.Until(t, "there is a certificate", func() bool { return len(m.Held()) == 1 }, m.log)
+		await.Until(t, "there is a certificate", func() bool { return len(m.Certificates()) == 1 }, m.log)
 		m.stop()
 		files, err := filepath.Glob(filepath.Join(storage, "certificates", "*", "a.example", "a.example."+kind))
 		if err != nil || len(files) != 1 {
@@ -156,7 +156,7 @@ func TestRun_ReplacesWhatCannotBeUsed(t *testing.T) {
 		if !strings.Contains(again.log.String(), `"name":"a.example","message":"certificate in storage cannot be used"`) {
 			t.Errorf("%s: logged\n%s", kind, again.log)
 		}
-		await.Until(t, kind+": it is asked for anew", func() bool { return len(again.Held()) == 1 })
+		await.Until(t, kind+": it is asked for anew", func() bool { return len(again.Certificates()) == 1 })
 		if got := a.asked(); len(got) != 2 {
 			t.Errorf("%s: the authority was asked for %q; want the name twice", kind, got)
 		}

@@ -36,7 +36,7 @@ type explainCommand struct {
 func (c explainCommand) Run(ctx context.Context, w Env) error {
 	switch {
 	case c.URL == "" && c.Config != "":
-		return errors.New("a file decides about no request; leave out -c to ask a running weir about an id, or write METHOD URL")
+		return errors.New("a request id needs a running weir; leave out -c, or write METHOD URL")
 	case c.URL == "":
 		return c.decided(ctx, w)
 	case c.Admin != "":
@@ -106,7 +106,7 @@ func (c explainCommand) request(methods []string, stdin io.Reader) (proxy.Explai
 	}
 	var err error
 	if r.Client, err = netip.ParseAddr(c.Client); err != nil {
-		return r, fmt.Errorf("client %q: no IP address; write for example 203.0.113.7", c.Client)
+		return r, fmt.Errorf("client %q: not an IP address; write for example 203.0.113.7", c.Client)
 	}
 	if c.Data == nil {
 		return r, nil

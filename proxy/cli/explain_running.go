@@ -42,7 +42,7 @@ func (c explainCommand) ask(ctx context.Context, w Env) error {
 // decided prints what was decided about a recent request.
 func (c explainCommand) decided(ctx context.Context, w Env) error {
 	if slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}, c.Method) {
-		return fmt.Errorf("explain %s: write the URL behind it, for example weir explain %s /v1/search", c.Method, c.Method)
+		return fmt.Errorf("explain %s: write the URL after it, for example weir explain %s /v1/search", c.Method, c.Method)
 	}
 	found, err := c.client().Decided(ctx, c.Method)
 	if err != nil {
@@ -82,8 +82,8 @@ func printDecision(w Env, d admin.Decision) {
 		holds bool
 		text  string
 	}{
-		{d.Repeated, "repeats a request that was counted"}, {d.Waited, "stood in line for its turn"},
-		{d.Exempt, "no limit is asked about it"}, {d.BanBegan, "this refusal began a ban"},
+		{d.Repeated, "repeats a counted request"}, {d.Waited, "waited for a permit"},
+		{d.Exempt, "no limit applied"}, {d.BanBegan, "this refusal started a ban"},
 	} {
 		if fact.holds {
 			fmt.Fprintf(t, "  %s\n", fact.text)

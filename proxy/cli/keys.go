@@ -115,7 +115,7 @@ type keysBan struct {
 func (c keysBan) Run(ctx context.Context, w Env) error {
 	var span proxy.Span
 	if err := span.UnmarshalText([]byte(c.For)); err != nil {
-		return fmt.Errorf("--for %s: a length of time has a unit; write for example 1h", c.For)
+		return fmt.Errorf("--for %s: a duration needs a unit; write for example 1h", c.For)
 	}
 	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyBan, For: span, Reason: c.Reason})
 }

@@ -47,4 +47,4 @@ func (c topCommand) Run(ctx context.Context, w Env) error {
 }
 
 // errNoTerminal reports that standard output is not a usable terminal.
-var errNoTerminal = errors.New("top needs a terminal that shows text anywhere on it; weir top --once prints the same once")
+var errNoTerminal = errors.New("top needs a terminal with cursor addressing; weir top --once prints once without one")

@@ -153,7 +153,7 @@ func TestTop_AsksBeforeItChanges(t *testing.T) {
 	if got, _ := pressKeys(m, "r<enter>"); !strings.Contains(text(got), "Reset phone=bad, why? _  (write a few words") {
 		t.Errorf("without a reason:\n%s", text(got))
 	}
-	if got, _ := pressKeys(m, "b<backspace><backspace>soon<enter>"); !strings.Contains(text(got), "for how long? soon_  (a length of time has a unit") {
+	if got, _ := pressKeys(m, "b<backspace><backspace>soon<enter>"); !strings.Contains(text(got), "for how long? soon_  (a duration has a unit") {
 		t.Errorf("with no length of time:\n%s", text(got))
 	}
 	got, e := pressKeys(m, "b<backspace><backspace>2h<enter>she called, 打电话<enter>")

@@ -100,7 +100,7 @@ func (p *topPrompt) entered() {
 	switch p.asks {
 	case askFor:
 		if err := p.span.UnmarshalText([]byte(text)); err != nil || p.span <= 0 {
-			p.fault = "a length of time has a unit: 15m, 1h, 7d"
+			p.fault = "a duration has a unit: 15m, 1h, 7d"
 			return
 		}
 	case askReason:

@@ -27,7 +27,7 @@ var (
 	ErrBusy = errors.New("another node is reloading")
 	// ErrBehind reports that the other nodes have loaded a newer configuration
 	// while this node could not reach Redis.
-	ErrBehind = errors.New("the other nodes have moved on")
+	ErrBehind = errors.New("the other nodes serve a newer config")
 )
 
 // Assume sets the configuration that this node serves, and its number, without asking Redis: at a start
@@ -136,7 +136,7 @@ func (n *Node) numbered(ctx context.Context, c *config.Config, seen int64) (int6
 		n.fallBehind()
 		return 0, fmt.Errorf("%w: to generation %d, while this one knew of %d; its own file is served on until it changes", ErrBehind, reply[1], seen)
 	}
-	return 0, fmt.Errorf("%w: generation %d came before this one", ErrBusy, reply[1])
+	return 0, fmt.Errorf("%w: generation %d was published first", ErrBusy, reply[1])
 }
 
 // fallBehind records that the other nodes serve something newer.

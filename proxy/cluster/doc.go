@@ -7,26 +7,26 @@
 // All keys begin with PREFIX:{cluster}: and so are in one slot of a Redis
 // Cluster.
 //
-//	nodes    zset  id of a node: when it was heard last, in milliseconds
-//	members  hash  id of a node: what it says of itself, as JSON (Member)
-//	config   hash  number, hash and node of the configuration taken up last
-//	limits   hash  ROUTE.LIMIT: what the limit is there, as JSON (Definition)
-//	removed  zset  ROUTE.LIMIT: when the limit left the definitions, in milliseconds
-//	push     hash  the push that is under way, and what nodes say of it
-//	history  list  what was pushed, the last first (Entry)
-//	pushes         the channel by which nodes hear that there is something to look at
-//	reload         the lock (package lock) that a reload holds
-//	lead           the lock that the leader holds
-//	leader   hash  token, node, since: who took the lead last
+//	nodes    zset  id of a node: time of its last heartbeat, in milliseconds
+//	members  hash  id of a node: its description, as JSON (Member)
+//	config   hash  number, hash and node of the latest configuration
+//	limits   hash  ROUTE.LIMIT: definition of the limit, as JSON (Definition)
+//	removed  zset  ROUTE.LIMIT: time at which the limit was removed, in milliseconds
+//	push     hash  the push in progress, and the answers of the nodes
+//	history  list  pushes, newest first (Entry)
+//	pushes         channel for notifications of nodes
+//	reload         lock (package lock) held during a reload
+//	lead           lock held by the leader
+//	leader   hash  token, node, since: the latest leader
 //	tasks    hash  name of a task: its last run, as JSON (Run)
-//	minute:N hash  id of a node: what it counted in minute N since 1970, as JSON
-//	minutes  zset  minutes to be added up: when a report of them came last
-//	statistics:N   what all counted in minute N, as JSON
-//	questions      the channel by which one node asks all others what they have seen
-//	replies:ID     list  what they reply, for five seconds
-//	audit    stream  what operators did, as JSON (AuditEntry); for 30 days
-//	alerts   list  alerts that wait to be sent, as JSON (Alert)
-//	alerted:...    what was told of lately
+//	minute:N hash  id of a node: its counts in minute N since 1970, as JSON
+//	minutes  zset  minutes to be summed: time of their last report
+//	statistics:N   sums of minute N, as JSON
+//	questions      channel for questions of one node to all others
+//	replies:ID     list  their replies, for five seconds
+//	audit    stream  actions of operators, as JSON (AuditEntry); for 30 days
+//	alerts   list  alerts to be sent, as JSON (Alert)
+//	alerted:...    recent alerts, for deduplication
 //
 // Times are by Redis's clock. A node without a heartbeat for ten seconds is no
 // longer a member. The keys about configurations expire later than the longest

@@ -43,7 +43,7 @@ func readings() []reading {
 			_, err := node(rdb).History(ctx)
 			return err
 		}},
-		{"read what was pushed", func(ctx context.Context, rdb redis.UniversalClient) error {
+		{"read pushed config", func(ctx context.Context, rdb redis.UniversalClient) error {
 			_, err := node(rdb).Pushed(ctx)
 			return err
 		}},
@@ -65,7 +65,7 @@ func readings() []reading {
 			_, err := cluster.NewLeader(cluster.LeaderOptions{Client: rdb, Prefix: "test", ID: "a"}).Current(ctx)
 			return err
 		}},
-		{"agree on the salt of logs", func(ctx context.Context, rdb redis.UniversalClient) error {
+		{"agree on log salt", func(ctx context.Context, rdb redis.UniversalClient) error {
 			_, err := cluster.Salt(ctx, rdb, "test", [32]byte{1})
 			return err
 		}},

@@ -13,7 +13,7 @@ var fenceScript string
 
 // ErrDeposed reports that another node has become the leader. Nothing was
 // changed.
-var ErrDeposed = errors.New("another node leads")
+var ErrDeposed = errors.New("another node is the leader")
 
 // A fence protects data that only the leader may change (fencing token): each
 // script first checks, in the same step, whether its caller is the latest leader.

@@ -57,7 +57,7 @@ func (n *Node) Pushed(ctx context.Context) (Entry, error) {
 		return Entry{}, nil
 	}
 	if err != nil {
-		return Entry{}, fmt.Errorf("read what was pushed: %w", err)
+		return Entry{}, fmt.Errorf("read pushed config: %w", err)
 	}
 	return readEntry(text)
 }

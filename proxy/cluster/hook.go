@@ -27,7 +27,7 @@ const (
 )
 
 // errRejected reports that the webhook rejected the alert permanently.
-var errRejected = errors.New("webhook refuses")
+var errRejected = errors.New("webhook refused")
 
 // A hook sends alerts.
 type hook struct{ client *http.Client }
@@ -40,7 +40,7 @@ func newHook() *hook {
 	}}
 }
 
-// post sends a. It returns nil if the webhook answers with 2xx. An error that wraps
+// post sends a. It returns nil if the webhook returned with 2xx. An error that wraps
 // errRejected must not be retried. Errors do not contain the URL, which may be secret.
 func (h *hook) post(ctx context.Context, rules config.Alerts, a Alert) error {
 	body, err := json.Marshal(a)
@@ -72,7 +72,7 @@ func checkStatus(status int) error {
 	case status >= 200 && status < 300:
 		return nil
 	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
-		return fmt.Errorf("send an alert: webhook answers %d", status)
+		return fmt.Errorf("send an alert: webhook returned %d", status)
 	}
 	return fmt.Errorf("send an alert: %w: it answers %d", errRejected, status)
 }

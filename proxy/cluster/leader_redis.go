@@ -52,7 +52,7 @@ type candidate struct {
 }
 
 // Lock implements lock.Lockable.
-func (c *candidate) Lock(ctx context.Context, options ...lock.Option) (*lock.Hold, error) {
+func (c *candidate) Lock(ctx context.Context, options ...lock.LockOption) (*lock.Hold, error) {
 	hold, err := c.Lockable.Lock(ctx, options...)
 	if err == nil {
 		c.owner = hold.Owner()

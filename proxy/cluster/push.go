@@ -44,7 +44,7 @@ var (
 	ErrOvertaken = errors.New("push was overtaken; nothing has changed, try again")
 	// ErrUnknown reports that the connection to Redis was lost during the
 	// commit, so its outcome is unknown.
-	ErrUnknown = errors.New("push may be done or not; the history tells when redis is back")
+	ErrUnknown = errors.New("push outcome unknown; see weir history when redis is back")
 )
 
 // A Push is a configuration for all nodes.

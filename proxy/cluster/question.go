@@ -117,7 +117,7 @@ func unpack(packed string) (r replyMessage, err error) {
 		return r, fmt.Errorf("%w: %w", errReply, err)
 	}
 	if r.Node == "" {
-		return r, fmt.Errorf("%w: a reply of no node", errReply)
+		return r, fmt.Errorf("%w: a reply without a node", errReply)
 	}
 	return r, nil
 }

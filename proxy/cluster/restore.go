@@ -39,7 +39,7 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 	config := pipe.HMGet(ctx, n.prefix+"config", "number", "hash", "pushed")
 	history := pipe.LRange(ctx, n.prefix+"history", 0, historyLength-1)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return false, fmt.Errorf("look for what redis lost: %w", err)
+		return false, fmt.Errorf("check for data lost by redis: %w", err)
 	}
 	l, err := n.findLost(config.Val(), history.Val())
 	if err != nil || l.newNumber == 0 {
@@ -55,7 +55,7 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed", n.prefix + "history"}
 	done, err := n.scripts.restore.Run(ctx, n.rdb, keys, args...).Int()
 	if err != nil {
-		return false, fmt.Errorf("restore what redis lost: %w", err)
+		return false, fmt.Errorf("restore data lost by redis: %w", err)
 	}
 	return done == 1, nil // otherwise another node was faster
 }

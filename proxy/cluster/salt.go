@@ -25,11 +25,11 @@ func Salt(ctx context.Context, rdb redis.UniversalClient, prefix string, own [32
 		return nil
 	})
 	if err != nil {
-		return own, fmt.Errorf("agree on the salt of logs: %w", err)
+		return own, fmt.Errorf("agree on log salt: %w", err)
 	}
 	text := agreed.Val()
 	if len(text) != len(salt) {
-		return own, fmt.Errorf("agree on the salt of logs: %s holds %d bytes, want %d", key, len(text), len(salt))
+		return own, fmt.Errorf("agree on log salt: %s holds %d bytes, want %d", key, len(text), len(salt))
 	}
 	copy(salt[:], text)
 	return salt, nil

@@ -2,25 +2,25 @@ package config
 
 import "slices"
 
-// A LogFormat is how a line of the access log is written.
+// A LogFormat is a format of the access log.
 type LogFormat string
 
 // The formats.
 const (
 	LogJSON     LogFormat = "json"
-	LogCombined LogFormat = "combined" // NCSA's, as Apache and nginx write it
+	LogCombined LogFormat = "combined" // NCSA combined format, as in Apache and nginx
 	LogNone     LogFormat = "none"
 )
 
-// AccessLog says what is written of each request, and where.
+// AccessLog configures the access log.
 type AccessLog struct {
 	Format LogFormat
-	File   string   // path; empty: where all else is logged
+	File   string   // path; empty: the process log
 	Fields []string // of a JSON line; "standard" stands for the standard ones; never empty
-	Sample int      // of requests that passed one in so many is written, at least 1
+	Sample int      // one in Sample of the successful requests is logged; at least 1
 }
 
-// accessLog reads what is written of requests.
+// accessLog compiles the access log.
 func (r *loader) accessLog(f *accessLogForm) AccessLog {
 	a := AccessLog{Format: LogFormat(f.Format), File: r.relative(f.File), Fields: f.Fields, Sample: f.Sample}
 	if len(a.Fields) == 0 {

@@ -7,25 +7,24 @@ import (
 	"strings"
 )
 
-// The ways to prove to an authority that a name is ours (RFC 8555 section 8.3,
-// RFC 8737).
+// The challenge types (RFC 8555 section 8.3, RFC 8737).
 const (
 	challengeHTTP = "http-01"
 	challengeALPN = "tls-alpn-01"
 )
 
-// An ACME says for which names an authority is asked for certificates.
+// An ACME configures certificates from an authority.
 type ACME struct {
 	Domains   []string // at least one, in lower case, each once
 	Email     string   // may be empty
 	Directory string   // an https URL
 	CA        string   // a PEM file, which has not been opened; "" for what the machine trusts
-	Storage   string   // a directory, which need not be there; never empty
-	HTTP      bool     // the authority may ask listen.http; at least one of the two is true
-	ALPN      bool     // it may ask listen.https
+	Storage   string   // a directory, which may not exist yet; never empty
+	HTTP      bool     // http-01, on listen.http; at least one of the two is true
+	ALPN      bool     // tls-alpn-01, on listen.https
 }
 
-// acme makes what is written of an authority; nil when nothing is.
+// acme compiles the ACME section; nil if there is none.
 func (r *loader) acme(f *listenForm) *ACME {
 	if f.TLS == nil || f.TLS.ACME == nil {
 		return nil
@@ -33,11 +32,11 @@ func (r *loader) acme(f *listenForm) *ACME {
 	a := f.TLS.ACME
 	r.directory(a)
 	if a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@") {
-		r.wrong(&a.Email, "is not an address for mail", "write for example ops@example.com")
+		r.wrong(&a.Email, "is not an email address", "write for example ops@example.com")
 	}
 	plain := listenAddress(f.HTTP) != ""
 	if !plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP {
-		r.wrong(&a.Challenges, challengeHTTP+" is asked of listen.http, and that is none", "write "+challengeALPN+", or an address in listen.http")
+		r.wrong(&a.Challenges, challengeHTTP+" needs listen.http, which is none", "write "+challengeALPN+", or an address in listen.http")
 	}
 	any := len(a.Challenges) == 0
 	return &ACME{
@@ -47,8 +46,8 @@ func (r *loader) acme(f *listenForm) *ACME {
 	}
 }
 
-// directory checks the authority's URL. The account's key signs what it is sent,
-// so it must be known to be the authority.
+// directory checks the URL of the authority. It must be https, because requests signed with
+// the account key are sent there.
 func (r *loader) directory(a *acmeForm) {
 	u, err := url.Parse(a.Directory)
 	if r.ok(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
@@ -56,7 +55,7 @@ func (r *loader) directory(a *acmeForm) {
 	}
 }
 
-// domains are the names of a, each once.
+// domains returns the names of a without duplicates.
 func (r *loader) domains(a *acmeForm) []string {
 	if len(a.Domains) == 0 && r.ok(&a.Domains) {
 		r.wrong(&a.Domains, "names no domain", "write for example [api.example.com]")

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// adminTLS checks that the admin listener in TLS has certificates, stands beside
-// all others, and is not open to everybody.
+// adminTLS checks that the admin listener with TLS has certificates, does not collide with
+// other listeners, and requires a token.
 func (r *loader) adminTLS(f *file) {
 	at := &f.Admin.HTTPS
 	secure := r.address(at, listenAddress(*at))
@@ -26,7 +26,7 @@ func (r *loader) adminTLS(f *file) {
 	r.requireToken(at, secure, &f.Admin)
 }
 
-// clientCA reads the authorities that sign the certificates of operators.
+// clientCA loads the authorities for client certificates.
 func (r *loader) clientCA(f *adminForm) string {
 	if f.ClientCA == "" {
 		return ""
@@ -45,25 +45,24 @@ func (r *loader) clientCA(f *adminForm) string {
 	return string(data)
 }
 
-// leastToken is how long a token is, at least, that others on the network could try
-// to guess.
+// leastToken is the minimum length of a token that is used over the network.
 const leastToken = 16
 
-// requireToken checks that an address of the admin listener that others can reach asks
-// for a token, and for one that cannot be guessed.
+// requireToken checks that an address of the admin listener that other machines can reach
+// requires a token of sufficient length.
 func (r *loader) requireToken(at *string, a address, f *adminForm) {
 	token := &f.Token
 	switch {
 	case a.port == "" || a.loopback() || !r.ok(token):
-	case *token == "" && slices.ContainsFunc(f.Tokens, func(t *tokenForm) bool { return t.Token != "" }): // which is long enough
+	case *token == "" && slices.ContainsFunc(f.Tokens, func(t *tokenForm) bool { return t.Token != "" }): // whose length is checked separately
 	case *token == "":
-		r.wrong(at, "everybody on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
+		r.wrong(at, "anyone on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
 	case len(*token) < leastToken:
-		r.wrong(token, "is short enough to be guessed by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
+		r.wrong(token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
 	}
 }
 
-// operators are the tokens of single operators, without those that have none.
+// operators returns the tokens of individual operators, without empty ones.
 func (r *loader) operators(f *adminForm) []Token {
 	var all []Token
 	for _, t := range f.Tokens {
@@ -76,22 +75,22 @@ func (r *loader) operators(f *adminForm) []Token {
 		case t.Name == "admin" || t.Name == "local":
 			r.wrong(&t.Name, quote(t.Name)+" is what the audit trail calls who uses admin.token, or none", "choose another name")
 		case slices.ContainsFunc(all, func(o Token) bool { return o.Name == t.Name }):
-			r.wrong(&t.Name, quote(t.Name)+" is there already", "give each operator a name and a token of its own")
+			r.wrong(&t.Name, quote(t.Name)+" is already used", "give each operator a name and a token of its own")
 		}
 		switch {
 		case t.Token == "":
 			continue
 		case len(t.Token) < leastToken:
-			r.wrong(&t.Token, "is short enough to be guessed", "use 16 characters or more, made at random")
+			r.wrong(&t.Token, "is short enough to guess", "use 16 characters or more, made at random")
 		case t.Token == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == string(t.Token) }):
-			r.wrong(&t.Token, "is the token of another", "give each operator a token of its own")
+			r.wrong(&t.Token, "is also the token of another operator", "give each operator a token of its own")
 		}
 		all = append(all, Token{Name: t.Name, Text: string(t.Token), Write: t.Role == "write"})
 	}
 	return all
 }
 
-// hosts are names that a client may ask for.
+// hosts returns the host names that clients may use.
 func (r *loader) hosts(names list) []string {
 	for i := range names {
 		if names[i] != "" && !isHost(names[i]) {

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Alerts say who is told when limits are used up.
+// Alerts configure the alerts about exhausted limits.
 type Alerts struct {
-	Webhook string        // a URL; empty: nobody is told
-	Secret  string        // signs what is sent; empty: nothing does
-	Refused int64         // requests that a limit refuses within a minute, at least 1
-	Used    int64         // percent of a rate that a key has used, 1 to 100
-	Repeat  time.Duration // how long nothing more is said of the same limit, at least two minutes
+	Webhook string        // a URL; empty: no alerts
+	Secret  string        // signs alerts; empty: no signature
+	Refused int64         // refusals of a limit within a minute that cause an alert, at least 1
+	Used    int64         // percentage of a rate used by a key that causes an alert, 1 to 100
+	Repeat  time.Duration // minimum time between alerts about one limit, at least two minutes
 }
 
-// alerts reads who is told what.
+// alerts compiles the alerts section.
 func (r *loader) alerts(f *alertsForm) Alerts {
 	a := Alerts{Webhook: string(f.Webhook), Secret: string(f.Secret), Refused: int64(f.Refused), Repeat: time.Duration(f.Repeat)}
 	percent, is := strings.CutSuffix(f.Used, "%")
@@ -41,12 +41,12 @@ func (r *loader) alerts(f *alertsForm) Alerts {
 		r.wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")
 		return a
 	case to.User != nil:
-		r.wrong(&f.Webhook, "holds a password", "leave it out: the receiver knows Weir by the signature of secret")
+		r.wrong(&f.Webhook, "has a password", "leave it out: the receiver knows Weir by the signature of secret")
 	case to.Scheme == "http" && !loopback(to.Hostname()):
-		r.warn(&f.Webhook, "alerts travel without TLS", "write https://")
+		r.warn(&f.Webhook, "alerts are sent without TLS", "write https://")
 	}
 	if n := len(f.Secret); n > 0 && n < 16 {
-		r.warn(&f.Secret, "the secret is short enough to be guessed", "use 16 characters or more, made at random")
+		r.warn(&f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	if f.Secret == "" {
 		r.warn(&f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random")

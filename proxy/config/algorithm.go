@@ -10,27 +10,26 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// few is a count so small that a limit with it is hardly meant to be loose.
+// few is a count up to which a loose algorithm is probably a mistake.
 const few = 5
 
-// many is a count above which a token bucket's log costs Redis enough that it is
-// worth saying what does without.
+// many is a count above which a cheaper algorithm for Redis is suggested.
 const many = 100
 
-// mode is what a limit does with its refusals: what it says itself, its route or
-// the defaults; but of a route that says shadow or off no limit does more.
+// mode returns the mode of a limit: its own, that of its route, or the default; shadow and
+// off of the route take precedence.
 func (l *limits) mode(f *limitForm) string {
 	own := cmp.Or(f.Mode, l.route.Mode, l.defaults.Mode)
 	rank := []string{string(Enforce), string(Shadow), string(Off)}
 	return rank[max(slices.Index(rank, own), slices.Index(rank, l.route.Mode), 0)]
 }
 
-// algorithm reads how the rates are kept.
+// algorithm compiles the algorithm of a limit.
 func (l *limits) algorithm(f *limitForm, limit *Limit) {
-	limit.Algorithm, _ = limiter.ParseAlgorithm(cmp.Or(f.Algorithm, limiter.TokenBucket.String())) // one of the enum, or a problem already
+	limit.Algorithm, _ = limiter.ParseAlgorithm(cmp.Or(f.Algorithm, limiter.TokenBucket.String())) // one of the enum, or already reported
 	limit.Burst = int64(f.Burst)
 	if f.Burst != 0 && limit.Algorithm != limiter.GCRA {
-		l.wrong(&f.Burst, "only gcra has a burst", "write algorithm: gcra, or leave it out: at once there are as many as the rate's count")
+		l.wrong(&f.Burst, "only gcra has a burst", "write algorithm: gcra, or leave it out")
 		return
 	}
 	l.warnExpensive(f, limit)
@@ -42,8 +41,8 @@ func (l *limits) algorithm(f *limitForm, limit *Limit) {
 	}
 }
 
-// warnExpensive says of a limit with many permits in Redis that another algorithm promises
-// the same and costs less.
+// warnExpensive warns of a limit with many permits in Redis for which another algorithm has
+// the same guarantees at a lower cost.
 func (l *limits) warnExpensive(f *limitForm, limit *Limit) {
 	if limit.Algorithm != limiter.TokenBucket || l.store != StoreRedis || l.given(&f.RedissonName) {
 		return
@@ -56,15 +55,15 @@ func (l *limits) warnExpensive(f *limitForm, limit *Limit) {
 		"write algorithm: sliding_log, unless Java programs share its keys; counts then start anew")
 }
 
-// keepable checks that a rate can be kept by the algorithm.
+// keepable checks that the algorithm supports a rate.
 func (l *limits) keepable(pointer any, limit *Limit, rate limiter.Rate) {
 	whole := limiter.Limit{Name: "x", Rate: rate, Algorithm: limit.Algorithm, Burst: limit.Burst}
 	if err := whole.Check(); err != nil {
-		l.wrong(pointer, "a burst of "+strconv.FormatInt(limit.Burst, 10)+" takes more than 366d to flow back at "+rate.String(), "write a smaller burst")
+		l.wrong(pointer, "a burst of "+strconv.FormatInt(limit.Burst, 10)+" takes more than 366d to return at "+rate.String(), "write a smaller burst")
 	}
 }
 
-// cost reads where a request tells its cost.
+// cost compiles the origin of a request's cost.
 func (l *limits) cost(f *limitForm) *Cost {
 	if !l.given(&f.Cost) {
 		if l.given(&f.MaxCost) {
@@ -76,11 +75,11 @@ func (l *limits) cost(f *limitForm) *Cost {
 		l.wrong(&f.Cost, "has no bound: one request could take all", "write max_cost: beside it, for example 10")
 	}
 	if f.Cost == "" {
-		return nil // a problem already
+		return nil // already reported
 	}
 	from, err := key.ParseOrigin(f.Cost)
 	if err != nil || from.Source != key.Header && from.Source != key.Query {
-		l.wrong(&f.Cost, quote(f.Cost)+" is nowhere that a cost is read from", "write header:NAME or query:NAME")
+		l.wrong(&f.Cost, quote(f.Cost)+" is not an origin of a cost", "write header:NAME or query:NAME")
 		return nil
 	}
 	for _, text := range append([]string{f.Rate}, f.Rates...) {

@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 )
 
-// maxAttached is how long a file may be that a field names, in bytes.
+// maxAttached is the maximum size of a file named by a field, in bytes.
 const maxAttached = maxSize
 
-// attach reads the file that a field names, relative to the file in which the
-// field stands. What is in it belongs to the config: it counts in the hash, and
-// the file is one of Files. It reports whether there is anything to use; an
-// empty name is nothing, and what cannot be read is a problem.
+// attach reads the file named by a field, relative to the file that contains the field. Its
+// content is part of the configuration: it is included in the hash, and the file in Files.
+// It reports whether there is content; an empty name has none, and a file that cannot be
+// read is a problem.
 func (r *loader) attach(name *string) ([]byte, bool) {
 	if *name == "" {
 		return nil, false

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// balance reads round_robin, least_loaded or hash:KEY.
+// balance parses round_robin, least_loaded or hash:KEY.
 func (u *upstreams) balance(form *upstreamForm) (Balance, *key.Spec) {
 	const choices = "write round_robin, least_loaded or hash:KEY"
 	name, text, hashed := strings.Cut(form.Balance, ":")
@@ -16,7 +16,7 @@ func (u *upstreams) balance(form *upstreamForm) (Balance, *key.Spec) {
 	case hashed && balance != BalanceHash,
 		!hashed && balance != BalanceRoundRobin && balance != BalanceLeastLoaded:
 		if form.Balance != "" {
-			u.wrong(&form.Balance, quote(form.Balance)+" is no way to spread requests", choices)
+			u.wrong(&form.Balance, quote(form.Balance)+" is not a load balancing method", choices)
 		}
 		return BalanceRoundRobin, nil
 	case len(form.Targets) == 1 && u.given(&form.Balance):
@@ -32,7 +32,7 @@ func (u *upstreams) balance(form *upstreamForm) (Balance, *key.Spec) {
 	by := u.keys.refer(&text)
 	switch {
 	case by == nil:
-		return BalanceRoundRobin, nil // a problem already
+		return BalanceRoundRobin, nil // already reported
 	case by.From.Source == key.Global:
 		u.warn(&form.Balance, "all requests have this key, so all go to one target", "name a key that differs between clients")
 	case mayMiss(by):
@@ -44,7 +44,7 @@ func (u *upstreams) balance(form *upstreamForm) (Balance, *key.Spec) {
 	return BalanceHash, by
 }
 
-// mayMiss reports whether a request can be without the key.
+// mayMiss reports whether requests without the key are accepted.
 func mayMiss(s *key.Spec) bool {
 	for _, part := range s.Join {
 		if mayMiss(part) {
@@ -92,7 +92,7 @@ func timeouts(f *timeoutsForm) Timeouts {
 	}
 }
 
-// checkProtocol checks that a target of this scheme can speak protocol.
+// checkProtocol checks that targets with this scheme support protocol.
 func (u *upstreams) checkProtocol(pointer *string, protocol Protocol, scheme string) {
 	switch {
 	case protocol == ProtocolH2 && scheme != "https":

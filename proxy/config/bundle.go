@@ -12,26 +12,25 @@ import (
 	"slices"
 )
 
-// MaxBundle is how much the files of a Bundle may hold together, in bytes.
+// MaxBundle is the maximum total size of the files in a Bundle, in bytes.
 const MaxBundle = maxSize
 
-// maxFiles is how many files a Bundle may have.
+// maxFiles is the maximum number of files in a Bundle.
 const maxFiles = 1000
 
-// ErrBundle reports that a Bundle cannot be one.
+// ErrBundle reports an invalid Bundle.
 var ErrBundle = errors.New("not a configuration that can be pushed")
 
-// A Bundle is a configuration as it travels to other machines: its file, those
-// that it includes, and the files of its lists, as they are written. Variables of
-// the environment are filled in where it arrives. Files with certificates and keys
-// do not travel: they are read where it arrives, from beside the file there.
+// A Bundle is a configuration for other machines: its file, the included files, and the
+// files of its lists, unchanged. Environment variables are replaced on the receiving
+// machine. Certificate and key files are not included: each machine reads its own.
 type Bundle struct {
-	Main  string            `json:"main"`  // name of the file that the others belong to
-	Files map[string]string `json:"files"` // by the names that they have for each other
+	Main  string            `json:"main"`  // name of the main file
+	Files map[string]string `json:"files"` // by the names that the files use for each other
 }
 
-// Pack bundles the file at path. It does not say whether the configuration is
-// right: that depends on where it arrives. Problems tell what could not be read.
+// Pack bundles the file at path. It does not validate the configuration, which depends on
+// the receiving machine. Problems report files that cannot be read.
 func Pack(path string) (Bundle, error) {
 	p := &recordingFiles{dir: filepath.Dir(path), picked: map[string]string{}}
 	name := filepath.Base(path)
@@ -71,7 +70,7 @@ func (b Bundle) Check() error {
 	return nil
 }
 
-// Hash is the SHA-256 of the names and the content of all files, in hexadecimal.
+// Hash returns the SHA-256 of the names and contents of all files, in hexadecimal.
 func (b Bundle) Hash() string {
 	h := sha256.New()
 	names := slices.Sorted(maps.Keys(b.Files))
@@ -86,9 +85,9 @@ func (b Bundle) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Unpack makes of b what Load makes of files, on a machine whose own file made
-// own. What b says nothing of among listen, admin, store, redis, reload, access_log and traces is as
-// in own. The Hash of the result is that of b, the same on all machines.
+// Unpack loads b on a machine whose own configuration is own. The sections listen, admin,
+// store, redis, reload, access_log and traces are taken from own if b does not have them.
+// The Hash of the result is that of b, which is the same on all machines.
 func Unpack(own *Config, b Bundle) (*Config, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func Unpack(own *Config, b Bundle) (*Config, error) {
 	return c, nil
 }
 
-// literalSecrets are the secrets that stand in the files as they are.
+// literalSecrets returns problems for secrets that are written in the files.
 func (r *loader) literalSecrets() []Problem {
 	var ps []Problem
 	for _, p := range r.bare {
@@ -129,8 +128,8 @@ func (r *loader) literalSecrets() []Problem {
 	return arrange(ps, r.files)
 }
 
-// inherit gives main the sections of own that it says nothing of and that belong
-// to a machine rather than to all.
+// inherit copies sections that belong to the machine from own to main, unless main has
+// them.
 func (r *loader) inherit(main, own *file) {
 	if !r.given(&main.Listen) {
 		main.Listen = own.Listen

@@ -2,23 +2,23 @@ package config
 
 import "strings"
 
-// An EncodedSlash says what becomes of a path with %2F.
+// An EncodedSlash is the handling of %2F in a path.
 type EncodedSlash string
 
-// What can become of it.
+// Values of EncodedSlash.
 const (
-	RefuseSlash EncodedSlash = "refuse" // 400: some servers take it for a slash
+	RefuseSlash EncodedSlash = "refuse" // 400: some servers treat it as a slash
 	KeepSlash   EncodedSlash = "keep"   // it is part of its segment, here and for the upstream
 )
 
-// catchAlls warns of routes that take more, or less, than their paths seem to say:
-// one without limits under which whatever is not quite a limited route's comes to an
-// upstream, and one for "/", which is no beginning of other paths.
+// catchAlls warns of routes that match more or fewer paths than their pattern suggests: a
+// catch-all without limits that receives variations of paths with limits, and "/", which
+// matches only the path "/".
 func (r *routes) catchAlls(forms []*routeForm, made []*Route) {
 	i := 0
 	for _, form := range forms {
 		if form == nil {
-			continue // a problem already
+			continue // already reported
 		}
 		route := made[i]
 		i++
@@ -35,7 +35,7 @@ func (r *routes) catchAlls(forms []*routeForm, made []*Route) {
 	}
 }
 
-// limitedBelow is a route with limits for paths below a catch-all, nil if there is
+// limitedBelow returns a route with limits whose path is below a catch-all, nil if there is
 // none.
 func limitedBelow(all *Route, below string, made []*Route) *Route {
 	for _, other := range made {
@@ -47,7 +47,7 @@ func limitedBelow(all *Route, below string, made []*Route) *Route {
 	return nil
 }
 
-// catches reports whether some route is for all paths of host.
+// catches reports whether a route matches all paths of host.
 func catches(host string, made []*Route) bool {
 	for _, r := range made {
 		if r.Match.Path == "/*" && (r.Match.Host == "" || r.Match.Host == host) {

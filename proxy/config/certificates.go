@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// tls reads the files of an upstream's certificates.
+// tls loads the certificates of an upstream.
 func (u *upstreams) tls(form *upstreamForm, targets []Target) UpstreamTLS {
 	f := &form.TLS
 	secure := func(t Target) bool { return t.URL.Scheme == "https" }
@@ -16,10 +16,10 @@ func (u *upstreams) tls(form *upstreamForm, targets []Target) UpstreamTLS {
 	return u.trust(trustForm{&f.CA, &f.Cert, &f.Key, &f.ServerName})
 }
 
-// A trustForm is where it stands whom to believe and what to show.
+// A trustForm refers to the fields with CAs and the client certificate.
 type trustForm struct{ ca, cert, key, serverName *string }
 
-// trust reads whom to believe and what to show.
+// trust loads CAs and the client certificate.
 func (r *loader) trust(f trustForm) UpstreamTLS {
 	made := UpstreamTLS{ServerName: *f.serverName}
 	if made.ServerName != "" && !isHost(made.ServerName) {
@@ -42,7 +42,7 @@ func (r *loader) trust(f trustForm) UpstreamTLS {
 	return made
 }
 
-// pair reads a certificate and its private key; nil if there is none.
+// pair loads a certificate and its private key; nil if there is none.
 func (r *loader) pair(cert, key *string) *tls.Certificate {
 	shown, ok := r.attach(cert)
 	private, also := r.attach(key)
@@ -52,7 +52,7 @@ func (r *loader) pair(cert, key *string) *tls.Certificate {
 	pair, err := tls.X509KeyPair(shown, private)
 	if err != nil {
 		// The error names neither the files' content nor their place.
-		r.wrong(cert, "certificate and key do not make a pair: "+err.Error(), "name PEM files that belong together")
+		r.wrong(cert, "certificate and key do not match: "+err.Error(), "name PEM files that belong together")
 		return nil
 	}
 	return &pair

@@ -62,7 +62,7 @@ func TestLoad_CertificatesOfUpstreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := Load(path)
-	if got := wantProblems(t, c, err).Error(); !strings.Contains(got, "upstreams.s.tls.cert: certificate and key do not make a pair") || strings.Contains(got, "PRIVATE") {
+	if got := wantProblems(t, c, err).Error(); !strings.Contains(got, "upstreams.s.tls.cert: certificate and key do not match") || strings.Contains(got, "PRIVATE") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// tokenSafe is what names are made of, so that they fit into headers, metrics and
-// keys of a store.
+// tokenSafe matches names that are valid in header fields, metrics and keys of a store.
 var tokenSafe = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
-// compile turns what was written into a Config, or says all that is wrong.
+// compile converts forms into a Config, or returns all problems.
 func (r *loader) compile(f *file) (*Config, error) {
 	c := &Config{
 		Version:  f.Version,
@@ -72,7 +71,7 @@ func (r *loader) clientIP(f *clientIPForm) ClientIP {
 	return c
 }
 
-// networks reads all that are networks.
+// networks parses networks, and reports invalid ones.
 func (r *loader) networks(texts list) []netip.Prefix {
 	var all []netip.Prefix
 	for i := range texts {
@@ -83,7 +82,7 @@ func (r *loader) networks(texts list) []netip.Prefix {
 	return all
 }
 
-// network reads 10.0.0.0/8, fd00::/8 or a single address.
+// network parses 10.0.0.0/8, fd00::/8 or a single address.
 func (r *loader) network(text *string) (netip.Prefix, bool) {
 	if *text == "" {
 		return netip.Prefix{}, false
@@ -103,17 +102,17 @@ func (r *loader) network(text *string) (netip.Prefix, bool) {
 		r.wrong(text, quote(*text)+" has bits set beyond its prefix length", "write "+p.Masked().String()+", or "+p.Addr().String()+" for the one address")
 		return p, false
 	case p.Bits() == 0:
-		r.warn(text, "everybody is trusted to say who they are", "name the networks of your own proxies")
+		r.warn(text, "every address is trusted to name the client", "name the networks of your own proxies")
 	}
 	return p, true
 }
 
-// noSecret is written as the previous secret where there was none.
+// noSecret is the value of the previous secret if there was none.
 const noSecret = "none"
 
 func (r *loader) privacy(f *privacyForm) Privacy {
 	if n := len(f.HashSecret); n > 0 && n < 16 {
-		r.warn(&f.HashSecret, "the secret is short enough to be guessed", "use 16 characters or more, made at random")
+		r.warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	p := Privacy{HashSecret: string(f.HashSecret), Previous: string(f.PreviousSecret), Rotates: f.PreviousSecret != "", LogClient: LogClient(f.LogClient)}
 	if p.Previous == noSecret {
@@ -125,17 +124,17 @@ func (r *loader) privacy(f *privacyForm) Privacy {
 	return p
 }
 
-// token notes a problem if text is not token-safe, and reports whether it is.
-// An empty text is a problem already.
+// token reports a problem if text is not token-safe. An empty text has been reported
+// already.
 func (r *loader) token(pointer any, text string) bool {
 	if text != "" && !tokenSafe.MatchString(text) {
-		r.wrong(pointer, quote(text)+" is not a valid name", "begin with a letter and go on with letters, digits, _ . or -")
+		r.wrong(pointer, quote(text)+" is not a valid name", "begin with a letter, followed by letters, digits, _ . or -")
 		return false
 	}
 	return text != ""
 }
 
-// ok reports whether nothing is wrong with the value at pointer so far.
+// ok reports whether no problem was found with the value at pointer.
 func (r *loader) ok(pointer any) bool {
 	p := r.places[pointer]
 	return !slices.ContainsFunc(r.problems, func(q Problem) bool {

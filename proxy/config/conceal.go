@@ -11,8 +11,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A listed value is one of a list, or the name of an override: where it stands, or
-// else the file that holds all.
+// A listed is a value of a list or the key of an override, with its position or the file
+// that contains it.
 type listed struct {
 	list          string     // its name, if it is of a list
 	limit         *limitForm // whose override it is; nil if it is of a list
@@ -22,7 +22,7 @@ type listed struct {
 	file          string
 }
 
-// secrets are those that values of lists may be hashed under.
+// secrets returns the secrets with which values of lists may be hashed.
 func (p Privacy) secrets() [][]byte {
 	var all [][]byte
 	for _, secret := range []string{p.HashSecret, p.Previous} {
@@ -33,24 +33,23 @@ func (p Privacy) secrets() [][]byte {
 	return all
 }
 
-// Conceal is b with the values of its lists, and those that have rates of their own,
-// hashed, so that it can be stored and sent where others may read; comments in files of lists are left out. c is what b
-// was unpacked as. The hash is under privacy.hash_secret, or, where there is none,
-// with the salt of served, or a new one if that has none. Addresses and networks
-// stay as they are: what is in a network could not be found any more. What is
-// hashed already is not hashed again: the same files give the same Bundle.
+// Conceal returns b with the values of its lists and overrides hashed, so that it can be
+// stored and sent where others may read it; comments in files of lists are removed. c is
+// the result of Unpack. The hash uses privacy.hash_secret or, if there is none, the salt of
+// served, or a new one. Addresses and networks are not hashed, because hashed networks
+// could not be looked up. Hashed values are unchanged: the same files give the same Bundle.
 //
-// Problems are values that stand where they cannot be replaced.
+// Problems report values that cannot be replaced at their position.
 func (b Bundle) Conceal(c *Config, served *Bundle) (Bundle, error) {
 	pepper := c.Privacy.pepper(served)
 	hashed := Bundle{b.Main, maps.Clone(b.Files)}
 	byFile := map[string][]listed{}
 	for _, v := range c.values {
-		if !v.spec.Conceals() || strings.Contains(v.written, "${") {
+		if !v.spec.CanHash() || strings.Contains(v.written, "${") {
 			continue
 		}
 		if v.file != "" {
-			hashed.Files[v.file] = pepper.Conceal(v.spec, b.Files[v.file])
+			hashed.Files[v.file] = pepper.HashList(v.spec, b.Files[v.file])
 			continue
 		}
 		byFile[v.at.File] = append(byFile[v.at.File], v)
@@ -67,10 +66,10 @@ func (b Bundle) Conceal(c *Config, served *Bundle) (Bundle, error) {
 	return hashed, nil
 }
 
-// pepper is what values are hashed with.
+// pepper returns the Pepper for the values.
 func (p Privacy) pepper(served *Bundle) key.Pepper {
 	if p.HashSecret != "" {
-		return key.PepperOf([]byte(p.HashSecret))
+		return key.NewPepper([]byte(p.HashSecret))
 	}
 	if served != nil {
 		for _, name := range sortedKeys(served.Files) {
@@ -84,8 +83,7 @@ func (p Privacy) pepper(served *Bundle) key.Pepper {
 	return key.Salt(salt)
 }
 
-// concealed is the text of a file with the values that stand in it hashed, each in
-// its place.
+// concealed returns the text of a file with its values hashed in place.
 func concealed(pepper key.Pepper, text string, values []listed) (string, []Problem) {
 	lines := strings.SplitAfter(text, "\n")
 	slices.SortStableFunc(values, func(a, b listed) int { // the last first: places before it stay
@@ -100,7 +98,7 @@ func concealed(pepper key.Pepper, text string, values []listed) (string, []Probl
 		if v.at == last.at && v.spec == last.spec {
 			continue // one value that two lists share
 		}
-		hash, err := pepper.ConcealOne(v.spec, v.text)
+		hash, err := pepper.HashValue(v.spec, v.text)
 		line := lines[v.at.Line-1]
 		from, to, ok := scalar(line, v)
 		if err != nil || !ok || v.at == last.at {
@@ -115,7 +113,7 @@ func concealed(pepper key.Pepper, text string, values []listed) (string, []Probl
 	return strings.Join(lines, ""), problems
 }
 
-// scalar finds the value v, which begins at its column of a line, and ends on it.
+// scalar returns the position of value v in its line, if it ends on that line.
 func scalar(line string, v listed) (from, to int, ok bool) {
 	for range v.at.Column - 1 {
 		_, size := utf8.DecodeRuneInString(line[from:])
@@ -137,8 +135,8 @@ func scalar(line string, v listed) (from, to int, ok bool) {
 	return from, from + len(v.text), ok && (rest == "" && v.limit == nil || rest != "" && strings.ContainsAny(rest[:1], ends))
 }
 
-// quoteEnd is where the quoted scalar that begins at from has ended; 0 if it does not
-// end on this line.
+// quoteEnd returns the end of the quoted scalar that begins at from; 0 if it does not end
+// on this line.
 func quoteEnd(line string, from int) int {
 	for i := from + 1; i < len(line); i++ {
 		switch {
@@ -153,8 +151,8 @@ func quoteEnd(line string, from int) int {
 	return 0
 }
 
-// hashedValues is f as people may see it: with values of lists and of overrides hashed, so
-// that what is shown can be loaded and does the same.
+// hashedValues returns f for display: values of lists and overrides are hashed, so that the
+// result can be loaded with the same effect.
 func (c *Config) hashedValues(f file) file {
 	salt := sha256.Sum256([]byte("salt of " + c.Hash))
 	pepper := key.Salt(salt[:])
@@ -167,10 +165,10 @@ func (c *Config) hashedValues(f file) file {
 		}
 	}
 	hash := func(spec *key.Spec, text string) string {
-		if spec == nil || !spec.Conceals() {
+		if spec == nil || !spec.CanHash() {
 			return text
 		}
-		if hash, err := pepper.ConcealOne(spec, text); err == nil {
+		if hash, err := pepper.HashValue(spec, text); err == nil {
 			return hash
 		}
 		return text

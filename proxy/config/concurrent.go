@@ -6,8 +6,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// Lease is how long a concurrent permit is held for a request that nobody hears
-// of any more. While the request is in progress it is renewed well before.
+// Lease is the lease of a concurrent permit. It is renewed while the request is in
+// progress.
 const Lease = 30 * time.Second
 
 // A Penalty bans the key of a limit that has refused it too often.
@@ -16,7 +16,7 @@ type Penalty struct {
 	After int64         // refusals within the longest window of the limit, at least 1
 }
 
-// concurrent makes the only rate of a limit on what is in progress at a time.
+// concurrent compiles the rate of a limit on concurrent requests.
 func (l *limits) concurrent(f *limitForm, limit *Limit) {
 	l.without(f, "concurrent", "rate", "rates", "distinct", "cooldown", "overrides", "burst", "count", "penalty")
 	limit.Algorithm = limiter.Concurrent
@@ -25,7 +25,7 @@ func (l *limits) concurrent(f *limitForm, limit *Limit) {
 	}
 }
 
-// penalty reads what a key has to fear.
+// penalty compiles the penalty of a limit.
 func (l *limits) penalty(f *limitForm) *Penalty {
 	if f.Penalty == nil {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// forget is how many times the last step of a cooldown must go by without a
-// request that passes until it begins again.
+// forget is the number of last steps without an allowed request after which a cooldown
+// starts over.
 const forget = 2
 
-// cooldown reads the steps of a limit and what lets them begin again.
+// cooldown compiles the steps of a limit and its reset_on.
 func (l *limits) cooldown(f *limitForm, limit *Limit) {
 	l.without(f, "cooldown", "rate", "rates", "distinct", "overrides", "burst", "cost", "redisson_name", "redisson_version")
 	limit.Algorithm = limiter.Cooldown
@@ -28,7 +28,7 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 	for i := range f.Cooldown {
 		step := time.Duration(f.Cooldown[i])
 		switch {
-		case step == 0: // a problem already
+		case step == 0: // already reported
 		case i > 0 && f.Cooldown[i] < f.Cooldown[i-1]:
 			l.wrong(&f.Cooldown[i], "is shorter than the step before", "write them in ascending order")
 		case step > limiter.MaxWindow/forget:
@@ -42,7 +42,7 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 	limit.Reset = l.reset(f.ResetOn)
 }
 
-// reset reads what lets a cooldown begin again; resets looks for the route.
+// reset compiles reset_on; resets resolves the route.
 func (l *limits) reset(f *resetForm) *Reset {
 	if f == nil {
 		return nil
@@ -57,8 +57,8 @@ func (l *limits) reset(f *resetForm) *Reset {
 	return &Reset{Route: f.Route, Status: status}
 }
 
-// resets finds the routes whose answers let cooldowns begin again. Such a route
-// must look at the same key, or nobody would know whose cooldown it is.
+// resets resolves the routes whose responses reset cooldowns. Such a route must read the
+// same key, to know which cooldown to reset.
 func (r *routes) resets(forms []*routeForm, made []*Route) {
 	byName := map[string]*Route{}
 	for _, route := range made {
@@ -83,7 +83,7 @@ func (r *routes) resets(forms []*routeForm, made []*Route) {
 	}
 }
 
-// A cooldownOf is a cooldown and the route that it is on.
+// A cooldownOf is a cooldown and its route.
 type cooldownOf struct {
 	route *Route
 	limit *Limit
@@ -98,16 +98,15 @@ func (r *routes) resetBy(f *limitForm, c cooldownOf, byName map[string]*Route) {
 	case other == nil:
 		r.wrong(pointer, "there is no route "+quote(*pointer), suggest(*pointer, slices.Sorted(maps.Keys(byName))))
 	case other == c.route:
-		r.wrong(pointer, "the cooldown would begin anew with each request that passes", "name another route")
+		r.wrong(pointer, "the cooldown would be reset by each allowed request", "name another route")
 	default:
 		if limit.Reset.Key = other.reads(limit.Key); limit.Reset.Key == nil {
-			r.wrong(pointer, "route "+other.Name+" does not look at the key "+limit.Key.Name+", so nobody knows whose cooldown ends", "give it a limit or a list on that key")
+			r.wrong(pointer, "route "+other.Name+" does not look at the key "+limit.Key.Name+", so it is unknown whose cooldown to reset", "give it a limit or a list on that key")
 		}
 	}
 }
 
-// reads is the key of one of the route's limits or lists that is the same as spec,
-// or nil.
+// reads returns the key of a limit or list of the route that equals spec, or nil.
 func (route *Route) reads(spec *key.Spec) *key.Spec {
 	for _, l := range route.Limits {
 		if l.Mode != Off && l.Key != nil && (l.Key == spec || reflect.DeepEqual(l.Key, spec)) {

@@ -8,27 +8,27 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// maxValues bounds how many values one file may hold once its aliases are
-// followed, so that a short file cannot ask for endless work.
+// maxValues is the maximum number of values in a file after aliases are resolved, which
+// bounds the work for a small file (billion laughs).
 const maxValues = 200_000
 
-// A decoder turns the nodes of one file into forms. It goes on after a problem,
-// so that all are found at once.
+// A decoder decodes the nodes of one file into forms. It continues after a problem, so that
+// all are found at once.
 type decoder struct {
 	*loader
 	file string
 	left int // values that may still be decoded
 }
 
-// A place is where the value of a field stands.
+// A place is the position of a field's value.
 type place struct {
 	Position
 	key  *yaml.Node // the name before the value; nil in a list
 	path string
 }
 
-// value decodes n into v, which must be addressable, and remembers its place
-// under the pointer to v.
+// value decodes n into v, which must be addressable, and records its place under the
+// pointer to v.
 func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
 	p.Position = d.at(n)
 	d.places[v.Addr().Interface()] = p
@@ -65,8 +65,8 @@ func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
 	d.kind(n, p, v, t)
 }
 
-// budget reports whether one more value may be decoded, and says so once when
-// none may.
+// budget reports whether one more value may be decoded, and reports a problem the first
+// time that it may not.
 func (d *decoder) budget(p place) bool {
 	d.left--
 	if d.left == -1 {
@@ -134,8 +134,8 @@ func (d *decoder) fields(n *yaml.Node, p place, v reflect.Value) {
 	d.absent(p, v, seen)
 }
 
-// absent gives the fields that were not seen their defaults, and says which of
-// them are required. A nil seen means the short form: nothing is required.
+// absent sets the defaults of fields that are not in seen, and reports missing required
+// ones. A nil seen means the short form, where nothing is required.
 func (r *loader) absent(p place, v reflect.Value, seen map[string]bool) {
 	if v.Kind() != reflect.Struct {
 		return
@@ -175,7 +175,7 @@ func (d *decoder) slice(n *yaml.Node, p place, v reflect.Value) {
 	}
 }
 
-// mapping decodes a mapping whose names are free.
+// mapping decodes a mapping with arbitrary names.
 func (d *decoder) mapping(n *yaml.Node, p place, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		d.add(p, "want a mapping, got "+kindName(n), "write NAME: VALUE below it")
@@ -196,8 +196,8 @@ func (d *decoder) mapping(n *yaml.Node, p place, v reflect.Value) {
 // A pair is a name and a value of a mapping.
 type pair struct{ key, value *yaml.Node }
 
-// pairs are those of the mapping n. Those of its merge keys (<<) follow, except
-// the ones that n has itself.
+// pairs returns the entries of the mapping n, followed by those of its merge keys (<<) that
+// n does not override.
 func (d *decoder) pairs(n *yaml.Node, p place) []pair {
 	var pairs []pair
 	var merged []*yaml.Node
@@ -228,8 +228,8 @@ func (d *decoder) pairs(n *yaml.Node, p place) []pair {
 	return pairs
 }
 
-// merge is what a merge key brings: the pairs of one mapping or of several, of
-// which the earlier win. Merge keys in a merged mapping are not followed.
+// merge returns the entries of a merge key: of one mapping or of several, of which the
+// earlier take precedence. Merge keys in a merged mapping are not resolved.
 func (d *decoder) merge(n *yaml.Node, p place) []pair {
 	sources := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
@@ -259,7 +259,7 @@ func (d *decoder) merge(n *yaml.Node, p place) []pair {
 	return pairs
 }
 
-// at is where n stands.
+// at returns the position of n.
 func (d *decoder) at(n *yaml.Node) Position {
 	return Position{File: d.file, Line: n.Line, Column: n.Column}
 }
@@ -272,7 +272,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// kindName is what n is, in the words of an operator.
+// kindName describes the kind of n for an operator.
 func kindName(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.SequenceNode:

@@ -15,12 +15,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A Change is what becomes of one part of a configuration.
+// A Change is a change of one part of a configuration.
 type Change struct {
 	What string `json:"what"`          // limit, route, key, list, upstream or section
 	Name string `json:"name"`          // of a limit ROUTE.LIMIT
-	Was  string `json:"was,omitempty"` // as YAML, without defaults; empty: it is added
-	Is   string `json:"is,omitempty"`  // empty: it is removed
+	Was  string `json:"was,omitempty"` // as YAML, without defaults; empty if it is added
+	Is   string `json:"is,omitempty"`  // empty if it is removed
 }
 
 // String is one line: "limit sms-send.phone: added: {…}".
@@ -34,10 +34,10 @@ func (c Change) String() string {
 	return c.What + " " + c.Name + " changed: " + c.Was + " -> " + c.Is
 }
 
-// Compare tells what changes from was to is: limits first, then routes, keys,
-// lists, upstreams and the other sections, by name. What a file holds that the
-// configuration names is not compared. Secrets and the values of lists and of overrides are not told,
-// only that they are others; nor is what variables of the environment hold.
+// Compare returns the changes from was to is: limits first, then routes, keys, lists,
+// upstreams and the other sections, by name. Contents of files that the configuration names
+// are not compared. Secrets, the values of lists and overrides, and the values of
+// environment variables are not shown; only that they differ.
 func Compare(was, is *Config) []Change {
 	once := make([]byte, 16)
 	rand.Read(once)
@@ -55,11 +55,11 @@ func Compare(was, is *Config) []Change {
 	return changes
 }
 
-// partNames are what the parts of a file are called.
+// partNames returns the kinds of parts of a file.
 func partNames() []string { return []string{"limit", "route", "key", "list", "upstream", "section"} }
 
-// parts are the texts of all parts of c, by kind, as in partNames, and name. The
-// values of lists and of overrides are told apart by a hash under once.
+// parts returns the texts of all parts of c, by kind, as in partNames, and name. The values
+// of lists and overrides are represented by a hash with once.
 func (c *Config) parts(once []byte) []map[string]string {
 	f, line := c.form, c.written.line
 	limits, routes := map[string]string{}, map[string]string{}
@@ -101,15 +101,15 @@ func (c *Config) parts(once []byte) []map[string]string {
 	return []map[string]string{limits, routes, lines(line, f.Keys), lists, lines(line, f.Upstreams), sections}
 }
 
-// brief is a short hash of text, by which it is told apart from others.
+// brief returns a short hash of text, to compare it with others.
 func brief(once []byte, text string) string {
 	mac := hmac.New(sha256.New, once)
 	mac.Write([]byte(text))
 	return fmt.Sprintf("%x", mac.Sum(nil)[:3])
 }
 
-// secretsOf are all secrets in a form, each in its place, as one text; empty if there
-// are none.
+// secretsOf returns all secrets in a form, with their positions, as one text; empty if
+// there are none.
 func secretsOf(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -148,11 +148,10 @@ func lines[T any](line func(any) string, all map[string]*T) map[string]string {
 	return made
 }
 
-// line is a form as YAML on one line, without what is as usual.
+// line formats a form as YAML on one line, without defaults.
 func (w written) line(form any) string { return w.lineOf(form, form) }
 
-// lineOf is as line, for a form that was made of another, in which it stands what
-// was written.
+// lineOf is like line, for a form derived from another one, which has the written values.
 func (w written) lineOf(form, of any) string {
 	var root yaml.Node
 	if err := root.Encode(form); err != nil {
@@ -168,8 +167,8 @@ func (w written) lineOf(form, of any) string {
 	return strings.Join(strings.Fields(string(b)), " ")
 }
 
-// dropDefaults takes the fields out of n, which a form of type t was written as, that
-// have their default.
+// dropDefaults removes from n, the encoding of a form of type t, the fields that have their
+// default.
 func dropDefaults(n *yaml.Node, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

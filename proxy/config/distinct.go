@@ -6,7 +6,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// distinct reads whose values are counted.
+// distinct compiles the key whose values are counted.
 func (l *limits) distinct(f *limitForm, limit *Limit) {
 	if f.Distinct == nil {
 		return
@@ -20,7 +20,7 @@ func (l *limits) distinct(f *limitForm, limit *Limit) {
 	}
 	for _, rate := range limit.Rates {
 		if rate.Count > limiter.MaxDistinct {
-			l.wrong(f.Distinct, "remembers every value, and "+strconv.FormatInt(rate.Count, 10)+" of one key are too many", "write a rate of at most "+strconv.Itoa(limiter.MaxDistinct))
+			l.wrong(f.Distinct, "stores every value, and "+strconv.FormatInt(rate.Count, 10)+" of one key are too many", "write a rate of at most "+strconv.Itoa(limiter.MaxDistinct))
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Effective is the config as YAML with every default filled in and included
-// files taken in. Secrets are hidden, and values of lists and of overrides
-// hashed with a salt. Loading it gives the same config, but for the secrets.
+// Effective returns the configuration as YAML, with all defaults filled in and included
+// files merged. Secrets are masked, and values of lists and overrides are hashed with a
+// salt. Loading the result gives the same configuration, except for the secrets.
 func (c *Config) Effective() ([]byte, error) {
 	form := c.hashedValues(*c.form)
 	form.Include = list{}
@@ -28,7 +28,7 @@ func (c *Config) Effective() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// protect doubles the dollars of values, so that they are read back as they are.
+// protect escapes the dollar signs in values.
 func protect(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "$") {
 		n.Value = strings.ReplaceAll(n.Value, "$", "$$")

@@ -7,22 +7,22 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// dollar finds what may be meant for the environment, variable what is.
+// dollar matches everything that could be meant as a variable, variable the valid syntax.
 var (
 	dollar   = regexp.MustCompile(`\$\$|\$\{[^}]*\}?|\$[A-Za-z0-9_]+`)
 	variable = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^${}]*))?\}$`)
 	unquoted = regexp.MustCompile(`\$[{A-Za-z_]`)
 )
 
-// expand is the value of a scalar with the environment filled in: inside quotes
-// ${NAME} is a variable, ${NAME:-text} one with a default for when it is unset
-// or empty, and $$ a dollar. Whatever else looks like a variable is a problem:
-// a secret that was meant to be one must not become the text "$TOKEN". What a
-// variable holds is never looked at again, so it cannot add fields or variables.
+// expand returns the value of a scalar with environment variables replaced: in quotes,
+// ${NAME} is a variable, ${NAME:-text} one with a default if it is unset or empty, and $$ a
+// dollar sign. Everything else that looks like a variable is a problem, so that a secret is
+// not silently set to the text "$TOKEN". Values of variables are not expanded or parsed
+// again, so they cannot add fields.
 func (d *decoder) expand(n *yaml.Node, p place) (string, bool) {
 	if !quoted(n) {
 		if unquoted.MatchString(n.Value) {
-			d.add(p, "the environment is filled in inside quotes only", `write "${NAME}", or "$$" for a dollar`)
+			d.add(p, "environment variables are replaced only in quotes", `write "${NAME}", or "$$" for a dollar`)
 			return "", false
 		}
 		return n.Value, true
@@ -34,7 +34,7 @@ func (d *decoder) expand(n *yaml.Node, p place) (string, bool) {
 		}
 		m := variable.FindStringSubmatch(s)
 		if m == nil {
-			d.add(p, fmt.Sprintf("%q is not how a variable is written", s), "write ${NAME} or ${NAME:-default}, or $$ for a dollar")
+			d.add(p, fmt.Sprintf("%q is not the syntax of a variable", s), "write ${NAME} or ${NAME:-default}, or $$ for a dollar")
 			ok = false
 			return ""
 		}
@@ -51,7 +51,7 @@ func (d *decoder) expand(n *yaml.Node, p place) (string, bool) {
 	return s, ok
 }
 
-// quoted reports whether n stands in quotes.
+// quoted reports whether n is quoted.
 func quoted(n *yaml.Node) bool {
 	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0
 }

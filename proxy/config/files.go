@@ -11,26 +11,25 @@ import (
 	"syscall"
 )
 
-// A files is where files are read from, by the paths that files name each other
-// by.
+// A files is a source of files, by the names that files use for each other.
 type files interface {
 	read(path string) ([]byte, error)
 	// glob is filepath.Glob.
 	glob(pattern string) ([]string, error)
 }
 
-// diskFiles is the files of this machine.
+// diskFiles reads the files of this machine.
 type diskFiles struct{}
 
 func (diskFiles) read(path string) ([]byte, error)      { return readFile(path) }
 func (diskFiles) glob(pattern string) ([]string, error) { return filepath.Glob(pattern) }
 
-// A recordingFiles reads files of this machine, relative ones from dir, and keeps what
-// it has read.
+// A recordingFiles reads files of this machine, relative ones from dir, and records their
+// contents.
 type recordingFiles struct {
 	dir     string
 	picked  map[string]string
-	missing bool // something could not be read
+	missing bool // a file could not be read
 }
 
 func (p *recordingFiles) read(path string) ([]byte, error) {
@@ -53,13 +52,12 @@ func (p *recordingFiles) glob(pattern string) ([]string, error) {
 	return found, err
 }
 
-// errForeign is said of all files of this machine that are not to be had, whether
-// they are there or not: who sends a configuration must not learn that.
+// errForeign is the error for all other files of this machine, whether they exist or not,
+// which the sender of a configuration must not learn.
 var errForeign = errors.New("not part of the pushed configuration, and not in the directory of this machine's own file")
 
-// A bundleFiles is files that came from elsewhere, and of those that did not come along
-// the ones of this machine that are meant for it: what lies in dir or below, and
-// what its own file names.
+// A bundleFiles reads files of a Bundle and, of the others, only those of this machine that
+// are intended for it: in dir or below, and those that its own configuration names.
 type bundleFiles struct {
 	files map[string]string
 	dir   string
@@ -85,7 +83,7 @@ func (p bundleFiles) read(path string) ([]byte, error) {
 	f, err := root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		if err = pathless(err); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-			err = errForeign // a link leads out of dir
+			err = errForeign // a symbolic link leads out of dir
 		}
 		return nil, err
 	}
@@ -97,13 +95,13 @@ func (p bundleFiles) read(path string) ([]byte, error) {
 	return data, pathless(err)
 }
 
-// holds reports whether path is in dir or below, by its name.
+// holds reports whether path is lexically in dir or below.
 func (p bundleFiles) holds(path string) bool {
 	inside, err := filepath.Rel(p.dir, within(p.dir, path))
 	return err == nil && filepath.IsLocal(inside)
 }
 
-// glob finds only what came along.
+// glob finds only files of the Bundle.
 func (p bundleFiles) glob(pattern string) ([]string, error) {
 	var found []string
 	for name := range p.files {
@@ -119,7 +117,7 @@ func (p bundleFiles) glob(pattern string) ([]string, error) {
 	return found, nil
 }
 
-// within is path, a relative one from dir.
+// within resolves path relative to dir.
 func within(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -10,9 +10,9 @@ import (
 
 // An Idempotency lets clients repeat a request without being counted again.
 type Idempotency struct {
-	Header  string        // canonical name of the field that marks a request and its repeats
+	Header  string        // canonical name of the field with the idempotency key
 	Life    time.Duration // how long a request is remembered
-	Repeats int64         // how many do not count, at least 1
+	Repeats int64         // number of repeats that are not counted, at least 1
 }
 
 func (r *routes) idempotency(f *idempotencyForm) *Idempotency {

@@ -14,7 +14,7 @@ func (r *loader) include(path string, main *file) {
 	for i := range main.Include {
 		pattern := main.Include[i]
 		if pattern == "" {
-			continue // a problem already
+			continue // already reported
 		}
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(dir, pattern)

@@ -11,49 +11,48 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// maxParts is how many texts one key may be made of, those of the keys it is
-// joined of included.
+// maxParts is the maximum number of texts in a key, including those of joined keys.
 const maxParts = 16
 
-// keys makes specs of what is written, each named one once.
+// keys compiles keys, each named one once.
 type keys struct {
 	*loader
 	forms map[string]*keyForm
 	done  map[string]*key.Spec // nil for one with a problem
-	parts map[*key.Spec]int    // how many texts each is made of, at most
-	// tokens verifies what jwt: reads; nil when nothing is said of tokens.
+	parts map[*key.Spec]int    // maximum number of texts of each
+	// tokens verifies bearer tokens for jwt:; nil without a jwt section.
 	tokens *key.Tokens
-	open   []string    // the names that are being made
-	warned []*key.Spec // those that may be phone numbers, and are not read as such
+	open   []string    // names being compiled
+	warned []*key.Spec // possible phone numbers without normalization
 }
 
 func newKeys(r *loader, forms map[string]*keyForm, tokens *key.Tokens) *keys {
 	return &keys{loader: r, tokens: tokens, forms: forms, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}}
 }
 
-// all makes the named keys.
+// all compiles the named keys.
 func (k *keys) all() map[string]*key.Spec {
 	for _, name := range slices.Sorted(maps.Keys(k.forms)) {
 		form := k.forms[name]
 		switch {
 		case !tokenSafe.MatchString(name):
-			k.wrongName(form, quote(name)+" is not a valid name for a key", "begin with a letter and go on with letters, digits, _ . or -")
+			k.wrongName(form, quote(name)+" is not a valid name for a key", "begin with a letter, followed by letters, digits, _ . or -")
 		case name == string(key.ClientIP) || name == string(key.Global):
-			k.wrongName(form, name+" has a meaning of its own", "give the key another name")
+			k.wrongName(form, name+" is a reserved name", "give the key another name")
 		}
 		k.named(name, form)
 	}
 	return k.done
 }
 
-// named makes the key of this name; pointer is where it was asked for.
+// named compiles the key with this name; pointer is the field that refers to it.
 func (k *keys) named(name string, pointer any) *key.Spec {
 	if spec, ok := k.done[name]; ok {
 		return spec
 	}
 	if i := slices.Index(k.open, name); i >= 0 {
 		circle := strings.Join(append(slices.Clone(k.open[i:]), name), " → ")
-		k.wrong(pointer, "the key is made of itself: "+circle, "take one of them out")
+		k.wrong(pointer, "the key depends on itself: "+circle, "take one of them out")
 		return nil
 	}
 	form := k.forms[name]
@@ -71,7 +70,7 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 	return spec
 }
 
-// use makes the key of a limit: a name, an origin, or written in place.
+// use compiles the key of a limit: a name, an origin, or inline.
 func (k *keys) use(form *keyForm) *key.Spec {
 	if form.Text != "" {
 		return k.refer(&form.Text)
@@ -79,10 +78,10 @@ func (k *keys) use(form *keyForm) *key.Spec {
 	return k.build(form, "")
 }
 
-// refer makes the key that text refers to: a name, or else an origin.
+// refer compiles the key that text refers to: a name or an origin.
 func (k *keys) refer(text *string) *key.Spec {
 	if *text == "" {
-		return nil // a problem already
+		return nil // already reported
 	}
 	if _, ok := k.forms[*text]; ok {
 		return k.named(*text, text)
@@ -96,8 +95,8 @@ func (k *keys) refer(text *string) *key.Spec {
 	return k.counted(text, spec, 1)
 }
 
-// originOrName reads an origin where the name of a key may stand too: an unknown
-// word without a colon is taken for such a name.
+// originOrName parses an origin where the name of a key is allowed too: an unknown word
+// without a colon is treated as a name.
 func (k *keys) originOrName(text *string) (key.Origin, bool) {
 	from, err := key.ParseOrigin(*text)
 	if err == nil || strings.Contains(*text, ":") {
@@ -108,7 +107,7 @@ func (k *keys) originOrName(text *string) (key.Origin, bool) {
 	return from, false
 }
 
-// origin reads where the text of a key comes from.
+// origin parses the origin of a key.
 func (k *keys) origin(text *string) (key.Origin, bool) {
 	from, err := key.ParseOrigin(*text)
 	if err == nil {
@@ -122,7 +121,7 @@ func (k *keys) origin(text *string) (key.Origin, bool) {
 	return from, false
 }
 
-// build makes the key of a form; name is empty for one written in place.
+// build compiles a form; name is empty for an inline key.
 func (k *keys) build(form *keyForm, name string) *key.Spec {
 	switch {
 	case k.given(&form.Join):
@@ -130,7 +129,7 @@ func (k *keys) build(form *keyForm, name string) *key.Spec {
 	case form.Of != "":
 		return k.part(form, name)
 	case form.Part != "" || form.DropLast != 0:
-		k.wrong(form, "is a part of no key", "write of: with the name of a key that has normalize: e164")
+		k.wrong(form, "is a part without a key", "write of: with the name of a key that has normalize: e164")
 	}
 	if form.From == "" {
 		if k.ok(form) {
@@ -167,7 +166,7 @@ func (k *keys) build(form *keyForm, name string) *key.Spec {
 	return k.counted(form, spec, max(1, k.parts[spec.Fallback], k.parts[spec.InvalidFallback]))
 }
 
-// normalize reads the steps, and how phone numbers are written.
+// normalize compiles the normalization steps and the options for phone numbers.
 func (k *keys) normalize(form *normalForm, spec *key.Spec) (ok bool) {
 	if form == nil {
 		return true
@@ -197,8 +196,7 @@ func (k *keys) normalize(form *normalForm, spec *key.Spec) (ok bool) {
 	return err == nil
 }
 
-// otherwise reads what happens without a key, or with one that is not valid: it
-// is refused unless something else is said.
+// otherwise compiles on_missing or on_invalid; the default is to refuse.
 func (k *keys) otherwise(form **missingForm) (key.Missing, *key.Spec) {
 	if *form == nil {
 		*form = &missingForm{Policy: string(key.Reject)}
@@ -211,14 +209,14 @@ func (k *keys) otherwise(form **missingForm) (key.Missing, *key.Spec) {
 	return key.Reject, nil
 }
 
-// part makes a key of a part of a phone number.
+// part compiles a key that is a part of a phone number.
 func (k *keys) part(form *keyForm, name string) *key.Spec {
 	if form.From != "" || form.Normalize != nil || form.OnMissing != nil || form.OnInvalid != nil || len(form.MustEqual) > 0 {
 		k.wrong(form, "a part has no from, normalize, must_equal, on_missing or on_invalid of its own", "write them for the key it is a part of")
 	}
 	if form.Part == "" {
 		if k.ok(&form.Part) {
-			k.wrong(form, "does not say which part", "write part: country, dial_code or prefix")
+			k.wrong(form, "has no part", "write part: country, dial_code or prefix")
 		}
 		return nil
 	}
@@ -241,13 +239,13 @@ func (k *keys) part(form *keyForm, name string) *key.Spec {
 	return k.counted(form, spec, max(1, k.parts[of]))
 }
 
-// fault notes an error of package key, which says what to write instead.
+// fault reports an error of package key, which contains what to write instead.
 func (k *keys) fault(pointer any, err error) {
 	what, instead, _ := strings.Cut(err.Error(), "; ")
 	k.wrong(pointer, what, instead)
 }
 
-// join makes a key of several.
+// join compiles a joined key.
 func (k *keys) join(form *keyForm, name string) *key.Spec {
 	if form.From != "" || form.Of != "" || form.Normalize != nil || form.OnMissing != nil || form.OnInvalid != nil ||
 		form.SetHeader != "" || form.Sensitive || len(form.MustEqual) > 0 {
@@ -280,7 +278,7 @@ func (k *keys) join(form *keyForm, name string) *key.Spec {
 	return k.counted(form, spec, parts)
 }
 
-// counted takes up a spec whose parts fit together.
+// counted records a valid spec and its number of texts.
 func (k *keys) counted(pointer any, spec *key.Spec, parts int) *key.Spec {
 	if err := spec.Check(); err != nil {
 		k.fault(pointer, err)

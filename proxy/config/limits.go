@@ -23,7 +23,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 	l.name(forms)
 	for _, f := range forms {
 		if f == nil {
-			continue // a problem already
+			continue // already reported
 		}
 		f.Mode = l.mode(f)
 		f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.defaults.OnStoreFailure)
@@ -76,7 +76,7 @@ func (l *limits) kind(f *limitForm, limit *Limit) {
 		l.overrides(f, limit)
 	}
 	if !l.given(&f.Cooldown) && l.given(&f.ResetOn) {
-		l.wrong(&f.ResetOn, "there is no cooldown that could begin anew", "write cooldown: in place of a rate, or leave reset_on out")
+		l.wrong(&f.ResetOn, "there is no cooldown to reset", "write cooldown: in place of a rate, or leave reset_on out")
 	}
 }
 
@@ -89,11 +89,11 @@ func (l *limits) without(f *limitForm, what string, names ...string) {
 	}
 	for _, name := range names {
 		if l.given(fields[name]) {
-			l.wrong(fields[name], what+" cannot be combined with "+name, "write a limit of its own for it")
+			l.wrong(fields[name], what+" cannot be combined with "+name, "write a separate limit for it")
 		}
 	}
 	if f.Algorithm != limiter.TokenBucket.String() && f.Algorithm != "" {
-		l.wrong(&f.Algorithm, what+" is an algorithm of its own", "leave algorithm out")
+		l.wrong(&f.Algorithm, what+" is a separate algorithm", "leave algorithm out")
 	}
 }
 
@@ -177,7 +177,7 @@ func (l *limits) parse(texts []*string) []limiter.Rate {
 	var made []limiter.Rate
 	for _, text := range texts {
 		if *text == "" {
-			continue // absent, or a problem already
+			continue // absent, or already reported
 		}
 		rate, err := limiter.ParseRate(*text)
 		if err != nil {

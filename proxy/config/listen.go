@@ -105,7 +105,7 @@ func (r *loader) listeners(f *file) {
 	admin := r.address(&f.Admin.HTTP, f.Admin.HTTP)
 	switch {
 	case f.Listen.HTTP == none && f.Listen.HTTPS == none:
-		r.wrong(&f.Listen.HTTP, "nothing is listened on", "write an address here or in https")
+		r.wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
 	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && f.Listen.TLS == nil && r.ok(&f.Listen.HTTPS):
 		r.wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
 	}

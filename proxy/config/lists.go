@@ -13,19 +13,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// maxFaults is how many problems of one list's file are told.
+// maxFaults is the maximum number of problems reported for one file of a list.
 const maxFaults = 20
 
-// An Action says what happens to a request whose key is on a list.
+// An Action is the effect of a list.
 type Action string
 
 // The actions.
 const (
-	Bypass     Action = "bypass" // no limit of the route is asked
+	Bypass     Action = "bypass" // the limits of the route do not apply
 	DenyListed Action = "deny"   // the request is refused with 403
 )
 
-// A List is keys that are treated apart.
+// A List is a named list of keys with an action.
 type List struct {
 	Name     string // token-safe
 	Key      *key.Spec
@@ -34,7 +34,7 @@ type List struct {
 	Position Position
 }
 
-// lists makes lists of what is written, each once.
+// lists compiles lists, each once.
 type lists struct {
 	*loader
 	keys    *keys
@@ -54,13 +54,13 @@ func newLists(r *loader, k *keys, b literals, forms map[string]*listForm) *lists
 
 func (l *lists) make(name string, f *listForm) *List {
 	if !tokenSafe.MatchString(name) {
-		l.wrongName(f, quote(name)+" is not a valid name for a list", "begin with a letter and go on with letters, digits, _ . or -")
+		l.wrongName(f, quote(name)+" is not a valid name for a list", "begin with a letter, followed by letters, digits, _ . or -")
 	}
 	if l.given(&f.Values) == (f.File != "") && l.ok(f) {
 		l.wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
 	}
 	if f.Key == nil {
-		return nil // a problem already
+		return nil // already reported
 	}
 	spec := l.keys.use(f.Key)
 	if !l.bearers.oneText(f.Key, spec) {
@@ -126,7 +126,7 @@ func (l *lists) faults(p place, spec *key.Spec, text string, problems []key.Prob
 		line := strings.TrimPrefix(lines[fault.Line-1], "\uFEFF")
 		p.Column = 1 + utf8.RuneCountInString(line) - utf8.RuneCountInString(strings.TrimLeftFunc(line, unicode.IsSpace))
 		_, instead, _ := strings.Cut(fault.Err.Error(), "; ")
-		l.add(p, "no value of the key "+spec.Name, cmp.Or(instead, "write it as clients send it"))
+		l.add(p, "not a value of the key "+spec.Name, cmp.Or(instead, "write it as clients send it"))
 	}
 }
 
@@ -136,7 +136,7 @@ func (l *lists) refer(names list) []*List {
 	for i := range names {
 		name := names[i]
 		if name == "" {
-			continue // a problem already
+			continue // already reported
 		}
 		found, ok := l.byName[name]
 		switch {

@@ -20,7 +20,7 @@ type literals struct {
 func (b literals) oneText(pointer any, spec *key.Spec) bool {
 	switch {
 	case spec == nil:
-		return false // a problem already
+		return false // already reported
 	case spec.Join != nil:
 		b.wrong(pointer, "the key "+spec.Name+" is joined of several, which no single value can name", "use a key that is not joined")
 		return false

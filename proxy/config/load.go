@@ -15,15 +15,15 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// maxSize is how long a file may be, in bytes.
+// maxSize is the maximum size of a file, in bytes.
 const maxSize = 8 << 20
 
-// An Env looks up a variable of the environment, as os.LookupEnv does.
+// An Env looks up an environment variable, like os.LookupEnv.
 type Env func(name string) (value string, set bool)
 
-// Load reads the file at path and the files that it includes, and fills in the
-// environment of the process. It returns a whole Config or Problems. A file that
-// cannot be read is a problem too.
+// Load reads the file at path and the files that it includes, and replaces environment
+// variables. It returns a complete Config, or Problems. A file that cannot be read is a
+// problem too.
 func Load(path string) (*Config, error) {
 	r := newLoader(os.LookupEnv)
 	main := r.open(path, "")
@@ -34,8 +34,8 @@ func Load(path string) (*Config, error) {
 	return r.compile(main)
 }
 
-// Parse is Load for a file already read, called name in problems. It reads no
-// other file: include is a problem.
+// Parse is like Load for the content of a file, called name in problems. It reads no other
+// file: include is a problem.
 func Parse(name string, data []byte, env Env) (*Config, error) {
 	r := newLoader(env)
 	r.sealed = true
@@ -49,26 +49,26 @@ func Parse(name string, data []byte, env Env) (*Config, error) {
 	return r.compile(main)
 }
 
-// A loader is what is learned while files are read: once for one Config.
+// A loader is the state of loading one Config.
 type loader struct {
 	env      Env
 	source   files
-	sealed   bool   // no other file may be read
-	home     string // where files are that belong to this machine; empty: beside the main file
+	sealed   bool   // other files must not be read
+	home     string // directory of files of this machine; empty: that of the main file
 	hash     hash.Hash
-	common   hash.Hash // as hash, without what differs from machine to machine
+	common   hash.Hash // like hash, without parts specific to the machine
 	files    []string
 	globs    []string
 	problems []Problem
 	warnings []Problem
 	places   map[any]place // of decoded fields, by pointer to the field
-	bare     []place       // of secrets that stand in a file as they are
-	later    []named       // files that are opened when Weir serves
+	bare     []place       // places of secrets that are written in a file
+	later    []named       // files that are opened at start
 	written  written
-	filled   map[string]string // names of variables of the environment, by what they hold
-	left     int               // values that the files may still have
+	filled   map[string]string // names of environment variables, by value
+	left     int               // remaining budget of values
 	values   []listed
-	own      map[string]bool // files that a file of this machine names
+	own      map[string]bool // files named by the configuration of this machine
 }
 
 func newLoader(env Env) *loader {
@@ -77,34 +77,34 @@ func newLoader(env Env) *loader {
 	}
 }
 
-// add notes a problem at p.
+// add reports a problem at p.
 func (r *loader) add(p place, what, instead string) {
 	r.problems = append(r.problems, r.unfilled(Problem{p.Position, p.path, what, instead}))
 }
 
-// wrong notes a problem with the value of the field that pointer points to.
+// wrong reports a problem with the value of the field at pointer.
 func (r *loader) wrong(pointer any, what, instead string) {
 	r.add(r.places[pointer], what, instead)
 }
 
-// wrongName notes a problem with the name before a value.
+// wrongName reports a problem with the name before a value.
 func (r *loader) wrongName(pointer any, what, instead string) {
 	p := r.places[pointer]
 	p.Position = r.nameAt(pointer)
 	r.add(p, what, instead)
 }
 
-// warn notes what is allowed but hardly meant.
+// warn adds a warning: the value is allowed, but probably a mistake.
 func (r *loader) warn(pointer any, what, instead string) {
 	p := r.places[pointer]
 	r.warnings = append(r.warnings, r.unfilled(Problem{p.Position, p.path, what, instead}))
 }
 
-// failed is all problems, in order.
+// failed returns all problems, in order.
 func (r *loader) failed() Problems { return arrange(r.problems, r.files) }
 
-// open reads the file at path; id is what its content counts under in the hash.
-// It returns nil if nothing could be made of the file.
+// open reads the file at path; id identifies its content in the hash. It returns nil if the
+// file could not be decoded.
 func (r *loader) open(path, id string) *file {
 	data, err := r.source.read(path)
 	if err != nil {
@@ -115,8 +115,8 @@ func (r *loader) open(path, id string) *file {
 	return r.read(path, id, data)
 }
 
-// errNotFile reports that what stands at a path is a pipe, a socket or a device: it
-// may never end, and cannot be read again when it changes.
+// errNotFile reports a pipe, a socket or a device, which may not end and cannot be read
+// again.
 var errNotFile = errors.New("is not a regular file")
 
 func readFile(path string) ([]byte, error) {
@@ -129,8 +129,7 @@ func readFile(path string) ([]byte, error) {
 	return data, pathless(err)
 }
 
-// openFile opens a regular file, and does not wait for whoever might write to what
-// is none.
+// openFile opens a regular file. It does not block on a pipe.
 func openFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -139,7 +138,7 @@ func openFile(path string) (*os.File, error) {
 	return f, regular(f)
 }
 
-// regular closes f and says what it is, unless it is a regular file.
+// regular closes f and describes it, unless it is a regular file.
 func regular(f *os.File) error {
 	info, err := f.Stat()
 	switch {
@@ -156,7 +155,7 @@ func regular(f *os.File) error {
 	return err
 }
 
-// pathless is err without the path, which is told beside it.
+// pathless returns err without the path, which is reported separately.
 func pathless(err error) error {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		return pe.Err
@@ -164,8 +163,8 @@ func pathless(err error) error {
 	return err
 }
 
-// read decodes the content of one file. It returns nil if there is too
-// little or too much to make anything of it.
+// read decodes the content of one file. It returns nil if the content is empty or too
+// large.
 func (r *loader) read(name, id string, data []byte) *file {
 	r.files = append(r.files, name)
 	d := &decoder{loader: r, file: name, left: r.left}
@@ -186,7 +185,7 @@ func (r *loader) read(name, id string, data []byte) *file {
 	return form
 }
 
-// count lets what was read count in the hashes.
+// count adds data to the hashes.
 func (r *loader) count(id string, data []byte) {
 	count(r.hash, id, data)
 	count(r.common, id, data)
@@ -201,9 +200,9 @@ func count(h hash.Hash, id string, data []byte) {
 	}
 }
 
-// shared is the text of a file without its sections listen and admin, which are a
-// machine's own: machines that differ in these alone serve the same. Sections are
-// whole lines, unless the file is written in braces; then all of it counts.
+// shared returns the text of a file without the sections listen and admin, which are
+// specific to a machine: configurations that differ only there are equal. Sections are
+// whole lines, unless the file is in flow style; then all of it counts.
 func shared(root *yaml.Node, data []byte) []byte {
 	if root.Kind != yaml.MappingNode || root.Style&yaml.FlowStyle != 0 {
 		return data

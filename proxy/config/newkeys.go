@@ -9,14 +9,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// unbounded is what stands for no bound.
+// unbounded means no limit.
 const unbounded = "none"
 
-// newKeys reads how many requests with new keys a client may send; the zero Rate
-// is any number.
+// newKeys parses new_keys; the zero Rate means no limit.
 func (r *loader) newKeys(text *string) limiter.Rate {
 	if *text == "" || *text == unbounded {
-		return limiter.Rate{} // or a problem already
+		return limiter.Rate{} // or already reported
 	}
 	rate, err := limiter.ParseRate(*text)
 	if err == nil {
@@ -30,8 +29,7 @@ func (r *loader) newKeys(text *string) limiter.Rate {
 	return rate
 }
 
-// newKeysOf reads how many requests with new keys a client may send to a route, and
-// what becomes of more.
+// newKeysOf compiles new_keys of a route, and its mode.
 func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
 	mode := Mode(cmp.Or(f.Mode, r.defaults.Mode))
 	if !r.given(&f.NewKeys) {
@@ -47,7 +45,7 @@ func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
 	return rate, mode
 }
 
-// counts are the keys that l counts by, and what it counts.
+// counts returns the key of l, and the key whose values it counts.
 func (l *Limit) counts() []*key.Spec {
 	var all []*key.Spec
 	for _, s := range []*key.Spec{l.Key, l.Distinct} {

@@ -1,7 +1,7 @@
 package config
 
-// Notes are what an operator should know of a configuration with which nothing is
-// wrong: what it promises less of than it might.
+// Notes returns remarks for operators about a valid configuration: guarantees that are
+// weaker than they could be.
 func (c *Config) Notes() []string {
 	var notes []string
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// overrides reads the rates of single values of the key.
+// overrides compiles the rates for some values of the key.
 func (l *limits) overrides(f *limitForm, limit *Limit) {
 	if len(f.Overrides) == 0 || !l.bearers.oneText(&f.Overrides, limit.Key) {
 		return
@@ -22,7 +22,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 		texts := f.Overrides[value]
 		l.values = append(l.values, listed{limit: f, spec: limit.Key, at: l.nameAt(texts), text: value})
 		own := l.override(texts, limit)
-		if limit.Key.Conceals() && key.IsHashed(value) {
+		if limit.Key.CanHash() && key.IsHashed(value) {
 			if l.known(texts, limit.Key, value) {
 				hashed, rates[value] = append(hashed, value), own
 			}
@@ -43,7 +43,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 	}
 }
 
-// override reads the rates of one value.
+// override compiles the rates for one value.
 func (l *limits) override(texts *list, limit *Limit) []limiter.Rate {
 	var each []*string
 	for i := range *texts {
@@ -59,17 +59,17 @@ func (l *limits) override(texts *list, limit *Limit) []limiter.Rate {
 	return rates
 }
 
-// known reports whether a hashed value can be found again, and says so otherwise.
+// known reports whether a hashed value can be looked up, and reports a problem otherwise.
 func (l *limits) known(texts *list, spec *key.Spec, value string) bool {
 	_, problems := key.ParseList(spec, value, l.bearers.privacy.secrets()...)
 	for _, problem := range problems {
 		_, instead, _ := strings.Cut(problem.Err.Error(), "; ")
-		l.wrongName(texts, "is no value of the key "+spec.Name+" that can be found", instead)
+		l.wrongName(texts, "is not a value of the key "+spec.Name+" that can be found", instead)
 	}
 	return len(problems) == 0
 }
 
-// nameAt is where the name before the value stands that pointer points to.
+// nameAt returns the position of the name before the value at pointer.
 func (r *loader) nameAt(pointer any) Position {
 	p := r.places[pointer]
 	if p.key != nil {
@@ -78,9 +78,10 @@ func (r *loader) nameAt(pointer any) Position {
 	return p.Position
 }
 
-// concealedOverrides are those of f with each value that can be hashed changed by hash.
+// concealedOverrides returns the overrides of f with values that can be hashed replaced by
+// hash.
 func concealedOverrides(f *limitForm, spec *key.Spec, hash func(text string) string) map[string]*list {
-	if spec == nil || !spec.Conceals() {
+	if spec == nil || !spec.CanHash() {
 		return f.Overrides
 	}
 	all := map[string]*list{}

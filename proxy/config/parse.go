@@ -13,7 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// parse is the one document of a file; nil after a problem.
+// parse returns the only document of a file; nil after a problem.
 func (d *decoder) parse(data []byte) *yaml.Node {
 	whole := place{Position: Position{File: d.file}}
 	if len(data) > maxSize {
@@ -41,8 +41,8 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 	return root.Content[0]
 }
 
-// document is the next document. The parser panics on some inputs that are no
-// YAML; a file must not be able to stop the process that reads it.
+// document decodes the next document. The parser panics on some invalid inputs, which is
+// recovered here.
 func document(decoder *yaml.Decoder) (n *yaml.Node, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -56,9 +56,9 @@ func document(decoder *yaml.Decoder) (n *yaml.Node, err error) {
 	return n, nil
 }
 
-// locate is what is wrong with a text that is no YAML, and where. The parser that
-// files are decoded by knows no column, and counts some lines from 0; its successor
-// knows both. ok is false if that one finds nothing wrong, or cannot tell where.
+// locate returns the position and description of a syntax error. The parser that decodes
+// files reports no column, and counts some lines from 0; its successor reports both. ok is
+// false if that one finds no error, or no position.
 func locate(data []byte) (found *yaml4.LoadError, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -75,10 +75,10 @@ func locate(data []byte) (found *yaml4.LoadError, ok bool) {
 	}
 }
 
-// lineOf finds the line in an error of the parser.
+// lineOf matches the line number in an error of the parser.
 var lineOf = regexp.MustCompile(`^yaml: line ([0-9]+): `)
 
-// syntax notes an error of the parser.
+// syntax reports an error of the parser.
 func (d *decoder) syntax(err error, data []byte) {
 	p := place{Position: Position{File: d.file, Line: 1, Column: 1}}
 	what := strings.TrimPrefix(err.Error(), "yaml: ")

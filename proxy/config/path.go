@@ -75,7 +75,7 @@ func (p *pattern) append(text, shape string) {
 func (p *pattern) parameter(inside string) fault {
 	name, re, constrained := strings.Cut(inside, ":")
 	if !parameter.MatchString(name) {
-		return fault{quote(name) + " is not a valid name for a parameter", "begin with a letter and go on with letters, digits or _"}
+		return fault{quote(name) + " is not a valid name for a parameter", "begin with a letter, followed by letters, digits or _"}
 	}
 	if slices.Contains(p.params, name) {
 		return fault{"has two parameters called " + name, "give one of them another name"}
@@ -89,7 +89,7 @@ func (p *pattern) parameter(inside string) fault {
 		return fault{"the regexp of " + name + " is empty", "write {" + name + "} for any text"}
 	}
 	if strings.ContainsAny(re, " \t") {
-		return fault{"the regexp of " + name + " holds a blank", "leave it out: no path holds one"}
+		return fault{"the regexp of " + name + " has whitespace", "leave it out: no path has any"}
 	}
 	if _, err := regexp.Compile(re); err != nil {
 		return fault{"the regexp of " + name + " is wrong: " + strings.TrimPrefix(err.Error(), "error parsing regexp: "), "see https://golang.org/s/re2syntax"}
@@ -109,7 +109,7 @@ func split(s string) ([]string, fault) {
 		switch c := s[i]; {
 		case c == '{':
 			if depth == 0 && i != begin {
-				return nil, fault{"a parameter stands beside other text", "let {" + "name} fill the whole segment between two slashes"}
+				return nil, fault{"a parameter is next to other text", "let {" + "name} fill the whole segment between two slashes"}
 			}
 			depth++
 		case c == '}' && depth == 0:
@@ -117,7 +117,7 @@ func split(s string) ([]string, fault) {
 		case c == '}':
 			depth--
 			if depth == 0 && i+1 < len(s) && s[i+1] != '/' {
-				return nil, fault{"a parameter stands beside other text", "let {" + "name} fill the whole segment between two slashes"}
+				return nil, fault{"a parameter is next to other text", "let {" + "name} fill the whole segment between two slashes"}
 			}
 		case c == '/' && depth == 0:
 			segments = append(segments, s[begin:i])
@@ -134,17 +134,17 @@ func split(s string) ([]string, fault) {
 func checkSegment(s string) fault {
 	switch {
 	case s == "":
-		return fault{"has two slashes in a row", "write one: requests are matched so"}
+		return fault{"has two slashes in a row", "write one: paths are matched in this form"}
 	case strings.Contains(s, "*"):
 		return fault{"* must be the whole last segment", "end with /*, or write {" + "name} for one segment"}
 	case strings.ContainsAny(s, "?#"):
-		return fault{"holds a query or a fragment", "write the path only"}
+		return fault{"has a query or a fragment", "write the path only"}
 	}
 	if m := never.FindString(s); m != "" {
-		return fault{"no request has " + m + " in its path", "write {" + "name} for the segment, or %25 for a percent sign"}
+		return fault{"no request path contains " + m, "write {" + "name} for the segment, or %25 for a percent sign"}
 	}
 	if s := canonicalSegment(s); s == "." || s == ".." {
-		return fault{"holds the segment " + s, "write the path that remains: requests are matched so"}
+		return fault{"has the segment " + s, "write the resolved path: paths are matched in this form"}
 	}
 	return fault{}
 }

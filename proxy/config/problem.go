@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A Position is a place in a file. Line and Column count from 1; they are 0
-// when the whole file is meant.
+// A Position is a position in a file. Line and Column count from 1; they are 0 for the
+// whole file.
 type Position struct {
 	File         string
 	Line, Column int
 }
 
-// String is file:line:column.
+// String returns file:line:column.
 func (p Position) String() string {
 	if p.Line == 0 {
 		return p.File
@@ -22,16 +22,15 @@ func (p Position) String() string {
 	return p.File + ":" + strconv.Itoa(p.Line) + ":" + strconv.Itoa(p.Column)
 }
 
-// A Problem is one thing that is wrong in a file.
+// A Problem is one error or warning about a file.
 type Problem struct {
 	Position
 	Path    string // of the field: routes[0].limits[1].rate; may be empty
-	What    string // is wrong
-	Instead string // to write; may be empty
+	What    string // what is wrong
+	Instead string // what to write instead; may be empty
 }
 
-// String is one line: file:line:column: path: what is wrong; what to write
-// instead.
+// String returns one line: file:line:column: path: what is wrong; what to write instead.
 func (p Problem) String() string {
 	s := p.Position.String() + ": "
 	if p.Path != "" {
@@ -44,11 +43,11 @@ func (p Problem) String() string {
 	return s
 }
 
-// Problems are all that is wrong, by file, line and column; the main file
-// stands first. It is never an error without an entry.
+// Problems is an error with all problems, by file, line and column; the main file comes
+// first. It has at least one entry.
 type Problems []Problem
 
-// Error is one problem a line.
+// Error returns one problem per line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -57,7 +56,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// arrange sorts ps by the order of files, then by place, and drops doubles.
+// arrange sorts ps by the order of files, then by position, and removes duplicates.
 func arrange(ps []Problem, files []string) []Problem {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(

@@ -7,19 +7,18 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A FormBesideQuery says what becomes of a form in the body of a request of which
-// something is read from the query.
+// A FormBesideQuery is the handling of a form in the body of a request on a route that
+// reads from the query.
 type FormBesideQuery string
 
-// What can become of it.
+// Values of FormBesideQuery.
 const (
-	RefuseForm FormBesideQuery = "refuse" // 400: some servers find there what belongs in the query
-	IgnoreForm FormBesideQuery = "ignore" // the upstream does not look for it there
+	RefuseForm FormBesideQuery = "refuse" // 400: some servers read query parameters from it
+	IgnoreForm FormBesideQuery = "ignore" // the upstream reads only the query
 )
 
-// Besides are the parameters that r reads from the query and for which a field of a
-// form in the body may be taken, so that none may stand there: all, but for what a
-// limit that refuses counts by the form.
+// Besides returns the query parameters of r that a form in the body must not have as well:
+// all, except those that an enforced limit counts by from the form.
 func (r *Route) Besides() []string {
 	if r.FormBesideQuery == IgnoreForm {
 		return nil
@@ -52,8 +51,8 @@ func (r *Route) Besides() []string {
 	return names
 }
 
-// refusesForms names the routes that refuse forms and are for methods that often have
-// one.
+// refusesForms returns the routes that refuse forms, but have methods for which forms are
+// common.
 func (c *Config) refusesForms() []string {
 	var names []string
 	for _, r := range c.Routes {
@@ -65,8 +64,8 @@ func (c *Config) refusesForms() []string {
 	return names
 }
 
-// formNote says of which routes a form is refused, and what to write instead; ""
-// if of none.
+// formNote describes routes that refuse forms, and what to write instead; "" if there are
+// none.
 func (c *Config) formNote() string {
 	names := c.refusesForms()
 	if len(names) == 0 {

@@ -7,40 +7,40 @@ import (
 	"time"
 )
 
-// A RedisMode is a way in which Redis is deployed.
+// A RedisMode is the kind of Redis deployment.
 type RedisMode string
 
 // The modes.
 const (
-	RedisSingle   RedisMode = "single"   // one server, with or without replicas that Weir never asks
-	RedisSentinel RedisMode = "sentinel" // the master that sentinels name
+	RedisSingle   RedisMode = "single"   // one server; replicas are not used
+	RedisSentinel RedisMode = "sentinel" // the master reported by Sentinel
 	RedisCluster  RedisMode = "cluster"  // Redis Cluster
 )
 
-// Redis says how to reach the store that several proxies share.
+// Redis configures the connection to the shared store.
 type Redis struct {
 	Mode     RedisMode
 	Addrs    []string // host:port; exactly one when Mode is RedisSingle
-	Master   string   // what the sentinels call it; not empty when Mode is RedisSentinel
+	Master   string   // master name in Sentinel; not empty if Mode is RedisSentinel
 	Username string
 	Password string
 	Sentinel Login         // to the sentinels
 	TLS      *UpstreamTLS  // nil: without TLS
 	Prefix   string        // of every key: "weir"
-	Timeout  time.Duration // the longest that one decision may wait
+	Timeout  time.Duration // maximum time for one decision
 	Breaker  Breaker
 }
 
-// A Login is who Weir is to a server.
+// A Login holds the credentials for a server.
 type Login struct{ Username, Password string }
 
-// A Breaker says when a failing store is left alone.
+// A Breaker configures the circuit breaker.
 type Breaker struct {
-	After int           // failures in a row, at least 1
-	Rest  time.Duration // how long it is not asked then
+	After int           // consecutive failures that open it, at least 1
+	Rest  time.Duration // how long it stays open
 }
 
-// redis reads how the shared store is reached.
+// redis compiles the connection to the shared store.
 func (r *loader) redis(f *redisForm) Redis {
 	for i := range f.Addrs {
 		if a := r.address(&f.Addrs[i], f.Addrs[i]); a.port == "0" {
@@ -71,7 +71,7 @@ func (r *loader) redis(f *redisForm) Redis {
 	return made
 }
 
-// checkMode checks that what is said fits the mode.
+// checkMode checks that the fields fit the mode.
 func (r *loader) checkMode(f *redisForm) {
 	mode := RedisMode(f.Mode)
 	if mode == RedisSingle && len(f.Addrs) != 1 && r.ok(&f.Addrs) {
@@ -87,11 +87,11 @@ func (r *loader) checkMode(f *redisForm) {
 		return
 	}
 	if f.Master == "" && r.ok(&f.Master) {
-		r.wrong(f, "does not say which master", "write master: with the name that the sentinels know it by")
+		r.wrong(f, "has no master", "write master: with the name that the sentinels know it by")
 	}
 }
 
-// Equal reports whether r and other reach Redis in the same way.
+// Equal reports whether r and other are the same connection.
 func (r Redis) Equal(other Redis) bool {
 	if (r.TLS == nil) != (other.TLS == nil) || r.TLS != nil && !r.TLS.equal(*other.TLS) {
 		return false

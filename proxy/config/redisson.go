@@ -7,16 +7,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// redisson checks that a limit can be one with a limiter of Redisson's: that one
-// is a token bucket of one rate, and its name is the key's text as Java writes
-// it.
+// redisson checks that a limit can be shared with Redisson: it must be a token bucket with
+// one rate, and its name must contain the key's text as in Java.
 func (l *limits) redisson(f *limitForm, limit *Limit) {
 	name := f.RedissonName
 	if name == "" && f.RedissonVersion != "" {
 		l.wrong(&f.RedissonVersion, "no limiter is shared with Redisson", "write redisson_name, or leave redisson_version out")
 	}
 	if name == "" || limit.Key == nil {
-		return // none, or a problem already
+		return // none, or already reported
 	}
 	wrong := func(what, instead string) { l.wrong(&f.RedissonName, what, instead) }
 	limit.RedissonName = name
@@ -24,9 +23,9 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	keyed := strings.Contains(name, "{key}")
 	switch {
 	case limit.Algorithm != limiter.TokenBucket:
-		wrong("a limiter of Redisson's is a token bucket", "leave algorithm and concurrent out")
+		wrong("a Redisson limiter is a token bucket", "leave algorithm and concurrent out")
 	case len(limit.Rates) > 1 || len(limit.Overrides) > 0 || limit.Hashed != nil:
-		wrong("a limiter of Redisson's has one rate", "write one rate and no overrides")
+		wrong("a Redisson limiter has one rate", "write one rate and no overrides")
 	case f.Penalty != nil:
 		wrong("a Redisson limiter has no bans", "leave penalty out")
 	case limit.Key.Join != nil:
@@ -34,16 +33,16 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	case global && keyed:
 		wrong("the key is global: it has no text", "leave {key} out")
 	case !global && !keyed:
-		wrong("all keys would be counted together", "write {key} where the key's text stands in the name")
+		wrong("all keys would be counted together", "write {key} for the key's text in the name")
 	case l.bearers.privacy.HashSecret != "" || limit.Key.Sensitive:
-		wrong("the key's text would stand in Redis, which privacy.hash_secret and sensitive keep out", "limit another key, or leave it out")
+		wrong("the key's text would be stored in Redis, contrary to privacy.hash_secret or sensitive", "limit another key, or leave it out")
 	case !l.nameable(f) || !l.version(f, limit) || !l.alone(f, limit):
 	case l.store != StoreRedis:
 		l.warn(&f.RedissonName, "with store: memory nothing is shared with anybody", "write store: redis")
 	}
 }
 
-// nameable checks what a limiter's name is made of.
+// nameable checks the name of a limiter.
 func (l *limits) nameable(f *limitForm) bool {
 	name := f.RedissonName
 	wrong := func(what, instead string) bool {
@@ -53,9 +52,9 @@ func (l *limits) nameable(f *limitForm) bool {
 	start, end, _ := strings.Cut(name, "{key}")
 	switch err := limiter.CheckRedissonName(strings.ReplaceAll(name, "{key}", "x")); {
 	case len(name) > limiter.MaxRedissonName/2:
-		return wrong("the name has no room for a key's text", "write a shorter one")
+		return wrong("the name is too long for a key's text", "write a shorter one")
 	case strings.Count(name, "{key}") > 1:
-		return wrong("two texts can make the same name, for {key} stands in it twice", "write {key} once")
+		return wrong("two texts can make the same name, because {key} is in it twice", "write {key} once")
 	case strings.HasSuffix(name, ":value") || strings.HasSuffix(name, ":permits"):
 		return wrong("Redisson uses this ending for other keys", "use another ending")
 	case err != nil:
@@ -68,29 +67,29 @@ func (l *limits) nameable(f *limitForm) bool {
 	return true
 }
 
-// version reads what the Java programs run.
+// version parses the Redisson version of the Java programs.
 func (l *limits) version(f *limitForm, limit *Limit) bool {
 	if f.RedissonVersion == "" {
 		return true
 	}
-	form, err := limiter.RedissonFormOf(f.RedissonVersion)
+	form, err := limiter.RedissonFormatOf(f.RedissonVersion)
 	if err != nil {
 		l.wrong(&f.RedissonVersion, "no version of Redisson is "+f.RedissonVersion, "write one as 3.16.3")
 		return false
 	}
-	limit.RedissonForm = form
+	limit.RedissonFormat = form
 	if form == limiter.RedissonWindow {
 		l.warn(&f.RedissonVersion, "Redisson up to 3.13.2 counts a window that begins anew: up to twice the rate passes across a border", "let all programs use 3.17 or later")
 	}
 	return true
 }
 
-// alone checks that no key makes the limiter's name that of another limit's.
+// alone checks that the limiter's name cannot equal that of another limit.
 func (l *limits) alone(f *limitForm, limit *Limit) bool {
 	mine := newTemplate(f, limit)
 	for _, other := range l.templates {
 		switch {
-		case other.name == mine.name && other.form == mine.form: // the same limiters, on purpose
+		case other.name == mine.name && other.form == mine.form: // the same limiters, intentionally
 		case other.name == mine.name:
 			l.wrong(&f.RedissonName, "another limit shares these limiters with another redisson_version", "write the same version at both")
 			return false

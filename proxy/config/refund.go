@@ -6,27 +6,27 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// A Fault is a way in which an upstream can fail.
+// A Fault is a kind of failure of an upstream.
 type Fault string
 
 // The faults.
 const (
-	FaultTimeout     Fault = "timeout"      // it did not answer, or could not be connected to, in time
-	FaultConnect     Fault = "connect"      // no connection could be made
-	FaultReset       Fault = "reset"        // it closed the connection before it answered
-	FaultCut         Fault = "cut"          // its answer ended too early
-	FaultBadResponse Fault = "bad_response" // what it answered is not HTTP
+	FaultTimeout     Fault = "timeout"      // no response or no connection in time
+	FaultConnect     Fault = "connect"      // the connection failed
+	FaultReset       Fault = "reset"        // it closed the connection before the response
+	FaultCut         Fault = "cut"          // the response was incomplete
+	FaultBadResponse Fault = "bad_response" // the response was not valid HTTP
 )
 
-// A Refund says after which outcomes a request gives back what it took. The
-// zero Refund is after none.
+// A Refund selects the outcomes after which the permits of a request are refunded. The zero
+// Refund selects none.
 type Refund struct {
 	Status Statuses // of the upstream's answer
 	Errors []Fault
-	Header string // canonical name of a field of the upstream's answer; may be empty
+	Header string // canonical name of a field of the upstream's response; may be empty
 }
 
-// refund makes the Refund of a route.
+// refund compiles the Refund of a route.
 func (r *routes) refund(f *refundForm) Refund {
 	if f == nil {
 		return Refund{}
@@ -47,8 +47,7 @@ func (r *routes) refund(f *refundForm) Refund {
 	return made
 }
 
-// count makes the statuses that a limit keeps counted; nil when every outcome
-// is.
+// count compiles the statuses after which a request stays counted; nil means all outcomes.
 func (l *limits) count(f *countForm) *Statuses {
 	if f == nil {
 		return nil

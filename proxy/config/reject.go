@@ -12,28 +12,27 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// A Reject is the answer to a request that a limit refuses. In Detail, Body and
-// the values of Headers {retry_after}, {limit} and {request_id} stand for what
-// they are called.
+// A Reject is the response to a request refused by a limit. Detail, Body and the values of
+// Headers may contain the placeholders {retry_after}, {limit} and {request_id}.
 type Reject struct {
 	Status      int               // 400 to 599
-	Detail      string            // of a problem, when Body is empty
+	Detail      string            // detail of the problem document, if Body is empty
 	Headers     map[string]string // by canonical name; never one that Weir sets itself
-	Body        string            // in place of a problem; may be empty
+	Body        string            // instead of a problem document; may be empty
 	ContentType string            // of Body
 }
 
 var (
-	// braces are the placeholders of a sentence, and what looks like one.
+	// braces matches placeholders in plain text, and everything that looks like one.
 	braces = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
-	// words are placeholders where braces have other uses, as in JSON.
+	// words matches placeholders in texts with other braces, such as JSON.
 	words = regexp.MustCompile(`\{[A-Za-z][A-Za-z0-9_]*\}`)
 )
 
 func (r *routes) reject(f *rejectForm) Reject {
 	r.placeholders(&f.Detail, f.Detail, braces)
 	if f.Body == "" && r.given(&f.ContentType) {
-		r.wrong(&f.ContentType, "there is no body that it could be of", "write body: beside it, or leave it out")
+		r.wrong(&f.ContentType, "there is no body", "write body: beside it, or leave it out")
 	}
 	made := Reject{Status: f.Status, Detail: f.Detail, Body: f.Body}
 	if f.Body != "" {
@@ -43,7 +42,7 @@ func (r *routes) reject(f *rejectForm) Reject {
 	kind, _, err := mime.ParseMediaType(cmp.Or(f.ContentType, "text/plain"))
 	switch {
 	case err != nil || !strings.Contains(kind, "/"):
-		r.wrong(&f.ContentType, quote(f.ContentType)+" is no media type", "write for example application/json")
+		r.wrong(&f.ContentType, quote(f.ContentType)+" is not a media type", "write for example application/json")
 	case f.Body != "" && jsonType(kind):
 		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a").Replace(f.Body)
 		if !json.Valid([]byte(sample)) && r.ok(&f.Body) {
@@ -73,11 +72,11 @@ func (r *routes) reject(f *rejectForm) Reject {
 	return made
 }
 
-// placeholders checks that those in text stand for something.
+// placeholders checks that all placeholders in text exist.
 func (r *routes) placeholders(pointer any, text string, form *regexp.Regexp) {
 	for _, m := range form.FindAllString(text, -1) {
 		if !slices.Contains([]string{"{retry_after}", "{limit}", "{request_id}"}, m) {
-			r.wrong(pointer, quote(m)+" stands for nothing", "write {retry_after} for the seconds to wait, {limit} or {request_id}, and no other braces")
+			r.wrong(pointer, quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, {limit} or {request_id}, and no other braces")
 		}
 	}
 }
@@ -87,8 +86,7 @@ func jsonType(kind string) bool {
 	return kind == "application/json" || strings.HasSuffix(kind, "+json")
 }
 
-// ownFields are those that refusals have anyway, or that belong to the
-// connection.
+// ownFields returns fields that are set in every refusal, or that belong to the connection.
 func ownFields() []string {
 	return []string{
 		"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Keep-Alive", "Ratelimit", "Ratelimit-Policy", "Retry-After",

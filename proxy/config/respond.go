@@ -20,19 +20,19 @@ func (r *routes) redirect(f *redirectForm) *Redirect {
 	places := strings.NewReplacer("{host}", "h.example", "{path}", "/p", "{query}", "?q")
 	for _, m := range words.FindAllString(f.To, -1) {
 		if places.Replace(m) == m {
-			r.wrong(&f.To, quote(m)+" stands for nothing", "write {host}, {path} or {query}")
+			r.wrong(&f.To, quote(m)+" is not a placeholder", "write {host}, {path} or {query}")
 			return nil
 		}
 	}
 	to, err := url.Parse(places.Replace(f.To))
 	switch {
 	case f.To == "":
-		return nil // a problem already
+		return nil // already reported
 	case err != nil,
 		to.Scheme != "" && ((to.Scheme != "http" && to.Scheme != "https") || to.Host == ""),
 		to.Scheme == "" && (to.Host != "" || !strings.HasPrefix(to.Path, "/")),
 		strings.ContainsAny(f.To, " \\\"<>"):
-		r.wrong(&f.To, quote(f.To)+" is no place to go", "write for example https://www.example.com{path}{query}, or a path such as /new")
+		r.wrong(&f.To, quote(f.To)+" is not a URL or a path", "write for example https://www.example.com{path}{query}, or a path such as /new")
 	}
 	return &Redirect{To: f.To, Status: f.Status}
 }
@@ -45,7 +45,7 @@ func (r *routes) respond(f *respondForm) *Respond {
 		r.wrong(&f.Body, "an answer with this status has no body", "leave it out, or write another status")
 	}
 	if kind, _, err := mime.ParseMediaType(f.ContentType); f.ContentType != "" && (err != nil || !strings.Contains(kind, "/")) {
-		r.wrong(&f.ContentType, quote(f.ContentType)+" is no media type", "write for example application/json")
+		r.wrong(&f.ContentType, quote(f.ContentType)+" is not a media type", "write for example application/json")
 	}
 	made := &Respond{Status: f.Status, Body: f.Body, ContentType: f.ContentType}
 	for _, name := range sortedKeys(f.Headers) {
@@ -72,15 +72,14 @@ func (r *routes) respond(f *respondForm) *Respond {
 	return made
 }
 
-// A Redirect sends clients to another place.
+// A Redirect redirects clients.
 type Redirect struct {
-	// To is a URL or a path in which {host}, {path} and {query} stand for those
-	// of the request.
+	// To is a URL or a path with the placeholders {host}, {path} and {query}.
 	To     string
 	Status int // 301, 302, 303, 307 or 308
 }
 
-// Respond is one answer for all requests.
+// Respond is a fixed response.
 type Respond struct {
 	Status      int // 200 to 599
 	Body        string

@@ -28,8 +28,7 @@ func (r *routes) rewrite(f *rewriteForm, p pattern) Rewrite {
 	return made
 }
 
-// begins reports whether the paths of a pattern can begin with the segments of
-// prefix.
+// begins reports whether paths that match a pattern can begin with the segments of prefix.
 func begins(pattern, prefix string) bool {
 	segments, _ := split(pattern[1:])
 	for i, want := range strings.Split(prefix[1:], "/") {
@@ -45,10 +44,10 @@ func begins(pattern, prefix string) bool {
 	return true
 }
 
-// prefix reads a path of whole segments; a slash at its end says nothing.
+// prefix parses a path of whole segments; a trailing slash is ignored.
 func (r *routes) prefix(text *string) string {
 	if *text == "" {
-		return "" // absent, or a problem already
+		return "" // absent, or already reported
 	}
 	p, f := parsePath(strings.TrimSuffix(*text, "/"))
 	switch {
@@ -59,42 +58,42 @@ func (r *routes) prefix(text *string) string {
 		r.wrong(text, f.what, f.instead)
 		return ""
 	case len(p.params) > 0:
-		r.wrong(text, "holds a parameter", "write plain segments, for example /api/v1")
+		r.wrong(text, "has a parameter", "write plain segments, for example /api/v1")
 		return ""
 	}
 	return p.text
 }
 
-// A reserved says which headers a rewrite may neither set nor remove, and which it
-// may set only.
+// A reserved lists header fields that a rewrite may neither set nor remove, and one that it
+// may only set.
 type reserved struct {
 	names  []string
 	prefix string // of names, besides; empty for none
-	kept   string // is set only: a request always has it
+	kept   string // may be set, but not removed
 }
 
-// connectionFields belong to the connection, frame the message, or are what Weir says
-// of itself.
+// connectionFields returns fields that belong to the connection, frame the message, or are
+// set by Weir.
 func connectionFields() []string {
 	return []string{
 		"Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Via", "X-Request-Id",
 	}
 }
 
-// requestFields are reserved in a request: also what Weir says of the client.
+// requestFields returns the reserved fields of requests, including those about the client.
 func requestFields() reserved {
 	return reserved{names: append(connectionFields(), "Expect", "Forwarded", "Max-Forwards", "X-Real-Ip"), prefix: "X-Forwarded-", kept: "Host"}
 }
 
-// responseFields are reserved in an answer.
+// responseFields returns the reserved fields of responses.
 func responseFields() reserved { return reserved{names: connectionFields()} }
 
-// has reports whether a header can be neither set nor removed.
+// has reports whether a field may be neither set nor removed.
 func (s reserved) has(name string) bool {
 	return slices.Contains(s.names, name) || s.prefix != "" && strings.HasPrefix(name, s.prefix)
 }
 
-// fields reads changes to headers other than those that are reserved.
+// fields compiles changes to header fields that are not reserved.
 func (r *routes) fields(f *fieldsForm, not reserved) Fields {
 	var made Fields
 	if f == nil {
@@ -124,7 +123,7 @@ func (r *routes) fields(f *fieldsForm, not reserved) Fields {
 		_, set := made.Set[canonical]
 		switch {
 		case name == "":
-			continue // a problem already
+			continue // already reported
 		case !httpguts.ValidHeaderFieldName(name):
 			r.wrong(&f.Remove[i], quote(name)+" is not the name of a header", "write for example X-App")
 		case not.has(canonical) || canonical == not.kept:

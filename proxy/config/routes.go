@@ -32,7 +32,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	var seen unreachable
 	for _, form := range forms {
 		if form == nil {
-			continue // a problem already
+			continue // already reported
 		}
 		p := r.path(&form.Match)
 		route := &Route{
@@ -125,7 +125,7 @@ func tokenOf(text, prefix string) string {
 
 func (r *routes) path(f *matchForm) pattern {
 	if f.Path == "" {
-		return pattern{} // a problem already
+		return pattern{} // already reported
 	}
 	p, fault := parsePath(f.Path)
 	if fault.what != "" {
@@ -177,15 +177,15 @@ func (r *routes) destination(f *routeForm) {
 	case places == 0 && (r.given(&f.Match) || r.given(&f.Name)): // or it is no route at all
 		r.wrong(f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it")
 	case places > 1:
-		r.wrong(f, "goes to more than one place", "keep one of upstream, redirect and respond")
+		r.wrong(f, "has more than one destination", "keep one of upstream, redirect and respond")
 	case r.given(&f.Upstream):
 		return
 	}
 	if f.Rewrite != nil {
-		r.wrong(f.Rewrite, "there is no upstream that could see it", "leave it out")
+		r.wrong(f.Rewrite, "there is no upstream", "leave it out")
 	}
 	if f.WebSocket {
-		r.wrong(&f.WebSocket, "there is no upstream to speak websocket with", "leave it out")
+		r.wrong(&f.WebSocket, "there is no upstream for websocket", "leave it out")
 	}
 }
 
@@ -228,7 +228,7 @@ func (r *routes) counters(forms []*routeForm) {
 		}
 		for _, l := range route.Limits {
 			if l == nil || l.Name == "" || route.Name == "" {
-				continue // a problem already
+				continue // already reported
 			}
 			name := route.Name + "." + l.Name
 			if other, ok := first[name]; ok && r.ok(&l.Name) {

@@ -96,7 +96,7 @@ func (d *decoder) string(n *yaml.Node, p place) (string, bool) {
 		return "", false
 	}
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
-		d.add(p, "holds a control character or a line break", "write it on one line, in plain characters")
+		d.add(p, "has a control character or a line break", "write it on one line, in plain characters")
 		return "", false
 	}
 	return s, true
@@ -142,7 +142,7 @@ func (d *decoder) number(n *yaml.Node, p place, v reflect.Value, t tag) {
 	i, err := strconv.Atoi(s)
 	switch {
 	case !whole.MatchString(s) && err == nil:
-		d.add(p, fmt.Sprintf("%q may be read as another number", s), "write it without a sign and leading zeros")
+		d.add(p, fmt.Sprintf("%q can be read as another number", s), "write it without a sign and leading zeros")
 	case err != nil:
 		d.add(p, fmt.Sprintf("want a whole number, got %q", s), "write decimal digits only, for example 5")
 	case t.max != 0 && (i < t.min || i > t.max):

@@ -1,9 +1,9 @@
-// Package config reads the YAML that operators write and turns it into values
-// that cannot be wrong: whoever holds a *Config need not check it again.
+// Package config loads the YAML configuration into validated values: users of a *Config
+// need not check it again.
 //
-// [Load] returns a whole [Config] or every problem of the files at once, each
-// with its file, line and column and what to write instead. Loading has no side
-// effects: it reads the files, and opens, dials or sets nothing else.
+// [Load] returns a complete [Config], or all problems of the files at once, each with file,
+// line and column and what to write instead. Loading has no side effects other than reading
+// files: it opens no connections and changes nothing.
 package config
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A Config is what an operator wants, defaults filled in. It is immutable once
-// loaded and safe for concurrent use.
+// A Config is a configuration with defaults filled in. It is immutable once loaded and safe
+// for concurrent use.
 type Config struct {
 	Version   int // of the format: 1
 	Listen    Listen
 	Admin     Admin
 	Store     Store
-	Redis     Redis // meaningful when Store is StoreRedis
+	Redis     Redis // used if Store is StoreRedis
 	Reload    Reload
 	ClientIP  ClientIP
 	Privacy   Privacy
@@ -32,134 +32,134 @@ type Config struct {
 	Alerts    Alerts
 	AccessLog AccessLog
 	Traces    Traces
-	Tokens    *key.Tokens          // verifies what jwt: reads; nil when nothing is said of tokens
+	Tokens    *key.Tokens          // verifies tokens for jwt: keys; nil without a jwt section
 	Keys      map[string]*key.Spec // by name; parts and replacements are resolved
-	Upstreams map[string]*Upstream // by name; one written in place stands under its URL
+	Upstreams map[string]*Upstream // by name; inline ones by URL
 	Routes    []*Route             // in the order of the files; never empty
 
-	// Hash is the SHA-256 of everything that was read but the sections listen and
-	// admin, in hexadecimal: machines that differ in these alone serve the same. It
-	// does not depend on the directory that the files lie in.
+	// Hash is the SHA-256 of everything that was read except the sections listen and admin,
+	// in hexadecimal: machines that differ only in these have the same configuration. It
+	// does not depend on the directory of the files.
 	Hash string
-	// Sum is as Hash, of this machine alone: with these sections, and with the files
-	// that do not travel.
+	// Sum is like Hash for this machine alone: with these sections, and with the files that
+	// are not pushed.
 	Sum string
 	// Files are the files that were read, the main file first.
 	Files []string
-	// Globs are the include patterns, relative ones joined with the directory
-	// of the main file: a file that appears under one changes the config.
+	// Globs are the include patterns, relative ones joined with the directory of the main
+	// file: a new file that matches one changes the configuration.
 	Globs []string
-	// Warnings are what is allowed but hardly meant, in the order of Problems.
+	// Warnings report values that are allowed but probably mistakes, in the order of
+	// Problems.
 	Warnings []Problem
-	// Bare are secrets that stand in the files as they are, and would be read by
-	// whoever sees these.
+	// Bare reports secrets that are written in the files instead of environment variables.
 	Bare []Problem
 
-	form    *file   // what was written, defaults filled in
-	opened  []named // at the start, and not by loading
+	form    *file   // the decoded file, defaults filled in
+	opened  []named // files opened at start, not by loading
 	written written
 	values  []listed        // of lists
-	own     map[string]bool // files that the configuration names
+	own     map[string]bool // files named by the configuration
 }
 
-// Listen says where clients connect.
+// Listen configures the listeners for clients.
 type Listen struct {
 	HTTP          string // host:port; the port may be 0; "" for none
-	HTTPS         string // as HTTP; not both are none
-	TLS           []Pair // at least one if HTTPS is not none and ACME is nil
+	HTTPS         string // like HTTP; at least one is not none
+	TLS           []Pair // at least one if HTTPS is set and ACME is nil
 	ACME          *ACME  // nil for none
-	H2C           bool   // whether HTTP/2 without TLS is spoken
+	H2C           bool   // HTTP/2 without TLS
 	ProxyProtocol []netip.Prefix
 	Timeouts      ListenTimeouts
 	MaxHeader     int64 // bytes of a request's header; at least 1 KiB
-	MaxBuffered   int64 // bytes of all bodies that keys are read from; at least 1 MiB
-	ReusePort     bool  // another process may listen there too
+	MaxBuffered   int64 // bytes of all bodies buffered for keys; at least 1 MiB
+	ReusePort     bool  // SO_REUSEPORT
 	Drain         Drain
 }
 
-// Drain says how weir ends: for Delay, which may be 0, it only says so, and then
-// requests in progress have Within, above 0.
+// Drain configures the shutdown: readiness fails for Delay, which may be 0, while
+// connections are still accepted; then requests in progress may take Within, above 0.
 type Drain struct{ Delay, Within time.Duration }
 
 // A Pair is a certificate and its key: paths of PEM files, which have not been
 // opened.
 type Pair struct{ Cert, Key string }
 
-// ListenTimeouts bound how long a client may take; all are above 0. Uploads and
-// downloads may last as long as bytes flow.
+// ListenTimeouts are the timeouts for clients, all above 0. Uploads and downloads may take
+// any time while data flows.
 type ListenTimeouts struct {
-	Header time.Duration // for the header of a request
-	Body   time.Duration // without any of a request's body, until the answer begins
-	Write  time.Duration // to take a piece of what it is sent
+	Header time.Duration // for a whole request header
+	Body   time.Duration // without any data of a request body, until the response begins
+	Write  time.Duration // without accepting any data of a response
 	Idle   time.Duration // between requests
 }
 
-// Admin says where operators connect.
+// Admin configures the admin listener.
 type Admin struct {
 	HTTP  string // host:port; the port may be 0
 	HTTPS string // as HTTP; "" for none, and none unless there is listen.https
-	// ClientCA is PEM with the authorities of client certificates, one of which must have
-	// signed that of whoever connects to HTTPS; "" asks for none (mutual TLS).
+	// ClientCA are the authorities for client certificates on HTTPS, in PEM (mutual TLS);
+	// "" requires none.
 	ClientCA string
-	Token    string   // empty: none is asked for, which is allowed on loopback only
-	Hosts    []string // that are answered without a token, besides loopback
-	// Tokens are those of single operators. With one of them, Token may be empty, and
-	// none is answered without a token.
+	Token    string   // empty: none required, allowed only on loopback addresses
+	Hosts    []string // host names allowed without a token, besides loopback
+	// Tokens are the tokens of individual operators. If there is one, Token may be empty,
+	// and every request needs a token.
 	Tokens []Token
 }
 
-// A Token is what one operator shows to be known.
+// A Token is the bearer token of one operator.
 type Token struct {
 	Name  string // unique and token-safe
 	Text  string // unique, and also not Admin.Token
-	Write bool   // whether it may change anything
+	Write bool   // whether it may make changes
 }
 
-// A Store is a kind of place where counts live.
+// A Store is where counts are kept.
 type Store string
 
 // The stores.
 const (
 	StoreMemory Store = "memory" // one process
-	StoreRedis  Store = "redis"  // shared by several
+	StoreRedis  Store = "redis"  // shared by several processes
 )
 
-// ClientIP says whose word counts about where a request comes from.
+// ClientIP configures how the client address is determined.
 type ClientIP struct {
 	TrustedProxies []netip.Prefix // masked; IPv4 as IPv4
 	Header         string         // canonical name
-	IPv6Prefix     int            // bits of an IPv6 address that make one client, 1 to 128
+	IPv6Prefix     int            // bits of an IPv6 address that identify a client, 1 to 128
 }
 
-// Privacy says what may leave the process.
+// Privacy configures the hashing of keys, and of addresses in logs.
 type Privacy struct {
-	HashSecret string // not empty: keys are HMACs under it
-	Previous   string // the same of what was counted before, when Rotates
-	Rotates    bool   // limits are claimed under both keys
+	HashSecret string // if not empty, keys are HMACs with it
+	Previous   string // the previous secret, if Rotates
+	Rotates    bool   // limits are claimed under the keys of both secrets
 	LogClient  LogClient
 }
 
-// LogClient is how the log shows a client's address.
+// LogClient is how client addresses are logged.
 type LogClient string
 
 // The ways to show an address.
 const (
 	ClientFull    LogClient = "full"
 	ClientNetwork LogClient = "network" // 24 bits of IPv4, 48 of IPv6
-	ClientHashed  LogClient = "hashed"  // as limits count it, hashed
+	ClientHashed  LogClient = "hashed"  // hash of the address that limits count by
 	ClientNone    LogClient = "none"
 )
 
-// LogPath is how the log shows a path that a route matches.
+// LogPath is how the path of a matched request is logged.
 type LogPath string
 
 // The ways to show a path.
 const (
 	PathFull     LogPath = "full"     // without parameters that are keys
-	PathRedacted LogPath = "redacted" // without any parameter, nor what looks like a number or an address
+	PathRedacted LogPath = "redacted" // without parameters, numbers and addresses
 )
 
-// PreviousHash is the key of parts under the secret that is replaced, if one is.
+// PreviousHash returns the key of parts with the previous secret, if there is a rotation.
 func (p Privacy) PreviousHash(parts []string) (k limiter.Key, rotates bool) {
 	if !p.Rotates {
 		return k, false
@@ -167,30 +167,30 @@ func (p Privacy) PreviousHash(parts []string) (k limiter.Key, rotates bool) {
 	return key.Hash(p.Previous, parts), true
 }
 
-// Hash is the key of parts under the secret in use; see key.Hash.
+// Hash returns the key of parts with the current secret; see key.Hash.
 func (p Privacy) Hash(parts []string) limiter.Key { return key.Hash(p.HashSecret, parts) }
 
-// A Mode says what a limit does with its refusals.
+// A Mode is the mode of a limit.
 type Mode string
 
 // The modes of a limit.
 const (
-	Enforce Mode = "enforce" // they are answered
-	Shadow  Mode = "shadow"  // they are counted and reported only
-	Off     Mode = "off"     // the limit is not asked
+	Enforce Mode = "enforce" // refuses requests
+	Shadow  Mode = "shadow"  // only counts and reports refusals
+	Off     Mode = "off"     // disabled
 )
 
-// An OnStoreFailure says what a limit answers when its store cannot.
+// An OnStoreFailure is the policy of a limit while its store is unreachable.
 type OnStoreFailure string
 
-// What can happen when a store fails.
+// Values of OnStoreFailure.
 const (
 	Allow OnStoreFailure = "allow" // the request passes
 	Deny  OnStoreFailure = "deny"  // the request is refused
-	Local OnStoreFailure = "local" // this process counts its own share
+	Local OnStoreFailure = "local" // this process counts its share in memory
 )
 
-// Headers is the style in which clients are told about limits.
+// Headers is the style of rate limit fields in responses.
 type Headers string
 
 // The styles of headers.
@@ -200,58 +200,58 @@ const (
 	HeadersNone       Headers = "none"
 )
 
-// Defaults are for limits that do not say otherwise; they are already applied
-// to the limits of a loaded Config.
+// Defaults are the defaults of limits; they are already applied to the limits of a loaded
+// Config.
 type Defaults struct {
 	Mode           Mode
 	OnStoreFailure OnStoreFailure
 	Headers        Headers
 	Expose         bool
-	NewKeys        limiter.Rate // as that of a Route
+	NewKeys        limiter.Rate // like that of a Route
 }
 
-// An Upstream is where requests go.
+// An Upstream is a group of targets.
 type Upstream struct {
-	Name     string   // its URL when it was written in place
-	Echo     bool     // built in: answers with what it was asked; there are no Targets
+	Name     string   // its URL if it is inline
+	Echo     bool     // built in: returns the request; there are no Targets
 	Targets  []Target // at least one unless Echo
 	Balance  Balance
 	HashBy   *key.Spec // not nil exactly when Balance is BalanceHash
 	Health   Health
 	Timeouts Timeouts
-	Retries  int // more targets that one request may be taken to
-	// MaxConnections is the most requests that one target works on at a time,
-	// 0 for any number; what exceeds it waits in the Queue.
+	Retries  int // further targets for one request
+	// MaxConnections is the maximum number of concurrent requests to a target, 0 for no
+	// limit; further requests wait in the Queue.
 	MaxConnections int
 	Queue          Queue
 	Protocol       Protocol
 	TLS            UpstreamTLS
-	Resolve        time.Duration // how often names are looked up again
-	Forwarded      bool          // whether RFC 7239's field is sent
+	Resolve        time.Duration // interval of DNS lookups
+	Forwarded      bool          // whether Forwarded (RFC 7239) is sent
 	Position       Position
 }
 
-// A Balance is how requests are spread over targets.
+// A Balance is a load balancing method.
 type Balance string
 
 // The balances.
 const (
 	BalanceRoundRobin  Balance = "round_robin"
 	BalanceLeastLoaded Balance = "least_loaded"
-	BalanceHash        Balance = "hash" // by a key; those without it take turns
+	BalanceHash        Balance = "hash" // by a key; round robin for requests without it
 )
 
-// Health says how targets are found out that are not available.
+// Health configures health checks and ejection.
 type Health struct {
-	Path              string // begins with a slash; empty: targets are not looked at
+	Path              string // begins with a slash; empty: no active checks
 	Interval, Timeout time.Duration
-	Status            Statuses // of a good answer
-	After             int      // failures in a row, at least 1
+	Status            Statuses // of a healthy response
+	After             int      // consecutive failures, at least 1
 	Rest              time.Duration
 	SlowStart         time.Duration // 0: none
 }
 
-// A Queue is where requests wait for a target.
+// A Queue configures waiting for a target.
 type Queue struct {
 	Length  int // may be 0
 	Timeout time.Duration
@@ -267,10 +267,10 @@ const (
 	ProtocolH2C   Protocol = "h2c" // no target is https
 )
 
-// UpstreamTLS is how https targets are trusted, and who Weir is to them.
+// UpstreamTLS configures TLS to https targets.
 type UpstreamTLS struct {
-	Roots       *x509.CertPool   // nil: those of the machine
-	Certificate *tls.Certificate // nil: none is shown
+	Roots       *x509.CertPool   // nil: those of the system
+	Certificate *tls.Certificate // client certificate; nil: none
 	ServerName  string           // empty: the host of the target's URL
 }
 
@@ -280,68 +280,66 @@ type Target struct {
 	Weight int      // at least 1
 }
 
-// Timeouts bound the waiting for an upstream.
+// Timeouts are the timeouts for an upstream.
 type Timeouts struct {
-	Connect  time.Duration // until a connection stands; above 0
-	TLS      time.Duration // for its handshake; 0: Connect is for both
+	Connect  time.Duration // to establish a connection; above 0
+	TLS      time.Duration // for the TLS handshake; 0: part of Connect
 	Response time.Duration // from the request's end to the response's header; above 0
-	Idle     time.Duration // between two bytes of a response; 0: without end
+	Idle     time.Duration // without any data of a response; 0: unlimited
 }
 
-// A Route is what happens to the requests that match.
+// A Route is the handling of requests that match.
 type Route struct {
 	Name        string // unique and token-safe
 	Match       Match
-	Upstream    *Upstream // nil exactly when Redirect or Respond is there
+	Upstream    *Upstream // nil exactly if Redirect or Respond is set
 	Redirect    *Redirect
 	Respond     *Respond
 	Rewrite     Rewrite
-	WebSocket   bool     // whether an upgrade to websocket is forwarded
-	MaxBody     int64    // bytes of a request's body; 0 for any
+	WebSocket   bool     // whether upgrades to WebSocket are forwarded
+	MaxBody     int64    // maximum size of a request body in bytes; 0 for no limit
 	Limits      []*Limit // in the order of the file; may be empty
 	Lists       []*List  // in the order of the file
 	RefundOn    Refund
-	Idempotency *Idempotency // nil: repeats count
+	Idempotency *Idempotency // nil: repeats are counted
 	Reject      Reject
-	// NewKeys is how many requests with new keys a client may send, which a Guard
-	// can keep; the zero Rate is any number. NewKeysMode is what becomes of more.
+	// NewKeys is the rate of requests with new keys for each client, valid for a
+	// limiter.KeyGuard; the zero Rate means no limit. NewKeysMode is its mode.
 	NewKeys     limiter.Rate
 	NewKeysMode Mode
 	LogPath     LogPath
-	// CountPreflight says whether the limits are asked about preflights.
+	// CountPreflight makes limits count preflights.
 	CountPreflight bool
-	// EncodedSlash says what becomes of a path with %2F.
+	// EncodedSlash is the handling of %2F in a path.
 	EncodedSlash EncodedSlash
-	// FormBesideQuery says what becomes of a form in the body where something is
-	// read from the query.
+	// FormBesideQuery is the handling of a form in the body if the query is used.
 	FormBesideQuery FormBesideQuery
 	Position        Position
 }
 
-// A Match says which requests a route is for.
+// A Match selects the requests of a route.
 type Match struct {
-	Methods []string // upper case, no doubles; empty means all
+	Methods []string // upper case, without duplicates; empty means all
 	Host    string   // lower case: exact or *.example.com; empty means all
-	// Path is a pattern that chi takes without panic: exact, {param},
-	// {param:regexp} with the regexp anchored at both ends, /* at the end. It is
-	// in the spelling of RFC 3986 section 6.2.2.
+	// Path is a valid pattern: exact, {param}, {param:regexp} with the regexp anchored at
+	// both ends, /* at the end. It is normalized (RFC 3986 section 6.2.2).
 	Path    string
 	Params  []string          // the names in Path, in order; "*" for /*
 	Headers map[string]string // by canonical name; the value, or "*" for any
 	Query   map[string]string // by name; the value, or "*" for any
 }
 
-// A Rewrite says what the upstream and the client see otherwise than it was sent.
+// A Rewrite changes forwarded requests and responses.
 type Rewrite struct {
-	// StripPrefix and AddPrefix are whole segments in the spelling of a Path:
-	// they begin with a slash and do not end with one; or they are empty.
+	// StripPrefix and AddPrefix are whole normalized segments: they begin with a slash and
+	// do not end with one, or are empty.
 	StripPrefix, AddPrefix string
 	Request, Response      Fields
-	Host                   string // what the upstream is asked for as host; empty: what the client asked for
+	Host                   string // Host of the forwarded request; empty: that of the client
 }
 
-// Fields are changes to headers, none of which frames a message or is set by
-// Weir itself. Names are canonical.
+// Fields are changes to header fields, except those that frame a message or are set by
+// Weir. Names are canonical.
 type Fields struct {
 	Set    map[string]string
 	Remove []string

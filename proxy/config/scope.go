@@ -2,9 +2,9 @@ package config
 
 import "github.com/weir-proxy/weir/limiter"
 
-// scope reads who counts together.
+// scope parses the scope of a limit.
 func (l *limits) scope(f *limitForm) limiter.Scope {
-	scope, _ := limiter.ParseScope(f.Scope) // one of the enum, or a problem already
+	scope, _ := limiter.ParseScope(f.Scope) // one of the enum, or already reported
 	switch {
 	case scope == limiter.Overall:
 	case l.store != StoreRedis:

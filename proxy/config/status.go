@@ -10,8 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Statuses are some of the HTTP statuses from 100 to 599. The zero Statuses has
-// none.
+// Statuses is a set of HTTP statuses from 100 to 599. The zero Statuses is empty.
 type Statuses struct{ bits [10]uint64 }
 
 // Has reports whether status is one of s.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// suggest says what to write instead of word: the nearest of the choices if
-// one is near, else all of them.
+// suggest returns what to write instead of word: the nearest choice if one is similar, else
+// all of them.
 func suggest(word string, choices []string) string {
 	if best := near(word, choices); best != "" || len(choices) == 0 {
 		return best
@@ -14,11 +14,10 @@ func suggest(word string, choices []string) string {
 	return "write " + either(choices)
 }
 
-// Near asks whether the nearest of the choices was meant, as "did you mean X?"; it
-// is "" when none is near.
+// Near returns "did you mean X?" with the nearest choice; "" if none is similar.
 func Near(word string, choices []string) string { return near(word, choices) }
 
-// near asks whether the nearest of the choices was meant, if one is near.
+// near returns the suggestion of the nearest choice, if one is similar.
 func near(word string, choices []string) string {
 	best, least := "", 1+max(1, len(word)/3)
 	for _, c := range choices {
@@ -41,9 +40,9 @@ func either(choices []string) string {
 	return strings.Join(choices[:last], ", ") + " or " + choices[last]
 }
 
-// distance is the edit distance (Levenshtein's): how many characters must be put in, left out, replaced, or
-// swapped with their neighbour to make b of a (optimal string alignment). It
-// costs len(a) * len(b) steps, and gives up on words beyond any of ours.
+// distance returns the edit distance (Levenshtein) of a and b: the number of characters to
+// insert, delete, replace, or swap with their neighbor (optimal string alignment). It takes
+// len(a) * len(b) steps, and is limited to the length of valid words.
 func distance(a, b string) int {
 	if len(a) > 100 || len(b) > 100 {
 		return 100

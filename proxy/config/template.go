@@ -8,17 +8,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A template is what names of limiters are made of.
+// A template is the parsed name of Redisson limiters.
 type template struct {
 	name       string
-	start, end string // around {key}; without that, the name is start
+	start, end string // text around {key}; without {key}, the name is start
 	keyed      bool
 	digits     bool // the key is a number, perhaps with a plus before it
-	form       limiter.RedissonForm
+	form       limiter.RedissonFormat
 }
 
 func newTemplate(f *limitForm, limit *Limit) template {
-	t := template{name: f.RedissonName, form: limit.RedissonForm}
+	t := template{name: f.RedissonName, form: limit.RedissonFormat}
 	t.start, t.end, t.keyed = strings.Cut(f.RedissonName, "{key}")
 	steps := limit.Key.Normalize
 	t.digits = limit.Key.OnMissing != key.Use && limit.Key.OnInvalid != key.Use && len(steps) > 0 && slices.Contains([]key.Step{key.Digits, key.E164}, steps[len(steps)-1])
@@ -30,7 +30,7 @@ func (t template) accepts(text string) bool {
 	return t.keyed && !strings.ContainsAny(text, "{}") && (!t.digits || strings.Trim(text, "+0123456789") == "")
 }
 
-// overlaps reports whether some key of t and some key of other make one name.
+// overlaps reports whether t and other can result in the same name.
 func (t template) overlaps(other template) bool {
 	if !t.keyed {
 		t, other = other, t
@@ -46,8 +46,8 @@ func (t template) overlaps(other template) bool {
 	return t.opens(other) && t.closes(other)
 }
 
-// opens reports whether the names of both can begin the same: the longer start is
-// then part of the other's key.
+// opens reports whether the names of both can begin in the same way: the longer start is
+// then a part of the other's key.
 func (t template) opens(other template) bool {
 	if len(t.start) > len(other.start) {
 		t, other = other, t

@@ -9,26 +9,26 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// A TraceParent says whose traceparent is believed.
+// A TraceParent determines whose traceparent is used.
 type TraceParent string
 
-// Whose there are.
+// Values of TraceParent.
 const (
 	ParentTrusted TraceParent = "trusted" // of trusted proxies
 	ParentAny     TraceParent = "any"     // of all clients
-	ParentNone    TraceParent = "none"    // of nobody
+	ParentNone    TraceParent = "none"    // none
 )
 
-// Traces say where traces of requests are sent.
+// Traces configures the export of traces.
 type Traces struct {
-	Endpoint string            // URL with its path; empty: nothing is traced
-	Headers  map[string]string // that the collector wants
-	Sample   float64           // share of the requests that no parent decides about, 0 to 1
+	Endpoint string            // URL with its path; empty: tracing is off
+	Headers  map[string]string // header fields for the collector
+	Sample   float64           // share of the requests without a parent that is traced, 0 to 1
 	Parent   TraceParent
 	Service  string
 }
 
-// traces reads where traces are sent.
+// traces compiles the traces section.
 func (r *loader) traces(f *tracesForm) Traces {
 	t := Traces{Endpoint: f.Endpoint, Parent: TraceParent(f.Parent), Service: f.Service}
 	percent, is := strings.CutSuffix(f.Sample, "%")
@@ -56,7 +56,7 @@ func (r *loader) traces(f *tracesForm) Traces {
 	return t
 }
 
-// collector checks the URL that traces are sent to.
+// collector checks the URL of the collector.
 func (r *loader) collector(f *tracesForm) string {
 	to, err := url.Parse(f.Endpoint)
 	switch {
@@ -64,7 +64,7 @@ func (r *loader) collector(f *tracesForm) string {
 		r.wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
 		return ""
 	case to.User != nil:
-		r.wrong(&f.Endpoint, "holds a password", "write it into headers, as Authorization")
+		r.wrong(&f.Endpoint, "has a password", "write it into headers, as Authorization")
 		return ""
 	case to.Port() == "4317":
 		r.warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")

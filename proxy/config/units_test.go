@@ -49,7 +49,7 @@ func TestScalars_EachFaultHasItsAnswer(t *testing.T) {
 			"64": "64 has no unit", "64KB": `"64KB" is not a size`, "0B": `"0B" is not a size`, "{a: b}": "got a mapping",
 		},
 		"client_ip: {ipv6_prefix: %s}": {
-			"010": "may be read as another number", "+1": "may be read as another number", "1e3": "want a whole number", "1.0": "want a whole number", `"3"`: "in quotes", "-1": "out of range", "99999999999999999999": "want a whole number",
+			"010": "can be read as another number", "+1": "can be read as another number", "1e3": "want a whole number", "1.0": "want a whole number", `"3"`: "in quotes", "-1": "out of range", "99999999999999999999": "want a whole number",
 		},
 		"defaults: {expose: %s}": {
 			"yes": "want true or false", "True": "want true or false", "1": "want true or false", `"true"`: "in quotes", "on": "want true or false",

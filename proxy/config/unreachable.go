@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// unreachable finds routes that can never match. Of two routes that match one
-// request the more specific wins: host, then path, then method, then number of
-// headers and query parameters, then the order of the files. So a route is lost
-// only to earlier ones with the same host, path, headers and query that take all
-// its methods.
+// unreachable finds routes that can never match. If two routes match the same request, the
+// more specific one wins: by host, path, method, number of headers and query parameters,
+// then the order of the files. So a route is unreachable only because of earlier ones with
+// the same host, path, headers and query that match all its methods.
 type unreachable struct {
 	seen map[string][]*Route
 }
 
-// add returns an earlier route because of which this one never matches, or nil.
+// add returns an earlier route that makes this one unreachable, or nil.
 func (s *unreachable) add(route *Route, shape string) *Route {
 	if s.seen == nil {
 		s.seen = map[string][]*Route{}
@@ -28,7 +27,7 @@ func (s *unreachable) add(route *Route, shape string) *Route {
 	for _, name := range sortedKeys(route.Match.Query) {
 		id = append(id, name, route.Match.Query[name])
 	}
-	place := strings.Join(id, "\x00") // no text of a file holds a control character
+	place := strings.Join(id, "\x00") // no text of a file has a control character
 	earlier := s.seen[place]
 	s.seen[place] = append(earlier, route)
 

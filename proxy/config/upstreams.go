@@ -30,7 +30,7 @@ func newUpstreams(r *loader, keys *keys, forms map[string]*upstreamForm) *upstre
 	for _, name := range u.names {
 		form := forms[name]
 		if !tokenSafe.MatchString(name) {
-			r.wrongName(form, quote(name)+" is not a valid name for an upstream", "begin with a letter and go on with letters, digits, _ . or -")
+			r.wrongName(form, quote(name)+" is not a valid name for an upstream", "begin with a letter, followed by letters, digits, _ . or -")
 		}
 		u.byName[name] = u.build(name, form)
 	}
@@ -65,7 +65,7 @@ func (u *upstreams) build(name string, form *upstreamForm) *Upstream {
 	seen := map[string]bool{}
 	for _, t := range form.Targets {
 		if t == nil || t.URL == "" {
-			continue // a problem already
+			continue // already reported
 		}
 		to, what, instead := parseURL(t.URL)
 		switch {
@@ -93,7 +93,7 @@ func (u *upstreams) refer(text *string) *Upstream {
 		return up
 	}
 	if *text == "" {
-		return nil // a problem already
+		return nil // already reported
 	}
 	if *text != echo && !strings.Contains(*text, "://") && !strings.HasPrefix(*text, "unix:") {
 		instead := near(*text, append(u.names, echo))
@@ -143,7 +143,7 @@ func parseURL(text string) (to *url.URL, what, instead string) {
 	case to.Scheme != "http" && to.Scheme != "https":
 		return nil, "the scheme is none of http, https and unix", example
 	case to.User != nil:
-		return nil, "the URL holds a user name or password", "write it without, and let clients send the Authorization header"
+		return nil, "the URL has a user name or password", "write it without, and let clients send the Authorization header"
 	case !isHost(to.Hostname()):
 		return nil, "the URL has no host", example
 	case to.Port() != "" && (err != nil || port == 0) || strings.HasSuffix(to.Host, ":"):

@@ -8,13 +8,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// written are the values that name variables of the environment, as they stand in
-// the file, by pointer to the field. Whoever asks what a configuration would change
-// is shown these: what the variables hold on the machine that answers is not theirs.
+// written holds the values with environment variables as they are written in the file, by
+// pointer to the field. Comparisons of configurations show these, because the values of
+// variables belong to the machine that answers.
 type written map[any]string
 
-// restore puts values of v, a form, into n, which it was encoded as, as they are
-// written. Secrets stay hidden.
+// restore replaces values in n, the encoding of form v, by what was written. Secrets stay
+// masked.
 func (w written) restore(n *yaml.Node, v reflect.Value) {
 	if len(w) == 0 {
 		return
@@ -43,7 +43,7 @@ func (w written) restore(n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// scalar restores one value; a form that was written short has it in a field.
+// scalar restores one value; in the short form it is in a field.
 func (w written) scalar(n *yaml.Node, v reflect.Value) {
 	if !v.CanAddr() || v.Type() == reflect.TypeFor[secret]() || v.Type() == reflect.TypeFor[secretURL]() {
 		return
@@ -60,8 +60,7 @@ func (w written) scalar(n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// member is the field or the entry of v that is called name; the zero Value if
-// there is none.
+// member returns the field or entry of v with this name; the zero Value if there is none.
 func member(v reflect.Value, name string) reflect.Value {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -74,7 +73,7 @@ func member(v reflect.Value, name string) reflect.Value {
 	return reflect.Value{}
 }
 
-// fills has the reading remember what variables hold, and where they are named.
+// fills records the values of variables, and where they are used.
 func (r *loader) fills() {
 	env := r.env
 	r.filled = map[string]string{}
@@ -87,12 +86,11 @@ func (r *loader) fills() {
 	}
 }
 
-// leastFilled is how long a value is, at least, that is known again wherever it
-// stands in a sentence.
+// leastFilled is the minimum length of values that are recognized within a text.
 const leastFilled = 4
 
-// unfilled is p with the names of variables in the place of what they hold, for
-// those who sent the configuration from elsewhere.
+// unfilled returns p with the values of variables replaced by their names, for the sender
+// of a pushed configuration.
 func (r *loader) unfilled(p Problem) Problem {
 	for value, name := range r.filled {
 		for _, text := range []*string{&p.What, &p.Instead} {

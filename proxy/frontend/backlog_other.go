@@ -4,8 +4,8 @@ package frontend
 
 import "net"
 
-// pending cannot be known here.
+// pending returns false: the accept backlog cannot be examined on these systems.
 func pending(net.Listener) bool { return false }
 
-// dropSYN is for Linux.
+// dropSYN does nothing. It exists only for Linux.
 func dropSYN(net.Listener) {}

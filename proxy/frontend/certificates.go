@@ -15,35 +15,35 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// Certificates are what TLS clients are shown. Whoever watches their files has them
-// read again. It is safe for concurrent use, but for Reload.
+// Certificates are the certificates that TLS clients are shown. Their owner calls
+// Reload when the files have changed. It is safe for concurrent use, except for Reload.
 type Certificates struct {
 	log     zerolog.Logger
 	files   []config.Pair
 	issuer  Issuer            // nil for none
-	pairs   []tls.Certificate // as files; only Reload changes them
+	pairs   []tls.Certificate // in the order of files; only Reload changes them
 	current atomic.Pointer[tls.Config]
 }
 
-// An Issuer has certificates that no file has, and renews them by itself. It must
-// be safe for concurrent use.
+// An Issuer provides certificates that are not in files, and renews them, for example
+// by ACME. It must be safe for concurrent use.
 type Issuer interface {
-	// Names are those that it has certificates for, or will have.
+	// Names returns the names for which it has certificates or will have them.
 	Names() []string
-	// Certificate is the one to show to a client, or to who asks for proof that a
-	// name is ours; an error when there is none yet.
+	// Certificate returns the certificate for a client, or for the certification
+	// authority that validates a name. It returns an error if there is none yet.
 	Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Held are the certificates that it has now.
-	Held() []*x509.Certificate
+	// Certificates returns the current certificates.
+	Certificates() []*x509.Certificate
 }
 
-// alpnACME is the protocol of an authority that asks whether a name is ours (RFC
-// 8737): it goes when it has seen the certificate.
+// alpnACME is the protocol that a certification authority negotiates in order to
+// validate a name (RFC 8737). It closes the connection after the handshake.
 const alpnACME = "acme-tls/1"
 
-// LoadCertificates reads pairs of files. One that cannot be read, or does not
-// fit its key, is an error. An issuer, unless nil, has further certificates; for
-// its names they go before those of files.
+// LoadCertificates reads pairs of certificate and key files. A file that cannot be
+// read, or a key that does not match, is an error. issuer, if it is not nil, provides
+// further certificates; for its names they take precedence over those of files.
 func LoadCertificates(files []config.Pair, issuer Issuer, log zerolog.Logger) (*Certificates, error) {
 	c := &Certificates{log: log, files: files, issuer: issuer}
 	for _, f := range files {
@@ -54,7 +54,7 @@ func LoadCertificates(files []config.Pair, issuer Issuer, log zerolog.Logger) (*
 		c.pairs = append(c.pairs, pair)
 		c.warnIfInvalid(f, pair)
 	}
-	c.install()
+	c.swapConfig()
 	return c, nil
 }
 
@@ -66,24 +66,23 @@ func load(f config.Pair) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// install makes what clients are shown of the pairs. A client is shown the first
-// that fits the name it asks for and what it can verify; when none does, the
-// first of all.
-func (c *Certificates) install() {
+// swapConfig installs the current pairs. A client is shown the first certificate that
+// matches its server name and its signature algorithms; if none matches, the first one.
+func (c *Certificates) swapConfig() {
 	next := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		NextProtos:   []string{"h2", "http/1.1"},
 		Certificates: slices.Clone(c.pairs),
 	}
 	if c.issuer != nil {
-		next.GetCertificate = c.issued
+		next.GetCertificate = c.fromIssuer
 	}
 	c.current.Store(next)
 }
 
-// issued is the issuer's certificate for a client; nil where those of files are
-// to be shown: for other names, and until the issuer has its own.
-func (c *Certificates) issued(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+// fromIssuer returns the issuer's certificate for a client. It returns nil, so that a
+// certificate of a file is shown, for other names and as long as the issuer has none.
+func (c *Certificates) fromIssuer(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	files := len(c.files) > 0
 	if files && !slices.Contains(c.issuer.Names(), strings.ToLower(hello.ServerName)) {
 		return nil, nil
@@ -95,7 +94,7 @@ func (c *Certificates) issued(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	return cert, err
 }
 
-// config is for connections from now on, whenever the pairs change.
+// config returns a TLS configuration that always uses the current certificates.
 func (c *Certificates) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -108,9 +107,10 @@ func (c *Certificates) config() *tls.Config {
 	}
 }
 
-// mutual is config for those alone who show a certificate that one of roots has signed
-// (mutual TLS). Each connection is asked: none goes on from an earlier one.
-func (c *Certificates) mutual(roots *x509.CertPool) *tls.Config {
+// mutualConfig is config for clients that must present a certificate signed by one of
+// roots (mutual TLS). Session resumption is disabled, so that each connection presents
+// it.
+func (c *Certificates) mutualConfig(roots *x509.CertPool) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -121,7 +121,7 @@ func (c *Certificates) mutual(roots *x509.CertPool) *tls.Config {
 	}
 }
 
-// Files are those that the certificates were read from, and their keys.
+// Files returns the certificate and key files.
 func (c *Certificates) Files() []string {
 	var all []string
 	for _, f := range c.files {
@@ -130,9 +130,9 @@ func (c *Certificates) Files() []string {
 	return all
 }
 
-// Reload reads the files again. A pair that cannot be used leaves the one before it
-// in place. Connections that stand are not touched. It logs what it has loaded only
-// when clients are shown it. It is for one goroutine at a time.
+// Reload reads the files again. If a pair is invalid, the previous one stays in use.
+// Existing connections are not affected. It logs the certificates that have changed,
+// after clients are shown them. It must not be called concurrently.
 func (c *Certificates) Reload() {
 	var loaded []int
 	for i, f := range c.files {
@@ -149,7 +149,7 @@ func (c *Certificates) Reload() {
 	if len(loaded) == 0 {
 		return
 	}
-	c.install()
+	c.swapConfig()
 	for _, i := range loaded {
 		f, leaf := c.files[i], c.pairs[i].Leaf
 		c.log.Info().Str("file", f.Cert).Strs("names", leaf.DNSNames).Time("until", leaf.NotAfter).Msg("certificate loaded")
@@ -157,7 +157,7 @@ func (c *Certificates) Reload() {
 	}
 }
 
-// warnIfInvalid says when a certificate is of no use to clients.
+// warnIfInvalid logs a warning if a certificate has expired or is not yet valid.
 func (c *Certificates) warnIfInvalid(f config.Pair, pair tls.Certificate) {
 	if now := time.Now(); now.After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
 		c.log.Warn().Str("file", f.Cert).Time("from", pair.Leaf.NotBefore).Time("until", pair.Leaf.NotAfter).Msg("certificate not valid now")

@@ -8,36 +8,37 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// challenges is where an authority that issues certificates asks whether a name is
-// ours (ACME, RFC 8555 section 8.3).
-const challenges = "/.well-known/acme-challenge/"
+// challengePrefix is the path below which a certification authority requests the proof
+// that this server controls a name (ACME HTTP-01 challenge, RFC 8555 section 8.3).
+const challengePrefix = "/.well-known/acme-challenge/"
 
-// A Challenger answers what an authority asks.
-type Challenger interface {
-	// Answer reports whether r was such a question and has been answered.
-	Answer(w http.ResponseWriter, r *http.Request) bool
+// A ChallengeHandler responds to ACME challenges.
+type ChallengeHandler interface {
+	// ServeChallenge reports whether r was a challenge. If so, it has responded.
+	ServeChallenge(w http.ResponseWriter, r *http.Request) bool
 }
 
-// WithChallenges is next, but for an authority's questions, which c answers.
-func WithChallenges(next Handler, c Challenger) Handler { return challenged{next, c} }
+// WithChallenges returns a Handler that passes ACME challenges to c and all other
+// requests to next.
+func WithChallenges(next Handler, c ChallengeHandler) Handler { return challengeHandler{next, c} }
 
-type challenged struct {
+type challengeHandler struct {
 	Handler
-	challenger Challenger
+	challenger ChallengeHandler
 }
 
 // ServeHTTP implements http.Handler.
-func (h challenged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !h.challenger.Answer(w, r) {
+func (h challengeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.challenger.ServeChallenge(w, r) {
 		h.Handler.ServeHTTP(w, r)
 	}
 }
 
 // ServeHTTP1 implements Handler.
-func (h challenged) ServeHTTP1(x *http1.Exchange) {
-	if strings.HasPrefix(x.Path(), challenges) {
-		x.ServeNet(context.Background(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.challenger.Answer(w, r) }))
-		if x.Begun() {
+func (h challengeHandler) ServeHTTP1(x *http1.Exchange) {
+	if strings.HasPrefix(x.Path(), challengePrefix) {
+		x.ServeNetHTTP(context.Background(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.challenger.ServeChallenge(w, r) }))
+		if x.Committed() {
 			return
 		}
 	}

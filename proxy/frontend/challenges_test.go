@@ -14,9 +14,9 @@ type namedHandler struct{}
 
 func (namedHandler) ServeHTTP(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "routes") }
 
-func (r namedHandler) ServeHTTP1(x *http1.Exchange) { x.ServeNet(&http1.Context{Exchange: x}, r) }
+func (r namedHandler) ServeHTTP1(x *http1.Exchange) { x.ServeNetHTTP(&http1.Context{Exchange: x}, r) }
 
-func (namedHandler) RefuseHTTP1(x *http1.Exchange, _ error) {
+func (namedHandler) RejectHTTP1(x *http1.Exchange, _ error) {
 	x.Begin(http.StatusTeapot)
 	_ = x.Send(nil)
 }
@@ -24,8 +24,8 @@ func (namedHandler) RefuseHTTP1(x *http1.Exchange, _ error) {
 // fixedChallenge answers for one token, as an authority asks for it.
 type fixedChallenge string
 
-func (k fixedChallenge) Answer(w http.ResponseWriter, r *http.Request) bool {
-	if r.URL.Path != challenges+string(k) {
+func (k fixedChallenge) ServeChallenge(w http.ResponseWriter, r *http.Request) bool {
+	if r.URL.Path != challengePrefix+string(k) {
 		return false
 	}
 	io.WriteString(w, "proof")
@@ -38,7 +38,7 @@ func TestChallenges_AreAnsweredBeforeRoutes(t *testing.T) {
 	protocols.SetUnencryptedHTTP2(true)
 	two := &http.Client{Transport: &http.Transport{Protocols: protocols}}
 	defer two.CloseIdleConnections()
-	for path, want := range map[string]string{challenges + "token": "proof", challenges + "other": "routes", "/": "routes"} {
+	for path, want := range map[string]string{challengePrefix + "token": "proof", challengePrefix + "other": "routes", "/": "routes"} {
 		for proto, client := range map[string]*http.Client{"HTTP/1.1": http.DefaultClient, "HTTP/2.0": two} {
 			answer, err := client.Get("http://" + f.addr + path)
 			if err != nil {

@@ -11,41 +11,42 @@ import (
 )
 
 const (
-	// maxResets is how many requests an HTTP/2 client may take back (reset) on one
-	// connection, as long as those are not more than half of all; of a repeat
-	// offender, fewer.
+	// maxResets is the number of requests that an HTTP/2 client may reset on one
+	// connection, as long as they are not more than half of all its requests.
+	// offenderResets replaces it for addresses with a penalty.
 	maxResets      = 200
 	offenderResets = 20
-	// suspiciousResets is after how many of them a client's next requests wait for resetPause,
-	// to see whether those are taken back too.
-	suspiciousResets = 10
+	// pauseAfterResets is the number of resets after which each further request waits
+	// for resetPause, to see whether it is reset, too.
+	pauseAfterResets = 10
 	resetPause       = 2 * time.Millisecond
 )
 
-// A connState is what is known of one client's connection over all its requests.
+// A connState counts the requests and resets of one HTTP/2 connection.
 type connState struct {
 	net.Conn
-	offenders *resetTracker
-	address   func() netip.Prefix // as offenders are counted
-	requests  atomic.Int64
-	resets    atomic.Int64
+	tracker  *resetTracker
+	address  func() netip.Prefix // the key for the resetTracker
+	requests atomic.Int64
+	resets   atomic.Int64
 }
 
-// connStateKey is where a request's context holds the state of its connection.
+// connStateKey is the context key of the connState.
 type connStateKey struct{}
 
-// withConn is http.Server's ConnContext. It must not ask c for its address, which may
-// have to be read first.
+// withConn is the ConnContext of http.Server. It must not call c.RemoteAddr, which may
+// block until the PROXY header has been read.
 func (s *Server) withConn(ctx context.Context, c net.Conn) context.Context {
-	l := &connState{Conn: c, offenders: s.offenders}
-	l.address = sync.OnceValue(func() netip.Prefix { return s.offenders.of(c) })
+	l := &connState{Conn: c, tracker: s.resetTracker}
+	l.address = sync.OnceValue(func() netip.Prefix { return s.resetTracker.prefixOf(c) })
 	return context.WithValue(ctx, connStateKey{}, l)
 }
 
-// withConnState is next for requests with a connState. A connection whose
-// client asks only to take back is closed: each such request costs the upstream
-// one, and the client nothing (RFC 9113 section 10.5). What is taken back before
-// anything was done for it costs nothing here either.
+// withConnState counts the requests and resets of each connection. It closes a
+// connection whose client resets most of its requests (rapid reset, CVE-2023-44487):
+// each of these costs the upstream a request, and the client almost nothing (RFC 9113
+// section 10.5). A request that was reset before this handler runs is not passed to
+// next.
 func withConnState(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l, ok := r.Context().Value(connStateKey{}).(*connState)
@@ -53,18 +54,18 @@ func withConnState(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		defer l.count(r.Context())
-		if l.gone(r.Context()) {
+		defer l.recordEnd(r.Context())
+		if l.canceledEarly(r.Context()) {
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// gone reports whether a request has been taken back before it was looked at. Where
-// most have been, it waits for resetPause to see.
-func (s *connState) gone(ctx context.Context) bool {
-	if back := s.resets.Load(); back > suspiciousResets && back > s.requests.Load()/2 {
+// canceledEarly reports whether the request was reset before any work was done for it.
+// If most requests of the connection were reset, it first waits for resetPause.
+func (s *connState) canceledEarly(ctx context.Context) bool {
+	if back := s.resets.Load(); back > pauseAfterResets && back > s.requests.Load()/2 {
 		timer := time.NewTimer(resetPause)
 		defer timer.Stop()
 		select {
@@ -75,15 +76,15 @@ func (s *connState) gone(ctx context.Context) bool {
 	return ctx.Err() != nil
 }
 
-// count takes note of an HTTP/2 request that has ended.
-func (s *connState) count(ctx context.Context) {
+// recordEnd counts a request that has ended.
+func (s *connState) recordEnd(ctx context.Context) {
 	asked := s.requests.Add(1)
 	if ctx.Err() == nil {
-		s.offenders.answered(s.address(), time.Now())
+		s.tracker.recordCompleted(s.address(), time.Now())
 		return
 	}
 	most := int64(maxResets)
-	if s.offenders.reset(s.address(), time.Now()) {
+	if s.tracker.recordReset(s.address(), time.Now()) {
 		most = offenderResets
 	}
 	if back := s.resets.Add(1); back > most && back > asked/2 {

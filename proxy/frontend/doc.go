@@ -1,18 +1,21 @@
-// Package frontend takes connections in and gives their requests to a handler. It
-// knows nothing of routes and limits.
+// Package frontend accepts client connections and passes their requests to a handler.
+// It is independent of routes and limits.
 //
-// A Server accepts from any number of listeners (server.go), in plain or in TLS
-// (handshake.go), with the PROXY protocol where the peer is a load balancer that is
-// trusted (proxyproto.go). HTTP/1.1 is served by package http1, HTTP/2 by net/http,
-// which is given the connections that speak it (handover.go). Whoever resets most
-// of the requests that he sends over HTTP/2 loses his connection (connstate.go), and
-// his next ones are delayed (offenders.go).
+// A [Server] accepts connections from any number of listeners (server.go), with or
+// without TLS (handshake.go), and with the PROXY protocol from trusted load balancers
+// (proxyproto.go). Package http1 serves HTTP/1.1. net/http serves HTTP/2; it gets the
+// connections that use it by a handover (handover.go).
 //
-// Certificates come from files, and from an Issuer (certificates.go); until when they
-// are good is a metric (expiry.go). What an authority asks over HTTP is answered before
-// any route (challenges.go).
+// A client that resets most of its HTTP/2 requests (rapid reset) loses its connection
+// (connstate.go), and further connections from its address are delayed
+// (reset_tracker.go).
 //
-// Drain ends a server so that no request is lost (drain.go, backlog_linux.go): those who
-// connect are let in first, each response says that its connection ends, and only then
-// connections without a request are closed.
+// [Certificates] come from files and from an [Issuer] (certificates.go). Their expiry
+// times are exported as a metric (expiry.go). ACME challenges are served before any
+// route (challenges.go).
+//
+// [Server.Drain] shuts a server down without losing a request (drain.go,
+// backlog_linux.go). It accepts the connections that are already in the backlog.
+// Each response then announces the end of its connection, and idle connections are
+// closed last.
 package frontend

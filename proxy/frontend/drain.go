@@ -10,37 +10,36 @@ import (
 )
 
 const (
-	// announceClose is how long connections that wait to be accepted are let in before
-	// a listener is closed for good.
-	announceClose = time.Second
-	// acceptGrace is how long a connection may take to be opened, once its client has
-	// begun to.
-	acceptGrace = 300 * time.Millisecond
-	// closeFrame is how long connections in use have to carry one more answer, which
-	// says that it is the last, before those without a request are closed.
-	closeFrame = time.Second
+	// acceptBacklogTimeout is how long a listener stays open to accept the connections
+	// in its backlog.
+	acceptBacklogTimeout = time.Second
+	// handshakeGrace is how long a TCP handshake in progress may take.
+	handshakeGrace = 300 * time.Millisecond
+	// lastResponseWait is how long connections in use can carry one more response,
+	// which announces the end of the connection, before idle connections are closed.
+	lastResponseWait = time.Second
 )
 
-// AnnounceClose tells clients, with each response from now on, that their connection
-// ends: HTTP/1 by Connection: close, HTTP/2 by GOAWAY. Connections are still taken. A
-// load balancer may need that time to learn that this server leaves.
+// AnnounceClose makes every response announce the end of its connection: HTTP/1.1 by
+// Connection: close, HTTP/2 by GOAWAY. The server still accepts connections, for
+// example until a load balancer has noticed that it shuts down.
 func (s *Server) AnnounceClose() {
-	s.closing.Store(true)
-	s.http1.Part()
+	s.announceClose.Store(true)
+	s.http1.DisableKeepAlives()
 }
 
-// Drain ends the server in peace. It takes the connections that wait already and then
-// no more; tells clients as AnnounceClose does; closes connections that are not in use;
-// lets requests in progress end until ctx is done, and then cuts those that have not.
-// Closing is the last thing that happens to a connection on which a client was just
-// told so: a request that is on its way is not lost.
+// Drain shuts the server down gracefully. It accepts the connections in the backlog and
+// no more. It calls AnnounceClose, closes idle connections, and waits for requests in
+// progress until ctx is done; then it closes the connections that are left and returns
+// an error. A connection is closed only some time after its client was informed, so
+// that no request in transit is lost.
 func (s *Server) Drain(ctx context.Context) error {
 	s.AnnounceClose()
-	for _, l := range s.allListeners() {
-		s.shut(l)
+	for _, l := range s.markClosed() {
+		s.closeListener(l)
 	}
-	s.accepting.Wait() // what was accepted last is counted then, if nobody has begun to serve it
-	until(ctx, closeFrame, func() bool { return s.connections.Load() == 0 })
+	s.accepting.Wait() // afterwards all accepted connections are counted
+	waitUntil(ctx, lastResponseWait, func() bool { return s.connections.Load() == 0 })
 	s.stop()
 	first := make(chan error, 1)
 	go func() { first <- s.http1.Shutdown(ctx) }()
@@ -48,33 +47,33 @@ func (s *Server) Drain(ctx context.Context) error {
 	if err != nil {
 		s.http2.Close()
 	}
-	_ = s.handover.Close() // if it was never served
+	_ = s.handover.Close() // it may never have been served
 	err = errors.Join(err, <-first)
-	if err != nil && !errors.Is(err, net.ErrClosed) { // the listeners are
-		return fmt.Errorf("requests cut off after the time to drain: %w", err)
+	if err != nil && !errors.Is(err, net.ErrClosed) { // the listeners are closed
+		return fmt.Errorf("requests aborted at the end of the drain timeout: %w", err)
 	}
 	return nil
 }
 
-// shut closes l once nobody waits there to be accepted: the kernel would reset
-// those connections. Where another process listens too, nobody is to come in the
-// last moment.
-func (s *Server) shut(l net.Listener) {
-	if s.bounds.ReusePort {
+// closeListener closes l when its accept backlog is empty, because the kernel resets
+// the connections in it. If another process listens on the same port, l first stops
+// getting new connections.
+func (s *Server) closeListener(l net.Listener) {
+	if s.config.ReusePort {
 		dropSYN(l)
-		<-time.After(acceptGrace)
+		<-time.After(handshakeGrace)
 	}
-	until(context.Background(), announceClose, func() bool { return !pending(l) })
+	waitUntil(context.Background(), acceptBacklogTimeout, func() bool { return !pending(l) })
 	l.Close()
 }
 
-// until waits until it is so, at most so long.
-func until(ctx context.Context, most time.Duration, so func() bool) {
-	ctx, cancel := context.WithTimeout(ctx, most)
+// waitUntil waits until done returns true, at most for the timeout.
+func waitUntil(ctx context.Context, timeout time.Duration, done func() bool) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for !so() {
+	for !done() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -83,11 +82,11 @@ func until(ctx context.Context, most time.Duration, so func() bool) {
 	}
 }
 
-// open notes that l is served, and reports whether it is not too late for that.
-func (s *Server) open(l net.Listener) bool {
+// addListener registers l. It closes l and returns false if the server is closed.
+func (s *Server) addListener(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.closed {
 		_ = l.Close()
 		return false
 	}
@@ -96,36 +95,36 @@ func (s *Server) open(l net.Listener) bool {
 	return true
 }
 
-// allListeners are all listeners; from now on there will be no more.
-func (s *Server) allListeners() []net.Listener {
+// markClosed returns all listeners. No more can be added after that.
+func (s *Server) markClosed() []net.Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.closed = true
 	return s.listeners
 }
 
-// countConn is http.Server's ConnState: a connection of HTTP/2 that was delivered has
-// ended.
+// countConn is the ConnState hook of http.Server. It counts HTTP/2 connections that
+// have ended.
 func (s *Server) countConn(_ net.Conn, state http.ConnState) {
 	if state == http.StateClosed {
 		s.connections.Add(-1)
 	}
 }
 
-// announcing is next, whose answers say that the connection ends once it does.
-func (s *Server) announcing(next http.Handler) http.Handler {
+// withAnnounceClose adds Connection: close to responses after AnnounceClose. net/http
+// turns it into GOAWAY.
+func (s *Server) withAnnounceClose(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.closing.Load() {
+		if s.announceClose.Load() {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// serveError is the error of a listener that is no longer served; none if that was
-// meant.
+// serveError returns the error of a listener, or nil if it was closed by Drain.
 func (s *Server) serveError(l net.Listener, err error) error {
-	if errors.Is(err, http.ErrServerClosed) || s.closing.Load() && errors.Is(err, net.ErrClosed) {
+	if errors.Is(err, http.ErrServerClosed) || s.announceClose.Load() && errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", l.Addr(), err)

@@ -7,26 +7,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An expiry tells until when each certificate is good: of several for one name,
-// the one that ends first. Labels are names that stand in certificates of ours.
-type expiry struct {
-	of   *Certificates
-	desc *prometheus.Desc
+// An expiryCollector exports the expiry time of each certificate; if there are several
+// for one name, that of the first one to expire. The label is a name in a certificate
+// of this server, so that the number of its values is bounded.
+type expiryCollector struct {
+	certificates *Certificates
+	desc         *prometheus.Desc
 }
 
-// Expiry is the gauge of these certificates' ends.
+// Expiry returns a collector for the expiry times of the certificates.
 func (c *Certificates) Expiry() prometheus.Collector {
-	return expiry{c, prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds",
+	return expiryCollector{c, prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds",
 		"When the certificate for a name ends, in seconds since 1970.", []string{"name"}, nil)}
 }
 
 // Describe implements prometheus.Collector.
-func (e expiry) Describe(to chan<- *prometheus.Desc) { to <- e.desc }
+func (e expiryCollector) Describe(to chan<- *prometheus.Desc) { to <- e.desc }
 
 // Collect implements prometheus.Collector.
-func (e expiry) Collect(to chan<- prometheus.Metric) {
+func (e expiryCollector) Collect(to chan<- prometheus.Metric) {
 	ends := map[string]time.Time{}
-	for _, c := range e.of.held() {
+	for _, c := range e.certificates.all() {
 		name := c.Subject.CommonName
 		if len(c.DNSNames) > 0 {
 			name = c.DNSNames[0]
@@ -40,14 +41,14 @@ func (e expiry) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// held are all certificates there are now.
-func (c *Certificates) held() []*x509.Certificate {
+// all returns all current certificates.
+func (c *Certificates) all() []*x509.Certificate {
 	var all []*x509.Certificate
 	for _, pair := range c.current.Load().Certificates {
 		all = append(all, pair.Leaf)
 	}
 	if c.issuer != nil {
-		all = append(all, c.issuer.Held()...)
+		all = append(all, c.issuer.Certificates()...)
 	}
 	return all
 }

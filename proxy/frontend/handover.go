@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A handover is a listener of connections that have been accepted already.
+// A handover is a net.Listener for connections that were accepted elsewhere.
 type handover struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -16,7 +16,8 @@ func newHandover() *handover {
 	return &handover{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// deliver gives c to Accept, or closes it if nobody asks any more; it reports which.
+// deliver passes c to Accept and returns true. If the listener is closed, it closes c
+// and returns false.
 func (h *handover) deliver(c net.Conn) bool {
 	select {
 	case h.conns <- c:
@@ -43,5 +44,5 @@ func (h *handover) Close() error {
 	return nil
 }
 
-// Addr implements net.Listener: it has none of its own.
+// Addr implements net.Listener. It returns a placeholder.
 func (h *handover) Addr() net.Addr { return &net.UnixAddr{Name: "http2"} }

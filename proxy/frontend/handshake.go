@@ -14,23 +14,23 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A handshaker does the TLS handshake of connections, and gives them to the server of
-// the protocol that was agreed on (ALPN).
+// A handshaker performs TLS handshakes, and passes the connections to the server for
+// the negotiated protocol (ALPN).
 type handshaker struct {
-	config  *tls.Config
-	timeout time.Duration // for one handshake
-	stall   time.Duration
-	log     zerolog.Logger
+	config       *tls.Config
+	timeout      time.Duration // for one handshake
+	writeTimeout time.Duration
+	log          zerolog.Logger
 
 	http1, http2 func(net.Conn)
 }
 
-// handshake does the handshake on c, unless ctx ends before.
+// handshake performs the handshake on c. It gives up when ctx is done.
 func (h *handshaker) handshake(ctx context.Context, c net.Conn) {
-	within, cancel := context.WithTimeout(ctx, h.timeout)
+	handshakeCtx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	t := tls.Server(c, h.config)
-	if err := t.HandshakeContext(within); err != nil {
+	if err := t.HandshakeContext(handshakeCtx); err != nil {
 		h.log.Debug().Err(err).Stringer("peer", c.RemoteAddr()).Msg("tls handshake failed")
 		var plain tls.RecordHeaderError
 		if errors.As(err, &plain) && plain.Conn != nil && isHTTP1(plain.RecordHeader[:]) {
@@ -42,7 +42,7 @@ func (h *handshaker) handshake(ctx context.Context, c net.Conn) {
 	cancel()
 	switch t.ConnectionState().NegotiatedProtocol {
 	case alpnACME:
-		t.Close() // it has seen what it wanted to see
+		t.Close() // the handshake was all that the validation needs
 	case "h2":
 		h.http2(t)
 	default:
@@ -50,14 +50,16 @@ func (h *handshaker) handshake(ctx context.Context, c net.Conn) {
 	}
 }
 
-// isHTTP1 reports whether a connection begins as one of HTTP/1 without TLS does.
+// isHTTP1 reports whether the first bytes of a connection are those of an HTTP/1
+// request without TLS.
 func isHTTP1(begin []byte) bool {
 	return slices.Contains([]string{"GET /", "HEAD ", "POST ", "PUT /", "PATCH", "DELET", "OPTIO"}, string(begin))
 }
 
-// replyPlainHTTP says to a client that speaks HTTP where HTTPS is spoken what is wrong.
+// replyPlainHTTP sends an error response to a client that uses HTTP on a port for
+// HTTPS.
 func (h *handshaker) replyPlainHTTP(c net.Conn) {
-	_ = c.SetWriteDeadline(time.Now().Add(h.stall)) // nothing depends on it
+	_ = c.SetWriteDeadline(time.Now().Add(h.writeTimeout)) // if it fails, so does Write
 	const text = "This is a port for HTTPS.\n"
 	r := http.Response{
 		StatusCode: http.StatusBadRequest, ProtoMajor: 1, ProtoMinor: 1, Close: true,

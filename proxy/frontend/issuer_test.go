@@ -29,7 +29,7 @@ func (g *fixedIssuer) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error
 	return g.cert, nil
 }
 
-func (g *fixedIssuer) Held() []*x509.Certificate {
+func (g *fixedIssuer) Certificates() []*x509.Certificate {
 	if g.cert == nil {
 		return nil
 	}
@@ -126,7 +126,7 @@ func TestCertificates_Expiry(t *testing.T) {
 	if problems, err := testutil.CollectAndLint(certs.Expiry()); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
-	if !strings.Contains(certs.held()[2].DNSNames[0], "issued") {
-		t.Errorf("held %v", certs.held())
+	if !strings.Contains(certs.all()[2].DNSNames[0], "issued") {
+		t.Errorf("held %v", certs.all())
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// proxyProtocol is l for clients that come through load balancers which say who
-// they are in the PROXY protocol, version 1 or 2. Every connection from trusted
-// must begin with it, within the time for a header; on any other it is not
-// HTTP, and answered with 400. So nobody else can choose an address.
-func proxyProtocol(l net.Listener, trusted []netip.Prefix, within time.Duration) net.Listener {
+// proxyProtocol wraps l so that the client address is read from a PROXY protocol
+// header, version 1 or 2, on connections from trusted load balancers. The header is
+// mandatory there, and must arrive within the timeout. On all other connections it is
+// not accepted: it is an invalid HTTP request, which gets 400. Otherwise any client
+// could choose its address.
+func proxyProtocol(l net.Listener, trusted []netip.Prefix, timeout time.Duration) net.Listener {
 	if len(trusted) == 0 {
 		return l
 	}
@@ -23,9 +24,9 @@ func proxyProtocol(l net.Listener, trusted []netip.Prefix, within time.Duration)
 	}
 	return &proxyproto.Listener{
 		Listener:          l,
-		ReadHeaderTimeout: within,
+		ReadHeaderTimeout: timeout,
 		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-			if peer, err := netip.ParseAddrPort(o.Upstream.String()); err == nil && balancers.Contains(unmapped(peer.Addr())) {
+			if peer, err := netip.ParseAddrPort(o.Upstream.String()); err == nil && balancers.Contains(unmap(peer.Addr())) {
 				return proxyproto.REQUIRE, nil
 			}
 			return proxyproto.SKIP, nil
@@ -33,6 +34,5 @@ func proxyProtocol(l net.Listener, trusted []netip.Prefix, within time.Duration)
 	}
 }
 
-// unmapped folds the spellings of one address: ::ffff:1.2.3.4 is 1.2.3.4, and a zone
-// is dropped.
-func unmapped(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+// unmap normalizes an address: ::ffff:1.2.3.4 becomes 1.2.3.4, and a zone is removed.
+func unmap(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

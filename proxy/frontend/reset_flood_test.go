@@ -103,7 +103,7 @@ func (f *flood) connect(ctx context.Context) {
 func TestConnState_AResetRequestIsNotWorkedOn(t *testing.T) {
 	worked := false
 	h := withConnState(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { worked = true }))
-	l := &connState{offenders: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }}
+	l := &connState{tracker: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), connStateKey{}, l))
 	cancel()
 	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
@@ -115,13 +115,13 @@ func TestConnState_AResetRequestIsNotWorkedOn(t *testing.T) {
 }
 
 func TestConnState_ResetsNowAndThenAreFine(t *testing.T) {
-	l := &connState{offenders: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
+	l := &connState{tracker: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 * maxResets {
-		l.count(t.Context())
-		l.count(t.Context())
-		l.count(gone)
+		l.recordEnd(t.Context())
+		l.recordEnd(t.Context())
+		l.recordEnd(gone)
 	}
 }
 
@@ -129,14 +129,14 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 	o, now := newResetTracker(), time.Now()
 	one, two := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
 	offend := func(at time.Time) {
-		for range offence + 1 {
-			o.reset(one, at)
-			o.reset(two, at)
-			o.answered(two, at)
-			o.answered(two, at)
+		for range maxWindowResets + 1 {
+			o.recordReset(one, at)
+			o.recordReset(two, at)
+			o.recordCompleted(two, at)
+			o.recordCompleted(two, at)
 		}
 	}
-	if o.answered(one, now); !o.none() {
+	if o.recordCompleted(one, now); !o.isEmpty() {
 		t.Error("an address that takes nothing back is watched")
 	}
 	for _, want := range []time.Duration{100, 200, 400, 800, 1600, 2000, 2000} {
@@ -148,17 +148,17 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 	if got := o.pause(two, now); got != 0 {
 		t.Errorf("who takes back a third waits %v; want nothing", got)
 	}
-	if got := o.pause(one, now.Add(offenceTTL)); got != 0 {
+	if got := o.pause(one, now.Add(penaltyTTL)); got != 0 {
 		t.Errorf("pause %v after a minute; want none", got)
 	}
-	offend(now.Add(offenceTTL))
-	if got := o.pause(one, now.Add(offenceTTL)); got != minPause {
+	offend(now.Add(penaltyTTL))
+	if got := o.pause(one, now.Add(penaltyTTL)); got != minPause {
 		t.Errorf("pause %v; want that of a first offence", got)
 	}
 	for i := range 2 * maxTracked {
-		o.reset(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32), now)
+		o.recordReset(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32), now)
 	}
-	if n := len(o.seen); n > maxTracked {
+	if n := len(o.byAddr); n > maxTracked {
 		t.Errorf("%d addresses are watched; want at most %d", n, maxTracked)
 	}
 }
@@ -179,14 +179,14 @@ func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 	offender, other := netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("127.0.0.2/32")
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(enough); f.server.offenders.pause(offender, time.Now()) < 4*minPause; <-tick.C {
+	for deadline := time.Now().Add(enough); f.server.resetTracker.pause(offender, time.Now()) < 4*minPause; <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal("the offender is let in as quickly as ever")
 		}
 	}
 	cancel()
 	attack.all.Wait()
-	if got := f.server.offenders.pause(other, time.Now()); got != 0 {
+	if got := f.server.resetTracker.pause(other, time.Now()); got != 0 {
 		t.Errorf("others wait %v", got)
 	}
 	if sent, got := attack.sent.Load(), reached.Load(); got > sent/2 {

@@ -20,85 +20,86 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A Server takes requests from listeners to a handler, within bounds of what a
-// client may take its time for. Uploads and downloads may last as long as bytes
-// flow. HTTP/1.1 is http1's, and HTTP/2 net/http's.
+// A Server accepts connections from listeners and passes their requests to a handler.
+// It enforces the timeouts of config.Listen; an upload or download may last as long as
+// bytes are transferred. Package http1 serves HTTP/1.1 and net/http serves HTTP/2.
 type Server struct {
-	http1       http1.Server
-	http2       http.Server
-	handover    *handover // connections that speak HTTP/2
-	bounds      config.Listen
-	log         zerolog.Logger
-	offenders   *resetTracker
-	closing     atomic.Bool    // answers say that their connections end
-	connections atomic.Int64   // accepted and not closed, of every protocol
-	accepting   sync.WaitGroup // listeners that are served
-	started     sync.Once
+	http1         http1.Server
+	http2         http.Server
+	handover      *handover // passes connections to http2
+	config        config.Listen
+	log           zerolog.Logger
+	resetTracker  *resetTracker
+	announceClose atomic.Bool    // responses announce the end of their connections
+	connections   atomic.Int64   // open connections of all protocols
+	accepting     sync.WaitGroup // listeners in use
+	http2Once     sync.Once
 
-	ctx  context.Context // ends when no connection is taken any more
+	ctx  context.Context // done when the server stops
 	stop context.CancelFunc
 
 	mu        sync.Mutex // guards what follows
 	listeners []net.Listener
-	over      bool // no listener is served any more
+	closed    bool // no more listeners can be added
 }
 
-// A Handler takes requests of both protocols.
+// A Handler serves requests of both protocols.
 type Handler interface {
 	http.Handler
 	ServeHTTP1(x *http1.Exchange)
-	// RefuseHTTP1 answers what could not be read as a request.
-	RefuseHTTP1(x *http1.Exchange, why error)
+	// RejectHTTP1 responds to a request that could not be parsed.
+	RejectHTTP1(x *http1.Exchange, err error)
 }
 
 const (
-	// streams is how many requests one HTTP/2 connection may have in progress.
-	// Of those that a client has taken back, no more are worked on than that.
-	streams = 100
-	// frameSize is how long a frame of HTTP/2 may be: no longer than anybody may
-	// send unasked (RFC 9113 section 4.2), so that one costs no more memory.
-	frameSize = 16 << 10
-	// pingAfter is how long an HTTP/2 client may say nothing while it has requests
-	// in progress before it is asked whether it is still there.
-	pingAfter = 30 * time.Second
-	// maxHeaderFields is how many lines the header of a request may have.
+	// maxStreams is the maximum number of concurrent streams of an HTTP/2 connection.
+	// It also bounds the handlers that still run for streams that were reset.
+	maxStreams = 100
+	// maxFrameSize is the maximum size of a received HTTP/2 frame. It is the minimum
+	// that every implementation must accept (RFC 9113 section 4.2), so that frames use
+	// little memory.
+	maxFrameSize = 16 << 10
+	// pingTimeout is how long an HTTP/2 client with requests in progress may be silent
+	// before it gets a PING.
+	pingTimeout = 30 * time.Second
+	// maxHeaderFields is the maximum number of field lines of a request.
 	maxHeaderFields = 1024
 )
 
-// NewServer makes a Server with the bounds of c and the protocols that it allows. A
-// Handler gets requests of HTTP/1.1 as they are. What net/http has to complain about
-// goes to log.
+// NewServer returns a Server with the limits, timeouts and protocols of c. If h is a
+// Handler, it gets HTTP/1.1 requests as an Exchange; otherwise they are converted for
+// net/http. Messages of net/http go to log.
 func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(c.H2C)
-	s := &Server{bounds: c, log: log, offenders: newResetTracker(), handover: newHandover()}
+	s := &Server{config: c, log: log, resetTracker: newResetTracker(), handover: newHandover()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
-		Handler:  netHandler(h),
-		Limits:   http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
-		Timeouts: http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
-		EndsLate: true,
-		Panicked: func(v any) {
+		Handler:           fromNetHTTP(h),
+		Limits:            http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
+		Timeouts:          http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
+		FlushAfterHandler: true,
+		OnPanic: func(v any) {
 			log.Error().Interface("error", v).Bytes("stack", debug.Stack()).Msg("panic in a request")
 		},
 	}
 	if own, ok := h.(Handler); ok {
-		s.http1.Handler, s.http1.Refuse = own.ServeHTTP1, own.RefuseHTTP1
+		s.http1.Handler, s.http1.ErrorHandler = own.ServeHTTP1, own.RejectHTTP1
 	}
 	if c.H2C {
-		s.http1.HTTP2 = s.deliver
+		s.http1.HTTP2 = s.serveHTTP2
 	}
 	s.http2 = http.Server{
-		Handler:           withConnState(s.announcing(h)),
+		Handler:           withConnState(s.withAnnounceClose(h)),
 		ReadHeaderTimeout: c.Timeouts.Header,
 		IdleTimeout:       c.Timeouts.Idle,
 		MaxHeaderBytes:    int(c.MaxHeader),
 		Protocols:         protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: streams,
-			MaxReadFrameSize:     frameSize,
-			SendPingTimeout:      pingAfter,
+			MaxConcurrentStreams: maxStreams,
+			MaxReadFrameSize:     maxFrameSize,
+			SendPingTimeout:      pingTimeout,
 			WriteByteTimeout:     c.Timeouts.Write,
 		},
 		ConnContext: s.withConn,
@@ -108,60 +109,61 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	return s
 }
 
-// netHandler is h for requests of HTTP/1.1. A response that h does not begin is an
-// empty one, as with net/http.
-func netHandler(h http.Handler) http1.Handler {
+// fromNetHTTP converts h into a handler for HTTP/1.1. If h starts no response, the
+// client gets an empty one with status 200, as with net/http.
+func fromNetHTTP(h http.Handler) http1.Handler {
 	return func(x *http1.Exchange) {
-		x.ServeNet(&http1.Context{Exchange: x}, h)
-		if !x.Begun() {
+		x.ServeNetHTTP(&http1.Context{Exchange: x}, h)
+		if !x.Committed() {
 			x.Begin(http.StatusOK)
-			_ = x.Send(nil) // the client may have left
+			_ = x.Send(nil) // fails if the client is gone
 		}
 	}
 }
 
-// Serve takes requests from l until Drain: HTTP/1, and HTTP/2 with prior
-// knowledge if the configuration allows it. It owns l.
+// Serve serves connections without TLS from l until Drain: HTTP/1.1, and HTTP/2 with
+// prior knowledge if the configuration allows it. It closes l.
 func (s *Server) Serve(l net.Listener) error {
-	if !s.open(l) {
+	if !s.addListener(l) {
 		return nil
 	}
 	defer s.accepting.Done()
 	return s.accept(s.proxyProtocol(l), func(c net.Conn) {
-		s.offenders.delay(s.ctx, c)
+		s.resetTracker.delay(s.ctx, c)
 		s.http1.ServeConn(c)
 	})
 }
 
-// ServeTLS takes requests in TLS from l until Drain: HTTP/1, and HTTP/2 from
-// clients that ask for it. It owns l.
+// ServeTLS serves TLS connections from l until Drain: HTTP/1.1 or HTTP/2, negotiated by
+// ALPN. It closes l.
 func (s *Server) ServeTLS(l net.Listener, c *Certificates) error { return s.serveTLS(l, c.config()) }
 
-// ServeMutualTLS is ServeTLS for clients with a certificate that one of roots has signed.
+// ServeMutualTLS is like ServeTLS, but requires client certificates that are signed by
+// one of roots.
 func (s *Server) ServeMutualTLS(l net.Listener, c *Certificates, roots *x509.CertPool) error {
-	return s.serveTLS(l, c.mutual(roots))
+	return s.serveTLS(l, c.mutualConfig(roots))
 }
 
 func (s *Server) serveTLS(l net.Listener, c *tls.Config) error {
-	if !s.open(l) {
+	if !s.addListener(l) {
 		return nil
 	}
 	defer s.accepting.Done()
 	h := &handshaker{
-		config: c, timeout: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
-		http1: s.http1.ServeConn, http2: s.deliver,
+		config: c, timeout: s.config.Timeouts.Header, writeTimeout: s.config.Timeouts.Write, log: s.log,
+		http1: s.http1.ServeConn, http2: s.serveHTTP2,
 	}
 	return s.accept(s.proxyProtocol(l), func(c net.Conn) {
-		s.offenders.delay(s.ctx, c)
+		s.resetTracker.delay(s.ctx, c)
 		h.handshake(s.ctx, c)
 	})
 }
 
 func (s *Server) proxyProtocol(l net.Listener) net.Listener {
-	return proxyProtocol(l, s.bounds.ProxyProtocol, s.bounds.Timeouts.Header)
+	return proxyProtocol(l, s.config.ProxyProtocol, s.config.Timeouts.Header)
 }
 
-// accept accepts connections from l and serves each on a goroutine of its own.
+// accept accepts connections from l and serves each of them on its own goroutine.
 func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 	pause := time.Duration(0)
 	for {
@@ -176,24 +178,25 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 			}()
 		case errors.Is(err, net.ErrClosed):
 			return s.serveError(l, err)
-		default: // too many open files, most likely: others may end meanwhile
+		default: // most likely too many open files: wait until other connections end
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			<-time.After(pause)
 		}
 	}
 }
 
-// deliver gives net/http a connection that speaks HTTP/2, which counts until countConn
-// hears of its end.
-func (s *Server) deliver(c net.Conn) {
-	s.started.Do(func() { go func() { _ = s.http2.Serve(s.handover) }() })
+// serveHTTP2 passes a connection that uses HTTP/2 to net/http. The connection is
+// counted until countConn is called at its end.
+func (s *Server) serveHTTP2(c net.Conn) {
+	s.http2Once.Do(func() { go func() { _ = s.http2.Serve(s.handover) }() })
 	s.connections.Add(1)
 	if !s.handover.deliver(c) {
 		s.connections.Add(-1)
 	}
 }
 
-// serverLog are net/http's own log lines: a client's doing, all but panics.
+// A serverLog receives the log of net/http. All messages are caused by clients, except
+// panics.
 type serverLog struct{ log zerolog.Logger }
 
 func (c serverLog) Write(line []byte) (int, error) {

@@ -170,7 +170,7 @@ func TestServer_DrainCutsOff(t *testing.T) {
 		<-arrived
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := f.server.Drain(ctx); err == nil || !strings.Contains(err.Error(), "requests cut off") {
+		if err := f.server.Drain(ctx); err == nil || !strings.Contains(err.Error(), "requests aborted") {
 			t.Errorf("drain: %v", err)
 		}
 		w.WantClosed()

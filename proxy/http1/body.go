@@ -8,15 +8,15 @@ import (
 
 // Errors of reading a body.
 var (
-	// ErrBodyTooLarge reports that a body is longer than its reader allows.
+	// ErrBodyTooLarge reports that a body is longer than Body.Limit allows.
 	ErrBodyTooLarge = &Error{413, "body too large"}
-	// ErrStopped reports that the exchange wants no more of a body.
-	ErrStopped = errors.New("body no longer wanted")
+	// ErrBodyReadCanceled reports that CancelBodyRead was called.
+	ErrBodyReadCanceled = errors.New("body read canceled")
 )
 
-// A feeder brings more of a body, within the time for it.
-type feeder interface {
-	feed(b *Body) error
+// A bodyFiller reads more of a body into its input, with a timeout.
+type bodyFiller interface {
+	fillBody(b *Body) error
 }
 
 // A flusher sends what was written to it.
@@ -24,35 +24,35 @@ type flusher interface {
 	Flush() error
 }
 
-// A Body is that of a request or a response. It is read by one goroutine at a
-// time, and no longer than its exchange lasts.
+// A Body is the body of a request or a response. Only one goroutine may read it at a
+// time. It must not be used after its exchange has ended.
 type Body struct {
 	trailer Fields
 	bodyState
 }
 
-// A bodyState is a Body but for what is kept for the next one.
+// A bodyState is the part of a Body that is zeroed for each message.
 type bodyState struct {
-	in      *input
-	from    feeder
-	limits  *Limits
-	framing Framing
-	left    int64 // of a body with a length
-	chunks  chunkedReader
-	section section
-	most    int64         // bytes; 0 for any number
-	got     int64         // bytes
-	err     error         // how reading ended; io.EOF is its good end
-	sink    flusher       // what was written to it is flushed before waiting for more; nil for nothing
-	waited  time.Duration // for the client
+	in        *input
+	filler    bodyFiller
+	limits    *Limits
+	framing   Framing
+	bytesLeft int64 // bytes not read yet, if the length is known
+	chunks    chunkedReader
+	parser    fieldParser
+	maxBytes  int64         // 0 for no limit
+	received  int64         // bytes read
+	err       error         // why reading ended; io.EOF after the complete body
+	flusher   flusher       // flushed before waiting for more bytes, unless nil
+	waited    time.Duration // time spent waiting for the client
 }
 
-// open makes b ready for a body that begins with what in has unread.
-func (b *Body) open(in *input, from feeder, f Framing, l *Limits) {
+// open initializes b for a body that begins with the unread bytes of in.
+func (b *Body) open(in *input, filler bodyFiller, f Framing, l *Limits) {
 	b.reset()
-	b.in, b.from, b.framing, b.limits, b.left = in, from, f, l, f.Length
-	if f.Kind == None || f.Kind == Length && f.Length == 0 {
-		b.left, b.err = 0, io.EOF
+	b.in, b.filler, b.framing, b.limits, b.bytesLeft = in, filler, f, l, f.Length
+	if f.Kind == NoBody || f.Kind == FixedLength && f.Length == 0 {
+		b.bytesLeft, b.err = 0, io.EOF
 	}
 }
 
@@ -61,46 +61,48 @@ func (b *Body) reset() {
 	b.bodyState = bodyState{}
 }
 
-// Limit makes reading fail with ErrBodyTooLarge after so many bytes; 0 is any
-// number. A body whose length is known fails at once.
-func (b *Body) Limit(most int64) { b.most = most }
+// Limit sets the maximum length of the body; 0 means no limit. Reading beyond it fails
+// with ErrBodyTooLarge. If the length of the body is known and larger, reading fails
+// immediately.
+func (b *Body) Limit(maxBytes int64) { b.maxBytes = maxBytes }
 
-// Length is the length of the body as announced, 0 for none and -1 for unknown.
+// Length returns the length of the body, 0 if there is none, and -1 if it is unknown.
 func (b *Body) Length() int64 {
 	switch b.framing.Kind {
-	case None:
+	case NoBody:
 		return 0
-	case Length:
+	case FixedLength:
 		return b.framing.Length
 	}
 	return -1
 }
 
-// Received is how many bytes of it have been read.
-func (b *Body) Received() int64 { return b.got }
+// Received returns the number of bytes that have been read.
+func (b *Body) Received() int64 { return b.received }
 
-// Err is how reading ended: io.EOF if the body is whole, nil if it has not.
+// Err returns why reading has ended: io.EOF if the body is complete, nil if it has not
+// ended.
 func (b *Body) Err() error { return b.err }
 
-// Trailer are the trailer fields. There are none before reading has ended, and
-// those that must not stand there are left out.
+// Trailer returns the trailer fields. There are none before the body has been read to
+// its end. Fields that are not allowed in a trailer section are dropped.
 func (b *Body) Trailer() *Fields { return &b.trailer }
 
-// Next returns the next bytes, which stay as they are until it is called again.
-// The error is io.EOF when the body is whole, and no bytes come with any.
+// Next returns the next bytes of the body. They are valid until the next method call.
+// It returns io.EOF after the last byte, and never bytes together with an error.
 func (b *Body) Next() ([]byte, error) {
 	for b.err == nil {
-		if data, err := b.ready(); len(data) > 0 || err != nil {
+		if data, err := b.nextBuffered(); len(data) > 0 || err != nil {
 			return data, err
 		}
-		if err := b.from.feed(b); err != nil {
-			b.fed(err)
+		if err := b.filler.fillBody(b); err != nil {
+			b.readFailed(err)
 		}
 	}
 	return nil, b.err
 }
 
-// Read is Next for those who bring a buffer.
+// Read implements io.Reader. It copies; Next does not.
 func (b *Body) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -108,20 +110,20 @@ func (b *Body) Read(p []byte) (int, error) {
 	data, err := b.Next()
 	n := copy(p, data)
 	if rest := len(data) - n; rest > 0 {
-		b.back(rest)
+		b.unread(rest)
 	} else if err == nil && b.done() {
-		err = io.EOF // so that nobody needs room to learn that there is no more
+		err = io.EOF // the caller need not call again to learn that the body has ended
 	}
 	return n, err
 }
 
-// back gives the last n bytes of what Next returned back.
-func (b *Body) back(n int) {
+// unread puts back the last n bytes that Next returned.
+func (b *Body) unread(n int) {
 	b.in.r -= n
-	b.got -= int64(n)
+	b.received -= int64(n)
 	switch b.framing.Kind {
-	case Length:
-		b.left += int64(n)
+	case FixedLength:
+		b.bytesLeft += int64(n)
 		b.err = nil
 	case Chunked:
 		b.chunks.left += uint64(n)
@@ -129,23 +131,23 @@ func (b *Body) back(n int) {
 	}
 }
 
-// count notes what is handed out, and cuts it at the limit.
+// count adds data to the received bytes and checks the limit.
 func (b *Body) count(data []byte) ([]byte, error) {
-	if b.most > 0 && (b.got+int64(len(data)) > b.most || b.framing.Length > b.most) {
+	if b.maxBytes > 0 && (b.received+int64(len(data)) > b.maxBytes || b.framing.Length > b.maxBytes) {
 		b.err = ErrBodyTooLarge
 		return nil, b.err
 	}
-	b.got += int64(len(data))
+	b.received += int64(len(data))
 	return data, nil
 }
 
-// ready is Next for what is at hand: no bytes and no error mean that more has to
-// be read.
-func (b *Body) ready() ([]byte, error) {
+// nextBuffered is Next for bytes that are in the buffer. It returns neither bytes nor
+// an error if more must be read.
+func (b *Body) nextBuffered() ([]byte, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	data, err := b.take()
+	data, err := b.consume()
 	if err != nil {
 		b.err = err
 		return nil, err
@@ -156,80 +158,81 @@ func (b *Body) ready() ([]byte, error) {
 	return b.count(data)
 }
 
-// take uses up what is unread: data, or framing until more is needed.
-func (b *Body) take() ([]byte, error) {
-	have := b.in.unread()
+// consume consumes buffered bytes: either data, which it returns, or framing.
+func (b *Body) consume() ([]byte, error) {
+	buf := b.in.unread()
 	switch b.framing.Kind {
-	case Length:
-		n := int(min(int64(len(have)), b.left))
-		if b.left == 0 {
+	case FixedLength:
+		n := int(min(int64(len(buf)), b.bytesLeft))
+		if b.bytesLeft == 0 {
 			return nil, io.EOF
 		}
-		b.left -= int64(n)
+		b.bytesLeft -= int64(n)
 		b.in.r += n
-		return have[:n], nil
+		return buf[:n], nil
 	case UntilClose:
 		b.in.r = b.in.w
-		return have, nil
+		return buf, nil
 	case Chunked:
-		return b.takeChunk(have)
+		return b.consumeChunk(buf)
 	}
 	return nil, io.EOF
 }
 
-func (b *Body) takeChunk(have []byte) ([]byte, error) {
+func (b *Body) consumeChunk(buf []byte) ([]byte, error) {
 	if b.chunks.state != atTrailer {
-		skip, n, err := b.chunks.next(have, b.limits)
+		skip, n, err := b.chunks.next(buf, b.limits)
 		if err != nil {
 			return nil, err
 		}
 		b.in.r += skip + n
 		if n > 0 || b.chunks.state != atTrailer {
-			return have[skip : skip+n], nil
+			return buf[skip : skip+n], nil
 		}
 	}
-	have = b.in.unread()
-	done, err := b.section.parse(have, &b.trailer, bound{b.limits.Trailer, b.limits.TrailerFields})
+	buf = b.in.unread()
+	done, err := b.parser.parse(buf, &b.trailer, fieldLimits{b.limits.Trailer, b.limits.TrailerFields})
 	if err != nil {
 		return nil, ErrTrailer
 	}
 	if !done {
 		return nil, nil
 	}
-	b.in.r += b.section.next
-	b.trailer.DropUntrailed()
+	b.in.r += b.parser.next
+	b.trailer.DropForbiddenTrailers()
 	return nil, io.EOF
 }
 
-// fed notes that no more comes.
-func (b *Body) fed(err error) {
+// readFailed records that the connection has ended or failed.
+func (b *Body) readFailed(err error) {
 	switch {
 	case !errors.Is(err, io.EOF):
 		b.err = err
 	case b.framing.Kind == UntilClose:
 		b.err = io.EOF
 	default:
-		b.err = ErrCut
+		b.err = ErrTruncated
 	}
 }
 
-// done reports whether the body has been read to its end, taking into account
-// what can be told without waiting.
+// done reports whether the body has been read to its end. It consumes the end of the
+// framing if that is in the buffer.
 func (b *Body) done() bool {
-	if b.err == nil && b.framing.Kind == Length && b.left == 0 {
+	if b.err == nil && b.framing.Kind == FixedLength && b.bytesLeft == 0 {
 		b.err = io.EOF
 	}
 	if b.err == nil && b.framing.Kind == Chunked && b.chunks.state == atDataCR {
 		b.peekEnd()
 	}
-	return b.err == io.EOF //nolint:errorlint // nobody wraps it here, and this is asked several times an exchange
+	return b.err == io.EOF //nolint:errorlint // the error is never wrapped, and done is called several times per exchange
 }
 
-// peekEnd uses up the end of a chunked body if it is at hand.
+// peekEnd consumes the end of a chunked body without trailer fields if it is in the
+// buffer.
 func (b *Body) peekEnd() {
 	const end = "\r\n0\r\n\r\n"
-	have := b.in.unread()
-	if len(have) >= len(end) && string(have[:len(end)]) == end {
+	buf := b.in.unread()
+	if len(buf) >= len(end) && string(buf[:len(end)]) == end {
 		b.in.r += len(end)
 		b.chunks.state, b.err = atTrailer, io.EOF
 	}

@@ -6,105 +6,107 @@ import (
 	"sync/atomic"
 )
 
-// A Call is one request to an upstream and its response. It belongs to one
-// goroutine; only Abort is shared.
+// A Call is one request to an upstream and its response. Only Abort is safe for
+// concurrent use.
 type Call struct {
-	Response Response // the final head; its strings are valid until Release
-	// Interim is told of 1xx responses, all but 100 and 101. By default the
-	// exchange's client gets them, without hop-by-hop fields.
+	Response Response // the head of the final response; its strings are valid until Release
+	// Interim is called for each 1xx response except 100 and 101. If it is nil, the
+	// client of the exchange gets the response without its hop-by-hop fields.
 	Interim func(r *Response)
-	// KeepTrailer says which trailer fields of the request are sent on; none if it
-	// is nil.
-	KeepTrailer func(f Field) bool
-	// KeepAnswerTrailer says which trailer fields of the response Relay sends on,
-	// of those that may stand there; all if it is nil.
-	KeepAnswerTrailer func(f Field) bool
+	// KeepRequestTrailer selects the trailer fields of the request that are forwarded.
+	// If it is nil, none are.
+	KeepRequestTrailer func(f Field) bool
+	// KeepResponseTrailer selects the trailer fields of the response that Relay
+	// forwards, among those that are allowed in a trailer section. If it is nil, all
+	// are.
+	KeepResponseTrailer func(f Field) bool
 
 	client       *Client
-	sourceReader sourceReader // what the client's body is read from where there is no exchange
+	sourceReader sourceReader // the request body of a call without an exchange
 	in           input
-	out          Head // the request as it is sent, and body that was at hand
-	body         Body // of the response
+	out          Head // the head of the request, and body that is sent in the same write
+	body         Body // response body
 	upload       upload
 	callState
 
-	mu     sync.Mutex // guards what follows
-	cancel context.CancelFunc
-	live   *clientConn // what Abort interrupts
-	// aborted is also looked at without mu, by who has just set a deadline: if it is false
-	// then, Abort will set another one.
+	mu         sync.Mutex // guards what follows
+	cancel     context.CancelFunc
+	activeConn *clientConn // the connection that Abort interrupts
+	// aborted is also read without mu, after a deadline has been set: if it is false
+	// then, a later Abort overwrites that deadline.
 	aborted atomic.Bool
 }
 
-// A callState is how far a call has come. It is apart from what is kept for the next one,
-// so that all of it is zeroed in place.
+// A callState is the part of a Call that is zeroed for each call. It is a struct of its
+// own so that one assignment clears it, while buffers are kept.
 type callState struct {
-	x       *Exchange
-	source  *Body // the client's body, nil if there is none
-	pool    *Pool
-	conn    *clientConn
-	framed  bool   // the head in out is whole
-	head    int    // how long it is
-	content []byte // the client's body if it has been read before
-	atHand  []byte // body that was behind the head before this one
-	framing Framing
-	method  string
-	upgrade string
-	te      bool // TE: trailers is sent
+	x              *Exchange
+	requestBody    *Body // nil if there is none
+	pool           *Pool
+	conn           *clientConn
+	encoded        bool   // out holds the complete head
+	headLen        int    // length of the head in out
+	givenBody      []byte // the request body, if the caller has read it (SetBody)
+	savedBody      []byte // body that followed the head of an earlier attempt
+	framing        Framing
+	method         string
+	upgrade        string
+	acceptTrailers bool // send TE: trailers
 
-	written  bool // the request has been sent whole
-	taken    bool // body was used up that is not in out
-	answered bool // some of a response has been read
-	switched bool // 101 has come
-	handed   bool // the connection is somebody else's
+	requestWritten  bool // the whole request was sent
+	bodyConsumed    bool // bytes of the request body were read that are not in out
+	responseStarted bool // a part of a response was read
+	switched        bool // the upstream has responded with 101
+	handedOver      bool // the connection belongs to another owner
 }
 
-// Begin begins the head of the request. The parts of the target together are what
-// stands in the request line, host what stands in Host.
+// Begin begins the head of the request and returns it, so that fields can be added. The
+// request target is the concatenation of the parts of target; host is the value of
+// Host.
 //
-// It may be called again, to make the same call over another pool.
+// It may be called again to send the same request to another pool.
 func (c *Call) Begin(method, host string, target ...string) *Head {
-	if c.framed && len(c.out.buf) > c.head {
-		c.atHand = append([]byte(nil), c.out.buf[c.head:]...) // it cannot be read again
+	if c.encoded && len(c.out.buf) > c.headLen {
+		c.savedBody = append([]byte(nil), c.out.buf[c.headLen:]...) // these bytes of the body cannot be read again
 	}
-	c.out.open(&c.client.memory)
-	c.method, c.framed = method, false
+	c.out.reset(&c.client.buffers)
+	c.method, c.encoded = method, false
 	c.out.startRequest(method, target...)
-	if (c.x == nil || host != c.x.Host()) && !validAuthority(host) { // that of x has been looked at
+	if (c.x == nil || host != c.x.Host()) && !validAuthority(host) { // the host of x was validated by the parser
 		c.out.err = ErrOutgoing
 	}
 	c.out.add("Host", host)
-	c.out.host = true
+	c.out.hasHost = true
 	if c.x != nil && !c.expectsContinue() {
-		c.x.Fields.DropKnown(Expect) // it means nothing here, nor to the upstream
+		c.x.Fields.DropKnown(Expect) // the expectation was met here: it must not be forwarded
 	}
 	return &c.out
 }
 
-// Upgrade asks the upstream to change to this protocol. Only then 101 is a
-// response, and only to it. The request must have no body.
-func (c *Call) Upgrade(protocol string) { c.upgrade = protocol }
+// SetUpgrade asks the upstream to switch to this protocol (RFC 9110 section 7.8). A 101
+// response is accepted only for this protocol. The request must have no body.
+func (c *Call) SetUpgrade(protocol string) { c.upgrade = protocol }
 
-// Content is the body of the request, which whoever has read it to its end gives
-// back to be sent on. It must stay as it is until Release.
-func (c *Call) Content(body []byte) {
-	c.content = body
+// SetBody sets the request body, after the caller has read the body of the exchange to
+// its end. The bytes must not change before Release.
+func (c *Call) SetBody(body []byte) {
+	c.givenBody = body
 	if body == nil {
-		c.content = []byte{}
+		c.givenBody = []byte{}
 	}
 }
 
-// AcceptTrailers tells the upstream that trailer fields are welcome.
-func (c *Call) AcceptTrailers() { c.te = true }
+// AcceptTrailers sends TE: trailers, which tells the upstream that trailer fields are
+// accepted.
+func (c *Call) AcceptTrailers() { c.acceptTrailers = true }
 
-// Body is the body of the response.
+// Body returns the response body.
 func (c *Call) Body() *Body { return &c.body }
 
-// Reused reports whether the connection has carried another request before.
-func (c *Call) Reused() bool { return c.conn != nil && c.conn.used }
+// Reused reports whether the connection had served another request before.
+func (c *Call) Reused() bool { return c.conn != nil && c.conn.reused }
 
-// Abort ends what the call waits for. It may be called by any goroutine, until
-// Release.
+// Abort makes the call fail with ErrAborted. Any goroutine may call it until Release.
 func (c *Call) Abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,103 +114,107 @@ func (c *Call) Abort() {
 	if c.cancel != nil {
 		c.cancel()
 	}
-	if c.live != nil {
-		_ = c.live.net.SetDeadline(passed())
+	if c.activeConn != nil {
+		_ = c.activeConn.net.SetDeadline(pastTime())
 	}
 }
 
-// dials notes how dialling can be aborted, and reports whether it shall go on.
-func (c *Call) dials(cancel context.CancelFunc) bool {
+// setDialCancel sets the function that aborts dialing. It returns false if the call has
+// been aborted.
+func (c *Call) setDialCancel(cancel context.CancelFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancel = cancel
 	return !c.aborted.Load()
 }
 
-// uses notes which connection Abort interrupts, and reports whether the call
-// shall go on.
-func (c *Call) uses(u *clientConn) bool {
+// setActiveConn sets the connection that Abort interrupts. It returns false if the call
+// has been aborted.
+func (c *Call) setActiveConn(u *clientConn) bool {
 	c.mu.Lock()
-	c.live = u
-	goesOn := !c.aborted.Load()
+	c.activeConn = u
+	ok := !c.aborted.Load()
 	c.mu.Unlock()
-	return goesOn
+	return ok
 }
 
-// because is err, or that the call was aborted if that is why.
-func (c *Call) because(err error) error {
+// abortedOr returns ErrAborted if the call has been aborted, and otherwise err.
+func (c *Call) abortedOr(err error) error {
 	if c.aborted.Load() {
 		return ErrAborted
 	}
 	return err
 }
 
-// Release ends the call. Its connection is kept for another one if that is proven
-// to be safe, and closed otherwise. It must be called once, by the goroutine that
-// made the call, before the handler of its exchange returns.
+// Release ends the call. Its connection is put into the pool if it is certain that it
+// can be reused, and closed otherwise. Release must be called exactly once, by the
+// goroutine that owns the call, before the handler of the exchange returns.
 func (c *Call) Release() {
 	if c.x != nil {
-		c.x.Unwatch()
+		c.x.StopMonitoringClient()
 	}
-	c.endUpload()
-	c.dropConn()
-	memory := &c.client.memory
+	c.stopUpload()
+	c.releaseConn()
+	memory := &c.client.buffers
 	c.in.release()
 	c.sourceReader.in.release()
-	c.out.rest(memory)
-	calls := &c.client.calls
+	c.out.recycle(memory)
+	calls := &c.client.callPool
 	c.reset()
 	calls.Put(c)
 }
 
-// reset makes c ready for another call, and keeps its memory for fields.
+// reset clears c for another call. It keeps the memory for fields.
 func (c *Call) reset() {
 	c.Response.Reset()
 	c.body.reset()
 	c.upload.reset()
-	if c.source == &c.sourceReader.body {
+	if c.requestBody == &c.sourceReader.body {
 		c.sourceReader = sourceReader{}
 	}
-	c.Interim, c.KeepTrailer, c.KeepAnswerTrailer = nil, nil, nil
+	c.Interim, c.KeepRequestTrailer, c.KeepResponseTrailer = nil, nil, nil
 	c.client, c.callState = nil, callState{}
-	c.cancel, c.live = nil, nil
-	if c.aborted.Load() { // to look costs less than to store
+	c.cancel, c.activeConn = nil, nil
+	if c.aborted.Load() { // a load costs less than a store
 		c.aborted.Store(false)
 	}
 }
 
-// dropConn gives up the connection: to the pool or to nobody.
-func (c *Call) dropConn() {
+// releaseConn puts the connection into the pool or closes it.
+func (c *Call) releaseConn() {
 	u := c.conn
-	if u == nil || c.handed {
+	if u == nil || c.handedOver {
 		return
 	}
-	alive := c.uses(nil)
+	alive := c.setActiveConn(nil)
 	c.conn = nil
-	if alive && c.reusable() && !u.pending() {
-		u.used = true
+	if alive && c.reusable() && !u.hasBufferedTLS() {
+		u.reused = true
 		c.pool.put(u)
 		return
 	}
 	u.close()
 }
 
-// reusable reports whether the connection owes nothing and has nothing left.
+// reusable reports whether the connection can serve another request: the request and
+// the response are complete, nothing is left to read, and the connection is not
+// authenticated.
 func (c *Call) reusable() bool {
-	return c.written && c.Response.Status >= 200 && !c.Response.Closes && !c.switched && c.body.done() &&
-		len(c.in.unread()) == 0 && !c.bound()
+	return c.requestWritten && c.Response.Status >= 200 && !c.Response.Close && !c.switched && c.body.done() &&
+		len(c.in.unread()) == 0 && !c.isConnAuthenticated()
 }
 
-// bound reports whether the connection now belongs to who was authenticated on
-// it: some schemes identify a connection rather than a request.
-func (c *Call) bound() bool {
+// isConnAuthenticated reports whether the upstream has asked for an authentication
+// scheme that authenticates the connection instead of each request. Such a connection
+// must not be used for other clients.
+func (c *Call) isConnAuthenticated() bool {
 	for _, n := range [...]Name{WWWAuthenticate, ProxyAuthenticate} {
-		if c.Response.Fields.known&(1<<n) == 0 {
+		if c.Response.Fields.present&(1<<n) == 0 {
 			continue
 		}
 		for i := range c.Response.Fields.lines {
-			l := &c.Response.Fields.lines[i] // also of those that were stripped
-			if l.id == n && connectionBound(c.Response.Fields.value(l)) {
+			l := &c.Response.Fields.lines[i] // includes dropped lines
+			if l.id == n && authenticatesConn(c.Response.Fields.value(l)) {
 				return true
 			}
 		}
@@ -216,9 +222,8 @@ func (c *Call) bound() bool {
 	return false
 }
 
-// connectionBound reports whether a list of challenges has one of NTLM or
-// Negotiate.
-func connectionBound(list string) bool {
+// authenticatesConn reports whether a list of challenges contains NTLM or Negotiate.
+func authenticatesConn(list string) bool {
 	for list != "" {
 		var challenge string
 		challenge, list = token(list)
@@ -228,7 +233,7 @@ func connectionBound(list string) bool {
 				break
 			}
 		}
-		if fold(challenge, "ntlm") || fold(challenge, "negotiate") {
+		if equalFoldLower(challenge, "ntlm") || equalFoldLower(challenge, "negotiate") {
 			return true
 		}
 	}

@@ -5,19 +5,18 @@ import (
 	"math/bits"
 )
 
-// The classes of bytes that the grammar of HTTP/1.1 knows. A byte has a bit for
-// each class that it belongs to.
+// Classes of bytes in the grammar of HTTP/1.1. Each class is a bit.
 const (
-	tokenChar  = 1 << iota // a letter of a method or a field name (RFC 9110 section 5.6.2)
-	targetChar             // may stand in a request target: printable ASCII without "#"
-	valueChar              // may stand in a field value: HTAB, SP, VCHAR, obs-text (section 5.5)
-	hostChar               // may stand in a registered name (RFC 3986 section 3.2.2), but for ","
+	tokenChar  = 1 << iota // a character of a method or field name (RFC 9110 section 5.6.2)
+	targetChar             // allowed in a request target: printable ASCII without "#"
+	valueChar              // allowed in a field value: HTAB, SP, VCHAR, obs-text (RFC 9110 section 5.5)
+	hostChar               // allowed in a registered name (RFC 3986 section 3.2.2), except ","
 	hexChar
-	plainChar // a letter, a digit or a hyphen: what most field names are made of
+	plainChar // a letter, a digit or a hyphen; most field names consist of these
 )
 
-// classes has the classes of each of the 256 bytes, 16 a line. It is a constant
-// string, which the compiler indexes by a byte without a check.
+// classes holds the classes of all 256 bytes, 16 per line. It is a constant string
+// because the compiler indexes it by a byte without a bounds check.
 const classes = "" +
 	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00" +
 	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
@@ -36,11 +35,11 @@ const classes = "" +
 	"\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04" +
 	"\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04"
 
-// is reports whether c is of the class.
-func is(c byte, class byte) bool { return classes[c]&class != 0 }
+// isClass reports whether c belongs to the class.
+func isClass(c byte, class byte) bool { return classes[c]&class != 0 }
 
-// all reports whether every byte of s is of the class.
-func all[S string | []byte](s S, class byte) bool {
+// allOf reports whether every byte of s belongs to the class.
+func allOf[S string | []byte](s S, class byte) bool {
 	for i := range len(s) {
 		if classes[s[i]]&class == 0 {
 			return false
@@ -49,47 +48,47 @@ func all[S string | []byte](s S, class byte) bool {
 	return true
 }
 
-// Eight bytes are looked at together as digits of a number, the first as the lowest.
+// The functions below process eight bytes at once as a little-endian number (SWAR).
 const (
-	ones = 0x0101010101010101
-	tops = ones << 7
+	lowBits  = 0x0101010101010101
+	highBits = lowBits << 7
 )
 
-// zeros has a bit in tops for the first byte of c that is zero, and maybe for some behind
-// it: one is subtracted from each byte, and borrows from that one.
-func zeros(c uint64) uint64 { return (c - ones) &^ c & tops }
+// zeroByte returns a number whose lowest bit in highBits marks the first zero byte of
+// c. Later bits may be wrong: subtracting 1 from a zero byte borrows from the next
+// byte.
+func zeroByte(c uint64) uint64 { return (c - lowBits) &^ c & highBits }
 
-// controls has a bit in tops for the first byte of c that is less than a space, or DEL, and
-// maybe for some behind it.
-func controls(c uint64) uint64 { return (c-ones*' ')&^c&tops | zeros(c^ones*0x7f) }
+// controlByte is like zeroByte for the first byte that is less than a space, or is DEL.
+func controlByte(c uint64) uint64 { return (c-lowBits*' ')&^c&highBits | zeroByte(c^lowBits*0x7f) }
 
-// place is which byte the first bit in tops belongs to.
-func place(at uint64) int { return bits.TrailingZeros64(at) / 8 }
+// byteIndex returns the index of the byte of the lowest bit of the mask.
+func byteIndex(at uint64) int { return bits.TrailingZeros64(at) / 8 }
 
-// eight are the first eight bytes of s.
-func eight[S string | []byte](s S) uint64 {
+// loadUint64 returns the first eight bytes of s.
+func loadUint64[S string | []byte](s S) uint64 {
 	_ = s[7]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-// valueLength is how many bytes at the beginning of b may stand in a value: of eight
-// together, up to the first that is less than a space, or DEL.
+// valueLength returns how many bytes at the beginning of b are allowed in a field
+// value. It checks eight bytes at once.
 func valueLength(b []byte) int {
 	i := 0
 	for i+8 <= len(b) {
-		at := controls(binary.LittleEndian.Uint64(b[i:]))
+		at := controlByte(binary.LittleEndian.Uint64(b[i:]))
 		if at == 0 {
 			i += 8
 			continue
 		}
-		if i += place(at); classes[b[i]]&valueChar == 0 {
+		if i += byteIndex(at); classes[b[i]]&valueChar == 0 {
 			return i
 		}
-		i++ // a tab
+		i++ // HTAB
 	}
-	if i < len(b) && len(b) >= 8 && controls(binary.LittleEndian.Uint64(b[len(b)-8:])) == 0 {
-		return len(b) // some of the last eight were looked at before
+	if i < len(b) && len(b) >= 8 && controlByte(binary.LittleEndian.Uint64(b[len(b)-8:])) == 0 {
+		return len(b) // the last eight bytes overlap with bytes that were checked before
 	}
 	for ; i < len(b); i++ {
 		if classes[b[i]]&valueChar == 0 {
@@ -99,7 +98,7 @@ func valueLength(b []byte) int {
 	return len(b)
 }
 
-// lower is the small letter of an ASCII letter, and any other byte as it is.
+// lower returns the lower-case form of an ASCII letter, and any other byte unchanged.
 func lower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		return c + 'a' - 'A'
@@ -107,10 +106,11 @@ func lower(c byte) byte {
 	return c
 }
 
-// fold reports whether s is the same as small but for the case of ASCII letters.
-// small must be in lower case, and of the rest of ASCII have only what is less than "@".
-// Where it has a letter, and nowhere else, 0x40 is set, and 0x20 makes no difference.
-func fold[S string | []byte](s S, small string) bool {
+// equalFoldLower reports whether s equals small, ignoring the case of ASCII letters.
+// small must be lower case, and its other characters must be less than "@". In such a
+// string the bit 0x40 is set only in letters, and it marks the bytes in which 0x20 is
+// ignored.
+func equalFoldLower[S string | []byte](s S, small string) bool {
 	if len(s) != len(small) {
 		return false
 	}
@@ -122,9 +122,9 @@ func fold[S string | []byte](s S, small string) bool {
 		}
 		return true
 	}
-	for i := 0; ; i = min(i+8, len(s)-8) { // the last eight may be some of those before
-		a, b := eight(s[i:]), eight(small[i:])
-		if (a^b)&^(b>>1&(ones*0x20)) != 0 {
+	for i := 0; ; i = min(i+8, len(s)-8) { // the last eight bytes may overlap with those before
+		a, b := loadUint64(s[i:]), loadUint64(small[i:])
+		if (a^b)&^(b>>1&(lowBits*0x20)) != 0 {
 			return false
 		}
 		if i == len(s)-8 {
@@ -133,8 +133,8 @@ func fold[S string | []byte](s S, small string) bool {
 	}
 }
 
-// trim is s without whitespace around it. Only SP and HTAB are whitespace:
-// whoever trims more reads a field that another server does not see.
+// trim returns s without leading and trailing SP and HTAB. Removing other characters
+// would make it interpret a field differently than other servers do.
 func trim[S string | []byte](s S) S {
 	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {
 		s = s[1:]

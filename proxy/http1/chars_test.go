@@ -8,7 +8,7 @@ import (
 )
 
 // The table against the grammar, letter by letter.
-func TestChars_ClassesAreThoseOfTheGrammar(t *testing.T) {
+func TestChars_ClassesMatchTheGrammar(t *testing.T) {
 	const alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	for i := range 256 {
 		c := byte(i)
@@ -23,7 +23,7 @@ func TestChars_ClassesAreThoseOfTheGrammar(t *testing.T) {
 			{"host", hostChar, strings.IndexByte(alphanumeric+"-._~!$&'()*+;=%", c) >= 0},
 			{"hex", hexChar, strings.IndexByte("0123456789abcdefABCDEF", c) >= 0},
 		} {
-			if is(c, class.bit) != class.want {
+			if isClass(c, class.bit) != class.want {
 				t.Errorf("%s %q: got %t", class.name, c, !class.want)
 			}
 		}
@@ -31,14 +31,14 @@ func TestChars_ClassesAreThoseOfTheGrammar(t *testing.T) {
 }
 
 // Every byte at every place among others, beside the table.
-func TestChars_ValuesAreReadToTheirEnd(t *testing.T) {
+func TestChars_ValueLength(t *testing.T) {
 	for _, among := range []byte{'x', ' ', '!', '~', 0x80, 0xff, '\t'} {
 		for i := range 256 {
 			for at := range 20 {
 				b := bytes.Repeat([]byte{among}, 20)
 				b[at] = byte(i)
 				want := len(b)
-				if !is(byte(i), valueChar) {
+				if !isClass(byte(i), valueChar) {
 					want = at
 				}
 				if got := valueLength(b); got != want {
@@ -49,8 +49,8 @@ func TestChars_ValuesAreReadToTheirEnd(t *testing.T) {
 	}
 }
 
-func TestName_EachIsFoundInAnyCase(t *testing.T) {
-	for n := Other + 1; n < names; n++ {
+func TestName_LookupIgnoresCase(t *testing.T) {
+	for n := Other + 1; n < nameCount; n++ {
 		small := n.spelling()
 		if want := http.CanonicalHeaderKey(small); n.String() != want {
 			t.Errorf("%s is written %s; want %s", small, n, want)
@@ -66,13 +66,13 @@ func TestName_EachIsFoundInAnyCase(t *testing.T) {
 			}
 		}
 	}
-	if names > 64 {
-		t.Errorf("%d names do not fit into a set of 64 bits", names)
+	if nameCount > 64 {
+		t.Errorf("%d names do not fit into a set of 64 bits", nameCount)
 	}
 }
 
 // Every byte at every place of words of every length, beside lower.
-func TestChars_WordsAreComparedInAnyCase(t *testing.T) {
+func TestChars_EqualFoldLower(t *testing.T) {
 	const word = "abcxyz-0/9:mnopqrs-t1"
 	for length := range len(word) + 1 {
 		small := word[:length]
@@ -80,12 +80,12 @@ func TestChars_WordsAreComparedInAnyCase(t *testing.T) {
 			for i := range 256 {
 				b := []byte(small)
 				b[at] = byte(i)
-				if got, want := fold(b, small), lower(byte(i)) == small[at]; got != want {
+				if got, want := equalFoldLower(b, small), lower(byte(i)) == small[at]; got != want {
 					t.Errorf("%q and %q: %t; want %t", b, small, got, want)
 				}
 			}
 		}
-		if length > 0 && fold(small, word[:length-1]) {
+		if length > 0 && equalFoldLower(small, word[:length-1]) {
 			t.Errorf("%q is taken for what is shorter", small)
 		}
 	}

@@ -1,15 +1,15 @@
 package http1
 
-// A chunkedReader finds the data in a chunked body. It can stop after any byte
-// and go on. Extensions are dropped; what two parsers could read in two ways is
-// an error: bare LF or CR, whitespace around the size, quotes (RFC 9112 section
-// 7.1).
+// A chunkedReader finds the data in a chunked body. It can stop after any byte and
+// continue later. Chunk extensions are dropped. Everything that parsers are known to
+// interpret differently is an error: bare LF or CR, whitespace around the size, quotes
+// in extensions (RFC 9112 section 7.1).
 type chunkedReader struct {
 	state    chunkState
-	left     uint64 // of the data of this chunk
-	digits   int    // of its size
-	line     int    // bytes of its line so far
-	overhead int    // bytes of lines that no data has paid for
+	left     uint64 // bytes of data left in the current chunk
+	digits   int    // digits of the chunk size so far
+	line     int    // bytes of the chunk line so far
+	overhead int    // bytes of chunk lines in excess of the data
 }
 
 type chunkState uint8
@@ -21,17 +21,17 @@ const (
 	inData
 	atDataCR
 	atDataLF
-	atTrailer // the last chunk has been read: a trailer section follows
+	atTrailer // after the last chunk: the trailer section follows
 )
 
 const (
-	maxChunkDigits = 15 // so that a size fits into 63 bits
-	freeOverhead   = 16 // bytes of its line that each chunk may cost
+	maxChunkDigits = 15 // the size fits into 63 bits
+	freeOverhead   = 16 // bytes of each chunk line that do not count as overhead
 )
 
-// next reads on. The first skip bytes of b are framing, the data bytes after
-// them are data; both are used up then. No data means that b is used up, or that
-// the state is atTrailer.
+// next parses b. The first skip bytes are framing, and the data bytes that follow them
+// are body data; both are consumed. If data is 0, either b is used up or the state is
+// atTrailer.
 func (c *chunkedReader) next(b []byte, l *Limits) (skip, data int, err error) {
 	for skip < len(b) && c.state != atTrailer {
 		if c.state == inData {
@@ -49,7 +49,7 @@ func (c *chunkedReader) next(b []byte, l *Limits) (skip, data int, err error) {
 	return skip, 0, nil
 }
 
-// step takes one byte that is not data.
+// step consumes one byte of framing.
 func (c *chunkedReader) step(b byte, l *Limits) error {
 	switch c.state {
 	case inSize, inExtension:
@@ -64,7 +64,7 @@ func (c *chunkedReader) step(b byte, l *Limits) error {
 		if b != '\n' {
 			return ErrChunk
 		}
-		return c.begin(l)
+		return c.beginChunk(l)
 	case atDataCR:
 		if b != '\r' {
 			return ErrChunk
@@ -79,10 +79,10 @@ func (c *chunkedReader) step(b byte, l *Limits) error {
 	return nil
 }
 
-// size takes a byte of the size, or the one after it.
+// size consumes a byte of the chunk size, or the one after it.
 func (c *chunkedReader) size(b byte) error {
 	switch {
-	case is(b, hexChar):
+	case isClass(b, hexChar):
 		if c.digits++; c.digits > maxChunkDigits {
 			return ErrChunk
 		}
@@ -109,8 +109,8 @@ func (c *chunkedReader) extension(b byte) error {
 	return nil
 }
 
-// begin is called when a chunk line has ended.
-func (c *chunkedReader) begin(l *Limits) error {
+// beginChunk is called at the end of a chunk line.
+func (c *chunkedReader) beginChunk(l *Limits) error {
 	if c.left == 0 {
 		c.state = atTrailer
 		return nil
@@ -132,7 +132,8 @@ func hexValue(b byte) byte {
 
 const lastChunk = "0\r\n"
 
-// appendChunk appends one chunk. Nothing is no chunk: it would be the last.
+// appendChunk appends data as one chunk. Empty data appends nothing: a chunk of size 0
+// would be the last one.
 func appendChunk(dst, data []byte) []byte {
 	if len(data) == 0 {
 		return dst

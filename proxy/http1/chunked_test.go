@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestChunked_WhatIsRefused(t *testing.T) {
+func TestChunked_Rejected(t *testing.T) {
 	for _, c := range []struct {
 		topic, raw string
 		want       error
@@ -42,7 +42,7 @@ func TestChunked_WhatIsRefused(t *testing.T) {
 	}
 }
 
-func TestChunked_WhatIsRead(t *testing.T) {
+func TestChunked_Accepted(t *testing.T) {
 	for _, c := range []struct{ raw, data, rest string }{
 		{"5|hello|1|!|0||", "hello!", "|"},
 		{"5;a=b|hello|000;c||", "hello", "|"},

@@ -8,62 +8,64 @@ import (
 	"time"
 )
 
-// A Client sends requests to upstreams. Its fields are set before the first call
-// and not changed then. Pools of one Client share its memory.
+// A Client sends requests to upstreams. Its fields must be set before the first call
+// and must not be changed afterwards. All pools of a Client share its buffers.
 type Client struct {
 	Limits Limits
-	// Connect bounds making a connection, and TLS its handshake; if TLS is 0,
-	// Connect is for both. Response bounds the wait for a head after the request
-	// was sent, and how long the upstream may take none of the request. Idle bounds
-	// how long it may send nothing in the middle of a body. 0 is no bound.
-	Connect, TLS, Response, Idle time.Duration
-	// Continue is how long an upstream may take to answer 100-continue before it
-	// gets the body nevertheless; 1 s if 0.
-	Continue time.Duration
-	// MaxIdle is how many connections a pool keeps, 512 if 0; IdleFor how long it
-	// keeps one that is not used, 30 s if 0; MaxAge how old one may be to be used
-	// again, 0 for any age.
-	MaxIdle         int
-	IdleFor, MaxAge time.Duration
+	// ConnectTimeout bounds establishing a connection and TLSHandshakeTimeout the TLS
+	// handshake; if the latter is 0, ConnectTimeout bounds both together.
+	// ResponseTimeout bounds the wait for the head of the response after the request
+	// was sent, and each write of the request. BodyTimeout bounds each wait for more of
+	// a response body. 0 means no timeout.
+	ConnectTimeout, TLSHandshakeTimeout, ResponseTimeout, BodyTimeout time.Duration
+	// ExpectContinueTimeout is how long to wait for the response to Expect:
+	// 100-continue before the body is sent anyway. The default is 1 s.
+	ExpectContinueTimeout time.Duration
+	// MaxIdleConns is the maximum number of idle connections per pool, by default 512.
+	// IdleConnTimeout is how long a connection may be idle before it is closed, by
+	// default 30 s. MaxConnAge is the maximum age of a connection that is used again; 0
+	// means no maximum.
+	MaxIdleConns                int
+	IdleConnTimeout, MaxConnAge time.Duration
 
-	setup  sync.Once
-	memory memory
-	calls  sync.Pool // of *Call
-	epoch  time.Time
+	setupOnce sync.Once
+	buffers   bufferPool
+	callPool  sync.Pool // of *Call
+	epoch     time.Time
 }
 
-// An Endpoint is where the connections of a pool lead to.
+// An Endpoint describes where a Pool connects to.
 type Endpoint struct {
 	Network, Address string // as for net.Dial
-	// TLS is how to speak TLS there, nil for not at all. Its ServerName must be set,
-	// and its NextProtos, if there are any, must be "http/1.1" alone.
+	// TLS is the TLS configuration, or nil for plain TCP. ServerName must be set.
+	// NextProtos must be empty or contain only "http/1.1".
 	TLS *tls.Config
-	// Dial makes the connection, by default a net.Dialer.
+	// Dial establishes the connection. The default is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 func (c *Client) prepare() {
-	c.setup.Do(func() {
+	c.setupOnce.Do(func() {
 		c.Limits = c.Limits.withDefaults()
 		c.epoch = time.Now()
 		for _, d := range []struct {
 			field     *time.Duration
 			otherwise time.Duration
-		}{{&c.Continue, time.Second}, {&c.IdleFor, 30 * time.Second}} {
+		}{{&c.ExpectContinueTimeout, time.Second}, {&c.IdleConnTimeout, 30 * time.Second}} {
 			if *d.field == 0 {
 				*d.field = d.otherwise
 			}
 		}
-		if c.MaxIdle == 0 {
-			c.MaxIdle = 512
+		if c.MaxIdleConns == 0 {
+			c.MaxIdleConns = 512
 		}
 	})
 }
 
-// now is the time since the client began.
+// now returns the time since the client was initialized.
 func (c *Client) now() time.Duration { return time.Since(c.epoch) }
 
-// NewPool makes a pool of connections to e. It dials nothing yet.
+// NewPool returns a pool of connections to e. It does not connect yet.
 func (c *Client) NewPool(e Endpoint) *Pool {
 	c.prepare()
 	if e.Dial == nil {
@@ -72,18 +74,18 @@ func (c *Client) NewPool(e Endpoint) *Pool {
 	return &Pool{client: c, endpoint: e}
 }
 
-// NewCall begins a request on behalf of x, which is nil for one of our own. Its
-// Release must be called.
+// NewCall returns a Call on behalf of x, or one without an exchange if x is nil. The
+// caller must call its Release method.
 func (c *Client) NewCall(x *Exchange) *Call {
 	c.prepare()
-	call, ok := c.calls.Get().(*Call)
+	call, ok := c.callPool.Get().(*Call)
 	if !ok {
 		call = new(Call)
 	}
 	call.client, call.x = c, x
-	call.out.open(&c.memory)
+	call.out.reset(&c.buffers)
 	if x != nil {
-		call.source = x.Body()
+		call.requestBody = x.Body()
 	}
 	return call
 }

@@ -13,69 +13,69 @@ import (
 	"time"
 )
 
-// A conn is one client's connection. All of it but what is said to be shared
-// belongs to its goroutine.
+// A conn is one client connection. Its fields belong to the goroutine that serves the
+// connection, except those that are marked as shared.
 type conn struct {
-	server *Server
-	net    net.Conn
-	reader syscall.RawConn       // of net, nil if something lies in between
-	fd     syscall.RawConn       // of the socket, nil if there is none
-	first  func(fd uintptr) bool // reads the first bytes; made once
-	tls    bool                  // net is a *tls.Conn
-	peer   netip.AddrPort        // once met
-	met    bool
-	x      *Exchange // nil while no byte of a request is there
-	read   struct {
+	server        *Server
+	net           net.Conn
+	rawConn       syscall.RawConn       // of net; nil if net is not a plain socket (TLS, PROXY protocol)
+	socket        syscall.RawConn       // the socket below net, for polling; nil if there is none
+	readFirstFunc func(fd uintptr) bool // c.readFirst; a method value made once, to avoid an allocation per call
+	tls           bool                  // net is a *tls.Conn
+	peer          netip.AddrPort        // valid if peerKnown
+	peerKnown     bool
+	x             *Exchange // nil while no byte of a request has been read
+	firstRead     struct {
 		n   int
 		err error
-	} // what first found
-	one     [1]byte // for the first byte where reader is nil
-	putting writing
-	putStep func(fd uintptr) bool // that of putting
-	fresh   bool                  // no request has come yet
-	handed  bool                  // to whoever hijacked it
-	lately  time.Duration         // now, if the response before was sent without waiting; 0 otherwise
+	} // result of readFirst
+	oneByte      [1]byte // buffer for the first byte of a request if rawConn is nil
+	writeOp      writeOp
+	writeStep    func(fd uintptr) bool // writeOp.step, made once
+	firstRequest bool                  // the first request of the connection has not ended
+	handedOver   bool                  // the connection belongs to another owner
+	lastWrite    time.Duration         // when the previous response was written, if the write did not block; otherwise 0
 
-	write deadline
-	state atomic.Uint32 // shared
+	writeDeadline deadline
+	state         atomic.Uint32 // shared
 
-	mu    sync.Mutex // guards what follows, which is shared with an upload
-	armed deadline   // for reading
-	free  bool       // the response has begun: the client may send at its own pace
-	stop  bool       // nobody wants more of the body
-	reads bool       // of the body, in progress
+	mu            sync.Mutex // guards the fields below, which are shared with an upload
+	readDeadline  deadline   // a negative time means that interruptRead has set one
+	bodyUnbounded bool       // Timeouts.Body no longer applies: the response has started
+	bodyCanceled  bool       // CancelBodyRead was called
+	bodyReading   bool       // a read of the body is in progress
 
-	watch watch // shared with the sweep
+	monitor clientMonitor // shared with Server.monitorClients
 }
 
-// States of a connection.
+// The states of a connection.
 const (
-	busy  uint32 = iota
-	idle         // it waits for a request
-	ended        // by Shutdown while it was idle, or by itself
-	cut          // by Close
+	stateActive  uint32 = iota
+	stateIdle           // waiting for a request
+	stateEnded          // ended by Shutdown while idle, or closed
+	stateAborted        // closed by Server.Close
 )
 
-// errEnded reports that a connection was ended while it was idle.
-var errEnded = errors.New("connection ended while idle")
+// errIdleEnded reports that Shutdown ended the connection while it was idle.
+var errIdleEnded = errors.New("idle connection closed")
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{server: s, net: nc, fresh: true}
-	c.fd = socket(nc)
+	c := &conn{server: s, net: nc, firstRequest: true}
+	c.socket = rawSocketOf(nc)
 	_, c.tls = nc.(*tls.Conn)
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
 		if runtime.GOOS != "windows" {
-			c.reader = c.fd
+			c.rawConn = c.socket
 		}
 	}
-	c.first, c.putStep = c.readFirst, c.putting.step
+	c.readFirstFunc, c.writeStep = c.readFirst, c.writeOp.step
 	return c
 }
 
-// socket finds the socket under nc, which may be wrapped by TLS or by the PROXY
-// protocol; nil if there is none.
-func socket(nc net.Conn) syscall.RawConn {
+// rawSocketOf returns the socket below nc, which may be wrapped by TLS or by the PROXY
+// protocol. It returns nil if there is none.
+func rawSocketOf(nc net.Conn) syscall.RawConn {
 	for nc != nil {
 		switch under := nc.(type) {
 		case syscall.Conn:
@@ -95,64 +95,67 @@ func socket(nc net.Conn) syscall.RawConn {
 	return nil
 }
 
-// A deadline is one that has been set, so that it is not set again and again.
-// Setting it costs more than looking, so it may be up to a second late, or an
-// eighth of what it bounds if that is less.
+// A deadline remembers the deadline that was last set on a connection. Setting a
+// deadline costs more than comparing times, so next does not ask for a new one if the
+// current one is close enough. A deadline is therefore never early, and late by at most
+// one second or an eighth of the timeout, whichever is less.
 type deadline struct {
-	at time.Duration // since the server's epoch; 0 for none
+	at time.Duration // since the epoch of the server or client; 0 if no deadline is set
 }
 
-// due reports whether the deadline has to be set, for something that may take
-// until within from now, and to when.
-func (d *deadline) due(now, within time.Duration) (at time.Duration, due bool) {
-	slack := min(within/8, time.Second)
-	want := now + within
+// next returns the deadline for an operation that may take until now+timeout. due is
+// false if the current deadline can stay.
+func (d *deadline) next(now, timeout time.Duration) (at time.Duration, due bool) {
+	slack := min(timeout/8, time.Second)
+	want := now + timeout
 	if d.at >= want && d.at <= want+slack {
 		return d.at, false
 	}
 	return want + slack, true
 }
 
-// armRead bounds reading; 0 is no bound. c.mu is held, or there is no upload.
-func (c *conn) armRead(now, within time.Duration) {
-	if within == 0 {
-		c.disarmRead()
+// setReadDeadline sets the deadline for reads to now+within, or removes it if within is
+// 0. The caller holds c.mu, or no upload is running.
+func (c *conn) setReadDeadline(now, timeout time.Duration) {
+	if timeout == 0 {
+		c.clearReadDeadline()
 		return
 	}
-	if at, due := c.armed.due(now, within); due {
-		c.armed.at = at
-		_ = c.net.SetReadDeadline(c.server.epoch.Add(at)) // fails if the connection is closed, as reading will
+	if at, due := c.readDeadline.next(now, timeout); due {
+		c.readDeadline.at = at
+		_ = c.net.SetReadDeadline(c.server.epoch.Add(at)) // it fails only if the connection is closed, and then the read fails, too
 	}
 }
 
-func (c *conn) disarmRead() {
-	if c.armed.at != 0 {
-		c.armed.at = 0
+func (c *conn) clearReadDeadline() {
+	if c.readDeadline.at != 0 {
+		c.readDeadline.at = 0
 		_ = c.net.SetReadDeadline(time.Time{})
 	}
 }
 
-// armWrite bounds writing.
-func (c *conn) armWrite() { c.armWriteAt(c.server.now()) }
+// setWriteDeadline sets the deadline for writes according to Timeouts.Write.
+func (c *conn) setWriteDeadline() { c.setWriteDeadlineAt(c.server.now()) }
 
-func (c *conn) armWriteAt(now time.Duration) {
-	within := c.server.Timeouts.Write
-	if within == 0 {
+func (c *conn) setWriteDeadlineAt(now time.Duration) {
+	timeout := c.server.Timeouts.Write
+	if timeout == 0 {
 		return
 	}
-	if at, due := c.write.due(now, within); due {
-		c.write.at = at
+	if at, due := c.writeDeadline.next(now, timeout); due {
+		c.writeDeadline.at = at
 		_ = c.net.SetWriteDeadline(c.server.epoch.Add(at))
 	}
 }
 
-// interrupt ends what c waits for in reading, whoever waits.
-func (c *conn) interrupt() {
-	c.armed.at = -1
-	_ = c.net.SetReadDeadline(passed())
+// interruptRead makes a pending read of any goroutine return with a timeout error. The
+// caller holds c.mu.
+func (c *conn) interruptRead() {
+	c.readDeadline.at = -1
+	_ = c.net.SetReadDeadline(pastTime())
 }
 
-// closeWrite sends the end of the stream, and lets the client still send.
+// closeWrite closes the sending side of the connection. The client can still send.
 func (c *conn) closeWrite() {
 	if half, ok := c.net.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
@@ -165,16 +168,18 @@ func (c *conn) closeWrite() {
 	}
 }
 
-// linger waits a little for the client to read what it was sent before the
-// connection is closed: closing while bytes are unread resets it.
+// linger reads and discards what the client still sends, for at most lingerTimeout,
+// before the connection is closed. Closing a socket with unread bytes resets the
+// connection, and the reset can destroy a response that the client has not read yet
+// (RFC 9112 section 9.6).
 func (c *conn) linger() {
 	c.closeWrite()
 	at := time.Now().Add(lingerTimeout)
 	if c.net.SetReadDeadline(at) != nil {
 		return
 	}
-	b := c.server.memory.bulk()
-	defer c.server.memory.giveBack(b)
+	b := c.server.buffers.getBody()
+	defer c.server.buffers.put(b)
 	for read := 0; read < lingerBytes; {
 		n, err := c.net.Read(b)
 		if err != nil {
@@ -184,8 +189,9 @@ func (c *conn) linger() {
 	}
 }
 
-// timedOut reports whether err is that of a deadline.
+// timedOut reports whether err was caused by a deadline.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// passed is a time that has passed: a deadline that ends any wait.
-func passed() time.Time { return time.Unix(1, 0) }
+// pastTime returns a time in the past. Used as a deadline, it ends any pending read or
+// write.
+func pastTime() time.Time { return time.Unix(1, 0) }

@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// A Context is the context of a request: done when its client has left. It costs
-// nothing before somebody waits for that.
+// A Context is the context of a request. It is canceled when the client is gone.
+// Monitoring the client begins with the first call of Done, so that a Context that is
+// only passed on costs nothing.
 type Context struct {
 	Exchange *Exchange // of the request
 
-	mu    sync.Mutex // guards what follows
-	gone  bool
-	done  chan struct{} // nil: nobody has asked
-	after map[*func()]struct{}
+	mu         sync.Mutex // the client is gone
+	canceled   bool
+	done       chan struct{} // nil until Done is called
+	afterFuncs map[*func()]struct{}
 }
 
-// Deadline implements context.Context: there is none.
+// Deadline implements context.Context. There is no deadline.
 func (*Context) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Value implements context.Context: there is none.
+// Value implements context.Context. There are no values.
 func (*Context) Value(any) any { return nil }
 
 // Done implements context.Context.
@@ -29,10 +30,10 @@ func (c *Context) Done() <-chan struct{} {
 	defer c.mu.Unlock()
 	if c.done == nil {
 		c.done = make(chan struct{})
-		if c.gone {
+		if c.canceled {
 			close(c.done)
 		} else {
-			c.Exchange.Watch(c)
+			c.Exchange.MonitorClient(c)
 		}
 	}
 	return c.done
@@ -42,51 +43,52 @@ func (c *Context) Done() <-chan struct{} {
 func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gone {
+	if c.canceled {
 		return context.Canceled
 	}
 	return nil
 }
 
-// Asked reports whether somebody has waited for c to be done, or has heard that it is:
-// then c may not be used for another request.
-func (c *Context) Asked() bool {
+// Observed reports whether Done or AfterFunc was called, or the context was canceled.
+// Such a context must not be reused for another request.
+func (c *Context) Observed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.gone || c.done != nil || c.after != nil
+	return c.canceled || c.done != nil || c.afterFuncs != nil
 }
 
-// AfterFunc spares contexts that are made from it a goroutine each.
+// AfterFunc registers f to be called after c is canceled. The context package uses it,
+// so that contexts derived from c need no goroutine.
 func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gone {
+	if c.canceled {
 		go f()
 		return func() bool { return false }
 	}
-	if c.after == nil {
-		c.after = map[*func()]struct{}{}
+	if c.afterFuncs == nil {
+		c.afterFuncs = map[*func()]struct{}{}
 	}
-	c.after[&f] = struct{}{}
+	c.afterFuncs[&f] = struct{}{}
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		_, waits := c.after[&f]
-		delete(c.after, &f)
+		_, waits := c.afterFuncs[&f]
+		delete(c.afterFuncs, &f)
 		return waits
 	}
 }
 
-// Abort implements Aborter: the client has left.
+// Abort implements Aborter. It cancels c because the client is gone.
 func (c *Context) Abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gone = true
+	c.canceled = true
 	if c.done != nil {
 		close(c.done)
 	}
-	for f := range c.after {
+	for f := range c.afterFuncs {
 		go (*f)()
 	}
-	c.after = nil
+	c.afterFuncs = nil
 }

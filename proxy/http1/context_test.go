@@ -12,12 +12,12 @@ import (
 
 // Whoever waits for a request's context hears that the client has left, and so does
 // what was made from it; before anybody does, it costs nothing.
-func TestContext_EndsWithTheClient(t *testing.T) {
+func TestContext_CanceledWhenClientIsGone(t *testing.T) {
 	type ends struct{ done, derived, after, err, asked bool }
 	inside, ended := make(chan struct{}), make(chan ends, 1)
 	p := serving(t, func(x *Exchange) {
 		c := &Context{Exchange: x}
-		if c.Asked() || c.Err() != nil || x.conn.watch.since.Load() != 0 {
+		if c.Observed() || c.Err() != nil || x.conn.monitor.waitingSince.Load() != 0 {
 			t.Error("it is watched though nobody has asked")
 		}
 		derived, cancel := context.WithCancel(c)
@@ -31,8 +31,8 @@ func TestContext_EndsWithTheClient(t *testing.T) {
 		close(inside)
 		var e ends
 		e.done, e.derived, e.after = closes(c.Done()), closes(derived.Done()), closes(after)
-		e.err, e.asked = errors.Is(c.Err(), context.Canceled) && errors.Is(derived.Err(), context.Canceled), c.Asked()
-		x.Unwatch()
+		e.err, e.asked = errors.Is(c.Err(), context.Canceled) && errors.Is(derived.Err(), context.Canceled), c.Observed()
+		x.StopMonitoringClient()
 		ended <- e
 		x.Abort()
 	}, nil)
@@ -46,14 +46,14 @@ func TestContext_EndsWithTheClient(t *testing.T) {
 }
 
 // What is asked only when the client has left is told so at once.
-func TestContext_AskedTooLate(t *testing.T) {
+func TestContext_DoneAfterClientIsGone(t *testing.T) {
 	c := &Context{}
 	c.Abort()
 	told := make(chan struct{})
 	if c.AfterFunc(func() { close(told) })() {
 		t.Error("it was stopped")
 	}
-	if !closes(c.Done()) || !closes(told) || !errors.Is(c.Err(), context.Canceled) || !c.Asked() {
+	if !closes(c.Done()) || !closes(told) || !errors.Is(c.Err(), context.Canceled) || !c.Observed() {
 		t.Error("it does not say so")
 	}
 	if _, ok := c.Deadline(); ok || c.Value("x") != nil {
@@ -71,26 +71,26 @@ func closes(c <-chan struct{}) bool {
 }
 
 // What the other end of a connection does can be told without reading.
-func TestLook_EachPresence(t *testing.T) {
-	if got := look(nil); got != Silent {
+func TestPeerState(t *testing.T) {
+	if got := peerState(nil); got != PeerOpen {
 		t.Errorf("no socket: got %d", got)
 	}
 	for name, c := range map[string]struct {
 		does func(theirs, ours *net.TCPConn)
-		want Presence
+		want PeerState
 	}{
-		"nothing":         {func(*net.TCPConn, *net.TCPConn) {}, Silent},
-		"talks":           {func(theirs, _ *net.TCPConn) { _, _ = theirs.Write([]byte("x")) }, Talking},
-		"sends no more":   {func(theirs, _ *net.TCPConn) { _ = theirs.CloseWrite() }, Halved},
-		"talks, and ends": {func(theirs, _ *net.TCPConn) { _, _ = theirs.Write([]byte("x")); _ = theirs.CloseWrite() }, Halved},
-		"resets":          {func(theirs, _ *net.TCPConn) { _ = theirs.SetLinger(0); theirs.Close() }, Broken},
-		"we have closed":  {func(_, ours *net.TCPConn) { ours.Close() }, Broken},
+		"nothing":         {func(*net.TCPConn, *net.TCPConn) {}, PeerOpen},
+		"talks":           {func(theirs, _ *net.TCPConn) { _, _ = theirs.Write([]byte("x")) }, PeerReadable},
+		"sends no more":   {func(theirs, _ *net.TCPConn) { _ = theirs.CloseWrite() }, PeerHalfClosed},
+		"talks, and ends": {func(theirs, _ *net.TCPConn) { _, _ = theirs.Write([]byte("x")); _ = theirs.CloseWrite() }, PeerHalfClosed},
+		"resets":          {func(theirs, _ *net.TCPConn) { _ = theirs.SetLinger(0); theirs.Close() }, PeerReset},
+		"we have closed":  {func(_, ours *net.TCPConn) { ours.Close() }, PeerReset},
 		"talks, and resets": {func(theirs, _ *net.TCPConn) {
 			_, _ = theirs.Write([]byte("x"))
 			_ = theirs.SetLinger(0)
 			theirs.Close()
-		}, Broken},
-		"has had all it sent": {func(theirs, ours *net.TCPConn) { _, _ = theirs.Write([]byte("x")); _, _ = ours.Read(make([]byte, 1)) }, Silent},
+		}, PeerReset},
+		"has had all it sent": {func(theirs, ours *net.TCPConn) { _, _ = theirs.Write([]byte("x")); _, _ = ours.Read(make([]byte, 1)) }, PeerOpen},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -105,9 +105,9 @@ func TestLook_EachPresence(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Close()
-		raw := socket(ours)
+		raw := rawSocketOf(ours)
 		c.does(theirs.(*net.TCPConn), ours.(*net.TCPConn))
-		await.Until(t, name, func() bool { return look(raw) == c.want })
+		await.Until(t, name, func() bool { return peerState(raw) == c.want })
 		ours.Close()
 		theirs.Close()
 	}

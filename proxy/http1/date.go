@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A date renders the field Date once a second. Who appends it does not look at the
-// clock: what refreshes it does, some times a second.
-type date struct {
-	line atomic.Pointer[dateLine]
+// A dateCache holds the Date field line, rendered once a second. append does not read
+// the clock; Server.monitorClients calls refresh several times a second.
+type dateCache struct {
+	line atomic.Pointer[renderedDate]
 }
 
-type dateLine struct {
+type renderedDate struct {
 	second int64
 	text   []byte
 }
 
-// append appends the whole field line.
-func (d *date) append(dst []byte) []byte {
+// append appends the field line with its CRLF.
+func (d *dateCache) append(dst []byte) []byte {
 	line := d.line.Load()
 	if line == nil {
 		line = d.refresh()
@@ -26,12 +26,12 @@ func (d *date) append(dst []byte) []byte {
 	return append(dst, line.text...)
 }
 
-// refresh sees to it that the date is that of now.
-func (d *date) refresh() *dateLine {
+// refresh renders the field line again if the second has changed.
+func (d *dateCache) refresh() *renderedDate {
 	now := time.Now()
 	line := d.line.Load()
 	if line == nil || line.second != now.Unix() {
-		line = &dateLine{now.Unix(), now.UTC().AppendFormat([]byte("Date: "), http.TimeFormat+"\r\n")}
+		line = &renderedDate{now.Unix(), now.UTC().AppendFormat([]byte("Date: "), http.TimeFormat+"\r\n")}
 		d.line.Store(line)
 	}
 	return line

@@ -8,26 +8,26 @@ import (
 	"sync/atomic"
 )
 
-// A Duplex is an Exchange whose body one goroutine reads while another one answers.
-// Only one goroutine may read, and only one may answer.
+// A Duplex is an Exchange whose request body is read by one goroutine while another
+// goroutine writes the response. At most one goroutine may read and one may write.
 type Duplex struct {
 	x     *Exchange
-	whole atomic.Bool // the body was read to its end
+	whole atomic.Bool // the request body was read to its end
 
-	mu sync.Mutex // held while something is sent: of the response, or 100 Continue by who reads
+	mu sync.Mutex // held during writes: of the response, or of 100 Continue by the reader
 }
 
-// Open makes d ready for x, whose body may have been read before.
+// Open initializes d for x. The body of x may have been read before.
 func (d *Duplex) Open(x *Exchange) {
 	d.x = x
 	d.whole.Store(x.Body() == nil || x.Body().done())
 }
 
-// Exchange is what d was opened for.
+// Exchange returns the exchange of d.
 func (d *Duplex) Exchange() *Exchange { return d.x }
 
-// Read reads the body, which tells a client that waits for it to go on. It must not
-// be called when the handler has returned.
+// Read reads the request body. The first read sends 100 Continue if the client waits
+// for that. Read must not be called after the handler has returned.
 func (d *Duplex) Read(p []byte) (int, error) {
 	d.mu.Lock()
 	err := d.x.Continue()
@@ -42,27 +42,30 @@ func (d *Duplex) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Stop ends reading, also a read that waits, unless the body is whole.
+// Stop makes a pending read return and prevents further reads, unless the body was read
+// to its end.
 func (d *Duplex) Stop() {
 	if !d.whole.Load() {
-		d.x.StopBody()
+		d.x.CancelBodyRead()
 	}
 }
 
-// Trailer are the trailer fields of the request. They come with the end of the body.
+// Trailer returns the trailer fields of the request. They are available after the body
+// was read to its end.
 func (d *Duplex) Trailer() *Fields { return d.x.Body().Trailer() }
 
-// Informational sends a 1xx answer with these fields, if the client can read one.
+// Informational sends a 1xx response with these fields, unless the client uses
+// HTTP/1.0.
 func (d *Duplex) Informational(status int, f *Fields) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.x.Interim(status).AddFields(f)
-	_ = d.x.SendInterim() // the final response will meet the same fate
+	_ = d.x.SendInterim() // if it fails, the final response fails, too
 }
 
-// Begin makes the header of the final response, whose body has so many bytes; -1 if
-// unknown. Nothing is sent yet. A response that begins before the body has been
-// read ends the connection.
+// Begin completes the head of the final response. length is the length of the body, or
+// -1 if it is unknown. Nothing is sent yet. If the request body has not been read to
+// its end, the connection is closed after the response.
 func (d *Duplex) Begin(status int, f *Fields, length int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,9 +73,9 @@ func (d *Duplex) Begin(status int, f *Fields, length int64) error {
 	d.x.Begin(status).AddFields(f)
 	framing := Framing{UntilClose, -1}
 	if length >= 0 {
-		framing = Framing{Length, length}
+		framing = Framing{FixedLength, length}
 	}
-	return d.x.Start(framing)
+	return d.x.StartBody(framing)
 }
 
 // Write is Exchange.Write.
@@ -96,12 +99,12 @@ func (d *Duplex) End(trailer *Fields) error {
 	return d.x.EndWith(trailer)
 }
 
-// HandOver answers 101 with these fields and gives the connection away; see
-// Exchange.Switch.
-func (d *Duplex) HandOver(protocol string, f *Fields) (c net.Conn, unread []byte, err error) {
+// SwitchProtocols sends 101 with these fields and hands over the connection. See
+// Exchange.SwitchProtocols.
+func (d *Duplex) SwitchProtocols(protocol string, f *Fields) (c net.Conn, unread []byte, err error) {
 	d.x.Begin(101).AddFields(f)
-	return d.x.Switch(protocol)
+	return d.x.SwitchProtocols(protocol)
 }
 
-// Begun is Exchange.Begun.
-func (d *Duplex) Begun() bool { return d.x.Begun() }
+// Committed is Exchange.Committed.
+func (d *Duplex) Committed() bool { return d.x.Committed() }

@@ -26,7 +26,7 @@ func duplexed(h func(d *Duplex)) Handler {
 
 // One goroutine reads the body while another answers with what it reads: neither waits
 // for the end of the other, and both trailers arrive.
-func TestDuplex_BothWaysAtOnce(t *testing.T) {
+func TestDuplex_ReadsAndWritesConcurrently(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, duplexed(func(d *Duplex) {
 			read := make(chan string)
@@ -56,8 +56,8 @@ func TestDuplex_BothWaysAtOnce(t *testing.T) {
 				_, _ = d.Write([]byte(piece))
 				_ = d.Flush()
 			}
-			if err := d.End(d.Trailer()); err != nil || !d.Begun() {
-				t.Errorf("end: %v, begun %t", err, d.Begun())
+			if err := d.End(d.Trailer()); err != nil || !d.Committed() {
+				t.Errorf("end: %v, begun %t", err, d.Committed())
 			}
 		}), nil)
 		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Expect: 100-continue|Transfer-Encoding: chunked||"))
@@ -82,7 +82,7 @@ func TestDuplex_BothWaysAtOnce(t *testing.T) {
 }
 
 // An answer that has begun after the body was read keeps the connection.
-func TestDuplex_KeepsItsConnection(t *testing.T) {
+func TestDuplex_KeepsTheConnection(t *testing.T) {
 	p := serving(t, duplexed(func(d *Duplex) {
 		body, err := io.ReadAll(d)
 		if err != nil || string(body) != "hello" {
@@ -122,7 +122,7 @@ func TestDuplex_StopEndsARead(t *testing.T) {
 	if res, _ := w.WantStatus(200); !res.Close {
 		t.Error("the connection goes on")
 	}
-	if err := await.Value(t, read, "end of the read"); !errors.Is(err, ErrStopped) {
+	if err := await.Value(t, read, "end of the read"); !errors.Is(err, ErrBodyReadCanceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -176,7 +176,7 @@ func TestCall_RelayTo(t *testing.T) {
 		if err := p.Send(call); err != nil {
 			t.Fatal(err)
 		}
-		call.Response.Fields.Strip()
+		call.Response.Fields.StripHopByHop()
 		r := &receiving{fail: c.fail}
 		err := call.RelayTo(r)
 		var fault *CallError

@@ -35,7 +35,7 @@ func come(t testing.TB, w *sockettest.Client) string {
 
 // Ending is called once, and before what ends the answer is sent; what it is given
 // sends what there is before that.
-func TestEnding_BeforeTheEnd(t *testing.T) {
+func TestBeforeEnd_CalledBeforeTheLastBytes(t *testing.T) {
 	for _, c := range []struct {
 		topic, request string
 		answer         func(x *Exchange)
@@ -45,25 +45,25 @@ func TestEnding_BeforeTheEnd(t *testing.T) {
 		{"empty", "GET / HTTP/1.1", func(x *Exchange) { _ = x.Send(nil) }, "", "||"},
 		{"HEAD", "HEAD / HTTP/1.1", func(x *Exchange) { _ = x.Send([]byte("hello")) }, "", "Connection: close||"},
 		{"in pieces", "GET / HTTP/1.1", func(x *Exchange) {
-			_ = x.Start(Framing{Length, 10})
+			_ = x.StartBody(Framing{FixedLength, 10})
 			_, _ = x.Write([]byte("hello"))
 			_, _ = x.Write([]byte("world"))
 			_ = x.End()
 		}, "hello", "world"},
 		{"in chunks", "GET / HTTP/1.1", func(x *Exchange) {
-			_ = x.Start(Framing{Chunked, -1})
+			_ = x.StartBody(Framing{Chunked, -1})
 			_, _ = x.Write([]byte("hello"))
 			_ = x.End()
 		}, "5|hello|", "0||"},
 		{"until the end", "GET / HTTP/1.0", func(x *Exchange) {
-			_ = x.Start(Framing{UntilClose, -1})
+			_ = x.StartBody(Framing{UntilClose, -1})
 			_, _ = x.Write([]byte("hello"))
 			_ = x.End()
 		}, "hello", ""},
 	} {
 		calls, let := make(chan struct{}, 10), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
-			x.Ending = func(flush func()) {
+			x.BeforeEnd = func(flush func()) {
 				flush()
 				calls <- struct{}{}
 				<-let
@@ -87,11 +87,11 @@ func TestEnding_BeforeTheEnd(t *testing.T) {
 }
 
 // An answer that breaks off has no end, so Ending is not called.
-func TestEnding_NotOfACutAnswer(t *testing.T) {
+func TestBeforeEnd_NotCalledForAbortedResponse(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
-		x.Ending = func(func()) { t.Error("it was called") }
+		x.BeforeEnd = func(func()) { t.Error("it was called") }
 		x.Begin(200)
-		_ = x.Start(Framing{Length, 10})
+		_ = x.StartBody(Framing{FixedLength, 10})
 		_, _ = x.Write([]byte("hello"))
 		x.Abort()
 	}, nil)
@@ -99,9 +99,9 @@ func TestEnding_NotOfACutAnswer(t *testing.T) {
 	_, _ = io.ReadAll(w.Reader)
 }
 
-// With EndsLate what ends an answer comes when its handler has returned, and without
+// With FlushAfterHandler what ends an answer comes when its handler has returned, and without
 // it at once.
-func TestEndsLate_AfterTheHandler(t *testing.T) {
+func TestFlushAfterHandler(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, late := range []bool{true, false} {
 			answered, let := make(chan struct{}), make(chan struct{})
@@ -109,7 +109,7 @@ func TestEndsLate_AfterTheHandler(t *testing.T) {
 				says(x)
 				close(answered)
 				<-let
-			}, func(s *Server) { s.EndsLate = late })
+			}, func(s *Server) { s.FlushAfterHandler = late })
 			w := p.dial(t, lined("GET /late HTTP/1.1|Host: a|Connection: close||"))
 			await.Value(t, answered, "answer")
 			if late {
@@ -133,13 +133,13 @@ func TestEndsLate_AfterTheHandler(t *testing.T) {
 
 // Whoever switches has the connection whole: with what came behind the request, without
 // deadlines, and for as long as it likes.
-func TestSwitch_HandsOverWhole(t *testing.T) {
+func TestSwitchProtocols_HandsOverUnreadBytes(t *testing.T) {
 	const brief = time.Second // which a handshake stays below on a busy machine
 	sockettest.OverBoth(t, func(t testing.TB) {
 		handed, let := make(chan net.Conn, 1), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
 			x.Begin(101).Add("X-A", "1")
-			c, unread, err := x.Switch("echo")
+			c, unread, err := x.SwitchProtocols("echo")
 			if err != nil || string(unread) != "early" {
 				t.Errorf("got %q, %v", unread, err)
 			}
@@ -173,14 +173,14 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 }
 
 // What cannot be switched can still be answered.
-func TestSwitch_NotEverything(t *testing.T) {
+func TestSwitchProtocols_Rejected(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
 		status := 101
 		if x.Path() == "/200" {
 			status = 200
 		}
 		x.Begin(status)
-		if _, _, err := x.Switch("echo"); !errors.Is(err, ErrNoHeadroom) {
+		if _, _, err := x.SwitchProtocols("echo"); !errors.Is(err, ErrResponseState) {
 			t.Errorf("%s: got %v", x.Path(), err)
 		}
 		says(x)

@@ -1,9 +1,9 @@
 package http1
 
-// An Error says why a message is refused. Status is what a client is answered
-// whose request it was; what is wrong with an upstream's response is always 502
-// for the client. All errors of this kind are values of this package, so that
-// they can be counted by identity, and each ends its connection.
+// An Error is the reason for which a message is rejected. Status is the response status
+// if the message was a request; an invalid response of an upstream always leads to 502.
+// All errors of this type are variables of this package, so that they can be counted by
+// identity. Each of them ends the connection.
 type Error struct {
 	Status int
 	text   string
@@ -11,46 +11,44 @@ type Error struct {
 
 func (e *Error) Error() string { return e.text }
 
-// What is refused in a request or a response. The package comment has the
-// sections of the RFCs.
+// Errors in a received request or response. The package comment lists the RFC sections.
 var (
-	ErrRequestLine    = &Error{400, "request line not valid"}
-	ErrMethod         = &Error{400, "method not valid"}
-	ErrConnect        = &Error{405, "method CONNECT not allowed"}
-	ErrTarget         = &Error{400, "request target not valid"}
-	ErrTargetTooLong  = &Error{414, "request target too long"}
-	ErrVersion        = &Error{400, "HTTP version not valid"}
-	ErrMajorVersion   = &Error{505, "HTTP version not supported"}
-	ErrStatusLine     = &Error{502, "status line not valid"}
-	ErrLineEnd        = &Error{400, "line does not end with CRLF"}
-	ErrFolded         = &Error{400, "folded field line"}
-	ErrFieldName      = &Error{400, "field name not valid"}
-	ErrFieldValue     = &Error{400, "field value not valid"}
-	ErrTooLarge       = &Error{431, "header section too large"}
-	ErrTooManyFields  = &Error{431, "too many fields"}
-	ErrHost           = &Error{400, "Host not valid"}
-	ErrHostMissing    = &Error{400, "Host missing"}
-	ErrHostRepeated   = &Error{400, "Host given more than once"}
-	ErrLength         = &Error{400, "Content-Length not valid"}
-	ErrLengthRepeated = &Error{400, "Content-Length given more than once"}
-	ErrLengthAndCoded = &Error{400, "both Content-Length and Transfer-Encoding"}
-	ErrCoding         = &Error{501, "transfer coding not supported"}
-	ErrCodingOld      = &Error{400, "Transfer-Encoding in HTTP/1.0"}
-	ErrExpectation    = &Error{417, "expectation not supported"}
-	ErrChunk          = &Error{400, "chunk not valid"}
-	ErrChunkLine      = &Error{400, "chunk line too long"}
-	ErrChunkOverhead  = &Error{400, "too little data for so many chunk lines"}
-	ErrTrailer        = &Error{400, "trailer section not valid"}
+	ErrRequestLine             = &Error{400, "request line not valid"}
+	ErrMethod                  = &Error{400, "method not valid"}
+	ErrConnect                 = &Error{405, "method CONNECT not allowed"}
+	ErrTarget                  = &Error{400, "request target not valid"}
+	ErrTargetTooLong           = &Error{414, "request target too long"}
+	ErrVersion                 = &Error{400, "HTTP version not valid"}
+	ErrMajorVersion            = &Error{505, "HTTP version not supported"}
+	ErrStatusLine              = &Error{502, "status line not valid"}
+	ErrLineEnd                 = &Error{400, "line does not end with CRLF"}
+	ErrFoldedLine              = &Error{400, "folded field line"}
+	ErrFieldName               = &Error{400, "field name not valid"}
+	ErrFieldValue              = &Error{400, "field value not valid"}
+	ErrTooLarge                = &Error{431, "header section too large"}
+	ErrTooManyFields           = &Error{431, "too many fields"}
+	ErrHost                    = &Error{400, "Host not valid"}
+	ErrHostMissing             = &Error{400, "Host missing"}
+	ErrHostRepeated            = &Error{400, "Host given more than once"}
+	ErrContentLength           = &Error{400, "Content-Length not valid"}
+	ErrContentLengthRepeated   = &Error{400, "Content-Length given more than once"}
+	ErrLengthAndTransferCoding = &Error{400, "both Content-Length and Transfer-Encoding"}
+	ErrTransferCoding          = &Error{501, "transfer coding not supported"}
+	ErrTransferCodingHTTP10    = &Error{400, "Transfer-Encoding in HTTP/1.0"}
+	ErrExpectation             = &Error{417, "expectation not supported"}
+	ErrChunk                   = &Error{400, "chunk not valid"}
+	ErrChunkLine               = &Error{400, "chunk line too long"}
+	ErrChunkOverhead           = &Error{400, "too little data for so many chunk lines"}
+	ErrTrailer                 = &Error{400, "trailer section not valid"}
 )
 
-// What is wrong on a connection to an upstream, or with what this side is to
-// send.
+// Errors on a connection to an upstream, or in a message that is to be sent.
 var (
-	ErrInterim    = &Error{502, "too many interim answers"}
-	ErrSwitch     = &Error{502, "101 for a protocol that was not asked for"}
-	ErrCut        = &Error{502, "message cut short"}
-	ErrOutgoing   = &Error{500, "field to be sent not valid"}
-	ErrTooMuch    = &Error{500, "more body than its length says"}
-	ErrTooLittle  = &Error{500, "less body than its length says"}
-	ErrNoHeadroom = &Error{500, "answer already begun"}
+	ErrTooManyInterim    = &Error{502, "too many interim responses"}
+	ErrUnexpectedUpgrade = &Error{502, "101 for a protocol that was not requested"}
+	ErrTruncated         = &Error{502, "message truncated"}
+	ErrOutgoing          = &Error{500, "outgoing field not valid"}
+	ErrBodyTooLong       = &Error{500, "body longer than its Content-Length"}
+	ErrBodyTooShort      = &Error{500, "body shorter than its Content-Length"}
+	ErrResponseState     = &Error{500, "response already started"}
 )

@@ -29,7 +29,7 @@ func Example() {
 	address := listen(func(x *http1.Exchange) {
 		call := client.NewCall(x)
 		defer call.Release()
-		x.Fields.Strip()
+		x.Fields.StripHopByHop()
 		head := call.Begin(x.Method(), x.Host(), x.Path())
 		head.AddFields(&x.Fields)
 		head.Add("Via", "1.1 here")
@@ -38,7 +38,7 @@ func Example() {
 			_ = x.Send(nil)
 			return
 		}
-		call.Response.Fields.Strip()
+		call.Response.Fields.StripHopByHop()
 		head = x.Begin(call.Response.Status)
 		head.AddFields(&call.Response.Fields)
 		_ = x.Relay(call)

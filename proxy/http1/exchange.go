@@ -6,86 +6,87 @@ import (
 	"time"
 )
 
-// An Exchange is one request and its response. It belongs to the goroutine that
-// its Handler was called on, unless a method says that it is shared.
+// An Exchange is one request and its response. Only the goroutine that runs the Handler
+// may use it, except for methods that are documented as safe for concurrent use.
 type Exchange struct {
 	Request
-	// Ending, unless nil, is called once, before what ends the final response is
-	// sent. What it is given sends what there is of the response so far, if it is
-	// not all.
-	Ending func(flush func())
+	// BeforeEnd, if it is set, is called once before the last bytes of the final
+	// response are sent, for example to log the request before the client sees the end
+	// of the response. flush sends the part of the response that has been written so
+	// far, if that is not the whole response.
+	BeforeEnd func(flush func())
 
 	conn *conn
 	in   input
-	out  Head // what has been made of the response and not been sent
+	out  Head // the response, or the part of it that has not been sent
 	body Body
 	exchangeState
 
-	stage   progress
-	used    bool // for a request of this connection
-	vector  [3][]byte
-	lineEnd [2]byte
-	buffers net.Buffers
+	stage      responseStage
+	hadRequest bool // it has served a request on this connection
+	vector     [3][]byte
+	lineEnd    [2]byte
+	buffers    net.Buffers
 }
 
-// An exchangeState is how far an exchange has come. It is apart from what is kept for the
-// next one, so that all of it is zeroed in place.
+// An exchangeState is the part of an Exchange that is zeroed for each request. It is a
+// struct of its own so that one assignment clears it, while buffers are kept.
 type exchangeState struct {
-	began     time.Duration // when the head turned out not to have come at once; 0 if it did
-	status    int
-	framing   Framing // of the response
-	left      int64   // of its body, if it has a length
-	sent      int64   // of its body
-	closing   bool    // the connection ends after this response
-	continued bool    // 100 Continue was sent
-	aborted   bool
-	hijacked  bool
-	err       error // why the client cannot be written to
-	uploading bool  // another goroutine reads the body
+	headStarted time.Duration // when the first read of an incomplete head began; 0 if the head came with the first read
+	status      int
+	framing     Framing // of the response
+	bytesLeft   int64   // bytes of the response body still to be written, if its length is known
+	bodySent    int64   // bytes of the response body that were written
+	closeConn   bool    // the connection is closed after this response
+	continued   bool    // 100 Continue was sent
+	aborted     bool
+	hijacked    bool
+	err         error // why writing to the client failed
+	uploading   bool  // another goroutine reads the request body
 }
 
-// A progress is how far a response has come.
-type progress uint8
+// A responseStage is the progress of a response.
+type responseStage uint8
 
 const (
-	unanswered progress = iota
-	begun               // the head is being made; nothing of it has been sent
-	streaming           // the head is whole and maybe sent
-	answered            // whole
+	responseNone responseStage = iota
+	responseHead               // the head is being built; nothing has been sent
+	responseBody               // the head is complete and may have been sent
+	responseDone               // the response is complete
 )
 
-// forget makes x ready for another connection, and keeps its memory.
-func (x *Exchange) forget() {
+// resetForConn clears x for use on another connection. It keeps the memory for fields.
+func (x *Exchange) resetForConn() {
 	x.reset()
-	x.conn, x.in.from, x.used = nil, nil, false
+	x.conn, x.in.from, x.hadRequest = nil, nil, false
 }
 
-// reset makes x ready for the next request of the same connection.
+// reset clears x for the next request on the same connection.
 func (x *Exchange) reset() {
 	x.Request.Reset()
 	x.body.reset()
-	x.Ending, x.exchangeState, x.stage, x.used = nil, exchangeState{}, unanswered, false
+	x.BeforeEnd, x.exchangeState, x.stage, x.hadRequest = nil, exchangeState{}, responseNone, false
 }
 
-// Body is the body of the request, nil if it has none. Reading it tells a client
-// that waits for that to go on.
+// Body returns the body of the request, or nil if there is none. Reading it sends 100
+// Continue if the client waits for that.
 func (x *Exchange) Body() *Body {
-	if x.Request.Framing.Kind == None {
+	if x.Request.Framing.Kind == NoBody {
 		return nil
 	}
 	return &x.body
 }
 
-// NetConn is the connection, to ask it who the client is. It must not be used to
-// read or write.
+// NetConn returns the client connection, for its addresses and TLS state. The caller
+// must not read from it or write to it.
 func (x *Exchange) NetConn() net.Conn { return x.conn.net }
 
-// Peer is the other end of the connection as that says, the zero AddrPort for a
-// socket of this machine.
+// Peer returns the remote address of the connection. It is the zero AddrPort for a unix
+// socket.
 func (x *Exchange) Peer() netip.AddrPort {
 	c := x.conn
-	if !c.met {
-		c.met, c.peer = true, peerOf(c.net)
+	if !c.peerKnown {
+		c.peerKnown, c.peer = true, peerOf(c.net)
 	}
 	return c.peer
 }
@@ -102,30 +103,30 @@ func peerOf(c net.Conn) netip.AddrPort {
 	}
 }
 
-// Secure reports whether the client speaks TLS.
+// Secure reports whether the client connection uses TLS.
 func (x *Exchange) Secure() bool { return x.conn.tls }
 
-// Fresh reports whether this is the first request of its connection.
-func (x *Exchange) Fresh() bool { return x.conn.fresh }
+// IsFirst reports whether this is the first request of its connection.
+func (x *Exchange) IsFirst() bool { return x.conn.firstRequest }
 
-// Status is the status of the final response so far, 0 for none.
+// Status returns the status of the final response, or 0 if none has been begun.
 func (x *Exchange) Status() int { return x.status }
 
-// Sent is how many bytes of a body the client was sent.
-func (x *Exchange) Sent() int64 { return x.sent }
+// BodyBytesSent returns the number of bytes of the response body that were written.
+func (x *Exchange) BodyBytesSent() int64 { return x.bodySent }
 
-// Begun reports whether some of the final response may have been sent, so that
-// no other can be given.
-func (x *Exchange) Begun() bool { return x.stage >= streaming }
+// Committed reports whether a part of the final response may have been sent, so that it
+// can no longer be replaced by another one.
+func (x *Exchange) Committed() bool { return x.stage >= responseBody }
 
-// Close lets the connection end after this response. It must come before the
-// head of the response is whole.
-func (x *Exchange) Close() { x.closing = true }
+// SetConnectionClose closes the connection after this response, which gets a
+// Connection: close field. It must be called before StartBody, Send or Relay.
+func (x *Exchange) SetConnectionClose() { x.closeConn = true }
 
-// Abort cuts the connection, so that the client can tell that the response is
-// not whole. Nothing more is sent.
+// Abort closes the connection so that the client can detect that the response is
+// incomplete. Nothing more is sent.
 func (x *Exchange) Abort() { x.aborted = true }
 
-// Gone reports, at the price of a system call, whether the client has left:
-// whether it has reset the connection, or only will send no more.
-func (x *Exchange) Gone() Presence { return look(x.conn.fd) }
+// PeerState returns the current state of the client's end of the connection. It costs
+// one system call.
+func (x *Exchange) PeerState() PeerState { return peerState(x.conn.socket) }

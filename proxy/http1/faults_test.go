@@ -38,7 +38,7 @@ func faults() []fault {
 }
 
 // Faults that others had to mend are none of ours.
-func TestFaults_OfOthers(t *testing.T) {
+func TestFaults_KnownVulnerabilities(t *testing.T) {
 	all := faults()
 	if len(all) != 70 {
 		t.Errorf("%d faults are listed; want 70", len(all))

@@ -5,186 +5,186 @@ import (
 	"unsafe"
 )
 
-// A Field is one field line. Its strings point into the buffer of a connection;
-// see the package comment on how long they live.
+// A Field is one field line. Its strings refer to the buffer of a connection; see the
+// package comment for their lifetime.
 type Field struct {
 	ID    Name
-	Name  string // as it was spelled
-	Value string // without whitespace around it
+	Name  string // as spelled in the message
+	Value string // without leading and trailing whitespace
 }
 
-// Fields are the field lines of one head or trailer section, in their order.
-// They are offsets into the buffer that was parsed, or into memory of their own for
-// lines that were added: looking something up costs a walk over a few dozen numbers
-// and no memory. The zero Fields have no lines.
+// Fields are the field lines of a head or a trailer section, in their order. Each line
+// is stored as offsets into the buffer that was parsed, or into a second buffer for
+// lines that were added. A lookup scans these lines and allocates nothing. The zero
+// value has no lines.
 type Fields struct {
-	buf   []byte // that was parsed
-	own   []byte // lines that were added
-	lines []line
-	known uint64 // a bit for each Name that is there or was
-	odd   bool   // some name has more than letters, digits and hyphens
+	buf          []byte // the buffer that was parsed
+	added        []byte // the bytes of added lines
+	lines        []fieldLine
+	present      uint64 // a bit for each Name; it stays set after lines were dropped
+	unusualNames bool   // a name contains other characters than letters, digits and hyphens
 
-	scratch []string // for Values
+	scratch []string // memory for Values
 }
 
-// A line says where a field lies in the buffer.
-type line struct {
+// A fieldLine is the position of a field in its buffer.
+type fieldLine struct {
 	name, nameEnd   uint32
 	value, valueEnd uint32
 	id              Name
-	gone            bool
-	added           bool // it lies in Fields.own
-	generated       bool // it lies in Fields.buf, up to its CRLF, as it would be written
+	dropped         bool
+	added           bool // in Fields.added
+	generated       bool // in Fields.buf, in exactly the form in which Head writes it, CRLF included
 }
 
-// text is buf[from:to] as a string that shares its memory.
-func text(buf []byte, from, to uint32) string {
+// bufString returns buf[from:to] as a string that shares the memory of buf.
+func bufString(buf []byte, from, to uint32) string {
 	if from == to {
 		return ""
 	}
 	return unsafe.String(&buf[from], int(to-from))
 }
 
-// memory is where l lies.
-func (f *Fields) memory(l *line) []byte {
+// bufferOf returns the buffer that contains l.
+func (f *Fields) bufferOf(l *fieldLine) []byte {
 	if l.added {
-		return f.own
+		return f.added
 	}
 	return f.buf
 }
 
-func (f *Fields) value(l *line) string { return text(f.memory(l), l.value, l.valueEnd) }
+func (f *Fields) value(l *fieldLine) string { return bufString(f.bufferOf(l), l.value, l.valueEnd) }
 
-func (f *Fields) at(l *line) Field {
-	buf := f.memory(l)
-	return Field{l.id, text(buf, l.name, l.nameEnd), text(buf, l.value, l.valueEnd)}
+func (f *Fields) field(l *fieldLine) Field {
+	buf := f.bufferOf(l)
+	return Field{l.id, bufString(buf, l.name, l.nameEnd), bufString(buf, l.value, l.valueEnd)}
 }
 
-// All are the lines that have not been dropped.
+// All iterates over the lines that have not been dropped.
 func (f *Fields) All() iter.Seq[Field] {
 	return func(yield func(Field) bool) {
 		for i := range f.lines {
-			if l := &f.lines[i]; !l.gone && !yield(f.at(l)) {
+			if l := &f.lines[i]; !l.dropped && !yield(f.field(l)) {
 				return
 			}
 		}
 	}
 }
 
-// Has reports whether there is a line of that name. n must be a known name.
+// Has reports whether there is a line with the name n. n must not be Other.
 func (f *Fields) Has(n Name) bool {
 	_, ok := f.Value(n)
 	return ok
 }
 
-// Value is the value of the first line of that name. n must be a known name.
+// Value returns the value of the first line with the name n. n must not be Other.
 func (f *Fields) Value(n Name) (value string, ok bool) {
-	if f.known&(1<<n) == 0 {
+	if f.present&(1<<n) == 0 {
 		return "", false
 	}
 	for i := range f.lines {
-		if l := &f.lines[i]; l.id == n && !l.gone {
+		if l := &f.lines[i]; l.id == n && !l.dropped {
 			return f.value(l), true
 		}
 	}
 	return "", false
 }
 
-// Lookup is the value of the first line whose name is this one in any case.
+// Lookup returns the value of the first line with this name, in any case.
 func (f *Fields) Lookup(name string) (value string, ok bool) {
 	for i := range f.lines {
-		if l := &f.lines[i]; f.named(l, name) {
+		if l := &f.lines[i]; f.hasName(l, name) {
 			return f.value(l), true
 		}
 	}
 	return "", false
 }
 
-// AppendValues appends to dst the values of all lines whose name is this one in
-// any case.
+// AppendValues appends the values of all lines with this name, in any case, to dst.
 func (f *Fields) AppendValues(dst []string, name string) []string {
 	for i := range f.lines {
-		if l := &f.lines[i]; f.named(l, name) {
+		if l := &f.lines[i]; f.hasName(l, name) {
 			dst = append(dst, f.value(l))
 		}
 	}
 	return dst
 }
 
-// Odd reports whether some name has more than letters, digits and hyphens: an
-// underscore, which CGI and WSGI do not tell from a hyphen, or worse.
-func (f *Fields) Odd() bool { return f.odd }
+// HasUnusualNames reports whether any name contains other characters than letters,
+// digits and hyphens. An underscore is one of them: CGI and WSGI do not distinguish it
+// from a hyphen.
+func (f *Fields) HasUnusualNames() bool { return f.unusualNames }
 
-// Drop takes out all lines whose name is this one in any case.
+// Drop drops all lines with this name, in any case.
 func (f *Fields) Drop(name string) {
 	for i := range f.lines {
-		if l := &f.lines[i]; f.named(l, name) {
-			l.gone = true
+		if l := &f.lines[i]; f.hasName(l, name) {
+			l.dropped = true
 		}
 	}
 }
 
-// DropLike is Drop for lines whose name differs from this one only in case and
-// in underscores for hyphens.
-func (f *Fields) DropLike(name string) {
-	if !f.odd {
+// DropConfusable is like Drop, but also drops lines whose names have underscores
+// instead of hyphens.
+func (f *Fields) DropConfusable(name string) {
+	if !f.unusualNames {
 		f.Drop(name)
 		return
 	}
 	for i := range f.lines {
-		if l := &f.lines[i]; equalFoldUnderscore(f.memory(l)[l.name:l.nameEnd], name) {
-			l.gone = true
+		if l := &f.lines[i]; equalFoldUnderscore(f.bufferOf(l)[l.name:l.nameEnd], name) {
+			l.dropped = true
 		}
 	}
 }
 
-// DropKnown takes out all lines of that known name.
+// DropKnown drops all lines with the name n. n must not be Other.
 func (f *Fields) DropKnown(n Name) { f.dropSet(1 << n) }
 
-// DropFunc takes out the lines for which drop is true.
+// DropFunc drops the lines for which drop returns true.
 func (f *Fields) DropFunc(drop func(Field) bool) {
 	for i := range f.lines {
-		if l := &f.lines[i]; !l.gone && drop(f.at(l)) {
-			l.gone = true
+		if l := &f.lines[i]; !l.dropped && drop(f.field(l)) {
+			l.dropped = true
 		}
 	}
 }
 
-func (f *Fields) named(l *line, name string) bool {
-	return int(l.nameEnd-l.name) == len(name) && !l.gone && equalFold(f.memory(l)[l.name:l.nameEnd], name)
+func (f *Fields) hasName(l *fieldLine, name string) bool {
+	return int(l.nameEnd-l.name) == len(name) && !l.dropped && equalFold(f.bufferOf(l)[l.name:l.nameEnd], name)
 }
 
-// dropSet takes out the lines whose names have their bit in set.
+// dropSet drops the lines whose names are in the set.
 func (f *Fields) dropSet(set uint64) {
-	if f.known&set == 0 {
+	if f.present&set == 0 {
 		return
 	}
 	for i := range f.lines {
 		if l := &f.lines[i]; l.id != Other && set&(1<<l.id) != 0 {
-			l.gone = true
+			l.dropped = true
 		}
 	}
 }
 
-// count is how many lines of that known name there are.
+// count returns the number of lines with the name n. n must not be Other.
 func (f *Fields) count(n Name) (count int) {
-	if f.known&(1<<n) == 0 {
+	if f.present&(1<<n) == 0 {
 		return 0
 	}
 	for i := range f.lines {
-		if l := &f.lines[i]; l.id == n && !l.gone {
+		if l := &f.lines[i]; l.id == n && !l.dropped {
 			count++
 		}
 	}
 	return count
 }
 
-// reset forgets all lines and keeps the memory for them.
+// reset removes all lines. It keeps the memory.
 func (f *Fields) reset() {
-	f.buf, f.own, f.lines, f.known, f.odd, f.scratch = nil, f.own[:0], f.lines[:0], 0, false, f.scratch[:0]
+	f.buf, f.added, f.lines, f.present, f.unusualNames, f.scratch = nil, f.added[:0], f.lines[:0], 0, false, f.scratch[:0]
 }
 
-// equalFold compares names in any case.
+// equalFold compares names of equal length, ignoring ASCII case.
 func equalFold(a []byte, b string) bool {
 	for i := range a {
 		if a[i] != b[i] && lower(a[i]) != lower(b[i]) {
@@ -194,7 +194,8 @@ func equalFold(a []byte, b string) bool {
 	return true
 }
 
-// equalFoldUnderscore compares names in any case that may have underscores for hyphens.
+// equalFoldUnderscore compares names, ignoring ASCII case, and treats underscores as
+// hyphens.
 func equalFoldUnderscore(a []byte, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -214,8 +215,8 @@ func hyphen(c byte) byte {
 	return c
 }
 
-// Values are the values of all lines whose name is this one in any case. It lends
-// memory until the exchange ends.
+// Values returns the values of all lines with this name, in any case. The slice is
+// valid until the exchange ends.
 func (f *Fields) Values(name string) []string {
 	from := len(f.scratch)
 	f.scratch = f.AppendValues(f.scratch, name)

@@ -1,50 +1,50 @@
 package http1
 
-// Add adds a line. Name and value are copied, and checked when they are sent.
+// Add adds a line. It copies name and value. They are validated when they are sent.
 func (f *Fields) Add(name, value string) {
 	n := nameOf(name)
 	f.add(n, name, value)
-	f.odd = f.odd || n == Other && !all(name, plainChar) // no known name is
+	f.unusualNames = f.unusualNames || n == Other && !allOf(name, plainChar) // no well-known name has unusual characters
 }
 
-// add adds a line whose name, which may have any case, is n.
+// add adds a line whose name, in any case, is that of n.
 func (f *Fields) add(n Name, name, value string) {
-	l := line{name: uint32(len(f.own)), id: n, added: true}
-	f.own = append(f.own, name...)
-	l.nameEnd = uint32(len(f.own))
+	l := fieldLine{name: uint32(len(f.added)), id: n, added: true}
+	f.added = append(f.added, name...)
+	l.nameEnd = uint32(len(f.added))
 	l.value = l.nameEnd
-	f.own = append(f.own, value...)
-	l.valueEnd = uint32(len(f.own))
+	f.added = append(f.added, value...)
+	l.valueEnd = uint32(len(f.added))
 	f.lines = append(f.lines, l)
-	f.known |= 1 << l.id
+	f.present |= 1 << l.id
 }
 
-// Set replaces all lines of that name, in any case, by one.
+// Set replaces all lines with this name, in any case, by one line.
 func (f *Fields) Set(name, value string) {
 	f.Drop(name)
 	f.Add(name, value)
 }
 
-// SetKnown is Set for a name that is known.
+// SetKnown is Set for a well-known name.
 func (f *Fields) SetKnown(n Name, value string) {
 	f.DropKnown(n)
 	f.add(n, n.String(), value)
 }
 
-// Del is Drop, by the name that other headers have for it.
+// Del is the same as Drop. It has the name of http.Header.Del.
 func (f *Fields) Del(name string) { f.Drop(name) }
 
-// Reset takes out all lines and keeps their memory: strings that were looked up
+// Reset removes all lines and keeps their memory. Strings that were looked up before
 // are no longer valid.
 func (f *Fields) Reset() { f.reset() }
 
-// Grow makes room for so many more lines, of so many bytes together.
+// Grow allocates space for more lines with a total of so many bytes.
 func (f *Fields) Grow(lines, bytes int) {
-	f.lines = append(make([]line, 0, len(f.lines)+lines), f.lines...)
-	f.own = append(make([]byte, 0, len(f.own)+bytes), f.own...)
+	f.lines = append(make([]fieldLine, 0, len(f.lines)+lines), f.lines...)
+	f.added = append(make([]byte, 0, len(f.added)+bytes), f.added...)
 }
 
-// Clone is a copy of f in memory of its own.
+// Clone returns a copy of f with memory of its own.
 func (f *Fields) Clone() *Fields {
 	c := new(Fields)
 	for line := range f.All() {

@@ -12,10 +12,10 @@ func TestFields_Add(t *testing.T) {
 	f.Add("a", "3")
 	f.Add("X_Y", "4")
 	f.Add("B", "5")
-	if got := f.AppendValues(nil, "A"); !slices.Equal(got, []string{"1", "3"}) || !f.Odd() {
-		t.Errorf("got %q, odd %t", got, f.Odd())
+	if got := f.AppendValues(nil, "A"); !slices.Equal(got, []string{"1", "3"}) || !f.HasUnusualNames() {
+		t.Errorf("got %q, odd %t", got, f.HasUnusualNames())
 	}
-	f.Strip()
+	f.StripHopByHop()
 	if got := written(t, f); got != lined("A: 1|a: 3|X_Y: 4|") {
 		t.Errorf("got %q", got)
 	}
@@ -47,7 +47,7 @@ func TestFields_CloneAndReset(t *testing.T) {
 }
 
 // What is added is checked when it is sent, as nobody has parsed it.
-func TestFields_AddedLinesAreChecked(t *testing.T) {
+func TestFields_AddedLinesAreValidated(t *testing.T) {
 	for _, c := range []struct{ name, value string }{
 		{"", "1"}, {"A B", "1"}, {"A", "1\r\nB: 2"}, {"A", "\x00"}, {"Transfer-Encoding", "chunked"}, {"Content-Length", "1"}, {"Connection", "close"},
 	} {
@@ -60,11 +60,11 @@ func TestFields_AddedLinesAreChecked(t *testing.T) {
 	}
 }
 
-func TestFields_AddingCostsNothingAgain(t *testing.T) {
+func TestFields_AddReusesMemory(t *testing.T) {
 	f := fieldsOf(t, "A: 1")
-	lines, known := len(f.lines), f.known
+	lines, known := len(f.lines), f.present
 	add := func() {
-		f.lines, f.known, f.own = f.lines[:lines], known, f.own[:0]
+		f.lines, f.present, f.added = f.lines[:lines], known, f.added[:0]
 		f.Set("RateLimit", "1")
 		f.Add("X-Request-Id", "2")
 	}

@@ -29,7 +29,7 @@ func written(t *testing.T, f *Fields) string {
 	return string(h.buf)
 }
 
-func TestFields_Strip(t *testing.T) {
+func TestFields_StripHopByHop(t *testing.T) {
 	for _, c := range []struct{ lines, want string }{
 		{"A: 1|B: 2|A: 3", "A: 1|B: 2|A: 3|"},
 		{"Connection: close, X-Real-IP, ,b|B: 2|x-real-ip: 1|C: 3", "C: 3|"},
@@ -39,7 +39,7 @@ func TestFields_Strip(t *testing.T) {
 		{"Connection: keep-alive|C: 3", "C: 3|"},
 	} {
 		f := fieldsOf(t, c.lines)
-		f.Strip()
+		f.StripHopByHop()
 		if got := written(t, f); got != lined(c.want) {
 			t.Errorf("%q: got %q; want %q", c.lines, got, lined(c.want))
 		}
@@ -69,10 +69,10 @@ func TestFields_EachLineIsGenerated(t *testing.T) {
 
 func TestFields_Drop(t *testing.T) {
 	f := fieldsOf(t, "X-Forwarded-For: 1|x_forwarded_FOR: 2|X_Forwarded-For: 3|Y: 4|y: 5|Age: 6|_: 7")
-	if !f.Odd() {
+	if !f.HasUnusualNames() {
 		t.Error("no underscore was seen")
 	}
-	f.DropLike("x-forwarded-for")
+	f.DropConfusable("x-forwarded-for")
 	if got := written(t, f); got != lined("Y: 4|y: 5|Age: 6|_: 7|") {
 		t.Errorf("got %q", got)
 	}
@@ -89,7 +89,7 @@ func TestFields_Drop(t *testing.T) {
 
 // What is written goes through one place that lets nothing through which would
 // be another line.
-func TestHead_RefusesWhatWouldBeAnotherLine(t *testing.T) {
+func TestHead_RejectsLineBreaks(t *testing.T) {
 	for _, c := range []struct{ name, value string }{
 		{"X", "a\r\nB: c"}, {"X", "a\nb"}, {"X", "a\rb"}, {"X", "a\x00b"}, {"X\r\nY", "a"}, {"X:", "a"}, {"", "a"}, {"X Y", "a"},
 		{"Content-Length", "5"}, {"Transfer-Encoding", "chunked"}, {"Connection", "close"},
@@ -107,15 +107,15 @@ func TestHead_RefusesWhatWouldBeAnotherLine(t *testing.T) {
 		}
 	}
 	var h Head
-	if h.startAnswer(1000); !errors.Is(h.err, ErrOutgoing) {
+	if h.startResponse(1000); !errors.Is(h.err, ErrOutgoing) {
 		t.Error("status 1000 was written")
 	}
-	if _, err := NewBlock("A", "b\n"); !errors.Is(err, ErrOutgoing) {
+	if _, err := NewFieldBlock("A", "b\n"); !errors.Is(err, ErrOutgoing) {
 		t.Error("a block with a line feed was rendered")
 	}
 }
 
-func TestHead_RefusesFieldsThatWereNotStripped(t *testing.T) {
+func TestHead_RejectsHopByHopFields(t *testing.T) {
 	var h Head
 	h.AddFields(fieldsOf(t, "Connection: close"))
 	if !errors.Is(h.err, ErrOutgoing) {

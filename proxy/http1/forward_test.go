@@ -14,7 +14,7 @@ import (
 )
 
 // What reaches the upstream is generated anew from what was understood.
-func TestForward_WhatTheUpstreamGets(t *testing.T) {
+func TestForward_Requests(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, func(p *proxy) {
@@ -48,7 +48,7 @@ func TestForward_WhatTheUpstreamGets(t *testing.T) {
 }
 
 // What the client gets is framed for it, whatever the upstream did.
-func TestForward_WhatTheClientGets(t *testing.T) {
+func TestForward_Responses(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct{ topic, request, answer, want string }{
 			{"length", "GET / HTTP/1.1", "200 OK|Content-Length: 2||ok", "Content-Length: 2||ok"},
@@ -86,7 +86,7 @@ func TestForward_WhatTheClientGets(t *testing.T) {
 }
 
 // A message cut short looks cut on the other side, and nothing is used again.
-func TestForward_ACutMessageStaysCut(t *testing.T) {
+func TestForward_TruncatedResponseStaysTruncated(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, answer := range []string{"Content-Length: 10||hello", "Transfer-Encoding: chunked||5|hello|", "Transfer-Encoding: chunked||5|hel", "Transfer-Encoding: chunked||5|helloXX"} {
 			address := origin(t, func(c net.Conn, r *bufio.Reader) {
@@ -105,7 +105,7 @@ func TestForward_ACutMessageStaysCut(t *testing.T) {
 					t.Errorf("%s %q: got %q, and no sign that it is cut", version, answer, body)
 				}
 				var fault *CallError
-				if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || fault.Phase != ReadingBody {
+				if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || fault.Phase != ReadingResponseBody {
 					t.Errorf("%q: got %v; want a fault in the answer", answer, err)
 				}
 			}
@@ -116,7 +116,7 @@ func TestForward_ACutMessageStaysCut(t *testing.T) {
 	})
 }
 
-func TestForward_ACutRequestIsNoRequest(t *testing.T) {
+func TestForward_TruncatedRequestIsNotCompleted(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, said := range []string{"Content-Length: 10||hel", "Transfer-Encoding: chunked||5|hello|", "Transfer-Encoding: chunked||5|hello|0|"} {
 			whole := make(chan error, 1)
@@ -183,7 +183,7 @@ func TestForward_StaleConnections(t *testing.T) {
 
 // A connection that the upstream has closed, or on which it has said more than
 // its answer, carries nothing any more: not even the first byte of a request.
-func TestForward_LeftoversAreNoAnswers(t *testing.T) {
+func TestForward_UnsolicitedBytesAreNotResponses(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, more := range []string{"close", "HTTP/1.1 200 OK|Content-Length: 4||evil", "x", "HTTP/1.1 408 Request Timeout|Content-Length: 0||"} {
 			requests := make(chan string, 10)
@@ -217,7 +217,7 @@ func TestForward_LeftoversAreNoAnswers(t *testing.T) {
 }
 
 // Answers without a body have none, whatever follows them.
-func TestForward_BytesAfterABodylessAnswer(t *testing.T) {
+func TestForward_BytesAfterBodylessResponse(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct{ method, answer string }{
 			{"GET", "HTTP/1.1 204 No Content||HTTP/1.1 200 OK|Content-Length: 4||evil"},
@@ -243,7 +243,7 @@ func TestForward_BytesAfterABodylessAnswer(t *testing.T) {
 }
 
 // What cannot be understood is not passed on.
-func TestForward_BadAnswers(t *testing.T) {
+func TestForward_BadResponses(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, answer := range []string{
 			"HTTP/1.1 2000 OK||", "HTTP/1.1 200 OK|Content-Length: 5|Transfer-Encoding: chunked||0||", "HTTP/1.1 200 OK|X y: 1||", "nonsense||",

@@ -1,41 +1,43 @@
 package http1
 
-// A Kind is how the end of a body is found.
-type Kind uint8
+// A FramingKind is the way in which the end of a body is found (RFC 9112 section 6.3).
+type FramingKind uint8
 
-// The kinds.
+// The kinds of framing.
 const (
-	None       Kind = iota // there is no body
-	Length                 // so many bytes
-	Chunked                // the last chunk ends it
-	UntilClose             // the end of the connection ends it: answers only
+	NoBody      FramingKind = iota // the message has no body
+	FixedLength                    // Content-Length
+	Chunked                        // Transfer-Encoding: chunked
+	UntilClose                     // the end of the connection; only for responses
 )
 
-// Framing is how a body is delimited. Length is the number of bytes if Kind is
-// Length. For a message without body whose Content-Length tells what another
-// request would have got (HEAD, 304) it is that, and otherwise -1.
+// Framing describes how a body is delimited. Length is the number of bytes if Kind is
+// FixedLength. If Kind is NoBody, it is the value of Content-Length of a response to
+// HEAD or with status 304, and -1 otherwise. Both describe the body of another
+// response.
 type Framing struct {
-	Kind   Kind
+	Kind   FramingKind
 	Length int64
 }
 
-// A message is what the framing of its body depends on.
+// A message contains what determines the framing of a received message.
 type message struct {
 	fields *Fields
 	minor  int
-	method string // what a response answers
+	method string // of the request, if this is a response
 	status int    // of a response; 0 for a request
 }
 
-// incomingFraming is the only place that decides where a message ends, for both directions
-// (RFC 9112 section 6.3). What two servers could read in two ways is an error.
-// The method of a request has no say in it.
+// incomingFraming determines the framing of a received message (RFC 9112 section 6.3).
+// It is the only place that does so, for requests and responses. Everything that two
+// servers could interpret differently is an error. The method of a request has no
+// influence.
 func incomingFraming(m message) (Framing, error) {
 	const framing = 1<<ContentLength | 1<<TransferEncoding
-	if m.fields.known&framing == 0 {
+	if m.fields.present&framing == 0 {
 		switch {
 		case m.status == 0 || hasNoBody(m.method, m.status):
-			return Framing{None, -1}, nil
+			return Framing{NoBody, -1}, nil
 		default:
 			return Framing{UntilClose, -1}, nil
 		}
@@ -49,92 +51,93 @@ func incomingFraming(m message) (Framing, error) {
 	case err != nil:
 		return Framing{}, err
 	case chunked && length >= 0:
-		return Framing{}, ErrLengthAndCoded
+		return Framing{}, ErrLengthAndTransferCoding
 	case m.status != 0 && hasNoBody(m.method, m.status):
 		if m.status < 200 || m.status == 204 {
-			length = -1 // RFC 9110 section 8.6: there must be none
+			length = -1 // must not be present (RFC 9110 section 8.6)
 		}
-		return Framing{None, length}, nil
+		return Framing{NoBody, length}, nil
 	case chunked:
 		return Framing{Chunked, -1}, nil
 	case length == 0 && m.status == 0:
-		return Framing{None, 0}, nil
+		return Framing{NoBody, 0}, nil
 	}
-	return Framing{Length, length}, nil
+	return Framing{FixedLength, length}, nil
 }
 
-// hasNoBody reports whether a response has no body whatever its fields say.
+// hasNoBody reports whether a response has no body, whatever its fields are.
 func hasNoBody(method string, status int) bool {
 	return status < 200 || status == 204 || status == 304 || method == "HEAD"
 }
 
-// contentLength is the value of Content-Length, -1 if there is none. Two lines, or
-// a list, are an error even if all say the same.
+// contentLength returns the value of Content-Length, or -1 if there is none. Several
+// lines or a list are an error, even if all values are equal.
 func contentLength(f *Fields) (int64, error) {
 	value, ok := f.Value(ContentLength)
 	switch {
 	case !ok:
 		return -1, nil
 	case f.count(ContentLength) > 1:
-		return 0, ErrLengthRepeated
-	case len(value) == 0 || len(value) > 18: // what 63 bits certainly hold
-		return 0, ErrLength
+		return 0, ErrContentLengthRepeated
+	case len(value) == 0 || len(value) > 18: // 18 digits always fit into 63 bits
+		return 0, ErrContentLength
 	}
 	n := int64(0)
 	for i := range len(value) {
 		c := value[i]
 		if c < '0' || c > '9' {
-			return 0, ErrLength
+			return 0, ErrContentLength
 		}
 		n = n*10 + int64(c-'0')
 	}
 	return n, nil
 }
 
-// isChunked reports whether the body is in chunks. No other coding, and no list of
-// codings, is known here.
+// isChunked reports whether the transfer coding is chunked. Any other coding and any
+// list of codings is an error.
 func isChunked(f *Fields, minor int) (bool, error) {
 	value, ok := f.Value(TransferEncoding)
 	switch {
 	case !ok:
 		return false, nil
 	case minor == 0:
-		return false, ErrCodingOld
-	case f.count(TransferEncoding) > 1 || !fold(value, "chunked"):
-		return false, ErrCoding
+		return false, ErrTransferCodingHTTP10
+	case f.count(TransferEncoding) > 1 || !equalFoldLower(value, "chunked"):
+		return false, ErrTransferCoding
 	}
 	return true, nil
 }
 
-// persists reports whether the sender of a message keeps the connection open
-// after it (RFC 9112 section 9.3).
+// persists reports whether the sender of a message keeps the connection open after it
+// (RFC 9112 section 9.3).
 func persists(f *Fields, minor int) bool {
-	if f.known&(1<<Connection) == 0 {
+	if f.present&(1<<Connection) == 0 {
 		return minor == 1
 	}
-	if value, _ := f.Value(Connection); fold(value, "keep-alive") && f.count(Connection) == 1 {
-		return true // what many servers say that need not
+	if value, _ := f.Value(Connection); equalFoldLower(value, "keep-alive") && f.count(Connection) == 1 {
+		return true // the usual redundant value
 	}
 	return !f.hasToken(Connection, "close") && (minor == 1 || f.hasToken(Connection, "keep-alive"))
 }
 
-// A receiver is who a body is sent to.
-type receiver struct {
-	minor  int    // of the version that it speaks
-	method string // of its request, if this is a response
+// A recipient contains what determines the framing of a message to be sent.
+type recipient struct {
+	minor  int    // minor HTTP version of the recipient
+	method string // of the recipient's request, if this is a response
 	status int    // of the response; 0 for a request
 }
 
-// outgoingFraming is the only place that decides how a body is sent on: length is how long
-// it is, -1 if unknown. What it had been framed like when it came has no influence.
-func outgoingFraming(r receiver, body Framing) Framing {
+// outgoingFraming determines the framing of a message to be sent. It is the only place
+// that does so. Only the length of the body matters, not the framing with which it was
+// received.
+func outgoingFraming(r recipient, body Framing) Framing {
 	switch {
 	case r.status != 0 && hasNoBody(r.method, r.status):
 		if r.status < 200 || r.status == 204 {
-			return Framing{None, -1}
+			return Framing{NoBody, -1}
 		}
-		return Framing{None, body.Length}
-	case body.Kind == Length, body.Kind == None:
+		return Framing{NoBody, body.Length}
+	case body.Kind == FixedLength, body.Kind == NoBody:
 		return body
 	case r.minor == 0:
 		return Framing{UntilClose, -1}

@@ -24,21 +24,21 @@ type parsed struct {
 // filling feeds a body from its input, without time limits.
 type filling struct{}
 
-func (filling) feed(b *Body) error {
-	b.in.roomFor(bodyLeft(b))
+func (filling) fillBody(b *Body) error {
+	b.in.makeRoom(remaining(b))
 	return b.in.fill()
 }
 
 // bodyOf reads a body behind a head of n bytes.
 func bodyOf(raw []byte, n int, f Framing) (body, rest string, trailer []string, err error) {
 	from := bytes.NewReader(raw)
-	in := input{from: from, memory: new(memory)}
-	in.open()
+	in := input{from: from, pool: new(bufferPool)}
+	in.ensureBuffer()
 	for in.w < n && err == nil {
 		in.growHead(len(raw))
 		err = in.fill()
 	}
-	in.keepHead(n)
+	in.retainHead(n)
 	var b Body
 	b.open(&in, filling{}, f, limits())
 	read, err := io.ReadAll(&b)
@@ -167,15 +167,15 @@ func again(t *testing.T, r *Request, was parsed) {
 	}
 	h.startRequest(r.Method(), r.Path(), mark, query)
 	h.add("Host", host)
-	h.host = true
+	h.hasHost = true
 	framing := r.Framing
 	if !r.Expects() {
 		r.Fields.DropKnown(Expect) // as Call.Begin does
 	}
-	r.Fields.Strip()
+	r.Fields.StripHopByHop()
 	stripped := sorted(&r.Fields)
 	h.AddFields(&r.Fields)
-	h.frame(outgoingFraming(receiver{minor: 1}, framing))
+	h.addFraming(outgoingFraming(recipient{minor: 1}, framing))
 	h.end()
 	out := h.buf
 	if framing.Kind == Chunked {
@@ -237,19 +237,19 @@ func FuzzResponse(f *testing.F) {
 func answeredAgain(t *testing.T, r *Response, method string, was parsed) {
 	t.Helper()
 	var h Head
-	h.startAnswer(r.Status)
+	h.startResponse(r.Status)
 	framing := r.Framing
-	r.Fields.Strip()
+	r.Fields.StripHopByHop()
 	stripped := sorted(&r.Fields)
 	h.AddFields(&r.Fields)
-	to := outgoingFraming(receiver{1, method, r.Status}, framing)
-	h.frame(to)
+	to := outgoingFraming(recipient{1, method, r.Status}, framing)
+	h.addFraming(to)
 	h.end()
 	out := h.buf
 	switch to.Kind {
 	case Chunked:
 		out = append(appendChunk(out, []byte(was.body)), "0\r\n\r\n"...)
-	case Length:
+	case FixedLength:
 		out = append(out, was.body...)
 	}
 	var second Response

@@ -5,89 +5,88 @@ import (
 	"unsafe"
 )
 
-// A Head is one that is being written: the start line is there already, fields
-// are added, and whoever sends it adds how the body is framed. Every byte of it
-// is what is generated from values that are checked, also where a line is copied
-// that was received in that very form.
+// A Head is the head of a message that is being written. It has a start line, and
+// fields can be added; the fields for the framing are added when it is sent. All of it
+// is generated from validated values. A received line is copied only if it has exactly
+// the generated form.
 type Head struct {
-	buf   []byte
-	err   error // the first field that cannot be sent
-	dated bool  // it has Date
-	host  bool  // it has Host, so that no other is added
+	buf     []byte
+	err     error // why the head cannot be sent
+	hasDate bool  // Date was added
+	hasHost bool  // Host was added, so no other one is
 }
 
-// open lends in a buffer and forgets what is in it.
-func (h *Head) open(m *memory) {
+// reset clears h and gives it a buffer if it has none.
+func (h *Head) reset(m *bufferPool) {
 	if h.buf == nil {
-		h.buf = m.head()
+		h.buf = m.getHead()
 	}
 	*h = Head{buf: h.buf[:0]}
 }
 
-// rest is release for what is kept, empty, to be used again: it keeps one buffer.
-func (h *Head) rest(m *memory) {
-	if poisoned || cap(h.buf) != headSize {
+// recycle clears h for reuse. It keeps one buffer of the usual size.
+func (h *Head) recycle(m *bufferPool) {
+	if poisoned || cap(h.buf) != headBufferSize {
 		h.release(m)
 		return
 	}
 	*h = Head{buf: h.buf[:0]}
 }
 
-func (h *Head) release(m *memory) {
+func (h *Head) release(m *bufferPool) {
 	if h.buf != nil {
-		m.giveBack(h.buf)
+		m.put(h.buf)
 	}
 	*h = Head{}
 }
 
-// AddKnown adds a field line whose name is known. It is Add without looking at the name,
-// for names that may be added.
+// AddKnown adds a field line with a well-known name, which must not be hop-by-hop. Only
+// the value is validated.
 func (h *Head) AddKnown(n Name, value []byte) { h.addLine(n, n.String(), value) }
 
-// Add adds a field line. A name that is no token, a value with a control
-// character, and a name that concerns the connection or the framing make sending
-// fail with ErrOutgoing.
+// Add adds a field line. If the name is not a token, the value contains a control
+// character, or the field is hop-by-hop or concerns the framing, the message cannot be
+// sent: sending it returns ErrOutgoing.
 func (h *Head) Add(name, value string) {
 	h.addLine(nameOf(name), name, unsafe.Slice(unsafe.StringData(value), len(value)))
 }
 
-// addLine adds a field line whose name, which may have any case, is n.
+// addLine adds a field line whose name, in any case, is that of n.
 func (h *Head) addLine(n Name, name string, value []byte) {
 	switch {
-	case n == Other && (len(name) == 0 || !all(name, tokenChar)), valueLength(value) < len(value),
-		hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization, h.host && n == Host:
+	case n == Other && (len(name) == 0 || !allOf(name, tokenChar)), valueLength(value) < len(value),
+		hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization, h.hasHost && n == Host:
 		h.err = ErrOutgoing
 		return
 	}
-	h.dated = h.dated || n == Date
+	h.hasDate = h.hasDate || n == Date
 	h.buf = append(h.buf, name...)
 	h.buf = append(h.buf, ':', ' ')
 	h.buf = append(h.buf, value...)
 	h.buf = append(h.buf, '\r', '\n')
 }
 
-// AddFields adds the lines of f that have not been dropped. Those that were parsed
-// were checked then; those that were added are checked as Add does. Hop-by-hop
-// fields must have been taken out by Strip; any that is left makes sending fail. Lines
-// that already stand one behind the other as they would be written, as most do, are
-// copied together.
+// AddFields adds the lines of f that have not been dropped. Lines that were parsed are
+// valid; added lines are validated like in Add. StripHopByHop must have been called on
+// f before, otherwise sending returns ErrOutgoing. Consecutive lines that already have
+// the form in which they would be written, as most have, are copied together.
 func (h *Head) AddFields(f *Fields) {
-	var from, to uint32 // lines of f.buf that have not been copied yet
+	var from, to uint32 // the range of f.buf that is to be copied
 	for i := range f.lines {
 		l := &f.lines[i]
 		switch {
-		case l.gone || h.host && l.id == Host:
+		case l.dropped || h.hasHost && l.id == Host:
 			continue
 		case l.added:
 			h.buf = append(h.buf, f.buf[from:to]...)
 			from, to = 0, 0
-			h.addLine(l.id, text(f.own, l.name, l.nameEnd), f.own[l.value:l.valueEnd])
+			h.addLine(l.id, bufString(f.added, l.name, l.nameEnd), f.added[l.value:l.valueEnd])
 			continue
 		case l.id != Other && hopByHop&(1<<l.id) != 0:
 			h.err = ErrOutgoing
 			return
 		}
-		h.dated = h.dated || l.id == Date
+		h.hasDate = h.hasDate || l.id == Date
 		if l.generated && l.name == to {
 			to = l.valueEnd + 2
 			continue
@@ -105,8 +104,8 @@ func (h *Head) AddFields(f *Fields) {
 	h.buf = append(h.buf, f.buf[from:to]...)
 }
 
-// AddBlock adds lines that were rendered before, each ended by CRLF.
-func (h *Head) AddBlock(b Block) { h.buf = append(h.buf, b.text...) }
+// AddBlock adds the lines of b.
+func (h *Head) AddBlock(b FieldBlock) { h.buf = append(h.buf, b.text...) }
 
 func (h *Head) add(name, value string) {
 	h.buf = append(h.buf, name...)
@@ -115,8 +114,8 @@ func (h *Head) add(name, value string) {
 	h.buf = append(h.buf, '\r', '\n')
 }
 
-// frame adds what says how the body is framed.
-func (h *Head) frame(f Framing) {
+// addFraming adds the field that describes the framing.
+func (h *Head) addFraming(f Framing) {
 	switch {
 	case f.Kind == Chunked:
 		h.add("Transfer-Encoding", "chunked")
@@ -129,10 +128,9 @@ func (h *Head) frame(f Framing) {
 
 func (h *Head) end() { h.buf = append(h.buf, '\r', '\n') }
 
-// startRequest begins a head with a request line, whose target is the parts
-// together.
+// startRequest writes a request line. The target is the concatenation of its parts.
 func (h *Head) startRequest(method string, target ...string) {
-	if len(method) == 0 || !all(method, tokenChar) {
+	if len(method) == 0 || !allOf(method, tokenChar) {
 		h.err = ErrOutgoing
 		return
 	}
@@ -143,7 +141,7 @@ func (h *Head) startRequest(method string, target ...string) {
 		if part == "" {
 			continue
 		}
-		if !all(part, targetChar) {
+		if !allOf(part, targetChar) {
 			h.err = ErrOutgoing
 			return
 		}
@@ -156,11 +154,11 @@ func (h *Head) startRequest(method string, target ...string) {
 	h.buf = append(h.buf, " HTTP/1.1\r\n"...)
 }
 
-// startAnswer begins a head with a status line. The reason is always the usual
-// one: what an upstream calls it is not sent on.
-func (h *Head) startAnswer(status int) {
+// startResponse writes a status line with the registered reason phrase. The reason
+// phrase of an upstream is not forwarded.
+func (h *Head) startResponse(status int) {
 	switch {
-	case status == 200: // most are
+	case status == 200: // the most frequent status
 		h.buf = append(h.buf, "HTTP/1.1 200 OK\r\n"...)
 		return
 	case status < 100 || status > 599:
@@ -174,16 +172,16 @@ func (h *Head) startAnswer(status int) {
 	h.buf = append(h.buf, '\r', '\n')
 }
 
-// A Block is field lines that were checked and rendered once, to be added to many
-// heads.
-type Block struct{ text []byte }
+// A FieldBlock contains field lines that were validated and rendered once, in order to
+// be added to many heads.
+type FieldBlock struct{ text []byte }
 
-// NewBlock renders pairs of names and values. ErrOutgoing reports that one of
+// NewFieldBlock renders pairs of names and values. It returns ErrOutgoing if one of
 // them cannot be sent.
-func NewBlock(pairs ...string) (Block, error) {
+func NewFieldBlock(pairs ...string) (FieldBlock, error) {
 	var h Head
 	for i := 0; i+1 < len(pairs); i += 2 {
 		h.Add(pairs[i], pairs[i+1])
 	}
-	return Block{h.buf}, h.err
+	return FieldBlock{h.buf}, h.err
 }

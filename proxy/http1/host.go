@@ -2,9 +2,9 @@ package http1
 
 import "net/netip"
 
-// validAuthority reports whether b is a host and maybe a port (RFC 9110 section
-// 4.2.4: without user information). It is the only reader of hosts: the same
-// bytes that pass here are those that are written to an upstream.
+// validAuthority reports whether b is a host with an optional port and without user
+// information (RFC 9110 section 4.2.4). All hosts are validated here, and the validated
+// bytes are what is sent to an upstream.
 func validAuthority[S string | []byte](b S) bool {
 	if len(b) == 0 {
 		return false
@@ -20,7 +20,7 @@ func validAuthority[S string | []byte](b S) bool {
 	return host > 0 && (!escaped || validEscapes(b[:host])) && validPort(b[host:])
 }
 
-// validLiteral reports whether b is an IPv6 address in brackets and maybe a port.
+// validLiteral reports whether b is an IPv6 address in brackets with an optional port.
 func validLiteral[S string | []byte](b S) bool {
 	for end := range len(b) {
 		if b[end] != ']' {
@@ -32,18 +32,18 @@ func validLiteral[S string | []byte](b S) bool {
 	return false
 }
 
-// validEscapes reports whether each percent sign begins an escape.
+// validEscapes reports whether each percent sign is followed by two hexadecimal digits.
 func validEscapes[S string | []byte](b S) bool {
 	for i := range len(b) {
-		if b[i] == '%' && (i+2 >= len(b) || !is(b[i+1], hexChar) || !is(b[i+2], hexChar)) {
+		if b[i] == '%' && (i+2 >= len(b) || !isClass(b[i+1], hexChar) || !isClass(b[i+2], hexChar)) {
 			return false
 		}
 	}
 	return true
 }
 
-// validPort reports whether b is nothing, or a colon and a port of at most 65535,
-// which may be empty.
+// validPort reports whether b is empty, or a colon and a port of at most 65535. The
+// port may be empty.
 func validPort[S string | []byte](b S) bool {
 	if len(b) == 0 {
 		return true

@@ -2,39 +2,40 @@ package http1
 
 import "io"
 
-// An input is what has been read from a connection and not used up yet. The head
-// that is in work stays where it is until the exchange ends, since strings point
-// into it; what follows goes behind it, or into a larger buffer if there is much.
+// An input holds bytes that were read from a connection and not consumed yet. The head
+// of the current message must stay in place until the exchange ends, because strings
+// refer to it. Bytes after the head follow it in the same buffer, or in a larger one if
+// there are many.
 type input struct {
-	from   io.Reader
-	memory *memory
-	head   []byte // where the head lies
-	bulk   []byte // the larger buffer, nil if there is none
-	buf    []byte // the one of both that is read into
-	base   int    // bytes of buf that must stay
-	r, w   int    // what is unread is buf[r:w]
+	from    io.Reader
+	pool    *bufferPool
+	headBuf []byte // holds the head
+	bodyBuf []byte // the larger buffer, or nil
+	buf     []byte // headBuf or bodyBuf: the one that is read into
+	base    int    // the first bytes of buf, which must stay in place
+	r, w    int    // buf[r:w] is unread
 }
 
-// open lends in a buffer to begin with.
-func (in *input) open() {
+// ensureBuffer gives in a buffer if it has none.
+func (in *input) ensureBuffer() {
 	if in.buf != nil {
 		return
 	}
-	if in.head == nil {
-		in.head = in.memory.head()
+	if in.headBuf == nil {
+		in.headBuf = in.pool.getHead()
 	}
-	in.buf, in.base, in.r, in.w = in.head, 0, 0, 0
+	in.buf, in.base, in.r, in.w = in.headBuf, 0, 0, 0
 }
 
 func (in *input) unread() []byte { return in.buf[in.r:in.w] }
 
-// fill reads more, at least one byte unless there is an error.
+// fill reads more. It returns an error or has read at least one byte.
 func (in *input) fill() error {
 	if in.r == in.w {
 		in.r, in.w = in.base, in.base
 	}
 	if in.w == len(in.buf) {
-		return io.ErrShortBuffer // or reading would never bring anything
+		return io.ErrShortBuffer // a read into an empty slice would never make progress
 	}
 	for {
 		n, err := in.from.Read(in.buf[in.w:])
@@ -48,9 +49,9 @@ func (in *input) fill() error {
 	}
 }
 
-// growHead makes room for a head of which a part has been read, up to most bytes.
-// Nothing may point into it yet.
-func (in *input) growHead(most int) {
+// growHead enlarges the buffer for an incomplete head, up to maxSize bytes. Nothing may
+// refer to the buffer yet.
+func (in *input) growHead(maxSize int) {
 	if in.r > 0 {
 		in.w = copy(in.buf, in.buf[in.r:in.w])
 		in.r = 0
@@ -58,22 +59,22 @@ func (in *input) growHead(most int) {
 	if in.w < len(in.buf) {
 		return
 	}
-	larger := make([]byte, min(2*len(in.buf), max(most, len(in.buf))+headSize))
+	larger := make([]byte, min(2*len(in.buf), max(maxSize, len(in.buf))+headBufferSize))
 	copy(larger, in.buf)
-	in.memory.giveBack(in.head)
-	in.head, in.buf = larger, larger
+	in.pool.put(in.headBuf)
+	in.headBuf, in.buf = larger, larger
 }
 
-// keepHead says that the first n unread bytes are the head that is in work.
-func (in *input) keepHead(n int) {
+// retainHead marks the first n unread bytes as the head of the current message.
+func (in *input) retainHead(n int) {
 	in.r += n
 	in.base = in.r
 }
 
-// roomFor makes room behind the unread bytes for reading a body of which so many
-// bytes are still to come, or an unknown number if it is negative.
-func (in *input) roomFor(left int64) {
-	if in.bulk != nil {
+// makeRoom provides space after the unread bytes for reading a body of which left bytes
+// are missing. left is negative if the number is unknown.
+func (in *input) makeRoom(left int64) {
+	if in.bodyBuf != nil {
 		if in.w == len(in.buf) && in.r > in.base {
 			in.w = in.base + copy(in.buf[in.base:], in.buf[in.r:in.w])
 			in.r = in.base
@@ -87,63 +88,63 @@ func (in *input) roomFor(left int64) {
 		}
 		return
 	}
-	in.bulk = in.memory.bulk()
-	if more := in.w - in.r; more >= len(in.bulk) {
-		in.bulk = make([]byte, 2*more) // behind a very long head
+	in.bodyBuf = in.pool.getBody()
+	if more := in.w - in.r; more >= len(in.bodyBuf) {
+		in.bodyBuf = make([]byte, 2*more) // the head was very long
 	}
-	in.w = copy(in.bulk, in.buf[in.r:in.w])
-	in.buf, in.base, in.r = in.bulk, 0, 0
+	in.w = copy(in.bodyBuf, in.buf[in.r:in.w])
+	in.buf, in.base, in.r = in.bodyBuf, 0, 0
 }
 
-// next ends the message that is in work: what is unread is the beginning of the
-// next, and nothing may point into what was before.
-func (in *input) next() {
+// nextMessage ends the current message. The unread bytes become the beginning of the
+// next message. Nothing may refer to the bytes before them.
+func (in *input) nextMessage() {
 	rest := in.unread()
 	switch {
 	case poisoned && len(rest) == 0:
 		in.release()
 		return
 	case poisoned:
-		moved := append(make([]byte, 0, max(headSize, len(rest))), rest...)
+		moved := append(make([]byte, 0, max(headBufferSize, len(rest))), rest...)
 		in.release()
-		in.head, in.buf, in.w = moved[:cap(moved)], moved[:cap(moved)], len(moved)
+		in.headBuf, in.buf, in.w = moved[:cap(moved)], moved[:cap(moved)], len(moved)
 		return
 	}
-	if len(rest) == 0 && in.bulk == nil {
+	if len(rest) == 0 && in.bodyBuf == nil {
 		in.base, in.r, in.w = 0, 0, 0
 		return
 	}
-	if len(rest) > len(in.head) {
-		in.memory.giveBack(in.head)
-		in.head = make([]byte, len(rest))
+	if len(rest) > len(in.headBuf) {
+		in.pool.put(in.headBuf)
+		in.headBuf = make([]byte, len(rest))
 	}
-	n := copy(in.head, rest)
-	if in.bulk != nil {
-		in.memory.giveBack(in.bulk)
-		in.bulk = nil
+	n := copy(in.headBuf, rest)
+	if in.bodyBuf != nil {
+		in.pool.put(in.bodyBuf)
+		in.bodyBuf = nil
 	}
-	in.buf, in.base, in.r, in.w = in.head, 0, 0, n
+	in.buf, in.base, in.r, in.w = in.headBuf, 0, 0, n
 }
 
-// rest is release for what is kept, empty, to be used again: it keeps one buffer.
-func (in *input) rest() {
-	if poisoned || len(in.head) != headSize {
+// recycle clears in for reuse. It keeps one buffer of the usual size.
+func (in *input) recycle() {
+	if poisoned || len(in.headBuf) != headBufferSize {
 		in.release()
 		return
 	}
-	if in.bulk != nil {
-		in.memory.giveBack(in.bulk)
+	if in.bodyBuf != nil {
+		in.pool.put(in.bodyBuf)
 	}
-	*in = input{memory: in.memory, head: in.head}
+	*in = input{pool: in.pool, headBuf: in.headBuf}
 }
 
-// release gives all buffers back.
+// release returns all buffers to the pool.
 func (in *input) release() {
-	if in.bulk != nil {
-		in.memory.giveBack(in.bulk)
+	if in.bodyBuf != nil {
+		in.pool.put(in.bodyBuf)
 	}
-	if in.head != nil {
-		in.memory.giveBack(in.head)
+	if in.headBuf != nil {
+		in.pool.put(in.headBuf)
 	}
-	*in = input{from: in.from, memory: in.memory}
+	*in = input{from: in.from, pool: in.pool}
 }

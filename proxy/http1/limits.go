@@ -2,60 +2,57 @@ package http1
 
 import "time"
 
-// Limits bound what one message may be. A message beyond them is refused, never
-// cut. The zero value of a field means its default.
+// Limits bound the size of a message. A message that exceeds a limit is rejected, never
+// truncated. A field that is 0 has its default.
 type Limits struct {
-	Target        int // bytes of a request target; 8 KiB
-	Head          int // bytes of a head, start line included; 32 KiB
-	Fields        int // lines of a head; 128
-	Trailer       int // bytes of a trailer section, at most 16 KiB; 8 KiB
-	TrailerFields int // lines of one; 32
-	ChunkLine     int // bytes of a chunk line, extension included; 256
-	ChunkOverhead int // bytes of chunk lines beyond as many as there are of data; 16 KiB
-	Interim       int // 1xx responses before the final one; 8
-	Drain         int // bytes of a body nobody wants that are read to keep its connection; 256 KiB
-	Empty         int // empty lines before a request; 4
+	Target        int // bytes of a request target; default 8 KiB
+	Head          int // bytes of a head, including the start line; default 32 KiB
+	Fields        int // field lines of a head; default 128
+	Trailer       int // bytes of a trailer section; default 8 KiB, at most 16 KiB
+	TrailerFields int // field lines of a trailer section; default 32
+	ChunkLine     int // bytes of a chunk line, including extensions; default 256
+	ChunkOverhead int // bytes of chunk lines in excess of the data; default 16 KiB
+	Interim       int // 1xx responses before the final one; default 8
+	Drain         int // bytes of an unread request body that are discarded to keep the connection; default 256 KiB
+	EmptyLines    int // empty lines before a request; default 4
 }
 
-// maxHead is the largest head that can be configured: offsets into it are kept
-// in 32 bits.
+// maxHead is the largest configurable size of a head. Offsets into a head have 32 bits.
 const maxHead = 1 << 24
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero fields with their defaults.
 func (l Limits) withDefaults() Limits {
 	for _, d := range []struct {
 		field     *int
 		otherwise int
 	}{
 		{&l.Target, 8 << 10}, {&l.Head, 32 << 10}, {&l.Fields, 128}, {&l.Trailer, 8 << 10}, {&l.TrailerFields, 32},
-		{&l.ChunkLine, 256}, {&l.ChunkOverhead, 16 << 10}, {&l.Interim, 8}, {&l.Drain, 256 << 10}, {&l.Empty, 4},
+		{&l.ChunkLine, 256}, {&l.ChunkOverhead, 16 << 10}, {&l.Interim, 8}, {&l.Drain, 256 << 10}, {&l.EmptyLines, 4},
 	} {
 		if *d.field <= 0 {
 			*d.field = d.otherwise
 		}
 	}
-	l.Head, l.Trailer = min(l.Head, maxHead), min(l.Trailer, bulkSize/2)
+	l.Head, l.Trailer = min(l.Head, maxHead), min(l.Trailer, bodyBufferSize/2)
 	return l
 }
 
-// Timeouts bound the waiting for a client. The zero value of a field means that
-// there is no bound.
+// Timeouts bound waiting for a client. A field that is 0 means no timeout.
 type Timeouts struct {
-	Header time.Duration // for a whole head, from its first byte or the connection's beginning
-	Body   time.Duration // without any of a body; beyond one of these it must also bring minBodyRate
-	Write  time.Duration // to take a piece of what it is sent
+	Header time.Duration // for a whole head, from its first byte or from the start of the connection
+	Body   time.Duration // between reads of a body; a body that takes longer in total must also reach minBodyRate
+	Write  time.Duration // for each write to the client
 	Idle   time.Duration // between requests
 }
 
 const (
-	// minBodyRate is how many bytes a second a body must bring on average, beyond
-	// one Timeouts.Body of grace: who sends one byte now and then does make
-	// progress, and would never end.
+	// minBodyRate is the average rate in bytes per second that a request body must
+	// reach once it has taken longer than Timeouts.Body. A client that sends one byte
+	// now and then (a slow-body attack) would otherwise never time out.
 	minBodyRate = 500
-	// lingerTimeout is how long a connection that is about to end is kept for a client
-	// that still sends: closing at once would reset it, and the reset destroys a
-	// response that the client has not read yet (RFC 9112 section 9.6).
+	// lingerTimeout is how long the server waits for a client to stop sending before it
+	// closes the connection; see conn.linger.
 	lingerTimeout = time.Second
-	// lingerBytes is how much is read meanwhile.
+	// lingerBytes is how much it reads from the client during that time.
 	lingerBytes = 256 << 10
 )

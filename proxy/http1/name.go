@@ -2,11 +2,11 @@ package http1
 
 import "net/textproto"
 
-// A Name is a field name that this package knows, so that routing and stripping
-// compare numbers. Any other name is Other.
+// A Name identifies a well-known field name, so that fields can be looked up and
+// dropped by comparing numbers. All other names are Other.
 type Name uint8
 
-// The names that are known.
+// The well-known names.
 const (
 	Other Name = iota
 	Host
@@ -45,11 +45,11 @@ const (
 	CacheControl
 	Age
 	Proxy
-	names
+	nameCount
 )
 
-// spelling is the name in lower case. A switch becomes a table of jumps; an array
-// would be copied for each look.
+// spelling returns the name in lower case. The compiler turns the switch into a jump
+// table; indexing an array would copy it for each lookup.
 func (n Name) spelling() string {
 	switch n {
 	case Host:
@@ -128,8 +128,8 @@ func (n Name) spelling() string {
 	return ""
 }
 
-// String is the name as it is written here: the first letter of each word is a capital.
-// Of those that a proxy adds to every message that costs nothing.
+// String returns the canonical spelling of the name, as in X-Request-Id. It does not
+// allocate for names that the proxy adds to every message.
 func (n Name) String() string {
 	switch n {
 	case Host:

@@ -12,21 +12,22 @@ import (
 	"sync"
 )
 
-// ServeNet answers x by a handler that was written for net/http: for what is not
-// asked often, and for what goes on over HTTP/2. Nothing that the handler sees points
-// into a connection's buffer. It can neither hijack the connection nor set deadlines;
-// a response that begins before the body has been read ends the connection.
-func (x *Exchange) ServeNet(ctx context.Context, h http.Handler) {
-	w := &netWriter{header: http.Header{}}
+// ServeNetHTTP serves x with a handler for net/http. It is meant for requests that are
+// rare, and for code that also serves HTTP/2. All strings that the handler gets are
+// copies. The handler cannot hijack the connection or set deadlines. If it starts the
+// response before it has read the request body, the connection is closed after the
+// response.
+func (x *Exchange) ServeNetHTTP(ctx context.Context, h http.Handler) {
+	w := &netHTTPWriter{header: http.Header{}}
 	w.duplex.Open(x)
-	r := x.netRequest(ctx, w)
-	defer w.end()
+	r := x.toNetHTTP(ctx, w)
+	defer w.cancelBodyRead()
 	h.ServeHTTP(w, r)
 	w.finish()
 }
 
-// netRequest is the request of x as net/http knows it.
-func (x *Exchange) netRequest(ctx context.Context, w *netWriter) *http.Request {
+// toNetHTTP returns the request of x as a net/http request.
+func (x *Exchange) toNetHTTP(ctx context.Context, w *netHTTPWriter) *http.Request {
 	r := (&http.Request{
 		Method: strings.Clone(x.Method()), Proto: x.Proto(), ProtoMajor: 1, ProtoMinor: x.Minor, Header: http.Header{},
 		Host: strings.Clone(x.Host()), RemoteAddr: x.NetConn().RemoteAddr().String(), RequestURI: strings.Clone(x.Target()), Body: http.NoBody,
@@ -47,19 +48,19 @@ func (x *Exchange) netRequest(ctx context.Context, w *netWriter) *http.Request {
 	}
 	if b := x.Body(); b != nil {
 		r.ContentLength = b.Length()
-		w.body = &netBody{duplex: &w.duplex, request: r}
+		w.body = &netHTTPBody{duplex: &w.duplex, request: r}
 		r.Body = w.body
 		if b.Length() < 0 {
 			r.TransferEncoding = []string{"chunked"}
-			r.Trailer = announced(r.Header)
+			r.Trailer = trailerNames(r.Header)
 		}
 	}
 	return r
 }
 
-// announced takes the names of the trailer fields out of h. As with net/http their
-// values come with the end of the body.
-func announced(h http.Header) http.Header {
+// trailerNames removes Trailer from h and returns a header with the names that it
+// announces. As with net/http, the values are set when the body has been read.
+func trailerNames(h http.Header) http.Header {
 	var trailer http.Header
 	for _, line := range h["Trailer"] {
 		for name := range strings.SplitSeq(line, ",") {
@@ -76,38 +77,38 @@ func announced(h http.Header) http.Header {
 	return trailer
 }
 
-// A netWriter is an http.ResponseWriter.
-type netWriter struct {
-	duplex Duplex
-	header http.Header
-	body   *netBody // nil if the request has none
-	wrote  bool     // the final status
+// A netHTTPWriter is an http.ResponseWriter.
+type netHTTPWriter struct {
+	duplex      Duplex
+	header      http.Header
+	body        *netHTTPBody // nil if the request has no body
+	wroteHeader bool         // the final status was written
 }
 
-func (w *netWriter) Header() http.Header { return w.header }
+func (w *netHTTPWriter) Header() http.Header { return w.header }
 
-// WriteHeader sends what it is given as net/http does, or keeps it for Write.
-func (w *netWriter) WriteHeader(status int) {
+// WriteHeader implements http.ResponseWriter. A 1xx response is sent immediately.
+func (w *netHTTPWriter) WriteHeader(status int) {
 	switch {
-	case w.wrote, status == http.StatusContinue: // the client is sent that when its body is read
+	case w.wroteHeader, status == http.StatusContinue: // Duplex.Read sends 100 Continue
 		return
 	case status < 200 && status != http.StatusSwitchingProtocols:
 		w.duplex.Informational(status, w.fields())
 		return
 	}
-	w.wrote = true
+	w.wroteHeader = true
 	length := int64(-1)
 	if n, err := strconv.ParseInt(w.header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
 		length = n
 	}
 	if strings.EqualFold(w.header.Get("Connection"), "close") {
-		w.duplex.x.Close()
+		w.duplex.x.SetConnectionClose()
 	}
-	_ = w.duplex.Begin(status, w.fields(), length) // Write meets the error again
+	_ = w.duplex.Begin(status, w.fields(), length) // Write returns the error again
 }
 
-// fields are what may be added to a head.
-func (w *netWriter) fields() *Fields {
+// fields returns the header without hop-by-hop fields.
+func (w *netHTTPWriter) fields() *Fields {
 	f := new(Fields)
 	for name, values := range w.header {
 		if n := nameOf(name); hopByHop&(1<<n) != 0 && n != Other || strings.HasPrefix(name, http.TrailerPrefix) {
@@ -120,28 +121,28 @@ func (w *netWriter) fields() *Fields {
 	return f
 }
 
-func (w *netWriter) Write(p []byte) (int, error) {
+func (w *netHTTPWriter) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	return w.duplex.Write(p)
 }
 
-// FlushError sends what has been written.
-func (w *netWriter) FlushError() error {
+// FlushError sends what was written.
+func (w *netHTTPWriter) FlushError() error {
 	w.WriteHeader(http.StatusOK)
 	return w.duplex.Flush()
 }
 
-// Flush is FlushError for who has no use for the error.
-func (w *netWriter) Flush() { _ = w.FlushError() }
+// Flush implements http.Flusher.
+func (w *netHTTPWriter) Flush() { _ = w.FlushError() }
 
-// EnableFullDuplex does nothing: it always is.
-func (w *netWriter) EnableFullDuplex() error { return nil }
+// EnableFullDuplex does nothing: reading and writing at the same time is always
+// allowed.
+func (w *netHTTPWriter) EnableFullDuplex() error { return nil }
 
-// finish ends a response that has begun, with its trailer; one that has not is left
-// to the caller.
-func (w *netWriter) finish() {
+// finish completes a response that was started. If none was, the caller has to respond.
+func (w *netHTTPWriter) finish() {
 	x := w.duplex.x
-	if !w.wrote || x.aborted {
+	if !w.wroteHeader || x.aborted {
 		return
 	}
 	if err := w.duplex.End(w.trailer()); err != nil {
@@ -149,9 +150,9 @@ func (w *netWriter) finish() {
 	}
 }
 
-// trailer are the trailer fields: those that were announced, and those that say so by
-// their names.
-func (w *netWriter) trailer() *Fields {
+// trailer returns the trailer fields: those that were announced in Trailer, and those
+// with the prefix http.TrailerPrefix.
+func (w *netHTTPWriter) trailer() *Fields {
 	f := new(Fields)
 	announced := w.header["Trailer"]
 	for name, values := range w.header {
@@ -178,32 +179,34 @@ func hasElement(lines []string, name string) bool {
 	return false
 }
 
-// end waits for whoever still reads the body, and lets nobody begin to.
-func (w *netWriter) end() {
+// cancelBodyRead stops reading of the request body, waits for a pending read, and makes
+// later reads fail.
+func (w *netHTTPWriter) cancelBodyRead() {
 	if w.body == nil {
 		return
 	}
 	w.duplex.Stop()
 	w.body.mu.Lock()
-	w.body.over = true
+	w.body.closed = true
 	w.body.mu.Unlock()
 	w.duplex.x.uploading = false
 }
 
-// A netBody is the body of a request for a handler of net/http, which may read it on
-// another goroutine than it answers on, and longer than it may.
-type netBody struct {
+// A netHTTPBody is the request body for a net/http handler. The handler may read it on
+// another goroutine than the one that writes the response, and may try to read it after
+// the handler has returned.
+type netHTTPBody struct {
 	duplex  *Duplex
 	request *http.Request
 
-	mu   sync.Mutex // held while it is read, and guards what follows
-	over bool
+	mu     sync.Mutex // held during a read; guards the fields below
+	closed bool
 }
 
-func (b *netBody) Read(p []byte) (int, error) {
+func (b *netHTTPBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
+	if b.closed {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	n, err := b.duplex.Read(p)
@@ -213,8 +216,8 @@ func (b *netBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// trailer fills in the trailer of the request.
-func (b *netBody) trailer() {
+// trailer copies the trailer fields to the request.
+func (b *netHTTPBody) trailer() {
 	for f := range b.duplex.Trailer().All() {
 		if b.request.Trailer == nil {
 			b.request.Trailer = http.Header{}
@@ -223,8 +226,9 @@ func (b *netBody) trailer() {
 	}
 }
 
-// Close lets go of the body.
-func (b *netBody) Close() error { return nil }
+// Close does nothing. What is left of the body is handled after the handler has
+// returned.
+func (b *netHTTPBody) Close() error { return nil }
 
-// Stop ends reading, also a read that waits.
-func (b *netBody) Stop() { b.duplex.Stop() }
+// Stop makes a pending read return.
+func (b *netHTTPBody) Stop() { b.duplex.Stop() }

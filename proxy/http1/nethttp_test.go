@@ -17,16 +17,16 @@ import (
 // serves answers with a handler of net/http; what that leaves unanswered is 404.
 func serves(h http.HandlerFunc) Handler {
 	return func(x *Exchange) {
-		x.ServeNet(context.Background(), h)
-		if !x.Begun() {
-			_ = x.text(404, "nobody")
+		x.ServeNetHTTP(context.Background(), h)
+		if !x.Committed() {
+			_ = x.sendText(404, "nobody")
 		}
 	}
 }
 
 // A handler of net/http sees the request as a server of net/http would show it, also
 // over TLS, and may keep what it sees.
-func TestServeNet_TheRequest(t *testing.T) {
+func TestServeNetHTTP_Request(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		kept := make(chan *http.Request, 10)
 		p := serving(t, serves(func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func TestServeNet_TheRequest(t *testing.T) {
 }
 
 // What a handler of net/http writes is what the client gets.
-func TestServeNet_TheAnswer(t *testing.T) {
+func TestServeNetHTTP_Response(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct {
 			topic  string
@@ -119,7 +119,7 @@ func TestServeNet_TheAnswer(t *testing.T) {
 }
 
 // Interim answers come before the final one, and what is flushed comes at once.
-func TestServeNet_InterimAndFlush(t *testing.T) {
+func TestServeNetHTTP_InterimAndFlush(t *testing.T) {
 	let := make(chan struct{})
 	p := serving(t, serves(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</x>")
@@ -150,7 +150,7 @@ func TestServeNet_InterimAndFlush(t *testing.T) {
 
 // An answer that begins before the body has been read ends the connection, and so is a
 // read of the body that has not ended when the handler has.
-func TestServeNet_TheBodyIsOver(t *testing.T) {
+func TestServeNetHTTP_ReadAfterReturn(t *testing.T) {
 	read := make(chan error, 1)
 	p := serving(t, serves(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/on" {
@@ -182,11 +182,11 @@ func TestServeNet_TheBodyIsOver(t *testing.T) {
 }
 
 // A panic of the handler ends the connection, and a cut answer looks cut.
-func TestServeNet_Panic(t *testing.T) {
+func TestServeNetHTTP_Panic(t *testing.T) {
 	p := serving(t, serves(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", 20_000))
 		panic(http.ErrAbortHandler)
-	}), func(s *Server) { s.Panicked = func(any) {} })
+	}), func(s *Server) { s.OnPanic = func(any) {} })
 	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
 	res, err := http.ReadResponse(w.Reader, nil)
 	if err == nil {

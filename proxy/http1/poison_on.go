@@ -2,5 +2,5 @@
 
 package http1
 
-// poisoned makes buffers unreadable when their exchange has ended; see memory.
+// poisoned makes the package overwrite buffers instead of reusing them; see bufferPool.
 const poisoned = true

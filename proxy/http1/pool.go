@@ -11,32 +11,34 @@ import (
 	"time"
 )
 
-// A Pool keeps the idle connections of one endpoint. The one that was used last is
-// used next, so that those that are not needed age. It never holds one that owes a
-// response, or has brought bytes that nobody asked for.
+// A Pool holds the idle connections to one endpoint. It reuses the most recently used
+// connection first, so that connections that are not needed reach their idle timeout.
+// It never holds a connection with an incomplete exchange, or one that is known to have
+// unread bytes.
 type Pool struct {
 	client   *Client
 	endpoint Endpoint
 
-	mu     sync.Mutex // guards what follows
-	idle   []*clientConn
-	closed bool
-	reaper *time.Timer // runs while there are idle connections; nil if there are none
+	mu        sync.Mutex // guards what follows
+	idle      []*clientConn
+	closed    bool
+	reapTimer *time.Timer // runs while there are idle connections; otherwise nil
 }
 
-// Idle is how many idle connections there are.
+// Idle returns the number of idle connections.
 func (p *Pool) Idle() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.idle)
 }
 
-// take is an idle connection that is fit to be used for c, nil if there is none. If c
-// can ask over it at once, that finds out whether it is.
-func (p *Pool) take(c *Call, now time.Duration) *clientConn {
+// get returns an idle connection for c, or nil if there is none. If c can be sent with
+// a reuseAttempt, that attempt checks whether the connection is stale; otherwise get
+// does.
+func (p *Pool) get(c *Call, now time.Duration) *clientConn {
 	for {
 		u := p.pop()
-		if u == nil || u.fresh(now) && (c.startAttempt(u) || u.look() == Silent) {
+		if u == nil || !u.expired(now) && (c.canWriteAtOnce(u) || u.peerState() == PeerOpen) {
 			return u
 		}
 		u.close()
@@ -56,10 +58,10 @@ func (p *Pool) pop() *clientConn {
 	return u
 }
 
-// put keeps u, whose last exchange was whole. If there are too many, the one that
-// was not used for longest is closed.
+// put adds u to the pool after its last exchange was completed. If the pool is full,
+// the connection that has been idle for longest is closed.
 func (p *Pool) put(u *clientConn) {
-	u.since = p.client.now()
+	u.idleSince = p.client.now()
 	if oldest := p.push(u); oldest != nil {
 		oldest.close()
 	}
@@ -71,31 +73,31 @@ func (p *Pool) push(u *clientConn) (oldest *clientConn) {
 	if p.closed {
 		return u
 	}
-	if len(p.idle) >= p.client.MaxIdle {
+	if len(p.idle) >= p.client.MaxIdleConns {
 		oldest = p.idle[0]
 		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 	p.idle = append(p.idle, u)
-	if p.reaper == nil {
-		p.reaper = time.AfterFunc(p.client.IdleFor/2, p.reap)
+	if p.reapTimer == nil {
+		p.reapTimer = time.AfterFunc(p.client.IdleConnTimeout/2, p.reap)
 	}
 	return oldest
 }
 
-// reap closes connections that have not been used for long.
+// reap closes the connections that have reached their idle timeout.
 func (p *Pool) reap() {
 	p.mu.Lock()
 	now := p.client.now()
 	n := 0
-	for n < len(p.idle) && !p.idle[n].fresh(now) {
+	for n < len(p.idle) && p.idle[n].expired(now) {
 		n++
 	}
 	old := slices.Clone(p.idle[:n])
 	p.idle = slices.Delete(p.idle, 0, n)
 	if len(p.idle) > 0 {
-		p.reaper.Reset(p.client.IdleFor / 2)
+		p.reapTimer.Reset(p.client.IdleConnTimeout / 2)
 	} else {
-		p.reaper = nil
+		p.reapTimer = nil
 	}
 	p.mu.Unlock()
 	for _, u := range old {
@@ -103,7 +105,7 @@ func (p *Pool) reap() {
 	}
 }
 
-// CloseIdle closes the connections that are idle now.
+// CloseIdle closes all idle connections.
 func (p *Pool) CloseIdle() {
 	p.mu.Lock()
 	idle := p.idle
@@ -114,138 +116,142 @@ func (p *Pool) CloseIdle() {
 	}
 }
 
-// Close closes idle connections, and those in use when their exchange has ended.
+// Close closes all idle connections. Connections in use are closed when their exchange
+// has ended.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
-	if p.reaper != nil {
-		p.reaper.Stop()
+	if p.reapTimer != nil {
+		p.reapTimer.Stop()
 	}
 	p.mu.Unlock()
 	p.CloseIdle()
 }
 
-// dial makes a connection for c, which can abort it.
+// dial establishes a connection for c. Call.Abort cancels it.
 func (p *Pool) dial(c *Call) (*clientConn, *CallError) {
-	ctx, cancel := bounded(context.Background(), p.client.Connect)
+	ctx, cancel := withTimeout(context.Background(), p.client.ConnectTimeout)
 	defer cancel()
-	if !c.dials(cancel) {
+	if !c.setDialCancel(cancel) {
 		return nil, &CallError{Phase: Dialing, Err: ErrAborted}
 	}
-	defer c.dials(nil)
+	defer c.setDialCancel(nil)
 	nc, err := p.endpoint.Dial(ctx, p.endpoint.Network, p.endpoint.Address)
 	if err != nil {
-		return nil, &CallError{Phase: Dialing, Err: c.because(err)}
+		return nil, &CallError{Phase: Dialing, Err: c.abortedOr(err)}
 	}
 	if p.endpoint.TLS == nil {
 		return newClientConn(p, nc), nil
 	}
-	if p.client.TLS > 0 {
-		ctx, cancel = bounded(context.Background(), p.client.TLS)
+	if p.client.TLSHandshakeTimeout > 0 {
+		ctx, cancel = withTimeout(context.Background(), p.client.TLSHandshakeTimeout)
 		defer cancel()
-		c.dials(cancel)
+		c.setDialCancel(cancel)
 	}
 	secure := tls.Client(nc, p.endpoint.TLS)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = nc.Close()
-		return nil, &CallError{Phase: Handshaking, Err: c.because(err)}
+		return nil, &CallError{Phase: Handshaking, Err: c.abortedOr(err)}
 	}
 	return newClientConn(p, secure), nil
 }
 
-func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if d == 0 {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, d)
 }
 
-// A clientConn is a connection to an endpoint.
+// A clientConn is a connection to an upstream.
 type clientConn struct {
-	pool   *Pool
-	net    net.Conn
-	tls    bool
-	socket rawSocket
-	born   time.Duration // after the client's epoch
-	since  time.Duration // when it became idle
-	used   bool
+	pool      *Pool
+	net       net.Conn
+	tls       bool
+	probe     peerProbe
+	created   time.Duration // since the epoch of the client
+	idleSince time.Duration // when it was put into the pool
+	reused    bool
 
-	read, write deadline
-	one         [1]byte
+	readDeadline, writeDeadline deadline
+	oneByte                     [1]byte
 
-	asking reuseAttempt
-	raw    syscall.RawConn       // of net, nil if something lies in between
-	step   func(fd uintptr) bool // that of asking
+	attempt     reuseAttempt
+	rawConn     syscall.RawConn       // of net; nil if net is not a plain socket
+	attemptStep func(fd uintptr) bool // attempt.step, made once
 }
 
 func newClientConn(p *Pool, nc net.Conn) *clientConn {
-	u := &clientConn{pool: p, net: nc, born: p.client.now()}
+	u := &clientConn{pool: p, net: nc, created: p.client.now()}
 	_, u.tls = nc.(*tls.Conn)
-	u.socket.open(nc)
+	u.probe.init(nc)
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
 		if runtime.GOOS != "windows" {
-			u.raw, u.step = u.socket.raw, u.asking.step
+			u.rawConn, u.attemptStep = u.probe.raw, u.attempt.step
 		}
 	}
 	return u
 }
 
-// fresh reports whether u is young enough to be used again.
-func (u *clientConn) fresh(now time.Duration) bool {
+// expired reports whether u has been idle for too long, or is too old, to be used
+// again.
+func (u *clientConn) expired(now time.Duration) bool {
 	c := u.pool.client
-	return now-u.since < c.IdleFor && (c.MaxAge == 0 || now-u.born < c.MaxAge)
+	return now-u.idleSince >= c.IdleConnTimeout || c.MaxConnAge != 0 && now-u.created >= c.MaxConnAge
 }
 
-// look tells whether something has come that nobody has asked for, be it the end
-// of the connection. One that cannot be looked at is never fit.
-func (u *clientConn) look() Presence {
-	if u.socket.raw == nil {
-		return Broken
+// peerState returns the state of the upstream's end of the connection. It returns
+// PeerReset if the connection has no socket, so that it is not used again.
+func (u *clientConn) peerState() PeerState {
+	if u.probe.raw == nil {
+		return PeerReset
 	}
-	return u.socket.look()
+	return u.probe.peerState()
 }
 
-// pending reports whether TLS has decrypted bytes that have not been read, which
-// the socket knows nothing of. There must be no other reader.
-func (u *clientConn) pending() bool {
+// hasBufferedTLS reports whether TLS holds decrypted bytes that have not been read. The
+// state of the socket does not show those. There must be no concurrent read.
+func (u *clientConn) hasBufferedTLS() bool {
 	if !u.tls {
 		return false
 	}
-	u.read.at = 0
-	if u.net.SetReadDeadline(passed()) != nil {
+	u.readDeadline.at = 0
+	if u.net.SetReadDeadline(pastTime()) != nil {
 		return true
 	}
-	n, err := u.net.Read(u.one[:])
+	n, err := u.net.Read(u.oneByte[:])
 	return n > 0 || !timedOut(err) || u.net.SetReadDeadline(time.Time{}) != nil
 }
 
-// armRead bounds reading; 0 is no bound.
-func (u *clientConn) armRead(within time.Duration) { u.armReadAt(u.pool.client.now(), within) }
+// setReadDeadline sets the deadline for reads, or removes it if timeout is 0.
+func (u *clientConn) setReadDeadline(timeout time.Duration) {
+	u.setReadDeadlineAt(u.pool.client.now(), timeout)
+}
 
-func (u *clientConn) armReadAt(now, within time.Duration) {
-	if within == 0 {
-		if u.read.at != 0 {
-			u.read.at = 0
+func (u *clientConn) setReadDeadlineAt(now, timeout time.Duration) {
+	if timeout == 0 {
+		if u.readDeadline.at != 0 {
+			u.readDeadline.at = 0
 			_ = u.net.SetReadDeadline(time.Time{})
 		}
 		return
 	}
 	c := u.pool.client
-	if at, due := u.read.due(now, within); due {
-		u.read.at = at
-		_ = u.net.SetReadDeadline(c.epoch.Add(at)) // fails if the connection is closed, as reading will
+	if at, due := u.readDeadline.next(now, timeout); due {
+		u.readDeadline.at = at
+		_ = u.net.SetReadDeadline(c.epoch.Add(at)) // it fails only if the connection is closed, and then the read fails, too
 	}
 }
 
-// armWrite bounds writing.
-func (u *clientConn) armWrite() {
+// setWriteDeadline sets the deadline for writes according to Client.ResponseTimeout.
+func (u *clientConn) setWriteDeadline() {
 	c := u.pool.client
-	if c.Response == 0 {
+	if c.ResponseTimeout == 0 {
 		return
 	}
-	if at, due := u.write.due(c.now(), c.Response); due {
-		u.write.at = at
+	if at, due := u.writeDeadline.next(c.now(), c.ResponseTimeout); due {
+		u.writeDeadline.at = at
 		_ = u.net.SetWriteDeadline(c.epoch.Add(at))
 	}
 }

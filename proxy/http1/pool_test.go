@@ -75,8 +75,8 @@ func TestPool_Bounds(t *testing.T) {
 		client *Client
 		want   int
 	}{
-		{"not more than so many", &Client{MaxIdle: 2}, 2},
-		{"not longer than that", &Client{IdleFor: 30 * time.Millisecond}, 0},
+		{"not more than so many", &Client{MaxIdleConns: 2}, 2},
+		{"not longer than that", &Client{IdleConnTimeout: 30 * time.Millisecond}, 0},
 	} {
 		p := c.client.NewPool(Endpoint{Network: "tcp", Address: address})
 		var calls []*Call
@@ -98,7 +98,7 @@ func TestPool_Bounds(t *testing.T) {
 			t.Errorf("after Close: %q, %v, %d idle", got, err, p.Idle())
 		}
 	}
-	old := &Client{MaxAge: time.Nanosecond}
+	old := &Client{MaxConnAge: time.Nanosecond}
 	p := old.NewPool(Endpoint{Network: "tcp", Address: address})
 	defer p.Close()
 	for range 2 {
@@ -106,18 +106,18 @@ func TestPool_Bounds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if u := p.pop(); u == nil || u.used && u.fresh(old.now()) {
+	if u := p.pop(); u == nil || u.reused && !u.expired(old.now()) {
 		t.Error("a connection was used that is too old")
 	}
 }
 
-func TestPool_NobodyThere(t *testing.T) {
+func TestPool_DialFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
-	client := &Client{Connect: time.Minute}
+	client := &Client{ConnectTimeout: time.Minute}
 	_, err = ask(t, client.NewPool(Endpoint{Network: "tcp", Address: l.Addr().String()}), "/")
 	var fault *CallError
 	if !errors.As(err, &fault) || fault.Phase != Dialing || !fault.Retryable("POST") {
@@ -180,7 +180,7 @@ func TestTLS_BothSides(t *testing.T) {
 	upstream := secure(&Server{Handler: func(x *Exchange) {
 		if x.Path() == "/cut" {
 			x.Begin(200)
-			_ = x.Start(Framing{UntilClose, -1})
+			_ = x.StartBody(Framing{UntilClose, -1})
 			_, _ = x.Write([]byte("half"))
 			_ = x.Flush()
 			x.Abort()
@@ -190,7 +190,7 @@ func TestTLS_BothSides(t *testing.T) {
 	}})
 	p := proxyTo(t, "", nil)
 	p.pool = p.client.NewPool(Endpoint{Network: "tcp", Address: upstream, TLS: trusting})
-	downstream := &Server{Handler: p.handle, HalfClosed: Leaves}
+	downstream := &Server{Handler: p.handle, HalfClose: AbortOnHalfClose}
 	address := secure(downstream)
 
 	dial := func() *sockettest.Client {
@@ -230,7 +230,7 @@ func TestTLS_BothSides(t *testing.T) {
 
 // Bytes that TLS has decrypted and nobody has asked for are seen, though the
 // socket has none.
-func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
+func TestTLS_UnsolicitedBytesAreNotResponses(t *testing.T) {
 	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
 	certified.StartTLS()
 	defer certified.Close()
@@ -247,7 +247,7 @@ func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
 			}
 			// An answer that fills the reader's buffer, and one more in the same record.
 			head := lined("HTTP/1.1 200 OK|Content-Length: 8151||")
-			body := strings.Repeat("x", headSize-len(head))
+			body := strings.Repeat("x", headBufferSize-len(head))
 			_, _ = io.WriteString(s, head+body+lined("HTTP/1.1 200 OK|Content-Length: 4||evil"))
 		}
 	})
@@ -264,7 +264,7 @@ func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
 
 // A call can be made again over another pool, with another head, and with the
 // body that had been read from the client before.
-func TestCall_AgainOverAnotherPool(t *testing.T) {
+func TestCall_RetryOnAnotherPool(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		for _, body := range []string{"Content-Length: 5|~|hello", "Transfer-Encoding: chunked|~|5|hello|0||"} {

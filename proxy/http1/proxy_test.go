@@ -31,10 +31,10 @@ type proxy struct {
 // proxyTo starts a proxy before an address. set may change its parts.
 func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 	t.Helper()
-	p := &proxy{server: &Server{}, client: &Client{Connect: soon, Response: soon}, faults: make(chan error, 100)}
+	p := &proxy{server: &Server{}, client: &Client{ConnectTimeout: soon, ResponseTimeout: soon}, faults: make(chan error, 100)}
 	p.server.Timeouts = Timeouts{Header: soon, Body: soon, Write: soon, Idle: soon}
 	p.server.Handler = p.handle
-	p.server.Panicked = func(v any) { t.Errorf("panic: %v", v) }
+	p.server.OnPanic = func(v any) { t.Errorf("panic: %v", v) }
 	if set != nil {
 		set(p)
 	}
@@ -74,11 +74,11 @@ func (p *proxy) handle(x *Exchange) {
 	if p.change != nil {
 		p.change(x, c)
 	}
-	c.KeepTrailer = func(Field) bool { return true }
+	c.KeepRequestTrailer = func(Field) bool { return true }
 	if to := x.Upgrade(); to == "websocket" {
-		c.Upgrade(to)
+		c.SetUpgrade(to)
 	}
-	x.Fields.Strip()
+	x.Fields.StripHopByHop()
 	query, asked := x.RawQuery()
 	mark := ""
 	if asked {
@@ -95,7 +95,7 @@ func (p *proxy) handle(x *Exchange) {
 		return
 	}
 	h = x.Begin(c.Response.Status)
-	c.Response.Fields.Strip()
+	c.Response.Fields.StripHopByHop()
 	h.AddFields(&c.Response.Fields)
 	if err := x.Relay(c); err != nil {
 		p.fault(err)
@@ -108,12 +108,12 @@ func (p *proxy) fails(x *Exchange, err error) {
 	var refusal *Error
 	var fault *CallError
 	switch {
-	case errors.As(err, &fault) && fault.Phase == Uploading && errors.As(err, &refusal):
+	case errors.As(err, &fault) && fault.Phase == ReadingRequestBody && errors.As(err, &refusal):
 		status = refusal.Status
 	case timedOut(err):
 		status = 504
 	}
-	_ = x.text(status, "failed")
+	_ = x.sendText(status, "failed")
 }
 
 func (p *proxy) fault(err error) {
@@ -124,16 +124,16 @@ func (p *proxy) fault(err error) {
 }
 
 func (p *proxy) tunnel(x *Exchange, c *Call) {
-	c.Response.Fields.Strip()
+	c.Response.Fields.StripHopByHop()
 	h := x.Begin(101)
 	h.AddFields(&c.Response.Fields)
-	up, rest, _ := c.Switched()
-	down, unread, err := x.Switch("websocket")
+	up, rest, _ := c.UpgradedConn()
+	down, unread, err := x.SwitchProtocols("websocket")
 	if err != nil {
 		up.Close()
 		return
 	}
-	Tunnel(Side{down, unread}, Side{up, rest})
+	Tunnel(TunnelEnd{down, unread}, TunnelEnd{up, rest})
 }
 
 func (p *proxy) dial(t testing.TB, said string) *sockettest.Client {

@@ -2,7 +2,7 @@ package http1
 
 import "net/http"
 
-// reason is the reason phrase of a status, as the registry has it.
+// reason returns the reason phrase that is registered for a status.
 func reason(status int) string {
 	if status == 429 {
 		return "Too Many Requests"

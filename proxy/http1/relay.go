@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Relay sends the response of c on, whose head was begun with Begin: its body, as
-// it comes, and its trailer fields. What is at hand together is sent together. If
-// it fails when the client has been sent a part, the exchange is aborted; an error
-// that is a *Fault is the upstream's, any other the client's or the head's.
+// Relay completes the response that was begun with Begin: it sends the body and the
+// trailer fields of the response of c. Data that arrives together is sent together. If
+// Relay fails after a part of the response was sent, the exchange is aborted. An error
+// of the upstream is a *CallError; any other error concerns the client or the head.
 func (x *Exchange) Relay(c *Call) error {
-	c.settleUpload()
-	if err := x.Start(c.body.framing); err != nil {
+	c.pollUpload()
+	if err := x.StartBody(c.body.framing); err != nil {
 		return err
 	}
-	c.body.sink = x
+	c.body.flusher = x
 	for {
 		data, err := c.body.Next()
-		if err == io.EOF { //nolint:errorlint // it is the body's own
-			return x.EndWith(c.answerTrailer())
+		if err == io.EOF { //nolint:errorlint // Next returns io.EOF unwrapped
+			return x.EndWith(c.responseTrailer())
 		}
 		if err != nil {
-			return x.broken(c, err)
+			return x.abortRelay(c, err)
 		}
 		if _, err := x.Write(data); err != nil {
 			x.Abort()
@@ -33,37 +33,38 @@ func (x *Exchange) Relay(c *Call) error {
 	}
 }
 
-// A Receiver takes a response in: a Duplex, or what does not speak HTTP/1.1.
+// A Receiver receives a response: a Duplex, or a client that does not use HTTP/1.1.
 type Receiver interface {
-	// Begin takes the header, of a body with so many bytes; -1 if unknown.
+	// Begin receives the head. length is the length of the body, or -1 if it is
+	// unknown.
 	Begin(status int, f *Fields, length int64) error
-	// Write takes a piece of the body, which may wait for Flush or End.
+	// Write receives a part of the body. It may buffer it until Flush or End.
 	Write(p []byte) (int, error)
 	Flush() error
-	// End takes the trailer fields.
+	// End receives the trailer fields.
 	End(trailer *Fields) error
 }
 
-// RelayTo sends the response to whatever takes it; for an Exchange that has no other
-// reader of its body, Relay costs less. An error that is a *Fault is the upstream's,
-// any other that of to.
+// RelayTo sends the response of c to a Receiver. For an Exchange whose body is read by
+// the call itself, Relay costs less. An error of the upstream is a *CallError; any
+// other error is one of the Receiver.
 func (c *Call) RelayTo(to Receiver) error {
-	c.settleUpload()
+	c.pollUpload()
 	if err := to.Begin(c.Response.Status, &c.Response.Fields, c.body.framing.Length); err != nil {
 		return err
 	}
-	before := &flushing{to: to}
-	c.body.sink = before
+	recorder := &flushRecorder{to: to}
+	c.body.flusher = recorder
 	for {
 		data, err := c.body.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return to.End(c.answerTrailer())
-		case before.err != nil:
-			return before.err
+			return to.End(c.responseTrailer())
+		case recorder.err != nil:
+			return recorder.err
 		case err != nil:
-			_ = to.Flush() // what has come is the client's
-			return c.broken(err)
+			_ = to.Flush() // the client gets what was received before
+			return c.responseBodyError(err)
 		}
 		if _, err := to.Write(data); err != nil {
 			return err
@@ -71,85 +72,87 @@ func (c *Call) RelayTo(to Receiver) error {
 	}
 }
 
-// A flushing flushes, and notes how that failed.
-type flushing struct {
+// A flushRecorder calls Flush and records its error.
+type flushRecorder struct {
 	to  flusher
 	err error
 }
 
 // Flush implements flusher.
-func (f *flushing) Flush() error {
+func (f *flushRecorder) Flush() error {
 	f.err = f.to.Flush()
 	return f.err
 }
 
-// answerTrailer are the trailer fields of the response that are sent on.
-func (c *Call) answerTrailer() *Fields {
-	if keep := c.KeepAnswerTrailer; keep != nil {
+// responseTrailer returns the trailer fields of the response that are forwarded.
+func (c *Call) responseTrailer() *Fields {
+	if keep := c.KeepResponseTrailer; keep != nil {
 		c.body.trailer.DropFunc(func(f Field) bool { return !keep(f) })
 	}
 	return &c.body.trailer
 }
 
-// broken cuts the response short since its upstream did, or its client.
-func (x *Exchange) broken(c *Call, err error) error {
+// abortRelay aborts the response after an error of the upstream or of the client.
+func (x *Exchange) abortRelay(c *Call, err error) error {
 	if x.err == nil {
-		_ = x.Flush() // what has come is the client's
+		_ = x.Flush() // the client gets what was received before
 	}
 	x.Abort()
 	if x.err != nil {
 		return x.err
 	}
-	return c.broken(err)
+	return c.responseBodyError(err)
 }
 
-// broken says why the body of the response was cut short. What ends the body of
-// the request ends it, too: an upstream cannot answer what never arrived.
-func (c *Call) broken(err error) *CallError {
-	f := &CallError{Phase: ReadingBody, Err: c.because(err), Reused: c.Reused(), Wrote: true, Answered: true}
-	c.endUpload()
-	if why := c.sourceErr(); why != nil {
-		f.Phase, f.Err = Uploading, why
+// responseBodyError returns the error for a response body that was cut short. If the
+// request body has failed, that is the cause: the upstream cannot respond to a body
+// that it did not get.
+func (c *Call) responseBodyError(err error) *CallError {
+	f := &CallError{Phase: ReadingResponseBody, Err: c.abortedOr(err), Reused: c.Reused(), RequestSent: true, ResponseStarted: true}
+	c.stopUpload()
+	if cause := c.requestBodyErr(); cause != nil {
+		f.Phase, f.Err = ReadingRequestBody, cause
 	}
 	return f
 }
 
-// Switched hands the connection over that has changed its protocol: what the
-// upstream has sent behind its 101 comes first, as unread. Both belong to the
-// caller from then on, and deadlines are off.
-func (c *Call) Switched() (nc net.Conn, unread []byte, ok bool) {
-	if !c.switched || c.handed {
+// UpgradedConn returns the upstream connection after a 101 response. unread holds bytes
+// that the upstream has sent after that response. The caller owns both from then on. No
+// deadlines are set on the connection.
+func (c *Call) UpgradedConn() (nc net.Conn, unread []byte, ok bool) {
+	if !c.switched || c.handedOver {
 		return nil, nil, false
 	}
-	c.handed = true
-	c.uses(nil)
+	c.handedOver = true
+	c.setActiveConn(nil)
 	_ = c.conn.net.SetDeadline(time.Time{})
 	return c.conn.net, append([]byte(nil), c.in.unread()...), true
 }
 
-// A Side is one end of a tunnel: a connection, and what was read from it already.
-type Side struct {
+// A TunnelEnd is one end of a tunnel: a connection, and the bytes that were read from
+// it before.
+type TunnelEnd struct {
 	Conn   net.Conn
 	Unread []byte
 }
 
-// Tunnel carries bytes both ways until both directions have ended, or one has
-// failed; then it closes both. Nothing is read that is not sent on.
-func Tunnel(a, b Side) {
+// Tunnel copies bytes in both directions until both have ended or one has failed. Then
+// it closes both connections.
+func Tunnel(a, b TunnelEnd) {
 	var both sync.WaitGroup
-	both.Go(func() { carry(a.Conn, b) })
-	carry(b.Conn, a)
+	both.Go(func() { copyOneWay(a.Conn, b) })
+	copyOneWay(b.Conn, a)
 	both.Wait()
 	_ = a.Conn.Close()
 	_ = b.Conn.Close()
 }
 
-// carry sends what comes from one side to the other. The end of one direction
-// leaves the other open.
-func carry(to net.Conn, from Side) {
+// copyOneWay copies bytes in one direction. When that direction ends, the other one
+// stays open.
+func copyOneWay(to net.Conn, from TunnelEnd) {
 	_, err := to.Write(from.Unread)
 	if err == nil {
-		_, err = io.Copy(to, from.Conn) // between two sockets, the kernel does it
+		_, err = io.Copy(to, from.Conn) // uses splice(2) between two sockets on Linux
 	}
 	half, ok := to.(interface{ CloseWrite() error })
 	if err == nil && ok && half.CloseWrite() == nil {

@@ -1,44 +1,44 @@
 package http1
 
-// maxMethod is how long a method may be.
+// maxMethod is the maximum length of a method.
 const maxMethod = 32
 
-// A Request is the head of a request. Its strings point into the buffer of its
-// connection and are valid until the exchange ends.
+// A Request is the head of a request. Its strings refer to the buffer of the connection
+// and are valid until the exchange ends.
 type Request struct {
 	Fields  Fields
-	Minor   int     // of its version: 1, or 0
-	Framing Framing // of its body
-	Closes  bool    // the client wants the connection to end with this exchange
+	Minor   int     // minor version: 1 or 0
+	Framing Framing // of the body
+	Close   bool    // the client does not keep the connection open after this exchange
 
 	buf       []byte
 	method    span
-	target    span // as it was sent
-	authority span // of the target, or of Host
-	path      span // of the target, query included
-	query     int  // where the question mark is in path; -1 for nowhere
+	target    span // as received
+	authority span // from the target, or from Host
+	path      span // including the query
+	query     int  // index of the question mark in path, or -1
 
-	stage   stage
-	section section
+	stage  parseStage
+	parser fieldParser
 }
 
-// A span is a part of the buffer.
+// A span is a range of the buffer.
 type span struct{ from, to uint32 }
 
-func (s span) in(buf []byte) string { return text(buf, s.from, s.to) }
+func (s span) in(buf []byte) string { return bufString(buf, s.from, s.to) }
 
-// A stage is how far a head has been parsed.
-type stage uint8
+// A parseStage is the progress of parsing a head.
+type parseStage uint8
 
 const (
-	atStartLine stage = iota
+	atStartLine parseStage = iota
 	atFields
 )
 
-// Method is the method.
+// Method returns the method.
 func (r *Request) Method() string {
 	switch m := r.method.in(r.buf); m {
-	case "GET": // most are, and then the string needs no buffer
+	case "GET": // the most frequent methods do not refer to the buffer
 		return "GET"
 	case "POST":
 		return "POST"
@@ -47,15 +47,16 @@ func (r *Request) Method() string {
 	}
 }
 
-// Target is the request target as it was sent.
+// Target returns the request target as received.
 func (r *Request) Target() string { return r.target.in(r.buf) }
 
-// Host is the authority that was asked for: that of the target if it has one, or
-// else of Host. It is valid, and empty only in HTTP/1.0.
+// Host returns the authority of the request: that of the target if it has one,
+// otherwise the value of Host. It is valid. It is empty only in HTTP/1.0.
 func (r *Request) Host() string { return r.authority.in(r.buf) }
 
-// Path is the path of the target as it was sent, or "*". An absolute target
-// without a path asks for "/", or in OPTIONS for "*" (RFC 9112 section 3.2.4).
+// Path returns the path of the target as received, or "*". For an absolute target
+// without a path it returns "/", or "*" if the method is OPTIONS (RFC 9112 section
+// 3.2.4).
 func (r *Request) Path() string {
 	end := r.path.to
 	if r.query >= 0 {
@@ -63,23 +64,23 @@ func (r *Request) Path() string {
 	}
 	switch {
 	case end > r.path.from:
-		return text(r.buf, r.path.from, end)
+		return bufString(r.buf, r.path.from, end)
 	case r.query < 0 && r.Method() == "OPTIONS":
 		return "*"
 	}
 	return "/"
 }
 
-// RawQuery is what follows the question mark of the target, byte for byte. asked
-// says that there is a question mark.
-func (r *Request) RawQuery() (query string, asked bool) {
+// RawQuery returns the part of the target after the question mark as received. asked
+// reports whether there is a question mark.
+func (r *Request) RawQuery() (query string, ok bool) {
 	if r.query < 0 {
 		return "", false
 	}
-	return text(r.buf, r.path.from+uint32(r.query)+1, r.path.to), true
+	return bufString(r.buf, r.path.from+uint32(r.query)+1, r.path.to), true
 }
 
-// Proto is the version as it was sent.
+// Proto returns the version of the request.
 func (r *Request) Proto() string {
 	if r.Minor == 0 {
 		return "HTTP/1.0"
@@ -87,54 +88,53 @@ func (r *Request) Proto() string {
 	return "HTTP/1.1"
 }
 
-// Expects reports whether the client waits for 100 Continue before it sends the
-// body.
+// Expects reports whether the client waits for 100 Continue before it sends the body.
 func (r *Request) Expects() bool {
-	return r.Minor == 1 && r.Framing.Kind != None && r.Fields.Has(Expect)
+	return r.Minor == 1 && r.Framing.Kind != NoBody && r.Fields.Has(Expect)
 }
 
-// Upgrade is the protocol that the client would like to change to, "" if none
-// that can be: that takes HTTP/1.1, one protocol, both fields and no body.
+// Upgrade returns the protocol that the client wants to switch to, or "". An upgrade
+// requires HTTP/1.1, a single protocol, the field Connection: Upgrade, and no body.
 func (r *Request) Upgrade() string {
 	to, ok := r.Fields.Value(Upgrade)
-	if !ok || r.Minor == 0 || r.Framing.Kind != None || !all(to, tokenChar) ||
+	if !ok || r.Minor == 0 || r.Framing.Kind != NoBody || !allOf(to, tokenChar) ||
 		r.Fields.count(Upgrade) != 1 || !r.Fields.hasToken(Connection, "upgrade") {
 		return ""
 	}
 	return to
 }
 
-// Parse takes a head from the beginning of buf. n is its length, 0 if buf does
-// not hold all of it: Parse is then called again with more of the same bytes. Any
-// error is final. Nothing is copied and nothing allocated, but for more lines
-// than any request before had.
+// Parse parses a head at the beginning of buf and returns its length. If the head is
+// incomplete, n is 0, and Parse must be called again with the same bytes and more.
+// After an error it must not be called again. It copies nothing, and allocates only if
+// there are more lines than in any earlier request.
 func (r *Request) Parse(buf []byte, l *Limits) (n int, err error) {
 	r.buf = buf
 	if r.stage == atStartLine {
 		if n, err = r.startLine(buf, l); n == 0 || err != nil {
 			return 0, err
 		}
-		r.section.next, r.stage = n, atFields
+		r.parser.next, r.stage = n, atFields
 	}
-	done, err := r.section.parse(buf, &r.Fields, bound{l.Head, l.Fields})
+	done, err := r.parser.parse(buf, &r.Fields, fieldLimits{l.Head, l.Fields})
 	if !done {
 		return 0, err
 	}
-	if err := r.judge(); err != nil {
+	if err := r.validate(); err != nil {
 		return 0, err
 	}
-	return r.section.next, nil
+	return r.parser.next, nil
 }
 
-// Reset makes r ready for another head.
+// Reset prepares r for another head.
 func (r *Request) Reset() {
 	r.Fields.reset()
-	r.Minor, r.Framing, r.Closes = 0, Framing{}, false
+	r.Minor, r.Framing, r.Close = 0, Framing{}, false
 	r.buf, r.method, r.target, r.authority, r.path, r.query = nil, span{}, span{}, span{}, span{}, 0
-	r.stage, r.section = atStartLine, section{}
+	r.stage, r.parser = atStartLine, fieldParser{}
 }
 
-// startLine parses the request line and returns its length, 0 if it is not whole.
+// startLine parses the request line and returns its length, or 0 if it is incomplete.
 func (r *Request) startLine(b []byte, l *Limits) (int, error) {
 	i := 0
 	for i < len(b) && classes[b[i]]&tokenChar != 0 {
@@ -166,7 +166,8 @@ func (r *Request) startLine(b []byte, l *Limits) (int, error) {
 	return r.version(b, i+1)
 }
 
-// version parses what follows the target and returns the length of the line.
+// version parses the part of the request line after the target. It returns the length
+// of the whole line.
 func (r *Request) version(b []byte, from int) (int, error) {
 	const version, usual = "HTTP/1.", "HTTP/1.1\r\n"
 	rest := b[from:]
@@ -205,37 +206,38 @@ func (r *Request) version(b []byte, from int) (int, error) {
 	return from + n, nil
 }
 
-// judge looks at a head that is whole.
-func (r *Request) judge() error {
+// validate checks a complete head and determines its target, authority and framing.
+func (r *Request) validate() error {
 	if err := r.splitTarget(); err != nil {
 		return err
 	}
-	if err := r.judgeHost(); err != nil {
+	if err := r.checkHost(); err != nil {
 		return err
 	}
 	var err error
 	if r.Framing, err = incomingFraming(message{fields: &r.Fields, minor: r.Minor}); err != nil {
 		return err
 	}
-	r.Closes = !persists(&r.Fields, r.Minor)
-	return r.judgeExpect()
+	r.Close = !persists(&r.Fields, r.Minor)
+	return r.checkExpect()
 }
 
-// judgeExpect refuses what nobody here can promise. HTTP/1.0 has no expectations.
-func (r *Request) judgeExpect() error {
+// checkExpect rejects expectations other than 100-continue. HTTP/1.0 has no
+// expectations.
+func (r *Request) checkExpect() error {
 	if r.Minor == 0 || !r.Fields.Has(Expect) {
 		return nil
 	}
-	if value, _ := r.Fields.Value(Expect); r.Fields.count(Expect) > 1 || !fold(value, "100-continue") {
+	if value, _ := r.Fields.Value(Expect); r.Fields.count(Expect) > 1 || !equalFoldLower(value, "100-continue") {
 		return ErrExpectation
 	}
 	return nil
 }
 
-// judgeHost checks Host, and takes it for the authority unless the target has one
-// (RFC 9112 section 3.2).
-func (r *Request) judgeHost() error {
-	if r.Fields.known&(1<<Host) == 0 {
+// checkHost validates Host. It becomes the authority, unless the target has one (RFC
+// 9112 section 3.2).
+func (r *Request) checkHost() error {
+	if r.Fields.present&(1<<Host) == 0 {
 		if r.Minor == 0 {
 			return nil
 		}

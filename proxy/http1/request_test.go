@@ -8,7 +8,7 @@ import (
 
 const host = "|Host: a||"
 
-func TestRequest_WhatIsRefused(t *testing.T) {
+func TestRequest_Rejected(t *testing.T) {
 	get, post := "GET / HTTP/1.1|", "POST / HTTP/1.1|Host: a|"
 	for _, c := range []struct {
 		topic, raw string
@@ -65,9 +65,9 @@ func TestRequest_WhatIsRefused(t *testing.T) {
 		{"NUL in Host", get + "Host: good\x00.evil||", ErrFieldValue},
 		// Field lines.
 		{"blank before the colon", post + "Content-Length : 5||hello", ErrFieldName},
-		{"blank before the first field", get + " Content-Length: 5|Host: a||", ErrFolded},
-		{"tab before a field", get + "Host: a|\tX: 1||", ErrFolded},
-		{"folded value", post + "Transfer-Encoding:| chunked||", ErrFolded},
+		{"blank before the first field", get + " Content-Length: 5|Host: a||", ErrFoldedLine},
+		{"tab before a field", get + "Host: a|\tX: 1||", ErrFoldedLine},
+		{"folded value", post + "Transfer-Encoding:| chunked||", ErrFoldedLine},
 		{"empty name", get + "Host: a|: x||", ErrFieldName},
 		{"name beyond ASCII", get + "Host: a|Header\x85: v||", ErrFieldName},
 		{"name with a line feed", get + "Host: a|Te\nst: x||", ErrFieldName},
@@ -84,31 +84,31 @@ func TestRequest_WhatIsRefused(t *testing.T) {
 		{"too many tiny fields", get + strings.Repeat("a:|", 20000) + "|", ErrTooManyFields},
 		{"head too large", get + "Host: a|X: " + strings.Repeat("a", 70_000) + "||", ErrTooLarge},
 		// Content-Length.
-		{"empty length", post + "Content-Length: |Content-Length: 43||", ErrLengthRepeated},
-		{"only an empty length", post + "Content-Length: ||", ErrLength},
-		{"length with a plus", post + "Content-Length: +5||", ErrLength},
-		{"length in hexadecimal", post + "Content-Length: 0x5||", ErrLength},
-		{"length with an underscore", post + "Content-Length: 1_0||", ErrLength},
-		{"length below zero", post + "Content-Length: -48||", ErrLength},
-		{"length of two numbers", post + "Content-Length: 1 2||", ErrLength},
-		{"length that is a list", post + "Content-Length: 5, 5||", ErrLength},
-		{"two lengths", post + "Content-Length: 1|Content-Length: 0||", ErrLengthRepeated},
-		{"the same length twice", post + "Content-Length: 5|Content-Length: 5||", ErrLengthRepeated},
-		{"length that wraps", post + "Content-Length: 18446744073709551617||", ErrLength},
-		{"length of 19 digits", post + "Content-Length: 9223372036854775807||", ErrLength},
+		{"empty length", post + "Content-Length: |Content-Length: 43||", ErrContentLengthRepeated},
+		{"only an empty length", post + "Content-Length: ||", ErrContentLength},
+		{"length with a plus", post + "Content-Length: +5||", ErrContentLength},
+		{"length in hexadecimal", post + "Content-Length: 0x5||", ErrContentLength},
+		{"length with an underscore", post + "Content-Length: 1_0||", ErrContentLength},
+		{"length below zero", post + "Content-Length: -48||", ErrContentLength},
+		{"length of two numbers", post + "Content-Length: 1 2||", ErrContentLength},
+		{"length that is a list", post + "Content-Length: 5, 5||", ErrContentLength},
+		{"two lengths", post + "Content-Length: 1|Content-Length: 0||", ErrContentLengthRepeated},
+		{"the same length twice", post + "Content-Length: 5|Content-Length: 5||", ErrContentLengthRepeated},
+		{"length that wraps", post + "Content-Length: 18446744073709551617||", ErrContentLength},
+		{"length of 19 digits", post + "Content-Length: 9223372036854775807||", ErrContentLength},
 		// Transfer-Encoding.
-		{"coding and length", post + "Transfer-Encoding: chunked|Content-Length: 5||", ErrLengthAndCoded},
-		{"coding and length 0", post + "Content-Length: 0|Transfer-Encoding: chunked||", ErrLengthAndCoded},
-		{"unknown coding", post + "Transfer-Encoding: xchunked||", ErrCoding},
-		{"list that begins with a comma", post + "Transfer-Encoding: ,chunked||", ErrCoding},
-		{"empty coding", post + "Transfer-Encoding:||", ErrCoding},
-		{"chunked is not last", post + "Transfer-Encoding: chunked, identity||", ErrCoding},
-		{"another coding first", post + "Transfer-Encoding: gzip, chunked||", ErrCoding},
-		{"coding twice", post + "Transfer-Encoding: chunked|Transfer-Encoding: chunked||", ErrCoding},
+		{"coding and length", post + "Transfer-Encoding: chunked|Content-Length: 5||", ErrLengthAndTransferCoding},
+		{"coding and length 0", post + "Content-Length: 0|Transfer-Encoding: chunked||", ErrLengthAndTransferCoding},
+		{"unknown coding", post + "Transfer-Encoding: xchunked||", ErrTransferCoding},
+		{"list that begins with a comma", post + "Transfer-Encoding: ,chunked||", ErrTransferCoding},
+		{"empty coding", post + "Transfer-Encoding:||", ErrTransferCoding},
+		{"chunked is not last", post + "Transfer-Encoding: chunked, identity||", ErrTransferCoding},
+		{"another coding first", post + "Transfer-Encoding: gzip, chunked||", ErrTransferCoding},
+		{"coding twice", post + "Transfer-Encoding: chunked|Transfer-Encoding: chunked||", ErrTransferCoding},
 		{"coding after a vertical tab", post + "Transfer-Encoding: \x0bchunked||", ErrFieldValue},
-		{"coding before NEL", post + "Transfer-Encoding: chunked\x85||", ErrCoding},
-		{"coding before a no-break space", post + "Transfer-Encoding: chunked\xa0||", ErrCoding},
-		{"coding in HTTP/1.0", "POST / HTTP/1.0|Host: a|Transfer-Encoding: chunked||", ErrCodingOld},
+		{"coding before NEL", post + "Transfer-Encoding: chunked\x85||", ErrTransferCoding},
+		{"coding before a no-break space", post + "Transfer-Encoding: chunked\xa0||", ErrTransferCoding},
+		{"coding in HTTP/1.0", "POST / HTTP/1.0|Host: a|Transfer-Encoding: chunked||", ErrTransferCodingHTTP10},
 		// Expect.
 		{"expectation of something else", post + "Expect: foo|Content-Length: 1||", ErrExpectation},
 		{"two expectations", post + "Expect: 100-continue|Expect: 100-continue|Content-Length: 1||", ErrExpectation},
@@ -119,7 +119,7 @@ func TestRequest_WhatIsRefused(t *testing.T) {
 	}
 }
 
-func TestRequest_WhatIsRead(t *testing.T) {
+func TestRequest_Accepted(t *testing.T) {
 	for _, c := range []struct{ topic, raw, want string }{
 		{"plain", "GET /x?y HTTP/1.1" + host, "GET /x?y host=a path=/x query=truey 1 {0 -1} close=false [Host: a]"},
 		{"empty query", "GET /? HTTP/1.1" + host, "GET /? host=a path=/ query=true 1 {0 -1} close=false [Host: a]"},
@@ -191,7 +191,7 @@ func TestRequest_ParsingAllocatesNothing(t *testing.T) {
 		}
 		_, _ = r.Fields.Lookup("x-phone")
 		_, _, _, _ = r.Method(), r.Path(), r.Host(), r.Expects()
-		r.Fields.Strip()
+		r.Fields.StripHopByHop()
 	})
 	if allocs != 0 {
 		t.Errorf("got %v allocations; want none", allocs)

@@ -1,28 +1,28 @@
 package http1
 
-// A Response is the head of a response. Its strings point into the buffer of
-// its connection and are valid until the exchange ends.
+// A Response is the head of a response. Its strings refer to the buffer of the
+// connection and are valid until Call.Release.
 type Response struct {
 	Fields  Fields
 	Status  int
-	Minor   int     // of its version: 1, or 0
-	Framing Framing // of its body
-	Closes  bool    // the sender ends the connection after this response
+	Minor   int     // minor version: 1 or 0
+	Framing Framing // of the body
+	Close   bool    // the sender closes the connection after this response
 
-	stage   stage
-	section section
+	stage  parseStage
+	parser fieldParser
 }
 
-// Parse takes the head of a response to a request with that method from the
-// beginning of buf. It is used as that of a Request is.
+// Parse parses the head of a response to a request with this method. It is used like
+// Request.Parse.
 func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error) {
 	if r.stage == atStartLine {
 		if n, err = r.startLine(buf, l); n == 0 || err != nil {
 			return 0, err
 		}
-		r.section.next, r.stage = n, atFields
+		r.parser.next, r.stage = n, atFields
 	}
-	done, err := r.section.parse(buf, &r.Fields, bound{l.Head, l.Fields})
+	done, err := r.parser.parse(buf, &r.Fields, fieldLimits{l.Head, l.Fields})
 	if !done {
 		return 0, err
 	}
@@ -30,19 +30,19 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 	if err != nil {
 		return 0, err
 	}
-	r.Closes = r.Framing.Kind == UntilClose || !persists(&r.Fields, r.Minor)
-	return r.section.next, nil
+	r.Close = r.Framing.Kind == UntilClose || !persists(&r.Fields, r.Minor)
+	return r.parser.next, nil
 }
 
-// Reset makes r ready for another head.
+// Reset prepares r for another head.
 func (r *Response) Reset() {
 	r.Fields.reset()
-	r.Status, r.Minor, r.Framing, r.Closes = 0, 0, Framing{}, false
-	r.stage, r.section = atStartLine, section{}
+	r.Status, r.Minor, r.Framing, r.Close = 0, 0, Framing{}, false
+	r.stage, r.parser = atStartLine, fieldParser{}
 }
 
-// startLine parses the status line and returns its length, 0 if it is not whole.
-// Some servers leave out the space after a status without a reason.
+// startLine parses the status line and returns its length, or 0 if it is incomplete.
+// The space before an empty reason phrase may be missing, because some servers omit it.
 func (r *Response) startLine(b []byte, l *Limits) (int, error) {
 	const like, usual = "HTTP/1.x 000", "HTTP/1.1 "
 	checked := 0

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestResponse_WhatIsRefused(t *testing.T) {
+func TestResponse_Rejected(t *testing.T) {
 	ok := "HTTP/1.1 200 OK|"
 	for _, c := range []struct {
 		topic, raw string
@@ -24,13 +24,13 @@ func TestResponse_WhatIsRefused(t *testing.T) {
 		{"NUL in the reason", "HTTP/1.1 200 O\x00K||", ErrStatusLine},
 		{"LF ends the status line", "HTTP/1.1 200 OK\nContent-Length: 0||", ErrLineEnd},
 		{"blank before the colon", ok + "Content-Length : 5||", ErrFieldName},
-		{"folded", ok + "X: a| b||", ErrFolded},
-		{"two lengths", ok + "Content-Length: 5|Content-Length: 6||", ErrLengthRepeated},
-		{"a bad length", ok + "Content-Length: 5 5||", ErrLength},
-		{"coding and length", ok + "Transfer-Encoding: chunked|Content-Length: 5||", ErrLengthAndCoded},
-		{"coding and length without a body", "HTTP/1.1 302 Found|Transfer-Encoding: chunked|Content-Length: 0||", ErrLengthAndCoded},
-		{"unknown coding", ok + "Transfer-Encoding: gzip, chunked||", ErrCoding},
-		{"coding in HTTP/1.0", "HTTP/1.0 200 OK|Transfer-Encoding: chunked||", ErrCodingOld},
+		{"folded", ok + "X: a| b||", ErrFoldedLine},
+		{"two lengths", ok + "Content-Length: 5|Content-Length: 6||", ErrContentLengthRepeated},
+		{"a bad length", ok + "Content-Length: 5 5||", ErrContentLength},
+		{"coding and length", ok + "Transfer-Encoding: chunked|Content-Length: 5||", ErrLengthAndTransferCoding},
+		{"coding and length without a body", "HTTP/1.1 302 Found|Transfer-Encoding: chunked|Content-Length: 0||", ErrLengthAndTransferCoding},
+		{"unknown coding", ok + "Transfer-Encoding: gzip, chunked||", ErrTransferCoding},
+		{"coding in HTTP/1.0", "HTTP/1.0 200 OK|Transfer-Encoding: chunked||", ErrTransferCodingHTTP10},
 		{"too many fields", ok + strings.Repeat("a: b|", 200) + "|", ErrTooManyFields},
 		{"too large", ok + "X: " + strings.Repeat("a", 40_000) + "||", ErrTooLarge},
 	} {
@@ -41,53 +41,53 @@ func TestResponse_WhatIsRefused(t *testing.T) {
 }
 
 // Where a body ends depends on the method and the status before anything else.
-func TestResponse_WhereItEnds(t *testing.T) {
+func TestResponse_Framing(t *testing.T) {
 	for _, c := range []struct {
 		method, raw string
 		want        Framing
 		closes      bool
 	}{
-		{"GET", "HTTP/1.1 200 OK|Content-Length: 5||", Framing{Length, 5}, false},
-		{"GET", "HTTP/1.1 200 OK|Content-Length: 0||", Framing{Length, 0}, false},
+		{"GET", "HTTP/1.1 200 OK|Content-Length: 5||", Framing{FixedLength, 5}, false},
+		{"GET", "HTTP/1.1 200 OK|Content-Length: 0||", Framing{FixedLength, 0}, false},
 		{"GET", "HTTP/1.1 200 OK|Transfer-Encoding: chunked||", Framing{Chunked, -1}, false},
 		{"GET", "HTTP/1.1 200 OK||", Framing{UntilClose, -1}, true},
 		{"GET", "HTTP/1.1 200||", Framing{UntilClose, -1}, true},
-		{"GET", "HTTP/1.1 200 |Connection: close|Content-Length: 5||", Framing{Length, 5}, true},
-		{"GET", "HTTP/1.0 200 OK|Content-Length: 5||", Framing{Length, 5}, true},
-		{"GET", "HTTP/1.0 200 OK|Connection: keep-alive|Content-Length: 5||", Framing{Length, 5}, false},
-		{"HEAD", "HTTP/1.1 200 OK|Content-Length: 100||", Framing{None, 100}, false},
-		{"HEAD", "HTTP/1.1 200 OK|Transfer-Encoding: chunked||", Framing{None, -1}, false},
-		{"HEAD", "HTTP/1.1 200 OK||", Framing{None, -1}, false},
-		{"GET", "HTTP/1.1 204 No Content|Content-Length: 5||", Framing{None, -1}, false},
-		{"GET", "HTTP/1.1 304 Not Modified|Content-Length: 5||", Framing{None, 5}, false},
-		{"GET", "HTTP/1.1 103 Early Hints|Content-Length: 5||", Framing{None, -1}, false},
+		{"GET", "HTTP/1.1 200 |Connection: close|Content-Length: 5||", Framing{FixedLength, 5}, true},
+		{"GET", "HTTP/1.0 200 OK|Content-Length: 5||", Framing{FixedLength, 5}, true},
+		{"GET", "HTTP/1.0 200 OK|Connection: keep-alive|Content-Length: 5||", Framing{FixedLength, 5}, false},
+		{"HEAD", "HTTP/1.1 200 OK|Content-Length: 100||", Framing{NoBody, 100}, false},
+		{"HEAD", "HTTP/1.1 200 OK|Transfer-Encoding: chunked||", Framing{NoBody, -1}, false},
+		{"HEAD", "HTTP/1.1 200 OK||", Framing{NoBody, -1}, false},
+		{"GET", "HTTP/1.1 204 No Content|Content-Length: 5||", Framing{NoBody, -1}, false},
+		{"GET", "HTTP/1.1 304 Not Modified|Content-Length: 5||", Framing{NoBody, 5}, false},
+		{"GET", "HTTP/1.1 103 Early Hints|Content-Length: 5||", Framing{NoBody, -1}, false},
 	} {
 		r, rest, err := responseSplit(t, lined(c.raw)+"more", c.method)
-		if err != nil || rest != "more" || r.Framing != c.want || r.Closes != c.closes {
-			t.Errorf("%s, %q: got %v, close %t, %q, %v; want %v, close %t", c.method, c.raw, r.Framing, r.Closes, rest, err, c.want, c.closes)
+		if err != nil || rest != "more" || r.Framing != c.want || r.Close != c.closes {
+			t.Errorf("%s, %q: got %v, close %t, %q, %v; want %v, close %t", c.method, c.raw, r.Framing, r.Close, rest, err, c.want, c.closes)
 		}
 	}
 }
 
 // What is sent on is framed anew, and only by what is known of the body.
-func TestFraming_Onward(t *testing.T) {
+func TestFraming_Outgoing(t *testing.T) {
 	for _, c := range []struct {
-		to   receiver
+		to   recipient
 		body Framing
 		want Framing
 	}{
-		{receiver{minor: 1}, Framing{None, -1}, Framing{None, -1}},
-		{receiver{minor: 1}, Framing{None, 0}, Framing{None, 0}},
-		{receiver{minor: 1}, Framing{Length, 7}, Framing{Length, 7}},
-		{receiver{minor: 1}, Framing{Chunked, -1}, Framing{Chunked, -1}},
-		{receiver{1, "GET", 200}, Framing{UntilClose, -1}, Framing{Chunked, -1}},
-		{receiver{0, "GET", 200}, Framing{Chunked, -1}, Framing{UntilClose, -1}},
-		{receiver{0, "GET", 200}, Framing{Length, 7}, Framing{Length, 7}},
-		{receiver{1, "HEAD", 200}, Framing{Length, 7}, Framing{None, 7}},
-		{receiver{1, "HEAD", 200}, Framing{Chunked, -1}, Framing{None, -1}},
-		{receiver{1, "GET", 204}, Framing{Length, 7}, Framing{None, -1}},
-		{receiver{1, "GET", 304}, Framing{None, 7}, Framing{None, 7}},
-		{receiver{1, "GET", 103}, Framing{Length, 7}, Framing{None, -1}},
+		{recipient{minor: 1}, Framing{NoBody, -1}, Framing{NoBody, -1}},
+		{recipient{minor: 1}, Framing{NoBody, 0}, Framing{NoBody, 0}},
+		{recipient{minor: 1}, Framing{FixedLength, 7}, Framing{FixedLength, 7}},
+		{recipient{minor: 1}, Framing{Chunked, -1}, Framing{Chunked, -1}},
+		{recipient{1, "GET", 200}, Framing{UntilClose, -1}, Framing{Chunked, -1}},
+		{recipient{0, "GET", 200}, Framing{Chunked, -1}, Framing{UntilClose, -1}},
+		{recipient{0, "GET", 200}, Framing{FixedLength, 7}, Framing{FixedLength, 7}},
+		{recipient{1, "HEAD", 200}, Framing{FixedLength, 7}, Framing{NoBody, 7}},
+		{recipient{1, "HEAD", 200}, Framing{Chunked, -1}, Framing{NoBody, -1}},
+		{recipient{1, "GET", 204}, Framing{FixedLength, 7}, Framing{NoBody, -1}},
+		{recipient{1, "GET", 304}, Framing{NoBody, 7}, Framing{NoBody, 7}},
+		{recipient{1, "GET", 103}, Framing{FixedLength, 7}, Framing{NoBody, -1}},
 	} {
 		if got := outgoingFraming(c.to, c.body); got != c.want {
 			t.Errorf("%+v %v: got %v; want %v", c.to, c.body, got, c.want)

@@ -21,7 +21,7 @@ import (
 
 // A request that comes at the moment at which an idle connection ends is answered, or
 // nothing has been done for it: its client may make it again.
-func TestServer_RequestsThatMeetTheIdleTimeout(t *testing.T) {
+func TestServer_RequestAtIdleTimeout(t *testing.T) {
 	const within = 8 * time.Millisecond
 	sockettest.OverBoth(t, func(t testing.TB) {
 		var reached, answers, ends int64
@@ -57,7 +57,7 @@ func TestServer_RequestsThatMeetTheIdleTimeout(t *testing.T) {
 
 // A client that is refused can read why, though it goes on sending: what it sends is
 // read for a while, so that no reset destroys the answer.
-func TestServer_RefusalsOutliveWhatIsStillSent(t *testing.T) {
+func TestServer_LingersAfterRejection(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		for _, said := range []string{
@@ -101,7 +101,7 @@ func (l *loan) begin(what any) (end func()) {
 
 // Whatever ends an exchange, clients that leave, an upstream that does, panics and the
 // end of the server: no two at a time have the same memory.
-func TestServer_NoTwoShareMemory(t *testing.T) {
+func TestServer_ExchangesDoNotShareMemory(t *testing.T) {
 	address := origin(t, func(c net.Conn, r *bufio.Reader) {
 		for n := 0; ; n++ {
 			if _, err := requestOn(r); err != nil || n%7 == 6 {
@@ -115,14 +115,14 @@ func TestServer_NoTwoShareMemory(t *testing.T) {
 		busy := make(chan struct{}) // closed when some exchanges have begun
 		var begun atomic.Int64
 		p := proxyTo(t, address, func(p *proxy) {
-			p.server.Panicked = func(any) {}
-			p.server.HalfClosed = Leaves
+			p.server.OnPanic = func(any) {}
+			p.server.HalfClose = AbortOnHalfClose
 			p.server.Handler = func(x *Exchange) {
 				if begun.Add(1) == 40 {
 					close(busy)
 				}
 				defer l.begin(x)()
-				defer l.begin(&x.in.head[0])()
+				defer l.begin(&x.in.headBuf[0])()
 				if x.Path() == "/panic" {
 					panic("as it was told")
 				}
@@ -130,7 +130,7 @@ func TestServer_NoTwoShareMemory(t *testing.T) {
 			}
 			p.change = func(_ *Exchange, c *Call) {
 				end := l.begin(c)
-				c.KeepAnswerTrailer = func(Field) bool { return true }
+				c.KeepResponseTrailer = func(Field) bool { return true }
 				end()
 			}
 		})
@@ -205,7 +205,7 @@ func TestCall_AbortAtAnyMoment(t *testing.T) {
 		c.Begin("GET", "a", id)
 		go func(spin int) {
 			for range spin {
-				_ = c.because(nil)
+				_ = c.abortedOr(nil)
 			}
 			c.Abort()
 		}(random.IntN(2000))
@@ -225,7 +225,7 @@ func TestCall_AbortAtAnyMoment(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
-		await.Until(t, "Abort", func() bool { return c.because(nil) != nil })
+		await.Until(t, "Abort", func() bool { return c.abortedOr(nil) != nil })
 		c.Release()
 	}
 	if got, err := ask(t, p, "/after"); got != "/after" || err != nil {
@@ -263,9 +263,9 @@ func (l late) SetReadDeadline(at time.Time) error {
 }
 
 // The deadline that a call sets does not undo the one by which Abort has ended it.
-func TestCall_AbortAsADeadlineIsSet(t *testing.T) {
+func TestCall_AbortWhileDeadlineIsSet(t *testing.T) {
 	address := origin(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
-	client := &Client{Response: time.Hour}
+	client := &Client{ResponseTimeout: time.Hour}
 	c := client.NewCall(nil)
 	p := client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
 		nc, err := net.Dial("tcp", address)

@@ -6,266 +6,268 @@ import (
 	"time"
 )
 
-// Send makes the call over p and returns when the head of its final response is
-// there, or with a *Fault. A connection that had been kept and was closed by the
-// upstream at this moment is replaced by a new one, if that is safe; to make the
-// call again over another pool is up to the caller. While it waits, the client
-// is watched.
+// Send sends the request of c and returns when the head of the final response has been
+// read. The error is a *CallError, or ErrOutgoing if the request is invalid. If a
+// reused connection turns out to have been closed by the upstream, Send repeats the
+// request on another connection if that is safe; see CallError.Retryable. Retries on
+// another pool are up to the caller. While Send waits, the client of the exchange is
+// monitored, and the call is aborted if it is gone.
 func (p *Pool) Send(c *Call) error {
-	if err := c.frame(); err != nil {
+	if err := c.encodeRequest(); err != nil {
 		return err
 	}
 	c.pool = p
 	if c.x != nil {
-		c.x.Watch(c)
+		c.x.MonitorClient(c)
 	}
 	now := p.client.now()
-	u := p.take(c, now)
+	u := p.get(c, now)
 	for {
-		var fault *CallError
+		var callErr *CallError
 		if u == nil {
-			if u, fault = p.dial(c); fault != nil {
-				return fault
+			if u, callErr = p.dial(c); callErr != nil {
+				return callErr
 			}
 		}
-		if fault = c.attempt(u, now); fault == nil {
+		if callErr = c.attempt(u, now); callErr == nil {
 			return nil
 		}
-		c.endUpload()
-		c.dropConn()
-		if !fault.Reused || !fault.Retryable(c.method) {
-			return fault
+		c.stopUpload()
+		c.releaseConn()
+		if !callErr.Reused || !callErr.Retryable(c.method) {
+			return callErr
 		}
-		c.again()
-		if u = nil; errors.Is(fault.Err, errStale) {
-			u = p.take(c, now)
+		c.prepareRetry()
+		if u = nil; errors.Is(callErr.Err, errStale) {
+			u = p.get(c, now)
 		}
 	}
 }
 
-// startAttempt reports whether the whole request is at hand and u can take it at once.
-func (c *Call) startAttempt(u *clientConn) bool {
-	return u.raw != nil && u.used && (c.source == nil || c.upload.whole)
+// canWriteAtOnce reports whether the request can be sent on u with a reuseAttempt: u is
+// a reused plain socket, and all of the request is in c.out.
+func (c *Call) canWriteAtOnce(u *clientConn) bool {
+	return u.rawConn != nil && u.reused && (c.requestBody == nil || c.upload.sentWithHead)
 }
 
-// again makes c ready to be sent once more.
-func (c *Call) again() {
+// prepareRetry clears what is left of an earlier attempt.
+func (c *Call) prepareRetry() {
 	c.in.release()
 	c.Response.Reset()
-	c.written, c.answered, c.switched = false, false, false
+	c.requestWritten, c.responseStarted, c.switched = false, false, false
 }
 
-// frame ends the head, and puts the body behind it if it is short and at hand.
-func (c *Call) frame() error {
-	if c.framed {
-		c.again()
+// encodeRequest completes the head, and appends the body if it is buffered and short.
+func (c *Call) encodeRequest() error {
+	if c.encoded {
+		c.prepareRetry()
 		return nil
 	}
 	if c.out.err != nil {
 		return c.out.err
 	}
-	if b := c.source; b != nil && b.most > 0 && b.framing.Length > b.most {
+	if b := c.requestBody; b != nil && b.maxBytes > 0 && b.framing.Length > b.maxBytes {
 		b.err = ErrBodyTooLarge
-		return &CallError{Phase: Uploading, Err: b.err}
+		return &CallError{Phase: ReadingRequestBody, Err: b.err}
 	}
-	c.framing = Framing{None, -1}
-	if c.source != nil {
-		c.framing = outgoingFraming(receiver{minor: 1}, c.source.framing)
+	c.framing = Framing{NoBody, -1}
+	if c.requestBody != nil {
+		c.framing = outgoingFraming(recipient{minor: 1}, c.requestBody.framing)
 	} else if c.declaresNoBody() {
 		c.framing.Length = 0
 	}
-	c.out.frame(c.framing)
+	c.out.addFraming(c.framing)
 	switch {
-	case c.upgrade != "" && c.source != nil:
+	case c.upgrade != "" && c.requestBody != nil:
 		return ErrOutgoing
 	case c.upgrade != "":
 		c.out.add("Connection", "Upgrade")
 		c.out.add("Upgrade", c.upgrade)
-	case c.te:
+	case c.acceptTrailers:
 		c.out.add("Connection", "TE")
 		c.out.add("TE", "trailers")
 	}
 	c.out.end()
-	c.framed, c.head = true, len(c.out.buf)
-	c.out.buf = append(c.out.buf, c.atHand...)
+	c.encoded, c.headLen = true, len(c.out.buf)
+	c.out.buf = append(c.out.buf, c.savedBody...)
 	switch {
-	case c.source == nil || c.upload.whole:
-	case c.content != nil && c.source.done():
-		c.appendContent()
-	case c.content != nil, c.atHand == nil && c.source.got > 0:
-		return ErrOutgoing // somebody has read some of the body, and not given back all of it
+	case c.requestBody == nil || c.upload.sentWithHead:
+	case c.givenBody != nil && c.requestBody.done():
+		c.appendGivenBody()
+	case c.givenBody != nil, c.savedBody == nil && c.requestBody.received > 0:
+		return ErrOutgoing // a part of the body was read and not passed to SetBody
 	default:
-		c.appendAtHand()
+		c.appendBufferedBody()
 	}
 	return nil
 }
 
-// attempt sends the request over u and reads the head of the response. now is when
-// the first attempt began.
+// attempt sends the request on u and reads the head of the response. now is the time
+// when the first attempt began.
 func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	c.conn = u
-	c.in.from, c.in.memory = u.net, &c.client.memory
-	if !c.uses(u) {
-		return c.fault(ErrAborted)
+	c.in.from, c.in.pool = u.net, &c.client.buffers
+	if !c.setActiveConn(u) {
+		return c.newError(ErrAborted)
 	}
 	sent := 0
-	if c.startAttempt(u) {
-		u.armReadAt(now, c.client.Response)
-		if err := c.because(nil); err != nil { // see await
-			return c.fault(err)
+	if c.canWriteAtOnce(u) {
+		u.setReadDeadlineAt(now, c.client.ResponseTimeout)
+		if err := c.abortedOr(nil); err != nil { // see awaitResponse
+			return c.newError(err)
 		}
-		var fault *CallError
-		if sent, fault = c.tryReused(u); fault != nil {
-			return fault
+		var callErr *CallError
+		if sent, callErr = c.sendReused(u); callErr != nil {
+			return callErr
 		}
 	}
 	if sent < len(c.out.buf) {
-		u.armWrite()
+		u.setWriteDeadline()
 		n, err := u.net.Write(c.out.buf[sent:])
 		if err != nil {
-			f := c.fault(err)
-			f.Wrote = sent+n > 0
+			f := c.newError(err)
+			f.RequestSent = sent+n > 0
 			return f
 		}
 	}
-	if c.written = c.source == nil || c.upload.whole; !c.written {
+	if c.requestWritten = c.requestBody == nil || c.upload.sentWithHead; !c.requestWritten {
 		if c.expectsContinue() {
-			return c.expect()
+			return c.awaitContinue()
 		}
 		c.startUpload()
 	}
-	return c.await()
+	return c.awaitResponse()
 }
 
-// fault is what err is in this phase.
-func (c *Call) fault(err error) *CallError {
-	f := &CallError{Phase: SendingRequest, Err: c.because(err), Reused: c.conn.used, Wrote: true, Answered: c.answered}
-	c.endUpload()
-	f.Taken = c.taken
-	if why := c.sourceErr(); why != nil {
-		f.Phase, f.Err = Uploading, why
+// newError returns the CallError for err while the request is being sent.
+func (c *Call) newError(err error) *CallError {
+	f := &CallError{Phase: SendingRequest, Err: c.abortedOr(err), Reused: c.conn.reused, RequestSent: true, ResponseStarted: c.responseStarted}
+	c.stopUpload()
+	f.BodyConsumed = c.bodyConsumed
+	if cause := c.requestBodyErr(); cause != nil {
+		f.Phase, f.Err = ReadingRequestBody, cause
 	}
 	return f
 }
 
-// sourceErr is why the client's body could not be read, nil if it could so far or
-// nobody wanted more.
-func (c *Call) sourceErr() error {
-	if c.source == nil || c.source.err == io.EOF || errors.Is(c.source.err, ErrStopped) {
+// requestBodyErr returns why reading the request body failed. It returns nil if it has
+// not failed, or if the read was canceled.
+func (c *Call) requestBodyErr() error {
+	if c.requestBody == nil || c.requestBody.err == io.EOF || errors.Is(c.requestBody.err, ErrBodyReadCanceled) {
 		return nil
 	}
-	return c.source.err
+	return c.requestBody.err
 }
 
-// await reads heads until the final one. There is one time limit for all of them.
-func (c *Call) await() *CallError {
+// awaitResponse reads heads until the final one. One timeout applies to all of them.
+func (c *Call) awaitResponse() *CallError {
 	switch {
-	case len(c.in.unread()) > 0: // ask has bounded it
-	case c.written:
-		c.conn.armRead(c.client.Response)
+	case len(c.in.unread()) > 0: // sendReused has set the deadline
+	case c.requestWritten:
+		c.conn.setReadDeadline(c.client.ResponseTimeout)
 	default:
 		c.upload.awaitHead(c.conn)
 	}
-	if err := c.because(nil); err != nil { // the deadline of Abort may have been overwritten
-		return c.fault(err)
+	if err := c.abortedOr(nil); err != nil { // setting the deadline may have overwritten the one set by Abort
+		return c.newError(err)
 	}
 	for interim := 0; ; interim++ {
 		if err := c.readHead(); err != nil {
-			return c.fault(err)
+			return c.newError(err)
 		}
 		switch status := c.Response.Status; {
 		case status == 101:
-			return c.switchTo()
+			return c.checkUpgrade()
 		case status >= 200:
-			c.upload.headCame()
+			c.upload.headReceived()
 			c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
 			return nil
 		case interim >= c.client.Limits.Interim:
-			return c.fault(ErrInterim)
+			return c.newError(ErrTooManyInterim)
 		default:
-			c.interim()
+			c.relayInterim()
 		}
 	}
 }
 
-// interim passes a 1xx response on, and makes room for the next head.
-func (c *Call) interim() {
+// relayInterim forwards a 1xx response and prepares for the next head.
+func (c *Call) relayInterim() {
 	switch {
 	case c.Response.Status == 100:
 	case c.Interim != nil:
 		c.Interim(&c.Response)
 	case c.x != nil:
 		h := c.x.Interim(c.Response.Status)
-		c.Response.Fields.Strip()
+		c.Response.Fields.StripHopByHop()
 		h.AddFields(&c.Response.Fields)
-		_ = c.x.SendInterim() // the final response will meet the same fate
+		_ = c.x.SendInterim() // if it fails, the final response fails, too
 	}
-	c.in.next()
+	c.in.nextMessage()
 	c.Response.Reset()
 }
 
-// expect waits for the upstream to say whether it wants the body. After a while
-// it gets it nevertheless.
-func (c *Call) expect() *CallError {
-	c.conn.armRead(c.client.Continue)
-	err := c.because(nil) // see await
+// awaitContinue waits for the response to Expect: 100-continue. It sends the body when
+// 100 Continue arrives or ExpectContinueTimeout has passed (RFC 9110 section 10.1.1).
+func (c *Call) awaitContinue() *CallError {
+	c.conn.setReadDeadline(c.client.ExpectContinueTimeout)
+	err := c.abortedOr(nil) // see awaitResponse
 	if err == nil {
 		err = c.readHead()
 	}
 	switch {
-	case timedOut(err) && len(c.in.unread()) == 0 && c.because(nil) == nil:
+	case timedOut(err) && len(c.in.unread()) == 0 && c.abortedOr(nil) == nil:
 	case err != nil:
-		return c.fault(err)
+		return c.newError(err)
 	case c.Response.Status == 100:
-		c.interim()
+		c.relayInterim()
 	case c.Response.Status < 200 && c.Response.Status != 101:
-		c.interim()
-		return c.expect()
+		c.relayInterim()
+		return c.awaitContinue()
 	default:
 		if c.Response.Status == 101 {
-			return c.fault(ErrSwitch)
+			return c.newError(ErrUnexpectedUpgrade)
 		}
 		c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
 		return nil
 	}
 	if err := c.sendContinue(); err != nil {
-		return c.fault(err)
+		return c.newError(err)
 	}
 	c.startUpload()
-	return c.await()
+	return c.awaitResponse()
 }
 
-// readHead reads one head.
+// readHead reads and parses one head.
 func (c *Call) readHead() error {
-	c.in.open()
+	c.in.ensureBuffer()
 	for {
 		if rest := c.in.unread(); len(rest) > 0 {
-			c.answered = true
+			c.responseStarted = true
 			n, err := c.Response.Parse(rest, c.method, &c.client.Limits)
 			if err != nil {
 				return err
 			}
 			if n > 0 {
-				c.in.keepHead(n)
+				c.in.retainHead(n)
 				return nil
 			}
 			c.in.growHead(c.client.Limits.Head)
 		}
 		if err := c.in.fill(); err != nil {
-			if errors.Is(err, io.EOF) && c.answered {
-				err = ErrCut
+			if errors.Is(err, io.EOF) && c.responseStarted {
+				err = ErrTruncated
 			}
 			return err
 		}
 	}
 }
 
-// switchTo checks that a 101 is the one that was asked for.
-func (c *Call) switchTo() *CallError {
+// checkUpgrade checks that a 101 response switches to the requested protocol.
+func (c *Call) checkUpgrade() *CallError {
 	to, ok := c.Response.Fields.Value(Upgrade)
 	if c.upgrade == "" || !ok || c.Response.Fields.count(Upgrade) != 1 || !sameToken(to, c.upgrade) ||
 		!c.Response.Fields.hasToken(Connection, "upgrade") {
-		return c.fault(ErrSwitch)
+		return c.newError(ErrUnexpectedUpgrade)
 	}
 	c.switched = true
 	return nil
@@ -273,20 +275,20 @@ func (c *Call) switchTo() *CallError {
 
 func sameToken(a, b string) bool { return len(a) == len(b) && equalFold([]byte(a), b) }
 
-// feed implements feeder: it reads more of the response's body.
-func (c *Call) feed(b *Body) error {
-	if b.sink != nil {
-		if err := b.sink.Flush(); err != nil {
+// fillBody implements bodyFiller. It reads more of the response body.
+func (c *Call) fillBody(b *Body) error {
+	if b.flusher != nil {
+		if err := b.flusher.Flush(); err != nil {
 			return err
 		}
 	}
-	c.in.roomFor(bodyLeft(b))
-	c.armRead(c.client.Idle)
-	if err := c.because(nil); err != nil { // see await
+	c.in.makeRoom(remaining(b))
+	c.setReadDeadline(c.client.BodyTimeout)
+	if err := c.abortedOr(nil); err != nil { // see awaitResponse
 		return err
 	}
 	if err := c.in.fill(); err != nil {
-		return c.because(err)
+		return c.abortedOr(err)
 	}
 	return nil
 }

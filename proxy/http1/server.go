@@ -10,92 +10,95 @@ import (
 	"time"
 )
 
-// A Handler answers one request, on the goroutine of its connection. When it
-// returns, the exchange has ended: neither x nor a string of it may be used any
-// more. An exchange that it has not answered whole ends its connection.
+// A Handler responds to one request. It is called on the goroutine of the connection.
+// When it returns, the exchange has ended: neither x nor any string of x may be used
+// after that. If the handler has not completed the response, the connection is closed.
 type Handler func(x *Exchange)
 
-// A Server reads requests from connections. Its fields are set before the first
-// connection and not changed then.
+// A Server reads requests from client connections and calls its Handler. Its fields
+// must be set before the first connection is served and must not be changed afterwards.
 type Server struct {
 	Handler  Handler
 	Limits   Limits
 	Timeouts Timeouts
-	// Refuse answers a request that could not be read; without it the client gets
-	// the status and a line of text. The connection ends in any case.
-	Refuse func(x *Exchange, why error)
-	// HTTP2 takes a connection that begins with the preface of HTTP/2. Without it
-	// such a connection is refused.
+	// ErrorHandler responds to a request that could not be parsed. If it is nil, the
+	// client gets the status of the error and one line of text. The connection is
+	// closed in either case.
+	ErrorHandler func(x *Exchange, err error)
+	// HTTP2 serves a connection that begins with the HTTP/2 connection preface (RFC
+	// 9113 section 3.4). If it is nil, such a connection is rejected.
 	HTTP2 func(net.Conn)
-	// Panicked is told of what a Handler has panicked with, by default the standard
-	// logger. The connection ends.
-	Panicked func(v any)
-	// Closed is told when a connection has ended, and why: nil if that was in
-	// order.
-	Closed func(c net.Conn, why error)
-	// EndsLate lets what ends a response be sent when its handler has returned, and
-	// not before: what the handler has done has happened then for who reads the
-	// response.
-	EndsLate bool
-	// HalfClosed says what a client that sends no more means by that.
-	HalfClosed HalfClosed
+	// OnPanic is called with the value that a Handler panicked with. If it is nil, the
+	// panic and a stack trace go to the standard logger. The connection is closed.
+	OnPanic func(v any)
+	// OnClose is called when a connection has ended. err is nil if it ended without an
+	// error.
+	OnClose func(c net.Conn, err error)
+	// FlushAfterHandler delays the last bytes of a response until the handler has
+	// returned. A client that has read the whole response can then rely on the
+	// handler's effects.
+	FlushAfterHandler bool
+	// HalfClose defines how to treat a client that has closed its sending side.
+	HalfClose HalfClosePolicy
 
-	setup       sync.Once
-	memory      memory
-	exchanges   sync.Pool // of *Exchange
-	epoch       time.Time
-	date        date
-	parting     atomic.Bool // clients are told that their connections end
-	connections atomic.Int64
+	setupOnce          sync.Once
+	buffers            bufferPool
+	exchangePool       sync.Pool // of *Exchange
+	epoch              time.Time
+	date               dateCache
+	keepAlivesDisabled atomic.Bool // every response says Connection: close
+	connCount          atomic.Int64
 
-	mu        sync.Mutex // guards what follows
-	open      map[*conn]struct{}
-	listeners map[net.Listener]struct{}
-	sweeping  chan struct{} // closed to end the sweep; nil if there is none
-	swept     sync.WaitGroup
-	over      bool // no connection is taken any more
+	mu           sync.Mutex // guards what follows
+	conns        map[*conn]struct{}
+	listeners    map[net.Listener]struct{}
+	monitorStop  chan struct{} // closed to stop monitorClients; nil if it does not run
+	monitorGroup sync.WaitGroup
+	closed       bool // no new connections are accepted
 }
 
-// HalfClosed is what the end of a client's sending means while its request is in
-// work. It is how a client leaves, and how one ends that sends nothing more and
-// waits for the response (RFC 9112 section 9.6): the two cannot be told apart.
-type HalfClosed uint8
+// A HalfClosePolicy defines what it means if a client closes its sending side while its
+// request is in progress. A client that has gone away does this, and so does a client
+// that has nothing more to send and waits for the response (RFC 9112 section 9.6). The
+// server cannot tell the two apart.
+type HalfClosePolicy uint8
 
-// What it can mean.
+// The policies for half-closed connections.
 const (
-	// Waits means that only a reset connection says that the client has left. It is
-	// asked once, before the response, by a 100 Continue; and a response of which
-	// nothing comes for Timeouts.Write, on such a connection, is given up.
-	Waits  HalfClosed = iota
-	Leaves            // it has left, if the exchange has already taken some time
+	// AllowHalfClose continues to serve the request until the connection is reset.
+	// Before the response starts, the server probes the client once with an interim 100
+	// Continue response. Afterwards it aborts the exchange if it has written nothing
+	// for Timeouts.Write.
+	AllowHalfClose   HalfClosePolicy = iota
+	AbortOnHalfClose                 // the client is taken to be gone, if the exchange has lasted at least monitorInterval
 )
 
-// prepare makes s ready for its first connection.
+// prepare initializes s before its first connection.
 func (s *Server) prepare() {
-	s.setup.Do(func() {
+	s.setupOnce.Do(func() {
 		s.Limits = s.Limits.withDefaults()
 		s.epoch = time.Now()
-		s.open = map[*conn]struct{}{}
+		s.conns = map[*conn]struct{}{}
 		s.listeners = map[net.Listener]struct{}{}
-		s.exchanges.New = func() any { return new(Exchange) }
+		s.exchangePool.New = func() any { return new(Exchange) }
 	})
 }
 
-// now is the time since the server began.
+// now returns the time since the server was initialized.
 func (s *Server) now() time.Duration { return time.Since(s.epoch) }
 
-// Connections is how many connections there are.
-func (s *Server) Connections() int { return int(s.connections.Load()) }
+// Connections returns the number of open connections.
+func (s *Server) Connections() int { return int(s.connCount.Load()) }
 
-// Serve takes connections from l until Shutdown or Close, and then returns nil. It
-// owns l.
+// Serve accepts connections from l until Shutdown or Close is called, and then returns
+// nil. It closes l.
 func (s *Server) Serve(l net.Listener) error {
 	s.prepare()
-	if !s.listen(l) {
+	if !s.addListener(l) {
 		l.Close()
 		return nil
 	}
-	defer s.unlisten(l)
+	defer s.removeListener(l)
 	pause := time.Duration(0)
 	for {
 		c, err := l.Accept()
@@ -103,95 +106,95 @@ func (s *Server) Serve(l net.Listener) error {
 		case err == nil:
 			pause = 0
 			go s.ServeConn(c)
-		case s.parting.Load() || errors.Is(err, net.ErrClosed):
-			return s.unlessOver(err)
-		default: // too many open files, most likely: the others may end meanwhile
+		case s.keepAlivesDisabled.Load() || errors.Is(err, net.ErrClosed):
+			return s.acceptError(err)
+		default: // most likely too many open files: wait until other connections end
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			<-time.After(pause)
 		}
 	}
 }
 
-func (s *Server) unlessOver(err error) error {
+func (s *Server) acceptError(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.closed {
 		return nil
 	}
 	return err
 }
 
-func (s *Server) listen(l net.Listener) bool {
+func (s *Server) addListener(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.over {
+	if !s.closed {
 		s.listeners[l] = struct{}{}
 	}
-	return !s.over
+	return !s.closed
 }
 
-func (s *Server) unlisten(l net.Listener) {
+func (s *Server) removeListener(l net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, l)
 	l.Close()
 }
 
-// ServeConn serves one connection until it ends. TLS, if there is any, must be a
-// *tls.Conn; its handshake may still have to come.
+// ServeConn serves one connection until it ends. A TLS connection must be a *tls.Conn;
+// its handshake need not be complete.
 func (s *Server) ServeConn(nc net.Conn) {
 	s.prepare()
 	c := newConn(s, nc)
-	if !s.enter(c) {
+	if !s.addConn(c) {
 		nc.Close()
 		return
 	}
-	defer s.leave(c)
+	defer s.removeConn(c)
 	c.serve()
 }
 
-// panicked tells of a handler that has panicked.
-func (s *Server) panicked(v any) {
-	if s.Panicked == nil {
+// handlePanic reports a panic of the handler.
+func (s *Server) handlePanic(v any) {
+	if s.OnPanic == nil {
 		log.Printf("http1: panic in a handler: %v\n%s", v, debug.Stack())
 		return
 	}
-	s.Panicked(v)
+	s.OnPanic(v)
 }
 
-// enter notes that there is c, unless no connection is taken any more.
-func (s *Server) enter(c *conn) bool {
+// addConn registers c. It returns false if the server is closed.
+func (s *Server) addConn(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.closed {
 		return false
 	}
-	s.open[c] = struct{}{}
-	s.connections.Add(1)
-	if s.sweeping == nil {
+	s.conns[c] = struct{}{}
+	s.connCount.Add(1)
+	if s.monitorStop == nil {
 		done := make(chan struct{})
-		s.sweeping = done
-		s.swept.Go(func() { s.sweep(done) })
+		s.monitorStop = done
+		s.monitorGroup.Go(func() { s.monitorClients(done) })
 	}
 	return true
 }
 
-// leave forgets c, which has ended or is somebody else's.
-func (s *Server) leave(c *conn) {
+// removeConn removes c, which has ended or has been handed over.
+func (s *Server) removeConn(c *conn) {
 	s.mu.Lock()
-	_, open := s.open[c]
-	delete(s.open, c)
+	_, open := s.conns[c]
+	delete(s.conns, c)
 	s.mu.Unlock()
 	if open {
-		s.connections.Add(-1)
+		s.connCount.Add(-1)
 	}
 }
 
-// current are the connections there are.
-func (s *Server) current(to []*conn) []*conn {
+// appendConns appends all registered connections to the slice.
+func (s *Server) appendConns(to []*conn) []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.open {
+	for c := range s.conns {
 		to = append(to, c)
 	}
 	return to

@@ -39,7 +39,7 @@ func reads(x *Exchange) {
 	if b := x.Body(); b != nil {
 		read, err := io.ReadAll(b)
 		if err != nil {
-			_ = x.text(400, err.Error())
+			_ = x.sendText(400, err.Error())
 			return
 		}
 		body = read
@@ -74,7 +74,7 @@ func TestServer_PipelinedAtEverySplit(t *testing.T) {
 	})
 }
 
-func TestServer_RefusesAndEnds(t *testing.T) {
+func TestServer_RejectsAndCloses(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct {
 			raw    string
@@ -106,10 +106,10 @@ func TestServer_RefusesAndEnds(t *testing.T) {
 	})
 }
 
-func TestServer_OwnWordsForRefusals(t *testing.T) {
+func TestServer_ErrorHandler(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, func(s *Server) {
-			s.Refuse = func(x *Exchange, why error) {
+			s.ErrorHandler = func(x *Exchange, why error) {
 				x.Begin(why.(*Error).Status).Add("X-Why", why.Error()) //nolint:errorlint // it is never wrapped
 				_ = x.Send(nil)
 			}
@@ -147,7 +147,7 @@ func TestServer_Streams(t *testing.T) {
 		p := serving(t, func(x *Exchange) {
 			h := x.Begin(200)
 			h.Add("X-A", "1")
-			if err := x.Start(Framing{Chunked, -1}); err != nil {
+			if err := x.StartBody(Framing{Chunked, -1}); err != nil {
 				t.Error(err)
 			}
 			_, _ = x.Write(nil) // no chunk, and not the last one
@@ -188,12 +188,12 @@ func TestServer_Streams(t *testing.T) {
 	})
 }
 
-func TestServer_WrongLengthsAreErrors(t *testing.T) {
+func TestServer_WrongBodyLengths(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		errs := make(chan error, 1)
 		p := serving(t, func(x *Exchange) {
 			x.Begin(200)
-			_ = x.Start(Framing{Length, 3})
+			_ = x.StartBody(Framing{FixedLength, 3})
 			_, err := x.Write([]byte("four"))
 			if x.Path() == "/less" {
 				_, _ = x.Write([]byte("12"))
@@ -201,7 +201,7 @@ func TestServer_WrongLengthsAreErrors(t *testing.T) {
 			}
 			errs <- err
 		}, nil)
-		for path, want := range map[string]error{"/more": ErrTooMuch, "/less": ErrTooLittle} {
+		for path, want := range map[string]error{"/more": ErrBodyTooLong, "/less": ErrBodyTooShort} {
 			w := p.dial(t, lined("GET "+path+" HTTP/1.1|Host: a||"))
 			if err := await.Value(t, errs, "error"); !errors.Is(err, want) {
 				t.Errorf("got %v; want %v", err, want)
@@ -214,14 +214,14 @@ func TestServer_WrongLengthsAreErrors(t *testing.T) {
 }
 
 // A field that cannot be sent is not sent: another answer can be given.
-func TestServer_FieldsThatCannotBeSent(t *testing.T) {
+func TestServer_InvalidOutgoingFields(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, func(x *Exchange) {
 			x.Begin(200).Add("Location", "/x\r\nA: b")
 			if err := x.Send(nil); !errors.Is(err, ErrOutgoing) {
 				t.Errorf("got %v", err)
 			}
-			_ = x.text(500, "no")
+			_ = x.sendText(500, "no")
 		}, nil)
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
 		if res, _ := w.WantStatus(500); res.Header.Get("A") != "" {
@@ -234,7 +234,7 @@ func TestServer_Expect(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, func(x *Exchange) {
 			if x.Path() == "/no" {
-				_ = x.text(403, "no")
+				_ = x.sendText(403, "no")
 				return
 			}
 			reads(x)
@@ -289,8 +289,8 @@ func TestServer_HalfClosed(t *testing.T) {
 	release := make(chan struct{})
 	p := serving(t, func(x *Exchange) {
 		<-release
-		if x.Gone() != Halved {
-			t.Errorf("got %d; want that the client sends no more", x.Gone())
+		if x.PeerState() != PeerHalfClosed {
+			t.Errorf("got %d; want that the client sends no more", x.PeerState())
 		}
 		reads(x)
 	}, nil)
@@ -310,30 +310,30 @@ func (a aborts) Abort() { a <- struct{}{} }
 
 // A client that leaves is noticed while its request waits; what its leaving looks
 // like is a matter of policy.
-func TestServer_ClientsThatLeave(t *testing.T) {
+func TestServer_ClientGone(t *testing.T) {
 	for _, c := range []struct {
-		policy HalfClosed
+		policy HalfClosePolicy
 		leave  func(*net.TCPConn)
 	}{
-		{Waits, func(c *net.TCPConn) { _ = c.SetLinger(0); c.Close() }},
-		{Leaves, func(c *net.TCPConn) { _ = c.CloseWrite() }},
-		{Leaves, func(c *net.TCPConn) { c.Close() }},
+		{AllowHalfClose, func(c *net.TCPConn) { _ = c.SetLinger(0); c.Close() }},
+		{AbortOnHalfClose, func(c *net.TCPConn) { _ = c.CloseWrite() }},
+		{AbortOnHalfClose, func(c *net.TCPConn) { c.Close() }},
 	} {
 		noticed, inside := make(aborts, 10), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
-			x.Watch(noticed)
+			x.MonitorClient(noticed)
 			close(inside)
 			select {
 			case <-noticed:
 			case <-time.After(soon):
 				t.Error("nobody noticed")
 			}
-			x.Unwatch()
-			if !x.Left() {
+			x.StopMonitoringClient()
+			if !x.ClientGone() {
 				t.Error("the client has not left")
 			}
 			x.Abort()
-		}, func(s *Server) { s.HalfClosed = c.policy })
+		}, func(s *Server) { s.HalfClose = c.policy })
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||GET /more HTTP/1.1|Host: a||"))
 		<-inside
 		c.leave(w.Conn.(*net.TCPConn))
@@ -344,7 +344,7 @@ func TestServer_ClientsThatLeave(t *testing.T) {
 func TestServer_PanicEndsTheConnection(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		panics := make(chan any, 1)
-		p := serving(t, func(*Exchange) { panic("oh") }, func(s *Server) { s.Panicked = func(v any) { panics <- v } })
+		p := serving(t, func(*Exchange) { panic("oh") }, func(s *Server) { s.OnPanic = func(v any) { panics <- v } })
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||GET / HTTP/1.1|Host: a||"))
 		w.WantClosed()
 		if v := await.Value(t, panics, "panic"); v != "oh" {
@@ -353,7 +353,7 @@ func TestServer_PanicEndsTheConnection(t *testing.T) {
 	})
 }
 
-func TestServer_ShutdownInPeace(t *testing.T) {
+func TestServer_GracefulShutdown(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		inside, release := make(chan struct{}), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
@@ -390,7 +390,7 @@ func TestServer_ShutdownInPeace(t *testing.T) {
 	})
 }
 
-func TestServer_ShutdownCutsWhatTakesTooLong(t *testing.T) {
+func TestServer_ShutdownAbortsAfterDeadline(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		inside, release := make(chan struct{}), make(chan struct{})
 		p := serving(t, func(x *Exchange) { close(inside); <-release; says(x) }, nil)
@@ -407,12 +407,12 @@ func TestServer_ShutdownCutsWhatTakesTooLong(t *testing.T) {
 }
 
 // Before it ends, a server says so for a while, and still takes connections.
-func TestServer_Part(t *testing.T) {
+func TestServer_DisableKeepAlives(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
 		w.WantStatus(200)
-		p.server.Part()
+		p.server.DisableKeepAlives()
 		for _, w := range []*sockettest.Client{w, p.dial(t, "")} {
 			w.Send(lined("GET / HTTP/1.1|Host: a||"))
 			if res, _ := w.WantStatus(200); !res.Close {
@@ -481,7 +481,7 @@ func TestServer_Interim(t *testing.T) {
 			}
 			says(x)
 			x.Interim(103)
-			if err := x.SendInterim(); !errors.Is(err, ErrNoHeadroom) {
+			if err := x.SendInterim(); !errors.Is(err, ErrResponseState) {
 				t.Errorf("got %v", err)
 			}
 		}, nil)
@@ -496,7 +496,7 @@ func TestServer_Interim(t *testing.T) {
 }
 
 // A large answer is sent from where it lies, a small one together with its head.
-func TestServer_AnswersOfAllSizes(t *testing.T) {
+func TestServer_ResponsesOfAllSizes(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, n := range []int{0, 1, 4000, 8 << 10, 100_000, 3 << 20} {
 			p := serving(t, func(x *Exchange) {

@@ -7,42 +7,43 @@ import (
 	"time"
 )
 
-// Part tells clients from now on, with each response, that it is the last of
-// its connection. Connections are still taken.
-func (s *Server) Part() { s.parting.Store(true) }
+// DisableKeepAlives makes every response announce the end of its connection from now
+// on. The server still accepts connections.
+func (s *Server) DisableKeepAlives() { s.keepAlivesDisabled.Store(true) }
 
-// Shutdown ends the server in peace: it takes no more connections, tells clients
-// as Part does, closes connections that wait for a request, and lets exchanges
-// in progress end until ctx is done. Those that have not ended then are cut, and
-// the error says so. Connections that were handed over are not waited for.
+// Shutdown shuts the server down gracefully. It stops accepting connections, calls
+// DisableKeepAlives, closes idle connections, and waits for exchanges in progress until
+// ctx is done. It then closes the connections that are left and returns an error. It
+// does not wait for connections that were handed over.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.Part()
+	s.DisableKeepAlives()
 	s.stopListening()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if s.endIdle() {
-			s.stopSweeping()
+		if s.closeIdleConns() {
+			s.stopMonitor()
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("exchanges cut off: %w", ctx.Err()), s.Close())
+			return errors.Join(fmt.Errorf("exchanges aborted: %w", ctx.Err()), s.Close())
 		case <-tick.C:
 		}
 	}
 }
 
-// Close ends the server at once, and cuts exchanges in progress.
+// Close closes all listeners and connections immediately, also those with an exchange
+// in progress.
 func (s *Server) Close() error {
-	s.Part()
+	s.DisableKeepAlives()
 	s.stopListening()
-	for _, c := range s.current(nil) {
-		c.state.Store(cut)
+	for _, c := range s.appendConns(nil) {
+		c.state.Store(stateAborted)
 		_ = c.net.Close()
-		c.watch.leave()
+		c.monitor.abort()
 	}
-	s.stopSweeping()
+	s.stopMonitor()
 	return nil
 }
 
@@ -50,41 +51,41 @@ func (s *Server) stopListening() {
 	s.prepare()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.closed = true
 	for l := range s.listeners {
 		_ = l.Close()
 	}
 }
 
-// endIdle ends connections that wait for a request and have not begun to bring
-// one. It reports whether no connection is left.
-func (s *Server) endIdle() bool {
-	all := s.current(nil)
+// closeIdleConns ends connections that wait for a request of which no byte has arrived.
+// It reports whether no connection is left.
+func (s *Server) closeIdleConns() bool {
+	all := s.appendConns(nil)
 	for _, c := range all {
-		if c.state.Load() == idle && look(c.fd) != Talking {
-			c.endWait()
+		if c.state.Load() == stateIdle && peerState(c.socket) != PeerReadable {
+			c.endIdleWait()
 		}
 	}
 	return len(all) == 0
 }
 
-// endWait ends c if it still waits for a request; one that comes meanwhile is answered,
-// see lateRequest.
-func (c *conn) endWait() {
-	c.mu.Lock() // so that lateRequest sets its deadline after this one
+// endIdleWait ends c if it still waits for a request. A request that arrives at the
+// same moment is served; see requestDuringShutdown.
+func (c *conn) endIdleWait() {
+	c.mu.Lock() // orders this deadline before the one of requestDuringShutdown
 	defer c.mu.Unlock()
-	if c.state.CompareAndSwap(idle, ended) {
-		_ = c.net.SetReadDeadline(passed())
+	if c.state.CompareAndSwap(stateIdle, stateEnded) {
+		_ = c.net.SetReadDeadline(pastTime())
 	}
 }
 
-func (s *Server) stopSweeping() {
+func (s *Server) stopMonitor() {
 	s.mu.Lock()
-	sweeping := s.sweeping
-	s.sweeping = nil
+	sweeping := s.monitorStop
+	s.monitorStop = nil
 	s.mu.Unlock()
 	if sweeping != nil {
 		close(sweeping)
-		s.swept.Wait()
+		s.monitorGroup.Wait()
 	}
 }

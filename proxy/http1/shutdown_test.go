@@ -28,7 +28,7 @@ func (c *lateConn) NetConn() net.Conn { return c.Conn }
 
 func (c *lateConn) SetReadDeadline(at time.Time) error {
 	err := c.Conn.SetReadDeadline(at)
-	if at.Equal(passed()) {
+	if at.Equal(pastTime()) {
 		c.end.Do(func() { close(c.ended) })
 	}
 	return err
@@ -45,14 +45,14 @@ func (c *lateConn) Read(p []byte) (n int, err error) {
 
 // A request that comes at the moment in which its idle connection is ended is
 // answered, whether it was read before or is still to be read.
-func TestServer_ShutdownAnswersWhoCameLate(t *testing.T) {
+func TestServer_ShutdownServesConcurrentRequest(t *testing.T) {
 	for name, read := range map[string]func(c net.Conn, p []byte) (int, error){
 		"read": func(c net.Conn, p []byte) (int, error) {
 			_ = c.SetReadDeadline(time.Time{})
 			return c.Read(p)
 		},
 		"to be read": func(c net.Conn, _ []byte) (int, error) {
-			for look(socket(c)) != Talking {
+			for peerState(rawSocketOf(c)) != PeerReadable {
 				runtime.Gosched()
 			}
 			return 0, os.ErrDeadlineExceeded

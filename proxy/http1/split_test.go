@@ -67,7 +67,7 @@ func requestSplit(t *testing.T, raw string) (*Request, string, error) {
 func seen(r *Request) string {
 	query, asked := r.RawQuery()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s host=%s path=%s query=%t%s %d %v close=%t", r.Method(), r.Target(), r.Host(), r.Path(), asked, query, r.Minor, r.Framing, r.Closes)
+	fmt.Fprintf(&b, "%s %s host=%s path=%s query=%t%s %d %v close=%t", r.Method(), r.Target(), r.Host(), r.Path(), asked, query, r.Minor, r.Framing, r.Close)
 	for f := range r.Fields.All() {
 		fmt.Fprintf(&b, " [%s: %s]", f.Name, f.Value)
 	}

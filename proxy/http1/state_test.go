@@ -89,14 +89,14 @@ func (s *storm) serve(c net.Conn, r *bufio.Reader) {
 
 // Whatever upstream and clients do, each answer reaches the request that caused
 // it, and no connection is kept that owes something or has something left.
-func TestState_EachAnswerReachesItsRequest(t *testing.T) {
+func TestState_EachResponseReachesItsRequest(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		clients, each := 8, 150
 		if testing.Short() {
 			each = 50
 		}
 		up := &storm{t: t}
-		p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClosed = Leaves })
+		p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClose = AbortOnHalfClose })
 		var right, failed atomic.Int64
 		var all sync.WaitGroup
 		for client := range clients {
@@ -140,7 +140,7 @@ func TestState_EachAnswerReachesItsRequest(t *testing.T) {
 			t.Errorf("%d bytes of a next request came before an answer was whole", n)
 		}
 		for u := p.pool.pop(); u != nil; u = p.pool.pop() {
-			if u.look() == Talking {
+			if u.peerState() == PeerReadable {
 				t.Error("a kept connection has bytes that nobody asked for")
 			}
 			u.close()

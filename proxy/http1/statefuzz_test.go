@@ -159,7 +159,7 @@ func FuzzState(f *testing.F) {
 	f.Add([]byte{0x45, 0x45, 0x00, 0x43, 0x4b, 0x00, 0x41, 0x52, 0x59, 0x08, 0xc0, 0x00, 0x46, 0x00})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		up := &obedient{}
-		p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClosed = Leaves })
+		p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClose = AbortOnHalfClose })
 		c := &client{t: t, p: p}
 		defer c.close()
 		for i, step := range script[:min(len(script), 40)] {
@@ -187,7 +187,7 @@ func (p *Pool) owesNothing(t testing.TB) {
 	defer p.mu.Unlock()
 	known := map[*clientConn]bool{}
 	for _, u := range p.idle {
-		if known[u] || !u.used || u.asking.request != nil || u.asking.answer != nil {
+		if known[u] || !u.reused || u.attempt.request != nil || u.attempt.response != nil {
 			t.Errorf("a kept connection is in use: %+v", u)
 		}
 		known[u] = true

@@ -1,8 +1,7 @@
 package http1
 
-// splitTarget finds out which form the target has (RFC 9112 section 3.2), and
-// its parts. Nothing is decoded: what is not of a known form is refused, so that
-// nobody takes a part of it for something else.
+// splitTarget determines the form of the request target and its parts (RFC 9112 section
+// 3.2). It decodes nothing, and rejects a target of an unknown form.
 func (r *Request) splitTarget() error {
 	t := r.target
 	raw := r.buf[t.from:t.to]
@@ -23,8 +22,8 @@ func (r *Request) splitTarget() error {
 	return nil
 }
 
-// splitAbsolute splits http://authority/path?query. The authority goes before
-// Host (section 3.2.2).
+// splitAbsolute splits a target in absolute form, http://authority/path?query. Its
+// authority takes precedence over Host (RFC 9112 section 3.2.2).
 func (r *Request) splitAbsolute(raw []byte) error {
 	from := schemeLength(raw)
 	if from == 0 {
@@ -44,11 +43,11 @@ func (r *Request) splitAbsolute(raw []byte) error {
 	return nil
 }
 
-// schemeLength is the length of "http://" or "https://" at the beginning of raw,
-// 0 if there is neither.
+// schemeLength returns the length of "http://" or "https://" at the beginning of raw,
+// or 0.
 func schemeLength(raw []byte) int {
 	for _, scheme := range [...]string{"http://", "https://"} {
-		if len(raw) > len(scheme) && fold(raw[:len(scheme)], scheme) {
+		if len(raw) > len(scheme) && equalFoldLower(raw[:len(scheme)], scheme) {
 			return len(scheme)
 		}
 	}

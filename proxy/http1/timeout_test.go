@@ -87,7 +87,7 @@ func TestTimeout_BodyWithoutProgress(t *testing.T) {
 	var read error
 	piped(t, func(x *Exchange) {
 		_, read = io.ReadAll(x.Body())
-		_ = x.text(408, "late")
+		_ = x.sendText(408, "late")
 	}, func(t *testing.T, c net.Conn) {
 		_, _ = io.WriteString(c, lined("POST / HTTP/1.1|Host: a|Content-Length: 100000||hello"))
 		got, took := heard(c)
@@ -102,7 +102,7 @@ func TestTimeout_BodyWithoutProgress(t *testing.T) {
 func TestTimeout_BodyTooSlow(t *testing.T) {
 	piped(t, func(x *Exchange) {
 		_, _ = io.ReadAll(x.Body())
-		_ = x.text(408, "late")
+		_ = x.sendText(408, "late")
 	}, func(t *testing.T, c net.Conn) {
 		_, _ = io.WriteString(c, lined("POST / HTTP/1.1|Host: a|Content-Length: 100000||"))
 		began := time.Now()
@@ -121,10 +121,10 @@ func TestTimeout_BodyTooSlow(t *testing.T) {
 }
 
 // Once the answer has begun, the two may talk at whatever pace they like.
-func TestTimeout_BodyAfterTheAnswerHasBegun(t *testing.T) {
+func TestTimeout_BodyAfterResponseStarted(t *testing.T) {
 	piped(t, func(x *Exchange) {
 		x.Begin(200)
-		_ = x.Start(Framing{Chunked, -1})
+		_ = x.StartBody(Framing{Chunked, -1})
 		_ = x.Flush()
 		_, _ = io.ReadAll(x.Body())
 		_ = x.End()
@@ -179,7 +179,7 @@ func sent(t *testing.T, c *Client, answer func(net.Conn)) (*CallError, time.Dura
 		for err == nil {
 			_, err = call.Body().Next()
 		}
-		err = call.broken(err)
+		err = call.responseBodyError(err)
 	}
 	var fault *CallError
 	if !errors.As(err, &fault) {
@@ -206,10 +206,10 @@ func TestTimeout_Upstream(t *testing.T) {
 				time.Sleep(3 * time.Second)
 			}
 		}, SendingRequest, 10 * time.Second},
-		{"half a body", func(c net.Conn) { read(c); _, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|Content-Length: 5||h")) }, ReadingBody, 4 * time.Second},
+		{"half a body", func(c net.Conn) { read(c); _, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|Content-Length: 5||h")) }, ReadingResponseBody, 4 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			fault, took := sent(t, &Client{Response: 10 * time.Second, Idle: 4 * time.Second}, c.answer)
+			fault, took := sent(t, &Client{ResponseTimeout: 10 * time.Second, BodyTimeout: 4 * time.Second}, c.answer)
 			if fault.Phase != c.phase || !timedOut(fault) || !within(took, c.want) || fault.Retryable("GET") {
 				t.Errorf("%s: got %v after %v", c.topic, fault, took)
 			}

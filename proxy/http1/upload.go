@@ -8,53 +8,54 @@ import (
 	"time"
 )
 
-// lastPiece is how long a response waits for the end of the request to be sent,
-// once that is in progress. It most likely answers that very end, so that it
-// has been sent already and only its sender has not noticed yet.
-const lastPiece = 50 * time.Millisecond
+// uploadEndWait is how long Relay waits for an upload that is sending the end of the
+// request. A response usually arrives after that end, so that the upload is done and
+// only its goroutine has not been scheduled yet.
+const uploadEndWait = 50 * time.Millisecond
 
-// An upload sends what is left of a request's body while its caller waits for the
-// response, or reads it.
+// An upload sends the rest of a request body on a goroutine of its own, while the
+// caller waits for the response or reads it.
 type upload struct {
-	running bool          // there is a goroutine, or was, that nobody has waited for
-	whole   bool          // the body has been sent behind the head
-	done    chan struct{} // holds one when the goroutine has ended
-	buf     []byte
-	last    atomic.Bool // the client's body has been read whole, and its end is being sent
+	running      bool          // a goroutine was started, and stopUpload has not been called since
+	sentWithHead bool          // the whole body was sent together with the head
+	done         chan struct{} // receives one value when the goroutine ends
+	buf          []byte
+	sendingEnd   atomic.Bool // the request body was read to its end, which is being sent
 
-	mu     sync.Mutex  // guards what follows, and setting deadlines for reading meanwhile
-	conn   *clientConn // to bound the wait for a head on when the body is sent; nil if there is a head
-	sent   bool        // the body was sent whole
-	futile bool        // nothing can come of it any more: reading has ended for good
+	mu       sync.Mutex  // guards the fields below, and read deadlines while the goroutine runs
+	headConn *clientConn // gets a read deadline when the body was sent; nil after the head was received
+	sent     bool        // the whole body was sent
+	failed   bool        // the call has failed: reads must not be unblocked again by a new deadline
 }
 
-// reset makes up ready for another body, and keeps the channel.
+// reset clears up for another body. It keeps the channel.
 func (up *upload) reset() {
-	up.running, up.whole, up.buf = false, false, nil
-	if up.done != nil { // there was a goroutine, for this body or for one before
-		up.last.Store(false)
-		up.conn, up.sent = nil, false
+	up.running, up.sentWithHead, up.buf = false, false, nil
+	if up.done != nil { // a goroutine has run for this body or an earlier one
+		up.sendingEnd.Store(false)
+		up.headConn, up.sent = nil, false
 	}
 }
 
-// appendAtHand puts a body behind the head that is at hand and fits there.
-func (c *Call) appendAtHand() {
-	b := c.source
-	if c.expectsContinue() || b.err != nil && b.err != io.EOF || b.framing.Kind == Length && b.left > int64(len(b.in.unread())) {
+// appendBufferedBody appends the body to the head if all of it has been read already
+// and fits into the buffer.
+func (c *Call) appendBufferedBody() {
+	b := c.requestBody
+	if c.expectsContinue() || b.err != nil && b.err != io.EOF || b.framing.Kind == FixedLength && b.bytesLeft > int64(len(b.in.unread())) {
 		return
 	}
-	for c.framing.Kind == Length || c.framing.Kind == Chunked {
+	for c.framing.Kind == FixedLength || c.framing.Kind == Chunked {
 		if len(c.out.buf)+len(b.in.unread())+32 > cap(c.out.buf) {
 			return
 		}
-		data, err := b.ready()
+		data, err := b.nextBuffered()
 		switch {
 		case errors.Is(err, io.EOF):
-			c.out.buf = c.appendLast(c.out.buf)
-			c.upload.whole = true
+			c.out.buf = c.appendBodyEnd(c.out.buf)
+			c.upload.sentWithHead = true
 			return
 		case err != nil, len(data) == 0:
-			return // the upload will meet it again
+			return // the upload gets the same error
 		case c.framing.Kind == Chunked:
 			c.out.buf = appendChunk(c.out.buf, data)
 		default:
@@ -63,27 +64,27 @@ func (c *Call) appendAtHand() {
 	}
 }
 
-// appendContent puts a body behind the head that was read before.
-func (c *Call) appendContent() {
+// appendGivenBody appends the body that was passed to SetBody.
+func (c *Call) appendGivenBody() {
 	if c.framing.Kind == Chunked {
-		c.out.buf = appendChunk(c.out.buf, c.content)
+		c.out.buf = appendChunk(c.out.buf, c.givenBody)
 	} else {
-		c.out.buf = append(c.out.buf, c.content...)
+		c.out.buf = append(c.out.buf, c.givenBody...)
 	}
-	c.out.buf = c.appendLast(c.out.buf)
-	c.upload.whole = true
+	c.out.buf = c.appendBodyEnd(c.out.buf)
+	c.upload.sentWithHead = true
 }
 
-// appendLast appends what ends the body.
-func (c *Call) appendLast(dst []byte) []byte {
+// appendBodyEnd appends the last chunk and the trailer section if the body is chunked.
+func (c *Call) appendBodyEnd(dst []byte) []byte {
 	if c.framing.Kind != Chunked {
 		return dst
 	}
 	h := Head{buf: append(dst, lastChunk...)}
-	if c.KeepTrailer != nil {
-		c.source.trailer.DropUntrailed()
-		c.source.trailer.DropFunc(func(f Field) bool { return !c.KeepTrailer(f) })
-		h.AddFields(&c.source.trailer)
+	if c.KeepRequestTrailer != nil {
+		c.requestBody.trailer.DropForbiddenTrailers()
+		c.requestBody.trailer.DropFunc(func(f Field) bool { return !c.KeepRequestTrailer(f) })
+		h.AddFields(&c.requestBody.trailer)
 	}
 	if c.sourceReader.Trailer != nil {
 		c.sourceReader.Trailer(&h)
@@ -92,58 +93,58 @@ func (c *Call) appendLast(dst []byte) []byte {
 	return h.buf
 }
 
-// startUpload begins to send the rest of the body on a goroutine of its own.
+// startUpload starts a goroutine that sends the rest of the body.
 func (c *Call) startUpload() {
 	up := &c.upload
 	if up.done == nil {
 		up.done = make(chan struct{}, 1)
 	}
-	up.running, up.sent, up.futile = true, false, false
-	up.last.Store(false)
-	c.uploads(true)
+	up.running, up.sent, up.failed = true, false, false
+	up.sendingEnd.Store(false)
+	c.setUploading(true)
 	go c.runUpload()
 }
 
 func (c *Call) runUpload() {
 	up := &c.upload
-	up.buf = c.client.memory.bulk()
+	up.buf = c.client.buffers.getBody()
 	err := c.sendBody()
-	c.client.memory.giveBack(up.buf)
+	c.client.buffers.put(up.buf)
 	up.mu.Lock()
 	up.sent = err == nil
 	switch {
-	case err == nil && up.conn != nil:
-		up.conn.armRead(c.client.Response)
-		if c.because(nil) != nil { // see await
-			_ = c.conn.net.SetReadDeadline(passed())
+	case err == nil && up.headConn != nil:
+		up.headConn.setReadDeadline(c.client.ResponseTimeout)
+		if c.abortedOr(nil) != nil { // see awaitResponse
+			_ = c.conn.net.SetReadDeadline(pastTime())
 		}
-	case err != nil && (c.sourceErr() != nil || timedOut(err) && up.conn != nil):
-		up.futile = true
-		_ = c.conn.net.SetReadDeadline(passed())
+	case err != nil && (c.requestBodyErr() != nil || timedOut(err) && up.headConn != nil):
+		up.failed = true
+		_ = c.conn.net.SetReadDeadline(pastTime())
 	}
 	up.mu.Unlock()
 	up.done <- struct{}{}
 }
 
-// sendBody sends the body until its end.
+// sendBody sends the rest of the body.
 func (c *Call) sendBody() error {
 	up := &c.upload
 	for {
-		data, err := c.source.Next()
+		data, err := c.requestBody.Next()
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		piece := data
 		switch {
 		case err != nil:
-			piece = c.appendLast(up.buf[:0])
+			piece = c.appendBodyEnd(up.buf[:0])
 		case c.framing.Kind == Chunked:
 			piece = appendChunk(up.buf[:0], data)
 		}
-		c.taken = c.taken || len(data) > 0
-		up.last.Store(c.source.done())
+		c.bodyConsumed = c.bodyConsumed || len(data) > 0
+		up.sendingEnd.Store(c.requestBody.done())
 		if len(piece) > 0 {
-			c.conn.armWrite()
+			c.conn.setWriteDeadline()
 			if _, err := c.conn.net.Write(piece); err != nil {
 				return err
 			}
@@ -154,79 +155,79 @@ func (c *Call) sendBody() error {
 	}
 }
 
-// awaitHead says that a head is waited for on u, for which the time counts from
-// the end of the upload.
+// awaitHead prepares for reading the head of the response on u. Its timeout starts when
+// the upload has ended.
 func (up *upload) awaitHead(u *clientConn) {
 	up.mu.Lock()
 	defer up.mu.Unlock()
-	up.conn = u
+	up.headConn = u
 	switch {
-	case up.futile: // it failed before this goroutine came here
+	case up.failed: // the upload failed before awaitHead was called
 	case up.sent:
-		u.armRead(u.pool.client.Response)
+		u.setReadDeadline(u.pool.client.ResponseTimeout)
 	default:
-		u.armRead(0)
+		u.setReadDeadline(0)
 	}
 }
 
-// armRead bounds reading of the response, which an upload that fails ends at
-// once.
-func (c *Call) armRead(within time.Duration) {
+// setReadDeadline sets the deadline for reading the response, unless the upload has
+// failed and thereby ended the call.
+func (c *Call) setReadDeadline(timeout time.Duration) {
 	up := &c.upload
 	if !up.running {
-		c.conn.armRead(within)
+		c.conn.setReadDeadline(timeout)
 		return
 	}
 	up.mu.Lock()
 	defer up.mu.Unlock()
-	if !up.futile {
-		c.conn.armRead(within)
+	if !up.failed {
+		c.conn.setReadDeadline(timeout)
 	}
 }
 
-// headCame says that the final head has come: what is read from now on has time
-// limits of its own.
-func (up *upload) headCame() {
+// headReceived is called when the final head has been read. The upload sets no
+// deadlines after that.
+func (up *upload) headReceived() {
 	if !up.running {
 		return
 	}
 	up.mu.Lock()
 	defer up.mu.Unlock()
-	up.conn = nil
+	up.headConn = nil
 }
 
-// settleUpload takes note of an upload that has ended, or is about to.
-func (c *Call) settleUpload() {
+// pollUpload calls stopUpload if the upload has ended or is about to end.
+func (c *Call) pollUpload() {
 	up := &c.upload
 	if !up.running {
 		return
 	}
 	wait := time.Duration(0)
-	if up.last.Load() {
-		wait = lastPiece
+	if up.sendingEnd.Load() {
+		wait = uploadEndWait
 	}
 	select {
 	case <-up.done:
 		up.done <- struct{}{}
-		c.endUpload()
+		c.stopUpload()
 	case <-time.After(wait):
 	}
 }
 
-// endUpload waits for the upload, and stops it if it has not ended: the response
-// is whole without it, or there will be none.
-func (c *Call) endUpload() {
+// stopUpload waits for the upload. If it has not ended, stopUpload aborts it: either
+// the response is complete without the rest of the request, or the call has failed.
+func (c *Call) stopUpload() {
 	if !c.upload.running {
 		return
 	}
 	select {
 	case <-c.upload.done:
 	default:
-		c.stopSource()
-		c.conn.close() // it owes the rest of the request
+		c.cancelBodyRead()
+		c.conn.close() // the rest of the request is missing on this connection
 		<-c.upload.done
 	}
-	c.upload.running, c.upload.conn = false, nil
-	c.uploads(false)
-	c.written = c.upload.sent
+	c.upload.running, c.upload.headConn = false, nil
+	c.setUploading(false)
+	c.requestWritten = c.upload.sent
 }

@@ -55,7 +55,7 @@ func TestUpload_AllSizes(t *testing.T) {
 
 // An answer that comes before the body has been sent is brought to the client at
 // once; neither connection is used again.
-func TestUpload_EarlyAnswer(t *testing.T) {
+func TestUpload_EarlyResponse(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address := origin(t, func(c net.Conn, r *bufio.Reader) {
 			_, _ = http.ReadRequest(r)
@@ -75,7 +75,7 @@ func TestUpload_EarlyAnswer(t *testing.T) {
 }
 
 // Both directions may stream at the same time.
-func TestUpload_BothWaysAtOnce(t *testing.T) {
+func TestUpload_Bidirectional(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address := origin(t, func(c net.Conn, r *bufio.Reader) {
 			req, _ := http.ReadRequest(r)
@@ -138,7 +138,7 @@ func TestUpload_Expect(t *testing.T) {
 					_, _ = io.WriteString(nc, lined(c.then))
 				}
 			})
-			p := proxyTo(t, address, func(p *proxy) { p.client.Continue = 20 * time.Millisecond })
+			p := proxyTo(t, address, func(p *proxy) { p.client.ExpectContinueTimeout = 20 * time.Millisecond })
 			w := p.dial(t, lined(asks))
 			for _, want := range c.interim {
 				res, _ := w.WantStatus(want)
@@ -165,7 +165,7 @@ func TestUpload_Expect(t *testing.T) {
 }
 
 // Interim answers do not use up the request: the final answer is still its own.
-func TestForward_InterimAnswers(t *testing.T) {
+func TestForward_InterimResponses(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address, _ := answering(t, lined("HTTP/1.1 103 Early Hints|Link: </x>|Connection: X-A|X-A: 1||")+okAnswer)
 		p := proxyTo(t, address, nil)
@@ -214,7 +214,7 @@ func TestUpgrade_Tunnel(t *testing.T) {
 
 // Unless the upstream changes the protocol, what follows the request is the next
 // one, and nothing of it has been sent on before.
-func TestUpgrade_Refused(t *testing.T) {
+func TestUpgrade_Rejected(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, answer := range []string{"HTTP/1.1 200 OK|Connection: Upgrade|Upgrade: websocket|Content-Length: 2||ok", "HTTP/1.1 426 Upgrade Required|Content-Length: 2||ok"} {
 			address, seen := answering(t, lined(answer))
@@ -233,7 +233,7 @@ func TestUpgrade_Refused(t *testing.T) {
 }
 
 // A 101 to another protocol than the one that was asked for is no answer.
-func TestUpgrade_ToSomethingElse(t *testing.T) {
+func TestUpgrade_ToAnotherProtocol(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, fields := range []string{"Connection: Upgrade|Upgrade: h2c|", "Upgrade: websocket|", "Connection: Upgrade|", "Connection: Upgrade|Upgrade: websocket|Upgrade: x|"} {
 			address, _ := answering(t, lined("HTTP/1.1 101 Switching Protocols|"+fields+"|"))
@@ -241,7 +241,7 @@ func TestUpgrade_ToSomethingElse(t *testing.T) {
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||"))
 			w.WantStatus(502)
 			var fault *CallError
-			if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || !errors.Is(err, ErrSwitch) {
+			if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || !errors.Is(err, ErrUnexpectedUpgrade) {
 				t.Errorf("%q: got %v", fields, err)
 			}
 		}
@@ -249,7 +249,7 @@ func TestUpgrade_ToSomethingElse(t *testing.T) {
 }
 
 // A body that had to be read before, for a key in it, is sent on as it came.
-func TestUpload_BodyReadBefore(t *testing.T) {
+func TestUpload_GivenBody(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, nil)
@@ -260,7 +260,7 @@ func TestUpload_BodyReadBefore(t *testing.T) {
 				t.Error(err)
 			}
 			if give {
-				c.Content(body)
+				c.SetBody(body)
 			}
 		}
 		large := strings.Repeat("x", 100_000)

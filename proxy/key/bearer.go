@@ -13,13 +13,13 @@ import (
 // scheme, a tab, a token without a scheme, a scheme within other credentials (Laravel takes
 // the last "Bearer ").
 func bearer(fields []string) (string, error) {
-	field, err := one(fields)
+	field, err := single(fields)
 	if err != nil || field == "" {
 		return "", err
 	}
 	scheme, text, ok := strings.Cut(field, " ")
 	if !ok || !httpguts.ValidHeaderFieldName(scheme) || !isPlainText(text) || text == "" {
-		return "", fmt.Errorf("%w: Authorization is not a scheme, one blank and what belongs to it", ErrAmbiguous)
+		return "", fmt.Errorf("%w: Authorization is not a scheme, one space and credentials", ErrAmbiguous)
 	}
 	switch {
 	case strings.EqualFold(scheme, "Bearer") && !isToken68(text):

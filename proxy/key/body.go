@@ -32,7 +32,7 @@ func (b Body) media() (string, error) {
 	}
 	kind, parameters, err := mime.ParseMediaType(b.Type)
 	if err != nil {
-		return "", fmt.Errorf("%w: Content-Type is broken", ErrAmbiguous)
+		return "", fmt.Errorf("%w: Content-Type is malformed", ErrAmbiguous)
 	}
 	if charset, ok := parameters["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
 		return "", fmt.Errorf("%w: the charset of Content-Type is not UTF-8", ErrAmbiguous)
@@ -50,7 +50,7 @@ func (b Body) json() error {
 		return err
 	}
 	if kind != "application/json" && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
-		return fmt.Errorf("%w: Content-Type does not say application/json", ErrInvalid)
+		return fmt.Errorf("%w: Content-Type is not application/json", ErrInvalid)
 	}
 	return nil
 }

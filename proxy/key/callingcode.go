@@ -1,10 +1,9 @@
 package key
 
 import (
+	"fmt"
 	"strconv"
 	"sync/atomic"
-
-	"github.com/nyaruka/phonenumbers/v2/metadata"
 )
 
 // callingCodes is the number of calling codes, which have at most three digits.
@@ -19,14 +18,11 @@ type countries [callingCodes]atomic.Pointer[country]
 // service.
 type country struct {
 	dial  string  // "+86"
-	plans []*plan // the main one of the code first
-	// none is true if the code is not assigned; odd is true if the library has a plan that
-	// newPlan does not support.
-	none, odd bool
+	plans []*plan // the one that speaks for the code stands first; none if there is no such code
 }
 
-// of returns the country for a calling code.
-func (all *countries) of(code int) *country {
+// forCode returns the country for a calling code.
+func (all *countries) forCode(code int) *country {
 	c := all[code].Load()
 	if c == nil {
 		c = newCountry(code)
@@ -37,21 +33,10 @@ func (all *countries) of(code int) *country {
 
 func newCountry(code int) *country {
 	c := &country{dial: "+" + strconv.Itoa(code)}
-	regions := metadata.CountryCodeToRegion()[code]
-	c.none = len(regions) == 0
-	for _, r := range regions {
-		m, known := metadata.RegionMetadata(r)
-		if r == nonGeographic {
-			m, known = metadata.NonGeoMetadata(code)
-		}
-		if !known {
-			c.odd = true
-			break
-		}
-		p, err := newPlan(m)
+	for _, region := range regionsOf(code) {
+		p, err := newPlan(region, planLines(code, region))
 		if err != nil {
-			c.odd = true
-			break
+			panic(fmt.Errorf("plans.txt: +%d %s: %w", code, region, err)) // tests compile all of them
 		}
 		c.plans = append(c.plans, p)
 	}
@@ -67,7 +52,7 @@ func (all *countries) split(digits string) (c *country, national string) {
 		if code == 0 {
 			return nil, digits // no code begins with 0
 		}
-		if c := all.of(code); !c.none {
+		if c := all.forCode(code); len(c.plans) > 0 {
 			return c, digits[i+1:]
 		}
 	}
@@ -94,7 +79,7 @@ func (c *country) find(national string) (*plan, LineType) {
 	}
 	for _, p := range c.plans {
 		if p.leading {
-			if p.begins(national) {
+			if p.hasLeadingDigits(national) {
 				return p, p.lineType(national)
 			}
 			continue

@@ -13,11 +13,11 @@ import (
 // quoted string that extends beyond its pair; and in the value, characters that RFC 6265
 // forbids, an invalid escape, an unescaped plus, and the prefix of JSON cookies.
 func cookie(fields []string, name string) (string, error) {
-	field, err := one(fields)
+	field, err := single(fields)
 	if err != nil {
 		return "", fmt.Errorf("%w: two Cookie fields", ErrAmbiguous)
 	}
-	var names Names                       // created when needed
+	var names NameSet                     // created when needed
 	value, seen, open := "", false, false // open: inside a quoted string, for servers that support them
 	for after := byte(';'); field != ""; {
 		pair, separator, rest := cutCookie(field)
@@ -27,9 +27,9 @@ func cookie(fields []string, name string) (string, error) {
 		}
 		switch {
 		case this != name && (len(names.Confused(nil, this)) > 0 || nameless(this, text, name)):
-			return "", fmt.Errorf("%w: another cookie may be taken for it", ErrAmbiguous)
+			return "", fmt.Errorf("%w: some servers read another cookie as this one", ErrAmbiguous)
 		case this == name && (seen || open || after == ',' || separator == ','):
-			return "", fmt.Errorf("%w: a cookie that is there twice, beside a comma or within quotes", ErrAmbiguous)
+			return "", fmt.Errorf("%w: a repeated cookie, or one next to a comma or within quotes", ErrAmbiguous)
 		case this == name:
 			value, seen = text, true
 		}
@@ -52,17 +52,17 @@ func nameless(this, text, name string) bool {
 // cookieValue decodes a value.
 func cookieValue(value string) (string, error) {
 	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
-		return "", fmt.Errorf("%w: a quote, blank, backslash or no ASCII in a cookie", ErrAmbiguous)
+		return "", fmt.Errorf("%w: a quote, space, backslash or non-ASCII byte in a cookie", ErrAmbiguous)
 	}
 	if strings.IndexByte(value, '+') >= 0 {
-		return "", fmt.Errorf("%w: a plus in a cookie, which some servers take for a blank; write %%2B", ErrAmbiguous)
+		return "", fmt.Errorf("%w: a plus in a cookie, which some servers read as a space; write %%2B", ErrAmbiguous)
 	}
 	plain, err := value, error(nil)
 	if strings.IndexByte(value, '%') >= 0 {
 		plain, err = url.PathUnescape(value)
 	}
 	if err != nil || strings.ContainsFunc(plain, func(r rune) bool { return r == ' ' || r == '"' || r == '\\' }) {
-		return "", fmt.Errorf("%w: a %% in a cookie that is no escape, or one of a quote, blank or backslash", ErrAmbiguous)
+		return "", fmt.Errorf("%w: a %% in a cookie that is not a valid escape, or an escaped quote, space or backslash", ErrAmbiguous)
 	}
 	if strings.HasPrefix(plain, "j:") {
 		return "", fmt.Errorf("%w: a cookie that Express reads as JSON", ErrAmbiguous)

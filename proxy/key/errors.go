@@ -14,7 +14,7 @@ var (
 	ErrInvalid = errors.New("key not valid")
 	// ErrAmbiguous reports a key that servers could read differently: it is repeated, or in
 	// a form that servers interpret in different ways.
-	ErrAmbiguous = errors.New("key can be read in more than one way")
+	ErrAmbiguous = errors.New("key is ambiguous")
 	// ErrMismatch reports that two parts of a request that must have the same key have
 	// different ones.
 	ErrMismatch = errors.New("key differs from its other copy")

@@ -13,20 +13,20 @@ func (s *Spec) checkOneSource(o Origin, r Request) error {
 	switch o.Source {
 	case Form:
 		other := Origin{Query, o.Name}
-		if !s.compares(other) && (r.Confused(other) || len(r.Query(o.Name)) > 0) {
-			return fmt.Errorf("%w: it is in the query, and belongs in the form; some servers know no difference", ErrAmbiguous)
+		if !s.isReadAt(other) && (r.Confused(other) || len(r.Query(o.Name)) > 0) {
+			return fmt.Errorf("%w: it is in the query instead of the form; some servers merge both", ErrAmbiguous)
 		}
 	case Query:
 		other := Origin{Form, o.Name}
-		if !s.compares(other) && r.Confused(other) {
-			return fmt.Errorf("%w: beside a form in the body, in which some servers find it too", ErrAmbiguous)
+		if !s.isReadAt(other) && r.Confused(other) {
+			return fmt.Errorf("%w: the body is a form, in which some servers look for it too", ErrAmbiguous)
 		}
 	}
 	return nil
 }
 
-// compares reports whether s is read at o, too.
-func (s *Spec) compares(o Origin) bool { return s.From == o || slices.Contains(s.Equal, o) }
+// isReadAt reports whether s is read at o, too.
+func (s *Spec) isReadAt(o Origin) bool { return s.From == o || slices.Contains(s.Equal, o) }
 
 // form returns the only value of a form field, "" if there is none.
 func form(r Request, m Message, name string) (string, error) {
@@ -38,25 +38,25 @@ func form(r Request, m Message, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fields := field{name: name, names: Names{}.With(name)}
+	fields := field{name: name, names: NameSet{}.With(name)}
 	switch kind {
 	case "application/x-www-form-urlencoded":
 		err = fields.urlencoded(body.Bytes)
 	case "multipart/form-data":
 		err = fields.multipart(body)
 	default:
-		return "", fmt.Errorf("%w: Content-Type does not say that the body is a form", ErrInvalid)
+		return "", fmt.Errorf("%w: Content-Type is not that of a form", ErrInvalid)
 	}
 	if err != nil {
 		return "", err
 	}
-	return one(fields.values)
+	return single(fields.values)
 }
 
 // A field collects the values of a form field.
 type field struct {
 	name   string
-	names  Names // the same
+	names  NameSet // name, with its other readings
 	values []string
 }
 
@@ -65,11 +65,11 @@ type field struct {
 func (f *field) urlencoded(body []byte) error {
 	all, err := url.ParseQuery(string(body))
 	if err != nil {
-		return fmt.Errorf("%w: the form has a %% that is no escape, or a semicolon", ErrAmbiguous)
+		return fmt.Errorf("%w: the form has a %% that is not a valid escape, or a semicolon", ErrAmbiguous)
 	}
 	for name, values := range all {
 		for _, value := range values {
-			if err := f.meet(name, value); err != nil {
+			if err := f.collect(name, value); err != nil {
 				return err
 			}
 		}
@@ -77,11 +77,11 @@ func (f *field) urlencoded(body []byte) error {
 	return nil
 }
 
-// meet adds value if name is that of the field.
-func (f *field) meet(name, value string) error {
+// collect adds value if name is that of the field.
+func (f *field) collect(name, value string) error {
 	switch {
 	case len(f.names.Confused(nil, name)) > 0:
-		return fmt.Errorf("%w: in the form, another name may be taken for its own", ErrAmbiguous)
+		return fmt.Errorf("%w: some servers read another form field as this one", ErrAmbiguous)
 	case name != f.name:
 		return nil
 	}

@@ -87,6 +87,8 @@ func TestExtract_Form(t *testing.T) {
 		"parts, no boundary":      {sends("multipart/form-data", "--B\r\n\r\n--B--\r\n"), "", ErrAmbiguous},
 		"parts, two boundaries":   {sends("multipart/form-data; boundary=B; boundary=C", "--B--\r\n"), "", ErrAmbiguous},
 		"parts, an empty form":    {sends("multipart/form-data; boundary=B", "--B--\r\n"), "", ErrMissing},
+		"parts, 70 characters":    {sends("multipart/form-data; boundary="+strings.Repeat("B", 70), "--"+strings.Repeat("B", 70)+"--\r\n"), "", ErrMissing},
+		"parts, 71 characters":    {sends("multipart/form-data; boundary="+strings.Repeat("B", 71), "--"+strings.Repeat("B", 71)+"--\r\n"), "", ErrAmbiguous},
 	} {
 		got, err := extract(of("form:phone"), c.m)
 		if got != c.want || !errors.Is(err, c.err) {

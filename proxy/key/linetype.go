@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/nyaruka/phonenumbers/v2"
 )
 
 // A LineType is the type of line of a phone number, according to the numbering plan of its
@@ -25,7 +23,6 @@ const (
 	UAN           LineType = "uan" // a company's number for the whole country
 	Voicemail     LineType = "voicemail"
 	Personal      LineType = "personal" // follows a person from line to line
-	UnknownLine   LineType = "unknown"  // a valid number of another type
 )
 
 // lineTypes returns the types that a configuration may name.
@@ -43,32 +40,4 @@ func ParseLineType(s string) (LineType, error) {
 		names = append(names, string(t))
 	}
 	return "", fmt.Errorf("%w: %q is not a line type; write one of %s", ErrSpec, s, strings.Join(names, ", "))
-}
-
-func lineType(t phonenumbers.PhoneNumberType) LineType {
-	switch t {
-	case phonenumbers.MOBILE:
-		return Mobile
-	case phonenumbers.FIXED_LINE:
-		return Fixed
-	case phonenumbers.FIXED_LINE_OR_MOBILE:
-		return FixedOrMobile
-	case phonenumbers.TOLL_FREE:
-		return TollFree
-	case phonenumbers.PREMIUM_RATE:
-		return Premium
-	case phonenumbers.SHARED_COST:
-		return SharedCost
-	case phonenumbers.VOIP:
-		return VoIP
-	case phonenumbers.PAGER:
-		return Pager
-	case phonenumbers.UAN:
-		return UAN
-	case phonenumbers.VOICEMAIL:
-		return Voicemail
-	case phonenumbers.PERSONAL_NUMBER:
-		return Personal
-	}
-	return UnknownLine
 }

@@ -67,7 +67,7 @@ func entry(line string) string {
 }
 
 func (l *List) insert(entry string) error {
-	if l.spec.Conceals() && (l.hashes.reads(entry) || l.hashes.head != "") {
+	if l.spec.CanHash() && (l.hashes.isHashLine(entry) || l.hashes.head != "") {
 		return l.hashes.insert(entry)
 	}
 	if l.byAddress() {
@@ -89,7 +89,7 @@ func (s *Spec) value(entry string) (string, error) {
 	if s.Of != nil {
 		return s.Part.text(entry)
 	}
-	f, err := s.normalize(found{text: entry})
+	f, err := s.normalize(result{text: entry})
 	if err != nil {
 		return "", fmt.Errorf("%w: %w; write it as a request would carry it", ErrSpec, err)
 	}
@@ -102,17 +102,17 @@ func network(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		a, err := netip.ParseAddr(s)
 		if err != nil || a.Zone() != "" {
-			return netip.Prefix{}, fmt.Errorf("%w: no address; write one such as 192.0.2.1 or 2001:db8::/48", ErrSpec)
+			return netip.Prefix{}, fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::/48", ErrSpec)
 		}
 		a = a.Unmap()
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil || p.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("%w: no network; write one such as 192.0.2.0/24 or 2001:db8::/48", ErrSpec)
+		return netip.Prefix{}, fmt.Errorf("%w: not a network; write one such as 192.0.2.0/24 or 2001:db8::/48", ErrSpec)
 	}
 	if p != p.Masked() {
-		return netip.Prefix{}, fmt.Errorf("%w: no network, for bits are set behind its length; write an address, or a network such as 192.0.2.0/24", ErrSpec)
+		return netip.Prefix{}, fmt.Errorf("%w: host bits are set; write an address, or a network such as 192.0.2.0/24", ErrSpec)
 	}
 	return p, nil
 }
@@ -135,7 +135,7 @@ func (l *List) Has(v *Value) bool {
 	return ok
 }
 
-// Hash returns the key that v extracted last as ConcealOne writes it, if the list contains
+// Hash returns the key that v extracted last as HashValue writes it, if the list contains
 // it as a hash.
 func (l *List) Hash(v *Value) (text string, ok bool) {
 	leaf, ok := l.own(v)
@@ -155,12 +155,12 @@ func (l *List) HasExactly(v *Value, client netip.Addr) bool {
 }
 
 // own returns the text that v extracted last, if l can contain it.
-func (l *List) own(v *Value) (leaf, bool) {
-	if l == nil || v.Skip || len(v.leaves) != 1 {
-		return leaf{}, false
+func (l *List) own(v *Value) (component, bool) {
+	if l == nil || v.Skip || len(v.components) != 1 {
+		return component{}, false
 	}
-	last := v.leaves[0]
-	return last, last.spec == l.spec && last.known && last.kind == text
+	last := v.components[0]
+	return last, last.spec == l.spec && last.hasText && last.kind == kindString
 }
 
 // byAddress reports whether l contains addresses and networks.

@@ -10,17 +10,21 @@ import (
 
 // The subset of RFC 7578 that all servers parse in the same way.
 var (
-	// multipartType has one boundary of characters that need no quotes, and nothing else
-	// that PHP could take for the boundary parameter.
-	multipartType = regexp.MustCompile(`^(?i:multipart/form-data)(?i:; ?charset="?utf-8"?)?; ?(?i:boundary)=(?:"([0-9A-Za-z_.-]{1,70})"|([0-9A-Za-z_.-]{1,70}))(?i:; ?charset="?utf-8"?)?$`)
-	// disposition has a name and optionally a file name, without escapes by a backslash or,
-	// with "=?", by RFC 2047.
+	// multipartType has one boundary of characters that need no quotes, of any length, and
+	// nothing else in which PHP could find the word. Two counts up to maxBoundary in it
+	// would take 150 KB when a program starts.
+	multipartType = regexp.MustCompile(`^(?i:multipart/form-data)(?i:; ?charset="?utf-8"?)?; ?(?i:boundary)=(?:"([0-9A-Za-z_.-]+)"|([0-9A-Za-z_.-]+))(?i:; ?charset="?utf-8"?)?$`)
+	// disposition has a name and at most a file's name. In neither is anything
+	// that is escaped, with a backslash or, "=?", as RFC 2047 does.
 	disposition = regexp.MustCompile(`^(?i:form-data); ?(?i:name)="([^"\\\x00-\x1f\x7f]+)"(; ?(?i:filename)="[^"\\\x00-\x1f\x7f]*")?$`)
 	plainPart   = regexp.MustCompile(`^(?i:text/plain)(?i:; ?charset="?utf-8"?)?$`)
 )
 
-// maxPartHeader is the maximum number of header fields of a part.
-const maxPartHeader = 3
+const (
+	// maxPartHeader is how many fields a part may have.
+	maxPartHeader = 3
+	maxBoundary   = 70 // characters: RFC 2046, section 5.1.1
+)
 
 // A partHeader is the parsed header of a part.
 type partHeader struct {
@@ -35,7 +39,7 @@ type partHeader struct {
 // another server reads as the field.
 func (f *field) multipart(body Body) error {
 	match := multipartType.FindStringSubmatch(body.Type)
-	if match == nil {
+	if match == nil || len(match[1]+match[2]) > maxBoundary {
 		return ambiguousForm("Content-Type has not one plain boundary")
 	}
 	delimiter := []byte("--" + match[1] + match[2])
@@ -71,7 +75,7 @@ func (f *field) multipart(body Body) error {
 
 // ambiguousForm reports a deviation from the strict grammar.
 func ambiguousForm(why string) error {
-	return fmt.Errorf("%w: a form in parts that servers read differently: %s", ErrAmbiguous, why)
+	return fmt.Errorf("%w: a multipart form that servers read differently: %s", ErrAmbiguous, why)
 }
 
 // part parses one part.
@@ -83,11 +87,11 @@ func (f *field) part(header string, text []byte) error {
 	case h.length != "" && h.length != strconv.Itoa(len(text)):
 		return ambiguousForm("a part is not as long as it says")
 	case h.name != f.name:
-		return f.meet(h.name, "")
+		return f.collect(h.name, "")
 	case h.file, h.kind != "" && !plainPart.MatchString(h.kind):
-		return fmt.Errorf("%w: in the form it is a file, or no plain text", ErrAmbiguous)
+		return fmt.Errorf("%w: the form field is a file, or not plain text", ErrAmbiguous)
 	}
-	return f.meet(h.name, string(text))
+	return f.collect(h.name, string(text))
 }
 
 // readPartHeader parses the header of a part. Repeated fields are errors.

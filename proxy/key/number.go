@@ -19,32 +19,27 @@ type Number struct {
 	Type    LineType
 }
 
-// A reading is the interpretation of dialled digits.
-type reading struct {
+// A parsedNumber is the interpretation of dialed digits.
+type parsedNumber struct {
 	country  *country // nil if no country has such a number
 	plan     *plan    // the plan whose national prefix may precede the number
 	national string
-	odd      bool // only the library can parse it
 }
 
-// number parses dialled digits in the form of isDialled; valid is false if they are not a
-// number. It implements the rules of the library about a hundred times as fast as
-// phonenumbers.Parse and GetNumberType; TestPhone_AgreesWithTheLibrary compares them. If
-// sure is false, the library must be used.
-func (p *Phone) number(digits string) (n Number, valid, sure bool) {
+// number is the number that is dialed by digits, in the form of isDialedForm; valid is false
+// if there is none. The rules are those of the library that plans.txt is from, whose Parse
+// and GetNumberType take a hundred times as long: TestPhone_AgreesWithTheLibrary compares.
+func (p *Phone) number(digits string) (n Number, valid bool) {
 	r := p.read(digits)
-	switch {
-	case r.odd || r.country != nil && r.country.odd:
-		return Number{}, false, false
-	case r.country == nil || len(r.national) < minNational:
-		return Number{}, false, true
+	if r.country == nil || len(r.national) < minNational {
+		return Number{}, false
 	}
 	if r.plan == nil {
 		r.plan = r.country.main()
 	}
 	national := r.plan.withoutPrefix(r.national)
 	if len(national) < minNational || len(national) > maxNational {
-		return Number{}, false, true
+		return Number{}, false
 	}
 	of, kind := r.country.find(national)
 	if kind == "" && r.country.dial == mexico && len(national) == 11 && national[0] == '1' && national[1] != '0' {
@@ -52,9 +47,9 @@ func (p *Phone) number(digits string) (n Number, valid, sure bool) {
 		of, kind = r.country.find(national)
 	}
 	if kind == "" {
-		return Number{}, false, true
+		return Number{}, false
 	}
-	return Number{E164: e164(digits, r.country.dial, national), Country: of.region, Dial: r.country.dial, Type: kind}, true, true
+	return Number{E164: e164(digits, r.country.dial, national), Country: of.region, Dial: r.country.dial, Type: kind}, true
 }
 
 // e164 returns a number in E.164: digits itself, if it already has this form.
@@ -66,39 +61,36 @@ func e164(digits, dial, national string) string {
 }
 
 // read splits digits into calling code and number.
-func (p *Phone) read(digits string) reading {
+func (p *Phone) read(digits string) parsedNumber {
 	digits, plus := strings.CutPrefix(digits, "+")
 	switch {
 	case len(digits) < minNational, plus && len(digits) == minNational:
-		return reading{}
+		return parsedNumber{}
 	case plus:
 		if c, national := p.countries.split(digits); c != nil {
-			return reading{country: c, national: national}
+			return parsedNumber{country: c, national: national}
 		}
 	}
 	if p.region == noRegion {
-		return reading{}
+		return parsedNumber{}
 	}
-	here := p.countries.of(p.code)
-	if here.odd {
-		return reading{odd: true}
-	}
+	here := p.countries.forCode(p.code)
 	home := here.plan(p.region)
-	if rest, found := home.abroad.cut(digits); found && !strings.HasPrefix(rest, "0") {
+	if rest, found := home.abroad.trim(digits); found && !strings.HasPrefix(rest, "0") {
 		if len(rest) <= minNational {
-			return reading{}
+			return parsedNumber{}
 		}
 		c, national := p.countries.split(rest)
-		return reading{country: c, national: national}
+		return parsedNumber{country: c, national: national}
 	}
 	if rest, found := strings.CutPrefix(digits, here.dial[1:]); found {
 		rest = home.cutPrefix(rest)
 		if !home.matches(digits) && home.matches(rest) || home.tooLong(len(digits)) {
-			return reading{country: here, national: rest}
+			return parsedNumber{country: here, national: rest}
 		}
 	}
 	if plus {
-		return reading{}
+		return parsedNumber{}
 	}
-	return reading{country: here, plan: home, national: digits}
+	return parsedNumber{country: here, plan: home, national: digits}
 }

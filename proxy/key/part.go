@@ -28,7 +28,7 @@ func ParsePart(s string, drop int) (Part, error) {
 	switch p.Kind {
 	case Country, DialCode:
 		if drop != 0 {
-			return Part{}, fmt.Errorf("%w: a %s drops no digits; leave drop_last out, or write part: %s", ErrSpec, s, Prefix)
+			return Part{}, fmt.Errorf("%w: a %s has no drop_last; leave it out, or write part: %s", ErrSpec, s, Prefix)
 		}
 		return p, nil
 	case Prefix:
@@ -55,11 +55,11 @@ func (p Part) of(n Number) string {
 func (p Part) text(s string) (string, error) {
 	if p.Kind == Country {
 		if len(s) != 2 && s != "001" || strings.ToUpper(s) != s {
-			return "", fmt.Errorf("%w: no country; write two capital letters, for example CN", ErrSpec)
+			return "", fmt.Errorf("%w: not a country; write two capital letters, for example CN", ErrSpec)
 		}
 		return s, nil
 	}
-	digits, extension, ok := dialled(s)
+	digits, extension, ok := dialedDigits(s)
 	if !ok || extension {
 		return "", fmt.Errorf("%w: no %s; write a plus and digits", ErrSpec, p.Kind)
 	}

@@ -3,11 +3,8 @@ package key
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
-
-	"github.com/nyaruka/phonenumbers/v2"
 )
 
 // Extensions is the handling of an extension after a phone number.
@@ -32,11 +29,12 @@ type Phone struct {
 	countries *countries
 }
 
-// NewPhone returns a Phone. Numbers without a country code are parsed as dialled in region,
+// NewPhone returns a Phone. Numbers without a country code are parsed as dialed in region,
 // an ISO 3166 code such as CN; if region is empty, all numbers need a plus. Only the line
 // types in allow are accepted; nil accepts all. Errors wrap ErrSpec.
 func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error) {
-	if region != "" && !phonenumbers.GetSupportedRegions()[region] {
+	code := codeOf(region)
+	if region != "" && code == 0 {
 		return nil, fmt.Errorf("%w: %q is not a region; write two capital letters, for example CN", ErrSpec, region)
 	}
 	for _, t := range allow {
@@ -48,17 +46,17 @@ func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error
 		region = noRegion
 	}
 	return &Phone{
-		region: region, code: phonenumbers.GetCountryCodeForRegion(region), allow: slices.Clone(allow), extend: extend, countries: &countries{},
+		region: region, code: code, allow: slices.Clone(allow), extend: extend, countries: &countries{},
 	}, nil
 }
 
-// Parse parses a number in any spelling that dialled accepts and that is valid in the
+// Parse parses a number in any spelling that dialedDigits accepts and that is valid in the
 // numbering plan of its country. Errors wrap ErrInvalid, or ErrAmbiguous if a server could
 // read a number from a text that is not one here, because it contains digits. Number may
 // share memory with s. Parse takes less than a microsecond, and about a millisecond for the
 // first number of a country.
 func (p *Phone) Parse(s string) (Number, error) {
-	digits, extension, ok := dialled(s)
+	digits, extension, ok := dialedDigits(s)
 	switch {
 	case !ok && strings.ContainsFunc(s, unicode.IsNumber):
 		return Number{}, fmt.Errorf("%w: digits that are not written as a phone number", ErrAmbiguous)
@@ -67,50 +65,12 @@ func (p *Phone) Parse(s string) (Number, error) {
 	case extension && p.extend != KeepExtensions:
 		return Number{}, fmt.Errorf("%w: a phone number with an extension; send the number without it", ErrAmbiguous)
 	}
-	n, valid, sure := p.number(digits)
-	if !sure {
-		n, valid = p.ask(digits)
-	}
+	n, valid := p.number(digits)
 	switch {
 	case !valid:
-		return Number{}, fmt.Errorf("%w: no such phone number", ErrInvalid)
+		return Number{}, fmt.Errorf("%w: not a valid phone number", ErrInvalid)
 	case len(p.allow) > 0 && !slices.Contains(p.allow, n.Type):
-		return Number{}, fmt.Errorf("%w: phone numbers of type %s are not taken", ErrInvalid, n.Type)
+		return Number{}, fmt.Errorf("%w: phone numbers of type %s are not accepted", ErrInvalid, n.Type)
 	}
 	return n, nil
-}
-
-// ask parses digits in the form of isDialled with the library. It takes about 20
-// microseconds.
-func (p *Phone) ask(digits string) (n Number, valid bool) {
-	read, err := phonenumbers.Parse(digits, p.region)
-	if err != nil {
-		return Number{}, false
-	}
-	// A number with a type is valid. IsValidNumber would match the same patterns again,
-	// which takes most of the time.
-	kind := phonenumbers.GetNumberType(read)
-	if kind == phonenumbers.UNKNOWN {
-		kind = phonenumbers.GetNumberType(withoutMexicanOne(read))
-	}
-	if kind == phonenumbers.UNKNOWN {
-		return Number{}, false
-	}
-	return Number{
-		E164:    phonenumbers.Format(read, phonenumbers.E164),
-		Country: phonenumbers.GetRegionCodeForNumber(read),
-		Dial:    "+" + strconv.Itoa(int(read.GetCountryCode())),
-		Type:    lineType(kind),
-	}, true
-}
-
-// withoutMexicanOne removes the 1 that preceded Mexican mobile numbers until 2019 and is
-// still in use. It modifies n.
-func withoutMexicanOne(n *phonenumbers.PhoneNumber) *phonenumbers.PhoneNumber {
-	const code, one = 52, 1e10 // the 1 before ten digits
-	if national := n.GetNationalNumber(); n.GetCountryCode() == code && one <= national && national < 2*one {
-		national -= one
-		n.NationalNumber = &national
-	}
-	return n
 }

@@ -2,9 +2,10 @@ package key
 
 import (
 	"errors"
+	"fmt"
 	"slices"
-
-	"github.com/nyaruka/phonenumbers/v2/metadata"
+	"strconv"
+	"strings"
 )
 
 const (
@@ -12,17 +13,17 @@ const (
 	maxNational = 17
 )
 
-// A plan is the numbering plan of a region in the library, compiled for digits.
+// A plan is the numbering plan of a region, compiled for digits.
 type plan struct {
 	region   string
 	national *affix
 	abroad   *affix
 	numbers  *automaton
-	lengths  [maxNational + 1]uint16 // kinds of numbers, by number of digits
-	possible []int32                 // lengths of all numbers, ascending
-	local    []int32                 // lengths that are valid only within an area
-	leading  bool                    // the region is identified by the leading digits of its numbers
-	same     bool                    // fixed and mobile lines are not distinguished
+	lengths  [maxNational + 1]uint16 // of which kinds there are numbers of so many digits
+	possible []int                   // lengths of all numbers, ascending
+	local    []int                   // lengths that do inside an area alone
+	leading  bool                    // the region is told by how its numbers begin
+	same     bool                    // fixed and mobile lines are not told apart
 }
 
 // The kinds of numbers that the expressions of a plan distinguish, one bit each.
@@ -40,42 +41,73 @@ func specialTypes() []LineType {
 	return []LineType{Premium, TollFree, SharedCost, VoIP, Personal, Pager, UAN, Voicemail}
 }
 
+// planWords begin the lines of plans.txt that have the expressions of the kinds, in the order
+// of their bits. Those of specialTypes are the names of the types.
+func planWords() []string {
+	words := []string{"general", "fixed", "mobile", "leading"}
+	for _, t := range specialTypes() {
+		words = append(words, string(t))
+	}
+	return words
+}
+
 // newPlan compiles a plan. It takes about a millisecond.
-func newPlan(m *metadata.PhoneMetadata) (*plan, error) {
-	p := &plan{
-		region: m.GetId(), leading: m.GetLeadingDigits() != "", same: m.GetSameMobileAndFixedLinePattern(),
-		possible: m.GetGeneralDesc().GetPossibleLength(), local: m.GetGeneralDesc().GetPossibleLengthLocalOnly(),
+func newPlan(region string, lines map[string]string) (p *plan, err error) {
+	p = &plan{region: region}
+	_, p.same = lines["same"]
+	_, p.leading = lines["leading"]
+	if p.local, err = readLengths(lines["local"]); err != nil {
+		return nil, err
 	}
 	var expressions []string
-	for i, d := range []*metadata.PhoneNumberDesc{
-		m.GetGeneralDesc(), m.GetFixedLine(), m.GetMobile(), nil,
-		m.GetPremiumRate(), m.GetTollFree(), m.GetSharedCost(), m.GetVoip(), m.GetPersonalNumber(), m.GetPager(), m.GetUan(), m.GetVoicemail(),
-	} {
-		expressions = append(expressions, d.GetNationalNumberPattern())
+	for i, word := range planWords() {
+		list, expression, _ := strings.Cut(lines[word], " ")
+		if word == "leading" && p.leading {
+			list, expression = "", "(?:"+lines[word]+")[0-9]*"
+		}
+		lengths, err := readLengths(list)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			p.possible = lengths
+		}
+		expressions = append(expressions, expression)
 		for n := range p.lengths {
-			if len(d.GetPossibleLength()) == 0 || d.HasPossibleLength(int32(n)) {
+			if len(lengths) == 0 || slices.Contains(lengths, n) {
 				p.lengths[n] |= 1 << i
 			}
 		}
 	}
-	if p.leading {
-		expressions[3] = "(?:" + m.GetLeadingDigits() + ")[0-9]*" // at kindLeading
-	}
-	var err error
 	if p.numbers, err = newAutomaton(expressions...); err != nil {
 		return nil, err
 	}
 	if p.numbers.loose || len(p.possible) == 0 {
 		return nil, errors.New("numbers that digits alone do not tell")
 	}
-	if p.national, err = newAffix(m.GetNationalPrefixForParsing(), m.GetNationalPrefixTransformRule()); err != nil {
+	if p.national, err = newAffix(lines["national"], lines["transform"]); err != nil {
 		return nil, err
 	}
-	p.abroad, err = newAffix(m.GetInternationalPrefix(), "")
+	p.abroad, err = newAffix(lines["abroad"], "")
 	return p, err
 }
 
-// lineType returns the type of a national number, "" if the plan has no such number.
+// readLengths reads numbers with commas between them.
+func readLengths(list string) (lengths []int, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("read lengths of numbers: %w", err)
+		}
+		lengths = append(lengths, n)
+	}
+	return lengths, nil
+}
+
+// lineType is the type of a national number, "" if the plan has no such number.
 func (p *plan) lineType(national string) LineType {
 	kinds := p.numbers.match(national) & p.lengths[len(national)]
 	if kinds&kindGeneral == 0 {
@@ -104,34 +136,36 @@ func (p *plan) lineType(national string) LineType {
 // are in use.
 func (p *plan) matches(national string) bool { return p.numbers.match(national)&kindGeneral != 0 }
 
-// begins reports whether national has the leading digits of the region, which no other
+// hasLeadingDigits reports whether national has the leading digits of the region, which no other
 // region with the same calling code has.
-func (p *plan) begins(national string) bool { return p.numbers.match(national)&kindLeading != 0 }
+func (p *plan) hasLeadingDigits(national string) bool {
+	return p.numbers.match(national)&kindLeading != 0
+}
 
 // withoutPrefix removes the national prefix from a number. It does not if the rest would
 // not be a number, or would not have a valid length.
 func (p *plan) withoutPrefix(national string) string {
 	rest := p.cutPrefix(national)
-	if n := len(rest); p.fits(n) || p.tooLong(n) {
+	if n := len(rest); p.hasLength(n) || p.tooLong(n) {
 		return rest
 	}
 	return national
 }
 
 func (p *plan) cutPrefix(national string) string {
-	rest, found := p.national.cut(national)
+	rest, found := p.national.trim(national)
 	if found && p.matches(national) && !p.matches(rest) {
 		return national
 	}
 	return rest
 }
 
-// fits reports whether the plan has numbers with this many digits that can be called from
+// hasLength reports whether the plan has numbers with this many digits that can be called from
 // everywhere.
-func (p *plan) fits(digits int) bool {
-	return slices.Contains(p.possible, int32(digits)) && !slices.Contains(p.local, int32(digits))
+func (p *plan) hasLength(digits int) bool {
+	return slices.Contains(p.possible, digits) && !slices.Contains(p.local, digits)
 }
 
 func (p *plan) tooLong(digits int) bool {
-	return int32(digits) > p.possible[len(p.possible)-1] && !slices.Contains(p.local, int32(digits))
+	return digits > p.possible[len(p.possible)-1] && !slices.Contains(p.local, digits)
 }

@@ -63,7 +63,7 @@ func (s *Spec) Check() error {
 	e164 := slices.Index(s.Normalize, E164)
 	switch tokens := slices.ContainsFunc(s.places(), func(o Origin) bool { return o.Source == JWT }); {
 	case tokens && s.Tokens == nil:
-		return fmt.Errorf("%w: a claim needs keys that verify tokens; say where they are", ErrSpec)
+		return fmt.Errorf("%w: a claim needs keys to verify tokens; configure jwt", ErrSpec)
 	case e164 >= 0 && s.Phone == nil:
 		return fmt.Errorf("%w: %s needs to know how phone numbers are written; give a default region", ErrSpec, E164)
 	case s.Phone != nil && (e164 < 0 || e164 != len(s.Normalize)-1):
@@ -75,9 +75,9 @@ func (s *Spec) Check() error {
 	case s.SetHeader != "" && (!httpguts.ValidHeaderFieldName(s.SetHeader) || http.CanonicalHeaderKey(s.SetHeader) != s.SetHeader):
 		return fmt.Errorf("%w: %q is not a valid name for a header field; write one such as X-Phone-E164", ErrSpec, s.SetHeader)
 	case s.SetHeader != "" && !httpguts.ValidTrailerHeader(s.SetHeader): // and not a field that frames or routes a message
-		return fmt.Errorf("%w: %s means something of its own in HTTP; write a field such as X-Phone-E164", ErrSpec, s.SetHeader)
+		return fmt.Errorf("%w: %s has a meaning in HTTP; write a field such as X-Phone-E164", ErrSpec, s.SetHeader)
 	case s.OnMissing == Use && s.Fallback == nil, s.OnInvalid == Use && s.InvalidFallback == nil:
-		return fmt.Errorf("%w: which key to use instead is not said; name one", ErrSpec)
+		return fmt.Errorf("%w: the key to use instead is missing; name one", ErrSpec)
 	}
 	return nil
 }

@@ -10,23 +10,23 @@ import (
 
 // checkAmbiguous returns an error unless all servers read the text of a key at o in the
 // same way. Characters that the steps of s remove are allowed.
-func (s *Spec) checkAmbiguous(o Origin, f found) error {
+func (s *Spec) checkAmbiguous(o Origin, f result) error {
 	switch o.Source {
 	case Header, Query, Path, Cookie, Form, JSON:
 	default: // not spelled by the client, or signed
 		return nil
 	}
 	sent := f.text
-	if f.kind != text || isPlainText(sent) {
+	if f.kind != kindString || isPlainText(sent) {
 		return nil
 	}
 	switch {
 	case strings.IndexByte(sent, 0) >= 0:
-		return fmt.Errorf("%w: a NUL, at which some servers cut it off", ErrAmbiguous)
+		return fmt.Errorf("%w: a NUL, at which some servers truncate it", ErrAmbiguous)
 	case !utf8.ValidString(sent):
 		return fmt.Errorf("%w: it is not UTF-8", ErrAmbiguous)
 	case (o.Source == Header || o.Source == Form) && latinDigits(sent):
-		return fmt.Errorf("%w: bytes that are digits to who reads Latin-1", ErrAmbiguous)
+		return fmt.Errorf("%w: bytes that are digits in Latin-1", ErrAmbiguous)
 	}
 	if slices.Contains(s.Normalize, Digits) || slices.Contains(s.Normalize, E164) {
 		return nil // these steps refuse what they do not remove
@@ -41,7 +41,7 @@ func (s *Spec) checkAmbiguous(o Origin, f found) error {
 	case strings.ContainsFunc(sent, unicode.IsControl):
 		return fmt.Errorf("%w: a control character", ErrAmbiguous)
 	case sent != strings.TrimFunc(sent, blank):
-		return fmt.Errorf("%w: blanks around it, which some servers drop", ErrAmbiguous)
+		return fmt.Errorf("%w: surrounding whitespace, which some servers drop", ErrAmbiguous)
 	}
 	return nil
 }
@@ -71,10 +71,10 @@ func latinDigits(s string) bool {
 	return false
 }
 
-// otherDigits returns an error if s has a digit or number beyond ASCII. Java, JavaScript,
+// checkDigits returns an error if s has a digit or number beyond ASCII. Java, JavaScript,
 // Go and PHP drop it because it is not one of 0-9, Python reads decimal ones as digits, and
 // phone number libraries do both.
-func otherDigits(s string) error {
+func checkDigits(s string) error {
 	for _, r := range s {
 		if r >= utf8.RuneSelf && unicode.IsNumber(r) {
 			return fmt.Errorf("%w: digits other than 0-9", ErrAmbiguous)

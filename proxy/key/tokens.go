@@ -75,7 +75,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	case c.Leeway < 0 || c.Refresh < 0:
 		return nil, fmt.Errorf("%w: a leeway or a refresh below zero; write a time such as 30s", ErrSpec)
 	case !trusted(c.JWKS):
-		return nil, fmt.Errorf("%w: a jwks that anybody on the way could replace; write an https URL, or the name of a file", ErrSpec)
+		return nil, fmt.Errorf("%w: a jwks without TLS; write an https URL, or the name of a file", ErrSpec)
 	}
 	all := slices.Concat(hmacMethods(), rsaMethods(), []string{"ES256", "ES384", "ES512", "EdDSA"})
 	for _, m := range c.Methods {
@@ -147,7 +147,7 @@ func (t *Tokens) Open(ctx context.Context) error {
 	}
 	life, closing := context.WithCancel(context.WithoutCancel(ctx))
 	t.closing = closing
-	t.loop.Go(func() { t.keep(life) })
+	t.loop.Go(func() { t.refreshLoop(life) })
 	if err != nil {
 		return errors.Join(ErrNoVerificationKeys, err)
 	}

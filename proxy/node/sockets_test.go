@@ -43,7 +43,7 @@ func TestSockets_WhatIsWrongIsSaid(t *testing.T) {
 		passed map[string][]net.Listener
 		want   string
 	}{
-		{map[string][]net.Listener{"https": {tcp()}}, "a socket named https, where nothing is served; write FileDescriptorName=http, https or admin"},
+		{map[string][]net.Listener{"https": {tcp()}}, "a socket named https, but nothing is served there; write FileDescriptorName=http, https or admin"},
 		{map[string][]net.Listener{"http": {tcp(), tcp()}}, "passed 2 sockets named http"},
 		{map[string][]net.Listener{"unknown": {nil}}, "named unknown"},
 	} {

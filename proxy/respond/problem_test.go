@@ -20,8 +20,8 @@ func TestOf_KnowsTheErrorsOfBelow(t *testing.T) {
 	}{
 		{fmt.Errorf("take: %w", limiter.ErrUnavailable), StoreUnavailable},
 		{fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.Canceled), StoreUnavailable},
-		{limiter.ErrCost, BadRequest},
-		{limiter.ErrLimit, Internal},
+		{limiter.ErrInvalidCost, BadRequest},
+		{limiter.ErrInvalidLimit, Internal},
 		{fmt.Errorf("read: %w", context.Canceled), ClientGone},
 		{&http.MaxBytesError{Limit: 3}, BodyTooLarge},
 		{errors.New("secret of the house"), Internal},

@@ -81,4 +81,4 @@ func (t *index) checkLenient(q *Request) (read string, err error) {
 
 // errAnotherPath reports a path that a lenient server could take for the path
 // of another route.
-var errAnotherPath = fmt.Errorf("%w: some servers take this path for another one", ErrTarget)
+var errAnotherPath = fmt.Errorf("%w: some servers read this path as another one", ErrTarget)

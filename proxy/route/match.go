@@ -46,7 +46,7 @@ func (t *Table[R]) found(q *Request) R {
 func (t *Table[R]) match(q *Request) error {
 	err := t.index.find(q)
 	if strings.Contains(q.Path, escapedSlash) && (err != nil || !q.found.KeepsSlashes) {
-		return fmt.Errorf("%w: a slash that is escaped in the path", ErrTarget)
+		return fmt.Errorf("%w: an escaped slash in the path", ErrTarget)
 	}
 	if err != nil {
 		return err

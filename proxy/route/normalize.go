@@ -83,7 +83,7 @@ func normalizePath(s string) (string, error) {
 		return "", err
 	}
 	if strings.Contains(spelled, escapedSlash) && hidesDotSegment(spelled) {
-		return "", fmt.Errorf("%w: a dot segment beside a slash that is escaped", ErrTarget)
+		return "", fmt.Errorf("%w: a dot segment next to an escaped slash", ErrTarget)
 	}
 	return removeDotSegments(spelled), nil
 }

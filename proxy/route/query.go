@@ -15,7 +15,7 @@ var ErrQuery = errors.New("query not acceptable")
 func ParseQuery(raw string) (url.Values, error) {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%w: a %% that is no escape, or a semicolon", ErrQuery)
+		return nil, fmt.Errorf("%w: a %% that is not a valid escape, or a semicolon", ErrQuery)
 	}
 	return query, nil
 }
@@ -28,7 +28,7 @@ func (q *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 		return true, nil
 	}
 	if !e.IgnoresForms && q.Message.HasForm() {
-		return false, fmt.Errorf("%w: it decides, beside a form in the body, in which some servers find the same", ErrQuery)
+		return false, fmt.Errorf("%w: the query selects the route, and the body is a form, in which some servers look for the parameter too", ErrQuery)
 	}
 	query, err := q.Message.ParsedQuery()
 	if err != nil {
@@ -40,7 +40,7 @@ func (q *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 	for _, c := range b.query {
 		values := query[c.name]
 		if len(values) > 1 {
-			return false, fmt.Errorf("%w: a parameter that decides comes twice", ErrQuery)
+			return false, fmt.Errorf("%w: a repeated parameter in a condition of a route", ErrQuery)
 		}
 		if !c.holds(values) {
 			return false, nil
@@ -54,7 +54,7 @@ func (q *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 func (b *branch) checkConfusable(query url.Values) error {
 	for name := range query {
 		if found := b.names.Confused(nil, name); len(found) > 0 {
-			return fmt.Errorf("%w: some servers take another parameter for %s", ErrQuery, found[0])
+			return fmt.Errorf("%w: some servers read another parameter as %s", ErrQuery, found[0])
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ type requestTarget struct {
 // servers cut it off and others do not, so they would see different targets.
 func parseTarget(s string) (requestTarget, error) {
 	if strings.IndexByte(s, '#') >= 0 {
-		return requestTarget{}, fmt.Errorf("%w: a # is not escaped", ErrTarget)
+		return requestTarget{}, fmt.Errorf("%w: an unescaped #", ErrTarget)
 	}
 	var t requestTarget
 	if s != "" && s[0] != '/' && s != "*" {
@@ -79,7 +79,7 @@ func (sent *RawTarget) checkScheme(scheme string) error {
 	case scheme == "http", scheme == "https" && sent.HTTPS:
 		return nil
 	case scheme == "https":
-		return fmt.Errorf("%w: https is not spoken on this connection", ErrTarget)
+		return fmt.Errorf("%w: https on a connection without TLS", ErrTarget)
 	}
 	return fmt.Errorf("%w: neither http nor https", ErrTarget)
 }

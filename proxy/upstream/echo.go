@@ -13,23 +13,23 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// maxEcho is how much of a body echo sends back, in bytes.
+// maxEcho is the number of bytes of a request body that echo sends back.
 const maxEcho = 64 << 10
 
-// echo is the built-in upstream: it answers 200 and tells as JSON which request
-// would have reached a target.
+// echo is the built-in upstream. It responds with 200 and a JSON description of the
+// request that would have reached a target.
 type echo struct{}
 
-// An echoResponse is what echo answers.
+// An echoResponse is the JSON response of echo.
 type echoResponse struct {
 	Method  string              `json:"method"`
 	Host    string              `json:"host"`
-	Path    string              `json:"path"` // as on the wire
+	Path    string              `json:"path"` // as sent on the connection
 	Query   string              `json:"query,omitempty"`
 	Headers map[string][]string `json:"headers"`
 	Trailer map[string][]string `json:"trailers,omitempty"`
-	// Body is the beginning of the body as text; Base64 the same where it is
-	// not text. Length counts all of it.
+	// Body is the beginning of the body if it is text; otherwise Base64 contains it.
+	// Length is the length of the whole body.
 	Body   string `json:"body,omitempty"`
 	Base64 []byte `json:"base64,omitempty"`
 	Length int64  `json:"length"`
@@ -41,8 +41,8 @@ func (echo) sender(f *forwarding) sender {
 	return &echoSender{forwarding: f}
 }
 
-// get implements transport.
-func (echo) get(context.Context, *backend, string, string) (int, error) { return http.StatusOK, nil }
+// probe implements transport.
+func (echo) probe(context.Context, *backend, string, string) (int, error) { return http.StatusOK, nil }
 
 // CloseIdleConnections has nothing to close.
 func (echo) CloseIdleConnections() {}
@@ -54,22 +54,22 @@ type echoSender struct {
 	text   []byte
 }
 
-// send implements sender: it answers when it has read all of the body.
+// send implements sender. It reads the whole body.
 func (s *echoSender) send(*backend) error {
 	t := s.request
 	e := echoResponse{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Path: t.Path, Query: t.RawQuery, Headers: map[string][]string{}}
 	length, announced := t.Fields.Value(http1.ContentLength)
 	keep := trailerFilter(t)
-	s.header(mapHeader(e.Headers))
+	s.writeHeader(mapHeader(e.Headers))
 	if announced {
 		mapHeader(e.Headers).Add("Content-Length", length)
 	}
-	if s.te {
+	if s.acceptTrailers {
 		mapHeader(e.Headers).Add("Te", "trailers")
 	}
 	if t.Length != 0 {
-		if err := e.read(t.source()); err != nil {
-			return &bodyError{err}
+		if err := e.read(t.bodyReader()); err != nil {
+			return &requestBodyError{err}
 		}
 		e.Trailer = map[string][]string{}
 		for f := range t.Body.Trailer().All() {
@@ -86,14 +86,14 @@ func (s *echoSender) send(*backend) error {
 	return nil
 }
 
-// repeatable implements sender.
-func (s *echoSender) repeatable(error) bool { return false }
+// canRetry implements sender.
+func (s *echoSender) canRetry(error) bool { return false }
 
-// answer implements sender.
-func (s *echoSender) answer() (int, *http1.Fields, error) {
+// response implements sender.
+func (s *echoSender) response() (int, *http1.Fields, error) {
 	s.fields.Add("Content-Type", "application/json")
 	s.fields.Add("Cache-Control", "no-store")
-	s.fields.Add("X-Content-Type-Options", "nosniff") // it repeats what anybody sent
+	s.fields.Add("X-Content-Type-Options", "nosniff") // the response repeats arbitrary input
 	return http.StatusOK, &s.fields, nil
 }
 
@@ -110,13 +110,13 @@ func (s *echoSender) relay(to Sink) error {
 	return to.End(new(http1.Fields))
 }
 
-// switched implements sender; it never does.
+// switched implements sender. It is never called.
 func (s *echoSender) switched() (net.Conn, []byte) { return nil, nil }
 
 // release implements sender.
 func (s *echoSender) release() {}
 
-// read takes body in: its beginning is kept, the rest counted.
+// read reads the body. It keeps the first maxEcho bytes and counts the rest.
 func (e *echoResponse) read(body io.Reader) error {
 	kept, err := io.ReadAll(io.LimitReader(body, maxEcho))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-func TestEcho_TellsWhatATargetWouldSee(t *testing.T) {
+func TestEcho_DescribesTheForwardedRequest(t *testing.T) {
 	h := startProxy(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(asked *Request, _ received) {
 		asked.RequestID = "r1"
 		asked.OnHeader = func(_ int, h *http1.Fields) { h.Set("X-Quota", "1") }

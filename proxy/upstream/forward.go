@@ -11,40 +11,40 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// Errors that end a request before any target is asked.
+// Errors of requests that are not sent to any target.
 var (
 	errTarget      = errors.New("request target cannot be forwarded")
-	errHost        = errors.New("no host is asked for") // net/http would say the target's own
+	errHost        = errors.New("request has no host") // without it, net/http would send the host of the target
 	errMethod      = errors.New("method CONNECT cannot be forwarded")
-	errUpgrade     = errors.New("field Upgrade is not readable")
-	errLoop        = errors.New("request has passed this proxy before")
+	errUpgrade     = errors.New("field Upgrade not valid")
+	errLoop        = errors.New("request loop: Via names this proxy")
 	errMaxForwards = errors.New("Max-Forwards is 0")
 )
 
-// Forward sends t to a target and the response to to, streaming both ways: when ctx is
-// done, which means that the client has left, the upstream's work ends. It returns when
-// the response is whole or cannot become so, and has sent nothing when it fails before
-// the response's header. Nothing of t is used afterwards.
+// Forward sends t to a target and its response to to. Both directions are streamed. If
+// ctx is done, because the client is gone, the request to the target is aborted.
+// Forward returns when the response is complete or has failed. If it fails before the
+// head of the response, it has sent nothing. It does not use t after it has returned.
 func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
 	if kind, err := p.checkRequest(t); err != nil {
 		return Result{Kind: kind, Err: err}
 	}
-	f := p.forwarding(ctx, t, to)
+	f := p.newForwarding(ctx, t, to)
 	defer f.end()
-	if err := p.do(f); err != nil {
+	if err := p.sendWithRetries(f); err != nil {
 		f.fail(err)
 		return f.result
 	}
-	f.result.FirstByte = time.Since(f.began)
-	if err := f.answer(); err != nil {
+	f.result.FirstByte = time.Since(f.start)
+	if err := f.relayResponse(); err != nil {
 		f.failMidResponse(err)
 	}
-	f.result.Wrote = f.result.Wrote || to.Begun()
+	f.result.HeaderSent = f.result.HeaderSent || to.Committed()
 	return f.result
 }
 
-// checkRequest tells requests apart that must not reach any target.
-func (p *Pool) checkRequest(t *Request) (Kind, error) {
+// checkRequest rejects requests that must not be sent to any target.
+func (p *Pool) checkRequest(t *Request) (ResultKind, error) {
 	switch {
 	case t.Method == http.MethodConnect:
 		return BadRequest, errMethod
@@ -52,18 +52,19 @@ func (p *Pool) checkRequest(t *Request) (Kind, error) {
 		return BadRequest, errTarget
 	case t.Host == "" && t.SetHost == "":
 		return BadRequest, errHost
-	case !readable(first(t.Fields, http1.Upgrade)):
+	case !printableASCII(firstValue(t.Fields, http1.Upgrade)):
 		return BadRequest, errUpgrade
 	case t.Fields.Has(http1.Via) && viaContains(t.Fields.Values("Via"), p.pseudonym):
-		return Loop, errLoop
+		return LoopDetected, errLoop
 	case maxForwards(t) == 0:
 		return MaxForwards, errMaxForwards
 	}
 	return OK, nil
 }
 
-// forwardable reports whether path and query make one target on a request line.
-// HTTP/2 can carry whitespace in it, which would end the target early.
+// forwardable reports whether path and query form a valid request target. A request
+// over HTTP/2 can contain whitespace in them, which would end the target early in
+// HTTP/1.1.
 func forwardable(t *Request) bool {
 	if t.Path != "*" || t.Method != http.MethodOptions {
 		if !strings.HasPrefix(t.Path, "/") || strings.HasPrefix(t.Path, "//") {
@@ -73,7 +74,7 @@ func forwardable(t *Request) bool {
 	return printable(t.Path) && printable(t.RawQuery)
 }
 
-// printable reports whether s holds neither whitespace nor control characters.
+// printable reports whether s contains neither whitespace nor control characters.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] == 0x7f {
@@ -83,8 +84,8 @@ func printable(s string) bool {
 	return true
 }
 
-// readable reports whether s is printable ASCII.
-func readable(s string) bool {
+// printableASCII reports whether s is printable ASCII.
+func printableASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
 			return false
@@ -93,64 +94,64 @@ func readable(s string) bool {
 	return true
 }
 
-// A forwarding is one request on its way, and the response on its way back. It is
-// what all senders share.
+// A forwarding is the state of one request that is being forwarded. It does not depend
+// on the version of HTTP; see sender.
 type forwarding struct {
 	sender
-	http1   http1Sender // the sender, where that is HTTP/1.1
-	pool    *Pool
-	ctx     context.Context // of the request
-	request *Request
-	to      Sink
-	backend *backend // who is busy with it
-	began   time.Time
-	result  Result
-	trusted forwardedFields // of a trusted peer
-	writer  fieldWriter     // of who is asking
-	via     string
-	forward int    // Max-Forwards, -1 for none
-	upgrade string // what the connection may become, "" for nothing
-	te      bool   // the client takes trailer fields
+	http1          http1Sender // used as the sender for HTTP/1.1
+	pool           *Pool
+	ctx            context.Context // of the request
+	request        *Request
+	to             Sink
+	backend        *backend // counted as in flight there until releaseBackend
+	start          time.Time
+	result         Result
+	trusted        forwardedFields // received from a trusted peer
+	writer         fieldWriter     // writes the fields that describe the client
+	via            string
+	maxForwards    int    // value of Max-Forwards, or -1
+	upgrade        string // the protocol to switch to, or ""
+	acceptTrailers bool   // the client accepts trailer fields
 }
 
-// forwarding begins one.
-func (p *Pool) forwarding(ctx context.Context, t *Request, to Sink) *forwarding {
-	f, ok := p.forwardings.Get().(*forwarding)
+// newForwarding returns a forwarding for t.
+func (p *Pool) newForwarding(ctx context.Context, t *Request, to Sink) *forwarding {
+	f, ok := p.forwardingPool.Get().(*forwarding)
 	if !ok {
 		f = new(forwarding)
 	}
-	f.pool, f.ctx, f.request, f.to, f.began = p, ctx, t, to, t.Began
-	if f.began.IsZero() {
-		f.began = time.Now()
+	f.pool, f.ctx, f.request, f.to, f.start = p, ctx, t, to, t.Start
+	if f.start.IsZero() {
+		f.start = time.Now()
 	}
-	f.trusted, f.via, f.forward = trustedForwarded(t), p.via(t), maxForwards(t)
-	f.te = t.Proto != "HTTP/1.0" && t.Fields.Has(http1.TE) && has(t.Fields.Values("Te"), "trailers")
-	f.upgrade = upgrades(t)
-	f.sender = p.carrier().sender(f)
+	f.trusted, f.via, f.maxForwards = trustedForwarded(t), p.via(t), maxForwards(t)
+	f.acceptTrailers = t.Proto != "HTTP/1.0" && t.Fields.Has(http1.TE) && containsToken(t.Fields.Values("Te"), "trailers")
+	f.upgrade = upgradeProtocol(t)
+	f.sender = p.transport().sender(f)
 	return f
 }
 
-// end gives up what f holds, and f for another request.
+// end releases what f holds, and recycles f.
 func (f *forwarding) end() {
 	p := f.pool
 	f.release()
-	f.leave()
-	*f = forwarding{writer: fieldWriter{space: f.writer.space}}
-	p.forwardings.Put(f)
+	f.releaseBackend()
+	*f = forwarding{writer: fieldWriter{buf: f.writer.buf}}
+	p.forwardingPool.Put(f)
 }
 
-// answer sends the response back.
-func (f *forwarding) answer() error {
-	status, fields, err := f.sender.answer()
+// relayResponse sends the response to the client.
+func (f *forwarding) relayResponse() error {
+	status, fields, err := f.sender.response()
 	if err != nil {
-		return fmt.Errorf("%w: %w", errAnswer, err)
+		return fmt.Errorf("%w: %w", errBadResponse, err)
 	}
 	f.result.Status = status
 	if a, ok := f.to.(announcer); ok {
-		a.announce(trailing(fields))
+		a.announce(announcedTrailers(fields))
 	}
-	fields.Strip()
-	fields.DropKnown(http1.AltSvc) // would lead clients round the proxy
+	fields.StripHopByHop()
+	fields.DropKnown(http1.AltSvc) // would direct clients to bypass the proxy
 	if f.request.OnHeader != nil {
 		f.request.OnHeader(status, fields)
 	}
@@ -160,26 +161,27 @@ func (f *forwarding) answer() error {
 	return f.relay(f.to)
 }
 
-// tunnel carries what is no HTTP any more, until its end.
+// tunnel copies bytes in both directions after the protocol was switched, until both
+// have ended.
 func (f *forwarding) tunnel(fields *http1.Fields) error {
-	client, early, err := f.to.HandOver(f.upgrade, fields)
+	client, early, err := f.to.SwitchProtocols(f.upgrade, fields)
 	if err != nil {
 		return err
 	}
 	target, unread := f.switched()
-	http1.Tunnel(http1.Side{Conn: client, Unread: early}, http1.Side{Conn: target, Unread: unread})
+	http1.Tunnel(http1.TunnelEnd{Conn: client, Unread: early}, http1.TunnelEnd{Conn: target, Unread: unread})
 	return nil
 }
 
-// upgrades is what the request may become, "" for nothing. Only WebSocket where it is
-// allowed: a GET without a body (RFC 6455 section 4.1). Anything else, h2c above all,
-// would open a way to the target that nobody limits.
-func upgrades(t *Request) string {
+// upgradeProtocol returns the protocol that the request may switch to, or "". Only
+// WebSocket is possible, on routes that allow it: a GET request without a body (RFC
+// 6455 section 4.1). Any other upgrade, h2c in particular, would bypass the limits.
+func upgradeProtocol(t *Request) string {
 	if !t.WebSocket || t.Proto != "HTTP/1.1" || t.Method != http.MethodGet || t.Length != 0 {
 		return ""
 	}
 	wish := t.Fields.Values("Upgrade")
-	if len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && has(t.Fields.Values("Connection"), "upgrade") {
+	if len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && containsToken(t.Fields.Values("Connection"), "upgrade") {
 		return wish[0]
 	}
 	return ""

@@ -9,10 +9,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// forwardedFields are what a trusted peer says of those before it.
+// forwardedFields are the values of X-Forwarded-For, Forwarded, X-Forwarded-Host and
+// X-Forwarded-Proto in a request.
 type forwardedFields struct{ chain, forwarded, host, proto []string }
 
-// trustedForwarded are the words that may be passed on.
+// trustedForwarded returns the forwarded fields of t if its peer is trusted, otherwise
+// none.
 func trustedForwarded(t *Request) forwardedFields {
 	if !t.TrustedPeer {
 		return forwardedFields{}
@@ -21,9 +23,10 @@ func trustedForwarded(t *Request) forwardedFields {
 	return forwardedFields{f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto")}
 }
 
-// setForwarded tells the target who is asking. Of a peer that is trusted, what it
-// says of those before it is kept and continued; of any other, nothing is.
-// X-Real-Ip is always the client as Weir sees it.
+// setForwarded writes the fields that describe the client: X-Real-Ip, X-Forwarded-*,
+// Forwarded and X-Request-Id. The values of a trusted peer are kept and extended; those
+// of any other peer have been dropped. X-Real-Ip is always the client address that Weir
+// has determined.
 func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
 	peer := t.Peer.Addr().Unmap().WithZone("")
 	client := t.Client.Unmap().WithZone("")
@@ -31,55 +34,57 @@ func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
 		client = peer
 	}
 	if client.IsValid() {
-		to.put(http1.XRealIP, client.AppendTo(to.space[:0]))
+		to.add(http1.XRealIP, client.AppendTo(to.buf[:0]))
 	}
 	if client == peer && len(w.chain) == 0 && client.IsValid() {
-		to.put(http1.XForwardedFor, to.space) // it has just been written
-	} else if chain := appendChain(to.space[:0], w.chain, peer); len(chain) > 0 {
-		to.put(http1.XForwardedFor, chain)
+		to.add(http1.XForwardedFor, to.buf) // buf still holds the address
+	} else if chain := appendChain(to.buf[:0], w.chain, peer); len(chain) > 0 {
+		to.add(http1.XForwardedFor, chain)
 	}
-	to.lines(http1.XForwardedHost, w.host) // a trusted peer knows the client's own request
+	to.addAll(http1.XForwardedHost, w.host) // a trusted peer has seen the original request
 	if len(w.host) == 0 {
-		to.text(http1.XForwardedHost, t.Host)
+		to.addString(http1.XForwardedHost, t.Host)
 	}
-	to.lines(http1.XForwardedProto, w.proto)
+	to.addAll(http1.XForwardedProto, w.proto)
 	if len(w.proto) == 0 {
-		to.text(http1.XForwardedProto, t.Scheme)
+		to.addString(http1.XForwardedProto, t.Scheme)
 	}
-	to.lines(http1.Forwarded, w.forwarded)
+	to.addAll(http1.Forwarded, w.forwarded)
 	if t.Forwarded {
-		to.put(http1.Forwarded, appendElement(to.space[:0], peer, t))
+		to.add(http1.Forwarded, appendElement(to.buf[:0], peer, t))
 	}
 	if t.RequestID != "" {
-		to.text(http1.XRequestID, t.RequestID)
+		to.addString(http1.XRequestID, t.RequestID)
 	}
 }
 
-// A fieldWriter adds lines to a header, but for fields that the operator sets.
+// A fieldWriter adds fields to a header, except those that the operator sets.
 type fieldWriter struct {
-	space []byte // values are written into
-	to    header
-	set   map[string][]string // the operator's
+	buf []byte // buffer for values
+	to  header
+	set map[string][]string // fields that are set by the operator
 }
 
-// put adds a line with a value that was written into space, which may have grown.
-func (f *fieldWriter) put(name http1.Name, value []byte) {
-	f.space = value
+// add adds a line. value was written into buf, which may have grown.
+func (f *fieldWriter) add(name http1.Name, value []byte) {
+	f.buf = value
 	if len(f.set) == 0 || f.set[name.String()] == nil {
 		f.to.AddKnown(name, value)
 	}
 }
 
-func (f *fieldWriter) text(name http1.Name, value string) { f.put(name, append(f.space[:0], value...)) }
+func (f *fieldWriter) addString(name http1.Name, value string) {
+	f.add(name, append(f.buf[:0], value...))
+}
 
-// lines adds lines of one name.
-func (f *fieldWriter) lines(name http1.Name, values []string) {
+// addAll adds a line for each value.
+func (f *fieldWriter) addAll(name http1.Name, values []string) {
 	for _, value := range values {
-		f.text(name, value)
+		f.addString(name, value)
 	}
 }
 
-// appendChain appends the addresses in lines, and addr behind them.
+// appendChain appends the addresses in lines, followed by addr.
 func appendChain(b []byte, lines []string, addr netip.Addr) []byte {
 	for i, line := range lines {
 		if i > 0 {
@@ -96,8 +101,8 @@ func appendChain(b []byte, lines []string, addr netip.Addr) []byte {
 	return addr.AppendTo(b)
 }
 
-// appendElement appends one element of Forwarded (RFC 7239 4): the peer, and what it
-// asked for. It does not say who Weir is.
+// appendElement appends one element of Forwarded (RFC 7239 section 4): the address of
+// the peer, and the host and scheme of its request. It does not identify Weir.
 func appendElement(b []byte, peer netip.Addr, t *Request) []byte {
 	b = append(b, "for="...)
 	switch {
@@ -108,12 +113,12 @@ func appendElement(b []byte, peer netip.Addr, t *Request) []byte {
 	default:
 		b = append(b, "unknown"...)
 	}
-	b = append(append(b, ";host="...), value(t.Host)...)
+	b = append(append(b, ";host="...), tokenOrQuoted(t.Host)...)
 	return append(append(b, ";proto="...), t.Scheme...)
 }
 
-// value is s as a token where it is one, else as a quoted string.
-func value(s string) string {
+// tokenOrQuoted returns s if it is a token, otherwise s as a quoted string.
+func tokenOrQuoted(s string) string {
 	if httpguts.ValidHeaderFieldName(s) {
 		return s
 	}

@@ -24,12 +24,12 @@ type recording struct {
 func newRecorded(t *testing.T) (*Pool, *recording) {
 	pool := poolOf(t, "http://target.invalid")
 	r := &recording{http1Transport: newHTTP1(pool.config, pool.backends), done: make(chan struct{})}
-	r.pools1[0] = r.client.NewPool(http1.Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
+	r.poolByNumber[0] = r.client.NewPool(http1.Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go r.serve(theirs)
 		return ours, nil
 	}})
-	pool.over.Store(&carrier{r})
+	pool.currentTransport.Store(&transportRef{r})
 	return pool, r
 }
 

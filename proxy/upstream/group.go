@@ -9,48 +9,49 @@ import (
 	"time"
 )
 
-// Errors that end a request because there is no target to ask.
+// Errors of requests for which no target is available.
 var (
 	errNoTarget  = errors.New("no target is healthy")
 	errQueueFull = errors.New("all targets are busy")
 )
 
-// A group is the servers of one upstream, in all pools that there are of it
-// while one replaces another, and the requests that wait for one of them.
+// A group is the shared state of one upstream: the health of its targets and the queue
+// of waiting requests. During a reload, the old and the new pool of the upstream share
+// it.
 type group struct {
-	pools int // guarded by the Groups
+	pools int // guarded by Groups.mu
 
-	mu       sync.Mutex // guards what follows and all members; never held over I/O
-	backends map[string]*health
-	waiting  []*waiter // in the order they came
-	budget   budget
+	mu       sync.Mutex // guards the fields below and all backends; never held over I/O
+	backends map[string]*targetHealth
+	waiting  []*waiter // in order of arrival
+	budget   retryBudget
 }
 
-// A waiter is a request in the queue of its pool.
+// A waiter is a request in the queue.
 type waiter struct {
-	pickState
+	selection
 	pool  *Pool
-	ready chan *backend // gets one when it is its turn
+	ready chan *backend // receives the backend of the request
 }
 
 func newGroup() *group {
-	return &group{backends: map[string]*health{}, budget: newBudget()}
+	return &group{backends: map[string]*targetHealth{}, budget: newRetryBudget()}
 }
 
-// join returns the server of a target, made when it is new.
-func (c *group) join(name string) *health {
+// join returns the health of a target, which is created if it is new.
+func (c *group) join(name string) *targetHealth {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.backends[name]
 	if s == nil {
-		s = &health{}
+		s = &targetHealth{}
 		c.backends[name] = s
 	}
 	s.pools++
 	return s
 }
 
-// leave forgets a server that no pool has any more.
+// leave removes the health of a target that no pool has any more.
 func (c *group) leave(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,17 +61,17 @@ func (c *group) leave(name string) {
 	}
 }
 
-// acquire finds a member for a request and counts the request on it. When all
-// that are fit are full, it waits in the pool's queue: errQueueFull reports that
-// the queue is full too, or that the wait was too long. Who has acquired
-// releases.
-func (p *Pool) acquire(ctx context.Context, now time.Time, a pickState) (*backend, error) {
+// acquire selects a backend for a request and increments its number of requests in
+// flight. If all available backends are at MaxConnections, the request waits in the
+// queue of the pool. errQueueFull reports that the queue is full or the wait has timed
+// out. The caller must call release.
+func (p *Pool) acquire(ctx context.Context, now time.Time, a selection) (*backend, error) {
 	c := p.group
 	c.mu.Lock()
 	m, err := p.pick(now, a)
 	if m != nil || err != nil {
 		if m != nil {
-			m.busy++
+			m.inFlight++
 		}
 		c.mu.Unlock()
 		return m, err
@@ -79,13 +80,14 @@ func (p *Pool) acquire(ctx context.Context, now time.Time, a pickState) (*backen
 		c.mu.Unlock()
 		return nil, errQueueFull
 	}
-	w := &waiter{pickState: a, pool: p, ready: make(chan *backend, 1)}
+	w := &waiter{selection: a, pool: p, ready: make(chan *backend, 1)}
 	c.waiting = append(c.waiting, w)
 	c.mu.Unlock()
 	return c.wait(ctx, w)
 }
 
-// wait returns what w gets. A member that comes as w gives up is not lost.
+// wait waits until w gets a backend. If one arrives at the moment of the timeout, it is
+// returned.
 func (c *group) wait(ctx context.Context, w *waiter) (*backend, error) {
 	limit := time.NewTimer(w.pool.queue.Timeout)
 	defer limit.Stop()
@@ -107,61 +109,62 @@ func (c *group) wait(ctx context.Context, w *waiter) (*backend, error) {
 	return <-w.ready, nil
 }
 
-// release counts a request off its member and lets the next one go there.
+// release decrements the number of requests in flight, and admits waiting requests.
 func (c *group) release(m *backend) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m.busy--
+	m.inFlight--
 	if len(c.waiting) > 0 {
-		c.advanceLocked(time.Now())
+		c.admitWaitingLocked(time.Now())
 	}
 }
 
-// advanceLocked lets those who wait go on, the first first, as far as there is
-// room.
-func (c *group) advanceLocked(now time.Time) {
+// admitWaitingLocked admits waiting requests in order of arrival, as long as there are
+// backends for them.
+func (c *group) admitWaitingLocked(now time.Time) {
 	for len(c.waiting) > 0 {
 		w := c.waiting[0]
-		m, _ := w.pool.pick(now, w.pickState)
+		m, _ := w.pool.pick(now, w.selection)
 		if m == nil {
 			return
 		}
-		m.busy++
+		m.inFlight++
 		c.waiting = slices.Delete(c.waiting, 0, 1)
 		w.ready <- m
 	}
 }
 
-// connected notes that m was reached, or could not be.
-func (c *group) connected(m *backend, h Health, reached bool) {
+// recordConnect records whether a connection to m was established.
+func (c *group) recordConnect(m *backend, h Health, reached bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if reached {
-		if m.failed > 0 || !m.ejectedUntil.IsZero() {
-			m.succeedConnect(time.Now(), h)
+		if m.failedConnects > 0 || !m.ejectedUntil.IsZero() {
+			m.connectSucceeded(time.Now(), h)
 		}
 	} else {
-		m.failConnect(time.Now(), h, rand.Float64())
+		m.connectFailed(time.Now(), h, rand.Float64())
 	}
 }
 
-// checked notes how a look at m went.
-func (c *group) checked(m *backend, h Health, good bool) {
+// recordCheck records the result of an active health check of m.
+func (c *group) recordCheck(m *backend, h Health, good bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	m.checked(now, h, good)
-	c.advanceLocked(now)
+	m.recordCheck(now, h, good)
+	c.admitWaitingLocked(now)
 }
 
-// deposit notes a request, so that others may be retried.
+// deposit adds the share of one request to the retry budget.
 func (c *group) deposit() {
 	c.mu.Lock()
 	c.budget.deposit()
 	c.mu.Unlock()
 }
 
-// withdraw reports whether a retry is within the budget, and pays for it.
+// withdraw reports whether the retry budget allows one retry, and takes it from the
+// budget.
 func (c *group) withdraw() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 func newFullPool(t *testing.T, q Queue) (*Pool, *backend) {
 	t.Helper()
 	p := newTestPool(t, Config{MaxConnections: 1, Queue: q}, 1)
-	m, err := p.acquire(t.Context(), time.Now(), pickState{})
+	m, err := p.acquire(t.Context(), time.Now(), selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 		served := make(chan int, 3)
 		for i := range 3 {
 			go func() {
-				m, err := p.acquire(t.Context(), time.Now(), pickState{})
+				m, err := p.acquire(t.Context(), time.Now(), selection{})
 				if err != nil {
 					t.Errorf("%d: %v", i, err)
 					return
@@ -35,7 +35,7 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if _, err := p.acquire(t.Context(), time.Now(), pickState{}); !errors.Is(err, errQueueFull) {
+		if _, err := p.acquire(t.Context(), time.Now(), selection{}); !errors.Is(err, errQueueFull) {
 			t.Errorf("a fourth in a queue of three: %v", err)
 		}
 		p.group.release(m)
@@ -45,33 +45,33 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if m.busy != 0 || len(p.group.waiting) != 0 {
-			t.Errorf("in the end %d are busy and %d wait", m.busy, len(p.group.waiting))
+		if m.inFlight != 0 || len(p.group.waiting) != 0 {
+			t.Errorf("in the end %d are busy and %d wait", m.inFlight, len(p.group.waiting))
 		}
 	})
 }
 
-func TestQueue_WaitsNoLongerThanItMay(t *testing.T) {
+func TestQueue_Timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, m := newFullPool(t, Queue{1, time.Minute})
 		began := time.Now()
-		if _, err := p.acquire(t.Context(), time.Now(), pickState{}); !errors.Is(err, errQueueFull) || time.Since(began) != time.Minute {
+		if _, err := p.acquire(t.Context(), time.Now(), selection{}); !errors.Is(err, errQueueFull) || time.Since(began) != time.Minute {
 			t.Errorf("%v after %v, want errBusy after a minute", err, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := p.acquire(ctx, time.Now(), pickState{}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := p.acquire(ctx, time.Now(), selection{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a client that left: %v", err)
 		}
 		p.group.release(m)
-		if m, err := p.acquire(t.Context(), time.Now(), pickState{}); err != nil || m.busy != 1 {
+		if m, err := p.acquire(t.Context(), time.Now(), selection{}); err != nil || m.inFlight != 1 {
 			t.Errorf("nobody waits and nobody is busy, but got %v, %v", m, err)
 		}
 	})
 }
 
 // A turn that comes in the very moment in which its client gives up is not lost.
-func TestQueue_NoTurnIsLost(t *testing.T) {
+func TestQueue_CanceledWaiterLosesNoBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 50 {
 			p, m := newFullPool(t, Queue{1, time.Minute})
@@ -79,46 +79,46 @@ func TestQueue_NoTurnIsLost(t *testing.T) {
 				time.Sleep(time.Minute) // of the bubble: the moment in which the wait ends
 				p.group.release(m)
 			}()
-			if m, err := p.acquire(t.Context(), time.Now(), pickState{}); err == nil {
+			if m, err := p.acquire(t.Context(), time.Now(), selection{}); err == nil {
 				p.group.release(m)
 			}
 			synctest.Wait()
-			if m.busy != 0 || len(p.group.waiting) != 0 {
-				t.Fatalf("%d busy, %d waiting; want nobody", m.busy, len(p.group.waiting))
+			if m.inFlight != 0 || len(p.group.waiting) != 0 {
+				t.Fatalf("%d busy, %d waiting; want nobody", m.inFlight, len(p.group.waiting))
 			}
 		}
 	})
 }
 
-func TestQueue_ATargetThatComesBackIsUsedAtOnce(t *testing.T) {
+func TestQueue_RecoveredTargetIsUsedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTestPool(t, Config{MaxConnections: 1, Queue: Queue{1, time.Minute}, Health: Health{After: 1, Path: "/", Interval: 1, Timeout: 1}}, 1, 1)
-		p.group.checked(p.backends[0], p.health, false)
-		if m, err := p.acquire(t.Context(), time.Now(), pickState{}); err != nil || m.host != "b" {
+		p := newTestPool(t, Config{MaxConnections: 1, Queue: Queue{1, time.Minute}, Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1}}, 1, 1)
+		p.group.recordCheck(p.backends[0], p.health, false)
+		if m, err := p.acquire(t.Context(), time.Now(), selection{}); err != nil || m.host != "b" {
 			t.Fatalf("got %v, %v", m, err)
 		}
 		got := make(chan *backend, 1)
 		go func() {
-			m, _ := p.acquire(t.Context(), time.Now(), pickState{})
+			m, _ := p.acquire(t.Context(), time.Now(), selection{})
 			got <- m
 		}()
 		synctest.Wait()
-		p.group.checked(p.backends[0], p.health, true)
+		p.group.recordCheck(p.backends[0], p.health, true)
 		if m := <-got; m != p.backends[0] {
 			t.Errorf("got %v, want the one that is back", m)
 		}
 	})
 }
 
-func TestProbe_LooksAtOnceAndEveryInterval(t *testing.T) {
+func TestHealthCheck_ImmediatelyAndEveryInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTestPool(t, Config{Health: Health{After: 2, EjectFor: time.Second, Path: "/", Interval: 5 * time.Second, Timeout: time.Second}}, 1)
+		p := newTestPool(t, Config{Health: Health{FailureThreshold: 2, EjectFor: time.Second, Path: "/", Interval: 5 * time.Second, Timeout: time.Second}}, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
 		var at []time.Duration
 		ended := make(chan bool)
 		go func() {
-			p.probe(ctx, p.backends[0], func(ctx context.Context, _ *backend) error {
+			p.checkHealth(ctx, p.backends[0], func(ctx context.Context, _ *backend) error {
 				at = append(at, time.Since(began))
 				<-ctx.Done() // as slow as may be
 				return ctx.Err()
@@ -126,11 +126,11 @@ func TestProbe_LooksAtOnceAndEveryInterval(t *testing.T) {
 			close(ended)
 		}()
 		time.Sleep(4 * time.Second)
-		if p.States()[0] != (State{"http://a", true}) {
+		if p.TargetStates()[0] != (TargetState{"http://a", true}) {
 			t.Error("one look in two takes it down")
 		}
 		time.Sleep(4 * time.Second)
-		if p.States()[0].Healthy {
+		if p.TargetStates()[0].Healthy {
 			t.Error("two slow looks leave it healthy")
 		}
 		cancel()
@@ -141,23 +141,23 @@ func TestProbe_LooksAtOnceAndEveryInterval(t *testing.T) {
 	})
 }
 
-func TestGroups_ATargetThatStaysIsRemembered(t *testing.T) {
+func TestGroups_KeepStateAcrossPools(t *testing.T) {
 	f := NewGroups()
-	h := Health{After: 1, EjectFor: time.Hour}
+	h := Health{FailureThreshold: 1, EjectFor: time.Hour}
 	one := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1, 1)
 	other := newTestPool(t, Config{Name: "y", Groups: f, Health: h}, 1)
-	one.group.connected(one.backends[0], h, false)
+	one.group.recordConnect(one.backends[0], h, false)
 	two := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1, 1, 1)
 	one.Close()
 	one.Close() // does no harm
-	if got := two.States(); got[0].Healthy || !got[1].Healthy || !got[2].Healthy {
+	if got := two.TargetStates(); got[0].Healthy || !got[1].Healthy || !got[2].Healthy {
 		t.Errorf("states %v, want that a still rests", got)
 	}
-	if !other.States()[0].Healthy {
+	if !other.TargetStates()[0].Healthy {
 		t.Error("the same target of another upstream rests too")
 	}
 	two.Close()
-	if three := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1); !three.States()[0].Healthy {
+	if three := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1); !three.TargetStates()[0].Healthy {
 		t.Error("an upstream that nobody had is remembered")
 	}
 	if n := len(f.groups); n != 2 {

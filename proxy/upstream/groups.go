@@ -2,19 +2,19 @@ package upstream
 
 import "sync"
 
-// Groups remember how the targets of upstreams fare, across all pools that
-// are made with them: a target that one pool found dead is not asked by the pool
-// that replaces it. They forget an upstream when its last pool is closed. They are
-// safe for concurrent use.
+// Groups keeps the health of targets and the queues of upstreams across reloads. A
+// target that was ejected by one pool stays ejected in the pool that replaces it. The
+// state of an upstream is removed when its last pool is closed. Groups is safe for
+// concurrent use.
 type Groups struct {
 	mu     sync.Mutex // guards what follows
 	groups map[string]*group
 }
 
-// NewGroups makes Groups that know nothing yet.
+// NewGroups returns empty Groups.
 func NewGroups() *Groups { return &Groups{groups: map[string]*group{}} }
 
-// join returns the group of the upstream called name, made when it is new.
+// join returns the group of the upstream, which is created if it is new.
 func (g *Groups) join(name string) *group {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -27,7 +27,7 @@ func (g *Groups) join(name string) *group {
 	return c
 }
 
-// leave forgets the group when nobody needs it any more.
+// leave removes the group if no pool uses it any more.
 func (g *Groups) leave(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,35 +10,34 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A header is that of a request to a target, in the making.
+// A header is the head of a request to a target that is being written.
 type header interface {
 	// AddFields adds all fields.
 	AddFields(f *http1.Fields)
 	Add(name, value string)
-	// AddKnown adds a value that is valid until it returns.
+	// AddKnown adds a field. value is valid only until it returns.
 	AddKnown(name http1.Name, value []byte)
 }
 
-// header adds all that is sent to the target but for what says how the message is
-// framed. Of what the client sent, it takes out what belongs to its connection
-// (hop-by-hop fields) before anything is added: nothing that a client writes into
-// Connection can strip what is added here.
-func (f *forwarding) header(to header) {
+// writeHeader writes all fields of the request except those for the framing. It drops
+// the hop-by-hop fields of the client's request before it adds any others. Otherwise a
+// client could have added fields removed by naming them in Connection.
+func (f *forwarding) writeHeader(to header) {
 	t := f.request
 	f.writer.to, f.writer.set = to, t.Set
 	setForwarded(&f.trusted, t, &f.writer)
-	if !t.expects() {
-		t.Fields.DropKnown(http1.Expect) // it means nothing there
+	if !t.expectsContinue() {
+		t.Fields.DropKnown(http1.Expect) // HTTP/1.0 has no expectations (RFC 9110 section 10.1.1)
 	}
-	t.Fields.Strip()
-	t.Fields.DropFunc(f.drops)
+	t.Fields.StripHopByHop()
+	t.Fields.DropFunc(f.dropsField)
 	to.AddFields(t.Fields)
-	f.writer.text(http1.Via, f.via)
+	f.writer.addString(http1.Via, f.via)
 	f.writer.to = nil
-	if f.forward > 0 && t.Set["Max-Forwards"] == nil {
-		to.Add("Max-Forwards", strconv.Itoa(f.forward-1))
+	if f.maxForwards > 0 && t.Set["Max-Forwards"] == nil {
+		to.Add("Max-Forwards", strconv.Itoa(f.maxForwards-1))
 	}
-	if len(t.Set) > 0 { // to begin with an empty map is not for nothing
+	if len(t.Set) > 0 { // iterating over an empty map has a cost
 		for name, values := range t.Set {
 			for _, value := range values {
 				to.Add(name, value)
@@ -47,11 +46,11 @@ func (f *forwarding) header(to header) {
 	}
 }
 
-// drops reports whether a field of the request is not sent on as it came. It is
-// spoofed, and quicker for what most fields are called.
-func (f *forwarding) drops(field http1.Field) bool {
+// dropsField reports whether a field of the client's request is not forwarded. It gives
+// the same result as isSpoofed, but is faster for the most frequent names.
+func (f *forwarding) dropsField(field http1.Field) bool {
 	t := f.request
-	if field.ID == http1.MaxForwards && f.forward > 0 {
+	if field.ID == http1.MaxForwards && f.maxForwards > 0 {
 		return true
 	}
 	if len(t.Set) == 0 {
@@ -72,18 +71,18 @@ func (f *forwarding) drops(field http1.Field) bool {
 	return isSpoofed(http.CanonicalHeaderKey(field.Name), t)
 }
 
-// first is the first value of a field, or "".
-func first(f *http1.Fields, name http1.Name) string {
+// firstValue returns the first value of a field, or "".
+func firstValue(f *http1.Fields, name http1.Name) string {
 	value, _ := f.Value(name)
 	return value
 }
 
-// has reports whether one of the lines has this element.
-func has(lines []string, element string) bool {
+// containsToken reports whether one of the lines contains this element in its list.
+func containsToken(lines []string, element string) bool {
 	return len(lines) > 0 && httpguts.HeaderValuesContainsToken(lines, element)
 }
 
-// via is how this process tells of itself to targets.
+// via returns the element for the Via field that identifies this process.
 func (p *Pool) via(t *Request) string {
 	if t.Proto == "HTTP/1.1" {
 		return p.via11
@@ -91,16 +90,17 @@ func (p *Pool) via(t *Request) string {
 	return strings.TrimPrefix(t.Proto, "HTTP/") + " " + p.pseudonym
 }
 
-// isSpoofed reports whether the client has no right to say the field called name,
-// which is in canonical form: where Weir or its operator speaks for it, or where its
-// name differs from theirs only by what is neither letter nor digit, since many
-// servers make underscores of all that. X-Forwarded-* is a trusted peer's to say.
+// isSpoofed reports whether the client must not set this field, because Weir or the
+// operator sets it. name is in canonical form. The result is also true for a name that
+// differs from such a name only in characters other than letters and digits, since many
+// servers turn all of these into underscores. X-Forwarded-* may be set by a trusted
+// peer.
 func isSpoofed(name string, t *Request) bool {
 	switch name {
 	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip": // see setForwarded
 		return true
-	case "Http2-Settings", // half of an upgrade to h2c
-		"Proxy": // CGI makes a variable of it that sends clients elsewhere
+	case "Http2-Settings", // belongs to an upgrade to h2c
+		"Proxy": // CGI servers turn it into the variable HTTP_PROXY ("httpoxy", CVE-2016-5385)
 		return true
 	case "X-Request-Id":
 		return t.RequestID != ""
@@ -117,31 +117,31 @@ func isSpoofed(name string, t *Request) bool {
 	return isReserved(http.CanonicalHeaderKey(hyphenated(name)), t)
 }
 
-// isHyphenated reports whether hyphenated leaves name as it is.
+// isHyphenated reports whether hyphenated(name) equals name.
 func isHyphenated(name string) bool {
 	for i := range len(name) {
-		if c := name[i]; c != '-' && !plain(rune(c)) {
+		if c := name[i]; c != '-' && !isAlphanumeric(rune(c)) {
 			return false
 		}
 	}
 	return true
 }
 
-func plain(r rune) bool {
+func isAlphanumeric(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 }
 
-// hyphenated is name with hyphens for all that is neither letter nor digit.
+// hyphenated replaces all characters other than letters and digits with hyphens.
 func hyphenated(name string) string {
 	return strings.Map(func(r rune) rune {
-		if plain(r) {
+		if isAlphanumeric(r) {
 			return r
 		}
 		return '-'
 	}, name)
 }
 
-// isReserved reports whether Weir, or its operator, speaks for the field called name.
+// isReserved reports whether Weir or the operator sets this field.
 func isReserved(name string, t *Request) bool {
 	switch name {
 	case "Forwarded", "X-Real-Ip", "X-Request-Id", "Via":
@@ -150,13 +150,13 @@ func isReserved(name string, t *Request) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || t.Set[name] != nil
 }
 
-// maxForwards is how many times a request may still be forwarded, -1 if that is
-// not limited: only OPTIONS and TRACE can be (RFC 9110 7.6.2).
+// maxForwards returns the value of Max-Forwards, or -1 if the request may be forwarded
+// without limit. Only OPTIONS and TRACE can be limited (RFC 9110 section 7.6.2).
 func maxForwards(t *Request) int {
 	if t.Method != http.MethodOptions && t.Method != http.MethodTrace {
 		return -1
 	}
-	n, err := strconv.ParseUint(first(t.Fields, http1.MaxForwards), 10, 31)
+	n, err := strconv.ParseUint(firstValue(t.Fields, http1.MaxForwards), 10, 31)
 	if err != nil {
 		return -1
 	}

@@ -37,7 +37,7 @@ func forwardedHead(t *testing.T, change func(*Request), request string) (string,
 
 func trusted(t *Request) { t.TrustedPeer = true }
 
-func TestRewrite_FieldsOfTheRequest(t *testing.T) {
+func TestRequest_ForwardedFields(t *testing.T) {
 	const ip = "127.0.0.1"
 	for name, c := range map[string]struct {
 		change func(*Request)
@@ -100,7 +100,7 @@ func TestRewrite_FieldsOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestRewrite_TargetStaysByteForByte(t *testing.T) {
+func TestRequest_TargetIsUnchanged(t *testing.T) {
 	for _, target := range []string{
 		"/", "/a%2Fb", "/a%2fb;x=1,2", "/a^b|c{d}\"", "/a?x=1;y=2&z=%zz&&=", "/a?", "/%E4%BD%A0?q=%e4", "/a?b?c", "/a//b/../c",
 	} {
@@ -123,7 +123,7 @@ func TestRewrite_TargetStaysByteForByte(t *testing.T) {
 	}
 }
 
-func TestRewrite_BasePathComesFirst(t *testing.T) {
+func TestRequest_BasePathIsPrepended(t *testing.T) {
 	url, heads := startReplying(t, okEmpty)
 	h := startProxy(t, poolOf(t, url+"/base%2Fx/"), nil)
 	h.ask(t, "GET /p?q HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -132,21 +132,21 @@ func TestRewrite_BasePathComesFirst(t *testing.T) {
 	}
 }
 
-func TestRewrite_ExpectMeansNothingInHTTP10(t *testing.T) {
+func TestRequest_ExpectIsDroppedInHTTP10(t *testing.T) {
 	_, got := forwardedHead(t, nil, "POST /x HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na")
 	if got["expect"] != nil || got["via"][0] != "1.0 weir-test" {
 		t.Errorf("target sees Expect %q, Via %q", got["expect"], got["via"])
 	}
 }
 
-func TestRewrite_MaxForwardsIsCountedDown(t *testing.T) {
+func TestRequest_MaxForwardsIsDecremented(t *testing.T) {
 	_, got := forwardedHead(t, nil, "OPTIONS /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3\r\n\r\n")
 	if got["max-forwards"][0] != "2" {
 		t.Errorf("Max-Forwards %q, want 2", got["max-forwards"])
 	}
 }
 
-func TestForward_RefusesWhatMustNotGoOn(t *testing.T) {
+func TestForward_RejectsInvalidRequests(t *testing.T) {
 	h := startProxy(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(asked *Request, r received) {
 		if path := firstOf(r, "X-Path"); path != "" {
 			asked.Path = path
@@ -157,12 +157,12 @@ func TestForward_RefusesWhatMustNotGoOn(t *testing.T) {
 	})
 	for _, c := range []struct {
 		request string
-		want    Kind
+		want    ResultKind
 	}{
 		{"OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", MaxForwards},
 		{"TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", MaxForwards},
-		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred (a, b), 1.1 weir-test\r\n", Loop},
-		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred\r\nVia: 1.1 weir-test (x)\r\n", Loop},
+		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred (a, b), 1.1 weir-test\r\n", LoopDetected},
+		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred\r\nVia: 1.1 weir-test (x)\r\n", LoopDetected},
 		{"GET / HTTP/1.1\r\nHost: a\r\nX-Path: *\r\n", BadRequest},
 		{"GET / HTTP/1.1\r\nHost: a\r\nX-Path: //a\r\n", BadRequest},
 		{"GET / HTTP/1.1\r\nHost: a\r\nX-Path: /a HTTP/1.1\r\n", BadRequest},
@@ -172,19 +172,19 @@ func TestForward_RefusesWhatMustNotGoOn(t *testing.T) {
 	} {
 		h.dial(t, c.request+"\r\n")
 		got := h.result(t)
-		if got.Kind != c.want || got.Err == nil || got.Wrote || got.Target != "" {
+		if got.Kind != c.want || got.Err == nil || got.HeaderSent || got.Target != "" {
 			t.Errorf("%q: result %+v, want kind %d before any target", c.request, got, c.want)
 		}
 	}
 	pool := mustPool(t, Config{Echo: true})
 	defer pool.Close()
 	connect := &Request{Method: http.MethodConnect, Path: "/", Host: "a:1", Fields: new(http1.Fields), Proto: "HTTP/2.0"}
-	if got := pool.Forward(t.Context(), connect, NewNetSink(silent{http.Header{}})); got.Kind != BadRequest || got.Wrote || got.Target != "" {
+	if got := pool.Forward(t.Context(), connect, NewHTTP2Sink(silent{http.Header{}})); got.Kind != BadRequest || got.HeaderSent || got.Target != "" {
 		t.Errorf("CONNECT: result %+v", got)
 	}
 }
 
-func TestElement_OfForwarded(t *testing.T) {
+func TestForwarded_Element(t *testing.T) {
 	for _, c := range []struct{ peer, host, want string }{
 		{"10.0.0.1:9", "a.example", "for=10.0.0.1;host=a.example;proto=https"},
 		{"10.0.0.1:9", "a.example:8443", `for=10.0.0.1;host="a.example:8443";proto=https`},
@@ -204,8 +204,8 @@ func TestElement_OfForwarded(t *testing.T) {
 	}
 }
 
-func TestForwarded_AnUnknownPeerIsNotInvented(t *testing.T) {
-	asked := &Request{Host: "a", Scheme: "http", Fields: FieldsOf(http.Header{"X-Forwarded-For": {"6.6.6.6"}})}
+func TestForwarded_UnknownPeer(t *testing.T) {
+	asked := &Request{Host: "a", Scheme: "http", Fields: FieldsFromHeader(http.Header{"X-Forwarded-For": {"6.6.6.6"}})}
 	h, w := http.Header{}, trustedForwarded(asked)
 	setForwarded(&w, asked, &fieldWriter{to: mapHeader(h)})
 	if !isSpoofed("X-Real-Ip", asked) || h["X-Real-Ip"] != nil || h["X-Forwarded-For"] != nil {

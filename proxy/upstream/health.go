@@ -2,60 +2,62 @@ package upstream
 
 import "time"
 
-// slowStartShare is the part of its share that a target begins with when it is back.
+// slowStartShare is the share of its weight that a recovered target has at first.
 const slowStartShare = 0.1
 
-// A health is what is known of one target. Its group's mutex guards it.
-type health struct {
-	pools        int       // that have it as a target
-	busy         int       // requests in progress
-	failed       int       // connections in a row that could not be made
-	ejectedUntil time.Time // until when it is left alone
-	failedChecks int       // looks in a row that it did not pass
-	down         bool      // as the last looks say
-	recoveredAt  time.Time // when it came back; zero if it was never away
+// A targetHealth is the health of one target. The mutex of its group guards it.
+type targetHealth struct {
+	pools          int       // pools that have this target
+	inFlight       int       // requests in progress
+	failedConnects int       // consecutive failures to connect
+	ejectedUntil   time.Time // end of the ejection
+	failedChecks   int       // consecutive failed active checks
+	unhealthy      bool      // result of the active checks
+	recoveredAt    time.Time // zero if it has never failed
 }
 
-// succeedConnect notes that s was reached.
-func (s *health) succeedConnect(now time.Time, h Health) {
-	if h.After > 0 && s.failed >= h.After {
+// connectSucceeded records a successful connection.
+func (s *targetHealth) connectSucceeded(now time.Time, h Health) {
+	if h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold {
 		s.recoveredAt = now
 	}
-	s.failed, s.ejectedUntil = 0, time.Time{}
+	s.failedConnects, s.ejectedUntil = 0, time.Time{}
 }
 
-// failConnect notes that s could not be reached. From the h.After-th time in a row
-// it rests, up to a quarter longer by spread, 0 to 1: not all proxies shall come
-// back to it at once.
-func (s *health) failConnect(now time.Time, h Health, spread float64) {
-	s.failed++
-	if h.After > 0 && s.failed >= h.After {
+// connectFailed records a failure to connect. After h.FailureThreshold consecutive
+// failures the target is ejected for h.EjectFor and up to a quarter more. spread, from
+// 0 to 1, selects the additional time, so that several proxies do not return to the
+// target at the same moment.
+func (s *targetHealth) connectFailed(now time.Time, h Health, spread float64) {
+	s.failedConnects++
+	if h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold {
 		s.ejectedUntil = now.Add(h.EjectFor + time.Duration(spread*float64(h.EjectFor)/4))
 	}
 }
 
-// checked notes how a look at s went. It is down from the h.After-th bad look in
-// a row on, and up with the first good one.
-func (s *health) checked(now time.Time, h Health, good bool) {
+// recordCheck records the result of an active check. The target is unhealthy after
+// h.FailureThreshold consecutive failures, and healthy after one success.
+func (s *targetHealth) recordCheck(now time.Time, h Health, good bool) {
 	if !good {
 		s.failedChecks++
-		s.down = s.down || s.failedChecks >= h.After
+		s.unhealthy = s.unhealthy || s.failedChecks >= h.FailureThreshold
 		return
 	}
-	if s.down || h.After > 0 && s.failed >= h.After {
+	if s.unhealthy || h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold {
 		s.recoveredAt = now
 	}
-	s.failedChecks, s.down, s.failed, s.ejectedUntil = 0, false, 0, time.Time{}
+	s.failedChecks, s.unhealthy, s.failedConnects, s.ejectedUntil = 0, false, 0, time.Time{}
 }
 
-// ejected reports whether s is asked only when no other can be: it rests, or it
-// has rested and one request is finding out whether that has helped.
-func (s *health) ejected(now time.Time, h Health) bool {
-	return now.Before(s.ejectedUntil) || h.After > 0 && s.failed >= h.After && s.busy > 0
+// ejected reports whether s is selected only if no other target is available: it is
+// ejected, or its ejection has ended and one request is already probing it.
+func (s *targetHealth) ejected(now time.Time, h Health) bool {
+	return now.Before(s.ejectedUntil) || h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold && s.inFlight > 0
 }
 
-// ramp is the part of its share that s gets, growing from the time it came back.
-func (s *health) ramp(now time.Time, h Health) float64 {
+// slowStartFactor returns the share of its weight that s has. It grows linearly after a
+// recovery.
+func (s *targetHealth) slowStartFactor(now time.Time, h Health) float64 {
 	if s.recoveredAt.IsZero() || h.SlowStart == 0 {
 		return 1
 	}

@@ -11,51 +11,51 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// maxFields is how many lines the header of a response may have.
+// maxFields is the maximum number of field lines in the head of a response.
 const maxFields = 1024
 
-// http1Transport is the connections of HTTP/1.1 to the targets of one pool.
+// An http1Transport holds the HTTP/1.1 connections to the targets of one pool.
 type http1Transport struct {
-	client http1.Client
-	pools  map[targetURL]*http1.Pool
-	pools1 []*http1.Pool // by the number of the backend
+	client       http1.Client
+	pools        map[poolKey]*http1.Pool
+	poolByNumber []*http1.Pool // indexed by backend.number
 }
 
-// A targetURL is where a target is, as a request's URL says it.
-type targetURL struct{ scheme, host string }
+// A poolKey identifies the connections to one address.
+type poolKey struct{ scheme, host string }
 
 func newHTTP1(c Config, members []*backend) *http1Transport {
 	o := &http1Transport{
 		client: http1.Client{
-			Limits:  http1.Limits{Head: maxHeader, Fields: maxFields},
-			Connect: orElse(c.Connect, defaultConnect), TLS: c.TLSTimeout,
-			Response: orElse(c.Response, defaultResponse), Idle: c.Idle,
-			Continue: continueAfter, MaxIdle: maxIdlePerTarget, IdleFor: idleTimeout,
+			Limits:         http1.Limits{Head: maxHeader, Fields: maxFields},
+			ConnectTimeout: orDefault(c.ConnectTimeout, defaultConnect), TLSHandshakeTimeout: c.TLSHandshakeTimeout,
+			ResponseTimeout: orDefault(c.ResponseTimeout, defaultResponse), BodyTimeout: c.BodyTimeout,
+			ExpectContinueTimeout: expectContinueTimeout, MaxIdleConns: maxIdlePerTarget, IdleConnTimeout: idleTimeout,
 		},
-		pools: map[targetURL]*http1.Pool{},
+		pools: map[poolKey]*http1.Pool{},
 	}
 	dialer := net.Dialer{KeepAlive: 15 * time.Second, Resolver: c.Resolver}
 	for _, m := range members {
-		at := targetURL{m.scheme, m.host}
+		at := poolKey{m.scheme, m.host}
 		if p := o.pools[at]; p != nil {
-			o.pools1 = append(o.pools1, p)
+			o.poolByNumber = append(o.poolByNumber, p)
 			continue
 		}
-		e := http1.Endpoint{Network: "tcp", Address: m.dialled(), Dial: dialer.DialContext}
+		e := http1.Endpoint{Network: "tcp", Address: m.dialAddress(), Dial: dialer.DialContext}
 		if m.socket != "" {
 			e.Network, e.Address = "unix", m.socket
 		}
 		if m.scheme == "https" {
-			e.TLS = trust(c.TLS, e.Address)
+			e.TLS = tlsConfigFor(c.TLS, e.Address)
 		}
 		o.pools[at] = o.client.NewPool(e)
-		o.pools1 = append(o.pools1, o.pools[at])
+		o.poolByNumber = append(o.poolByNumber, o.pools[at])
 	}
 	return o
 }
 
-// dialled is the address of t with its port.
-func (t *endpoint) dialled() string {
+// dialAddress returns the host and port of t.
+func (t *endpoint) dialAddress() string {
 	if _, _, err := net.SplitHostPort(t.host); err == nil {
 		return t.host
 	}
@@ -66,41 +66,42 @@ func (t *endpoint) dialled() string {
 	return t.host + port
 }
 
-// trust is how TLS of HTTP/1.1 is spoken with the target at addr.
-func trust(c *tls.Config, addr string) *tls.Config {
+// tlsConfigFor returns the TLS configuration for HTTP/1.1 connections to addr.
+func tlsConfigFor(c *tls.Config, addr string) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c != nil {
 		config = c.Clone()
 	}
 	config.NextProtos = []string{"http/1.1"}
 	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(addr) // it has been put together above
+		config.ServerName, _, _ = net.SplitHostPort(addr) // addr always has a port, see dialAddress
 	}
 	return config
 }
 
-// of is the connections to m.
-func (o *http1Transport) of(m *backend) *http1.Pool { return o.pools1[m.number] }
+// poolOf returns the connections to m.
+func (o *http1Transport) poolOf(m *backend) *http1.Pool { return o.poolByNumber[m.number] }
 
-// CloseIdleConnections closes all connections, those in use after their exchange.
+// CloseIdleConnections closes all idle connections. Connections in use are closed after
+// their exchange.
 func (o *http1Transport) CloseIdleConnections() {
 	for _, p := range o.pools {
 		p.Close()
 	}
 }
 
-// get implements transport.
-func (o *http1Transport) get(ctx context.Context, m *backend, path, via string) (status int, err error) {
+// probe implements transport.
+func (o *http1Transport) probe(ctx context.Context, m *backend, path, via string) (status int, err error) {
 	call := o.client.NewCall(nil)
 	defer call.Release()
-	defer abortWith(ctx, call).end()
-	head := call.Begin("GET", m.authority, m.base, path)
-	head.Add("User-Agent", probeAgent)
+	defer abortOnDone(ctx, call).end()
+	head := call.Begin("GET", m.authority, m.basePath, path)
+	head.Add("User-Agent", probeUserAgent)
 	head.Add("Via", via)
-	if err := o.of(m).Send(call); err != nil {
+	if err := o.poolOf(m).Send(call); err != nil {
 		return 0, err
 	}
-	_, err = io.CopyN(io.Discard, call.Body(), maxProbe)
+	_, err = io.CopyN(io.Discard, call.Body(), maxProbeBody)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}

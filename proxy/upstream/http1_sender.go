@@ -13,28 +13,28 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// An http1Sender sends a request over HTTP/1.1. One that came over HTTP/1.1 is sent on
-// as it lies in the memory of its connection, and so is the response.
+// An http1Sender sends a request over HTTP/1.1. If the client uses HTTP/1.1, too,
+// request and response are forwarded directly from the buffers of their connections.
 type http1Sender struct {
 	*forwarding
-	over   *http1Transport
-	duplex *http1.Duplex // nil if the request did not come over HTTP/1.1
-	body   *http1Source  // nil if there is a duplex, or no body
-	keep   func(http1.Field) bool
-	call   *http1.Call
-	watch  *abortable // by the request's context; nil if the call watches its client
+	transport   *http1Transport
+	duplex      *http1.Duplex // nil if the client does not use HTTP/1.1
+	body        *http1Source  // nil if duplex is set or there is no body
+	keepTrailer func(http1.Field) bool
+	call        *http1.Call
+	aborter     *contextAborter // aborts the call when the context is done; nil if the call monitors its client
 }
 
 // sender implements transport.
 func (o *http1Transport) sender(f *forwarding) sender {
 	s := &f.http1
-	s.forwarding, s.over = f, o
+	s.forwarding, s.transport = f, o
 	s.duplex, _ = f.to.(*http1.Duplex)
 	if s.duplex == nil {
-		f.upgrade = "" // there is no connection to give away
+		f.upgrade = "" // there is no client connection to hand over
 		s.call = o.client.NewCall(nil)
-		s.call.Interim = s.interim
-		s.watch = abortWith(f.ctx, s.call)
+		s.call.Interim = s.relayInterim
+		s.aborter = abortOnDone(f.ctx, s.call)
 	} else {
 		s.call = o.client.NewCall(s.duplex.Exchange())
 	}
@@ -42,83 +42,83 @@ func (o *http1Transport) sender(f *forwarding) sender {
 	return s
 }
 
-// prepare decides what is not sent on as it came.
+// prepare sets up the parts of the request that are not forwarded as received.
 func (s *http1Sender) prepare() {
 	t := s.request
 	switch {
 	case s.upgrade != "":
-		s.call.Upgrade(s.upgrade)
-	case s.te:
+		s.call.SetUpgrade(s.upgrade)
+	case s.acceptTrailers:
 		s.call.AcceptTrailers()
 	}
 	if t.Length == 0 {
 		return
 	}
 	if t.Length < 0 {
-		s.keep = trailerFilter(t)
+		s.keepTrailer = trailerFilter(t)
 	}
 	if s.duplex == nil {
-		s.source()
+		s.setSource()
 		return
 	}
-	s.call.KeepTrailer = s.keep
-	if t.Content != nil {
-		s.call.Content(t.Content)
+	s.call.KeepRequestTrailer = s.keepTrailer
+	if t.BufferedBody != nil {
+		s.call.SetBody(t.BufferedBody)
 	}
 }
 
-// source is where the call finds a body that is not its own client's.
-func (s *http1Sender) source() {
+// setSource sets the request body of a client that does not use HTTP/1.1.
+func (s *http1Sender) setSource() {
 	t := s.request
 	s.body = &http1Source{Body: t.Body}
-	from := http1.Source{Reader: s.body, Length: t.Length, Stop: s.body.Stop, Trailer: s.trailer, Expects: t.expects()}
-	if t.Content != nil {
-		from.Reader, from.Stop = bytes.NewReader(t.Content), nil
+	from := http1.Source{Reader: s.body, Length: t.Length, Stop: s.body.Stop, Trailer: s.addTrailer, Expects: t.expectsContinue()}
+	if t.BufferedBody != nil {
+		from.Reader, from.Stop = bytes.NewReader(t.BufferedBody), nil
 	}
-	s.call.Source(from)
+	s.call.SetSource(from)
 }
 
-// trailer adds the trailer of the request, which is known when its body has been read.
-func (s *http1Sender) trailer(h *http1.Head) {
+// addTrailer adds the trailer fields of the request. The body has been read.
+func (s *http1Sender) addTrailer(h *http1.Head) {
 	for f := range s.request.Body.Trailer().All() {
-		if s.keep(f) {
+		if s.keepTrailer(f) {
 			h.Add(f.Name, f.Value)
 		}
 	}
 }
 
-// interim passes a 1xx response on.
-func (s *http1Sender) interim(r *http1.Response) {
-	r.Fields.Strip()
+// relayInterim forwards a 1xx response.
+func (s *http1Sender) relayInterim(r *http1.Response) {
+	r.Fields.StripHopByHop()
 	s.to.Informational(r.Status, &r.Fields)
 }
 
 // send implements sender.
 func (s *http1Sender) send(m *backend) error {
 	t := s.request
-	base, mark := m.base, ""
+	base, mark := m.basePath, ""
 	if t.Path == "*" {
 		base = ""
 	}
 	if t.ForceQuery || t.RawQuery != "" {
 		mark = "?"
 	}
-	s.header(s.call.Begin(t.Method, cmp.Or(t.SetHost, t.Host), base, t.Path, mark, t.RawQuery))
-	return s.over.of(m).Send(s.call)
+	s.writeHeader(s.call.Begin(t.Method, cmp.Or(t.SetHost, t.Host), base, t.Path, mark, t.RawQuery))
+	return s.transport.poolOf(m).Send(s.call)
 }
 
-// repeatable implements sender.
-func (s *http1Sender) repeatable(err error) bool {
+// canRetry implements sender.
+func (s *http1Sender) canRetry(err error) bool {
 	var fault *http1.CallError
-	return errors.As(err, &fault) && fault.Retryable(s.request.Method) && (unseen(err) || closed(err)) && !s.body.spent()
+	return errors.As(err, &fault) && fault.Retryable(s.request.Method) && (notSent(err) || connectionClosed(err)) && !s.body.isStopped()
 }
 
-// answer implements sender.
-func (s *http1Sender) answer() (int, *http1.Fields, error) {
+// response implements sender.
+func (s *http1Sender) response() (int, *http1.Fields, error) {
 	from := &s.call.Response
 	if from.Framing.Kind == http1.Chunked {
 		if named := from.Fields.Values("Connection"); len(named) > 0 {
-			s.call.KeepAnswerTrailer = func(f http1.Field) bool { return !has(named, f.Name) }
+			s.call.KeepResponseTrailer = func(f http1.Field) bool { return !containsToken(named, f.Name) }
 		}
 	}
 	return from.Status, &from.Fields, nil
@@ -136,34 +136,34 @@ func (s *http1Sender) relay(to Sink) error {
 
 // switched implements sender.
 func (s *http1Sender) switched() (net.Conn, []byte) {
-	c, unread, _ := s.call.Switched()
+	c, unread, _ := s.call.UpgradedConn()
 	return c, unread
 }
 
 // release implements sender.
 func (s *http1Sender) release() {
-	if s.watch != nil {
-		s.watch.end()
+	if s.aborter != nil {
+		s.aborter.end()
 	}
 	s.call.Release()
 	*s = http1Sender{}
 }
 
-// An abortable is a call that ends when a context is done.
-type abortable struct {
+// A contextAborter aborts a call when a context is done.
+type contextAborter struct {
 	stop func() bool
 
 	mu   sync.Mutex // guards call
 	call *http1.Call
 }
 
-func abortWith(ctx context.Context, c *http1.Call) *abortable {
-	a := &abortable{call: c}
+func abortOnDone(ctx context.Context, c *http1.Call) *contextAborter {
+	a := &contextAborter{call: c}
 	a.stop = context.AfterFunc(ctx, a.abort)
 	return a
 }
 
-func (a *abortable) abort() {
+func (a *contextAborter) abort() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.call != nil {
@@ -171,34 +171,35 @@ func (a *abortable) abort() {
 	}
 }
 
-// end comes before the call is released.
-func (a *abortable) end() {
+// end must be called before the call is released.
+func (a *contextAborter) end() {
 	a.stop()
-	a.mu.Lock() // it may be aborted right now
+	a.mu.Lock() // waits for an abort that is in progress
 	defer a.mu.Unlock()
 	a.call = nil
 }
 
-// An http1Source is the body of a request that did not come over HTTP/1.1.
+// An http1Source is the request body of a client that does not use HTTP/1.1.
 type http1Source struct {
 	Body
 	stopped atomic.Bool
 }
 
-// Read reads the body. That it was stopped is nobody's fault.
+// Read reads the body. After Stop the error is ErrBodyReadCanceled, so that it is not
+// attributed to the client.
 func (b *http1Source) Read(p []byte) (int, error) {
 	n, err := b.Body.Read(p)
 	if err != nil && err != io.EOF && b.stopped.Load() {
-		err = http1.ErrStopped
+		err = http1.ErrBodyReadCanceled
 	}
 	return n, err
 }
 
-// Stop ends reading for good.
+// Stop makes a pending read return, and prevents retries.
 func (b *http1Source) Stop() {
 	b.stopped.Store(true)
 	b.Body.Stop()
 }
 
-// spent reports whether the body cannot be read any more.
-func (b *http1Source) spent() bool { return b != nil && b.stopped.Load() }
+// isStopped reports whether Stop was called.
+func (b *http1Source) isStopped() bool { return b != nil && b.stopped.Load() }

@@ -11,28 +11,28 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A requestBody is the client's body on its way to the target. It is read by
-// net/http's own goroutine, which may go on doing so when the request has ended.
+// A requestBody is the request body that is sent over HTTP/2. A goroutine of net/http
+// reads it, and may still read it after the request has ended.
 type requestBody struct {
-	from    io.Reader
-	body    Body
-	keep    func(http1.Field) bool
-	trailer http.Header // that is sent: names at first, values at the end of the body
+	from        io.Reader
+	body        Body
+	keepTrailer func(http1.Field) bool
+	trailer     http.Header // sent trailer fields: names at first, values at the end of the body
 
-	failure atomic.Pointer[error] // what went wrong when reading from the client
-	whole   atomic.Bool           // all of it has been read
-	stopped atomic.Bool
+	failure  atomic.Pointer[error] // why reading from the client failed
+	complete atomic.Bool           // the body was read to its end
+	stopped  atomic.Bool
 
-	mu   sync.Mutex // held while it is read, and guards what follows
-	over bool
+	mu     sync.Mutex // held during a read; guards the fields below
+	closed bool
 }
 
 func newRequestBody(f *forwarding) *requestBody {
 	t := f.request
-	b := &requestBody{from: t.source(), body: t.Body, keep: trailerFilter(t), trailer: http.Header{}}
+	b := &requestBody{from: t.bodyReader(), body: t.Body, keepTrailer: trailerFilter(t), trailer: http.Header{}}
 	for _, line := range t.Fields.Values("Trailer") {
-		for name := range elements(line) {
-			if b.keep(http1.Field{Name: name}) {
+		for name := range listElements(line) {
+			if b.keepTrailer(http1.Field{Name: name}) {
 				b.trailer[http.CanonicalHeaderKey(name)] = nil
 			}
 		}
@@ -40,11 +40,11 @@ func newRequestBody(f *forwarding) *requestBody {
 	return b
 }
 
-// Read reads the client's body, until end.
+// Read implements io.Reader. It fails after close.
 func (b *requestBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
+	if b.closed {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	n, err := b.from.Read(p)
@@ -52,43 +52,43 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	case err == nil:
 	case errors.Is(err, io.EOF):
 		for f := range b.body.Trailer().All() {
-			if b.keep(f) {
+			if b.keepTrailer(f) {
 				mapHeader(b.trailer).Add(f.Name, f.Value)
 			}
 		}
-		b.whole.Store(true)
+		b.complete.Store(true)
 	case !b.stopped.Load():
 		b.failure.CompareAndSwap(nil, &err)
 	}
 	return n, err
 }
 
-// Close ends reading, as net/http wants no more.
+// Close implements io.Closer. net/http calls it when it needs no more of the body.
 func (b *requestBody) Close() error {
 	b.Stop()
 	return nil
 }
 
-// Stop ends reading, unless all has been read.
+// Stop makes a pending read return, unless the body was read to its end.
 func (b *requestBody) Stop() {
-	if b != nil && !b.whole.Load() {
+	if b != nil && !b.complete.Load() {
 		b.stopped.Store(true)
 		b.body.Stop()
 	}
 }
 
-// end waits for whoever still reads, and lets nobody begin to.
-func (b *requestBody) end() {
+// close waits for a pending read and makes later reads fail.
+func (b *requestBody) close() {
 	if b == nil {
 		return
 	}
 	b.Stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.over = true
+	b.closed = true
 }
 
-// err is why the client's body could not be read, nil if it could be so far.
+// err returns why the body could not be read from the client, or nil.
 func (b *requestBody) err() error {
 	if b == nil {
 		return nil
@@ -101,48 +101,48 @@ func (b *requestBody) err() error {
 
 // An attempt is one request to one target.
 type attempt struct {
-	request *http.Request
-	body    *attemptBody // nil if it has none, or is not to be repeated
-	begun   atomic.Bool  // the target has begun to answer
+	request         *http.Request
+	body            *attemptBody // nil if there is no body or there are no retries
+	responseStarted atomic.Bool  // a byte of the response has arrived
 }
 
-// repeatable reports whether the request that failed with err may be sent again:
-// no byte of its body has been read, and the target has certainly seen nothing
-// of it, or its method is idempotent and no byte came back.
-func (a *attempt) repeatable(err error) bool {
-	if !unseen(err) && (!http1.Idempotent(a.request.Method) || a.begun.Load() || !closed(err) || errors.Is(err, context.Canceled)) {
+// canRetry reports whether the request that failed with err may be sent again. No byte
+// of its body may have been read. In addition, either the target has received no part
+// of the request, or its method is idempotent and no byte of a response has arrived.
+func (a *attempt) canRetry(err error) bool {
+	if !notSent(err) && (!http1.Idempotent(a.request.Method) || a.responseStarted.Load() || !connectionClosed(err) || errors.Is(err, context.Canceled)) {
 		return false
 	}
-	return a.body == nil || a.body.giveUp()
+	return a.body == nil || a.body.revoke()
 }
 
-// An attemptBody lends a request's body to one attempt, and takes it back if
-// that has not begun to read it.
+// An attemptBody gives one attempt access to a request body. The access can be revoked
+// if the body has not been read.
 type attemptBody struct {
 	io.ReadCloser
 	state atomic.Int32
 }
 
 const (
-	untouched = iota
-	touched
-	givenUp
+	bodyUnread = iota
+	bodyRead
+	bodyRevoked
 )
 
 func (b *attemptBody) Read(p []byte) (int, error) {
-	if !b.state.CompareAndSwap(untouched, touched) && b.state.Load() == givenUp {
+	if !b.state.CompareAndSwap(bodyUnread, bodyRead) && b.state.Load() == bodyRevoked {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	return b.ReadCloser.Read(p)
 }
 
-// Close leaves a body alone that another attempt may still need.
+// Close implements io.Closer. It keeps an unread body open for another attempt.
 func (b *attemptBody) Close() error {
-	if b.state.Load() == touched {
+	if b.state.Load() == bodyRead {
 		return b.ReadCloser.Close()
 	}
 	return nil
 }
 
-// giveUp ends the loan and reports whether the body is as it was.
-func (b *attemptBody) giveUp() bool { return b.state.CompareAndSwap(untouched, givenUp) }
+// revoke ends the access. It reports whether the body is unread.
+func (b *attemptBody) revoke() bool { return b.state.CompareAndSwap(bodyUnread, bodyRevoked) }

@@ -18,125 +18,125 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// An http2Sender sends a request by net/http's transport, which speaks HTTP/2.
+// An http2Sender sends a request over HTTP/2 with the transport of net/http.
 type http2Sender struct {
 	*forwarding
-	over   *http2Transport
-	made   *http.Request // for any target
-	body   *requestBody  // nil if there is none
-	last   *attempt
-	idle   *idleTimer // nil if the target may fall silent
-	cancel context.CancelCauseFunc
+	transport   *http2Transport
+	template    *http.Request // the request without a target
+	body        *requestBody  // nil if there is none
+	lastAttempt *attempt
+	idleTimer   *idleTimer // nil if there is no timeout between reads of the response body
+	cancel      context.CancelCauseFunc
 
-	response *http.Response
-	fields   http1.Fields
+	httpResponse *http.Response
+	fields       http1.Fields
 
-	mu       sync.Mutex // held while an interim response is passed on, and guards what follows
-	gotFinal bool       // the final response has come
+	mu       sync.Mutex // held while an interim response is forwarded; guards the fields below
+	gotFinal bool       // the final response has arrived
 }
 
 // sender implements transport.
 func (o *http2Transport) sender(f *forwarding) sender {
-	s := &http2Sender{forwarding: f, over: o}
-	f.upgrade = "" // HTTP/2 has no such thing
+	s := &http2Sender{forwarding: f, transport: o}
+	f.upgrade = "" // HTTP/2 has no Upgrade (RFC 9113 section 8.6)
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	s.cancel = cancel
-	if o.idle > 0 {
-		s.idle = newIdleTimer(o.idle, cancel)
+	if o.bodyTimeout > 0 {
+		s.idleTimer = newIdleTimer(o.bodyTimeout, cancel)
 	}
 	t, h := f.request, http.Header{}
-	s.made = (&http.Request{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Header: h, ContentLength: t.Length}).WithContext(ctx)
+	s.template = (&http.Request{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Header: h, ContentLength: t.Length}).WithContext(ctx)
 	if t.Length != 0 {
 		s.body = newRequestBody(f)
-		s.made.Body, s.made.Trailer = s.body, s.body.trailer
+		s.template.Body, s.template.Trailer = s.body, s.body.trailer
 	}
-	f.header(mapHeader(h))
-	if f.te {
+	f.writeHeader(mapHeader(h))
+	if f.acceptTrailers {
 		h["Te"] = []string{"trailers"}
 	}
 	if h["User-Agent"] == nil {
-		h["User-Agent"] = nil // or net/http would call itself by its own name
+		h["User-Agent"] = nil // prevents the default of net/http
 	}
 	return s
 }
 
 // send implements sender.
 func (s *http2Sender) send(m *backend) (err error) {
-	s.last = s.attempt(m)
-	s.response, err = s.over.RoundTrip(s.last.request)
+	s.lastAttempt = s.newAttempt(m)
+	s.httpResponse, err = s.transport.RoundTrip(s.lastAttempt.request)
 	s.mu.Lock()
 	s.gotFinal = err == nil
 	s.mu.Unlock()
-	if why := s.body.err(); err != nil && why != nil {
-		return &bodyError{why} // the target could not answer what never arrived
+	if cause := s.body.err(); err != nil && cause != nil {
+		return &requestBodyError{cause} // the cause: the target did not get the whole request
 	}
 	return err
 }
 
-// attempt addresses the request to m. A pool that retries keeps an eye on how far it
-// gets.
-func (s *http2Sender) attempt(m *backend) *attempt {
+// newAttempt returns the request to m. If the pool retries, it also tracks the progress
+// of the request.
+func (s *http2Sender) newAttempt(m *backend) *attempt {
 	try := &attempt{}
-	trace := &httptrace.ClientTrace{Got1xxResponse: s.interim}
-	if s.over.retries {
-		trace.GotFirstResponseByte = func() { try.begun.Store(true) }
+	trace := &httptrace.ClientTrace{Got1xxResponse: s.relayInterim}
+	if s.transport.retries {
+		trace.GotFirstResponseByte = func() { try.responseStarted.Store(true) }
 	}
-	try.request = s.made.WithContext(httptrace.WithClientTrace(s.made.Context(), trace)) // a shallow copy
+	try.request = s.template.WithContext(httptrace.WithClientTrace(s.template.Context(), trace)) // a shallow copy
 	t := s.request
 	try.request.URL = &url.URL{RawQuery: t.RawQuery, ForceQuery: t.ForceQuery}
-	address(try.request.URL, m, t.Path)
-	if s.over.retries && s.body != nil {
+	setURL(try.request.URL, m, t.Path)
+	if s.transport.retries && s.body != nil {
 		try.body = &attemptBody{ReadCloser: s.body}
 		try.request.Body = try.body
 	}
 	return try
 }
 
-// repeatable implements sender.
-func (s *http2Sender) repeatable(err error) bool { return s.last.repeatable(err) }
+// canRetry implements sender.
+func (s *http2Sender) canRetry(err error) bool { return s.lastAttempt.canRetry(err) }
 
-// interim passes a 1xx response on.
-func (s *http2Sender) interim(status int, h textproto.MIMEHeader) error {
+// relayInterim forwards a 1xx response.
+func (s *http2Sender) relayInterim(status int, h textproto.MIMEHeader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gotFinal || status == http.StatusContinue { // that is sent when the body is read
+	if s.gotFinal || status == http.StatusContinue { // 100 Continue is sent when the body is read
 		return nil
 	}
-	f := FieldsOf(http.Header(h))
-	f.Strip()
+	f := FieldsFromHeader(http.Header(h))
+	f.StripHopByHop()
 	s.to.Informational(status, f)
 	return nil
 }
 
-// answer implements sender.
-func (s *http2Sender) answer() (int, *http1.Fields, error) {
-	res := s.response
+// response implements sender.
+func (s *http2Sender) response() (int, *http1.Fields, error) {
+	res := s.httpResponse
 	switch {
 	case res.StatusCode < 100:
 		return 0, nil, fmt.Errorf("status %03d", res.StatusCode)
 	case res.StatusCode == http.StatusSwitchingProtocols:
 		return 0, nil, errors.New("unrequested 101 response")
 	}
-	addAll(&s.fields, res.Header)
-	if names := canonical(res.Trailer); len(names) > 0 {
+	addHeader(&s.fields, res.Header)
+	if names := sortedNames(res.Trailer); len(names) > 0 {
 		s.fields.Add("Trailer", strings.Join(names, ", "))
 	}
 	return res.StatusCode, &s.fields, nil
 }
 
-// relay implements sender. The header, and each piece, is sent on as it comes: that more
-// is there already cannot be told.
+// relay implements sender. It flushes the head and every part of the body separately,
+// because it cannot know whether more data is available.
 func (s *http2Sender) relay(to Sink) error {
-	res := s.response
+	res := s.httpResponse
 	named, left := res.Header["Connection"], int64(-1)
-	if res.Header["Content-Length"] != nil { // net/http also knows it where nobody has said it
+	if res.Header["Content-Length"] != nil { // otherwise ContentLength may be inferred by net/http
 		left = res.ContentLength
 	}
 	if err := to.Begin(res.StatusCode, &s.fields, left); err != nil {
 		return err
 	}
-	// A response that is a header and nothing else has to stay so: of gRPC's errors,
-	// the header is the trailer (Trailers-Only).
+	// A response that consists of a single HEADERS frame must stay so: for errors of
+	// gRPC, that frame is the trailer section (Trailers-Only).
 	if s.request.Method != http.MethodHead && res.ContentLength != 0 && res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified {
 		if err := to.Flush(); err != nil {
 			return err
@@ -145,7 +145,7 @@ func (s *http2Sender) relay(to Sink) error {
 	buf := s.pool.buffers.Get()
 	defer s.pool.buffers.Put(buf)
 	for {
-		n, err := s.read(buf)
+		n, err := s.readBody(buf)
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {
 				return err
@@ -154,16 +154,16 @@ func (s *http2Sender) relay(to Sink) error {
 		left -= int64(n)
 		switch {
 		case errors.Is(err, io.EOF):
-			s.body.Stop() // net/http ends a response only when nobody reads the request's body any more
-			f := FieldsOf(res.Trailer)
+			s.body.Stop() // net/http ends a response only after reading of the request body has ended
+			f := FieldsFromHeader(res.Trailer)
 			f.DropFunc(func(f http1.Field) bool {
-				return !trailerAllowed(http.CanonicalHeaderKey(f.Name)) || has(named, f.Name)
+				return !trailerAllowed(http.CanonicalHeaderKey(f.Name)) || containsToken(named, f.Name)
 			})
 			return to.End(f)
 		case err != nil:
-			_ = to.Flush() // what has come is the client's
+			_ = to.Flush() // the client gets what was received before
 			return err
-		case left == 0: // the end will send it
+		case left == 0: // End flushes
 		default:
 			if err := to.Flush(); err != nil {
 				return err
@@ -172,39 +172,39 @@ func (s *http2Sender) relay(to Sink) error {
 	}
 }
 
-// read reads some of the response's body.
-func (s *http2Sender) read(p []byte) (int, error) {
-	s.idle.begin()
-	n, err := s.response.Body.Read(p)
-	s.idle.end()
+// readBody reads from the response body.
+func (s *http2Sender) readBody(p []byte) (int, error) {
+	s.idleTimer.begin()
+	n, err := s.httpResponse.Body.Read(p)
+	s.idleTimer.end()
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
 		return n, err
-	case errors.Is(context.Cause(s.made.Context()), errIdle):
-		err = errIdle
+	case errors.Is(context.Cause(s.template.Context()), errBodyTimeout):
+		err = errBodyTimeout
 	}
-	if why := s.body.err(); why != nil {
-		return n, &bodyError{why}
+	if cause := s.body.err(); cause != nil {
+		return n, &requestBodyError{cause}
 	}
-	return n, &cutError{err}
+	return n, &truncatedError{err}
 }
 
-// switched implements sender; it never does.
+// switched implements sender. It is never called.
 func (s *http2Sender) switched() (net.Conn, []byte) { return nil, nil }
 
 // release implements sender.
 func (s *http2Sender) release() {
 	s.cancel(nil)
-	if s.response != nil {
-		_ = s.response.Body.Close() // what is left of it is nobody's
+	if s.httpResponse != nil {
+		_ = s.httpResponse.Body.Close() // the rest of the body is not needed
 	}
-	s.body.end()
+	s.body.close()
 }
 
-// A source is where the body of t is read from.
-func (t *Request) source() io.Reader {
-	if t.Content != nil {
-		return bytes.NewReader(t.Content)
+// bodyReader returns a reader for the body of t.
+func (t *Request) bodyReader() io.Reader {
+	if t.BufferedBody != nil {
+		return bytes.NewReader(t.BufferedBody)
 	}
 	return t.Body
 }

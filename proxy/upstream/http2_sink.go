@@ -12,26 +12,26 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// errHandOver reports that a connection cannot be given away.
-var errHandOver = errors.New("connection is not for one request alone")
+// errNoUpgrade reports that an HTTP/2 connection cannot be handed over.
+var errNoUpgrade = errors.New("HTTP/2 connection cannot be handed over")
 
-// A NetSink is the Sink of a client that net/http's server serves, over HTTP/2.
-type NetSink struct {
-	w        http.ResponseWriter
-	trailers []string // that may follow, by name
-	begun    bool
+// An HTTP2Sink is a Sink for a client that is served by net/http over HTTP/2.
+type HTTP2Sink struct {
+	w         http.ResponseWriter
+	trailers  []string // names of trailer fields that may follow
+	committed bool
 }
 
-// NewNetSink makes a Sink of w.
-func NewNetSink(w http.ResponseWriter) *NetSink { return &NetSink{w: w} }
+// NewHTTP2Sink returns a Sink that writes to w.
+func NewHTTP2Sink(w http.ResponseWriter) *HTTP2Sink { return &HTTP2Sink{w: w} }
 
-// An announcer is a sink that tells its client beforehand which trailer fields may come.
+// An announcer is a Sink that announces trailer fields to its client in the head.
 type announcer interface{ announce(names []string) }
 
-func (s *NetSink) announce(names []string) { s.trailers = names }
+func (s *HTTP2Sink) announce(names []string) { s.trailers = names }
 
 // Informational implements Sink.
-func (s *NetSink) Informational(status int, f *http1.Fields) {
+func (s *HTTP2Sink) Informational(status int, f *http1.Fields) {
 	h := s.w.Header()
 	for line := range f.All() {
 		mapHeader(h).Add(line.Name, line.Value)
@@ -41,7 +41,7 @@ func (s *NetSink) Informational(status int, f *http1.Fields) {
 }
 
 // Begin implements Sink.
-func (s *NetSink) Begin(status int, f *http1.Fields, length int64) error {
+func (s *HTTP2Sink) Begin(status int, f *http1.Fields, length int64) error {
 	h := s.w.Header()
 	for line := range f.All() {
 		mapHeader(h).Add(line.Name, line.Value)
@@ -53,24 +53,24 @@ func (s *NetSink) Begin(status int, f *http1.Fields, length int64) error {
 		h["Trailer"] = []string{strings.Join(s.trailers, ", ")}
 	}
 	if _, ok := h["Content-Type"]; !ok {
-		h["Content-Type"] = nil // or net/http would guess one
+		h["Content-Type"] = nil // prevents that net/http guesses one
 	}
-	s.begun = true
+	s.committed = true
 	s.w.WriteHeader(status)
 	if len(s.trailers) > 0 && length < 0 {
-		return s.Flush() // or net/http would say how long a short body is, and some clients read no trailer after that
+		return s.Flush() // otherwise net/http adds Content-Length to a short body, and some clients ignore a trailer section after that
 	}
 	return nil
 }
 
 // Write implements Sink.
-func (s *NetSink) Write(p []byte) (int, error) { return s.w.Write(p) }
+func (s *HTTP2Sink) Write(p []byte) (int, error) { return s.w.Write(p) }
 
 // Flush implements Sink.
-func (s *NetSink) Flush() error { return http.NewResponseController(s.w).Flush() }
+func (s *HTTP2Sink) Flush() error { return http.NewResponseController(s.w).Flush() }
 
 // End implements Sink. net/http sends the trailer when its handler returns.
-func (s *NetSink) End(trailer *http1.Fields) error {
+func (s *HTTP2Sink) End(trailer *http1.Fields) error {
 	h := s.w.Header()
 	for line := range trailer.All() {
 		name := http.CanonicalHeaderKey(line.Name)
@@ -85,39 +85,40 @@ func (s *NetSink) End(trailer *http1.Fields) error {
 	return nil
 }
 
-// HandOver implements Sink: over HTTP/2, no connection is one request's alone.
-func (s *NetSink) HandOver(string, *http1.Fields) (net.Conn, []byte, error) {
-	return nil, nil, errHandOver
+// SwitchProtocols implements Sink. It fails, because an HTTP/2 connection carries
+// several requests.
+func (s *HTTP2Sink) SwitchProtocols(string, *http1.Fields) (net.Conn, []byte, error) {
+	return nil, nil, errNoUpgrade
 }
 
-// Begun implements Sink.
-func (s *NetSink) Begun() bool { return s.begun }
+// Committed implements Sink.
+func (s *HTTP2Sink) Committed() bool { return s.committed }
 
-// FieldsOf are the fields of a header as net/http has it.
-func FieldsOf(h http.Header) *http1.Fields {
+// FieldsFromHeader returns the fields of a net/http header.
+func FieldsFromHeader(h http.Header) *http1.Fields {
 	f := new(http1.Fields)
-	addAll(f, h)
+	addHeader(f, h)
 	return f
 }
 
-// RequestFieldsOf are the fields of a request over HTTP/2, with the announcement of its
-// trailer, which net/http has taken out.
-func RequestFieldsOf(r *http.Request) *http1.Fields {
-	f := FieldsOf(r.Header)
-	if names := canonical(r.Trailer); len(names) > 0 {
+// FieldsFromRequest returns the fields of an HTTP/2 request, including Trailer, which
+// net/http has removed from the header.
+func FieldsFromRequest(r *http.Request) *http1.Fields {
+	f := FieldsFromHeader(r.Header)
+	if names := sortedNames(r.Trailer); len(names) > 0 {
 		f.Add("Trailer", strings.Join(names, ", "))
 	}
 	return f
 }
 
-func addAll(f *http1.Fields, h http.Header) {
+func addHeader(f *http1.Fields, h http.Header) {
 	lines, bytes := 0, 0
 	for name, values := range h {
 		for _, value := range values {
 			lines, bytes = lines+1, bytes+len(name)+len(value)
 		}
 	}
-	f.Grow(lines+1, bytes) // and one for a caller
+	f.Grow(lines+1, bytes) // and one line for the caller
 	for name, values := range h {
 		for _, value := range values {
 			f.Add(name, value)
@@ -125,5 +126,5 @@ func addAll(f *http1.Fields, h http.Header) {
 	}
 }
 
-// canonical are the names in h.
-func canonical(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }
+// sortedNames returns the sorted names in h.
+func sortedNames(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }

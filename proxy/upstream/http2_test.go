@@ -21,9 +21,9 @@ func openHTTP2(t *testing.T, pool *Pool, change func(*Request)) (*testProxy, *ht
 		if change != nil {
 			change(asked)
 		}
-		res := pool.Forward(r.Context(), asked, NewNetSink(w))
+		res := pool.Forward(r.Context(), asked, NewHTTP2Sink(w))
 		p.results <- res
-		if res.Kind != OK && res.Wrote {
+		if res.Kind != OK && res.HeaderSent {
 			panic(http.ErrAbortHandler)
 		}
 	}))
@@ -86,7 +86,7 @@ func TestForward_FromHTTP2(t *testing.T) {
 	}
 }
 
-func TestForward_FromHTTP2_CutsAndLeavers(t *testing.T) {
+func TestForward_FromHTTP2_AbortsAndClientGone(t *testing.T) {
 	url, _ := startReplying(t, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
 	h, client := openHTTP2(t, poolOf(t, url), nil)
 	res, err := client.Get(h.URL)
@@ -97,7 +97,7 @@ func TestForward_FromHTTP2_CutsAndLeavers(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "stream error") {
 		t.Errorf("client reads %v, want that the stream is cut", err)
 	}
-	if got := h.result(t); got.Kind != BodyCut || !got.Wrote {
+	if got := h.result(t); got.Kind != ResponseTruncated || !got.HeaderSent {
 		t.Errorf("result %+v", got)
 	}
 

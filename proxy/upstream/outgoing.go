@@ -8,23 +8,23 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// Outgoing is what a target would be sent for a request.
+// Outgoing is a request as it would be sent to a target.
 type Outgoing struct {
 	Method string
 	Host   string
-	// Target is path and query as they go on the wire, without the path of a
-	// target's own URL.
+	// Target is the request target, without the path in the target's URL.
 	Target string
-	// Header has all fields but Host and those that frame the message.
+	// Header has all fields except Host and those for the framing.
 	Header map[string][]string
-	// Targets are the URLs of those that may be asked; none for the built-in echo.
+	// Targets are the URLs of the targets that could be selected. It is empty for the
+	// built-in echo.
 	Targets []string
 }
 
-// Outgoing says what Forward would send for a request, and sends nothing. It fails with
-// the error that would be Result.Err where no target would be asked at all, whatever the
-// targets' health is; kind is then as in that Result.
-func (p *Pool) Outgoing(t *Request) (o Outgoing, kind Kind, err error) {
+// Outgoing returns what Forward would send for a request. It sends nothing. If Forward
+// would reject the request before selecting a target, Outgoing returns the same kind
+// and error.
+func (p *Pool) Outgoing(t *Request) (o Outgoing, kind ResultKind, err error) {
 	if kind, err := p.checkRequest(t); err != nil {
 		return Outgoing{}, kind, err
 	}
@@ -32,15 +32,15 @@ func (p *Pool) Outgoing(t *Request) (o Outgoing, kind Kind, err error) {
 	if t.RawQuery != "" {
 		o.Target += "?" + t.RawQuery
 	}
-	f := forwarding{request: t, trusted: trustedForwarded(t), via: p.via(t), forward: maxForwards(t)}
-	f.header(mapHeader(o.Header))
+	f := forwarding{request: t, trusted: trustedForwarded(t), via: p.via(t), maxForwards: maxForwards(t)}
+	f.writeHeader(mapHeader(o.Header))
 	for _, from := range p.config.Targets {
 		o.Targets = append(o.Targets, from.URL.Redacted())
 	}
 	return o, OK, nil
 }
 
-// A mapHeader is a header as net/http has it: values by canonical names.
+// A mapHeader is a net/http header.
 type mapHeader map[string][]string
 
 // AddFields implements header.

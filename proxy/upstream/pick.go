@@ -8,52 +8,52 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A Balance is how a pool spreads requests over its targets.
+// A Balance is a load balancing algorithm.
 type Balance uint8
 
-// The balances. All of them honour weights.
+// The load balancing algorithms. All of them respect weights.
 const (
 	RoundRobin  Balance = iota // targets take turns
 	LeastLoaded                // the target with the fewest requests in progress
-	HashBy                     // requests with one Request.HashBy go to one target; others take turns
+	HashBy                     // requests with the same Request.HashBy go to the same target; those without one use round robin
 )
 
-// A backend is a target in one pool. The group's mutex guards what changes.
+// A backend is a target in one pool. The group's mutex guards its mutable fields.
 type backend struct {
 	endpoint
-	*health
-	number int // in its pool
-	weight float64
-	seed   uint64  // its name as a number
-	credit float64 // what it has gained and not spent by taking turns
+	*targetHealth
+	number        int // index in its pool
+	weight        float64
+	nameHash      uint64  // hash of its name, for rendezvous hashing
+	currentWeight float64 // for smooth weighted round robin
 }
 
-// A pickState is one request that wants a target.
-type pickState struct {
-	hash  string     // "" for none
-	tried []*backend // those that have failed it
+// A selection contains what selects a backend for one request.
+type selection struct {
+	hash  string     // for HashBy; "" for none
+	tried []*backend // backends that have failed this request
 }
 
-// pick picks the member to ask: nil and errNoTarget when none is fit, nil and
-// no error when all that are fit are full. Those that have not failed this
-// request come before others, and those that are not ejected before those that
-// are. It costs a look at each member.
-func (p *Pool) pick(now time.Time, a pickState) (*backend, error) {
+// pick selects a backend. It returns errNoTarget if none is healthy, and neither a
+// backend nor an error if all healthy ones are at MaxConnections. It prefers backends
+// that have not failed this request, and then those that are not ejected. Its cost is
+// linear in the number of backends.
+func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 	candidates := p.scratch[:0]
 	best, fit := 0, false
 	for _, m := range p.backends {
-		if p.health.Path != "" && m.down {
+		if p.health.Path != "" && m.unhealthy {
 			continue
 		}
 		fit = true
-		if p.maxConnections > 0 && m.busy >= p.maxConnections {
+		if p.maxConnections > 0 && m.inFlight >= p.maxConnections {
 			continue
 		}
 		rank := 1
 		if m.ejected(now, p.health) {
 			rank++
 		}
-		if a.failed(m) {
+		if a.hasTried(m) {
 			rank += 2
 		}
 		switch {
@@ -68,17 +68,17 @@ func (p *Pool) pick(now time.Time, a pickState) (*backend, error) {
 	case !fit:
 		return nil, errNoTarget
 	case len(candidates) < 2:
-		return only(candidates), nil
+		return firstOrNil(candidates), nil
 	case p.balance == HashBy && a.hash != "":
-		return heaviest(candidates, a.hash), nil
+		return rendezvous(candidates, a.hash), nil
 	case p.balance == LeastLoaded:
-		candidates = p.idlest(now, candidates)
+		candidates = p.leastLoaded(now, candidates)
 	}
 	return p.roundRobin(now, candidates), nil
 }
 
-// failed reports whether m has failed this request.
-func (a pickState) failed(m *backend) bool {
+// hasTried reports whether m has failed this request.
+func (a selection) hasTried(m *backend) bool {
 	for _, t := range a.tried {
 		if t == m {
 			return true
@@ -87,37 +87,38 @@ func (a pickState) failed(m *backend) bool {
 	return false
 }
 
-func only(candidates []*backend) *backend {
+func firstOrNil(candidates []*backend) *backend {
 	if len(candidates) == 0 {
 		return nil
 	}
 	return candidates[0]
 }
 
-// roundRobin lets candidates take turns, spread as evenly as their weights allow. The
-// algorithm is nginx's smooth weighted round robin: each time everyone gains its
-// weight, the richest is picked and pays the sum.
+// roundRobin selects by smooth weighted round robin, the algorithm of nginx: each
+// candidate gains its weight, the one with the highest current weight is selected, and
+// the sum of the weights is subtracted from it.
 func (p *Pool) roundRobin(now time.Time, candidates []*backend) *backend {
 	var sum float64
 	best := candidates[0]
 	for _, m := range candidates {
-		share := m.weight * m.ramp(now, p.health)
+		share := m.weight * m.slowStartFactor(now, p.health)
 		sum += share
-		m.credit += share
-		if m.credit > best.credit {
+		m.currentWeight += share
+		if m.currentWeight > best.currentWeight {
 			best = m
 		}
 	}
-	best.credit -= sum
+	best.currentWeight -= sum
 	return best
 }
 
-// idlest keeps those candidates that one more request would load the least.
-func (p *Pool) idlest(now time.Time, candidates []*backend) []*backend {
+// leastLoaded returns the candidates with the least load after one more request (least
+// connections).
+func (p *Pool) leastLoaded(now time.Time, candidates []*backend) []*backend {
 	least := math.Inf(1)
 	kept := candidates[:0]
 	for _, m := range candidates {
-		load := float64(m.busy+1) / (m.weight * m.ramp(now, p.health))
+		load := float64(m.inFlight+1) / (m.weight * m.slowStartFactor(now, p.health))
 		switch {
 		case load < least:
 			least, kept = load, append(kept[:0], m)
@@ -128,18 +129,19 @@ func (p *Pool) idlest(now time.Time, candidates []*backend) []*backend {
 	return kept
 }
 
-// heaviest picks by rendezvous: each candidate and hashBy together make
-// a number, and the highest wins. So when a target goes, only its own requests
-// move, in shares by weight. The score is Schindelhauer and Schomaker's,
-// weight/-ln(u) with u spread evenly between 0 and 1.
-func heaviest(candidates []*backend, hashBy string) *backend {
+// rendezvous selects by rendezvous hashing (highest random weight): each candidate gets
+// a score from its name and hashBy, and the highest score wins. If a target is removed,
+// only its own requests move, in proportion to the weights. The score is that of
+// Schindelhauer and Schomaker, weight/-ln(u) with u uniformly distributed between 0 and
+// 1.
+func rendezvous(candidates []*backend, hashBy string) *backend {
 	hash := xxhash.Sum64String(hashBy)
 	var best *backend
 	var most float64
 	for _, m := range candidates {
 		var both [16]byte
 		binary.BigEndian.PutUint64(both[:8], hash)
-		binary.BigEndian.PutUint64(both[8:], m.seed)
+		binary.BigEndian.PutUint64(both[8:], m.nameHash)
 		u := (float64(xxhash.Sum64(both[:])>>11) + 0.5) / (1 << 53)
 		if score := m.weight / -math.Log(u); best == nil || score > most {
 			best, most = m, score

@@ -33,7 +33,7 @@ func busyChoices(t testing.TB, p *Pool, n int) string {
 	var all choice
 	for range n {
 		one := chosen(t, p, time.Now(), 1)
-		one[0].busy++
+		one[0].inFlight++
 		all = append(all, one...)
 	}
 	return all.hosts()
@@ -45,7 +45,7 @@ type choice []*backend
 func chosen(t testing.TB, p *Pool, now time.Time, n int) (all choice) {
 	t.Helper()
 	for range n {
-		m, err := p.pick(now, pickState{})
+		m, err := p.pick(now, selection{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func (c choice) hosts() string {
 	return b.String()
 }
 
-func TestChoose_TurnsByWeight(t *testing.T) {
+func TestPick_RoundRobinByWeight(t *testing.T) {
 	for _, c := range []struct {
 		weights []int
 		want    string
@@ -80,26 +80,26 @@ func TestChoose_TurnsByWeight(t *testing.T) {
 	}
 }
 
-func TestChoose_LeastLoaded(t *testing.T) {
+func TestPick_LeastLoaded(t *testing.T) {
 	p := newTestPool(t, Config{Balance: LeastLoaded}, 1, 1, 2)
 	if got := busyChoices(t, p, 8); strings.Count(got, "a") != 2 || strings.Count(got, "b") != 2 || strings.Count(got, "c") != 4 {
 		t.Errorf("eight that stay went to %s; want 2, 2 and 4 as the weights say", got)
 	}
-	p.backends[1].busy = 0
+	p.backends[1].inFlight = 0
 	if got := choices(t, p, time.Now(), 1); got != "b" {
 		t.Errorf("chose %s; want the one that nobody asks", got)
 	}
-	p.backends[0].busy = 0
-	p.backends[2].busy = 1 // loads 1 with one more, as the others would be
+	p.backends[0].inFlight = 0
+	p.backends[2].inFlight = 1 // loads 1 with one more, as the others would be
 	if got := choices(t, p, time.Now(), 6); strings.Count(got, "a") == 0 || strings.Count(got, "b") == 0 {
 		t.Errorf("equals were asked %s; want that they take turns", got)
 	}
 }
 
-func TestChoose_HashByMovesOnlyWhatItMust(t *testing.T) {
-	p := newTestPool(t, Config{Balance: HashBy, Health: Health{After: 1, EjectFor: time.Hour}}, 1, 1, 2)
+func TestPick_HashByMovesOnlyAffectedKeys(t *testing.T) {
+	p := newTestPool(t, Config{Balance: HashBy, Health: Health{FailureThreshold: 1, EjectFor: time.Hour}}, 1, 1, 2)
 	of := func(i int) string {
-		m, err := p.pick(time.Now(), pickState{hash: fmt.Sprint("user-", i)})
+		m, err := p.pick(time.Now(), selection{hash: fmt.Sprint("user-", i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestChoose_HashByMovesOnlyWhatItMust(t *testing.T) {
 			t.Errorf("%s gets %v of them, want %v", host, got, want)
 		}
 	}
-	p.group.connected(p.backends[0], p.health, false)
+	p.group.recordConnect(p.backends[0], p.health, false)
 	for i, was := range before {
 		if now := of(i); now == "a" || was != "a" && now != was {
 			t.Fatalf("user %d moved from %s to %s when a failed", i, was, now)
@@ -130,38 +130,38 @@ func TestChoose_HashByMovesOnlyWhatItMust(t *testing.T) {
 	}
 }
 
-func TestChoose_TheOrderOfRanks(t *testing.T) {
+func TestPick_RankOrder(t *testing.T) {
 	now := time.Now()
-	p := newTestPool(t, Config{MaxConnections: 1, Health: Health{After: 2, EjectFor: time.Minute, Path: "/", Interval: 1, Timeout: 1}}, 1, 1, 1, 1)
+	p := newTestPool(t, Config{MaxConnections: 1, Health: Health{FailureThreshold: 2, EjectFor: time.Minute, Path: "/", Interval: 1, Timeout: 1}}, 1, 1, 1, 1)
 	a, b, c, d := p.backends[0], p.backends[1], p.backends[2], p.backends[3]
-	d.down = true
-	b.ejectedUntil, b.failed = now.Add(1), 2
+	d.unhealthy = true
+	b.ejectedUntil, b.failedConnects = now.Add(1), 2
 	tried := []*backend{a, b}
 	for _, want := range []*backend{c, a, b} { // fresh, has failed it, has failed it and rests
-		got, err := p.pick(now, pickState{tried: tried})
+		got, err := p.pick(now, selection{tried: tried})
 		if got != want || err != nil {
 			t.Fatalf("chose %v, %v; want %s", got, err, want.host)
 		}
-		got.busy++
+		got.inFlight++
 	}
-	if got, err := p.pick(now, pickState{}); got != nil || err != nil {
+	if got, err := p.pick(now, selection{}); got != nil || err != nil {
 		t.Errorf("chose %v, %v; want none, as all are full", got, err)
 	}
 	for _, m := range p.backends {
-		m.down = true
+		m.unhealthy = true
 	}
-	if got, err := p.pick(now, pickState{}); got != nil || !errors.Is(err, errNoTarget) {
+	if got, err := p.pick(now, selection{}); got != nil || !errors.Is(err, errNoTarget) {
 		t.Errorf("chose %v, %v; want that none is fit", got, err)
 	}
 }
 
-func TestChoose_ShareGrowsAfterAReturn(t *testing.T) {
+func TestPick_SlowStart(t *testing.T) {
 	now := time.Now()
-	p := newTestPool(t, Config{Health: Health{After: 1, EjectFor: time.Minute, SlowStart: 10 * time.Second}}, 1, 1)
+	p := newTestPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: time.Minute, SlowStart: 10 * time.Second}}, 1, 1)
 	p.backends[1].recoveredAt = now
 	var got []int
 	for _, after := range []time.Duration{0, 5 * time.Second, 10 * time.Second} {
-		p.backends[0].credit, p.backends[1].credit = 0, 0
+		p.backends[0].currentWeight, p.backends[1].currentWeight = 0, 0
 		got = append(got, strings.Count(choices(t, p, now.Add(after), 110), "b"))
 	}
 	if !slices.Equal(got, []int{10, 37, 55}) && !slices.Equal(got, []int{10, 36, 55}) {

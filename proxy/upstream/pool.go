@@ -9,7 +9,7 @@
 // visible as truncated to the client.
 //
 // It does not limit, match, log or generate error responses: it takes a [Request], writes the response to a [Sink],
-// and returns a [Result]. A sender sends a request over HTTP/1.1, over HTTP/2 or to the built-in echo; Pool.do, which
+// and returns a [Result]. A sender sends a request over HTTP/1.1, over HTTP/2 or to the built-in echo; Pool.sendWithRetries, which
 // is independent of the protocol, selects the backend and retries. It retries on another target if the previous one
 // has certainly not seen the request, or if the request can be repeated safely, and ejects failing targets, as
 // configured by [Config]. A request on a reused connection that the target had closed in the meantime is always
@@ -33,135 +33,137 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// ErrConfig reports that a Config cannot be a Pool.
+// ErrConfig reports that a Config is invalid.
 var ErrConfig = errors.New("upstream not valid")
 
 // A Config describes one upstream.
 type Config struct {
 	Name string
-	// Echo makes the built-in upstream that answers each request as JSON;
-	// Targets is then empty.
+	// Echo selects the built-in upstream, which responds to each request with a JSON
+	// description of it. Targets must then be empty.
 	Echo    bool
 	Targets []Target
 	Balance Balance
-	// Connect is the most time that a connection to a target may take, 2 s if
-	// 0; Response the most until a response begins after the request was sent,
-	// and the most that a target may take none of the request, 30 s if 0.
-	Connect, Response time.Duration
-	// TLSTimeout is the most time that TLS may take; if 0, Connect is for both.
-	// Idle is the most that a target may send nothing in the middle of a
-	// response, without end if 0. It does not bind WebSocket.
-	TLSTimeout, Idle time.Duration
-	// MaxConnections is the most requests that one target works on at a time,
-	// over HTTP/1.1 also the most connections it has; 0 is any number. What
-	// exceeds it waits in the queue, first come first served.
+	// ConnectTimeout bounds establishing a connection to a target; the default is 2 s.
+	// ResponseTimeout bounds the wait for the head of the response after the request
+	// was sent, and each write of the request; the default is 30 s.
+	ConnectTimeout, ResponseTimeout time.Duration
+	// TLSHandshakeTimeout bounds the TLS handshake; if it is 0, ConnectTimeout bounds
+	// both together. BodyTimeout bounds each wait for more of a response body; 0 means
+	// no timeout. It does not apply to WebSocket.
+	TLSHandshakeTimeout, BodyTimeout time.Duration
+	// MaxConnections is the maximum number of requests in flight to one target; over
+	// HTTP/1.1 this is also the maximum number of connections. 0 means no maximum.
+	// Further requests wait in the queue, in order of arrival.
 	MaxConnections int
 	Queue          Queue
-	// Retries is how many more targets one request may be taken to.
+	// Retries is the maximum number of further targets for one request.
 	Retries int
 	Health  Health
-	// Protocol is what targets speak.
+	// Protocol is the HTTP version of the targets.
 	Protocol Protocol
-	// Resolve is how often the names of targets are looked up again, so that
-	// connections to addresses that are gone end; 0 is never. Resolver looks
-	// them up, that of the machine if nil.
-	Resolve  time.Duration
-	Resolver *net.Resolver
-	// Groups remembers how targets fare beyond this pool; nil remembers nothing.
+	// ResolveInterval is how often the host names of targets are resolved again, so
+	// that connections to removed addresses end; 0 means never. Resolver resolves them;
+	// the default is net.DefaultResolver.
+	ResolveInterval time.Duration
+	Resolver        *net.Resolver
+	// Groups keeps the health of targets across pools. If it is nil, the pool starts
+	// without any state.
 	Groups *Groups
-	// TLS is how https targets are trusted, by the roots of the machine if nil.
-	// It is not changed.
+	// TLS is the TLS configuration for https targets. If it is nil, the root
+	// certificates of the system are trusted. It is not modified.
 	TLS *tls.Config
-	// Pseudonym is this process in Via, by which it knows requests that come
-	// back to it. All pools of a process should have the same. When it is empty
-	// the pool makes one up: "weir-" and 8 random hexadecimal digits.
+	// Pseudonym identifies this process in Via. Requests that return to it are
+	// recognized by it (loop detection). All pools of a process should have the same.
+	// The default is "weir-" and 8 random hexadecimal digits.
 	Pseudonym string
 }
 
-// A Queue is where requests wait while all targets are full.
+// A Queue configures the waiting of requests while all targets are at MaxConnections.
 type Queue struct {
-	Length  int // requests that may wait; 0 is none
+	Length  int // maximum number of waiting requests; 0 disables the queue
 	Timeout time.Duration
 }
 
 // A Protocol is a version of HTTP.
 type Protocol uint8
 
-// The protocols. Only HTTP1 can carry WebSocket.
+// The protocols. Only HTTP1 supports WebSocket.
 const (
 	HTTP1 Protocol = iota
 	HTTP2          // over TLS
-	H2C            // HTTP/2 in the clear, known beforehand
+	H2C            // HTTP/2 without TLS, with prior knowledge
 )
 
-// A Target is one server. URL has scheme http or https, a host, and maybe a
-// path that is put in front of every request's path; or it is unix: and the
-// path of a socket. Weight is its share of
-// requests, at most 1000; 0 means 1.
+// A Target is one server. URL has the scheme http or https, a host, and optionally a
+// path, which is prepended to the path of each request. Alternatively it is unix: and
+// the path of a socket. Weight is its share of the requests, at most 1000; 0 means 1.
 type Target struct {
 	URL    *url.URL
 	Weight int
 }
 
-// A Pool forwards to the targets of one upstream. It is safe for concurrent use.
+// A Pool forwards requests to the targets of one upstream. It is safe for concurrent
+// use.
 //
-// It shares with the other pools of its Groups how targets fare and which
-// requests wait; a mutex of the upstream guards that.
+// Pools of the same upstream in one Groups share the health of the targets and the
+// queue, which are guarded by a mutex per upstream.
 type Pool struct {
-	config    Config
-	backends  []*backend
-	scratch   []*backend // for choose; guarded by the group
-	groups    *Groups
-	group     *group
-	over      atomic.Pointer[carrier]
-	resolver  *net.Resolver
-	buffers   *buffers
-	pseudonym string
+	config           Config
+	backends         []*backend
+	scratch          []*backend // for pick; guarded by the group
+	groups           *Groups
+	group            *group
+	currentTransport atomic.Pointer[transportRef]
+	resolver         *net.Resolver
+	buffers          *bufferPool
+	pseudonym        string
 
-	forwardings sync.Pool // of *forwarding
+	forwardingPool sync.Pool // of *forwarding
 
-	via11 string // how this process tells of itself over HTTP/1.1
+	via11 string // element of Via for HTTP/1.1
 
-	balance        Balance
-	maxConnections int
-	queue          Queue
-	retries        int
-	health         Health
-	resolveEvery   time.Duration
-	idle           time.Duration
+	balance         Balance
+	maxConnections  int
+	queue           Queue
+	retries         int
+	health          Health
+	resolveInterval time.Duration
+	bodyTimeout     time.Duration
 
-	stop    context.CancelFunc // ends what Start has started
-	running sync.WaitGroup
-	closing sync.Once
+	stop       context.CancelFunc // ends the goroutines of Start
+	background sync.WaitGroup
+	closeOnce  sync.Once
 }
 
-// A transport keeps the connections of a pool: of HTTP/1.1, of HTTP/2, or none for the
+// A transport holds the connections of a pool: HTTP/1.1, HTTP/2, or none for the
 // built-in echo.
 type transport interface {
-	// sender makes what sends one request over it.
+	// sender returns a sender for one request.
 	sender(f *forwarding) sender
-	// get asks m for a path, in a request of our own, and reads the response.
-	get(ctx context.Context, m *backend, path, via string) (status int, err error)
-	// CloseIdleConnections closes all connections, those in use after their request.
+	// probe sends an active health check to m and reads the response.
+	probe(ctx context.Context, m *backend, path, via string) (status int, err error)
+	// CloseIdleConnections closes all idle connections. Connections in use are closed
+	// after their request.
 	CloseIdleConnections()
 }
 
-// A carrier is the transport that requests are sent over now.
-type carrier struct{ transport }
+// A transportRef wraps a transport for atomic.Pointer.
+type transportRef struct{ transport }
 
-// New makes a Pool. It dials nothing, and starts nothing before Start. Errors
-// wrap ErrConfig.
+// New returns a Pool. It does not connect, and starts no goroutines before Start.
+// Errors wrap ErrConfig.
 func New(c Config) (*Pool, error) {
 	p := &Pool{
 		config: c, groups: c.Groups, resolver: c.Resolver,
-		buffers: newBuffers(), pseudonym: c.Pseudonym,
-		balance: c.Balance, maxConnections: c.MaxConnections, queue: c.Queue, retries: c.Retries, health: c.Health, resolveEvery: c.Resolve, idle: c.Idle,
+		buffers: newBufferPool(), pseudonym: c.Pseudonym,
+		balance: c.Balance, maxConnections: c.MaxConnections, queue: c.Queue, retries: c.Retries, health: c.Health, resolveInterval: c.ResolveInterval, bodyTimeout: c.BodyTimeout,
 	}
 	if p.pseudonym == "" {
 		p.pseudonym = newPseudonym()
 	}
 	p.via11 = "1.1 " + p.pseudonym
-	if err := p.check(); err != nil {
+	if err := p.validate(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, c.Name, err)
 	}
 	if p.groups == nil {
@@ -172,33 +174,33 @@ func New(c Config) (*Pool, error) {
 	}
 	p.group = p.groups.join(c.Name)
 	for _, m := range p.backends {
-		m.health = p.group.join(m.name)
+		m.targetHealth = p.group.join(m.name)
 	}
 	if c.Echo {
-		p.over.Store(&carrier{echo{}})
+		p.currentTransport.Store(&transportRef{echo{}})
 	} else {
-		p.over.Store(&carrier{p.connections()})
+		p.currentTransport.Store(&transportRef{p.newTransport()})
 	}
 	return p, nil
 }
 
-// check makes the members of the pool, or says what cannot be.
-func (p *Pool) check() error {
+// validate validates the configuration and creates the backends.
+func (p *Pool) validate() error {
 	c := p.config
-	for _, d := range []time.Duration{c.Connect, c.Response, c.TLSTimeout, c.Idle, c.Queue.Timeout, c.Resolve, c.Health.EjectFor, c.Health.SlowStart} {
+	for _, d := range []time.Duration{c.ConnectTimeout, c.ResponseTimeout, c.TLSHandshakeTimeout, c.BodyTimeout, c.Queue.Timeout, c.ResolveInterval, c.Health.EjectFor, c.Health.SlowStart} {
 		if d < 0 {
-			return errors.New("a time is negative")
+			return errors.New("a duration is negative")
 		}
 	}
 	switch {
-	case c.MaxConnections < 0 || c.Retries < 0 || c.Queue.Length < 0 || c.Health.After < 0:
+	case c.MaxConnections < 0 || c.Retries < 0 || c.Queue.Length < 0 || c.Health.FailureThreshold < 0:
 		return errors.New("a number is negative")
-	case c.Health.Path != "" && (c.Health.Path[0] != '/' || c.Health.Interval <= 0 || c.Health.Timeout <= 0 || c.Health.After == 0):
+	case c.Health.Path != "" && (c.Health.Path[0] != '/' || c.Health.Interval <= 0 || c.Health.Timeout <= 0 || c.Health.FailureThreshold == 0):
 		return errors.New("health needs a path with a slash, an interval, a timeout and a number of failed checks")
 	case c.Echo && len(c.Targets) > 0:
 		return errors.New("either echo or targets")
 	case c.Echo:
-		p.add(endpoint{name: echoHost, scheme: "http", host: echoHost}, 1)
+		p.addBackend(endpoint{name: echoHost, scheme: "http", host: echoHost}, 1)
 		return nil
 	case len(c.Targets) == 0:
 		return errors.New("no targets")
@@ -214,87 +216,86 @@ func (p *Pool) check() error {
 		if t.socket != "" {
 			t.host = strconv.Itoa(len(p.backends)) + "." + socketHost
 		}
-		p.add(t, max(from.Weight, 1))
+		p.addBackend(t, max(from.Weight, 1))
 	}
 	return nil
 }
 
-func (p *Pool) add(t endpoint, weight int) {
-	p.backends = append(p.backends, &backend{endpoint: t, number: len(p.backends), weight: float64(weight), seed: xxhash.Sum64String(t.name)})
+func (p *Pool) addBackend(t endpoint, weight int) {
+	p.backends = append(p.backends, &backend{endpoint: t, number: len(p.backends), weight: float64(weight), nameHash: xxhash.Sum64String(t.name)})
 }
 
-// Name is what the configuration calls the upstream.
+// Name returns the name of the upstream.
 func (p *Pool) Name() string { return p.config.Name }
 
-// carrier is what requests are sent over now.
-func (p *Pool) carrier() *carrier { return p.over.Load() }
+// transport returns the current transport.
+func (p *Pool) transport() *transportRef { return p.currentTransport.Load() }
 
-// connections makes a transport that holds no connections yet.
-func (p *Pool) connections() transport {
+// newTransport returns a transport without connections.
+func (p *Pool) newTransport() transport {
 	if p.config.Protocol == HTTP1 {
 		return newHTTP1(p.config, p.backends)
 	}
 	return newHTTP2(p.config, p.backends)
 }
 
-// ejects reports whether the pool leaves targets alone that fail.
-func (p *Pool) ejects() bool { return p.health.After > 0 }
+// ejects reports whether the pool ejects failing targets.
+func (p *Pool) ejects() bool { return p.health.FailureThreshold > 0 }
 
-// Start begins to look how the targets fare and where their names point, if the
-// pool is to do that. It is called at most once; Retire or Close ends it.
+// Start starts active health checks and the resolution of host names, if they are
+// configured. It must be called at most once. Retire or Close ends both.
 func (p *Pool) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	if p.health.Path != "" && !p.config.Echo {
 		for _, m := range p.backends {
-			p.running.Go(func() { p.probe(ctx, m, p.get) })
+			p.background.Go(func() { p.checkHealth(ctx, m, p.probe) })
 		}
 	}
-	if hosts := p.named(); p.resolveEvery > 0 && len(hosts) > 0 {
-		p.running.Go(func() { p.resolve(ctx, hosts) })
+	if hosts := p.hostnames(); p.resolveInterval > 0 && len(hosts) > 0 {
+		p.background.Go(func() { p.resolve(ctx, hosts) })
 	}
 }
 
-// Retire ends what Start has begun and waits for that: the pool gets no new
-// requests. Those in progress go on.
+// Retire stops what Start has started, and waits for it. Requests in progress continue.
 func (p *Pool) Retire() {
 	if p.stop != nil {
 		p.stop()
 	}
-	p.running.Wait()
+	p.background.Wait()
 }
 
-// A State is how a target fares.
-type State struct {
+// A TargetState is the health of a target in short form.
+type TargetState struct {
 	Target  string
-	Healthy bool // it is asked before those that are not
+	Healthy bool // it is preferred over targets that are not
 }
 
-// States tells how the targets fare now, in the order of the configuration.
-func (p *Pool) States() []State {
+// TargetStates returns the state of all targets, in the order of the configuration.
+func (p *Pool) TargetStates() []TargetState {
 	p.group.mu.Lock()
 	defer p.group.mu.Unlock()
 	now := time.Now()
-	states := make([]State, len(p.backends))
+	states := make([]TargetState, len(p.backends))
 	for i, m := range p.backends {
-		states[i] = State{m.name, !(p.health.Path != "" && m.down) && !now.Before(m.ejectedUntil)}
+		states[i] = TargetState{m.name, !(p.health.Path != "" && m.unhealthy) && !now.Before(m.ejectedUntil)}
 	}
 	return states
 }
 
-// newPseudonym makes a name that no other process has.
+// newPseudonym returns a random name for this process.
 func newPseudonym() string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return "weir-" + hex.EncodeToString(b[:])
 }
 
-// Close retires the pool and closes idle connections; requests in progress end
-// in peace, and their connections are closed after them.
+// Close retires the pool and closes idle connections. Requests in progress continue,
+// and their connections are closed afterwards.
 func (p *Pool) Close() {
 	p.Retire()
-	p.carrier().CloseIdleConnections()
-	p.closing.Do(func() {
+	p.transport().CloseIdleConnections()
+	p.closeOnce.Do(func() {
 		for _, m := range p.backends {
 			p.group.leave(m.name)
 		}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("net.(*Resolver).lookupIPAddr.func2"))
 }
 
-func TestNew_RefusesWhatCannotBeAsked(t *testing.T) {
+func TestNew_InvalidConfig(t *testing.T) {
 	u := func(s string) []Target { return []Target{{URL: mustURL(t, s)}} }
 	for name, c := range map[string]Config{
 		"nothing":            {},
@@ -45,8 +45,8 @@ func TestNew_RefusesWhatCannotBeAsked(t *testing.T) {
 		"fragment":           {Targets: u("http://a#x")},
 		"negative weight":    {Targets: []Target{{URL: &url.URL{Scheme: "http", Host: "a"}, Weight: -1}}},
 		"huge weight":        {Targets: []Target{{URL: &url.URL{Scheme: "http", Host: "a"}, Weight: maxWeight + 1}}},
-		"negative timeout":   {Targets: u("http://a"), Connect: -1},
-		"negative timeout 2": {Targets: u("http://a"), Response: -1},
+		"negative timeout":   {Targets: u("http://a"), ConnectTimeout: -1},
+		"negative timeout 2": {Targets: u("http://a"), ResponseTimeout: -1},
 	} {
 		_, err := New(c)
 		if !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), "secret") {
@@ -55,14 +55,14 @@ func TestNew_RefusesWhatCannotBeAsked(t *testing.T) {
 	}
 }
 
-func TestNew_PoolsHaveAPseudonymOfTheirOwn(t *testing.T) {
+func TestNew_PseudonymsDiffer(t *testing.T) {
 	a, b := mustPool(t, Config{Echo: true}), mustPool(t, Config{Echo: true})
 	if a.pseudonym == b.pseudonym || !strings.HasPrefix(a.pseudonym, "weir-") || len(a.pseudonym) != len("weir-")+8 {
 		t.Errorf("pseudonyms %q and %q", a.pseudonym, b.pseudonym)
 	}
 }
 
-func TestPool_TargetsTakeTurns(t *testing.T) {
+func TestPool_RoundRobin(t *testing.T) {
 	var urls []string
 	var asked [2]atomic.Int32
 	for i := range asked {
@@ -80,14 +80,14 @@ func TestPool_TargetsTakeTurns(t *testing.T) {
 	}
 }
 
-func TestPool_ARequestThatComesBackIsALoop(t *testing.T) {
+func TestPool_DetectsLoops(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := poolOf(t, "http://"+l.Addr().String())
 	server := &http.Server{ReadHeaderTimeout: testTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if res := forwardNet(pool, w, r); res.Kind == Loop {
+		if res := forwardNet(pool, w, r); res.Kind == LoopDetected {
 			w.WriteHeader(http.StatusLoopDetected)
 		}
 	})}
@@ -104,7 +104,7 @@ func TestPool_ARequestThatComesBackIsALoop(t *testing.T) {
 	}
 }
 
-func TestPool_KeepsConnections(t *testing.T) {
+func TestPool_ReusesConnections(t *testing.T) {
 	var connections atomic.Int32
 	url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
 		connections.Add(1)
@@ -125,7 +125,7 @@ func TestPool_KeepsConnections(t *testing.T) {
 // A request that may be sent twice does not fail because its target has just
 // closed the connection that was kept. One that may not, may: whether the target
 // has seen it is not known.
-func TestPool_ADeadKeptConnectionIsNoFailure(t *testing.T) {
+func TestPool_StaleConnectionIsNoFailure(t *testing.T) {
 	for _, method := range []string{"GET", "OPTIONS"} {
 		var asked atomic.Int32
 		closed := make(chan bool, 10)
@@ -150,7 +150,7 @@ func TestPool_ADeadKeptConnectionIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestPool_CloseHarmsNoRequestUnderWay(t *testing.T) {
+func TestPool_CloseKeepsRequestsInProgress(t *testing.T) {
 	arrived, goOn, ended := make(chan bool), make(chan bool), make(chan bool, 1)
 	url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
 		readHead(r)
@@ -176,7 +176,7 @@ func TestPool_CloseHarmsNoRequestUnderWay(t *testing.T) {
 	await.Value(t, ended, "end of the connection")
 }
 
-func TestForward_TargetsThatFail(t *testing.T) {
+func TestForward_FailingTargets(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -193,16 +193,16 @@ func TestForward_TargetsThatFail(t *testing.T) {
 		config Config
 		url    string
 		length int
-		want   Kind
+		want   ResultKind
 	}{
-		"nobody listens":  {Config{}, "http://" + gone.Addr().String(), 0, Connect},
-		"dial too slow":   {Config{Connect: 1}, mute, 0, ConnectTimeout},
-		"not TLS":         {Config{}, secure, 0, Connect},
-		"TLS too slow":    {Config{Connect: 50 * time.Millisecond}, strings.Replace(deaf, "http:", "https:", 1), 0, ConnectTimeout},
-		"no answer":       {Config{Response: 50 * time.Millisecond}, mute, 0, Timeout},
-		"takes no body":   {Config{Response: 50 * time.Millisecond}, deaf, body, Timeout},
-		"closes at once":  {Config{}, rawBackend(t, func(net.Conn, *bufio.Reader) {}), 0, Reset},
-		"closes in reply": {Config{}, rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r) }), 0, Reset},
+		"nobody listens":  {Config{}, "http://" + gone.Addr().String(), 0, ConnectFailed},
+		"dial too slow":   {Config{ConnectTimeout: 1}, mute, 0, ConnectTimeout},
+		"not TLS":         {Config{}, secure, 0, ConnectFailed},
+		"TLS too slow":    {Config{ConnectTimeout: 50 * time.Millisecond}, strings.Replace(deaf, "http:", "https:", 1), 0, ConnectTimeout},
+		"no answer":       {Config{ResponseTimeout: 50 * time.Millisecond}, mute, 0, Timeout},
+		"takes no body":   {Config{ResponseTimeout: 50 * time.Millisecond}, deaf, body, Timeout},
+		"closes at once":  {Config{}, rawBackend(t, func(net.Conn, *bufio.Reader) {}), 0, ConnectionReset},
+		"closes in reply": {Config{}, rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r) }), 0, ConnectionReset},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.Targets = []Target{{URL: mustURL(t, c.url)}}
@@ -216,7 +216,7 @@ func TestForward_TargetsThatFail(t *testing.T) {
 				res.Body.Close()
 			}
 			got := h.result(t)
-			if got.Kind != c.want || got.Wrote || got.Status != 0 || got.Err == nil {
+			if got.Kind != c.want || got.HeaderSent || got.Status != 0 || got.Err == nil {
 				t.Errorf("result %+v, want kind %d", got, c.want)
 			}
 		})
@@ -233,7 +233,7 @@ func TestForward_ToTLS(t *testing.T) {
 	s := newTLS(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
 	stranger := startProxy(t, poolOf(t, s.URL), nil)
 	stranger.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if got := stranger.result(t); got.Kind != Connect || asked.Load() != 0 {
+	if got := stranger.result(t); got.Kind != ConnectFailed || asked.Load() != 0 {
 		t.Errorf("result %+v, asked %d times; want no connection to one that nobody vouches for", got, asked.Load())
 	}
 

@@ -131,12 +131,12 @@ func TestProtocol_HTTP2Fails(t *testing.T) {
 	for name, c := range map[string]struct {
 		config Config
 		url    string
-		want   Kind
+		want   ResultKind
 	}{
-		"aborted":        {Config{Protocol: H2C}, "http://" + aborts.Addr().String(), Reset},
-		"too slow":       {Config{Protocol: H2C, Response: 50 * time.Millisecond}, "http://" + mute.Addr().String(), Timeout},
-		"nobody listens": {Config{Protocol: H2C}, closedURL(t), Connect},
-		"not HTTP/2":     {Config{Protocol: HTTP2, TLS: &tls.Config{RootCAs: roots}}, secure.URL, Connect},
+		"aborted":        {Config{Protocol: H2C}, "http://" + aborts.Addr().String(), ConnectionReset},
+		"too slow":       {Config{Protocol: H2C, ResponseTimeout: 50 * time.Millisecond}, "http://" + mute.Addr().String(), Timeout},
+		"nobody listens": {Config{Protocol: H2C}, closedURL(t), ConnectFailed},
+		"not HTTP/2":     {Config{Protocol: HTTP2, TLS: &tls.Config{RootCAs: roots}}, secure.URL, ConnectFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := startProxy(t, newOrderedPool(t, c.config, c.url), nil)
@@ -170,7 +170,7 @@ func TestTarget_UnixSocket(t *testing.T) {
 	}
 }
 
-func TestForward_ToTLSWithAClientCertificateAndAName(t *testing.T) {
+func TestForward_ToMutualTLS(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Name", r.TLS.ServerName)
 		w.Header().Set("X-Certificates", strings.Repeat("x", len(r.TLS.PeerCertificates)))
@@ -188,11 +188,11 @@ func TestForward_ToTLSWithAClientCertificateAndAName(t *testing.T) {
 	}
 }
 
-func TestTimeout_OfTheHandshakeAlone(t *testing.T) {
+func TestTimeout_TLSHandshake(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
-	h := startProxy(t, newOrderedPool(t, Config{Connect: testTimeout, TLSTimeout: 50 * time.Millisecond}, deaf), nil)
+	h := startProxy(t, newOrderedPool(t, Config{ConnectTimeout: testTimeout, TLSHandshakeTimeout: 50 * time.Millisecond}, deaf), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != ConnectTimeout {
 		t.Errorf("result %+v", got)
@@ -210,7 +210,7 @@ func TestTimeout_BetweenBytes(t *testing.T) {
 	clear := listen(t, "tcp", "127.0.0.1:0")
 	newH2C(t, clear, stuck)
 	for url, protocol := range map[string]Protocol{startBackend(t, stuck): HTTP1, "http://" + clear.Addr().String(): H2C} {
-		h := startProxy(t, newOrderedPool(t, Config{Idle: 50 * time.Millisecond, Protocol: protocol}, url), nil)
+		h := startProxy(t, newOrderedPool(t, Config{BodyTimeout: 50 * time.Millisecond, Protocol: protocol}, url), nil)
 		_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
@@ -219,7 +219,7 @@ func TestTimeout_BetweenBytes(t *testing.T) {
 		if body, err := io.ReadAll(res.Body); err == nil {
 			t.Errorf("client reads %q as a whole answer", body)
 		}
-		if got := h.result(t); got.Kind != BodyCut || !strings.Contains(got.Err.Error(), errIdle.Error()) {
+		if got := h.result(t); got.Kind != ResponseTruncated || !strings.Contains(got.Err.Error(), errBodyTimeout.Error()) {
 			t.Errorf("result %+v", got)
 		}
 	}
@@ -227,7 +227,7 @@ func TestTimeout_BetweenBytes(t *testing.T) {
 
 // What lasts longer than idle altogether is not cut as long as bytes come, nor
 // is a client that reads slowly the target's fault.
-func TestTimeout_BetweenBytesOnly(t *testing.T) {
+func TestTimeout_OnlyBetweenBytes(t *testing.T) {
 	t.Parallel()
 	const idle = 2 * time.Second // a busy machine is late by less
 	tick := make(chan time.Time)
@@ -237,7 +237,7 @@ func TestTimeout_BetweenBytesOnly(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
-	h := startProxy(t, newOrderedPool(t, Config{Idle: idle}, url), nil)
+	h := startProxy(t, newOrderedPool(t, Config{BodyTimeout: idle}, url), nil)
 	_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	every := time.NewTicker(idle / 10)
 	defer every.Stop()
@@ -253,7 +253,7 @@ func TestTimeout_BetweenBytesOnly(t *testing.T) {
 	}
 }
 
-func TestConnections_NeverMoreThanThat(t *testing.T) {
+func TestMaxConnections(t *testing.T) {
 	const most, clients = 2, 10
 	now, goOn := make(chan int, clients), make(chan bool)
 	url := startBackend(t, func(http.ResponseWriter, *http.Request) { now <- 1; <-goOn })

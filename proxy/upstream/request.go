@@ -7,107 +7,106 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A Request is one request to be forwarded: what the client sent, and what was
-// decided about it.
+// A Request is a request to be forwarded, with the parameters that the proxy has
+// determined for it.
 type Request struct {
 	Method string
-	// Path is the path that was matched, in the spelling that goes on the wire
-	// (escaped), beginning with exactly one slash; or "*" for OPTIONS. A
-	// target's own path is put in front of it.
+	// Path is the escaped path to be sent. It begins with exactly one slash, or is "*"
+	// for OPTIONS. The path in the target's URL is prepended.
 	Path string
-	// RawQuery is what the client sent after the question mark, byte for byte.
-	// ForceQuery says that there is a question mark even if nothing follows it.
+	// RawQuery is the query as received. ForceQuery reports that the target has a
+	// question mark even if RawQuery is empty.
 	RawQuery   string
 	ForceQuery bool
-	// Host is the authority that the client asked for; it is kept unless SetHost says
-	// what the target is asked for.
+	// Host is the authority of the client's request. It is forwarded unless SetHost
+	// replaces it.
 	Host, SetHost string
-	// Fields are all that the client sent. Forward takes out of them what is not sent
-	// on, and does not use them any more when it has returned.
+	// Fields are the fields of the client's request. Forward drops those that are not
+	// forwarded.
 	Fields *http1.Fields
-	// Length is how long the body is, as announced: 0 for none, -1 for unknown. Body is
-	// nil if there is none. Content, unless nil, is what has been read of it before:
-	// all, so that its trailer is known.
-	Length  int64
-	Body    Body
-	Content []byte
-	// Proto is the version the request was received with ("HTTP/1.1"), Scheme
-	// "http" or "https".
+	// Length is the announced length of the body: 0 for none, -1 for unknown. Body is
+	// nil if there is none. BufferedBody, if it is not nil, is the whole body, which
+	// was read before.
+	Length       int64
+	Body         Body
+	BufferedBody []byte
+	// Proto is the version of the client's request ("HTTP/1.1"), Scheme "http" or
+	// "https".
 	Proto, Scheme string
-	// Client is who is asking, after trusted proxies are peeled off; Peer is
-	// the other end of the connection. TrustedPeer says that what Peer says of
-	// the client may be passed on.
+	// Client is the address of the client behind trusted proxies; Peer is the remote
+	// address of the connection. If TrustedPeer is set, the forwarded fields that the
+	// peer has sent are kept.
 	Client      netip.Addr
 	Peer        netip.AddrPort
 	TrustedPeer bool
-	// Began is when the request was to be forwarded, if that has been read off the clock.
-	Began time.Time
-	// RequestID is sent as X-Request-Id unless empty.
+	// Start is the time when forwarding starts. If it is zero, Forward reads the clock.
+	Start time.Time
+	// RequestID is sent as X-Request-Id, unless it is empty.
 	RequestID string
-	// WebSocket says that this request may leave HTTP for WebSocket, from HTTP/1.1 to
-	// HTTP/1.1. Messages after that are not seen by anybody here.
+	// WebSocket allows an upgrade to WebSocket, from HTTP/1.1 to HTTP/1.1. The messages
+	// after that are not inspected.
 	WebSocket bool
-	// Forwarded says that RFC 7239's Forwarded is sent beside X-Forwarded-*.
+	// Forwarded adds the field Forwarded (RFC 7239) to X-Forwarded-*.
 	Forwarded bool
-	// HashBy is what requests have in common that shall go to one target of a
-	// pool that is HashBy; "" for nothing.
+	// HashBy is the value by which a pool with the balance HashBy selects a target; ""
+	// for none.
 	HashBy string
-	// Set replaces request fields; one without values is taken out. Names are in
-	// canonical form. It is not changed.
+	// Set replaces request fields. A field without values is removed. Names are in
+	// canonical form. It is not modified.
 	Set map[string][]string
-	// Reserved, unless nil, reports whether a field was decided by, or is the
-	// operator's to set, under this name or one that a server may take for it. A
-	// trailer field of such a name is not sent: some frameworks merge trailers into
-	// the header.
+	// Reserved, if it is set, reports whether a decision was based on a field with this
+	// name, or the operator sets it, or some servers confuse the name with such a one.
+	// A trailer field with such a name is dropped, because some frameworks merge
+	// trailer fields into the header.
 	Reserved func(name string) bool
-	// OnHeader, unless nil, is called once with status and header of the upstream's
-	// final response, just before it is written. It may change fields, whose
-	// hop-by-hop ones are gone.
+	// OnHeader, if it is set, is called once with the status and the header of the
+	// final response, before it is sent. It may modify the fields. The hop-by-hop
+	// fields have been dropped.
 	OnHeader func(status int, h *http1.Fields)
 }
 
-// expects reports whether the client waits for 100 Continue before it sends the body.
-func (t *Request) expects() bool {
+// expectsContinue reports whether the client waits for 100 Continue before it sends the body.
+func (t *Request) expectsContinue() bool {
 	return t.Proto != "HTTP/1.0" && t.Length != 0 && t.Fields.Has(http1.Expect)
 }
 
-// A Kind is how forwarding ended.
-type Kind uint8
+// A ResultKind is the outcome of forwarding a request.
+type ResultKind uint8
 
-// The ways it can end.
+// The possible outcomes.
 const (
-	OK             Kind = iota // the response was passed on whole
-	Connect                    // no connection to the target could be made; it saw nothing
-	ConnectTimeout             // a connection could not be made in time; the target saw nothing
-	Timeout                    // the target did not take the request or begin its response in time
-	ClientGone                 // the client left before the response was whole
-	BadRequest                 // the request, or its body, is not valid HTTP; answer 400
-	BodyTimeout                // the client's body did not come in time; answer 408
-	BodyTooLarge               // the client's body is longer than its limit; answer 413
-	BadResponse                // the response is not HTTP, or not one that was asked for
-	Reset                      // the target closed the connection before it answered
-	BodyCut                    // the response began and was cut short; the client must see it cut
-	NoTarget                   // the pool has no target that is available
-	MaxForwards                // Max-Forwards is 0: the caller answers OPTIONS or TRACE by itself
-	Loop                       // the request has passed this process before
-	QueueFull                  // all targets are full, and so is the queue, or the wait in it was too long
+	OK                ResultKind = iota // the whole response was forwarded
+	ConnectFailed                       // no connection to a target; nothing was sent
+	ConnectTimeout                      // no connection to a target within the timeout; nothing was sent
+	Timeout                             // the target did not accept the request, or did not start the response, within the timeout
+	ClientGone                          // the client was gone before the response was complete
+	BadRequest                          // the request or its body is invalid; respond with 400
+	BodyTimeout                         // the client did not send its body in time; respond with 408
+	BodyTooLarge                        // the client's body exceeds its limit; respond with 413
+	BadResponse                         // the response is invalid or was not requested
+	ConnectionReset                     // the target closed the connection before it responded
+	ResponseTruncated                   // the response was truncated after its head; this must be visible to the client
+	NoTarget                            // no target is healthy
+	MaxForwards                         // Max-Forwards is 0: the caller must respond to OPTIONS or TRACE itself
+	LoopDetected                        // the request has passed through this process before
+	QueueFull                           // all targets are at MaxConnections, and the queue is full or the wait has timed out
 )
 
-// A Result is what came of a request.
+// A Result is the outcome of Forward.
 type Result struct {
-	Kind Kind
-	// Status is what the upstream answered, 0 if it did not.
+	Kind ResultKind
+	// Status is the status of the upstream's response, or 0.
 	Status int
-	// Err says more for the log; it is nil only when Kind is OK.
+	// Err is the error for the log. It is nil only if Kind is OK.
 	Err error
-	// Wrote says that the response's header is already on its way to the client.
-	// When Kind is not OK the caller must then cut the connection, or the stream;
-	// otherwise it answers by itself.
-	Wrote bool
-	// Target is the URL of the target that was asked last, "" if none was.
+	// HeaderSent reports that the head of the response was sent to the client. If Kind
+	// is not OK, the caller must then abort the connection or stream; otherwise it must
+	// send a response.
+	HeaderSent bool
+	// Target is the URL of the last selected target, or "".
 	Target string
-	// Retries is how many targets were asked before that one.
+	// Retries is the number of targets that were tried before that one.
 	Retries int
-	// FirstByte is how long the final response's header took.
+	// FirstByte is the time until the head of the final response.
 	FirstByte time.Duration
 }

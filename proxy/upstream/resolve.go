@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// resolve looks the names of the targets up again every interval until ctx is
-// done. When an address is gone, the connections that there are serve their
-// requests to the end and no further ones; new ones go where the names point to
-// now. A name that cannot be looked up changes nothing.
+// resolve resolves the host names of the targets every interval until ctx is done. If
+// an address has been removed, the existing connections complete their requests and are
+// then closed; new connections use the new addresses. A failed lookup changes nothing.
 func (p *Pool) resolve(ctx context.Context, hosts []string) {
-	every := time.NewTicker(p.resolveEvery)
+	every := time.NewTicker(p.resolveInterval)
 	defer every.Stop()
 	known := map[string][]netip.Addr{}
 	for {
-		if p.moved(ctx, hosts, known) {
-			p.replace()
+		if p.addressRemoved(ctx, hosts, known) {
+			p.replaceTransport()
 		}
 		select {
 		case <-ctx.Done():
@@ -28,10 +27,10 @@ func (p *Pool) resolve(ctx context.Context, hosts []string) {
 	}
 }
 
-// moved looks hosts up, keeps what it finds in known, and reports whether an
-// address that was known is gone. Where a connection went that was made before
-// the first response nobody knows, so that the first response counts as a move.
-func (p *Pool) moved(ctx context.Context, hosts []string, known map[string][]netip.Addr) bool {
+// addressRemoved resolves hosts, stores the addresses in known, and reports whether a
+// known address is missing. The first successful lookup of a host also counts, because
+// the addresses of connections made before it are not known.
+func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[string][]netip.Addr) bool {
 	gone := false
 	for _, host := range hosts {
 		found, err := p.resolver.LookupNetIP(ctx, "ip", host)
@@ -45,15 +44,15 @@ func (p *Pool) moved(ctx context.Context, hosts []string, known map[string][]net
 	return gone
 }
 
-// replace makes new connections of the pool. The old ones are closed as soon as
-// they are idle, since nobody asks for them any more.
-func (p *Pool) replace() {
-	old := p.over.Swap(&carrier{p.connections()})
+// replaceTransport switches to a new transport. The connections of the old one are
+// closed as soon as they are idle.
+func (p *Pool) replaceTransport() {
+	old := p.currentTransport.Swap(&transportRef{p.newTransport()})
 	old.CloseIdleConnections()
 }
 
-// named are the hosts of the targets that are names.
-func (p *Pool) named() []string {
+// hostnames returns the hosts of the targets that are names, not addresses.
+func (p *Pool) hostnames() []string {
 	var hosts []string
 	for _, m := range p.backends {
 		host, _, err := net.SplitHostPort(m.host)

@@ -89,7 +89,7 @@ func startAt(t testing.TB, address string, slow chan bool) {
 	t.Cleanup(s.Close)
 }
 
-func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
+func TestResolve_DrainsConnectionsToRemovedAddresses(t *testing.T) {
 	first := listen(t, "tcp", "127.0.0.1:0")
 	_, port, _ := net.SplitHostPort(first.Addr().String())
 	first.Close()
@@ -101,7 +101,7 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	names := newNameserver(t)
 	names.address.Store(&[4]byte{127, 0, 0, 1})
 
-	p := newOrderedPool(t, Config{Resolver: names.resolver(), Resolve: time.Millisecond}, "http://api.test.:"+port)
+	p := newOrderedPool(t, Config{Resolver: names.resolver(), ResolveInterval: time.Millisecond}, "http://api.test.:"+port)
 	h := startProxy(t, p, nil)
 	get := func() string {
 		_, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -132,9 +132,9 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	}
 }
 
-// TestResolve_TheFirstAnswerIsAMove: a connection made before it may go to an
+// TestResolve_FirstLookupReplacesConnections: a connection made before it may go to an
 // address that is gone since.
-func TestResolve_TheFirstAnswerIsAMove(t *testing.T) {
+func TestResolve_FirstLookupReplacesConnections(t *testing.T) {
 	names := newNameserver(t)
 	p := newOrderedPool(t, Config{Resolver: names.resolver()}, "http://api.test.")
 	defer p.Close()
@@ -150,7 +150,7 @@ func TestResolve_TheFirstAnswerIsAMove(t *testing.T) {
 		{&[4]byte{127, 0, 0, 2}, true},
 	} {
 		names.address.Store(step.address)
-		if moved := p.moved(t.Context(), p.named(), known); moved != step.moved {
+		if moved := p.addressRemoved(t.Context(), p.hostnames(), known); moved != step.moved {
 			t.Errorf("step %d: moved is %v", i, moved)
 		}
 	}
@@ -159,10 +159,10 @@ func TestResolve_TheFirstAnswerIsAMove(t *testing.T) {
 func TestResolve_OnlyNames(t *testing.T) {
 	p := newOrderedPool(t, Config{}, "http://127.0.0.1", "https://[::1]:1", "http://[::1]", "unix:/s", "http://a.example", "http://a.example:81", "https://b")
 	defer p.Close()
-	if got := strings.Join(p.named(), " "); got != "a.example b" {
+	if got := strings.Join(p.hostnames(), " "); got != "a.example b" {
 		t.Errorf("names %q", got)
 	}
-	if e := mustPool(t, Config{Echo: true}); len(e.named()) > 0 {
+	if e := mustPool(t, Config{Echo: true}); len(e.hostnames()) > 0 {
 		t.Error("echo has a name")
 	}
 }

@@ -8,89 +8,90 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A sender takes one request to a target, and brings the response back. Each version
-// of HTTP that targets speak has one; see transport.
+// A sender sends one request to a target and returns the response. There is one for
+// each HTTP version; see transport.
 type sender interface {
-	// send takes the request to a target and returns when the header of its response
-	// is there.
+	// send sends the request and returns when the head of the response has arrived.
 	send(m *backend) error
-	// repeatable reports whether it may be sent again after it has failed with err.
-	repeatable(err error) bool
-	// answer is the final response. It may not be one that can be passed on.
-	answer() (status int, f *http1.Fields, err error)
-	// relay passes the response on, with the fields that response has returned.
+	// canRetry reports whether the request may be sent again after it has failed with
+	// err.
+	canRetry(err error) bool
+	// response returns the head of the final response, or an error if it cannot be
+	// forwarded.
+	response() (status int, f *http1.Fields, err error)
+	// relay sends the response to the client, with the fields that response returned.
 	relay(to Sink) error
-	// switched hands over the connection of a target that has answered 101.
+	// switched hands over the connection to the target after a 101 response.
 	switched() (c net.Conn, unread []byte)
-	// release gives up what the sender holds, and the sender. Nobody reads the body of
-	// the request any more.
+	// release releases the resources of the sender. The request body is not read any
+	// more.
 	release()
 }
 
-// do acquires a backend, sends the request there, and judges what came of it. It does
-// so again with another backend as long as the one before has not seen any of the
-// request, or that does no harm, the pool retries and the budget allows it. The last
-// backend is busy until leave.
-func (p *Pool) do(f *forwarding) error {
-	var seen error // why a backend that may have seen the request gave no response
+// sendWithRetries acquires a backend, sends the request and records the outcome. It
+// retries with another backend if the pool has retries left, the retry budget allows
+// it, and sending the request again is safe; see sender.canRetry. The last backend is
+// in use until releaseBackend.
+func (p *Pool) sendWithRetries(f *forwarding) error {
+	var seen error // the error of a backend that may have received the request
 	var tried []*backend
-	now := f.began
+	now := f.start
 	if p.retries > 0 {
 		p.group.deposit()
 	}
 	for {
-		m, err := p.acquire(f.ctx, now, pickState{f.request.HashBy, tried})
+		m, err := p.acquire(f.ctx, now, selection{f.request.HashBy, tried})
 		if err != nil {
-			return earlier(seen, err)
+			return moreRelevant(seen, err)
 		}
 		f.backend, f.result.Target = m, m.name
 		err = f.send(m)
-		p.judge(f, err)
+		p.recordOutcome(f, err)
 		if err == nil {
 			return nil
 		}
-		f.leave()
-		if !unseen(err) {
+		f.releaseBackend()
+		if !notSent(err) {
 			seen = err
 		}
-		if f.result.Retries >= p.retries || f.ctx.Err() != nil || !f.repeatable(err) || !p.group.withdraw() {
-			return earlier(seen, err)
+		if f.result.Retries >= p.retries || f.ctx.Err() != nil || !f.canRetry(err) || !p.group.withdraw() {
+			return moreRelevant(seen, err)
 		}
 		f.result.Retries++
 		tried, now = append(tried, m), time.Now()
 	}
 }
 
-// earlier is the error that matters: that of a target which may have seen the
-// request, else the last one.
-func earlier(seen, last error) error {
+// moreRelevant returns seen if there is one, otherwise last: the error of a target that
+// may have received the request is more relevant.
+func moreRelevant(seen, last error) error {
 	if seen != nil {
 		return seen
 	}
 	return last
 }
 
-// unseen reports whether err says that there was no connection, so that the target
-// has seen nothing of the request.
-func unseen(err error) bool {
+// notSent reports whether err means that no connection was established, so that the
+// target has received nothing.
+func notSent(err error) bool {
 	var fault *http1.CallError
 	return errors.As(err, new(*dialError)) || errors.As(err, &fault) && fault.Phase < http1.SendingRequest
 }
 
-// judge tells the group whether the backend could be reached. A client that left
-// meanwhile proves nothing.
-func (p *Pool) judge(f *forwarding, err error) {
+// recordOutcome records whether the backend could be reached, for passive health
+// checks. If the client is gone, nothing is recorded.
+func (p *Pool) recordOutcome(f *forwarding, err error) {
 	switch {
 	case !p.ejects():
 	case err == nil:
-		p.group.connected(f.backend, p.health, true)
-	case unseen(err) && f.ctx.Err() == nil && !errors.Is(err, http1.ErrAborted):
-		p.group.connected(f.backend, p.health, false)
+		p.group.recordConnect(f.backend, p.health, true)
+	case notSent(err) && f.ctx.Err() == nil && !errors.Is(err, http1.ErrAborted):
+		p.group.recordConnect(f.backend, p.health, false)
 	}
 }
 
-// leave gives the backend up for others. It may be called more than once.
-func (f *forwarding) leave() {
+// releaseBackend releases the backend. It may be called more than once.
+func (f *forwarding) releaseBackend() {
 	if f.backend != nil {
 		f.pool.group.release(f.backend)
 		f.backend = nil

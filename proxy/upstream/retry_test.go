@@ -42,7 +42,7 @@ func startCounting(t testing.TB) (url string, asked *atomic.Int32) {
 	}), asked
 }
 
-func TestRetry_OfWhatNoTargetHasSeen(t *testing.T) {
+func TestRetry_UnsentRequests(t *testing.T) {
 	alive, asked := startCounting(t)
 	for i, request := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -74,17 +74,17 @@ func TestRetry_OfWhatNoTargetHasSeen(t *testing.T) {
 	}
 }
 
-func TestRetry_OfResets(t *testing.T) {
+func TestRetry_Resets(t *testing.T) {
 	for _, c := range []struct {
 		name, request, answer string
-		want                  Kind
+		want                  ResultKind
 		retries               int
 	}{
 		{"idempotent", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", OK, 1},
-		{"not idempotent", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "", Reset, 0},
-		{"its body has been read", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("body", 25_000), "", Reset, 0},
+		{"not idempotent", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "", ConnectionReset, 0},
+		{"its body has been read", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("body", 25_000), "", ConnectionReset, 0},
 		{"its body was short", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", "", OK, 1},
-		{"bytes came back", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n", Reset, 0},
+		{"bytes came back", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n", ConnectionReset, 0},
 		{"nonsense came back", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "hello\r\n\r\n", BadResponse, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -107,11 +107,11 @@ func TestRetry_OfResets(t *testing.T) {
 
 // When a target may have seen the request, the failure of another after it does
 // not hide that.
-func TestRetry_TellsOfTheTargetThatMayHaveSeenIt(t *testing.T) {
+func TestRetry_ReportsErrorOfTargetThatMayHaveReceivedIt(t *testing.T) {
 	bad := rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r) })
 	h := startProxy(t, newOrderedPool(t, Config{Retries: 5}, bad, closedURL(t)), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if got := h.result(t); got.Kind != Reset || got.Retries != 5 {
+	if got := h.result(t); got.Kind != ConnectionReset || got.Retries != 5 {
 		t.Errorf("result %+v, want Reset after 5 retries", got)
 	}
 }
@@ -122,7 +122,7 @@ func TestRetry_WithinTheBudget(t *testing.T) {
 	for range 100 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		got := h.result(t)
-		if got.Kind != Connect {
+		if got.Kind != ConnectFailed {
 			t.Fatalf("result %+v", got)
 		}
 		retries += got.Retries
@@ -132,13 +132,13 @@ func TestRetry_WithinTheBudget(t *testing.T) {
 	}
 }
 
-func TestHealth_ATargetThatIsGoneRests(t *testing.T) {
+func TestHealth_EjectsUnreachableTarget(t *testing.T) {
 	alive, asked := startCounting(t)
-	h := startProxy(t, newOrderedPool(t, Config{Health: Health{After: 2, EjectFor: 1 << 60}}, closedURL(t), alive), nil)
+	h := startProxy(t, newOrderedPool(t, Config{Health: Health{FailureThreshold: 2, EjectFor: 1 << 60}}, closedURL(t), alive), nil)
 	failed := 0
 	for range 20 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if h.result(t).Kind == Connect {
+		if h.result(t).Kind == ConnectFailed {
 			failed++
 		}
 	}
@@ -147,26 +147,26 @@ func TestHealth_ATargetThatIsGoneRests(t *testing.T) {
 	}
 }
 
-func TestHealth_WhenAllRestTheyAreAskedAnyway(t *testing.T) {
-	p := newOrderedPool(t, Config{Health: Health{After: 1, EjectFor: 1 << 60}}, closedURL(t), closedURL(t))
+func TestHealth_AllEjectedTargetsAreUsed(t *testing.T) {
+	p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: 1 << 60}}, closedURL(t), closedURL(t))
 	h := startProxy(t, p, nil)
 	for range 4 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if got := h.result(t); got.Kind != Connect || got.Target == "" {
+		if got := h.result(t); got.Kind != ConnectFailed || got.Target == "" {
 			t.Errorf("result %+v, want that one was asked", got)
 		}
 	}
-	if states := p.States(); states[0].Healthy || states[1].Healthy {
+	if states := p.TargetStates(); states[0].Healthy || states[1].Healthy {
 		t.Errorf("states %v", states)
 	}
 }
 
 // A client that leaves while a connection is being made is not the target's fault.
-func TestHealth_AClientThatLeavesProvesNothing(t *testing.T) {
+func TestHealth_ClientGoneIsNotCounted(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
-	p := newOrderedPool(t, Config{Health: Health{After: 1, EjectFor: 1 << 60}, Connect: testTimeout}, deaf)
+	p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: 1 << 60}, ConnectTimeout: testTimeout}, deaf)
 	h := startProxy(t, p, nil)
 	c, _ := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	await.Until(t, "the request is under way", func() bool { return p.load() == 1 })
@@ -174,7 +174,7 @@ func TestHealth_AClientThatLeavesProvesNothing(t *testing.T) {
 	if got := h.result(t); got.Kind != ClientGone {
 		t.Errorf("result %+v", got)
 	}
-	if !p.States()[0].Healthy {
+	if !p.TargetStates()[0].Healthy {
 		t.Error("the target rests")
 	}
 }
@@ -184,12 +184,12 @@ func (p *Pool) load() (n int) {
 	p.group.mu.Lock()
 	defer p.group.mu.Unlock()
 	for _, m := range p.backends {
-		n += m.busy
+		n += m.inFlight
 	}
 	return n
 }
 
-func TestProbe_OnRealSockets(t *testing.T) {
+func TestHealthCheck_OnRealSockets(t *testing.T) {
 	var status atomic.Int32
 	status.Store(503)
 	seen := make(chan string, 100)
@@ -202,11 +202,11 @@ func TestProbe_OnRealSockets(t *testing.T) {
 			}
 		}
 	})
-	health := Health{After: 1, EjectFor: 1, Path: "/healthz", Interval: 1e6, Timeout: testTimeout}
+	health := Health{FailureThreshold: 1, EjectFor: 1, Path: "/healthz", Interval: 1e6, Timeout: testTimeout}
 	p := newOrderedPool(t, Config{Health: health}, flaky)
 	p.Start()
 	h := startProxy(t, p, nil)
-	await.Until(t, "the target is out", func() bool { return !p.States()[0].Healthy })
+	await.Until(t, "the target is out", func() bool { return !p.TargetStates()[0].Healthy })
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != NoTarget || got.Target != "" {
 		t.Errorf("result %+v, want that nobody was asked", got)
@@ -215,7 +215,7 @@ func TestProbe_OnRealSockets(t *testing.T) {
 		t.Errorf("the target sees %q, want %q", got, want)
 	}
 	status.Store(204)
-	await.Until(t, "the target is back", func() bool { return p.States()[0].Healthy })
+	await.Until(t, "the target is back", func() bool { return p.TargetStates()[0].Healthy })
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != OK {
 		t.Errorf("result %+v", got)
@@ -223,21 +223,21 @@ func TestProbe_OnRealSockets(t *testing.T) {
 	p.Retire() // ends the looks: goleak sees to that
 }
 
-func TestProbe_GoodIsWhatTheOperatorSays(t *testing.T) {
+func TestHealthCheck_AcceptedStatuses(t *testing.T) {
 	url := startBackend(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	for _, c := range []struct {
 		good func(int) bool
 		want bool
 	}{{nil, false}, {func(s int) bool { return s == 418 }, true}} {
-		p := newOrderedPool(t, Config{Health: Health{After: 1, Path: "/", Interval: 1, Timeout: 1, Good: c.good}}, url)
-		if err := p.get(t.Context(), p.backends[0]); (err == nil) != c.want {
+		p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1, Accepts: c.good}}, url)
+		if err := p.probe(t.Context(), p.backends[0]); (err == nil) != c.want {
 			t.Errorf("look: %v, want good %v", err, c.want)
 		}
 		p.Close()
 	}
-	p := newOrderedPool(t, Config{Health: Health{After: 1, Path: "/", Interval: 1, Timeout: 1}}, closedURL(t))
+	p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1}}, closedURL(t))
 	defer p.Close()
-	if p.get(t.Context(), p.backends[0]) == nil {
+	if p.probe(t.Context(), p.backends[0]) == nil {
 		t.Error("a target that is gone passes the look")
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // What a target sends with an answer, beyond its end, is not the answer to anybody
 // else, however soon they ask.
-func TestReuse_WhatIsLeftOverIsNoAnswer(t *testing.T) {
+func TestReuse_UnsolicitedBytesAreNotResponses(t *testing.T) {
 	const hints = "HTTP/1.1 103 Early Hints\r\nLink: </evil>\r\n\r\n"
 	poison := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -35,7 +35,7 @@ func TestReuse_WhatIsLeftOverIsNoAnswer(t *testing.T) {
 	roots.AddCert(secure.Certificate())
 	for name, pool := range map[string]*Pool{
 		"http":  poolOf(t, startBackend(t, poison)),
-		"https": mustPool(t, Config{Targets: []Target{{URL: mustURL(t, secure.URL)}}, TLS: &tls.Config{RootCAs: roots}, Connect: testTimeout, Response: testTimeout, TLSTimeout: testTimeout}),
+		"https": mustPool(t, Config{Targets: []Target{{URL: mustURL(t, secure.URL)}}, TLS: &tls.Config{RootCAs: roots}, ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, TLSHandshakeTimeout: testTimeout}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ask := func(method, body string) (Result, string) {

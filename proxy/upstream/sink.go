@@ -6,26 +6,26 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A Sink takes the response to one request, on its way to the client. An
-// [http1.Duplex] is one, and a [NetSink]. It is used by one goroutine at a time.
+// A Sink receives the response to one request and sends it to the client.
+// [http1.Duplex] and [HTTP2Sink] are Sinks. Only one goroutine uses it at a time.
 type Sink interface {
 	http1.Receiver
-	// Informational passes a 1xx response on, neither 100 nor 101. It comes before
-	// Begin, or not at all.
+	// Informational forwards a 1xx response other than 100 and 101. It is called only
+	// before Begin.
 	Informational(status int, f *http1.Fields)
-	// HandOver answers 101 with these fields and gives the client's connection away:
-	// what the client has sent behind its request is unread.
-	HandOver(protocol string, f *http1.Fields) (c net.Conn, unread []byte, err error)
-	// Begun reports whether some of the final response may have been sent.
-	Begun() bool
+	// SwitchProtocols sends 101 with these fields and hands over the client connection.
+	// unread holds bytes that the client has sent after its request.
+	SwitchProtocols(protocol string, f *http1.Fields) (c net.Conn, unread []byte, err error)
+	// Committed reports whether a part of the final response may have been sent.
+	Committed() bool
 }
 
-// A Body is that of a request. It ends with io.EOF.
+// A Body is a request body. It ends with io.EOF.
 type Body interface {
 	Read(p []byte) (int, error)
-	// Stop ends reading, also a read that waits: nobody wants more of the body. It is
-	// called by another goroutine than Read.
+	// Stop makes a pending read return, because the rest of the body is not needed. It
+	// is called by another goroutine than the one that reads.
 	Stop()
-	// Trailer are the trailer fields, which are there when all has been read.
+	// Trailer returns the trailer fields, which are available at the end of the body.
 	Trailer() *http1.Fields
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
-func TestForward_StreamsBothWaysAtOnce(t *testing.T) {
+func TestForward_StreamsInBothDirections(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 			rc := http.NewResponseController(w)
@@ -53,7 +53,7 @@ func TestForward_StreamsBothWaysAtOnce(t *testing.T) {
 	})
 }
 
-func TestForward_PiecesOfAnAnswerDoNotWait(t *testing.T) {
+func TestForward_ResponseIsNotBuffered(t *testing.T) {
 	for name, head := range map[string]string{
 		"event stream": "Content-Type: text/event-stream\r\nContent-Length: 10\r\n\r\n",
 		"known length": "Content-Length: 10\r\n\r\n",
@@ -89,7 +89,7 @@ func TestForward_PiecesOfAnAnswerDoNotWait(t *testing.T) {
 	}
 }
 
-func TestForward_AClientThatLeavesEndsTheUpstreamsWork(t *testing.T) {
+func TestForward_ClientGoneAbortsUpstreamRequest(t *testing.T) {
 	for name, begin := range map[string]bool{"before the answer": false, "in its middle": true} {
 		t.Run(name, func(t *testing.T) {
 			arrived, ended := make(chan bool, 1), make(chan bool, 1)
@@ -113,14 +113,14 @@ func TestForward_AClientThatLeavesEndsTheUpstreamsWork(t *testing.T) {
 			c.Close()
 			await.Value(t, ended, "end of the upstream's work")
 			got := h.result(t)
-			if got.Kind != ClientGone || got.Wrote != begin || !errors.Is(got.Err, http1.ErrAborted) {
+			if got.Kind != ClientGone || got.HeaderSent != begin || !errors.Is(got.Err, http1.ErrAborted) {
 				t.Errorf("result %+v, want that the client left", got)
 			}
 		})
 	}
 }
 
-func TestForward_ACutAnswerLooksCut(t *testing.T) {
+func TestForward_TruncatedResponseIsVisible(t *testing.T) {
 	for name, answer := range map[string]string{
 		"length":  "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
 		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
@@ -138,14 +138,14 @@ func TestForward_ACutAnswerLooksCut(t *testing.T) {
 			if !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("client reads %v, want that the answer is cut", err)
 			}
-			if got := h.result(t); got.Kind != BodyCut || !got.Wrote || got.Status != 200 || got.Err == nil {
+			if got := h.result(t); got.Kind != ResponseTruncated || !got.HeaderSent || got.Status != 200 || got.Err == nil {
 				t.Errorf("result %+v", got)
 			}
 		})
 	}
 }
 
-func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
+func TestForward_ClientErrorsAreNotUpstreamErrors(t *testing.T) {
 	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	h := startProxy(t, poolOf(t, url), func(_ *Request, r received) {
 		if firstOf(r, "X-Max") != "" {
@@ -154,7 +154,7 @@ func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		request string
-		want    Kind
+		want    ResultKind
 		status  int
 	}{
 		"chunk size":    {"Transfer-Encoding: chunked\r\n\r\nzz\r\n", BadRequest, 400},
@@ -165,7 +165,7 @@ func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\n"+c.request)
 			res, _ := answer(t, r, "POST")
-			if got := h.result(t); got.Kind != c.want || got.Wrote || res.StatusCode != c.status {
+			if got := h.result(t); got.Kind != c.want || got.HeaderSent || res.StatusCode != c.status {
 				t.Errorf("result %+v, status %s; want kind %d, status %d", got, res.Status, c.want, c.status)
 			}
 			if c.want == BadRequest {
@@ -184,7 +184,7 @@ func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
 	})
 }
 
-func TestForward_NonsenseAfterTheAnswerBegan(t *testing.T) {
+func TestForward_InvalidBytesInResponseBody(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 			rc := http.NewResponseController(w)
@@ -204,13 +204,13 @@ func TestForward_NonsenseAfterTheAnswerBegan(t *testing.T) {
 		if _, err := io.ReadAll(res.Body); err == nil {
 			t.Error("the answer looks whole")
 		}
-		if got := h.result(t); got.Kind != BadRequest || !got.Wrote || got.Status != 200 {
+		if got := h.result(t); got.Kind != BadRequest || !got.HeaderSent || got.Status != 200 {
 			t.Errorf("result %+v, want that the client is to blame", got)
 		}
 	})
 }
 
-func TestForward_AnEarlyAnswerDoesNotWaitForTheBody(t *testing.T) {
+func TestForward_EarlyResponse(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		seen := make(chan string, 1)
 		url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
@@ -240,7 +240,7 @@ func TestForward_AnEarlyAnswerDoesNotWaitForTheBody(t *testing.T) {
 	})
 }
 
-func TestForward_BodiesKeepTheirFraming(t *testing.T) {
+func TestForward_BodyFraming(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		type framing struct {
 			length int64
@@ -266,7 +266,7 @@ func TestForward_BodiesKeepTheirFraming(t *testing.T) {
 	})
 }
 
-func TestForward_TrailersGoBothWays(t *testing.T) {
+func TestForward_TrailersInBothDirections(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Sum, X-Forwarded-For")

@@ -41,7 +41,7 @@ type received struct {
 func startProxy(t testing.TB, pool *Pool, change func(*Request, received)) *testProxy {
 	t.Helper()
 	p := &testProxy{results: make(chan Result, 1000)}
-	s := &http1.Server{HalfClosed: http1.Leaves, Handler: func(x *http1.Exchange) {
+	s := &http1.Server{HalfClose: http1.AbortOnHalfClose, Handler: func(x *http1.Exchange) {
 		d := new(http1.Duplex)
 		d.Open(x)
 		r := requestOf(d)
@@ -52,7 +52,7 @@ func startProxy(t testing.TB, pool *Pool, change func(*Request, received)) *test
 		p.results <- res
 		switch {
 		case res.Kind == OK:
-		case res.Wrote:
+		case res.HeaderSent:
 			x.Abort()
 		default:
 			x.Begin(statusOf(res))
@@ -71,7 +71,7 @@ func startProxy(t testing.TB, pool *Pool, change func(*Request, received)) *test
 }
 
 func statusOf(res Result) int {
-	if status, known := map[Kind]int{BadRequest: 400, BodyTooLarge: 413, Timeout: 504, Loop: 508}[res.Kind]; known {
+	if status, known := map[ResultKind]int{BadRequest: 400, BodyTooLarge: 413, Timeout: 504, LoopDetected: 508}[res.Kind]; known {
 		return status
 	}
 	return http.StatusBadGateway
@@ -103,7 +103,7 @@ func netRequestOf(r *http.Request) *Request {
 		path = "*"
 	}
 	to := &Request{
-		Method: r.Method, Path: path, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery, Host: r.Host, Fields: RequestFieldsOf(r),
+		Method: r.Method, Path: path, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery, Host: r.Host, Fields: FieldsFromRequest(r),
 		Proto: r.Proto, Scheme: "http", Client: peer.Addr(), Peer: peer,
 	}
 	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
@@ -117,11 +117,11 @@ type netBody struct{ *http.Request }
 
 func (b netBody) Read(p []byte) (int, error) { return b.Body.Read(p) }
 func (b netBody) Stop()                      { _ = b.Body.Close() }
-func (b netBody) Trailer() *http1.Fields     { return FieldsOf(b.Request.Trailer) }
+func (b netBody) Trailer() *http1.Fields     { return FieldsFromHeader(b.Request.Trailer) }
 
 // forwardNet forwards a request that net/http has.
 func forwardNet(p *Pool, w http.ResponseWriter, r *http.Request) Result {
-	return p.Forward(r.Context(), netRequestOf(r), NewNetSink(w))
+	return p.Forward(r.Context(), netRequestOf(r), NewHTTP2Sink(w))
 }
 
 // result is what came of the last request.
@@ -151,7 +151,7 @@ func mustURL(t testing.TB, s string) *url.URL {
 // poolOf is a pool of the servers at these URLs.
 func poolOf(t testing.TB, urls ...string) *Pool {
 	t.Helper()
-	c := Config{Name: "test", Pseudonym: "weir-test", Connect: testTimeout, Response: testTimeout}
+	c := Config{Name: "test", Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout}
 	if s, ok := t.(sockettest.Secured); ok {
 		c.TLS = &tls.Config{RootCAs: s.Client.RootCAs}
 	}

@@ -10,28 +10,29 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// trailerFilter tells which trailer fields of the request are sent on: not those that were
-// not announced, as RFC 9110 6.5.1 allows, whose names are kept for the header (see
-// mayFollow), or that Connection has named. It is made before the fields of t are
-// stripped.
+// trailerFilter returns a filter for the trailer fields of the request that are
+// forwarded. A field must be announced in Trailer (RFC 9110 section 6.5.1), must not be
+// named in Connection, and must pass trailerForwardable. trailerFilter must be called
+// before the fields of t are stripped.
 func trailerFilter(t *Request) func(http1.Field) bool {
 	announced, named := t.Fields.Values("Trailer"), t.Fields.Values("Connection")
 	return func(f http1.Field) bool {
 		name := http.CanonicalHeaderKey(f.Name)
-		return mayFollow(name, t) && has(announced, f.Name) && !has(named, f.Name)
+		return trailerForwardable(name, t) && containsToken(announced, f.Name) && !containsToken(named, f.Name)
 	}
 }
 
-// trailing are the trailer fields that a response announces and that may come.
-func trailing(f *http1.Fields) []string {
+// announcedTrailers returns the names of the trailer fields that a response announces,
+// without those that are not allowed.
+func announcedTrailers(f *http1.Fields) []string {
 	if !f.Has(http1.Trailer) {
 		return nil
 	}
 	var names []string
 	named := f.Values("Connection")
 	for _, line := range f.Values("Trailer") {
-		for name := range elements(line) {
-			if name = http.CanonicalHeaderKey(name); trailerAllowed(name) && !has(named, name) {
+		for name := range listElements(line) {
+			if name = http.CanonicalHeaderKey(name); trailerAllowed(name) && !containsToken(named, name) {
 				names = append(names, strings.Clone(name))
 			}
 		}
@@ -39,8 +40,8 @@ func trailing(f *http1.Fields) []string {
 	return names
 }
 
-// elements are those of a list that is separated by commas.
-func elements(line string) iter.Seq[string] {
+// listElements iterates over the elements of a comma-separated list.
+func listElements(line string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name := range strings.SplitSeq(line, ",") {
 			if name = strings.Trim(name, " \t"); name != "" && !yield(name) {
@@ -50,8 +51,9 @@ func elements(line string) iter.Seq[string] {
 	}
 }
 
-// trailerAllowed reports whether the field called name may come after a body: not if it
-// says how to frame, route or judge a message, or who the client is.
+// trailerAllowed reports whether a trailer field may have this name. Fields that
+// concern framing, routing, authentication or the processing of the message are not
+// allowed (RFC 9110 section 6.5.1).
 func trailerAllowed(name string) bool {
 	switch name {
 	case "Upgrade", "Forwarded", "X-Real-Ip", "Via", "Cookie", "Set-Cookie", "Ratelimit", "Ratelimit-Policy":
@@ -60,10 +62,10 @@ func trailerAllowed(name string) bool {
 	return httpguts.ValidTrailerHeader(name) && !strings.HasPrefix(name, "X-Forwarded-")
 }
 
-// mayFollow reports whether the trailer field called name, in canonical form, is sent
-// to the target: not if trailerAllowed objects, if Weir or its operator speaks for it, or
-// if something was decided by it.
-func mayFollow(name string, t *Request) bool {
-	bare := http.CanonicalHeaderKey(hyphenated(name)) // see spoofed
+// trailerForwardable reports whether a trailer field of the request is forwarded. name
+// is in canonical form. It is not forwarded if trailerAllowed excludes it, Weir or the
+// operator sets a field with this name, or a decision was based on one.
+func trailerForwardable(name string, t *Request) bool {
+	bare := http.CanonicalHeaderKey(hyphenated(name)) // see isSpoofed
 	return trailerAllowed(bare) && !isReserved(bare, t) && t.Set[name] == nil && (t.Reserved == nil || !t.Reserved(name))
 }

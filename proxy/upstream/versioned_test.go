@@ -26,11 +26,11 @@ func overVersions(t *testing.T, test func(t versioned)) {
 // backend starts a target and is the configuration of a pool that has only that.
 func (t versioned) backend(handle http.HandlerFunc) Config {
 	if t.upstream == 1 {
-		return Config{Pseudonym: "weir-test", Connect: testTimeout, Response: testTimeout, Targets: []Target{{URL: mustURL(t, startBackend(t, handle))}}}
+		return Config{Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, Targets: []Target{{URL: mustURL(t, startBackend(t, handle))}}}
 	}
 	l := listen(t, "tcp", "127.0.0.1:0")
 	newH2C(t, l, handle)
-	return Config{Pseudonym: "weir-test", Connect: testTimeout, Response: testTimeout, Protocol: H2C, Targets: []Target{{URL: mustURL(t, "http://"+l.Addr().String())}}}
+	return Config{Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, Protocol: H2C, Targets: []Target{{URL: mustURL(t, "http://"+l.Addr().String())}}}
 }
 
 // open starts a proxy before a pool of c, and a client of it.

@@ -19,7 +19,7 @@ import (
 
 // Whatever the versions on both sides are, target and client see the same: fields,
 // bodies as they come, and the trailers that may be sent on.
-func TestVersions_SameRequestSameAnswer(t *testing.T) {
+func TestVersions_SameRequestSameResponse(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(talk), func(r *Request) {
 			r.RequestID, r.Set = "r1", map[string][]string{"X-Set": {"ours"}, "X-Gone": {}, "User-Agent": {}}
@@ -57,14 +57,14 @@ func TestVersions_SameRequestSameAnswer(t *testing.T) {
 		if err != nil || len(rest) > 0 || len(res.Trailer["X-Sum"]) != 1 || res.Trailer.Get("X-Sum") != "X-Sum=42!" || res.Trailer.Get("X-Late") != "1" || res.Trailer["Set-Cookie"] != nil {
 			t.Errorf("rest %q, %v, trailers %v", rest, err, res.Trailer)
 		}
-		if got := p.result(t); got.Kind != OK || got.Status != 200 || !got.Wrote || got.FirstByte <= 0 {
+		if got := p.result(t); got.Kind != OK || got.Status != 200 || !got.HeaderSent || got.FirstByte <= 0 {
 			t.Errorf("result %+v", got)
 		}
 	})
 }
 
 // Bodies that were read before are sent as if they had not been, with their trailer.
-func TestVersions_ContentThatWasReadBefore(t *testing.T) {
+func TestVersions_BufferedBody(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -74,7 +74,7 @@ func TestVersions_ContentThatWasReadBefore(t *testing.T) {
 			}
 		}), func(r *Request) {
 			var err error
-			if r.Content, err = io.ReadAll(r.Body); err != nil {
+			if r.BufferedBody, err = io.ReadAll(r.Body); err != nil {
 				t.Error(err)
 			}
 		})
@@ -92,7 +92,7 @@ func TestVersions_ContentThatWasReadBefore(t *testing.T) {
 	})
 }
 
-func TestVersions_InformationalAnswers(t *testing.T) {
+func TestVersions_InterimResponses(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Link", "</a.css>")
@@ -118,7 +118,7 @@ func TestVersions_InformationalAnswers(t *testing.T) {
 }
 
 // Where an answer says no length, none is made up: a 204 must not have one.
-func TestVersions_NoLengthIsMadeUp(t *testing.T) {
+func TestVersions_NoLengthIsInvented(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), nil)
 		if res := ask(t, client, post(t, p.URL, nil)); res.StatusCode != http.StatusNoContent || res.Header["Content-Length"] != nil {
@@ -147,7 +147,7 @@ func TestVersions_Head(t *testing.T) {
 
 // An answer that is whole before the body has come ends both, and no reader of the body
 // is left.
-func TestVersions_AnEarlyAnswer(t *testing.T) {
+func TestVersions_EarlyResponse(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(func(w http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(w).EnableFullDuplex()
@@ -170,7 +170,7 @@ func TestVersions_AnEarlyAnswer(t *testing.T) {
 }
 
 // An answer that is cut looks cut, and the result says so.
-func TestVersions_ACutAnswer(t *testing.T) {
+func TestVersions_TruncatedResponse(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "half")
@@ -185,14 +185,14 @@ func TestVersions_ACutAnswer(t *testing.T) {
 		if err == nil {
 			t.Error("the answer looks whole")
 		}
-		if got := p.result(t); got.Kind != BodyCut || !got.Wrote || got.Status != 200 || got.Err == nil {
+		if got := p.result(t); got.Kind != ResponseTruncated || !got.HeaderSent || got.Status != 200 || got.Err == nil {
 			t.Errorf("result %+v", got)
 		}
 	})
 }
 
 // A client that leaves ends the target's work.
-func TestVersions_AClientThatLeaves(t *testing.T) {
+func TestVersions_ClientGone(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		arrived, ended := make(chan bool, 1), make(chan bool, 1)
 		p, client := t.open(t.backend(func(_ http.ResponseWriter, r *http.Request) {
@@ -216,7 +216,7 @@ func TestVersions_AClientThatLeaves(t *testing.T) {
 		if err := await.Value(t, gone, "end of the request"); !errors.Is(err, context.Canceled) {
 			t.Errorf("client: %v", err)
 		}
-		if got := p.result(t); got.Kind != ClientGone || got.Wrote {
+		if got := p.result(t); got.Kind != ClientGone || got.HeaderSent {
 			t.Errorf("result %+v", got)
 		}
 	})
@@ -242,7 +242,7 @@ func TestVersions_Retries(t *testing.T) {
 }
 
 // A body that cannot be read is the client's fault, and nobody is asked again.
-func TestVersions_ABodyThatIsTooLong(t *testing.T) {
+func TestVersions_BodyTooLarge(t *testing.T) {
 	for _, upstream := range []int{1, 2} {
 		t.Run(map[int]string{1: "to HTTP1", 2: "to HTTP2"}[upstream], func(t *testing.T) {
 			v := versioned{t, 1, upstream}
@@ -269,9 +269,9 @@ func TestVersions_Probe(t *testing.T) {
 			seen <- r.Proto + " " + r.RequestURI + " " + r.UserAgent() + " " + r.Header.Get("Via")
 			w.WriteHeader(http.StatusNoContent)
 		})
-		c.Health = Health{After: 1, Path: "/healthz?a", Interval: testTimeout, Timeout: testTimeout}
+		c.Health = Health{FailureThreshold: 1, Path: "/healthz?a", Interval: testTimeout, Timeout: testTimeout}
 		p := mustPool(t, c)
-		if err := p.get(t.Context(), p.backends[0]); err != nil {
+		if err := p.probe(t.Context(), p.backends[0]); err != nil {
 			t.Error(err)
 		}
 		if got, want := await.Value(t, seen, "look"), map[int]string{1: "HTTP/1.1", 2: "HTTP/2.0"}[upstream]+" /healthz?a weir-health 1.1 weir-test"; got != want {
@@ -279,7 +279,7 @@ func TestVersions_Probe(t *testing.T) {
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
-		if err := p.get(ended, p.backends[0]); err == nil {
+		if err := p.probe(ended, p.backends[0]); err == nil {
 			t.Error("a look that has no time left goes well")
 		}
 		p.Close()
@@ -287,9 +287,9 @@ func TestVersions_Probe(t *testing.T) {
 }
 
 // Nothing that came over HTTP/2 can become anything else.
-func TestNetSink_HandsNothingOver(t *testing.T) {
+func TestHTTP2Sink_SwitchProtocolsFails(t *testing.T) {
 	var w http.ResponseWriter = httptest.NewRecorder()
-	if c, _, err := NewNetSink(w).HandOver("websocket", new(http1.Fields)); c != nil || !errors.Is(err, errHandOver) {
+	if c, _, err := NewHTTP2Sink(w).SwitchProtocols("websocket", new(http1.Fields)); c != nil || !errors.Is(err, errNoUpgrade) {
 		t.Errorf("got %v, %v", c, err)
 	}
 }

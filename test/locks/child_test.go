@@ -111,7 +111,7 @@ func playFence(addr, resource, rounds string) error {
 	if err != nil {
 		return err
 	}
-	lk := lock.New(client(addr), lock.WithPoll(20*time.Millisecond), lock.WithCallTimeout(time.Second)).Fenced("a")
+	lk := lock.New(client(addr), lock.WithPollInterval(20*time.Millisecond), lock.WithCallTimeout(time.Second)).Fenced("a")
 	r := newResource(client(resource))
 	accepted := 0
 	for range n {

@@ -45,7 +45,7 @@ func TestCrowd_CostsThreeScriptCallsAHandOver(t *testing.T) {
 	s, rdb := server(t)
 	const waiters = 1000
 	first := held(t, process(t, s.Addr).Reentrant("a"))
-	lk := process(t, s.Addr, lock.WithPoll(time.Hour)).Reentrant("a")
+	lk := process(t, s.Addr, lock.WithPollInterval(time.Hour)).Reentrant("a")
 	before, _ := scripts(t, rdb)
 	var all sync.WaitGroup
 	ctx := minute(t)
@@ -75,7 +75,7 @@ func TestCrowd_CostsThreeScriptCallsAHandOver(t *testing.T) {
 // bounded, so that both come through at any time.
 func TestCrowd_DoesNotStarveAnotherProcess(t *testing.T) {
 	s, _ := server(t)
-	busy := process(t, s.Addr, lock.WithPoll(time.Hour)).Reentrant("a")
+	busy := process(t, s.Addr, lock.WithPollInterval(time.Hour)).Reentrant("a")
 	ctx, cancel := context.WithCancel(minute(t))
 	var all sync.WaitGroup
 	for range 20 {
@@ -87,7 +87,7 @@ func TestCrowd_DoesNotStarveAnotherProcess(t *testing.T) {
 			}
 		})
 	}
-	other := process(t, s.Addr, lock.WithPoll(time.Hour)).Reentrant("a")
+	other := process(t, s.Addr, lock.WithPollInterval(time.Hour)).Reentrant("a")
 	for range 5 {
 		released(t, held(t, other))
 	}
@@ -144,8 +144,8 @@ func benchServer(b *testing.B) (string, *redis.Client) {
 // in another holds the lock, the poll set to 10 s.
 func BenchmarkHandOver(b *testing.B) {
 	addr, rdb := benchServer(b)
-	one := process(b, addr, lock.WithPoll(10*time.Second)).Reentrant("a")
-	two := process(b, addr, lock.WithPoll(10*time.Second)).Reentrant("a")
+	one := process(b, addr, lock.WithPollInterval(10*time.Second)).Reentrant("a")
+	two := process(b, addr, lock.WithPollInterval(10*time.Second)).Reentrant("a")
 	ctx, tick := context.Background(), time.NewTicker(100*time.Microsecond)
 	defer tick.Stop()
 	var took []time.Duration

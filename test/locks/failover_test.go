@@ -28,7 +28,7 @@ func waiter(t *testing.T, l lock.Lockable) chan *lock.Hold {
 	return got
 }
 
-func sentinelProcess(t *testing.T, s *redistest.Sentinel, settings ...lock.Setting) *lock.Locker {
+func sentinelProcess(t *testing.T, s *redistest.Sentinel, settings ...lock.LockerOption) *lock.Locker {
 	t.Helper()
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: s.Name, SentinelAddrs: s.Addrs, ContextTimeoutEnabled: true, DialerRetries: 1,
@@ -68,7 +68,7 @@ func TestSentinel_AConfirmedLockSurvivesTheMaster(t *testing.T) {
 func TestReplicas_TooFewGiveTheLockBack(t *testing.T) {
 	s, rdb := server(t)
 	l := process(t, s.Addr, lock.WithCallTimeout(time.Second))
-	for _, ask := range []func(context.Context, ...lock.Option) (*lock.Hold, error){l.Reentrant("a").Lock, l.Reentrant("a").TryLock} {
+	for _, ask := range []func(context.Context, ...lock.LockOption) (*lock.Hold, error){l.Reentrant("a").Lock, l.Reentrant("a").TryLock} {
 		if _, err := ask(minute(t), lock.WithReplicas(1)); !errors.Is(err, lock.ErrNotSynced) {
 			t.Errorf("error = %v, want ErrNotSynced", err)
 		}
@@ -114,7 +114,7 @@ func listeners(t *testing.T, rdb *redis.Client, channel string) int64 {
 	return rdb.PubSubNumSub(minute(t), channel).Val()[channel]
 }
 
-func clusterProcess(t *testing.T, c *redistest.Cluster, settings ...lock.Setting) *lock.Locker {
+func clusterProcess(t *testing.T, c *redistest.Cluster, settings ...lock.LockerOption) *lock.Locker {
 	t.Helper()
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: c.Addrs(), ContextTimeoutEnabled: true, DialerRetries: 1,
@@ -153,7 +153,7 @@ func master(t *testing.T, c *redistest.Cluster, key string) *redistest.Server {
 
 func TestCluster(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
-	one, two := clusterProcess(t, c), clusterProcess(t, c, lock.WithPoll(5*time.Second))
+	one, two := clusterProcess(t, c), clusterProcess(t, c, lock.WithPollInterval(5*time.Second))
 
 	t.Run("all kinds hand over by sharded channels", func(t *testing.T) { handOver(t, c, one, two) })
 	t.Run("plain channels reach every node", func(t *testing.T) { reachEveryNode(t, c) })
@@ -170,7 +170,7 @@ func TestCluster(t *testing.T) {
 	})
 
 	t.Run("semaphore and latch", func(t *testing.T) {
-		s, p, latch := one.Semaphore("s"), one.Permits("p"), one.Latch("l")
+		s, p, latch := one.Semaphore("s"), one.ExpirableSemaphore("p"), one.Latch("l")
 		for _, set := range []func(context.Context, int64) (bool, error){s.TrySetPermits, p.TrySetPermits, latch.TrySetCount} {
 			if ok, err := set(minute(t), 1); err != nil || !ok {
 				t.Fatalf("set = %v, %v", ok, err)
@@ -180,8 +180,8 @@ func TestCluster(t *testing.T) {
 			t.Error(err)
 		}
 		released(t, held(t, p))
-		if _, err := one.Latch("{x}y").TrySetCount(minute(t), 1); !errors.Is(err, lock.ErrBadName) {
-			t.Errorf("a latch with a tag: %v, want ErrBadName", err)
+		if _, err := one.Latch("{x}y").TrySetCount(minute(t), 1); !errors.Is(err, lock.ErrInvalidName) {
+			t.Errorf("a latch with a tag: %v, want ErrInvalidName", err)
 		}
 	})
 
@@ -228,7 +228,7 @@ func handOver(t *testing.T, c *redistest.Cluster, one, two *lock.Locker) {
 
 func reachEveryNode(t *testing.T, c *redistest.Cluster) {
 	one := clusterProcess(t, c, lock.WithChannels(lock.PlainChannels))
-	two := clusterProcess(t, c, lock.WithChannels(lock.PlainChannels), lock.WithPoll(time.Hour))
+	two := clusterProcess(t, c, lock.WithChannels(lock.PlainChannels), lock.WithPollInterval(time.Hour))
 	h := held(t, one.Reentrant("g"))
 	got := waiter(t, two.Reentrant("g"))
 	const channel = "redisson_lock__channel:{g}"

@@ -142,7 +142,7 @@ func record(t *testing.T, m porcupine.Model, permits int64, move func(p *player)
 		proxy := redistest.NewFaultProxy(t, s.Addr)
 		p := &player{
 			history: h, id: id, t: t, proxy: proxy, losses: &losses,
-			locker: process(t, proxy.Addr, lock.WithPoll(500*time.Millisecond)),
+			locker: process(t, proxy.Addr, lock.WithPollInterval(500*time.Millisecond)),
 			dice:   rand.New(rand.NewPCG(uint64(id), uint64(permits))),
 		}
 		all.Go(func() {
@@ -232,7 +232,7 @@ func TestHistory_Semaphore(t *testing.T) {
 func TestHistory_Permits(t *testing.T) {
 	const permits = 3
 	record(t, model(permits), permits, func(p *player) {
-		s := p.locker.Permits("a")
+		s := p.locker.ExpirableSemaphore("a")
 		if _, err := s.TrySetPermits(p.t.Context(), permits); err != nil {
 			p.t.Error(err)
 		}

@@ -42,7 +42,7 @@ func eye(t testing.TB, addr string) *redis.Client {
 }
 
 // process is a Locker with a client of its own, as another process has.
-func process(t testing.TB, addr string, settings ...lock.Setting) *lock.Locker {
+func process(t testing.TB, addr string, settings ...lock.LockerOption) *lock.Locker {
 	t.Helper()
 	l := lock.New(eye(t, addr), settings...)
 	t.Cleanup(l.Close)
@@ -57,7 +57,7 @@ func minute(t testing.TB) context.Context {
 	return ctx
 }
 
-func held(t testing.TB, l lock.Lockable, options ...lock.Option) *lock.Hold {
+func held(t testing.TB, l lock.Lockable, options ...lock.LockOption) *lock.Hold {
 	t.Helper()
 	h, err := l.Lock(minute(t), options...)
 	if err != nil {

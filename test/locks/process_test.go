@@ -15,7 +15,7 @@ func TestKill9_TheLockIsFreeWithinItsLease(t *testing.T) {
 	const lease = 3 * time.Second
 	c := start(t, "hold", s.Addr, lease.String())
 	owner := strings.TrimPrefix(c.says(), "holds ")
-	l := process(t, s.Addr, lock.WithPoll(time.Hour))
+	l := process(t, s.Addr, lock.WithPollInterval(time.Hour))
 	// It lives: renewed to no less than two thirds, for more than a lease.
 	for end := time.Now().Add(lease + lease/4); time.Now().Before(end); {
 		if ttl := rdb.PTTL(minute(t), "a").Val(); ttl < lease/3 {

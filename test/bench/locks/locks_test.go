@@ -95,7 +95,7 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 
 func locker(b *testing.B, rdb *redis.Client) *lock.Locker {
-	l := lock.New(rdb, lock.WithPoll(10*time.Second))
+	l := lock.New(rdb, lock.WithPollInterval(10*time.Second))
 	b.Cleanup(l.Close)
 	return l
 }

@@ -13,14 +13,17 @@ import (
 // A bench is what all runs share: programs, ports, the upstreams and Redis.
 type bench struct {
 	settings
-	dir       string
-	binary    string // weir of this tree
-	self      string // this program, which is also some of the upstreams and of the load
-	nginxPath string
-	wrkPath   string
-	lua       string // a tree that has an nginx with Lua; empty for none
-	haproxy   string // empty for none
-	goPeer    string // test/bench/reverseproxy; empty if it could not be built
+	dir        string
+	binary     string // weir of this tree
+	self       string // this program, which is also some of the upstreams and of the load
+	nginxPath  string
+	wrkPath    string
+	h2loadPath string
+	lua        string // a tree that has an nginx with Lua; empty for none
+	haproxy    string // empty for none
+	caddy      string // empty for none
+	goPeer     string // test/bench/reverseproxy; empty if it could not be built
+	now        int    // processors that a contestant has at present
 
 	port, upstreamPort, sinkPort, redisPort int
 	upstream, sink, redis                   *process
@@ -33,7 +36,7 @@ func newBench(s settings) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{settings: s, dir: dir, binary: filepath.Join(dir, "weir")}
+	b := &bench{settings: s, now: 1, dir: dir, binary: filepath.Join(dir, "weir")}
 	if b.self, err = os.Executable(); err != nil {
 		return nil, err
 	}
@@ -46,7 +49,7 @@ func newBench(s settings) (*bench, error) {
 	}
 	test := filepath.Join(strings.TrimSpace(string(top)), "test")
 	var redis string
-	for name, path := range map[string]*string{"nginx": &b.nginxPath, "wrk": &b.wrkPath, "redis-server": &redis} {
+	for name, path := range map[string]*string{"nginx": &b.nginxPath, "wrk": &b.wrkPath, "h2load": &b.h2loadPath, "redis-server": &redis} {
 		if *path, err = installed(test, name); err != nil {
 			return nil, err
 		}
@@ -57,7 +60,7 @@ func newBench(s settings) (*bench, error) {
 	} else {
 		fmt.Fprintf(os.Stderr, "proxies: no reverseproxy: %s", out)
 	}
-	b.findPeers(filepath.Join(test, ".cache", "peers", "tree"))
+	b.findPeers(filepath.Join(test, ".cache", "peers"))
 	for _, port := range []*int{&b.port, &b.upstreamPort, &b.sinkPort, &b.redisPort} {
 		if *port, err = freePort(); err != nil {
 			return nil, err
@@ -80,7 +83,13 @@ func newBench(s settings) (*bench, error) {
 }
 
 // findPeers finds what test/bench/peers has unpacked, and says what is missing.
-func (b *bench) findPeers(tree string) {
+func (b *bench) findPeers(room string) {
+	tree, caddy := filepath.Join(room, "tree"), filepath.Join(room, "caddy", "caddy")
+	if _, err := os.Stat(caddy); err == nil {
+		b.caddy = caddy
+	} else {
+		fmt.Fprintln(os.Stderr, "proxies: no Caddy: run test/bench/peers caddy for one")
+	}
 	if _, err := os.Stat(filepath.Join(tree, "usr", "lib", "nginx", "modules", "ngx_http_lua_module.so")); err == nil {
 		b.lua = tree
 	} else {

@@ -31,6 +31,9 @@ func (b *bench) contestants(w workload) []contestant {
 	if b.haproxy != "" && w.limits <= 1 && w.routes == 0 && !w.tls && !w.log {
 		out = append(out, b.haproxyFor(w))
 	}
+	if b.caddy != "" && w.limits <= 1 && w.routes == 0 && w.upload == 0 && !w.tls && !w.log {
+		out = append(out, b.caddyFor(w))
+	}
 	return out
 }
 
@@ -87,7 +90,7 @@ func (b *bench) haproxyFor(w workload) contestant {
 		to = b.sinkPort
 	}
 	path := b.write("haproxy.cfg", fmt.Sprintf(`global
-  nbthread 1
+  nbthread %d
   maxconn 8192
 defaults
   mode http
@@ -101,6 +104,26 @@ frontend f
 backend b
   option forwardfor
   server s 127.0.0.1:%d
-`, b.port, rules, to))
+`, b.of(contestants), b.port, rules, to))
 	return contestant{"haproxy", []string{"env", "LD_LIBRARY_PATH=" + libraries(b.lua), b.haproxy, "-f", path}}
+}
+
+// caddyFor is Caddy with the module for limits that its authors keep beside it.
+func (b *bench) caddyFor(w workload) contestant {
+	limits := ""
+	if w.limit > 0 {
+		limits = fmt.Sprintf(`{"handler": "rate_limit", "rate_limits": {"keys": {"key": "{http.request.header.X-Api-Key}", "window": "1s", "max_events": %d}}},`, w.limit)
+	}
+	path := b.write("caddy.json", fmt.Sprintf(`{
+  "admin": {"disabled": true, "config": {"persist": false}},
+  "logging": {"logs": {"default": {"level": "ERROR"}}},
+  "apps": {"http": {"servers": {"bench": {
+    "listen": ["127.0.0.1:%d"], "automatic_https": {"disable": true}, "protocols": ["h1"],
+    "routes": [{"handle": [%s {
+      "handler": "reverse_proxy", "upstreams": [{"dial": "127.0.0.1:%d"}],
+      "transport": {"protocol": "http", "compression": false, "keep_alive": {"max_idle_conns_per_host": 256}}
+    }]}]
+  }}}}
+}`, b.port, limits, b.upstreamPort))
+	return contestant{"caddy", []string{"env", "XDG_DATA_HOME=" + b.dir, b.caddy, path}}
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -49,20 +50,15 @@ var said = regexp.MustCompile(`RESULT (\d+) ([\d.]+) (\d+) (\d+) (\d+)`)
 
 // put puts load on the contestant and reads what came of it.
 func (b *bench) put(ctx context.Context, w workload, d time.Duration) (result, error) {
-	url := fmt.Sprintf("%s://%s%s", w.scheme(), local(b.port), w.path())
-	connections := strconv.Itoa(b.connections)
-	if w.answer == long || w.upload == long {
-		connections = strconv.Itoa(min(b.connections, 8))
+	connections := b.connections
+	if w.http2 || w.answer == long || w.upload == long {
+		connections = min(connections, 8)
 	}
-	args := append(pinned(others), b.wrkPath, "-t", "1", "-c", connections, "-d", fmt.Sprintf("%.0fs", d.Seconds()),
-		"--timeout", "10s", "-s", filepath.Join(b.dir, "load.lua"), url, "--", strconv.Itoa(w.keys), strconv.Itoa(w.upload))
-	if w.rate > 0 {
-		args = append(pinned(others), b.self, "pace", url, strconv.Itoa(w.rate), connections, d.String(), strconv.Itoa(w.keys))
-	}
+	args := append(b.pinned(others), b.generator(w, connections, d)...)
 	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	m := said.FindStringSubmatch(string(out))
 	if err != nil || m == nil {
-		return result{}, fmt.Errorf("%s: %w: %s", args[len(pinned(others))], errors.Join(err, context.Cause(ctx)), out)
+		return result{}, fmt.Errorf("%s: %w: %s", strings.Join(args, " "), errors.Join(err, context.Cause(ctx)), out)
 	}
 	number := func(i int) float64 { n, _ := strconv.ParseFloat(m[i], 64); return n }
 	total, failed := number(1), int(number(5))
@@ -71,6 +67,20 @@ func (b *bench) put(ctx context.Context, w workload, d time.Duration) (result, e
 		r.odd = max(0, int(total*0.95)-failed)
 	}
 	return r, nil
+}
+
+// generator is the program that puts the load of w, and its arguments.
+func (b *bench) generator(w workload, connections int, d time.Duration) []string {
+	url := fmt.Sprintf("%s://%s%s", w.scheme(), local(b.port), w.path())
+	switch {
+	case w.http2:
+		return []string{b.self, "http2", b.h2loadPath, url, strconv.Itoa(connections), d.String()}
+	case w.rate > 0:
+		return []string{b.self, "pace", url, strconv.Itoa(w.rate), strconv.Itoa(connections), d.String(), strconv.Itoa(w.keys)}
+	}
+	threads := min(b.of(others), connections)
+	return []string{b.wrkPath, "-t", strconv.Itoa(threads), "-c", strconv.Itoa(connections), "-d", fmt.Sprintf("%.0fs", d.Seconds()),
+		"--timeout", "10s", "-s", filepath.Join(b.dir, "load.lua"), url, "--", strconv.Itoa(w.keys), strconv.Itoa(w.upload)}
 }
 
 // path is what is asked for.

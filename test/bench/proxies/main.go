@@ -6,14 +6,16 @@
 //	go run ./test/bench/proxies                            all workloads, 3 rounds
 //	go run ./test/bench/proxies -rounds 5 memory refused   some
 //	go run ./test/bench/proxies -weir /tmp/weir-before     a binary beside today's
+//	go run ./test/bench/proxies -cores 4 plain             with 1, 2 and 4 processors
 //
 // Contestants take turns within each round, so that a machine whose speed drifts is
 // the same for all; medians are printed, and the ratio to nginx. With two processors
 // or more the contestant has the first to itself, and the load, the upstream and Redis
-// share the second. It needs wrk, nginx and redis-server, which test/install finds or
-// installs; HAProxy and an nginx with Lua take part where test/bench/peers has unpacked
-// them, and a proxy of Go's standard library (test/bench/reverseproxy) where the module
-// proxy can be reached. Processor time is read from /proc, so it runs on Linux.
+// share the others. It needs wrk, h2load, nginx and redis-server, which test/install finds
+// or installs; HAProxy, an nginx with Lua and Caddy take part where test/bench/peers has
+// unpacked or built them, and a proxy of Go's standard library (test/bench/reverseproxy)
+// where the module proxy can be reached. Processor time is read from /proc, so it runs on
+// Linux.
 package main
 
 import (
@@ -22,6 +24,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -33,11 +36,12 @@ type settings struct {
 	measured    time.Duration
 	connections int
 	other       string // a second binary of weir; empty for none
+	cores       int    // processors that a contestant has at most
 }
 
 func main() {
 	if len(os.Args) > 1 {
-		for name, program := range map[string]func([]string) error{"pace": pace, "sink": sink} {
+		for name, program := range map[string]func([]string) error{"pace": pace, "sink": sink, "http2": http2} {
 			if os.Args[1] == name {
 				exitIf(program(os.Args[2:]))
 				return
@@ -49,6 +53,7 @@ func main() {
 	flag.DurationVar(&s.measured, "time", 5*time.Second, "how long one run is measured, after a warm-up of a third")
 	flag.IntVar(&s.connections, "connections", 64, "connections that are kept open")
 	flag.StringVar(&s.other, "weir", "", "another binary of weir, measured beside the one of this tree")
+	flag.IntVar(&s.cores, "cores", 1, "processors of a contestant; with more than one, each workload is measured with 1, 2, 4 and so on of them")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -65,6 +70,9 @@ func exitIf(err error) {
 
 // run measures the named workloads, or all, and prints a table of each.
 func run(ctx context.Context, s settings, names []string) error {
+	if has := runtime.NumCPU(); s.cores < 1 || s.cores > 1 && s.cores >= has {
+		return fmt.Errorf("-cores %d: contestants can have 1 to %d of the %d processors of this machine: the load, the upstreams and Redis need one", s.cores, max(has-1, 1), has)
+	}
 	b, err := newBench(s)
 	if err != nil {
 		return err
@@ -80,21 +88,35 @@ func run(ctx context.Context, s settings, names []string) error {
 		if len(names) > 0 && !slices.Contains(names, w.name) {
 			continue
 		}
-		results := map[string][]result{}
-		for range s.rounds {
-			for _, c := range b.contestants(w) {
-				r, err := b.measure(ctx, c, w)
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				if err != nil {
-					fmt.Fprintf(os.Stderr, "proxies: %s, %s: left out: %v\n", w.name, c.name, err)
-					continue
-				}
-				results[c.name] = append(results[c.name], r)
+		for b.now = 1; b.now <= b.cores; b.now *= 2 {
+			results, err := b.compare(ctx, w)
+			if err != nil {
+				return err
 			}
+			printTable(os.Stdout, w, b.now, results)
 		}
-		printTable(os.Stdout, w, results)
 	}
 	return nil
+}
+
+// compare has every contestant take its turn in each round. Another one is the first each
+// time, so that none always follows the same one.
+func (b *bench) compare(ctx context.Context, w workload) (map[string][]result, error) {
+	results := map[string][]result{}
+	all := b.contestants(w)
+	for round := range b.rounds {
+		for i := range all {
+			c := all[(round+i)%len(all)]
+			r, err := b.measure(ctx, c, w)
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "proxies: %s, %s: left out: %v\n", w.name, c.name, err)
+				continue
+			}
+			results[c.name] = append(results[c.name], r)
+		}
+	}
+	return results, nil
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// nginxConf is a configuration of nginx with one worker and these contents of http{}.
-func (b *bench) nginxConf(name, modules, http string) string {
-	return b.write(name+".conf", fmt.Sprintf(`daemon off; worker_processes 1; pid %[1]s/%[2]s.pid; error_log %[1]s/%[2]s.err crit; user root;
+// nginxConf is a configuration of nginx with so many workers and these contents of http{}.
+func (b *bench) nginxConf(name, modules, http string, workers int) string {
+	return b.write(name+".conf", fmt.Sprintf(`daemon off; worker_processes %[5]d; pid %[1]s/%[2]s.pid; error_log %[1]s/%[2]s.err crit; user root;
 %[3]s
 events { worker_connections 16384; }
 http {
@@ -16,7 +16,7 @@ http {
   client_body_temp_path %[1]s/%[2]s.1; proxy_temp_path %[1]s/%[2]s.2; fastcgi_temp_path %[1]s/%[2]s.3; uwsgi_temp_path %[1]s/%[2]s.4; scgi_temp_path %[1]s/%[2]s.5;
   %[4]s
 }
-`, b.dir, name, modules, http))
+`, b.dir, name, modules, http, workers))
 }
 
 // upstreamConf answers with 1 KiB, and under the name of a file with that.
@@ -27,11 +27,11 @@ func (b *bench) upstreamConf() string {
     location / { return 200 "%s"; }
     location = /%d { root %s; }
     location = /%d { root %[4]s; }
-  }`, b.upstreamPort, strings.Repeat("x", short), middle, b.dir, long))
+  }`, b.upstreamPort, strings.Repeat("x", short), middle, b.dir, long), b.of(others))
 }
 
 func (b *bench) nginx(w workload) contestant {
-	path := b.nginxConf("nginx", "", b.nginxServer(w, b.nginxLimits(w)))
+	path := b.nginxConf("nginx", "", b.nginxServer(w, b.nginxLimits(w)), b.of(contestants))
 	return contestant{"nginx", []string{b.nginxPath, "-p", b.dir, "-e", filepath.Join(b.dir, "nginx.err"), "-c", path}}
 }
 
@@ -56,6 +56,9 @@ func (b *bench) nginxServer(w workload, l limiting) string {
 	listen, certificate, log := "", "", "access_log off;"
 	if w.tls {
 		listen, certificate = "ssl", fmt.Sprintf("ssl_certificate %s/cert.pem; ssl_certificate_key %[1]s/key.pem;", b.dir)
+	}
+	if w.http2 {
+		listen = "ssl http2"
 	}
 	if w.log {
 		log = fmt.Sprintf("access_log %s/access.log;", b.dir)
@@ -89,7 +92,7 @@ func (b *bench) nginxLua(w workload) contestant {
 		http:     fmt.Sprintf(`lua_package_path "%s/usr/share/lua/5.1/?.lua;;"; lua_code_cache on;`, b.lua),
 		location: fmt.Sprintf("access_by_lua_file %s;\n", limit),
 	}
-	path := b.nginxConf("nginx-lua", modules, b.nginxServer(w, l))
+	path := b.nginxConf("nginx-lua", modules, b.nginxServer(w, l), b.of(contestants))
 	return contestant{"nginx-lua", []string{
 		"env", "LD_LIBRARY_PATH=" + libraries(b.lua),
 		filepath.Join(b.lua, "usr", "sbin", "nginx"), "-p", b.dir, "-e", filepath.Join(b.dir, "nginx-lua.err"), "-c", path,

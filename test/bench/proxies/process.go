@@ -17,24 +17,39 @@ import (
 type side int
 
 const (
-	contestants side = iota // the first
-	others                  // the second
+	contestants side = iota // the first ones
+	others                  // those that no contestant ever has
 )
 
+// of is how many processors a side has.
+func (b *bench) of(s side) int {
+	if s == contestants {
+		return b.now
+	}
+	return max(runtime.NumCPU()-b.cores, 1)
+}
+
 // pinned begins a command line that keeps to the processors of s.
-func pinned(s side) []string {
+func (b *bench) pinned(s side) []string {
 	if _, err := exec.LookPath("taskset"); err != nil || runtime.NumCPU() < 2 {
 		return nil
 	}
-	return []string{"taskset", "-c", strconv.Itoa(int(s))}
+	first := 0
+	if s == others {
+		first = b.cores
+	}
+	return []string{"taskset", "-c", fmt.Sprintf("%d-%d", first, first+b.of(s)-1)}
 }
 
 // A process is one that was started here, with all that it has started.
-type process struct{ cmd *exec.Cmd }
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it has
+}
 
 // start starts a server and waits until it listens.
 func (b *bench) start(s side, port int, args ...string) (*process, error) {
-	args = append(pinned(s), args...)
+	args = append(b.pinned(s), args...)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	said, err := os.Create(filepath.Join(b.dir, "output"))
@@ -46,13 +61,22 @@ func (b *bench) start(s side, port int, args ...string) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &process{cmd}
+	p := &process{cmd, make(chan struct{})}
+	go func() { _ = cmd.Wait(); close(p.ended) }()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-tick.C {
-		if c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+	deadline := time.After(20 * time.Second)
+	for waiting := true; waiting; {
+		if c, err := net.Dial("tcp", local(port)); err == nil {
 			c.Close()
 			return p, nil
+		}
+		select {
+		case <-tick.C:
+		case <-p.ended:
+			waiting = false
+		case <-deadline:
+			waiting = false
 		}
 	}
 	p.stop()
@@ -66,13 +90,11 @@ func (p *process) stop() {
 		return
 	}
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
-	ended := make(chan struct{})
-	go func() { _ = p.cmd.Wait(); close(ended) }()
 	select {
-	case <-ended:
+	case <-p.ended:
 	case <-time.After(5 * time.Second):
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-		<-ended
+		<-p.ended
 	}
 }
 

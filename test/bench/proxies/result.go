@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strings"
 )
 
 // A result is one measured run.
@@ -17,8 +19,8 @@ type result struct {
 
 // printTable prints the medians of each contestant, and their ratio to nginx: with
 // Lua where counts are in Redis.
-func printTable(out io.Writer, w workload, all map[string][]result) {
-	fmt.Fprintf(out, "\n%s: %s\n\n", w.name, w.what)
+func printTable(out io.Writer, w workload, cores int, all map[string][]result) {
+	fmt.Fprintf(out, "\n%s: %s; processors of a contestant: %d; processes that ran or waited for one in the last minute: %s\n\n", w.name, w.what, cores, loadAverage())
 	fmt.Fprintln(out, "| proxy | CPU µs a request (least to most) | to nginx | Redis µs | requests a second | p50 ms | p99 ms | odd answers |")
 	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|")
 	cpu := func(r result) float64 { return r.cpu }
@@ -45,6 +47,17 @@ func printTable(out io.Writer, w workload, all map[string][]result) {
 			median(rs, func(r result) float64 { return r.requests }),
 			median(rs, func(r result) float64 { return r.p50 }), median(rs, func(r result) float64 { return r.p99 }), odd)
 	}
+}
+
+// loadAverage is that of the last minute. What was measured at rest has one of 3 at
+// most: the contestant, what puts the load, and the upstream.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	one, _, _ := strings.Cut(string(text), " ")
+	return one
 }
 
 // median is that of what of gives of each; 0 of none.

@@ -12,8 +12,9 @@ type workload struct {
 	answer     int    // bytes of the answer's body
 	upload     int    // bytes of the request's body; 0 is a GET
 	tls        bool
-	rate       int // requests a second, sent whether or not answers come; 0 is as many as answers allow
-	idle       int // connections beside those of the load that say nothing
+	http2      bool // 8 requests at once on each of 8 connections
+	rate       int  // requests a second, sent whether or not answers come; 0 is as many as answers allow
+	idle       int  // connections beside those of the load that say nothing
 	log        bool
 }
 
@@ -39,6 +40,7 @@ func workloads() []workload {
 		{name: "up-100k", what: "as plain, requests of 100 KiB", keys: 1, upload: middle},
 		{name: "up-10m", what: "as plain, requests of 10 MiB", keys: 1, upload: long},
 		{name: "tls", what: "as plain, clients speak TLS", keys: 1, tls: true},
+		{name: "http2", what: "as tls, in HTTP/2: 8 connections with 8 requests at once", keys: 1, tls: true, http2: true},
 		{name: "idle", what: "as plain, beside 5,000 connections that say nothing", keys: 1, idle: 5000},
 		{name: "log", what: "as plain, with a line in the access log for each request", keys: 1, log: true},
 		{name: "open", what: "as plain, 5,000 requests a second whether or not answers come", keys: 1, rate: 5000},

@@ -5,12 +5,15 @@
 //
 //	go test -run '^$' -bench . -benchtime 1x
 //
+// At its end it prints what the algorithms are held to, and whether they hold it: ratios
+// of cells of the same run, for a busy machine makes everything dearer. ROW and ONLY name
+// a part of the rows and some of the variants.
+//
 // What is compared is not the same. redis_rate and gcra let permits flow back evenly,
 // floor counts in fixed windows; token_bucket, sliding_log and Redisson's never let
 // more than the rate through in any window. Several limits are several calls of all but
-// ours and bare; all but ours take what one grants though another refuses. A machine that is busy makes
-// all dearer: look at the ratios. Each number is the least of several rounds. The goals
-// behind the table are ratios of the same run too.
+// ours and bare; all but ours take what one grants though another refuses. Each number is the least of
+// several rounds.
 package redis
 
 import (
@@ -45,6 +48,7 @@ type row struct {
 	fresh bool // each key is new each time
 	again bool // the same keys once more, and that is measured
 	hot   bool // one key alone
+	long  bool // in more rounds: it is compared with another row
 }
 
 func rows() []row {
@@ -55,8 +59,8 @@ func rows() []row {
 		{name: "10/1s, 10,000 keys", rates: second, size: size, keys: keys},
 		{name: "1000/1s, 10,000 keys", rates: []limiter.Rate{rate(1000, time.Second)}, size: size, keys: keys},
 		{name: "hot key, 1000/1s", rates: []limiter.Rate{rate(1000, time.Second)}, size: size, keys: keys, hot: true},
-		{name: "1 limit on one key", rates: []limiter.Rate{rate(100, time.Minute)}, size: size, keys: keys / 2},
-		{name: "3 limits on one key", rates: []limiter.Rate{rate(10, time.Second), rate(100, time.Minute), rate(1000, time.Hour)}, size: size, keys: keys / 2},
+		{name: "1 limit on one key", rates: []limiter.Rate{rate(100, time.Minute)}, size: size, keys: keys / 2, long: true},
+		{name: "3 limits on one key", rates: []limiter.Rate{rate(10, time.Second), rate(100, time.Minute), rate(1000, time.Hour)}, size: size, keys: keys / 2, long: true},
 		{name: "1 limit, refused", rates: minute, size: size, keys: keys / 2, fresh: true, again: true},
 		{name: "3 limits, refused", rates: []limiter.Rate{rate(1, time.Minute), rate(1, time.Hour), rate(1, 24*time.Hour)}, size: size, keys: keys / 2, fresh: true, again: true},
 		{name: "one per call, new key", rates: minute, size: 1, keys: keys / 4, fresh: true},
@@ -70,15 +74,33 @@ func rows() []row {
 // BenchmarkCost prints the table of CPU.
 func BenchmarkCost(b *testing.B) {
 	for range b.N {
-		table := map[string]map[string]float64{}
+		table := table{}
 		for _, r := range rows() {
 			if only := os.Getenv("ROW"); only == "" || strings.Contains(r.name, only) {
 				table[r.name] = r.measure(b)
 			}
 		}
 		show(table)
+		if only := os.Getenv("ROW"); only == "" || strings.Contains("bytes", only) {
+			measureBytes(b, table)
+		}
+		if only := os.Getenv("ROW"); os.Getenv("ONLY") == "" && (only == "" || strings.Contains("beside", only)) {
+			measureFull(b, table)
+			measureMirror(b, table)
+		}
 		showGoals(table)
 	}
+}
+
+// A table has what was measured, by rows and variants.
+type table map[string]map[string]float64
+
+// set enters one cell.
+func (t table) set(row, variant string, v float64) {
+	if t[row] == nil {
+		t[row] = map[string]float64{}
+	}
+	t[row][variant] = v
 }
 
 // measure runs all variants in turn, again and again, and returns the least that a
@@ -109,7 +131,11 @@ func (r row) measure(b *testing.B) map[string]float64 {
 	}
 	least := map[string]float64{}
 	s.do("flushall")
-	for round := range rounds + 3 { // until the state is what it stays
+	total := rounds + 3 // until the state is what it stays
+	if r.long {
+		total *= 3
+	}
+	for round := range total {
 		for _, c := range all {
 			if r.fresh {
 				s.do("flushall")
@@ -152,7 +178,7 @@ func (r row) pass(t *template) (out []byte, decided int) {
 }
 
 // show prints µs a decision, and in parentheses the ratio to token_bucket.
-func show(table map[string]map[string]float64) {
+func show(table table) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	var names []string
 	for _, v := range variants() {
@@ -185,7 +211,7 @@ const perCall, perRequest = "a (a call)", "b (a request)"
 
 // fit prints a and b of a + b*n, the cost of a call of n requests, by least squares
 // of the relative errors over n = 1, 12, 32, 64.
-func fit(w *tabwriter.Writer, names []string, table map[string]map[string]float64) {
+func fit(w *tabwriter.Writer, names []string, table table) {
 	at := []float64{1, 12, 32, 64}
 	rows := []string{"one per call, 10/1s", "12 per call, 10/1s", "10/1s, 10,000 keys", "64 per call, 10/1s"}
 	as, bs := perCall, perRequest
@@ -210,53 +236,4 @@ func fit(w *tabwriter.Writer, names []string, table map[string]map[string]float6
 	}
 	fmt.Fprintln(w, as+"\t")
 	fmt.Fprintln(w, bs+"\t")
-}
-
-// BenchmarkBytes prints what one key takes, all its Redis keys together, by MEMORY
-// USAGE: names, values and what Redis needs to hold them; not its part of the key
-// space's tables.
-func BenchmarkBytes(b *testing.B) {
-	for range b.N {
-		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-		kept := slices.DeleteFunc(variants(), func(v variant) bool { return v.name == "floor" })
-		var names []string
-		for _, v := range kept {
-			names = append(names, v.name)
-		}
-		fmt.Fprintln(w, "\nbytes a key (x token_bucket)\ttaken\t"+strings.Join(names, "\t")+"\t")
-		for _, r := range []struct {
-			rate  limiter.Rate
-			taken int
-		}{{rate(1, time.Minute), 1}, {rate(10, time.Minute), 10}, {rate(100, time.Minute), 100}, {rate(10_000, 4*time.Second), 3050}} {
-			sizes := map[string]float64{}
-			for _, v := range kept {
-				s := newStage(b)
-				t := v.call(b, s, []limiter.Rate{r.rate}, 1)
-				if t == nil {
-					continue
-				}
-				s.do("flushall")
-				if v.prepare != nil {
-					v.prepare(s, []limiter.Rate{r.rate}, []string{keyText(0)})
-				}
-				for range r.taken {
-					s.send(t.with(nil, func(int) string { return keyText(0) }, newID))
-					if r.taken > 1000 {
-						time.Sleep(time.Millisecond)
-					}
-				}
-				sizes[v.name] = s.bytes(keyText(0))
-			}
-			line := fmt.Sprintf("%s\t%d", r.rate, r.taken)
-			for _, name := range names {
-				if sizes[name] == 0 {
-					line += "\t-"
-					continue
-				}
-				line += fmt.Sprintf("\t%.0f (%.2f)", sizes[name], sizes[name]/sizes["token_bucket"])
-			}
-			fmt.Fprintln(w, line+"\t")
-		}
-		w.Flush()
-	}
 }

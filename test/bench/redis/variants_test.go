@@ -22,6 +22,8 @@ var (
 	floorLua string
 	//go:embed bare.lua
 	bareLua string
+	//go:embed bare_uses.lua
+	bareUsesLua string
 	//go:embed redisson.lua
 	redissonLua string
 )
@@ -41,10 +43,12 @@ func variants() []variant {
 	return []variant{
 		{name: "floor", call: counts},
 		{name: "bare", call: bares},
+		{name: "bare_uses", call: bareUses},
 		{name: "token_bucket", call: ours(limiter.TokenBucket)},
 		{name: "sliding_log", call: ours(limiter.SlidingLog)},
 		{name: "gcra", call: ours(limiter.GCRA)},
 		{name: "fixed_window", call: ours(limiter.FixedWindow)},
+		{name: "sliding_window", call: ours(limiter.SlidingWindow)},
 		{name: "cooldown", call: ours(limiter.Cooldown)},
 		{name: "concurrent", call: ours(limiter.Concurrent)},
 		{name: "distinct", call: ours(limiter.Distinct)},
@@ -79,7 +83,7 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 			b.Fatal(err)
 		}
 		defer client.Close()
-		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, Denials: -1, Timeout: time.Minute, Prefix: "t" + a.String()[:3]})
+		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, Denials: -1, Timeout: time.Minute, Prefix: prefix(a)})
 		defer store.Close()
 		limits := make([]*limiter.Limit, len(rates))
 		for i, rate := range rates {
@@ -132,6 +136,9 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 	}
 }
 
+// prefix is of the same length for all, and tells them apart.
+func prefix(a limiter.Algorithm) string { return fmt.Sprintf("t%03d", a) }
+
 // hot is the same call with one key for all: what is sent differs only in keys, and
 // a store sends a key once. So the call is recorded anew.
 func hot(a limiter.Algorithm, rate limiter.Rate, size int) func(*testing.B, *stage) *template {
@@ -142,7 +149,7 @@ func hot(a limiter.Algorithm, rate limiter.Rate, size int) func(*testing.B, *sta
 			b.Fatal(err)
 		}
 		defer client.Close()
-		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, Denials: -1, Timeout: time.Minute, Prefix: "t" + a.String()[:3]})
+		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, Denials: -1, Timeout: time.Minute, Prefix: prefix(a)})
 		defer store.Close()
 		l := &limiter.Limit{Name: "hot", Rate: rate, Algorithm: a}
 		var mu sync.Mutex
@@ -192,21 +199,34 @@ func counts(_ *testing.B, s *stage, rates []limiter.Rate, size int) *template {
 
 // bares makes calls of bare.lua, one for all limits.
 func bares(_ *testing.B, s *stage, rates []limiter.Rate, size int) *template {
+	entry := func(id string) string { return "\x08" + id + "\x01\x00\x00\x00" }
+	return bareCall(s.load(bareLua), rates, size, entry, ":value", ":permits")
+}
+
+// bareUses makes calls of bare_uses.lua, one for all limits.
+func bareUses(_ *testing.B, s *stage, rates []limiter.Rate, size int) *template {
+	return bareCall(s.load(bareUsesLua), rates, size, func(id string) string { return id + "an-id---" }, ":{distinct}:permits")
+}
+
+// bareCall is a call of the script of that hash, over keys with these ends; entry is what
+// is written of an id.
+func bareCall(hash string, rates []limiter.Rate, size int, entry func(id string) string, ends ...string) *template {
 	keys, ids := make([]string, size), make([]string, size)
-	words := []string{"evalsha", s.load(bareLua), fmt.Sprint(2 * size * len(rates))}
-	requests := []byte{}
+	words := []string{"evalsha", hash, fmt.Sprint(len(ends) * size * len(rates))}
+	requests := ""
 	for i := range keys {
 		keys[i], ids[i] = keyText(1<<21+i), newID()
-		requests = append(append(append(requests, 8), ids[i]...), 1, 0, 0, 0)
+		requests += entry(ids[i])
 		for _, rate := range rates {
-			name := plainName("bare", keys[i], rate)
-			words = append(words, name+":value", name+":permits")
+			for _, end := range ends {
+				words = append(words, plainName("bare", keys[i], rate)+end)
+			}
 		}
 	}
 	for _, rate := range rates {
 		words = append(words, fmt.Sprint(rate.Count), fmt.Sprint(rate.Window.Milliseconds()))
 	}
-	return newTemplate(encode(append(words, string(requests))...), keys, ids)
+	return newTemplate(encode(append(words, requests)...), keys, ids)
 }
 
 // plainName is as long as the names of ours.

@@ -66,7 +66,7 @@ func TestSemaphore_CountsForBoth(t *testing.T) {
 func TestPermits_CountForBoth(t *testing.T) {
 	w := newTestServer(t)
 	j := newJava(t, w.server.Addr)
-	ours := w.locker().Permits("seats")
+	ours := w.locker().ExpirableSemaphore("seats")
 	if set, err := ours.TrySetPermits(brief(t), 2); err != nil || !set {
 		t.Fatalf("TrySetPermits = %v, %v", set, err)
 	}

@@ -62,7 +62,7 @@ func TestCluster_LocksPassFromHandToHand(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { rdb.Close() })
-	settings := []lock.Setting{lock.WithPoll(time.Hour)}
+	settings := []lock.LockerOption{lock.WithPollInterval(time.Hour)}
 	if older(t) {
 		settings = append(settings, lock.WithChannels(lock.PlainChannels))
 	}

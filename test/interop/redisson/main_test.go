@@ -234,8 +234,8 @@ func (w *testServer) client(addr string) *redis.Client {
 }
 
 // locker is a Go process that hears of a release or does not notice for an hour.
-func (w *testServer) locker(settings ...lock.Setting) *lock.Locker {
-	l := lock.New(w.client(w.server.Addr), append([]lock.Setting{lock.WithPoll(time.Hour)}, settings...)...)
+func (w *testServer) locker(settings ...lock.LockerOption) *lock.Locker {
+	l := lock.New(w.client(w.server.Addr), append([]lock.LockerOption{lock.WithPollInterval(time.Hour)}, settings...)...)
 	w.t.Cleanup(l.Close)
 	return l
 }

@@ -85,9 +85,9 @@ func parse(t *testing.T, answer string) flood {
 }
 
 // form is how the Redisson that is being tried keeps a limiter.
-func form(t testing.TB) limiter.RedissonForm {
+func form(t testing.TB) limiter.RedissonFormat {
 	t.Helper()
-	f, err := limiter.RedissonFormOf(version(t))
+	f, err := limiter.RedissonFormatOf(version(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func (l *limited) limiter(t *testing.T, name string) *redisstore.RateLimiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.As(form(t))
+	return r.WithFormat(form(t))
 }
 
 // claim takes the way a proxy does.
@@ -171,7 +171,7 @@ func (l *limited) claim(ctx context.Context) (bool, error) {
 	var d limiter.Decision
 	claims := []limiter.Claim{{
 		Limit: &limiter.Limit{Name: "sms.codes", Rate: limiter.Rate{Count: 1000 * rate, Window: time.Hour}},
-		Cost:  1, Redisson: "codes", RedissonForm: f,
+		Cost:  1, RedissonName: "codes", RedissonFormat: f,
 	}}
 	err := l.store.Take(ctx, claims, &d)
 	return d.Allowed, err
@@ -229,8 +229,8 @@ func TestRate_BothCountTheSamePermits(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := r.Wait(ctx, 9); !errors.Is(err, redisstore.ErrTooLate) {
-		t.Errorf("Wait(9) = %v, want ErrTooLate at once", err)
+	if err := r.Wait(ctx, 9); !errors.Is(err, redisstore.ErrWaitTooLong) {
+		t.Errorf("Wait(9) = %v, want ErrWaitTooLong at once", err)
 	}
 }
 

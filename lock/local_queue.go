@@ -1,0 +1,139 @@
+package lock
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	maxStreak  = 16                    // consecutive local handovers while other processes wait
+	yieldDelay = 10 * time.Millisecond // delay after a streak, which lets other processes go first
+	streakTTL  = time.Second           // time without use after which a streak is reset
+)
+
+// localQueues has a first-in, first-out queue for each name, so that one goroutine of
+// this process at a time contends for it. A thousand waiters cause Redis the load of one.
+type localQueues struct {
+	mu     sync.Mutex // guards the fields below and the queues; never held during I/O
+	byName map[string]*localQueue
+}
+
+// A localQueue is the queue of one name.
+type localQueue struct {
+	waiters      list.List // of chan struct{}; the front one contends
+	streak       int       // consecutive releases while other processes waited
+	emptiedAt    time.Time // when the queue became empty
+	sweepPending bool      // a timer will remove the queue if it is unused
+}
+
+// A ticket is a position in a localQueue. leave must be called once.
+type ticket struct {
+	queues  *localQueues
+	name    string
+	element *list.Element
+}
+
+// wait waits until the caller is at the front of the queue. If this process has released
+// the lock maxStreak times in a row while other processes waited, it then also waits for
+// yieldDelay.
+func (g *localQueues) wait(ctx context.Context, name string) (*ticket, error) {
+	p, turn := g.join(name)
+	select {
+	case <-turn:
+	case <-ctx.Done():
+		p.leave(0)
+		return nil, context.Cause(ctx)
+	}
+	if !g.resetStreak(name) {
+		return p, nil
+	}
+	timer := time.NewTimer(yieldDelay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return p, nil
+	case <-ctx.Done():
+		p.leave(0)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// join appends the caller to the queue; turn is closed when it is at the front.
+func (g *localQueues) join(name string) (p *ticket, turn chan struct{}) {
+	turn = make(chan struct{})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gt := g.byName[name]
+	if gt == nil {
+		gt = new(localQueue)
+		g.byName[name] = gt
+	}
+	if gt.waiters.Len() == 0 {
+		close(turn)
+	}
+	return &ticket{queues: g, name: name, element: gt.waiters.PushBack(turn)}, turn
+}
+
+// resetStreak resets the streak if it has reached maxStreak, and reports whether it has.
+func (g *localQueues) resetStreak(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gt := g.byName[name]
+	if gt.streak < maxStreak {
+		return false
+	}
+	gt.streak = 0
+	return true
+}
+
+// leave removes p from the queue and admits the next waiter. notified is the number of
+// subscribers that received the release. They are all in other processes, because waiters
+// of this one do not subscribe meanwhile.
+func (p *ticket) leave(notified int64) {
+	g := p.queues
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gt := g.byName[p.name]
+	isFirst := gt.waiters.Front() == p.element
+	gt.waiters.Remove(p.element)
+	if !isFirst {
+		return
+	}
+	if notified > 0 {
+		gt.streak++
+	} else {
+		gt.streak = 0
+	}
+	switch {
+	case gt.waiters.Len() > 0:
+		close(gt.waiters.Front().Value.(chan struct{}))
+	case gt.streak == 0:
+		delete(g.byName, p.name)
+	default:
+		gt.emptiedAt = time.Now()
+		g.sweepLocked(p.name, gt)
+	}
+}
+
+// sweepLocked removes gt after it was unused for streakTTL. Until then it keeps the
+// streak of a caller that acquires the lock again and again.
+func (g *localQueues) sweepLocked(name string, gt *localQueue) {
+	if gt.sweepPending {
+		return
+	}
+	gt.sweepPending = true
+	time.AfterFunc(streakTTL, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		gt.sweepPending = false
+		switch {
+		case g.byName[name] != gt || gt.waiters.Len() > 0:
+		case time.Since(gt.emptiedAt) >= streakTTL:
+			delete(g.byName, name)
+		default:
+			g.sweepLocked(name, gt)
+		}
+	})
+}

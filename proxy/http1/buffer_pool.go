@@ -1,0 +1,63 @@
+package http1
+
+import "sync"
+
+const (
+	headBufferSize = 8 << 10  // enough for most heads and small messages
+	bodyBufferSize = 32 << 10 // for bodies
+)
+
+// A bufferPool holds buffers for reuse. A buffer that was put back may be reused for
+// another message at once, so nothing may refer to it any more. With the build tag
+// http1poison, buffers are overwritten instead and never reused.
+type bufferPool struct {
+	heads, bodies sync.Pool
+}
+
+func (m *bufferPool) getHead() []byte {
+	if b, ok := m.heads.Get().(*[headBufferSize]byte); ok {
+		return b[:]
+	}
+	return make([]byte, headBufferSize)
+}
+
+func (m *bufferPool) getBody() []byte {
+	if b, ok := m.bodies.Get().(*[bodyBufferSize]byte); ok {
+		return b[:]
+	}
+	return make([]byte, bodyBufferSize)
+}
+
+// put returns a buffer of either size to the pool. Buffers of other sizes are dropped.
+func (m *bufferPool) put(b []byte) {
+	if poisoned {
+		poison(b)
+		return
+	}
+	b = b[:cap(b)]
+	switch len(b) {
+	case headBufferSize:
+		m.heads.Put((*[headBufferSize]byte)(b))
+	case bodyBufferSize:
+		m.bodies.Put((*[bodyBufferSize]byte)(b))
+	}
+}
+
+// RecycleBuffer ends the use of b, whose content was valid only during an exchange. It
+// returns b with length 0, for reuse. With the build tag http1poison it overwrites b
+// and returns nil.
+func RecycleBuffer(b []byte) []byte {
+	if poisoned {
+		poison(b)
+		return nil
+	}
+	return b[:0]
+}
+
+// poison overwrites b, so that a later use of its content is noticed.
+func poison(b []byte) {
+	b = b[:cap(b)]
+	for i := range b {
+		b[i] = 0xDB
+	}
+}

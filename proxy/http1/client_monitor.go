@@ -1,0 +1,168 @@
+package http1
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The clients of exchanges that wait are checked every monitorInterval. The checks of
+// one exchange begin after it has waited for that long, and their intervals grow up to
+// maxMonitorInterval. Exchanges that are shorter are not checked.
+const (
+	monitorInterval    = 100 * time.Millisecond
+	maxMonitorInterval = time.Second
+	notYetSeen         = -1
+)
+
+// An Aborter is something that can be aborted while another goroutine waits for it.
+// Abort must be safe for concurrent use.
+type Aborter interface {
+	Abort()
+}
+
+// A clientMonitor detects that the client of an exchange is gone while the exchange
+// waits, for an upstream for example, and then aborts what it waits for.
+// Server.monitorClients runs the checks for all connections, so that monitoring needs
+// no goroutine per exchange.
+type clientMonitor struct {
+	// waitingSince is 0 if the exchange is not monitored. It is notYetSeen until
+	// monitorClients has visited the connection for the first time, so that a short
+	// exchange does not need to read the clock. Afterwards it is the time of that visit
+	// since the server's epoch in ns, plus 1.
+	waitingSince atomic.Int64
+	clientGone   atomic.Bool // the client was found to be gone
+
+	writes atomic.Uint32 // number of writes to the client
+
+	mu              sync.Mutex // held during a check; guards the fields below
+	aborter         Aborter
+	nextCheck       time.Duration // time of the next check
+	noProbe         bool          // do not probe: HTTP/1.0, or the client waits for a real 100 Continue
+	probed          bool
+	responseStarted bool          // the final response has started
+	lastWrites      uint32        // value of writes at the last check
+	unchangedSince  time.Duration // time since which writes has been lastWrites; 0 before the first check
+}
+
+// reset prepares the monitor for the request of x.
+func (w *clientMonitor) reset(x *Exchange) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noProbe, w.probed, w.responseStarted, w.unchangedSince = x.Minor == 0 || x.Expects(), false, false, 0
+}
+
+// startResponse records that the final response has started. From now on no probe is
+// sent.
+func (w *clientMonitor) startResponse() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.responseStarted = true
+}
+
+// MonitorClient calls a.Abort if the client is found to be gone before
+// StopMonitoringClient is called. Detection takes some time; see monitorInterval. No
+// goroutine is started.
+func (x *Exchange) MonitorClient(a Aborter) {
+	w := &x.conn.monitor
+	w.mu.Lock()
+	w.aborter, w.nextCheck = a, 0
+	w.mu.Unlock()
+	w.waitingSince.Store(notYetSeen)
+}
+
+// StopMonitoringClient ends monitoring. Abort is not called after it has returned.
+func (x *Exchange) StopMonitoringClient() { x.conn.monitor.stop() }
+
+// ClientGone reports whether the client was found to be gone while it was monitored.
+func (x *Exchange) ClientGone() bool { return x.conn.monitor.clientGone.Load() }
+
+// abort aborts what the exchange waits for: the server has closed the connection.
+func (w *clientMonitor) abort() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.aborter != nil {
+		w.clientGone.Store(true)
+		w.aborter.Abort()
+		w.aborter = nil
+	}
+}
+
+func (w *clientMonitor) stop() {
+	if w.waitingSince.Load() == 0 {
+		return
+	}
+	w.waitingSince.Store(0)
+	w.mu.Lock()
+	w.aborter = nil
+	w.mu.Unlock()
+}
+
+// monitorClients checks the clients of all exchanges that wait, until done is closed.
+func (s *Server) monitorClients(done <-chan struct{}) {
+	tick := time.NewTicker(monitorInterval)
+	defer tick.Stop()
+	var all []*conn
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		s.date.refresh()
+		all = s.appendConns(all[:0])
+		now := s.now()
+		for _, c := range all {
+			switch since := c.monitor.waitingSince.Load(); {
+			case since == 0:
+			case since == notYetSeen:
+				c.monitor.waitingSince.CompareAndSwap(notYetSeen, int64(now)+1)
+			case now-time.Duration(since) >= monitorInterval-monitorInterval/10: // tolerates ticks that come a little early
+				c.checkClient(now, now-time.Duration(since))
+			}
+		}
+		clear(all)
+	}
+}
+
+// checkClient checks whether the client is gone. waited is how long the exchange has
+// waited.
+func (c *conn) checkClient(now, waited time.Duration) {
+	w := &c.monitor
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.aborter == nil || now < w.nextCheck {
+		return
+	}
+	w.nextCheck = now + min(waited, maxMonitorInterval)
+	p := peerState(c.socket)
+	if p == PeerReset || p == PeerHalfClosed && (c.server.HalfClose == AbortOnHalfClose || c.clientStalled(now)) {
+		w.clientGone.Store(true)
+		w.aborter.Abort()
+		w.aborter = nil
+	}
+}
+
+// clientStalled reports whether a half-closed client has to be given up because nothing
+// was written to it for Timeouts.Write. Such a client may be gone without any sign of
+// it. Before the response starts, clientStalled probes the client once with 100
+// Continue: a client ignores such a response, and the socket of one that is gone
+// replies with a reset (RFC 9110 section 15.2). The caller holds c.monitor.mu.
+func (c *conn) clientStalled(now time.Duration) bool {
+	w := &c.monitor
+	if !w.responseStarted && !w.noProbe && !w.probed {
+		w.probed = true
+		c.setWriteDeadline()
+		_, _ = io.WriteString(c.net, "HTTP/1.1 100 Continue\r\n\r\n") // the next check sees the reset, if there is one
+		w.nextCheck = 0
+		return false
+	}
+	sent := w.writes.Load()
+	if w.unchangedSince == 0 || sent != w.lastWrites {
+		w.lastWrites, w.unchangedSince = sent, now
+		return false
+	}
+	timeout := c.server.Timeouts.Write
+	return w.responseStarted && timeout > 0 && now-w.unchangedSince >= timeout
+}

@@ -1,0 +1,258 @@
+package http1
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+)
+
+// serve reads requests and calls the handler until the connection ends. Any error ends
+// the connection: serve never tries to find the start of the next request after an
+// invalid one.
+func (c *conn) serve() {
+	var err error
+	defer func() {
+		v := recover()
+		if v != nil { // do not recycle the exchange: another goroutine may still use it
+			c.x = nil
+		}
+		c.close(err)
+		if v != nil {
+			c.server.handlePanic(v)
+		}
+	}()
+	for {
+		if err = c.waitForRequest(); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return
+		}
+		if err = c.readHead(); err != nil {
+			err = c.rejectRequest(err)
+			return
+		}
+		c.server.Handler(c.x)
+		if !c.finishExchange() {
+			return
+		}
+	}
+}
+
+// close closes the connection, unless it was handed over, and releases its buffers.
+func (c *conn) close(err error) {
+	c.state.Store(stateEnded)
+	c.monitor.stop()
+	if !c.handedOver {
+		_ = c.net.Close()
+	}
+	c.releaseExchange()
+	if c.server.OnClose != nil {
+		c.server.OnClose(c.net, err)
+	}
+}
+
+// readHead reads and parses the head of a request.
+func (c *conn) readHead() error {
+	x := c.x
+	if x.hadRequest {
+		x.reset()
+	}
+	x.hadRequest = true
+	for empty := 0; ; {
+		if rest := x.in.unread(); x.Request.stage == atStartLine && len(rest) > 0 && rest[0] == '\r' {
+			n, err := lineEnd(rest, 0)
+			if err != nil {
+				return err
+			}
+			if n > 0 { // an empty line before a request (RFC 9112 section 2.2)
+				x.in.r += n
+				if empty++; empty > c.server.Limits.EmptyLines {
+					return ErrRequestLine
+				}
+				continue
+			}
+		} else if len(rest) > 0 {
+			n, err := x.Request.Parse(rest, &c.server.Limits)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				x.in.retainHead(n)
+				x.body.open(&x.in, c, x.Request.Framing, &c.server.Limits)
+				c.monitor.reset(x)
+				return nil
+			}
+		}
+		if err := c.readMoreHead(); err != nil {
+			return err
+		}
+	}
+}
+
+// readMoreHead reads more bytes of a head. Timeouts.Header bounds the whole head.
+func (c *conn) readMoreHead() error {
+	x := c.x
+	x.in.growHead(c.server.Limits.Head)
+	if x.headStarted == 0 {
+		x.headStarted = c.server.now()
+	}
+	if timeout := c.server.Timeouts.Header; timeout > 0 && (c.readDeadline.at == 0 || c.readDeadline.at > x.headStarted+timeout) {
+		c.readDeadline.at = x.headStarted + timeout
+		_ = c.net.SetReadDeadline(c.server.epoch.Add(c.readDeadline.at))
+	}
+	return x.in.fill()
+}
+
+// rejectRequest responds to a request whose head could not be read, unless the client
+// is gone. It returns the reason for Server.OnClose.
+func (c *conn) rejectRequest(err error) error {
+	x := c.x
+	var rejection *Error
+	switch {
+	case errors.As(err, &rejection):
+		if rejection == ErrMajorVersion && c.handOverHTTP2() {
+			return nil
+		}
+	case timedOut(err):
+		rejection = &Error{408, "request timeout"}
+	default:
+		if errors.Is(err, io.EOF) {
+			err = ErrTruncated
+		}
+		return err
+	}
+	x.Request.Close, x.Request.Framing, x.Request.Minor = true, Framing{NoBody, -1}, 1
+	if c.server.ErrorHandler != nil {
+		c.server.ErrorHandler(x, rejection)
+	} else {
+		_ = x.sendText(rejection.Status, rejection.text) // the write fails if the client is gone
+	}
+	if x.stage == responseDone && x.Flush() == nil {
+		c.linger()
+	}
+	return err
+}
+
+// handOverHTTP2 hands the connection to Server.HTTP2 if it begins with the HTTP/2
+// connection preface (RFC 9113 section 3.4).
+func (c *conn) handOverHTTP2() bool {
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	if !c.firstRequest || c.server.HTTP2 == nil {
+		return false
+	}
+	for {
+		buf := c.x.in.unread()
+		if !bytes.HasPrefix(buf, []byte(preface[:min(len(buf), len(preface))])) {
+			return false
+		}
+		if len(buf) >= len(preface) {
+			break
+		}
+		if c.readMoreHead() != nil {
+			return false
+		}
+	}
+	prefixed := &prefixedConn{c.net, bytes.Clone(c.x.in.unread())}
+	c.handedOver = true
+	c.clearReadDeadline()
+	c.server.HTTP2(prefixed)
+	return true
+}
+
+// A prefixedConn is a connection of which some bytes have been read already. Read
+// returns those first.
+type prefixedConn struct {
+	net.Conn
+	prefix []byte
+}
+
+func (r *prefixedConn) Read(p []byte) (int, error) {
+	if len(r.prefix) > 0 {
+		n := copy(p, r.prefix)
+		r.prefix = r.prefix[n:]
+		return n, nil
+	}
+	return r.Conn.Read(p)
+}
+
+// finishExchange reports whether the connection can carry another request, and prepares
+// it for that. It must be certain that the request and the response are complete;
+// otherwise the connection ends.
+func (c *conn) finishExchange() bool {
+	x := c.x
+	c.monitor.stop()
+	c.firstRequest = false
+	if x.stage == responseDone && !x.aborted && len(x.out.buf) > 0 {
+		now := c.server.now()
+		if x.flush(now) == nil { // the error is in x.err; the buffer is empty unless FlushAfterHandler is set
+			x.out.release(&c.server.buffers) // the next exchange gets this buffer while it is still in the CPU cache
+		}
+		if c.rawConn != nil && !c.writeOp.blocked {
+			c.lastWrite = now
+		}
+	}
+	switch {
+	case x.hijacked:
+		c.handedOver = true
+		return false
+	case x.aborted || x.stage != responseDone || x.err != nil:
+		c.abort()
+		return false
+	}
+	if b := x.Body(); b != nil && !b.done() && !c.drainBody(b) {
+		x.closeConn = true
+	}
+	if x.closeConn {
+		if b := x.Body(); b != nil && !b.done() || len(x.in.unread()) > 0 || peerState(c.socket) == PeerReadable {
+			c.linger()
+		}
+		return false
+	}
+	if c.bodyUnbounded || c.bodyCanceled {
+		c.bodyUnbounded, c.bodyCanceled = false, false
+	}
+	x.in.nextMessage()
+	return true
+}
+
+// drainBody reads the rest of a body that the handler has not read. It gives up after
+// Limits.Drain bytes.
+func (c *conn) drainBody(b *Body) bool {
+	if b.err != nil || c.x.closeConn || b.maxBytes > 0 && b.received > b.maxBytes {
+		return false
+	}
+	c.bodyUnbounded, b.maxBytes = false, 0
+	for read := 0; read <= c.server.Limits.Drain; {
+		data, err := b.Next()
+		if err != nil {
+			return errors.Is(err, io.EOF)
+		}
+		read += len(data)
+	}
+	return false
+}
+
+// abort closes the connection in the middle of a response so that the client can detect
+// the truncation. A response that is delimited by the end of the connection would look
+// complete after an orderly close, so that the connection is reset in this case.
+func (c *conn) abort() {
+	sock := c.net
+	for {
+		inner, ok := sock.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		sock = inner.NetConn() // skips the close_notify alert of TLS
+	}
+	if inner, ok := sock.(interface{ Raw() net.Conn }); ok {
+		sock = inner.Raw()
+	}
+	if c.x.framing.Kind == UntilClose {
+		if tcp, ok := sock.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+	}
+	_ = sock.Close()
+}

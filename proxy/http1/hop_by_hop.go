@@ -1,0 +1,75 @@
+package http1
+
+// hopByHop is the set of hop-by-hop fields, which concern only one connection (RFC 9110
+// section 7.6.1), and of the fields that define the framing. A proxy generates its own.
+const hopByHop uint64 = 1<<Connection | 1<<KeepAlive | 1<<ProxyConnection | 1<<TE | 1<<Trailer | 1<<TransferEncoding | 1<<Upgrade |
+	1<<ProxyAuthenticate | 1<<ProxyAuthorization | 1<<HTTP2Settings | 1<<ContentLength
+
+// forbiddenTrailers is the set of well-known fields that are not allowed in a trailer
+// section: those that concern framing, routing, authentication or the processing of the
+// message (RFC 9110 section 6.5.1).
+const forbiddenTrailers uint64 = hopByHop | 1<<Host | 1<<ContentType | 1<<ContentEncoding | 1<<ContentRange | 1<<Expect | 1<<Via | 1<<MaxForwards | 1<<Forwarded |
+	1<<XForwardedFor | 1<<XForwardedHost | 1<<XForwardedProto | 1<<XRealIP | 1<<XRequestID | 1<<Date | 1<<WWWAuthenticate |
+	1<<Authorization | 1<<Cookie | 1<<SetCookie | 1<<AltSvc | 1<<RateLimit | 1<<RateLimitPolicy | 1<<RetryAfter |
+	1<<CacheControl | 1<<Age | 1<<Proxy
+
+// StripHopByHop drops the hop-by-hop fields: those that are named by Connection, and
+// those that are well known. It must be called before the proxy adds its own fields.
+// Otherwise a client could have these removed by naming them in Connection.
+func (f *Fields) StripHopByHop() {
+	if f.present&hopByHop == 0 {
+		return
+	}
+	if f.present&(1<<Connection) != 0 {
+		for i := range f.lines {
+			if l := &f.lines[i]; l.id == Connection && !equalFoldLower(f.value(l), "keep-alive") {
+				f.dropNamed(f.value(l))
+			}
+		}
+	}
+	f.dropSet(hopByHop)
+}
+
+// dropNamed drops the fields that are named in a value of Connection.
+func (f *Fields) dropNamed(list string) {
+	for list != "" {
+		var name string
+		if name, list = token(list); name != "" && !equalFoldLower(name, "close") && !equalFoldLower(name, "keep-alive") {
+			f.Drop(name)
+		}
+	}
+}
+
+// token returns the first element of a comma-separated list, and the rest of the list.
+func token(list string) (first, rest string) {
+	for i := range len(list) {
+		if list[i] == ',' {
+			return trim(list[:i]), list[i+1:]
+		}
+	}
+	return trim(list), ""
+}
+
+// hasToken reports whether a field n contains the element small in its list. small must
+// be in lower case.
+func (f *Fields) hasToken(n Name, small string) bool {
+	if f.present&(1<<n) == 0 {
+		return false
+	}
+	for i := range f.lines {
+		l := &f.lines[i]
+		if l.id != n || l.dropped {
+			continue
+		}
+		for list := f.value(l); list != ""; {
+			var element string
+			if element, list = token(list); equalFoldLower(element, small) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// DropForbiddenTrailers drops the fields that are not allowed in a trailer section.
+func (f *Fields) DropForbiddenTrailers() { f.dropSet(forbiddenTrailers) }

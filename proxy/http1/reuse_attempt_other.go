@@ -1,0 +1,9 @@
+//go:build !unix
+
+package http1
+
+// step is never called: clientConn.rawConn is nil on these systems.
+func (a *reuseAttempt) step(uintptr) bool { return true }
+
+// step is never called: conn.rawConn is nil on these systems.
+func (w *writeOp) step(uintptr) bool { return true }

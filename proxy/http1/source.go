@@ -1,0 +1,91 @@
+package http1
+
+import "io"
+
+// A Source is a request body that does not come from an Exchange.
+type Source struct {
+	Reader io.Reader
+	Length int64 // -1 if unknown
+	// Stop makes a pending read return, because the rest of the body is not needed. It
+	// is called by another goroutine than the one that reads.
+	Stop func()
+	// Trailer, if it is set, adds the trailer fields to h. It is called after the whole
+	// body has been read, and only if Length is unknown.
+	Trailer func(h *Head)
+	// Expects makes the call wait for 100 Continue before it reads the body. The caller
+	// must add the Expect field.
+	Expects bool
+}
+
+// A sourceReader connects a Source to a Body.
+type sourceReader struct {
+	Source
+	in   input
+	body Body
+}
+
+// fillBody implements bodyFiller.
+func (g *sourceReader) fillBody(b *Body) error {
+	g.in.makeRoom(remaining(b))
+	return g.in.fill()
+}
+
+// SetSource sets the body of a request that has no exchange. It must be called before
+// Send. The caller must check the names of trailer fields; fields that cannot be sent
+// are dropped.
+func (c *Call) SetSource(s Source) {
+	f := Framing{FixedLength, s.Length}
+	if s.Length < 0 {
+		f = Framing{UntilClose, -1}
+	}
+	g := &c.sourceReader
+	g.Source = s
+	g.in = input{from: s.Reader, pool: &c.client.buffers}
+	g.in.ensureBuffer()
+	g.body.open(&g.in, g, f, &c.client.Limits)
+	c.requestBody = &g.body
+}
+
+// declaresNoBody reports whether a request without a body sends Content-Length: 0. It
+// does so if the client did. Without a client it does so for methods that usually have
+// a body (RFC 9110 section 8.6).
+func (c *Call) declaresNoBody() bool {
+	if c.x != nil {
+		return c.x.Request.Framing.Length == 0
+	}
+	return c.method == "POST" || c.method == "PUT" || c.method == "PATCH"
+}
+
+// expectsContinue reports whether the body is sent only after the upstream has
+// responded with 100 Continue.
+func (c *Call) expectsContinue() bool {
+	if c.x != nil {
+		return c.x.Expects()
+	}
+	return c.requestBody != nil && c.sourceReader.Expects
+}
+
+// sendContinue tells the client to send the body. A Source needs no such message.
+func (c *Call) sendContinue() error {
+	if c.x == nil {
+		return nil
+	}
+	return c.x.Continue()
+}
+
+// cancelBodyRead makes a pending read of the request body return.
+func (c *Call) cancelBodyRead() {
+	switch {
+	case c.x != nil:
+		c.x.CancelBodyRead()
+	case c.sourceReader.Stop != nil:
+		c.sourceReader.Stop()
+	}
+}
+
+// setUploading records whether an upload goroutine reads the request body.
+func (c *Call) setUploading(now bool) {
+	if c.x != nil {
+		c.x.uploading = now
+	}
+}

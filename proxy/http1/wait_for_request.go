@@ -1,0 +1,110 @@
+package http1
+
+import (
+	"cmp"
+	"io"
+	"time"
+)
+
+// acquireExchange gives c an exchange with a buffer, unless c has one.
+func (c *conn) acquireExchange() {
+	if c.x != nil {
+		c.x.in.ensureBuffer()
+		return
+	}
+	x := c.server.exchangePool.Get().(*Exchange)
+	x.conn = c
+	x.in.from, x.in.pool = c.net, &c.server.buffers
+	x.in.ensureBuffer()
+	c.x = x
+}
+
+// releaseExchange returns the exchange and its buffers to their pools. The connection
+// must be idle or closed.
+func (c *conn) releaseExchange() {
+	x := c.x
+	if x == nil {
+		return
+	}
+	c.x = nil
+	x.in.recycle()
+	x.out.recycle(&c.server.buffers)
+	x.resetForConn()
+	c.server.exchangePool.Put(x)
+}
+
+// waitForRequest waits for the first bytes of a request. A waiting connection holds no
+// buffer. The error is io.EOF if the connection has ended in an orderly way.
+func (c *conn) waitForRequest() error {
+	if c.x != nil && len(c.x.in.unread()) > 0 {
+		return nil
+	}
+	if !c.state.CompareAndSwap(stateActive, stateIdle) {
+		return errIdleEnded
+	}
+	now := c.lastWrite
+	if c.lastWrite = 0; now == 0 {
+		now = c.server.now()
+	}
+	c.setReadDeadline(now, c.firstByteTimeout())
+	err := c.readFirstBytes()
+	switch {
+	case !c.state.CompareAndSwap(stateIdle, stateActive):
+		return c.requestDuringShutdown(err)
+	case timedOut(err):
+		return io.EOF
+	}
+	return err
+}
+
+// requestDuringShutdown is called if Shutdown ended the idle connection while
+// waitForRequest was reading. err is the result of that read. If the first bytes of a
+// request arrived at the same moment, this request is served as the last one.
+func (c *conn) requestDuringShutdown(err error) error {
+	there := err == nil || timedOut(err) && peerState(c.socket) == PeerReadable
+	if !there || !c.state.CompareAndSwap(stateEnded, stateActive) {
+		return errIdleEnded
+	}
+	c.mu.Lock()
+	c.readDeadline.at = -1
+	c.setReadDeadline(c.server.now(), cmp.Or(c.server.Timeouts.Header, c.server.Timeouts.Idle))
+	c.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	return c.readFirstBytes()
+}
+
+// firstByteTimeout returns how long the first bytes of a request may take. On a new
+// connection it is the timeout for a header.
+func (c *conn) firstByteTimeout() time.Duration {
+	if c.firstRequest && c.server.Timeouts.Header > 0 {
+		return c.server.Timeouts.Header
+	}
+	return c.server.Timeouts.Idle
+}
+
+// readFirstBytes reads the first bytes of a request into the buffer of an exchange.
+func (c *conn) readFirstBytes() error {
+	if c.rawConn != nil {
+		if err := c.rawConn.Read(c.readFirstFunc); err != nil {
+			return err
+		}
+		if c.firstRead.err == nil {
+			c.x.in.w += c.firstRead.n
+		}
+		return c.firstRead.err
+	}
+	c.releaseExchange()
+	for {
+		n, err := c.net.Read(c.oneByte[:])
+		if n > 0 {
+			c.acquireExchange()
+			c.x.in.w += copy(c.x.in.buf, c.oneByte[:n])
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package http1
+
+import "syscall"
+
+// readFirst is never called: conn.rawConn is nil on these systems.
+func (c *conn) readFirst(uintptr) bool { c.firstRead.err = syscall.EINVAL; return true }

@@ -1,0 +1,54 @@
+package http1
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+)
+
+// A writeOp writes all of data to a socket.
+type writeOp struct {
+	data []byte
+	n    int
+	err  error
+
+	blocked bool // the write had to wait for the client
+}
+
+// writeRaw writes p to the client. On a plain socket it uses writeOp and not
+// net.Conn.Write, in order to know whether the write had to wait.
+func (c *conn) writeRaw(p []byte) error {
+	if c.rawConn == nil {
+		_, err := c.net.Write(p)
+		return err
+	}
+	c.writeOp = writeOp{data: p}
+	err := c.rawConn.Write(c.writeStep) // the method value is made once; making it here would allocate
+	c.writeOp.data = nil
+	if err == nil && c.writeOp.err != nil {
+		return syscallError(c.net, "write", c.writeOp.err)
+	}
+	return trimRawOp(err)
+}
+
+// trimRawOp removes the prefix "raw-" from the operation in err, so that errors of raw
+// connections look like those of other connections.
+func trimRawOp(err error) error {
+	if err == nil {
+		return nil
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		op.Op = strings.TrimPrefix(op.Op, "raw-")
+	}
+	return err
+}
+
+// syscallError returns an error of a system call on the socket of nc in the form that
+// the net package uses.
+func syscallError(nc net.Conn, call string, err error) error {
+	return &net.OpError{
+		Op: call, Net: nc.LocalAddr().Network(), Source: nc.LocalAddr(), Addr: nc.RemoteAddr(), Err: os.NewSyscallError(call, err),
+	}
+}

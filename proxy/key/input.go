@@ -1,0 +1,193 @@
+package key
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// An Input holds the texts of keys that come from an operator, for example, and not from
+// a request. They are named by key, or by an origin such as header:X-Phone.
+type Input struct {
+	Texts map[string]string
+	// IPv6Prefix is the number of bits of an IPv6 address that identify a client.
+	IPv6Prefix int
+}
+
+// A Derivation describes how a key was derived from an Input.
+type Derivation struct {
+	// Names are the names in Given.Texts that were used, each once; empty for a key without
+	// a text.
+	Names []string
+	// Derived is true if the key depends only on a part of a given text, such as the
+	// country of a phone number: it also counts for many other texts.
+	Derived bool
+
+	unchanged []string // those of Names that are used unchanged
+}
+
+// Read reads s into v as Extract would from a request with only these keys, with the same
+// errors for invalid texts. ErrMissing reports that neither s nor a key used instead of it
+// is given. A key shared by requests without one is never given.
+func (s *Spec) Read(g Input, v *Value) (Derivation, error) {
+	v.Reset()
+	var r Derivation
+	err := s.read(g, v, &r)
+	for _, name := range r.Names {
+		r.Derived = r.Derived || !slices.Contains(r.unchanged, name)
+	}
+	return r, err
+}
+
+// addName records that the text with this name was used.
+func (r *Derivation) addName(name string) {
+	if !slices.Contains(r.Names, name) {
+		r.Names = append(r.Names, name)
+	}
+}
+
+func (s *Spec) read(g Input, v *Value, r *Derivation) error {
+	if s.Join != nil {
+		for _, part := range s.Join {
+			if err := part.read(g, v, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if s.From.Source == Global {
+		if _, ok := g.Texts[s.Name]; ok {
+			r.addName(s.Name)
+			r.unchanged = append(r.unchanged, s.Name)
+		}
+		v.add(s, result{})
+		return nil
+	}
+	if text, ok := g.Texts[s.Name]; ok {
+		f, err := s.parseOwn(g, text)
+		if err != nil {
+			return s.wrapError(err)
+		}
+		r.addName(s.Name)
+		r.unchanged = append(r.unchanged, s.Name)
+		v.add(s, f)
+		return nil
+	}
+	whole := s
+	if s.Of != nil {
+		whole = s.Of
+		if text, ok := g.Texts[whole.Name]; ok {
+			f, err := whole.parseOwn(g, text)
+			if err != nil {
+				return whole.wrapError(err)
+			}
+			r.addName(whole.Name)
+			v.add(s, result{text: s.Part.of(f.number), number: f.number})
+			return nil
+		}
+	}
+	return whole.readFallback(g, v, r)
+}
+
+// readFallback reads the key that is used if whole is missing or invalid.
+func (whole *Spec) readFallback(g Input, v *Value, r *Derivation) error {
+	if whole.OnMissing == Use {
+		if err := whole.Fallback.read(g, v, r); !errors.Is(err, ErrMissing) {
+			return err
+		}
+	}
+	if whole.OnInvalid == Use {
+		return whole.InvalidFallback.read(g, v, r)
+	}
+	return ErrMissing
+}
+
+// parseOwn parses a text of s itself.
+func (s *Spec) parseOwn(g Input, text string) (result, error) {
+	switch {
+	case s.Of != nil:
+		part, err := s.Part.text(text)
+		if err != nil {
+			return result{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		return result{text: part}, nil
+	case s.From.Source == ClientIP:
+		return g.parseClient(text)
+	case text == "":
+		return result{}, fmt.Errorf("%w: it is empty", ErrInvalid)
+	}
+	f := result{text: text}
+	if err := s.checkAmbiguous(s.From, f); err != nil {
+		return result{}, err
+	}
+	f, err := s.normalize(f)
+	if err == nil && s.SetHeader != "" && !httpguts.ValidHeaderFieldValue(f.text) {
+		err = fmt.Errorf("%w: it cannot be sent in a header field", ErrInvalid)
+	}
+	if errors.Is(err, ErrMissing) {
+		err = fmt.Errorf("%w: it is empty after normalization", ErrInvalid)
+	}
+	return f, err
+}
+
+// parseClient parses an address, or a network that counts as one client.
+func (g Input) parseClient(text string) (result, error) {
+	bad := fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::1", ErrInvalid)
+	network, isNetwork := strings.CutSuffix(text, fmt.Sprintf("/%d", g.IPv6Prefix))
+	addr, err := netip.ParseAddr(network)
+	if err != nil || addr.Zone() != "" || isNetwork && !addr.Is6() {
+		return result{}, bad
+	}
+	addr = addr.Unmap()
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = g.IPv6Prefix
+	}
+	p, err := addr.Prefix(bits)
+	if err != nil {
+		return result{}, bad
+	}
+	return result{text: new(Value).formatAddress(p), network: p}, nil
+}
+
+// wrapError adds to an error the name of the key, and the syntax of phone numbers.
+func (s *Spec) wrapError(err error) error {
+	if s.Phone != nil && s.Phone.region != noRegion {
+		return fmt.Errorf("%s: %w; a number without a country code is one of %s", s.Name, err, s.Phone.region)
+	}
+	return fmt.Errorf("%s: %w", s.Name, err)
+}
+
+// Names returns the names by which s, or a key that it consists of or that may replace it,
+// can be given; for a joined key, those of its parts.
+func (s *Spec) Names() []string {
+	names := []string{s.Name}
+	for _, other := range s.others() {
+		names = append(names, other.Names()...)
+	}
+	return names
+}
+
+// Replacements returns the keys that may be used instead of s, and instead of those.
+func (s *Spec) Replacements() []*Spec {
+	var all []*Spec
+	for _, other := range []*Spec{s.Fallback, s.InvalidFallback} {
+		if other != nil {
+			all = append(append(all, other), other.Replacements()...)
+		}
+	}
+	return all
+}
+
+// CanonicalName returns the name of the key that text refers to: the canonical spelling
+// of an origin, and any other text unchanged.
+func CanonicalName(text string) string {
+	if o, err := ParseOrigin(text); err == nil {
+		return o.String()
+	}
+	return text
+}

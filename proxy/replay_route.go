@@ -1,0 +1,119 @@
+package proxy
+
+import (
+	"slices"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// keyOrigins returns the origins that are needed to read a key. Origins of copies that must match are
+// not included, because they may be missing.
+func keyOrigins(s *key.Spec) []key.Origin {
+	if s == nil {
+		return nil
+	}
+	var all []key.Origin
+	if s.From.Source != "" {
+		all = append(all, s.From)
+	}
+	for _, other := range append(slices.Clone(s.Join), s.Of, s.Fallback, s.InvalidFallback) {
+		all = append(all, keyOrigins(other)...)
+	}
+	return all
+}
+
+// origins returns the origins that are needed to evaluate l.
+func (l *limit) origins() []key.Origin {
+	all := append(keyOrigins(l.Key), keyOrigins(l.Distinct)...)
+	if l.Cost != nil {
+		all = append(all, l.Cost.From)
+	}
+	return all
+}
+
+// A replayRoute is a route with its copies that skip limits and lists whose keys are not in the
+// log.
+type replayRoute struct {
+	*route
+	limitOrigins [][]key.Origin // origins by limit
+	listOrigins  [][]key.Origin // origins by list lookup; those in the body are last
+	copies       map[bitset]*route
+}
+
+func newReplayRoute(r *route) *replayRoute {
+	made := &replayRoute{route: r, copies: map[bitset]*route{{}: r}}
+	for _, l := range r.limits {
+		made.limitOrigins = append(made.limitOrigins, l.origins())
+	}
+	for _, s := range slices.Concat(r.lists, r.bodyLists) {
+		made.listOrigins = append(made.listOrigins, keyOrigins(s.key))
+	}
+	return made
+}
+
+// withKnownKeys returns the route with only those limits and lists whose keys are in the log. unknown has
+// those that are skipped, limits first. The usual case does not allocate.
+func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route, unknown bitset) {
+	for i, places := range r.limitOrigins {
+		if !q.knowsAll(places, x) {
+			unknown.set(i)
+		}
+	}
+	for i, places := range r.listOrigins {
+		if !q.knowsAll(places, x) {
+			unknown.set(len(r.limitOrigins) + i)
+		}
+	}
+	if known = r.copies[unknown]; known == nil {
+		known = r.copyWithout(unknown)
+		r.copies[unknown] = known
+	}
+	return known, unknown
+}
+
+// knowsAll reports whether the log has the values at all places.
+func (q *LoggedRequest) knowsAll(places []key.Origin, x *exchange) bool {
+	for _, o := range places {
+		if !q.knows(o, x) {
+			return false
+		}
+	}
+	return true
+}
+
+// copyWithout returns a copy of the route without some limits and lists.
+func (r *replayRoute) copyWithout(unknown bitset) *route {
+	made := *r.route
+	made.limits, made.early, made.lists, made.bodyLists = nil, nil, nil, nil
+	for i, l := range r.limits {
+		if unknown.has(i) {
+			continue
+		}
+		made.limits = append(made.limits, l)
+		if slices.Contains(r.early, l) {
+			made.early = append(made.early, l)
+		}
+	}
+	for i, s := range r.lists {
+		if !unknown.has(len(r.limitOrigins) + i) {
+			made.lists = append(made.lists, s)
+		}
+	}
+	for i, s := range r.bodyLists {
+		if !unknown.has(len(r.limitOrigins) + len(r.lists) + i) {
+			made.bodyLists = append(made.bodyLists, s)
+		}
+	}
+	return &made
+}
+
+// A bitset is a set of numbers from 0 to 255. Larger numbers are ignored.
+type bitset [4]uint64
+
+func (b *bitset) set(i int) {
+	if i/64 < len(b) {
+		b[i/64] |= 1 << (i % 64)
+	}
+}
+
+func (b *bitset) has(i int) bool { return i/64 < len(b) && b[i/64]>>(i%64)&1 == 1 }

@@ -101,7 +101,7 @@ func bodyErrorKind(err error) respond.Kind {
 
 // verdict returns the decision in the form of package respond.
 func (x *exchange) verdict() respond.Verdict {
-	return respond.Verdict{Decision: &x.decision, Of: x.policies(), Memory: &x.quotaFields.buffer}
+	return respond.Verdict{Decision: &x.decision, Policies: x.policies(), Buffer: &x.quotaFields.buffer}
 }
 
 // policies maps the outcomes of the decision to the policies of the quota.

@@ -1,6 +1,5 @@
-// Package admin serves the operators' side of a proxy: whether it lives and is
-// ready, its figures, its reload and its profiles. It listens apart from
-// clients.
+// Package admin implements the admin API: liveness, readiness, metrics, reload, profiles, and the
+// operations of operators. It has listeners of its own.
 package admin
 
 import (
@@ -17,76 +16,76 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// Options are what the admin side is given. Of Token, Tokens, Hosts, Cluster, Simulate,
-// Decisions, Top, Audit, Upstreams, Events and Dashboard there may be none.
+// Options configure the admin API. Token, Tokens, Hosts, Cluster, Simulate, Decisions, Top, Audit,
+// Upstreams, Events and Dashboard are optional.
 type Options struct {
-	// Token is asked for, as a bearer token (RFC 6750), before anything is
-	// changed, profiled, or told of the cluster: who has it may do all. Without it and
-	// Tokens, all that is open to this machine's own programs, but profiles are served
-	// to nobody.
+	// Token is the bearer token (RFC 6750) for all operations. It is required for every request
+	// that changes something, takes a profile, or reads the state of the cluster. If neither Token
+	// nor Tokens is set, programs on this machine need no token, but profiles are not served at
+	// all.
 	Token string
-	// Tokens are those of operators, beside Token, each with what it may do.
+	// Tokens are further tokens of operators, each with a role.
 	Tokens []Token
-	// Hosts are names by which this machine's own programs may ask without a token,
+	// Hosts are host names by which programs on this machine may send requests without a token,
 	// besides localhost and loopback addresses.
 	Hosts    []string
 	Gatherer prometheus.Gatherer
-	// Reload reads the configuration again.
+	// Reload reloads the configuration.
 	Reload func(ctx context.Context) (Reloaded, error)
-	// Cluster moves all nodes from one configuration to another; nil when there
-	// is none, and then nothing can be pushed.
+	// Cluster changes the configuration of all nodes; nil without a cluster, where nothing can be
+	// pushed.
 	Cluster Cluster
-	// Plan tells what would change if the proxy served this.
+	// Plan returns what would change if the proxy served a configuration.
 	Plan func(ctx context.Context, b config.Bundle) (Plan, error)
-	// Ready tells what the proxy can do now.
+	// Ready returns the readiness of the proxy.
 	Ready func(ctx context.Context) Readiness
-	// Leader, Nodes and Statistics (of the last minutes) tell of the cluster.
+	// Leader, Nodes and Statistics (of the last minutes) return the state of the cluster.
 	Leader     func(ctx context.Context) (Leadership, error)
 	Nodes      func(ctx context.Context) (Nodes, error)
 	Statistics func(ctx context.Context, minutes int) (Statistics, error)
-	// Config, Routes and Limits are what this weir serves.
+	// Config, Routes and Limits return the configuration of this node.
 	Config func(ctx context.Context) (Config, error)
 	Routes func(ctx context.Context) (Routes, error)
 	Limits func(ctx context.Context) (Limits, error)
-	// Standing says how a key stands, and Change resets, grants, bans or unbans it.
-	// Whoever calls one that changes something, also Reload and those of Cluster, says
-	// in ctx who the operator is (WithOperator): it is audited.
+	// Standing returns the state of a key, and Change resets, grants, bans or unbans it. The
+	// callers of functions that change something, including Reload and those of Cluster, add the
+	// operator to ctx (WithOperator), for the audit trail.
 	Standing func(ctx context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error)
 	Change   func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error)
-	// Explain says what would be done with a request, and takes nothing.
+	// Explain reports what would be done with a request, without side effects.
 	Explain func(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error)
-	// Simulate replays an access log; nil for no such thing. AccessLog is the file that
-	// this node logs requests to, which it can replay; empty for none.
+	// Simulate replays an access log; nil if that is not supported. AccessLog is the access log
+	// file of this node, which can be replayed; empty if there is none.
 	Simulate  func(ctx context.Context, q SimulateQuery) (Simulation, error)
 	AccessLog string
-	// Decisions are what was decided recently, on all nodes; Top the keys that are seen
-	// and refused most; Audit what operators did. Each may be nil, and is not found then.
+	// Decisions returns recent decisions of all nodes, Top the keys with most requests and most
+	// refusals, and Audit the actions of operators. Each may be nil, and is then answered with 404.
 	Decisions func(ctx context.Context, q DecisionQuery) (Decisions, error)
 	Top       func(ctx context.Context, q TopQuery) (Top, error)
 	Audit     func(ctx context.Context, q AuditQuery) (Audit, error)
-	// Upstreams are those that are served, and how their targets fare on all nodes; nil for
-	// none.
+	// Upstreams returns the upstreams of this node, with the state of their targets on all nodes;
+	// may be nil.
 	Upstreams func(ctx context.Context) (Upstreams, error)
-	// Events tells of what happens while it does; nil for none.
+	// Events publishes events to subscribers; may be nil.
 	Events *Events
-	// Dashboard serves "/" and what is under "/dashboard/"; nil for no pages. It checks
-	// who asks itself, by sessions and by a token in each form.
+	// Dashboard serves "/" and all paths below "/dashboard/"; nil if there is none. It
+	// authenticates requests itself, by sessions and by a token in each form.
 	Dashboard http.Handler
 }
 
-// A Readiness is what a proxy can do now.
+// A Readiness is the readiness of a proxy.
 type Readiness struct {
-	// Ready says that requests should be sent here. A proxy whose store is
-	// unreachable stays ready: it serves by what its limits say of that.
+	// Ready reports whether requests should be sent to this proxy. A proxy whose store is
+	// unreachable remains ready: its limits follow on_store_failure.
 	Ready bool
-	// Checks names each thing that was looked at, and "ok" or what is wrong.
+	// Checks has the result of each check by name: "ok", or what is wrong.
 	Checks map[string]string
 }
 
-// New makes the handler.
+// New returns the handler of the admin API.
 func New(o Options) http.Handler {
 	mux := chi.NewMux()
-	mux.Use(http.NewCrossOriginProtection().Handler, o.local) // no web page may reload us
+	mux.Use(http.NewCrossOriginProtection().Handler, o.local) // rejects requests of foreign web pages
 	mux.Get("/healthz", healthz)
 	mux.Get("/readyz", o.readyz)
 	mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
@@ -116,8 +115,8 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Write([]byte("ok\n"))
 }
 
-// reload reads the configuration again: 200 with what is served now, or 422
-// with every problem of the files; then nothing has changed.
+// reload reloads the configuration. It responds with 200 and the current generation, or with 422
+// and all problems of the files, in which case nothing has changed.
 func (o Options) reload(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusConflict, func() (Reloaded, error) { return o.Reload(r.Context()) })
 }
@@ -136,7 +135,7 @@ func (o Options) readyz(w http.ResponseWriter, r *http.Request) {
 	reply(w, status, "application/json", Health{Status: word, Checks: state.Checks})
 }
 
-// reply sends v as JSON.
+// reply writes v as JSON.
 func reply[T any](w http.ResponseWriter, status int, contentType string, v T) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")

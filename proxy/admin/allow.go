@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// An allowance is a token by its hash, and whose it is.
+// An allowance is the hash of a token, with its operator.
 type allowance struct {
 	hash [sha256.Size]byte
 	Operator
 }
 
-// allowances are those of all tokens; none: this machine's own programs need no token.
+// allowances returns those of all tokens. If there are none, programs on this machine need no
+// token.
 func (o Options) allowances() []allowance {
 	var all []allowance
 	if o.Token != "" {
@@ -25,16 +26,15 @@ func (o Options) allowances() []allowance {
 	return all
 }
 
-// Guarded reports whether a token is wanted.
+// Guarded reports whether a token is required.
 func (o Options) Guarded() bool { return len(o.allowances()) > 0 }
 
-// Authenticate is whose token that is.
+// Authenticate returns the operator of a token.
 func (o Options) Authenticate(token string) (who Operator, known bool) {
 	return operator(o.allowances(), token)
 }
 
-// operator is whose token that is. It takes the same time whichever token that is, and
-// whether it is one.
+// operator returns the operator of a token. It takes the same time for all tokens, valid or not.
 func operator(all []allowance, token string) (o Operator, known bool) {
 	got := sha256.Sum256([]byte(token))
 	for _, a := range all {
@@ -45,8 +45,8 @@ func operator(all []allowance, token string) (o Operator, known bool) {
 	return o, known
 }
 
-// allow lets only those pass who show the token of an operator with that role, or any
-// where there are no tokens. What comes after knows who that is (OperatorOf).
+// allow returns a middleware that requires a token of an operator with that role; without
+// configured tokens it allows all requests. The next handler finds the operator by OperatorOf.
 func (o Options) allow(role Role) func(http.Handler) http.Handler {
 	all := o.allowances()
 	return func(next http.Handler) http.Handler {

@@ -6,40 +6,40 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// What follows is what the API answers with, field for field as in its JSON. Servers
-// fill it in, and a Client reads the same types.
+// The types of the API's responses follow, with the fields of their JSON. Servers fill them in, and
+// a Client decodes into the same types.
 
-// A Reloaded is what a reload did.
+// A Reloaded is the result of a reload.
 type Reloaded struct {
 	Generation int64  `json:"generation"`
 	Hash       string `json:"hash"`
-	Changed    bool   `json:"changed"` // false: the files say what is served already
+	Changed    bool   `json:"changed"` // false if the files have not changed
 }
 
-// A Leadership is who leads, and what the leader's tasks came to.
+// A Leadership is the current leader, and the last runs of its tasks.
 type Leadership struct {
-	Self  string    `json:"self"` // the node that says so
-	Node  string    `json:"node"` // empty while nobody leads
+	Self  string    `json:"self"` // the node that responds
+	Node  string    `json:"node"` // empty if there is no leader
 	Since time.Time `json:"since,omitzero"`
 	Token int64     `json:"token,omitempty"`
 	Tasks []TaskRun `json:"tasks"` // by name; without those that have not run yet
 }
 
-// A TaskRun is the last run of a task of the leader.
+// A TaskRun is the last run of a leader task.
 type TaskRun struct {
 	Task  string    `json:"task"`
 	Node  string    `json:"node"`
-	At    time.Time `json:"at"` // when it began
+	At    time.Time `json:"at"` // when it started
 	Took  float64   `json:"took_ms"`
 	Did   string    `json:"did,omitempty"`
 	Error string    `json:"error,omitempty"`
-	Next  time.Time `json:"next"` // when it begins again
+	Next  time.Time `json:"next"` // when it starts again
 }
 
-// Nodes are all nodes that live.
+// Nodes are all live nodes.
 type Nodes struct {
 	Nodes []Member `json:"nodes"` // by id
-	Self  string   `json:"self"`  // the node that says so
+	Self  string   `json:"self"`  // the node that responds
 }
 
 // A Member is one node.
@@ -48,32 +48,32 @@ type Member struct {
 	Address    string    `json:"address"` // of its admin listener
 	Version    string    `json:"version"`
 	Source     string    `json:"source"` // of its configuration: file or redis
-	Hash       string    `json:"hash"`   // of the configuration that it serves
+	Hash       string    `json:"hash"`   // of the configuration it serves
 	Generation int64     `json:"generation"`
 	Started    time.Time `json:"started"`
 	Seen       time.Time `json:"seen"`
-	Drift      bool      `json:"drift"` // it serves something else than was taken up last
+	Drift      bool      `json:"drift"` // it serves another configuration than the newest one
 }
 
-// Statistics are what happened, minute by minute, all nodes together.
+// Statistics are the counts of all nodes by minute.
 type Statistics struct {
-	Minutes []Minute `json:"minutes"` // oldest first; without those in which nothing happened
+	Minutes []Minute `json:"minutes"` // oldest first, without minutes that have no requests
 }
 
-// A Minute is what happened in one.
+// A Minute has the counts of one minute.
 type Minute struct {
-	At     time.Time     `json:"at"` // when it began
+	At     time.Time     `json:"at"` // when it started
 	Routes []RouteMinute `json:"routes"`
 }
 
-// A RouteMinute is what happened to the requests of a route.
+// A RouteMinute has the counts of a route.
 type RouteMinute struct {
 	Route    string        `json:"route"`
 	Requests int64         `json:"requests"`
 	Limits   []LimitMinute `json:"limits,omitempty"`
 }
 
-// A LimitMinute is what a limit said.
+// A LimitMinute has the decisions of a limit.
 type LimitMinute struct {
 	Limit         string `json:"limit"`
 	Allowed       int64  `json:"allowed"`
@@ -82,64 +82,64 @@ type LimitMinute struct {
 	Unavailable   int64  `json:"unavailable"`
 }
 
-// A Plan is what would change if a running weir served something else.
+// A Plan is what would change if a running weir served another configuration.
 type Plan struct {
-	Generation int64           `json:"generation"` // that is served
+	Generation int64           `json:"generation"` // the current generation
 	Changes    []config.Change `json:"changes"`
-	Restart    string          `json:"restart,omitempty"` // what only a restart can change
+	Restart    string          `json:"restart,omitempty"` // changes that require a restart
 	Refused    []LimitRefusal  `json:"refused"`           // limits that would refuse keys now
-	Looked     int             `json:"looked"`            // at so many counts
-	Whole      bool            `json:"whole"`             // these are all that there are
-	Unknown    string          `json:"unknown,omitempty"` // why counts were not looked at
+	Looked     int             `json:"looked"`            // number of counts evaluated
+	Whole      bool            `json:"whole"`             // all counts were evaluated
+	Unknown    string          `json:"unknown,omitempty"` // why counts were not evaluated
 }
 
-// A LimitRefusal is a limit that would refuse some of the keys that have counts now.
+// A LimitRefusal is a limit that would refuse some of the keys with counts.
 type LimitRefusal struct {
 	Limit string   `json:"limit"` // ROUTE.LIMIT:WINDOW
 	Keys  int      `json:"keys"`
-	Named []string `json:"named"` // beginnings of some of their hashes, as in the log
+	Named []string `json:"named"` // the hashes of some of them, as in the log
 }
 
-// A Pushed is what came of a push, or of trying one.
+// A Pushed is the result of a push or of its dry run.
 type Pushed struct {
 	Generation int64           `json:"generation"`
 	Hash       string          `json:"hash"`
-	Nodes      []NodeAnswer    `json:"nodes"` // what each node serves by now
+	Nodes      []NodeAnswer    `json:"nodes"` // what each node serves
 	Changed    bool            `json:"changed"`
-	Restored   bool            `json:"restored,omitempty"` // redis had lost it and has it again
+	Restored   bool            `json:"restored,omitempty"` // redis had lost the configuration; it was published again
 	DryRun     bool            `json:"dry_run,omitempty"`
 	Changes    []config.Change `json:"changes"`
 	Warnings   []string        `json:"warnings,omitempty"`
 }
 
-// A NodeAnswer is what one node said of a push.
+// A NodeAnswer is the answer of one node.
 type NodeAnswer struct {
 	Node string `json:"node"`
-	Said string `json:"said"` // ok, or why not; empty while it is silent
+	Said string `json:"said"` // ok, or an error; empty if the node has not answered
 }
 
-// A History is what was pushed.
+// A History is the list of pushes.
 type History struct {
-	History []Entry `json:"history"` // the last first, at most 20
+	History []Entry `json:"history"` // newest first, at most 20
 }
 
-// An Entry is one configuration that was pushed.
+// An Entry is one pushed configuration.
 type Entry struct {
 	Generation int64     `json:"generation"`
 	Hash       string    `json:"hash"`
 	Author     string    `json:"author"`
-	Node       string    `json:"node"` // that was asked to push
+	Node       string    `json:"node"` // the node that received the push
 	At         time.Time `json:"at"`
-	From       int64     `json:"from,omitempty"` // not 0: the generation that was gone back to
+	From       int64     `json:"from,omitempty"` // for a rollback, the restored generation
 }
 
-// A Diff is what a generation changed in the files, against the one before it.
+// A Diff is the difference between the files of a generation and those of the previous one.
 type Diff struct {
 	Entry
-	Diff string `json:"diff"` // unified
+	Diff string `json:"diff"` // in unified format
 }
 
-// A Health is what GET /readyz tells.
+// A Health is the response of GET /readyz.
 type Health struct {
 	Checks map[string]string `json:"checks"` // "ok", or what is wrong
 	Status string            `json:"status"` // ok, degraded or not ready

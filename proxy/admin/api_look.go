@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// maxMinutes is a day, for which statistics are kept; defaultMinutes are sent when
-	// nobody says how many.
+	// maxMinutes is one day, for which statistics are kept; defaultMinutes is the default number of
+	// minutes.
 	maxMinutes     = 24 * 60
 	defaultMinutes = 60
-	// topMinutes is for how long keys are counted, maxTopKeys how many of a limit are
-	// told, maxDecisions how many decisions at a time, and maxAudited of the audit
-	// trail.
+	// topMinutes is the number of minutes for which keys are counted, maxTopKeys the maximum number
+	// of keys of a limit, maxDecisions that of decisions, and maxAudited that of audit entries in
+	// one response.
 	topMinutes   = 15
 	maxTopKeys   = 1000
 	maxDecisions = 1000
 	maxAudited   = 500
 )
 
-// queries is an endpoint that tells something about what the query of its URL says.
+// queries returns an endpoint that reads something according to the query of its URL.
 func queries[A any](path, summary string, query []parameter, ask func(r *http.Request) (A, error)) endpoint {
 	return endpoint{
 		method: http.MethodGet, path: path, role: Read, summary: summary, query: query, answers: reflect.TypeFor[A](),
@@ -39,7 +39,7 @@ func queries[A any](path, summary string, query []parameter, ask func(r *http.Re
 
 func (o Options) minutes() endpoint {
 	query := []parameter{number("minutes", "The last so many; 60 when it is left out.", 1, maxMinutes)}
-	return queries("/statistics", "What happened in the last minutes, all nodes together.", query, func(r *http.Request) (Statistics, error) {
+	return queries("/statistics", "Statistics of the last minutes, for all nodes together.", query, func(r *http.Request) (Statistics, error) {
 		return o.Statistics(r.Context(), cmp.Or(integer(r, "minutes"), defaultMinutes))
 	})
 }
@@ -53,16 +53,16 @@ func (o Options) decisions() endpoint {
 		text("key", "Only requests with the key of that hash or id."), before,
 		number("n", "At most so many; 100 when it is left out.", 1, maxDecisions),
 	}
-	e := queries("/decisions", "What was decided about requests of the last minutes, on all nodes, the last first.", query, func(r *http.Request) (Decisions, error) {
+	e := queries("/decisions", "Decisions about recent requests on all nodes, newest first.", query, func(r *http.Request) (Decisions, error) {
 		q := r.URL.Query()
-		at, _ := time.Parse(time.RFC3339Nano, q.Get("before")) // which was checked
+		at, _ := time.Parse(time.RFC3339Nano, q.Get("before")) // already checked
 		return o.Decisions(r.Context(), DecisionQuery{
 			RequestID: q.Get("request_id"), Route: q.Get("route"), Limit: q.Get("limit"),
 			Outcome: q.Get("outcome"), Key: q.Get("key"), Before: at, N: integer(r, "n"),
 		})
 	})
 	if o.Decisions == nil {
-		return e.missing("this weir does not remember decisions")
+		return e.missing("this node does not record decisions")
 	}
 	return e
 }
@@ -73,20 +73,20 @@ func (o Options) top() endpoint {
 		number("minutes", "The last so many; all that are known when it is left out.", 1, topMinutes),
 		number("n", "At most so many keys of a limit; 20 when it is left out.", 1, maxTopKeys),
 	}
-	e := queries("/top", "The keys that send most requests, and those that are refused most, by limit, on all nodes together.", query, func(r *http.Request) (Top, error) {
+	e := queries("/top", "The keys with most requests and most refusals, by limit, on all nodes together.", query, func(r *http.Request) (Top, error) {
 		q := r.URL.Query()
 		return o.Top(r.Context(), TopQuery{Route: q.Get("route"), Limit: q.Get("limit"), Minutes: integer(r, "minutes"), N: integer(r, "n")})
 	})
 	if o.Top == nil {
-		return e.missing("this weir does not count keys")
+		return e.missing("this node does not count keys")
 	}
 	return e
 }
 
 func (o Options) upstreams() endpoint {
-	e := look("/upstreams", "The upstreams that this node serves, and how their targets fare on all nodes.", o.Upstreams)
+	e := look("/upstreams", "The upstreams of this node, and the health of their targets on all nodes.", o.Upstreams)
 	if o.Upstreams == nil {
-		return e.missing("this weir does not tell of upstreams")
+		return e.missing("this node has no information about upstreams")
 	}
 	return e
 }
@@ -96,18 +96,18 @@ func (o Options) audit() endpoint {
 		text("before", "Only entries before the one with that id."),
 		number("n", "At most so many; 100 when it is left out.", 1, maxAudited),
 	}
-	e := queries("/audit", "What operators did, the last first.", query, func(r *http.Request) (Audit, error) {
+	e := queries("/audit", "The audit trail, newest first.", query, func(r *http.Request) (Audit, error) {
 		return o.Audit(r.Context(), AuditQuery{Before: r.URL.Query().Get("before"), N: integer(r, "n")})
 	})
 	if o.Audit == nil {
-		return e.missing("this weir keeps no audit trail")
+		return e.missing("this node has no audit trail")
 	}
 	return e
 }
 
-// diff tells what a generation of the history changed.
+// diff returns the endpoint for the diff of a generation.
 func (o Options) diff() endpoint {
-	return queries("/history/{generation}", "What a generation changed in the files, against the one before it.", nil, func(r *http.Request) (Diff, error) {
+	return queries("/history/{generation}", "The changes of files in a generation.", nil, func(r *http.Request) (Diff, error) {
 		n, err := strconv.ParseInt(chi.URLParam(r, "generation"), 10, 64)
 		if err != nil {
 			return Diff{}, &Problem{Status: http.StatusNotFound, Detail: "a generation is a number; GET /api/v1/history lists them"}

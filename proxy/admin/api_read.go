@@ -11,28 +11,27 @@ import (
 )
 
 const (
-	// maxRequest is how long a request with a bundle may be, in bytes: JSON escapes
-	// what is in the files.
+	// maxRequest is the maximum length of a request with a bundle in bytes. JSON escapes the
+	// content of the files.
 	maxRequest = 2*config.MaxBundle + 1<<20
-	// maxQuestion is how long another may be: one to be explained has a body in it.
+	// maxQuestion is the maximum length of other requests: those to explain contain a body.
 	maxQuestion = 4 << 20
 )
 
-// A boundedBody says how long a body may be, where that is another bound than
-// maxQuestion.
+// A boundedBody is the context key of a limit for the request body other than maxQuestion.
 type boundedBody struct {
 	io.ReadCloser
 	max int64
 }
 
-// bounded is r with another bound for its body.
+// bounded returns r with another limit for its body.
 func bounded(r *http.Request, most int64) *http.Request {
 	r.Body = boundedBody{r.Body, most}
 	return r
 }
 
-// read decodes what a request says, one value of JSON with no field that is not known; it
-// has answered when that cannot be understood.
+// read decodes the body of a request, one JSON value without unknown fields. If that fails, it
+// sends the error response and returns false.
 func read[T any](w http.ResponseWriter, r *http.Request, v *T) bool {
 	most := int64(maxQuestion)
 	if b, ok := r.Body.(boundedBody); ok {

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// maxSubscribers is how many may listen to events at a time.
+	// maxSubscribers is the maximum number of subscribers.
 	maxSubscribers = 64
-	// subscriberBuffer is how many events a subscriber may be behind before it is cut off.
+	// subscriberBuffer is the number of events after which a slow subscriber is disconnected.
 	subscriberBuffer = 64
-	// tickInterval is how often figures are told.
+	// tickInterval is the interval of statistics events.
 	tickInterval = time.Second
 )
 
@@ -25,26 +25,26 @@ const (
 const (
 	EventStatistics = "statistics"
 	EventReload     = "reload" // another generation is served, or one was refused
-	EventKey        = "key"    // an operator has changed a key
+	EventKey        = "key"    // an operator changed a key
 )
 
-// An Event is something that has just happened.
+// An Event is an event on this node.
 type Event struct {
 	Type       string    `json:"type"` // statistics, reload or key
 	At         time.Time `json:"at"`
-	Generation int64     `json:"generation,omitempty"` // that is served now, of a reload
+	Generation int64     `json:"generation,omitempty"` // of a reload: the current generation
 	Hash       string    `json:"hash,omitempty"`
-	// Action, Who, Masked and KeyHash are of what an operator did to a key.
+	// Action, Who, Masked and KeyHash describe an operator's change of a key.
 	Action  string `json:"action,omitempty"`
 	Who     string `json:"who,omitempty"`
 	Masked  string `json:"masked,omitempty"`
 	KeyHash string `json:"key_hash,omitempty"`
-	Error   string `json:"error,omitempty"` // why it was not done
-	// Counts are what happened on this node since the event of this type before.
+	Error   string `json:"error,omitempty"` // set if the action failed
+	// Counts are the counts on this node since the previous event of this type.
 	Counts []SeriesCount `json:"counts,omitempty"`
 }
 
-// A SeriesCount is how often something happened.
+// A SeriesCount is the count of a series.
 type SeriesCount struct {
 	proxy.Series
 	N int64 `json:"n"`
@@ -56,23 +56,23 @@ var (
 	errEnding             = errors.New("this weir is shutting down")
 )
 
-// Events tells those that listen of what happens. It is safe for concurrent use.
+// Events publishes events to subscribers. It is safe for concurrent use.
 type Events struct {
 	counts func() map[proxy.Series]int64
 
 	mu          sync.Mutex // guards what follows; never held over I/O
 	subscribers map[chan Event]struct{}
 	ended       bool
-	woken       chan struct{} // has one value when somebody has come
+	woken       chan struct{} // buffered, length 1: a subscriber has come
 }
 
-// NewEvents makes events that tell of these counts, which only grow.
+// NewEvents returns an Events that reports these counts, which must only increase.
 func NewEvents(counts func() map[proxy.Series]int64) *Events {
 	return &Events{counts: counts, subscribers: map[chan Event]struct{}{}, woken: make(chan struct{}, 1)}
 }
 
-// Run tells every second what has happened, as long as somebody listens, until ctx is
-// done; then it ends all subscriptions, and there are none any more.
+// Run publishes statistics every second while there are subscribers, until ctx is done. It then
+// ends all subscriptions and accepts no more.
 func (e *Events) Run(ctx context.Context) {
 	defer e.end()
 	for {
@@ -85,7 +85,7 @@ func (e *Events) Run(ctx context.Context) {
 	}
 }
 
-// tick tells of counts until nobody listens, or ctx is done.
+// tick publishes counts until there are no subscribers, or ctx is done.
 func (e *Events) tick(ctx context.Context) {
 	last := e.counts()
 	ticker := time.NewTicker(tickInterval)
@@ -102,7 +102,7 @@ func (e *Events) tick(ctx context.Context) {
 	}
 }
 
-// grown is what has been counted between two looks.
+// grown returns the differences between two counts.
 func grown(was, is map[proxy.Series]int64) []SeriesCount {
 	all := []SeriesCount{}
 	for s, n := range is {
@@ -116,8 +116,8 @@ func grown(was, is map[proxy.Series]int64) []SeriesCount {
 	return all
 }
 
-// Publish tells all that listen. Whoever is too far behind is cut off, and waits for
-// nobody. A nil Events tells nobody.
+// Publish sends an event to all subscribers. It does not block: a subscriber whose buffer is full
+// is disconnected. Publish on a nil Events does nothing.
 func (e *Events) Publish(one Event) {
 	if e == nil {
 		return
@@ -135,8 +135,8 @@ func (e *Events) Publish(one Event) {
 	}
 }
 
-// subscribe returns what happens from now on, and how to end that. The channel is closed
-// when events end or are not taken fast enough.
+// subscribe returns a channel of events, and a function that ends the subscription. The channel is
+// closed when Events ends, or if events are not received fast enough.
 func (e *Events) subscribe() (events <-chan Event, cancel func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,7 +150,7 @@ func (e *Events) subscribe() (events <-chan Event, cancel func(), err error) {
 	e.subscribers[s] = struct{}{}
 	select {
 	case e.woken <- struct{}{}:
-	default: // it is awake, or will be
+	default: // already signalled
 	}
 	return s, func() {
 		e.mu.Lock()

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// local lets requests pass that come from this machine's own programs, as far as
-// that can be told without a token. A web page reaches a loopback address too, by
-// giving its own name that address (DNS rebinding): then Host is that name, and what
-// the page sends to change something has fields that browsers add.
+// local returns a middleware that allows requests of programs on this machine, as far as they can
+// be recognized without a token. A web page can also reach a loopback address, by resolving its own
+// name to that address (DNS rebinding). Then Host has that name, and requests that change something
+// have fields that only browsers send.
 func (o Options) local(next http.Handler) http.Handler {
 	if len(o.allowances()) > 0 {
 		return next
@@ -30,8 +30,8 @@ func (o Options) local(next http.Handler) http.Handler {
 	})
 }
 
-// named reports whether host, with or without a port, is what this machine's own
-// programs ask for. HTTP/1.0 may leave it out; browsers do not.
+// named reports whether host, with or without a port, is one that programs on this machine use.
+// HTTP/1.0 requests may have none; browsers always send one.
 func (o Options) named(host string) bool {
 	if host == "" {
 		return true
@@ -46,11 +46,11 @@ func (o Options) named(host string) bool {
 	return host == "localhost" || slices.ContainsFunc(o.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
-// ownPage reports whether r is for the dashboard, whose forms are sent by browsers. It
-// tells its own forms from others by the token in them, which a foreign page cannot read.
+// ownPage reports whether r is for the dashboard, whose forms are sent by browsers. The dashboard
+// recognizes its own forms by a token, which foreign pages cannot read.
 func ownPage(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/dashboard/") }
 
-// browser is a field that only browsers send; "" if there is none.
+// browser returns the name of a field that only browsers send, or "".
 func browser(r *http.Request) string {
 	for name := range r.Header {
 		if name == "Origin" || strings.HasPrefix(name, "Sec-Fetch-") {

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// An object is one of a JSON document.
+// An object is a JSON object.
 type object = map[string]any
 
-// inPath are the parameters of a path.
+// inPath matches the parameters of a path.
 var inPath = regexp.MustCompile(`\{([a-z_]+)\}`)
 
-// openAPI is the document that tells of endpoints (OpenAPI 3.0.3). It is made of the
-// types that are read and answered.
+// openAPI returns the OpenAPI 3.0.3 document of the endpoints. Its schemas are generated from the
+// request and response types.
 func openAPI(endpoints []endpoint) object {
 	s := schemas{}
 	refused := object{
-		"description": "Why it was not done.",
+		"description": "The reason of the error.",
 		"content":     object{"application/problem+json": object{"schema": s.of(reflect.TypeFor[Problem]())}},
 	}
 	paths := object{}
@@ -35,11 +35,11 @@ func openAPI(endpoints []endpoint) object {
 		"openapi": "3.0.3",
 		"info": object{
 			"title": "Weir, the operators' side", "version": "1",
-			"description": "Any node answers for all that share its Redis, unless it says otherwise. A token of the role read may ask; those of the role write may also change.",
+			"description": "Every node answers for all nodes that share its Redis, unless stated otherwise. A token with the role read may read; the role write may also make changes.",
 			"license":     object{"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
 		},
 		"servers":  []any{object{"url": apiRoot}},
-		"security": []any{object{"token": []any{}}, object{}}, // without tokens in the configuration none is asked for
+		"security": []any{object{"token": []any{}}, object{}}, // without configured tokens none is required
 		"paths":    paths,
 		"components": object{
 			"schemas": s, "responses": object{"Problem": refused},
@@ -48,7 +48,7 @@ func openAPI(endpoints []endpoint) object {
 	}
 }
 
-// operation is what the document says of e.
+// operation returns the description of e.
 func (e endpoint) operation(s schemas) object {
 	kind := "application/json"
 	schema := s.of(e.answers)
@@ -58,7 +58,7 @@ func (e endpoint) operation(s schemas) object {
 	op := object{
 		"operationId": e.id(), "summary": e.summary, "x-role": e.role, "tags": []any{e.tag()},
 		"responses": object{
-			strconv.Itoa(http.StatusOK): object{"description": "Done.", "content": object{kind: object{"schema": schema}}},
+			strconv.Itoa(http.StatusOK): object{"description": "Success.", "content": object{kind: object{"schema": schema}}},
 			"default":                   object{"$ref": "#/components/responses/Problem"},
 		},
 	}
@@ -82,7 +82,7 @@ func (e endpoint) operation(s schemas) object {
 	return op
 }
 
-// id is the name of e for clients that are generated: getHistoryGeneration.
+// id returns the operation id of e, for generated clients: getHistoryGeneration.
 func (e endpoint) id() string {
 	id := strings.ToLower(e.method)
 	for _, word := range strings.FieldsFunc(e.path, func(c rune) bool { return strings.ContainsRune("/{}_", c) }) {
@@ -91,7 +91,7 @@ func (e endpoint) id() string {
 	return id
 }
 
-// tag is what e belongs to: the first word of its path.
+// tag returns the tag of e: the first word of its path.
 func (e endpoint) tag() string {
 	tag, _, _ := strings.Cut(strings.TrimPrefix(e.path, "/"), "/")
 	return tag

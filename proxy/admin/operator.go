@@ -5,45 +5,45 @@ import (
 	"context"
 )
 
-// A Role is what an operator may do.
+// A Role is the set of operations that an operator may use.
 type Role string
 
 // The roles.
 const (
-	Read  Role = "read"  // look, and ask what would be
+	Read  Role = "read"  // read, and evaluate without changes
 	Write Role = "write" // also change
 )
 
-// A Token is what an operator shows to be known.
+// A Token authenticates an operator.
 type Token struct {
 	Name string // of the operator, for the audit trail
 	Text string // a secret
 	Role Role
 }
 
-// An Operator is who asks.
+// An Operator is the sender of a request to the admin API.
 type Operator struct {
-	Name    string // of a token; Local without one
-	Address string // HOST:PORT of the other end of the connection
+	Name    string // the name of the token; Local without one
+	Address string // remote address of the connection, HOST:PORT
 	Role    Role
 }
 
-// Local is the name of operators on this machine, who need no token where none is set,
-// and Admin that of those with Options.Token.
+// Local is the name of operators on this machine if no tokens are configured, and Admin the name of
+// the operator with Options.Token.
 const (
 	Local = "local"
 	Admin = "admin"
 )
 
-// operatorKey is that of a context's operator.
+// operatorKey is the context key of the operator.
 type operatorKey struct{}
 
-// WithOperator is ctx for what o does.
+// WithOperator returns ctx with the operator o.
 func WithOperator(ctx context.Context, o Operator) context.Context {
 	return context.WithValue(ctx, operatorKey{}, o)
 }
 
-// OperatorOf is who asks; Local where nobody is named.
+// OperatorOf returns the operator of ctx, or Local.
 func OperatorOf(ctx context.Context) Operator {
 	o, _ := ctx.Value(operatorKey{}).(Operator)
 	o.Name = cmp.Or(o.Name, Local)

@@ -9,36 +9,35 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A Problem is why the API does not do what it is asked: a problem document (RFC
-// 9457). The API answers operators, so it may tell them all it knows. It is an error
-// on both sides: a server's function returns one to choose the status and the facts,
-// and a Client returns the one that was answered.
+// A Problem is an error response of the API: a problem document (RFC 9457). The API serves
+// operators, so it may contain all details. It is an error on both sides: functions of a server
+// return one to choose the status and the details, and a Client returns the one it received.
 type Problem struct {
-	Author   string       `json:"author,omitempty"` // of the push that is in progress
+	Author   string       `json:"author,omitempty"` // author of the push in progress
 	Detail   string       `json:"detail"`
-	Node     string       `json:"node,omitempty"`     // through which that push goes
-	Nodes    []NodeAnswer `json:"nodes,omitempty"`    // what each node said of a push
-	Problems []string     `json:"problems,omitempty"` // all that is wrong with a configuration
+	Node     string       `json:"node,omitempty"`     // node of the push in progress
+	Nodes    []NodeAnswer `json:"nodes,omitempty"`    // answers of the nodes to a push
+	Problems []string     `json:"problems,omitempty"` // all problems of a configuration
 	Status   int          `json:"status"`
 	Title    string       `json:"title"`
 	Type     string       `json:"type"`
 }
 
-// Error is what it says to people.
+// Error returns the detail.
 func (p *Problem) Error() string { return p.Detail }
 
-// send answers with p, whose Status and Detail are set.
+// send responds with p, whose Status and Detail must be set.
 func (p Problem) send(w http.ResponseWriter) {
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	reply(w, p.Status, "application/problem+json", p)
 }
 
-// problem answers with a status and a sentence.
+// problem responds with a status and a detail.
 func problem(w http.ResponseWriter, status int, detail string) {
 	Problem{Status: status, Detail: detail}.send(w)
 }
 
-// refused is the problem with a configuration.
+// refused returns the problem for an invalid configuration.
 func refused(problems config.Problems) Problem {
 	lines := make([]string, len(problems))
 	for i, p := range problems {
@@ -47,8 +46,7 @@ func refused(problems config.Problems) Problem {
 	return Problem{Status: http.StatusUnprocessableEntity, Detail: lines[0], Problems: lines}
 }
 
-// problemOf is what is answered to an error of ours; other is its status when nothing
-// more is known of it.
+// problemOf converts an error to a Problem; other is the status of an unknown error.
 func problemOf(err error, other int) Problem {
 	var problems config.Problems
 	var known *Problem
@@ -65,7 +63,7 @@ func problemOf(err error, other int) Problem {
 	return Problem{Status: other, Detail: err.Error()}
 }
 
-// unprefixed is what is wrong with a question, without the words that it is.
+// unprefixed returns the message of a query error without its general prefix.
 func unprefixed(err error) string {
 	text := err.Error()
 	for _, kind := range []error{proxy.ErrKeyQuery, proxy.ErrExplain} {
@@ -74,8 +72,8 @@ func unprefixed(err error) string {
 	return text
 }
 
-// answer sends what ask returns, or why it cannot; then its status is other unless the
-// error says another.
+// answer responds with the result of ask, or with its error. The status of an unknown error is
+// other.
 func answer[T any](w http.ResponseWriter, other int, ask func() (T, error)) {
 	v, err := ask()
 	if err != nil {

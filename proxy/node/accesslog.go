@@ -11,13 +11,13 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// An accessLog is where lines of requests go: the log of all else, or a file.
+// An accessLog is the destination of the access log: the process log, or a file.
 type accessLog struct {
 	proxy.AccessWriter
-	file *logFile // nil: the log of all else
+	file *logFile // nil if lines go to the process log
 }
 
-// openAccessLog opens what the configuration says.
+// openAccessLog opens the configured destination.
 func (n *Node) openAccessLog(o Options) error {
 	path := o.Config.AccessLog.File
 	if path == "" {
@@ -27,7 +27,7 @@ func (n *Node) openAccessLog(o Options) error {
 	}
 	file, err := openLogFile(path)
 	if err != nil {
-		return fmt.Errorf("access_log.file cannot be written: %w; name a file in a folder that weir may write to", err)
+		return fmt.Errorf("access_log.file cannot be written: %w; name a file in a directory that weir may write to", err)
 	}
 	queue := newLogQueue(file)
 	n.access = &accessLog{proxy.AccessWriter{Log: zerolog.New(queue).Level(zerolog.InfoLevel).Hook(newClock()), Lines: queue}, file}
@@ -39,8 +39,8 @@ func (n *Node) openAccessLog(o Options) error {
 	return nil
 }
 
-// reopen opens the access log again when the process is told to. What was logged
-// before is in the file that was renamed, or in the new one.
+// reopen reopens the access log file at each signal, until ctx is done. Lines logged before may
+// still be in the renamed file.
 func (n *Node) reopen(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
@@ -65,15 +65,14 @@ func (n *Node) reopenOnce() {
 	n.log.Info().Str("file", path).Msg("access log reopened")
 }
 
-// logMode is how a log file is made: others than Weir's group read nothing of it.
+// logMode is the mode of a new log file: it is not readable for users outside Weir's group.
 const logMode = 0o640
 
-// A logFile is a file that lines are added to, and that can be opened again after it
-// was renamed.
+// A logFile is an append-only file that can be reopened after it was renamed.
 type logFile struct {
 	path string
 
-	mu sync.Mutex // guards what follows; held while writing: the file is not closed under a line
+	mu sync.Mutex // guards what follows; held while writing, so that reopen does not close the file during a write
 	f  *os.File
 }
 
@@ -96,8 +95,7 @@ func (l *logFile) Write(lines []byte) (int, error) {
 	return l.f.Write(lines)
 }
 
-// reopen has what is written from now on go to what is at the path now. If that cannot
-// be opened, nothing changes.
+// reopen opens the file at the path again for all further lines. If that fails, nothing changes.
 func (l *logFile) reopen() error {
 	next, err := openToAppend(l.path)
 	if err != nil {
@@ -110,7 +108,7 @@ func (l *logFile) reopen() error {
 	return before.Close()
 }
 
-// Close ends it. Who writes afterwards is told so.
+// Close closes the file. Later writes return an error.
 func (l *logFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

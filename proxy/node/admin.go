@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// adminOptions are what the operators' side is told and may ask for.
+// adminOptions returns the functions of this node for the admin API.
 func (n *Node) adminOptions() admin.Options {
 	c := n.source.own.Admin
 	o := admin.Options{
@@ -46,7 +46,7 @@ func (n *Node) adminOptions() admin.Options {
 	return o
 }
 
-// nodes are all that live; a weir that shares nothing is the only one.
+// nodes returns the live nodes; without a cluster, only this one.
 func (n *Node) nodes(ctx context.Context) ([]cluster.Member, error) {
 	if n.store.cluster != nil {
 		return n.store.cluster.Nodes(ctx)

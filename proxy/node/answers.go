@@ -6,8 +6,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/simulate"
 )
 
-// What the cluster knows, as the operators' API tells it. The API's types are its own,
-// so that neither what is stored in Redis nor what is answered changes with the other.
+// This file converts the types of package cluster to those of the admin API. They are separate, so
+// that the format in Redis and that of responses can change independently.
 
 func leadership(self string, l cluster.Leadership) admin.Leadership {
 	a := admin.Leadership{Self: self, Node: l.Node, Since: l.Since, Token: l.Token, Tasks: []admin.TaskRun{}}
@@ -63,7 +63,7 @@ func entry(e cluster.Entry) admin.Entry {
 	return admin.Entry{Generation: e.Generation, Hash: e.Hash, Author: e.Author, Node: e.Node, At: e.At, From: e.From}
 }
 
-// nodeAnswers is nil for none, as a push has it of which no node was asked.
+// nodeAnswers returns nil if no node was asked.
 func nodeAnswers(answers []cluster.Answer) []admin.NodeAnswer {
 	var all []admin.NodeAnswer
 	for _, a := range answers {

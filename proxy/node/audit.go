@@ -11,16 +11,16 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// flushInterval is how often it is tried to write audit entries for which Redis was
-// unreachable.
+// flushInterval is the interval between attempts to write the audit entries that could not be
+// written while Redis was unreachable.
 const flushInterval = 10 * time.Second
 
-// newAudit makes the audit trail of this node.
+// newAudit returns the audit trail of this node.
 func (n *Node) newAudit() *cluster.Audit {
 	return cluster.NewAudit(n.store.client, n.store.prefix, n.store.id, n.logOperator)
 }
 
-// logOperator logs what an operator did, or did in vain.
+// logOperator logs an operator's action, successful or not.
 func (n *Node) logOperator(e cluster.AuditEntry) {
 	line := n.log.Info()
 	if e.Error != "" {
@@ -42,8 +42,8 @@ func (n *Node) logOperator(e cluster.AuditEntry) {
 	line.Bool("one_node", e.OneNode).Str("reason", e.Reason).Msg("operator action")
 }
 
-// record writes down what the operator of ctx did. It is done by then: when Redis cannot
-// be told, it is told later.
+// record stores an audit entry for the operator of ctx, after the action. If Redis is unreachable,
+// the entry is written later.
 func (n *Node) record(ctx context.Context, e cluster.AuditEntry) {
 	who := admin.OperatorOf(ctx)
 	e.Who, e.Address = who.Name, who.Address
@@ -52,21 +52,21 @@ func (n *Node) record(ctx context.Context, e cluster.AuditEntry) {
 	}
 }
 
-// flushAudit writes what could not be written before, until ctx is done.
+// flushAudit writes pending audit entries periodically, until ctx is done.
 func (n *Node) flushAudit(ctx context.Context) {
 	tick := time.NewTicker(flushInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			_ = n.audit.Flush(ctx) // that Redis is unreachable is said elsewhere
+			_ = n.audit.Flush(ctx) // an unreachable Redis is logged elsewhere
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// closeAudit writes what could not be written before, for the last time.
+// closeAudit writes pending audit entries for the last time.
 func (n *Node) closeAudit(ctx context.Context) error {
 	if err := n.audit.Flush(ctx); err != nil {
 		n.log.Warn().Err(err).Msg("audit entries lost; the log has them")
@@ -74,8 +74,7 @@ func (n *Node) closeAudit(ctx context.Context) error {
 	return nil
 }
 
-// changeKey changes a key for an operator. What could not be understood is no change, and
-// is not written down.
+// changeKey changes a key for an operator. An invalid request changes nothing and is not recorded.
 func (n *Node) changeKey(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
 	r, err := n.proxy.Change(ctx, c)
 	if errors.Is(err, proxy.ErrKeyQuery) {
@@ -87,14 +86,14 @@ func (n *Node) changeKey(ctx context.Context, c proxy.KeyChange) (proxy.KeyResul
 	return r, err
 }
 
-// reloadFor reads the configuration again for an operator.
+// reloadFor reloads the configuration for an operator.
 func (n *Node) reloadFor(ctx context.Context) (admin.Reloaded, error) {
 	r, err := n.reload(ctx)
 	n.record(ctx, configAudit("reload", fmt.Sprintf("generation %d", r.Generation), err))
 	return r, err
 }
 
-// tell tells those that listen what came of a reload, or of a push.
+// tell publishes the result of a reload or push to the subscribers of events.
 func (n *Node) tell(generation int64, hash string, err error) {
 	one := admin.Event{Type: admin.EventReload, Generation: generation, Hash: hash}
 	if err != nil {
@@ -103,13 +102,13 @@ func (n *Node) tell(generation int64, hash string, err error) {
 	n.events.Publish(one)
 }
 
-// auditedCluster is a Cluster of which it is written down what operators do.
+// An auditedCluster is a Cluster that records the operators' actions.
 type auditedCluster struct {
 	admin.Cluster
 	node *Node
 }
 
-// Push implements admin.Cluster. What is tried only is not written down.
+// Push implements admin.Cluster. A dry run is not recorded.
 func (a auditedCluster) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
 	done, err := a.Cluster.Push(ctx, p)
 	if !p.DryRun {
@@ -125,7 +124,7 @@ func (a auditedCluster) Rollback(ctx context.Context, r admin.Rollback) (admin.P
 	return done, err
 }
 
-// configAudit is the entry of a change of the configuration.
+// configAudit returns the audit entry for a change of the configuration.
 func configAudit(action, detail string, err error) cluster.AuditEntry {
 	e := cluster.AuditEntry{Action: action, Detail: detail}
 	if err != nil {
@@ -134,7 +133,7 @@ func configAudit(action, detail string, err error) cluster.AuditEntry {
 	return e
 }
 
-// auditTrail is a part of what operators did.
+// auditTrail returns a page of the audit trail.
 func (n *Node) auditTrail(ctx context.Context, q admin.AuditQuery) (admin.Audit, error) {
 	if q.N == 0 {
 		q.N = 100

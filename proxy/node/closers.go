@@ -7,39 +7,37 @@ import (
 	"time"
 )
 
-// closeTimeout is how long one part of a node may take to close, unless it says
-// otherwise.
+// closeTimeout is the default time limit for closing one part of a node.
 const closeTimeout = 10 * time.Second
 
-// errCloseTimeout reports that a part of a node has not closed in its time.
+// errCloseTimeout reports that a part of a node did not close within its time limit.
 var errCloseTimeout = errors.New("not closed in time")
 
-// A closer ends one part of a node.
+// A closer closes one part of a node.
 type closer struct {
 	name   string
 	within time.Duration
 	close  func(ctx context.Context) error
 }
 
-// closers end what was begun, in the opposite order: what was begun last may use all
-// that was begun before it until it has ended. The zero value is ready for use. It
-// belongs to one goroutine.
+// closers is a stack of parts that were started. They are closed in reverse order, so that a part
+// can use all earlier ones until it has ended. The zero value is ready to use. It is used by one
+// goroutine.
 type closers struct{ stack []closer }
 
-// push adds a part that has begun. close may take closeTimeout, and its context ends
-// then.
+// push adds a part that was started. The context of close ends after closeTimeout.
 func (c *closers) push(name string, close func(ctx context.Context) error) {
 	c.pushWithin(name, closeTimeout, close)
 }
 
-// pushWithin is push for a part that may take so long.
+// pushWithin is push with a time limit.
 func (c *closers) pushWithin(name string, within time.Duration, close func(ctx context.Context) error) {
 	c.stack = append(c.stack, closer{name, within, close})
 }
 
-// close closes all parts, the last one first, and returns their errors. A part that
-// does not close in its time is left behind, so that it holds up nothing else; it is
-// an errCloseTimeout with the part's name. After close the stack is empty.
+// close closes all parts in reverse order and returns their errors. A part that exceeds its time
+// limit is abandoned, so that it does not block the others; its error is errCloseTimeout with its
+// name. The stack is empty afterwards.
 func (c *closers) close(ctx context.Context) error {
 	var errs []error
 	for len(c.stack) > 0 {
@@ -62,7 +60,7 @@ func (c closer) run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	select {
-	case err := <-closed: // at the same moment
+	case err := <-closed: // closed at the same moment
 		return err
 	default:
 		return fmt.Errorf("close %s: %w (%v)", c.name, errCloseTimeout, c.within)

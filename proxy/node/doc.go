@@ -1,27 +1,33 @@
-// Package node is the running process: what weir run does, without its command line.
-// Start puts the parts together and serves, Wait tells when to end, and Close ends.
-// Several nodes in one process share nothing but the name under which they answer
-// health checks, and the Redis client's one logger.
+// Package node implements the running process: what weir run does, without its command line. Start
+// assembles the parts and serves, Wait returns when the node is to end, and Close ends it. Several
+// nodes in one process share only the liveness socket, whose name is derived from the configuration
+// file, and the logger of the Redis client.
 //
 // # Start
 //
-// In this order: what must be writable on disk is tried; the store is opened (store.go);
-// it is found out what to serve first (boot.go), which is what was pushed to all
-// nodes or the file; the proxy is made; the sockets are opened, those of systemd taken
-// over (sockets.go, listen.go) and certificates read (tls.go); then all listeners take
-// connections, and tasks begin.
+// The steps are: check that the configured files are writable (writable.go); open the store
+// (store.go); determine the configuration to serve first, pushed or from the file (boot.go); create
+// the proxy; open the sockets, or take over those of systemd (sockets.go, listen.go); load the
+// certificates (tls.go); accept connections on all listeners, and start the tasks.
 //
-// # While it runs
+//   - check that files and directories are writable (writable.go)
+//   - open the store (store.go)
+//   - determine the configuration to serve: the pushed one, or the file (boot.go)
+//   - create the proxy
+//   - open the sockets, or take over those of systemd (sockets.go, listen.go), and load certificates (tls.go)
+//   - accept connections, and start tasks
 //
-// Each task is a goroutine with a name (tasks.go): it watches the files and reloads
-// (reload.go), takes up pushes (push.go), hears of the other nodes (peers.go), does
-// for all nodes what the leader does (leader.go), answers the operators (admin.go,
-// plan.go) and health checks (liveness.go), and reports to systemd (systemd.go).
+// Each task is a named goroutine (tasks.go). Tasks watch the files and reload (reload.go), apply
+// pushes (push.go), watch the other nodes (peers.go), run the leader's tasks (leader.go), answer
+// operators (admin.go, plan.go) and health checks (liveness.go), and notify systemd (systemd.go).
 //
-// # End
+// Each task is a goroutine with a name (tasks.go). Tasks watch the files and reload
+// (reload.go), apply pushes (push.go), watch the other nodes (peers.go), run the leader's
+// tasks (leader.go), serve operators (admin.go, plan.go) and health checks (liveness.go),
+// and notify systemd (systemd.go).
 //
-// Each part that has begun is pushed on one stack of closers (closers.go), with its
-// name. Close takes them off: first this node gives up the lead and reloads no more,
-// then it drains, then it leaves the cluster, then tasks end, and at last proxy,
-// statistics and store are closed. A part that hangs is named, and left behind.
+// Each part that was started is pushed on a stack of closers (closers.go). Close pops them: first
+// the node gives up the leadership and stops reloading, then it drains, then it leaves the cluster,
+// then the tasks end, and finally proxy, statistics and store are closed. A part that does not
+// close in time is reported by name and abandoned.
 package node

@@ -10,14 +10,14 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// A listener is where connections come in.
+// A listener is a socket that accepts connections.
 type listener struct {
 	net.Listener
 	name string // http, https, admin or admin_https
 }
 
-// listen opens all sockets, reads the certificates and makes the servers. Nothing is
-// served yet.
+// listen opens all sockets, loads the certificates and creates the servers. It does not accept
+// connections yet.
 func (n *Node) listen(ctx context.Context, c *config.Config) error {
 	from, err := inherit(c.Listen)
 	if err != nil {
@@ -54,12 +54,12 @@ func (n *Node) open(from sockets, name, addr string) error {
 		return err
 	}
 	n.listeners = append(n.listeners, listener{l, name})
-	n.closers.push(name+" listener", func(context.Context) error { l.Close(); return nil }) // draining has closed it, mostly
+	n.closers.push(name+" listener", func(context.Context) error { l.Close(); return nil }) // usually closed by draining before
 	return nil
 }
 
-// accept serves the connections of one listener until draining closes it. An error
-// is why it cannot go on.
+// accept serves the connections of one listener until draining closes it. It returns an error if
+// the listener fails.
 func (n *Node) accept(l listener) error {
 	switch l.name {
 	case "admin":
@@ -67,7 +67,7 @@ func (n *Node) accept(l listener) error {
 	case "admin_https":
 		if ca := n.source.own.Admin.ClientCA; ca != "" {
 			roots := x509.NewCertPool()
-			roots.AppendCertsFromPEM([]byte(ca)) // which was checked
+			roots.AppendCertsFromPEM([]byte(ca)) // checked when the configuration was loaded
 			return n.admins.ServeMutualTLS(l.Listener, n.certificates, roots)
 		}
 		return n.admins.ServeTLS(l.Listener, n.certificates)
@@ -78,8 +78,8 @@ func (n *Node) accept(l listener) error {
 	}
 }
 
-// Address is where the listener of that name (http, https, admin or admin_https) takes
-// connections; "" if there is none.
+// Address returns the address of the listener with that name (http, https, admin or admin_https),
+// or "".
 func (n *Node) Address(name string) string {
 	for _, l := range n.listeners {
 		if l.name == name {
@@ -89,8 +89,8 @@ func (n *Node) Address(name string) string {
 	return ""
 }
 
-// adminBounds are the bounds of the admin listener: those of clients, without what only
-// clients are offered.
+// adminBounds returns the limits of the admin listeners: those for clients, without features
+// offered to clients only.
 func adminBounds(c config.Listen) config.Listen {
 	return config.Listen{Timeouts: c.Timeouts, MaxHeader: c.MaxHeader}
 }

@@ -13,36 +13,35 @@ import (
 )
 
 const (
-	// maxQueued is how many bytes of log lines wait to be written; those of requests
-	// leave the last quarter to lines that say more.
+	// maxQueued is the maximum number of queued bytes. Lines of requests may use three quarters of
+	// it, so that the rest remains for more important lines.
 	maxQueued = 4 << 20
-	// maxBatch is how many bytes are written by one call: a sink that takes a piece
-	// and then no more has little of it.
+	// maxBatch is the maximum number of bytes written by one call. It bounds the loss if the output
+	// accepts only a part and then blocks.
 	maxBatch = 64 << 10
-	// flushTimeout is how long the end of weir waits for lines to be written.
+	// flushTimeout bounds the wait for queued lines when Weir stops.
 	flushTimeout = time.Second
 )
 
-// A logQueue takes log lines at once and writes them by itself, in order and many by
-// one call, so that nobody waits for where they go: a pipe that nobody reads, a full
-// disk. Lines for which there is no room are dropped and counted.
+// A logQueue queues log lines and writes them in the background, in order and in batches, so that
+// logging never blocks on the output, such as a pipe that is not read or a full disk. If the queue
+// is full, lines are dropped and counted.
 //
-// It is not zerolog's diode writer: that keeps one buffer a line for good, so that its
-// bound is in lines and not in bytes, forgets the whole ring when the writer laps the
-// reader, writes each line by a call of its own, and its Close waits for a sink without
-// end.
+// zerolog's diode writer is not used: it keeps one buffer for each line for ever, so that its limit
+// is in lines and not in bytes; it discards the whole ring if the writer overtakes the reader; it
+// makes one call for each line; and its Close waits without limit for a blocked output.
 type logQueue struct {
 	out     io.Writer
 	dropped atomic.Int64
-	ended   chan struct{} // closed when nothing is written any more
+	ended   chan struct{} // closed when the background goroutine has ended
 
 	mu      sync.Mutex // guards what follows; never held while writing
-	more    *sync.Cond // there are lines, or there will be none
+	more    *sync.Cond // signals that there are lines, or that the queue is closing
 	lines   []byte
 	closing bool
 }
 
-// newLogQueue makes a queue before out. It ends with Close.
+// newLogQueue returns a queue for out. It must be closed by Close.
 func newLogQueue(out io.Writer) *logQueue {
 	q := &logQueue{out: out, ended: make(chan struct{})}
 	q.more = sync.NewCond(&q.mu)
@@ -50,11 +49,11 @@ func newLogQueue(out io.Writer) *logQueue {
 	return q
 }
 
-// Write implements io.Writer for lines that are always wanted.
+// Write implements io.Writer. It uses the whole queue.
 func (q *logQueue) Write(line []byte) (int, error) { return q.add(line, maxQueued) }
 
-// WriteLevel implements zerolog.LevelWriter: lines below warning, which are mostly
-// those of requests, leave room for the others.
+// WriteLevel implements zerolog.LevelWriter. Lines below level warn, mostly those of requests, do
+// not use the last quarter of the queue.
 func (q *logQueue) WriteLevel(l zerolog.Level, line []byte) (int, error) {
 	if l < zerolog.WarnLevel {
 		return q.add(line, maxQueued/4*3)
@@ -62,11 +61,11 @@ func (q *logQueue) WriteLevel(l zerolog.Level, line []byte) (int, error) {
 	return q.add(line, maxQueued)
 }
 
-// add takes a line if no more than most bytes wait then. It never fails, so that
-// zerolog does not complain where nobody reads.
+// add queues a line if at most most bytes are queued then. It never returns an error, because
+// zerolog would report it on stderr.
 func (q *logQueue) add(line []byte, most int) (int, error) {
 	select {
-	case <-q.ended: // the sink has taken all, and nobody waits any more
+	case <-q.ended: // everything is written, and writing may block now
 		_, _ = q.out.Write(line)
 		return len(line), nil
 	default:
@@ -84,7 +83,7 @@ func (q *logQueue) add(line []byte, most int) (int, error) {
 	return len(line), nil
 }
 
-// run writes what is there, until Close and all is written.
+// run writes queued lines until the queue is closed and empty.
 func (q *logQueue) run() {
 	defer close(q.ended)
 	var lines []byte
@@ -93,7 +92,7 @@ func (q *logQueue) run() {
 		if len(q.lines) == 0 && !q.closing {
 			q.wait()
 		}
-		lines, q.lines = q.lines, lines[:0] // the two buffers take turns
+		lines, q.lines = q.lines, lines[:0] // the two buffers are swapped
 		q.mu.Unlock()
 		if len(lines) == 0 {
 			return
@@ -102,8 +101,9 @@ func (q *logQueue) run() {
 	}
 }
 
-// wait waits for lines, or the end. Whoever is about to run goes first when one has come:
-// of requests in work many log soon, and their lines share one call. q.mu is held.
+// wait waits for lines, or for the queue to close. It then yields the processor once: requests in
+// progress often log at almost the same time, and their lines are then written by one call. q.mu
+// must be held.
 func (q *logQueue) wait() {
 	for len(q.lines) == 0 && !q.closing {
 		q.more.Wait()
@@ -113,7 +113,7 @@ func (q *logQueue) wait() {
 	q.mu.Lock()
 }
 
-// write writes whole lines, some by one call. What the sink does not take is lost.
+// write writes complete lines in batches. Lines that the output does not accept are lost.
 func (q *logQueue) write(lines []byte) {
 	for len(lines) > 0 {
 		n := len(lines)
@@ -130,8 +130,8 @@ func (q *logQueue) write(lines []byte) {
 	}
 }
 
-// Close takes no more lines, and waits until those there are have been written, but
-// for a sink that takes none no longer than flushTimeout.
+// Close rejects further lines, and waits until all queued lines have been written, but at most
+// flushTimeout.
 func (q *logQueue) Close() {
 	q.mu.Lock()
 	q.closing = true
@@ -145,7 +145,7 @@ func (q *logQueue) Close() {
 	}
 }
 
-// watchDropped shows in the figures how many lines were dropped before any of the sinks.
+// watchDropped registers the metric of dropped lines.
 func watchDropped(r prometheus.Registerer, queues ...*logQueue) {
 	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "weir_log_lines_dropped_total", Help: "Log lines dropped because the output was too slow.",

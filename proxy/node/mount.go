@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// mountInfo is where Linux lists the mounts that a process sees; see proc(5).
+// mountInfo lists the mounts of a process on Linux; see proc(5).
 const mountInfo = "/proc/self/mountinfo"
 
-// mounted reports whether the file at path is a mount of its own, as containers have
-// it that are given a single file. Such a mount shows one inode for ever: a file that
-// is renamed into its place outside, which is how editors and most tools write, is
-// never seen.
+// mounted reports whether the file at path is itself a mount point, as in containers into which a
+// single file is mounted. Such a mount always shows the same inode. If the file is replaced by
+// renaming a new one, as editors and most tools do, the container never sees the new file.
 func mounted(path string, mounts io.Reader) bool {
 	whole, err := filepath.Abs(path)
 	if err != nil {
@@ -31,8 +30,7 @@ func mounted(path string, mounts io.Reader) bool {
 	return false
 }
 
-// unescapeMount is a path of mountinfo, where whitespace and their like are
-// \040.
+// unescapeMount decodes a path of mountinfo, in which whitespace is written as \040.
 func unescapeMount(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -48,11 +46,11 @@ func unescapeMount(text string) string {
 	return b.String()
 }
 
-// watchable warns if changes of a file will hardly be noticed.
+// watchable logs a warning if changes of a file may not be visible.
 func (n *Node) watchable(path string) {
 	f, err := os.Open(mountInfo)
 	if err != nil {
-		return // no Linux
+		return // not Linux
 	}
 	defer f.Close()
 	if mounted(path, f) {

@@ -19,21 +19,20 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// Options are what a Node is given; all but Reload and Reopen are required.
+// Options configure a Node. All but Reload and Reopen are required.
 type Options struct {
-	Path   string         // of the configuration's file, which is read again to reload
-	Config *config.Config // what it said
+	Path   string         // path of the configuration file
+	Config *config.Config // the loaded configuration
 	Log    *Log
 	Build  Build
-	Reload <-chan os.Signal // each signal is the order to reload
-	Reopen <-chan os.Signal // each signal is the order to open the access log again; nil: none comes
+	Reload <-chan os.Signal // each signal triggers a reload
+	Reopen <-chan os.Signal // each signal reopens the access log; may be nil
 }
 
-// A Build is which weir this is.
+// A Build identifies the program.
 type Build struct{ Version, Commit, Go string }
 
-// A Node is one running weir. Its methods are for one goroutine but Address, which is
-// for any.
+// A Node is one running weir. Address is safe for concurrent use; the other methods are not.
 type Node struct {
 	log          zerolog.Logger
 	access       *accessLog
@@ -58,13 +57,13 @@ type Node struct {
 	draining     atomic.Bool
 
 	closers closers
-	serving *tasks     // until draining begins
-	member  *tasks     // until no request is served any more
-	failed  chan error // of length 1: why a listener is served no more
+	serving *tasks     // tasks that end when draining begins
+	member  *tasks     // tasks that end when no request is served any more
+	failed  chan error // buffered, length 1: the error of a listener
 }
 
-// Start puts a node together and serves. The context is for the start only: the
-// node runs until Close. When Start returns an error, nothing is left open.
+// Start assembles a node and serves. ctx is for the start only: the node runs until Close. If Start
+// returns an error, nothing is left open.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
 		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain, replaying: make(replaying, 1),
@@ -79,14 +78,14 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 		err = n.listen(ctx, o.Config)
 	}
 	if err != nil {
-		_ = n.closers.close(context.WithoutCancel(ctx)) // what went wrong first is what counts
+		_ = n.closers.close(context.WithoutCancel(ctx)) // the first error is returned
 		return nil, err
 	}
 	n.serve(o)
 	return n, nil
 }
 
-// assemble makes all parts but the listeners.
+// assemble creates all parts except the listeners.
 func (n *Node) assemble(ctx context.Context) error {
 	own := n.source.own
 	if err := writable(own); err != nil {
@@ -105,7 +104,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.salt = newSalt(n.store)
 	if n.store.cluster != nil {
 		n.store.count(n.registry)
-		n.salt.agree(ctx) // or later: salt.run
+		n.salt.agree(ctx) // salt.run retries
 	}
 	n.proxy, err = proxy.New(ctx, proxy.Options{
 		Path: n.source.path, Config: first.config, Read: n.source.read, Registry: n.registry, Log: n.log,
@@ -127,7 +126,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	return nil
 }
 
-// serve takes requests and begins all that a node does besides.
+// serve accepts connections and starts all tasks.
 func (n *Node) serve(o Options) {
 	n.closers.push("tasks", func(ctx context.Context) error { return errors.Join(n.serving.wait(ctx), n.member.wait(ctx)) })
 	addresses := map[string]any{}
@@ -146,9 +145,9 @@ func (n *Node) serve(o Options) {
 	n.serving.start("scavenger", scavenge)
 	n.serving.start("log salt", n.salt.run)
 	n.serving.start("leader", n.leader.run)
-	n.serving.start("events", n.events.Run) // draining has nobody wait for what listens to them
-	// As long as requests end here, this node has its share of what the cluster
-	// limits, and is asked about what is pushed.
+	n.serving.start("events", n.events.Run) // ends before draining, so that draining does not wait for subscribers
+	// While requests are served, this node remains a member, which has its share of the limits and
+	// is asked about pushes.
 	n.member.start("cluster member", func(ctx context.Context) { n.store.run(ctx, n.Address("admin")) })
 	n.member.start("peers", n.watchPeers)
 	n.member.start("questions of other nodes", n.answerOthers)
@@ -163,7 +162,7 @@ func (n *Node) serve(o Options) {
 	n.closers.push("leadership", n.serving.stop)
 }
 
-// fail notes why the node cannot serve on.
+// fail records why the node cannot continue.
 func (n *Node) fail(err error) {
 	select {
 	case n.failed <- err:
@@ -171,7 +170,7 @@ func (n *Node) fail(err error) {
 	}
 }
 
-// Wait returns when ctx is done, or with an error when a listener fails before that.
+// Wait waits until ctx is done, or until a listener fails, whose error it returns.
 func (n *Node) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -181,14 +180,13 @@ func (n *Node) Wait(ctx context.Context) error {
 	}
 }
 
-// Close drains and ends the node: it gives up the lead, takes no new connections, lets
-// requests in progress end, and then closes what they needed. An error says that
-// requests were cut off, or which part did not close in time.
+// Close drains and ends the node: it gives up the leadership, accepts no new connections, waits for
+// requests in progress, and closes all parts. It returns an error if requests were aborted or a
+// part did not close in time.
 func (n *Node) Close() error { return n.closers.close(context.Background()) }
 
-// drain ends serving in peace: first answers end their connections and the node
-// is no longer ready, then it takes no connections, then requests in progress
-// end.
+// drain ends serving gracefully: first, responses close their connections and the node is not
+// ready; then, no connections are accepted; finally, requests in progress end.
 func (n *Node) drain(ctx context.Context) error {
 	n.clients.AnnounceClose()
 	n.draining.Store(true)

@@ -6,9 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// watchPeers does what the other nodes give reason to, until ctx is done: it says when
-// they serve something else, and is numbered among them again after Redis was
-// unreachable.
+// watchPeers reacts to the other nodes, until ctx is done: it logs configuration drift, and rejoins
+// the cluster after Redis was unreachable.
 func (n *Node) watchPeers(ctx context.Context) {
 	node := n.store.cluster
 	if node == nil {
@@ -24,7 +23,7 @@ func (n *Node) watchPeers(ctx context.Context) {
 			}
 		case <-node.Returned():
 			if n.source.served() == nil {
-				n.rejoin(ctx) // else what was pushed is followed
+				n.rejoin(ctx) // a pushed configuration is restored by following pushes
 			}
 		case <-ctx.Done():
 			return
@@ -32,7 +31,7 @@ func (n *Node) watchPeers(ctx context.Context) {
 	}
 }
 
-// count adds what a node knows of the others, and of the store, to the figures.
+// count registers the metrics of the cluster and the store.
 func (s store) count(r prometheus.Registerer) {
 	for i, result := range []string{"counted", "lost"} {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// peekBatch is how many counts are looked at in one call.
+	// peekBatch is the number of counts read by one call.
 	peekBatch = 50
-	// namedKeys is how many keys of a limit are named.
+	// namedKeys is the maximum number of keys listed for a limit.
 	namedKeys = 5
 )
 
-// plan tells what would change if b were served, and who would be refused now, by
-// the counts that are in the store.
+// plan returns what would change if b were served, and which keys would be refused now, according
+// to the counts in the store.
 func (n *Node) plan(ctx context.Context, b config.Bundle) (admin.Plan, error) {
 	_, c, err := n.unpack(b)
 	if err != nil {
@@ -47,8 +47,7 @@ func (n *Node) plan(ctx context.Context, b config.Bundle) (admin.Plan, error) {
 	return p, nil
 }
 
-// refusals asks the store about every count that it has under these limits: what
-// it would say of one more request.
+// refusals evaluates one more request for every count that the store has under these limits.
 func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Plan) error {
 	byName, names := map[string]*limiter.Limit{}, map[string]bool{}
 	for i, l := range limits {
@@ -79,7 +78,7 @@ func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Pl
 			}
 		}
 	}
-	for _, l := range limits { // in the order of the file
+	for _, l := range limits { // in the order of the configuration
 		if r := found[l.Name]; r != nil {
 			p.Refused = append(p.Refused, *r)
 		}
@@ -87,7 +86,7 @@ func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Pl
 	return nil
 }
 
-// peek returns those of counts whose next request would be refused.
+// peek returns the counts whose next request would be refused.
 func (n *Node) peek(ctx context.Context, counts []cluster.CountedKey, limits map[string]*limiter.Limit) ([]cluster.CountedKey, error) {
 	var claims []limiter.Claim
 	for _, c := range counts {

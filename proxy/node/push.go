@@ -15,7 +15,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// pushAPI does for operators what moves all nodes: push, rollback, history.
+// pushAPI implements the operations on the configuration of all nodes: push, rollback and history.
 type pushAPI struct{ *Node }
 
 // Push implements admin.Cluster.
@@ -27,7 +27,7 @@ func (d pushAPI) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
 	return d.push(ctx, q)
 }
 
-// try asks all nodes whether they would serve p.
+// try asks all nodes whether they could serve p.
 func (d pushAPI) try(ctx context.Context, p cluster.Push) (admin.Pushed, error) {
 	done, err := d.prepare(&p)
 	if err != nil {
@@ -60,7 +60,7 @@ func (d pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error)
 	return done, nil
 }
 
-// prepare reads what is pushed into p, and compares it with what is served.
+// prepare loads the pushed configuration into p, and compares it with the current one.
 func (d pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 	bundle, c, err := d.unpack(p.Bundle)
 	if err == nil && len(c.Bare) > 0 {
@@ -79,14 +79,14 @@ func (d pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 	return done, nil
 }
 
-// serves reports whether all nodes serve c already.
+// serves reports whether all nodes already serve c.
 func (d pushAPI) serves(c *config.Config) bool {
 	b := d.source.served()
 	return b != nil && b.Hash() == c.Hash
 }
 
-// again is a push of what is served already. Nothing is to be done, unless Redis has
-// lost it: then it is published once more, so that nodes that come find it.
+// again handles a push of the current configuration. If Redis has lost it, it is published again,
+// so that new nodes find it; otherwise nothing is done.
 func (d pushAPI) again(ctx context.Context, done admin.Pushed) (admin.Pushed, error) {
 	var err error
 	if done.Restored, err = d.store.cluster.Restore(ctx); err != nil {
@@ -98,9 +98,8 @@ func (d pushAPI) again(ctx context.Context, done admin.Pushed) (admin.Pushed, er
 	return done, nil
 }
 
-// unpack makes of b what would be served here, and returns it as it may be stored
-// where all nodes, and others, can read: with the values of its lists
-// and overrides hashed.
+// unpack returns the configuration that would be served for b, and the bundle in the form in which
+// it may be stored where others can read it: with the values of its lists and overrides hashed.
 func (n *Node) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
 	c, err := config.Unpack(n.source.own, b)
 	if err != nil || !n.source.pushable() {
@@ -114,12 +113,12 @@ func (n *Node) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
 	return hashed, c, err
 }
 
-// audit logs who wanted what in vain.
+// audit logs a push that was refused.
 func (d pushAPI) audit(message string, p cluster.Push, err error) {
 	d.log.Warn().Str("author", p.Author).Str("hash", p.Bundle.Hash()).Int64("from", p.From).Err(err).Msg(message)
 }
 
-// problem says how operators are told of an error of the cluster's.
+// problem converts an error of the cluster to a problem for operators.
 func problem(err error) error {
 	var refused *cluster.RefusedError
 	var other *cluster.PushInProgressError
@@ -156,8 +155,8 @@ func (d pushAPI) History(ctx context.Context) (admin.History, error) {
 	return history(entries), err
 }
 
-// Diff implements admin.Cluster: what a generation changed in the files, against
-// the one that was pushed before it.
+// Diff implements admin.Cluster. It compares the files of a generation with those of the one pushed
+// before it.
 func (d pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error) {
 	entries, err := d.store.cluster.History(ctx)
 	if err != nil {
@@ -174,7 +173,7 @@ func (d pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error)
 	return admin.Diff{Entry: entry(entries[i]), Diff: compareFiles(before.Bundle, entries[i].Bundle)}, nil
 }
 
-// compareFiles is what differs between the files of two bundles.
+// compareFiles returns the differences between the files of two bundles.
 func compareFiles(was, is config.Bundle) string {
 	var names []string
 	for _, b := range []config.Bundle{was, is} {
@@ -190,7 +189,7 @@ func compareFiles(was, is config.Bundle) string {
 	return all.String()
 }
 
-// follow serves what is pushed, until ctx is done.
+// follow serves pushed configurations, until ctx is done.
 func (n *Node) follow(ctx context.Context) {
 	if n.store.cluster == nil || !n.source.pushable() {
 		return
@@ -207,7 +206,7 @@ func (n *Node) follow(ctx context.Context) {
 	})
 }
 
-// followed notes what came of a push on this node.
+// followed records the result of a push on this node.
 func (n *Node) followed(e cluster.Entry, err error) {
 	n.reloads.note(err)
 	n.tell(e.Generation, e.Hash, err)

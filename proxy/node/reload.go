@@ -13,7 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// reload reads the configuration again and logs what came of it.
+// reload reloads the configuration and logs the result.
 func (n *Node) reload(ctx context.Context) (admin.Reloaded, error) {
 	n.systemd.reloading()
 	defer n.systemd.ready(n.proxy)
@@ -23,10 +23,10 @@ func (n *Node) reload(ctx context.Context) (admin.Reloaded, error) {
 	return admin.Reloaded{Generation: report.Generation, Hash: report.Hash, Changed: report.Changed}, err
 }
 
-// rejoin agrees with the other nodes on what is served, and logs what came of it.
+// rejoin agrees with the other nodes on the current configuration, and logs the result.
 func (n *Node) rejoin(ctx context.Context) { n.report(n.proxy.Rejoin(ctx)) }
 
-// report logs what came of a reload.
+// report logs the result of a reload.
 func (n *Node) report(report proxy.Report, err error) {
 	if report.Changed || err != nil {
 		n.tell(report.Generation, report.Hash, err)
@@ -57,7 +57,7 @@ func (n *Node) report(report proxy.Report, err error) {
 	}
 }
 
-// watch reloads when the files change.
+// watch reloads when files change.
 func (n *Node) watch(ctx context.Context) {
 	look := func(w *fsnotify.Watcher) [sha256.Size]byte {
 		_, served := n.proxy.Serving()
@@ -69,7 +69,7 @@ func (n *Node) watch(ctx context.Context) {
 	}
 }
 
-// signals reloads when the process is told to.
+// signals reloads at each signal.
 func (n *Node) signals(ctx context.Context, reload <-chan os.Signal) {
 	for {
 		select {
@@ -81,7 +81,7 @@ func (n *Node) signals(ctx context.Context, reload <-chan os.Signal) {
 	}
 }
 
-// ready tells what this weir can do now.
+// ready returns the readiness of this node.
 func (n *Node) ready(ctx context.Context) admin.Readiness {
 	r := admin.Readiness{Ready: !n.draining.Load(), Checks: map[string]string{"config": "ok", "store": "ok"}}
 	number, _ := n.proxy.Serving()
@@ -90,7 +90,7 @@ func (n *Node) ready(ctx context.Context) admin.Readiness {
 		r.Checks["store"] = err.Error()
 	}
 	if !r.Ready {
-		r.Checks["draining"] = "requests under way are ending"
+		r.Checks["draining"] = "requests in progress are ending"
 	}
 	return r
 }

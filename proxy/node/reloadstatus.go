@@ -8,17 +8,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A reloadStatus is what came of the last reload, or of what was pushed last. A refusal
-// stands until a reload goes well, be it by undoing the edit: for so long this weir
-// does not serve what it was told to.
+// A reloadStatus is the result of the last reload or push. After a refusal the status remains
+// refused until a reload succeeds, even if only by undoing the change: until then this node does
+// not serve the configuration that it should.
 type reloadStatus struct {
 	successful, at prometheus.Gauge
 
 	mu      sync.Mutex // guards what follows
-	refused time.Time  // zero while nothing is
+	refused time.Time  // zero if the last reload succeeded
 }
 
-// newReloadStatus is that of a weir that has just begun with its configuration.
+// newReloadStatus returns the status of a node that has just loaded its configuration.
 func newReloadStatus(r prometheus.Registerer) *reloadStatus {
 	s := &reloadStatus{
 		successful: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -33,7 +33,7 @@ func newReloadStatus(r prometheus.Registerer) *reloadStatus {
 	return s
 }
 
-// note takes in what came of a reload.
+// note records the result of a reload.
 func (s *reloadStatus) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *reloadStatus) note(err error) {
 	}
 }
 
-// check is what is said on /readyz, where anybody may ask: nothing of the files.
+// check returns the status for /readyz, which is public: it reveals nothing about the files.
 func (s *reloadStatus) check(generation int64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,14 +11,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// saltInterval is how often the nodes are asked about the salt, once they have agreed:
-// one that has lost it, with its Redis, is told again.
+// saltInterval is the interval at which the salt is agreed on again, in case Redis has lost it.
 const saltInterval = time.Hour
 
-// A salt is what hashes in this weir's log are made with: that of all nodes that share
-// a Redis, and one of its own until they could be asked, or if it shares nothing.
+// A salt is the salt of hashes in this node's log: the one that all nodes of the cluster share, or
+// a random one until Redis is reachable and without a cluster.
 type salt struct {
-	client redis.UniversalClient // nil: nothing is shared
+	client redis.UniversalClient // nil without a cluster
 	prefix string
 	now    atomic.Pointer[proxy.Salt]
 }
@@ -30,10 +29,10 @@ func newSalt(s store) *salt {
 	return made
 }
 
-// value is what hashes are made with now.
+// value returns the current salt.
 func (s *salt) value() proxy.Salt { return *s.now.Load() }
 
-// agree takes up the salt of all nodes, and reports whether they could be asked.
+// agree adopts the salt of the cluster. It reports whether Redis was reachable.
 func (s *salt) agree(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -46,8 +45,7 @@ func (s *salt) agree(ctx context.Context) bool {
 	return true
 }
 
-// run agrees with the other nodes, at the start and from time to time, until ctx is
-// done.
+// run agrees on the salt at the start and at intervals, until ctx is done.
 func (s *salt) run(ctx context.Context) {
 	if s.client == nil {
 		return

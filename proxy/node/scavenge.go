@@ -8,37 +8,37 @@ import (
 )
 
 const (
-	// scavengeInterval is how often memory is looked at. It costs a few microseconds.
+	// scavengeInterval is how often memory usage is read. Reading it takes a few microseconds.
 	scavengeInterval = 2 * time.Second
-	// idleAllocRate is how many bytes a second may be allocated, at most, for Weir to
-	// be quiet: some hundreds of requests.
+	// idleAllocRate is the rate of allocations, in bytes per second, below which Weir is considered
+	// idle: that of some hundreds of requests.
 	idleAllocRate = 4 << 20
-	// minScavenge is how many bytes there must be to give back, at least; and a
-	// quarter of what is in use, since finding them costs the more the more that is.
+	// minScavenge is the minimum number of bytes to return. At least a quarter of the live heap
+	// must be free as well, because scavenging costs more for a larger heap.
 	minScavenge = 8 << 20
 )
 
-// A memoryUse is how memory is used at one moment, in bytes.
+// A memoryUse is the memory usage at one moment, in bytes.
 type memoryUse struct {
-	allocated uint64 // ever
-	live      uint64 // in objects, garbage included
-	free      uint64 // held, and in no object
+	allocated uint64 // since the start of the process
+	live      uint64 // in objects, including garbage
+	free      uint64 // not in objects, and not returned to the operating system
 }
 
-// A scavenger gives memory back to the operating system that a rush has left behind, once it is over. By
-// itself the runtime keeps as much as the rush has needed, for the next one: with
-// ten thousand connections that only wait, half as much again as they need.
+// A scavenger returns memory to the operating system after a peak of load. By itself the runtime
+// keeps as much memory as the peak needed: with ten thousand idle connections, half as much again
+// as they use.
 type scavenger struct {
 	last   memoryUse
-	thrown uint64 // what had been allocated when memory was last given back
+	thrown uint64 // total allocation when memory was last returned
 }
 
-// due says whether memory is worth giving back, scavengeInterval after the last look:
-// when little is asked, and there may be enough that nobody uses.
+// due reports whether returning memory is worthwhile, scavengeInterval after the last call: if few
+// bytes are allocated, and enough may be free.
 func (t *scavenger) due(now memoryUse) bool {
 	quiet := now.allocated-t.last.allocated < uint64(scavengeInterval.Seconds()*idleAllocRate)
 	t.last = now
-	waste := now.free + now.allocated - t.thrown // or less: some of it is in use
+	waste := now.free + now.allocated - t.thrown // an upper bound: some of it is in use
 	if !quiet || waste < max(minScavenge, now.live/4) {
 		return false
 	}
@@ -46,7 +46,7 @@ func (t *scavenger) due(now memoryUse) bool {
 	return true
 }
 
-// scavenge gives memory back whenever that is due, until ctx is done.
+// scavenge returns memory whenever that is due, until ctx is done.
 func scavenge(ctx context.Context) {
 	var t scavenger
 	tick := time.NewTicker(scavengeInterval)
@@ -63,7 +63,7 @@ func scavenge(ctx context.Context) {
 	}
 }
 
-// readMemoryUse asks the runtime.
+// readMemoryUse reads the memory usage from the runtime.
 func readMemoryUse() memoryUse {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},

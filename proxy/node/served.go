@@ -8,7 +8,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// What this node serves, as the operators' API tells it.
+// This file returns the current configuration in the types of the admin API.
 
 func (n *Node) servedConfig(context.Context) (admin.Config, error) {
 	number, c := n.proxy.Serving()
@@ -71,7 +71,7 @@ func servedLimit(r *config.Route, l *config.Limit) admin.Limit {
 		a.Rates = append(a.Rates, rate.String())
 	}
 	if l.Key.Join != nil {
-		for _, leaf := range l.Key.Leaves() {
+		for _, leaf := range l.Key.Components() {
 			a.Parts = append(a.Parts, leaf.Name)
 		}
 	}

@@ -16,19 +16,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/simulate"
 )
 
-// What a simulation may take of a node that serves.
+// The limits of a simulation in a process that serves requests.
 const (
-	simulateWithin  = 3 * time.Minute // with the time that the log takes to come
-	simulateLogs    = 256 << 20       // bytes, unpacked
-	simulateKeys    = 400_000         // counted of each configuration
-	simulateStore   = 64 << 20        // bytes for them
-	simulateMemory  = 256 << 20       // bytes that may be in use more than before, all together
+	simulateWithin  = 3 * time.Minute // including the upload of the log
+	simulateLogs    = 256 << 20       // bytes, uncompressed
+	simulateKeys    = 400_000         // for each configuration
+	simulateStore   = 64 << 20        // bytes, for the keys of each configuration
+	simulateMemory  = 256 << 20       // additional bytes in use by the whole simulation
 	simulateTop     = 10
-	simulateOthers  = "other.yaml" // what problems with the other configuration call its file
+	simulateOthers  = "other.yaml" // file name of the other configuration in error messages
 	simulateOwnName = "what is served"
 )
 
-// A replaying lets one simulation run at a time.
+// replaying is a semaphore: one simulation runs at a time.
 type replaying chan struct{}
 
 var (
@@ -38,8 +38,8 @@ var (
 	errReplayBusy = &admin.Problem{Status: http.StatusTooManyRequests, Detail: "another log is being replayed here; ask again when it is done, or ask another node"}
 )
 
-// simulate replays a log through what is served, and through another configuration. It
-// ends when whoever asked has left.
+// simulate replays a log with the current configuration, and optionally with another one. It ends
+// when the client disconnects.
 func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simulation, error) {
 	select {
 	case n.replaying <- struct{}{}:
@@ -82,8 +82,8 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	return simulation(n.store.id, number, report), nil
 }
 
-// replayProblem says how operators are told why a log was not replayed: what is not known
-// otherwise is wrong with the log.
+// replayProblem converts an error of a simulation to a problem for operators. An unknown error is
+// one of the log.
 func replayProblem(err error) error {
 	var known *admin.Problem
 	switch {
@@ -95,8 +95,7 @@ func replayProblem(err error) error {
 	return &admin.Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 }
 
-// otherConfig is the configuration that a text says, beside the other files of what was
-// pushed.
+// otherConfig parses another configuration; it may refer to the other files of the pushed bundle.
 func (n *Node) otherConfig(text string) (*config.Config, error) {
 	b := config.Bundle{Main: simulateOthers, Files: map[string]string{}}
 	if served := n.source.served(); served != nil {
@@ -106,14 +105,14 @@ func (n *Node) otherConfig(text string) (*config.Config, error) {
 	return config.Unpack(n.source.own, b)
 }
 
-// named is c as if it stood in a file of that name.
+// named returns c with another file name.
 func named(c *config.Config, name string) *config.Config {
 	other := *c
 	other.Files = []string{name}
 	return &other
 }
 
-// ownLog is the end of the access log of this node, from the beginning of a line.
+// ownLog returns the last part of this node's access log, beginning with a complete line.
 func (n *Node) ownLog() (io.ReadCloser, error) {
 	if n.access.file == nil {
 		return nil, &admin.Problem{Status: http.StatusConflict, Detail: "this weir writes no file of requests; write access_log: {file: access.log}, or send a log"}
@@ -133,7 +132,7 @@ func (n *Node) ownLog() (io.ReadCloser, error) {
 	return f, nil
 }
 
-// skipTo has f read from the first line that begins at or behind a place.
+// skipTo seeks to the first line that begins at or after a position.
 func skipTo(f io.ReadSeeker, at int64) error {
 	for at--; ; {
 		if _, err := f.Seek(at, io.SeekStart); err != nil {

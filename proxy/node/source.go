@@ -16,36 +16,37 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A configSource is where the configuration comes from: this machine's own file, or
-// what was pushed, of which the file says only what belongs to the machine.
+// A configSource is the source of the configuration: the file of this machine, or the pushed
+// configuration. With the latter, only the sections that belong to the machine are used from the
+// file.
 type configSource struct {
 	path string
-	own  *config.Config // what the file said at the start
+	own  *config.Config // the file as loaded at the start
 	log  zerolog.Logger
 
 	mu     sync.Mutex     // guards what follows; never held over I/O
-	bundle *config.Bundle // what is served because it was pushed; nil while the file is
+	bundle *config.Bundle // the pushed configuration that is served; nil if the file is served
 }
 
-// pushable reports whether other configurations than the file's can be served.
+// pushable reports whether pushed configurations are served.
 func (o *configSource) pushable() bool { return o.own.Reload.Source == config.SourceRedis }
 
-// served is what is served because it was pushed, or nil.
+// served returns the pushed configuration that is served, or nil.
 func (o *configSource) served() *config.Bundle {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bundle
 }
 
-// set notes what is served because it was pushed.
+// set records the pushed configuration that is served.
 func (o *configSource) set(b config.Bundle) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.bundle = &b
 }
 
-// read is what is to be served: what was pushed, with the files of this machine
-// that it names, or else the own file.
+// read returns the configuration to serve: the pushed one, with the files of this machine to which
+// it refers, otherwise the own file.
 func (o *configSource) read(context.Context) (*config.Config, error) {
 	b := o.served()
 	if b == nil {
@@ -57,14 +58,13 @@ func (o *configSource) read(context.Context) (*config.Config, error) {
 	return config.Unpack(o.own, *b)
 }
 
-// A keptConfig is what was pushed, as it lies in a file.
+// A keptConfig is the encoding of a pushed configuration on disk.
 type keptConfig struct {
 	cluster.Entry
 	Bundle config.Bundle `json:"bundle"`
 }
 
-// keep writes what was pushed to the file that the configuration names for that;
-// readers see the old or the new one whole.
+// keep writes the pushed configuration to the configured file. The file is replaced atomically.
 func (o *configSource) keep(e cluster.Entry) error {
 	path := o.own.Reload.Keep
 	if path == "" {
@@ -74,7 +74,7 @@ func (o *configSource) keep(e cluster.Entry) error {
 	if err != nil {
 		return fmt.Errorf("store pushed config: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // for the owner only
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("store pushed config: %w", err)
 	}
@@ -89,7 +89,7 @@ func (o *configSource) keep(e cluster.Entry) error {
 	return nil
 }
 
-// recall is what was kept; its Main is empty when nothing was.
+// recall reads the kept configuration. Its Main is empty if there is none.
 func (o *configSource) recall() (keptConfig, error) {
 	var k keptConfig
 	if o.own.Reload.Keep == "" {

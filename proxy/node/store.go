@@ -20,35 +20,34 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// connectTimeout bounds what no request waits for: signs of life, reloads, checks.
+// connectTimeout bounds operations that no request waits for: heartbeats, reloads, checks.
 const connectTimeout = time.Second
 
-// A store is where limits are counted, and what comes with sharing that with other
-// nodes.
+// A store is the limiter's store, with the functions for sharing it with other nodes.
 type store struct {
 	kind    string // redis or memory
 	limits  limiter.AdminStore
 	nodes   func() int
 	agree   proxy.Agree
-	cluster *cluster.Node // nil when nothing is shared
-	// reported is as redisstore.Store's; nil when nothing is shared.
+	cluster *cluster.Node // nil without a cluster
+	// reported is redisstore.Store.Reported; nil without a cluster.
 	reported func() (heard, lost int64)
 	check    func(ctx context.Context) error
-	run      func(ctx context.Context, address string) // until ctx is done; operators reach this weir there
+	run      func(ctx context.Context, address string) // runs until ctx is done; address is that of the admin API
 	close    func()
 
 	id      string // of this node
 	started time.Time
-	client  redis.UniversalClient // for what no request waits for; nil when nothing is shared
+	client  redis.UniversalClient // for operations that no request waits for; nil without a cluster
 	prefix  string                // of all keys
 }
 
-// openStore opens what the configuration names. It asks nothing of Redis yet.
+// openStore opens the configured store. It makes no call to Redis yet.
 func openStore(c *config.Config, log zerolog.Logger, version string) (store, error) {
 	if c.Store == config.StoreMemory {
 		return memoryStore(), nil
 	}
-	redis.SetLogger(redisLog{log}) // the client has one logger for the process
+	redis.SetLogger(redisLog{log}) // one logger for all clients of the process
 	decisions, err := redisClient(c.Redis, c.Redis.Timeout)
 	if err != nil {
 		return store{}, err
@@ -85,7 +84,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 	return s, nil
 }
 
-// watch says when the store goes away and when it comes back.
+// watch logs when the store becomes unreachable or reachable.
 func (s store) watch(ctx context.Context, log zerolog.Logger) {
 	tick := time.NewTicker(connectTimeout)
 	defer tick.Stop()
@@ -107,8 +106,8 @@ func (s store) watch(ctx context.Context, log zerolog.Logger) {
 	}
 }
 
-// redisLog is what the client of Redis has to say: of use when looking for a
-// fault, and far too much otherwise.
+// redisLog is the logger of the Redis client. Its messages are logged at debug level, because there
+// are many.
 type redisLog struct{ log zerolog.Logger }
 
 // Printf implements the client's logger.
@@ -128,7 +127,7 @@ func memoryStore() store {
 	}
 }
 
-// redisClient makes a client whose calls may take so long.
+// redisClient returns a client whose calls are bounded by timeout.
 func redisClient(c config.Redis, timeout time.Duration) (redis.UniversalClient, error) {
 	client, err := redisstore.NewClient(redisstore.ClientConfig{
 		Mode: redisstore.Mode(c.Mode), Addrs: c.Addrs, Master: c.Master, TLS: redisTLS(c.TLS),
@@ -141,7 +140,7 @@ func redisClient(c config.Redis, timeout time.Duration) (redis.UniversalClient, 
 	return client, nil
 }
 
-// redisTLS is how TLS is spoken with Redis; nil for not at all.
+// redisTLS returns the TLS configuration for Redis; nil without TLS.
 func redisTLS(c *config.UpstreamTLS) *tls.Config {
 	if c == nil {
 		return nil
@@ -153,8 +152,9 @@ func redisTLS(c *config.UpstreamTLS) *tls.Config {
 	return made
 }
 
-// clientName is what limits of scope per_client know this process by, also after a
-// restart: where it listens. With a port that the system chooses it is made again.
+// clientName returns the name that identifies this process in limits of scope per_client, also
+// after a restart: the addresses on which it listens. It is "", which stands for a random name, if
+// the system chooses a port.
 func clientName(l config.Listen) string {
 	host, err := os.Hostname()
 	if err != nil || strings.HasSuffix(l.HTTP, ":0") || strings.HasSuffix(l.HTTPS, ":0") {
@@ -163,7 +163,7 @@ func clientName(l config.Listen) string {
 	return strings.Join([]string{host, l.HTTP, l.HTTPS}, " ")
 }
 
-// nodeID is unique among the processes that share a store.
+// nodeID returns an id that is unique among the processes that share a store.
 func nodeID() string {
 	host, err := os.Hostname()
 	if err != nil {

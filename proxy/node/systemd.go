@@ -12,8 +12,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// systemd is told how weir fares (sd_notify), of a unit of Type=notify-reload.
-// Where there is none, nothing is told to nobody.
+// A systemd notifies systemd of the state of this process (sd_notify, Type=notify-reload). Without
+// systemd it does nothing.
 type systemd struct{ log zerolog.Logger }
 
 func (v systemd) ready(p *proxy.Proxy) {
@@ -21,7 +21,7 @@ func (v systemd) ready(p *proxy.Proxy) {
 	v.tell(daemon.SdNotifyReady + "\nSTATUS=serving generation " + strconv.FormatInt(generation, 10))
 }
 
-// reloading is followed by ready, whatever came of it.
+// reloading must be followed by ready, whatever the result.
 func (v systemd) reloading() {
 	v.tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec() + "\nSTATUS=reloading")
 }
@@ -34,15 +34,15 @@ func (v systemd) tell(state string) {
 	}
 }
 
-// alive reports whether the admin listener answers: what a health check asks.
+// alive reports whether the admin listener answers, like a health check.
 func (n *Node) alive() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
 	return admin.Client{Address: n.Address("admin")}.Healthz(ctx) == nil
 }
 
-// watchdog says that weir lives, twice in the time in which systemd wants to
-// hear so, until ctx is done. alive asks what it is to live.
+// watchdog notifies systemd while alive returns true, twice in the interval that systemd expects,
+// until ctx is done.
 func (v systemd) watchdog(ctx context.Context, alive func() bool) {
 	within, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

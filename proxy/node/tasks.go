@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// tasks are goroutines with names that are told to end together.
+// tasks is a group of named goroutines that are stopped together.
 type tasks struct {
-	ctx  context.Context // of all
+	ctx  context.Context // context of all tasks
 	told context.CancelFunc
 	all  sync.WaitGroup
 
@@ -24,7 +24,7 @@ func newTasks() *tasks {
 	return &tasks{ctx: ctx, told: cancel, running: map[string]bool{}}
 }
 
-// start runs f on a goroutine of its own. It must return when its context is done.
+// start runs f in a goroutine. f must return when its context is done.
 func (t *tasks) start(name string, f func(ctx context.Context)) {
 	t.begun(name)
 	t.all.Go(func() {
@@ -45,14 +45,14 @@ func (t *tasks) ended(name string) {
 	delete(t.running, name)
 }
 
-// stop tells all to end, and does not wait for it.
+// stop cancels the tasks' context, and does not wait.
 func (t *tasks) stop(context.Context) error {
 	t.told()
 	return nil
 }
 
-// wait returns when all have ended, or with the names of those that have not when ctx
-// is done.
+// wait waits for all tasks. If ctx is done before, it returns an error with the names of those
+// still running.
 func (t *tasks) wait(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {

@@ -12,8 +12,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// certify gets at the certificates. An authority is asked through the listeners that
-// are open.
+// certify loads the certificates. With ACME, the authority validates through the open listeners.
 func (n *Node) certify(ctx context.Context, c config.Listen) error {
 	var issuer frontend.Issuer
 	if c.ACME != nil {
@@ -33,8 +32,7 @@ func (n *Node) certify(ctx context.Context, c config.Listen) error {
 	return nil
 }
 
-// renew takes up certificates that change and asks for those that are due, until
-// ctx is done.
+// renew reloads certificates when their files change, and renews those of ACME, until ctx is done.
 func (n *Node) renew(ctx context.Context) {
 	var asking sync.WaitGroup
 	defer asking.Wait()

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/trace"
 )
 
-// openTraces is what sends traces to the collector that the configuration names; nil if
-// it names none. It ends when no request is served any more.
+// openTraces returns the exporter for the configured collector, or nil. It ends after the last
+// request.
 func (n *Node) openTraces(c config.Traces) *trace.Exporter {
 	if c.Endpoint == "" {
 		return nil
@@ -20,7 +20,7 @@ func (n *Node) openTraces(c config.Traces) *trace.Exporter {
 	sending := newTasks()
 	sending.start("traces", e.Run)
 	n.closers.push("traces", func(ctx context.Context) error {
-		return errors.Join(sending.stop(ctx), sending.wait(ctx)) // what is queued is sent first
+		return errors.Join(sending.stop(ctx), sending.wait(ctx)) // queued spans are sent first
 	})
 	return e
 }

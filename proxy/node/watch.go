@@ -15,21 +15,20 @@ import (
 )
 
 const (
-	// settleTime is how long the files must be left alone before they are read:
-	// editors and Kubernetes change them in several steps.
+	// settleTime is how long files must not change before they are read: editors and Kubernetes
+	// change them in several steps.
 	settleTime = 150 * time.Millisecond
-	// rescanInterval is how often the files are looked at anyway, for file systems
-	// that report nothing.
+	// rescanInterval is the interval at which files are read anyway, for file systems that report
+	// no events.
 	rescanInterval = 30 * time.Second
 )
 
-// A fingerprint is a sum of what is in some files, whose directories it adds to w.
+// A fingerprint returns a hash of the content of some files, and adds their directories to w.
 type fingerprint func(w *fsnotify.Watcher) [sha256.Size]byte
 
-// watch calls changed whenever look sees something else than before, and once at
-// the beginning, until ctx is done. Directories are watched, not the files, because
-// editors and Kubernetes put new files in the place of old ones. Where a directory
-// cannot be watched, the files are looked at every rescanInterval.
+// watch calls changed whenever the hash returned by look changes, and once at the beginning, until
+// ctx is done. It watches directories instead of files, because editors and Kubernetes replace
+// files. If a directory cannot be watched, changes are found every rescanInterval.
 func watch(ctx context.Context, look fingerprint, changed func(context.Context)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -37,7 +36,7 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 	}
 	defer w.Close()
 
-	var seen [sha256.Size]byte // nothing yet: they may have changed since they were read
+	var seen [sha256.Size]byte // zero: the files may have changed since they were loaded
 	look(w)
 	again := time.NewTicker(rescanInterval)
 	defer again.Stop()
@@ -47,9 +46,9 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.Events: // which, and of what kind, differs between systems
+		case <-w.Events: // the kinds of events differ between systems
 			settled.Reset(settleTime)
-		case <-w.Errors: // events were lost: look
+		case <-w.Errors: // events may have been lost
 			settled.Reset(settleTime)
 		case <-again.C:
 			settled.Reset(0)
@@ -57,18 +56,18 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 			if now := look(w); now != seen {
 				seen = now
 				changed(ctx)
-				look(w) // there may be other files to watch now
+				look(w) // watch new files
 			}
 		}
 	}
 }
 
-// configFiles are the files of the configuration that is served, and those that its
-// patterns match by now.
+// configFiles returns the files of the current configuration, and those that match its patterns
+// now.
 func configFiles(c *config.Config, w *fsnotify.Watcher) []string {
 	files := slices.Clone(c.Files)
 	for _, g := range c.Globs {
-		found, _ := filepath.Glob(g) // checked when it was loaded
+		found, _ := filepath.Glob(g) // patterns are valid
 		files = append(files, found...)
 		w.Add(filepath.Dir(g))
 	}
@@ -76,11 +75,11 @@ func configFiles(c *config.Config, w *fsnotify.Watcher) []string {
 	return slices.Compact(files)
 }
 
-// lookAt watches the directories of files and sums up what is in the files.
+// lookAt watches the directories of files and returns a hash of their content.
 func lookAt(w *fsnotify.Watcher, files []string) [sha256.Size]byte {
 	h := sha256.New()
 	for _, f := range files {
-		w.Add(filepath.Dir(f)) // a directory that cannot be watched is looked at
+		w.Add(filepath.Dir(f)) // on failure the file is found by rescanning
 		if real, err := filepath.EvalSymlinks(f); err == nil {
 			w.Add(filepath.Dir(real))
 		}

@@ -5,16 +5,16 @@ import (
 	"unsafe"
 )
 
-// A Buffer is what a response is made in, so that making the next one costs no
-// allocation. The zero Memory is ready. What was made in it is valid until Reset or
-// Discard; whoever keeps some of it longer clones it.
+// A Buffer holds the memory of a response, so that further responses cost no allocation. The zero
+// value is ready to use. A response is valid until Reset or Discard is called; callers that keep
+// parts of it longer must clone them.
 type Buffer struct {
 	fields []Field
 	text   []byte // values of fields
 	body   []byte
 }
 
-// Reset makes m ready for another response.
+// Reset prepares m for another response.
 func (m *Buffer) Reset() {
 	clear(m.fields)
 	m.fields, m.text, m.body = m.fields[:0], m.text[:0], m.body[:0]
@@ -27,17 +27,17 @@ func (m *Buffer) Discard(buffer func([]byte) []byte) {
 	m.fields, m.text, m.body = m.fields[:0], buffer(m.text), buffer(m.body)
 }
 
-// since returns what was appended to m.text after its first n bytes.
-func (m *Buffer) since(n int) string {
+// textFrom returns what was appended to m.text after its first n bytes.
+func (m *Buffer) textFrom(n int) string {
 	if n == len(m.text) {
 		return ""
 	}
 	return unsafe.String(&m.text[n], len(m.text)-n)
 }
 
-// number returns n in decimal.
-func (m *Buffer) number(n int64) string {
+// formatInt returns n in decimal.
+func (m *Buffer) formatInt(n int64) string {
 	from := len(m.text)
 	m.text = strconv.AppendInt(m.text, n, 10)
-	return m.since(from)
+	return m.textFrom(from)
 }

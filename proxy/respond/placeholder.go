@@ -18,7 +18,7 @@ const (
 	requestID
 )
 
-// placeholders are how they are written.
+// String returns the placeholder as it is written.
 func (p placeholder) String() string {
 	return [...]string{"", "{retry_after}", "{limit}", "{request_id}"}[p]
 }
@@ -27,15 +27,15 @@ func (p placeholder) String() string {
 // characters that must be escaped.
 type substitutions struct{ retryAfter, limitName, requestID string }
 
-// A template is an operator's text, taken apart at its placeholders and escaped for
-// where it goes, once for all responses.
+// A template is an operator's text, split at its placeholders and escaped for its content type,
+// once for all responses.
 type template struct {
 	parts  []part
-	escape escaping // of what is filled in
+	escape escaping // escapes the values
 }
 
 type part struct {
-	what placeholder
+	kind placeholder
 	text string // of a literal
 }
 
@@ -53,7 +53,7 @@ func newTemplate(text string, within func(string) string, escape escaping) templ
 			t.parts = append(t.parts, part{text: within(text[:at])})
 		}
 		if first != literal {
-			t.parts = append(t.parts, part{what: first})
+			t.parts = append(t.parts, part{kind: first})
 		}
 		text = text[at+len(first.String()):]
 	}
@@ -64,7 +64,7 @@ func newTemplate(text string, within func(string) string, escape escaping) templ
 // again.
 func (t *template) append(b []byte, s substitutions) []byte {
 	for _, p := range t.parts {
-		switch p.what {
+		switch p.kind {
 		case literal:
 			b = append(b, p.text...)
 		case retryAfter:
@@ -86,34 +86,34 @@ func escapingFor(contentType string) escaping {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	switch {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
-		return appendWithinJSON
+		return appendEscapedJSON
 	case kind == "text/html" || kind == "text/xml" || kind == "application/xml" || strings.HasSuffix(kind, "+xml"):
-		return appendHTML
+		return appendEscapedHTML
 	}
 	return appendPlain
 }
 
-func plain(s string) string { return s }
+func unescaped(s string) string { return s }
 
 func appendPlain(b []byte, s string) []byte { return append(b, s...) }
 
-func appendHTML(b []byte, s string) []byte {
+func appendEscapedHTML(b []byte, s string) []byte {
 	if isSafe(s) {
 		return append(b, s...)
 	}
 	return append(b, html.EscapeString(s)...)
 }
 
-// appendWithinJSON appends s, escaped for a JSON string.
-func appendWithinJSON(b []byte, s string) []byte {
+// appendEscapedJSON appends s, escaped for a JSON string.
+func appendEscapedJSON(b []byte, s string) []byte {
 	if isSafe(s) {
 		return append(b, s...)
 	}
-	return append(b, withinJSON(s)...)
+	return append(b, escapeJSON(s)...)
 }
 
-// withinJSON returns s, escaped for a JSON string.
-func withinJSON(s string) string {
+// escapeJSON returns s, escaped for a JSON string.
+func escapeJSON(s string) string {
 	quoted, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // a string can always be written
@@ -125,7 +125,7 @@ func withinJSON(s string) string {
 func isSafe(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
-		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9': // most are
+		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9': // the common case
 		case c < ' ' || c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&', c == '\'':
 			return false
 		}

@@ -27,10 +27,10 @@ const (
 	TargetTooLong                   // 414
 	Misdirected                     // 421: the host is not served here
 	HeaderTooLarge                  // 431
-	ClientGone                      // 499: the client left; for the log only
+	ClientGone                      // 499: the client has disconnected; for the log only
 	NotImplemented                  // 501
 	BadGateway                      // 502: the upstream could not be reached, or its response was not valid
-	StoreUnavailable                // 503: it could not be decided whether the request may pass; see Unavailable
+	StoreUnavailable                // 503: the limits could not be evaluated; see Unavailable
 	NoUpstream                      // 503: no target of the upstream is available
 	Draining                        // 503: this proxy is about to stop
 	GatewayTimeout                  // 504: the upstream did not answer in time
@@ -104,8 +104,8 @@ const contentProblem = "application/problem+json"
 // appendProblem begins the body of a response (RFC 9457): its type, title and
 // status.
 func appendProblem(b []byte, kind, title string, status int) []byte {
-	b = append(append(b, `{"type":"`...), withinJSON(kind)...)
-	b = append(append(b, `","title":"`...), withinJSON(title)...)
+	b = append(append(b, `{"type":"`...), escapeJSON(kind)...)
+	b = append(append(b, `","title":"`...), escapeJSON(title)...)
 	return strconv.AppendInt(append(b, `","status":`...), int64(status), 10)
 }
 
@@ -114,16 +114,15 @@ func appendID(b []byte, id string) []byte {
 	if id == "" {
 		return b
 	}
-	b = appendWithinJSON(append(b, `,"request_id":"`...), id)
+	b = appendEscapedJSON(append(b, `,"request_id":"`...), id)
 	return append(b, '"')
 }
 
-// finish is the response that was made in m, with the fields that every one
-// has.
-func (m *Buffer) finish(status int, contentType string) Response {
+// response adds the fields that every response has and returns the response in m.
+func (m *Buffer) response(status int, contentType string) Response {
 	m.fields = append(m.fields,
 		Field{"Content-Type", contentType},
-		Field{"Content-Length", m.number(int64(len(m.body)))},
+		Field{"Content-Length", m.formatInt(int64(len(m.body)))},
 		Field{"Cache-Control", "no-store"})
 	return Response{Status: status, Fields: m.fields, Body: m.body}
 }
@@ -139,8 +138,8 @@ func NotAllowed(allow []string, requestID string) Response {
 	return MethodNotAllowed.problem("", requestID, Field{"Allow", strings.Join(allow, ", ")})
 }
 
-// Unavailable returns a Problem of kind StoreUnavailable, NoUpstream, Draining or
-// Crowded with Retry-After, rounded up to whole seconds, at least 1.
+// Unavailable returns a Problem of kind StoreUnavailable, NoUpstream, Draining or BuffersFull with
+// Retry-After, rounded up to whole seconds, at least 1.
 func Unavailable(kind Kind, retry time.Duration, detail, requestID string) Response {
 	after := strconv.FormatInt(max(seconds(retry), 1), 10)
 	return kind.problem(detail, requestID, Field{"Retry-After", after})
@@ -169,9 +168,9 @@ func (k Kind) problem(detail, requestID string, fields ...Field) Response {
 	m := Buffer{fields: fields}
 	m.body = appendProblem(m.body, kind, title, k.Status())
 	if detail != "" {
-		m.body = appendWithinJSON(append(m.body, `,"detail":"`...), detail)
+		m.body = appendEscapedJSON(append(m.body, `,"detail":"`...), detail)
 		m.body = append(m.body, '"')
 	}
 	m.body = append(appendID(m.body, requestID), "}\n"...)
-	return m.finish(k.Status(), contentProblem)
+	return m.response(k.Status(), contentProblem)
 }

@@ -61,14 +61,13 @@ type Quota struct {
 // A policy is a compiled Policy.
 type policy struct {
 	Policy
-	item   string // `"phone";r=`
-	shown  string // `"phone";q=1;w=60`
-	quota  int64
-	window int64 // whole seconds, rounded up, so that it never promises more than Rate
+	limitItem  string // `"phone";r=`
+	policyItem string // `"phone";q=1;w=60`
+	quota      int64
+	window     int64 // whole seconds, rounded up, so that it never promises more than Rate
 }
 
-// NewQuota returns the Quota of a route; reject words its refusals. Errors wrap
-// ErrPolicy.
+// NewQuota returns the Quota of a route; reject describes its refusals. Errors wrap ErrPolicy.
 func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
 	if style != IETF && style != XRateLimit && style != None {
 		return nil, fmt.Errorf("%w: headers %q; write %s, %s or %s", ErrPolicy, style, IETF, XRateLimit, None)
@@ -91,7 +90,7 @@ func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
 		}
 		q.policies = append(q.policies, c)
 		if p.Expose && !p.Override {
-			shown = append(shown, c.shown)
+			shown = append(shown, c.policyItem)
 		}
 	}
 	q.policyHeader = strings.Join(shown, ", ")
@@ -105,35 +104,35 @@ func compile(p Policy) (policy, error) {
 	if err != nil {
 		return policy{}, err
 	}
-	c := policy{Policy: p, item: name + ";" + paramRemaining + "=", quota: p.Rate.Count, window: seconds(p.Rate.Window)}
+	c := policy{Policy: p, limitItem: name + ";" + paramRemaining + "=", quota: p.Rate.Count, window: seconds(p.Rate.Window)}
 	item.Params.Add(paramQuota, c.quota)
 	if p.Concurrent {
 		item.Params.Add(paramUnit, "concurrent-requests")
 	} else {
 		item.Params.Add(paramWindow, c.window)
 	}
-	c.shown, err = httpsfv.Marshal(item)
+	c.policyItem, err = httpsfv.Marshal(item)
 	return c, err
 }
 
 // A Verdict is a decision and the policies of its outcomes.
 type Verdict struct {
 	Decision *limiter.Decision
-	// Of[i] is the index of the policy of Decision.Outcomes[i], or -1 for an
+	// Policies[i] is the index of the policy of Decision.Outcomes[i], or -1 for an
 	// outcome that is not shown. Of is nil if outcomes and policies are in the
 	// same order.
-	Of []int
-	// Memory is the buffer for the values of fields; nil to allocate them.
-	Memory *Buffer
+	Policies []int
+	// Buffer is the buffer for the values of fields; nil to allocate them.
+	Buffer *Buffer
 }
 
 // policyOf returns the policy of outcome i of v, or nil.
 func (q *Quota) policyOf(v Verdict, i int) *policy {
-	if v.Of != nil {
-		if i >= len(v.Of) {
+	if v.Policies != nil {
+		if i >= len(v.Policies) {
 			return nil
 		}
-		i = v.Of[i]
+		i = v.Policies[i]
 	}
 	if i < 0 || i >= len(q.policies) {
 		return nil
@@ -141,9 +140,9 @@ func (q *Quota) policyOf(v Verdict, i int) *policy {
 	return &q.policies[i]
 }
 
-// shownOf returns the policy of outcome i if the remaining quota is shown: it is
+// exposedPolicyOf returns the policy of outcome i if the remaining quota is shown: it is
 // exposed and the outcome is known; otherwise nil.
-func (q *Quota) shownOf(v Verdict, i int) *policy {
+func (q *Quota) exposedPolicyOf(v Verdict, i int) *policy {
 	if p := q.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Unknown {
 		return p
 	}
@@ -158,8 +157,8 @@ func (q *Quota) Headers(v Verdict, h Header) {
 	if q.policyHeader == "" {
 		return
 	}
-	if v.Memory == nil {
-		v.Memory = new(Buffer)
+	if v.Buffer == nil {
+		v.Buffer = new(Buffer)
 	}
 	switch q.style {
 	case IETF:
@@ -169,18 +168,18 @@ func (q *Quota) Headers(v Verdict, h Header) {
 		}
 	case XRateLimit:
 		t := q.xRateLimit(v)
-		if t.of == nil || upstreamIsLower(h.Values(fieldXRemaining), t.left) {
+		if t.policy == nil || upstreamIsLower(h.Values(fieldXRemaining), t.remaining) {
 			return
 		}
-		h.Set(fieldXLimit, v.Memory.number(t.of.quota))
-		h.Set(fieldXRemaining, v.Memory.number(t.left))
-		h.Set(fieldXReset, v.Memory.number(t.reset))
+		h.Set(fieldXLimit, v.Buffer.formatInt(t.policy.quota))
+		h.Set(fieldXRemaining, v.Buffer.formatInt(t.remaining))
+		h.Set(fieldXReset, v.Buffer.formatInt(t.reset))
 	}
 }
 
 // addFields adds the fields that Headers sets to v's buffer.
 func (q *Quota) addFields(v Verdict) {
-	m := v.Memory
+	m := v.Buffer
 	switch {
 	case q.policyHeader == "":
 	case q.style == IETF:
@@ -189,8 +188,8 @@ func (q *Quota) addFields(v Verdict) {
 			m.fields = append(m.fields, Field{fieldLimit, line})
 		}
 	case q.style == XRateLimit:
-		if t := q.xRateLimit(v); t.of != nil {
-			m.fields = append(m.fields, Field{fieldXLimit, m.number(t.of.quota)}, Field{fieldXRemaining, m.number(t.left)}, Field{fieldXReset, m.number(t.reset)})
+		if t := q.xRateLimit(v); t.policy != nil {
+			m.fields = append(m.fields, Field{fieldXLimit, m.formatInt(t.policy.quota)}, Field{fieldXRemaining, m.formatInt(t.remaining)}, Field{fieldXReset, m.formatInt(t.reset)})
 		}
 	}
 }
@@ -205,10 +204,10 @@ func (q *Quota) policyLine(v Verdict) string {
 
 // limitLine returns the value of RateLimit, "" if there is nothing to show.
 func (q *Quota) limitLine(v Verdict) string {
-	m := v.Memory
+	m := v.Buffer
 	from := len(m.text)
 	for i := range v.Decision.Outcomes {
-		p := q.shownOf(v, i)
+		p := q.exposedPolicyOf(v, i)
 		if p == nil {
 			continue
 		}
@@ -216,14 +215,14 @@ func (q *Quota) limitLine(v Verdict) string {
 			m.text = append(m.text, ", "...)
 		}
 		o := &v.Decision.Outcomes[i]
-		m.text = append(m.text, p.item...)
+		m.text = append(m.text, p.limitItem...)
 		m.text = strconv.AppendInt(m.text, p.remaining(o), 10)
 		if t := p.reset(o); t > 0 {
 			m.text = append(m.text, ";"+paramReset+"="...)
 			m.text = strconv.AppendInt(m.text, t, 10)
 		}
 	}
-	return m.since(from)
+	return m.textFrom(from)
 }
 
 // overridden returns the policies of v with Override; usually nil.
@@ -245,7 +244,7 @@ func (q *Quota) overridePolicyLine(overrides []*policy) string {
 		p := &q.policies[i]
 		its := slices.ContainsFunc(overrides, func(o *policy) bool { return o.Limit == p.Limit })
 		if p.Expose && (!its && !p.Override || slices.Contains(overrides, p)) {
-			shown = append(shown, p.shown)
+			shown = append(shown, p.policyItem)
 		}
 	}
 	return strings.Join(shown, ", ")
@@ -253,21 +252,21 @@ func (q *Quota) overridePolicyLine(overrides []*policy) string {
 
 // A xRateLimit holds the values of the X-RateLimit fields, which describe one policy.
 type xRateLimit struct {
-	of          *policy // nil if no policy is shown
-	left, reset int64
+	policy           *policy // nil if no policy is shown
+	remaining, reset int64
 }
 
 // xRateLimit returns the values of the exposed outcome with the lowest remaining quota;
 // among equal ones, of the one with the latest reset.
 func (q *Quota) xRateLimit(v Verdict) (least xRateLimit) {
 	for i := range v.Decision.Outcomes {
-		p := q.shownOf(v, i)
+		p := q.exposedPolicyOf(v, i)
 		if p == nil {
 			continue
 		}
 		o := &v.Decision.Outcomes[i]
 		r, t := p.remaining(o), p.reset(o)
-		if least.of == nil || r < least.left || r == least.left && t > least.reset {
+		if least.policy == nil || r < least.remaining || r == least.remaining && t > least.reset {
 			least = xRateLimit{p, r, t}
 		}
 	}

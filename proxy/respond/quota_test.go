@@ -58,11 +58,11 @@ func TestHeaders_OnForwardedAnswers(t *testing.T) {
 			},
 		},
 		"a limit that did not apply": {
-			IETF, Verdict{Decision: &limiter.Decision{Allowed: true, Outcomes: allowed.Outcomes[1:2]}, Of: []int{1}}, nil,
+			IETF, Verdict{Decision: &limiter.Decision{Allowed: true, Outcomes: allowed.Outcomes[1:2]}, Policies: []int{1}}, nil,
 			http.Header{"Ratelimit-Policy": {`"phone-1m";q=1;w=60, "phone-1d";q=10;w=86400`}, "Ratelimit": {`"phone-1d";r=9`}},
 		},
 		"an outcome that is not shown": {
-			IETF, Verdict{Decision: allowed, Of: []int{-1, 1, 7}}, nil,
+			IETF, Verdict{Decision: allowed, Policies: []int{-1, 1, 7}}, nil,
 			http.Header{"Ratelimit-Policy": {`"phone-1m";q=1;w=60, "phone-1d";q=10;w=86400`}, "Ratelimit": {`"phone-1d";r=9`}},
 		},
 		"no limit applied": {
@@ -74,12 +74,12 @@ func TestHeaders_OnForwardedAnswers(t *testing.T) {
 			http.Header{"X-Ratelimit-Limit": {"1"}, "X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"60"}},
 		},
 		"triple replaces a looser one": {
-			XRateLimit, Verdict{Decision: allowed, Of: []int{2, 1, -1}},
+			XRateLimit, Verdict{Decision: allowed, Policies: []int{2, 1, -1}},
 			http.Header{"X-Ratelimit-Limit": {"100"}, "X-Ratelimit-Remaining": {"10"}, "X-Ratelimit-Reset": {"5"}},
 			http.Header{"X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Remaining": {"9"}, "X-Ratelimit-Reset": {"0"}},
 		},
 		"triple keeps a tighter one": {
-			XRateLimit, Verdict{Decision: allowed, Of: []int{2, 1, -1}},
+			XRateLimit, Verdict{Decision: allowed, Policies: []int{2, 1, -1}},
 			http.Header{"X-Ratelimit-Limit": {"100"}, "X-Ratelimit-Remaining": {"8"}, "X-Ratelimit-Reset": {"5"}},
 			http.Header{"X-Ratelimit-Limit": {"100"}, "X-Ratelimit-Remaining": {"8"}, "X-Ratelimit-Reset": {"5"}},
 		},
@@ -128,7 +128,7 @@ func TestHeaders_CostNoAllocation(t *testing.T) {
 	for _, style := range []Style{IETF, XRateLimit, None} {
 		q := mustQuota(t, style, phone(), day(), hidden())
 		v, h, m := refused(), &kept{}, &Buffer{}
-		v.Memory = m
+		v.Buffer = m
 		if n := testing.AllocsPerRun(100, func() { h.fields = h.fields[:0]; m.Reset(); q.Headers(v, h) }); n > 0 {
 			t.Errorf("%s: %v allocations, want none", style, n)
 		}
@@ -146,7 +146,7 @@ func TestTooMany_CostsNoAllocation(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := Refusal{Verdict: refused(), RequestID: "0123456789abcdef"}
-		r.Memory = new(Buffer)
+		r.Buffer = new(Buffer)
 		if n := testing.AllocsPerRun(100, func() { q.TooManyRequests(r) }); n > 0 {
 			t.Errorf("%+v: %v allocations, want none", reject, n)
 		}
@@ -162,7 +162,7 @@ func TestMemory_AnswersShareNothingButMemory(t *testing.T) {
 	for range 3 {
 		for _, v := range []Verdict{long, short} {
 			want := q.TooManyRequests(Refusal{Verdict: v, RequestID: "a"})
-			v.Memory = m
+			v.Buffer = m
 			got := q.TooManyRequests(Refusal{Verdict: v, RequestID: "a"})
 			if !slices.Equal(got.Fields, want.Fields) || string(got.Body) != string(want.Body) {
 				t.Errorf("got %v %s, want %v %s", got.Fields, got.Body, want.Fields, want.Body)
@@ -186,11 +186,11 @@ func same(t *testing.T, got, want http.Header) {
 func BenchmarkHeaders(b *testing.B) {
 	q := mustQuota(b, IETF, phone(), day(), hidden())
 	v, h := refused(), &kept{}
-	v.Memory = new(Buffer)
+	v.Buffer = new(Buffer)
 	b.ReportAllocs()
 	for b.Loop() {
 		h.fields = h.fields[:0]
-		v.Memory.Reset()
+		v.Buffer.Reset()
 		q.Headers(v, h)
 	}
 }
@@ -198,7 +198,7 @@ func BenchmarkHeaders(b *testing.B) {
 func BenchmarkTooMany(b *testing.B) {
 	q := mustQuota(b, IETF, phone(), day(), hidden())
 	r := Refusal{Verdict: refused(), RequestID: "0123456789abcdef"}
-	r.Memory = new(Buffer)
+	r.Buffer = new(Buffer)
 	b.ReportAllocs()
 	for b.Loop() {
 		q.TooManyRequests(r)
@@ -233,7 +233,7 @@ func TestHeaders_Overrides(t *testing.T) {
 			d.Outcomes = append(d.Outcomes, granted)
 		}
 		h := http.Header{}
-		q.Headers(Verdict{Decision: &d, Of: c.of}, netHeader{h})
+		q.Headers(Verdict{Decision: &d, Policies: c.of}, netHeader{h})
 		if got := h.Get("RateLimit-Policy"); got != c.want {
 			t.Errorf("outcomes of %v: RateLimit-Policy = %s; want %s", c.of, got, c.want)
 		}

@@ -25,13 +25,13 @@ type compiledReject struct {
 	status      int
 	fields      []customField
 	contentType string
-	customBody  bool     // the body is configured, else a problem document
-	body        template // of the operator
-	begin       string   // of the problem, up to its status
-	detail      template // of the problem
+	customBody  bool     // the body is configured; otherwise it is a problem document
+	body        template // the configured body
+	prefix      string   // the beginning of the problem document, up to its status
+	detail      template // the detail of the problem document
 }
 
-// A customField is a field in the operator's words.
+// A customField is a configured header field.
 type customField struct {
 	name  string
 	value template
@@ -40,17 +40,17 @@ type customField struct {
 func compileReject(from Reject) compiledReject {
 	r := compiledReject{status: cmp.Or(from.Status, http.StatusTooManyRequests)}
 	for _, f := range from.Fields {
-		r.fields = append(r.fields, customField{f.Name, newTemplate(f.Value, plain, appendPlain)})
+		r.fields = append(r.fields, customField{f.Name, newTemplate(f.Value, unescaped, appendPlain)})
 	}
 	if from.Body != "" {
 		r.customBody, r.contentType = true, from.ContentType
-		r.body = newTemplate(from.Body, plain, escapingFor(from.ContentType))
+		r.body = newTemplate(from.Body, unescaped, escapingFor(from.ContentType))
 		return r
 	}
 	r.contentType = contentProblem
-	r.begin = string(appendProblem(nil, typeQuotaExceeded, titleQuotaExceeded, r.status))
+	r.prefix = string(appendProblem(nil, typeQuotaExceeded, titleQuotaExceeded, r.status))
 	detail := cmp.Or(from.Detail, "Too many requests. Try again in {retry_after} s.")
-	r.detail = newTemplate(detail, withinJSON, appendWithinJSON)
+	r.detail = newTemplate(detail, escapeJSON, appendEscapedJSON)
 	return r
 }
 
@@ -61,36 +61,36 @@ type Refusal struct {
 	RequestID string        // may be empty
 }
 
-// TooManyRequests is the response to a refused request, made in the memory of r, or in
-// memory of its own. Its Retry-After is at least 1 and never earlier than any t
-// that it shows. Exposed limits that refused are named in violated-policies and
-// shown with nothing left; a hidden limit leaves no trace but Retry-After.
+// TooManyRequests returns the response to a refused request, in the memory of r or in its own. Its
+// Retry-After is at least 1 and never earlier than any reset that the rate limit fields show.
+// Exposed limits that refused are listed in violated-policies and shown with no remaining quota; a
+// hidden limit only affects Retry-After.
 func (q *Quota) TooManyRequests(r Refusal) Response {
-	if r.Memory == nil {
-		r.Memory = new(Buffer)
+	if r.Buffer == nil {
+		r.Buffer = new(Buffer)
 	}
-	m := r.Memory
+	m := r.Buffer
 	m.Reset()
-	s := substitutions{retryAfter: m.number(q.retryAfter(r)), limitName: q.firstViolated(r.Verdict), requestID: r.RequestID}
+	s := substitutions{retryAfter: m.formatInt(q.retryAfter(r)), limitName: q.firstViolated(r.Verdict), requestID: r.RequestID}
 	m.fields = append(m.fields, Field{"Retry-After", s.retryAfter})
 	q.addFields(r.Verdict)
 	for i := range q.reject.fields {
 		f := &q.reject.fields[i]
 		from := len(m.text)
 		m.text = f.value.append(m.text, s)
-		m.fields = append(m.fields, Field{f.name, m.since(from)})
+		m.fields = append(m.fields, Field{f.name, m.textFrom(from)})
 	}
 	if q.reject.customBody {
 		m.body = q.reject.body.append(m.body, s)
 	} else {
 		m.body = q.appendBody(m.body, r.Verdict, s)
 	}
-	return m.finish(q.reject.status, q.reject.contentType)
+	return m.response(q.reject.status, q.reject.contentType)
 }
 
 // appendBody appends the problem of a refusal.
 func (q *Quota) appendBody(b []byte, v Verdict, s substitutions) []byte {
-	b = append(b, q.reject.begin...)
+	b = append(b, q.reject.prefix...)
 	before := len(b)
 	b = append(b, `,"detail":"`...)
 	from := len(b)
@@ -129,8 +129,7 @@ func (q *Quota) retryAfter(r Refusal) int64 {
 	return max(seconds(wait+max(r.Jitter, 0)), 1)
 }
 
-// violates returns the policy of outcome i if it is exposed and has refused,
-// else nil.
+// violates returns the policy of outcome i if it is exposed and has refused, otherwise nil.
 func (q *Quota) violates(v Verdict, i int) *policy {
 	if p := q.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Allowed {
 		return p

@@ -15,7 +15,7 @@ import (
 // A Field is a header field line.
 type Field struct{ Name, Value string }
 
-// A Header is that of a response, to be changed. Names are in canonical form.
+// A Header is the header of a response. Names are in canonical form.
 type Header interface {
 	Values(name string) []string
 	// Set replaces a field by one line.
@@ -24,9 +24,9 @@ type Header interface {
 	Add(name, value string)
 }
 
-// A Response is a complete response. Responses worded by Weir have Content-Type, Content-Length and
-// Cache-Control: no-store; those worded by the operator have the necessary fields and the configured
-// ones. The downstream adds only Date and connection fields, and omits the body for HEAD.
+// A Response is a complete response. Weir's own responses have Content-Type, Content-Length and
+// Cache-Control: no-store; configured responses have the necessary fields and the configured ones.
+// The downstream adds only Date and connection fields, and omits the body for HEAD.
 type Response struct {
 	Status int
 	Fields []Field

@@ -44,10 +44,10 @@ func escapeLocation(to string) string {
 // WithQuota returns a with the rate limit fields of an allowed request. It uses the
 // buffer of v, or allocates.
 func (a Response) WithQuota(q *Quota, v Verdict) Response {
-	if v.Memory == nil {
-		v.Memory = new(Buffer)
+	if v.Buffer == nil {
+		v.Buffer = new(Buffer)
 	}
-	m := v.Memory
+	m := v.Buffer
 	m.Reset()
 	m.fields = append(m.fields, a.Fields...)
 	q.addFields(v)

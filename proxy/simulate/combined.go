@@ -8,111 +8,111 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A combinedReader reads lines in the common and the combined format of Apache and
-// nginx, with the virtual host in front or not:
+// A combinedReader parses lines in the common and the combined log format of Apache and nginx, with
+// or without a leading virtual host:
 //
 //	192.0.2.1 - alice [22/Nov/2026:11:05:47 +0000] "GET /a?b=c HTTP/1.1" 200 123 "referer" "agent"
 //
-// What follows the agent is not looked at.
+// Anything after the user agent is ignored.
 type combinedReader struct {
-	clock   clockReader
-	referer bool // whether something is read from it
-	agent   bool
+	times        timeParser
+	needsReferer bool // a key or route reads the Referer
+	needsAgent   bool
 }
 
 func newCombinedReader(n *Names) *combinedReader {
 	c := &combinedReader{}
-	for _, o := range n.wanted {
-		c.referer = c.referer || o == key.Origin{Source: key.Header, Name: "Referer"}
-		c.agent = c.agent || o == key.Origin{Source: key.Header, Name: "User-Agent"}
+	for _, o := range n.origins {
+		c.needsReferer = c.needsReferer || o == key.Origin{Source: key.Header, Name: "Referer"}
+		c.needsAgent = c.needsAgent || o == key.Origin{Source: key.Header, Name: "User-Agent"}
 	}
 	return c
 }
 
-// read reads r.line.
-func (c *combinedReader) read(r *record) kind {
+// parse parses r.line.
+func (c *combinedReader) parse(r *record) kind {
 	b := r.line
 	open := bytes.Index(b, []byte(" ["))
 	if open < 0 {
-		return malformed
+		return kindMalformed
 	}
 	client, rest := b[:open], b[open+2:]
 	end := bytes.IndexByte(rest, ']')
 	if end < 0 {
-		return malformed
+		return kindMalformed
 	}
-	at, ok := c.clock.read(text(rest[:end]))
+	at, ok := c.times.parse(stringOf(rest[:end]))
 	if !ok {
-		return malformed
+		return kindMalformed
 	}
 	r.At = at
-	if !c.client(r, text(client)) {
-		return malformed
+	if !c.client(r, stringOf(client)) {
+		return kindMalformed
 	}
-	asked, rest, ok := quoted(rest[end+1:])
+	asked, rest, ok := cutQuoted(rest[end+1:])
 	if !ok {
-		return malformed
+		return kindMalformed
 	}
 	status, rest, _ := bytes.Cut(bytes.TrimLeft(rest, " "), []byte(" "))
-	n, _, ok := number(text(status))
+	n, _, ok := parseNumber(stringOf(status))
 	if !ok || n > 999 {
-		return malformed
+		return kindMalformed
 	}
 	r.Status = int(n)
-	if r.Method, r.Target, r.Proto, ok = requestLine(text(asked)); !ok {
-		return other // a connection on which nothing was asked, or no HTTP
+	if r.Method, r.Target, r.Proto, ok = splitRequestLine(stringOf(asked)); !ok {
+		return kindOther // a connection without a request, or not HTTP
 	}
 	_, rest, _ = bytes.Cut(rest, []byte(" ")) // bytes sent
 	c.fields(r, rest)
-	return request
+	return kindRequest
 }
 
-// client reads what stands before the time: a virtual host perhaps, the client's
-// address, and two names.
+// client parses the part before the time: an optional virtual host, the client's address, and two
+// user names.
 func (c *combinedReader) client(r *record, s string) bool {
 	first, rest, ok := strings.Cut(s, " ")
 	if !ok {
 		return false
 	}
-	if r.Client = address(first); r.Client.IsValid() {
+	if r.Client = parseAddr(first); r.Client.IsValid() {
 		return true
 	}
 	if second, _, _ := strings.Cut(rest, " "); second != "" && second != "-" {
-		if a := address(second); a.IsValid() {
+		if a := parseAddr(second); a.IsValid() {
 			r.Host, r.Client = first, a
 		}
 	}
-	return true // a name in place of an address is none that is known
+	return true // a host name instead of an address leaves the client unknown
 }
 
-// fields reads referer and agent, if something is read from them.
+// fields parses Referer and User-Agent if they are needed.
 func (c *combinedReader) fields(r *record, rest []byte) {
-	if !c.referer && !c.agent {
+	if !c.needsReferer && !c.needsAgent {
 		return
 	}
-	referer, rest, ok := quoted(rest)
+	referer, rest, ok := cutQuoted(rest)
 	if !ok {
 		return // the common format
 	}
-	agent, _, ok := quoted(rest)
-	if c.referer {
+	agent, _, ok := cutQuoted(rest)
+	if c.needsReferer {
 		r.Fields = append(r.Fields, field("Referer", referer))
 	}
-	if c.agent && ok {
+	if c.needsAgent && ok {
 		r.Fields = append(r.Fields, field("User-Agent", agent))
 	}
 }
 
 func field(name string, value []byte) proxy.LoggedField {
-	f := proxy.LoggedField{Origin: key.Origin{Source: key.Header, Name: name}, Value: text(value)}
+	f := proxy.LoggedField{Origin: key.Origin{Source: key.Header, Name: name}, Value: stringOf(value)}
 	if f.Value == "-" {
 		f.Value = ""
 	}
 	return f
 }
 
-// quoted is the text in quotes that b begins with, decoded in place, and what follows.
-func quoted(b []byte) (value, rest []byte, ok bool) {
+// cutQuoted returns the quoted text at the beginning of b, unescaped in place, and the rest of b.
+func cutQuoted(b []byte) (value, rest []byte, ok bool) {
 	b = bytes.TrimLeft(b, " ")
 	if len(b) == 0 || b[0] != '"' {
 		return nil, b, false
@@ -129,8 +129,8 @@ func quoted(b []byte) (value, rest []byte, ok bool) {
 	return nil, b, false
 }
 
-// requestLine takes a request line apart.
-func requestLine(s string) (method, target, proto string, ok bool) {
+// splitRequestLine splits a request line.
+func splitRequestLine(s string) (method, target, proto string, ok bool) {
 	method, rest, ok := strings.Cut(s, " ")
 	if !ok || method == "" {
 		return "", "", "", false

@@ -14,10 +14,10 @@ import (
 //go:embed page.html
 var pageText string
 
-// HTML writes the report as one page that fetches nothing and runs no script.
+// HTML writes the report as a page without scripts and external resources.
 func (r *Report) HTML(out io.Writer) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"count": grouped, "signed": signedDiff, "share": share, "join": func(s []string) string { return strings.Join(s, ", ") },
+		"count": groupDigits, "signed": formatDiff, "share": percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
 		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 	}).Parse(pageText)
 	if err != nil {
@@ -31,7 +31,7 @@ func (r *Report) HTML(out io.Writer) error {
 	return t.Execute(out, p)
 }
 
-// A page is what the template is given.
+// A page is the data of the template.
 type page struct {
 	*Report
 	Sides []pageSide // one or two configurations
@@ -60,7 +60,7 @@ func newPageSide(file string, t *proxy.ReplayTally) pageSide {
 	s := pageSide{File: file, ReplayTally: t}
 	steps := int(t.To.Sub(t.Start)/max(t.Step, 1)) + 1
 	for _, rt := range t.Routes {
-		part := pageRoute{RouteTally: rt, More: more(&rt), Chart: newChart(rt.Name, rt.Series, steps, t)}
+		part := pageRoute{RouteTally: rt, More: furtherResults(&rt), Chart: newChart(rt.Name, rt.Series, steps, t)}
 		for _, l := range rt.Limits {
 			part.Rows = append(part.Rows, pageLimit{l, newChart(rt.Name+"."+l.Name, l.Series, steps, t)})
 		}
@@ -74,13 +74,12 @@ const (
 	chartHeight = 120
 )
 
-// A chart is bars over time: what passed, and on top what was refused, as outlines of
-// SVG.
+// A chart is a bar chart over time of allowed and, stacked on top, refused requests, as SVG paths.
 type chart struct {
 	Name            string
 	Passed, Refused string
 	Width, Height   int
-	Most            int64 // in one step
+	Most            int64 // maximum of one step
 	Step            time.Duration
 	From, To        time.Time
 	Empty           bool
@@ -112,10 +111,10 @@ func newChart(name string, s proxy.ReplaySeries, steps int, t *proxy.ReplayTally
 	return c
 }
 
-// A bar is a rectangle, y growing downwards.
+// A bar is a rectangle; y increases downwards.
 type bar struct{ left, right, bottom, top float64 }
 
-// String is the bar as a path of SVG, "" if it has no height.
+// String returns the bar as an SVG path, or "" if it has no height.
 func (b bar) String() string {
 	if b.top >= b.bottom {
 		return ""
@@ -124,8 +123,8 @@ func (b bar) String() string {
 	return "M" + f(b.left) + " " + f(b.bottom) + "V" + f(b.top) + "H" + f(b.right) + "V" + f(b.bottom) + "Z"
 }
 
-// grouped is n with its digits in groups of three.
-func grouped(n int64) string {
+// groupDigits returns n with its digits in groups of three.
+func groupDigits(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "\u202f" + s[i:]
@@ -133,10 +132,10 @@ func grouped(n int64) string {
 	return s
 }
 
-// signedDiff is b - a with its sign.
-func signedDiff(a, b int64) string {
+// formatDiff returns b-a with its sign.
+func formatDiff(a, b int64) string {
 	if b > a {
-		return "+" + grouped(b-a)
+		return "+" + groupDigits(b-a)
 	}
-	return grouped(b - a)
+	return groupDigits(b - a)
 }

@@ -5,52 +5,52 @@ import (
 	"strings"
 )
 
-// maxNested is how deep objects are looked into.
-const maxNested = 8
+// maxDepth is the maximum depth of nested objects that are parsed.
+const maxDepth = 8
 
-// A jsonReader reads lines that are objects of JSON. It looks at no more of them than
-// the names need, so that not every fault of a line is found.
+// A jsonReader parses lines that are JSON objects. It parses only what the names need, so that it
+// does not detect every syntax error.
 type jsonReader struct {
 	names *Names
-	clock clockReader
+	times timeParser
 
-	// Of the line that is being read.
-	r      *record
-	b      []byte
-	at     int
-	path   []byte // names of the objects around, a dot behind each
-	ranks  [roleCount]uint8
-	query  string
-	client string
-	asked  string // the request line
-	own    bool   // it has a request id
-	says   string // its message
-	turned bool   // it was refused by Weir
-	timed  bool   // it says how long the request took
+	// The state of the current line.
+	record       *record
+	line         []byte
+	pos          int
+	path         []byte // names of the enclosing objects, each followed by a dot
+	ranks        [roleCount]uint8
+	query        string
+	client       string
+	requestLine  string // the request line
+	hasRequestID bool   // the line has a request id
+	message      string // the message
+	refused      bool   // Weir refused the request
+	hasDuration  bool   // the line has a duration
 }
 
-// read reads r.line.
-func (j *jsonReader) read(r *record) kind {
-	*j = jsonReader{names: j.names, clock: j.clock, r: r, b: r.line, path: j.path[:0]}
+// parse parses r.line.
+func (j *jsonReader) parse(r *record) kind {
+	*j = jsonReader{names: j.names, times: j.times, record: r, line: r.line, path: j.path[:0]}
 	for i := range j.ranks {
 		j.ranks[i] = 255
 	}
-	j.blank()
-	if !j.is('{') || !j.object(0) {
-		return malformed
+	j.skipSpace()
+	if !j.accept('{') || !j.object(0) {
+		return kindMalformed
 	}
-	j.blank()
-	if j.at != len(j.b) {
-		return malformed
+	j.skipSpace()
+	if j.pos != len(j.line) {
+		return kindMalformed
 	}
 	return j.finish()
 }
 
-// finish makes a request of what was found.
+// finish completes the request from the fields found.
 func (j *jsonReader) finish() kind {
-	r := j.r
-	if j.asked != "" {
-		if method, target, proto, ok := requestLine(j.asked); ok {
+	r := j.record
+	if j.requestLine != "" {
+		if method, target, proto, ok := splitRequestLine(j.requestLine); ok {
 			if r.Method == "" {
 				r.Method = method
 			}
@@ -62,13 +62,13 @@ func (j *jsonReader) finish() kind {
 			}
 		}
 	}
-	own := j.own && j.says == "request"
-	if r.Method == "" || r.Target == "" || r.At.IsZero() && r.ended.IsZero() || j.own && j.says != "" && !own {
-		return other
+	own := j.hasRequestID && j.message == "request"
+	if r.Method == "" || r.Target == "" || r.At.IsZero() && r.ended.IsZero() || j.hasRequestID && j.message != "" && !own {
+		return kindOther
 	}
 	if j.query != "" && !strings.Contains(r.Target, "?") {
 		r.line = append(append(append(r.line, r.Target...), '?'), j.query...)
-		r.Target = text(r.line[len(r.line)-len(r.Target)-1-len(j.query):])
+		r.Target = stringOf(r.line[len(r.line)-len(r.Target)-1-len(j.query):])
 	}
 	if j.ranks[roleQuery] != 255 {
 		r.Redacted = false
@@ -76,18 +76,18 @@ func (j *jsonReader) finish() kind {
 	if r.At.IsZero() {
 		r.At = r.ended.Add(-r.Took)
 	}
-	if own && j.turned {
-		r.Status = 0 // what would have come of it nobody knows
+	if own && j.refused {
+		r.Status = 0 // the status that the upstream would have sent is unknown
 	}
 	if !strings.HasPrefix(r.Proto, "HTTP/") {
 		r.Proto = ""
 	}
-	r.Client = address(j.client)
-	return request
+	r.Client = parseAddr(j.client)
+	return kindRequest
 }
 
-// address reads an address that may have a port.
-func address(s string) netip.Addr {
+// parseAddr parses an address with an optional port.
+func parseAddr(s string) netip.Addr {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a
 	}
@@ -97,151 +97,151 @@ func address(s string) netip.Addr {
 	return netip.Addr{}
 }
 
-// is steps over c, if it comes next.
-func (j *jsonReader) is(c byte) bool {
-	if j.at < len(j.b) && j.b[j.at] == c {
-		j.at++
+// accept skips c if it is the next byte.
+func (j *jsonReader) accept(c byte) bool {
+	if j.pos < len(j.line) && j.line[j.pos] == c {
+		j.pos++
 		return true
 	}
 	return false
 }
 
-func (j *jsonReader) blank() {
-	for j.at < len(j.b) && (j.b[j.at] == ' ' || j.b[j.at] == '\t' || j.b[j.at] == '\r' || j.b[j.at] == '\n') {
-		j.at++
+func (j *jsonReader) skipSpace() {
+	for j.pos < len(j.line) && (j.line[j.pos] == ' ' || j.line[j.pos] == '\t' || j.line[j.pos] == '\r' || j.line[j.pos] == '\n') {
+		j.pos++
 	}
 }
 
-// object reads the members of an object whose brace has been read.
+// object parses the members of an object after its opening brace.
 func (j *jsonReader) object(depth int) bool {
-	j.blank()
-	if j.is('}') {
+	j.skipSpace()
+	if j.accept('}') {
 		return true
 	}
 	for {
-		j.blank()
+		j.skipSpace()
 		member, ok := j.string()
 		if !ok {
 			return false
 		}
-		j.blank()
-		if !j.is(':') {
+		j.skipSpace()
+		if !j.accept(':') {
 			return false
 		}
-		j.blank()
+		j.skipSpace()
 		if !j.member(member, depth) {
 			return false
 		}
-		j.blank()
-		if j.is('}') {
+		j.skipSpace()
+		if j.accept('}') {
 			return true
 		}
-		if !j.is(',') {
+		if !j.accept(',') {
 			return false
 		}
 	}
 }
 
-// member reads the value of a member.
+// member parses the value of a member.
 func (j *jsonReader) member(member []byte, depth int) bool {
 	outer := len(j.path)
 	j.path = append(j.path, member...)
 	defer func() { j.path = j.path[:outer] }()
-	found, wanted := j.names.known[string(j.path)]
-	if j.at >= len(j.b) {
+	found, wanted := j.names.byField[string(j.path)]
+	if j.pos >= len(j.line) {
 		return false
 	}
-	switch c := j.b[j.at]; {
+	switch c := j.line[j.pos]; {
 	case c == '{':
 		j.path = append(j.path, '.')
-		if j.names.inner[string(j.path)] && depth < maxNested {
-			j.at++
+		if j.names.prefixes[string(j.path)] && depth < maxDepth {
+			j.pos++
 			return j.object(depth + 1)
 		}
 		return j.skip()
-	case c == '[' && wanted: // as Caddy has the values of a field
-		return j.first(found)
+	case c == '[' && wanted: // Caddy logs the values of a field as an array
+		return j.singleton(found)
 	case c == '[':
 		return j.skip()
 	case c == '"':
 		value, ok := j.string()
 		if ok && wanted {
-			j.take(found, scalar{text: text(value)})
+			j.setField(found, scalar{text: stringOf(value)})
 		}
 		return ok
 	}
-	from := j.at
-	for j.at < len(j.b) && !ends(j.b[j.at]) {
-		j.at++
+	from := j.pos
+	for j.pos < len(j.line) && !ends(j.line[j.pos]) {
+		j.pos++
 	}
-	if from == j.at {
+	if from == j.pos {
 		return false
 	}
-	if value := text(j.b[from:j.at]); wanted && value != "null" {
-		j.take(found, scalar{value, true})
+	if value := stringOf(j.line[from:j.pos]); wanted && value != "null" {
+		j.setField(found, scalar{value, true})
 	}
 	return true
 }
 
-// ends reports whether a number, or a word, ends at c.
+// ends reports whether a number or a literal ends at c.
 func ends(c byte) bool {
 	return c == ',' || c == '}' || c == ']' || c == ' ' || c == '\t' || c == '\r' || c == '\n'
 }
 
-// first takes the only string of a list.
-func (j *jsonReader) first(found name) bool {
-	from := j.at
-	j.at++
-	j.blank()
-	if j.at < len(j.b) && j.b[j.at] == '"' {
+// singleton uses an array of exactly one string.
+func (j *jsonReader) singleton(found name) bool {
+	from := j.pos
+	j.pos++
+	j.skipSpace()
+	if j.pos < len(j.line) && j.line[j.pos] == '"' {
 		value, ok := j.string()
 		if !ok {
 			return false
 		}
-		j.blank()
-		if j.is(']') {
-			j.take(found, scalar{text: text(value)})
+		j.skipSpace()
+		if j.accept(']') {
+			j.setField(found, scalar{text: stringOf(value)})
 			return true
 		}
 	}
-	j.at = from
+	j.pos = from
 	return j.skip()
 }
 
-// string reads a string whose quote comes next.
+// string parses a string at the next byte.
 func (j *jsonReader) string() ([]byte, bool) {
-	if !j.is('"') {
+	if !j.accept('"') {
 		return nil, false
 	}
-	from, escaped := j.at, false
-	for j.at < len(j.b) {
-		switch j.b[j.at] {
+	from, escaped := j.pos, false
+	for j.pos < len(j.line) {
+		switch j.line[j.pos] {
 		case '\\':
 			escaped = true
-			j.at++
+			j.pos++
 		case '"':
-			value := j.b[from:j.at]
-			j.at++
+			value := j.line[from:j.pos]
+			j.pos++
 			if !escaped {
 				return value, true
 			}
 			value, err := unescape(value)
 			return value, err == nil
 		}
-		j.at++
+		j.pos++
 	}
 	return nil, false
 }
 
-// skip steps over an object or a list.
+// skip skips an object or an array.
 func (j *jsonReader) skip() bool {
-	for depth := 0; j.at < len(j.b); {
-		switch j.b[j.at] {
+	for depth := 0; j.pos < len(j.line); {
+		switch j.line[j.pos] {
 		case '{', '[':
 			depth++
 		case '}', ']':
 			if depth--; depth == 0 {
-				j.at++
+				j.pos++
 				return true
 			}
 		case '"':
@@ -250,7 +250,7 @@ func (j *jsonReader) skip() bool {
 			}
 			continue
 		}
-		j.at++
+		j.pos++
 	}
 	return false
 }

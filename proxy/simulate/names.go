@@ -10,13 +10,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A role is what a field of a log tells.
+// A role is the meaning of a field in a log.
 type role uint8
 
 const (
 	roleNone  role = iota
-	roleEnd        // when the answer was sent, or the line written
-	roleStart      // when the request came
+	roleEnd        // when the response was sent, or the line written
+	roleStart      // when the request arrived
 	roleMethod
 	roleTarget  // path and query
 	rolePath    // the path alone
@@ -31,21 +31,21 @@ const (
 	roleMillis
 	roleMicros
 	roleNanos
-	roleDuration // with a unit, or by its form
+	roleDuration // with a unit, or derived from its form
 	roleBody
-	roleOwn     // tells Weir's own log
+	roleOwn     // identifies Weir's own log
 	roleRefused // Weir has refused the request
-	roleMessage // tells requests from other messages in Weir's own log
-	roleField   // one that a key is read from
+	roleMessage // distinguishes requests from other messages in Weir's own log
+	roleField   // a field from which a key is read
 	roleCount
 )
 
-// isDuration reports whether r is one of the ways to tell how long a request took.
+// isDuration reports whether r is one of the roles of a duration.
 func (r role) isDuration() bool { return roleSeconds <= r && r <= roleDuration }
 
-// usual are the names that servers give their fields. Where a line has several of one
-// role, that which stands first here goes.
-func usual() map[string]name {
+// commonNames returns the names that servers commonly use. If a line has several fields of one role, the
+// one listed first here is used.
+func commonNames() map[string]name {
 	all := map[string]name{}
 	for r, names := range map[role]string{
 		roleEnd:      "time ts timestamp @timestamp msec time_iso8601 time_local datetime",
@@ -77,8 +77,8 @@ func usual() map[string]name {
 	return all
 }
 
-// roles are what --field calls them.
-func roles() map[string]role {
+// rolesByName returns the roles by their names in --field.
+func rolesByName() map[string]role {
 	return map[string]role{
 		"time": roleEnd, "start": roleStart, "method": roleMethod, "uri": roleTarget, "path": rolePath, "query": roleQuery, "request": roleRequest,
 		"host": roleHost, "scheme": roleScheme, "proto": roleProto, "client": roleClient, "status": roleStatus, "body": roleBody,
@@ -86,58 +86,57 @@ func roles() map[string]role {
 	}
 }
 
-// Names say which field of a line of JSON tells what.
+// Names maps the fields of JSON lines to their meaning.
 type Names struct {
-	known  map[string]name
-	inner  map[string]bool // objects in which names are, "request." for example
-	wanted []key.Origin    // that keys and routes are read from
+	byField  map[string]name
+	prefixes map[string]bool // prefixes of objects that contain names, such as "request."
+	origins  []key.Origin    // origins of keys and route matchers
 }
 
-// A name is what a field tells.
+// A name is the meaning of a field.
 type name struct {
 	role   role
-	rank   uint8 // of several for one role the lowest goes: 0 is what the operator gives
+	rank   uint8 // the field with the lowest rank of its role is used; 0 is configured by the operator
 	origin key.Origin
 }
 
-// NewNames are the usual ones, and those of fields that keys of the configurations are
-// read from, as nginx, Caddy and Traefik name them: http_x_phone,
-// request.headers.X-Phone, request_X-Phone, cookie_sid, arg_user. given are those of the operator,
-// each WHAT=NAME: uri=path_and_query, header:X-Phone=phone, or phone=number for the key
-// of that name.
+// NewNames returns the common names, and the names that nginx, Caddy and Traefik use for fields
+// from which keys of the configurations are read: http_x_phone, request.headers.X-Phone,
+// request_X-Phone, cookie_sid, arg_user. given are the operator's names, each WHAT=NAME:
+// uri=path_and_query, header:X-Phone=phone, or phone=number for the key phone.
 func NewNames(given []string, configs ...*config.Config) (*Names, error) {
-	n := &Names{known: usual(), inner: map[string]bool{}}
+	n := &Names{byField: commonNames(), prefixes: map[string]bool{}}
 	for _, o := range origins(configs) {
-		n.wanted = append(n.wanted, o)
+		n.origins = append(n.origins, o)
 		for _, text := range spellings(o) {
-			if _, taken := n.known[text]; !taken {
-				n.known[text] = name{role: roleField, origin: o}
+			if _, taken := n.byField[text]; !taken {
+				n.byField[text] = name{role: roleField, origin: o}
 			}
 		}
 	}
 	for _, one := range given {
-		if err := n.give(one, configs); err != nil {
+		if err := n.addGiven(one, configs); err != nil {
 			return nil, err
 		}
 	}
-	for text := range n.known {
+	for text := range n.byField {
 		for i := range len(text) {
 			if text[i] == '.' {
-				n.inner[text[:i+1]] = true
+				n.prefixes[text[:i+1]] = true
 			}
 		}
 	}
 	return n, nil
 }
 
-// give takes up a name that the operator has given.
-func (n *Names) give(text string, configs []*config.Config) error {
+// addGiven adds a name given by the operator.
+func (n *Names) addGiven(text string, configs []*config.Config) error {
 	what, field, found := strings.Cut(text, "=")
 	if !found || what == "" || field == "" {
 		return fmt.Errorf("field %q: write WHAT=NAME, for example header:X-Phone=phone or client=remote_addr", text)
 	}
-	if r, known := roles()[what]; known {
-		n.known[field] = name{role: r}
+	if r, known := rolesByName()[what]; known {
+		n.byField[field] = name{role: r}
 		return nil
 	}
 	o, err := key.ParseOrigin(what)
@@ -153,28 +152,28 @@ func (n *Names) give(text string, configs []*config.Config) error {
 	for _, c := range configs {
 		if s := c.Keys[what]; s != nil && s.From.Source != "" {
 			if s.From.Source == key.ClientIP {
-				n.known[field] = name{role: roleClient}
+				n.byField[field] = name{role: roleClient}
 			} else {
 				n.add(field, s.From)
 			}
-			found = false // it is said
+			found = false // the field has been added
 		}
 	}
 	if found {
-		choices := slices.Sorted(maps.Keys(roles()))
+		choices := slices.Sorted(maps.Keys(rolesByName()))
 		return fmt.Errorf("field %q: %s is neither %s, nor a place as header:NAME, query:NAME, cookie:NAME, json:/POINTER or form:NAME, nor a key of the configuration that is read from one", text, what, strings.Join(choices, ", "))
 	}
 	return nil
 }
 
 func (n *Names) add(field string, o key.Origin) {
-	n.known[field] = name{role: roleField, origin: o}
-	if !slices.Contains(n.wanted, o) {
-		n.wanted = append(n.wanted, o)
+	n.byField[field] = name{role: roleField, origin: o}
+	if !slices.Contains(n.origins, o) {
+		n.origins = append(n.origins, o)
 	}
 }
 
-// spellings are the names under which servers log what stands at o.
+// spellings returns the names under which servers log the value at o.
 func spellings(o key.Origin) []string {
 	low := strings.ReplaceAll(strings.ToLower(o.Name), "-", "_")
 	switch o.Source {
@@ -188,8 +187,8 @@ func spellings(o key.Origin) []string {
 	return []string{o.String()}
 }
 
-// origins are the places that the routes of configurations are matched by, and that
-// their keys are read from, each once.
+// origins returns the origins by which routes of the configurations are matched, and from which
+// their keys are read, without duplicates.
 func origins(configs []*config.Config) []key.Origin {
 	var all []key.Origin
 	add := func(o key.Origin) {

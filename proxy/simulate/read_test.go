@@ -132,8 +132,41 @@ func TestRead_Formats(t *testing.T) {
 		k, r := readFirst(t, c.line, newNames(t), Auto)
 		got := r.LoggedRequest
 		got.At = got.At.UTC()
-		if k != request || !same(got, c.want) {
+		if k != kindRequest || !same(got, c.want) {
 			t.Errorf("%s: %v\n%+v\nwant\n%+v", name, k, got, c.want)
+		}
+	}
+}
+
+// Of what the combined format tells of a client, only what something is read from is taken.
+func TestRead_FieldsOfTheCombinedFormat(t *testing.T) {
+	const asked = `192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET / HTTP/1.1" 200 1`
+	for _, c := range []struct{ key, rest, want string }{
+		{"header:Referer", ` "http://a/" "curl"`, "header:Referer=http://a/"},
+		{"header:User-Agent", ` "http://a/" "curl"`, "header:User-Agent=curl"},
+		{"header:X-Phone", ` "http://a/" "curl"`, ""},
+		{"header:Referer", ` "-" "curl"`, "header:Referer="},
+		{"header:Referer", ` "http://a/"`, "header:Referer=http://a/"}, // without an agent
+		{"header:User-Agent", ` "http://a/"`, ""},
+		{"header:User-Agent", ` curl`, ""},
+		{"header:User-Agent", ``, ""},
+	} {
+		n, err := NewNames(nil, mustLoad(t, "routes: [{match: {path: /}, upstream: echo, limits: [{key: '"+c.key+"', rate: 1/1m}]}]\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, r := readFirst(t, asked+c.rest, n, Auto)
+		var got []string
+		for _, f := range r.Fields {
+			got = append(got, f.Origin.String()+"="+f.Value)
+		}
+		if k != kindRequest || strings.Join(got, " ") != c.want {
+			t.Errorf("%s of %q: %v %q; want %q", c.key, c.rest, k, got, c.want)
+		}
+	}
+	for status, want := range map[string]kind{"999": kindRequest, "1000": kindMalformed, "-": kindMalformed, "20x": kindMalformed} {
+		if k, _ := readFirst(t, strings.Replace(asked, " 200 ", " "+status+" ", 1), newNames(t), Auto); k != want {
+			t.Errorf("status %s: %v; want %v", status, k, want)
 		}
 	}
 }
@@ -154,7 +187,7 @@ func same(a, b proxy.LoggedRequest) bool {
 func TestRead_FieldsThatTheOperatorNames(t *testing.T) {
 	n := newNames(t, "uri=what", "client=who", "time=at", "duration_ms=ms", "phone=number", "json:/user/phone=p", "method=verb", "body=payload")
 	k, r := readFirst(t, `{"what":"/send","who":"192.0.2.1","at":1795345547,"ms":1500,"number":"138","p":"139","verb":"POST","uri":"/else","payload":"{}"}`, n, Auto)
-	if k != request || r.Target != "/send" || r.Took != 1500*time.Millisecond || r.At.Unix() != 1795345545 || !r.HasBody || r.Body != "{}" {
+	if k != kindRequest || r.Target != "/send" || r.Took != 1500*time.Millisecond || r.At.Unix() != 1795345545 || !r.HasBody || r.Body != "{}" {
 		t.Errorf("%v %+v", k, r.LoggedRequest)
 	}
 	if len(r.Fields) != 2 || r.Fields[0].Origin.String() != "header:X-Phone" || r.Fields[1].Origin.String() != "json:/user/phone" {
@@ -171,20 +204,20 @@ func TestRead_FieldsThatTheOperatorNames(t *testing.T) {
 
 func TestRead_WhatIsNoRequest(t *testing.T) {
 	for line, want := range map[string]kind{
-		`{"level":"info","message":"listening","time":"2026-11-22T11:05:47.000Z"}`:                                    other,
-		`{"request_id":"a","method":"GET","path":"/","message":"connection error","time":"2026-11-22T11:05:47.000Z"}`: other,
-		`{"method":"GET","path":"/"}`:                                       other, // without a time
-		`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "-" 408 0`:              other,
-		`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "\x16\x03\x01" 400 0`:   other,
-		`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET /`:                 malformed,
-		`192.0.2.1 - - [22/Now/2026:11:05:47 +0000] "GET / HTTP/1.1" 200 1`: malformed,
-		`hello`: malformed,
-		`{"method":"GET","path":"/","time":"2026-11-22T11:05:47.000Z"`: malformed,
-		`{"method":"GET" "path":"/"}`:                                  malformed,
-		`{"method":"GE\qT"}`:                                           malformed,
-		`{"a":}`:                                                       malformed,
-		`{} {}`:                                                        malformed,
-		`{"a":"` + strings.Repeat("x", maxLine) + `"}`: malformed,
+		`{"level":"info","message":"listening","time":"2026-11-22T11:05:47.000Z"}`:                                    kindOther,
+		`{"request_id":"a","method":"GET","path":"/","message":"connection error","time":"2026-11-22T11:05:47.000Z"}`: kindOther,
+		`{"method":"GET","path":"/"}`:                                       kindOther, // without a time
+		`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "-" 408 0`:              kindOther,
+		`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "\x16\x03\x01" 400 0`:   kindOther,
+		`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET /`:                 kindMalformed,
+		`192.0.2.1 - - [22/Now/2026:11:05:47 +0000] "GET / HTTP/1.1" 200 1`: kindMalformed,
+		`hello`: kindMalformed,
+		`{"method":"GET","path":"/","time":"2026-11-22T11:05:47.000Z"`: kindMalformed,
+		`{"method":"GET" "path":"/"}`:                                  kindMalformed,
+		`{"method":"GE\qT"}`:                                           kindMalformed,
+		`{"a":}`:                                                       kindMalformed,
+		`{} {}`:                                                        kindMalformed,
+		`{"a":"` + strings.Repeat("x", maxLine) + `"}`: kindMalformed,
 	} {
 		if k, _ := readFirst(t, line+"\nmore\n", newNames(t), Auto); k != want {
 			t.Errorf("%.80s: %v; want %v", line, k, want)
@@ -194,18 +227,18 @@ func TestRead_WhatIsNoRequest(t *testing.T) {
 
 func TestRead_Times(t *testing.T) {
 	want := time.Date(2026, 11, 22, 11, 5, 47, 123_000_000, time.UTC)
-	var c clockReader
+	var c timeParser
 	for _, s := range []string{
 		"2026-11-22T11:05:47.123Z", "2026-11-22T12:05:47.123+01:00", "2026-11-22T12:05:47.123+0100", "2026-11-22 11:05:47.123", "1795345547.123", "1795345547123", "1795345547123000", "1795345547123000000",
 	} {
 		for range 2 { // the second time it is remembered
-			if got, ok := c.read(s); !ok || !got.Equal(want) {
+			if got, ok := c.parse(s); !ok || !got.Equal(want) {
 				t.Errorf("%s: %v, %v; want %v", s, got, ok, want)
 			}
 		}
 	}
 	for _, s := range []string{"", "-", "now", "12", "2026-13-22T11:05:47Z", "2026-11-22T11:05:47.Z1Z", "22/Nov/2026:11:05", "1e9"} {
-		if got, ok := c.read(s); ok {
+		if got, ok := c.parse(s); ok {
 			t.Errorf("%q: %v; want an error", s, got)
 		}
 	}
@@ -224,7 +257,7 @@ func TestRead_AllocatesNothing(t *testing.T) {
 		}
 		var r record
 		if got := testing.AllocsPerRun(n, func() {
-			if k, err := s.next(&r); k != request || err != nil {
+			if k, err := s.next(&r); k != kindRequest || err != nil {
 				t.Fatal(k, err)
 			}
 		}); got != 0 {
@@ -250,7 +283,7 @@ func FuzzRead(f *testing.F) {
 				if err != nil {
 					break
 				}
-				if k == request && (r.Method == "" || r.Target == "" || r.At.IsZero()) {
+				if k == kindRequest && (r.Method == "" || r.Target == "" || r.At.IsZero()) {
 					t.Errorf("%q is a request: %+v", line, r.LoggedRequest)
 				}
 			}

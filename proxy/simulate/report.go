@@ -13,19 +13,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// scarce is from how many keys on a memory store may let new ones share counts.
-const scarce = 500_000
+// manyKeys is the number of keys from which new keys may share counts in a memory store.
+const manyKeys = 500_000
 
-// A Report is what was read, and what the configurations would have done with it.
+// A Report is the result of a simulation.
 type Report struct {
 	Counts
 	Took   time.Duration     `json:"-"`
-	Config string            `json:"config"` // its file
+	Config string            `json:"config"` // the file of the configuration
 	Result proxy.ReplayTally `json:"result"`
-	// Against is what the other configuration would have done, and Other its file.
+	// Against is the result of the other configuration, and Other its file.
 	Other   string             `json:"other,omitempty"`
 	Against *proxy.ReplayTally `json:"against,omitempty"`
-	Notes   []string           `json:"notes"` // what the figures do not tell, and what to log
+	Notes   []string           `json:"notes"` // limitations of the result, and what to log to avoid them
 }
 
 func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.Duration) *Report {
@@ -36,40 +36,40 @@ func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.
 	}
 	r.Notes = r.notes(o)
 	if r.Requests > 0 {
-		r.Notes = append(r.Notes, unmatched(o, read.seen)...)
+		r.Notes = append(r.Notes, unmatchedRoutes(o, read.origins)...)
 	}
 	return r
 }
 
-// notes say what the log does not tell, and what to do about it.
+// notes returns what data the log lacks, and what to do about it.
 func (r *Report) notes(o Options) []string {
 	notes := []string{}
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if r.Requests == 0 {
-		say("no line is a request: is it an access log? For JSON with other names, say --field method=NAME, uri=NAME, time=NAME and so on")
+		say("no line is a request: is this an access log? If its JSON has other field names, name them with --field method=NAME, uri=NAME, time=NAME and so on")
 		return notes
 	}
 	if r.Malformed > 0 {
-		say("%d lines cannot be read and are left out", r.Malformed)
+		say("%d lines cannot be parsed and are ignored", r.Malformed)
 	}
 	if r.Late > 0 {
-		say("%d requests stand more than %v, or %d lines, behind later ones; they are taken at the time of the line before: sort the log by time", r.Late, window, maxPending)
+		say("%d requests are more than %v, or %d lines, behind later ones; they are evaluated at the time of the previous line: sort the log by time", r.Late, maxDelay, maxPending)
 	}
 	if r.TooMany > 0 {
-		say("%d requests were answered with 429 when they were logged; that counts as the answer of the upstream to those that pass here", r.TooMany)
+		say("%d requests have the status 429 in the log; if they are allowed here, that counts as the response of the upstream", r.TooMany)
 	}
 	for i, c := range []*config.Config{o.Config, o.Compare} {
-		if c != nil && c.Store == config.StoreMemory && r.tallies()[i].Keys > scarce {
-			say("%s: %d keys are counted at the end; with store: memory new ones share counts when there are more than it has room for, and are refused for others: see go doc ./limiter Memory", c.Files[0], r.tallies()[i].Keys)
+		if c != nil && c.Store == config.StoreMemory && r.results()[i].Keys > manyKeys {
+			say("%s: %d keys have counts at the end; with store: memory, new keys share counts when memory is full, and may be refused because of other keys: see go doc ./limiter Memory", c.Files[0], r.results()[i].Keys)
 		}
 	}
-	for i, t := range r.tallies() {
-		if o.MaxKeys > 0 && t.Keys >= o.MaxKeys/2 { // from there on one client gets no more room
-			say("%s: %d keys are counted at the end, for which there is hardly room here: new ones may share counts, and be refused for others; weir simulate on the command line has more room", []string{r.Config, r.Other}[i], t.Keys)
+	for i, t := range r.results() {
+		if o.MaxKeys > 0 && t.Keys >= o.MaxKeys/2 { // from here on a client's new keys share counts
+			say("%s: %d keys have counts at the end, which almost fills the memory of this simulation: new keys may share counts, and be refused because of other keys; weir simulate on the command line has more memory", []string{r.Config, r.Other}[i], t.Keys)
 		}
 	}
 	missing := map[string]int64{}
-	for _, t := range r.tallies() {
+	for _, t := range r.results() {
 		for _, rt := range t.Routes {
 			for _, l := range rt.Limits {
 				if l.Unknown > 0 {
@@ -77,17 +77,17 @@ func (r *Report) notes(o Options) []string {
 				}
 			}
 			if rt.Unlisted > 0 {
-				say("route %s: %d requests are not looked up in all its lists, whose keys the log does not tell", rt.Name, rt.Unlisted)
+				say("route %s: %d requests are not checked against all its lists, because the log lacks their keys", rt.Name, rt.Unlisted)
 			}
 		}
 	}
 	for _, places := range slices.Sorted(maps.Keys(missing)) {
-		say("the log does not tell %s: %d decisions of limits are left out; %s", places, missing[places], advice(places))
+		say("the log lacks %s: %d decisions of limits are skipped; %s", places, missing[places], advice(places))
 	}
 	return slices.Compact(append(notes, r.missingFields(o)...))
 }
 
-// missingFields are the notes about what is missing in the whole log.
+// missingFields returns notes about data that is missing in the whole log.
 func (r *Report) missingFields(o Options) (notes []string) {
 	held, hosts := false, false
 	for _, c := range []*config.Config{o.Config, o.Compare} {
@@ -102,16 +102,16 @@ func (r *Report) missingFields(o Options) (notes []string) {
 		}
 	}
 	if held && r.Untimed > 0 {
-		notes = append(notes, fmt.Sprintf("the log does not tell how long %d requests took: limits on what is under way at a time see none of them beside another; log the duration ($request_time in nginx, %%D in Apache)", r.Untimed))
+		notes = append(notes, fmt.Sprintf("the log lacks the duration of %d requests: limits on concurrent requests do not count them; log the duration ($request_time in nginx, %%D in Apache)", r.Untimed))
 	}
 	if hosts && r.Hostless > 0 && o.Host == "" {
-		notes = append(notes, fmt.Sprintf("the log does not tell the host of %d requests, which are taken as for localhost: log it ($host in nginx, %%v in Apache), or say --host NAME", r.Hostless))
+		notes = append(notes, fmt.Sprintf("the log lacks the host of %d requests, for which localhost is assumed: log it ($host in nginx, %%v in Apache), or set --host NAME", r.Hostless))
 	}
 	return notes
 }
 
-// unmatched are the notes about routes that are matched by what the log does not tell.
-func unmatched(o Options, seen map[key.Origin]bool) (notes []string) {
+// unmatchedRoutes returns notes about routes that match data the log does not have.
+func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
 	for _, c := range []*config.Config{o.Config, o.Compare} {
 		if c == nil {
 			continue
@@ -119,7 +119,7 @@ func unmatched(o Options, seen map[key.Origin]bool) (notes []string) {
 		for _, rt := range c.Routes {
 			for _, name := range slices.Sorted(maps.Keys(rt.Match.Headers)) {
 				if place := (key.Origin{Source: key.Header, Name: name}); !seen[place] {
-					notes = append(notes, fmt.Sprintf("route %s wants the field %s, of which the log does not tell: other routes take its requests, or none does; %s", rt.Name, name, advice(place.String())))
+					notes = append(notes, fmt.Sprintf("route %s matches the field %s, which the log lacks: other routes match its requests, or none does; %s", rt.Name, name, advice(place.String())))
 				}
 			}
 		}
@@ -127,29 +127,29 @@ func unmatched(o Options, seen map[key.Origin]bool) (notes []string) {
 	return slices.Compact(notes)
 }
 
-// advice is how to have places logged.
+// advice returns how to log the values at places.
 func advice(places string) string {
 	first, _, _ := strings.Cut(places, ", ")
 	source, name, _ := strings.Cut(first, ":")
 	switch source {
 	case "header":
-		return fmt.Sprintf("log the field %s as JSON ($http_%s in nginx), or say --field %s=NAME", name, strings.ReplaceAll(strings.ToLower(name), "-", "_"), first)
+		return fmt.Sprintf("log the field %s as JSON ($http_%s in nginx), or name it with --field %s=NAME", name, strings.ReplaceAll(strings.ToLower(name), "-", "_"), first)
 	case "client_ip":
 		return "log the client's whole address (privacy.log_client: full)"
 	case "query":
-		return "log the query too, or say --field " + first + "=NAME"
+		return "log the query too, or name it with --field " + first + "=NAME"
 	case "path":
-		return "Weir's own log hides what is a key; use the log of the server in front"
+		return "Weir's own log hides path parameters that are keys; use the log of the server in front"
 	case "jwt":
-		return "a verified token does not stand in a log"
+		return "a verified token is not logged"
 	case "host":
-		return "log the host, or say --field host=NAME"
+		return "log the host, or name it with --field host=NAME"
 	}
-	return "have the server that logs write it as a field of JSON, and say --field " + first + "=NAME"
+	return "log it as a JSON field, and name it with --field " + first + "=NAME"
 }
 
-// tallies are the one or two that there are.
-func (r *Report) tallies() []*proxy.ReplayTally {
+// results returns the one or two results.
+func (r *Report) results() []*proxy.ReplayTally {
 	all := []*proxy.ReplayTally{&r.Result}
 	if r.Against != nil {
 		all = append(all, r.Against)

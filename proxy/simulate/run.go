@@ -10,33 +10,33 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// Options say what is simulated.
+// Options configure a simulation.
 type Options struct {
 	Logs   []Log
 	Format Format
 	Names  *Names
 	Config *config.Config
-	// Compare is another configuration, that is given the same requests; nil for none.
+	// Compare is another configuration that is evaluated with the same requests; nil for none.
 	Compare *config.Config
-	// Host is that of requests whose log tells of none; localhost when empty.
+	// Host is the host of requests whose log has none; localhost if empty.
 	Host string
-	Top  int // keys of each limit to tell of
-	// Progress, unless nil, is called now and then.
+	Top  int // number of most refused keys to report for each limit
+	// Progress is called at intervals; it may be nil.
 	Progress func(c Counts)
 	Bounds
 }
 
-// Bounds keep a simulation small beside what else a process does. The zero value bounds
-// nothing.
+// Bounds limit the resources of a simulation that runs beside other work of a process. The zero
+// value sets no limits.
 type Bounds struct {
-	// MaxBytes is how much is read of all logs together, unpacked; more is ErrTooLong.
+	// MaxBytes is the maximum size of all logs together, uncompressed; more is ErrTooLong.
 	MaxBytes int64
-	// MaxKeys and MaxStore are the room for counts of each configuration: how many keys,
-	// and how many bytes.
+	// MaxKeys and MaxStore limit the memory for counts of each configuration: the number of keys,
+	// and the number of bytes.
 	MaxKeys  int
 	MaxStore int64
-	// Pace, unless nil, is called before each few lines and requests. It may wait, and an
-	// error of it ends the run.
+	// Pace is called before every few lines and requests; it may be nil. It may block, and an error
+	// ends the run.
 	Pace func() error
 }
 
@@ -44,23 +44,23 @@ type Bounds struct {
 var ErrTooLong = errors.New("the logs are too long")
 
 const (
-	// every is after how many requests Progress is told, and paced after how many Pace
-	// is called.
-	every = 1 << 12
-	paced = 1 << 6
-	// piece is how much of a log is read at a time where there is a Pace, in bytes.
-	piece = 16 << 10
+	// progressInterval is the number of requests between calls of Progress, and paced that between calls of
+	// Pace.
+	progressInterval = 1 << 12
+	paceInterval     = 1 << 6
+	// readSize is the number of bytes read at a time if Pace is set.
+	readSize = 16 << 10
 )
 
-// Run reads the logs to their end and reports what the configurations would have done.
+// Run reads the logs to their end and returns the report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
-	all := mergeReader{seen: map[key.Origin]bool{}}
+	all := mergeReader{origins: map[key.Origin]bool{}}
 	left := o.MaxBytes
 	for _, l := range o.Logs {
 		s, err := open(l, o.Format, o.Names)
 		if err == nil {
-			s.bound(&left, o.Bounds)
+			s.setBounds(&left, o.Bounds)
 		}
 		if err != nil {
 			return nil, err
@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		replays = append(replays, r)
 	}
 	for n := int64(0); ; n++ {
-		if n%every == 0 {
+		if n%progressInterval == 0 {
 			if err := context.Cause(ctx); err != nil {
 				return nil, err
 			}
@@ -88,7 +88,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 				o.Progress(all.Counts)
 			}
 		}
-		if n%paced == 0 && o.Pace != nil {
+		if n%paceInterval == 0 && o.Pace != nil {
 			if err := o.Pace(); err != nil {
 				return nil, err
 			}
@@ -103,7 +103,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		for _, replay := range replays {
 			replay.Request(&r.LoggedRequest)
 		}
-		all.release(r)
+		all.recycle(r)
 	}
 	return newReport(o, &all, replays, time.Since(began)), nil
 }

@@ -90,7 +90,7 @@ func TestRun_OrderOfLinesAndFiles(t *testing.T) {
 	} {
 		got := mustRun(t, file, "", logs...)
 		got.Result.Keys = want.Result.Keys // keys that have rested are forgotten at random moments
-		if a, b := text(mustJSON(t, got.Result)), text(mustJSON(t, want.Result)); a != b || got.Late != 0 {
+		if a, b := stringOf(mustJSON(t, got.Result)), stringOf(mustJSON(t, want.Result)); a != b || got.Late != 0 {
 			t.Errorf("%s: %d late\n%s\nwant\n%s", name, got.Late, a, b)
 		}
 	}
@@ -187,14 +187,14 @@ routes:
 `
 	got := strings.Join(mustRun(t, more, "", `192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "POST /b HTTP/1.1" 200 1`+"\nx\n").Notes, "\n")
 	for _, want := range []string{
-		"1 lines cannot be read", "header:X-Key: 1 decisions of limits are left out; log the field X-Key as JSON ($http_x_key in nginx), or say --field header:X-Key=NAME",
-		"json:/a: 1 decisions", "--field json:/a=NAME", "how long 1 requests took", "the host of 1 requests", "route a wants the field X-App",
+		"1 lines cannot be parsed", "header:X-Key: 1 decisions of limits are skipped; log the field X-Key as JSON ($http_x_key in nginx), or name it with --field header:X-Key=NAME",
+		"json:/a: 1 decisions", "--field json:/a=NAME", "the duration of 1 requests", "the host of 1 requests", "route a matches the field X-App",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("notes\n%s\nwant %q", got, want)
 		}
 	}
-	if got := mustRun(t, more, "", "x\n").Notes; len(got) != 1 || !strings.Contains(got[0], "is it an access log?") {
+	if got := mustRun(t, more, "", "x\n").Notes; len(got) != 1 || !strings.Contains(got[0], "is this an access log?") {
 		t.Errorf("notes of what is no log: %q", got)
 	}
 }
@@ -285,7 +285,7 @@ func TestRun_Ends(t *testing.T) {
 func TestRun_TellsWhenMemoryMayHaveBeenFull(t *testing.T) {
 	for store, told := range map[string]bool{"memory": true, "redis": false} {
 		c := mustLoad(t, "store: "+store+"\n"+file)
-		r := &Report{Counts: Counts{Requests: 1}, Result: proxy.ReplayTally{Keys: scarce + 1}}
+		r := &Report{Counts: Counts{Requests: 1}, Result: proxy.ReplayTally{Keys: manyKeys + 1}}
 		if got := strings.Join(r.notes(Options{Config: c}), "\n"); strings.Contains(got, "share counts") != told {
 			t.Errorf("store: %s: notes %q", store, got)
 		}

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// maxLine is how long a line may be, in bytes.
+// maxLine is the maximum length of a line in bytes.
 const maxLine = 1 << 20
 
-// A Format is how the lines of a log are written.
+// A Format is the format of the lines of a log.
 type Format string
 
 // The formats.
 const (
-	Auto     Format = "auto" // JSON where a line begins with a brace, else combined
+	Auto     Format = "auto" // JSON if a line begins with a brace, otherwise combined
 	JSON     Format = "json"
 	Combined Format = "combined" // or common
 	Common   Format = "common"   // or combined
 )
 
-// A Log is one log to be read.
+// A Log is one log to read.
 type Log struct {
 	Name string
 	io.Reader
@@ -37,13 +37,12 @@ type source struct {
 	format   Format
 	json     jsonReader
 	combined *combinedReader
-	newest   time.Time // of all lines so far, when they were written
+	latest   time.Time // the latest time at which a line so far was written
 	ended    bool
 	lines    int64
 }
 
-// open begins to read a log, which may be compressed by gzip: that is told by its first
-// bytes.
+// open starts reading a log. If its first bytes are those of gzip, it is decompressed.
 func open(l Log, format Format, n *Names) (*source, error) {
 	in := bufio.NewReaderSize(l.Reader, 1<<16)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -56,11 +55,11 @@ func open(l Log, format Format, n *Names) (*source, error) {
 	return &source{name: l.Name, in: in, format: format, json: jsonReader{names: n}, combined: newCombinedReader(n)}, nil
 }
 
-// next reads the next line into r. It is io.EOF behind the last one.
+// next reads the next line into r. It returns io.EOF after the last one.
 func (s *source) next(r *record) (kind, error) {
 	for {
 		r.reset()
-		whole, err := s.line(r)
+		whole, err := s.readLine(r)
 		if err != nil {
 			return 0, err
 		}
@@ -70,25 +69,24 @@ func (s *source) next(r *record) (kind, error) {
 		}
 		s.lines++
 		if !whole {
-			return malformed, nil
+			return kindMalformed, nil
 		}
 		k := s.parse(r)
-		if k == request {
+		if k == kindRequest {
 			written := r.ended
 			if written.IsZero() {
 				written = r.At.Add(r.Took)
 			}
-			if written.After(s.newest) {
-				s.newest = written
+			if written.After(s.latest) {
+				s.latest = written
 			}
 		}
 		return k, nil
 	}
 }
 
-// line reads a line; whole is false for one that is too long, of which the rest is
-// stepped over.
-func (s *source) line(r *record) (whole bool, err error) {
+// readLine reads a line; whole is false if it is too long, in which case the rest is skipped.
+func (s *source) readLine(r *record) (whole bool, err error) {
 	for {
 		piece, err := s.in.ReadSlice('\n')
 		if len(r.line)+len(piece) <= maxLine {
@@ -101,7 +99,7 @@ func (s *source) line(r *record) (whole bool, err error) {
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			if !whole {
-				return false, s.rest()
+				return false, s.skipLine()
 			}
 			continue
 		case errors.Is(err, io.EOF) && len(r.line) > 0:
@@ -116,8 +114,8 @@ func (s *source) line(r *record) (whole bool, err error) {
 	}
 }
 
-// rest steps over what is left of a line.
-func (s *source) rest() error {
+// skipLine skips the rest of a line.
+func (s *source) skipLine() error {
 	for {
 		_, err := s.in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -130,7 +128,7 @@ func (s *source) rest() error {
 	}
 }
 
-// parse reads what r.line tells.
+// parse parses r.line.
 func (s *source) parse(r *record) kind {
 	start := bytes.TrimLeft(r.line, " \t\ufeff")
 	switch {
@@ -138,7 +136,7 @@ func (s *source) parse(r *record) kind {
 		if len(start) < len(r.line) {
 			r.line = append(r.line[:0], start...)
 		}
-		return s.json.read(r)
+		return s.json.parse(r)
 	}
-	return s.combined.read(r)
+	return s.combined.parse(r)
 }

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// text is b as a string that shares its bytes: it holds as long as they do.
-func text(b []byte) string {
+// stringOf returns b as a string that shares its memory. It is valid as long as b is unchanged.
+func stringOf(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
@@ -18,7 +18,7 @@ func text(b []byte) string {
 
 var errJSON = errors.New("not JSON")
 
-// unescape decodes the escapes of a JSON string in place, which it makes no longer.
+// unescape decodes the escapes of a JSON string in place; the result is never longer.
 func unescape(b []byte) ([]byte, error) {
 	i := bytes.IndexByte(b, '\\')
 	if i < 0 {
@@ -49,23 +49,24 @@ func unescape(b []byte) ([]byte, error) {
 			out = append(out, '\r')
 		case 't':
 			out = append(out, '\t')
-		case 'x': // nginx writes so what is no text, if it is not told to write JSON
-			v, ok := hex(b, i, 2)
+		case 'x': // written by nginx for bytes that are not text, unless it is configured with escape=json
+			v, ok := parseHex(b, i, 2)
 			if !ok {
 				return nil, errJSON
 			}
 			out = append(out, byte(v))
 			i += 2
 		case 'u':
-			v, ok := hex(b, i, 4)
+			v, ok := parseHex(b, i, 4)
 			if !ok {
 				return nil, errJSON
 			}
 			i += 4
 			if utf16.IsSurrogate(v) && i+6 <= len(b) && b[i] == '\\' && b[i+1] == 'u' {
-				if low, ok := hex(b, i+2, 4); ok {
-					v = utf16.DecodeRune(v, low)
-					i += 6
+				if low, ok := parseHex(b, i+2, 4); ok {
+					if v = utf16.DecodeRune(v, low); v != utf8.RuneError { // else what follows stands for itself
+						i += 6
+					}
 				}
 			}
 			out = utf8.AppendRune(out, v)
@@ -76,8 +77,8 @@ func unescape(b []byte) ([]byte, error) {
 	return out, nil
 }
 
-// hex reads n hexadecimal digits at i.
-func hex(b []byte, i, n int) (v rune, ok bool) {
+// parseHex parses n hexadecimal digits at i.
+func parseHex(b []byte, i, n int) (v rune, ok bool) {
 	if i+n > len(b) {
 		return 0, false
 	}
@@ -97,8 +98,8 @@ func hex(b []byte, i, n int) (v rune, ok bool) {
 	return v, true
 }
 
-// number reads a decimal number that is not negative, with its fraction in billionths.
-func number(s string) (whole, billionths int64, ok bool) {
+// parseNumber parses a non-negative decimal number; its fraction is returned in billionths.
+func parseNumber(s string) (whole, billionths int64, ok bool) {
 	i := 0
 	for ; i < len(s) && '0' <= s[i] && s[i] <= '9'; i++ {
 		if whole > 1<<62/10 {

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// Text writes the report  to read in a terminal.
+// Text writes the report as text for a terminal.
 func (r *Report) Text(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	defer t.Flush()
@@ -23,12 +23,12 @@ func (r *Report) Text(out io.Writer) {
 	}
 	fmt.Fprintln(t)
 	if r.Others > 0 {
-		fmt.Fprintf(t, "%d lines are no requests\n", r.Others)
+		fmt.Fprintf(t, "%d lines are not requests\n", r.Others)
 	}
 	if r.Against == nil {
-		r.one(t, &r.Result)
+		r.writeOne(t, &r.Result)
 	} else {
-		r.both(t)
+		r.writeComparison(t)
 	}
 	t.Flush()
 	if len(r.Notes) > 0 {
@@ -39,9 +39,9 @@ func (r *Report) Text(out io.Writer) {
 	}
 }
 
-// one writes what one configuration would have done.
-func (r *Report) one(t *tabwriter.Writer, tally *proxy.ReplayTally) {
-	fmt.Fprintf(t, "%d passed, %d refused by limits (%s)\n", tally.Passed, tally.Refused, share(tally.Refused, tally.Requests))
+// writeOne writes the result of one configuration.
+func (r *Report) writeOne(t *tabwriter.Writer, tally *proxy.ReplayTally) {
+	fmt.Fprintf(t, "%d passed, %d refused by limits (%s)\n", tally.Passed, tally.Refused, percentage(tally.Refused, tally.Requests))
 	fmt.Fprintf(t, "\nROUTE\tLIMIT\tRATE\tMODE\tPASSED\tREFUSED\tSHADOWED\tSKIPPED\tUNKNOWN\n")
 	for _, rt := range tally.Routes {
 		fmt.Fprintf(t, "%s\t\t\t\t%d\t%d\t\t\t\n", rt.Name, rt.Passed, rt.Refused)
@@ -51,7 +51,7 @@ func (r *Report) one(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 	}
 	t.Flush()
 	for _, rt := range tally.Routes {
-		for _, line := range more(&rt) {
+		for _, line := range furtherResults(&rt) {
 			fmt.Fprintf(t, "%s: %s\n", rt.Name, line)
 		}
 	}
@@ -60,13 +60,13 @@ func (r *Report) one(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 	}
 	for _, rt := range tally.Routes {
 		for _, l := range rt.Limits {
-			tops(t, rt.Name+"."+l.Name, &l)
+			writeTopKeys(t, rt.Name+"."+l.Name, &l)
 		}
 	}
 }
 
-// more are what else came of the requests of a route.
-func more(rt *proxy.RouteTally) (lines []string) {
+// furtherResults returns further results of a route.
+func furtherResults(rt *proxy.RouteTally) (lines []string) {
 	for _, reason := range slices.Sorted(maps.Keys(rt.Rejected)) {
 		lines = append(lines, fmt.Sprintf("%d rejected: %s", rt.Rejected[reason], reason))
 	}
@@ -77,8 +77,8 @@ func more(rt *proxy.RouteTally) (lines []string) {
 		n    int64
 		what string
 	}{
-		{rt.Waited, "waited for their turn"}, {rt.Repeated, "repeats that do not count"},
-		{rt.Returned, "gave back what they took, for what came of them"}, {rt.Banned, "bans began"},
+		{rt.Waited, "waited for a permit"}, {rt.Repeated, "repeats that are not counted"},
+		{rt.Returned, "refunded because of their outcome"}, {rt.Banned, "started a ban"},
 	} {
 		if c.n > 0 {
 			lines = append(lines, strconv.FormatInt(c.n, 10)+" "+c.what)
@@ -87,8 +87,8 @@ func more(rt *proxy.RouteTally) (lines []string) {
 	return lines
 }
 
-// tops writes the keys that a limit refuses most.
-func tops(t *tabwriter.Writer, name string, l *proxy.LimitTally) {
+// writeTopKeys writes the keys that a limit refuses most.
+func writeTopKeys(t *tabwriter.Writer, name string, l *proxy.LimitTally) {
 	if len(l.Top) == 0 {
 		return
 	}
@@ -103,8 +103,8 @@ func tops(t *tabwriter.Writer, name string, l *proxy.LimitTally) {
 	t.Flush()
 }
 
-// both writes what two configurations would have done, side by side.
-func (r *Report) both(t *tabwriter.Writer) {
+// writeComparison writes the results of two configurations side by side.
+func (r *Report) writeComparison(t *tabwriter.Writer) {
 	fmt.Fprintf(t, "A is %s, B is %s\n", r.Config, r.Other)
 	fmt.Fprintf(t, "\nROUTE\tLIMIT\tRATE A\tRATE B\tREFUSED A\tREFUSED B\tDIFFERENCE\tSHADOWED A\tSHADOWED B\tDIFFERENCE\tUNKNOWN A\tUNKNOWN B\n")
 	fmt.Fprintf(t, "all\t\t\t\t%d\t%d\t%+d\t\t\t\t\t\n", r.Result.Refused, r.Against.Refused, r.Against.Refused-r.Result.Refused)
@@ -114,13 +114,13 @@ func (r *Report) both(t *tabwriter.Writer) {
 	}
 }
 
-// A Difference is a limit, or with Limit empty a route, in two configurations.
+// A Difference compares a route, or with Limit set a limit, in two configurations.
 type Difference struct {
 	Route, Limit string
 	A, B         Side
 }
 
-// A Side is what one configuration would have done.
+// A Side is the result of one configuration.
 type Side struct {
 	There                              bool // the configuration has this route or limit
 	Rates                              []string
@@ -134,12 +134,12 @@ func (s Side) rates() string {
 	return strings.Join(s.Rates, " ")
 }
 
-// Differences are the routes and limits of both configurations, in the order of the
-// first; those of the second alone come last.
+// Differences returns the routes and limits of both configurations, in the order of the first;
+// those that only the second has follow.
 func (r *Report) Differences() []Difference {
 	var all []Difference
 	at := map[[2]string]int{}
-	for i, t := range r.tallies() {
+	for i, t := range r.results() {
 		put := func(route, limit string, s Side) {
 			k := [2]string{route, limit}
 			if _, known := at[k]; !known {
@@ -162,8 +162,8 @@ func (r *Report) Differences() []Difference {
 	return all
 }
 
-// share is n of all in percent.
-func share(n, all int64) string {
+// percentage returns n as a percentage of all.
+func percentage(n, all int64) string {
 	if all == 0 {
 		return "0 %"
 	}

@@ -2,29 +2,29 @@ package simulate
 
 import "time"
 
-// A clockReader reads the times of lines. It remembers the last one, for many lines have
-// the same.
-type clockReader struct {
+// A timeParser parses the times of lines. It caches the last one, because many lines have the same
+// time.
+type timeParser struct {
 	text []byte
 	time time.Time
 }
 
-// read reads a time as servers write it: RFC 3339, as Apache and nginx have it
-// (22/Nov/2026:11:05:47 +0000), or as a number of seconds, milliseconds, microseconds or
-// nanoseconds since 1970, whichever makes a time after 1973.
-func (c *clockReader) read(s string) (time.Time, bool) {
+// parse parses a time in the notations of servers: RFC 3339, that of Apache and nginx
+// (22/Nov/2026:11:05:47 +0000), or a number of seconds, milliseconds, microseconds or nanoseconds
+// since 1970; the unit is the one that gives a time after 1973.
+func (c *timeParser) parse(s string) (time.Time, bool) {
 	if s == string(c.text) && s != "" {
 		return c.time, true
 	}
-	t, ok := readTime(s)
+	t, ok := parseTime(s)
 	if ok {
 		c.text, c.time = append(c.text[:0], s...), t
 	}
 	return t, ok
 }
 
-func readTime(s string) (time.Time, bool) {
-	if whole, billionths, ok := number(s); ok {
+func parseTime(s string) (time.Time, bool) {
+	if whole, billionths, ok := parseNumber(s); ok {
 		return epoch(whole, billionths)
 	}
 	if len(s) >= 26 && s[2] == '/' {
@@ -32,7 +32,7 @@ func readTime(s string) (time.Time, bool) {
 		return t, err == nil
 	}
 	if len(s) >= 20 && s[4] == '-' {
-		if t, ok := rfc3339(s); ok {
+		if t, ok := parseRFC3339(s); ok {
 			return t, true
 		}
 	}
@@ -44,7 +44,7 @@ func readTime(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// epoch is a number since 1970 in the unit that fits.
+// epoch converts a number since 1970 in the unit that fits.
 func epoch(whole, billionths int64) (time.Time, bool) {
 	switch {
 	case whole < 1e8:
@@ -59,8 +59,8 @@ func epoch(whole, billionths int64) (time.Time, bool) {
 	return time.Unix(0, whole), true
 }
 
-// rfc3339 reads 2026-11-22T11:05:47.123Z, the usual form, faster than package time.
-func rfc3339(s string) (time.Time, bool) {
+// parseRFC3339 parses the usual form, 2026-11-22T11:05:47.123Z, faster than package time.
+func parseRFC3339(s string) (time.Time, bool) {
 	if s[4] != '-' || s[7] != '-' || s[10] != 'T' || s[13] != ':' || s[16] != ':' || s[len(s)-1] != 'Z' {
 		return time.Time{}, false
 	}
@@ -75,7 +75,7 @@ func rfc3339(s string) (time.Time, bool) {
 	}
 	nanos := int64(0)
 	if s[19] != 'Z' {
-		_, billionths, ok := number("0" + s[19:len(s)-1])
+		_, billionths, ok := parseNumber("0" + s[19:len(s)-1])
 		if s[19] != '.' || !ok {
 			return time.Time{}, false
 		}

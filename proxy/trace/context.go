@@ -1,6 +1,6 @@
-// Package trace sends traces of requests to a collector, by OpenTelemetry's protocol
-// over HTTP (OTLP/HTTP, protobuf), and reads and writes the fields by which a trace goes
-// from process to process (W3C Trace Context).
+// Package trace sends traces of requests to a collector by OTLP over HTTP (OpenTelemetry protocol,
+// protobuf encoding), and reads and writes the fields that propagate a trace between processes (W3C
+// Trace Context).
 //
 // A finished span is passed to an [Exporter]. Requests never wait for the collector: the
 // exporter queues a bounded number of spans in memory, and drops and counts the rest.
@@ -25,7 +25,7 @@ type SpanID [8]byte
 // The flags of traceparent.
 const (
 	flagSampled = 1
-	flagRandom  = 2 // the trace's ID is random; passed on as it came
+	flagRandom  = 2 // the trace's ID is random; forwarded unchanged
 )
 
 // A SpanContext is a span context (W3C Trace Context): what is propagated to other

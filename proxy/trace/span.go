@@ -21,8 +21,8 @@ const (
 // A Span is a finished operation.
 type Span struct {
 	SpanContext
-	Parent     SpanID // zero for none
-	State      string // tracestate, passed on as it came
+	Parent     SpanID // zero if there is none
+	State      string // tracestate, forwarded unchanged
 	Name       string
 	Kind       Kind
 	Start, End time.Time
@@ -73,6 +73,6 @@ func messages(attributes []Attribute) (all []*commonpb.KeyValue) {
 	return all
 }
 
-// validUTF8 replaces invalid UTF-8 in s: protobuf would refuse a whole batch for one such
-// byte.
+// validUTF8 replaces invalid UTF-8 in s: a collector refuses a whole batch for one invalid byte in
+// a protobuf string.
 func validUTF8(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

@@ -168,5 +168,5 @@ async function simulates(page, log, dir) {
   await yaml.fill("");
   await page.getByLabel(/of this node/).check();
   await page.getByRole("button", { name: "Simulate" }).click();
-  await page.getByText("the log does not tell header:X-Phone").first().waitFor();
+  await page.getByText("the log lacks header:X-Phone").first().waitFor();
 }

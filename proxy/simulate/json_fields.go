@@ -7,36 +7,36 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// A scalar is a string of JSON, or, bare, a number or a word.
+// A scalar is a JSON string or, if bare, a number or a literal.
 type scalar struct {
 	text string
 	bare bool
 }
 
-// take takes up what a field tells.
-func (j *jsonReader) take(found name, v scalar) {
-	r := j.r
+// setField uses the value of a field.
+func (j *jsonReader) setField(found name, v scalar) {
+	r := j.record
 	if found.role == roleField {
 		if v.text == "-" {
-			v.text = "" // as servers write what is not there
+			v.text = "" // servers write - for an absent value
 		}
 		r.Fields = append(r.Fields, proxy.LoggedField{Origin: found.origin, Value: v.text})
 		return
 	}
-	if found.rank >= j.ranks[found.role] && found.role != roleRefused || found.role.isDuration() && j.timed && found.rank > 0 {
+	if found.rank >= j.ranks[found.role] && found.role != roleRefused || found.role.isDuration() && j.hasDuration && found.rank > 0 {
 		return
 	}
-	if j.value(found.role, v) {
+	if j.setRole(found.role, v) {
 		j.ranks[found.role] = found.rank
 	}
 }
 
-// value takes up the value of a role, and reports whether it is one.
-func (j *jsonReader) value(is role, v scalar) bool {
-	r, value := j.r, v.text
+// setRole uses the value of a role, and reports whether it is valid.
+func (j *jsonReader) setRole(is role, v scalar) bool {
+	r, value := j.record, v.text
 	switch is {
 	case roleEnd, roleStart:
-		return j.time(is, value)
+		return j.setTime(is, value)
 	case roleMethod:
 		r.Method = value
 	case roleTarget:
@@ -49,7 +49,7 @@ func (j *jsonReader) value(is role, v scalar) bool {
 	case roleQuery:
 		j.query = strings.TrimPrefix(value, "?")
 	case roleRequest:
-		j.asked = value
+		j.requestLine = value
 	case roleHost:
 		r.Host = value
 	case roleScheme:
@@ -59,43 +59,43 @@ func (j *jsonReader) value(is role, v scalar) bool {
 	case roleClient:
 		j.client = value
 	case roleStatus:
-		n, _, ok := number(value)
+		n, _, ok := parseNumber(value)
 		r.Status = int(n)
 		return ok && n < 1000
 	case roleBody:
 		r.Body, r.HasBody = value, value != "-"
 	case roleOwn:
-		j.own = true
+		j.hasRequestID = true
 	case roleRefused:
-		j.turned = true
+		j.refused = true
 	case roleMessage:
-		j.says = value
+		j.message = value
 	default:
-		took, ok := duration(is, v)
+		took, ok := parseDuration(is, v)
 		if ok {
-			r.Took, j.timed = took, true
+			r.Took, j.hasDuration = took, true
 		}
 		return ok
 	}
 	return true
 }
 
-// time takes up when a request came, or ended.
-func (j *jsonReader) time(is role, value string) bool {
-	t, ok := j.clock.read(value)
+// setTime uses the time at which a request arrived or ended.
+func (j *jsonReader) setTime(is role, value string) bool {
+	t, ok := j.times.parse(value)
 	switch {
 	case !ok:
 	case is == roleStart:
-		j.r.At = t
+		j.record.At = t
 	default:
-		j.r.ended = t
+		j.record.ended = t
 	}
 	return ok
 }
 
-// duration reads how long a request took.
-func duration(is role, v scalar) (time.Duration, bool) {
-	whole, billionths, ok := number(v.text)
+// parseDuration parses the duration of a request.
+func parseDuration(is role, v scalar) (time.Duration, bool) {
+	whole, billionths, ok := parseNumber(v.text)
 	if !ok {
 		took, err := time.ParseDuration(v.text)
 		return max(took, 0), err == nil && is == roleDuration
@@ -109,7 +109,7 @@ func duration(is role, v scalar) (time.Duration, bool) {
 	case roleNanos:
 		unit = time.Nanosecond
 	case roleDuration:
-		if v.bare && !strings.Contains(v.text, ".") { // as Envoy has it; Caddy has seconds, with a fraction
+		if v.bare && !strings.Contains(v.text, ".") { // Envoy logs milliseconds; Caddy logs seconds with a fraction
 			unit = time.Millisecond
 		}
 	}

@@ -58,7 +58,7 @@ func TestRun_IsAtAPace(t *testing.T) {
 	log := strings.Repeat(nginxLine(1, "POST", "/send", "1"), requests)
 	calls := 0
 	r, err := runBounded(t, Bounds{Pace: func() error { calls++; return nil }}, log)
-	if want := len(log)/piece + requests/paced; err != nil || calls < want || r.Requests != requests {
+	if want := len(log)/readSize + requests/paceInterval; err != nil || calls < want || r.Requests != requests {
 		t.Errorf("it paused %d times, %v; want %d at least", calls, err, want)
 	}
 	enough := errors.New("enough")
@@ -78,10 +78,10 @@ func TestRun_IsAtAPace(t *testing.T) {
 
 func TestRun_TellsThatThereWasHardlyRoom(t *testing.T) {
 	r, err := runBounded(t, Bounds{MaxKeys: 1000, MaxStore: 64 << 20}, logOf(5000))
-	if err != nil || !strings.Contains(strings.Join(r.Notes, "\n"), "hardly room") {
+	if err != nil || !strings.Contains(strings.Join(r.Notes, "\n"), "almost fills the memory") {
 		t.Errorf("%v, %d keys, %q", err, r.Result.Keys, r.Notes)
 	}
-	if r, err = runBounded(t, Bounds{MaxKeys: 10_000, MaxStore: 64 << 20}, logOf(50)); err != nil || strings.Contains(strings.Join(r.Notes, "\n"), "hardly room") {
+	if r, err = runBounded(t, Bounds{MaxKeys: 10_000, MaxStore: 64 << 20}, logOf(50)); err != nil || strings.Contains(strings.Join(r.Notes, "\n"), "almost fills the memory") {
 		t.Errorf("%v, %d keys, %q", err, r.Result.Keys, r.Notes)
 	}
 }

@@ -5,18 +5,18 @@ import (
 	"io"
 )
 
-// bound has s read no more than what is left, and at the pace that b says.
-func (s *source) bound(left *int64, b Bounds) {
+// setBounds makes s read at most *left bytes, and calls b.Pace before each read.
+func (s *source) setBounds(left *int64, b Bounds) {
 	if b.MaxBytes == 0 && b.Pace == nil {
 		return
 	}
-	s.in = bufio.NewReaderSize(&boundedReader{s.in, left, b}, piece)
+	s.in = bufio.NewReaderSize(&boundedReader{s.in, left, b}, readSize)
 }
 
-// A boundedReader reads what is unpacked already: of a few bytes gzip makes many.
+// A boundedReader bounds the uncompressed data: a few bytes of gzip can decompress to many.
 type boundedReader struct {
-	from io.Reader
-	left *int64 // of all logs
+	in   io.Reader
+	left *int64 // shared by all logs
 	Bounds
 }
 
@@ -27,7 +27,7 @@ func (r *boundedReader) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n, err := r.from.Read(p[:min(len(p), piece)])
+	n, err := r.in.Read(p[:min(len(p), readSize)])
 	if *r.left -= int64(n); r.MaxBytes > 0 && *r.left < 0 {
 		return 0, ErrTooLong
 	}

@@ -18,7 +18,7 @@ RUN mkdir -p /out/state
 FROM scratch
 ARG VERSION REVISION
 LABEL org.opencontainers.image.title="Weir" \
-    org.opencontainers.image.description="HTTP reverse proxy that limits rates" \
+    org.opencontainers.image.description="HTTP reverse proxy for rate limiting" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.version=$VERSION \
     org.opencontainers.image.revision=$REVISION

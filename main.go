@@ -1,4 +1,4 @@
-// Command weir is an HTTP reverse proxy that limits rates.
+// Command weir is an HTTP reverse proxy for rate limiting.
 package main
 
 import (

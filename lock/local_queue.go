@@ -96,9 +96,9 @@ func (p *ticket) leave(notified int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	gt := g.byName[p.name]
-	isFront := gt.waiters.Front() == p.element
+	isFirst := gt.waiters.Front() == p.element
 	gt.waiters.Remove(p.element)
-	if !isFront {
+	if !isFirst {
 		return
 	}
 	if notified > 0 {

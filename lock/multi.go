@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Multi returns a lock that combines several locks; its hold is lost if any of them is
-// lost. Reentrant locks of one Locker are acquired atomically in one round trip, in a
-// cluster if their names have the same hash tag. Other locks are acquired one after
-// another in the order of their names, which is the same in every process, so that two
-// Multis cannot deadlock. If a lock is not free, Multi releases those it has acquired
+// Multi returns a lock that combines several locks (all or none); its hold is lost if any
+// of them is lost. Reentrant locks of one Locker are acquired atomically in one round
+// trip, in a cluster if their names have the same hash tag. Other locks are acquired one
+// after another in the order of their names, which is the same in every process, so that
+// two Multis cannot deadlock. If a lock is not free, Multi releases those it has acquired
 // before it waits.
 //
 // The locks may be of different kinds and Lockers. Fair locks are acquired only while

@@ -105,7 +105,7 @@ func (e *explainer) explainLimits() {
 		if from.Penalty != nil {
 			explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " at the next refusal"
 			if from.Penalty.After > 1 {
-				explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " after so many refusals: " + limiter.Rate{Count: from.Penalty.After, Window: longestWindow(from.Rates)}.String()
+				explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " after refusals at the rate " + limiter.Rate{Count: from.Penalty.After, Window: longestWindow(from.Rates)}.String()
 			}
 		}
 		i := slices.IndexFunc(x.route.limits, func(l *limit) bool { return l.Name == from.Name })
@@ -139,7 +139,7 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 		explained.Reason = err.Error()
 		return
 	case len(set.claims) == 0:
-		explained.Reason = "the key is missing, and on_missing or on_invalid says skip"
+		explained.Reason = "the key is missing, and on_missing or on_invalid is skip"
 		return
 	}
 	explained.Asked, explained.Allowed, explained.Cost, explained.Shared = true, true, set.claims[0].Cost, set.claims[0].RedissonName

@@ -40,9 +40,9 @@ func (e *explainer) others(taken *route) []ExplainedOther {
 		because := e.generation.table.Mismatches(r.order, e.x.matchable())
 		o := other{fails: len(because)}
 		if len(because) == 0 {
-			because = []string{"less specific than the route taken"}
+			because = []string{"less specific than the matched route"}
 			if taken == nil {
-				because = []string{"the request is refused before"}
+				because = []string{"the request was refused before"}
 			}
 		}
 		o.ExplainedOther = ExplainedOther{Name: r.Name, Position: r.Position.String(), Because: because}

@@ -59,7 +59,7 @@ func (e *explainer) admit() (string, error) {
 	}
 	if repeat, err := e.isRepeat(); err != nil || repeat {
 		e.Decision.Repeat = repeat
-		return "it repeats a request that was counted, and does not count", err
+		return "it repeats a counted request, and does not count", err
 	}
 	err := e.peek()
 	switch {
@@ -134,11 +134,11 @@ func (q *admission) canWait() bool {
 func (x *exchange) exemptReason() string {
 	switch {
 	case x.list != nil && x.list.Action == config.Bypass:
-		return "the list " + x.list.Name + " lets it pass"
+		return "the list " + x.list.Name + " bypasses limits"
 	case x.exempt:
-		return "it is a browser's preflight"
+		return "CORS preflight"
 	case len(x.route.limits) == 0:
 		return "the route has no limits"
 	}
-	return "no limit that is enforced applies"
+	return "no enforced limit applies"
 }

@@ -82,7 +82,7 @@ func TestExplain_TellsOfEveryStage(t *testing.T) {
 	}
 	phone, user, gone := e.Limits[0], e.Limits[1], e.Limits[2]
 	if !phone.Allowed || len(phone.Windows) != 2 || phone.Windows[1].Rate != "5/1h" || phone.Windows[1].Remaining != 5 || phone.Algorithm != "token_bucket" ||
-		phone.OnStoreFailure != "local" || phone.Penalty != "banned for 1h after so many refusals: 3/1h" {
+		phone.OnStoreFailure != "local" || phone.Penalty != "banned for 1h after refusals at the rate 3/1h" {
 		t.Errorf("limit phone: %+v", phone)
 	}
 	if user.Asked || !strings.Contains(user.Reason, "skip") || user.Mode != "shadow" || !e.Keys[1].Skipped {
@@ -199,7 +199,7 @@ func TestExplain_ListsThatDecide(t *testing.T) {
 	r := ExplainRequest{Method: "POST", URL: "/send", Header: map[string][]string{"X-Phone": {"13800138000"}}, Client: netip.MustParseAddr("192.0.2.9")}
 	e, err := w.Explain(t.Context(), r)
 	if err != nil || !e.Lists[1].Hit || e.Decision.Asked || e.Upstream == nil || !strings.Contains(e.Decision.Reason, "office") || e.Limits[0].Asked {
-		t.Errorf("%v: lists %+v, decision %+v, limits %+v; want that office lets it pass", err, e.Lists, e.Decision, e.Limits)
+		t.Errorf("%v: lists %+v, decision %+v, limits %+v; want that office bypasses limits", err, e.Lists, e.Decision, e.Limits)
 	}
 }
 

@@ -102,13 +102,13 @@ func (c KeyChange) change() (limiter.Change, error) {
 }
 
 // given returns the pairs by name. A KeyID must be the only pair.
-func (q KeyQuery) given(prefix int) (key.Given, error) {
-	g := key.Given{Texts: map[string]string{}, IPv6Prefix: prefix}
+func (q KeyQuery) given(prefix int) (key.Input, error) {
+	g := key.Input{Texts: map[string]string{}, IPv6Prefix: prefix}
 	if len(q.Pairs) == 0 {
 		return g, fmt.Errorf("%w: no key is named; write KEY=VALUE, for example phone=+8613800138000", ErrKeyQuery)
 	}
 	for _, p := range q.Pairs {
-		name := key.Canonical(p.Key)
+		name := key.CanonicalName(p.Key)
 		if _, twice := g.Texts[name]; twice {
 			return g, fmt.Errorf("%w: %s is given twice; name each part of a key once", ErrKeyQuery, name)
 		}

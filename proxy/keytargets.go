@@ -49,7 +49,7 @@ func (g *generation) findTargets(q KeyQuery, known func(hash string) (limiter.Ke
 			t := keyTarget{route: r, limit: l, windows: l.windows}
 			found := false
 			if byID {
-				found = g.matchID(&t, key.Canonical(q.Pairs[0].Key), id)
+				found = g.matchID(&t, key.CanonicalName(q.Pairs[0].Key), id)
 			} else {
 				var err error
 				if found, err = g.matchValue(&t, given); wrong == nil {
@@ -71,7 +71,7 @@ func (g *generation) findTargets(q KeyQuery, known func(hash string) (limiter.Ke
 }
 
 // resolveAlias makes ip an alias of client_ip unless a key has that name.
-func (g *generation) resolveAlias(given key.Given) error {
+func (g *generation) resolveAlias(given key.Input) error {
 	text, short := given.Texts["ip"]
 	if _, named := g.config.Keys["ip"]; named || !short {
 		return nil
@@ -116,7 +116,7 @@ func (g *generation) matchID(t *keyTarget, name string, k limiter.Key) bool {
 
 // matchValue sets the key of t from the given values, and reports whether the limit of t counts by
 // them.
-func (g *generation) matchValue(t *keyTarget, given key.Given) (bool, error) {
+func (g *generation) matchValue(t *keyTarget, given key.Input) (bool, error) {
 	var v key.Value
 	r, err := t.limit.Key.Read(given, &v)
 	if errors.Is(err, key.ErrMissing) || err == nil && len(r.Names) != len(given.Texts) {
@@ -177,7 +177,7 @@ func (t *keyTarget) claimsUnder(k limiter.Key) []limiter.Claim {
 func (g *generation) display() key.Display { return key.Display{Address: g.redact.shownAddress} }
 
 // noTargetError returns an error that says why no limit is selected by q.
-func (g *generation) noTargetError(q KeyQuery, given key.Given) error {
+func (g *generation) noTargetError(q KeyQuery, given key.Input) error {
 	var routes, limits, names []string
 	var joined *key.Spec // a joined key of which only some parts are given
 	for _, r := range g.routes {
@@ -214,7 +214,7 @@ func (g *generation) noTargetError(q KeyQuery, given key.Given) error {
 }
 
 // onlyNames reports whether all given names are among names.
-func onlyNames(given key.Given, names []string) bool {
+func onlyNames(given key.Input, names []string) bool {
 	for name := range given.Texts {
 		if !slices.Contains(names, name) {
 			return false
@@ -238,7 +238,7 @@ func joinNames(names []string) string {
 }
 
 func leafNames(s *key.Spec) (names []string) {
-	for _, leaf := range s.Leaves() {
+	for _, leaf := range s.Components() {
 		names = append(names, leaf.Name)
 	}
 	return names

@@ -150,7 +150,7 @@ func (r *route) describe() {
 	for i, w := range r.windows {
 		r.description.windows[i] = windowDescription{limit: w.of.Name, rate: w.rate, key: w.of.Key.Name, shapes: w.of.Key.Shapes()}
 		if w.of.Key.Join != nil {
-			r.leaves[w.of.Key] = w.of.Key.Leaves()
+			r.leaves[w.of.Key] = w.of.Key.Components()
 		}
 	}
 }

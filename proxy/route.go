@@ -31,7 +31,7 @@ type route struct {
 	keyParams         []string                     // path parameters that are keys, which the log hides
 	keyFields         fieldNames                   // header fields from which a key, a cost or an idempotency key is read
 	noFormBeside      []string                     // query parameters that must not occur beside a form in the body
-	queryNames        key.Names                    // query parameters from which a key or a cost is read
+	queryNames        key.NameSet                  // query parameters from which a key or a cost is read
 	matchedFields     []string                     // fields whose values the route matches
 	clientKeys        []key.Origin                 // origins of keys whose values clients can choose; see preflight
 	readFields        fieldNames                   // all header fields that the route reads

@@ -18,7 +18,7 @@ func (s *suite) status(c []limiter.Claim) limiter.KeyStatus {
 	return in.Statuses[0]
 }
 
-// wantStatus wants so much used and left, and returns the rest.
+// wantStatus checks the number of used and remaining permits, and returns the status.
 func (s *suite) wantStatus(c []limiter.Claim, used, left int64) limiter.KeyStatus {
 	s.t.Helper()
 	got := s.status(c)
@@ -31,8 +31,8 @@ func (s *suite) wantStatus(c []limiter.Claim, used, left int64) limiter.KeyStatu
 	return got
 }
 
-// inspect: what Inspect foretells comes true to the millisecond, it takes nothing,
-// and a ban hides nothing.
+// inspect checks that the times of Inspect are exact, that it takes nothing, and that it
+// reports permits during a ban.
 func inspect(t *testing.T, s *suite) {
 	admin := s.Store.(limiter.AdminStore)
 	for _, count := range s.sizes(1, 5, 40) {
@@ -61,8 +61,8 @@ func inspectAll(t *testing.T, s *suite) {
 	inspectTogether(t, s, admin)
 }
 
-// checkForecast has half of c's permits taken, lets time pass as it was foretold, and
-// sees whether they come back then.
+// checkForecast takes half of the permits of c, lets the predicted time pass, and checks
+// that they are available then.
 func checkForecast(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter.Claim) {
 	t.Helper()
 	most := c[0].Limit.Capacity()
@@ -109,7 +109,7 @@ func checkForecast(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter
 	s.wantStatus(c, 0, most)
 }
 
-// inspectOthers looks at limits that count otherwise: values, and pauses that grow.
+// inspectOthers inspects limits with other counts: values, and pauses that grow.
 func inspectOthers(t *testing.T, s *suite, admin limiter.AdminStore) {
 	k := s.key()
 	fan := values(3)
@@ -140,7 +140,7 @@ func inspectOthers(t *testing.T, s *suite, admin limiter.AdminStore) {
 	s.wantStatus(c, 0, 1)
 }
 
-// inspectTogether asks about several keys, limits and algorithms in one call.
+// inspectTogether inspects several keys, limits and algorithms in one call.
 func inspectTogether(t *testing.T, s *suite, admin limiter.AdminStore) {
 	var claims []limiter.Claim
 	for i, a := range append(counters(), limiter.TokenBucket, limiter.SlidingLog) {

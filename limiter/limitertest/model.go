@@ -6,8 +6,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A model is the plainest token bucket: every permit with its time, nothing
-// merged, everything counted each time.
+// A model is the simplest token bucket: a list of all permits with their times, which is
+// counted each time.
 type model struct {
 	now time.Duration
 	log []grant // oldest first
@@ -19,7 +19,7 @@ type grant struct {
 	permit limiter.Permit
 }
 
-// used is what was taken within the length that ends now.
+// used returns the number of permits taken within the last length.
 func (m *model) used(length time.Duration) (sum int64) {
 	for _, g := range m.log {
 		if m.now-g.at < length {
@@ -29,7 +29,7 @@ func (m *model) used(length time.Duration) (sum int64) {
 	return sum
 }
 
-// outcome is what a claim hears, before or after it was taken.
+// outcome returns the expected outcome of a claim, before or after it was taken.
 func (m *model) outcome(r limiter.Rate, cost int64) limiter.Outcome {
 	left := r.Count - m.used(r.Window)
 	short := cost - left
@@ -61,8 +61,8 @@ func (m *model) refund(p limiter.Permit) {
 	}
 }
 
-// fullestWindow is the most that lies in any window of the log, the window's end not
-// included.
+// fullestWindow returns the largest number of permits in any window of this length, its
+// end excluded.
 func (m *model) fullestWindow(length time.Duration) (worst int64) {
 	for i, from := range m.log {
 		var sum int64

@@ -8,9 +8,9 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// An oracle is the plainest form of one algorithm: it keeps every permit and
-// counts everything each time. Times are milliseconds. refund reports whether p
-// was given back now.
+// An oracle is the simplest implementation of an algorithm: it keeps every permit and
+// counts all of them each time. Times are milliseconds. refund reports whether p was
+// refunded by this call.
 type oracle interface {
 	left(now int64, l *limiter.Limit) int64
 	take(l *limiter.Limit, t grantRecord)
@@ -33,8 +33,8 @@ func newOracle(a limiter.Algorithm) oracle {
 	return new(logOracle)
 }
 
-// outcome asks o what a claim hears. The wait is searched, not computed: what is
-// left never falls while nobody takes.
+// outcome returns the outcome that o expects for a claim. The wait is found by a search,
+// because the number of available permits never decreases while none is taken.
 func outcome(o oracle, now int64, c limiter.Claim) limiter.Outcome {
 	left, wait := o.left(now, c.Limit), 0
 	if values, ok := o.(*distinctOracle); !ok || !values.isActive(now, c) {
@@ -48,17 +48,18 @@ type grantRecord struct {
 	at, n   int64
 	value   limiter.Key // of Distinct
 	permit  limiter.Permit
-	isFinal bool // it is not given back any more
+	isFinal bool // it cannot be refunded any more
 }
 
+// A log is a list of grants, oldest first.
 type log []grantRecord
 
-// add appends t and forgets what is of no interest to anybody.
+// add appends t and removes expired records.
 func (o *log) add(l *limiter.Limit, t grantRecord) {
 	*o = append(slices.DeleteFunc(*o, func(old grantRecord) bool { return old.at < t.at-2*l.Horizon().Milliseconds() }), t)
 }
 
-// remove forgets what p took, and reports whether it had taken anything.
+// remove clears what p took, and reports whether there was anything.
 func (o log) remove(p limiter.Permit) bool {
 	i := slices.IndexFunc(o, func(t grantRecord) bool { return t.permit == p && t.n > 0 })
 	if i >= 0 {
@@ -67,7 +68,7 @@ func (o log) remove(p limiter.Permit) bool {
 	return i >= 0
 }
 
-// sum is what was taken at times for which in holds.
+// sum returns the number of permits taken at times for which in returns true.
 func (o log) sum(in func(at int64) bool) (n int64) {
 	for _, t := range o {
 		if in(t.at) {
@@ -77,7 +78,7 @@ func (o log) sum(in func(at int64) bool) (n int64) {
 	return n
 }
 
-// logOracle is TokenBucket, SlidingLog and Concurrent.
+// logOracle is the oracle of TokenBucket, SlidingLog and Concurrent.
 type logOracle struct{ log }
 
 func (o *logOracle) left(now int64, l *limiter.Limit) int64 {
@@ -88,7 +89,7 @@ func (o *logOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
 	return o.remove(p)
 }
 
-// renew makes what p took as young as now, and reports whether it was still out.
+// renew changes the time of what p took to now, and reports whether it was still held.
 func (o *logOracle) renew(now int64, l *limiter.Limit, p limiter.Permit) bool {
 	for i, t := range o.log {
 		if t.permit == p && t.n > 0 && now-t.at < l.Rate.Window.Milliseconds() {

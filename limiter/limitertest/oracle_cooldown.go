@@ -6,10 +6,10 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// cooldownOracle is Cooldown: the permits since it began again.
+// cooldownOracle is the oracle of Cooldown: the permits since the steps started.
 type cooldownOracle struct{ log []grantRecord }
 
-// nextFree is when the next permit is to be had.
+// nextFree returns when the next permit is available.
 func (o *cooldownOracle) nextFree(l *limiter.Limit) int64 {
 	if len(o.log) == 0 {
 		return 0
@@ -17,7 +17,7 @@ func (o *cooldownOracle) nextFree(l *limiter.Limit) int64 {
 	return o.log[len(o.log)-1].at + l.Steps[min(len(o.log), len(l.Steps))-1].Milliseconds()
 }
 
-// advance begins again a window after the last permit.
+// advance restarts the steps one window after the last permit.
 func (o *cooldownOracle) advance(now int64, l *limiter.Limit) {
 	if n := len(o.log); n > 0 && now-o.log[n-1].at >= l.Rate.Window.Milliseconds() {
 		o.log = nil

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// fixedOracle remembers when its window began.
+// fixedOracle is the oracle of FixedWindow.
 type fixedOracle struct {
 	log
 	start int64
@@ -34,8 +34,8 @@ func (o *fixedOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
 	return o.remove(p)
 }
 
-// slidingOracle counts whole windows from time 0, the one before by what part of
-// it is less than a window old.
+// slidingOracle is the oracle of SlidingWindow. It counts whole windows from time 0, and
+// weighs the previous one by the part of it that is less than a window old.
 type slidingOracle struct{ log }
 
 func (o *slidingOracle) left(now int64, l *limiter.Limit) int64 {
@@ -51,7 +51,7 @@ func (o *slidingOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool
 	return o.remove(p)
 }
 
-// gcraOracle is a bucket that leaks evenly.
+// gcraOracle is the oracle of GCRA: a leaky bucket.
 type gcraOracle struct {
 	log
 	debt      float64
@@ -75,7 +75,7 @@ func (o *gcraOracle) take(l *limiter.Limit, t grantRecord) {
 	o.add(l, t)
 }
 
-// refund gives back what was taken since the bucket was last empty.
+// refund returns permits that were taken since the bucket was last empty.
 func (o *gcraOracle) refund(now int64, l *limiter.Limit, p limiter.Permit) bool {
 	owed := o.debtAt(now, l)
 	i := slices.IndexFunc(o.log, func(t grantRecord) bool { return t.permit == p && t.n > 0 })

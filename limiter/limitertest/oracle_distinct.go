@@ -6,8 +6,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// distinctOracle is Distinct: a list of uses, of which the last two of each value can
-// be given back.
+// distinctOracle is the oracle of Distinct: a list of uses. The last two uses of each
+// value can be refunded.
 type distinctOracle struct{ log }
 
 func (o *distinctOracle) isActive(now int64, c limiter.Claim) bool {
@@ -20,7 +20,7 @@ func (o *distinctOracle) left(now int64, l *limiter.Limit) int64 {
 	return l.Rate.Count - distinctValues(o.log, now-l.Rate.Window.Milliseconds())
 }
 
-// distinctValues is how many values were used after a time.
+// distinctValues returns the number of values that were used after a time.
 func distinctValues(uses []grantRecord, after int64) (n int64) {
 	for i, t := range uses {
 		later := func(u grantRecord) bool { return u.value == t.value && u.n > 0 && u.at > after }

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// printSeed prints what the random schedules of this process begin with: one of its own,
-// unless the command line says another.
+// printSeed logs the seed of the random schedules: a random one, unless the command line
+// sets it.
 func printSeed(t *testing.T) {
 	f := flag.Lookup("rapid.seed")
 	if f.Value.String() == "0" {
@@ -28,8 +28,8 @@ func printSeed(t *testing.T) {
 	t.Logf("random schedules: -rapid.seed=%s", f.Value)
 }
 
-// randomSchedules: whatever happens, each algorithm says exactly what its oracle says, and
-// no window holds more than its comment allows.
+// randomSchedules checks that each algorithm decides exactly as its oracle, and that no
+// window holds more than the algorithm allows.
 func randomSchedules(t *testing.T, s *suite) {
 	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
 		t.Run(a.String(), func(t *testing.T) {
@@ -40,7 +40,7 @@ func randomSchedules(t *testing.T, s *suite) {
 	}
 }
 
-// runSchedules runs schedules, as many as the subject has.
+// runSchedules runs as many schedules as the subject allows.
 func (s *suite) runSchedules(t *testing.T, schedule func(t *rapid.T)) {
 	ran, failed := 0, false
 	rapid.Check(t, func(t *rapid.T) {
@@ -49,7 +49,7 @@ func (s *suite) runSchedules(t *testing.T, schedule func(t *rapid.T)) {
 			return
 		}
 		done := false
-		defer func() { failed = failed || !done }() // what fails is run again, to be made smaller
+		defer func() { failed = failed || !done }() // rapid repeats a failed schedule to shrink it
 		schedule(t)
 		done = true
 	})
@@ -65,7 +65,7 @@ func (s *suite) calls() int {
 // compareWithOracle runs one random schedule of one algorithm.
 func (s *suite) compareWithOracle(t *rapid.T, a limiter.Algorithm, seen *windowStats) {
 	length := time.Duration(rapid.Int64Range(5000, 90_000).Draw(t, "length")) * time.Millisecond
-	// A late refund gives more back to gcra than is still owed, beyond its bound.
+	// A late refund returns more permits to gcra than are still taken, beyond its bound.
 	refunds := a != limiter.GCRA || rapid.Bool().Draw(t, "refunds")
 	keys := make([]*trackedKey, max(1, s.ConcurrentKeys))
 	for i := range keys {
@@ -83,7 +83,7 @@ func (s *suite) compareWithOracle(t *rapid.T, a limiter.Algorithm, seen *windowS
 	}
 }
 
-// randomLimit is one of a window that is given.
+// randomLimit returns a random limit with this window.
 func randomLimit(t *rapid.T, a limiter.Algorithm, length time.Duration) *limiter.Limit {
 	l := limit("r", 1, length)
 	l.Algorithm = a
@@ -104,7 +104,7 @@ func randomLimit(t *rapid.T, a limiter.Algorithm, length time.Duration) *limiter
 	return l
 }
 
-// round makes one call on every lane: the takes at once, the peeks in one.
+// round makes one call for each key: the takes concurrently, the peeks in one call.
 func (s *suite) round(t *rapid.T, now int64, keys []*trackedKey) {
 	var peeks []limiter.Claim
 	var wants []limiter.Outcome
@@ -135,7 +135,7 @@ func (s *suite) round(t *rapid.T, now int64, keys []*trackedKey) {
 	}
 }
 
-// takeAll takes all at the same time.
+// takeAll takes all claims concurrently.
 func (s *suite) takeAll(t reporter, all [][]limiter.Claim) []limiter.Decision {
 	ds, errs := make([]limiter.Decision, len(all)), make([]error, len(all))
 	var wg sync.WaitGroup
@@ -154,7 +154,7 @@ func (s *suite) takeAll(t reporter, all [][]limiter.Claim) []limiter.Decision {
 	for i, claims := range all {
 		s.checkDecision(t, claims, ds[i])
 	}
-	if len(all) > 0 { // one of them: it may take two more calls
+	if len(all) > 0 { // only one of them, because it may take two more calls
 		s.checkConserved(t, all[0], ds[0])
 	}
 	return ds

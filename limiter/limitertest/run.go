@@ -1,6 +1,6 @@
-// Package limitertest is the suite that every limiter.Store must pass: what the
-// interface promises, at the edges, in random schedules against a model, and
-// with many callers at once.
+// Package limitertest is a conformance suite for implementations of limiter.Store. It
+// checks the guarantees of package limiter with edge cases, with random schedules against
+// a model of each algorithm, and with many concurrent callers.
 package limitertest
 
 import (
@@ -13,42 +13,42 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A Subject is a store under test, with its clock in the suite's hand: it stands
-// still between calls of Advance.
+// A Subject is a store under test. The suite controls its clock, which stands still
+// between calls of Advance.
 type Subject struct {
 	Store limiter.Store
-	// Advance moves the store's clock, backwards when d is negative.
+	// Advance moves the store's clock, backwards if d is negative.
 	Advance func(d time.Duration)
-	// BucketState reads what is kept of a claim's token bucket after it was granted: permits
-	// left, and the sum of those that are out. Nil if the store cannot say.
+	// BucketState returns the stored state of a claim's token bucket after it was
+	// granted: the number of available permits, and the sum of the taken ones. It is nil
+	// if the store does not expose them.
 	BucketState func(c limiter.Claim) (left, out int64, err error)
-	// Steps is how long each of the random schedules of several limits is; 600
-	// when zero. There are 100 of a kind, or as many as -rapid.checks says, and a
-	// fifth with -short. Below 20 the rest of the suite is short as well, for a
-	// store that is slow.
+	// Steps is the length of each random schedule of several limits; 600 by default.
+	// There are 100 of each kind, or as many as -rapid.checks says, and a fifth of that
+	// with -short. Below 20 the rest of the suite is short too, for a slow store.
 	Steps int
-	// Schedules is how many of a kind there are at most, for a store that is slow: it is
-	// then worth more that each is long. As many as above when zero.
+	// Schedules is the maximum number of schedules of each kind, for a slow store, where
+	// a few long ones find more. By default there is no further limit.
 	Schedules int
-	// Calls is how many random calls are compared with the oracle of each
-	// algorithm, 60,000 when zero, in as many schedules as above.
+	// Calls is the number of random calls that are compared with the oracle of each
+	// algorithm, over all schedules; 60,000 by default.
 	Calls int
-	// ConcurrentKeys is how many keys of such a schedule are asked at once, for a store
-	// that is quicker then; one when zero.
+	// ConcurrentKeys is the number of keys that such a schedule uses concurrently, for a
+	// store that is faster with concurrent calls; one by default.
 	ConcurrentKeys int
-	// PerKeyTime says that a decision over several keys is not made at one moment, as
-	// in a cluster: then its time is not exact for each of its claims.
+	// PerKeyTime is true if the keys of a decision are evaluated at different times, as
+	// in a cluster. Then its time is not exact for each claim.
 	PerKeyTime bool
 }
 
-// A reporter is what *testing.T and *rapid.T have in common.
+// A reporter is the common part of *testing.T and *rapid.T.
 type reporter interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Run tests the stores that open makes; each test opens its own.
-// The log says how to repeat the random ones.
+// Run tests the stores that open returns; each test opens its own. The log says how to
+// repeat the random schedules.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	printSeed(t)
 	logs := []suiteTest{
@@ -94,20 +94,21 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	})
 }
 
+// A suiteTest is one test of the suite.
 type suiteTest struct {
 	name string
 	run  func(t *testing.T, s *suite)
 }
 
-// A suite is one test's subject with verbs.
+// A suite is the state of one test, with its helper methods.
 type suite struct {
 	Subject
 	t    testing.TB
 	keys atomic.Int64
 }
 
-// sizes returns the numbers that are tried: all of them, or those below 100 when
-// the suite is to be short.
+// sizes returns the counts to test: all of them, or those below 100 if the suite is
+// short.
 func (s *suite) sizes(counts ...int64) []int64 {
 	if s.steps() >= 20 {
 		return counts
@@ -115,7 +116,7 @@ func (s *suite) sizes(counts ...int64) []int64 {
 	return slices.DeleteFunc(counts, func(n int64) bool { return n >= 100 })
 }
 
-// key is one that nobody used before.
+// key returns an unused key.
 func (s *suite) key() limiter.Key {
 	return limiter.KeyOf(s.t.Name(), fmt.Sprint(s.keys.Add(1)))
 }
@@ -128,7 +129,7 @@ func oneClaim(l *limiter.Limit, k limiter.Key, cost int64) []limiter.Claim {
 	return []limiter.Claim{{Limit: l, Key: k, Cost: cost}}
 }
 
-// take takes and fails the test on errors.
+// take calls Take and fails the test on errors.
 func (s *suite) take(t reporter, claims []limiter.Claim) limiter.Decision {
 	t.Helper()
 	var d limiter.Decision
@@ -156,7 +157,7 @@ func (s *suite) refund(t reporter, claims []limiter.Claim, p limiter.Permit) {
 	}
 }
 
-// allowed takes n times and wants all granted.
+// allowed calls Take n times, which must grant all claims.
 func (s *suite) allowed(claims []limiter.Claim, n int) limiter.Decision {
 	s.t.Helper()
 	var d limiter.Decision
@@ -168,7 +169,7 @@ func (s *suite) allowed(claims []limiter.Claim, n int) limiter.Decision {
 	return d
 }
 
-// denied takes once and wants a refusal with this wait.
+// denied calls Take once, which must refuse with this wait.
 func (s *suite) denied(claims []limiter.Claim, wait time.Duration) limiter.Decision {
 	s.t.Helper()
 	d := s.take(s.t, claims)
@@ -178,7 +179,7 @@ func (s *suite) denied(claims []limiter.Claim, wait time.Duration) limiter.Decis
 	return d
 }
 
-// left wants so many permits left.
+// left checks the number of available permits.
 func (s *suite) left(claims []limiter.Claim, want int64) {
 	s.t.Helper()
 	if got := s.peek(s.t, claims).Outcomes[0].Remaining; got != want {
@@ -186,7 +187,7 @@ func (s *suite) left(claims []limiter.Claim, want int64) {
 	}
 }
 
-// checkDecision checks what holds of every decision.
+// checkDecision checks what holds for every decision.
 func (s *suite) checkDecision(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	t.Helper()
 	if len(d.Outcomes) != len(claims) || d.At.IsZero() {
@@ -202,8 +203,8 @@ func (s *suite) checkDecision(t reporter, claims []limiter.Claim, d limiter.Deci
 		if o.Remaining < 0 || o.Remaining > c.Limit.Capacity() || o.Wait < 0 || o.Wait > c.Limit.Horizon() {
 			t.Fatalf("outcome out of range: %+v", o)
 		}
-		stands := c.Limit.Algorithm == limiter.Distinct && o.Wait == 0 // its value does
-		if !stands && (o.Wait == 0) != (o.Remaining >= c.Cost) {
+		isActive := c.Limit.Algorithm == limiter.Distinct && o.Wait == 0 // the value is active
+		if !isActive && (o.Wait == 0) != (o.Remaining >= c.Cost) {
 			t.Fatalf("wait %v with %d left for a cost of %d", o.Wait, o.Remaining, c.Cost)
 		}
 		if !o.Allowed {
@@ -215,8 +216,8 @@ func (s *suite) checkDecision(t reporter, claims []limiter.Claim, d limiter.Deci
 	}
 }
 
-// checkConserved checks that what is left and what is out of token buckets that were
-// just granted make up their rate.
+// checkConserved checks that the available and the taken permits of token buckets that
+// were just granted add up to the rate.
 func (s *suite) checkConserved(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	t.Helper()
 	if s.BucketState == nil || !d.Allowed {

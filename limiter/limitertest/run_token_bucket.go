@@ -8,8 +8,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// RunTokenBucket is the part of Run for token buckets that nobody bans and whose permits stay
-// each by itself, such as those that are shared with others.
+// RunTokenBucket runs the part of Run for stores that only have token buckets without
+// bans and without merged entries, such as limiters shared with Redisson.
 func RunTokenBucket(t *testing.T, open func(t *testing.T) Subject) {
 	printSeed(t)
 	for name, run := range map[string]func(t *testing.T, s *suite){

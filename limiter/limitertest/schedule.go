@@ -17,8 +17,8 @@ func (s *suite) steps() int {
 	return s.Steps
 }
 
-// schedules: whatever happens, the store says exactly what the model says: two
-// limits, random costs, times, peeks, refunds and changes of the rate.
+// schedules checks that the store decides exactly as the models: two limits, with random
+// costs, times, peeks, refunds and changes of the rate.
 func schedules(t *testing.T, s *suite) {
 	s.runSchedules(t, func(t *rapid.T) {
 		k := s.key()
@@ -65,7 +65,7 @@ func schedules(t *testing.T, s *suite) {
 	})
 }
 
-// expected is what the models say of claims that are not taken.
+// expected returns the decision of the models for claims that are not taken.
 func expected(claims []limiter.Claim, models *[2]model) limiter.Decision {
 	want := limiter.Decision{Allowed: true}
 	for i, c := range claims {
@@ -76,7 +76,7 @@ func expected(claims []limiter.Claim, models *[2]model) limiter.Decision {
 	return want
 }
 
-// granted is what the models say once they have taken claims.
+// granted returns the decision of the models after they have taken claims.
 func granted(claims []limiter.Claim, models *[2]model, p limiter.Permit) limiter.Decision {
 	want := limiter.Decision{Allowed: true}
 	for i, c := range claims {
@@ -88,14 +88,14 @@ func granted(claims []limiter.Claim, models *[2]model, p limiter.Permit) limiter
 	return want
 }
 
-// compare wants a store to say what the models say.
+// compare checks that two decisions are equal.
 func compare(t *rapid.T, got, want limiter.Decision) {
 	if got.Allowed != want.Allowed || !slices.Equal(got.Outcomes, want.Outcomes) {
 		t.Fatalf("the store says %+v, the models %+v", got, want)
 	}
 }
 
-// refundFor gives back p with the costs it was taken with.
+// refundFor refunds p with the costs of its claims.
 func (s *suite) refundFor(t *rapid.T, claims []limiter.Claim, models *[2]model, p limiter.Permit) {
 	back := make([]limiter.Claim, 0, len(claims))
 	for i, c := range claims {
@@ -111,8 +111,8 @@ func (s *suite) refundFor(t *rapid.T, claims []limiter.Claim, models *[2]model, 
 	s.refund(t, back, p)
 }
 
-// schedulesMerged: at rates where a store merges, no window ever holds more than
-// the rate, and permits come back at most 1/64 of the length late.
+// schedulesMerged checks, at rates where a store merges entries, that no window holds
+// more than the rate and that permits expire at most 1/64 of the window late.
 func schedulesMerged(t *testing.T, s *suite) {
 	s.runSchedules(t, func(t *rapid.T) {
 		k := s.key()

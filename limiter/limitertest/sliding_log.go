@@ -8,8 +8,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// slidingLogStore asks a store for a sliding log wherever a test asks for a token bucket: the
-// two promise the same.
+// slidingLogStore uses a sliding log wherever a test uses a token bucket, because both
+// have the same guarantees.
 type slidingLogStore struct{ limiter.AdminStore }
 
 func slidingLogClaims(claims []limiter.Claim) []limiter.Claim {

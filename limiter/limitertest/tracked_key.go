@@ -10,7 +10,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A trackedKey is one key of one limit in a random schedule, beside its oracle.
+// A trackedKey is one key of one limit in a random schedule, with its oracle.
 type trackedKey struct {
 	s        *suite
 	seen     *windowStats
@@ -18,14 +18,14 @@ type trackedKey struct {
 	limit    *limiter.Limit
 	key      limiter.Key
 	oracle   oracle
-	granted  []grantRecord // all that was ever granted
-	log      log           // the same as it counts for the fullest window
-	maxCount int64         // the largest rate that it ever had
+	granted  []grantRecord // all grants
+	log      log           // the grants that count for the fullest window
+	maxCount int64         // the largest count of its rates
 }
 
 func (l *trackedKey) claims(cost int64) []limiter.Claim { return oneClaim(l.limit, l.key, cost) }
 
-// randomClaim is a claim that may be granted.
+// randomClaim returns a random claim that could be granted.
 func (l *trackedKey) randomClaim(t *rapid.T) []limiter.Claim {
 	c := l.claims(1)
 	if l.limit.Algorithm == limiter.Distinct {
@@ -36,7 +36,7 @@ func (l *trackedKey) randomClaim(t *rapid.T) []limiter.Claim {
 	return c
 }
 
-// checkTake wants d to be what the oracle says, and has it take what d took.
+// checkTake checks that d is what the oracle expects, and records what d took.
 func (l *trackedKey) checkTake(t *rapid.T, now int64, c limiter.Claim, d limiter.Decision) {
 	l.maxCount = max(l.maxCount, boundFactor(c.Limit))
 	want := outcome(l.oracle, now, c)
@@ -60,11 +60,11 @@ func (l *trackedKey) checkTake(t *rapid.T, now int64, c limiter.Claim, d limiter
 	}
 }
 
-// maxRefunds is how many of the last permits of a cooldown can be given back for sure.
+// maxRefunds is the number of recent cooldown permits that can certainly be refunded.
 const maxRefunds = 20
 
-// refund gives back something that was granted once, which may have come back
-// already, under a limit that still has as many permits.
+// refund refunds a random earlier grant, which may have expired, under a limit of at
+// least its size.
 func (l *trackedKey) refund(t *rapid.T, now int64) {
 	from := l.granted
 	if l.limit.Algorithm == limiter.Cooldown {
@@ -83,7 +83,7 @@ func (l *trackedKey) refund(t *rapid.T, now int64) {
 	}
 }
 
-// renew holds on to something that was granted once.
+// renew renews a random earlier grant.
 func (l *trackedKey) renew(t *rapid.T, now int64) {
 	g := rapid.SampledFrom(l.granted).Draw(t, "permit")
 	out := l.oracle.(*logOracle).renew(now, l.limit, g.permit)
@@ -98,7 +98,8 @@ func (l *trackedKey) renew(t *rapid.T, now int64) {
 	}
 }
 
-// boundFactor is what the bounds of l's algorithm are multiples of.
+// boundFactor returns the number of permits that the bound of the algorithm is a multiple
+// of.
 func boundFactor(l *limiter.Limit) int64 {
 	if l.Algorithm == limiter.GCRA {
 		return l.Rate.Count + l.Capacity()
@@ -106,8 +107,8 @@ func boundFactor(l *limiter.Limit) int64 {
 	return l.Rate.Count
 }
 
-// windowUse is what the window that ends now holds, as a part of what its limit is
-// worth. A cooldown has no more than one in its first pause.
+// windowUse returns the number of permits in the window that ends now, as a multiple of
+// maxCount. For a cooldown the window is its first pause.
 func (l *trackedKey) windowUse(now int64) float64 {
 	after := now - l.limit.Rate.Window.Milliseconds()
 	switch l.limit.Algorithm {

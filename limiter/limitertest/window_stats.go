@@ -6,13 +6,13 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A windowStats is what all schedules of one algorithm came to.
+// windowStats are the statistics of all schedules of one algorithm.
 type windowStats struct {
 	calls, granted int
 	worst          float64
 }
 
-// check wants the fullest of all windows to be within the algorithm's bounds, and
+// check checks that the fullest of all windows is within the algorithm's bound, and is
 // full.
 func (seen *windowStats) check(t *testing.T, a limiter.Algorithm) {
 	bound, of := 1.0, "the rate"

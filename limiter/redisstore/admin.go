@@ -14,8 +14,8 @@ func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Per
 	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
 		return err
 	}
-	return s.each(claims, func(part *part) error {
-		held, err := s.change(ctx, s.scripts.renew, part.claims, taken(part.claims, p)...)
+	return s.forEachPart(claims, func(part *part) error {
+		held, err := s.change(ctx, s.scripts.renew, part.claims, refundArgs(part.claims, p)...)
 		if err != nil {
 			return fmt.Errorf("renew %d claims: %w", len(part.claims), err)
 		}
@@ -28,8 +28,8 @@ func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Per
 
 // Reset implements limiter.AdminStore.
 func (s *Store) Reset(ctx context.Context, claims []limiter.Claim) error {
-	return s.keep(ctx, "reset", claims, func(p *part) error {
-		s.reports.forget(p.claims)
+	return s.changeParts(ctx, "reset", claims, func(p *part) error {
+		s.reports.removeWindows(p.claims)
 		if c := p.claims[0]; c.RedissonName != "" {
 			_, err := s.changeShared(ctx, s.shared(c.RedissonFormat).reset, c)
 			return err
@@ -41,7 +41,7 @@ func (s *Store) Reset(ctx context.Context, claims []limiter.Claim) error {
 
 // Grant implements limiter.AdminStore.
 func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {
-	return s.keep(ctx, "grant", claims, func(p *part) error {
+	return s.changeParts(ctx, "grant", claims, func(p *part) error {
 		if c := p.claims[0]; c.RedissonName != "" {
 			return s.grantShared(ctx, c)
 		}
@@ -62,14 +62,14 @@ func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration
 	if slices.ContainsFunc(claims, func(c limiter.Claim) bool { return c.RedissonName != "" }) {
 		return fmt.Errorf("%w: a limiter shared with Redisson cannot be banned", limiter.ErrInvalidLimit)
 	}
-	return s.keep(ctx, "ban", claims, func(p *part) error {
+	return s.changeParts(ctx, "ban", claims, func(p *part) error {
 		_, err := s.change(ctx, s.scripts.ban, p.claims, d.Milliseconds())
 		return err
 	})
 }
 
-// grantShared takes permits out of the entries of a limiter, in steps that are
-// bounded.
+// grantShared removes permits from the entries of a limiter shared with Redisson, in
+// bounded steps.
 func (s *Store) grantShared(ctx context.Context, c limiter.Claim) error {
 	rest, err := c.Cost, error(nil)
 	for rest > 0 && err == nil {
@@ -78,16 +78,16 @@ func (s *Store) grantShared(ctx context.Context, c limiter.Claim) error {
 	return err
 }
 
-// keep changes each part of claims.
-func (s *Store) keep(ctx context.Context, verb string, claims []limiter.Claim, change func(p *part) error) error {
+// changeParts calls change for each part of claims. verb is for errors.
+func (s *Store) changeParts(ctx context.Context, verb string, claims []limiter.Claim, change func(p *part) error) error {
 	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
 		return err
 	}
-	return s.each(claims, func(p *part) error {
+	return s.forEachPart(claims, func(p *part) error {
 		if err := change(p); err != nil {
 			return fmt.Errorf("%s %d claims: %w", verb, len(p.claims), err)
 		}
-		s.denials.forgetAll(p.claims)
+		s.denials.invalidateClaims(p.claims)
 		return nil
 	})
 }

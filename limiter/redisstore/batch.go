@@ -7,35 +7,35 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// maxClaims of many requests travel in one batch, so that Redis does nothing else for
-// about half a millisecond at most.
+// maxClaims is the maximum number of claims in a batch of several requests. It bounds the
+// time for which Redis does nothing else to about half a millisecond.
 const maxClaims = 128
 
-// A batch is many requests on their way to one Redis: in one script call, or in one
-// for each key of a cluster, and for each limiter that Redisson shares. It is used
-// again once all are answered.
+// A batch is a number of requests that are sent to one Redis together: in one script
+// call, or in one for each key of a cluster and for each limiter shared with Redisson. It
+// is reused when all are answered.
 type batch struct {
-	store   *Store
-	claims  int
-	index   windowIndex
-	groups  []*slotBatch // the script calls, in the order in which they are sent
-	spare   []*slotBatch // to be used again
-	sent    time.Time
-	version uint64 // of denials, when it was sent
+	store      *Store
+	claims     int
+	index      windowIndex
+	groups     []*slotBatch // the script calls, in the order in which they are sent
+	freeGroups []*slotBatch // for reuse
+	sentAt     time.Time
+	version    uint64 // of denials, when the batch was sent
 
-	scratch limiter.Decision // of calls that nobody waits for
+	scratch limiter.Decision // for calls whose callers have given up
 }
 
-// A slotBatch is what one script call carries.
+// A slotBatch is the part of a batch that one script call contains.
 type slotBatch struct {
 	payload payload
-	shared  *sharedBatch // in place of payload: of a limiter that Redisson shares
+	shared  *sharedBatch // instead of payload, for a limiter shared with Redisson
 	calls   []*call
 }
 
 func newBatch(s *Store) *batch { return &batch{store: s} }
 
-// reset makes b empty.
+// reset empties b.
 func (b *batch) reset() {
 	b.claims = 0
 	b.index.reset()
@@ -44,18 +44,17 @@ func (b *batch) reset() {
 		clear(g.calls)
 		g.shared, g.calls = nil, g.calls[:0]
 	}
-	b.spare, b.groups = append(b.spare, b.groups...), b.groups[:0]
+	b.freeGroups, b.groups = append(b.freeGroups, b.groups...), b.groups[:0]
 }
 
-// add puts c aboard. It reports false if c must take the next batch: there is no room,
-// or c asks for a window by another rate than one aboard, as happens while a reload is
-// in progress; each goes by its own.
+// add adds c. It returns false if c must be sent in the next batch: there is no room, or
+// c has another version of a limit that is in the batch, as happens during a reload.
 func (b *batch) add(c *call) bool {
 	if b.claims > 0 && b.claims+len(c.claims) > maxClaims {
 		return false
 	}
 	for i := range c.claims {
-		if w := b.index.find(&c.claims[i]).window; w != nil && !same(w.limit, c.claims[i].Limit) {
+		if w := b.index.find(&c.claims[i]).window; w != nil && !sameLimit(w.limit, c.claims[i].Limit) {
 			return false
 		}
 	}
@@ -63,7 +62,7 @@ func (b *batch) add(c *call) bool {
 	g := b.group(&c.claims[0])
 	g.calls = append(g.calls, c)
 	if c.claims[0].RedissonName != "" {
-		b.share(g, c)
+		b.addShared(g, c)
 		return true
 	}
 	g.payload.request(c.id, len(c.claims))
@@ -74,17 +73,17 @@ func (b *batch) add(c *call) bool {
 	return true
 }
 
-// share appends the one claim of c.
-func (b *batch) share(g *slotBatch, c *call) {
+// addShared adds a call about a limiter shared with Redisson, which has one claim.
+func (b *batch) addShared(g *slotBatch, c *call) {
 	claim := c.claims[0]
 	if g.shared == nil {
 		g.shared = &sharedBatch{claim: claim}
-		b.index.add(batchedWindow{limit: claim.Limit, slot: slotOf(claim), in: g})
+		b.index.add(batchedWindow{limit: claim.Limit, slot: slotOf(claim), batch: g})
 	}
 	g.shared.request(c.id, claim.Cost)
 }
 
-// window is the number of the window of c in g.
+// window returns the number of c's window in g.
 func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
 	f := b.index.find(c)
 	if f.window != nil {
@@ -92,26 +91,27 @@ func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
 	}
 	first := 0
 	if f.box != nil {
-		first = f.box.first
+		first = f.box.firstKey
 	}
-	w := batchedWindow{limit: c.Limit, slot: slotOf(*c), in: g}
-	w.number, w.first = g.payload.window(b.store.names, c, first)
+	w := batchedWindow{limit: c.Limit, slot: slotOf(*c), batch: g}
+	w.number, w.firstKey = g.payload.window(b.store.names, c, first)
 	b.index.add(w)
 	return w.number
 }
 
-// group is where c travels, and with it all that is decided in one place.
+// group returns the slotBatch for c, which contains all calls that are decided in the
+// same slot.
 func (b *batch) group(c *limiter.Claim) *slotBatch {
-	if !b.store.apart && c.RedissonName == "" {
+	if !b.store.isCluster && c.RedissonName == "" {
 		if len(b.groups) > 0 {
 			return b.groups[0]
 		}
 	} else if w := b.index.find(c).neighbour; w != nil {
-		return w.in
+		return w.batch
 	}
 	var g *slotBatch
-	if n := len(b.spare); n > 0 {
-		g, b.spare = b.spare[n-1], b.spare[:n-1]
+	if n := len(b.freeGroups); n > 0 {
+		g, b.freeGroups = b.freeGroups[n-1], b.freeGroups[:n-1]
 	} else {
 		g = &slotBatch{}
 	}
@@ -119,11 +119,11 @@ func (b *batch) group(c *limiter.Claim) *slotBatch {
 	return g
 }
 
-// appendCommands appends what is sent: one command for each group.
+// appendCommands appends the commands, one for each group.
 func (b *batch) appendCommands(out []byte) []byte {
 	for _, g := range b.groups {
 		if g.shared != nil {
-			sc, keys, args := g.asks(b.store)
+			sc, keys, args := g.command(b.store)
 			out = sc.appendCall(out, keys, args)
 			continue
 		}
@@ -132,17 +132,16 @@ func (b *batch) appendCommands(out []byte) []byte {
 	return out
 }
 
-// asks is what g has a Redis run, and for what.
-func (g *slotBatch) asks(s *Store) (*script, []string, []any) {
+// command returns the script, keys and arguments of g.
+func (g *slotBatch) command(s *Store) (*script, []string, []any) {
 	if b := g.shared; b != nil {
 		return &s.shared(b.claim.RedissonFormat).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
 	}
 	return s.scripts.take(&g.payload), g.payload.keyNames(), g.payload.args()
 }
 
-// settle reads the reply to the calls of g, of which those that claimed reports are to
-// be told.
-func (b *batch) settle(calls []*call, p *reply) {
+// finishCalls reads the reply to calls, and finishes those that were claimed.
+func (b *batch) finishCalls(calls []*call, p *reply) {
 	at, rest, bad := readTime(p.ints)
 	err := p.err
 	if err == nil {
@@ -156,12 +155,12 @@ func (b *batch) settle(calls []*call, p *reply) {
 		err = errReply
 	}
 	if err != nil {
-		b.store.remap()
+		b.store.reloadCluster()
 		err = sharedError(err)
 	}
 	for _, c := range calls {
 		d := &b.scratch
-		if c.state == answered {
+		if c.state == callAnswered {
 			d = &c.decision
 		}
 		own := err
@@ -169,11 +168,11 @@ func (b *batch) settle(calls []*call, p *reply) {
 			rest, own = readDecision(rest, at, c.claims, d)
 		}
 		if own == nil {
-			b.store.denials.learn(denialQuery{c.claims, b.sent, b.version}, d)
+			b.store.denials.learn(denialQuery{c.claims, b.sentAt, b.version}, d)
 		} else if !errors.Is(own, errType) {
 			err = own
 		}
-		if c.state == answered {
+		if c.state == callAnswered {
 			c.finish(own)
 		}
 	}

@@ -12,42 +12,42 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrOpen reports that Redis was not asked, because it has failed too often in
-// a row and rests. An error that wraps it wraps the last failure as well.
-var ErrOpen = errors.New("redis rests after failures")
+// ErrOpen reports that Redis was not called because the circuit breaker is open after too
+// many consecutive failures. An error that wraps it also wraps the last failure.
+var ErrOpen = errors.New("redis circuit breaker open")
 
-// errSharedOpen reports that this is so of limiters that Redisson shares, and
-// says nothing of others.
+// errSharedOpen reports that this is the circuit breaker of limiters shared with
+// Redisson, and not that of others.
 var errSharedOpen = errors.New("limiters shared with Redisson")
 
-// A breaker stops asking one Redis that keeps failing. After so many failures in
-// a row it answers ErrOpen at once, for a rest; then it lets one call through
-// and goes by what that says. What counts as a failure, evidenceOf says. Limiters
-// that Redisson shares have a circuit of their own: what others do to them must not
-// cost anybody else anything.
+// A breaker is the circuit breaker of one Redis. After a number of consecutive failures
+// it returns ErrOpen without a call for a delay; then it lets one call through and closes
+// or opens depending on its result. evidenceOf defines what a failure is. Limiters shared
+// with Redisson have a circuit of their own, so that a misuse of them by other programs
+// does not affect other limits.
 type breaker struct {
 	own, shared *circuit
-	masters     *masters // nil: of a client that does not follow any
+	masters     *masters // nil without Sentinel
 }
 
 func newBreaker(after uint, rest time.Duration) breaker {
 	return breaker{own: newCircuit(after, rest, ErrOpen), shared: newCircuit(after, rest, fmt.Errorf("%w: %w", errSharedOpen, ErrOpen))}
 }
 
-// breakerQuery is in the context of a command that asks for the breaker of a client, and
-// nothing of Redis.
+// breakerQuery is the context key of a command that returns the breaker of a client and
+// does not call Redis.
 type breakerQuery struct{}
 
-// breakerOf is the breaker that NewClient has given to a client; nil: it has none.
+// breakerOf returns the breaker that NewClient has added to a client, or nil.
 func breakerOf(client *redis.Client) (b *breaker) {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), breakerQuery{}, &b))
-	cancel() // without a breaker nobody else is asked either
+	cancel() // without a breaker the command is not sent either
 	_ = client.Process(ctx, redis.NewCmd(ctx, "ping"))
 	return b
 }
 
-// DialHook counts nothing: who dials does so for a command. It notes which master the
-// client finds.
+// DialHook does not count failures, because the command that needs the connection does.
+// It records the master that the client has found.
 func (b breaker) DialHook(next redis.DialHook) redis.DialHook {
 	if b.masters == nil {
 		return next
@@ -55,26 +55,27 @@ func (b breaker) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := next(ctx, network, addr)
 		if err == nil {
-			b.masters.note(c.RemoteAddr().String())
+			b.masters.set(c.RemoteAddr().String())
 		}
 		return c, err
 	}
 }
 
-// ProcessHook guards one command.
+// ProcessHook counts one command.
 func (b breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		return b.guard(ctx, []redis.Cmder{cmd}, func(ctx context.Context) error { return next(ctx, cmd) })
 	}
 }
 
-// ProcessPipelineHook guards one pipeline, which counts as one call.
+// ProcessPipelineHook counts one pipeline as one call.
 func (b breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		return b.guard(ctx, cmds, func(ctx context.Context) error { return next(ctx, cmds) })
 	}
 }
 
+// guard calls next if the circuit is closed, and records its result.
 func (b breaker) guard(ctx context.Context, cmds []redis.Cmder, next func(context.Context) error) error {
 	if at, ok := ctx.Value(breakerQuery{}).(**breaker); ok {
 		*at = &b
@@ -88,7 +89,7 @@ func (b breaker) guard(ctx context.Context, cmds []redis.Cmder, next func(contex
 		c = b.shared
 	}
 	if !c.TryAcquirePermit() {
-		err := *c.why.Load()
+		err := *c.lastErr.Load()
 		for _, cmd := range cmds {
 			cmd.SetErr(err)
 		}
@@ -99,54 +100,56 @@ func (b breaker) guard(ctx context.Context, cmds []redis.Cmder, next func(contex
 	return err
 }
 
-// insideBreaker marks the context of a call that holds a permit already: a new
-// connection says hello within the command that it was dialled for.
+// insideBreaker is the context key of a call that has a permit already: a new connection
+// sends HELLO within the command that it is opened for.
 type insideBreaker struct{}
 
-// sharedCall marks the context of a call about limiters that Redisson shares.
+// sharedCall is the context key of a call about limiters shared with Redisson.
 type sharedCall struct{}
 
-func shared(ctx context.Context) context.Context { return context.WithValue(ctx, sharedCall{}, true) }
+func withSharedCall(ctx context.Context) context.Context {
+	return context.WithValue(ctx, sharedCall{}, true)
+}
 
-// A circuit is what one kind of calls has learnt of one Redis.
+// A circuit is the state of a breaker for one kind of calls.
 type circuit struct {
 	circuitbreaker.CircuitBreaker[any]
-	rest  time.Duration
-	open  error
-	why   atomic.Pointer[error] // what is answered while Redis rests
-	since atomic.Int64          // ns; when it began to say "not now" and nothing else; 0: it does not
+	delay     time.Duration
+	openErr   error
+	lastErr   atomic.Pointer[error] // returned while the circuit is open
+	busySince atomic.Int64          // ns; start of the current period of evidenceBusy only; 0 if there is none
 }
 
 func newCircuit(after uint, rest time.Duration, open error) *circuit {
-	c := &circuit{rest: rest, open: open}
+	c := &circuit{delay: rest, openErr: open}
 	c.CircuitBreaker = circuitbreaker.NewBuilder[any]().
 		WithFailureThreshold(after).WithDelay(rest).WithSuccessThreshold(1).Build()
-	c.why.Store(&open)
+	c.lastErr.Store(&open)
 	return c
 }
 
-// record tells the circuit how a call went. A caller that left says nothing about
-// Redis, but in a half-open circuit somebody must be told. Nor does a Redis that
-// says "not now", before it has said nothing else for as long as it would rest.
+// record records the result of a call. A canceled call is no evidence, except in a
+// half-open circuit, which needs a result. Neither is a Redis that is busy, until it has
+// been busy for as long as the delay of the circuit.
 func (c *circuit) record(err error) {
 	if c == nil {
 		return
 	}
-	said := evidenceOf(err)
+	e := evidenceOf(err)
 	now := time.Now().UnixNano()
-	if said == evidenceUp || said == evidenceDown {
-		c.since.Store(0)
+	if e == evidenceUp || e == evidenceDown {
+		c.busySince.Store(0)
 	}
-	if said == evidenceBusy && (c.since.CompareAndSwap(0, now) || now-c.since.Load() < int64(c.rest)) {
-		said = evidenceNone
+	if e == evidenceBusy && (c.busySince.CompareAndSwap(0, now) || now-c.busySince.Load() < int64(c.delay)) {
+		e = evidenceNone
 	}
 	switch {
-	case said == evidenceUp:
+	case e == evidenceUp:
 		c.RecordSuccess()
-	case said == evidenceNone && !c.IsHalfOpen():
+	case e == evidenceNone && !c.IsHalfOpen():
 	default:
-		why := fmt.Errorf("%w: %w", c.open, err)
-		c.why.Store(&why)
+		lastErr := fmt.Errorf("%w: %w", c.openErr, err)
+		c.lastErr.Store(&lastErr)
 		c.RecordFailure()
 	}
 }

@@ -6,51 +6,52 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A call is one request on its way to Redis, together with others. It owns what
-// it points to, because its caller may leave while it is in progress.
+// A call is one request to Redis, which is sent in a batch with others. It has copies of
+// its arguments, because its caller may return while it is in progress.
 type call struct {
 	claims   []limiter.Claim
 	id       [16]byte
 	deadline time.Time     // when its caller gives up
-	done     chan struct{} // told once, when decision and err are right
+	done     chan struct{} // receives once, when decision and err are set
 
 	decision limiter.Decision
 	err      error
 
-	// guarded by the queue
-	state       state
-	older, next *call // among those that are not answered
+	// guarded by queue.mu
+	state       callState
+	older, next *call // links in the list of unanswered calls
 }
 
-// A state says whose a call is. Only one that is answered without an error is ever
-// used again: nobody else can still look at it.
-type state uint8
+// A callState is the state of a call, which determines who may use it. Only a call that
+// was answered without an error is reused, because nothing else refers to it.
+type callState uint8
 
 const (
-	waiting  state = iota // its caller may take it back
-	sent                  // its caller may leave, and never knows
-	answered              // the reader or the writer has it, to answer it
-	left                  // whatever is the answer, nobody waits for it
+	callWaiting   callState = iota // not sent; its caller may withdraw it
+	callSent                       // sent; if its caller gives up, the outcome is unknown
+	callAnswered                   // claimed by the reader or the writer, which finishes it
+	callAbandoned                  // its caller has given up
 )
 
-// newCall makes a call, out of one that has been answered where there is one.
+// newCall returns a call, reusing an answered one if possible.
 func (s *Store) newCall(claims []limiter.Claim, id [16]byte) *call {
 	c, ok := s.calls.Get().(*call)
 	if !ok {
 		c = &call{done: make(chan struct{}, 1)}
 	}
 	c.claims = append(c.claims[:0], claims...)
-	c.id, c.state, c.deadline = id, waiting, time.Now().Add(s.timeout)
+	c.id, c.state, c.deadline = id, callWaiting, time.Now().Add(s.timeout)
 	return c
 }
 
-// release is for a call that was answered without an error.
-func (s *Store) release(c *call) {
+// reuseCall releases a call that was answered without an error.
+func (s *Store) reuseCall(c *call) {
 	clear(c.claims)
 	s.calls.Put(c)
 }
 
-// finish is called once, by whom c was given to answer.
+// finish sets the result and wakes the caller. It is called once, by the goroutine that
+// has claimed c.
 func (c *call) finish(err error) {
 	c.err = err
 	c.done <- struct{}{}

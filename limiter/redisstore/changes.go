@@ -12,101 +12,103 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// changePrefix begins the messages that tell of changes. A process of an older version
-// takes them for something that it does not know, and forgets all denials: that costs
-// Redis some calls, and no decision.
+// changePrefix is the prefix of messages about changes. A process of an older version
+// does not know it and removes all cached denials, which costs Redis some calls and does
+// not affect decisions.
 const changePrefix = "change:"
 
-// changes are what operators do, on its way between the processes that share a Redis.
+// changes sends and receives the actions of operators between the processes that share a
+// Redis.
 type changes struct {
-	own     string // tells the messages of this process from those of others
-	reports *reports
-	heard   atomic.Pointer[func(limiter.Change)] // nil: nobody listens
+	processID string // identifies the messages of this process
+	reports   *reports
+	onChange  atomic.Pointer[func(limiter.Change)] // nil if not set
 }
 
-// A changeMessage is a change as it travels.
+// A changeMessage is the JSON form of a change.
 type changeMessage struct {
 	From string `json:"from"`
 	Key  string `json:"key"`
 	limiter.Change
 }
 
-func newChanges(r *reports) *changes { return &changes{own: uuid.NewString(), reports: r} }
+func newChanges(r *reports) *changes { return &changes{processID: uuid.NewString(), reports: r} }
 
-// Announce tells all other processes of a change that was made in Redis: those that
-// listen now, once. It makes no change itself. An error wraps limiter.ErrUnavailable.
+// Announce publishes a change that was made in Redis to all other processes that are
+// subscribed now. It makes no change itself. Errors wrap limiter.ErrUnavailable.
 func (s *Store) Announce(ctx context.Context, c limiter.Change) error {
-	text, err := json.Marshal(changeMessage{s.changes.own, c.Key.String(), c})
+	text, err := json.Marshal(changeMessage{s.changes.processID, c.Key.String(), c})
 	if err != nil {
-		panic(err) // texts and numbers can be written
+		panic(err) // strings and numbers can always be encoded
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.client.Publish(ctx, channel(s.names.prefix), changePrefix+string(text)).Err(); err != nil {
-		return fmt.Errorf("announce a change: %w: %w", limiter.ErrUnavailable, err)
+	if err := s.client.Publish(ctx, invalidationChannel(s.names.prefix), changePrefix+string(text)).Err(); err != nil {
+		return fmt.Errorf("announce change: %w: %w", limiter.ErrUnavailable, err)
 	}
 	return nil
 }
 
-// OnChange calls f with each change that another process announces from now on, one
-// after another; f must not wait for long, because refunds of others are heard of by
-// the same goroutine. There is one f: a later one takes the place of the one before. A
-// Store without denials does not listen.
-func (s *Store) OnChange(f func(limiter.Change)) { s.changes.heard.Store(&f) }
+// OnChange sets the function that is called with each change that another process
+// announces, one after another. f must not block, because the same goroutine receives the
+// refunds of other processes. A later call replaces f. A Store without denials receives
+// no changes.
+func (s *Store) OnChange(f func(limiter.Change)) { s.changes.onChange.Store(&f) }
 
-// hear reports whether a message tells of a change. What was granted in place of Redis
-// before a reset, and is not reported yet, is forgotten with all else.
-func (c *changes) hear(message string) bool {
+// handle handles a message about a change, and returns false for other messages. After a
+// reset, pending reports about the key are removed like its other state.
+func (c *changes) handle(message string) bool {
 	text, found := strings.CutPrefix(message, changePrefix)
 	var m changeMessage
 	if !found || json.Unmarshal([]byte(text), &m) != nil || !readKey(m.Key, &m.Change.Key) {
 		return false
 	}
-	if m.From == c.own {
+	if m.From == c.processID {
 		return true
 	}
 	if m.Action == limiter.ActionReset {
-		c.reports.forgetNamed(m.Limits, m.Change.Key)
+		c.reports.removeNamed(m.Limits, m.Change.Key)
 	}
-	if f := c.heard.Load(); f != nil {
+	if f := c.onChange.Load(); f != nil {
 		(*f)(m.Change)
 	}
 	return true
 }
 
-// forget forgets what is to be told of the windows of claims, but for what is on its
-// way already.
-func (r *reports) forget(claims []limiter.Claim) {
-	if r.known.Load() == 0 {
+// removeWindows removes the pending reports about the windows of claims, except those
+// that are being sent.
+func (r *reports) removeWindows(claims []limiter.Claim) {
+	if r.windows.Load() == 0 {
 		return
 	}
 	for _, c := range claims {
-		r.forgetWindow(idOf(c))
+		r.removeWindow(windowIDOf(c))
 	}
 }
 
-// forgetNamed is forget for limits of which only the names are known.
-func (r *reports) forgetNamed(limits []string, k limiter.Key) {
-	if r.known.Load() == 0 {
+// removeNamed is like removeWindows for limits of which only the names are known.
+func (r *reports) removeNamed(limits []string, k limiter.Key) {
+	if r.windows.Load() == 0 {
 		return
 	}
 	for _, name := range limits {
 		for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
-			r.forgetWindow(windowID{name, a, limiter.Overall, slot{key: k}})
-			r.forgetWindow(windowID{name, a, limiter.PerClient, slot{key: k}})
+			r.removeWindow(windowID{name, a, limiter.Overall, slot{key: k}})
+			r.removeWindow(windowID{name, a, limiter.PerClient, slot{key: k}})
 		}
 	}
 }
 
-func (r *reports) forgetWindow(id windowID) {
+// removeWindow removes the pending report about a window.
+func (r *reports) removeWindow(id windowID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := r.byWindow[id]
 	if found == nil {
 		return
 	}
-	if found.grants = found.grants[:found.told]; found.told == 0 {
+	if found.grants = found.grants[:found.sending]; found.sending == 0 {
 		delete(r.byWindow, id)
-		r.known.Add(-1)
+		r.windows.Add(-1)
 	}
 }

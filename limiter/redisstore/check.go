@@ -13,11 +13,11 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// ErrVersion reports that the server is too old for our scripts.
+// ErrVersion reports that the server is too old for the scripts of this package.
 var ErrVersion = errors.New("redis too old")
 
-// Check asks every node that takes writes for its version: Redis 6.2 or Valkey
-// 7.2 at least. Errors wrap ErrVersion or limiter.ErrUnavailable.
+// Check checks the version of every master: at least Redis 6.2 or Valkey 7.2. Errors wrap
+// ErrVersion or limiter.ErrUnavailable.
 func (s *Store) Check(ctx context.Context) error {
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return checkNode(ctx, node) })
@@ -33,8 +33,8 @@ func checkNode(ctx context.Context, node redis.Cmdable) error {
 	return checkVersion(info)
 }
 
-// checkVersion reads the server section of INFO. A Valkey also names a
-// redis_version, for clients that know no Valkey.
+// checkVersion checks the server section of INFO. Valkey also has a redis_version, for
+// compatibility with clients.
 func checkVersion(info string) error {
 	fields := map[string]string{}
 	lines := bufio.NewScanner(strings.NewReader(info))
@@ -49,10 +49,10 @@ func checkVersion(info string) error {
 	}
 	major, minor, ok := parseVersion(version)
 	if !ok {
-		return fmt.Errorf("%w: the server names no version that can be read: %q", ErrVersion, version)
+		return fmt.Errorf("%w: the server's version %q is not readable", ErrVersion, version)
 	}
 	if major < least[0] || major == least[0] && minor < least[1] {
-		return fmt.Errorf("%w: %s %s; %d.%d is the oldest that works", ErrVersion, name, version, least[0], least[1])
+		return fmt.Errorf("%w: %s %s; the minimum is %d.%d", ErrVersion, name, version, least[0], least[1])
 	}
 	return nil
 }

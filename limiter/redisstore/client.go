@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A Mode is the shape of a Redis deployment.
+// A Mode is the kind of a Redis deployment.
 type Mode string
 
 // The modes.
@@ -21,20 +21,20 @@ const (
 	Cluster  Mode = "cluster"
 )
 
-// ErrConfig reports that a ClientConfig makes no sense.
+// ErrConfig reports that a ClientConfig is not valid.
 var ErrConfig = errors.New("redis config not valid")
 
-// A ClientConfig says where Redis is and how to talk to it.
+// ClientConfig is the configuration of a client.
 type ClientConfig struct {
 	Mode   Mode     // Single when empty
-	Addrs  []string // host:port; of the sentinels in mode Sentinel
-	Master string   // the name that the sentinels watch; only there
+	Addrs  []string // host:port; in mode Sentinel those of the sentinels
+	Master string   // name of the master; only in mode Sentinel
 
 	Username, Password string
 	// SentinelUsername and SentinelPassword are for the sentinels themselves.
 	SentinelUsername, SentinelPassword string
 	DB                                 int         // not in mode Cluster
-	TLS                                *tls.Config // nil: without TLS
+	TLS                                *tls.Config // nil means no TLS
 
 	// Timeout bounds each read and write, and dialling by five times as much;
 	// DefaultTimeout when zero.
@@ -52,10 +52,10 @@ const (
 	defaultBreakRest  = 2 * time.Second
 )
 
-// NewClient makes a client with the settings that a limiter needs: no command
-// is ever sent twice, a context's deadline ends the call, dialling a dead Redis
-// fails at once, connections are small, and each node has a breaker. It dials
-// nothing yet. The caller closes it. Errors wrap ErrConfig.
+// NewClient returns a client with the settings that a limiter needs: commands are not
+// retried, a call ends at the deadline of its context, dialing an unreachable Redis fails
+// immediately, buffers are small, and each node has a circuit breaker. It does not
+// connect. The caller must close it. Errors wrap ErrConfig.
 func NewClient(c ClientConfig) (redis.UniversalClient, error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -12,29 +12,30 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A conn is a connection that script calls are written to and replies are read from
-// without the client in between. The client has made it: found the node, spoken TLS,
-// said hello, given the password and chosen the database, as for its own.
+// A conn is a connection to which script calls are written, and from which replies are
+// read, without the go-redis client. The client has opened it: it has found the node, and
+// done TLS, HELLO, AUTH and SELECT as for its own connections.
 type conn struct {
 	net.Conn
-	maker  *redis.Client // of this one connection
-	inUse  *redis.Conn   // keeps it from being used by maker
-	remote string        // its address
-	until  time.Time     // when another one is to take its place; zero: never
+	client    *redis.Client // created this connection only
+	pooled    *redis.Conn   // reserves the connection in client
+	remote    string        // remote address
+	expiresAt time.Time     // when it is replaced; zero means never
 
-	stale atomic.Bool           // another one is to take its place now
-	ended atomic.Bool           // nobody reads it any more
-	why   atomic.Pointer[error] // it was broken off
+	isStale  atomic.Bool           // must be replaced now
+	isEnded  atomic.Bool           // its reader has ended
+	abortErr atomic.Pointer[error] // set by abort
 }
 
-// errNoConn reports that a client made no connection and no error.
-var errNoConn = errors.New("the client has made no connection")
+// errNoConn reports that the client has neither opened a connection nor returned an
+// error.
+var errNoConn = errors.New("the client has not opened a connection")
 
-// connect makes a connection to the node of a client, with its options.
+// connect opens a connection to the node of a client, with the client's options.
 func connect(ctx context.Context, node *redis.Client) (*conn, error) {
 	o := *node.Options()
 	dial := o.Dialer
-	var made atomic.Pointer[net.Conn] // possibly after ctx is over
+	var made atomic.Pointer[net.Conn] // may be set after ctx has ended
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err == nil {
@@ -49,8 +50,8 @@ func connect(ctx context.Context, node *redis.Client) (*conn, error) {
 	o.ContextTimeoutEnabled = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	maker := redis.NewClient(&o)
-	c := &conn{maker: maker, inUse: maker.Conn()}
-	err := c.inUse.Ping(ctx).Err()
+	c := &conn{client: maker, pooled: maker.Conn()}
+	err := c.pooled.Ping(ctx).Err()
 	if raw := made.Load(); raw != nil {
 		c.Conn = newSocketConn(*raw)
 	} else if err == nil {
@@ -65,42 +66,43 @@ func connect(ctx context.Context, node *redis.Client) (*conn, error) {
 	}
 	c.remote = c.RemoteAddr().String()
 	if life := node.Options().ConnMaxLifetime; life > 0 {
-		c.until = time.Now().Add(life)
+		c.expiresAt = time.Now().Add(life)
 	}
 	return c, nil
 }
 
-// breakOff ends c because of why, also while it is being read and written.
-func (c *conn) breakOff(why error) {
-	c.why.CompareAndSwap(nil, &why)
+// abort closes c with the error err, even while it is being read and written.
+func (c *conn) abort(err error) {
+	c.abortErr.CompareAndSwap(nil, &err)
 	if t, ok := c.Conn.(*tls.Conn); ok {
-		_ = t.NetConn().Close() // saying goodbye could take long
+		_ = t.NetConn().Close() // a TLS close_notify could block
 		return
 	}
 	_ = c.Conn.Close()
 }
 
-// end is what reading c has ended with: err, unless it was broken off before.
-func (c *conn) end(err error) error {
-	if why := c.why.Load(); why != nil {
+// readError returns the reason why reading c has ended: the error of abort, otherwise
+// err.
+func (c *conn) readError(err error) error {
+	if why := c.abortErr.Load(); why != nil {
 		return *why
 	}
 	return err
 }
 
-// gone reports whether c, which may be nil, can be used no more.
-func (c *conn) gone() bool { return c == nil || c.ended.Load() }
+// isUnusable reports whether c is nil or has ended.
+func (c *conn) isUnusable() bool { return c == nil || c.isEnded.Load() }
 
-// old reports whether another connection is to take the place of c.
-func (c *conn) old(now time.Time) bool {
-	return c.stale.Load() || !c.until.IsZero() && now.After(c.until)
+// mustReplace reports whether c must be replaced by a new connection.
+func (c *conn) mustReplace(now time.Time) bool {
+	return c.isStale.Load() || !c.expiresAt.IsZero() && now.After(c.expiresAt)
 }
 
-// close lets go of c, which nobody uses any more.
+// close closes c, which must not be in use.
 func (c *conn) close() {
 	if c.Conn != nil {
-		c.breakOff(net.ErrClosed)
+		c.abort(net.ErrClosed)
 	}
-	_ = c.inUse.Close()
-	_ = c.maker.Close()
+	_ = c.pooled.Close()
+	_ = c.client.Close()
 }

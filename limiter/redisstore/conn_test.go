@@ -93,7 +93,7 @@ func TestConn_ClosedWhileIdleCostsNothing(t *testing.T) {
 		eventually(t, "the writer has ended", func() bool {
 			p.queue.mu.Lock()
 			defer p.queue.mu.Unlock()
-			return !p.queue.running
+			return !p.queue.hasWriter
 		})
 		must(t, store)
 	}
@@ -121,9 +121,9 @@ func TestConn_FollowsTheMaster(t *testing.T) {
 	must(t, store)
 	p := store.only(t)
 	p.masters = &masters{}
-	p.masters.note(s.addr)
+	p.masters.set(s.addr)
 	must(t, store)
-	p.masters.note("10.1.2.3:6379")
+	p.masters.set("10.1.2.3:6379")
 	must(t, store)
 	must(t, store)
 	if len(calledBy) != 2 {
@@ -136,7 +136,7 @@ func TestBreaker_NotesTheMaster(t *testing.T) {
 	s := newSpeaker(t, nil)
 	b := newBreaker(1, time.Minute)
 	b.masters = &masters{}
-	if !b.masters.still("anywhere") {
+	if !b.masters.isCurrent("anywhere") {
 		t.Error("without a master that is known, another one is")
 	}
 	dial := b.DialHook(func(context.Context, string, string) (net.Conn, error) { return net.Dial("tcp", s.addr) })
@@ -145,7 +145,7 @@ func TestBreaker_NotesTheMaster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if b.masters.still("10.1.2.3:6379") || !b.masters.still(s.addr) {
+	if b.masters.isCurrent("10.1.2.3:6379") || !b.masters.isCurrent(s.addr) {
 		t.Errorf("after a connection to %s: %v", s.addr, *b.masters.last.Load())
 	}
 }

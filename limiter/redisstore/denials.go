@@ -10,45 +10,46 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// denialTTL is how long a denial is believed without asking Redis once more: whoever
-// deletes a key by hand tells nobody. A flood of what is refused costs Redis one call
-// in so long for each key.
+// denialTTL is how long a denial is used without another call to Redis, because a key
+// that is deleted by hand is not published. A flood of refused requests causes one call
+// to Redis in this time for each key.
 const denialTTL = 3 * time.Second
 
-// noExpiry is how long it is believed when Redis was asked and did not answer.
+// noExpiry is the TTL of denials when Redis was called and did not reply.
 const noExpiry = time.Duration(math.MaxInt64)
 
-// denials remember what Redis refused, until the moment that Redis named: until
-// then the same claim, or one of more permits, is refused without asking. That
-// changes no decision, because nothing but a refund, a grant, a reset or the end
-// of a ban makes room earlier, and those are heard of (see listener). While they
-// cannot be heard of, nothing is remembered.
+// denials caches refusals of Redis until the time that Redis returned as Wait. Until then
+// the same claim, or one with a higher cost, is refused without a call. The result is the
+// same, because only a refund, a grant, a reset or the end of a ban makes permits
+// available earlier, and these are published (see invalidations). While the subscription
+// is down, nothing is cached.
 //
-// In a limiter that Redisson shares, Java programs make room too, by release or a
-// new rate, and do not tell: of those a refusal is remembered for sharedMemory.
+// For a limiter shared with Redisson, Java programs also make permits available, by
+// release or by a new rate, and do not publish it. Such a refusal is cached for
+// sharedDenialTTL.
 type denials struct {
-	cache   *otter.Cache[windowID, denial]
-	hearing atomic.Bool   // what other proxies give back is heard of
-	version atomic.Uint64 // counts what made room
-	filled  atomic.Bool   // false: the cache is empty
+	cache        *otter.Cache[windowID, denial]
+	isSubscribed atomic.Bool   // changes of other processes are received
+	version      atomic.Uint64 // incremented by each invalidation
+	hasEntries   atomic.Bool   // false if the cache is certainly empty
 }
 
-// sharedMemory is how late a proxy may be to see the room that a Java program has
-// made: one that is refused all the time asks ten times a second.
-const sharedMemory = 100 * time.Millisecond
+// sharedDenialTTL is the maximum delay until permits that a Java program has released are
+// noticed. A key that is refused all the time causes ten calls a second.
+const sharedDenialTTL = 100 * time.Millisecond
 
 // A denial is the refusal of cost permits of limit.
 type denial struct {
-	limit  *limiter.Limit
-	cost   int64
-	left   int64
-	banned bool
-	asked  time.Time // when Redis was
-	until  time.Time
-	ahead  time.Duration // how far the store's clock was ahead of ours, about
+	limit     *limiter.Limit
+	cost      int64
+	remaining int64
+	banned    bool
+	askedAt   time.Time // when Redis was called
+	expiresAt time.Time
+	clockSkew time.Duration // approximate time by which the store's clock is ahead
 }
 
-// newDenials keeps at most size of them, the most used.
+// newDenials returns a cache of at most size denials.
 func newDenials(size int) *denials {
 	if size <= 0 {
 		return nil
@@ -56,10 +57,10 @@ func newDenials(size int) *denials {
 	return &denials{cache: otter.Must(&otter.Options[windowID, denial]{MaximumSize: size})}
 }
 
-// decide fills d and returns true if one of claims is known to be refused now, by
-// what Redis said at most so long ago. Of the others it says that they were not asked.
+// decide fills d and returns true if at least one of claims is refused by a denial that
+// is not older than age. The outcomes of the other claims are unknown.
 func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Claim, d *limiter.Decision) bool {
-	if n == nil || !n.filled.Load() || !n.hearing.Load() {
+	if n == nil || !n.hasEntries.Load() || !n.isSubscribed.Load() {
 		return false
 	}
 	var first denial
@@ -72,13 +73,13 @@ func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Clai
 	if !refused {
 		return false
 	}
-	*d = limiter.Decision{At: time.UnixMilli(now.Add(first.ahead).UnixMilli()), Outcomes: d.Outcomes[:0]}
+	*d = limiter.Decision{At: time.UnixMilli(now.Add(first.clockSkew).UnixMilli()), Outcomes: d.Outcomes[:0]}
 	for _, c := range claims {
 		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
 		if known, ok := n.find(now, age, c); ok {
-			// Whole milliseconds, rounded up: never before Redis said.
-			wait := (known.until.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
-			o = limiter.Outcome{Remaining: known.left, Wait: wait, Banned: known.banned}
+			// Rounded up to milliseconds, so that it is never before the time of Redis.
+			wait := (known.expiresAt.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
+			o = limiter.Outcome{Remaining: known.remaining, Wait: wait, Banned: known.banned}
 			d.Wait = max(d.Wait, wait)
 		}
 		d.Outcomes = append(d.Outcomes, o)
@@ -86,91 +87,91 @@ func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Clai
 	return true
 }
 
+// find returns the denial that refuses c.
 func (n *denials) find(now time.Time, age time.Duration, c limiter.Claim) (denial, bool) {
-	known, ok := n.cache.GetIfPresent(idOf(c))
+	known, ok := n.cache.GetIfPresent(windowIDOf(c))
 	if c.RedissonName != "" && age == denialTTL {
-		age = sharedMemory // a Java program may have given permits back, and does not tell
+		age = sharedDenialTTL // a Java program may have released permits without a message
 	}
-	return known, ok && now.Sub(known.asked) <= age && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
+	return known, ok && now.Sub(known.askedAt) <= age && c.Cost >= known.cost && now.Before(known.expiresAt) && sameLimit(known.limit, c.Limit)
 }
 
-// stop ends what the cache runs by itself.
-func (n *denials) stop() {
+// close stops the goroutines of the cache.
+func (n *denials) close() {
 	if n != nil {
 		n.cache.StopAllGoroutines()
 	}
 }
 
-// now is the version to learn by, taken before Redis is asked.
-func (n *denials) now() uint64 {
+// currentVersion returns the version to pass to learn. It must be read before Redis is
+// called.
+func (n *denials) currentVersion() uint64 {
 	if n == nil {
 		return 0
 	}
 	return n.version.Load()
 }
 
-// denialQuery is what Redis was asked, when, and what was the version then.
+// A denialQuery is a request to Redis, with its time and the version at that time.
 type denialQuery struct {
 	claims  []limiter.Claim
 	at      time.Time
 	version uint64
 }
 
-// learn remembers what was refused, if nothing made room since it was sent: then the
-// version is still what it was.
+// learn caches the refusals of d, unless there was an invalidation since the request was
+// sent, which changes the version.
 func (n *denials) learn(q denialQuery, d *limiter.Decision) {
 	if n == nil || d.Allowed {
 		return
 	}
 	for i, o := range d.Outcomes {
 		claim := q.claims[i]
-		if o.Allowed || changeable(claim) {
+		if o.Allowed || isChangeable(claim) {
 			continue
 		}
-		id := idOf(claim)
+		id := windowIDOf(claim)
 		n.set(id, denial{
-			limit: claim.Limit, cost: claim.Cost, left: o.Remaining, banned: o.Banned,
-			asked: q.at, until: q.at.Add(o.Wait), ahead: d.At.Sub(q.at),
+			limit: claim.Limit, cost: claim.Cost, remaining: o.Remaining, banned: o.Banned,
+			askedAt: q.at, expiresAt: q.at.Add(o.Wait), clockSkew: d.At.Sub(q.at),
 		})
-		if n.version.Load() != q.version || !n.hearing.Load() {
+		if n.version.Load() != q.version || !n.isSubscribed.Load() {
 			n.cache.Invalidate(id)
 		}
 	}
 }
 
 func (n *denials) set(id windowID, d denial) {
-	n.filled.Store(true)
+	n.hasEntries.Store(true)
 	n.cache.Set(id, d)
 }
 
-// changeable reports whether a refusal of c says little of the next one: what is
-// held is given back at any time, and a value that was refused says nothing of those
-// that stand.
-func changeable(c limiter.Claim) bool {
+// isChangeable reports whether a refusal of c must not be cached, because held permits
+// can be released at any time, and other values of a Distinct limit may be granted.
+func isChangeable(c limiter.Claim) bool {
 	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct
 }
 
-// forgetAll is told that there may be room for claims: by who made it, so that the
-// next request of this process need not wait until it is heard of.
-func (n *denials) forgetAll(claims []limiter.Claim) {
+// invalidateClaims removes the denials of claims after a change by this process, so that
+// its next request need not wait for the message.
+func (n *denials) invalidateClaims(claims []limiter.Claim) {
 	if n == nil {
 		return
 	}
 	for _, c := range claims {
-		n.forget(idOf(c))
+		n.invalidate(windowIDOf(c))
 	}
 }
 
-// forget is told that there may be room in the window that id names.
-func (n *denials) forget(id windowID) {
+// invalidate removes the denial of a window.
+func (n *denials) invalidate(id windowID) {
 	n.version.Add(1)
 	n.cache.Invalidate(id)
 }
 
-// listening says whether from now on it is heard of what others give back. What was
-// learnt before is not trusted.
-func (n *denials) listening(yes bool) {
-	n.hearing.Store(yes)
+// setSubscribed sets whether invalidations are received, and removes all denials.
+func (n *denials) setSubscribed(subscribed bool) {
+	n.isSubscribed.Store(subscribed)
 	n.version.Add(1)
 	n.cache.InvalidateAll()
 }

@@ -11,81 +11,82 @@ const (
 	maxBackoff = 100 * time.Millisecond
 )
 
-// A dialer makes the connections of one pipeline, one at a time. After one that failed
-// it pauses, twice as long each time; the breaker, where there is one, soon says to rest.
+// A dialer opens the connections of one pipeline, one at a time. After a failure it
+// pauses, twice as long each time, until the circuit breaker opens.
 type dialer struct {
-	coming chan dialled // nil: none is being made
-	cancel context.CancelFunc
-	pause  time.Duration
-	after  time.Time // when the next may be begun
+	pending   chan dialResult // nil if none is being opened
+	cancel    context.CancelFunc
+	pause     time.Duration
+	notBefore time.Time // earliest time of the next attempt
 }
 
-type dialled struct {
+// A dialResult is the result of an attempt to open a connection.
+type dialResult struct {
 	conn *conn
 	err  error
 }
 
-// connected is the connection that the writer is to use: the one that there is, or
-// another one. A node that does not answer holds the writer up for no longer than a
-// batch may take; the attempt goes on, and whoever comes next may have it.
-func (p *pipeline) connected() (*conn, error) {
-	if !p.conn.gone() {
-		if !p.conn.old(time.Now()) && p.masters.still(p.conn.remote) {
+// connection returns the connection for the writer, opening one if necessary. A node that
+// does not reply delays the writer for at most the timeout of a batch; the attempt
+// continues, and a later call can use its result.
+func (p *pipeline) connection() (*conn, error) {
+	if !p.conn.isUnusable() {
+		if !p.conn.mustReplace(time.Now()) && p.masters.isCurrent(p.conn.remote) {
 			return p.conn, nil
 		}
-		p.queue.drained()
-		p.conn.breakOff(net.ErrClosed)
+		p.queue.waitDrained()
+		p.conn.abort(net.ErrClosed)
 	}
 	p.conn = nil
-	limit := time.NewTimer(p.queue.limit)
+	limit := time.NewTimer(p.queue.timeout)
 	defer limit.Stop()
 	d := &p.dialer
-	if d.coming == nil {
-		if wait := time.Until(d.after); wait > 0 {
+	if d.pending == nil {
+		if wait := time.Until(d.notBefore); wait > 0 {
 			pause := time.NewTimer(wait)
 			defer pause.Stop()
 			<-pause.C
 		}
-		d.begin(p)
+		d.start(p)
 	}
 	select {
-	case made := <-d.coming:
-		d.coming = nil
+	case made := <-d.pending:
+		d.pending = nil
 		d.cancel()
 		if made.err != nil {
-			d.pause = min(max(2*d.pause, minBackoff), maxBackoff, p.queue.limit/4)
-			d.after = time.Now().Add(d.pause)
+			d.pause = min(max(2*d.pause, minBackoff), maxBackoff, p.queue.timeout/4)
+			d.notBefore = time.Now().Add(d.pause)
 			return nil, made.err
 		}
 		d.pause = 0
 		p.conn = made.conn
-		p.masters.note(p.conn.remote)
-		p.others.Go(func() { p.read(made.conn) })
+		p.masters.set(p.conn.remote)
+		p.background.Go(func() { p.read(made.conn) })
 		return p.conn, nil
 	case <-limit.C:
 		return nil, context.DeadlineExceeded
 	}
 }
 
-// begin begins to make a connection.
-func (d *dialer) begin(p *pipeline) {
+// start starts to open a connection.
+func (d *dialer) start(p *pipeline) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.node.Options().DialTimeout)
-	d.coming, d.cancel = make(chan dialled, 1), cancel
-	coming := d.coming
-	p.others.Go(func() {
+	d.pending, d.cancel = make(chan dialResult, 1), cancel
+	coming := d.pending
+	p.background.Go(func() {
 		c, err := connect(ctx, p.node)
-		coming <- dialled{c, err}
+		coming <- dialResult{c, err}
 	})
 }
 
-// stop waits for a connection that is being made, and closes it.
+// stop cancels an attempt, waits for it, and closes its connection.
 func (d *dialer) stop() {
-	if d.coming == nil {
+	if d.pending == nil {
 		return
 	}
 	d.cancel()
-	if made := <-d.coming; made.conn != nil {
+	if made := <-d.pending; made.conn != nil {
 		made.conn.close()
 	}
-	d.coming = nil
+	d.pending = nil
 }

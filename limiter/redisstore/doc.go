@@ -1,58 +1,60 @@
-// Package redisstore keeps limiter's counts in Redis, so that many proxies count
-// together.
+// Package redisstore implements a limiter.AdminStore in Redis, so that several processes
+// share their counts.
 //
-// # What it promises
+// # Guarantees
 //
-//   - One decision is one script call: everything that a request asks for is
-//     taken, or nothing. Between reading and writing nobody else comes.
-//   - In no window, by Redis's clock in whole milliseconds, are more permits
-//     granted than the rate has, whatever the number and the clocks of the
-//     proxies, and while the rate is changed.
-//   - A call ends when its context or Options.Timeout says so. It is sent once:
-//     after a timeout it is unknown whether it was counted, which is
-//     limiter.ErrUnavailable, and costs at most its own permits for one window.
-//     What was not sent yet when its caller left never is.
-//   - Keys are small (128 entries, about 4 KB, at any rate) and leave by
-//     themselves one second after the last permit came back, or sooner.
-//   - A key of another type, or one that holds what no script writes, fails the
-//     requests that ask for it, with an error that says so, and no others, though
-//     they travel together. Nothing is taken for such a request; Reset heals it.
-//   - Requests that arrive while script calls are under way share the next one,
-//     and are decided in order, as if one by one. An idle store sends at once.
-//   - A caller whose context ends is released at once, and holds up nobody.
-//   - What Redis refused until some time is refused here until then, whatever else
-//     the request claims; refunds, grants, resets and lifted bans are heard of from
-//     all proxies, and while they cannot be, nothing is remembered.
-//   - In a cluster each node has its own connection and queue. A request over several keys is
-//     reserved key by key and given back by id if one refuses.
-//   - While Redis fails and somebody decides in its place, nothing of that is
-//     asked of Redis: one small call at a time finds out when it is back. It hears
-//     of what was granted meanwhile before it decides anything that it touches,
-//     and, after an absence, before anybody asks at all.
+//   - A decision is one script call and atomic: all claims of a request are taken, or
+//     none.
+//   - No window, by the clock of Redis in whole milliseconds, holds more permits than
+//     the rate allows, whatever the number and the clocks of the processes, and also
+//     while the rate is changed.
+//   - A call ends at the deadline of its context or after Options.Timeout. It is sent
+//     only once. After a timeout it is unknown whether it was executed; the error is
+//     limiter.ErrUnavailable, and it costs at most its own permits for one window. A
+//     call that was not sent when its caller gave up is never sent.
+//   - Keys are small (128 entries, about 4 KB, at any rate) and expire at most one second
+//     after their last permit.
+//   - A key that has another type, or data that is not valid, fails only the requests
+//     that need it, with an error that says so, although other requests are sent in the
+//     same call. Nothing is taken for such a request; Reset deletes the key.
+//   - Requests that arrive while script calls are in progress are sent together in the
+//     next call, and decided in order, as if they were sent one by one. An idle store
+//     sends immediately.
+//   - A caller whose context ends returns immediately and delays no other caller.
+//   - A refusal of Redis is cached until the time it names, and applies whatever else
+//     a request claims. Refunds, grants, resets and ended bans of all processes are
+//     received; while they cannot be, nothing is cached.
+//   - In a cluster each node has its own connection and queue. A request over several
+//     keys is taken key by key, and refunded by ID if one refuses.
+//   - While Redis is unreachable and another store decides in its place, no decision is
+//     sent to Redis. One small call at a time finds out when it is reachable again. Then
+//     it receives what was granted meanwhile, before any decision that this affects and,
+//     after an outage, before all decisions.
 //
-// What it does not promise: Redis replicates asynchronously, so a failover may
-// forget the last permits; a clock of Redis that is set forward returns permits
-// early by as much.
+// Not guaranteed: Redis replicates asynchronously, so a failover may lose the last
+// permits. If the clock of Redis is set forward, permits expire earlier by that time.
 //
-// # How a decision travels
+// # The path of a decision
 //
-// Take has one connection to each node that takes writes, and another one for limiters
-// that Redisson shares (pipeline.go). The client makes it, so it is found, signed in and
-// encrypted as the client's own are, but no command goes through the client:
+// Take uses one connection to each master, and another one for limiters shared with
+// Redisson (pipeline.go). The go-redis client opens it, so it is found, authenticated
+// and encrypted like the client's own connections, but commands do not go through the
+// client:
 //
-//	queue.go     calls that wait, and those that nobody has answered; who answers one claims it
-//	pipeline.go  the writer: what waits becomes one batch, written from one buffer
-//	receive.go   the reader: whole numbers, straight into the calls
-//	resp.go      what it reads: RESP2 and RESP3
-//	dialer.go    connections, one attempt at a time, with pauses between those that fail
-//	resend.go    what only the client can do: a script that is not known, a slot that moved
+//	queue.go     calls that wait and calls that are not answered; a call is claimed before it is answered
+//	pipeline.go  the writer: the waiting calls become one batch, written from one buffer
+//	receive.go   the reader: writes the replies directly into the calls
+//	resp.go      the RESP2 and RESP3 parser
+//	dialer.go    opens connections, one at a time, with a backoff after failures
+//	resend.go    retries through the client: an unknown script, a slot that has moved
 //
-// Calls and batches are used again: the usual decision allocates nothing. No call has a
-// timer: a sweep for all ends those whose time is over, and gives up a connection on
-// which Redis is silent, which is one failure for the breaker however many calls it
-// carried. What was in progress on a lost connection is unknown, and is not sent again;
-// what was not sent yet goes by the next. Everything else (Peek, Refund, reports, the
-// handles on Redisson's limiters) is a command of the client.
+// Calls and batches are reused, so that a usual decision does not allocate. Calls have no
+// timers: one sweep ends all calls whose deadline has passed, and closes a connection on
+// which Redis does not reply, which is one failure for the circuit breaker however many
+// calls were in flight. The outcome of calls that were in flight on a lost connection is
+// unknown, and they are not sent again; calls that were not sent use the next
+// connection. Everything else (Peek, Refund, reports, the handles on Redisson's
+// limiters) is a command of the client.
 //
 // # Layout
 //
@@ -74,31 +76,31 @@
 //	PREFIX:{K}:BOX{A}    string  numbers, lowest byte first
 //
 // A is the algorithm: 1 fixed_window, 2 sliding_window, 3 gcra, 7 sliding_log, c cooldown.
-// There is a ban, and what must be known of refunds, behind the numbers where there is any:
+// A ban and the marks of refunds, if there are any, follow the numbers:
 // see box.lua, sliding_log.lua, counter.lua and cooldown.lua. A request over several of
 // them reads and writes one string. Before, A of a cooldown was 6; before that, the
 // string's name ended in :{ALGORITHM}:state, and earlier yet the counters and cooldowns had
-// value, permits and base. What is in those is not read any more and expires: their limits
-// start again with the upgrade, and while both versions run each counts by itself.
+// value, permits and base. Those keys are not read any more and expire: their limits
+// start from zero with the upgrade, and while both versions run they count separately.
 //
 // Concurrent and distinct limits have the keys of a token bucket below
 // PREFIX:{K}:L:{ALGORITHM}; a distinct one never writes a value, and neither has a base
-// unless it is banned or long. They stay sorted sets: nearly every permit of theirs is given
-// back, renewed or used again by its id, and to look for one in a string takes Lua 0.5 µs an
-// entry. With 10 permits out, to take one and to give it back costs Redis as much in
-// either, with 32 a quarter more in a string and with 128 three times as much, while a set of a
-// few takes twice the bytes. A layout that depends on the number of permits would forget
-// who holds them when that is edited. What each client counts by itself ends with a colon and
-// the client's UUID.
+// unless it is banned or long. They are sorted sets: nearly every permit of theirs is
+// refunded, renewed or used again by its ID, and finding one in a string takes Lua 0.5 µs
+// an entry. With 10 permits taken, taking and refunding one costs Redis the same in
+// both, with 32 a quarter more in a string and with 128 three times as much, while a set of
+// a few takes twice the memory. A layout that depends on the number of permits would lose
+// their holders when that number is edited. The keys of a PerClient limit end with a colon
+// and the client's UUID.
 //
-// A claim that names a limiter of Redisson uses that one's keys and nothing else, and
-// is a script call of its own, bounded whatever others have left there: beside other
-// claims it is reserved by itself, as a key of a cluster is. What cannot be used is
-// ErrShared, for that limiter alone. Java programs make room without telling, so
-// refusals are remembered for 100 ms only.
+// A claim with a RedissonName uses only the keys of that limiter, and has a script call
+// of its own, whose cost is bounded whatever other programs have written. Together with
+// other claims it is taken separately, like a key in a cluster. A limiter that cannot be
+// used is ErrShared, for that limiter alone. Java programs do not publish when they
+// release permits, so refusals are cached for 100 ms only.
 //
 // A member of a distinct limit is 8 bytes of the value and the 8 of the decision's id
-// (zeros: uses that are not given back any more).
+// (zeros for uses that cannot be refunded any more).
 //
 // # Scripts
 //

@@ -10,20 +10,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An evidence is what the end of a call says about a Redis.
+// An evidence is what the result of a call says about the health of Redis.
 type evidence int
 
 const (
-	evidenceUp   evidence = iota // it has answered
-	evidenceDown                 // nobody is there, answers in time, or lets us in
-	evidenceBusy                 // it is there and says to try again, or a connection was cut
-	evidenceNone                 // the caller has left
+	evidenceUp   evidence = iota // Redis has replied
+	evidenceDown                 // unreachable, no reply in time, or access denied
+	evidenceBusy                 // temporarily unable, or a connection was closed
+	evidenceNone                 // the call was canceled
 )
 
-// evidenceOf is what err, the end of a call, says. A connection that was cut may
-// be the fault of what lies between, or of a server that restarts: dialling again
-// will say. So may a server that is loading, busy with a script, or no master any
-// more.
+// evidenceOf classifies the error of a call. A connection that was closed may be the
+// fault of the network or of a server that restarts; the next dial tells. A server that
+// is loading, running a script, or no longer a master is busy too.
 func evidenceOf(err error) evidence {
 	if err == nil {
 		return evidenceUp
@@ -46,9 +45,8 @@ func evidenceOf(err error) evidence {
 	return evidenceDown
 }
 
-// evidenceOfReply is what an error that Redis has answered says: that it works,
-// unless it can do nothing now. A password that it does not take is wrong at the next
-// try too.
+// evidenceOfReply classifies an error reply: Redis works, unless it temporarily cannot
+// serve calls. A rejected password is rejected again at the next attempt.
 func evidenceOfReply(err error) evidence {
 	if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS") {
 		return evidenceDown

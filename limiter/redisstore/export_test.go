@@ -40,7 +40,7 @@ var (
 func BoxName(c limiter.Claim) string { return newNames(DefaultPrefix, "").keys(c)[0] }
 
 // Hears reports whether s learns of what other proxies give back.
-func (s *Store) Hears() bool { return s.denials.hearing.Load() }
+func (s *Store) Hears() bool { return s.denials.isSubscribed.Load() }
 
 // Remembered is how many denials s knows.
 func (s *Store) Remembered() int {
@@ -62,7 +62,7 @@ func SlotClock(k limiter.Key) string { return "{" + k.String() + "}clock" }
 
 // TakeInOneCall takes each of all, which travel together.
 func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs []error, ds []limiter.Decision) {
-	p, err := s.pipelines.of(ctx, &all[0][0])
+	p, err := s.pipelines.forClaim(ctx, &all[0][0])
 	if err != nil {
 		panic(err)
 	}
@@ -70,7 +70,7 @@ func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs 
 	p.queue.mu.Lock()
 	for _, claims := range all {
 		c := s.newCall(claims, newID())
-		if err := p.queue.joinLocked(c); err != nil {
+		if err := p.queue.enqueueLocked(c); err != nil {
 			panic(err)
 		}
 		calls = append(calls, c)
@@ -96,7 +96,7 @@ func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limite
 
 // Deny makes s remember that c was refused for so long.
 func (s *Store) Deny(c limiter.Claim, wait time.Duration) {
-	s.denials.set(idOf(c), denial{limit: c.Limit, cost: c.Cost, asked: time.Now(), until: time.Now().Add(wait)})
+	s.denials.set(windowIDOf(c), denial{limit: c.Limit, cost: c.Cost, askedAt: time.Now(), expiresAt: time.Now().Add(wait)})
 }
 
 // Flying is how many calls nobody has answered yet.
@@ -114,19 +114,19 @@ func (s *Store) Flying() (n int) {
 }
 
 // Unreported is of how many windows s has something to report.
-func (s *Store) Unreported() int64 { return s.reports.known.Load() }
+func (s *Store) Unreported() int64 { return s.reports.windows.Load() }
 
 // Ungranted is how many grants s is to report of the window of claims.
 func (s *Store) Ungranted(claims []limiter.Claim) int {
 	s.reports.mu.Lock()
 	defer s.reports.mu.Unlock()
-	return len(s.reports.byWindow[idOf(claims[0])].grants)
+	return len(s.reports.byWindow[windowIDOf(claims[0])].grants)
 }
 
 // TellAged reports a grant that was made so long ago, and waits.
 func (s *Store) TellAged(ctx context.Context, claims []limiter.Claim, p limiter.Permit, age time.Duration) error {
 	s.reports.add(time.Now().Add(-age), claims, p)
-	return s.tell(ctx, claims)
+	return s.sendReports(ctx, claims)
 }
 
 // Reports are what a Store has to report.
@@ -138,8 +138,8 @@ func (r Reports) Add(claims []limiter.Claim, p limiter.Permit) { r.r.add(time.No
 
 // Elapsed says how long ago the grants were made, as it would travel now.
 func (r Reports) Elapsed(claims []limiter.Claim) (all []time.Duration) {
-	told := r.r.take(claims, slotOf)[0]
-	packed := told.pack(time.Now())
+	told := r.r.startSending(claims, slotOf)[0]
+	packed := told.encode(time.Now())
 	for i := 12; i < len(packed); i += grantBytes {
 		age := append(append([]byte{}, packed[i:i+6]...), 0, 0)
 		all = append(all, time.Duration(binary.LittleEndian.Uint64(age))*time.Millisecond)
@@ -148,4 +148,4 @@ func (r Reports) Elapsed(claims []limiter.Claim) (all []time.Duration) {
 }
 
 // HearMessage lets s hear a message of the channel, and reports whether it was a change.
-func (s *Store) HearMessage(text string) bool { return s.changes.hear(text) }
+func (s *Store) HearMessage(text string) bool { return s.changes.handle(text) }

@@ -19,8 +19,8 @@ import (
 
 const start = 1_800_000_000_000 // of a testStore with a clock of its own, ms
 
-// packed is an entry as a Redisson of that form packs the i-th of them.
-func packed(f limiter.RedissonFormat, i, n int) string {
+// isPacked is an entry as a Redisson of that form packs the i-th of them.
+func isPacked(f limiter.RedissonFormat, i, n int) string {
 	count := binary.LittleEndian.AppendUint32(nil, uint32(n))
 	id := binary.BigEndian.AppendUint64([]byte("java-foo"), uint64(i))
 	switch f {
@@ -41,7 +41,7 @@ func (s *testStore) javas(f limiter.RedissonFormat, rate limiter.Rate, entries i
 	for i := 0; i < entries; i += 1000 {
 		var zs []redis.Z
 		for k := i; k < min(i+1000, entries); k++ {
-			zs = append(zs, redis.Z{Score: float64(start - entries + 1 + k), Member: packed(f, k, 1)})
+			zs = append(zs, redis.Z{Score: float64(start - entries + 1 + k), Member: isPacked(f, k, 1)})
 		}
 		if err := s.client.ZAdd(s.t.Context(), "{rl}:permits", zs...).Err(); err != nil {
 			s.t.Fatal(err)
@@ -152,7 +152,7 @@ func TestShared_PacksAsItFinds(t *testing.T) {
 				if size == 0 {
 					want = said
 				}
-				length := len(packed(want, 0, 1))
+				length := len(isPacked(want, 0, 1))
 				if want == limiter.RedissonByte {
 					length = 1 + 8 + 4 // our ids are shorter, as those of 3.17
 				}
@@ -198,7 +198,7 @@ func TestShared_RefusesWhatItCannotUse(t *testing.T) {
 		return func(s *testStore) { s.do(append([]any{"hset", "rl"}, args...)...) }
 	}
 	also := func(f limiter.RedissonFormat) func(s *testStore) {
-		return func(s *testStore) { s.do("zadd", "{rl}:permits", start, packed(f, 7, 1)) }
+		return func(s *testStore) { s.do("zadd", "{rl}:permits", start, isPacked(f, 7, 1)) }
 	}
 	for name, c := range map[string]struct {
 		before func(s *testStore)
@@ -262,7 +262,7 @@ func TestShared_WaitsForForeignClocks(t *testing.T) {
 			s.do("hset", "rl", "rate", size, "interval", 60_000, "type", 0)
 			s.do("set", "{rl}:value", 0)
 			for i := range size {
-				s.do("zadd", "{rl}:permits", start+ahead.Milliseconds(), packed(0, i, 1))
+				s.do("zadd", "{rl}:permits", start+ahead.Milliseconds(), isPacked(0, i, 1))
 			}
 			shared := named("rl", 0, 5, time.Second)
 			d := s.take(shared)

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A windowID is whose window of what.
+// A windowID identifies the window of a key under a limit.
 type windowID struct {
 	limit     string
 	algorithm limiter.Algorithm
@@ -15,8 +15,8 @@ type windowID struct {
 	slot      slot
 }
 
-// A slot is what lies in one slot of a cluster: a key, or the keys of one limiter
-// that Redisson shares.
+// A slot identifies what is in one slot of a cluster: a key, or the keys of one limiter
+// shared with Redisson.
 type slot struct {
 	key      limiter.Key
 	redisson string
@@ -29,59 +29,60 @@ func slotOf(c limiter.Claim) slot {
 	return slot{key: c.Key}
 }
 
-// idOf is one for all claims that name a limiter of Redisson's: its config decides.
-func idOf(c limiter.Claim) windowID {
+// windowIDOf returns the window of c. All claims with the same Redisson limiter have the
+// same window, because the limiter's config decides.
+func windowIDOf(c limiter.Claim) windowID {
 	if c.RedissonName != "" {
 		return windowID{slot: slotOf(c)}
 	}
 	return windowID{c.Limit.Name, c.Limit.Algorithm, c.Limit.Scope, slotOf(c)}
 }
 
-func same(a, b *limiter.Limit) bool {
+func sameLimit(a, b *limiter.Limit) bool {
 	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && slices.Equal(a.Steps, b.Steps)
 }
 
-// indexSize is a power of two, and several times maxClaims.
+// indexSize is the size of the hash table: a power of two, several times maxClaims.
 const indexSize = 512
 
-// A windowIndex finds the windows of a batch by their slots: an open hash table that is
-// used again. It holds no more than maxClaims.
+// A windowIndex finds the windows of a batch by slot. It is a reusable hash table with
+// open addressing, for at most maxClaims windows.
 type windowIndex struct {
-	table [indexSize]uint16 // 1 + the place in all; 0: none
-	all   []batchedWindow
+	table   [indexSize]uint16 // index in windows plus one; 0 if empty
+	windows []batchedWindow
 }
 
-// batchedWindow is a window in the script call that it travels in.
+// A batchedWindow is a window in a script call.
 type batchedWindow struct {
-	limit  *limiter.Limit
-	slot   slot
-	in     *slotBatch
-	number int // counted from 1
-	first  int // number of its first key
+	limit    *limiter.Limit
+	slot     slot
+	batch    *slotBatch
+	number   int // counted from 1
+	firstKey int // number of its first key
 }
 
 func (x *windowIndex) reset() {
 	clear(x.table[:])
-	clear(x.all)
-	x.all = x.all[:0]
+	clear(x.windows)
+	x.windows = x.windows[:0]
 }
 
-// A found is what an index knows of a claim's window; nil where it knows nothing.
-type found struct {
-	window    *batchedWindow // this very window
-	box       *batchedWindow // one that lies in the same key
-	neighbour *batchedWindow // one in the same slot
+// A lookup is the result of find; a field is nil if there is no such window.
+type lookup struct {
+	window    *batchedWindow // the window of the claim
+	box       *batchedWindow // a window in the same Redis key
+	neighbour *batchedWindow // a window in the same slot
 }
 
-func (x *windowIndex) find(c *limiter.Claim) (f found) {
+func (x *windowIndex) find(c *limiter.Claim) (f lookup) {
 	s := slotOf(*c)
 	for i := s.hash(); x.table[i%indexSize] != 0; i++ {
-		w := &x.all[x.table[i%indexSize]-1]
+		w := &x.windows[x.table[i%indexSize]-1]
 		if w.slot != s {
 			continue
 		}
 		f.neighbour = w
-		if w.is(c) {
+		if w.matches(c) {
 			f.window = w
 			return f
 		}
@@ -92,36 +93,36 @@ func (x *windowIndex) find(c *limiter.Claim) (f found) {
 	return f
 }
 
-// add appends a window that find does not find.
+// add adds a window that is not in the index.
 func (x *windowIndex) add(w batchedWindow) {
 	i := w.slot.hash()
 	for x.table[i%indexSize] != 0 {
 		i++
 	}
-	x.all = append(x.all, w)
-	x.table[i%indexSize] = uint16(len(x.all))
+	x.windows = append(x.windows, w)
+	x.table[i%indexSize] = uint16(len(x.windows))
 }
 
-// is reports whether w, which lies in the slot of c, is the window of c.
-func (w *batchedWindow) is(c *limiter.Claim) bool {
+// matches reports whether w, which is in the slot of c, is the window of c.
+func (w *batchedWindow) matches(c *limiter.Claim) bool {
 	if c.RedissonName != "" || w.limit == c.Limit {
 		return true
 	}
 	return w.limit.Algorithm == c.Limit.Algorithm && w.limit.Scope == c.Limit.Scope && w.limit.Name == c.Limit.Name
 }
 
-// sameBox reports whether the windows that two limits have of one key lie in one
-// string.
+// sameBox reports whether the windows that two limits have of one key are stored in the
+// same string.
 func sameBox(a, b *limiter.Limit) bool {
-	if a.Algorithm != b.Algorithm || a.Scope != b.Scope || !packed(a.Algorithm) {
+	if a.Algorithm != b.Algorithm || a.Scope != b.Scope || !isPacked(a.Algorithm) {
 		return false
 	}
-	boxA, _ := split(a.Name)
-	boxB, _ := split(b.Name)
+	boxA, _ := splitName(a.Name)
+	boxB, _ := splitName(b.Name)
 	return boxA == boxB
 }
 
-// hash is of what spreads by itself: keys are hashes already, and names are few.
+// hash returns a hash of s. Keys are hashes already, and Redisson names are few.
 func (s slot) hash() uint64 {
 	h := binary.LittleEndian.Uint64(s.key[:])
 	for i := range len(s.redisson) {

@@ -17,8 +17,8 @@ func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.In
 		return in, err
 	}
 	var mu sync.Mutex // guards in
-	err := s.each(claims, func(p *part) error {
-		at, standings, err := s.inspect(ctx, p.claims)
+	err := s.forEachPart(claims, func(p *part) error {
+		at, statuses, err := s.inspect(ctx, p.claims)
 		if err != nil {
 			return fmt.Errorf("inspect %d claims: %w", len(p.claims), err)
 		}
@@ -27,15 +27,15 @@ func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.In
 		if in.At.IsZero() || at.Before(in.At) { // nodes have clocks of their own
 			in.At = at
 		}
-		for i, place := range p.places {
-			in.Statuses[place] = standings[i]
+		for i, index := range p.indices {
+			in.Statuses[index] = statuses[i]
 		}
 		return nil
 	})
 	return in, err
 }
 
-// inspect asks about the claims of one part.
+// inspect returns the statuses of the claims of one part.
 func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
 	if claims[0].RedissonName != "" {
 		return s.inspectShared(ctx, claims[0])
@@ -45,29 +45,30 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time,
 	defer cancel()
 	reply, err := s.scripts.inspect.run(ctx, s.client, b.keyNames(), b.args())
 	if err != nil {
-		s.remap()
+		s.reloadCluster()
 		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	at, list, err := timedNumbers(reply)
 	if err != nil || len(list) != 6*len(claims) {
 		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, errReply)
 	}
-	standings := make([]limiter.KeyStatus, len(claims))
+	statuses := make([]limiter.KeyStatus, len(claims))
 	for i, c := range claims {
-		standings[i] = readStanding(list[6*i:6*i+6], c)
+		statuses[i] = readStatus(list[6*i:6*i+6], c)
 	}
-	return at, standings, nil
+	return at, statuses, nil
 }
 
-// readStanding reads what inspect.lua says of one window.
-func readStanding(n []int64, c limiter.Claim) limiter.KeyStatus {
+// readStatus reads the reply of inspect.lua about one window.
+func readStatus(n []int64, c limiter.Claim) limiter.KeyStatus {
 	return limiter.KeyStatus{
 		Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: n[1], Used: n[2],
 		NextIn: milliseconds(n[3]), FullIn: milliseconds(n[4]), BannedFor: milliseconds(n[5]), Unreadable: n[0] == 0,
 	}
 }
 
-// timedNumbers are the numbers of a reply that begins with the time.
+// timedNumbers returns the time and the other numbers of a reply that starts with the
+// time.
 func timedNumbers(reply any) (time.Time, []int64, error) {
 	list, err := numbersOf(reply)
 	if err != nil {
@@ -76,10 +77,10 @@ func timedNumbers(reply any) (time.Time, []int64, error) {
 	return readTime(list)
 }
 
-// inspectShared asks about a limiter that Redisson shares. One that cannot be used is
-// unreadable, and no error.
+// inspectShared returns the status of a limiter shared with Redisson. One that cannot be
+// used is Unreadable; that is not an error.
 func (s *Store) inspectShared(ctx context.Context, c limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
-	reply, err := s.askShared(ctx, s.shared(c.RedissonFormat).inspect, c)
+	reply, err := s.runShared(ctx, s.shared(c.RedissonFormat).inspect, c)
 	if errors.Is(err, ErrShared) {
 		return time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}, nil
 	}

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// pingInterval is how long the listener lets pass before it asks whether the
-	// connection still stands. An answer is due in the same time.
+	// pingInterval is the time without a message after which a PING is sent. The reply
+	// must arrive within the same time.
 	pingInterval = 3 * time.Second
-	// resubscribePause is between two attempts to subscribe.
+	// resubscribePause is the time between two attempts to subscribe.
 	resubscribePause = 250 * time.Millisecond
 )
 
-// An invalidations hears, over one subscription, which windows got room: by a refund, a
-// grant, a reset or the end of a ban, on whatever proxy. It tells denials whether
-// it hears at all.
+// invalidations receives, over one subscription, messages about windows in which permits
+// became available: by a refund, a grant, a reset or the end of a ban in any process. It
+// tells denials whether the subscription is up.
 type invalidations struct {
 	client  redis.UniversalClient
 	names   names
@@ -29,28 +29,29 @@ type invalidations struct {
 	done    chan struct{}
 }
 
-// channel is where scripts publish.
-func channel(prefix string) string { return prefix + ":room" }
+// invalidationChannel returns the channel on which scripts publish.
+func invalidationChannel(prefix string) string { return prefix + ":room" }
 
-func listen(client redis.UniversalClient, own names, n *denials, c *changes) *invalidations {
+// newInvalidations subscribes in the background.
+func newInvalidations(client redis.UniversalClient, own names, n *denials, c *changes) *invalidations {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &invalidations{client: client, names: own, denials: n, changes: c, cancel: cancel, done: make(chan struct{})}
 	go l.run(ctx)
 	return l
 }
 
-// close ends the listener and waits for its end.
+// close ends the subscription and waits for its goroutine.
 func (l *invalidations) close() {
 	l.cancel()
 	<-l.done
 }
 
-// run subscribes again and again until it is closed, or the client is.
+// run subscribes, and resubscribes after errors, until it or the client is closed.
 func (l *invalidations) run(ctx context.Context) {
 	defer close(l.done)
 	for {
-		err := l.hear(ctx)
-		l.denials.listening(false)
+		err := l.receive(ctx)
+		l.denials.setSubscribed(false)
 		if errors.Is(err, redis.ErrClosed) {
 			return
 		}
@@ -62,18 +63,18 @@ func (l *invalidations) run(ctx context.Context) {
 	}
 }
 
-// hear listens until the subscription breaks.
-func (l *invalidations) hear(ctx context.Context) error {
-	sub := l.client.Subscribe(ctx, channel(l.names.prefix))
+// receive handles messages until the subscription fails.
+func (l *invalidations) receive(ctx context.Context) error {
+	sub := l.client.Subscribe(ctx, invalidationChannel(l.names.prefix))
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
-	asked := false
+	pinged := false
 	for ctx.Err() == nil {
 		message, err := sub.ReceiveTimeout(ctx, pingInterval)
 		var timeout net.Error
 		switch {
-		case err != nil && errors.As(err, &timeout) && timeout.Timeout() && !asked:
-			asked = true
+		case err != nil && errors.As(err, &timeout) && timeout.Timeout() && !pinged:
+			pinged = true
 			if err := sub.Ping(ctx); err != nil {
 				return err
 			}
@@ -81,26 +82,26 @@ func (l *invalidations) hear(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		asked = false
+		pinged = false
 		switch m := message.(type) {
 		case *redis.Subscription:
-			l.denials.listening(true)
+			l.denials.setSubscribed(true)
 		case *redis.Message:
-			l.heard(m.Payload)
+			l.handle(m.Payload)
 		}
 	}
 	return ctx.Err()
 }
 
-// heard forgets the window that a message names, or all if it names none; a message
-// may also be a change that another proxy has made.
-func (l *invalidations) heard(message string) {
-	if l.changes.hear(message) {
+// handle handles a message. It invalidates the window that the message names, or all
+// windows if it names none. A message may also be a change announced by another process.
+func (l *invalidations) handle(message string) {
+	if l.changes.handle(message) {
 		return
 	}
-	if id, ok := l.names.window(message); ok {
-		l.denials.forget(id)
+	if id, ok := l.names.parseWindow(message); ok {
+		l.denials.invalidate(id)
 		return
 	}
-	l.denials.listening(true)
+	l.denials.setSubscribed(true)
 }

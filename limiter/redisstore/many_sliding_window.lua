@@ -1,6 +1,7 @@
 -- Many sliding windows of two counters, see many_boxes.lua and plain_boxes.lua.
 --@ begin
 local LAYOUT, FRESH, STEP = SLIDING, { 0, 0, 0 }, 5
+local current = {} -- of each limit the number of the window in which this is
 --@ tables
 local takens, before_them, numbers = {}, {}, {}
 --@ alone
@@ -32,17 +33,23 @@ v1, v2, v3 = numbers[i], takens[i], before_them[i]
   --@ counted
 taken = taken + cost
 v[p + 1], v[p + 2], v[p + 3] = number, taken, before
-left = rates[l] - used(number, taken, before, NOW, length)
+left = rates[l] - taken - faded
 --@ reckon
 wait = until_used(number, taken, before, length, rates[l] - cost)
 --@ stands
   --@ counted
-left = rates[l] - used(number, taken, before, NOW, length)
+left = rates[l] - taken - faded
 if cost > left then wait = until_used(number, taken, before, length, rates[l] - cost) end
 --@ counted
 local length, start, taken, before = lengths[l], v[p + 1], v[p + 2], v[p + 3]
-local number = floor(NOW / length)
+local number = current[l]
+if not number then
+  number = floor(NOW / length)
+  current[l] = number
+end
 if start ~= number then
   if start > number then return end
   taken, before = 0, start == number - 1 and taken or 0
 end
+local faded = 0 -- as used reckons it
+if before > 0 then faded = math.ceil(before * ((number * length + length - NOW) / length)) end

@@ -2,21 +2,21 @@ package redisstore
 
 import "sync/atomic"
 
-// masters are which master a client that asks sentinels has found last. The client lets
-// go of its connections to another; a pipeline has to hear of that.
+// masters records the master that a client with Sentinel has found last. The client
+// closes its connections to other servers, and a pipeline must do the same.
 type masters struct {
 	last atomic.Pointer[string]
 }
 
-// note is told of each connection that is made.
-func (m *masters) note(addr string) {
+// set is called for each new connection.
+func (m *masters) set(addr string) {
 	if m != nil {
 		m.last.Store(&addr)
 	}
 }
 
-// still reports whether no other master than the one at addr is known.
-func (m *masters) still(addr string) bool {
+// isCurrent reports whether no master other than the one at addr is known.
+func (m *masters) isCurrent(addr string) bool {
 	if m == nil {
 		return true
 	}

@@ -11,15 +11,14 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// names are what one store calls its windows in Redis.
+// names are the names of a store's keys in Redis.
 type names struct {
 	prefix string
-	client string // ends the names of what this client counts by itself
+	client string // suffix of the keys of limits with the scope PerClient
 }
 
-// newNames makes names of a text that tells clients apart; without one, of chance.
-// In a name it is a UUID, as Redisson's are, so that no text can make the name of
-// one window that of another.
+// newNames derives the client's suffix from client, or makes a random one. It is a UUID,
+// as in Redisson, so that no client can produce the name of another window.
 func newNames(prefix, client string) names {
 	id := limiter.KeyOf("client", client)
 	if client == "" {
@@ -34,8 +33,8 @@ func newID() (id [16]byte) {
 	return id
 }
 
-// packed reports whether an algorithm keeps all of a window in one string.
-func packed(a limiter.Algorithm) bool {
+// isPacked reports whether an algorithm stores a window in a single string.
+func isPacked(a limiter.Algorithm) bool {
 	switch a {
 	case limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Cooldown, limiter.SlidingLog:
 		return true
@@ -43,24 +42,25 @@ func packed(a limiter.Algorithm) bool {
 	return false
 }
 
-// layout is the sign, in a state's name, of the algorithm and of how its states are
-// written: what another version writes in another way has another name.
-func layout(a limiter.Algorithm) byte {
+// layoutSign returns the character that identifies, in the name of a key, the algorithm
+// and the version of its layout. Another layout has another name.
+func layoutSign(a limiter.Algorithm) byte {
 	if a == limiter.Cooldown {
 		return 'c'
 	}
 	return '0' + byte(a)
 }
 
-// count is how many keys a claim's window has: state, log and base, or the state
-// alone. A token bucket has those of Redisson; the other algorithms have their own, told
-// apart by braces, which no limit's name holds. A state's name is short, because it is a
-// third of what a key takes. A limiter that Redisson shares has its own.
-func (n names) count(c *limiter.Claim) int {
+// keyCount returns the number of keys of a claim's window: value, permits and base, or a
+// single state. A token bucket has the keys of Redisson. The other algorithms have names
+// with braces, which the name of a limit cannot contain. The name of a state is short,
+// because it is a third of a key's memory. A limiter shared with Redisson has its own
+// keys.
+func (n names) keyCount(c *limiter.Claim) int {
 	switch {
 	case c.RedissonName != "":
 		return redissonKeys
-	case packed(c.Limit.Algorithm):
+	case isPacked(c.Limit.Algorithm):
 		return 1
 	}
 	return 3
@@ -74,9 +74,9 @@ func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	out = append(append(out, n.prefix...), ":{"...)
 	out = append(hex.AppendEncode(out, c.Key[:]), "}:"...)
 	switch a := c.Limit.Algorithm; {
-	case packed(a):
-		box, _ := split(c.Limit.Name)
-		out = append(append(append(out, box...), '{', layout(a)), '}')
+	case isPacked(a):
+		box, _ := splitName(c.Limit.Name)
+		out = append(append(append(out, box...), '{', layoutSign(a)), '}')
 	case a != limiter.TokenBucket:
 		out = append(append(append(append(out, c.Limit.Name...), ":{"...), a.String()...), '}')
 		out = append(out, windowKey(i)...)
@@ -89,7 +89,7 @@ func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	return out
 }
 
-// windowKey ends the name of the i-th key of a window that has three.
+// windowKey returns the suffix of the i-th key of a window that has three.
 func windowKey(i int) string {
 	switch i {
 	case 0:
@@ -100,19 +100,19 @@ func windowKey(i int) string {
 	return ":base"
 }
 
-// keys are those of a claim's window.
+// keys returns the names of the keys of a claim's window.
 func (n names) keys(c limiter.Claim) []string {
-	all := make([]string, n.count(&c))
+	all := make([]string, n.keyCount(&c))
 	for i := range all {
 		all[i] = string(n.append(nil, &c, i))
 	}
 	return all
 }
 
-// split splits the name of a limit whose state is one string: windows of one key share
-// a box, a string, if what stands before the last colon is the same. The tag behind it
-// tells them apart there.
-func split(limit string) (box, tag string) {
+// splitName splits the name of a limit whose state is one string. Windows of one key
+// share a string, their box, if the part before the last colon is the same. The tag after
+// it distinguishes them within the box.
+func splitName(limit string) (box, tag string) {
 	i := strings.LastIndexByte(limit, ':')
 	if i <= 0 || i == len(limit)-1 || len(limit)-i > maxTag {
 		return limit, ""
@@ -120,16 +120,18 @@ func split(limit string) (box, tag string) {
 	return limit[:i], limit[i+1:]
 }
 
-// maxTag is the most bytes of a tag: its length is one byte, and 255 begins boxes.
+// maxTag is the maximum length of a tag, which is stored in one byte; 255 marks the
+// beginning of a box.
 const maxTag = 254
 
-// windowName is the name of the Redisson rate limiter that keeps one limit of
-// one key. The braces make all limits of a key share a cluster slot.
+// windowName returns the name of the Redisson rate limiter of one limit and key. The
+// braces put all limits of a key into the same cluster slot.
 func windowName(prefix, limit string, k limiter.Key) string {
 	return prefix + ":{" + k.String() + "}:" + limit
 }
 
-// redissonKey is how Redisson names what belongs to name: in the same slot.
+// redissonKey returns the name by which Redisson derives a key from name, in the same
+// slot.
 func redissonKey(name, what string) string {
 	if strings.Contains(name, "{") {
 		return name + ":" + what
@@ -137,12 +139,13 @@ func redissonKey(name, what string) string {
 	return "{" + name + "}:" + what
 }
 
-// scopeForeign is the scope of what another client counts by itself.
-const scopeForeign = limiter.PerClient + 1
+// scopeOtherClient is the scope of a PerClient window of another client.
+const scopeOtherClient = limiter.PerClient + 1
 
-// window reads what a script publishes: the number of the algorithm and the window's first key, and behind a
-// space the tag of one in a box; or the name of a limiter that Redisson shares.
-func (n names) window(message string) (id windowID, ok bool) {
+// parseWindow parses the message that a script publishes: the number of the algorithm and
+// the window's first key and, after a space, the tag of a window in a box; or the name of
+// a limiter shared with Redisson.
+func (n names) parseWindow(message string) (id windowID, ok bool) {
 	number, name, _ := strings.Cut(message, ":")
 	if number == "shared" {
 		return windowID{slot: slot{redisson: name}}, true
@@ -152,7 +155,7 @@ func (n names) window(message string) (id windowID, ok bool) {
 	}
 	id.algorithm = limiter.Algorithm(number[0] - '0')
 	name, tag, boxed := strings.Cut(name, " ")
-	if boxed != packed(id.algorithm) {
+	if boxed != isPacked(id.algorithm) {
 		return id, false
 	}
 	name, ok = strings.CutPrefix(name, n.prefix+":{")
@@ -164,31 +167,31 @@ func (n names) window(message string) (id windowID, ok bool) {
 		return id, false
 	}
 	if i := len(name) - len(n.client); i > 0 && uuid.Validate(name[i:]) == nil {
-		id.scope = scopeForeign
+		id.scope = scopeOtherClient
 		if name[i:] == n.client {
 			id.scope = limiter.PerClient
 		}
 		name = strings.TrimSuffix(name[:i], ":")
 	}
-	id.limit, ok = strings.CutSuffix(name, suffix(id.algorithm))
+	id.limit, ok = strings.CutSuffix(name, firstKeySuffix(id.algorithm))
 	if tag != "" {
 		id.limit += ":" + tag
 	}
 	return id, ok
 }
 
-// suffix ends the name of a window's first key.
-func suffix(a limiter.Algorithm) string {
+// firstKeySuffix returns the suffix of a window's first key.
+func firstKeySuffix(a limiter.Algorithm) string {
 	if a == limiter.TokenBucket {
 		return ":value"
 	}
-	if packed(a) {
-		return "{" + string(layout(a)) + "}"
+	if isPacked(a) {
+		return "{" + string(layoutSign(a)) + "}"
 	}
 	return ":{" + a.String() + "}:value"
 }
 
-// readKey reads what Key.String writes.
+// readKey parses the output of Key.String.
 func readKey(s string, k *limiter.Key) bool {
 	if len(s) != hex.EncodedLen(len(k)) {
 		return false

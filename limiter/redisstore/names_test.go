@@ -24,23 +24,23 @@ func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 				}
 				keys := n.keys(c)
 				message, inBox := fmt.Sprint(int(a), ":", keys[0]), ""
-				if packed(a) {
-					_, tag := split(name)
+				if isPacked(a) {
+					_, tag := splitName(name)
 					inBox = " " + tag
 					message += inBox
 				}
-				if id, ok := n.window(message); !ok || id != idOf(c) {
-					t.Errorf("%q is %+v %v, want %+v", message, id, ok, idOf(c))
+				if id, ok := n.parseWindow(message); !ok || id != windowIDOf(c) {
+					t.Errorf("%q is %+v %v, want %+v", message, id, ok, windowIDOf(c))
 				}
-				theirs, ok := newNames(prefix, "two").window(message)
-				if !ok || (theirs == idOf(c)) != (c.Limit.Scope == limiter.Overall) {
+				theirs, ok := newNames(prefix, "two").parseWindow(message)
+				if !ok || (theirs == windowIDOf(c)) != (c.Limit.Scope == limiter.Overall) {
 					t.Errorf("%q is %+v %v to another client", message, theirs, ok)
 				}
 				for _, k := range keys {
 					if other, ok := seen[k+inBox]; ok {
 						t.Errorf("%q is of %+v as well", k, other)
 					}
-					seen[k+inBox] = idOf(c)
+					seen[k+inBox] = windowIDOf(c)
 					if tag := "{" + c.Key.String() + "}"; !strings.Contains(k, tag) || !strings.HasPrefix(k, prefix+":") {
 						t.Errorf("key %q without prefix or tag", k)
 					}
@@ -53,7 +53,7 @@ func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 		"", "0", "0:", "9:weir:{" + k + "}:l:value", "0:other:{" + k + "}:l:value", "0:weir:{short}:l:value",
 		"0:weir:{" + k + "}:l:permits", "0:weir:{" + strings.Repeat("z", 32) + "}:l:value", "00:weir:{" + k + "}:l:value",
 	} {
-		if id, ok := newNames("weir", "").window(bad); ok {
+		if id, ok := newNames("weir", "").parseWindow(bad); ok {
 			t.Errorf("%q is %+v", bad, id)
 		}
 	}

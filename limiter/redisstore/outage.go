@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// probeInterval is how often it is tried, about, whether Redis is back.
+	// probeInterval is the average time between two probes of Redis.
 	probeInterval = 200 * time.Millisecond
-	// probeTimeout is how long an answer to that may take. Nobody waits for it, and it is
-	// longer than a decision may take, so that processes learn at about the same time that
-	// Redis is back, also those on a busy machine.
+	// probeTimeout is the timeout of a probe. No request waits for it, and it is longer
+	// than that of a decision, so that all processes, also those on a busy machine,
+	// notice at about the same time that Redis is reachable again.
 	probeTimeout = time.Second
 )
 
-// An outage is the time for which others decide in place of Redis. It begins
-// when the breaker opens. It ends some time after Redis answers again: it settles
-// until each process has told what it granted, so that none takes for free what another
-// has let pass. A single failure is no absence.
+// An outage is the time for which other stores decide in place of Redis. It starts when
+// the circuit breaker opens. It ends Options.Settle after Redis replies again, when each
+// process has reported what it granted, so that none grants permits that another has
+// already granted. A single failure does not start an outage.
 type outage struct {
 	cancel context.CancelFunc
-	ctx    context.Context // of the goroutine that looks; ends with the store
+	ctx    context.Context // of the probing goroutine; canceled by Close
 	wg     sync.WaitGroup
 
-	away     atomic.Bool // changed with mu held
-	settling atomic.Bool // away, but Redis answers and has been told
+	isActive   atomic.Bool // written with mu held
+	isSettling atomic.Bool // isActive, but Redis replies and has the reports
 
-	mu      sync.Mutex // guards what follows; never held over I/O
-	looking bool
+	mu        sync.Mutex // guards the fields below; never held during I/O
+	isProbing bool
 }
 
 func newOutage() *outage {
@@ -43,80 +43,80 @@ func newOutage() *outage {
 	return &outage{ctx: ctx, cancel: cancel}
 }
 
-// Available reports whether Redis is to be asked about what others may have
-// decided in its place: false from the time that its breaker opened until
-// Options.Settle after it is back. In a cluster it is always true.
+// Available reports whether Redis can be relied on: it is false from the time at which
+// the circuit breaker opens until Options.Settle after Redis is reachable again. In a
+// cluster it is always true.
 func (s *Store) Available() bool {
-	return !s.outage.away.Load()
+	return !s.outage.isActive.Load()
 }
 
-// Settling reports whether Redis answers again and has been told what this process
-// granted in its place, while others may not have told it yet: Available is about to
-// become true. Who asks it meanwhile grants no more than its share besides.
+// Settling reports whether Redis is reachable again and has the reports of this process,
+// while other processes may not have sent theirs yet. The caller should grant no more
+// than its share in addition.
 func (s *Store) Settling() bool {
-	return s.outage.settling.Load()
+	return s.outage.isSettling.Load()
 }
 
-// Report has Redis count what was granted in its place: as soon as it answers,
-// and before the next decision over any of these claims. It is counted whatever
-// is left, as old as it is then. Up to 128 grants of a window are known by their
-// ids, of 50,000 windows; what is beyond that for its windows is not reported.
-// It does not wait.
+// Report records permits that were granted in place of Redis. They are sent as soon as
+// Redis is reachable, before the next decision about any of these claims. Redis counts
+// them even if none are left, with the time at which they were granted. Up to 128 grants
+// in a window keep their IDs, in up to 50,000 windows; grants in further windows are not
+// reported. Report does not wait.
 func (s *Store) Report(claims []limiter.Claim, p limiter.Permit) {
 	s.reports.add(time.Now(), claims, p)
 	s.watchOutage(false)
 }
 
-// Reported is how many permits Redis has heard of that were granted in its place,
-// and how many it never will hear of, for want of memory: each window of a limit
-// by itself, since the Store was made.
-func (s *Store) Reported() (heard, lost int64) {
-	return s.reports.heard.Load(), s.reports.lost.Load()
+// Reported returns how many permits were reported to Redis, and how many were dropped
+// because of the bounds of Report, since the Store was created. Each window of a limit
+// counts separately.
+func (s *Store) Reported() (sent, dropped int64) {
+	return s.reports.reported.Load(), s.reports.dropped.Load()
 }
 
-// Withdraw takes back what was to be reported of p, and reports whether it was in
-// time. If not, Refund gives it back.
+// Withdraw cancels the report of p, and reports whether it was still pending. If not, use
+// Refund.
 func (s *Store) Withdraw(claims []limiter.Claim, p limiter.Permit) bool {
-	return s.reports.drop(claims, p)
+	return s.reports.withdraw(claims, p)
 }
 
-// heard learns from how a decision went.
-func (s *Store) heard(err error) {
-	if errors.Is(err, ErrOpen) && !errors.Is(err, errSharedOpen) && !s.apart && s.settle > 0 {
+// recordFailure starts an outage if err reports an open circuit breaker.
+func (s *Store) recordFailure(err error) {
+	if errors.Is(err, ErrOpen) && !errors.Is(err, errSharedOpen) && !s.isCluster && s.settle > 0 {
 		s.watchOutage(true)
 	}
 }
 
-// watchOutage makes sure that somebody looks for Redis.
-func (s *Store) watchOutage(away bool) {
+// watchOutage starts probing if it is not in progress.
+func (s *Store) watchOutage(active bool) {
 	a := s.outage
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if away {
-		a.away.Store(true)
+	if active {
+		a.isActive.Store(true)
 	}
-	if a.looking || a.ctx.Err() != nil {
+	if a.isProbing || a.ctx.Err() != nil {
 		return
 	}
-	a.looking = true
+	a.isProbing = true
 	a.wg.Go(s.probe)
 }
 
-// probe asks again and again, reports, and lets the others report. Processes
-// that lost Redis together do not look together.
+// probe probes Redis, sends the reports, and waits until the other processes have sent
+// theirs. The interval is random, so that processes do not probe at the same time.
 func (s *Store) probe() {
-	var back time.Time
+	var reachableSince time.Time
 	for {
-		err := s.answers(s.outage.ctx, max(s.timeout, probeTimeout))
-		s.outage.settling.Store(err == nil && s.outage.away.Load())
+		err := s.probeOnce(s.outage.ctx, max(s.timeout, probeTimeout))
+		s.outage.isSettling.Store(err == nil && s.outage.isActive.Load())
 		switch {
 		case err != nil:
-			back = time.Time{}
-			s.heard(err)
-		case back.IsZero():
-			back = time.Now()
+			reachableSince = time.Time{}
+			s.recordFailure(err)
+		case reachableSince.IsZero():
+			reachableSince = time.Now()
 		}
-		if err == nil && s.over(back) {
+		if err == nil && s.endOutage(reachableSince) {
 			return
 		}
 		select {
@@ -127,21 +127,20 @@ func (s *Store) probe() {
 	}
 }
 
-// answers asks whether Redis is there at all, and then reports. A Redis that hangs
-// reads what it was sent when it wakes up, however often, so nothing that counts
-// is sent to find out.
-func (s *Store) answers(ctx context.Context, timeout time.Duration) error {
+// probeOnce pings Redis, and then sends the reports. A Redis that hangs will later
+// process everything it was sent, so a probe does not count permits.
+func (s *Store) probeOnce(ctx context.Context, timeout time.Duration) error {
 	if err := s.ping(ctx, timeout); err != nil {
 		return err
 	}
-	if s.breaker != nil && s.outage.away.Load() && !s.outage.settling.Load() {
+	if s.breaker != nil && s.outage.isActive.Load() && !s.outage.isSettling.Load() {
 		s.breaker.own.Close()
 	}
-	return s.tell(ctx, nil)
+	return s.sendReports(ctx, nil)
 }
 
-// ping asks also a Redis that rests: an absence must not end later in one process than in
-// another because that one asked at the wrong moment.
+// ping pings Redis even while the circuit breaker is open. Otherwise the end of an outage
+// would depend on the time of the last failure in each process.
 func (s *Store) ping(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, insideBreaker{}, true), timeout)
 	defer cancel()
@@ -151,25 +150,25 @@ func (s *Store) ping(ctx context.Context, timeout time.Duration) error {
 	return s.client.Ping(ctx).Err()
 }
 
-// over ends the absence when it is time, and reports whether there is nothing
-// left to look for.
-func (s *Store) over(back time.Time) bool {
+// endOutage ends the outage if Redis has been reachable for long enough, and reports
+// whether probing can stop.
+func (s *Store) endOutage(reachableSince time.Time) bool {
 	a := s.outage
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if time.Since(back) >= s.settle {
-		a.away.Store(false)
-		a.settling.Store(false)
+	if time.Since(reachableSince) >= s.settle {
+		a.isActive.Store(false)
+		a.isSettling.Store(false)
 	}
-	a.looking = a.away.Load() || s.reports.known.Load() > 0
-	return !a.looking
+	a.isProbing = a.isActive.Load() || s.reports.windows.Load() > 0
+	return !a.isProbing
 }
 
-// close stops looking, and reports once more what there is.
+// close stops probing, and tries once more to send the reports.
 func (a *outage) close(s *Store) {
 	a.cancel()
 	a.wg.Wait()
-	if s.reports.known.Load() > 0 {
-		_ = s.answers(context.Background(), s.timeout) // without an answer it is lost
+	if s.reports.windows.Load() > 0 {
+		_ = s.probeOnce(context.Background(), s.timeout) // if it fails, the reports are lost
 	}
 }

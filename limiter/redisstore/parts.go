@@ -8,35 +8,34 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A part is the claims of a request that one script call can decide: one that
-// names a limiter of Redisson's, and of the others those of one key in a cluster,
-// all elsewhere.
+// A part is a subset of a request's claims that one script call can decide: a claim of a
+// limiter shared with Redisson, all other claims or, in a cluster, those of one key.
 type part struct {
-	claims []limiter.Claim
-	places []int // of the claims in the request
+	claims  []limiter.Claim
+	indices []int // of the claims in the request
 	limiter.Decision
 }
 
-// parts splits claims. The parts are sorted by key, so that two requests for the
-// same keys come to them in the same order.
+// parts splits claims. The parts are sorted by key, so that concurrent requests for the
+// same keys take them in the same order.
 func (s *Store) parts(claims []limiter.Claim) []*part {
 	var all []*part
 	for i, c := range claims {
-		at := slices.IndexFunc(all, func(p *part) bool { return s.home(p.claims[0]) == s.home(c) })
+		at := slices.IndexFunc(all, func(p *part) bool { return s.partSlot(p.claims[0]) == s.partSlot(c) })
 		if at < 0 {
 			at = len(all)
 			all = append(all, &part{})
 		}
 		all[at].claims = append(all[at].claims, c)
-		all[at].places = append(all[at].places, i)
+		all[at].indices = append(all[at].indices, i)
 	}
-	slices.SortFunc(all, func(a, b *part) int { return s.home(a.claims[0]).compare(s.home(b.claims[0])) })
+	slices.SortFunc(all, func(a, b *part) int { return s.partSlot(a.claims[0]).compare(s.partSlot(b.claims[0])) })
 	return all
 }
 
-// home is where c is decided, together with all that has the same.
-func (s *Store) home(c limiter.Claim) slot {
-	if !s.apart && c.RedissonName == "" {
+// partSlot returns the slot that identifies the part of c.
+func (s *Store) partSlot(c limiter.Claim) slot {
+	if !s.isCluster && c.RedissonName == "" {
 		return slot{}
 	}
 	return slotOf(c)
@@ -46,7 +45,7 @@ func (h slot) compare(other slot) int {
 	return cmp.Or(cmp.Compare(h.redisson, other.redisson), bytes.Compare(h.key[:], other.key[:]))
 }
 
-// one reports whether claims make one part, without making it.
-func (s *Store) one(claims []limiter.Claim) bool {
-	return !slices.ContainsFunc(claims, func(c limiter.Claim) bool { return s.home(c) != s.home(claims[0]) })
+// isSinglePart reports whether claims form a single part. It does not allocate.
+func (s *Store) isSinglePart(claims []limiter.Claim) bool {
+	return !slices.ContainsFunc(claims, func(c limiter.Claim) bool { return s.partSlot(c) != s.partSlot(claims[0]) })
 }

@@ -92,7 +92,7 @@ func (p *payload) window(n names, c *limiter.Claim, first int) (int, int) {
 
 // key appends the keys of the window of c.
 func (p *payload) key(n names, c *limiter.Claim) {
-	for i := range n.count(c) {
+	for i := range n.keyCount(c) {
 		p.name = n.append(p.name[:0], c, i)
 		p.keys = appendBulk(p.keys, p.name)
 		p.nKeys++
@@ -108,11 +108,11 @@ func (p *payload) limit(l *limiter.Limit) byte {
 		}
 	}
 	tag := ""
-	if packed(l.Algorithm) {
-		_, tag = split(l.Name)
+	if isPacked(l.Algorithm) {
+		_, tag = splitName(l.Name)
 	}
 	for i := range p.numbered {
-		if o := &p.numbered[i]; o.limit.Algorithm == l.Algorithm && o.tag == tag && same(o.limit, l) {
+		if o := &p.numbered[i]; o.limit.Algorithm == l.Algorithm && o.tag == tag && sameLimit(o.limit, l) {
 			return byte(i + 1)
 		}
 	}

@@ -54,6 +54,7 @@ end
 if not like then shape = asked(from, base, n) end
 if not shape then return end
 local k, to, at = key + 1, r + 1, from + 10 + 6 * n
+local NOW, reply, costs = NOW, reply, costs -- they are read for each window
 --@ set box
 if raw then
   call('SET', KEYS[k], text, 'PX', life)

@@ -10,32 +10,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A pipeline carries calls to one Redis over one connection. A writer sends what waits
-// as one batch; a reader tells the callers what Redis answers. Up to Options.MaxInFlight
-// batches are in progress at a time; what arrives meanwhile travels together in the
-// next. Nothing waits for company, except that the writer lets everything run first that
-// can run now, so that batches are not smaller than they need to be.
+// A pipeline sends calls to one Redis over one connection. A writer sends the waiting
+// calls as one batch, and a reader distributes the replies to the callers. Up to
+// Options.MaxInFlight batches are in flight at a time; calls that arrive meanwhile are
+// sent together in the next one. A call is not delayed to wait for others, except that
+// the writer yields to the goroutines that can run, so that batches are not smaller than
+// necessary.
 //
-// Nobody waits on a timer of its own: a sweep answers the calls whose time is over, and
-// breaks off a connection on which Redis does not answer in time. A connection is made
-// when there is something to send. When it is lost and nothing waits, the writer ends.
+// Callers have no timers. A sweep ends the calls whose deadline has passed, and closes a
+// connection on which Redis does not reply in time. A connection is opened when there is
+// something to send. If it is lost and no call waits, the writer ends.
 type pipeline struct {
-	store   *Store
-	node    *redis.Client
-	circuit *circuit // of the client; nil: it has none
-	masters *masters // of the client; nil: it does not follow any
-	queue   queue
-	writers sync.WaitGroup
-	others  sync.WaitGroup // readers, and what makes connections or sends again
+	store      *Store
+	node       *redis.Client
+	circuit    *circuit // of the client; nil if it has none
+	masters    *masters // of the client; nil without Sentinel
+	queue      queue
+	writers    sync.WaitGroup
+	background sync.WaitGroup // readers, dialers and calls that are sent again
 
-	writing sync.Mutex // held by the writer: what follows is its own
+	writeMu sync.Mutex // held by the writer; guards the fields below
 	conn    *conn
 	dialer  dialer
-	calls   []*call // to be sent
-	out     []byte
+	calls   []*call // being sent
+	buf     []byte
 }
 
-// newPipeline makes a pipeline to node. It begins nothing.
+// newPipeline returns a pipeline to node. It starts no goroutine.
 func newPipeline(s *Store, node *redis.Client, at pipelineKey) *pipeline {
 	p := &pipeline{store: s, node: node}
 	if b := breakerOf(node); b != nil {
@@ -44,144 +45,144 @@ func newPipeline(s *Store, node *redis.Client, at pipelineKey) *pipeline {
 			p.circuit = b.shared
 		}
 	}
-	p.queue.begin = func() { p.writers.Go(p.write) }
-	p.queue.max, p.queue.limit = s.maxInFlight, s.timeout
+	p.queue.startWriter = func() { p.writers.Go(p.write) }
+	p.queue.maxInFlight, p.queue.timeout = s.maxInFlight, s.timeout
 	if t := node.Options().ReadTimeout; t > 0 {
-		p.queue.limit = min(s.timeout, t)
+		p.queue.timeout = min(s.timeout, t)
 	}
-	p.queue.changed.L = &p.queue.mu
-	p.queue.sweep = time.AfterFunc(time.Hour, p.sweep)
-	p.queue.sweep.Stop()
+	p.queue.writerWake.L = &p.queue.mu
+	p.queue.sweepTimer = time.AfterFunc(time.Hour, p.sweep)
+	p.queue.sweepTimer.Stop()
 	return p
 }
 
-// do sends c and waits for its answer, for no longer than ctx and the store's
-// timeout allow. What has not been sent by then never is.
+// do sends c and waits for the result, no longer than ctx and the store's timeout allow.
+// A call that has not been sent by then is never sent.
 func (p *pipeline) do(ctx context.Context, c *call) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := p.queue.join(c); err != nil {
+	if err := p.queue.enqueue(c); err != nil {
 		return err
 	}
-	gone := ctx.Done()
-	if gone == nil {
+	done := ctx.Done()
+	if done == nil {
 		<-c.done
 		return c.err
 	}
 	select {
 	case <-c.done:
 		return c.err
-	case <-gone:
-		return p.queue.leave(c, context.Cause(ctx))
+	case <-done:
+		return p.queue.abandon(c, context.Cause(ctx))
 	}
 }
 
-// write is the writer.
+// write is the writer goroutine.
 func (p *pipeline) write() {
-	p.writing.Lock()
-	defer p.writing.Unlock()
-	for p.queue.ready(p.conn) {
-		if err := p.permit(); err != nil {
-			p.refuse(err)
+	p.writeMu.Lock()
+	defer p.writeMu.Unlock()
+	for p.queue.waitReady(p.conn) {
+		if err := p.acquirePermit(); err != nil {
+			p.failWaiting(err)
 			continue
 		}
-		c, err := p.connected()
+		c, err := p.connection()
 		if err != nil {
 			p.circuit.record(err)
-			p.refuse(err)
+			p.failWaiting(err)
 			continue
 		}
 		runtime.Gosched()
 		p.send(c)
 	}
 	if p.conn != nil {
-		p.conn.breakOff(net.ErrClosed)
+		p.conn.abort(net.ErrClosed)
 		p.conn = nil
 	}
 }
 
-// permit asks the breaker of the client.
-func (p *pipeline) permit() error {
+// acquirePermit asks the circuit breaker of the client whether a batch may be sent.
+func (p *pipeline) acquirePermit() error {
 	if p.circuit == nil || p.circuit.TryAcquirePermit() {
 		return nil
 	}
-	return *p.circuit.why.Load()
+	return *p.circuit.lastErr.Load()
 }
 
-// refuse answers what would have been sent.
-func (p *pipeline) refuse(err error) {
-	p.store.remap()
-	p.calls = p.queue.take(p.calls[:0])
+// failWaiting finishes the waiting calls with err.
+func (p *pipeline) failWaiting(err error) {
+	p.store.reloadCluster()
+	p.calls = p.queue.dequeue(p.calls[:0])
 	p.fail(p.calls, err)
 	clear(p.calls)
 }
 
-// fail answers those of calls that somebody waits for.
+// fail finishes those of calls that still have a waiting caller.
 func (p *pipeline) fail(calls []*call, err error) {
 	p.queue.claim(calls)
 	for _, c := range calls {
-		if c.state == answered {
+		if c.state == callAnswered {
 			c.finish(err)
 		}
 	}
 }
 
-// send sends one batch. What does not fit goes with the next, and so does everything if
-// c has been lost before.
+// send sends one batch. Calls that do not fit are sent with the next one, and so are all
+// calls if c was lost.
 func (p *pipeline) send(c *conn) {
-	p.calls = p.queue.take(p.calls[:0])
+	p.calls = p.queue.dequeue(p.calls[:0])
 	defer clear(p.calls)
-	b := p.queue.borrow(p.store)
+	b := p.queue.getBatch(p.store)
 	fit := 0
 	for fit < len(p.calls) && b.add(p.calls[fit]) {
 		fit++
 	}
 	if fit < len(p.calls) {
-		p.queue.putBack(p.calls[fit:])
+		p.queue.requeue(p.calls[fit:])
 	}
-	if fit == 0 { // all have left
+	if fit == 0 { // all callers have given up
 		p.circuit.record(context.Canceled)
-		p.queue.repay(b)
+		p.queue.putBatch(b)
 		return
 	}
-	p.out = b.appendCommands(p.out[:0])
-	b.sent, b.version = time.Now(), p.store.denials.now()
-	if !p.queue.send(b, c) {
+	p.buf = b.appendCommands(p.buf[:0])
+	b.sentAt, b.version = time.Now(), p.store.denials.currentVersion()
+	if !p.queue.addInFlight(b, c) {
 		p.circuit.record(context.Canceled)
-		p.queue.putBack(p.calls[:fit])
-		p.queue.repay(b)
+		p.queue.requeue(p.calls[:fit])
+		p.queue.putBatch(b)
 		return
 	}
-	// From here on b is the reader's, which also answers it when it cannot be written.
-	if _, err := c.Write(p.out); err != nil {
-		c.breakOff(err)
+	// From here on the reader owns b. It also answers b if the write fails.
+	if _, err := c.Write(p.buf); err != nil {
+		c.abort(err)
 	}
-	if cap(p.out) > maxOut {
-		p.out = nil
+	if cap(p.buf) > maxBufferSize {
+		p.buf = nil
 	}
 }
 
-// maxOut is how much room for commands is kept.
-const maxOut = 256 << 10
+// maxBufferSize is the largest command buffer that is kept for reuse.
+const maxBufferSize = 256 << 10
 
-// sweep answers what has waited too long, and breaks off a connection on which Redis
-// does not answer.
+// sweep finishes the calls whose deadline has passed, and closes a connection on which
+// Redis does not reply.
 func (p *pipeline) sweep() {
 	late, hung := p.queue.expire(time.Now())
 	for _, c := range late {
 		c.finish(c.err)
 	}
 	if hung != nil {
-		hung.breakOff(context.DeadlineExceeded)
+		hung.abort(context.DeadlineExceeded)
 	}
 }
 
-// close lets no more calls in and waits for those in progress.
+// close rejects further calls and waits for those in progress.
 func (p *pipeline) close() {
 	p.queue.close()
 	p.writers.Wait()
 	p.dialer.stop()
-	p.others.Wait()
-	p.queue.sweep.Stop()
+	p.background.Wait()
+	p.queue.sweepTimer.Stop()
 }

@@ -27,7 +27,7 @@ func grounded(t *testing.T, addr string) *Store {
 	}
 	s := NewWithTestClock(client, Options{Timeout: patient})
 	p := s.only(t)
-	p.queue.begin = func() {}
+	p.queue.startWriter = func() {}
 	t.Cleanup(func() {
 		p.queue.close()
 		p.write()
@@ -40,7 +40,7 @@ func grounded(t *testing.T, addr string) *Store {
 // only is the pipeline of a store on a single Redis.
 func (s *Store) only(t *testing.T) *pipeline {
 	t.Helper()
-	p, err := s.pipelines.of(t.Context(), &limiter.Claim{Limit: bucketOf("l", 1)})
+	p, err := s.pipelines.forClaim(t.Context(), &limiter.Claim{Limit: bucketOf("l", 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func (s *Store) only(t *testing.T) *pipeline {
 func (s *Store) join(t *testing.T, calls ...*call) {
 	t.Helper()
 	for _, c := range calls {
-		if err := s.only(t).queue.join(c); err != nil {
+		if err := s.only(t).queue.enqueue(c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +62,7 @@ func (s *Store) fly(t *testing.T) (batches int) {
 	t.Helper()
 	p := s.only(t)
 	for ; len(p.queue.waiting) > 0; batches++ {
-		c, err := p.connected()
+		c, err := p.connection()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestPipeline_Bounds(t *testing.T) {
 		t.Errorf("a full queue: %v", err)
 	}
 	for p := s.only(t); len(p.queue.waiting) > 0; {
-		p.refuse(errBusy)
+		p.failWaiting(errBusy)
 	}
 	s.Close()
 	if err := s.Take(t.Context(), claims, &d); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {

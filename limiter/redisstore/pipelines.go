@@ -11,22 +11,22 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// errClient reports that a store was made with a client of an unknown kind.
+// errClient reports that a store was created with an unsupported client.
 var errClient = errors.New("a client that is neither a *redis.Client nor a *redis.ClusterClient")
 
-// pipelines are two pipelines for each node that takes writes, so that a slow node of a
-// cluster holds up nobody else, and neither does a limiter that Redisson shares:
-// those have pipelines of their own.
+// pipelines has two pipelines for each master, one of them for limiters shared with
+// Redisson. So neither a slow node of a cluster nor a slow shared limiter delays other
+// calls.
 type pipelines struct {
 	store       *Store
-	own, shared atomic.Pointer[pipeline] // where there is one node
+	own, shared atomic.Pointer[pipeline] // set if there is only one node
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	byNode map[pipelineKey]*pipeline
 	closed bool
 }
 
-// A pipelineKey is a node, and who travels there.
+// A pipelineKey identifies a pipeline.
 type pipelineKey struct {
 	node   string
 	shared bool
@@ -36,8 +36,8 @@ func newPipelines(s *Store) *pipelines {
 	return &pipelines{store: s, byNode: map[pipelineKey]*pipeline{}}
 }
 
-// of is the pipeline to the node that keeps c.
-func (l *pipelines) of(ctx context.Context, c *limiter.Claim) (*pipeline, error) {
+// forClaim returns the pipeline to the node that has the key of c.
+func (l *pipelines) forClaim(ctx context.Context, c *limiter.Claim) (*pipeline, error) {
 	only := &l.own
 	if c.RedissonName != "" {
 		only = &l.shared
@@ -47,7 +47,7 @@ func (l *pipelines) of(ctx context.Context, c *limiter.Claim) (*pipeline, error)
 	}
 	switch client := l.store.client.(type) {
 	case *redis.Client:
-		p := l.to(client, pipelineKey{"", c.RedissonName != ""})
+		p := l.forNode(client, pipelineKey{"", c.RedissonName != ""})
 		only.Store(p)
 		return p, nil
 	case *redis.ClusterClient:
@@ -55,13 +55,13 @@ func (l *pipelines) of(ctx context.Context, c *limiter.Claim) (*pipeline, error)
 		if err != nil {
 			return nil, err
 		}
-		return l.to(node, pipelineKey{node.Options().Addr, c.RedissonName != ""}), nil
+		return l.forNode(node, pipelineKey{node.Options().Addr, c.RedissonName != ""}), nil
 	}
 	return nil, errClient
 }
 
-// to is the pipeline of that track, which is to node.
-func (l *pipelines) to(node *redis.Client, at pipelineKey) *pipeline {
+// forNode returns the pipeline to node, creating it if necessary.
+func (l *pipelines) forNode(node *redis.Client, at pipelineKey) *pipeline {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.byNode[at]
@@ -73,9 +73,9 @@ func (l *pipelines) to(node *redis.Client, at pipelineKey) *pipeline {
 	return p
 }
 
-// remap has the client of a cluster ask, in the background, who keeps what: a call
-// that is never sent again does not make it do so by itself.
-func (s *Store) remap() {
+// reloadCluster has the client of a cluster reload the slots in the background. The
+// client itself only does this when it retries a call.
+func (s *Store) reloadCluster() {
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		cluster.ReloadState(context.Background())
 	}

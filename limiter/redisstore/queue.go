@@ -11,42 +11,42 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxQueue calls may wait for one connection.
+// maxQueue is the maximum number of calls that wait for one connection.
 const maxQueue = 8192
 
-// errBusy reports that too many requests wait for Redis already.
-var errBusy = errors.New("too many requests wait for redis")
+// errBusy reports that too many calls wait for Redis.
+var errBusy = errors.New("too many requests waiting for redis")
 
-// A queue has the calls of one pipeline: those that wait, in their order, and all that
-// nobody has answered yet. Who answers a call claims it here first, so that only one
-// does: the reader, the sweep, or its caller, who leaves.
+// A queue has the calls of one pipeline: those that wait, in order, and all that are not
+// answered yet. A call is claimed here before it is answered, so that only one of the
+// reader, the sweep and its caller, which may give up, answers it.
 type queue struct {
-	max   int           // batches may be in progress
-	limit time.Duration // for which one may be
-	begin func()        // starts the writer
+	maxInFlight int           // maximum number of batches in progress
+	timeout     time.Duration // of one batch
+	startWriter func()        // starts the writer goroutine
 
-	mu             sync.Mutex // guards what follows, and the calls' states; never held over I/O
-	changed        sync.Cond  // what the writer waits for
-	idle           bool       // it does
-	running        bool       // there is a writer
+	mu             sync.Mutex // guards the fields below and the calls' states; never held during I/O
+	writerWake     sync.Cond  // the writer waits for it
+	isWriterIdle   bool       // the writer waits
+	hasWriter      bool       // the writer goroutine is running
 	closed         bool
 	waiting        []*call
-	oldest, newest *call    // not answered
-	inFlight       []*batch // in the order in which they were sent
-	spare          []*batch
-	conn           *conn // that they are in progress on
-	sweep          *time.Timer
-	swept          bool // the timer of the sweep is set
+	oldest, newest *call    // linked list of unanswered calls
+	inFlight       []*batch // in the order of sending
+	freeBatches    []*batch
+	conn           *conn // of the batches in flight
+	sweepTimer     *time.Timer
+	isSweepSet     bool // sweepTimer is set
 }
 
-// join puts c at the end, and sees to it that there is a writer.
-func (q *queue) join(c *call) error {
+// enqueue appends c and starts the writer if necessary.
+func (q *queue) enqueue(c *call) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.joinLocked(c)
+	return q.enqueueLocked(c)
 }
 
-func (q *queue) joinLocked(c *call) error {
+func (q *queue) enqueueLocked(c *call) error {
 	switch {
 	case q.closed:
 		return redis.ErrClosed
@@ -61,28 +61,28 @@ func (q *queue) joinLocked(c *call) error {
 		q.newest.next = c
 	}
 	q.newest = c
-	if !q.swept {
-		q.swept = true
-		q.sweep.Reset(min(time.Until(c.deadline), q.limit))
+	if !q.isSweepSet {
+		q.isSweepSet = true
+		q.sweepTimer.Reset(min(time.Until(c.deadline), q.timeout))
 	}
-	if !q.running {
-		q.running = true
-		q.begin()
+	if !q.hasWriter {
+		q.hasWriter = true
+		q.startWriter()
 	}
-	q.wake()
+	q.wakeWriter()
 	return nil
 }
 
-// wake has the writer look again.
-func (q *queue) wake() {
-	if q.idle {
-		q.idle = false
-		q.changed.Signal()
+// wakeWriter wakes the writer if it waits.
+func (q *queue) wakeWriter() {
+	if q.isWriterIdle {
+		q.isWriterIdle = false
+		q.writerWake.Signal()
 	}
 }
 
-// unlink takes c out of those that are not answered.
-func (q *queue) unlink(c *call, to state) {
+// unlink removes c from the unanswered calls.
+func (q *queue) unlink(c *call, to callState) {
 	if c.older == nil {
 		q.oldest = c.next
 	} else {
@@ -96,76 +96,78 @@ func (q *queue) unlink(c *call, to state) {
 	c.older, c.next, c.state = nil, nil, to
 }
 
-// leave is for a caller that gives up, with the error that it has then: that of the
-// answer, if that is on its way to it.
-func (q *queue) leave(c *call, why error) error {
+// abandon is called if the caller of c gives up because of err, and returns the error of
+// the call: that of its result if it is just being answered.
+func (q *queue) abandon(c *call, err error) error {
 	q.mu.Lock()
 	was := c.state
-	if was == waiting || was == sent {
-		q.unlink(c, left)
+	if was == callWaiting || was == callSent {
+		q.unlink(c, callAbandoned)
 	}
 	q.mu.Unlock()
 	switch was {
-	case waiting:
-		return notSent(why)
-	case sent:
-		return why
+	case callWaiting:
+		return notSent(err)
+	case callSent:
+		return err
 	}
 	<-c.done
 	return c.err
 }
 
-func notSent(why error) error { return fmt.Errorf("%w: not sent", why) }
+// notSent wraps err for a call that was not sent.
+func notSent(err error) error { return fmt.Errorf("%w: not sent", err) }
 
-// claim makes all calls that somebody still waits for the caller's to answer.
+// claim marks all calls that still have a waiting caller as answered. The caller of claim
+// must finish them.
 func (q *queue) claim(calls []*call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, c := range calls {
-		if c.state == waiting || c.state == sent {
-			q.unlink(c, answered)
+		if c.state == callWaiting || c.state == callSent {
+			q.unlink(c, callAnswered)
 		}
 	}
 }
 
-// ready waits until there is something to send and room for it. It reports false when
-// the writer is to end: nothing waits, and there is no connection or never will be a
-// call again.
-func (q *queue) ready(c *conn) bool {
+// waitReady waits until there are calls to send and a batch may be sent. It returns false
+// if the writer must end: no call waits, and there is no connection or the queue is
+// closed.
+func (q *queue) waitReady(c *conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.waiting) == 0 || len(q.inFlight) >= q.max {
-		if len(q.waiting) == 0 && (c.gone() || q.closed && len(q.inFlight) == 0) {
-			q.running = false
+	for len(q.waiting) == 0 || len(q.inFlight) >= q.maxInFlight {
+		if len(q.waiting) == 0 && (c.isUnusable() || q.closed && len(q.inFlight) == 0) {
+			q.hasWriter = false
 			return false
 		}
-		q.idle = true
-		q.changed.Wait()
+		q.isWriterIdle = true
+		q.writerWake.Wait()
 	}
 	return true
 }
 
-// drained waits until nothing is in progress.
-func (q *queue) drained() {
+// waitDrained waits until no batch is in flight.
+func (q *queue) waitDrained() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.inFlight) > 0 {
-		q.idle = true
-		q.changed.Wait()
+		q.isWriterIdle = true
+		q.writerWake.Wait()
 	}
 }
 
-// take moves calls from the front to out, as many as may travel together.
-func (q *queue) take(out []*call) []*call {
+// dequeue moves calls from the front of the queue to out, as many as fit into one batch.
+func (q *queue) dequeue(out []*call) []*call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, claims := 0, 0
 	for _, c := range q.waiting {
-		if c.state == waiting { // otherwise its caller has left
+		if c.state == callWaiting { // otherwise its caller has given up
 			if claims += len(c.claims); claims > maxClaims && len(out) > 0 {
 				break
 			}
-			c.state = sent
+			c.state = callSent
 			out = append(out, c)
 		}
 		n++
@@ -176,23 +178,23 @@ func (q *queue) take(out []*call) []*call {
 	return out
 }
 
-// putBack has calls wait again, before all others.
-func (q *queue) putBack(calls []*call) {
+// requeue puts calls back to the front of the queue.
+func (q *queue) requeue(calls []*call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, c := range calls {
-		if c.state == sent {
-			c.state = waiting
+		if c.state == callSent {
+			c.state = callWaiting
 		}
 	}
 	q.waiting = slices.Insert(q.waiting, 0, calls...)
 }
 
-// send has b in progress on c. It reports false if nobody reads c any more.
-func (q *queue) send(b *batch, c *conn) bool {
+// addInFlight records that b is sent on c. It returns false if the reader of c has ended.
+func (q *queue) addInFlight(b *batch, c *conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.ended.Load() {
+	if c.isEnded.Load() {
 		return false
 	}
 	q.conn = c
@@ -200,8 +202,8 @@ func (q *queue) send(b *batch, c *conn) bool {
 	return true
 }
 
-// first is the batch whose replies come next; nil: none.
-func (q *queue) first() *batch {
+// firstInFlight returns the batch whose replies come next, or nil.
+func (q *queue) firstInFlight() *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.inFlight) == 0 {
@@ -210,58 +212,58 @@ func (q *queue) first() *batch {
 	return q.inFlight[0]
 }
 
-// landed takes the first batch off: there is room for another.
-func (q *queue) landed() {
+// removeFirst removes the first batch in flight.
+func (q *queue) removeFirst() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := copy(q.inFlight, q.inFlight[1:])
 	q.inFlight[n] = nil
 	q.inFlight = q.inFlight[:n]
-	q.wake()
+	q.wakeWriter()
 }
 
-// lost takes all batches off, as nobody reads c any more.
-func (q *queue) lost(c *conn) []*batch {
+// removeAll removes all batches in flight, because the reader of c has ended.
+func (q *queue) removeAll(c *conn) []*batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c.ended.Store(true)
+	c.isEnded.Store(true)
 	all := q.inFlight
 	q.inFlight, q.conn = nil, nil
-	q.wake()
+	q.wakeWriter()
 	return all
 }
 
-// borrow is an empty batch, which repay takes back.
-func (q *queue) borrow(s *Store) *batch {
+// getBatch returns an empty batch; putBatch recycles it.
+func (q *queue) getBatch(s *Store) *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := len(q.spare); n > 0 {
-		b := q.spare[n-1]
-		q.spare = q.spare[:n-1]
+	if n := len(q.freeBatches); n > 0 {
+		b := q.freeBatches[n-1]
+		q.freeBatches = q.freeBatches[:n-1]
 		return b
 	}
 	return newBatch(s)
 }
 
-func (q *queue) repay(b *batch) {
+func (q *queue) putBatch(b *batch) {
 	b.reset()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.spare = append(q.spare, b)
+	q.freeBatches = append(q.freeBatches, b)
 }
 
-// expire claims the calls whose time is over, and returns a connection on which a
-// batch has been in progress for too long. It sets the timer for the next.
+// expire claims the calls whose deadline has passed, and returns the connection if a
+// batch on it has exceeded its timeout. It sets the timer for the next deadline.
 func (q *queue) expire(now time.Time) (late []*call, hung *conn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := q.oldest; c != nil && !c.deadline.After(now); c = q.oldest {
-		why := context.DeadlineExceeded
-		if c.state == waiting {
-			why = notSent(why)
+		err := context.DeadlineExceeded
+		if c.state == callWaiting {
+			err = notSent(err)
 		}
-		c.err = why
-		q.unlink(c, left)
+		c.err = err
+		q.unlink(c, callAbandoned)
 		late = append(late, c)
 	}
 	var next time.Time
@@ -269,22 +271,22 @@ func (q *queue) expire(now time.Time) (late []*call, hung *conn) {
 		next = q.oldest.deadline
 	}
 	if len(q.inFlight) > 0 {
-		if end := q.inFlight[0].sent.Add(q.limit); !end.After(now) {
+		if end := q.inFlight[0].sentAt.Add(q.timeout); !end.After(now) {
 			hung = q.conn
 		} else if next.IsZero() || end.Before(next) {
 			next = end
 		}
 	}
-	if q.swept = !next.IsZero(); q.swept {
-		q.sweep.Reset(min(next.Sub(now), q.limit))
+	if q.isSweepSet = !next.IsZero(); q.isSweepSet {
+		q.sweepTimer.Reset(min(next.Sub(now), q.timeout))
 	}
 	return late, hung
 }
 
-// close lets nobody in any more.
+// close makes enqueue fail and wakes the writer.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.wake()
+	q.wakeWriter()
 }

@@ -18,12 +18,12 @@ func TestPipeline_KeepsWhatWasNotSent(t *testing.T) {
 	s := grounded(t, server.Addr)
 	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
 	p := s.only(t)
-	lost, err := p.connected()
+	lost, err := p.connection()
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost.breakOff(net.ErrClosed)
-	eventually(t, "the reader ends", lost.ended.Load)
+	lost.abort(net.ErrClosed)
+	eventually(t, "the reader ends", lost.isEnded.Load)
 	calls := []*call{}
 	for range 3 {
 		calls = append(calls, s.newCall([]limiter.Claim{{Limit: bucketOf("l", 5), Cost: 1}}, newID()))
@@ -44,8 +44,8 @@ func TestPipeline_KeepsWhatWasNotSent(t *testing.T) {
 // Whoever answers calls, in whatever order, each is answered once, and the queue knows
 // those that nobody has answered, oldest first.
 func TestQueue_KnowsWhoIsNotAnswered(t *testing.T) {
-	q := &queue{limit: time.Hour, begin: func() {}, sweep: time.NewTimer(time.Hour)}
-	q.changed.L = &q.mu
+	q := &queue{timeout: time.Hour, startWriter: func() {}, sweepTimer: time.NewTimer(time.Hour)}
+	q.writerWake.L = &q.mu
 	rng := rand.New(rand.NewPCG(1, 2))
 	left := errors.New("left")
 	var open, taken []*call
@@ -53,18 +53,18 @@ func TestQueue_KnowsWhoIsNotAnswered(t *testing.T) {
 		switch rng.IntN(5) {
 		case 0, 1:
 			c := &call{claims: make([]limiter.Claim, 1+rng.IntN(3)), done: make(chan struct{}, 1), deadline: time.Now().Add(time.Minute)}
-			if err := q.join(c); err != nil {
+			if err := q.enqueue(c); err != nil {
 				t.Fatal(err)
 			}
 			open = append(open, c)
 		case 2:
-			taken = q.take(taken)
+			taken = q.dequeue(taken)
 		case 3:
 			if len(open) == 0 {
 				continue
 			}
 			i := rng.IntN(len(open))
-			if err := q.leave(open[i], left); !errors.Is(err, left) {
+			if err := q.abandon(open[i], left); !errors.Is(err, left) {
 				t.Fatal(err)
 			}
 			open = slices.Delete(open, i, i+1)
@@ -72,13 +72,13 @@ func TestQueue_KnowsWhoIsNotAnswered(t *testing.T) {
 			n := rng.IntN(len(taken) + 1)
 			q.claim(taken[:n])
 			for _, c := range taken[:n] {
-				if (c.state == answered) != slices.Contains(open, c) {
+				if (c.state == callAnswered) != slices.Contains(open, c) {
 					t.Fatalf("a call in state %d, of which somebody waits for %v", c.state, slices.Contains(open, c))
 				}
 			}
-			open = slices.DeleteFunc(open, func(c *call) bool { return c.state == answered })
+			open = slices.DeleteFunc(open, func(c *call) bool { return c.state == callAnswered })
 			if taken = taken[n:]; rng.IntN(2) == 0 {
-				q.putBack(taken)
+				q.requeue(taken)
 				taken = nil
 			}
 		}

@@ -6,20 +6,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// read is the reader of c: it answers the batches on it, and when c is lost all that
-// were in progress.
+// read is the reader goroutine of c. It answers the batches on c and, when c is lost, all
+// that are in flight.
 func (p *pipeline) read(c *conn) {
 	in, answer := newRESPReader(c), &reply{}
 	var err error
 	for err == nil {
 		err = p.receive(c, in, answer)
 	}
-	c.breakOff(err)
-	err = c.end(err)
-	for i, b := range p.queue.lost(c) {
-		if i == 0 { // the others say nothing more about Redis
+	c.abort(err)
+	err = c.readError(err)
+	for i, b := range p.queue.removeAll(c) {
+		if i == 0 { // the other batches are no further evidence
 			p.circuit.record(err)
-			p.store.remap()
+			p.store.reloadCluster()
 		}
 		for _, g := range b.groups {
 			p.fail(g.calls, err)
@@ -28,14 +28,14 @@ func (p *pipeline) read(c *conn) {
 	c.close()
 }
 
-// receive answers one batch.
+// receive reads the replies to one batch and finishes its calls.
 func (p *pipeline) receive(c *conn, in *respReader, answer *reply) error {
 	if err := in.read(answer); err != nil {
 		return err
 	}
-	b := p.queue.first()
+	b := p.queue.firstInFlight()
 	if b == nil {
-		return errProtocol // nobody has asked
+		return errProtocol // reply without a request
 	}
 	var failed error
 	for i, g := range b.groups {
@@ -45,13 +45,13 @@ func (p *pipeline) receive(c *conn, in *respReader, answer *reply) error {
 			}
 		}
 		calls := g.calls
-		g.calls = g.calls[:0] // they are the callers' again, once told
+		g.calls = g.calls[:0] // a finished call belongs to its caller
 		if answer.err != nil {
 			failed = cmp.Or(failed, answer.err)
 			if redis.HasErrorPrefix(answer.err, "READONLY") {
-				c.stale.Store(true) // it is a master no more
+				c.isStale.Store(true) // it is not a master any more
 			}
-			if b.elsewhere(answer.err) {
+			if b.mustResend(answer.err) {
 				p.resend(g, calls)
 				calls = nil
 			}
@@ -59,11 +59,11 @@ func (p *pipeline) receive(c *conn, in *respReader, answer *reply) error {
 		p.queue.claim(calls)
 		if i == len(b.groups)-1 {
 			p.circuit.record(failed)
-			p.queue.landed()
+			p.queue.removeFirst()
 		}
-		b.settle(calls, answer)
+		b.finishCalls(calls, answer)
 		clear(calls)
 	}
-	p.queue.repay(b)
+	p.queue.putBatch(b)
 	return nil
 }

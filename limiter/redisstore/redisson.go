@@ -16,22 +16,23 @@ import (
 )
 
 var (
-	// ErrUnset reports that a RateLimiter has no rate yet, or lost it: set one.
-	ErrUnset = errors.New("rate limiter is not initialized")
-	// ErrRateConfig reports that a RateConfig makes no sense.
+	// ErrNoRate reports that a RateLimiter has no config in Redis, or has lost it.
+	ErrNoRate = errors.New("rate limiter is not initialized")
+	// ErrRateConfig reports that a RateConfig is not valid.
 	ErrRateConfig = errors.New("rate config not valid")
-	// ErrTooLate reports that there are no permits within the time that a
-	// context leaves. Nothing was taken.
-	ErrTooLate = errors.New("no permits before the deadline")
+	// ErrWaitTooLong reports that the permits are not available before the deadline of
+	// the context. Nothing was taken.
+	ErrWaitTooLong = errors.New("no permits before the deadline")
 )
 
-// A RateConfig is what a RateLimiter keeps in its hash.
+// A RateConfig is the config of a RateLimiter in Redis.
 type RateConfig struct {
 	Rate limiter.Rate
-	// PerClient counts each client by itself; otherwise all count together.
+	// PerClient counts the permits of each client separately; otherwise all clients share
+	// the rate.
 	PerClient bool
-	// KeepAlive is how long an unused limiter is remembered, config and all: 0
-	// for ever, else at least the rate's window.
+	// KeepAlive is the time after which an unused limiter is deleted with its config; 0
+	// means never. Otherwise it is at least the rate's window.
 	KeepAlive time.Duration
 }
 
@@ -45,40 +46,40 @@ func (c RateConfig) check() error {
 	return nil
 }
 
-// A RateLimiter is a handle on one RRateLimiter of Redisson, for a Go program that
-// shares it with Java programs. All methods are safe for concurrent use. Their
-// errors are those named here, limiter.ErrInvalidCost, the context's, or wrap
-// limiter.ErrUnavailable, and ErrShared where what Redis holds cannot be used.
+// A RateLimiter is a handle on an RRateLimiter of Redisson, for Go programs that share it
+// with Java programs. All methods are safe for concurrent use. They return the errors of
+// this package, limiter.ErrInvalidCost, the error of the context, ErrShared if the data
+// in Redis cannot be used, or an error that wraps limiter.ErrUnavailable.
 //
-// Entries are packed as those that are there, by whatever version; where there
-// are none, as Redisson does since 3.17. See As for others.
+// New entries have the format of existing ones, whatever version of Redisson wrote them.
+// If there are none, the format is that of Redisson 3.17 and later; see WithFormat.
 //
-// Permits come back one interval after they were taken, by the clock of Redis;
-// Java programs go by their own, so next to them the rate holds for windows that
-// are shorter by twice the skew of their clocks.
+// Permits expire one interval after they were taken, by the clock of Redis. Java programs
+// use their own clocks, so next to them the rate is only guaranteed for windows that are
+// shorter by twice the clock skew.
 //
-// Like Redisson, a handle believes the value that is kept beside the entries, and
-// reads the entries only where permits have come back or are too few: a call costs
-// the same however many are out. What a Java program gives back with release, which
-// RRateLimiter has since 3.52 and which raises value but leaves the entries, is free
-// for this handle as well; when those entries expire nothing comes back twice.
-// Release here takes permits out of the entries.
+// Like Redisson, a handle relies on the value that is stored beside the entries, and
+// reads the entries only if permits have expired or are too few. So the cost of a call
+// does not depend on the number of taken permits. Permits that a Java program returns
+// with release, which RRateLimiter has since 3.52 and which raises the value but keeps
+// the entries, are available to this handle too; when those entries expire, the permits
+// are not returned again. Release of this handle removes permits from the entries.
 //
-// A limiter that has lost its value, by eviction for instance, is counted again;
-// of one with more than 512 entries that takes several calls, and none grants
-// before.
+// If the value is lost, for example by eviction, it is counted again from the entries.
+// With more than 512 entries this takes several calls, and no permit is granted before it
+// is complete.
 type RateLimiter struct {
-	store *Store
-	name  string
-	keys  []string
-	form  limiter.RedissonFormat
-	line  chan struct{} // who waits: first come, first served
+	store  *Store
+	name   string
+	keys   []string
+	format limiter.RedissonFormat
+	queue  chan struct{} // has capacity 1: callers of Wait, first in, first out
 }
 
-// RateLimiter is the handle on the limiter of that name. client tells the clients
-// of a limiter that counts each by itself apart; a UUID does. Empty, it is this
-// store's, as for claims that name the limiter. An error wraps
-// limiter.ErrInvalidLimit: the name is empty or has odd braces.
+// RateLimiter returns a handle on the limiter with this name. client is the UUID that
+// identifies a client of a PerClient limiter; if it is empty, it is that of the store, as
+// for claims with a RedissonName. An error wraps limiter.ErrInvalidLimit if the name is
+// not valid.
 func (s *Store) RateLimiter(name, client string) (*RateLimiter, error) {
 	if err := limiter.CheckRedissonName(name); err != nil {
 		return nil, err
@@ -86,37 +87,35 @@ func (s *Store) RateLimiter(name, client string) (*RateLimiter, error) {
 	if client == "" {
 		client = s.names.client
 	}
-	return &RateLimiter{store: s, name: name, keys: sharedKeys(name, client), line: make(chan struct{}, 1)}, nil
+	return &RateLimiter{store: s, name: name, keys: sharedKeys(name, client), queue: make(chan struct{}, 1)}, nil
 }
 
-// Fixed is the same limiter in the form of Redisson up to 3.13.2: a counter that
-// starts again with each window, so up to twice the rate across a border. The
-// two forms of one limiter do not know of each other.
-func (r *RateLimiter) Fixed() *RateLimiter { return r.As(limiter.RedissonWindow) }
+// Fixed returns a handle on the same limiter in the format of Redisson up to 3.13.2: a
+// counter that is reset with each window, so that up to twice the rate is granted around
+// the end of a window. The two formats of one limiter count separately.
+func (r *RateLimiter) Fixed() *RateLimiter { return r.WithFormat(limiter.RedissonWindow) }
 
-// As is the same limiter for a form of Redisson's: see limiter.RedissonFormatOf.
-func (r *RateLimiter) As(f limiter.RedissonFormat) *RateLimiter {
+// WithFormat returns a handle on the same limiter for a format of Redisson; see
+// limiter.RedissonFormatOf.
+func (r *RateLimiter) WithFormat(f limiter.RedissonFormat) *RateLimiter {
 	other := *r
-	other.form = f
+	other.format = f
 	return &other
 }
 
-// TrySetRate gives the limiter its config if it has none, and reports whether it
-// had none.
+// TrySetRate sets the config if the limiter has none, and reports whether it did.
 func (r *RateLimiter) TrySetRate(ctx context.Context, c RateConfig) (bool, error) {
 	return r.set(ctx, "try", c)
 }
 
-// SetRate gives the limiter a config and forgets what was taken: nobody should
-// call it often.
+// SetRate sets the config and deletes the state of the limiter.
 func (r *RateLimiter) SetRate(ctx context.Context, c RateConfig) error {
 	_, err := r.set(ctx, "set", c)
 	return err
 }
 
-// UpdateRate gives a limiter that has a config another one; what was taken stays
-// taken, unless it is now counted for other clients. It reports whether there was
-// a config.
+// UpdateRate replaces the config if there is one, and reports whether there was. Taken
+// permits stay taken, unless PerClient changes.
 func (r *RateLimiter) UpdateRate(ctx context.Context, c RateConfig) (bool, error) {
 	return r.set(ctx, "update", c)
 }
@@ -131,11 +130,11 @@ func (r *RateLimiter) set(ctx context.Context, how string, c RateConfig) (bool, 
 	}
 	n, err := r.number(ctx, "set rate", r.scripts().set,
 		how, c.Rate.Count, c.Rate.Window.Milliseconds(), kind, c.KeepAlive.Milliseconds())
-	r.forget()
+	r.invalidate()
 	return n == 1, err
 }
 
-// Config is the limiter's config.
+// Config returns the config of the limiter.
 func (r *RateLimiter) Config(ctx context.Context) (RateConfig, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
@@ -144,7 +143,7 @@ func (r *RateLimiter) Config(ctx context.Context) (RateConfig, error) {
 		return RateConfig{}, fmt.Errorf("read config: %w: %w", limiter.ErrUnavailable, err)
 	}
 	if len(fields) == 0 {
-		return RateConfig{}, ErrUnset
+		return RateConfig{}, ErrNoRate
 	}
 	rate, err1 := strconv.ParseInt(fields["rate"], 10, 64)
 	interval, err2 := strconv.ParseInt(fields["interval"], 10, 64)
@@ -159,7 +158,8 @@ func (r *RateLimiter) Config(ctx context.Context) (RateConfig, error) {
 	}, nil
 }
 
-// Allow takes n permits, or none: then Outcome.Wait is when n will be there.
+// Allow takes n permits or none. If it takes none, Outcome.Wait is the time until n are
+// available.
 func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, error) {
 	if n < 1 || n > limiter.MaxCount {
 		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s", limiter.ErrInvalidCost, n, r.name)
@@ -183,13 +183,13 @@ func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, erro
 	return limiter.Outcome{Allowed: list[1] == 1, Remaining: list[2], Wait: time.Duration(list[3]) * time.Millisecond}, nil
 }
 
-// Wait takes n permits as soon as there are, in the order in which callers of
-// this handle came. It returns ErrTooLate at once when they will not be there
-// before ctx's deadline, and takes nothing when ctx ends.
+// Wait takes n permits as soon as they are available. Callers of the same handle are
+// served in order. It returns ErrWaitTooLong immediately if they are not available before
+// ctx's deadline, and takes nothing if ctx ends.
 func (r *RateLimiter) Wait(ctx context.Context, n int64) error {
 	select {
-	case r.line <- struct{}{}:
-		defer func() { <-r.line }()
+	case r.queue <- struct{}{}:
+		defer func() { <-r.queue }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -199,7 +199,7 @@ func (r *RateLimiter) Wait(ctx context.Context, n int64) error {
 			return err
 		}
 		if at, ok := ctx.Deadline(); ok && time.Until(at) < o.Wait {
-			return ErrTooLate
+			return ErrWaitTooLong
 		}
 		timer := time.NewTimer(o.Wait)
 		select {
@@ -211,13 +211,12 @@ func (r *RateLimiter) Wait(ctx context.Context, n int64) error {
 	}
 }
 
-// Available is how many permits are left. It changes nothing.
+// Available returns the number of available permits. It changes nothing.
 func (r *RateLimiter) Available(ctx context.Context) (int64, error) {
 	return r.number(ctx, "count", r.scripts().left)
 }
 
-// Release gives back n of the permits that were taken last; there are never more
-// than the rate.
+// Release returns the last n taken permits. There are never more than the rate allows.
 func (r *RateLimiter) Release(ctx context.Context, n int64) error {
 	if n < 1 {
 		return fmt.Errorf("%w: %d permits to give back", limiter.ErrInvalidCost, n)
@@ -226,11 +225,11 @@ func (r *RateLimiter) Release(ctx context.Context, n int64) error {
 	for n > 0 && err == nil {
 		n, err = r.number(ctx, "release", r.scripts().grant, n)
 	}
-	r.forget()
+	r.invalidate()
 	return err
 }
 
-// Delete removes the limiter, config and all, and reports whether there was one.
+// Delete deletes the limiter with its config, and reports whether it existed.
 func (r *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
@@ -238,12 +237,12 @@ func (r *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("delete: %w: %w", limiter.ErrUnavailable, err)
 	}
-	r.forget()
+	r.invalidate()
 	return n > 0, nil
 }
 
-// Expire has the limiter forgotten, config and all, after d, and reports whether
-// there was one. All its keys get the same time to live in one step.
+// Expire sets the time to live of the limiter's keys, including its config, atomically,
+// and reports whether it existed.
 func (r *RateLimiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
@@ -260,7 +259,7 @@ func (r *RateLimiter) Expire(ctx context.Context, d time.Duration) (bool, error)
 	return there[0].Val(), nil
 }
 
-// number runs a script that answers with one.
+// number runs a script whose reply is a number. verb is for errors.
 func (r *RateLimiter) number(ctx context.Context, verb string, sc script, args ...any) (int64, error) {
 	reply, err := r.run(ctx, verb, sc, args...)
 	if err != nil {
@@ -276,10 +275,10 @@ func (r *RateLimiter) number(ctx context.Context, verb string, sc script, args .
 func (r *RateLimiter) run(ctx context.Context, verb string, sc script, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
-	reply, err := sc.run(shared(ctx), r.store.client, r.keys, append([]any{"", "", "", r.form.String()}, args...))
+	reply, err := sc.run(withSharedCall(ctx), r.store.client, r.keys, append([]any{"", "", "", r.format.String()}, args...))
 	switch {
 	case redis.HasErrorPrefix(err, "UNSET"):
-		return nil, ErrUnset
+		return nil, ErrNoRate
 	case redis.HasErrorPrefix(err, "COST"):
 		return nil, err
 	case err != nil:
@@ -288,12 +287,12 @@ func (r *RateLimiter) run(ctx context.Context, verb string, sc script, args ...a
 	return reply, nil
 }
 
-// scripts are those for the limiter's form.
-func (r *RateLimiter) scripts() *sharedScripts { return r.store.shared(r.form) }
+// scripts returns the scripts for the format of the limiter.
+func (r *RateLimiter) scripts() *sharedScripts { return r.store.shared(r.format) }
 
-// forget lets this store's own claims know that there may be room.
-func (r *RateLimiter) forget() {
+// invalidate removes the store's cached denials for the limiter.
+func (r *RateLimiter) invalidate() {
 	if r.store.denials != nil {
-		r.store.denials.forget(windowID{slot: slot{redisson: r.name}})
+		r.store.denials.invalidate(windowID{slot: slot{redisson: r.name}})
 	}
 }

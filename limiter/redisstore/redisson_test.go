@@ -107,13 +107,13 @@ func TestRateLimiter_IsRedissons(t *testing.T) {
 func TestRateLimiter_LivesAndDies(t *testing.T) {
 	s := newClockedTestStore(t)
 	r := s.handle("rl")
-	if _, err := r.Allow(t.Context(), 1); !errors.Is(err, redisstore.ErrUnset) {
+	if _, err := r.Allow(t.Context(), 1); !errors.Is(err, redisstore.ErrNoRate) {
 		t.Errorf("allow: %v", err)
 	}
-	if _, err := r.Available(t.Context()); !errors.Is(err, redisstore.ErrUnset) {
+	if _, err := r.Available(t.Context()); !errors.Is(err, redisstore.ErrNoRate) {
 		t.Errorf("available: %v", err)
 	}
-	if _, err := r.Config(t.Context()); !errors.Is(err, redisstore.ErrUnset) {
+	if _, err := r.Config(t.Context()); !errors.Is(err, redisstore.ErrNoRate) {
 		t.Errorf("config: %v", err)
 	}
 	if ok, err := r.UpdateRate(t.Context(), config(5, time.Second, 0)); ok || err != nil {
@@ -245,7 +245,7 @@ func TestRateLimiter_Waits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	start = time.Now()
-	if err := r.Wait(ctx, 1); !errors.Is(err, redisstore.ErrTooLate) || time.Since(start) > patient/2 {
+	if err := r.Wait(ctx, 1); !errors.Is(err, redisstore.ErrWaitTooLong) || time.Since(start) > patient/2 {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 	gone, stop := context.WithCancel(t.Context())

@@ -9,15 +9,14 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// errReply reports that Redis answered something that our scripts never answer.
+// errReply reports a reply that is not valid for the scripts of this package.
 var errReply = errors.New("reply of an unknown shape")
 
-// errType reports that a key of a window is of another type than it should be, or
-// holds what no script of ours writes; Reset heals it. Nothing was taken, and no
-// other decision is touched.
+// errType reports that a key of a window has another type, or holds data that is not
+// valid. Reset deletes it. Nothing was taken, and other decisions are not affected.
 var errType = errors.New("a key in Redis is of another type than its limit keeps there; reset it")
 
-// numbersOf are the whole numbers that a reply to the client is a list of.
+// numbersOf converts a reply of the client to a list of integers.
 func numbersOf(reply any) ([]int64, error) {
 	list, ok := reply.([]any)
 	if !ok {
@@ -32,7 +31,7 @@ func numbersOf(reply any) ([]int64, error) {
 	return out, nil
 }
 
-// readTime takes the time off the front of a reply.
+// readTime reads the time at the start of a reply.
 func readTime(list []int64) (time.Time, []int64, error) {
 	if len(list) == 0 || list[0] <= 0 {
 		return time.Time{}, nil, errReply
@@ -40,7 +39,7 @@ func readTime(list []int64) (time.Time, []int64, error) {
 	return time.UnixMilli(list[0]), list[1:], nil
 }
 
-// readOne reads a reply that is one decision.
+// readOne reads a reply that contains one decision.
 func readOne(reply any, claims []limiter.Claim, d *limiter.Decision) error {
 	list, err := numbersOf(reply)
 	if err != nil {
@@ -57,8 +56,8 @@ func readOne(reply any, claims []limiter.Claim, d *limiter.Decision) error {
 	return err
 }
 
-// readDecision takes one decision off the front of list into d. Every number
-// must lie where a right script puts it. With errType, list goes on behind it.
+// readDecision reads one decision at the start of list into d, and checks the range of
+// every number. It returns the rest of list, also with errType.
 func readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter.Decision) ([]int64, error) {
 	if len(list) < 1+2*len(claims) {
 		return nil, errReply
@@ -89,12 +88,12 @@ func readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter
 		d.Outcomes = append(d.Outcomes, o)
 	}
 	if !d.Allowed && d.Wait == 0 {
-		return nil, errReply // a refusal without a reason
+		return nil, errReply // refused, but no limit refuses
 	}
 	return rest, nil
 }
 
-// badClaims names the limits whose windows are bad.
+// badClaims returns the names of the limits whose windows are not readable.
 func badClaims(list []int64, claims []limiter.Claim) error {
 	var names []string
 	for i, c := range claims {
@@ -108,17 +107,17 @@ func badClaims(list []int64, claims []limiter.Claim) error {
 	return fmt.Errorf("%w: %s", errType, strings.Join(names, ", "))
 }
 
-// readClaim checks what is left of a claim's limit, -1 if its key is banned, and how
-// long the claim would wait.
+// readClaim checks the remaining permits of a claim's limit, -1 if its key is banned, and
+// the wait of the claim.
 func readClaim(left, wait int64, c *limiter.Claim) (int64, int64, bool) {
 	if left == -1 && wait > 0 {
 		return left, wait, true
 	}
 	most, horizon := c.Limit.Capacity(), c.Limit.Horizon()
-	if c.RedissonName != "" { // its own config decides
+	if c.RedissonName != "" { // its config in Redis decides
 		most, horizon = limiter.MaxCount, limiter.MaxWindow
 	}
-	stands := c.Limit.Algorithm == limiter.Distinct && wait == 0 // whatever is left
-	ok := left >= 0 && wait >= 0 && left <= most && wait <= horizon.Milliseconds() && (stands || (wait == 0) == (left >= c.Cost))
+	isActive := c.Limit.Algorithm == limiter.Distinct && wait == 0 // whatever remains
+	ok := left >= 0 && wait >= 0 && left <= most && wait <= horizon.Milliseconds() && (isActive || (wait == 0) == (left >= c.Cost))
 	return left, wait, ok
 }

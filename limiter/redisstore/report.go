@@ -11,64 +11,64 @@ import (
 )
 
 const (
-	// maxReports is of how many windows it is remembered what was granted
-	// elsewhere; about 10 MB if one grant each.
+	// maxReports is the maximum number of windows with pending reports, about 10 MB
+	// with one grant each.
 	maxReports = 50_000
-	// maxGrants of one window are remembered each by itself; later ones join the
-	// last of them, which is then as young as they are.
+	// maxGrants is the maximum number of separate grants of a window. Later ones are
+	// merged into the last one, with the later time.
 	maxGrants = 128
-	// perReport windows travel in one script call.
-	perReport = 32
-	// grantBytes is how long a grant is on its way: id, permits and age.
+	// windowsPerReport is the maximum number of windows in one script call.
+	windowsPerReport = 32
+	// grantBytes is the length of an encoded grant: ID, permits and age.
 	grantBytes = idBytes + 4 + 6
 )
 
-// reports are grants that were made in place of Redis, while it could not be
-// asked, and that it has not heard of yet.
+// reports are the permits that were granted in place of Redis while it was unreachable,
+// and that were not reported yet.
 type reports struct {
-	turn  chan struct{} // held by who is telling Redis
-	known atomic.Int64  // how many windows there are, to be read in passing
-	heard atomic.Int64  // permits that Redis has been told of
-	lost  atomic.Int64  // permits that it never will be
+	sendLock chan struct{} // has capacity 1; held while reports are sent
+	windows  atomic.Int64  // number of windows, readable without mu
+	reported atomic.Int64  // permits that were reported
+	dropped  atomic.Int64  // permits that are never reported
 
-	mu       sync.Mutex // guards what follows; never held over I/O
+	mu       sync.Mutex // guards the fields below; never held during I/O
 	byWindow map[windowID]*report
 }
 
 // A report is what was granted in one window.
 type report struct {
-	claim  limiter.Claim
-	grants []grant // oldest first
-	told   int     // so many of them are on their way to Redis
+	claim   limiter.Claim
+	grants  []grant // oldest first
+	sending int     // number of grants that are being sent
 }
 
 type grant struct {
 	id    [16]byte
 	cost  int64
 	at    time.Time
-	value limiter.Key // where values are counted
+	value limiter.Key // for Distinct
 }
 
 func newReports() *reports {
-	return &reports{turn: make(chan struct{}, 1), byWindow: map[windowID]*report{}}
+	return &reports{sendLock: make(chan struct{}, 1), byWindow: map[windowID]*report{}}
 }
 
-// add remembers what p took for claims. When there is no room, what has come
-// back by itself makes some; without that, new windows are not remembered.
+// add records what p took for claims. If there are too many windows, it removes expired
+// ones; if there are none, grants in new windows are dropped.
 func (r *reports) add(now time.Time, claims []limiter.Claim, p limiter.Permit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range claims {
-		id := idOf(c)
+		id := windowIDOf(c)
 		found := r.byWindow[id]
 		if found == nil {
 			if len(r.byWindow) >= maxReports && !r.sweepLocked(now) {
-				r.lost.Add(c.Cost)
+				r.dropped.Add(c.Cost)
 				continue
 			}
 			found = &report{}
 			r.byWindow[id] = found
-			r.known.Add(1)
+			r.windows.Add(1)
 		}
 		found.claim = c
 		found.add(grant{p.ID, c.Cost, now, c.Value})
@@ -78,100 +78,100 @@ func (r *reports) add(now time.Time, claims []limiter.Claim, p limiter.Permit) {
 func (r *report) add(g grant) {
 	n := len(r.grants)
 	if r.claim.Limit.Algorithm == limiter.Distinct { // as many as there are values
-		fresh := r.grants[r.told:]
-		if i := slices.IndexFunc(fresh, func(o grant) bool { return o.value == g.value }); i >= 0 {
-			r.grants = slices.Delete(r.grants, r.told+i, r.told+i+1)
+		pending := r.grants[r.sending:]
+		if i := slices.IndexFunc(pending, func(o grant) bool { return o.value == g.value }); i >= 0 {
+			r.grants = slices.Delete(r.grants, r.sending+i, r.sending+i+1)
 		}
 		r.grants = append(r.grants, g)
 		return
 	}
-	if n-r.told < maxGrants {
+	if n-r.sending < maxGrants {
 		r.grants = append(r.grants, g)
 		return
 	}
 	last := &r.grants[n-1]
 	last.id, last.cost, last.at = [16]byte{}, last.cost+g.cost, g.at
-	binary.LittleEndian.PutUint64(last.id[:], uint64(g.at.UnixNano())) // of nobody: it cannot be given back
+	binary.LittleEndian.PutUint64(last.id[:], uint64(g.at.UnixNano())) // no permit has this ID, so it cannot be refunded
 }
 
-// sweepLocked forgets windows of which everything has come back, and reports
-// whether there were any among some.
+// sweepLocked removes expired windows among some that it checks, and reports whether
+// there were any.
 func (r *reports) sweepLocked(now time.Time) bool {
-	looked, swept := 0, false
-	for id, found := range r.byWindow { // in no order: a look here, a look there
+	checked, swept := 0, false
+	for id, found := range r.byWindow { // in random order
 		last := found.grants[len(found.grants)-1]
-		if found.told == 0 && now.Sub(last.at) >= found.claim.Limit.Horizon() {
+		if found.sending == 0 && now.Sub(last.at) >= found.claim.Limit.Horizon() {
 			delete(r.byWindow, id)
-			r.known.Add(-1)
+			r.windows.Add(-1)
 			swept = true
 		}
-		if looked++; looked == 16 {
+		if checked++; checked == 16 {
 			break
 		}
 	}
 	return swept
 }
 
-// drop forgets what p took for claims, and reports whether Redis will never hear
-// of any of it.
-func (r *reports) drop(claims []limiter.Claim, p limiter.Permit) bool {
+// withdraw removes what p took for claims, and reports whether any of it was still
+// pending.
+func (r *reports) withdraw(claims []limiter.Claim, p limiter.Permit) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	dropped := false
+	withdrawn := false
 	for _, c := range claims {
-		id := idOf(c)
+		id := windowIDOf(c)
 		found := r.byWindow[id]
 		if found == nil {
 			continue
 		}
-		fresh := found.grants[found.told:]
-		i := slices.IndexFunc(fresh, func(g grant) bool { return g.id == p.ID })
+		pending := found.grants[found.sending:]
+		i := slices.IndexFunc(pending, func(g grant) bool { return g.id == p.ID })
 		if i < 0 {
 			continue
 		}
-		dropped = true
-		found.grants = slices.Delete(found.grants, found.told+i, found.told+i+1)
+		withdrawn = true
+		found.grants = slices.Delete(found.grants, found.sending+i, found.sending+i+1)
 		if len(found.grants) == 0 {
 			delete(r.byWindow, id)
-			r.known.Add(-1)
+			r.windows.Add(-1)
 		}
 	}
-	return dropped
+	return withdrawn
 }
 
-// about reports whether there is something to tell of a window of claims.
-func (r *reports) about(claims []limiter.Claim) bool {
-	if r.known.Load() == 0 {
+// hasAny reports whether a window of claims has a pending report.
+func (r *reports) hasAny(claims []limiter.Claim) bool {
+	if r.windows.Load() == 0 {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(claims, func(c limiter.Claim) bool { return r.byWindow[idOf(c)] != nil })
+	return slices.ContainsFunc(claims, func(c limiter.Claim) bool { return r.byWindow[windowIDOf(c)] != nil })
 }
 
-// take is what is to be told of the windows of claims, or of some windows if
-// there are none; nothing of what homeOf says cannot travel in one call. It is on its
-// way until done or kept is called with it.
-func (r *reports) take(claims []limiter.Claim, homeOf func(limiter.Claim) slot) []*report {
+// startSending returns the reports about the windows of claims or, if claims is nil,
+// about some windows. All of them have the same slotOf, so that one script call can send
+// them. They count as being sent until remove or keep is called.
+func (r *reports) startSending(claims []limiter.Claim, partSlot func(limiter.Claim) slot) []*report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []*report
 	add := func(found *report) bool {
-		if len(out) > 0 && (homeOf(out[0].claim) != homeOf(found.claim) || len(out) == perReport) {
+		if len(out) > 0 && (partSlot(out[0].claim) != partSlot(found.claim) || len(out) == windowsPerReport) {
 			return false
 		}
-		found.told = len(found.grants)
+		found.sending = len(found.grants)
 		out = append(out, found)
 		return true
 	}
 	for _, c := range claims {
-		if found := r.byWindow[idOf(c)]; found != nil && found.told == 0 {
+		if found := r.byWindow[windowIDOf(c)]; found != nil && found.sending == 0 {
 			add(found)
 		}
 	}
 	if claims == nil {
 		for _, found := range r.byWindow {
-			if !add(found) && len(out) == perReport {
+			if !add(found) && len(out) == windowsPerReport {
 				break
 			}
 		}
@@ -179,35 +179,35 @@ func (r *reports) take(claims []limiter.Claim, homeOf func(limiter.Claim) slot) 
 	return out
 }
 
-// done forgets what Redis has heard of, or never will hear of, and counts it; kept
-// has it told again.
-func (r *reports) done(told []*report, count *atomic.Int64) {
+// remove removes reports that were sent, or never will be, and adds their permits to
+// count; keep makes them pending again.
+func (r *reports) remove(sent []*report, count *atomic.Int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, found := range told {
-		for _, g := range found.grants[:found.told] {
+	for _, found := range sent {
+		for _, g := range found.grants[:found.sending] {
 			count.Add(g.cost)
 		}
-		found.grants, found.told = slices.Delete(found.grants, 0, found.told), 0
+		found.grants, found.sending = slices.Delete(found.grants, 0, found.sending), 0
 		if len(found.grants) == 0 {
-			delete(r.byWindow, idOf(found.claim))
-			r.known.Add(-1)
+			delete(r.byWindow, windowIDOf(found.claim))
+			r.windows.Add(-1)
 		}
 	}
 }
 
-func (r *reports) kept(told []*report) {
+func (r *reports) keep(unsent []*report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, found := range told {
-		found.told = 0
+	for _, found := range unsent {
+		found.sending = 0
 	}
 }
 
-// pack writes the grants that are on their way as the script reads them.
-func (r *report) pack(now time.Time) []byte {
-	out := make([]byte, 0, grantBytes*r.told)
-	for _, g := range r.grants[:r.told] {
+// encode encodes the grants that are being sent for the script.
+func (r *report) encode(now time.Time) []byte {
+	out := make([]byte, 0, grantBytes*r.sending)
+	for _, g := range r.grants[:r.sending] {
 		out = append(out, g.id[:idBytes]...)
 		out = binary.LittleEndian.AppendUint32(out, uint32(g.cost))
 		var age [8]byte

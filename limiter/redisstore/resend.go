@@ -8,28 +8,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// elsewhere reports whether an error says that a script did not run, and that the
-// client knows what to do: it sends the text, asks another node, or takes a connection
+// mustResend reports whether err says that the script did not run, and that the client
+// can recover: by sending the script's source, by calling another node, or by connecting
 // to a master.
-func (b *batch) elsewhere(err error) bool {
+func (b *batch) mustResend(err error) bool {
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return true
 	}
-	return b.store.apart && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "READONLY"))
+	return b.store.isCluster && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "READONLY"))
 }
 
-// resend has the client ask what g asked in vain for calls, whose callers go on waiting.
-// The text goes along, as who does not know the script would say so once more.
+// resend sends the command of g again through the client, for calls whose callers still
+// wait. It sends the source, because the other node may not have the script either.
 func (p *pipeline) resend(g *slotBatch, calls []*call) {
 	again := newBatch(p.store)
-	again.sent, again.version = time.Now(), p.store.denials.now()
+	again.sentAt, again.version = time.Now(), p.store.denials.currentVersion()
 	ctx := context.Background()
 	if g.shared != nil {
-		ctx = shared(ctx)
+		ctx = withSharedCall(ctx)
 	}
-	sc, keys, args := g.asks(p.store)
-	calls, args = slices.Clone(calls), cloned(args)
-	p.others.Go(func() {
+	sc, keys, args := g.command(p.store)
+	calls, args = slices.Clone(calls), cloneArgs(args)
+	p.background.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, p.store.timeout)
 		defer cancel()
 		val, err := sc.send(ctx, p.store.client, "eval", sc.text, keys, args)
@@ -38,12 +38,12 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 			answer.ints, answer.err = numbersOf(val)
 		}
 		p.queue.claim(calls)
-		again.settle(calls, &answer)
+		again.finishCalls(calls, &answer)
 	})
 }
 
-// cloned are arguments that nobody else writes to.
-func cloned(args []any) []any {
+// cloneArgs returns args with copies of the byte slices.
+func cloneArgs(args []any) []any {
 	for i, a := range args {
 		if text, ok := a.([]byte); ok {
 			args[i] = slices.Clone(text)

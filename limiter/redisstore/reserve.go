@@ -9,42 +9,40 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// reserve decides a request whose keys lie on several nodes of a cluster: it
-// reserves part by part, and when one refuses it gives back, by id, what the
-// parts before had granted. Between the two, others may be refused what comes
-// free a moment later; nobody is granted too much. If this process dies in
-// between, what was reserved comes back by itself.
+// reserve decides a request whose keys are on several nodes of a cluster. It takes part
+// after part, and if one refuses, it refunds the permits of the parts before. In between,
+// other requests may be refused permits that become available a moment later, but no
+// limit is exceeded. If this process dies in between, the permits expire.
 func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	id, parts := newID(), s.parts(claims)
 	for i, p := range parts {
-		if err := s.ask(ctx, p.claims, id, &p.Decision); err != nil {
-			s.cancel(ctx, id, parts[:i+1]) // of the last it is unknown
+		if err := s.takePart(ctx, p.claims, id, &p.Decision); err != nil {
+			s.cancel(ctx, id, parts[:i+1]) // the outcome of the last one is unknown
 			return err
 		}
 		if !p.Allowed {
-			s.refuse(ctx, id, parts, i)
+			s.cancelAndPeek(ctx, id, parts, i)
 			break
 		}
 	}
-	assemble(claims, parts, d)
+	mergeParts(claims, parts, d)
 	if d.Allowed {
 		d.Permit = limiter.Permit{ID: id, At: d.At}
 	}
 	return nil
 }
 
-// refuse gives back the parts before the one that refused, and asks those after
-// it what they would say. Their answers are only told: without one, the refusal
-// stands.
-func (s *Store) refuse(ctx context.Context, id [16]byte, parts []*part, refused int) {
+// cancelAndPeek refunds the parts before the one that refused, and peeks at those after
+// it. Their outcomes are unknown if that fails; the refusal stands.
+func (s *Store) cancelAndPeek(ctx context.Context, id [16]byte, parts []*part, refused int) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.cancel(ctx, id, parts[:refused]) })
 	for _, p := range parts[refused+1:] {
 		wg.Go(func() {
 			if s.decide(ctx, s.scripts.peek, p.claims, id, &p.Decision) != nil {
-				p.Decision = unknown(p.claims)
+				p.Decision = unknownDecision(p.claims)
 			}
 		})
 	}
@@ -58,8 +56,9 @@ func (s *Store) refuse(ctx context.Context, id [16]byte, parts []*part, refused 
 	}
 }
 
-// unknown is what stands for the answer of limits that could not be asked.
-func unknown(claims []limiter.Claim) limiter.Decision {
+// unknownDecision returns a decision with unknown outcomes for limits that could not be
+// evaluated.
+func unknownDecision(claims []limiter.Claim) limiter.Decision {
 	d := limiter.Decision{Allowed: true}
 	for _, c := range claims {
 		d.Outcomes = append(d.Outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true})
@@ -67,8 +66,8 @@ func unknown(claims []limiter.Claim) limiter.Decision {
 	return d
 }
 
-// cancel gives back what parts reserved, even when the caller has left. What
-// cannot be given back comes back by itself.
+// cancel refunds parts, even if the caller's context has ended. If that fails, the
+// permits expire.
 func (s *Store) cancel(ctx context.Context, id [16]byte, parts []*part) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
@@ -76,16 +75,16 @@ func (s *Store) cancel(ctx context.Context, id [16]byte, parts []*part) {
 	for _, p := range parts {
 		at := p.At
 		if at.IsZero() {
-			at = time.UnixMilli(1) // unknown: give back only what is found by its id
+			at = time.UnixMilli(1) // unknown: only what is found by its ID is refunded
 		}
 		wg.Go(func() { _ = s.refund(ctx, p.claims, limiter.Permit{ID: id, At: at}) })
 	}
 	wg.Wait()
 }
 
-// assemble makes one decision of the parts'. It was made at the earliest of
-// their times: nodes have clocks of their own.
-func assemble(claims []limiter.Claim, parts []*part, d *limiter.Decision) {
+// mergeParts merges the decisions of parts. Nodes have different clocks, so its time is
+// the earliest of theirs.
+func mergeParts(claims []limiter.Claim, parts []*part, d *limiter.Decision) {
 	*d = limiter.Decision{Allowed: true, Outcomes: append(d.Outcomes[:0], make([]limiter.Outcome, len(claims))...)}
 	for _, p := range parts {
 		if !p.At.IsZero() && (d.At.IsZero() || p.At.Before(d.At)) {
@@ -93,14 +92,14 @@ func assemble(claims []limiter.Claim, parts []*part, d *limiter.Decision) {
 		}
 		d.Allowed = d.Allowed && p.Allowed
 		d.Wait = max(d.Wait, p.Wait)
-		for i, place := range p.places {
+		for i, place := range p.indices {
 			d.Outcomes[place] = p.Outcomes[i]
 		}
 	}
 }
 
-// each does something with every part at once and joins the errors.
-func (s *Store) each(claims []limiter.Claim, do func(p *part) error) error {
+// forEachPart calls do for all parts concurrently and joins the errors.
+func (s *Store) forEachPart(claims []limiter.Claim, do func(p *part) error) error {
 	parts := s.parts(claims)
 	errs := make([]error, len(parts))
 	var wg sync.WaitGroup

@@ -8,47 +8,47 @@ import (
 	"math"
 )
 
-// errProtocol reports that what a connection brought is not the protocol of
-// Redis (RESP2 or RESP3). Where the next reply begins is unknown then.
+// errProtocol reports that a connection received data that is not valid RESP2 or RESP3.
+// The connection cannot be used any more.
 var errProtocol = errors.New("not the protocol of redis")
 
 const (
 	readBuffer = 8 << 10
-	// maxLine is the longest line: a header, a number or an error.
+	// maxLine is the maximum length of a line: a header, a number or an error.
 	maxLine = 64 << 10
-	// maxElements of one list.
+	// maxElements is the maximum number of elements of a list.
 	maxElements = 1 << 20
 )
 
-// A serverError is an error that Redis has answered. It is a redis.Error.
+// A serverError is an error reply of Redis. It is a redis.Error.
 type serverError string
 
 func (e serverError) Error() string { return string(e) }
 
-// RedisError makes it a redis.Error.
+// RedisError implements redis.Error.
 func (serverError) RedisError() {}
 
-// A reply is what Redis answered to one script call: a list of whole numbers, or why
-// there is none. ints is reused by the next reply.
+// A reply is the reply to one script call: a list of integers or an error. ints is reused
+// by the next reply.
 type reply struct {
 	ints []int64
-	err  error // a serverError, or errReply for anything but a list of whole numbers
+	err  error // a serverError, or errReply if the reply is not a list of integers
 }
 
-// A respReader reads replies off a connection, of which it keeps only what has
-// arrived and is not read yet.
+// A respReader reads replies from a connection. It buffers only data that was received
+// and not read yet.
 type respReader struct {
 	src  io.Reader
 	buf  []byte
-	r, w int // buf[r:w] is not read yet
+	r, w int // buf[r:w] is unread
 }
 
 func newRESPReader(src io.Reader) *respReader {
 	return &respReader{src: src, buf: make([]byte, readBuffer)}
 }
 
-// read reads the next reply into p, past whatever Redis pushes by itself. After an
-// error nothing more can be read.
+// read reads the next reply into p, skipping push messages. After an error the reader
+// cannot be used any more.
 func (r *respReader) read(p *reply) error {
 	p.ints, p.err = p.ints[:0], nil
 	for {
@@ -64,7 +64,7 @@ func (r *respReader) read(p *reply) error {
 			return r.list(p, line)
 		case '>':
 			err = r.skip(line)
-		case '|': // says something about the reply that follows it
+		case '|': // attribute of the following reply
 			var more int64
 			if more, err = r.skipOne(line); err == nil {
 				err = r.skipAll(more - 1)
@@ -109,7 +109,7 @@ func (r *respReader) list(p *reply, header []byte) error {
 	return nil
 }
 
-// skip passes over the value that header begins, however deep it is.
+// skip skips the value with this header, at any depth.
 func (r *respReader) skip(header []byte) error {
 	more, err := r.skipOne(header)
 	if err != nil {
@@ -118,10 +118,10 @@ func (r *respReader) skip(header []byte) error {
 	return r.skipAll(more)
 }
 
-// skipAll passes over so many values.
-func (r *respReader) skipAll(left int64) error {
-	for left > 0 {
-		if left > 2*maxElements {
+// skipAll skips n values.
+func (r *respReader) skipAll(n int64) error {
+	for n > 0 {
+		if n > 2*maxElements {
 			return fmt.Errorf("%w: a reply of more than %d parts", errProtocol, 2*maxElements)
 		}
 		header, err := r.line()
@@ -132,13 +132,13 @@ func (r *respReader) skipAll(left int64) error {
 		if err != nil {
 			return err
 		}
-		left += more - 1
+		n += more - 1
 	}
 	return nil
 }
 
-// skipOne passes over what header begins, but for the values that it holds: so many
-// are still to come.
+// skipOne skips the value with this header, except for the values that it contains; it
+// returns how many those are.
 func (r *respReader) skipOne(header []byte) (more int64, err error) {
 	switch header[0] {
 	case '+', '-', ',', '#', '_', '(':
@@ -162,7 +162,7 @@ func (r *respReader) skipOne(header []byte) (more int64, err error) {
 				return n, nil
 			case '%':
 				return 2 * n, nil
-			case '|': // followed by what it speaks of
+			case '|': // an attribute is followed by the value it belongs to
 				return 2*n + 1, nil
 			}
 		}
@@ -170,7 +170,7 @@ func (r *respReader) skipOne(header []byte) (more int64, err error) {
 	return 0, fmt.Errorf("%w: %.40q", errProtocol, header)
 }
 
-// text passes over n bytes and the end of their line.
+// text skips n bytes and the following line end.
 func (r *respReader) text(n int64) error {
 	for have := int64(r.w - r.r); n > have; have = int64(r.w - r.r) {
 		n -= have
@@ -187,8 +187,8 @@ func (r *respReader) text(n int64) error {
 	return err
 }
 
-// line is the next line, without its end and not empty. It is right until the next
-// call.
+// line returns the next line, without its end; it must not be empty. It is valid until
+// the next call.
 func (r *respReader) line() ([]byte, error) {
 	line, err := r.line0()
 	if err == nil && len(line) == 0 {
@@ -197,7 +197,7 @@ func (r *respReader) line() ([]byte, error) {
 	return line, err
 }
 
-// line0 is line, and may be empty.
+// line0 is like line, but the line may be empty.
 func (r *respReader) line0() ([]byte, error) {
 	for searched := 0; ; {
 		i := bytes.IndexByte(r.buf[r.r+searched:r.w], '\n')
@@ -250,7 +250,7 @@ func (r *respReader) fill() error {
 	return io.ErrNoProgress
 }
 
-// number is the whole number that text is.
+// number parses an integer.
 func number(text []byte) (int64, bool) {
 	digits := text
 	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {

@@ -161,7 +161,7 @@ type scripts struct {
 const kinds = int(limiter.SlidingLog) + 1
 
 func newScripts(clock, prefix string) scripts {
-	room := "local ROOM = " + quote(channel(prefix))
+	room := "local ROOM = " + quote(invalidationChannel(prefix))
 	full := func(last ...string) script {
 		return newScript(append([]string{
 			clock, baseLua, wholeLua, limitsLua, room, windowsLua, boxLua, decideLua, numberLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua,

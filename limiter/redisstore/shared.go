@@ -13,11 +13,10 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// ErrShared reports that a limiter of Redisson's cannot be used as it is: a key
-// of another type, a rate or an interval that no limiter has, entries of
-// several versions of Redisson. The error says which; nothing was taken and
-// nothing written. It comes with limiter.ErrUnavailable, and says nothing about
-// Redis.
+// ErrShared reports that a limiter shared with Redisson cannot be used: a key has another
+// type, the rate or interval is not valid, or the entries have several formats. The error
+// says which. Nothing was taken or written. It also wraps limiter.ErrUnavailable, but is
+// no evidence about the health of Redis.
 var ErrShared = errors.New("limiter shared with Redisson cannot be used")
 
 var (
@@ -49,19 +48,19 @@ var (
 	handleSetLua string
 )
 
-// sharedScripts are what is done with one limiter that Redisson shares. Such a
-// limiter is a script call by itself: what its keys hold is others' work, and
-// must not fail what else is asked.
+// sharedScripts are the scripts for a limiter shared with Redisson. Such a limiter has a
+// script call of its own, because other programs write its keys, and their errors must
+// not affect other claims.
 type sharedScripts struct {
 	take, peek, refund, grant, reset, report, inspect script
 	left, set                                         script // for handles
 }
 
-// newSharedScripts makes those for limiters that log, or for those of the oldest
-// form, which count a window.
+// newSharedScripts returns the scripts for limiters with a log, or for those of the
+// oldest format, which count a window.
 func newSharedScripts(clock, prefix string, f limiter.RedissonFormat) sharedScripts {
 	full := func(dry bool, last string) script {
-		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(channel(prefix)), dry), clock, redissonLua, numberLua}
+		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(invalidationChannel(prefix)), dry), clock, redissonLua, numberLua}
 		if f == limiter.RedissonWindow {
 			parts = append(parts, redissonWindowLua)
 		} else {
@@ -77,7 +76,7 @@ func newSharedScripts(clock, prefix string, f limiter.RedissonFormat) sharedScri
 	}
 }
 
-// shared are the scripts for limiters of that form.
+// shared returns the scripts for a format.
 func (s *Store) shared(f limiter.RedissonFormat) *sharedScripts {
 	if f == limiter.RedissonWindow {
 		return &s.sharedWindow
@@ -85,29 +84,29 @@ func (s *Store) shared(f limiter.RedissonFormat) *sharedScripts {
 	return &s.sharedLog
 }
 
-// redissonKeys is how many keys a limiter of Redisson has.
+// redissonKeys is the number of keys of a Redisson limiter.
 const redissonKeys = 5
 
-// sharedKeys are those of a limiter as Redisson passes them.
+// sharedKeys returns the keys of a limiter in the order of Redisson.
 func sharedKeys(name, client string) []string {
 	value, permits := redissonKey(name, "value"), redissonKey(name, "permits")
 	return []string{name, value, value + ":" + client, permits, permits + ":" + client}
 }
 
-// sharedArgs tell a script what a limiter is without a config, and what it is
-// asked.
+// sharedArgs returns the script arguments: the limit that applies if the limiter has no
+// config, and the requests.
 func sharedArgs(c limiter.Claim, rest ...any) []any {
 	r := c.Limit.Rate
 	return append([]any{r.Count, r.Window.Milliseconds(), int(c.Limit.Scope), c.RedissonFormat.String()}, rest...)
 }
 
-// A sharedBatch is what one script call asks of one limiter.
+// A sharedBatch is the content of one script call about a shared limiter.
 type sharedBatch struct {
-	claim    limiter.Claim // the first; all name the same limiter
+	claim    limiter.Claim // the first claim; all have the same RedissonName
 	requests []byte
 }
 
-// request appends a request of shared_decide.lua.
+// request appends a request for shared_decide.lua.
 func (b *sharedBatch) request(id [16]byte, cost int64) {
 	b.requests = append(b.requests, id[:idBytes]...)
 	b.requests = binary.LittleEndian.AppendUint32(b.requests, uint32(cost))
@@ -122,12 +121,12 @@ func (g *slotBatch) share(c *call) {
 	g.shared.request(c.id, claim.Cost)
 }
 
-// peekShared says what a take of one limiter would say.
+// peekShared is Peek for one shared limiter.
 func (s *Store) peekShared(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	c := claims[0]
 	b := sharedBatch{claim: c}
 	b.request([16]byte{}, c.Cost)
-	reply, err := s.askShared(ctx, s.shared(c.RedissonFormat).peek, c, b.requests)
+	reply, err := s.runShared(ctx, s.shared(c.RedissonFormat).peek, c, b.requests)
 	if err == nil {
 		err = readOne(reply, claims, d)
 	}
@@ -137,10 +136,10 @@ func (s *Store) peekShared(ctx context.Context, claims []limiter.Claim, d *limit
 	return nil
 }
 
-// changeShared runs a script that changes the limiter of c and answers with a
+// changeShared runs a script that changes the limiter of c, and returns its reply, a
 // number that is not negative.
 func (s *Store) changeShared(ctx context.Context, sc script, c limiter.Claim, rest ...any) (int64, error) {
-	reply, err := s.askShared(ctx, sc, c, rest...)
+	reply, err := s.runShared(ctx, sc, c, rest...)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
@@ -151,17 +150,17 @@ func (s *Store) changeShared(ctx context.Context, sc script, c limiter.Claim, re
 	return n, nil
 }
 
-func (s *Store) askShared(ctx context.Context, sc script, c limiter.Claim, rest ...any) (any, error) {
+func (s *Store) runShared(ctx context.Context, sc script, c limiter.Claim, rest ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	reply, err := sc.run(shared(ctx), s.client, s.names.keys(c), sharedArgs(c, rest...))
+	reply, err := sc.run(withSharedCall(ctx), s.client, s.names.keys(c), sharedArgs(c, rest...))
 	if err != nil {
-		s.remap()
+		s.reloadCluster()
 	}
 	return reply, sharedError(err)
 }
 
-// sharedError makes an ErrShared of a script's refusal.
+// sharedError converts a script's error to ErrShared.
 func sharedError(err error) error {
 	if !redis.HasErrorPrefix(err, "UNSHARED") {
 		return err

@@ -34,7 +34,7 @@ func (s *sharedCall) shared(ctx context.Context, claims []limiter.Claim, edit bo
 		out[i] = c
 		if had, ok := s.rates[c.RedissonName]; edit && (!ok || had != c.Limit.Rate) {
 			if r, err := s.RateLimiter(c.RedissonName, ""); err == nil {
-				_, _ = r.As(s.form).UpdateRate(ctx, redisstore.RateConfig{Rate: c.Limit.Rate, KeepAlive: c.Limit.Rate.Window})
+				_, _ = r.WithFormat(s.form).UpdateRate(ctx, redisstore.RateConfig{Rate: c.Limit.Rate, KeepAlive: c.Limit.Rate.Window})
 			}
 			s.rates[c.RedissonName] = c.Limit.Rate
 		}

@@ -11,69 +11,73 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// DefaultTimeout is how long one decision may wait for Redis.
+// DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 50 * time.Millisecond
 
-// DefaultPrefix begins the names of all keys in Redis.
+// DefaultPrefix is the default of Options.Prefix.
 const DefaultPrefix = "weir"
 
-// Options are what a Store may be told. The zero value means the defaults.
+// Options are the options of a Store. Zero values mean the defaults.
 type Options struct {
-	// Prefix begins all keys; DefaultPrefix when empty. It holds no braces.
+	// Prefix is the prefix of all keys in Redis, DefaultPrefix by default. It must not
+	// contain braces.
 	Prefix string
-	// Client tells this process apart from all others, for limits that each client
-	// counts by itself; random when empty. What a client counted is found again
-	// by one of the same name: two processes of one name count together.
+	// Client identifies this process for limits with the scope PerClient; it is random by
+	// default. A process with the same name continues with its counts, and two processes
+	// with the same name count together.
 	Client string
-	// Timeout is the most one call may take, whatever the caller's context
-	// says; DefaultTimeout when zero.
+	// Timeout is the maximum duration of one call, whatever the context allows;
+	// DefaultTimeout by default.
 	Timeout time.Duration
-	// MaxInFlight is how many batches of Take may be in progress at a time, to each
-	// node; DefaultInFlight when zero. Requests that arrive meanwhile travel together
-	// in the next one.
+	// MaxInFlight is the maximum number of batches of Take that are in progress at a
+	// time, for each node; DefaultInFlight by default. Requests that arrive meanwhile are
+	// sent together in the next batch.
 	MaxInFlight int
-	// Denials is how many refused windows are remembered in this process, about
-	// 200 bytes each; DefaultDenials when zero, none when negative.
+	// Denials is the maximum number of refusals that are cached in this process, about
+	// 200 bytes each; DefaultDenials by default, none if negative.
 	Denials int
-	// Settle is how long after Redis is back it is not Available yet, but Settling:
-	// longer than the breaker of any process rests, so that all have reported what
-	// they granted in its place before the first goes by Redis alone. None when zero.
+	// Settle is the time after an outage during which the Store is Settling and not yet
+	// Available. It should be longer than the delay of any process's circuit breaker, so
+	// that all processes have reported what they granted in place of Redis before the
+	// first one relies on Redis alone. It is 0 by default.
 	Settle time.Duration
 }
 
-// DefaultInFlight is enough to keep one Redis busy, also one that is some way off.
+// DefaultInFlight is the default of Options.MaxInFlight: enough to keep one Redis busy,
+// even with some network latency.
 const DefaultInFlight = 4
 
-// DefaultDenials is enough for 100,000 keys under attack.
+// DefaultDenials is the default of Options.Denials: enough for 100,000 keys under attack.
 const DefaultDenials = 100_000
 
-// A Store is a limiter.AdminStore in Redis. All methods are safe for concurrent use
-// and wait for Redis no longer than the context and Options.Timeout allow. An
-// error of Redis wraps limiter.ErrUnavailable.
+// A Store is a limiter.AdminStore in Redis. All methods are safe for concurrent use. They
+// wait for Redis no longer than the context and Options.Timeout allow. Errors of Redis
+// wrap limiter.ErrUnavailable.
 type Store struct {
 	client  redis.UniversalClient
 	names   names
 	timeout time.Duration
 	scripts scripts
-	// for limiters that Redisson shares: those that log, those that count a window
+	// scripts for limiters shared with Redisson, with a log and with a fixed window
 	sharedLog, sharedWindow sharedScripts
 	maxInFlight             int
 	pipelines               *pipelines
-	calls                   sync.Pool // of *call, not in use
-	apart                   bool      // a cluster: one script call per key
+	calls                   sync.Pool // of *call
+	isCluster               bool      // the scripts of a call need all keys in one slot
 	settle                  time.Duration
 	reports                 *reports
 	outage                  *outage
-	breaker                 *breaker       // nil: the client has none, or one for each node
-	denials                 *denials       // nil: none
-	invalidations           *invalidations // nil: none
+	breaker                 *breaker       // nil if the client has none, or one for each node
+	denials                 *denials       // nil if disabled
+	invalidations           *invalidations // nil if denials is nil
 	changes                 *changes
 }
 
-// New makes a Store that asks client, a *redis.Client or a *redis.ClusterClient, which
-// it does not close. NewClient makes one with the right settings; above all, it must not
-// send a command again that timed out. For takes the Store makes connections of its own
-// with the client's options; they end with Close. Hooks of the client do not see takes.
+// New returns a Store that uses client, a *redis.Client or a *redis.ClusterClient, and
+// does not close it. NewClient returns a client with suitable settings; in particular,
+// the client must not retry a command that timed out. For Take the Store opens
+// connections of its own with the client's options, which Close closes. Hooks of the
+// client are not called for Take.
 func New(client redis.UniversalClient, o Options) *Store {
 	return newStore(client, o, clockLua)
 }
@@ -96,7 +100,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	s.sharedLog = newSharedScripts(clock, o.Prefix, limiter.RedissonByte)
 	s.sharedWindow = newSharedScripts(clock, o.Prefix, limiter.RedissonWindow)
 	s.maxInFlight = o.MaxInFlight
-	_, s.apart = client.(*redis.ClusterClient)
+	_, s.isCluster = client.(*redis.ClusterClient)
 	if single, ok := client.(*redis.Client); ok {
 		s.breaker = breakerOf(single)
 	}
@@ -106,26 +110,27 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	}
 	if o.Denials > 0 {
 		s.denials = newDenials(o.Denials)
-		s.invalidations = listen(client, s.names, s.denials, s.changes)
+		s.invalidations = newInvalidations(client, s.names, s.denials, s.changes)
 	}
 	return s
 }
 
-// Close waits for what is in progress, and reports what is to be reported. The
-// client stays open. Afterwards Take answers limiter.ErrUnavailable.
+// Close waits for the calls in progress, and sends pending reports. The client stays
+// open. After Close, Take returns limiter.ErrUnavailable.
 func (s *Store) Close() error {
 	s.outage.close(s)
 	s.pipelines.close()
 	if s.invalidations != nil {
 		s.invalidations.close()
 	}
-	s.denials.stop()
+	s.denials.close()
 	return nil
 }
 
-// Take implements limiter.Store: one round trip, one step in Redis, shared with
-// the requests that came meanwhile (group commit). They are decided in order, as if one by one.
-// What is refused for some time already is not asked for again.
+// Take implements limiter.Store. It takes one round trip and is atomic in Redis.
+// Concurrent requests are sent together (group commit) and decided in order, as if they
+// were sent one by one. A claim that is known to be refused for some time is refused
+// without a call.
 func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	if err := limiter.CheckClaims(claims); err != nil {
 		return err
@@ -137,8 +142,8 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 		return nil
 	}
 	if err := s.takeAfterReports(ctx, claims, d); err != nil {
-		s.heard(err)
-		// Others may have learnt meanwhile what this call waited for in vain.
+		s.recordFailure(err)
+		// A concurrent call may have received a refusal meanwhile.
 		if s.denials.decide(time.Now(), noExpiry, claims, d) {
 			return nil
 		}
@@ -147,33 +152,33 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	return nil
 }
 
-// Denied reports whether one of claims is known to be refused now, and fills d then.
-// It asks nobody: what it does not know, Redis may refuse anyway.
+// Denied reports whether one of claims is known to be refused now, and fills d if so. It
+// does not call Redis, which may refuse other claims too.
 func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
 	return limiter.CheckClaims(claims) == nil && s.denials.decide(time.Now(), denialTTL, claims, d)
 }
 
-// takeAfterReports tells Redis what it has not heard of the claims' windows, and
-// then has it decide, in the time of one call.
+// takeAfterReports sends the pending reports about the claims' windows, and then takes
+// the claims, within the timeout of one call.
 func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if s.reports.about(claims) {
-		within, cancel := context.WithTimeout(ctx, s.timeout)
+	if s.reports.hasAny(claims) {
+		reportCtx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
-		if err := s.tell(within, claims); err != nil {
+		if err := s.sendReports(reportCtx, claims); err != nil {
 			return fmt.Errorf("report what was granted: %w", err)
 		}
-		ctx = within
+		ctx = reportCtx
 	}
-	if !s.one(claims) {
+	if !s.isSinglePart(claims) {
 		return s.reserve(ctx, claims, d)
 	}
 	return s.takeTogether(ctx, claims, d)
 }
 
-// takeTogether decides a request by one script call.
+// takeTogether takes claims that one script call can decide.
 func (s *Store) takeTogether(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	id := newID()
-	if err := s.ask(ctx, claims, id, d); err != nil {
+	if err := s.takePart(ctx, claims, id, d); err != nil {
 		return err
 	}
 	if d.Allowed {
@@ -182,9 +187,9 @@ func (s *Store) takeTogether(ctx context.Context, claims []limiter.Claim, d *lim
 	return nil
 }
 
-// ask has Redis decide claims, which it can in one script call.
-func (s *Store) ask(ctx context.Context, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
-	p, err := s.pipelines.of(ctx, &claims[0])
+// takePart has Redis decide claims of one part, under the permit ID id.
+func (s *Store) takePart(ctx context.Context, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
+	p, err := s.pipelines.forClaim(ctx, &claims[0])
 	if err != nil {
 		return err
 	}
@@ -195,7 +200,7 @@ func (s *Store) ask(ctx context.Context, claims []limiter.Claim, id [16]byte, d 
 	outcomes := append(d.Outcomes[:0], c.decision.Outcomes...)
 	*d = c.decision
 	d.Outcomes = outcomes
-	s.release(c)
+	s.reuseCall(c)
 	return nil
 }
 
@@ -204,12 +209,12 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	if err := limiter.CheckClaims(claims); err != nil {
 		return err
 	}
-	if s.one(claims) {
+	if s.isSinglePart(claims) {
 		return s.decide(ctx, s.scripts.peek, claims, [16]byte{}, d)
 	}
 	var parts []*part
 	var mu sync.Mutex
-	err := s.each(claims, func(p *part) error {
+	err := s.forEachPart(claims, func(p *part) error {
 		mu.Lock()
 		parts = append(parts, p)
 		mu.Unlock()
@@ -218,11 +223,11 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	if err != nil {
 		return err
 	}
-	assemble(claims, parts, d)
+	mergeParts(claims, parts, d)
 	return nil
 }
 
-// decide asks for one decision, all by itself.
+// decide makes one decision in a call of its own, without a batch.
 func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
 	if len(claims) > 0 && claims[0].RedissonName != "" {
 		return s.peekShared(ctx, claims, d)
@@ -239,7 +244,7 @@ func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, i
 		err = readOne(reply, claims, d)
 	}
 	if err != nil {
-		s.remap()
+		s.reloadCluster()
 		return fmt.Errorf("decide %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
 	}
 	return nil
@@ -253,26 +258,26 @@ func (s *Store) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Pe
 	if p.IsZero() || len(claims) == 0 {
 		return nil
 	}
-	return s.each(claims, func(p2 *part) error { return s.refund(ctx, p2.claims, p) })
+	return s.forEachPart(claims, func(p2 *part) error { return s.refund(ctx, p2.claims, p) })
 }
 
-// refund gives back one part.
+// refund refunds one part.
 func (s *Store) refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	var err error
 	if c := claims[0]; c.RedissonName != "" {
-		_, err = s.changeShared(ctx, s.shared(c.RedissonFormat).refund, c, taken(claims, p)...)
+		_, err = s.changeShared(ctx, s.shared(c.RedissonFormat).refund, c, refundArgs(claims, p)...)
 	} else {
-		_, err = s.change(ctx, s.scripts.refund, claims, taken(claims, p)...)
+		_, err = s.change(ctx, s.scripts.refund, claims, refundArgs(claims, p)...)
 	}
 	if err != nil {
 		return fmt.Errorf("refund %d claims: %w", len(claims), err)
 	}
-	s.denials.forgetAll(claims)
+	s.denials.invalidateClaims(claims)
 	return nil
 }
 
-// taken tells a script what p took for claims.
-func taken(claims []limiter.Claim, p limiter.Permit) []any {
+// refundArgs returns the script arguments for what p took for claims.
+func refundArgs(claims []limiter.Claim, p limiter.Permit) []any {
 	args := []any{p.ID[:idBytes], p.At.UnixMilli()}
 	for _, c := range claims {
 		args = append(args, c.Cost)
@@ -280,15 +285,15 @@ func taken(claims []limiter.Claim, p limiter.Permit) []any {
 	return args
 }
 
-// change runs a script that changes the windows of claims and answers with a
-// number that is not negative. Its errors wrap limiter.ErrUnavailable.
+// change runs a script that changes the windows of claims and returns its reply, a number
+// that is not negative. Errors wrap limiter.ErrUnavailable.
 func (s *Store) change(ctx context.Context, sc script, claims []limiter.Claim, rest ...any) (int64, error) {
 	b := newPayload(s.names, claims, rest...)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	reply, err := sc.run(ctx, s.client, b.keyNames(), b.args())
 	if err != nil {
-		s.remap()
+		s.reloadCluster()
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	n, ok := reply.(int64)

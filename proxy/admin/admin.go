@@ -135,7 +135,7 @@ func (o Options) readyz(w http.ResponseWriter, r *http.Request) {
 	reply(w, status, "application/json", Health{Status: word, Checks: state.Checks})
 }
 
-// reply sends v as JSON.
+// reply writes v as JSON.
 func reply[T any](w http.ResponseWriter, status int, contentType string, v T) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")

@@ -93,7 +93,7 @@ type Plan struct {
 	Unknown    string          `json:"unknown,omitempty"` // why counts were not evaluated
 }
 
-// A LimitRefusal is a limit that would refuse some of the keys that have counts now.
+// A LimitRefusal is a limit that would refuse some of the keys with counts.
 type LimitRefusal struct {
 	Limit string   `json:"limit"` // ROUTE.LIMIT:WINDOW
 	Keys  int      `json:"keys"`

@@ -79,7 +79,7 @@ type Decisions struct {
 	Nodes []NodeAnswer `json:"nodes"`
 }
 
-// A Decision is what was decided about one request.
+// A Decision is the decision about one request.
 type Decision struct {
 	Node      string    `json:"node"`
 	RequestID string    `json:"request_id"`

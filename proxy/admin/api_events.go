@@ -16,7 +16,7 @@ func (o Options) events() endpoint {
 		handle:  o.Stream,
 	}
 	if o.Events == nil {
-		return e.unavailable("this weir tells of no events")
+		return e.unavailable("this node has no events")
 	}
 	return e
 }

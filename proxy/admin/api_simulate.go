@@ -19,7 +19,7 @@ func (o Options) simulate() endpoint {
 		},
 	}
 	if o.Simulate == nil {
-		return e.unavailable("this weir replays no logs")
+		return e.unavailable("this node does not replay logs")
 	}
 	return e
 }

@@ -39,7 +39,7 @@ func urlQueryEndpoint[A any](path, summary string, query []parameter, ask func(r
 
 func (o Options) minutes() endpoint {
 	query := []parameter{intParam("minutes", "The last so many; 60 when it is left out.", 1, maxMinutes)}
-	return urlQueryEndpoint("/statistics", "What happened in the last minutes, all nodes together.", query, func(r *http.Request) (Statistics, error) {
+	return urlQueryEndpoint("/statistics", "Statistics of the last minutes, for all nodes together.", query, func(r *http.Request) (Statistics, error) {
 		return o.Statistics(r.Context(), cmp.Or(intValue(r, "minutes"), defaultMinutes))
 	})
 }
@@ -53,7 +53,7 @@ func (o Options) decisions() endpoint {
 		stringParam("key", "Only requests with the key of that hash or id."), before,
 		intParam("n", "At most so many; 100 when it is left out.", 1, maxDecisions),
 	}
-	e := urlQueryEndpoint("/decisions", "What was decided about requests of the last minutes, on all nodes, the last first.", query, func(r *http.Request) (Decisions, error) {
+	e := urlQueryEndpoint("/decisions", "Decisions about recent requests on all nodes, newest first.", query, func(r *http.Request) (Decisions, error) {
 		q := r.URL.Query()
 		at, _ := time.Parse(time.RFC3339Nano, q.Get("before")) // already checked
 		return o.Decisions(r.Context(), DecisionQuery{
@@ -62,7 +62,7 @@ func (o Options) decisions() endpoint {
 		})
 	})
 	if o.Decisions == nil {
-		return e.unavailable("this weir does not remember decisions")
+		return e.unavailable("this node does not record decisions")
 	}
 	return e
 }
@@ -73,20 +73,20 @@ func (o Options) top() endpoint {
 		intParam("minutes", "The last so many; all that are known when it is left out.", 1, topMinutes),
 		intParam("n", "At most so many keys of a limit; 20 when it is left out.", 1, maxTopKeys),
 	}
-	e := urlQueryEndpoint("/top", "The keys that send most requests, and those that are refused most, by limit, on all nodes together.", query, func(r *http.Request) (Top, error) {
+	e := urlQueryEndpoint("/top", "The keys with most requests and most refusals, by limit, on all nodes together.", query, func(r *http.Request) (Top, error) {
 		q := r.URL.Query()
 		return o.Top(r.Context(), TopQuery{Route: q.Get("route"), Limit: q.Get("limit"), Minutes: intValue(r, "minutes"), N: intValue(r, "n")})
 	})
 	if o.Top == nil {
-		return e.unavailable("this weir does not count keys")
+		return e.unavailable("this node does not count keys")
 	}
 	return e
 }
 
 func (o Options) upstreams() endpoint {
-	e := readEndpoint("/upstreams", "The upstreams that this node serves, and how their targets fare on all nodes.", o.Upstreams)
+	e := readEndpoint("/upstreams", "The upstreams of this node, and the health of their targets on all nodes.", o.Upstreams)
 	if o.Upstreams == nil {
-		return e.unavailable("this weir does not tell of upstreams")
+		return e.unavailable("this node has no information about upstreams")
 	}
 	return e
 }
@@ -96,18 +96,18 @@ func (o Options) audit() endpoint {
 		stringParam("before", "Only entries before the one with that id."),
 		intParam("n", "At most so many; 100 when it is left out.", 1, maxAudited),
 	}
-	e := urlQueryEndpoint("/audit", "What operators did, the last first.", query, func(r *http.Request) (Audit, error) {
+	e := urlQueryEndpoint("/audit", "The audit trail, newest first.", query, func(r *http.Request) (Audit, error) {
 		return o.Audit(r.Context(), AuditQuery{Before: r.URL.Query().Get("before"), N: intValue(r, "n")})
 	})
 	if o.Audit == nil {
-		return e.unavailable("this weir keeps no audit trail")
+		return e.unavailable("this node has no audit trail")
 	}
 	return e
 }
 
 // diff returns the endpoint for the diff of a generation.
 func (o Options) diff() endpoint {
-	return urlQueryEndpoint("/history/{generation}", "What a generation changed in the files, against the one before it.", nil, func(r *http.Request) (Diff, error) {
+	return urlQueryEndpoint("/history/{generation}", "The changes of files in a generation.", nil, func(r *http.Request) (Diff, error) {
 		n, err := strconv.ParseInt(chi.URLParam(r, "generation"), 10, 64)
 		if err != nil {
 			return Diff{}, &Problem{Status: http.StatusNotFound, Detail: "a generation is a number; GET /api/v1/history lists them"}

@@ -81,9 +81,9 @@ func TestAPI_BadQuestions(t *testing.T) {
 		{"GET", "config?key=phone:1", "", 400, `no parameter \"key\"; leave it out`},
 		{"GET", "statistics?minutes=1&minutes=2", "", 400, "minutes is there twice"},
 		{"GET", "statistics?minute=1", "", 400, "write one of minutes"},
-		{"GET", "decisions", "", 404, "does not remember"},
+		{"GET", "decisions", "", 404, "does not record decisions"},
 		{"GET", "top", "", 404, "does not count"},
-		{"GET", "upstreams", "", 404, "does not tell of upstreams"},
+		{"GET", "upstreams", "", 404, "no information about upstreams"},
 		{"GET", "audit", "", 404, "no audit trail"},
 		{"GET", "events", "", 404, "no events"},
 	} {

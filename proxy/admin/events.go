@@ -28,7 +28,7 @@ const (
 	EventKey        = "key"    // an operator changed a key
 )
 
-// An Event is something that has just happened.
+// An Event is an event on this node.
 type Event struct {
 	Type       string    `json:"type"` // statistics, reload or key
 	At         time.Time `json:"at"`

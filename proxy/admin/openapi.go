@@ -19,7 +19,7 @@ var inPath = regexp.MustCompile(`\{([a-z_]+)\}`)
 func openAPI(endpoints []endpoint) object {
 	s := schemas{}
 	refused := object{
-		"description": "Why it was not done.",
+		"description": "The reason of the error.",
 		"content":     object{"application/problem+json": object{"schema": s.of(reflect.TypeFor[Problem]())}},
 	}
 	paths := object{}
@@ -35,7 +35,7 @@ func openAPI(endpoints []endpoint) object {
 		"openapi": "3.0.3",
 		"info": object{
 			"title": "Weir, the operators' side", "version": "1",
-			"description": "Any node answers for all that share its Redis, unless it says otherwise. A token of the role read may ask; those of the role write may also change.",
+			"description": "Every node answers for all nodes that share its Redis, unless stated otherwise. A token with the role read may read; the role write may also make changes.",
 			"license":     object{"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
 		},
 		"servers":  []any{object{"url": apiRoot}},
@@ -58,7 +58,7 @@ func (e endpoint) operation(s schemas) object {
 	op := object{
 		"operationId": e.id(), "summary": e.summary, "x-role": e.role, "tags": []any{e.tag()},
 		"responses": object{
-			strconv.Itoa(http.StatusOK): object{"description": "Done.", "content": object{kind: object{"schema": schema}}},
+			strconv.Itoa(http.StatusOK): object{"description": "Success.", "content": object{kind: object{"schema": schema}}},
 			"default":                   object{"$ref": "#/components/responses/Problem"},
 		},
 	}

@@ -137,7 +137,7 @@ func TestPlan_OneAtATime(t *testing.T) {
 	first := make(chan *httptest.ResponseRecorder, 1)
 	go func() { first <- ask() }()
 	<-begun
-	if w := ask(); w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "ask again") {
+	if w := ask(); w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "try again later") {
 		t.Errorf("a second plan = %d %s; want that it has to wait", w.Code, w.Body)
 	}
 	close(goOn)

@@ -72,7 +72,7 @@ func Run(ctx context.Context, args []string, w Env) int {
 	ended := -1
 	parser, err := kong.New(&c,
 		kong.Name("weir"),
-		kong.Description("An HTTP reverse proxy that limits rates."),
+		kong.Description("An HTTP reverse proxy for rate limiting."),
 		kong.Writers(w.Stdout, w.Stderr),
 		kong.Exit(func(code int) { ended = code }),
 		kong.BindTo(ctx, (*context.Context)(nil)),

@@ -14,7 +14,7 @@ const manualDate = "2026-11-22"
 func (w *commandSpec) man(version string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH WEIR 1 %q %s %s\n", manualDate, roffWord("weir "+version), roffWord("User Commands"))
-	b.WriteString(".SH NAME\nweir \\- HTTP reverse proxy that limits rates\n.SH SYNOPSIS\n")
+	b.WriteString(".SH NAME\nweir \\- HTTP reverse proxy for rate limiting\n.SH SYNOPSIS\n")
 	first := true
 	w.walk(func(one *commandSpec) {
 		if len(one.subcommands) > 0 {

@@ -82,8 +82,8 @@ func printDecision(w Env, d admin.Decision) {
 		holds bool
 		text  string
 	}{
-		{d.Repeated, "repeats a request that was counted"}, {d.Waited, "stood in line for its turn"},
-		{d.Exempt, "no limit is asked about it"}, {d.BanBegan, "this refusal began a ban"},
+		{d.Repeated, "repeats a counted request"}, {d.Waited, "waited for a permit"},
+		{d.Exempt, "no limit applied"}, {d.BanBegan, "this refusal started a ban"},
 	} {
 		if fact.holds {
 			fmt.Fprintf(t, "  %s\n", fact.text)

@@ -86,7 +86,7 @@ func (e explainText) keys(t *tabwriter.Writer) {
 		case k.Error != "":
 			text = e.bad(k.Error)
 		case k.Skipped:
-			text = "missing; what asks for it is left out"
+			text = "missing; limits with it do not apply"
 		case k.Hash != "":
 			text += "  (" + k.Hash + " in the log)"
 		}
@@ -100,7 +100,7 @@ func (e explainText) lists(t *tabwriter.Writer) {
 	}
 	e.section(t, "LISTS")
 	for _, l := range e.Lists {
-		hit := "not on it"
+		hit := "no match"
 		if l.Hit {
 			hit = e.mild("on it")
 		}
@@ -113,7 +113,7 @@ func (e explainText) limits(t *tabwriter.Writer) {
 		return
 	}
 	e.section(t, "LIMITS")
-	fmt.Fprintln(t, "  NAME\tRATE\tALGORITHM\tMODE\tSTORE FAILS\tKEY\tSAYS")
+	fmt.Fprintln(t, "  NAME\tRATE\tALGORITHM\tMODE\tON STORE FAILURE\tKEY\tRESULT")
 	for _, l := range e.Limits {
 		if len(l.Windows) == 0 {
 			fmt.Fprintf(t, "  %s\t\t%s\t%s\t%s\t%s\tnot asked: %s\n", l.Name, l.Algorithm, l.Mode, l.OnStoreFailure, l.Key, l.Reason)
@@ -145,7 +145,7 @@ func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) st
 		more = append(more, "override")
 	}
 	if !l.Exposed {
-		more = append(more, "not told to clients")
+		more = append(more, "hidden from clients")
 	}
 	if l.Shared != "" {
 		more = append(more, "shared with Redisson")
@@ -181,7 +181,7 @@ func (e explainText) decision(t *tabwriter.Writer) {
 	e.section(t, "DECISION")
 	how := "all limits in one step (one slot)"
 	if d.Slots > 1 {
-		how = fmt.Sprintf("in two phases: the keys lie in up to %d slots; each reserves, and gives back when another refuses", d.Slots)
+		how = fmt.Sprintf("in two phases: keys in up to %d slots reserve permits, and return them if one refuses", d.Slots)
 	}
 	fmt.Fprintf(t, "  store %s, %s\n", d.Store, how)
 	if d.Reason != "" {

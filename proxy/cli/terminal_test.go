@@ -66,7 +66,7 @@ func TestExplainText_Verdicts(t *testing.T) {
 		"refused, passes in 1m30s":     e.verdict(enforced, proxy.ExplainedWindow{WaitMS: 90_000}),
 		"would refuse, passes in 20ms": e.verdict(shadow, proxy.ExplainedWindow{WaitMS: 20}),
 		"banned for 1h0m0s":            e.verdict(enforced, proxy.ExplainedWindow{WaitMS: 3_600_000, Banned: true}),
-		"allowed, 0 of 0 left; costs 3, per_client, override, not told to clients, shared with Redisson, banned, waits up to 500ms": e.verdict(much, proxy.ExplainedWindow{Allowed: true}),
+		"allowed, 0 of 0 left; costs 3, per_client, override, hidden from clients, shared with Redisson, banned, waits up to 500ms": e.verdict(much, proxy.ExplainedWindow{Allowed: true}),
 	} {
 		if got != want {
 			t.Errorf("%q; want %q", got, want)

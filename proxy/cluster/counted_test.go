@@ -2,6 +2,8 @@ package cluster_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +59,34 @@ func TestCounted_IsWhatTheStoreWrites(t *testing.T) {
 	all, whole, err = n.Counted(t.Context(), map[string]bool{"send.phone:1h": true})
 	if err != nil || whole || len(all) < 2000 || len(all) >= 5000 {
 		t.Errorf("of 5003 keys %d were found, whole %v, %v; want a sample", len(all), whole, err)
+	}
+}
+
+// Windows that share a string are found with it, whatever their algorithm.
+func TestCounted_FindsWindowsThatShareAString(t *testing.T) {
+	for _, a := range []limiter.Algorithm{limiter.SlidingLog, limiter.GCRA, limiter.FixedWindow, limiter.SlidingWindow, limiter.Cooldown, limiter.Distinct} {
+		rdb := dial(t, redistest.Start(t).Addr)
+		n, _ := joined(t, rdb, "a")
+		store := redisstore.New(rdb, redisstore.Options{Prefix: "test", Timeout: time.Minute, Denials: -1})
+		var claims []limiter.Claim
+		for _, name := range []string{"send.fan:1h", "send.fan:1d", "send.other:1h"} {
+			l := &limiter.Limit{Name: name, Algorithm: a, Rate: limiter.Rate{Count: 1, Window: time.Hour}}
+			if a == limiter.Cooldown {
+				l.Steps = []time.Duration{time.Second}
+			}
+			claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf("p"), Cost: 1, Value: limiter.KeyOf("v")})
+		}
+		var d limiter.Decision
+		if err := store.Take(t.Context(), claims, &d); err != nil || !d.Allowed {
+			t.Fatal(a, d, err)
+		}
+		store.Close()
+		all, whole, err := n.Counted(t.Context(), map[string]bool{"send.fan:1h": true, "send.fan:1d": true, "send.fan2:1h": true})
+		slices.SortFunc(all, func(a, b cluster.CountedKey) int { return strings.Compare(a.Limit, b.Limit) })
+		want := []cluster.CountedKey{{Limit: "send.fan:1d", Key: limiter.KeyOf("p")}, {Limit: "send.fan:1h", Key: limiter.KeyOf("p")}}
+		if err != nil || !whole || !slices.Equal(all, want) {
+			t.Errorf("%s: Counted = %v, %v, %v; want %v", a, all, whole, err, want)
+		}
 	}
 }
 

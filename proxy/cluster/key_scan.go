@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -25,13 +27,14 @@ type CountedKey struct {
 
 // Counted returns the keys in Redis that these limits have counts of. If whole is
 // false, the result is a sample, because Redis has too many keys to scan. It
-// costs up to 200 SCAN calls, and changes nothing.
+// costs up to 200 SCAN calls, and changes nothing. Windows of one limit that share a
+// string are returned together, although it may hold only some of them.
 func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []CountedKey, whole bool, err error) {
 	servers, err := NewSweep(n.rdb, n.store, 0, nil).servers(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	found := map[CountedKey]bool{}
+	found, boxes := map[CountedKey]bool{}, boxesOf(limits)
 	looked := 0
 	for _, server := range servers {
 		cursor := uint64(0)
@@ -44,9 +47,15 @@ func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []Count
 				return nil, false, fmt.Errorf("look for counts: %w", err)
 			}
 			for _, key := range keys {
-				if c, ok := parseCounted(strings.TrimPrefix(key, n.store+":")); ok && limits[c.Limit] && !found[c] {
-					found[c] = true
-					all = append(all, c)
+				c, ok := parseCounted(strings.TrimPrefix(key, n.store+":"))
+				if !ok {
+					continue
+				}
+				for _, c.Limit = range boxes[c.Limit] {
+					if !found[c] {
+						found[c] = true
+						all = append(all, c)
+					}
 				}
 			}
 			looked += scanCount
@@ -58,12 +67,29 @@ func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []Count
 	return all, true, nil
 }
 
-// parseCounted reads {KEY}:ROUTE.LIMIT:WINDOW and what follows.
+// boxesOf lists limits by what names them in keys: the whole name, and what it has before
+// its window, followed by a brace, in the name of a string that several windows share.
+func boxesOf(limits map[string]bool) map[string][]string {
+	all := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		all[name], all[name+"{"] = append(all[name], name), append(all[name+"{"], name)
+		if i := strings.LastIndexByte(name, ':'); i > 0 {
+			all[name[:i]+"{"] = append(all[name[:i]+"{"], name)
+		}
+	}
+	return all
+}
+
+// parseCounted reads {KEY}:ROUTE.LIMIT:WINDOW and what follows, or {KEY}:BOX{LAYOUT}, of
+// which Limit is BOX{: see boxesOf.
 func parseCounted(text string) (c CountedKey, ok bool) {
 	key, rest, ok := strings.Cut(strings.TrimPrefix(text, "{"), "}:")
 	b, err := hex.DecodeString(key)
 	if !ok || err != nil || len(b) != len(c.Key) {
 		return c, false
+	}
+	if box, _, packed := strings.Cut(rest, "{"); packed && !strings.HasSuffix(box, ":") {
+		return CountedKey{box + "{", limiter.Key(b)}, true
 	}
 	name, rest, _ := strings.Cut(rest, ":")
 	window, _, _ := strings.Cut(rest, ":")

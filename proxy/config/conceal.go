@@ -45,11 +45,11 @@ func (b Bundle) Conceal(c *Config, served *Bundle) (Bundle, error) {
 	hashed := Bundle{b.Main, maps.Clone(b.Files)}
 	byFile := map[string][]listed{}
 	for _, v := range c.values {
-		if !v.spec.Conceals() || strings.Contains(v.written, "${") {
+		if !v.spec.CanHash() || strings.Contains(v.written, "${") {
 			continue
 		}
 		if v.file != "" {
-			hashed.Files[v.file] = pepper.Conceal(v.spec, b.Files[v.file])
+			hashed.Files[v.file] = pepper.HashList(v.spec, b.Files[v.file])
 			continue
 		}
 		byFile[v.at.File] = append(byFile[v.at.File], v)
@@ -69,7 +69,7 @@ func (b Bundle) Conceal(c *Config, served *Bundle) (Bundle, error) {
 // pepper returns the Pepper for the values.
 func (p Privacy) pepper(served *Bundle) key.Pepper {
 	if p.HashSecret != "" {
-		return key.PepperOf([]byte(p.HashSecret))
+		return key.NewPepper([]byte(p.HashSecret))
 	}
 	if served != nil {
 		for _, name := range sortedKeys(served.Files) {
@@ -98,7 +98,7 @@ func concealed(pepper key.Pepper, text string, values []listed) (string, []Probl
 		if v.at == last.at && v.spec == last.spec {
 			continue // one value that two lists share
 		}
-		hash, err := pepper.ConcealOne(v.spec, v.text)
+		hash, err := pepper.HashValue(v.spec, v.text)
 		line := lines[v.at.Line-1]
 		from, to, ok := scalar(line, v)
 		if err != nil || !ok || v.at == last.at {
@@ -165,10 +165,10 @@ func (c *Config) hashedValues(f file) file {
 		}
 	}
 	hash := func(spec *key.Spec, text string) string {
-		if spec == nil || !spec.Conceals() {
+		if spec == nil || !spec.CanHash() {
 			return text
 		}
-		if hash, err := pepper.ConcealOne(spec, text); err == nil {
+		if hash, err := pepper.HashValue(spec, text); err == nil {
 			return hash
 		}
 		return text

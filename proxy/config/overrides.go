@@ -22,7 +22,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 		texts := f.Overrides[value]
 		l.values = append(l.values, listed{limit: f, spec: limit.Key, at: l.nameAt(texts), text: value})
 		own := l.override(texts, limit)
-		if limit.Key.Conceals() && key.IsHashed(value) {
+		if limit.Key.CanHash() && key.IsHashed(value) {
 			if l.known(texts, limit.Key, value) {
 				hashed, rates[value] = append(hashed, value), own
 			}
@@ -81,7 +81,7 @@ func (r *loader) nameAt(pointer any) Position {
 // concealedOverrides returns the overrides of f with values that can be hashed replaced by
 // hash.
 func concealedOverrides(f *limitForm, spec *key.Spec, hash func(text string) string) map[string]*list {
-	if spec == nil || !spec.Conceals() {
+	if spec == nil || !spec.CanHash() {
 		return f.Overrides
 	}
 	all := map[string]*list{}

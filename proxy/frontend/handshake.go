@@ -27,10 +27,10 @@ type handshaker struct {
 
 // handshake performs the handshake on c. It gives up when ctx is done.
 func (h *handshaker) handshake(ctx context.Context, c net.Conn) {
-	within, cancel := context.WithTimeout(ctx, h.timeout)
+	handshakeCtx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	t := tls.Server(c, h.config)
-	if err := t.HandshakeContext(within); err != nil {
+	if err := t.HandshakeContext(handshakeCtx); err != nil {
 		h.log.Debug().Err(err).Stringer("peer", c.RemoteAddr()).Msg("tls handshake failed")
 		var plain tls.RecordHeaderError
 		if errors.As(err, &plain) && plain.Conn != nil && isHTTP1(plain.RecordHeader[:]) {

@@ -14,7 +14,7 @@ import (
 // mandatory there, and must arrive within the timeout. On all other connections it is
 // not accepted: it is an invalid HTTP request, which gets 400. Otherwise any client
 // could choose its address.
-func proxyProtocol(l net.Listener, trusted []netip.Prefix, within time.Duration) net.Listener {
+func proxyProtocol(l net.Listener, trusted []netip.Prefix, timeout time.Duration) net.Listener {
 	if len(trusted) == 0 {
 		return l
 	}
@@ -24,7 +24,7 @@ func proxyProtocol(l net.Listener, trusted []netip.Prefix, within time.Duration)
 	}
 	return &proxyproto.Listener{
 		Listener:          l,
-		ReadHeaderTimeout: within,
+		ReadHeaderTimeout: timeout,
 		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
 			if peer, err := netip.ParseAddrPort(o.Upstream.String()); err == nil && balancers.Contains(unmap(peer.Addr())) {
 				return proxyproto.REQUIRE, nil

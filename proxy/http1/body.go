@@ -48,9 +48,9 @@ type bodyState struct {
 }
 
 // open initializes b for a body that begins with the unread bytes of in.
-func (b *Body) open(in *input, from bodyFiller, f Framing, l *Limits) {
+func (b *Body) open(in *input, filler bodyFiller, f Framing, l *Limits) {
 	b.reset()
-	b.in, b.filler, b.framing, b.limits, b.bytesLeft = in, from, f, l, f.Length
+	b.in, b.filler, b.framing, b.limits, b.bytesLeft = in, filler, f, l, f.Length
 	if f.Kind == NoBody || f.Kind == FixedLength && f.Length == 0 {
 		b.bytesLeft, b.err = 0, io.EOF
 	}
@@ -64,7 +64,7 @@ func (b *Body) reset() {
 // Limit sets the maximum length of the body; 0 means no limit. Reading beyond it fails
 // with ErrBodyTooLarge. If the length of the body is known and larger, reading fails
 // immediately.
-func (b *Body) Limit(most int64) { b.maxBytes = most }
+func (b *Body) Limit(maxBytes int64) { b.maxBytes = maxBytes }
 
 // Length returns the length of the body, 0 if there is none, and -1 if it is unknown.
 func (b *Body) Length() int64 {
@@ -160,38 +160,38 @@ func (b *Body) nextBuffered() ([]byte, error) {
 
 // consume consumes buffered bytes: either data, which it returns, or framing.
 func (b *Body) consume() ([]byte, error) {
-	have := b.in.unread()
+	buf := b.in.unread()
 	switch b.framing.Kind {
 	case FixedLength:
-		n := int(min(int64(len(have)), b.bytesLeft))
+		n := int(min(int64(len(buf)), b.bytesLeft))
 		if b.bytesLeft == 0 {
 			return nil, io.EOF
 		}
 		b.bytesLeft -= int64(n)
 		b.in.r += n
-		return have[:n], nil
+		return buf[:n], nil
 	case UntilClose:
 		b.in.r = b.in.w
-		return have, nil
+		return buf, nil
 	case Chunked:
-		return b.consumeChunk(have)
+		return b.consumeChunk(buf)
 	}
 	return nil, io.EOF
 }
 
-func (b *Body) consumeChunk(have []byte) ([]byte, error) {
+func (b *Body) consumeChunk(buf []byte) ([]byte, error) {
 	if b.chunks.state != atTrailer {
-		skip, n, err := b.chunks.next(have, b.limits)
+		skip, n, err := b.chunks.next(buf, b.limits)
 		if err != nil {
 			return nil, err
 		}
 		b.in.r += skip + n
 		if n > 0 || b.chunks.state != atTrailer {
-			return have[skip : skip+n], nil
+			return buf[skip : skip+n], nil
 		}
 	}
-	have = b.in.unread()
-	done, err := b.parser.parse(have, &b.trailer, fieldLimits{b.limits.Trailer, b.limits.TrailerFields})
+	buf = b.in.unread()
+	done, err := b.parser.parse(buf, &b.trailer, fieldLimits{b.limits.Trailer, b.limits.TrailerFields})
 	if err != nil {
 		return nil, ErrTrailer
 	}
@@ -231,8 +231,8 @@ func (b *Body) done() bool {
 // buffer.
 func (b *Body) peekEnd() {
 	const end = "\r\n0\r\n\r\n"
-	have := b.in.unread()
-	if len(have) >= len(end) && string(have[:len(end)]) == end {
+	buf := b.in.unread()
+	if len(buf) >= len(end) && string(buf[:len(end)]) == end {
 		b.in.r += len(end)
 		b.chunks.state, b.err = atTrailer, io.EOF
 	}

@@ -133,9 +133,9 @@ func (c *Call) setDialCancel(cancel context.CancelFunc) bool {
 func (c *Call) setActiveConn(u *clientConn) bool {
 	c.mu.Lock()
 	c.activeConn = u
-	goesOn := !c.aborted.Load()
+	ok := !c.aborted.Load()
 	c.mu.Unlock()
-	return goesOn
+	return ok
 }
 
 // abortedOr returns ErrAborted if the call has been aborted, and otherwise err.

@@ -53,7 +53,7 @@ func (w *clientMonitor) reset(x *Exchange) {
 	w.noProbe, w.probed, w.responseStarted, w.unchangedSince = x.Minor == 0 || x.Expects(), false, false, 0
 }
 
-// startResponse notes that the final response has started. From now on no probe is
+// startResponse records that the final response has started. From now on no probe is
 // sent.
 func (w *clientMonitor) startResponse() {
 	w.mu.Lock()
@@ -126,16 +126,16 @@ func (s *Server) monitorClients(done <-chan struct{}) {
 	}
 }
 
-// checkClient checks whether the client is gone. waits is how long the exchange has
+// checkClient checks whether the client is gone. waited is how long the exchange has
 // waited.
-func (c *conn) checkClient(now, waits time.Duration) {
+func (c *conn) checkClient(now, waited time.Duration) {
 	w := &c.monitor
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.aborter == nil || now < w.nextCheck {
 		return
 	}
-	w.nextCheck = now + min(waits, maxMonitorInterval)
+	w.nextCheck = now + min(waited, maxMonitorInterval)
 	p := peerState(c.socket)
 	if p == PeerReset || p == PeerHalfClosed && (c.server.HalfClose == AbortOnHalfClose || c.clientStalled(now)) {
 		w.clientGone.Store(true)
@@ -163,6 +163,6 @@ func (c *conn) clientStalled(now time.Duration) bool {
 		w.lastWrites, w.unchangedSince = sent, now
 		return false
 	}
-	within := c.server.Timeouts.Write
-	return w.responseStarted && within > 0 && now-w.unchangedSince >= within
+	timeout := c.server.Timeouts.Write
+	return w.responseStarted && timeout > 0 && now-w.unchangedSince >= timeout
 }

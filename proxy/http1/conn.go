@@ -103,11 +103,11 @@ type deadline struct {
 	at time.Duration // since the epoch of the server or client; 0 if no deadline is set
 }
 
-// next returns the deadline for an operation that may take until now+within. due is
+// next returns the deadline for an operation that may take until now+timeout. due is
 // false if the current deadline can stay.
-func (d *deadline) next(now, within time.Duration) (at time.Duration, due bool) {
-	slack := min(within/8, time.Second)
-	want := now + within
+func (d *deadline) next(now, timeout time.Duration) (at time.Duration, due bool) {
+	slack := min(timeout/8, time.Second)
+	want := now + timeout
 	if d.at >= want && d.at <= want+slack {
 		return d.at, false
 	}
@@ -116,12 +116,12 @@ func (d *deadline) next(now, within time.Duration) (at time.Duration, due bool) 
 
 // setReadDeadline sets the deadline for reads to now+within, or removes it if within is
 // 0. The caller holds c.mu, or no upload is running.
-func (c *conn) setReadDeadline(now, within time.Duration) {
-	if within == 0 {
+func (c *conn) setReadDeadline(now, timeout time.Duration) {
+	if timeout == 0 {
 		c.clearReadDeadline()
 		return
 	}
-	if at, due := c.readDeadline.next(now, within); due {
+	if at, due := c.readDeadline.next(now, timeout); due {
 		c.readDeadline.at = at
 		_ = c.net.SetReadDeadline(c.server.epoch.Add(at)) // it fails only if the connection is closed, and then the read fails, too
 	}
@@ -138,11 +138,11 @@ func (c *conn) clearReadDeadline() {
 func (c *conn) setWriteDeadline() { c.setWriteDeadlineAt(c.server.now()) }
 
 func (c *conn) setWriteDeadlineAt(now time.Duration) {
-	within := c.server.Timeouts.Write
-	if within == 0 {
+	timeout := c.server.Timeouts.Write
+	if timeout == 0 {
 		return
 	}
-	if at, due := c.writeDeadline.next(now, within); due {
+	if at, due := c.writeDeadline.next(now, timeout); due {
 		c.writeDeadline.at = at
 		_ = c.net.SetWriteDeadline(c.server.epoch.Add(at))
 	}

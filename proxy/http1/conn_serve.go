@@ -11,26 +11,26 @@ import (
 // the connection: serve never tries to find the start of the next request after an
 // invalid one.
 func (c *conn) serve() {
-	var why error
+	var err error
 	defer func() {
 		v := recover()
 		if v != nil { // do not recycle the exchange: another goroutine may still use it
 			c.x = nil
 		}
-		c.close(why)
+		c.close(err)
 		if v != nil {
 			c.server.handlePanic(v)
 		}
 	}()
 	for {
-		if why = c.waitForRequest(); why != nil {
-			if errors.Is(why, io.EOF) {
-				why = nil
+		if err = c.waitForRequest(); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
 			}
 			return
 		}
-		if why = c.readHead(); why != nil {
-			why = c.rejectRequest(why)
+		if err = c.readHead(); err != nil {
+			err = c.rejectRequest(err)
 			return
 		}
 		c.server.Handler(c.x)
@@ -41,7 +41,7 @@ func (c *conn) serve() {
 }
 
 // close closes the connection, unless it was handed over, and releases its buffers.
-func (c *conn) close(why error) {
+func (c *conn) close(err error) {
 	c.state.Store(stateEnded)
 	c.monitor.stop()
 	if !c.handedOver {
@@ -49,7 +49,7 @@ func (c *conn) close(why error) {
 	}
 	c.releaseExchange()
 	if c.server.OnClose != nil {
-		c.server.OnClose(c.net, why)
+		c.server.OnClose(c.net, err)
 	}
 }
 
@@ -98,8 +98,8 @@ func (c *conn) readMoreHead() error {
 	if x.headStarted == 0 {
 		x.headStarted = c.server.now()
 	}
-	if within := c.server.Timeouts.Header; within > 0 && (c.readDeadline.at == 0 || c.readDeadline.at > x.headStarted+within) {
-		c.readDeadline.at = x.headStarted + within
+	if timeout := c.server.Timeouts.Header; timeout > 0 && (c.readDeadline.at == 0 || c.readDeadline.at > x.headStarted+timeout) {
+		c.readDeadline.at = x.headStarted + timeout
 		_ = c.net.SetReadDeadline(c.server.epoch.Add(c.readDeadline.at))
 	}
 	return x.in.fill()
@@ -107,32 +107,32 @@ func (c *conn) readMoreHead() error {
 
 // rejectRequest responds to a request whose head could not be read, unless the client
 // is gone. It returns the reason for Server.OnClose.
-func (c *conn) rejectRequest(why error) error {
+func (c *conn) rejectRequest(err error) error {
 	x := c.x
-	var refusal *Error
+	var rejection *Error
 	switch {
-	case errors.As(why, &refusal):
-		if refusal == ErrMajorVersion && c.handOverHTTP2() {
+	case errors.As(err, &rejection):
+		if rejection == ErrMajorVersion && c.handOverHTTP2() {
 			return nil
 		}
-	case timedOut(why):
-		refusal = &Error{408, "request timeout"}
+	case timedOut(err):
+		rejection = &Error{408, "request timeout"}
 	default:
-		if errors.Is(why, io.EOF) {
-			why = ErrTruncated
+		if errors.Is(err, io.EOF) {
+			err = ErrTruncated
 		}
-		return why
+		return err
 	}
 	x.Request.Close, x.Request.Framing, x.Request.Minor = true, Framing{NoBody, -1}, 1
 	if c.server.ErrorHandler != nil {
-		c.server.ErrorHandler(x, refusal)
+		c.server.ErrorHandler(x, rejection)
 	} else {
-		_ = x.sendText(refusal.Status, refusal.text) // the write fails if the client is gone
+		_ = x.sendText(rejection.Status, rejection.text) // the write fails if the client is gone
 	}
 	if x.stage == responseDone && x.Flush() == nil {
 		c.linger()
 	}
-	return why
+	return err
 }
 
 // handOverHTTP2 hands the connection to Server.HTTP2 if it begins with the HTTP/2
@@ -143,21 +143,21 @@ func (c *conn) handOverHTTP2() bool {
 		return false
 	}
 	for {
-		have := c.x.in.unread()
-		if !bytes.HasPrefix(have, []byte(preface[:min(len(have), len(preface))])) {
+		buf := c.x.in.unread()
+		if !bytes.HasPrefix(buf, []byte(preface[:min(len(buf), len(preface))])) {
 			return false
 		}
-		if len(have) >= len(preface) {
+		if len(buf) >= len(preface) {
 			break
 		}
 		if c.readMoreHead() != nil {
 			return false
 		}
 	}
-	replay := &prefixedConn{c.net, bytes.Clone(c.x.in.unread())}
+	prefixed := &prefixedConn{c.net, bytes.Clone(c.x.in.unread())}
 	c.handedOver = true
 	c.clearReadDeadline()
-	c.server.HTTP2(replay)
+	c.server.HTTP2(prefixed)
 	return true
 }
 
@@ -238,21 +238,21 @@ func (c *conn) drainBody(b *Body) bool {
 // the truncation. A response that is delimited by the end of the connection would look
 // complete after an orderly close, so that the connection is reset in this case.
 func (c *conn) abort() {
-	under := c.net
+	sock := c.net
 	for {
-		inner, ok := under.(interface{ NetConn() net.Conn })
+		inner, ok := sock.(interface{ NetConn() net.Conn })
 		if !ok {
 			break
 		}
-		under = inner.NetConn() // skips the close_notify alert of TLS
+		sock = inner.NetConn() // skips the close_notify alert of TLS
 	}
-	if inner, ok := under.(interface{ Raw() net.Conn }); ok {
-		under = inner.Raw()
+	if inner, ok := sock.(interface{ Raw() net.Conn }); ok {
+		sock = inner.Raw()
 	}
 	if c.x.framing.Kind == UntilClose {
-		if tcp, ok := under.(*net.TCPConn); ok {
+		if tcp, ok := sock.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0)
 		}
 	}
-	_ = under.Close()
+	_ = sock.Close()
 }

@@ -70,24 +70,24 @@ func (x *Exchange) StartBody(f Framing) error {
 // beforeEnd calls BeforeEnd for a response of which a part can be sent before the end;
 // beforeWholeEnd for one that is sent as a whole.
 func (x *Exchange) beforeEnd() {
-	if ending := x.BeforeEnd; ending != nil {
+	if before := x.BeforeEnd; before != nil {
 		x.BeforeEnd = nil
-		ending(x.flushPartial)
+		before(x.flushPartial)
 	}
 }
 
 func (x *Exchange) beforeWholeEnd() {
-	if ending := x.BeforeEnd; ending != nil {
+	if before := x.BeforeEnd; before != nil {
 		x.BeforeEnd = nil
-		ending(func() {})
+		before(func() {})
 	}
 }
 
 // flushPartial sends the part of an incomplete response that has been written.
 func (x *Exchange) flushPartial() { _ = x.Flush() } // the error stays in x.err
 
-// notWorthDraining reports whether the connection should rather be closed than the rest
-// of the request body be read: the rest is long, cannot be read, or the client waits
+// notWorthDraining reports whether the connection should be closed instead of reading
+// the rest of the request body: the rest is long, cannot be read, or the client waits
 // for 100 Continue before it sends it.
 func (x *Exchange) notWorthDraining() bool {
 	b := x.Body()

@@ -17,22 +17,22 @@ type fieldLimits struct {
 
 // parse parses the lines of buf into f. done is true if the section has ended, at
 // s.next. Otherwise parse must be called again with more bytes.
-func (s *fieldParser) parse(buf []byte, f *Fields, most fieldLimits) (done bool, err error) {
+func (s *fieldParser) parse(buf []byte, f *Fields, limits fieldLimits) (done bool, err error) {
 	f.buf = buf
 	if s.lineIncomplete(buf) {
-		return false, s.checkSize(len(buf), most)
+		return false, s.checkSize(len(buf), limits)
 	}
 	for {
-		n, err := s.line(buf[s.next:], f, most)
+		n, err := s.line(buf[s.next:], f, limits)
 		if err != nil {
 			return false, err
 		}
 		if n == 0 {
 			s.scanned = len(buf)
-			return false, s.checkSize(len(buf), most)
+			return false, s.checkSize(len(buf), limits)
 		}
 		s.next += n
-		if s.next > most.bytes {
+		if s.next > limits.bytes {
 			return false, ErrTooLarge
 		}
 		if n == len("\r\n") {
@@ -52,15 +52,15 @@ func (s *fieldParser) lineIncomplete(buf []byte) bool {
 }
 
 // checkSize returns ErrTooLarge if the section has become too long.
-func (s *fieldParser) checkSize(length int, most fieldLimits) error {
-	if length > most.bytes {
+func (s *fieldParser) checkSize(length int, limits fieldLimits) error {
+	if length > limits.bytes {
 		return ErrTooLarge
 	}
 	return nil
 }
 
 // line parses one line and returns its length, or 0 if it is incomplete.
-func (s *fieldParser) line(b []byte, f *Fields, most fieldLimits) (int, error) {
+func (s *fieldParser) line(b []byte, f *Fields, limits fieldLimits) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
@@ -101,10 +101,10 @@ func (s *fieldParser) line(b []byte, f *Fields, most fieldLimits) (int, error) {
 		end--
 		generated = false
 	}
-	if len(f.lines) >= most.lines {
+	if len(f.lines) >= limits.lines {
 		return 0, ErrTooManyFields
 	}
-	if s.next+n > most.bytes { // checked here because offsets have 32 bits
+	if s.next+n > limits.bytes { // checked here because offsets have 32 bits
 		return 0, ErrTooLarge
 	}
 	at := uint32(s.next)

@@ -40,8 +40,8 @@ func (h *Head) release(m *bufferPool) {
 	*h = Head{}
 }
 
-// AddKnown adds a field line with a well-known name, which is not validated. The name
-// must not be hop-by-hop.
+// AddKnown adds a field line with a well-known name, which must not be hop-by-hop. Only
+// the value is validated.
 func (h *Head) AddKnown(n Name, value []byte) { h.addLine(n, n.String(), value) }
 
 // Add adds a field line. If the name is not a token, the value contains a control

@@ -49,9 +49,9 @@ func (in *input) fill() error {
 	}
 }
 
-// growHead enlarges the buffer for an incomplete head, up to most bytes. Nothing may
+// growHead enlarges the buffer for an incomplete head, up to maxSize bytes. Nothing may
 // refer to the buffer yet.
-func (in *input) growHead(most int) {
+func (in *input) growHead(maxSize int) {
 	if in.r > 0 {
 		in.w = copy(in.buf, in.buf[in.r:in.w])
 		in.r = 0
@@ -59,7 +59,7 @@ func (in *input) growHead(most int) {
 	if in.w < len(in.buf) {
 		return
 	}
-	larger := make([]byte, min(2*len(in.buf), max(most, len(in.buf))+headBufferSize))
+	larger := make([]byte, min(2*len(in.buf), max(maxSize, len(in.buf))+headBufferSize))
 	copy(larger, in.buf)
 	in.pool.put(in.headBuf)
 	in.headBuf, in.buf = larger, larger

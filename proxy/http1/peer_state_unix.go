@@ -21,14 +21,14 @@ func peerState(socket syscall.RawConn) PeerState {
 }
 
 func pollPeer(fd uintptr) PeerState {
-	what := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | pollHangup}}
-	n, err := unix.Poll(what[:], 0)
-	switch got := what[0].Revents; {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | pollHangup}}
+	n, err := unix.Poll(fds[:], 0)
+	switch events := fds[0].Revents; {
 	case err != nil || n == 0:
 		return PeerOpen
-	case got&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0:
+	case events&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0:
 		return PeerReset
-	case got&pollHangup != 0:
+	case events&pollHangup != 0:
 		return PeerHalfClosed
 	}
 	return PeerReadable

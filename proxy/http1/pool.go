@@ -224,13 +224,13 @@ func (u *clientConn) hasBufferedTLS() bool {
 	return n > 0 || !timedOut(err) || u.net.SetReadDeadline(time.Time{}) != nil
 }
 
-// setReadDeadline sets the deadline for reads, or removes it if within is 0.
-func (u *clientConn) setReadDeadline(within time.Duration) {
-	u.setReadDeadlineAt(u.pool.client.now(), within)
+// setReadDeadline sets the deadline for reads, or removes it if timeout is 0.
+func (u *clientConn) setReadDeadline(timeout time.Duration) {
+	u.setReadDeadlineAt(u.pool.client.now(), timeout)
 }
 
-func (u *clientConn) setReadDeadlineAt(now, within time.Duration) {
-	if within == 0 {
+func (u *clientConn) setReadDeadlineAt(now, timeout time.Duration) {
+	if timeout == 0 {
 		if u.readDeadline.at != 0 {
 			u.readDeadline.at = 0
 			_ = u.net.SetReadDeadline(time.Time{})
@@ -238,7 +238,7 @@ func (u *clientConn) setReadDeadlineAt(now, within time.Duration) {
 		return
 	}
 	c := u.pool.client
-	if at, due := u.readDeadline.next(now, within); due {
+	if at, due := u.readDeadline.next(now, timeout); due {
 		u.readDeadline.at = at
 		_ = u.net.SetReadDeadline(c.epoch.Add(at)) // it fails only if the connection is closed, and then the read fails, too
 	}

@@ -53,15 +53,15 @@ func (c *Call) RelayTo(to Receiver) error {
 	if err := to.Begin(c.Response.Status, &c.Response.Fields, c.body.framing.Length); err != nil {
 		return err
 	}
-	before := &flushRecorder{to: to}
-	c.body.flusher = before
+	recorder := &flushRecorder{to: to}
+	c.body.flusher = recorder
 	for {
 		data, err := c.body.Next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return to.End(c.responseTrailer())
-		case before.err != nil:
-			return before.err
+		case recorder.err != nil:
+			return recorder.err
 		case err != nil:
 			_ = to.Flush() // the client gets what was received before
 			return c.responseBodyError(err)
@@ -110,8 +110,8 @@ func (x *Exchange) abortRelay(c *Call, err error) error {
 func (c *Call) responseBodyError(err error) *CallError {
 	f := &CallError{Phase: ReadingResponseBody, Err: c.abortedOr(err), Reused: c.Reused(), RequestSent: true, ResponseStarted: true}
 	c.stopUpload()
-	if why := c.requestBodyErr(); why != nil {
-		f.Phase, f.Err = ReadingRequestBody, why
+	if cause := c.requestBodyErr(); cause != nil {
+		f.Phase, f.Err = ReadingRequestBody, cause
 	}
 	return f
 }

@@ -73,7 +73,7 @@ func (r *Request) Path() string {
 
 // RawQuery returns the part of the target after the question mark as received. asked
 // reports whether there is a question mark.
-func (r *Request) RawQuery() (query string, asked bool) {
+func (r *Request) RawQuery() (query string, ok bool) {
 	if r.query < 0 {
 		return "", false
 	}

@@ -144,8 +144,8 @@ func (c *Call) newError(err error) *CallError {
 	f := &CallError{Phase: SendingRequest, Err: c.abortedOr(err), Reused: c.conn.reused, RequestSent: true, ResponseStarted: c.responseStarted}
 	c.stopUpload()
 	f.BodyConsumed = c.bodyConsumed
-	if why := c.requestBodyErr(); why != nil {
-		f.Phase, f.Err = ReadingRequestBody, why
+	if cause := c.requestBodyErr(); cause != nil {
+		f.Phase, f.Err = ReadingRequestBody, cause
 	}
 	return f
 }

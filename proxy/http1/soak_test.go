@@ -90,10 +90,10 @@ func (s *soak) report(t *testing.T) {
 // run lets twelve clients work until then.
 func (s *soak) run(t testing.TB, until time.Time) {
 	p := proxyTo(t, origin(t, func(c net.Conn, r *bufio.Reader) { s.upstream(t, c, r) }), func(p *proxy) {
-		p.server.HalfClosed = Leaves
+		p.server.HalfClose = AbortOnHalfClose
 		p.server.Timeouts = Timeouts{Header: 2 * time.Second, Body: 2 * time.Second, Write: 5 * time.Second, Idle: 300 * time.Millisecond}
-		p.client.IdleFor = 200 * time.Millisecond
-		p.client.MaxIdle = 4
+		p.client.IdleConnTimeout = 200 * time.Millisecond
+		p.client.MaxIdleConns = 4
 	})
 	var clients sync.WaitGroup
 	for n := range 12 {
@@ -270,7 +270,7 @@ func (c *soaking) speaks(conn net.Conn, said string, hears func() bool) bool {
 	go func() { sent <- c.says(conn, said) }()
 	heard := hears()
 	if !heard {
-		_ = conn.SetDeadline(passed()) // whoever still sends notices
+		_ = conn.SetDeadline(pastTime()) // whoever still sends notices
 	}
 	return <-sent && heard
 }

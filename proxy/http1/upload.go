@@ -172,16 +172,16 @@ func (up *upload) awaitHead(u *clientConn) {
 
 // setReadDeadline sets the deadline for reading the response, unless the upload has
 // failed and thereby ended the call.
-func (c *Call) setReadDeadline(within time.Duration) {
+func (c *Call) setReadDeadline(timeout time.Duration) {
 	up := &c.upload
 	if !up.running {
-		c.conn.setReadDeadline(within)
+		c.conn.setReadDeadline(timeout)
 		return
 	}
 	up.mu.Lock()
 	defer up.mu.Unlock()
 	if !up.failed {
-		c.conn.setReadDeadline(within)
+		c.conn.setReadDeadline(timeout)
 	}
 }
 

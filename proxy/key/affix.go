@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// An affix is a sequence of digits that can be dialled before a number: the national
+// An affix is a sequence of digits that can be dialed before a number: the national
 // prefix, with or without a carrier code, or an international prefix.
 type affix struct {
-	quick *automaton // nil if there is no affix
-	exact func() *regexp.Regexp
-	rule  string // what takes the place of an affix of which a group is captured; "" for nothing
-	// empty is true if a group can capture the empty string.
-	empty bool
+	automaton   *automaton // nil if there is no affix
+	regexp      func() *regexp.Regexp
+	replacement string // what takes the place of an affix of which a group is captured; "" for nothing
+	// capturesEmpty is true if a group can capture the empty string.
+	capturesEmpty bool
 }
 
 // newAffix compiles an expression that is matched at the beginning of a number, with the
@@ -33,8 +33,8 @@ func newAffix(expression, rule string) (*affix, error) {
 		return nil, fmt.Errorf("read affix: %w", err)
 	}
 	return &affix{
-		quick: quick, rule: rule, empty: capturesEmpty(parsed),
-		exact: sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^(?:" + expression + ")") }),
+		automaton: quick, replacement: rule, capturesEmpty: capturesEmpty(parsed),
+		regexp: sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^(?:" + expression + ")") }),
 	}, nil
 }
 
@@ -49,28 +49,28 @@ func capturesEmpty(re *syntax.Regexp) bool {
 	return slices.ContainsFunc(re.Sub, capturesEmpty)
 }
 
-// cut returns digits without the affix, and whether they had one. If only one beginning of
-// the digits can be an affix and nothing replaces it, the affix is that beginning,
-// whichever one package regexp would prefer.
-func (a *affix) cut(digits string) (rest string, found bool) {
-	if a.quick == nil {
+// trim returns digits without the affix, and whether they had one. If only one prefix of
+// the digits can be an affix and nothing replaces it, the affix is that prefix, whichever
+// one package regexp would prefer.
+func (a *affix) trim(digits string) (rest string, found bool) {
+	if a.automaton == nil {
 		return digits, false
 	}
-	count, length := a.quick.begins(digits)
-	sure := !a.quick.loose && (a.rule == "" || length == 0 && !a.empty)
+	count, length := a.automaton.countPrefixes(digits)
+	sure := !a.automaton.loose && (a.replacement == "" || length == 0 && !a.capturesEmpty)
 	switch {
 	case count == 0:
 		return digits, false
 	case count == 1 && sure:
 		return digits[length:], true
 	}
-	at := a.exact().FindStringSubmatchIndex(digits)
+	at := a.regexp().FindStringSubmatchIndex(digits)
 	if at == nil {
 		return digits, false
 	}
 	rest = digits[at[1]:]
-	if lastGroup := at[len(at)-2]; a.rule != "" && lastGroup >= 0 {
-		rest = string(a.exact().ExpandString(nil, a.rule, digits, at)) + rest
+	if lastGroup := at[len(at)-2]; a.replacement != "" && lastGroup >= 0 {
+		rest = string(a.regexp().ExpandString(nil, a.replacement, digits, at)) + rest
 	}
 	return rest, true
 }

@@ -65,9 +65,9 @@ func (a *automaton) match(s string) uint16 {
 	return a.states[at].match
 }
 
-// begins returns the number of prefixes of s that match, including the empty one and s
+// countPrefixes returns the number of prefixes of s that match, including the empty one and s
 // itself, and the length of the longest.
-func (a *automaton) begins(s string) (count, longest int) {
+func (a *automaton) countPrefixes(s string) (count, longest int) {
 	at := uint16(start)
 	for i := 0; at != 0; i++ {
 		if a.states[at].match != 0 {

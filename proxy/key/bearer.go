@@ -13,7 +13,7 @@ import (
 // scheme, a tab, a token without a scheme, a scheme within other credentials (Laravel takes
 // the last "Bearer ").
 func bearer(fields []string) (string, error) {
-	field, err := one(fields)
+	field, err := single(fields)
 	if err != nil || field == "" {
 		return "", err
 	}

@@ -21,8 +21,8 @@ type country struct {
 	plans []*plan // the one that speaks for the code stands first; none if there is no such code
 }
 
-// of returns the country for a calling code.
-func (all *countries) of(code int) *country {
+// forCode returns the country for a calling code.
+func (all *countries) forCode(code int) *country {
 	c := all[code].Load()
 	if c == nil {
 		c = newCountry(code)
@@ -52,7 +52,7 @@ func (all *countries) split(digits string) (c *country, national string) {
 		if code == 0 {
 			return nil, digits // no code begins with 0
 		}
-		if c := all.of(code); len(c.plans) > 0 {
+		if c := all.forCode(code); len(c.plans) > 0 {
 			return c, digits[i+1:]
 		}
 	}
@@ -79,7 +79,7 @@ func (c *country) find(national string) (*plan, LineType) {
 	}
 	for _, p := range c.plans {
 		if p.leading {
-			if p.begins(national) {
+			if p.hasLeadingDigits(national) {
 				return p, p.lineType(national)
 			}
 			continue

@@ -13,11 +13,11 @@ import (
 // quoted string that extends beyond its pair; and in the value, characters that RFC 6265
 // forbids, an invalid escape, an unescaped plus, and the prefix of JSON cookies.
 func cookie(fields []string, name string) (string, error) {
-	field, err := one(fields)
+	field, err := single(fields)
 	if err != nil {
 		return "", fmt.Errorf("%w: two Cookie fields", ErrAmbiguous)
 	}
-	var names Names                       // created when needed
+	var names NameSet                     // created when needed
 	value, seen, open := "", false, false // open: inside a quoted string, for servers that support them
 	for after := byte(';'); field != ""; {
 		pair, separator, rest := cutCookie(field)

@@ -12,8 +12,8 @@ type Display struct {
 
 // Value formats the key in v: "ip=192.0.2.1 phone=+86138****8000".
 func (d Display) Value(v *Value) string {
-	shapes, texts := make([]Shape, len(v.leaves)), make([]string, len(v.leaves))
-	for i, l := range v.leaves {
+	shapes, texts := make([]Shape, len(v.components)), make([]string, len(v.components))
+	for i, l := range v.components {
 		shapes[i], texts[i] = l.spec.shape(), l.text
 	}
 	return d.Texts(shapes, texts)
@@ -38,7 +38,7 @@ const (
 // Shapes returns the shapes of the keys that s joins, or of s alone.
 func (s *Spec) Shapes() []Shape {
 	var all []Shape
-	for _, leaf := range s.Leaves() {
+	for _, leaf := range s.Components() {
 		all = append(all, leaf.shape())
 	}
 	return all
@@ -109,20 +109,20 @@ func dialLength(text string) int {
 
 // Texts appends the texts of the key extracted last, one for each key that it joins.
 func (v *Value) Texts(to []string) []string {
-	for _, l := range v.leaves {
+	for _, l := range v.components {
 		to = append(to, l.text)
 	}
 	return to
 }
 
-// Leaves returns the keys that s joins, or s alone.
-func (s *Spec) Leaves() []*Spec {
+// Components returns the keys that s joins, or s alone.
+func (s *Spec) Components() []*Spec {
 	if s.Join == nil {
 		return []*Spec{s}
 	}
 	var all []*Spec
 	for _, part := range s.Join {
-		all = append(all, part.Leaves()...)
+		all = append(all, part.Components()...)
 	}
 	return all
 }

@@ -11,7 +11,7 @@ import (
 // v.Reset must be for the same request. Errors wrap one of this package's errors and name
 // the key, never its value; v is then undefined.
 func (s *Spec) Extract(r Request, v *Value) error {
-	v.Parts, v.Skip, v.leaves = v.Parts[:0], false, v.leaves[:0]
+	v.Parts, v.Skip, v.components = v.Parts[:0], false, v.components[:0]
 	return s.extract(r, v)
 }
 
@@ -29,14 +29,14 @@ func (s *Spec) extract(r Request, v *Value) error {
 		whole = s.Of
 	}
 	f, err := whole.find(r, v)
-	v.set(whole.SetHeader, f.text)
+	v.setField(whole.SetHeader, f.text)
 	if err != nil {
-		v.set(s.SetHeader, "")
+		v.setField(s.SetHeader, "")
 		return whole.onFailure(r, v, err)
 	}
 	if s.Of != nil {
-		f = found{text: s.Part.of(f.number), number: f.number}
-		v.set(s.SetHeader, f.text)
+		f = result{text: s.Part.of(f.number), number: f.number}
+		v.setField(s.SetHeader, f.text)
 	}
 	v.add(s, f)
 	return nil
@@ -56,7 +56,7 @@ func (s *Spec) onFailure(r Request, v *Value, err error) error {
 		v.Skip = true
 		return nil
 	case Shared:
-		v.share(s, name)
+		v.addShared(s, name)
 		return nil
 	case Use:
 		return instead.extract(r, v)
@@ -65,16 +65,16 @@ func (s *Spec) onFailure(r Request, v *Value, err error) error {
 }
 
 // find reads s, which has an origin, from the request. It caches expensive results in v.
-func (s *Spec) find(r Request, v *Value) (found, error) {
+func (s *Spec) find(r Request, v *Value) (result, error) {
 	expensive := s.Phone != nil || len(s.Equal) > 0 || s.From.Source == JSON || s.From.Source == Form || s.From.Source == JWT
 	if expensive {
-		for _, m := range v.memory {
+		for _, m := range v.cache {
 			if m.spec == s {
-				return m.found, m.err
+				return m.result, m.err
 			}
 		}
 	}
-	f, err := s.at(s.From, r, v)
+	f, err := s.readAt(s.From, r, v)
 	if len(s.Equal) > 0 {
 		err = s.mustEqual(r, v, f, err)
 	}
@@ -82,57 +82,57 @@ func (s *Spec) find(r Request, v *Value) (found, error) {
 		err = fmt.Errorf("%w: it cannot be sent in a header field", ErrInvalid)
 	}
 	if err != nil {
-		f = found{}
+		f = result{}
 	}
 	if expensive {
-		v.memory = append(v.memory, cached{s, f, err})
+		v.cache = append(v.cache, cacheEntry{s, f, err})
 	}
 	return f, err
 }
 
-// at reads and normalizes the value at one origin.
-func (s *Spec) at(o Origin, r Request, v *Value) (found, error) {
+// readAt reads and normalizes the value at one origin.
+func (s *Spec) readAt(o Origin, r Request, v *Value) (result, error) {
 	if err := s.checkOneSource(o, r); err != nil {
-		return found{}, err
+		return result{}, err
 	}
 	f, err := o.read(r, v, s.Tokens)
 	switch {
 	case err != nil:
-		return found{}, err
+		return result{}, err
 	case o.Source == Global:
 		return f, nil
 	}
 	if err := s.checkAmbiguous(o, f); err != nil {
-		return found{}, err
+		return result{}, err
 	}
 	return s.normalize(f)
 }
 
 // normalize normalizes f. An empty result is ErrMissing.
-func (s *Spec) normalize(f found) (found, error) {
+func (s *Spec) normalize(f result) (result, error) {
 	for _, step := range s.Normalize {
 		if step == Digits || step == E164 {
-			if err := otherDigits(f.text); err != nil {
-				return found{}, err
+			if err := checkDigits(f.text); err != nil {
+				return result{}, err
 			}
 		}
 		f.text = step.Apply(f.text)
 	}
 	if f.text == "" {
-		return found{}, ErrMissing
+		return result{}, ErrMissing
 	}
 	if s.Phone == nil {
 		return f, nil
 	}
 	number, err := s.Phone.Parse(f.text)
-	return found{text: number.E164, number: number}, err
+	return result{text: number.E164, number: number}, err
 }
 
 // mustEqual compares f with the values at s.Equal. It returns err, the error of the key's
 // own origin, or ErrMismatch. If the key is missing at its own origin and such a request
 // would be accepted, it must be missing at the other origins too, because the upstream
 // could use them.
-func (s *Spec) mustEqual(r Request, v *Value, f found, err error) error {
+func (s *Spec) mustEqual(r Request, v *Value, f result, err error) error {
 	missing, invalid := errors.Is(err, ErrMissing), errors.Is(err, ErrInvalid)
 	policy := s.OnMissing
 	if invalid {
@@ -142,7 +142,7 @@ func (s *Spec) mustEqual(r Request, v *Value, f found, err error) error {
 		return err
 	}
 	for _, o := range s.Equal {
-		other, otherErr := s.at(o, r, v)
+		other, otherErr := s.readAt(o, r, v)
 		switch {
 		case errors.Is(otherErr, ErrMissing):
 			continue
@@ -155,8 +155,8 @@ func (s *Spec) mustEqual(r Request, v *Value, f found, err error) error {
 	return err
 }
 
-// one returns the only value, "" if there is none.
-func one(values []string) (string, error) {
+// single returns the only value, "" if there is none.
+func single(values []string) (string, error) {
 	switch len(values) {
 	case 0:
 		return "", nil

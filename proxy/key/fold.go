@@ -32,9 +32,9 @@ func IsPlainHeader(name string) bool {
 	return true
 }
 
-// Names is a set of names of query parameters, form fields or cookies, with the other names
-// that some servers treat as the same. It is immutable.
-type Names []folded
+// A NameSet is a set of names of query parameters, form fields or cookies, with the other
+// names that some servers treat as the same. It is immutable.
+type NameSet []folded
 
 // A folded is a name with all its readings.
 type folded struct {
@@ -44,7 +44,7 @@ type folded struct {
 }
 
 // With returns n with one more name.
-func (n Names) With(name string) Names {
+func (n NameSet) With(name string) NameSet {
 	if slices.ContainsFunc(n, func(f folded) bool { return f.name == name }) {
 		return n
 	}
@@ -54,7 +54,7 @@ func (n Names) With(name string) Names {
 // Confused appends to found those of n that some server could read from a parameter called
 // name, although it has another name; usually none. A name of letters, digits, "_", "-" and
 // "." costs one comparison with each of n.
-func (n Names) Confused(found []string, name string) []string {
+func (n NameSet) Confused(found []string, name string) []string {
 	var all []string // the readings of name, computed when needed
 	dotted := isDotted(name)
 	for i := range n {
@@ -94,14 +94,16 @@ func equalDotted(a, b string) bool {
 		return false
 	}
 	for i := range len(a) {
-		if a[i] != b[i] && plainByte(a[i]) != plainByte(b[i]) {
+		if a[i] != b[i] && foldByte(a[i]) != foldByte(b[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-func plainByte(c byte) byte {
+// foldByte maps bytes that differ only in letter case, and dots and underscores, to the
+// same byte.
+func foldByte(c byte) byte {
 	switch {
 	case 'A' <= c && c <= 'Z':
 		return c | 0x20
@@ -131,7 +133,7 @@ func readings(name string) []string {
 			add(nested(form[:i]))
 			add(underscored(form[:i]))
 		}
-		form = strings.Map(visible, form)
+		form = strings.Map(dropInvisible, form)
 		add(nested(form))
 		add(underscored(form))
 	}
@@ -146,7 +148,7 @@ func nested(name string) string {
 	for _, s := range strings.FieldsFunc(name, func(r rune) bool { return r == '[' || r == ']' }) {
 		s = strings.TrimSpace(s)
 		if len(path) == 0 {
-			s = strings.TrimLeftFunc(s, leading)
+			s = strings.TrimLeftFunc(s, isIgnoredPrefix)
 		}
 		if s != "" {
 			path = append(path, strings.Map(underscore, s))
@@ -158,7 +160,7 @@ func nested(name string) string {
 // underscored reads a name like PHP: a dot, a space and an unclosed bracket become "_",
 // after leading characters have been dropped.
 func underscored(name string) string {
-	name = strings.TrimLeftFunc(name, leading)
+	name = strings.TrimLeftFunc(name, isIgnoredPrefix)
 	base, index, found := strings.Cut(name, "[")
 	if found && !strings.Contains(index, "]") {
 		return strings.Map(underscore, strings.ReplaceAll(name, "[", "_"))
@@ -170,8 +172,8 @@ func underscored(name string) string {
 	return base
 }
 
-// leading reports whether some servers drop r at the beginning of a name.
-func leading(r rune) bool { return r == '?' || r == '!' || unicode.IsSpace(r) }
+// isIgnoredPrefix reports whether some servers drop r at the beginning of a name.
+func isIgnoredPrefix(r rune) bool { return r == '?' || r == '!' || unicode.IsSpace(r) }
 
 func underscore(r rune) rune {
 	if r == '.' || unicode.IsSpace(r) {
@@ -180,8 +182,8 @@ func underscore(r rune) rune {
 	return r
 }
 
-// visible maps invisible characters to -1, for strings.Map.
-func visible(r rune) rune {
+// dropInvisible maps invisible characters to -1, for strings.Map.
+func dropInvisible(r rune) rune {
 	if unicode.IsControl(r) && !unicode.IsSpace(r) || isInvisible(r) {
 		return -1
 	}

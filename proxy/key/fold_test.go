@@ -83,7 +83,7 @@ func misread(t *testing.T, name, want string) {
 		return
 	}
 	for reader, read := range readers() {
-		if read(name) == want && len(Names{}.With(want).Confused(nil, name)) == 0 {
+		if read(name) == want && len(NameSet{}.With(want).Confused(nil, name)) == 0 {
 			t.Fatalf("%s reads %q as %s, which passes", reader, name, want)
 		}
 	}
@@ -126,7 +126,7 @@ func TestNames_OthersAreNotConfused(t *testing.T) {
 		"connect.sid":   {"connect", "sid", "connect-sid"},
 	} {
 		for _, name := range others {
-			if got := (Names{}.With(want).Confused(nil, name)); len(got) > 0 {
+			if got := (NameSet{}.With(want).Confused(nil, name)); len(got) > 0 {
 				t.Errorf("%q is taken for %s", name, want)
 			}
 		}
@@ -134,7 +134,7 @@ func TestNames_OthersAreNotConfused(t *testing.T) {
 }
 
 func TestNames_SeveralAtOnce(t *testing.T) {
-	n := Names{}.With("phone").With("user.id").With("user_id").With("phone")
+	n := NameSet{}.With("phone").With("user.id").With("user_id").With("phone")
 	if len(n) != 3 {
 		t.Errorf("%d names; want each once", len(n))
 	}
@@ -174,7 +174,7 @@ func FuzzNames(f *testing.F) {
 
 // What requests usually carry is looked through without allocating.
 func TestNames_CommonNamesCostNothing(t *testing.T) {
-	n := Names{}.With("phone").With("user_id")
+	n := NameSet{}.With("phone").With("user_id")
 	if got := testing.AllocsPerRun(100, func() {
 		for _, name := range []string{"phone", "page", "utm_source", "a.b-c", "X"} {
 			n.Confused(nil, name)
@@ -185,7 +185,7 @@ func TestNames_CommonNamesCostNothing(t *testing.T) {
 }
 
 func BenchmarkNames(b *testing.B) {
-	n := Names{}.With("phone").With("user_id")
+	n := NameSet{}.With("phone").With("user_id")
 	for _, name := range []string{"utm_source", "filter[name][]", "\u00e9t\u00e9"} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -13,20 +13,20 @@ func (s *Spec) checkOneSource(o Origin, r Request) error {
 	switch o.Source {
 	case Form:
 		other := Origin{Query, o.Name}
-		if !s.compares(other) && (r.Confused(other) || len(r.Query(o.Name)) > 0) {
+		if !s.isReadAt(other) && (r.Confused(other) || len(r.Query(o.Name)) > 0) {
 			return fmt.Errorf("%w: it is in the query instead of the form; some servers merge both", ErrAmbiguous)
 		}
 	case Query:
 		other := Origin{Form, o.Name}
-		if !s.compares(other) && r.Confused(other) {
+		if !s.isReadAt(other) && r.Confused(other) {
 			return fmt.Errorf("%w: the body is a form, in which some servers look for it too", ErrAmbiguous)
 		}
 	}
 	return nil
 }
 
-// compares reports whether s is read at o, too.
-func (s *Spec) compares(o Origin) bool { return s.From == o || slices.Contains(s.Equal, o) }
+// isReadAt reports whether s is read at o, too.
+func (s *Spec) isReadAt(o Origin) bool { return s.From == o || slices.Contains(s.Equal, o) }
 
 // form returns the only value of a form field, "" if there is none.
 func form(r Request, m Message, name string) (string, error) {
@@ -38,7 +38,7 @@ func form(r Request, m Message, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fields := field{name: name, names: Names{}.With(name)}
+	fields := field{name: name, names: NameSet{}.With(name)}
 	switch kind {
 	case "application/x-www-form-urlencoded":
 		err = fields.urlencoded(body.Bytes)
@@ -50,13 +50,13 @@ func form(r Request, m Message, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return one(fields.values)
+	return single(fields.values)
 }
 
 // A field collects the values of a form field.
 type field struct {
 	name   string
-	names  Names // the same
+	names  NameSet // name, with its other readings
 	values []string
 }
 
@@ -69,7 +69,7 @@ func (f *field) urlencoded(body []byte) error {
 	}
 	for name, values := range all {
 		for _, value := range values {
-			if err := f.meet(name, value); err != nil {
+			if err := f.collect(name, value); err != nil {
 				return err
 			}
 		}
@@ -77,8 +77,8 @@ func (f *field) urlencoded(body []byte) error {
 	return nil
 }
 
-// meet adds value if name is that of the field.
-func (f *field) meet(name, value string) error {
+// collect adds value if name is that of the field.
+func (f *field) collect(name, value string) error {
 	switch {
 	case len(f.names.Confused(nil, name)) > 0:
 		return fmt.Errorf("%w: some servers read another form field as this one", ErrAmbiguous)

@@ -19,7 +19,7 @@ const maxDepth = 64
 // reports documents that parsers could read differently: duplicate names in any object,
 // invalid UTF-8, half a surrogate pair, trailing data. Names on the path that differ from
 // the pointer's only in case are ErrAmbiguous, because some parsers treat them as equal.
-func (v *Value) lookup(doc []byte, pointer string) (found, error) {
+func (v *Value) lookup(doc []byte, pointer string) (result, error) {
 	v.buffer = *bytes.NewBuffer(doc)
 	if v.json == nil {
 		v.json = jsontext.NewDecoder(&v.buffer)
@@ -28,18 +28,18 @@ func (v *Value) lookup(doc []byte, pointer string) (found, error) {
 	}
 	w := walk{Decoder: v.json}
 	if err := w.value(pointer); err != nil {
-		return found{}, err
+		return result{}, err
 	}
 	if _, err := w.ReadToken(); !errors.Is(err, io.EOF) {
-		return found{}, fmt.Errorf("%w: trailing data after the JSON", ErrInvalid)
+		return result{}, fmt.Errorf("%w: trailing data after the JSON", ErrInvalid)
 	}
-	return w.found, w.fault
+	return w.result, w.fault
 }
 
 // A walk is one pass through a document.
 type walk struct {
 	*jsontext.Decoder
-	found
+	result
 	fault error // an error of the value, if the document is well formed
 }
 
@@ -123,11 +123,11 @@ func (w *walk) scalar() error {
 	w.text = t.String()
 	switch t.Kind() {
 	case '0':
-		w.kind = numeral
+		w.kind = kindNumber
 	case 't', 'f':
-		w.kind = boolean
+		w.kind = kindBool
 	case 'n':
-		w.kind = null
+		w.kind = kindNull
 	}
 	return nil
 }

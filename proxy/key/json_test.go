@@ -241,19 +241,19 @@ func FuzzJSON(f *testing.F) {
 		}
 		switch want := want.(type) {
 		case string:
-			if err != nil || got.text != want || got.kind != text {
+			if err != nil || got.text != want || got.kind != kindString {
 				t.Fatalf("lookup(%q) = %+v, %v; want the string %q", doc, got, err, want)
 			}
 		case json.Number:
-			if err != nil || got.text != want.String() || got.kind != numeral {
+			if err != nil || got.text != want.String() || got.kind != kindNumber {
 				t.Fatalf("lookup(%q) = %+v, %v; want the number %s", doc, got, err, want)
 			}
 		case bool:
-			if err != nil || got.text != strconv.FormatBool(want) || got.kind != boolean {
+			if err != nil || got.text != strconv.FormatBool(want) || got.kind != kindBool {
 				t.Fatalf("lookup(%q) = %+v, %v; want %v", doc, got, err, want)
 			}
 		case nil:
-			if err != nil || got.text != "null" || got.kind != null {
+			if err != nil || got.text != "null" || got.kind != kindNull {
 				t.Fatalf("lookup(%q) = %+v, %v; want null", doc, got, err)
 			}
 		default:

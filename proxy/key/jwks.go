@@ -20,9 +20,9 @@ const (
 	refreshPause = 10 * time.Second // between two requests, even if tokens name unknown keys
 )
 
-// keep reloads the JSON Web Key Set periodically, and soon after a token named an unknown
+// refreshLoop reloads the JSON Web Key Set periodically, and soon after a token named an unknown
 // key. Requests do not wait for it: issuers publish a key before they sign with it.
-func (t *Tokens) keep(ctx context.Context) {
+func (t *Tokens) refreshLoop(ctx context.Context) {
 	every := t.config.Refresh
 	if every == 0 {
 		every = defaultRefresh

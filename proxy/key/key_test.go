@@ -35,7 +35,7 @@ func (r request) Confused(o Origin) bool {
 		}
 	case Query:
 		for name := range r.query {
-			if len(Names{}.With(o.Name).Confused(nil, name)) > 0 {
+			if len(NameSet{}.With(o.Name).Confused(nil, name)) > 0 {
 				return true
 			}
 		}

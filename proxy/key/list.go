@@ -67,7 +67,7 @@ func entry(line string) string {
 }
 
 func (l *List) insert(entry string) error {
-	if l.spec.Conceals() && (l.hashes.reads(entry) || l.hashes.head != "") {
+	if l.spec.CanHash() && (l.hashes.isHashLine(entry) || l.hashes.head != "") {
 		return l.hashes.insert(entry)
 	}
 	if l.byAddress() {
@@ -89,7 +89,7 @@ func (s *Spec) value(entry string) (string, error) {
 	if s.Of != nil {
 		return s.Part.text(entry)
 	}
-	f, err := s.normalize(found{text: entry})
+	f, err := s.normalize(result{text: entry})
 	if err != nil {
 		return "", fmt.Errorf("%w: %w; write it as a request would carry it", ErrSpec, err)
 	}
@@ -135,7 +135,7 @@ func (l *List) Has(v *Value) bool {
 	return ok
 }
 
-// Hash returns the key that v extracted last as ConcealOne writes it, if the list contains
+// Hash returns the key that v extracted last as HashValue writes it, if the list contains
 // it as a hash.
 func (l *List) Hash(v *Value) (text string, ok bool) {
 	leaf, ok := l.own(v)
@@ -155,12 +155,12 @@ func (l *List) HasExactly(v *Value, client netip.Addr) bool {
 }
 
 // own returns the text that v extracted last, if l can contain it.
-func (l *List) own(v *Value) (leaf, bool) {
-	if l == nil || v.Skip || len(v.leaves) != 1 {
-		return leaf{}, false
+func (l *List) own(v *Value) (component, bool) {
+	if l == nil || v.Skip || len(v.components) != 1 {
+		return component{}, false
 	}
-	last := v.leaves[0]
-	return last, last.spec == l.spec && last.known && last.kind == text
+	last := v.components[0]
+	return last, last.spec == l.spec && last.hasText && last.kind == kindString
 }
 
 // byAddress reports whether l contains addresses and networks.

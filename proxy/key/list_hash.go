@@ -25,8 +25,8 @@ type Pepper struct {
 	head string // "hashed:KIND:ID"
 }
 
-// PepperOf returns the Pepper for a secret. Its id in a list does not reveal the secret.
-func PepperOf(secret []byte) Pepper {
+// NewPepper returns the Pepper for a secret. Its id in a list does not reveal the secret.
+func NewPepper(secret []byte) Pepper {
 	id := keyed(secret, "name of a secret")
 	return Pepper{secret, "hashed:k:" + encode(id[:16])}
 }
@@ -51,12 +51,12 @@ func SaltOf(text string) (p Pepper, ok bool) {
 	return Pepper{}, false
 }
 
-// Conceals reports whether the values of spec can be hashed: networks cannot.
-func (s *Spec) Conceals() bool { return s.Of != nil || s.From.Source != ClientIP }
+// CanHash reports whether the values of spec can be hashed: networks cannot.
+func (s *Spec) CanHash() bool { return s.Of != nil || s.From.Source != ClientIP }
 
-// Conceal returns text, a list of values of spec with one per line, with each value hashed.
+// HashList returns text, a list of values of spec with one per line, with each value hashed.
 // Hashed values are unchanged; comments and invalid values are omitted.
-func (p Pepper) Conceal(spec *Spec, text string) string {
+func (p Pepper) HashList(spec *Spec, text string) string {
 	var b strings.Builder
 	before, headed := newHashes(nil), false
 	for line := range strings.Lines(strings.TrimPrefix(text, "\uFEFF")) {
@@ -64,7 +64,7 @@ func (p Pepper) Conceal(spec *Spec, text string) string {
 		if one == "" {
 			continue
 		}
-		if before.reads(one) || before.head != "" {
+		if before.isHashLine(one) || before.head != "" {
 			b.WriteString(one + "\n")
 			continue
 		}
@@ -79,8 +79,8 @@ func (p Pepper) Conceal(spec *Spec, text string) string {
 	return b.String()
 }
 
-// ConcealOne returns the hash of one value of spec.
-func (p Pepper) ConcealOne(spec *Spec, text string) (string, error) {
+// HashValue returns the hash of one value of spec.
+func (p Pepper) HashValue(spec *Spec, text string) (string, error) {
 	if hashedForm.MatchString(text) {
 		return text, nil
 	}
@@ -97,7 +97,7 @@ func (p Pepper) sum(value string) string {
 	return encode(h[:sumSize])
 }
 
-// IsHashed reports whether text is a single value hashed by ConcealOne.
+// IsHashed reports whether text is a single value hashed by HashValue.
 func IsHashed(text string) bool {
 	m := hashedForm.FindStringSubmatch(text)
 	return m != nil && m[3] != ""
@@ -115,8 +115,8 @@ func newHashes(secrets [][]byte) *hashes {
 	return &hashes{secrets: secrets, sums: map[string]struct{}{}}
 }
 
-// reads reports whether line is a header or a hash; the lines after a header are hashes.
-func (h *hashes) reads(line string) bool {
+// isHashLine reports whether line is a header or a hash; the lines after a header are hashes.
+func (h *hashes) isHashLine(line string) bool {
 	m := hashedForm.FindStringSubmatch(line)
 	if m != nil && m[3] == "" {
 		h.head = line
@@ -130,10 +130,10 @@ func (h *hashes) insert(line string) error {
 	head, sum := h.head, line
 	switch {
 	case m != nil && m[3] == "":
-		return h.meet(m)
+		return h.addHeader(m)
 	case m != nil:
 		head, sum = strings.TrimSuffix(line, ":"+m[3]), m[3]
-		if err := h.meet(m); err != nil {
+		if err := h.addHeader(m); err != nil {
 			return err
 		}
 	case len(line) != base64.RawURLEncoding.EncodedLen(sumSize):
@@ -143,8 +143,8 @@ func (h *hashes) insert(line string) error {
 	return nil
 }
 
-// meet finds the Pepper for a header.
-func (h *hashes) meet(m []string) error {
+// addHeader finds the Pepper for a header.
+func (h *hashes) addHeader(m []string) error {
 	head := "hashed:" + m[1] + ":" + m[2]
 	for _, p := range h.peppers {
 		if p.head == head {
@@ -160,7 +160,7 @@ func (h *hashes) meet(m []string) error {
 		return nil
 	}
 	for _, secret := range h.secrets {
-		if p := PepperOf(secret); p.head == head {
+		if p := NewPepper(secret); p.head == head {
 			h.peppers = append(h.peppers, p)
 			return nil
 		}
@@ -168,7 +168,7 @@ func (h *hashes) meet(m []string) error {
 	return fmt.Errorf("%w: hashed with an unknown secret; set it as privacy.previous_secret, or push the list again as it was before it was hashed", ErrSpec)
 }
 
-// find returns the hash of value as ConcealOne writes it, if the list contains it.
+// find returns the hash of value as HashValue writes it, if the list contains it.
 func (h *hashes) find(value string) (text string, ok bool) {
 	if h == nil || len(h.sums) == 0 {
 		return "", false

@@ -10,14 +10,14 @@ const plainList = "# Bob's own\n138 0013 8000\n+86-139-0013-9000 # Ann's\n"
 func TestPepper_HashedListHasWhatThePlainOneHas(t *testing.T) {
 	phone := phoneAt(t, "header:X-Phone")
 	secret, other := []byte("sixteen characters and more"), []byte("another one that is as long")
-	for name, p := range map[string]Pepper{"secret": PepperOf(secret), "salt": Salt([]byte("0123456789abcdef"))} {
-		text := p.Conceal(phone, plainList)
+	for name, p := range map[string]Pepper{"secret": NewPepper(secret), "salt": Salt([]byte("0123456789abcdef"))} {
+		text := p.HashList(phone, plainList)
 		for _, told := range []string{"138", "139", "Bob", "Ann"} {
 			if strings.Contains(strings.SplitN(text, "\n", 2)[1], told+"0013") || strings.Contains(text, "Bob") {
 				t.Errorf("%s: %q tells %s", name, text, told)
 			}
 		}
-		if again := p.Conceal(phone, text); again != text {
+		if again := p.HashList(phone, text); again != text {
 			t.Errorf("%s: hashed twice: %q; want %q", name, again, text)
 		}
 		l, problems := ParseList(phone, text, other, secret)
@@ -34,11 +34,11 @@ func TestPepper_HashedListHasWhatThePlainOneHas(t *testing.T) {
 
 func TestPepper_ASecretThatIsNotKnownIsAProblem(t *testing.T) {
 	phone := phoneAt(t, "header:X-Phone")
-	text := PepperOf([]byte("sixteen characters and more")).Conceal(phone, plainList)
+	text := NewPepper([]byte("sixteen characters and more")).HashList(phone, plainList)
 	if _, problems := ParseList(phone, text, []byte("another one that is as long")); len(problems) == 0 || problems[0].Line != 1 || !strings.Contains(problems[0].Err.Error(), "privacy.previous_secret") {
 		t.Errorf("problems %v; want that the secret is not known", problems)
 	}
-	if _, problems := ParseList(phone, Salt(nil).Conceal(phone, plainList)+"+8613800138000\n"); len(problems) != 1 {
+	if _, problems := ParseList(phone, Salt(nil).HashList(phone, plainList)+"+8613800138000\n"); len(problems) != 1 {
 		t.Errorf("problems %v; want that a plain value stands among hashed ones", problems)
 	}
 }
@@ -46,17 +46,17 @@ func TestPepper_ASecretThatIsNotKnownIsAProblem(t *testing.T) {
 func TestPepper_OneValue(t *testing.T) {
 	phone := phoneAt(t, "header:X-Phone")
 	p := Salt([]byte("0123456789abcdef"))
-	one, err := p.ConcealOne(phone, "138 0013 8000")
+	one, err := p.HashValue(phone, "138 0013 8000")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := p.ConcealOne(phone, one); err != nil || again != one {
+	if again, err := p.HashValue(phone, one); err != nil || again != one {
 		t.Errorf("hashed twice: %q, %v; want %q", again, err, one)
 	}
 	if found, ok := SaltOf("lists: {a: {values: [\"" + one + "\"]}}\n"); !ok || found.head != p.head {
 		t.Errorf("salt %q, %v; want %q", found.head, ok, p.head)
 	}
-	if _, ok := SaltOf(PepperOf([]byte("secret")).Conceal(phone, plainList)); ok {
+	if _, ok := SaltOf(NewPepper([]byte("secret")).HashList(phone, plainList)); ok {
 		t.Error("a list that is hashed under a secret has a salt")
 	}
 	l, problems := ParseList(phone, one+"\n+8613900139000\n")
@@ -67,7 +67,7 @@ func TestPepper_OneValue(t *testing.T) {
 
 // Networks cannot be hashed: what is in them could not be found any more.
 func TestSpec_Conceals(t *testing.T) {
-	if of("client_ip").Conceals() || !of("header:X-User").Conceals() {
+	if of("client_ip").CanHash() || !of("header:X-User").CanHash() {
 		t.Error("addresses are hashed, or users are not")
 	}
 }

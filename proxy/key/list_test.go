@@ -54,10 +54,10 @@ func TestListOf_TakesValuesWhole(t *testing.T) {
 	if len(problems) > 0 || plain.Len() != 3 {
 		t.Fatalf("%d values, %v; want 3", plain.Len(), problems)
 	}
-	pepper := PepperOf([]byte("a secret of sixteen characters"))
+	pepper := NewPepper([]byte("a secret of sixteen characters"))
 	var sums []string
 	for _, value := range []string{"alice #1", "bob", "#carol"} {
-		sum, err := pepper.ConcealOne(user, value)
+		sum, err := pepper.HashValue(user, value)
 		if err != nil {
 			t.Fatal(err)
 		}

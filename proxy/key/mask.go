@@ -6,7 +6,7 @@ import (
 )
 
 // shown returns the text of l for display.
-func (l leaf) shown() string {
+func (l component) shown() string {
 	if l.spec.Of != nil && l.spec.Part.Kind != Prefix { // a country identifies nobody
 		return l.text
 	}

@@ -6,12 +6,12 @@ import "strings"
 // documents that are passed on. Addresses, hosts, methods and countries are not masked.
 func (v *Value) Masked() string {
 	var b strings.Builder
-	for i, l := range v.leaves {
+	for i, l := range v.components {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
 		b.WriteString(l.spec.Name)
-		if l.known && l.text != "" {
+		if l.hasText && l.text != "" {
 			b.WriteByte('=')
 			b.WriteString(l.masked())
 		}
@@ -20,7 +20,7 @@ func (v *Value) Masked() string {
 }
 
 // masked returns the text of l, masked if clients choose it.
-func (l leaf) masked() string {
+func (l component) masked() string {
 	s := l.spec
 	if s.Of != nil && s.Part.Kind != Prefix {
 		return l.text

@@ -87,11 +87,11 @@ func (f *field) part(header string, text []byte) error {
 	case h.length != "" && h.length != strconv.Itoa(len(text)):
 		return ambiguousForm("a part is not as long as it says")
 	case h.name != f.name:
-		return f.meet(h.name, "")
+		return f.collect(h.name, "")
 	case h.file, h.kind != "" && !plainPart.MatchString(h.kind):
 		return fmt.Errorf("%w: the form field is a file, or not plain text", ErrAmbiguous)
 	}
-	return f.meet(h.name, string(text))
+	return f.collect(h.name, string(text))
 }
 
 // readPartHeader parses the header of a part. Repeated fields are errors.

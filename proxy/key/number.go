@@ -19,14 +19,14 @@ type Number struct {
 	Type    LineType
 }
 
-// A reading is the interpretation of dialled digits.
-type reading struct {
+// A parsedNumber is the interpretation of dialed digits.
+type parsedNumber struct {
 	country  *country // nil if no country has such a number
 	plan     *plan    // the plan whose national prefix may precede the number
 	national string
 }
 
-// number is the number that is dialled by digits, in the form of isDialled; valid is false
+// number is the number that is dialed by digits, in the form of isDialedForm; valid is false
 // if there is none. The rules are those of the library that plans.txt is from, whose Parse
 // and GetNumberType take a hundred times as long: TestPhone_AgreesWithTheLibrary compares.
 func (p *Phone) number(digits string) (n Number, valid bool) {
@@ -61,36 +61,36 @@ func e164(digits, dial, national string) string {
 }
 
 // read splits digits into calling code and number.
-func (p *Phone) read(digits string) reading {
+func (p *Phone) read(digits string) parsedNumber {
 	digits, plus := strings.CutPrefix(digits, "+")
 	switch {
 	case len(digits) < minNational, plus && len(digits) == minNational:
-		return reading{}
+		return parsedNumber{}
 	case plus:
 		if c, national := p.countries.split(digits); c != nil {
-			return reading{country: c, national: national}
+			return parsedNumber{country: c, national: national}
 		}
 	}
 	if p.region == noRegion {
-		return reading{}
+		return parsedNumber{}
 	}
-	here := p.countries.of(p.code)
+	here := p.countries.forCode(p.code)
 	home := here.plan(p.region)
-	if rest, found := home.abroad.cut(digits); found && !strings.HasPrefix(rest, "0") {
+	if rest, found := home.abroad.trim(digits); found && !strings.HasPrefix(rest, "0") {
 		if len(rest) <= minNational {
-			return reading{}
+			return parsedNumber{}
 		}
 		c, national := p.countries.split(rest)
-		return reading{country: c, national: national}
+		return parsedNumber{country: c, national: national}
 	}
 	if rest, found := strings.CutPrefix(digits, here.dial[1:]); found {
 		rest = home.cutPrefix(rest)
 		if !home.matches(digits) && home.matches(rest) || home.tooLong(len(digits)) {
-			return reading{country: here, national: rest}
+			return parsedNumber{country: here, national: rest}
 		}
 	}
 	if plus {
-		return reading{}
+		return parsedNumber{}
 	}
-	return reading{country: here, plan: home, national: digits}
+	return parsedNumber{country: here, plan: home, national: digits}
 }

@@ -24,27 +24,27 @@ const maxExact = 1<<53 - 1
 // canonicalJSON returns the text of a JSON value for a key. The number 42 and the string
 // "42" are the same key, because most programs treat them as the same phone number or user.
 // Other numbers and booleans have different texts in each language; they are ErrAmbiguous.
-func canonicalJSON(f found, err error) (found, error) {
+func canonicalJSON(f result, err error) (result, error) {
 	switch {
 	case err != nil:
-		return found{}, err
-	case f.kind == boolean:
-		return found{}, fmt.Errorf("%w: a JSON boolean; send a string", ErrAmbiguous)
-	case f.kind != numeral:
+		return result{}, err
+	case f.kind == kindBool:
+		return result{}, fmt.Errorf("%w: a JSON boolean; send a string", ErrAmbiguous)
+	case f.kind != kindNumber:
 		return f, nil
 	}
 	n, err := strconv.ParseInt(f.text, 10, 64)
 	if err != nil || !plainNumeral.MatchString(f.text) || n > maxExact || n < -maxExact {
-		return found{}, fmt.Errorf("%w: a JSON number that is not a plain integer, or beyond %d; send a string", ErrAmbiguous, int64(maxExact))
+		return result{}, fmt.Errorf("%w: a JSON number that is not a plain integer, or beyond %d; send a string", ErrAmbiguous, int64(maxExact))
 	}
-	f.kind = text
+	f.kind = kindString
 	return f, nil
 }
 
 // canonical converts a number in a token to text: the claims 42 and "42" are the same key.
-func canonical(f found) (found, error) {
+func canonical(f result) (result, error) {
 	spelled, err := numeralText(f.text)
-	return found{text: spelled}, err
+	return result{text: spelled}, err
 }
 
 // numeralText returns the canonical text of a number in a token, whose spelling the client

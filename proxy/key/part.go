@@ -59,7 +59,7 @@ func (p Part) text(s string) (string, error) {
 		}
 		return s, nil
 	}
-	digits, extension, ok := dialled(s)
+	digits, extension, ok := dialedDigits(s)
 	if !ok || extension {
 		return "", fmt.Errorf("%w: no %s; write a plus and digits", ErrSpec, p.Kind)
 	}

@@ -29,7 +29,7 @@ type Phone struct {
 	countries *countries
 }
 
-// NewPhone returns a Phone. Numbers without a country code are parsed as dialled in region,
+// NewPhone returns a Phone. Numbers without a country code are parsed as dialed in region,
 // an ISO 3166 code such as CN; if region is empty, all numbers need a plus. Only the line
 // types in allow are accepted; nil accepts all. Errors wrap ErrSpec.
 func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error) {
@@ -50,13 +50,13 @@ func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error
 	}, nil
 }
 
-// Parse parses a number in any spelling that dialled accepts and that is valid in the
+// Parse parses a number in any spelling that dialedDigits accepts and that is valid in the
 // numbering plan of its country. Errors wrap ErrInvalid, or ErrAmbiguous if a server could
 // read a number from a text that is not one here, because it contains digits. Number may
 // share memory with s. Parse takes less than a microsecond, and about a millisecond for the
 // first number of a country.
 func (p *Phone) Parse(s string) (Number, error) {
-	digits, extension, ok := dialled(s)
+	digits, extension, ok := dialedDigits(s)
 	switch {
 	case !ok && strings.ContainsFunc(s, unicode.IsNumber):
 		return Number{}, fmt.Errorf("%w: digits that are not written as a phone number", ErrAmbiguous)

@@ -13,7 +13,7 @@ import (
 	"github.com/nyaruka/phonenumbers/v2"
 )
 
-// agrees fails the test unless p makes of dialled digits what the library does, by its own
+// agrees fails the test unless p makes of dialed digits what the library does, by its own
 // means. It reports whether they are a number.
 func agrees(t testing.TB, p *Phone, digits string) bool {
 	t.Helper()
@@ -25,7 +25,7 @@ func agrees(t testing.TB, p *Phone, digits string) bool {
 	return is
 }
 
-// askLibrary has the library read digits in the form of isDialled. It takes some 20
+// askLibrary has the library read digits in the form of isDialedForm. It takes some 20
 // microseconds.
 func askLibrary(p *Phone, digits string) (n Number, valid bool) {
 	read, err := phonenumbers.Parse(digits, p.region)
@@ -100,12 +100,12 @@ func examples(region string) []string {
 	return slices.Compact(all)
 }
 
-// abroad is what is dialled in regions before the code of another country, among others.
+// abroad is what is dialed in regions before the code of another country, among others.
 func abroad() []string {
 	return []string{"00", "011", "001", "010", "0011", "810", "119", "17951", "0"}
 }
 
-// before is what is dialled before a national number, or what looks like that.
+// before is what is dialed before a national number, or what looks like that.
 func before() []string {
 	return []string{"0", "1", "8", "06", "9", "15", "90", "021", "17951", "180020"}
 }
@@ -133,7 +133,7 @@ func comparedRegions(regions []string) (compared []string, atLeast int) {
 	return slices.DeleteFunc(compared, func(string) bool { next++; return next%4 > 0 }), 50_000 / 8
 }
 
-// Whatever digits are dialled, wherever that is, they are the number that the library
+// Whatever digits are dialed, wherever that is, they are the number that the library
 // makes of them, or none if it makes none.
 func TestPhone_AgreesWithTheLibrary(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -145,7 +145,7 @@ func TestPhone_AgreesWithTheLibrary(t *testing.T) {
 		p := mustPhone(t, region)
 		p.countries = &all
 		check := func(digits string) {
-			if !isDialled(digits) {
+			if !isDialedForm(digits) {
 				return
 			}
 			if agrees(t, p, digits) {
@@ -187,7 +187,7 @@ func TestPhone_AgreesWithTheLibrary(t *testing.T) {
 				check("+" + digits)
 				check(abroad()[random.IntN(len(abroad()))] + digits)
 			}
-			length := 1 + random.IntN(maxDialled)
+			length := 1 + random.IntN(maxDialed)
 			var digits []byte
 			for range length {
 				digits = append(digits, byte('0'+random.IntN(10)))
@@ -216,7 +216,7 @@ func FuzzPhone_AgreesWithTheLibrary(f *testing.F) {
 		f.Add("+"+strconv.Itoa(phonenumbers.GetCountryCodeForRegion(region))+national, i)
 	}
 	f.Fuzz(func(t *testing.T, digits string, region uint8) {
-		if !isDialled(digits) {
+		if !isDialedForm(digits) {
 			return
 		}
 		p := mustPhone(t, regions[int(region)%len(regions)])
@@ -229,7 +229,7 @@ func FuzzPhone_AgreesWithTheLibrary(f *testing.F) {
 func TestPhone_AllPlansCompile(t *testing.T) {
 	var all countries
 	for code := range phonenumbers.GetSupportedCallingCodes() {
-		if c := all.of(code); len(c.plans) != len(phonenumbers.GetRegionCodesForCountryCode(code)) {
+		if c := all.forCode(code); len(c.plans) != len(phonenumbers.GetRegionCodesForCountryCode(code)) {
 			t.Errorf("+%d: %+v; want all its plans", code, c)
 		}
 	}
@@ -238,7 +238,7 @@ func TestPhone_AllPlansCompile(t *testing.T) {
 		if c := all[code].Load(); c != nil {
 			for _, p := range c.plans {
 				plans++
-				for _, a := range []*automaton{p.numbers, p.national.quick, p.abroad.quick} {
+				for _, a := range []*automaton{p.numbers, p.national.automaton, p.abroad.automaton} {
 					if a != nil {
 						states += cap(a.states)
 					}

@@ -109,7 +109,7 @@ func TestPhone_RefusesWhatIsNone(t *testing.T) {
 		for range 2 {
 			got, err := p.Parse(s)
 			want := ErrInvalid // all find no number here
-			if _, _, ok := dialled(s); !ok && strings.ContainsFunc(s, unicode.IsNumber) {
+			if _, _, ok := dialedDigits(s); !ok && strings.ContainsFunc(s, unicode.IsNumber) {
 				want = ErrAmbiguous // some could find one
 			}
 			if !errors.Is(err, want) || got != (Number{}) {
@@ -227,12 +227,12 @@ func FuzzPhone(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		digits, _, ok := dialled(s)
+		digits, _, ok := dialedDigits(s)
 		if !ok {
 			return
 		}
-		if again, extension, ok := dialled(digits); !ok || extension || again != digits {
-			t.Fatalf("dialled(%q) = %q, and of that %q, %v", s, digits, again, ok)
+		if again, extension, ok := dialedDigits(digits); !ok || extension || again != digits {
+			t.Fatalf("dialed(%q) = %q, and of that %q, %v", s, digits, again, ok)
 		}
 		n, err := p.Parse(s)
 		if err != nil {
@@ -268,7 +268,7 @@ func BenchmarkPhone(b *testing.B) {
 				p.Parse(c.number)
 			}
 		})
-		if digits, _, ok := dialled(c.number); ok {
+		if digits, _, ok := dialedDigits(c.number); ok {
 			b.Run(c.name+"/library", func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

@@ -136,31 +136,33 @@ func (p *plan) lineType(national string) LineType {
 // are in use.
 func (p *plan) matches(national string) bool { return p.numbers.match(national)&kindGeneral != 0 }
 
-// begins reports whether national has the leading digits of the region, which no other
+// hasLeadingDigits reports whether national has the leading digits of the region, which no other
 // region with the same calling code has.
-func (p *plan) begins(national string) bool { return p.numbers.match(national)&kindLeading != 0 }
+func (p *plan) hasLeadingDigits(national string) bool {
+	return p.numbers.match(national)&kindLeading != 0
+}
 
 // withoutPrefix removes the national prefix from a number. It does not if the rest would
 // not be a number, or would not have a valid length.
 func (p *plan) withoutPrefix(national string) string {
 	rest := p.cutPrefix(national)
-	if n := len(rest); p.fits(n) || p.tooLong(n) {
+	if n := len(rest); p.hasLength(n) || p.tooLong(n) {
 		return rest
 	}
 	return national
 }
 
 func (p *plan) cutPrefix(national string) string {
-	rest, found := p.national.cut(national)
+	rest, found := p.national.trim(national)
 	if found && p.matches(national) && !p.matches(rest) {
 		return national
 	}
 	return rest
 }
 
-// fits reports whether the plan has numbers with this many digits that can be called from
+// hasLength reports whether the plan has numbers with this many digits that can be called from
 // everywhere.
-func (p *plan) fits(digits int) bool {
+func (p *plan) hasLength(digits int) bool {
 	return slices.Contains(p.possible, digits) && !slices.Contains(p.local, digits)
 }
 

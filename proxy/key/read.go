@@ -6,41 +6,41 @@ import (
 )
 
 // read returns the only text at o, "" if there is none.
-func (o Origin) read(r Request, v *Value, tokens *Tokens) (f found, err error) {
+func (o Origin) read(r Request, v *Value, tokens *Tokens) (f result, err error) {
 	switch o.Source {
 	case Header, Query:
-		f.text, err = o.plain(r)
+		f.text, err = o.readField(r)
 	case Path:
 		f.text = r.Param(o.Name)
 	case Cookie:
 		f.text, err = cookie(r.Header("Cookie"), o.Name)
 	case ClientIP:
 		f.network = r.Client()
-		f.text = v.client(f.network)
+		f.text = v.formatAddress(f.network)
 	case JWT:
 		return tokens.claim(r, v, o.Name)
 	case JSON, Form, Host, Method:
-		return o.open(r, v)
+		return o.readMessage(r, v)
 	}
 	return f, err
 }
 
-// plain reads the only header field or parameter with this name.
-func (o Origin) plain(r Request) (string, error) {
+// readField reads the only header field or parameter with this name.
+func (o Origin) readField(r Request) (string, error) {
 	if r.Confused(o) {
 		return "", fmt.Errorf("%w: some servers read another name as this one", ErrAmbiguous)
 	}
 	if o.Source == Header {
-		return one(r.Header(o.Name))
+		return single(r.Header(o.Name))
 	}
-	return one(r.Query(o.Name))
+	return single(r.Query(o.Name))
 }
 
-// open reads origins that require a Message.
-func (o Origin) open(r Request, v *Value) (f found, err error) {
+// readMessage reads origins that require a Message.
+func (o Origin) readMessage(r Request, v *Value) (f result, err error) {
 	m, err := message(r)
 	if err != nil {
-		return found{}, err
+		return result{}, err
 	}
 	switch o.Source {
 	case Host:
@@ -52,19 +52,19 @@ func (o Origin) open(r Request, v *Value) (f found, err error) {
 	case JSON:
 		body, err := decodedBody(r, m)
 		if err != nil || len(body.Bytes) == 0 {
-			return found{}, err
+			return result{}, err
 		}
 		if err := body.json(); err != nil {
-			return found{}, err
+			return result{}, err
 		}
 		return canonicalJSON(v.lookup(body.Bytes, o.Name))
 	}
 	return f, err
 }
 
-// client formats an address, without the prefix length if it is a single host. It caches
-// the last one, because requests of a client often follow each other.
-func (v *Value) client(p netip.Prefix) string {
+// formatAddress formats an address, without the prefix length if it is a single host. It
+// caches the last one, because requests of a client often follow each other.
+func (v *Value) formatAddress(p netip.Prefix) string {
 	switch {
 	case !p.IsValid():
 		return ""

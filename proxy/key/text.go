@@ -10,14 +10,14 @@ import (
 
 // checkAmbiguous returns an error unless all servers read the text of a key at o in the
 // same way. Characters that the steps of s remove are allowed.
-func (s *Spec) checkAmbiguous(o Origin, f found) error {
+func (s *Spec) checkAmbiguous(o Origin, f result) error {
 	switch o.Source {
 	case Header, Query, Path, Cookie, Form, JSON:
 	default: // not spelled by the client, or signed
 		return nil
 	}
 	sent := f.text
-	if f.kind != text || isPlainText(sent) {
+	if f.kind != kindString || isPlainText(sent) {
 		return nil
 	}
 	switch {
@@ -71,10 +71,10 @@ func latinDigits(s string) bool {
 	return false
 }
 
-// otherDigits returns an error if s has a digit or number beyond ASCII. Java, JavaScript,
+// checkDigits returns an error if s has a digit or number beyond ASCII. Java, JavaScript,
 // Go and PHP drop it because it is not one of 0-9, Python reads decimal ones as digits, and
 // phone number libraries do both.
-func otherDigits(s string) error {
+func checkDigits(s string) error {
 	for _, r := range s {
 		if r >= utf8.RuneSelf && unicode.IsNumber(r) {
 			return fmt.Errorf("%w: digits other than 0-9", ErrAmbiguous)

@@ -11,36 +11,36 @@ import (
 
 // A token is the bearer token of a request, verified once.
 type token struct {
-	by     *Tokens
-	text   string
-	claims []byte // as JSON
-	err    error
+	verifiedBy *Tokens
+	text       string
+	claims     []byte // as JSON
+	err        error
 }
 
 // claim returns a claim of the request's token, "" if there is no token. The claim must be
 // a string or a number.
-func (t *Tokens) claim(r Request, v *Value, name string) (found, error) {
+func (t *Tokens) claim(r Request, v *Value, name string) (result, error) {
 	if t == nil { // Spec.Check does not allow such a spec
-		return found{}, ErrNoVerificationKeys
+		return result{}, ErrNoVerificationKeys
 	}
 	text, err := bearer(r.Header("Authorization"))
 	if err != nil || text == "" {
-		return found{}, err
+		return result{}, err
 	}
-	if v.token.by != t || v.token.text != text {
+	if v.token.verifiedBy != t || v.token.text != text {
 		claims, err := t.verify(text)
 		v.token = token{t, text, claims, err}
 	}
 	if v.token.err != nil {
-		return found{}, v.token.err
+		return result{}, v.token.err
 	}
 	f, err := v.lookup(v.token.claims, pointerTo(name))
 	switch {
 	case err != nil:
-		return found{}, err
-	case f.kind == boolean, f.kind == null:
-		return found{}, fmt.Errorf("%w: the claim is neither a string nor a number", ErrInvalid)
-	case f.kind == numeral:
+		return result{}, err
+	case f.kind == kindBool, f.kind == kindNull:
+		return result{}, fmt.Errorf("%w: the claim is neither a string nor a number", ErrInvalid)
+	case f.kind == kindNumber:
 		return canonical(f)
 	}
 	return f, nil
@@ -52,7 +52,7 @@ func (t *Tokens) claim(r Request, v *Value, name string) (found, error) {
 func (t *Tokens) verify(text string) ([]byte, error) {
 	_, err := t.parser.ParseWithClaims(text, &jwt.RegisteredClaims{}, t.candidates)
 	if err != nil {
-		return nil, explain(err)
+		return nil, explainError(err)
 	}
 	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1])
 	if err != nil {
@@ -87,8 +87,8 @@ func (t *Tokens) candidates(token *jwt.Token) (any, error) {
 	return set, nil
 }
 
-// explain describes the error of a token without its contents.
-func explain(err error) error {
+// explainError describes the error of a token without its contents.
+func explainError(err error) error {
 	if errors.Is(err, ErrNoVerificationKeys) {
 		return ErrNoVerificationKeys
 	}

@@ -147,7 +147,7 @@ func (t *Tokens) Open(ctx context.Context) error {
 	}
 	life, closing := context.WithCancel(context.WithoutCancel(ctx))
 	t.closing = closing
-	t.loop.Go(func() { t.keep(life) })
+	t.loop.Go(func() { t.refreshLoop(life) })
 	if err != nil {
 		return errors.Join(ErrNoVerificationKeys, err)
 	}

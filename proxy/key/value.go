@@ -23,80 +23,80 @@ type Value struct {
 	// the field is not sent.
 	Set []Field
 
-	leaves []leaf // Parts, for display and lists
-	memory []cached
-	token  token
-	last   found             // the client whose address was formatted last
-	json   *jsontext.Decoder // reads from buffer
-	buffer bytes.Buffer
+	components []component // Parts, for display and lists
+	cache      []cacheEntry
+	token      token
+	last       result            // the client whose address was formatted last
+	json       *jsontext.Decoder // reads from buffer
+	buffer     bytes.Buffer
 }
 
 // A Field is a header field.
 type Field struct{ Name, Value string }
 
-// A leaf is one text of a key.
-type leaf struct {
+// A component is one text of a key.
+type component struct {
 	spec *Spec
-	found
-	known bool // false for the shared key of requests without one
+	result
+	hasText bool // false for the shared key of requests without one
 }
 
-// found is the result of reading a key.
-type found struct {
+// A result is the result of reading a key.
+type result struct {
 	text    string
-	kind    kind
+	kind    jsonKind
 	number  Number       // if it is a phone number
 	network netip.Prefix // if it is a client address
 }
 
-// cached is a result of reading a key, or its error.
-type cached struct {
+// A cacheEntry is a cached result of reading a key, or its error.
+type cacheEntry struct {
 	spec *Spec
-	found
+	result
 	err error
 }
 
-// A kind is the JSON type of a text. All other sources have only strings, and extracted
-// keys are never numbers or booleans: see canonicalJSON.
-type kind uint8
+// A jsonKind is the JSON type of a text. All other sources have only strings, and
+// extracted keys are never numbers or booleans: see canonicalJSON.
+type jsonKind uint8
 
 const (
-	text    kind = iota // a string
-	numeral             // a number
-	boolean             // true or false
-	null
+	kindString jsonKind = iota // a string
+	kindNumber                 // a number
+	kindBool                   // true or false
+	kindNull
 )
 
 // Reset prepares v for the next request, and keeps its allocations.
 func (v *Value) Reset() {
 	clear(v.Parts[:cap(v.Parts)])
 	clear(v.Set[:cap(v.Set)])
-	clear(v.leaves[:cap(v.leaves)])
-	clear(v.memory[:cap(v.memory)])
+	clear(v.components[:cap(v.components)])
+	clear(v.cache[:cap(v.cache)])
 	v.Parts, v.Skip, v.Set = v.Parts[:0], false, v.Set[:0]
-	v.leaves, v.memory, v.token = v.leaves[:0], v.memory[:0], token{}
+	v.components, v.cache, v.token = v.components[:0], v.cache[:0], token{}
 	v.buffer = bytes.Buffer{}
 }
 
 // Text returns the normalized text of the key extracted last, "" if it is joined, missing
 // or skipped. It is personal data and must not be logged.
 func (v *Value) Text() string {
-	if len(v.leaves) != 1 {
+	if len(v.components) != 1 {
 		return ""
 	}
-	return v.leaves[0].text
+	return v.components[0].text
 }
 
 // Shown formats the key extracted last for display, with the texts of sensitive keys
 // masked: "ip=192.0.2.1 phone=+86138****8000".
 func (v *Value) Shown() string {
 	var b strings.Builder
-	for i, l := range v.leaves {
+	for i, l := range v.components {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
 		b.WriteString(l.spec.Name)
-		if l.known && l.text != "" {
+		if l.hasText && l.text != "" {
 			b.WriteByte('=')
 			b.WriteString(l.shown())
 		}
@@ -106,28 +106,29 @@ func (v *Value) Shown() string {
 
 // add appends the name and the text of s. The name is included, so that different keys with
 // the same text have different counts.
-func (v *Value) add(s *Spec, f found) {
-	v.Parts = append(v.Parts, tag(s.Name, f.kind), f.text)
-	v.leaves = append(v.leaves, leaf{spec: s, found: f, known: true})
+func (v *Value) add(s *Spec, f result) {
+	v.Parts = append(v.Parts, countedName(s.Name, f.kind), f.text)
+	v.components = append(v.components, component{spec: s, result: f, hasText: true})
 }
 
-// share appends the shared key of requests without a text.
-func (v *Value) share(s *Spec, name string) {
+// addShared adds the shared key of requests without a text.
+func (v *Value) addShared(s *Spec, name string) {
 	v.Parts = append(v.Parts, name)
-	v.leaves = append(v.leaves, leaf{spec: s})
+	v.components = append(v.components, component{spec: s})
 }
 
-// tag returns the name under which texts of a kind are counted, so that null and the string
-// "null" are different keys. Names never contain NUL.
-func tag(name string, k kind) string {
-	if k == null {
+// countedName returns the name under which texts of a kind are counted, so that null and
+// the string "null" are different keys. Names never contain NUL.
+func countedName(name string, k jsonKind) string {
+	if k == kindNull {
 		return name + "\x00null"
 	}
 	return name
 }
 
-// set sets the header field name to text for the upstream, or removes it if text is empty.
-func (v *Value) set(name, text string) {
+// setField sets the header field name to text for the upstream, or removes it if text is
+// empty.
+func (v *Value) setField(name, text string) {
 	if name == "" {
 		return
 	}

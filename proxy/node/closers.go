@@ -60,7 +60,7 @@ func (c closer) run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	select {
-	case err := <-closed: // at the same moment
+	case err := <-closed: // closed at the same moment
 		return err
 	default:
 		return fmt.Errorf("close %s: %w (%v)", c.name, errCloseTimeout, c.timeout)

@@ -10,13 +10,21 @@
 // the proxy; open the sockets, or take over those of systemd (sockets.go, listen.go); load the
 // certificates (tls.go); accept connections on all listeners, and start the tasks.
 //
-// # While it runs
+//   - check that files and directories are writable (writable.go)
+//   - open the store (store.go)
+//   - determine the configuration to serve: the pushed one, or the file (boot.go)
+//   - create the proxy
+//   - open the sockets, or take over those of systemd (sockets.go, listen.go), and load certificates (tls.go)
+//   - accept connections, and start tasks
 //
 // Each task is a named goroutine (tasks.go). Tasks watch the files and reload (reload.go), apply
 // pushes (push.go), watch the other nodes (peers.go), run the leader's tasks (leader.go), answer
 // operators (admin.go, plan.go) and health checks (liveness.go), and notify systemd (systemd.go).
 //
-// # End
+// Each task is a goroutine with a name (tasks.go). Tasks watch the files and reload
+// (reload.go), apply pushes (push.go), watch the other nodes (peers.go), run the leader's
+// tasks (leader.go), serve operators (admin.go, plan.go) and health checks (liveness.go),
+// and notify systemd (systemd.go).
 //
 // Each part that was started is pushed on a stack of closers (closers.go). Close pops them: first
 // the node gives up the leadership and stops reloading, then it drains, then it leaves the cluster,

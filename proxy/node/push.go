@@ -79,7 +79,7 @@ func (d pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 	return done, nil
 }
 
-// isServed reports whether all nodes serve c already.
+// isServed reports whether all nodes already serve c.
 func (d pushAPI) isServed(c *config.Config) bool {
 	b := d.source.served()
 	return b != nil && b.Hash() == c.Hash

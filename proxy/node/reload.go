@@ -57,7 +57,7 @@ func (n *Node) report(report proxy.Report, err error) {
 	}
 }
 
-// watch reloads when the files change.
+// watch reloads when files change.
 func (n *Node) watch(ctx context.Context) {
 	look := func(w *fsnotify.Watcher) [sha256.Size]byte {
 		_, served := n.proxy.Serving()

@@ -71,7 +71,7 @@ func servedLimit(r *config.Route, l *config.Limit) admin.Limit {
 		a.Rates = append(a.Rates, rate.String())
 	}
 	if l.Key.Join != nil {
-		for _, leaf := range l.Key.Leaves() {
+		for _, leaf := range l.Key.Components() {
 			a.Parts = append(a.Parts, leaf.Name)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // queue while weir is restarted.
 type sockets struct {
 	inherited map[string][]net.Listener
-	reusePort bool // another process may listen there too
+	reusePort bool // SO_REUSEPORT
 }
 
 // inherit takes over the sockets passed by systemd. Their units have FileDescriptorName=http, https

@@ -67,7 +67,7 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 func configFiles(c *config.Config, w *fsnotify.Watcher) []string {
 	files := slices.Clone(c.Files)
 	for _, g := range c.Globs {
-		found, _ := filepath.Glob(g) // checked when it was loaded
+		found, _ := filepath.Glob(g) // patterns are valid
 		files = append(files, found...)
 		w.Add(filepath.Dir(g))
 	}

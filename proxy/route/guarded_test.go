@@ -32,6 +32,39 @@ func TestStricter_GuardedPatternsAreFound(t *testing.T) {
 	}
 }
 
+// Patterns in lower case are found the same way, although most requests for them need no
+// second look: each letter is one that a careless framework folds.
+func TestStricter_PatternsInLowerCase(t *testing.T) {
+	tb := newTable("az! - - /az", "send! POST - /v1/send", "files! - - /files/*", "rest - - /*")
+	for line, want := range map[string]string{
+		"GET /az": "az", "GET /Az": "az", "GET /aZ": "az", "GET /az/": "az", "GET /a[": "rest *=a[", "GET /a@": "rest *=a@",
+		"POST /v1/send/": "send", "POST /v1/senD": "send", "GET /files": "files *=", "GET /files/": "files *=", "GET /fileS": "files *=", "GET /v1/send": "rest *=v1/send",
+	} {
+		method, path, _ := strings.Cut(line, " ")
+		q := newRequest(method, "a", path)
+		found, err := tb.Find(q)
+		if got := strings.TrimSpace(found + " " + params(q)); got != want || err != nil {
+			t.Errorf("%s: %q, %v; want %q", line, got, err, want)
+		}
+	}
+	deep := newTable("deep! - - /d/{id}/*", "rest - - /*")
+	if found, err := deep.Find(newRequest("GET", "a", "/d/x")); found != "deep" || err != nil {
+		t.Errorf("without the slash behind its parameter: %q, %v; want deep", found, err)
+	}
+}
+
+// Of patterns that differ in case alone, a spelling that neither has means the guarded
+// one, wherever it stands.
+func TestStricter_TheGuardedOneOfTwins(t *testing.T) {
+	for _, tb := range []*Table[string]{newTable("open - - /page", "guarded! - - /PAGE", "rest - - /*"), newTable("guarded! - - /PAGE", "open - - /page", "rest - - /*")} {
+		for path, want := range map[string]string{"/page": "open", "/PAGE": "guarded", "/Page": "guarded", "/page/": "guarded", "/pages": "rest"} {
+			if found, err := tb.Find(newRequest("GET", "a", path)); found != want || err != nil {
+				t.Errorf("%s: %q, %v; want %s", path, found, err, want)
+			}
+		}
+	}
+}
+
 // Where two guarded patterns could be meant, none is guessed, and the one that is
 // written so is told of.
 func TestStricter_BetweenTwoItRefuses(t *testing.T) {

@@ -18,6 +18,9 @@ func TestTidyHost(t *testing.T) {
 		{"[2001:db8::1]:80", "[2001:db8::1]"},
 		{"[2001:DB8::1]", "[2001:db8::1]"},
 		{"127.0.0.1:1", "127.0.0.1"},
+		{strings.Repeat("a", maxHost), strings.Repeat("a", maxHost)},
+		{strings.Repeat("A", maxHost), strings.Repeat("a", maxHost)},
+		{strings.Repeat("a", maxHost-6) + ":65535", strings.Repeat("a", maxHost-6)},
 	} {
 		if got, err := normalizeHost(c.in); got != c.want || err != nil {
 			t.Errorf("normalizeHost(%q) = %q, %v; want %q", c.in, got, err, c.want)
@@ -30,7 +33,7 @@ func TestTidyHost_RefusesWhatServersCutDifferently(t *testing.T) {
 		"", ".", ":80", "..", ".a", "a..", "a..b", "a:80:80", "a:65536", "a:99999", "a:000080", "a:+80", "a:-1", "a:8o", "a:80 ", "a: 80",
 		"a,x", "x,a", "a;", "a/", "a?x", "a#x", "a\\x", "x@a", "a@x", "a b", "a%2eb", "a%00", "p\u00e4y", "\uff50ay", "a\u3002b", "a*", "*.a", "a~", "a!", "a'", "(a)", "a&b", "a=b", "a$", "a+b", "a\tb",
 		"[", "]", "[]", "[::1", "::1", "[::1]x", "[::1]:x", "[::1]80", "[::1]:80:80", "[::1%25eth0]", "[fe80::1%eth0]", "[127.0.0.1]", "[v1.a]", "a]", "[a]", "[[::1]]",
-		strings.Repeat("a", 300),
+		strings.Repeat("a", maxHost+1), strings.Repeat("A", maxHost+1), strings.Repeat("a", maxHost-5) + ":65535",
 	} {
 		if got, err := normalizeHost(in); !errors.Is(err, ErrTarget) {
 			t.Errorf("normalizeHost(%q) = %q, %v; want ErrTarget", in, got, err)

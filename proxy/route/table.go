@@ -60,7 +60,7 @@ type branch struct {
 	method  string // "" is any
 	headers []condition
 	query   []condition
-	names   key.Names // names of the query parameters
+	names   key.NameSet // names of the query parameters
 	paths   paths
 }
 

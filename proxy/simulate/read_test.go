@@ -138,6 +138,39 @@ func TestRead_Formats(t *testing.T) {
 	}
 }
 
+// Of what the combined format tells of a client, only what something is read from is taken.
+func TestRead_FieldsOfTheCombinedFormat(t *testing.T) {
+	const asked = `192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET / HTTP/1.1" 200 1`
+	for _, c := range []struct{ key, rest, want string }{
+		{"header:Referer", ` "http://a/" "curl"`, "header:Referer=http://a/"},
+		{"header:User-Agent", ` "http://a/" "curl"`, "header:User-Agent=curl"},
+		{"header:X-Phone", ` "http://a/" "curl"`, ""},
+		{"header:Referer", ` "-" "curl"`, "header:Referer="},
+		{"header:Referer", ` "http://a/"`, "header:Referer=http://a/"}, // without an agent
+		{"header:User-Agent", ` "http://a/"`, ""},
+		{"header:User-Agent", ` curl`, ""},
+		{"header:User-Agent", ``, ""},
+	} {
+		n, err := NewNames(nil, mustLoad(t, "routes: [{match: {path: /}, upstream: echo, limits: [{key: '"+c.key+"', rate: 1/1m}]}]\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, r := readFirst(t, asked+c.rest, n, Auto)
+		var got []string
+		for _, f := range r.Fields {
+			got = append(got, f.Origin.String()+"="+f.Value)
+		}
+		if k != request || strings.Join(got, " ") != c.want {
+			t.Errorf("%s of %q: %v %q; want %q", c.key, c.rest, k, got, c.want)
+		}
+	}
+	for status, want := range map[string]kind{"999": request, "1000": malformed, "-": malformed, "20x": malformed} {
+		if k, _ := readFirst(t, strings.Replace(asked, " 200 ", " "+status+" ", 1), newNames(t), Auto); k != want {
+			t.Errorf("status %s: %v; want %v", status, k, want)
+		}
+	}
+}
+
 func same(a, b proxy.LoggedRequest) bool {
 	if len(a.Fields) != len(b.Fields) || !a.At.Equal(b.At) {
 		return false

@@ -64,8 +64,9 @@ func unescape(b []byte) ([]byte, error) {
 			i += 4
 			if utf16.IsSurrogate(v) && i+6 <= len(b) && b[i] == '\\' && b[i+1] == 'u' {
 				if low, ok := parseHex(b, i+2, 4); ok {
-					v = utf16.DecodeRune(v, low)
-					i += 6
+					if v = utf16.DecodeRune(v, low); v != utf8.RuneError { // else what follows stands for itself
+						i += 6
+					}
 				}
 			}
 			out = utf8.AppendRune(out, v)

@@ -42,12 +42,12 @@ func (h Health) accepts(status int) bool {
 }
 
 // checkHealth checks m immediately and then every interval, until ctx is done.
-func (p *Pool) checkHealth(ctx context.Context, m *backend, look func(context.Context, *backend) error) {
+func (p *Pool) checkHealth(ctx context.Context, m *backend, probe func(context.Context, *backend) error) {
 	every := time.NewTicker(p.health.Interval)
 	defer every.Stop()
 	for {
-		within, cancel := context.WithTimeout(ctx, p.health.Timeout)
-		err := look(within, m)
+		checkCtx, cancel := context.WithTimeout(ctx, p.health.Timeout)
+		err := probe(checkCtx, m)
 		cancel()
 		if ctx.Err() != nil {
 			return

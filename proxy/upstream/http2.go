@@ -165,14 +165,14 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 }
 
 func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	within, cancel := context.WithTimeout(ctx, d.Timeout)
+	dialCtx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
-	c, err := d.dial(within, network, addr)
+	c, err := d.dial(dialCtx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	if d.handshakeTimeout > 0 {
-		within, cancel = context.WithTimeout(ctx, d.handshakeTimeout)
+		dialCtx, cancel = context.WithTimeout(ctx, d.handshakeTimeout)
 		defer cancel()
 	}
 	config := d.tls.Clone()
@@ -180,7 +180,7 @@ func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 		config.ServerName, _, _ = net.SplitHostPort(addr) // net/http always adds a port
 	}
 	t := tls.Client(c, config)
-	err = t.HandshakeContext(within)
+	err = t.HandshakeContext(dialCtx)
 	if got := t.ConnectionState().NegotiatedProtocol; err == nil && config.NextProtos[0] == "h2" && got != "h2" {
 		err = errors.New("target does not support HTTP/2")
 	}

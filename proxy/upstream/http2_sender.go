@@ -67,8 +67,8 @@ func (s *http2Sender) send(m *backend) (err error) {
 	s.mu.Lock()
 	s.gotFinal = err == nil
 	s.mu.Unlock()
-	if why := s.body.err(); err != nil && why != nil {
-		return &requestBodyError{why} // the cause: the target did not get the whole request
+	if cause := s.body.err(); err != nil && cause != nil {
+		return &requestBodyError{cause} // the cause: the target did not get the whole request
 	}
 	return err
 }
@@ -183,8 +183,8 @@ func (s *http2Sender) readBody(p []byte) (int, error) {
 	case errors.Is(context.Cause(s.template.Context()), errBodyTimeout):
 		err = errBodyTimeout
 	}
-	if why := s.body.err(); why != nil {
-		return n, &requestBodyError{why}
+	if cause := s.body.err(); cause != nil {
+		return n, &requestBodyError{cause}
 	}
 	return n, &truncatedError{err}
 }

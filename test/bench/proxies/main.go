@@ -99,11 +99,14 @@ func run(ctx context.Context, s settings, names []string) error {
 	return nil
 }
 
-// compare has every contestant take its turn in each round.
+// compare has every contestant take its turn in each round. Another one is the first each
+// time, so that none always follows the same one.
 func (b *bench) compare(ctx context.Context, w workload) (map[string][]result, error) {
 	results := map[string][]result{}
-	for range b.rounds {
-		for _, c := range b.contestants(w) {
+	all := b.contestants(w)
+	for round := range b.rounds {
+		for i := range all {
+			c := all[(round+i)%len(all)]
 			r, err := b.measure(ctx, c, w)
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)

@@ -52,7 +52,7 @@ func measureFull(b *testing.B, table table) {
 	}
 	s.send(append(fill, encode("set", "{full}:value", "0")...))
 	s.do("hset", "full", "rate", fmt.Sprint(permits), "interval", fmt.Sprint(time.Hour.Milliseconds()), "type", "0", "keepAliveTime", "0")
-	ask("refused", limiter.Claim{Limit: &limiter.Limit{Name: "l", Rate: rate(1, time.Hour)}, Cost: 1, Redisson: "full"})
+	ask("refused", limiter.Claim{Limit: &limiter.Limit{Name: "l", Rate: rate(1, time.Hour)}, Cost: 1, RedissonName: "full"})
 	ask(otherAfter, other)
 }
 
@@ -71,7 +71,7 @@ func asked(b *testing.B, s *stage, store *redisstore.Store, c limiter.Claim) (us
 				b.Fatal(err)
 			}
 			took = append(took, time.Since(began))
-			if full := c.Redisson != ""; d.Allowed == full {
+			if full := c.RedissonName != ""; d.Allowed == full {
 				b.Fatalf("allowed %v", d.Allowed)
 			}
 		}
@@ -101,7 +101,7 @@ func measureMirror(b *testing.B, table table) {
 		for i := range keys {
 			claims[0].Key = keyOf(i)
 			binary.LittleEndian.PutUint64(d.Permit.ID[:], uint64(n*keys+i+1))
-			m.Note(claims, &d, 1)
+			m.Mirror(claims, &d, 1)
 		}
 	}
 	used := (ownCPU(b) - began) / (keys * times)

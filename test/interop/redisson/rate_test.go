@@ -162,7 +162,7 @@ func (l *limited) limiter(t *testing.T, name string) *redisstore.RateLimiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.As(form(t))
+	return r.WithFormat(form(t))
 }
 
 // claim takes the way a proxy does.
@@ -229,8 +229,8 @@ func TestRate_BothCountTheSamePermits(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := r.Wait(ctx, 9); !errors.Is(err, redisstore.ErrTooLate) {
-		t.Errorf("Wait(9) = %v, want ErrTooLate at once", err)
+	if err := r.Wait(ctx, 9); !errors.Is(err, redisstore.ErrWaitTooLong) {
+		t.Errorf("Wait(9) = %v, want ErrWaitTooLong at once", err)
 	}
 }
 

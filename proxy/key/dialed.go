@@ -7,27 +7,27 @@ import (
 
 const (
 	maxSpelling  = 160 // bytes of a phone number as written
-	maxDialled   = 24  // digits, with international prefixes
+	maxDialed    = 24  // digits, with international prefixes
 	maxExtension = 9   // digits
 )
 
-// dialled returns the characters that would be dialled for a phone number: a plus, if it
+// dialedDigits returns the characters that would be dialed for a phone number: a plus, if it
 // begins with one, and ASCII digits. It accepts whitespace, dashes, dots, slashes and
 // parentheses, also full-width ones. It drops "tel:" before the number, an extension after
 // it (";ext=5", "ext. 5", "x5"), and invisible characters from copied text; extension
 // reports whether there was an extension. Everything else is not a phone number: digits
 // beyond ASCII, letters as in 1-800-FLOWERS, other text before or after the number, a
-// second plus, line breaks, other parameters of a URI. A result of dialled is returned
+// second plus, line breaks, other parameters of a URI. A result of dialedDigits is returned
 // unchanged when it is passed in again, without allocating.
-func dialled(s string) (digits string, extension, ok bool) {
-	if isDialled(s) {
+func dialedDigits(s string) (digits string, extension, ok bool) {
+	if isDialedForm(s) {
 		return s, false, true
 	}
 	if len(s) > maxSpelling {
 		return "", false, false
 	}
 	var buffer [maxSpelling]byte
-	spelling, ok := isLatin(buffer[:0], s)
+	spelling, ok := appendASCII(buffer[:0], s)
 	if !ok {
 		return "", false, false
 	}
@@ -42,7 +42,7 @@ func dialled(s string) (digits string, extension, ok bool) {
 	if text == "" || text[0] != '+' && text[0] != '(' && !isDigit(text[0]) {
 		return "", false, false // -138 is a negative number
 	}
-	var out [maxDialled + 1]byte
+	var out [maxDialed + 1]byte
 	n := 0
 	for i := range len(text) {
 		c := text[i]
@@ -58,13 +58,13 @@ func dialled(s string) (digits string, extension, ok bool) {
 		}
 	}
 	digits = string(out[:n])
-	return digits, extension, isDialled(digits)
+	return digits, extension, isDialedForm(digits)
 }
 
-// isDialled reports whether s consists of an optional plus, and digits.
-func isDialled(s string) bool {
+// isDialedForm reports whether s consists of an optional plus, and digits.
+func isDialedForm(s string) bool {
 	digits := strings.TrimPrefix(s, "+")
-	if digits == "" || len(digits) > maxDialled {
+	if digits == "" || len(digits) > maxDialed {
 		return false
 	}
 	for i := range len(digits) {
@@ -77,9 +77,9 @@ func isDialled(s string) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isLatin appends s to b in ASCII: letters in lower case, whitespace as a space, dashes as
+// appendASCII appends s to b in ASCII: letters in lower case, whitespace as a space, dashes as
 // a hyphen. It reports whether all of s has such a form.
-func isLatin(b []byte, s string) ([]byte, bool) {
+func appendASCII(b []byte, s string) ([]byte, bool) {
 	for _, r := range s {
 		if '\uFF01' <= r && r <= '\uFF5E' && !unicode.IsDigit(r) {
 			r -= '\uFF01' - '!' // full-width
@@ -119,7 +119,7 @@ func isInvisible(r rune) bool {
 	return false
 }
 
-// isExtension reports whether s, in the form of isLatin, is an extension and nothing else.
+// isExtension reports whether s, in the form of appendASCII, is an extension and nothing else.
 func isExtension(s string) bool {
 	digits, ok := strings.CutPrefix(s, ";ext=")
 	for _, mark := range []string{"extension", "ext", "x"} {
@@ -129,5 +129,5 @@ func isExtension(s string) bool {
 			}
 		}
 	}
-	return ok && len(digits) <= maxExtension && !strings.HasPrefix(digits, "+") && isDialled(digits)
+	return ok && len(digits) <= maxExtension && !strings.HasPrefix(digits, "+") && isDialedForm(digits)
 }

@@ -40,7 +40,7 @@ func FuzzGiven_ReadsAsARequestDoes(f *testing.F) {
 			}
 			var asked, given Value
 			wanted := s.Extract(sent, &asked)
-			r, err := s.Read(Given{Texts: map[string]string{s.Name: text}}, &given)
+			r, err := s.Read(Input{Texts: map[string]string{s.Name: text}}, &given)
 			if errors.Is(wanted, ErrMissing) {
 				wanted = ErrInvalid // of an operator who has given it
 			}
@@ -62,7 +62,7 @@ func TestGiven_Addresses(t *testing.T) {
 		"2001:db8::/48": "", "203.0.113.0/24": "", "203.0.113.7/64": "", "fe80::1%eth0": "", "": "", "localhost": "",
 	} {
 		var v Value
-		_, err := s.Read(Given{Texts: map[string]string{"client_ip": text}, IPv6Prefix: 64}, &v)
+		_, err := s.Read(Input{Texts: map[string]string{"client_ip": text}, IPv6Prefix: 64}, &v)
 		if want == "" {
 			if !errors.Is(err, ErrInvalid) {
 				t.Errorf("%q: %q, %v; want ErrInvalid", text, v.Parts, err)
@@ -120,7 +120,7 @@ func TestGiven_OtherKeys(t *testing.T) {
 		{everybody, "global=", "global ", "global", nil},
 		{everybody, "phone=13800138000", "global ", "", nil},
 	} {
-		g := Given{Texts: map[string]string{}, IPv6Prefix: 64}
+		g := Input{Texts: map[string]string{}, IPv6Prefix: 64}
 		for one := range strings.FieldsSeq(c.given) {
 			name, text, _ := strings.Cut(one, "=")
 			g.Texts[name] = text
@@ -142,7 +142,7 @@ func TestGiven_OtherKeys(t *testing.T) {
 
 func TestGiven_SaysWhatIsWrong(t *testing.T) {
 	var v Value
-	_, err := number(t, "CN").Read(Given{Texts: map[string]string{"phone": "12345"}}, &v)
+	_, err := number(t, "CN").Read(Input{Texts: map[string]string{"phone": "12345"}}, &v)
 	if got := err.Error(); !strings.Contains(got, "phone: ") || !strings.Contains(got, "not a valid phone number") || !strings.Contains(got, "CN") || strings.Contains(got, "12345") {
 		t.Errorf("%s; want the key, what is wrong, the country, and not the value", got)
 	}
@@ -150,7 +150,7 @@ func TestGiven_SaysWhatIsWrong(t *testing.T) {
 
 func TestCanonical(t *testing.T) {
 	for in, want := range map[string]string{"header:x-phone": "header:X-Phone", "phone": "phone", "client_ip": "client_ip", "query:a": "query:a", "": ""} {
-		if got := Canonical(in); got != want {
+		if got := CanonicalName(in); got != want {
 			t.Errorf("Canonical(%q) = %q; want %q", in, got, want)
 		}
 	}
@@ -173,7 +173,7 @@ func TestDisplay(t *testing.T) {
 		{of("global"), map[string]string{"global": ""}, "global"},
 	} {
 		var v Value
-		if _, err := c.spec.Read(Given{Texts: c.given, IPv6Prefix: 64}, &v); err != nil {
+		if _, err := c.spec.Read(Input{Texts: c.given, IPv6Prefix: 64}, &v); err != nil {
 			t.Fatal(err)
 		}
 		if got := d.Value(&v); got != c.want {
@@ -188,7 +188,7 @@ func TestDisplay(t *testing.T) {
 	}
 	none := Display{Address: func(string) string { return "" }}
 	var v Value
-	if _, err := ip.Read(Given{Texts: map[string]string{"client_ip": "192.0.2.1"}}, &v); err != nil || none.Value(&v) != "client_ip" {
+	if _, err := ip.Read(Input{Texts: map[string]string{"client_ip": "192.0.2.1"}}, &v); err != nil || none.Value(&v) != "client_ip" {
 		t.Errorf("%s, %v; want the name alone", none.Value(&v), err)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// A Given holds keys that are given outside of a request, by an operator for example: texts
-// by the name of a key, or by an origin such as header:X-Phone.
-type Given struct {
+// An Input holds the texts of keys that come from an operator, for example, and not from
+// a request. They are named by key, or by an origin such as header:X-Phone.
+type Input struct {
 	Texts map[string]string
 	// IPv6Prefix is the number of bits of an IPv6 address that identify a client.
 	IPv6Prefix int
 }
 
-// A Reading describes how a key was derived from a Given.
-type Reading struct {
+// A Derivation describes how a key was derived from an Input.
+type Derivation struct {
 	// Names are the names in Given.Texts that were used, each once; empty for a key without
 	// a text.
 	Names []string
@@ -27,30 +27,30 @@ type Reading struct {
 	// country of a phone number: it also counts for many other texts.
 	Derived bool
 
-	whole []string // those of Names that are used unchanged
+	unchanged []string // those of Names that are used unchanged
 }
 
 // Read reads s into v as Extract would from a request with only these keys, with the same
 // errors for invalid texts. ErrMissing reports that neither s nor a key used instead of it
 // is given. A key shared by requests without one is never given.
-func (s *Spec) Read(g Given, v *Value) (Reading, error) {
+func (s *Spec) Read(g Input, v *Value) (Derivation, error) {
 	v.Reset()
-	var r Reading
+	var r Derivation
 	err := s.read(g, v, &r)
 	for _, name := range r.Names {
-		r.Derived = r.Derived || !slices.Contains(r.whole, name)
+		r.Derived = r.Derived || !slices.Contains(r.unchanged, name)
 	}
 	return r, err
 }
 
-// note records that the text of that name was used.
-func (r *Reading) note(name string) {
+// addName records that the text with this name was used.
+func (r *Derivation) addName(name string) {
 	if !slices.Contains(r.Names, name) {
 		r.Names = append(r.Names, name)
 	}
 }
 
-func (s *Spec) read(g Given, v *Value, r *Reading) error {
+func (s *Spec) read(g Input, v *Value, r *Derivation) error {
 	if s.Join != nil {
 		for _, part := range s.Join {
 			if err := part.read(g, v, r); err != nil {
@@ -61,19 +61,19 @@ func (s *Spec) read(g Given, v *Value, r *Reading) error {
 	}
 	if s.From.Source == Global {
 		if _, ok := g.Texts[s.Name]; ok {
-			r.note(s.Name)
-			r.whole = append(r.whole, s.Name)
+			r.addName(s.Name)
+			r.unchanged = append(r.unchanged, s.Name)
 		}
-		v.add(s, found{})
+		v.add(s, result{})
 		return nil
 	}
 	if text, ok := g.Texts[s.Name]; ok {
-		f, err := s.own(g, text)
+		f, err := s.parseOwn(g, text)
 		if err != nil {
-			return s.wrong(err)
+			return s.wrapError(err)
 		}
-		r.note(s.Name)
-		r.whole = append(r.whole, s.Name)
+		r.addName(s.Name)
+		r.unchanged = append(r.unchanged, s.Name)
 		v.add(s, f)
 		return nil
 	}
@@ -81,20 +81,20 @@ func (s *Spec) read(g Given, v *Value, r *Reading) error {
 	if s.Of != nil {
 		whole = s.Of
 		if text, ok := g.Texts[whole.Name]; ok {
-			f, err := whole.own(g, text)
+			f, err := whole.parseOwn(g, text)
 			if err != nil {
-				return whole.wrong(err)
+				return whole.wrapError(err)
 			}
-			r.note(whole.Name)
-			v.add(s, found{text: s.Part.of(f.number), number: f.number})
+			r.addName(whole.Name)
+			v.add(s, result{text: s.Part.of(f.number), number: f.number})
 			return nil
 		}
 	}
-	return whole.instead(g, v, r)
+	return whole.readFallback(g, v, r)
 }
 
-// instead reads the key that is used if whole is missing or invalid.
-func (whole *Spec) instead(g Given, v *Value, r *Reading) error {
+// readFallback reads the key that is used if whole is missing or invalid.
+func (whole *Spec) readFallback(g Input, v *Value, r *Derivation) error {
 	if whole.OnMissing == Use {
 		if err := whole.Fallback.read(g, v, r); !errors.Is(err, ErrMissing) {
 			return err
@@ -106,23 +106,23 @@ func (whole *Spec) instead(g Given, v *Value, r *Reading) error {
 	return ErrMissing
 }
 
-// own reads s from a text of its own.
-func (s *Spec) own(g Given, text string) (found, error) {
+// parseOwn parses a text of s itself.
+func (s *Spec) parseOwn(g Input, text string) (result, error) {
 	switch {
 	case s.Of != nil:
 		part, err := s.Part.text(text)
 		if err != nil {
-			return found{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+			return result{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
-		return found{text: part}, nil
+		return result{text: part}, nil
 	case s.From.Source == ClientIP:
-		return g.client(text)
+		return g.parseClient(text)
 	case text == "":
-		return found{}, fmt.Errorf("%w: it is empty", ErrInvalid)
+		return result{}, fmt.Errorf("%w: it is empty", ErrInvalid)
 	}
-	f := found{text: text}
+	f := result{text: text}
 	if err := s.checkAmbiguous(s.From, f); err != nil {
-		return found{}, err
+		return result{}, err
 	}
 	f, err := s.normalize(f)
 	if err == nil && s.SetHeader != "" && !httpguts.ValidHeaderFieldValue(f.text) {
@@ -134,13 +134,13 @@ func (s *Spec) own(g Given, text string) (found, error) {
 	return f, err
 }
 
-// client parses an address, or a network that counts as one client.
-func (g Given) client(text string) (found, error) {
+// parseClient parses an address, or a network that counts as one client.
+func (g Input) parseClient(text string) (result, error) {
 	bad := fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::1", ErrInvalid)
 	network, isNetwork := strings.CutSuffix(text, fmt.Sprintf("/%d", g.IPv6Prefix))
 	addr, err := netip.ParseAddr(network)
 	if err != nil || addr.Zone() != "" || isNetwork && !addr.Is6() {
-		return found{}, bad
+		return result{}, bad
 	}
 	addr = addr.Unmap()
 	bits := addr.BitLen()
@@ -149,13 +149,13 @@ func (g Given) client(text string) (found, error) {
 	}
 	p, err := addr.Prefix(bits)
 	if err != nil {
-		return found{}, bad
+		return result{}, bad
 	}
-	return found{text: new(Value).client(p), network: p}, nil
+	return result{text: new(Value).formatAddress(p), network: p}, nil
 }
 
-// wrong adds to an error the name of the key, and the syntax of phone numbers.
-func (s *Spec) wrong(err error) error {
+// wrapError adds to an error the name of the key, and the syntax of phone numbers.
+func (s *Spec) wrapError(err error) error {
 	if s.Phone != nil && s.Phone.region != noRegion {
 		return fmt.Errorf("%s: %w; a number without a country code is one of %s", s.Name, err, s.Phone.region)
 	}
@@ -183,9 +183,9 @@ func (s *Spec) Replacements() []*Spec {
 	return all
 }
 
-// Canonical returns the name of the key that text refers to: the canonical spelling of an
-// origin, and any other text unchanged.
-func Canonical(text string) string {
+// CanonicalName returns the name of the key that text refers to: the canonical spelling
+// of an origin, and any other text unchanged.
+func CanonicalName(text string) string {
 	if o, err := ParseOrigin(text); err == nil {
 		return o.String()
 	}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// brokenPipe is where nobody reads any more.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestKeys_StandingInText(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	window := proxy.WindowStanding{Rate: "1/1m", Used: 1, Next: at.Add(time.Millisecond), Full: at.Add(90 * time.Second)}
+	odd := proxy.WindowStanding{Rate: "5/1h", Left: 5, Overflow: true, Unreadable: true}
+	s := proxy.KeyStanding{At: at, Notes: []string{"one", "two"}, Limits: []proxy.LimitStanding{
+		{Route: "sms", Limit: "phone", ID: "id:a", Masked: "phone=1**", Hash: "ab", BannedUntil: at.Add(time.Hour), Windows: []proxy.WindowStanding{window, odd}, Penalty: &proxy.PenaltyStanding{Refused: 2, After: 3, Ban: proxy.Span(time.Hour)}},
+		{Route: "sms", Limit: "other", ID: "id:a", Masked: "phone=1**", Hash: "ab", Unknown: "redis is away"},
+		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_client", Windows: []proxy.WindowStanding{{Rate: "1/1m", Left: 1}}},
+	}}
+	want := `
+phone=1**  hash ab  id:a
+  LIMIT      RATE  USED  LEFT  NEXT IN  FULL IN  BANNED FOR  
+  sms.phone  1/1m  1     0     1s       1m30s    1h0m0s      refused 2 of 3 before a ban of 1h
+  sms.phone  5/1h  0     5     -        -        1h0m0s      memory is full: shares a count with other keys; the store holds something else here; reset heals it; refused 2 of 3 before a ban of 1h
+  sms.other  -     -     -     -        -        -           redis is away
+
+phone=2**  hash cd  id:b
+  LIMIT    RATE  USED  LEFT  NEXT IN  FULL IN  BANNED FOR  
+  all.fan  1/1m  0     1     -        -        -           shadow: refuses nobody; counts for others too; shared with Java; this node's share; this node's count
+note: one
+note: two
+`
+	var out bytes.Buffer
+	k := keysText{w: &out, at: at}
+	if k.standing(s); out.String() != want || k.err != nil {
+		t.Errorf("a key stands, %v:\n%s\nwant\n%s", k.err, out.String(), want)
+	}
+	k = keysText{w: brokenPipe{}, at: at}
+	if k.standing(s); k.err == nil {
+		t.Error("what nobody reads is written without an error")
+	}
+}
+
+func TestKeys_ChangesInText(t *testing.T) {
+	changed := []proxy.LimitStanding{{Route: "sms", Limit: "phone"}}
+	for _, row := range []struct {
+		result proxy.KeyResult
+		want   string // the first line, and those of what was not changed
+	}{
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyReset}, Everywhere: true, Changed: changed}, "reset under 1 of 1 limits, on every node"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: changed}, "granted 3 under 1 of 1 limits, on every node"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}, Changed: changed}, "banned for 1h under 1 of 1 limits, on this node only"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyUnban}, Everywhere: true, Skipped: []proxy.SkippedLimit{{Route: "sms", Limit: "day", Why: "no ban"}}, Notes: []string{"later"}},
+			"unbanned under 0 of 1 limits, on every node\nnot changed: sms.day: no ban\nnote: later"},
+	} {
+		var out bytes.Buffer
+		k := keysText{w: &out}
+		k.result(row.result)
+		var lines []string
+		for line := range strings.Lines(out.String()) {
+			if strings.Contains(line, "under") || strings.HasPrefix(line, "not") {
+				lines = append(lines, line)
+			}
+		}
+		if got := strings.TrimSuffix(strings.Join(lines, ""), "\n"); got != row.want {
+			t.Errorf("%+v is told as %q; want %q", row.result, got, row.want)
+		}
+	}
+}

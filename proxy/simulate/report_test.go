@@ -1,0 +1,125 @@
+package simulate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// written is the report as text, without what tabwriter leaves at the ends of lines.
+func written(r *Report) string {
+	var b strings.Builder
+	r.Text(&b)
+	lines := strings.Split(b.String(), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestReport_TextOfOne(t *testing.T) {
+	from := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
+	r := &Report{Counts: Counts{Lines: 12, Requests: 9, Others: 3}, Notes: []string{"one", "two"}, Result: proxy.ReplayTally{
+		Requests: 9, From: from, To: from.Add(time.Hour), Passed: 6, Refused: 3, Unmatched: map[string]int64{"no path": 2, "method": 1},
+		Routes: []proxy.RouteTally{
+			{Name: "sms", Passed: 5, Refused: 3, Rejected: map[string]int64{"key missing": 2, "bad path": 1}, Listed: map[string]int64{"deny": 4, "allow": 1}, Waited: 1, Repeated: 2, Returned: 3, Banned: 4, Limits: []proxy.LimitTally{
+				{Name: "phone", Rates: []string{"1/1m", "5/1h"}, Mode: "enforce", Passed: 5, Refused: 3, Shadowed: 1, Skipped: 2, Unknown: 7, Top: []proxy.ReplayKey{{Key: "phone=1**", Refused: 2}, {Key: "phone=2**", Refused: 1}}, TopError: 1},
+				{Name: "ip", Rates: []string{"9/1m"}, Mode: "shadow", Passed: 8, Top: []proxy.ReplayKey{{Key: "192.0.2.0/24", Refused: 1}}},
+			}},
+			{Name: "rest", Passed: 1},
+		},
+	}}
+	want := `12 lines, 9 requests from 2026-01-02T02:04:05Z to 2026-01-02T03:04:05Z
+3 lines are no requests
+6 passed, 3 refused by limits (33.33 %)
+
+ROUTE  LIMIT  RATE       MODE     PASSED  REFUSED  SHADOWED  SKIPPED  UNKNOWN
+sms                               5       3
+       phone  1/1m 5/1h  enforce  5       3        1         2        7
+       ip     9/1m       shadow   8       0        0         0        0
+rest                              1       0
+sms: 1 rejected: bad path
+sms: 2 rejected: key missing
+sms: 1 on the list allow
+sms: 4 on the list deny
+sms: 1 waited for their turn
+sms: 2 repeats that do not count
+sms: 3 gave back what they took, for what came of them
+sms: 4 bans began
+no route: 1: method
+no route: 2: no path
+
+sms.phone, most refused (each may be up to 1 more)
+  2  phone=1**
+  1  phone=2**
+
+sms.ip, most refused
+  1  192.0.2.0/24
+
+note: one
+note: two
+`
+	if got := written(r); got != want {
+		t.Errorf("the report says\n%s\nwant\n%s", got, want)
+	}
+	if got, want := written(&Report{Counts: Counts{Lines: 1}}), "1 lines, 0 requests\n0 passed, 0 refused by limits (0 %)\n\nROUTE  LIMIT  RATE  MODE  PASSED  REFUSED  SHADOWED  SKIPPED  UNKNOWN\n"; got != want {
+		t.Errorf("of nothing the report says\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestReport_TextOfTwo(t *testing.T) {
+	limit := func(name, rate string, refused, shadowed int64) proxy.LimitTally {
+		return proxy.LimitTally{Name: name, Rates: []string{rate}, Refused: refused, Shadowed: shadowed, Unknown: 1}
+	}
+	r := &Report{
+		Counts: Counts{Lines: 9, Requests: 9}, Config: "a.yaml", Other: "b.yaml",
+		Result:  proxy.ReplayTally{Refused: 5, Routes: []proxy.RouteTally{{Name: "sms", Refused: 5, Limits: []proxy.LimitTally{limit("phone", "1/1m", 5, 0), limit("old", "2/1m", 1, 1)}}}},
+		Against: &proxy.ReplayTally{Refused: 2, Routes: []proxy.RouteTally{{Name: "sms", Refused: 2, Limits: []proxy.LimitTally{limit("new", "3/1m", 0, 4), limit("phone", "9/1m", 2, 0)}}, {Name: "more"}}},
+	}
+	want := `9 lines, 9 requests from 0001-01-01T00:00:00Z to 0001-01-01T00:00:00Z
+A is a.yaml, B is b.yaml
+
+ROUTE  LIMIT  RATE A  RATE B  REFUSED A  REFUSED B  DIFFERENCE  SHADOWED A  SHADOWED B  DIFFERENCE  UNKNOWN A  UNKNOWN B
+all                           5          2          -3
+sms                           5          2          -3          0           0           +0          0          0
+sms    phone  1/1m    9/1m    5          2          -3          0           0           +0          1          1
+sms    old    2/1m    none    1          0          -1          1           0           -1          1          0
+sms    new    none    3/1m    0          0          +0          0           4           +4          0          1
+more          none            0          0          +0          0           0           +0          0          0
+`
+	if got := written(r); got != want {
+		t.Errorf("the report says\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Whatever the log does not tell, the note says how to log it.
+func TestReport_Advice(t *testing.T) {
+	for places, want := range map[string]string{
+		"header:X-Phone-No, query:a": "log the field X-Phone-No as JSON ($http_x_phone_no in nginx), or say --field header:X-Phone-No=NAME",
+		"client_ip":                  "log the client's whole address (privacy.log_client: full)",
+		"query:user":                 "log the query too, or say --field query:user=NAME",
+		"path:id":                    "Weir's own log hides what is a key; use the log of the server in front",
+		"jwt:sub":                    "a verified token does not stand in a log",
+		"host":                       "log the host, or say --field host=NAME",
+		"json:/a":                    "have the server that logs write it as a field of JSON, and say --field json:/a=NAME",
+	} {
+		if got := advice(places); got != want {
+			t.Errorf("%s: %q; want %q", places, got, want)
+		}
+	}
+}
+
+func TestPage_Numbers(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1\u202f000", -999: "-999", -1000: "-1\u202f000", 1234567: "1\u202f234\u202f567", 100000: "100\u202f000"} {
+		if got := grouped(n); got != want {
+			t.Errorf("%d is %q; want %q", n, got, want)
+		}
+	}
+	for want, ab := range map[string][2]int64{"+1\u202f000": {0, 1000}, "-1": {2, 1}, "0": {7, 7}, "+1": {6, 7}} {
+		if got := signedDiff(ab[0], ab[1]); got != want {
+			t.Errorf("from %d to %d is %q; want %q", ab[0], ab[1], got, want)
+		}
+	}
+}

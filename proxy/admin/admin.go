@@ -1,5 +1,5 @@
-// Package admin implements the admin listener of a proxy: health, readiness, metrics,
-// reload, profiles, and the API for operators, with a client for it.
+// Package admin implements the admin API: liveness, readiness, metrics, reload, profiles, and the
+// operations of operators. It has listeners of its own.
 package admin
 
 import (
@@ -16,25 +16,26 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// Options configure the admin listener. Token, Tokens, Hosts, Cluster, Simulate, Decisions,
-// Top, Audit, Upstreams, Events and Dashboard are optional.
+// Options configure the admin API. Token, Tokens, Hosts, Cluster, Simulate, Decisions, Top, Audit,
+// Upstreams, Events and Dashboard are optional.
 type Options struct {
-	// Token is the bearer token (RFC 6750) required for all requests except health,
-	// readiness and metrics; it permits everything. Without it and Tokens, programs on this
-	// machine need no token, and profiles are disabled.
+	// Token is the bearer token (RFC 6750) for all operations. It is required for every request
+	// that changes something, takes a profile, or reads the state of the cluster. If neither Token
+	// nor Tokens is set, programs on this machine need no token, but profiles are not served at
+	// all.
 	Token string
-	// Tokens are the tokens of operators, in addition to Token, each with a role.
+	// Tokens are further tokens of operators, each with a role.
 	Tokens []Token
-	// Hosts are host names that programs on this machine may use without a token, besides
-	// localhost and loopback addresses.
+	// Hosts are host names by which programs on this machine may send requests without a token,
+	// besides localhost and loopback addresses.
 	Hosts    []string
 	Gatherer prometheus.Gatherer
 	// Reload reloads the configuration.
 	Reload func(ctx context.Context) (Reloaded, error)
-	// Cluster changes the configuration of all nodes; nil if configurations cannot be
+	// Cluster changes the configuration of all nodes; nil without a cluster, where nothing can be
 	// pushed.
 	Cluster Cluster
-	// Plan returns what would change if the proxy served b.
+	// Plan returns what would change if the proxy served a configuration.
 	Plan func(ctx context.Context, b config.Bundle) (Plan, error)
 	// Ready returns the readiness of the proxy.
 	Ready func(ctx context.Context) Readiness
@@ -46,45 +47,45 @@ type Options struct {
 	Config func(ctx context.Context) (Config, error)
 	Routes func(ctx context.Context) (Routes, error)
 	Limits func(ctx context.Context) (Limits, error)
-	// Standing returns the state of a key, and Change resets, grants, bans or unbans it.
-	// The ctx of functions that make changes, including Reload and those of Cluster, must
-	// identify the operator (WithOperator) for the audit trail.
+	// Standing returns the state of a key, and Change resets, grants, bans or unbans it. The
+	// callers of functions that change something, including Reload and those of Cluster, add the
+	// operator to ctx (WithOperator), for the audit trail.
 	Standing func(ctx context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error)
 	Change   func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error)
-	// Explain explains what would happen to a request. It takes no permits.
+	// Explain reports what would be done with a request, without side effects.
 	Explain func(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error)
-	// Simulate replays an access log; nil if that is not supported. AccessLog is the file
-	// of this node's access log, which can be replayed; empty for none.
+	// Simulate replays an access log; nil if that is not supported. AccessLog is the access log
+	// file of this node, which can be replayed; empty if there is none.
 	Simulate  func(ctx context.Context, q SimulateQuery) (Simulation, error)
 	AccessLog string
-	// Decisions returns recent decisions of all nodes, Top the keys with most requests and
-	// refusals, Audit the audit trail. If one is nil, its path returns 404.
+	// Decisions returns recent decisions of all nodes, Top the keys with most requests and most
+	// refusals, and Audit the actions of operators. Each may be nil, and is then answered with 404.
 	Decisions func(ctx context.Context, q DecisionQuery) (Decisions, error)
 	Top       func(ctx context.Context, q TopQuery) (Top, error)
 	Audit     func(ctx context.Context, q AuditQuery) (Audit, error)
-	// Upstreams returns the upstreams and the health of their targets on all nodes; may be
-	// nil.
+	// Upstreams returns the upstreams of this node, with the state of their targets on all nodes;
+	// may be nil.
 	Upstreams func(ctx context.Context) (Upstreams, error)
-	// Events publishes events; may be nil.
+	// Events publishes events to subscribers; may be nil.
 	Events *Events
-	// Dashboard serves "/" and paths below "/dashboard/"; nil for no dashboard. It does its
-	// own authentication, by sessions and a token in each form.
+	// Dashboard serves "/" and all paths below "/dashboard/"; nil if there is none. It
+	// authenticates requests itself, by sessions and by a token in each form.
 	Dashboard http.Handler
 }
 
-// A Readiness is the state of a proxy.
+// A Readiness is the readiness of a proxy.
 type Readiness struct {
-	// Ready is true if requests should be sent to the proxy. It stays ready while its store
-	// is unreachable, because limits apply on_store_failure.
+	// Ready reports whether requests should be sent to this proxy. A proxy whose store is
+	// unreachable remains ready: its limits follow on_store_failure.
 	Ready bool
-	// Checks has "ok" or an error for each dependency.
+	// Checks has the result of each check by name: "ok", or what is wrong.
 	Checks map[string]string
 }
 
-// New returns the handler.
+// New returns the handler of the admin API.
 func New(o Options) http.Handler {
 	mux := chi.NewMux()
-	mux.Use(http.NewCrossOriginProtection().Handler, o.local) // web pages must not trigger a reload
+	mux.Use(http.NewCrossOriginProtection().Handler, o.local) // rejects requests of foreign web pages
 	mux.Get("/healthz", healthz)
 	mux.Get("/readyz", o.readyz)
 	mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
@@ -114,8 +115,8 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Write([]byte("ok\n"))
 }
 
-// reload reloads the configuration: 200 with the current one, or 422 with all problems of
-// the files; then nothing has changed.
+// reload reloads the configuration. It responds with 200 and the current generation, or with 422
+// and all problems of the files, in which case nothing has changed.
 func (o Options) reload(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusConflict, func() (Reloaded, error) { return o.Reload(r.Context()) })
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// An allowance is the hash of a token, and its operator.
+// An allowance is the hash of a token, with its operator.
 type allowance struct {
 	hash [sha256.Size]byte
 	Operator
 }
 
-// allowances returns those of all tokens; if there are none, programs on this machine need
-// no token.
+// allowances returns those of all tokens. If there are none, programs on this machine need no
+// token.
 func (o Options) allowances() []allowance {
 	var all []allowance
 	if o.Token != "" {
@@ -26,7 +26,7 @@ func (o Options) allowances() []allowance {
 	return all
 }
 
-// Guarded reports whether requests need a token.
+// Guarded reports whether a token is required.
 func (o Options) Guarded() bool { return len(o.allowances()) > 0 }
 
 // Authenticate returns the operator of a token.
@@ -34,7 +34,7 @@ func (o Options) Authenticate(token string) (who Operator, known bool) {
 	return operator(o.allowances(), token)
 }
 
-// operator returns the operator of a token, in constant time.
+// operator returns the operator of a token. It takes the same time for all tokens, valid or not.
 func operator(all []allowance, token string) (o Operator, known bool) {
 	got := sha256.Sum256([]byte(token))
 	for _, a := range all {
@@ -45,8 +45,8 @@ func operator(all []allowance, token string) (o Operator, known bool) {
 	return o, known
 }
 
-// allow admits only requests with the token of an operator with this role, or all if there
-// are no tokens. The context of the request has the operator (OperatorOf).
+// allow returns a middleware that requires a token of an operator with that role; without
+// configured tokens it allows all requests. The next handler finds the operator by OperatorOf.
 func (o Options) allow(role Role) func(http.Handler) http.Handler {
 	all := o.allowances()
 	return func(next http.Handler) http.Handler {

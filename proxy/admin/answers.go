@@ -6,40 +6,40 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// The responses of the API, field for field as in JSON. Servers and Client use the same
-// types.
+// The types of the API's responses follow, with the fields of their JSON. Servers fill them in, and
+// a Client decodes into the same types.
 
 // A Reloaded is the result of a reload.
 type Reloaded struct {
 	Generation int64  `json:"generation"`
 	Hash       string `json:"hash"`
-	Changed    bool   `json:"changed"` // false if the configuration is unchanged
+	Changed    bool   `json:"changed"` // false if the files have not changed
 }
 
-// A Leadership is the current leader and the runs of its tasks.
+// A Leadership is the current leader, and the last runs of its tasks.
 type Leadership struct {
-	Self  string    `json:"self"` // the node that says so
+	Self  string    `json:"self"` // the node that responds
 	Node  string    `json:"node"` // empty if there is no leader
 	Since time.Time `json:"since,omitzero"`
 	Token int64     `json:"token,omitempty"`
 	Tasks []TaskRun `json:"tasks"` // by name; without those that have not run yet
 }
 
-// A TaskRun is the last run of a task of the leader.
+// A TaskRun is the last run of a leader task.
 type TaskRun struct {
 	Task  string    `json:"task"`
 	Node  string    `json:"node"`
-	At    time.Time `json:"at"` // when it began
+	At    time.Time `json:"at"` // when it started
 	Took  float64   `json:"took_ms"`
 	Did   string    `json:"did,omitempty"`
 	Error string    `json:"error,omitempty"`
-	Next  time.Time `json:"next"` // when it begins again
+	Next  time.Time `json:"next"` // when it starts again
 }
 
-// Nodes lists the live nodes.
+// Nodes are all live nodes.
 type Nodes struct {
 	Nodes []Member `json:"nodes"` // by id
-	Self  string   `json:"self"`  // the node that says so
+	Self  string   `json:"self"`  // the node that responds
 }
 
 // A Member is one node.
@@ -48,32 +48,32 @@ type Member struct {
 	Address    string    `json:"address"` // of its admin listener
 	Version    string    `json:"version"`
 	Source     string    `json:"source"` // of its configuration: file or redis
-	Hash       string    `json:"hash"`   // of the configuration that it serves
+	Hash       string    `json:"hash"`   // of the configuration it serves
 	Generation int64     `json:"generation"`
 	Started    time.Time `json:"started"`
 	Seen       time.Time `json:"seen"`
-	Drift      bool      `json:"drift"` // its configuration is not the newest
+	Drift      bool      `json:"drift"` // it serves another configuration than the newest one
 }
 
-// Statistics are counts per minute, of all nodes together.
+// Statistics are the counts of all nodes by minute.
 type Statistics struct {
-	Minutes []Minute `json:"minutes"` // oldest first; without those in which nothing happened
+	Minutes []Minute `json:"minutes"` // oldest first, without minutes that have no requests
 }
 
-// A Minute is the statistics of one minute.
+// A Minute has the counts of one minute.
 type Minute struct {
-	At     time.Time     `json:"at"` // when it began
+	At     time.Time     `json:"at"` // when it started
 	Routes []RouteMinute `json:"routes"`
 }
 
-// A RouteMinute is the statistics of a route.
+// A RouteMinute has the counts of a route.
 type RouteMinute struct {
 	Route    string        `json:"route"`
 	Requests int64         `json:"requests"`
 	Limits   []LimitMinute `json:"limits,omitempty"`
 }
 
-// A LimitMinute is the decisions of a limit.
+// A LimitMinute has the decisions of a limit.
 type LimitMinute struct {
 	Limit         string `json:"limit"`
 	Allowed       int64  `json:"allowed"`
@@ -82,40 +82,40 @@ type LimitMinute struct {
 	Unavailable   int64  `json:"unavailable"`
 }
 
-// A Plan is what would change if a node served another configuration.
+// A Plan is what would change if a running weir served another configuration.
 type Plan struct {
-	Generation int64           `json:"generation"` // current generation
+	Generation int64           `json:"generation"` // the current generation
 	Changes    []config.Change `json:"changes"`
-	Restart    string          `json:"restart,omitempty"` // changed sections that require a restart
+	Restart    string          `json:"restart,omitempty"` // changes that require a restart
 	Refused    []LimitRefusal  `json:"refused"`           // limits that would refuse keys now
-	Looked     int             `json:"looked"`            // number of counts that were peeked
-	Whole      bool            `json:"whole"`             // false if these are a sample
-	Unknown    string          `json:"unknown,omitempty"` // why counts were not peeked
+	Looked     int             `json:"looked"`            // number of counts evaluated
+	Whole      bool            `json:"whole"`             // all counts were evaluated
+	Unknown    string          `json:"unknown,omitempty"` // why counts were not evaluated
 }
 
 // A LimitRefusal is a limit that would refuse some of the keys with counts.
 type LimitRefusal struct {
 	Limit string   `json:"limit"` // ROUTE.LIMIT:WINDOW
 	Keys  int      `json:"keys"`
-	Named []string `json:"named"` // truncated hashes of some of them, as in the log
+	Named []string `json:"named"` // the hashes of some of them, as in the log
 }
 
-// A Pushed is the result of a push or a dry run.
+// A Pushed is the result of a push or of its dry run.
 type Pushed struct {
 	Generation int64           `json:"generation"`
 	Hash       string          `json:"hash"`
 	Nodes      []NodeAnswer    `json:"nodes"` // what each node serves
 	Changed    bool            `json:"changed"`
-	Restored   bool            `json:"restored,omitempty"` // it was published again after Redis had lost it
+	Restored   bool            `json:"restored,omitempty"` // redis had lost the configuration; it was published again
 	DryRun     bool            `json:"dry_run,omitempty"`
 	Changes    []config.Change `json:"changes"`
 	Warnings   []string        `json:"warnings,omitempty"`
 }
 
-// A NodeAnswer is the answer of one node to a push.
+// A NodeAnswer is the answer of one node.
 type NodeAnswer struct {
 	Node string `json:"node"`
-	Said string `json:"said"` // ok, or the error; empty if it has not answered
+	Said string `json:"said"` // ok, or an error; empty if the node has not answered
 }
 
 // A History is the list of pushes.
@@ -133,7 +133,7 @@ type Entry struct {
 	From       int64     `json:"from,omitempty"` // for a rollback, the restored generation
 }
 
-// A Diff is the changes of files in a generation.
+// A Diff is the difference between the files of a generation and those of the previous one.
 type Diff struct {
 	Entry
 	Diff string `json:"diff"` // in unified format

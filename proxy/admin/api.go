@@ -15,21 +15,21 @@ import (
 // apiRoot is the path prefix of the API.
 const apiRoot = "/api/v1"
 
-// An endpoint is one operation of the API. The router and the OpenAPI document are
-// generated from one table of endpoints.
+// An endpoint is one operation of the API. The router and the OpenAPI document are both generated
+// from one table of endpoints, so that they always agree.
 type endpoint struct {
-	method, path string // below apiRoot
+	method, path string // relative to apiRoot
 	role         Role
 	summary      string
 	query        []parameter
-	asks         reflect.Type // JSON, or a form; nil for no body
-	form         bool         // asks is sent as multipart/form-data
-	answers      reflect.Type // JSON or, for a stream, the type of its events
+	asks         reflect.Type // request type: JSON, or a form; nil without a body
+	form         bool         // the request is sent as multipart/form-data
+	answers      reflect.Type // response type: JSON, or the events of a stream
 	stream       bool
 	handle       http.HandlerFunc
 }
 
-// endpoints returns all operations of the API.
+// endpoints returns all endpoints of the API.
 func (o Options) endpoints() []endpoint {
 	return []endpoint{
 		look("/config", "The configuration of this node, with all defaults; secrets are masked.", o.Config),
@@ -59,7 +59,7 @@ func (o Options) endpoints() []endpoint {
 	}
 }
 
-// api serves the API.
+// api adds the API to mux.
 func (o Options) api(mux chi.Router) {
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, "there is no "+r.URL.Path+"; GET "+apiRoot+"/openapi.json tells what there is")
@@ -78,13 +78,13 @@ func (o Options) api(mux chi.Router) {
 	for _, e := range endpoints {
 		mux.With(o.allow(e.role)).Method(e.method, e.path, e.handle)
 	}
-	document := sync.OnceValue(func() object { return openAPI(endpoints) }) // 350 KB, rarely requested
+	document := sync.OnceValue(func() object { return openAPI(endpoints) }) // 350 KB that are rarely needed
 	mux.With(o.allow(Read)).Get("/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, "application/json", document())
 	})
 }
 
-// look returns an endpoint that reads something, without a body.
+// look returns an endpoint that reads something and has no parameters.
 func look[A any](path, summary string, ask func(ctx context.Context) (A, error)) endpoint {
 	return endpoint{
 		method: http.MethodGet, path: path, role: Read, summary: summary, answers: reflect.TypeFor[A](),
@@ -96,7 +96,7 @@ func look[A any](path, summary string, ask func(ctx context.Context) (A, error))
 	}
 }
 
-// about returns an endpoint that reads something about its body.
+// about returns an endpoint that reads something according to its request body.
 func about[Q, A any](path, summary string, ask func(ctx context.Context, q Q) (A, error)) endpoint {
 	return endpoint{
 		method: http.MethodPost, path: path, role: Read, summary: summary,
@@ -110,27 +110,27 @@ func about[Q, A any](path, summary string, ask func(ctx context.Context, q Q) (A
 	}
 }
 
-// change returns an endpoint that makes changes.
+// change returns an endpoint that changes something.
 func change[Q, A any](path, summary string, do func(ctx context.Context, q Q) (A, error)) endpoint {
 	e := about(path, summary, do)
 	e.role = Write
 	return e
 }
 
-// bounded returns e with another limit for the size of requests than maxQuestion.
+// bounded returns e with another limit for the request body than maxQuestion.
 func (e endpoint) bounded(most int64) endpoint {
 	next := e.handle
 	e.handle = func(w http.ResponseWriter, r *http.Request) { next(w, bounded(r, most)) }
 	return e
 }
 
-// missing returns e for a server without this function.
+// missing returns e as an endpoint that responds with 404 and why.
 func (e endpoint) missing(why string) endpoint {
 	e.handle = func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, why) }
 	return e
 }
 
-// clustered returns e, with a message what to do if configurations cannot be pushed.
+// clustered returns e, or an endpoint that says how to enable pushes.
 func clustered(o Options, e endpoint) endpoint {
 	if o.Cluster == nil {
 		e.handle = func(w http.ResponseWriter, _ *http.Request) {

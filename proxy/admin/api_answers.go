@@ -7,15 +7,15 @@ type Config struct {
 	Node       string `json:"node"`
 	Generation int64  `json:"generation"`
 	Hash       string `json:"hash"`
-	// Effective is YAML with all defaults filled in. Secrets are masked, and values of
-	// lists and overrides hashed.
+	// Effective is YAML with all defaults. Secrets are hidden, and the values of lists and
+	// overrides are hashed.
 	Effective string `json:"effective"`
 }
 
 // Routes are the routes of a node's configuration.
 type Routes struct {
 	Generation int64   `json:"generation"`
-	Routes     []Route `json:"routes"` // in the order of the file
+	Routes     []Route `json:"routes"` // in the order of the configuration
 }
 
 // A Route is one route.
@@ -23,22 +23,22 @@ type Route struct {
 	Name     string            `json:"name"`
 	Position string            `json:"position"` // file:line:column
 	Host     string            `json:"host,omitempty"`
-	Methods  []string          `json:"methods,omitempty"` // none: all
+	Methods  []string          `json:"methods,omitempty"` // empty for all
 	Path     string            `json:"path"`
-	Headers  map[string]string `json:"headers,omitempty"` // required header fields
+	Headers  map[string]string `json:"headers,omitempty"` // fields that are matched
 	Query    map[string]string `json:"query,omitempty"`
 	Upstream string            `json:"upstream,omitempty"`
 	Redirect string            `json:"redirect,omitempty"`
-	Respond  int               `json:"respond,omitempty"` // the status of its fixed response
+	Respond  int               `json:"respond,omitempty"` // status of the fixed response
 	Limits   []string          `json:"limits"`            // by name
 	Lists    []string          `json:"lists,omitempty"`
-	NewKeys  string            `json:"new_keys,omitempty"` // rate of new keys per client: 20/1h
+	NewKeys  string            `json:"new_keys,omitempty"` // maximum rate of new keys of a client: 20/1h
 }
 
 // Limits are the limits of all routes.
 type Limits struct {
 	Generation int64   `json:"generation"`
-	Limits     []Limit `json:"limits"` // in the order of the file
+	Limits     []Limit `json:"limits"` // in the order of the configuration
 }
 
 // A Limit is one limit of a route.
@@ -46,9 +46,9 @@ type Limit struct {
 	Route          string   `json:"route"`
 	Name           string   `json:"name"`
 	Position       string   `json:"position"`
-	Key            string   `json:"key"`                // its name
-	Parts          []string `json:"parts,omitempty"`    // for a joined key, the names of its parts
-	Distinct       string   `json:"distinct,omitempty"` // name of the key whose values are counted
+	Key            string   `json:"key"`                // the name of the key
+	Parts          []string `json:"parts,omitempty"`    // names of the parts of a joined key
+	Distinct       string   `json:"distinct,omitempty"` // name of the key whose distinct values are counted
 	Rates          []string `json:"rates"`              // 5/1h
 	Algorithm      string   `json:"algorithm"`
 	Burst          int64    `json:"burst,omitempty"`
@@ -56,12 +56,12 @@ type Limit struct {
 	Scope          string   `json:"scope"` // overall or per_client
 	OnStoreFailure string   `json:"on_store_failure"`
 	Exposed        bool     `json:"expose"`
-	Overrides      int      `json:"overrides,omitempty"` // number of keys with other rates
-	Redisson       string   `json:"redisson,omitempty"`  // the limiter shared with Java programs
+	Overrides      int      `json:"overrides,omitempty"` // keys with rates of their own
+	Redisson       string   `json:"redisson,omitempty"`  // the name of the shared Redisson limiter
 	Wait           string   `json:"wait,omitempty"`
 }
 
-// A DecisionQuery filters decisions; empty fields match all.
+// A DecisionQuery selects requests. Empty fields match all.
 type DecisionQuery struct {
 	RequestID string
 	Route     string
@@ -69,7 +69,7 @@ type DecisionQuery struct {
 	Outcome   string // as Decision.Outcome
 	Key       string // hash or id of a key
 	Before    time.Time
-	N         int // 100 when 0
+	N         int // 100 if 0
 }
 
 // Decisions are recent decisions, newest first.
@@ -83,74 +83,74 @@ type Decisions struct {
 type Decision struct {
 	Node      string    `json:"node"`
 	RequestID string    `json:"request_id"`
-	At        time.Time `json:"at"` // when it came
+	At        time.Time `json:"at"` // when the request arrived
 	Route     string    `json:"route,omitempty"`
 	Method    string    `json:"method"`
-	Path      string    `json:"path"` // as the log shows it
+	Path      string    `json:"path"` // redacted as in the log
 	Status    int       `json:"status"`
-	// Outcome is allowed, refused (by a limit, or new_keys), shadow_refused (allowed, but
-	// refused if all limits were enforced), or rejected, for a reason other than a limit.
+	// Outcome is allowed, refused, shadow_refused (allowed, but a limit in shadow mode would have
+	// refused it), or rejected (not forwarded for another reason than a limit).
 	Outcome  string          `json:"outcome"`
 	TookMS   float64         `json:"took_ms"`
 	Limits   []DecisionLimit `json:"limits"`
-	More     int             `json:"more,omitempty"` // limits beyond those
-	List     string          `json:"list,omitempty"` // the one that decided
+	More     int             `json:"more,omitempty"` // the number of further limits
+	List     string          `json:"list,omitempty"` // the list that decided
 	NewKeys  string          `json:"new_keys,omitempty"`
-	Fallback string          `json:"fallback,omitempty"` // the policy applied while the store was unreachable
+	Fallback string          `json:"fallback,omitempty"` // the policy that decided while the store was unreachable
 	Upstream string          `json:"upstream,omitempty"`
 	Error    string          `json:"error,omitempty"`
-	Repeated bool            `json:"repeated,omitempty"`  // it repeats a counted request
-	Waited   bool            `json:"waited,omitempty"`    // it waited for a permit
-	Exempt   bool            `json:"exempt,omitempty"`    // no limit applied
-	BanBegan bool            `json:"ban_began,omitempty"` // by this refusal
+	Repeated bool            `json:"repeated,omitempty"`  // the request repeats one that was counted
+	Waited   bool            `json:"waited,omitempty"`    // the request waited for a permit
+	Exempt   bool            `json:"exempt,omitempty"`    // no limit applies to the request
+	BanBegan bool            `json:"ban_began,omitempty"` // this refusal started a ban
 }
 
-// A DecisionLimit is the result of one rate for a request.
+// A DecisionLimit is the decision of one rate about a request.
 type DecisionLimit struct {
 	Limit  string  `json:"limit"`
-	Rate   string  `json:"rate"`   // as the log calls it: phone-1h
+	Rate   string  `json:"rate"`   // the name in the log: phone-1h
 	Result string  `json:"result"` // allowed, refused, shadow_refused or not_asked
 	Banned bool    `json:"banned,omitempty"`
-	Left   *int64  `json:"left,omitempty"` // absent if unknown
+	Left   *int64  `json:"left,omitempty"` // nil if unknown
 	WaitMS float64 `json:"wait_ms,omitempty"`
-	Key    string  `json:"key"` // its name
+	Key    string  `json:"key"` // the name of the key
 	Masked string  `json:"masked,omitempty"`
-	Hash   string  `json:"hash,omitempty"` // what the log calls the key
-	ID     string  `json:"id,omitempty"`   // proxy.KeyPair.Value of it
+	Hash   string  `json:"hash,omitempty"` // the hash of the key in the log
+	ID     string  `json:"id,omitempty"`   // the key id, see proxy.KeyPair.Value
 }
 
-// A TopQuery filters the limits whose keys are returned; empty fields match all.
+// A TopQuery selects limits. Empty fields match all.
 type TopQuery struct {
 	Route, Limit string
-	Minutes      int // the last minutes; all if 0
-	N            int // keys per limit; 20 if 0
+	Minutes      int // the last minutes; 0 for all
+	N            int // number of keys of each limit; 20 if 0
 }
 
-// A Top is the keys with most requests and most refusals.
+// A Top lists the keys with most requests and with most refusals.
 type Top struct {
 	Minutes int          `json:"minutes"`
 	Limits  []TopLimit   `json:"limits"`
-	Nodes   []NodeAnswer `json:"nodes"` // that were asked, and what those said that told nothing
+	Nodes   []NodeAnswer `json:"nodes"` // the nodes that were asked, with the errors of those that did not reply
 }
 
-// A TopLimit is the top keys of one limit.
+// A TopLimit lists the keys of one limit.
 type TopLimit struct {
 	Route    string  `json:"route"`
 	Limit    string  `json:"limit"`
-	Key      string  `json:"key"` // its name
+	Key      string  `json:"key"` // the name of the key
 	Mode     string  `json:"mode"`
 	Requests TopList `json:"requests"` // the keys with most requests
 	Refused  TopList `json:"refused"`  // the keys with most refusals
 }
 
-// A TopList is a list of keys, in descending order.
+// A TopList is a list of keys in descending order of their counts.
 type TopList struct {
-	Total int64    `json:"total"` // requests of all keys
-	Floor int64    `json:"floor"` // upper bound for a key that is not listed
+	Total int64    `json:"total"` // count of all keys
+	Floor int64    `json:"floor"` // maximum count of a key that is not listed
 	Keys  []TopKey `json:"keys"`
 }
 
-// A TopKey is a key with at most Count requests, and at least Count - Error.
+// A TopKey is a key. Its true count is between Count-Error and Count.
 type TopKey struct {
 	Masked string `json:"masked"`
 	Hash   string `json:"hash"`
@@ -159,26 +159,25 @@ type TopKey struct {
 	Error  int64  `json:"error"`
 }
 
-// Upstreams are the upstreams of a configuration, and the health of their targets on each
-// node.
+// Upstreams are the upstreams of a node, with the state of their targets on each node.
 type Upstreams struct {
 	Upstreams []Upstream   `json:"upstreams"` // by name
-	Nodes     []NodeAnswer `json:"nodes"`     // that were asked, and what those said that told nothing
+	Nodes     []NodeAnswer `json:"nodes"`     // the nodes that were asked, with the errors of those that did not reply
 }
 
-// An Upstream is one upstream. Its counts are the sums of all nodes, each since its start.
+// An Upstream is one upstream. Its counts are the sums over all nodes, each since its start.
 type Upstream struct {
 	Name           string   `json:"name"`
-	Echo           bool     `json:"echo,omitempty"` // the built-in upstream, with one target
-	Routes         []string `json:"routes"`         // routes that forward to it
+	Echo           bool     `json:"echo,omitempty"` // built in, with one target
+	Routes         []string `json:"routes"`         // the routes that forward to it
 	Balance        string   `json:"balance"`
 	Protocol       string   `json:"protocol"`
-	MaxConnections int      `json:"max_connections,omitempty"` // concurrent requests to a target; 0 for no limit
+	MaxConnections int      `json:"max_connections,omitempty"` // maximum concurrent requests of a target; 0 for no limit
 	Queue          int      `json:"queue,omitempty"`           // maximum number of waiting requests on each node
-	Waiting        int      `json:"waiting"`                   // waiting requests
-	Retries        int      `json:"retries,omitempty"`         // further targets for one request
+	Waiting        int      `json:"waiting"`                   // current number of waiting requests
+	Retries        int      `json:"retries,omitempty"`         // maximum number of retries of one request
 	Retried        int64    `json:"retried"`                   // number of retries
-	Checked        string   `json:"checked,omitempty"`         // path of the active health check; empty for none
+	Checked        string   `json:"checked,omitempty"`         // path of active health checks; empty if there are none
 	Targets        []Target `json:"targets"`
 }
 
@@ -186,13 +185,11 @@ type Upstream struct {
 type Target struct {
 	Target string `json:"target"` // its URL
 	Weight int    `json:"weight"`
-	// State is the worst state on any node: healthy, slow_start, probing, ejected,
-	// unhealthy.
+	// State is the worst state on any node: healthy, slow_start, probing, ejected, unhealthy.
 	State    string `json:"state"`
 	InFlight int    `json:"in_flight"`
-	// Requests is the number of requests for which this was the last target, Errors the
-	// number of those that failed because of the target or the connection to it, and
-	// Results the number by result.
+	// Requests counts the requests whose last attempt used this target. Errors counts those that
+	// failed because of the target or the connection to it. Results counts all of them by result.
 	Requests int64            `json:"requests"`
 	Errors   int64            `json:"errors"`
 	Results  map[string]int64 `json:"results"`
@@ -203,10 +200,10 @@ type Target struct {
 type TargetNode struct {
 	Node           string    `json:"node"`
 	State          string    `json:"state"`
-	FailedConnects int       `json:"failed_connects,omitempty"` // in a row
-	FailedChecks   int       `json:"failed_checks,omitempty"`   // in a row
-	EjectedUntil   time.Time `json:"ejected_until,omitzero"`    // by that node's clock
-	Share          float64   `json:"share"`                     // share of its full weight, 0 to 1
+	FailedConnects int       `json:"failed_connects,omitempty"` // consecutive
+	FailedChecks   int       `json:"failed_checks,omitempty"`   // consecutive
+	EjectedUntil   time.Time `json:"ejected_until,omitzero"`    // by the clock of that node
+	Share          float64   `json:"share"`                     // of the traffic of a healthy target, from 0 to 1
 	InFlight       int       `json:"in_flight"`
 	Requests       int64     `json:"requests"`
 	Errors         int64     `json:"errors"`
@@ -214,14 +211,14 @@ type TargetNode struct {
 
 // An AuditQuery selects a page of the audit trail.
 type AuditQuery struct {
-	Before string // id of an entry; empty for the newest
-	N      int    // 100 when 0, and 500 at most
+	Before string // id of an entry; empty for the newest entries
+	N      int    // 100 if 0, at most 500
 }
 
 // An Audit is a page of the audit trail, newest first.
 type Audit struct {
 	Entries []AuditEntry `json:"entries"`
-	Next    string       `json:"next,omitempty"` // Before of the next page; empty at the end
+	Next    string       `json:"next,omitempty"` // cursor for the next page; empty at the end
 }
 
 // An AuditEntry is one action of an operator.
@@ -233,12 +230,12 @@ type AuditEntry struct {
 	Address string    `json:"address,omitempty"` // of the operator's connection
 	Action  string    `json:"action"`
 	Masked  string    `json:"masked,omitempty"` // the masked key
-	Hash    string    `json:"hash,omitempty"`   // what the log calls it
+	Hash    string    `json:"hash,omitempty"`   // the hash of the key in the log
 	Limits  []string  `json:"limits,omitempty"` // ROUTE.LIMIT
-	For     string    `json:"for,omitempty"`    // of a ban
+	For     string    `json:"for,omitempty"`    // duration of a ban
 	Permits int64     `json:"permits,omitempty"`
-	OneNode bool      `json:"one_node,omitempty"` // the change was made on that node only
+	OneNode bool      `json:"one_node,omitempty"` // the change applies to that node only
 	Detail  string    `json:"detail,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
-	Error   string    `json:"error,omitempty"` // why it was not done
+	Error   string    `json:"error,omitempty"` // set if the action failed
 }

@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// reloading reads the files again.
+// reloading returns the endpoint for a reload.
 func (o Options) reloading() endpoint {
 	return endpoint{
 		method: http.MethodPost, path: "/reload", role: Write, answers: reflect.TypeFor[Reloaded](),
@@ -27,8 +27,8 @@ func (o Options) rollback(ctx context.Context, r Rollback) (Pushed, error) {
 
 func (o Options) plan(ctx context.Context, p Push) (Plan, error) { return o.Plan(ctx, p.Bundle) }
 
-// alone returns e for one request at a time. Others are refused before they are read,
-// because a plan costs as much as a reload.
+// alone returns e limited to one request at a time. Others are refused before their bodies are
+// read: a plan costs as much as a reload.
 func (e endpoint) alone(why string) endpoint {
 	busy, next := make(chan struct{}, 1), e.handle
 	e.handle = func(w http.ResponseWriter, r *http.Request) {

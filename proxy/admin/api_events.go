@@ -7,7 +7,8 @@ import (
 	"reflect"
 )
 
-// events is a stream of server-sent events, until the node ends or the client disconnects.
+// events returns the endpoint for the stream of events (server-sent events). The stream ends when
+// the node stops or the client disconnects.
 func (o Options) events() endpoint {
 	e := endpoint{
 		method: http.MethodGet, path: "/events", role: Read, stream: true, answers: reflect.TypeFor[Event](),
@@ -20,8 +21,8 @@ func (o Options) events() endpoint {
 	return e
 }
 
-// Stream sends events to an authorized client. A subscriber that is too slow is
-// disconnected; browsers reconnect.
+// Stream sends events to an authenticated client. A subscriber that is too slow is disconnected;
+// its browser reconnects by itself.
 func (o Options) Stream(w http.ResponseWriter, r *http.Request) {
 	if !queried(w, r, nil) {
 		return
@@ -35,7 +36,7 @@ func (o Options) Stream(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // disables buffering in nginx
+	w.Header().Set("X-Accel-Buffering", "no") // makes nginx forward the events without buffering
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w).Flush
 	if flush() != nil {
@@ -49,7 +50,7 @@ func (o Options) Stream(w http.ResponseWriter, r *http.Request) {
 			}
 			data, err := json.Marshal(one)
 			if err != nil {
-				return // our own mistake in Event
+				return // a programming error in Event
 			}
 			if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", one.Type, data); err != nil || flush() != nil {
 				return

@@ -6,28 +6,27 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// A KeyAction is the body of an action on a key without further parameters: reset and
-// unban.
+// A KeyAction is an action on a key without further parameters: reset and unban.
 type KeyAction struct {
 	proxy.KeyQuery
 	Reason string `json:"reason,omitempty"` // for the audit trail
 }
 
-// A KeyGrant is the body of a grant.
+// A KeyGrant grants permits to a key.
 type KeyGrant struct {
 	proxy.KeyQuery
 	Permits int64  `json:"permits"`
 	Reason  string `json:"reason,omitempty"`
 }
 
-// A KeyBan is the body of a ban.
+// A KeyBan bans a key.
 type KeyBan struct {
 	proxy.KeyQuery
 	For    proxy.Span `json:"for"`
 	Reason string     `json:"reason,omitempty"`
 }
 
-// change performs an action without further parameters.
+// change returns a handler for an action without further parameters.
 func (o Options) change(a proxy.KeyAction) func(context.Context, KeyAction) (proxy.KeyResult, error) {
 	return func(ctx context.Context, k KeyAction) (proxy.KeyResult, error) {
 		return o.Change(ctx, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: a, Reason: k.Reason})

@@ -12,19 +12,20 @@ import (
 )
 
 const (
-	// maxMinutes is the retention of statistics, one day; defaultMinutes is the default.
+	// maxMinutes is one day, for which statistics are kept; defaultMinutes is the default number of
+	// minutes.
 	maxMinutes     = 24 * 60
 	defaultMinutes = 60
-	// topMinutes is the time for which keys are counted; maxTopKeys, maxDecisions and
-	// maxAudited are the maximum numbers of keys per limit, decisions and audit entries in
-	// a response.
+	// topMinutes is the number of minutes for which keys are counted, maxTopKeys the maximum number
+	// of keys of a limit, maxDecisions that of decisions, and maxAudited that of audit entries in
+	// one response.
 	topMinutes   = 15
 	maxTopKeys   = 1000
 	maxDecisions = 1000
 	maxAudited   = 500
 )
 
-// queries returns an endpoint with query parameters.
+// queries returns an endpoint that reads something according to the query of its URL.
 func queries[A any](path, summary string, query []parameter, ask func(r *http.Request) (A, error)) endpoint {
 	return endpoint{
 		method: http.MethodGet, path: path, role: Read, summary: summary, query: query, answers: reflect.TypeFor[A](),
@@ -54,7 +55,7 @@ func (o Options) decisions() endpoint {
 	}
 	e := queries("/decisions", "Decisions about recent requests on all nodes, newest first.", query, func(r *http.Request) (Decisions, error) {
 		q := r.URL.Query()
-		at, _ := time.Parse(time.RFC3339Nano, q.Get("before")) // validated before
+		at, _ := time.Parse(time.RFC3339Nano, q.Get("before")) // already checked
 		return o.Decisions(r.Context(), DecisionQuery{
 			RequestID: q.Get("request_id"), Route: q.Get("route"), Limit: q.Get("limit"),
 			Outcome: q.Get("outcome"), Key: q.Get("key"), Before: at, N: integer(r, "n"),
@@ -104,7 +105,7 @@ func (o Options) audit() endpoint {
 	return e
 }
 
-// diff returns the changes of a generation.
+// diff returns the endpoint for the diff of a generation.
 func (o Options) diff() endpoint {
 	return queries("/history/{generation}", "The changes of files in a generation.", nil, func(r *http.Request) (Diff, error) {
 		n, err := strconv.ParseInt(chi.URLParam(r, "generation"), 10, 64)

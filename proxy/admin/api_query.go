@@ -26,8 +26,8 @@ func number(name, summary string, least, most int64) parameter {
 	return parameter{name: name, summary: summary, kind: "integer", min: least, max: most}
 }
 
-// queried reports whether the query of r has only these parameters, each at most once and
-// valid; otherwise it has sent a response.
+// queried reports whether the query of r has only these parameters, each at most once and valid. If
+// not, it has sent the error response.
 func queried(w http.ResponseWriter, r *http.Request, all []parameter) bool {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -59,7 +59,7 @@ func queried(w http.ResponseWriter, r *http.Request, all []parameter) bool {
 	return true
 }
 
-// wrong returns why value is invalid for p; an empty value counts as missing.
+// wrong returns why value is not valid for p. An empty value counts as absent.
 func (p parameter) wrong(value string) string {
 	if value == "" {
 		return ""
@@ -80,7 +80,7 @@ func (p parameter) wrong(value string) string {
 	return ""
 }
 
-// integer returns a validated integer parameter; 0 if it is missing.
+// integer returns the value of a parameter that has been checked; 0 if it is absent.
 func integer(r *http.Request, name string) int {
 	n, err := strconv.Atoi(r.URL.Query().Get(name))
 	if err != nil {

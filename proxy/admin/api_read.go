@@ -11,15 +11,14 @@ import (
 )
 
 const (
-	// maxRequest is the maximum size of a request with a bundle, in bytes: JSON escapes the
-	// files.
+	// maxRequest is the maximum length of a request with a bundle in bytes. JSON escapes the
+	// content of the files.
 	maxRequest = 2*config.MaxBundle + 1<<20
-	// maxQuestion is the maximum size of other requests, which may contain the body of a
-	// request to explain.
+	// maxQuestion is the maximum length of other requests: those to explain contain a body.
 	maxQuestion = 4 << 20
 )
 
-// A boundedBody has another limit for its size than maxQuestion.
+// A boundedBody is the context key of a limit for the request body other than maxQuestion.
 type boundedBody struct {
 	io.ReadCloser
 	max int64
@@ -31,8 +30,8 @@ func bounded(r *http.Request, most int64) *http.Request {
 	return r
 }
 
-// read decodes the body of a request, one JSON value without unknown fields; if it is
-// invalid, it sends a response and returns false.
+// read decodes the body of a request, one JSON value without unknown fields. If that fails, it
+// sends the error response and returns false.
 func read[T any](w http.ResponseWriter, r *http.Request, v *T) bool {
 	most := int64(maxQuestion)
 	if b, ok := r.Body.(boundedBody); ok {

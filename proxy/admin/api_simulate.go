@@ -6,7 +6,8 @@ import (
 	"reflect"
 )
 
-// simulate replays an access log. It changes nothing, so the role read suffices.
+// simulate returns the endpoint that replays an access log. It changes nothing, so the role read
+// suffices.
 func (o Options) simulate() endpoint {
 	e := endpoint{
 		method: http.MethodPost, path: "/simulate", role: Read, form: true, asks: reflect.TypeFor[SimulateForm](), answers: reflect.TypeFor[Simulation](),
@@ -32,7 +33,8 @@ func (o Options) replay(w http.ResponseWriter, r *http.Request) (Simulation, err
 	return o.Replay(r.Context(), u)
 }
 
-// Replay replays an uploaded log. more are names of further parts of the form.
+// Replay replays an uploaded log. more are names of further parts of the form besides those of
+// SimulateForm.
 func (o Options) Replay(ctx context.Context, u *Upload, more ...string) (Simulation, error) {
 	q, err := u.Query(more...)
 	if err != nil {

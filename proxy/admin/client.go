@@ -15,41 +15,41 @@ import (
 )
 
 const (
-	// requestTimeout is the timeout of a request; a node may have to wait for others.
+	// requestTimeout bounds a request to a running weir, which may have to wait for other nodes.
 	requestTimeout = time.Minute
-	// maxAnswer is the maximum size of a response, in bytes.
+	// maxAnswer is the maximum length of a response in bytes.
 	maxAnswer = 64 << 20
 )
 
-// A Client is a client of the API. If the server refuses a request, the error is a
-// *Problem; otherwise the outcome is unknown. It is safe for concurrent use.
+// A Client is a client of the admin API. Its methods return a *Problem if the API responds with
+// one; after other errors the outcome is unknown. It is safe for concurrent use.
 type Client struct {
-	Address string       // of its admin listener: HOST:PORT or a URL
-	Token   string       // empty: none is sent
-	HTTP    *http.Client // nil is http.DefaultClient
+	Address string       // address of the admin listener: HOST:PORT or a URL
+	Token   string       // may be empty
+	HTTP    *http.Client // nil means http.DefaultClient
 }
 
-// Push distributes a configuration: all nodes serve it, or none.
+// Push makes all nodes serve a configuration, or none.
 func (c Client) Push(ctx context.Context, p Push) (Pushed, error) {
 	return post[Pushed](ctx, c, "/api/v1/push", p)
 }
 
-// Rollback restores an earlier generation on all nodes.
+// Rollback makes all nodes serve an earlier configuration.
 func (c Client) Rollback(ctx context.Context, r Rollback) (Pushed, error) {
 	return post[Pushed](ctx, c, "/api/v1/rollback", r)
 }
 
-// Plan returns what would change if the node served p.
+// Plan returns what would change if the node served a configuration.
 func (c Client) Plan(ctx context.Context, p Push) (Plan, error) {
 	return post[Plan](ctx, c, "/api/v1/plan", p)
 }
 
-// History lists what was pushed.
+// History returns the list of pushes.
 func (c Client) History(ctx context.Context) (History, error) {
 	return get[History](ctx, c, "/api/v1/history")
 }
 
-// Diff tells what a generation changed.
+// Diff returns the changes of a generation.
 func (c Client) Diff(ctx context.Context, generation int64) (Diff, error) {
 	return get[Diff](ctx, c, "/api/v1/history/"+strconv.FormatInt(generation, 10))
 }
@@ -76,7 +76,7 @@ func get[A any](ctx context.Context, c Client, path string) (A, error) {
 	return ask[A](ctx, c, call{http.MethodGet, path, nil})
 }
 
-// post sends body as JSON and decodes the response.
+// post sends body as JSON.
 func post[A, B any](ctx context.Context, c Client, path string, body B) (A, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -121,7 +121,7 @@ func ask[A any](ctx context.Context, c Client, call call) (into A, err error) {
 	return into, nil
 }
 
-// refusal returns the problem in a response.
+// refusal returns the problem in an error response.
 func refusal(status string, text []byte) error {
 	p := &Problem{}
 	if json.Unmarshal(text, p) != nil {
@@ -133,7 +133,7 @@ func refusal(status string, text []byte) error {
 
 func (c Client) client() *http.Client { return cmp.Or(c.HTTP, http.DefaultClient) }
 
-// base returns the base URL of the API. A listener on all addresses is reached on loopback.
+// base returns the URL prefix of the API. A wildcard address is replaced by localhost.
 func (c Client) base() string {
 	if strings.Contains(c.Address, "://") {
 		return strings.TrimSuffix(c.Address, "/")

@@ -28,20 +28,20 @@ func (c Client) Change(ctx context.Context, k proxy.KeyChange) (proxy.KeyResult,
 	return proxy.KeyResult{}, fmt.Errorf("there is no action %q", k.Action)
 }
 
-// Explain explains what the node would do with a request.
+// Explain reports what the node would do with a request.
 func (c Client) Explain(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
 	return post[proxy.Explanation](ctx, c, "/api/v1/explain", r)
 }
 
-// Decided returns the decision about the request with this id; none if no node has it.
+// Decided returns the decision about the request with that id; none if it is no longer stored.
 func (c Client) Decided(ctx context.Context, id string) (Decisions, error) {
 	return get[Decisions](ctx, c, "/api/v1/decisions?request_id="+url.QueryEscape(id))
 }
 
-// Top returns the keys with most requests and most refusals.
+// Top returns the keys with most requests and with most refusals.
 func (c Client) Top(ctx context.Context) (Top, error) { return get[Top](ctx, c, "/api/v1/top") }
 
-// TopOf is like Top, with a filter.
+// TopOf is Top with a query.
 func (c Client) TopOf(ctx context.Context, q TopQuery) (Top, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"route": q.Route, "limit": q.Limit} {
@@ -57,13 +57,12 @@ func (c Client) TopOf(ctx context.Context, q TopQuery) (Top, error) {
 	return get[Top](ctx, c, "/api/v1/top?"+query.Encode())
 }
 
-// Upstreams returns the upstreams of the node, and the health of their targets on all
-// nodes.
+// Upstreams returns the upstreams of the node, with the state of their targets on all nodes.
 func (c Client) Upstreams(ctx context.Context) (Upstreams, error) {
 	return get[Upstreams](ctx, c, "/api/v1/upstreams")
 }
 
-// Nodes returns the live nodes.
+// Nodes returns all live nodes.
 func (c Client) Nodes(ctx context.Context) (Nodes, error) { return get[Nodes](ctx, c, "/api/v1/nodes") }
 
 // Leader returns the current leader.
@@ -71,17 +70,17 @@ func (c Client) Leader(ctx context.Context) (Leadership, error) {
 	return get[Leadership](ctx, c, "/api/v1/leader")
 }
 
-// Statistics returns the statistics of the last minutes.
+// Statistics returns the counts of the last minutes.
 func (c Client) Statistics(ctx context.Context, minutes int) (Statistics, error) {
 	return get[Statistics](ctx, c, "/api/v1/statistics?minutes="+strconv.Itoa(minutes))
 }
 
-// Limits returns the limits of all routes.
+// Limits returns the limits of all routes of the node.
 func (c Client) Limits(ctx context.Context) (Limits, error) {
 	return get[Limits](ctx, c, "/api/v1/limits")
 }
 
-// Audit returns the audit trail, newest first.
+// Audit returns the actions of operators, newest first.
 func (c Client) Audit(ctx context.Context) (Audit, error) {
 	return get[Audit](ctx, c, "/api/v1/audit")
 }

@@ -15,8 +15,7 @@ import (
 const (
 	// maxSubscribers is the maximum number of subscribers.
 	maxSubscribers = 64
-	// subscriberBuffer is the number of events that a subscriber may be behind before it is
-	// disconnected.
+	// subscriberBuffer is the number of events after which a slow subscriber is disconnected.
 	subscriberBuffer = 64
 	// tickInterval is the interval of statistics events.
 	tickInterval = time.Second
@@ -25,27 +24,27 @@ const (
 // The types of events.
 const (
 	EventStatistics = "statistics"
-	EventReload     = "reload" // a configuration was loaded or refused
-	EventKey        = "key"    // an operator has changed a key
+	EventReload     = "reload" // another generation is served, or one was refused
+	EventKey        = "key"    // an operator changed a key
 )
 
 // An Event is an event on this node.
 type Event struct {
 	Type       string    `json:"type"` // statistics, reload or key
 	At         time.Time `json:"at"`
-	Generation int64     `json:"generation,omitempty"` // current generation, for reload
+	Generation int64     `json:"generation,omitempty"` // of a reload: the current generation
 	Hash       string    `json:"hash,omitempty"`
-	// Action, Who, Masked and KeyHash are set for key.
+	// Action, Who, Masked and KeyHash describe an operator's change of a key.
 	Action  string `json:"action,omitempty"`
 	Who     string `json:"who,omitempty"`
 	Masked  string `json:"masked,omitempty"`
 	KeyHash string `json:"key_hash,omitempty"`
-	Error   string `json:"error,omitempty"` // why it was not done
-	// Counts are the counts on this node since the previous statistics event.
+	Error   string `json:"error,omitempty"` // set if the action failed
+	// Counts are the counts on this node since the previous event of this type.
 	Counts []SeriesCount `json:"counts,omitempty"`
 }
 
-// A SeriesCount is a series and its count.
+// A SeriesCount is the count of a series.
 type SeriesCount struct {
 	proxy.Series
 	N int64 `json:"n"`
@@ -64,16 +63,16 @@ type Events struct {
 	mu          sync.Mutex // guards what follows; never held over I/O
 	subscribers map[chan Event]struct{}
 	ended       bool
-	woken       chan struct{} // has one value after the first subscription
+	woken       chan struct{} // buffered, length 1: a subscriber has come
 }
 
-// NewEvents returns Events that publishes these counts, which must only grow.
+// NewEvents returns an Events that reports these counts, which must only increase.
 func NewEvents(counts func() map[proxy.Series]int64) *Events {
 	return &Events{counts: counts, subscribers: map[chan Event]struct{}{}, woken: make(chan struct{}, 1)}
 }
 
-// Run publishes statistics every second while there are subscribers, until ctx is done;
-// then it ends all subscriptions and accepts no more.
+// Run publishes statistics every second while there are subscribers, until ctx is done. It then
+// ends all subscriptions and accepts no more.
 func (e *Events) Run(ctx context.Context) {
 	defer e.end()
 	for {
@@ -86,7 +85,7 @@ func (e *Events) Run(ctx context.Context) {
 	}
 }
 
-// tick publishes statistics until there are no subscribers, or ctx is done.
+// tick publishes counts until there are no subscribers, or ctx is done.
 func (e *Events) tick(ctx context.Context) {
 	last := e.counts()
 	ticker := time.NewTicker(tickInterval)
@@ -103,7 +102,7 @@ func (e *Events) tick(ctx context.Context) {
 	}
 }
 
-// grown returns the increase of counts.
+// grown returns the differences between two counts.
 func grown(was, is map[proxy.Series]int64) []SeriesCount {
 	all := []SeriesCount{}
 	for s, n := range is {
@@ -117,8 +116,8 @@ func grown(was, is map[proxy.Series]int64) []SeriesCount {
 	return all
 }
 
-// Publish sends an event to all subscribers without blocking, and disconnects those that
-// are too slow. A nil Events does nothing.
+// Publish sends an event to all subscribers. It does not block: a subscriber whose buffer is full
+// is disconnected. Publish on a nil Events does nothing.
 func (e *Events) Publish(one Event) {
 	if e == nil {
 		return
@@ -136,8 +135,8 @@ func (e *Events) Publish(one Event) {
 	}
 }
 
-// subscribe returns a channel of events, and a function that ends the subscription. The
-// channel is closed on shutdown, or if the subscriber is too slow.
+// subscribe returns a channel of events, and a function that ends the subscription. The channel is
+// closed when Events ends, or if events are not received fast enough.
 func (e *Events) subscribe() (events <-chan Event, cancel func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -151,7 +150,7 @@ func (e *Events) subscribe() (events <-chan Event, cancel func(), err error) {
 	e.subscribers[s] = struct{}{}
 	select {
 	case e.woken <- struct{}{}:
-	default: // already signaled
+	default: // already signalled
 	}
 	return s, func() {
 		e.mu.Lock()

@@ -14,8 +14,8 @@ type object = map[string]any
 // inPath matches the parameters of a path.
 var inPath = regexp.MustCompile(`\{([a-z_]+)\}`)
 
-// openAPI returns the OpenAPI 3.0.3 document for endpoints, generated from the types of
-// requests and responses.
+// openAPI returns the OpenAPI 3.0.3 document of the endpoints. Its schemas are generated from the
+// request and response types.
 func openAPI(endpoints []endpoint) object {
 	s := schemas{}
 	refused := object{
@@ -39,7 +39,7 @@ func openAPI(endpoints []endpoint) object {
 			"license":     object{"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
 		},
 		"servers":  []any{object{"url": apiRoot}},
-		"security": []any{object{"token": []any{}}, object{}}, // no token is required if none is configured
+		"security": []any{object{"token": []any{}}, object{}}, // without configured tokens none is required
 		"paths":    paths,
 		"components": object{
 			"schemas": s, "responses": object{"Problem": refused},
@@ -82,7 +82,7 @@ func (e endpoint) operation(s schemas) object {
 	return op
 }
 
-// id returns the operation id of e: getHistoryGeneration.
+// id returns the operation id of e, for generated clients: getHistoryGeneration.
 func (e endpoint) id() string {
 	id := strings.ToLower(e.method)
 	for _, word := range strings.FieldsFunc(e.path, func(c rune) bool { return strings.ContainsRune("/{}_", c) }) {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// schemas are the schemas of structs, by the names of their types.
+// schemas are the schemas of structs by type name.
 type schemas object
 
-// of returns the schema of the JSON encoding of type t.
+// of returns the schema of the JSON encoding of a value of type t.
 func (s schemas) of(t reflect.Type) object {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -33,16 +33,16 @@ func (s schemas) of(t reflect.Type) object {
 	case reflect.Float64:
 		return object{"type": "number", "format": "double"}
 	case reflect.Slice:
-		return object{"type": "array", "items": s.of(t.Elem()), "nullable": true} // nil is null
+		return object{"type": "array", "items": s.of(t.Elem()), "nullable": true} // a nil slice is encoded as null
 	case reflect.Map:
 		return object{"type": "object", "additionalProperties": s.of(t.Elem()), "nullable": true}
 	case reflect.Struct:
 		return s.named(t)
 	}
-	panic(fmt.Sprintf("no schema for %v", t)) // unsupported type in the API
+	panic(fmt.Sprintf("no schema for %v", t)) // a programming error in a type of the API
 }
 
-// named returns a reference to the schema of a struct, and adds it the first time.
+// named returns a reference to the schema of a struct, which is created on first use.
 func (s schemas) named(t reflect.Type) object {
 	ref := object{"$ref": "#/components/schemas/" + t.Name()}
 	if _, made := s[t.Name()]; made {
@@ -59,7 +59,7 @@ func (s schemas) named(t reflect.Type) object {
 	return ref
 }
 
-// fields adds the fields of t as in JSON, including those of embedded structs.
+// fields adds the JSON fields of t, including those of embedded structs.
 func (s schemas) fields(t reflect.Type, properties object, required *[]string) {
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -5,31 +5,31 @@ import (
 	"context"
 )
 
-// A Role is the role of an operator.
+// A Role is the set of operations that an operator may use.
 type Role string
 
 // The roles.
 const (
-	Read  Role = "read"  // view and explain
-	Write Role = "write" // make changes as well
+	Read  Role = "read"  // read, and evaluate without changes
+	Write Role = "write" // also change
 )
 
-// A Token is the bearer token of an operator.
+// A Token authenticates an operator.
 type Token struct {
 	Name string // of the operator, for the audit trail
 	Text string // a secret
 	Role Role
 }
 
-// An Operator identifies the sender of a request.
+// An Operator is the sender of a request to the admin API.
 type Operator struct {
-	Name    string // of a token; Local without one
-	Address string // remote address, HOST:PORT
+	Name    string // the name of the token; Local without one
+	Address string // remote address of the connection, HOST:PORT
 	Role    Role
 }
 
-// Local is the name of operators on this machine without a token, and Admin that of those
-// with Options.Token.
+// Local is the name of operators on this machine if no tokens are configured, and Admin the name of
+// the operator with Options.Token.
 const (
 	Local = "local"
 	Admin = "admin"
@@ -38,12 +38,12 @@ const (
 // operatorKey is the context key of the operator.
 type operatorKey struct{}
 
-// WithOperator returns ctx with operator o.
+// WithOperator returns ctx with the operator o.
 func WithOperator(ctx context.Context, o Operator) context.Context {
 	return context.WithValue(ctx, operatorKey{}, o)
 }
 
-// OperatorOf returns the operator in ctx; Local if there is none.
+// OperatorOf returns the operator of ctx, or Local.
 func OperatorOf(ctx context.Context) Operator {
 	o, _ := ctx.Value(operatorKey{}).(Operator)
 	o.Name = cmp.Or(o.Name, Local)

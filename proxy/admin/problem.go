@@ -9,14 +9,14 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A Problem is an error response of the API: a problem document (RFC 9457). It is an error
-// on both sides: functions of the server return one to set the status and details, and a
-// Client returns the one it received.
+// A Problem is an error response of the API: a problem document (RFC 9457). The API serves
+// operators, so it may contain all details. It is an error on both sides: functions of a server
+// return one to choose the status and the details, and a Client returns the one it received.
 type Problem struct {
-	Author   string       `json:"author,omitempty"` // of the push that is in progress
+	Author   string       `json:"author,omitempty"` // author of the push in progress
 	Detail   string       `json:"detail"`
-	Node     string       `json:"node,omitempty"`     // the node that handles that push
-	Nodes    []NodeAnswer `json:"nodes,omitempty"`    // the answers of the nodes to a push
+	Node     string       `json:"node,omitempty"`     // node of the push in progress
+	Nodes    []NodeAnswer `json:"nodes,omitempty"`    // answers of the nodes to a push
 	Problems []string     `json:"problems,omitempty"` // all problems of a configuration
 	Status   int          `json:"status"`
 	Title    string       `json:"title"`
@@ -26,18 +26,18 @@ type Problem struct {
 // Error returns the detail.
 func (p *Problem) Error() string { return p.Detail }
 
-// send sends p, whose Status and Detail must be set.
+// send responds with p, whose Status and Detail must be set.
 func (p Problem) send(w http.ResponseWriter) {
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	reply(w, p.Status, "application/problem+json", p)
 }
 
-// problem sends a status and a detail.
+// problem responds with a status and a detail.
 func problem(w http.ResponseWriter, status int, detail string) {
 	Problem{Status: status, Detail: detail}.send(w)
 }
 
-// refused returns the problem for a configuration with errors.
+// refused returns the problem for an invalid configuration.
 func refused(problems config.Problems) Problem {
 	lines := make([]string, len(problems))
 	for i, p := range problems {
@@ -46,7 +46,7 @@ func refused(problems config.Problems) Problem {
 	return Problem{Status: http.StatusUnprocessableEntity, Detail: lines[0], Problems: lines}
 }
 
-// problemOf returns the problem for an error; other is the status for unknown errors.
+// problemOf converts an error to a Problem; other is the status of an unknown error.
 func problemOf(err error, other int) Problem {
 	var problems config.Problems
 	var known *Problem
@@ -63,7 +63,7 @@ func problemOf(err error, other int) Problem {
 	return Problem{Status: other, Detail: err.Error()}
 }
 
-// unprefixed returns the error without its general prefix.
+// unprefixed returns the message of a query error without its general prefix.
 func unprefixed(err error) string {
 	text := err.Error()
 	for _, kind := range []error{proxy.ErrKeyQuery, proxy.ErrExplain} {
@@ -72,7 +72,8 @@ func unprefixed(err error) string {
 	return text
 }
 
-// answer sends the result of ask, or its error; other is the status for unknown errors.
+// answer responds with the result of ask, or with its error. The status of an unknown error is
+// other.
 func answer[T any](w http.ResponseWriter, other int, ask func() (T, error)) {
 	v, err := ask()
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A Cluster changes the configuration of all nodes. Errors may be a *Problem.
+// A Cluster changes the configuration of all nodes. Its errors may be Problems.
 type Cluster interface {
 	Push(ctx context.Context, p Push) (Pushed, error)
 	Rollback(ctx context.Context, r Rollback) (Pushed, error)
 	History(ctx context.Context) (History, error)
-	// Diff returns the changes of a generation.
+	// Diff returns the changes of a generation of the history.
 	Diff(ctx context.Context, generation int64) (Diff, error)
 }
 
@@ -19,11 +19,11 @@ type Cluster interface {
 type Push struct {
 	Bundle config.Bundle `json:"bundle"`
 	Author string        `json:"author"`
-	DryRun bool          `json:"dry_run"` // check on all nodes, change nothing
+	DryRun bool          `json:"dry_run"` // ask all nodes, but change nothing
 }
 
-// A Rollback is a request to restore a generation.
+// A Rollback restores an earlier generation.
 type Rollback struct {
-	Generation int64  `json:"generation"` // 0: the previous one
+	Generation int64  `json:"generation"` // 0 means the previous one
 	Author     string `json:"author"`
 }

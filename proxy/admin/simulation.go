@@ -6,44 +6,44 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// A SimulateQuery is an access log to replay with the current configuration, and optionally
-// with another one.
+// A SimulateQuery is an access log to replay with the current configuration, and optionally with
+// another one.
 type SimulateQuery struct {
-	Log    io.Reader // gzipped or not; nil: the access log of the node itself
+	Log    io.Reader // may be compressed by gzip; nil means the access log of the node
 	Other  string    // YAML of another configuration; empty for none
-	Host   string    // host of requests without one in the log
-	Fields []string  // names of fields of JSON lines: WHAT=NAME
-	Top    int       // number of top keys per limit; 10 if 0
+	Host   string    // host of requests whose log has none
+	Fields []string  // names of JSON fields: WHAT=NAME
+	Top    int       // number of most refused keys of each limit; 10 if 0
 }
 
-// A Simulation is the result of a replay.
+// A Simulation is the result of replaying an access log.
 type Simulation struct {
 	Node      string `json:"node"`
 	Lines     int64  `json:"lines"`
 	Requests  int64  `json:"requests"`
 	Others    int64  `json:"others"`       // lines that are not requests
-	Malformed int64  `json:"malformed"`    // lines that cannot be read
-	Late      int64  `json:"late"`         // requests replayed later than their time
-	Untimed   int64  `json:"untimed"`      // requests without a duration
-	Hostless  int64  `json:"hostless"`     // requests without a host
-	TooMany   int64  `json:"answered_429"` // requests with the logged status 429
+	Malformed int64  `json:"malformed"`    // lines that cannot be parsed
+	Late      int64  `json:"late"`         // requests evaluated later than they arrived
+	Untimed   int64  `json:"untimed"`      // requests without a duration in the log
+	Hostless  int64  `json:"hostless"`     // requests without a host in the log
+	TooMany   int64  `json:"answered_429"` // requests with status 429 in the log
 	TookMS    int64  `json:"took_ms"`
-	// Generation is the current generation, and Result its result; Against is the result of
-	// the other configuration, if there is one.
+	// Generation is the current configuration and Result its result; Against is the result of the
+	// other one, if there is one.
 	Generation int64              `json:"generation"`
 	Result     proxy.ReplayTally  `json:"result"`
 	Against    *proxy.ReplayTally `json:"against,omitempty"`
 	// Differences compares the routes and limits of both.
 	Differences []SimulatedDifference `json:"differences,omitempty"`
-	Notes       []string              `json:"notes"` // limitations of the numbers, and what to log
+	Notes       []string              `json:"notes"` // limitations of the result, and what to log to avoid them
 }
 
-// A SimulatedDifference compares a limit, or with Limit empty a route.
+// A SimulatedDifference compares a route, or with Limit set a limit, in two configurations.
 type SimulatedDifference struct {
 	Route string        `json:"route"`
 	Limit string        `json:"limit,omitempty"`
 	A     SimulatedSide `json:"a"` // the current configuration
-	B     SimulatedSide `json:"b"` // of the other
+	B     SimulatedSide `json:"b"` // the other configuration
 }
 
 // A SimulatedSide is the result of one configuration.

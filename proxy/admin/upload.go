@@ -17,38 +17,38 @@ import (
 )
 
 const (
-	// MaxLog is the maximum size of an uploaded log, in bytes.
+	// MaxLog is the maximum length of an uploaded access log in bytes.
 	MaxLog = 32 << 20
-	// maxFields is the maximum size of the form before it.
+	// maxFields is the maximum length of the form fields before the log.
 	maxFields = config.MaxBundle + 1<<20
-	// drainWithin is the maximum time for reading the rest of an upload after an error:
-	// browsers do not show a response before the upload ends.
+	// drainWithin is how long the rest of an upload is read and discarded: browsers do not show a
+	// response that arrives while they are still sending.
 	drainWithin = 10 * time.Second
 )
 
-// A File is a file in a form.
+// A File is an uploaded file.
 type File string
 
-// A SimulateForm is the form (multipart/form-data) for uploading a log. The log is streamed
-// and not stored, so it must be the last part.
+// A SimulateForm is the form (multipart/form-data) with which a log is uploaded. It is processed as
+// a stream and not stored, so all other fields must come before the log.
 type SimulateForm struct {
-	Other  string   `json:"other,omitempty"` // these, except the last two, as in SimulateQuery
+	Other  string   `json:"other,omitempty"` // all fields but the last two: see SimulateQuery
 	Host   string   `json:"host,omitempty"`
 	Field  []string `json:"field,omitempty"`
 	Top    int      `json:"top,omitempty"`
-	OwnLog bool     `json:"own_log,omitempty"` // replay the access log of this node instead
-	Log    File     `json:"log,omitempty"`     // gzipped or not, the last part
+	OwnLog bool     `json:"own_log,omitempty"` // replay the access log of this node instead of an uploaded one
+	Log    File     `json:"log,omitempty"`     // may be compressed by gzip; the last part
 }
 
 // An Upload is a form whose last part is a log.
 type Upload struct {
 	Values url.Values // the parts before the log
-	log    io.Reader  // nil for none
+	log    io.Reader  // nil if there is none
 	parts  *multipart.Reader
 	whole  io.Reader
 }
 
-// ReadUpload reads a form up to the log in it. Errors are a *Problem.
+// ReadUpload reads a form up to the log in it. Its error is a *Problem.
 func ReadUpload(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	whole := http.MaxBytesReader(w, r.Body, MaxLog+maxFields)
 	r.Body = whole
@@ -83,8 +83,7 @@ func malformedForm(err error) error {
 	return &Problem{Status: http.StatusBadRequest, Detail: "the form is not understood: " + err.Error()}
 }
 
-// begin begins the log, unless it is empty: browsers send an empty one if no file was
-// chosen.
+// begin sets the log, unless it is empty: browsers send an empty one if no file was selected.
 func (u *Upload) begin(part io.Reader) error {
 	from := bufio.NewReader(part)
 	if _, err := from.Peek(1); errors.Is(err, io.EOF) {
@@ -96,8 +95,8 @@ func (u *Upload) begin(part io.Reader) error {
 	return nil
 }
 
-// Query returns the query of the form. Names of parts other than those of SimulateForm and
-// more are errors.
+// Query returns the query of the form. Parts with names other than those of SimulateForm and more
+// are refused.
 func (u *Upload) Query(more ...string) (SimulateQuery, error) {
 	known := append([]string{"other", "host", "field", "top", "own_log"}, more...)
 	for name, values := range u.Values {
@@ -128,7 +127,7 @@ func (u *Upload) Query(more ...string) (SimulateQuery, error) {
 	return q, nil
 }
 
-// end returns an error if another part follows the log.
+// end returns an error if there is a part after the log, because it could not be used.
 func (u *Upload) end() error {
 	if u.log == nil {
 		return nil
@@ -140,7 +139,7 @@ func (u *Upload) end() error {
 	return &Problem{Status: http.StatusBadRequest, Detail: part.FormName() + " stands behind the log, which is read as it comes; send the log as the last part"}
 }
 
-// Close reads the rest of the upload, for a limited time.
+// Close reads and discards the rest of the upload, for a short time.
 func (u *Upload) Close() {
 	until := time.Now().Add(drainWithin)
 	for rest := make([]byte, 32<<10); time.Now().Before(until); {
@@ -150,13 +149,13 @@ func (u *Upload) Close() {
 	}
 }
 
-// A boundedLog limits the size of a log.
+// A boundedLog limits the length of an uploaded log.
 type boundedLog struct {
 	from io.Reader
 	left int64
 }
 
-// Read implements io.Reader. If the log is too long, its error is a *Problem.
+// Read implements io.Reader. Its error is a *Problem if the log is too long.
 func (b *boundedLog) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	if b.left -= int64(n); b.left < 0 {

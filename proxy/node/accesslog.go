@@ -14,10 +14,10 @@ import (
 // An accessLog is the destination of the access log: the process log, or a file.
 type accessLog struct {
 	proxy.AccessWriter
-	file *logFile // nil: the process log
+	file *logFile // nil if lines go to the process log
 }
 
-// openAccessLog opens the configured access log.
+// openAccessLog opens the configured destination.
 func (n *Node) openAccessLog(o Options) error {
 	path := o.Config.AccessLog.File
 	if path == "" {
@@ -27,7 +27,7 @@ func (n *Node) openAccessLog(o Options) error {
 	}
 	file, err := openLogFile(path)
 	if err != nil {
-		return fmt.Errorf("access_log.file cannot be written: %w; name a file in a folder that weir may write to", err)
+		return fmt.Errorf("access_log.file cannot be written: %w; name a file in a directory that weir may write to", err)
 	}
 	queue := newLogQueue(file)
 	n.access = &accessLog{proxy.AccessWriter{Log: zerolog.New(queue).Level(zerolog.InfoLevel).Hook(newClock()), Lines: queue}, file}
@@ -39,8 +39,8 @@ func (n *Node) openAccessLog(o Options) error {
 	return nil
 }
 
-// reopen reopens the access log on each signal. Earlier lines are in the renamed file or in
-// the new one.
+// reopen reopens the access log file at each signal, until ctx is done. Lines logged before may
+// still be in the renamed file.
 func (n *Node) reopen(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
@@ -65,14 +65,14 @@ func (n *Node) reopenOnce() {
 	n.log.Info().Str("file", path).Msg("access log reopened")
 }
 
-// logMode is the mode of a log file: readable only by Weir's user and group.
+// logMode is the mode of a new log file: it is not readable for users outside Weir's group.
 const logMode = 0o640
 
-// A logFile is a log file that can be reopened after it was renamed.
+// A logFile is an append-only file that can be reopened after it was renamed.
 type logFile struct {
 	path string
 
-	mu sync.Mutex // guards what follows; held while writing, so that the file is not closed meanwhile
+	mu sync.Mutex // guards what follows; held while writing, so that reopen does not close the file during a write
 	f  *os.File
 }
 
@@ -95,8 +95,7 @@ func (l *logFile) Write(lines []byte) (int, error) {
 	return l.f.Write(lines)
 }
 
-// reopen opens the file at the path and writes there from now on. If that fails, nothing
-// changes.
+// reopen opens the file at the path again for all further lines. If that fails, nothing changes.
 func (l *logFile) reopen() error {
 	next, err := openToAppend(l.path)
 	if err != nil {
@@ -109,7 +108,7 @@ func (l *logFile) reopen() error {
 	return before.Close()
 }
 
-// Close closes the file; later writes return an error.
+// Close closes the file. Later writes return an error.
 func (l *logFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

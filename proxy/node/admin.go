@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// adminOptions returns the options of the admin listener.
+// adminOptions returns the functions of this node for the admin API.
 func (n *Node) adminOptions() admin.Options {
 	c := n.source.own.Admin
 	o := admin.Options{

@@ -6,8 +6,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/simulate"
 )
 
-// Conversion of cluster types to API types. They are separate types, so that data in Redis
-// and API responses can change independently.
+// This file converts the types of package cluster to those of the admin API. They are separate, so
+// that the format in Redis and that of responses can change independently.
 
 func leadership(self string, l cluster.Leadership) admin.Leadership {
 	a := admin.Leadership{Self: self, Node: l.Node, Since: l.Since, Token: l.Token, Tasks: []admin.TaskRun{}}
@@ -63,7 +63,7 @@ func entry(e cluster.Entry) admin.Entry {
 	return admin.Entry{Generation: e.Generation, Hash: e.Hash, Author: e.Author, Node: e.Node, At: e.At, From: e.From}
 }
 
-// nodeAnswers converts answers; nil for none, if no node was asked.
+// nodeAnswers returns nil if no node was asked.
 func nodeAnswers(answers []cluster.Answer) []admin.NodeAnswer {
 	var all []admin.NodeAnswer
 	for _, a := range answers {

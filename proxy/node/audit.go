@@ -11,7 +11,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// flushInterval is the interval at which unwritten audit entries are retried.
+// flushInterval is the interval between attempts to write the audit entries that could not be
+// written while Redis was unreachable.
 const flushInterval = 10 * time.Second
 
 // newAudit returns the audit trail of this node.
@@ -19,7 +20,7 @@ func (n *Node) newAudit() *cluster.Audit {
 	return cluster.NewAudit(n.store.client, n.store.prefix, n.store.id, n.logOperator)
 }
 
-// logOperator logs an action of an operator and its error.
+// logOperator logs an operator's action, successful or not.
 func (n *Node) logOperator(e cluster.AuditEntry) {
 	line := n.log.Info()
 	if e.Error != "" {
@@ -41,8 +42,8 @@ func (n *Node) logOperator(e cluster.AuditEntry) {
 	line.Bool("one_node", e.OneNode).Str("reason", e.Reason).Msg("operator action")
 }
 
-// record stores an action of the operator in ctx, which has already been performed. If
-// Redis is unreachable, it is stored later.
+// record stores an audit entry for the operator of ctx, after the action. If Redis is unreachable,
+// the entry is written later.
 func (n *Node) record(ctx context.Context, e cluster.AuditEntry) {
 	who := admin.OperatorOf(ctx)
 	e.Who, e.Address = who.Name, who.Address
@@ -51,7 +52,7 @@ func (n *Node) record(ctx context.Context, e cluster.AuditEntry) {
 	}
 }
 
-// flushAudit retries unwritten entries until ctx is done.
+// flushAudit writes pending audit entries periodically, until ctx is done.
 func (n *Node) flushAudit(ctx context.Context) {
 	tick := time.NewTicker(flushInterval)
 	defer tick.Stop()
@@ -65,7 +66,7 @@ func (n *Node) flushAudit(ctx context.Context) {
 	}
 }
 
-// closeAudit retries unwritten entries for the last time.
+// closeAudit writes pending audit entries for the last time.
 func (n *Node) closeAudit(ctx context.Context) error {
 	if err := n.audit.Flush(ctx); err != nil {
 		n.log.Warn().Err(err).Msg("audit entries lost; the log has them")
@@ -73,7 +74,7 @@ func (n *Node) closeAudit(ctx context.Context) error {
 	return nil
 }
 
-// changeKey changes a key for an operator. Invalid requests are not recorded.
+// changeKey changes a key for an operator. An invalid request changes nothing and is not recorded.
 func (n *Node) changeKey(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
 	r, err := n.proxy.Change(ctx, c)
 	if errors.Is(err, proxy.ErrKeyQuery) {
@@ -92,7 +93,7 @@ func (n *Node) reloadFor(ctx context.Context) (admin.Reloaded, error) {
 	return r, err
 }
 
-// tell publishes the result of a reload or a push as an event.
+// tell publishes the result of a reload or push to the subscribers of events.
 func (n *Node) tell(generation int64, hash string, err error) {
 	one := admin.Event{Type: admin.EventReload, Generation: generation, Hash: hash}
 	if err != nil {
@@ -101,13 +102,13 @@ func (n *Node) tell(generation int64, hash string, err error) {
 	n.events.Publish(one)
 }
 
-// auditedCluster is a Cluster that records the actions of operators.
+// An auditedCluster is a Cluster that records the operators' actions.
 type auditedCluster struct {
 	admin.Cluster
 	node *Node
 }
 
-// Push implements admin.Cluster. Dry runs are not recorded.
+// Push implements admin.Cluster. A dry run is not recorded.
 func (a auditedCluster) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
 	done, err := a.Cluster.Push(ctx, p)
 	if !p.DryRun {
@@ -123,7 +124,7 @@ func (a auditedCluster) Rollback(ctx context.Context, r admin.Rollback) (admin.P
 	return done, err
 }
 
-// configAudit returns the entry for a change of the configuration.
+// configAudit returns the audit entry for a change of the configuration.
 func configAudit(action, detail string, err error) cluster.AuditEntry {
 	e := cluster.AuditEntry{Action: action, Detail: detail}
 	if err != nil {

@@ -10,16 +10,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A bootConfig is the configuration that is served at start.
+// A bootConfig is the configuration served at the start.
 type bootConfig struct {
 	config *config.Config
-	number int64 // its generation; 0 if Redis was unreachable
+	number int64 // its generation; 0 if the other nodes could not be asked
 }
 
-// boot determines the configuration to serve at start: the pushed one, or else the file. If
-// Redis is unreachable, which is logged and not an error, it is the local copy of the
-// pushed one, or else the file. It is an error if Redis is too old, or if a pushed
-// configuration cannot be served here, because all nodes must serve the same.
+// boot determines the configuration to serve first: the one pushed to all nodes, otherwise the
+// file. If Redis is unreachable, that is logged and is not an error: the pushed configuration is
+// then read from disk if it was kept there, otherwise the file is used, and limits follow
+// on_store_failure. It is an error if the Redis version is too old, or if the pushed configuration
+// cannot be served on this machine: a node must not serve anything else than the others.
 func (s store) boot(ctx context.Context, o *configSource) (bootConfig, error) {
 	b := bootConfig{config: o.own}
 	if s.cluster == nil {
@@ -51,8 +52,8 @@ func (s store) boot(ctx context.Context, o *configSource) (bootConfig, error) {
 	return b, err
 }
 
-// forgotten returns the local copy of a pushed configuration that Redis has lost; it is
-// restored with the first heartbeat. Its Generation is 0 if there is none.
+// forgotten returns the pushed configuration if it is kept on disk but Redis has lost it. The first
+// heartbeat restores it in Redis. Its Generation is 0 if there is none.
 func (s store) forgotten(ctx context.Context, o *configSource) (cluster.Entry, error) {
 	k, err := o.recall()
 	if err != nil {
@@ -69,7 +70,7 @@ func (s store) forgotten(ctx context.Context, o *configSource) (cluster.Entry, e
 	return e, nil
 }
 
-// kept returns the configuration to serve at start without Redis.
+// kept returns the configuration to serve first without Redis.
 func (o *configSource) kept() (bootConfig, error) {
 	b := bootConfig{config: o.own}
 	k, err := o.recall()
@@ -81,14 +82,14 @@ func (o *configSource) kept() (bootConfig, error) {
 	}
 	c, err := config.Unpack(o.own, k.Bundle)
 	if err != nil {
-		return b, fmt.Errorf("what was kept in %s: %w", o.own.Reload.Keep, err)
+		return b, fmt.Errorf("config kept in %s: %w", o.own.Reload.Keep, err)
 	}
 	o.set(k.Bundle)
 	o.log.Info().Int64("generation", k.Generation).Str("hash", c.Hash).Msg("serving last pushed config from disk")
 	return bootConfig{c, k.Generation}, nil
 }
 
-// pushed returns the configuration pushed to all nodes.
+// pushed returns the configuration that was pushed to all nodes.
 func (s store) pushed(o *configSource, e cluster.Entry) (bootConfig, error) {
 	c, err := config.Unpack(o.own, e.Bundle)
 	if err != nil {

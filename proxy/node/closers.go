@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// closeTimeout is the default timeout for closing one part of a node.
+// closeTimeout is the default time limit for closing one part of a node.
 const closeTimeout = 10 * time.Second
 
-// errCloseTimeout reports a part of a node that did not close in time.
+// errCloseTimeout reports that a part of a node did not close within its time limit.
 var errCloseTimeout = errors.New("not closed in time")
 
 // A closer closes one part of a node.
@@ -20,23 +20,24 @@ type closer struct {
 	close  func(ctx context.Context) error
 }
 
-// closers closes parts in reverse order of their start, so that each may use earlier ones
-// until it has ended. The zero value is ready for use. It must not be used concurrently.
+// closers is a stack of parts that were started. They are closed in reverse order, so that a part
+// can use all earlier ones until it has ended. The zero value is ready to use. It is used by one
+// goroutine.
 type closers struct{ stack []closer }
 
-// push adds a started part. The context of close ends after closeTimeout.
+// push adds a part that was started. The context of close ends after closeTimeout.
 func (c *closers) push(name string, close func(ctx context.Context) error) {
 	c.pushWithin(name, closeTimeout, close)
 }
 
-// pushWithin is push with another timeout.
+// pushWithin is push with a time limit.
 func (c *closers) pushWithin(name string, within time.Duration, close func(ctx context.Context) error) {
 	c.stack = append(c.stack, closer{name, within, close})
 }
 
-// close closes all parts, the last one first, and returns their errors. A part that does
-// not close in time is abandoned, and reported as an errCloseTimeout with its name.
-// Afterwards the stack is empty.
+// close closes all parts in reverse order and returns their errors. A part that exceeds its time
+// limit is abandoned, so that it does not block the others; its error is errCloseTimeout with its
+// name. The stack is empty afterwards.
 func (c *closers) close(ctx context.Context) error {
 	var errs []error
 	for len(c.stack) > 0 {

@@ -1,11 +1,14 @@
-// Package node implements the running process of weir run, without the command line. Start
-// builds the parts and begins to serve, Wait returns when the node should end, and Close
-// ends it. Several nodes in one process share only the name under which they answer health
-// checks, and the global logger of the Redis client.
+// Package node implements the running process: what weir run does, without its command line. Start
+// assembles the parts and serves, Wait returns when the node is to end, and Close ends it. Several
+// nodes in one process share only the liveness socket, whose name is derived from the configuration
+// file, and the logger of the Redis client.
 //
 // # Start
 //
-// In this order:
+// The steps are: check that the configured files are writable (writable.go); open the store
+// (store.go); determine the configuration to serve first, pushed or from the file (boot.go); create
+// the proxy; open the sockets, or take over those of systemd (sockets.go, listen.go); load the
+// certificates (tls.go); accept connections on all listeners, and start the tasks.
 //
 //   - check that files and directories are writable (writable.go)
 //   - open the store (store.go)
@@ -14,17 +17,17 @@
 //   - open the sockets, or take over those of systemd (sockets.go, listen.go), and load certificates (tls.go)
 //   - accept connections, and start tasks
 //
-// # Tasks
+// Each task is a named goroutine (tasks.go). Tasks watch the files and reload (reload.go), apply
+// pushes (push.go), watch the other nodes (peers.go), run the leader's tasks (leader.go), answer
+// operators (admin.go, plan.go) and health checks (liveness.go), and notify systemd (systemd.go).
 //
 // Each task is a goroutine with a name (tasks.go). Tasks watch the files and reload
 // (reload.go), apply pushes (push.go), watch the other nodes (peers.go), run the leader's
 // tasks (leader.go), serve operators (admin.go, plan.go) and health checks (liveness.go),
 // and notify systemd (systemd.go).
 //
-// # Shutdown
-//
-// Each started part is pushed on one stack of closers with its name (closers.go). Close
-// runs them in reverse order: the node resigns as leader and stops reloading, drains,
-// leaves the cluster, ends its tasks, and closes proxy, statistics and store. A part that
-// does not close in time is reported by name and abandoned.
+// Each part that was started is pushed on a stack of closers (closers.go). Close pops them: first
+// the node gives up the leadership and stops reloading, then it drains, then it leaves the cluster,
+// then the tasks end, and finally proxy, statistics and store are closed. A part that does not
+// close in time is reported by name and abandoned.
 package node

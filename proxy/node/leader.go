@@ -14,11 +14,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// A leaderTasks takes part in the leader election, and runs the tasks of the leader.
-// Without a cluster, this process is always the leader.
+// leaderTasks runs the tasks of this node while it is the leader of its cluster, and reports on
+// them. A node without a cluster is always its own leader.
 type leaderTasks struct {
 	node       string
-	alone      bool // no cluster: leadership is not logged
+	alone      bool // no cluster: changes of leadership are not logged
 	leader     *cluster.Leader
 	statistics *cluster.Statistics
 	log        zerolog.Logger
@@ -31,7 +31,7 @@ type leaderTasks struct {
 	failed map[string]bool // tasks whose last run has failed
 }
 
-// newLeaderTasks returns the tasks for all nodes that share s.
+// newLeaderTasks creates the tasks that are done once for all nodes that share s.
 func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logger) *leaderTasks {
 	l := &leaderTasks{
 		node:       s.id,
@@ -67,7 +67,7 @@ func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolo
 	return l
 }
 
-// run competes for the leadership and reports statistics, until ctx is done.
+// run competes for the leadership and reports this node's counts, until ctx is done.
 func (l *leaderTasks) run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { l.statistics.Run(ctx) })
@@ -80,7 +80,7 @@ func (l *leaderTasks) run(ctx context.Context) {
 	l.ended.Store(true)
 }
 
-// close reports the last statistics, unless run was not started or is still running.
+// close reports the last counts, unless run has not been called or has not returned.
 func (l *leaderTasks) close(ctx context.Context) error {
 	if !l.ended.Load() {
 		return nil
@@ -107,14 +107,14 @@ func (l *leaderTasks) lost(t cluster.Term, cause error) {
 		return
 	}
 	level := zerolog.WarnLevel
-	if errors.Is(cause, context.Canceled) { // shutdown
+	if errors.Is(cause, context.Canceled) { // the node is closing
 		level, cause = zerolog.InfoLevel, nil
 	}
 	l.log.WithLevel(level).Err(cause).Str("node", l.node).Int64("token", t.Token).Float64("for_s", time.Since(t.Since).Seconds()).Msg("leadership lost")
 }
 
-// alerted counts the result of sending an alert, and logs it unless it will be retried:
-// then the task fails, which is logged.
+// alerted counts the result of sending an alert, and logs it. Alerts that will be retried are not
+// logged here, because the failure of their task is.
 func (l *leaderTasks) alerted(a cluster.Alert, result string, err error) {
 	l.alerts.WithLabelValues(a.Kind, result).Inc()
 	if result == cluster.Failed {
@@ -128,7 +128,7 @@ func (l *leaderTasks) alerted(a cluster.Alert, result string, err error) {
 		Int64("count", a.Count).Str("result", result).Msg("alert")
 }
 
-// ran counts a run, and logs when a task begins to fail or recovers.
+// ran counts a run of a task, and logs when the task begins to fail or recovers.
 func (l *leaderTasks) ran(r cluster.Run) {
 	result := "ok"
 	if r.Error != "" {

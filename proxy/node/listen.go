@@ -10,14 +10,14 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// A listener is a socket and its server.
+// A listener is a socket that accepts connections.
 type listener struct {
 	net.Listener
 	name string // http, https, admin or admin_https
 }
 
-// listen opens all sockets, loads the certificates and creates the servers, without
-// accepting connections.
+// listen opens all sockets, loads the certificates and creates the servers. It does not accept
+// connections yet.
 func (n *Node) listen(ctx context.Context, c *config.Config) error {
 	from, err := inherit(c.Listen)
 	if err != nil {
@@ -54,11 +54,12 @@ func (n *Node) open(from sockets, name, addr string) error {
 		return err
 	}
 	n.listeners = append(n.listeners, listener{l, name})
-	n.closers.push(name+" listener", func(context.Context) error { l.Close(); return nil }) // usually already closed by draining
+	n.closers.push(name+" listener", func(context.Context) error { l.Close(); return nil }) // usually closed by draining before
 	return nil
 }
 
-// accept serves a listener until draining closes it. Otherwise it returns an error.
+// accept serves the connections of one listener until draining closes it. It returns an error if
+// the listener fails.
 func (n *Node) accept(l listener) error {
 	switch l.name {
 	case "admin":
@@ -66,7 +67,7 @@ func (n *Node) accept(l listener) error {
 	case "admin_https":
 		if ca := n.source.own.Admin.ClientCA; ca != "" {
 			roots := x509.NewCertPool()
-			roots.AppendCertsFromPEM([]byte(ca)) // validated by package config
+			roots.AppendCertsFromPEM([]byte(ca)) // checked when the configuration was loaded
 			return n.admins.ServeMutualTLS(l.Listener, n.certificates, roots)
 		}
 		return n.admins.ServeTLS(l.Listener, n.certificates)
@@ -77,8 +78,8 @@ func (n *Node) accept(l listener) error {
 	}
 }
 
-// Address returns the address of the listener with this name (http, https, admin or
-// admin_https); "" if there is none.
+// Address returns the address of the listener with that name (http, https, admin or admin_https),
+// or "".
 func (n *Node) Address(name string) string {
 	for _, l := range n.listeners {
 		if l.name == name {
@@ -88,8 +89,8 @@ func (n *Node) Address(name string) string {
 	return ""
 }
 
-// adminBounds returns the limits of the admin listener: those for clients, without features
-// that only clients have.
+// adminBounds returns the limits of the admin listeners: those for clients, without features
+// offered to clients only.
 func adminBounds(c config.Listen) config.Listen {
 	return config.Listen{Timeouts: c.Timeouts, MaxHeader: c.MaxHeader}
 }

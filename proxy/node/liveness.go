@@ -13,13 +13,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// livenessRetry is the pause before another attempt to open a socket that is in use.
+// livenessRetry is the interval between attempts to open a socket that another process has.
 const livenessRetry = time.Second
 
-// livenessName returns the name of the socket for health checks of a process with this
-// configuration file: an abstract socket, in the network namespace (of a container, for
-// example), which needs no writable directory and disappears with the process. Other
-// systems than Linux have no such sockets; there it is "".
+// livenessName returns the name of the socket on which a weir that was started with that file
+// answers liveness checks. It is in the abstract namespace: it belongs to the network namespace (of
+// a container, for example), needs no directory to write to, and disappears with the process. Only
+// Linux has it; elsewhere the name is "".
 func livenessName(path string) string {
 	whole, err := filepath.Abs(path)
 	if err != nil || runtime.GOOS != "linux" {
@@ -29,9 +29,9 @@ func livenessName(path string) string {
 	return "@weir/" + hex.EncodeToString(sum[:12])
 }
 
-// serveLiveness answers health checks on that socket until ctx is done. So a health check
-// does not depend on the address of the admin listener in the current file. If another
-// process with the same file has the socket, that one answers.
+// serveLiveness answers liveness checks until ctx is done. The socket can be found even if the
+// admin listener of the file has changed since the start. While another process with the same file
+// has the socket, that one answers.
 func serveLiveness(ctx context.Context, path string) {
 	name := livenessName(path)
 	if name == "" {
@@ -56,8 +56,8 @@ func serveLiveness(ctx context.Context, path string) {
 	_ = s.Serve(l) // until it is closed
 }
 
-// Alive checks the process that was started with this file. It returns an error if there is
-// none, or if it does not answer.
+// Alive checks the weir that was started with that file. It returns an error if there is none, or
+// if it does not answer.
 func Alive(ctx context.Context, path string) error {
 	name := livenessName(path)
 	if name == "" {

@@ -11,15 +11,14 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A Log writes lines in the background, so that slow outputs do not block. It must be
-// closed.
+// A Log writes log lines in the background, so that logging never blocks on its output. It must be
+// closed by Close.
 type Log struct {
 	zerolog.Logger
 	queue *logQueue
 }
 
-// NewLog returns a Log that writes JSON lines to out, or human-readable lines if out is a
-// terminal.
+// NewLog returns a Log that writes JSON lines to out, or readable lines if out is a terminal.
 func NewLog(out io.Writer, least zerolog.Level) *Log {
 	queue := newLogQueue(out)
 	var lines io.Writer = queue
@@ -29,11 +28,10 @@ func NewLog(out io.Writer, least zerolog.Level) *Log {
 	return &Log{zerolog.New(lines).Level(least).Hook(newClock()), queue}
 }
 
-// Close writes pending lines, for a limited time.
+// Close writes pending lines. It waits for at most flushTimeout.
 func (l *Log) Close() { l.queue.Close() }
 
-// Standard returns a writer for lines of Go's standard log, which are logged as JSON for
-// debugging.
+// Standard returns a writer for the standard library's log. Its lines are logged at debug level.
 func (l *Log) Standard() io.Writer { return stdLog{l.Logger} }
 
 type stdLog struct{ log zerolog.Logger }
@@ -43,12 +41,12 @@ func (w stdLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A clock adds the time to each line, in UTC, RFC 3339 with milliseconds. It formats all
-// but the milliseconds once a second, because formatting costs more than the rest of most
-// lines.
+// A clock adds a timestamp in UTC to each line, RFC 3339 with milliseconds. All parts except the
+// milliseconds are formatted once a second, because formatting them costs more than the rest of
+// most lines.
 type clock struct{ last *atomic.Pointer[second] }
 
-// A second is a formatted time without milliseconds.
+// A second is the formatted part of the timestamps of one second.
 type second struct {
 	unix int64
 	text string // "2006-01-02T15:04:05.

@@ -13,34 +13,35 @@ import (
 )
 
 const (
-	// maxQueued is the maximum number of queued bytes; access log lines may not use the
-	// last quarter.
+	// maxQueued is the maximum number of queued bytes. Lines of requests may use three quarters of
+	// it, so that the rest remains for more important lines.
 	maxQueued = 4 << 20
-	// maxBatch is the maximum number of bytes per write.
+	// maxBatch is the maximum number of bytes written by one call. It bounds the loss if the output
+	// accepts only a part and then blocks.
 	maxBatch = 64 << 10
-	// flushTimeout is the maximum time for pending lines on shutdown.
+	// flushTimeout bounds the wait for queued lines when Weir stops.
 	flushTimeout = time.Second
 )
 
-// A logQueue accepts log lines without blocking and writes them in the background, in order
-// and several per call, so that a slow sink, such as a pipe without a reader or a full
-// disk, does not block requests. Lines that exceed the queue are dropped and counted.
+// A logQueue queues log lines and writes them in the background, in order and in batches, so that
+// logging never blocks on the output, such as a pipe that is not read or a full disk. If the queue
+// is full, lines are dropped and counted.
 //
-// zerolog's diode writer is not used: it keeps one buffer per line, so its bound is in
-// lines instead of bytes; it drops the whole ring when it overflows; it writes each line
-// separately; and its Close may wait forever.
+// zerolog's diode writer is not used: it keeps one buffer for each line for ever, so that its limit
+// is in lines and not in bytes; it discards the whole ring if the writer overtakes the reader; it
+// makes one call for each line; and its Close waits without limit for a blocked output.
 type logQueue struct {
 	out     io.Writer
 	dropped atomic.Int64
-	ended   chan struct{} // closed when the writer has ended
+	ended   chan struct{} // closed when the background goroutine has ended
 
 	mu      sync.Mutex // guards what follows; never held while writing
-	more    *sync.Cond // signals new lines, or the end
+	more    *sync.Cond // signals that there are lines, or that the queue is closing
 	lines   []byte
 	closing bool
 }
 
-// newLogQueue returns a queue for out. It must be closed.
+// newLogQueue returns a queue for out. It must be closed by Close.
 func newLogQueue(out io.Writer) *logQueue {
 	q := &logQueue{out: out, ended: make(chan struct{})}
 	q.more = sync.NewCond(&q.mu)
@@ -48,11 +49,11 @@ func newLogQueue(out io.Writer) *logQueue {
 	return q
 }
 
-// Write implements io.Writer for lines that may use the whole queue.
+// Write implements io.Writer. It uses the whole queue.
 func (q *logQueue) Write(line []byte) (int, error) { return q.add(line, maxQueued) }
 
-// WriteLevel implements zerolog.LevelWriter: lines below warning, mostly the access log,
-// leave room for others.
+// WriteLevel implements zerolog.LevelWriter. Lines below level warn, mostly those of requests, do
+// not use the last quarter of the queue.
 func (q *logQueue) WriteLevel(l zerolog.Level, line []byte) (int, error) {
 	if l < zerolog.WarnLevel {
 		return q.add(line, maxQueued/4*3)
@@ -60,11 +61,11 @@ func (q *logQueue) WriteLevel(l zerolog.Level, line []byte) (int, error) {
 	return q.add(line, maxQueued)
 }
 
-// add queues a line if at most most bytes are queued then. It never fails, because zerolog
-// would report that on standard error.
+// add queues a line if at most most bytes are queued then. It never returns an error, because
+// zerolog would report it on stderr.
 func (q *logQueue) add(line []byte, most int) (int, error) {
 	select {
-	case <-q.ended: // all written, and no reader is left
+	case <-q.ended: // everything is written, and writing may block now
 		_, _ = q.out.Write(line)
 		return len(line), nil
 	default:
@@ -82,7 +83,7 @@ func (q *logQueue) add(line []byte, most int) (int, error) {
 	return len(line), nil
 }
 
-// run writes queued lines, until Close has been called and all are written.
+// run writes queued lines until the queue is closed and empty.
 func (q *logQueue) run() {
 	defer close(q.ended)
 	var lines []byte
@@ -91,7 +92,7 @@ func (q *logQueue) run() {
 		if len(q.lines) == 0 && !q.closing {
 			q.wait()
 		}
-		lines, q.lines = q.lines, lines[:0] // the two buffers alternate
+		lines, q.lines = q.lines, lines[:0] // the two buffers are swapped
 		q.mu.Unlock()
 		if len(lines) == 0 {
 			return
@@ -100,8 +101,9 @@ func (q *logQueue) run() {
 	}
 }
 
-// wait waits for lines, or the end. It yields once when a line has arrived, because
-// concurrent requests often log at the same time and can share one call. q.mu must be held.
+// wait waits for lines, or for the queue to close. It then yields the processor once: requests in
+// progress often log at almost the same time, and their lines are then written by one call. q.mu
+// must be held.
 func (q *logQueue) wait() {
 	for len(q.lines) == 0 && !q.closing {
 		q.more.Wait()
@@ -111,7 +113,7 @@ func (q *logQueue) wait() {
 	q.mu.Lock()
 }
 
-// write writes whole lines, several per call. Lines that the sink does not accept are lost.
+// write writes complete lines in batches. Lines that the output does not accept are lost.
 func (q *logQueue) write(lines []byte) {
 	for len(lines) > 0 {
 		n := len(lines)
@@ -128,7 +130,7 @@ func (q *logQueue) write(lines []byte) {
 	}
 }
 
-// Close stops accepting lines, and waits until queued lines are written, at most
+// Close rejects further lines, and waits until all queued lines have been written, but at most
 // flushTimeout.
 func (q *logQueue) Close() {
 	q.mu.Lock()

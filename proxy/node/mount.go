@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// mountInfo is the list of mounts on Linux; see proc(5).
+// mountInfo lists the mounts of a process on Linux; see proc(5).
 const mountInfo = "/proc/self/mountinfo"
 
-// mounted reports whether the file at path is a mount point, as in containers with a single
-// mounted file. Such a mount keeps its inode: if a file outside is replaced by renaming, as
-// most editors do, the container still has the old one.
+// mounted reports whether the file at path is itself a mount point, as in containers into which a
+// single file is mounted. Such a mount always shows the same inode. If the file is replaced by
+// renaming a new one, as editors and most tools do, the container never sees the new file.
 func mounted(path string, mounts io.Reader) bool {
 	whole, err := filepath.Abs(path)
 	if err != nil {
@@ -30,7 +30,7 @@ func mounted(path string, mounts io.Reader) bool {
 	return false
 }
 
-// unescapeMount decodes a path in mountinfo, where whitespace is written as \040.
+// unescapeMount decodes a path of mountinfo, in which whitespace is written as \040.
 func unescapeMount(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -46,7 +46,7 @@ func unescapeMount(text string) string {
 	return b.String()
 }
 
-// watchable warns if changes of a file will not be noticed.
+// watchable logs a warning if changes of a file may not be visible.
 func (n *Node) watchable(path string) {
 	f, err := os.Open(mountInfo)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// Options configure a Node; all but Reload and Reopen are required.
+// Options configure a Node. All but Reload and Reopen are required.
 type Options struct {
-	Path   string         // of the configuration file
-	Config *config.Config // its content at start
+	Path   string         // path of the configuration file
+	Config *config.Config // the loaded configuration
 	Log    *Log
 	Build  Build
 	Reload <-chan os.Signal // each signal triggers a reload
@@ -32,7 +32,7 @@ type Options struct {
 // A Build identifies the program.
 type Build struct{ Version, Commit, Go string }
 
-// A Node is one running weir. Its methods must not be called concurrently, except Address.
+// A Node is one running weir. Address is safe for concurrent use; the other methods are not.
 type Node struct {
 	log          zerolog.Logger
 	access       *accessLog
@@ -57,13 +57,13 @@ type Node struct {
 	draining     atomic.Bool
 
 	closers closers
-	serving *tasks     // until draining begins
-	member  *tasks     // until all requests have ended
-	failed  chan error // capacity 1: the error of a failed listener
+	serving *tasks     // tasks that end when draining begins
+	member  *tasks     // tasks that end when no request is served any more
+	failed  chan error // buffered, length 1: the error of a listener
 }
 
-// Start builds a node and begins to serve. The context is used only during the start: the
-// node runs until Close. If Start returns an error, nothing is left open.
+// Start assembles a node and serves. ctx is for the start only: the node runs until Close. If Start
+// returns an error, nothing is left open.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
 		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain, replaying: make(replaying, 1),
@@ -104,7 +104,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.salt = newSalt(n.store)
 	if n.store.cluster != nil {
 		n.store.count(n.registry)
-		n.salt.agree(ctx) // or later: salt.run
+		n.salt.agree(ctx) // salt.run retries
 	}
 	n.proxy, err = proxy.New(ctx, proxy.Options{
 		Path: n.source.path, Config: first.config, Read: n.source.read, Registry: n.registry, Log: n.log,
@@ -145,9 +145,9 @@ func (n *Node) serve(o Options) {
 	n.serving.start("scavenger", scavenge)
 	n.serving.start("log salt", n.salt.run)
 	n.serving.start("leader", n.leader.run)
-	n.serving.start("events", n.events.Run) // draining does not wait for subscribers
-	// Until all requests have ended, this node has its share of the cluster's limits, and
-	// answers pushes.
+	n.serving.start("events", n.events.Run) // ends before draining, so that draining does not wait for subscribers
+	// While requests are served, this node remains a member, which has its share of the limits and
+	// is asked about pushes.
 	n.member.start("cluster member", func(ctx context.Context) { n.store.run(ctx, n.Address("admin")) })
 	n.member.start("peers", n.watchPeers)
 	n.member.start("questions of other nodes", n.answerOthers)
@@ -162,7 +162,7 @@ func (n *Node) serve(o Options) {
 	n.closers.push("leadership", n.serving.stop)
 }
 
-// fail records the error that ends serving.
+// fail records why the node cannot continue.
 func (n *Node) fail(err error) {
 	select {
 	case n.failed <- err:
@@ -170,7 +170,7 @@ func (n *Node) fail(err error) {
 	}
 }
 
-// Wait returns when ctx is done, or with an error when a listener fails before that.
+// Wait waits until ctx is done, or until a listener fails, whose error it returns.
 func (n *Node) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -180,13 +180,13 @@ func (n *Node) Wait(ctx context.Context) error {
 	}
 }
 
-// Close drains and ends the node: it resigns as leader, stops accepting connections, waits
-// for requests in progress, and closes all parts. An error reports aborted requests, or a
-// part that did not close in time.
+// Close drains and ends the node: it gives up the leadership, accepts no new connections, waits for
+// requests in progress, and closes all parts. It returns an error if requests were aborted or a
+// part did not close in time.
 func (n *Node) Close() error { return n.closers.close(context.Background()) }
 
-// drain ends serving gracefully: responses announce the end of their connections and
-// readiness fails, then listeners are closed, then requests in progress end.
+// drain ends serving gracefully: first, responses close their connections and the node is not
+// ready; then, no connections are accepted; finally, requests in progress end.
 func (n *Node) drain(ctx context.Context) error {
 	n.clients.AnnounceClose()
 	n.draining.Store(true)

@@ -15,14 +15,14 @@ const (
 	// defaultDecisions and defaultKeys are the default numbers of results.
 	defaultDecisions = 100
 	defaultKeys      = 20
-	// keysAhead is the factor by which more keys are requested from each node than are
-	// returned, so that the top keys of all nodes together are known by most nodes; maxKeys
-	// bounds the number.
+	// keysAhead is the factor by which more keys are requested from each node than are returned, so
+	// that keys that are among the first of all nodes together are included by most nodes; maxKeys
+	// is the maximum number requested.
 	keysAhead = 4
 	maxKeys   = 1000
 )
 
-// see answers a question of another node.
+// see returns the answer of this node to a question of another one.
 func (n *Node) see(_ context.Context, q cluster.Question) cluster.Seen {
 	var s cluster.Seen
 	switch {
@@ -37,14 +37,14 @@ func (n *Node) see(_ context.Context, q cluster.Question) cluster.Seen {
 	return s
 }
 
-// answerOthers answers questions of other nodes until ctx is done.
+// answerOthers answers the questions of other nodes, until ctx is done.
 func (n *Node) answerOthers(ctx context.Context) {
 	if n.store.cluster != nil {
 		n.store.cluster.ServeQuestions(ctx, n.see)
 	}
 }
 
-// seen asks this node and all others, and returns their replies, this node's first, and who
+// seen returns the answers of this node and of all others, this node first, and which nodes have
 // replied.
 func (n *Node) seen(ctx context.Context, q cluster.Question) ([]cluster.Reply, []admin.NodeAnswer) {
 	all := []cluster.Reply{{Answer: cluster.Answer{Node: n.store.id, Said: "ok"}, Seen: n.see(ctx, q)}}
@@ -62,20 +62,20 @@ func (n *Node) seen(ctx context.Context, q cluster.Question) ([]cluster.Reply, [
 	return append(all, others...), said
 }
 
-// decisions returns the decisions of all nodes, newest first.
+// decisions returns the recent decisions of all nodes, newest first.
 func (n *Node) decisions(ctx context.Context, q admin.DecisionQuery) (admin.Decisions, error) {
 	query := proxy.DecisionQuery(q)
 	query.N = cmp.Or(max(query.N, 0), defaultDecisions)
-	if query.Key != "" && !proxy.NamesKey(query.Key) { // possibly a raw key, which must not be sent, and matches nothing
+	if query.Key != "" && !proxy.NamesKey(query.Key) { // it may be a raw key, which must not be sent to other nodes, and would not be found
 		return admin.Decisions{Decisions: []admin.Decision{}, Nodes: []admin.NodeAnswer{}}, nil
 	}
 	seen, said := n.seen(ctx, cluster.Question{Decisions: &query})
 	return admin.Decisions{Decisions: mergeDecisions(query.N, seen), Nodes: said}, nil
 }
 
-// mergeDecisions returns the latest decisions of all nodes. If the reply of a node was
-// truncated, decisions older than its oldest one are omitted for all nodes, because the
-// result would be incomplete there.
+// mergeDecisions returns the newest decisions of all nodes. If the reply of a node was truncated,
+// decisions older than its oldest one are omitted for all nodes; otherwise it would seem that this
+// node had none in that time.
 func mergeDecisions(most int, seen []cluster.Reply) []admin.Decision {
 	var since time.Time
 	all := []admin.Decision{}
@@ -107,7 +107,7 @@ func decision(node string, d proxy.Decision) admin.Decision {
 	return a
 }
 
-// top returns the top keys of all nodes together.
+// top returns the most frequent keys of all nodes together.
 func (n *Node) top(ctx context.Context, q admin.TopQuery) (admin.Top, error) {
 	query := proxy.TopQuery(q)
 	most := cmp.Or(max(query.N, 0), defaultKeys)

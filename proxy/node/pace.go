@@ -9,20 +9,21 @@ import (
 )
 
 const (
-	// workFor is the time for which background work runs before it pauses.
+	// workFor is how long low-priority work runs before it pauses.
 	workFor = 2 * time.Millisecond
-	// mostRest is the maximum pause: a suspended process has not worked meanwhile.
+	// mostRest bounds one pause, in case the process was suspended and the measured time was not
+	// work.
 	mostRest = 100 * time.Millisecond
 )
 
-// A pace throttles background work: every two milliseconds it pauses, so that requests have
-// the rest of the CPU. It ends when its context does, or when too much memory is in use. It
-// wraps the reader of the input; waiting for input does not count as work.
+// A pace throttles low-priority work: after every two milliseconds of work it pauses, so that
+// requests can use the processor. It ends the work when its context is done, or when it uses too
+// much memory. It also wraps the reader of the work's input, because waiting for input is not work.
 type pace struct {
 	io.Reader
 	ctx   context.Context
-	share float64   // maximum share of one core
-	since time.Time // begin of the current work period
+	share float64   // the share of one core that the work may use
+	since time.Time // start of the current period of work
 	live  []metrics.Sample
 	most  uint64
 }
@@ -34,11 +35,11 @@ func newPace(ctx context.Context, from io.Reader) *pace {
 	return p
 }
 
-// shareOf returns the share of one core that may be used: an eighth of all cores, at least
-// a quarter of one and at most one.
+// shareOf returns the share of one core that may be used: an eighth of all cores, but at least a
+// quarter and at most the whole of one core.
 func shareOf(cores int) float64 { return min(max(0.25, float64(cores)/8), 1) }
 
-// restFor returns the pause after work.
+// restFor returns the pause after some time of work.
 func restFor(worked time.Duration, share float64) time.Duration {
 	return min(time.Duration(float64(worked)*(1/share-1)), mostRest)
 }
@@ -54,7 +55,7 @@ func (p *pace) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// wait pauses if it is due.
+// wait pauses if it is time to.
 func (p *pace) wait() error {
 	worked := time.Since(p.since)
 	if worked < workFor {
@@ -74,7 +75,7 @@ func (p *pace) wait() error {
 	return nil
 }
 
-// inUse returns the memory in use as of the last garbage collection.
+// inUse returns the live heap size as of the last garbage collection.
 func (p *pace) inUse() uint64 {
 	metrics.Read(p.live)
 	return p.live[0].Value.Uint64()

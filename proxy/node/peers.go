@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// watchPeers watches the other nodes until ctx is done: it reports configuration drift, and
-// agrees on the configuration again after Redis was unreachable.
+// watchPeers reacts to the other nodes, until ctx is done: it logs configuration drift, and rejoins
+// the cluster after Redis was unreachable.
 func (n *Node) watchPeers(ctx context.Context) {
 	node := n.store.cluster
 	if node == nil {
@@ -23,7 +23,7 @@ func (n *Node) watchPeers(ctx context.Context) {
 			}
 		case <-node.Returned():
 			if n.source.served() == nil {
-				n.rejoin(ctx) // otherwise pushes are followed
+				n.rejoin(ctx) // a pushed configuration is restored by following pushes
 			}
 		case <-ctx.Done():
 			return
@@ -31,7 +31,7 @@ func (n *Node) watchPeers(ctx context.Context) {
 	}
 }
 
-// count registers metrics about the other nodes and the store.
+// count registers the metrics of the cluster and the store.
 func (s store) count(r prometheus.Registerer) {
 	for i, result := range []string{"counted", "lost"} {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// peekBatch is the number of counts that are peeked in one call.
+	// peekBatch is the number of counts read by one call.
 	peekBatch = 50
-	// namedKeys is the number of keys of a limit that are listed.
+	// namedKeys is the maximum number of keys listed for a limit.
 	namedKeys = 5
 )
 
-// plan returns what would change if b were served, and which keys would be refused now, by
-// the counts in the store.
+// plan returns what would change if b were served, and which keys would be refused now, according
+// to the counts in the store.
 func (n *Node) plan(ctx context.Context, b config.Bundle) (admin.Plan, error) {
 	_, c, err := n.unpack(b)
 	if err != nil {
@@ -47,7 +47,7 @@ func (n *Node) plan(ctx context.Context, b config.Bundle) (admin.Plan, error) {
 	return p, nil
 }
 
-// refusals peeks all counts that the store has under these limits.
+// refusals evaluates one more request for every count that the store has under these limits.
 func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Plan) error {
 	byName, names := map[string]*limiter.Limit{}, map[string]bool{}
 	for i, l := range limits {
@@ -78,7 +78,7 @@ func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Pl
 			}
 		}
 	}
-	for _, l := range limits { // in the order of the file
+	for _, l := range limits { // in the order of the configuration
 		if r := found[l.Name]; r != nil {
 			p.Refused = append(p.Refused, *r)
 		}

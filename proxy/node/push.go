@@ -15,7 +15,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// pushAPI implements the operations on all nodes: push, rollback, history.
+// pushAPI implements the operations on the configuration of all nodes: push, rollback and history.
 type pushAPI struct{ *Node }
 
 // Push implements admin.Cluster.
@@ -27,7 +27,7 @@ func (d pushAPI) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
 	return d.push(ctx, q)
 }
 
-// try makes a dry run of p.
+// try asks all nodes whether they could serve p.
 func (d pushAPI) try(ctx context.Context, p cluster.Push) (admin.Pushed, error) {
 	done, err := d.prepare(&p)
 	if err != nil {
@@ -85,8 +85,8 @@ func (d pushAPI) serves(c *config.Config) bool {
 	return b != nil && b.Hash() == c.Hash
 }
 
-// again handles a push of the current configuration. Nothing changes, unless Redis has lost
-// it: then it is published again, for nodes that start later.
+// again handles a push of the current configuration. If Redis has lost it, it is published again,
+// so that new nodes find it; otherwise nothing is done.
 func (d pushAPI) again(ctx context.Context, done admin.Pushed) (admin.Pushed, error) {
 	var err error
 	if done.Restored, err = d.store.cluster.Restore(ctx); err != nil {
@@ -98,8 +98,8 @@ func (d pushAPI) again(ctx context.Context, done admin.Pushed) (admin.Pushed, er
 	return done, nil
 }
 
-// unpack loads b for this node, and returns it as it may be stored in Redis: with the
-// values of its lists and overrides hashed.
+// unpack returns the configuration that would be served for b, and the bundle in the form in which
+// it may be stored where others can read it: with the values of its lists and overrides hashed.
 func (n *Node) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
 	c, err := config.Unpack(n.source.own, b)
 	if err != nil || !n.source.pushable() {
@@ -113,12 +113,12 @@ func (n *Node) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
 	return hashed, c, err
 }
 
-// audit logs a failed action of an operator.
+// audit logs a push that was refused.
 func (d pushAPI) audit(message string, p cluster.Push, err error) {
 	d.log.Warn().Str("author", p.Author).Str("hash", p.Bundle.Hash()).Int64("from", p.From).Err(err).Msg(message)
 }
 
-// problem converts an error of the cluster for operators.
+// problem converts an error of the cluster to a problem for operators.
 func problem(err error) error {
 	var refused *cluster.RefusedError
 	var other *cluster.PushInProgressError
@@ -155,8 +155,8 @@ func (d pushAPI) History(ctx context.Context) (admin.History, error) {
 	return history(entries), err
 }
 
-// Diff implements admin.Cluster: the changes of files between a generation and the one
-// pushed before it.
+// Diff implements admin.Cluster. It compares the files of a generation with those of the one pushed
+// before it.
 func (d pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error) {
 	entries, err := d.store.cluster.History(ctx)
 	if err != nil {
@@ -189,7 +189,7 @@ func compareFiles(was, is config.Bundle) string {
 	return all.String()
 }
 
-// follow applies pushes until ctx is done.
+// follow serves pushed configurations, until ctx is done.
 func (n *Node) follow(ctx context.Context) {
 	if n.store.cluster == nil || !n.source.pushable() {
 		return

@@ -23,7 +23,7 @@ func (n *Node) reload(ctx context.Context) (admin.Reloaded, error) {
 	return admin.Reloaded{Generation: report.Generation, Hash: report.Hash, Changed: report.Changed}, err
 }
 
-// rejoin agrees with the other nodes on the configuration, and logs the result.
+// rejoin agrees with the other nodes on the current configuration, and logs the result.
 func (n *Node) rejoin(ctx context.Context) { n.report(n.proxy.Rejoin(ctx)) }
 
 // report logs the result of a reload.
@@ -69,7 +69,7 @@ func (n *Node) watch(ctx context.Context) {
 	}
 }
 
-// signals reloads on each signal.
+// signals reloads at each signal.
 func (n *Node) signals(ctx context.Context, reload <-chan os.Signal) {
 	for {
 		select {
@@ -81,7 +81,7 @@ func (n *Node) signals(ctx context.Context, reload <-chan os.Signal) {
 	}
 }
 
-// ready returns the readiness of this process.
+// ready returns the readiness of this node.
 func (n *Node) ready(ctx context.Context) admin.Readiness {
 	r := admin.Readiness{Ready: !n.draining.Load(), Checks: map[string]string{"config": "ok", "store": "ok"}}
 	number, _ := n.proxy.Serving()
@@ -90,7 +90,7 @@ func (n *Node) ready(ctx context.Context) admin.Readiness {
 		r.Checks["store"] = err.Error()
 	}
 	if !r.Ready {
-		r.Checks["draining"] = "requests under way are ending"
+		r.Checks["draining"] = "requests in progress are ending"
 	}
 	return r
 }

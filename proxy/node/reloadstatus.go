@@ -8,8 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A reloadStatus is the result of the last reload or push. A refusal stays until a reload
-// succeeds, also by undoing the change: until then this node does not serve what it should.
+// A reloadStatus is the result of the last reload or push. After a refusal the status remains
+// refused until a reload succeeds, even if only by undoing the change: until then this node does
+// not serve the configuration that it should.
 type reloadStatus struct {
 	successful, at prometheus.Gauge
 
@@ -17,7 +18,7 @@ type reloadStatus struct {
 	refused time.Time  // zero if the last reload succeeded
 }
 
-// newReloadStatus returns the status after a start.
+// newReloadStatus returns the status of a node that has just loaded its configuration.
 func newReloadStatus(r prometheus.Registerer) *reloadStatus {
 	s := &reloadStatus{
 		successful: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -47,7 +48,7 @@ func (s *reloadStatus) note(err error) {
 	}
 }
 
-// check returns the text for /readyz, which is public: it contains nothing from the files.
+// check returns the status for /readyz, which is public: it reveals nothing about the files.
 func (s *reloadStatus) check(generation int64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// reusePort is not supported on this system.
+// reusePort is not supported on this platform.
 func reusePort(_, _ string, _ syscall.RawConn) error {
 	return errors.New("listen.reuse_port is for Unix; leave it out")
 }

@@ -11,12 +11,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// saltInterval is the interval at which the common salt is refreshed: if Redis has lost it,
-// it is stored again.
+// saltInterval is the interval at which the salt is agreed on again, in case Redis has lost it.
 const saltInterval = time.Hour
 
-// A salt is the salt for hashes in the log: that of all nodes that share a Redis, or a
-// random one until they can be asked, or without a cluster.
+// A salt is the salt of hashes in this node's log: the one that all nodes of the cluster share, or
+// a random one until Redis is reachable and without a cluster.
 type salt struct {
 	client redis.UniversalClient // nil without a cluster
 	prefix string
@@ -33,7 +32,7 @@ func newSalt(s store) *salt {
 // value returns the current salt.
 func (s *salt) value() proxy.Salt { return *s.now.Load() }
 
-// agree reads the common salt, and reports whether Redis was reachable.
+// agree adopts the salt of the cluster. It reports whether Redis was reachable.
 func (s *salt) agree(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -46,7 +45,7 @@ func (s *salt) agree(ctx context.Context) bool {
 	return true
 }
 
-// run refreshes the salt periodically until ctx is done.
+// run agrees on the salt at the start and at intervals, until ctx is done.
 func (s *salt) run(ctx context.Context) {
 	if s.client == nil {
 		return

@@ -8,33 +8,33 @@ import (
 )
 
 const (
-	// scavengeInterval is the interval of checks, each of which costs a few microseconds.
+	// scavengeInterval is how often memory usage is read. Reading it takes a few microseconds.
 	scavengeInterval = 2 * time.Second
-	// idleAllocRate is the maximum allocation rate, in bytes per second, at which Weir
-	// counts as idle: some hundreds of requests.
+	// idleAllocRate is the rate of allocations, in bytes per second, below which Weir is considered
+	// idle: that of some hundreds of requests.
 	idleAllocRate = 4 << 20
-	// minScavenge is the minimum number of bytes to return; also at least a quarter of the
-	// memory in use, because the cost grows with that.
+	// minScavenge is the minimum number of bytes to return. At least a quarter of the live heap
+	// must be free as well, because scavenging costs more for a larger heap.
 	minScavenge = 8 << 20
 )
 
-// A memoryUse is a snapshot of memory statistics, in bytes.
+// A memoryUse is the memory usage at one moment, in bytes.
 type memoryUse struct {
-	allocated uint64 // total since the start
+	allocated uint64 // since the start of the process
 	live      uint64 // in objects, including garbage
-	free      uint64 // held, but not in objects
+	free      uint64 // not in objects, and not returned to the operating system
 }
 
-// A scavenger returns memory to the operating system after a peak. The runtime keeps as
-// much as the peak needed: with ten thousand idle connections, half as much again as they
-// need.
+// A scavenger returns memory to the operating system after a peak of load. By itself the runtime
+// keeps as much memory as the peak needed: with ten thousand idle connections, half as much again
+// as they use.
 type scavenger struct {
 	last   memoryUse
-	thrown uint64 // total allocated at the last scavenge
+	thrown uint64 // total allocation when memory was last returned
 }
 
-// due reports whether returning memory is worthwhile, scavengeInterval after the last
-// check: allocation is low, and enough memory may be unused.
+// due reports whether returning memory is worthwhile, scavengeInterval after the last call: if few
+// bytes are allocated, and enough may be free.
 func (t *scavenger) due(now memoryUse) bool {
 	quiet := now.allocated-t.last.allocated < uint64(scavengeInterval.Seconds()*idleAllocRate)
 	t.last = now
@@ -63,7 +63,7 @@ func scavenge(ctx context.Context) {
 	}
 }
 
-// readMemoryUse reads the runtime metrics.
+// readMemoryUse reads the memory usage from the runtime.
 func readMemoryUse() memoryUse {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// Conversion of the current configuration to API types.
+// This file returns the current configuration in the types of the admin API.
 
 func (n *Node) servedConfig(context.Context) (admin.Config, error) {
 	number, c := n.proxy.Serving()

@@ -16,19 +16,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/simulate"
 )
 
-// Bounds of a simulation on a node.
+// The limits of a simulation in a process that serves requests.
 const (
 	simulateWithin  = 3 * time.Minute // including the upload of the log
 	simulateLogs    = 256 << 20       // bytes, uncompressed
-	simulateKeys    = 400_000         // per configuration
-	simulateStore   = 64 << 20        // bytes for the counts
-	simulateMemory  = 256 << 20       // additional bytes in use, in total
+	simulateKeys    = 400_000         // for each configuration
+	simulateStore   = 64 << 20        // bytes, for the keys of each configuration
+	simulateMemory  = 256 << 20       // additional bytes in use by the whole simulation
 	simulateTop     = 10
-	simulateOthers  = "other.yaml" // file name in problems of the other configuration
+	simulateOthers  = "other.yaml" // file name of the other configuration in error messages
 	simulateOwnName = "what is served"
 )
 
-// A replaying is a semaphore for one simulation at a time.
+// replaying is a semaphore: one simulation runs at a time.
 type replaying chan struct{}
 
 var (
@@ -38,8 +38,8 @@ var (
 	errReplayBusy = &admin.Problem{Status: http.StatusTooManyRequests, Detail: "another log is being replayed here; ask again when it is done, or ask another node"}
 )
 
-// simulate replays a log with the current configuration, and with another one. It ends when
-// the client disconnects.
+// simulate replays a log with the current configuration, and optionally with another one. It ends
+// when the client disconnects.
 func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simulation, error) {
 	select {
 	case n.replaying <- struct{}{}:
@@ -82,8 +82,8 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	return simulation(n.store.id, number, report), nil
 }
 
-// replayProblem converts an error of a simulation for operators: unknown errors are about
-// the log.
+// replayProblem converts an error of a simulation to a problem for operators. An unknown error is
+// one of the log.
 func replayProblem(err error) error {
 	var known *admin.Problem
 	switch {
@@ -95,8 +95,7 @@ func replayProblem(err error) error {
 	return &admin.Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 }
 
-// otherConfig loads the configuration in a text, with the other files of the pushed
-// configuration.
+// otherConfig parses another configuration; it may refer to the other files of the pushed bundle.
 func (n *Node) otherConfig(text string) (*config.Config, error) {
 	b := config.Bundle{Main: simulateOthers, Files: map[string]string{}}
 	if served := n.source.served(); served != nil {
@@ -113,7 +112,7 @@ func named(c *config.Config, name string) *config.Config {
 	return &other
 }
 
-// ownLog returns the end of this node's access log, from the beginning of a line.
+// ownLog returns the last part of this node's access log, beginning with a complete line.
 func (n *Node) ownLog() (io.ReadCloser, error) {
 	if n.access.file == nil {
 		return nil, &admin.Problem{Status: http.StatusConflict, Detail: "this weir writes no file of requests; write access_log: {file: access.log}, or send a log"}
@@ -133,7 +132,7 @@ func (n *Node) ownLog() (io.ReadCloser, error) {
 	return f, nil
 }
 
-// skipTo seeks f to the first line that begins at or after a position.
+// skipTo seeks to the first line that begins at or after a position.
 func skipTo(f io.ReadSeeker, at int64) error {
 	for at--; ; {
 		if _, err := f.Seek(at, io.SeekStart); err != nil {

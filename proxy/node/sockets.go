@@ -12,16 +12,16 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// sockets is the source of listeners: sockets that systemd opened before it started this
-// process, by name, and addresses of the configuration for the others. A socket of systemd
-// stays open after this process, so that connections wait there during a restart.
+// sockets opens listeners: sockets that systemd passed to this process, by name, and otherwise the
+// configured addresses. Sockets of systemd outlive this process, so that connections wait in their
+// queue while weir is restarted.
 type sockets struct {
 	passed map[string][]net.Listener
 	reuse  bool // SO_REUSEPORT
 }
 
-// inherit takes over the sockets passed by systemd. Its units need FileDescriptorName=http,
-// https or admin.
+// inherit takes over the sockets passed by systemd. Their units have FileDescriptorName=http, https
+// or admin.
 func inherit(l config.Listen) (sockets, error) {
 	passed, err := activation.ListenersWithNames()
 	if err != nil {
@@ -30,8 +30,7 @@ func inherit(l config.Listen) (sockets, error) {
 	return sockets{passed, l.ReusePort}, nil
 }
 
-// open returns the listener with this name. Without a socket of systemd, it listens on
-// addr.
+// open returns the listener with that name: the one passed by systemd, otherwise a new one on addr.
 func (s sockets) open(name, addr string) (net.Listener, error) {
 	if of := s.passed[name]; len(of) == 1 && of[0] != nil {
 		if _, ok := of[0].Addr().(*net.TCPAddr); !ok {
@@ -51,7 +50,7 @@ func (s sockets) open(name, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// rest closes unused sockets, and returns an error that describes them.
+// rest closes the passed sockets that were not opened, and returns an error about them.
 func (s sockets) rest() error {
 	names := slices.Sorted(maps.Keys(s.passed))
 	if len(names) == 0 {
@@ -59,7 +58,7 @@ func (s sockets) rest() error {
 	}
 	name, of := names[0], s.passed[names[0]]
 	for _, l := range of {
-		if l != nil { // not a listening socket
+		if l != nil { // nil for a descriptor that is not a listening socket
 			l.Close()
 		}
 	}
@@ -70,6 +69,6 @@ func (s sockets) rest() error {
 		"write FileDescriptorName=http, https or admin into its unit, and listen.https into the configuration if that is meant", name)
 }
 
-// An inherited is a listener of systemd (socket activation): the socket itself must not be
-// changed, because the next process will use it.
+// An inherited is a listener passed by systemd (socket activation). It hides the methods of the
+// socket that would affect the next process which uses it.
 type inherited struct{ net.Listener }

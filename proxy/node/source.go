@@ -16,36 +16,37 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A configSource is the source of the configuration: the file of this machine, or pushes,
-// for which the file has only the settings of the machine.
+// A configSource is the source of the configuration: the file of this machine, or the pushed
+// configuration. With the latter, only the sections that belong to the machine are used from the
+// file.
 type configSource struct {
 	path string
-	own  *config.Config // the file at start
+	own  *config.Config // the file as loaded at the start
 	log  zerolog.Logger
 
 	mu     sync.Mutex     // guards what follows; never held over I/O
-	bundle *config.Bundle // the current pushed configuration; nil if the file is served
+	bundle *config.Bundle // the pushed configuration that is served; nil if the file is served
 }
 
-// pushable reports whether configurations can be pushed to this node.
+// pushable reports whether pushed configurations are served.
 func (o *configSource) pushable() bool { return o.own.Reload.Source == config.SourceRedis }
 
-// served returns the current pushed configuration, or nil.
+// served returns the pushed configuration that is served, or nil.
 func (o *configSource) served() *config.Bundle {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bundle
 }
 
-// set sets the current pushed configuration.
+// set records the pushed configuration that is served.
 func (o *configSource) set(b config.Bundle) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.bundle = &b
 }
 
-// read loads the configuration to serve: the pushed one, with files of this machine that it
-// names, or else the file.
+// read returns the configuration to serve: the pushed one, with the files of this machine to which
+// it refers, otherwise the own file.
 func (o *configSource) read(context.Context) (*config.Config, error) {
 	b := o.served()
 	if b == nil {
@@ -57,13 +58,13 @@ func (o *configSource) read(context.Context) (*config.Config, error) {
 	return config.Unpack(o.own, *b)
 }
 
-// A keptConfig is the content of the copy of the pushed configuration.
+// A keptConfig is the encoding of a pushed configuration on disk.
 type keptConfig struct {
 	cluster.Entry
 	Bundle config.Bundle `json:"bundle"`
 }
 
-// keep writes a copy of the pushed configuration to reload.keep, atomically.
+// keep writes the pushed configuration to the configured file. The file is replaced atomically.
 func (o *configSource) keep(e cluster.Entry) error {
 	path := o.own.Reload.Keep
 	if path == "" {
@@ -88,7 +89,7 @@ func (o *configSource) keep(e cluster.Entry) error {
 	return nil
 }
 
-// recall reads the copy; its Main is empty if there is none.
+// recall reads the kept configuration. Its Main is empty if there is none.
 func (o *configSource) recall() (keptConfig, error) {
 	var k keptConfig
 	if o.own.Reload.Keep == "" {

@@ -20,35 +20,34 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// connectTimeout is the timeout of calls for which no request waits: heartbeats, reloads,
-// checks.
+// connectTimeout bounds operations that no request waits for: heartbeats, reloads, checks.
 const connectTimeout = time.Second
 
-// A store is the limiter's store, and the membership in a cluster if it is shared.
+// A store is the limiter's store, with the functions for sharing it with other nodes.
 type store struct {
 	kind    string // redis or memory
 	limits  limiter.AdminStore
 	nodes   func() int
 	agree   proxy.Agree
 	cluster *cluster.Node // nil without a cluster
-	// reported is that of redisstore.Store; nil without a cluster.
+	// reported is redisstore.Store.Reported; nil without a cluster.
 	reported func() (heard, lost int64)
 	check    func(ctx context.Context) error
-	run      func(ctx context.Context, address string) // until ctx is done; address is that of the admin listener
+	run      func(ctx context.Context, address string) // runs until ctx is done; address is that of the admin API
 	close    func()
 
 	id      string // of this node
 	started time.Time
-	client  redis.UniversalClient // for calls for which no request waits; nil without a cluster
+	client  redis.UniversalClient // for operations that no request waits for; nil without a cluster
 	prefix  string                // of all keys
 }
 
-// openStore opens the configured store. It does not contact Redis yet.
+// openStore opens the configured store. It makes no call to Redis yet.
 func openStore(c *config.Config, log zerolog.Logger, version string) (store, error) {
 	if c.Store == config.StoreMemory {
 		return memoryStore(), nil
 	}
-	redis.SetLogger(redisLog{log}) // the client has a global logger
+	redis.SetLogger(redisLog{log}) // one logger for all clients of the process
 	decisions, err := redisClient(c.Redis, c.Redis.Timeout)
 	if err != nil {
 		return store{}, err
@@ -85,7 +84,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 	return s, nil
 }
 
-// watch logs when the store becomes unreachable and reachable.
+// watch logs when the store becomes unreachable or reachable.
 func (s store) watch(ctx context.Context, log zerolog.Logger) {
 	tick := time.NewTicker(connectTimeout)
 	defer tick.Stop()
@@ -107,7 +106,8 @@ func (s store) watch(ctx context.Context, log zerolog.Logger) {
 	}
 }
 
-// redisLog logs messages of the Redis client, at debug level.
+// redisLog is the logger of the Redis client. Its messages are logged at debug level, because there
+// are many.
 type redisLog struct{ log zerolog.Logger }
 
 // Printf implements the client's logger.
@@ -127,7 +127,7 @@ func memoryStore() store {
 	}
 }
 
-// redisClient returns a client with this timeout.
+// redisClient returns a client whose calls are bounded by timeout.
 func redisClient(c config.Redis, timeout time.Duration) (redis.UniversalClient, error) {
 	client, err := redisstore.NewClient(redisstore.ClientConfig{
 		Mode: redisstore.Mode(c.Mode), Addrs: c.Addrs, Master: c.Master, TLS: redisTLS(c.TLS),
@@ -152,8 +152,9 @@ func redisTLS(c *config.UpstreamTLS) *tls.Config {
 	return made
 }
 
-// clientName identifies this process for limits with scope per_client, also after a
-// restart: by its listen address. If the system chooses the port, it is random.
+// clientName returns the name that identifies this process in limits of scope per_client, also
+// after a restart: the addresses on which it listens. It is "", which stands for a random name, if
+// the system chooses a port.
 func clientName(l config.Listen) string {
 	host, err := os.Hostname()
 	if err != nil || strings.HasSuffix(l.HTTP, ":0") || strings.HasSuffix(l.HTTPS, ":0") {

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// systemd sends notifications (sd_notify) for a unit with Type=notify-reload. Without
+// A systemd notifies systemd of the state of this process (sd_notify, Type=notify-reload). Without
 // systemd it does nothing.
 type systemd struct{ log zerolog.Logger }
 
@@ -34,14 +34,14 @@ func (v systemd) tell(state string) {
 	}
 }
 
-// alive reports whether the admin listener answers a health check.
+// alive reports whether the admin listener answers, like a health check.
 func (n *Node) alive() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
 	return admin.Client{Address: n.Address("admin")}.Healthz(ctx) == nil
 }
 
-// watchdog notifies systemd while alive returns true, twice in each watchdog interval,
+// watchdog notifies systemd while alive returns true, twice in the interval that systemd expects,
 // until ctx is done.
 func (v systemd) watchdog(ctx context.Context, alive func() bool) {
 	within, err := daemon.SdWatchdogEnabled(false)

@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// tasks is a group of named goroutines that are ended together.
+// tasks is a group of named goroutines that are stopped together.
 type tasks struct {
-	ctx  context.Context // of all
+	ctx  context.Context // context of all tasks
 	told context.CancelFunc
 	all  sync.WaitGroup
 
@@ -45,14 +45,14 @@ func (t *tasks) ended(name string) {
 	delete(t.running, name)
 }
 
-// stop cancels the context of all tasks, without waiting.
+// stop cancels the tasks' context, and does not wait.
 func (t *tasks) stop(context.Context) error {
 	t.told()
 	return nil
 }
 
-// wait waits until all tasks have ended; if ctx is done before, it returns an error with
-// the names of the others.
+// wait waits for all tasks. If ctx is done before, it returns an error with the names of those
+// still running.
 func (t *tasks) wait(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {

@@ -12,8 +12,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// certify loads or obtains the certificates. ACME challenges are answered by the open
-// listeners.
+// certify loads the certificates. With ACME, the authority validates through the open listeners.
 func (n *Node) certify(ctx context.Context, c config.Listen) error {
 	var issuer frontend.Issuer
 	if c.ACME != nil {
@@ -33,7 +32,7 @@ func (n *Node) certify(ctx context.Context, c config.Listen) error {
 	return nil
 }
 
-// renew reloads certificates that change and renews those that are due, until ctx is done.
+// renew reloads certificates when their files change, and renews those of ACME, until ctx is done.
 func (n *Node) renew(ctx context.Context) {
 	var asking sync.WaitGroup
 	defer asking.Wait()

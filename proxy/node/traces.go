@@ -8,8 +8,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/trace"
 )
 
-// openTraces returns the exporter of traces; nil if none is configured. It ends when all
-// requests have ended.
+// openTraces returns the exporter for the configured collector, or nil. It ends after the last
+// request.
 func (n *Node) openTraces(c config.Traces) *trace.Exporter {
 	if c.Endpoint == "" {
 		return nil

@@ -10,15 +10,14 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// upstreams returns the upstreams of this node, and the health of their targets on all
-// nodes.
+// upstreams returns the upstreams of this node, with the state of their targets on all nodes.
 func (n *Node) upstreams(ctx context.Context) (admin.Upstreams, error) {
 	seen, said := n.seen(ctx, cluster.Question{Upstreams: &proxy.UpstreamQuery{}})
 	return admin.Upstreams{Upstreams: mergeUpstreams(seen), Nodes: said}, nil
 }
 
-// mergeUpstreams combines the state of the upstreams and targets of the first node.
-// Upstreams that only other nodes have belong to another configuration and are omitted.
+// mergeUpstreams merges the state that nodes report for the upstreams and targets of the first of
+// them. Upstreams that only other nodes have belong to another configuration and are omitted.
 func mergeUpstreams(seen []cluster.Reply) []admin.Upstream {
 	all := []admin.Upstream{}
 	for i, r := range seen {
@@ -40,7 +39,7 @@ func mergeUpstreams(seen []cluster.Reply) []admin.Upstream {
 	return all
 }
 
-// upstreamOf converts u, without targets.
+// upstreamOf returns u without counts and states.
 func upstreamOf(u proxy.UpstreamStanding) admin.Upstream {
 	a := admin.Upstream{
 		Name: u.Name, Echo: u.Echo, Routes: u.Routes, Balance: u.Balance, Protocol: u.Protocol,
@@ -52,7 +51,7 @@ func upstreamOf(u proxy.UpstreamStanding) admin.Upstream {
 	return a
 }
 
-// addTargets adds the state of targets on node.
+// addTargets adds the state that node reports to the targets.
 func addTargets(to []admin.Target, node string, targets []proxy.TargetStanding) {
 	for _, t := range targets {
 		at := slices.IndexFunc(to, func(a admin.Target) bool { return a.Target == t.Target })
@@ -76,7 +75,7 @@ func addTargets(to []admin.Target, node string, targets []proxy.TargetStanding) 
 	}
 }
 
-// severity orders states; unknown states of later versions are the worst.
+// severity orders states. An unknown state, of a later version, is the worst.
 func severity(state string) int {
 	states := []string{"", "healthy", "slow_start", "probing", "ejected", "unhealthy"}
 	if i := slices.Index(states, state); i >= 0 {

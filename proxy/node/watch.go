@@ -15,19 +15,20 @@ import (
 )
 
 const (
-	// settleTime is the time without changes before files are read: editors and Kubernetes
+	// settleTime is how long files must not change before they are read: editors and Kubernetes
 	// change them in several steps.
 	settleTime = 150 * time.Millisecond
-	// rescanInterval is the polling interval, for file systems that report no changes.
+	// rescanInterval is the interval at which files are read anyway, for file systems that report
+	// no events.
 	rescanInterval = 30 * time.Second
 )
 
-// A fingerprint returns a hash of the contents of files, and adds their directories to w.
+// A fingerprint returns a hash of the content of some files, and adds their directories to w.
 type fingerprint func(w *fsnotify.Watcher) [sha256.Size]byte
 
-// watch calls changed whenever the fingerprint changes, and once at the beginning, until
-// ctx is done. It watches directories instead of files, because editors and Kubernetes
-// replace files. If a directory cannot be watched, files are polled every rescanInterval.
+// watch calls changed whenever the hash returned by look changes, and once at the beginning, until
+// ctx is done. It watches directories instead of files, because editors and Kubernetes replace
+// files. If a directory cannot be watched, changes are found every rescanInterval.
 func watch(ctx context.Context, look fingerprint, changed func(context.Context)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -35,7 +36,7 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 	}
 	defer w.Close()
 
-	var seen [sha256.Size]byte // zero: files may have changed since they were read
+	var seen [sha256.Size]byte // zero: the files may have changed since they were loaded
 	look(w)
 	again := time.NewTicker(rescanInterval)
 	defer again.Stop()
@@ -45,9 +46,9 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.Events: // which, and of what kind, differs between systems
+		case <-w.Events: // the kinds of events differ between systems
 			settled.Reset(settleTime)
-		case <-w.Errors: // events were lost: check
+		case <-w.Errors: // events may have been lost
 			settled.Reset(settleTime)
 		case <-again.C:
 			settled.Reset(0)
@@ -55,14 +56,14 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 			if now := look(w); now != seen {
 				seen = now
 				changed(ctx)
-				look(w) // the set of files may have changed
+				look(w) // watch new files
 			}
 		}
 	}
 }
 
-// configFiles returns the files of the current configuration, and those that its patterns
-// match now.
+// configFiles returns the files of the current configuration, and those that match its patterns
+// now.
 func configFiles(c *config.Config, w *fsnotify.Watcher) []string {
 	files := slices.Clone(c.Files)
 	for _, g := range c.Globs {
@@ -74,11 +75,11 @@ func configFiles(c *config.Config, w *fsnotify.Watcher) []string {
 	return slices.Compact(files)
 }
 
-// lookAt watches the directories of files and hashes their contents.
+// lookAt watches the directories of files and returns a hash of their content.
 func lookAt(w *fsnotify.Watcher, files []string) [sha256.Size]byte {
 	h := sha256.New()
 	for _, f := range files {
-		w.Add(filepath.Dir(f)) // a directory that cannot be watched is polled
+		w.Add(filepath.Dir(f)) // on failure the file is found by rescanning
 		if real, err := filepath.EvalSymlinks(f); err == nil {
 			w.Add(filepath.Dir(real))
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// writable returns an error if weir cannot write the files and directories in c, so that
-// this is known at start instead of at the first push or certificate.
+// writable returns an error if weir cannot write the files that c configures. This check at the
+// start prevents a failure at the first push or certificate.
 func writable(c *config.Config) error {
 	if keep := c.Reload.Keep; keep != "" {
 		if err := writeError(filepath.Dir(keep)); err != nil {
-			return fmt.Errorf("reload.keep %s cannot be written: %w; name a file in a folder that weir may write to", keep, err)
+			return fmt.Errorf("reload.keep %s cannot be written: %w; name a file in a directory that weir may write to", keep, err)
 		}
 	}
 	if c.Listen.ACME == nil {
@@ -26,12 +26,12 @@ func writable(c *config.Config) error {
 		err = writeError(storage)
 	}
 	if err != nil {
-		return fmt.Errorf("listen.tls.acme.storage %s cannot be written: %w; name a folder that weir may write to, and that outlives restarts", storage, err)
+		return fmt.Errorf("listen.tls.acme.storage %s cannot be written: %w; name a directory that weir may write to, and that outlives restarts", storage, err)
 	}
 	return nil
 }
 
-// writeError writes a file in a directory and removes it.
+// writeError creates and removes a file in a directory, and returns the error.
 func writeError(dir string) error {
 	f, err := os.CreateTemp(dir, ".weir-*")
 	if err != nil {

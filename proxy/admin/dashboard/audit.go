@@ -6,13 +6,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// auditShown is how many entries a page shows.
+// auditShown is the number of entries of a page.
 const auditShown = 50
 
-// An auditView is what operators did.
+// An auditView is the data of the audit page.
 type auditView struct {
 	Audit admin.Audit
-	Later bool // it is not the first page
+	Later bool // not the first page
 	Fault fault
 }
 

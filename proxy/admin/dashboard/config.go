@@ -10,21 +10,21 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// A configView is what is served, and what was pushed before.
+// A configView is the data of the page with the configuration and its history.
 type configView struct {
 	Config  admin.Config
 	Fault   fault
-	Cluster bool // something can be pushed
+	Cluster bool // pushes are possible
 	History []admin.Entry
-	// Diff is what a generation changed; nil when none is looked at.
+	// Diff is the change of the selected generation; nil if none is selected.
 	Diff         *admin.Diff
 	Lines        []diffLine
 	HistoryFault fault
-	Done         *admin.Pushed // what came of a rollback
+	Done         *admin.Pushed // result of a rollback
 	DoneFault    fault
 }
 
-// A diffLine is a line of a unified diff, and its kind: added, removed, place or same.
+// A diffLine is a line of a unified diff with its kind: added, removed, place or same.
 type diffLine struct{ Kind, Text string }
 
 func (d *dashboard) showConfig(r *http.Request) view {
@@ -66,9 +66,9 @@ func diffLines(diff string) (lines []diffLine) {
 	return lines
 }
 
-var errGeneration = errors.New("which generation to go back to is not said")
+var errGeneration = errors.New("the generation to roll back to is missing")
 
-// rollback makes all nodes serve what they served as an earlier generation.
+// rollback rolls all nodes back to an earlier generation.
 func (d *dashboard) rollback(r *http.Request) view {
 	who := sessionOf(r)
 	switch {

@@ -1,5 +1,5 @@
-// Package dashboard serves the pages of the admin listener, for operators who look
-// rather than read: what happens now, who is limited, why, and how to unblock a key.
+// Package dashboard serves the web pages of the admin listener: what is happening now, which
+// clients are limited and why, and how to unblock a key.
 //
 // The pages are made here and work without scripts; scripts keep numbers live and draw
 // charts. All that a page needs is embedded: a browser asks no other host, and the
@@ -17,19 +17,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// A dashboard answers for all pages.
+// A dashboard serves all pages.
 type dashboard struct {
 	admin.Options
 	sessions *sessions
 	gauge    *gauge
-	// What is embedded is read by the first who looks: it takes a megabyte, and nobody
-	// looks at most nodes.
+	// Embedded files are parsed on first use: they take a megabyte of memory, and most nodes never
+	// show a page.
 	pages  func() pages
 	static func() static
 }
 
-// New makes the handler of "/" and of all under "/dashboard/". It relies on the admin
-// handler around it, which checks the host and where a form was sent from.
+// New returns the handler of "/" and all paths below "/dashboard/". It must be wrapped by the admin
+// handler, which checks the host and the origin of forms.
 func New(o admin.Options) http.Handler {
 	d := &dashboard{
 		Options: o, sessions: newSessions(), gauge: newGauge(o.Gatherer),
@@ -75,9 +75,9 @@ func New(o admin.Options) http.Handler {
 	return mux
 }
 
-// headers are what browsers are held to. The policy of referrers is not no-referrer:
-// under that, browsers send forms with "Origin: null", and a form could not be told from
-// a foreign one where the page has no HTTPS.
+// headers adds security headers. The referrer policy is not no-referrer: with it, browsers send
+// "Origin: null" with forms, which cannot be distinguished from forms of foreign pages if the page
+// has no HTTPS.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

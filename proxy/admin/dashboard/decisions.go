@@ -9,10 +9,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// decisionsShown is how many requests a page shows.
+// decisionsShown is the number of requests of a page.
 const decisionsShown = 50
 
-// A decisionsView is what was decided about the last requests, filtered.
+// A decisionsView is the data of the page of recent decisions.
 type decisionsView struct {
 	Query    admin.DecisionQuery
 	Outcomes []string
@@ -20,11 +20,11 @@ type decisionsView struct {
 	Limits   []string
 	Said     admin.Decisions
 	Fault    fault
-	Before   string // of the next page; empty at the end
+	Before   string // cursor for the next page; empty at the end
 	At       time.Time
 }
 
-// Filtered reports whether not all requests are asked for.
+// Filtered reports whether the list is filtered.
 func (v decisionsView) Filtered() bool {
 	q := v.Query
 	return q.RequestID != "" || q.Route != "" || q.Limit != "" || q.Outcome != "" || q.Key != "" || !q.Before.IsZero()
@@ -54,12 +54,12 @@ func (d *dashboard) showDecisions(r *http.Request) view {
 	return view{name: "decisions", title: "Decisions", data: v}
 }
 
-// silent are the nodes that told nothing, of those that were asked.
+// silent returns the nodes that did not reply.
 func silent(nodes []admin.NodeAnswer) []admin.NodeAnswer {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n admin.NodeAnswer) bool { return n.Said == "ok" })
 }
 
-// told are the nodes that did tell.
+// told returns the nodes that replied.
 func told(nodes []admin.NodeAnswer) []admin.NodeAnswer {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n admin.NodeAnswer) bool { return n.Said != "ok" })
 }

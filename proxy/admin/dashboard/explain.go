@@ -9,16 +9,16 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// An explainView is the form of a request, and what would be done with it.
+// An explainView is the data of the page that explains a request.
 type explainView struct {
 	Methods []string
 	Method  string
 	URL     string
-	Header  string // a field a line
+	Header  string // one field per line
 	Body    string
 	Client  string
 	Fault   fault
-	// Explained is nil before one was asked about.
+	// Explained is nil before the form was sent.
 	Explained *proxy.Explanation
 }
 
@@ -53,7 +53,7 @@ var (
 	errClient = errors.New("the client's address is an IP address; write for example 203.0.113.7")
 )
 
-// request is what the form describes.
+// request returns the request that the form describes.
 func (v explainView) request() (proxy.ExplainRequest, error) {
 	r := proxy.ExplainRequest{Method: v.Method, URL: v.URL, Body: v.Body, Header: map[string][]string{}}
 	for line := range strings.Lines(v.Header) {

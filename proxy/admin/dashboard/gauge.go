@@ -10,48 +10,48 @@ import (
 )
 
 const (
-	// gaugeInterval is how often figures are gathered at most, however many look; and
-	// gaugeWindow the time that rates are told over.
+	// gaugeInterval is the minimum interval between two readings of the metrics, for all viewers
+	// together; gaugeWindow is the time over which rates are computed.
 	gaugeInterval    = time.Second
 	gaugeWindow      = 30 * time.Second
 	maxGaugeReadings = 64
 )
 
-// A gauge reads this node's own figures from its metrics.
+// A gauge computes this node's own rates from its metrics.
 type gauge struct {
 	from prometheus.Gatherer
 
-	mu    sync.Mutex // guards what follows; held while figures are gathered, so that it is done once
-	known []reading  // the oldest first, at most maxGaugeReadings
+	mu    sync.Mutex // guards what follows; held while metrics are gathered, so that they are gathered once
+	known []reading  // oldest first, at most maxGaugeReadings
 }
 
 func newGauge(from prometheus.Gatherer) *gauge { return &gauge{from: from} }
 
-// A reading is what this node has counted since it was started.
+// A reading holds the counters of this node at one moment.
 type reading struct {
 	At        time.Time
 	Requests  float64
-	Errors    float64 // answered with 5xx
+	Errors    float64 // responses with status 5xx
 	Calls     float64 // to the shared store
 	Seconds   float64 // that those took
 	CallFails float64
 	Fallbacks float64 // requests decided without the store
 }
 
-// Rates are the node's figures of the last seconds.
+// Rates are the rates of this node in the last seconds.
 type Rates struct {
 	Requests   int64 // since the start
 	PerSecond  float64
 	Errors     int64 // since the start
 	ErrorsNew  int64
-	Calls      int64   // to the store, recently
-	StoreMS    float64 // the mean time of those
-	StoreFails int64   // recently
-	Fallbacks  int64   // recently
+	Calls      int64   // to the store, in the window
+	StoreMS    float64 // mean duration of those
+	StoreFails int64   // in the window
+	Fallbacks  int64   // in the window
 	Over       time.Duration
 }
 
-// read is what happened recently.
+// read returns the current rates.
 func (g *gauge) read(now time.Time) (Rates, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,8 +68,8 @@ func (g *gauge) read(now time.Time) (Rates, error) {
 	return g.known[len(g.known)-1].since(g.known[0]), nil
 }
 
-// since is what happened from then on. With nothing to compare with, it is what happened
-// since the start, and without a rate.
+// since returns the rates since an earlier reading. Without one, the counts are those since the
+// start, and there are no rates.
 func (r reading) since(then reading) Rates {
 	now, d := r, r.At.Sub(then.At)
 	if d <= 0 {
@@ -89,7 +89,7 @@ func (r reading) since(then reading) Rates {
 	return rates
 }
 
-// readingOf adds up what the metrics say.
+// readingOf adds up the metrics.
 func readingOf(now time.Time, families []*dto.MetricFamily) reading {
 	r := reading{At: now}
 	for _, f := range families {

@@ -10,12 +10,12 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// maxPairs is how many parts of a joined key the form has.
+// maxPairs is the number of parts of a joined key in the form.
 const maxPairs = 3
 
-// A keysView is the form in which a key is named, and how it stands.
+// A keysView is the data of the page of a key: the form, and the state of the key.
 type keysView struct {
-	Names  []string // of the keys that limits count by
+	Names  []string // names of the keys by which limits count
 	Routes []string
 	Limits []string
 	Query  proxy.KeyQuery
@@ -23,10 +23,10 @@ type keysView struct {
 	// Standing is nil before a key is looked up.
 	Standing *proxy.KeyStanding
 	Result   *proxy.KeyResult
-	Verb     string // past tense of what was done
+	Verb     string // past tense of the action
 }
 
-// Pairs are those of the query, and empty ones for what may be added.
+// Pairs returns the pairs of the query, and empty ones to fill in.
 func (v keysView) Pairs() []proxy.KeyPair {
 	pairs := slices.Clone(v.Query.Pairs)
 	for len(pairs) < maxPairs {
@@ -35,7 +35,7 @@ func (v keysView) Pairs() []proxy.KeyPair {
 	return pairs
 }
 
-// More reports whether the form shows its rarer fields at once.
+// More reports whether the less common fields of the form are expanded.
 func (v keysView) More() bool {
 	return len(v.Query.Pairs) > 1 || v.Query.Route != "" || v.Query.Limit != ""
 }
@@ -44,7 +44,7 @@ func (d *dashboard) showKeyForm(r *http.Request) view {
 	return d.keys(r, keysView{})
 }
 
-// keys is the page of keys, with what the configuration has to choose from.
+// keys returns the page of keys, with the choices from the configuration.
 func (d *dashboard) keys(r *http.Request, v keysView) view {
 	limits, err := d.Limits(r.Context())
 	if err != nil && v.Fault == "" {
@@ -70,7 +70,7 @@ func (d *dashboard) keys(r *http.Request, v keysView) view {
 	return view{name: "keys", title: "Keys", status: status, data: v}
 }
 
-// queryOf is the key that a form names. Parts without a name are left out; a part may be
+// queryOf returns the key named in a form. Parts without a name are ignored; a part may also be
 // written as NAME=VALUE in the field of its value.
 func queryOf(r *http.Request) proxy.KeyQuery {
 	q := proxy.KeyQuery{Route: r.PostForm.Get("route"), Limit: r.PostForm.Get("limit")}
@@ -98,7 +98,7 @@ func (d *dashboard) lookUp(r *http.Request) view {
 	return d.keys(r, v)
 }
 
-// changeKey does what one of the buttons says, and shows how the key stands after it.
+// changeKey executes the action of a button, and shows the new state of the key.
 func (d *dashboard) changeKey(r *http.Request) view {
 	if !sessionOf(r).Write() {
 		return denied("change what is counted of a key")
@@ -125,11 +125,11 @@ func (d *dashboard) changeKey(r *http.Request) view {
 }
 
 var (
-	errSpan    = errors.New("a ban has a length with a unit; write for example 1h")
-	errPermits = errors.New("how many permits to grant is a whole number; write for example 5")
+	errSpan    = errors.New("the duration of a ban needs a unit; write for example 1h")
+	errPermits = errors.New("the number of permits must be a whole number; write for example 5")
 )
 
-// changeOf is the change that a form asks for.
+// changeOf returns the change that a form describes.
 func changeOf(r *http.Request, q proxy.KeyQuery) (proxy.KeyChange, error) {
 	c := proxy.KeyChange{KeyQuery: q, Action: proxy.KeyAction(r.PostForm.Get("action")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
 	switch c.Action {
@@ -147,7 +147,7 @@ func changeOf(r *http.Request, q proxy.KeyQuery) (proxy.KeyChange, error) {
 	return c, nil
 }
 
-// An action is what a button does to a key.
+// An action is an action on a key, with its button.
 type action struct{ Name, Title, Help string }
 
 func actions() []action {
@@ -159,7 +159,7 @@ func actions() []action {
 	}
 }
 
-// past says what was done.
+// past describes a completed action.
 func past(c proxy.KeyChange) string {
 	switch c.Action {
 	case proxy.KeyReset:

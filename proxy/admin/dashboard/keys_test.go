@@ -63,7 +63,7 @@ func TestKeys_SaysWhyNothingWasChanged(t *testing.T) {
 		form []string
 		says string
 	}{
-		{[]string{"action", "ban", "for", "soon"}, "a ban has a length with a unit"},
+		{[]string{"action", "ban", "for", "soon"}, "the duration of a ban needs a unit"},
 		{[]string{"action", "grant", "permits", "many"}, "a whole number"},
 		{[]string{"action", "reset"}, "nothing was changed: redis is away"},
 	} {

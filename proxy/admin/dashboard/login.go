@@ -12,18 +12,18 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// maxForm is how long a form may be, in bytes: the longest is a request to be explained.
+// maxForm is the maximum length of a form in bytes: the longest is a request to explain.
 const maxForm = 1 << 20
 
 type sessionKey struct{}
 
-// sessionOf is the session of a request that has passed inside.
+// sessionOf returns the session of an authenticated request.
 func sessionOf(r *http.Request) session {
 	s, _ := r.Context().Value(sessionKey{}).(session)
 	return s
 }
 
-// inside lets only those pass who are logged in, and forms only if they are ours.
+// inside returns a handler that requires a session, and rejects forged forms.
 func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
 	return d.known(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && !d.ours(w, r, sessionOf(r).id) {
@@ -33,9 +33,9 @@ func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
 	})
 }
 
-// known lets only those pass who are logged in. Where no token is configured all are let
-// in that the admin handler lets through: then this machine may do what it may by the API.
-// A form is still to be looked at.
+// known returns a handler that requires a session. If no tokens are configured, it allows all
+// requests that the admin handler allows: programs on this machine have the same rights as in the
+// API. Forms must still be checked.
 func (d *dashboard) known(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s, found := d.visitor(w, r)
@@ -48,7 +48,7 @@ func (d *dashboard) known(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// visitor is the session that r belongs to.
+// visitor returns the session of r.
 func (d *dashboard) visitor(w http.ResponseWriter, r *http.Request) (session, bool) {
 	id := cookie(r)
 	if d.Guarded() {
@@ -61,8 +61,8 @@ func (d *dashboard) visitor(w http.ResponseWriter, r *http.Request) (session, bo
 	return session{Operator: admin.Operator{Name: admin.Local, Role: admin.Write}, id: id}, true
 }
 
-// ours reports whether a form was made for the browser that sends it; if not it has
-// answered.
+// ours reports whether a form was issued to the browser that sends it. If not, it has sent the
+// error response.
 func (d *dashboard) ours(w http.ResponseWriter, r *http.Request, id string) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
@@ -76,16 +76,16 @@ func (d *dashboard) ours(w http.ResponseWriter, r *http.Request, id string) bool
 	return true
 }
 
-// foreignForm is what those are told who send a form that is not ours.
+// foreignForm is the response to a forged form.
 const foreignForm = "the form is not of this session, or weir was started anew since it was shown; open the page again and repeat what you did"
 
-// made reports whether a form's token is that of the browser with that cookie.
+// made reports whether a form's token belongs to the browser with that cookie.
 func (d *dashboard) made(token, id string) bool {
 	return hmac.Equal([]byte(token), []byte(d.sessions.formToken(id)))
 }
 
-// sendToLogin asks for a token first. A page that asks for its live part is sent there
-// as a whole.
+// sendToLogin redirects to the login page. If only the live part of a page was requested, the whole
+// page is redirected.
 func (d *dashboard) sendToLogin(w http.ResponseWriter, r *http.Request) {
 	at := "/dashboard/login"
 	switch {
@@ -100,10 +100,10 @@ func (d *dashboard) sendToLogin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, at, http.StatusSeeOther)
 }
 
-// A loginView is the form in which the token is given.
+// A loginView is the data of the login page.
 type loginView struct {
-	Then  string // the page that was wanted
-	Wrong bool   // the token was not the right one
+	Then  string // the requested page
+	Wrong bool   // the token was wrong
 }
 
 func (d *dashboard) loginForm(w http.ResponseWriter, r *http.Request) {
@@ -128,8 +128,8 @@ func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, id string,
 	d.show(w, r, view{name: "login", title: "Log in", status: status, data: v})
 }
 
-// login gives who knows the token a session of a new id: one that was planted before is
-// worth nothing.
+// login starts a session with a new id if the token is valid, so that an id planted before (session
+// fixation) is useless.
 func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 	id := cookie(r)
 	if !d.ours(w, r, id) {

@@ -7,13 +7,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// A nodesView is who is there, who leads, and whether all serve the same.
+// A nodesView is the data of the page of nodes.
 type nodesView struct {
 	Nodes       admin.Nodes
 	Fault       fault
 	Leader      admin.Leadership
 	LeaderFault fault
-	Drift       int // how many nodes serve something else
+	Drift       int // number of nodes with another configuration
 	At          time.Time
 }
 

@@ -11,11 +11,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// spans are the times that the overview can be asked over, in minutes; the first is
-// what it begins with, the last is how long statistics are kept.
+// spans returns the selectable time spans of the overview in minutes. The first is the default, the
+// last is the retention of statistics.
 func spans() []int { return []int{15, 60, 6 * 60, 24 * 60} }
 
-// minutesOf is the span that r asks for.
+// minutesOf returns the span that r selects.
 func minutesOf(r *http.Request) int {
 	n, err := strconv.Atoi(r.URL.Query().Get("minutes"))
 	if err != nil || !slices.Contains(spans(), n) {
@@ -24,11 +24,11 @@ func minutesOf(r *http.Request) int {
 	return n
 }
 
-// An overviewView is what happens now.
+// An overviewView is the data of the overview.
 type overviewView struct {
 	Minutes     int
 	Spans       []int
-	All         sum // of all nodes
+	All         sum // sum over all nodes
 	Fault       fault
 	Node        Rates
 	NodeFault   fault
@@ -39,13 +39,13 @@ type overviewView struct {
 	At          time.Time
 }
 
-// A check is one of the things that readiness looks at.
+// A check is one check of readiness.
 type check struct{ Name, Said string }
 
-// OK reports whether all is well with it.
+// OK reports whether the check succeeded.
 func (c check) OK() bool { return c.Said == "ok" }
 
-// State is all checks in a sentence, which is spoken when it changes.
+// State returns all checks as a sentence. Screen readers announce it when it changes.
 func (v overviewView) State() string {
 	said := "All is well"
 	if !v.Ready {
@@ -80,8 +80,8 @@ func (d *dashboard) showOverview(r *http.Request) view {
 	return view{name: "overview", title: "Overview", data: v}
 }
 
-// A sum is what happened in some minutes. Each limit that a request was asked of counts
-// it once.
+// A sum has the counts of some minutes. A request is counted once for each limit that was
+// evaluated.
 type sum struct {
 	Requests, Allowed, Refused, Shadow, Unavailable int64
 }
@@ -100,7 +100,7 @@ func (s *sum) addLimit(l admin.LimitMinute) {
 	s.Unavailable += l.Unavailable
 }
 
-// Decisions is how often a limit was asked.
+// Decisions returns the number of decisions of limits.
 func (s sum) Decisions() int64 { return s.Allowed + s.Refused + s.Shadow + s.Unavailable }
 
 func sumOf(s admin.Statistics) sum {
@@ -113,10 +113,9 @@ func sumOf(s admin.Statistics) sum {
 	return all
 }
 
-// A series is what charts draw: a value for each minute, also for those in which nothing
-// happened.
+// A series is the data of a chart: a value for each minute, including those without requests.
 type series struct {
-	At          []int64 `json:"at"` // seconds since 1970
+	At          []int64 `json:"at"` // in seconds since 1970
 	Requests    []int64 `json:"requests"`
 	Allowed     []int64 `json:"allowed"`
 	Refused     []int64 `json:"refused"`
@@ -124,7 +123,7 @@ type series struct {
 	Unavailable []int64 `json:"unavailable"`
 }
 
-// serveSeries answers with the points of the charts.
+// serveSeries responds with the data of the charts.
 func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
 	n := minutesOf(r)
 	s, err := d.Statistics(r.Context(), n)

@@ -16,8 +16,8 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// pages are the templates, by the name of the file without its end. Each has a "main",
-// and one that keeps itself live has a "live" in it.
+// pages are the templates by file name without extension. Each has a block "main"; pages with live
+// updates have a block "live" in it.
 type pages map[string]*template.Template
 
 func parsePages() pages {
@@ -36,33 +36,33 @@ func parsePages() pages {
 	return all
 }
 
-// A view is what is to be shown.
+// A view is a page to render.
 type view struct {
-	name   string // of its template
+	name   string // of the template
 	title  string
-	status int // 200 when it is 0
+	status int // 0 means 200
 	data   any
 }
 
-// A shown is what templates see.
+// A shown is the data passed to templates.
 type shown struct {
 	Title string
 	Path  string
 	Nav   []link
 	Who   session
-	Form  string // the token of forms
-	// Events says that this node tells of what happens while it does.
+	Form  string // token of forms
+	// Events reports whether this node publishes events.
 	Events bool
 	Data   any
 }
 
-// A link leads to a page.
+// A link is a link to a page.
 type link struct {
 	Path, Name string
 	Current    bool
 }
 
-// nav are the pages, in the order in which a night goes.
+// nav returns the links to all pages, in the order in which an incident is investigated.
 func (d *dashboard) nav(path string) []link {
 	all := []link{{Path: "/", Name: "Overview"}, {Path: "/dashboard/routes", Name: "Routes & limits"}, {Path: "/dashboard/keys", Name: "Keys"}}
 	if d.Top != nil {
@@ -88,12 +88,12 @@ func (d *dashboard) nav(path string) []link {
 	return all
 }
 
-// page is a handler that shows what show returns, to those who are let in.
+// page returns a handler that renders the result of show, and requires a session.
 func (d *dashboard) page(show func(r *http.Request) view) http.HandlerFunc {
 	return d.inside(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, show(r)) })
 }
 
-// show writes a page, or its live part alone where a script asks for that.
+// show renders a page, or only its live part if a script requests that.
 func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
 	who := sessionOf(r)
 	t, part := d.pages()[v.name], "layout.html"
@@ -123,10 +123,10 @@ func (d *dashboard) notFoundView(r *http.Request) view {
 	return view{name: "problem", title: "No such page", status: http.StatusNotFound, data: "there is no page " + r.URL.Path}
 }
 
-// A fault is why a part of a page is not there; empty when it is.
+// A fault is why a part of a page is missing; empty if it is not.
 type fault string
 
-// faultOf is err in the words that the API has for it.
+// faultOf returns err as the API would report it.
 func faultOf(what string, err error) fault {
 	if err == nil {
 		return ""
@@ -147,7 +147,7 @@ func faultOf(what string, err error) fault {
 	return fault(what + ": " + err.Error())
 }
 
-// denied is what those see who may look only.
+// denied is the page for operators whose role is read.
 func denied(what string) view {
 	return view{name: "problem", title: "Not allowed", status: http.StatusForbidden, data: "your token may look, and not " + what + "; log in with one of role write"}
 }

@@ -8,16 +8,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// maxBusiest is of how many limits the busiest key is looked up: each is a question to
+// maxBusiest is the maximum number of limits whose busiest key is looked up. Each takes a call to
 // the store.
 const maxBusiest = 20
 
-// A routesView is all routes of the configuration, and what their limits said in the
-// last minutes.
+// A routesView is the data of the page of routes, with the counts of the last minutes.
 type routesView struct {
 	Minutes int
 	Routes  []*routeRow
-	Busiest bool // limits tell how near their busiest key is
+	Busiest bool // the state of the busiest keys is shown
 	Faults  []fault
 	At      time.Time
 }
@@ -26,26 +25,26 @@ type routesView struct {
 type routeRow struct {
 	admin.Route
 	Requests int64
-	Spark    []int64 // requests of each minute
+	Spark    []int64 // requests by minute
 	Rows     []*limitRow
 }
 
-// A limitRow is one limit of it.
+// A limitRow is one limit of a route.
 type limitRow struct {
 	admin.Limit
 	Sum   sum
-	Spark []int64 // that it refused, or would have, in each minute
+	Spark []int64 // refusals by minute, including those by shadow mode
 	Near  *nearest
 }
 
-// A nearest is how near a limit its busiest key is.
+// A nearest is the state of the busiest key of a limit.
 type nearest struct {
 	Masked     string
 	Used, Most int64
 	Banned     bool
 }
 
-// Full reports whether the key has nothing left.
+// Full reports whether the key has no permits left.
 func (n nearest) Full() bool { return n.Used >= n.Most || n.Banned }
 
 func (d *dashboard) showRoutes(r *http.Request) view {
@@ -78,7 +77,7 @@ func (v *routesView) fault(what string, err error) {
 	}
 }
 
-// routeRows are the routes with their limits, in the order of the configuration.
+// routeRows returns the routes with their limits, in the order of the configuration.
 func routeRows(routes admin.Routes, limits admin.Limits, minutes int) []*routeRow {
 	var rows []*routeRow
 	for _, route := range routes.Routes {
@@ -93,8 +92,8 @@ func routeRows(routes admin.Routes, limits admin.Limits, minutes int) []*routeRo
 	return rows
 }
 
-// count adds what happened to the route in one minute, which is the i-th of those shown.
-// What is said of limits that are served no more is left out.
+// count adds the counts of the route in the i-th minute shown. Counts of limits that no longer
+// exist are ignored.
 func (row *routeRow) count(m admin.Minute, i int64) {
 	inside := i >= 0 && i < int64(len(row.Spark))
 	for _, r := range m.Routes {
@@ -119,8 +118,8 @@ func (row *routeRow) count(m admin.Minute, i int64) {
 	}
 }
 
-// busiest looks up how the busiest key of each limit stands. It goes on to the next limit
-// after an error, and returns the last.
+// busiest looks up the state of the busiest key of each limit. It continues after an error, and
+// returns the last error.
 func (d *dashboard) busiest(r *http.Request, v *routesView, top admin.Top) (last error) {
 	asked := 0
 	for _, row := range v.Routes {
@@ -141,7 +140,7 @@ func (d *dashboard) busiest(r *http.Request, v *routesView, top admin.Top) (last
 	return last
 }
 
-// busiestOf is the key that a limit was asked about most.
+// busiestOf returns the key with most requests of a limit.
 func busiestOf(top admin.Top, l *limitRow) (admin.TopKey, bool) {
 	for _, t := range top.Limits {
 		if t.Route == l.Route && t.Limit == l.Name && len(t.Requests.Keys) > 0 {
@@ -151,7 +150,7 @@ func busiestOf(top admin.Top, l *limitRow) (admin.TopKey, bool) {
 	return admin.TopKey{}, false
 }
 
-// nearestOf is the window of which most is used.
+// nearestOf returns the window that is used most.
 func nearestOf(s proxy.KeyStanding, masked string) *nearest {
 	var most *nearest
 	for _, l := range s.Limits {

@@ -15,31 +15,30 @@ import (
 )
 
 const (
-	// sessionTTL is how long one is logged in, and maxSessions how many are at a
-	// time; one more ends the oldest.
+	// sessionTTL is the lifetime of a session, and maxSessions the maximum number of sessions; a
+	// new one ends the oldest.
 	sessionTTL  = 12 * time.Hour
 	maxSessions = 1000
 )
 
-// A session is one browser that is let in.
+// A session is an authenticated browser.
 type session struct {
 	admin.Operator
-	Login bool // it was let in by a token, and can leave
+	Login bool // started by a login, and can be ended by a logout
 	id    string
 	until time.Time
 }
 
-// Write reports whether it may change something.
+// Write reports whether the operator may make changes.
 func (s session) Write() bool { return s.Role == admin.Write }
 
-// sessions are those who logged in with this node. They are kept in memory: a restart
-// ends them.
+// sessions are the sessions of this node. They are kept in memory: a restart ends them.
 type sessions struct {
-	secret [32]byte // of which tokens of forms are made
+	secret [32]byte // key of form tokens
 
 	mu   sync.Mutex // guards what follows
 	byID map[string]*list.Element
-	all  *list.List // of session, the oldest first
+	all  *list.List // of session, oldest first
 }
 
 func newSessions() *sessions {
@@ -48,7 +47,7 @@ func newSessions() *sessions {
 	return s
 }
 
-// begin makes a session of in.
+// begin starts a session with the properties of in.
 func (s *sessions) begin(in session, now time.Time) session {
 	in.id, in.until = rand.Text(), now.Add(sessionTTL)
 	s.mu.Lock()
@@ -60,7 +59,7 @@ func (s *sessions) begin(in session, now time.Time) session {
 	return in
 }
 
-// find is the session of that id, if it lasts.
+// find returns the session with that id, unless it has expired.
 func (s *sessions) find(id string, now time.Time) (session, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,18 +87,18 @@ func (s *sessions) removeLocked(e *list.Element) {
 	s.all.Remove(e)
 }
 
-// formToken is what each form of a browser with that cookie carries: no page that cannot
-// read ours knows it. It is made of the cookie, so that nothing has to be kept of
-// browsers that are not logged in.
+// formToken returns the token of forms for a browser with that cookie (against cross-site request
+// forgery). It is derived from the cookie, so that no state is needed for browsers that are not
+// logged in.
 func (s *sessions) formToken(id string) string {
 	mac := hmac.New(sha256.New, s.secret[:])
 	mac.Write([]byte(id))
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// cookieName has the port in it, because browsers send cookies to all ports of a host
-// and several weirs may run on one; and the prefix with which browsers see to it that
-// nobody but this very host has set it over TLS.
+// cookieName returns the name of the session cookie. It contains the port, because browsers send
+// cookies to all ports of a host and several weirs may run on one. Over TLS it has the prefix
+// __Host-, with which browsers guarantee that only this host has set it.
 func cookieName(r *http.Request) string {
 	name := "weir-session"
 	if _, port, err := net.SplitHostPort(r.Host); err == nil {
@@ -111,7 +110,7 @@ func cookieName(r *http.Request) string {
 	return name
 }
 
-// cookie is the value of the cookie that r carries.
+// cookie returns the value of the session cookie of r.
 func cookie(r *http.Request) string {
 	c, err := r.Cookie(cookieName(r))
 	if err != nil {
@@ -120,8 +119,7 @@ func cookie(r *http.Request) string {
 	return c.Value
 }
 
-// setCookie gives the browser a cookie that lives as long as the session; an empty
-// value takes it away.
+// setCookie sets a cookie with the lifetime of a session; an empty value deletes it.
 func setCookie(w http.ResponseWriter, r *http.Request, value string) {
 	age := int(sessionTTL / time.Second)
 	if value == "" {

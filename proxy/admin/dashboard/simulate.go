@@ -12,29 +12,29 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// A simulateView is the form in which a log is sent, and what came of replaying it.
+// A simulateView is the data of the page of simulations.
 type simulateView struct {
 	MaxLog    int64
-	AccessLog string // of this node, which it can replay; empty for none
-	Own       bool   // that is to be replayed
+	AccessLog string // the access log file of this node; empty if there is none
+	Own       bool   // replay that file
 	Other     string // YAML
 	Host      string
-	Fields    string // WHAT=NAME, one a line
+	Fields    string // WHAT=NAME, one per line
 	Fault     fault
-	// Said is nil before a log was replayed; Sides are its one or two configurations.
+	// Said is nil before a log was replayed. Sides are the results of one or two configurations.
 	Said  *admin.Simulation
 	Sides []simulatedSide
 	Tops  []simulatedTop
 }
 
-// A simulatedSide is what one configuration would have done.
+// A simulatedSide is the result of one configuration.
 type simulatedSide struct {
 	Name string
 	proxy.ReplayTally
 }
 
-// Refuses are the refusals of a series over the time of the whole log: it ends with the
-// last of them.
+// Refuses returns the refusals of a series, extended to the end of the log: a series ends with its
+// last refusal.
 func (s simulatedSide) Refuses(series proxy.ReplaySeries) []int64 {
 	steps := len(series.Refused)
 	if s.Step > 0 {
@@ -43,13 +43,13 @@ func (s simulatedSide) Refuses(series proxy.ReplaySeries) []int64 {
 	return append(series.Refused[:len(series.Refused):len(series.Refused)], make([]int64, steps-len(series.Refused))...)
 }
 
-// A simulatedTop is the keys that a limit refuses most, under each configuration.
+// A simulatedTop has the most refused keys of a limit under each configuration.
 type simulatedTop struct {
 	Route, Limit string
 	Keys         []simulatedKeys
 }
 
-// A simulatedKeys is the same under one of them.
+// A simulatedKeys has the most refused keys under one configuration.
 type simulatedKeys struct {
 	Name string
 	proxy.LimitTally
@@ -76,8 +76,8 @@ func (v simulateView) view(status int) view {
 	return view{name: "simulate", title: "Simulate", status: status, data: v}
 }
 
-// editable is an effective configuration without what belongs to the machine: whatever
-// replaces it need not say that.
+// editable returns an effective configuration without the sections of the machine, which a
+// replacement need not repeat.
 func editable(effective string) string {
 	var b strings.Builder
 	keep := true
@@ -92,9 +92,9 @@ func editable(effective string) string {
 	return b.String()
 }
 
-// simulate replays the log that is sent. The form is read as it comes: what is before the
-// log, with the token, first. The token has another name than in other forms: htmx takes
-// an input called form for the form that it is in, and sends it last.
+// simulate replays an uploaded log. The form is read as a stream: first the parts before the log,
+// including the token. The token has another name than in other forms, because htmx confuses an
+// input named form with its form and sends it last.
 func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 	u, err := admin.ReadUpload(w, r)
 	defer u.Close()
@@ -112,12 +112,12 @@ func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 	}
 	shown := v.refuse(err)
 	if r.Header.Get("HX-Request") != "" {
-		shown.status = http.StatusOK // for browsers complain of any other that a script is answered with
+		shown.status = http.StatusOK // htmx does not show responses with other statuses
 	}
 	d.show(w, r, shown)
 }
 
-// fieldsOf are the lines that say something.
+// fieldsOf returns an iterator over the non-empty lines.
 func fieldsOf(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(text) {
@@ -128,7 +128,7 @@ func fieldsOf(text string) func(yield func(string) bool) {
 	}
 }
 
-// refuse is v with why it has nothing to tell, if it has not.
+// refuse returns v with the error.
 func (v simulateView) refuse(err error) view {
 	if err == nil {
 		return v.view(0)
@@ -142,7 +142,7 @@ func (v simulateView) refuse(err error) view {
 	return v.view(status)
 }
 
-// tell takes up what came of a log.
+// tell adds the result of a simulation.
 func (v *simulateView) tell(said admin.Simulation) {
 	v.Said = &said
 	v.Sides = []simulatedSide{{"As it is served", said.Result}}

@@ -13,8 +13,8 @@ const (
 	sparkHeight = 24
 )
 
-// spark draws values as a line of bars. It is beside a number that says as much, and so
-// is hidden from who listens to the page.
+// spark draws values as bars. It is hidden from screen readers, because the number beside it has
+// the same information.
 func spark(values []int64) template.HTML {
 	if len(values) == 0 {
 		return ""
@@ -31,5 +31,5 @@ func spark(values []int64) template.HTML {
 		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, float64(i)*step+0.5, sparkHeight-h, max(step-1, 0.5), h)
 	}
 	fmt.Fprintf(&b, `<line x1="0" x2="%d" y1="%d" y2="%d"/></svg>`, sparkWidth, sparkHeight, sparkHeight)
-	return template.HTML(b.String()) // numbers alone are written into it
+	return template.HTML(b.String()) // it contains only numbers
 }

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// static/ holds scripts and styles: ours, and htmx and uPlot as their npm packages
-// have them, with their licences.
+// static/ holds scripts and styles: our own, and htmx and uPlot as published on npm, with their
+// licenses.
 //
 //go:embed static
 var staticFiles embed.FS
 
-// A static serves the files, by name.
+// A static serves embedded files by name.
 type static map[string]staticFile
 
 type staticFile struct {
@@ -28,7 +28,7 @@ func readStatic() static {
 	s := static{}
 	entries, err := staticFiles.ReadDir("static")
 	if err != nil {
-		panic(err) // they are embedded
+		panic(err) // embedded files can be read
 	}
 	for _, e := range entries {
 		content, err := staticFiles.ReadFile(path.Join("static", e.Name()))
@@ -41,8 +41,8 @@ func readStatic() static {
 	return s
 }
 
-// ServeHTTP serves a file to anybody: the page on which one logs in needs them. A
-// browser asks each time whether it has changed, so that a new weir is seen at once.
+// ServeHTTP serves a file without authentication, because the login page needs them. Browsers
+// revalidate it on each use, so that an upgrade is visible at once.
 func (s static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, found := s[path.Base(r.URL.Path)]
 	if !found {

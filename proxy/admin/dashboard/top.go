@@ -7,10 +7,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// topShown is how many keys of a limit are shown.
+// topShown is the number of keys shown for a limit.
 const topShown = 10
 
-// A topView is the keys that send most and those that are refused most, by limit.
+// A topView is the data of the page of top keys.
 type topView struct {
 	Top   admin.Top
 	Fault fault

@@ -7,11 +7,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// An upstreamsView is how the targets of all upstreams fare.
+// An upstreamsView is the data of the page of upstreams.
 type upstreamsView struct {
 	Said  admin.Upstreams
 	Fault fault
-	Sick  int // targets that a node leaves alone, or has left
+	Sick  int // targets that are not healthy on some node
 	All   int // targets
 	At    time.Time
 }

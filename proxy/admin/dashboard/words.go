@@ -11,7 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// words are what templates say numbers and times with.
+// words returns the functions with which templates format numbers and times.
 func words() template.FuncMap {
 	return template.FuncMap{
 		"clock":   clock,
@@ -37,13 +37,13 @@ func words() template.FuncMap {
 	}
 }
 
-// A scoped is one of many things, beside the page that it is on.
+// A scoped is an item with the page that contains it.
 type scoped struct {
 	Page shown
 	One  any
 }
 
-// A keyed is one of the top keys with the name of what it is a value of.
+// A keyed is a top key with the name of its key.
 type keyed struct {
 	Key string
 	admin.TopKey
@@ -53,7 +53,7 @@ func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// count is n with its thousands apart.
+// count returns n with digit grouping.
 func count(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -62,7 +62,7 @@ func count(n int64) string {
 	return s
 }
 
-// signed is how much more b is than a, with its sign.
+// signed returns b-a with its sign.
 func signed(a, b int64) string {
 	if b > a {
 		return "+" + count(b-a)
@@ -70,10 +70,11 @@ func signed(a, b int64) string {
 	return count(b - a)
 }
 
-// between is how long it is from one time to another.
+// between returns the time between two times.
 func between(from, to time.Time) string { return span(to.Sub(from)) }
 
-// span is d in the two units that count, rounded up: what ends in 0s has ended.
+// span returns d in its two most significant units, rounded up, so that 0s means that it has
+// passed.
 func span(d time.Duration) string {
 	d = max(d, 0)
 	if d > 0 && d < time.Second {
@@ -91,10 +92,10 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)
 }
 
-// short is the beginning of a hash.
+// short returns the beginning of a hash.
 func short(hash string) string { return hash[:min(len(hash), 12)] }
 
-// share is part of whole in percent.
+// share returns part as a percentage of whole.
 func share(part, whole int64) string {
 	if whole <= 0 {
 		return "0 %"

@@ -25,6 +25,8 @@ func retired() map[string]string {
 		"tired": "ejected", "trip": "request", "twophase": "reserve", "unfit": "shadowErrors", "vet": "newKeys", "whisper": "stdLog", "wire": "backend or frames", "world": "testServer or Env",
 		"futile": "failed", "halved": "PeerHalfClosed", "offence": "penalty", "offences": "penalties", "presence": "PeerState",
 		"unlisten": "removeListener", "untrailed": "forbidden trailers",
+		"crowds": "noLocalQueue", "foretells": "checkForecast", "partings": "results", "rearm": "scheduleRenewal", "repay": "putBatch",
+		"unsettled": "pendingReleases",
 	}
 }
 

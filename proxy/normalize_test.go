@@ -11,7 +11,7 @@ import (
 
 // A request of HTTP/1.0 without a host is for whoever was connected to, and never
 // for what the upstream is called.
-func TestTidy_NoHostInHTTP10(t *testing.T) {
+func TestNormalize_NoHostInHTTP10(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
 		for _, host := range []string{"", "X: 1\r\n"} {
 			s := startRecording(t, fine)
@@ -24,7 +24,7 @@ func TestTidy_NoHostInHTTP10(t *testing.T) {
 	})
 }
 
-func TestTidy_NoHostBySocket(t *testing.T) {
+func TestNormalize_NoHostBySocket(t *testing.T) {
 	s := startRecording(t, fine)
 	f := startServer(t, forwardYAML(s.url, "", ""))
 	path := filepath.Join(t.TempDir(), "s")
@@ -45,7 +45,7 @@ func TestTidy_NoHostBySocket(t *testing.T) {
 }
 
 // What a proxy that is trusted says of TLS is believed.
-func TestTidy_SchemeOfATrustedProxy(t *testing.T) {
+func TestNormalize_SchemeOfATrustedProxy(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
 		f := over.opened(t, forwardYAML("echo", "client_ip: {trusted_proxies: [127.0.0.0/8]}", ""))
 		f.dial("GET https://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").WantStatus(200)
@@ -54,7 +54,7 @@ func TestTidy_SchemeOfATrustedProxy(t *testing.T) {
 }
 
 // A fragment made a new key of each request, and hid the query from match.
-func TestTidy_FragmentsAreNoKeys(t *testing.T) {
+func TestNormalize_FragmentsAreNoKeys(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
 		f := over.opened(t, "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: \"query:user\", rate: 1/1h}]}\n")
 		f.dial("GET /a?user=v HTTP/1.1\r\nHost: a\r\n\r\n").WantStatus(200)
@@ -65,7 +65,7 @@ func TestTidy_FragmentsAreNoKeys(t *testing.T) {
 }
 
 // A tunnel is refused on its stream, and the connection takes no further one.
-func TestTidy_NoTunnelInHTTP2(t *testing.T) {
+func TestNormalize_NoTunnelInHTTP2(t *testing.T) {
 	s := startServer(t, forwardYAML("echo", cleartext, "")).speaks()
 	s.begins(1, ":method", "CONNECT", ":authority", "a:80")
 	s.WriteData(1, false, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))

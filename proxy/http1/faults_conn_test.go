@@ -23,7 +23,7 @@ func interimFaults() []fault {
 		{fault: "bytes in a buffer are lost when a connection is handed over", rule: "it is handed over together with them",
 			tests: []string{"TestUpgrade_Tunnel", "TestServer_HandsHTTP2Over", "TestSwitchProtocols_HandsOverUnreadBytes"}},
 		{fault: "what follows CONNECT is read as a request, or sent to a pooled connection", rule: "CONNECT is refused, and nothing is read behind it",
-			requests: []refusal{{"CONNECT a:1 HTTP/1.1|Host: a:1||GET /", ErrConnect}, {"CONNECT / HTTP/1.1|Host: a||", ErrConnect}}, tests: []string{"TestServer_RejectsAndCloses", ".TestTidy_NoTunnelInHTTP2"}},
+			requests: []refusal{{"CONNECT a:1 HTTP/1.1|Host: a:1||GET /", ErrConnect}, {"CONNECT / HTTP/1.1|Host: a||", ErrConnect}}, tests: []string{"TestServer_RejectsAndCloses", ".TestNormalize_NoTunnelInHTTP2"}},
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTidyHost(t *testing.T) {
+func TestNormalizeHost(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"api.example.com", "api.example.com"},
 		{"API.Example.COM:8080", "api.example.com"},
@@ -30,7 +30,7 @@ func TestTidyHost(t *testing.T) {
 	}
 }
 
-func TestTidyHost_RefusesWhatServersCutDifferently(t *testing.T) {
+func TestNormalizeHost_RefusesWhatServersCutDifferently(t *testing.T) {
 	for _, in := range []string{
 		"", ".", ":80", "..", ".a", "a..", "a..b", "a:80:80", "a:65536", "a:99999", "a:000080", "a:+80", "a:-1", "a:8o", "a:80 ", "a: 80",
 		"a,x", "x,a", "a;", "a/", "a?x", "a#x", "a\\x", "x@a", "a@x", "a b", "a%2eb", "a%00", "p\u00e4y", "\uff50ay", "a\u3002b", "a*", "*.a", "a~", "a!", "a'", "(a)", "a&b", "a=b", "a$", "a+b", "a\tb",

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTidyPath_OneSpelling(t *testing.T) {
+func TestNormalizePath_OneSpelling(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"/", "/"},
 		{"/v1/sms/send", "/v1/sms/send"},
@@ -43,7 +43,7 @@ func TestTidyPath_OneSpelling(t *testing.T) {
 	}
 }
 
-func TestTidyPath_RefusesWhatServersReadDifferently(t *testing.T) {
+func TestNormalizePath_RefusesWhatServersReadDifferently(t *testing.T) {
 	for _, in := range []string{"", "*", "v1", "/a/..%2fb", "/.%2F", "/a\\b", "/a%5cb", "/a%00b", "/a\x00b", "/a\nb", "/a%0ab", "/a\x7f", "/a%", "/a%2", "/a%zz"} {
 		if got, err := normalizePath(in); !errors.Is(err, ErrTarget) {
 			t.Errorf("normalizePath(%q) = %q, %v; want ErrTarget", in, got, err)
@@ -51,7 +51,7 @@ func TestTidyPath_RefusesWhatServersReadDifferently(t *testing.T) {
 	}
 }
 
-func FuzzTidyPath(f *testing.F) {
+func FuzzNormalizePath(f *testing.F) {
 	for _, s := range []string{"/", "/a/../b", "/%2e%2e/a", "//a", "/a%2fb", "/\xff", "/.", "/a/..;/b"} {
 		f.Add(s)
 	}
@@ -84,7 +84,7 @@ func normalized(sent RawTarget) (Target, error) {
 	return q.Target, err
 }
 
-func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
+func TestNormalize_OptionsStarIsItsOwnTarget(t *testing.T) {
 	for method, ok := range map[string]bool{"OPTIONS": true, "GET": false} {
 		if got, err := normalized(RawTarget{Method: method, HostField: "a", RequestTarget: "*"}); (err == nil) != ok || ok && got.Path != "*" {
 			t.Errorf("Normalize(%s *) = %+v, %v; want ok %v", method, got, err, ok)
@@ -92,7 +92,7 @@ func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
 	}
 }
 
-func TestTidy_Refuses(t *testing.T) {
+func TestNormalize_Refuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		RawTarget
 		want error
@@ -112,7 +112,7 @@ func TestTidy_Refuses(t *testing.T) {
 	}
 }
 
-func TestTidy_TakesTargetsApart(t *testing.T) {
+func TestNormalize_TakesTargetsApart(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent RawTarget
 		want Target

@@ -95,7 +95,13 @@ func (g goal) of(table table) (is float64, measured bool) {
 		return is, measured
 	}
 	over, ok := table[g.to.row][g.to.variant]
-	return is / over, measured && ok
+	is /= over
+	if one, three := table[oneLimit]["floor"], table[threeOf]["floor"]; g.row == threeOf && g.to.row == oneLimit && one > 0 && three > 0 {
+		// Three limits are three calls of floor, each of which costs what one does: what is
+		// more or less is what the machine was slower or faster in that minute.
+		is *= 3 * one / three
+	}
+	return is, measured && ok
 }
 
 // showGoals prints which of them the table holds.

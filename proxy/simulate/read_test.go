@@ -160,7 +160,7 @@ func TestRead_FieldsOfTheCombinedFormat(t *testing.T) {
 		for _, f := range r.Fields {
 			got = append(got, f.Origin.String()+"="+f.Value)
 		}
-		if k != request || strings.Join(got, " ") != c.want {
+		if k != kindRequest || strings.Join(got, " ") != c.want {
 			t.Errorf("%s of %q: %v %q; want %q", c.key, c.rest, k, got, c.want)
 		}
 	}

@@ -164,7 +164,7 @@ func TestRead_FieldsOfTheCombinedFormat(t *testing.T) {
 			t.Errorf("%s of %q: %v %q; want %q", c.key, c.rest, k, got, c.want)
 		}
 	}
-	for status, want := range map[string]kind{"999": request, "1000": malformed, "-": malformed, "20x": malformed} {
+	for status, want := range map[string]kind{"999": kindRequest, "1000": kindMalformed, "-": kindMalformed, "20x": kindMalformed} {
 		if k, _ := readFirst(t, strings.Replace(asked, " 200 ", " "+status+" ", 1), newNames(t), Auto); k != want {
 			t.Errorf("status %s: %v; want %v", status, k, want)
 		}

@@ -56,7 +56,7 @@ func TestNumber(t *testing.T) {
 		"": {}, ".5": {}, "-1": {}, "+1": {}, "1e9": {}, "1,5": {}, "1.5.": {}, "1.:": {}, "/": {}, ":": {}, "1/": {}, "a": {},
 		"4611686018427387904": {4611686018427387904, 0, true}, "46116860184273879040": {}, "99999999999999999999": {},
 	} {
-		if whole, billionths, ok := number(s); whole != want.whole && ok || billionths != want.billionths && ok || ok != want.ok {
+		if whole, billionths, ok := parseNumber(s); whole != want.whole && ok || billionths != want.billionths && ok || ok != want.ok {
 			t.Errorf("%q: %d and %d billionths, %v; want %+v", s, whole, billionths, ok, want)
 		}
 	}

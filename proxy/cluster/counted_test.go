@@ -66,7 +66,7 @@ func TestCounted_IsWhatTheStoreWrites(t *testing.T) {
 func TestCounted_FindsWindowsThatShareAString(t *testing.T) {
 	for _, a := range []limiter.Algorithm{limiter.SlidingLog, limiter.GCRA, limiter.FixedWindow, limiter.SlidingWindow, limiter.Cooldown, limiter.Distinct} {
 		rdb := dial(t, redistest.Start(t).Addr)
-		n, _ := joined(t, rdb, "a")
+		n, _ := join(t, rdb, "a")
 		store := redisstore.New(rdb, redisstore.Options{Prefix: "test", Timeout: time.Minute, Denials: -1})
 		var claims []limiter.Claim
 		for _, name := range []string{"send.fan:1h", "send.fan:1d", "send.other:1h"} {

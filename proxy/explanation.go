@@ -108,7 +108,7 @@ type ExplainedLimit struct {
 	Wait           string `json:"wait,omitempty"`    // the maximum time that a request waits for a permit
 	Penalty        string `json:"penalty,omitempty"` // the consequence of refusals
 	Shared         string `json:"redisson,omitempty"`
-	Override       bool   `json:"override,omitempty"` // the key has rates of its own
+	Override       bool   `json:"override,omitempty"` // the key has overridden rates
 	// Asked is false if the limit does not apply; Reason says why.
 	Asked   bool              `json:"asked"`
 	Reason  string            `json:"reason,omitempty"`

@@ -25,7 +25,7 @@ type extracted struct {
 	confusable []key.Origin // origins for which other names of the request may be taken
 	value      key.Value    // the last key that was read
 	keys       []extractedKey
-	overridden []overridden // limits for which a key has rates of its own, listed by hash
+	overridden []overridden // limits for which a key has overridden rates, listed by hash
 }
 
 func (e *extracted) reset() {

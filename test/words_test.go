@@ -21,10 +21,12 @@ func retired() map[string]string {
 		"journal": "log", "journey": "forwarding", "keeper": "AdminStore", "lane": "batcher", "lanes": "batchers", "ledger": "statistics", "lent": "inherited",
 		"lockset": "shards", "minted": "newKeys", "misnamed": "wrongName", "murmur": "redisLog", "novelty": "newKeys", "office": "leadership", "parcel": "bundle",
 		"patience": "timeout", "picker": "files", "restartless": "immutable", "scene": "a name for what is set up", "screen": "lists", "shaded": "shadowErrors",
-		"shelf": "files", "sincere": "unambiguous", "solo": "memory", "standby": "fallback", "sticky": "hash_by", "supervisor": "systemd", "thrift": "scavenge",
+		"shelf": "files", "sincere": "unambiguous", "solo": "memory", "standby": "fallback", "sticky": "hash_by", "supervisor": "systemd", "thrift": "scavenge", "tidy": "normalize",
 		"tired": "ejected", "trip": "request", "twophase": "reserve", "unfit": "shadowErrors", "vet": "newKeys", "whisper": "stdLog", "wire": "backend or frames", "world": "testServer or Env",
 		"crowds": "noLocalQueue", "foretells": "checkForecast", "partings": "results", "rearm": "scheduleRenewal", "repay": "putBatch",
 		"unsettled": "pendingReleases",
+		"futile": "failed", "halved": "PeerHalfClosed", "offence": "penalty", "offences": "penalties", "presence": "PeerState",
+		"unlisten": "removeListener", "untrailed": "forbidden trailers",
 	}
 }
 

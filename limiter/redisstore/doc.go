@@ -109,10 +109,10 @@
 // whatever is usual; what only a ban, a refund or a clock that was set back needs, it
 // defines when it meets them. A request that comes alone has one without tables (lone.lua).
 // Both decide by take_ALGORITHM.lua and read windows by keys_*.lua. Requests of several
-// claims have one too
-// (several.lua or several_boxes.lua with many_ALGORITHM.lua and plain_*.lua), and so have
-// several on one key (again.lua); all others have one that knows all. What some of them
-// have in common are sections of pieces.lua; script_parts.go joins them.
+// claims have one too (several.lua, or several_boxes.lua with plain_*.lua, and
+// many_ALGORITHM.lua), and so have several on one key (again.lua); all others have one that
+// knows all. What some of them have in common are sections of pieces.lua; script_parts.go
+// joins them.
 // What a decision costs is measured in test/bench/redis.
 //
 // # Faults of such limiters, and what keeps them out

@@ -23,6 +23,19 @@ type relay struct {
 	mute atomic.Bool
 	seen atomic.Int64 // bytes that Redis said while mute
 	wg   sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	clients []net.Conn
+}
+
+// cut ends all connections.
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.clients {
+		c.Close()
+	}
+	r.clients = nil
 }
 
 func newRelay(t *testing.T, to string) *relay {
@@ -43,6 +56,9 @@ func newRelay(t *testing.T, to string) *relay {
 				client.Close()
 				continue
 			}
+			r.mu.Lock()
+			r.clients = append(r.clients, client)
+			r.mu.Unlock()
 			r.wg.Go(func() { io.Copy(server, client); server.Close() })
 			r.wg.Go(func() { io.Copy(r.reply(client), server); client.Close() })
 		}
@@ -76,8 +92,8 @@ func TestStore_TwiceIsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	through := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: 200 * time.Millisecond})
 	for _, count := range []int64{10, 100, 1000} {
+		through := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
 		c := claim(count, 10*time.Second, 3)
 		s.do("del", name(c)+":value", name(c)+":permits", name(c)+":base")
 		var d limiter.Decision
@@ -85,11 +101,18 @@ func TestStore_TwiceIsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.mute.Store(true)
-		err := through.Take(t.Context(), c, &d)
-		if !errors.Is(err, limiter.ErrUnavailable) {
-			t.Fatalf("a lost reply: %v, want ErrUnavailable", err)
-		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var took sync.WaitGroup
+		took.Go(func() {
+			if err := through.Take(ctx, c, &d); !errors.Is(err, limiter.ErrUnavailable) {
+				t.Errorf("a lost reply: %v, want ErrUnavailable", err)
+			}
+		})
 		s.until("the call has come through", func() bool { return r.seen.Load() > 0 })
+		cancel() // the time of the call is over
+		took.Wait()
+		r.cut() // the next reply is not that of this call
+		through.Close()
 		r.mute.Store(false)
 		r.seen.Store(0)
 		s.left(c, count-6)

@@ -85,19 +85,19 @@ type Readiness struct {
 // New returns the handler of the admin API.
 func New(o Options) http.Handler {
 	mux := chi.NewMux()
-	mux.Use(http.NewCrossOriginProtection().Handler, o.local) // rejects requests of foreign web pages
+	mux.Use(http.NewCrossOriginProtection().Handler, o.requireLocal) // rejects requests of foreign web pages
 	mux.Get("/healthz", healthz)
 	mux.Get("/readyz", o.readyz)
 	mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.With(o.allow(Write)).Post("/reload", o.reload)
+	mux.With(o.requireRole(Write)).Post("/reload", o.reload)
 	mux.Route(apiRoot, o.api)
 	if o.Dashboard != nil {
 		mux.Get("/", o.Dashboard.ServeHTTP)
 		mux.Handle("/dashboard", http.RedirectHandler("/", http.StatusSeeOther))
 		mux.Handle("/dashboard/*", o.Dashboard)
 	}
-	if len(o.allowances()) > 0 {
-		mux.With(o.allow(Write)).Route("/debug/pprof", profiles)
+	if len(o.tokenHashes()) > 0 {
+		mux.With(o.requireRole(Write)).Route("/debug/pprof", profiles)
 	}
 	return mux
 }
@@ -118,7 +118,7 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 // reload reloads the configuration. It responds with 200 and the current generation, or with 422
 // and all problems of the files, in which case nothing has changed.
 func (o Options) reload(w http.ResponseWriter, r *http.Request) {
-	answer(w, http.StatusConflict, func() (Reloaded, error) { return o.Reload(r.Context()) })
+	respond(w, http.StatusConflict, func() (Reloaded, error) { return o.Reload(r.Context()) })
 }
 
 func (o Options) readyz(w http.ResponseWriter, r *http.Request) {

@@ -9,10 +9,10 @@ import (
 // reloading returns the endpoint for a reload.
 func (o Options) reloading() endpoint {
 	return endpoint{
-		method: http.MethodPost, path: "/reload", role: Write, answers: reflect.TypeFor[Reloaded](),
+		method: http.MethodPost, path: "/reload", role: Write, response: reflect.TypeFor[Reloaded](),
 		summary: "This node reads its configuration anew; where it is wrong, nothing has changed.",
 		handle: func(w http.ResponseWriter, r *http.Request) {
-			if queried(w, r, nil) {
+			if checkQuery(w, r, nil) {
 				o.reload(w, r)
 			}
 		},
@@ -27,9 +27,9 @@ func (o Options) rollback(ctx context.Context, r Rollback) (Pushed, error) {
 
 func (o Options) plan(ctx context.Context, p Push) (Plan, error) { return o.Plan(ctx, p.Bundle) }
 
-// alone returns e limited to one request at a time. Others are refused before their bodies are
+// exclusive returns e limited to one request at a time. Others are refused before their bodies are
 // read: a plan costs as much as a reload.
-func (e endpoint) alone(why string) endpoint {
+func (e endpoint) exclusive(why string) endpoint {
 	busy, next := make(chan struct{}, 1), e.handle
 	e.handle = func(w http.ResponseWriter, r *http.Request) {
 		select {

@@ -11,12 +11,12 @@ import (
 // the node stops or the client disconnects.
 func (o Options) events() endpoint {
 	e := endpoint{
-		method: http.MethodGet, path: "/events", role: Read, stream: true, answers: reflect.TypeFor[Event](),
+		method: http.MethodGet, path: "/events", role: Read, stream: true, response: reflect.TypeFor[Event](),
 		summary: "What happens on this node, as server-sent events: each second what was counted (statistics), and what changes (reload, key).",
 		handle:  o.Stream,
 	}
 	if o.Events == nil {
-		return e.missing("this node has no events")
+		return e.unavailable("this node has no events")
 	}
 	return e
 }
@@ -24,7 +24,7 @@ func (o Options) events() endpoint {
 // Stream sends events to an authenticated client. A subscriber that is too slow is disconnected;
 // its browser reconnects by itself.
 func (o Options) Stream(w http.ResponseWriter, r *http.Request) {
-	if !queried(w, r, nil) {
+	if !checkQuery(w, r, nil) {
 		return
 	}
 	events, cancel, err := o.Events.subscribe()

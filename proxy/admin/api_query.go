@@ -18,17 +18,17 @@ type parameter struct {
 	enum          []string
 }
 
-func text(name, summary string) parameter {
+func stringParam(name, summary string) parameter {
 	return parameter{name: name, summary: summary, kind: "string"}
 }
 
-func number(name, summary string, least, most int64) parameter {
+func intParam(name, summary string, least, most int64) parameter {
 	return parameter{name: name, summary: summary, kind: "integer", min: least, max: most}
 }
 
-// queried reports whether the query of r has only these parameters, each at most once and valid. If
+// checkQuery reports whether the query of r has only these parameters, each at most once and valid. If
 // not, it has sent the error response.
-func queried(w http.ResponseWriter, r *http.Request, all []parameter) bool {
+func checkQuery(w http.ResponseWriter, r *http.Request, all []parameter) bool {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		problem(w, http.StatusBadRequest, "not a query: "+err.Error())
@@ -80,8 +80,8 @@ func (p parameter) wrong(value string) string {
 	return ""
 }
 
-// integer returns the value of a parameter that has been checked; 0 if it is absent.
-func integer(r *http.Request, name string) int {
+// intValue returns the value of a parameter that has been checked; 0 if it is absent.
+func intValue(r *http.Request, name string) int {
 	n, err := strconv.Atoi(r.URL.Query().Get(name))
 	if err != nil {
 		return 0

@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// maxRequest is the maximum length of a request with a bundle in bytes. JSON escapes the
+	// maxBundleBody is the maximum length of a request with a bundle in bytes. JSON escapes the
 	// content of the files.
-	maxRequest = 2*config.MaxBundle + 1<<20
-	// maxQuestion is the maximum length of other requests: those to explain contain a body.
-	maxQuestion = 4 << 20
+	maxBundleBody = 2*config.MaxBundle + 1<<20
+	// maxBody is the maximum length of other requests: those to explain contain a body.
+	maxBody = 4 << 20
 )
 
-// A boundedBody is the context key of a limit for the request body other than maxQuestion.
-type boundedBody struct {
+// A maxBodyKey is the context key of a limit for the request body other than maxBody.
+type maxBodyKey struct {
 	io.ReadCloser
 	max int64
 }
 
-// bounded returns r with another limit for its body.
-func bounded(r *http.Request, most int64) *http.Request {
-	r.Body = boundedBody{r.Body, most}
+// withMaxBody returns r with another limit for its body.
+func withMaxBody(r *http.Request, most int64) *http.Request {
+	r.Body = maxBodyKey{r.Body, most}
 	return r
 }
 
 // read decodes the body of a request, one JSON value without unknown fields. If that fails, it
 // sends the error response and returns false.
 func read[T any](w http.ResponseWriter, r *http.Request, v *T) bool {
-	most := int64(maxQuestion)
-	if b, ok := r.Body.(boundedBody); ok {
+	most := int64(maxBody)
+	if b, ok := r.Body.(maxBodyKey); ok {
 		most = b.max
 	}
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))

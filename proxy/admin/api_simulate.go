@@ -10,16 +10,16 @@ import (
 // suffices.
 func (o Options) simulate() endpoint {
 	e := endpoint{
-		method: http.MethodPost, path: "/simulate", role: Read, form: true, asks: reflect.TypeFor[SimulateForm](), answers: reflect.TypeFor[Simulation](),
+		method: http.MethodPost, path: "/simulate", role: Read, form: true, request: reflect.TypeFor[SimulateForm](), response: reflect.TypeFor[Simulation](),
 		summary: "What this node's configuration, and another one beside it, would have done with the requests of an access log; it takes nothing. One is replayed at a time.",
 		handle: func(w http.ResponseWriter, r *http.Request) {
-			if queried(w, r, nil) {
-				answer(w, http.StatusServiceUnavailable, func() (Simulation, error) { return o.replay(w, r) })
+			if checkQuery(w, r, nil) {
+				respond(w, http.StatusServiceUnavailable, func() (Simulation, error) { return o.replay(w, r) })
 			}
 		},
 	}
 	if o.Simulate == nil {
-		return e.missing("this node does not replay logs")
+		return e.unavailable("this node does not replay logs")
 	}
 	return e
 }
@@ -42,7 +42,7 @@ func (o Options) Replay(ctx context.Context, u *Upload, more ...string) (Simulat
 	}
 	s, err := o.Simulate(ctx, q)
 	if err == nil {
-		err = u.end()
+		err = u.checkEnd()
 	}
 	return s, err
 }

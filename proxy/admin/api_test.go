@@ -74,7 +74,7 @@ func TestAPI_BadQuestions(t *testing.T) {
 		{"POST", "keys/ban", `{"pairs": [], "for": "1"}`, 400, "a duration needs a unit"},
 		{"POST", "keys/reset", `{} {}`, 400, "trailing data"},
 		{"POST", "keys/reset", ``, 400, "there is no body"},
-		{"POST", "explain", `{"body": "` + strings.Repeat("a", maxQuestion) + `"}`, 413, "longer than"},
+		{"POST", "explain", `{"body": "` + strings.Repeat("a", maxBody) + `"}`, 413, "longer than"},
 		{"GET", "keys/reset", "", 405, "use POST"},
 		{"DELETE", "config", "", 405, "use GET"},
 		{"GET", "keys", "", 404, "openapi.json"},

@@ -17,8 +17,8 @@ import (
 const (
 	// requestTimeout bounds a request to a running weir, which may have to wait for other nodes.
 	requestTimeout = time.Minute
-	// maxAnswer is the maximum length of a response in bytes.
-	maxAnswer = 64 << 20
+	// maxResponse is the maximum length of a response in bytes.
+	maxResponse = 64 << 20
 )
 
 // A Client is a client of the admin API. Its methods return a *Problem if the API responds with
@@ -73,7 +73,7 @@ func (c Client) Healthz(ctx context.Context) error {
 
 // get sends a GET request.
 func get[A any](ctx context.Context, c Client, path string) (A, error) {
-	return ask[A](ctx, c, call{http.MethodGet, path, nil})
+	return send[A](ctx, c, call{http.MethodGet, path, nil})
 }
 
 // post sends body as JSON.
@@ -83,7 +83,7 @@ func post[A, B any](ctx context.Context, c Client, path string, body B) (A, erro
 		var none A
 		return none, fmt.Errorf("ask %s: %w", c.base(), err)
 	}
-	return ask[A](ctx, c, call{http.MethodPost, path, text})
+	return send[A](ctx, c, call{http.MethodPost, path, text})
 }
 
 // A call is one request.
@@ -92,7 +92,7 @@ type call struct {
 	body         []byte // JSON
 }
 
-func ask[A any](ctx context.Context, c Client, call call) (into A, err error) {
+func send[A any](ctx context.Context, c Client, call call) (into A, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, call.method, c.base()+call.path, bytes.NewReader(call.body))
@@ -108,12 +108,12 @@ func ask[A any](ctx context.Context, c Client, call call) (into A, err error) {
 		return into, fmt.Errorf("ask a running weir: %w; name its admin listener with --admin", err)
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse))
 	if err != nil {
 		return into, fmt.Errorf("ask %s: %w", c.base(), err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return into, refusal(answer.Status, text)
+		return into, errorOf(answer.Status, text)
 	}
 	if err := json.Unmarshal(text, &into); err != nil {
 		return into, fmt.Errorf("ask %s: answer not understood: %w", c.base(), err)
@@ -121,8 +121,8 @@ func ask[A any](ctx context.Context, c Client, call call) (into A, err error) {
 	return into, nil
 }
 
-// refusal returns the problem in an error response.
-func refusal(status string, text []byte) error {
+// errorOf returns the problem in an error response.
+func errorOf(status string, text []byte) error {
 	p := &Problem{}
 	if json.Unmarshal(text, p) != nil {
 		return fmt.Errorf("a running weir answers %s; is this its admin listener?", status)

@@ -63,12 +63,12 @@ type Events struct {
 	mu          sync.Mutex // guards what follows; never held over I/O
 	subscribers map[chan Event]struct{}
 	ended       bool
-	woken       chan struct{} // buffered, length 1: a subscriber has come
+	wake        chan struct{} // buffered, length 1: a subscriber has come
 }
 
 // NewEvents returns an Events that reports these counts, which must only increase.
 func NewEvents(counts func() map[proxy.Series]int64) *Events {
-	return &Events{counts: counts, subscribers: map[chan Event]struct{}{}, woken: make(chan struct{}, 1)}
+	return &Events{counts: counts, subscribers: map[chan Event]struct{}{}, wake: make(chan struct{}, 1)}
 }
 
 // Run publishes statistics every second while there are subscribers, until ctx is done. It then
@@ -77,7 +77,7 @@ func (e *Events) Run(ctx context.Context) {
 	defer e.end()
 	for {
 		select {
-		case <-e.woken:
+		case <-e.wake:
 			e.tick(ctx)
 		case <-ctx.Done():
 			return
@@ -90,11 +90,11 @@ func (e *Events) tick(ctx context.Context) {
 	last := e.counts()
 	ticker := time.NewTicker(tickInterval)
 	defer ticker.Stop()
-	for e.listened() {
+	for e.hasSubscribers() {
 		select {
 		case <-ticker.C:
 			now := e.counts()
-			e.Publish(Event{Type: EventStatistics, Counts: grown(last, now)})
+			e.Publish(Event{Type: EventStatistics, Counts: countsSince(last, now)})
 			last = now
 		case <-ctx.Done():
 			return
@@ -102,8 +102,8 @@ func (e *Events) tick(ctx context.Context) {
 	}
 }
 
-// grown returns the differences between two counts.
-func grown(was, is map[proxy.Series]int64) []SeriesCount {
+// countsSince returns the differences between two counts.
+func countsSince(was, is map[proxy.Series]int64) []SeriesCount {
 	all := []SeriesCount{}
 	for s, n := range is {
 		if n > was[s] {
@@ -149,7 +149,7 @@ func (e *Events) subscribe() (events <-chan Event, cancel func(), err error) {
 	s := make(chan Event, subscriberBuffer)
 	e.subscribers[s] = struct{}{}
 	select {
-	case e.woken <- struct{}{}:
+	case e.wake <- struct{}{}:
 	default: // already signalled
 	}
 	return s, func() {
@@ -162,7 +162,7 @@ func (e *Events) subscribe() (events <-chan Event, cancel func(), err error) {
 	}, nil
 }
 
-func (e *Events) listened() bool {
+func (e *Events) hasSubscribers() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.subscribers) > 0

@@ -51,7 +51,7 @@ func openAPI(endpoints []endpoint) object {
 // operation returns the description of e.
 func (e endpoint) operation(s schemas) object {
 	kind := "application/json"
-	schema := s.of(e.answers)
+	schema := s.of(e.response)
 	if e.stream {
 		kind, schema = "text/event-stream", object{"type": "string", "description": "Events, each with an Event as its data."}
 	}
@@ -62,12 +62,12 @@ func (e endpoint) operation(s schemas) object {
 			"default":                   object{"$ref": "#/components/responses/Problem"},
 		},
 	}
-	if e.asks != nil {
+	if e.request != nil {
 		kind := "application/json"
 		if e.form {
 			kind = "multipart/form-data"
 		}
-		op["requestBody"] = object{"required": true, "content": object{kind: object{"schema": s.of(e.asks)}}}
+		op["requestBody"] = object{"required": true, "content": object{kind: object{"schema": s.of(e.request)}}}
 	}
 	var parameters []any
 	for _, found := range inPath.FindAllStringSubmatch(e.path, -1) {

@@ -37,8 +37,8 @@ func problem(w http.ResponseWriter, status int, detail string) {
 	Problem{Status: status, Detail: detail}.send(w)
 }
 
-// refused returns the problem for an invalid configuration.
-func refused(problems config.Problems) Problem {
+// configProblem returns the problem for an invalid configuration.
+func configProblem(problems config.Problems) Problem {
 	lines := make([]string, len(problems))
 	for i, p := range problems {
 		lines[i] = p.String()
@@ -52,7 +52,7 @@ func problemOf(err error, other int) Problem {
 	var known *Problem
 	switch {
 	case errors.As(err, &problems):
-		return refused(problems)
+		return configProblem(problems)
 	case errors.Is(err, config.ErrBundle):
 		return Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	case errors.As(err, &known):
@@ -72,9 +72,9 @@ func unprefixed(err error) string {
 	return text
 }
 
-// answer responds with the result of ask, or with its error. The status of an unknown error is
+// respond responds with the result of ask, or with its error. The status of an unknown error is
 // other.
-func answer[T any](w http.ResponseWriter, other int, ask func() (T, error)) {
+func respond[T any](w http.ResponseWriter, other int, ask func() (T, error)) {
 	v, err := ask()
 	if err != nil {
 		problemOf(err, other).send(w)

@@ -84,7 +84,7 @@ func TestPush_ErrorsHaveTheirStatus(t *testing.T) {
 
 func TestPush_BadRequests(t *testing.T) {
 	o := Options{Cluster: failingPusher{}}
-	long := string(bytes.Repeat([]byte(" "), maxRequest+1))
+	long := string(bytes.Repeat([]byte(" "), maxBundleBody+1))
 	for _, c := range []struct {
 		method, target, body string
 		code                 int

@@ -42,17 +42,17 @@ type SimulateForm struct {
 
 // An Upload is a form whose last part is a log.
 type Upload struct {
-	Values url.Values // the parts before the log
-	log    io.Reader  // nil if there is none
-	parts  *multipart.Reader
-	whole  io.Reader
+	Values   url.Values // the parts before the log
+	log      io.Reader  // nil if there is none
+	parts    *multipart.Reader
+	complete io.Reader
 }
 
 // ReadUpload reads a form up to the log in it. Its error is a *Problem.
 func ReadUpload(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	whole := http.MaxBytesReader(w, r.Body, MaxLog+maxFields)
 	r.Body = whole
-	u := &Upload{Values: url.Values{}, whole: whole}
+	u := &Upload{Values: url.Values{}, complete: whole}
 	var err error
 	if u.parts, err = r.MultipartReader(); err != nil {
 		return u, &Problem{Status: http.StatusUnsupportedMediaType, Detail: "the body is no form; send multipart/form-data, with the log as its last part"}
@@ -66,7 +66,7 @@ func ReadUpload(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 		case err != nil:
 			return u, malformedForm(err)
 		case part.FormName() == "log":
-			return u, u.begin(part)
+			return u, u.setLog(part)
 		}
 		text, err := io.ReadAll(io.LimitReader(part, left+1))
 		if err != nil {
@@ -83,15 +83,15 @@ func malformedForm(err error) error {
 	return &Problem{Status: http.StatusBadRequest, Detail: "the form is not understood: " + err.Error()}
 }
 
-// begin sets the log, unless it is empty: browsers send an empty one if no file was selected.
-func (u *Upload) begin(part io.Reader) error {
+// setLog sets the log, unless it is empty: browsers send an empty one if no file was selected.
+func (u *Upload) setLog(part io.Reader) error {
 	from := bufio.NewReader(part)
 	if _, err := from.Peek(1); errors.Is(err, io.EOF) {
 		return nil
 	} else if err != nil {
 		return malformedForm(err)
 	}
-	u.log = &boundedLog{from: from, left: MaxLog}
+	u.log = &boundedLog{from: from, remaining: MaxLog}
 	return nil
 }
 
@@ -127,8 +127,8 @@ func (u *Upload) Query(more ...string) (SimulateQuery, error) {
 	return q, nil
 }
 
-// end returns an error if there is a part after the log, because it could not be used.
-func (u *Upload) end() error {
+// checkEnd returns an error if there is a part after the log, because it could not be used.
+func (u *Upload) checkEnd() error {
 	if u.log == nil {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (u *Upload) end() error {
 func (u *Upload) Close() {
 	until := time.Now().Add(drainWithin)
 	for rest := make([]byte, 32<<10); time.Now().Before(until); {
-		if _, err := u.whole.Read(rest); err != nil {
+		if _, err := u.complete.Read(rest); err != nil {
 			return
 		}
 	}
@@ -151,14 +151,14 @@ func (u *Upload) Close() {
 
 // A boundedLog limits the length of an uploaded log.
 type boundedLog struct {
-	from io.Reader
-	left int64
+	from      io.Reader
+	remaining int64
 }
 
 // Read implements io.Reader. Its error is a *Problem if the log is too long.
 func (b *boundedLog) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	if b.remaining -= int64(n); b.remaining < 0 {
 		return 0, &Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the log is longer than %d MiB; send it gzipped, or a part of it, or run weir simulate on the command line, which takes any length", MaxLog>>20)}
 	}
 	return n, err

@@ -20,10 +20,10 @@ func TestExplain_WhatWasDecided(t *testing.T) {
   new keys       refused
   without redis  local
   error          away
-  repeats a request that was counted
-  stood in line for its turn
-  no limit is asked about it
-  this refusal began a ban
+  repeats a counted request
+  waited for a permit
+  no limit applied
+  this refusal started a ban
   LIMIT      RATE      RESULT           LEFT  WAIT  KEY             HASH
   sms.phone  phone-1h  refused, banned  0     1ms   +86138****8000  ab
   sms.all    all-1m    not_asked        -     -     global          
@@ -43,7 +43,7 @@ func TestExplain_WhatWasDecided(t *testing.T) {
 			t.Errorf("asked by %s", got)
 		}
 	}
-	if code, _, stderr := runWeir("explain", "some-id", "-c", "weir.yaml"); code != exitFailure || !strings.Contains(stderr, "a file decides about no request; leave out -c") {
+	if code, _, stderr := runWeir("explain", "some-id", "-c", "weir.yaml"); code != exitFailure || !strings.Contains(stderr, "a request id needs a running weir; leave out -c") {
 		t.Errorf("an id and a file: %d, %q", code, stderr)
 	}
 }

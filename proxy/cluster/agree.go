@@ -33,7 +33,7 @@ var (
 // Assume sets the configuration that this node serves, and its number, without asking Redis: at a start
 // while Redis is unreachable.
 func (n *Node) Assume(hash string, number int64) {
-	n.serving.Store(&servedConfig{number: number, hash: hash, alone: true})
+	n.serving.Store(&servedConfig{number: number, hash: hash, withoutCluster: true})
 }
 
 // Agree assigns a number, the generation, to c and calls swap with it while
@@ -58,66 +58,68 @@ func (n *Node) Agree(ctx context.Context, c *config.Config, swap func(number int
 		if n.rdb.Ping(context.WithoutCancel(ctx)).Err() == nil {
 			return fmt.Errorf("%w: %w", ErrBusy, err)
 		}
-		return n.alone(c.Hash, swap, err)
+		return n.loadWithoutCluster(c.Hash, swap, err)
 	}
 	defer hold.Unlock(context.WithoutCancel(ctx))
 
 	_, err = n.Restore(hold.Context())
 	var seen int64
 	if err == nil {
-		seen, err = n.seen(hold.Context(), c.Hash)
+		seen, err = n.expectedNumber(hold.Context(), c.Hash)
 	}
 	if err != nil {
-		return n.alone(c.Hash, swap, err)
+		return n.loadWithoutCluster(c.Hash, swap, err)
 	}
 	if hold.Context().Err() != nil {
 		return fmt.Errorf("%w: %w", ErrBusy, context.Cause(hold.Context()))
 	}
-	number, err := n.numbered(hold.Context(), c, seen)
+	number, err := n.publish(hold.Context(), c, seen)
 	switch {
 	case errors.Is(err, ErrBusy) || errors.Is(err, ErrBehind):
 		return err
 	case err != nil:
-		return n.alone(c.Hash, swap, err)
+		return n.loadWithoutCluster(c.Hash, swap, err)
 	}
 	swap(number)
-	n.serving.Store(&servedConfig{number: number, hash: c.Hash, agreed: number, defines: defining(c)})
-	offer(n.beatNow, struct{}{})
+	n.serving.Store(&servedConfig{number: number, hash: c.Hash, agreed: number, definitionArgs: definitionArgs(c)})
+	trySend(n.heartbeatNow, struct{}{})
 	return nil
 }
 
-// alone loads a configuration without the other nodes.
-func (n *Node) alone(hash string, swap func(number int64), err error) error {
+// loadWithoutCluster loads a configuration without the other nodes.
+func (n *Node) loadWithoutCluster(hash string, swap func(number int64), err error) error {
 	now := n.serving.Load()
 	number := max(now.number, 1) + 1
 	if now.hash == "" || now.hash == hash {
 		number = max(now.number, 1)
 	}
 	swap(number)
-	n.serving.Store(&servedConfig{number: number, hash: hash, agreed: now.agreed, alone: true, defines: now.defines})
+	n.serving.Store(&servedConfig{number: number, hash: hash, agreed: now.agreed, withoutCluster: true, definitionArgs: now.definitionArgs})
 	return fmt.Errorf("%w: %w", ErrAlone, err)
 }
 
-// repeated reports whether a configuration with that hash is loaded again
+// isRetry reports whether a configuration with that hash is loaded again
 // because Redis was unreachable the first time.
-func (s *servedConfig) repeated(hash string) bool { return s.alone && s.hash == hash && s.agreed > 0 }
+func (s *servedConfig) isRetry(hash string) bool {
+	return s.withoutCluster && s.hash == hash && s.agreed > 0
+}
 
-// seen returns the number that the compare and set expects: the one in Redis
+// expectedNumber returns the number that the compare and set expects: the one in Redis
 // for a new configuration, the last known one for a configuration that was
 // loaded without Redis.
-func (n *Node) seen(ctx context.Context, hash string) (int64, error) {
-	if now := n.serving.Load(); now.repeated(hash) {
+func (n *Node) expectedNumber(ctx context.Context, hash string) (int64, error) {
+	if now := n.serving.Load(); now.isRetry(hash) {
 		return now.agreed, nil
 	}
 	return n.Number(ctx)
 }
 
-// numbered returns the number of a configuration. If it is not the current one,
+// publish returns the number of a configuration. If it is not the current one,
 // and seen is still the current number, it is published with its limits under
 // the next number.
-func (n *Node) numbered(ctx context.Context, c *config.Config, seen int64) (int64, error) {
+func (n *Node) publish(ctx context.Context, c *config.Config, seen int64) (int64, error) {
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed"}
-	args := append([]any{c.Hash, n.id, seen, configTTL.Milliseconds(), n.source}, defining(c)...)
+	args := append([]any{c.Hash, n.id, seen, configTTL.Milliseconds(), n.source}, definitionArgs(c)...)
 	reply, err := n.scripts.publish.Run(ctx, n.rdb, keys, args...).Int64Slice()
 	if err != nil {
 		return 0, fmt.Errorf("publish config: %w", err)
@@ -129,19 +131,19 @@ func (n *Node) numbered(ctx context.Context, c *config.Config, seen int64) (int6
 	case 1:
 		return reply[1], nil
 	case 2:
-		n.fallBehind()
+		n.markBehind()
 		return 0, fmt.Errorf("%w: generation %d was pushed to all nodes; push this file, or write reload: {source: file}", ErrBehind, reply[1])
 	}
-	if n.serving.Load().repeated(c.Hash) {
-		n.fallBehind()
+	if n.serving.Load().isRetry(c.Hash) {
+		n.markBehind()
 		return 0, fmt.Errorf("%w: to generation %d, while this one knew of %d; its own file is served on until it changes", ErrBehind, reply[1], seen)
 	}
 	return 0, fmt.Errorf("%w: generation %d was published first", ErrBusy, reply[1])
 }
 
-// fallBehind records that the other nodes serve something newer.
-func (n *Node) fallBehind() {
+// markBehind records that the other nodes serve something newer.
+func (n *Node) markBehind() {
 	now := *n.serving.Load()
-	now.behind = true
+	now.isBehind = true
 	n.serving.Store(&now)
 }

@@ -56,11 +56,11 @@ type Alerter struct {
 	store statisticsStore
 	queue alertQueue
 	rules func() config.Alerts
-	hook  *hook
+	hook  *webhook
 	done  func(a Alert, result string, err error)
 
-	pause time.Duration // current backoff; 0 after a success
-	after time.Time     // time of the next attempt
+	backoff     time.Duration // current backoff; 0 after a success
+	nextAttempt time.Time     // time of the next attempt
 }
 
 // AlerterOptions configure an Alerter.
@@ -76,7 +76,7 @@ type AlerterOptions struct {
 
 // NewAlerter returns an Alerter. It sends nothing before its Task runs.
 func NewAlerter(o AlerterOptions) *Alerter {
-	a := &Alerter{store: o.Statistics.store, rules: o.Rules, hook: newHook(), done: o.Done}
+	a := &Alerter{store: o.Statistics.store, rules: o.Rules, hook: newWebhook(), done: o.Done}
 	if o.Client == nil {
 		a.queue = newMemoryAlerts()
 	} else {
@@ -135,7 +135,7 @@ var errFull = errors.New("queue of alerts is full")
 
 // send sends the queued alerts, until one fails.
 func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent int, err error) {
-	for ctx.Err() == nil && !time.Now().Before(a.after) {
+	for ctx.Err() == nil && !time.Now().Before(a.nextAttempt) {
 		l, found, err := a.queue.next(ctx)
 		if err != nil || !found {
 			return sent, err
@@ -156,7 +156,7 @@ func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent i
 			a.backOff()
 			return sent, err
 		}
-		a.pause = 0
+		a.backoff = 0
 		if err := a.queue.done(ctx, t, l); err != nil {
 			return sent, err
 		}
@@ -169,6 +169,6 @@ func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent i
 
 // backOff delays the next attempt: exponential backoff with jitter.
 func (a *Alerter) backOff() {
-	a.pause = min(max(2*a.pause, minBackoff), maxBackoff)
-	a.after = time.Now().Add(a.pause/2 + rand.N(a.pause/2))
+	a.backoff = min(max(2*a.backoff, minBackoff), maxBackoff)
+	a.nextAttempt = time.Now().Add(a.backoff/2 + rand.N(a.backoff/2))
 }

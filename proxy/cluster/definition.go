@@ -62,8 +62,8 @@ func (n *Node) Limits(ctx context.Context) (map[string]Definition, error) {
 	return all, nil
 }
 
-// defining returns the arguments with which a script stores the definitions.
-func defining(c *config.Config) []any {
+// definitionArgs returns the arguments with which a script stores the definitions.
+func definitionArgs(c *config.Config) []any {
 	all := Define(c)
 	var args []any
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -33,12 +33,12 @@ func TestDrift_IsToldOnceItLasts(t *testing.T) {
 
 func TestReachable_IsTheMachineForAWildcard(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:9901", "10.0.0.1:9901", "[2001:db8::1]:9901", ""} {
-		if got := reachable(address); got != address {
+		if got := externalAddress(address); got != address {
 			t.Errorf("%q is reached at %q; want as it is", address, got)
 		}
 	}
 	for _, address := range []string{":9901", "0.0.0.0:9901", "[::]:9901"} {
-		if got := reachable(address); got == address || got[len(got)-5:] != ":9901" {
+		if got := externalAddress(address); got == address || got[len(got)-5:] != ":9901" {
 			t.Errorf("%q is reached at %q; want the machine's name", address, got)
 		}
 	}

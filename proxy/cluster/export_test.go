@@ -36,7 +36,7 @@ func (s *Sweep) Remove(ctx context.Context, t Term, limits, keys []string) error
 // Rest puts off the next attempt, and says by how much at most.
 func (a *Alerter) Rest() time.Duration {
 	a.backOff()
-	return a.pause
+	return a.backoff
 }
 
 // Fit is the reply that goes to whoever asks q, and how long it is on its way.

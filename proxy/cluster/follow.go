@@ -37,20 +37,20 @@ type Follower struct {
 	// is served.
 	Applied func(e Entry, err error)
 
-	ready    Prepared // for the push in progress; nil if none
-	hash     string   // of ready
-	answered string   // id of the push that was answered last
-	refused  int64    // the generation that could not be served
-	again    time.Time
+	prepared         Prepared // for the push in progress; nil if none
+	preparedHash     string   // of ready
+	answeredID       string   // id of the push that was answered last
+	failedGeneration int64    // the generation that could not be served
+	retryAt          time.Time
 }
 
 // Adopt records that this node serves the pushed entry e; c is its
 // configuration on this node.
 func (n *Node) Adopt(e Entry, c *config.Config) {
-	n.remember(e)
+	n.prependHistory(e)
 	n.pushed.Store(e.Generation)
-	n.serving.Store(&servedConfig{number: e.Generation, hash: e.Hash, agreed: e.Generation, defines: defining(c)})
-	offer(n.beatNow, struct{}{})
+	n.serving.Store(&servedConfig{number: e.Generation, hash: e.Hash, agreed: e.Generation, definitionArgs: definitionArgs(c)})
+	trySend(n.heartbeatNow, struct{}{})
 }
 
 // Follow serves pushed configurations until ctx is done: at once after a
@@ -89,7 +89,7 @@ func (n *Node) poll(ctx context.Context, f *Follower) {
 	switch {
 	case under == "":
 		f.discard()
-	case under != f.answered:
+	case under != f.answeredID:
 		n.answer(ctx, f, under)
 	}
 }
@@ -112,17 +112,17 @@ func (n *Node) serve(ctx context.Context, f *Follower) {
 	if err != nil || e.Generation == 0 {
 		return // found again by the next poll
 	}
-	taken := f.ready
-	if f.ready == nil || f.hash != e.Hash {
+	taken := f.prepared
+	if f.prepared == nil || f.preparedHash != e.Hash {
 		f.discard()
 		taken, err = f.Prepare(ctx, e.Bundle)
 	}
 	if err != nil {
-		f.refused, f.again = e.Generation, time.Now().Add(retryAfterFailure)
+		f.failedGeneration, f.retryAt = e.Generation, time.Now().Add(retryAfterFailure)
 		f.Applied(e, err)
 		return
 	}
-	f.ready = nil
+	f.prepared = nil
 	taken.Install(e.Generation)
 	n.Adopt(e, taken.Config())
 	f.Applied(e, nil)
@@ -139,26 +139,26 @@ func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 	said := agreed
 	b, err := unpackBundle([]byte(packed))
 	if err == nil {
-		f.ready, err = f.Prepare(ctx, b)
+		f.prepared, err = f.Prepare(ctx, b)
 	}
 	if err != nil {
-		f.ready, said = nil, err.Error()
+		f.prepared, said = nil, err.Error()
 	}
-	f.hash, f.answered = b.Hash(), id
+	f.preparedHash, f.answeredID = b.Hash(), id
 	if err := n.scripts.answer.Run(ctx, n.rdb, []string{n.prefix + "push"}, id, n.id, said).Err(); err != nil {
-		f.answered = "" // it was not delivered
+		f.answeredID = "" // it was not delivered
 	}
 }
 
 // discard discards the prepared configuration.
 func (f *Follower) discard() {
-	if f.ready != nil {
-		f.ready.Discard()
+	if f.prepared != nil {
+		f.prepared.Discard()
 	}
-	f.ready = nil
+	f.prepared = nil
 }
 
 // backsOff reports whether it is too early to retry that generation.
 func (f *Follower) backsOff(number int64) bool {
-	return f.refused == number && time.Now().Before(f.again)
+	return f.failedGeneration == number && time.Now().Before(f.retryAt)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// gather waits until every live node has answered or the timeout has passed;
+// collectAnswers waits until every live node has answered or the timeout has passed;
 // after a refusal it waits only a little longer for the others. It keeps the push
 // alive.
-func (n *Node) gather(ctx context.Context, id string) ([]Answer, error) {
+func (n *Node) collectAnswers(ctx context.Context, id string) ([]Answer, error) {
 	deadline := time.NewTimer(answerTimeout)
 	defer deadline.Stop()
 	poll := time.NewTicker(pollInterval)

@@ -29,8 +29,8 @@ type Entry struct {
 	Bundle     config.Bundle `json:"-"`
 }
 
-// stored is the encoding of an Entry in Redis.
-type stored struct {
+// storedEntry is the encoding of an Entry in Redis.
+type storedEntry struct {
 	Entry
 	Packed []byte `json:"bundle"`
 }
@@ -63,7 +63,7 @@ func (n *Node) Pushed(ctx context.Context) (Entry, error) {
 }
 
 func readEntry(text string) (Entry, error) {
-	var s stored
+	var s storedEntry
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return Entry{}, fmt.Errorf("%w: %w", errReply, err)
 	}
@@ -74,7 +74,7 @@ func readEntry(text string) (Entry, error) {
 
 // write encodes e for Redis.
 func (e Entry) write(packed []byte) []byte {
-	b, err := json.Marshal(stored{e, packed})
+	b, err := json.Marshal(storedEntry{e, packed})
 	if err != nil {
 		panic(err) // strings, numbers and times can always be marshalled
 	}

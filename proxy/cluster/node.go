@@ -59,26 +59,26 @@ type Node struct {
 
 	scripts scripts
 
-	live     atomic.Int64 // number of live nodes as of the last heartbeat
-	drifting atomic.Int64 // number of nodes reported as drifting
-	serving  atomic.Pointer[servedConfig]
-	known    atomic.Pointer[knownHistory]
-	pushed   atomic.Int64  // generation of the push it serves; 0 for none
-	beatNow  chan struct{} // buffered: asks for a heartbeat now
-	returned chan struct{} // of length 1
-	drifted  chan int      // of length 1
-	asking   chan struct{} // semaphore for questions in progress
+	live         atomic.Int64 // number of live nodes as of the last heartbeat
+	drifting     atomic.Int64 // number of nodes reported as drifting
+	serving      atomic.Pointer[servedConfig]
+	known        atomic.Pointer[knownHistory]
+	pushed       atomic.Int64  // generation of the push it serves; 0 for none
+	heartbeatNow chan struct{} // buffered: asks for a heartbeat now
+	returned     chan struct{} // of length 1
+	drifted      chan int      // of length 1
+	asking       chan struct{} // semaphore for questions in progress
 }
 
 // A servedConfig describes the configuration that a node serves.
 type servedConfig struct {
-	number int64  // of the generation
-	hash   string // of the configuration
-	agreed int64  // the last number read from Redis; 0 for none
-	alone  bool   // loaded while Redis was unreachable
-	// defines are the script arguments with its definitions.
-	defines []any
-	behind  bool // the other nodes serve something newer
+	number         int64  // of the generation
+	hash           string // of the configuration
+	agreed         int64  // the last number read from Redis; 0 for none
+	withoutCluster bool   // loaded while Redis was unreachable
+	// definitionArgs are the script arguments with its definitions.
+	definitionArgs []any
+	isBehind       bool // the other nodes serve something newer
 }
 
 // scripts are the Lua scripts; each is atomic.
@@ -100,19 +100,19 @@ func newScripts() scripts {
 // or Agree.
 func Join(rdb redis.UniversalClient, o Options) *Node {
 	n := &Node{
-		rdb:      rdb,
-		prefix:   o.Prefix + ":{cluster}:",
-		store:    o.Prefix,
-		id:       o.ID,
-		version:  o.Version,
-		source:   o.Source,
-		started:  time.Now().UTC(),
-		locker:   lock.New(rdb),
-		scripts:  newScripts(),
-		beatNow:  make(chan struct{}, 1),
-		returned: make(chan struct{}, 1),
-		drifted:  make(chan int, 1),
-		asking:   make(chan struct{}, maxConcurrentQuestions),
+		rdb:          rdb,
+		prefix:       o.Prefix + ":{cluster}:",
+		store:        o.Prefix,
+		id:           o.ID,
+		version:      o.Version,
+		source:       o.Source,
+		started:      time.Now().UTC(),
+		locker:       lock.New(rdb),
+		scripts:      newScripts(),
+		heartbeatNow: make(chan struct{}, 1),
+		returned:     make(chan struct{}, 1),
+		drifted:      make(chan int, 1),
+		asking:       make(chan struct{}, maxConcurrentQuestions),
 	}
 	n.live.Store(1)
 	n.serving.Store(&servedConfig{})
@@ -143,15 +143,15 @@ func (n *Node) Returned() <-chan struct{} { return n.returned }
 // others learn of it at once. address is the address of the admin listener; a
 // wildcard address is replaced by the host name.
 func (n *Node) Run(ctx context.Context, address string) {
-	n.address = reachable(address)
+	n.address = externalAddress(address)
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	var d driftTracker
 	for {
-		n.beat(ctx, &d)
+		n.sendHeartbeat(ctx, &d)
 		select {
 		case <-tick.C:
-		case <-n.beatNow:
+		case <-n.heartbeatNow:
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
@@ -163,9 +163,9 @@ func (n *Node) Run(ctx context.Context, address string) {
 	}
 }
 
-// beat sends one heartbeat. If Redis does not answer, the last known state is
+// sendHeartbeat sends one heartbeat. If Redis does not answer, the last known state is
 // kept.
-func (n *Node) beat(ctx context.Context, d *driftTracker) {
+func (n *Node) sendHeartbeat(ctx context.Context, d *driftTracker) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
 	text, hash := n.heartbeat()
@@ -178,26 +178,26 @@ func (n *Node) beat(ctx context.Context, d *driftTracker) {
 	if number < n.serving.Load().agreed {
 		_, _ = n.Restore(ctx) // on failure retried by the next heartbeat
 	}
-	n.learn(ctx)
+	n.readHistory(ctx)
 	if others, news := d.note(time.Now(), int(others)); news {
 		n.drifting.Store(int64(others))
-		offer(n.drifted, others)
+		trySend(n.drifted, others)
 	}
-	if now := n.serving.Load(); now.alone && !now.behind {
-		offer(n.returned, struct{}{})
+	if now := n.serving.Load(); now.withoutCluster && !now.isBehind {
+		trySend(n.returned, struct{}{})
 	}
 }
 
-// offer sends v to c without blocking; it is dropped if a value is pending.
-func offer[T any](c chan T, v T) {
+// trySend sends v to c without blocking; it is dropped if a value is pending.
+func trySend[T any](c chan T, v T) {
 	select {
 	case c <- v:
 	default:
 	}
 }
 
-// reachable returns the address under which other machines reach a listener.
-func reachable(address string) string {
+// externalAddress returns the address under which other machines reach a listener.
+func externalAddress(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		if name, err := os.Hostname(); err == nil {

@@ -137,7 +137,7 @@ func (n *Node) Try(ctx context.Context, p Push) ([]Answer, error) {
 		return nil, err
 	}
 	defer n.undo(ctx, id)
-	return n.gather(ctx, id)
+	return n.collectAnswers(ctx, id)
 }
 
 // begin starts a push, if none is in progress. It returns the current number
@@ -174,7 +174,7 @@ type decision struct {
 // decide waits until all nodes have accepted, and commits.
 func (n *Node) decide(ctx context.Context, d decision) error {
 	for {
-		answers, err := n.gather(ctx, d.id)
+		answers, err := n.collectAnswers(ctx, d.id)
 		if err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (n *Node) decide(ctx context.Context, d decision) error {
 // commit commits the push. It reports false if a node has not answered yet.
 func (n *Node) commit(ctx context.Context, d decision) (done bool, err error) {
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed", n.prefix + "push", n.prefix + "history", n.prefix + "nodes"}
-	args := append([]any{d.id, d.c.Hash, n.id, d.seen, configTTL.Milliseconds(), memberTimeout.Milliseconds(), d.entry, historyLength, n.channel()}, defining(d.c)...)
+	args := append([]any{d.id, d.c.Hash, n.id, d.seen, configTTL.Milliseconds(), memberTimeout.Milliseconds(), d.entry, historyLength, n.channel()}, definitionArgs(d.c)...)
 	for tries := 3; ; tries-- { // idempotent: the script recognizes a repeated commit
 		reply, err := n.scripts.commit.Run(context.WithoutCancel(ctx), n.rdb, keys, args...).Slice()
 		if err != nil && tries > 1 {

@@ -50,7 +50,7 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 		args = append(args, text)
 	}
 	if l.defines {
-		args = append(args, n.serving.Load().defines...)
+		args = append(args, n.serving.Load().definitionArgs...)
 	}
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed", n.prefix + "history"}
 	done, err := n.scripts.restore.Run(ctx, n.rdb, keys, args...).Int()
@@ -84,7 +84,7 @@ func (n *Node) findLost(found []any, history []string) (l lostState, err error) 
 		l.history = append([]string{head}, known.texts[:min(len(known.texts), historyLength-1)]...)
 	case n.pushed.Load() == now.agreed:
 		l.newNumber, l.hash, l.pushed, l.history, l.defines = now.agreed, now.hash, true, known.texts, true
-	case number == 0 && now.alone: // Agree will publish it, based on this number
+	case number == 0 && now.withoutCluster: // Agree will publish it, based on this number
 		l.newNumber = now.agreed
 	case number == 0 || found[1] == now.hash:
 		l.newNumber, l.hash, l.defines = now.agreed, now.hash, true
@@ -96,7 +96,7 @@ func (n *Node) findLost(found []any, history []string) (l lostState, err error) 
 
 // withGeneration returns a history entry with another generation.
 func withGeneration(text string, generation int64) (string, error) {
-	var s stored
+	var s storedEntry
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return "", fmt.Errorf("%w: %w", errReply, err)
 	}
@@ -110,8 +110,8 @@ type knownHistory struct {
 	texts      []string
 }
 
-// remember prepends e to the known history.
-func (n *Node) remember(e Entry) {
+// prependHistory prepends e to the known history.
+func (n *Node) prependHistory(e Entry) {
 	texts := []string{string(e.write(packBundle(e.Bundle)))}
 	for _, text := range n.known.Load().texts {
 		if other, err := readEntry(text); err == nil && other.Generation < e.Generation && len(texts) < historyLength {
@@ -130,9 +130,9 @@ func (n *Node) Number(ctx context.Context) (int64, error) {
 	return number, nil
 }
 
-// learn reads the history, once for each served generation. If Redis does not
+// readHistory reads the history, once for each served generation. If Redis does not
 // answer, the next heartbeat retries.
-func (n *Node) learn(ctx context.Context) {
+func (n *Node) readHistory(ctx context.Context) {
 	generation := n.pushed.Load()
 	if generation == 0 || n.known.Load().generation == generation {
 		return

@@ -29,8 +29,8 @@ const (
 	maxNear = 50
 )
 
-// others is the series of everything beyond maxSeries.
-func others() proxy.Series { return proxy.Series{Route: "(others)"} }
+// otherSeries is the series of everything beyond maxSeries.
+func otherSeries() proxy.Series { return proxy.Series{Route: "(others)"} }
 
 // errClosed reports that reports for a minute are no longer accepted.
 var errClosed = errors.New("minute closed")
@@ -84,11 +84,11 @@ type Statistics struct {
 	figures Figures
 	store   statisticsStore
 
-	ahead   time.Duration // offset of the store's clock
-	asked   bool          // it is known
-	looked  time.Time     // time of the last collect
-	last    map[proxy.Series]int64
-	minutes map[int64]*minuteCounts
+	clockOffset time.Duration // offset of the store's clock
+	clockKnown  bool          // it is known
+	collectedAt time.Time     // time of the last collect
+	last        map[proxy.Series]int64
+	minutes     map[int64]*minuteCounts
 }
 
 // Figures gives access to the counters of a proxy; *proxy.Proxy implements it.
@@ -109,7 +109,7 @@ type minuteCounts struct {
 // NewStatistics returns the statistics of a node of a cluster or, if rdb is nil,
 // of a single process.
 func NewStatistics(rdb redis.UniversalClient, prefix, node string, figures Figures) *Statistics {
-	s := &Statistics{node: node, figures: figures, last: map[proxy.Series]int64{}, minutes: map[int64]*minuteCounts{}, looked: time.Now()}
+	s := &Statistics{node: node, figures: figures, last: map[proxy.Series]int64{}, minutes: map[int64]*minuteCounts{}, collectedAt: time.Now()}
 	if rdb == nil {
 		s.store = newMemoryStatistics()
 	} else {
@@ -139,7 +139,7 @@ func (s *Statistics) Run(ctx context.Context) {
 func (s *Statistics) Flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
-	if !s.asked {
+	if !s.clockKnown {
 		if now, err := s.store.now(ctx); err == nil {
 			s.adjust(now)
 		}
@@ -154,14 +154,14 @@ func (s *Statistics) Flush(ctx context.Context) error {
 }
 
 // time is the store's, as far as ahead is known.
-func (s *Statistics) time() time.Time { return time.Now().Add(s.ahead) }
+func (s *Statistics) time() time.Time { return time.Now().Add(s.clockOffset) }
 
-func (s *Statistics) adjust(now time.Time) { s.ahead, s.asked = time.Until(now), true }
+func (s *Statistics) adjust(now time.Time) { s.clockOffset, s.clockKnown = time.Until(now), true }
 
 // collect adds what has happened since the last call to the counts of its minute.
 func (s *Statistics) collect() {
 	now, counts := s.time(), s.figures.Counts()
-	at := s.looked.Add(s.ahead)
+	at := s.collectedAt.Add(s.clockOffset)
 	if now.Sub(at) > 2*reportInterval || at.After(now) {
 		at = now // the process was suspended, or a clock was set
 	}
@@ -173,7 +173,7 @@ func (s *Statistics) collect() {
 	for _, near := range s.figures.Near() {
 		s.minuteOf(at.Unix() / 60).noteNear(near)
 	}
-	s.last, s.looked = counts, time.Now()
+	s.last, s.collectedAt = counts, time.Now()
 	maps.DeleteFunc(s.minutes, func(minute int64, _ *minuteCounts) bool { return now.Sub(minuteStart(minute)) > minuteOpenFor })
 }
 
@@ -191,7 +191,7 @@ func (s *Statistics) minuteOf(minute int64) *minuteCounts {
 
 func (p *minuteCounts) add(series proxy.Series, n int64) {
 	if _, known := p.counts[series]; !known && len(p.counts) >= maxSeries {
-		series = others()
+		series = otherSeries()
 	}
 	p.counts[series] += n
 	p.reported = false

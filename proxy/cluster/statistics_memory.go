@@ -11,14 +11,14 @@ import (
 // memoryStatistics stores the statistics of a single process, one report for each minute in
 // which something happened.
 type memoryStatistics struct {
-	mu      sync.Mutex             // guards what follows
-	minutes map[int64]minuteReport // reports by minute
-	news    map[int64]bool         // changed since the last sum
-	total   map[int64][]Tally      // by minute
+	mu             sync.Mutex             // guards what follows
+	minutes        map[int64]minuteReport // reports by minute
+	changedMinutes map[int64]bool         // changed since the last sum
+	totals         map[int64][]Tally      // by minute
 }
 
 func newMemoryStatistics() *memoryStatistics {
-	return &memoryStatistics{minutes: map[int64]minuteReport{}, news: map[int64]bool{}, total: map[int64][]Tally{}}
+	return &memoryStatistics{minutes: map[int64]minuteReport{}, changedMinutes: map[int64]bool{}, totals: map[int64][]Tally{}}
 }
 
 // now implements statisticsStore.
@@ -32,9 +32,9 @@ func (d *memoryStatistics) report(_ context.Context, _ string, minute int64, r m
 	if now.Sub(minuteStart(minute)) > minuteOpenFor {
 		return now, errClosed
 	}
-	d.minutes[minute], d.news[minute] = r, true
+	d.minutes[minute], d.changedMinutes[minute] = r, true
 	maps.DeleteFunc(d.minutes, func(m int64, _ minuteReport) bool { return now.Sub(minuteStart(m)) > 2*minuteOpenFor })
-	maps.DeleteFunc(d.total, func(m int64, _ []Tally) bool { return now.Sub(minuteStart(m)) > StatisticsRetention })
+	maps.DeleteFunc(d.totals, func(m int64, _ []Tally) bool { return now.Sub(minuteStart(m)) > StatisticsRetention })
 	return now, nil
 }
 
@@ -54,10 +54,10 @@ func (d *memoryStatistics) changed(context.Context) ([]revision, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var all []revision
-	for _, m := range slices.Sorted(maps.Keys(d.news)) {
+	for _, m := range slices.Sorted(maps.Keys(d.changedMinutes)) {
 		all = append(all, revision{minute: m})
 	}
-	clear(d.news) // sum follows, and cannot fail
+	clear(d.changedMinutes) // sum follows, and cannot fail
 	return all, nil
 }
 
@@ -65,7 +65,7 @@ func (d *memoryStatistics) changed(context.Context) ([]revision, error) {
 func (d *memoryStatistics) sum(_ context.Context, _ Term, of revision, sum []Tally) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.total[of.minute] = sum
+	d.totals[of.minute] = sum
 	return nil
 }
 
@@ -75,7 +75,7 @@ func (d *memoryStatistics) sums(_ context.Context, first, last int64) ([][]Tally
 	defer d.mu.Unlock()
 	all := make([][]Tally, last-first+1)
 	for m := first; m <= last; m++ {
-		all[m-first] = d.total[m]
+		all[m-first] = d.totals[m]
 	}
 	return all, nil
 }

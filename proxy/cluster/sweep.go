@@ -66,7 +66,7 @@ type pass struct {
 	limits  []string // whose keys are deleted
 	servers []*redis.Client
 	cursor  uint64 // SCAN cursor on the first of servers
-	gone    int64  // keys deleted
+	deleted int64  // keys deleted
 }
 
 // NewSweep returns the sweep of a cluster; nodes returns its live nodes.
@@ -90,7 +90,7 @@ func (s *Sweep) step(ctx context.Context, t Term) (string, error) {
 		s.pass = nil
 		return "", err
 	}
-	if same, err := s.agreed(ctx); err != nil || !same {
+	if same, err := s.allServeCurrent(ctx); err != nil || !same {
 		return "waits until all nodes serve the last configuration", err
 	}
 	if s.pass == nil || s.pass.term != t {
@@ -112,7 +112,7 @@ func (s *Sweep) scan(ctx context.Context, t Term) (string, error) {
 			return "", fmt.Errorf("look for keys of removed limits: %w", err)
 		}
 		gone, err := s.remove(ctx, t, keys)
-		p.gone += gone
+		p.deleted += gone
 		if err != nil {
 			return "", err
 		}
@@ -123,7 +123,7 @@ func (s *Sweep) scan(ctx context.Context, t Term) (string, error) {
 			return s.finish(ctx, t)
 		}
 	}
-	return fmt.Sprintf("deleted %d keys of %d removed limits so far", p.gone, len(p.limits)), nil
+	return fmt.Sprintf("deleted %d keys of %d removed limits so far", p.deleted, len(p.limits)), nil
 }
 
 // finish removes the limits whose keys are deleted from the list of removed
@@ -138,7 +138,7 @@ func (s *Sweep) finish(ctx context.Context, t Term) (string, error) {
 	if _, err := s.fence.run(ctx, s.swept, t, []string{s.removed()}, args...); err != nil {
 		return "", fmt.Errorf("forget removed limits: %w", err)
 	}
-	return fmt.Sprintf("deleted %d keys of %d removed limits", p.gone, len(p.limits)), nil
+	return fmt.Sprintf("deleted %d keys of %d removed limits", p.deleted, len(p.limits)), nil
 }
 
 // An allowance permits the deletion of the keys of some limits for a short
@@ -169,8 +169,8 @@ func (s *Sweep) allowance(ctx context.Context, t Term) (allowance, error) {
 	return a, nil
 }
 
-// agreed reports whether all nodes serve the current configuration.
-func (s *Sweep) agreed(ctx context.Context) (bool, error) {
+// allServeCurrent reports whether all nodes serve the current configuration.
+func (s *Sweep) allServeCurrent(ctx context.Context) (bool, error) {
 	hash, err := s.rdb.HGet(ctx, s.prefix+":{cluster}:config", "hash").Result()
 	if err != nil {
 		return false, fmt.Errorf("read config: %w", err)

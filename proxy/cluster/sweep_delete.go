@@ -24,10 +24,10 @@ var keySuffix = regexp.MustCompile(`^(?:(?::[0-9a-z]+(?::\{[a-z_]+\})?|:\{[a-z_]
 
 // A deletion is a key of a removed limit, to be deleted.
 type deletion struct {
-	key   string
-	own   string // key under which Redisson would keep its config
-	slot  string // hash tag
-	limit string
+	key       string
+	configKey string // key under which Redisson would keep its config
+	slot      string // hash tag
+	limit     string
 }
 
 // parse parses a key of a removed limit; false for every other key.
@@ -45,7 +45,7 @@ func (s *Sweep) parse(key string) (deletion, bool) {
 		return deletion{}, false
 	}
 	end := len(key) - len(name) + len(limit) + max(parts[2], parts[4])
-	return deletion{key: key, own: key[:end], slot: tag, limit: limit}, true
+	return deletion{key: key, configKey: key[:end], slot: tag, limit: limit}, true
 }
 
 // remove deletes the keys of removed limits among keys.
@@ -90,7 +90,7 @@ func (s *Sweep) removeTogether(ctx context.Context, t Term, allowed allowance, a
 		if allowed.slots && !slices.Contains(allowed.limits, d.limit) {
 			continue // the limit was added again
 		}
-		names, args = append(names, d.own, d.key), append(args, d.limit)
+		names, args = append(names, d.configKey, d.key), append(args, d.limit)
 	}
 	if len(names) == 0 {
 		return 0, nil

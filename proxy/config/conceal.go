@@ -102,7 +102,7 @@ func concealed(pepper key.Pepper, text string, values []listed) (string, []Probl
 		line := lines[v.at.Line-1]
 		from, to, ok := scalar(line, v)
 		if err != nil || !ok || v.at == last.at {
-			problems = append(problems, Problem{v.at, "", "a value of a list, or one with rates of its own, cannot be hashed where it stands", "write it out there, in one line, or put the list into a file of its own"})
+			problems = append(problems, Problem{v.at, "", "a value of a list, or one with overridden rates, cannot be hashed where it stands", "write it out there, in one line, or put the list into a file of its own"})
 			continue
 		}
 		last = v

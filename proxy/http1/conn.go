@@ -96,7 +96,7 @@ func rawSocketOf(nc net.Conn) syscall.RawConn {
 }
 
 // A deadline remembers the deadline that was last set on a connection. Setting a
-// deadline costs more than comparing times, so next does not ask for a new one if the
+// deadline costs more than comparing times, so next does not return a new one if the
 // current one is close enough. A deadline is therefore never early, and late by at most
 // one second or an eighth of the timeout, whichever is less.
 type deadline struct {
@@ -114,8 +114,8 @@ func (d *deadline) next(now, timeout time.Duration) (at time.Duration, due bool)
 	return want + slack, true
 }
 
-// setReadDeadline sets the deadline for reads to now+within, or removes it if within is
-// 0. The caller holds c.mu, or no upload is running.
+// setReadDeadline sets the deadline for reads to now+timeout, or removes it if timeout
+// is 0. The caller holds c.mu, or no upload is running.
 func (c *conn) setReadDeadline(now, timeout time.Duration) {
 	if timeout == 0 {
 		c.clearReadDeadline()

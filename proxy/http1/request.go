@@ -71,7 +71,7 @@ func (r *Request) Path() string {
 	return "/"
 }
 
-// RawQuery returns the part of the target after the question mark as received. asked
+// RawQuery returns the part of the target after the question mark as received. ok
 // reports whether there is a question mark.
 func (r *Request) RawQuery() (query string, ok bool) {
 	if r.query < 0 {

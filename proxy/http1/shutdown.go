@@ -81,11 +81,11 @@ func (c *conn) endIdleWait() {
 
 func (s *Server) stopMonitor() {
 	s.mu.Lock()
-	sweeping := s.monitorStop
+	stop := s.monitorStop
 	s.monitorStop = nil
 	s.mu.Unlock()
-	if sweeping != nil {
-		close(sweeping)
+	if stop != nil {
+		close(stop)
 		s.monitorGroup.Wait()
 	}
 }

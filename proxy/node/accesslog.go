@@ -39,9 +39,9 @@ func (n *Node) openAccessLog(o Options) error {
 	return nil
 }
 
-// reopen reopens the access log file at each signal, until ctx is done. Lines logged before may
+// reopenOnSignals reopens the access log file at each signal, until ctx is done. Lines logged before may
 // still be in the renamed file.
-func (n *Node) reopen(ctx context.Context, signals <-chan os.Signal) {
+func (n *Node) reopenOnSignals(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
 		case <-signals:

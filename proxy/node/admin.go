@@ -11,11 +11,11 @@ import (
 
 // adminOptions returns the functions of this node for the admin API.
 func (n *Node) adminOptions() admin.Options {
-	c := n.source.own.Admin
+	c := n.source.machine.Admin
 	o := admin.Options{
-		Token: c.Token, Hosts: c.Hosts, Gatherer: n.registry, Reload: n.reloadFor, Ready: n.ready, Plan: n.plan,
+		Token: c.Token, Hosts: c.Hosts, Gatherer: n.registry, Reload: n.operatorReload, Ready: n.ready, Plan: n.plan,
 		Config: n.servedConfig, Routes: n.servedRoutes, Limits: n.servedLimits,
-		Standing: n.proxy.Standing, Change: n.changeKey, Explain: n.proxy.Explain, Simulate: n.simulate, Decisions: n.decisions, Top: n.top, Upstreams: n.upstreams, Audit: n.auditTrail, Events: n.events,
+		Standing: n.proxy.Standing, Change: n.operatorChange, Explain: n.proxy.Explain, Simulate: n.simulate, Decisions: n.decisions, Top: n.top, Upstreams: n.upstreams, Audit: n.auditTrail, Events: n.events,
 	}
 	if n.access.file != nil {
 		o.AccessLog = n.access.file.path

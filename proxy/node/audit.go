@@ -74,8 +74,8 @@ func (n *Node) closeAudit(ctx context.Context) error {
 	return nil
 }
 
-// changeKey changes a key for an operator. An invalid request changes nothing and is not recorded.
-func (n *Node) changeKey(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
+// operatorChange changes a key for an operator. An invalid request changes nothing and is not recorded.
+func (n *Node) operatorChange(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
 	r, err := n.proxy.Change(ctx, c)
 	if errors.Is(err, proxy.ErrKeyQuery) {
 		return r, err
@@ -86,15 +86,15 @@ func (n *Node) changeKey(ctx context.Context, c proxy.KeyChange) (proxy.KeyResul
 	return r, err
 }
 
-// reloadFor reloads the configuration for an operator.
-func (n *Node) reloadFor(ctx context.Context) (admin.Reloaded, error) {
+// operatorReload reloads the configuration for an operator.
+func (n *Node) operatorReload(ctx context.Context) (admin.Reloaded, error) {
 	r, err := n.reload(ctx)
 	n.record(ctx, configAudit("reload", fmt.Sprintf("generation %d", r.Generation), err))
 	return r, err
 }
 
-// tell publishes the result of a reload or push to the subscribers of events.
-func (n *Node) tell(generation int64, hash string, err error) {
+// publishReload publishes the result of a reload or push to the subscribers of events.
+func (n *Node) publishReload(generation int64, hash string, err error) {
 	one := admin.Event{Type: admin.EventReload, Generation: generation, Hash: hash}
 	if err != nil {
 		one.Error = err.Error()

@@ -22,7 +22,7 @@ type bootConfig struct {
 // on_store_failure. It is an error if the Redis version is too old, or if the pushed configuration
 // cannot be served on this machine: a node must not serve anything else than the others.
 func (s store) boot(ctx context.Context, o *configSource) (bootConfig, error) {
-	b := bootConfig{config: o.own}
+	b := bootConfig{config: o.machine}
 	if s.cluster == nil {
 		return b, nil
 	}
@@ -35,27 +35,27 @@ func (s store) boot(ctx context.Context, o *configSource) (bootConfig, error) {
 		e, err = s.cluster.Pushed(ctx)
 	}
 	if err == nil && o.pushable() && e.Generation == 0 {
-		e, err = s.forgotten(ctx, o)
+		e, err = s.lostByRedis(ctx, o)
 	}
 	if err == nil && e.Generation > 0 {
-		return s.pushed(o, e)
+		return s.bootPushed(o, e)
 	}
 	if err == nil {
-		err = s.cluster.Agree(ctx, o.own, func(number int64) { b.number = number })
+		err = s.cluster.Agree(ctx, o.machine, func(number int64) { b.number = number })
 	}
 	if err == nil {
 		return b, nil
 	}
-	o.log.Warn().Err(err).Strs("addrs", o.own.Redis.Addrs).Msg("redis unreachable; limits go by on_store_failure")
-	b, err = o.kept()
+	o.log.Warn().Err(err).Strs("addrs", o.machine.Redis.Addrs).Msg("redis unreachable; limits go by on_store_failure")
+	b, err = o.bootKept()
 	s.cluster.Assume(b.config.Hash, max(b.number, 1))
 	return b, err
 }
 
-// forgotten returns the pushed configuration if it is kept on disk but Redis has lost it. The first
+// lostByRedis returns the pushed configuration if it is kept on disk but Redis has lost it. The first
 // heartbeat restores it in Redis. Its Generation is 0 if there is none.
-func (s store) forgotten(ctx context.Context, o *configSource) (cluster.Entry, error) {
-	k, err := o.recall()
+func (s store) lostByRedis(ctx context.Context, o *configSource) (cluster.Entry, error) {
+	k, err := o.readKept()
 	if err != nil {
 		o.log.Warn().Err(err).Msg("pushed config unknown; serving the file")
 		return cluster.Entry{}, nil
@@ -70,28 +70,28 @@ func (s store) forgotten(ctx context.Context, o *configSource) (cluster.Entry, e
 	return e, nil
 }
 
-// kept returns the configuration to serve first without Redis.
-func (o *configSource) kept() (bootConfig, error) {
-	b := bootConfig{config: o.own}
-	k, err := o.recall()
+// bootKept returns the configuration to serve first without Redis.
+func (o *configSource) bootKept() (bootConfig, error) {
+	b := bootConfig{config: o.machine}
+	k, err := o.readKept()
 	if err != nil {
 		o.log.Warn().Err(err).Msg("pushed config unknown; serving the file")
 	}
 	if k.Bundle.Main == "" {
 		return b, nil
 	}
-	c, err := config.Unpack(o.own, k.Bundle)
+	c, err := config.Unpack(o.machine, k.Bundle)
 	if err != nil {
-		return b, fmt.Errorf("config kept in %s: %w", o.own.Reload.Keep, err)
+		return b, fmt.Errorf("config kept in %s: %w", o.machine.Reload.Keep, err)
 	}
 	o.set(k.Bundle)
 	o.log.Info().Int64("generation", k.Generation).Str("hash", c.Hash).Msg("serving last pushed config from disk")
 	return bootConfig{c, k.Generation}, nil
 }
 
-// pushed returns the configuration that was pushed to all nodes.
-func (s store) pushed(o *configSource, e cluster.Entry) (bootConfig, error) {
-	c, err := config.Unpack(o.own, e.Bundle)
+// bootPushed returns the configuration that was pushed to all nodes.
+func (s store) bootPushed(o *configSource, e cluster.Entry) (bootConfig, error) {
+	c, err := config.Unpack(o.machine, e.Bundle)
 	if err != nil {
 		return bootConfig{}, fmt.Errorf("pushed config of generation %d: %w", e.Generation, err)
 	}

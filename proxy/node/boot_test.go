@@ -14,8 +14,8 @@ import (
 // opened is the store of a source whose Redis is at addr.
 func opened(t *testing.T, o *configSource, addr string) store {
 	t.Helper()
-	o.own.Redis.Addrs = []string{addr}
-	s, err := openStore(o.own, zerolog.Nop(), "v0.0.1")
+	o.machine.Redis.Addrs = []string{addr}
+	s, err := openStore(o.machine, zerolog.Nop(), "v0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func opened(t *testing.T, o *configSource, addr string) store {
 func TestBoot_MemoryServesTheFile(t *testing.T) {
 	o, _ := newTestSource(t)
 	b, err := memoryStore().boot(t.Context(), o)
-	if err != nil || b.config != o.own || b.number != 0 {
+	if err != nil || b.config != o.machine || b.number != 0 {
 		t.Errorf("boot = %+v, %v; want the file, not numbered", b, err)
 	}
 }
@@ -36,7 +36,7 @@ func TestBoot_WithoutRedis(t *testing.T) {
 	o, log := newTestSource(t)
 	s := opened(t, o, "127.0.0.1:1")
 	b, err := s.boot(t.Context(), o)
-	if err != nil || b.config != o.own || !strings.Contains(log.String(), "redis unreachable") {
+	if err != nil || b.config != o.machine || !strings.Contains(log.String(), "redis unreachable") {
 		t.Errorf("boot = %v, log %s; want the file and a warning", err, log)
 	}
 	e := cluster.Entry{Generation: 7, Bundle: bundle(t, "kept")}
@@ -51,7 +51,7 @@ func TestBoot_WithoutRedis(t *testing.T) {
 	if err := o.keep(e); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = s.boot(t.Context(), o); err == nil || !strings.Contains(err.Error(), o.own.Reload.Keep) {
+	if _, err = s.boot(t.Context(), o); err == nil || !strings.Contains(err.Error(), o.machine.Reload.Keep) {
 		t.Errorf("boot on what no longer loads: %v; want the name of the file", err)
 	}
 }
@@ -62,7 +62,7 @@ func TestBoot_WithRedis(t *testing.T) {
 	server := redistest.Start(t)
 	o, log := newTestSource(t)
 	b, err := opened(t, o, server.Addr).boot(t.Context(), o)
-	if err != nil || b.config != o.own || b.number != 1 {
+	if err != nil || b.config != o.machine || b.number != 1 {
 		t.Fatalf("the first boot = %+v, %v; want the file as generation 1", b, err)
 	}
 	e := cluster.Entry{Generation: 7, Bundle: bundle(t, "kept")}

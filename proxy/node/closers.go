@@ -15,9 +15,9 @@ var errCloseTimeout = errors.New("not closed in time")
 
 // A closer closes one part of a node.
 type closer struct {
-	name   string
-	within time.Duration
-	close  func(ctx context.Context) error
+	name    string
+	timeout time.Duration
+	close   func(ctx context.Context) error
 }
 
 // closers is a stack of parts that were started. They are closed in reverse order, so that a part
@@ -50,7 +50,7 @@ func (c *closers) close(ctx context.Context) error {
 
 // run closes one part.
 func (c closer) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.within)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	closed := make(chan error, 1)
 	go func() { closed <- c.close(ctx) }()
@@ -63,6 +63,6 @@ func (c closer) run(ctx context.Context) error {
 	case err := <-closed: // closed at the same moment
 		return err
 	default:
-		return fmt.Errorf("close %s: %w (%v)", c.name, errCloseTimeout, c.within)
+		return fmt.Errorf("close %s: %w (%v)", c.name, errCloseTimeout, c.timeout)
 	}
 }

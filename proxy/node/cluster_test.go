@@ -158,17 +158,17 @@ func TestAnswers_Whole(t *testing.T) {
 
 func TestReloadStatus_RefusalStandsUntilAReloadGoesWell(t *testing.T) {
 	s := newReloadStatus(newRegistry(Build{}))
-	if got := s.check(1); got != "ok" {
+	if got := s.status(1); got != "ok" {
 		t.Errorf("at first %q", got)
 	}
-	s.note(errors.New("a"))
-	first := s.check(3)
-	s.note(context.Canceled)
-	if got := s.check(3); got != first || !strings.Contains(got, "generation 3 is served on") {
+	s.record(errors.New("a"))
+	first := s.status(3)
+	s.record(context.Canceled)
+	if got := s.status(3); got != first || !strings.Contains(got, "generation 3 is served on") {
 		t.Errorf("after two refusals %q, then %q; want since when, of the first", first, got)
 	}
-	s.note(nil)
-	if got := s.check(4); got != "ok" {
+	s.record(nil)
+	if got := s.status(4); got != "ok" {
 		t.Errorf("after a reload %q", got)
 	}
 }

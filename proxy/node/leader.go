@@ -17,15 +17,15 @@ import (
 // leaderTasks runs the tasks of this node while it is the leader of its cluster, and reports on
 // them. A node without a cluster is always its own leader.
 type leaderTasks struct {
-	node       string
-	alone      bool // no cluster: changes of leadership are not logged
-	leader     *cluster.Leader
-	statistics *cluster.Statistics
-	log        zerolog.Logger
-	leads      prometheus.Gauge
-	runs       *prometheus.CounterVec
-	alerts     *prometheus.CounterVec
-	ended      atomic.Bool // run has returned
+	node        string
+	single      bool // no cluster: changes of leadership are not logged
+	leader      *cluster.Leader
+	statistics  *cluster.Statistics
+	log         zerolog.Logger
+	leaderGauge prometheus.Gauge
+	runs        *prometheus.CounterVec
+	alerts      *prometheus.CounterVec
+	ended       atomic.Bool // run has returned
 
 	mu     sync.Mutex      // guards what follows
 	failed map[string]bool // tasks whose last run has failed
@@ -34,12 +34,12 @@ type leaderTasks struct {
 // newLeaderTasks creates the tasks that are done once for all nodes that share s.
 func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logger) *leaderTasks {
 	l := &leaderTasks{
-		node:       s.id,
-		alone:      s.cluster == nil,
-		log:        log,
-		statistics: cluster.NewStatistics(s.client, s.prefix, s.id, p),
-		failed:     map[string]bool{},
-		leads:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_leader", Help: "1 while this node is the leader."}),
+		node:        s.id,
+		single:      s.cluster == nil,
+		log:         log,
+		statistics:  cluster.NewStatistics(s.client, s.prefix, s.id, p),
+		failed:      map[string]bool{},
+		leaderGauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_leader", Help: "1 while this node is the leader."}),
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_leader_task_runs_total", Help: "Runs of leader tasks on this node.",
 		}, []string{"task", "result"}),
@@ -47,7 +47,7 @@ func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolo
 	l.alerts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_alerts_total", Help: "Attempts to send an alert to the webhook, and dropped alerts, on this node.",
 	}, []string{"kind", "result"})
-	r.MustRegister(l.leads, l.runs, l.alerts)
+	r.MustRegister(l.leaderGauge, l.runs, l.alerts)
 	for _, kind := range []string{cluster.KindRefused, cluster.KindUsed} {
 		l.alerts.WithLabelValues(kind, cluster.Sent)
 	}
@@ -94,16 +94,16 @@ func (l *leaderTasks) close(ctx context.Context) error {
 }
 
 func (l *leaderTasks) acquired(t cluster.Term) {
-	l.leads.Set(1)
-	if l.alone {
+	l.leaderGauge.Set(1)
+	if l.single {
 		return
 	}
 	l.log.Info().Str("node", l.node).Int64("token", t.Token).Msg("leadership acquired")
 }
 
 func (l *leaderTasks) lost(t cluster.Term, cause error) {
-	l.leads.Set(0)
-	if l.alone {
+	l.leaderGauge.Set(0)
+	if l.single {
 		return
 	}
 	level := zerolog.WarnLevel

@@ -30,10 +30,10 @@ func (n *Node) listen(ctx context.Context, c *config.Config) error {
 			err = n.open(from, at.name, at.addr)
 		}
 		if err == nil && at.name == "https" && at.addr != "" {
-			err = n.certify(ctx, c.Listen)
+			err = n.loadCertificates(ctx, c.Listen)
 		}
 	}
-	if unused := from.rest(); err == nil {
+	if unused := from.closeUnused(); err == nil {
 		err = unused
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func (n *Node) accept(l listener) error {
 	case "admin":
 		return n.admins.Serve(l.Listener)
 	case "admin_https":
-		if ca := n.source.own.Admin.ClientCA; ca != "" {
+		if ca := n.source.machine.Admin.ClientCA; ca != "" {
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM([]byte(ca)) // checked when the configuration was loaded
 			return n.admins.ServeMutualTLS(l.Listener, n.certificates, roots)

@@ -36,7 +36,7 @@ type logQueue struct {
 	ended   chan struct{} // closed when the background goroutine has ended
 
 	mu      sync.Mutex // guards what follows; never held while writing
-	more    *sync.Cond // signals that there are lines, or that the queue is closing
+	changed *sync.Cond // signals that there are lines, or that the queue is closing
 	lines   []byte
 	closing bool
 }
@@ -44,7 +44,7 @@ type logQueue struct {
 // newLogQueue returns a queue for out. It must be closed by Close.
 func newLogQueue(out io.Writer) *logQueue {
 	q := &logQueue{out: out, ended: make(chan struct{})}
-	q.more = sync.NewCond(&q.mu)
+	q.changed = sync.NewCond(&q.mu)
 	go q.run()
 	return q
 }
@@ -78,7 +78,7 @@ func (q *logQueue) add(line []byte, most int) (int, error) {
 	}
 	q.lines = append(q.lines, line...)
 	if len(q.lines) == len(line) {
-		q.more.Signal()
+		q.changed.Signal()
 	}
 	return len(line), nil
 }
@@ -106,7 +106,7 @@ func (q *logQueue) run() {
 // must be held.
 func (q *logQueue) wait() {
 	for len(q.lines) == 0 && !q.closing {
-		q.more.Wait()
+		q.changed.Wait()
 	}
 	q.mu.Unlock()
 	runtime.Gosched()
@@ -135,7 +135,7 @@ func (q *logQueue) write(lines []byte) {
 func (q *logQueue) Close() {
 	q.mu.Lock()
 	q.closing = true
-	q.more.Signal()
+	q.changed.Signal()
 	q.mu.Unlock()
 	late := time.NewTimer(flushTimeout)
 	defer late.Stop()

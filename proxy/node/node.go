@@ -67,7 +67,7 @@ type Node struct {
 func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
 		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain, replaying: make(replaying, 1),
-		source:  &configSource{path: o.Path, own: o.Config, log: o.Log.Logger},
+		source:  &configSource{path: o.Path, machine: o.Config, log: o.Log.Logger},
 		serving: newTasks(), member: newTasks(), failed: make(chan error, 1),
 	}
 	err := n.openAccessLog(o)
@@ -87,11 +87,11 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 
 // assemble creates all parts except the listeners.
 func (n *Node) assemble(ctx context.Context) error {
-	own := n.source.own
-	if err := writable(own); err != nil {
+	own := n.source.machine
+	if err := checkWritable(own); err != nil {
 		return err
 	}
-	n.watchable(n.source.path)
+	n.checkBindMount(n.source.path)
 	var err error
 	if n.store, err = openStore(own, n.log, n.build.Version); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	}
 	n.salt = newSalt(n.store)
 	if n.store.cluster != nil {
-		n.store.count(n.registry)
+		n.store.registerMetrics(n.registry)
 		n.salt.agree(ctx) // salt.run retries
 	}
 	n.proxy, err = proxy.New(ctx, proxy.Options{
@@ -139,9 +139,9 @@ func (n *Node) serve(o Options) {
 		})
 	}
 	n.serving.start("config watcher", n.watch)
-	n.serving.start("reload signals", func(ctx context.Context) { n.signals(ctx, o.Reload) })
-	n.member.start("reopen signals", func(ctx context.Context) { n.reopen(ctx, o.Reopen) })
-	n.serving.start("certificates", n.renew)
+	n.serving.start("reload signals", func(ctx context.Context) { n.reloadOnSignals(ctx, o.Reload) })
+	n.member.start("reopen signals", func(ctx context.Context) { n.reopenOnSignals(ctx, o.Reopen) })
+	n.serving.start("certificates", n.renewCertificates)
 	n.serving.start("scavenger", scavenge)
 	n.serving.start("log salt", n.salt.run)
 	n.serving.start("leader", n.leader.run)
@@ -150,7 +150,7 @@ func (n *Node) serve(o Options) {
 	// is asked about pushes.
 	n.member.start("cluster member", func(ctx context.Context) { n.store.run(ctx, n.Address("admin")) })
 	n.member.start("peers", n.watchPeers)
-	n.member.start("questions of other nodes", n.answerOthers)
+	n.member.start("questions of other nodes", n.serveQuestions)
 	n.member.start("audit", n.flushAudit)
 	n.member.start("pushes", n.follow)
 	n.member.start("liveness socket", func(ctx context.Context) { serveLiveness(ctx, n.source.path) })

@@ -263,8 +263,8 @@ func TestNode_CloseSaysThatRequestsWereCutOff(t *testing.T) {
 		answered <- err
 	}()
 	<-arrived
-	if err := n.end(); err == nil || !strings.Contains(err.Error(), "cut off") || errors.Is(err, errCloseTimeout) {
-		t.Errorf("close with a request under way: %v; want that it was cut off", err)
+	if err := n.end(); err == nil || !strings.Contains(err.Error(), "requests aborted") || errors.Is(err, errCloseTimeout) {
+		t.Errorf("close with a request under way: %v; want that requests were aborted", err)
 	}
 	<-answered
 }

@@ -31,8 +31,8 @@ func (n *Node) watchPeers(ctx context.Context) {
 	}
 }
 
-// count registers the metrics of the cluster and the store.
-func (s store) count(r prometheus.Registerer) {
+// registerMetrics registers the metrics of the cluster and the store.
+func (s store) registerMetrics(r prometheus.Registerer) {
 	for i, result := range []string{"counted", "lost"} {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "weir_store_reported_permits_total", ConstLabels: prometheus.Labels{"result": result},

@@ -34,12 +34,12 @@ func (d pushAPI) try(ctx context.Context, p cluster.Push) (admin.Pushed, error) 
 		return admin.Pushed{}, err
 	}
 	done.DryRun = true
-	if d.serves(p.Config) {
+	if d.isServed(p.Config) {
 		return done, nil
 	}
 	answers, err := d.store.cluster.Try(ctx, p)
 	done.Nodes = nodeAnswers(answers)
-	return done, problem(err)
+	return done, problemOf(err)
 }
 
 func (d pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error) {
@@ -47,13 +47,13 @@ func (d pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error)
 	if err != nil {
 		return admin.Pushed{}, err
 	}
-	if d.serves(p.Config) {
-		return d.again(ctx, done)
+	if d.isServed(p.Config) {
+		return d.republish(ctx, done)
 	}
 	outcome, err := d.store.cluster.Push(ctx, p)
 	if err != nil {
-		d.audit("push refused", p, err)
-		return admin.Pushed{}, problem(err)
+		d.logRefused("push refused", p, err)
+		return admin.Pushed{}, problemOf(err)
 	}
 	done.Generation, done.Hash, done.Nodes, done.Changed = outcome.Generation, outcome.Hash, nodeAnswers(outcome.Nodes), true
 	d.log.Info().Str("author", p.Author).Int64("generation", done.Generation).Str("hash", done.Hash).Int64("from", p.From).Msg("pushed")
@@ -67,7 +67,7 @@ func (d pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 		err = config.Problems(c.Bare)
 	}
 	if err != nil {
-		d.audit("push refused", *p, err)
+		d.logRefused("push refused", *p, err)
 		return admin.Pushed{}, err
 	}
 	number, now := d.proxy.Serving()
@@ -79,15 +79,15 @@ func (d pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 	return done, nil
 }
 
-// serves reports whether all nodes already serve c.
-func (d pushAPI) serves(c *config.Config) bool {
+// isServed reports whether all nodes already serve c.
+func (d pushAPI) isServed(c *config.Config) bool {
 	b := d.source.served()
 	return b != nil && b.Hash() == c.Hash
 }
 
-// again handles a push of the current configuration. If Redis has lost it, it is published again,
+// republish handles a push of the current configuration. If Redis has lost it, it is published again,
 // so that new nodes find it; otherwise nothing is done.
-func (d pushAPI) again(ctx context.Context, done admin.Pushed) (admin.Pushed, error) {
+func (d pushAPI) republish(ctx context.Context, done admin.Pushed) (admin.Pushed, error) {
 	var err error
 	if done.Restored, err = d.store.cluster.Restore(ctx); err != nil {
 		return admin.Pushed{}, err
@@ -101,7 +101,7 @@ func (d pushAPI) again(ctx context.Context, done admin.Pushed) (admin.Pushed, er
 // unpack returns the configuration that would be served for b, and the bundle in the form in which
 // it may be stored where others can read it: with the values of its lists and overrides hashed.
 func (n *Node) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
-	c, err := config.Unpack(n.source.own, b)
+	c, err := config.Unpack(n.source.machine, b)
 	if err != nil || !n.source.pushable() {
 		return b, c, err
 	}
@@ -109,17 +109,17 @@ func (n *Node) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
 	if err != nil {
 		return b, nil, err
 	}
-	c, err = config.Unpack(n.source.own, hashed)
+	c, err = config.Unpack(n.source.machine, hashed)
 	return hashed, c, err
 }
 
-// audit logs a push that was refused.
-func (d pushAPI) audit(message string, p cluster.Push, err error) {
+// logRefused logs a push that was refused.
+func (d pushAPI) logRefused(message string, p cluster.Push, err error) {
 	d.log.Warn().Str("author", p.Author).Str("hash", p.Bundle.Hash()).Int64("from", p.From).Err(err).Msg(message)
 }
 
-// problem converts an error of the cluster to a problem for operators.
-func problem(err error) error {
+// problemOf converts an error of the cluster to a problem for operators.
+func problemOf(err error) error {
 	var refused *cluster.RefusedError
 	var other *cluster.PushInProgressError
 	switch {
@@ -196,20 +196,20 @@ func (n *Node) follow(ctx context.Context) {
 	}
 	n.store.cluster.Follow(ctx, &cluster.Follower{
 		Prepare: func(ctx context.Context, b config.Bundle) (cluster.Prepared, error) {
-			c, err := config.Unpack(n.source.own, b)
+			c, err := config.Unpack(n.source.machine, b)
 			if err != nil {
 				return nil, err
 			}
 			return n.proxy.Prepare(ctx, c)
 		},
-		Applied: n.followed,
+		Applied: n.pushApplied,
 	})
 }
 
-// followed records the result of a push on this node.
-func (n *Node) followed(e cluster.Entry, err error) {
-	n.reloads.note(err)
-	n.tell(e.Generation, e.Hash, err)
+// pushApplied records the result of a push on this node.
+func (n *Node) pushApplied(e cluster.Entry, err error) {
+	n.reloads.record(err)
+	n.publishReload(e.Generation, e.Hash, err)
 	if err != nil {
 		n.log.Error().Err(err).Int64("generation", e.Generation).Msg("cannot serve pushed config")
 		return

@@ -62,7 +62,7 @@ func TestPush_AllNodesServeIt(t *testing.T) {
 			t.Errorf("a node serves %q", got)
 		}
 		await.Until(t, "the push is kept for a start without Redis", func() bool {
-			k, err := n.source.recall() // it is written after the answer
+			k, err := n.source.readKept() // it is written after the answer
 			return err == nil && k.Generation == first.Generation
 		}, n.log)
 	}
@@ -220,15 +220,15 @@ func TestPush_NodesThatStartServeIt(t *testing.T) {
 // What the others decided and this node cannot serve is said in its log and on readyz.
 func TestPush_WhatCannotBeFollowedIsSaid(t *testing.T) {
 	n, _ := startFollower(t, redistest.Start(t).Addr)
-	n.followed(cluster.Entry{Generation: 7}, errors.New("no such file"))
+	n.pushApplied(cluster.Entry{Generation: 7}, errors.New("no such file"))
 	if got := n.waitForLog("cannot serve pushed config"); got["generation"] != 7.0 || got["error"] != "no such file" {
 		t.Errorf("the log says %v", got)
 	}
 	if ready := fetch(t, "http://"+n.Address("admin")+"/readyz"); !strings.Contains(ready, "refused since") {
 		t.Errorf("readyz says %s", ready)
 	}
-	n.source.own.Reload.Keep = filepath.Join(t.TempDir(), "gone", "kept.json")
-	n.followed(cluster.Entry{Generation: 8, Bundle: limitBundle(t, "1/1h")}, nil)
+	n.source.machine.Reload.Keep = filepath.Join(t.TempDir(), "gone", "kept.json")
+	n.pushApplied(cluster.Entry{Generation: 8, Bundle: limitBundle(t, "1/1h")}, nil)
 	n.waitForLog("cannot write reload.keep")
 	if ready := fetch(t, "http://"+n.Address("admin")+"/readyz"); strings.Contains(ready, "refused since") {
 		t.Errorf("readyz says %s after a push that went well", ready)
@@ -246,11 +246,11 @@ func TestPush_ErrorsOfTheClusterHaveAStatus(t *testing.T) {
 	} {
 		row.want.Detail = row.err.Error()
 		var got *admin.Problem
-		if !errors.As(problem(row.err), &got) || !reflect.DeepEqual(*got, row.want) {
+		if !errors.As(problemOf(row.err), &got) || !reflect.DeepEqual(*got, row.want) {
 			t.Errorf("%v is told as %+v; want %+v", row.err, got, row.want)
 		}
 	}
-	if other := errors.New("redis is away"); problem(other) != other || problem(nil) != nil {
+	if other := errors.New("redis is away"); problemOf(other) != other || problemOf(nil) != nil {
 		t.Error("other errors are told otherwise than as they are")
 	}
 }

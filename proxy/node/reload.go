@@ -18,7 +18,7 @@ func (n *Node) reload(ctx context.Context) (admin.Reloaded, error) {
 	n.systemd.reloading()
 	defer n.systemd.ready(n.proxy)
 	report, err := n.proxy.Reload(ctx)
-	n.reloads.note(err)
+	n.reloads.record(err)
 	n.report(report, err)
 	return admin.Reloaded{Generation: report.Generation, Hash: report.Hash, Changed: report.Changed}, err
 }
@@ -29,7 +29,7 @@ func (n *Node) rejoin(ctx context.Context) { n.report(n.proxy.Rejoin(ctx)) }
 // report logs the result of a reload.
 func (n *Node) report(report proxy.Report, err error) {
 	if report.Changed || err != nil {
-		n.tell(report.Generation, report.Hash, err)
+		n.publishReload(report.Generation, report.Hash, err)
 	}
 	var problems config.Problems
 	switch {
@@ -61,7 +61,7 @@ func (n *Node) report(report proxy.Report, err error) {
 func (n *Node) watch(ctx context.Context) {
 	look := func(w *fsnotify.Watcher) [sha256.Size]byte {
 		_, served := n.proxy.Serving()
-		return lookAt(w, configFiles(served, w))
+		return hashFiles(w, configFiles(served, w))
 	}
 	err := watch(ctx, look, func(ctx context.Context) { n.reload(ctx) })
 	if err != nil {
@@ -69,8 +69,8 @@ func (n *Node) watch(ctx context.Context) {
 	}
 }
 
-// signals reloads at each signal.
-func (n *Node) signals(ctx context.Context, reload <-chan os.Signal) {
+// reloadOnSignals reloads at each signal.
+func (n *Node) reloadOnSignals(ctx context.Context, reload <-chan os.Signal) {
 	for {
 		select {
 		case <-reload:
@@ -85,7 +85,7 @@ func (n *Node) signals(ctx context.Context, reload <-chan os.Signal) {
 func (n *Node) ready(ctx context.Context) admin.Readiness {
 	r := admin.Readiness{Ready: !n.draining.Load(), Checks: map[string]string{"config": "ok", "store": "ok"}}
 	number, _ := n.proxy.Serving()
-	r.Checks["config"] = n.reloads.check(number)
+	r.Checks["config"] = n.reloads.status(number)
 	if err := n.store.check(ctx); err != nil {
 		r.Checks["store"] = err.Error()
 	}

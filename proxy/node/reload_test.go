@@ -108,7 +108,7 @@ func TestNode_CloseOrder(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("closes %q; want %q", names, want)
 	}
-	if at := slices.Index(names, "requests"); n.closers.stack[len(names)-1-at].within < n.drains.Delay+n.drains.Within {
+	if at := slices.Index(names, "requests"); n.closers.stack[len(names)-1-at].timeout < n.drains.Delay+n.drains.Within {
 		t.Error("requests have less time than the configuration gives them")
 	}
 }

@@ -12,7 +12,7 @@ import (
 // refused until a reload succeeds, even if only by undoing the change: until then this node does
 // not serve the configuration that it should.
 type reloadStatus struct {
-	successful, at prometheus.Gauge
+	successful, succeededAt prometheus.Gauge
 
 	mu      sync.Mutex // guards what follows
 	refused time.Time  // zero if the last reload succeeded
@@ -24,32 +24,32 @@ func newReloadStatus(r prometheus.Registerer) *reloadStatus {
 		successful: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_config_last_reload_successful", Help: "1 if the last reload succeeded, 0 if it was refused.",
 		}),
-		at: prometheus.NewGauge(prometheus.GaugeOpts{
+		succeededAt: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_config_last_reload_success_timestamp_seconds", Help: "Time of the last successful reload, in seconds since 1970.",
 		}),
 	}
-	r.MustRegister(s.successful, s.at)
-	s.note(nil)
+	r.MustRegister(s.successful, s.succeededAt)
+	s.record(nil)
 	return s
 }
 
-// note records the result of a reload.
-func (s *reloadStatus) note(err error) {
+// record records the result of a reload.
+func (s *reloadStatus) record(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case err == nil:
 		s.refused = time.Time{}
 		s.successful.Set(1)
-		s.at.SetToCurrentTime()
+		s.succeededAt.SetToCurrentTime()
 	case s.refused.IsZero():
 		s.refused = time.Now()
 		s.successful.Set(0)
 	}
 }
 
-// check returns the status for /readyz, which is public: it reveals nothing about the files.
-func (s *reloadStatus) check(generation int64) string {
+// status returns the status for /readyz, which is public: it reveals nothing about the files.
+func (s *reloadStatus) status(generation int64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refused.IsZero() {

@@ -17,20 +17,20 @@ const saltInterval = time.Hour
 // A salt is the salt of hashes in this node's log: the one that all nodes of the cluster share, or
 // a random one until Redis is reachable and without a cluster.
 type salt struct {
-	client redis.UniversalClient // nil without a cluster
-	prefix string
-	now    atomic.Pointer[proxy.Salt]
+	client  redis.UniversalClient // nil without a cluster
+	prefix  string
+	current atomic.Pointer[proxy.Salt]
 }
 
 func newSalt(s store) *salt {
 	made := &salt{client: s.client, prefix: s.prefix}
 	own := proxy.NewSalt()
-	made.now.Store(&own)
+	made.current.Store(&own)
 	return made
 }
 
 // value returns the current salt.
-func (s *salt) value() proxy.Salt { return *s.now.Load() }
+func (s *salt) value() proxy.Salt { return *s.current.Load() }
 
 // agree adopts the salt of the cluster. It reports whether Redis was reachable.
 func (s *salt) agree(ctx context.Context) bool {
@@ -41,7 +41,7 @@ func (s *salt) agree(ctx context.Context) bool {
 		return false
 	}
 	shared := proxy.Salt(agreed)
-	s.now.Store(&shared)
+	s.current.Store(&shared)
 	return true
 }
 

@@ -29,8 +29,8 @@ type memoryUse struct {
 // keeps as much memory as the peak needed: with ten thousand idle connections, half as much again
 // as they use.
 type scavenger struct {
-	last   memoryUse
-	thrown uint64 // total allocation when memory was last returned
+	last               memoryUse
+	allocatedAtRelease uint64 // total allocation when memory was last returned
 }
 
 // due reports whether returning memory is worthwhile, scavengeInterval after the last call: if few
@@ -38,11 +38,11 @@ type scavenger struct {
 func (t *scavenger) due(now memoryUse) bool {
 	quiet := now.allocated-t.last.allocated < uint64(scavengeInterval.Seconds()*idleAllocRate)
 	t.last = now
-	waste := now.free + now.allocated - t.thrown // an upper bound: some of it is in use
+	waste := now.free + now.allocated - t.allocatedAtRelease // an upper bound: some of it is in use
 	if !quiet || waste < max(minScavenge, now.live/4) {
 		return false
 	}
-	t.thrown = now.allocated
+	t.allocatedAtRelease = now.allocated
 	return true
 }
 

@@ -50,14 +50,14 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	ctx, cancel := context.WithTimeoutCause(ctx, simulateWithin, errReplaySlow)
 	defer cancel()
 	number, now := n.proxy.Serving()
-	o := simulate.Options{Format: simulate.Auto, Config: named(now, simulateOwnName), Host: q.Host, Top: cmp.Or(q.Top, simulateTop)}
+	o := simulate.Options{Format: simulate.Auto, Config: withFileName(now, simulateOwnName), Host: q.Host, Top: cmp.Or(q.Top, simulateTop)}
 	configs := []*config.Config{o.Config}
 	if q.Other != "" {
 		other, err := n.otherConfig(q.Other)
 		if err != nil {
 			return admin.Simulation{}, err
 		}
-		o.Compare = named(other, simulateOthers)
+		o.Compare = withFileName(other, simulateOthers)
 		configs = append(configs, o.Compare)
 	}
 	var err error
@@ -72,7 +72,7 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 		defer own.Close()
 		q.Log = own
 	}
-	p := newPace(ctx, q.Log)
+	p := newThrottle(ctx, q.Log)
 	o.Logs = []simulate.Log{{Name: "log", Reader: p}}
 	o.Bounds = simulate.Bounds{MaxBytes: simulateLogs, MaxKeys: simulateKeys, MaxStore: simulateStore, Pace: p.wait}
 	report, err := simulate.Run(ctx, o)
@@ -102,11 +102,11 @@ func (n *Node) otherConfig(text string) (*config.Config, error) {
 		maps.Copy(b.Files, served.Files)
 	}
 	b.Files[simulateOthers] = text
-	return config.Unpack(n.source.own, b)
+	return config.Unpack(n.source.machine, b)
 }
 
-// named returns c with another file name.
-func named(c *config.Config, name string) *config.Config {
+// withFileName returns c with another file name.
+func withFileName(c *config.Config, name string) *config.Config {
 	other := *c
 	other.Files = []string{name}
 	return &other

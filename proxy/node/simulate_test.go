@@ -201,15 +201,15 @@ func TestSkipTo_BeginsWithALine(t *testing.T) {
 
 func TestPace_LeavesTheProcessorToRequests(t *testing.T) {
 	for cores, want := range map[int]float64{1: 0.25, 2: 0.25, 4: 0.5, 8: 1, 64: 1} {
-		if got := shareOf(cores); got != want {
+		if got := cpuShare(cores); got != want {
 			t.Errorf("of %d cores it takes %v of one; want %v", cores, got, want)
 		}
 	}
 	for _, c := range []struct {
 		worked, want time.Duration
 		share        float64
-	}{{2 * time.Millisecond, 6 * time.Millisecond, 0.25}, {2 * time.Millisecond, 2 * time.Millisecond, 0.5}, {2 * time.Millisecond, 0, 1}, {time.Hour, mostRest, 0.25}} {
-		if got := restFor(c.worked, c.share); got != c.want {
+	}{{2 * time.Millisecond, 6 * time.Millisecond, 0.25}, {2 * time.Millisecond, 2 * time.Millisecond, 0.5}, {2 * time.Millisecond, 0, 1}, {time.Hour, maxPause, 0.25}} {
+		if got := pauseFor(c.worked, c.share); got != c.want {
 			t.Errorf("after %v at %v it rests %v; want %v", c.worked, c.share, got, c.want)
 		}
 	}
@@ -228,7 +228,7 @@ func (s slowReader) Read(b []byte) (int, error) {
 func TestPace_CountsWorkAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const read, work, rounds = 10 * time.Millisecond, time.Millisecond, 100
-		p := newPace(t.Context(), slowReader{read})
+		p := newThrottle(t.Context(), slowReader{read})
 		p.share = 0.25
 		began := time.Now()
 		for range rounds {
@@ -248,19 +248,19 @@ func TestPace_CountsWorkAlone(t *testing.T) {
 }
 
 func TestPace_EndsWhenItTakesTooMuch(t *testing.T) {
-	p := newPace(t.Context(), strings.NewReader(""))
-	p.since = time.Now().Add(-time.Second)
+	p := newThrottle(t.Context(), strings.NewReader(""))
+	p.workStart = time.Now().Add(-time.Second)
 	if err := p.wait(); err != nil {
 		t.Errorf("it ends with %v", err)
 	}
-	p.since, p.most = time.Now().Add(-time.Second), 0
+	p.workStart, p.maxHeap = time.Now().Add(-time.Second), 0
 	if err := p.wait(); !errors.Is(err, errReplayFull) {
 		t.Errorf("it goes on with %v; want that it takes too much memory", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errReplaySlow)
-	p = newPace(ctx, strings.NewReader("a"))
-	p.since = time.Now().Add(-time.Second)
+	p = newThrottle(ctx, strings.NewReader("a"))
+	p.workStart = time.Now().Add(-time.Second)
 	if err := p.wait(); !errors.Is(err, errReplaySlow) {
 		t.Errorf("after its time it goes on with %v", err)
 	}

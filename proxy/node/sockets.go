@@ -16,8 +16,8 @@ import (
 // configured addresses. Sockets of systemd outlive this process, so that connections wait in their
 // queue while weir is restarted.
 type sockets struct {
-	passed map[string][]net.Listener
-	reuse  bool // SO_REUSEPORT
+	inherited map[string][]net.Listener
+	reusePort bool // SO_REUSEPORT
 }
 
 // inherit takes over the sockets passed by systemd. Their units have FileDescriptorName=http, https
@@ -32,15 +32,15 @@ func inherit(l config.Listen) (sockets, error) {
 
 // open returns the listener with that name: the one passed by systemd, otherwise a new one on addr.
 func (s sockets) open(name, addr string) (net.Listener, error) {
-	if of := s.passed[name]; len(of) == 1 && of[0] != nil {
+	if of := s.inherited[name]; len(of) == 1 && of[0] != nil {
 		if _, ok := of[0].Addr().(*net.TCPAddr); !ok {
 			return nil, fmt.Errorf("systemd passed %s as a %s socket; write host:port into ListenStream=", name, of[0].Addr().Network())
 		}
-		delete(s.passed, name)
+		delete(s.inherited, name)
 		return inherited{of[0]}, nil
 	}
 	c := net.ListenConfig{}
-	if s.reuse {
+	if s.reusePort {
 		c.Control = reusePort
 	}
 	l, err := c.Listen(context.Background(), "tcp", addr)
@@ -50,13 +50,13 @@ func (s sockets) open(name, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// rest closes the passed sockets that were not opened, and returns an error about them.
-func (s sockets) rest() error {
-	names := slices.Sorted(maps.Keys(s.passed))
+// closeUnused closes the passed sockets that were not opened, and returns an error about them.
+func (s sockets) closeUnused() error {
+	names := slices.Sorted(maps.Keys(s.inherited))
 	if len(names) == 0 {
 		return nil
 	}
-	name, of := names[0], s.passed[names[0]]
+	name, of := names[0], s.inherited[names[0]]
 	for _, l := range of {
 		if l != nil { // nil for a descriptor that is not a listening socket
 			l.Close()

@@ -22,7 +22,7 @@ func listenOn(t *testing.T, network, addr string) net.Listener {
 // configuration for the others.
 func TestSockets_PassedBeforeConfigured(t *testing.T) {
 	passed := listenOn(t, "tcp", "127.0.0.1:0")
-	s := sockets{passed: map[string][]net.Listener{"http": {passed}}}
+	s := sockets{inherited: map[string][]net.Listener{"http": {passed}}}
 	l, err := s.open("http", "127.0.0.1:1")
 	if err != nil || l.Addr().String() != passed.Addr().String() {
 		t.Fatalf("http: %v, %v; want the socket that was passed", l, err)
@@ -32,7 +32,7 @@ func TestSockets_PassedBeforeConfigured(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.Close()
-	if err := s.rest(); err != nil {
+	if err := s.closeUnused(); err != nil {
 		t.Errorf("all are used: %v", err)
 	}
 }
@@ -47,7 +47,7 @@ func TestSockets_WhatIsWrongIsSaid(t *testing.T) {
 		{map[string][]net.Listener{"http": {tcp(), tcp()}}, "passed 2 sockets named http"},
 		{map[string][]net.Listener{"unknown": {nil}}, "named unknown"},
 	} {
-		s := sockets{passed: row.passed}
+		s := sockets{inherited: row.passed}
 		if len(row.passed["http"]) == 2 { // none of several is taken
 			l, err := s.open("http", "127.0.0.1:0")
 			if err != nil {
@@ -55,7 +55,7 @@ func TestSockets_WhatIsWrongIsSaid(t *testing.T) {
 			}
 			l.Close()
 		}
-		if err := s.rest(); err == nil || !strings.Contains(err.Error(), row.want) {
+		if err := s.closeUnused(); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%v: %v; want %q", row.passed, err, row.want)
 		}
 		for _, all := range row.passed {
@@ -72,19 +72,19 @@ func TestSockets_WhatIsWrongIsSaid(t *testing.T) {
 }
 
 func TestSockets_OnlyTCP(t *testing.T) {
-	s := sockets{passed: map[string][]net.Listener{"http": {listenOn(t, "unix", filepath.Join(t.TempDir(), "s"))}}}
+	s := sockets{inherited: map[string][]net.Listener{"http": {listenOn(t, "unix", filepath.Join(t.TempDir(), "s"))}}}
 	if _, err := s.open("http", ""); err == nil || !strings.Contains(err.Error(), "write host:port into ListenStream=") {
 		t.Errorf("a unix socket: %v; want what to write", err)
 	}
 }
 
 func TestSockets_TwoOnOneAddress(t *testing.T) {
-	one, err := sockets{reuse: true}.open("http", "127.0.0.1:0")
+	one, err := sockets{reusePort: true}.open("http", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer one.Close()
-	two, err := sockets{reuse: true}.open("http", one.Addr().String())
+	two, err := sockets{reusePort: true}.open("http", one.Addr().String())
 	if err != nil {
 		t.Fatalf("with listen.reuse_port: %v", err)
 	}

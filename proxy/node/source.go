@@ -20,16 +20,16 @@ import (
 // configuration. With the latter, only the sections that belong to the machine are used from the
 // file.
 type configSource struct {
-	path string
-	own  *config.Config // the file as loaded at the start
-	log  zerolog.Logger
+	path    string
+	machine *config.Config // the file as loaded at the start
+	log     zerolog.Logger
 
 	mu     sync.Mutex     // guards what follows; never held over I/O
 	bundle *config.Bundle // the pushed configuration that is served; nil if the file is served
 }
 
 // pushable reports whether pushed configurations are served.
-func (o *configSource) pushable() bool { return o.own.Reload.Source == config.SourceRedis }
+func (o *configSource) pushable() bool { return o.machine.Reload.Source == config.SourceRedis }
 
 // served returns the pushed configuration that is served, or nil.
 func (o *configSource) served() *config.Bundle {
@@ -52,10 +52,10 @@ func (o *configSource) read(context.Context) (*config.Config, error) {
 	if b == nil {
 		return config.Load(o.path)
 	}
-	if file, err := config.Load(o.path); err != nil || file.Sum != o.own.Sum {
+	if file, err := config.Load(o.path); err != nil || file.Sum != o.machine.Sum {
 		o.log.Warn().Str("file", o.path).Msg("the file has changed and is not served; push it with weir push")
 	}
-	return config.Unpack(o.own, *b)
+	return config.Unpack(o.machine, *b)
 }
 
 // A keptConfig is the encoding of a pushed configuration on disk.
@@ -66,7 +66,7 @@ type keptConfig struct {
 
 // keep writes the pushed configuration to the configured file. The file is replaced atomically.
 func (o *configSource) keep(e cluster.Entry) error {
-	path := o.own.Reload.Keep
+	path := o.machine.Reload.Keep
 	if path == "" {
 		return nil
 	}
@@ -89,13 +89,13 @@ func (o *configSource) keep(e cluster.Entry) error {
 	return nil
 }
 
-// recall reads the kept configuration. Its Main is empty if there is none.
-func (o *configSource) recall() (keptConfig, error) {
+// readKept reads the kept configuration. Its Main is empty if there is none.
+func (o *configSource) readKept() (keptConfig, error) {
 	var k keptConfig
-	if o.own.Reload.Keep == "" {
+	if o.machine.Reload.Keep == "" {
 		return k, nil
 	}
-	text, err := os.ReadFile(o.own.Reload.Keep)
+	text, err := os.ReadFile(o.machine.Reload.Keep)
 	if errors.Is(err, fs.ErrNotExist) {
 		return k, nil
 	}

@@ -24,7 +24,7 @@ func newTestSource(t *testing.T) (*configSource, *logtest.Log) {
 		t.Fatal(err)
 	}
 	log := new(logtest.Log)
-	return &configSource{path: path, own: c, log: zerolog.New(log)}, log
+	return &configSource{path: path, machine: c, log: zerolog.New(log)}, log
 }
 
 // bundle is a configuration as it is pushed.
@@ -40,7 +40,7 @@ func bundle(t *testing.T, body string) config.Bundle {
 func TestSource_ReadsTheFileUntilSomethingIsPushed(t *testing.T) {
 	o, log := newTestSource(t)
 	c, err := o.read(t.Context())
-	if err != nil || c.Hash != o.own.Hash {
+	if err != nil || c.Hash != o.machine.Hash {
 		t.Fatalf("read = %v; want the file", err)
 	}
 	b := bundle(t, "a")
@@ -64,7 +64,7 @@ func TestSource_ReadsTheFileUntilSomethingIsPushed(t *testing.T) {
 
 func TestSource_KeepsWhatWasPushed(t *testing.T) {
 	o, _ := newTestSource(t)
-	if k, err := o.recall(); err != nil || k.Bundle.Main != "" {
+	if k, err := o.readKept(); err != nil || k.Bundle.Main != "" {
 		t.Errorf("before the first push: %+v, %v; want nothing", k, err)
 	}
 	for generation := range int64(2) {
@@ -72,37 +72,37 @@ func TestSource_KeepsWhatWasPushed(t *testing.T) {
 		if err := o.keep(e); err != nil {
 			t.Fatal(err)
 		}
-		k, err := o.recall()
+		k, err := o.readKept()
 		if err != nil || k.Generation != e.Generation || k.Author != "ann" || k.Bundle.Hash() != e.Bundle.Hash() {
 			t.Errorf("recalled %+v, %v; want %+v", k, err, e)
 		}
 	}
-	files, _ := os.ReadDir(filepath.Dir(o.own.Reload.Keep))
-	if info, err := os.Stat(o.own.Reload.Keep); err != nil || info.Mode().Perm() != 0o600 || len(files) != 1 {
+	files, _ := os.ReadDir(filepath.Dir(o.machine.Reload.Keep))
+	if info, err := os.Stat(o.machine.Reload.Keep); err != nil || info.Mode().Perm() != 0o600 || len(files) != 1 {
 		t.Errorf("%v, %v, %v; want one file for its owner alone", info, files, err)
 	}
 }
 
 func TestSource_KeepsNothingWithoutAPlace(t *testing.T) {
 	o, _ := newTestSource(t)
-	o.own.Reload.Keep = ""
+	o.machine.Reload.Keep = ""
 	if err := o.keep(cluster.Entry{Generation: 1}); err != nil {
 		t.Error(err)
 	}
-	if k, err := o.recall(); err != nil || k.Generation != 0 {
+	if k, err := o.readKept(); err != nil || k.Generation != 0 {
 		t.Errorf("recalled %+v, %v; want nothing", k, err)
 	}
 }
 
 func TestSource_AFileThatCannotBeReadOrWritten(t *testing.T) {
 	o, _ := newTestSource(t)
-	if err := os.WriteFile(o.own.Reload.Keep, []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(o.machine.Reload.Keep, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if k, err := o.recall(); err == nil || k.Bundle.Main != "" {
+	if k, err := o.readKept(); err == nil || k.Bundle.Main != "" {
 		t.Errorf("half a file: %+v, %v; want an error", k, err)
 	}
-	o.own.Reload.Keep = filepath.Join(o.own.Reload.Keep, "below", "a file")
+	o.machine.Reload.Keep = filepath.Join(o.machine.Reload.Keep, "below", "a file")
 	if err := o.keep(cluster.Entry{Generation: 1}); err == nil {
 		t.Error("kept where no folder is: no error")
 	}

@@ -78,14 +78,14 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 	s.run = func(ctx context.Context, address string) {
 		var all sync.WaitGroup
 		all.Go(func() { member.Run(ctx, address) })
-		all.Go(func() { s.watch(ctx, log) })
+		all.Go(func() { s.logOutages(ctx, log) })
 		all.Wait()
 	}
 	return s, nil
 }
 
-// watch logs when the store becomes unreachable or reachable.
-func (s store) watch(ctx context.Context, log zerolog.Logger) {
+// logOutages logs when the store becomes unreachable or reachable.
+func (s store) logOutages(ctx context.Context, log zerolog.Logger) {
 	tick := time.NewTicker(connectTimeout)
 	defer tick.Stop()
 	away := false

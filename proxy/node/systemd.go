@@ -18,17 +18,17 @@ type systemd struct{ log zerolog.Logger }
 
 func (v systemd) ready(p *proxy.Proxy) {
 	generation, _ := p.Serving()
-	v.tell(daemon.SdNotifyReady + "\nSTATUS=serving generation " + strconv.FormatInt(generation, 10))
+	v.notify(daemon.SdNotifyReady + "\nSTATUS=serving generation " + strconv.FormatInt(generation, 10))
 }
 
 // reloading must be followed by ready, whatever the result.
 func (v systemd) reloading() {
-	v.tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec() + "\nSTATUS=reloading")
+	v.notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec() + "\nSTATUS=reloading")
 }
 
-func (v systemd) stopping() { v.tell(daemon.SdNotifyStopping + "\nSTATUS=draining") }
+func (v systemd) stopping() { v.notify(daemon.SdNotifyStopping + "\nSTATUS=draining") }
 
-func (v systemd) tell(state string) {
+func (v systemd) notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		v.log.Warn().Err(err).Msg("sd_notify failed")
 	}
@@ -55,7 +55,7 @@ func (v systemd) watchdog(ctx context.Context, alive func() bool) {
 	defer tick.Stop()
 	for {
 		if alive() {
-			v.tell(daemon.SdNotifyWatchdog)
+			v.notify(daemon.SdNotifyWatchdog)
 		}
 		select {
 		case <-tick.C:

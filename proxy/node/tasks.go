@@ -11,9 +11,9 @@ import (
 
 // tasks is a group of named goroutines that are stopped together.
 type tasks struct {
-	ctx  context.Context // context of all tasks
-	told context.CancelFunc
-	all  sync.WaitGroup
+	ctx    context.Context // context of all tasks
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
 	running map[string]bool
@@ -21,25 +21,25 @@ type tasks struct {
 
 func newTasks() *tasks {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &tasks{ctx: ctx, told: cancel, running: map[string]bool{}}
+	return &tasks{ctx: ctx, cancel: cancel, running: map[string]bool{}}
 }
 
 // start runs f in a goroutine. f must return when its context is done.
 func (t *tasks) start(name string, f func(ctx context.Context)) {
-	t.begun(name)
-	t.all.Go(func() {
-		defer t.ended(name)
+	t.markRunning(name)
+	t.wg.Go(func() {
+		defer t.markEnded(name)
 		f(t.ctx)
 	})
 }
 
-func (t *tasks) begun(name string) {
+func (t *tasks) markRunning(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running[name] = true
 }
 
-func (t *tasks) ended(name string) {
+func (t *tasks) markEnded(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.running, name)
@@ -47,7 +47,7 @@ func (t *tasks) ended(name string) {
 
 // stop cancels the tasks' context, and does not wait.
 func (t *tasks) stop(context.Context) error {
-	t.told()
+	t.cancel()
 	return nil
 }
 
@@ -56,7 +56,7 @@ func (t *tasks) stop(context.Context) error {
 func (t *tasks) wait(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
-		t.all.Wait()
+		t.wg.Wait()
 		close(ended)
 	}()
 	select {

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// certify loads the certificates. With ACME, the authority validates through the open listeners.
-func (n *Node) certify(ctx context.Context, c config.Listen) error {
+// loadCertificates loads the certificates. With ACME, the authority validates through the open listeners.
+func (n *Node) loadCertificates(ctx context.Context, c config.Listen) error {
 	var issuer frontend.Issuer
 	if c.ACME != nil {
 		at := acme.Options{Log: n.log, HTTPAddr: n.Address("http"), HTTPSAddr: n.Address("https")}
@@ -32,8 +32,8 @@ func (n *Node) certify(ctx context.Context, c config.Listen) error {
 	return nil
 }
 
-// renew reloads certificates when their files change, and renews those of ACME, until ctx is done.
-func (n *Node) renew(ctx context.Context) {
+// renewCertificates reloads certificates when their files change, and renews those of ACME, until ctx is done.
+func (n *Node) renewCertificates(ctx context.Context) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	if n.issuer != nil {
@@ -42,7 +42,7 @@ func (n *Node) renew(ctx context.Context) {
 	if n.certificates == nil {
 		return
 	}
-	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return lookAt(w, n.certificates.Files()) }
+	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return hashFiles(w, n.certificates.Files()) }
 	if err := watch(ctx, look, func(context.Context) { n.certificates.Reload() }); err != nil {
 		n.log.Error().Err(err).Msg("certificates are not reloaded; restart weir after they change")
 	}

@@ -12,7 +12,7 @@ import (
 
 // upstreams returns the upstreams of this node, with the state of their targets on all nodes.
 func (n *Node) upstreams(ctx context.Context) (admin.Upstreams, error) {
-	seen, said := n.seen(ctx, cluster.Question{Upstreams: &proxy.UpstreamQuery{}})
+	seen, said := n.gatherAnswers(ctx, cluster.Question{Upstreams: &proxy.UpstreamQuery{}})
 	return admin.Upstreams{Upstreams: mergeUpstreams(seen), Nodes: said}, nil
 }
 

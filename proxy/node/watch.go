@@ -75,8 +75,8 @@ func configFiles(c *config.Config, w *fsnotify.Watcher) []string {
 	return slices.Compact(files)
 }
 
-// lookAt watches the directories of files and returns a hash of their content.
-func lookAt(w *fsnotify.Watcher, files []string) [sha256.Size]byte {
+// hashFiles watches the directories of files and returns a hash of their content.
+func hashFiles(w *fsnotify.Watcher, files []string) [sha256.Size]byte {
 	h := sha256.New()
 	for _, f := range files {
 		w.Add(filepath.Dir(f)) // on failure the file is found by rescanning

@@ -23,7 +23,7 @@ func watchFiles(t *testing.T, path string) <-chan struct{} {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return lookAt(w, configFiles(c, w)) }
+	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return hashFiles(w, configFiles(c, w)) }
 	changes := make(chan struct{}, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup

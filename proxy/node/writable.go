@@ -9,11 +9,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// writable returns an error if weir cannot write the files that c configures. This check at the
+// checkWritable returns an error if weir cannot write the files that c configures. This check at the
 // start prevents a failure at the first push or certificate.
-func writable(c *config.Config) error {
+func checkWritable(c *config.Config) error {
 	if keep := c.Reload.Keep; keep != "" {
-		if err := writeError(filepath.Dir(keep)); err != nil {
+		if err := tryWrite(filepath.Dir(keep)); err != nil {
 			return fmt.Errorf("reload.keep %s cannot be written: %w; name a file in a directory that weir may write to", keep, err)
 		}
 	}
@@ -23,7 +23,7 @@ func writable(c *config.Config) error {
 	storage := c.Listen.ACME.Storage
 	err := os.MkdirAll(storage, 0o700)
 	if err == nil {
-		err = writeError(storage)
+		err = tryWrite(storage)
 	}
 	if err != nil {
 		return fmt.Errorf("listen.tls.acme.storage %s cannot be written: %w; name a directory that weir may write to, and that outlives restarts", storage, err)
@@ -31,8 +31,8 @@ func writable(c *config.Config) error {
 	return nil
 }
 
-// writeError creates and removes a file in a directory, and returns the error.
-func writeError(dir string) error {
+// tryWrite creates and removes a file in a directory, and returns the error.
+func tryWrite(dir string) error {
 	f, err := os.CreateTemp(dir, ".weir-*")
 	if err != nil {
 		if pe := (*os.PathError)(nil); errors.As(err, &pe) {

@@ -18,6 +18,8 @@ func TestTidyHost(t *testing.T) {
 		{"[2001:db8::1]:80", "[2001:db8::1]"},
 		{"[2001:DB8::1]", "[2001:db8::1]"},
 		{"127.0.0.1:1", "127.0.0.1"},
+		{"az-09_.example:9", "az-09_.example"},
+		{"AZ-09_.example:9", "az-09_.example"},
 		{strings.Repeat("a", maxHost), strings.Repeat("a", maxHost)},
 		{strings.Repeat("A", maxHost), strings.Repeat("a", maxHost)},
 		{strings.Repeat("a", maxHost-6) + ":65535", strings.Repeat("a", maxHost-6)},

@@ -87,7 +87,7 @@ func normalized(sent RawTarget) (Target, error) {
 func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
 	for method, ok := range map[string]bool{"OPTIONS": true, "GET": false} {
 		if got, err := normalized(RawTarget{Method: method, HostField: "a", RequestTarget: "*"}); (err == nil) != ok || ok && got.Path != "*" {
-			t.Errorf("Tidy(%s *) = %+v, %v; want ok %v", method, got, err, ok)
+			t.Errorf("Normalize(%s *) = %+v, %v; want ok %v", method, got, err, ok)
 		}
 	}
 }

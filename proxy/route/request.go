@@ -9,7 +9,7 @@ import (
 )
 
 // A Request holds the parts of an HTTP request that routing depends on: the request as it
-// was sent, the normalized Target (set by Tidy), and the path parameters (set by
+// was sent, the normalized Target (set by Normalize), and the path parameters (set by
 // Table.Find). It must not be used concurrently. Reset prepares it for the next request
 // and keeps its allocations.
 type Request struct {

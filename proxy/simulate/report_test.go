@@ -32,7 +32,7 @@ func TestReport_TextOfOne(t *testing.T) {
 		},
 	}}
 	want := `12 lines, 9 requests from 2026-01-02T02:04:05Z to 2026-01-02T03:04:05Z
-3 lines are no requests
+3 lines are not requests
 6 passed, 3 refused by limits (33.33 %)
 
 ROUTE  LIMIT  RATE       MODE     PASSED  REFUSED  SHADOWED  SKIPPED  UNKNOWN
@@ -44,10 +44,10 @@ sms: 1 rejected: bad path
 sms: 2 rejected: key missing
 sms: 1 on the list allow
 sms: 4 on the list deny
-sms: 1 waited for their turn
-sms: 2 repeats that do not count
-sms: 3 gave back what they took, for what came of them
-sms: 4 bans began
+sms: 1 waited for a permit
+sms: 2 repeats that are not counted
+sms: 3 refunded because of their outcome
+sms: 4 started a ban
 no route: 1: method
 no route: 2: no path
 
@@ -97,13 +97,13 @@ more          none            0          0          +0          0           0   
 // Whatever the log does not tell, the note says how to log it.
 func TestReport_Advice(t *testing.T) {
 	for places, want := range map[string]string{
-		"header:X-Phone-No, query:a": "log the field X-Phone-No as JSON ($http_x_phone_no in nginx), or say --field header:X-Phone-No=NAME",
+		"header:X-Phone-No, query:a": "log the field X-Phone-No as JSON ($http_x_phone_no in nginx), or name it with --field header:X-Phone-No=NAME",
 		"client_ip":                  "log the client's whole address (privacy.log_client: full)",
-		"query:user":                 "log the query too, or say --field query:user=NAME",
-		"path:id":                    "Weir's own log hides what is a key; use the log of the server in front",
-		"jwt:sub":                    "a verified token does not stand in a log",
-		"host":                       "log the host, or say --field host=NAME",
-		"json:/a":                    "have the server that logs write it as a field of JSON, and say --field json:/a=NAME",
+		"query:user":                 "log the query too, or name it with --field query:user=NAME",
+		"path:id":                    "Weir's own log hides path parameters that are keys; use the log of the server in front",
+		"jwt:sub":                    "a verified token is not logged",
+		"host":                       "log the host, or name it with --field host=NAME",
+		"json:/a":                    "log it as a JSON field, and name it with --field json:/a=NAME",
 	} {
 		if got := advice(places); got != want {
 			t.Errorf("%s: %q; want %q", places, got, want)

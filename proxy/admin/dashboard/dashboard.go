@@ -21,7 +21,7 @@ import (
 type dashboard struct {
 	admin.Options
 	sessions *sessions
-	gauge    *gauge
+	gauge    *rateGauge
 	// Embedded files are parsed on first use: they take a megabyte of memory, and most nodes never
 	// show a page.
 	pages  func() pages
@@ -32,7 +32,7 @@ type dashboard struct {
 // handler, which checks the host and the origin of forms.
 func New(o admin.Options) http.Handler {
 	d := &dashboard{
-		Options: o, sessions: newSessions(), gauge: newGauge(o.Gatherer),
+		Options: o, sessions: newSessions(), gauge: newRateGauge(o.Gatherer),
 		pages: sync.OnceValue(parsePages), static: sync.OnceValue(readStatic),
 	}
 	mux := chi.NewMux()
@@ -43,9 +43,9 @@ func New(o admin.Options) http.Handler {
 	mux.Post("/dashboard/login", d.login)
 	mux.Post("/dashboard/logout", d.logout)
 	mux.Get("/", d.page(d.showOverview))
-	mux.Get("/dashboard/series", d.inside(d.serveSeries))
+	mux.Get("/dashboard/series", d.protect(d.serveSeries))
 	if d.Events != nil {
-		mux.Get("/dashboard/events", d.inside(d.Stream))
+		mux.Get("/dashboard/events", d.protect(d.Stream))
 	}
 	mux.Get("/dashboard/routes", d.page(d.showRoutes))
 	mux.Get("/dashboard/keys", d.page(d.showKeyForm))
@@ -55,7 +55,7 @@ func New(o admin.Options) http.Handler {
 	mux.Post("/dashboard/explain", d.page(d.explain))
 	if d.Simulate != nil {
 		mux.Get("/dashboard/simulate", d.page(d.showSimulateForm))
-		mux.Post("/dashboard/simulate", d.known(d.simulate))
+		mux.Post("/dashboard/simulate", d.requireSession(d.simulate))
 	}
 	mux.Get("/dashboard/nodes", d.page(d.showNodes))
 	mux.Get("/dashboard/config", d.page(d.showConfig))

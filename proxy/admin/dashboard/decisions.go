@@ -54,12 +54,12 @@ func (d *dashboard) showDecisions(r *http.Request) view {
 	return view{name: "decisions", title: "Decisions", data: v}
 }
 
-// silent returns the nodes that did not reply.
-func silent(nodes []admin.NodeAnswer) []admin.NodeAnswer {
+// silentNodes returns the nodes that did not reply.
+func silentNodes(nodes []admin.NodeAnswer) []admin.NodeAnswer {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n admin.NodeAnswer) bool { return n.Said == "ok" })
 }
 
-// told returns the nodes that replied.
-func told(nodes []admin.NodeAnswer) []admin.NodeAnswer {
+// repliedNodes returns the nodes that replied.
+func repliedNodes(nodes []admin.NodeAnswer) []admin.NodeAnswer {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n admin.NodeAnswer) bool { return n.Said != "ok" })
 }

@@ -17,15 +17,15 @@ const (
 	maxGaugeReadings = 64
 )
 
-// A gauge computes this node's own rates from its metrics.
-type gauge struct {
+// A rateGauge computes this node's own rates from its metrics.
+type rateGauge struct {
 	from prometheus.Gatherer
 
-	mu    sync.Mutex // guards what follows; held while metrics are gathered, so that they are gathered once
-	known []reading  // oldest first, at most maxGaugeReadings
+	mu       sync.Mutex // guards what follows; held while metrics are gathered, so that they are gathered once
+	readings []reading  // oldest first, at most maxGaugeReadings
 }
 
-func newGauge(from prometheus.Gatherer) *gauge { return &gauge{from: from} }
+func newRateGauge(from prometheus.Gatherer) *rateGauge { return &rateGauge{from: from} }
 
 // A reading holds the counters of this node at one moment.
 type reading struct {
@@ -52,20 +52,20 @@ type Rates struct {
 }
 
 // read returns the current rates.
-func (g *gauge) read(now time.Time) (Rates, error) {
+func (g *rateGauge) read(now time.Time) (Rates, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := len(g.known); n == 0 || now.Sub(g.known[n-1].At) >= gaugeInterval {
+	if n := len(g.readings); n == 0 || now.Sub(g.readings[n-1].At) >= gaugeInterval {
 		families, err := g.from.Gather()
 		if err != nil {
 			return Rates{}, err
 		}
-		for n > 0 && (n >= maxGaugeReadings || now.Sub(g.known[0].At) > gaugeWindow) {
-			g.known, n = g.known[1:], n-1
+		for n > 0 && (n >= maxGaugeReadings || now.Sub(g.readings[0].At) > gaugeWindow) {
+			g.readings, n = g.readings[1:], n-1
 		}
-		g.known = append(g.known, readingOf(now, families))
+		g.readings = append(g.readings, readingOf(now, families))
 	}
-	return g.known[len(g.known)-1].since(g.known[0]), nil
+	return g.readings[len(g.readings)-1].since(g.readings[0]), nil
 }
 
 // since returns the rates since an earlier reading. Without one, the counts are those since the

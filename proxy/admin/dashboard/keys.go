@@ -108,7 +108,7 @@ func (d *dashboard) changeKey(r *http.Request) view {
 	if err == nil {
 		var result proxy.KeyResult
 		if result, err = d.Change(r.Context(), c); err == nil {
-			v.Result, v.Verb = &result, past(c)
+			v.Result, v.Verb = &result, pastTense(c)
 		}
 	}
 	if err != nil {
@@ -159,13 +159,13 @@ func actions() []action {
 	}
 }
 
-// past describes a completed action.
-func past(c proxy.KeyChange) string {
+// pastTense describes a completed action.
+func pastTense(c proxy.KeyChange) string {
 	switch c.Action {
 	case proxy.KeyReset:
 		return "Reset: what was counted is forgotten, and bans have ended"
 	case proxy.KeyGrant:
-		return "Granted " + count(c.Permits) + " permits"
+		return "Granted " + formatCount(c.Permits) + " permits"
 	case proxy.KeyBan:
 		return "Banned for " + c.For.String()
 	}

@@ -23,22 +23,22 @@ func sessionOf(r *http.Request) session {
 	return s
 }
 
-// inside returns a handler that requires a session, and rejects forged forms.
-func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
-	return d.known(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && !d.ours(w, r, sessionOf(r).id) {
+// protect returns a handler that requires a session, and rejects forged forms.
+func (d *dashboard) protect(next http.HandlerFunc) http.HandlerFunc {
+	return d.requireSession(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && !d.checkForm(w, r, sessionOf(r).id) {
 			return
 		}
 		next(w, r)
 	})
 }
 
-// known returns a handler that requires a session. If no tokens are configured, it allows all
+// requireSession returns a handler that requires a session. If no tokens are configured, it allows all
 // requests that the admin handler allows: programs on this machine have the same rights as in the
 // API. Forms must still be checked.
-func (d *dashboard) known(next http.HandlerFunc) http.HandlerFunc {
+func (d *dashboard) requireSession(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		s, found := d.visitor(w, r)
+		s, found := d.findSession(w, r)
 		if !found {
 			d.sendToLogin(w, r)
 			return
@@ -48,8 +48,8 @@ func (d *dashboard) known(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// visitor returns the session of r.
-func (d *dashboard) visitor(w http.ResponseWriter, r *http.Request) (session, bool) {
+// findSession returns the session of r.
+func (d *dashboard) findSession(w http.ResponseWriter, r *http.Request) (session, bool) {
 	id := cookie(r)
 	if d.Guarded() {
 		return d.sessions.find(id, time.Now())
@@ -61,26 +61,26 @@ func (d *dashboard) visitor(w http.ResponseWriter, r *http.Request) (session, bo
 	return session{Operator: admin.Operator{Name: admin.Local, Role: admin.Write}, id: id}, true
 }
 
-// ours reports whether a form was issued to the browser that sends it. If not, it has sent the
+// checkForm reports whether a form was issued to the browser that sends it. If not, it has sent the
 // error response.
-func (d *dashboard) ours(w http.ResponseWriter, r *http.Request, id string) bool {
+func (d *dashboard) checkForm(w http.ResponseWriter, r *http.Request, id string) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		d.show(w, r, view{name: "problem", title: "Too long", status: http.StatusRequestEntityTooLarge, data: "the form cannot be read: " + err.Error()})
 		return false
 	}
-	if !d.made(r.PostForm.Get("form"), id) {
-		d.show(w, r, view{name: "problem", title: "Not accepted", status: http.StatusForbidden, data: foreignForm})
+	if !d.validFormToken(r.PostForm.Get("form"), id) {
+		d.show(w, r, view{name: "problem", title: "Not accepted", status: http.StatusForbidden, data: forgedFormDetail})
 		return false
 	}
 	return true
 }
 
-// foreignForm is the response to a forged form.
-const foreignForm = "the form is not of this session, or weir was started anew since it was shown; open the page again and repeat what you did"
+// forgedFormDetail is the response to a forged form.
+const forgedFormDetail = "the form is not of this session, or weir was started anew since it was shown; open the page again and repeat what you did"
 
-// made reports whether a form's token belongs to the browser with that cookie.
-func (d *dashboard) made(token, id string) bool {
+// validFormToken reports whether a form's token belongs to the browser with that cookie.
+func (d *dashboard) validFormToken(token, id string) bool {
 	return hmac.Equal([]byte(token), []byte(d.sessions.formToken(id)))
 }
 
@@ -132,7 +132,7 @@ func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, id string,
 // fixation) is useless.
 func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 	id := cookie(r)
-	if !d.ours(w, r, id) {
+	if !d.checkForm(w, r, id) {
 		return
 	}
 	then := r.PostForm.Get("then")
@@ -151,7 +151,7 @@ func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 
 func (d *dashboard) logout(w http.ResponseWriter, r *http.Request) {
 	id := cookie(r)
-	if !d.ours(w, r, id) {
+	if !d.checkForm(w, r, id) {
 		return
 	}
 	d.sessions.end(id)

@@ -22,7 +22,7 @@ type pages map[string]*template.Template
 
 func parsePages() pages {
 	all := pages{}
-	layout := template.Must(template.New("layout.html").Funcs(words()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	layout := template.Must(template.New("layout.html").Funcs(templateFuncs()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
 	names, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		panic(err) // the pattern is a constant
@@ -44,8 +44,8 @@ type view struct {
 	data   any
 }
 
-// A shown is the data passed to templates.
-type shown struct {
+// A pageData is the data passed to templates.
+type pageData struct {
 	Title string
 	Path  string
 	Nav   []link
@@ -90,7 +90,7 @@ func (d *dashboard) nav(path string) []link {
 
 // page returns a handler that renders the result of show, and requires a session.
 func (d *dashboard) page(show func(r *http.Request) view) http.HandlerFunc {
-	return d.inside(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, show(r)) })
+	return d.protect(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, show(r)) })
 }
 
 // show renders a page, or only its live part if a script requests that.
@@ -101,7 +101,7 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
 		part = "live"
 	}
 	var b bytes.Buffer
-	err := t.ExecuteTemplate(&b, part, shown{
+	err := t.ExecuteTemplate(&b, part, pageData{
 		Title: v.title, Path: r.URL.Path, Nav: d.nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Events: d.Events != nil, Data: v.data,
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
 }
 
 func (d *dashboard) notFound(w http.ResponseWriter, r *http.Request) {
-	d.inside(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, d.notFoundView(r)) })(w, r)
+	d.protect(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, d.notFoundView(r)) })(w, r)
 }
 
 func (d *dashboard) notFoundView(r *http.Request) view {

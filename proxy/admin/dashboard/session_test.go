@@ -63,7 +63,7 @@ func TestSpan_IsRoundedUp(t *testing.T) {
 		-time.Second: "0 s", 0: "0 s", 1: "<1 s", time.Second: "1 s", time.Second + 1: "2 s", time.Minute: "1 min 0 s",
 		time.Hour - 1: "1 h 0 min", 90 * time.Minute: "1 h 30 min", 49 * time.Hour: "2 d 1 h",
 	} {
-		if got := span(d); got != want {
+		if got := formatDuration(d); got != want {
 			t.Errorf("span(%d): got %q, want %q", d, got, want)
 		}
 	}
@@ -71,7 +71,7 @@ func TestSpan_IsRoundedUp(t *testing.T) {
 
 func TestCount_SetsThousandsApart(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1\u202f000", -1000: "-1\u202f000", 1234567: "1\u202f234\u202f567"} {
-		if got := count(n); got != want {
+		if got := formatCount(n); got != want {
 			t.Errorf("count(%d): got %q, want %q", n, got, want)
 		}
 	}

@@ -101,8 +101,8 @@ func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 	v := d.simulateView(u.Values)
 	switch {
 	case err != nil:
-	case !d.made(u.Values.Get("session"), sessionOf(r).id):
-		err = &admin.Problem{Status: http.StatusForbidden, Detail: foreignForm}
+	case !d.validFormToken(u.Values.Get("session"), sessionOf(r).id):
+		err = &admin.Problem{Status: http.StatusForbidden, Detail: forgedFormDetail}
 	default:
 		u.Values["field"] = slices.Collect(fieldsOf(v.Fields))
 		var said admin.Simulation

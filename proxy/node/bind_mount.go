@@ -12,10 +12,10 @@ import (
 // mountInfo lists the mounts of a process on Linux; see proc(5).
 const mountInfo = "/proc/self/mountinfo"
 
-// mounted reports whether the file at path is itself a mount point, as in containers into which a
+// isMountPoint reports whether the file at path is itself a mount point, as in containers into which a
 // single file is mounted. Such a mount always shows the same inode. If the file is replaced by
 // renaming a new one, as editors and most tools do, the container never sees the new file.
-func mounted(path string, mounts io.Reader) bool {
+func isMountPoint(path string, mounts io.Reader) bool {
 	whole, err := filepath.Abs(path)
 	if err != nil {
 		return false
@@ -46,14 +46,14 @@ func unescapeMount(text string) string {
 	return b.String()
 }
 
-// watchable logs a warning if changes of a file may not be visible.
-func (n *Node) watchable(path string) {
+// checkBindMount logs a warning if changes of a file may not be visible.
+func (n *Node) checkBindMount(path string) {
 	f, err := os.Open(mountInfo)
 	if err != nil {
 		return // not Linux
 	}
 	defer f.Close()
-	if mounted(path, f) {
+	if isMountPoint(path, f) {
 		n.log.Warn().Str("file", path).Msg("config file is a bind mount, in which a replaced file is not visible; mount its directory")
 	}
 }

@@ -11,35 +11,35 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// words returns the functions with which templates format numbers and times.
-func words() template.FuncMap {
+// templateFuncs returns the functions with which templates format numbers and times.
+func templateFuncs() template.FuncMap {
 	return template.FuncMap{
 		"clock":   clock,
 		"stamp":   stamp,
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"count":   count,
-		"between": between,
-		"signed":  signed,
-		"wait":    func(ms int64) string { return span(time.Duration(ms) * time.Millisecond) },
+		"count":   formatCount,
+		"between": formatBetween,
+		"signed":  formatDiff,
+		"wait":    func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
 		"took":    func(ms float64) string { return strconv.FormatFloat(ms, 'f', 1, 64) + " ms" },
 		"short":   short,
-		"share":   share,
+		"share":   percentage,
 		"spark":   spark,
-		"waits":   func(ms float64) string { return span(time.Duration(ms * float64(time.Millisecond))) },
+		"waits":   func(ms float64) string { return formatDuration(time.Duration(ms * float64(time.Millisecond))) },
 		"used":    func(w proxy.ExplainedWindow) int64 { return max(w.Most-w.Remaining, 0) },
 		"keyed":   func(name string, k admin.TopKey) keyed { return keyed{name, k} },
 		"actions": actions,
-		"silent":  silent,
-		"told":    told,
+		"silent":  silentNodes,
+		"told":    repliedNodes,
 		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
 		"join":    func(all []string) string { return strings.Join(all, ", ") },
-		"beside":  func(root shown, one any) scoped { return scoped{root, one} },
+		"beside":  func(root pageData, one any) scoped { return scoped{root, one} },
 	}
 }
 
 // A scoped is an item with the page that contains it.
 type scoped struct {
-	Page shown
+	Page pageData
 	One  any
 }
 
@@ -53,8 +53,8 @@ func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// count returns n with digit grouping.
-func count(n int64) string {
+// formatCount returns n with digit grouping.
+func formatCount(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "\u202f" + s[i:]
@@ -62,20 +62,20 @@ func count(n int64) string {
 	return s
 }
 
-// signed returns b-a with its sign.
-func signed(a, b int64) string {
+// formatDiff returns b-a with its sign.
+func formatDiff(a, b int64) string {
 	if b > a {
-		return "+" + count(b-a)
+		return "+" + formatCount(b-a)
 	}
-	return count(b - a)
+	return formatCount(b - a)
 }
 
-// between returns the time between two times.
-func between(from, to time.Time) string { return span(to.Sub(from)) }
+// formatBetween returns the time between two times.
+func formatBetween(from, to time.Time) string { return formatDuration(to.Sub(from)) }
 
-// span returns d in its two most significant units, rounded up, so that 0s means that it has
+// formatDuration returns d in its two most significant units, rounded up, so that 0s means that it has
 // passed.
-func span(d time.Duration) string {
+func formatDuration(d time.Duration) string {
 	d = max(d, 0)
 	if d > 0 && d < time.Second {
 		return "<1 s"
@@ -95,8 +95,8 @@ func span(d time.Duration) string {
 // short returns the beginning of a hash.
 func short(hash string) string { return hash[:min(len(hash), 12)] }
 
-// share returns part as a percentage of whole.
-func share(part, whole int64) string {
+// percentage returns part as a percentage of whole.
+func percentage(part, whole int64) string {
 	if whole <= 0 {
 		return "0 %"
 	}

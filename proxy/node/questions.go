@@ -22,8 +22,8 @@ const (
 	maxKeys   = 1000
 )
 
-// see returns the answer of this node to a question of another one.
-func (n *Node) see(_ context.Context, q cluster.Question) cluster.Seen {
+// localAnswer returns the answer of this node to a question of another one.
+func (n *Node) localAnswer(_ context.Context, q cluster.Question) cluster.Seen {
 	var s cluster.Seen
 	switch {
 	case q.Decisions != nil:
@@ -37,17 +37,17 @@ func (n *Node) see(_ context.Context, q cluster.Question) cluster.Seen {
 	return s
 }
 
-// answerOthers answers the questions of other nodes, until ctx is done.
-func (n *Node) answerOthers(ctx context.Context) {
+// serveQuestions answers the questions of other nodes, until ctx is done.
+func (n *Node) serveQuestions(ctx context.Context) {
 	if n.store.cluster != nil {
-		n.store.cluster.ServeQuestions(ctx, n.see)
+		n.store.cluster.ServeQuestions(ctx, n.localAnswer)
 	}
 }
 
-// seen returns the answers of this node and of all others, this node first, and which nodes have
+// gatherAnswers returns the answers of this node and of all others, this node first, and which nodes have
 // replied.
-func (n *Node) seen(ctx context.Context, q cluster.Question) ([]cluster.Reply, []admin.NodeAnswer) {
-	all := []cluster.Reply{{Answer: cluster.Answer{Node: n.store.id, Said: "ok"}, Seen: n.see(ctx, q)}}
+func (n *Node) gatherAnswers(ctx context.Context, q cluster.Question) ([]cluster.Reply, []admin.NodeAnswer) {
+	all := []cluster.Reply{{Answer: cluster.Answer{Node: n.store.id, Said: "ok"}, Seen: n.localAnswer(ctx, q)}}
 	said := []admin.NodeAnswer{admin.NodeAnswer(all[0].Answer)}
 	if n.store.cluster == nil {
 		return all, said
@@ -69,7 +69,7 @@ func (n *Node) decisions(ctx context.Context, q admin.DecisionQuery) (admin.Deci
 	if query.Key != "" && !proxy.NamesKey(query.Key) { // it may be a raw key, which must not be sent to other nodes, and would not be found
 		return admin.Decisions{Decisions: []admin.Decision{}, Nodes: []admin.NodeAnswer{}}, nil
 	}
-	seen, said := n.seen(ctx, cluster.Question{Decisions: &query})
+	seen, said := n.gatherAnswers(ctx, cluster.Question{Decisions: &query})
 	return admin.Decisions{Decisions: mergeDecisions(query.N, seen), Nodes: said}, nil
 }
 
@@ -115,7 +115,7 @@ func (n *Node) top(ctx context.Context, q admin.TopQuery) (admin.Top, error) {
 	if n.store.cluster != nil {
 		query.N = min(keysAhead*most, maxKeys)
 	}
-	seen, said := n.seen(ctx, cluster.Question{Top: &query})
+	seen, said := n.gatherAnswers(ctx, cluster.Question{Top: &query})
 	var tops []proxy.Top
 	for _, r := range seen {
 		if r.Seen.Top != nil {

@@ -15,7 +15,7 @@ func TestMounted_IsAFileThatIsAMount(t *testing.T) {
 		"/etc/weir/weir.yaml": true, "/etc/weir/../weir/weir.yaml": true, "/etc/my weir/weir.yaml": true,
 		"/etc/folder/weir.yaml": false, "/etc/weir/other.yaml": false, "weir.yaml": false,
 	} {
-		if got := mounted(path, strings.NewReader(mounts)); got != want {
+		if got := isMountPoint(path, strings.NewReader(mounts)); got != want {
 			t.Errorf("%s: %v; want %v", path, got, want)
 		}
 	}

@@ -29,11 +29,11 @@ const (
 // errRejected reports that the webhook rejected the alert permanently.
 var errRejected = errors.New("webhook refused")
 
-// A hook sends alerts.
-type hook struct{ client *http.Client }
+// A webhook sends alerts.
+type webhook struct{ client *http.Client }
 
-func newHook() *hook {
-	return &hook{&http.Client{
+func newWebhook() *webhook {
+	return &webhook{&http.Client{
 		Timeout:       webhookTimeout,
 		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // do not send a signed message elsewhere
@@ -42,7 +42,7 @@ func newHook() *hook {
 
 // post sends a. It returns nil if the webhook returned with 2xx. An error that wraps
 // errRejected must not be retried. Errors do not contain the URL, which may be secret.
-func (h *hook) post(ctx context.Context, rules config.Alerts, a Alert) error {
+func (h *webhook) post(ctx context.Context, rules config.Alerts, a Alert) error {
 	body, err := json.Marshal(a)
 	if err != nil {
 		return err

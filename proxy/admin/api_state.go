@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+)
+
+const (
+	// maxMinutes is one day, for which statistics are kept; defaultMinutes is the default number of
+	// minutes.
+	maxMinutes     = 24 * 60
+	defaultMinutes = 60
+	// topMinutes is the number of minutes for which keys are counted, maxTopKeys the maximum number
+	// of keys of a limit, maxDecisions that of decisions, and maxAudited that of audit entries in
+	// one response.
+	topMinutes   = 15
+	maxTopKeys   = 1000
+	maxDecisions = 1000
+	maxAudited   = 500
+)
+
+// urlQueryEndpoint returns an endpoint that reads something according to the query of its URL.
+func urlQueryEndpoint[A any](path, summary string, query []parameter, ask func(r *http.Request) (A, error)) endpoint {
+	return endpoint{
+		method: http.MethodGet, path: path, role: Read, summary: summary, query: query, response: reflect.TypeFor[A](),
+		handle: func(w http.ResponseWriter, r *http.Request) {
+			if checkQuery(w, r, query) {
+				respond(w, http.StatusServiceUnavailable, func() (A, error) { return ask(r) })
+			}
+		},
+	}
+}
+
+func (o Options) minutes() endpoint {
+	query := []parameter{intParam("minutes", "The last so many; 60 when it is left out.", 1, maxMinutes)}
+	return urlQueryEndpoint("/statistics", "Statistics of the last minutes, for all nodes together.", query, func(r *http.Request) (Statistics, error) {
+		return o.Statistics(r.Context(), cmp.Or(intValue(r, "minutes"), defaultMinutes))
+	})
+}
+
+func (o Options) decisions() endpoint {
+	before := parameter{name: "before", summary: "Only requests that came before.", kind: "date-time"}
+	outcome := parameter{name: "outcome", summary: "Only requests with that outcome.", kind: "string", enum: []string{"allowed", "refused", "shadow_refused", "rejected"}}
+	query := []parameter{
+		stringParam("request_id", "Only the request with that id."), stringParam("route", "Only requests of that route."),
+		stringParam("limit", "Only requests of which that limit was asked."), outcome,
+		stringParam("key", "Only requests with the key of that hash or id."), before,
+		intParam("n", "At most so many; 100 when it is left out.", 1, maxDecisions),
+	}
+	e := urlQueryEndpoint("/decisions", "Decisions about recent requests on all nodes, newest first.", query, func(r *http.Request) (Decisions, error) {
+		q := r.URL.Query()
+		at, _ := time.Parse(time.RFC3339Nano, q.Get("before")) // already checked
+		return o.Decisions(r.Context(), DecisionQuery{
+			RequestID: q.Get("request_id"), Route: q.Get("route"), Limit: q.Get("limit"),
+			Outcome: q.Get("outcome"), Key: q.Get("key"), Before: at, N: intValue(r, "n"),
+		})
+	})
+	if o.Decisions == nil {
+		return e.unavailable("this node does not record decisions")
+	}
+	return e
+}
+
+func (o Options) top() endpoint {
+	query := []parameter{
+		stringParam("route", "Only limits of that route."), stringParam("limit", "Only limits of that name."),
+		intParam("minutes", "The last so many; all that are known when it is left out.", 1, topMinutes),
+		intParam("n", "At most so many keys of a limit; 20 when it is left out.", 1, maxTopKeys),
+	}
+	e := urlQueryEndpoint("/top", "The keys with most requests and most refusals, by limit, on all nodes together.", query, func(r *http.Request) (Top, error) {
+		q := r.URL.Query()
+		return o.Top(r.Context(), TopQuery{Route: q.Get("route"), Limit: q.Get("limit"), Minutes: intValue(r, "minutes"), N: intValue(r, "n")})
+	})
+	if o.Top == nil {
+		return e.unavailable("this node does not count keys")
+	}
+	return e
+}
+
+func (o Options) upstreams() endpoint {
+	e := readEndpoint("/upstreams", "The upstreams of this node, and the health of their targets on all nodes.", o.Upstreams)
+	if o.Upstreams == nil {
+		return e.unavailable("this node has no information about upstreams")
+	}
+	return e
+}
+
+func (o Options) audit() endpoint {
+	query := []parameter{
+		stringParam("before", "Only entries before the one with that id."),
+		intParam("n", "At most so many; 100 when it is left out.", 1, maxAudited),
+	}
+	e := urlQueryEndpoint("/audit", "The audit trail, newest first.", query, func(r *http.Request) (Audit, error) {
+		return o.Audit(r.Context(), AuditQuery{Before: r.URL.Query().Get("before"), N: intValue(r, "n")})
+	})
+	if o.Audit == nil {
+		return e.unavailable("this node has no audit trail")
+	}
+	return e
+}
+
+// diff returns the endpoint for the diff of a generation.
+func (o Options) diff() endpoint {
+	return urlQueryEndpoint("/history/{generation}", "The changes of files in a generation.", nil, func(r *http.Request) (Diff, error) {
+		n, err := strconv.ParseInt(chi.URLParam(r, "generation"), 10, 64)
+		if err != nil {
+			return Diff{}, &Problem{Status: http.StatusNotFound, Detail: "a generation is a number; GET /api/v1/history lists them"}
+		}
+		return o.Cluster.Diff(r.Context(), n)
+	})
+}
+
+func (o Options) history(ctx context.Context) (History, error) { return o.Cluster.History(ctx) }

@@ -25,7 +25,7 @@ func retired() map[string]string {
 		"tired": "ejected", "trip": "request", "twophase": "reserve", "unfit": "shadowErrors", "vet": "newKeys", "whisper": "stdLog", "wire": "backend or frames", "world": "testServer or Env",
 		"crowds": "noLocalQueue", "foretells": "checkForecast", "partings": "results", "rearm": "scheduleRenewal", "repay": "putBatch",
 		"unsettled": "pendingReleases",
-		"futile": "failed", "halved": "PeerHalfClosed", "offence": "penalty", "offences": "penalties", "presence": "PeerState",
+		"futile":    "failed", "halved": "PeerHalfClosed", "offence": "penalty", "offences": "penalties", "presence": "PeerState",
 		"unlisten": "removeListener", "untrailed": "forbidden trailers",
 	}
 }

@@ -135,14 +135,16 @@ type grantedTo struct {
 	permit limiter.Permit
 }
 
-// claims are of some limits of one of few keys, in both layouts.
+// claims are of some limits of one of few keys, in both layouts. The windows are minutes and
+// hours of the test's clock, so that on a slow machine Redis, which expires keys by the real
+// time, does not expire those that are in use.
 func (w *layouts) claims() (both [2][]limiter.Claim) {
 	key, order := w.r.IntN(3), w.r.Perm(4)[:1+w.r.IntN(4)]
 	if w.r.IntN(2) == 0 {
 		slices.Sort(order)
 	}
 	for _, i := range order {
-		rate := []limiter.Rate{{Count: 3, Window: time.Second}, {Count: 7, Window: 9 * time.Second}, {Count: 200, Window: time.Minute}, {Count: 40, Window: time.Minute}}[i]
+		rate := []limiter.Rate{{Count: 3, Window: time.Minute}, {Count: 7, Window: 9 * time.Minute}, {Count: 200, Window: time.Hour}, {Count: 40, Window: time.Hour}}[i]
 		rate.Count += w.more
 		cost := 1 + w.r.Int64N(2)
 		for layout, name := range []string{"l:%c", "l%c"} {
@@ -165,15 +167,15 @@ func (w *layouts) step() {
 	case n < 10:
 		w.take()
 	case n < 13:
-		w.s.advance(time.Duration(w.r.IntN(4)) * time.Duration(w.r.IntN(3000)) * time.Millisecond)
+		w.s.advance(time.Duration(w.r.IntN(4)) * time.Duration(w.r.IntN(180_000)) * time.Millisecond)
 	case n < 14:
-		w.s.advance(-time.Duration(w.r.IntN(50)) * time.Millisecond)
+		w.s.advance(-time.Duration(w.r.IntN(3000)) * time.Millisecond)
 	case n < 17 && len(w.permits) > 0:
 		for _, p := range w.permits[w.r.IntN(len(w.permits))] {
 			w.check(w.s.store.Refund(w.s.t.Context(), p.claims, p.permit))
 		}
 	default:
-		both, what, ban := w.claims(), w.r.IntN(8), time.Duration(w.r.IntN(2))*300*time.Millisecond
+		both, what, ban := w.claims(), w.r.IntN(8), time.Duration(w.r.IntN(2))*18*time.Second
 		for _, claims := range both {
 			switch what {
 			case 0:

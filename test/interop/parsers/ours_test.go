@@ -69,7 +69,7 @@ func served(raw []byte) reading {
 			x.Begin(200)
 			_ = x.Send(nil)
 		},
-		Closed: func(_ net.Conn, why error) {
+		OnClose: func(_ net.Conn, why error) {
 			if why != nil && w.reading.why == "" {
 				w.reading.why = why.Error()
 			}

@@ -22,7 +22,7 @@ func TestRate_EntriesAreWrittenAsJavasAre(t *testing.T) {
 	l := newLimited(t, 0)
 	l.do("true", "ann", "rate.set", "found", 10, time.Hour.Milliseconds(), 0)
 	l.do("true", "ann", "rate.take", "found", 2)
-	r := l.limiter(t, "found").As(limiter.RedissonByte)
+	r := l.limiter(t, "found").WithFormat(limiter.RedissonByte)
 	if o, err := r.Allow(brief(t), 3); err != nil || !o.Allowed || o.Remaining != 5 {
 		t.Fatalf("Allow(3) = %+v, %v; want it granted and 5 left of 10", o, err)
 	}
@@ -58,7 +58,7 @@ func TestRate_WhatARequestSetEndsWithItsPermits(t *testing.T) {
 	var d limiter.Decision
 	claims := []limiter.Claim{{
 		Limit: &limiter.Limit{Name: "sms.lent", Rate: limiter.Rate{Count: 5, Window: 2 * time.Second}},
-		Cost:  1, Redisson: "lent", RedissonForm: form(t),
+		Cost:  1, RedissonName: "lent", RedissonFormat: form(t),
 	}}
 	if err := l.store.Take(brief(t), claims, &d); err != nil || !d.Allowed {
 		t.Fatalf("Take = %+v, %v", d, err)

@@ -23,8 +23,11 @@ type requestBody struct {
 	complete atomic.Bool           // the body was read to its end
 	stopped  atomic.Bool
 
-	mu     sync.Mutex // held during a read; guards the fields below
+	mu     sync.Mutex // held during a read; guards closed
 	closed bool
+
+	stopMu   sync.Mutex // held while body is stopped; guards released
+	released bool       // close has returned: body may belong to another request
 }
 
 func newRequestBody(f *forwarding) *requestBody {
@@ -63,29 +66,40 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. net/http calls it when it needs no more of the body.
+// Close implements io.Closer. net/http calls it when it needs no more of the body, on a
+// goroutine of its own, and possibly after the request has ended.
 func (b *requestBody) Close() error {
 	b.Stop()
 	return nil
 }
 
-// Stop makes a pending read return, unless the body was read to its end.
+// Stop makes a pending read return, unless the body was read to its end. After close it
+// does nothing.
 func (b *requestBody) Stop() {
-	if b != nil && !b.complete.Load() {
+	if b == nil {
+		return
+	}
+	b.stopMu.Lock()
+	defer b.stopMu.Unlock()
+	if !b.released && !b.complete.Load() {
 		b.stopped.Store(true)
 		b.body.Stop()
 	}
 }
 
-// close waits for a pending read and makes later reads fail.
+// close waits for a pending read and makes later reads fail. The client's body is not
+// used any more when it returns.
 func (b *requestBody) close() {
 	if b == nil {
 		return
 	}
 	b.Stop()
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.closed = true
+	b.mu.Unlock()
+	b.stopMu.Lock()
+	b.released = true
+	b.stopMu.Unlock()
 }
 
 // err returns why the body could not be read from the client, or nil.

@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // testTimeout is how long a test waits for what must happen.
@@ -41,12 +42,7 @@ func (w *testProxy) until(holds func() bool) {
 // closedURL is the URL of a server that is not there.
 func closedURL(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	return "http://" + l.Addr().String()
+	return "http://" + sockettest.ClosedAddr(t)
 }
 
 // startBackend is the URL of a server.

@@ -10,17 +10,13 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // closedURL is the URL of a server that is gone.
 func closedURL(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	return "http://" + l.Addr().String()
+	return "http://" + sockettest.ClosedAddr(t)
 }
 
 // newOrderedPool is a pool whose targets are asked in this order, as each that failed

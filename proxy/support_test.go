@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -36,7 +35,7 @@ func startServer(t *testing.T, yaml string, change ...func(*Options)) *testServe
 	t.Helper()
 	f := &testServer{testProxy: newProxy(t, yaml, change...)}
 	f.server = frontend.NewServer(f.Proxy, f.current.Load().config.Listen, zerolog.Nop())
-	f.addr = f.listen(f.server.Serve)
+	f.addr = sockettest.Serve(f, &f.served, f.server.Serve)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
@@ -44,21 +43,6 @@ func startServer(t *testing.T, yaml string, change ...func(*Options)) *testServe
 		f.served.Wait()
 	})
 	return f
-}
-
-// listen starts serve on a free port, until the test ends.
-func (f *testServer) listen(serve func(net.Listener) error) (addr string) {
-	f.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.served.Go(func() {
-		if err := serve(l); err != nil {
-			f.Errorf("serve: %v", err)
-		}
-	})
-	return l.Addr().String()
 }
 
 // dial connects a client that says these bytes.

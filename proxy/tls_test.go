@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // writeCertificate writes a certificate for example.com and its key into dir, and returns
@@ -50,7 +51,7 @@ func (f *testServer) listenTLS() (addr string, client *tls.Config) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	addr = f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr = sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	return addr, &tls.Config{RootCAs: roots, ServerName: "example.com"}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A fixedIssuer has one certificate, or none yet.
@@ -58,7 +59,7 @@ func TestCertificates_OfAnIssuer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+		return sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	}
 	both, alone := serve(pair), serve()
 	if got := certificateAt(t, both, "b.example").DNSNames[0]; got != "a.example" {
@@ -90,7 +91,7 @@ func TestCertificates_Proof(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := startServer(t, "", echo())
-	addr := f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "b.example", NextProtos: []string{"acme-tls/1"}})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 func TestServer_BothProtocolsWithoutTLS(t *testing.T) {
@@ -94,7 +96,7 @@ func (l *failingListener) Accept() (net.Conn, error) {
 func TestServer_AcceptsAgainAfterErrors(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
 		f := over.startServer(t, "", echo())
-		f.addr = f.listen(func(l net.Listener) error { return f.serve(&failingListener{l, 3}) })
+		f.addr = sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.serve(&failingListener{l, 3}) })
 		f.dial(plainly).WantStatus(200)
 	})
 }

@@ -102,7 +102,7 @@ func (over transport) startServer(t *testing.T, listen string, h http.Handler) *
 	f := &testServer{T: t}
 	f.server = NewServer(h, bounds(t, listen), zerolog.New(&f.log))
 	over(f)
-	f.addr = f.listen(f.serve)
+	f.addr = sockettest.Serve(f, &f.served, f.serve)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
@@ -110,21 +110,6 @@ func (over transport) startServer(t *testing.T, listen string, h http.Handler) *
 		f.served.Wait()
 	})
 	return f
-}
-
-// listen starts serve on a free port, until the test ends.
-func (f *testServer) listen(serve func(net.Listener) error) (addr string) {
-	f.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.served.Go(func() {
-		if err := serve(l); err != nil {
-			f.Errorf("serve: %v", err)
-		}
-	})
-	return l.Addr().String()
 }
 
 // waitForLog waits for a line of the log.

@@ -24,6 +24,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // issue writes a certificate for names, signed by itself, and its key.
@@ -93,7 +94,7 @@ func (f *testServer) certificates() (*Certificates, *tls.Config) {
 func (f *testServer) listenTLS() (addr string, client *http.Client) {
 	f.Helper()
 	certs, trusting := f.certificates()
-	addr = f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr = sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
 		TLSClientConfig:   trusting,
@@ -177,7 +178,7 @@ func TestCertificates_ByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := startServer(t, "", echo())
-	addr := f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	for asked, want := range map[string]string{"first.example": "first.example", "x.b.example": "*.b.example", "other.example": "first.example", "": "first.example"} {
 		if got := certificateAt(t, addr, asked).DNSNames[0]; got != want {
 			t.Errorf("%q is shown %s; want %s", asked, got, want)
@@ -208,7 +209,7 @@ func TestCertificates_AreReloaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	replaceFile(t, pair.Key, []byte("nonsense"))
 	certs.Reload()
 	f.waitForLog("certificate not loaded; keeping the previous one")

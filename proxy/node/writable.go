@@ -17,7 +17,7 @@ func checkWritable(c *config.Config) error {
 			return fmt.Errorf("reload.keep %s cannot be written: %w; name a file in a directory that weir may write to", keep, err)
 		}
 	}
-	if c.Listen.ACME == nil {
+	if c.Listen.ACME == nil || c.Listen.HTTPS == "" { // certificates are used by HTTPS only
 		return nil
 	}
 	storage := c.Listen.ACME.Storage

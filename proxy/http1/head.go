@@ -44,12 +44,18 @@ func (h *Head) release(m *bufferPool) {
 // the value is validated.
 func (h *Head) AddKnown(n Name, value []byte) { h.addLine(n, n.String(), value) }
 
+// AddKnownString is AddKnown for a string.
+func (h *Head) AddKnownString(n Name, value string) { h.addLine(n, n.String(), bytesOf(value)) }
+
 // Add adds a field line. If the name is not a token, the value contains a control
 // character, or the field is hop-by-hop or concerns the framing, the message cannot be
 // sent: sending it returns ErrOutgoing.
 func (h *Head) Add(name, value string) {
-	h.addLine(nameOf(name), name, unsafe.Slice(unsafe.StringData(value), len(value)))
+	h.addLine(nameOf(name), name, bytesOf(value))
 }
+
+// bytesOf returns the bytes of s, which must not be modified.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // addLine adds a field line whose name, in any case, is that of n.
 func (h *Head) addLine(n Name, name string, value []byte) {

@@ -29,7 +29,7 @@ func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
 	if kind, err := p.checkRequest(t); err != nil {
 		return Result{Kind: kind, Err: err}
 	}
-	f := p.newForwarding(ctx, t, to)
+	f := p.begin(ctx, t, to)
 	defer f.end()
 	if err := p.sendWithRetries(f); err != nil {
 		f.fail(err)
@@ -114,12 +114,12 @@ type forwarding struct {
 	acceptTrailers bool   // the client accepts trailer fields
 }
 
-// newForwarding returns a forwarding for t.
-func (p *Pool) newForwarding(ctx context.Context, t *Request, to Sink) *forwarding {
-	f, ok := p.forwardingPool.Get().(*forwarding)
-	if !ok {
-		f = new(forwarding)
+// begin returns the forwarding of t.
+func (p *Pool) begin(ctx context.Context, t *Request, to Sink) *forwarding {
+	if t.forwarding == nil {
+		t.forwarding = new(forwarding)
 	}
+	f := t.forwarding
 	f.pool, f.ctx, f.request, f.to, f.start = p, ctx, t, to, t.Start
 	if f.start.IsZero() {
 		f.start = time.Now()
@@ -131,13 +131,11 @@ func (p *Pool) newForwarding(ctx context.Context, t *Request, to Sink) *forwardi
 	return f
 }
 
-// end releases what f holds, and recycles f.
+// end releases what f holds, and clears f for the next request.
 func (f *forwarding) end() {
-	p := f.pool
 	f.release()
 	f.releaseBackend()
 	*f = forwarding{writer: fieldWriter{buf: f.writer.buf}}
-	p.forwardingPool.Put(f)
 }
 
 // relayResponse sends the response to the client.

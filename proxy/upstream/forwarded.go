@@ -68,13 +68,20 @@ type fieldWriter struct {
 // add adds a line. value was written into buf, which may have grown.
 func (f *fieldWriter) add(name http1.Name, value []byte) {
 	f.buf = value
-	if len(f.set) == 0 || f.set[name.String()] == nil {
+	if !f.isSet(name) {
 		f.to.AddKnown(name, value)
 	}
 }
 
 func (f *fieldWriter) addString(name http1.Name, value string) {
-	f.add(name, append(f.buf[:0], value...))
+	if !f.isSet(name) {
+		f.to.AddKnownString(name, value)
+	}
+}
+
+// isSet reports whether the operator sets this field.
+func (f *fieldWriter) isSet(name http1.Name) bool {
+	return len(f.set) > 0 && f.set[name.String()] != nil
 }
 
 // addAll adds a line for each value.

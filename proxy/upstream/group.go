@@ -135,7 +135,7 @@ func (c *group) admitWaitingLocked(now time.Time) {
 }
 
 // recordConnect records whether a connection to m was established.
-func (c *group) recordConnect(m *backend, h Health, reached bool) {
+func (c *group) recordConnect(m *backend, h *Health, reached bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if reached {
@@ -148,7 +148,7 @@ func (c *group) recordConnect(m *backend, h Health, reached bool) {
 }
 
 // recordCheck records the result of an active health check of m.
-func (c *group) recordCheck(m *backend, h Health, good bool) {
+func (c *group) recordCheck(m *backend, h *Health, good bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()

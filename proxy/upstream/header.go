@@ -17,6 +17,7 @@ type header interface {
 	Add(name, value string)
 	// AddKnown adds a field. value is valid only until it returns.
 	AddKnown(name http1.Name, value []byte)
+	AddKnownString(name http1.Name, value string)
 }
 
 // writeHeader writes all fields of the request except those for the framing. It drops

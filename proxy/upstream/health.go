@@ -17,7 +17,7 @@ type targetHealth struct {
 }
 
 // connectSucceeded records a successful connection.
-func (s *targetHealth) connectSucceeded(now time.Time, h Health) {
+func (s *targetHealth) connectSucceeded(now time.Time, h *Health) {
 	if h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold {
 		s.recoveredAt = now
 	}
@@ -28,7 +28,7 @@ func (s *targetHealth) connectSucceeded(now time.Time, h Health) {
 // failures the target is ejected for h.EjectFor and up to a quarter more. spread, from
 // 0 to 1, selects the additional time, so that several proxies do not return to the
 // target at the same moment.
-func (s *targetHealth) connectFailed(now time.Time, h Health, spread float64) {
+func (s *targetHealth) connectFailed(now time.Time, h *Health, spread float64) {
 	s.failedConnects++
 	if h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold {
 		s.ejectedUntil = now.Add(h.EjectFor + time.Duration(spread*float64(h.EjectFor)/4))
@@ -37,7 +37,7 @@ func (s *targetHealth) connectFailed(now time.Time, h Health, spread float64) {
 
 // recordCheck records the result of an active check. The target is unhealthy after
 // h.FailureThreshold consecutive failures, and healthy after one success.
-func (s *targetHealth) recordCheck(now time.Time, h Health, good bool) {
+func (s *targetHealth) recordCheck(now time.Time, h *Health, good bool) {
 	if !good {
 		s.failedChecks++
 		s.unhealthy = s.unhealthy || s.failedChecks >= h.FailureThreshold
@@ -51,13 +51,13 @@ func (s *targetHealth) recordCheck(now time.Time, h Health, good bool) {
 
 // ejected reports whether s is selected only if no other target is available: it is
 // ejected, or its ejection has ended and one request is already probing it.
-func (s *targetHealth) ejected(now time.Time, h Health) bool {
+func (s *targetHealth) ejected(now time.Time, h *Health) bool {
 	return now.Before(s.ejectedUntil) || h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold && s.inFlight > 0
 }
 
 // slowStartFactor returns the share of its weight that s has. It grows linearly after a
 // recovery.
-func (s *targetHealth) slowStartFactor(now time.Time, h Health) float64 {
+func (s *targetHealth) slowStartFactor(now time.Time, h *Health) float64 {
 	if s.recoveredAt.IsZero() || h.SlowStart == 0 {
 		return 1
 	}

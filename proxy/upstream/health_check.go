@@ -34,7 +34,7 @@ type Health struct {
 }
 
 // accepts reports whether a response with this status is healthy.
-func (h Health) accepts(status int) bool {
+func (h *Health) accepts(status int) bool {
 	if h.Accepts == nil {
 		return status/100 == 2
 	}
@@ -52,7 +52,7 @@ func (p *Pool) checkHealth(ctx context.Context, m *backend, probe func(context.C
 		if ctx.Err() != nil {
 			return
 		}
-		p.group.recordCheck(m, p.health, err == nil)
+		p.group.recordCheck(m, &p.health, err == nil)
 		select {
 		case <-ctx.Done():
 			return

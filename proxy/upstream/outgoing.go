@@ -59,6 +59,7 @@ func (h mapHeader) Add(name, value string) {
 }
 
 // AddKnown implements header.
-func (h mapHeader) AddKnown(name http1.Name, value []byte) {
-	h[name.String()] = append(h[name.String()], string(value))
-}
+func (h mapHeader) AddKnown(name http1.Name, value []byte) { h.AddKnownString(name, string(value)) }
+
+// AddKnownString implements header.
+func (h mapHeader) AddKnownString(name http1.Name, value string) { h.Add(name.String(), value) }

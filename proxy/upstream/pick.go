@@ -50,7 +50,7 @@ func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 			continue
 		}
 		rank := 1
-		if m.ejected(now, p.health) {
+		if m.ejected(now, &p.health) {
 			rank++
 		}
 		if a.hasTried(m) {
@@ -101,7 +101,7 @@ func (p *Pool) roundRobin(now time.Time, candidates []*backend) *backend {
 	var sum float64
 	best := candidates[0]
 	for _, m := range candidates {
-		share := m.weight * m.slowStartFactor(now, p.health)
+		share := m.weight * m.slowStartFactor(now, &p.health)
 		sum += share
 		m.currentWeight += share
 		if m.currentWeight > best.currentWeight {
@@ -118,7 +118,7 @@ func (p *Pool) leastLoaded(now time.Time, candidates []*backend) []*backend {
 	least := math.Inf(1)
 	kept := candidates[:0]
 	for _, m := range candidates {
-		load := float64(m.inFlight+1) / (m.weight * m.slowStartFactor(now, p.health))
+		load := float64(m.inFlight+1) / (m.weight * m.slowStartFactor(now, &p.health))
 		switch {
 		case load < least:
 			least, kept = load, append(kept[:0], m)

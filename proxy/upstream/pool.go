@@ -119,8 +119,6 @@ type Pool struct {
 	buffers          *bufferPool
 	pseudonym        string
 
-	forwardingPool sync.Pool // of *forwarding
-
 	via11 string // element of Via for HTTP/1.1
 
 	balance         Balance

@@ -63,7 +63,12 @@ type Request struct {
 	// final response, before it is sent. It may modify the fields. The hop-by-hop
 	// fields have been dropped.
 	OnHeader func(status int, h *http1.Fields)
+
+	forwarding *forwarding // the state of Forward; kept by Reset
 }
+
+// Reset clears t for the next request. It keeps the memory that Forward uses.
+func (t *Request) Reset() { *t = Request{forwarding: t.forwarding} }
 
 // expectsContinue reports whether the client waits for 100 Continue before it sends the body.
 func (t *Request) expectsContinue() bool {

@@ -84,9 +84,9 @@ func (p *Pool) recordOutcome(f *forwarding, err error) {
 	switch {
 	case !p.ejects():
 	case err == nil:
-		p.group.recordConnect(f.backend, p.health, true)
+		p.group.recordConnect(f.backend, &p.health, true)
 	case notSent(err) && f.ctx.Err() == nil && !errors.Is(err, http1.ErrAborted):
-		p.group.recordConnect(f.backend, p.health, false)
+		p.group.recordConnect(f.backend, &p.health, false)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"reflect"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
@@ -49,6 +50,9 @@ func startProxy(t testing.TB, pool *Pool, change func(*Request, received)) *test
 			change(r, received{r.Fields, func(most int64) { x.Body().Limit(most) }})
 		}
 		res := pool.Forward(&http1.Context{Exchange: x}, r, d)
+		if f := r.forwarding; f != nil && !reflect.DeepEqual(*f, forwarding{writer: fieldWriter{buf: f.writer.buf}}) {
+			t.Errorf("%+v is left of a request that has ended", *f)
+		}
 		p.results <- res
 		switch {
 		case res.Kind == OK:

@@ -35,7 +35,7 @@ func (p *Pool) TargetStatuses() (all []TargetStatus, waiting int) {
 	for _, m := range p.backends {
 		s := TargetStatus{
 			Target: m.name, Weight: int(m.weight), Condition: Healthy, InFlight: m.inFlight,
-			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks, Share: m.slowStartFactor(now, p.health),
+			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks, Share: m.slowStartFactor(now, &p.health),
 		}
 		switch {
 		case p.health.Path != "" && m.unhealthy:

@@ -21,11 +21,11 @@ func TestTargetStatuses_OfRecoveringTarget(t *testing.T) {
 		}
 		m := p.backends[0]
 		is(Healthy)
-		p.group.recordConnect(m, h, false)
+		p.group.recordConnect(m, &h, false)
 		if s := is(Healthy); s.FailedConnects != 1 {
 			t.Errorf("after a failure %+v", s)
 		}
-		p.group.recordConnect(m, h, false)
+		p.group.recordConnect(m, &h, false)
 		if s := is(Ejected); !s.EjectedUntil.After(time.Now()) {
 			t.Errorf("ejected until %v", s.EjectedUntil)
 		}
@@ -33,18 +33,18 @@ func TestTargetStatuses_OfRecoveringTarget(t *testing.T) {
 		if s := is(Probing); !s.EjectedUntil.IsZero() {
 			t.Errorf("a target that may be asked is ejected until %v", s.EjectedUntil)
 		}
-		p.group.recordConnect(m, h, true)
+		p.group.recordConnect(m, &h, true)
 		if s := is(SlowStart); s.Share >= 1 || s.FailedConnects != 0 {
 			t.Errorf("back with %+v, want a part of its share", s)
 		}
 		time.Sleep(10 * time.Second)
 		is(Healthy)
-		p.group.recordCheck(m, h, false)
-		p.group.recordCheck(m, h, false)
+		p.group.recordCheck(m, &h, false)
+		p.group.recordCheck(m, &h, false)
 		if s := is(Unhealthy); s.FailedChecks != 2 {
 			t.Errorf("after two bad checks %+v", s)
 		}
-		p.group.recordCheck(m, h, true)
+		p.group.recordCheck(m, &h, true)
 		if _, err := p.acquire(t.Context(), time.Now(), selection{}); err != nil {
 			t.Fatal(err)
 		}

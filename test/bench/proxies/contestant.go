@@ -27,7 +27,10 @@ func (b *bench) contestants(w workload) []contestant {
 		}
 		return out
 	}
-	out = append(out, b.nginx(w))
+	out = append(out, b.nginx("nginx", w, ""))
+	if w.sameFields {
+		out = append(out, b.nginx("nginx-fields", w, weirFields))
+	}
 	if b.haproxy != "" && w.limits <= 1 && w.routes == 0 && !w.tls && !w.log {
 		out = append(out, b.haproxyFor(w))
 	}

@@ -73,6 +73,9 @@ func run(ctx context.Context, s settings, names []string) error {
 	if has := runtime.NumCPU(); s.cores < 1 || s.cores > 1 && s.cores >= has {
 		return fmt.Errorf("-cores %d: contestants can have 1 to %d of the %d processors of this machine: the load, the upstreams and Redis need one", s.cores, max(has-1, 1), has)
 	}
+	if s.measured < time.Second {
+		return fmt.Errorf("-time %v: wrk counts whole seconds; write 1s or more", s.measured)
+	}
 	b, err := newBench(s)
 	if err != nil {
 		return err

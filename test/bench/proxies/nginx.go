@@ -30,9 +30,17 @@ func (b *bench) upstreamConf() string {
   }`, b.upstreamPort, strings.Repeat("x", short), middle, b.dir, long), b.of(others))
 }
 
-func (b *bench) nginx(w workload) contestant {
-	path := b.nginxConf("nginx", "", b.nginxServer(w, b.nginxLimits(w)), b.of(contestants))
-	return contestant{"nginx", []string{b.nginxPath, "-p", b.dir, "-e", filepath.Join(b.dir, "nginx.err"), "-c", path}}
+// weirFields are the directives by which nginx sets the fields that Weir sets in each
+// request and response, beside X-Forwarded-For.
+const weirFields = `proxy_set_header X-Real-Ip $remote_addr; proxy_set_header X-Forwarded-Host $host; proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_set_header Via "1.1 nginx"; proxy_set_header X-Request-Id $request_id; add_header X-Request-Id $request_id;`
+
+// nginx is an nginx with more directives for its locations.
+func (b *bench) nginx(name string, w workload, directives string) contestant {
+	l := b.nginxLimits(w)
+	l.location += directives
+	path := b.nginxConf(name, "", b.nginxServer(w, l), b.of(contestants))
+	return contestant{name, []string{b.nginxPath, "-p", b.dir, "-e", filepath.Join(b.dir, name+".err"), "-c", path}}
 }
 
 // A limiting is what makes an nginx limit: in http{} and in each location{}.

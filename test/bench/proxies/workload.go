@@ -16,6 +16,7 @@ type workload struct {
 	rate       int  // requests a second, sent whether or not answers come; 0 is as many as answers allow
 	idle       int  // connections beside those of the load that say nothing
 	log        bool
+	sameFields bool // beside an nginx that sets the fields that Weir sets, as well
 }
 
 const (
@@ -26,8 +27,8 @@ const (
 
 func workloads() []workload {
 	all := []workload{
-		{name: "plain", what: "no limit", keys: 1},
-		{name: "memory", what: "100 a second for each of 10,000 keys, in memory", limit: 100, keys: 10_000},
+		{name: "plain", what: "no limit", keys: 1, sameFields: true},
+		{name: "memory", what: "100 a second for each of 10,000 keys, in memory", limit: 100, keys: 10_000, sameFields: true},
 		{name: "refused", what: "10 a second for one key, in memory: nearly all are refused", limit: 10, keys: 1, refuses: true},
 		{name: "redis", what: "100 a second for each of 10,000 keys, in Redis", limit: 100, keys: 10_000, store: "redis"},
 		{name: "redis-refused", what: "10 a second for one key, in Redis: nearly all are refused", limit: 10, keys: 1, store: "redis", refuses: true},
@@ -42,7 +43,7 @@ func workloads() []workload {
 		{name: "tls", what: "as plain, clients speak TLS", keys: 1, tls: true},
 		{name: "http2", what: "as tls, in HTTP/2: 8 connections with 8 requests at once", keys: 1, tls: true, http2: true},
 		{name: "idle", what: "as plain, beside 5,000 connections that say nothing", keys: 1, idle: 5000},
-		{name: "log", what: "as plain, with a line in the access log for each request", keys: 1, log: true},
+		{name: "log", what: "as plain, with a line in the access log for each request", keys: 1, log: true, sameFields: true},
 		{name: "open", what: "as plain, 5,000 requests a second whether or not answers come", keys: 1, rate: 5000},
 		{name: "open-redis", what: "as redis, 5,000 requests a second whether or not answers come", limit: 100, keys: 10_000, store: "redis", rate: 5000},
 	}

@@ -58,38 +58,38 @@ func newDenials(size int) *denials {
 }
 
 // decide fills d and returns true if at least one of claims is refused by a denial that
-// is not older than age. The outcomes of the other claims are unknown.
+// is not older than age. The outcomes of the other claims are unknown. If it
+// returns false, it may have overwritten the elements of d.Outcomes.
 func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Claim, d *limiter.Decision) bool {
 	if n == nil || !n.hasEntries.Load() || !n.isSubscribed.Load() {
 		return false
 	}
-	var first denial
 	refused := false
-	for _, c := range claims {
-		if first, refused = n.find(now, age, c); refused {
-			break
+	outcomes, wait, clockSkew := d.Outcomes[:0], time.Duration(0), time.Duration(0)
+	for i := range claims {
+		c := &claims[i]
+		known, ok := n.find(now, age, c)
+		if !ok {
+			outcomes = append(outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true})
+			continue
 		}
-	}
-	if !refused {
-		return false
-	}
-	*d = limiter.Decision{At: time.UnixMilli(now.Add(first.clockSkew).UnixMilli()), Outcomes: d.Outcomes[:0]}
-	for _, c := range claims {
-		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
-		if known, ok := n.find(now, age, c); ok {
-			// Rounded up to milliseconds, so that it is never before the time of Redis.
-			wait := (known.expiresAt.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
-			o = limiter.Outcome{Remaining: known.remaining, Wait: wait, Banned: known.banned}
-			d.Wait = max(d.Wait, wait)
+		if !refused {
+			refused, clockSkew = true, known.clockSkew
 		}
-		d.Outcomes = append(d.Outcomes, o)
+		// Rounded up to milliseconds, so that it is never before the time of Redis.
+		left := (known.expiresAt.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
+		outcomes = append(outcomes, limiter.Outcome{Remaining: known.remaining, Wait: left, Banned: known.banned})
+		wait = max(wait, left)
 	}
-	return true
+	if refused {
+		*d = limiter.Decision{At: time.UnixMilli(now.Add(clockSkew).UnixMilli()), Wait: wait, Outcomes: outcomes}
+	}
+	return refused
 }
 
 // find returns the denial that refuses c.
-func (n *denials) find(now time.Time, age time.Duration, c limiter.Claim) (denial, bool) {
-	known, ok := n.cache.GetIfPresent(windowIDOf(c))
+func (n *denials) find(now time.Time, age time.Duration, c *limiter.Claim) (denial, bool) {
+	known, ok := n.cache.GetIfPresent(windowIDOf(*c))
 	if c.RedissonName != "" && age == denialTTL {
 		age = sharedDenialTTL // a Java program may have released permits without a message
 	}

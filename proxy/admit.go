@@ -82,7 +82,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		cancel()
 		ctx, cancel = a.withTimeout(client)
 	}
-	if errors.Is(err, limiter.ErrQueueFull) {
+	if err != nil && errors.Is(err, limiter.ErrQueueFull) {
 		err = nil // the decision is a refusal
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -102,7 +103,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		}
 	}
 	if x.source == 0 {
-		x.source = uint32(maphash.Comparable(g.seed, x.client.network)) | 1 // never 0, which means no source
+		x.source = g.source(x.client.network)
 	}
 	shared := ""
 	if l.RedissonName != "" {
@@ -125,6 +126,11 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		}
 	}
 	return nil
+}
+
+// source identifies a client's network; see limiter.Claim.
+func (g *generation) source(network netip.Prefix) uint32 {
+	return uint32(maphash.Comparable(g.seed, network)) | 1 // never 0, which means no source
 }
 
 // cost returns the number of permits that the request takes; 1 if it does not say.

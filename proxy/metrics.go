@@ -112,19 +112,21 @@ func (m *metrics) countResponse(x *exchange) (name string) {
 
 // observeDurations records the duration of x and its parts.
 func (m *metrics) observeDurations(x *exchange, name string, f *routeMetrics) {
-	x.observe(f.durations.of(m.durations, name), x.duration)
-	x.observe(f.own.of(m.own, name), x.ownDuration())
+	end := x.began.UnixNano() + int64(x.duration)
+	x.observe(f.durations.of(m.durations, name), x.duration, end)
+	x.observe(f.own.of(m.own, name), x.ownDuration(), end)
 	if x.outcome.duration > 0 {
-		x.observe(f.upstream.of(m.upstream, name), x.outcome.duration)
+		x.observe(f.upstream.of(m.upstream, name), x.outcome.duration, end)
 	}
 	if x.waitTime > 0 {
-		x.observe(f.wait.of(m.wait, name), x.waitTime)
+		x.observe(f.wait.of(m.wait, name), x.waitTime, end)
 	}
 }
 
-// observe records the duration d of x. At intervals x becomes an exemplar.
-func (x *exchange) observe(h *histogram, d time.Duration) {
-	if bucket := h.observe(d); h.due(bucket, x.began.UnixNano()+int64(x.duration)) || x.traceID() != "" {
+// observe records the duration d of x, which ended at end, in nanoseconds since 1970. At intervals x
+// becomes an exemplar.
+func (x *exchange) observe(h *histogram, d time.Duration, end int64) {
+	if bucket := h.observe(d); h.due(bucket, end) || x.isTraced() {
 		h.example(bucket, d, x)
 	}
 }

@@ -179,8 +179,9 @@ func (p *Proxy) decide(ctx context.Context, g *generation, x *exchange) error {
 		return err
 	}
 	x.trace.beginDecision()
-	defer x.trace.endDecision()
-	return p.admitter.admit(ctx, &x.admission)
+	err := p.admitter.admit(ctx, &x.admission)
+	x.trace.endDecision()
+	return err
 }
 
 // resolveRoute determines the client and the route of the request.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	crand "crypto/rand"
+	"encoding/binary"
 	"math/rand/v2"
 	"sync"
 )
@@ -43,13 +44,20 @@ func (r *requestIDs) next() string {
 	return id
 }
 
-// fill generates more ids.
+// fill generates more ids, eight characters at a time.
 func (s *idSource) fill() {
-	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	var text [idBatch * idLength]byte
-	_, _ = s.random.Read(text[:]) // never fails
-	for i, b := range text {
-		text[i] = letters[b%32]
+	for i := 0; i < len(text); i += 8 {
+		binary.LittleEndian.PutUint64(text[i:], idCharacters(s.random.Uint64()))
 	}
 	s.ids = string(text[:])
+}
+
+// idCharacters maps each byte of random to a character of an id by its lowest five bits: 0 to 25 to
+// A to Z, 26 to 31 to 2 to 7. No addition carries from one byte into the next.
+func idCharacters(random uint64) uint64 {
+	const each = 0x0101010101010101 // a 1 in each byte
+	values := random & (31 * each)
+	digits := (values + (128-26)*each) >> 7 & each // a 1 in each byte with a value from 26
+	return values + 'A'*each - digits*('A'+26-'2')
 }

@@ -1,10 +1,31 @@
 package proxy
 
 import (
+	"encoding/binary"
 	"regexp"
 	"sync"
 	"testing"
 )
+
+// Each byte is mapped by its five lowest bits, whatever its neighbors are.
+func TestRequestIDs_CharactersByValue(t *testing.T) {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	for b := range 256 {
+		for _, others := range []uint64{0, 0xff, uint64(b), 26, 25} {
+			for at := range 8 {
+				random := others*0x0101010101010101&^(0xff<<(8*at)) | uint64(b)<<(8*at)
+				var got, want [8]byte
+				binary.LittleEndian.PutUint64(got[:], idCharacters(random))
+				for i := range want {
+					want[i] = letters[byte(random>>(8*i))%32]
+				}
+				if got != want {
+					t.Fatalf("%016x: %s, want %s", random, got, want)
+				}
+			}
+		}
+	}
+}
 
 func TestRequestIDs_NoTwoAreTheSame(t *testing.T) {
 	var ids requestIDs

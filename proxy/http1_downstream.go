@@ -125,9 +125,13 @@ func (d *http1Downstream) respond(a respond.Response) {
 	h, x := d.h, d.x
 	x.response.status = a.Status
 	head := h.Begin(a.Status)
+	var lines fieldLines
+	if x.route != nil {
+		lines = x.route.refusalLines
+	}
 	for _, f := range a.Fields {
 		if f.Name != "Content-Length" {
-			head.Add(f.Name, f.Value)
+			lines.add(head, f)
 		}
 	}
 	head.Add("X-Request-Id", x.id)

@@ -38,6 +38,7 @@ type route struct {
 	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
 	quota             *respond.Quota               // renders the rate limit fields
+	refusalLines      fieldLines                   // the fields that most refusals of the route share
 	refunds           map[upstream.ResultKind]bool // the errors of RefundOn
 	fixedResponse     respond.Response             // the response of Respond
 	rewrite           rewrite                      // the rewriting of requests and responses

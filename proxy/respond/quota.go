@@ -55,6 +55,7 @@ type Quota struct {
 	policies     []policy
 	style        Style
 	policyHeader string // value of RateLimit-Policy; empty if no policy is exposed
+	hasOverrides bool   // some policy has Override
 	reject       compiledReject
 }
 
@@ -89,6 +90,7 @@ func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
 			return nil, fmt.Errorf("%w: %q: %w", ErrPolicy, p.Name, err)
 		}
 		q.policies = append(q.policies, c)
+		q.hasOverrides = q.hasOverrides || p.Override
 		if p.Expose && !p.Override {
 			shown = append(shown, c.policyItem)
 		}
@@ -196,8 +198,10 @@ func (q *Quota) addFields(v Verdict) {
 
 // policyLine returns the value of RateLimit-Policy.
 func (q *Quota) policyLine(v Verdict) string {
-	if overridden := q.overridden(v); len(overridden) > 0 {
-		return q.overridePolicyLine(overridden)
+	if q.hasOverrides {
+		if overridden := q.overridden(v); len(overridden) > 0 {
+			return q.overridePolicyLine(overridden)
+		}
 	}
 	return q.policyHeader
 }
@@ -216,10 +220,10 @@ func (q *Quota) limitLine(v Verdict) string {
 		}
 		o := &v.Decision.Outcomes[i]
 		m.text = append(m.text, p.limitItem...)
-		m.text = strconv.AppendInt(m.text, p.remaining(o), 10)
+		m.text = appendInt(m.text, p.remaining(o))
 		if t := p.reset(o); t > 0 {
 			m.text = append(m.text, ";"+paramReset+"="...)
-			m.text = strconv.AppendInt(m.text, t, 10)
+			m.text = appendInt(m.text, t)
 		}
 	}
 	return m.textFrom(from)

@@ -24,10 +24,10 @@ func newFieldLines(fields []respond.Field) (all fieldLines) {
 }
 
 // add adds f to the head of a response.
-func (all fieldLines) add(head *http1.Head, f respond.Field) {
+func (all fieldLines) add(head *http1.Head, f *respond.Field) {
 	for i := range all {
-		if all[i].field == f { // a field of these usually shares their memory, so that this compares pointers
-			head.AddBlock(all[i].rendered)
+		if l := &all[i]; l.field == *f { // a field of these usually shares their memory, so that this compares pointers
+			head.AddBlock(l.rendered)
 			return
 		}
 	}

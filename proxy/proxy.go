@@ -60,7 +60,6 @@ type Proxy struct {
 	agree           Agree
 	current         atomic.Pointer[generation]
 	exchanges       sync.Pool
-	downstreams     sync.Pool         // of *http1Downstream
 	guard           *limiter.KeyGuard // the keys seen recently
 	buffers         *bufferBudget
 	admitter        *admitter

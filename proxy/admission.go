@@ -44,19 +44,24 @@ type keyNamer interface {
 	logKey(k limiter.Key) (hash, masked string)
 }
 
-// reset clears q for the next request and keeps its allocated memory. It works in place: assigning a
-// new admission would copy it.
+// reset clears q for the next request and keeps its allocated memory. It works in place, one slice at
+// a time: assigning a new admission would copy it.
 func (q *admission) reset() {
 	q.route, q.keyNamer = nil, nil
 	q.exempt, q.bothSecrets, q.source = false, false, 0
-	q.claims, q.shadows, q.shadowErrors = q.claims.empty(), q.shadows.empty(), q.shadowErrors[:0]
-	q.idempotent.firstUse, q.idempotent.all = nil, q.idempotent.all[:0]
-	q.decision = limiter.Decision{Outcomes: q.decision.Outcomes[:0]}
+	q.claims.reset()
+	q.shadows.reset()
+	q.shadowErrors = q.shadowErrors[:0]
+	q.idempotent.firstUse = nil
+	q.idempotent.all = q.idempotent.all[:0]
+	q.decision.Allowed, q.decision.Wait, q.decision.At, q.decision.Permit = false, 0, time.Time{}, limiter.Permit{}
+	q.decision.Outcomes = q.decision.Outcomes[:0]
 	q.decided, q.fallback, q.isRepeat = false, "", false
 	q.waited, q.waitTime, q.banned = false, 0, false
-	q.shadowRefusals, q.takenPermits = q.shadowRefusals[:0], q.takenPermits[:0]
-	q.settled.pending, q.settled.refunded = q.settled.pending[:0], false
-	q.err = nil
+	q.shadowRefusals = q.shadowRefusals[:0]
+	q.takenPermits = q.takenPermits[:0]
+	q.settled.pending = q.settled.pending[:0]
+	q.settled.refunded, q.err = false, nil
 }
 
 // isRefused reports whether the limits have refused the request: the stage that decided has returned

@@ -18,6 +18,22 @@ const (
 	unavailable   = "unavailable"
 )
 
+// A decisionResult is the result of a decision about a limit.
+type decisionResult uint8
+
+const (
+	decisionAllowed decisionResult = iota
+	decisionRefused
+	decisionShadowRefused
+	decisionUnavailable
+	numDecisionResults
+)
+
+// String returns the label value.
+func (r decisionResult) String() string {
+	return [...]string{allowed, refused, shadowRefused, unavailable}[r]
+}
+
 // metrics are the metrics of one proxy. Label values are names from the configuration and small
 // fixed sets of words, never data sent by clients.
 type metrics struct {
@@ -136,7 +152,7 @@ func (x *exchange) observe(h *histogram, d time.Duration, end int64) {
 func (m *metrics) countDecisions(r *route, set claimSet, d *limiter.Decision) {
 	for i := 0; i < len(set.windows); {
 		of, to := set.limitAt(i)
-		result, known := allowed, false
+		result, known := decisionAllowed, false
 		for ; i < to; i++ {
 			known = known || !d.Outcomes[i].Unknown
 			if !d.Outcomes[i].Allowed {
@@ -150,11 +166,13 @@ func (m *metrics) countDecisions(r *route, set claimSet, d *limiter.Decision) {
 }
 
 // decision returns the counter of a result of a limit.
-func (m *metrics) decision(r *route, of *limit, result string) prometheus.Counter {
-	c, ok := of.decisions.get(result)
-	if !ok {
-		c = of.decisions.keep(result, m.decisions.WithLabelValues(r.Name, of.Name, result))
+func (m *metrics) decision(r *route, of *limit, result decisionResult) prometheus.Counter {
+	ref := &of.decisions[result].cached
+	if c := ref.Load(); c != nil {
+		return *c
 	}
+	c := m.decisions.WithLabelValues(r.Name, of.Name, result.String())
+	ref.Store(&c)
 	return c
 }
 
@@ -177,7 +195,7 @@ func (m *metrics) countFallback(q *admission) {
 
 // countUnavailable counts a limit that could not be evaluated.
 func (m *metrics) countUnavailable(q *admission, of *limit) {
-	m.decision(q.route, of, unavailable).Inc()
+	m.decision(q.route, of, decisionUnavailable).Inc()
 }
 
 func (m *metrics) countReload(r Report, err error) {

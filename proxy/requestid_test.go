@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/binary"
 	"regexp"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -35,20 +36,25 @@ func TestRequestIDs_NoTwoAreTheSame(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			for range 1000 {
-				id := ids.next()
-				mu.Lock()
-				if seen[id] || !form.MatchString(id) {
-					t.Errorf("id %q, seen before: %v", id, seen[id])
+			for range 100 {
+				for text := range slices.Chunk([]byte(ids.batch()), idLength) {
+					id := string(text)
+					mu.Lock()
+					if seen[id] || !form.MatchString(id) {
+						t.Errorf("id %q, seen before: %v", id, seen[id])
+					}
+					seen[id] = true
+					mu.Unlock()
 				}
-				seen[id] = true
-				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
 	var other requestIDs
-	if id := other.next(); seen[id] {
+	if len(seen) != 8*100*idBatch {
+		t.Errorf("%d ids, want %d", len(seen), 8*100*idBatch)
+	}
+	if id := other.batch()[:idLength]; seen[id] {
 		t.Errorf("another proxy has made %q too", id)
 	}
 }

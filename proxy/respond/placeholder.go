@@ -68,7 +68,7 @@ func (t *template) has(kind placeholder) bool {
 
 // append appends the text with its placeholders filled in. Values are not expanded
 // again.
-func (t *template) append(b []byte, s substitutions) []byte {
+func (t *template) append(b []byte, s *substitutions) []byte {
 	for i := range t.parts {
 		p := &t.parts[i]
 		switch p.kind {

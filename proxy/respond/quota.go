@@ -208,25 +208,26 @@ func (q *Quota) policyLine(v Verdict) string {
 
 // limitLine returns the value of RateLimit, "" if there is nothing to show.
 func (q *Quota) limitLine(v Verdict) string {
-	m := v.Buffer
-	from := len(m.text)
+	text := v.Buffer.text
+	from := len(text)
 	for i := range v.Decision.Outcomes {
 		p := q.exposedPolicyOf(v, i)
 		if p == nil {
 			continue
 		}
-		if len(m.text) > from {
-			m.text = append(m.text, ", "...)
+		if len(text) > from {
+			text = append(text, ", "...)
 		}
 		o := &v.Decision.Outcomes[i]
-		m.text = append(m.text, p.limitItem...)
-		m.text = appendInt(m.text, p.remaining(o))
+		text = append(text, p.limitItem...)
+		text = appendInt(text, p.remaining(o))
 		if t := p.reset(o); t > 0 {
-			m.text = append(m.text, ";"+paramReset+"="...)
-			m.text = appendInt(m.text, t)
+			text = append(text, ";"+paramReset+"="...)
+			text = appendInt(text, t)
 		}
 	}
-	return m.textFrom(from)
+	v.Buffer.text = text
+	return v.Buffer.textFrom(from)
 }
 
 // overridden returns the policies of v with Override; usually nil.

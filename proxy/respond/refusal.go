@@ -79,7 +79,7 @@ func (q *Quota) TooManyRequests(r Refusal) Response {
 	}
 	m := r.Buffer
 	m.Reset()
-	s := substitutions{retryAfter: m.formatInt(q.retryAfter(r)), requestID: r.RequestID}
+	s := &substitutions{retryAfter: m.formatInt(q.retryAfter(r)), requestID: r.RequestID}
 	if q.reject.namesLimit {
 		s.limitName = q.firstViolated(r.Verdict)
 	}
@@ -110,7 +110,7 @@ func (q *Quota) RefusalFields() []Field {
 }
 
 // appendBody appends the problem of a refusal.
-func (q *Quota) appendBody(b []byte, v Verdict, s substitutions) []byte {
+func (q *Quota) appendBody(b []byte, v Verdict, s *substitutions) []byte {
 	b = append(b, q.reject.prefix...)
 	from := len(b)
 	if b = q.reject.detail.append(b, s); len(b) > from {

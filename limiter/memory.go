@@ -115,11 +115,13 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	}
 	d.Permit = newPermit(d.At)
 	for i := range claims {
-		s, c := &m.shards[refs[i].shard], &claims[i]
+		s, claim := &m.shards[refs[i].shard], &claims[i]
+		c := s.cells.at(refs[i].index)
 		var t keyState
-		s.loadLocked(s.cells.at(refs[i].index), &t)
-		s.grantLocked(refs[i].index, &t, stamp{now, d.Permit.ID}, c, &d.Outcomes[i])
-		s.saveLocked(s.cells.at(refs[i].index), &t, c.Limit)
+		s.loadLocked(c, &t)
+		s.takeLocked(c, &t, stamp{now, d.Permit.ID}, claim)
+		t.updateOutcome(&d.Outcomes[i], now, claim)
+		s.saveLocked(c, &t, claim.Limit)
 	}
 	return nil
 }
@@ -142,7 +144,8 @@ func (m *Memory) takeOne(claim *Claim, d *Decision) {
 	*d = Decision{Allowed: o.Allowed, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
 	if o.Allowed {
 		d.Permit = newPermit(d.At)
-		s.grantLocked(r.index, &t, stamp{now, d.Permit.ID}, claim, &o)
+		s.takeLocked(c, &t, stamp{now, d.Permit.ID}, claim)
+		t.updateOutcome(&o, now, claim)
 	} else {
 		d.Wait = o.Wait
 	}
@@ -158,16 +161,14 @@ func newPermit(at time.Time) (p Permit) {
 	return p
 }
 
-// grantLocked takes the permits of claim in t, the state of cell i, and updates o to the state after
-// that.
-func (s *shard) grantLocked(i uint32, t *keyState, p stamp, claim *Claim, o *Outcome) {
-	s.takeLocked(s.cells.at(i), t, p, claim)
+// updateOutcome updates o, the outcome of claim, to the state after its permits were taken at now.
+func (t *keyState) updateOutcome(o *Outcome, now int64, claim *Claim) {
 	if claim.Limit.Algorithm == Distinct {
-		o.Remaining = max(0, t.remaining(p.at, claim.Limit))
+		o.Remaining = max(0, t.remaining(now, claim.Limit))
 		return // the value is active, so the same claim would be granted again
 	}
 	o.Remaining -= claim.Cost
-	o.Wait = millis(t.wait(p.at, claim.Limit, claim.Cost))
+	o.Wait = millis(t.wait(now, claim.Limit, claim.Cost))
 }
 
 // Peek implements Store.

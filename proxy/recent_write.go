@@ -89,14 +89,33 @@ func (r *recentRecord) fill(x *exchange) {
 	if x.list != nil {
 		r.list = x.list.Name
 	}
-	r.flags = flagIf(x.isRepeat, flagRepeated) | flagIf(x.waited, flagWaited) | flagIf(x.exempt, flagExempt) |
-		flagIf(x.banned, flagBanBegan) | flagIf(x.route == nil || x.route.redactsPaths(), flagPersonal)
+	r.flags = x.recentFlags()
 	r.methodLen, r.idLen = uint8(copy(r.method[:], x.request.Method)), uint8(copy(r.id[:], x.id))
 	r.pathLen = x.copyPath(&r.path)
 	if x.err != nil && !x.isRefused() {
 		text := x.err.Error()
 		r.err = strings.Clone(text[:min(len(text), recentError)])
 	}
+}
+
+// recentFlags returns the flags of the record of x.
+func (x *exchange) recentFlags() (f recentFlags) {
+	if x.isRepeat {
+		f |= flagRepeated
+	}
+	if x.waited {
+		f |= flagWaited
+	}
+	if x.exempt {
+		f |= flagExempt
+	}
+	if x.banned {
+		f |= flagBanBegan
+	}
+	if x.route == nil || x.route.redactsPaths() {
+		f |= flagPersonal
+	}
+	return f
 }
 
 // copyPath copies the path like redactedPath, as far as that is cheap: parameters that are keys are
@@ -128,7 +147,7 @@ func (r *recentRecord) fillClaims(x *exchange) {
 			o := &x.decision.Outcomes[i]
 			r.add(x, recentClaim{
 				window:    uint16(x.claims.windows[i].number),
-				flags:     flagIf(o.Allowed, claimAllowed) | flagIf(o.Banned, claimBanned) | flagIf(o.Unknown, claimUnknown),
+				flags:     flagsOf(o),
 				remaining: int32(min(o.Remaining, math.MaxInt32)),
 				wait:      shortWait(o.Wait),
 			}, &x.claims.claims[i].Key)
@@ -160,12 +179,18 @@ func (r *recentRecord) fillShadow(x *exchange, t *takenPermit) {
 	}
 }
 
-// flagIf returns flag if is is true, otherwise 0.
-func flagIf[F recentFlags | claimFlags](is bool, flag F) F {
-	if is {
-		return flag
+// flagsOf returns the flags of an outcome in enforce mode.
+func flagsOf(o *limiter.Outcome) (f claimFlags) {
+	if o.Allowed {
+		f |= claimAllowed
 	}
-	return 0
+	if o.Banned {
+		f |= claimBanned
+	}
+	if o.Unknown {
+		f |= claimUnknown
+	}
+	return f
 }
 
 // shortWait returns d in milliseconds.

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -148,8 +149,7 @@ func (l *Limit) Check() error {
 // decision.
 func isName(s string) bool {
 	for i := range len(s) {
-		switch s[i] {
-		case '{', '}', ' ', '\t', '\r', '\n':
+		if c := s[i]; (c <= ' ' || c >= '{') && strings.IndexByte("{} \t\r\n", c) >= 0 { // the first is false for most
 			return false
 		}
 	}

@@ -79,7 +79,7 @@ func (t *keyState) wait(now int64, l *Limit, cost int64) int64 {
 
 // take takes the permits of c, even if fewer are available. advance must have been
 // called.
-func (t *keyState) take(now int64, c Claim, id [16]byte) {
+func (t *keyState) take(now int64, c *Claim, id [16]byte) {
 	l, cost := c.Limit, c.Cost
 	switch l.Algorithm {
 	case FixedWindow:

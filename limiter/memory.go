@@ -37,7 +37,7 @@ type MemoryOptions struct {
 // bytes and 32 bytes for each entry. A granted claim costs about 100 ns and does not
 // allocate once its key is known. A Memory starts no goroutine and need not be closed.
 type Memory struct {
-	clock  func() time.Time
+	now    func() int64 // the current time in milliseconds since 1970
 	shards []shard
 	seed   seed
 
@@ -67,9 +67,9 @@ func NewMemory(o MemoryOptions) *Memory {
 	for n < maxShards && o.MaxKeys/(2*n) >= keysPerShard {
 		n *= 2
 	}
-	m := &Memory{clock: o.Clock, shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}}
-	if m.clock == nil {
-		m.clock = monotonicClock(time.Now())
+	m := &Memory{now: monotonicMillis(time.Now()), shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}}
+	if o.Clock != nil {
+		m.now = func() int64 { return o.Clock().UnixMilli() }
 	}
 	m.names.Store(&map[string]uint32{})
 	for i := range m.shards {
@@ -87,44 +87,88 @@ func monotonicClock(start time.Time) func() time.Time {
 	return func() time.Time { return start.Add(time.Since(start)) }
 }
 
+// monotonicMillis is monotonicClock in milliseconds since 1970.
+func monotonicMillis(start time.Time) func() int64 {
+	began := start.UnixNano()
+	return func() int64 { return (began + int64(time.Since(start))) / int64(time.Millisecond) }
+}
+
 // Take implements Store. It does not block and ignores ctx.
 func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	if err := CheckClaims(claims); err != nil {
 		return err
+	}
+	if len(claims) == 1 {
+		m.takeOne(&claims[0], d)
+		return nil
 	}
 	var buf [inlineClaims]cellRef
 	refs := m.refs(claims, buf[:0])
 	locked := m.lock(refs)
 	defer m.unlock(locked)
 
-	now := m.clock().UnixMilli()
+	now := m.now()
 	m.findOrAddLocked(claims, refs, now)
 	m.evaluateLocked(claims, refs, now, d)
 	if !d.Allowed || len(claims) == 0 {
 		return nil
 	}
-	binary.LittleEndian.PutUint64(d.Permit.ID[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(d.Permit.ID[8:], rand.Uint64())
-	d.Permit.At = d.At
+	d.Permit = newPermit(d.At)
 	for i := range claims {
-		m.shards[refs[i].shard].grantLocked(refs[i].index, stamp{now, d.Permit.ID}, &claims[i], &d.Outcomes[i])
+		s, claim := &m.shards[refs[i].shard], &claims[i]
+		c := s.cells.at(refs[i].index)
+		var t keyState
+		s.loadLocked(c, &t)
+		s.takeLocked(c, &t, stamp{now, d.Permit.ID}, claim)
+		t.updateOutcome(&d.Outcomes[i], now, claim)
+		s.saveLocked(c, &t, claim.Limit)
 	}
 	return nil
 }
 
-// grantLocked takes the permits of claim in cell i and updates o to the state after that.
-func (s *shard) grantLocked(i uint32, p stamp, claim *Claim, o *Outcome) {
+// takeOne is Take for a single claim, as most decisions have. It loads the state of the key once.
+func (m *Memory) takeOne(claim *Claim, d *Decision) {
+	r := m.ref(claim)
+	s := &m.shards[r.shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	now := m.now()
+	r.index = s.findOrAddLocked(r.id, r.hash, claim.Source, now)
+	s.expandMirroredLocked(&r, claim, now)
 	var t keyState
-	c := s.cells.at(i)
+	c := s.cells.at(r.index)
 	s.loadLocked(c, &t)
-	s.takeLocked(c, &t, p, *claim)
+	t.advance(now, claim.Limit)
+	o := t.outcome(now, claim, 0)
+	*d = Decision{Allowed: o.Allowed, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
+	if o.Allowed {
+		d.Permit = newPermit(d.At)
+		s.takeLocked(c, &t, stamp{now, d.Permit.ID}, claim)
+		t.updateOutcome(&o, now, claim)
+	} else {
+		d.Wait = o.Wait
+	}
 	s.saveLocked(c, &t, claim.Limit)
+	d.Outcomes = append(d.Outcomes, o)
+}
+
+// newPermit returns the Permit of a decision made at the time at.
+func newPermit(at time.Time) (p Permit) {
+	binary.LittleEndian.PutUint64(p.ID[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(p.ID[8:], rand.Uint64())
+	p.At = at
+	return p
+}
+
+// updateOutcome updates o, the outcome of claim, to the state after its permits were taken at now.
+func (t *keyState) updateOutcome(o *Outcome, now int64, claim *Claim) {
 	if claim.Limit.Algorithm == Distinct {
-		o.Remaining = max(0, t.remaining(p.at, claim.Limit))
+		o.Remaining = max(0, t.remaining(now, claim.Limit))
 		return // the value is active, so the same claim would be granted again
 	}
 	o.Remaining -= claim.Cost
-	o.Wait = millis(t.wait(p.at, claim.Limit, claim.Cost))
+	o.Wait = millis(t.wait(now, claim.Limit, claim.Cost))
 }
 
 // Peek implements Store.
@@ -137,7 +181,7 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 	locked := m.lock(refs)
 	defer m.unlock(locked)
 
-	now := m.clock().UnixMilli()
+	now := m.now()
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
 		if s.mirrored.has(r.hash) {
@@ -172,7 +216,7 @@ func (m *Memory) refund(c *Claim, p Permit) {
 	s := &m.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := m.clock().UnixMilli()
+	now := m.now()
 	for _, id := range [...]cellID{r.id, r.id.overflowID(0), r.id.overflowID(c.Source)} {
 		i := s.findLocked(id, s.hash(id))
 		if i == noCell {
@@ -214,15 +258,21 @@ func (s *shard) evaluateLocked(i uint32, now int64, claim *Claim, before int64) 
 	s.loadLocked(c, &t)
 	t.advance(now, claim.Limit)
 	s.saveLocked(c, &t, claim.Limit)
-	left := t.remaining(now, claim.Limit) - before
-	wait, isActive := t.wait(now, claim.Limit, before+claim.Cost), false
-	if claim.Limit.Algorithm == Distinct && t.hasValue(claim.Value) {
-		wait, isActive = 0, true
+	return t.outcome(now, claim, before)
+}
+
+// outcome returns the outcome of a claim at now. before is the cost of the earlier claims of the same
+// decision that are counted in t. advance must have been called.
+func (t *keyState) outcome(now int64, claim *Claim, before int64) Outcome {
+	left, wait := t.remaining(now, claim.Limit)-before, int64(0)
+	isFree := claim.Cost <= left || claim.Limit.Algorithm == Distinct && t.hasValue(claim.Value)
+	if !isFree {
+		wait = t.wait(now, claim.Limit, before+claim.Cost)
 	}
 	if now < t.bannedUntil {
 		return Outcome{Banned: true, Wait: millis(max(wait, t.bannedUntil-now))}
 	}
-	return Outcome{Allowed: isActive || claim.Cost <= left, Remaining: max(0, left), Wait: millis(wait)}
+	return Outcome{Allowed: isFree, Remaining: max(0, left), Wait: millis(wait)}
 }
 
 // earlierCost returns the sum of the costs of those earlier claims that are counted in

@@ -15,7 +15,7 @@ func (m *Memory) Inspect(_ context.Context, claims []Claim) (Inspection, error) 
 	locked := m.lock(refs)
 	defer m.unlock(locked)
 
-	now := m.clock().UnixMilli()
+	now := m.now()
 	in := Inspection{At: time.UnixMilli(now), Statuses: make([]KeyStatus, len(claims))}
 	for i, c := range claims {
 		standing := &in.Statuses[i]

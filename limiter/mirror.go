@@ -1,5 +1,7 @@
 package limiter
 
+import "time"
+
 // Mirror records what another store has decided for claims, so that this Memory can
 // replace that store, for one of n processes, while it is unreachable.
 //
@@ -32,7 +34,7 @@ func (m *Memory) MirrorRefund(claims []Claim, p Permit, n int) {
 		if !c.Limit.Algorithm.countsPermits() {
 			own, share := *c, c.Limit.Share(n)
 			own.Limit = &share
-			m.refund(&own, Permit{ID: p.ID, At: m.clock()})
+			m.refund(&own, Permit{ID: p.ID, At: time.UnixMilli(m.now())})
 			continue
 		}
 		r := m.ref(c)
@@ -57,7 +59,7 @@ func (a Algorithm) countsPermits() bool { return a != Concurrent && a != Distinc
 
 // mirrorClaim records the outcome of one claim.
 func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
-	r, now := m.ref(c), m.clock().UnixMilli()
+	r, now := m.ref(c), m.now()
 	s := &m.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +137,7 @@ func (s *shard) mirrorPermitsLocked(r *cellRef, h mirroredOutcome) {
 	t.advance(now, &share)
 	t.bannedUntil = 0
 	if h.decision.Allowed {
-		s.takeLocked(cell, &t, stamp{now, h.decision.Permit.ID}, own)
+		s.takeLocked(cell, &t, stamp{now, h.decision.Permit.ID}, &own)
 	}
 	switch wait := o.Wait.Milliseconds(); {
 	case o.Banned:

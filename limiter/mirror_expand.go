@@ -53,7 +53,7 @@ func (s *shard) takeMirroredLocked(cell *cell, t *keyState, at int64, c Claim) {
 	if c.Limit.Algorithm.isTokenBucket() {
 		c.Cost = min(c.Cost, c.Limit.Capacity()) // as many at one time leave none; more would not change that
 	}
-	s.takeLocked(cell, t, stamp{at: at}, c)
+	s.takeLocked(cell, t, stamp{at: at}, &c)
 	t.debt = min(t.debt, float64(c.Limit.Capacity()))
 }
 

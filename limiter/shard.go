@@ -205,7 +205,7 @@ type stamp struct {
 // takeLocked takes the permits of claim in t, the state of c. If the capacity of the
 // shard or the share of the key's source is used up, the permits are added to the newest
 // entry instead of a new one, so that some permits expire later, but never earlier.
-func (s *shard) takeLocked(c *cell, t *keyState, p stamp, claim Claim) {
+func (s *shard) takeLocked(c *cell, t *keyState, p stamp, claim *Claim) {
 	n := len(t.entries)
 	if n == 0 && c.block == 0 && claim.Limit.Algorithm.hasLog() {
 		t.entries = c.inline[:0]

@@ -44,7 +44,7 @@ func TestWindow_StaysSmall(t *testing.T) {
 		for now := range int64(2000) {
 			at := now * max(1, length/500)
 			w.advance(at, &l)
-			w.take(at, Claim{Limit: &l, Cost: 1}, [16]byte{byte(now), byte(now >> 8)})
+			w.take(at, &Claim{Limit: &l, Cost: 1}, [16]byte{byte(now), byte(now >> 8)})
 			var sum int64
 			for _, e := range w.entries {
 				sum += int64(e.n)

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -45,18 +44,41 @@ type keyNamer interface {
 	logKey(k limiter.Key) (hash, masked string)
 }
 
+// reset clears q for the next request and keeps its allocated memory. It works in place, one slice at
+// a time: assigning a new admission would copy it.
 func (q *admission) reset() {
-	asks, shadows, shadowErrors, repeat := q.claims.empty(), q.shadows.empty(), q.shadowErrors[:0], q.idempotent.all[:0]
-	outcomes, shadowed, takings, back := q.decision.Outcomes[:0], q.shadowRefusals[:0], q.takenPermits[:0], q.settled.pending[:0]
-	*q = admission{}
-	q.claims, q.shadows, q.shadowErrors, q.idempotent.all = asks, shadows, shadowErrors, repeat
-	q.decision.Outcomes, q.shadowRefusals, q.takenPermits, q.settled.pending = outcomes, shadowed, takings, back
+	q.route, q.keyNamer = nil, nil
+	q.exempt, q.bothSecrets, q.source = false, false, 0
+	q.claims.reset()
+	q.shadows.reset()
+	q.shadowErrors = q.shadowErrors[:0]
+	q.idempotent.firstUse = nil
+	q.idempotent.all = q.idempotent.all[:0]
+	q.decision.Allowed, q.decision.Wait, q.decision.At, q.decision.Permit = false, 0, time.Time{}, limiter.Permit{}
+	q.decision.Outcomes = q.decision.Outcomes[:0]
+	q.decided, q.fallback, q.isRepeat = false, "", false
+	q.waited, q.waitTime, q.banned = false, 0, false
+	q.shadowRefusals = q.shadowRefusals[:0]
+	q.takenPermits = q.takenPermits[:0]
+	q.settled.pending = q.settled.pending[:0]
+	q.settled.refunded, q.err = false, nil
 }
+
+// isRefused reports whether the limits have refused the request: the stage that decided has returned
+// errRefused.
+func (q *admission) isRefused() bool { return q.decided && !q.decision.Allowed }
 
 // firstRefused returns the index of the first claim that a limit refused.
 func (q *admission) firstRefused() (i int, found bool) {
-	i = slices.IndexFunc(q.decision.Outcomes, func(o limiter.Outcome) bool { return !o.Allowed })
-	return i, i >= 0 && !q.decision.Allowed
+	if q.decision.Allowed {
+		return -1, false
+	}
+	for i := range q.decision.Outcomes {
+		if !q.decision.Outcomes[i].Allowed {
+			return i, true
+		}
+	}
+	return -1, false
 }
 
 // fail records an error for the log. It is joined with earlier errors.

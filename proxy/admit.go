@@ -58,7 +58,7 @@ func newAdmitter(o Options, m *metrics) *admitter {
 // timeout of one decision, except for a request that may wait for a permit: see wait.
 func (a *admitter) admit(client context.Context, q *admission) error {
 	ctx, cancel := a.withTimeoutForAll(client, q)
-	defer func() { cancel() }()
+	defer cancel()
 	if len(q.claims.claims) == 0 {
 		a.evaluateShadow(ctx, q)
 		return nil
@@ -79,10 +79,10 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		return nil
 	}
 	if q.waited { // further calls have their own timeout
-		cancel()
 		ctx, cancel = a.withTimeout(client)
+		defer cancel()
 	}
-	if errors.Is(err, limiter.ErrQueueFull) {
+	if err != nil && errors.Is(err, limiter.ErrQueueFull) {
 		err = nil // the decision is a refusal
 	}
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 	if !q.decision.Allowed {
 		return a.refuse(ctx, q, store)
 	}
-	q.takenPermits = append(q.takenPermits, newTakenPermit(store, q.claims, q.decision.Permit).withFirstUse(q.idempotent.firstUse))
+	q.addTaken(store, q.claims, &q.decision, q.idempotent.firstUse)
 	if err == nil { // an unreachable store is not called again for the same request
 		a.evaluateShadow(ctx, q)
 	}
@@ -152,7 +152,7 @@ func (q *admission) shortenRetry() {
 	q.decision.Wait = 0
 	for i := range q.decision.Outcomes {
 		o := &q.decision.Outcomes[i]
-		if concurrent(q.claims.claims[i]) && !o.Banned {
+		if concurrent(&q.claims.claims[i]) && !o.Banned {
 			o.Wait = min(o.Wait, time.Second)
 		}
 		if !o.Allowed {
@@ -166,11 +166,12 @@ type taker func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision
 
 // take takes claims from the store.
 func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	if a.timeout == 0 {
+		return a.store.Take(ctx, claims, d)
+	}
 	began := time.Now()
 	err := a.store.Take(ctx, claims, d)
-	if a.timeout > 0 {
-		a.metrics.observeStoreCall("take", time.Since(began), err)
-	}
+	a.metrics.observeStoreCall("take", time.Since(began), err)
 	return err
 }
 
@@ -185,7 +186,7 @@ func (a *admitter) evaluateShadow(ctx context.Context, q *admission) {
 
 func (a *admitter) evaluateShadows(ctx context.Context, q *admission) {
 	for _, l := range q.shadowErrors {
-		a.metrics.decision(q.route, l, shadowRefused).Inc()
+		a.metrics.decision(q.route, l, decisionShadowRefused).Inc()
 	}
 	var d limiter.Decision
 	for from, to := 0, 0; from < len(q.shadows.claims); from = to {
@@ -198,7 +199,7 @@ func (a *admitter) evaluateShadows(ctx context.Context, q *admission) {
 		}
 		a.metrics.countDecisions(q.route, set, &d)
 		q.addShadowRefusals(set, &d)
-		q.takenPermits = append(q.takenPermits, newTakenPermit(a.store, set, d.Permit))
+		q.addTaken(a.store, set, &d, nil)
 	}
 }
 

@@ -12,8 +12,18 @@ type claimSet struct {
 	windows []*window // windows[i] is the window of claims[i]
 }
 
-func (a *claimSet) add(c limiter.Claim, w *window) {
-	a.claims, a.windows = append(a.claims, c), append(a.windows, w)
+// add adds a claim for each of the windows. The claims differ from c only in their limit.
+func (a *claimSet) add(windows []*window, c limiter.Claim) {
+	for _, w := range windows {
+		c.Limit = &w.Limit
+		a.claims, a.windows = append(a.claims, c), append(a.windows, w)
+	}
+}
+
+// reset makes a an empty set that reuses its memory.
+func (a *claimSet) reset() {
+	a.claims = a.claims[:0]
+	a.windows = a.windows[:0]
 }
 
 // empty returns an empty set that reuses the memory of a.

@@ -12,17 +12,20 @@ import (
 // A clientIPResolver determines the client's address, behind trusted proxies by a header field such
 // as X-Forwarded-For.
 type clientIPResolver struct {
-	trusted *bart.Lite
-	header  string // canonical name of the field to which trusted proxies append
-	prefix  int    // limits count IPv6 addresses by a prefix of this many bits
+	trusted *bart.Lite // nil if there is none
+	header  string     // canonical name of the field to which trusted proxies append
+	prefix  int        // limits count IPv6 addresses by a prefix of this many bits
 }
 
 func newClientIPResolver(c config.ClientIP) clientIPResolver {
-	trusted := new(bart.Lite)
-	for _, p := range c.TrustedProxies {
-		trusted.Insert(p.Masked())
+	a := clientIPResolver{header: c.Header, prefix: c.IPv6Prefix}
+	if len(c.TrustedProxies) > 0 {
+		a.trusted = new(bart.Lite)
 	}
-	return clientIPResolver{trusted: trusted, header: c.Header, prefix: c.IPv6Prefix}
+	for _, p := range c.TrustedProxies {
+		a.trusted.Insert(p.Masked())
+	}
+	return a
 }
 
 // A client is the sender of a request.
@@ -38,7 +41,7 @@ type client struct {
 // A client can therefore never choose its address by what it sends.
 func (a clientIPResolver) resolve(x *exchange) {
 	client := unmapAddr(x.in.peer.Addr())
-	x.client.trustedPeer = a.trusted.Contains(client)
+	x.client.trustedPeer = a.trusted != nil && a.trusted.Contains(client)
 	if x.client.trustedPeer {
 		client = a.lastUntrusted(client, x.in.header.Values(a.header))
 	}
@@ -93,10 +96,9 @@ func unmapAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 // network returns the prefix by which limits count addr.
 func (a clientIPResolver) network(addr netip.Addr) netip.Prefix {
-	bits := addr.BitLen()
-	if addr.Is6() {
-		bits = a.prefix
+	if !addr.Is6() {
+		return netip.PrefixFrom(addr, addr.BitLen())
 	}
-	p, _ := addr.Prefix(bits) // the zero Prefix for an address that is not valid
+	p, _ := addr.Prefix(a.prefix)
 	return p
 }

@@ -60,8 +60,11 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	r.describe()
 	r.findEarlyLimits()
 	r.canFallBack = r.hasLocalLimit && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })
-	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
-	return r, err
+	if r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject)); err != nil {
+		return nil, err
+	}
+	r.refusalLines = newFieldLines(r.quota.RefusalFields())
+	return r, nil
 }
 
 func newReject(c config.Reject) respond.Reject {

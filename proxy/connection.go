@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -40,6 +41,9 @@ func (f *fieldNames) addOrigin(o key.Origin) {
 // applies to the fields that Weir sets. Other fields that are named are removed, as the RFC
 // demands.
 func (g *generation) checkConnection(x *exchange) error {
+	if f, ok := x.in.header.(*http1.Fields); ok && !f.Has(http1.Connection) { // as most; this is cheaper than a lookup by name
+		return nil
+	}
 	for _, line := range x.in.header.Values("Connection") {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.Trim(name, " \t")

@@ -160,7 +160,7 @@
 //
 //   - the pointer to the current generation, and each generation's count of requests
 //     (generation.go)
-//   - pools of exchanges and downstreams
+//   - the pool of exchanges
 //   - the source of request ids (requestid.go)
 //   - the numbering plans loaded so far (key/callingcode.go)
 //   - the metrics (metrics.go), and the time series that a route has looked up (route_metrics.go)

@@ -30,7 +30,8 @@ type exchange struct {
 	response    clientResponse  // downstream: the response that was sent
 	trace       *tracing        // record: the spans; nil if there is no tracing
 
-	reused bool // the downstream reuses x for its next request
+	reused    bool   // the downstream reuses x for its next request
+	unusedIDs string // ids for the next requests
 }
 
 // An inbound is a request as received by its downstream, except for its target.

@@ -13,7 +13,7 @@ func TestExchange_ResetForgetsTheRequest(t *testing.T) {
 	fill(reflect.ValueOf(x).Elem())
 	edit := x.forwarded.edit
 	x.reset()
-	x.forwarded.edit, x.reused = nil, false // these stay what they are
+	x.forwarded.edit, x.reused, x.unusedIDs = nil, false, "" // these stay what they are
 	if left := remains(reflect.ValueOf(x).Elem(), "exchange"); len(left) > 0 {
 		t.Errorf("%q are left of the request before", left)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -29,9 +30,11 @@ type extracted struct {
 }
 
 func (e *extracted) reset() {
-	e.value.Reset()                                // one by one: assigning the struct would copy too much
-	e.query, e.queryRead, e.body = nil, false, nil // each in place: together they are too much to copy
-	e.confusable, e.keys, e.overridden = e.confusable[:0], e.keys[:0], e.overridden[:0]
+	e.value.Reset() // in place: assigning the struct would copy too much
+	e.query, e.queryRead, e.body = nil, false, nil
+	e.confusable = e.confusable[:0]
+	e.keys = e.keys[:0]
+	e.overridden = e.overridden[:0]
 }
 
 // extract makes the claims of the request: one for each window of each limit of its route, under
@@ -77,61 +80,89 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	if err != nil || k.skip {
 		return err
 	}
-	cost, err := x.cost(l.Cost)
-	if err != nil {
-		return err
-	}
-	var value extractedKey
-	if l.Distinct != nil {
-		if value, err = g.key(x, l.Distinct); err != nil || value.skip {
+	cost := int64(1)
+	if l.Cost != nil {
+		if cost, err = x.cost(l.Cost); err != nil {
 			return err
 		}
 	}
-	windows := l.windows
-	if others, ok := l.overrides[k.Key]; ok {
-		windows = others
-	}
-	for _, o := range x.extracted.overridden {
-		if o.of == l {
-			windows = o.windows
+	var value, previousValue limiter.Key
+	if l.Distinct != nil {
+		used, err := g.key(x, l.Distinct)
+		if err != nil || used.skip {
+			return err
 		}
+		value, previousValue = used.Key, used.previous
 	}
-	for _, w := range windows {
-		if cost > w.Capacity() {
-			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, errCost, cost)
+	windows := l.windows
+	if len(l.overrides)+len(x.extracted.overridden) > 0 {
+		windows = x.windows(l, k)
+	}
+	if cost > 1 {
+		if err := l.checkCost(windows, cost); err != nil {
+			return err
 		}
 	}
 	if x.source == 0 {
-		x.source = uint32(maphash.Comparable(g.seed, x.client.network)) | 1 // never 0, which means no source
+		x.source = g.source(x.client.network)
 	}
 	shared := ""
 	if l.RedissonName != "" {
-		shared = strings.ReplaceAll(l.RedissonName, "{key}", k.text)
-		if l.hasKeyName && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(shared) != nil {
-			return fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", l.Key.From, key.ErrInvalid)
+		if shared, err = l.redissonName(k); err != nil {
+			return err
 		}
 	}
 	set := &x.claims
 	if l.Mode == config.Shadow {
 		set = &x.shadows
 	}
-	for _, w := range windows {
-		set.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.source}, w)
-	}
+	set.add(windows, limiter.Claim{Key: k.Key, Cost: cost, Value: value, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.source})
 	if g.config.Privacy.Rotates && shared == "" { // counts under the previous secret count as well
 		x.bothSecrets = true
-		for _, w := range windows {
-			set.add(limiter.Claim{Limit: &w.Limit, Key: k.previous, Cost: cost, Value: value.previous, Source: x.source}, w)
+		set.add(windows, limiter.Claim{Key: k.previous, Cost: cost, Value: previousValue, Source: x.source})
+	}
+	return nil
+}
+
+// windows returns the windows of l for a key: those that the key has of its own, or those of all keys.
+func (x *exchange) windows(l *limit, k *extractedKey) []*window {
+	for _, o := range x.extracted.overridden {
+		if o.of == l {
+			return o.windows
+		}
+	}
+	if own, ok := l.overrides[k.Key]; ok {
+		return own
+	}
+	return l.windows
+}
+
+// checkCost returns errCost if a request of this cost could never be allowed.
+func (l *limit) checkCost(windows []*window, cost int64) error {
+	for _, w := range windows {
+		if cost > w.Capacity() {
+			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, errCost, cost)
 		}
 	}
 	return nil
 }
 
+// redissonName returns the name of the Redisson limiter that counts a key.
+func (l *limit) redissonName(k *extractedKey) (string, error) {
+	name := strings.ReplaceAll(l.RedissonName, "{key}", k.text)
+	if l.hasKeyName && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(name) != nil {
+		return "", fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", l.Key.From, key.ErrInvalid)
+	}
+	return name, nil
+}
+
+// source identifies a client's network; see limiter.Claim.
+func (g *generation) source(network netip.Prefix) uint32 {
+	return uint32(maphash.Comparable(g.seed, network)) | 1 // never 0, which means no source
+}
+
 // cost returns the number of permits that the request takes; 1 if it does not say.
 func (x *exchange) cost(c *config.Cost) (int64, error) {
-	if c == nil {
-		return 1, nil
-	}
 	if x.Confused(c.From) {
 		return 0, fmt.Errorf("%s: %w: some servers read another name as this one", c.From, key.ErrAmbiguous)
 	}
@@ -166,29 +197,32 @@ type extractedKey struct {
 	masked   string      // the masked value, for the log; only of a sensitive key
 }
 
-func (g *generation) key(x *exchange, by *key.Spec) (extractedKey, error) {
-	for _, k := range x.extracted.keys {
-		if k.spec == by {
+// key returns the key of the request for a key.Spec. It must not be changed.
+func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
+	for i := range x.extracted.keys {
+		if k := &x.extracted.keys[i]; k.spec == by {
 			return k, nil
 		}
 	}
-	if err := by.Extract(x, &x.extracted.value); err != nil {
-		return extractedKey{}, err
+	value := &x.extracted.value
+	if err := by.Extract(x, value); err != nil {
+		return nil, err
 	}
-	k := extractedKey{spec: by, skip: x.extracted.value.Skip}
-	if !k.skip {
-		k.text = x.extracted.value.Text()
-		k.Key = g.config.Privacy.Hash(x.extracted.value.Parts)
-		k.previous, _ = g.config.Privacy.PreviousHash(x.extracted.value.Parts)
-		if slices.Contains(x.route.newKeys, by) {
-			k.unkeyed = config.Privacy{}.Hash(x.extracted.value.Parts)
-		}
-	}
+	x.extracted.keys = append(x.extracted.keys, extractedKey{spec: by, skip: value.Skip})
+	k := &x.extracted.keys[len(x.extracted.keys)-1]
 	x.override(by)
-	if by.Sensitive && !k.skip {
-		k.masked = x.extracted.value.Shown()
+	if k.skip {
+		return k, nil
 	}
-	x.extracted.keys = append(x.extracted.keys, k)
+	k.text = value.Text()
+	k.Key = g.config.Privacy.Hash(value.Parts)
+	k.previous, _ = g.config.Privacy.PreviousHash(value.Parts)
+	if slices.Contains(x.route.newKeys, by) {
+		k.unkeyed = config.Privacy{}.Hash(value.Parts)
+	}
+	if by.Sensitive {
+		k.masked = value.Shown()
+	}
 	return k, nil
 }
 

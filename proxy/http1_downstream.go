@@ -34,7 +34,7 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 		return
 	}
 	d := p.http1Downstream(h)
-	defer p.releaseHTTP1(d)
+	defer d.release()
 	x := d.x
 	d.readRequest()
 	defer p.finish(&d.reqCtx, x)
@@ -49,11 +49,12 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 	}
 }
 
-// http1Downstream returns a downstream for h, from the pool if possible.
+// http1Downstream returns a downstream for h: that of its last request, if possible.
 func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
-	d, ok := p.downstreams.Get().(*http1Downstream)
+	d, ok := h.State.(*http1Downstream)
 	if !ok {
 		d = new(http1Downstream)
+		h.State = d
 	}
 	if d.x == nil {
 		d.x = p.exchanges.Get().(*exchange)
@@ -65,15 +66,15 @@ func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
 	return d
 }
 
-// releaseHTTP1 releases the body of d, and returns d to the pool unless its context may still be in
-// use.
-func (p *Proxy) releaseHTTP1(d *http1Downstream) {
+// release releases the body of d, and prepares d for the next request unless its context may still be
+// in use.
+func (d *http1Downstream) release() {
 	d.buffer.release()
 	if d.reqCtx.Observed() {
+		d.h.State = nil
 		return
 	}
 	d.h, d.reqCtx.Exchange, d.body = nil, nil, nil
-	p.downstreams.Put(d)
 }
 
 // readRequest fills the exchange from the request.
@@ -125,9 +126,13 @@ func (d *http1Downstream) respond(a respond.Response) {
 	h, x := d.h, d.x
 	x.response.status = a.Status
 	head := h.Begin(a.Status)
-	for _, f := range a.Fields {
-		if f.Name != "Content-Length" {
-			head.Add(f.Name, f.Value)
+	var lines fieldLines
+	if x.route != nil {
+		lines = x.route.refusalLines
+	}
+	for i := range a.Fields {
+		if f := &a.Fields[i]; f.Name != "Content-Length" {
+			lines.add(head, f)
 		}
 	}
 	head.Add("X-Request-Id", x.id)
@@ -194,7 +199,7 @@ func (x *exchange) detach() {
 // RejectHTTP1 responds to a request that could not be parsed.
 func (p *Proxy) RejectHTTP1(h *http1.Exchange, why error) {
 	d := p.http1Downstream(h)
-	defer p.releaseHTTP1(d)
+	defer d.release()
 	x := d.x
 	x.in.header, x.in.peer, x.in.parseErr = noFields{}, h.Peer(), why
 	defer p.finish(&d.reqCtx, x)

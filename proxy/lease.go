@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -29,22 +28,23 @@ type lease struct {
 
 // startLease starts to renew the claims that are concurrent. It returns nil if there are none.
 func startLease(store limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *lease {
-	if !slices.ContainsFunc(claims, concurrent) {
-		return nil
-	}
-	h := &lease{store: store, permit: p}
-	for _, c := range claims {
-		if concurrent(c) {
-			h.claims = append(h.claims, c)
+	var held []limiter.Claim
+	for i := range claims {
+		if concurrent(&claims[i]) {
+			held = append(held, claims[i])
 		}
 	}
+	if held == nil {
+		return nil
+	}
+	h := &lease{store: store, claims: held, permit: p}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(renewInterval, h.renew)
 	return h
 }
 
-func concurrent(c limiter.Claim) bool { return c.Limit.Algorithm == limiter.Concurrent }
+func concurrent(c *limiter.Claim) bool { return c.Limit.Algorithm == limiter.Concurrent }
 
 // renew extends the lease. A failed call is repeated after the next interval.
 func (h *lease) renew() {

@@ -82,7 +82,7 @@ func held(store limiter.AdminStore) (*admitter, *admission) {
 	l := &limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
 	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	q := &admission{route: &route{Route: &config.Route{Name: "a"}, windows: []*window{w}}}
-	q.claims.add(limiter.Claim{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}, w)
+	q.claims.add([]*window{w}, limiter.Claim{Key: limiter.KeyOf("k"), Cost: 1})
 	return a, q
 }
 

@@ -18,6 +18,22 @@ const (
 	unavailable   = "unavailable"
 )
 
+// A decisionResult is the result of a decision about a limit.
+type decisionResult uint8
+
+const (
+	decisionAllowed decisionResult = iota
+	decisionRefused
+	decisionShadowRefused
+	decisionUnavailable
+	numDecisionResults
+)
+
+// String returns the label value.
+func (r decisionResult) String() string {
+	return [...]string{allowed, refused, shadowRefused, unavailable}[r]
+}
+
 // metrics are the metrics of one proxy. Label values are names from the configuration and small
 // fixed sets of words, never data sent by clients.
 type metrics struct {
@@ -112,19 +128,21 @@ func (m *metrics) countResponse(x *exchange) (name string) {
 
 // observeDurations records the duration of x and its parts.
 func (m *metrics) observeDurations(x *exchange, name string, f *routeMetrics) {
-	x.observe(f.durations.of(m.durations, name), x.duration)
-	x.observe(f.own.of(m.own, name), x.ownDuration())
+	end := x.began.UnixNano() + int64(x.duration)
+	x.observe(f.durations.of(m.durations, name), x.duration, end)
+	x.observe(f.own.of(m.own, name), x.ownDuration(), end)
 	if x.outcome.duration > 0 {
-		x.observe(f.upstream.of(m.upstream, name), x.outcome.duration)
+		x.observe(f.upstream.of(m.upstream, name), x.outcome.duration, end)
 	}
 	if x.waitTime > 0 {
-		x.observe(f.wait.of(m.wait, name), x.waitTime)
+		x.observe(f.wait.of(m.wait, name), x.waitTime, end)
 	}
 }
 
-// observe records the duration d of x. At intervals x becomes an exemplar.
-func (x *exchange) observe(h *histogram, d time.Duration) {
-	if bucket := h.observe(d); h.due(bucket, x.began.UnixNano()+int64(x.duration)) || x.traceID() != "" {
+// observe records the duration d of x, which ended at end, in nanoseconds since 1970. At intervals x
+// becomes an exemplar.
+func (x *exchange) observe(h *histogram, d time.Duration, end int64) {
+	if bucket := h.observe(d); h.due(bucket, end) || x.isTraced() {
 		h.example(bucket, d, x)
 	}
 }
@@ -134,7 +152,7 @@ func (x *exchange) observe(h *histogram, d time.Duration) {
 func (m *metrics) countDecisions(r *route, set claimSet, d *limiter.Decision) {
 	for i := 0; i < len(set.windows); {
 		of, to := set.limitAt(i)
-		result, known := allowed, false
+		result, known := decisionAllowed, false
 		for ; i < to; i++ {
 			known = known || !d.Outcomes[i].Unknown
 			if !d.Outcomes[i].Allowed {
@@ -148,11 +166,13 @@ func (m *metrics) countDecisions(r *route, set claimSet, d *limiter.Decision) {
 }
 
 // decision returns the counter of a result of a limit.
-func (m *metrics) decision(r *route, of *limit, result string) prometheus.Counter {
-	c, ok := of.decisions.get(result)
-	if !ok {
-		c = of.decisions.keep(result, m.decisions.WithLabelValues(r.Name, of.Name, result))
+func (m *metrics) decision(r *route, of *limit, result decisionResult) prometheus.Counter {
+	ref := &of.decisions[result].cached
+	if c := ref.Load(); c != nil {
+		return *c
 	}
+	c := m.decisions.WithLabelValues(r.Name, of.Name, result.String())
+	ref.Store(&c)
 	return c
 }
 
@@ -175,7 +195,7 @@ func (m *metrics) countFallback(q *admission) {
 
 // countUnavailable counts a limit that could not be evaluated.
 func (m *metrics) countUnavailable(q *admission, of *limit) {
-	m.decision(q.route, of, unavailable).Inc()
+	m.decision(q.route, of, decisionUnavailable).Inc()
 }
 
 func (m *metrics) countReload(r Report, err error) {

@@ -27,6 +27,9 @@ func (o *observer) minute(t time.Time) int64 { return int64(t.Sub(o.since) / tim
 // of operators is done here.
 func (o *observer) observe(x *exchange) {
 	o.recent.record(x)
+	if !x.decided && len(x.takenPermits) == 0 {
+		return
+	}
 	minute := o.minute(x.began)
 	if x.decided {
 		o.count(x, minute)

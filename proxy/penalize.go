@@ -15,12 +15,15 @@ func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminS
 	for from, to := 0, 0; from < len(q.claims.claims); from = to {
 		var of *limit
 		of, to = q.claims.limitAt(from)
+		if of.Penalty == nil {
+			continue
+		}
 		refused, banned := false, false
 		for _, o := range q.decision.Outcomes[from:to] {
 			refused = refused || !o.Allowed
 			banned = banned || o.Banned
 		}
-		if of.Penalty == nil || !refused || banned {
+		if !refused || banned {
 			continue
 		}
 		if err := a.countRefusal(ctx, q, by, from, to); err != nil {

@@ -60,7 +60,6 @@ type Proxy struct {
 	agree           Agree
 	current         atomic.Pointer[generation]
 	exchanges       sync.Pool
-	downstreams     sync.Pool         // of *http1Downstream
 	guard           *limiter.KeyGuard // the keys seen recently
 	buffers         *bufferBudget
 	admitter        *admitter
@@ -179,8 +178,9 @@ func (p *Proxy) decide(ctx context.Context, g *generation, x *exchange) error {
 		return err
 	}
 	x.trace.beginDecision()
-	defer x.trace.endDecision()
-	return p.admitter.admit(ctx, &x.admission)
+	err := p.admitter.admit(ctx, &x.admission)
+	x.trace.endDecision()
+	return err
 }
 
 // resolveRoute determines the client and the route of the request.

@@ -61,7 +61,7 @@ func newRecentRing() *recentRing { return &recentRing{seed: maphash.MakeSeed(), 
 type recentRecord struct {
 	began      int64 // nanoseconds since 1970; 0 if the record is empty
 	took       time.Duration
-	idHash     uint64
+	idHash     uint64            // hash of a request id that is truncated; otherwise 0
 	route      *routeDescription // nil if no route matched
 	list       string
 	newKeys    string

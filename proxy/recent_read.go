@@ -95,7 +95,7 @@ func (ring *recentRing) find(q DecisionQuery, r *redactor) (found []recentRecord
 		for _, part := range [...]*recentPart{&set.refused, &set.allowed} {
 			for j := range part.records {
 				rec := &part.records[j]
-				if rec.began != 0 && (q.RequestID == "" || rec.idHash == hash) && rec.matches(&q, r) {
+				if rec.began != 0 && (q.RequestID == "" || rec.hasID(q.RequestID, hash)) && rec.matches(&q, r) {
 					found = append(found, *rec)
 				}
 			}
@@ -103,6 +103,14 @@ func (ring *recentRing) find(q DecisionQuery, r *redactor) (found []recentRecord
 		set.mu.Unlock()
 	}
 	return found
+}
+
+// hasID reports whether a record has this request id, whose hash is given.
+func (rec *recentRecord) hasID(id string, hash uint64) bool {
+	if len(id) > recentID {
+		return rec.idHash == hash
+	}
+	return rec.idHash == 0 && string(rec.id[:rec.idLen]) == id
 }
 
 // matches reports whether a record matches q, apart from the request id.

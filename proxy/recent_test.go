@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"hash/maphash"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -161,23 +160,25 @@ func TestDecisions_Filters(t *testing.T) {
 func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 	w := newRememberingProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 	ring := w.shared.observer.recent
+	network := netip.MustParsePrefix("192.0.2.1/32")
 	where := func(user string) uint64 {
 		return ring.shardOf(&exchange{
-			client: client{network: netip.MustParsePrefix("192.0.2.1/32")},
+			client: client{network: network},
 			admission: admission{
-				decided: true, claims: claimSet{claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}}},
+				source: w.current.Load().source(network), decided: true, claims: claimSet{claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}}},
 				decision: limiter.Decision{Outcomes: make([]limiter.Outcome, 1)},
 			},
 		}, outcomeRefused)
 	}
-	for where("alice") == where("eve") { // one time in 64
-		ring.seed = maphash.MakeSeed()
+	eve := "eve"
+	for where("alice") == where(eve) { // one time in 64
+		eve += "e"
 	}
 	w.sends(200, "GET", "/a", "X-User: alice")
 	rec := w.sends(429, "GET", "/a", "X-User: alice")
-	w.sends(200, "GET", "/a", "X-User: eve")
+	w.sends(200, "GET", "/a", "X-User: "+eve)
 	for range 10 * refusedRecent {
-		w.send("GET", "/a", "X-User: eve")
+		w.send("GET", "/a", "X-User: "+eve)
 	}
 	w.decided(DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
 	if got := len(w.Decisions(DecisionQuery{N: 1000, Outcome: "refused"})); got != refusedRecent+1 {

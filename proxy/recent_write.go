@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"encoding/binary"
-	"errors"
 	"hash/maphash"
 	"math"
 	"strings"
@@ -30,7 +29,10 @@ func (ring *recentRing) record(x *exchange) {
 	}
 	r := &part.records[part.next]
 	part.next = (part.next + 1) % len(part.records)
-	r.outcome, r.idHash = outcome, maphash.String(ring.seed, x.id)
+	r.outcome, r.idHash = outcome, 0
+	if len(x.id) > recentID {
+		r.idHash = maphash.String(ring.seed, x.id)
+	}
 	r.fill(x)
 	r.fillClaims(x)
 }
@@ -49,7 +51,7 @@ func (s *recentShard) due(now int64, every time.Duration) bool {
 // outcomeOf returns the outcome of x.
 func outcomeOf(x *exchange) outcomeKind {
 	switch {
-	case x.decided && !x.decision.Allowed, x.newKeys == refused:
+	case x.isRefused(), x.newKeys == refused:
 		return outcomeRefused
 	case !x.outcome.known:
 		return outcomeRejected
@@ -64,7 +66,10 @@ func (ring *recentRing) shardOf(x *exchange, outcome outcomeKind) uint64 {
 	if outcome == outcomeAllowed || outcome == outcomeShadow {
 		return shardIndex(uint64(x.began.UnixNano()) >> 10)
 	}
-	n := maphash.Comparable(ring.seed, x.client.network)
+	n := uint64(x.source)
+	if n == 0 { // no claim was made
+		n = maphash.Comparable(ring.seed, x.client.network)
+	}
 	if i, refused := x.firstRefused(); outcome == outcomeRefused && refused && i < len(x.claims.claims) {
 		n ^= binary.LittleEndian.Uint64(x.claims.claims[i].Key[:8])
 	}
@@ -84,18 +89,33 @@ func (r *recentRecord) fill(x *exchange) {
 	if x.list != nil {
 		r.list = x.list.Name
 	}
-	r.flags = 0
-	for flag, is := range [...]bool{x.isRepeat, x.waited, x.exempt, x.banned, x.route == nil || x.route.redactsPaths()} {
-		if is {
-			r.flags |= 1 << flag
-		}
-	}
+	r.flags = x.recentFlags()
 	r.methodLen, r.idLen = uint8(copy(r.method[:], x.request.Method)), uint8(copy(r.id[:], x.id))
 	r.pathLen = x.copyPath(&r.path)
-	if x.err != nil && !errors.Is(x.err, errRefused) {
+	if x.err != nil && !x.isRefused() {
 		text := x.err.Error()
 		r.err = strings.Clone(text[:min(len(text), recentError)])
 	}
+}
+
+// recentFlags returns the flags of the record of x.
+func (x *exchange) recentFlags() (f recentFlags) {
+	if x.isRepeat {
+		f |= flagRepeated
+	}
+	if x.waited {
+		f |= flagWaited
+	}
+	if x.exempt {
+		f |= flagExempt
+	}
+	if x.banned {
+		f |= flagBanBegan
+	}
+	if x.route == nil || x.route.redactsPaths() {
+		f |= flagPersonal
+	}
+	return f
 }
 
 // copyPath copies the path like redactedPath, as far as that is cheap: parameters that are keys are
@@ -125,13 +145,12 @@ func (r *recentRecord) fillClaims(x *exchange) {
 				continue // one entry for both secrets
 			}
 			o := &x.decision.Outcomes[i]
-			c := recentClaim{window: uint16(x.claims.windows[i].number), remaining: int32(min(o.Remaining, math.MaxInt32)), wait: shortWait(o.Wait)}
-			for flag, is := range [...]bool{o.Allowed, false, o.Banned, o.Unknown} {
-				if is {
-					c.flags |= 1 << flag
-				}
-			}
-			r.add(x, c, x.claims.claims[i].Key)
+			r.add(x, recentClaim{
+				window:    uint16(x.claims.windows[i].number),
+				flags:     flagsOf(o),
+				remaining: int32(min(o.Remaining, math.MaxInt32)),
+				wait:      shortWait(o.Wait),
+			}, &x.claims.claims[i].Key)
 		}
 	}
 	for i := range x.takenPermits {
@@ -156,15 +175,29 @@ func (r *recentRecord) fillShadow(x *exchange, t *takenPermit) {
 				}
 			}
 		}
-		r.add(x, c, t.claims.claims[i].Key)
+		r.add(x, c, &t.claims.claims[i].Key)
 	}
+}
+
+// flagsOf returns the flags of an outcome in enforce mode.
+func flagsOf(o *limiter.Outcome) (f claimFlags) {
+	if o.Allowed {
+		f |= claimAllowed
+	}
+	if o.Banned {
+		f |= claimBanned
+	}
+	if o.Unknown {
+		f |= claimUnknown
+	}
+	return f
 }
 
 // shortWait returns d in milliseconds.
 func shortWait(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), math.MaxUint32)) }
 
 // add adds the decision of one rate about a key.
-func (r *recentRecord) add(x *exchange, c recentClaim, k limiter.Key) {
+func (r *recentRecord) add(x *exchange, c recentClaim, k *limiter.Key) {
 	if r.numClaims == maxRecentClaims {
 		r.moreClaims++
 		return
@@ -176,9 +209,9 @@ func (r *recentRecord) add(x *exchange, c recentClaim, k limiter.Key) {
 
 // keyIndex returns the index of k among the keys of r, and adds it if it is missing. It returns
 // maxRecentKeys if there is no space.
-func (r *recentRecord) keyIndex(x *exchange, k limiter.Key) uint8 {
+func (r *recentRecord) keyIndex(x *exchange, k *limiter.Key) uint8 {
 	for i := range r.numKeys {
-		if r.keys[i].key == k {
+		if r.keys[i].key == *k {
 			return i
 		}
 	}
@@ -186,9 +219,9 @@ func (r *recentRecord) keyIndex(x *exchange, k limiter.Key) uint8 {
 		return maxRecentKeys
 	}
 	to := &r.keys[r.numKeys]
-	to.key, to.label.size = k, 0
+	to.key, to.label.size = *k, 0
 	for i := range x.extracted.keys {
-		if own := &x.extracted.keys[i]; own.Key == k && !own.skip {
+		if own := &x.extracted.keys[i]; own.Key == *k && !own.skip {
 			x.fillLabel(&to.label, own)
 			break
 		}

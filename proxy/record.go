@@ -65,7 +65,10 @@ func (rec *recorder) setID(x *exchange) {
 			return
 		}
 	}
-	x.id = rec.ids.next()
+	if x.unusedIDs == "" {
+		x.unusedIDs = rec.ids.batch()
+	}
+	x.id, x.unusedIDs = x.unusedIDs[:idLength], x.unusedIDs[idLength:]
 }
 
 // isID reports whether s may be forwarded and logged as a request id.

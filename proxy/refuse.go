@@ -23,11 +23,14 @@ const (
 	maxJitter = 30 * time.Second
 )
 
-// jitter returns the extension of a wait; luck is a random number in [0, 1). It is in whole seconds
-// like Retry-After, so that rounding up adds nothing. A wait shorter than 10 s is not extended.
-func jitter(wait time.Duration, luck float64) time.Duration {
+// jitter returns the extension of a wait; luck returns a random number in [0, 1). It is in whole
+// seconds like Retry-After, so that rounding up adds nothing. A wait shorter than 10 s is not extended.
+func jitter(wait time.Duration, luck func() float64) time.Duration {
 	most := min(time.Duration(jitterShare*float64(wait)), maxJitter)
-	return time.Duration(luck * float64(most.Truncate(time.Second)+time.Second)).Truncate(time.Second)
+	if most < time.Second {
+		return 0
+	}
+	return time.Duration(luck() * float64(most.Truncate(time.Second)+time.Second)).Truncate(time.Second)
 }
 
 // A quotaFields holds the rate limit fields of a response.
@@ -45,10 +48,10 @@ func (t *quotaFields) reset() {
 func (g *generation) refuse(x *exchange, err error) respond.Response {
 	x.fail(err)
 	switch {
-	case errors.Is(err, errRefused), errors.Is(err, errNewKeys):
+	case x.isRefused(), errors.Is(err, errRefused), errors.Is(err, errNewKeys): // the first is the cheapest
 		return x.route.quota.TooManyRequests(respond.Refusal{
 			Verdict:   x.verdict(),
-			Jitter:    jitter(x.decision.Wait, rand.Float64()),
+			Jitter:    jitter(x.decision.Wait, rand.Float64),
 			RequestID: x.id,
 		})
 	case errors.Is(err, http1.ErrConnect):

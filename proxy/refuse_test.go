@@ -21,13 +21,14 @@ func TestRefuse_JitterIsBounded(t *testing.T) {
 		time.Hour:                30 * time.Second,
 		30 * 24 * time.Hour:      30 * time.Second,
 	} {
-		if got := jitter(wait, nearlyOne); got != most {
+		luck := func(n float64) func() float64 { return func() float64 { return n } }
+		if got := jitter(wait, luck(nearlyOne)); got != most {
 			t.Errorf("jitter of %v is at most %v; want %v", wait, got, most)
 		}
-		if got := jitter(wait, 0); got != 0 {
+		if got := jitter(wait, luck(0)); got != 0 {
 			t.Errorf("jitter of %v is at least %v; want none", wait, got)
 		}
-		if got := jitter(wait, 0.5); got < 0 || got > most {
+		if got := jitter(wait, luck(0.5)); got < 0 || got > most {
 			t.Errorf("jitter of %v is %v; want at most %v", wait, got, most)
 		}
 	}

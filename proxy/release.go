@@ -55,9 +55,9 @@ func (a *admitter) refundConcurrent(ctx context.Context, q *admission) {
 			continue
 		}
 		q.settled.pending = q.settled.pending[:0]
-		for _, c := range t.claims.claims {
-			if concurrent(c) {
-				q.settled.pending = append(q.settled.pending, c)
+		for i := range t.claims.claims {
+			if c := &t.claims.claims[i]; concurrent(c) {
+				q.settled.pending = append(q.settled.pending, *c)
 			}
 		}
 		t.lease.end()

@@ -3,8 +3,6 @@ package proxy
 import (
 	"slices"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -38,6 +36,7 @@ type route struct {
 	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
 	quota             *respond.Quota               // renders the rate limit fields
+	refusalLines      fieldLines                   // the fields that most refusals of the route share
 	refunds           map[upstream.ResultKind]bool // the errors of RefundOn
 	fixedResponse     respond.Response             // the response of Respond
 	rewrite           rewrite                      // the rewriting of requests and responses
@@ -79,11 +78,11 @@ type limit struct {
 	*config.Limit
 	top          *topLimit // counts the most frequent keys; nil if they are not counted
 	windows      []*window
-	overrides    map[limiter.Key][]*window               // windows of keys that have rates of their own
-	hashed       map[string][]*window                    // the same for keys listed by hash, see key.List.Hash
-	hasKeyName   bool                                    // RedissonName contains {key}
-	refusalLimit limiter.Limit                           // the limit on the number of refusals before a penalty
-	decisions    metricCache[string, prometheus.Counter] // by result
+	overrides    map[limiter.Key][]*window      // windows of keys that have rates of their own
+	hashed       map[string][]*window           // the same for keys listed by hash, see key.List.Hash
+	hasKeyName   bool                           // RedissonName contains {key}
+	refusalLimit limiter.Limit                  // the limit on the number of refusals before a penalty
+	decisions    [numDecisionResults]counterRef // by result
 }
 
 // A window is one rate of a limit, on which claims are made.
@@ -95,10 +94,10 @@ type window struct {
 	limiter.Limit
 }
 
-// refusal returns the label value of a refusal by l.
-func (l *limit) refusal() string {
+// refusal returns the result of a refusal by l.
+func (l *limit) refusal() decisionResult {
 	if l.Mode == config.Shadow {
-		return shadowRefused
+		return decisionShadowRefused
 	}
-	return refused
+	return decisionRefused
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -31,6 +32,11 @@ func (s *histogramRef) of(v *histogramVec, label string) *histogram {
 		s.cached.Store(h)
 	}
 	return h
+}
+
+// A counterRef is a counter that is looked up once.
+type counterRef struct {
+	cached atomic.Pointer[prometheus.Counter]
 }
 
 // An upstreamResult is the result of a request that was to be forwarded.
@@ -79,11 +85,12 @@ func (f *metricCache[K, M]) keep(k K, m M) M {
 	}
 	next[k] = m
 	f.all.Store(&next)
-	if len(next) <= maxLinear {
-		var first []metricCacheEntry[K, M]
-		for k, m := range next {
-			first = append(first, metricCacheEntry[K, M]{k, m})
-		}
+	var first []metricCacheEntry[K, M]
+	if entries := f.first.Load(); entries != nil {
+		first = slices.Clone(*entries)
+	}
+	if len(first) < maxLinear && !slices.ContainsFunc(first, func(e metricCacheEntry[K, M]) bool { return e.k == k }) {
+		first = append(first, metricCacheEntry[K, M]{k, m})
 		f.first.Store(&first)
 	}
 	return m

@@ -24,19 +24,17 @@ type takenPermit struct {
 	released bool // the concurrent permits have been refunded
 }
 
-func newTakenPermit(store limiter.AdminStore, asked claimSet, p limiter.Permit) takenPermit {
-	return takenPermit{store: store, claims: asked, permit: p, lease: startLease(store, asked.claims, p)}
-}
-
-func (t takenPermit) withFirstUse(once []limiter.Claim) takenPermit {
-	t.firstUse = once
-	return t
+// addTaken adds a permit that store granted for set. firstUse may be nil.
+func (q *admission) addTaken(store limiter.AdminStore, set claimSet, d *limiter.Decision, firstUse []limiter.Claim) {
+	q.takenPermits = append(q.takenPermits, takenPermit{
+		store: store, claims: set, permit: d.Permit, lease: startLease(store, set.claims, d.Permit), firstUse: firstUse,
+	})
 }
 
 // stopRenewing stops the renewals of all concurrent permits of the request.
 func (q *admission) stopRenewing() {
-	for _, t := range q.takenPermits {
-		t.lease.end()
+	for i := range q.takenPermits {
+		q.takenPermits[i].lease.end()
 	}
 }
 
@@ -76,18 +74,18 @@ func (a *admitter) settlePermit(ctx context.Context, q *admission, t *takenPermi
 	q.settled.pending = q.settled.pending[:0]
 	all := q.refundsAll(o)
 	var last *limit
-	for i, c := range t.claims.claims {
-		of := t.claims.windows[i].of
+	for i := range t.claims.claims {
+		c, of := &t.claims.claims[i], t.claims.windows[i].of // a claim is too large to copy
 		if concurrent(c) {
 			if !t.released {
-				q.settled.pending = append(q.settled.pending, c)
+				q.settled.pending = append(q.settled.pending, *c)
 			}
 			continue
 		}
 		if !all && !of.refunds(&o.result) {
 			continue
 		}
-		q.settled.pending = append(q.settled.pending, c)
+		q.settled.pending = append(q.settled.pending, *c)
 		if of != last {
 			q.settled.refunded = true
 			a.metrics.refunds.WithLabelValues(q.route.Name, of.Name).Inc()
@@ -123,7 +121,7 @@ func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
 func (q *admission) addRefunds(status int, o *forwardOutcome) {
 	all := o.refund || q.route.RefundOn.Status.Has(status)
 	for i := range q.decision.Outcomes {
-		c, of := q.claims.claims[i], q.claims.windows[i].of
+		c, of := &q.claims.claims[i], q.claims.windows[i].of
 		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
 			continue
 		}

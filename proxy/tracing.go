@@ -93,9 +93,12 @@ func (t *tracing) beginForward(now time.Time, set map[string][]string) map[strin
 	return with
 }
 
+// isTraced reports whether x has a trace that is exported.
+func (x *exchange) isTraced() bool { return x.trace != nil && x.trace.Sampled() }
+
 // traceID returns the trace id of x, or "" if x is not sampled.
 func (x *exchange) traceID() string {
-	if x.trace == nil || !x.trace.Sampled() {
+	if !x.isTraced() {
 		return ""
 	}
 	return x.trace.Trace.String()

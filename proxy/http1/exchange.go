@@ -15,6 +15,9 @@ type Exchange struct {
 	// of the response. flush sends the part of the response that has been written so
 	// far, if that is not the whole response.
 	BeforeEnd func(flush func())
+	// State belongs to the handler. It is kept while the Exchange is reused, for requests
+	// of any client, so that a handler needs no pool of its own.
+	State any
 
 	conn *conn
 	in   input

@@ -48,6 +48,22 @@ func reads(x *Exchange) {
 	_ = x.Send(append([]byte(x.Path()+" "), body...))
 }
 
+// What a handler keeps in an exchange is there for its next request.
+func TestServer_HandlerStateIsKept(t *testing.T) {
+	p := serving(t, func(x *Exchange) {
+		n, _ := x.State.(int)
+		x.State = n + 1
+		x.Begin(200)
+		_ = x.Send([]byte{'0' + byte(n)})
+	}, nil)
+	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||GET / HTTP/1.1|Host: a||GET / HTTP/1.1|Host: a||"))
+	for _, want := range []string{"0", "1", "2"} {
+		if _, got := w.WantStatus(200); got != want {
+			t.Errorf("state %s, want %s", got, want)
+		}
+	}
+}
+
 // Requests that come together are answered one by one and in order, wherever the
 // bytes are split.
 func TestServer_PipelinedAtEverySplit(t *testing.T) {

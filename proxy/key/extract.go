@@ -28,7 +28,8 @@ func (s *Spec) extract(r Request, v *Value) error {
 	if s.Of != nil {
 		whole = s.Of
 	}
-	f, err := whole.find(r, v)
+	var f result
+	err := whole.find(r, v, &f)
 	v.setField(whole.SetHeader, f.text)
 	if err != nil {
 		v.setField(s.SetHeader, "")
@@ -38,7 +39,7 @@ func (s *Spec) extract(r Request, v *Value) error {
 		f = result{text: s.Part.of(f.number), number: f.number}
 		v.setField(s.SetHeader, f.text)
 	}
-	v.add(s, f)
+	v.add(s, &f)
 	return nil
 }
 
@@ -64,17 +65,19 @@ func (s *Spec) onFailure(r Request, v *Value, err error) error {
 	return fmt.Errorf("%s: %w", s.From, err)
 }
 
-// find reads s, which has an origin, from the request. It caches expensive results in v.
-func (s *Spec) find(r Request, v *Value) (result, error) {
+// find reads s, which has an origin, from the request into f, which is zero. It caches expensive
+// results in v. After an error f is zero.
+func (s *Spec) find(r Request, v *Value, f *result) error {
 	expensive := s.Phone != nil || len(s.Equal) > 0 || s.From.Source == JSON || s.From.Source == Form || s.From.Source == JWT
 	if expensive {
 		for _, m := range v.cache {
 			if m.spec == s {
-				return m.result, m.err
+				*f = m.result
+				return m.err
 			}
 		}
 	}
-	f, err := s.readAt(s.From, r, v)
+	err := s.readAt(s.From, r, v, f)
 	if len(s.Equal) > 0 {
 		err = s.mustEqual(r, v, f, err)
 	}
@@ -82,57 +85,55 @@ func (s *Spec) find(r Request, v *Value) (result, error) {
 		err = fmt.Errorf("%w: it cannot be sent in a header field", ErrInvalid)
 	}
 	if err != nil {
-		f = result{}
+		*f = result{}
 	}
 	if expensive {
-		v.cache = append(v.cache, cacheEntry{s, f, err})
+		v.cache = append(v.cache, cacheEntry{s, *f, err})
 	}
-	return f, err
+	return err
 }
 
-// readAt reads and normalizes the value at one origin.
-func (s *Spec) readAt(o Origin, r Request, v *Value) (result, error) {
+// readAt reads and normalizes the value at one origin into f, which is zero. After an error f is not
+// valid. A result is large, so it is not copied.
+func (s *Spec) readAt(o Origin, r Request, v *Value, f *result) error {
 	if err := s.checkOneSource(o, r); err != nil {
-		return result{}, err
+		return err
 	}
-	f, err := o.read(r, v, s.Tokens)
-	switch {
-	case err != nil:
-		return result{}, err
-	case o.Source == Global:
-		return f, nil
+	if err := o.read(r, v, s.Tokens, f); err != nil || o.Source == Global {
+		return err
 	}
 	if err := s.checkAmbiguous(o, f); err != nil {
-		return result{}, err
+		return err
 	}
 	return s.normalize(f)
 }
 
 // normalize normalizes f. An empty result is ErrMissing.
-func (s *Spec) normalize(f result) (result, error) {
+func (s *Spec) normalize(f *result) error {
 	for _, step := range s.Normalize {
 		if step == Digits || step == E164 {
 			if err := checkDigits(f.text); err != nil {
-				return result{}, err
+				return err
 			}
 		}
 		f.text = step.Apply(f.text)
 	}
 	if f.text == "" {
-		return result{}, ErrMissing
+		return ErrMissing
 	}
 	if s.Phone == nil {
-		return f, nil
+		return nil
 	}
 	number, err := s.Phone.Parse(f.text)
-	return result{text: number.E164, number: number}, err
+	*f = result{text: number.E164, number: number}
+	return err
 }
 
 // mustEqual compares f with the values at s.Equal. It returns err, the error of the key's
 // own origin, or ErrMismatch. If the key is missing at its own origin and such a request
 // would be accepted, it must be missing at the other origins too, because the upstream
 // could use them.
-func (s *Spec) mustEqual(r Request, v *Value, f result, err error) error {
+func (s *Spec) mustEqual(r Request, v *Value, f *result, err error) error {
 	missing, invalid := errors.Is(err, ErrMissing), errors.Is(err, ErrInvalid)
 	policy := s.OnMissing
 	if invalid {
@@ -142,7 +143,8 @@ func (s *Spec) mustEqual(r Request, v *Value, f result, err error) error {
 		return err
 	}
 	for _, o := range s.Equal {
-		other, otherErr := s.readAt(o, r, v)
+		var other result
+		otherErr := s.readAt(o, r, v, &other)
 		switch {
 		case errors.Is(otherErr, ErrMissing):
 			continue

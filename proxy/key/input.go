@@ -64,7 +64,7 @@ func (s *Spec) read(g Input, v *Value, r *Derivation) error {
 			r.addName(s.Name)
 			r.unchanged = append(r.unchanged, s.Name)
 		}
-		v.add(s, result{})
+		v.add(s, &result{})
 		return nil
 	}
 	if text, ok := g.Texts[s.Name]; ok {
@@ -74,7 +74,7 @@ func (s *Spec) read(g Input, v *Value, r *Derivation) error {
 		}
 		r.addName(s.Name)
 		r.unchanged = append(r.unchanged, s.Name)
-		v.add(s, f)
+		v.add(s, &f)
 		return nil
 	}
 	whole := s
@@ -86,7 +86,7 @@ func (s *Spec) read(g Input, v *Value, r *Derivation) error {
 				return whole.wrapError(err)
 			}
 			r.addName(whole.Name)
-			v.add(s, result{text: s.Part.of(f.number), number: f.number})
+			v.add(s, &result{text: s.Part.of(f.number), number: f.number})
 			return nil
 		}
 	}
@@ -121,10 +121,10 @@ func (s *Spec) parseOwn(g Input, text string) (result, error) {
 		return result{}, fmt.Errorf("%w: it is empty", ErrInvalid)
 	}
 	f := result{text: text}
-	if err := s.checkAmbiguous(s.From, f); err != nil {
+	if err := s.checkAmbiguous(s.From, &f); err != nil {
 		return result{}, err
 	}
-	f, err := s.normalize(f)
+	err := s.normalize(&f)
 	if err == nil && s.SetHeader != "" && !httpguts.ValidHeaderFieldValue(f.text) {
 		err = fmt.Errorf("%w: it cannot be sent in a header field", ErrInvalid)
 	}

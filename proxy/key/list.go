@@ -89,7 +89,8 @@ func (s *Spec) value(entry string) (string, error) {
 	if s.Of != nil {
 		return s.Part.text(entry)
 	}
-	f, err := s.normalize(result{text: entry})
+	f := result{text: entry}
+	err := s.normalize(&f)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w; write it as a request would carry it", ErrSpec, err)
 	}

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// read returns the only text at o, "" if there is none.
-func (o Origin) read(r Request, v *Value, tokens *Tokens) (f result, err error) {
+// read reads the only text at o into f, which is zero. It stays empty if there is none.
+func (o Origin) read(r Request, v *Value, tokens *Tokens, f *result) (err error) {
 	switch o.Source {
 	case Header, Query:
 		f.text, err = o.readField(r)
@@ -18,11 +18,11 @@ func (o Origin) read(r Request, v *Value, tokens *Tokens) (f result, err error) 
 		f.network = r.Client()
 		f.text = v.formatAddress(f.network)
 	case JWT:
-		return tokens.claim(r, v, o.Name)
+		*f, err = tokens.claim(r, v, o.Name)
 	case JSON, Form, Host, Method:
-		return o.readMessage(r, v)
+		*f, err = o.readMessage(r, v)
 	}
-	return f, err
+	return err
 }
 
 // readField reads the only header field or parameter with this name.

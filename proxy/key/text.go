@@ -10,7 +10,7 @@ import (
 
 // checkAmbiguous returns an error unless all servers read the text of a key at o in the
 // same way. Characters that the steps of s remove are allowed.
-func (s *Spec) checkAmbiguous(o Origin, f result) error {
+func (s *Spec) checkAmbiguous(o Origin, f *result) error {
 	switch o.Source {
 	case Header, Query, Path, Cookie, Form, JSON:
 	default: // not spelled by the client, or signed

@@ -106,9 +106,9 @@ func (v *Value) Shown() string {
 
 // add appends the name and the text of s. The name is included, so that different keys with
 // the same text have different counts.
-func (v *Value) add(s *Spec, f result) {
+func (v *Value) add(s *Spec, f *result) {
 	v.Parts = append(v.Parts, countedName(s.Name, f.kind), f.text)
-	v.components = append(v.components, component{spec: s, result: f, hasText: true})
+	v.components = append(v.components, component{spec: s, result: *f, hasText: true})
 }
 
 // addShared adds the shared key of requests without a text.

@@ -38,6 +38,19 @@ func (m *Buffer) textFrom(n int) string {
 // formatInt returns n in decimal.
 func (m *Buffer) formatInt(n int64) string {
 	from := len(m.text)
-	m.text = strconv.AppendInt(m.text, n, 10)
+	m.text = appendInt(m.text, n)
 	return m.textFrom(from)
+}
+
+// appendInt appends n in decimal. Most numbers of a response are small: seconds, permits and lengths.
+func appendInt(b []byte, n int64) []byte {
+	switch {
+	case n < 0 || n >= 1000:
+		return strconv.AppendInt(b, n, 10)
+	case n >= 100:
+		return append(b, '0'+byte(n/100), '0'+byte(n/10%10), '0'+byte(n%10))
+	case n >= 10:
+		return append(b, '0'+byte(n/10), '0'+byte(n%10))
+	}
+	return append(b, '0'+byte(n))
 }

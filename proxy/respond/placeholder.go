@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"html"
 	"mime"
+	"slices"
 	"strings"
 )
 
@@ -60,10 +61,16 @@ func newTemplate(text string, within func(string) string, escape escaping) templ
 	return t
 }
 
+// has reports whether t has a placeholder of this kind.
+func (t *template) has(kind placeholder) bool {
+	return slices.ContainsFunc(t.parts, func(p part) bool { return p.kind == kind })
+}
+
 // append appends the text with its placeholders filled in. Values are not expanded
 // again.
-func (t *template) append(b []byte, s substitutions) []byte {
-	for _, p := range t.parts {
+func (t *template) append(b []byte, s *substitutions) []byte {
+	for i := range t.parts {
+		p := &t.parts[i]
 		switch p.kind {
 		case literal:
 			b = append(b, p.text...)
@@ -121,12 +128,31 @@ func escapeJSON(s string) string {
 	return string(quoted[1 : len(quoted)-1])
 }
 
+// special is 1 for each byte that may need escaping in JSON or HTML: control characters, bytes
+// beyond ASCII, and \ " ' < > &. It is a constant string because the compiler indexes it by a byte
+// without a bounds check.
+const special = "" +
+	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
+	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
+	"\x00\x00\x01\x00\x00\x00\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01" +
+	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
+	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
+	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
+	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
+	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
+	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
+	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
+	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01"
+
 // isSafe reports whether s needs no escaping in JSON and HTML.
 func isSafe(s string) bool {
 	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9': // the common case
-		case c < ' ' || c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&', c == '\'':
+		if special[s[i]] != 0 {
 			return false
 		}
 	}

@@ -118,12 +118,12 @@ func appendID(b []byte, id string) []byte {
 	return append(b, '"')
 }
 
+// notCached is the Cache-Control of all responses by Weir itself except configured ones.
+func notCached() Field { return Field{"Cache-Control", "no-store"} }
+
 // response adds the fields that every response has and returns the response in m.
 func (m *Buffer) response(status int, contentType string) Response {
-	m.fields = append(m.fields,
-		Field{"Content-Type", contentType},
-		Field{"Content-Length", m.formatInt(int64(len(m.body)))},
-		Field{"Cache-Control", "no-store"})
+	m.fields = append(m.fields, Field{"Content-Type", contentType}, Field{"Content-Length", m.formatInt(int64(len(m.body)))}, notCached())
 	return Response{Status: status, Fields: m.fields, Body: m.body}
 }
 
@@ -168,7 +168,7 @@ func (k Kind) problem(detail, requestID string, fields ...Field) Response {
 	m := Buffer{fields: fields}
 	m.body = appendProblem(m.body, kind, title, k.Status())
 	if detail != "" {
-		m.body = appendEscapedJSON(append(m.body, `,"detail":"`...), detail)
+		m.body = appendEscapedJSON(append(m.body, detailMember...), detail)
 		m.body = append(m.body, '"')
 	}
 	m.body = append(appendID(m.body, requestID), "}\n"...)

@@ -55,6 +55,7 @@ type Quota struct {
 	policies     []policy
 	style        Style
 	policyHeader string // value of RateLimit-Policy; empty if no policy is exposed
+	hasOverrides bool   // some policy has Override
 	reject       compiledReject
 }
 
@@ -89,6 +90,7 @@ func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
 			return nil, fmt.Errorf("%w: %q: %w", ErrPolicy, p.Name, err)
 		}
 		q.policies = append(q.policies, c)
+		q.hasOverrides = q.hasOverrides || p.Override
 		if p.Expose && !p.Override {
 			shown = append(shown, c.policyItem)
 		}
@@ -196,33 +198,36 @@ func (q *Quota) addFields(v Verdict) {
 
 // policyLine returns the value of RateLimit-Policy.
 func (q *Quota) policyLine(v Verdict) string {
-	if overridden := q.overridden(v); len(overridden) > 0 {
-		return q.overridePolicyLine(overridden)
+	if q.hasOverrides {
+		if overridden := q.overridden(v); len(overridden) > 0 {
+			return q.overridePolicyLine(overridden)
+		}
 	}
 	return q.policyHeader
 }
 
 // limitLine returns the value of RateLimit, "" if there is nothing to show.
 func (q *Quota) limitLine(v Verdict) string {
-	m := v.Buffer
-	from := len(m.text)
+	text := v.Buffer.text
+	from := len(text)
 	for i := range v.Decision.Outcomes {
 		p := q.exposedPolicyOf(v, i)
 		if p == nil {
 			continue
 		}
-		if len(m.text) > from {
-			m.text = append(m.text, ", "...)
+		if len(text) > from {
+			text = append(text, ", "...)
 		}
 		o := &v.Decision.Outcomes[i]
-		m.text = append(m.text, p.limitItem...)
-		m.text = strconv.AppendInt(m.text, p.remaining(o), 10)
+		text = append(text, p.limitItem...)
+		text = appendInt(text, p.remaining(o))
 		if t := p.reset(o); t > 0 {
-			m.text = append(m.text, ";"+paramReset+"="...)
-			m.text = strconv.AppendInt(m.text, t, 10)
+			text = append(text, ";"+paramReset+"="...)
+			text = appendInt(text, t)
 		}
 	}
-	return m.textFrom(from)
+	v.Buffer.text = text
+	return v.Buffer.textFrom(from)
 }
 
 // overridden returns the policies of v with Override; usually nil.

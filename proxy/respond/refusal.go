@@ -27,9 +27,13 @@ type compiledReject struct {
 	contentType string
 	customBody  bool     // the body is configured; otherwise it is a problem document
 	body        template // the configured body
-	prefix      string   // the beginning of the problem document, up to its status
+	prefix      string   // the beginning of the problem document, up to its detail
 	detail      template // the detail of the problem document
+	namesLimit  bool     // a placeholder is replaced by the limit that refused
 }
+
+// detailMember begins the detail of a problem document.
+const detailMember = `,"detail":"`
 
 // A customField is a configured header field.
 type customField struct {
@@ -40,17 +44,21 @@ type customField struct {
 func compileReject(from Reject) compiledReject {
 	r := compiledReject{status: cmp.Or(from.Status, http.StatusTooManyRequests)}
 	for _, f := range from.Fields {
-		r.fields = append(r.fields, customField{f.Name, newTemplate(f.Value, unescaped, appendPlain)})
+		value := newTemplate(f.Value, unescaped, appendPlain)
+		r.fields = append(r.fields, customField{f.Name, value})
+		r.namesLimit = r.namesLimit || value.has(limitName)
 	}
 	if from.Body != "" {
 		r.customBody, r.contentType = true, from.ContentType
 		r.body = newTemplate(from.Body, unescaped, escapingFor(from.ContentType))
+		r.namesLimit = r.namesLimit || r.body.has(limitName)
 		return r
 	}
 	r.contentType = contentProblem
-	r.prefix = string(appendProblem(nil, typeQuotaExceeded, titleQuotaExceeded, r.status))
+	r.prefix = string(appendProblem(nil, typeQuotaExceeded, titleQuotaExceeded, r.status)) + detailMember
 	detail := cmp.Or(from.Detail, "Too many requests. Try again in {retry_after} s.")
 	r.detail = newTemplate(detail, escapeJSON, appendEscapedJSON)
+	r.namesLimit = r.namesLimit || r.detail.has(limitName)
 	return r
 }
 
@@ -71,7 +79,10 @@ func (q *Quota) TooManyRequests(r Refusal) Response {
 	}
 	m := r.Buffer
 	m.Reset()
-	s := substitutions{retryAfter: m.formatInt(q.retryAfter(r)), limitName: q.firstViolated(r.Verdict), requestID: r.RequestID}
+	s := &substitutions{retryAfter: m.formatInt(q.retryAfter(r)), requestID: r.RequestID}
+	if q.reject.namesLimit {
+		s.limitName = q.firstViolated(r.Verdict)
+	}
 	m.fields = append(m.fields, Field{"Retry-After", s.retryAfter})
 	q.addFields(r.Verdict)
 	for i := range q.reject.fields {
@@ -88,16 +99,24 @@ func (q *Quota) TooManyRequests(r Refusal) Response {
 	return m.response(q.reject.status, q.reject.contentType)
 }
 
+// RefusalFields returns the fields that are the same in all refusals, so that a downstream may render
+// them in advance. A client with overrides gets another RateLimit-Policy.
+func (q *Quota) RefusalFields() []Field {
+	fields := []Field{{"Content-Type", q.reject.contentType}, notCached()}
+	if q.policyHeader != "" && q.style == IETF {
+		fields = append(fields, Field{fieldPolicy, q.policyHeader})
+	}
+	return fields
+}
+
 // appendBody appends the problem of a refusal.
-func (q *Quota) appendBody(b []byte, v Verdict, s substitutions) []byte {
+func (q *Quota) appendBody(b []byte, v Verdict, s *substitutions) []byte {
 	b = append(b, q.reject.prefix...)
-	before := len(b)
-	b = append(b, `,"detail":"`...)
 	from := len(b)
 	if b = q.reject.detail.append(b, s); len(b) > from {
 		b = append(b, '"')
 	} else {
-		b = b[:before] // omit an empty detail
+		b = b[:from-len(detailMember)] // omit an empty detail
 	}
 	b = appendID(b, s.requestID)
 	listed := false

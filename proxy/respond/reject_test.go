@@ -2,6 +2,8 @@ package respond
 
 import (
 	"encoding/json"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,5 +78,29 @@ func TestTooMany_EmptyDetailIsLeftOut(t *testing.T) {
 	r.Decision.Outcomes[1].Allowed = true
 	if got := parse(t, q.TooManyRequests(r)); got.Detail != "" || strings.Contains(string(q.TooManyRequests(r).Body), "detail") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Only what JSON and HTML have no other meaning for is left as it is.
+func TestIsSafe_EachByte(t *testing.T) {
+	for c := range 256 {
+		want := c >= ' ' && c <= '~' && !strings.ContainsRune(`"\<>&'`, rune(c))
+		for _, s := range []string{string([]byte{byte(c)}), "a" + string([]byte{byte(c)}), string([]byte{byte(c)}) + "a"} {
+			if got := isSafe(s); got != want {
+				t.Errorf("%q is safe: %v, want %v", s, got, want)
+			}
+		}
+	}
+}
+
+func TestAppendInt_IsThatOfStrconv(t *testing.T) {
+	numbers := []int64{-1, -10, -1000, math.MinInt64, math.MaxInt64, 1 << 32}
+	for n := range int64(2000) {
+		numbers = append(numbers, n)
+	}
+	for _, n := range numbers {
+		if got, want := string(appendInt([]byte("x"), n)), "x"+strconv.FormatInt(n, 10); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }

@@ -135,7 +135,7 @@ func (a *admitter) withTimeout(client context.Context) (context.Context, context
 // the store bounds each call by the timeout of a decision.
 func (a *admitter) withTimeoutForAll(client context.Context, q *admission) (context.Context, context.CancelFunc) {
 	if a.timeout > 0 && !q.route.waits && len(q.idempotent.firstUse)+len(q.shadows.claims) == 0 && !q.hasPenalty() {
-		return context.WithoutCancel(client), func() {}
+		return context.Background(), func() {} // a store needs none of the client's values; WithoutCancel would allocate
 	}
 	return a.withTimeout(client)
 }

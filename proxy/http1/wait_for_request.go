@@ -90,9 +90,7 @@ func (c *conn) readFirstBytes() error {
 		if err := c.rawConn.Read(c.readFirstFunc); err != nil {
 			return err
 		}
-		if c.firstRead.err == nil {
-			c.x.in.w += c.firstRead.n
-		}
+		c.x.in.w += c.firstRead.n
 		return c.firstRead.err
 	}
 	c.releaseExchange()

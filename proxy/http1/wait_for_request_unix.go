@@ -12,21 +12,16 @@ import (
 // keeps it only if bytes were read.
 func (c *conn) readFirst(fd uintptr) bool {
 	c.acquireExchange()
-	for {
-		n, err := rawRead(int(fd), c.x.in.buf)
-		switch {
-		case err == syscall.EINTR: //nolint:errorlint // system calls return unwrapped errors
-			continue
-		case err == syscall.EAGAIN: //nolint:errorlint // as above
-			c.releaseExchange()
-			return false
-		case err != nil:
-			c.firstRead.n, c.firstRead.err = 0, err
-		case n == 0:
-			c.firstRead.n, c.firstRead.err = 0, io.EOF
-		default:
-			c.firstRead.n, c.firstRead.err = n, nil
-		}
-		return true
+	n, err := rawRead(int(fd), c.x.in.buf)
+	c.firstRead.n, c.firstRead.err = n, nil
+	switch {
+	case err == syscall.EAGAIN:
+		c.releaseExchange()
+		return false
+	case err != 0:
+		c.firstRead.err = err
+	case n == 0:
+		c.firstRead.err = io.EOF
 	}
+	return true
 }

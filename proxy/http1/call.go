@@ -29,12 +29,13 @@ type Call struct {
 	upload       upload
 	callState
 
-	mu         sync.Mutex // guards what follows
-	cancel     context.CancelFunc
-	activeConn *clientConn // the connection that Abort interrupts
-	// aborted is also read without mu, after a deadline has been set: if it is false
-	// then, a later Abort overwrites that deadline.
-	aborted atomic.Bool
+	// aborted is read after activeConn or a deadline has been set: if it is false then,
+	// a later Abort finds that connection or overwrites that deadline.
+	aborted    atomic.Bool
+	activeConn atomic.Pointer[clientConn] // the connection that Abort interrupts; Abort sets it to nil
+
+	mu     sync.Mutex // guards cancel
+	cancel context.CancelFunc
 }
 
 // A callState is the part of a Call that is zeroed for each call. It is a struct of its
@@ -106,16 +107,17 @@ func (c *Call) Body() *Body { return &c.body }
 // Reused reports whether the connection had served another request before.
 func (c *Call) Reused() bool { return c.conn != nil && c.conn.reused }
 
-// Abort makes the call fail with ErrAborted. Any goroutine may call it until Release.
+// Abort makes the call fail with ErrAborted. Any goroutine may call it; it must have
+// returned before Release is called.
 func (c *Call) Abort() {
+	c.aborted.Store(true)
+	if u := c.activeConn.Swap(nil); u != nil {
+		_ = u.net.SetDeadline(pastTime())
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.aborted.Store(true)
 	if c.cancel != nil {
 		c.cancel()
-	}
-	if c.activeConn != nil {
-		_ = c.activeConn.net.SetDeadline(pastTime())
 	}
 }
 
@@ -126,16 +128,6 @@ func (c *Call) setDialCancel(cancel context.CancelFunc) bool {
 	defer c.mu.Unlock()
 	c.cancel = cancel
 	return !c.aborted.Load()
-}
-
-// setActiveConn sets the connection that Abort interrupts. It returns false if the call
-// has been aborted.
-func (c *Call) setActiveConn(u *clientConn) bool {
-	c.mu.Lock()
-	c.activeConn = u
-	ok := !c.aborted.Load()
-	c.mu.Unlock()
-	return ok
 }
 
 // abortedOr returns ErrAborted if the call has been aborted, and otherwise err.
@@ -157,7 +149,6 @@ func (c *Call) Release() {
 	c.releaseConn()
 	memory := &c.client.buffers
 	c.in.release()
-	c.sourceReader.in.release()
 	c.out.recycle(memory)
 	calls := &c.client.callPool
 	c.reset()
@@ -170,11 +161,12 @@ func (c *Call) reset() {
 	c.body.reset()
 	c.upload.reset()
 	if c.requestBody == &c.sourceReader.body {
+		c.sourceReader.in.release()
 		c.sourceReader = sourceReader{}
 	}
 	c.Interim, c.KeepRequestTrailer, c.KeepResponseTrailer = nil, nil, nil
 	c.client, c.callState = nil, callState{}
-	c.cancel, c.activeConn = nil, nil
+	c.cancel = nil
 	if c.aborted.Load() { // a load costs less than a store
 		c.aborted.Store(false)
 	}
@@ -186,9 +178,9 @@ func (c *Call) releaseConn() {
 	if u == nil || c.handedOver {
 		return
 	}
-	alive := c.setActiveConn(nil)
 	c.conn = nil
-	if alive && c.reusable() && !u.hasBufferedTLS() {
+	interruptible := c.activeConn.Swap(nil) == u // otherwise Abort is interrupting it
+	if interruptible && !c.aborted.Load() && c.reusable() && !u.hasBufferedTLS() {
 		u.reused = true
 		c.pool.put(u)
 		return

@@ -124,7 +124,7 @@ func (c *Call) UpgradedConn() (nc net.Conn, unread []byte, ok bool) {
 		return nil, nil, false
 	}
 	c.handedOver = true
-	c.setActiveConn(nil)
+	c.activeConn.Store(nil)
 	_ = c.conn.net.SetDeadline(time.Time{})
 	return c.conn.net, append([]byte(nil), c.in.unread()...), true
 }

@@ -107,8 +107,9 @@ func (c *Call) encodeRequest() error {
 func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	c.conn = u
 	c.in.from, c.in.pool = u.net, &c.client.buffers
-	if !c.setActiveConn(u) {
-		return c.newError(ErrAborted)
+	c.activeConn.Store(u)
+	if err := c.abortedOr(nil); err != nil {
+		return c.newError(err)
 	}
 	sent := 0
 	if c.canWriteAtOnce(u) {

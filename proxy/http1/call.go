@@ -65,7 +65,8 @@ type callState struct {
 // request target is the concatenation of the parts of target; host is the value of
 // Host.
 //
-// It may be called again to send the same request to another pool.
+// It may be called again after Send has failed, to send the same request to another
+// pool.
 func (c *Call) Begin(method, host string, target ...string) *Head {
 	if c.encoded && len(c.out.buf) > c.headLen {
 		c.savedBody = append([]byte(nil), c.out.buf[c.headLen:]...) // these bytes of the body cannot be read again
@@ -147,12 +148,18 @@ func (c *Call) Release() {
 	}
 	c.stopUpload()
 	c.releaseConn()
-	memory := &c.client.buffers
 	c.in.release()
-	c.out.recycle(memory)
-	calls := &c.client.callPool
+	x, client := c.x, c.client
+	if x != nil {
+		x.out.takeBuffer(&c.out)
+	}
+	c.out.recycle(&client.buffers)
 	c.reset()
-	calls.Put(c)
+	if x != nil && x.call == nil {
+		x.call = c
+		return
+	}
+	client.callPool.Put(c)
 }
 
 // reset clears c for another call. It keeps the memory for fields.

@@ -186,9 +186,7 @@ func (c *conn) finishExchange() bool {
 	c.firstRequest = false
 	if x.stage == responseDone && !x.aborted && len(x.out.buf) > 0 {
 		now := c.server.now()
-		if x.flush(now) == nil { // the error is in x.err; the buffer is empty unless FlushAfterHandler is set
-			x.out.release(&c.server.buffers) // the next exchange gets this buffer while it is still in the CPU cache
-		}
+		_ = x.flush(now) // the error is in x.err
 		if c.rawConn != nil && !c.writeOp.blocked {
 			c.lastWrite = now
 		}

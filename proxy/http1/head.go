@@ -24,6 +24,13 @@ func (h *Head) reset(m *bufferPool) {
 	*h = Head{buf: h.buf[:0]}
 }
 
+// takeBuffer moves the buffer of other to h, unless h has one.
+func (h *Head) takeBuffer(other *Head) {
+	if h.buf == nil {
+		h.buf, other.buf = other.buf[:0], nil
+	}
+}
+
 // recycle clears h for reuse. It keeps one buffer of the usual size.
 func (h *Head) recycle(m *bufferPool) {
 	if poisoned || cap(h.buf) != headBufferSize {

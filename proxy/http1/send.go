@@ -181,6 +181,9 @@ func (c *Call) awaitResponse() *CallError {
 			return c.checkUpgrade()
 		case status >= 200:
 			c.upload.headReceived()
+			if c.x != nil && c.requestWritten {
+				c.x.out.takeBuffer(&c.out) // one buffer serves first for the request and then for the response
+			}
 			c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
 			return nil
 		case interim >= c.client.Limits.Interim:

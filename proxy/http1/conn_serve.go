@@ -184,12 +184,8 @@ func (c *conn) finishExchange() bool {
 	x := c.x
 	c.monitor.stop()
 	c.firstRequest = false
-	if x.stage == responseDone && !x.aborted && len(x.out.buf) > 0 {
-		now := c.server.now()
-		_ = x.flush(now) // the error is in x.err
-		if c.rawConn != nil && !c.writeOp.blocked {
-			c.lastWrite = now
-		}
+	if x.stage == responseDone && !x.aborted && !c.canDelayWrite() {
+		_ = x.Flush() // the error is in x.err
 	}
 	switch {
 	case x.hijacked:
@@ -213,6 +209,13 @@ func (c *conn) finishExchange() bool {
 	}
 	x.in.nextMessage()
 	return true
+}
+
+// canDelayWrite reports whether waitForRequest can send the rest of the response, which
+// costs less: there is nothing else to do before that.
+func (c *conn) canDelayWrite() bool {
+	x := c.x
+	return c.rawConn != nil && x.err == nil && !x.hijacked && !x.closeConn && (x.Body() == nil || x.body.done()) && len(x.in.unread()) == 0
 }
 
 // drainBody reads the rest of a body that the handler has not read. It gives up after

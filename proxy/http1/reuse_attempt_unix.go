@@ -57,7 +57,6 @@ func (w *writeOp) step(fd uintptr) bool {
 		case 0:
 			w.n += n
 		case syscall.EAGAIN:
-			w.blocked = true
 			return false
 		default:
 			w.err = err

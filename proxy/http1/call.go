@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A Call is one request to an upstream and its response. Only Abort is safe for
@@ -53,6 +54,9 @@ type callState struct {
 	method         string
 	upgrade        string
 	acceptTrailers bool // send TE: trailers
+
+	lastRead time.Duration // when the head of the final response was read, and thereby the whole response unless waited is set
+	waited   bool          // more of the body was read after the head
 
 	requestWritten  bool // the whole request was sent
 	bodyConsumed    bool // bytes of the request body were read that are not in out
@@ -107,6 +111,11 @@ func (c *Call) Body() *Body { return &c.body }
 
 // Reused reports whether the connection had served another request before.
 func (c *Call) Reused() bool { return c.conn != nil && c.conn.reused }
+
+// ResponseAfter returns the time from began until the head of the response was read.
+func (c *Call) ResponseAfter(began time.Time) time.Duration {
+	return c.lastRead - began.Sub(c.client.epoch)
+}
 
 // Abort makes the call fail with ErrAborted. Any goroutine may call it; it must have
 // returned before Release is called.
@@ -188,8 +197,11 @@ func (c *Call) releaseConn() {
 	c.conn = nil
 	interruptible := c.activeConn.Swap(nil) == u // otherwise Abort is interrupting it
 	if interruptible && !c.aborted.Load() && c.reusable() && !u.hasBufferedTLS() {
+		if c.waited {
+			c.lastRead = c.client.now()
+		}
 		u.reused = true
-		c.pool.put(u)
+		c.pool.put(u, c.lastRead)
 		return
 	}
 	u.close()

@@ -12,7 +12,10 @@ import (
 // request on another connection if that is safe; see CallError.Retryable. Retries on
 // another pool are up to the caller. While Send waits, the client of the exchange is
 // monitored, and the call is aborted if it is gone.
-func (p *Pool) Send(c *Call) error {
+func (p *Pool) Send(c *Call) error { return p.SendAt(c, time.Now()) }
+
+// SendAt is Send for a caller that has just read the clock.
+func (p *Pool) SendAt(c *Call, began time.Time) error {
 	if err := c.encodeRequest(); err != nil {
 		return err
 	}
@@ -20,7 +23,7 @@ func (p *Pool) Send(c *Call) error {
 	if c.x != nil {
 		c.x.MonitorClient(c)
 	}
-	now := p.client.now()
+	now := began.Sub(p.client.epoch)
 	u := p.get(c, now)
 	for {
 		var callErr *CallError
@@ -184,7 +187,7 @@ func (c *Call) awaitResponse() *CallError {
 			if c.x != nil && c.requestWritten {
 				c.x.out.takeBuffer(&c.out) // one buffer serves first for the request and then for the response
 			}
-			c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
+			c.beginBody()
 			return nil
 		case interim >= c.client.Limits.Interim:
 			return c.newError(ErrTooManyInterim)
@@ -192,6 +195,12 @@ func (c *Call) awaitResponse() *CallError {
 			c.relayInterim()
 		}
 	}
+}
+
+// beginBody is called when the head of the final response has been read.
+func (c *Call) beginBody() {
+	c.lastRead = c.client.now()
+	c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
 }
 
 // relayInterim forwards a 1xx response and prepares for the next head.
@@ -231,7 +240,7 @@ func (c *Call) awaitContinue() *CallError {
 		if c.Response.Status == 101 {
 			return c.newError(ErrUnexpectedUpgrade)
 		}
-		c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
+		c.beginBody()
 		return nil
 	}
 	if err := c.sendContinue(); err != nil {
@@ -294,5 +303,6 @@ func (c *Call) fillBody(b *Body) error {
 	if err := c.in.fill(); err != nil {
 		return c.abortedOr(err)
 	}
+	c.waited = true
 	return nil
 }

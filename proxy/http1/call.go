@@ -219,15 +219,15 @@ func (c *Call) reusable() bool {
 // scheme that authenticates the connection instead of each request. Such a connection
 // must not be used for other clients.
 func (c *Call) isConnAuthenticated() bool {
-	for _, n := range [...]Name{WWWAuthenticate, ProxyAuthenticate} {
-		if c.Response.Fields.present&(1<<n) == 0 {
-			continue
-		}
-		for i := range c.Response.Fields.lines {
-			l := &c.Response.Fields.lines[i] // includes dropped lines
-			if l.id == n && authenticatesConn(c.Response.Fields.value(l)) {
-				return true
-			}
+	const challenges = 1<<WWWAuthenticate | 1<<ProxyAuthenticate
+	f := &c.Response.Fields
+	if f.present&challenges == 0 {
+		return false
+	}
+	for i := range f.lines {
+		l := &f.lines[i] // includes dropped lines
+		if challenges&(1<<l.id) != 0 && authenticatesConn(f.value(l)) {
+			return true
 		}
 	}
 	return false

@@ -155,9 +155,9 @@ func (h *Head) startRequest(method string, target ...string) {
 		h.err = ErrOutgoing
 		return
 	}
-	h.buf = append(h.buf, method...)
-	h.buf = append(h.buf, ' ')
-	from := len(h.buf)
+	buf := append(h.buf, method...)
+	buf = append(buf, ' ')
+	from := len(buf)
 	for _, part := range target {
 		if part == "" {
 			continue
@@ -166,13 +166,13 @@ func (h *Head) startRequest(method string, target ...string) {
 			h.err = ErrOutgoing
 			return
 		}
-		h.buf = append(h.buf, part...)
+		buf = append(buf, part...)
 	}
-	if len(h.buf) == from {
+	if len(buf) == from {
 		h.err = ErrOutgoing
 		return
 	}
-	h.buf = append(h.buf, " HTTP/1.1\r\n"...)
+	h.buf = append(buf, " HTTP/1.1\r\n"...)
 }
 
 // startResponse writes a status line with the registered reason phrase. The reason

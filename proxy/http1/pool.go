@@ -47,14 +47,12 @@ func (p *Pool) get(c *Call, now time.Duration) *clientConn {
 
 func (p *Pool) pop() *clientConn {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.idle) == 0 {
-		return nil
+	var u *clientConn
+	if last := len(p.idle) - 1; last >= 0 {
+		u, p.idle[last] = p.idle[last], nil
+		p.idle = p.idle[:last]
 	}
-	last := len(p.idle) - 1
-	u := p.idle[last]
-	p.idle[last] = nil
-	p.idle = p.idle[:last]
+	p.mu.Unlock()
 	return u
 }
 

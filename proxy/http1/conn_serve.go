@@ -80,7 +80,9 @@ func (c *conn) readHead() error {
 			}
 			if n > 0 {
 				x.in.retainHead(n)
-				x.body.open(&x.in, c, x.Request.Framing, &c.server.Limits)
+				if b := x.Body(); b != nil {
+					b.open(&x.in, c, x.Request.Framing, &c.server.Limits)
+				}
 				c.monitor.reset(x)
 				return nil
 			}

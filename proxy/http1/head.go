@@ -60,19 +60,32 @@ func (h *Head) Add(name, value string) {
 
 // addLine adds a field line whose name, in any case, is that of n.
 func (h *Head) addLine(n Name, name string, value []byte) {
-	const forbidden = hopByHop &^ (1<<ProxyAuthenticate | 1<<ProxyAuthorization)
-	switch {
-	case forbidden&(1<<n) != 0, h.hasHost && n == Host, n == Other && (len(name) == 0 || !allOf(name, tokenChar)),
-		valueLength(value) < len(value):
+	const special = hopByHop | 1<<Other | 1<<Host | 1<<Date
+	if special&(1<<n) != 0 && !h.allows(n, name) || valueLength(value) < len(value) {
 		h.err = ErrOutgoing
 		return
 	}
-	h.hasDate = h.hasDate || n == Date
 	buf := h.buf // storing it once costs less
 	buf = append(buf, name...)
 	buf = append(buf, ": "...)
 	buf = append(buf, value...)
 	h.buf = append(buf, "\r\n"...)
+}
+
+// allows reports whether a field that needs attention may be added.
+func (h *Head) allows(n Name, name string) bool {
+	switch n {
+	case Other:
+		return len(name) > 0 && allOf(name, tokenChar)
+	case Host:
+		return !h.hasHost
+	case Date:
+		h.hasDate = true
+		return true
+	case ProxyAuthenticate, ProxyAuthorization:
+		return true
+	}
+	return false
 }
 
 // appendLine appends a field line to buf.

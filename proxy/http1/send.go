@@ -92,7 +92,9 @@ func (c *Call) encodeRequest() error {
 	}
 	c.out.end()
 	c.encoded, c.headLen = true, len(c.out.buf)
-	c.out.buf = append(c.out.buf, c.savedBody...)
+	if len(c.savedBody) > 0 {
+		c.out.buf = append(c.out.buf, c.savedBody...)
+	}
 	switch {
 	case c.requestBody == nil || c.upload.sentWithHead:
 	case c.givenBody != nil && c.requestBody.done():

@@ -58,7 +58,7 @@ func (c *conn) waitForRequest() error {
 		return c.requestDuringShutdown(os.ErrDeadlineExceeded)
 	case ended:
 		return c.requestDuringShutdown(err)
-	case timedOut(err):
+	case err != nil && timedOut(err):
 		return io.EOF
 	}
 	return err

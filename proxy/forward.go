@@ -46,7 +46,8 @@ func (g *generation) forward(x *exchange, d downstream) {
 		x.reply(d)
 		return
 	}
-	began := time.Now()
+	// Now, from one clock; time.Now reads two.
+	began := x.began.Add(time.Since(x.began))
 	to := &x.forwarded.request // set field by field: assigning the struct would copy it
 	to.Start, to.RequestID, to.Method, to.Proto, to.Scheme = began, x.id, x.request.Method, x.request.Proto, x.in.scheme
 	to.Path, to.RawQuery, to.Length = x.route.rewrite.path(x.request.Path), x.request.RawQuery, x.in.length

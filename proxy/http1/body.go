@@ -47,9 +47,8 @@ type bodyState struct {
 	waited    time.Duration // time spent waiting for the client
 }
 
-// open initializes b for a body that begins with the unread bytes of in.
+// open begins a body that begins with the unread bytes of in. b must have been reset.
 func (b *Body) open(in *input, filler bodyFiller, f Framing, l *Limits) {
-	b.reset()
 	b.in, b.filler, b.framing, b.limits, b.bytesLeft = in, filler, f, l, f.Length
 	if f.Kind == NoBody || f.Kind == FixedLength && f.Length == 0 {
 		b.bytesLeft, b.err = 0, io.EOF
@@ -57,7 +56,9 @@ func (b *Body) open(in *input, filler bodyFiller, f Framing, l *Limits) {
 }
 
 func (b *Body) reset() {
-	b.trailer.reset()
+	if b.framing.Kind == Chunked { // no other body has a trailer section
+		b.trailer.reset()
+	}
 	b.bodyState = bodyState{}
 }
 

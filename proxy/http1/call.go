@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A Call is one request to an upstream and its response. Only Abort is safe for
@@ -29,12 +30,13 @@ type Call struct {
 	upload       upload
 	callState
 
-	mu         sync.Mutex // guards what follows
-	cancel     context.CancelFunc
-	activeConn *clientConn // the connection that Abort interrupts
-	// aborted is also read without mu, after a deadline has been set: if it is false
-	// then, a later Abort overwrites that deadline.
-	aborted atomic.Bool
+	// aborted is read after activeConn or a deadline has been set: if it is false then,
+	// a later Abort finds that connection or overwrites that deadline.
+	aborted    atomic.Bool
+	activeConn atomic.Pointer[clientConn] // the connection that Abort interrupts; Abort sets it to nil
+
+	mu     sync.Mutex // guards cancel
+	cancel context.CancelFunc
 }
 
 // A callState is the part of a Call that is zeroed for each call. It is a struct of its
@@ -53,6 +55,9 @@ type callState struct {
 	upgrade        string
 	acceptTrailers bool // send TE: trailers
 
+	lastRead time.Duration // when the head of the final response was read, and thereby the whole response unless waited is set
+	waited   bool          // more of the body was read after the head
+
 	requestWritten  bool // the whole request was sent
 	bodyConsumed    bool // bytes of the request body were read that are not in out
 	responseStarted bool // a part of a response was read
@@ -64,7 +69,8 @@ type callState struct {
 // request target is the concatenation of the parts of target; host is the value of
 // Host.
 //
-// It may be called again to send the same request to another pool.
+// It may be called again after Send has failed, to send the same request to another
+// pool.
 func (c *Call) Begin(method, host string, target ...string) *Head {
 	if c.encoded && len(c.out.buf) > c.headLen {
 		c.savedBody = append([]byte(nil), c.out.buf[c.headLen:]...) // these bytes of the body cannot be read again
@@ -106,16 +112,22 @@ func (c *Call) Body() *Body { return &c.body }
 // Reused reports whether the connection had served another request before.
 func (c *Call) Reused() bool { return c.conn != nil && c.conn.reused }
 
-// Abort makes the call fail with ErrAborted. Any goroutine may call it until Release.
+// ResponseAfter returns the time from began until the head of the response was read.
+func (c *Call) ResponseAfter(began time.Time) time.Duration {
+	return c.lastRead - began.Sub(c.client.epoch)
+}
+
+// Abort makes the call fail with ErrAborted. Any goroutine may call it; it must have
+// returned before Release is called.
 func (c *Call) Abort() {
+	c.aborted.Store(true)
+	if u := c.activeConn.Swap(nil); u != nil {
+		_ = u.net.SetDeadline(pastTime())
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.aborted.Store(true)
 	if c.cancel != nil {
 		c.cancel()
-	}
-	if c.activeConn != nil {
-		_ = c.activeConn.net.SetDeadline(pastTime())
 	}
 }
 
@@ -126,16 +138,6 @@ func (c *Call) setDialCancel(cancel context.CancelFunc) bool {
 	defer c.mu.Unlock()
 	c.cancel = cancel
 	return !c.aborted.Load()
-}
-
-// setActiveConn sets the connection that Abort interrupts. It returns false if the call
-// has been aborted.
-func (c *Call) setActiveConn(u *clientConn) bool {
-	c.mu.Lock()
-	c.activeConn = u
-	ok := !c.aborted.Load()
-	c.mu.Unlock()
-	return ok
 }
 
 // abortedOr returns ErrAborted if the call has been aborted, and otherwise err.
@@ -155,13 +157,18 @@ func (c *Call) Release() {
 	}
 	c.stopUpload()
 	c.releaseConn()
-	memory := &c.client.buffers
 	c.in.release()
-	c.sourceReader.in.release()
-	c.out.recycle(memory)
-	calls := &c.client.callPool
+	x, client := c.x, c.client
+	if x != nil {
+		x.out.takeBuffer(&c.out)
+	}
+	c.out.recycle(&client.buffers)
 	c.reset()
-	calls.Put(c)
+	if x != nil && x.call == nil {
+		x.call = c
+		return
+	}
+	client.callPool.Put(c)
 }
 
 // reset clears c for another call. It keeps the memory for fields.
@@ -170,11 +177,12 @@ func (c *Call) reset() {
 	c.body.reset()
 	c.upload.reset()
 	if c.requestBody == &c.sourceReader.body {
+		c.sourceReader.in.release()
 		c.sourceReader = sourceReader{}
 	}
 	c.Interim, c.KeepRequestTrailer, c.KeepResponseTrailer = nil, nil, nil
 	c.client, c.callState = nil, callState{}
-	c.cancel, c.activeConn = nil, nil
+	c.cancel = nil
 	if c.aborted.Load() { // a load costs less than a store
 		c.aborted.Store(false)
 	}
@@ -186,11 +194,14 @@ func (c *Call) releaseConn() {
 	if u == nil || c.handedOver {
 		return
 	}
-	alive := c.setActiveConn(nil)
 	c.conn = nil
-	if alive && c.reusable() && !u.hasBufferedTLS() {
+	interruptible := c.activeConn.Swap(nil) == u // otherwise Abort is interrupting it
+	if interruptible && !c.aborted.Load() && c.reusable() && !u.hasBufferedTLS() {
+		if c.waited {
+			c.lastRead = c.client.now()
+		}
 		u.reused = true
-		c.pool.put(u)
+		c.pool.put(u, c.lastRead)
 		return
 	}
 	u.close()
@@ -208,15 +219,15 @@ func (c *Call) reusable() bool {
 // scheme that authenticates the connection instead of each request. Such a connection
 // must not be used for other clients.
 func (c *Call) isConnAuthenticated() bool {
-	for _, n := range [...]Name{WWWAuthenticate, ProxyAuthenticate} {
-		if c.Response.Fields.present&(1<<n) == 0 {
-			continue
-		}
-		for i := range c.Response.Fields.lines {
-			l := &c.Response.Fields.lines[i] // includes dropped lines
-			if l.id == n && authenticatesConn(c.Response.Fields.value(l)) {
-				return true
-			}
+	const challenges = 1<<WWWAuthenticate | 1<<ProxyAuthenticate
+	f := &c.Response.Fields
+	if f.present&challenges == 0 {
+		return false
+	}
+	for i := range f.lines {
+		l := &f.lines[i] // includes dropped lines
+		if challenges&(1<<l.id) != 0 && authenticatesConn(f.value(l)) {
+			return true
 		}
 	}
 	return false

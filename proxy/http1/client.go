@@ -78,14 +78,18 @@ func (c *Client) NewPool(e Endpoint) *Pool {
 // caller must call its Release method.
 func (c *Client) NewCall(x *Exchange) *Call {
 	c.prepare()
-	call, ok := c.callPool.Get().(*Call)
-	if !ok {
+	var call *Call
+	if x != nil && x.call != nil {
+		call, x.call = x.call, nil
+	} else if call, _ = c.callPool.Get().(*Call); call == nil {
 		call = new(Call)
 	}
 	call.client, call.x = c, x
-	call.out.reset(&c.buffers)
 	if x != nil {
 		call.requestBody = x.Body()
+		if x.stage == responseNone {
+			call.out.takeBuffer(&x.out)
+		}
 	}
 	return call
 }

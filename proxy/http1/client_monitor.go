@@ -34,31 +34,32 @@ type clientMonitor struct {
 	waitingSince atomic.Int64
 	clientGone   atomic.Bool // the client was found to be gone
 
-	writes atomic.Uint32 // number of writes to the client
+	writes atomic.Uint32 // number of writes of final responses to the client
 
-	mu              sync.Mutex // held during a check; guards the fields below
-	aborter         Aborter
-	nextCheck       time.Duration // time of the next check
-	noProbe         bool          // do not probe: HTTP/1.0, or the client waits for a real 100 Continue
-	probed          bool
-	responseStarted bool          // the final response has started
-	lastWrites      uint32        // value of writes at the last check
-	unchangedSince  time.Duration // time since which writes has been lastWrites; 0 before the first check
+	mu      sync.Mutex // held during a check; guards the fields below
+	aborter Aborter
+	// A check uses these fields only if there is an aborter.
+	nextCheck      time.Duration // time of the next check
+	noProbe        bool          // do not probe: HTTP/1.0, or the client waits for a real 100 Continue
+	probed         bool
+	writesBefore   uint32        // value of writes when the request arrived: if it is another one, the response has started
+	lastWrites     uint32        // value of writes at the last check
+	unchangedSince time.Duration // time since which writes has been lastWrites; 0 before the first check
 }
 
-// reset prepares the monitor for the request of x.
+// reset prepares the monitor for the request of x. The exchange is not monitored yet,
+// so that no check is using the fields.
 func (w *clientMonitor) reset(x *Exchange) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.noProbe, w.probed, w.responseStarted, w.unchangedSince = x.Minor == 0 || x.Expects(), false, false, 0
+	w.noProbe, w.probed, w.writesBefore, w.unchangedSince = x.Minor == 0 || x.Expects(), false, w.writes.Load(), 0
 }
 
-// startResponse records that the final response has started. From now on no probe is
-// sent.
-func (w *clientMonitor) startResponse() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.responseStarted = true
+// beginWrite must be called before each write of the final response. It waits for a
+// check that may be about to write a probe. Later checks send no probe.
+func (w *clientMonitor) beginWrite() {
+	if w.writes.Add(1) == w.writesBefore+1 && w.waitingSince.Load() != 0 {
+		w.mu.Lock()
+		w.mu.Unlock() //nolint:staticcheck // there is nothing to do but to wait
+	}
 }
 
 // MonitorClient calls a.Abort if the client is found to be gone before
@@ -67,9 +68,9 @@ func (w *clientMonitor) startResponse() {
 func (x *Exchange) MonitorClient(a Aborter) {
 	w := &x.conn.monitor
 	w.mu.Lock()
+	w.waitingSince.Store(notYetSeen) // before a check can find the aborter; see beginWrite
 	w.aborter, w.nextCheck = a, 0
 	w.mu.Unlock()
-	w.waitingSince.Store(notYetSeen)
 }
 
 // StopMonitoringClient ends monitoring. Abort is not called after it has returned.
@@ -151,18 +152,19 @@ func (c *conn) checkClient(now, waited time.Duration) {
 // replies with a reset (RFC 9110 section 15.2). The caller holds c.monitor.mu.
 func (c *conn) clientStalled(now time.Duration) bool {
 	w := &c.monitor
-	if !w.responseStarted && !w.noProbe && !w.probed {
+	sent := w.writes.Load()
+	responseStarted := sent != w.writesBefore
+	if !responseStarted && !w.noProbe && !w.probed {
 		w.probed = true
 		c.setWriteDeadline()
 		_, _ = io.WriteString(c.net, "HTTP/1.1 100 Continue\r\n\r\n") // the next check sees the reset, if there is one
 		w.nextCheck = 0
 		return false
 	}
-	sent := w.writes.Load()
 	if w.unchangedSince == 0 || sent != w.lastWrites {
 		w.lastWrites, w.unchangedSince = sent, now
 		return false
 	}
 	timeout := c.server.Timeouts.Write
-	return w.responseStarted && timeout > 0 && now-w.unchangedSince >= timeout
+	return responseStarted && timeout > 0 && now-w.unchangedSince >= timeout
 }

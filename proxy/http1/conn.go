@@ -34,7 +34,6 @@ type conn struct {
 	writeStep    func(fd uintptr) bool // writeOp.step, made once
 	firstRequest bool                  // the first request of the connection has not ended
 	handedOver   bool                  // the connection belongs to another owner
-	lastWrite    time.Duration         // when the previous response was written, if the write did not block; otherwise 0
 
 	writeDeadline deadline
 	state         atomic.Uint32 // shared

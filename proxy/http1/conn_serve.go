@@ -80,7 +80,9 @@ func (c *conn) readHead() error {
 			}
 			if n > 0 {
 				x.in.retainHead(n)
-				x.body.open(&x.in, c, x.Request.Framing, &c.server.Limits)
+				if b := x.Body(); b != nil {
+					b.open(&x.in, c, x.Request.Framing, &c.server.Limits)
+				}
 				c.monitor.reset(x)
 				return nil
 			}
@@ -184,14 +186,8 @@ func (c *conn) finishExchange() bool {
 	x := c.x
 	c.monitor.stop()
 	c.firstRequest = false
-	if x.stage == responseDone && !x.aborted && len(x.out.buf) > 0 {
-		now := c.server.now()
-		if x.flush(now) == nil { // the error is in x.err; the buffer is empty unless FlushAfterHandler is set
-			x.out.release(&c.server.buffers) // the next exchange gets this buffer while it is still in the CPU cache
-		}
-		if c.rawConn != nil && !c.writeOp.blocked {
-			c.lastWrite = now
-		}
+	if x.stage == responseDone && !x.aborted && !c.canDelayWrite() {
+		_ = x.Flush() // the error is in x.err
 	}
 	switch {
 	case x.hijacked:
@@ -215,6 +211,13 @@ func (c *conn) finishExchange() bool {
 	}
 	x.in.nextMessage()
 	return true
+}
+
+// canDelayWrite reports whether waitForRequest can send the rest of the response, which
+// costs less: there is nothing else to do before that.
+func (c *conn) canDelayWrite() bool {
+	x := c.x
+	return c.rawConn != nil && x.err == nil && !x.hijacked && !x.closeConn && (x.Body() == nil || x.body.done()) && len(x.in.unread()) == 0
 }
 
 // drainBody reads the rest of a body that the handler has not read. It gives up after

@@ -3,6 +3,7 @@ package http1
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,8 +13,10 @@ import (
 type Context struct {
 	Exchange *Exchange // of the request
 
-	mu         sync.Mutex // the client is gone
-	canceled   bool
+	observed atomic.Bool // Done or AfterFunc was called, or the context was canceled
+
+	mu         sync.Mutex    // guards what follows
+	canceled   bool          // the client is gone
 	done       chan struct{} // nil until Done is called
 	afterFuncs map[*func()]struct{}
 }
@@ -26,6 +29,7 @@ func (*Context) Value(any) any { return nil }
 
 // Done implements context.Context.
 func (c *Context) Done() <-chan struct{} {
+	c.observed.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done == nil {
@@ -51,15 +55,12 @@ func (c *Context) Err() error {
 
 // Observed reports whether Done or AfterFunc was called, or the context was canceled.
 // Such a context must not be reused for another request.
-func (c *Context) Observed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.canceled || c.done != nil || c.afterFuncs != nil
-}
+func (c *Context) Observed() bool { return c.observed.Load() }
 
 // AfterFunc registers f to be called after c is canceled. The context package uses it,
 // so that contexts derived from c need no goroutine.
 func (c *Context) AfterFunc(f func()) (stop func() bool) {
+	c.observed.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.canceled {
@@ -81,6 +82,7 @@ func (c *Context) AfterFunc(f func()) (stop func() bool) {
 
 // Abort implements Aborter. It cancels c because the client is gone.
 func (c *Context) Abort() {
+	c.observed.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.canceled = true

@@ -21,10 +21,11 @@ type Exchange struct {
 
 	conn *conn
 	in   input
-	out  Head // the response, or the part of it that has not been sent
+	out  Head // the response, or the part of it that has not been sent; its buffer is that of a call until the call is answered
 	body Body
 	exchangeState
 
+	call       *Call // a call that was released, for the next one; nil if there is none
 	stage      responseStage
 	hadRequest bool // it has served a request on this connection
 	vector     [3][]byte

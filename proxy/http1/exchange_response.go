@@ -62,7 +62,6 @@ func (x *Exchange) StartBody(f Framing) error {
 	}
 	x.out.end()
 	x.stage = responseBody
-	x.conn.monitor.startResponse()
 	x.conn.startResponse()
 	return nil
 }
@@ -141,7 +140,7 @@ func (x *Exchange) writeThrough(p []byte) error {
 		end = "\r\n"
 	}
 	x.conn.setWriteDeadline()
-	x.conn.monitor.writes.Add(1)
+	x.conn.monitor.beginWrite()
 	switch to, plain := x.conn.net.(*net.TCPConn); {
 	case plain:
 		x.vector = [3][]byte{x.out.buf, p, append(x.lineEnd[:0], end...)}
@@ -172,7 +171,7 @@ func (x *Exchange) flush(now time.Duration) error {
 		return x.err
 	}
 	x.conn.setWriteDeadlineAt(now)
-	x.conn.monitor.writes.Add(1)
+	x.conn.monitor.beginWrite()
 	x.err = x.conn.writeRaw(x.out.buf)
 	x.out.buf = x.out.buf[:0]
 	return x.err

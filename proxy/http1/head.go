@@ -24,6 +24,13 @@ func (h *Head) reset(m *bufferPool) {
 	*h = Head{buf: h.buf[:0]}
 }
 
+// takeBuffer moves the buffer of other to h, unless h has one.
+func (h *Head) takeBuffer(other *Head) {
+	if h.buf == nil {
+		h.buf, other.buf = other.buf[:0], nil
+	}
+}
+
 // recycle clears h for reuse. It keeps one buffer of the usual size.
 func (h *Head) recycle(m *bufferPool) {
 	if poisoned || cap(h.buf) != headBufferSize {
@@ -59,17 +66,40 @@ func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)
 
 // addLine adds a field line whose name, in any case, is that of n.
 func (h *Head) addLine(n Name, name string, value []byte) {
-	switch {
-	case n == Other && (len(name) == 0 || !allOf(name, tokenChar)), valueLength(value) < len(value),
-		hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization, h.hasHost && n == Host:
+	const special = hopByHop | 1<<Other | 1<<Host | 1<<Date
+	if special&(1<<n) != 0 && !h.allows(n, name) || valueLength(value) < len(value) {
 		h.err = ErrOutgoing
 		return
 	}
-	h.hasDate = h.hasDate || n == Date
-	h.buf = append(h.buf, name...)
-	h.buf = append(h.buf, ':', ' ')
-	h.buf = append(h.buf, value...)
-	h.buf = append(h.buf, '\r', '\n')
+	buf := h.buf // storing it once costs less
+	buf = append(buf, name...)
+	buf = append(buf, ": "...)
+	buf = append(buf, value...)
+	h.buf = append(buf, "\r\n"...)
+}
+
+// allows reports whether a field that needs attention may be added.
+func (h *Head) allows(n Name, name string) bool {
+	switch n {
+	case Other:
+		return len(name) > 0 && allOf(name, tokenChar)
+	case Host:
+		return !h.hasHost
+	case Date:
+		h.hasDate = true
+		return true
+	case ProxyAuthenticate, ProxyAuthorization:
+		return true
+	}
+	return false
+}
+
+// appendLine appends a field line to buf.
+func appendLine(buf []byte, name, value string) []byte {
+	buf = append(buf, name...)
+	buf = append(buf, ": "...)
+	buf = append(buf, value...)
+	return append(buf, "\r\n"...)
 }
 
 // AddFields adds the lines of f that have not been dropped. Lines that were parsed are
@@ -77,48 +107,52 @@ func (h *Head) addLine(n Name, name string, value []byte) {
 // f before, otherwise sending returns ErrOutgoing. Consecutive lines that already have
 // the form in which they would be written, as most have, are copied together.
 func (h *Head) AddFields(f *Fields) {
-	var from, to uint32 // the range of f.buf that is to be copied
-	for i := range f.lines {
-		l := &f.lines[i]
-		switch {
-		case l.dropped || h.hasHost && l.id == Host:
+	special := hopByHop | 1<<Date
+	if h.hasHost {
+		special |= 1 << Host
+	}
+	lines, buf := f.lines, f.buf
+	var from, to uint32 // the range of buf that is to be copied
+	for i := range lines {
+		l := &lines[i]
+		if l.dropped {
 			continue
-		case l.added:
-			h.buf = append(h.buf, f.buf[from:to]...)
-			from, to = 0, 0
-			h.addLine(l.id, bufString(f.added, l.name, l.nameEnd), f.added[l.value:l.valueEnd])
-			continue
-		case l.id != Other && hopByHop&(1<<l.id) != 0:
-			h.err = ErrOutgoing
-			return
 		}
-		h.hasDate = h.hasDate || l.id == Date
+		if special&(1<<l.id) != 0 {
+			switch {
+			case l.id == Host:
+				continue
+			case l.id == Date:
+				h.hasDate = true
+			case !l.added:
+				h.err = ErrOutgoing
+				return
+			}
+		}
 		if l.generated && l.name == to {
 			to = l.valueEnd + 2
 			continue
 		}
-		h.buf = append(h.buf, f.buf[from:to]...)
-		if from, to = 0, 0; l.generated {
-			from, to = l.name, l.valueEnd+2
-			continue
+		if from < to {
+			h.buf = append(h.buf, buf[from:to]...)
 		}
-		h.buf = append(h.buf, f.buf[l.name:l.nameEnd]...)
-		h.buf = append(h.buf, ':', ' ')
-		h.buf = append(h.buf, f.buf[l.value:l.valueEnd]...)
-		h.buf = append(h.buf, '\r', '\n')
+		from, to = 0, 0
+		switch {
+		case l.generated:
+			from, to = l.name, l.valueEnd+2
+		case l.added:
+			h.addLine(l.id, bufString(f.added, l.name, l.nameEnd), f.added[l.value:l.valueEnd])
+		default:
+			h.buf = appendLine(h.buf, bufString(buf, l.name, l.nameEnd), bufString(buf, l.value, l.valueEnd))
+		}
 	}
-	h.buf = append(h.buf, f.buf[from:to]...)
+	h.buf = append(h.buf, buf[from:to]...)
 }
 
 // AddBlock adds the lines of b.
 func (h *Head) AddBlock(b FieldBlock) { h.buf = append(h.buf, b.text...) }
 
-func (h *Head) add(name, value string) {
-	h.buf = append(h.buf, name...)
-	h.buf = append(h.buf, ':', ' ')
-	h.buf = append(h.buf, value...)
-	h.buf = append(h.buf, '\r', '\n')
-}
+func (h *Head) add(name, value string) { h.buf = appendLine(h.buf, name, value) }
 
 // addFraming adds the field that describes the framing.
 func (h *Head) addFraming(f Framing) {
@@ -140,9 +174,9 @@ func (h *Head) startRequest(method string, target ...string) {
 		h.err = ErrOutgoing
 		return
 	}
-	h.buf = append(h.buf, method...)
-	h.buf = append(h.buf, ' ')
-	from := len(h.buf)
+	buf := append(h.buf, method...)
+	buf = append(buf, ' ')
+	from := len(buf)
 	for _, part := range target {
 		if part == "" {
 			continue
@@ -151,13 +185,13 @@ func (h *Head) startRequest(method string, target ...string) {
 			h.err = ErrOutgoing
 			return
 		}
-		h.buf = append(h.buf, part...)
+		buf = append(buf, part...)
 	}
-	if len(h.buf) == from {
+	if len(buf) == from {
 		h.err = ErrOutgoing
 		return
 	}
-	h.buf = append(h.buf, " HTTP/1.1\r\n"...)
+	h.buf = append(buf, " HTTP/1.1\r\n"...)
 }
 
 // startResponse writes a status line with the registered reason phrase. The reason

@@ -47,21 +47,20 @@ func (p *Pool) get(c *Call, now time.Duration) *clientConn {
 
 func (p *Pool) pop() *clientConn {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.idle) == 0 {
-		return nil
+	var u *clientConn
+	if last := len(p.idle) - 1; last >= 0 {
+		u, p.idle[last] = p.idle[last], nil
+		p.idle = p.idle[:last]
 	}
-	last := len(p.idle) - 1
-	u := p.idle[last]
-	p.idle[last] = nil
-	p.idle = p.idle[:last]
+	p.mu.Unlock()
 	return u
 }
 
-// put adds u to the pool after its last exchange was completed. If the pool is full,
-// the connection that has been idle for longest is closed.
-func (p *Pool) put(u *clientConn) {
-	u.idleSince = p.client.now()
+// put adds u, which has been idle since a given time, to the pool after its last
+// exchange was completed. If the pool is full, the connection that has been idle for
+// longest is closed.
+func (p *Pool) put(u *clientConn, idleSince time.Duration) {
+	u.idleSince = idleSince
 	if oldest := p.push(u); oldest != nil {
 		oldest.close()
 	}
@@ -170,7 +169,7 @@ type clientConn struct {
 	tls       bool
 	probe     peerProbe
 	created   time.Duration // since the epoch of the client
-	idleSince time.Duration // when it was put into the pool
+	idleSince time.Duration // when it has received the last response
 	reused    bool
 
 	readDeadline, writeDeadline deadline

@@ -31,7 +31,7 @@ type proxy struct {
 // proxyTo starts a proxy before an address. set may change its parts.
 func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 	t.Helper()
-	p := &proxy{server: &Server{}, client: &Client{ConnectTimeout: soon, ResponseTimeout: soon}, faults: make(chan error, 100)}
+	p := &proxy{server: &Server{FlushAfterHandler: true}, client: &Client{ConnectTimeout: soon, ResponseTimeout: soon}, faults: make(chan error, 100)}
 	p.server.Timeouts = Timeouts{Header: soon, Body: soon, Write: soon, Idle: soon}
 	p.server.Handler = p.handle
 	p.server.OnPanic = func(v any) { t.Errorf("panic: %v", v) }

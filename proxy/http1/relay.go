@@ -21,7 +21,7 @@ func (x *Exchange) Relay(c *Call) error {
 	for {
 		data, err := c.body.Next()
 		if err == io.EOF { //nolint:errorlint // Next returns io.EOF unwrapped
-			return x.EndWith(c.responseTrailer())
+			break
 		}
 		if err != nil {
 			return x.abortRelay(c, err)
@@ -30,7 +30,11 @@ func (x *Exchange) Relay(c *Call) error {
 			x.Abort()
 			return err
 		}
+		if c.body.framing.Kind == FixedLength && c.body.bytesLeft == 0 {
+			break // Next would return io.EOF
+		}
 	}
+	return x.EndWith(c.responseTrailer())
 }
 
 // A Receiver receives a response: a Duplex, or a client that does not use HTTP/1.1.
@@ -124,7 +128,7 @@ func (c *Call) UpgradedConn() (nc net.Conn, unread []byte, ok bool) {
 		return nil, nil, false
 	}
 	c.handedOver = true
-	c.setActiveConn(nil)
+	c.activeConn.Store(nil)
 	_ = c.conn.net.SetDeadline(time.Time{})
 	return c.conn.net, append([]byte(nil), c.in.unread()...), true
 }

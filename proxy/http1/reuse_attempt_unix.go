@@ -11,17 +11,15 @@ import (
 // readable. It returns true when there is nothing more to wait for.
 func (a *reuseAttempt) step(fd uintptr) bool {
 	if a.stage == attemptNotSent {
-		if a.checkAndSend(int(fd)); a.stage != attemptAwaiting {
-			return true
-		}
-		return false
+		a.checkAndSend(int(fd))
+		return a.stage != attemptAwaiting
 	}
 	a.response.ensureBuffer()
-	n, err := retryEINTR(rawRead, int(fd), a.response.buf[a.response.w:])
+	n, err := rawRead(int(fd), a.response.buf[a.response.w:])
 	switch {
-	case err == syscall.EAGAIN: //nolint:errorlint // system calls return unwrapped errors
+	case err == syscall.EAGAIN:
 		return false
-	case err != nil:
+	case err != 0:
 		a.err, a.failedCall = err, "read"
 	case n == 0:
 		a.err = io.EOF
@@ -34,16 +32,16 @@ func (a *reuseAttempt) step(fd uintptr) bool {
 
 // checkAndSend sends the request if the socket has nothing to read.
 func (a *reuseAttempt) checkAndSend(fd int) {
-	if _, err := retryEINTR(rawRead, fd, a.oneByte[:]); err != syscall.EAGAIN { //nolint:errorlint // as above
+	if _, err := rawRead(fd, a.oneByte[:]); err != syscall.EAGAIN {
 		a.stage = attemptStale
 		return
 	}
-	n, err := retryEINTR(rawWrite, fd, a.request)
-	a.written = max(n, 0)
+	n, err := rawWrite(fd, a.request)
+	a.written = n
 	switch {
-	case err != nil && err != syscall.EAGAIN: //nolint:errorlint // as above
+	case err != 0 && err != syscall.EAGAIN:
 		a.stage, a.err, a.failedCall = attemptDone, err, "write"
-	case a.written < len(a.request):
+	case n < len(a.request):
 		a.stage = attemptPartial
 	default:
 		a.stage = attemptAwaiting
@@ -54,25 +52,16 @@ func (a *reuseAttempt) checkAndSend(fd int) {
 // there is nothing more to wait for.
 func (w *writeOp) step(fd uintptr) bool {
 	for w.n < len(w.data) {
-		n, err := retryEINTR(rawWrite, int(fd), w.data[w.n:])
-		if err == syscall.EAGAIN { //nolint:errorlint // as above
-			w.blocked = true
+		n, err := rawWrite(int(fd), w.data[w.n:])
+		switch err {
+		case 0:
+			w.n += n
+		case syscall.EAGAIN:
 			return false
-		}
-		if err != nil {
+		default:
 			w.err = err
 			return true
 		}
-		w.n += n
 	}
 	return true
-}
-
-// retryEINTR repeats a system call that was interrupted by a signal.
-func retryEINTR(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, error) {
-	for {
-		if n, err := call(fd, p); err != syscall.EINTR { //nolint:errorlint // as above
-			return n, err
-		}
-	}
 }

@@ -203,11 +203,13 @@ func TestCall_AbortAtAnyMoment(t *testing.T) {
 		c := client.NewCall(nil)
 		id := "/" + strconv.Itoa(i)
 		c.Begin("GET", "a", id)
+		abortEnded := make(chan struct{}, 1)
 		go func(spin int) {
 			for range spin {
 				_ = c.abortedOr(nil)
 			}
 			c.Abort()
+			abortEnded <- struct{}{}
 		}(random.IntN(2000))
 		done := make(chan error, 1)
 		go func() {
@@ -225,7 +227,7 @@ func TestCall_AbortAtAnyMoment(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
-		await.Until(t, "Abort", func() bool { return c.abortedOr(nil) != nil })
+		await.Value(t, abortEnded, "end of Abort")
 		c.Release()
 	}
 	if got, err := ask(t, p, "/after"); got != "/after" || err != nil {

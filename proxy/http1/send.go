@@ -12,7 +12,10 @@ import (
 // request on another connection if that is safe; see CallError.Retryable. Retries on
 // another pool are up to the caller. While Send waits, the client of the exchange is
 // monitored, and the call is aborted if it is gone.
-func (p *Pool) Send(c *Call) error {
+func (p *Pool) Send(c *Call) error { return p.SendAt(c, time.Now()) }
+
+// SendAt is Send for a caller that has just read the clock.
+func (p *Pool) SendAt(c *Call, began time.Time) error {
 	if err := c.encodeRequest(); err != nil {
 		return err
 	}
@@ -20,7 +23,7 @@ func (p *Pool) Send(c *Call) error {
 	if c.x != nil {
 		c.x.MonitorClient(c)
 	}
-	now := p.client.now()
+	now := began.Sub(p.client.epoch)
 	u := p.get(c, now)
 	for {
 		var callErr *CallError
@@ -89,7 +92,9 @@ func (c *Call) encodeRequest() error {
 	}
 	c.out.end()
 	c.encoded, c.headLen = true, len(c.out.buf)
-	c.out.buf = append(c.out.buf, c.savedBody...)
+	if len(c.savedBody) > 0 {
+		c.out.buf = append(c.out.buf, c.savedBody...)
+	}
 	switch {
 	case c.requestBody == nil || c.upload.sentWithHead:
 	case c.givenBody != nil && c.requestBody.done():
@@ -107,8 +112,9 @@ func (c *Call) encodeRequest() error {
 func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	c.conn = u
 	c.in.from, c.in.pool = u.net, &c.client.buffers
-	if !c.setActiveConn(u) {
-		return c.newError(ErrAborted)
+	c.activeConn.Store(u)
+	if err := c.abortedOr(nil); err != nil {
+		return c.newError(err)
 	}
 	sent := 0
 	if c.canWriteAtOnce(u) {
@@ -180,7 +186,10 @@ func (c *Call) awaitResponse() *CallError {
 			return c.checkUpgrade()
 		case status >= 200:
 			c.upload.headReceived()
-			c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
+			if c.x != nil && c.requestWritten {
+				c.x.out.takeBuffer(&c.out) // one buffer serves first for the request and then for the response
+			}
+			c.beginBody()
 			return nil
 		case interim >= c.client.Limits.Interim:
 			return c.newError(ErrTooManyInterim)
@@ -188,6 +197,12 @@ func (c *Call) awaitResponse() *CallError {
 			c.relayInterim()
 		}
 	}
+}
+
+// beginBody is called when the head of the final response has been read.
+func (c *Call) beginBody() {
+	c.lastRead = c.client.now()
+	c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
 }
 
 // relayInterim forwards a 1xx response and prepares for the next head.
@@ -227,7 +242,7 @@ func (c *Call) awaitContinue() *CallError {
 		if c.Response.Status == 101 {
 			return c.newError(ErrUnexpectedUpgrade)
 		}
-		c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
+		c.beginBody()
 		return nil
 	}
 	if err := c.sendContinue(); err != nil {
@@ -290,5 +305,6 @@ func (c *Call) fillBody(b *Body) error {
 	if err := c.in.fill(); err != nil {
 		return c.abortedOr(err)
 	}
+	c.waited = true
 	return nil
 }

@@ -3,6 +3,7 @@ package http1
 import (
 	"cmp"
 	"io"
+	"os"
 	"time"
 )
 
@@ -33,8 +34,9 @@ func (c *conn) releaseExchange() {
 	c.server.exchangePool.Put(x)
 }
 
-// waitForRequest waits for the first bytes of a request. A waiting connection holds no
-// buffer. The error is io.EOF if the connection has ended in an orderly way.
+// waitForRequest sends what is left of the previous response, if canDelayWrite, and
+// waits for the first bytes of a request. A waiting connection holds no buffer. The
+// error is io.EOF if the connection has ended in an orderly way.
 func (c *conn) waitForRequest() error {
 	if c.x != nil && len(c.x.in.unread()) > 0 {
 		return nil
@@ -42,16 +44,21 @@ func (c *conn) waitForRequest() error {
 	if !c.state.CompareAndSwap(stateActive, stateIdle) {
 		return errIdleEnded
 	}
-	now := c.lastWrite
-	if c.lastWrite = 0; now == 0 {
-		now = c.server.now()
-	}
-	c.setReadDeadline(now, c.firstByteTimeout())
+	c.setReadDeadline(c.server.now(), c.firstByteTimeout())
 	err := c.readFirstBytes()
+	ended := !c.state.CompareAndSwap(stateIdle, stateActive)
+	unsent := c.x != nil && len(c.x.out.buf) > 0 // the socket has not accepted all of it, or it was too late to read
 	switch {
-	case !c.state.CompareAndSwap(stateIdle, stateActive):
+	case unsent && c.x.Flush() != nil:
+		c.abort()
+		return io.EOF
+	case unsent && !ended:
+		return c.waitForRequest()
+	case unsent:
+		return c.requestDuringShutdown(os.ErrDeadlineExceeded)
+	case ended:
 		return c.requestDuringShutdown(err)
-	case timedOut(err):
+	case err != nil && timedOut(err):
 		return io.EOF
 	}
 	return err
@@ -90,9 +97,7 @@ func (c *conn) readFirstBytes() error {
 		if err := c.rawConn.Read(c.readFirstFunc); err != nil {
 			return err
 		}
-		if c.firstRead.err == nil {
-			c.x.in.w += c.firstRead.n
-		}
+		c.x.in.w += c.firstRead.n
 		return c.firstRead.err
 	}
 	c.releaseExchange()

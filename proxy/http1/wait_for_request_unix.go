@@ -7,26 +7,30 @@ import (
 	"syscall"
 )
 
-// readFirst reads the first bytes of a request. The runtime calls it when the socket
-// may be readable. The connection takes a buffer for the duration of the call, and
-// keeps it only if bytes were read.
+// readFirst sends what is left of a response, and then reads the first bytes of the next
+// request. The runtime calls it once at first, and then whenever the socket may be
+// readable. The connection takes a buffer for the duration of the call, and keeps it
+// only if bytes were read. If the socket does not accept the whole response, readFirst
+// reads nothing.
 func (c *conn) readFirst(fd uintptr) bool {
-	c.acquireExchange()
-	for {
-		n, err := rawRead(int(fd), c.x.in.buf)
-		switch {
-		case err == syscall.EINTR: //nolint:errorlint // system calls return unwrapped errors
-			continue
-		case err == syscall.EAGAIN: //nolint:errorlint // as above
-			c.releaseExchange()
-			return false
-		case err != nil:
-			c.firstRead.n, c.firstRead.err = 0, err
-		case n == 0:
-			c.firstRead.n, c.firstRead.err = 0, io.EOF
-		default:
-			c.firstRead.n, c.firstRead.err = n, nil
+	c.firstRead.n, c.firstRead.err = 0, nil
+	if x := c.x; x != nil && len(x.out.buf) > 0 {
+		n, _ := rawWrite(int(fd), x.out.buf) // the next write returns the error, if there is one
+		if x.out.buf = x.out.buf[:copy(x.out.buf, x.out.buf[n:])]; len(x.out.buf) > 0 {
+			return true
 		}
-		return true
 	}
+	c.acquireExchange()
+	n, err := rawRead(int(fd), c.x.in.buf)
+	c.firstRead.n = n
+	switch {
+	case err == syscall.EAGAIN:
+		c.releaseExchange()
+		return false
+	case err != 0:
+		c.firstRead.err = err
+	case n == 0:
+		c.firstRead.err = io.EOF
+	}
+	return true
 }

@@ -12,12 +12,10 @@ type writeOp struct {
 	data []byte
 	n    int
 	err  error
-
-	blocked bool // the write had to wait for the client
 }
 
-// writeRaw writes p to the client. On a plain socket it uses writeOp and not
-// net.Conn.Write, in order to know whether the write had to wait.
+// writeRaw writes p to the client. On a plain socket it uses writeOp, because rawWrite
+// costs less than net.Conn.Write.
 func (c *conn) writeRaw(p []byte) error {
 	if c.rawConn == nil {
 		_, err := c.net.Write(p)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weir-proxy/weir/proxy/http1"
@@ -55,7 +56,7 @@ type echoSender struct {
 }
 
 // send implements sender. It reads the whole body.
-func (s *echoSender) send(*backend) error {
+func (s *echoSender) send(*backend, time.Time) error {
 	t := s.request
 	e := echoResponse{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Path: t.Path, Query: t.RawQuery, Headers: map[string][]string{}}
 	length, announced := t.Fields.Value(http1.ContentLength)

@@ -35,7 +35,9 @@ func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
 		f.fail(err)
 		return f.result
 	}
-	f.result.FirstByte = time.Since(f.start)
+	if f.result.FirstByte == 0 {
+		f.result.FirstByte = time.Since(f.start)
+	}
 	if err := f.relayResponse(); err != nil {
 		f.failMidResponse(err)
 	}

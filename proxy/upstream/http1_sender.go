@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
 )
@@ -94,7 +95,7 @@ func (s *http1Sender) relayInterim(r *http1.Response) {
 }
 
 // send implements sender.
-func (s *http1Sender) send(m *backend) error {
+func (s *http1Sender) send(m *backend, now time.Time) error {
 	t := s.request
 	base, mark := m.basePath, ""
 	if t.Path == "*" {
@@ -104,7 +105,11 @@ func (s *http1Sender) send(m *backend) error {
 		mark = "?"
 	}
 	s.writeHeader(s.call.Begin(t.Method, cmp.Or(t.SetHost, t.Host), base, t.Path, mark, t.RawQuery))
-	return s.transport.poolOf(m).Send(s.call)
+	err := s.transport.poolOf(m).SendAt(s.call, now)
+	if err == nil {
+		s.result.FirstByte = s.call.ResponseAfter(s.start)
+	}
+	return err
 }
 
 // canRetry implements sender.

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
 )
@@ -61,7 +62,7 @@ func (o *http2Transport) sender(f *forwarding) sender {
 }
 
 // send implements sender.
-func (s *http2Sender) send(m *backend) (err error) {
+func (s *http2Sender) send(m *backend, _ time.Time) (err error) {
 	s.lastAttempt = s.newAttempt(m)
 	s.httpResponse, err = s.transport.RoundTrip(s.lastAttempt.request)
 	s.mu.Lock()

@@ -12,7 +12,9 @@ import (
 // each HTTP version; see transport.
 type sender interface {
 	// send sends the request and returns when the head of the response has arrived.
-	send(m *backend) error
+	// now is the current time. send may set forwarding.result.FirstByte; otherwise that
+	// is the time until send has returned.
+	send(m *backend, now time.Time) error
 	// canRetry reports whether the request may be sent again after it has failed with
 	// err.
 	canRetry(err error) bool
@@ -45,7 +47,10 @@ func (p *Pool) sendWithRetries(f *forwarding) error {
 			return moreRelevant(seen, err)
 		}
 		f.backend, f.result.Target = m, m.name
-		err = f.send(m)
+		if p.maxConnections > 0 {
+			now = time.Now() // acquire may have waited
+		}
+		err = f.send(m, now)
 		p.recordOutcome(f, err)
 		if err == nil {
 			return nil

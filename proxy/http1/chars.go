@@ -10,7 +10,7 @@ const (
 	tokenChar  = 1 << iota // a character of a method or field name (RFC 9110 section 5.6.2)
 	targetChar             // allowed in a request target: printable ASCII without "#"
 	valueChar              // allowed in a field value: HTAB, SP, VCHAR, obs-text (RFC 9110 section 5.5)
-	hostChar               // allowed in a registered name (RFC 3986 section 3.2.2), except ","
+	hostChar               // allowed in a registered name (RFC 3986 section 3.2.2), except "%" and ","
 	hexChar
 	plainChar // a letter, a digit or a hyphen; most field names consist of these
 )
@@ -20,7 +20,7 @@ const (
 const classes = "" +
 	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00" +
 	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
-	"\x04\x0f\x06\x05\x0f\x0f\x0f\x0f\x0e\x0e\x0f\x0f\x06\x2f\x0f\x06" +
+	"\x04\x0f\x06\x05\x0f\x07\x0f\x0f\x0e\x0e\x0f\x0f\x06\x2f\x0f\x06" +
 	"\x3f\x3f\x3f\x3f\x3f\x3f\x3f\x3f\x3f\x3f\x06\x0e\x06\x0e\x06\x06" +
 	"\x06\x3f\x3f\x3f\x3f\x3f\x3f\x2f\x2f\x2f\x2f\x2f\x2f\x2f\x2f\x2f" +
 	"\x2f\x2f\x2f\x2f\x2f\x2f\x2f\x2f\x2f\x2f\x2f\x06\x06\x06\x07\x0f" +
@@ -55,47 +55,41 @@ const (
 )
 
 // zeroByte returns a number whose lowest bit in highBits marks the first zero byte of
-// c. Later bits may be wrong: subtracting 1 from a zero byte borrows from the next
+// w. Later bits may be wrong: subtracting 1 from a zero byte borrows from the next
 // byte.
-func zeroByte(c uint64) uint64 { return (c - lowBits) &^ c & highBits }
+func zeroByte(w uint64) uint64 { return (w - lowBits) &^ w & highBits }
 
-// controlByte is like zeroByte for the first byte that is less than a space, or is DEL.
-func controlByte(c uint64) uint64 { return (c-lowBits*' ')&^c&highBits | zeroByte(c^lowBits*0x7f) }
+// notPrintable is like zeroByte for the first byte that is not printable ASCII. The
+// addition sets the high bit of DEL, the subtraction that of a control character.
+func notPrintable(w uint64) uint64 { return (w | (w + lowBits) | (w - lowBits*' ')) & highBits }
 
 // byteIndex returns the index of the byte of the lowest bit of the mask.
 func byteIndex(at uint64) int { return bits.TrailingZeros64(at) / 8 }
 
 // loadUint64 returns the first eight bytes of s.
-func loadUint64[S string | []byte](s S) uint64 {
-	_ = s[7]
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-}
+func loadUint64(s string) uint64 { return binary.LittleEndian.Uint64([]byte(s)) }
 
 // valueLength returns how many bytes at the beginning of b are allowed in a field
-// value. It checks eight bytes at once.
+// value. It checks eight bytes at once if they are printable ASCII.
 func valueLength(b []byte) int {
 	i := 0
-	for i+8 <= len(b) {
-		at := controlByte(binary.LittleEndian.Uint64(b[i:]))
+	for ; i <= len(b)-8; i += 8 {
+		at := notPrintable(binary.LittleEndian.Uint64(b[i:]))
 		if at == 0 {
-			i += 8
 			continue
 		}
-		if i += byteIndex(at); classes[b[i]]&valueChar == 0 {
-			return i
+		for j := i + byteIndex(at); j < i+8; j++ {
+			if !isClass(b[j], valueChar) {
+				return j
+			}
 		}
-		i++ // HTAB
-	}
-	if i < len(b) && len(b) >= 8 && controlByte(binary.LittleEndian.Uint64(b[len(b)-8:])) == 0 {
-		return len(b) // the last eight bytes overlap with bytes that were checked before
 	}
 	for ; i < len(b); i++ {
-		if classes[b[i]]&valueChar == 0 {
+		if !isClass(b[i], valueChar) {
 			return i
 		}
 	}
-	return len(b)
+	return i
 }
 
 // lower returns the lower-case form of an ASCII letter, and any other byte unchanged.
@@ -106,31 +100,32 @@ func lower(c byte) byte {
 	return c
 }
 
+// foldedDiff returns 0 if the eight bytes of a equal those of b, ignoring the case of
+// ASCII letters. The bytes of b that are not letters must be less than "@": the bit 0x40
+// is then set only in letters, and it marks the bytes in which 0x20 is ignored.
+func foldedDiff(a, b uint64) uint64 { return (a ^ b) &^ (b >> 1 & (lowBits * 0x20)) }
+
 // equalFoldLower reports whether s equals small, ignoring the case of ASCII letters.
-// small must be lower case, and its other characters must be less than "@". In such a
-// string the bit 0x40 is set only in letters, and it marks the bytes in which 0x20 is
-// ignored.
-func equalFoldLower[S string | []byte](s S, small string) bool {
+// Other characters of small must be less than "@", see foldedDiff.
+func equalFoldLower(s, small string) bool {
 	if len(s) != len(small) {
 		return false
 	}
 	if len(s) < 8 {
 		for i := range len(s) {
-			if (s[i]^small[i])&^(small[i]>>1&0x20) != 0 {
+			if foldedDiff(uint64(s[i]), uint64(small[i])) != 0 {
 				return false
 			}
 		}
 		return true
 	}
-	for i := 0; ; i = min(i+8, len(s)-8) { // the last eight bytes may overlap with those before
-		a, b := loadUint64(s[i:]), loadUint64(small[i:])
-		if (a^b)&^(b>>1&(lowBits*0x20)) != 0 {
+	for i := 0; i < len(s)-8; i += 8 {
+		if foldedDiff(loadUint64(s[i:]), loadUint64(small[i:])) != 0 {
 			return false
 		}
-		if i == len(s)-8 {
-			return true
-		}
 	}
+	// The last eight bytes may overlap with those before.
+	return foldedDiff(loadUint64(s[len(s)-8:]), loadUint64(small[len(small)-8:])) == 0
 }
 
 // trim returns s without leading and trailing SP and HTAB. Removing other characters

@@ -20,7 +20,7 @@ func TestChars_ClassesMatchTheGrammar(t *testing.T) {
 			{"token", tokenChar, strings.IndexByte(alphanumeric+"!#$%&'*+-.^_`|~", c) >= 0},
 			{"target", targetChar, c > ' ' && c < 0x7f && c != '#'},
 			{"value", valueChar, c == '\t' || c >= ' ' && c != 0x7f},
-			{"host", hostChar, strings.IndexByte(alphanumeric+"-._~!$&'()*+;=%", c) >= 0},
+			{"host", hostChar, strings.IndexByte(alphanumeric+"-._~!$&'()*+;=", c) >= 0},
 			{"hex", hexChar, strings.IndexByte("0123456789abcdefABCDEF", c) >= 0},
 		} {
 			if isClass(c, class.bit) != class.want {
@@ -51,7 +51,7 @@ func TestChars_ValueLength(t *testing.T) {
 
 func TestName_LookupIgnoresCase(t *testing.T) {
 	for n := Other + 1; n < nameCount; n++ {
-		small := n.spelling()
+		small := strings.ToLower(n.String())
 		if want := http.CanonicalHeaderKey(small); n.String() != want {
 			t.Errorf("%s is written %s; want %s", small, n, want)
 		}
@@ -71,6 +71,55 @@ func TestName_LookupIgnoresCase(t *testing.T) {
 	}
 }
 
+// Every byte at every place of every well-known name, beside a map.
+func TestName_LookupMatchesAMap(t *testing.T) {
+	names := map[string]Name{}
+	for n := Other + 1; n < nameCount; n++ {
+		names[string(lowered([]byte(n.String())))] = n
+	}
+	for small := range names {
+		for at := range len(small) {
+			for i := range 256 {
+				b := []byte(small)
+				b[at] = byte(i)
+				want := names[string(lowered(b))]
+				if got := nameOf(string(b)); got != want {
+					t.Errorf("nameOf(%q) = %d; want %d", b, got, want)
+				}
+				if b[at] == ':' {
+					continue
+				}
+				if got, end := knownName(append(b, ": value of it"...)); got != want || got != Other && end != len(b) {
+					t.Errorf("knownName(%q) = %d, %d; want %d", b, got, end, want)
+				}
+			}
+		}
+	}
+}
+
+// lowered returns a copy of b in lower case, letter by letter.
+func lowered(b []byte) []byte {
+	small := make([]byte, len(b))
+	for i, c := range b {
+		small[i] = lower(c)
+	}
+	return small
+}
+
+// A line that ends early is never taken for another one.
+func TestName_KnownNameAtTheEndOfTheBuffer(t *testing.T) {
+	for n := Other + 1; n < nameCount; n++ {
+		line := n.String() + ": " + strings.Repeat("x", nameRow)
+		for length := range len(line) + 1 {
+			got, end := knownName([]byte(line[:length]))
+			whole := length >= len(n.String())+8
+			if got != Other && (got != n || end != len(n.String()) || length <= end) || got == Other && whole {
+				t.Errorf("%q: got %d, %d; want %d", line[:length], got, end, n)
+			}
+		}
+	}
+}
+
 // Every byte at every place of words of every length, beside lower.
 func TestChars_EqualFoldLower(t *testing.T) {
 	const word = "abcxyz-0/9:mnopqrs-t1"
@@ -80,7 +129,7 @@ func TestChars_EqualFoldLower(t *testing.T) {
 			for i := range 256 {
 				b := []byte(small)
 				b[at] = byte(i)
-				if got, want := equalFoldLower(b, small), lower(byte(i)) == small[at]; got != want {
+				if got, want := equalFoldLower(string(b), small), lower(byte(i)) == small[at]; got != want {
 					t.Errorf("%q and %q: %t; want %t", b, small, got, want)
 				}
 			}

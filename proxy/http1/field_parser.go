@@ -16,29 +16,67 @@ type fieldLimits struct {
 }
 
 // parse parses the lines of buf into f. done is true if the section has ended, at
-// s.next. Otherwise parse must be called again with more bytes.
+// s.next. Otherwise parse must be called again with more bytes. Bytes beyond the limit
+// are not parsed.
 func (s *fieldParser) parse(buf []byte, f *Fields, limits fieldLimits) (done bool, err error) {
-	f.buf = buf
-	if s.lineIncomplete(buf) {
-		return false, s.checkSize(len(buf), limits)
+	if s.next > limits.bytes { // because of the start line
+		return false, ErrTooLarge
 	}
-	for {
-		n, err := s.line(buf[s.next:], f, limits)
-		if err != nil {
+	b := buf[:min(len(buf), limits.bytes)]
+	f.buf = b
+	if !s.lineIncomplete(b) {
+		done, err = s.lines(f, limits.lines)
+		s.scanned = len(b)
+	}
+	if !done && err == nil && len(buf) > limits.bytes {
+		return false, ErrTooLarge
+	}
+	return done, err
+}
+
+// lines parses whole lines and adds them to f. done is true if the last one is empty.
+func (s *fieldParser) lines(f *Fields, limit int) (done bool, err error) {
+	b, at := f.buf, s.next
+	for at < len(b) && b[at] != '\r' {
+		id, name := knownName(b[at:])
+		if id == Other {
+			if id, name, err = f.otherName(b[at:]); name == 0 {
+				return false, err
+			}
+		}
+		colon := at + name
+		value := colon + 1
+		if value < len(b) && b[value] == ' ' {
+			value++
+		}
+		end := value + valueLength(b[value:])
+		next, err := lineEnd(b, end)
+		if next == 0 {
 			return false, err
 		}
-		if n == 0 {
-			s.scanned = len(buf)
-			return false, s.checkSize(len(buf), limits)
+		generated := value == colon+2
+		if b[value] <= ' ' || b[end-1] <= ' ' { // more blanks, or an empty value
+			value, end = trimBlanks(b, value, end)
+			generated = false
 		}
-		s.next += n
-		if s.next > limits.bytes {
-			return false, ErrTooLarge
+		if len(f.lines) == limit {
+			return false, ErrTooManyFields
 		}
-		if n == len("\r\n") {
-			return true, nil
+		f.lines = append(f.lines, fieldLine{
+			name: uint32(at), nameEnd: uint32(colon), value: uint32(value), valueEnd: uint32(end), id: id, generated: generated,
+		})
+		f.present |= 1 << id
+		if id == Connection {
+			f.addOptions(bufString(b, uint32(value), uint32(end)))
 		}
+		at, s.next = next, next
 	}
+	end, err := lineEnd(b, at)
+	if end == 0 {
+		return false, err
+	}
+	s.next = end
+	return true, nil
 }
 
 // lineIncomplete reports whether the line that was incomplete at the last call is still
@@ -51,83 +89,57 @@ func (s *fieldParser) lineIncomplete(buf []byte) bool {
 	return true
 }
 
-// checkSize returns ErrTooLarge if the section has become too long.
-func (s *fieldParser) checkSize(length int, limits fieldLimits) error {
-	if length > limits.bytes {
-		return ErrTooLarge
-	}
-	return nil
-}
-
-// line parses one line and returns its length, or 0 if it is incomplete.
-func (s *fieldParser) line(b []byte, f *Fields, limits fieldLimits) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	switch b[0] {
-	case '\r':
-		return lineEnd(b, 0)
-	case ' ', '\t':
-		return 0, ErrFoldedLine
-	}
-	id, name := knownName(b)
+// otherName finds the name at the beginning of b and checks each character. end is the
+// index of the colon, or 0 if the line is incomplete or invalid.
+func (f *Fields) otherName(b []byte) (id Name, end int, err error) {
 	common := byte(plainChar)
-	if id == Other {
-		for name = 0; name < len(b) && classes[b[name]]&tokenChar != 0; name++ {
-			common &= classes[b[name]]
-		}
-		if name == len(b) {
-			return 0, nil
-		}
-		if b[name] != ':' || name == 0 {
-			return 0, ErrFieldName
-		}
-		id = nameOf(b[:name]) // Other, unless knownName has stopped because the buffer ends
+	for end < len(b) && isClass(b[end], tokenChar) {
+		common &= classes[b[end]]
+		end++
 	}
-	value := name + 1
-	for value < len(b) && (b[value] == ' ' || b[value] == '\t') {
-		value++
+	switch {
+	case end == len(b):
+		return Other, 0, nil
+	case end == 0 && (b[0] == ' ' || b[0] == '\t'):
+		return Other, 0, ErrFoldedLine
+	case end == 0 || b[end] != ':':
+		return Other, 0, ErrFieldName
 	}
-	end := value + valueLength(b[value:])
-	if end == len(b) {
-		return 0, nil
-	}
-	n, err := lineEnd(b, end)
-	if n == 0 || err != nil {
-		return 0, err
-	}
-	generated := value == name+2 && b[name+1] == ' '
-	for end > value && (b[end-1] == ' ' || b[end-1] == '\t') {
-		end--
-		generated = false
-	}
-	if len(f.lines) >= limits.lines {
-		return 0, ErrTooManyFields
-	}
-	if s.next+n > limits.bytes { // checked here because offsets have 32 bits
-		return 0, ErrTooLarge
-	}
-	at := uint32(s.next)
-	f.lines = append(f.lines, fieldLine{
-		name: at, nameEnd: at + uint32(name), value: at + uint32(value), valueEnd: at + uint32(end), id: id, generated: generated,
-	})
-	f.present |= 1 << id
 	f.unusualNames = f.unusualNames || common == 0
-	return n, nil
+	return nameOf(bufString(b, 0, uint32(end))), end, nil // Other, unless knownName has omitted the end of the buffer
 }
 
-// lineEnd checks that a line ends at b[end] and returns its length, or 0 if the CRLF is
-// incomplete.
-func lineEnd(b []byte, end int) (int, error) {
-	switch {
-	case b[end] == '\n':
-		return 0, ErrLineEnd
-	case b[end] != '\r':
-		return 0, ErrFieldValue
-	case end+1 == len(b):
-		return 0, nil
-	case b[end+1] != '\n':
-		return 0, ErrLineEnd
+// trimBlanks returns the range of b without the SP and HTAB at its ends.
+func trimBlanks(b []byte, from, to int) (int, int) {
+	for from < to && (b[from] == ' ' || b[from] == '\t') {
+		from++
 	}
-	return end + 2, nil
+	for from < to && (b[to-1] == ' ' || b[to-1] == '\t') {
+		to--
+	}
+	return from, to
+}
+
+// lineEnd returns the end of a line whose CRLF must be at b[at], or 0 if the CRLF is
+// incomplete.
+func lineEnd(b []byte, at int) (int, error) {
+	if at <= len(b)-2 && b[at] == '\r' && b[at+1] == '\n' {
+		return at + 2, nil
+	}
+	return 0, lineEndError(b[at:])
+}
+
+// lineEndError returns why b does not begin with CRLF, or nil if it is too short.
+func lineEndError(b []byte) error {
+	switch {
+	case len(b) == 0:
+		return nil
+	case b[0] == '\n':
+		return ErrLineEnd
+	case b[0] != '\r':
+		return ErrFieldValue
+	case len(b) == 1:
+		return nil
+	}
+	return ErrLineEnd
 }

@@ -22,6 +22,7 @@ type Fields struct {
 	added        []byte // the bytes of added lines
 	lines        []fieldLine
 	present      uint64 // a bit for each Name; it stays set after lines were dropped
+	options      byte   // the kinds of options in Connection, dropped or not
 	unusualNames bool   // a name contains other characters than letters, digits and hyphens
 
 	scratch []string // memory for Values
@@ -72,22 +73,12 @@ func (f *Fields) All() iter.Seq[Field] {
 }
 
 // Has reports whether there is a line with the name n. n must not be Other.
-func (f *Fields) Has(n Name) bool {
-	_, ok := f.Value(n)
-	return ok
-}
+func (f *Fields) Has(n Name) bool { return f.count(n) > 0 }
 
 // Value returns the value of the first line with the name n. n must not be Other.
 func (f *Fields) Value(n Name) (value string, ok bool) {
-	if f.present&(1<<n) == 0 {
-		return "", false
-	}
-	for i := range f.lines {
-		if l := &f.lines[i]; l.id == n && !l.dropped {
-			return f.value(l), true
-		}
-	}
-	return "", false
+	value, count := f.firstOf(n)
+	return value, count > 0
 }
 
 // Lookup returns the value of the first line with this name, in any case.
@@ -151,37 +142,53 @@ func (f *Fields) DropFunc(drop func(Field) bool) {
 }
 
 func (f *Fields) hasName(l *fieldLine, name string) bool {
-	return int(l.nameEnd-l.name) == len(name) && !l.dropped && equalFold(f.bufferOf(l)[l.name:l.nameEnd], name)
+	return int(l.nameEnd-l.name) == len(name) && !l.dropped && f.equalName(l, name)
 }
 
-// dropSet drops the lines whose names are in the set.
+func (f *Fields) equalName(l *fieldLine, name string) bool {
+	return equalFold(f.bufferOf(l)[l.name:l.nameEnd], name)
+}
+
+// dropSet drops the lines whose names are in the set, which does not contain Other.
 func (f *Fields) dropSet(set uint64) {
 	if f.present&set == 0 {
 		return
 	}
 	for i := range f.lines {
-		if l := &f.lines[i]; l.id != Other && set&(1<<l.id) != 0 {
+		if l := &f.lines[i]; l.id.in(set) {
 			l.dropped = true
 		}
 	}
 }
 
 // count returns the number of lines with the name n. n must not be Other.
-func (f *Fields) count(n Name) (count int) {
-	if f.present&(1<<n) == 0 {
-		return 0
+func (f *Fields) count(n Name) int {
+	_, count := f.firstOf(n)
+	return count
+}
+
+// firstOf returns the first value of the name n and the number of its lines. n must not
+// be Other.
+func (f *Fields) firstOf(n Name) (value string, count int) {
+	if !n.in(f.present) {
+		return "", 0
 	}
 	for i := range f.lines {
-		if l := &f.lines[i]; l.id == n && !l.dropped {
-			count++
+		l := &f.lines[i]
+		if l.id != n || l.dropped {
+			continue
+		}
+		if count++; count == 1 {
+			value = f.value(l)
 		}
 	}
-	return count
+	return value, count
 }
 
 // reset removes all lines. It keeps the memory.
 func (f *Fields) reset() {
-	f.buf, f.added, f.lines, f.present, f.unusualNames, f.scratch = nil, f.added[:0], f.lines[:0], 0, false, f.scratch[:0]
+	f.buf, f.added, f.lines, f.scratch = nil, f.added[:0], f.lines[:0], f.scratch[:0]
+	f.present, f.options, f.unusualNames = 0, 0, false
 }
 
 // equalFold compares names of equal length, ignoring ASCII case.

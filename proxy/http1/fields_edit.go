@@ -17,6 +17,9 @@ func (f *Fields) add(n Name, name, value string) {
 	l.valueEnd = uint32(len(f.added))
 	f.lines = append(f.lines, l)
 	f.present |= 1 << l.id
+	if n == Connection {
+		f.addOptions(value)
+	}
 }
 
 // Set replaces all lines with this name, in any case, by one line.

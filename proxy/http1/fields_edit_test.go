@@ -30,6 +30,18 @@ func TestFields_Add(t *testing.T) {
 	}
 }
 
+// What Connection names is dropped, also if the line was added.
+func TestFields_AddedConnectionNamesFields(t *testing.T) {
+	for _, value := range []string{"b", "close, b", "keep-alive,\tB"} {
+		f := fieldsOf(t, "Connection: keep-alive|A: 1|B: 2")
+		f.Add("connection", value)
+		f.StripHopByHop()
+		if got := written(t, f); got != lined("A: 1|") {
+			t.Errorf("%s: got %q", value, got)
+		}
+	}
+}
+
 // The zero Fields can be added to, and a copy has memory of its own.
 func TestFields_CloneAndReset(t *testing.T) {
 	var f Fields

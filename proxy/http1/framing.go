@@ -73,11 +73,11 @@ func hasNoBody(method string, status int) bool {
 // contentLength returns the value of Content-Length, or -1 if there is none. Several
 // lines or a list are an error, even if all values are equal.
 func contentLength(f *Fields) (int64, error) {
-	value, ok := f.Value(ContentLength)
+	value, count := f.firstOf(ContentLength)
 	switch {
-	case !ok:
+	case count == 0:
 		return -1, nil
-	case f.count(ContentLength) > 1:
+	case count > 1:
 		return 0, ErrContentLengthRepeated
 	case len(value) == 0 || len(value) > 18: // 18 digits always fit into 63 bits
 		return 0, ErrContentLength
@@ -96,13 +96,13 @@ func contentLength(f *Fields) (int64, error) {
 // isChunked reports whether the transfer coding is chunked. Any other coding and any
 // list of codings is an error.
 func isChunked(f *Fields, minor int) (bool, error) {
-	value, ok := f.Value(TransferEncoding)
+	value, count := f.firstOf(TransferEncoding)
 	switch {
-	case !ok:
+	case count == 0:
 		return false, nil
 	case minor == 0:
 		return false, ErrTransferCodingHTTP10
-	case f.count(TransferEncoding) > 1 || !equalFoldLower(value, "chunked"):
+	case count > 1 || !equalFoldLower(value, "chunked"):
 		return false, ErrTransferCoding
 	}
 	return true, nil
@@ -111,13 +111,7 @@ func isChunked(f *Fields, minor int) (bool, error) {
 // persists reports whether the sender of a message keeps the connection open after it
 // (RFC 9112 section 9.3).
 func persists(f *Fields, minor int) bool {
-	if f.present&(1<<Connection) == 0 {
-		return minor == 1
-	}
-	if value, _ := f.Value(Connection); equalFoldLower(value, "keep-alive") && f.count(Connection) == 1 {
-		return true // the usual redundant value
-	}
-	return !f.hasToken(Connection, "close") && (minor == 1 || f.hasToken(Connection, "keep-alive"))
+	return f.options&optionClose == 0 && (minor == 1 || f.options&optionKeepAlive != 0)
 }
 
 // A recipient contains what determines the framing of a message to be sent.

@@ -20,9 +20,9 @@ func (f *Fields) StripHopByHop() {
 	if f.present&hopByHop == 0 {
 		return
 	}
-	if f.present&(1<<Connection) != 0 {
+	if f.options&optionOther != 0 {
 		for i := range f.lines {
-			if l := &f.lines[i]; l.id == Connection && !equalFoldLower(f.value(l), "keep-alive") {
+			if l := &f.lines[i]; l.id == Connection {
 				f.dropNamed(f.value(l))
 			}
 		}
@@ -30,11 +30,44 @@ func (f *Fields) StripHopByHop() {
 	f.dropSet(hopByHop)
 }
 
+// The kinds of options in Connection. Each kind is a bit.
+const (
+	optionClose = 1 << iota
+	optionKeepAlive
+	optionOther // most are names of fields
+)
+
+// optionOf returns the kind of an option, or 0 for an empty one.
+func optionOf(option string) byte {
+	switch {
+	case option == "":
+		return 0
+	case equalFoldLower(option, "keep-alive"):
+		return optionKeepAlive
+	case equalFoldLower(option, "close"):
+		return optionClose
+	}
+	return optionOther
+}
+
+// addOptions records the kinds of options in a value of Connection.
+func (f *Fields) addOptions(list string) {
+	if kind := optionOf(list); kind != optionOther { // the usual value: a single option
+		f.options |= kind
+		return
+	}
+	for list != "" {
+		var option string
+		option, list = token(list)
+		f.options |= optionOf(option)
+	}
+}
+
 // dropNamed drops the fields that are named in a value of Connection.
 func (f *Fields) dropNamed(list string) {
 	for list != "" {
 		var name string
-		if name, list = token(list); name != "" && !equalFoldLower(name, "close") && !equalFoldLower(name, "keep-alive") {
+		if name, list = token(list); optionOf(name) == optionOther {
 			f.Drop(name)
 		}
 	}

@@ -5,46 +5,40 @@ import "net/netip"
 // validAuthority reports whether b is a host with an optional port and without user
 // information (RFC 9110 section 4.2.4). All hosts are validated here, and the validated
 // bytes are what is sent to an upstream.
-func validAuthority[S string | []byte](b S) bool {
+func validAuthority(b string) bool {
 	if len(b) == 0 {
 		return false
 	}
 	if b[0] == '[' {
 		return validLiteral(b)
 	}
-	host, escaped := 0, false
-	for host < len(b) && classes[b[host]]&hostChar != 0 {
-		escaped = escaped || b[host] == '%'
+	host := 0
+	for host < len(b) && (isClass(b[host], hostChar) || isEscape(b[host:])) {
 		host++
 	}
-	return host > 0 && (!escaped || validEscapes(b[:host])) && validPort(b[host:])
+	return host > 0 && validPort(b[host:])
 }
 
 // validLiteral reports whether b is an IPv6 address in brackets with an optional port.
-func validLiteral[S string | []byte](b S) bool {
+func validLiteral(b string) bool {
 	for end := range len(b) {
 		if b[end] != ']' {
 			continue
 		}
-		address, err := netip.ParseAddr(string(b[1:end]))
+		address, err := netip.ParseAddr(b[1:end])
 		return err == nil && address.Is6() && address.Zone() == "" && validPort(b[end+1:])
 	}
 	return false
 }
 
-// validEscapes reports whether each percent sign is followed by two hexadecimal digits.
-func validEscapes[S string | []byte](b S) bool {
-	for i := range len(b) {
-		if b[i] == '%' && (i+2 >= len(b) || !isClass(b[i+1], hexChar) || !isClass(b[i+2], hexChar)) {
-			return false
-		}
-	}
-	return true
+// isEscape reports whether s begins with a percent sign and two hexadecimal digits.
+func isEscape(s string) bool {
+	return len(s) >= 3 && s[0] == '%' && isClass(s[1], hexChar) && isClass(s[2], hexChar)
 }
 
 // validPort reports whether b is empty, or a colon and a port of at most 65535. The
 // port may be empty.
-func validPort[S string | []byte](b S) bool {
+func validPort(b string) bool {
 	if len(b) == 0 {
 		return true
 	}

@@ -1,153 +1,137 @@
 package http1
 
-import "net/textproto"
-
 // A Name identifies a well-known field name, so that fields can be looked up and
 // dropped by comparing numbers. All other names are Other.
 type Name uint8
 
-// The well-known names.
+// The well-known names, in order of their length, so that a name is compared only with
+// those of the same length. Some are here only because they are frequent: a well-known
+// name is parsed faster than others.
 const (
 	Other Name = iota
-	Host
-	Connection
-	ContentLength
-	TransferEncoding
-	ContentType
-	ContentEncoding
-	ContentRange
-	Expect
-	Upgrade
-	KeepAlive
-	ProxyConnection
 	TE
+	Via
+	Age
+	Host
+	Date
+	Vary
+	ETag
+	Proxy
+	Accept
+	ServerField
+	Cookie
+	Expect
+	Origin
+	Referer
+	Upgrade
 	Trailer
+	AltSvc
+	Location
+	Forwarded
+	XRealIP
+	RateLimit
+	Connection
+	UserAgent
+	KeepAlive
+	SetCookie
+	RetryAfter
+	ContentType
+	MaxForwards
+	XRequestID
+	LastModified
+	CacheControl
+	ContentRange
+	Authorization
+	ContentLength
+	HTTP2Settings
+	AcceptEncoding
+	AcceptLanguage
+	XForwardedFor
+	ContentEncoding
+	ProxyConnection
+	XForwardedHost
+	WWWAuthenticate
+	RateLimitPolicy
+	TransferEncoding
+	XForwardedProto
 	ProxyAuthenticate
 	ProxyAuthorization
-	HTTP2Settings
-	Via
-	MaxForwards
-	Forwarded
-	XForwardedFor
-	XForwardedHost
-	XForwardedProto
-	XRealIP
-	XRequestID
-	Date
-	WWWAuthenticate
-	Authorization
-	Cookie
-	SetCookie
-	AltSvc
-	RateLimit
-	RateLimitPolicy
-	RetryAfter
-	CacheControl
-	Age
-	Proxy
 	nameCount
 )
 
-// spelling returns the name in lower case. The compiler turns the switch into a jump
-// table; indexing an array would copy it for each lookup.
-func (n Name) spelling() string {
-	switch n {
-	case Host:
-		return "host"
-	case Connection:
-		return "connection"
-	case ContentLength:
-		return "content-length"
-	case TransferEncoding:
-		return "transfer-encoding"
-	case ContentType:
-		return "content-type"
-	case ContentEncoding:
-		return "content-encoding"
-	case ContentRange:
-		return "content-range"
-	case Expect:
-		return "expect"
-	case Upgrade:
-		return "upgrade"
-	case KeepAlive:
-		return "keep-alive"
-	case ProxyConnection:
-		return "proxy-connection"
-	case TE:
-		return "te"
-	case Trailer:
-		return "trailer"
-	case ProxyAuthenticate:
-		return "proxy-authenticate"
-	case ProxyAuthorization:
-		return "proxy-authorization"
-	case HTTP2Settings:
-		return "http2-settings"
-	case Via:
-		return "via"
-	case MaxForwards:
-		return "max-forwards"
-	case Forwarded:
-		return "forwarded"
-	case XForwardedFor:
-		return "x-forwarded-for"
-	case XForwardedHost:
-		return "x-forwarded-host"
-	case XForwardedProto:
-		return "x-forwarded-proto"
-	case XRealIP:
-		return "x-real-ip"
-	case XRequestID:
-		return "x-request-id"
-	case Date:
-		return "date"
-	case WWWAuthenticate:
-		return "www-authenticate"
-	case Authorization:
-		return "authorization"
-	case Cookie:
-		return "cookie"
-	case SetCookie:
-		return "set-cookie"
-	case AltSvc:
-		return "alt-svc"
-	case RateLimit:
-		return "ratelimit"
-	case RateLimitPolicy:
-		return "ratelimit-policy"
-	case RetryAfter:
-		return "retry-after"
-	case CacheControl:
-		return "cache-control"
-	case Age:
-		return "age"
-	case Proxy:
-		return "proxy"
-	}
-	return ""
+// nameTable has a row for each Name: its canonical spelling, and in the last byte the
+// length of that. It is a constant string because indexing an array would copy it for
+// each lookup.
+const nameTable = "" +
+	"                       \x00" +
+	"Te                     \x02" +
+	"Via                    \x03" +
+	"Age                    \x03" +
+	"Host                   \x04" +
+	"Date                   \x04" +
+	"Vary                   \x04" +
+	"Etag                   \x04" +
+	"Proxy                  \x05" +
+	"Accept                 \x06" +
+	"Server                 \x06" +
+	"Cookie                 \x06" +
+	"Expect                 \x06" +
+	"Origin                 \x06" +
+	"Referer                \x07" +
+	"Upgrade                \x07" +
+	"Trailer                \x07" +
+	"Alt-Svc                \x07" +
+	"Location               \x08" +
+	"Forwarded              \x09" +
+	"X-Real-Ip              \x09" +
+	"Ratelimit              \x09" +
+	"Connection             \x0a" +
+	"User-Agent             \x0a" +
+	"Keep-Alive             \x0a" +
+	"Set-Cookie             \x0a" +
+	"Retry-After            \x0b" +
+	"Content-Type           \x0c" +
+	"Max-Forwards           \x0c" +
+	"X-Request-Id           \x0c" +
+	"Last-Modified          \x0d" +
+	"Cache-Control          \x0d" +
+	"Content-Range          \x0d" +
+	"Authorization          \x0d" +
+	"Content-Length         \x0e" +
+	"Http2-Settings         \x0e" +
+	"Accept-Encoding        \x0f" +
+	"Accept-Language        \x0f" +
+	"X-Forwarded-For        \x0f" +
+	"Content-Encoding       \x10" +
+	"Proxy-Connection       \x10" +
+	"X-Forwarded-Host       \x10" +
+	"Www-Authenticate       \x10" +
+	"Ratelimit-Policy       \x10" +
+	"Transfer-Encoding      \x11" +
+	"X-Forwarded-Proto      \x11" +
+	"Proxy-Authenticate     \x12" +
+	"Proxy-Authorization    \x13"
+
+const (
+	nameRow = 24 // bytes of a row
+	maxName = 19 // length of the longest well-known name
+)
+
+// nameStart holds, for each length up to maxName+1, the first Name that is at least as
+// long.
+const nameStart = "\x01\x01\x01\x02\x04\x08\x09\x0e\x12\x13\x16\x1a\x1b\x1e\x22\x24\x27\x2c\x2e\x2f\x30"
+
+// row returns the row of n.
+func (n Name) row() string {
+	at := int(n) * nameRow
+	return nameTable[at : at+nameRow]
 }
 
-// String returns the canonical spelling of the name, as in X-Request-Id. It does not
-// allocate for names that the proxy adds to every message.
+// in reports whether n is in a set of names, in which each name is a bit.
+func (n Name) in(set uint64) bool { return set>>(n&63)&1 != 0 }
+
+// String returns the canonical spelling of the name, as in X-Request-Id.
 func (n Name) String() string {
-	switch n {
-	case Host:
-		return "Host"
-	case Via:
-		return "Via"
-	case Forwarded:
-		return "Forwarded"
-	case XForwardedFor:
-		return "X-Forwarded-For"
-	case XForwardedHost:
-		return "X-Forwarded-Host"
-	case XForwardedProto:
-		return "X-Forwarded-Proto"
-	case XRealIP:
-		return "X-Real-Ip"
-	case XRequestID:
-		return "X-Request-Id"
-	}
-	return textproto.CanonicalMIMEHeaderKey(n.spelling())
+	row := n.row()
+	return row[:row[nameRow-1]]
 }

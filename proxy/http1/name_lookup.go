@@ -1,129 +1,53 @@
 package http1
 
+import "encoding/binary"
+
 // nameOf returns the Name of s, in any case, or Other.
-func nameOf[S string | []byte](s S) Name {
-	n := candidate(s)
-	if n != Other && equalFoldLower(s, n.spelling()) {
-		return n
+func nameOf(s string) Name {
+	if len(s) > maxName {
+		return Other
+	}
+	for n := Name(nameStart[len(s)]); n < Name(nameStart[len(s)+1]); n++ {
+		if row := n.row(); row[0]|0x20 == s[0]|0x20 && equalFoldLower(s, row[:len(s)]) {
+			return n
+		}
 	}
 	return Other
 }
 
-// longestName is the number of bytes of a line that are searched for the colon after a
-// well-known name.
-const longestName = 24
-
 // knownName finds the colon after the field name at the beginning of b, eight bytes at
 // a time, and returns the Name and the index of the colon. A name that is spelled like
-// a well-known one needs no check of each character. It may return Other for a
-// well-known name that is close to the end of b.
+// a well-known one needs no check of each character. Other means that the name must be
+// checked. It may be a well-known one that is close to the end of b.
 func knownName(b []byte) (n Name, end int) {
-	for i := 0; i < longestName && i+8 <= len(b); i += 8 {
-		if at := zeroByte(loadUint64(b[i:]) ^ lowBits*':'); at != 0 {
-			end = i + byteIndex(at)
-			return nameOf(b[:end]), end
+	in := min(len(b), nameRow)
+	if end = colonIndex(b[:in:in]); end == 0 || end > maxName {
+		return Other, 0
+	}
+	first, surplus := binary.LittleEndian.Uint64(b), max(64-8*end, 0)
+	for n := Name(nameStart[end]); n < Name(nameStart[end+1]); n++ {
+		row := n.row()
+		if foldedDiff(first, loadUint64(row))<<(surplus&63) == 0 && equalFoldRest(b[:end], row) {
+			return n, end
 		}
 	}
 	return Other, 0
 }
 
-// candidate returns the only Name that s can be, given its length and one or two of its
-// letters.
-func candidate[S string | []byte](s S) Name {
-	if len(s) < 2 {
-		return Other
-	}
-	switch len(s) {
-	case 2:
-		return TE
-	case 3:
-		return pick(s[0], 'v', Via, Age)
-	case 4:
-		return pick(s[0], 'h', Host, Date)
-	case 5:
-		return Proxy
-	case 6:
-		return pick(s[0], 'c', Cookie, Expect)
-	case 7:
-		switch lower(s[0]) {
-		case 't':
-			return Trailer
-		case 'a':
-			return AltSvc
-		}
-		return Upgrade
-	case 9:
-		switch lower(s[0]) {
-		case 'f':
-			return Forwarded
-		case 'r':
-			return RateLimit
-		}
-		return XRealIP
-	case 10:
-		switch lower(s[0]) {
-		case 'k':
-			return KeepAlive
-		case 's':
-			return SetCookie
-		}
-		return Connection
-	case 11:
-		return RetryAfter
-	default:
-		return longCandidate(s)
-	}
+// equalFoldRest compares what follows the first eight bytes of a name.
+func equalFoldRest(s []byte, row string) bool {
+	last := len(s) - 8 // the last eight bytes may overlap with others
+	return last <= 0 || foldedDiff(binary.LittleEndian.Uint64(s[last:]), loadUint64(row[last:])) == 0 &&
+		(last <= 8 || foldedDiff(binary.LittleEndian.Uint64(s[8:]), loadUint64(row[8:])) == 0)
 }
 
-func longCandidate[S string | []byte](s S) Name {
-	switch len(s) {
-	case 12:
-		switch lower(s[0]) {
-		case 'm':
-			return MaxForwards
-		case 'x':
-			return XRequestID
+// colonIndex returns the index of the first colon in b, or 0 if there is none before the
+// last seven bytes.
+func colonIndex(b []byte) int {
+	for i := 0; i <= len(b)-8; i += 8 {
+		if at := zeroByte(binary.LittleEndian.Uint64(b[i:]) ^ lowBits*':'); at != 0 {
+			return i + byteIndex(at)
 		}
-		return ContentType
-	case 13:
-		switch lower(s[0]) {
-		case 'c':
-			if lower(s[1]) == 'a' {
-				return CacheControl
-			}
-			return ContentRange
-		}
-		return Authorization
-	case 14:
-		return pick(s[0], 'h', HTTP2Settings, ContentLength)
-	case 15:
-		return pick(s[0], 'x', XForwardedFor, Name(0))
-	case 16:
-		switch lower(s[0]) {
-		case 'p':
-			return ProxyConnection
-		case 'w':
-			return WWWAuthenticate
-		case 'x':
-			return XForwardedHost
-		case 'r':
-			return RateLimitPolicy
-		}
-		return ContentEncoding
-	case 17:
-		return pick(s[0], 'x', XForwardedProto, TransferEncoding)
-	case 18:
-		return ProxyAuthenticate
-	case 19:
-		return ProxyAuthorization
 	}
-	return Other
-}
-
-// pick returns a if letter is small in any case, otherwise b.
-func pick(letter, small byte, a, b Name) Name {
-	if lower(letter) == small {
-		return a
-	}
-	return b
+	return 0
 }

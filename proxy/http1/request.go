@@ -228,7 +228,7 @@ func (r *Request) checkExpect() error {
 	if r.Minor == 0 || !r.Fields.Has(Expect) {
 		return nil
 	}
-	if value, _ := r.Fields.Value(Expect); r.Fields.count(Expect) > 1 || !equalFoldLower(value, "100-continue") {
+	if value, count := r.Fields.firstOf(Expect); count > 1 || !equalFoldLower(value, "100-continue") {
 		return ErrExpectation
 	}
 	return nil
@@ -253,7 +253,7 @@ func (r *Request) checkHost() error {
 			return ErrHostRepeated
 		}
 		given = true
-		if !validAuthority(r.buf[l.value:l.valueEnd]) {
+		if !validAuthority(r.Fields.value(l)) {
 			return ErrHost
 		}
 		if r.authority.to == 0 {

@@ -62,6 +62,9 @@ func TestRequest_Rejected(t *testing.T) {
 		{"Host with a user", get + "Host: u@a||", ErrHost},
 		{"Host with a backslash", get + `Host: a\b||`, ErrHost},
 		{"Host with half an escape", get + "Host: a%2||", ErrHost},
+		{"Host with no escape", get + "Host: a%2x||", ErrHost},
+		{"Host with a percent sign", get + "Host: %||", ErrHost},
+		{"Host with a port after half an escape", get + "Host: a%:80||", ErrHost},
 		{"NUL in Host", get + "Host: good\x00.evil||", ErrFieldValue},
 		// Field lines.
 		{"blank before the colon", post + "Content-Length : 5||hello", ErrFieldName},
@@ -130,6 +133,7 @@ func TestRequest_Accepted(t *testing.T) {
 		{"OPTIONS of a whole server", "OPTIONS * HTTP/1.1" + host, "OPTIONS * host=a path=* query=false 1 {0 -1} close=false [Host: a]"},
 		{"OPTIONS of a whole server, absolute", "OPTIONS http://b HTTP/1.1" + host, "OPTIONS http://b host=b path=* query=false 1 {0 -1} close=false [Host: a]"},
 		{"method in small letters is another", "get / HTTP/1.1" + host, "get / host=a path=/ query=false 1 {0 -1} close=false [Host: a]"},
+		{"Host with escapes", "GET / HTTP/1.1|Host: %41b%2E:80||", "GET / host=%41b%2E:80 path=/"},
 		{"IPv6", "GET / HTTP/1.1|Host: [::1]:80||", "GET / host=[::1]:80 path=/ query=false 1 {0 -1} close=false [Host: [::1]:80]"},
 		{"HTTP/1.0 without Host", "GET / HTTP/1.0||", "GET / host= path=/ query=false 0 {0 -1} close=true"},
 		{"HTTP/1.0 that stays", "GET / HTTP/1.0|Connection: Keep-Alive||", "GET / host= path=/ query=false 0 {0 -1} close=false [Connection: Keep-Alive]"},
@@ -147,6 +151,22 @@ func TestRequest_Accepted(t *testing.T) {
 		r, rest, err := requestSplit(t, lined(c.raw)+"GET /next")
 		if err != nil || rest != "GET /next" || !strings.HasPrefix(seen(r), c.want) {
 			t.Errorf("%s: got %s, %q, %v; want %s", c.topic, seen(r), rest, err, c.want)
+		}
+	}
+}
+
+// A head of the maximum size is accepted, and one that has a byte more is not, wherever
+// that byte is.
+func TestRequest_HeadLimitIsExact(t *testing.T) {
+	for _, raw := range []string{"GET / HTTP/1.1" + host, "GET / HTTP/1.1|Host: a|X-Y: " + strings.Repeat("v", 100) + "||"} {
+		b := []byte(lined(raw) + "body")
+		size := len(lined(raw))
+		for limit := 1; limit <= size; limit++ {
+			l := Limits{Head: limit}.withDefaults()
+			var r Request
+			if n, err := r.Parse(b, &l); (n == size && err == nil) != (limit == size) || limit < size && !errors.Is(err, ErrTooLarge) {
+				t.Errorf("limit %d for %d bytes: got %d, %v", limit, size, n, err)
+			}
 		}
 	}
 }

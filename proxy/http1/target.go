@@ -16,7 +16,7 @@ func (r *Request) splitTarget() error {
 		}
 		r.path = t
 	default:
-		return r.splitAbsolute(raw)
+		return r.splitAbsolute(t.in(r.buf))
 	}
 	r.findQuery()
 	return nil
@@ -24,7 +24,7 @@ func (r *Request) splitTarget() error {
 
 // splitAbsolute splits a target in absolute form, http://authority/path?query. Its
 // authority takes precedence over Host (RFC 9112 section 3.2.2).
-func (r *Request) splitAbsolute(raw []byte) error {
+func (r *Request) splitAbsolute(raw string) error {
 	from := schemeLength(raw)
 	if from == 0 {
 		return ErrTarget
@@ -45,7 +45,7 @@ func (r *Request) splitAbsolute(raw []byte) error {
 
 // schemeLength returns the length of "http://" or "https://" at the beginning of raw,
 // or 0.
-func schemeLength(raw []byte) int {
+func schemeLength(raw string) int {
 	for _, scheme := range [...]string{"http://", "https://"} {
 		if len(raw) > len(scheme) && equalFoldLower(raw[:len(scheme)], scheme) {
 			return len(scheme)

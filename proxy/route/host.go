@@ -42,27 +42,33 @@ func normalizeHost(authority string) (string, error) {
 // plainHost is normalizeHost in one pass for what most clients send: a name that is in lower case
 // already, and maybe a port.
 func plainHost(authority string) (host string, ok bool) {
-	previous := byte('.')
-	for i := range min(len(authority), maxHost) {
+	if len(authority) > maxHost {
+		return "", false
+	}
+	for i := range len(authority) {
 		c := authority[i]
 		switch {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_', c == '.' && previous != '.':
-			previous = c
-		case c == ':' && previous != '.':
-			return authority[:i], len(authority) <= maxHost && isPort(authority[i+1:])
-		default:
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
+		case i == 0 || authority[i-1] == '.': // an empty label
+			return "", false
+		case c == ':':
+			return authority[:i], isPort(authority[i+1:])
+		case c != '.':
 			return "", false
 		}
 	}
-	return authority, previous != '.' && len(authority) <= maxHost
+	return authority, authority != "" && authority[len(authority)-1] != '.'
 }
 
 // isPort reports whether s is a port number or empty, which RFC 3986 allows.
 func isPort(s string) bool {
+	if len(s) > len("65535") {
+		return false
+	}
 	port := 0
 	for i := range len(s) {
 		c := s[i]
-		if c < '0' || c > '9' || len(s) > len("65535") {
+		if c < '0' || c > '9' {
 			return false
 		}
 		port = port*10 + int(c-'0')

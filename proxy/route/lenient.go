@@ -50,11 +50,27 @@ func decodeOverlong(path string) string {
 	return path
 }
 
+// isReadAlike reports whether lenient servers read a normalized path as it is: it has no
+// escape, no semicolon, and no segment that ends with a dot.
+func isReadAlike(path string) bool {
+	for i := range len(path) {
+		switch path[i] {
+		case '%', ';':
+			return false
+		case '.':
+			if i == len(path)-1 || path[i+1] == '/' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // checkLenient returns ErrTarget if a lenient server could match the path of q to
 // another entry, or read another key from it. It returns the path as such a server
 // reads it.
 func (t *index) checkLenient(q *Request) (read string, err error) {
-	if !strings.ContainsAny(q.Path, ";%") && !strings.Contains(q.Path, "./") && !strings.HasSuffix(q.Path, ".") {
+	if isReadAlike(q.Path) {
 		return q.Path, nil
 	}
 	path, found := q.Path, q.found

@@ -2,6 +2,7 @@ package route
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -33,6 +34,29 @@ func TestLenient_PathsOfOthersAreRefused(t *testing.T) {
 
 // A slash that is escaped is part of a segment where the pattern keeps it, and refused
 // elsewhere.
+// A path is read alike if and only if nothing in it is read in another way. Every short
+// path of some characters, as far as it is normalized.
+func TestLenient_PathsThatAreReadAlike(t *testing.T) {
+	paths := []string{"/"}
+	for from := 0; len(paths[from]) < 7; from++ {
+		for _, c := range "a./;%" {
+			paths = append(paths, paths[from]+string(c))
+		}
+	}
+	for _, path := range paths {
+		special := strings.ContainsAny(path, ";%") || strings.Contains(path, "./") || strings.HasSuffix(path, ".")
+		if isReadAlike(path) == special {
+			t.Errorf("isReadAlike(%q) = %t", path, !special)
+		}
+		if special || !isNormalized(path) {
+			continue
+		}
+		if read, err := lenientPath(path); read != path || err != nil {
+			t.Errorf("%q is read as %q, %v", path, read, err)
+		}
+	}
+}
+
 func TestFind_EncodedSlash(t *testing.T) {
 	tb := NewTable([]Entry[string]{
 		{Pattern{Path: "/projects/{id}/x", Keys: []string{"id"}, KeepsSlashes: true}, "kept"},

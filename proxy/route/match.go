@@ -45,13 +45,15 @@ func (t *Table[R]) found(q *Request) R {
 
 func (t *Table[R]) match(q *Request) error {
 	err := t.index.find(q)
-	if strings.Contains(q.Path, escapedSlash) && (err != nil || !q.found.KeepsSlashes) {
-		return fmt.Errorf("%w: an escaped slash in the path", ErrTarget)
+	read := q.Path
+	if !isReadAlike(read) {
+		if strings.Contains(read, escapedSlash) && (err != nil || !q.found.KeepsSlashes) {
+			return fmt.Errorf("%w: an escaped slash in the path", ErrTarget)
+		}
+		if err == nil {
+			read, err = t.checkLenient(q)
+		}
 	}
-	if err != nil {
-		return err
-	}
-	read, err := t.checkLenient(q)
 	if err != nil {
 		return err
 	}

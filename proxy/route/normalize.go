@@ -112,10 +112,13 @@ func hidesDotSegment(path string) bool {
 func isNormalized(s string) bool {
 	for i := range len(s) {
 		c := s[i]
-		if !needsNoEscape(c) && c != '/' && c != ';' {
-			return false
-		}
-		if i > 0 && s[i-1] == '/' && (c == '/' || c == '.') {
+		switch {
+		case 'a' <= c && c <= 'z', c == ';':
+		case c == '/' || c == '.':
+			if i > 0 && s[i-1] == '/' {
+				return false
+			}
+		case !needsNoEscape(c):
 			return false
 		}
 	}

@@ -51,6 +51,24 @@ func TestNormalizePath_RefusesWhatServersReadDifferently(t *testing.T) {
 	}
 }
 
+// Every short path of some characters: one that is normalized stays as it is.
+func TestNormalizePath_NormalizedPathsStay(t *testing.T) {
+	paths := []string{"/"}
+	for from := 0; len(paths[from]) < 6; from++ {
+		for _, c := range "aZ./;%~\\" {
+			paths = append(paths, paths[from]+string(c))
+		}
+	}
+	for _, path := range paths {
+		if !isNormalized(path) {
+			continue
+		}
+		if spelled, err := normalizeEscapes(path); err != nil || removeDotSegments(spelled) != path {
+			t.Errorf("%q is normalized to %q, %v", path, removeDotSegments(spelled), err)
+		}
+	}
+}
+
 func FuzzNormalizePath(f *testing.F) {
 	for _, s := range []string{"/", "/a/../b", "/%2e%2e/a", "//a", "/a%2fb", "/\xff", "/.", "/a/..;/b"} {
 		f.Add(s)

@@ -22,11 +22,13 @@ type paths struct {
 type level struct {
 	slashes int
 	groups  map[string]*prefixGroup // by prefix
+	single  *prefixGroup            // if there is only one
 }
 
 // A prefixGroup holds the patterns with the same literal prefix; a chi router
 // matches the rest.
 type prefixGroup struct {
+	plain   string // the prefix
 	mux     *chi.Mux
 	entries map[string]*entry // by the rest of the pattern, with a leading slash
 	all     *entry            // the entry of the pattern with * after the prefix; nil if there is none
@@ -58,13 +60,18 @@ func (p *paths) group(plain string) *prefixGroup {
 	slashes := strings.Count(plain, "/")
 	i, found := slices.BinarySearchFunc(p.levels, slashes, func(l level, n int) int { return cmp.Compare(n, l.slashes) })
 	if !found {
-		p.levels = slices.Insert(p.levels, i, level{slashes, map[string]*prefixGroup{}})
+		p.levels = slices.Insert(p.levels, i, level{slashes: slashes, groups: map[string]*prefixGroup{}})
 	}
-	sections := p.levels[i].groups
-	if sections[plain] == nil {
-		sections[plain] = &prefixGroup{mux: chi.NewMux(), entries: map[string]*entry{}}
+	l := &p.levels[i]
+	s := l.groups[plain]
+	if s == nil {
+		s = &prefixGroup{plain: plain, mux: chi.NewMux(), entries: map[string]*entry{}}
+		l.groups[plain] = s
+		if l.single = nil; len(l.groups) == 1 {
+			l.single = s
+		}
 	}
-	return sections[plain]
+	return s
 }
 
 // find returns the entry of the most specific pattern that matches path, or
@@ -74,22 +81,32 @@ func (p *paths) find(c *chi.Context, path string) *entry {
 	if e := p.exact[path]; e != nil {
 		return e
 	}
-	for _, l := range p.levels {
-		plain := prefixOf(path, l.slashes)
-		s := l.groups[plain]
+	for i := range p.levels {
+		s := p.levels[i].find(path)
 		if s == nil {
 			continue
 		}
 		if s.all != nil {
-			c.URLParams.Add("*", path[len(plain):])
+			c.URLParams.Add("*", path[len(s.plain):])
 			return s.all
 		}
-		if e := s.entries[s.mux.Find(c, http.MethodGet, path[len(plain)-1:])]; e != nil {
+		if e := s.entries[s.mux.Find(c, http.MethodGet, path[len(s.plain)-1:])]; e != nil {
 			return e
 		}
 		c.Reset()
 	}
 	return nil
+}
+
+// find returns the group whose prefix path has, or nil.
+func (l *level) find(path string) *prefixGroup {
+	if s := l.single; s != nil {
+		if strings.HasPrefix(path, s.plain) {
+			return s
+		}
+		return nil
+	}
+	return l.groups[prefixOf(path, l.slashes)]
 }
 
 // prefixOf returns path up to and including its n-th slash, "" if it has fewer.

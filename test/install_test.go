@@ -22,12 +22,7 @@ func TestInstall_FindsWhatIsRecentEnough(t *testing.T) {
 		"redis-server: cannot execute": false,
 	} {
 		dir := t.TempDir() // a clone without a cache, and a system with a few tools
-		tools(t, dir)
-		script, err := os.ReadFile("install")
-		if err != nil {
-			t.Fatal(err)
-		}
-		program(t, filepath.Join(dir, "install"), string(script))
+		installer(t, dir)
 		if version != "" {
 			program(t, filepath.Join(dir, "redis-server"), "#!/bin/sh\necho '"+version+"'\n")
 		}
@@ -35,7 +30,7 @@ func TestInstall_FindsWhatIsRecentEnough(t *testing.T) {
 		cmd.Env = []string{"PATH=" + dir}
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		err = cmd.Run()
+		err := cmd.Run()
 		if found := err == nil; found != want {
 			t.Errorf("%q is found: %v, want %v\n%s", version, found, want, stderr.String())
 		}
@@ -52,12 +47,7 @@ func TestInstall_FindsWhatIsRecentEnough(t *testing.T) {
 // nobody knows is not looked for.
 func TestInstall_NamesWhatIsMissing(t *testing.T) {
 	dir := t.TempDir()
-	tools(t, dir)
-	script, err := os.ReadFile("install")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program(t, filepath.Join(dir, "install"), string(script))
+	installer(t, dir)
 	program(t, filepath.Join(dir, "wrk"), "#!/bin/sh\n")
 	for name, want := range map[string]struct{ stdout, stderr string }{
 		"wrk":    {filepath.Join(dir, "wrk"), ""},
@@ -78,10 +68,53 @@ func TestInstall_NamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// tools links the programs that the script needs before it installs anything.
-func tools(t *testing.T, dir string) {
+// Debian's redis-server is a link into redis-tools, which a system may have already:
+// apt-get downloads such a package only if it is named, and to be installed again.
+func TestInstall_RedisWhereItsToolsAreInstalled(t *testing.T) {
+	dir := t.TempDir()
+	installer(t, dir, "bash", "cat", "chmod", "id", "ln", "mkdir", "readlink", "rm", "sh", "tr")
+	program(t, filepath.Join(dir, "apt-get"), `#!/usr/bin/env bash
+case " $* " in *" install "*) ;; *) exit ;; esac
+for word; do
+	case $word in
+	Dir::Cache::archives=*) archives=${word#*=} ;;
+	redis-server) echo >"$archives/$word.deb" ;;
+	redis-tools) case " $* " in *" --reinstall "*) echo >"$archives/$word.deb" ;; esac ;;
+	esac
+done
+`)
+	program(t, filepath.Join(dir, "dpkg-deb"), `#!/usr/bin/env bash
+mkdir -p "$3/usr/bin"
+case $2 in
+*/redis-server.deb) ln -s redis-check-rdb "$3/usr/bin/redis-server" ;;
+*/redis-tools.deb)
+	printf '#!/bin/sh\necho Redis server v=7.0.15\n' >"$3/usr/bin/redis-check-rdb"
+	chmod +x "$3/usr/bin/redis-check-rdb"
+	;;
+esac
+`)
+	cmd := exec.Command("bash", filepath.Join(dir, "install"), "redis-server")
+	cmd.Env = []string{"PATH=" + dir}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	if got, want := strings.TrimSpace(stdout.String()), filepath.Join(dir, ".cache", "bin", "redis-server"); got != want {
+		t.Errorf("installed %q, want %q", got, want)
+	}
+}
+
+// installer copies the script into the folder, and links there the programs that it
+// needs before it installs anything, and these.
+func installer(t *testing.T, dir string, programs ...string) {
 	t.Helper()
-	for _, name := range []string{"dirname", "grep"} {
+	script, err := os.ReadFile("install")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program(t, filepath.Join(dir, "install"), string(script))
+	for _, name := range append([]string{"dirname", "grep"}, programs...) {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-//go:build linux && !race
+//go:build linux && !386 && !race
 
 package redisstore
 
@@ -94,7 +94,7 @@ func (s *socketConn) failure(call string, err error) error {
 
 // receive reads once.
 func (t *transfer) receive(fd uintptr) bool {
-	n, errno := rawIO(syscall.SYS_READ, fd, t.buf)
+	n, errno := rawIO(syscall.SYS_RECVFROM, fd, t.buf, 0)
 	switch errno {
 	case 0:
 		t.n = n
@@ -109,7 +109,7 @@ func (t *transfer) receive(fd uintptr) bool {
 // send writes until everything is written, or the socket takes no more now.
 func (t *transfer) send(fd uintptr) bool {
 	for t.n < len(t.buf) {
-		n, errno := rawIO(syscall.SYS_WRITE, fd, t.buf[t.n:])
+		n, errno := rawIO(syscall.SYS_SENDTO, fd, t.buf[t.n:], syscall.MSG_NOSIGNAL)
 		switch errno {
 		case 0:
 			t.n += n
@@ -124,9 +124,9 @@ func (t *transfer) send(fd uintptr) bool {
 }
 
 // rawIO makes a system call for p, again if a signal interrupts it.
-func rawIO(trap, fd uintptr, p []byte) (int, syscall.Errno) {
+func rawIO(trap, fd uintptr, p []byte, flags uintptr) (int, syscall.Errno) {
 	for {
-		n, _, errno := syscall.RawSyscall(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		n, _, errno := syscall.RawSyscall6(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0)
 		if errno != syscall.EINTR {
 			return int(n), errno
 		}

@@ -29,6 +29,7 @@ type conn struct {
 		n   int
 		err error
 	} // result of readFirst
+	yield        readYield
 	oneByte      [1]byte // buffer for the first byte of a request if rawConn is nil
 	writeOp      writeOp
 	writeStep    func(fd uintptr) bool // writeOp.step, made once

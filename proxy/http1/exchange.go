@@ -47,6 +47,7 @@ type exchangeState struct {
 	hijacked    bool
 	err         error // why writing to the client failed
 	uploading   bool  // another goroutine reads the request body
+	waited      bool  // a call waited for an upstream
 }
 
 // A responseStage is the progress of a response.

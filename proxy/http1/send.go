@@ -113,6 +113,9 @@ func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	c.conn = u
 	c.in.from, c.in.pool = u.net, &c.client.buffers
 	c.activeConn.Store(u)
+	if c.x != nil {
+		c.x.waited = true
+	}
 	if err := c.abortedOr(nil); err != nil {
 		return c.newError(err)
 	}

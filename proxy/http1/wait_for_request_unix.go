@@ -4,6 +4,7 @@ package http1
 
 import (
 	"io"
+	"runtime"
 	"syscall"
 )
 
@@ -11,17 +12,24 @@ import (
 // request. The runtime calls it once at first, and then whenever the socket may be
 // readable. The connection takes a buffer for the duration of the call, and keeps it
 // only if bytes were read. If the socket does not accept the whole response, readFirst
-// reads nothing.
+// reads nothing. Between the response and the read it may yield; see readYield.
 func (c *conn) readFirst(fd uintptr) bool {
 	c.firstRead.n, c.firstRead.err = 0, nil
+	yielded := false
 	if x := c.x; x != nil && len(x.out.buf) > 0 {
 		n, _ := rawWrite(int(fd), x.out.buf) // the next write returns the error, if there is one
 		if x.out.buf = x.out.buf[:copy(x.out.buf, x.out.buf[n:])]; len(x.out.buf) > 0 {
 			return true
 		}
+		if yielded = c.yield.due(); yielded {
+			runtime.Gosched()
+		}
 	}
 	c.acquireExchange()
 	n, err := rawRead(int(fd), c.x.in.buf)
+	if yielded {
+		c.yield.done(err != syscall.EAGAIN, c.x.waited)
+	}
 	c.firstRead.n = n
 	switch {
 	case err == syscall.EAGAIN:

@@ -168,24 +168,31 @@ func (c *conn) closeWrite() {
 	}
 }
 
-// linger reads and discards what the client still sends, for at most lingerTimeout,
-// before the connection is closed. Closing a socket with unread bytes resets the
-// connection, and the reset can destroy a response that the client has not read yet
-// (RFC 9112 section 9.6).
+// linger reads and discards what the client still sends before the connection is closed,
+// until the client stops or is slower than minBodyRate, or lingerTimeout has passed.
+// Closing a socket with unread bytes resets the connection, and the reset can destroy a
+// response that the client has not read yet (RFC 9112 section 9.6). Many clients read the
+// response only after they have sent all of the request.
 func (c *conn) linger() {
 	c.closeWrite()
-	at := time.Now().Add(lingerTimeout)
-	if c.net.SetReadDeadline(at) != nil {
-		return
-	}
 	b := c.server.buffers.getBody()
 	defer c.server.buffers.put(b)
-	for read := 0; read < lingerBytes; {
+	received := 0
+	for began := c.server.now(); ; {
+		now := c.server.now()
+		passed := now - began
+		left := lingerTimeout - passed
+		if c.server.keepAlivesDisabled.Load() || received < minBodyRate*int(passed/time.Second) {
+			left = lingerIdle - passed
+		}
+		if left <= 0 || c.net.SetReadDeadline(c.server.epoch.Add(now+min(left, lingerIdle))) != nil {
+			return
+		}
 		n, err := c.net.Read(b)
 		if err != nil {
 			return
 		}
-		read += n
+		received += n
 	}
 }
 

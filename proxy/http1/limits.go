@@ -50,9 +50,10 @@ const (
 	// reach once it has taken longer than Timeouts.Body. A client that sends one byte
 	// now and then (a slow-body attack) would otherwise never time out.
 	minBodyRate = 500
-	// lingerTimeout is how long the server waits for a client to stop sending before it
-	// closes the connection; see conn.linger.
-	lingerTimeout = time.Second
-	// lingerBytes is how much it reads from the client during that time.
-	lingerBytes = 256 << 10
+	// lingerTimeout is how long the server reads on from a client that keeps sending after
+	// the response that ends its connection; see conn.linger.
+	lingerTimeout = 30 * time.Second
+	// lingerIdle is how long it waits for such a client to send more, and how long it
+	// reads on while it is being shut down.
+	lingerIdle = time.Second
 )

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -298,6 +299,66 @@ func TestServer_UnreadBodies(t *testing.T) {
 		w.WantStatus(200)
 		w.WantClosed()
 	})
+}
+
+// A client that reads the answer only after it has sent everything gets it, even if that
+// is more than sockets hold.
+func TestServer_UploadEndsAfterTheAnswer(t *testing.T) {
+	sockettest.OverBoth(t, func(t testing.TB) {
+		p := serving(t, says, nil)
+		const length = 32 << 20
+		w := p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Content-Length: "+strconv.Itoa(length)+"||"))
+		part := strings.Repeat("x", 1<<20)
+		for range length / len(part) {
+			w.Send(part)
+		}
+		if res, body := w.WantStatus(200); body != "/1" || !res.Close {
+			t.Errorf("got %q, %v", body, res.Header)
+		}
+		w.WantClosed()
+	})
+}
+
+// Neither Shutdown nor a client that sends a byte now and then keeps a connection open
+// after its answer.
+func TestServer_UploadIsCutOff(t *testing.T) {
+	for name, slow := range map[string]bool{"shutdown": false, "slow": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := serving(t, says, nil)
+			w := p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Content-Length: 1000000000000||"))
+			w.WantStatus(200)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				part, pause := make([]byte, 1<<10), time.NewTicker(50*time.Millisecond)
+				defer pause.Stop()
+				if slow {
+					part = part[:1]
+				}
+				for {
+					if _, err := w.Conn.Write(part); err != nil {
+						return
+					}
+					if slow {
+						<-pause.C
+					}
+				}
+			}()
+			if !slow {
+				ctx, cancel := context.WithTimeout(t.Context(), soon)
+				defer cancel()
+				if err := p.server.Shutdown(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+			select {
+			case <-ended:
+			case <-time.After(soon): // which is less than lingerTimeout
+				t.Error("the connection is open")
+			}
+		})
+	}
 }
 
 // A client that sends no more still gets its answer.

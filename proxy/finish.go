@@ -21,7 +21,7 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	x.saveUserAgent()
 	p.shared.observer.observe(x)
 	a := p.admitter
-	if x.outcome.known {
+	if x.outcome.known && len(x.route.cooldownResets) > 0 {
 		a.resetCooldowns(ctx, &x.admission, x.extracted.keys, x.outcome.result.Status)
 	}
 	if a.timeout > 0 && x.outcome.known && x.needsRefund(&x.outcome) {

@@ -208,6 +208,9 @@ func (p *Proxy) resolveClaims(ctx context.Context, g *generation, x *exchange) e
 	if err := x.checkBodySize(); err != nil {
 		return err
 	}
+	if x.route.onlyLimits {
+		return g.extract(x)
+	}
 	if err := g.checkLists(x, x.route.lists); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ type route struct {
 	noFormBeside      []string                     // query parameters that must not occur beside a form in the body
 	queryNames        key.NameSet                  // query parameters from which a key or a cost is read
 	matchedFields     []string                     // fields whose values the route matches
+	namesPlain        bool                         // no name of these fields, nor of those protected on all routes, can be confusable by itself
+	onlyLimits        bool                         // it has no lists, early limits, limits on new keys or idempotency
 	clientKeys        []key.Origin                 // origins of keys whose values clients can choose; see preflight
 	readFields        fieldNames                   // all header fields that the route reads
 	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name

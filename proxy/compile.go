@@ -82,6 +82,8 @@ func (r *route) addLimit(from *config.Limit, told alerts) []respond.Policy {
 	r.limits = append(r.limits, l)
 	r.waits = r.waits || l.Wait > 0 && l.Mode == config.Enforce
 	r.hasLocalLimit = r.hasLocalLimit || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
+	r.holds = r.holds || l.Algorithm == limiter.Concurrent
+	r.settles = r.settles || r.holds || l.Count != nil
 	l.refusalLimit = r.refusalLimit(from)
 	r.addKey(l.Key)
 	if l.Distinct != nil {
@@ -112,6 +114,7 @@ func (r *route) addLimit(from *config.Limit, told alerts) []respond.Policy {
 			l.hashed[text] = override(rates)
 		}
 	}
+	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Distinct == nil && l.RedissonName == "" && l.overrides == nil && l.hashed == nil
 	return policies
 }
 

@@ -26,6 +26,8 @@ type route struct {
 	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
 	readsQuery        bool                         // a key is read from the query
 	waits             bool                         // some limit lets requests wait for a permit
+	holds             bool                         // some limit is on concurrent requests, whose permits are held until the end of the response
+	settles           bool                         // some limit may refund permits of a request that was forwarded, whatever RefundOn says
 	keyParams         []string                     // path parameters that are keys, which the log hides
 	keyFields         fieldNames                   // header fields from which a key, a cost or an idempotency key is read
 	noFormBeside      []string                     // query parameters that must not occur beside a form in the body
@@ -83,6 +85,7 @@ type limit struct {
 	overrides    map[limiter.Key][]*window      // windows of keys that have rates of their own
 	hashed       map[string][]*window           // the same for keys listed by hash, see key.List.Hash
 	hasKeyName   bool                           // RedissonName contains {key}
+	isPlain      bool                           // its claims need only a key, and are the same for all keys; see claim
 	refusalLimit limiter.Limit                  // the limit on the number of refusals before a penalty
 	decisions    [numDecisionResults]counterRef // by result
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 )
@@ -64,8 +65,22 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	if r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject)); err != nil {
 		return nil, err
 	}
-	r.refusalLines = newFieldLines(r.quota.RefusalFields())
+	r.refusalFields = fieldBlock(r.quota.RefusalFields())
 	return r, nil
+}
+
+// fieldBlock renders fields for HTTP/1.1. It returns nil if they cannot be sent, which is reported
+// when they are.
+func fieldBlock(fields []respond.Field) *http1.FieldBlock {
+	var pairs []string
+	for _, f := range fields {
+		pairs = append(pairs, f.Name, f.Value)
+	}
+	b, err := http1.NewFieldBlock(pairs...)
+	if err != nil {
+		return nil
+	}
+	return &b
 }
 
 func newReject(c config.Reject) respond.Reject {
@@ -109,6 +124,7 @@ func (r *route) addLimit(from *config.Limit, told alerts) []respond.Policy {
 		l.overrides[k] = override(rates)
 	}
 	if l.Hashed != nil {
+		r.hashes = true
 		l.hashed = map[string][]*window{}
 		for text, rates := range l.Hashed.Rates {
 			l.hashed[text] = override(rates)

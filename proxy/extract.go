@@ -223,14 +223,18 @@ func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
 	}
 	x.extracted.keys = append(x.extracted.keys, extractedKey{spec: by, skip: value.Skip})
 	k := &x.extracted.keys[len(x.extracted.keys)-1]
-	x.override(by)
+	if x.route.hashes {
+		x.override(by)
+	}
 	if k.skip {
 		return k, nil
 	}
 	k.text = value.Text()
 	k.Key = g.config.Privacy.Hash(value.Parts)
-	k.previous, _ = g.config.Privacy.PreviousHash(value.Parts)
-	if slices.Contains(x.route.newKeys, by) {
+	if g.config.Privacy.Rotates {
+		k.previous, _ = g.config.Privacy.PreviousHash(value.Parts)
+	}
+	if len(x.route.newKeys) > 0 && slices.Contains(x.route.newKeys, by) {
 		k.unkeyed = config.Privacy{}.Hash(value.Parts)
 	}
 	if by.Sensitive {

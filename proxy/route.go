@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
@@ -24,6 +25,7 @@ type route struct {
 	early             []*limit     // limits that are evaluated before the body is read
 	windows           []*window
 	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
+	hashes            bool                         // some limit lists keys by their hash that have rates of their own
 	readsQuery        bool                         // a key is read from the query
 	waits             bool                         // some limit lets requests wait for a permit
 	holds             bool                         // some limit is on concurrent requests, whose permits are held until the end of the response
@@ -40,7 +42,7 @@ type route struct {
 	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
 	quota             *respond.Quota               // renders the rate limit fields
-	refusalLines      fieldLines                   // the fields that most refusals of the route share
+	refusalFields     *http1.FieldBlock            // the fields with which most refusals of the route begin; nil if they cannot be sent
 	refunds           map[upstream.ResultKind]bool // the errors of RefundOn
 	fixedResponse     respond.Response             // the response of Respond
 	rewrite           rewrite                      // the rewriting of requests and responses

@@ -18,7 +18,9 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	if x.duration == 0 || x.trace != nil { // otherwise it was measured together with the upstream's duration
 		x.duration = time.Since(x.began) // in a trace the span must not end before the upstream's
 	}
-	x.saveUserAgent()
+	if x.generation.accessLog.needsUserAgent {
+		x.saveUserAgent()
+	}
 	p.shared.observer.observe(x)
 	a := p.admitter
 	if x.outcome.known && len(x.route.cooldownResets) > 0 {
@@ -45,7 +47,9 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 		p.admitter.settle(ctx, &x.admission, &x.outcome)
 	}
 	x.stopRenewing()
-	p.endTrace(x)
+	if x.isTraced() {
+		p.endTrace(x)
+	}
 	p.recorder.record(x)
 	x.generation.release()
 	x.reset()

@@ -56,7 +56,9 @@ func (g *generation) forward(x *exchange, d downstream) {
 	to.Client, to.Peer, to.TrustedPeer = x.client.addr, x.in.peer, x.client.trustedPeer
 	to.HashBy, to.Forwarded, to.WebSocket = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket
 	to.Set, to.Reserved, to.OnHeader = g.setFields(x), x.route.isReservedTrailer, x.forwarded.edit
-	to.Set = x.trace.beginForward(began, to.Set)
+	if x.trace != nil {
+		to.Set = x.trace.beginForward(began, to.Set)
+	}
 	x.outcome.result = d.forward(x.route.pool, to)
 	x.duration = time.Since(x.began)
 	x.outcome.duration = x.duration - before

@@ -102,9 +102,7 @@ func (l *accessLog) isSampled(x *exchange) bool {
 // saveUserAgent stores the User-Agent and Referer for the log, because the request's header does not
 // outlive the handler.
 func (x *exchange) saveUserAgent() {
-	if x.generation.accessLog.needsUserAgent {
-		x.in.userAgent, x.in.referer = x.redactedField("User-Agent"), x.redactedField("Referer")
-	}
+	x.in.userAgent, x.in.referer = x.redactedField("User-Agent"), x.redactedField("Referer")
 }
 
 // redactedField returns the value of a header field for the log: "*" if a key is read from the field,

@@ -57,6 +57,9 @@ func newAdmitter(o Options, m *metrics) *admitter {
 // disconnects meanwhile is counted anyway. All calls to the store together are bounded by the
 // timeout of one decision, except for a request that may wait for a permit: see wait.
 func (a *admitter) admit(client context.Context, q *admission) error {
+	if len(q.claims.claims)+len(q.shadows.claims)+len(q.shadowErrors) == 0 {
+		return nil
+	}
 	ctx, cancel := a.withTimeoutForAll(client, q)
 	defer cancel()
 	if len(q.claims.claims) == 0 {

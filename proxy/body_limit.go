@@ -12,7 +12,11 @@ var errTooLong = errors.New("body too large")
 // permit is taken. A body without an announced length is measured while it is forwarded.
 func (x *exchange) checkBodySize() error {
 	if maxBytes := x.route.MaxBody; maxBytes > 0 && x.in.length > maxBytes {
-		return fmt.Errorf("%w: at most %d bytes are allowed here", errTooLong, maxBytes)
+		return tooLong(maxBytes)
 	}
 	return nil
+}
+
+func tooLong(maxBytes int64) error {
+	return fmt.Errorf("%w: at most %d bytes are allowed here", errTooLong, maxBytes)
 }

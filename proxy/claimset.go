@@ -13,10 +13,10 @@ type claimSet struct {
 }
 
 // add adds a claim for each of the windows. The claims differ from c only in their limit.
-func (a *claimSet) add(windows []*window, c limiter.Claim) {
+func (a *claimSet) add(windows []*window, c *limiter.Claim) {
 	for _, w := range windows {
 		c.Limit = &w.Limit
-		a.claims, a.windows = append(a.claims, c), append(a.windows, w)
+		a.claims, a.windows = append(a.claims, *c), append(a.windows, w)
 	}
 }
 

@@ -39,19 +39,19 @@ type client struct {
 // Otherwise the header is read from right to left up to the first address that is not trusted. If
 // an entry on the way is not an address, or all are trusted, the last trusted address read is used.
 // A client can therefore never choose its address by what it sends.
-func (a clientIPResolver) resolve(x *exchange) {
-	client := unmapAddr(x.in.peer.Addr())
-	x.client.trustedPeer = a.trusted != nil && a.trusted.Contains(client)
-	if x.client.trustedPeer {
-		client = a.lastUntrusted(client, x.in.header.Values(a.header))
+func (a *clientIPResolver) resolve(x *exchange) {
+	c := &x.client
+	c.addr = unmapAddr(x.in.peer.Addr())
+	c.trustedPeer = a.trusted != nil && a.trusted.Contains(c.addr)
+	if c.trustedPeer {
+		c.addr = a.lastUntrusted(c.addr, x.in.header.Values(a.header))
 	}
-	x.client.addr = client
-	x.client.network = a.network(client)
+	c.network = a.network(c.addr)
 }
 
 // lastUntrusted reads the entries of lines from right to left while they are addresses of trusted proxies,
 // and returns the last address read. It returns last if there is none.
-func (a clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.Addr {
+func (a *clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.Addr {
 	for i := len(lines) - 1; i >= 0; i-- {
 		rest := lines[i]
 		for rest != "" {
@@ -92,10 +92,15 @@ func parseForwardedFor(s string) (netip.Addr, bool) {
 
 // unmapAddr returns the canonical form of an address: ::ffff:1.2.3.4 becomes 1.2.3.4, and a zone is
 // removed.
-func unmapAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+func unmapAddr(a netip.Addr) netip.Addr {
+	if a.Is4() { // as most
+		return a
+	}
+	return a.Unmap().WithZone("")
+}
 
 // network returns the prefix by which limits count addr.
-func (a clientIPResolver) network(addr netip.Addr) netip.Prefix {
+func (a *clientIPResolver) network(addr netip.Addr) netip.Prefix {
 	if !addr.Is6() {
 		return netip.PrefixFrom(addr, addr.BitLen())
 	}

@@ -64,10 +64,10 @@ func (m *metrics) countForwarded(x *exchange) {
 	if x.route.pool == nil {
 		return
 	}
-	t := upstreamResult{x.outcome.result.Target, upstreamOutcome(x.outcome.result.Kind)}
+	t := upstreamResult{x.outcome.result.Target, x.outcome.result.Kind}
 	trips, ok := x.route.metrics.upstreamRequests.get(t)
 	if !ok {
-		trips = x.route.metrics.upstreamRequests.keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, t.outcome))
+		trips = x.route.metrics.upstreamRequests.keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, upstreamOutcome(t.kind)))
 	}
 	trips.Inc()
 	if x.outcome.result.Retries > 0 {

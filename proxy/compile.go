@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 )
@@ -59,12 +60,27 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	}
 	r.describe()
 	r.findEarlyLimits()
+	r.onlyLimits = len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.idempotency == nil
 	r.canFallBack = r.hasLocalLimit && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })
 	if r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject)); err != nil {
 		return nil, err
 	}
-	r.refusalLines = newFieldLines(r.quota.RefusalFields())
+	r.refusalFields = fieldBlock(r.quota.RefusalFields())
 	return r, nil
+}
+
+// fieldBlock renders fields for HTTP/1.1. It returns nil if they cannot be sent, which is reported
+// when they are.
+func fieldBlock(fields []respond.Field) *http1.FieldBlock {
+	var pairs []string
+	for _, f := range fields {
+		pairs = append(pairs, f.Name, f.Value)
+	}
+	b, err := http1.NewFieldBlock(pairs...)
+	if err != nil {
+		return nil
+	}
+	return &b
 }
 
 func newReject(c config.Reject) respond.Reject {
@@ -81,6 +97,8 @@ func (r *route) addLimit(from *config.Limit, told alerts) []respond.Policy {
 	r.limits = append(r.limits, l)
 	r.waits = r.waits || l.Wait > 0 && l.Mode == config.Enforce
 	r.hasLocalLimit = r.hasLocalLimit || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
+	r.holds = r.holds || l.Algorithm == limiter.Concurrent
+	r.settles = r.settles || r.holds || l.Count != nil
 	l.refusalLimit = r.refusalLimit(from)
 	r.addKey(l.Key)
 	if l.Distinct != nil {
@@ -106,11 +124,13 @@ func (r *route) addLimit(from *config.Limit, told alerts) []respond.Policy {
 		l.overrides[k] = override(rates)
 	}
 	if l.Hashed != nil {
+		r.hashes = true
 		l.hashed = map[string][]*window{}
 		for text, rates := range l.Hashed.Rates {
 			l.hashed[text] = override(rates)
 		}
 	}
+	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Distinct == nil && l.RedissonName == "" && l.overrides == nil && l.hashed == nil
 	return policies
 }
 

@@ -78,6 +78,9 @@ func (g *generation) protectFields(routes []*config.Route) {
 			g.protectedFields.add(http.CanonicalHeaderKey(name))
 		}
 	}
+	for _, r := range g.routes {
+		r.namesPlain = g.protectedFields.isPlain() && r.keyFields.isPlain() && len(r.matchedFields) == 0
+	}
 }
 
 // checkConfusable finds the fields of the request that may be taken for a field from which a key, a
@@ -85,9 +88,13 @@ func (g *generation) protectFields(routes []*config.Route) {
 // errMalformed if a field may be taken for one that is protected on all routes, and
 // routing.ErrTarget if a field that selects the route occurs twice.
 func (g *generation) checkConfusable(x *exchange) error {
-	if len(x.in.notPlain) == 0 && g.protectedFields.isPlain() && x.route.keyFields.isPlain() && len(x.route.matchedFields) == 0 {
+	if x.route.namesPlain && len(x.in.notPlain) == 0 {
 		return nil // as most; the rest would find nothing
 	}
+	return g.findConfusable(x)
+}
+
+func (g *generation) findConfusable(x *exchange) error {
 	for name := range g.protectedFields.confusable(x) {
 		return fmt.Errorf("%w: some servers read another field as %s", errMalformed, name)
 	}

@@ -44,6 +44,10 @@ func (g *generation) checkConnection(x *exchange) error {
 	if f, ok := x.in.header.(*http1.Fields); ok && !f.Has(http1.Connection) { // as most; this is cheaper than a lookup by name
 		return nil
 	}
+	return g.checkConnectionOptions(x)
+}
+
+func (g *generation) checkConnectionOptions(x *exchange) error {
 	for _, line := range x.in.header.Values("Connection") {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.Trim(name, " \t")

@@ -65,6 +65,10 @@ func (x *exchange) readQuery() error {
 	if !x.route.readsQuery || x.extracted.queryRead {
 		return nil
 	}
+	return x.parseQuery()
+}
+
+func (x *exchange) parseQuery() error {
 	if _, err := x.ParsedQuery(); err != nil {
 		return err
 	}
@@ -80,6 +84,18 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	if err != nil || k.skip {
 		return err
 	}
+	if x.source == 0 {
+		x.source = g.source(x.client.network)
+	}
+	if !l.isPlain || g.config.Privacy.Rotates {
+		return g.claimFully(x, l, k)
+	}
+	x.claims.add(l.windows, &limiter.Claim{Key: k.Key, Cost: 1, Source: x.source})
+	return nil
+}
+
+// claimFully is claim for any limit; k is its key.
+func (g *generation) claimFully(x *exchange, l *limit, k *extractedKey) (err error) {
 	cost := int64(1)
 	if l.Cost != nil {
 		if cost, err = x.cost(l.Cost); err != nil {
@@ -103,9 +119,6 @@ func (g *generation) claim(x *exchange, l *limit) error {
 			return err
 		}
 	}
-	if x.source == 0 {
-		x.source = g.source(x.client.network)
-	}
 	shared := ""
 	if l.RedissonName != "" {
 		if shared, err = l.redissonName(k); err != nil {
@@ -116,10 +129,10 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	if l.Mode == config.Shadow {
 		set = &x.shadows
 	}
-	set.add(windows, limiter.Claim{Key: k.Key, Cost: cost, Value: value, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.source})
+	set.add(windows, &limiter.Claim{Key: k.Key, Cost: cost, Value: value, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.source})
 	if g.config.Privacy.Rotates && shared == "" { // counts under the previous secret count as well
 		x.bothSecrets = true
-		set.add(windows, limiter.Claim{Key: k.previous, Cost: cost, Value: previousValue, Source: x.source})
+		set.add(windows, &limiter.Claim{Key: k.previous, Cost: cost, Value: previousValue, Source: x.source})
 	}
 	return nil
 }
@@ -210,14 +223,18 @@ func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
 	}
 	x.extracted.keys = append(x.extracted.keys, extractedKey{spec: by, skip: value.Skip})
 	k := &x.extracted.keys[len(x.extracted.keys)-1]
-	x.override(by)
+	if x.route.hashes {
+		x.override(by)
+	}
 	if k.skip {
 		return k, nil
 	}
 	k.text = value.Text()
 	k.Key = g.config.Privacy.Hash(value.Parts)
-	k.previous, _ = g.config.Privacy.PreviousHash(value.Parts)
-	if slices.Contains(x.route.newKeys, by) {
+	if g.config.Privacy.Rotates {
+		k.previous, _ = g.config.Privacy.PreviousHash(value.Parts)
+	}
+	if len(x.route.newKeys) > 0 && slices.Contains(x.route.newKeys, by) {
 		k.unkeyed = config.Privacy{}.Hash(value.Parts)
 	}
 	if by.Sensitive {

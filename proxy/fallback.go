@@ -151,7 +151,7 @@ func (s *fallback) decide(q *admission, m *metrics) error {
 			m.countUnavailable(q, q.claims.windows[i].of)
 			continue
 		}
-		left.add(q.claims.windows[i:i+1], c)
+		left.add(q.claims.windows[i:i+1], &c)
 		q.fallback = string(config.Local)
 	}
 	q.claims = left

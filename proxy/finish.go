@@ -18,10 +18,12 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	if x.duration == 0 || x.trace != nil { // otherwise it was measured together with the upstream's duration
 		x.duration = time.Since(x.began) // in a trace the span must not end before the upstream's
 	}
-	x.saveUserAgent()
+	if x.generation.accessLog.needsUserAgent {
+		x.saveUserAgent()
+	}
 	p.shared.observer.observe(x)
 	a := p.admitter
-	if x.outcome.known {
+	if x.outcome.known && len(x.route.cooldownResets) > 0 {
 		a.resetCooldowns(ctx, &x.admission, x.extracted.keys, x.outcome.result.Status)
 	}
 	if a.timeout > 0 && x.outcome.known && x.needsRefund(&x.outcome) {
@@ -41,11 +43,13 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 // end settles x and writes its log line. x must not be used afterwards. A request that was aborted
 // before there was an outcome stays counted.
 func (p *Proxy) end(ctx context.Context, x *exchange) {
-	if x.outcome.known {
+	if x.outcome.known && len(x.takenPermits) > 0 {
 		p.admitter.settle(ctx, &x.admission, &x.outcome)
 	}
 	x.stopRenewing()
-	p.endTrace(x)
+	if x.isTraced() {
+		p.endTrace(x)
+	}
 	p.recorder.record(x)
 	x.generation.release()
 	x.reset()

@@ -47,7 +47,8 @@ func (g *generation) forward(x *exchange, d downstream) {
 		return
 	}
 	// Now, from one clock; time.Now reads two.
-	began := x.began.Add(time.Since(x.began))
+	before := time.Since(x.began)
+	began := x.began.Add(before)
 	to := &x.forwarded.request // set field by field: assigning the struct would copy it
 	to.Start, to.RequestID, to.Method, to.Proto, to.Scheme = began, x.id, x.request.Method, x.request.Proto, x.in.scheme
 	to.Path, to.RawQuery, to.Length = x.route.rewrite.path(x.request.Path), x.request.RawQuery, x.in.length
@@ -55,10 +56,12 @@ func (g *generation) forward(x *exchange, d downstream) {
 	to.Client, to.Peer, to.TrustedPeer = x.client.addr, x.in.peer, x.client.trustedPeer
 	to.HashBy, to.Forwarded, to.WebSocket = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket
 	to.Set, to.Reserved, to.OnHeader = g.setFields(x), x.route.isReservedTrailer, x.forwarded.edit
-	to.Set = x.trace.beginForward(began, to.Set)
+	if x.trace != nil {
+		to.Set = x.trace.beginForward(began, to.Set)
+	}
 	x.outcome.result = d.forward(x.route.pool, to)
-	x.outcome.duration = time.Since(began)
-	x.duration = began.Sub(x.began) + x.outcome.duration
+	x.duration = time.Since(x.began)
+	x.outcome.duration = x.duration - before
 	x.fail(x.outcome.result.Err)
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
 		d.respond(forwardErrorResponse(x))

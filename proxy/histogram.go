@@ -50,7 +50,7 @@ type histogramCells struct {
 	bounds  []float64
 	nanos   []int64     // bounds in nanoseconds, rounded down; a Duration compares to both alike
 	first   [256]uint16 // by slot: the first cell that a Duration of this slot can be in
-	classic []int       // the classic bucket of each cell
+	classic []uint8     // the classic bucket of each cell
 	native  []int       // the native bucket of each cell; 0 is the zero bucket
 }
 
@@ -69,9 +69,11 @@ type exemplarSlot struct {
 	is  atomic.Pointer[dto.Exemplar]
 }
 
-func newHistogramVec(name, help, label string) *histogramVec {
+// newHistogramVec returns a histogram with the given cells. Histograms that are updated together
+// share them, so that a request reads the same memory for each.
+func newHistogramVec(cells *histogramCells, name, help, label string) *histogramVec {
 	return &histogramVec{
-		desc: prometheus.NewDesc("weir_"+name, help, []string{label}, nil), label: label, cells: newHistogramCells(), series: map[string]*histogram{},
+		desc: prometheus.NewDesc("weir_"+name, help, []string{label}, nil), label: label, cells: cells, series: map[string]*histogram{},
 	}
 }
 
@@ -86,7 +88,7 @@ func newHistogramCells() *histogramCells {
 			bound = c.bounds[i]
 		}
 		in, _ := slices.BinarySearch(classic, bound)
-		c.classic = append(c.classic, in)
+		c.classic = append(c.classic, uint8(in))
 		in, _ = slices.BinarySearch(native, bound)
 		c.native = append(c.native, min(in, len(native)-1))
 	}
@@ -159,7 +161,7 @@ func (h *histogram) observe(d time.Duration) (bucket int) {
 	cell := h.cells.cell(d)
 	h.counts[cell].Add(1)
 	h.nanos.Add(int64(d))
-	return h.cells.classic[cell]
+	return int(h.cells.classic[cell])
 }
 
 // due reports whether a bucket needs a new exemplar at the given time, in nanoseconds since 1970.

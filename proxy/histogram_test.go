@@ -36,7 +36,7 @@ func TestHistogram_AsClientGolangCounts(t *testing.T) {
 	theirs := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "a", Buckets: bounds, NativeHistogramBucketFactor: 1.1, NativeHistogramZeroThreshold: math.Exp2(nativeFrom),
 	})
-	v := newHistogramVec("a_seconds", "help", "route")
+	v := newHistogramVec(newHistogramCells(), "a_seconds", "help", "route")
 	ours := v.of("a")
 	var seen []time.Duration
 	for _, b := range bounds { // exactly the bound, and a nanosecond beside
@@ -113,7 +113,7 @@ func TestHistogram_CellsAreFoundByNanoseconds(t *testing.T) {
 }
 
 func TestHistogram_TheEnds(t *testing.T) {
-	v := newHistogramVec("a_seconds", "help", "route")
+	v := newHistogramVec(newHistogramCells(), "a_seconds", "help", "route")
 	h := v.of("a")
 	for _, d := range []time.Duration{-time.Second, 0, time.Nanosecond, time.Hour, 1000 * time.Hour} {
 		h.observe(d)
@@ -135,7 +135,7 @@ func TestHistogram_TheEnds(t *testing.T) {
 
 // All counts of one look fit together, also while more is observed.
 func TestHistogram_CountsFitTogether(t *testing.T) {
-	v := newHistogramVec("a_seconds", "help", "route")
+	v := newHistogramVec(newHistogramCells(), "a_seconds", "help", "route")
 	h := v.of("a")
 	var all sync.WaitGroup
 	for i := range 4 {
@@ -241,7 +241,7 @@ func TestMetrics_KeysInMemory(t *testing.T) {
 
 func BenchmarkHistogram(b *testing.B) {
 	b.Run("ours", func(b *testing.B) {
-		h, n := newHistogramVec("a_seconds", "help", "route").of("a"), 0
+		h, n := newHistogramVec(newHistogramCells(), "a_seconds", "help", "route").of("a"), 0
 		b.ReportAllocs()
 		for b.Loop() {
 			n++

@@ -126,16 +126,17 @@ func (d *http1Downstream) respond(a respond.Response) {
 	h, x := d.h, d.x
 	x.response.status = a.Status
 	head := h.Begin(a.Status)
-	var lines fieldLines
-	if x.route != nil {
-		lines = x.route.refusalLines
+	fields := a.Fields
+	if a.Constant > 0 && x.route.refusalFields != nil {
+		head.AddBlock(*x.route.refusalFields)
+		fields = fields[a.Constant:]
 	}
-	for i := range a.Fields {
-		if f := &a.Fields[i]; f.Name != "Content-Length" {
-			lines.add(head, f)
+	for i := range fields {
+		if f := &fields[i]; f.Name != "Content-Length" {
+			head.Add(f.Name, f.Value)
 		}
 	}
-	head.Add("X-Request-Id", x.id)
+	head.AddKnownString(http1.XRequestID, x.id)
 	_ = h.Send(a.Body) // the client may have disconnected
 }
 

@@ -70,8 +70,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		r.MustRegister(c)
 		return c
 	}
+	cells := newHistogramCells()
 	durations := func(name, help, label string) *histogramVec {
-		h := newHistogramVec(name, help, label)
+		h := newHistogramVec(cells, name, help, label)
 		r.MustRegister(h)
 		return h
 	}

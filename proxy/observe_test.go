@@ -26,7 +26,7 @@ func finishedExchange(p *Proxy, user string, d limiter.Decision) *exchange {
 	for _, l := range x.route.limits {
 		k := extractedKey{spec: l.Key, Key: limiter.KeyOf(l.Key.Name, user), text: user}
 		x.extracted.keys = append(x.extracted.keys, k)
-		x.claims.add(l.windows, limiter.Claim{Key: k.Key, Cost: 1})
+		x.claims.add(l.windows, &limiter.Claim{Key: k.Key, Cost: 1})
 		for range l.windows {
 			x.decision.Outcomes = append(x.decision.Outcomes, limiter.Outcome{Allowed: d.Allowed, Remaining: 3, Wait: time.Second})
 		}

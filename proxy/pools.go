@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -101,7 +102,14 @@ func (g *generation) close() {
 // is none or the request does not have the key; any target may then be selected.
 func (g *generation) hashBy(x *exchange) string {
 	by := x.route.hashBy()
-	if by == nil || x.readQuery() != nil {
+	if by == nil {
+		return ""
+	}
+	return g.hash(x, by)
+}
+
+func (g *generation) hash(x *exchange, by *key.Spec) string {
+	if x.readQuery() != nil {
 		return ""
 	}
 	k, err := g.key(x, by)

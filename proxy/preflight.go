@@ -13,9 +13,10 @@ import (
 // send with it, so that an upstream cannot take it for another request. It has no key of its route
 // either: some upstreams ignore the method, and would process such a key without its being counted.
 func (x *exchange) preflight() bool {
-	if x.request.Method != http.MethodOptions || x.in.length != 0 || x.route.CountPreflight {
-		return false
-	}
+	return x.request.Method == http.MethodOptions && x.in.length == 0 && !x.route.CountPreflight && x.hasOnlyPreflightFields()
+}
+
+func (x *exchange) hasOnlyPreflightFields() bool {
 	if len(x.in.header.Values("Origin")) != 1 || len(x.in.header.Values("Access-Control-Request-Method")) != 1 {
 		return false
 	}

@@ -187,7 +187,9 @@ func (p *Proxy) decide(ctx context.Context, g *generation, x *exchange) error {
 func (p *Proxy) resolveRoute(g *generation, x *exchange) error {
 	g.clientIP.resolve(x)
 	p.recorder.setID(x)
-	p.beginTrace(g, x)
+	if p.traces != nil {
+		p.beginTrace(g, x)
+	}
 	if x.in.parseErr != nil {
 		return x.in.parseErr
 	}
@@ -207,6 +209,9 @@ func (p *Proxy) resolveClaims(ctx context.Context, g *generation, x *exchange) e
 	}
 	if err := x.checkBodySize(); err != nil {
 		return err
+	}
+	if x.route.onlyLimits {
+		return g.extract(x)
 	}
 	if err := g.checkLists(x, x.route.lists); err != nil {
 		return err

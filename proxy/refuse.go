@@ -47,13 +47,19 @@ func (t *quotaFields) reset() {
 // refuse returns the response to a request that a stage has refused with err.
 func (g *generation) refuse(x *exchange, err error) respond.Response {
 	x.fail(err)
-	switch {
-	case x.isRefused(), errors.Is(err, errRefused), errors.Is(err, errNewKeys): // the first is the cheapest
+	if x.isRefused() || errors.Is(err, errRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
 		return x.route.quota.TooManyRequests(respond.Refusal{
 			Verdict:   x.verdict(),
 			Jitter:    jitter(x.decision.Wait, rand.Float64),
 			RequestID: x.id,
 		})
+	}
+	return g.refuseError(x, err)
+}
+
+// refuseError returns the response to a request that no limit has refused.
+func (g *generation) refuseError(x *exchange, err error) respond.Response {
+	switch {
 	case errors.Is(err, http1.ErrConnect):
 		return respond.NotAllowed(nil, x.id) // no method is allowed for an authority target
 	case errors.Is(err, errUndecided):

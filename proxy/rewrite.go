@@ -44,12 +44,16 @@ func (r *rewrite) path(path string) string {
 
 // response changes the header of the upstream's response.
 func (r *rewrite) response(h *http1.Fields) {
+	if len(r.Response.Remove)+len(r.Response.Set) > 0 {
+		r.editResponse(h)
+	}
+}
+
+func (r *rewrite) editResponse(h *http1.Fields) {
 	for _, name := range r.Response.Remove {
 		h.Del(name)
 	}
-	if len(r.Response.Set) > 0 { // ranging over an empty map has a cost
-		for name, value := range r.Response.Set {
-			h.Set(name, value)
-		}
+	for name, value := range r.Response.Set {
+		h.Set(name, value)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
@@ -24,19 +25,24 @@ type route struct {
 	early             []*limit     // limits that are evaluated before the body is read
 	windows           []*window
 	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
+	hashes            bool                         // some limit lists keys by their hash that have rates of their own
 	readsQuery        bool                         // a key is read from the query
 	waits             bool                         // some limit lets requests wait for a permit
+	holds             bool                         // some limit is on concurrent requests, whose permits are held until the end of the response
+	settles           bool                         // some limit may refund permits of a request that was forwarded, whatever RefundOn says
 	keyParams         []string                     // path parameters that are keys, which the log hides
 	keyFields         fieldNames                   // header fields from which a key, a cost or an idempotency key is read
 	noFormBeside      []string                     // query parameters that must not occur beside a form in the body
 	queryNames        key.NameSet                  // query parameters from which a key or a cost is read
 	matchedFields     []string                     // fields whose values the route matches
+	namesPlain        bool                         // no name of these fields, nor of those protected on all routes, can be confusable by itself
+	onlyLimits        bool                         // it has no lists, early limits, limits on new keys or idempotency
 	clientKeys        []key.Origin                 // origins of keys whose values clients can choose; see preflight
 	readFields        fieldNames                   // all header fields that the route reads
 	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
 	quota             *respond.Quota               // renders the rate limit fields
-	refusalLines      fieldLines                   // the fields that most refusals of the route share
+	refusalFields     *http1.FieldBlock            // the fields with which most refusals of the route begin; nil if they cannot be sent
 	refunds           map[upstream.ResultKind]bool // the errors of RefundOn
 	fixedResponse     respond.Response             // the response of Respond
 	rewrite           rewrite                      // the rewriting of requests and responses
@@ -81,6 +87,7 @@ type limit struct {
 	overrides    map[limiter.Key][]*window      // windows of keys that have rates of their own
 	hashed       map[string][]*window           // the same for keys listed by hash, see key.List.Hash
 	hasKeyName   bool                           // RedissonName contains {key}
+	isPlain      bool                           // its claims need only a key, and are the same for all keys; see claim
 	refusalLimit limiter.Limit                  // the limit on the number of refusals before a penalty
 	decisions    [numDecisionResults]counterRef // by result
 }

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
 // routeMetrics are the metrics of one route that are updated by every request. Each is looked up by its
@@ -26,11 +28,14 @@ type histogramRef struct{ cached atomic.Pointer[histogram] }
 
 // of returns the histogram of v with this label.
 func (s *histogramRef) of(v *histogramVec, label string) *histogram {
-	h := s.cached.Load()
-	if h == nil {
-		h = v.of(label)
-		s.cached.Store(h)
+	if h := s.cached.Load(); h != nil {
+		return h
 	}
+	return s.keep(v.of(label))
+}
+
+func (s *histogramRef) keep(h *histogram) *histogram {
+	s.cached.Store(h)
 	return h
 }
 
@@ -40,7 +45,10 @@ type counterRef struct {
 }
 
 // An upstreamResult is the result of a request that was to be forwarded.
-type upstreamResult struct{ target, outcome string }
+type upstreamResult struct {
+	target string
+	kind   upstream.ResultKind
+}
 
 // metricCache caches metrics by the labels that distinguish them, which have a small fixed set of values.
 // It is safe for concurrent use.

@@ -26,15 +26,18 @@ type takenPermit struct {
 
 // addTaken adds a permit that store granted for set. firstUse may be nil.
 func (q *admission) addTaken(store limiter.AdminStore, set claimSet, d *limiter.Decision, firstUse []limiter.Claim) {
-	q.takenPermits = append(q.takenPermits, takenPermit{
-		store: store, claims: set, permit: d.Permit, lease: startLease(store, set.claims, d.Permit), firstUse: firstUse,
-	})
+	q.takenPermits = append(q.takenPermits, takenPermit{store: store, claims: set, permit: d.Permit, firstUse: firstUse})
+	if q.route.holds {
+		q.takenPermits[len(q.takenPermits)-1].lease = startLease(store, set.claims, d.Permit)
+	}
 }
 
 // stopRenewing stops the renewals of all concurrent permits of the request.
 func (q *admission) stopRenewing() {
 	for i := range q.takenPermits {
-		q.takenPermits[i].lease.end()
+		if l := q.takenPermits[i].lease; l != nil {
+			l.end()
+		}
 	}
 }
 
@@ -51,6 +54,9 @@ type settlement struct {
 // have processed it. A refund is not cancelled when the client disconnects. Limits in shadow mode
 // are settled like others.
 func (a *admitter) settle(ctx context.Context, q *admission, o *forwardOutcome) {
+	if len(q.takenPermits) == 0 || !q.route.settles && !q.refundsAll(o) {
+		return // as most
+	}
 	for i := range q.takenPermits {
 		a.settlePermit(ctx, q, &q.takenPermits[i], o)
 	}
@@ -120,6 +126,9 @@ func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
 // no longer be reported.
 func (q *admission) addRefunds(status int, o *forwardOutcome) {
 	all := o.refund || q.route.RefundOn.Status.Has(status)
+	if !all && !q.route.settles {
+		return // as most
+	}
 	for i := range q.decision.Outcomes {
 		c, of := &q.claims.claims[i], q.claims.windows[i].of
 		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {

@@ -32,11 +32,8 @@ const (
 	traceStateField  = "Tracestate"
 )
 
-// beginTrace determines the trace of x.
+// beginTrace determines the trace of x. There must be an exporter of traces.
 func (p *Proxy) beginTrace(g *generation, x *exchange) {
-	if p.traces == nil {
-		return
-	}
 	t := &tracing{}
 	x.trace = t
 	c := &g.config.Traces
@@ -78,9 +75,6 @@ func (t *tracing) endDecision() {
 // beginForward records the start of forwarding, and adds the trace to the fields to set. Trace fields
 // of an untrusted client are not forwarded.
 func (t *tracing) beginForward(now time.Time, set map[string][]string) map[string][]string {
-	if t == nil {
-		return set
-	}
 	t.forwardStart, t.upstream = now, t.Child()
 	with := maps.Clone(set)
 	if with == nil {
@@ -104,13 +98,10 @@ func (x *exchange) traceID() string {
 	return x.trace.Trace.String()
 }
 
-// endTrace exports the spans of x if it is sampled. They contain no data that the log would not
+// endTrace exports the spans of x, which is sampled. They contain no data that the log would not
 // show: no query, no key, and paths and client addresses as configured.
 func (p *Proxy) endTrace(x *exchange) {
 	t := x.trace
-	if t == nil || !t.Sampled() {
-		return
-	}
 	spans := []*trace.Span{t.requestSpan(x)}
 	if !t.decisionStart.IsZero() && len(x.claims.claims)+len(x.shadows.claims) > 0 {
 		spans = append(spans, t.decisionSpan(x))

@@ -74,7 +74,10 @@ func (v *Value) Reset() {
 	clear(v.components[:cap(v.components)])
 	clear(v.cache[:cap(v.cache)])
 	v.Parts, v.Skip, v.Set = v.Parts[:0], false, v.Set[:0]
-	v.components, v.cache, v.token = v.components[:0], v.cache[:0], token{}
+	v.components, v.cache = v.components[:0], v.cache[:0]
+	if v.token.verifiedBy != nil {
+		v.token = token{}
+	}
 	v.buffer = bytes.Buffer{}
 }
 

@@ -57,6 +57,7 @@ type Quota struct {
 	policyHeader string // value of RateLimit-Policy; empty if no policy is exposed
 	hasOverrides bool   // some policy has Override
 	reject       compiledReject
+	constant     []Field // see RefusalFields
 }
 
 // A policy is a compiled Policy.
@@ -96,6 +97,10 @@ func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
 		}
 	}
 	q.policyHeader = strings.Join(shown, ", ")
+	q.constant = []Field{{"Content-Type", q.reject.contentType}, notCached()}
+	if q.showsPolicies() {
+		q.constant = append(q.constant, Field{fieldPolicy, q.policyHeader})
+	}
 	return q, nil
 }
 
@@ -179,13 +184,23 @@ func (q *Quota) Headers(v Verdict, h Header) {
 	}
 }
 
+// showsPolicies reports whether responses have RateLimit-Policy.
+func (q *Quota) showsPolicies() bool { return q.style == IETF && q.policyHeader != "" }
+
 // addFields adds the fields that Headers sets to v's buffer.
 func (q *Quota) addFields(v Verdict) {
+	if q.showsPolicies() {
+		v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, q.policyLine(v)})
+	}
+	q.addState(v)
+}
+
+// addState adds the fields that Headers sets to v's buffer, except RateLimit-Policy.
+func (q *Quota) addState(v Verdict) {
 	m := v.Buffer
 	switch {
 	case q.policyHeader == "":
 	case q.style == IETF:
-		m.fields = append(m.fields, Field{fieldPolicy, q.policyLine(v)})
 		if line := q.limitLine(v); line != "" {
 			m.fields = append(m.fields, Field{fieldLimit, line})
 		}

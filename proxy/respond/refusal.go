@@ -3,6 +3,7 @@ package respond
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -79,35 +80,52 @@ func (q *Quota) TooManyRequests(r Refusal) Response {
 	}
 	m := r.Buffer
 	m.Reset()
+	m.fields = append(m.fields, q.constant...)
+	constant := len(q.constant)
+	if q.hasOverrides && q.overridePolicies(r.Verdict) {
+		constant = 0
+	}
 	s := &substitutions{retryAfter: m.formatInt(q.retryAfter(r)), requestID: r.RequestID}
 	if q.reject.namesLimit {
 		s.limitName = q.firstViolated(r.Verdict)
 	}
 	m.fields = append(m.fields, Field{"Retry-After", s.retryAfter})
-	q.addFields(r.Verdict)
-	for i := range q.reject.fields {
-		f := &q.reject.fields[i]
-		from := len(m.text)
-		m.text = f.value.append(m.text, s)
-		m.fields = append(m.fields, Field{f.name, m.textFrom(from)})
+	q.addState(r.Verdict)
+	if len(q.reject.fields) > 0 {
+		m.addCustom(q.reject.fields, s)
 	}
 	if q.reject.customBody {
 		m.body = q.reject.body.append(m.body, s)
 	} else {
 		m.body = q.appendBody(m.body, r.Verdict, s)
 	}
-	return m.response(q.reject.status, q.reject.contentType)
+	m.fields = append(m.fields, Field{"Content-Length", m.formatInt(int64(len(m.body)))})
+	return Response{Status: q.reject.status, Fields: m.fields, Body: m.body, Constant: constant}
 }
 
-// RefusalFields returns the fields that are the same in all refusals, so that a downstream may render
-// them in advance. A client with overrides gets another RateLimit-Policy.
-func (q *Quota) RefusalFields() []Field {
-	fields := []Field{{"Content-Type", q.reject.contentType}, notCached()}
-	if q.policyHeader != "" && q.style == IETF {
-		fields = append(fields, Field{fieldPolicy, q.policyHeader})
+// overridePolicies replaces the last constant field, RateLimit-Policy, for a client with overrides. It
+// reports whether it did.
+func (q *Quota) overridePolicies(v Verdict) bool {
+	line := q.policyLine(v)
+	if !q.showsPolicies() || line == q.policyHeader {
+		return false
 	}
-	return fields
+	v.Buffer.fields[len(q.constant)-1].Value = line
+	return true
 }
+
+// addCustom adds configured fields.
+func (m *Buffer) addCustom(fields []customField, s *substitutions) {
+	for i := range fields {
+		from := len(m.text)
+		m.text = fields[i].value.append(m.text, s)
+		m.fields = append(m.fields, Field{fields[i].name, m.textFrom(from)})
+	}
+}
+
+// RefusalFields returns the fields with which most refusals begin, so that a downstream may render
+// them in advance; see Response.Constant. A client with overrides gets another RateLimit-Policy.
+func (q *Quota) RefusalFields() []Field { return slices.Clone(q.constant) }
 
 // appendBody appends the problem of a refusal.
 func (q *Quota) appendBody(b []byte, v Verdict, s *substitutions) []byte {

@@ -3,6 +3,7 @@ package respond
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,5 +103,28 @@ func TestAppendInt_IsThatOfStrconv(t *testing.T) {
 		if got, want := string(appendInt([]byte("x"), n)), "x"+strconv.FormatInt(n, 10); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+// A refusal begins with the fields that are the same in all, except for a client with
+// overrides, whose policies differ.
+func TestTooManyRequests_BeginsWithTheConstantFields(t *testing.T) {
+	q := mustQuota(t, IETF,
+		Policy{Name: "a", Rate: rate("1/60s"), Expose: true, Limit: "a"},
+		Policy{Name: "a", Rate: rate("7/1h"), Expose: true, Limit: "a", Override: true})
+	refuse := func(policy int) Response {
+		return q.TooManyRequests(Refusal{Verdict: Verdict{Policies: []int{policy}, Decision: &limiter.Decision{Outcomes: []limiter.Outcome{{Wait: time.Second}}}}})
+	}
+	constant := q.RefusalFields()
+	a := refuse(0)
+	if a.Constant != len(constant) || a.Constant != 3 || !slices.Equal(a.Fields[:a.Constant], constant) {
+		t.Errorf("%d constant fields of %v; want %v first", a.Constant, a.Fields, constant)
+	}
+	a = refuse(1)
+	if got, want := a.Field("RateLimit-Policy"), `"a";q=7;w=3600`; a.Constant != 0 || got != want {
+		t.Errorf("%d constant fields, and the policy %s; want none, and %s", a.Constant, got, want)
+	}
+	if !slices.Equal(q.RefusalFields(), constant) {
+		t.Errorf("the constant fields became %v; want %v", q.RefusalFields(), constant)
 	}
 }

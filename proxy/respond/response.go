@@ -31,6 +31,9 @@ type Response struct {
 	Status int
 	Fields []Field
 	Body   []byte
+	// Constant is the number of the first Fields, which are those of
+	// Quota.RefusalFields; 0 if there are none.
+	Constant int
 }
 
 // CopyTo sets the fields of a in h under canonical names; existing fields of the same

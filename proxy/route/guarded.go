@@ -69,7 +69,7 @@ func (t *index) matchGuardedMethod(q *Request, method string) error {
 // matchGuardedPath moves q to the guarded entry that its path finds in the folded index.
 func (f *folded) matchGuardedPath(q *Request, method, read string) error {
 	var few [8]string // avoids an allocation in most cases
-	found, values := q.found, append(few[:0], q.params.URLParams.Values...)
+	found, values := q.found, append(few[:0], q.values...)
 	path := foldPath(read)
 	for _, m := range []string{q.Method, method} {
 		other, err := f.lookup(q, m, path)
@@ -85,8 +85,7 @@ func (f *folded) matchGuardedPath(q *Request, method, read string) error {
 		found, values = other, other.capture(q.Path)
 		break
 	}
-	q.params.Reset()
-	q.found, q.params.URLParams.Values = found, append(q.params.URLParams.Values, values...)
+	q.found, q.values = found, append(q.values[:0], values...)
 	return nil
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/go-chi/chi/v5"
 )
 
 var (
@@ -63,18 +61,31 @@ func (t *Table[R]) match(q *Request) error {
 // find finds the entry of q without the checks against lenient servers.
 func (t *index) find(q *Request) error {
 	q.found = nil
-	if q.params == nil {
-		q.params = chi.NewRouteContext()
+	var found bool
+	var err error
+	if len(t.exact)+len(t.wildcard) == 0 {
+		found, err = t.any.match(q)
+	} else {
+		found, err = t.matchHosts(q)
 	}
-	for s := range t.candidates(q.Host) {
-		if found, err := s.match(q); found || err != nil {
-			return err
-		}
+	if found || err != nil {
+		return err
 	}
 	if len(t.allowed(q)) > 0 {
 		return ErrMethod
 	}
 	return ErrNone
+}
+
+// matchHosts calls match for the hostEntries whose host pattern matches, until one
+// finds an entry.
+func (t *index) matchHosts(q *Request) (bool, error) {
+	for s := range t.candidates(q.Host) {
+		if found, err := s.match(q); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
 }
 
 // candidates yields the hostEntries whose host pattern matches, the most
@@ -105,7 +116,7 @@ func (s *hostEntries) match(q *Request) (bool, error) {
 		if !b.admits(q.Method, q.Message) {
 			continue
 		}
-		e := b.paths.find(q.params, q.Path)
+		e := b.paths.find(q, q.Path)
 		last = b
 		if e == nil || best != nil && !b.moreSpecific(e, best, from) {
 			continue
@@ -122,7 +133,7 @@ func (s *hostEntries) match(q *Request) (bool, error) {
 		return false, nil
 	}
 	if from != last {
-		from.paths.find(q.params, q.Path) // for the parameters, which the last lookup has overwritten
+		from.paths.find(q, q.Path) // for the parameters, which the last lookup has overwritten
 	}
 	q.found = best
 	return true, nil
@@ -150,7 +161,7 @@ func (t *index) allowed(q *Request) []string {
 			if b.method == "" || !b.admits(b.method, q.Message) {
 				continue
 			}
-			e := b.paths.find(q.params, q.Path)
+			e := b.paths.find(q, q.Path)
 			if e == nil {
 				continue
 			}

@@ -51,11 +51,18 @@ func (q *Request) Normalize() (err error) {
 	if len(q.RequestTarget) > maxTarget {
 		return ErrTargetTooLong
 	}
-	if err := q.Target.parse(&q.RawTarget); err != nil {
-		return err
+	plain := q.parsePlain(q.RequestTarget)
+	if !plain || q.Authority == "" {
+		if err := q.Target.parse(&q.RawTarget); err != nil {
+			return err
+		}
 	}
 	if q.Host, err = normalizeHost(q.Authority); err != nil {
 		return err
+	}
+	if plain {
+		q.Path = q.SentPath
+		return nil
 	}
 	if q.SentPath == "*" && q.Method == "OPTIONS" {
 		q.Path = q.SentPath
@@ -109,20 +116,23 @@ func hidesDotSegment(path string) bool {
 
 // isNormalized detects the common case without allocating: no escapes, no empty
 // segments, no dot segments.
-func isNormalized(s string) bool {
+func isNormalized(s string) bool { return normalizedLen(s) == len(s) }
+
+// normalizedLen returns the length of the beginning of s that is a normalized path.
+func normalizedLen(s string) int {
 	for i := range len(s) {
 		c := s[i]
 		switch {
 		case 'a' <= c && c <= 'z', c == ';':
 		case c == '/' || c == '.':
 			if i > 0 && s[i-1] == '/' {
-				return false
+				return i
 			}
 		case !needsNoEscape(c):
-			return false
+			return i
 		}
 	}
-	return true
+	return len(s)
 }
 
 // normalizeEscapes decodes escapes that are not needed and writes the others

@@ -75,11 +75,13 @@ func (p *paths) group(plain string) *prefixGroup {
 }
 
 // find returns the entry of the most specific pattern that matches path, or
-// nil; c then holds the path parameters.
-func (p *paths) find(c *chi.Context, path string) *entry {
-	c.Reset()
-	if e := p.exact[path]; e != nil {
-		return e
+// nil; q.values are then the path parameters.
+func (p *paths) find(q *Request, path string) *entry {
+	q.values = q.values[:0]
+	if len(p.exact) > 0 {
+		if e := p.exact[path]; e != nil {
+			return e
+		}
 	}
 	for i := range p.levels {
 		s := p.levels[i].find(path)
@@ -87,15 +89,29 @@ func (p *paths) find(c *chi.Context, path string) *entry {
 			continue
 		}
 		if s.all != nil {
-			c.URLParams.Add("*", path[len(s.plain):])
+			q.values = append(q.values, path[len(s.plain):])
 			return s.all
 		}
-		if e := s.entries[s.mux.Find(c, http.MethodGet, path[len(s.plain)-1:])]; e != nil {
+		if e := s.find(q, path[len(s.plain)-1:]); e != nil {
 			return e
 		}
-		c.Reset()
 	}
 	return nil
+}
+
+// find returns the entry of the most specific pattern that matches rest, which
+// begins with the last slash of the prefix, or nil; q.values are then the path
+// parameters.
+func (s *prefixGroup) find(q *Request, rest string) *entry {
+	if q.tree == nil {
+		q.tree = chi.NewRouteContext()
+	}
+	q.tree.Reset()
+	e := s.entries[s.mux.Find(q.tree, http.MethodGet, rest)]
+	if e != nil {
+		q.values = append(q.values, q.tree.URLParams.Values...)
+	}
+	return e
 }
 
 // find returns the group whose prefix path has, or nil.

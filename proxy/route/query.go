@@ -27,6 +27,10 @@ func (q *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 	if len(b.query) == 0 {
 		return true, nil
 	}
+	return q.holdInQuery(b, e)
+}
+
+func (q *Request) holdInQuery(b *branch, e *entry) (bool, error) {
 	if !e.IgnoresForms && q.Message.HasForm() {
 		return false, fmt.Errorf("%w: the query selects the route, and the body is a form, in which some servers look for the parameter too", ErrQuery)
 	}

@@ -18,7 +18,8 @@ type Request struct {
 	Message Message
 
 	found  *entry       // nil: none
-	params *chi.Context // the parameters of the path, in order; nil before the first lookup
+	values []string     // the values of the parameters of found, in order
+	tree   *chi.Context // the memory of a lookup in a prefixGroup; nil before the first
 }
 
 // A Message gives access to the header fields, the query and the body of a request.
@@ -33,7 +34,10 @@ type Message interface {
 }
 
 // Reset clears the request.
-func (q *Request) Reset() { *q = Request{params: q.params} }
+func (q *Request) Reset() {
+	q.RawTarget, q.Target, q.Message = RawTarget{}, Target{}, nil
+	q.found, q.values = nil, q.values[:0]
+}
 
 // Param returns a decoded path parameter; "" if no entry was found, or if it has no
 // such parameter.
@@ -56,9 +60,8 @@ func (q *Request) Params() iter.Seq2[string, string] {
 		if q.found == nil {
 			return
 		}
-		values := q.params.URLParams.Values
-		for i, name := range q.found.params[:min(len(q.found.params), len(values))] {
-			if !yield(name, values[i]) {
+		for i, name := range q.found.params[:min(len(q.found.params), len(q.values))] {
+			if !yield(name, q.values[i]) {
 				return
 			}
 		}
@@ -71,11 +74,8 @@ func (q *Request) Keep() {
 	q.RawTarget = RawTarget{Method: strings.Clone(q.Method)}
 	q.Target = Target{Host: strings.Clone(q.Host), Path: strings.Clone(q.Path)}
 	q.Message = nil
-	if q.params == nil {
-		return
-	}
-	for i, value := range q.params.URLParams.Values {
-		q.params.URLParams.Values[i] = strings.Clone(value)
+	for i, value := range q.values {
+		q.values[i] = strings.Clone(value)
 	}
 }
 

@@ -111,9 +111,10 @@ func (s *hostEntries) branch(method string, e *entry) *branch {
 // admits reports whether a request with this method and these header fields can
 // match here.
 func (b *branch) admits(method string, m Message) bool {
-	if b.method != "" && b.method != method {
-		return false
-	}
+	return (b.method == "" || b.method == method) && (len(b.headers) == 0 || b.admitsHeader(m))
+}
+
+func (b *branch) admitsHeader(m Message) bool {
 	for _, c := range b.headers {
 		if !c.holds(m.Header(c.name)) {
 			return false

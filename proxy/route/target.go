@@ -38,6 +38,24 @@ func parseTarget(s string) (requestTarget, error) {
 	return t, nil
 }
 
+// parsePlain parses what most clients send, in one pass: the origin form with a path that is
+// normalized already. It reports false for anything else, of which it sets nothing.
+func (t *Target) parsePlain(s string) bool {
+	if s == "" || s[0] != '/' {
+		return false
+	}
+	n := normalizedLen(s)
+	if n == len(s) {
+		t.SentPath = s
+		return true
+	}
+	if s[n] != '?' || strings.IndexByte(s[n:], '#') >= 0 {
+		return false
+	}
+	t.SentPath, t.RawQuery = s[:n], s[n+1:]
+	return true
+}
+
 // parse sets the parts of the target. The authority of the absolute form takes
 // precedence over Host (RFC 9112 section 3.2.2). An HTTP/1.0 request may have
 // neither; its host is then the address that the client connected to. Other

@@ -42,6 +42,10 @@ type Limit struct {
 	// Steps are the pauses of a Cooldown limit: after the first permit, after the second
 	// and so on. None is shorter than the one before. The slice must not be changed.
 	Steps []time.Duration
+
+	// checked is l itself once Prepare has found it valid. In a copy, whose fields may
+	// have been changed, it is another Limit.
+	checked *Limit
 }
 
 // A Key identifies the entity that is counted, such as a user or an address. KeyOf and
@@ -108,8 +112,10 @@ func (c *Claim) check() error {
 	if c.Limit == nil {
 		return fmt.Errorf("%w: claim without a limit", ErrInvalidLimit)
 	}
-	if err := c.Limit.Check(); err != nil {
-		return err
+	if c.Limit.checked != c.Limit {
+		if err := c.Limit.Check(); err != nil {
+			return err
+		}
 	}
 	if c.RedissonName != "" {
 		if c.Limit.Algorithm != TokenBucket {
@@ -131,6 +137,18 @@ func (c *Claim) check() error {
 	return nil
 }
 
+// Prepare checks l once, so that stores do not check it for each claim. It must be called
+// before l is used; a copy of l must be prepared itself. If l is not valid, Prepare returns
+// the error of Check, and so do the stores.
+func (l *Limit) Prepare() error {
+	l.checked = nil
+	err := l.Check()
+	if err == nil {
+		l.checked = l
+	}
+	return err
+}
+
 // Check returns an error that wraps ErrInvalidLimit if a field of l is not valid.
 func (l *Limit) Check() error {
 	if l.Name == "" || !isName(l.Name) {
@@ -146,7 +164,7 @@ func (l *Limit) Check() error {
 }
 
 // isName reports whether s contains neither braces nor whitespace. It is called for each
-// decision.
+// decision under a limit that is not prepared.
 func isName(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c <= ' ' || c >= '{') && strings.IndexByte("{} \t\r\n", c) >= 0 { // the first is false for most

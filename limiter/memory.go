@@ -49,7 +49,6 @@ type Memory struct {
 
 const (
 	maxShards     = 64
-	chunkBits     = 7
 	keysPerShard  = 1024 // minimum; otherwise there are fewer shards
 	defaultKeys   = 1_000_000
 	defaultMemory = 256 << 20
@@ -76,7 +75,6 @@ func NewMemory(o MemoryOptions) *Memory {
 		s := &m.shards[i]
 		s.maxKeys, s.maxBytes = max(1, o.MaxKeys/n), max(cellBytes, o.MaxBytes/int64(n))
 		s.seed, s.sources = &m.seed, make(map[uint32]usage)
-		s.cells.bits, s.blocks.bits, s.mirrored.slab.bits = chunkBits, chunkBits, chunkBits
 	}
 	return m
 }

@@ -132,8 +132,10 @@ func (m *Memory) takeOne(claim *Claim, d *Decision) {
 	defer s.mu.Unlock()
 
 	now := m.now()
-	r.index = s.findOrAddLocked(r.id, r.hash, claim.Source, now)
-	s.expandMirroredLocked(&r, claim, now)
+	r.index = s.findOrAddLocked(&r.id, r.hash, claim.Source, now)
+	if s.mirrored.index.used > 0 {
+		s.expandMirroredLocked(&r, claim, now)
+	}
 	var t keyState
 	c := s.cells.at(r.index)
 	s.loadLocked(c, &t)
@@ -166,7 +168,9 @@ func (t *keyState) updateOutcome(o *Outcome, now int64, claim *Claim) {
 		return // the value is active, so the same claim would be granted again
 	}
 	o.Remaining -= claim.Cost
-	o.Wait = millis(t.wait(now, claim.Limit, claim.Cost))
+	if o.Remaining < claim.Cost {
+		o.Wait = millis(t.wait(now, claim.Limit, claim.Cost))
+	}
 }
 
 // Peek implements Store.
@@ -183,11 +187,11 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
 		if s.mirrored.has(r.hash) {
-			r.index = s.findOrAddLocked(r.id, r.hash, claims[i].Source, now)
+			r.index = s.findOrAddLocked(&r.id, r.hash, claims[i].Source, now)
 			s.expandMirroredLocked(r, &claims[i], now)
 			continue
 		}
-		r.index = s.findOrOverflowLocked(r.id, r.hash, claims[i].Source)
+		r.index = s.findOrOverflowLocked(&r.id, r.hash, claims[i].Source)
 	}
 	m.evaluateLocked(claims, refs, now, d)
 	return nil
@@ -216,7 +220,7 @@ func (m *Memory) refund(c *Claim, p Permit) {
 	defer s.mu.Unlock()
 	now := m.now()
 	for _, id := range [...]cellID{r.id, r.id.overflowID(0), r.id.overflowID(c.Source)} {
-		i := s.findLocked(id, s.hash(id))
+		i := s.findLocked(&id, s.hash(id))
 		if i == noCell {
 			continue
 		}

@@ -124,7 +124,7 @@ func (s *shard) mirrorPermitsLocked(r *cellRef, h mirroredOutcome) {
 	share, parts := c.Limit.Share(h.processes), c.Limit.processes(h.processes)
 	own := *c
 	own.Limit = &share
-	if r.index = s.findLocked(r.id, r.hash); r.index == noCell {
+	if r.index = s.findLocked(&r.id, r.hash); r.index == noCell {
 		s.sweepLocked(now, sweepStep)
 		if !s.isHalfEmptyLocked(cellBytes) {
 			return

@@ -54,7 +54,7 @@ func (m *Memory) unlock(locked shardSet) {
 func (m *Memory) findOrAddLocked(claims []Claim, refs []cellRef, now int64) {
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
-		r.index = s.findOrAddLocked(r.id, r.hash, claims[i].Source, now)
+		r.index = s.findOrAddLocked(&r.id, r.hash, claims[i].Source, now)
 		s.expandMirroredLocked(r, &claims[i], now)
 	}
 }

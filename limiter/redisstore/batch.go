@@ -78,7 +78,7 @@ func (b *batch) addShared(g *slotBatch, c *call) {
 	claim := c.claims[0]
 	if g.shared == nil {
 		g.shared = &sharedBatch{claim: claim}
-		b.index.add(batchedWindow{limit: claim.Limit, slot: slotOf(claim), batch: g})
+		b.index.add(batchedWindow{limit: claim.Limit, slot: slotOf(&claim), batch: g})
 	}
 	g.shared.request(c.id, claim.Cost)
 }
@@ -93,7 +93,7 @@ func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
 	if f.box != nil {
 		first = f.box.firstKey
 	}
-	w := batchedWindow{limit: c.Limit, slot: slotOf(*c), batch: g}
+	w := batchedWindow{limit: c.Limit, slot: slotOf(c), batch: g}
 	w.number, w.firstKey = g.payload.window(b.store.names, c, first)
 	b.index.add(w)
 	return w.number

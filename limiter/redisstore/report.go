@@ -141,9 +141,6 @@ func (r *reports) withdraw(claims []limiter.Claim, p limiter.Permit) bool {
 
 // hasAny reports whether a window of claims has a pending report.
 func (r *reports) hasAny(claims []limiter.Claim) bool {
-	if r.windows.Load() == 0 {
-		return false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(claims, func(c limiter.Claim) bool { return r.byWindow[windowIDOf(&c)] != nil })

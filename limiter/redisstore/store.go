@@ -160,7 +160,7 @@ func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
 // takeAfterReports sends the pending reports about the claims' windows, and then takes
 // the claims, within the timeout of one call.
 func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if s.reports.hasAny(claims) {
+	if s.reports.windows.Load() > 0 && s.reports.hasAny(claims) {
 		reportCtx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 		if err := s.sendReports(reportCtx, claims); err != nil {
@@ -168,7 +168,7 @@ func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d 
 		}
 		ctx = reportCtx
 	}
-	if !s.isSinglePart(claims) {
+	if len(claims) > 1 && !s.isSinglePart(claims) {
 		return s.reserve(ctx, claims, d)
 	}
 	return s.takeTogether(ctx, claims, d)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,10 +44,17 @@ type Limit struct {
 	// and so on. None is shorter than the one before. The slice must not be changed.
 	Steps []time.Duration
 
-	// checked is l itself once Prepare has found it valid. In a copy, whose fields may
-	// have been changed, it is another Limit.
-	checked *Limit
+	prepared *preparedLimit // nil before Prepare
 }
+
+// A preparedLimit is what is remembered of a valid limit.
+type preparedLimit struct {
+	limit  *Limit // in a copy, whose fields may have been changed, this is another Limit
+	number atomic.Pointer[limitNumber]
+}
+
+// isPrepared reports whether l itself, and not the Limit that it is a copy of, is prepared.
+func (l *Limit) isPrepared() bool { return l.prepared != nil && l.prepared.limit == l }
 
 // A Key identifies the entity that is counted, such as a user or an address. KeyOf and
 // KeyWithSecret make one.
@@ -112,7 +120,7 @@ func (c *Claim) check() error {
 	if c.Limit == nil {
 		return fmt.Errorf("%w: claim without a limit", ErrInvalidLimit)
 	}
-	if c.Limit.checked != c.Limit {
+	if !c.Limit.isPrepared() {
 		if err := c.Limit.Check(); err != nil {
 			return err
 		}
@@ -141,10 +149,10 @@ func (c *Claim) check() error {
 // before l is used; a copy of l must be prepared itself. If l is not valid, Prepare returns
 // the error of Check, and so do the stores.
 func (l *Limit) Prepare() error {
-	l.checked = nil
+	l.prepared = nil
 	err := l.Check()
 	if err == nil {
-		l.checked = l
+		l.prepared = &preparedLimit{limit: l}
 	}
 	return err
 }

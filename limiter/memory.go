@@ -3,9 +3,7 @@ package limiter
 import (
 	"context"
 	"encoding/binary"
-	"maps"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -37,12 +35,10 @@ type MemoryOptions struct {
 // bytes and 32 bytes for each entry. A granted claim costs about 100 ns and does not
 // allocate once its key is known. A Memory starts no goroutine and need not be closed.
 type Memory struct {
-	now    func() int64 // the current time in milliseconds since 1970
-	shards []shard
-	seed   seed
-
-	namesMu sync.Mutex // guards writes of names
-	names   atomic.Pointer[map[string]uint32]
+	now     func() int64 // the current time in milliseconds since 1970
+	shards  []shard
+	seed    seed
+	numbers *limitNumbers
 
 	clockSkew atomic.Int64 // milliseconds by which the local clock is ahead of the mirrored store's
 }
@@ -66,11 +62,10 @@ func NewMemory(o MemoryOptions) *Memory {
 	for n < maxShards && o.MaxKeys/(2*n) >= keysPerShard {
 		n *= 2
 	}
-	m := &Memory{now: monotonicMillis(time.Now()), shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}}
+	m := &Memory{now: monotonicMillis(time.Now()), shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}, numbers: newLimitNumbers()}
 	if o.Clock != nil {
 		m.now = func() int64 { return o.Clock().UnixMilli() }
 	}
-	m.names.Store(&map[string]uint32{})
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.maxKeys, s.maxBytes = max(1, o.MaxKeys/n), max(cellBytes, o.MaxBytes/int64(n))
@@ -301,23 +296,4 @@ func (m *Memory) Keys() (keys int, bytes int64) {
 		s.mu.Unlock()
 	}
 	return keys, bytes
-}
-
-// limitNumber returns the number of the limit with this name. Limits with the same name,
-// such as a limit and its changed version, have the same number. It does not allocate for
-// a known name.
-func (m *Memory) limitNumber(name string) uint32 {
-	if n, ok := (*m.names.Load())[name]; ok {
-		return n
-	}
-	m.namesMu.Lock()
-	defer m.namesMu.Unlock()
-	names := maps.Clone(*m.names.Load())
-	if n, ok := names[name]; ok {
-		return n
-	}
-	n := uint32(len(names))
-	names[name] = n
-	m.names.Store(&names)
-	return n
 }

@@ -2,6 +2,8 @@ package limiter_test
 
 import (
 	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,5 +50,45 @@ func TestLimitPrepare_KeepsTheCheck(t *testing.T) {
 	}
 	if err := (limiter.Claim{Limit: &valid, Cost: 5}).Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Limits of one name count together, prepared or not, and each Memory by itself, also
+// when they are used for the first time at the same time.
+func TestLimitPrepare_CountsByName(t *testing.T) {
+	rate := limiter.Rate{Count: 100, Window: time.Hour}
+	limits := []*limiter.Limit{{Name: "a", Rate: rate}, {Name: "a", Rate: rate}, {Name: "b", Rate: rate}, {Name: "b", Rate: rate}}
+	for _, l := range limits[1:] {
+		if err := l.Prepare(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renamed := *limits[1] // a copy that counts by its own name
+	renamed.Name = "b"
+	limits = append(limits, &renamed)
+	for range 2 {
+		memories := []*limiter.Memory{limiter.NewMemory(limiter.MemoryOptions{}), limiter.NewMemory(limiter.MemoryOptions{})}
+		for _, m := range memories {
+			var all sync.WaitGroup
+			for _, l := range slices.Backward(limits) {
+				for range 5 {
+					all.Go(func() {
+						var d limiter.Decision
+						if err := m.Take(t.Context(), []limiter.Claim{{Limit: l, Key: limiter.KeyOf("k"), Cost: 1}}, &d); err != nil || !d.Allowed {
+							t.Errorf("%+v %v", d, err)
+						}
+					})
+				}
+			}
+			all.Wait()
+		}
+		for _, m := range memories {
+			for i, want := range []int64{90, 90, 85, 85, 85} {
+				var d limiter.Decision
+				if err := m.Peek(t.Context(), []limiter.Claim{{Limit: limits[i], Key: limiter.KeyOf("k"), Cost: 1}}, &d); err != nil || d.Outcomes[0].Remaining != want {
+					t.Errorf("limit %d: %+v %v, want %d", i, d, err, want)
+				}
+			}
+		}
 	}
 }

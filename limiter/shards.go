@@ -17,7 +17,7 @@ type cellRef struct {
 // ref locates the key of c, without looking for its cell.
 func (m *Memory) ref(c *Claim) cellRef {
 	h := m.seed.hash(&c.Key)
-	id := cellID{limit: m.limitNumber(c.Limit.Name), key: c.Key}
+	id := cellID{limit: m.numbers.number(c.Limit), key: c.Key}
 	return cellRef{id: id, hash: hashUnder(id.limit, h), shard: uint32(h>>48) & uint32(len(m.shards)-1), index: noCell}
 }
 

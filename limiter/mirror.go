@@ -75,8 +75,8 @@ func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
 		s.mirrorPermitsLocked(&r, mirroredOutcome{c, d, o, n, now})
 		return
 	}
-	if !d.At.IsZero() {
-		m.clockSkew.Store(now - d.At.UnixMilli())
+	if skew := now - d.At.UnixMilli(); !d.At.IsZero() && skew != m.clockSkew.Load() { // it rarely changes, and all processors share it
+		m.clockSkew.Store(skew)
 	}
 	horizon := packHorizon(c.Limit.Horizon().Milliseconds())
 	note := s.findOrAddMirroredLocked(r.hash, now, horizon)

@@ -109,6 +109,12 @@ func TestDenials_NoneIsOlderThanAnInvalidation(t *testing.T) {
 	n := newDenials(64)
 	n.setSubscribed(true)
 	c := limiter.Claim{Limit: &limiter.Limit{Name: "l"}, Key: limiter.KeyOf("k"), Cost: 1}
+	refused := &limiter.Decision{At: time.UnixMilli(1), Outcomes: []limiter.Outcome{{Wait: time.Hour}}}
+	old := denialQuery{[]limiter.Claim{c}, time.Now(), n.currentVersion()}
+	n.invalidate(windowIDOf(&c))
+	if n.learn(old, refused); len(n.cache.all()) > 0 {
+		t.Error("cached, though asked for before an invalidation")
+	}
 	stayed := 0
 	for range 3000 {
 		var all sync.WaitGroup

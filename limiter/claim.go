@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -42,7 +43,18 @@ type Limit struct {
 	// Steps are the pauses of a Cooldown limit: after the first permit, after the second
 	// and so on. None is shorter than the one before. The slice must not be changed.
 	Steps []time.Duration
+
+	prepared *preparedLimit // nil before Prepare
 }
+
+// A preparedLimit is what is remembered of a valid limit.
+type preparedLimit struct {
+	limit  *Limit // in a copy, whose fields may have been changed, this is another Limit
+	number atomic.Pointer[limitNumber]
+}
+
+// isPrepared reports whether l itself, and not the Limit that it is a copy of, is prepared.
+func (l *Limit) isPrepared() bool { return l.prepared != nil && l.prepared.limit == l }
 
 // A Key identifies the entity that is counted, such as a user or an address. KeyOf and
 // KeyWithSecret make one.
@@ -108,8 +120,10 @@ func (c *Claim) check() error {
 	if c.Limit == nil {
 		return fmt.Errorf("%w: claim without a limit", ErrInvalidLimit)
 	}
-	if err := c.Limit.Check(); err != nil {
-		return err
+	if !c.Limit.isPrepared() {
+		if err := c.Limit.Check(); err != nil {
+			return err
+		}
 	}
 	if c.RedissonName != "" {
 		if c.Limit.Algorithm != TokenBucket {
@@ -131,6 +145,18 @@ func (c *Claim) check() error {
 	return nil
 }
 
+// Prepare checks l once, so that stores do not check it for each claim. It must be called
+// before l is used; a copy of l must be prepared itself. If l is not valid, Prepare returns
+// the error of Check, and so do the stores.
+func (l *Limit) Prepare() error {
+	l.prepared = nil
+	err := l.Check()
+	if err == nil {
+		l.prepared = &preparedLimit{limit: l}
+	}
+	return err
+}
+
 // Check returns an error that wraps ErrInvalidLimit if a field of l is not valid.
 func (l *Limit) Check() error {
 	if l.Name == "" || !isName(l.Name) {
@@ -146,7 +172,7 @@ func (l *Limit) Check() error {
 }
 
 // isName reports whether s contains neither braces nor whitespace. It is called for each
-// decision.
+// decision under a limit that is not prepared.
 func isName(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c <= ' ' || c >= '{') && strings.IndexByte("{} \t\r\n", c) >= 0 { // the first is false for most

@@ -1,6 +1,9 @@
 package limiter
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // A Decision is the result for the claims of one request.
 type Decision struct {
@@ -16,6 +19,14 @@ type Decision struct {
 	Permit Permit
 	// Outcomes has one entry for each claim, in the order of the claims.
 	Outcomes []Outcome
+	// Repeats is not nil if the store did not evaluate the claims again, but repeated its
+	// refusal of one of them. All decisions that repeat it share the Refusal.
+	Repeats *Refusal
+}
+
+// A Refusal is a refusal that a store may repeat.
+type Refusal struct {
+	mirroredBy atomic.Pointer[Memory] // has recorded it by Mirror
 }
 
 // An Outcome is the part of a Decision about one claim, regardless of the other claims.

@@ -12,7 +12,6 @@ func TestIndex_FindsWhatThereIs(t *testing.T) {
 		random := rand.New(rand.NewPCG(spread, 1))
 		var x index
 		var s slab[uint64]
-		s.bits = 3
 		hashOf := func(i uint32) uint64 { return hashUnder(0, *s.at(i)%spread) }
 		find := func(v uint64) probe {
 			h := hashUnder(0, v%spread)

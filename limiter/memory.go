@@ -3,9 +3,7 @@ package limiter
 import (
 	"context"
 	"encoding/binary"
-	"maps"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -37,19 +35,16 @@ type MemoryOptions struct {
 // bytes and 32 bytes for each entry. A granted claim costs about 100 ns and does not
 // allocate once its key is known. A Memory starts no goroutine and need not be closed.
 type Memory struct {
-	now    func() int64 // the current time in milliseconds since 1970
-	shards []shard
-	seed   seed
-
-	namesMu sync.Mutex // guards writes of names
-	names   atomic.Pointer[map[string]uint32]
+	now     func() int64 // the current time in milliseconds since 1970
+	shards  []shard
+	seed    seed
+	numbers *limitNumbers
 
 	clockSkew atomic.Int64 // milliseconds by which the local clock is ahead of the mirrored store's
 }
 
 const (
 	maxShards     = 64
-	chunkBits     = 7
 	keysPerShard  = 1024 // minimum; otherwise there are fewer shards
 	defaultKeys   = 1_000_000
 	defaultMemory = 256 << 20
@@ -67,16 +62,14 @@ func NewMemory(o MemoryOptions) *Memory {
 	for n < maxShards && o.MaxKeys/(2*n) >= keysPerShard {
 		n *= 2
 	}
-	m := &Memory{now: monotonicMillis(time.Now()), shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}}
+	m := &Memory{now: monotonicMillis(time.Now()), shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}, numbers: newLimitNumbers()}
 	if o.Clock != nil {
 		m.now = func() int64 { return o.Clock().UnixMilli() }
 	}
-	m.names.Store(&map[string]uint32{})
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.maxKeys, s.maxBytes = max(1, o.MaxKeys/n), max(cellBytes, o.MaxBytes/int64(n))
 		s.seed, s.sources = &m.seed, make(map[uint32]usage)
-		s.cells.bits, s.blocks.bits, s.mirrored.slab.bits = chunkBits, chunkBits, chunkBits
 	}
 	return m
 }
@@ -134,8 +127,10 @@ func (m *Memory) takeOne(claim *Claim, d *Decision) {
 	defer s.mu.Unlock()
 
 	now := m.now()
-	r.index = s.findOrAddLocked(r.id, r.hash, claim.Source, now)
-	s.expandMirroredLocked(&r, claim, now)
+	r.index = s.findOrAddLocked(&r.id, r.hash, claim.Source, now)
+	if s.mirrored.index.used > 0 {
+		s.expandMirroredLocked(&r, claim, now)
+	}
 	var t keyState
 	c := s.cells.at(r.index)
 	s.loadLocked(c, &t)
@@ -168,7 +163,9 @@ func (t *keyState) updateOutcome(o *Outcome, now int64, claim *Claim) {
 		return // the value is active, so the same claim would be granted again
 	}
 	o.Remaining -= claim.Cost
-	o.Wait = millis(t.wait(now, claim.Limit, claim.Cost))
+	if o.Remaining < claim.Cost {
+		o.Wait = millis(t.wait(now, claim.Limit, claim.Cost))
+	}
 }
 
 // Peek implements Store.
@@ -185,11 +182,11 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
 		if s.mirrored.has(r.hash) {
-			r.index = s.findOrAddLocked(r.id, r.hash, claims[i].Source, now)
+			r.index = s.findOrAddLocked(&r.id, r.hash, claims[i].Source, now)
 			s.expandMirroredLocked(r, &claims[i], now)
 			continue
 		}
-		r.index = s.findOrOverflowLocked(r.id, r.hash, claims[i].Source)
+		r.index = s.findOrOverflowLocked(&r.id, r.hash, claims[i].Source)
 	}
 	m.evaluateLocked(claims, refs, now, d)
 	return nil
@@ -218,7 +215,7 @@ func (m *Memory) refund(c *Claim, p Permit) {
 	defer s.mu.Unlock()
 	now := m.now()
 	for _, id := range [...]cellID{r.id, r.id.overflowID(0), r.id.overflowID(c.Source)} {
-		i := s.findLocked(id, s.hash(id))
+		i := s.findLocked(&id, s.hash(id))
 		if i == noCell {
 			continue
 		}
@@ -299,23 +296,4 @@ func (m *Memory) Keys() (keys int, bytes int64) {
 		s.mu.Unlock()
 	}
 	return keys, bytes
-}
-
-// limitNumber returns the number of the limit with this name. Limits with the same name,
-// such as a limit and its changed version, have the same number. It does not allocate for
-// a known name.
-func (m *Memory) limitNumber(name string) uint32 {
-	if n, ok := (*m.names.Load())[name]; ok {
-		return n
-	}
-	m.namesMu.Lock()
-	defer m.namesMu.Unlock()
-	names := maps.Clone(*m.names.Load())
-	if n, ok := names[name]; ok {
-		return n
-	}
-	n := uint32(len(names))
-	names[name] = n
-	m.names.Store(&names)
-	return n
 }

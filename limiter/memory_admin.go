@@ -76,7 +76,7 @@ func (m *Memory) change(c Claim, absent ifAbsent, change func(t *keyState, now i
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.now()
-	r.index = s.findLocked(r.id, r.hash)
+	r.index = s.findLocked(&r.id, r.hash)
 	if r.index == noCell && (absent == addAbsent || s.mirrored.has(r.hash)) {
 		r.index = s.addLocked(r.id, r.hash, c.Source, now)
 	}

@@ -28,10 +28,10 @@ func (m *Memory) Inspect(_ context.Context, claims []Claim) (Inspection, error) 
 // inspectLocked sets status to the status of c's key. A key that is only mirrored gets a
 // cell.
 func (s *shard) inspectLocked(r *cellRef, c *Claim, now int64, standing *KeyStatus) {
-	if s.mirrored.has(r.hash) && s.findLocked(r.id, r.hash) == noCell {
+	if s.mirrored.has(r.hash) && s.findLocked(&r.id, r.hash) == noCell {
 		s.addLocked(r.id, r.hash, c.Source, now)
 	}
-	if r.index = s.findOrOverflowLocked(r.id, r.hash, c.Source); r.index == noCell {
+	if r.index = s.findOrOverflowLocked(&r.id, r.hash, c.Source); r.index == noCell {
 		return
 	}
 	s.expandMirroredLocked(r, c, now)

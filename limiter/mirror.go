@@ -14,11 +14,19 @@ import "time"
 // Counts are coarser than in the other store, and stricter: under a limit with a rate,
 // permits expire up to a third of its horizon late, and never early.
 //
+// A refusal that the other store repeats is recorded once.
+//
 // Mirrored keys take at most half of the capacity for keys; beyond that, new keys are not
 // mirrored. A claim costs about 0.2 µs and does not allocate once its key is known, and a
 // key takes 48 bytes whatever was taken. Keys of Concurrent, Distinct and Cooldown limits
 // need single permits and values, so they take as much as in Take.
 func (m *Memory) Mirror(claims []Claim, d *Decision, n int) {
+	if d.Repeats != nil {
+		if d.Repeats.mirroredBy.Load() == m {
+			return
+		}
+		d.Repeats.mirroredBy.Store(m)
+	}
 	for i := range claims[:min(len(claims), len(d.Outcomes))] {
 		if o := &d.Outcomes[i]; d.Allowed || !o.Allowed {
 			m.mirrorClaim(&claims[i], d, o, n)
@@ -67,8 +75,8 @@ func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
 		s.mirrorPermitsLocked(&r, mirroredOutcome{c, d, o, n, now})
 		return
 	}
-	if !d.At.IsZero() {
-		m.clockSkew.Store(now - d.At.UnixMilli())
+	if skew := now - d.At.UnixMilli(); !d.At.IsZero() && skew != m.clockSkew.Load() { // it rarely changes, and all processors share it
+		m.clockSkew.Store(skew)
 	}
 	horizon := packHorizon(c.Limit.Horizon().Milliseconds())
 	note := s.findOrAddMirroredLocked(r.hash, now, horizon)
@@ -124,7 +132,7 @@ func (s *shard) mirrorPermitsLocked(r *cellRef, h mirroredOutcome) {
 	share, parts := c.Limit.Share(h.processes), c.Limit.processes(h.processes)
 	own := *c
 	own.Limit = &share
-	if r.index = s.findLocked(r.id, r.hash); r.index == noCell {
+	if r.index = s.findLocked(&r.id, r.hash); r.index == noCell {
 		s.sweepLocked(now, sweepStep)
 		if !s.isHalfEmptyLocked(cellBytes) {
 			return

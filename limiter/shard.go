@@ -50,9 +50,9 @@ const noCell = math.MaxUint32
 
 // findLocked returns the number of the cell of id, whose hash is h; noCell if there is
 // none.
-func (s *shard) findLocked(id cellID, h uint64) uint32 {
+func (s *shard) findLocked(id *cellID, h uint64) uint32 {
 	for p := s.index.first(h); p.item > 0; p = s.index.next(h, p) {
-		if s.cells.at(p.item-1).id == id {
+		if s.cells.at(p.item-1).id == *id {
 			return p.item - 1
 		}
 	}
@@ -68,12 +68,12 @@ func (s *shard) hashOf(i uint32) uint64 { return s.hash(s.cells.at(i).id) }
 // findOrOverflowLocked returns the number of the cell of id; if there is none and there
 // would be no room for it, that of its overflow cell. It is noCell if that does not exist
 // either.
-func (s *shard) findOrOverflowLocked(id cellID, h uint64, source uint32) uint32 {
+func (s *shard) findOrOverflowLocked(id *cellID, h uint64, source uint32) uint32 {
 	if i := s.findLocked(id, h); i != noCell {
 		return i
 	}
-	if over, full := s.overflowIDLocked(id, source); full {
-		return s.findLocked(over, s.hash(over))
+	if over, full := s.overflowIDLocked(*id, source); full {
+		return s.findLocked(&over, s.hash(over))
 	}
 	return noCell
 }
@@ -107,25 +107,25 @@ func (s *shard) exceedsShareLocked(source uint32) bool {
 // the capacity is used up, all new keys of a limit share one overflow cell, and if source
 // has used its share, its new keys share another one: a key with taken permits is never
 // evicted. The cell is excluded from sweeps at now.
-func (s *shard) findOrAddLocked(id cellID, h uint64, source uint32, now int64) uint32 {
+func (s *shard) findOrAddLocked(id *cellID, h uint64, source uint32, now int64) uint32 {
 	if i := s.findLocked(id, h); i != noCell {
 		s.cells.at(i).pinLocked(now)
 		return i
 	}
 	s.sweepLocked(now, sweepStep)
-	over, full := s.overflowIDLocked(id, source)
+	over, full := s.overflowIDLocked(*id, source)
 	if full {
 		s.sweepLocked(now, fullSweep)
-		over, full = s.overflowIDLocked(id, source)
+		over, full = s.overflowIDLocked(*id, source)
 	}
 	if full {
-		id, h = over, s.hash(over)
+		id, h = &over, s.hash(over)
 		if i := s.findLocked(id, h); i != noCell {
 			s.cells.at(i).pinLocked(now)
 			return i
 		}
 	}
-	return s.addLocked(id, h, source, now)
+	return s.addLocked(*id, h, source, now)
 }
 
 // pinLocked excludes c from sweeps at now, because a later claim of the same decision may

@@ -17,7 +17,7 @@ type cellRef struct {
 // ref locates the key of c, without looking for its cell.
 func (m *Memory) ref(c *Claim) cellRef {
 	h := m.seed.hash(&c.Key)
-	id := cellID{limit: m.limitNumber(c.Limit.Name), key: c.Key}
+	id := cellID{limit: m.numbers.number(c.Limit), key: c.Key}
 	return cellRef{id: id, hash: hashUnder(id.limit, h), shard: uint32(h>>48) & uint32(len(m.shards)-1), index: noCell}
 }
 
@@ -54,7 +54,7 @@ func (m *Memory) unlock(locked shardSet) {
 func (m *Memory) findOrAddLocked(claims []Claim, refs []cellRef, now int64) {
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
-		r.index = s.findOrAddLocked(r.id, r.hash, claims[i].Source, now)
+		r.index = s.findOrAddLocked(&r.id, r.hash, claims[i].Source, now)
 		s.expandMirroredLocked(r, &claims[i], now)
 	}
 }

@@ -4,17 +4,16 @@ package limiter
 // removed. It grows by one chunk at a time, so that growing copies nothing and leaves no
 // garbage; it never shrinks. The garbage collector does not scan values without pointers.
 type slab[T any] struct {
-	bits   uint8 // a chunk has 1<<bits values
-	chunks [][]T
+	chunks []*[chunkSize]T
 	used   uint32   // numbers that were ever allocated
 	free   []uint32 // removed numbers, for reuse
 }
 
+// chunkSize is the number of values in a chunk.
+const chunkSize = 128
+
 // at returns the value of number i.
-func (s *slab[T]) at(i uint32) *T {
-	c := s.chunks[i>>s.bits]
-	return &c[i&(1<<s.bits-1)]
-}
+func (s *slab[T]) at(i uint32) *T { return &s.chunks[i/chunkSize][i%chunkSize] }
 
 // add allocates a number. Its value is zero.
 func (s *slab[T]) add() uint32 {
@@ -23,8 +22,8 @@ func (s *slab[T]) add() uint32 {
 		s.free = s.free[:n-1]
 		return i
 	}
-	if s.used>>s.bits == uint32(len(s.chunks)) {
-		s.chunks = append(s.chunks, make([]T, 1<<s.bits))
+	if s.used/chunkSize == uint32(len(s.chunks)) {
+		s.chunks = append(s.chunks, new([chunkSize]T))
 	}
 	s.used++
 	return s.used - 1

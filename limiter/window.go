@@ -245,5 +245,9 @@ func (w *window) merge(length int64) {
 		}
 	}
 	w.entries = kept
+	if marks == 0 {
+		return
+	}
+	// An entry that got a later time may stand before an older mark now.
 	slices.SortStableFunc(w.entries, func(a, b entry) int { return cmp.Compare(a.at, b.at) })
 }

@@ -55,7 +55,7 @@ func (q *admission) reset() {
 	q.idempotent.firstUse = nil
 	q.idempotent.all = q.idempotent.all[:0]
 	q.decision.Allowed, q.decision.Wait, q.decision.At, q.decision.Permit = false, 0, time.Time{}, limiter.Permit{}
-	q.decision.Outcomes = q.decision.Outcomes[:0]
+	q.decision.Outcomes, q.decision.Repeats = q.decision.Outcomes[:0], nil
 	q.decided, q.fallback, q.isRepeat = false, "", false
 	q.waited, q.waitTime, q.banned = false, 0, false
 	q.shadowRefusals = q.shadowRefusals[:0]

@@ -171,13 +171,15 @@ func (r *route) addRates(l *limit, rates []limiter.Rate, told alerts) (windows [
 			span = "cooldown" // one name whatever the steps are
 			shown.Window = l.Steps[len(l.Steps)-1]
 		}
-		windows = append(windows, &window{
+		w := &window{
 			of:     l,
 			number: len(r.windows) + len(windows),
 			rate:   l.Name + "-" + span,
 			near:   told.near(rate, l.Mode),
 			Limit:  limiter.Limit{Name: r.Name + "." + l.Name + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope},
-		})
+		}
+		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
+		windows = append(windows, w)
 		name := l.Name
 		if len(rates) > 1 {
 			name += "-" + span

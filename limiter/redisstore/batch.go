@@ -53,8 +53,10 @@ func (b *batch) add(c *call) bool {
 	if b.claims > 0 && b.claims+len(c.claims) > maxClaims {
 		return false
 	}
+	var f lookup
 	for i := range c.claims {
-		if w := b.index.find(&c.claims[i]).window; w != nil && !sameLimit(w.limit, c.claims[i].Limit) {
+		f = b.index.find(&c.claims[i])
+		if f.window != nil && !sameLimit(f.window.limit, c.claims[i].Limit) {
 			return false
 		}
 	}
@@ -67,7 +69,10 @@ func (b *batch) add(c *call) bool {
 	}
 	g.payload.request(c.id, len(c.claims))
 	for i := range c.claims {
-		g.payload.claim(&c.claims[i], b.window(g, &c.claims[i]))
+		if len(c.claims) > 1 { // the claim before may have added a window
+			f = b.index.find(&c.claims[i])
+		}
+		g.payload.claim(&c.claims[i], b.window(g, &c.claims[i], f))
 	}
 	g.payload.ended()
 	return true
@@ -78,14 +83,13 @@ func (b *batch) addShared(g *slotBatch, c *call) {
 	claim := c.claims[0]
 	if g.shared == nil {
 		g.shared = &sharedBatch{claim: claim}
-		b.index.add(batchedWindow{limit: claim.Limit, slot: slotOf(claim), batch: g})
+		b.index.add(batchedWindow{limit: claim.Limit, slot: slotOf(&claim), batch: g})
 	}
 	g.shared.request(c.id, claim.Cost)
 }
 
-// window returns the number of c's window in g.
-func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
-	f := b.index.find(c)
+// window returns the number of c's window in g. f is what the index has of it.
+func (b *batch) window(g *slotBatch, c *limiter.Claim, f lookup) int {
 	if f.window != nil {
 		return f.window.number
 	}
@@ -93,7 +97,7 @@ func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
 	if f.box != nil {
 		first = f.box.firstKey
 	}
-	w := batchedWindow{limit: c.Limit, slot: slotOf(*c), batch: g}
+	w := batchedWindow{limit: c.Limit, slot: slotOf(c), batch: g}
 	w.number, w.firstKey = g.payload.window(b.store.names, c, first)
 	b.index.add(w)
 	return w.number

@@ -82,7 +82,7 @@ func (r *reports) removeWindows(claims []limiter.Claim) {
 		return
 	}
 	for _, c := range claims {
-		r.removeWindow(windowIDOf(c))
+		r.removeWindow(windowIDOf(&c))
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/maypok86/otter/v2"
-
 	"github.com/weir-proxy/weir/limiter"
 )
 
@@ -28,7 +26,8 @@ const noExpiry = time.Duration(math.MaxInt64)
 // release or by a new rate, and do not publish it. Such a refusal is cached for
 // sharedDenialTTL.
 type denials struct {
-	cache        *otter.Cache[windowID, denial]
+	start        time.Time // times of denials count from here
+	cache        denialCache
 	isSubscribed atomic.Bool   // changes of other processes are received
 	version      atomic.Uint64 // incremented by each invalidation
 	hasEntries   atomic.Bool   // false if the cache is certainly empty
@@ -38,69 +37,71 @@ type denials struct {
 // noticed. A key that is refused all the time causes ten calls a second.
 const sharedDenialTTL = 100 * time.Millisecond
 
-// A denial is the refusal of cost permits of limit.
+// A denial is the refusal of cost permits of limit. It is immutable.
 type denial struct {
 	limit     *limiter.Limit
+	slot      slot
 	cost      int64
 	remaining int64
+	askedAt   time.Duration // when Redis was called
+	expiresAt time.Duration
+	redisTime int64 // of the decision, in milliseconds since 1970
 	banned    bool
-	askedAt   time.Time // when Redis was called
-	expiresAt time.Time
-	clockSkew time.Duration // approximate time by which the store's clock is ahead
+	refusal   limiter.Refusal
 }
 
 // newDenials returns a cache of at most size denials.
 func newDenials(size int) *denials {
-	if size <= 0 {
-		return nil
-	}
-	return &denials{cache: otter.Must(&otter.Options[windowID, denial]{MaximumSize: size})}
+	return &denials{start: time.Now(), cache: newDenialCache(size)}
 }
+
+// now returns the time since start.
+func (n *denials) now() time.Duration { return time.Since(n.start) }
 
 // decide fills d and returns true if at least one of claims is refused by a denial that
 // is not older than age. The outcomes of the other claims are unknown. If it
 // returns false, it may have overwritten the elements of d.Outcomes.
-func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Claim, d *limiter.Decision) bool {
+func (n *denials) decide(age time.Duration, claims []limiter.Claim, d *limiter.Decision) bool {
 	if n == nil || !n.hasEntries.Load() || !n.isSubscribed.Load() {
 		return false
 	}
-	refused := false
-	outcomes, wait, clockSkew := d.Outcomes[:0], time.Duration(0), time.Duration(0)
+	var now, wait time.Duration // now is read when there is a denial
+	var first *denial
+	refused, outcomes := 0, d.Outcomes[:0]
 	for i := range claims {
 		c := &claims[i]
-		known, ok := n.find(now, age, c)
-		if !ok {
+		known := n.cache.find(c)
+		if known != nil && now == 0 {
+			now = n.now()
+		}
+		if known == nil || !known.isValid(now, age) {
 			outcomes = append(outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true})
 			continue
 		}
-		if !refused {
-			refused, clockSkew = true, known.clockSkew
+		if refused++; refused == 1 {
+			first = known
 		}
 		// Rounded up to milliseconds, so that it is never before the time of Redis.
-		left := (known.expiresAt.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
+		left := (known.expiresAt - now + time.Millisecond - 1).Truncate(time.Millisecond)
 		outcomes = append(outcomes, limiter.Outcome{Remaining: known.remaining, Wait: left, Banned: known.banned})
 		wait = max(wait, left)
 	}
-	if refused {
-		*d = limiter.Decision{At: time.UnixMilli(now.Add(clockSkew).UnixMilli()), Wait: wait, Outcomes: outcomes}
+	if refused == 0 {
+		return false
 	}
-	return refused
+	*d = limiter.Decision{At: time.UnixMilli(first.redisTime + (now - first.askedAt).Milliseconds()), Wait: wait, Outcomes: outcomes}
+	if refused == 1 {
+		d.Repeats = &first.refusal
+	}
+	return true
 }
 
-// find returns the denial that refuses c.
-func (n *denials) find(now time.Time, age time.Duration, c *limiter.Claim) (denial, bool) {
-	known, ok := n.cache.GetIfPresent(windowIDOf(*c))
-	if c.RedissonName != "" && age == denialTTL {
+// isValid reports whether d still refuses at now and is not older than age.
+func (d *denial) isValid(now, age time.Duration) bool {
+	if d.slot.redisson != "" && age == denialTTL {
 		age = sharedDenialTTL // a Java program may have released permits without a message
 	}
-	return known, ok && now.Sub(known.askedAt) <= age && c.Cost >= known.cost && now.Before(known.expiresAt) && sameLimit(known.limit, c.Limit)
-}
-
-// close stops the goroutines of the cache.
-func (n *denials) close() {
-	if n != nil {
-		n.cache.StopAllGoroutines()
-	}
+	return now < d.expiresAt && now-d.askedAt <= age
 }
 
 // currentVersion returns the version to pass to learn. It must be read before Redis is
@@ -125,30 +126,27 @@ func (n *denials) learn(q denialQuery, d *limiter.Decision) {
 	if n == nil || d.Allowed {
 		return
 	}
+	at := q.at.Sub(n.start)
 	for i, o := range d.Outcomes {
-		claim := q.claims[i]
+		claim := &q.claims[i]
 		if o.Allowed || isChangeable(claim) {
 			continue
 		}
-		id := windowIDOf(claim)
-		n.set(id, denial{
-			limit: claim.Limit, cost: claim.Cost, remaining: o.Remaining, banned: o.Banned,
-			askedAt: q.at, expiresAt: q.at.Add(o.Wait), clockSkew: d.At.Sub(q.at),
-		})
+		known := &denial{
+			limit: claim.Limit, slot: slotOf(claim), cost: claim.Cost, remaining: o.Remaining, banned: o.Banned,
+			askedAt: at, expiresAt: at + o.Wait, redisTime: d.At.UnixMilli(),
+		}
+		n.hasEntries.Store(true)
+		place := n.cache.add(known)
 		if n.version.Load() != q.version || !n.isSubscribed.Load() {
-			n.cache.Invalidate(id)
+			place.CompareAndSwap(known, nil)
 		}
 	}
 }
 
-func (n *denials) set(id windowID, d denial) {
-	n.hasEntries.Store(true)
-	n.cache.Set(id, d)
-}
-
 // isChangeable reports whether a refusal of c must not be cached, because held permits
 // can be released at any time, and other values of a Distinct limit may be granted.
-func isChangeable(c limiter.Claim) bool {
+func isChangeable(c *limiter.Claim) bool {
 	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct
 }
 
@@ -158,20 +156,20 @@ func (n *denials) invalidateClaims(claims []limiter.Claim) {
 	if n == nil {
 		return
 	}
-	for _, c := range claims {
-		n.invalidate(windowIDOf(c))
+	for i := range claims {
+		n.invalidate(windowIDOf(&claims[i]))
 	}
 }
 
-// invalidate removes the denial of a window.
+// invalidate removes the denials of a window.
 func (n *denials) invalidate(id windowID) {
-	n.version.Add(1)
-	n.cache.Invalidate(id)
+	n.version.Add(1) // before the removal: learn reads it after it has added a denial
+	n.cache.remove(id)
 }
 
 // setSubscribed sets whether invalidations are received, and removes all denials.
 func (n *denials) setSubscribed(subscribed bool) {
 	n.isSubscribed.Store(subscribed)
 	n.version.Add(1)
-	n.cache.InvalidateAll()
+	n.cache.clear()
 }

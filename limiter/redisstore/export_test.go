@@ -44,8 +44,17 @@ func (s *Store) Hears() bool { return s.denials.isSubscribed.Load() }
 
 // Remembered is how many denials s knows.
 func (s *Store) Remembered() int {
-	s.denials.cache.CleanUp()
-	return s.denials.cache.EstimatedSize()
+	n := 0
+	for i := range s.denials.cache.sets {
+		if set := s.denials.cache.sets[i].Load(); set != nil {
+			for j := range set {
+				if set[j].Load() != nil {
+					n++
+				}
+			}
+		}
+	}
+	return n
 }
 
 // NewWithSlotClock is New with a clock that each slot of a cluster has of its own:
@@ -96,7 +105,9 @@ func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limite
 
 // Deny makes s remember that c was refused for so long.
 func (s *Store) Deny(c limiter.Claim, wait time.Duration) {
-	s.denials.set(windowIDOf(c), denial{limit: c.Limit, cost: c.Cost, askedAt: time.Now(), expiresAt: time.Now().Add(wait)})
+	s.denials.hasEntries.Store(true)
+	now := s.denials.now()
+	s.denials.cache.add(&denial{limit: c.Limit, slot: slotOf(&c), cost: c.Cost, askedAt: now, expiresAt: now + wait})
 }
 
 // Flying is how many calls nobody has answered yet.
@@ -120,7 +131,7 @@ func (s *Store) Unreported() int64 { return s.reports.windows.Load() }
 func (s *Store) Ungranted(claims []limiter.Claim) int {
 	s.reports.mu.Lock()
 	defer s.reports.mu.Unlock()
-	return len(s.reports.byWindow[windowIDOf(claims[0])].grants)
+	return len(s.reports.byWindow[windowIDOf(&claims[0])].grants)
 }
 
 // TellAged reports a grant that was made so long ago, and waits.

@@ -22,7 +22,7 @@ type slot struct {
 	redisson string
 }
 
-func slotOf(c limiter.Claim) slot {
+func slotOf(c *limiter.Claim) slot {
 	if c.RedissonName != "" {
 		return slot{redisson: c.RedissonName}
 	}
@@ -31,7 +31,7 @@ func slotOf(c limiter.Claim) slot {
 
 // windowIDOf returns the window of c. All claims with the same Redisson limiter have the
 // same window, because the limiter's config decides.
-func windowIDOf(c limiter.Claim) windowID {
+func windowIDOf(c *limiter.Claim) windowID {
 	if c.RedissonName != "" {
 		return windowID{slot: slotOf(c)}
 	}
@@ -75,14 +75,14 @@ type lookup struct {
 }
 
 func (x *windowIndex) find(c *limiter.Claim) (f lookup) {
-	s := slotOf(*c)
+	s := slotOf(c)
 	for i := s.hash(); x.table[i%indexSize] != 0; i++ {
 		w := &x.windows[x.table[i%indexSize]-1]
 		if w.slot != s {
 			continue
 		}
 		f.neighbour = w
-		if w.matches(c) {
+		if isSameWindow(w.limit, c) {
 			f.window = w
 			return f
 		}
@@ -103,12 +103,12 @@ func (x *windowIndex) add(w batchedWindow) {
 	x.table[i%indexSize] = uint16(len(x.windows))
 }
 
-// matches reports whether w, which is in the slot of c, is the window of c.
-func (w *batchedWindow) matches(c *limiter.Claim) bool {
-	if c.RedissonName != "" || w.limit == c.Limit {
+// isSameWindow reports whether the window of l in the slot of c is the window of c.
+func isSameWindow(l *limiter.Limit, c *limiter.Claim) bool {
+	if c.RedissonName != "" || l == c.Limit {
 		return true
 	}
-	return w.limit.Algorithm == c.Limit.Algorithm && w.limit.Scope == c.Limit.Scope && w.limit.Name == c.Limit.Name
+	return l.Algorithm == c.Limit.Algorithm && l.Scope == c.Limit.Scope && l.Name == c.Limit.Name
 }
 
 // sameBox reports whether the windows that two limits have of one key are stored in the

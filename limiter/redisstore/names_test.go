@@ -29,18 +29,18 @@ func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 					inBox = " " + tag
 					message += inBox
 				}
-				if id, ok := n.parseWindow(message); !ok || id != windowIDOf(c) {
-					t.Errorf("%q is %+v %v, want %+v", message, id, ok, windowIDOf(c))
+				if id, ok := n.parseWindow(message); !ok || id != windowIDOf(&c) {
+					t.Errorf("%q is %+v %v, want %+v", message, id, ok, windowIDOf(&c))
 				}
 				theirs, ok := newNames(prefix, "two").parseWindow(message)
-				if !ok || (theirs == windowIDOf(c)) != (c.Limit.Scope == limiter.Overall) {
+				if !ok || (theirs == windowIDOf(&c)) != (c.Limit.Scope == limiter.Overall) {
 					t.Errorf("%q is %+v %v to another client", message, theirs, ok)
 				}
 				for _, k := range keys {
 					if other, ok := seen[k+inBox]; ok {
 						t.Errorf("%q is of %+v as well", k, other)
 					}
-					seen[k+inBox] = windowIDOf(c)
+					seen[k+inBox] = windowIDOf(&c)
 					if tag := "{" + c.Key.String() + "}"; !strings.Contains(k, tag) || !strings.HasPrefix(k, prefix+":") {
 						t.Errorf("key %q without prefix or tag", k)
 					}

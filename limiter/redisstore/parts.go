@@ -21,7 +21,7 @@ type part struct {
 func (s *Store) parts(claims []limiter.Claim) []*part {
 	var all []*part
 	for i, c := range claims {
-		at := slices.IndexFunc(all, func(p *part) bool { return s.partSlot(p.claims[0]) == s.partSlot(c) })
+		at := slices.IndexFunc(all, func(p *part) bool { return s.partSlot(&p.claims[0]) == s.partSlot(&c) })
 		if at < 0 {
 			at = len(all)
 			all = append(all, &part{})
@@ -29,12 +29,12 @@ func (s *Store) parts(claims []limiter.Claim) []*part {
 		all[at].claims = append(all[at].claims, c)
 		all[at].indices = append(all[at].indices, i)
 	}
-	slices.SortFunc(all, func(a, b *part) int { return s.partSlot(a.claims[0]).compare(s.partSlot(b.claims[0])) })
+	slices.SortFunc(all, func(a, b *part) int { return s.partSlot(&a.claims[0]).compare(s.partSlot(&b.claims[0])) })
 	return all
 }
 
 // partSlot returns the slot that identifies the part of c.
-func (s *Store) partSlot(c limiter.Claim) slot {
+func (s *Store) partSlot(c *limiter.Claim) slot {
 	if !s.isCluster && c.RedissonName == "" {
 		return slot{}
 	}
@@ -47,5 +47,10 @@ func (h slot) compare(other slot) int {
 
 // isSinglePart reports whether claims form a single part. It does not allocate.
 func (s *Store) isSinglePart(claims []limiter.Claim) bool {
-	return !slices.ContainsFunc(claims, func(c limiter.Claim) bool { return s.partSlot(c) != s.partSlot(claims[0]) })
+	for i := 1; i < len(claims); i++ {
+		if s.partSlot(&claims[i]) != s.partSlot(&claims[0]) {
+			return false
+		}
+	}
+	return true
 }

@@ -59,7 +59,7 @@ func (r *reports) add(now time.Time, claims []limiter.Claim, p limiter.Permit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range claims {
-		id := windowIDOf(c)
+		id := windowIDOf(&c)
 		found := r.byWindow[id]
 		if found == nil {
 			if len(r.byWindow) >= maxReports && !r.sweepLocked(now) {
@@ -119,7 +119,7 @@ func (r *reports) withdraw(claims []limiter.Claim, p limiter.Permit) bool {
 	defer r.mu.Unlock()
 	withdrawn := false
 	for _, c := range claims {
-		id := windowIDOf(c)
+		id := windowIDOf(&c)
 		found := r.byWindow[id]
 		if found == nil {
 			continue
@@ -141,23 +141,20 @@ func (r *reports) withdraw(claims []limiter.Claim, p limiter.Permit) bool {
 
 // hasAny reports whether a window of claims has a pending report.
 func (r *reports) hasAny(claims []limiter.Claim) bool {
-	if r.windows.Load() == 0 {
-		return false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(claims, func(c limiter.Claim) bool { return r.byWindow[windowIDOf(c)] != nil })
+	return slices.ContainsFunc(claims, func(c limiter.Claim) bool { return r.byWindow[windowIDOf(&c)] != nil })
 }
 
 // startSending returns the reports about the windows of claims or, if claims is nil,
 // about some windows. All of them have the same slotOf, so that one script call can send
 // them. They count as being sent until remove or keep is called.
-func (r *reports) startSending(claims []limiter.Claim, partSlot func(limiter.Claim) slot) []*report {
+func (r *reports) startSending(claims []limiter.Claim, partSlot func(*limiter.Claim) slot) []*report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []*report
 	add := func(found *report) bool {
-		if len(out) > 0 && (partSlot(out[0].claim) != partSlot(found.claim) || len(out) == windowsPerReport) {
+		if len(out) > 0 && (partSlot(&out[0].claim) != partSlot(&found.claim) || len(out) == windowsPerReport) {
 			return false
 		}
 		found.sending = len(found.grants)
@@ -165,7 +162,7 @@ func (r *reports) startSending(claims []limiter.Claim, partSlot func(limiter.Cla
 		return true
 	}
 	for _, c := range claims {
-		if found := r.byWindow[windowIDOf(c)]; found != nil && found.sending == 0 {
+		if found := r.byWindow[windowIDOf(&c)]; found != nil && found.sending == 0 {
 			add(found)
 		}
 	}
@@ -190,7 +187,7 @@ func (r *reports) remove(sent []*report, count *atomic.Int64) {
 		}
 		found.grants, found.sending = slices.Delete(found.grants, 0, found.sending), 0
 		if len(found.grants) == 0 {
-			delete(r.byWindow, windowIDOf(found.claim))
+			delete(r.byWindow, windowIDOf(&found.claim))
 			r.windows.Add(-1)
 		}
 	}

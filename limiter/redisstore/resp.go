@@ -89,6 +89,10 @@ func (r *respReader) list(p *reply, header []byte) error {
 		p.err = errReply
 	}
 	for range n {
+		if v, ok := r.count(); ok {
+			p.ints = append(p.ints, v)
+			continue
+		}
 		line, err := r.line()
 		if err != nil {
 			return err
@@ -107,6 +111,27 @@ func (r *respReader) list(p *reply, header []byte) error {
 		p.ints = append(p.ints, v)
 	}
 	return nil
+}
+
+// count reads an element if it is what most are: an integer without a sign, of at most 18
+// digits, that was received as a whole. Otherwise it reads nothing.
+func (r *respReader) count() (n int64, ok bool) {
+	b := r.buf[r.r:r.w]
+	if len(b) < len(":0\r\n") || b[0] != ':' {
+		return 0, false
+	}
+	for i := 1; i < min(len(b)-1, 20); i++ {
+		if digit := b[i] - '0'; digit <= 9 {
+			n = 10*n + int64(digit)
+			continue
+		}
+		if i == 1 || b[i] != '\r' || b[i+1] != '\n' {
+			return 0, false
+		}
+		r.r += i + 2
+		return n, true
+	}
+	return 0, false
 }
 
 // skip skips the value with this header, at any depth.

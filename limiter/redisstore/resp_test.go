@@ -278,3 +278,28 @@ func (r *reference) values(n int64) (any, error) {
 	}
 	return all, nil
 }
+
+// Numbers are read alike whether they arrive as a whole or byte by byte, whatever their
+// length and whatever follows them.
+func TestRESP_NumbersOfAllLengths(t *testing.T) {
+	for digits := range 22 {
+		for _, sign := range []string{"", "-", "+"} {
+			for _, first := range []string{"", "0", "9"} {
+				for _, end := range []string{"\r\n", "\n", "\r", "\r\r\n", "x\r\n", "/\r\n", ":\r\n", " \r\n", ""} {
+					in := "*2\r\n:" + sign + first + strings.Repeat("7", digits) + end + ":1\r\n*1\r\n:2\r\n"
+					want, wantErr := readAll(iotest.OneByteReader(strings.NewReader(in)))
+					for cut := range len(in) {
+						got, err := readAll(io.MultiReader(strings.NewReader(in[:cut]), strings.NewReader(in[cut:])))
+						if !slices.Equal(got, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+							t.Fatalf("%q, cut at %d: %q %v, want %q %v", in, cut, got, err, want, wantErr)
+						}
+					}
+				}
+			}
+		}
+	}
+	got, err := readAll(strings.NewReader("*3\r\n:999999999999999999\r\n:9223372036854775807\r\n:1700000000000\r\n"))
+	if err != io.EOF || !slices.Equal(got, []string{"[999999999999999999 9223372036854775807 1700000000000] <nil>"}) {
+		t.Errorf("%q %v", got, err)
+	}
+}

@@ -34,7 +34,7 @@ type Options struct {
 	// sent together in the next batch.
 	MaxInFlight int
 	// Denials is the maximum number of refusals that are cached in this process, about
-	// 200 bytes each; DefaultDenials by default, none if negative.
+	// 150 bytes each; DefaultDenials by default, none if negative.
 	Denials int
 	// Settle is the time after an outage during which the Store is Settling and not yet
 	// Available. It should be longer than the delay of any process's circuit breaker, so
@@ -123,7 +123,6 @@ func (s *Store) Close() error {
 	if s.invalidations != nil {
 		s.invalidations.close()
 	}
-	s.denials.close()
 	return nil
 }
 
@@ -138,13 +137,13 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	if len(claims) == 0 {
 		return s.decide(ctx, s.scripts.mixed, claims, [16]byte{}, d)
 	}
-	if s.denials.decide(time.Now(), denialTTL, claims, d) {
+	if s.denials.decide(denialTTL, claims, d) {
 		return nil
 	}
 	if err := s.takeAfterReports(ctx, claims, d); err != nil {
 		s.recordFailure(err)
 		// A concurrent call may have received a refusal meanwhile.
-		if s.denials.decide(time.Now(), noExpiry, claims, d) {
+		if s.denials.decide(noExpiry, claims, d) {
 			return nil
 		}
 		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
@@ -155,13 +154,13 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 // Denied reports whether one of claims is known to be refused now, and fills d if so. It
 // does not call Redis, which may refuse other claims too.
 func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
-	return limiter.CheckClaims(claims) == nil && s.denials.decide(time.Now(), denialTTL, claims, d)
+	return limiter.CheckClaims(claims) == nil && s.denials.decide(denialTTL, claims, d)
 }
 
 // takeAfterReports sends the pending reports about the claims' windows, and then takes
 // the claims, within the timeout of one call.
 func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if s.reports.hasAny(claims) {
+	if s.reports.windows.Load() > 0 && s.reports.hasAny(claims) {
 		reportCtx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 		if err := s.sendReports(reportCtx, claims); err != nil {
@@ -169,7 +168,7 @@ func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d 
 		}
 		ctx = reportCtx
 	}
-	if !s.isSinglePart(claims) {
+	if len(claims) > 1 && !s.isSinglePart(claims) {
 		return s.reserve(ctx, claims, d)
 	}
 	return s.takeTogether(ctx, claims, d)

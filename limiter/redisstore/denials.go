@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/maypok86/otter/v2"
+
 	"github.com/weir-proxy/weir/limiter"
 )
 
@@ -27,7 +29,7 @@ const noExpiry = time.Duration(math.MaxInt64)
 // sharedDenialTTL.
 type denials struct {
 	start        time.Time // times of denials count from here
-	cache        denialCache
+	cache        *otter.Cache[windowID, *denial]
 	isSubscribed atomic.Bool   // changes of other processes are received
 	version      atomic.Uint64 // incremented by each invalidation
 	hasEntries   atomic.Bool   // false if the cache is certainly empty
@@ -40,7 +42,6 @@ const sharedDenialTTL = 100 * time.Millisecond
 // A denial is the refusal of cost permits of limit. It is immutable.
 type denial struct {
 	limit     *limiter.Limit
-	slot      slot
 	cost      int64
 	remaining int64
 	askedAt   time.Duration // when Redis was called
@@ -52,7 +53,7 @@ type denial struct {
 
 // newDenials returns a cache of at most size denials.
 func newDenials(size int) *denials {
-	return &denials{start: time.Now(), cache: newDenialCache(size)}
+	return &denials{start: time.Now(), cache: otter.Must(&otter.Options[windowID, *denial]{MaximumSize: size})}
 }
 
 // now returns the time since start.
@@ -70,11 +71,11 @@ func (n *denials) decide(age time.Duration, claims []limiter.Claim, d *limiter.D
 	refused, outcomes := 0, d.Outcomes[:0]
 	for i := range claims {
 		c := &claims[i]
-		known := n.cache.find(c)
-		if known != nil && now == 0 {
+		known, ok := n.cache.GetIfPresent(windowIDOf(c))
+		if ok && now == 0 {
 			now = n.now()
 		}
-		if known == nil || !known.isValid(now, age) {
+		if !ok || !known.refuses(now, age, c) {
 			outcomes = append(outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true})
 			continue
 		}
@@ -96,12 +97,20 @@ func (n *denials) decide(age time.Duration, claims []limiter.Claim, d *limiter.D
 	return true
 }
 
-// isValid reports whether d still refuses at now and is not older than age.
-func (d *denial) isValid(now, age time.Duration) bool {
-	if d.slot.redisson != "" && age == denialTTL {
+// refuses reports whether d, the denial of the window of c, refuses c at now and is not
+// older than age.
+func (d *denial) refuses(now, age time.Duration, c *limiter.Claim) bool {
+	if c.RedissonName != "" && age == denialTTL {
 		age = sharedDenialTTL // a Java program may have released permits without a message
 	}
-	return now < d.expiresAt && now-d.askedAt <= age
+	return now < d.expiresAt && now-d.askedAt <= age && c.Cost >= d.cost && sameLimit(d.limit, c.Limit)
+}
+
+// close stops the goroutines of the cache.
+func (n *denials) close() {
+	if n != nil {
+		n.cache.StopAllGoroutines()
+	}
 }
 
 // currentVersion returns the version to pass to learn. It must be read before Redis is
@@ -132,16 +141,20 @@ func (n *denials) learn(q denialQuery, d *limiter.Decision) {
 		if o.Allowed || isChangeable(claim) {
 			continue
 		}
-		known := &denial{
-			limit: claim.Limit, slot: slotOf(claim), cost: claim.Cost, remaining: o.Remaining, banned: o.Banned,
+		id := windowIDOf(claim)
+		n.set(id, &denial{
+			limit: claim.Limit, cost: claim.Cost, remaining: o.Remaining, banned: o.Banned,
 			askedAt: at, expiresAt: at + o.Wait, redisTime: d.At.UnixMilli(),
-		}
-		n.hasEntries.Store(true)
-		place := n.cache.add(known)
+		})
 		if n.version.Load() != q.version || !n.isSubscribed.Load() {
-			place.CompareAndSwap(known, nil)
+			n.cache.Invalidate(id)
 		}
 	}
+}
+
+func (n *denials) set(id windowID, d *denial) {
+	n.hasEntries.Store(true)
+	n.cache.Set(id, d)
 }
 
 // isChangeable reports whether a refusal of c must not be cached, because held permits
@@ -161,15 +174,15 @@ func (n *denials) invalidateClaims(claims []limiter.Claim) {
 	}
 }
 
-// invalidate removes the denials of a window.
+// invalidate removes the denial of a window.
 func (n *denials) invalidate(id windowID) {
 	n.version.Add(1) // before the removal: learn reads it after it has added a denial
-	n.cache.remove(id)
+	n.cache.Invalidate(id)
 }
 
 // setSubscribed sets whether invalidations are received, and removes all denials.
 func (n *denials) setSubscribed(subscribed bool) {
 	n.isSubscribed.Store(subscribed)
 	n.version.Add(1)
-	n.cache.clear()
+	n.cache.InvalidateAll()
 }

@@ -44,17 +44,8 @@ func (s *Store) Hears() bool { return s.denials.isSubscribed.Load() }
 
 // Remembered is how many denials s knows.
 func (s *Store) Remembered() int {
-	n := 0
-	for i := range s.denials.cache.sets {
-		if set := s.denials.cache.sets[i].Load(); set != nil {
-			for j := range set {
-				if set[j].Load() != nil {
-					n++
-				}
-			}
-		}
-	}
-	return n
+	s.denials.cache.CleanUp()
+	return s.denials.cache.EstimatedSize()
 }
 
 // NewWithSlotClock is New with a clock that each slot of a cluster has of its own:
@@ -105,9 +96,8 @@ func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limite
 
 // Deny makes s remember that c was refused for so long.
 func (s *Store) Deny(c limiter.Claim, wait time.Duration) {
-	s.denials.hasEntries.Store(true)
 	now := s.denials.now()
-	s.denials.cache.add(&denial{limit: c.Limit, slot: slotOf(&c), cost: c.Cost, askedAt: now, expiresAt: now + wait})
+	s.denials.set(windowIDOf(&c), &denial{limit: c.Limit, cost: c.Cost, askedAt: now, expiresAt: now + wait})
 }
 
 // Flying is how many calls nobody has answered yet.

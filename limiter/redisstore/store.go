@@ -34,7 +34,7 @@ type Options struct {
 	// sent together in the next batch.
 	MaxInFlight int
 	// Denials is the maximum number of refusals that are cached in this process, about
-	// 150 bytes each; DefaultDenials by default, none if negative.
+	// 200 bytes each; DefaultDenials by default, none if negative.
 	Denials int
 	// Settle is the time after an outage during which the Store is Settling and not yet
 	// Available. It should be longer than the delay of any process's circuit breaker, so
@@ -123,6 +123,7 @@ func (s *Store) Close() error {
 	if s.invalidations != nil {
 		s.invalidations.close()
 	}
+	s.denials.close()
 	return nil
 }
 

@@ -283,7 +283,7 @@ func (p *Pool) TargetStates() []TargetState {
 	now := time.Now()
 	states := make([]TargetState, len(p.backends))
 	for i, m := range p.backends {
-		states[i] = TargetState{m.name, !(p.health.Path != "" && m.unhealthy) && !now.Before(m.ejectedUntil)}
+		states[i] = TargetState{m.name, !p.unhealthy(m) && !now.Before(m.ejectedUntil)}
 	}
 	return states
 }

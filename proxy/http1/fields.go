@@ -145,8 +145,13 @@ func (f *Fields) DropSet(set NameSet) {
 
 // DropOther is like DropFunc, but leaves the lines with well-known names.
 func (f *Fields) DropOther(drop func(Field) bool) {
-	if Other.in(f.present) {
-		f.DropFunc(func(l Field) bool { return l.ID == Other && drop(l) })
+	if !Other.in(f.present) {
+		return
+	}
+	for i := range f.lines {
+		if l := &f.lines[i]; l.id == Other && !l.dropped && drop(f.field(l)) {
+			l.dropped = true
+		}
 	}
 }
 

@@ -153,8 +153,10 @@ func (f *forwarding) relayResponse() error {
 		return fmt.Errorf("%w: %w", errBadResponse, err)
 	}
 	f.result.Status = status
-	if a, ok := f.to.(announcer); ok {
-		a.announce(announcedTrailers(fields))
+	if fields.MayHave(1 << http1.Trailer) {
+		if a, ok := f.to.(announcer); ok {
+			a.announce(announcedTrailers(fields))
+		}
 	}
 	fields.StripHopByHop()
 	fields.DropKnown(http1.AltSvc) // would direct clients to bypass the proxy

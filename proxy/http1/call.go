@@ -219,7 +219,7 @@ func (c *Call) reusable() bool {
 // scheme that authenticates the connection instead of each request. Such a connection
 // must not be used for other clients.
 func (c *Call) isConnAuthenticated() bool {
-	const challenges uint64 = 1<<WWWAuthenticate | 1<<ProxyAuthenticate
+	const challenges NameSet = 1<<WWWAuthenticate | 1<<ProxyAuthenticate
 	f := &c.Response.Fields
 	if f.present&challenges == 0 {
 		return false

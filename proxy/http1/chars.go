@@ -78,7 +78,11 @@ func valueLength(b []byte) int {
 		if at == 0 {
 			continue
 		}
-		for j := i + byteIndex(at); j < i+8; j++ {
+		j := i + byteIndex(at)
+		if b[j] == '\r' { // the usual end
+			return j
+		}
+		for ; j < i+8; j++ {
 			if !isClass(b[j], valueChar) {
 				return j
 			}

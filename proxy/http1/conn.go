@@ -35,6 +35,7 @@ type conn struct {
 	writeStep    func(fd uintptr) bool // writeOp.step, made once
 	firstRequest bool                  // the first request of the connection has not ended
 	handedOver   bool                  // the connection belongs to another owner
+	handlerState any                   // see Exchange.ConnState
 
 	writeDeadline deadline
 	state         atomic.Uint32 // shared

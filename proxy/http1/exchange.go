@@ -108,6 +108,10 @@ func peerOf(c net.Conn) netip.AddrPort {
 	}
 }
 
+// ConnState returns a variable that belongs to the handler. It is kept as long as the
+// client connection, also while that is idle, for what is the same for all its requests.
+func (x *Exchange) ConnState() *any { return &x.conn.handlerState }
+
 // Secure reports whether the client connection uses TLS.
 func (x *Exchange) Secure() bool { return x.conn.tls }
 

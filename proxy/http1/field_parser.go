@@ -24,7 +24,7 @@ func (s *fieldParser) parse(buf []byte, f *Fields, limits fieldLimits) (done boo
 	}
 	b := buf[:min(len(buf), limits.bytes)]
 	f.buf = b
-	if !s.lineIncomplete(b) {
+	if s.scanned <= s.next || !s.lineIncomplete(b) {
 		done, err = s.lines(f, limits.lines)
 		s.scanned = len(b)
 	}
@@ -50,10 +50,10 @@ func (s *fieldParser) lines(f *Fields, limit int) (done bool, err error) {
 			value++
 		}
 		end := value + valueLength(b[value:])
-		next, err := lineEnd(b, end)
-		if next == 0 {
-			return false, err
+		if end > len(b)-2 || b[end] != '\r' || b[end+1] != '\n' {
+			return false, lineEndError(b[end:])
 		}
+		next := end + 2
 		generated := value == colon+2
 		if b[value] <= ' ' || b[end-1] <= ' ' { // more blanks, or an empty value
 			value, end = trimBlanks(b, value, end)
@@ -79,10 +79,10 @@ func (s *fieldParser) lines(f *Fields, limit int) (done bool, err error) {
 	return true, nil
 }
 
-// lineIncomplete reports whether the line that was incomplete at the last call is still
-// incomplete. That is cheaper than parsing it again.
+// lineIncomplete reports whether the line that was incomplete at the last call, at
+// s.scanned, is still incomplete. That is cheaper than parsing it again.
 func (s *fieldParser) lineIncomplete(buf []byte) bool {
-	if s.scanned <= s.next || bytes.IndexByte(buf[s.scanned:], '\n') >= 0 {
+	if bytes.IndexByte(buf[s.scanned:], '\n') >= 0 {
 		return false
 	}
 	s.scanned = len(buf)

@@ -21,9 +21,9 @@ type Fields struct {
 	buf          []byte // the buffer that was parsed
 	added        []byte // the bytes of added lines
 	lines        []fieldLine
-	present      uint64 // a bit for each Name; it stays set after lines were dropped
-	options      byte   // the kinds of options in Connection, dropped or not
-	unusualNames bool   // a name contains other characters than letters, digits and hyphens
+	present      NameSet // the names of all lines, dropped or not
+	options      byte    // the kinds of options in Connection, dropped or not
+	unusualNames bool    // a name contains other characters than letters, digits and hyphens
 
 	scratch []string // memory for Values
 }
@@ -74,6 +74,10 @@ func (f *Fields) All() iter.Seq[Field] {
 
 // Has reports whether there is a line with the name n. n must not be Other.
 func (f *Fields) Has(n Name) bool { return f.count(n) > 0 }
+
+// MayHave reports whether there is a line with a name in set, or was before it was
+// dropped. It costs less than Has.
+func (f *Fields) MayHave(set NameSet) bool { return f.present&set != 0 }
 
 // Value returns the value of the first line with the name n. n must not be Other.
 func (f *Fields) Value(n Name) (value string, ok bool) {
@@ -130,7 +134,26 @@ func (f *Fields) DropConfusable(name string) {
 }
 
 // DropKnown drops all lines with the name n. n must not be Other.
-func (f *Fields) DropKnown(n Name) { f.dropSet(1 << n) }
+func (f *Fields) DropKnown(n Name) { f.DropSet(1 << n) }
+
+// DropSet drops all lines whose names are in set, which must not contain Other.
+func (f *Fields) DropSet(set NameSet) {
+	if f.present&set != 0 {
+		f.dropSet(set)
+	}
+}
+
+// DropOther is like DropFunc, but leaves the lines with well-known names.
+func (f *Fields) DropOther(drop func(Field) bool) {
+	if !Other.in(f.present) {
+		return
+	}
+	for i := range f.lines {
+		if l := &f.lines[i]; l.id == Other && !l.dropped && drop(f.field(l)) {
+			l.dropped = true
+		}
+	}
+}
 
 // DropFunc drops the lines for which drop returns true.
 func (f *Fields) DropFunc(drop func(Field) bool) {
@@ -149,11 +172,7 @@ func (f *Fields) equalName(l *fieldLine, name string) bool {
 	return equalFold(f.bufferOf(l)[l.name:l.nameEnd], name)
 }
 
-// dropSet drops the lines whose names are in the set, which does not contain Other.
-func (f *Fields) dropSet(set uint64) {
-	if f.present&set == 0 {
-		return
-	}
+func (f *Fields) dropSet(set NameSet) {
 	for i := range f.lines {
 		if l := &f.lines[i]; l.id.in(set) {
 			l.dropped = true

@@ -9,14 +9,14 @@ func (f *Fields) Add(name, value string) {
 
 // add adds a line whose name, in any case, is that of n.
 func (f *Fields) add(n Name, name, value string) {
-	l := fieldLine{name: uint32(len(f.added)), id: n, added: true}
-	f.added = append(f.added, name...)
-	l.nameEnd = uint32(len(f.added))
-	l.value = l.nameEnd
-	f.added = append(f.added, value...)
-	l.valueEnd = uint32(len(f.added))
-	f.lines = append(f.lines, l)
-	f.present |= 1 << l.id
+	from := len(f.added)
+	added := append(f.added, name...) // storing it once costs less
+	colon := uint32(len(added))
+	f.added = append(added, value...)
+	f.lines = append(f.lines, fieldLine{
+		name: uint32(from), nameEnd: colon, value: colon, valueEnd: uint32(len(f.added)), id: n, added: true,
+	})
+	f.present |= 1 << n
 	if n == Connection {
 		f.addOptions(value)
 	}

@@ -127,8 +127,10 @@ func (n Name) row() string {
 	return nameTable[at : at+nameRow]
 }
 
-// in reports whether n is in a set of names, in which each name is a bit.
-func (n Name) in(set uint64) bool { return set>>(n&63)&1 != 0 }
+// A NameSet is a set of names. Each name n is the bit 1<<n.
+type NameSet uint64
+
+func (n Name) in(set NameSet) bool { return set>>(n&63)&1 != 0 }
 
 // String returns the canonical spelling of the name, as in X-Request-Id.
 func (n Name) String() string {

@@ -44,12 +44,12 @@ func (r *Response) Reset() {
 // startLine parses the status line and returns its length, or 0 if it is incomplete.
 // The space before an empty reason phrase may be missing, because some servers omit it.
 func (r *Response) startLine(b []byte, l *Limits) (int, error) {
-	const like, usual = "HTTP/1.x 000", "HTTP/1.1 "
-	checked := 0
+	const like, usual = "HTTP/1.x 000", "HTTP/1.1 200 OK\r\n"
 	if len(b) >= len(usual) && string(b[:len(usual)]) == usual {
-		checked, r.Minor = len(usual), 1
+		r.Status, r.Minor = 200, 1
+		return len(usual), nil
 	}
-	for i := checked; i < min(len(b), len(like)); i++ {
+	for i := range min(len(b), len(like)) {
 		c := b[i]
 		switch like[i] {
 		case 'x':

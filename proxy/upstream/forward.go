@@ -54,6 +54,8 @@ func (p *Pool) checkRequest(t *Request) (ResultKind, error) {
 		return BadRequest, errTarget
 	case t.Host == "" && t.SetHost == "":
 		return BadRequest, errHost
+	case !t.Fields.MayHave(1<<http1.Upgrade | 1<<http1.Via | 1<<http1.MaxForwards):
+		return OK, nil
 	case !printableASCII(firstValue(t.Fields, http1.Upgrade)):
 		return BadRequest, errUpgrade
 	case t.Fields.Has(http1.Via) && viaContains(t.Fields.Values("Via"), p.pseudonym):
@@ -110,10 +112,9 @@ type forwarding struct {
 	result         Result
 	trusted        forwardedFields // received from a trusted peer
 	writer         fieldWriter     // writes the fields that describe the client
-	via            string
-	maxForwards    int    // value of Max-Forwards, or -1
-	upgrade        string // the protocol to switch to, or ""
-	acceptTrailers bool   // the client accepts trailer fields
+	maxForwards    int             // value of Max-Forwards, or -1
+	upgrade        string          // the protocol to switch to, or ""
+	acceptTrailers bool            // the client accepts trailer fields
 }
 
 // begin returns the forwarding of t.
@@ -126,9 +127,14 @@ func (p *Pool) begin(ctx context.Context, t *Request, to Sink) *forwarding {
 	if f.start.IsZero() {
 		f.start = time.Now()
 	}
-	f.trusted, f.via, f.maxForwards = trustedForwarded(t), p.via(t), maxForwards(t)
-	f.acceptTrailers = t.Proto != "HTTP/1.0" && t.Fields.Has(http1.TE) && containsToken(t.Fields.Values("Te"), "trailers")
-	f.upgrade = upgradeProtocol(t)
+	if t.TrustedPeer {
+		f.trusted = trustedForwarded(t.Fields)
+	}
+	f.maxForwards = maxForwards(t)
+	if t.Fields.MayHave(1<<http1.TE | 1<<http1.Upgrade) {
+		f.acceptTrailers = t.Proto != "HTTP/1.0" && containsToken(t.Fields.Values("Te"), "trailers")
+		f.upgrade = upgradeProtocol(t)
+	}
 	f.sender = p.transport().sender(f)
 	return f
 }
@@ -147,8 +153,10 @@ func (f *forwarding) relayResponse() error {
 		return fmt.Errorf("%w: %w", errBadResponse, err)
 	}
 	f.result.Status = status
-	if a, ok := f.to.(announcer); ok {
-		a.announce(announcedTrailers(fields))
+	if fields.MayHave(1 << http1.Trailer) {
+		if a, ok := f.to.(announcer); ok {
+			a.announce(announcedTrailers(fields))
+		}
 	}
 	fields.StripHopByHop()
 	fields.DropKnown(http1.AltSvc) // would direct clients to bypass the proxy

@@ -13,21 +13,15 @@ import (
 // X-Forwarded-Proto in a request.
 type forwardedFields struct{ chain, forwarded, host, proto []string }
 
-// trustedForwarded returns the forwarded fields of t if its peer is trusted, otherwise
-// none.
-func trustedForwarded(t *Request) forwardedFields {
-	if !t.TrustedPeer {
-		return forwardedFields{}
-	}
-	f := t.Fields
+// trustedForwarded returns the forwarded fields of a trusted peer.
+func trustedForwarded(f *http1.Fields) forwardedFields {
 	return forwardedFields{f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto")}
 }
 
-// setForwarded writes the fields that describe the client: X-Real-Ip, X-Forwarded-*,
-// Forwarded and X-Request-Id. The values of a trusted peer are kept and extended; those
-// of any other peer have been dropped. X-Real-Ip is always the client address that Weir
-// has determined.
-func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
+// setPeer writes X-Real-Ip, X-Forwarded-For and X-Forwarded-Proto. The values of a
+// trusted peer are kept and extended; those of any other peer have been dropped.
+// X-Real-Ip is always the client address that Weir has determined.
+func setPeer(w *forwardedFields, t *Request, to *fieldWriter) {
 	peer := t.Peer.Addr().Unmap().WithZone("")
 	client := t.Client.Unmap().WithZone("")
 	if !client.IsValid() {
@@ -41,17 +35,22 @@ func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
 	} else if chain := appendChain(to.buf[:0], w.chain, peer); len(chain) > 0 {
 		to.add(http1.XForwardedFor, chain)
 	}
-	to.addAll(http1.XForwardedHost, w.host) // a trusted peer has seen the original request
-	if len(w.host) == 0 {
-		to.addString(http1.XForwardedHost, t.Host)
-	}
 	to.addAll(http1.XForwardedProto, w.proto)
 	if len(w.proto) == 0 {
 		to.addString(http1.XForwardedProto, t.Scheme)
 	}
+}
+
+// setForwarded writes the other fields that describe the client and its request:
+// X-Forwarded-Host, Forwarded and X-Request-Id.
+func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
+	to.addAll(http1.XForwardedHost, w.host) // a trusted peer has seen the original request
+	if len(w.host) == 0 {
+		to.addString(http1.XForwardedHost, t.Host)
+	}
 	to.addAll(http1.Forwarded, w.forwarded)
 	if t.Forwarded {
-		to.add(http1.Forwarded, appendElement(to.buf[:0], peer, t))
+		to.add(http1.Forwarded, appendElement(to.buf[:0], t.Peer.Addr().Unmap().WithZone(""), t))
 	}
 	if t.RequestID != "" {
 		to.addString(http1.XRequestID, t.RequestID)

@@ -112,11 +112,11 @@ func (c *group) wait(ctx context.Context, w *waiter) (*backend, error) {
 // release decrements the number of requests in flight, and admits waiting requests.
 func (c *group) release(m *backend) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	m.inFlight--
 	if len(c.waiting) > 0 {
 		c.admitWaitingLocked(time.Now())
 	}
+	c.mu.Unlock()
 }
 
 // admitWaitingLocked admits waiting requests in order of arrival, as long as there are
@@ -137,14 +137,13 @@ func (c *group) admitWaitingLocked(now time.Time) {
 // recordConnect records whether a connection to m was established.
 func (c *group) recordConnect(m *backend, h *Health, reached bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if reached {
-		if m.failedConnects > 0 || !m.ejectedUntil.IsZero() {
-			m.connectSucceeded(time.Now(), h)
-		}
-	} else {
+	switch {
+	case !reached:
 		m.connectFailed(time.Now(), h, rand.Float64())
+	case m.failedConnects > 0 || !m.ejectedUntil.IsZero():
+		m.connectSucceeded(time.Now(), h)
 	}
+	c.mu.Unlock()
 }
 
 // recordCheck records the result of an active health check of m.

@@ -14,6 +14,7 @@ import (
 type header interface {
 	// AddFields adds all fields.
 	AddFields(f *http1.Fields)
+	AddBlock(b http1.FieldBlock)
 	Add(name, value string)
 	// AddKnown adds a field. value is valid only until it returns.
 	AddKnown(name http1.Name, value []byte)
@@ -26,14 +27,20 @@ type header interface {
 func (f *forwarding) writeHeader(to header) {
 	t := f.request
 	f.writer.to, f.writer.set = to, t.Set
-	setForwarded(&f.trusted, t, &f.writer)
-	if !t.expectsContinue() {
-		t.Fields.DropKnown(http1.Expect) // HTTP/1.0 has no expectations (RFC 9110 section 10.1.1)
+	if lines := f.peerLines(); lines != nil {
+		to.AddBlock(lines.block)
+	} else {
+		setPeer(&f.trusted, t, &f.writer)
 	}
+	setForwarded(&f.trusted, t, &f.writer)
 	t.Fields.StripHopByHop()
-	t.Fields.DropFunc(f.dropsField)
+	f.stripSpoofed()
 	to.AddFields(t.Fields)
-	f.writer.addString(http1.Via, f.via)
+	if t.Proto == "HTTP/1.1" && len(t.Set) == 0 {
+		to.AddBlock(f.pool.via11Line)
+	} else {
+		f.writer.addString(http1.Via, f.pool.via(t))
+	}
 	f.writer.to = nil
 	if f.maxForwards > 0 && t.Set["Max-Forwards"] == nil {
 		to.Add("Max-Forwards", strconv.Itoa(f.maxForwards-1))
@@ -47,27 +54,36 @@ func (f *forwarding) writeHeader(to header) {
 	}
 }
 
-// dropsField reports whether a field of the client's request is not forwarded. It gives
-// the same result as isSpoofed, but is faster for the most frequent names.
-func (f *forwarding) dropsField(field http1.Field) bool {
+// stripSpoofed drops the fields of the client's request that are not forwarded. It
+// drops those for which isSpoofed is true, but is faster if the operator sets no field.
+func (f *forwarding) stripSpoofed() {
+	const spoofed http1.NameSet = 1<<http1.Forwarded | 1<<http1.XForwardedFor | 1<<http1.XForwardedHost | 1<<http1.XForwardedProto |
+		1<<http1.XRealIP | 1<<http1.HTTP2Settings | 1<<http1.Proxy
 	t := f.request
-	if field.ID == http1.MaxForwards && f.maxForwards > 0 {
-		return true
+	drop := spoofed
+	if t.RequestID != "" {
+		drop |= 1 << http1.XRequestID
 	}
+	if f.maxForwards > 0 {
+		drop |= 1 << http1.MaxForwards
+	}
+	if !t.expectsContinue() {
+		drop |= 1 << http1.Expect // HTTP/1.0 has no expectations (RFC 9110 section 10.1.1)
+	}
+	t.Fields.DropSet(drop)
 	if len(t.Set) == 0 {
-		switch field.ID {
-		case http1.Forwarded, http1.XForwardedFor, http1.XForwardedHost, http1.XForwardedProto, http1.XRealIP, http1.HTTP2Settings, http1.Proxy:
-			return true
-		case http1.XRequestID:
-			return t.RequestID != ""
-		case http1.Other:
-			if isHyphenated(field.Name) {
-				const own = "X-Forwarded-"
-				return !t.TrustedPeer && len(field.Name) >= len(own) && strings.EqualFold(field.Name[:len(own)], own)
-			}
-		default:
-			return false
-		}
+		t.Fields.DropOther(t.spoofsOther)
+		return
+	}
+	t.Fields.DropFunc(func(field http1.Field) bool { return isSpoofed(http.CanonicalHeaderKey(field.Name), t) })
+}
+
+// spoofsOther is isSpoofed for a field that is not well known, if the operator sets no
+// field.
+func (t *Request) spoofsOther(field http1.Field) bool {
+	if isHyphenated(field.Name) {
+		const own = "X-Forwarded-"
+		return !t.TrustedPeer && len(field.Name) >= len(own) && strings.EqualFold(field.Name[:len(own)], own)
 	}
 	return isSpoofed(http.CanonicalHeaderKey(field.Name), t)
 }
@@ -98,7 +114,7 @@ func (p *Pool) via(t *Request) string {
 // peer.
 func isSpoofed(name string, t *Request) bool {
 	switch name {
-	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip": // see setForwarded
+	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip": // see setPeer and setForwarded
 		return true
 	case "Http2-Settings", // belongs to an upgrade to h2c
 		"Proxy": // CGI servers turn it into the variable HTTP_PROXY ("httpoxy", CVE-2016-5385)

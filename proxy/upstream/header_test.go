@@ -206,8 +206,8 @@ func TestForwarded_Element(t *testing.T) {
 
 func TestForwarded_UnknownPeer(t *testing.T) {
 	asked := &Request{Host: "a", Scheme: "http", Fields: FieldsFromHeader(http.Header{"X-Forwarded-For": {"6.6.6.6"}})}
-	h, w := http.Header{}, trustedForwarded(asked)
-	setForwarded(&w, asked, &fieldWriter{to: mapHeader(h)})
+	h := http.Header{}
+	setPeer(&forwardedFields{}, asked, &fieldWriter{to: mapHeader(h)})
 	if !isSpoofed("X-Real-Ip", asked) || h["X-Real-Ip"] != nil || h["X-Forwarded-For"] != nil {
 		t.Errorf("header %v, want no address", h)
 	}

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -97,14 +96,17 @@ func (s *http1Sender) relayInterim(r *http1.Response) {
 // send implements sender.
 func (s *http1Sender) send(m *backend, now time.Time) error {
 	t := s.request
-	base, mark := m.basePath, ""
+	host, base, mark := t.Host, m.basePath, ""
+	if t.SetHost != "" {
+		host = t.SetHost
+	}
 	if t.Path == "*" {
 		base = ""
 	}
 	if t.ForceQuery || t.RawQuery != "" {
 		mark = "?"
 	}
-	s.writeHeader(s.call.Begin(t.Method, cmp.Or(t.SetHost, t.Host), base, t.Path, mark, t.RawQuery))
+	s.writeHeader(s.call.Begin(t.Method, host, base, t.Path, mark, t.RawQuery))
 	err := s.transport.poolOf(m).SendAt(s.call, now)
 	if err == nil {
 		s.result.FirstByte = s.call.ResponseAfter(s.start)

@@ -32,7 +32,10 @@ func (p *Pool) Outgoing(t *Request) (o Outgoing, kind ResultKind, err error) {
 	if t.RawQuery != "" {
 		o.Target += "?" + t.RawQuery
 	}
-	f := forwarding{request: t, trusted: trustedForwarded(t), via: p.via(t), maxForwards: maxForwards(t)}
+	f := forwarding{pool: p, request: t, maxForwards: maxForwards(t)}
+	if t.TrustedPeer {
+		f.trusted = trustedForwarded(t.Fields)
+	}
 	f.writeHeader(mapHeader(o.Header))
 	for _, from := range p.config.Targets {
 		o.Targets = append(o.Targets, from.URL.Redacted())
@@ -49,6 +52,13 @@ func (h mapHeader) AddFields(f *http1.Fields) {
 		if line.ID != http1.Host {
 			h.Add(line.Name, line.Value)
 		}
+	}
+}
+
+// AddBlock implements header.
+func (h mapHeader) AddBlock(b http1.FieldBlock) {
+	for name, value := range b.All() {
+		h.Add(name, value)
 	}
 }
 

@@ -39,14 +39,17 @@ type selection struct {
 // that have not failed this request, and then those that are not ejected. Its cost is
 // linear in the number of backends.
 func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
+	if len(p.backends) == 1 {
+		return p.pickOnly()
+	}
 	candidates := p.scratch[:0]
 	best, fit := 0, false
 	for _, m := range p.backends {
-		if p.health.Path != "" && m.unhealthy {
+		if p.unhealthy(m) {
 			continue
 		}
 		fit = true
-		if p.maxConnections > 0 && m.inFlight >= p.maxConnections {
+		if p.isFull(m) {
 			continue
 		}
 		rank := 1
@@ -75,6 +78,26 @@ func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 		candidates = p.leastLoaded(now, candidates)
 	}
 	return p.roundRobin(now, candidates), nil
+}
+
+// pickOnly is pick for a pool with one backend.
+func (p *Pool) pickOnly() (*backend, error) {
+	m := p.backends[0]
+	switch {
+	case p.unhealthy(m):
+		return nil, errNoTarget
+	case p.isFull(m):
+		return nil, nil
+	}
+	return m, nil
+}
+
+// unhealthy reports whether active checks have found m to be unhealthy.
+func (p *Pool) unhealthy(m *backend) bool { return p.health.Path != "" && m.unhealthy }
+
+// isFull reports whether m is at MaxConnections.
+func (p *Pool) isFull(m *backend) bool {
+	return p.maxConnections > 0 && m.inFlight >= p.maxConnections
 }
 
 // hasTried reports whether m has failed this request.

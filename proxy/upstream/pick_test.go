@@ -155,6 +155,24 @@ func TestPick_RankOrder(t *testing.T) {
 	}
 }
 
+func TestPick_OnlyBackend(t *testing.T) {
+	now := time.Now()
+	p := newTestPool(t, Config{MaxConnections: 1, Health: Health{FailureThreshold: 2, EjectFor: time.Minute, Path: "/", Interval: 1, Timeout: 1}}, 1)
+	m := p.backends[0]
+	m.ejectedUntil, m.failedConnects = now.Add(1), 2
+	if got, err := p.pick(now, selection{tried: []*backend{m}}); got != m || err != nil {
+		t.Errorf("chose %v, %v; want the only one although it is ejected and was tried", got, err)
+	}
+	m.inFlight++
+	if got, err := p.pick(now, selection{}); got != nil || err != nil {
+		t.Errorf("chose %v, %v; want none, as it is full", got, err)
+	}
+	m.unhealthy = true
+	if got, err := p.pick(now, selection{}); got != nil || !errors.Is(err, errNoTarget) {
+		t.Errorf("chose %v, %v; want that it is not fit", got, err)
+	}
+}
+
 func TestPick_SlowStart(t *testing.T) {
 	now := time.Now()
 	p := newTestPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: time.Minute, SlowStart: 10 * time.Second}}, 1, 1)

@@ -31,6 +31,8 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // ErrConfig reports that a Config is invalid.
@@ -119,7 +121,8 @@ type Pool struct {
 	buffers          *bufferPool
 	pseudonym        string
 
-	via11 string // element of Via for HTTP/1.1
+	via11     string // element of Via for HTTP/1.1
+	via11Line http1.FieldBlock
 
 	balance         Balance
 	maxConnections  int
@@ -161,7 +164,11 @@ func New(c Config) (*Pool, error) {
 		p.pseudonym = newPseudonym()
 	}
 	p.via11 = "1.1 " + p.pseudonym
-	if err := p.validate(); err != nil {
+	err := p.validate()
+	if err == nil {
+		p.via11Line, err = http1.NewFieldBlock("Via", p.via11)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, c.Name, err)
 	}
 	if p.groups == nil {
@@ -276,7 +283,7 @@ func (p *Pool) TargetStates() []TargetState {
 	now := time.Now()
 	states := make([]TargetState, len(p.backends))
 	for i, m := range p.backends {
-		states[i] = TargetState{m.name, !(p.health.Path != "" && m.unhealthy) && !now.Before(m.ejectedUntil)}
+		states[i] = TargetState{m.name, !p.unhealthy(m) && !now.Before(m.ejectedUntil)}
 	}
 	return states
 }

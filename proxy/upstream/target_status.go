@@ -38,7 +38,7 @@ func (p *Pool) TargetStatuses() (all []TargetStatus, waiting int) {
 			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks, Share: m.slowStartFactor(now, &p.health),
 		}
 		switch {
-		case p.health.Path != "" && m.unhealthy:
+		case p.unhealthy(m):
 			s.Condition = Unhealthy
 		case now.Before(m.ejectedUntil):
 			s.Condition, s.EjectedUntil = Ejected, m.ejectedUntil

@@ -25,9 +25,6 @@ func trailerFilter(t *Request) func(http1.Field) bool {
 // announcedTrailers returns the names of the trailer fields that a response announces,
 // without those that are not allowed.
 func announcedTrailers(f *http1.Fields) []string {
-	if !f.Has(http1.Trailer) {
-		return nil
-	}
 	var names []string
 	named := f.Values("Connection")
 	for _, line := range f.Values("Trailer") {

@@ -8,10 +8,10 @@ package http1
 //
 // The runtime polls sockets when no goroutine is ready, and otherwise only every 10 ms.
 // Connections that never wait would delay all others by that, so that at most every
-// second request is read after a yield, unless the request waited for an upstream.
+// second request is read after a yield, unless the request before waited for an upstream.
 type readYield struct {
 	skip     uint8 // responses until the next yield
-	interval uint8 // responses without a yield between two with one
+	interval uint8 // responses between two yields that gain nothing
 }
 
 // maxYieldInterval bounds readYield.interval.
@@ -26,16 +26,14 @@ func (y *readYield) due() bool {
 	return true
 }
 
-// done tells y what a yield has led to: whether the next request was there, and whether
-// the request before it had waited.
-func (y *readYield) done(found, waited bool) {
-	switch {
-	case !found:
-		y.interval = min(2*y.interval+1, maxYieldInterval)
-	case waited:
-		y.interval = 0
-	default:
-		y.interval = 1
-	}
+// found is called after a yield if there was something to read.
+func (y *readYield) found() { y.interval = 0 }
+
+// foundNothing is called after a yield if there was nothing to read.
+func (y *readYield) foundNothing() {
+	y.interval = min(2*y.interval+1, maxYieldInterval)
 	y.skip = y.interval
 }
+
+// skipNext is called if the request before the yield has not waited.
+func (y *readYield) skipNext() { y.skip = max(y.skip, 1) }

@@ -28,7 +28,14 @@ func (c *conn) readFirst(fd uintptr) bool {
 	c.acquireExchange()
 	n, err := rawRead(int(fd), c.x.in.buf)
 	if yielded {
-		c.yield.done(err != syscall.EAGAIN, c.x.waited)
+		if err == syscall.EAGAIN {
+			c.yield.foundNothing()
+		} else {
+			c.yield.found()
+		}
+		if !c.x.waited {
+			c.yield.skipNext()
+		}
 	}
 	c.firstRead.n = n
 	switch {

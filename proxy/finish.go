@@ -43,7 +43,7 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 // end settles x and writes its log line. x must not be used afterwards. A request that was aborted
 // before there was an outcome stays counted.
 func (p *Proxy) end(ctx context.Context, x *exchange) {
-	if x.outcome.known && len(x.takenPermits) > 0 {
+	if x.outcome.known {
 		p.admitter.settle(ctx, &x.admission, &x.outcome)
 	}
 	x.stopRenewing()

@@ -123,7 +123,7 @@ func TestLayout_RetiredWordsStayOutOfComments(t *testing.T) {
 func TestLayout_TermsOfTheFieldLeadToTheirFiles(t *testing.T) {
 	terms := map[string]string{
 		"all or none": "lock/multi.go", "configuration drift": "proxy/cluster/drift.go", "count-down latch": "lock/latch.go", "E.164": "proxy/key/phone.go",
-		"edit distance": "proxy/config/suggest.go", "fencing token": "lock/fenced.go", "garbage collection": "proxy/cluster/sweep.go", "heartbeat": "proxy/cluster/member.go",
+		"edit distance": "proxy/config/internal/form/suggest.go", "fencing token": "lock/fenced.go", "garbage collection": "proxy/cluster/sweep.go", "heartbeat": "proxy/cluster/member.go",
 		"JSON Pointer": "proxy/key/pointer.go", "JSON Web Key Set": "proxy/key/jwks.go", "leader election": "proxy/cluster/leader.go", "normalization": "proxy/key/normalize.go",
 		"readers-writer lock": "lock/readwrite.go", "redaction": "proxy/key/mask.go", "Redlock": "lock/multi.go", "secret rotation": "proxy/key/hash.go",
 		"token bucket": "limiter/doc.go", "two-phase commit": "proxy/cluster/push.go", "watchdog": "lock/watchdog.go", "hop-by-hop": "proxy/http1/hop_by_hop.go",

@@ -1,6 +1,10 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+)
 
 // A LogFormat is a format of the access log.
 type LogFormat string
@@ -28,17 +32,17 @@ func (r *loader) accessLog(f *accessLogForm) AccessLog {
 	}
 	for i, name := range f.Fields {
 		if slices.Contains(f.Fields[:i], name) {
-			r.wrong(&f.Fields[i], quote(name)+" is given twice", "keep one")
+			r.Wrong(&f.Fields[i], form.Quote(name)+" is given twice", "keep one")
 		}
 	}
-	if !r.ok(&f.Format) {
+	if !r.Valid(&f.Format) {
 		return a
 	}
 	if a.Format != LogJSON && len(f.Fields) > 0 {
-		r.wrong(&f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out")
+		r.Wrong(&f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out")
 	}
 	if a.Format == LogNone && f.File != "" {
-		r.wrong(&f.File, "nothing is written to it", "write format: json, or leave it out")
+		r.Wrong(&f.File, "nothing is written to it", "write format: json, or leave it out")
 	}
 	return a
 }

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // The challenge types (RFC 8555 section 8.3, RFC 8737).
@@ -32,11 +34,11 @@ func (r *loader) acme(f *listenForm) *ACME {
 	a := f.TLS.ACME
 	r.directory(a)
 	if a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@") {
-		r.wrong(&a.Email, "is not an email address", "write for example ops@example.com")
+		r.Wrong(&a.Email, "is not an email address", "write for example ops@example.com")
 	}
 	plain := listenAddress(f.HTTP) != ""
 	if !plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP {
-		r.wrong(&a.Challenges, challengeHTTP+" needs listen.http, which is none", "write "+challengeALPN+", or an address in listen.http")
+		r.Wrong(&a.Challenges, challengeHTTP+" needs listen.http, which is none", "write "+challengeALPN+", or an address in listen.http")
 	}
 	any := len(a.Challenges) == 0
 	return &ACME{
@@ -50,28 +52,28 @@ func (r *loader) acme(f *listenForm) *ACME {
 // the account key are sent there.
 func (r *loader) directory(a *acmeForm) {
 	u, err := url.Parse(a.Directory)
-	if r.ok(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
-		r.wrong(&a.Directory, "is not an https URL", "write for example https://acme-v02.api.letsencrypt.org/directory")
+	if r.Valid(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		r.Wrong(&a.Directory, "is not an https URL", "write for example https://acme-v02.api.letsencrypt.org/directory")
 	}
 }
 
 // domains returns the names of a without duplicates.
 func (r *loader) domains(a *acmeForm) []string {
-	if len(a.Domains) == 0 && r.ok(&a.Domains) {
-		r.wrong(&a.Domains, "names no domain", "write for example [api.example.com]")
+	if len(a.Domains) == 0 && r.Valid(&a.Domains) {
+		r.Wrong(&a.Domains, "names no domain", "write for example [api.example.com]")
 	}
 	var names []string
 	for i := range a.Domains {
 		at, name := &a.Domains[i], strings.ToLower(strings.TrimSuffix(a.Domains[i], "."))
 		_, notAddress := netip.ParseAddr(name)
 		switch {
-		case !r.ok(at):
+		case !r.Valid(at):
 		case strings.HasPrefix(name, "*."):
-			r.wrong(at, "a wildcard name needs a DNS challenge, which is not supported", "write each name, or name the files that another ACME client writes in cert and key")
+			r.Wrong(at, "a wildcard name needs a DNS challenge, which is not supported", "write each name, or name the files that another ACME client writes in cert and key")
 		case notAddress == nil || len(name) > 253 || !hostname.MatchString(name) || !strings.Contains(name, "."):
-			r.wrong(at, quote(name)+" is not a public domain name", "write for example api.example.com")
+			r.Wrong(at, form.Quote(name)+" is not a public domain name", "write for example api.example.com")
 		case slices.Contains(names, name):
-			r.wrong(at, quote(name)+" is listed twice", "leave one out")
+			r.Wrong(at, form.Quote(name)+" is listed twice", "leave one out")
 		default:
 			names = append(names, name)
 		}

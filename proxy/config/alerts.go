@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // Alerts configure the alerts about exhausted limits.
@@ -22,34 +24,34 @@ func (r *loader) alerts(f *alertsForm) Alerts {
 	a := Alerts{Webhook: string(f.Webhook), Secret: string(f.Secret), Refused: int64(f.Refused), Repeat: time.Duration(f.Repeat)}
 	percent, is := strings.CutSuffix(f.Used, "%")
 	n, err := strconv.Atoi(percent)
-	if f.Used != "" && (!is || err != nil || n < 1 || n > 100 || !whole.MatchString(percent)) {
-		r.wrong(&f.Used, quote(f.Used)+" is not a percentage", "write 1% to 100%")
+	if f.Used != "" && (!is || err != nil || n < 1 || n > 100 || !form.IsWhole(percent)) {
+		r.Wrong(&f.Used, form.Quote(f.Used)+" is not a percentage", "write 1% to 100%")
 	}
 	a.Used = int64(n)
 	if a.Repeat > 0 && a.Repeat < 2*time.Minute {
-		r.wrong(&f.Repeat, "is too short, alerts look at two minutes", "write at least 2m")
+		r.Wrong(&f.Repeat, "is too short, alerts look at two minutes", "write at least 2m")
 	}
 	if f.Webhook == "" {
 		if f.Secret != "" {
-			r.warn(&f.Secret, "there is no webhook that anything is sent to", "write webhook: beside it")
+			r.Warn(&f.Secret, "there is no webhook that anything is sent to", "write webhook: beside it")
 		}
 		return a
 	}
 	to, err := url.Parse(string(f.Webhook))
 	switch {
 	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
-		r.wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")
+		r.Wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")
 		return a
 	case to.User != nil:
-		r.wrong(&f.Webhook, "has a password", "leave it out: the receiver knows Weir by the signature of secret")
+		r.Wrong(&f.Webhook, "has a password", "leave it out: the receiver knows Weir by the signature of secret")
 	case to.Scheme == "http" && !loopback(to.Hostname()):
-		r.warn(&f.Webhook, "alerts are sent without TLS", "write https://")
+		r.Warn(&f.Webhook, "alerts are sent without TLS", "write https://")
 	}
 	if n := len(f.Secret); n > 0 && n < 16 {
-		r.warn(&f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random")
+		r.Warn(&f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	if f.Secret == "" {
-		r.warn(&f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random")
+		r.Warn(&f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random")
 	}
 	return a
 }

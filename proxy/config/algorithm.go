@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -29,14 +30,14 @@ func (l *limits) algorithm(f *limitForm, limit *Limit) {
 	limit.Algorithm, _ = limiter.ParseAlgorithm(cmp.Or(f.Algorithm, limiter.TokenBucket.String())) // one of the enum, or already reported
 	limit.Burst = int64(f.Burst)
 	if f.Burst != 0 && limit.Algorithm != limiter.GCRA {
-		l.wrong(&f.Burst, "only gcra has a burst", "write algorithm: gcra, or leave it out")
+		l.Wrong(&f.Burst, "only gcra has a burst", "write algorithm: gcra, or leave it out")
 		return
 	}
 	l.warnExpensive(f, limit)
 	for _, rate := range limit.Rates {
 		l.keepable(f, limit, rate)
 		if loose := limit.Algorithm == limiter.FixedWindow || limit.Algorithm == limiter.SlidingWindow; loose && rate.Count <= few {
-			l.warn(&f.Algorithm, limit.Algorithm.String()+" may let "+strconv.FormatInt(2*rate.Count, 10)+" pass within one window of "+rate.String(), "write token_bucket, which never lets more than the count pass")
+			l.Warn(&f.Algorithm, limit.Algorithm.String()+" may let "+strconv.FormatInt(2*rate.Count, 10)+" pass within one window of "+rate.String(), "write token_bucket, which never lets more than the count pass")
 		}
 	}
 }
@@ -44,14 +45,14 @@ func (l *limits) algorithm(f *limitForm, limit *Limit) {
 // warnExpensive warns of a limit with many permits in Redis for which another algorithm has
 // the same guarantees at a lower cost.
 func (l *limits) warnExpensive(f *limitForm, limit *Limit) {
-	if limit.Algorithm != limiter.TokenBucket || l.store != StoreRedis || l.given(&f.RedissonName) {
+	if limit.Algorithm != limiter.TokenBucket || l.store != StoreRedis || l.Given(&f.RedissonName) {
 		return
 	}
 	i := slices.IndexFunc(limit.Rates, func(r limiter.Rate) bool { return r.Count > many })
 	if i < 0 {
 		return
 	}
-	l.warn(f, "a token bucket of "+limit.Rates[i].String()+" costs Redis about twice what a sliding log does, which promises the same",
+	l.Warn(f, "a token bucket of "+limit.Rates[i].String()+" costs Redis about twice what a sliding log does, which promises the same",
 		"write algorithm: sliding_log, unless Java programs share its keys; counts then start anew")
 }
 
@@ -59,32 +60,32 @@ func (l *limits) warnExpensive(f *limitForm, limit *Limit) {
 func (l *limits) keepable(pointer any, limit *Limit, rate limiter.Rate) {
 	whole := limiter.Limit{Name: "x", Rate: rate, Algorithm: limit.Algorithm, Burst: limit.Burst}
 	if err := whole.Check(); err != nil {
-		l.wrong(pointer, "a burst of "+strconv.FormatInt(limit.Burst, 10)+" takes more than 366d to return at "+rate.String(), "write a smaller burst")
+		l.Wrong(pointer, "a burst of "+strconv.FormatInt(limit.Burst, 10)+" takes more than 366d to return at "+rate.String(), "write a smaller burst")
 	}
 }
 
 // cost compiles the origin of a request's cost.
 func (l *limits) cost(f *limitForm) *Cost {
-	if !l.given(&f.Cost) {
-		if l.given(&f.MaxCost) {
-			l.wrong(&f.MaxCost, "there is no cost", "write cost: with header:NAME or query:NAME, or leave max_cost out")
+	if !l.Given(&f.Cost) {
+		if l.Given(&f.MaxCost) {
+			l.Wrong(&f.MaxCost, "there is no cost", "write cost: with header:NAME or query:NAME, or leave max_cost out")
 		}
 		return nil
 	}
-	if !l.given(&f.MaxCost) {
-		l.wrong(&f.Cost, "has no bound: one request could take all", "write max_cost: beside it, for example 10")
+	if !l.Given(&f.MaxCost) {
+		l.Wrong(&f.Cost, "has no bound: one request could take all", "write max_cost: beside it, for example 10")
 	}
 	if f.Cost == "" {
 		return nil // already reported
 	}
 	from, err := key.ParseOrigin(f.Cost)
 	if err != nil || from.Source != key.Header && from.Source != key.Query {
-		l.wrong(&f.Cost, quote(f.Cost)+" is not an origin of a cost", "write header:NAME or query:NAME")
+		l.Wrong(&f.Cost, form.Quote(f.Cost)+" is not an origin of a cost", "write header:NAME or query:NAME")
 		return nil
 	}
 	for _, text := range append([]string{f.Rate}, f.Rates...) {
 		if rate, err := limiter.ParseRate(text); err == nil && int64(f.MaxCost) > max(rate.Count, int64(f.Burst)) {
-			l.warn(&f.MaxCost, "a request that asks for more than "+strings.TrimSpace(text)+" holds is refused with 400", "write at most "+strconv.FormatInt(rate.Count, 10))
+			l.Warn(&f.MaxCost, "a request that asks for more than "+strings.TrimSpace(text)+" holds is refused with 400", "write at most "+strconv.FormatInt(rate.Count, 10))
 		}
 	}
 	return &Cost{From: from, Max: int64(f.MaxCost)}

@@ -4,42 +4,43 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // balance parses round_robin, least_loaded or hash:KEY.
-func (u *upstreams) balance(form *upstreamForm) (Balance, *key.Spec) {
+func (u *upstreams) balance(f *upstreamForm) (Balance, *key.Spec) {
 	const choices = "write round_robin, least_loaded or hash:KEY"
-	name, text, hashed := strings.Cut(form.Balance, ":")
+	name, text, hashed := strings.Cut(f.Balance, ":")
 	balance := Balance(name)
 	switch {
 	case hashed && balance != BalanceHash,
 		!hashed && balance != BalanceRoundRobin && balance != BalanceLeastLoaded:
-		if form.Balance != "" {
-			u.wrong(&form.Balance, quote(form.Balance)+" is not a load balancing method", choices)
+		if f.Balance != "" {
+			u.Wrong(&f.Balance, form.Quote(f.Balance)+" is not a load balancing method", choices)
 		}
 		return BalanceRoundRobin, nil
-	case len(form.Targets) == 1 && u.given(&form.Balance):
-		u.warn(&form.Balance, "there is one target, so nothing is spread", "leave it out, or name more targets")
+	case len(f.Targets) == 1 && u.Given(&f.Balance):
+		u.Warn(&f.Balance, "there is one target, so nothing is spread", "leave it out, or name more targets")
 	}
 	if !hashed {
 		return balance, nil
 	}
-	u.places[&text] = u.places[&form.Balance]
+	u.Alias(&text, &f.Balance)
 	if text == "" {
-		u.wrong(&text, "has no key", choices)
+		u.Wrong(&text, "has no key", choices)
 	}
 	by := u.keys.refer(&text)
 	switch {
 	case by == nil:
 		return BalanceRoundRobin, nil // already reported
 	case by.From.Source == key.Global:
-		u.warn(&form.Balance, "all requests have this key, so all go to one target", "name a key that differs between clients")
+		u.Warn(&f.Balance, "all requests have this key, so all go to one target", "name a key that differs between clients")
 	case mayMiss(by):
-		u.warn(&form.Balance, "requests without "+by.Name+" take turns", "let the key be one that every request has, or say with on_missing: {use: client_ip} what stands in for it")
+		u.Warn(&f.Balance, "requests without "+by.Name+" take turns", "let the key be one that every request has, or say with on_missing: {use: client_ip} what stands in for it")
 	}
-	if form.Health.SlowStart > 0 {
-		u.warn(&form.Health.SlowStart, "a target that is back gets the requests of its keys at once", "leave it out, or balance in another way")
+	if f.Health.SlowStart > 0 {
+		u.Warn(&f.Health.SlowStart, "a target that is back gets the requests of its keys at once", "leave it out, or balance in another way")
 	}
 	return BalanceHash, by
 }
@@ -75,10 +76,10 @@ func (u *upstreams) health(f *healthForm) Health {
 		h.Status.add(200, 299)
 	}
 	if f.Path != "" && (!strings.HasPrefix(f.Path, "/") || strings.HasPrefix(f.Path, "//") || strings.ContainsAny(f.Path, " ?#")) {
-		u.wrong(&f.Path, quote(f.Path)+" is not a path", "write for example /healthz, without a query")
+		u.Wrong(&f.Path, form.Quote(f.Path)+" is not a path", "write for example /healthz, without a query")
 	}
-	if f.Path == "" && u.ok(&f.Path) && (u.given(&f.Interval) || u.given(&f.Timeout) || u.given(&f.Status)) {
-		u.warn(f, "targets are not looked at: there is no path", "write path: with what they are to be asked for")
+	if f.Path == "" && u.Valid(&f.Path) && (u.Given(&f.Interval) || u.Given(&f.Timeout) || u.Given(&f.Status)) {
+		u.Warn(f, "targets are not looked at: there is no path", "write path: with what they are to be asked for")
 	}
 	return h
 }
@@ -96,8 +97,8 @@ func timeouts(f *timeoutsForm) Timeouts {
 func (u *upstreams) checkProtocol(pointer *string, protocol Protocol, scheme string) {
 	switch {
 	case protocol == ProtocolH2 && scheme != "https":
-		u.wrong(pointer, "h2 needs https, and this target is "+scheme, "write https://, or protocol: h2c")
+		u.Wrong(pointer, "h2 needs https, and this target is "+scheme, "write https://, or protocol: h2c")
 	case protocol == ProtocolH2C && scheme == "https":
-		u.wrong(pointer, "h2c is HTTP/2 without TLS, and this target is https", "write protocol: h2")
+		u.Wrong(pointer, "h2c is HTTP/2 without TLS, and this target is https", "write protocol: h2")
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // MaxBundle is the maximum total size of the files in a Bundle, in bytes.
-const MaxBundle = maxSize
+const MaxBundle = form.MaxSize
 
 // maxFiles is the maximum number of files in a Bundle.
 const maxFiles = 1000
@@ -93,7 +95,8 @@ func Unpack(own *Config, b Bundle) (*Config, error) {
 		return nil, err
 	}
 	r := newLoader(os.LookupEnv)
-	r.fills()
+	r.HideVariables()
+	r.CountTogether()
 	r.home = filepath.Dir(own.Files[0])
 	r.source = bundleFiles{b.Files, r.home, own.own}
 	main := r.open(b.Main, "")
@@ -101,7 +104,7 @@ func Unpack(own *Config, b Bundle) (*Config, error) {
 		return nil, r.failed()
 	}
 	r.include(b.Main, main)
-	if r.left < 0 { // whatever was read of it would cost what the bound is to spare
+	if r.Exhausted() { // whatever was read of it would cost what the bound is to spare
 		return nil, r.failed()
 	}
 	r.inherit(main, own.form)
@@ -119,37 +122,28 @@ func Unpack(own *Config, b Bundle) (*Config, error) {
 	return c, nil
 }
 
-// literalSecrets returns problems for secrets that are written in the files.
-func (r *loader) literalSecrets() []Problem {
-	var ps []Problem
-	for _, p := range r.bare {
-		ps = append(ps, Problem{p.Position, p.path, "a secret stands in the file, for all to read who see it", `write "${NAME}", and set NAME where Weir runs`})
-	}
-	return arrange(ps, r.files)
-}
-
 // inherit copies sections that belong to the machine from own to main, unless main has
 // them.
 func (r *loader) inherit(main, own *file) {
-	if !r.given(&main.Listen) {
+	if !r.Given(&main.Listen) {
 		main.Listen = own.Listen
 	}
-	if !r.given(&main.Admin) {
+	if !r.Given(&main.Admin) {
 		main.Admin = own.Admin
 	}
-	if !r.given(&main.Store) {
+	if !r.Given(&main.Store) {
 		main.Store = own.Store
 	}
-	if !r.given(&main.Redis) {
+	if !r.Given(&main.Redis) {
 		main.Redis = own.Redis
 	}
-	if !r.given(&main.Reload) {
+	if !r.Given(&main.Reload) {
 		main.Reload = own.Reload
 	}
-	if !r.given(&main.AccessLog) {
+	if !r.Given(&main.AccessLog) {
 		main.AccessLog = own.AccessLog
 	}
-	if !r.given(&main.Traces) {
+	if !r.Given(&main.Traces) {
 		main.Traces = own.Traces
 	}
 }

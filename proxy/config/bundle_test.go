@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // ownConfig is the configuration of a machine, in a folder of its own.
@@ -222,7 +224,7 @@ func TestBundle_IsBounded(t *testing.T) {
 	b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "include: ['p*.yaml']\n" + small}}
 	part := "keys:\n  &a k: global\n"
 	var headers strings.Builder
-	for i := range maxValues * 2 / 5 {
+	for i := range form.MaxValues * 2 / 5 {
 		fmt.Fprintf(&headers, "A%x: b, ", i)
 	}
 	for i := range 3 {

@@ -26,11 +26,11 @@ func (r *routes) catchAlls(forms []*routeForm, made []*Route) {
 		switch {
 		case open && len(route.Limits) == 0 && route.Upstream != nil:
 			if limited := limitedBelow(route, below, made); limited != nil {
-				r.warn(&form.Match.Path, "this route has no limits and takes what is not quite another's, such as other spellings of "+limited.Name+" at "+limited.Position.String(),
+				r.Warn(&form.Match.Path, "this route has no limits and takes what is not quite another's, such as other spellings of "+limited.Name+" at "+limited.Position.String(),
 					"give it limits, name the paths that it is for, or write respond: {status: 404}")
 			}
 		case route.Match.Path == "/" && !catches(route.Match.Host, made):
-			r.warn(&form.Match.Path, "this is / alone, and nothing below it", "write /* if all paths are meant")
+			r.Warn(&form.Match.Path, "this is / alone, and nothing below it", "write /* if all paths are meant")
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"net/netip"
 	"regexp"
-	"slices"
-	"strings"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -49,23 +49,23 @@ func (r *loader) compile(f *file) (*Config, error) {
 	c.Routes = (&routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
 		newly: c.Defaults.NewKeys, bearers: bearers, lists: lists, store: c.Store, own: f.Redis.Prefix + ":"}).all(f.Routes)
 	lists.unused()
-	if len(f.Routes) == 0 && len(r.problems) == 0 {
-		r.wrong(f, "there are no routes", "write routes: with at least one match and upstream")
+	if len(f.Routes) == 0 && len(r.Problems()) == 0 {
+		r.Wrong(f, "there are no routes", "write routes: with at least one match and upstream")
 	}
-	if len(r.problems) > 0 {
+	if len(r.Problems()) > 0 {
 		return nil, r.failed()
 	}
 	c.Hash, c.Files, c.Globs = hex.EncodeToString(r.common.Sum(nil)), r.files, r.globs
-	c.Sum, c.Bare, c.opened = hex.EncodeToString(r.hash.Sum(nil)), r.literalSecrets(), r.later
-	c.written, c.values, c.own = r.written, r.values, r.own
-	c.Warnings = arrange(r.warnings, r.files)
+	c.Sum, c.Bare, c.opened = hex.EncodeToString(r.hash.Sum(nil)), form.Arrange(r.LiteralSecrets(), r.files), r.later
+	c.written, c.values, c.own = r.Written(), r.values, r.own
+	c.Warnings = form.Arrange(r.Warnings(), r.files)
 	return c, nil
 }
 
 func (r *loader) clientIP(f *clientIPForm) ClientIP {
 	c := ClientIP{Header: http.CanonicalHeaderKey(f.Header), IPv6Prefix: f.IPv6Prefix}
 	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
-		r.wrong(&f.Header, "not the name of a header", "write for example X-Forwarded-For")
+		r.Wrong(&f.Header, "not the name of a header", "write for example X-Forwarded-For")
 	}
 	c.TrustedProxies = r.networks(f.TrustedProxies)
 	return c
@@ -93,16 +93,16 @@ func (r *loader) network(text *string) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(*text)
 	switch {
 	case err != nil:
-		r.wrong(text, quote(*text)+" is not a network", "write for example 10.0.0.0/8, fd00::/8 or 192.0.2.1")
+		r.Wrong(text, form.Quote(*text)+" is not a network", "write for example 10.0.0.0/8, fd00::/8 or 192.0.2.1")
 		return p, false
 	case p.Addr().Is4In6():
-		r.wrong(text, quote(*text)+" is IPv4 written as IPv6", "write it as IPv4, for example 10.0.0.0/8")
+		r.Wrong(text, form.Quote(*text)+" is IPv4 written as IPv6", "write it as IPv4, for example 10.0.0.0/8")
 		return p, false
 	case p != p.Masked():
-		r.wrong(text, quote(*text)+" has bits set beyond its prefix length", "write "+p.Masked().String()+", or "+p.Addr().String()+" for the one address")
+		r.Wrong(text, form.Quote(*text)+" has bits set beyond its prefix length", "write "+p.Masked().String()+", or "+p.Addr().String()+" for the one address")
 		return p, false
 	case p.Bits() == 0:
-		r.warn(text, "every address is trusted to name the client", "name the networks of your own proxies")
+		r.Warn(text, "every address is trusted to name the client", "name the networks of your own proxies")
 	}
 	return p, true
 }
@@ -112,14 +112,14 @@ const noSecret = "none"
 
 func (r *loader) privacy(f *privacyForm) Privacy {
 	if n := len(f.HashSecret); n > 0 && n < 16 {
-		r.warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
+		r.Warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	p := Privacy{HashSecret: string(f.HashSecret), Previous: string(f.PreviousSecret), Rotates: f.PreviousSecret != "", LogClient: LogClient(f.LogClient)}
 	if p.Previous == noSecret {
 		p.Previous = ""
 	}
 	if p.Rotates && p.Previous == p.HashSecret {
-		r.wrong(&f.PreviousSecret, "is the secret in use", "write the one that was in use before, or none if there was none, or leave it out")
+		r.Wrong(&f.PreviousSecret, "is the secret in use", "write the one that was in use before, or none if there was none, or leave it out")
 	}
 	return p
 }
@@ -128,17 +128,8 @@ func (r *loader) privacy(f *privacyForm) Privacy {
 // already.
 func (r *loader) token(pointer any, text string) bool {
 	if text != "" && !tokenSafe.MatchString(text) {
-		r.wrong(pointer, quote(text)+" is not a valid name", "begin with a letter, followed by letters, digits, _ . or -")
+		r.Wrong(pointer, form.Quote(text)+" is not a valid name", "begin with a letter, followed by letters, digits, _ . or -")
 		return false
 	}
 	return text != ""
-}
-
-// ok reports whether no problem was found with the value at pointer.
-func (r *loader) ok(pointer any) bool {
-	p := r.places[pointer]
-	return !slices.ContainsFunc(r.problems, func(q Problem) bool {
-		below, under := strings.CutPrefix(q.Path, p.path)
-		return q.Position == p.Position || q.File == p.File && under && (below == "" || strings.ContainsAny(below[:1], ".["))
-	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -61,7 +62,7 @@ func (b Bundle) Conceal(c *Config, served *Bundle) (Bundle, error) {
 		problems = append(problems, faults...)
 	}
 	if len(problems) > 0 {
-		return Bundle{}, Problems(arrange(problems, sortedKeys(b.Files)))
+		return Bundle{}, Problems(form.Arrange(problems, sortedKeys(b.Files)))
 	}
 	return hashed, nil
 }
@@ -102,7 +103,7 @@ func concealed(pepper key.Pepper, text string, values []listed) (string, []Probl
 		line := lines[v.at.Line-1]
 		from, to, ok := scalar(line, v)
 		if err != nil || !ok || v.at == last.at {
-			problems = append(problems, Problem{v.at, "", "a value of a list, or one with overridden rates, cannot be hashed where it stands", "write it out there, in one line, or put the list into a file of its own"})
+			problems = append(problems, Problem{Position: v.at, What: "a value of a list, or one with overridden rates, cannot be hashed where it stands", Instead: "write it out there, in one line, or put the list into a file of its own"})
 			continue
 		}
 		last = v

@@ -32,7 +32,7 @@ func (l *limits) penalty(f *limitForm) *Penalty {
 	}
 	ban := time.Duration(f.Penalty.Ban)
 	if err := limiter.CheckBan(ban); err != nil {
-		l.wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
+		l.Wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
 	}
 	return &Penalty{Ban: ban, After: int64(f.Penalty.After)}
 }

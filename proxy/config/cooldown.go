@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -20,19 +21,19 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 	l.without(f, "cooldown", "rate", "rates", "distinct", "overrides", "burst", "cost", "redisson_name", "redisson_version")
 	limit.Algorithm = limiter.Cooldown
 	switch {
-	case len(f.Cooldown) == 0 && l.ok(&f.Cooldown):
-		l.wrong(&f.Cooldown, "there is no pause", "write for example [1m, 5m, 1h]")
+	case len(f.Cooldown) == 0 && l.Valid(&f.Cooldown):
+		l.Wrong(&f.Cooldown, "there is no pause", "write for example [1m, 5m, 1h]")
 	case len(f.Cooldown) > limiter.MaxSteps:
-		l.wrong(&f.Cooldown, strconv.Itoa(len(f.Cooldown))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
+		l.Wrong(&f.Cooldown, strconv.Itoa(len(f.Cooldown))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
 	}
 	for i := range f.Cooldown {
 		step := time.Duration(f.Cooldown[i])
 		switch {
 		case step == 0: // already reported
 		case i > 0 && f.Cooldown[i] < f.Cooldown[i-1]:
-			l.wrong(&f.Cooldown[i], "is shorter than the step before", "write them in ascending order")
+			l.Wrong(&f.Cooldown[i], "is shorter than the step before", "write them in ascending order")
 		case step > limiter.MaxWindow/forget:
-			l.wrong(&f.Cooldown[i], "is longer than can be remembered", "write at most 183d")
+			l.Wrong(&f.Cooldown[i], "is longer than can be remembered", "write at most 183d")
 		}
 		limit.Steps = append(limit.Steps, step)
 	}
@@ -47,11 +48,11 @@ func (l *limits) reset(f *resetForm) *Reset {
 	if f == nil {
 		return nil
 	}
-	if l.given(&f.Status) && len(f.Status) == 0 && l.ok(&f.Status) {
-		l.wrong(&f.Status, "no status is given", "write for example [2xx], or leave it out")
+	if l.Given(&f.Status) && len(f.Status) == 0 && l.Valid(&f.Status) {
+		l.Wrong(&f.Status, "no status is given", "write for example [2xx], or leave it out")
 	}
 	status := f.Status.statuses()
-	if !l.given(&f.Status) {
+	if !l.Given(&f.Status) {
 		status.add(200, 299)
 	}
 	return &Reset{Route: f.Route, Status: status}
@@ -65,13 +66,13 @@ func (r *routes) resets(forms []*routeForm, made []*Route) {
 		byName[route.Name] = route
 	}
 	at := 0
-	for _, form := range forms {
-		if form == nil {
+	for _, given := range forms {
+		if given == nil {
 			continue
 		}
 		route, l := made[at], 0
 		at++
-		for _, f := range form.Limits {
+		for _, f := range given.Limits {
 			if f == nil {
 				continue
 			}
@@ -96,12 +97,12 @@ func (r *routes) resetBy(f *limitForm, c cooldownOf, byName map[string]*Route) {
 	other := byName[limit.Reset.Route]
 	switch {
 	case other == nil:
-		r.wrong(pointer, "there is no route "+quote(*pointer), suggest(*pointer, slices.Sorted(maps.Keys(byName))))
+		r.Wrong(pointer, "there is no route "+form.Quote(*pointer), form.Suggest(*pointer, slices.Sorted(maps.Keys(byName))))
 	case other == c.route:
-		r.wrong(pointer, "the cooldown would be reset by each allowed request", "name another route")
+		r.Wrong(pointer, "the cooldown would be reset by each allowed request", "name another route")
 	default:
 		if limit.Reset.Key = other.reads(limit.Key); limit.Reset.Key == nil {
-			r.wrong(pointer, "route "+other.Name+" does not look at the key "+limit.Key.Name+", so it is unknown whose cooldown to reset", "give it a limit or a list on that key")
+			r.Wrong(pointer, "route "+other.Name+" does not look at the key "+limit.Key.Name+", so it is unknown whose cooldown to reset", "give it a limit or a list on that key")
 		}
 	}
 }

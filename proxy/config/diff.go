@@ -10,8 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -61,7 +60,7 @@ func partNames() []string { return []string{"limit", "route", "key", "list", "up
 // parts returns the texts of all parts of c, by kind, as in partNames, and name. The values
 // of lists and overrides are represented by a hash with once.
 func (c *Config) parts(once []byte) []map[string]string {
-	f, line := c.form, c.written.line
+	f, line := c.form, c.written.Line
 	limits, routes := map[string]string{}, map[string]string{}
 	specs := map[*limitForm]*key.Spec{}
 	for _, v := range c.values {
@@ -73,11 +72,11 @@ func (c *Config) parts(once []byte) []map[string]string {
 		for _, l := range r.Limits {
 			told := *l
 			told.Overrides = concealedOverrides(l, specs[l], func(text string) string { return "not shown, " + brief(once, text) })
-			limits[r.Name+"."+l.Name] = c.written.lineOf(&told, l)
+			limits[r.Name+"."+l.Name] = c.written.LineOf(&told, l)
 		}
 		without := *r
 		without.Limits = nil
-		routes[r.Name] = c.written.lineOf(&without, r)
+		routes[r.Name] = c.written.LineOf(&without, r)
 	}
 	sections := map[string]string{}
 	for name, form := range map[string]any{
@@ -96,7 +95,7 @@ func (c *Config) parts(once []byte) []map[string]string {
 		if len(l.Values) > 0 {
 			shown.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), brief(once, strings.Join(l.Values, "\n")))}
 		}
-		lists[name] = c.written.lineOf(&shown, l)
+		lists[name] = c.written.LineOf(&shown, l)
 	}
 	return []map[string]string{limits, routes, lines(line, f.Keys), lists, lines(line, f.Upstreams), sections}
 }
@@ -133,7 +132,7 @@ func secretsOf(v reflect.Value) string {
 		}
 		return all
 	case reflect.String:
-		if v.Type() == reflect.TypeFor[secret]() || v.Type() == reflect.TypeFor[secretURL]() {
+		if form.IsSecret(v.Type()) {
 			return v.String()
 		}
 	}
@@ -146,52 +145,4 @@ func lines[T any](line func(any) string, all map[string]*T) map[string]string {
 		made[name] = line(v)
 	}
 	return made
-}
-
-// line formats a form as YAML on one line, without defaults.
-func (w written) line(form any) string { return w.lineOf(form, form) }
-
-// lineOf is like line, for a form derived from another one, which has the written values.
-func (w written) lineOf(form, of any) string {
-	var root yaml.Node
-	if err := root.Encode(form); err != nil {
-		panic(err) // forms can be written: Effective does
-	}
-	w.restore(&root, reflect.ValueOf(of))
-	dropDefaults(&root, reflect.TypeOf(form))
-	root.Style = yaml.FlowStyle
-	b, err := yaml.Marshal(&root)
-	if err != nil {
-		panic(err)
-	}
-	return strings.Join(strings.Fields(string(b)), " ")
-}
-
-// dropDefaults removes from n, the encoding of a form of type t, the fields that have their
-// default.
-func dropDefaults(n *yaml.Node, t reflect.Type) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch {
-	case n.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
-		for _, c := range n.Content {
-			dropDefaults(c, t.Elem())
-		}
-	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
-		var left []*yaml.Node
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			name, value := n.Content[i], n.Content[i+1]
-			index, ok := fieldIndex(t, name.Value)
-			if ok {
-				field := t.Field(index)
-				dropDefaults(value, field.Type)
-				if standard := tagOf(field).standard; standard != nil && value.Value == *standard && value.Kind == yaml.ScalarNode || value.Kind != yaml.ScalarNode && len(value.Content) == 0 {
-					continue
-				}
-			}
-			left = append(left, name, value)
-		}
-		n.Content = left
-	}
 }

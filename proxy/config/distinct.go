@@ -16,11 +16,11 @@ func (l *limits) distinct(f *limitForm, limit *Limit) {
 	limit.Distinct = l.keys.use(f.Distinct)
 	l.parameters(f.Distinct, limit.Distinct, l.params)
 	if limit.Distinct != nil && limit.Key != nil && (limit.Distinct == limit.Key || limit.Distinct.Name == limit.Key.Name) {
-		l.wrong(f.Distinct, "distinct must name another key", "name another key, for example key: client_ip and distinct: phone")
+		l.Wrong(f.Distinct, "distinct must name another key", "name another key, for example key: client_ip and distinct: phone")
 	}
 	for _, rate := range limit.Rates {
 		if rate.Count > limiter.MaxDistinct {
-			l.wrong(f.Distinct, "stores every value, and "+strconv.FormatInt(rate.Count, 10)+" of one key are too many", "write a rate of at most "+strconv.Itoa(limiter.MaxDistinct))
+			l.Wrong(f.Distinct, "stores every value, and "+strconv.FormatInt(rate.Count, 10)+" of one key are too many", "write a rate of at most "+strconv.Itoa(limiter.MaxDistinct))
 		}
 	}
 }

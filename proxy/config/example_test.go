@@ -2,12 +2,14 @@ package config
 
 import (
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 	"gopkg.in/yaml.v3"
 )
@@ -21,32 +23,29 @@ func TestExample_ShowsEveryField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &decoder{loader: newLoader(environment), file: example, left: maxValues}
-	root := d.parse(data)
+	r := newLoader(environment)
+	root := r.Parse(example, data)
 	if root == nil {
-		t.Fatal(d.problems)
+		t.Fatal(r.failed())
 	}
-	s := exampleForms{decoder: d, forms: map[reflect.Type]bool{}}
+	s := exampleForms{}
 	s.check(t, reflect.TypeFor[file](), []*yaml.Node{root})
 }
 
 // An exampleForms is which forms have been looked at in the example.
-type exampleForms struct {
-	*decoder
-	forms map[reflect.Type]bool
-}
+type exampleForms map[reflect.Type]bool
 
 // check checks the fields of form against all the mappings that are one. A form
 // that stands in two places is shown in the first.
-func (s exampleForms) check(t *testing.T, form reflect.Type, nodes []*yaml.Node) {
+func (s exampleForms) check(t *testing.T, of reflect.Type, nodes []*yaml.Node) {
 	t.Helper()
-	if s.forms[form] {
+	if s[of] {
 		return
 	}
-	s.forms[form] = true
-	for i := range form.NumField() {
-		field := form.Field(i)
-		name := fieldName(field)
+	s[of] = true
+	for i := range of.NumField() {
+		field := of.Field(i)
+		name := form.FieldName(field)
 		if name == "" {
 			continue
 		}
@@ -55,23 +54,23 @@ func (s exampleForms) check(t *testing.T, form reflect.Type, nodes []*yaml.Node)
 			if n.Kind != yaml.MappingNode {
 				continue // a short form
 			}
-			for _, p := range s.pairs(n, place{}) {
-				if p.key.Value == name {
-					found = append(found, p.value)
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				if n.Content[i].Value == name {
+					found = append(found, n.Content[i+1])
 				}
 			}
 		}
-		at := form.Name() + "." + name
+		at := of.Name() + "." + name
 		if len(found) == 0 {
 			t.Errorf("%s does not stand in the example", at)
 			continue
 		}
 		for _, n := range found {
-			if want := tagOf(field).standard; want != nil && !is(s.decoder, n, *want) && !showsOtherValue(t, n.Line) {
+			if want := form.TagOf(field).Default; want != nil && !is(n, *want) && !showsOtherValue(t, n.Line) {
 				t.Errorf("%s on line %d is %q, which is not its default %q, and the line does not say so", at, n.Line, n.Value, *want)
 			}
 		}
-		if want := tagOf(field).standard; want != nil && !slices.ContainsFunc(found, func(n *yaml.Node) bool { return is(s.decoder, n, *want) }) {
+		if want := form.TagOf(field).Default; want != nil && !slices.ContainsFunc(found, func(n *yaml.Node) bool { return is(n, *want) }) {
 			t.Errorf("%s is nowhere shown with its default %q", at, *want)
 		}
 		if sub := formOf(field.Type); sub != nil {
@@ -96,13 +95,15 @@ func showsOtherValue(t *testing.T, line int) bool {
 	return strings.Contains(comment, notDefault)
 }
 
+// variable matches an environment variable with a default.
+var variable = regexp.MustCompile(`\$\{[A-Z_]+:-([^}]*)\}`)
+
 // is reports whether n, or its only entry, is the text want.
-func is(d *decoder, n *yaml.Node, want string) bool {
+func is(n *yaml.Node, want string) bool {
 	if n.Kind == yaml.SequenceNode && len(n.Content) == 1 {
 		n = n.Content[0]
 	}
-	got, ok := d.expand(n, place{})
-	return ok && got == want
+	return n.Kind == yaml.ScalarNode && variable.ReplaceAllString(n.Value, "$1") == want
 }
 
 // formOf is the form within t, nil if there is none.

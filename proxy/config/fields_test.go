@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"gopkg.in/yaml.v3"
 )
 
@@ -76,9 +77,9 @@ func names(field string) []string {
 func choices(name string) (all []string) {
 	forms := map[string]reflect.Type{}
 	collect(forms, reflect.TypeFor[file]())
-	for _, form := range forms {
-		if i, ok := fieldIndex(form, name); ok {
-			all = append(all, tagOf(form.Field(i)).enum...)
+	for _, of := range forms {
+		if i, ok := form.FieldIndex(of, name); ok {
+			all = append(all, form.TagOf(of.Field(i)).Enum...)
 		}
 	}
 	return all

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // A files is a source of files, by the names that files use for each other.
@@ -91,7 +93,7 @@ func (p bundleFiles) read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, form.MaxSize+1))
 	return data, pathless(err)
 }
 

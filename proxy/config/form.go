@@ -1,5 +1,24 @@
 package config
 
+import "github.com/weir-proxy/weir/proxy/config/internal/form"
+
+// The kinds of values in forms.
+type (
+	duration  = form.Duration
+	durations = []duration
+	size      = form.Size
+	list      = form.List
+	secret    = form.Secret
+	secretURL = form.SecretURL
+)
+
+// Problems of a file, and where they are.
+type (
+	Position = form.Position
+	Problem  = form.Problem
+	Problems = form.Problems
+)
+
 // The types in form*.go describe the YAML file: one struct for each mapping. Tags
 // hold the name of a field, whether it is required, its allowed values and its
 // default; the decoder and the JSON Schema are both derived from them. Comments
@@ -231,12 +250,12 @@ type rejectForm struct {
 	ContentType string `yaml:"content_type,omitempty"`
 }
 
-// A shorthand has a short form: a value that is not a mapping is decoded into
-// the field named by short.
-type shorthand interface{ short() string }
+func (*keyForm) Short() string      { return "Text" }
+func (*normalForm) Short() string   { return "As" }
+func (*missingForm) Short() string  { return "Policy" }
+func (*upstreamForm) Short() string { return "Text" }
+func (*targetForm) Short() string   { return "URL" }
 
-func (*keyForm) short() string      { return "Text" }
-func (*normalForm) short() string   { return "As" }
-func (*missingForm) short() string  { return "Policy" }
-func (*upstreamForm) short() string { return "Text" }
-func (*targetForm) short() string   { return "URL" }
+// Near returns "did you mean X?" with the choice that is nearest to word; "" if none is
+// similar.
+func Near(word string, choices []string) string { return form.Near(word, choices) }

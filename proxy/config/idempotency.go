@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -20,10 +21,10 @@ func (r *routes) idempotency(f *idempotencyForm) *Idempotency {
 		return nil
 	}
 	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
-		r.wrong(&f.Header, quote(f.Header)+" is not the name of a header", "write for example Idempotency-Key")
+		r.Wrong(&f.Header, form.Quote(f.Header)+" is not the name of a header", "write for example Idempotency-Key")
 	}
 	if time.Duration(f.Life) > limiter.MaxWindow {
-		r.wrong(&f.Life, "is longer than can be remembered", "write at most 366d")
+		r.Wrong(&f.Life, "is longer than can be remembered", "write at most 366d")
 	}
 	return &Idempotency{Header: http.CanonicalHeaderKey(f.Header), Life: time.Duration(f.Life), Repeats: int64(f.Repeats)}
 }

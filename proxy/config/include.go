@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // include adds the keys, lists, upstreams and routes of the files that main includes.
@@ -23,9 +25,9 @@ func (r *loader) include(path string, main *file) {
 		matches, err := r.source.glob(pattern)
 		switch {
 		case err != nil:
-			r.wrong(&main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`)
+			r.Wrong(&main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`)
 		case len(matches) == 0 && !strings.ContainsAny(pattern, "*?["):
-			r.wrong(&main.Include[i], "there is no such file", "name a file that exists, or a pattern with *")
+			r.Wrong(&main.Include[i], "there is no such file", "name a file that exists, or a pattern with *")
 		}
 		for _, match := range matches {
 			if read[match] {
@@ -47,11 +49,11 @@ func (r *loader) include(path string, main *file) {
 func (r *loader) merge(main, part *file) {
 	v := reflect.ValueOf(part).Elem()
 	for i := range v.NumField() {
-		switch name := fieldName(v.Type().Field(i)); name {
+		switch name := form.FieldName(v.Type().Field(i)); name {
 		case "keys", "lists", "upstreams", "routes":
 		default:
-			if pointer := v.Field(i).Addr().Interface(); r.places[pointer].key != nil {
-				r.wrongName(pointer, "has no place in an included file", "move it to "+r.files[0])
+			if pointer := v.Field(i).Addr().Interface(); r.Given(pointer) {
+				r.WrongName(pointer, "has no place in an included file", "move it to "+r.files[0])
 			}
 		}
 	}
@@ -68,8 +70,8 @@ func add[T any](r *loader, all *map[string]*T, part map[string]*T) {
 	}
 	for name, v := range part {
 		if first, ok := (*all)[name]; ok {
-			at := r.places[first]
-			r.wrongName(v, fmt.Sprintf("%q is given twice, first at %s", name, at.Position), "give one of them another name")
+			at := r.Location(first)
+			r.WrongName(v, fmt.Sprintf("%q is given twice, first at %s", name, at.Position), "give one of them another name")
 			continue
 		}
 		(*all)[name] = v

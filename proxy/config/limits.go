@@ -38,7 +38,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 			Mode:           Mode(f.Mode),
 			OnStoreFailure: OnStoreFailure(f.OnStoreFailure),
 			Expose:         *f.Expose,
-			Position:       l.places[f].Position,
+			Position:       l.Location(f).Position,
 		}
 		limit.Wait, limit.MaxWaiting = l.wait(f)
 		limit.Scope = l.scope(f)
@@ -65,9 +65,9 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 // kind reads what a limit counts, and how much of it.
 func (l *limits) kind(f *limitForm, limit *Limit) {
 	switch {
-	case l.given(&f.Concurrent):
+	case l.Given(&f.Concurrent):
 		l.concurrent(f, limit)
-	case l.given(&f.Cooldown):
+	case l.Given(&f.Cooldown):
 		l.cooldown(f, limit)
 	default:
 		limit.Rates = l.rates(f)
@@ -75,8 +75,8 @@ func (l *limits) kind(f *limitForm, limit *Limit) {
 		l.distinct(f, limit)
 		l.overrides(f, limit)
 	}
-	if !l.given(&f.Cooldown) && l.given(&f.ResetOn) {
-		l.wrong(&f.ResetOn, "there is no cooldown to reset", "write cooldown: in place of a rate, or leave reset_on out")
+	if !l.Given(&f.Cooldown) && l.Given(&f.ResetOn) {
+		l.Wrong(&f.ResetOn, "there is no cooldown to reset", "write cooldown: in place of a rate, or leave reset_on out")
 	}
 }
 
@@ -88,12 +88,12 @@ func (l *limits) without(f *limitForm, what string, names ...string) {
 		"burst": &f.Burst, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "redisson_name": &f.RedissonName, "redisson_version": &f.RedissonVersion,
 	}
 	for _, name := range names {
-		if l.given(fields[name]) {
-			l.wrong(fields[name], what+" cannot be combined with "+name, "write a separate limit for it")
+		if l.Given(fields[name]) {
+			l.Wrong(fields[name], what+" cannot be combined with "+name, "write a separate limit for it")
 		}
 	}
 	if f.Algorithm != limiter.TokenBucket.String() && f.Algorithm != "" {
-		l.wrong(&f.Algorithm, what+" is a separate algorithm", "leave algorithm out")
+		l.Wrong(&f.Algorithm, what+" is a separate algorithm", "leave algorithm out")
 	}
 }
 
@@ -107,7 +107,7 @@ func (r *routes) parameters(pointer any, spec *key.Spec, has []string) {
 		if name == "*" {
 			stands = "/*"
 		}
-		r.wrong(pointer, "the key is read from path:"+name+", but the route's path has no "+stands, "write "+stands+" where it stands in match.path")
+		r.Wrong(pointer, "the key is read from path:"+name+", but the route's path has no "+stands, "write "+stands+" where it stands in match.path")
 	}
 }
 
@@ -119,8 +119,8 @@ func (l *limits) policies(f *limitForm, rates []limiter.Rate, shown map[string]*
 		if len(rates) > 1 {
 			name += "-" + limiter.WindowName(rate.Window)
 		}
-		if other := shown[name]; other != nil && other != f && l.ok(&f.Name) {
-			l.wrong(&f.Name, "two rates of this route are shown as "+name, "give one of the limits another name")
+		if other := shown[name]; other != nil && other != f && l.Valid(&f.Name) {
+			l.Wrong(&f.Name, "two rates of this route are shown as "+name, "give one of the limits another name")
 		}
 		shown[name] = f
 	}
@@ -134,7 +134,7 @@ func (l *limits) name(forms []*limitForm) {
 			continue
 		}
 		if taken[f.Name] {
-			l.wrong(&f.Name, "two limits of this route are called "+f.Name, "give one of them another name")
+			l.Wrong(&f.Name, "two limits of this route are called "+f.Name, "give one of them another name")
 		}
 		taken[f.Name] = true
 	}
@@ -148,7 +148,7 @@ func (l *limits) name(forms []*limitForm) {
 			name = base + "-" + strconv.Itoa(i)
 		}
 		if name != base {
-			l.warn(f, "has no name and is called "+name+" for its place among the limits on this key", "give it a name, so that its counts stay its own when limits are added")
+			l.Warn(f, "has no name and is called "+name+" for its place among the limits on this key", "give it a name, so that its counts stay its own when limits are added")
 		}
 		f.Name, taken[name] = name, true
 	}
@@ -156,14 +156,14 @@ func (l *limits) name(forms []*limitForm) {
 
 // rates reads rate or rates.
 func (l *limits) rates(f *limitForm) []limiter.Rate {
-	one, several := l.given(&f.Rate), l.given(&f.Rates)
+	one, several := l.Given(&f.Rate), l.Given(&f.Rates)
 	switch {
 	case one && several:
-		l.wrong(&f.Rate, "has both rate and rates", "write all of them under rates")
+		l.Wrong(&f.Rate, "has both rate and rates", "write all of them under rates")
 	case !one && !several:
-		l.wrong(f, "has no rate", "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT, or cooldown: [1m, 5m]")
-	case several && len(f.Rates) == 0 && l.ok(&f.Rates):
-		l.wrong(&f.Rates, "there is no rate", "write for example [5/1m, 20/1h]")
+		l.Wrong(f, "has no rate", "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT, or cooldown: [1m, 5m]")
+	case several && len(f.Rates) == 0 && l.Valid(&f.Rates):
+		l.Wrong(&f.Rates, "there is no rate", "write for example [5/1m, 20/1h]")
 	}
 	texts := []*string{&f.Rate}
 	for i := range f.Rates {
@@ -182,11 +182,11 @@ func (l *limits) parse(texts []*string) []limiter.Rate {
 		rate, err := limiter.ParseRate(*text)
 		if err != nil {
 			what, instead, _ := strings.Cut(err.Error(), "; ")
-			l.wrong(text, what, instead)
+			l.Wrong(text, what, instead)
 			continue
 		}
 		if i := slices.IndexFunc(made, func(r limiter.Rate) bool { return r.Window == rate.Window }); i >= 0 {
-			l.wrong(text, rate.String()+" has the same window as "+made[i].String(), "keep the smaller one")
+			l.Wrong(text, rate.String()+" has the same window as "+made[i].String(), "keep the smaller one")
 			continue
 		}
 		made = append(made, rate)
@@ -195,4 +195,3 @@ func (l *limits) parse(texts []*string) []limiter.Rate {
 }
 
 // given reports whether a field is written, be it wrong.
-func (r *loader) given(pointer any) bool { return r.places[pointer].key != nil }

@@ -20,11 +20,11 @@ type address struct{ host, port string }
 // listen makes the bounds of what clients may do.
 func (r *loader) listen(f *listenForm) Listen {
 	const least, most, leastBuffered = 1 << 10, 16 << 20, 1 << 20
-	if r.ok(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
-		r.wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
+	if r.Valid(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
+		r.Wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
 	}
-	if r.ok(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
-		r.wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
+	if r.Valid(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
+		r.Wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
 	}
 	return Listen{
 		HTTP:  listenAddress(f.HTTP),
@@ -74,9 +74,9 @@ func (r *loader) pairs(l *listenForm) []Pair {
 	case f.Cert != "" && f.Key != "":
 		pairs = append(pairs, Pair{path(&f.Cert), path(&f.Key)})
 	case f.Cert != "" || f.Key != "":
-		r.wrong(f, "cert and key belong together", "write both: cert: FILE, key: FILE")
-	case f.ACME == nil && r.ok(f):
-		r.wrong(f, "has no certificate", "write cert: FILE, key: FILE, or acme: {domains: [NAME]}")
+		r.Wrong(f, "cert and key belong together", "write both: cert: FILE, key: FILE")
+	case f.ACME == nil && r.Valid(f):
+		r.Wrong(f, "has no certificate", "write cert: FILE, key: FILE, or acme: {domains: [NAME]}")
 	}
 	for _, p := range f.More {
 		if p != nil {
@@ -105,18 +105,18 @@ func (r *loader) listeners(f *file) {
 	admin := r.address(&f.Admin.HTTP, f.Admin.HTTP)
 	switch {
 	case f.Listen.HTTP == none && f.Listen.HTTPS == none:
-		r.wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
-	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && f.Listen.TLS == nil && r.ok(&f.Listen.HTTPS):
-		r.wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
+		r.Wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
+	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && f.Listen.TLS == nil && r.Valid(&f.Listen.HTTPS):
+		r.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
 	}
 	if secure.clashes(clients) {
-		r.wrong(&f.Listen.HTTPS, "listens where listen.http does", "use another port")
+		r.Wrong(&f.Listen.HTTPS, "listens where listen.http does", "use another port")
 	}
 	switch {
 	case admin.clashes(clients):
-		r.wrong(&f.Admin.HTTP, "listens where listen.http does", "use another port")
+		r.Wrong(&f.Admin.HTTP, "listens where listen.http does", "use another port")
 	case admin.clashes(secure):
-		r.wrong(&f.Admin.HTTP, "listens where listen.https does", "use another port")
+		r.Wrong(&f.Admin.HTTP, "listens where listen.https does", "use another port")
 	}
 	r.requireToken(&f.Admin.HTTP, admin, &f.Admin)
 }
@@ -130,15 +130,15 @@ func (r *loader) address(pointer any, text string) address {
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		r.wrong(pointer, "not host:port", "write for example 127.0.0.1:8080, [::1]:8080 or :8080")
+		r.Wrong(pointer, "not host:port", "write for example 127.0.0.1:8080, [::1]:8080 or :8080")
 		return address{}
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		r.wrong(pointer, "the port is not a number from 0 to 65535", "write for example 127.0.0.1:8080")
+		r.Wrong(pointer, "the port is not a number from 0 to 65535", "write for example 127.0.0.1:8080")
 		return address{}
 	}
 	if host != "" && !isHost(host) {
-		r.wrong(pointer, "the host is neither a name nor an address", "write for example 127.0.0.1:8080")
+		r.Wrong(pointer, "the host is neither a name nor an address", "write for example 127.0.0.1:8080")
 		return address{}
 	}
 	return address{host, port}
@@ -181,13 +181,4 @@ func (a address) loopback() bool {
 		return ip.Unmap().IsLoopback()
 	}
 	return strings.EqualFold(a.host, "localhost")
-}
-
-// quote writes a text from a file in a problem, cut short.
-func quote(s string) string {
-	const most = 80
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return strconv.Quote(s)
 }

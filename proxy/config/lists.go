@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -54,10 +55,10 @@ func newLists(r *loader, k *keys, b literals, forms map[string]*listForm) *lists
 
 func (l *lists) make(name string, f *listForm) *List {
 	if !tokenSafe.MatchString(name) {
-		l.wrongName(f, quote(name)+" is not a valid name for a list", "begin with a letter, followed by letters, digits, _ . or -")
+		l.WrongName(f, form.Quote(name)+" is not a valid name for a list", "begin with a letter, followed by letters, digits, _ . or -")
 	}
-	if l.given(&f.Values) == (f.File != "") && l.ok(f) {
-		l.wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
+	if l.Given(&f.Values) == (f.File != "") && l.Valid(f) {
+		l.Wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
 	}
 	if f.Key == nil {
 		return nil // already reported
@@ -66,7 +67,7 @@ func (l *lists) make(name string, f *listForm) *List {
 	if !l.bearers.oneText(f.Key, spec) {
 		return nil
 	}
-	return &List{Name: name, Key: spec, Members: l.members(name, f, spec), Action: Action(f.Action), Position: l.places[f].Position}
+	return &List{Name: name, Key: spec, Members: l.members(name, f, spec), Action: Action(f.Action), Position: l.Location(f).Position}
 }
 
 // members reads the values, in place or from the list's file.
@@ -79,9 +80,9 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 		one, problems := key.ListOf(spec, f.Values[i:i+1], secrets...)
 		comment := strings.HasPrefix(strings.TrimSpace(f.Values[i]), "#") // as in a file, from which it was copied
 		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0 || comment) {
-			l.wrong(&f.Values[i], quote(f.Values[i])+" is not a value of the key "+spec.Name, "write it as clients send it")
+			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+" is not a value of the key "+spec.Name, "write it as clients send it")
 		}
-		l.values = append(l.values, listed{list: name, spec: spec, at: l.places[&f.Values[i]].Position, text: strings.TrimSpace(f.Values[i]), written: l.written[&f.Values[i]]})
+		l.values = append(l.values, listed{list: name, spec: spec, at: l.Location(&f.Values[i]).Position, text: strings.TrimSpace(f.Values[i]), written: l.Written()[&f.Values[i]]})
 	}
 	all, _ := key.ListOf(spec, f.Values, secrets...)
 	return all
@@ -96,7 +97,7 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 	path := l.files[len(l.files)-1]
 	if came, ok := l.source.(bundleFiles); ok {
 		if _, ok := came.files[path]; !ok {
-			l.wrong(&f.File, quote(f.File)+" is not part of the pushed configuration", "push it together with this file")
+			l.Wrong(&f.File, form.Quote(f.File)+" is not part of the pushed configuration", "push it together with this file")
 			return nil
 		}
 	}
@@ -105,28 +106,28 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 		f.File = rel // as the main file would say it
 	}
 	if !utf8.Valid(data) {
-		l.wrong(&f.File, quote(f.File)+" is not text in UTF-8", "write one value a line")
+		l.Wrong(&f.File, form.Quote(f.File)+" is not text in UTF-8", "write one value a line")
 		return nil
 	}
 	members, problems := key.ParseList(spec, string(data), l.bearers.privacy.secrets()...)
-	l.faults(place{Position: Position{File: path}, path: "lists." + name}, spec, string(data), problems)
+	l.faults(form.Location{Position: Position{File: path}, Path: "lists." + name}, spec, string(data), problems)
 	return members
 }
 
 // faults tells what is wrong in a list's file, where.
-func (l *lists) faults(p place, spec *key.Spec, text string, problems []key.Problem) {
+func (l *lists) faults(p form.Location, spec *key.Spec, text string, problems []key.Problem) {
 	lines := strings.Split(text, "\n")
 	for i, fault := range problems {
 		p.Line = fault.Line
 		if i == maxFaults {
 			p.Column = 1
-			l.add(p, "and "+strconv.Itoa(len(problems)-i)+" more lines like these", "")
+			l.Add(p, "and "+strconv.Itoa(len(problems)-i)+" more lines like these", "")
 			return
 		}
 		line := strings.TrimPrefix(lines[fault.Line-1], "\uFEFF")
 		p.Column = 1 + utf8.RuneCountInString(line) - utf8.RuneCountInString(strings.TrimLeftFunc(line, unicode.IsSpace))
 		_, instead, _ := strings.Cut(fault.Err.Error(), "; ")
-		l.add(p, "not a value of the key "+spec.Name, cmp.Or(instead, "write it as clients send it"))
+		l.Add(p, "not a value of the key "+spec.Name, cmp.Or(instead, "write it as clients send it"))
 	}
 }
 
@@ -141,9 +142,9 @@ func (l *lists) refer(names list) []*List {
 		found, ok := l.byName[name]
 		switch {
 		case !ok:
-			l.wrong(&names[i], "there is no list "+quote(name), near(name, slices.Sorted(maps.Keys(l.byName))))
+			l.Wrong(&names[i], "there is no list "+form.Quote(name), form.Near(name, slices.Sorted(maps.Keys(l.byName))))
 		case slices.Index(names, name) < i:
-			l.wrong(&names[i], name+" is given twice", "write it once")
+			l.Wrong(&names[i], name+" is given twice", "write it once")
 		case found != nil:
 			made = append(made, found)
 		}
@@ -156,7 +157,7 @@ func (l *lists) refer(names list) []*List {
 func (l *lists) unused() {
 	for _, name := range slices.Sorted(maps.Keys(l.forms)) {
 		if !l.used[name] {
-			l.warn(l.forms[name], "no route has this list", "name it under lists: of a route")
+			l.Warn(l.forms[name], "no route has this list", "name it under lists: of a route")
 		}
 	}
 }

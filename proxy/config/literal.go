@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -22,10 +23,10 @@ func (b literals) oneText(pointer any, spec *key.Spec) bool {
 	case spec == nil:
 		return false // already reported
 	case spec.Join != nil:
-		b.wrong(pointer, "the key "+spec.Name+" is joined of several, which no single value can name", "use a key that is not joined")
+		b.Wrong(pointer, "the key "+spec.Name+" is joined of several, which no single value can name", "use a key that is not joined")
 		return false
 	case spec.From.Source == key.Global:
-		b.wrong(pointer, "the key is global: it has no values", "use a key that tells clients apart")
+		b.Wrong(pointer, "the key is global: it has no values", "use a key that tells clients apart")
 		return false
 	}
 	return true
@@ -53,7 +54,7 @@ func (b literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, 
 		ok = plain.Extract(literalRequest{text: text}, &v) == nil
 	}
 	if !ok {
-		b.wrong(pointer, quote(text)+" is not a value of the key "+spec.Name, instead)
+		b.Wrong(pointer, form.Quote(text)+" is not a value of the key "+spec.Name, instead)
 		return k, false
 	}
 	return b.privacy.Hash(v.Parts), true

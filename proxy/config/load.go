@@ -9,17 +9,17 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"reflect"
+	"regexp"
 	"syscall"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 
 	"gopkg.in/yaml.v3"
 )
 
-// maxSize is the maximum size of a file, in bytes.
-const maxSize = 8 << 20
-
 // An Env looks up an environment variable, like os.LookupEnv.
-type Env func(name string) (value string, set bool)
+type Env = form.Env
 
 // Load reads the file at path and the files that it includes, and replaces environment
 // variables. It returns a complete Config, or Problems. A file that cannot be read is a
@@ -44,64 +44,47 @@ func Parse(name string, data []byte, env Env) (*Config, error) {
 		return nil, r.failed()
 	}
 	if len(main.Include) > 0 {
-		r.wrong(&main.Include, "cannot include files from here", "write all into one file")
+		r.Wrong(&main.Include, "cannot include files from here", "write all into one file")
 	}
 	return r.compile(main)
 }
 
 // A loader is the state of loading one Config.
 type loader struct {
-	env      Env
-	source   files
-	sealed   bool   // other files must not be read
-	home     string // directory of files of this machine; empty: that of the main file
-	hash     hash.Hash
-	common   hash.Hash // like hash, without parts specific to the machine
-	files    []string
-	globs    []string
-	problems []Problem
-	warnings []Problem
-	places   map[any]place // of decoded fields, by pointer to the field
-	bare     []place       // places of secrets that are written in a file
-	later    []named       // files that are opened at start
-	written  written
-	filled   map[string]string // names of environment variables, by value
-	left     int               // remaining budget of values
-	values   []listed
-	own      map[string]bool // files named by the configuration of this machine
+	*form.Reader
+	source files
+	sealed bool   // other files must not be read
+	home   string // directory of files of this machine; empty: that of the main file
+	hash   hash.Hash
+	common hash.Hash // like hash, without parts specific to the machine
+	files  []string
+	globs  []string
+	later  []named // files that are opened at start
+	values []listed
+	own    map[string]bool // files named by the configuration of this machine
 }
 
 func newLoader(env Env) *loader {
-	return &loader{
-		env: env, source: diskFiles{}, hash: sha256.New(), common: sha256.New(), places: map[any]place{}, written: written{}, left: maxValues, own: map[string]bool{},
+	return &loader{Reader: form.NewReader(env, hintRate), source: diskFiles{}, hash: sha256.New(), common: sha256.New(), own: map[string]bool{}}
+}
+
+// rateField matches the paths of fields that hold a rate.
+var rateField = regexp.MustCompile(`\.(rate|rates(\[\d+\])?|new_keys|overrides\..+)$`)
+
+// hintRate suggests a rate for a number where a rate is expected.
+func hintRate(path, text string) (kind, instead string) {
+	if !rateField.MatchString(path) {
+		return "", ""
 	}
-}
-
-// add reports a problem at p.
-func (r *loader) add(p place, what, instead string) {
-	r.problems = append(r.problems, r.unfilled(Problem{p.Position, p.path, what, instead}))
-}
-
-// wrong reports a problem with the value of the field at pointer.
-func (r *loader) wrong(pointer any, what, instead string) {
-	r.add(r.places[pointer], what, instead)
-}
-
-// wrongName reports a problem with the name before a value.
-func (r *loader) wrongName(pointer any, what, instead string) {
-	p := r.places[pointer]
-	p.Position = r.nameAt(pointer)
-	r.add(p, what, instead)
-}
-
-// warn adds a warning: the value is allowed, but probably a mistake.
-func (r *loader) warn(pointer any, what, instead string) {
-	p := r.places[pointer]
-	r.warnings = append(r.warnings, r.unfilled(Problem{p.Position, p.path, what, instead}))
+	rate := text + "/1m"
+	if _, err := limiter.ParseRate(rate); err != nil {
+		rate = "5/1m"
+	}
+	return "a rate", "say within which time, for example " + rate
 }
 
 // failed returns all problems, in order.
-func (r *loader) failed() Problems { return arrange(r.problems, r.files) }
+func (r *loader) failed() Problems { return form.Arrange(r.Problems(), r.files) }
 
 // open reads the file at path; id identifies its content in the hash. It returns nil if the
 // file could not be decoded.
@@ -109,7 +92,7 @@ func (r *loader) open(path, id string) *file {
 	data, err := r.source.read(path)
 	if err != nil {
 		r.files = append(r.files, path)
-		r.add(place{Position: Position{File: path}}, "cannot be read: "+err.Error(), "name a file that Weir may read")
+		r.Add(form.Location{Position: Position{File: path}}, "cannot be read: "+err.Error(), "name a file that Weir may read")
 		return nil
 	}
 	return r.read(path, id, data)
@@ -125,7 +108,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, form.MaxSize+1))
 	return data, pathless(err)
 }
 
@@ -167,22 +150,17 @@ func pathless(err error) error {
 // large.
 func (r *loader) read(name, id string, data []byte) *file {
 	r.files = append(r.files, name)
-	d := &decoder{loader: r, file: name, left: r.left}
-	root := d.parse(data)
+	root := r.Parse(name, data)
 	if root == nil {
 		return nil
 	}
 	count(r.hash, id, data)
 	count(r.common, id, shared(root, data))
-	form := &file{}
-	d.value(root, place{}, reflect.ValueOf(form).Elem(), tag{})
-	if r.home != "" { // all files came in one piece, of a bounded size
-		r.left = d.left
-	}
-	if d.left < 0 {
+	main := &file{}
+	if !r.Decode(name, root, main) {
 		return nil
 	}
-	return form
+	return main
 }
 
 // count adds data to the hashes.

@@ -1,12 +1,16 @@
 package config
 
-import "path/filepath"
+import (
+	"path/filepath"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+)
 
 // A named file is one that a field names and that is opened only when Weir serves:
 // certificates of listeners, keys of tokens.
 type named struct {
-	place place
-	path  string
+	at   form.Location
+	path string
 }
 
 // opens notes that the file that the field at pointer names is opened later, and
@@ -16,10 +20,10 @@ func (r *loader) opens(pointer *string) string {
 	if path == "" {
 		return ""
 	}
-	r.later = append(r.later, named{r.places[pointer], path})
+	r.later = append(r.later, named{r.Location(pointer), path})
 	r.own[filepath.Clean(path)] = true
 	if came, ok := r.source.(bundleFiles); ok && !came.holds(path) && !came.own[filepath.Clean(path)] {
-		r.wrong(pointer, quote(*pointer)+" cannot be read: "+errForeign.Error(), "put it there")
+		r.Wrong(pointer, form.Quote(*pointer)+" cannot be read: "+errForeign.Error(), "put it there")
 	}
 	return path
 }
@@ -35,7 +39,7 @@ func (c *Config) Missing() Problems {
 			f.Close()
 			continue
 		}
-		all = append(all, Problem{n.place.Position, n.place.path, quote(n.path) + " cannot be read: " + err.Error(), "name a file that Weir may read"})
+		all = append(all, Problem{Position: n.at.Position, Path: n.at.Path, What: form.Quote(n.path) + " cannot be read: " + err.Error(), Instead: "name a file that Weir may read"})
 	}
-	return arrange(all, c.Files)
+	return form.Arrange(all, c.Files)
 }

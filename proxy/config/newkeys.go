@@ -23,7 +23,7 @@ func (r *loader) newKeys(text *string) limiter.Rate {
 	}
 	if err != nil {
 		what, instead, _ := strings.Cut(err.Error(), "; ")
-		r.wrong(text, what, instead+", or "+unbounded)
+		r.Wrong(text, what, instead+", or "+unbounded)
 		return limiter.Rate{}
 	}
 	return rate
@@ -32,7 +32,7 @@ func (r *loader) newKeys(text *string) limiter.Rate {
 // newKeysOf compiles new_keys of a route, and its mode.
 func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
 	mode := Mode(cmp.Or(f.Mode, r.defaults.Mode))
-	if !r.given(&f.NewKeys) {
+	if !r.Given(&f.NewKeys) {
 		return r.newly, mode
 	}
 	invented := slices.ContainsFunc(limits, func(l *Limit) bool {
@@ -40,7 +40,7 @@ func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
 	})
 	rate := r.newKeys(&f.NewKeys)
 	if rate.Count > 0 && !invented {
-		r.warn(&f.NewKeys, "no limit of this route has a key that a client could invent", "leave it out")
+		r.Warn(&f.NewKeys, "no limit of this route has a key that a client could invent", "leave it out")
 	}
 	return rate, mode
 }

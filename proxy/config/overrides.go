@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -20,7 +21,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 	rates := map[string][]limiter.Rate{}
 	for _, value := range slices.Sorted(maps.Keys(f.Overrides)) {
 		texts := f.Overrides[value]
-		l.values = append(l.values, listed{limit: f, spec: limit.Key, at: l.nameAt(texts), text: value})
+		l.values = append(l.values, listed{limit: f, spec: limit.Key, at: l.NameAt(texts), text: value})
 		own := l.override(texts, limit)
 		if limit.Key.CanHash() && key.IsHashed(value) {
 			if l.known(texts, limit.Key, value) {
@@ -33,7 +34,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 			continue
 		}
 		if other := first[k]; other != "" {
-			l.wrongName(texts, quote(value)+" is counted as "+quote(other)+" is", "keep one of them")
+			l.WrongName(texts, form.Quote(value)+" is counted as "+form.Quote(other)+" is", "keep one of them")
 		}
 		first[k], limit.Overrides[k] = value, own
 	}
@@ -49,8 +50,8 @@ func (l *limits) override(texts *list, limit *Limit) []limiter.Rate {
 	for i := range *texts {
 		each = append(each, &(*texts)[i])
 	}
-	if len(each) == 0 && l.ok(texts) {
-		l.wrong(texts, "there is no rate", "write for example [20000/1h]")
+	if len(each) == 0 && l.Valid(texts) {
+		l.Wrong(texts, "there is no rate", "write for example [20000/1h]")
 	}
 	rates := l.parse(each)
 	for i, rate := range rates {
@@ -64,18 +65,9 @@ func (l *limits) known(texts *list, spec *key.Spec, value string) bool {
 	_, problems := key.ParseList(spec, value, l.bearers.privacy.secrets()...)
 	for _, problem := range problems {
 		_, instead, _ := strings.Cut(problem.Err.Error(), "; ")
-		l.wrongName(texts, "is not a value of the key "+spec.Name+" that can be found", instead)
+		l.WrongName(texts, "is not a value of the key "+spec.Name+" that can be found", instead)
 	}
 	return len(problems) == 0
-}
-
-// nameAt returns the position of the name before the value at pointer.
-func (r *loader) nameAt(pointer any) Position {
-	p := r.places[pointer]
-	if p.key != nil {
-		p.Line, p.Column = p.key.Line, p.key.Column
-	}
-	return p.Position
 }
 
 // concealedOverrides returns the overrides of f with values that can be hashed replaced by

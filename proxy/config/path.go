@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 var (
@@ -75,7 +77,7 @@ func (p *pattern) append(text, shape string) {
 func (p *pattern) parameter(inside string) fault {
 	name, re, constrained := strings.Cut(inside, ":")
 	if !parameter.MatchString(name) {
-		return fault{quote(name) + " is not a valid name for a parameter", "begin with a letter, followed by letters, digits or _"}
+		return fault{form.Quote(name) + " is not a valid name for a parameter", "begin with a letter, followed by letters, digits or _"}
 	}
 	if slices.Contains(p.params, name) {
 		return fault{"has two parameters called " + name, "give one of them another name"}

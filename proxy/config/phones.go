@@ -27,7 +27,7 @@ const (
 
 // phone warns of a key that is named like a phone number and that only digits
 // brings into one form.
-func (k *keys) phone(form *normalForm, name string, spec *key.Spec) {
+func (k *keys) phone(f *normalForm, name string, spec *key.Spec) {
 	if !onlyDigits(spec) {
 		return
 	}
@@ -36,7 +36,7 @@ func (k *keys) phone(form *normalForm, name string, spec *key.Spec) {
 		names = append(names, o.Name)
 	}
 	if slices.ContainsFunc(names, phoneName.MatchString) {
-		k.warn(form, digitsOnPhone, writeE164)
+		k.Warn(f, digitsOnPhone, writeE164)
 		k.warned = append(k.warned, spec)
 	}
 }
@@ -50,14 +50,14 @@ func (k *keys) warnUnnormalized(pointer any, name string, spec *key.Spec) {
 		return
 	}
 	if len(spec.Normalize) == 0 && (phoneName.MatchString(name) || phoneName.MatchString(spec.From.Name)) {
-		k.warn(pointer, asWritten, fmt.Sprintf(addE164, spec.From))
+		k.Warn(pointer, asWritten, fmt.Sprintf(addE164, spec.From))
 	}
 }
 
 // phones warns of limits of a route that texts or calls, on a key that could be the
 // number.
-func (r *routes) phones(form *routeForm, made *Route) {
-	if !texting.MatchString(form.Match.Path) && !texting.MatchString(form.Name) {
+func (r *routes) phones(f *routeForm, made *Route) {
+	if !texting.MatchString(f.Match.Path) && !texting.MatchString(f.Name) {
 		return
 	}
 	for _, l := range made.Limits {
@@ -66,7 +66,7 @@ func (r *routes) phones(form *routeForm, made *Route) {
 			continue
 		}
 		r.keys.warned = append(r.keys.warned, spec)
-		r.warn(form, "if "+spec.Name+" is a phone number: "+digitsOnPhone, writeE164)
+		r.Warn(f, "if "+spec.Name+" is a phone number: "+digitsOnPhone, writeE164)
 	}
 }
 

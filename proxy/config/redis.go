@@ -44,7 +44,7 @@ type Breaker struct {
 func (r *loader) redis(f *redisForm) Redis {
 	for i := range f.Addrs {
 		if a := r.address(&f.Addrs[i], f.Addrs[i]); a.port == "0" {
-			r.wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
+			r.Wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
 		}
 	}
 	r.checkMode(f)
@@ -66,7 +66,7 @@ func (r *loader) redis(f *redisForm) Redis {
 	case t.Enabled:
 		made.TLS = &trusted
 	case *t != (redisTLSForm{}):
-		r.wrong(t, "TLS is configured, but not enabled", "write enabled: true beside it")
+		r.Wrong(t, "TLS is configured, but not enabled", "write enabled: true beside it")
 	}
 	return made
 }
@@ -74,20 +74,20 @@ func (r *loader) redis(f *redisForm) Redis {
 // checkMode checks that the fields fit the mode.
 func (r *loader) checkMode(f *redisForm) {
 	mode := RedisMode(f.Mode)
-	if mode == RedisSingle && len(f.Addrs) != 1 && r.ok(&f.Addrs) {
-		r.wrong(&f.Addrs, "mode single wants exactly one address", "name one server, or write mode: sentinel or cluster")
+	if mode == RedisSingle && len(f.Addrs) != 1 && r.Valid(&f.Addrs) {
+		r.Wrong(&f.Addrs, "mode single wants exactly one address", "name one server, or write mode: sentinel or cluster")
 	}
 	if mode != RedisSentinel {
 		if f.Master != "" {
-			r.wrong(&f.Master, "only sentinels know masters by name", "write mode: sentinel, or leave it out")
+			r.Wrong(&f.Master, "only sentinels know masters by name", "write mode: sentinel, or leave it out")
 		}
 		if f.Sentinel != (loginForm{}) {
-			r.wrong(&f.Sentinel, "there are no sentinels to log in to", "write mode: sentinel, or leave it out")
+			r.Wrong(&f.Sentinel, "there are no sentinels to log in to", "write mode: sentinel, or leave it out")
 		}
 		return
 	}
-	if f.Master == "" && r.ok(&f.Master) {
-		r.wrong(f, "has no master", "write master: with the name that the sentinels know it by")
+	if f.Master == "" && r.Valid(&f.Master) {
+		r.Wrong(f, "has no master", "write master: with the name that the sentinels know it by")
 	}
 }
 

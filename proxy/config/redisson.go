@@ -12,12 +12,12 @@ import (
 func (l *limits) redisson(f *limitForm, limit *Limit) {
 	name := f.RedissonName
 	if name == "" && f.RedissonVersion != "" {
-		l.wrong(&f.RedissonVersion, "no limiter is shared with Redisson", "write redisson_name, or leave redisson_version out")
+		l.Wrong(&f.RedissonVersion, "no limiter is shared with Redisson", "write redisson_name, or leave redisson_version out")
 	}
 	if name == "" || limit.Key == nil {
 		return // none, or already reported
 	}
-	wrong := func(what, instead string) { l.wrong(&f.RedissonName, what, instead) }
+	wrong := func(what, instead string) { l.Wrong(&f.RedissonName, what, instead) }
 	limit.RedissonName = name
 	global := limit.Key.From.Source == key.Global
 	keyed := strings.Contains(name, "{key}")
@@ -38,7 +38,7 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 		wrong("the key's text would be stored in Redis, contrary to privacy.hash_secret or sensitive", "limit another key, or leave it out")
 	case !l.nameable(f) || !l.version(f, limit) || !l.alone(f, limit):
 	case l.store != StoreRedis:
-		l.warn(&f.RedissonName, "with store: memory nothing is shared with anybody", "write store: redis")
+		l.Warn(&f.RedissonName, "with store: memory nothing is shared with anybody", "write store: redis")
 	}
 }
 
@@ -46,7 +46,7 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 func (l *limits) nameable(f *limitForm) bool {
 	name := f.RedissonName
 	wrong := func(what, instead string) bool {
-		l.wrong(&f.RedissonName, what, instead)
+		l.Wrong(&f.RedissonName, what, instead)
 		return false
 	}
 	start, end, _ := strings.Cut(name, "{key}")
@@ -74,12 +74,12 @@ func (l *limits) version(f *limitForm, limit *Limit) bool {
 	}
 	form, err := limiter.RedissonFormatOf(f.RedissonVersion)
 	if err != nil {
-		l.wrong(&f.RedissonVersion, "no version of Redisson is "+f.RedissonVersion, "write one as 3.16.3")
+		l.Wrong(&f.RedissonVersion, "no version of Redisson is "+f.RedissonVersion, "write one as 3.16.3")
 		return false
 	}
 	limit.RedissonFormat = form
 	if form == limiter.RedissonWindow {
-		l.warn(&f.RedissonVersion, "Redisson up to 3.13.2 counts a window that begins anew: up to twice the rate passes across a border", "let all programs use 3.17 or later")
+		l.Warn(&f.RedissonVersion, "Redisson up to 3.13.2 counts a window that begins anew: up to twice the rate passes across a border", "let all programs use 3.17 or later")
 	}
 	return true
 }
@@ -91,10 +91,10 @@ func (l *limits) alone(f *limitForm, limit *Limit) bool {
 		switch {
 		case other.name == mine.name && other.form == mine.form: // the same limiters, intentionally
 		case other.name == mine.name:
-			l.wrong(&f.RedissonName, "another limit shares these limiters with another redisson_version", "write the same version at both")
+			l.Wrong(&f.RedissonName, "another limit shares these limiters with another redisson_version", "write the same version at both")
 			return false
 		case other.overlaps(mine):
-			l.wrong(&f.RedissonName, "a key can make this name the same as "+other.name+" makes it", "let the names differ before {key}, or after it")
+			l.Wrong(&f.RedissonName, "a key can make this name the same as "+other.name+" makes it", "let the names differ before {key}, or after it")
 			return false
 		}
 	}

@@ -3,6 +3,8 @@ package config
 import (
 	"net/http"
 
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -31,14 +33,14 @@ func (r *routes) refund(f *refundForm) Refund {
 	if f == nil {
 		return Refund{}
 	}
-	if r.given(&f.Status) && len(f.Status) == 0 && r.ok(&f.Status) {
-		r.wrong(&f.Status, "no status is given", "write for example [5xx], or leave it out")
+	if r.Given(&f.Status) && len(f.Status) == 0 && r.Valid(&f.Status) {
+		r.Wrong(&f.Status, "no status is given", "write for example [5xx], or leave it out")
 	}
-	if !r.given(&f.Status) && !r.given(&f.Errors) && !r.given(&f.Header) && r.ok(f) {
-		r.wrong(f, "says nothing", "write status, errors or header below it")
+	if !r.Given(&f.Status) && !r.Given(&f.Errors) && !r.Given(&f.Header) && r.Valid(f) {
+		r.Wrong(f, "says nothing", "write status, errors or header below it")
 	}
 	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
-		r.wrong(&f.Header, quote(f.Header)+" is not the name of a header", "write for example X-Refund")
+		r.Wrong(&f.Header, form.Quote(f.Header)+" is not the name of a header", "write for example X-Refund")
 	}
 	made := Refund{Status: f.Status.statuses(), Header: http.CanonicalHeaderKey(f.Header)}
 	for _, e := range f.Errors {
@@ -52,8 +54,8 @@ func (l *limits) count(f *countForm) *Statuses {
 	if f == nil {
 		return nil
 	}
-	if len(f.Status) == 0 && l.ok(f) {
-		l.wrong(f, "no status is given", "write for example {status: [4xx]}, or leave count out for all")
+	if len(f.Status) == 0 && l.Valid(f) {
+		l.Wrong(f, "no status is given", "write for example {status: [4xx]}, or leave count out for all")
 	}
 	s := f.Status.statuses()
 	return &s

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -31,8 +33,8 @@ var (
 
 func (r *routes) reject(f *rejectForm) Reject {
 	r.placeholders(&f.Detail, f.Detail, braces)
-	if f.Body == "" && r.given(&f.ContentType) {
-		r.wrong(&f.ContentType, "there is no body", "write body: beside it, or leave it out")
+	if f.Body == "" && r.Given(&f.ContentType) {
+		r.Wrong(&f.ContentType, "there is no body", "write body: beside it, or leave it out")
 	}
 	made := Reject{Status: f.Status, Detail: f.Detail, Body: f.Body}
 	if f.Body != "" {
@@ -42,11 +44,11 @@ func (r *routes) reject(f *rejectForm) Reject {
 	kind, _, err := mime.ParseMediaType(cmp.Or(f.ContentType, "text/plain"))
 	switch {
 	case err != nil || !strings.Contains(kind, "/"):
-		r.wrong(&f.ContentType, quote(f.ContentType)+" is not a media type", "write for example application/json")
+		r.Wrong(&f.ContentType, form.Quote(f.ContentType)+" is not a media type", "write for example application/json")
 	case f.Body != "" && jsonType(kind):
 		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a").Replace(f.Body)
-		if !json.Valid([]byte(sample)) && r.ok(&f.Body) {
-			r.wrong(&f.Body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
+		if !json.Valid([]byte(sample)) && r.Valid(&f.Body) {
+			r.Wrong(&f.Body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
 		}
 	}
 	for _, name := range sortedKeys(f.Headers) {
@@ -55,13 +57,13 @@ func (r *routes) reject(f *rejectForm) Reject {
 		_, doubled := made.Headers[canonical]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			r.wrongName(value, quote(name)+" is not the name of a header", "write for example X-Reason")
+			r.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-Reason")
 		case slices.Contains(ownFields(), canonical):
-			r.wrongName(value, canonical+" is set by Weir itself", "leave it out")
+			r.WrongName(value, canonical+" is set by Weir itself", "leave it out")
 		case doubled:
-			r.wrongName(value, canonical+" is given twice, in another spelling", "keep one")
+			r.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
 		case !httpguts.ValidHeaderFieldValue(*value):
-			r.wrong(value, "cannot be sent in a header", "write plain characters")
+			r.Wrong(value, "cannot be sent in a header", "write plain characters")
 		}
 		r.placeholders(value, *value, braces)
 		if made.Headers == nil {
@@ -73,10 +75,10 @@ func (r *routes) reject(f *rejectForm) Reject {
 }
 
 // placeholders checks that all placeholders in text exist.
-func (r *routes) placeholders(pointer any, text string, form *regexp.Regexp) {
-	for _, m := range form.FindAllString(text, -1) {
+func (r *routes) placeholders(pointer any, text string, allowed *regexp.Regexp) {
+	for _, m := range allowed.FindAllString(text, -1) {
 		if !slices.Contains([]string{"{retry_after}", "{limit}", "{request_id}"}, m) {
-			r.wrong(pointer, quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, {limit} or {request_id}, and no other braces")
+			r.Wrong(pointer, form.Quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, {limit} or {request_id}, and no other braces")
 		}
 	}
 }

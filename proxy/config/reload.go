@@ -19,10 +19,10 @@ type Reload struct {
 func (r *loader) reload(f *reloadForm, store string) Reload {
 	made := Reload{Source(f.Source), r.relative(f.Keep)}
 	switch {
-	case made.Source == SourceRedis && Store(store) != StoreRedis && r.ok(&f.Source):
-		r.wrong(&f.Source, "there is no Redis to load it from", "write store: redis, or source: file")
+	case made.Source == SourceRedis && Store(store) != StoreRedis && r.Valid(&f.Source):
+		r.Wrong(&f.Source, "there is no Redis to load it from", "write store: redis, or source: file")
 	case made.Source == SourceFile && f.Keep != "":
-		r.wrong(&f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out")
+		r.Wrong(&f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out")
 	}
 	return made
 }

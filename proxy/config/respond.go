@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -15,12 +17,12 @@ func (r *routes) redirect(f *redirectForm) *Redirect {
 		return nil
 	}
 	if statuses := []int{301, 302, 303, 307, 308, 0}; !slices.Contains(statuses, f.Status) {
-		r.wrong(&f.Status, "is not the status of a redirect", "write 301, 302, 303, 307 or 308")
+		r.Wrong(&f.Status, "is not the status of a redirect", "write 301, 302, 303, 307 or 308")
 	}
 	places := strings.NewReplacer("{host}", "h.example", "{path}", "/p", "{query}", "?q")
 	for _, m := range words.FindAllString(f.To, -1) {
 		if places.Replace(m) == m {
-			r.wrong(&f.To, quote(m)+" is not a placeholder", "write {host}, {path} or {query}")
+			r.Wrong(&f.To, form.Quote(m)+" is not a placeholder", "write {host}, {path} or {query}")
 			return nil
 		}
 	}
@@ -32,7 +34,7 @@ func (r *routes) redirect(f *redirectForm) *Redirect {
 		to.Scheme != "" && ((to.Scheme != "http" && to.Scheme != "https") || to.Host == ""),
 		to.Scheme == "" && (to.Host != "" || !strings.HasPrefix(to.Path, "/")),
 		strings.ContainsAny(f.To, " \\\"<>"):
-		r.wrong(&f.To, quote(f.To)+" is not a URL or a path", "write for example https://www.example.com{path}{query}, or a path such as /new")
+		r.Wrong(&f.To, form.Quote(f.To)+" is not a URL or a path", "write for example https://www.example.com{path}{query}, or a path such as /new")
 	}
 	return &Redirect{To: f.To, Status: f.Status}
 }
@@ -42,10 +44,10 @@ func (r *routes) respond(f *respondForm) *Respond {
 		return nil
 	}
 	if f.Body != "" && slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, f.Status) {
-		r.wrong(&f.Body, "an answer with this status has no body", "leave it out, or write another status")
+		r.Wrong(&f.Body, "an answer with this status has no body", "leave it out, or write another status")
 	}
 	if kind, _, err := mime.ParseMediaType(f.ContentType); f.ContentType != "" && (err != nil || !strings.Contains(kind, "/")) {
-		r.wrong(&f.ContentType, quote(f.ContentType)+" is not a media type", "write for example application/json")
+		r.Wrong(&f.ContentType, form.Quote(f.ContentType)+" is not a media type", "write for example application/json")
 	}
 	made := &Respond{Status: f.Status, Body: f.Body, ContentType: f.ContentType}
 	for _, name := range sortedKeys(f.Headers) {
@@ -54,15 +56,15 @@ func (r *routes) respond(f *respondForm) *Respond {
 		_, doubled := made.Headers[canonical]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			r.wrongName(value, quote(name)+" is not the name of a header", "write for example X-App")
+			r.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-App")
 		case canonical == "Content-Type":
-			r.wrongName(value, "Content-Type has a field of its own", "write content_type: beside headers:")
+			r.WrongName(value, "Content-Type has a field of its own", "write content_type: beside headers:")
 		case responseFields().has(canonical) || canonical == "Date":
-			r.wrongName(value, canonical+" is set by Weir itself", "leave it out")
+			r.WrongName(value, canonical+" is set by Weir itself", "leave it out")
 		case doubled:
-			r.wrongName(value, canonical+" is given twice, in another spelling", "keep one")
+			r.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
 		case !httpguts.ValidHeaderFieldValue(*value):
-			r.wrong(value, "cannot be sent in a header", "write plain characters")
+			r.Wrong(value, "cannot be sent in a header", "write plain characters")
 		}
 		if made.Headers == nil {
 			made.Headers = map[string]string{}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -19,11 +21,11 @@ func (r *routes) rewrite(f *rewriteForm, p pattern) Rewrite {
 		delete(made.Request.Set, "Host")
 		made.Host = host
 		if !httpguts.ValidHostHeader(host) || strings.ContainsAny(host, "/@ ") {
-			r.wrong(f.Headers, quote(host)+" is not a host", "write for example api.example.com or 10.0.0.1:8080")
+			r.Wrong(f.Headers, form.Quote(host)+" is not a host", "write for example api.example.com or 10.0.0.1:8080")
 		}
 	}
 	if made.StripPrefix != "" && p.text != "" && !begins(p.text, made.StripPrefix) {
-		r.warn(&f.StripPrefix, "no path of this route begins with "+made.StripPrefix, "write the beginning of match.path, or leave it out")
+		r.Warn(&f.StripPrefix, "no path of this route begins with "+made.StripPrefix, "write the beginning of match.path, or leave it out")
 	}
 	return made
 }
@@ -52,13 +54,13 @@ func (r *routes) prefix(text *string) string {
 	p, f := parsePath(strings.TrimSuffix(*text, "/"))
 	switch {
 	case strings.Trim(*text, "/") == "":
-		r.wrong(text, "is not a path", "write for example /api, or leave it out")
+		r.Wrong(text, "is not a path", "write for example /api, or leave it out")
 		return ""
 	case f != (fault{}):
-		r.wrong(text, f.what, f.instead)
+		r.Wrong(text, f.what, f.instead)
 		return ""
 	case len(p.params) > 0:
-		r.wrong(text, "has a parameter", "write plain segments, for example /api/v1")
+		r.Wrong(text, "has a parameter", "write plain segments, for example /api/v1")
 		return ""
 	}
 	return p.text
@@ -105,13 +107,13 @@ func (r *routes) fields(f *fieldsForm, not reserved) Fields {
 		_, doubled := made.Set[canonical]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			r.wrongName(value, quote(name)+" is not the name of a header", "write for example X-App")
+			r.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-App")
 		case not.has(canonical):
-			r.wrongName(value, canonical+" is set by Weir itself", "leave it out")
+			r.WrongName(value, canonical+" is set by Weir itself", "leave it out")
 		case doubled:
-			r.wrongName(value, canonical+" is given twice, in another spelling", "keep one")
+			r.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
 		case !httpguts.ValidHeaderFieldValue(*value):
-			r.wrong(value, "cannot be sent in a header", "write plain characters")
+			r.Wrong(value, "cannot be sent in a header", "write plain characters")
 		}
 		if made.Set == nil {
 			made.Set = map[string]string{}
@@ -125,11 +127,11 @@ func (r *routes) fields(f *fieldsForm, not reserved) Fields {
 		case name == "":
 			continue // already reported
 		case !httpguts.ValidHeaderFieldName(name):
-			r.wrong(&f.Remove[i], quote(name)+" is not the name of a header", "write for example X-App")
+			r.Wrong(&f.Remove[i], form.Quote(name)+" is not the name of a header", "write for example X-App")
 		case not.has(canonical) || canonical == not.kept:
-			r.wrong(&f.Remove[i], canonical+" is set by Weir itself", "leave it out")
+			r.Wrong(&f.Remove[i], canonical+" is set by Weir itself", "leave it out")
 		case set:
-			r.wrong(&f.Remove[i], canonical+" is set and removed", "keep one: what is set replaces what was there")
+			r.Wrong(&f.Remove[i], canonical+" is set and removed", "keep one: what is set replaces what was there")
 		}
 		made.Remove = append(made.Remove, canonical)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 	"golang.org/x/net/http/httpguts"
 )
@@ -30,38 +31,38 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	r.name(forms)
 	var made []*Route
 	var seen unreachable
-	for _, form := range forms {
-		if form == nil {
+	for _, f := range forms {
+		if f == nil {
 			continue // already reported
 		}
-		p := r.path(&form.Match)
+		p := r.path(&f.Match)
 		route := &Route{
-			Name:        form.Name,
-			Match:       r.match(&form.Match, p),
-			Upstream:    r.upstreams.refer(&form.Upstream),
-			Redirect:    r.redirect(form.Redirect),
-			Respond:     r.respond(form.Respond),
-			Rewrite:     r.rewrite(form.Rewrite, p),
-			WebSocket:   form.WebSocket,
-			Limits:      (&limits{r, form, p.params}).all(form.Limits),
-			Lists:       r.lists.refer(form.Lists),
-			RefundOn:    r.refund(form.RefundOn),
-			Idempotency: r.idempotency(form.Idempotency),
-			MaxBody:     r.body(form.Body),
-			Reject:      r.reject(&form.Reject),
-			Position:    r.places[form].Position,
+			Name:        f.Name,
+			Match:       r.match(&f.Match, p),
+			Upstream:    r.upstreams.refer(&f.Upstream),
+			Redirect:    r.redirect(f.Redirect),
+			Respond:     r.respond(f.Respond),
+			Rewrite:     r.rewrite(f.Rewrite, p),
+			WebSocket:   f.WebSocket,
+			Limits:      (&limits{r, f, p.params}).all(f.Limits),
+			Lists:       r.lists.refer(f.Lists),
+			RefundOn:    r.refund(f.RefundOn),
+			Idempotency: r.idempotency(f.Idempotency),
+			MaxBody:     r.body(f.Body),
+			Reject:      r.reject(&f.Reject),
+			Position:    r.Location(f).Position,
 		}
-		route.CountPreflight, route.LogPath = form.CountPreflight, LogPath(form.LogPath)
-		route.EncodedSlash, route.FormBesideQuery = EncodedSlash(form.EncodedSlash), FormBesideQuery(form.FormBesideQuery)
-		route.NewKeys, route.NewKeysMode = r.newKeysOf(form, route.Limits)
-		r.destination(form)
-		r.upgrades(form, route)
-		r.phones(form, route)
+		route.CountPreflight, route.LogPath = f.CountPreflight, LogPath(f.LogPath)
+		route.EncodedSlash, route.FormBesideQuery = EncodedSlash(f.EncodedSlash), FormBesideQuery(f.FormBesideQuery)
+		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route.Limits)
+		r.destination(f)
+		r.upgrades(f, route)
+		r.phones(f, route)
 		for i, l := range route.Lists {
-			r.parameters(&form.Lists[i], l.Key, p.params)
+			r.parameters(&f.Lists[i], l.Key, p.params)
 		}
 		if by := seen.add(route, p.shape); by != nil {
-			r.warn(form, "this route can never match: "+by.Name+" at "+by.Position.String()+" comes first for the same requests", "take one of them out, or let them differ in match")
+			r.Warn(f, "this route can never match: "+by.Name+" at "+by.Position.String()+" comes first for the same requests", "take one of them out, or let them differ in match")
 		}
 		made = append(made, route)
 	}
@@ -72,9 +73,9 @@ func (r *routes) all(forms []*routeForm) []*Route {
 }
 
 // upgrades checks that the route's upstream can carry what the route lets through.
-func (r *routes) upgrades(form *routeForm, route *Route) {
-	if up := route.Upstream; form.WebSocket && up != nil && up.Protocol != ProtocolHTTP1 && !up.Echo {
-		r.wrong(&form.WebSocket, "upstream "+up.Name+" speaks "+string(up.Protocol)+", which carries no websocket", "let it speak http1, or name another upstream")
+func (r *routes) upgrades(f *routeForm, route *Route) {
+	if up := route.Upstream; f.WebSocket && up != nil && up.Protocol != ProtocolHTTP1 && !up.Echo {
+		r.Wrong(&f.WebSocket, "upstream "+up.Name+" speaks "+string(up.Protocol)+", which carries no websocket", "let it speak http1, or name another upstream")
 	}
 }
 
@@ -86,14 +87,14 @@ func (r *routes) name(forms []*routeForm) {
 			continue
 		}
 		if first, ok := taken[f.Name]; ok {
-			r.wrong(&f.Name, "two routes are called "+f.Name+", the first at "+r.places[first].Position.String(), "give one of them another name")
+			r.Wrong(&f.Name, "two routes are called "+f.Name+", the first at "+r.Location(first).Position.String(), "give one of them another name")
 			continue
 		}
 		taken[f.Name] = f
 	}
 	number := map[string]int{} // the last that was tried, by what the path makes
 	for _, f := range forms {
-		if f == nil || f.Name != "" || !r.ok(&f.Name) {
+		if f == nil || f.Name != "" || !r.Valid(&f.Name) {
 			continue
 		}
 		base := tokenOf(f.Match.Path, "route")
@@ -103,7 +104,7 @@ func (r *routes) name(forms []*routeForm) {
 			name = base + "-" + strconv.Itoa(number[base])
 		}
 		if name != base {
-			r.warn(f, "has no name and is called "+name+" for its place among the routes of this path", "give it a name, so that its counts stay its own when routes are added")
+			r.Warn(f, "has no name and is called "+name+" for its place among the routes of this path", "give it a name, so that its counts stay its own when routes are added")
 		}
 		f.Name, taken[name] = name, f
 	}
@@ -129,7 +130,7 @@ func (r *routes) path(f *matchForm) pattern {
 	}
 	p, fault := parsePath(f.Path)
 	if fault.what != "" {
-		r.wrong(&f.Path, fault.what, fault.instead)
+		r.Wrong(&f.Path, fault.what, fault.instead)
 	}
 	return p
 }
@@ -137,15 +138,15 @@ func (r *routes) path(f *matchForm) pattern {
 func (r *routes) match(f *matchForm, p pattern) Match {
 	for i, m := range f.Methods {
 		if slices.Index(f.Methods, m) < i && m != "" {
-			r.wrong(&f.Methods[i], m+" is given twice", "write it once")
+			r.Wrong(&f.Methods[i], m+" is given twice", "write it once")
 		}
 	}
-	if len(f.Methods) == 0 && r.places[&f.Methods].key != nil && r.ok(&f.Methods) {
-		r.wrong(&f.Methods, "no method is given", "write for example [GET, POST], or leave it out for all")
+	if len(f.Methods) == 0 && r.Given(&f.Methods) && r.Valid(&f.Methods) {
+		r.Wrong(&f.Methods, "no method is given", "write for example [GET, POST], or leave it out for all")
 	}
 	host := strings.ToLower(f.Host)
 	if name := strings.TrimPrefix(host, "*."); host != "" && (len(name) > 253 || !hostname.MatchString(name) || strings.HasSuffix(name, ".")) {
-		r.wrong(&f.Host, quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")
+		r.Wrong(&f.Host, form.Quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")
 	}
 	return Match{Methods: f.Methods, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers), Query: r.query(f.Query)}
 }
@@ -157,7 +158,7 @@ func (r *routes) query(forms map[string]*string) map[string]string {
 	made := map[string]string{}
 	for _, name := range sortedKeys(forms) {
 		if name == "" {
-			r.wrongName(forms[name], "a parameter has no name", "write for example type: sms")
+			r.WrongName(forms[name], "a parameter has no name", "write for example type: sms")
 		}
 		made[name] = *forms[name]
 	}
@@ -168,24 +169,24 @@ func (r *routes) query(forms map[string]*string) map[string]string {
 // another kind of place could use.
 func (r *routes) destination(f *routeForm) {
 	places := 0
-	for _, given := range []bool{r.given(&f.Upstream), f.Redirect != nil, f.Respond != nil} {
+	for _, given := range []bool{r.Given(&f.Upstream), f.Redirect != nil, f.Respond != nil} {
 		if given {
 			places++
 		}
 	}
 	switch {
-	case places == 0 && (r.given(&f.Match) || r.given(&f.Name)): // or it is no route at all
-		r.wrong(f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it")
+	case places == 0 && (r.Given(&f.Match) || r.Given(&f.Name)): // or it is no route at all
+		r.Wrong(f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it")
 	case places > 1:
-		r.wrong(f, "has more than one destination", "keep one of upstream, redirect and respond")
-	case r.given(&f.Upstream):
+		r.Wrong(f, "has more than one destination", "keep one of upstream, redirect and respond")
+	case r.Given(&f.Upstream):
 		return
 	}
 	if f.Rewrite != nil {
-		r.wrong(f.Rewrite, "there is no upstream", "leave it out")
+		r.Wrong(f.Rewrite, "there is no upstream", "leave it out")
 	}
 	if f.WebSocket {
-		r.wrong(&f.WebSocket, "there is no upstream for websocket", "leave it out")
+		r.Wrong(&f.WebSocket, "there is no upstream for websocket", "leave it out")
 	}
 }
 
@@ -199,11 +200,11 @@ func (r *routes) headers(forms map[string]*string) map[string]string {
 		_, doubled := made[canonical]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			r.wrongName(forms[name], quote(name)+" is not the name of a header", "write for example X-App")
+			r.WrongName(forms[name], form.Quote(name)+" is not the name of a header", "write for example X-App")
 		case canonical == "Host":
-			r.wrongName(forms[name], "Host is no header to match", "write host: beside path:")
+			r.WrongName(forms[name], "Host is no header to match", "write host: beside path:")
 		case doubled:
-			r.wrongName(forms[name], canonical+" is given twice, in another spelling", "keep one")
+			r.WrongName(forms[name], canonical+" is given twice, in another spelling", "keep one")
 		}
 		made[canonical] = *forms[name]
 	}
@@ -231,8 +232,8 @@ func (r *routes) counters(forms []*routeForm) {
 				continue // already reported
 			}
 			name := route.Name + "." + l.Name
-			if other, ok := first[name]; ok && r.ok(&l.Name) {
-				r.wrong(&l.Name, "counts as "+name+", as the limit at "+r.places[other].Position.String()+" does", "give the route or the limit another name")
+			if other, ok := first[name]; ok && r.Valid(&l.Name) {
+				r.Wrong(&l.Name, "counts as "+name+", as the limit at "+r.Location(other).Position.String()+" does", "give the route or the limit another name")
 			}
 			first[name] = l
 		}

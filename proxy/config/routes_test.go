@@ -85,7 +85,7 @@ func TestLoad_FormsOfRoutes(t *testing.T) {
 	if got, want := route["e"].Reject, (Reject{Status: 503, Detail: "Later: {retry_after}"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got, want := route["d"].Position, (Position{"testdata/good-forms.yaml", 33, 5}); got != want {
+	if got, want := route["d"].Position, (Position{File: "testdata/good-forms.yaml", Line: 33, Column: 5}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -144,22 +144,5 @@ func TestLoad_FewestLines(t *testing.T) {
 	c.written, c.own, c.values = nil, nil, nil
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v, want %+v", c, want)
-	}
-}
-
-func TestDistance(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"rate", "rate", 0}, {"rate", "rates", 1},
-		{"rate", "raet", 1}, {"limits", "lmits", 1}, {"stroe", "store", 1}, {"abc", "xyz", 3}, {"kitten", "sitting", 3},
-	} {
-		if got := distance(tt.a, tt.b); got != tt.want {
-			t.Errorf("%q, %q: got %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-		if got := distance(tt.b, tt.a); got != tt.want {
-			t.Errorf("%q, %q: got %d, want %d", tt.b, tt.a, got, tt.want)
-		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -57,7 +58,7 @@ type Config struct {
 
 	form    *file   // the decoded file, defaults filled in
 	opened  []named // files opened at start, not by loading
-	written written
+	written form.Written
 	values  []listed        // of lists
 	own     map[string]bool // files named by the configuration
 }

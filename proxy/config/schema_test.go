@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/invopop/jsonschema"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 var update = flag.Bool("update", false, "write schema.json and the golden files anew")
@@ -82,21 +83,21 @@ func generate(t *testing.T) []byte {
 
 // loosen lets def, of a form, be what the loader takes besides: a list of one
 // without brackets, a variable in place of a value, a short form.
-func loosen(def *jsonschema.Schema, form reflect.Type) {
-	for i := range form.NumField() {
-		field := form.Field(i)
-		if name := fieldName(field); name != "" {
+func loosen(def *jsonschema.Schema, of reflect.Type) {
+	for i := range of.NumField() {
+		field := of.Field(i)
+		if name := form.FieldName(field); name != "" {
 			p, _ := def.Properties.Get(name)
 			def.Properties.Set(name, loose(p, field.Type))
 		}
 	}
-	s, ok := reflect.New(form).Interface().(shorthand)
+	s, ok := reflect.New(of).Interface().(form.Shorthand)
 	if !ok {
 		return
 	}
-	field, _ := form.FieldByName(s.short())
+	field, _ := of.FieldByName(s.Short())
 	short := &jsonschema.Schema{Type: "string"}
-	for _, v := range tagOf(field).enum {
+	for _, v := range form.TagOf(field).Enum {
 		short.Enum = append(short.Enum, v)
 	}
 	full := *def
@@ -154,12 +155,12 @@ func formComments(t *testing.T) map[string]string {
 			continue
 		}
 		spec := d.Specs[0].(*ast.TypeSpec)
-		form, ok := spec.Type.(*ast.StructType)
+		of, ok := spec.Type.(*ast.StructType)
 		if !ok {
 			continue
 		}
 		comments[spec.Name.Name+"."] = sentence(d.Doc, spec.Name.Name)
-		for _, field := range form.Fields.List {
+		for _, field := range of.Fields.List {
 			comments[spec.Name.Name+"."+field.Names[0].Name] = sentence(field.Doc, "")
 		}
 	}

@@ -8,9 +8,9 @@ func (l *limits) scope(f *limitForm) limiter.Scope {
 	switch {
 	case scope == limiter.Overall:
 	case l.store != StoreRedis:
-		l.warn(&f.Scope, "with store: memory every Weir counts by itself anyway", "leave it out")
+		l.Warn(&f.Scope, "with store: memory every Weir counts by itself anyway", "leave it out")
 	default:
-		l.warn(&f.Scope, "each Weir has the whole rate: as many Weirs as there are let through so many times as much", "write overall, which holds for all of them together")
+		l.Warn(&f.Scope, "each Weir has the whole rate: as many Weirs as there are let through so many times as much", "write overall, which holds for all of them together")
 	}
 	return scope
 }

@@ -3,11 +3,10 @@ package config
 import (
 	"fmt"
 	"math/bits"
-	"reflect"
 	"regexp"
 	"strconv"
 
-	"gopkg.in/yaml.v3"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // Statuses is a set of HTTP statuses from 100 to 599. The zero Statuses is empty.
@@ -42,21 +41,15 @@ type code string
 // codeForm is what a code looks like.
 var codeForm = regexp.MustCompile(`^(?:([1-5])xx|([1-5][0-9][0-9])(?:-([1-5][0-9][0-9]))?)$`)
 
-// code decodes a code, which need not be in quotes though it may be a number.
-func (d *decoder) code(n *yaml.Node, p place, v reflect.Value) {
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!str" {
-		d.add(p, "want a status, got "+kindName(n), "write for example 404, 5xx or 500-503")
-		return
-	}
-	s, ok := d.expand(n, p)
-	if !ok {
-		return
-	}
-	if _, _, err := parseCode(s); err != nil {
-		d.add(p, err.Error(), "write for example 404, 5xx or 500-503")
-		return
-	}
-	v.SetString(s)
+// Check is form.Checked.
+func (code) Check(text string) error {
+	_, _, err := parseCode(text)
+	return err
+}
+
+// Wanted is form.Checked.
+func (code) Wanted() (kind, instead string) {
+	return "a status", "write for example 404, 5xx or 500-503"
 }
 
 // parseCode reads a code as its first and last status.
@@ -64,7 +57,7 @@ func parseCode(s string) (from, to int, err error) {
 	m := codeForm.FindStringSubmatch(s)
 	switch {
 	case m == nil:
-		return 0, 0, fmt.Errorf("%s is not a status", quote(s))
+		return 0, 0, fmt.Errorf("%s is not a status", form.Quote(s))
 	case m[1] != "":
 		hundreds, _ := strconv.Atoi(m[1])
 		return 100 * hundreds, 100*hundreds + 99, nil
@@ -74,7 +67,7 @@ func parseCode(s string) (from, to int, err error) {
 		to, _ = strconv.Atoi(m[3])
 	}
 	if to < from {
-		return 0, 0, fmt.Errorf("%s ends before it begins", quote(s))
+		return 0, 0, fmt.Errorf("%s ends before it begins", form.Quote(s))
 	}
 	return from, to, nil
 }

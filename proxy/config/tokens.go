@@ -26,7 +26,7 @@ func (r *loader) tokens(f *jwtForm) *key.Tokens {
 	tokens, err := key.NewTokens(c)
 	if err != nil {
 		what, instead, _ := strings.Cut(err.Error(), "; ")
-		r.wrong(f, what, instead)
+		r.Wrong(f, what, instead)
 	}
 	return tokens
 }

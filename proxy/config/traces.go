@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -34,15 +36,15 @@ func (r *loader) traces(f *tracesForm) Traces {
 	percent, is := strings.CutSuffix(f.Sample, "%")
 	share, err := strconv.ParseFloat(percent, 64)
 	if f.Sample != "" && (!is || err != nil || share < 0 || share > 100 || strings.Trim(percent, "0123456789.") != "") {
-		r.wrong(&f.Sample, quote(f.Sample)+" is not a percentage", "write 0% to 100%, for example 0.1%")
+		r.Wrong(&f.Sample, form.Quote(f.Sample)+" is not a percentage", "write 0% to 100%, for example 0.1%")
 	}
 	t.Sample = share / 100
-	if f.Service == "" && r.ok(&f.Service) {
-		r.wrong(&f.Service, "is empty", "write a name, for example weir")
+	if f.Service == "" && r.Valid(&f.Service) {
+		r.Wrong(&f.Service, "is empty", "write a name, for example weir")
 	}
 	for name, value := range f.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(string(*value)) {
-			r.wrong(value, quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
+			r.Wrong(value, form.Quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
 			continue
 		}
 		if t.Headers == nil {
@@ -61,15 +63,15 @@ func (r *loader) collector(f *tracesForm) string {
 	to, err := url.Parse(f.Endpoint)
 	switch {
 	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "" || to.RawQuery != "" || to.Fragment != "":
-		r.wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
+		r.Wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
 		return ""
 	case to.User != nil:
-		r.wrong(&f.Endpoint, "has a password", "write it into headers, as Authorization")
+		r.Wrong(&f.Endpoint, "has a password", "write it into headers, as Authorization")
 		return ""
 	case to.Port() == "4317":
-		r.warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")
+		r.Warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")
 	case to.Scheme == "http" && len(f.Headers) > 0 && !loopback(to.Hostname()):
-		r.warn(&f.Endpoint, "what headers says travels without TLS", "write https://")
+		r.Warn(&f.Endpoint, "what headers says travels without TLS", "write https://")
 	}
 	if to.Path == "" || to.Path == "/" {
 		to.Path = "/v1/traces"

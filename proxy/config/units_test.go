@@ -2,41 +2,9 @@ package config
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 )
-
-// What a size is written as is read as the same, in the largest unit that says it
-// whole.
-func TestSize_IsReadAsItIsWritten(t *testing.T) {
-	for n := size(1); n > 0 && n < math.MaxInt64/3; n *= 2 {
-		for _, s := range []size{n, n + 1, 3 * n, n*2 - 1} {
-			if s <= 0 {
-				continue
-			}
-			if got, err := parseSize(s.String()); err != nil || got != s {
-				t.Errorf("%d is written as %s, which is read as %d, %v", s, s, got, err)
-			}
-		}
-	}
-	for s, want := range map[size]string{1: "1B", 1023: "1023B", 1024: "1KiB", 1536: "1536B", 64 << 10: "64KiB", 1 << 20: "1MiB", 3 << 30: "3GiB", 1<<30 + 1<<10: "1048577KiB"} {
-		if got := s.String(); got != want {
-			t.Errorf("%d is written as %s; want %s", s, got, want)
-		}
-	}
-}
-
-func TestSize_WhatIsNone(t *testing.T) {
-	for _, text := range []string{"", "0B", "-1B", "+1B", "01B", "1", "1K", "1KB", "1kib", "1.5MiB", " 1B", "1 B", "1B ", "B", "GiB", "0x1B", "9223372036854775808B", "9007199254740993KiB", "8589934592GiB"} {
-		if got, err := parseSize(text); err == nil {
-			t.Errorf("%q is read as %d; want an error", text, got)
-		}
-	}
-	if got, err := parseSize("8589934591GiB"); err != nil || got != 8589934591<<30 {
-		t.Errorf("the most is read as %d, %v", got, err)
-	}
-}
 
 // Durations and numbers are read where they are within bounds, and each way of writing
 // something else has an answer of its own.

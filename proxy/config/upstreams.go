@@ -6,11 +6,12 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // echo is the name of the upstream that is built in.
@@ -28,61 +29,61 @@ type upstreams struct {
 func newUpstreams(r *loader, keys *keys, forms map[string]*upstreamForm) *upstreams {
 	u := &upstreams{loader: r, keys: keys, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms))}
 	for _, name := range u.names {
-		form := forms[name]
+		f := forms[name]
 		if !tokenSafe.MatchString(name) {
-			r.wrongName(form, quote(name)+" is not a valid name for an upstream", "begin with a letter, followed by letters, digits, _ . or -")
+			r.WrongName(f, form.Quote(name)+" is not a valid name for an upstream", "begin with a letter, followed by letters, digits, _ . or -")
 		}
-		u.byName[name] = u.build(name, form)
+		u.byName[name] = u.build(name, f)
 	}
 	return u
 }
 
 // build makes the upstream of a form.
-func (u *upstreams) build(name string, form *upstreamForm) *Upstream {
+func (u *upstreams) build(name string, f *upstreamForm) *Upstream {
 	up := &Upstream{
 		Name:           name,
-		Health:         u.health(&form.Health),
-		Timeouts:       timeouts(&form.Timeouts),
-		Retries:        form.Retries,
-		MaxConnections: form.MaxConnections,
-		Queue:          Queue{form.Queue.Length, time.Duration(form.Queue.Timeout)},
-		Protocol:       Protocol(form.Protocol),
-		Resolve:        time.Duration(form.Resolve),
-		Forwarded:      form.Forwarded,
-		Position:       u.places[form].Position,
+		Health:         u.health(&f.Health),
+		Timeouts:       timeouts(&f.Timeouts),
+		Retries:        f.Retries,
+		MaxConnections: f.MaxConnections,
+		Queue:          Queue{f.Queue.Length, time.Duration(f.Queue.Timeout)},
+		Protocol:       Protocol(f.Protocol),
+		Resolve:        time.Duration(f.Resolve),
+		Forwarded:      f.Forwarded,
+		Position:       u.Location(f).Position,
 	}
-	if form.Text == echo {
+	if f.Text == echo {
 		up.Echo, up.Balance = true, BalanceRoundRobin
 		return up
 	}
-	if form.Text != "" { // sms: http://127.0.0.1:9000
-		target := &targetForm{URL: form.Text, Weight: 1}
-		u.places[&target.URL] = u.places[&form.Text]
-		form.Text, form.Targets = "", []*targetForm{target}
-	} else if len(form.Targets) == 0 && u.ok(form) {
-		u.wrong(&form.Targets, "there is no target", "name at least one URL")
+	if f.Text != "" { // sms: http://127.0.0.1:9000
+		target := &targetForm{URL: f.Text, Weight: 1}
+		u.Alias(&target.URL, &f.Text)
+		f.Text, f.Targets = "", []*targetForm{target}
+	} else if len(f.Targets) == 0 && u.Valid(f) {
+		u.Wrong(&f.Targets, "there is no target", "name at least one URL")
 	}
 	seen := map[string]bool{}
-	for _, t := range form.Targets {
+	for _, t := range f.Targets {
 		if t == nil || t.URL == "" {
 			continue // already reported
 		}
 		to, what, instead := parseURL(t.URL)
 		switch {
 		case what != "":
-			u.wrong(&t.URL, what, instead)
+			u.Wrong(&t.URL, what, instead)
 		case seen[to.String()]:
-			u.wrong(&t.URL, to.String()+" is given twice", "keep one, and give it weight: 2 for a double share")
+			u.Wrong(&t.URL, to.String()+" is given twice", "keep one, and give it weight: 2 for a double share")
 		default:
 			seen[to.String()] = true
 			up.Targets = append(up.Targets, Target{to, t.Weight})
 			u.checkProtocol(&t.URL, up.Protocol, to.Scheme)
 		}
 	}
-	up.Balance, up.HashBy = u.balance(form)
-	up.TLS = u.tls(form, up.Targets)
-	if u.given(&form.Queue) && form.MaxConnections == 0 && u.ok(&form.MaxConnections) {
-		u.warn(&form.Queue, "nothing ever waits: there is no max_connections", "write how many requests a target works on at a time, or leave queue out")
+	up.Balance, up.HashBy = u.balance(f)
+	up.TLS = u.tls(f, up.Targets)
+	if u.Given(&f.Queue) && f.MaxConnections == 0 && u.Valid(&f.MaxConnections) {
+		u.Warn(&f.Queue, "nothing ever waits: there is no max_connections", "write how many requests a target works on at a time, or leave queue out")
 	}
 	return up
 }
@@ -96,19 +97,19 @@ func (u *upstreams) refer(text *string) *Upstream {
 		return nil // already reported
 	}
 	if *text != echo && !strings.Contains(*text, "://") && !strings.HasPrefix(*text, "unix:") {
-		instead := near(*text, append(u.names, echo))
+		instead := form.Near(*text, append(u.names, echo))
 		if _, _, err := net.SplitHostPort(*text); err == nil {
 			instead = "write a URL: http://" + *text
 		}
 		instead = cmp.Or(instead, "name one under upstreams, or write a URL such as http://127.0.0.1:9000")
-		u.wrong(text, "there is no upstream "+quote(*text), instead)
+		u.Wrong(text, "there is no upstream "+form.Quote(*text), instead)
 		return nil
 	}
 	name := *text
 	if name != echo {
 		to, what, instead := parseURL(*text)
 		if what != "" {
-			u.wrong(text, what, instead)
+			u.Wrong(text, what, instead)
 			return nil
 		}
 		name = to.String()
@@ -116,10 +117,10 @@ func (u *upstreams) refer(text *string) *Upstream {
 	if up, ok := u.byName[name]; ok {
 		return up
 	}
-	form := &upstreamForm{Text: name}
-	u.absent(u.places[text], reflect.ValueOf(form).Elem(), nil)
-	up := u.build(name, form)
-	up.Position = u.places[text].Position
+	f := &upstreamForm{Text: name}
+	u.SetDefaults(u.Location(text), f)
+	up := u.build(name, f)
+	up.Position = u.Location(text).Position
 	u.byName[name] = up
 	return up
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -77,30 +76,11 @@ func instance(t *testing.T, path string) any {
 	return v
 }
 
-// TestNotBuilt_NamesFormsThatExist: a line of the table with a slip in it would
-// say nothing to anybody.
-func TestNotBuilt_NamesFormsThatExist(t *testing.T) {
-	forms := map[string]reflect.Type{}
-	collect(forms, reflect.TypeFor[file]())
-	for line := range strings.Lines(strings.TrimSpace(planned)) {
-		name, instead, _ := strings.Cut(line, "|")
-		form, field, _ := strings.Cut(strings.TrimSpace(name), ".")
-		field, _, isValue := strings.Cut(field, "=")
-		if forms[form] == nil || field == "" || strings.TrimSpace(instead) == "" {
-			t.Errorf("not a line of the table: %s", line)
-			continue
-		}
-		if _, ok := fieldIndex(forms[form], field); isValue && !ok {
-			t.Errorf("%s has no field %s to have a value", form, field)
-		}
-	}
-}
-
-// collect finds all forms within form.
-func collect(forms map[string]reflect.Type, form reflect.Type) {
-	forms[form.Name()] = form
-	for i := range form.NumField() {
-		if sub := formOf(form.Field(i).Type); sub != nil {
+// collect finds all forms within a form.
+func collect(forms map[string]reflect.Type, of reflect.Type) {
+	forms[of.Name()] = of
+	for i := range of.NumField() {
+		if sub := formOf(of.Field(i).Type); sub != nil {
 			collect(forms, sub)
 		}
 	}

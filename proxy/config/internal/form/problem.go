@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"cmp"
@@ -30,7 +30,7 @@ type Problem struct {
 	Instead string // what to write instead; may be empty
 }
 
-// String returns one line: file:line:column: path: what is wrong; what to write instead.
+// String returns one line: file:line:column: Path: what is wrong; what to write instead.
 func (p Problem) String() string {
 	s := p.Position.String() + ": "
 	if p.Path != "" {
@@ -56,8 +56,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// arrange sorts ps by the order of files, then by position, and removes duplicates.
-func arrange(ps []Problem, files []string) []Problem {
+// Arrange sorts ps by the order of files, then by position, and removes duplicates.
+func Arrange(ps []Problem, files []string) []Problem {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(files, a.File), slices.Index(files, b.File)),

@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"reflect"
@@ -8,30 +8,19 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// maxValues is the maximum number of values in a file after aliases are resolved, which
-// bounds the work for a small file (billion laughs).
-const maxValues = 200_000
-
 // A decoder decodes the nodes of one file into forms. It continues after a problem, so that
 // all are found at once.
 type decoder struct {
-	*loader
+	*Reader
 	file string
 	left int // values that may still be decoded
 }
 
-// A place is the position of a field's value.
-type place struct {
-	Position
-	key  *yaml.Node // the name before the value; nil in a list
-	path string
-}
-
-// value decodes n into v, which must be addressable, and records its place under the
+// value decodes n into v, which must be addressable, and records its location under the
 // pointer to v.
-func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
+func (d *decoder) value(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	p.Position = d.at(n)
-	d.places[v.Addr().Interface()] = p
+	d.locations[v.Addr().Interface()] = p
 	if !d.budget(p) {
 		return
 	}
@@ -39,26 +28,26 @@ func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
 		n = n.Alias
 	}
 	if n.Style&yaml.TaggedStyle != 0 {
-		d.add(p, "has the tag "+n.Tag, "write the value without a tag")
+		d.Add(p, "has the tag "+n.Tag, "write the value without a tag")
 		d.absent(p, v, nil)
 		return
 	}
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
-		d.add(p, "has no value", "give it one, or leave it out")
+		d.Add(p, "has no value", "give it one, or leave it out")
 		d.absent(p, v, nil)
 		return
 	}
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
-		d.places[v.Addr().Interface()] = p
+		d.locations[v.Addr().Interface()] = p
 	}
 	if n.Kind == yaml.ScalarNode && quoted(n) && strings.Contains(n.Value, "${") {
 		d.written[v.Addr().Interface()] = n.Value // of a short form too, before its field
 	}
-	if s, ok := v.Addr().Interface().(shorthand); ok && n.Kind != yaml.MappingNode {
-		field, _ := v.Type().FieldByName(s.short())
-		d.value(n, p, v.FieldByIndex(field.Index), tagOf(field))
+	if s, ok := v.Addr().Interface().(Shorthand); ok && n.Kind != yaml.MappingNode {
+		field, _ := v.Type().FieldByName(s.Short())
+		d.value(n, p, v.FieldByIndex(field.Index), TagOf(field))
 		d.absent(p, v, nil)
 		return
 	}
@@ -67,28 +56,25 @@ func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
 
 // budget reports whether one more value may be decoded, and reports a problem the first
 // time that it may not.
-func (d *decoder) budget(p place) bool {
+func (d *decoder) budget(p Location) bool {
 	d.left--
 	if d.left == -1 {
-		d.add(p, "more values than a config may have", "use fewer aliases")
+		d.Add(p, "more values than a config may have", "use fewer aliases")
 	}
 	return d.left >= 0
 }
 
 // kind decodes n by the type of v.
-func (d *decoder) kind(n *yaml.Node, p place, v reflect.Value, t tag) {
-	switch v.Interface().(type) {
-	case duration:
+func (d *decoder) kind(n *yaml.Node, p Location, v reflect.Value, t Tag) {
+	switch of := v.Interface().(type) {
+	case Duration:
 		d.duration(n, p, v)
 		return
-	case size:
+	case Size:
 		d.size(n, p, v)
 		return
-	case list, codes, durations:
-		d.list(n, p, v, t)
-		return
-	case code:
-		d.code(n, p, v)
+	case Checked:
+		d.checked(n, p, v, of)
 		return
 	}
 	switch v.Kind() {
@@ -99,7 +85,11 @@ func (d *decoder) kind(n *yaml.Node, p place, v reflect.Value, t tag) {
 	case reflect.Bool:
 		d.boolean(n, p, v)
 	case reflect.Slice:
-		d.slice(n, p, v)
+		if v.Type().Elem().Kind() == reflect.Pointer {
+			d.slice(n, p, v)
+		} else {
+			d.list(n, p, v, t)
+		}
 	case reflect.Map:
 		d.mapping(n, p, v)
 	case reflect.Struct:
@@ -108,9 +98,9 @@ func (d *decoder) kind(n *yaml.Node, p place, v reflect.Value, t tag) {
 }
 
 // fields decodes a mapping into a struct.
-func (d *decoder) fields(n *yaml.Node, p place, v reflect.Value) {
+func (d *decoder) fields(n *yaml.Node, p Location, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
-		d.add(p, "want a mapping, got "+kindName(n), "write "+strings.Join(fieldNames(v.Type()), ", ")+" below it, each with a colon")
+		d.Add(p, "want a mapping, got "+kindName(n), "write "+strings.Join(FieldNames(v.Type()), ", ")+" below it, each with a colon")
 		d.absent(p, v, nil)
 		return
 	}
@@ -118,75 +108,71 @@ func (d *decoder) fields(n *yaml.Node, p place, v reflect.Value) {
 	for _, pair := range d.pairs(n, p) {
 		name := pair.key.Value
 		seen[name] = true
-		at := place{Position: d.at(pair.key), key: pair.key, path: join(p.path, name)}
-		if instead, ok := notBuilt(v.Type(), name); ok {
-			d.add(at, "not built yet", instead)
-			continue
-		}
-		index, ok := fieldIndex(v.Type(), name)
+		at := Location{Position: d.at(pair.key), name: pair.key, Path: join(p.Path, name)}
+		index, ok := FieldIndex(v.Type(), name)
 		if !ok {
-			at.path = p.path
-			d.add(at, "unknown field "+strconv.Quote(name), suggest(name, fieldNames(v.Type())))
+			at.Path = p.Path
+			d.Add(at, "unknown field "+strconv.Quote(name), Suggest(name, FieldNames(v.Type())))
 			continue
 		}
-		d.value(pair.value, at, v.Field(index), tagOf(v.Type().Field(index)))
+		d.value(pair.value, at, v.Field(index), TagOf(v.Type().Field(index)))
 	}
 	d.absent(p, v, seen)
 }
 
 // absent sets the defaults of fields that are not in seen, and reports missing required
 // ones. A nil seen means the short form, where nothing is required.
-func (r *loader) absent(p place, v reflect.Value, seen map[string]bool) {
+func (r *Reader) absent(p Location, v reflect.Value, seen map[string]bool) {
 	if v.Kind() != reflect.Struct {
 		return
 	}
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
-		name := fieldName(field)
+		name := FieldName(field)
 		if name == "" || seen[name] {
 			continue
 		}
-		f, t := v.Field(i), tagOf(field)
-		at := place{Position: p.Position, path: join(p.path, name)}
-		if _, ok := r.places[f.Addr().Interface()]; ok {
+		f, t := v.Field(i), TagOf(field)
+		at := Location{Position: p.Position, Path: join(p.Path, name)}
+		if _, ok := r.locations[f.Addr().Interface()]; ok {
 			continue // the short form has filled it
 		}
-		r.places[f.Addr().Interface()] = at
+		r.locations[f.Addr().Interface()] = at
 		switch {
 		case t.required && seen != nil:
-			r.add(p, "has no "+name, "write "+name+": below it")
+			r.Add(p, "has no "+name, "write "+name+": below it")
 		case f.Kind() == reflect.Struct:
 			r.absent(at, f, nil)
-		case t.standard != nil:
-			setDefault(f, *t.standard)
+		case t.Default != nil:
+			setDefault(f, *t.Default)
 		}
 	}
 }
 
 // slice decodes a list of mappings.
-func (d *decoder) slice(n *yaml.Node, p place, v reflect.Value) {
+func (d *decoder) slice(n *yaml.Node, p Location, v reflect.Value) {
 	if n.Kind != yaml.SequenceNode {
-		d.add(p, "want a list, got "+kindName(n), `start each entry with "- "`)
+		d.Add(p, "want a list, got "+kindName(n), `start each entry with "- "`)
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, c := range n.Content {
-		d.value(c, place{path: p.path + "[" + strconv.Itoa(i) + "]"}, v.Index(i), tag{})
+		d.value(c, Location{Path: p.Path + "[" + strconv.Itoa(i) + "]"}, v.Index(i), Tag{})
 	}
 }
 
 // mapping decodes a mapping with arbitrary names.
-func (d *decoder) mapping(n *yaml.Node, p place, v reflect.Value) {
+func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
-		d.add(p, "want a mapping, got "+kindName(n), "write NAME: VALUE below it")
+		d.Add(p, "want a mapping, got "+kindName(n), "write NAME: VALUE below it")
 		return
 	}
 	v.Set(reflect.MakeMap(v.Type()))
 	for _, pair := range d.pairs(n, p) {
 		elem := reflect.New(v.Type().Elem()).Elem()
 		name := pair.key.Value
-		at := place{key: pair.key, path: join(p.path, name)}
-		d.value(pair.value, at, elem, tag{})
+		at := Location{name: pair.key, Path: join(p.Path, name)}
+		d.value(pair.value, at, elem, Tag{})
 		if !elem.IsNil() {
 			v.SetMapIndex(reflect.ValueOf(name), elem)
 		}
@@ -198,20 +184,20 @@ type pair struct{ key, value *yaml.Node }
 
 // pairs returns the entries of the mapping n, followed by those of its merge keys (<<) that
 // n does not override.
-func (d *decoder) pairs(n *yaml.Node, p place) []pair {
+func (d *decoder) pairs(n *yaml.Node, p Location) []pair {
 	var pairs []pair
 	var merged []*yaml.Node
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		at := place{Position: d.at(key), path: p.path}
+		at := Location{Position: d.at(key), Path: p.Path}
 		switch line, doubled := first[key.Value]; {
 		case key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge":
 			merged = append(merged, value)
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
-			d.add(at, "a name must be text", "put it in quotes")
+			d.Add(at, "a name must be text", "put it in quotes")
 		case doubled:
-			d.add(at, strconv.Quote(key.Value)+" is given twice, first on line "+strconv.Itoa(line), "keep one")
+			d.Add(at, strconv.Quote(key.Value)+" is given twice, first on line "+strconv.Itoa(line), "keep one")
 		default:
 			first[key.Value] = key.Line
 			pairs = append(pairs, pair{key, value})
@@ -230,19 +216,19 @@ func (d *decoder) pairs(n *yaml.Node, p place) []pair {
 
 // merge returns the entries of a merge key: of one mapping or of several, of which the
 // earlier take precedence. Merge keys in a merged mapping are not resolved.
-func (d *decoder) merge(n *yaml.Node, p place) []pair {
+func (d *decoder) merge(n *yaml.Node, p Location) []pair {
 	sources := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
 		sources = n.Content
 	}
 	var pairs []pair
 	for _, s := range sources {
-		at := place{Position: d.at(s), path: p.path}
+		at := Location{Position: d.at(s), Path: p.Path}
 		if s.Kind == yaml.AliasNode {
 			s = s.Alias
 		}
 		if s.Kind != yaml.MappingNode {
-			d.add(at, "<< wants a mapping, got "+kindName(s), "write <<: *NAME of a mapping")
+			d.Add(at, "<< wants a mapping, got "+kindName(s), "write <<: *NAME of a mapping")
 			continue
 		}
 		for i := 0; i+1 < len(s.Content); i += 2 {
@@ -250,7 +236,7 @@ func (d *decoder) merge(n *yaml.Node, p place) []pair {
 				return pairs
 			}
 			if s.Content[i].ShortTag() == "!!merge" {
-				d.add(at, "what is merged merges itself", "merge both: <<: [*A, *B]")
+				d.Add(at, "what is merged merges itself", "merge both: <<: [*A, *B]")
 				continue
 			}
 			pairs = append(pairs, pair{s.Content[i], s.Content[i+1]})

@@ -1,24 +1,21 @@
-package config
+package form
 
 import (
 	"slices"
 	"strings"
 )
 
-// suggest returns what to write instead of word: the nearest choice if one is similar, else
+// Suggest returns what to write instead of word: the nearest choice if one is similar, else
 // all of them.
-func suggest(word string, choices []string) string {
-	if best := near(word, choices); best != "" || len(choices) == 0 {
+func Suggest(word string, choices []string) string {
+	if best := Near(word, choices); best != "" || len(choices) == 0 {
 		return best
 	}
 	return "write " + either(choices)
 }
 
 // Near returns "did you mean X?" with the nearest choice; "" if none is similar.
-func Near(word string, choices []string) string { return near(word, choices) }
-
-// near returns the suggestion of the nearest choice, if one is similar.
-func near(word string, choices []string) string {
+func Near(word string, choices []string) string {
 	best, least := "", 1+max(1, len(word)/3)
 	for _, c := range choices {
 		if n := distance(strings.ToLower(word), strings.ToLower(c)); n < min(least, len(word)) {

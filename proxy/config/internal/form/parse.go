@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"bytes"
@@ -15,16 +15,16 @@ import (
 
 // parse returns the only document of a file; nil after a problem.
 func (d *decoder) parse(data []byte) *yaml.Node {
-	whole := place{Position: Position{File: d.file}}
-	if len(data) > maxSize {
-		d.add(whole, fmt.Sprintf("is longer than %d MiB", maxSize>>20), "move parts of it to files under include")
+	whole := Location{Position: Position{File: d.file}}
+	if len(data) > MaxSize {
+		d.Add(whole, fmt.Sprintf("is longer than %d MiB", MaxSize>>20), "move parts of it to files under include")
 		return nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	root, err := document(decoder)
 	switch {
 	case errors.Is(err, io.EOF):
-		d.add(whole, "is empty", "write at least routes")
+		d.Add(whole, "is empty", "write at least routes")
 		return nil
 	case err != nil:
 		d.syntax(err, data)
@@ -35,7 +35,7 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 		d.syntax(err, data)
 		return nil
 	case err == nil:
-		d.add(place{Position: d.at(second)}, "a second document begins here", "keep one document a file, without ---")
+		d.Add(Location{Position: d.at(second)}, "a second document begins here", "keep one document a file, without ---")
 		return nil
 	}
 	return root.Content[0]
@@ -80,7 +80,7 @@ var lineOf = regexp.MustCompile(`^yaml: line ([0-9]+): `)
 
 // syntax reports an error of the parser.
 func (d *decoder) syntax(err error, data []byte) {
-	p := place{Position: Position{File: d.file, Line: 1, Column: 1}}
+	p := Location{Position: Position{File: d.file, Line: 1, Column: 1}}
 	what := strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := lineOf.FindStringSubmatch(err.Error()); m != nil {
 		p.Line, _ = strconv.Atoi(m[1])
@@ -101,5 +101,5 @@ func (d *decoder) syntax(err error, data []byte) {
 	case bytes.Contains(near, []byte("${")):
 		instead = `put ${NAME} in quotes`
 	}
-	d.add(p, "not YAML: "+what, instead)
+	d.Add(p, "not YAML: "+what, instead)
 }

@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"fmt"
@@ -19,10 +19,10 @@ var (
 // dollar sign. Everything else that looks like a variable is a problem, so that a secret is
 // not silently set to the text "$TOKEN". Values of variables are not expanded or parsed
 // again, so they cannot add fields.
-func (d *decoder) expand(n *yaml.Node, p place) (string, bool) {
+func (d *decoder) expand(n *yaml.Node, p Location) (string, bool) {
 	if !quoted(n) {
 		if unquoted.MatchString(n.Value) {
-			d.add(p, "environment variables are replaced only in quotes", `write "${NAME}", or "$$" for a dollar`)
+			d.Add(p, "environment variables are replaced only in quotes", `write "${NAME}", or "$$" for a dollar`)
 			return "", false
 		}
 		return n.Value, true
@@ -34,7 +34,7 @@ func (d *decoder) expand(n *yaml.Node, p place) (string, bool) {
 		}
 		m := variable.FindStringSubmatch(s)
 		if m == nil {
-			d.add(p, fmt.Sprintf("%q is not the syntax of a variable", s), "write ${NAME} or ${NAME:-default}, or $$ for a dollar")
+			d.Add(p, fmt.Sprintf("%q is not the syntax of a variable", s), "write ${NAME} or ${NAME:-default}, or $$ for a dollar")
 			ok = false
 			return ""
 		}
@@ -43,7 +43,7 @@ func (d *decoder) expand(n *yaml.Node, p place) (string, bool) {
 		case m[2] != "" && value == "":
 			return m[3]
 		case !set:
-			d.add(p, "the environment variable "+m[1]+" is not set", "set it, or write ${"+m[1]+":-default}")
+			d.Add(p, "the environment variable "+m[1]+" is not set", "set it, or write ${"+m[1]+":-default}")
 			ok = false
 		}
 		return value

@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"reflect"
@@ -8,27 +8,27 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A tag is what a field of a form may be, as its struct tag says.
-type tag struct {
+// A Tag is what a field of a form may be, as its struct tag says.
+type Tag struct {
 	required bool
-	enum     []string
-	standard *string // the default
+	Enum     []string
+	Default  *string // nil for none
 	min, max int     // of a number; 0 and 0 mean any
 }
 
-// tagOf reads the tag of f, a field of a form. Words that only the JSON Schema needs
+// TagOf reads the tag of f, a field of a form. Words that only the JSON Schema needs
 // are left to it.
-func tagOf(f reflect.StructField) tag {
-	var t tag
+func TagOf(f reflect.StructField) Tag {
+	var t Tag
 	for word := range strings.SplitSeq(f.Tag.Get("jsonschema"), ",") {
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
 		case "required":
 			t.required = true
 		case "enum":
-			t.enum = append(t.enum, value)
+			t.Enum = append(t.Enum, value)
 		case "default":
-			t.standard = &value
+			t.Default = &value
 		case "minimum":
 			t.min, _ = strconv.Atoi(value)
 		case "maximum":
@@ -41,16 +41,16 @@ func tagOf(f reflect.StructField) tag {
 // setDefault sets v to the default written in its tag.
 func setDefault(v reflect.Value, text string) {
 	switch v.Interface().(type) {
-	case duration:
+	case Duration:
 		d, _ := limiter.ParseDuration(text)
 		v.SetInt(int64(d))
 		return
-	case size:
-		n, _ := parseSize(text)
+	case Size:
+		n, _ := ParseSize(text)
 		v.SetInt(int64(n))
 		return
-	case list:
-		v.Set(reflect.ValueOf(list{text}))
+	case List:
+		v.Set(reflect.ValueOf(List{text}))
 		return
 	}
 	switch v.Kind() {
@@ -64,27 +64,27 @@ func setDefault(v reflect.Value, text string) {
 	}
 }
 
-// fieldName is what f is called in YAML; "" if it does not stand there.
-func fieldName(f reflect.StructField) string {
+// FieldName is what f is called in YAML; "" if it does not stand there.
+func FieldName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	return strings.TrimPrefix(name, "-")
 }
 
-// fieldNames are the names of the fields of t, in their order.
-func fieldNames(t reflect.Type) []string {
+// FieldNames are the names of the fields of t, in their order.
+func FieldNames(t reflect.Type) []string {
 	var names []string
 	for i := range t.NumField() {
-		if name := fieldName(t.Field(i)); name != "" {
+		if name := FieldName(t.Field(i)); name != "" {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// fieldIndex finds a field of t by its name in YAML.
-func fieldIndex(t reflect.Type, name string) (int, bool) {
+// FieldIndex finds a field of t by its name in YAML.
+func FieldIndex(t reflect.Type, name string) (int, bool) {
 	for i := range t.NumField() {
-		if name != "" && fieldName(t.Field(i)) == name {
+		if name != "" && FieldName(t.Field(i)) == name {
 			return i, true
 		}
 	}

@@ -1,4 +1,4 @@
-package config
+package form
 
 import (
 	"reflect"
@@ -8,20 +8,20 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// written holds the values with environment variables as they are written in the file, by
+// Written holds the values with environment variables as they are written in the file, by
 // pointer to the field. Comparisons of configurations show these, because the values of
 // variables belong to the machine that answers.
-type written map[any]string
+type Written map[any]string
 
-// restore replaces values in n, the encoding of form v, by what was written. Secrets stay
+// Restore replaces values in n, the encoding of form v, by what was written. Secrets stay
 // masked.
-func (w written) restore(n *yaml.Node, v reflect.Value) {
+func (w Written) Restore(n *yaml.Node, v reflect.Value) {
 	if len(w) == 0 {
 		return
 	}
 	if v.Kind() == reflect.Pointer {
 		if !v.IsNil() {
-			w.restore(n, v.Elem())
+			w.Restore(n, v.Elem())
 		}
 		return
 	}
@@ -31,25 +31,25 @@ func (w written) restore(n *yaml.Node, v reflect.Value) {
 	case yaml.SequenceNode:
 		if v.Kind() == reflect.Slice && v.Len() == len(n.Content) {
 			for i, c := range n.Content {
-				w.restore(c, v.Index(i))
+				w.Restore(c, v.Index(i))
 			}
 		}
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			if of := member(v, n.Content[i].Value); of.IsValid() {
-				w.restore(n.Content[i+1], of)
+				w.Restore(n.Content[i+1], of)
 			}
 		}
 	}
 }
 
 // scalar restores one value; in the short form it is in a field.
-func (w written) scalar(n *yaml.Node, v reflect.Value) {
-	if !v.CanAddr() || v.Type() == reflect.TypeFor[secret]() || v.Type() == reflect.TypeFor[secretURL]() {
+func (w Written) scalar(n *yaml.Node, v reflect.Value) {
+	if !v.CanAddr() || IsSecret(v.Type()) {
 		return
 	}
-	if s, ok := v.Addr().Interface().(shorthand); ok {
-		v = v.FieldByName(s.short())
+	if s, ok := v.Addr().Interface().(Shorthand); ok {
+		v = v.FieldByName(s.Short())
 	}
 	if v.Kind() == reflect.Slice && v.Len() == 1 {
 		v = v.Index(0)
@@ -64,7 +64,7 @@ func (w written) scalar(n *yaml.Node, v reflect.Value) {
 func member(v reflect.Value, name string) reflect.Value {
 	switch v.Kind() {
 	case reflect.Struct:
-		if i, ok := fieldIndex(v.Type(), name); ok {
+		if i, ok := FieldIndex(v.Type(), name); ok {
 			return v.Field(i)
 		}
 	case reflect.Map:
@@ -73,29 +73,32 @@ func member(v reflect.Value, name string) reflect.Value {
 	return reflect.Value{}
 }
 
-// fills records the values of variables, and where they are used.
-func (r *loader) fills() {
+// Written returns the values with environment variables as they are written.
+func (r *Reader) Written() Written { return r.written }
+
+// HideVariables makes problems show the names of variables instead of their values.
+func (r *Reader) HideVariables() {
 	env := r.env
-	r.filled = map[string]string{}
+	r.variables = map[string]string{}
 	r.env = func(name string) (string, bool) {
 		value, set := env(name)
 		if value != "" {
-			r.filled[value] = "${" + name + "}"
+			r.variables[value] = "${" + name + "}"
 		}
 		return value, set
 	}
 }
 
-// leastFilled is the minimum length of values that are recognized within a text.
-const leastFilled = 4
+// leastHidden is the minimum length of values that are recognized within a text.
+const leastHidden = 4
 
 // unfilled returns p with the values of variables replaced by their names, for the sender
 // of a pushed configuration.
-func (r *loader) unfilled(p Problem) Problem {
-	for value, name := range r.filled {
+func (r *Reader) unfilled(p Problem) Problem {
+	for value, name := range r.variables {
 		for _, text := range []*string{&p.What, &p.Instead} {
-			*text = strings.ReplaceAll(*text, quote(value), strconv.Quote(name))
-			if len(value) >= leastFilled {
+			*text = strings.ReplaceAll(*text, Quote(value), strconv.Quote(name))
+			if len(value) >= leastHidden {
 				*text = strings.ReplaceAll(*text, value, name)
 			}
 		}

@@ -1,0 +1,154 @@
+// Package form decodes YAML into forms: structs whose tags hold the names of fields, their
+// defaults and allowed values. It replaces environment variables, remembers where each value
+// stands and how it was written, and collects all problems of all files. It does not know
+// what the fields mean.
+package form
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// MaxSize is the maximum size of a file, in bytes.
+const MaxSize = 8 << 20
+
+// MaxValues is the maximum number of values in a file after aliases are resolved, which
+// bounds the work for a small file (billion laughs).
+const MaxValues = 200_000
+
+// An Env looks up an environment variable, like os.LookupEnv.
+type Env func(name string) (value string, set bool)
+
+// A Hint returns the kind of value that the field at path holds, and what to write instead
+// of a number or another scalar that is not text; an empty kind for an ordinary text.
+type Hint func(path, text string) (kind, instead string)
+
+// A Location is where the value of a field stands.
+type Location struct {
+	Position
+	Path string     // of the field: routes[0].limits[1].rate
+	name *yaml.Node // before the value; nil in a list
+}
+
+// A Shorthand has a short form: a value that is not a mapping is decoded into the field that
+// Short names.
+type Shorthand interface{ Short() string }
+
+// A Reader decodes the files of one configuration. It is not safe for concurrent use.
+type Reader struct {
+	env       Env
+	hint      Hint
+	problems  []Problem
+	warnings  []Problem
+	secrets   []Problem // that are written in a file
+	locations map[any]Location
+	written   Written
+	variables map[string]string // names of environment variables, by value
+	left      int               // values that all files together may still have
+	together  bool
+}
+
+// NewReader returns a Reader that looks up variables in env.
+func NewReader(env Env, hint Hint) *Reader {
+	return &Reader{env: env, hint: hint, locations: map[any]Location{}, written: Written{}, left: MaxValues}
+}
+
+// Parse returns the only document of a file, called file in problems; nil after a problem.
+func (r *Reader) Parse(file string, data []byte) *yaml.Node {
+	return (&decoder{Reader: r, file: file}).parse(data)
+}
+
+// Decode decodes root, the document of a file, into form, a pointer to a struct. It reports
+// whether the file has no more values than allowed.
+func (r *Reader) Decode(file string, root *yaml.Node, form any) bool {
+	d := &decoder{Reader: r, file: file, left: r.left}
+	d.value(root, Location{}, reflect.ValueOf(form).Elem(), Tag{})
+	if r.together {
+		r.left = d.left
+	}
+	return d.left >= 0
+}
+
+// CountTogether makes MaxValues hold for all files together instead of for each.
+func (r *Reader) CountTogether() { r.together = true }
+
+// Exhausted reports whether the files together had more than MaxValues.
+func (r *Reader) Exhausted() bool { return r.left < 0 }
+
+// Add reports a problem at p.
+func (r *Reader) Add(p Location, what, instead string) {
+	r.problems = append(r.problems, r.unfilled(Problem{p.Position, p.Path, what, instead}))
+}
+
+// Wrong reports a problem with the value of the field at pointer.
+func (r *Reader) Wrong(pointer any, what, instead string) {
+	r.Add(r.locations[pointer], what, instead)
+}
+
+// WrongName reports a problem with the name before a value.
+func (r *Reader) WrongName(pointer any, what, instead string) {
+	p := r.locations[pointer]
+	p.Position = r.NameAt(pointer)
+	r.Add(p, what, instead)
+}
+
+// Warn adds a warning: the value is allowed, but probably a mistake.
+func (r *Reader) Warn(pointer any, what, instead string) {
+	p := r.locations[pointer]
+	r.warnings = append(r.warnings, r.unfilled(Problem{p.Position, p.Path, what, instead}))
+}
+
+// Problems returns all problems so far, in the order in which they were found.
+func (r *Reader) Problems() []Problem { return r.problems }
+
+// Warnings returns all warnings so far.
+func (r *Reader) Warnings() []Problem { return r.warnings }
+
+// LiteralSecrets returns problems for secrets that are written in the files.
+func (r *Reader) LiteralSecrets() []Problem { return r.secrets }
+
+// Location returns where the value of the field at pointer stands, or would stand.
+func (r *Reader) Location(pointer any) Location { return r.locations[pointer] }
+
+// SetDefaults sets the fields of form, a pointer to a struct that no file has, to their
+// defaults. Its fields stand at p.
+func (r *Reader) SetDefaults(p Location, form any) { r.absent(p, reflect.ValueOf(form).Elem(), nil) }
+
+// Alias lets the value at pointer, which no file has, stand where the one at of does.
+func (r *Reader) Alias(pointer, of any) { r.locations[pointer] = r.locations[of] }
+
+// Given reports whether the field at pointer is written in a file.
+func (r *Reader) Given(pointer any) bool { return r.locations[pointer].name != nil }
+
+// NameAt returns the position of the name before a value, or of the value in a list.
+func (r *Reader) NameAt(pointer any) Position {
+	p := r.locations[pointer]
+	if p.name != nil {
+		p.Line, p.Column = p.name.Line, p.name.Column
+	}
+	return p.Position
+}
+
+// Valid reports whether no problem was found with the value at pointer.
+func (r *Reader) Valid(pointer any) bool {
+	p := r.locations[pointer]
+	for _, q := range r.problems {
+		below, under := strings.CutPrefix(q.Path, p.Path)
+		if q.Position == p.Position || q.File == p.File && under && (below == "" || strings.ContainsAny(below[:1], ".[")) {
+			return false
+		}
+	}
+	return true
+}
+
+// Quote writes a text from a file in a problem, cut short.
+func Quote(s string) string {
+	const most = 80
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return strconv.Quote(s)
+}

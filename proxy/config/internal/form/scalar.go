@@ -1,0 +1,234 @@
+package form
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A Duration is written with its units: 50ms, 1h30m, 1d, 2w.
+type Duration time.Duration
+
+// MarshalYAML writes d as it is read.
+func (d Duration) MarshalYAML() (any, error) { return limiter.FormatDuration(time.Duration(d)), nil }
+
+// A Secret is text that is never shown.
+type Secret string
+
+// MarshalYAML hides s, but not that it is empty. What stands instead is long
+// enough to be any secret.
+func (s Secret) MarshalYAML() (any, error) {
+	if s == "" {
+		return "", nil
+	}
+	return "(hidden by weir check --effective)", nil
+}
+
+// A SecretURL is a URL that is never shown, but that there is one.
+type SecretURL string
+
+// hiddenURL stands for any SecretURL; nobody can be reached there (RFC 6761).
+const hiddenURL = "https://hidden.invalid/"
+
+// MarshalYAML hides u, but not that it is empty.
+func (u SecretURL) MarshalYAML() (any, error) {
+	if u == "" {
+		return "", nil
+	}
+	return hiddenURL, nil
+}
+
+// A List is texts, of which a single one may stand without brackets.
+type List []string
+
+// A Checked text has a syntax of its own. It need not be in quotes, though it may be a
+// number.
+type Checked interface {
+	// Check returns what is wrong with text; nil if nothing is.
+	Check(text string) error
+	// Wanted names the kind of value, and says what to write.
+	Wanted() (kind, instead string)
+}
+
+// IsSecret reports whether values of t are never shown.
+func IsSecret(t reflect.Type) bool {
+	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[SecretURL]()
+}
+
+// whole are the numbers that all YAML readers read alike.
+var whole = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+
+// IsWhole reports whether text is a whole number that all YAML readers read alike.
+func IsWhole(text string) bool { return whole.MatchString(text) }
+
+// text decodes a scalar that is text, and one of t.Enum if there are any.
+func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {
+	s, ok := d.string(n, p)
+	if !ok {
+		return
+	}
+	if s == "" && (t.Default == nil || *t.Default != "") {
+		d.Add(p, "is empty", "give it a value, or leave it out")
+		return
+	}
+	if len(t.Enum) > 0 && !slices.Contains(t.Enum, s) {
+		d.Add(p, fmt.Sprintf("%q is not an allowed value", s), Suggest(s, t.Enum))
+		return
+	}
+	if IsSecret(v.Type()) && s != "" && n.Value == s {
+		d.secrets = append(d.secrets, Problem{p.Position, p.Path, "a secret stands in the file, for all to read who see it", `write "${NAME}", and set NAME where Weir runs`})
+	}
+	v.SetString(s)
+}
+
+// string is the text of n, environment filled in.
+func (d *decoder) string(n *yaml.Node, p Location) (string, bool) {
+	if n.Kind != yaml.ScalarNode {
+		d.Add(p, "want text, got "+kindName(n), "write one value")
+		return "", false
+	}
+	if tag := n.ShortTag(); tag != "!!str" {
+		want, instead := d.hint(p.Path, n.Value)
+		if want == "" {
+			want, instead = "text", "put it in quotes"
+		}
+		d.Add(p, "want "+want+", got "+kindName(n), instead)
+		return "", false
+	}
+	s, ok := d.expand(n, p)
+	if !ok {
+		return "", false
+	}
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		d.Add(p, "has a control character or a line break", "write it on one line, in plain characters")
+		return "", false
+	}
+	return s, true
+}
+
+// plain is the text of a scalar that is not text: a number, a duration, true or
+// false. It may be quoted only to hold ${NAME}.
+func (d *decoder) plain(n *yaml.Node, p Location, want string) (string, bool) {
+	if n.Kind != yaml.ScalarNode {
+		d.Add(p, "want "+want+", got "+kindName(n), "write one value")
+		return "", false
+	}
+	if quoted(n) && !strings.Contains(n.Value, "${") {
+		d.Add(p, "want "+want+", got text in quotes", "write it without quotes")
+		return "", false
+	}
+	return d.expand(n, p)
+}
+
+// number decodes a whole number in decimal digits. Other ways of writing one
+// mean different things to different readers of YAML: 0100 is 64 to some.
+func (d *decoder) number(n *yaml.Node, p Location, v reflect.Value, t Tag) {
+	s, ok := d.plain(n, p, "a whole number")
+	if !ok {
+		return
+	}
+	i, err := strconv.Atoi(s)
+	switch {
+	case !whole.MatchString(s) && err == nil:
+		d.Add(p, fmt.Sprintf("%q can be read as another number", s), "write it without a sign and leading zeros")
+	case err != nil:
+		d.Add(p, fmt.Sprintf("want a whole number, got %q", s), "write decimal digits only, for example 5")
+	case t.max != 0 && (i < t.min || i > t.max):
+		d.Add(p, fmt.Sprintf("%d is out of range", i), between(t.min, t.max))
+	default:
+		v.SetInt(int64(i))
+	}
+}
+
+// between says what a number may be.
+func between(low, high int) string {
+	if low == high {
+		return fmt.Sprintf("write %d", low)
+	}
+	return fmt.Sprintf("write %d to %d", low, high)
+}
+
+// boolean decodes true or false, of which YAML 1.1 has many other spellings.
+func (d *decoder) boolean(n *yaml.Node, p Location, v reflect.Value) {
+	s, ok := d.plain(n, p, "true or false")
+	if !ok {
+		return
+	}
+	switch s {
+	case "true", "false":
+		v.SetBool(s == "true")
+	default:
+		d.Add(p, fmt.Sprintf("want true or false, got %q", s), "write true or false")
+	}
+}
+
+// duration decodes a duration with units.
+func (d *decoder) duration(n *yaml.Node, p Location, v reflect.Value) {
+	if n.Kind != yaml.ScalarNode {
+		d.Add(p, "want a duration, got "+kindName(n), "write a number with a unit, for example 5s")
+		return
+	}
+	s, ok := d.expand(n, p)
+	if !ok {
+		return
+	}
+	length, err := limiter.ParseDuration(s)
+	switch {
+	case whole.MatchString(s):
+		d.Add(p, s+" has no unit", "write a number with a unit: ms, s, m, h, d or w, for example 5s")
+	case err != nil:
+		d.Add(p, fmt.Sprintf("%q is not a duration", s), "write numbers with units: ms, s, m, h, d or w, for example 1h30m")
+	case length <= 0:
+		d.Add(p, "must be longer than 0s", "write for example 1s")
+	default:
+		v.SetInt(int64(length))
+	}
+}
+
+// list decodes a list of texts, or a single one.
+func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
+	if n.Kind == yaml.MappingNode {
+		d.Add(p, "want a list, got a mapping", "write [one, two], or one value")
+		return
+	}
+	nodes := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		nodes = n.Content
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(nodes), len(nodes)))
+	for i, c := range nodes {
+		at := p
+		if n.Kind == yaml.SequenceNode {
+			at = Location{Path: p.Path + "[" + strconv.Itoa(i) + "]"}
+		}
+		d.value(c, at, v.Index(i), t)
+	}
+}
+
+// checked decodes a text with a syntax of its own.
+func (d *decoder) checked(n *yaml.Node, p Location, v reflect.Value, of Checked) {
+	kind, instead := of.Wanted()
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!str" {
+		d.Add(p, "want "+kind+", got "+kindName(n), instead)
+		return
+	}
+	s, ok := d.expand(n, p)
+	if !ok {
+		return
+	}
+	if err := of.Check(s); err != nil {
+		d.Add(p, err.Error(), instead)
+		return
+	}
+	v.SetString(s)
+}

@@ -15,13 +15,6 @@ import (
 // errConnection reports that the Connection field names a field that must not be removed.
 var errConnection = errors.New("Connection field not acceptable")
 
-// ownFields returns the fields that Weir sets in forwarded requests, and those that frame a
-// message.
-func ownFields() (f fieldNames) {
-	f.add("Forwarded", "X-Real-Ip", "X-Request-Id", "Via", "Host", "Content-Length")
-	return f
-}
-
 // addOrigin adds the fields that are needed to read a key from o.
 func (f *fieldNames) addOrigin(o key.Origin) {
 	switch o.Source {
@@ -37,9 +30,8 @@ func (f *fieldNames) addOrigin(o key.Origin) {
 }
 
 // checkConnection returns errConnection if the Connection field of the request names a field that its
-// route reads: the upstream would not receive what was counted (RFC 9110 section 7.6.1). The same
-// applies to the fields that Weir sets. Other fields that are named are removed, as the RFC
-// demands.
+// route reads: the upstream would not receive what was counted (RFC 9110 section 7.6.1). Other
+// fields that are named are removed, as the RFC demands, before Weir sets its own.
 func (g *generation) checkConnection(x *exchange) error {
 	if f, ok := x.in.header.(*http1.Fields); ok && !f.Has(http1.Connection) { // as most; this is cheaper than a lookup by name
 		return nil
@@ -55,7 +47,7 @@ func (g *generation) checkConnectionOptions(x *exchange) error {
 				continue
 			}
 			folded := key.FoldHeader(name)
-			if x.route.readFields.has(folded) || g.ownFields.has(folded) || strings.HasPrefix(folded, "X_FORWARDED_") {
+			if x.route.readFields.has(folded) || g.clientFields.has(folded) {
 				return fmt.Errorf("%w: it names %s, which is not a hop-by-hop field", errConnection, http.CanonicalHeaderKey(name))
 			}
 		}

@@ -169,6 +169,7 @@
 //   - recent decisions and top keys (observe.go)
 //   - the memory for buffered bodies (buffers.go)
 //   - the log
+//   - when an invalid response of a target was last logged (bad_response.go)
 //   - the health of targets and the queues for them (package upstream)
 //   - certificates, connections, and addresses that reset requests (package frontend)
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,7 @@ type generation struct {
 	via             string     // the pseudonym of this process in Via
 	keyFields       []string   // fields in which upstreams receive keys
 	protectedFields fieldNames // names with which no other field may be confused
-	ownFields       fieldNames // fields that Weir sets or trusts
+	clientFields    fieldNames // the field that the client address is read from
 	clientIP        clientIPResolver
 	redact          redactor
 	accessLog       accessLog
@@ -51,11 +52,10 @@ type shared struct {
 // compile builds the generation of a configuration. It opens no file and no connection.
 func compile(c *config.Config, l shared) (*generation, error) {
 	g := &generation{
-		config:    c,
-		via:       l.pseudonym,
-		groups:    l.groups,
-		redact:    redactor{c.Privacy, l.salt},
-		ownFields: ownFields(),
+		config: c,
+		via:    l.pseudonym,
+		groups: l.groups,
+		redact: redactor{c.Privacy, l.salt},
 
 		accessLog: newAccessLog(c.AccessLog),
 		seed:      l.seed,
@@ -65,7 +65,9 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	for _, k := range c.Keys {
 		g.keyFields = append(g.keyFields, k.Headers()...)
 	}
-	g.ownFields.add(c.ClientIP.Header)
+	if name := http.CanonicalHeaderKey(c.ClientIP.Header); name != "X-Forwarded-For" { // which Weir sets anew
+		g.clientFields.add(name)
+	}
 	made := make(map[string]*route, len(c.Routes))
 	var entries []routing.Entry[*route]
 	for i, from := range c.Routes {
@@ -85,7 +87,6 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	}
 	g.table = routing.NewTable(entries)
 	l.observer.tops.setCounters(g.routes)
-	g.ownFields.add(g.keyFields...)
 	g.addCooldownResets(made)
 	g.protectFields(c.Routes)
 	g.users.Store(1)

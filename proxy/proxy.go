@@ -67,6 +67,7 @@ type Proxy struct {
 	traces          *trace.Exporter // nil disables tracing
 	log             zerolog.Logger
 	metrics         *metrics
+	badResponses    *badResponses
 	openGenerations sync.WaitGroup // generations that still serve requests
 	timeouts        config.ListenTimeouts
 
@@ -117,19 +118,20 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		o.Agree = singleNode()
 	}
 	p := &Proxy{
-		read:        o.Read,
-		shared:      kept,
-		agree:       o.Agree,
-		exchanges:   sync.Pool{New: newExchange},
-		guard:       limiter.NewKeyGuard(keys),
-		buffers:     newBufferBudget(o.Config.Listen.MaxBuffered),
-		admitter:    newAdmitter(o, m),
-		recorder:    newRecorder(o, m),
-		traces:      o.Traces,
-		log:         o.Log,
-		metrics:     m,
-		timeouts:    o.Config.Listen.Timeouts,
-		needsRejoin: unagreed,
+		read:         o.Read,
+		shared:       kept,
+		agree:        o.Agree,
+		exchanges:    sync.Pool{New: newExchange},
+		guard:        limiter.NewKeyGuard(keys),
+		buffers:      newBufferBudget(o.Config.Listen.MaxBuffered),
+		admitter:     newAdmitter(o, m),
+		recorder:     newRecorder(o, m),
+		traces:       o.Traces,
+		log:          o.Log,
+		metrics:      m,
+		badResponses: newBadResponses(o.Log, o.Registry),
+		timeouts:     o.Config.Listen.Timeouts,
+		needsRejoin:  unagreed,
 	}
 	p.setCurrent(first)
 	if p.admitter.announcer != nil {
@@ -166,6 +168,9 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	}
 	g.forward(x, d)
 	p.metrics.countForwarded(x)
+	if x.outcome.result.Err != nil && x.route.pool != nil {
+		p.badResponses.record(x.route.pool.Name(), &x.outcome.result, time.Now())
+	}
 	x.outcome.known = true
 }
 

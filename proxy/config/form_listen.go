@@ -74,6 +74,8 @@ type pairForm struct {
 // timeoutBoundsForm holds the timeouts for clients. Uploads and downloads may take
 // any time while data flows.
 type timeoutBoundsForm struct {
+	// Handshake is the time for a TLS handshake; the time for the first request header begins at its end.
+	Handshake duration `yaml:"handshake" jsonschema:"default=10s"`
 	// Header is the time for a whole request header.
 	Header duration `yaml:"header" jsonschema:"default=10s"`
 	// Body is how long a request body may stall; it must also average 500 bytes a second from its first byte on, with 5 seconds of tolerance. It no longer applies once the response has begun.

@@ -40,10 +40,11 @@ func (r *loader) listen(f *listenForm) Listen {
 		ReusePort:   f.ReusePort,
 		Drain:       Drain{Delay: time.Duration(f.Drain.Delay), Within: time.Duration(f.Drain.Within)},
 		Timeouts: ListenTimeouts{
-			Header: time.Duration(f.Timeouts.Header),
-			Body:   time.Duration(f.Timeouts.Body),
-			Write:  time.Duration(f.Timeouts.Write),
-			Idle:   time.Duration(f.Timeouts.Idle),
+			Handshake: time.Duration(f.Timeouts.Handshake),
+			Header:    time.Duration(f.Timeouts.Header),
+			Body:      time.Duration(f.Timeouts.Body),
+			Write:     time.Duration(f.Timeouts.Write),
+			Idle:      time.Duration(f.Timeouts.Idle),
 		},
 	}
 }

@@ -89,10 +89,11 @@ type Pair struct{ Cert, Key string }
 // ListenTimeouts are the timeouts for clients, all above 0. Uploads and downloads may take
 // any time while data flows.
 type ListenTimeouts struct {
-	Header time.Duration // for a whole request header
-	Body   time.Duration // without any data of a request body, until the response begins
-	Write  time.Duration // without accepting any data of a response
-	Idle   time.Duration // between requests
+	Handshake time.Duration // for a TLS handshake
+	Header    time.Duration // for a whole request header
+	Body      time.Duration // without any data of a request body, until the response begins
+	Write     time.Duration // without accepting any data of a response
+	Idle      time.Duration // between requests
 }
 
 // Admin configures the admin listener.

@@ -71,7 +71,7 @@ func load(f config.Pair) (tls.Certificate, error) {
 func (c *Certificates) swapConfig() {
 	next := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
-		NextProtos:   []string{"h2", "http/1.1"},
+		NextProtos:   []string{"h2", "http/1.1", "http/1.0"},
 		Certificates: slices.Clone(c.pairs),
 	}
 	if c.issuer != nil {

@@ -54,7 +54,7 @@ type Handler interface {
 const (
 	// maxStreams is the maximum number of concurrent streams of an HTTP/2 connection.
 	// It also bounds the handlers that still run for streams that were reset.
-	maxStreams = 100
+	maxStreams = 250
 	// maxFrameSize is the maximum size of a received HTTP/2 frame. It is the minimum
 	// that every implementation must accept (RFC 9113 section 4.2), so that frames use
 	// little memory.
@@ -150,7 +150,7 @@ func (s *Server) serveTLS(l net.Listener, c *tls.Config) error {
 	}
 	defer s.accepting.Done()
 	h := &handshaker{
-		config: c, timeout: s.config.Timeouts.Header, writeTimeout: s.config.Timeouts.Write, log: s.log,
+		config: c, timeout: s.config.Timeouts.Handshake, writeTimeout: s.config.Timeouts.Write, log: s.log,
 		http1: s.http1.ServeConn, http2: s.serveHTTP2,
 	}
 	return s.accept(s.proxyProtocol(l), func(c net.Conn) {

@@ -40,6 +40,7 @@ type bodyState struct {
 	bytesLeft int64 // bytes not read yet, if the length is known
 	chunks    chunkedReader
 	parser    fieldParser
+	skip      trailerSkipper
 	maxBytes  int64         // 0 for no limit
 	received  int64         // bytes read
 	err       error         // why reading ended; io.EOF after the complete body
@@ -192,16 +193,54 @@ func (b *Body) consumeChunk(buf []byte) ([]byte, error) {
 		}
 	}
 	buf = b.in.unread()
-	done, err := b.parser.parse(buf, &b.trailer, fieldLimits{b.limits.Trailer, b.limits.TrailerFields})
-	if err != nil {
-		return nil, ErrTrailer
+	if b.skip.bytes > 0 {
+		return nil, b.skipTrailer()
 	}
-	if !done {
+	done, err := b.parser.parse(buf, &b.trailer, fieldLimits{b.limits.Trailer, b.limits.TrailerFields, b.limits.lenient})
+	switch {
+	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrTooManyFields): // the message is whole without them (RFC 9110 section 6.5.1)
+		b.trailer.reset()
+		return nil, b.skipTrailer()
+	case err != nil:
+		return nil, ErrTrailer
+	case !done:
 		return nil, nil
 	}
 	b.in.r += b.parser.next
 	b.trailer.DropForbiddenTrailers()
 	return nil, io.EOF
+}
+
+// maxSkippedTrailer bounds a trailer section that is too large to be kept.
+const maxSkippedTrailer = 1 << 20
+
+// A trailerSkipper finds the end of a trailer section that is not kept.
+type trailerSkipper struct {
+	bytes int // skipped so far; 0 if the section is kept
+	line  int // bytes of the current line
+	cr    bool
+}
+
+// skipTrailer consumes what is buffered of a trailer section. It returns io.EOF at the
+// end of the section.
+func (b *Body) skipTrailer() error {
+	for _, c := range b.in.unread() {
+		b.in.r++
+		b.skip.bytes++
+		switch {
+		case b.skip.bytes > maxSkippedTrailer, c == 0, (c == '\n') != b.skip.cr:
+			return ErrTrailer
+		case c == '\r':
+			b.skip.cr = true
+		case c == '\n' && b.skip.line == 0:
+			return io.EOF
+		case c == '\n':
+			b.skip.line, b.skip.cr = 0, false
+		default:
+			b.skip.line++
+		}
+	}
+	return nil
 }
 
 // readFailed records that the connection has ended or failed.

@@ -61,6 +61,7 @@ type callState struct {
 	requestWritten  bool // the whole request was sent
 	bodyConsumed    bool // bytes of the request body were read that are not in out
 	responseStarted bool // a part of a response was read
+	interim         interimState
 	switched        bool // the upstream has responded with 101
 	handedOver      bool // the connection belongs to another owner
 }
@@ -201,6 +202,9 @@ func (c *Call) releaseConn() {
 			c.lastRead = c.client.now()
 		}
 		u.reused = true
+		if c.Response.Fields.present&(1<<KeepAlive) != 0 {
+			u.maxIdle = c.Response.keepAliveTimeout()
+		}
 		c.pool.put(u, c.lastRead)
 		return
 	}

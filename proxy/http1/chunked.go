@@ -1,9 +1,9 @@
 package http1
 
 // A chunkedReader finds the data in a chunked body. It can stop after any byte and
-// continue later. Chunk extensions are dropped. Everything that parsers are known to
-// interpret differently is an error: bare LF or CR, whitespace around the size, quotes
-// in extensions (RFC 9112 section 7.1).
+// continue later. Chunk extensions are dropped, so that a chunk line may have any form of
+// which it is certain where it ends (RFC 9112 section 7.1): a CR, LF or NUL in it is an
+// error, in quotes as well.
 type chunkedReader struct {
 	state    chunkState
 	left     uint64 // bytes of data left in the current chunk
@@ -15,9 +15,12 @@ type chunkedReader struct {
 type chunkState uint8
 
 const (
-	inSize chunkState = iota
+	inSize    chunkState = iota
+	afterSize            // in the blanks that follow the size
 	inExtension
-	atSizeEnd // after the CR of a chunk line
+	inQuoted   // in a quoted string of an extension
+	inQuotedBy // after a backslash in it
+	atSizeEnd  // after the CR of a chunk line
 	inData
 	atDataCR
 	atDataLF
@@ -25,8 +28,8 @@ const (
 )
 
 const (
-	maxChunkDigits = 15 // the size fits into 63 bits
-	freeOverhead   = 16 // bytes of each chunk line that do not count as overhead
+	maxChunkSize = 1 << 62 // in bytes, exclusive
+	freeOverhead = 16      // bytes of each chunk line that do not count as overhead
 )
 
 // next parses b. The first skip bytes are framing, and the data bytes that follow them
@@ -52,12 +55,12 @@ func (c *chunkedReader) next(b []byte, l *Limits) (skip, data int, err error) {
 // step consumes one byte of framing.
 func (c *chunkedReader) step(b byte, l *Limits) error {
 	switch c.state {
-	case inSize, inExtension:
+	case inSize, afterSize, inExtension, inQuoted, inQuotedBy:
 		if c.line++; c.line > l.ChunkLine {
 			return ErrChunkLine
 		}
-		if c.state == inSize {
-			return c.size(b)
+		if c.state <= afterSize {
+			return c.size(b, l)
 		}
 		return c.extension(b)
 	case atSizeEnd:
@@ -79,32 +82,43 @@ func (c *chunkedReader) step(b byte, l *Limits) error {
 	return nil
 }
 
-// size consumes a byte of the chunk size, or the one after it.
-func (c *chunkedReader) size(b byte) error {
+// size consumes a byte of the chunk size, or one between it and the extensions. An
+// upstream may pad the size with blanks that no extension follows, as old servers do.
+func (c *chunkedReader) size(b byte, l *Limits) error {
 	switch {
-	case isClass(b, hexChar):
-		if c.digits++; c.digits > maxChunkDigits {
+	case c.state == inSize && isClass(b, hexChar):
+		if c.left >= maxChunkSize>>4 {
 			return ErrChunk
 		}
+		c.digits++
 		c.left = c.left<<4 | uint64(hexValue(b))
 	case c.digits == 0:
 		return ErrChunk
-	case b == '\r':
+	case b == '\r' && (c.state == inSize || l.lenient):
 		c.state = atSizeEnd
 	case b == ';':
 		c.state = inExtension
+	case b == ' ', b == '\t':
+		c.state = afterSize
 	default:
 		return ErrChunk
 	}
 	return nil
 }
 
+// extension consumes a byte of the extensions.
 func (c *chunkedReader) extension(b byte) error {
 	switch {
-	case b == '\r':
+	case c.state == inExtension && b == '\r':
 		c.state = atSizeEnd
-	case b != '\t' && (b < ' ' || b > '~' || b == '"'):
+	case b < ' ' && b != '\t', b == 0x7f, b > 0x7f && c.state == inExtension:
 		return ErrChunk
+	case c.state == inQuotedBy, c.state == inExtension && b == '"':
+		c.state = inQuoted
+	case c.state == inQuoted && b == '"':
+		c.state = inExtension
+	case c.state == inQuoted && b == '\\':
+		c.state = inQuotedBy
 	}
 	return nil
 }

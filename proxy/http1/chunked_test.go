@@ -13,7 +13,8 @@ func TestChunked_Rejected(t *testing.T) {
 		want       error
 	}{
 		{"size beyond counting", "FFFFFFFFFFFFFFFFF|", ErrChunk},
-		{"size of 16 digits", "0000000000000005|hello|0|", ErrChunk},
+		{"size of 2^62", "4000000000000000|", ErrChunk},
+		{"size that wraps", "10000000000000005|hello|0|", ErrChunk},
 		{"no size", "|hello|0|", ErrChunk},
 		{"only an extension", ";a|hello|0|", ErrChunk},
 		{"underscore", "0_2e|", ErrChunk},
@@ -21,7 +22,12 @@ func TestChunked_Rejected(t *testing.T) {
 		{"plus", "+5|hello|0|", ErrChunk},
 		{"minus", "-5|hello|0|", ErrChunk},
 		{"blank before the size", " 5|hello|0|", ErrChunk},
-		{"blank after the size", "5 ;a|hello|0|", ErrChunk},
+		{"blank and no extension after the size", "5 |hello|0|", ErrChunk},
+		{"blank within the size", "5 5|hello|0|", ErrChunk},
+		{"CR in quotes", "5;a=\"\rb\"|hello|0|", ErrChunk},
+		{"LF in quotes", "5;a=\"\nb\"|hello|0|", ErrChunk},
+		{"NUL in quotes", "5;a=\"\x00b\"|hello|0|", ErrChunk},
+		{"line end after a backslash in quotes", "5;a=\"\\|hello|0|", ErrChunk},
 		{"LF ends the line", "5\nhello|0|", ErrChunk},
 		{"CR and something", "5\rXhello|0|", ErrChunk},
 		{"CR in an extension", "2\r\r;a|ab|0|", ErrChunk},
@@ -46,6 +52,9 @@ func TestChunked_Accepted(t *testing.T) {
 	for _, c := range []struct{ raw, data, rest string }{
 		{"5|hello|1|!|0||", "hello!", "|"},
 		{"5;a=b|hello|000;c||", "hello", "|"},
+		{"5;a=b;c=\"d; \\\"e\x80\"|hello|0||", "hello", "|"},
+		{"5 ;a\t= b|hello|0 ; c||", "hello", "|"},
+		{"0000000000000005|hello|0000000000000000000000||", "hello", "|"},
 		{"a|0123456789|0|A: b||GET /", "0123456789", "A: b||GET /"},
 		{"0||", "", "|"},
 		{strings.Repeat("1|x|", 10_000) + "0||", strings.Repeat("x", 10_000), "|"},
@@ -59,6 +68,37 @@ func TestChunked_Accepted(t *testing.T) {
 		}
 		if data, rest, err := chunksSplit(t, lined(c.raw)); data != c.data || rest != lined(c.rest) || err != nil {
 			t.Errorf("%q: got %q, %q, %v; want %q, %q", c.raw, data, rest, err, c.data, c.rest)
+		}
+	}
+}
+
+// An upstream may pad sizes, and have long extensions; other than that its chunks are read
+// like those of clients.
+func TestChunked_OfResponses(t *testing.T) {
+	for _, c := range []struct {
+		raw, data string
+		want      error
+	}{
+		{"5  |hello|0   ||", "hello", nil},
+		{"5\t|hello|0||", "hello", nil},
+		{"5;" + strings.Repeat("a", 4000) + "|hello|0||", "hello", nil},
+		{"5;" + strings.Repeat("a", 4100) + "|hello|0||", "", ErrChunkLine},
+		{strings.Repeat("1;"+strings.Repeat("a", 1000)+"|x|", 60) + "0||", strings.Repeat("x", 60), nil},
+		{strings.Repeat("1;"+strings.Repeat("a", 1000)+"|x|", 70) + "0||", "", ErrChunkOverhead},
+		{"5 x|hello|0||", "", ErrChunk},
+		{"5\nhello|0||", "", ErrChunk},
+		{"4000000000000000|", "", ErrChunk},
+		{"5;a=\"\n\"|hello|0||", "", ErrChunk},
+	} {
+		if len(c.raw) > 10_000 { // too long to try each offset
+			l := Limits{}.forResponses()
+			if data, _, err := chunksOf(lined(c.raw), -1, &l); data != c.data || !errors.Is(err, c.want) {
+				t.Errorf("%.40q: got %q, %v; want %q, %v", c.raw, data, err, c.data, c.want)
+			}
+			continue
+		}
+		if data, err := responseChunks(t, lined(c.raw)); data != c.data || !errors.Is(err, c.want) {
+			t.Errorf("%.40q: got %q, %v; want %q, %v", c.raw, data, err, c.data, c.want)
 		}
 	}
 }

@@ -15,7 +15,8 @@ type Client struct {
 	// ConnectTimeout bounds establishing a connection and TLSHandshakeTimeout the TLS
 	// handshake; if the latter is 0, ConnectTimeout bounds both together.
 	// ResponseTimeout bounds the wait for the head of the response after the request
-	// was sent, and each write of the request. BodyTimeout bounds each wait for more of
+	// was sent, and each write of the request. An interim response restarts it, until ten
+	// times the timeout have passed. BodyTimeout bounds each wait for more of
 	// a response body. 0 means no timeout.
 	ConnectTimeout, TLSHandshakeTimeout, ResponseTimeout, BodyTimeout time.Duration
 	// ExpectContinueTimeout is how long to wait for the response to Expect:
@@ -46,7 +47,7 @@ type Endpoint struct {
 
 func (c *Client) prepare() {
 	c.setupOnce.Do(func() {
-		c.Limits = c.Limits.withDefaults()
+		c.Limits = c.Limits.forResponses()
 		c.epoch = time.Now()
 		for _, d := range []struct {
 			field     *time.Duration

@@ -62,7 +62,7 @@ func (c *conn) readHead() error {
 	x.hadRequest = true
 	for empty := 0; ; {
 		if rest := x.in.unread(); x.Request.stage == atStartLine && len(rest) > 0 && rest[0] == '\r' {
-			n, err := lineEnd(rest, 0)
+			n, err := lineEnd(rest, 0, fieldLimits{})
 			if err != nil {
 				return err
 			}

@@ -72,8 +72,9 @@
 //   - The recipient can detect that a message is truncated. The last chunk is not sent,
 //     and a response that is delimited by the end of the connection ends with a reset.
 //   - A client gets at most one 100 Continue, and none after the final response has
-//     begun. It gets at most Limits.Interim other interim responses, and none if it
-//     uses HTTP/1.0.
+//     begun. It gets the first Limits.Interim other interim responses, and none if it
+//     uses HTTP/1.0. More of them are dropped. Each one restarts the timeout of the
+//     response, until ten times that timeout have passed.
 //   - Bytes that follow a request for an upgrade are not forwarded before the upstream
 //     has responded with 101 to that request. Without such a response they are the next
 //     request.
@@ -89,6 +90,39 @@
 // An unsolicited response that an upstream sends while the next request is in transit
 // cannot be distinguished from the response to that request.
 //
+// # What is accepted
+//
+// Every message that is forwarded is framed anew, so that what is read leniently forwards
+// nothing ambiguous. From upstreams everything is accepted of which it is certain where it
+// ends. From clients the grammar is accepted, because what a client writes otherwise may
+// be meant for another reader.
+//
+//	rule                                     from clients  from upstreams
+//
+//	a line that ends with LF alone           refused       accepted       9112 2.2
+//	an empty line before the start line      accepted      accepted       9112 2.2
+//	CR that no LF follows                    refused       refused        9112 2.2
+//	NUL and other controls in a value        refused       refused        9110 5.5
+//	a folded line                            refused       refused        9112 5.2
+//	blanks before a colon                    refused       left out       9112 5.1
+//	two equal Content-Length                 refused       accepted       9110 8.6
+//	two different Content-Length             refused       refused        9112 6.3
+//	Content-Length and Transfer-Encoding     refused       refused        9112 6.1
+//	another coding than chunked              refused       refused        9112 6.1
+//	a chunk size of many zeros               accepted      accepted       9112 7.1
+//	a chunk size of 2^62 or more             refused       refused        9112 7.1
+//	blanks between a chunk size and CRLF     refused       accepted       9112 7.1
+//	blanks around an extension               accepted      accepted       9112 7.1.1
+//	quoted strings in an extension           accepted      accepted       9112 7.1.1
+//	CR or LF in a quoted string              refused       refused        9112 7.1.1
+//	a chunk line of 1 KiB                    refused       accepted       9112 7.1.1
+//	a chunk line of more than 4 KiB          refused       refused        9112 7.1.1
+//	trailer fields beyond the limits         left out      left out       9110 6.5.1
+//	an invalid trailer field                 refused       refused        9112 7.1.2
+//	a status of 600 to 999                   -             accepted       9110 15
+//	a body of a response 205                 -             left out       9110 15.3.6
+//	more than 100 interim responses          -             left out       9110 15.2
+//
 // # Rejected messages
 //
 // An invalid message ends its connection. A client gets an error response; an invalid
@@ -103,7 +137,7 @@
 //	ErrTargetTooLong  longer than Limits.Target                             9112 3
 //	ErrVersion        not HTTP/1.0 or HTTP/1.1                              9112 2.3
 //	ErrMajorVersion   another major version                                 9110 15.6.6
-//	ErrStatusLine     not three digits from 100 to 599, other versions      9112 4
+//	ErrStatusLine     not three digits from 100 on, other versions          9112 4
 //	ErrLineEnd        a line that ends with LF, or CR without LF            9112 2.2
 //	ErrFoldedLine     a line that begins with whitespace                    9112 5.2
 //	ErrFieldName      not a token, whitespace before the colon, no colon    9112 5.1
@@ -112,19 +146,18 @@
 //	ErrTooManyFields  more lines than Limits.Fields                         6585 5
 //	ErrHost, ErrHostMissing, ErrHostRepeated                                9112 3.2, 9110 7.2
 //	ErrContentLength  not 1 to 18 digits, a list                            9110 8.6
-//	ErrContentLengthRepeated      several lines, even with equal values     9112 6.3
+//	ErrContentLengthRepeated      several lines                             9112 6.3
 //	ErrLengthAndTransferCoding    together with Transfer-Encoding           9112 6.1
 //	ErrTransferCoding             not "chunked", once                       9112 6.1
 //	ErrTransferCodingHTTP10       in HTTP/1.0                               9112 6.1
 //	ErrExpectation    not 100-continue                                      9110 10.1.1
-//	ErrChunk          signs, whitespace, quotes, bare CR or LF, 16 digits   9112 7.1
+//	ErrChunk          signs, other whitespace, bare CR or LF, 2^62 or more  9112 7.1
 //	ErrChunkLine, ErrChunkOverhead  too many bytes that are not data        9112 7.1.1
 //	ErrTrailer        an invalid trailer section                            9112 7.1.2
-//	ErrTooManyInterim             more 1xx than Limits.Interim              9110 15.2
+//	ErrTooManyInterim             more than 64 MiB of 1xx                   9110 15.2
 //	ErrUnexpectedUpgrade          101 that was not requested                9110 7.8
 //
-// The parser is lenient in three cases. Empty lines may precede a request (RFC 9112
-// section 2.2). The space before an empty reason phrase may be missing, because
-// widespread servers omit it. A Host that differs from the authority of an absolute
-// target is ignored (RFC 9112 section 3.2.2).
+// The space before an empty reason phrase may be missing, because widespread servers omit
+// it. A Host that differs from the authority of an absolute target is ignored (RFC 9112
+// section 3.2.2).
 package http1

@@ -44,7 +44,7 @@ var (
 
 // Errors on a connection to an upstream, or in a message that is to be sent.
 var (
-	ErrTooManyInterim    = &Error{502, "too many interim responses"}
+	ErrTooManyInterim    = &Error{502, "too many bytes of interim responses"}
 	ErrUnexpectedUpgrade = &Error{502, "101 for a protocol that was not requested"}
 	ErrTruncated         = &Error{502, "message truncated"}
 	ErrOutgoing          = &Error{500, "outgoing field not valid"}

@@ -13,6 +13,7 @@ type fieldParser struct {
 // fieldLimits bound the size of a section.
 type fieldLimits struct {
 	bytes, lines int
+	lenient      bool // the section is that of a response: LF may end a line, and blanks may precede a colon
 }
 
 // parse parses the lines of buf into f. done is true if the section has ended, at
@@ -25,7 +26,7 @@ func (s *fieldParser) parse(buf []byte, f *Fields, limits fieldLimits) (done boo
 	b := buf[:min(len(buf), limits.bytes)]
 	f.buf = b
 	if s.scanned <= s.next || !s.lineIncomplete(b) {
-		done, err = s.lines(f, limits.lines)
+		done, err = s.lines(f, limits)
 		s.scanned = len(b)
 	}
 	if !done && err == nil && len(buf) > limits.bytes {
@@ -35,35 +36,42 @@ func (s *fieldParser) parse(buf []byte, f *Fields, limits fieldLimits) (done boo
 }
 
 // lines parses whole lines and adds them to f. done is true if the last one is empty.
-func (s *fieldParser) lines(f *Fields, limit int) (done bool, err error) {
+func (s *fieldParser) lines(f *Fields, limits fieldLimits) (done bool, err error) {
 	b, at := f.buf, s.next
 	for at < len(b) && b[at] != '\r' {
 		id, name := knownName(b[at:])
+		colon := at + name
 		if id == Other {
-			if id, name, err = f.otherName(b[at:]); name == 0 {
+			if limits.lenient && b[at] == '\n' {
+				break
+			}
+			if id, name, colon, err = f.otherName(b[at:], limits); name == 0 {
 				return false, err
 			}
+			colon += at
 		}
-		colon := at + name
 		value := colon + 1
 		if value < len(b) && b[value] == ' ' {
 			value++
 		}
 		end := value + valueLength(b[value:])
-		if end > len(b)-2 || b[end] != '\r' || b[end+1] != '\n' {
-			return false, lineEndError(b[end:])
-		}
 		next := end + 2
-		generated := value == colon+2
+		generated := value == at+name+2 // without blanks before the colon
+		if end > len(b)-2 || b[end] != '\r' || b[end+1] != '\n' {
+			if next, err = lineEnd(b, end, limits); next == 0 {
+				return false, err
+			}
+			generated = false
+		}
 		if b[value] <= ' ' || b[end-1] <= ' ' { // more blanks, or an empty value
 			value, end = trimBlanks(b, value, end)
 			generated = false
 		}
-		if len(f.lines) == limit {
+		if len(f.lines) == limits.lines {
 			return false, ErrTooManyFields
 		}
 		f.lines = append(f.lines, fieldLine{
-			name: uint32(at), nameEnd: uint32(colon), value: uint32(value), valueEnd: uint32(end), id: id, generated: generated,
+			name: uint32(at), nameEnd: uint32(at + name), value: uint32(value), valueEnd: uint32(end), id: id, generated: generated,
 		})
 		f.present |= 1 << id
 		if id == Connection {
@@ -71,7 +79,7 @@ func (s *fieldParser) lines(f *Fields, limit int) (done bool, err error) {
 		}
 		at, s.next = next, next
 	}
-	end, err := lineEnd(b, at)
+	end, err := lineEnd(b, at, limits)
 	if end == 0 {
 		return false, err
 	}
@@ -89,24 +97,28 @@ func (s *fieldParser) lineIncomplete(buf []byte) bool {
 	return true
 }
 
-// otherName finds the name at the beginning of b and checks each character. end is the
-// index of the colon, or 0 if the line is incomplete or invalid.
-func (f *Fields) otherName(b []byte) (id Name, end int, err error) {
+// otherName finds the name at the beginning of b and checks each character. end is its
+// length, or 0 if the line is incomplete or invalid. Blanks before the colon of a response
+// are left out (RFC 9112 section 5.1).
+func (f *Fields) otherName(b []byte, limits fieldLimits) (id Name, end, colon int, err error) {
 	common := byte(plainChar)
 	for end < len(b) && isClass(b[end], tokenChar) {
 		common &= classes[b[end]]
 		end++
 	}
+	for colon = end; limits.lenient && end > 0 && colon < len(b) && (b[colon] == ' ' || b[colon] == '\t'); {
+		colon++
+	}
 	switch {
-	case end == len(b):
-		return Other, 0, nil
+	case colon == len(b):
+		return Other, 0, 0, nil
 	case end == 0 && (b[0] == ' ' || b[0] == '\t'):
-		return Other, 0, ErrFoldedLine
-	case end == 0 || b[end] != ':':
-		return Other, 0, ErrFieldName
+		return Other, 0, 0, ErrFoldedLine
+	case end == 0 || b[colon] != ':':
+		return Other, 0, 0, ErrFieldName
 	}
 	f.unusualNames = f.unusualNames || common == 0
-	return nameOf(bufString(b, 0, uint32(end))), end, nil // Other, unless knownName has omitted the end of the buffer
+	return nameOf(bufString(b, 0, uint32(end))), end, colon, nil // Other, unless knownName has omitted the end of the buffer
 }
 
 // trimBlanks returns the range of b without the SP and HTAB at its ends.
@@ -121,10 +133,13 @@ func trimBlanks(b []byte, from, to int) (int, int) {
 }
 
 // lineEnd returns the end of a line whose CRLF must be at b[at], or 0 if the CRLF is
-// incomplete.
-func lineEnd(b []byte, at int) (int, error) {
-	if at <= len(b)-2 && b[at] == '\r' && b[at+1] == '\n' {
+// incomplete. A line of a response may end with LF (RFC 9112 section 2.2).
+func lineEnd(b []byte, at int, limits fieldLimits) (int, error) {
+	switch {
+	case at <= len(b)-2 && b[at] == '\r' && b[at+1] == '\n':
 		return at + 2, nil
+	case limits.lenient && at < len(b) && b[at] == '\n':
+		return at + 1, nil
 	}
 	return 0, lineEndError(b[at:])
 }

@@ -34,7 +34,7 @@ func parsesByRule(t *testing.T, raw string, at int) {
 	want, unusual, whole, rest := byRule(raw)
 	var f Fields
 	var s fieldParser
-	all := fieldLimits{1 << 20, 1 << 20}
+	all := fieldLimits{bytes: 1 << 20, lines: 1 << 20}
 	done, err := s.parse([]byte(raw)[:at:at], &f, all)
 	if !done && err == nil {
 		done, err = s.parse([]byte(raw), &f, all)

@@ -204,6 +204,16 @@ func (f *Fields) firstOf(n Name) (value string, count int) {
 	return value, count
 }
 
+// allEqual reports whether all lines of the name n have this value.
+func (f *Fields) allEqual(n Name, value string) bool {
+	for i := range f.lines {
+		if l := &f.lines[i]; l.id == n && !l.dropped && f.value(l) != value {
+			return false
+		}
+	}
+	return true
+}
+
 // reset removes all lines. It keeps the memory.
 func (f *Fields) reset() {
 	f.buf, f.added, f.lines, f.scratch = nil, f.added[:0], f.lines[:0], f.scratch[:0]

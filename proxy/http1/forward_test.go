@@ -248,7 +248,6 @@ func TestForward_BadResponses(t *testing.T) {
 		for _, answer := range []string{
 			"HTTP/1.1 2000 OK||", "HTTP/1.1 200 OK|Content-Length: 5|Transfer-Encoding: chunked||0||", "HTTP/1.1 200 OK|X y: 1||", "nonsense||",
 			"HTTP/1.1 101 Switching Protocols|Connection: Upgrade|Upgrade: websocket||", "HTTP/1.1 200 OK|Transfer-Encoding: gzip||", "HTTP/1.1 200 O",
-			strings.Repeat("HTTP/1.1 103 Early Hints||", 20) + "HTTP/1.1 200 OK|Content-Length: 0||",
 		} {
 			address := origin(t, func(c net.Conn, r *bufio.Reader) {
 				_, _ = requestOn(r)

@@ -42,7 +42,7 @@ func incomingFraming(m message) (Framing, error) {
 			return Framing{UntilClose, -1}, nil
 		}
 	}
-	length, err := contentLength(m.fields)
+	length, err := contentLength(m)
 	if err != nil {
 		return Framing{}, err
 	}
@@ -71,13 +71,13 @@ func hasNoBody(method string, status int) bool {
 }
 
 // contentLength returns the value of Content-Length, or -1 if there is none. Several
-// lines or a list are an error, even if all values are equal.
-func contentLength(f *Fields) (int64, error) {
-	value, count := f.firstOf(ContentLength)
+// lines are an error, except in a response if their values are equal. A list is an error.
+func contentLength(m message) (int64, error) {
+	value, count := m.fields.firstOf(ContentLength)
 	switch {
 	case count == 0:
 		return -1, nil
-	case count > 1:
+	case count > 1 && (m.status == 0 || !m.fields.allEqual(ContentLength, value)):
 		return 0, ErrContentLengthRepeated
 	case len(value) == 0 || len(value) > 18: // 18 digits always fit into 63 bits
 		return 0, ErrContentLength

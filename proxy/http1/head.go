@@ -203,7 +203,7 @@ func (h *Head) startResponse(status int) {
 	case status == 200: // the most frequent status
 		h.buf = append(h.buf, "HTTP/1.1 200 OK\r\n"...)
 		return
-	case status < 100 || status > 599:
+	case status < 100 || status > 999:
 		h.err = ErrOutgoing
 		return
 	}

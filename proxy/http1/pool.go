@@ -87,12 +87,14 @@ func (p *Pool) push(u *clientConn) (oldest *clientConn) {
 func (p *Pool) reap() {
 	p.mu.Lock()
 	now := p.client.now()
-	n := 0
-	for n < len(p.idle) && p.idle[n].expired(now) {
-		n++
-	}
-	old := slices.Clone(p.idle[:n])
-	p.idle = slices.Delete(p.idle, 0, n)
+	var old []*clientConn
+	p.idle = slices.DeleteFunc(p.idle, func(u *clientConn) bool {
+		if !u.expired(now) {
+			return false
+		}
+		old = append(old, u)
+		return true
+	})
 	if len(p.idle) > 0 {
 		p.reapTimer.Reset(p.client.IdleConnTimeout / 2)
 	} else {
@@ -169,6 +171,7 @@ type clientConn struct {
 	tls       bool
 	probe     peerProbe
 	created   time.Duration // since the epoch of the client
+	maxIdle   time.Duration // how long the upstream keeps the connection open; 0 if it did not say
 	idleSince time.Duration // when it has received the last response
 	reused    bool
 
@@ -196,8 +199,11 @@ func newClientConn(p *Pool, nc net.Conn) *clientConn {
 // expired reports whether u has been idle for too long, or is too old, to be used
 // again.
 func (u *clientConn) expired(now time.Duration) bool {
-	c := u.pool.client
-	return now-u.idleSince >= c.IdleConnTimeout || c.MaxConnAge != 0 && now-u.created >= c.MaxConnAge
+	c, limit := u.pool.client, u.pool.client.IdleConnTimeout
+	if u.maxIdle != 0 {
+		limit = min(limit, u.maxIdle)
+	}
+	return now-u.idleSince >= limit || c.MaxConnAge != 0 && now-u.created >= c.MaxConnAge
 }
 
 // peerState returns the state of the upstream's end of the connection. It returns

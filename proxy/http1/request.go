@@ -116,7 +116,7 @@ func (r *Request) Parse(buf []byte, l *Limits) (n int, err error) {
 		}
 		r.parser.next, r.stage = n, atFields
 	}
-	done, err := r.parser.parse(buf, &r.Fields, fieldLimits{l.Head, l.Fields})
+	done, err := r.parser.parse(buf, &r.Fields, fieldLimits{bytes: l.Head, lines: l.Fields})
 	if !done {
 		return 0, err
 	}
@@ -198,7 +198,7 @@ func (r *Request) version(b []byte, from int) (int, error) {
 	if rest[end] != '\r' && rest[end] != '\n' {
 		return 0, ErrVersion
 	}
-	n, err := lineEnd(rest, end)
+	n, err := lineEnd(rest, end, fieldLimits{})
 	if n == 0 || err != nil {
 		return 0, err
 	}

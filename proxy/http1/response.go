@@ -1,5 +1,11 @@
 package http1
 
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
 // A Response is the head of a response. Its strings refer to the buffer of the
 // connection and are valid until Call.Release.
 type Response struct {
@@ -22,7 +28,7 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 		}
 		r.parser.next, r.stage = n, atFields
 	}
-	done, err := r.parser.parse(buf, &r.Fields, fieldLimits{l.Head, l.Fields})
+	done, err := r.parser.parse(buf, &r.Fields, fieldLimits{l.Head, l.Fields, l.lenient})
 	if !done {
 		return 0, err
 	}
@@ -31,7 +37,32 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 		return 0, err
 	}
 	r.Close = r.Framing.Kind == UntilClose || !persists(&r.Fields, r.Minor)
+	if r.Status == 205 && r.Framing.Kind != NoBody && r.Framing.Length != 0 { // must have none (RFC 9110 section 15.3.6)
+		r.Framing, r.Close = Framing{NoBody, 0}, true
+	}
 	return r.parser.next, nil
+}
+
+// keepAliveTimeout returns how long the connection can be used again according to
+// Keep-Alive: timeout=N (RFC 2068 section 19.7.1.1): one second less than the upstream
+// keeps it open, so that a request does not meet its end. It returns 0 if r does not say,
+// and 1 ns for a second or less.
+func (r *Response) keepAliveTimeout() time.Duration {
+	f := &r.Fields
+	for i := range f.lines {
+		if f.lines[i].id != KeepAlive { // includes dropped lines
+			continue
+		}
+		for list := f.value(&f.lines[i]); list != ""; {
+			var parameter string
+			parameter, list = token(list)
+			name, text, _ := strings.Cut(parameter, "=")
+			if seconds, err := strconv.ParseUint(text, 10, 31); err == nil && equalFoldLower(name, "timeout") {
+				return max(time.Duration(seconds)*time.Second-time.Second, 1)
+			}
+		}
+	}
+	return 0
 }
 
 // Reset prepares r for another head.
@@ -41,13 +72,22 @@ func (r *Response) Reset() {
 	r.stage, r.parser = atStartLine, fieldParser{}
 }
 
-// startLine parses the status line and returns its length, or 0 if it is incomplete.
-// The space before an empty reason phrase may be missing, because some servers omit it.
+// startLine parses the status line and returns its length, or 0 if it is incomplete. An
+// empty line may precede it. The space before an empty reason phrase may be missing. Some
+// servers do so.
 func (r *Response) startLine(b []byte, l *Limits) (int, error) {
 	const like, usual = "HTTP/1.x 000", "HTTP/1.1 200 OK\r\n"
 	if len(b) >= len(usual) && string(b[:len(usual)]) == usual {
 		r.Status, r.Minor = 200, 1
 		return len(usual), nil
+	}
+	limits, skipped := fieldLimits{lenient: l.lenient}, 0
+	if len(b) > 0 && (b[0] == '\r' || b[0] == '\n') {
+		n, err := lineEnd(b, 0, limits)
+		if n == 0 {
+			return 0, err
+		}
+		skipped, b = n, b[n:]
 	}
 	for i := range min(len(b), len(like)) {
 		c := b[i]
@@ -71,13 +111,13 @@ func (r *Response) startLine(b []byte, l *Limits) (int, error) {
 		return 0, nil
 	}
 	r.Status = int(b[9]-'0')*100 + int(b[10]-'0')*10 + int(b[11]-'0')
-	if r.Status < 100 || r.Status > 599 {
+	if r.Status < 100 {
 		return 0, ErrStatusLine
 	}
 	end := len(like)
 	if b[end] == ' ' {
 		end += valueLength(b[end:])
-	} else if b[end] != '\r' {
+	} else if b[end] != '\r' && b[end] != '\n' {
 		return 0, ErrStatusLine
 	}
 	switch {
@@ -89,5 +129,9 @@ func (r *Response) startLine(b []byte, l *Limits) (int, error) {
 	if b[end] != '\r' && b[end] != '\n' {
 		return 0, ErrStatusLine
 	}
-	return lineEnd(b, end)
+	n, err := lineEnd(b, end, limits)
+	if n == 0 {
+		return 0, err
+	}
+	return skipped + n, nil
 }

@@ -168,19 +168,18 @@ func (c *Call) requestBodyErr() error {
 	return c.requestBody.err
 }
 
-// awaitResponse reads heads until the final one. One timeout applies to all of them.
+// awaitResponse reads heads until the final one.
 func (c *Call) awaitResponse() *CallError {
 	switch {
-	case len(c.in.unread()) > 0: // sendReused has set the deadline
-	case c.requestWritten:
-		c.conn.setReadDeadline(c.client.ResponseTimeout)
-	default:
+	case !c.requestWritten:
 		c.upload.awaitHead(c.conn)
+	case len(c.in.unread()) == 0: // otherwise sendReused has set the deadline
+		c.conn.setReadDeadline(c.client.ResponseTimeout)
 	}
-	if err := c.abortedOr(nil); err != nil { // setting the deadline may have overwritten the one set by Abort
-		return c.newError(err)
-	}
-	for interim := 0; ; interim++ {
+	for {
+		if err := c.abortedOr(nil); err != nil { // setting the deadline may have overwritten the one set by Abort
+			return c.newError(err)
+		}
 		if err := c.readHead(); err != nil {
 			return c.newError(err)
 		}
@@ -194,10 +193,12 @@ func (c *Call) awaitResponse() *CallError {
 			}
 			c.beginBody()
 			return nil
-		case interim >= c.client.Limits.Interim:
-			return c.newError(ErrTooManyInterim)
-		default:
-			c.relayInterim()
+		}
+		if err := c.relayInterim(); err != nil {
+			return c.newError(err)
+		}
+		if err := c.restartResponseTimeout(); err != nil {
+			return c.newError(err)
 		}
 	}
 }
@@ -208,45 +209,32 @@ func (c *Call) beginBody() {
 	c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
 }
 
-// relayInterim forwards a 1xx response and prepares for the next head.
-func (c *Call) relayInterim() {
-	switch {
-	case c.Response.Status == 100:
-	case c.Interim != nil:
-		c.Interim(&c.Response)
-	case c.x != nil:
-		h := c.x.Interim(c.Response.Status)
-		c.Response.Fields.StripHopByHop()
-		h.AddFields(&c.Response.Fields)
-		_ = c.x.SendInterim() // if it fails, the final response fails, too
-	}
-	c.in.nextMessage()
-	c.Response.Reset()
-}
-
 // awaitContinue waits for the response to Expect: 100-continue. It sends the body when
 // 100 Continue arrives or ExpectContinueTimeout has passed (RFC 9110 section 10.1.1).
+// Other interim responses do not restart that timeout.
 func (c *Call) awaitContinue() *CallError {
 	c.conn.setReadDeadline(c.client.ExpectContinueTimeout)
-	err := c.abortedOr(nil) // see awaitResponse
-	if err == nil {
-		err = c.readHead()
-	}
-	switch {
-	case timedOut(err) && len(c.in.unread()) == 0 && c.abortedOr(nil) == nil:
-	case err != nil:
-		return c.newError(err)
-	case c.Response.Status == 100:
-		c.relayInterim()
-	case c.Response.Status < 200 && c.Response.Status != 101:
-		c.relayInterim()
-		return c.awaitContinue()
-	default:
-		if c.Response.Status == 101 {
-			return c.newError(ErrUnexpectedUpgrade)
+	for proceed := false; !proceed; {
+		err := c.abortedOr(nil) // see awaitResponse
+		if err == nil {
+			err = c.readHead()
 		}
-		c.beginBody()
-		return nil
+		switch {
+		case timedOut(err) && c.abortedOr(nil) == nil:
+			proceed = true // awaitResponse reads the rest if a part of a head has arrived
+			continue
+		case err != nil:
+			return c.newError(err)
+		case c.Response.Status == 101:
+			return c.newError(ErrUnexpectedUpgrade)
+		case c.Response.Status >= 200:
+			c.beginBody()
+			return nil
+		}
+		proceed = c.Response.Status == 100
+		if err := c.relayInterim(); err != nil {
+			return c.newError(err)
+		}
 	}
 	if err := c.sendContinue(); err != nil {
 		return c.newError(err)

@@ -148,7 +148,7 @@ func TestSource_StopUnblocksRead(t *testing.T) {
 func TestBody_InvalidTrailers(t *testing.T) {
 	for _, raw := range []string{
 		"A : b||", " A: b||", "A: b| c||", "A: b\nC: d||", "A||", ": x||", "A: \x00||", "A: b|\rX|", "A:b\nGET / HTTP/1.1||", "\n", "X:POST\n\n", "A: b\r\r\n",
-		strings.Repeat("A: b|", 40) + "|", "A: " + strings.Repeat("b", 20_000) + "||",
+		strings.Repeat("A: b|", 40) + "\n", strings.Repeat("A: b|", 40) + "A: \x00||", "A: " + strings.Repeat("b", 20_000) + "\r||",
 	} {
 		for name, slowly := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "by bytes": iotest.OneByteReader, "by halves": iotest.HalfReader} {
 			in := input{from: slowly(bytes.NewReader([]byte(lined("5|hello|0|" + raw)))), pool: new(bufferPool)}
@@ -172,5 +172,28 @@ func TestCall_InvalidHost(t *testing.T) {
 			t.Errorf("%q: got %v", host, err)
 		}
 		c.Release()
+	}
+}
+
+// A trailer section beyond the limits is dropped, and the message is whole.
+func TestBody_TooManyTrailers(t *testing.T) {
+	for _, raw := range []string{strings.Repeat("A: b|", 40) + "|", "A: " + strings.Repeat("b", 20_000) + "||", strings.Repeat("Abc: "+strings.Repeat("d", 500)+"|", 100) + "|"} {
+		for name, slowly := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "by bytes": iotest.OneByteReader} {
+			in := input{from: slowly(strings.NewReader(lined("5|hello|0|"+raw) + "GET")), pool: new(bufferPool)}
+			in.ensureBuffer()
+			var b Body
+			b.open(&in, filling{}, Framing{Chunked, -1}, limits())
+			data, err := io.ReadAll(&b)
+			if string(data) != "hello" || err != nil || b.Trailer().present != 0 {
+				t.Errorf("%.20q %s: got %q, %v, fields %b", raw, name, data, err, b.Trailer().present)
+			}
+			rest := make([]byte, 3)
+			if n := copy(rest, in.unread()); n < 3 {
+				_, _ = io.ReadFull(in.from, rest[n:])
+			}
+			if string(rest) != "GET" {
+				t.Errorf("%.20q %s: %q follows; want GET", raw, name, rest)
+			}
+		}
 	}
 }

@@ -89,7 +89,8 @@ func responseSplit(t *testing.T, raw, method string) (*Response, string, error) 
 
 func responseAt(raw, method string, at int) (r *Response, rest string, err error) {
 	r = new(Response)
-	rest, err = stepwise(raw, at, func(b []byte) (int, error) { return r.Parse(b, method, limits()) })
+	l := Limits{}.forResponses()
+	rest, err = stepwise(raw, at, func(b []byte) (int, error) { return r.Parse(b, method, &l) })
 	return r, rest, err
 }
 
@@ -111,6 +112,24 @@ func chunksSplit(t *testing.T, raw string) (data, rest string, err error) {
 var errUnended = errors.New("no end")
 
 func chunksAt(raw string, at int) (data, rest string, err error) {
+	return chunksOf(raw, at, limits())
+}
+
+// responseChunks decodes raw as the body of a response, split at each offset.
+func responseChunks(t *testing.T, raw string) (data string, err error) {
+	t.Helper()
+	l := Limits{}.forResponses()
+	data, _, err = chunksOf(raw, len(raw), &l)
+	for at := range offsets(raw) {
+		got, _, again := chunksOf(raw, at, &l)
+		if got != data || !errors.Is(again, err) {
+			t.Fatalf("%q split at %d: got %q, %v; want %q, %v", raw, at, got, again, data, err)
+		}
+	}
+	return data, err
+}
+
+func chunksOf(raw string, at int, l *Limits) (data, rest string, err error) {
 	var c chunkedReader
 	pieces := []string{raw}
 	if at >= 0 {
@@ -120,7 +139,7 @@ func chunksAt(raw string, at int) (data, rest string, err error) {
 	}
 	for i, piece := range pieces {
 		for b := []byte(piece); len(b) > 0; {
-			skip, n, err := c.next(b, limits())
+			skip, n, err := c.next(b, l)
 			if err != nil {
 				return "", "", err
 			}

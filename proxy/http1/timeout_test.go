@@ -199,13 +199,13 @@ func TestTimeout_Upstream(t *testing.T) {
 		{"no answer", func(c net.Conn) { read(c) }, SendingRequest, 10 * time.Second},
 		{"half a head", func(c net.Conn) { read(c); _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nA:") }, SendingRequest, 10 * time.Second},
 		{"request not taken", func(net.Conn) {}, SendingRequest, 10 * time.Second},
-		{"one limit for all interim answers", func(c net.Conn) {
+		{"each interim answer starts it anew", func(c net.Conn) {
 			read(c)
 			for range 5 {
 				_, _ = io.WriteString(c, lined("HTTP/1.1 103 Early Hints||"))
 				time.Sleep(3 * time.Second)
 			}
-		}, SendingRequest, 10 * time.Second},
+		}, SendingRequest, 22 * time.Second},
 		{"half a body", func(c net.Conn) { read(c); _, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|Content-Length: 5||h")) }, ReadingResponseBody, 4 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {

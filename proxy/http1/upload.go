@@ -170,6 +170,13 @@ func (up *upload) awaitHead(u *clientConn) {
 	}
 }
 
+// isSent reports whether the whole body was sent.
+func (up *upload) isSent() bool {
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	return up.sent
+}
+
 // setReadDeadline sets the deadline for reading the response, unless the upload has
 // failed and thereby ended the call.
 func (c *Call) setReadDeadline(timeout time.Duration) {

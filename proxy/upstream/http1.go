@@ -73,6 +73,7 @@ func tlsConfigFor(c *tls.Config, addr string) *tls.Config {
 		config = c.Clone()
 	}
 	config.NextProtos = []string{"http/1.1"}
+	config.ClientSessionCache = tls.NewLRUClientSessionCache(0) // resumption costs less than a full handshake
 	if config.ServerName == "" {
 		config.ServerName, _, _ = net.SplitHostPort(addr) // addr always has a port, see dialAddress
 	}

@@ -92,6 +92,7 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 	if c.TLS != nil {
 		d.tls = c.TLS.Clone()
 	}
+	d.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0) // see tlsConfigFor
 	protocols := new(http.Protocols)
 	switch c.Protocol {
 	case HTTP1: // served by http1Transport

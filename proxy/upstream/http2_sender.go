@@ -34,6 +34,7 @@ type http2Sender struct {
 
 	mu       sync.Mutex // held while an interim response is forwarded; guards the fields below
 	gotFinal bool       // the final response has arrived
+	interim  int        // 1xx responses that were forwarded
 }
 
 // sender implements transport.
@@ -96,13 +97,17 @@ func (s *http2Sender) newAttempt(m *backend) *attempt {
 // canRetry implements sender.
 func (s *http2Sender) canRetry(err error) bool { return s.lastAttempt.canRetry(err) }
 
+// maxInterim is how many 1xx responses to one request are forwarded, as over HTTP/1.1.
+const maxInterim = 100
+
 // relayInterim forwards a 1xx response.
 func (s *http2Sender) relayInterim(status int, h textproto.MIMEHeader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gotFinal || status == http.StatusContinue { // 100 Continue is sent when the body is read
+	if s.gotFinal || status == http.StatusContinue || s.interim >= maxInterim { // 100 Continue is sent when the body is read
 		return nil
 	}
+	s.interim++
 	f := FieldsFromHeader(http.Header(h))
 	f.StripHopByHop()
 	s.to.Informational(status, f)
@@ -117,6 +122,11 @@ func (s *http2Sender) response() (int, *http1.Fields, error) {
 		return 0, nil, fmt.Errorf("status %03d", res.StatusCode)
 	case res.StatusCode == http.StatusSwitchingProtocols:
 		return 0, nil, errors.New("unrequested 101 response")
+	}
+	if res.StatusCode == http.StatusResetContent { // must have no body (RFC 9110 section 15.3.6)
+		res.Body.Close()
+		res.Body, res.ContentLength = http.NoBody, 0
+		res.Header.Set("Content-Length", "0")
 	}
 	addHeader(&s.fields, res.Header)
 	if names := sortedNames(res.Trailer); len(names) > 0 {

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -135,6 +137,47 @@ func TestTLS_BothProtocols(t *testing.T) {
 		answer.Body.Close()
 		if err != nil || got != (receivedRequest{proto, "127.0.0.1", "hello", true}) {
 			t.Errorf("%s: echoed %+v, %v", proto, got, err)
+		}
+	}
+}
+
+// A client that offers nothing but HTTP/1.0 is served (RFC 7301 registers http/1.0).
+func TestTLS_HTTP10Alone(t *testing.T) {
+	addr, _ := startServer(t, "", echo()).listenTLS()
+	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example", NextProtos: []string{"http/1.0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET / HTTP/1.0\r\nHost: a.example\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || answer.StatusCode != 200 {
+		t.Errorf("got %v, %v", answer, err)
+	}
+}
+
+// A handshake has a timeout of its own, and the first head has all of its time after it:
+// each of them takes longer than the timeout of the other.
+func TestTLS_HandshakeHasItsOwnTimeout(t *testing.T) {
+	for timeouts, fine := range map[string]bool{
+		"timeouts: {handshake: 1m, header: 100ms}": true,
+		"timeouts: {handshake: 100ms, header: 1m}": false,
+	} {
+		addr, _ := startServer(t, timeouts, echo()).listenTLS()
+		raw, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer raw.Close()
+		// The client sends nothing for longer than 100 ms: a server that ends it then is seen.
+		if err := raw.SetReadDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = raw.Read(make([]byte, 1))
+		if open := errors.Is(err, os.ErrDeadlineExceeded); open != fine {
+			t.Errorf("%s: open after 500 ms: %t, %v; want %t", timeouts, open, err, fine)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -217,6 +218,14 @@ func exercised(t *testing.T) *weir {
 	t.Helper()
 	server := redistest.Start(t)
 	dir := t.TempDir()
+	bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_, _ = io.WriteString(c, "nonsense\r\n\r\n")
+			c.Close()
+		}
+	}))
+	t.Cleanup(bad.Close)
 	write(t, filepath.Join(dir, "weir.yaml"), redisYAML(server.Addr)+`admin: {http: "127.0.0.1:0"}
 listen: {http: "127.0.0.1:0", https: "127.0.0.1:0", tls: {cert: cert.pem, key: key.pem}}
 traces: {endpoint: "http://127.0.0.1:1"}
@@ -230,11 +239,13 @@ routes:
   - {name: right, match: {path: /right}, upstream: demo, limits: [{key: "header:X-Phone", rate: 9/1h}]}
   - {match: {path: /wait}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/500ms, wait: 20s}]}
   - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
+  - {match: {path: /bad}, upstream: `+bad.URL+`}
 `)
 	writeCertificate(t, dir)
 	w := startWith(t, dir, "-c", "weir.yaml")
 	w.statuses("p", 2)
 	do(t, http.MethodPost, w.URL+"/gone", http.Header{"X-Phone": {"p"}})
+	do(t, http.MethodGet, w.URL+"/bad", nil)
 	for _, phone := range []string{"friend", "p", "p", "p"} {
 		do(t, http.MethodPost, w.URL+"/banned", http.Header{"X-Phone": {phone}})
 	}

@@ -64,7 +64,9 @@
 //     often it is called, and nothing that has already expired.
 //   - A limit that changes its rate keeps what was taken; one that changes its
 //     algorithm, or its scope where there are several clients, starts from zero.
-//   - A clock that is set back never makes a wait longer than the horizon.
+//   - A clock that is set back never makes a wait longer than the horizon: what was
+//     taken later counts as taken now, from the first look on, granted or not. A ban
+//     lasts until its time by the new clock.
 //
 // # Which algorithm
 //

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Do acquires l, calls work, and releases l. The context of work is derived from ctx. It
@@ -11,6 +12,9 @@ import (
 // unlock joined: if the lock was lost, the result matches ErrLost even if work returned
 // nil.
 func Do(ctx context.Context, l Lockable, work func(context.Context) error) (err error) {
+	if l == nil || work == nil {
+		return fmt.Errorf("%w: the lock or the work is nil", ErrInvalidArgument)
+	}
 	hold, err := l.Lock(ctx)
 	if err != nil {
 		return err

@@ -25,6 +25,8 @@ var (
 	// ErrInvalidName reports that a name is empty, or that its braces would put the keys
 	// of one lock into different cluster slots.
 	ErrInvalidName = errors.New("invalid lock name")
-	// ErrInvalidLease reports that a lease is shorter than MinLease.
-	ErrInvalidLease = errors.New("lease too short")
+	// ErrInvalidLease reports that a lease is shorter than MinLease or longer than MaxLease.
+	ErrInvalidLease = errors.New("invalid lease")
+	// ErrInvalidArgument reports that a lock, a context or an option is nil.
+	ErrInvalidArgument = errors.New("invalid argument")
 )

@@ -57,6 +57,9 @@ func (lk *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 
 // callForceable calls a method of the lock's kind. verb is for errors.
 func (lk *Lock) callForceable(ctx context.Context, verb string, do func(forceable, context.Context) (reply, error)) (reply, error) {
+	if err := lk.check(ctx); err != nil {
+		return reply{}, err
+	}
 	if lk.err != nil {
 		return reply{}, lk.err
 	}

@@ -2,13 +2,13 @@ package lock
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 )
 
 // A Hold is a lock that is held, from its acquisition until Unlock. It is not bound to a
-// goroutine. All methods are safe for concurrent use.
+// goroutine. All methods are safe for concurrent use. A nil Hold is one that is not held:
+// its methods return ErrNotHeld, or nothing.
 type Hold struct {
 	session *session
 	ctx     context.Context
@@ -69,7 +69,14 @@ func (h *Hold) endCause() error {
 // values of the acquiring context, but not its cancellation or deadline. Its Err method
 // checks the clock, so that a process that was stopped sees the loss before it does
 // anything else.
-func (h *Hold) Context() context.Context { return h.ctx }
+func (h *Hold) Context() context.Context {
+	if h == nil {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(ErrNotHeld)
+		return ctx
+	}
+	return h.ctx
+}
 
 // deriveContext returns a context derived from ctx that also ends when h does. The caller
 // must call the returned function to release its resources.
@@ -85,26 +92,42 @@ func (h *Hold) deriveContext(ctx context.Context) (context.Context, context.Canc
 }
 
 // Owner returns the owner of the hold.
-func (h *Hold) Owner() Owner { return h.session.params.owner }
+func (h *Hold) Owner() Owner {
+	if h == nil {
+		return Owner{}
+	}
+	return h.session.params.owner
+}
 
 // Token returns the fencing token of a fenced lock, which is larger than that of every
 // earlier hold. All holds of one owner at a time have the same token. It is 0 for other
 // kinds of locks.
-func (h *Hold) Token() int64 { return h.session.token }
+func (h *Hold) Token() int64 {
+	if h == nil {
+		return 0
+	}
+	return h.session.token
+}
 
 // Deadline returns the time until which the lock may be relied on unless it is renewed.
 // It has a monotonic clock reading.
 func (h *Hold) Deadline() time.Time {
+	if h == nil {
+		return time.Time{}
+	}
 	h.session.mu.Lock()
 	defer h.session.mu.Unlock()
 	return h.session.deadline
 }
 
-// Extend extends the lease to at least d from now; it never shortens it. It returns
+// Extend extends the lease to at least d, MinLease to MaxLease, from now; it never shortens it. It returns
 // ErrLost if the lock is not held any more, and ErrNotHeld after Unlock.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
-	if d < MinLease {
-		return fmt.Errorf("%w: %v is below %v", ErrInvalidLease, d, MinLease)
+	if err := checkLease(d); err != nil {
+		return err
+	}
+	if h == nil {
+		return ErrNotHeld
 	}
 	s := h.session
 	return s.call(ctx, h, "extend", func(ctx context.Context) (bool, error) {
@@ -125,6 +148,9 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 // holds are unlocked, in any order. It returns ErrNotReentrant for kinds that are not
 // reentrant, ErrLost if the lock is not held any more, and ErrNotHeld after Unlock.
 func (h *Hold) Reenter(ctx context.Context) (*Hold, error) {
+	if h == nil {
+		return nil, ErrNotHeld
+	}
 	return h.session.reenter(ctx, h, h.session.params.lease)
 }
 
@@ -137,6 +163,9 @@ func (h *Hold) Reenter(ctx context.Context) (*Hold, error) {
 // that Redis did not reply: the release is retried in the background, and otherwise the
 // lease expires.
 func (h *Hold) Unlock(ctx context.Context) error {
+	if h == nil {
+		return ErrNotHeld
+	}
 	h.unlock.Do(func() { h.result = h.session.unlock(ctx, h) })
 	return h.result
 }

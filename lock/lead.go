@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -23,6 +24,9 @@ const leadPause = time.Second
 // Lead returns ErrClosed if the Locker is closed, and returns at once if the name or the
 // lease is not valid. All other errors are retried.
 func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
+	if l == nil || work == nil {
+		return fmt.Errorf("%w: the lock or the work is nil", ErrInvalidArgument)
+	}
 	for {
 		hold, err := l.Lock(ctx)
 		if err == nil {
@@ -32,7 +36,7 @@ func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalidName) || errors.Is(err, ErrNotReentrant) {
+		if errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalidName) || errors.Is(err, ErrInvalidArgument) || errors.Is(err, ErrNotReentrant) {
 			return err
 		}
 		sleep[struct{}](ctx, nil, leadPause/2+rand.N(leadPause/2))

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -103,11 +104,29 @@ func (lk *Lock) Name() string { return lk.name }
 // again when the release is published, and otherwise after a random part of the poll
 // interval. If the first call to Redis fails, Lock fails; later failures are retried.
 func (lk *Lock) Lock(ctx context.Context, options ...LockOption) (*Hold, error) {
-	return lk.locker.acquire(ctx, lk, options, (*acquisition).wait)
+	return lk.acquire(ctx, options, (*acquisition).wait)
 }
 
 // TryLock tries once to acquire the lock, in one round trip. It returns ErrNotAcquired if
 // the lock is held by another owner.
 func (lk *Lock) TryLock(ctx context.Context, options ...LockOption) (*Hold, error) {
-	return lk.locker.acquire(ctx, lk, options, (*acquisition).tryOnce)
+	return lk.acquire(ctx, options, (*acquisition).tryOnce)
+}
+
+func (lk *Lock) acquire(ctx context.Context, options []LockOption, try strategy) (*Hold, error) {
+	if err := lk.check(ctx); err != nil {
+		return nil, err
+	}
+	return lk.locker.acquire(ctx, lk, options, try)
+}
+
+// check returns an error if lk or ctx is nil.
+func (lk *Lock) check(ctx context.Context) error {
+	switch {
+	case lk == nil:
+		return fmt.Errorf("%w: the lock is nil", ErrInvalidArgument)
+	case ctx == nil:
+		return fmt.Errorf("%w: the context is nil", ErrInvalidArgument)
+	}
+	return nil
 }

@@ -61,6 +61,9 @@ func combineLocks(locks []*Lock) (combinedParts, *Lock) {
 	if len(locks) == 0 {
 		return combinedParts{}, &Lock{err: fmt.Errorf("%w: no locks to combine", ErrInvalidName)}
 	}
+	if slices.Contains(locks, nil) {
+		return combinedParts{}, &Lock{err: fmt.Errorf("%w: a lock to combine is nil", ErrInvalidArgument)}
+	}
 	parts := slices.Clone(locks)
 	slices.SortStableFunc(parts, func(a, b *Lock) int {
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.namespace, b.namespace))

@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 )
 
 func TestNames(t *testing.T) {
@@ -23,6 +25,59 @@ func TestNames(t *testing.T) {
 	}
 	_, err := l.Reentrant("a").Lock(ctxOf(t), WithLease(MinLease-1))
 	wantErr(t, err, ErrInvalidLease)
+}
+
+// What is nil is an error, and no panic; so is a lease that nobody can mean.
+func TestArguments_NilAndOutOfRange(t *testing.T) {
+	l := newTestServer(t).locker()
+	var noContext context.Context
+	lock := func(lk *Lock, ctx context.Context, options ...LockOption) error {
+		_, err := lk.TryLock(ctx, options...)
+		_, again := lk.Lock(ctx, options...)
+		if (err == nil) != (again == nil) {
+			t.Errorf("TryLock: %v; Lock: %v", err, again)
+		}
+		return err
+	}
+	free, held := l.Reentrant("free"), (*Hold)(nil)
+	_, reentered := held.Reenter(ctxOf(t))
+	_, forced := (*Lock)(nil).ForceUnlock(ctxOf(t))
+	for _, c := range []struct {
+		topic     string
+		err, want error
+	}{
+		{"no lock", lock(nil, ctxOf(t)), ErrInvalidArgument},
+		{"Multi of nil", lock(Multi(nil), ctxOf(t)), ErrInvalidArgument},
+		{"Multi with nil", lock(Multi(free, nil), ctxOf(t)), ErrInvalidArgument},
+		{"Redlock of nil", lock(Redlock(nil), ctxOf(t)), ErrInvalidArgument},
+		{"no context", lock(free, noContext), ErrInvalidArgument},
+		{"no option", lock(free, ctxOf(t), nil), ErrInvalidArgument},
+		{"force of nil", forced, ErrInvalidArgument},
+		{"Do with nil", Do(ctxOf(t), nil, func(context.Context) error { return nil }), ErrInvalidArgument},
+		{"Do with a nil lock", Do(ctxOf(t), (*Lock)(nil), func(context.Context) error { return nil }), ErrInvalidArgument},
+		{"Do without work", Do(ctxOf(t), free, nil), ErrInvalidArgument},
+		{"Lead with nil", Lead(ctxOf(t), nil, func(context.Context) {}), ErrInvalidArgument},
+		{"Lead with a nil lock", Lead(ctxOf(t), (*Lock)(nil), func(context.Context) {}), ErrInvalidArgument},
+		{"lease of 367 days", lock(free, ctxOf(t), WithLease(367*24*time.Hour)), ErrInvalidLease},
+		{"lease of 2^62 ns", lock(free, ctxOf(t), WithLease(1<<62)), ErrInvalidLease},
+		{"no hold: Unlock", held.Unlock(ctxOf(t)), ErrNotHeld},
+		{"no hold: Extend", held.Extend(ctxOf(t), time.Second), ErrNotHeld},
+		{"no hold: Reenter", reentered, ErrNotHeld},
+		{"no hold: Context", context.Cause(held.Context()), ErrNotHeld},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: got %v; want %v", c.topic, c.err, c.want)
+		}
+	}
+	if held.Token() != 0 || held.Owner() != (Owner{}) || !held.Deadline().IsZero() {
+		t.Error("a hold that is nil has a token, an owner or a deadline")
+	}
+	h, err := free.TryLock(ctxOf(t), WithLease(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, h.Extend(ctxOf(t), MaxLease+1), ErrInvalidLease)
+	unlocked(t, h)
 }
 
 func TestNames_AllKeysShareTheSlotOfTheName(t *testing.T) {

@@ -12,6 +12,8 @@ const (
 	DefaultLease = 30 * time.Second
 	// MinLease is the shortest valid lease.
 	MinLease = 20 * time.Millisecond
+	// MaxLease is the longest valid lease.
+	MaxLease = 366 * 24 * time.Hour
 
 	defaultPoll = 5 * time.Second
 	defaultCall = 3 * time.Second
@@ -21,9 +23,9 @@ const (
 type LockerOption func(*Locker)
 
 // WithWatchdog sets the lease of locks that are acquired without WithLease. They are
-// renewed every third of it. It is DefaultLease by default, and at least MinLease.
+// renewed every third of it. It is DefaultLease by default, at least MinLease, and at most MaxLease.
 func WithWatchdog(lease time.Duration) LockerOption {
-	return func(l *Locker) { l.lease = max(lease, MinLease) }
+	return func(l *Locker) { l.lease = min(max(lease, MinLease), MaxLease) }
 }
 
 // WithPollInterval sets the longest time for which a waiter relies on the message of a
@@ -74,7 +76,7 @@ type lockOptions struct {
 
 // WithLease acquires the lock with a lease of d, counted from the call, and without
 // renewal. The hold's context ends with ErrLost when the lease is over; only Extend
-// prolongs it. d is at least MinLease.
+// prolongs it. d is MinLease to MaxLease.
 func WithLease(d time.Duration) LockOption {
 	return func(r *lockOptions) { r.lease, r.hasLease = d, true }
 }
@@ -99,10 +101,21 @@ func WithReplicas(n int) LockOption {
 func parseOptions(options []LockOption) (lockOptions, error) {
 	var r lockOptions
 	for _, o := range options {
+		if o == nil {
+			return r, fmt.Errorf("%w: an option is nil", ErrInvalidArgument)
+		}
 		o(&r)
 	}
-	if r.hasLease && r.lease < MinLease {
-		return r, fmt.Errorf("%w: %v is below %v", ErrInvalidLease, r.lease, MinLease)
+	if r.hasLease {
+		return r, checkLease(r.lease)
 	}
 	return r, nil
+}
+
+// checkLease checks the bounds of a lease.
+func checkLease(d time.Duration) error {
+	if d < MinLease || d > MaxLease {
+		return fmt.Errorf("%w: %v is not between %v and %v", ErrInvalidLease, d, MinLease, MaxLease)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -287,5 +288,37 @@ func TestReload_SaysWhatNeedsARestart(t *testing.T) {
 	}
 	if got := w.generation(); got != 1 {
 		t.Errorf("generation %d is served, want 1", got)
+	}
+}
+
+// Counts outlive a change of the count of a limit, and not one of its window.
+func TestReload_WhatKeepsTheCounts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "weir.yaml")
+	configure := func(rate string) {
+		write(t, file, redisYAML(server.Addr)+`admin: {http: "127.0.0.1:0"}
+listen: {http: "127.0.0.1:0"}
+upstreams: {demo: echo}
+routes: [{match: {path: /v1/sms/send}, upstream: demo, limits: [{name: phone, key: "header:X-Phone", rate: `+rate+`}]}]
+`)
+	}
+	configure("2/1h")
+	w := startWith(t, dir, "-c", file)
+	if got := w.statuses("p", 3); !slices.Equal(got, []int{200, 200, 429}) {
+		t.Fatalf("2/1h: %v", got)
+	}
+	for _, change := range []struct {
+		rate string
+		want []int
+	}{{"3/1h", []int{200, 429}}, {"2/2h", []int{200, 200, 429}}} {
+		configure(change.rate)
+		if status, body := w.reload(); status != http.StatusOK {
+			t.Fatalf("reload: %d %s", status, body)
+		}
+		if got := w.statuses("p", len(change.want)); !slices.Equal(got, change.want) {
+			t.Errorf("changed to %s: %v; want %v", change.rate, got, change.want)
+		}
 	}
 }

@@ -71,6 +71,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	for _, test := range append(logs, []suiteTest{
 		{"Random", randomSchedules},
 		{"Mixed", mixed},
+		{"ClockSteps", clockSteps},
 		{"Promises", promises},
 		{"Leases", leases},
 		{"Keeping", keeping},

@@ -14,7 +14,7 @@ local function settle(w)
   w.level, w.last = 0, 0
   for i = 1, #w.all do
     local e = w.all[i]
-    e.at = math.min(e.at, NOW) -- the clock was set back: it was taken now at the latest
+    if e.at > NOW then e.at, w.changed = NOW, true end -- the clock was set back: it was taken now at the latest
     w.level, w.last = w.level + e.n, e.at
   end
   if w.level > 0 and w.last <= NOW - w.l.length then w.all, w.level = {}, 0 end

@@ -58,6 +58,8 @@ local function counting(kind)
     kind.add(w, cost)
     w.left, w.changed = kind.remains(w), true
   end
+  -- keep also writes what settle has moved, because the clock was set back: otherwise the
+  -- key would count as taken now at each look, until the clock has caught up.
   function kind.keep(w)
     if w.changed then save(w, kind.head(w)) end
   end
@@ -101,7 +103,7 @@ function fixed.load(w, state)
 end
 function fixed.head(w) return struct.pack(FIXED, 1, w.start, math.min(w.taken, MOST)) end
 function fixed.settle(w)
-  w.start = math.min(w.start, NOW)
+  if w.start > NOW then w.start, w.changed = NOW, true end
   if NOW - w.start >= w.l.length then w.start, w.taken = 0, 0 end
 end
 function fixed.remains(w) return w.l.rate - w.taken end
@@ -158,6 +160,8 @@ function sliding.settle(w)
     w.before, w.taken = w.taken, 0
   elseif number > w.start then
     w.before, w.taken = 0, 0
+  elseif number < w.start then
+    w.changed = true
   end
   w.start = number
 end
@@ -193,7 +197,9 @@ function gcra.load(w, state)
   read(w, state, form, at)
 end
 function gcra.head(w) return struct.pack(GCRA, 1, w.start, w.before, w.debt) end
-function gcra.settle(w) w.start = math.min(w.start, NOW) end
+function gcra.settle(w)
+  if w.start > NOW then w.start, w.changed = NOW, true end
+end
 function gcra.remains(w) return floor(w.l.most - owes(w) + TINY) end
 function gcra.wait(w, cost)
   if cost <= gcra.remains(w) then return 0 end

@@ -34,7 +34,7 @@ function distinct.open(w)
     local member, at = all[i], tonumber(all[i + 1])
     if #member == 16 and at > NOW - w.l.length then
       if at > NOW then -- the clock was set back: it was used now at the latest
-        at = NOW
+        at, w.changed = NOW, true
         put(w, member, at)
       end
       note(w, string.sub(member, 1, 8), string.sub(member, 9), at)

@@ -1,0 +1,144 @@
+package redisstore_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// documentedRights are the lines of proxy/README.md that set up an ACL user: for one server,
+// what a cluster needs besides, and what a limiter of Redisson does.
+func documentedRights(t *testing.T) (single, cluster, redisson []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../proxy/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rights [][]string
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 3 && words[0] == "ACL" && words[1] == "SETUSER" {
+			rights = append(rights, words[3:])
+		}
+	}
+	if len(rights) != 3 {
+		t.Fatalf("%d lines set rights; want 3", len(rights))
+	}
+	return rights[0], rights[1], rights[2]
+}
+
+// grantRights makes the user weir on all servers.
+func grantRights(t *testing.T, addrs []string, rights ...string) {
+	t.Helper()
+	for _, addr := range addrs {
+		client := redis.NewClient(&redis.Options{Addr: addr})
+		args := []any{"ACL", "SETUSER", "weir", "reset"}
+		for _, right := range rights {
+			args = append(args, right)
+		}
+		if err := client.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		client.Close()
+	}
+}
+
+// useAll does with a store what Weir does, for each algorithm, and returns the first error.
+func useAll(t *testing.T, c redisstore.ClientConfig) error {
+	t.Helper()
+	c.Username, c.Password, c.Timeout = "weir", "SECRET", patient
+	client, err := redisstore.NewClient(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	s := redisstore.New(client, redisstore.Options{Timeout: patient})
+	defer s.Close()
+	if err := s.Check(t.Context()); err != nil {
+		return err
+	}
+	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
+		l := &limiter.Limit{Name: a.String(), Rate: limiter.Rate{Count: 3, Window: time.Minute}, Algorithm: a}
+		if a == limiter.Cooldown {
+			l.Rate.Count, l.Steps = 1, []time.Duration{time.Second, time.Minute}
+		}
+		claims := []limiter.Claim{{Key: limiter.Key{byte(a), 1}, Limit: l, Cost: 1, Value: limiter.Key{1}}}
+		var d limiter.Decision
+		for _, err := range []error{
+			s.Take(t.Context(), claims, &d), s.Refund(t.Context(), claims, d.Permit), s.Peek(t.Context(), claims, &d),
+			s.Ban(t.Context(), claims, time.Second), s.Reset(t.Context(), claims), s.Grant(t.Context(), claims),
+		} {
+			if err != nil {
+				return err
+			}
+		}
+		if _, err := s.Inspect(t.Context(), claims); err != nil {
+			return err
+		}
+	}
+	(&testStore{t: t}).until("the store hears", s.Hears)
+	return nil
+}
+
+// useRedisson takes a permit of a limiter shared with Redisson.
+func useRedisson(t *testing.T, c redisstore.ClientConfig) error {
+	t.Helper()
+	c.Username, c.Password, c.Timeout = "weir", "SECRET", patient
+	client, err := redisstore.NewClient(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	s := redisstore.New(client, redisstore.Options{Timeout: patient})
+	defer s.Close()
+	r, err := s.RateLimiter("redisson:demo:limit:1", "")
+	if err != nil {
+		return err
+	}
+	if err := r.SetRate(t.Context(), redisstore.RateConfig{Rate: limiter.Rate{Count: 3, Window: time.Minute}}); err != nil {
+		return err
+	}
+	claims := []limiter.Claim{{Key: limiter.Key{9}, Cost: 1, RedissonName: "redisson:demo:limit:1", RedissonFormat: limiter.RedissonByte, Limit: &limiter.Limit{Name: "r", Rate: limiter.Rate{Count: 3, Window: time.Minute}}}}
+	var d limiter.Decision
+	return s.Take(t.Context(), claims, &d)
+}
+
+// A user with exactly the documented rights can do everything, and one with fewer cannot.
+func TestRights_AreThoseOfTheDocuments(t *testing.T) {
+	single, more, redisson := documentedRights(t)
+	one := redistest.Start(t)
+	cluster := redistest.StartCluster(t, 3)
+	for name, c := range map[string]struct {
+		config redisstore.ClientConfig
+		rights []string
+	}{
+		"single":  {redisstore.ClientConfig{Addrs: []string{one.Addr}}, single},
+		"cluster": {redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: cluster.Addrs()}, append(append([]string{}, single...), more...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			grantRights(t, c.config.Addrs, c.rights...)
+			if err := useAll(t, c.config); err != nil {
+				t.Errorf("with the documented rights: %v", err)
+			}
+			if err := useRedisson(t, c.config); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+				t.Errorf("a limiter of Redisson without its pattern: %v; want NOPERM", err)
+			}
+			grantRights(t, c.config.Addrs, append(c.rights, redisson...)...)
+			if err := useRedisson(t, c.config); err != nil {
+				t.Errorf("a limiter of Redisson: %v", err)
+			}
+		})
+	}
+	t.Run("a cluster with the rights for one server", func(t *testing.T) {
+		grantRights(t, cluster.Addrs(), single...)
+		if err := useAll(t, redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: cluster.Addrs()}); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("%v; want NOPERM", err)
+		}
+	})
+}

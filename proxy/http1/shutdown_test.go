@@ -96,3 +96,18 @@ func TestServer_ShutdownServesConcurrentRequest(t *testing.T) {
 		})
 	}
 }
+
+// Shutdown ends a connection that begins to wait for a request at the same moment: the
+// deadline of that wait does not replace the one by which Shutdown ends it.
+func TestServer_ShutdownWhileDeadlineIsSet(t *testing.T) {
+	client, accepted := net.Pipe()
+	defer client.Close()
+	s := &Server{Handler: says, Timeouts: Timeouts{Header: time.Hour, Idle: time.Hour}}
+	go s.ServeConn(late{accepted, func() { s.closeIdleConns() }})
+	await.Until(t, "connection", func() bool { return s.Connections() == 1 })
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(t.Context()) }()
+	if err := await.Value(t, done, "end of Shutdown"); err != nil {
+		t.Error(err)
+	}
+}

@@ -41,10 +41,10 @@ func (c *conn) waitForRequest() error {
 	if c.x != nil && len(c.x.in.unread()) > 0 {
 		return nil
 	}
+	c.setReadDeadline(c.server.now(), c.firstByteTimeout()) // before endIdleWait can set its own
 	if !c.state.CompareAndSwap(stateActive, stateIdle) {
 		return errIdleEnded
 	}
-	c.setReadDeadline(c.server.now(), c.firstByteTimeout())
 	err := c.readFirstBytes()
 	ended := !c.state.CompareAndSwap(stateIdle, stateActive)
 	unsent := c.x != nil && len(c.x.out.buf) > 0 // the socket has not accepted all of it, or it was too late to read

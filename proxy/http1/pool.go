@@ -147,7 +147,9 @@ func (p *Pool) dial(c *Call) (*clientConn, *CallError) {
 	if p.client.TLSHandshakeTimeout > 0 {
 		ctx, cancel = withTimeout(context.Background(), p.client.TLSHandshakeTimeout)
 		defer cancel()
-		c.setDialCancel(cancel)
+		if !c.setDialCancel(cancel) {
+			cancel() // Abort has canceled the context before this one
+		}
 	}
 	secure := tls.Client(nc, p.endpoint.TLS)
 	if err := secure.HandshakeContext(ctx); err != nil {

@@ -3,6 +3,7 @@ package http1
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -251,11 +252,14 @@ func TestCall_AbortBeforeSend(t *testing.T) {
 }
 
 // A late connection lets somebody do something just before a deadline for reading is
-// set on it.
-type late struct {
-	net.Conn
-	before func()
-}
+// set on it, and a lateWrite connection before one for writing.
+type (
+	late struct {
+		net.Conn
+		before func()
+	}
+	lateWrite late
+)
 
 func (l late) SetReadDeadline(at time.Time) error {
 	if at.After(time.Now()) {
@@ -264,20 +268,42 @@ func (l late) SetReadDeadline(at time.Time) error {
 	return l.Conn.SetReadDeadline(at)
 }
 
-// The deadline that a call sets does not undo the one by which Abort has ended it.
-func TestCall_AbortWhileDeadlineIsSet(t *testing.T) {
-	address := origin(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
-	client := &Client{ResponseTimeout: time.Hour}
-	c := client.NewCall(nil)
-	p := client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
-		nc, err := net.Dial("tcp", address)
-		return late{nc, c.Abort}, err
-	}})
-	c.Begin("GET", "a", "/")
-	done := make(chan error, 1)
-	go func() { done <- p.Send(c) }()
-	if err := await.Value(t, done, "end of the call"); !errors.Is(err, ErrAborted) {
-		t.Errorf("got %v", err)
+func (l lateWrite) SetWriteDeadline(at time.Time) error {
+	if at.After(time.Now()) {
+		l.before()
 	}
-	c.Release()
+	return l.Conn.SetWriteDeadline(at)
+}
+
+// A step of a call that waits, and that begins at the moment of Abort, does not undo it:
+// neither its deadline nor its context replaces the one that Abort has ended.
+func TestCall_AbortAtTheBeginningOfAWait(t *testing.T) {
+	reading := func(nc net.Conn) { _, _ = io.Copy(io.Discard, nc) }
+	silent := func(net.Conn) {}
+	for name, step := range map[string]struct {
+		upstream func(net.Conn)
+		conn     func(nc net.Conn, abort func()) net.Conn
+		tls      *tls.Config
+	}{
+		"handshake": {silent, func(nc net.Conn, abort func()) net.Conn { abort(); return nc }, &tls.Config{ServerName: "a"}},
+		"write":     {silent, func(nc net.Conn, abort func()) net.Conn { return lateWrite{nc, abort} }, nil},
+		"read":      {reading, func(nc net.Conn, abort func()) net.Conn { return late{nc, abort} }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := &Client{ResponseTimeout: time.Hour, TLSHandshakeTimeout: time.Hour}
+			c := client.NewCall(nil)
+			defer c.Release()
+			p := client.NewPool(Endpoint{TLS: step.tls, Dial: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go step.upstream(theirs)
+				return step.conn(ours, c.Abort), nil
+			}})
+			c.Begin("GET", "a", "/")
+			done := make(chan error, 1)
+			go func() { done <- p.Send(c) }()
+			if err := await.Value(t, done, "end of the call"); !errors.Is(err, ErrAborted) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
 }

@@ -116,9 +116,6 @@ func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	if c.x != nil {
 		c.x.waited = true
 	}
-	if err := c.abortedOr(nil); err != nil {
-		return c.newError(err)
-	}
 	sent := 0
 	if c.canWriteAtOnce(u) {
 		u.setReadDeadlineAt(now, c.client.ResponseTimeout)
@@ -132,6 +129,9 @@ func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	}
 	if sent < len(c.out.buf) {
 		u.setWriteDeadline()
+		if err := c.abortedOr(nil); err != nil { // see awaitResponse
+			return c.newError(err)
+		}
 		n, err := u.net.Write(c.out.buf[sent:])
 		if err != nil {
 			f := c.newError(err)

@@ -14,8 +14,11 @@ func (c *conn) serve() {
 	var err error
 	defer func() {
 		v := recover()
-		if v != nil { // do not recycle the exchange: another goroutine may still use it
-			c.x = nil
+		if x := c.x; v != nil && x != nil {
+			if x.Committed() && (x.stage != responseDone || len(x.out.buf) > 0) {
+				c.abort()
+			}
+			c.x = nil // not recycled: another goroutine may still use it
 		}
 		c.close(err)
 		if v != nil {

@@ -99,6 +99,36 @@ func TestBeforeEnd_NotCalledForAbortedResponse(t *testing.T) {
 	_, _ = io.ReadAll(w.Reader)
 }
 
+// A response that is delimited by the end of the connection ends with a reset if its
+// handler panics before all of it was sent. A whole one ends in an orderly way.
+func TestServer_PanicTruncatesTheResponse(t *testing.T) {
+	sockettest.OverBoth(t, func(t testing.TB) {
+		for _, c := range []struct {
+			topic string
+			rest  func(x *Exchange) // what follows "half of it"
+			want  string            // what is received if that is the whole response
+		}{
+			{"half of the body", func(*Exchange) {}, ""},
+			{"its end not sent", func(x *Exchange) { _, _ = x.Write([]byte(", whole")); _ = x.End() }, ""},
+			{"sent", func(x *Exchange) { _, _ = x.Write([]byte(", whole")); _ = x.End(); _ = x.Flush() }, "half of it, whole"},
+		} {
+			p := serving(t, func(x *Exchange) {
+				x.Begin(200)
+				_ = x.StartBody(Framing{UntilClose, -1})
+				_, _ = x.Write([]byte("half of it"))
+				_ = x.Flush()
+				c.rest(x)
+				panic("oh")
+			}, func(s *Server) { s.OnPanic = func(any) {} })
+			w := p.dial(t, lined("GET / HTTP/1.0||"))
+			got, err := io.ReadAll(w.Reader)
+			if (err == nil) != (c.want != "") || !strings.HasSuffix(string(got), c.want) {
+				t.Errorf("%s: got %q, %v; want %q", c.topic, got, err, c.want)
+			}
+		}
+	})
+}
+
 // With FlushAfterHandler what ends an answer comes when its handler has returned, and without
 // it at once.
 func TestFlushAfterHandler(t *testing.T) {

@@ -96,16 +96,15 @@ func (c *conn) readHead() error {
 	}
 }
 
-// readMoreHead reads more bytes of a head. Timeouts.Header bounds the whole head.
+// readMoreHead reads more bytes of a head, which has one deadline as a whole.
 func (c *conn) readMoreHead() error {
 	x := c.x
 	x.in.growHead(c.server.Limits.Head)
 	if x.headStarted == 0 {
 		x.headStarted = c.server.now()
-	}
-	if timeout := c.server.Timeouts.Header; timeout > 0 && (c.readDeadline.at == 0 || c.readDeadline.at > x.headStarted+timeout) {
-		c.readDeadline.at = x.headStarted + timeout
-		_ = c.net.SetReadDeadline(c.server.epoch.Add(c.readDeadline.at))
+		if !c.firstRequest || c.readDeadline.at <= 0 { // the first deadline applies from the start of the connection
+			c.setReadDeadline(x.headStarted, c.server.Timeouts.header())
+		}
 	}
 	return x.in.fill()
 }

@@ -52,11 +52,14 @@ func (l Limits) withDefaults() Limits {
 
 // Timeouts bound waiting for a client. A field that is 0 means no timeout.
 type Timeouts struct {
-	Header time.Duration // for a whole head, from its first byte or from the start of the connection
+	Header time.Duration // for a whole head, from its first byte or from the start of the connection; default Idle
 	Body   time.Duration // between reads of a body; a body that takes longer in total must also reach minBodyRate
 	Write  time.Duration // for each write to the client
 	Idle   time.Duration // between requests
 }
+
+// header returns the timeout for a head.
+func (t *Timeouts) header() time.Duration { return cmp.Or(t.Header, t.Idle) }
 
 const (
 	// minBodyRate is the average rate in bytes per second that a request body must

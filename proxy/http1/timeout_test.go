@@ -1,10 +1,12 @@
 package http1
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,6 +51,63 @@ func TestTimeout_Header(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A head that begins late in the idle time has the whole timeout of a head.
+func TestTimeout_HeaderAfterIdleTime(t *testing.T) {
+	piped(t, says, func(t *testing.T, c net.Conn) {
+		_, _ = io.WriteString(c, lined("GET / HTTP/1.1|Host: a||"))
+		_, _ = c.Read(make([]byte, 1000))
+		time.Sleep(59 * time.Second)
+		_, _ = io.WriteString(c, "GET / HT")
+		if got, took := heard(c); !within(took, 10*time.Second) || !strings.HasPrefix(got, "HTTP/1.1 408") {
+			t.Errorf("got %q after %v", got, took)
+		}
+	})
+}
+
+// A head has its timeout even if its first bytes came with the body before it, and the
+// read of that body was canceled at this moment.
+func TestTimeout_HeaderAfterCanceledRead(t *testing.T) {
+	for _, timeouts := range []Timeouts{{Header: 10 * time.Second, Idle: time.Minute}, {Idle: 10 * time.Second}, {}} {
+		synctest.Test(t, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			nc := &canceledRead{Conn: theirs}
+			s := &Server{Timeouts: timeouts, Handler: func(x *Exchange) {
+				nc.cancel = x.CancelBodyRead
+				reads(x)
+				nc.cancel = nil
+			}}
+			defer s.Close()
+			go s.ServeConn(nc)
+			_, _ = io.WriteString(ours, lined("POST / HTTP/1.1|Host: a|Content-Length: 3||"))
+			_, _ = io.WriteString(ours, "abcGET / HT")
+			if n, err := ours.Read(make([]byte, 1000)); n == 0 {
+				t.Fatal(err)
+			}
+			time.Sleep(9 * time.Second)
+			go func() { _, _ = io.WriteString(ours, lined("TP/1.1|Host: a||")) }()
+			if got, err := http.ReadResponse(bufio.NewReader(ours), nil); err != nil || got.StatusCode != 200 {
+				t.Errorf("%v: got %v, %v", timeouts, got, err)
+			}
+			ours.Close()
+		})
+	}
+}
+
+// A canceledRead is a connection on which the read of a body is canceled after it has
+// got its bytes and before it returns.
+type canceledRead struct {
+	net.Conn
+	cancel func() // nil outside of handlers
+}
+
+func (c *canceledRead) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.cancel != nil {
+		c.cancel()
+	}
+	return n, err
 }
 
 // A header must be whole in time, however its bytes are spread.

@@ -1,7 +1,6 @@
 package http1
 
 import (
-	"cmp"
 	"io"
 	"os"
 	"time"
@@ -74,7 +73,7 @@ func (c *conn) requestDuringShutdown(err error) error {
 	}
 	c.mu.Lock()
 	c.readDeadline.at = -1
-	c.setReadDeadline(c.server.now(), cmp.Or(c.server.Timeouts.Header, c.server.Timeouts.Idle))
+	c.setReadDeadline(c.server.now(), c.server.Timeouts.header())
 	c.mu.Unlock()
 	if err == nil {
 		return nil
@@ -85,8 +84,8 @@ func (c *conn) requestDuringShutdown(err error) error {
 // firstByteTimeout returns how long the first bytes of a request may take. On a new
 // connection it is the timeout for a header.
 func (c *conn) firstByteTimeout() time.Duration {
-	if c.firstRequest && c.server.Timeouts.Header > 0 {
-		return c.server.Timeouts.Header
+	if c.firstRequest {
+		return c.server.Timeouts.header()
 	}
 	return c.server.Timeouts.Idle
 }

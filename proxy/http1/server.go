@@ -106,8 +106,10 @@ func (s *Server) Serve(l net.Listener) error {
 		case err == nil:
 			pause = 0
 			go s.ServeConn(c)
-		case s.keepAlivesDisabled.Load() || errors.Is(err, net.ErrClosed):
-			return s.acceptError(err)
+		case s.isClosed():
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
 		default: // most likely too many open files: wait until other connections end
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			<-time.After(pause)
@@ -115,13 +117,11 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-func (s *Server) acceptError(err error) error {
+// isClosed reports whether Shutdown or Close was called.
+func (s *Server) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	return err
+	return s.closed
 }
 
 func (s *Server) addListener(l net.Listener) bool {

@@ -8,10 +8,12 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A lateConn's first Read begins when the wait for a request is ended, and then is
@@ -108,6 +110,39 @@ func TestServer_ShutdownWhileDeadlineIsSet(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.Shutdown(t.Context()) }()
 	if err := await.Value(t, done, "end of Shutdown"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A failingListener cannot accept connections a few times.
+type failingListener struct {
+	net.Listener
+	failures int
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if l.failures--; l.failures >= 0 {
+		return nil, syscall.EMFILE
+	}
+	return l.Listener.Accept()
+}
+
+// A server that only announces the end of its connections accepts new ones, also after
+// an error of its listener.
+func TestServer_AcceptErrorsAfterDisableKeepAlives(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Handler: says}
+	s.DisableKeepAlives()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(&failingListener{l, 3}) }()
+	sockettest.Dial(t, l.Addr().String(), lined("GET / HTTP/1.1|Host: a||")).WantStatus(200)
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := await.Value(t, served, "end of Serve"); err != nil {
 		t.Error(err)
 	}
 }

@@ -154,7 +154,7 @@ func (c *Call) abortedOr(err error) error {
 // goroutine that owns the call, before the handler of the exchange returns.
 func (c *Call) Release() {
 	if c.x != nil {
-		c.x.StopMonitoringClient()
+		c.x.StopMonitoringClient(c)
 	}
 	c.stopUpload()
 	c.releaseConn()

@@ -2,6 +2,7 @@ package http1
 
 import (
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,8 +25,9 @@ type Aborter interface {
 
 // A clientMonitor detects that the client of an exchange is gone while the exchange
 // waits, for an upstream for example, and then aborts what it waits for.
-// Server.monitorClients runs the checks for all connections, so that monitoring needs
-// no goroutine per exchange.
+// Server.monitorClients runs the checks for all connections that are listed in
+// Server.monitored, so that monitoring needs no goroutine per exchange, and idle
+// connections cost nothing.
 type clientMonitor struct {
 	// waitingSince is 0 if the exchange is not monitored. It is notYetSeen until
 	// monitorClients has visited the connection for the first time, so that a short
@@ -36,8 +38,9 @@ type clientMonitor struct {
 
 	writes atomic.Uint32 // number of writes of final responses to the client
 
-	mu      sync.Mutex // held during a check; guards the fields below
-	aborter Aborter
+	mu       sync.Mutex // held during a check; guards the fields below
+	listed   bool       // the connection is in Server.monitored, which it leaves when monitorClients finds that it does not wait
+	aborters []Aborter  // what waits: the Context of the request, a Call, or both
 	// A check uses these fields only if there is an aborter.
 	nextCheck      time.Duration // time of the next check
 	noProbe        bool          // do not probe: HTTP/1.0, or the client waits for a real 100 Continue
@@ -63,18 +66,42 @@ func (w *clientMonitor) beginWrite() {
 }
 
 // MonitorClient calls a.Abort if the client is found to be gone before
-// StopMonitoringClient is called. Detection takes some time; see monitorInterval. No
+// StopMonitoringClient(a) is called or the exchange has ended. Others that wait for the
+// same exchange stay monitored. Detection takes some time; see monitorInterval. No
 // goroutine is started.
 func (x *Exchange) MonitorClient(a Aborter) {
 	w := &x.conn.monitor
 	w.mu.Lock()
-	w.waitingSince.Store(notYetSeen) // before a check can find the aborter; see beginWrite
-	w.aborter, w.nextCheck = a, 0
+	if len(w.aborters) == 0 {
+		w.waitingSince.Store(notYetSeen) // before a check can find the aborter; see beginWrite
+		w.nextCheck = 0
+	}
+	if !slices.Contains(w.aborters, a) {
+		w.aborters = append(w.aborters, a)
+	}
+	if !w.listed {
+		w.listed = true
+		x.conn.server.monitored.add(x.conn)
+	}
 	w.mu.Unlock()
 }
 
-// StopMonitoringClient ends monitoring. Abort is not called after it has returned.
-func (x *Exchange) StopMonitoringClient() { x.conn.monitor.stop() }
+// StopMonitoringClient ends monitoring for a. a.Abort is not called after it has
+// returned.
+func (x *Exchange) StopMonitoringClient(a Aborter) {
+	w := &x.conn.monitor
+	if w.waitingSince.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.Index(w.aborters, a); i >= 0 {
+		w.aborters = slices.Delete(w.aborters, i, i+1)
+	}
+	if len(w.aborters) == 0 {
+		w.waitingSince.Store(0)
+	}
+}
 
 // ClientGone reports whether the client was found to be gone while it was monitored.
 func (x *Exchange) ClientGone() bool { return x.conn.monitor.clientGone.Load() }
@@ -83,28 +110,63 @@ func (x *Exchange) ClientGone() bool { return x.conn.monitor.clientGone.Load() }
 func (w *clientMonitor) abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.aborter != nil {
-		w.clientGone.Store(true)
-		w.aborter.Abort()
-		w.aborter = nil
-	}
+	w.abortLocked()
 }
 
+// abortLocked aborts all that waits, because the client is gone.
+func (w *clientMonitor) abortLocked() {
+	for _, a := range w.aborters {
+		w.clientGone.Store(true)
+		a.Abort()
+	}
+	w.clearLocked()
+}
+
+// stop ends monitoring at the end of an exchange.
 func (w *clientMonitor) stop() {
 	if w.waitingSince.Load() == 0 {
 		return
 	}
 	w.waitingSince.Store(0)
 	w.mu.Lock()
-	w.aborter = nil
+	w.clearLocked()
 	w.mu.Unlock()
+}
+
+func (w *clientMonitor) clearLocked() {
+	clear(w.aborters)
+	w.aborters = w.aborters[:0]
+}
+
+// A monitorList holds the connections whose exchanges wait, and those whose exchanges
+// have waited since the last round of checks.
+type monitorList struct {
+	conns []*conn // belongs to Server.monitorClients
+
+	mu    sync.Mutex // guards added
+	added []*conn    // since the last round
+}
+
+// add adds c, which must not be in the list.
+func (l *monitorList) add(c *conn) {
+	l.mu.Lock()
+	l.added = append(l.added, c)
+	l.mu.Unlock()
+}
+
+// moveAdded moves the connections that were added to conns.
+func (l *monitorList) moveAdded() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, l.added...)
+	clear(l.added)
+	l.added = l.added[:0]
 }
 
 // monitorClients checks the clients of all exchanges that wait, until done is closed.
 func (s *Server) monitorClients(done <-chan struct{}) {
 	tick := time.NewTicker(monitorInterval)
 	defer tick.Stop()
-	var all []*conn
 	for {
 		select {
 		case <-done:
@@ -112,19 +174,35 @@ func (s *Server) monitorClients(done <-chan struct{}) {
 		case <-tick.C:
 		}
 		s.date.refresh()
-		all = s.appendConns(all[:0])
-		now := s.now()
-		for _, c := range all {
-			switch since := c.monitor.waitingSince.Load(); {
-			case since == 0:
-			case since == notYetSeen:
-				c.monitor.waitingSince.CompareAndSwap(notYetSeen, int64(now)+1)
-			case now-time.Duration(since) >= monitorInterval-monitorInterval/10: // tolerates ticks that come a little early
-				c.checkClient(now, now-time.Duration(since))
-			}
-		}
-		clear(all)
+		s.checkClients()
 	}
+}
+
+// checkClients is one round of checks.
+func (s *Server) checkClients() {
+	l := &s.monitored
+	l.moveAdded()
+	now := s.now()
+	l.conns = slices.DeleteFunc(l.conns, func(c *conn) bool {
+		switch since := c.monitor.waitingSince.Load(); {
+		case since == 0:
+			return c.monitor.unlist()
+		case since == notYetSeen:
+			c.monitor.waitingSince.CompareAndSwap(notYetSeen, int64(now)+1)
+		case now-time.Duration(since) >= monitorInterval-monitorInterval/10: // tolerates ticks that come a little early
+			c.checkClient(now, now-time.Duration(since))
+		}
+		return false
+	})
+}
+
+// unlist records that the connection leaves Server.monitored, and reports whether it may:
+// its exchange does not wait.
+func (w *clientMonitor) unlist() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listed = w.waitingSince.Load() != 0
+	return !w.listed
 }
 
 // checkClient checks whether the client is gone. waited is how long the exchange has
@@ -133,15 +211,13 @@ func (c *conn) checkClient(now, waited time.Duration) {
 	w := &c.monitor
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.aborter == nil || now < w.nextCheck {
+	if len(w.aborters) == 0 || now < w.nextCheck {
 		return
 	}
 	w.nextCheck = now + min(waited, maxMonitorInterval)
 	p := peerState(c.socket)
 	if p == PeerReset || p == PeerHalfClosed && (c.server.HalfClose == AbortOnHalfClose || c.clientStalled(now)) {
-		w.clientGone.Store(true)
-		w.aborter.Abort()
-		w.aborter = nil
+		w.abortLocked()
 	}
 }
 

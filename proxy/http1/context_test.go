@@ -32,7 +32,7 @@ func TestContext_CanceledWhenClientIsGone(t *testing.T) {
 		var e ends
 		e.done, e.derived, e.after = closes(c.Done()), closes(derived.Done()), closes(after)
 		e.err, e.asked = errors.Is(c.Err(), context.Canceled) && errors.Is(derived.Err(), context.Canceled), c.Observed()
-		x.StopMonitoringClient()
+		x.StopMonitoringClient(c)
 		ended <- e
 		x.Abort()
 	}, nil)

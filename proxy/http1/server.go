@@ -48,6 +48,7 @@ type Server struct {
 	date               dateCache
 	keepAlivesDisabled atomic.Bool // every response says Connection: close
 	connCount          atomic.Int64
+	monitored          monitorList
 
 	mu           sync.Mutex // guards what follows
 	conns        map[*conn]struct{}

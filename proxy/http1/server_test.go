@@ -405,7 +405,7 @@ func TestServer_ClientGone(t *testing.T) {
 			case <-time.After(soon):
 				t.Error("nobody noticed")
 			}
-			x.StopMonitoringClient()
+			x.StopMonitoringClient(noticed)
 			if !x.ClientGone() {
 				t.Error("the client has not left")
 			}

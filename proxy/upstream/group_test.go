@@ -3,9 +3,13 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // newFullPool is a pool of one target that takes one request at a time, which it has.
@@ -88,6 +92,46 @@ func TestQueue_CanceledWaiterLosesNoBackend(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A client that has left loses its place in the queue, also if its request has waited
+// there before and has been sent in between.
+func TestQueue_ClientGoneInASecondWait(t *testing.T) {
+	arrived, first, last := make(chan string, 1), make(chan bool), make(chan bool)
+	url := startBackend(t, func(_ http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/fails":
+			panic(http.ErrAbortHandler)
+		case "/first":
+			arrived <- r.URL.Path
+			<-first
+		case "/last":
+			arrived <- r.URL.Path
+			<-last
+		}
+	})
+	defer close(last)
+	p := newOrderedPool(t, Config{MaxConnections: 1, Queue: Queue{2, time.Hour}, Retries: 1, ResponseTimeout: time.Hour}, url)
+	waiting := func(want int) {
+		t.Helper()
+		await.Until(t, fmt.Sprintf("%d in the queue", want), func() bool {
+			p.group.mu.Lock()
+			defer p.group.mu.Unlock()
+			return len(p.group.waiting) == want
+		})
+	}
+	h := startProxy(t, p, nil)
+	h.dial(t, "GET /first HTTP/1.1\r\nHost: a\r\n\r\n")
+	await.Value(t, arrived, "the first request")
+	leaves, _ := h.dial(t, "GET /fails HTTP/1.1\r\nHost: a\r\n\r\n")
+	waiting(1)
+	h.dial(t, "GET /last HTTP/1.1\r\nHost: a\r\n\r\n")
+	waiting(2)
+	close(first) // the second request is sent, fails, and waits behind the third
+	await.Value(t, arrived, "the last request")
+	waiting(1)
+	leaves.Close()
+	waiting(0)
 }
 
 func TestQueue_RecoveredTargetIsUsedImmediately(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -66,7 +65,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	_, c.tls = nc.(*tls.Conn)
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		if runtime.GOOS != "windows" {
+		if canPoll {
 			c.rawConn = c.socket
 		}
 	}

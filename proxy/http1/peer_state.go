@@ -19,12 +19,15 @@ const (
 
 // A peerProbe polls the state of a socket repeatedly without allocating.
 type peerProbe struct {
-	raw   syscall.RawConn // nil if the connection has no socket
+	raw   syscall.RawConn // nil if the connection has no socket, or if the system cannot poll it
 	poll  func(fd uintptr)
 	state PeerState
 }
 
 func (s *peerProbe) init(nc net.Conn) {
+	if !canPoll {
+		return
+	}
 	if s.raw = rawSocketOf(nc); s.raw != nil {
 		s.poll = func(fd uintptr) { s.state = pollPeer(fd) }
 	}

@@ -4,10 +4,12 @@ package http1
 
 import "syscall"
 
-// peerState returns PeerOpen: these systems offer no way to find out more without
-// reading.
+// canPoll reports that these systems offer no way to find out the state of a connection
+// without reading: clients that are gone are not noticed while their requests wait, and
+// idle connections are checked by an idleRead.
+const canPoll = false
+
 func peerState(syscall.RawConn) PeerState { return PeerOpen }
 
-// pollPeer returns PeerReset, so that no idle connection is used again: it could not
-// be checked before.
+// pollPeer is never called.
 func pollPeer(uintptr) PeerState { return PeerReset }

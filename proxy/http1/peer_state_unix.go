@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// canPoll reports whether the state of a connection can be found out without reading.
+const canPoll = true
+
 // peerState returns the state of the other end of a socket. It does not read from the
 // socket, and may be called while another goroutine reads. It returns PeerOpen if
 // socket is nil.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -61,6 +60,10 @@ func (p *Pool) pop() *clientConn {
 // longest is closed.
 func (p *Pool) put(u *clientConn, idleSince time.Duration) {
 	u.idleSince = idleSince
+	if !u.beginIdleRead() {
+		u.close()
+		return
+	}
 	if oldest := p.push(u); oldest != nil {
 		oldest.close()
 	}
@@ -172,6 +175,7 @@ type clientConn struct {
 	net       net.Conn
 	tls       bool
 	probe     peerProbe
+	idleRead  idleRead      // used if probe has no socket
 	created   time.Duration // since the epoch of the client
 	maxIdle   time.Duration // how long the upstream keeps the connection open; 0 if it did not say
 	idleSince time.Duration // when it has received the last response
@@ -191,9 +195,7 @@ func newClientConn(p *Pool, nc net.Conn) *clientConn {
 	u.probe.init(nc)
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		if runtime.GOOS != "windows" {
-			u.rawConn, u.attemptStep = u.probe.raw, u.attempt.step
-		}
+		u.rawConn, u.attemptStep = u.probe.raw, u.attempt.step
 	}
 	return u
 }
@@ -208,11 +210,10 @@ func (u *clientConn) expired(now time.Duration) bool {
 	return now-u.idleSince >= limit || c.MaxConnAge != 0 && now-u.created >= c.MaxConnAge
 }
 
-// peerState returns the state of the upstream's end of the connection. It returns
-// PeerReset if the connection has no socket, so that it is not used again.
+// peerState returns the state of the upstream's end of a connection that was idle.
 func (u *clientConn) peerState() PeerState {
 	if u.probe.raw == nil {
-		return PeerReset
+		return u.endIdleRead()
 	}
 	return u.probe.peerState()
 }

@@ -30,8 +30,26 @@ func pollPeer(fd uintptr) PeerState {
 	case err != nil || n == 0:
 		return PeerOpen
 	case events&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0:
+		if pollHangup == 0 {
+			return peekPeer(int(fd))
+		}
 		return PeerReset
 	case events&pollHangup != 0:
+		return PeerHalfClosed
+	}
+	return PeerReadable
+}
+
+// peekPeer returns the state of the other end of a non-blocking socket for systems on
+// which POLLHUP may also mean that it is half-closed, such as macOS.
+func peekPeer(fd int) PeerState {
+	var b [1]byte
+	switch n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK); {
+	case err == unix.EAGAIN: //nolint:errorlint // system calls return unwrapped errors
+		return PeerOpen
+	case err != nil:
+		return PeerReset
+	case n == 0:
 		return PeerHalfClosed
 	}
 	return PeerReadable

@@ -1,7 +1,6 @@
 package http1
 
 import (
-	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -233,7 +232,7 @@ func (c *conn) clientStalled(now time.Duration) bool {
 	if !responseStarted && !w.noProbe && !w.probed {
 		w.probed = true
 		c.setWriteDeadline()
-		_, _ = io.WriteString(c.net, "HTTP/1.1 100 Continue\r\n\r\n") // the next check sees the reset, if there is one
+		_ = c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // the next check sees the reset, if there is one
 		w.nextCheck = 0
 		return false
 	}

@@ -32,9 +32,10 @@ type conn struct {
 	oneByte      [1]byte // buffer for the first byte of a request if rawConn is nil
 	writeOp      writeOp
 	writeStep    func(fd uintptr) bool // writeOp.step, made once
-	firstRequest bool                  // the first request of the connection has not ended
-	handedOver   bool                  // the connection belongs to another owner
-	handlerState any                   // see Exchange.ConnState
+	writeGuard   writeGuard
+	firstRequest bool // the first request of the connection has not ended
+	handedOver   bool // the connection belongs to another owner
+	handlerState any  // see Exchange.ConnState
 
 	writeDeadline deadline
 	state         atomic.Uint32 // shared

@@ -2,11 +2,13 @@ package http1
 
 import (
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // fills responds with the path, and with more than a socket accepts at once.
@@ -100,4 +102,50 @@ func TestDelayedWrite_ClientReset(t *testing.T) {
 	if err := await.Value(t, closed, "end of the connection"); err != nil {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A response that is sent while another goroutine writes to the connection is noticed in
+// builds with the tag http1poison, whichever way it takes.
+func TestDelayedWrite_PanicsIfAnotherWrites(t *testing.T) {
+	sockettest.OverBoth(t, func(t testing.TB) {
+		for topic, respond := range map[string]Handler{
+			"after the handler": says,
+			"interim":           func(x *Exchange) { x.Interim(103); _ = x.SendInterim(); says(x) },
+			"large":             func(x *Exchange) { x.Begin(200); _ = x.Send(make([]byte, 1<<20)) },
+		} {
+			panics := make(chan any, 1)
+			p := serving(t, func(x *Exchange) {
+				x.conn.writeGuard.begin() // as a write that has not ended
+				respond(x)
+			}, func(s *Server) {
+				afterHandler(s)
+				s.OnPanic = func(v any) { panics <- v }
+			})
+			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+			got, err := http.ReadResponse(w.Reader, nil)
+			if (err != nil) != poisoned {
+				t.Errorf("%s: got %v, %v", topic, got, err)
+			}
+			if poisoned {
+				await.Value(t, panics, "panic")
+			}
+		}
+	})
+}
+
+// So is a request.
+func TestReuseAttempt_PanicsIfAnotherWrites(t *testing.T) {
+	address, _ := answering(t, okAnswer)
+	p := (&Client{}).NewPool(Endpoint{Network: "tcp", Address: address})
+	defer p.Close()
+	if got, err := ask(t, p, "/"); got != "ok" || err != nil {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	p.idle[0].writeGuard.begin() // as a write that has not ended
+	defer func() {
+		if v := recover(); (v != nil) != poisoned {
+			t.Errorf("got %v", v)
+		}
+	}()
+	_, _ = ask(t, p, "/")
 }

@@ -145,13 +145,15 @@ func (x *Exchange) writeThrough(p []byte) error {
 	case plain:
 		x.vector = [3][]byte{x.out.buf, p, append(x.lineEnd[:0], end...)}
 		x.buffers = x.vector[:]
+		x.conn.writeGuard.begin()
 		_, x.err = x.buffers.WriteTo(to)
+		x.conn.writeGuard.end()
 		x.vector = [3][]byte{}
 	case len(x.out.buf) == 0 && end == "":
-		_, x.err = x.conn.net.Write(p)
+		x.err = x.conn.write(p)
 	default:
 		x.out.buf = append(append(x.out.buf, p...), end...)
-		_, x.err = x.conn.net.Write(x.out.buf)
+		x.err = x.conn.write(x.out.buf)
 	}
 	x.out.buf = x.out.buf[:0]
 	return x.err
@@ -172,7 +174,7 @@ func (x *Exchange) flush(now time.Duration) error {
 	}
 	x.conn.setWriteDeadlineAt(now)
 	x.conn.monitor.beginWrite()
-	x.err = x.conn.writeRaw(x.out.buf)
+	x.err = x.conn.write(x.out.buf)
 	x.out.buf = x.out.buf[:0]
 	return x.err
 }
@@ -253,7 +255,7 @@ func (x *Exchange) sendInterim() error {
 	w.mu.Lock() // checkClient may be about to write a probe
 	defer w.mu.Unlock()
 	x.conn.setWriteDeadline()
-	_, x.err = x.conn.net.Write(x.out.buf)
+	x.err = x.conn.write(x.out.buf)
 	return x.err
 }
 

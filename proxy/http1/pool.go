@@ -184,6 +184,7 @@ type clientConn struct {
 	readDeadline, writeDeadline deadline
 	oneByte                     [1]byte
 
+	writeGuard  writeGuard
 	attempt     reuseAttempt
 	rawConn     syscall.RawConn       // of net; nil if net is not a plain socket
 	attemptStep func(fd uintptr) bool // attempt.step, made once
@@ -262,6 +263,13 @@ func (u *clientConn) setWriteDeadline() {
 		u.writeDeadline.at = at
 		_ = u.net.SetWriteDeadline(c.epoch.Add(at))
 	}
+}
+
+// write writes p to the upstream.
+func (u *clientConn) write(p []byte) (int, error) {
+	u.writeGuard.begin()
+	defer u.writeGuard.end()
+	return u.net.Write(p)
 }
 
 func (u *clientConn) close() { _ = u.net.Close() }

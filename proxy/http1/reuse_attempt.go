@@ -39,7 +39,9 @@ const (
 func (c *Call) sendReused(u *clientConn) (sent int, callErr *CallError) {
 	a := &u.attempt
 	a.request, a.response, a.stage, a.written, a.err, a.failedCall = c.out.buf, &c.in, attemptNotSent, 0, nil, ""
+	u.writeGuard.begin()
 	err := u.rawConn.Read(u.attemptStep) // the method value is made once; making it here would allocate
+	u.writeGuard.end()
 	a.request, a.response = nil, nil
 	switch {
 	case err == nil && a.stage == attemptStale:

@@ -132,7 +132,7 @@ func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 		if err := c.abortedOr(nil); err != nil { // see awaitResponse
 			return c.newError(err)
 		}
-		n, err := u.net.Write(c.out.buf[sent:])
+		n, err := u.write(c.out.buf[sent:])
 		if err != nil {
 			f := c.newError(err)
 			f.RequestSent = sent+n > 0

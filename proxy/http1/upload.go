@@ -145,7 +145,7 @@ func (c *Call) sendBody() error {
 		up.sendingEnd.Store(c.requestBody.done())
 		if len(piece) > 0 {
 			c.conn.setWriteDeadline()
-			if _, err := c.conn.net.Write(piece); err != nil {
+			if _, err := c.conn.write(piece); err != nil {
 				return err
 			}
 		}

@@ -17,7 +17,9 @@ func (c *conn) readFirst(fd uintptr) bool {
 	c.firstRead.n, c.firstRead.err = 0, nil
 	yielded := false
 	if x := c.x; x != nil && len(x.out.buf) > 0 {
+		c.writeGuard.begin()
 		n, _ := rawWrite(int(fd), x.out.buf) // the next write returns the error, if there is one
+		c.writeGuard.end()
 		if x.out.buf = x.out.buf[:copy(x.out.buf, x.out.buf[n:])]; len(x.out.buf) > 0 {
 			return true
 		}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 )
 
 // A writeOp writes all of data to a socket.
@@ -14,9 +15,28 @@ type writeOp struct {
 	err  error
 }
 
-// writeRaw writes p to the client. On a plain socket it uses writeOp, because rawWrite
-// costs less than net.Conn.Write.
-func (c *conn) writeRaw(p []byte) error {
+// A writeGuard panics if two goroutines write to a connection at the same time. The locks
+// of package net do not prevent that: readFirst and reuseAttempt write while they hold
+// the one for reading. Without the build tag http1poison it does nothing.
+type writeGuard struct{ writing atomic.Bool }
+
+func (g *writeGuard) begin() {
+	if poisoned && g.writing.Swap(true) {
+		panic("http1: two goroutines write to a connection")
+	}
+}
+
+func (g *writeGuard) end() {
+	if poisoned {
+		g.writing.Store(false)
+	}
+}
+
+// write writes p to the client. On a plain socket it uses writeOp, because rawWrite costs
+// less than net.Conn.Write.
+func (c *conn) write(p []byte) error {
+	c.writeGuard.begin()
+	defer c.writeGuard.end()
 	if c.rawConn == nil {
 		_, err := c.net.Write(p)
 		return err

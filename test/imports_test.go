@@ -41,8 +41,9 @@ func importMap() map[string][]string {
 		"test/logtest":               nil,
 		"test/sockettest":            {"test/await"},
 		"test/weirtest":              {"test/await", "test/logtest"},
-		"test/report":                nil,
-		"test/bench/proxies":         nil,
+		"test/processgroup":          nil,
+		"test/report":                {"test/processgroup"},
+		"test/bench/proxies":         {"test/processgroup"},
 	}
 }
 

@@ -25,6 +25,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weir-proxy/weir/test/processgroup"
 )
 
 func main() {
@@ -60,7 +62,7 @@ func split(args []string) (commands [][]string) {
 func (r *report) run(ctx context.Context, command []string) bool {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its tests end with it
+	processgroup.Lead(cmd) // its tests end with it
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -113,7 +115,7 @@ func read(from io.Reader, lines chan<- []byte) {
 
 // kill ends the command and all that it has started.
 func kill(cmd *exec.Cmd, lines <-chan []byte) {
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended by itself
+	processgroup.Signal(cmd, syscall.SIGKILL)
 	for range lines {
 	}
 	_ = cmd.Wait() // killed

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -90,8 +89,7 @@ func (p *pacer) run(began time.Time) {
 	for i := range n {
 		at := began.Add(time.Duration(i) * time.Second / time.Duration(p.rate))
 		for wait := time.Until(at); wait > 0; wait = time.Until(at) {
-			t := syscall.NsecToTimespec(int64(wait)) // timers of the runtime may be a millisecond late
-			_ = syscall.Nanosleep(&t, nil)
+			sleep(wait)
 		}
 		p.due <- job{at, i % p.keys}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weir-proxy/weir/test/processgroup"
 )
 
 // A side is which processors something has, where there are several.
@@ -51,7 +53,7 @@ type process struct {
 func (b *bench) start(s side, port int, args ...string) (*process, error) {
 	args = append(b.pinned(s), args...)
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	processgroup.Lead(cmd)
 	said, err := os.Create(filepath.Join(b.dir, "output"))
 	if err != nil {
 		return nil, err
@@ -89,11 +91,11 @@ func (p *process) stop() {
 	if p == nil {
 		return
 	}
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
+	processgroup.Signal(p.cmd, syscall.SIGTERM)
 	select {
 	case <-p.ended:
 	case <-time.After(5 * time.Second):
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		processgroup.Signal(p.cmd, syscall.SIGKILL)
 		<-p.ended
 	}
 }

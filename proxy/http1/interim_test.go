@@ -134,9 +134,9 @@ func processing(n int) func(net.Conn) {
 
 // forever sends 102 until the connection is closed.
 func forever(c net.Conn) {
-	many := strings.Repeat(lined("HTTP/1.1 102 Processing||"), 1000)
+	long := lined("HTTP/1.1 102 Processing|X: " + strings.Repeat("y", 4000) + "||")
 	for {
-		if _, err := io.WriteString(c, many); err != nil {
+		if _, err := io.WriteString(c, long); err != nil {
 			return
 		}
 	}

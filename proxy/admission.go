@@ -11,8 +11,9 @@ import (
 // decision about them. The stages that call a store take an admission instead of the exchange,
 // except early and new keys.
 type admission struct {
-	route    *route   // set by match
-	keyNamer keyNamer // set by extract; names keys in the log and in events
+	admitter *admitter // set by serve
+	route    *route    // set by match
+	keyNamer keyNamer  // set by extract; names keys in the log and in events
 
 	// Written by extract.
 	exempt       bool              // no limit applies to the request
@@ -61,7 +62,8 @@ func (q *admission) reset() {
 	q.shadowRefusals = q.shadowRefusals[:0]
 	q.takenPermits = q.takenPermits[:0]
 	q.settled.pending = q.settled.pending[:0]
-	q.settled.refunded, q.err = false, nil
+	q.settled.refunded, q.err, q.admitter = false, nil, nil
+	q.settled.started = q.settled.started[:0]
 }
 
 // isRefused reports whether the limits have refused the request: the stage that decided has returned

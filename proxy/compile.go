@@ -99,6 +99,7 @@ func (r *route) addLimit(from *config.Limit, told alerts) []respond.Policy {
 	r.hasLocalLimit = r.hasLocalLimit || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
 	r.holds = r.holds || l.Algorithm == limiter.Concurrent
 	r.settles = r.settles || r.holds || l.Count != nil
+	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
 	l.refusalLimit = r.refusalLimit(from)
 	r.addKey(l.Key)
 	if l.Distinct != nil {

@@ -2,10 +2,8 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -31,16 +29,17 @@ func (g *generation) addCooldownResets(made map[string]*route) {
 			}
 			i := slices.IndexFunc(r.windows, func(w *window) bool { return w.of.Name == l.Name })
 			by := made[l.Reset.Route]
+			by.settlesHead = true
 			by.cooldownResets = append(by.cooldownResets, cooldownReset{key: l.Reset.Key, status: l.Reset.Status, window: r.windows[i], route: r.Name})
 		}
 	}
 }
 
-// resetCooldowns resets the cooldowns and bans that the key of a request has on other routes, as
-// configured for its status. If the store is unreachable, they remain. They also remain if the
+// resetCooldowns starts to reset the cooldowns and bans that the key of a request has on other routes,
+// as configured for its status. If the store is unreachable, they remain. They also remain if the
 // request was not counted: otherwise a client that may send any number of such requests could reset
 // its cooldowns at will.
-func (a *admitter) resetCooldowns(ctx context.Context, q *admission, keys []extractedKey, status int) {
+func (a *admitter) resetCooldowns(q *admission, keys []extractedKey, status int) {
 	if q.exempt || q.isRepeat {
 		return
 	}
@@ -53,21 +52,17 @@ func (a *admitter) resetCooldowns(ctx context.Context, q *admission, keys []extr
 		if q.bothSecrets {
 			claims = append(claims, limiter.Claim{Limit: &r.window.Limit, Key: keys[i].previous, Cost: 1})
 		}
-		if err := a.resetClaims(ctx, claims); err != nil {
+		if err := a.fallback.local.Reset(context.Background(), claims); err != nil { // counted while the store was unreachable
 			q.fail(fmt.Errorf("reset cooldown: %w", err))
 			continue
 		}
-		a.metrics.resets.WithLabelValues(r.route, r.window.of.Name).Inc()
+		wait := startReset(a.store, claims)
+		q.settled.start("reset cooldown", func() error {
+			err := wait()
+			if err == nil {
+				a.metrics.resets.WithLabelValues(r.route, r.window.of.Name).Inc()
+			}
+			return err
+		})
 	}
-}
-
-// resetClaims removes the counts of claims from the store and the local fallback. It is not cancelled
-// when the client disconnects.
-func (a *admitter) resetClaims(ctx context.Context, claims []limiter.Claim) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	defer cancel()
-	began := time.Now()
-	err := a.store.Reset(ctx, claims)
-	a.metrics.observeStoreCall("reset", time.Since(began), err)
-	return errors.Join(err, a.fallback.local.Reset(ctx, claims)) // counted while the store was unreachable
 }

@@ -97,8 +97,9 @@
 // Concurrent limits use permits that a request holds until its end and renews meanwhile (lease.go); those of a dead process
 // return when their lease ends. They are released before the end of the response is sent, so that a client that sends one
 // request after the other is not refused because of its previous one; the header and the available part of the body do not wait
-// for a slow store (release.go). All other refunds are made after the response, and take one call to a shared store: a client
-// that repeats its request at once may be faster. The rate limit fields show the quota after the refund, as far as the status
+// for a slow store (release.go). Refunds and cooldown resets that the
+// status of the response decides are started before its head is sent, over the connection of later decisions (settleHead): a
+// client of this node that repeats its request at once is not refused because of it. Others are made after the response. The rate limit fields show the quota after the refund, as far as the status
 // decides it; they cannot reflect failures after the header, or refunds of distinct limits. A limit with a penalty counts its
 // refusals in the same store and bans a key that was refused too often (penalize.go).
 //

@@ -192,6 +192,17 @@ func (t mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.
 	return t.AdminStore.Refund(ctx, claims, p)
 }
 
+// StartRefund implements starter.
+func (t mirrored) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	t.fallback.local.MirrorRefund(claims, p, t.fallback.nodes())
+	return startRefund(t.AdminStore, claims, p)
+}
+
+// StartReset implements starter.
+func (t mirrored) StartReset(claims []limiter.Claim) (wait func() error) {
+	return startReset(t.AdminStore, claims)
+}
+
 // Renew implements limiter.AdminStore.
 func (t mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	_ = t.fallback.local.Renew(ctx, claims, p) // fails if the permit was not recorded there
@@ -215,6 +226,16 @@ func (d reporting) Refund(ctx context.Context, claims []limiter.Claim, p limiter
 		return nil
 	}
 	return store.Refund(ctx, claims, p)
+}
+
+// StartRefund implements starter.
+func (d reporting) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	err := d.Memory.Refund(context.Background(), d.fallback.shares(claims), p)
+	store := d.fallback.store
+	if err != nil || store == nil || store.Withdraw(claims, p) || !store.Available() {
+		return func() error { return err }
+	}
+	return startRefund(store, claims, p)
 }
 
 // Renew implements limiter.AdminStore.

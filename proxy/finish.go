@@ -10,10 +10,10 @@ import (
 const maxSettling = 10_000
 
 // finish ends a request whose response has been written, except for what net/http buffers until
-// ServeHTTP returns. Refunds to a store over the network are made in a goroutine after that, so
-// that no client waits for them; the exchange then outlives its handler. If there are more than
-// maxSettling, the request waits for its refund. Cooldowns are reset before the response ends, so
-// that a client that acts on the response is not refused.
+// ServeHTTP returns. Refunds to a store over the network are made, and waited for if they were
+// started before the head of the response, in a goroutine after that, so that no client waits for
+// them; the exchange then outlives its handler. If there are more than maxSettling, the request
+// waits for its refund.
 func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	if x.duration == 0 || x.trace != nil { // otherwise it was measured together with the upstream's duration
 		x.duration = time.Since(x.began) // in a trace the span must not end before the upstream's
@@ -23,9 +23,6 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	}
 	p.shared.observer.observe(x)
 	a := p.admitter
-	if x.outcome.known && len(x.route.cooldownResets) > 0 {
-		a.resetCooldowns(ctx, &x.admission, x.extracted.keys, x.outcome.result.Status)
-	}
 	if a.timeout > 0 && x.outcome.known && x.needsRefund(&x.outcome) {
 		if a.settling.Add(1) <= maxSettling {
 			x.detach()

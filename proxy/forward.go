@@ -64,6 +64,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 	x.outcome.duration = x.duration - before
 	x.fail(x.outcome.result.Err)
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
+		x.admitter.settleHead(&x.admission, refundRule{x.refundsAll(&x.outcome), &x.outcome.result})
 		d.respond(forwardErrorResponse(x))
 	}
 	if x.response.status == 0 { // a connection that was handed over writes no status
@@ -91,6 +92,14 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 	return set
 }
 
+// settleHead starts what the status of the response decides about the permits of the request.
+func (x *exchange) settleHead(status int) {
+	x.admitter.settleHead(&x.admission, refundRule{x.outcome.refund || x.route.RefundOn.Status.Has(status), &upstream.Result{Status: status}})
+	if len(x.route.cooldownResets) > 0 {
+		x.admitter.resetCooldowns(&x.admission, x.extracted.keys, status)
+	}
+}
+
 // onHeader adds the rate limit fields to the header of the forwarded response, and removes the
 // field by which the upstream asks for a refund.
 func (x *exchange) onHeader(status int, h *http1.Fields) {
@@ -99,6 +108,9 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 		h.Del(name)
 	}
 	x.route.rewrite.response(h)
+	if x.outcome.refund || x.route.settlesHead {
+		x.settleHead(status)
+	}
 	if len(x.claims.claims) > 0 {
 		x.addRefunds(status, &x.outcome)
 		x.quotaFields.buffer.Reset()

@@ -157,7 +157,7 @@ func singleNode() Agree {
 // rest. The generation with which it begins serves it to its end.
 func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	p.recorder.start(x)
-	x.generation = p.acquire()
+	x.generation, x.admitter = p.acquire(), p.admitter
 	g := x.generation
 	if err := p.decide(ctx, g, x); err != nil {
 		d.respond(g.refuse(x, err))

@@ -138,7 +138,7 @@ func (r *Replay) finish(v *visit) {
 // settle settles a request at its end.
 func (r *Replay) settle(v *visit) {
 	ctx := context.Background()
-	r.proxy.admitter.resetCooldowns(ctx, &v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
+	r.proxy.admitter.resetCooldowns(&v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
 	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
 	if v.x.settled.refunded {
 		r.tally.route(v.route).Returned++

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -118,8 +119,11 @@ func (s *knownOutcome) end() {
 	}
 }
 
-func (s *knownOutcome) forward(*upstream.Pool, *upstream.Request) upstream.Result {
+func (s *knownOutcome) forward(_ *upstream.Pool, r *upstream.Request) upstream.Result {
 	time.Sleep(s.q.Took)
+	if s.q.Status != 499 {
+		r.OnHeader(s.q.Status, &http1.Fields{})
+	}
 	s.end()
 	switch s.q.Status {
 	case 499:

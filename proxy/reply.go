@@ -33,6 +33,9 @@ func (x *exchange) reply(d downstream) {
 		answer = answer.WithQuota(x.route.quota, x.verdict())
 	}
 	x.outcome.result.Status = answer.Status
+	if x.route.settlesHead {
+		x.settleHead(answer.Status)
+	}
 	d.respond(answer)
 }
 

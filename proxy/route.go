@@ -29,6 +29,7 @@ type route struct {
 	readsQuery        bool                         // a key is read from the query
 	waits             bool                         // some limit lets requests wait for a permit
 	holds             bool                         // some limit is on concurrent requests, whose permits are held until the end of the response
+	settlesHead       bool                         // the head of a response may refund permits or reset cooldowns
 	settles           bool                         // some limit may refund permits of a request that was forwarded, whatever RefundOn says
 	keyParams         []string                     // path parameters that are keys, which the log hides
 	keyFields         fieldNames                   // header fields from which a key, a cost or an idempotency key is read

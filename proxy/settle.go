@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -21,7 +22,8 @@ type takenPermit struct {
 	lease    *lease          // nil unless some claims are concurrent
 	firstUse []limiter.Claim // the claim on the first use of an idempotency key; refunded only with all others
 
-	released bool // the concurrent permits have been refunded
+	released bool   // the concurrent permits have been refunded
+	refunded []bool // by claim: its refund was started; nil if none was
 }
 
 // addTaken adds a permit that store granted for set. firstUse may be nil.
@@ -45,52 +47,128 @@ func (q *admission) stopRenewing() {
 type settlement struct {
 	pending  []limiter.Claim // claims to refund, of one taken permit
 	refunded bool            // something was refunded
+	started  []startedCall   // calls whose replies nobody has waited for
 }
+
+// A startedCall is a call to the store that was started before the head of the response was sent.
+type startedCall struct {
+	what  string // refund or reset cooldown
+	since time.Time
+	wait  func() error
+}
+
+// A starter is a store over a network whose refunds and resets are effective for later calls of this
+// process as soon as they are started; wait returns their result. See redisstore.Store.
+type starter interface {
+	StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error)
+	StartReset(claims []limiter.Claim) (wait func() error)
+}
+
+// startRefund starts a refund, and makes it if the store is in memory.
+func startRefund(store limiter.Store, claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	if s, ok := store.(starter); ok {
+		return s.StartRefund(claims, p)
+	}
+	err := store.Refund(context.Background(), claims, p)
+	return func() error { return err }
+}
+
+// startReset starts a reset, and makes it if the store is in memory.
+func startReset(store limiter.AdminStore, claims []limiter.Claim) (wait func() error) {
+	if s, ok := store.(starter); ok {
+		return s.StartReset(claims)
+	}
+	err := store.Reset(context.Background(), claims)
+	return func() error { return err }
+}
+
+// A refundRule is what is known of the outcome of a request when permits are refunded.
+type refundRule struct {
+	all    bool             // all permits are refunded
+	result *upstream.Result // decides about the limits that do not count every outcome
+}
+
+// applies reports whether the permits of l are refunded.
+func (r refundRule) applies(l *limit) bool { return r.all || l.refunds(r.result) }
 
 // settle refunds the permits of an admitted request according to its outcome. All are refunded if
 // the request was not forwarded, or if the route refunds this outcome. Otherwise only those of
 // limits that do not count this outcome are. Concurrent permits are always released, because their
 // request has ended. With an unknown outcome the request stays counted, because the upstream may
 // have processed it. A refund is not cancelled when the client disconnects. Limits in shadow mode
-// are settled like others.
+// are settled like others. What settleHead has started is not repeated.
 func (a *admitter) settle(ctx context.Context, q *admission, o *forwardOutcome) {
-	if len(q.takenPermits) == 0 || !q.route.settles && !q.refundsAll(o) {
-		return // as most
+	if len(q.takenPermits) > 0 && (q.route.settles || q.refundsAll(o)) {
+		rule := refundRule{q.refundsAll(o), &o.result}
+		for i := range q.takenPermits {
+			t := &q.takenPermits[i]
+			a.collectRefunds(q, t, rule)
+			for j := range t.claims.claims {
+				if c := &t.claims.claims[j]; concurrent(c) && !t.released {
+					q.settled.pending = append(q.settled.pending, *c)
+				}
+			}
+			a.refund(ctx, q, t)
+		}
 	}
-	for i := range q.takenPermits {
-		a.settlePermit(ctx, q, &q.takenPermits[i], o)
+	for _, c := range q.settled.started {
+		err := c.wait()
+		a.metrics.observeStoreCall(strings.Fields(c.what)[0], time.Since(c.since), err)
+		if err != nil {
+			q.fail(fmt.Errorf("%s: %w", c.what, err))
+		}
 	}
+	clear(q.settled.started)
+	q.settled.started = q.settled.started[:0]
 }
 
-// needsRefund reports whether settling q needs a call to a store.
+// needsRefund reports whether settling q needs a call to a store, or waits for one.
 func (q *admission) needsRefund(o *forwardOutcome) bool {
-	all := q.refundsAll(o)
+	if len(q.settled.started) > 0 {
+		return true
+	}
+	rule := refundRule{q.refundsAll(o), &o.result}
 	for i := range q.takenPermits {
 		t := &q.takenPermits[i]
-		if t.claims.anyLimit(func(l *limit) bool { return all || l.refunds(&o.result) }) || t.hasConcurrent() {
+		if t.claims.anyLimit(rule.applies) || t.hasConcurrent() {
 			return true
 		}
 	}
 	return false
 }
 
-// settlePermit refunds all claims of one taken permit, or those on limits that do not count the
-// outcome. Concurrent claims that have been released are skipped.
-func (a *admitter) settlePermit(ctx context.Context, q *admission, t *takenPermit, o *forwardOutcome) {
+// settleHead starts the refunds and cooldown resets that the head of a response decides, before it is
+// sent: a client that acts on the response is not refused because of the request. Nothing waits for
+// the reply of the store. What the head does not decide is left to settle.
+func (a *admitter) settleHead(q *admission, rule refundRule) {
+	for i := range q.takenPermits {
+		t := &q.takenPermits[i]
+		a.collectRefunds(q, t, rule)
+		if len(q.settled.pending) > 0 {
+			q.settled.start("refund", startRefund(t.store, q.settled.pending, t.permit))
+		}
+	}
+}
+
+// start records a call that was started.
+func (s *settlement) start(what string, wait func() error) {
+	s.started = append(s.started, startedCall{what, time.Now(), wait})
+}
+
+// collectRefunds sets q.settled.pending to the claims of one taken permit that the rule refunds and
+// that have not been refunded, except concurrent ones.
+func (a *admitter) collectRefunds(q *admission, t *takenPermit, rule refundRule) {
 	q.settled.pending = q.settled.pending[:0]
-	all := q.refundsAll(o)
 	var last *limit
 	for i := range t.claims.claims {
 		c, of := &t.claims.claims[i], t.claims.windows[i].of // a claim is too large to copy
-		if concurrent(c) {
-			if !t.released {
-				q.settled.pending = append(q.settled.pending, *c)
-			}
+		if concurrent(c) || !rule.applies(of) || t.refunded != nil && t.refunded[i] {
 			continue
 		}
-		if !all && !of.refunds(&o.result) {
-			continue
+		if t.refunded == nil {
+			t.refunded = make([]bool, len(t.claims.claims))
 		}
+		t.refunded[i] = true
 		q.settled.pending = append(q.settled.pending, *c)
 		if of != last {
 			q.settled.refunded = true
@@ -98,13 +176,13 @@ func (a *admitter) settlePermit(ctx context.Context, q *admission, t *takenPermi
 			last = of
 		}
 	}
-	if all {
+	if rule.all {
 		q.settled.pending = append(q.settled.pending, t.firstUse...)
+		t.firstUse = nil
 	}
-	a.refund(ctx, q, t)
 }
 
-// refund refunds q.settled.back, which are claims of t.
+// refund refunds q.settled.pending, which are claims of t.
 func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
 	if len(q.settled.pending) == 0 {
 		return

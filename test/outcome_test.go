@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // answering is a server that answers with the status that the request asks for.
@@ -231,6 +234,48 @@ func TestLimit_ComesBack(t *testing.T) {
 					status, _ := do(t, http.MethodPost, w.URL+"/"+a, nil)
 					return status == http.StatusOK
 				})
+			}
+		})
+	}
+}
+
+// A client that gets a 500 under refund_on and asks again at once is not refused because of
+// it: the refund comes before the answer, over each protocol and store.
+func TestRefund_ComesBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	const rounds = 2000
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("streamed") {
+			w.WriteHeader(http.StatusInternalServerError)
+			w.(http.Flusher).Flush()
+			fmt.Fprint(w, strings.Repeat("x", 10_000))
+			return
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	t.Cleanup(upstream.Close)
+	for name, store := range map[string]string{"memory": "", "redis": redisDefaultYAML(redistest.Start(t).Addr)} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, store+`defaults: {on_store_failure: deny} # for the first seconds after a start, local counts twice
+upstreams: {api: "`+upstream.URL+`", gone: "http://127.0.0.1:1"}
+routes:
+  - {name: send, match: {path: /send}, upstream: api, refund_on: {status: [5xx]}, limits: [{name: phone, key: "header:X-Phone", rates: [1/1h, 3/24h]}]}
+  - {name: gone, match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{name: phone, key: "header:X-Phone", rate: 1/1h}]}
+  - {name: guesses, match: {path: /guesses}, upstream: api, limits: [{name: phone, key: "header:X-Phone", rate: 1/1h, count: {status: [4xx]}}]}
+`)
+			for path, want := range map[string]int{"/send": 500, "/send?streamed": 500, "/gone": 502, "/guesses": 500} {
+				refused := 0
+				for range rounds / 4 {
+					status, _ := do(t, http.MethodPost, w.URL+path, http.Header{"X-Phone": {path}})
+					if status == http.StatusTooManyRequests {
+						refused++
+					} else if status != want {
+						t.Fatalf("%s: %d; want %d", path, status, want)
+					}
+				}
+				if refused > 0 {
+					t.Errorf("%s: %d of %d were refused", path, refused, rounds/4)
+				}
 			}
 		})
 	}

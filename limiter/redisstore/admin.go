@@ -27,17 +27,7 @@ func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Per
 }
 
 // Reset implements limiter.AdminStore.
-func (s *Store) Reset(ctx context.Context, claims []limiter.Claim) error {
-	return s.changeParts(ctx, "reset", claims, func(p *part) error {
-		s.reports.removeWindows(p.claims)
-		if c := p.claims[0]; c.RedissonName != "" {
-			_, err := s.changeShared(ctx, s.shared(c.RedissonFormat).reset, c)
-			return err
-		}
-		_, err := s.change(ctx, s.scripts.reset, p.claims)
-		return err
-	})
-}
+func (s *Store) Reset(_ context.Context, claims []limiter.Claim) error { return s.StartReset(claims)() }
 
 // Grant implements limiter.AdminStore.
 func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {

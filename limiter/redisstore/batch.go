@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -19,6 +20,7 @@ type batch struct {
 	claims     int
 	index      windowIndex
 	groups     []*slotBatch // the script calls, in the order in which they are sent
+	changes    int          // how many of groups are changes, which come first
 	freeGroups []*slotBatch // for reuse
 	sentAt     time.Time
 	version    uint64 // of denials, when the batch was sent
@@ -29,7 +31,8 @@ type batch struct {
 // A slotBatch is the part of a batch that one script call contains.
 type slotBatch struct {
 	payload payload
-	shared  *sharedBatch // instead of payload, for a limiter shared with Redisson
+	shared  *sharedBatch   // instead of payload, for a limiter shared with Redisson
+	change  *changeCommand // instead of payload, for a change
 	calls   []*call
 }
 
@@ -37,12 +40,12 @@ func newBatch(s *Store) *batch { return &batch{store: s} }
 
 // reset empties b.
 func (b *batch) reset() {
-	b.claims = 0
+	b.claims, b.changes = 0, 0
 	b.index.reset()
 	for _, g := range b.groups {
 		g.payload.reset()
 		clear(g.calls)
-		g.shared, g.calls = nil, g.calls[:0]
+		g.shared, g.change, g.calls = nil, nil, g.calls[:0]
 	}
 	b.freeGroups, b.groups = append(b.freeGroups, b.groups...), b.groups[:0]
 }
@@ -52,6 +55,11 @@ func (b *batch) reset() {
 func (b *batch) add(c *call) bool {
 	if b.claims > 0 && b.claims+len(c.claims) > maxClaims {
 		return false
+	}
+	if c.change != nil {
+		b.claims += len(c.claims)
+		b.addChange(c)
+		return true
 	}
 	var f lookup
 	for i := range c.claims {
@@ -76,6 +84,14 @@ func (b *batch) add(c *call) bool {
 	}
 	g.payload.ended()
 	return true
+}
+
+// addChange adds a change, in a group of its own.
+func (b *batch) addChange(c *call) {
+	g := b.newGroup()
+	g.change, g.calls = c.change, append(g.calls, c)
+	b.groups = slices.Insert(b.groups, b.changes, g)
+	b.changes++
 }
 
 // addShared adds a call about a limiter shared with Redisson, which has one claim.
@@ -107,28 +123,41 @@ func (b *batch) window(g *slotBatch, c *limiter.Claim, f lookup) int {
 // same slot.
 func (b *batch) group(c *limiter.Claim) *slotBatch {
 	if !b.store.isCluster && c.RedissonName == "" {
-		if len(b.groups) > 0 {
-			return b.groups[0]
+		if len(b.groups) > b.changes {
+			return b.groups[b.changes]
 		}
 	} else if w := b.index.find(c).neighbour; w != nil {
 		return w.batch
 	}
-	var g *slotBatch
-	if n := len(b.freeGroups); n > 0 {
-		g, b.freeGroups = b.freeGroups[n-1], b.freeGroups[:n-1]
-	} else {
-		g = &slotBatch{}
-	}
+	g := b.newGroup()
 	b.groups = append(b.groups, g)
 	return g
 }
 
-// appendCommands appends the commands, one for each group.
-func (b *batch) appendCommands(out []byte) []byte {
+// newGroup returns an empty slotBatch.
+func (b *batch) newGroup() *slotBatch {
+	n := len(b.freeGroups)
+	if n == 0 {
+		return &slotBatch{}
+	}
+	g := b.freeGroups[n-1]
+	b.freeGroups = b.freeGroups[:n-1]
+	return g
+}
+
+// appendCommands appends the commands, one for each group, to be sent on c. The first
+// change on a connection carries the source of its script: if Redis did not know it, the
+// change would be sent again, and come too late.
+func (b *batch) appendCommands(out []byte, c *conn) []byte {
 	for _, g := range b.groups {
-		if g.shared != nil {
+		if g.shared != nil || g.change != nil {
 			sc, keys, args := g.command(b.store)
-			out = sc.appendCall(out, keys, args)
+			call := sc.call
+			if g.change != nil && !slices.Contains(c.evaluated, sc) {
+				c.evaluated = append(c.evaluated, sc)
+				call = string(appendBulk(appendBulk(nil, "EVAL"), sc.text))
+			}
+			out = appendCall(out, call, keys, args)
 			continue
 		}
 		out = g.payload.appendCall(out, b.store.scripts.take(&g.payload))
@@ -138,6 +167,9 @@ func (b *batch) appendCommands(out []byte) []byte {
 
 // command returns the script, keys and arguments of g.
 func (g *slotBatch) command(s *Store) (*script, []string, []any) {
+	if c := g.change; c != nil {
+		return c.script, c.keys, c.args
+	}
 	if b := g.shared; b != nil {
 		return &s.shared(b.claim.RedissonFormat).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
 	}
@@ -146,6 +178,10 @@ func (g *slotBatch) command(s *Store) (*script, []string, []any) {
 
 // finishCalls reads the reply to calls, and finishes those that were claimed.
 func (b *batch) finishCalls(calls []*call, p *reply) {
+	if len(calls) == 1 && calls[0].change != nil {
+		b.finishChange(calls[0], p)
+		return
+	}
 	at, rest, bad := readTime(p.ints)
 	err := p.err
 	if err == nil {

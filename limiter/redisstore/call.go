@@ -11,8 +11,9 @@ import (
 type call struct {
 	claims   []limiter.Claim
 	id       [16]byte
-	deadline time.Time     // when its caller gives up
-	done     chan struct{} // receives once, when decision and err are set
+	change   *changeCommand // instead of a request; nil for a request
+	deadline time.Time      // when its caller gives up
+	done     chan struct{}  // receives once, when decision and err are set
 
 	decision limiter.Decision
 	err      error
@@ -40,7 +41,7 @@ func (s *Store) newCall(claims []limiter.Claim, id [16]byte) *call {
 		c = &call{done: make(chan struct{}, 1)}
 	}
 	c.claims = append(c.claims[:0], claims...)
-	c.id, c.state, c.deadline = id, callWaiting, time.Now().Add(s.timeout)
+	c.id, c.change, c.state, c.deadline = id, nil, callWaiting, time.Now().Add(s.timeout)
 	return c
 }
 

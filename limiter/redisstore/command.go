@@ -39,10 +39,10 @@ func (p *payload) appendCall(out []byte, sc *script) []byte {
 	return out
 }
 
-// appendCall appends the command that runs s on those keys with those arguments, which
-// are texts and whole numbers.
-func (s *script) appendCall(out []byte, keys []string, args []any) []byte {
-	out = append(appendHeader(out, '*', 3+len(keys)+len(args)), s.call...)
+// appendCall appends the command that runs a script on those keys with those arguments,
+// which are texts and whole numbers. call is the beginning of the command.
+func appendCall(out []byte, call string, keys []string, args []any) []byte {
+	out = append(appendHeader(out, '*', 3+len(keys)+len(args)), call...)
 	out = appendCount(out, len(keys))
 	for _, k := range keys {
 		out = appendBulk(out, k)

@@ -21,6 +21,7 @@ type conn struct {
 	pooled    *redis.Conn   // reserves the connection in client
 	remote    string        // remote address
 	expiresAt time.Time     // when it is replaced; zero means never
+	evaluated []*script     // of changes, whose source was sent; belongs to the writer
 
 	isStale  atomic.Bool           // must be replaced now
 	isEnded  atomic.Bool           // its reader has ended

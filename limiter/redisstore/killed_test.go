@@ -81,7 +81,7 @@ type heldConn struct {
 }
 
 func (c heldConn) Write(p []byte) (int, error) {
-	if bytes.Contains(bytes.ToLower(p), []byte("evalsha")) {
+	if bytes.Contains(bytes.ToLower(p), []byte("evalsha")) || bytes.Contains(p, []byte("EVAL\r\n")) {
 		c.mu.Lock()
 		c.calls++
 		hold := c.calls == c.at

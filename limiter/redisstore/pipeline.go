@@ -146,7 +146,7 @@ func (p *pipeline) send(c *conn) {
 		p.queue.putBatch(b)
 		return
 	}
-	p.buf = b.appendCommands(p.buf[:0])
+	p.buf = b.appendCommands(p.buf[:0], c)
 	b.sentAt, b.version = time.Now(), p.store.denials.currentVersion()
 	if !p.queue.addInFlight(b, c) {
 		p.circuit.record(context.Canceled)

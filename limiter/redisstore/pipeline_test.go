@@ -285,7 +285,9 @@ func TestPipeline_HotKeysGiveBack(t *testing.T) {
 	left(1000 - 240)
 	for i, c := range calls[:30] {
 		for range 2 {
-			if err := s.Refund(t.Context(), claims, limiter.Permit{ID: c.id, At: c.decision.At}); err != nil {
+			wait := s.StartRefund(claims, limiter.Permit{ID: c.id, At: c.decision.At})
+			s.fly(t)
+			if err := wait(); err != nil {
 				t.Fatal(err)
 			}
 			left(1000 - 240 + 2*int64(i+1))
@@ -321,5 +323,38 @@ func TestStore_SameCallTwice(t *testing.T) {
 		left(before-6, before-3)
 		s.client.Set(t.Context(), TestClock, clock+10_000, 0)
 		left(count, count)
+	}
+}
+
+// A refund that was started is run before a request that begins later, also in the same
+// batch, and without waiting for it; refusals that are in flight are not remembered.
+func TestPipeline_StartedRefundComesFirst(t *testing.T) {
+	server := redistest.Start(t)
+	s := grounded(t, server.Addr)
+	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
+	claims := []limiter.Claim{{Limit: bucketOf("once", 1), Key: limiter.Key{1}, Cost: 1}}
+	take := func() *call {
+		c := s.newCall(claims, newID())
+		s.join(t, c)
+		return c
+	}
+	first := take()
+	s.fly(t)
+	<-first.done
+	for i := range 100 {
+		before, wait := take(), s.StartRefund(claims, limiter.Permit{ID: first.id, At: first.decision.At})
+		after := take()
+		if n := s.fly(t); n != 1 {
+			t.Fatalf("%d batches; want one", n)
+		}
+		<-before.done
+		<-after.done
+		if err := wait(); err != nil {
+			t.Fatal(err)
+		}
+		if !before.decision.Allowed || after.decision.Allowed { // the refund goes first of its batch
+			t.Fatalf("round %d: the one before: allowed %t, the one after: %t; want one of them", i, before.decision.Allowed, after.decision.Allowed)
+		}
+		first = before
 	}
 }

@@ -16,8 +16,11 @@ var errReply = errors.New("reply of an unknown shape")
 // valid. Reset deletes it. Nothing was taken, and other decisions are not affected.
 var errType = errors.New("a key in Redis is of another type than its limit keeps there; reset it")
 
-// numbersOf converts a reply of the client to a list of integers.
+// numbersOf converts a reply of the client, a list of integers or one, to a list.
 func numbersOf(reply any) ([]int64, error) {
+	if n, ok := reply.(int64); ok {
+		return []int64{n}, nil
+	}
 	list, ok := reply.([]any)
 	if !ok {
 		return nil, errReply

@@ -19,7 +19,7 @@ func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, d *limiter.
 	id, parts := newID(), s.parts(claims)
 	for i, p := range parts {
 		if err := s.takePart(ctx, p.claims, id, &p.Decision); err != nil {
-			s.cancel(ctx, id, parts[:i+1]) // the outcome of the last one is unknown
+			s.cancel(id, parts[:i+1]) // the outcome of the last one is unknown
 			return err
 		}
 		if !p.Allowed {
@@ -38,7 +38,7 @@ func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, d *limiter.
 // it. Their outcomes are unknown if that fails; the refusal stands.
 func (s *Store) cancelAndPeek(ctx context.Context, id [16]byte, parts []*part, refused int) {
 	var wg sync.WaitGroup
-	wg.Go(func() { s.cancel(ctx, id, parts[:refused]) })
+	wg.Go(func() { s.cancel(id, parts[:refused]) })
 	for _, p := range parts[refused+1:] {
 		wg.Go(func() {
 			if s.decide(ctx, s.scripts.peek, p.claims, id, &p.Decision) != nil {
@@ -66,20 +66,19 @@ func unknownDecision(claims []limiter.Claim) limiter.Decision {
 	return d
 }
 
-// cancel refunds parts, even if the caller's context has ended. If that fails, the
-// permits expire.
-func (s *Store) cancel(ctx context.Context, id [16]byte, parts []*part) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, p := range parts {
+// cancel refunds parts. If that fails, the permits expire.
+func (s *Store) cancel(id [16]byte, parts []*part) {
+	waits := make([]func() error, len(parts))
+	for i, p := range parts {
 		at := p.At
 		if at.IsZero() {
 			at = time.UnixMilli(1) // unknown: only what is found by its ID is refunded
 		}
-		wg.Go(func() { _ = s.refund(ctx, p.claims, limiter.Permit{ID: id, At: at}) })
+		waits[i] = s.StartRefund(p.claims, limiter.Permit{ID: id, At: at})
 	}
-	wg.Wait()
+	for _, wait := range waits {
+		_ = wait()
+	}
 }
 
 // mergeParts merges the decisions of parts. Nodes have different clocks, so its time is

@@ -28,11 +28,11 @@ func (e serverError) Error() string { return string(e) }
 // RedisError implements redis.Error.
 func (serverError) RedisError() {}
 
-// A reply is the reply to one script call: a list of integers or an error. ints is reused
-// by the next reply.
+// A reply is the reply to one script call: a list of integers, one integer, or an error.
+// ints is reused by the next reply.
 type reply struct {
 	ints []int64
-	err  error // a serverError, or errReply if the reply is not a list of integers
+	err  error // a serverError, or errReply if the reply is something else
 }
 
 // A respReader reads replies from a connection. It buffers only data that was received
@@ -62,6 +62,13 @@ func (r *respReader) read(p *reply) error {
 			return nil
 		case '*':
 			return r.list(p, line)
+		case ':':
+			n, ok := number(line[1:])
+			if !ok {
+				return fmt.Errorf("%w: %.40q", errProtocol, line)
+			}
+			p.ints = append(p.ints, n)
+			return nil
 		case '>':
 			err = r.skip(line)
 		case '|': // attribute of the following reply

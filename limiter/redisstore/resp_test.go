@@ -43,7 +43,7 @@ func TestRESP_Reads(t *testing.T) {
 		"*-1\r\n":                              "[] " + errReply.Error(),
 		"$-1\r\n":                              "[] " + errReply.Error(),
 		"_\r\n":                                "[] " + errReply.Error(),
-		":7\r\n":                               "[] " + errReply.Error(),
+		":7\r\n":                               "[7] <nil>",
 		"+OK\r\n":                              "[] " + errReply.Error(),
 		"$2\r\n\r\n\r\n":                       "[] " + errReply.Error(),
 		"$0\r\n\r\n":                           "[] " + errReply.Error(),
@@ -189,6 +189,8 @@ func (r *reference) reply() (string, error) {
 			continue
 		case kind == '-':
 			return fmt.Sprint("[] ", v), nil
+		case kind == ':':
+			return said(&reply{ints: []int64{v.(int64)}}), nil
 		case kind != '*' || v == nil:
 			return fmt.Sprint("[] ", errReply), nil
 		}

@@ -112,15 +112,6 @@ func (b *sharedBatch) request(id [16]byte, cost int64) {
 	b.requests = binary.LittleEndian.AppendUint32(b.requests, uint32(cost))
 }
 
-// share appends the one claim of c.
-func (g *slotBatch) share(c *call) {
-	claim := c.claims[0]
-	if g.shared == nil {
-		g.shared = &sharedBatch{claim: claim}
-	}
-	g.shared.request(c.id, claim.Cost)
-}
-
 // peekShared is Peek for one shared limiter.
 func (s *Store) peekShared(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	c := claims[0]

@@ -251,29 +251,13 @@ func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, i
 }
 
 // Refund implements limiter.Store.
-func (s *Store) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := limiter.CheckClaims(claims); err != nil {
-		return err
-	}
-	if p.IsZero() || len(claims) == 0 {
-		return nil
-	}
-	return s.forEachPart(claims, func(p2 *part) error { return s.refund(ctx, p2.claims, p) })
+func (s *Store) Refund(_ context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return s.StartRefund(claims, p)()
 }
 
-// refund refunds one part.
-func (s *Store) refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	var err error
-	if c := claims[0]; c.RedissonName != "" {
-		_, err = s.changeShared(ctx, s.shared(c.RedissonFormat).refund, c, refundArgs(claims, p)...)
-	} else {
-		_, err = s.change(ctx, s.scripts.refund, claims, refundArgs(claims, p)...)
-	}
-	if err != nil {
-		return fmt.Errorf("refund %d claims: %w", len(claims), err)
-	}
-	s.denials.invalidateClaims(claims)
-	return nil
+// withTimeout returns a context with the timeout of one call.
+func (s *Store) withTimeout() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), s.timeout)
 }
 
 // refundArgs returns the script arguments for what p took for claims.

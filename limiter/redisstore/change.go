@@ -1,0 +1,115 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A changeCommand is a script call that changes windows. It is sent over the pipeline of
+// its windows, ahead of the requests of the same batch, so that Redis runs it before every
+// Take that begins later in this process.
+type changeCommand struct {
+	script *script
+	keys   []string
+	args   []any
+}
+
+// StartRefund is Refund without waiting for the reply of Redis: when it returns, the calls
+// are queued, and a Take of this process that begins later is decided after them. wait
+// returns the result of Refund.
+func (s *Store) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	if p.IsZero() {
+		claims = nil
+	}
+	return s.startChange("refund", claims, func(part []limiter.Claim) changeCommand {
+		if c := part[0]; c.RedissonName != "" {
+			return s.changeOfShared(&s.shared(c.RedissonFormat).refund, c, refundArgs(part, p)...)
+		}
+		return s.changeOf(&s.scripts.refund, part, refundArgs(part, p)...)
+	})
+}
+
+// StartReset is to Reset as StartRefund is to Refund.
+func (s *Store) StartReset(claims []limiter.Claim) (wait func() error) {
+	s.reports.removeWindows(claims)
+	return s.startChange("reset", claims, func(part []limiter.Claim) changeCommand {
+		if c := part[0]; c.RedissonName != "" {
+			return s.changeOfShared(&s.shared(c.RedissonFormat).reset, c)
+		}
+		return s.changeOf(&s.scripts.reset, part)
+	})
+}
+
+func (s *Store) changeOf(sc *script, claims []limiter.Claim, rest ...any) changeCommand {
+	b := newPayload(s.names, claims, rest...)
+	return changeCommand{sc, b.keyNames(), b.args()}
+}
+
+func (s *Store) changeOfShared(sc *script, c limiter.Claim, rest ...any) changeCommand {
+	return changeCommand{sc, s.names.keys(c), sharedArgs(c, rest...)}
+}
+
+// startChange queues a command for each part of claims. Cached refusals of their windows
+// are dropped, now and when Redis has replied: a request that is refused meanwhile must not
+// be remembered.
+func (s *Store) startChange(verb string, claims []limiter.Claim, command func([]limiter.Claim) changeCommand) (wait func() error) {
+	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
+		return func() error { return err }
+	}
+	s.denials.invalidateClaims(claims)
+	parts := s.parts(claims) // the caller may reuse claims
+	var calls []*call
+	var failed error
+	for _, part := range parts {
+		c, err := s.queueChange(part.claims, command(part.claims))
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		calls = append(calls, c)
+	}
+	return func() error {
+		for _, c := range calls {
+			<-c.done
+			failed = errors.Join(failed, c.err)
+		}
+		for _, part := range parts {
+			s.denials.invalidateClaims(part.claims)
+		}
+		if failed != nil {
+			return fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, failed)
+		}
+		return nil
+	}
+}
+
+// queueChange queues a command about claims of one part.
+func (s *Store) queueChange(claims []limiter.Claim, command changeCommand) (*call, error) {
+	ctx, cancel := s.withTimeout()
+	defer cancel()
+	p, err := s.pipelines.forClaim(ctx, &claims[0])
+	if err != nil {
+		return nil, err
+	}
+	c := s.newCall(claims, [16]byte{})
+	c.change = &command
+	return c, p.queue.enqueue(c)
+}
+
+// finishChange finishes the call of a command with its reply, a number that is not
+// negative.
+func (b *batch) finishChange(c *call, p *reply) {
+	err := p.err
+	if err == nil && (len(p.ints) != 1 || p.ints[0] < 0) {
+		err = errReply
+	}
+	if err != nil {
+		b.store.reloadCluster()
+		err = sharedError(err)
+	}
+	if c.state == callAnswered {
+		c.finish(err)
+	}
+}

@@ -285,7 +285,7 @@ func TestDenials_AreRememberedAtTheDeadline(t *testing.T) {
 	known, unknown := claim(1, time.Hour, 1), claim(1, time.Minute, 1)
 	s.server.Signal(syscall.SIGSTOP)
 	defer s.server.Signal(syscall.SIGCONT)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	answered := make(chan error, 1)
 	var d limiter.Decision

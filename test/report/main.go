@@ -163,7 +163,8 @@ func (r *report) dump(p *process) {
 	for line := range p.lines {
 		r.line(time.Now(), line)
 	}
-	_ = p.cmd.Wait() // killed
+	p.signal(syscall.SIGKILL) // servers that tests have started
+	_ = p.cmd.Wait()          // killed
 	r.killed()
 }
 

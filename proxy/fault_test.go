@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // startFaulty are upstreams that fail each in their own way.
 func startFaulty(t *testing.T, fault string) string {
+	if fault == "connect" {
+		return sockettest.ClosedAddr(t)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
-	}
-	if fault == "connect" {
-		l.Close()
-		return l.Addr().String()
 	}
 	t.Cleanup(func() { l.Close() })
 	go func() {

@@ -126,7 +126,7 @@ func TestHalf_WhoHasClosedIsNoticed(t *testing.T) {
 		<-r.Context().Done()
 		ended <- true
 	})
-	f := startServer(t, forwardYAML(url, shortTimeouts, ""))
+	f := startServer(t, forwardYAML(url, short("write"), ""))
 	w := f.dial(plainly)
 	await.Value(t, sent, "beginning of the answer")
 	if _, err := http.ReadResponse(w.Reader, nil); err != nil {

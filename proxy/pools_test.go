@@ -18,11 +18,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // testTimeout is how long a test waits for what must happen.
-const testTimeout = time.Minute
+const testTimeout = await.Limit
 
 // until waits for a condition that other goroutines bring about.
 func (w *testProxy) until(holds func() bool) {

@@ -14,12 +14,13 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // enough is how long a test waits for what must happen. It is a failure to reach
 // it.
-const enough = time.Minute
+const enough = await.Limit
 
 // A testServer is a testProxy that listens.
 type testServer struct {

@@ -86,7 +86,7 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	killed := time.Now()
 	next := others[leads(t, others)]
 	now := next.leadership()
-	if took := now.Since.Sub(killed); took > 2*lease { // twice, for a busy machine
+	if took := now.Since.Sub(killed); took > 4*lease { // more than one, for a busy machine
 		t.Errorf("another leads %v after the kill, want within the lease of %v", took, lease)
 	}
 	if now.Token <= was.Token {

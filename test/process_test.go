@@ -6,14 +6,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // testTimeout is how long a test waits for what must happen, on a busy machine.
-const testTimeout = time.Minute
+const testTimeout = await.Limit
 
 // A weir is one running process of the binary under test.
 type weir struct {

@@ -246,6 +246,7 @@ func TestPush_AfterRedisCameBackEmpty(t *testing.T) {
 	}
 	late := start(t, followerYAML(server.Addr))
 	await.Until(t, "a node that comes later serves it", func() bool { return late.servedRevision() == "3" })
+	waitForNodes(t, server.Addr, 3) // who is alive was lost as well, until the next heartbeats
 	if code, stdout, stderr := late.push(revisionYAML(4), "eve"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is served by 3 of 3 nodes", before+1)) {
 		t.Errorf("the next push exits %d: %s%s; want a higher generation", code, stdout, stderr)
 	}

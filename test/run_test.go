@@ -1,11 +1,13 @@
 package test
 
 import (
+	"bufio"
 	"go/ast"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -24,6 +26,37 @@ func TestRun_SaysWhatItRan(t *testing.T) {
 		}
 		if strings.Contains(string(out), "install ") || !strings.Contains(string(out), "(1 of 1, ") {
 			t.Errorf("./test/run %s installs, or does not say how far it is:\n%s", args, out)
+		}
+	}
+}
+
+// A run that somebody interrupts, at whatever step, does not end as one that is complete,
+// and what it has started ends with it.
+func TestRun_Interrupted(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"== go build", "?   "} { // ./test/await has no tests
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		run := exec.Command("./run", "-short", "-count=100", "./limiter", "./test/await")
+		run.Stdout, run.Stderr = w, w
+		run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal does
+		if err := run.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		last, said := "", ""
+		for lines := bufio.NewScanner(r); lines.Scan(); said += last + "\n" { // to the end of all that write
+			if last = lines.Text(); strings.HasPrefix(last, step) {
+				if err := syscall.Kill(-run.Process.Pid, syscall.SIGINT); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if err := run.Wait(); err == nil || !strings.HasPrefix(last, "NOT COMPLETE: interrupted") {
+			t.Errorf("interrupted at %s: %v\n%s", step, err, said)
 		}
 	}
 }

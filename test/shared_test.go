@@ -17,26 +17,15 @@ import (
 )
 
 func TestShared_TwoProcessesLetThroughExactlyTheRate(t *testing.T) {
-	const rate, window, requests = 50, 10 * time.Second, 2000
+	const rate, requests = 50, 2000
 	server := redistest.Start(t)
-	config := redisYAML(server.Addr) + smsYAML("50/10s", ", on_store_failure: deny")
+	config := fmt.Sprintf("store: redis\nredis: {addrs: [%q], timeout: 1m}\n", server.Addr) + smsYAML("50/1h", ", on_store_failure: deny")
 	nodes := []*weir{start(t, config), start(t, config)}
 
-	// A machine that needs longer than the window for all requests proves
-	// nothing; it gets another go.
-	for round := range 3 {
-		began := time.Now()
-		got := sendToAll(t, nodes, fmt.Sprint("phone", round), requests)
-		if took := time.Since(began); took >= window {
-			t.Logf("%d requests took %v, longer than the window", requests, took)
-			continue
-		}
-		if got[http.StatusOK] != rate || got[http.StatusTooManyRequests] != requests-rate {
-			t.Errorf("answers are %v, want exactly %d of 200 and %d of 429", got, rate, requests-rate)
-		}
-		return
+	got := sendToAll(t, nodes, "phone", requests)
+	if got[http.StatusOK] != rate || got[http.StatusTooManyRequests] != requests-rate {
+		t.Errorf("answers are %v, want exactly %d of 200 and %d of 429", got, rate, requests-rate)
 	}
-	t.Fatal("this machine is too slow for the test")
 }
 
 // sendToAll sends n requests for one phone to all nodes, all at once, and counts

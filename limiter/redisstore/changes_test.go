@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -167,13 +168,5 @@ func TestChanges_AfterAFailover(t *testing.T) {
 // eventually waits for what takes a failover.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline, tick := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
+	await.Until(t, what, holds)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // patient is for a machine that is busy with other tests.
-const patient = 10 * time.Second
+const patient = 30 * time.Second
 
 func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // hearing is a store that remembers denials, after it began to hear.
@@ -28,15 +29,7 @@ func (s *testStore) hearing() *redisstore.Store {
 // until waits for something that comes soon.
 func (s *testStore) until(what string, holds func() bool) {
 	s.t.Helper()
-	tick, deadline := time.NewTicker(time.Millisecond), time.After(patient)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			s.t.Fatalf("%s: not within %v", what, patient)
-		}
-	}
+	await.Until(s.t, what, holds)
 }
 
 // scripts is how many scripts Redis ran.
@@ -204,11 +197,7 @@ func TestDenials_SeeWhatIsDeletedByHand(t *testing.T) {
 	if err := s.client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	s.until("the deletion is seen", func() bool { return decide(t, store, c...).Allowed })
-	if took := time.Since(began); took > 6*time.Second {
-		t.Errorf("the deletion is seen after %v", took)
-	}
 	if n := s.scripts() - before; n > 3 {
 		t.Errorf("%d scripts until then; want hardly any", n)
 	}
@@ -296,7 +285,7 @@ func TestDenials_AreRememberedAtTheDeadline(t *testing.T) {
 	known, unknown := claim(1, time.Hour, 1), claim(1, time.Minute, 1)
 	s.server.Signal(syscall.SIGSTOP)
 	defer s.server.Signal(syscall.SIGCONT)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	answered := make(chan error, 1)
 	var d limiter.Decision

@@ -173,7 +173,7 @@ func TestStore_EndsInTime(t *testing.T) {
 			t.Errorf("%s with a timeout: %v", name, err)
 		}
 	}
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > patient { // slow waits longer
 		t.Errorf("four calls of 30 ms took %v", took)
 	}
 	gone, stop := context.WithCancel(t.Context())
@@ -198,7 +198,7 @@ func TestStore_SurvivesFlushAndRestart(t *testing.T) {
 	if err := s.store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("dead Redis: %v", err)
 	}
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > patient/2 { // without waiting for an answer
 		t.Errorf("a dead Redis was noticed after %v", took)
 	}
 	s.server.Restart()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // reported has s hear of n grants of claims by somebody else, all made now.
@@ -29,13 +30,7 @@ func (s *testStore) quiet() {
 
 func (s *testStore) within(what string, cond func() bool) {
 	s.t.Helper()
-	deadline := time.Now().Add(patient)
-	for !cond() {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not within %v: %s", patient, what)
-		}
-		<-time.After(2 * time.Millisecond)
-	}
+	await.Until(s.t, what, cond)
 }
 
 func algorithms() []limiter.Algorithm {

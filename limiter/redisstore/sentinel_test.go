@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -15,13 +16,13 @@ import (
 func TestStore_SentinelFailsOver(t *testing.T) {
 	servers := redistest.StartSentinel(t)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{
-		Mode: redisstore.Sentinel, Addrs: servers.Addrs, Master: servers.Name, Timeout: 200 * time.Millisecond, BreakRest: 100 * time.Millisecond,
+		Mode: redisstore.Sentinel, Addrs: servers.Addrs, Master: servers.Name, Timeout: 2 * time.Second, BreakRest: 100 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	store := redisstore.New(client, redisstore.Options{Timeout: 500 * time.Millisecond})
+	store := redisstore.New(client, redisstore.Options{Timeout: 2 * time.Second})
 	defer store.Close()
 	c := claim(1000, time.Hour, 1)
 	var d limiter.Decision
@@ -30,7 +31,7 @@ func TestStore_SentinelFailsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := client.Do(t.Context(), "wait", 1, 150).Int(); n != 1 || err != nil {
+	if n, err := client.Do(t.Context(), "wait", 1, patient.Milliseconds()).Int(); n != 1 || err != nil {
 		t.Fatalf("%d replicas: %v", n, err)
 	}
 	servers.Master.Kill()
@@ -38,7 +39,7 @@ func TestStore_SentinelFailsOver(t *testing.T) {
 	for {
 		began := time.Now()
 		err := store.Take(t.Context(), c, &d)
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > patient {
 			t.Errorf("a take took %v", took)
 		}
 		if err == nil {
@@ -48,7 +49,7 @@ func TestStore_SentinelFailsOver(t *testing.T) {
 		if !errors.Is(err, limiter.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		if time.Since(start) > 30*time.Second {
+		if time.Since(start) > await.Limit {
 			t.Fatalf("not back after %v: %v", time.Since(start), err)
 		}
 		<-time.After(5 * time.Millisecond)

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A speaker is a server that answers script calls as its test says; the rest of what a
@@ -156,15 +157,7 @@ func five() []limiter.Claim {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	tick, deadline := time.NewTicker(time.Millisecond), time.After(patient)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not within %v", what, patient)
-		}
-	}
+	await.Until(t, what, holds)
 }
 
 // alone is a client whose connections live for so long.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 )
 
@@ -110,24 +110,19 @@ func startWeir(t *testing.T, path string, reload chan os.Signal) (stop func() in
 	}()
 	stop = sync.OnceValue(func() int { cancel(); return <-code })
 	t.Cleanup(func() { stop() })
-	says = func(message string) map[string]any {
+	says = func(message string) (said map[string]any) {
 		t.Helper()
-		deadline := time.After(20 * time.Second)
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for {
+		await.Until(t, "a log line "+message, func() bool {
 			for line := range strings.Lines(errs.String()) {
 				var fields map[string]any
 				if json.Unmarshal([]byte(line), &fields) == nil && fields["message"] == message {
-					return fields
+					said = fields
+					return true
 				}
 			}
-			select {
-			case <-tick.C:
-			case <-deadline:
-				t.Fatalf("no %q within 20 s in:\n%s", message, errs.String())
-			}
-		}
+			return false
+		}, &errs)
+		return said
 	}
 	return stop, says
 }

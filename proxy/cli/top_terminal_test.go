@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A topServer answers as the API of a running weir does with the sample, and notes which
@@ -95,16 +96,7 @@ func startTop(t *testing.T) (s *topServer, screen *testTerminal, ended <-chan er
 // waitForText waits for a text on the screen.
 func waitForText(t *testing.T, screen *testTerminal, want string) {
 	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !strings.Contains(screen.text(), want) {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("no %q on the screen:\n%s", want, screen.text())
-		}
-	}
+	await.Until(t, want+" on the screen", func() bool { return strings.Contains(screen.text(), want) })
 }
 
 func TestTopTerminal_LooksAgainAndActs(t *testing.T) {

@@ -37,7 +37,7 @@ func (f *testServer) dialBehind(balancer, said string) *sockettest.Client {
 }
 
 // balanced trusts whoever is on this machine to say who its clients are.
-const balanced = "proxy_protocol: [127.0.0.0/8], timeouts: {header: 300ms}"
+const balanced = "proxy_protocol: [127.0.0.0/8]"
 
 func TestProxyProtocol_ByTrustedBalancers(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
@@ -60,7 +60,7 @@ func TestProxyProtocol_ByTrustedBalancers(t *testing.T) {
 
 func TestProxyProtocol_TrustedBalancersMust(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
-		f := over.startServer(t, balanced, echo())
+		f := over.startServer(t, balanced+", timeouts: {header: 300ms}", echo())
 		for _, said := range []string{plainly, "PROXY TCP4 nonsense\r\n" + plainly, "PROXY TCP4 1.2.3.4 ", ""} {
 			sockettest.Dial(t, f.addr, said).WantClosed() // in the clear, as what balancers say is
 		}

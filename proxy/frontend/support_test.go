@@ -18,13 +18,14 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 const (
 	// enough is how long a test waits for what must happen. It is a failure to reach
 	// it.
-	enough = time.Minute
+	enough = await.Limit
 	// plainly is a request of HTTP/1.1.
 	plainly = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 )

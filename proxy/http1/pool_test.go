@@ -112,13 +112,8 @@ func TestPool_Bounds(t *testing.T) {
 }
 
 func TestPool_DialFails(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
 	client := &Client{ConnectTimeout: time.Minute}
-	_, err = ask(t, client.NewPool(Endpoint{Network: "tcp", Address: l.Addr().String()}), "/")
+	_, err := ask(t, client.NewPool(Endpoint{Network: "tcp", Address: sockettest.ClosedAddr(t)}), "/")
 	var fault *CallError
 	if !errors.As(err, &fault) || fault.Phase != Dialing || !fault.Retryable("POST") {
 		t.Errorf("got %v", err)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -273,6 +274,42 @@ func TestTimeout_Upstream(t *testing.T) {
 				t.Errorf("%s: got %v after %v", c.topic, fault, took)
 			}
 			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// What follows 100 Continue at once does not leave the response the short time in which
+// 100 Continue was waited for.
+func TestTimeout_AfterContinue(t *testing.T) {
+	for _, more := range []string{"HTTP/1.1 100 Continue||", "HTTP/1.1 103 Early Hints||", "HTTP/1."} {
+		synctest.Test(t, func(t *testing.T) {
+			client := &Client{ExpectContinueTimeout: time.Second, ResponseTimeout: 10 * time.Second}
+			var upstream sync.WaitGroup
+			defer upstream.Wait()
+			pool := client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				upstream.Go(func() {
+					r, err := http.ReadRequest(bufio.NewReader(theirs))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_, _ = io.WriteString(theirs, lined("HTTP/1.1 100 Continue||"+more))
+					_, _ = io.Copy(io.Discard, r.Body)
+					time.Sleep(5 * time.Second)
+					final := lined("HTTP/1.1 200 OK|Content-Length: 0||")
+					_, _ = io.WriteString(theirs, strings.TrimPrefix(final, strings.TrimSuffix(more, "|")))
+				})
+				return ours, nil
+			}})
+			defer pool.Close()
+			call := client.NewCall(nil)
+			defer call.Release()
+			call.SetSource(Source{Reader: strings.NewReader("hello"), Length: 5, Stop: func() {}, Expects: true})
+			call.Begin("POST", "a", "/").Add("Expect", "100-continue")
+			if err := pool.Send(call); err != nil || call.Response.Status != 200 {
+				t.Errorf("%s after 100: status %d, %v", more, call.Response.Status, err)
+			}
 		})
 	}
 }

@@ -112,56 +112,70 @@ func TestUpload_Bidirectional(t *testing.T) {
 	})
 }
 
+// An expectation is a request with Expect: 100-continue, and how an upstream answers it.
+type expectation struct {
+	topic, first, then string
+	interim            []int
+	status             int
+	refused            bool
+}
+
 // 100 reaches the client once, whoever says it and how often.
 func TestUpload_Expect(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
-		const asks = "POST / HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 2||"
-		for _, c := range []struct {
-			topic, first, then string
-			interim            []int
-			status             int
-			close              bool
-		}{
+		for _, e := range []expectation{
 			{"upstream says it", "HTTP/1.1 100 Continue||", "HTTP/1.1 200 OK|Content-Length: 0||", []int{100}, 200, false},
 			{"upstream says it twice", "HTTP/1.1 100 Continue||HTTP/1.1 100 Continue||", "HTTP/1.1 200 OK|Content-Length: 0||", []int{100}, 200, false},
 			{"upstream never says it", "", "HTTP/1.1 200 OK|Content-Length: 0||", []int{100}, 200, false},
 			{"hints come first", "HTTP/1.1 103 Early Hints|Connection: x|X: 1||HTTP/1.1 100 Continue||", "HTTP/1.1 200 OK|Content-Length: 0||", []int{103, 100}, 200, false},
 			{"refused", "HTTP/1.1 403 Forbidden|Content-Length: 0||", "", nil, 403, true},
 		} {
-			address := origin(t, func(nc net.Conn, r *bufio.Reader) {
-				req, err := http.ReadRequest(r)
-				if err != nil || req.Header.Get("Expect") == "" {
-					return
-				}
-				_, _ = io.WriteString(nc, lined(c.first))
-				if body, err := io.ReadAll(req.Body); err == nil && string(body) == "hi" {
-					_, _ = io.WriteString(nc, lined(c.then))
-				}
-			})
-			p := proxyTo(t, address, func(p *proxy) { p.client.ExpectContinueTimeout = 20 * time.Millisecond })
-			w := p.dial(t, lined(asks))
-			for _, want := range c.interim {
-				res, _ := w.WantStatus(want)
-				if len(res.Header) > 0 {
-					t.Errorf("%s: %d has %v", c.topic, want, res.Header)
-				}
-				if want == 100 {
-					w.Send("hi")
-				}
-			}
-			if res, _ := w.WantStatus(c.status); res.Close != c.close {
-				t.Errorf("%s: close %t", c.topic, res.Close)
-			}
-			if c.close {
-				w.Send("hi" + lined("GET / HTTP/1.1|Host: a||"))
-				w.WantClosed()
-				if p.pool.Idle() != 0 {
-					t.Errorf("%s: the upstream's connection was kept, and owes a body", c.topic)
-				}
-			}
-			w.Close()
+			// A connection ends as well if the answer overtakes the end of the upload by
+			// uploadEndWait, which is up to the machine.
+			await.Until(t, fmt.Sprintf("%s: close is %t", e.topic, e.refused), func() bool { return e.asked(t) == e.refused })
 		}
 	})
+}
+
+// asked sends the request and reports whether its connection ends with the answer.
+func (e expectation) asked(t testing.TB) (closes bool) {
+	t.Helper()
+	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
+		req, err := http.ReadRequest(r)
+		if err != nil || req.Header.Get("Expect") == "" {
+			return
+		}
+		_, _ = io.WriteString(nc, lined(e.first))
+		if body, err := io.ReadAll(req.Body); err == nil && string(body) == "hi" {
+			_, _ = io.WriteString(nc, lined(e.then))
+		}
+	})
+	p := proxyTo(t, address, func(p *proxy) {
+		p.client.ExpectContinueTimeout = soon
+		if e.first == "" {
+			p.client.ExpectContinueTimeout = 20 * time.Millisecond
+		}
+	})
+	w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 2||"))
+	defer w.Close()
+	for _, want := range e.interim {
+		res, _ := w.WantStatus(want)
+		if len(res.Header) > 0 {
+			t.Errorf("%s: %d has %v", e.topic, want, res.Header)
+		}
+		if want == 100 {
+			w.Send("hi")
+		}
+	}
+	res, _ := w.WantStatus(e.status)
+	if e.refused {
+		w.Send("hi" + lined("GET / HTTP/1.1|Host: a||"))
+		w.WantClosed()
+		if p.pool.Idle() != 0 {
+			t.Errorf("%s: the upstream's connection was kept, and owes a body", e.topic)
+		}
+	}
+	return res.Close
 }
 
 // Interim answers do not use up the request: the final answer is still its own.

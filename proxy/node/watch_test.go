@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // watchFiles watches the files of a configuration until the test ends, and returns where
@@ -39,13 +39,7 @@ func watchFiles(t *testing.T, path string) <-chan struct{} {
 
 func wantChange(t *testing.T, changes <-chan struct{}, what string) {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
-	defer deadline.Stop()
-	select {
-	case <-changes:
-	case <-deadline.C:
-		t.Fatalf("nothing was noticed within 10 s after %s", what)
-	}
+	await.Value(t, changes, "change after "+what)
 }
 
 // respondYAML is a configuration that answers with body.

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // TestMain sees to it that nothing is left running, but for a lookup of a name
@@ -177,11 +178,6 @@ func TestPool_CloseKeepsRequestsInProgress(t *testing.T) {
 }
 
 func TestForward_FailingTargets(t *testing.T) {
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone.Close()
 	release := make(chan bool)
 	defer close(release)
 	mute := rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r); <-release })
@@ -195,7 +191,7 @@ func TestForward_FailingTargets(t *testing.T) {
 		length int
 		want   ResultKind
 	}{
-		"nobody listens":  {Config{}, "http://" + gone.Addr().String(), 0, ConnectFailed},
+		"nobody listens":  {Config{}, "http://" + sockettest.ClosedAddr(t), 0, ConnectFailed},
 		"dial too slow":   {Config{ConnectTimeout: 1}, mute, 0, ConnectTimeout},
 		"not TLS":         {Config{}, secure, 0, ConnectFailed},
 		"TLS too slow":    {Config{ConnectTimeout: 50 * time.Millisecond}, strings.Replace(deaf, "http:", "https:", 1), 0, ConnectTimeout},

@@ -23,7 +23,7 @@ import (
 
 // testTimeout is how long a test waits for what must happen. It is a failure to
 // reach it.
-const testTimeout = time.Minute
+const testTimeout = await.Limit
 
 // A testProxy is a server of HTTP/1.1 that forwards everything to one pool, with real
 // sockets on both sides, and keeps the results.

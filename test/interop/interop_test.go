@@ -22,7 +22,7 @@ import (
 )
 
 // enough is how long a test waits for what must happen.
-const enough = time.Minute
+const enough = 2 * time.Minute
 
 // A testProxy is a Weir that serves: plain, and in TLS with a certificate for
 // localhost that ca vouches for.

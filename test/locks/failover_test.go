@@ -93,7 +93,7 @@ func TestFailover_OfAReplicaThatMissedTheLockIsALoss(t *testing.T) {
 	master, _ := server(t)
 	replica, rdb := server(t)
 	proxy := redistest.NewFaultProxy(t, master.Addr)
-	l := process(t, proxy.Addr, lock.WithWatchdog(600*time.Millisecond), lock.WithCallTimeout(100*time.Millisecond))
+	l := process(t, proxy.Addr, lock.WithWatchdog(3*time.Second), lock.WithCallTimeout(time.Second))
 	h := held(t, l.Fenced("a"))
 	proxy.Redirect(replica.Addr) // the name of the master now means another server
 	next := held(t, process(t, replica.Addr).Fenced("a"))

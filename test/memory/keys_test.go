@@ -31,9 +31,9 @@ func TestMemory_Keys(t *testing.T) {
 			for range 20 {
 				w.users(0, 5_000) // whatever grows once has grown
 			}
-			before := w.settled()
+			before := w.held()
 			w.users(5_000, keys)
-			grown := w.settled() - before
+			grown := w.held() - before
 			t.Logf("%d MiB before, %d more for %d keys: %d bytes each", before>>20, grown>>20, keys, grown/int64(keys))
 			if grown > row.most*int64(keys) {
 				t.Errorf("%d bytes a key; want %d at most", grown/int64(keys), row.most)
@@ -90,18 +90,4 @@ func (w *weir) pipeline(from, n, together int) error {
 		}
 	}
 	return nil
-}
-
-// settled is how much memory is resident once no more is given back.
-func (w *weir) settled() int64 {
-	least, _ := w.resident()
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for same := 0; same < 12; same++ { // looked at every two seconds, given back at the second look at best
-		<-tick.C
-		if now, _ := w.resident(); now < least-64<<10 {
-			least, same = now, 0
-		}
-	}
-	return least
 }

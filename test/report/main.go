@@ -4,11 +4,18 @@
 //
 //	go run ./test/report -packages 40 -limit 10m -- go test -json ./...
 //	go run ./test/report -packages 41 -- go test -json ./... -- go test -C test/deploy -json ./...
+//	go run ./test/report -compile 300 -- go list -v -export -test -f '' ./...
 //
 // Commands are separated by "--" and must print the events of test2json. The limit
-// bounds the time in which tests run; building counts for nothing. When it is
-// reached, the tests that are running are named and count as failed. The last line
-// is "N passed, N failed"; the exit code is 0 only if nothing failed.
+// bounds the time in which tests run and none begins or ends; a machine that is only
+// busy does not reach it, and building counts for nothing. When it is reached, the
+// tests that are running are named, with their goroutines, and count as failed. The
+// last ten lines name what failed, and why. The last line is "N passed, N failed" if
+// all packages have ended, and begins with NOT COMPLETE if not; the exit code is 0 only
+// if nothing failed.
+//
+// With -compile, commands name each package that they compile, as -v makes the go
+// command do, and how many of that number are compiled is said instead.
 package main
 
 import (
@@ -29,21 +36,30 @@ import (
 	"github.com/weir-proxy/weir/test/processgroup"
 )
 
+// dumping is how long a process that hangs may take to tell where.
+const dumping = 10 * time.Second
+
 func main() {
 	packages := flag.Int("packages", 0, "how many packages there are; 0 for unknown")
-	limit := flag.Duration("limit", 0, "the most time that tests may run; 0 for any")
+	limit := flag.Duration("limit", 0, "the most time that tests may run without one that begins or ends; 0 for any")
 	quiet := flag.Duration("quiet", 30*time.Second, "the most time without a line of progress")
+	compiles := flag.Int("compile", -1, "how many packages the commands compile, instead of tests that they run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *compiles >= 0 {
+		b := newBuild(os.Stdout, *compiles, time.Now())
+		b.quiet = *quiet
+		os.Exit(b.run(ctx, flag.Args()))
+	}
 	r := newReport(os.Stdout, *packages, time.Now())
-	r.limit, r.quiet = *limit, *quiet
+	r.module, r.limit, r.quiet = "github.com/weir-proxy/weir", *limit, *quiet
 	for _, command := range split(flag.Args()) {
 		if !r.run(ctx, command) {
 			break
 		}
 	}
-	os.Exit(r.end())
+	os.Exit(r.end(time.Now()))
 }
 
 // split cuts args into commands at each "--".
@@ -57,45 +73,29 @@ func split(args []string) (commands [][]string) {
 	}
 }
 
-// run runs one command to its end and reports whether another may follow: the
-// limit was not reached and nobody interrupted.
-func (r *report) run(ctx context.Context, command []string) bool {
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Stderr = os.Stderr
-	processgroup.Lead(cmd) // its tests end with it
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
+// A process is a command that runs, with all that it has started.
+type process struct {
+	cmd   *exec.Cmd
+	lines chan []byte // of its output; closed at its end
+}
+
+// start starts command. What it writes to its standard error is passed on, or is among
+// its lines if errors is nil.
+func start(command []string, errors io.Writer) (*process, error) {
+	p := &process{exec.Command(command[0], command[1:]...), make(chan []byte)}
+	processgroup.Lead(p.cmd) // what it starts ends with it
+	out, err := p.cmd.StdoutPipe()
 	if err != nil {
-		r.broken(err)
-		return false
+		return nil, err
 	}
-	lines := make(chan []byte)
-	go read(out, lines)
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case line, more := <-lines:
-			if !more {
-				if err := cmd.Wait(); err != nil && r.failed == 0 {
-					r.broken(err)
-				}
-				return true
-			}
-			r.line(time.Now(), line)
-		case now := <-tick.C:
-			if !r.tick(now) {
-				kill(cmd, lines)
-				return false
-			}
-		case <-ctx.Done():
-			kill(cmd, lines)
-			r.broken(context.Cause(ctx))
-			return false
-		}
+	if p.cmd.Stderr = errors; errors == nil {
+		p.cmd.Stderr = p.cmd.Stdout
 	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go read(out, p.lines)
+	return p, nil
 }
 
 // read hands out the lines of from, until its end.
@@ -113,12 +113,61 @@ func read(from io.Reader, lines chan<- []byte) {
 	}
 }
 
+// signal sends s to all processes. They may have ended by themselves.
+func (p *process) signal(s syscall.Signal) { processgroup.Signal(p.cmd, s) }
+
 // kill ends the command and all that it has started.
-func kill(cmd *exec.Cmd, lines <-chan []byte) {
-	processgroup.Signal(cmd, syscall.SIGKILL)
-	for range lines {
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	for range p.lines {
 	}
-	_ = cmd.Wait() // killed
+	_ = p.cmd.Wait() // killed
+}
+
+// run runs one command to its end and reports whether another may follow: the
+// limit was not reached and nobody interrupted.
+func (r *report) run(ctx context.Context, command []string) bool {
+	p, err := start(command, os.Stderr)
+	if err != nil {
+		r.broken(err)
+		return false
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case line, more := <-p.lines:
+			if !more {
+				if err := p.cmd.Wait(); err != nil && r.failed == 0 {
+					r.broken(err)
+				}
+				return true
+			}
+			r.line(time.Now(), line)
+		case now := <-tick.C:
+			if !r.tick(now) {
+				r.dump(p)
+				return false
+			}
+		case <-ctx.Done():
+			p.kill()
+			r.interrupted(time.Now())
+			return false
+		}
+	}
+}
+
+// dump ends a command that hangs, and has its processes tell before where they are.
+func (r *report) dump(p *process) {
+	p.signal(syscall.SIGQUIT)
+	over := time.AfterFunc(dumping, func() { p.signal(syscall.SIGKILL) })
+	defer over.Stop()
+	for line := range p.lines {
+		r.line(time.Now(), line)
+	}
+	p.signal(syscall.SIGKILL) // servers that tests have started
+	_ = p.cmd.Wait()          // killed
+	r.killed()
 }
 
 // line takes in one line of the command's output: an event, or text of the go

@@ -19,25 +19,29 @@ type event struct {
 // A report is what is known of the tests so far. Time is an argument.
 type report struct {
 	out      io.Writer
+	module   string        // left out of the names of packages
 	packages int           // how many there will be; 0 for unknown
-	limit    time.Duration // the most that tests may run; 0 for any
+	limit    time.Duration // the most that tests may run without one that begins or ends; 0 for any
 	quiet    time.Duration // the most time without a line; 0 for any
 
 	began, spoke   time.Time
-	ran            time.Duration // how long tests ran
-	since          time.Time     // until when ran counts
+	stalled        time.Duration // how long tests ran since one began or ended
+	since          time.Time     // until when stalled counts
 	running        map[string]*suite
 	builds         map[string]*strings.Builder // output of the compiler, by package
 	ended          int
 	passed, failed int
 	skipped        int
+	failures       []failure
+	stopped        string // why the run is not complete, or empty
 }
 
 // A suite is a package whose tests run.
 type suite struct {
 	output  strings.Builder
 	failed  int
-	running map[string]time.Time // tests, and since when
+	running map[string]time.Time        // tests, and since when
+	said    map[string]*strings.Builder // output of tests that have not ended
 }
 
 func newReport(out io.Writer, packages int, now time.Time) *report {
@@ -65,21 +69,34 @@ func (r *report) event(now time.Time, e event) {
 	switch {
 	case e.Action == "output":
 		s.output.WriteString(e.Output)
+		if e.Test != "" {
+			s.of(e.Test).WriteString(e.Output)
+		}
+		return
 	case e.Test != "":
 		r.test(now, s, e)
 	case e.Action == "pass", e.Action == "fail", e.Action == "skip":
 		r.suiteEnded(now, s, e)
 	}
+	r.stalled = 0
 }
 
 // suite is the package of that name, which runs from now on.
 func (r *report) suite(name string) *suite {
 	s := r.running[name]
 	if s == nil {
-		s = &suite{running: map[string]time.Time{}}
+		s = &suite{running: map[string]time.Time{}, said: map[string]*strings.Builder{}}
 		r.running[name] = s
 	}
 	return s
+}
+
+// of is the output of a test so far.
+func (s *suite) of(test string) *strings.Builder {
+	if s.said[test] == nil {
+		s.said[test] = new(strings.Builder)
+	}
+	return s.said[test]
 }
 
 func (r *report) test(now time.Time, s *suite, e event) {
@@ -95,12 +112,14 @@ func (r *report) test(now time.Time, s *suite, e event) {
 	case "fail":
 		r.failed++
 		s.failed++
+		r.testFailed(e.Package, e.Test, s.of(e.Test).String())
 	case "skip":
 		r.skipped++
 	default:
 		return
 	}
 	delete(s.running, e.Test)
+	delete(s.said, e.Test)
 }
 
 // suiteEnded prints the line of a package, and what it wrote if it failed.
@@ -113,9 +132,7 @@ func (r *report) suiteEnded(now time.Time, s *suite, e event) {
 		verdict = "?   "
 	case "fail":
 		verdict = "FAIL"
-		if s.failed == 0 { // it was not built, or ended outside of any test
-			r.failed++
-		}
+		r.suiteFailed(s, e)
 		if build := r.builds[e.FailedBuild]; build != nil {
 			fmt.Fprint(r.out, build.String())
 		}
@@ -130,12 +147,17 @@ func (r *report) suiteEnded(now time.Time, s *suite, e event) {
 
 // say prints a line with the place in the whole and the time.
 func (r *report) say(now time.Time, format string, args ...any) {
-	place := fmt.Sprint(r.ended)
-	if r.packages > 0 {
-		place = fmt.Sprintf("%d of %d", r.ended, r.packages)
-	}
-	fmt.Fprintf(r.out, format+"  (%s, %s)\n", append(args, place, clock(now.Sub(r.began)))...)
+	fmt.Fprintf(r.out, format+"  (%s)\n", append(args, r.place(now))...)
 	r.spoke = now
+}
+
+// place is how many packages have ended, and when.
+func (r *report) place(now time.Time) string {
+	ended := fmt.Sprint(r.ended)
+	if r.packages > 0 {
+		ended = fmt.Sprintf("%d of %d", r.ended, r.packages)
+	}
+	return ended + ", " + clock(now.Sub(r.began))
 }
 
 // clock is d as minutes and seconds.
@@ -146,19 +168,18 @@ func clock(d time.Duration) string {
 // advance counts the time until now if tests ran in it.
 func (r *report) advance(now time.Time) {
 	if len(r.running) > 0 {
-		r.ran += now.Sub(r.since)
+		r.stalled += now.Sub(r.since)
 	}
 	r.since = now
 }
 
 // tick prints what runs if nothing was printed for long, and reports whether the
-// tests may go on. When they may not, those that run have failed.
+// tests may go on.
 func (r *report) tick(now time.Time) bool {
 	r.advance(now)
-	if r.limit > 0 && r.ran > r.limit {
-		slowest := r.slowest(now)
-		r.failed += max(1, len(slowest))
-		r.say(now, "the tests did not end within %s; still running: %s", r.limit, strings.Join(slowest, ", "))
+	if r.limit > 0 && r.stalled > r.limit {
+		r.stopped = fmt.Sprintf("no test began or ended for %s; if the machine is only busy, set WEIR_TEST_LIMIT to more than %.0f seconds", r.limit, r.limit.Seconds())
+		r.say(now, "%s; still running: %s", r.stopped, strings.Join(r.slowest(now), ", "))
 		return false
 	}
 	if r.quiet > 0 && now.Sub(r.spoke) >= r.quiet {
@@ -180,12 +201,9 @@ func (r *report) slowest(now time.Time) (names []string) {
 	}
 	var all []one
 	for _, pkg := range slices.Sorted(maps.Keys(r.running)) {
-		s, short := r.running[pkg], pkg[strings.LastIndexByte(pkg, '/')+1:]
-		for test, since := range s.running {
-			waits := slices.ContainsFunc(slices.Collect(maps.Keys(s.running)), func(other string) bool { return strings.HasPrefix(other, test+"/") })
-			if !waits {
-				all = append(all, one{short + "." + test, since})
-			}
+		s, short := r.running[pkg], r.short(pkg)
+		for _, test := range r.leaves(s) {
+			all = append(all, one{short + "." + test, s.running[test]})
 		}
 		if len(s.running) == 0 {
 			all = append(all, one{short, now})
@@ -203,19 +221,33 @@ func (r *report) slowest(now time.Time) (names []string) {
 	return names
 }
 
-// broken says that the command itself failed.
-func (r *report) broken(err error) {
-	r.failed++
-	fmt.Fprintln(r.out, "go test:", err)
+// leaves are the tests that run, without those that only wait for their parts.
+func (r *report) leaves(s *suite) (tests []string) {
+	all := slices.Sorted(maps.Keys(s.running))
+	for _, test := range all {
+		if !slices.ContainsFunc(all, func(other string) bool { return strings.HasPrefix(other, test+"/") }) {
+			tests = append(tests, test)
+		}
+	}
+	return tests
 }
 
-// end prints the last line and returns the exit code.
-func (r *report) end() int {
-	skipped := ""
-	if r.skipped > 0 {
-		skipped = fmt.Sprintf(", %d skipped", r.skipped)
+// end prints what failed and the last line, which counts tests only if all have run.
+// It returns the exit code.
+func (r *report) end(now time.Time) int {
+	if r.stopped == "" && r.ended < r.packages {
+		r.stopped = "go test ended"
 	}
-	fmt.Fprintf(r.out, "%d passed, %d failed%s\n", r.passed, r.failed, skipped)
+	r.tellFailures()
+	counts := fmt.Sprintf("%d passed, %d failed", r.passed, r.failed)
+	if r.skipped > 0 {
+		counts += fmt.Sprintf(", %d skipped", r.skipped)
+	}
+	if r.stopped != "" {
+		fmt.Fprintf(r.out, "NOT COMPLETE: %s; until then %s  (%s)\n", r.stopped, counts, r.place(now))
+		return 1
+	}
+	fmt.Fprintln(r.out, counts)
 	if r.failed > 0 {
 		return 1
 	}

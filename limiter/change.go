@@ -26,6 +26,9 @@ type Change struct {
 	Limits []string      `json:"limits"`           // names of limits
 	Grant  int64         `json:"grant,omitempty"`  // for ActionGrant: permits, 1 or more
 	Ban    time.Duration `json:"ban_ns,omitempty"` // for ActionBan: duration from now; 0 ends a ban
+	// Automatic reports that refusals led to the ban, not an operator. There may be very
+	// many such bans, so they are kept in bounded memory.
+	Automatic bool `json:"automatic,omitempty"`
 }
 
 // Apply applies the change to the keys of claims in s. ActionGrant grants at most the

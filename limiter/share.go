@@ -3,6 +3,10 @@ package limiter
 // Share returns the part of l that each of n processes may grant on its own while they
 // cannot count together: the n-th part of its permits, but at least 1. A limit with the
 // scope PerClient is returned unchanged.
+//
+// Each process takes off what it has itself granted before. So a window in which they
+// begin to count apart holds at most the sum over the processes of what each has granted,
+// or its share if that is more: with L permits, at most L + (n-1) shares.
 func (l *Limit) Share(n int) Limit {
 	part, divisor := *l, l.processes(n)
 	part.Rate.Count = max(l.Rate.Count/divisor, 1)

@@ -133,6 +133,19 @@ func (s *fallback) record(q *admission) {
 	}
 }
 
+// recordBan records that the shared store has banned the keys of claims. Memory for it is bounded as
+// for decisions: a ban is not recorded while half of the capacity for keys is in use.
+func (s *fallback) recordBan(claims []limiter.Claim, ban time.Duration) {
+	if s.store == nil {
+		return
+	}
+	d := limiter.Decision{Outcomes: make([]limiter.Outcome, len(claims))}
+	for i := range d.Outcomes {
+		d.Outcomes[i] = limiter.Outcome{Banned: true, Wait: ban}
+	}
+	s.local.Mirror(claims, &d, s.nodes())
+}
+
 // decide decides about q, each limit by its own policy. A limit with deny refuses the request with
 // errUndecided; a limit with allow is skipped.
 func (s *fallback) decide(q *admission, m *metrics) error {

@@ -131,9 +131,12 @@ func (a *admitter) applyChange(ctx context.Context, t *keyTarget, c limiter.Chan
 	if away {
 		return false, nil
 	}
-	if a.announcer == nil {
-		return true, nil
-	}
+	// If it cannot be announced, the store has the change; other nodes miss it only in their fallbacks.
+	return a.announcer == nil || a.announce(ctx, c, claims) == nil, nil
+}
+
+// announce notifies the other nodes that c was applied to claims.
+func (a *admitter) announce(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
 	for _, k := range keysOf(claims) {
 		c.Key, c.Limits = k, nil
 		for _, claim := range claims {
@@ -142,10 +145,10 @@ func (a *admitter) applyChange(ctx context.Context, t *keyTarget, c limiter.Chan
 			}
 		}
 		if err := a.announcer.Announce(ctx, c); err != nil {
-			return false, nil // the store has the change; other nodes miss it only in their fallbacks
+			return err
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // keysOf returns the keys of claims without duplicates.
@@ -174,6 +177,10 @@ func (p *Proxy) onChange(c limiter.Change) {
 	if len(claims) == 0 {
 		return
 	}
+	if c.Automatic {
+		p.admitter.fallback.recordBan(claims, c.Ban)
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	err := p.admitter.fallback.applyChange(ctx, c, claims)
@@ -192,6 +199,9 @@ func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
 		for _, l := range r.limits {
 			t := keyTarget{route: r, limit: l, key: c.Key, windows: l.windows}
 			t.override()
+			if !slices.ContainsFunc(t.windows, func(w *window) bool { return slices.Contains(c.Limits, w.Limit.Name) }) {
+				continue
+			}
 			for _, claim := range t.claims() {
 				if !slices.Contains(c.Limits, claim.Limit.Name) || len(claims) == limiter.MaxClaims {
 					continue

@@ -3,8 +3,10 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // penalize counts the refusals by limits that have a penalty, and bans a key that was refused too
@@ -44,7 +46,8 @@ func (a *admitter) countRefusal(ctx context.Context, q *admission, by limiter.Ad
 	if d.Allowed && d.Outcomes[0].Remaining > 0 {
 		return nil
 	}
-	if err := by.Ban(ctx, q.claims.claims[from:to], of.Penalty.Ban); err != nil {
+	banned := q.claims.claims[from:to]
+	if err := by.Ban(ctx, banned, of.Penalty.Ban); err != nil {
 		return err
 	}
 	a.metrics.bans.WithLabelValues(q.route.Name, of.Name).Inc()
@@ -54,5 +57,20 @@ func (a *admitter) countRefusal(ctx context.Context, q *admission, by limiter.Ad
 		o.Allowed, o.Unknown, o.Banned, o.Remaining, o.Wait = false, false, true, 0, max(o.Wait, of.Penalty.Ban)
 		q.decision.Wait = max(q.decision.Wait, o.Wait)
 	}
-	return by.Reset(ctx, count)
+	err := by.Reset(ctx, count)
+	if _, isFallback := by.(reporting); a.announcer != nil && !isFallback && of.OnStoreFailure == config.Local {
+		a.spreadBan(ctx, banned, of.Penalty.Ban)
+	}
+	return err
+}
+
+// spreadBan makes a ban in the shared store known to the fallbacks of all nodes, so that it holds
+// while the store is unreachable, also on nodes that have never seen the key. A node that cannot be
+// notified, or starts later, knows of it once it sees the key.
+func (a *admitter) spreadBan(ctx context.Context, banned []limiter.Claim, ban time.Duration) {
+	a.fallback.recordBan(banned, ban)
+	if banned[0].Limit.Scope == limiter.PerClient {
+		return // only this node has banned the key
+	}
+	_ = a.announce(ctx, limiter.Change{Action: limiter.ActionBan, Ban: ban, Automatic: true}, banned) // the ban holds in the store
 }

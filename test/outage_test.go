@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -196,6 +197,59 @@ func wantSwift(t *testing.T, l, free *load) {
 		t.Errorf("the slowest answer took %v, want at most %v and what a busy machine adds; without limits it took %v", l.slowest, decisionTime, usual)
 	}
 	t.Logf("slowest answer %v, answers %v", l.slowest, l.answers)
+}
+
+// After an outage in which Redis hung, while nobody asked, the first request is decided by
+// Redis again: what an attempt to connect came to in the outage is not its answer.
+func TestOutage_FirstRequestAfterwards(t *testing.T) {
+	for mode, begin := range map[string]func(t *testing.T) (redis string, signal func(syscall.Signal), serves func(testing.TB)){
+		"single": func(t *testing.T) (string, func(syscall.Signal), func(testing.TB)) {
+			s := redistest.Start(t)
+			return fmt.Sprintf("addrs: [%q]", s.Addr), s.Signal, func(testing.TB) {}
+		},
+		"sentinel": func(t *testing.T) (string, func(syscall.Signal), func(testing.TB)) {
+			s := redistest.StartSentinel(t)
+			return fmt.Sprintf("mode: sentinel, master: %s, addrs: [%s]", s.Name, strings.Join(s.Addrs, ",")), s.Signal, func(testing.TB) {}
+		},
+		"cluster": func(t *testing.T) (string, func(syscall.Signal), func(testing.TB)) {
+			c := redistest.StartCluster(t, 3)
+			return fmt.Sprintf("mode: cluster, addrs: [%s]", strings.Join(c.Addrs(), ",")), c.Signal, c.Serves
+		},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			redis, signal, serves := begin(t)
+			// The timeout of a connection attempt is five times that of a decision.
+			config := fmt.Sprintf("store: redis\nredis: {%s, timeout: 200ms, breaker: {after: 2}}\n", redis)
+			nodes := map[string]*weir{}
+			for _, policy := range []string{"allow", "deny", "local"} {
+				nodes[policy] = start(t, config+policies())
+				settled(t, nodes[policy], policy)
+				if got := nodes[policy].ask(policy, "p", 1); got[0] != 200 {
+					t.Fatalf("%s: %v", policy, got)
+				}
+			}
+			signal(syscall.SIGSTOP)
+			for policy, w := range nodes {
+				w.ask(policy, "other", 3) // on the old connection, on a new one, and not at all
+			}
+			waitSince(t, time.Now(), 3*time.Second/2) // all attempts have failed
+			signal(syscall.SIGCONT)
+			serves(t)
+			waitSince(t, time.Now(), 6*time.Second) // longer than breaker.rest and the time for reports
+			for policy, w := range nodes {
+				before := len(w.log.Lines())
+				if got := w.ask(policy, "p", 3); !slices.Equal(got, []int{200, 200, 429}) {
+					t.Errorf("%s: 3 requests, of which 2 were left, get %v", policy, got)
+				}
+				for _, l := range w.log.Lines()[before:] {
+					if l.Text("fallback") != "" {
+						t.Errorf("%s: decided without Redis, which is back: %v", policy, l.Text("error"))
+					}
+				}
+			}
+		})
+	}
 }
 
 func TestOutage_StartsWithoutRedis(t *testing.T) {

@@ -28,7 +28,9 @@ type dialResult struct {
 
 // connection returns the connection for the writer, opening one if necessary. A node that
 // does not reply delays the writer for at most the timeout of a batch; the attempt
-// continues, and a later call can use its result.
+// continues, and a later call can use its connection. Its failure is not the result of a
+// later call, because the node may have become reachable since it began: that call makes
+// an attempt of its own.
 func (p *pipeline) connection() (*conn, error) {
 	if !p.conn.isUnusable() {
 		if !p.conn.mustReplace(time.Now()) && p.masters.isCurrent(p.conn.remote) {
@@ -41,41 +43,57 @@ func (p *pipeline) connection() (*conn, error) {
 	limit := time.NewTimer(p.queue.timeout)
 	defer limit.Stop()
 	d := &p.dialer
-	if d.pending == nil {
-		if wait := time.Until(d.notBefore); wait > 0 {
-			pause := time.NewTimer(wait)
-			defer pause.Stop()
-			<-pause.C
+	for {
+		isEarlier := d.pending != nil
+		if !isEarlier {
+			d.waitPause()
+			d.start(p)
 		}
-		d.start(p)
-	}
-	select {
-	case made := <-d.pending:
-		d.pending = nil
-		d.cancel()
-		if made.err != nil {
-			d.pause = min(max(2*d.pause, minBackoff), maxBackoff, p.queue.timeout/4)
-			d.notBefore = time.Now().Add(d.pause)
-			return nil, made.err
+		select {
+		case made := <-d.pending:
+			d.pending = nil
+			d.cancel()
+			switch {
+			case isEarlier && (made.err != nil || made.conn.isUnusable()):
+			case made.err != nil:
+				d.pause = min(max(2*d.pause, minBackoff), maxBackoff, p.queue.timeout/4)
+				d.notBefore = time.Now().Add(d.pause)
+				return nil, made.err
+			default:
+				d.pause = 0
+				p.conn = made.conn
+				return p.conn, nil
+			}
+		case <-limit.C:
+			return nil, context.DeadlineExceeded
 		}
-		d.pause = 0
-		p.conn = made.conn
-		p.masters.set(p.conn.remote)
-		p.background.Go(func() { p.read(made.conn) })
-		return p.conn, nil
-	case <-limit.C:
-		return nil, context.DeadlineExceeded
 	}
 }
 
-// start starts to open a connection.
+// waitPause waits until the next attempt may be made.
+func (d *dialer) waitPause() {
+	if wait := time.Until(d.notBefore); wait > 0 {
+		pause := time.NewTimer(wait)
+		defer pause.Stop()
+		<-pause.C
+	}
+}
+
+// start starts to open a connection. It is read from the beginning, so that it is known
+// whether it was closed before it is used.
 func (d *dialer) start(p *pipeline) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.node.Options().DialTimeout)
 	d.pending, d.cancel = make(chan dialResult, 1), cancel
 	coming := d.pending
 	p.background.Go(func() {
 		c, err := connect(ctx, p.node)
+		if err == nil {
+			p.masters.set(c.remote)
+		}
 		coming <- dialResult{c, err}
+		if err == nil {
+			p.read(c)
+		}
 	})
 }
 
@@ -86,7 +104,7 @@ func (d *dialer) stop() {
 	}
 	d.cancel()
 	if made := <-d.pending; made.conn != nil {
-		made.conn.close()
+		made.conn.abort(net.ErrClosed) // its reader closes it
 	}
 	d.pending = nil
 }

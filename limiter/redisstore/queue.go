@@ -222,11 +222,15 @@ func (q *queue) removeFirst() {
 	q.wakeWriter()
 }
 
-// removeAll removes all batches in flight, because the reader of c has ended.
+// removeAll removes all batches in flight on c, because its reader has ended.
 func (q *queue) removeAll(c *conn) []*batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c.isEnded.Store(true)
+	if q.conn != c { // nothing is in flight, or another connection has replaced c
+		q.wakeWriter()
+		return nil
+	}
 	all := q.inFlight
 	q.inFlight, q.conn = nil, nil
 	q.wakeWriter()

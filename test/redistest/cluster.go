@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -51,15 +52,28 @@ func StartCluster(tb testing.TB, masters int) *Cluster {
 	for i, n := range c.Nodes[masters:] {
 		n.must("cluster replicate " + c.Nodes[i].must("cluster myid"))
 	}
-	c.wait(tb, "serve", func(n *Server) bool {
-		info := n.must("cluster info")
-		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384")
-	})
+	c.Serves(tb)
 	c.wait(tb, "have replicas", func(n *Server) bool {
 		info := n.must("info replication")
 		return strings.Contains(info, "master_link_status:up") || strings.Contains(info, "connected_slaves:1")
 	})
 	return c
+}
+
+// Serves waits until every node says that all slots are served.
+func (c *Cluster) Serves(tb testing.TB) {
+	tb.Helper()
+	c.wait(tb, "serve", func(n *Server) bool {
+		info := n.must("cluster info")
+		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384")
+	})
+}
+
+// Signal sends sig to all nodes.
+func (c *Cluster) Signal(sig syscall.Signal) {
+	for _, n := range c.Nodes {
+		n.Signal(sig)
+	}
 }
 
 // startNode starts a server with room for the bus, which listens 10,000 ports

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,7 +22,8 @@ type Sentinel struct {
 	Addrs           []string // of the sentinels
 	Name            string   // what the sentinels call the master
 
-	tb testing.TB
+	tb        testing.TB
+	sentinels []*Server
 }
 
 // StartSentinel starts the group and waits until the replica follows and the
@@ -32,7 +34,8 @@ func StartSentinel(tb testing.TB) *Sentinel {
 	s.Master = Start(tb, "--repl-diskless-sync-delay", "0")
 	s.Replica = Start(tb, "--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1 "+strconv.Itoa(s.Master.Port))
 	for range 3 {
-		s.Addrs = append(s.Addrs, s.sentinel().Addr)
+		one := s.sentinel()
+		s.sentinels, s.Addrs = append(s.sentinels, one), append(s.Addrs, one.Addr)
 	}
 	s.wait(s.Replica.Addr, "replication", func(info string) bool {
 		return strings.Contains(info, "master_link_status:up")
@@ -43,6 +46,13 @@ func StartSentinel(tb testing.TB) *Sentinel {
 		}, "sentinel", "master", s.Name)
 	}
 	return s
+}
+
+// Signal sends sig to all processes of the group.
+func (s *Sentinel) Signal(sig syscall.Signal) {
+	for _, one := range append(s.sentinels, s.Master, s.Replica) {
+		one.Signal(sig)
+	}
 }
 
 // Promoted waits until the sentinels agree that addr is the master.

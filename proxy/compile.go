@@ -215,4 +215,5 @@ func (r *route) addOrigin(o key.Origin) {
 	case key.Path:
 		r.keyParams = append(r.keyParams, o.Name)
 	}
+	r.readsLate = r.readsLate || o.Source == key.JSON || o.Source == key.Form || o.Source == key.JWT
 }

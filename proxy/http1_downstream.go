@@ -82,7 +82,7 @@ func (d *http1Downstream) readRequest() {
 	h, x := d.h, d.x
 	x.request.Method, x.request.HostField, x.request.Proto, x.request.RequestTarget = h.Method(), h.Host(), h.Proto(), h.Target()
 	if x.request.HostField == "" {
-		x.request.Local = localAddress(h.NetConn())
+		x.request.Local = localAddress(h.NetConn().LocalAddr())
 	}
 	x.in.scheme = "http"
 	if h.Secure() {
@@ -93,11 +93,16 @@ func (d *http1Downstream) readRequest() {
 	if b := h.Body(); b != nil {
 		x.in.length = b.Length()
 	}
+	x.readFieldNames(&h.Fields)
+}
+
+// readFieldNames records the names of fields that some stages treat in a special way.
+func (x *exchange) readFieldNames(fields *http1.Fields) {
 	asks := x.request.Method == http.MethodOptions
-	if !asks && !h.Fields.HasUnusualNames() {
+	if !asks && !fields.HasUnusualNames() {
 		return
 	}
-	for f := range h.Fields.All() {
+	for f := range fields.All() {
 		plain := key.IsPlainHeader(f.Name)
 		if plain && (!asks || f.ID == http1.Host) {
 			continue
@@ -112,9 +117,9 @@ func (d *http1Downstream) readRequest() {
 	}
 }
 
-// localAddress returns the local address of the client's connection.
-func localAddress(c net.Conn) string {
-	if at, ok := c.LocalAddr().(*net.TCPAddr); ok {
+// localAddress returns the local address of the client's connection as text.
+func localAddress(addr net.Addr) string {
+	if at, ok := addr.(*net.TCPAddr); ok {
 		return at.String()
 	}
 	return "localhost" // a Unix domain socket
@@ -185,17 +190,21 @@ func (d *http1Downstream) beforeEnd(release func(flush func())) { d.h.BeforeEnd 
 
 // detach clones the strings of x that are needed after its downstream has ended.
 func (x *exchange) detach() {
-	d, borrowed := x.in.body.(*http1Downstream)
+	d, borrowed := x.in.body.(interface{ giveUp() })
 	if !borrowed {
 		return
 	}
-	d.x, x.reused = nil, false // x outlives the downstream
+	d.giveUp()
+	x.reused = false
 	for _, s := range []*string{&x.id, &x.in.userAgent, &x.in.referer} {
 		*s = strings.Clone(*s)
 	}
 	x.request.Keep()
 	x.in.header, x.in.body = noFields{}, nil
 }
+
+// giveUp makes d use another exchange for its next request, because x outlives this one.
+func (d *http1Downstream) giveUp() { d.x = nil }
 
 // RejectHTTP1 responds to a request that could not be parsed.
 func (p *Proxy) RejectHTTP1(h *http1.Exchange, why error) {

@@ -1,102 +1,154 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/http2"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// errBody reports that the body of a request could not be read completely.
-var errBody = errors.New("body cannot be read")
-
-// An httpDownstream is the downstream of net/http's server, which serves HTTP/2.
-type httpDownstream struct {
-	w       *responseWriter
-	r       *http.Request
-	x       *exchange
+// An http2Downstream is the downstream of HTTP/2. It is the Sink of its response. Its strings share
+// the memory of the stream: those that outlive the handler must be cloned (exchange.detach).
+type http2Downstream struct {
+	*http2.Stream
+	x       *exchange  // reused for the next request, unless it outlives this one
 	body    *body      // nil if the request has none
 	buffer  bodyBuffer // holds the body read by readAll
 	content []byte     // the body in kept; nil if readAll was not called
+	decided bool       // BeginHTTP2 has decided about the request
 }
 
-// ServeHTTP serves one request.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := p.exchanges.Get().(*exchange)
-	x.request.Method, x.request.HostField, x.request.Proto = r.Method, r.Host, r.Proto
-	x.request.RequestTarget = r.RequestURI
-	if x.request.HostField == "" {
-		x.request.Local = localAddressOf(r)
+// BeginHTTP2 runs the stages that do not wait. A request that is refused by them, or for which the
+// route has a fixed response, then needs no goroutine.
+func (p *Proxy) BeginHTTP2(s *http2.Stream) (more bool) {
+	if s.Path == "*" && s.Err == nil { // OPTIONS *, about the server itself
+		s.Start(http.StatusOK)
+		_ = s.Send(nil) // the client may have disconnected
+		return false
 	}
-	x.in.scheme = "http"
-	if r.TLS != nil {
-		x.in.scheme = "https"
+	d := p.http2Downstream(s)
+	x := d.x
+	d.readRequest()
+	err := p.accept(x)
+	if err == nil && !p.decidesAtOnce(x.route) {
+		return true
 	}
-	x.in.header, x.in.length = r.Header, r.ContentLength
-	x.in.peer, _ = netip.ParseAddrPort(r.RemoteAddr)
-	x.in.parseErr = checkHTTP2(r)
-	x.in.notPreflight = notPreflightFields(r.Method, r.Header)
-	for name := range r.Header {
-		if !key.IsPlainHeader(name) {
-			x.in.notPlain = append(x.in.notPlain, name)
+	if err == nil {
+		err = p.decide(s.Context(), x)
+	}
+	if err == nil && x.route.Upstream != nil {
+		d.decided = true
+		return true
+	}
+	p.respondHTTP2(d, err)
+	return false
+}
+
+// ServeHTTP2 continues after BeginHTTP2.
+func (p *Proxy) ServeHTTP2(s *http2.Stream) {
+	d := s.State.(*http2Downstream)
+	var err error
+	if !d.decided {
+		err = p.decide(s.Context(), d.x)
+	}
+	p.respondHTTP2(d, err)
+}
+
+// respondHTTP2 forwards the request or refuses it, and ends it.
+func (p *Proxy) respondHTTP2(d *http2Downstream, err error) {
+	defer d.release()
+	x, s := d.x, d.Stream
+	defer p.finish(s.Context(), x)
+	p.respond(s.Context(), x, d, err)
+	if release := s.BeforeEnd; release != nil { // the response was truncated
+		s.BeforeEnd = nil
+		release(func() {})
+	}
+	x.response.bytes = s.BodyBytesSent()
+	x.response.streamReset = s.WasReset()
+	d.body.end()
+}
+
+// http2Downstream returns a downstream for s: that of the last request of s, if possible.
+func (p *Proxy) http2Downstream(s *http2.Stream) *http2Downstream {
+	d, ok := s.State.(*http2Downstream)
+	if !ok {
+		d = new(http2Downstream)
+		s.State = d
+	}
+	if d.x == nil {
+		d.x = p.exchanges.Get().(*exchange)
+		d.x.reused = true
+	}
+	d.Stream, d.x.in.body = s, d
+	d.buffer.budget = p.buffers
+	if s.Length != 0 {
+		d.body = &body{
+			Reader: s, deadlines: s, timeout: p.timeouts.Body, trailer: s.Trailer,
+			isStream: strings.HasPrefix(firstValue(&s.Fields, http1.ContentType), "application/grpc"),
 		}
 	}
-
-	d := &httpDownstream{r: r, x: x, body: newBody(w, r, p.timeouts.Body)}
-	d.buffer.budget = p.buffers
-	defer d.buffer.release()
-	x.in.body = d
-	d.w = &responseWriter{ResponseWriter: w, x: x, body: d.body}
-	if r.ProtoMajor == 2 {
-		d.w.timeout = &writeTimeout{after: p.timeouts.Write, setDeadline: http.NewResponseController(w).SetWriteDeadline}
-	}
-	defer p.finish(r.Context(), x)
-	p.serve(r.Context(), x, d)
-	d.w.beforeEnd()
-	x.response.streamReset = r.ProtoMajor == 2 && r.Context().Err() != nil
-	d.w.setFinalDeadline(r.Context())
-	d.body.end()
-	if x.outcome.result.HeaderSent && x.outcome.result.Kind != upstream.OK {
-		panic(http.ErrAbortHandler) // makes net/http abort the stream or connection
-	}
+	return d
 }
 
-// localAddressOf returns the local address of the client's connection.
-func localAddressOf(r *http.Request) string {
-	if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
-		return at.String()
-	}
-	return "localhost" // a Unix domain socket
+func firstValue(f *http1.Fields, n http1.Name) string {
+	value, _ := f.Value(n)
+	return value
 }
 
-// respond sends a response by Weir itself at once, whether or not the request's body has been
-// received. net/http reads the rest of the body if that allows the connection to be reused.
-func (d *httpDownstream) respond(a respond.Response) {
-	h := d.w.Header()
-	a.CopyTo(h)
-	h.Set("X-Request-Id", d.x.id)
-	if d.r.Method == http.MethodConnect { // the following bytes may be meant for another server
-		h.Set("Connection", "close")
+// release releases the body of d, and prepares d for the next request.
+func (d *http2Downstream) release() {
+	d.buffer.release()
+	d.Stream, d.body, d.content, d.decided = nil, nil, nil, false
+}
+
+// giveUp makes d use another exchange for its next request, because x outlives this one.
+func (d *http2Downstream) giveUp() { d.x = nil }
+
+// readRequest fills the exchange from the request.
+func (d *http2Downstream) readRequest() {
+	s, x := d.Stream, d.x
+	x.request.Method, x.request.HostField, x.request.Proto, x.request.RequestTarget = s.Method, s.Authority, "HTTP/2.0", s.Path
+	if x.request.HostField == "" {
+		x.request.Local = localAddress(s.LocalAddr())
 	}
-	d.w.WriteHeader(a.Status)
-	if d.r.Method != http.MethodHead {
-		_, _ = d.w.Write(a.Body) // the client may have disconnected
+	x.in.scheme = "http"
+	if s.Secure() {
+		x.in.scheme = "https"
 	}
+	x.in.peer, x.in.header, x.in.length, x.in.parseErr = s.Peer(), &s.Fields, s.Length, s.Err
+	x.readFieldNames(&s.Fields)
+}
+
+// respond sends a response by Weir itself, whether or not the request's body has been received.
+func (d *http2Downstream) respond(a respond.Response) {
+	d.x.response.status = a.Status
+	d.body.markResponseStarted()
+	d.Start(a.Status)
+	for i := range a.Fields {
+		if f := &a.Fields[i]; f.Name != "Content-Length" {
+			d.Add(f.Name, f.Value)
+		}
+	}
+	d.AddKnown(http1.XRequestID, d.x.id)
+	_ = d.Send(a.Body) // the client may have disconnected
+}
+
+// Begin implements upstream.Sink.
+func (d *http2Downstream) Begin(status int, f *http1.Fields, length int64) error {
+	d.body.markResponseStarted()
+	return d.Stream.Begin(status, f, length)
 }
 
 // readAll implements bodyReader. The trailer is available at the end of the body and is forwarded
 // as well.
-func (d *httpDownstream) readAll(maxBytes int64) ([]byte, error) {
+func (d *http2Downstream) readAll(maxBytes int64) ([]byte, error) {
 	if d.body == nil {
 		return nil, nil
 	}
@@ -106,132 +158,26 @@ func (d *httpDownstream) readAll(maxBytes int64) ([]byte, error) {
 		maxBytes = min(maxBytes, announced)
 	}
 	read, err := d.buffer.readAll(d.body, maxBytes)
-	var tooLong *http.MaxBytesError
-	if errors.As(err, &tooLong) {
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
-	}
-	if errors.Is(err, errBuffersFull) {
+	case errors.Is(err, errBuffersFull):
 		return nil, err
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
 	d.content = read
 	return read, nil
 }
 
-func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
-	t.Fields, t.ForceQuery = upstream.FieldsFromRequest(d.r), d.r.URL.ForceQuery
-	if d.body == nil {
-		t.Length = 0
-	} else {
+func (d *http2Downstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
+	t.Fields, t.ForceQuery = &d.Fields, strings.Contains(d.Path, "?")
+	if d.body != nil {
 		d.body.limit(d.x.route.MaxBody)
 		t.Body, t.BufferedBody = d.body, d.content
 	}
-	result := p.Forward(d.r.Context(), t, upstream.NewHTTP2Sink(d.w))
-	if result.Kind == upstream.ClientGone && d.body.timedOut() {
-		result.Kind = upstream.BodyTimeout // net/http does not distinguish the two
-	}
-	return result
+	return p.Forward(d.Context(), t, d)
 }
 
 // beforeEnd implements downstream.
-func (d *httpDownstream) beforeEnd(release func(flush func())) { d.w.release = release }
-
-// newBody returns the body of r, or nil if it has none.
-func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
-	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
-		return nil
-	}
-	return &body{
-		Reader:    r.Body,
-		deadlines: http.NewResponseController(w),
-		timeout:   wait,
-		isStream:  r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"),
-		trailer:   func() *http1.Fields { return upstream.FieldsFromHeader(r.Trailer) },
-	}
-}
-
-// A responseWriter records the response that is sent.
-type responseWriter struct {
-	http.ResponseWriter
-	x         *exchange
-	body      *body
-	timeout   *writeTimeout      // nil if the connection sees to that
-	unflushed bool               // something was written that net/http may not have sent
-	release   func(flush func()) // what is called before the response ends; nil for nothing
-	remaining int64              // bytes of the body that are still to be written, where that is announced
-}
-
-// Unwrap returns the underlying writer for http.ResponseController.
-func (c *responseWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
-
-func (c *responseWriter) WriteHeader(status int) {
-	if status >= 200 || status == http.StatusSwitchingProtocols {
-		c.x.response.status = status
-		c.body.markResponseStarted()
-		c.readLength(status)
-	}
-	c.ResponseWriter.WriteHeader(status)
-}
-
-// readLength reads the announced length of the body if release must be called before its end. A
-// response without a body ends with its header.
-func (c *responseWriter) readLength(status int) {
-	if c.release == nil {
-		return
-	}
-	length, err := strconv.ParseInt(c.Header().Get("Content-Length"), 10, 64)
-	switch {
-	case status == http.StatusSwitchingProtocols:
-	case c.x.request.Method == http.MethodHead, status == http.StatusNoContent, status == http.StatusNotModified, err == nil && length == 0:
-		c.release(func() {})
-		c.release = nil
-	case err == nil:
-		c.remaining = length
-	}
-}
-
-// beforeEnd is called before what ends the response is written.
-func (c *responseWriter) beforeEnd() {
-	if c.release != nil {
-		c.release(func() { _ = c.FlushError() }) // a disconnected client is noticed later
-		c.release = nil
-	}
-}
-
-func (c *responseWriter) Write(b []byte) (int, error) {
-	if c.x.response.status == 0 {
-		c.x.response.status = http.StatusOK
-	}
-	if c.remaining > 0 {
-		if c.remaining -= int64(len(b)); c.remaining <= 0 {
-			c.beforeEnd()
-		}
-	}
-	c.unflushed = true
-	c.timeout.begin()
-	n, err := c.ResponseWriter.Write(b)
-	c.timeout.end()
-	c.x.response.bytes += int64(n)
-	return n, err
-}
-
-// FlushError sends buffered data to the client.
-func (c *responseWriter) FlushError() error {
-	c.unflushed = false
-	c.timeout.begin()
-	defer c.timeout.end()
-	return http.NewResponseController(c.ResponseWriter).Flush()
-}
-
-// setFinalDeadline sets a deadline for data of an HTTP/2 response that net/http still buffers. Without it,
-// net/http would wait without limit for the client's flow control window after the handler returns.
-// The data is not flushed, because a response that ends together with its last bytes needs one
-// frame less, and some gRPC clients accept nothing else. The deadline is removed with the stream.
-// It must not be set on a stream that is gone, where nothing would remove it; see stall.
-func (c *responseWriter) setFinalDeadline(ctx context.Context) {
-	if c.timeout != nil && c.timeout.after > 0 && c.unflushed && ctx.Err() == nil {
-		_ = c.timeout.setDeadline(time.Now().Add(c.timeout.after)) // fails if the stream is gone
-	}
-}
+func (d *http2Downstream) beforeEnd(release func(flush func())) { d.BeforeEnd = release }

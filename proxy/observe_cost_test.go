@@ -30,7 +30,7 @@ func BenchmarkObserveShare(b *testing.B) {
 				x.reset()
 				one.fill(q, "example.com")
 				x.began, x.generation = time.Now(), g
-				x.outcome.known = p.decide(b.Context(), g, x) == nil
+				x.outcome.known = p.resolveRoute(g, x) == nil && p.decide(b.Context(), x) == nil
 				x.response.status = 200
 			}
 			decide()

@@ -156,17 +156,30 @@ func singleNode() Agree {
 // serve runs one request through the stages, from its downstream to the response; finish does the
 // rest. The generation with which it begins serves it to its end.
 func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
+	err := p.accept(x)
+	if err == nil {
+		err = p.decide(ctx, x)
+	}
+	p.respond(ctx, x, d, err)
+}
+
+// accept begins the request and resolves its route. It never waits.
+func (p *Proxy) accept(x *exchange) error {
 	p.recorder.start(x)
 	x.generation, x.admitter = p.acquire(), p.admitter
-	g := x.generation
-	if err := p.decide(ctx, g, x); err != nil {
-		d.respond(g.refuse(x, err))
+	return p.resolveRoute(x.generation, x)
+}
+
+// respond forwards the request, or refuses it because of err.
+func (p *Proxy) respond(ctx context.Context, x *exchange, d downstream, err error) {
+	if err != nil {
+		d.respond(x.generation.refuse(x, err))
 		return
 	}
 	if x.hasConcurrent() {
 		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, &x.admission, flush) })
 	}
-	g.forward(x, d)
+	x.generation.forward(x, d)
 	p.metrics.countForwarded(x)
 	if x.outcome.result.Err != nil && x.route.pool != nil {
 		p.badResponses.record(x.route.pool.Name(), &x.outcome.result, time.Now())
@@ -174,18 +187,21 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	x.outcome.known = true
 }
 
-// decide runs the stages that can refuse a request.
-func (p *Proxy) decide(ctx context.Context, g *generation, x *exchange) error {
-	if err := p.resolveRoute(g, x); err != nil {
-		return err
-	}
-	if err := p.resolveClaims(ctx, g, x); err != nil {
+// decide runs the stages after resolveRoute that can refuse a request.
+func (p *Proxy) decide(ctx context.Context, x *exchange) error {
+	if err := p.resolveClaims(ctx, x.generation, x); err != nil {
 		return err
 	}
 	x.trace.beginDecision()
 	err := p.admitter.admit(ctx, &x.admission)
 	x.trace.endDecision()
 	return err
+}
+
+// decidesAtOnce reports whether decide never waits, and takes little time, for a request of
+// this route.
+func (p *Proxy) decidesAtOnce(r *route) bool {
+	return p.admitter.timeout == 0 && r.onlyLimits && !r.waits && !r.readsLate
 }
 
 // resolveRoute determines the client and the route of the request.

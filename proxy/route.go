@@ -27,6 +27,7 @@ type route struct {
 	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
 	hashes            bool                         // some limit lists keys by their hash that have rates of their own
 	readsQuery        bool                         // a key is read from the query
+	readsLate         bool                         // a key or a cost is read from the body, or from a token, which takes long to verify
 	waits             bool                         // some limit lets requests wait for a permit
 	holds             bool                         // some limit is on concurrent requests, whose permits are held until the end of the response
 	settlesHead       bool                         // the head of a response may refund permits or reset cooldowns

@@ -11,13 +11,13 @@ import (
 // importMap says what each package may import of ours. A package that is not
 // here is not on the map: to change the map, change it here first.
 func importMap() map[string][]string {
-	stages := []string{"proxy/http1", "proxy/config", "proxy/key", "proxy/upstream", "proxy/respond", "limiter"}
+	stages := []string{"proxy/http1", "proxy/http2", "proxy/config", "proxy/key", "proxy/upstream", "proxy/respond", "limiter"}
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                           {"proxy/cli"},
 		"proxy/cli":                  {"proxy/node", "proxy/admin", "proxy/config", "proxy/simulate", "proxy"},
 		"proxy/node":                 {"proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/acme", "proxy/config", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
-		"proxy/frontend":             {"proxy/http1", "proxy/config"},
+		"proxy/frontend":             {"proxy/http1", "proxy/http2", "proxy/config"},
 		"proxy/acme":                 {"proxy/config"},
 		"proxy/admin":                {"proxy", "proxy/config"},
 		"proxy/admin/dashboard":      {"proxy/admin", "proxy"},
@@ -30,6 +30,7 @@ func importMap() map[string][]string {
 		"proxy/config/internal/form": {"limiter"}, // for durations
 		"proxy/key":                  {"limiter"},
 		"proxy/http1":                nil,
+		"proxy/http2":                {"proxy/http1"},
 		"proxy/upstream":             {"limiter", "proxy/http1"},
 		"proxy/respond":              {"limiter"},
 		"limiter":                    nil,

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/http2"
 )
 
 // namedHandler are what else is served: both protocols' handler, which says its name.
@@ -15,6 +16,13 @@ type namedHandler struct{}
 func (namedHandler) ServeHTTP(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "routes") }
 
 func (r namedHandler) ServeHTTP1(x *http1.Exchange) { x.ServeNetHTTP(&http1.Context{Exchange: x}, r) }
+
+func (namedHandler) BeginHTTP2(*http2.Stream) bool { return true }
+
+func (namedHandler) ServeHTTP2(s *http2.Stream) {
+	s.Start(http.StatusOK)
+	_ = s.Send([]byte("routes"))
+}
 
 func (namedHandler) RejectHTTP1(x *http1.Exchange, _ error) {
 	x.Begin(http.StatusTeapot)

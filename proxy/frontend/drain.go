@@ -26,6 +26,9 @@ const (
 func (s *Server) AnnounceClose() {
 	s.announceClose.Store(true)
 	s.http1.DisableKeepAlives()
+	if s.http2 != nil {
+		s.http2.AnnounceClose()
+	}
 }
 
 // Drain shuts the server down gracefully. It accepts the connections in the backlog and
@@ -41,14 +44,21 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.accepting.Wait() // afterwards all accepted connections are counted
 	waitUntil(ctx, lastResponseWait, func() bool { return s.connections.Load() == 0 })
 	s.stop()
-	first := make(chan error, 1)
-	go func() { first <- s.http1.Shutdown(ctx) }()
-	err := s.http2.Shutdown(ctx)
+	ended := make(chan error, 2)
+	go func() { ended <- s.http1.Shutdown(ctx) }()
+	go func() {
+		if s.http2 == nil {
+			ended <- nil
+			return
+		}
+		ended <- s.http2.Shutdown(ctx)
+	}()
+	err := s.netHTTP.Shutdown(ctx)
 	if err != nil {
-		s.http2.Close()
+		s.netHTTP.Close()
 	}
 	_ = s.handover.Close() // it may never have been served
-	err = errors.Join(err, <-first)
+	err = errors.Join(err, <-ended, <-ended)
 	if err != nil && !errors.Is(err, net.ErrClosed) { // the listeners are closed
 		return fmt.Errorf("requests aborted at the end of the drain timeout: %w", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http2"
 )
 
 const (
@@ -152,4 +154,29 @@ func (o *resetTracker) prefixOf(c net.Conn) netip.Prefix {
 	addr := unmap(ap.Addr())
 	p, _ := addr.Prefix(min(addr.BitLen(), 64))
 	return p
+}
+
+// A resetCounter counts the requests and resets of one connection for a resetTracker.
+type resetCounter struct {
+	tracker *resetTracker
+	address func() netip.Prefix
+}
+
+func (s *Server) newResetCounter(c net.Conn) http2.ResetCounter {
+	return &resetCounter{s.resetTracker, sync.OnceValue(func() netip.Prefix { return s.resetTracker.prefixOf(c) })}
+}
+
+// Completed implements http2.ResetCounter.
+func (r *resetCounter) Completed() {
+	if !r.tracker.isEmpty() { // the usual case is that it is
+		r.tracker.recordCompleted(r.address(), time.Now())
+	}
+}
+
+// Reset implements http2.ResetCounter.
+func (r *resetCounter) Reset() (most int) {
+	if r.tracker.recordReset(r.address(), time.Now()) {
+		return offenderResets
+	}
+	return maxResets
 }

@@ -18,15 +18,18 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/http2"
 )
 
 // A Server accepts connections from listeners and passes their requests to a handler.
 // It enforces the timeouts of config.Listen; an upload or download may last as long as
-// bytes are transferred. Package http1 serves HTTP/1.1 and net/http serves HTTP/2.
+// bytes are transferred. Package http1 serves HTTP/1.1. Package http2 serves HTTP/2 for a
+// Handler, and net/http does so for other handlers.
 type Server struct {
 	http1         http1.Server
-	http2         http.Server
-	handover      *handover // passes connections to http2
+	http2         *http2.Server // nil if netHTTP serves HTTP/2
+	netHTTP       http.Server
+	handover      *handover // passes connections to netHTTP
 	config        config.Listen
 	log           zerolog.Logger
 	resetTracker  *resetTracker
@@ -46,6 +49,7 @@ type Server struct {
 // A Handler serves requests of both protocols.
 type Handler interface {
 	http.Handler
+	http2.Handler
 	ServeHTTP1(x *http1.Exchange)
 	// RejectHTTP1 responds to a request that could not be parsed.
 	RejectHTTP1(x *http1.Exchange, err error)
@@ -90,7 +94,14 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	if c.H2C {
 		s.http1.HTTP2 = s.serveHTTP2
 	}
-	s.http2 = http.Server{
+	if own, ok := h.(Handler); ok && !c.NetHTTP2 {
+		s.http2 = &http2.Server{
+			Handler: own, MaxHeader: int(c.MaxHeader), MaxFields: maxHeaderFields, MaxStreams: maxStreams, Timeouts: s.http1.Timeouts,
+			NewResetCounter: s.newResetCounter, OnPanic: s.http1.OnPanic,
+			OnError: func(err error) { log.Debug().Err(err).Msg("connection error") },
+		}
+	}
+	s.netHTTP = http.Server{
 		Handler:           withConnState(s.withAnnounceClose(h)),
 		ReadHeaderTimeout: c.Timeouts.Header,
 		IdleTimeout:       c.Timeouts.Idle,
@@ -185,10 +196,14 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 	}
 }
 
-// serveHTTP2 passes a connection that uses HTTP/2 to net/http. The connection is
-// counted until countConn is called at its end.
+// serveHTTP2 serves a connection that uses HTTP/2. If it passes it to net/http, the
+// connection is counted until countConn is called at its end.
 func (s *Server) serveHTTP2(c net.Conn) {
-	s.http2Once.Do(func() { go func() { _ = s.http2.Serve(s.handover) }() })
+	if s.http2 != nil {
+		s.http2.ServeConn(c)
+		return
+	}
+	s.http2Once.Do(func() { go func() { _ = s.netHTTP.Serve(s.handover) }() })
 	s.connections.Add(1)
 	if !s.handover.deliver(c) {
 		s.connections.Add(-1)

@@ -261,3 +261,6 @@ func (c *conn) abort() {
 	}
 	_ = sock.Close()
 }
+
+// Unread returns the connection and the bytes that have been read from it already.
+func (r *prefixedConn) Unread() (c net.Conn, unread []byte) { return r.Conn, r.prefix }

@@ -11,7 +11,7 @@ import (
 // Monitoring the client begins with the first call of Done, so that a Context that is
 // only passed on costs nothing.
 type Context struct {
-	Exchange *Exchange // of the request
+	Exchange *Exchange // of the request; nil if its owner notices by itself that the client is gone
 
 	observed atomic.Bool // Done or AfterFunc was called, or the context was canceled
 
@@ -36,7 +36,7 @@ func (c *Context) Done() <-chan struct{} {
 		c.done = make(chan struct{})
 		if c.canceled {
 			close(c.done)
-		} else {
+		} else if c.Exchange != nil {
 			c.Exchange.MonitorClient(c)
 		}
 	}

@@ -22,8 +22,13 @@ type http1Sender struct {
 	body        *http1Source  // nil if duplex is set or there is no body
 	keepTrailer func(http1.Field) bool
 	call        *http1.Call
-	aborter     *contextAborter // aborts the call when the context is done; nil if the call monitors its client
+	aborter     *contextAborter // aborts the call when the context is done; nil if the call monitors its client, or stream aborts it
+	stream      abortingSink
 }
+
+// An abortingSink is a Sink that knows when its client is gone. It then aborts what was set
+// last; when AbortWith(nil) returns, nothing is being aborted any more.
+type abortingSink interface{ AbortWith(a http1.Aborter) }
 
 // sender implements transport.
 func (o *http1Transport) sender(f *forwarding) sender {
@@ -34,7 +39,11 @@ func (o *http1Transport) sender(f *forwarding) sender {
 		f.upgrade = "" // there is no client connection to hand over
 		s.call = o.client.NewCall(nil)
 		s.call.Interim = s.relayInterim
-		s.aborter = abortOnDone(f.ctx, s.call)
+		if s.stream, _ = f.to.(abortingSink); s.stream != nil {
+			s.stream.AbortWith(s.call)
+		} else {
+			s.aborter = abortOnDone(f.ctx, s.call)
+		}
 	} else {
 		s.call = o.client.NewCall(s.duplex.Exchange())
 	}
@@ -151,6 +160,9 @@ func (s *http1Sender) switched() (net.Conn, []byte) {
 func (s *http1Sender) release() {
 	if s.aborter != nil {
 		s.aborter.end()
+	}
+	if s.stream != nil {
+		s.stream.AbortWith(nil)
 	}
 	s.call.Release()
 	*s = http1Sender{}

@@ -1,0 +1,198 @@
+package http2
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+)
+
+// returnAfter is how many bytes are consumed before the client is told that it may send
+// more.
+const returnAfter = receiveWindow / 4
+
+// onData receives a part of a request body.
+func (c *conn) onData(f *http2.DataFrame) error {
+	data, size := f.Data(), int64(f.Length)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.receiveWindow -= size; c.receiveWindow < 0 {
+		return http2.ConnectionError(http2.ErrCodeFlowControl)
+	}
+	s := c.streams[f.StreamID]
+	if s == nil {
+		c.returnLocked(size)
+		switch {
+		case f.StreamID > c.lastID:
+			return http2.ConnectionError(http2.ErrCodeProtocol)
+		case c.wasResetByUsLocked(f.StreamID):
+			return nil
+		}
+		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}
+	}
+	s.receiveWindow -= size
+	s.received += int64(len(data))
+	code := http2.ErrCodeNo
+	switch {
+	case s.endReceived:
+		code = http2.ErrCodeStreamClosed
+	case s.receiveWindow < 0:
+		code = http2.ErrCodeFlowControl
+	case s.announced >= 0 && s.received > s.announced:
+		code = http2.ErrCodeProtocol
+	}
+	if code != http2.ErrCodeNo {
+		c.returnLocked(size)
+		return http2.StreamError{StreamID: f.StreamID, Code: code}
+	}
+	if s.abandoned {
+		c.returnLocked(size)
+	} else {
+		c.returnLocked(size - int64(len(data))) // the padding
+		s.appendBodyLocked(data)
+	}
+	if f.StreamEnded() {
+		return s.endBodyLocked()
+	}
+	if len(data) > 0 {
+		s.canRead.Signal()
+	}
+	return nil
+}
+
+// appendBodyLocked appends a part of the body. Before the memory has to grow, it removes
+// what was read.
+func (s *Stream) appendBodyLocked(data []byte) {
+	if s.bodyRead > 0 && len(s.body)+len(data) > cap(s.body) {
+		s.body = s.body[:copy(s.body, s.body[s.bodyRead:])]
+		s.bodyRead = 0
+	}
+	s.body = append(s.body, data...)
+}
+
+// beginTrailerLocked checks that a trailer section may begin.
+func (s *Stream) beginTrailerLocked(f *http2.HeadersFrame) error {
+	switch {
+	case s.endReceived:
+		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeStreamClosed}
+	case !f.StreamEnded():
+		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol}
+	}
+	return nil
+}
+
+// endBodyLocked ends the request body. Its length must be the one that was announced (RFC
+// 9113 section 8.1.1).
+func (s *Stream) endBodyLocked() error {
+	if s.announced >= 0 && s.received != s.announced {
+		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol}
+	}
+	s.endReceived = true
+	s.canRead.Signal()
+	return nil
+}
+
+// returnLocked lets the client send n bytes more on the connection.
+func (c *conn) returnLocked(n int64) {
+	if c.returned += n; c.returned >= returnAfter && c.err == nil {
+		c.receiveWindow += c.returned
+		_ = c.framer.WriteWindowUpdate(0, uint32(c.returned))
+		c.returned = 0
+	}
+}
+
+// returnBodyLocked lets the client send n bytes more of this body.
+func (s *Stream) returnBodyLocked(n int64) {
+	s.conn.returnLocked(n)
+	if s.endReceived || s.closed {
+		return
+	}
+	if s.returned += n; s.returned >= returnAfter {
+		s.receiveWindow += s.returned
+		_ = s.conn.framer.WriteWindowUpdate(s.id, uint32(s.returned))
+		s.returned = 0
+	}
+}
+
+// Read reads the request body. Before it waits, it sends 100 Continue if the client waits
+// for that.
+func (s *Stream) Read(p []byte) (int, error) {
+	c := s.conn
+	c.mu.Lock()
+	for len(s.body) == s.bodyRead {
+		if err := s.readErrorLocked(); err != nil {
+			c.mu.Unlock()
+			return 0, err
+		}
+		if s.expectsLocked() {
+			s.continued = true
+			c.appendHeadersLocked(s.id, appendStatus(nil, 100), 0)
+			c.flushLocked()
+			continue
+		}
+		s.canRead.Wait()
+	}
+	n := copy(p, s.body[s.bodyRead:])
+	if s.bodyRead += n; s.bodyRead == len(s.body) {
+		s.body, s.bodyRead = s.body[:0], 0
+	}
+	s.returnBodyLocked(int64(n))
+	c.flushLocked()
+	c.mu.Unlock()
+	return n, nil
+}
+
+// expectsLocked reports whether the client waits for 100 Continue.
+func (s *Stream) expectsLocked() bool {
+	return !s.continued && s.received == 0 && !s.headSent && s.Fields.MayHave(1<<http1.Expect)
+}
+
+// readErrorLocked returns why there is nothing more to read now, or nil if more may come.
+func (s *Stream) readErrorLocked() error {
+	switch {
+	case s.endReceived:
+		return io.EOF
+	case s.err != nil:
+		return s.err
+	case s.readDeadline.IsZero():
+		return nil
+	}
+	left := time.Until(s.readDeadline)
+	if left <= 0 {
+		return os.ErrDeadlineExceeded
+	}
+	if c := s.conn; s.readTimer == nil {
+		s.readTimer = time.AfterFunc(left, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			s.canRead.Broadcast()
+		})
+	} else {
+		s.readTimer.Reset(left)
+	}
+	return nil
+}
+
+// SetReadDeadline sets the deadline for reading the request body. A time in the past makes
+// a pending read return.
+func (s *Stream) SetReadDeadline(t time.Time) error {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	s.readDeadline = t
+	s.canRead.Broadcast()
+	return nil
+}
+
+// Trailer returns the trailer fields of the request, which are available at the end of
+// its body. Fields that are not allowed in a trailer section are dropped.
+func (s *Stream) Trailer() *http1.Fields { return &s.trailer }
+
+// isMalformed reports whether the request is malformed, so that its stream has to be reset
+// (RFC 9113 section 8.1.1).
+func (s *Stream) isMalformed() bool {
+	fault, ok := s.Err.(*http1.Error) //nolint:errorlint // it is never wrapped
+	return ok && fault.Status == http1.ErrPseudoField.Status
+}

@@ -1,0 +1,262 @@
+package http2
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+)
+
+const (
+	// maxFrame is the maximum size of a received frame. It is the minimum that every
+	// implementation must accept (RFC 9113 section 4.2).
+	maxFrame = 16 << 10
+	// receiveWindow is the flow-control window for request bodies, of a stream and of a
+	// connection. It bounds what a connection can have in buffers.
+	receiveWindow = 1 << 20
+	// initialWindow is the size of all windows before SETTINGS (RFC 9113 section 6.9.2).
+	initialWindow = 1<<16 - 1
+	// keptFramer is the largest frame after which an idle connection keeps its Framer,
+	// which has a buffer of that size.
+	keptFramer = 1 << 10
+)
+
+// A conn is one connection. One goroutine reads it. Each request whose handler waits has
+// a goroutine of its own. Whoever has added frames to the output sends what all have
+// added, unless another goroutine is about to do so.
+type conn struct {
+	server *Server
+	net    net.Conn
+	peer   netip.AddrPort
+	tls    bool
+	in     input
+	framer *http2.Framer // reads from in, and writes to out under mu; replaced under mu
+	state  atomic.Value  // belongs to the handler
+
+	// What follows is used only by the goroutine that reads.
+	decoder      *hpack.Decoder
+	block        headerBlock
+	trailer      http1.Fields // of the block
+	pending      []*Stream    // requests whose handlers have not begun, in order of arrival
+	pendingSince time.Time    // since when they are held back; zero if they are not
+	deadline     time.Time    // for reading
+	waitBegan    time.Time    // when the current wait for bytes began
+	headBegan    time.Time    // when the preface or the header block began
+	largest      uint32       // size of the largest frame since framer was created
+	pinged       time.Time    // when an unanswered PING was sent; zero if there is none
+
+	interrupted atomic.Bool  // the read was interrupted because something has changed
+	inUse       atomic.Int32 // streams that have not been released
+
+	mu            sync.Mutex // guards what follows
+	out           output
+	streams       map[uint32]*Stream // streams that are not closed
+	lastID        uint32             // the largest number of a stream of the client
+	running       int                // streams whose handlers have not returned
+	sendWindow    int64
+	peerWindow    int64 // initial window of streams
+	peerFrame     int   // maximum size of a frame that is sent
+	receiveWindow int64 // what the client may send
+	returned      int64 // bytes of bodies that were consumed and not yet added to receiveWindow
+	resetByUs     [16]uint32
+	requests      int // that have ended
+	resets        int // of these, how many were reset by the client or because of an error of it
+	ready         bool
+	draining      bool
+	err           error // why the connection has ended
+	idleSince     time.Time
+	allEnded      sync.Cond // running has become 0
+
+	counter ResetCounter // nil if resets are not limited
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{
+		server: s, net: nc, streams: map[uint32]*Stream{}, sendWindow: initialWindow, peerWindow: initialWindow,
+		peerFrame: maxFrame, receiveWindow: receiveWindow, headBegan: time.Now(),
+	}
+	c.allEnded.L = &c.mu
+	var unread []byte
+	if p, ok := nc.(interface{ Unread() (net.Conn, []byte) }); ok {
+		c.net, unread = p.Unread()
+	}
+	_, c.tls = c.net.(*tls.Conn)
+	c.peer = peerOf(c.net)
+	c.out.init(c)
+	c.in.init(c, unread)
+	c.decoder = hpack.NewDecoder(4096, c.onField)
+	c.decoder.SetMaxStringLength(2 * s.MaxHeader)
+	c.newFramer()
+	if s.NewResetCounter != nil {
+		c.counter = s.NewResetCounter(nc)
+	}
+	return c
+}
+
+func (c *conn) newFramer() {
+	f := http2.NewFramer(&c.out, &c.in)
+	f.SetReuseFrames()
+	f.SetMaxReadFrameSize(maxFrame)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.framer, c.largest = f, 0
+}
+
+// serve serves the connection to its end.
+func (c *conn) serve() {
+	err := c.readPreface()
+	if err == nil {
+		err = c.readFrames()
+	}
+	c.mu.Lock()
+	c.endLocked(err)
+	c.mu.Unlock()
+	c.flush()
+	c.linger()
+	_ = c.net.Close()
+	c.dropPending()
+	c.mu.Lock()
+	for c.running > 0 {
+		c.allEnded.Wait()
+	}
+	c.mu.Unlock()
+	c.in.release()
+	if report := c.server.OnError; report != nil && err != nil && !isOrderly(err) {
+		report(err)
+	}
+}
+
+// errEnded reports that the connection has ended in an orderly way.
+var errEnded = errors.New("connection ended")
+
+func isOrderly(err error) bool {
+	return errors.Is(err, errEnded) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
+}
+
+// readPreface sends the settings and reads the connection preface (RFC 9113 section 3.4).
+func (c *conn) readPreface() error {
+	c.mu.Lock()
+	_ = c.framer.WriteSettings(
+		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: uint32(c.server.MaxStreams)},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: receiveWindow},
+		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: uint32(c.server.MaxHeader)},
+		http2.Setting{ID: http2.SettingEnableConnectProtocol, Val: 1},
+		http2.Setting{ID: http2.SettingNoRFC7540Priorities, Val: 1},
+	)
+	_ = c.framer.WriteWindowUpdate(0, receiveWindow-initialWindow)
+	c.mu.Unlock()
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(&c.in, preface); err != nil {
+		return err
+	}
+	if !bytes.Equal(preface, []byte(http2.ClientPreface)) {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	f, err := c.framer.ReadFrame()
+	if err != nil {
+		return err
+	}
+	settings, ok := f.(*http2.SettingsFrame)
+	if !ok || settings.IsAck() {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	c.mu.Lock()
+	c.ready, c.idleSince = true, time.Now()
+	if c.draining { // Shutdown was called meanwhile
+		c.draining = false
+		c.drainLocked()
+	}
+	c.mu.Unlock()
+	return c.onSettings(settings)
+}
+
+// readFrames reads frames until the connection ends.
+func (c *conn) readFrames() error {
+	for {
+		if c.in.isEmpty() {
+			if err := c.in.fill(); err != nil {
+				return err
+			}
+		}
+		if c.largest > keptFramer && c.isIdle() && !c.block.open {
+			c.newFramer()
+		}
+		f, err := c.framer.ReadFrame()
+		if err == nil {
+			c.largest = max(c.largest, f.Header().Length)
+			err = c.onFrame(f)
+		}
+		var of http2.StreamError
+		switch {
+		case err == nil:
+		case errors.As(err, &of):
+			if err := c.onStreamError(of); err != nil {
+				return err
+			}
+		case errors.Is(err, http2.ErrFrameTooLarge):
+			return http2.ConnectionError(http2.ErrCodeFrameSize)
+		default:
+			return err
+		}
+	}
+}
+
+// endLocked ends the connection because of err: it announces that by GOAWAY, and aborts
+// all streams.
+func (c *conn) endLocked(err error) {
+	if c.err != nil {
+		return
+	}
+	code := http2.ErrCodeNo
+	var fault http2.ConnectionError
+	if errors.As(err, &fault) {
+		code = http2.ErrCode(fault)
+	}
+	if !errors.Is(err, io.EOF) { // otherwise nobody reads it
+		_ = c.framer.WriteGoAway(c.lastID, code, nil)
+	}
+	c.abortLocked(err)
+}
+
+// abortLocked aborts all streams. Nothing more is added to the output. The functions that
+// it calls for that do not call back.
+func (c *conn) abortLocked(err error) {
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	for _, s := range c.streams {
+		s.failLocked(err)
+	}
+	clear(c.streams)
+	c.out.sent.Broadcast()
+}
+
+// linger reads on for a short time, because the kernel would discard what has been sent
+// if the client's bytes were not read.
+func (c *conn) linger() {
+	half, ok := c.net.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = c.net.SetReadDeadline(time.Now().Add(drainWait))
+	_, _ = io.CopyN(io.Discard, c.net, receiveWindow)
+}
+
+func peerOf(c net.Conn) netip.AddrPort {
+	peer, _ := netip.ParseAddrPort(c.RemoteAddr().String()) // a unix socket has none
+	return peer
+}
+
+// isIdle reports whether there is no request.
+func (c *conn) isIdle() bool { return c.inUse.Load() == 0 }

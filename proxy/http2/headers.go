@@ -1,0 +1,192 @@
+package http2
+
+import (
+	"strings"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+)
+
+const (
+	// maxBlock is how many times the maximum size of a header list a header block may
+	// use in frames, and maxContinuations the number of these. A client that sends more
+	// loses its connection: a block has to be decoded to its end, even if it is refused
+	// (CONTINUATION flood, CVE-2023-45288).
+	maxBlock         = 2
+	maxContinuations = 64
+	// fieldOverhead is added to the length of each field line (RFC 9113 section 6.5.2).
+	fieldOverhead = 32
+)
+
+// A headerBlock is the header block that is being received: a HEADERS frame and the
+// CONTINUATION frames after it.
+type headerBlock struct {
+	open      bool    // more CONTINUATION frames follow
+	stream    *Stream // whose request begins; nil if none does
+	trailerOf uint32  // the stream whose trailer section this is; 0 for none
+	endStream bool
+	size      int // of the header list
+	lines     int
+	received  int // bytes in frames
+	frames    int // CONTINUATION frames
+	err       *http1.Error
+	cookie    []byte // the values of Cookie, which are sent in one line in HTTP/1.1 (RFC 9113 section 8.2.3)
+}
+
+// onHeaders begins a header block.
+func (c *conn) onHeaders(f *http2.HeadersFrame) error {
+	id := f.StreamID
+	if id%2 == 0 {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	b := &c.block
+	*b = headerBlock{open: !f.HeadersEnded(), endStream: f.StreamEnded(), cookie: b.cookie[:0]}
+	c.mu.Lock()
+	s, known := c.streams[id]
+	var err error
+	switch {
+	case known:
+		b.trailerOf = id // its handler may end before the block does
+		err = s.beginTrailerLocked(f)
+	case id <= c.lastID && !c.wasResetByUsLocked(id):
+		c.mu.Unlock()
+		return http2.ConnectionError(http2.ErrCodeStreamClosed)
+	case id > c.lastID:
+		c.lastID = id
+		b.stream = c.newStreamLocked(id)
+	}
+	c.mu.Unlock()
+	if err == nil && f.HasPriority() && f.Priority.StreamDep == id {
+		err = http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
+	}
+	if err != nil {
+		if b.stream != nil {
+			c.releaseUnused(b.stream)
+		}
+		b.stream, b.trailerOf = nil, 0 // the block must still be decoded
+	}
+	c.decoder.SetEmitEnabled(b.stream != nil || b.trailerOf != 0)
+	if b.open {
+		c.headBegan = time.Now()
+	}
+	if more := c.decodeBlock(f.HeaderBlockFragment()); more != nil {
+		return more
+	}
+	return err
+}
+
+// onContinuation continues the header block. The Framer has checked that it belongs to
+// the stream of the block.
+func (c *conn) onContinuation(f *http2.ContinuationFrame) error {
+	if c.block.frames++; c.block.frames > maxContinuations {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
+	c.block.open = !f.HeadersEnded()
+	return c.decodeBlock(f.HeaderBlockFragment())
+}
+
+// decodeBlock decodes a part of the header block. At its end it begins the request.
+func (c *conn) decodeBlock(fragment []byte) error {
+	b := &c.block
+	if b.received += len(fragment); b.received > maxBlock*c.server.MaxHeader {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
+	if _, err := c.decoder.Write(fragment); err != nil {
+		return http2.ConnectionError(http2.ErrCodeCompression)
+	}
+	if b.open {
+		return nil
+	}
+	if err := c.decoder.Close(); err != nil {
+		return http2.ConnectionError(http2.ErrCodeCompression)
+	}
+	s := b.stream
+	b.stream = nil
+	switch {
+	case b.trailerOf != 0:
+		return c.endTrailer(b.trailerOf)
+	case s == nil:
+		return nil
+	}
+	s.completeRequest(b)
+	c.received(s)
+	return nil
+}
+
+// onField receives a field line from the decoder.
+func (c *conn) onField(f hpack.HeaderField) {
+	b := &c.block
+	b.lines++
+	if b.size += len(f.Name) + len(f.Value) + fieldOverhead; b.size > c.server.MaxHeader {
+		b.err = http1.ErrTooLarge
+	} else if b.lines > c.server.MaxFields {
+		b.err = http1.ErrTooManyFields
+	}
+	if b.err != nil && b.err.Status == http1.ErrTooLarge.Status {
+		c.decoder.SetEmitEnabled(false) // the rest is decoded only for the state of the decoder
+		return
+	}
+	err := error(nil)
+	switch {
+	case b.trailerOf != 0:
+		err = c.trailer.AddHTTP2(f.Name, f.Value) // there are no pseudo-header fields
+	case strings.HasPrefix(f.Name, ":"):
+		err = b.stream.setPseudo(f)
+	default:
+		b.stream.hasRegular = true
+		err = b.addField(f)
+	}
+	if err != nil && b.err == nil {
+		b.err, _ = err.(*http1.Error) //nolint:errorlint // they are never wrapped
+	}
+}
+
+// addField adds a field line to the request.
+func (b *headerBlock) addField(f hpack.HeaderField) error {
+	s := b.stream
+	switch f.Name {
+	case "cookie":
+		if !http1.ValidValue(f.Value) || strings.Trim(f.Value, " \t") != f.Value {
+			return http1.ErrFieldValue
+		}
+		if len(b.cookie) > 0 {
+			b.cookie = append(b.cookie, "; "...)
+		}
+		b.cookie = append(b.cookie, f.Value...)
+		return nil
+	case "host":
+		return s.setHost(f.Value)
+	}
+	if err := s.Fields.AddHTTP2(f.Name, f.Value); err != nil {
+		return err
+	}
+	switch n := s.Fields.AddedName(); {
+	case ofConnection>>n&1 != 0 && n != http1.Other, n == http1.TE && f.Value != "trailers":
+		return http1.ErrConnectionField
+	case n == http1.ContentLength:
+		return s.setLength(f.Value)
+	case n == http1.Expect && !strings.EqualFold(f.Value, "100-continue"):
+		return http1.ErrExpectation
+	}
+	return nil
+}
+
+// endTrailer ends the request body of a stream, after its trailer section.
+func (c *conn) endTrailer(id uint32) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.trailer.ResetHTTP2(keptHeader)
+	s := c.streams[id]
+	switch {
+	case s == nil: // it has ended meanwhile
+		return nil
+	case c.block.err != nil:
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
+	}
+	c.trailer.DropForbiddenTrailers()
+	s.trailer, c.trailer = c.trailer, s.trailer
+	return s.endBodyLocked()
+}

@@ -1,0 +1,203 @@
+package http2
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+)
+
+// errReset reports that the client has reset the stream.
+var errReset = errors.New("stream reset by the client")
+
+// A Stream is one request and its response. It is an upstream.Sink, and its request body.
+// One goroutine may read the body while another one writes the response.
+type Stream struct {
+	Request
+	// BeforeEnd, if it is set, is called once before the last bytes of the response are
+	// sent. flush sends the part of the response that has been written so far, if that
+	// is not the whole response.
+	BeforeEnd func(flush func())
+	// State belongs to the handler. It is kept while the Stream is reused, for requests
+	// of any client, so that a handler needs no pool of its own.
+	State any
+
+	conn    *conn
+	id      uint32
+	ctx     http1.Context
+	trailer http1.Fields // of the request
+	body    []byte       // the received part of the request body
+	canRead sync.Cond    // all on the mutex of the connection
+	canSend sync.Cond
+
+	response
+	streamState // guarded by the mutex of the connection
+
+	abortMu sync.Mutex // guards aborter; held while it is called
+	aborter http1.Aborter
+}
+
+// A streamState is the part of a Stream that is zeroed for each request and guarded by
+// the mutex of its connection.
+type streamState struct {
+	closed    bool  // it is not among the streams of the connection any more
+	err       error // why the stream has failed; nil if it has not
+	wasReset  bool  // the client has reset it, or caused an error
+	started   bool  // its handler has begun on a goroutine of its own
+	abandoned bool  // the handler needs no more of the body
+
+	sendWindow, receiveWindow int64
+	bodyRead                  int   // bytes of body that were read
+	returned                  int64 // bytes of the body that were consumed and not yet added to receiveWindow
+	received                  int64 // bytes of the body
+	endReceived, endSent      bool
+	continued                 bool // 100 Continue is not to be sent any more
+	sending                   bool // a goroutine waits for room or a window
+	readDeadline              time.Time
+	readTimer                 *time.Timer
+}
+
+// newStreamLocked returns a new stream.
+func (c *conn) newStreamLocked(id uint32) *Stream {
+	s, ok := c.server.streams.Get().(*Stream)
+	if !ok {
+		s = new(Stream)
+		s.announced = -1
+	}
+	s.conn, s.id = c, id
+	s.canRead.L, s.canSend.L = &c.mu, &c.mu
+	s.sendWindow, s.receiveWindow = c.peerWindow, receiveWindow
+	c.streams[id] = s
+	c.inUse.Add(1)
+	return s
+}
+
+// releaseUnused releases a stream whose handler has not begun.
+func (c *conn) releaseUnused(s *Stream) {
+	c.mu.Lock()
+	c.closeLocked(s)
+	c.mu.Unlock()
+	s.recycle()
+}
+
+// closeLocked removes s from the streams of the connection. What was received and not
+// read is added to the window of the connection.
+func (c *conn) closeLocked(s *Stream) {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	delete(c.streams, s.id)
+	c.returnLocked(int64(len(s.body) - s.bodyRead))
+	s.body, s.bodyRead = s.body[:0], 0
+}
+
+// recycle releases the memory of s for other requests. Nobody may use it any more.
+func (s *Stream) recycle() {
+	c := s.conn
+	reusable := !s.ctx.Observed()
+	s.AbortWith(nil)
+	s.Request.reset()
+	s.trailer.ResetHTTP2(keptHeader)
+	s.BeforeEnd = nil
+	s.response.reset()
+	c.mu.Lock()
+	if s.readTimer != nil {
+		s.readTimer.Stop() // if its function still runs, it wakes a request for nothing
+	}
+	s.streamState = streamState{}
+	if cap(s.body) > maxFrame {
+		s.body = nil
+	}
+	if c.inUse.Add(-1) == 0 {
+		c.idleSince = time.Now()
+	}
+	wake := c.draining && c.isIdle()
+	c.mu.Unlock()
+	if reusable {
+		s.conn = nil
+		c.server.streams.Put(s)
+	}
+	if wake {
+		c.interruptRead()
+	}
+}
+
+// failLocked makes all that waits for the stream fail.
+func (s *Stream) failLocked(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+	s.closed = true
+	s.canRead.Broadcast()
+	s.canSend.Broadcast()
+	s.conn.out.sent.Broadcast()
+	if !s.started {
+		return
+	}
+	s.ctx.Abort()
+	s.abortMu.Lock()
+	defer s.abortMu.Unlock()
+	if s.aborter != nil {
+		s.aborter.Abort()
+	}
+}
+
+// Context returns the context of the request. It is canceled when the stream or its
+// connection has failed.
+func (s *Stream) Context() *http1.Context { return &s.ctx }
+
+// AbortWith makes a failure of the stream call a.Abort, until it is called again with nil.
+// When that call returns, Abort has returned.
+func (s *Stream) AbortWith(a http1.Aborter) {
+	s.abortMu.Lock()
+	s.aborter = a
+	s.abortMu.Unlock()
+	if a == nil {
+		return
+	}
+	s.conn.mu.Lock()
+	failed := s.err != nil
+	s.conn.mu.Unlock()
+	if failed {
+		a.Abort()
+	}
+}
+
+// WasReset reports whether the client has reset the stream, while its connection goes on.
+func (s *Stream) WasReset() bool {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	return s.wasReset && s.conn.err == nil
+}
+
+// Failed reports whether the stream or its connection has failed.
+func (s *Stream) Failed() bool {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	return s.err != nil
+}
+
+// resetLocked resets a stream whose handler may be in progress.
+func (c *conn) resetLocked(s *Stream, code http2.ErrCode, err error) {
+	if !s.closed {
+		c.closeByResetLocked(s, code)
+		s.failLocked(err)
+	}
+}
+
+// closeByResetLocked resets a stream.
+func (c *conn) closeByResetLocked(s *Stream, code http2.ErrCode) {
+	_ = c.framer.WriteRSTStream(s.id, code)
+	c.resetByUs[s.id/2%uint32(len(c.resetByUs))] = s.id
+	c.closeLocked(s)
+}
+
+// wasResetByUsLocked reports whether we have reset a stream, so that the client may have
+// sent more for it before it knew.
+func (c *conn) wasResetByUsLocked(id uint32) bool {
+	return c.resetByUs[id/2%uint32(len(c.resetByUs))] == id
+}

@@ -19,6 +19,7 @@ const (
 // nothing more.
 func (c *conn) received(s *Stream) {
 	c.mu.Lock()
+	s.endReceived = c.block.endStream
 	tooMany := c.running+len(c.pending) >= c.server.MaxStreams
 	if tooMany {
 		s.wasReset = true

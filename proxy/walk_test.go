@@ -93,6 +93,6 @@ func TestServe_ARequestEntersEachPackageOnce(t *testing.T) {
 			}
 			defer answer.Body.Close()
 			return answer.StatusCode
-		}, "proxy/frontend", "proxy", "limiter/redisstore")
+		}, "proxy/frontend", "proxy/http2", "proxy", "limiter/redisstore")
 	})
 }

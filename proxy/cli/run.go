@@ -41,7 +41,10 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(log.Standard())      // of the standard library, for the whole process
 	memlimit.Set(memlimit.WithRatio(0.9)) // sets nothing if there is no cgroup limit
-	n, err := node.Start(ctx, node.Options{Path: path, Config: read, Log: log, Build: readBuild(), Reload: w.Reload, Reopen: w.Reopen})
+	n, err := node.Start(ctx, node.Options{
+		Path: path, Config: read, Log: log, Build: readBuild(), Reload: w.Reload, Reopen: w.Reopen,
+		NetHTTP2: os.Getenv("WEIR_HTTP2_SERVER") == "net/http",
+	})
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,6 @@ type Listen struct {
 	TLS           []Pair // at least one if HTTPS is set and ACME is nil
 	ACME          *ACME  // nil for none
 	H2C           bool   // HTTP/2 without TLS
-	NetHTTP2      bool   // net/http serves HTTP/2; the environment variable WEIR_HTTP2 is net/http
 	ProxyProtocol []netip.Prefix
 	Timeouts      ListenTimeouts
 	MaxHeader     int64 // bytes of a request's header; at least 1 KiB

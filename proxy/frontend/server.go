@@ -48,12 +48,21 @@ type Server struct {
 
 // A Handler serves requests of both protocols.
 type Handler interface {
-	http.Handler
+	HTTP1Handler
 	http2.Handler
+}
+
+// An HTTP1Handler serves requests of HTTP/1.1 as an Exchange, and others as a handler of
+// net/http.
+type HTTP1Handler interface {
+	http.Handler
 	ServeHTTP1(x *http1.Exchange)
 	// RejectHTTP1 responds to a request that could not be parsed.
 	RejectHTTP1(x *http1.Exchange, err error)
 }
+
+// NetHTTP2 returns h as a handler that net/http serves over HTTP/2.
+func NetHTTP2(h Handler) HTTP1Handler { return struct{ HTTP1Handler }{h} }
 
 const (
 	// maxStreams is the maximum number of concurrent streams of an HTTP/2 connection.
@@ -70,9 +79,10 @@ const (
 	maxHeaderFields = 1024
 )
 
-// NewServer returns a Server with the limits, timeouts and protocols of c. If h is a
-// Handler, it gets HTTP/1.1 requests as an Exchange; otherwise they are converted for
-// net/http. Messages of net/http go to log.
+// NewServer returns a Server with the limits, timeouts and protocols of c. If h is an
+// HTTP1Handler, it gets HTTP/1.1 requests as an Exchange, and if it is a Handler, HTTP/2
+// requests as a Stream; otherwise they are converted for net/http. Messages of net/http go
+// to log.
 func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -88,13 +98,13 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 			log.Error().Interface("error", v).Bytes("stack", debug.Stack()).Msg("panic in a request")
 		},
 	}
-	if own, ok := h.(Handler); ok {
+	if own, ok := h.(HTTP1Handler); ok {
 		s.http1.Handler, s.http1.ErrorHandler = own.ServeHTTP1, own.RejectHTTP1
 	}
 	if c.H2C {
 		s.http1.HTTP2 = s.serveHTTP2
 	}
-	if own, ok := h.(Handler); ok && !c.NetHTTP2 {
+	if own, ok := h.(http2.Handler); ok {
 		s.http2 = &http2.Server{
 			Handler: own, MaxHeader: int(c.MaxHeader), MaxFields: maxHeaderFields, MaxStreams: maxStreams, Timeouts: s.http1.Timeouts,
 			NewResetCounter: s.newResetCounter, OnPanic: s.http1.OnPanic,

@@ -18,7 +18,8 @@ type listener struct {
 
 // listen opens all sockets, loads the certificates and creates the servers. It does not accept
 // connections yet.
-func (n *Node) listen(ctx context.Context, c *config.Config) error {
+func (n *Node) listen(ctx context.Context, o Options) error {
+	c := o.Config
 	from, err := inherit(c.Listen)
 	if err != nil {
 		return err
@@ -44,7 +45,11 @@ func (n *Node) listen(ctx context.Context, c *config.Config) error {
 	if n.issuer != nil {
 		clients = frontend.WithChallenges(n.proxy, n.issuer)
 	}
-	n.clients = frontend.NewServer(clients, c.Listen, n.log)
+	if o.NetHTTP2 {
+		n.clients = frontend.NewServer(frontend.NetHTTP2(clients), c.Listen, n.log)
+	} else {
+		n.clients = frontend.NewServer(clients, c.Listen, n.log)
+	}
 	return nil
 }
 

@@ -27,6 +27,8 @@ type Options struct {
 	Build  Build
 	Reload <-chan os.Signal // each signal triggers a reload
 	Reopen <-chan os.Signal // each signal reopens the access log; may be nil
+	// NetHTTP2 has net/http serve HTTP/2 to clients instead of package http2.
+	NetHTTP2 bool
 }
 
 // A Build identifies the program.
@@ -75,7 +77,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 		err = n.assemble(ctx)
 	}
 	if err == nil {
-		err = n.listen(ctx, o.Config)
+		err = n.listen(ctx, o)
 	}
 	if err != nil {
 		_ = n.closers.close(context.WithoutCancel(ctx)) // the first error is returned

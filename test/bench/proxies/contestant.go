@@ -18,7 +18,7 @@ func (b *bench) contestants(w workload) []contestant {
 	if b.other != "" {
 		out = append(out, b.weir("weir-other", b.other, w))
 	}
-	if b.goPeer != "" && w.limits <= 1 && w.routes == 0 && !w.tls && !w.log {
+	if b.goPeer != "" && w.limits <= 1 && w.routes == 0 && !w.tls && !w.http2 && !w.log {
 		out = append(out, b.reverseProxy(w))
 	}
 	if w.store == "redis" {
@@ -31,10 +31,10 @@ func (b *bench) contestants(w workload) []contestant {
 	if w.sameFields {
 		out = append(out, b.nginx("nginx-fields", w, weirFields))
 	}
-	if b.haproxy != "" && w.limits <= 1 && w.routes == 0 && !w.tls && !w.log {
+	if b.haproxy != "" && w.limits <= 1 && w.routes == 0 && !w.tls && !w.http2 && !w.log {
 		out = append(out, b.haproxyFor(w))
 	}
-	if b.caddy != "" && w.limits <= 1 && w.routes == 0 && w.upload == 0 && !w.tls && !w.log {
+	if b.caddy != "" && w.limits <= 1 && w.routes == 0 && w.upload == 0 && !w.tls && !w.http2 && !w.log {
 		out = append(out, b.caddyFor(w))
 	}
 	return out
@@ -44,6 +44,9 @@ func (b *bench) weir(name, binary string, w workload) contestant {
 	listen, level, to := fmt.Sprintf(`http: "127.0.0.1:%d"`, b.port), "error", b.upstreamPort
 	if w.tls {
 		listen = fmt.Sprintf(`http: none, https: "127.0.0.1:%d", tls: {cert: %s/cert.pem, key: %[2]s/key.pem}`, b.port, b.dir)
+	}
+	if w.http2 && !w.tls {
+		listen += ", h2c: true"
 	}
 	if w.log {
 		level = "info"

@@ -15,6 +15,9 @@ import (
 // inFlight are requests at once on a connection of HTTP/2.
 const inFlight = 8
 
+// overHTTP2 finds the protocol: negotiated by TLS, or known before.
+var overHTTP2 = regexp.MustCompile(`Application protocol: h2c?\n`)
+
 // finished is how long h2load has measured, in seconds.
 var finished = regexp.MustCompile(`finished in ([\d.]+)s`)
 
@@ -41,7 +44,7 @@ func http2(args []string) error {
 		return fmt.Errorf("h2load: %w: %s", err, out)
 	}
 	m := finished.FindStringSubmatch(string(out))
-	if m == nil || !strings.Contains(string(out), "Application protocol: h2\n") {
+	if m == nil || !overHTTP2.Match(out) {
 		return fmt.Errorf("h2load has not measured HTTP/2: %s", out)
 	}
 	text, err := os.ReadFile(log.Name())

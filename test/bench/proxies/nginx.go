@@ -66,7 +66,7 @@ func (b *bench) nginxServer(w workload, l limiting) string {
 		listen, certificate = "ssl", fmt.Sprintf("ssl_certificate %s/cert.pem; ssl_certificate_key %[1]s/key.pem;", b.dir)
 	}
 	if w.http2 {
-		listen = "ssl http2"
+		listen += " http2"
 	}
 	if w.log {
 		log = fmt.Sprintf("access_log %s/access.log;", b.dir)

@@ -12,7 +12,7 @@ type workload struct {
 	answer     int    // bytes of the answer's body
 	upload     int    // bytes of the request's body; 0 is a GET
 	tls        bool
-	http2      bool // 8 requests at once on each of 8 connections
+	http2      bool // 8 requests at once on each of 8 connections; with prior knowledge where there is no tls
 	rate       int  // requests a second, sent whether or not answers come; 0 is as many as answers allow
 	idle       int  // connections beside those of the load that say nothing
 	log        bool
@@ -42,6 +42,9 @@ func workloads() []workload {
 		{name: "up-10m", what: "as plain, requests of 10 MiB", keys: 1, upload: long},
 		{name: "tls", what: "as plain, clients speak TLS", keys: 1, tls: true},
 		{name: "http2", what: "as tls, in HTTP/2: 8 connections with 8 requests at once", keys: 1, tls: true, http2: true},
+		{name: "http2-refused", what: "as http2, with a limit as in refused", limit: 10, keys: 1, tls: true, http2: true, refuses: true},
+		{name: "h2c", what: "as http2, without TLS", keys: 1, http2: true},
+		{name: "h2c-refused", what: "as http2-refused, without TLS", limit: 10, keys: 1, http2: true, refuses: true},
 		{name: "idle", what: "as plain, beside 5,000 connections that say nothing", keys: 1, idle: 5000},
 		{name: "log", what: "as plain, with a line in the access log for each request", keys: 1, log: true, sameFields: true},
 		{name: "open", what: "as plain, 5,000 requests a second whether or not answers come", keys: 1, rate: 5000},

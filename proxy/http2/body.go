@@ -14,27 +14,62 @@ import (
 // more.
 const returnAfter = receiveWindow / 4
 
-// onData receives a part of a request body.
+// readData reads the payload of a DATA frame without padding, straight into the body of its
+// stream.
+func (c *conn) readData(h http2.FrameHeader) error {
+	if h.StreamID == 0 {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	left := int(h.Length)
+	s, fault := c.beginData(h, left)
+	for left > 0 {
+		if c.in.isEmpty() {
+			if err := c.in.fill(); err != nil {
+				return err
+			}
+		}
+		piece := c.in.take(left)
+		left -= len(piece)
+		c.addData(h.StreamID, s, piece)
+	}
+	if fault != nil || s == nil {
+		return fault
+	}
+	return c.endData(h, s)
+}
+
+// onData receives a DATA frame with padding.
 func (c *conn) onData(f *http2.DataFrame) error {
-	data, size := f.Data(), int64(f.Length)
+	s, fault := c.beginData(f.FrameHeader, len(f.Data()))
+	if fault != nil || s == nil {
+		return fault
+	}
+	c.addData(f.StreamID, s, f.Data())
+	return c.endData(f.FrameHeader, s)
+}
+
+// beginData begins a DATA frame with so many bytes of a body. It returns the stream to which
+// they belong, or nil if they are not wanted.
+func (c *conn) beginData(h http2.FrameHeader, length int) (*Stream, error) {
+	size := int64(h.Length)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.receiveWindow -= size; c.receiveWindow < 0 {
-		return http2.ConnectionError(http2.ErrCodeFlowControl)
+		return nil, http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
-	s := c.streams[f.StreamID]
+	s := c.streams[h.StreamID]
 	if s == nil {
 		c.returnLocked(size)
 		switch {
-		case f.StreamID > c.lastID:
-			return http2.ConnectionError(http2.ErrCodeProtocol)
-		case c.wasResetByUsLocked(f.StreamID):
-			return nil
+		case h.StreamID > c.lastID:
+			return nil, http2.ConnectionError(http2.ErrCodeProtocol)
+		case c.wasResetByUsLocked(h.StreamID):
+			return nil, nil
 		}
-		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}
+		return nil, http2.StreamError{StreamID: h.StreamID, Code: http2.ErrCodeStreamClosed}
 	}
 	s.receiveWindow -= size
-	s.received += int64(len(data))
+	s.received += int64(length)
 	code := http2.ErrCodeNo
 	switch {
 	case s.endReceived:
@@ -46,21 +81,37 @@ func (c *conn) onData(f *http2.DataFrame) error {
 	}
 	if code != http2.ErrCodeNo {
 		c.returnLocked(size)
-		return http2.StreamError{StreamID: f.StreamID, Code: code}
+		return nil, http2.StreamError{StreamID: h.StreamID, Code: code}
 	}
-	if s.abandoned {
-		c.returnLocked(size)
-	} else {
-		c.returnLocked(size - int64(len(data))) // the padding
+	c.returnLocked(size - int64(length)) // the padding
+	return s, nil
+}
+
+// addData adds a part of the body of s, if s still has that number.
+func (c *conn) addData(id uint32, s *Stream, data []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case s == nil || len(data) == 0:
+	case c.streams[id] != s:
+		c.returnLocked(int64(len(data)))
+	default:
 		s.appendBodyLocked(data)
-	}
-	if f.StreamEnded() {
-		return s.endBodyLocked()
-	}
-	if len(data) > 0 {
 		s.canRead.Signal()
 	}
-	return nil
+}
+
+// endData ends a DATA frame.
+func (c *conn) endData(h http2.FrameHeader, s *Stream) error {
+	if !h.Flags.Has(http2.FlagDataEndStream) {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.streams[h.StreamID] != s {
+		return nil
+	}
+	return s.endBodyLocked()
 }
 
 // appendBodyLocked appends a part of the body. Before the memory has to grow, it removes

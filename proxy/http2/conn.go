@@ -26,9 +26,9 @@ const (
 	receiveWindow = 1 << 20
 	// initialWindow is the size of all windows before SETTINGS (RFC 9113 section 6.9.2).
 	initialWindow = 1<<16 - 1
-	// keptFramer is the largest frame after which an idle connection keeps its Framer,
-	// which has a buffer of that size.
-	keptFramer = 1 << 10
+	// keptFramer is the largest frame after which a connection keeps its Framer, which has
+	// a buffer of that size.
+	keptFramer = 2 << 10
 )
 
 // A conn is one connection. One goroutine reads it. Each request whose handler waits has
@@ -52,7 +52,6 @@ type conn struct {
 	deadline     time.Time    // for reading
 	waitBegan    time.Time    // when the current wait for bytes began
 	headBegan    time.Time    // when the preface or the header block began
-	largest      uint32       // size of the largest frame since framer was created
 	pinged       time.Time    // when an unanswered PING was sent; zero if there is none
 
 	interrupted atomic.Bool  // the read was interrupted because something has changed
@@ -109,7 +108,7 @@ func (c *conn) newFramer() {
 	f.SetMaxReadFrameSize(maxFrame)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.framer, c.largest = f, 0
+	c.framer = f
 }
 
 // serve serves the connection to its end.
@@ -188,14 +187,7 @@ func (c *conn) readFrames() error {
 				return err
 			}
 		}
-		if c.largest > keptFramer && c.isIdle() && !c.block.open {
-			c.newFramer()
-		}
-		f, err := c.framer.ReadFrame()
-		if err == nil {
-			c.largest = max(c.largest, f.Header().Length)
-			err = c.onFrame(f)
-		}
+		err := c.readFrame()
 		var of http2.StreamError
 		switch {
 		case err == nil:
@@ -209,6 +201,25 @@ func (c *conn) readFrames() error {
 			return err
 		}
 	}
+}
+
+// readFrame reads a frame and processes it.
+func (c *conn) readFrame() error {
+	h, err := c.framer.ReadFrameHeader()
+	switch {
+	case err != nil:
+		return err
+	case h.Type == http2.FrameData && !h.Flags.Has(http2.FlagDataPadded):
+		return c.readData(h)
+	}
+	f, err := c.framer.ReadFrameForHeader(h)
+	if err == nil {
+		err = c.onFrame(f)
+	}
+	if h.Length > keptFramer && !c.block.open {
+		c.newFramer()
+	}
+	return err
 }
 
 // endLocked ends the connection because of err: it announces that by GOAWAY, and aborts

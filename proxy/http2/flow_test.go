@@ -75,7 +75,9 @@ func TestFlow_WindowsShrinkAndGrow(t *testing.T) {
 	c.ask(1, get("/")...)
 	has := func(n int) {
 		t.Helper()
-		c.until("data", func(http2.Frame) bool { return len(c.body[1]) >= n })
+		for len(c.body[1]) < n {
+			c.until("data", func(f http2.Frame) bool { return f.Header().Type == http2.FrameData })
+		}
 		if len(c.body[1]) != n {
 			t.Fatalf("got %d bytes; want %d", len(c.body[1]), n)
 		}

@@ -12,13 +12,13 @@ import (
 // frames, so that the requests of several streams are read at once.
 const inputSize = 16 << 10
 
-// An input reads from a connection. While it waits for a client without requests it holds
-// no buffer. Only the goroutine that reads the connection uses it.
+// An input reads from a connection. While it waits, it holds no buffer. Only the goroutine that reads the connection uses it.
 type input struct {
 	c       *conn
 	buf     *[inputSize]byte // nil if there are no unread bytes
 	r, w    int              // the unread bytes are buf[r:w]
 	oneByte [1]byte
+	more    bool            // only the byte that was read without a buffer has been read
 	raw     syscall.RawConn // nil if the connection is not a TCP socket
 	rawErr  error
 	readRaw func(fd uintptr) bool
@@ -70,9 +70,21 @@ func (in *input) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// take returns at most n unread bytes. They are valid until the next read.
+func (in *input) take(n int) []byte {
+	from := in.r
+	in.r = min(in.w, from+n)
+	return in.buf[from:in.r]
+}
+
 // fill reads at least one byte into the empty buffer.
 func (in *input) fill() error {
 	c := in.c
+	if in.more {
+		if done, err := in.readMore(); done {
+			return err
+		}
+	}
 	c.waitBegan = time.Time{}
 	for {
 		if err := c.beforeRead(); err != nil {
@@ -96,17 +108,28 @@ func (in *input) fill() error {
 	}
 }
 
-// read reads into the buffer. If the connection is idle, it first waits without a buffer.
-func (in *input) read() (int, error) {
-	if in.buf != nil && !in.c.isIdle() {
-		return in.c.net.Read(in.buf[:])
+// readMore reads what has arrived together with the byte that was read without a buffer.
+// Nothing has happened since, so that there is nothing to be done before it waits. done is
+// false if it was interrupted.
+func (in *input) readMore() (done bool, err error) {
+	in.more = false
+	n, err := in.c.net.Read(in.buf[:])
+	if n > 0 {
+		in.r, in.w = 0, n
+		return true, nil
 	}
+	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded), err
+}
+
+// read waits without a buffer, and then reads into one.
+func (in *input) read() (int, error) {
 	in.release()
 	if in.raw == nil {
 		n, err := in.c.net.Read(in.oneByte[:])
 		if n > 0 {
 			in.acquire()
 			in.buf[0] = in.oneByte[0]
+			in.more = true
 		}
 		return n, err
 	}

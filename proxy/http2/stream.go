@@ -43,11 +43,10 @@ type Stream struct {
 // A streamState is the part of a Stream that is zeroed for each request and guarded by
 // the mutex of its connection.
 type streamState struct {
-	closed    bool  // it is not among the streams of the connection any more
-	err       error // why the stream has failed; nil if it has not
-	wasReset  bool  // the client has reset it, or caused an error
-	started   bool  // its handler has begun on a goroutine of its own
-	abandoned bool  // the handler needs no more of the body
+	closed   bool  // it is not among the streams of the connection any more
+	err      error // why the stream has failed; nil if it has not
+	wasReset bool  // the client has reset it, or caused an error
+	started  bool  // its handler has begun on a goroutine of its own
 
 	sendWindow, receiveWindow int64
 	bodyRead                  int   // bytes of body that were read

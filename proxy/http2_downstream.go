@@ -22,6 +22,8 @@ type http2Downstream struct {
 	buffer  bodyBuffer // holds the body read by readAll
 	content []byte     // the body in kept; nil if readAll was not called
 	decided bool       // BeginHTTP2 has decided about the request
+
+	webSocketKey string // of an extended CONNECT
 }
 
 // BeginHTTP2 runs the stages that do not wait. A request that is refused by them, or for which the
@@ -88,7 +90,7 @@ func (p *Proxy) http2Downstream(s *http2.Stream) *http2Downstream {
 	}
 	d.Stream, d.x.in.body = s, d
 	d.buffer.budget = p.buffers
-	if s.Length != 0 {
+	if s.Length != 0 && s.Protocol == "" {
 		d.body = &body{
 			Reader: s, deadlines: s, timeout: p.timeouts.Body, trailer: s.Trailer,
 			isStream: strings.HasPrefix(firstValue(&s.Fields, http1.ContentType), "application/grpc"),
@@ -105,7 +107,7 @@ func firstValue(f *http1.Fields, n http1.Name) string {
 // release releases the body of d, and prepares d for the next request.
 func (d *http2Downstream) release() {
 	d.buffer.release()
-	d.Stream, d.body, d.content, d.decided = nil, nil, nil, false
+	d.Stream, d.body, d.content, d.decided, d.webSocketKey = nil, nil, nil, false, ""
 }
 
 // giveUp makes d use another exchange for its next request, because x outlives this one.
@@ -123,6 +125,9 @@ func (d *http2Downstream) readRequest() {
 		x.in.scheme = "https"
 	}
 	x.in.peer, x.in.header, x.in.length, x.in.parseErr = s.Peer(), &s.Fields, s.Length, s.Err
+	if s.Protocol != "" && s.Err == nil {
+		d.beginWebSocket()
+	}
 	x.readFieldNames(&s.Fields)
 }
 
@@ -143,6 +148,9 @@ func (d *http2Downstream) respond(a respond.Response) {
 // Begin implements upstream.Sink.
 func (d *http2Downstream) Begin(status int, f *http1.Fields, length int64) error {
 	d.body.markResponseStarted()
+	if d.webSocketKey != "" && status < 300 { // to the client this would mean that the tunnel is open
+		return errNoTunnel
+	}
 	return d.Stream.Begin(status, f, length)
 }
 
@@ -172,6 +180,9 @@ func (d *http2Downstream) readAll(maxBytes int64) ([]byte, error) {
 
 func (d *http2Downstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	t.Fields, t.ForceQuery = &d.Fields, strings.Contains(d.Path, "?")
+	if d.webSocketKey != "" {
+		return d.forwardWebSocket(p, t)
+	}
 	if d.body != nil {
 		d.body.limit(d.x.route.MaxBody)
 		t.Body, t.BufferedBody = d.body, d.content

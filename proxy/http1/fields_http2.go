@@ -4,6 +4,7 @@ package http1
 var (
 	ErrPseudoField     = &Error{400, "pseudo-header fields not valid"}
 	ErrConnectionField = &Error{400, "field of the connection in HTTP/2"}
+	ErrProtocol        = &Error{501, "protocol of CONNECT not supported"}
 )
 
 // AddHTTP2 adds a line that was received over HTTP/2 (RFC 9113 section 8.2.1). It copies

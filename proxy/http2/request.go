@@ -97,6 +97,8 @@ func (r *Request) complete() error {
 		return http1.ErrPseudoField
 	case r.Protocol != "" && (r.Method != methodConnect || r.Length == 0):
 		return http1.ErrPseudoField
+	case r.Protocol != "" && !strings.EqualFold(r.Protocol, "websocket"):
+		return http1.ErrProtocol
 	case !http1.ValidMethod(r.Method):
 		return http1.ErrMethod
 	case !http1.ValidTarget(r.Path), r.Path[0] != '/' && !(r.Path == "*" && r.Method == "OPTIONS"):

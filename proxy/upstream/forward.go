@@ -183,9 +183,10 @@ func (f *forwarding) tunnel(fields *http1.Fields) error {
 
 // upgradeProtocol returns the protocol that the request may switch to, or "". Only
 // WebSocket is possible, on routes that allow it: a GET request without a body (RFC
-// 6455 section 4.1). Any other upgrade, h2c in particular, would bypass the limits.
+// 6455 section 4.1). Any other upgrade, h2c in particular, would bypass the limits. In
+// HTTP/2 only an extended CONNECT has the field, which its downstream adds.
 func upgradeProtocol(t *Request) string {
-	if !t.WebSocket || t.Proto != "HTTP/1.1" || t.Method != http.MethodGet || t.Length != 0 {
+	if !t.WebSocket || t.Proto == "HTTP/1.0" || t.Method != http.MethodGet || t.Length != 0 {
 		return ""
 	}
 	wish := t.Fields.Values("Upgrade")

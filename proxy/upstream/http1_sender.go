@@ -36,7 +36,9 @@ func (o *http1Transport) sender(f *forwarding) sender {
 	s.forwarding, s.transport = f, o
 	s.duplex, _ = f.to.(*http1.Duplex)
 	if s.duplex == nil {
-		f.upgrade = "" // there is no client connection to hand over
+		if _, ok := f.to.(*HTTP2Sink); ok {
+			f.upgrade = "" // there is no client connection to hand over
+		}
 		s.call = o.client.NewCall(nil)
 		s.call.Interim = s.relayInterim
 		if s.stream, _ = f.to.(abortingSink); s.stream != nil {

@@ -43,8 +43,8 @@ type Request struct {
 	Start time.Time
 	// RequestID is sent as X-Request-Id, unless it is empty.
 	RequestID string
-	// WebSocket allows an upgrade to WebSocket, from HTTP/1.1 to HTTP/1.1. The messages
-	// after that are not inspected.
+	// WebSocket allows an upgrade to WebSocket, to HTTP/1.1. The messages after that are
+	// not inspected.
 	WebSocket bool
 	// Forwarded adds the field Forwarded (RFC 7239) to X-Forwarded-*.
 	Forwarded bool

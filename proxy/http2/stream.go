@@ -69,8 +69,12 @@ func (c *conn) newStreamLocked(id uint32) *Stream {
 	s.conn, s.id = c, id
 	s.canRead.L, s.canSend.L = &c.mu, &c.mu
 	s.sendWindow, s.receiveWindow = c.peerWindow, receiveWindow
-	c.streams[id] = s
 	c.inUse.Add(1)
+	if s.streamState.err = c.err; c.err != nil { // the connection has ended meanwhile
+		s.closed = true
+		return s
+	}
+	c.streams[id] = s
 	return s
 }
 

@@ -35,9 +35,22 @@ type testServer struct {
 func startServer(t *testing.T, yaml string, change ...func(*Options)) *testServer {
 	t.Helper()
 	f := &testServer{testProxy: newProxy(t, yaml, change...)}
-	f.server = frontend.NewServer(f.Proxy, f.current.Load().config.Listen, zerolog.Nop())
+	return f.listen(f.Proxy)
+}
+
+// startNetHTTP2 is startServer with net/http for HTTP/2.
+func startNetHTTP2(t *testing.T, yaml string) *testServer {
+	t.Helper()
+	f := &testServer{testProxy: newProxy(t, yaml)}
+	return f.listen(frontend.NetHTTP2(f.Proxy))
+}
+
+// listen lets f listen with this handler until the test ends.
+func (f *testServer) listen(h http.Handler) *testServer {
+	f.Helper()
+	f.server = frontend.NewServer(h, f.current.Load().config.Listen, zerolog.Nop())
 	f.addr = sockettest.Serve(f, &f.served, f.server.Serve)
-	t.Cleanup(func() {
+	f.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
 		f.server.Drain(ctx)

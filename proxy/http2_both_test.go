@@ -1,0 +1,223 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// An http2Case is a request over HTTP/2, and how the upstream answers it.
+type http2Case struct {
+	fields  []string
+	body    []string // in frames; none for a request that ends with its head
+	trailer []string
+	answer  string
+}
+
+// own are the values that differ from process to process, and from request to request.
+var own = regexp.MustCompile(`weir-[0-9A-Za-z]{8}|[A-Z2-7]{26}|127\.0\.0\.1:\d+`)
+
+// played sends the request of c and returns what the upstream got and what the client got.
+func (c *http2Case) played(t *testing.T, start func(t *testing.T, yaml string) *testServer) (forwarded, answered string) {
+	t.Helper()
+	up := startRecording(t, c.answer)
+	s := start(t, forwardYAML(up.url, cleartext, "limits: [{name: n, key: client_ip, rate: 5/1h}]")).speaks()
+	end := len(c.body) == 0 && len(c.trailer) == 0
+	s.header(http2.HeadersFrameParam{StreamID: 1, BlockFragment: encode(c.fields...), EndHeaders: true, EndStream: end})
+	for i, piece := range c.body {
+		s.WriteData(1, i == len(c.body)-1 && len(c.trailer) == 0, []byte(piece))
+	}
+	if len(c.trailer) > 0 {
+		s.header(http2.HeadersFrameParam{StreamID: 1, BlockFragment: encode(c.trailer...), EndHeaders: true, EndStream: true})
+	}
+	var got []string
+	body := ""
+	s.hears("end", func(f http2.Frame) bool {
+		switch f := f.(type) {
+		case *http2.MetaHeadersFrame:
+			var lines []string
+			for _, field := range f.Fields {
+				if field.Name != "date" && field.Name != "trailer" { // net/http announces trailers
+					lines = append(lines, field.Name+": "+field.Value)
+				}
+			}
+			slices.Sort(lines)
+			got = append(got, strings.Join(lines, "\n"))
+			return f.StreamEnded()
+		case *http2.DataFrame:
+			body += string(f.Data())
+			return f.StreamEnded()
+		case *http2.RSTStreamFrame:
+			got = append(got, f.ErrCode.String())
+			return true
+		case *http2.GoAwayFrame:
+			got = append(got, "GOAWAY")
+			return true
+		}
+		return false
+	})
+	select {
+	case forwarded = <-up.seen:
+		head, rest, _ := strings.Cut(forwarded, "\r\n\r\n")
+		lines := strings.Split(head, "\r\n")
+		slices.Sort(lines[1:])
+		forwarded = strings.Join(lines, "\n") + "\n" + unchunked(rest)
+	default:
+	}
+	return own.ReplaceAllString(forwarded, "OWN"), own.ReplaceAllString(strings.Join(append(got, body), "\n--\n"), "OWN")
+}
+
+// unchunked drops the sizes of chunks, which depend on how a body arrives.
+func unchunked(body string) string {
+	return regexp.MustCompile(`(?m)^[0-9a-f]+\r\n|\r\n`).ReplaceAllString(body, "")
+}
+
+// Our server and that of net/http forward the same requests, and the same responses.
+func TestHTTP2_BothServersDoTheSame(t *testing.T) {
+	const chunked = "HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\n\r\n"
+	for name, c := range map[string]http2Case{
+		"GET":                  {fields: request("GET", "/x?a=b&c", "user-agent", "me", "accept", "*/*", "x-one", "1", "x-one", "2"), answer: fine},
+		"empty query":          {fields: request("GET", "/x?"), answer: fine},
+		"cookies":              {fields: request("GET", "/", "cookie", "a=1", "cookie", "b=2"), answer: fine},
+		"HEAD":                 {fields: request("HEAD", "/"), answer: "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"},
+		"OPTIONS":              {fields: request("OPTIONS", "/", "max-forwards", "0"), answer: fine},
+		"every OPTIONS":        {fields: request("OPTIONS", "*"), answer: fine},
+		"DELETE":               {fields: request("DELETE", "/"), answer: "HTTP/1.1 204 No Content\r\n\r\n"},
+		"own fields":           {fields: request("GET", "/", "x-forwarded-for", "1.2.3.4", "x-real-ip", "1.2.3.4", "forwarded", "for=1", "via", "1.0 a", "proxy", "x", "x_forwarded_for", "1"), answer: fine},
+		"POST with a length":   {fields: request("POST", "/", "content-length", "5"), body: []string{"he", "llo"}, answer: fine},
+		"POST without one":     {fields: request("POST", "/", "content-type", "text/plain"), body: []string{"he", "llo"}, answer: fine},
+		"POST without a body":  {fields: request("POST", "/"), answer: fine},
+		"empty body":           {fields: request("POST", "/", "content-length", "0"), body: []string{""}, answer: fine},
+		"trailer":              {fields: request("POST", "/", "trailer", "x-sum", "te", "trailers"), body: []string{"hello"}, trailer: []string{"x-sum", "42", "x-other", "1"}, answer: chunked},
+		"chunked answer":       {fields: request("GET", "/"), answer: chunked},
+		"empty answer":         {fields: request("GET", "/"), answer: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
+		"not modified":         {fields: request("GET", "/"), answer: "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n"},
+		"early hints":          {fields: request("GET", "/"), answer: "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + fine},
+		"answer to the end":    {fields: request("GET", "/"), answer: "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall"},
+		"cut answer":           {fields: request("GET", "/"), answer: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 9\r\n\r\nall"},
+		"answer of nonsense":   {fields: request("GET", "/"), answer: "nonsense Connection: close\r\n\r\n"},
+		"fields of connection": {fields: request("GET", "/"), answer: "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=1\r\nConnection: x-a\r\nX-A: 1\r\nX-B: 1\r\nAlt-Svc: h3\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 2\r\n\r\nok"},
+		"no route":             {fields: []string{":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/../../x%00"}, answer: fine},
+	} {
+		forwarded, answered := c.played(t, func(t *testing.T, yaml string) *testServer { return startServer(t, yaml) })
+		wantForwarded, wantAnswered := c.played(t, startNetHTTP2)
+		if forwarded != wantForwarded {
+			t.Errorf("%s: the upstream gets\n%s\nwant\n%s", name, forwarded, wantForwarded)
+		}
+		if answered != wantAnswered {
+			t.Errorf("%s: the client gets\n%s\nwant\n%s", name, answered, wantAnswered)
+		}
+	}
+}
+
+// bleedExchanges is how many exchanges a connection has in TestHTTP2_NothingOfOthers.
+const bleedExchanges = 1000
+
+// What a client gets is its own, while others are in progress and many are aborted.
+func TestHTTP2_NothingOfOthers(t *testing.T) {
+	url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		token := r.Header.Get("X-Token")
+		w.Header().Set("X-Token", token)
+		buf := make([]byte, 4<<10)
+		sum := 0
+		for {
+			n, err := r.Body.Read(buf)
+			sum += n
+			if err != nil {
+				break
+			}
+		}
+		fmt.Fprintf(w, "%s %s %d %s", r.URL.Path, token, sum, strings.Repeat(token, rand.IntN(800)))
+	})
+	f := startServer(t, forwardYAML(url, "listen: {h2c: true}", "limits: [{key: {from: 'header:X-Key', on_missing: skip}, rate: 1/1h}]"))
+	var foreign, done, aborted atomic.Int64
+	var all sync.WaitGroup
+	for n := range 16 {
+		all.Go(func() {
+			next := atomic.Int64{}
+			one := &http2.Transport{AllowHTTP: true, DialTLSContext: dialPlain, StrictMaxConcurrentStreams: true}
+			defer one.CloseIdleConnections()
+			var streams sync.WaitGroup
+			for range 64 {
+				streams.Go(func() {
+					for i := next.Add(1); i <= bleedExchanges; i = next.Add(1) {
+						switch bleeds, err := exchangeTokens(f.addr, one, fmt.Sprintf("%d-%d.", n, i)); {
+						case bleeds != "":
+							foreign.Add(1)
+							t.Error(bleeds)
+						case err != nil:
+							aborted.Add(1)
+						default:
+							done.Add(1)
+						}
+					}
+				})
+			}
+			streams.Wait()
+		})
+	}
+	all.Wait()
+	t.Logf("%d exchanges, %d aborted, %d foreign", done.Load(), aborted.Load(), foreign.Load())
+	if done.Load() < 16*bleedExchanges/2 {
+		t.Errorf("only %d exchanges were completed", done.Load())
+	}
+}
+
+// dialPlain dials without TLS for an http2.Transport.
+func dialPlain(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, network, addr)
+}
+
+// exchangeTokens has one exchange, which may be aborted. It returns what is foreign in the answer.
+func exchangeTokens(addr string, over *http2.Transport, token string) (foreign string, err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if rand.IntN(8) == 0 {
+		time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, cancel)
+	}
+	size := 0
+	var body io.Reader
+	if rand.IntN(2) == 0 {
+		size = rand.IntN(40_000)
+		body = strings.NewReader(strings.Repeat("x", size))
+	}
+	r, _ := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/"+token, body)
+	r.Header.Set("X-Token", token)
+	refused := rand.IntN(4) == 0
+	if refused {
+		r.Header.Set("X-Key", "same")
+	}
+	answer, err := over.RoundTrip(r)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == 429 && refused {
+		return "", nil
+	}
+	if got := answer.Header.Get("X-Token"); got != token {
+		return fmt.Sprintf("the head for %s has %q, status %d", token, got, answer.StatusCode), nil
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return "", err
+	}
+	head, rest, _ := strings.Cut(strings.TrimPrefix(string(text), fmt.Sprintf("/%s %s %d ", token, token, size)), " ")
+	if rest != "" || strings.ReplaceAll(head, token, "") != "" {
+		return fmt.Sprintf("the body for %s and %d bytes is %.200q", token, size, text), nil
+	}
+	return "", nil
+}

@@ -179,8 +179,8 @@
 // # HTTP
 //
 // HTTP/1.1 is implemented by package http1, which documents what it refuses, and
-// HTTP/2 by net/http. Strings of an HTTP/1.1 request share the buffer of its
-// connection: those that outlive the handler are cloned (exchange.detach). In addition:
+// HTTP/2 by package http2. Strings of a request share the buffer of its connection or
+// stream: those that outlive the handler are cloned (exchange.detach). In addition:
 //
 //   - The matched path is forwarded, in normalized form, unless the route rewrites it. A path
 //     that servers interpret differently is refused with 400. So is a path that a lenient
@@ -245,10 +245,12 @@
 //     "by" is omitted from Forwarded, and the name in Via to upstreams is a pseudonym, new at
 //     each start.
 //   - no-transform requires nothing: bodies are forwarded unchanged.
-//   - Malformed HTTP/2 may be answered with 400 instead of a stream error (RFC 9113 section
-//     8.1.1). net/http closes connections with duplicate SETTINGS, which is stricter than
-//     required.
+//   - Malformed HTTP/2 is answered with 400 before the stream error (RFC 9113 section 8.1.1),
+//     logged and counted like other refusals.
+//   - WebSocket over HTTP/2 (extended CONNECT, RFC 8441) is to all stages the GET request that it
+//     would be in HTTP/1.1. Weir makes the key of the handshake and checks the upstream's answer
+//     to it.
 //   - Server push and TLS renegotiation are not supported.
-//   - Floods of pings, settings, empty frames and continuation frames over HTTP/2 are limited by
-//     net/http; resets and concurrent requests by package frontend.
+//   - Floods of frames, resets and concurrent requests over HTTP/2 are limited by package http2,
+//     addresses that reset requests by package frontend.
 package proxy

@@ -3,12 +3,13 @@
 //
 // A [Server] accepts connections from any number of listeners (server.go), with or
 // without TLS (handshake.go), and with the PROXY protocol from trusted load balancers
-// (proxyproto.go). Package http1 serves HTTP/1.1. net/http serves HTTP/2; it gets the
-// connections that use it by a handover (handover.go).
+// (proxyproto.go). Package http1 serves HTTP/1.1, and package http2 serves HTTP/2. For a
+// handler that knows only net/http, net/http serves HTTP/2; it gets the connections that
+// use it by a handover (handover.go).
 //
-// A client that resets most of its HTTP/2 requests (rapid reset) loses its connection
-// (connstate.go), and further connections from its address are delayed
-// (reset_tracker.go).
+// A client that resets most of its HTTP/2 requests (rapid reset) loses its connection,
+// and further connections from its address are delayed (reset_tracker.go; connstate.go
+// for net/http).
 //
 // [Certificates] come from files and from an [Issuer] (certificates.go). Their expiry
 // times are exported as a metric (expiry.go). ACME challenges are served before any

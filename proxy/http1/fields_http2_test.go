@@ -60,7 +60,7 @@ func FuzzFieldsOfHTTP2(f *testing.F) {
 		}
 		var p fieldParser
 		text := string(appendCanonical(nil, name)) + ": " + value + "\r\n\r\n"
-		if done, err := p.parse([]byte(text), &theirs, fieldLimits{1 << 24, 10}); !done || err != nil {
+		if done, err := p.parse([]byte(text), &theirs, fieldLimits{bytes: 1 << 24, lines: 10}); !done || err != nil {
 			t.Fatalf("%q is refused over HTTP/1.1: %v", text, err)
 		}
 		a, b := Field{}, Field{}

@@ -63,10 +63,10 @@ func (c *conn) beginData(h http2.FrameHeader, length int) (*Stream, error) {
 		switch {
 		case h.StreamID > c.lastID:
 			return nil, http2.ConnectionError(http2.ErrCodeProtocol)
-		case c.wasResetByUsLocked(h.StreamID):
-			return nil, nil
+		case c.endedByClient.has(h.StreamID):
+			return nil, http2.StreamError{StreamID: h.StreamID, Code: http2.ErrCodeStreamClosed}
 		}
-		return nil, http2.StreamError{StreamID: h.StreamID, Code: http2.ErrCodeStreamClosed}
+		return nil, nil // we have reset it, and the client did not know yet
 	}
 	s.receiveWindow -= size
 	s.received += int64(length)

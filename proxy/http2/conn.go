@@ -63,13 +63,14 @@ type conn struct {
 	lastID        uint32             // the largest number of a stream of the client
 	running       int                // streams whose handlers have not returned
 	sendWindow    int64
-	peerWindow    int64 // initial window of streams
-	peerFrame     int   // maximum size of a frame that is sent
-	receiveWindow int64 // what the client may send
-	returned      int64 // bytes of bodies that were consumed and not yet added to receiveWindow
-	resetByUs     [16]uint32
-	requests      int // that have ended
-	resets        int // of these, how many were reset by the client or because of an error of it
+	peerWindow    int64         // initial window of streams
+	peerFrame     int           // maximum size of a frame that is sent
+	receiveWindow int64         // what the client may send
+	returned      int64         // bytes of bodies that were consumed and not yet added to receiveWindow
+	resetByUs     recentStreams // streams that we have reset
+	endedByClient recentStreams // streams that the client has ended or reset
+	requests      int           // that have ended
+	resets        int           // of these, how many were reset by the client or because of an error of it
 	ready         bool
 	draining      bool
 	err           error // why the connection has ended

@@ -301,3 +301,26 @@ func TestResponse_LongHead(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// A client whose uploads are answered early sends on until it knows, on as many streams as it
+// likes, and is not taken for an attacker.
+func TestBody_EarlyAnswersToManyUploads(t *testing.T) {
+	f := startServer(t, refusing(), limitResets)
+	c := f.dial()
+	const uploads, late = 50, 100 // frames that were on their way
+	id := uint32(1)
+	for range 5 {
+		for i := range uint32(uploads) {
+			c.begin(id+2*i, post("/")...)
+		}
+		for range late {
+			for i := range uint32(uploads) {
+				c.data(id+2*i, "more")
+			}
+		}
+		id += 2 * uploads
+		c.ask(id, get("/")...)
+		c.wants(id, "200")
+		id += 2
+	}
+}

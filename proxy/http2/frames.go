@@ -66,6 +66,7 @@ func (c *conn) onReset(f *http2.RSTStreamFrame) error {
 	if s := c.streams[f.StreamID]; s != nil {
 		s.wasReset = true
 		c.closeLocked(s)
+		c.endedByClient.add(f.StreamID)
 		s.failLocked(errReset)
 	}
 	return nil

@@ -51,7 +51,7 @@ func (c *conn) onHeaders(f *http2.HeadersFrame) error {
 	case known:
 		b.trailerOf = id // its handler may end before the block does
 		err = s.beginTrailerLocked(f)
-	case id <= c.lastID && !c.wasResetByUsLocked(id):
+	case id <= c.lastID && !c.resetByUs.has(id):
 		c.mu.Unlock()
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)
 	case id > c.lastID:

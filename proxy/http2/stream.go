@@ -94,6 +94,9 @@ func (c *conn) closeLocked(s *Stream) {
 	}
 	s.closed = true
 	delete(c.streams, s.id)
+	if s.endReceived {
+		c.endedByClient.add(s.id)
+	}
 	c.returnLocked(int64(len(s.body) - s.bodyRead))
 	s.body, s.bodyRead = s.body[:0], 0
 }
@@ -195,12 +198,14 @@ func (c *conn) resetLocked(s *Stream, code http2.ErrCode, err error) {
 // closeByResetLocked resets a stream.
 func (c *conn) closeByResetLocked(s *Stream, code http2.ErrCode) {
 	_ = c.framer.WriteRSTStream(s.id, code)
-	c.resetByUs[s.id/2%uint32(len(c.resetByUs))] = s.id
+	c.resetByUs.add(s.id)
 	c.closeLocked(s)
 }
 
-// wasResetByUsLocked reports whether we have reset a stream, so that the client may have
-// sent more for it before it knew.
-func (c *conn) wasResetByUsLocked(id uint32) bool {
-	return c.resetByUs[id/2%uint32(len(c.resetByUs))] == id
-}
+// recentStreams are the numbers of some streams that have ended. Each may be replaced by
+// that of a later one.
+type recentStreams [32]uint32
+
+func (r *recentStreams) add(id uint32) { r[id/2%uint32(len(r))] = id }
+
+func (r *recentStreams) has(id uint32) bool { return r[id/2%uint32(len(r))] == id }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -205,8 +206,11 @@ func exchangeTokens(addr string, over *http2.Transport, token string) (foreign s
 		return "", err
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode == 429 && refused {
+	switch {
+	case answer.StatusCode == 429 && refused:
 		return "", nil
+	case answer.StatusCode == 504: // the upstream is too slow, on a busy machine
+		return "", errors.New(answer.Status)
 	}
 	if got := answer.Header.Get("X-Token"); got != token {
 		return fmt.Sprintf("the head for %s has %q, status %d", token, got, answer.StatusCode), nil

@@ -59,17 +59,21 @@ func (c *conn) beforeReadAt(now time.Time) (timeout time.Duration, err error) {
 	if idle := c.server.Timeouts.Idle; c.err == nil && c.ready && idle > 0 && c.isIdle() && now.Sub(c.idleSince) >= idle {
 		return 0, errEnded // also if the client sends frames without requests
 	}
-	return c.silenceLocked(), c.err
+	timeout = c.silenceLocked(now)
+	if timeout <= 0 && c.err == nil {
+		return 0, fmt.Errorf("%w: %w", errSilent, os.ErrDeadlineExceeded)
+	}
+	return timeout, c.err
 }
 
 // silenceLocked returns how long the connection may be silent before afterSilence decides what
 // that means. It is not the timeout itself, so that the deadline need not be changed
 // whenever a request begins or ends.
-func (c *conn) silenceLocked() time.Duration {
+func (c *conn) silenceLocked(now time.Time) time.Duration {
 	t := &c.server.Timeouts
 	switch {
 	case c.mayHaveHeaderTimeout():
-		return t.Header
+		return t.Header - now.Sub(c.headBegan) // for all of it, however often some arrives
 	case c.draining && c.isIdle():
 		return drainWait
 	case !c.pinged.IsZero():

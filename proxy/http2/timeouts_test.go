@@ -126,13 +126,7 @@ func TestTimeouts_HeaderBlockThatDoesNotEnd(t *testing.T) {
 
 // A client that is silent while there is a request gets a PING, and has to acknowledge it.
 func TestTimeouts_PingOfASilentClient(t *testing.T) {
-	let := make(chan bool)
-	inBubble(t, handler{serve: func(s *Stream) {
-		select {
-		case <-s.Context().Done():
-		case <-let:
-		}
-	}}, func(c *pipeClient) {
+	inBubble(t, handler{serve: func(s *Stream) { <-s.Context().Done() }}, func(c *pipeClient) {
 		c.hello()
 		go c.ask(1, get("/")...)
 		acknowledged := 0
@@ -179,7 +173,7 @@ func TestShutdown_AbortsWhatLastsTooLong(t *testing.T) {
 		c.hello()
 		go c.ask(1, get("/")...)
 		synctest.Wait()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), pingAfter/2)
 		defer cancel()
 		ended := make(chan error)
 		go func() { ended <- c.server.Shutdown(ctx) }()

@@ -21,8 +21,21 @@ type pipeClient struct {
 	*client
 	server *Server
 	began  time.Time
-	done   chan bool // the test has ended
+	writes chan func() // what is to be written: the frames of a pipe are read while they are written
+	done   chan bool   // the test has ended
 	all    sync.WaitGroup
+}
+
+// write writes until the test ends.
+func (c *pipeClient) write() {
+	for {
+		select {
+		case one := <-c.writes:
+			one()
+		case <-c.done:
+			return
+		}
+	}
 }
 
 // every calls do n times, until the test ends.
@@ -33,7 +46,7 @@ func (c *pipeClient) every(d time.Duration, n int, do func(i int)) {
 		for i := range n {
 			select {
 			case <-tick.C:
-				do(i)
+				c.writes <- func() { do(i) }
 			case <-c.done:
 				return
 			}
@@ -56,7 +69,8 @@ func inBubble(t *testing.T, h handler, test func(c *pipeClient)) {
 		c := &client{T: t, Conn: ours, Framer: http2.NewFramer(ours, ours), body: map[uint32][]byte{}}
 		c.encoder = hpack.NewEncoder(&c.block)
 		c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-		p := &pipeClient{client: c, server: server, began: time.Now(), done: make(chan bool)}
+		p := &pipeClient{client: c, server: server, began: time.Now(), writes: make(chan func(), 100), done: make(chan bool)}
+		p.all.Go(p.write)
 		test(p)
 		ours.Close()
 		close(p.done)
@@ -65,12 +79,12 @@ func inBubble(t *testing.T, h handler, test func(c *pipeClient)) {
 	})
 }
 
-// hello sends the preface. The frames of a pipe are read while they are written.
+// hello sends the preface.
 func (c *pipeClient) hello() {
-	go func() {
+	c.writes <- func() {
 		_, _ = io.WriteString(c.Conn, http2.ClientPreface)
 		_ = c.WriteSettings()
-	}()
+	}
 	c.until("acknowledgement", func(f http2.Frame) bool { s, ok := f.(*http2.SettingsFrame); return ok && s.IsAck() })
 }
 
@@ -97,7 +111,7 @@ func (c *pipeClient) endsAfter(want time.Duration) {
 
 func TestTimeouts_NoPreface(t *testing.T) {
 	inBubble(t, refusing(), func(c *pipeClient) {
-		go io.WriteString(c.Conn, http2.ClientPreface[:10])
+		c.writes <- func() { _, _ = io.WriteString(c.Conn, http2.ClientPreface[:10]) }
 		c.endsAfter(10 * time.Second)
 	})
 }
@@ -118,7 +132,7 @@ func TestTimeouts_HeaderBlockThatDoesNotEnd(t *testing.T) {
 	inBubble(t, refusing(), func(c *pipeClient) {
 		c.hello()
 		block := c.encode(get("/")...)
-		go c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block[:1]})
+		c.writes <- func() { _ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block[:1]}) }
 		c.every(3*time.Second, len(block)-1, func(i int) { _ = c.WriteContinuation(1, false, block[i+1:i+2]) })
 		c.endsAfter(10 * time.Second)
 	})
@@ -128,11 +142,11 @@ func TestTimeouts_HeaderBlockThatDoesNotEnd(t *testing.T) {
 func TestTimeouts_PingOfASilentClient(t *testing.T) {
 	inBubble(t, handler{serve: func(s *Stream) { <-s.Context().Done() }}, func(c *pipeClient) {
 		c.hello()
-		go c.ask(1, get("/")...)
+		c.writes <- func() { c.ask(1, get("/")...) }
 		acknowledged := 0
 		for acknowledged < 3 {
 			c.until("PING", func(f http2.Frame) bool { p, ok := f.(*http2.PingFrame); return ok && !p.IsAck() })
-			go c.WritePing(true, [8]byte{})
+			c.writes <- func() { _ = c.WritePing(true, [8]byte{}) }
 			acknowledged++
 		}
 		c.began = time.Now()
@@ -151,12 +165,12 @@ func TestShutdown_ServesWhatWasOnItsWay(t *testing.T) {
 		say(s, 200, s.Path)
 	}}, func(c *pipeClient) {
 		c.hello()
-		go c.ask(1, get("/slow")...)
+		c.writes <- func() { c.ask(1, get("/slow")...) }
 		<-began
 		ended := make(chan error)
 		go func() { ended <- c.server.Shutdown(context.Background()) }()
 		c.until("GOAWAY", func(f http2.Frame) bool { g, ok := f.(*http2.GoAwayFrame); return ok && g.LastStreamID == lastStream })
-		go c.ask(3, get("/late")...)
+		c.writes <- func() { c.ask(3, get("/late")...) }
 		c.wants(3, "200")
 		close(let)
 		c.wants(1, "200")
@@ -171,7 +185,7 @@ func TestShutdown_ServesWhatWasOnItsWay(t *testing.T) {
 func TestShutdown_AbortsWhatLastsTooLong(t *testing.T) {
 	inBubble(t, handler{serve: func(s *Stream) { <-s.Context().Done() }}, func(c *pipeClient) {
 		c.hello()
-		go c.ask(1, get("/")...)
+		c.writes <- func() { c.ask(1, get("/")...) }
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), pingAfter/2)
 		defer cancel()

@@ -64,7 +64,7 @@ func (r *route) guarded() bool {
 func (r *route) pattern() routing.Pattern {
 	return routing.Pattern{
 		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path, Headers: r.Match.Headers, Query: r.Match.Query,
-		Guarded: r.guarded(), Keys: r.keyParams,
+		Guarded: r.guarded(), Keys: r.keyParams, EndsInKey: r.LastKey() != "",
 		KeepsSlashes: r.EncodedSlash == config.KeepSlash, IgnoresForms: r.FormBesideQuery == config.IgnoreForm,
 	}
 }

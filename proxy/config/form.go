@@ -228,7 +228,7 @@ type refundForm struct {
 // idempotencyForm lets clients repeat a request without being counted again. The upstream must support idempotency keys as well, or it
 // processes the request twice.
 type idempotencyForm struct {
-	// Header with the idempotency key, which is the same in a request and its repeats; they have the same target and body.
+	// Header with the idempotency key, which is the same in a request and its repeats; they have the same target, body and Authorization.
 	Header string `yaml:"header" jsonschema:"default=Idempotency-Key"`
 	// Life is how long a request is remembered.
 	Life duration `yaml:"life" jsonschema:"default=1d"`

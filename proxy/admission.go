@@ -20,6 +20,7 @@ type admission struct {
 	claims       claimSet          // claims on limits in enforce mode
 	shadows      claimSet          // claims on limits in shadow mode
 	shadowErrors []*limit          // limits in shadow mode for which the request has no valid claim
+	keepsPermits bool              // no outcome refunds its permits; see keepsPermits
 	bothSecrets  bool              // each claim is made twice, under the current and the previous secret
 	source       uint32            // identifies the client's network where memory for keys is shared; see limiter.Claim
 	idempotent   idempotencyClaims // set by idempotency: the claims that recognize repeated requests
@@ -49,7 +50,7 @@ type keyNamer interface {
 // a time: assigning a new admission would copy it.
 func (q *admission) reset() {
 	q.route, q.keyNamer = nil, nil
-	q.exempt, q.bothSecrets, q.source = false, false, 0
+	q.exempt, q.keepsPermits, q.bothSecrets, q.source = false, false, false, 0
 	q.claims.reset()
 	q.shadows.reset()
 	q.shadowErrors = q.shadowErrors[:0]

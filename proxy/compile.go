@@ -48,9 +48,9 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 		}
 	}
 	if by := r.hashBy(); by != nil {
-		counted := r.clientKeys
+		counted, names := r.clientKeys, r.keyNames
 		r.addKey(by)
-		r.clientKeys = counted // no limit counts by the key of hash_by
+		r.clientKeys, r.keyNames = counted, names // no limit counts by the key of hash_by
 	}
 	var policies []respond.Policy
 	for _, l := range from.Limits {
@@ -196,6 +196,16 @@ func (r *route) addKey(s *key.Spec) {
 	for _, o := range s.Origins() {
 		r.addOrigin(o)
 	}
+	if s.ClientChosen() {
+		r.addKeyNames(s.Name)
+	}
+}
+
+// addKeyNames adds the parameters that may hold what is read under this name; see preflight.
+func (r *route) addKeyNames(name string) {
+	for _, parameter := range parameterNames(name) {
+		r.keyNames = r.keyNames.With(parameter)
+	}
 }
 
 // addOrigin records that the route reads something from o.
@@ -205,6 +215,7 @@ func (r *route) addOrigin(o key.Origin) {
 	case key.ClientIP, key.Host, key.Method, key.Global: // clients cannot choose these values
 	default:
 		r.clientKeys = append(r.clientKeys, o)
+		r.addKeyNames(o.Name)
 	}
 	switch o.Source {
 	case key.Query, key.Form: // a form parameter may be in the query as well

@@ -38,9 +38,9 @@ func (g *generation) addCooldownResets(made map[string]*route) {
 // resetCooldowns starts to reset the cooldowns and bans that the key of a request has on other routes,
 // as configured for its status. If the store is unreachable, they remain. They also remain if the
 // request was not counted: otherwise a client that may send any number of such requests could reset
-// its cooldowns at will.
+// its cooldowns at will. So do they after a method that servers answer by themselves (keepsPermits).
 func (a *admitter) resetCooldowns(q *admission, keys []extractedKey, status int) {
-	if q.exempt || q.isRepeat {
+	if q.exempt || q.isRepeat || q.keepsPermits {
 		return
 	}
 	for _, r := range q.route.cooldownResets {

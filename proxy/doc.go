@@ -40,7 +40,7 @@
 // files are part of the configuration: changing one is a reload, and a list with an
 // invalid line changes nothing. A CORS preflight (preflight.go) is looked up as well
 // and not limited either, unless its route has count_preflight, or it carries a key of
-// the route. A request that is not counted is never refunded, and resets no cooldown.
+// the route or a parameter with the name of one. A request that is not counted is never refunded, and resets no cooldown.
 //
 // # Keys in bodies
 //

@@ -40,7 +40,7 @@ func (e *extracted) reset() {
 // extract makes the claims of the request: one for each window of each limit of its route, under
 // the key that the request has. A key is extracted once, whatever the number of limits that use it.
 func (g *generation) extract(x *exchange) error {
-	x.keyNamer = x
+	x.keyNamer, x.keepsPermits = x, keepsPermits(x.request.Method)
 	if x.exempt = x.bypasses(); x.exempt {
 		return nil
 	}

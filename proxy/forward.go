@@ -64,7 +64,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 	x.outcome.duration = x.duration - before
 	x.fail(x.outcome.result.Err)
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
-		x.admitter.settleHead(&x.admission, refundRule{x.refundsAll(&x.outcome), &x.outcome.result})
+		x.admitter.settleHead(&x.admission, x.refundRule(&x.outcome))
 		d.respond(forwardErrorResponse(x))
 	}
 	if x.response.status == 0 { // a connection that was handed over writes no status
@@ -94,6 +94,9 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 
 // settleHead starts what the status of the response decides about the permits of the request.
 func (x *exchange) settleHead(status int) {
+	if x.keepsPermits {
+		return
+	}
 	x.admitter.settleHead(&x.admission, refundRule{x.outcome.refund || x.route.RefundOn.Status.Has(status), &upstream.Result{Status: status}})
 	if len(x.route.cooldownResets) > 0 {
 		x.admitter.resetCooldowns(&x.admission, x.extracted.keys, status)

@@ -37,8 +37,9 @@ func newIdempotency(route string, c *config.Idempotency) *idempotency {
 }
 
 // idempotency makes the claims that recognize repeats of the request: requests with the same
-// idempotency key, method, target and body, and the same keys of limits. A request without an
-// idempotency key has no repeats.
+// idempotency key, method, target, body and Authorization, and the same keys of limits: upstreams
+// keep idempotency keys by account. Cookies may differ, because they are renewed. A request without
+// an idempotency key has no repeats.
 func (g *generation) idempotency(x *exchange) error {
 	i := x.route.idempotency
 	if i == nil || len(x.claims.claims) == 0 {
@@ -60,7 +61,7 @@ func (g *generation) idempotency(x *exchange) error {
 		return err
 	}
 	sum := sha256.Sum256(body.Bytes)
-	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Path, x.request.RawQuery, body.Type, string(sum[:])}
+	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Path, x.request.RawQuery, body.Type, string(sum[:]), strings.Join(x.Header("Authorization"), "\x00")}
 	for _, c := range x.claims.claims {
 		parts = append(parts, string(c.Key[:]))
 	}

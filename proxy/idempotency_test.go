@@ -43,6 +43,22 @@ func idempotent(t *testing.T, more string, use func(*Options)) (*testProxy, *ato
 	return w, &reached
 }
 
+// An upstream keeps idempotency keys by account, so that a request of another one is no repeat. A
+// renewed cookie is still the same account's.
+func TestRepeat_OfOneAccount(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w, _ := idempotent(t, "", use)
+		alice := "X-User: alice"
+		w.post(200, "/a", marked{"one", "body"}, alice, "Authorization: Bearer 1", "Cookie: sid=1")
+		w.post(200, "/a", marked{"one", "body"}, alice, "Authorization: Bearer 1", "Cookie: sid=2") // a repeat
+		w.post(200, "/a", marked{"one", "body"}, alice, "Authorization: Bearer 2", "Cookie: sid=1") // counts: 2 of 2
+		w.post(429, "/a", marked{"one", "body"}, alice, "Authorization: Bearer 3")
+		w.post(429, "/a", marked{"one", "body"}, alice)
+		w.post(429, "/a", marked{"one", "body"}, alice, "Authorization: Bearer 1", "Authorization: Bearer 2")
+		w.post(200, "/a", marked{"one", "body"}, alice, "Authorization: Bearer 1") // a repeat
+	})
+}
+
 func TestRepeat_CountsOnce(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w, reached := idempotent(t, "", use)
@@ -55,7 +71,8 @@ func TestRepeat_CountsOnce(t *testing.T) {
 		w.post(429, "/a", marked{"one", "other"}, alice)
 		w.post(429, "/a?x=1", marked{"one", "body"}, alice)
 		w.post(429, "/a", marked{"", "body"}, alice)
-		w.post(200, "/a", marked{"one", "body"}, bob) // another's first
+		w.post(429, "/a", marked{"one", "body"}, alice, "Authorization: Bearer x") // another account's
+		w.post(200, "/a", marked{"one", "body"}, bob)                              // another's first
 		w.post(200, "/a", marked{"", "body"}, bob)
 		w.post(429, "/a", marked{"", "body"}, bob)
 		w.post(200, "/a", marked{"one", "body"}, alice)

@@ -11,7 +11,8 @@ import (
 // preflight reports whether the request is a CORS preflight of a browser, to which no limit
 // applies. A preflight has no body, no cookie, no authorization and no field that browsers do not
 // send with it, so that an upstream cannot take it for another request. It has no key of its route
-// either: some upstreams ignore the method, and would process such a key without its being counted.
+// either, nor a parameter with the name of one: some upstreams ignore the method, and would process
+// such a key, or one that they find there instead, without its being counted.
 func (x *exchange) preflight() bool {
 	return x.request.Method == http.MethodOptions && x.in.length == 0 && !x.route.CountPreflight && x.hasOnlyPreflightFields()
 }
@@ -25,7 +26,29 @@ func (x *exchange) hasOnlyPreflightFields() bool {
 			return false
 		}
 	}
-	return x.readQuery() == nil && !slices.ContainsFunc(x.route.clientKeys, x.hasValueAt)
+	return x.readQuery() == nil && !slices.ContainsFunc(x.route.clientKeys, x.hasValueAt) && !x.namesKey()
+}
+
+// namesKey reports whether a parameter of the query has the name of a key of the route. So does a
+// query that servers read differently.
+func (x *exchange) namesKey() bool {
+	query, err := x.ParsedQuery()
+	for name := range query {
+		if x.route.keyNames.Includes(name) {
+			return true
+		}
+	}
+	return err != nil
+}
+
+// parameterNames returns the names by which a server may look in the query for what Weir reads under
+// this name elsewhere: X-Phone, x_phone and phone for a field X-Phone, phone and user[phone] for
+// /user/phone in JSON.
+func parameterNames(name string) []string {
+	nested := strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", "[")
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	folded := strings.TrimPrefix(key.FoldHeader(name), "X_")
+	return []string{name, nested, folded, "X_" + folded}
 }
 
 // hasValueAt reports whether a request without a body has a value at o, or at a place that some

@@ -12,6 +12,8 @@ routes:
   - {name: query, match: {path: /query}, upstream: echo, limits: [{key: {from: "query:phone", on_missing: skip}, rate: 1/1h}, {name: all, key: global, rate: 1/1h}]}
   - {name: form, match: {path: /form}, upstream: echo, limits: [{key: {from: "form:phone", on_missing: skip}, rate: 1/1h}, {name: all, key: global, rate: 1/1h}]}
   - {name: path, match: {path: "/path/{phone}"}, upstream: echo, limits: [{key: "path:phone", rate: 1/1h}]}
+  - {name: cookie, match: {path: /cookie}, upstream: echo, limits: [{key: {from: "cookie:sid", on_missing: skip}, rate: 1/1h}, {name: all, key: global, rate: 1/1h}]}
+  - {name: json, match: {path: /json}, upstream: echo, limits: [{key: {from: "json:/user/phone", on_missing: skip}, rate: 1/1h}, {name: all, key: global, rate: 1/1h}]}
   - {name: agent, match: {path: /agent}, upstream: echo, limits: [{key: {from: "header:User-Agent", on_missing: skip}, rate: 1/1h}, {name: all, key: global, rate: 1/1h}]}
   - {name: cost, match: {path: /cost}, upstream: echo, limits: [{key: global, rate: 1/1h, cost: "query:n", max_cost: 1}]}
   - {name: address, match: {path: /address}, upstream: echo, limits: [{key: client_ip, rate: 1/1h}]}
@@ -25,7 +27,8 @@ func TestPreflight_IsNothingElse(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
 		f := over.opened(t, preflighted)
 		for target, counts := range map[string]bool{
-			"/header": false, "/header?phone=1": false, "/query": false, "/query?other=1": false, "/form": false, "/cost": false, "/address": false,
+			"/header": false, "/header?phone=1": true, "/query": false, "/query?other=1": false, "/form": false, "/cost": false, "/address": false,
+			"/header?X-Phone=1": true, "/header?x_phone=1": true, "/cookie?sid=1": true, "/json?phone=1": true, "/json?user%5Bphone%5D=1": true, "/json?other=1": false, "/header?other=1": false, "/path/1?phone=2": true,
 			"/query?phone=1": true, "/query?phone%5B%5D=1": true, "/query?Phone=1": true, "/form?phone=1": true, "/path/1": true, "/cost?n=1": true,
 		} {
 			last := ""

@@ -40,6 +40,7 @@ type route struct {
 	namesPlain        bool                         // no name of these fields, nor of those protected on all routes, can be confusable by itself
 	onlyLimits        bool                         // it has no lists, early limits, limits on new keys or idempotency
 	clientKeys        []key.Origin                 // origins of keys whose values clients can choose; see preflight
+	keyNames          key.NameSet                  // query parameters that a server may take for these keys; see preflight
 	readFields        fieldNames                   // all header fields that the route reads
 	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
@@ -65,7 +66,7 @@ func (r *route) guarded() bool {
 func (r *route) pattern() routing.Pattern {
 	return routing.Pattern{
 		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path, Headers: r.Match.Headers, Query: r.Match.Query,
-		Guarded: r.guarded(), Keys: r.keyParams,
+		Guarded: r.guarded(), Keys: r.keyParams, EndsInKey: r.LastKey() != "",
 		KeepsSlashes: r.EncodedSlash == config.KeepSlash, IgnoresForms: r.FormBesideQuery == config.IgnoreForm,
 	}
 }

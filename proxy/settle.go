@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -88,6 +89,15 @@ type refundRule struct {
 	result *upstream.Result // decides about the limits that do not count every outcome
 }
 
+// refundRule returns the rule for an outcome. Of a request that keeps its permits the outcome is taken
+// for unknown, unless it was not forwarded.
+func (q *admission) refundRule(o *forwardOutcome) refundRule {
+	if q.keepsPermits {
+		return refundRule{q.refundsAll(o), &upstream.Result{}}
+	}
+	return refundRule{q.refundsAll(o), &o.result}
+}
+
 // applies reports whether the permits of l are refunded.
 func (r refundRule) applies(l *limit) bool { return r.all || l.refunds(r.result) }
 
@@ -99,7 +109,7 @@ func (r refundRule) applies(l *limit) bool { return r.all || l.refunds(r.result)
 // are settled like others. What settleHead has started is not repeated.
 func (a *admitter) settle(ctx context.Context, q *admission, o *forwardOutcome) {
 	if len(q.takenPermits) > 0 && (q.route.settles || q.refundsAll(o)) {
-		rule := refundRule{q.refundsAll(o), &o.result}
+		rule := q.refundRule(o)
 		for i := range q.takenPermits {
 			t := &q.takenPermits[i]
 			a.collectRefunds(q, t, rule)
@@ -127,7 +137,7 @@ func (q *admission) needsRefund(o *forwardOutcome) bool {
 	if len(q.settled.started) > 0 {
 		return true
 	}
-	rule := refundRule{q.refundsAll(o), &o.result}
+	rule := q.refundRule(o)
 	for i := range q.takenPermits {
 		t := &q.takenPermits[i]
 		if t.claims.anyLimit(rule.applies) || t.hasConcurrent() {
@@ -204,7 +214,7 @@ func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
 // no longer be reported.
 func (q *admission) addRefunds(status int, o *forwardOutcome) {
 	all := o.refund || q.route.RefundOn.Status.Has(status)
-	if !all && !q.route.settles {
+	if q.keepsPermits || !all && !q.route.settles {
 		return // as most
 	}
 	for i := range q.decision.Outcomes {
@@ -217,12 +227,26 @@ func (q *admission) addRefunds(status int, o *forwardOutcome) {
 	}
 }
 
+// keepsPermits reports whether requests with a method are refunded nothing, and reset no cooldown,
+// whatever is answered: many servers answer it by themselves, without a look at the request.
+func keepsPermits(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return false
+	}
+	switch strings.ToUpper(method) { // as lenient servers read it
+	case http.MethodOptions, http.MethodHead, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
 // refundsAll reports whether all permits of the request are refunded.
 func (q *admission) refundsAll(o *forwardOutcome) bool {
 	if o.result.Target == "" && q.route.pool != nil {
 		return true // the request was not forwarded
 	}
-	return o.refund || q.route.RefundOn.Status.Has(o.result.Status) || q.route.refunds[o.result.Kind]
+	return !q.keepsPermits && (o.refund || q.route.RefundOn.Status.Has(o.result.Status) || q.route.refunds[o.result.Kind])
 }
 
 // refunds reports whether the outcome is known and the limit does not count it. If the connection

@@ -95,6 +95,24 @@ func TestSettle_RefundOn(t *testing.T) {
 	})
 }
 
+// Many servers answer OPTIONS, HEAD and TRACE by themselves. What they answer says nothing of the
+// request whose key it carries, and gives nothing back.
+func TestSettle_NothingForAnswersThatServersMake(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		for _, method := range []string{"OPTIONS", "HEAD", "TRACE", "head"} {
+			for _, how := range []string{`refund_on: {status: [2xx], header: x-refund}, limits: [{key: global, rate: 1/1h}]`, `limits: [{key: global, rate: 1/1h, count: {status: [4xx]}}]`} {
+				w := newProxy(t, upstreamYAML(t, answerByStatus, how), use, func(o *Options) { o.Config.Routes[0].Name = method + how[:6] })
+				w.sends(200, "GET", "/a")
+				rec := w.sends(200, method, "/a?refund")
+				if got := rec.Header().Get("RateLimit"); !strings.Contains(got, ";r=0") {
+					t.Errorf("%s says %s; want nothing left", method, got)
+				}
+				w.sends(429, "GET", "/a")
+			}
+		}
+	})
+}
+
 // A permit that was given back is there once more, not twice: of two permits in
 // use one comes back, and one more request passes.
 func TestSettle_ExactlyOnce(t *testing.T) {

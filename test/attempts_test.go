@@ -180,6 +180,11 @@ func paths(add addAttempt, either []int) {
 	for _, phone := range []string{"%2B8613800138000", "13800138000", "138%2000138000", "0086-138-0013-8000", "%EF%BC%8B8613800138000", "tel:+8613800138000", "+8613800138000;x=1", "+8613800138000%253bx", "+8613800138000%20"} {
 		add(either, "parameter: "+phone, rawRequest("GET /v1/call/"+phone, ""))
 	}
+	for _, line := range []string{"GET /v1/account/919905", "HEAD /v1/account/919905", "GET /V1/account/919905", "GET /v1/order/919905", "HEAD /v1/order/919905", "GET /v1/Order/919905"} {
+		for _, format := range []string{".json", ".a1", ".json/", "%2Ejson", ".a.b", ".", ".json?x=1"} { // Rails, Grape and Spring before 5.3 read the same id
+			add([]int{400}, "format: "+line+format, rawRequest(line+format, ""))
+		}
+	}
 }
 
 func queries(add addAttempt, counted, refused, either []int) {

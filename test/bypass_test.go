@@ -31,6 +31,7 @@ keys:
   header: {from: header:X-Phone, normalize: {as: e164, default_region: CN}}
   query: {from: query:phone, normalize: {as: e164, default_region: CN}}
   path: {from: path:phone, normalize: {as: e164, default_region: CN}}
+  id: path:id
   user: {from: header:X-User, normalize: [trim, lower]}
   sid: cookie:sid
 routes:
@@ -39,6 +40,8 @@ routes:
   - {name: header, match: {path: /v1/header}, upstream: URL, limits: [{key: header, rate: 1/1h}]}
   - {name: query, match: {path: /v1/query}, upstream: URL, limits: [{key: query, rate: 1/1h}]}
   - {name: call, match: {path: "/v1/call/{phone}"}, upstream: URL, limits: [{key: path, rate: 1/1h}]}
+  - {name: account, match: {methods: [GET], path: "/v1/account/{id}"}, upstream: URL, limits: [{key: id, rate: 1/1h}]}
+  - {name: order, match: {methods: [GET], path: "/v1/order/{id:[0-9]+}"}, upstream: URL, limits: [{key: id, rate: 1/1h}]}
   - {name: user, match: {path: /v1/user}, upstream: URL, limits: [{key: user, rate: 1/1h}]}
   - {name: cookie, match: {path: /v1/cookie}, upstream: URL, limits: [{key: sid, rate: 1/1h}]}
   - {name: ip, match: {path: /v1/ip}, upstream: URL, limits: [{key: client_ip, rate: 1/1h}]}
@@ -86,7 +89,7 @@ func TestBypass(t *testing.T) {
 	w := start(t, strings.ReplaceAll(guarded, "URL", api.URL))
 	for _, first := range []string{
 		phoneRequest(spent), formRequest("phone=%2B8613800138000"), rawRequest("POST /v1/header", "", "X-Phone: "+spent), rawRequest("GET /v1/query?phone=%2B8613800138000", ""),
-		rawRequest("GET /v1/call/"+spent, ""), rawRequest("GET /v1/user", "", "X-User: alice"), rawRequest("GET /v1/cookie", "", "Cookie: sid=1"),
+		rawRequest("GET /v1/call/"+spent, ""), rawRequest("GET /v1/account/919905", ""), rawRequest("GET /v1/order/919905", ""), rawRequest("GET /v1/user", "", "X-User: alice"), rawRequest("GET /v1/cookie", "", "Cookie: sid=1"),
 		rawRequest("GET /v1/ip", "", "X-Forwarded-For: "+spender), rawRequest("GET /v1/ip", "", "X-Forwarded-For: 2001:db8::1"),
 	} {
 		if status, _ := rawResponse(t, w, first); status != http.StatusOK {

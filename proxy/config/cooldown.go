@@ -104,6 +104,9 @@ func (r *routes) resetBy(f *limitForm, c cooldownOf, byName map[string]*Route) {
 		if limit.Reset.Key = other.reads(limit.Key); limit.Reset.Key == nil {
 			r.Wrong(pointer, "route "+other.Name+" does not look at the key "+limit.Key.Name+", so it is unknown whose cooldown to reset", "give it a limit or a list on that key")
 		}
+		if len(other.Match.Methods) == 0 {
+			r.Warn(pointer, "route "+other.Name+" has no methods: a GET that its upstream answers with such a status resets the cooldown, too", "give it the method that verifies, methods: [POST] for example")
+		}
 	}
 }
 

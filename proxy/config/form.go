@@ -140,7 +140,7 @@ type routeForm struct {
 	Lists list `yaml:"lists,omitempty"`
 	// LogPath is how paths are logged: full, except for parameters that are keys; or redacted, without any parameters, numbers and addresses. A path that no route matches is always redacted.
 	LogPath string `yaml:"log_path" jsonschema:"default=full,enum=full,enum=redacted"`
-	// CountPreflight makes limits count CORS preflights too (OPTIONS with Origin and Access-Control-Request-Method, and only fields that browsers send with them). A preflight that carries a key of the route, in its path or query for example, is always counted: exclude it by methods.
+	// CountPreflight makes limits count CORS preflights too (OPTIONS with Origin and Access-Control-Request-Method, and only fields that browsers send with them). A preflight that carries a key of the route in its path, or a query parameter with the name of one, is always counted: exclude it by methods.
 	CountPreflight bool `yaml:"count_preflight" jsonschema:"default=false"`
 	// NewKeys limits how many requests with keys not seen recently one client address may send, as COUNT/WINDOW, or none; that of defaults when not given. The mode is that of the route.
 	NewKeys string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w))+\\s*)$"`
@@ -228,7 +228,7 @@ type refundForm struct {
 // idempotencyForm lets clients repeat a request without being counted again. The upstream must support idempotency keys as well, or it
 // processes the request twice.
 type idempotencyForm struct {
-	// Header with the idempotency key, which is the same in a request and its repeats; they have the same target and body.
+	// Header with the idempotency key, which is the same in a request and its repeats; they have the same target, body and Authorization.
 	Header string `yaml:"header" jsonschema:"default=Idempotency-Key"`
 	// Life is how long a request is remembered.
 	Life duration `yaml:"life" jsonschema:"default=1d"`

@@ -1,5 +1,12 @@
 package config
 
+import (
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
 // Notes returns remarks for operators about a valid configuration: guarantees that are
 // weaker than they could be.
 func (c *Config) Notes() []string {
@@ -14,8 +21,50 @@ func (c *Config) Notes() []string {
 	if c.Store == StoreMemory {
 		notes = append(notes, "store: memory counts 1000000 keys at a time; once half of them are in use, one client address gets at most an eighth for new keys, and what it brings beyond that shares one count")
 	}
-	if note := c.formNote(); note != "" {
-		notes = append(notes, note)
+	for _, note := range []string{c.formNote(), c.formatNote()} {
+		if note != "" {
+			notes = append(notes, note)
+		}
 	}
 	return notes
+}
+
+// LastKey returns the last parameter of the path of r, if a list or a limit in enforce mode
+// reads it; otherwise "".
+func (r *Route) LastKey() string {
+	if len(r.Match.Params) == 0 {
+		return ""
+	}
+	var read []key.Origin
+	for _, l := range r.Lists {
+		read = append(read, l.Key.Origins()...)
+	}
+	for _, l := range r.Limits {
+		if l.Mode != Enforce {
+			continue
+		}
+		for _, s := range l.counts() {
+			read = append(read, s.Origins()...)
+		}
+	}
+	last := r.Match.Params[len(r.Match.Params)-1]
+	if !slices.Contains(read, key.Origin{Source: key.Path, Name: last}) {
+		return ""
+	}
+	return last
+}
+
+// formatNote describes routes at which a dot in a key at the end of the path is refused, and
+// what to write instead; "" if there are none.
+func (c *Config) formatNote() string {
+	var names []string
+	for _, r := range c.Routes {
+		if last := r.LastKey(); last != "" && strings.HasSuffix(strings.TrimSuffix(r.Match.Path, "/"), "/{"+last+"}") {
+			names = append(names, r.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "a dot in the key at the end of the path is refused with 400 at " + strings.Join(names, ", ") + ": some servers, such as Rails, read 7.json as 7; write a regexp, {" + "id:[^/]+} for example, if the upstream reads the whole text"
 }

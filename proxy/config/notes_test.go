@@ -57,3 +57,28 @@ routes:
 		t.Errorf("note %q; want one about searched, priced and chosen", last)
 	}
 }
+
+// A key at the end of a path is refused with a dot in it; check says where, and not where
+// an expression tells what the upstream does, or where nothing is refused by the key.
+func TestNotes_DotsInPaths(t *testing.T) {
+	const file = `
+lists: {known: {key: "path:id", values: ["1"], action: deny}}
+routes:
+  - {name: plain, match: {path: "/a/{id}"}, upstream: echo, limits: [{key: "path:id", rate: 1/1h}]}
+  - {name: slash, match: {path: "/b/{id}/"}, upstream: echo, limits: [{key: {join: [client_ip, "path:id"]}, rate: 1/1h}]}
+  - {name: listed, match: {path: "/c/{id}"}, upstream: echo, lists: [known]}
+  - {name: regexp, match: {path: "/d/{id:[^/]+}"}, upstream: echo, limits: [{key: "path:id", rate: 1/1h}]}
+  - {name: within, match: {path: "/e/{id}/x"}, upstream: echo, limits: [{key: "path:id", rate: 1/1h}]}
+  - {name: unread, match: {path: "/f/{id}/{name}"}, upstream: echo, limits: [{key: "path:id", rate: 1/1h}]}
+  - {name: shadow, match: {path: "/g/{id}"}, upstream: echo, limits: [{key: "path:id", rate: 1/1h, mode: shadow}]}
+  - {name: rest, match: {path: "/h/*"}, upstream: echo, limits: [{key: client_ip, rate: 1/1h}]}
+`
+	read, err := Parse("weir.yaml", []byte(file), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := read.Notes()
+	if last := notes[len(notes)-1]; !strings.Contains(last, "refused with 400 at plain, slash, listed:") {
+		t.Errorf("note %q; want one about plain, slash and listed", last)
+	}
+}

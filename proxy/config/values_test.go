@@ -161,6 +161,17 @@ func TestRoute_Besides(t *testing.T) {
 	}
 }
 
+// A route without methods is answered with 200 for more than what verifies, and check says so.
+func TestReset_WarnsOfARouteForAllMethods(t *testing.T) {
+	const file = "routes:\n  - {name: send, match: {path: /a}, upstream: echo, limits: [{key: 'header:X-Id', cooldown: 1m, reset_on: {route: verify}}]}\n  - {name: verify, match: {path: /b METHODS}, upstream: echo, limits: [{key: 'header:X-Id', rate: 9/1h}]}\n"
+	for methods, want := range map[string]int{"": 1, ", methods: [POST]": 0} {
+		c := mustParse(t, strings.Replace(file, " METHODS", methods, 1))
+		if len(c.Warnings) != want || want == 1 && !strings.Contains(c.Warnings[0].String(), "limits[0].reset_on.route: route verify has no methods") {
+			t.Errorf("with%s: warns %v; want %d", methods, c.Warnings, want)
+		}
+	}
+}
+
 // A limit that every node counts by itself is allowed, and check says what it means.
 func TestScope_WarnsOfWhatEachCountsAlone(t *testing.T) {
 	const route = "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: client_ip, rate: 1/1m, scope: per_client}]}\n"

@@ -51,6 +51,11 @@ func (n NameSet) With(name string) NameSet {
 	return append(slices.Clip(n), folded{name, isDotted(name), readings(name)})
 }
 
+// Includes reports whether name is one of n, or some server could take it for one.
+func (n NameSet) Includes(name string) bool {
+	return slices.ContainsFunc(n, func(f folded) bool { return f.name == name }) || len(n.Confused(nil, name)) > 0
+}
+
 // Confused appends to found those of n that some server could read from a parameter called
 // name, although it has another name; usually none. A name of letters, digits, "_", "-" and
 // "." costs one comparison with each of n.

@@ -37,7 +37,10 @@
 // Some servers are lenient: they decode a path twice, accept overlong UTF-8 escapes, cut
 // a segment at a semicolon, or drop spaces and dots at its end. A path that such a server
 // would match to another pattern, or read with another value of a key, is ErrTarget: /a;x
-// could be taken for /a (lenient.go).
+// could be taken for /a (lenient.go). So is one whose last segment has a dot where a server
+// that cuts a format such as .json off would read another value of a key, unless the
+// parameter has a regular expression that admits the dot (format.go). The rest of a path,
+// *, is read as it is.
 //
 // # Case, trailing slash and method
 //

@@ -13,6 +13,7 @@ type folded struct {
 	index
 	guarded int                 // number of guarded entries
 	plain   bool                // all patterns are lower case and have no trailing slash
+	keys    bool                // some pattern ends in a key, see checkFormat
 	bases   map[string]struct{} // "/files" for "/files/*": some servers treat both alike
 }
 
@@ -33,6 +34,7 @@ func fold(entries []*entry) *folded {
 		pattern := foldPattern(e.shape)
 		f.put(e, pattern)
 		f.plain = f.plain && pattern == e.shape
+		f.keys = f.keys || e.ending >= endsKey
 		if e.Guarded {
 			f.guarded++
 		}

@@ -32,8 +32,6 @@ func TestLenient_PathsOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-// A slash that is escaped is part of a segment where the pattern keeps it, and refused
-// elsewhere.
 // A path is read alike if and only if nothing in it is read in another way. Every short
 // path of some characters, as far as it is normalized.
 func TestLenient_PathsThatAreReadAlike(t *testing.T) {
@@ -57,6 +55,38 @@ func TestLenient_PathsThatAreReadAlike(t *testing.T) {
 	}
 }
 
+// A server that cuts a format off the path reads no other key than the pattern does.
+func TestFind_FormatSuffix(t *testing.T) {
+	tb := NewTable([]Entry[string]{
+		{Pattern{Path: "/plain/{id}", Keys: []string{"id"}, EndsInKey: true, Guarded: true}, "plain"},
+		{Pattern{Path: "/plain/me.json", Guarded: true}, "me"},
+		{Pattern{Path: "/plain/{id}/{name}", Keys: []string{"id"}, Guarded: true}, "name"},
+		{Pattern{Path: "/number/{id:^(?:[0-9]+)$}", Methods: []string{"GET"}, Keys: []string{"id"}, EndsInKey: true, Guarded: true}, "number"},
+		{Pattern{Path: "/dotted/{id:^(?:[^/]+)$}", Keys: []string{"id"}, EndsInKey: true, Guarded: true}, "dotted"},
+		{Pattern{Path: "/script/{name:^(?:[a-z.]+)$}"}, "script"},
+		{Pattern{Path: "/script/{id:^(?:[a-z]+)$}/", Keys: []string{"id"}, EndsInKey: true, Guarded: true}, "id"},
+		{Pattern{Path: "/*"}, "rest"},
+	})
+	for line, want := range map[string]string{
+		"GET /plain/7": "plain", "GET /plain/7.json": "", "GET /plain/7.": "", "GET /plain/.json": "", "GET /plain/7.json/": "", "GET /Plain/7.a1": "",
+		"GET /plain/me.json": "me", "GET /plain/7.1/x": "name", "GET /plain/7/x.json": "name",
+		"GET /number/7": "number", "GET /number/7.json": "", "HEAD /number/7.json": "", "GET /NUMBER/7.a.b": "", "POST /number/7.json": "rest", "GET /number/x.json": "rest", "GET /number/7.json/x": "rest",
+		"GET /dotted/7.json": "dotted", "GET /script/app.js": "script", "GET /script/app.js/": "", "GET /other/app.js": "rest",
+	} {
+		method, path, _ := strings.Cut(line, " ")
+		q := newRequest(method, "a", path)
+		found, err := tb.Find(q)
+		if want == "" && !errors.Is(err, ErrTarget) || want != "" && (found != want || err != nil) {
+			t.Errorf("%s: %q, %v; want %q, or ErrTarget for none", line, found, err, want)
+		}
+		if id := q.Param("id"); found == "dotted" && id != "7.json" {
+			t.Errorf("%s: id %q", line, id)
+		}
+	}
+}
+
+// A slash that is escaped is part of a segment where the pattern keeps it, and refused
+// elsewhere.
 func TestFind_EncodedSlash(t *testing.T) {
 	tb := NewTable([]Entry[string]{
 		{Pattern{Path: "/projects/{id}/x", Keys: []string{"id"}, KeepsSlashes: true}, "kept"},

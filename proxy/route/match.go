@@ -55,7 +55,10 @@ func (t *Table[R]) match(q *Request) error {
 	if err != nil {
 		return err
 	}
-	return t.preferGuarded(q, t.folded, read)
+	if err := t.preferGuarded(q, t.folded, read); err != nil || !t.folded.keys {
+		return err
+	}
+	return t.folded.checkFormat(q, read)
 }
 
 // find finds the entry of q without the checks against lenient servers.

@@ -21,6 +21,9 @@ type Pattern struct {
 	// Keys are the path parameters that limits count by: a path in which some
 	// servers read another value of one is refused.
 	Keys []string
+	// EndsInKey is true if the parameter at the end of the path is one of Keys, by which requests may
+	// be refused: see checkFormat.
+	EndsInKey bool
 	// KeepsSlashes allows escaped slashes in the path.
 	KeepsSlashes bool
 	// IgnoresForms allows a form in the body although the pattern has conditions on
@@ -36,13 +39,14 @@ type entry struct {
 	params         []string // names of the path parameters, in order
 	segments       []int    // the segments of the parameters
 	depth          string
+	ending         ending
 	headers, query []condition
 }
 
 func newEntry(number int, p Pattern) *entry {
 	e := &entry{Pattern: p, number: number}
 	e.shape, e.params = shape(p.Path)
-	e.segments, e.depth = segmentNumbers(e.shape), depth(e.shape)
+	e.segments, e.depth, e.ending = segmentNumbers(e.shape), depth(e.shape), endingOf(e.shape, p, e.params)
 	e.headers, e.query = headerConditions(p.Headers), conditions(p.Query, strings.Clone)
 	return e
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -231,11 +230,11 @@ func (q *admission) addRefunds(status int, o *forwardOutcome) {
 // whatever is answered: many servers answer it by themselves, without a look at the request.
 func keepsPermits(method string) bool {
 	switch method {
-	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	case "GET", "POST", "PUT", "PATCH", "DELETE":
 		return false
 	}
 	switch strings.ToUpper(method) { // as lenient servers read it
-	case http.MethodOptions, http.MethodHead, http.MethodTrace:
+	case "OPTIONS", "HEAD", "TRACE":
 		return true
 	}
 	return false

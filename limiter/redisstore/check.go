@@ -1,48 +1,108 @@
 package redisstore
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// ErrVersion reports that the server is too old for the scripts of this package.
-var ErrVersion = errors.New("redis too old")
+var (
+	// ErrVersion reports that the server is too old for the scripts of this package.
+	ErrVersion = errors.New("redis too old")
+	// ErrMode reports that the deployment is not of the kind that the client is for.
+	ErrMode = errors.New("redis is not deployed in this mode")
+)
 
-// Check checks the version of every master: at least Redis 6.2 or Valkey 7.2. Errors wrap
-// ErrVersion or limiter.ErrUnavailable.
-func (s *Store) Check(ctx context.Context) error {
-	if cluster, ok := s.client.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return checkNode(ctx, node) })
+// Check checks every master: at least Redis 6.2 or Valkey 7.2, deployed in the mode of the
+// client, and that the user may read counts by a script. If it is usable but may evict
+// counts, warning says so. Errors wrap ErrVersion, ErrMode or limiter.ErrUnavailable.
+func (s *Store) Check(ctx context.Context) (warning string, err error) {
+	switch client := s.client.(type) {
+	case *redis.Client:
+		warning, err = s.checkNode(ctx, client)
+	case *redis.ClusterClient:
+		var mu sync.Mutex // guards warning
+		err = client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			w, err := s.checkNode(ctx, node)
+			mu.Lock()
+			defer mu.Unlock()
+			if w != "" {
+				warning = w + " at " + node.Options().Addr
+			}
+			return err
+		})
 	}
-	return checkNode(ctx, s.client)
+	if err == nil {
+		probe := limiter.Claim{Limit: &limiter.Limit{Name: "check", Rate: limiter.Rate{Count: 1, Window: time.Second}}, Cost: 1}
+		var d limiter.Decision
+		err = s.Peek(ctx, []limiter.Claim{probe}, &d)
+	}
+	return warning, modeError(err)
 }
 
-func checkNode(ctx context.Context, node redis.Cmdable) error {
-	info, err := node.Info(ctx, "server").Result()
-	if err != nil {
-		return fmt.Errorf("ask for the version: %w: %w", limiter.ErrUnavailable, err)
+// modeError makes an error an ErrMode if a server says that it is not of the mode of the
+// client.
+func modeError(err error) error {
+	if err == nil {
+		return nil
 	}
-	return checkVersion(info)
+	text := strings.ToLower(err.Error())
+	if strings.Contains(text, "cluster support disabled") || strings.Contains(text, "unknown command 'cluster") ||
+		strings.Contains(text, "unknown command 'sentinel'") {
+		return fmt.Errorf("%w: %w", ErrMode, err)
+	}
+	return err
+}
+
+// checkNode checks one server. Two calls of INFO work with all versions; one with two
+// sections only from Redis 7.0 on.
+func (s *Store) checkNode(ctx context.Context, node *redis.Client) (warning string, err error) {
+	call := node.Pipeline()
+	server, memory := call.Info(ctx, "server"), call.Info(ctx, "memory")
+	_, failed := call.Exec(ctx)
+	info, err := server.Result()
+	if err == nil && info == "" { // a command that was not sent has no error of its own
+		err = failed
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask for the version: %w: %w", limiter.ErrUnavailable, err)
+	}
+	if err := checkVersion(info); err != nil {
+		return "", err
+	}
+	if mode := infoFields(info)["redis_mode"]; mode == "sentinel" || mode == "cluster" && !s.isCluster {
+		return "", fmt.Errorf("%w: the server is part of a deployment in mode %s", ErrMode, mode)
+	}
+	m := infoFields(memory.Val()) // empty if the user may not see it
+	if policy := m["maxmemory_policy"]; policy != "" && policy != "noeviction" && m["maxmemory"] != "0" {
+		warning = "redis may evict counts: its maxmemory-policy is " + policy + "; set noeviction"
+	}
+	return warning, nil
+}
+
+// infoFields returns the fields of a section of INFO.
+func infoFields(info string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields
 }
 
 // checkVersion checks the server section of INFO. Valkey also has a redis_version, for
 // compatibility with clients.
 func checkVersion(info string) error {
-	fields := map[string]string{}
-	lines := bufio.NewScanner(strings.NewReader(info))
-	for lines.Scan() {
-		if name, value, ok := strings.Cut(strings.TrimSpace(lines.Text()), ":"); ok {
-			fields[name] = value
-		}
-	}
+	fields := infoFields(info)
 	name, least, version := "Redis", [2]int{6, 2}, fields["redis_version"]
 	if v := fields["valkey_version"]; v != "" {
 		name, least, version = "Valkey", [2]int{7, 2}, v

@@ -1,9 +1,11 @@
 package redisstore
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -36,8 +38,8 @@ type ClientConfig struct {
 	DB                                 int         // not in mode Cluster
 	TLS                                *tls.Config // nil means no TLS
 
-	// Timeout bounds each read and write, and dialling by five times as much;
-	// DefaultTimeout when zero.
+	// Timeout bounds each read and write; DefaultTimeout when zero. Opening a connection
+	// may take five times as long, or up to a second if that is less.
 	Timeout time.Duration
 	// BreakAfter failures in a row open the breaker of a node for BreakRest;
 	// 5 and 2 s when zero. A failure is that nobody is there, or answers in time; and
@@ -110,6 +112,38 @@ func (c ClientConfig) check() error {
 	return nil
 }
 
+// ErrTLS reports that Redis was reached, and that the TLS handshake failed. A server without
+// TLS usually does not reply to it.
+var ErrTLS = errors.New("tls handshake with redis failed")
+
+// dialTimeout bounds the time for opening a connection.
+func (c ClientConfig) dialTimeout() time.Duration {
+	return max(c.Timeout, min(5*c.Timeout, time.Second))
+}
+
+// dial opens a connection, for the client. Unlike the dialer of the client it says whether
+// TLS has failed.
+func (c ClientConfig) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.dialTimeout())
+	defer cancel()
+	keepAlive := net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3} // as the client's dialer
+	plain, err := (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext(ctx, network, addr)
+	if err != nil || c.TLS == nil {
+		return plain, err
+	}
+	config := c.TLS
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	conn := tls.Client(plain, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		plain.Close()
+		return nil, fmt.Errorf("%w: %w", ErrTLS, err)
+	}
+	return conn, nil
+}
+
 func (c ClientConfig) options() *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Addrs: c.Addrs, MasterName: c.Master, DB: c.DB,
@@ -119,7 +153,8 @@ func (c ClientConfig) options() *redis.UniversalOptions {
 
 		MaxRetries:            -1, // 0 would mean three
 		ContextTimeoutEnabled: true,
-		DialTimeout:           5 * c.Timeout,
+		Dialer:                c.dial,
+		DialTimeout:           c.dialTimeout(),
 		DialerRetries:         1,
 		ReadTimeout:           c.Timeout,
 		WriteTimeout:          c.Timeout,

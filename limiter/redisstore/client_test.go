@@ -106,7 +106,7 @@ func TestNewClient_TLSAndUser(t *testing.T) {
 	if err := s.Take(t.Context(), claim(1, time.Minute, 1), &d); err != nil || !d.Allowed {
 		t.Fatalf("over TLS: %+v %v", d, err)
 	}
-	if err := s.Check(t.Context()); err != nil {
+	if _, err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	(&testStore{t: t}).until("the store hears", s.Hears)
@@ -177,11 +177,11 @@ func TestCheck_Versions(t *testing.T) {
 		}
 	}
 	s := newTestStore(t)
-	if err := s.store.Check(t.Context()); err != nil {
+	if _, err := s.store.Check(t.Context()); err != nil {
 		t.Errorf("a real server: %v", err)
 	}
 	s.server.Kill()
-	if err := s.store.Check(t.Context()); !errors.Is(err, limiter.ErrUnavailable) {
+	if _, err := s.store.Check(t.Context()); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("a dead server: %v", err)
 	}
 }

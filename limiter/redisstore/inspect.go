@@ -7,10 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// Inspect implements limiter.AdminStore: one script call for each slot.
+// Inspect implements limiter.AdminStore: one script call for each slot. No request waits
+// for it, so each may take up to a second, also if Options.Timeout is shorter: a slow reply
+// is not an outage.
 func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
 	in := limiter.Inspection{Statuses: make([]limiter.KeyStatus, len(claims))}
 	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
@@ -41,9 +45,7 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time,
 		return s.inspectShared(ctx, claims[0])
 	}
 	b := newPayload(s.names, claims)
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	reply, err := s.scripts.inspect.run(ctx, s.client, b.keyNames(), b.args())
+	reply, err := s.runPatiently(ctx, &s.scripts.inspect, b.keyNames(), b.args())
 	if err != nil {
 		s.reloadCluster()
 		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
@@ -57,6 +59,26 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time,
 		statuses[i] = readStatus(list[6*i:6*i+6], c)
 	}
 	return at, statuses, nil
+}
+
+// runPatiently runs a script that changes nothing, with a timeout of at least
+// patientTimeout. A node of a cluster that has not got the keys is not asked patiently.
+func (s *Store) runPatiently(ctx context.Context, sc *script, keys []string, args []any) (any, error) {
+	timeout := max(s.timeout, patientTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	node, _ := s.client.(*redis.Client)
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		var err error
+		if node, err = cluster.MasterForKey(ctx, keys[0]); err != nil {
+			return nil, err
+		}
+	}
+	reply, err := sc.run(ctx, node.WithTimeout(timeout), keys, args)
+	if redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") {
+		return sc.run(ctx, s.client, keys, args)
+	}
+	return reply, err
 }
 
 // readStatus reads the reply of inspect.lua about one window.

@@ -2,11 +2,13 @@ package redisstore_test
 
 import (
 	"errors"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // standing inspects one claim.
@@ -93,5 +95,41 @@ func TestInspect_WithoutRedis(t *testing.T) {
 	s.server.Kill()
 	if in, err := s.store.Inspect(t.Context(), claim(5, time.Hour, 1)); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("%+v, %v; want ErrUnavailable", in, err)
+	}
+}
+
+// An operator's question may take longer than a decision: a Redis or a machine that is slow
+// for a moment is no outage.
+func TestInspect_IsPatient(t *testing.T) {
+	modes := map[string]func() (redisstore.ClientConfig, func(syscall.Signal)){
+		"single": func() (redisstore.ClientConfig, func(syscall.Signal)) {
+			server := redistest.Start(t)
+			return redisstore.ClientConfig{Addrs: []string{server.Addr}}, server.Signal
+		},
+		"cluster": func() (redisstore.ClientConfig, func(syscall.Signal)) {
+			cluster := redistest.StartCluster(t, 1)
+			return redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: cluster.Addrs()}, cluster.Signal
+		},
+	}
+	for mode, begin := range modes {
+		c, signal := begin()
+		c.Timeout = 50 * time.Millisecond
+		client, err := redisstore.NewClient(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		store := redisstore.New(client, redisstore.Options{Timeout: c.Timeout, Denials: -1})
+		defer store.Close()
+		s := &testStore{t: t, store: store}
+		eventually(t, "a connection stands", func() bool {
+			_, err := store.Inspect(t.Context(), claim(9, time.Hour, 1))
+			return err == nil
+		})
+		signal(syscall.SIGSTOP)
+		time.AfterFunc(5*c.Timeout, func() { signal(syscall.SIGCONT) })
+		if got := s.standing(claim(9, time.Hour, 1)[0]); got.Remaining != 9 {
+			t.Errorf("%s: %+v", mode, got)
+		}
 	}
 }

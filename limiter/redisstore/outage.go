@@ -16,10 +16,10 @@ import (
 const (
 	// probeInterval is the average time between two probes of Redis.
 	probeInterval = 200 * time.Millisecond
-	// probeTimeout is the timeout of a probe. No request waits for it, and it is longer
-	// than that of a decision, so that all processes, also those on a busy machine,
-	// notice at about the same time that Redis is reachable again.
-	probeTimeout = time.Second
+	// patientTimeout is the timeout of calls that no request waits for. It is longer than
+	// that of a decision, so that a busy machine is not mistaken for an outage, and that
+	// all processes notice at about the same time that Redis is reachable again.
+	patientTimeout = time.Second
 )
 
 // An outage is the time for which other stores decide in place of Redis. It starts when
@@ -107,7 +107,7 @@ func (s *Store) watchOutage(active bool) {
 func (s *Store) probe() {
 	var reachableSince time.Time
 	for {
-		err := s.probeOnce(s.outage.ctx, max(s.timeout, probeTimeout))
+		err := s.probeOnce(s.outage.ctx, max(s.timeout, patientTimeout))
 		s.outage.isSettling.Store(err == nil && s.outage.isActive.Load())
 		switch {
 		case err != nil:

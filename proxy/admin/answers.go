@@ -91,6 +91,7 @@ type Plan struct {
 	Looked     int             `json:"looked"`            // number of counts evaluated
 	Whole      bool            `json:"whole"`             // all counts were evaluated
 	Unknown    string          `json:"unknown,omitempty"` // why counts were not evaluated
+	Warning    string          `json:"warning,omitempty"` // about Redis, if it may evict counts
 }
 
 // A LimitRefusal is a limit that would refuse some of the keys with counts.

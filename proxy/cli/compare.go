@@ -28,6 +28,9 @@ func printPlan(out io.Writer, p admin.Plan) {
 	for _, change := range p.Changes {
 		fmt.Fprintln(out, change)
 	}
+	if p.Warning != "" {
+		fmt.Fprintf(out, "%s (warning)\n", p.Warning)
+	}
 	for _, r := range p.Refused {
 		fmt.Fprintf(out, "%s would refuse %d keys now, such as %v\n", r.Limit, r.Keys, r.Named)
 	}

@@ -26,7 +26,7 @@ func (s store) boot(ctx context.Context, o *configSource) (bootConfig, error) {
 	if s.cluster == nil {
 		return b, nil
 	}
-	err := s.check(ctx)
+	_, err := s.check(ctx)
 	if errors.Is(err, redisstore.ErrVersion) {
 		return b, err
 	}
@@ -46,7 +46,7 @@ func (s store) boot(ctx context.Context, o *configSource) (bootConfig, error) {
 	if err == nil {
 		return b, nil
 	}
-	o.log.Warn().Err(err).Strs("addrs", o.machine.Redis.Addrs).Msg("redis unreachable; limits go by on_store_failure")
+	logUnusable(o.log.With().Strs("addrs", o.machine.Redis.Addrs).Logger(), err)
 	b, err = o.bootKept()
 	s.cluster.Assume(b.config.Hash, max(b.number, 1))
 	return b, err

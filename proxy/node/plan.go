@@ -41,6 +41,7 @@ func (n *Node) plan(ctx context.Context, b config.Bundle) (admin.Plan, error) {
 		p.Unknown = "the store is memory, whose counts are not listed"
 		return p, nil
 	}
+	p.Warning, _ = n.store.check(ctx) // an error is that of the next call, too
 	if err := n.refusals(ctx, next.Limits(), &p); err != nil {
 		p.Unknown = err.Error()
 	}

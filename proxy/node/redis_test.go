@@ -90,7 +90,7 @@ func TestCheck_SaysWhyRedisRests(t *testing.T) {
 	store := redisstore.New(client, redisstore.Options{Denials: -1, Timeout: 10 * time.Second})
 	defer store.Close()
 	for look := range 5 {
-		err := store.Check(t.Context())
+		_, err := store.Check(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "WRONGPASS") || (look > 1) != errors.Is(err, redisstore.ErrOpen) {
 			t.Errorf("look %d: %v", look+1, err)
 		}

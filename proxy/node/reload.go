@@ -86,7 +86,11 @@ func (n *Node) ready(ctx context.Context) admin.Readiness {
 	r := admin.Readiness{Ready: !n.draining.Load(), Checks: map[string]string{"config": "ok", "store": "ok"}}
 	number, _ := n.proxy.Serving()
 	r.Checks["config"] = n.reloads.status(number)
-	if err := n.store.check(ctx); err != nil {
+	warning, err := n.store.check(ctx)
+	if warning != "" {
+		r.Checks["eviction"] = warning
+	}
+	if err != nil {
 		r.Checks["store"] = err.Error()
 	}
 	if !r.Ready {

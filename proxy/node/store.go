@@ -32,9 +32,10 @@ type store struct {
 	cluster *cluster.Node // nil without a cluster
 	// reported is redisstore.Store.Reported; nil without a cluster.
 	reported func() (heard, lost int64)
-	check    func(ctx context.Context) error
-	run      func(ctx context.Context, address string) // runs until ctx is done; address is that of the admin API
-	close    func()
+	// check is redisstore.Store.Check.
+	check func(ctx context.Context) (warning string, err error)
+	run   func(ctx context.Context, address string) // runs until ctx is done; address is that of the admin API
+	close func()
 
 	id      string // of this node
 	started time.Time
@@ -78,32 +79,10 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 	s.run = func(ctx context.Context, address string) {
 		var all sync.WaitGroup
 		all.Go(func() { member.Run(ctx, address) })
-		all.Go(func() { s.logOutages(ctx, log) })
+		all.Go(func() { s.watch(ctx, log) })
 		all.Wait()
 	}
 	return s, nil
-}
-
-// logOutages logs when the store becomes unreachable or reachable.
-func (s store) logOutages(ctx context.Context, log zerolog.Logger) {
-	tick := time.NewTicker(connectTimeout)
-	defer tick.Stop()
-	away := false
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		err := s.check(ctx)
-		switch {
-		case err != nil && !away && ctx.Err() == nil:
-			log.Warn().Err(err).Msg("redis unreachable; limits go by on_store_failure")
-		case err == nil && away:
-			log.Info().Msg("redis reachable")
-		}
-		away = err != nil
-	}
 }
 
 // redisLog is the logger of the Redis client. Its messages are logged at debug level, because there
@@ -119,7 +98,7 @@ func memoryStore() store {
 	return store{
 		kind:   "memory",
 		limits: limiter.NewMemory(limiter.MemoryOptions{}),
-		check:  func(context.Context) error { return nil },
+		check:  func(context.Context) (string, error) { return "", nil },
 		run:    func(context.Context, string) {},
 		close:  func() {},
 

@@ -54,7 +54,7 @@ func TestStore_OfOneProcess(t *testing.T) {
 	if err != nil || s.kind != "memory" || s.cluster != nil || s.client != nil {
 		t.Fatalf("store = %+v, %v", s, err)
 	}
-	if err := s.check(t.Context()); err != nil {
+	if _, err := s.check(t.Context()); err != nil {
 		t.Errorf("check: %v", err)
 	}
 	s.run(t.Context(), "") // returns: there is nobody to hear of it
@@ -74,11 +74,11 @@ func TestStore_Check(t *testing.T) {
 	server := redistest.Start(t)
 	o, _ := newTestSource(t)
 	s := opened(t, o, server.Addr)
-	if err := s.check(t.Context()); err != nil {
+	if _, err := s.check(t.Context()); err != nil {
 		t.Fatalf("check: %v", err)
 	}
 	server.Kill()
-	if err := s.check(t.Context()); err == nil {
+	if _, err := s.check(t.Context()); err == nil {
 		t.Error("check of a Redis that is gone: no error")
 	}
 }

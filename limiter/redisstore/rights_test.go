@@ -60,7 +60,7 @@ func useAll(t *testing.T, c redisstore.ClientConfig) error {
 	defer client.Close()
 	s := redisstore.New(client, redisstore.Options{Timeout: patient})
 	defer s.Close()
-	if err := s.Check(t.Context()); err != nil {
+	if _, err := s.Check(t.Context()); err != nil {
 		return err
 	}
 	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {

@@ -27,14 +27,16 @@ type admission struct {
 
 	// Written by admit.
 	decision       limiter.Decision
-	decided        bool          // decision is valid for claims
-	fallback       string        // the policy that decided while the store was unreachable
-	isRepeat       bool          // the request repeats one that was counted
-	waited         bool          // the request waited for a permit
-	waitTime       time.Duration // how long it waited
-	banned         bool          // this refusal started a ban
-	shadowRefusals []refusal     // what limits in shadow mode would have refused
-	takenPermits   []takenPermit // the permits that were taken, with their stores
+	decided        bool             // decision is valid for claims
+	fallback       string           // the policy that decided while the store was unreachable
+	isRepeat       bool             // the request repeats one that was counted
+	waited         bool             // the request waited for a permit
+	waitTime       time.Duration    // how long it waited
+	banned         bool             // this refusal started a ban
+	shadowSets     []limiter.Shadow // claims on limits in shadow mode by limit, and the decisions about them
+	shadowsTaken   bool             // the call that allowed the request has decided them
+	shadowRefusals []refusal        // what limits in shadow mode would have refused
+	takenPermits   []takenPermit    // the permits that were taken, with their stores
 
 	settled settlement // set by settle: what is refunded
 	err     error      // the error for the log
@@ -60,6 +62,7 @@ func (q *admission) reset() {
 	q.decision.Outcomes, q.decision.Repeats = q.decision.Outcomes[:0], nil
 	q.decided, q.fallback, q.isRepeat = false, "", false
 	q.waited, q.waitTime, q.banned = false, 0, false
+	q.shadowSets, q.shadowsTaken = q.shadowSets[:0], false
 	q.shadowRefusals = q.shadowRefusals[:0]
 	q.takenPermits = q.takenPermits[:0]
 	q.settled.pending = q.settled.pending[:0]

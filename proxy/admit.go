@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -63,13 +62,13 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 	ctx, cancel := a.withTimeoutForAll(client, q)
 	defer cancel()
 	if len(q.claims.claims) == 0 {
-		a.evaluateShadow(ctx, q)
+		a.takeShadows(ctx, q)
 		return nil
 	}
 	store, err := a.store, errStoreUnreachable
 	decider := a.fallback.decider(q)
+	take := a.takerFor(q)
 	if decider != decideByShare {
-		take := taker(a.take)
 		switch {
 		case decider == decideByBoth:
 			take = a.fallback.takeWithinShare(q, take)
@@ -113,7 +112,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 	}
 	q.addTaken(store, q.claims, &q.decision, q.idempotent.firstUse)
 	if err == nil { // an unreachable store is not called again for the same request
-		a.evaluateShadow(ctx, q)
+		a.takeShadows(ctx, q)
 	}
 	return nil
 }
@@ -176,43 +175,4 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 	err := a.store.Take(ctx, claims, d)
 	a.metrics.observeStoreCall("take", time.Since(began), err)
 	return err
-}
-
-// evaluateShadow evaluates each limit in shadow mode for a request that is allowed. Each limit is
-// evaluated by its own call, because a refusal by one must not prevent the others from counting.
-// The calls share the remaining timeout of the decision.
-func (a *admitter) evaluateShadow(ctx context.Context, q *admission) {
-	if len(q.shadows.claims)+len(q.shadowErrors) > 0 {
-		a.evaluateShadows(ctx, q)
-	}
-}
-
-func (a *admitter) evaluateShadows(ctx context.Context, q *admission) {
-	for _, l := range q.shadowErrors {
-		a.metrics.decision(q.route, l, decisionShadowRefused).Inc()
-	}
-	var d limiter.Decision
-	for from, to := 0, 0; from < len(q.shadows.claims); from = to {
-		var of *limit
-		of, to = q.shadows.limitAt(from)
-		set := q.shadows.slice(from, to)
-		if err := a.take(ctx, set.claims, &d); err != nil {
-			a.metrics.countUnavailable(q, of)
-			continue
-		}
-		a.metrics.countDecisions(q.route, set, &d)
-		q.addShadowRefusals(set, &d)
-		q.addTaken(a.store, set, &d, nil)
-	}
-}
-
-// addShadowRefusals records what d, the decision about claims on a limit in shadow mode, would have refused. A
-// key that is counted under two secrets is recorded once.
-func (a *admission) addShadowRefusals(set claimSet, d *limiter.Decision) {
-	for i, o := range d.Outcomes {
-		w := set.windows[i]
-		if !o.Allowed && !slices.ContainsFunc(a.shadowRefusals, func(s refusal) bool { return s.window == w }) {
-			a.shadowRefusals = append(a.shadowRefusals, refusal{w, set.claims[i].Key, o.Banned, o.Wait})
-		}
-	}
 }

@@ -199,6 +199,11 @@ type mirrored struct {
 	fallback *fallback
 }
 
+// TakeWithShadows implements limiter.ShadowTaker.
+func (t mirrored) TakeWithShadows(ctx context.Context, claims []limiter.Claim, d *limiter.Decision, shadows []limiter.Shadow) error {
+	return limiter.TakeWithShadows(ctx, t.AdminStore, claims, d, shadows)
+}
+
 // Refund implements limiter.Store.
 func (t mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	t.fallback.local.MirrorRefund(claims, p, t.fallback.nodes())

@@ -79,6 +79,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Cooldown", cooldown},
 		{"InspectAll", inspectAll},
 		{"Together", together},
+		{"Shadows", shadows},
+		{"ShadowsRandom", shadowsRandom},
 	}...) {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(t, &suite{Subject: open(t), t: t})

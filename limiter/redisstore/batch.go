@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -75,15 +76,24 @@ func (b *batch) add(c *call) bool {
 		b.addShared(g, c)
 		return true
 	}
-	g.payload.request(c.id, len(c.claims))
-	for i := range c.claims {
-		if len(c.claims) > 1 { // the claim before may have added a window
-			f = b.index.find(&c.claims[i])
+	if len(c.shadows) > 0 {
+		b.addWithShadows(g, c)
+		return true
+	}
+	b.addRequest(g, c.id, c.claims, f)
+	return true
+}
+
+// addRequest adds a request for claims. f is what the index has of the last of them.
+func (b *batch) addRequest(g *slotBatch, id [16]byte, claims []limiter.Claim, f lookup) {
+	g.payload.request(id, len(claims))
+	for i := range claims {
+		if len(claims) > 1 { // the claim before may have added a window
+			f = b.index.find(&claims[i])
 		}
-		g.payload.claim(&c.claims[i], b.window(g, &c.claims[i], f))
+		g.payload.claim(&claims[i], b.window(g, &claims[i], f))
 	}
 	g.payload.ended()
-	return true
 }
 
 // addChange adds a change, in a group of its own.
@@ -189,7 +199,7 @@ func (b *batch) finishCalls(calls []*call, p *reply) {
 	}
 	want := 0
 	for _, c := range calls {
-		want += 1 + 2*len(c.claims)
+		want += 1 + len(c.shadows) + 2*len(c.claims)
 	}
 	if err == nil && len(rest) != want {
 		err = errReply
@@ -205,15 +215,27 @@ func (b *batch) finishCalls(calls []*call, p *reply) {
 		}
 		own := err
 		if err == nil {
-			rest, own = readDecision(rest, at, c.claims, d)
+			rest, own = b.readDecision(rest, at, c.request(), d)
 		}
-		if own == nil {
-			b.store.denials.learn(denialQuery{c.claims, b.sentAt, b.version}, d)
-		} else if !errors.Is(own, errType) {
+		if own != nil && !errors.Is(own, errType) {
 			err = own
+		}
+		if err == nil && len(c.shadows) > 0 {
+			rest, err = b.readShadows(rest, at, c, own == nil && d.Allowed)
+			own = cmp.Or(own, err)
 		}
 		if c.state == callAnswered {
 			c.finish(own)
 		}
 	}
+}
+
+// readDecision reads one decision about claims at the start of list, as readDecision does, and
+// remembers a refusal.
+func (b *batch) readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter.Decision) ([]int64, error) {
+	rest, err := readDecision(list, at, claims, d)
+	if err == nil {
+		b.store.denials.learn(denialQuery{claims, b.sentAt, b.version}, d)
+	}
+	return rest, err
 }

@@ -9,7 +9,9 @@ import (
 // A call is one request to Redis, which is sent in a batch with others. It has copies of
 // its arguments, because its caller may return while it is in progress.
 type call struct {
-	claims   []limiter.Claim
+	claims   []limiter.Claim // of the request, then of its shadows
+	own      int             // how many of claims are the request's
+	shadows  []shadowCall
 	id       [16]byte
 	change   *changeCommand // instead of a request; nil for a request
 	deadline time.Time      // when its caller gives up
@@ -40,7 +42,7 @@ func (s *Store) newCall(claims []limiter.Claim, id [16]byte) *call {
 	if !ok {
 		c = &call{done: make(chan struct{}, 1)}
 	}
-	c.claims = append(c.claims[:0], claims...)
+	c.claims, c.own, c.shadows = append(c.claims[:0], claims...), len(claims), c.shadows[:0]
 	c.id, c.change, c.state, c.deadline = id, nil, callWaiting, time.Now().Add(s.timeout)
 	return c
 }
@@ -49,6 +51,19 @@ func (s *Store) newCall(claims []limiter.Claim, id [16]byte) *call {
 func (s *Store) reuseCall(c *call) {
 	clear(c.claims)
 	s.calls.Put(c)
+}
+
+// request returns the claims of the request itself.
+func (c *call) request() []limiter.Claim { return c.claims[:c.own] }
+
+// readInto copies the decision from, which c keeps for reuse, to d.
+func (c *call) readInto(d, from *limiter.Decision) {
+	outcomes := append(d.Outcomes[:0], from.Outcomes...)
+	*d = *from
+	d.Outcomes = outcomes
+	if d.Allowed {
+		d.Permit = limiter.Permit{ID: c.id, At: d.At}
+	}
 }
 
 // finish sets the result and wakes the caller. It is called once, by the goroutine that

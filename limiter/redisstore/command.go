@@ -30,11 +30,17 @@ func (p *payload) appendCall(out []byte, sc *script) []byte {
 	if len(p.requests) > 0 {
 		n++
 	}
+	if len(p.follows) > 0 {
+		n++
+	}
 	out = append(appendHeader(out, '*', n), sc.call...)
 	out = append(appendCount(out, p.nKeys), p.keys...)
 	out = appendBulk(appendBulk(out, p.limits), p.windows)
 	if len(p.requests) > 0 {
 		out = appendBulk(out, p.requests)
+	}
+	if len(p.follows) > 0 {
+		out = appendBulk(out, p.follows)
 	}
 	return out
 }

@@ -87,9 +87,19 @@ local function decide(windows, requests, from, reply, to, dry)
   return from, to + 2 * n + 1
 end
 
--- decide_all answers all requests, one after another.
-local function decide_all(windows, requests, dry)
-  local reply, from, to = { NOW }, 1, 1
-  while from <= #requests do from, to = decide(windows, requests, from, reply, to, dry) end
+-- decide_all answers all requests, one after another. Those whose byte in `follows` is 1
+-- are taken only if the last one that does not follow was granted.
+local function decide_all(windows, requests, dry, follows)
+  local reply, from, to, i, granted = { NOW }, 1, 1, 0, true
+  while from <= #requests do
+    local answer = to + 1
+    i = i + 1
+    if follows and byte(follows, i) == 1 then
+      from, to = decide(windows, requests, from, reply, to, dry or not granted)
+    else
+      from, to = decide(windows, requests, from, reply, to, dry)
+      granted = reply[answer] == 1
+    end
+  end
   return reply
 end

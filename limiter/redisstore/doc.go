@@ -47,6 +47,7 @@
 //	resp.go      the RESP2 and RESP3 parser
 //	dialer.go    opens connections, one at a time, with a backoff after failures
 //	resend.go    retries through the client: an unknown script, a slot that has moved
+//	shadow.go    claims that are decided beside those of a request, if it is allowed
 //
 // Calls and batches are reused, so that a usual decision does not allocate. Calls have no
 // timers: one sweep ends all calls whose deadline has passed, and closes a connection on

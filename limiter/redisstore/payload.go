@@ -24,9 +24,11 @@ type payload struct {
 	numbered    []limitOf // the limits that have a number, counted from 1
 	windows     []byte    // of each the number of its limit, and of its first key, counted from 1
 	requests    []byte    // one after another
+	nRequests   int
 	rest        []any     // what else the script is told
 	kinds       uint16    // the algorithms of all windows, a bit each
 	windowCount int       // windows
+	follows     []byte    // of each request 1 if it is taken only if the one before was; nil if none is
 	several     bool      // a request has several claims
 	again       bool      // a request asks for a key that an earlier one has
 	current     beginning // of the request that is written
@@ -73,7 +75,7 @@ func (p *payload) reset() {
 	clear(p.numbered)
 	*p = payload{
 		keys: p.keys[:0], limits: p.limits[:0], numbered: p.numbered[:0], windows: p.windows[:0],
-		requests: p.requests[:0], name: p.name[:0],
+		requests: p.requests[:0], follows: p.follows[:0], name: p.name[:0],
 	}
 }
 
@@ -159,6 +161,7 @@ func appendTime(out []byte, d time.Duration) []byte {
 // request begins a request of take or peek: the number of its claims, and what begins
 // the entry that records each in Redis, which is a length and the id. Its claims follow.
 func (p *payload) request(id [16]byte, claims int) {
+	p.nRequests++
 	p.previous, p.current = p.current, beginning{at: len(p.requests), keys: p.nKeys, windows: p.windowCount}
 	p.requests = append(append(p.requests, byte(claims), idBytes), id[:idBytes]...)
 	p.several = p.several || claims > 1
@@ -218,6 +221,9 @@ func (p *payload) args() []any {
 	args := append(make([]any, 0, 3+len(p.rest)), p.limits, p.windows)
 	if len(p.requests) > 0 {
 		args = append(args, p.requests)
+	}
+	if len(p.follows) > 0 {
+		args = append(args, p.follows)
 	}
 	return append(args, p.rest...)
 }

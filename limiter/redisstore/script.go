@@ -196,7 +196,7 @@ func newScripts(clock, prefix string) scripts {
 
 // take is the leanest script that takes what b asks for.
 func (s *scripts) take(b *payload) *script {
-	if bits.OnesCount16(b.kinds) != 1 {
+	if bits.OnesCount16(b.kinds) != 1 || len(b.follows) > 0 {
 		return &s.mixed
 	}
 	switch a := bits.TrailingZeros16(b.kinds); {

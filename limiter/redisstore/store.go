@@ -177,14 +177,7 @@ func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d 
 
 // takeTogether takes claims that one script call can decide.
 func (s *Store) takeTogether(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	id := newID()
-	if err := s.takePart(ctx, claims, id, d); err != nil {
-		return err
-	}
-	if d.Allowed {
-		d.Permit = limiter.Permit{ID: id, At: d.At}
-	}
-	return nil
+	return s.takePart(ctx, claims, newID(), d)
 }
 
 // takePart has Redis decide claims of one part, under the permit ID id.
@@ -197,9 +190,7 @@ func (s *Store) takePart(ctx context.Context, claims []limiter.Claim, id [16]byt
 	if err := p.do(ctx, c); err != nil {
 		return err
 	}
-	outcomes := append(d.Outcomes[:0], c.decision.Outcomes...)
-	*d = c.decision
-	d.Outcomes = outcomes
+	c.readInto(d, &c.decision)
 	s.reuseCall(c)
 	return nil
 }

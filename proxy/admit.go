@@ -62,7 +62,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 	ctx, cancel := a.withTimeoutForAll(client, q)
 	defer cancel()
 	if len(q.claims.claims) == 0 {
-		a.takeShadows(ctx, q)
+		a.decideShadow(ctx, q)
 		return nil
 	}
 	store, err := a.store, errStoreUnreachable
@@ -112,7 +112,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 	}
 	q.addTaken(store, q.claims, &q.decision, q.idempotent.firstUse)
 	if err == nil { // an unreachable store is not called again for the same request
-		a.takeShadows(ctx, q)
+		a.decideShadow(ctx, q)
 	}
 	return nil
 }

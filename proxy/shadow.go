@@ -41,9 +41,9 @@ func (q *admission) splitShadows() {
 	}
 }
 
-// takeShadows records what the limits in shadow mode have decided about q, which is allowed. It lets
+// decideShadow records what the limits in shadow mode have decided about q, which is allowed. It lets
 // them decide if the call that decided about q did not, as for a request that could wait.
-func (a *admitter) takeShadows(ctx context.Context, q *admission) {
+func (a *admitter) decideShadow(ctx context.Context, q *admission) {
 	for _, l := range q.shadowErrors {
 		a.metrics.decision(q.route, l, decisionShadowRefused).Inc()
 	}

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // The clients of exchanges that wait are checked every monitorInterval. The checks of
@@ -214,8 +216,8 @@ func (c *conn) checkClient(now, waited time.Duration) {
 		return
 	}
 	w.nextCheck = now + min(waited, maxMonitorInterval)
-	p := peerState(c.socket)
-	if p == PeerReset || p == PeerHalfClosed && (c.server.HalfClose == AbortOnHalfClose || c.clientStalled(now)) {
+	p := socket.StateOf(c.socket)
+	if p == socket.Reset || p == socket.HalfClosed && (c.server.HalfClose == AbortOnHalfClose || c.clientStalled(now)) {
 		w.abortLocked()
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // A conn is one client connection. Its fields belong to the goroutine that serves the
@@ -30,8 +32,8 @@ type conn struct {
 	} // result of readFirst
 	yield        readYield
 	oneByte      [1]byte // buffer for the first byte of a request if rawConn is nil
-	writeOp      writeOp
-	writeStep    func(fd uintptr) bool // writeOp.step, made once
+	writeOp      socket.WriteOp
+	writeStep    func(fd uintptr) bool // writeOp.Step, made once
 	writeGuard   writeGuard
 	firstRequest bool // the first request of the connection has not ended
 	handedOver   bool // the connection belongs to another owner
@@ -62,38 +64,16 @@ var errIdleEnded = errors.New("idle connection closed")
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, net: nc, firstRequest: true}
-	c.socket = rawSocketOf(nc)
+	c.socket = socket.Of(nc)
 	_, c.tls = nc.(*tls.Conn)
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		if canPoll {
+		if socket.CanPoll {
 			c.rawConn = c.socket
 		}
 	}
-	c.readFirstFunc, c.writeStep = c.readFirst, c.writeOp.step
+	c.readFirstFunc, c.writeStep = c.readFirst, c.writeOp.Step
 	return c
-}
-
-// rawSocketOf returns the socket below nc, which may be wrapped by TLS or by the PROXY
-// protocol. It returns nil if there is none.
-func rawSocketOf(nc net.Conn) syscall.RawConn {
-	for nc != nil {
-		switch under := nc.(type) {
-		case syscall.Conn:
-			raw, err := under.SyscallConn()
-			if err != nil {
-				return nil
-			}
-			return raw
-		case interface{ NetConn() net.Conn }:
-			nc = under.NetConn()
-		case interface{ Raw() net.Conn }:
-			nc = under.Raw()
-		default:
-			return nil
-		}
-	}
-	return nil
 }
 
 // A deadline remembers the deadline that was last set on a connection. Setting a

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // serve reads requests and calls the handler until the connection ends. Any error ends
@@ -203,7 +205,7 @@ func (c *conn) finishExchange() bool {
 		x.closeConn = true
 	}
 	if x.closeConn {
-		if b := x.Body(); b != nil && !b.done() || len(x.in.unread()) > 0 || peerState(c.socket) == PeerReadable {
+		if b := x.Body(); b != nil && !b.done() || len(x.in.unread()) > 0 || socket.StateOf(c.socket) == socket.Readable {
 			c.linger()
 		}
 		return false

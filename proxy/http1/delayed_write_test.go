@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -57,7 +58,7 @@ func TestDelayedWrite_DuringShutdown(t *testing.T) {
 				if c := x.conn; x.Path() == "/1" {
 					served <- struct{}{}
 					<-sent
-					await.Until(t, "request", func() bool { return another == "" || x.PeerState() == PeerReadable })
+					await.Until(t, "request", func() bool { return another == "" || x.peerState() == socket.Readable })
 					c.readFirstFunc = func(fd uintptr) bool {
 						c.readFirstFunc = c.readFirst
 						c.endIdleWait()
@@ -90,7 +91,7 @@ func TestDelayedWrite_ClientReset(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
 		says(x)
 		served <- struct{}{}
-		await.Until(t, "reset", func() bool { return x.PeerState() == PeerReset })
+		await.Until(t, "reset", func() bool { return x.peerState() == socket.Reset })
 	}, func(s *Server) {
 		afterHandler(s)
 		s.OnClose = func(_ net.Conn, err error) { closed <- err }

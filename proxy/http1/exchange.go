@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // An Exchange is one request and its response. Only the goroutine that runs the Handler
@@ -136,6 +138,6 @@ func (x *Exchange) SetConnectionClose() { x.closeConn = true }
 // incomplete. Nothing more is sent.
 func (x *Exchange) Abort() { x.aborted = true }
 
-// PeerState returns the current state of the client's end of the connection. It costs
+// peerState returns the current state of the client's end of the connection. It costs
 // one system call.
-func (x *Exchange) PeerState() PeerState { return peerState(x.conn.socket) }
+func (x *Exchange) peerState() socket.State { return socket.StateOf(x.conn.socket) }

@@ -1,6 +1,10 @@
 package http1
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+)
 
 // An idleRead checks an idle connection whose socket cannot be polled: on a system
 // without poll(2), such as Windows, and if there is no socket. A read is pending while
@@ -13,7 +17,7 @@ type idleRead chan error // receives the result of the read
 // beginIdleRead begins the read, unless the socket of u can be polled. It reports
 // whether u can be kept.
 func (u *clientConn) beginIdleRead() bool {
-	if u.probe.raw != nil {
+	if u.probe.Raw() != nil {
 		return true
 	}
 	if u.idleRead == nil {
@@ -32,13 +36,13 @@ func (u *clientConn) beginIdleRead() bool {
 
 // endIdleRead ends the read and returns the state of the upstream's end of the
 // connection.
-func (u *clientConn) endIdleRead() PeerState {
+func (u *clientConn) endIdleRead() socket.State {
 	interrupted := u.net.SetReadDeadline(pastTime()) // if it fails, the connection is closed
 	switch err := <-u.idleRead; {
 	case err == nil:
-		return PeerReadable
+		return socket.Readable
 	case !timedOut(err), interrupted != nil, u.net.SetReadDeadline(time.Time{}) != nil:
-		return PeerReset
+		return socket.Reset
 	}
-	return PeerOpen
+	return socket.Open
 }

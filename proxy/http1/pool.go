@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // A Pool holds the idle connections to one endpoint. It reuses the most recently used
@@ -37,7 +39,7 @@ func (p *Pool) Idle() int {
 func (p *Pool) get(c *Call, now time.Duration) *clientConn {
 	for {
 		u := p.pop()
-		if u == nil || !u.expired(now) && (c.canWriteAtOnce(u) || u.peerState() == PeerOpen) {
+		if u == nil || !u.expired(now) && (c.canWriteAtOnce(u) || u.peerState() == socket.Open) {
 			return u
 		}
 		u.close()
@@ -174,7 +176,7 @@ type clientConn struct {
 	pool      *Pool
 	net       net.Conn
 	tls       bool
-	probe     peerProbe
+	probe     socket.Probe
 	idleRead  idleRead      // used if probe has no socket
 	created   time.Duration // since the epoch of the client
 	maxIdle   time.Duration // how long the upstream keeps the connection open; 0 if it did not say
@@ -193,10 +195,10 @@ type clientConn struct {
 func newClientConn(p *Pool, nc net.Conn) *clientConn {
 	u := &clientConn{pool: p, net: nc, created: p.client.now()}
 	_, u.tls = nc.(*tls.Conn)
-	u.probe.init(nc)
+	u.probe.Init(nc)
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		u.rawConn, u.attemptStep = u.probe.raw, u.attempt.step
+		u.rawConn, u.attemptStep = u.probe.Raw(), u.attempt.step
 	}
 	return u
 }
@@ -212,11 +214,11 @@ func (u *clientConn) expired(now time.Duration) bool {
 }
 
 // peerState returns the state of the upstream's end of a connection that was idle.
-func (u *clientConn) peerState() PeerState {
-	if u.probe.raw == nil {
+func (u *clientConn) peerState() socket.State {
+	if u.probe.Raw() == nil {
 		return u.endIdleRead()
 	}
-	return u.probe.peerState()
+	return u.probe.State()
 }
 
 // hasBufferedTLS reports whether TLS holds decrypted bytes that have not been read. The

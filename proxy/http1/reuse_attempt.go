@@ -1,6 +1,10 @@
 package http1
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+)
 
 // errStale reports that an idle connection had been closed, or had received unexpected
 // bytes, before any part of the request was sent.
@@ -49,11 +53,11 @@ func (c *Call) sendReused(u *clientConn) (sent int, callErr *CallError) {
 	case err == nil && a.stage == attemptPartial:
 		return a.written, nil
 	case err == nil && a.failedCall != "":
-		err = syscallError(u.net, a.failedCall, a.err)
+		err = socket.Error(u.net, a.failedCall, a.err)
 	case err == nil:
 		err = a.err
 	default:
-		err = trimRawOp(err)
+		err = socket.TrimRaw(err)
 	}
 	if err != nil {
 		f := c.newError(err)

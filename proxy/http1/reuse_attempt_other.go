@@ -4,6 +4,3 @@ package http1
 
 // step is never called: clientConn.rawConn is nil on these systems.
 func (a *reuseAttempt) step(uintptr) bool { return true }
-
-// step is never called: conn.rawConn is nil on these systems.
-func (w *writeOp) step(uintptr) bool { return true }

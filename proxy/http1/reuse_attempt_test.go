@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
 )
 
@@ -54,7 +55,7 @@ func TestReuseAttempt_SkipsStaleConnections(t *testing.T) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, u := range p.idle {
-			if u.peerState() == PeerOpen {
+			if u.peerState() == socket.Open {
 				return false
 			}
 		}

@@ -5,6 +5,8 @@ package http1
 import (
 	"io"
 	"syscall"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // step is called by the runtime, once at first and then whenever the socket may be
@@ -15,7 +17,7 @@ func (a *reuseAttempt) step(fd uintptr) bool {
 		return a.stage != attemptAwaiting
 	}
 	a.response.ensureBuffer()
-	n, err := rawRead(int(fd), a.response.buf[a.response.w:])
+	n, err := socket.Read(int(fd), a.response.buf[a.response.w:])
 	switch {
 	case err == syscall.EAGAIN:
 		return false
@@ -32,11 +34,11 @@ func (a *reuseAttempt) step(fd uintptr) bool {
 
 // checkAndSend sends the request if the socket has nothing to read.
 func (a *reuseAttempt) checkAndSend(fd int) {
-	if _, err := rawRead(fd, a.oneByte[:]); err != syscall.EAGAIN {
+	if _, err := socket.Read(fd, a.oneByte[:]); err != syscall.EAGAIN {
 		a.stage = attemptStale
 		return
 	}
-	n, err := rawWrite(fd, a.request)
+	n, err := socket.Write(fd, a.request)
 	a.written = n
 	switch {
 	case err != 0 && err != syscall.EAGAIN:
@@ -46,22 +48,4 @@ func (a *reuseAttempt) checkAndSend(fd int) {
 	default:
 		a.stage = attemptAwaiting
 	}
-}
-
-// step is called by the runtime when the socket may be writable. It returns true when
-// there is nothing more to wait for.
-func (w *writeOp) step(fd uintptr) bool {
-	for w.n < len(w.data) {
-		n, err := rawWrite(int(fd), w.data[w.n:])
-		switch err {
-		case 0:
-			w.n += n
-		case syscall.EAGAIN:
-			return false
-		default:
-			w.err = err
-			return true
-		}
-	}
-	return true
 }

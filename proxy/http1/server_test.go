@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -366,8 +367,8 @@ func TestServer_HalfClosed(t *testing.T) {
 	release := make(chan struct{})
 	p := serving(t, func(x *Exchange) {
 		<-release
-		if x.PeerState() != PeerHalfClosed {
-			t.Errorf("got %d; want that the client sends no more", x.PeerState())
+		if x.peerState() != socket.HalfClosed {
+			t.Errorf("got %d; want that the client sends no more", x.peerState())
 		}
 		reads(x)
 	}, nil)

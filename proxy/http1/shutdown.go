@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // DisableKeepAlives makes every response announce the end of its connection from now
@@ -62,7 +64,7 @@ func (s *Server) stopListening() {
 func (s *Server) closeIdleConns() bool {
 	all := s.appendConns(nil)
 	for _, c := range all {
-		if c.state.Load() == stateIdle && peerState(c.socket) != PeerReadable {
+		if c.state.Load() == stateIdle && socket.StateOf(c.socket) != socket.Readable {
 			c.endIdleWait()
 		}
 	}

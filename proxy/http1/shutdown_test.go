@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -54,7 +55,7 @@ func TestServer_ShutdownServesConcurrentRequest(t *testing.T) {
 			return c.Read(p)
 		},
 		"to be read": func(c net.Conn, _ []byte) (int, error) {
-			for peerState(rawSocketOf(c)) != PeerReadable {
+			for socket.StateOf(socket.Of(c)) != socket.Readable {
 				runtime.Gosched()
 			}
 			return 0, os.ErrDeadlineExceeded

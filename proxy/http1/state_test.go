@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -140,7 +141,7 @@ func TestState_EachResponseReachesItsRequest(t *testing.T) {
 			t.Errorf("%d bytes of a next request came before an answer was whole", n)
 		}
 		for u := p.pool.pop(); u != nil; u = p.pool.pop() {
-			if u.peerState() == PeerReadable {
+			if u.peerState() == socket.Readable {
 				t.Error("a kept connection has bytes that nobody asked for")
 			}
 			u.close()

@@ -4,6 +4,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // acquireExchange gives c an exchange with a buffer, unless c has one.
@@ -67,7 +69,7 @@ func (c *conn) waitForRequest() error {
 // waitForRequest was reading. err is the result of that read. If the first bytes of a
 // request arrived at the same moment, this request is served as the last one.
 func (c *conn) requestDuringShutdown(err error) error {
-	there := err == nil || timedOut(err) && peerState(c.socket) == PeerReadable
+	there := err == nil || timedOut(err) && socket.StateOf(c.socket) == socket.Readable
 	if !there || !c.state.CompareAndSwap(stateEnded, stateActive) {
 		return errIdleEnded
 	}

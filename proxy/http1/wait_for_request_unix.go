@@ -6,6 +6,8 @@ import (
 	"io"
 	"runtime"
 	"syscall"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // readFirst sends what is left of a response, and then reads the first bytes of the next
@@ -18,7 +20,7 @@ func (c *conn) readFirst(fd uintptr) bool {
 	yielded := false
 	if x := c.x; x != nil && len(x.out.buf) > 0 {
 		c.writeGuard.begin()
-		n, _ := rawWrite(int(fd), x.out.buf) // the next write returns the error, if there is one
+		n, _ := socket.Write(int(fd), x.out.buf) // the next write returns the error, if there is one
 		c.writeGuard.end()
 		if x.out.buf = x.out.buf[:copy(x.out.buf, x.out.buf[n:])]; len(x.out.buf) > 0 {
 			return true
@@ -28,7 +30,7 @@ func (c *conn) readFirst(fd uintptr) bool {
 		}
 	}
 	c.acquireExchange()
-	n, err := rawRead(int(fd), c.x.in.buf)
+	n, err := socket.Read(int(fd), c.x.in.buf)
 	if yielded {
 		if err == syscall.EAGAIN {
 			c.yield.foundNothing()

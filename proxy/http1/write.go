@@ -1,19 +1,10 @@
 package http1
 
 import (
-	"errors"
-	"net"
-	"os"
-	"strings"
 	"sync/atomic"
-)
 
-// A writeOp writes all of data to a socket.
-type writeOp struct {
-	data []byte
-	n    int
-	err  error
-}
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+)
 
 // A writeGuard panics if two goroutines write to a connection at the same time. The locks
 // of package net do not prevent that: readFirst and reuseAttempt write while they hold
@@ -32,7 +23,7 @@ func (g *writeGuard) end() {
 	}
 }
 
-// write writes p to the client. On a plain socket it uses writeOp, because rawWrite costs
+// write writes p to the client. On a plain socket it writes by itself, because that costs
 // less than net.Conn.Write.
 func (c *conn) write(p []byte) error {
 	c.writeGuard.begin()
@@ -41,32 +32,11 @@ func (c *conn) write(p []byte) error {
 		_, err := c.net.Write(p)
 		return err
 	}
-	c.writeOp = writeOp{data: p}
+	c.writeOp = socket.WriteOp{Data: p}
 	err := c.rawConn.Write(c.writeStep) // the method value is made once; making it here would allocate
-	c.writeOp.data = nil
-	if err == nil && c.writeOp.err != nil {
-		return syscallError(c.net, "write", c.writeOp.err)
+	c.writeOp.Data = nil
+	if err == nil && c.writeOp.Err != nil {
+		return socket.Error(c.net, "write", c.writeOp.Err)
 	}
-	return trimRawOp(err)
-}
-
-// trimRawOp removes the prefix "raw-" from the operation in err, so that errors of raw
-// connections look like those of other connections.
-func trimRawOp(err error) error {
-	if err == nil {
-		return nil
-	}
-	var op *net.OpError
-	if errors.As(err, &op) {
-		op.Op = strings.TrimPrefix(op.Op, "raw-")
-	}
-	return err
-}
-
-// syscallError returns an error of a system call on the socket of nc in the form that
-// the net package uses.
-func syscallError(nc net.Conn, call string, err error) error {
-	return &net.OpError{
-		Op: call, Net: nc.LocalAddr().Network(), Source: nc.LocalAddr(), Addr: nc.RemoteAddr(), Err: os.NewSyscallError(call, err),
-	}
+	return socket.TrimRaw(err)
 }

@@ -1,13 +1,13 @@
 //go:build linux && !386 && !race
 
-package http1
+package socket
 
 import (
 	"syscall"
 	"unsafe"
 )
 
-// rawRead is recv(2) for a non-blocking socket, which costs the kernel less than read(2).
+// Read is recv(2) for a non-blocking socket, which costs the kernel less than read(2).
 // Unlike syscall.Read it does not inform the Go scheduler. Informing it costs more than
 // the call itself. On a busy machine it costs much more: if the kernel preempts the
 // process during a call that the scheduler knows about, the runtime starts another
@@ -15,17 +15,17 @@ import (
 // knows about, so that race builds use those. A call that was interrupted by a signal is
 // repeated. n is not negative. The result is an Errno, which is 0 if there was no error,
 // because comparing values of type error costs a call each.
-func rawRead(fd int, p []byte) (n int, err syscall.Errno) {
-	return rawIO(syscall.SYS_RECVFROM, fd, p, 0)
+func Read(fd int, p []byte) (n int, err syscall.Errno) {
+	return raw(syscall.SYS_RECVFROM, fd, p, 0)
 }
 
-// rawWrite is send(2), in the same way as rawRead. A closed connection is an error, not
+// Write is send(2), in the same way as Read. A closed connection is an error, not
 // a SIGPIPE.
-func rawWrite(fd int, p []byte) (n int, err syscall.Errno) {
-	return rawIO(syscall.SYS_SENDTO, fd, p, syscall.MSG_NOSIGNAL)
+func Write(fd int, p []byte) (n int, err syscall.Errno) {
+	return raw(syscall.SYS_SENDTO, fd, p, syscall.MSG_NOSIGNAL)
 }
 
-func rawIO(call uintptr, fd int, p []byte, flags uintptr) (int, syscall.Errno) {
+func raw(call uintptr, fd int, p []byte, flags uintptr) (int, syscall.Errno) {
 	for {
 		n, _, err := syscall.RawSyscall6(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0)
 		switch err {

@@ -1,4 +1,4 @@
-package http1
+package socket
 
 import "golang.org/x/sys/unix"
 

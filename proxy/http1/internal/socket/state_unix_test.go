@@ -1,6 +1,6 @@
 //go:build unix
 
-package http1
+package socket
 
 import (
 	"net"
@@ -13,31 +13,31 @@ import (
 // Linux, and by peekPeer where poll does not distinguish a half-closed connection from
 // one that was reset. peekPeer does not look behind bytes that have arrived.
 func TestPeerState(t *testing.T) {
-	if got := peerState(nil); got != PeerOpen {
+	if got := StateOf(nil); got != Open {
 		t.Errorf("no socket: got %d", got)
 	}
 	for name, c := range map[string]struct {
 		does         func(theirs, ours *net.TCPConn)
-		want, peeked PeerState
+		want, peeked State
 	}{
-		"nothing":       {func(*net.TCPConn, *net.TCPConn) {}, PeerOpen, PeerOpen},
-		"talks":         {func(theirs, _ *net.TCPConn) { _, _ = theirs.Write([]byte("x")) }, PeerReadable, PeerReadable},
-		"sends no more": {func(theirs, _ *net.TCPConn) { _ = theirs.CloseWrite() }, PeerHalfClosed, PeerHalfClosed},
+		"nothing":       {func(*net.TCPConn, *net.TCPConn) {}, Open, Open},
+		"talks":         {func(theirs, _ *net.TCPConn) { _, _ = theirs.Write([]byte("x")) }, Readable, Readable},
+		"sends no more": {func(theirs, _ *net.TCPConn) { _ = theirs.CloseWrite() }, HalfClosed, HalfClosed},
 		"talks, and ends": {func(theirs, _ *net.TCPConn) {
 			_, _ = theirs.Write([]byte("x"))
 			_ = theirs.CloseWrite()
-		}, PeerHalfClosed, PeerReadable},
-		"resets":         {func(theirs, _ *net.TCPConn) { _ = theirs.SetLinger(0); theirs.Close() }, PeerReset, PeerReset},
-		"we have closed": {func(_, ours *net.TCPConn) { ours.Close() }, PeerReset, PeerReset},
+		}, HalfClosed, Readable},
+		"resets":         {func(theirs, _ *net.TCPConn) { _ = theirs.SetLinger(0); theirs.Close() }, Reset, Reset},
+		"we have closed": {func(_, ours *net.TCPConn) { ours.Close() }, Reset, Reset},
 		"talks, and resets": {func(theirs, _ *net.TCPConn) {
 			_, _ = theirs.Write([]byte("x"))
 			_ = theirs.SetLinger(0)
 			theirs.Close()
-		}, PeerReset, PeerReadable},
+		}, Reset, Readable},
 		"has had all it sent": {func(theirs, ours *net.TCPConn) {
 			_, _ = theirs.Write([]byte("x"))
 			_, _ = ours.Read(make([]byte, 1))
-		}, PeerOpen, PeerOpen},
+		}, Open, Open},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -52,10 +52,10 @@ func TestPeerState(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Close()
-		raw := rawSocketOf(ours)
+		raw := Of(ours)
 		c.does(theirs.(*net.TCPConn), ours.(*net.TCPConn))
-		await.Until(t, name, func() bool { return peerState(raw) == c.want })
-		peeked := PeerReset
+		await.Until(t, name, func() bool { return StateOf(raw) == c.want })
+		peeked := Reset
 		_ = raw.Control(func(fd uintptr) { peeked = peekPeer(int(fd)) })
 		if peeked != c.peeked {
 			t.Errorf("%s: peekPeer says %d; want %d", name, peeked, c.peeked)

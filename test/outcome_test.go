@@ -254,7 +254,7 @@ func TestRefund_ComesBeforeTheAnswer(t *testing.T) {
 		w.WriteHeader(http.StatusInternalServerError)
 	}))
 	t.Cleanup(upstream.Close)
-	for name, store := range map[string]string{"memory": "", "redis": redisDefaultYAML(redistest.Start(t).Addr)} {
+	for name, store := range map[string]string{"memory": "", "redis": redisYAML(redistest.Start(t).Addr)} {
 		t.Run(name, func(t *testing.T) {
 			w := start(t, store+`defaults: {on_store_failure: deny} # for the first seconds after a start, local counts twice
 upstreams: {api: "`+upstream.URL+`", gone: "http://127.0.0.1:1"}

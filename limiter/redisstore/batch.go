@@ -221,7 +221,7 @@ func (b *batch) finishCalls(calls []*call, p *reply) {
 			err = own
 		}
 		if err == nil && len(c.shadows) > 0 {
-			rest, err = b.readShadows(rest, at, c, own == nil && d.Allowed)
+			rest, err = b.readShadows(rest, at, c)
 			own = cmp.Or(own, err)
 		}
 		if c.state == callAnswered {

@@ -131,14 +131,15 @@ func (b *batch) addWithShadows(g *slotBatch, c *call) {
 	}
 }
 
-// readShadows reads the decisions about the shadows of c at the start of list into c, if its
-// request was allowed. It returns the rest of list, and an error that concerns all that is left.
-func (b *batch) readShadows(list []int64, at time.Time, c *call, isAllowed bool) ([]int64, error) {
+// readShadows reads the decisions about the shadows of c at the start of list into c. They
+// mean nothing if the request was refused. It returns the rest of list, and an error that concerns
+// all that is left.
+func (b *batch) readShadows(list []int64, at time.Time, c *call) ([]int64, error) {
 	from := c.own
 	for i := range c.shadows {
 		h := &c.shadows[i]
 		d, claims := &b.scratch, c.claims[from:from+h.size]
-		if c.state == callAnswered && isAllowed {
+		if c.state == callAnswered {
 			d = &h.decision
 		}
 		from += h.size

@@ -9,6 +9,7 @@ import "syscall"
 // idle connections are checked by an idleRead.
 const CanPoll = false
 
+// StateOf returns Open.
 func StateOf(syscall.RawConn) State { return Open }
 
 // pollPeer is never called.

@@ -99,7 +99,7 @@ func beside(t *testing.T, l lock.Lockable) func() *lock.Hold {
 // within fails if a lock took too long from one to the next.
 func within(t *testing.T, began time.Time, way string) {
 	t.Helper()
-	if took := time.Since(began); took > handover {
+	if took := time.Since(began); took > soon {
 		t.Errorf("%s it took %v", way, took)
 	}
 }

@@ -31,7 +31,7 @@ import (
 
 // soon is how long a test waits for what must happen at once: longer than any
 // hiccup, shorter than the 30 s lease after which a waiter who was not woken
-// would see for itself. handover is how long a lock may take from one to the next.
+// would see for itself. handover is how long Java tries to get a lock.
 const (
 	soon     = 25 * time.Second
 	handover = 5 * time.Second

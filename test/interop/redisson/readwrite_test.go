@@ -69,7 +69,7 @@ func TestReadWrite_ReadersThatComeWhileTheWriterGoesAreWoken(t *testing.T) {
 		j.do("unlocked", "ann", "read.unlock", "orders")
 	}
 	t.Logf("the slowest of 200 came in after %v", worst)
-	if worst > handover {
+	if worst > soon {
 		t.Errorf("one came in after %v", worst)
 	}
 }

@@ -62,10 +62,10 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	r.findEarlyLimits()
 	r.onlyLimits = len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.idempotency == nil
 	r.canFallBack = r.hasLocalLimit && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })
-	if r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject)); err != nil {
+	if r.rateLimitFields, err = respond.NewRateLimitFields(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject)); err != nil {
 		return nil, err
 	}
-	r.refusalFields = fieldBlock(r.quota.RefusalFields())
+	r.refusalFields = fieldBlock(r.rateLimitFields.RefusalFields())
 	return r, nil
 }
 

@@ -17,18 +17,18 @@ type exchange struct {
 	began      time.Time
 	duration   time.Duration // settle: until the response was written, without settling after it
 
-	in          inbound         // downstream: the received request
-	request     routing.Request // downstream, normalize, match: host, path and query, by which the route is matched
-	client      client          // address: the client
-	list        *config.List    // lists: the list that denied the request or let it bypass limits
-	extracted   extracted       // extract: the keys, and the data from which they are read
-	newKeys     string          // new keys: the result for too many of them; empty if there were not
-	admission                   // extract, admit, settle: the claims on limits and the decision
-	forwarded   forwardRequest  // forward: the forwarded request
-	outcome     forwardOutcome  // forward: its result
-	quotaFields quotaFields     // refuse, forward: the rate limit fields of the response
-	response    clientResponse  // downstream: the response that was sent
-	trace       *tracing        // record: the spans; nil if there is no tracing
+	in              inbound         // downstream: the received request
+	request         routing.Request // downstream, normalize, match: host, path and query, by which the route is matched
+	client          client          // address: the client
+	list            *config.List    // lists: the list that denied the request or let it bypass limits
+	extracted       extracted       // extract: the keys, and the data from which they are read
+	newKeys         string          // new keys: the result for too many of them; empty if there were not
+	admission                       // extract, admit, settle: the claims on limits and the decision
+	forwarded       forwardRequest  // forward: the forwarded request
+	outcome         forwardOutcome  // forward: its result
+	rateLimitFields rateLimitFields // refuse, forward: the rate limit fields of the response
+	response        clientResponse  // downstream: the response that was sent
+	trace           *tracing        // record: the spans; nil if there is no tracing
 
 	reused    bool   // the downstream reuses x for its next request
 	unusedIDs string // ids for the next requests
@@ -88,7 +88,7 @@ func (x *exchange) reset() {
 	x.admission.reset()
 	x.forwarded.reset()
 	x.outcome = forwardOutcome{}
-	x.quotaFields.reset()
+	x.rateLimitFields.reset()
 	x.response, x.trace = clientResponse{}, nil
 }
 

@@ -116,8 +116,8 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 	}
 	if len(x.claims.claims) > 0 {
 		x.addRefunds(status, &x.outcome)
-		x.quotaFields.buffer.Reset()
-		x.route.quota.Headers(x.verdict(), h)
+		x.rateLimitFields.buffer.Reset()
+		x.route.rateLimitFields.Headers(x.verdict(), h)
 	}
 	h.SetKnown(http1.XRequestID, x.id)
 }

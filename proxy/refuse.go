@@ -15,31 +15,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-const (
-	// jitterShare is the maximum random extension of Retry-After relative to the wait, so that clients
-	// that were refused together do not retry together.
-	jitterShare = 0.1
-	// maxJitter is the maximum extension of a wait.
-	maxJitter = 30 * time.Second
-)
-
-// jitter returns the extension of a wait; luck returns a random number in [0, 1). It is in whole
-// seconds like Retry-After, so that rounding up adds nothing. A wait shorter than 10 s is not extended.
-func jitter(wait time.Duration, luck func() float64) time.Duration {
-	most := min(time.Duration(jitterShare*float64(wait)), maxJitter)
-	if most < time.Second {
-		return 0
-	}
-	return time.Duration(luck() * float64(most.Truncate(time.Second)+time.Second)).Truncate(time.Second)
-}
-
-// A quotaFields holds the rate limit fields of a response.
-type quotaFields struct {
+// A rateLimitFields holds the rate limit fields of a response.
+type rateLimitFields struct {
 	policies []int          // the policy of each outcome of the decision
 	buffer   respond.Buffer // the memory of the field values
 }
 
-func (t *quotaFields) reset() {
+func (t *rateLimitFields) reset() {
 	t.buffer.Discard(http1.RecycleBuffer)
 	t.policies = t.policies[:0]
 }
@@ -48,9 +30,9 @@ func (t *quotaFields) reset() {
 func (g *generation) refuse(x *exchange, err error) respond.Response {
 	x.fail(err)
 	if x.isRefused() || errors.Is(err, errRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
-		return x.route.quota.TooManyRequests(respond.Refusal{
+		return x.route.rateLimitFields.TooManyRequests(respond.Refusal{
 			Verdict:   x.verdict(),
-			Jitter:    jitter(x.decision.Wait, rand.Float64),
+			Jitter:    respond.Jitter(x.decision.Wait, rand.Float64),
 			RequestID: x.id,
 		})
 	}
@@ -110,20 +92,20 @@ func bodyErrorKind(err error) respond.Kind {
 
 // verdict returns the decision in the form of package respond.
 func (x *exchange) verdict() respond.Verdict {
-	return respond.Verdict{Decision: &x.decision, Policies: x.policies(), Buffer: &x.quotaFields.buffer}
+	return respond.Verdict{Decision: &x.decision, Policies: x.policies(), Buffer: &x.rateLimitFields.buffer}
 }
 
 // policies maps the outcomes of the decision to the policies of the quota.
 func (x *exchange) policies() []int {
-	x.quotaFields.policies = x.quotaFields.policies[:0]
+	x.rateLimitFields.policies = x.rateLimitFields.policies[:0]
 	for i, w := range x.claims.windows {
 		policy := w.number
 		if x.bothSecrets && x.claims.currentIndex(i) != i {
 			policy = -1 // one policy for both secrets
 		}
-		x.quotaFields.policies = append(x.quotaFields.policies, policy)
+		x.rateLimitFields.policies = append(x.rateLimitFields.policies, policy)
 	}
-	return x.quotaFields.policies
+	return x.rateLimitFields.policies
 }
 
 // forwardErrorResponse returns the response to a request that could not be forwarded.

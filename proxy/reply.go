@@ -30,7 +30,7 @@ func (x *exchange) reply(d downstream) {
 	}
 	if len(x.claims.claims) > 0 {
 		x.addRefunds(answer.Status, &x.outcome)
-		answer = answer.WithQuota(x.route.quota, x.verdict())
+		answer = answer.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
 	}
 	x.outcome.result.Status = answer.Status
 	if x.route.settlesHead {

@@ -44,7 +44,7 @@ type route struct {
 	readFields        fieldNames                   // all header fields that the route reads
 	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
-	quota             *respond.Quota               // renders the rate limit fields
+	rateLimitFields   *respond.RateLimitFields     // renders the rate limit fields
 	refusalFields     *http1.FieldBlock            // the fields with which most refusals of the route begin; nil if they cannot be sent
 	refunds           map[upstream.ResultKind]bool // the errors of RefundOn
 	fixedResponse     respond.Response             // the response of Respond
@@ -98,7 +98,7 @@ type limit struct {
 // A window is one rate of a limit, on which claims are made.
 type window struct {
 	of     *limit
-	number int    // index among the route's windows and its quota's policies
+	number int    // index among the route's windows and its rate limit fields' policies
 	rate   string // name in the log: phone-1h
 	near   int64  // an alert is due if fewer permits than this remain; 0 for none
 	limiter.Limit

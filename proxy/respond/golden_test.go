@@ -29,9 +29,9 @@ func rate(s string) limiter.Rate {
 	return r
 }
 
-func mustQuota(t testing.TB, style Style, policies ...Policy) *Quota {
+func mustQuota(t testing.TB, style Style, policies ...Policy) *RateLimitFields {
 	t.Helper()
-	q, err := NewQuota(policies, style, Reject{})
+	q, err := NewRateLimitFields(policies, style, Reject{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func refused() Verdict {
 // UPDATE_GOLDEN=1 the files are written anew.
 func TestGolden_EveryAnswerOfOurs(t *testing.T) {
 	ietf := mustQuota(t, IETF, phone(), day(), hidden())
-	worded, err := NewQuota([]Policy{phone(), day(), hidden()}, IETF, Reject{Status: 403, Detail: `Say "no" for {retry_after} s, {retry_after}!`})
+	worded, err := NewRateLimitFields([]Policy{phone(), day(), hidden()}, IETF, Reject{Status: 403, Detail: `Say "no" for {retry_after} s, {retry_after}!`})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func FuzzNewQuota(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string, count, ms int64) {
 		window := time.Duration(ms%(int64(limiter.MaxWindow)/int64(time.Millisecond)+1)) * time.Millisecond
 		p := Policy{Name: name, Rate: limiter.Rate{Count: count, Window: window}, Expose: true}
-		q, err := NewQuota([]Policy{p}, IETF, Reject{})
+		q, err := NewRateLimitFields([]Policy{p}, IETF, Reject{})
 		if err != nil {
 			return
 		}

@@ -74,7 +74,7 @@ type Refusal struct {
 // Retry-After is at least 1 and never earlier than any reset that the rate limit fields show.
 // Exposed limits that refused are listed in violated-policies and shown with no remaining quota; a
 // hidden limit only affects Retry-After.
-func (q *Quota) TooManyRequests(r Refusal) Response {
+func (q *RateLimitFields) TooManyRequests(r Refusal) Response {
 	if r.Buffer == nil {
 		r.Buffer = new(Buffer)
 	}
@@ -105,7 +105,7 @@ func (q *Quota) TooManyRequests(r Refusal) Response {
 
 // overridePolicies replaces the last constant field, RateLimit-Policy, for a client with overrides. It
 // reports whether it did.
-func (q *Quota) overridePolicies(v Verdict) bool {
+func (q *RateLimitFields) overridePolicies(v Verdict) bool {
 	line := q.policyLine(v)
 	if !q.showsPolicies() || line == q.policyHeader {
 		return false
@@ -125,10 +125,10 @@ func (m *Buffer) addCustom(fields []customField, s *substitutions) {
 
 // RefusalFields returns the fields with which most refusals begin, so that a downstream may render
 // them in advance; see Response.Constant. A client with overrides gets another RateLimit-Policy.
-func (q *Quota) RefusalFields() []Field { return slices.Clone(q.constant) }
+func (q *RateLimitFields) RefusalFields() []Field { return slices.Clone(q.constant) }
 
 // appendBody appends the problem of a refusal.
-func (q *Quota) appendBody(b []byte, v Verdict, s *substitutions) []byte {
+func (q *RateLimitFields) appendBody(b []byte, v Verdict, s *substitutions) []byte {
 	b = append(b, q.reject.prefix...)
 	from := len(b)
 	if b = q.reject.detail.append(b, s); len(b) > from {
@@ -157,17 +157,8 @@ func (q *Quota) appendBody(b []byte, v Verdict, s *substitutions) []byte {
 	return append(b, "}\n"...)
 }
 
-// retryAfter returns the value of Retry-After in seconds.
-func (q *Quota) retryAfter(r Refusal) int64 {
-	wait := r.Decision.Wait
-	for i := range r.Decision.Outcomes {
-		wait = max(wait, r.Decision.Outcomes[i].Wait)
-	}
-	return max(seconds(wait+max(r.Jitter, 0)), 1)
-}
-
 // violates returns the policy of outcome i if it is exposed and has refused, otherwise nil.
-func (q *Quota) violates(v Verdict, i int) *policy {
+func (q *RateLimitFields) violates(v Verdict, i int) *policy {
 	if p := q.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Allowed {
 		return p
 	}
@@ -176,7 +167,7 @@ func (q *Quota) violates(v Verdict, i int) *policy {
 
 // firstViolated returns the name of the first exposed policy that refused, in the route's
 // order.
-func (q *Quota) firstViolated(v Verdict) string {
+func (q *RateLimitFields) firstViolated(v Verdict) string {
 	for i := range v.Decision.Outcomes {
 		if p := q.violates(v, i); p != nil {
 			return p.Name

@@ -14,9 +14,9 @@ import (
 
 // refusing is a quota of a hidden limit and one that clients may know, and a
 // decision in which both refused for 2 s.
-func refusing(t *testing.T, reject Reject) (*Quota, Refusal) {
+func refusing(t *testing.T, reject Reject) (*RateLimitFields, Refusal) {
 	t.Helper()
-	q, err := NewQuota([]Policy{{Name: "hidden", Rate: rate("1/1h")}, {Name: "shown", Rate: rate("1/1h"), Expose: true}}, IETF, reject)
+	q, err := NewRateLimitFields([]Policy{{Name: "hidden", Rate: rate("1/1h")}, {Name: "shown", Rate: rate("1/1h"), Expose: true}}, IETF, reject)
 	if err != nil {
 		t.Fatal(err)
 	}

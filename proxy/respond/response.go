@@ -32,7 +32,7 @@ type Response struct {
 	Fields []Field
 	Body   []byte
 	// Constant is the number of the first Fields, which are those of
-	// Quota.RefusalFields; 0 if there are none.
+	// RateLimitFields.RefusalFields; 0 if there are none.
 	Constant int
 }
 

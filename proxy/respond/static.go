@@ -41,9 +41,9 @@ func escapeLocation(to string) string {
 	return string(b)
 }
 
-// WithQuota returns a with the rate limit fields of an allowed request. It uses the
+// WithRateLimitFields returns a with the rate limit fields of an allowed request. It uses the
 // buffer of v, or allocates.
-func (a Response) WithQuota(q *Quota, v Verdict) Response {
+func (a Response) WithRateLimitFields(q *RateLimitFields, v Verdict) Response {
 	if v.Buffer == nil {
 		v.Buffer = new(Buffer)
 	}

@@ -35,8 +35,8 @@ func TestRedirect_NothingEndsTheURL(t *testing.T) {
 func TestAnswer_WithLeavesTheOriginalAlone(t *testing.T) {
 	a := Static(200, "", "", nil)
 	a.Fields = slices.Grow(a.Fields, 10)
-	q := &Quota{}
-	one, two := a.WithQuota(q, Verdict{Decision: nil}), a
+	q := &RateLimitFields{}
+	one, two := a.WithRateLimitFields(q, Verdict{Decision: nil}), a
 	one.Fields = append(one.Fields, Field{"X", "1"})
 	if len(two.Fields) != 1 || len(a.Fields[:2]) == 2 && a.Fields[:2][1] == (Field{"X", "1"}) {
 		t.Errorf("the answer that is shared has %v", a.Fields[:2])

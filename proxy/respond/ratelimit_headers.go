@@ -49,9 +49,9 @@ type Policy struct {
 	Override   bool
 }
 
-// A Quota writes the rate limit fields of one route. It is immutable and safe
+// A RateLimitFields writes the rate limit fields of one route. It is immutable and safe
 // for concurrent use.
-type Quota struct {
+type RateLimitFields struct {
 	policies     []policy
 	style        Style
 	policyHeader string // value of RateLimit-Policy; empty if no policy is exposed
@@ -69,12 +69,12 @@ type policy struct {
 	window     int64 // whole seconds, rounded up, so that it never promises more than Rate
 }
 
-// NewQuota returns the Quota of a route; reject describes its refusals. Errors wrap ErrPolicy.
-func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
+// NewRateLimitFields returns the RateLimitFields of a route; reject describes its refusals. Errors wrap ErrPolicy.
+func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLimitFields, error) {
 	if style != IETF && style != XRateLimit && style != None {
 		return nil, fmt.Errorf("%w: headers %q; write %s, %s or %s", ErrPolicy, style, IETF, XRateLimit, None)
 	}
-	q := &Quota{style: style, policies: make([]policy, 0, len(policies)), reject: compileReject(reject)}
+	q := &RateLimitFields{style: style, policies: make([]policy, 0, len(policies)), reject: compileReject(reject)}
 	var shown []string
 	for i, p := range policies {
 		if !policyName.MatchString(p.Name) {
@@ -134,7 +134,7 @@ type Verdict struct {
 }
 
 // policyOf returns the policy of outcome i of v, or nil.
-func (q *Quota) policyOf(v Verdict, i int) *policy {
+func (q *RateLimitFields) policyOf(v Verdict, i int) *policy {
 	if v.Policies != nil {
 		if i >= len(v.Policies) {
 			return nil
@@ -149,7 +149,7 @@ func (q *Quota) policyOf(v Verdict, i int) *policy {
 
 // exposedPolicyOf returns the policy of outcome i if the remaining quota is shown: it is
 // exposed and the outcome is known; otherwise nil.
-func (q *Quota) exposedPolicyOf(v Verdict, i int) *policy {
+func (q *RateLimitFields) exposedPolicyOf(v Verdict, i int) *policy {
 	if p := q.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Unknown {
 		return p
 	}
@@ -160,7 +160,7 @@ func (q *Quota) exposedPolicyOf(v Verdict, i int) *policy {
 // Fields of the upstream are kept: lists are extended, and of two sets of
 // X-RateLimit fields the one with the lower remaining quota is used. If v has a
 // buffer, only h allocates.
-func (q *Quota) Headers(v Verdict, h Header) {
+func (q *RateLimitFields) Headers(v Verdict, h Header) {
 	if q.policyHeader == "" {
 		return
 	}
@@ -185,10 +185,10 @@ func (q *Quota) Headers(v Verdict, h Header) {
 }
 
 // showsPolicies reports whether responses have RateLimit-Policy.
-func (q *Quota) showsPolicies() bool { return q.style == IETF && q.policyHeader != "" }
+func (q *RateLimitFields) showsPolicies() bool { return q.style == IETF && q.policyHeader != "" }
 
 // addFields adds the fields that Headers sets to v's buffer.
-func (q *Quota) addFields(v Verdict) {
+func (q *RateLimitFields) addFields(v Verdict) {
 	if q.showsPolicies() {
 		v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, q.policyLine(v)})
 	}
@@ -196,7 +196,7 @@ func (q *Quota) addFields(v Verdict) {
 }
 
 // addState adds the fields that Headers sets to v's buffer, except RateLimit-Policy.
-func (q *Quota) addState(v Verdict) {
+func (q *RateLimitFields) addState(v Verdict) {
 	m := v.Buffer
 	switch {
 	case q.policyHeader == "":
@@ -212,7 +212,7 @@ func (q *Quota) addState(v Verdict) {
 }
 
 // policyLine returns the value of RateLimit-Policy.
-func (q *Quota) policyLine(v Verdict) string {
+func (q *RateLimitFields) policyLine(v Verdict) string {
 	if q.hasOverrides {
 		if overridden := q.overridden(v); len(overridden) > 0 {
 			return q.overridePolicyLine(overridden)
@@ -222,7 +222,7 @@ func (q *Quota) policyLine(v Verdict) string {
 }
 
 // limitLine returns the value of RateLimit, "" if there is nothing to show.
-func (q *Quota) limitLine(v Verdict) string {
+func (q *RateLimitFields) limitLine(v Verdict) string {
 	text := v.Buffer.text
 	from := len(text)
 	for i := range v.Decision.Outcomes {
@@ -246,7 +246,7 @@ func (q *Quota) limitLine(v Verdict) string {
 }
 
 // overridden returns the policies of v with Override; usually nil.
-func (q *Quota) overridden(v Verdict) []*policy {
+func (q *RateLimitFields) overridden(v Verdict) []*policy {
 	var all []*policy
 	for i := range v.Decision.Outcomes {
 		if p := q.policyOf(v, i); p != nil && p.Override {
@@ -258,7 +258,7 @@ func (q *Quota) overridden(v Verdict) []*policy {
 
 // overridePolicyLine returns the value of RateLimit-Policy for a client with
 // overrides.
-func (q *Quota) overridePolicyLine(overrides []*policy) string {
+func (q *RateLimitFields) overridePolicyLine(overrides []*policy) string {
 	var shown []string
 	for i := range q.policies {
 		p := &q.policies[i]
@@ -278,7 +278,7 @@ type xRateLimit struct {
 
 // xRateLimit returns the values of the exposed outcome with the lowest remaining quota;
 // among equal ones, of the one with the latest reset.
-func (q *Quota) xRateLimit(v Verdict) (least xRateLimit) {
+func (q *RateLimitFields) xRateLimit(v Verdict) (least xRateLimit) {
 	for i := range v.Decision.Outcomes {
 		p := q.exposedPolicyOf(v, i)
 		if p == nil {

@@ -1,4 +1,4 @@
-package proxy
+package respond
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 
 // Whoever is told to come back is told no more than a tenth later, and never more
 // than half a minute, in whole seconds.
-func TestRefuse_JitterIsBounded(t *testing.T) {
+func TestJitter_IsBounded(t *testing.T) {
 	nearlyOne := math.Nextafter(1, 0)
 	for wait, most := range map[time.Duration]time.Duration{
 		0:                        0,
@@ -22,13 +22,13 @@ func TestRefuse_JitterIsBounded(t *testing.T) {
 		30 * 24 * time.Hour:      30 * time.Second,
 	} {
 		luck := func(n float64) func() float64 { return func() float64 { return n } }
-		if got := jitter(wait, luck(nearlyOne)); got != most {
+		if got := Jitter(wait, luck(nearlyOne)); got != most {
 			t.Errorf("jitter of %v is at most %v; want %v", wait, got, most)
 		}
-		if got := jitter(wait, luck(0)); got != 0 {
+		if got := Jitter(wait, luck(0)); got != 0 {
 			t.Errorf("jitter of %v is at least %v; want none", wait, got)
 		}
-		if got := jitter(wait, luck(0.5)); got < 0 || got > most {
+		if got := Jitter(wait, luck(0.5)); got < 0 || got > most {
 			t.Errorf("jitter of %v is %v; want at most %v", wait, got, most)
 		}
 	}

@@ -27,7 +27,7 @@ func TestNewQuota_RefusesWhatNoFieldCanSay(t *testing.T) {
 		"twice":      {[]Policy{{Name: "a", Rate: good}, {Name: "a", Rate: good}}, IETF},
 		"rate":       {[]Policy{{Name: "a"}}, IETF},
 	} {
-		if _, err := NewQuota(c.policies, c.style, Reject{}); !errors.Is(err, ErrPolicy) {
+		if _, err := NewRateLimitFields(c.policies, c.style, Reject{}); !errors.Is(err, ErrPolicy) {
 			t.Errorf("%s: error %v, want ErrPolicy", name, err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestTooMany_CostsNoAllocation(t *testing.T) {
 		{Detail: "{limit} for {retry_after} s", Fields: []Field{{"X-Reason", "{limit} in {retry_after}"}}},
 		{Body: `{"id":"{request_id}"}`, ContentType: "application/json"},
 	} {
-		q, err := NewQuota([]Policy{phone(), day(), hidden()}, IETF, reject)
+		q, err := NewRateLimitFields([]Policy{phone(), day(), hidden()}, IETF, reject)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func BenchmarkTooMany(b *testing.B) {
 // else sees it.
 func TestHeaders_Overrides(t *testing.T) {
 	minute, hour := limiter.Rate{Count: 1, Window: time.Minute}, limiter.Rate{Count: 9, Window: time.Hour}
-	q, err := NewQuota([]Policy{
+	q, err := NewRateLimitFields([]Policy{
 		{Name: "a-1m", Rate: minute, Expose: true, Limit: "a"},
 		{Name: "a-1h", Rate: hour, Expose: true, Limit: "a"},
 		{Name: "a", Rate: limiter.Rate{Count: 7, Window: time.Hour}, Expose: true, Limit: "a", Override: true},

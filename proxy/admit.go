@@ -30,13 +30,13 @@ type admitter struct {
 	announcer  announcer
 	waitQueue  *limiter.WaitQueue                               // waits for permits of store
 	waitTaker  func(client context.Context, q *admission) taker // returns the taker of a request that may wait: waitInQueue; replaced by a Replay
-	metrics    *metrics
+	metrics    *proxyMetrics
 	nearLimits *nearLimits
 
 	settling atomic.Int64 // requests that are being settled after their responses
 }
 
-func newAdmitter(o Options, m *metrics) *admitter {
+func newAdmitter(o Options, m *proxyMetrics) *admitter {
 	a := &admitter{store: o.Store, fallback: newFallback(o.Store, o.Nodes), metrics: m, nearLimits: newNearLimits()}
 	a.denier, _ = o.Store.(localDenier)
 	a.announcer, _ = o.Store.(announcer)

@@ -14,7 +14,7 @@ type healthCollector struct {
 }
 
 // registerHealth registers the collector of p.
-func (m *metrics) registerHealth(r prometheus.Registerer, p *Proxy) {
+func (m *proxyMetrics) registerHealth(r prometheus.Registerer, p *Proxy) {
 	r.MustRegister(&healthCollector{
 		prometheus.NewDesc("weir_upstream_healthy", "1 if a target is healthy, 0 if it is unhealthy or ejected.", []string{"upstream", "target"}, nil),
 		p,
@@ -23,7 +23,7 @@ func (m *metrics) registerHealth(r prometheus.Registerer, p *Proxy) {
 
 // registerMemory registers the metrics of the keys counted in this process: by the store if it is in
 // memory, otherwise by the local fallback.
-func (m *metrics) registerMemory(r prometheus.Registerer, a *admitter) {
+func (m *proxyMetrics) registerMemory(r prometheus.Registerer, a *admitter) {
 	counts, here := a.store.(interface {
 		Keys() (keys int, bytes int64)
 	})
@@ -60,14 +60,14 @@ func (w *healthCollector) Collect(to chan<- prometheus.Metric) {
 }
 
 // countForwarded counts the result of a request that was to be forwarded.
-func (m *metrics) countForwarded(x *exchange) {
+func (m *proxyMetrics) countForwarded(x *exchange) {
 	if x.route.pool == nil {
 		return
 	}
 	t := upstreamResult{x.outcome.result.Target, x.outcome.result.Kind}
-	trips, ok := x.route.metrics.upstreamRequests.get(t)
+	trips, ok := x.route.metrics.upstreamRequests.Get(t)
 	if !ok {
-		trips = x.route.metrics.upstreamRequests.keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, upstreamOutcome(t.kind)))
+		trips = x.route.metrics.upstreamRequests.Keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, upstreamOutcome(t.kind)))
 	}
 	trips.Inc()
 	if x.outcome.result.Retries > 0 {

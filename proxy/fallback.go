@@ -148,7 +148,7 @@ func (s *fallback) recordBan(claims []limiter.Claim, ban time.Duration) {
 
 // decide decides about q, each limit by its own policy. A limit with deny refuses the request with
 // errUndecided; a limit with allow is skipped.
-func (s *fallback) decide(q *admission, m *metrics) error {
+func (s *fallback) decide(q *admission, m *proxyMetrics) error {
 	for i := range q.claims.claims {
 		if q.claims.windows[i].of.OnStoreFailure == config.Deny {
 			q.fallback = string(config.Deny)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/metrics"
 )
 
 // The results of a decision, as label values.
@@ -34,16 +35,16 @@ func (r decisionResult) String() string {
 	return [...]string{allowed, refused, shadowRefused, unavailable}[r]
 }
 
-// metrics are the metrics of one proxy. Label values are names from the configuration and small
+// proxyMetrics are the metrics of one proxy. Label values are names from the configuration and small
 // fixed sets of words, never data sent by clients.
-type metrics struct {
+type proxyMetrics struct {
 	requests         *prometheus.CounterVec
-	durations        *histogramVec
-	own              *histogramVec
-	upstream         *histogramVec
-	wait             *histogramVec
+	durations        *metrics.Histograms
+	own              *metrics.Histograms
+	upstream         *metrics.Histograms
+	wait             *metrics.Histograms
 	decisions        *prometheus.CounterVec
-	store            *histogramVec
+	store            *metrics.Histograms
 	storeErrors      *prometheus.CounterVec
 	fallbacks        *prometheus.CounterVec
 	refunds          *prometheus.CounterVec
@@ -60,23 +61,23 @@ type metrics struct {
 	generation       prometheus.Gauge
 	unloggedResets   prometheus.Counter
 
-	unrouted     routeMetrics                    // of requests without a route
-	storeSeconds metricCache[string, *histogram] // by operation
+	unrouted     routeMetrics                              // of requests without a route
+	storeSeconds metrics.Cache[string, *metrics.Histogram] // by operation
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+func newMetrics(r prometheus.Registerer) *proxyMetrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_" + name, Help: help}, labels)
 		r.MustRegister(c)
 		return c
 	}
-	cells := newHistogramCells()
-	durations := func(name, help, label string) *histogramVec {
-		h := newHistogramVec(cells, name, help, label)
+	cells := metrics.NewBuckets()
+	durations := func(name, help, label string) *metrics.Histograms {
+		h := metrics.NewHistograms(cells, name, help, label)
 		r.MustRegister(h)
 		return h
 	}
-	m := &metrics{
+	m := &proxyMetrics{
 		requests:         counter("requests_total", "Requests answered, by route and status.", "route", "code"),
 		durations:        durations("request_duration_seconds", "Time from the header of a request until its response was written.", "route"),
 		own:              durations("own_duration_seconds", "Time spent in Weir itself: without the upstream and without waiting for a permit.", "route"),
@@ -113,14 +114,14 @@ func newMetrics(r prometheus.Registerer) *metrics {
 }
 
 // countResponse counts a response and returns the label value of its route.
-func (m *metrics) countResponse(x *exchange) (name string) {
+func (m *proxyMetrics) countResponse(x *exchange) (name string) {
 	name, f := "none", &m.unrouted
 	if x.route != nil {
 		name, f = x.route.Name, x.route.metrics
 	}
-	requests, ok := f.requests.get(x.response.status)
+	requests, ok := f.requests.Get(x.response.status)
 	if !ok {
-		requests = f.requests.keep(x.response.status, m.requests.WithLabelValues(name, strconv.Itoa(x.response.status)))
+		requests = f.requests.Keep(x.response.status, m.requests.WithLabelValues(name, strconv.Itoa(x.response.status)))
 	}
 	requests.Inc()
 	m.observeDurations(x, name, f)
@@ -128,29 +129,29 @@ func (m *metrics) countResponse(x *exchange) (name string) {
 }
 
 // observeDurations records the duration of x and its parts.
-func (m *metrics) observeDurations(x *exchange, name string, f *routeMetrics) {
+func (m *proxyMetrics) observeDurations(x *exchange, name string, f *routeMetrics) {
 	end := x.began.UnixNano() + int64(x.duration)
-	x.observe(f.durations.of(m.durations, name), x.duration, end)
-	x.observe(f.own.of(m.own, name), x.ownDuration(), end)
+	x.observe(f.durations.Of(m.durations, name), x.duration, end)
+	x.observe(f.own.Of(m.own, name), x.ownDuration(), end)
 	if x.outcome.duration > 0 {
-		x.observe(f.upstream.of(m.upstream, name), x.outcome.duration, end)
+		x.observe(f.upstream.Of(m.upstream, name), x.outcome.duration, end)
 	}
 	if x.waitTime > 0 {
-		x.observe(f.wait.of(m.wait, name), x.waitTime, end)
+		x.observe(f.wait.Of(m.wait, name), x.waitTime, end)
 	}
 }
 
 // observe records the duration d of x, which ended at end, in nanoseconds since 1970. At intervals x
 // becomes an exemplar.
-func (x *exchange) observe(h *histogram, d time.Duration, end int64) {
-	if bucket := h.observe(d); h.due(bucket, end) || x.isTraced() {
-		h.example(bucket, d, x)
+func (x *exchange) observe(h *metrics.Histogram, d time.Duration, end int64) {
+	if bucket := h.Observe(d); h.ExemplarDue(bucket, end) || x.isTraced() {
+		h.SetExemplar(bucket, metrics.Exemplar{Duration: d, At: x.began.Add(x.duration), TraceID: x.traceID(), RequestID: x.id})
 	}
 }
 
 // countDecisions counts the decision of each limit. A limit with several windows is counted once, and a
 // limit without a decision is not counted.
-func (m *metrics) countDecisions(r *route, set claimSet, d *limiter.Decision) {
+func (m *proxyMetrics) countDecisions(r *route, set claimSet, d *limiter.Decision) {
 	for i := 0; i < len(set.windows); {
 		of, to := set.limitAt(i)
 		result, known := decisionAllowed, false
@@ -167,7 +168,7 @@ func (m *metrics) countDecisions(r *route, set claimSet, d *limiter.Decision) {
 }
 
 // decision returns the counter of a result of a limit.
-func (m *metrics) decision(r *route, of *limit, result decisionResult) prometheus.Counter {
+func (m *proxyMetrics) decision(r *route, of *limit, result decisionResult) prometheus.Counter {
 	ref := &of.decisions[result].cached
 	if c := ref.Load(); c != nil {
 		return *c
@@ -178,28 +179,28 @@ func (m *metrics) decision(r *route, of *limit, result decisionResult) prometheu
 }
 
 // observeStoreCall records a call to the store.
-func (m *metrics) observeStoreCall(operation string, duration time.Duration, err error) {
-	o, ok := m.storeSeconds.get(operation)
+func (m *proxyMetrics) observeStoreCall(operation string, duration time.Duration, err error) {
+	o, ok := m.storeSeconds.Get(operation)
 	if !ok {
-		o = m.storeSeconds.keep(operation, m.store.of(operation))
+		o = m.storeSeconds.Keep(operation, m.store.Of(operation))
 	}
-	o.observe(duration)
+	o.Observe(duration)
 	if err != nil {
 		m.storeErrors.WithLabelValues(operation).Inc()
 	}
 }
 
 // countFallback counts a request that was decided without the store.
-func (m *metrics) countFallback(q *admission) {
+func (m *proxyMetrics) countFallback(q *admission) {
 	m.fallbacks.WithLabelValues(q.fallback).Inc()
 }
 
 // countUnavailable counts a limit that could not be evaluated.
-func (m *metrics) countUnavailable(q *admission, of *limit) {
+func (m *proxyMetrics) countUnavailable(q *admission, of *limit) {
 	m.decision(q.route, of, decisionUnavailable).Inc()
 }
 
-func (m *metrics) countReload(r Report, err error) {
+func (m *proxyMetrics) countReload(r Report, err error) {
 	result := "unchanged"
 	switch {
 	case err != nil:

@@ -66,7 +66,7 @@ type Proxy struct {
 	recorder        *recorder
 	traces          *trace.Exporter // nil disables tracing
 	log             zerolog.Logger
-	metrics         *metrics
+	metrics         *proxyMetrics
 	badResponses    *badResponses
 	openGenerations sync.WaitGroup // generations that still serve requests
 	timeouts        config.ListenTimeouts

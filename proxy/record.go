@@ -33,7 +33,7 @@ import (
 type recorder struct {
 	log     zerolog.Logger
 	lines   io.Writer // destination of lines in formats other than JSON
-	metrics *metrics
+	metrics *proxyMetrics
 	resets  logSampler
 	ids     requestIDs
 	sampled atomic.Uint64 // allowed requests, of which only a sample is logged
@@ -46,7 +46,7 @@ type AccessWriter struct {
 	Lines io.Writer
 }
 
-func newRecorder(o Options, m *metrics) *recorder {
+func newRecorder(o Options, m *proxyMetrics) *recorder {
 	to := AccessWriter{o.Log, os.Stderr}
 	if o.Access != nil {
 		to = *o.Access

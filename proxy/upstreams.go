@@ -82,7 +82,7 @@ type targetSeries struct{ upstream, target string }
 
 // forwardResults returns the number of forwarded requests by result, and the number of retries by
 // upstream.
-func (m *metrics) forwardResults() (results map[targetSeries]map[string]int64, retried map[string]int64) {
+func (m *proxyMetrics) forwardResults() (results map[targetSeries]map[string]int64, retried map[string]int64) {
 	results, retried = map[targetSeries]map[string]int64{}, map[string]int64{}
 	eachSeries(m.upstreamRequests, func(label map[string]string, n int64) {
 		s := targetSeries{label["upstream"], label["target"]}

@@ -1,4 +1,4 @@
-package proxy
+package metrics
 
 import (
 	"math"
@@ -11,10 +11,10 @@ import (
 )
 
 // Describe implements prometheus.Collector.
-func (v *histogramVec) Describe(to chan<- *prometheus.Desc) { to <- v.desc }
+func (v *Histograms) Describe(to chan<- *prometheus.Desc) { to <- v.desc }
 
 // Collect implements prometheus.Collector.
-func (v *histogramVec) Collect(to chan<- prometheus.Metric) {
+func (v *Histograms) Collect(to chan<- prometheus.Metric) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, h := range v.series {
@@ -25,7 +25,7 @@ func (v *histogramVec) Collect(to chan<- prometheus.Metric) {
 // A histogramMetric exports a histogram.
 type histogramMetric struct {
 	desc *prometheus.Desc
-	*histogram
+	*Histogram
 }
 
 // Desc implements prometheus.Metric.
@@ -100,18 +100,26 @@ func writeNative(h *dto.Histogram, counts []int64) {
 // maxExemplarLabels is the maximum length of all labels of an exemplar in characters (OpenMetrics).
 const maxExemplarLabels = 128
 
-// example makes x the exemplar of a bucket in which it was observed.
-func (h *histogram) example(bucket int, d time.Duration, x *exchange) {
-	value := d.Seconds()
-	e := &dto.Exemplar{Value: &value, Timestamp: timestamppb.New(x.began.Add(x.duration))}
+// An Exemplar is a request that was observed in a histogram.
+type Exemplar struct {
+	Duration           time.Duration
+	At                 time.Time // the end of the request
+	TraceID, RequestID string    // either may be empty
+}
+
+// SetExemplar makes e the exemplar of a bucket in which it was observed. It keeps copies of the IDs. An
+// ID for which there is no space is left out.
+func (h *Histogram) SetExemplar(bucket int, e Exemplar) {
+	value := e.Duration.Seconds()
+	out := &dto.Exemplar{Value: &value, Timestamp: timestamppb.New(e.At)}
 	space := maxExemplarLabels
 	add := func(name, text string) {
 		if space -= len(name) + len(text); text != "" && space >= 0 {
 			text = strings.Clone(text) // it may share the buffer of the connection
-			e.Label = append(e.Label, &dto.LabelPair{Name: &name, Value: &text})
+			out.Label = append(out.Label, &dto.LabelPair{Name: &name, Value: &text})
 		}
 	}
-	add("trace_id", x.traceID())
-	add("request_id", x.id)
-	h.exemplars[bucket].is.Store(e)
+	add("trace_id", e.TraceID)
+	add("request_id", e.RequestID)
+	h.exemplars[bucket].is.Store(out)
 }

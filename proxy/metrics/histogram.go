@@ -1,4 +1,7 @@
-package proxy
+// Package metrics has histograms of durations that are cheap enough to be updated several times
+// by each request, and references to metrics that are looked up by their labels only once. It
+// knows no requests.
+package metrics
 
 import (
 	"math"
@@ -31,22 +34,22 @@ func classicBounds() []float64 {
 	return []float64{0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 }
 
-// A histogramVec is a histogram of durations for each value of one label, with classic and native
+// A Histograms is a histogram of durations for each value of one label, with classic and native
 // (sparse, exponential) buckets. An observation is two atomic additions for both kinds.
 // client_golang's own histogram takes more than twice as long for that, and each request is
 // observed several times.
-type histogramVec struct {
+type Histograms struct {
 	desc  *prometheus.Desc
 	label string
-	cells *histogramCells
+	cells *Buckets
 
 	mu     sync.Mutex // guards what follows
-	series map[string]*histogram
+	series map[string]*Histogram
 }
 
-// histogramCells divides durations by the bounds of both kinds of buckets. Cell i holds values
+// Buckets divides durations by the bounds of both kinds of buckets. Cell i holds values
 // greater than bounds[i-1] and at most bounds[i]. It is immutable.
-type histogramCells struct {
+type Buckets struct {
 	bounds  []float64
 	nanos   []int64     // bounds in nanoseconds, rounded down; a Duration compares to both alike
 	first   [256]uint16 // by slot: the first cell that a Duration of this slot can be in
@@ -54,10 +57,10 @@ type histogramCells struct {
 	native  []int       // the native bucket of each cell; 0 is the zero bucket
 }
 
-// A histogram is one series. It is safe for concurrent use.
-type histogram struct {
+// A Histogram is one series. It is safe for concurrent use.
+type Histogram struct {
 	label     *dto.LabelPair
-	cells     *histogramCells
+	cells     *Buckets
 	counts    []atomic.Uint64 // by cell
 	nanos     atomic.Int64    // sum of all observations
 	exemplars []exemplarSlot  // by classic bucket
@@ -69,19 +72,20 @@ type exemplarSlot struct {
 	is  atomic.Pointer[dto.Exemplar]
 }
 
-// newHistogramVec returns a histogram with the given cells. Histograms that are updated together
+// NewHistograms returns a histogram weir_NAME with the given buckets. Histograms that are updated together
 // share them, so that a request reads the same memory for each.
-func newHistogramVec(cells *histogramCells, name, help, label string) *histogramVec {
-	return &histogramVec{
-		desc: prometheus.NewDesc("weir_"+name, help, []string{label}, nil), label: label, cells: cells, series: map[string]*histogram{},
+func NewHistograms(cells *Buckets, name, help, label string) *Histograms {
+	return &Histograms{
+		desc: prometheus.NewDesc("weir_"+name, help, []string{label}, nil), label: label, cells: cells, series: map[string]*Histogram{},
 	}
 }
 
-func newHistogramCells() *histogramCells {
+// NewBuckets returns the buckets of all histograms, which are the same.
+func NewBuckets() *Buckets {
 	classic, native := classicBounds(), nativeBounds()
 	all := slices.Concat(classic, native)
 	slices.Sort(all)
-	c := &histogramCells{bounds: slices.Compact(all)}
+	c := &Buckets{bounds: slices.Compact(all)}
 	for i := range len(c.bounds) + 1 {
 		bound := math.Inf(1)
 		if i < len(c.bounds) {
@@ -123,7 +127,7 @@ func wholeNanos(seconds float64) int64 {
 
 // cell returns the cell of d, which must not be negative. It takes a few steps from the first cell
 // of d's slot.
-func (c *histogramCells) cell(d time.Duration) int {
+func (c *Buckets) cell(d time.Duration) int {
 	i := int(c.first[slot(d)])
 	for i < len(c.nanos) && c.nanos[i] < int64(d) {
 		i++
@@ -140,13 +144,13 @@ func nativeBounds() []float64 {
 	return bounds
 }
 
-// of returns the series with this value of the label, and creates it if necessary.
-func (v *histogramVec) of(value string) *histogram {
+// Of returns the series with this value of the label, and creates it if necessary.
+func (v *Histograms) Of(value string) *Histogram {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	h := v.series[value]
 	if h == nil {
-		h = &histogram{
+		h = &Histogram{
 			label: &dto.LabelPair{Name: &v.label, Value: &value}, cells: v.cells,
 			counts: make([]atomic.Uint64, len(v.cells.bounds)+1), exemplars: make([]exemplarSlot, len(classicBounds())+1),
 		}
@@ -155,8 +159,8 @@ func (v *histogramVec) of(value string) *histogram {
 	return h
 }
 
-// observe counts d and returns its classic bucket.
-func (h *histogram) observe(d time.Duration) (bucket int) {
+// Observe counts d and returns its classic bucket.
+func (h *Histogram) Observe(d time.Duration) (bucket int) {
 	d = max(d, 0) // the clock may have been set back
 	cell := h.cells.cell(d)
 	h.counts[cell].Add(1)
@@ -164,9 +168,9 @@ func (h *histogram) observe(d time.Duration) (bucket int) {
 	return int(h.cells.classic[cell])
 }
 
-// due reports whether a bucket needs a new exemplar at the given time, in nanoseconds since 1970.
+// ExemplarDue reports whether a bucket needs a new exemplar at the given time, in nanoseconds since 1970.
 // Two concurrent calls may both return true.
-func (h *histogram) due(bucket int, at int64) bool {
+func (h *Histogram) ExemplarDue(bucket int, at int64) bool {
 	set := &h.exemplars[bucket].set
 	last := set.Load()
 	if at-last < int64(exemplarInterval) && at >= last {

@@ -1,0 +1,117 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/metrics"
+)
+
+// seriesOf returns what a scrape sees of v, by the value of its label.
+func seriesOf(t *testing.T, v *metrics.Histograms) map[string]*dto.Histogram {
+	t.Helper()
+	to := make(chan prometheus.Metric)
+	go func() {
+		v.Collect(to)
+		close(to)
+	}()
+	all := map[string]*dto.Histogram{}
+	for one := range to {
+		var m dto.Metric
+		if err := one.Write(&m); err != nil {
+			t.Error(err)
+		}
+		all[m.GetLabel()[0].GetValue()] = m.GetHistogram()
+	}
+	return all
+}
+
+// scrape is what /metrics shows to who accepts kind.
+func (w *testProxy) scrape(kind string) string {
+	w.Helper()
+	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	r.Header.Set("Accept", kind)
+	rec := httptest.NewRecorder()
+	promhttp.HandlerFor(w.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.PanicOnError}).ServeHTTP(rec, r)
+	return rec.Body.String()
+}
+
+// Of each bucket there is a request that was in it, by its id.
+func TestMetrics_ExemplarsNameARequest(t *testing.T) {
+	w := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	id := w.sends(200, "GET", "/a", "X-User: alice").Header().Get("X-Request-Id")
+	text := w.scrape("application/openmetrics-text; version=1.0.0")
+	if !regexp.MustCompile(`weir_request_duration_seconds_bucket\{route="a",le="[^"]+"\} 1 # \{request_id="` + id + `"\}`).MatchString(text) {
+		t.Errorf("no exemplar of request %s in\n%s", id, text)
+	}
+	for range 50 {
+		w.send("GET", "/a", "X-User: alice")
+	}
+	found := regexp.MustCompile(`weir_request_duration_seconds_bucket.*request_id="`+id+`"`).FindAllString(w.scrape("application/openmetrics-text; version=1.0.0"), -1)
+	if len(found) != 1 {
+		t.Errorf("the exemplar was replaced at once by a later request: %v", found)
+	}
+	if plain := w.scrape("text/plain"); strings.Contains(plain, "request_id") || !strings.Contains(plain, `weir_own_duration_seconds_bucket{route="a",le="5e-05"}`) {
+		t.Errorf("as plain text:\n%s", plain)
+	}
+}
+
+// A label that is too long for OpenMetrics is left out, and never a fault of the scrape.
+func TestMetrics_ExemplarOfALongID(t *testing.T) {
+	w := newProxy(t, "client_ip: {trusted_proxies: [192.0.2.0/24]}\n"+limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	w.sends(200, "GET", "/a", "X-User: alice", "X-Request-Id: "+strings.Repeat("a", 128))
+	if text := w.scrape("application/openmetrics-text; version=1.0.0"); strings.Contains(text, "aaaa") || !strings.HasSuffix(text, "# EOF\n") {
+		t.Errorf("%s", text)
+	}
+}
+
+// Own, upstream and waiting are the parts of the whole.
+func TestMetrics_WhoTookHowLong(t *testing.T) {
+	m := newMetrics(prometheus.NewRegistry())
+	x := &exchange{began: time.Now(), duration: 10 * time.Second, outcome: forwardOutcome{duration: 6 * time.Second}}
+	x.route, x.waitTime = &route{Route: &config.Route{Name: "a"}, metrics: &routeMetrics{}}, 3*time.Second
+	m.countResponse(x)
+	m.countResponse(&exchange{began: time.Now(), duration: time.Second, response: clientResponse{status: 404}})
+	for _, c := range []struct {
+		v     *metrics.Histograms
+		route string
+		want  float64
+	}{{m.durations, "a", 10}, {m.own, "a", 1}, {m.upstream, "a", 6}, {m.wait, "a", 3}, {m.durations, "none", 1}, {m.own, "none", 1}} {
+		if got := seriesOf(t, c.v)[c.route]; got.GetSampleSum() != c.want || got.GetSampleCount() != 1 {
+			t.Errorf("%v of %s: %v in %d, want %v in one", c.v, c.route, got.GetSampleSum(), got.GetSampleCount(), c.want)
+		}
+	}
+	if len(seriesOf(t, m.upstream))+len(seriesOf(t, m.wait)) != 2 {
+		t.Error("what was never forwarded, or never waited, is in the figures")
+	}
+}
+
+// The memory that counts take is in the figures: those of the store if it counts here,
+// else those of what stands in for it.
+func TestMetrics_KeysInMemory(t *testing.T) {
+	w := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	w.sends(200, "GET", "/a", "X-User: alice")
+	w.sends(200, "GET", "/a", "X-User: bob")
+	keys, bytes := w.store.Keys()
+	if text := w.scrape("text/plain"); keys != 2 || !strings.Contains(text, "weir_memory_keys 2\n") || !strings.Contains(text, fmt.Sprintf("weir_memory_key_bytes %d\n", bytes)) {
+		t.Errorf("%d keys in %d bytes:\n%s", keys, bytes, text)
+	}
+	away := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"), func(o *Options) { o.Store = struct{ limiter.AdminStore }{o.Store} })
+	away.store.fail(fmt.Errorf("%w: gone", limiter.ErrUnavailable))
+	away.sends(200, "GET", "/a", "X-User: alice")
+	if text := away.scrape("text/plain"); !strings.Contains(text, "weir_memory_keys 1\n") {
+		t.Errorf("without the store:\n%s", text)
+	}
+}

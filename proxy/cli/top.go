@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -48,3 +51,31 @@ func (c topCommand) Run(ctx context.Context, w Env) error {
 
 // errNoTerminal reports that standard output is not a usable terminal.
 var errNoTerminal = errors.New("top needs a terminal with cursor addressing; weir top --once prints once without one")
+
+// printTop writes all pages, one after the other.
+func printTop(out io.Writer, d topData) error {
+	var err error
+	printf := func(format string, values ...any) {
+		if _, failed := fmt.Fprintf(out, format, values...); err == nil {
+			err = failed
+		}
+	}
+	printf("%s; keys of the last %d minutes, as of %s\n", d.summary(), d.minutes, d.at.UTC().Format(time.RFC3339))
+	for page := range pageCount {
+		table := d.table(page, byRefused)
+		printf("\n%s\n", strings.ToUpper(page.title()))
+		if len(table.rows) == 0 {
+			printf("  %s\n", table.empty)
+			continue
+		}
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(t, "  %s\n", strings.Join(table.columns, "\t"))
+		for _, row := range table.rows {
+			fmt.Fprintf(t, "  %s\n", strings.Join(row.cells, "\t"))
+		}
+		if failed := t.Flush(); err == nil {
+			err = failed
+		}
+	}
+	return err
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -195,3 +196,91 @@ func (l *limits) parse(texts []*string) []limiter.Rate {
 }
 
 // given reports whether a field is written, be it wrong.
+
+// Lease is the lease of a concurrent permit. It is renewed while the request is in
+// progress.
+const Lease = 30 * time.Second
+
+// A Penalty bans the key of a limit that has refused it too often.
+type Penalty struct {
+	Ban   time.Duration // how long
+	After int64         // refusals within the longest window of the limit, at least 1
+}
+
+// concurrent compiles the rate of a limit on concurrent requests.
+func (l *limits) concurrent(f *limitForm, limit *Limit) {
+	l.without(f, "concurrent", "rate", "rates", "distinct", "cooldown", "overrides", "burst", "count", "penalty")
+	limit.Algorithm = limiter.Concurrent
+	if f.Concurrent > 0 {
+		limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}
+	}
+}
+
+// penalty compiles the penalty of a limit.
+func (l *limits) penalty(f *limitForm) *Penalty {
+	if f.Penalty == nil {
+		return nil
+	}
+	ban := time.Duration(f.Penalty.Ban)
+	if err := limiter.CheckBan(ban); err != nil {
+		l.Wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
+	}
+	return &Penalty{Ban: ban, After: int64(f.Penalty.After)}
+}
+
+// distinct compiles the key whose values are counted.
+func (l *limits) distinct(f *limitForm, limit *Limit) {
+	if f.Distinct == nil {
+		return
+	}
+	l.without(f, "distinct", "cost", "burst", "redisson_name", "redisson_version")
+	limit.Algorithm, limit.Burst = limiter.Distinct, 0
+	limit.Distinct = l.keys.use(f.Distinct)
+	l.parameters(f.Distinct, limit.Distinct, l.params)
+	if limit.Distinct != nil && limit.Key != nil && (limit.Distinct == limit.Key || limit.Distinct.Name == limit.Key.Name) {
+		l.Wrong(f.Distinct, "distinct must name another key", "name another key, for example key: client_ip and distinct: phone")
+	}
+	for _, rate := range limit.Rates {
+		if rate.Count > limiter.MaxDistinct {
+			l.Wrong(f.Distinct, "stores every value, and "+strconv.FormatInt(rate.Count, 10)+" of one key are too many", "write a rate of at most "+strconv.Itoa(limiter.MaxDistinct))
+		}
+	}
+}
+
+// scope parses the scope of a limit.
+func (l *limits) scope(f *limitForm) limiter.Scope {
+	scope, _ := limiter.ParseScope(f.Scope) // one of the enum, or already reported
+	switch {
+	case scope == limiter.Overall:
+	case l.store != StoreRedis:
+		l.Warn(&f.Scope, "with store: memory every Weir counts by itself anyway", "leave it out")
+	default:
+		l.Warn(&f.Scope, "each Weir has the whole rate: as many Weirs as there are let through so many times as much", "write overall, which holds for all of them together")
+	}
+	return scope
+}
+
+const (
+	// longestWait bounds how long a request may wait: clients and proxies before
+	// Weir give up sooner or later.
+	longestWait = time.Minute
+	// crowd is how many requests of a key may wait where the file does not say.
+	crowd = 100
+)
+
+// wait reads how long requests may wait for a permit, and how many.
+func (l *limits) wait(f *limitForm) (most time.Duration, waiting int) {
+	switch {
+	case !l.Given(&f.Wait) && l.Given(&f.MaxWaiting):
+		l.Wrong(&f.MaxWaiting, "max_waiting needs wait", "write wait: beside it, for example 500ms, or leave max_waiting out")
+	case !l.Given(&f.Wait):
+		return 0, 0
+	case l.Given(&f.Concurrent):
+		l.Wrong(&f.Wait, "it is unknown when requests in progress will end", "write max_connections and queue for the upstream, or leave wait out")
+	case time.Duration(f.Wait) > longestWait:
+		l.Wrong(&f.Wait, "is longer than clients wait", "write at most 1m")
+	case f.Mode != string(Enforce):
+		l.Warn(&f.Wait, "wait has no effect while mode is "+f.Mode, "leave it out until the mode is enforce")
+	}
+	return time.Duration(f.Wait), cmp.Or(f.MaxWaiting, crowd)
+}

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/binary"
 	"errors"
 	"hash"
@@ -12,10 +13,10 @@ import (
 	"regexp"
 	"syscall"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
-
-	"gopkg.in/yaml.v3"
 )
 
 // An Env looks up an environment variable, like os.LookupEnv.
@@ -202,3 +203,12 @@ func shared(root *yaml.Node, data []byte) []byte {
 	}
 	return left
 }
+
+//go:generate go test -run TestSchema_HasNotDrifted -update .
+
+//go:embed schema.json
+var schema []byte
+
+// Schema is the JSON Schema of a config file, for editors. It is a copy. What
+// Load accepts is valid under it; what is valid may still be refused.
+func Schema() []byte { return bytes.Clone(schema) }

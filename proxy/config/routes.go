@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
-	"golang.org/x/net/http/httpguts"
 )
 
 // routes makes routes.
@@ -253,4 +255,24 @@ func params(spec *key.Spec) []string {
 		names = append(names, params(part)...)
 	}
 	return append(names, params(spec.Fallback)...)
+}
+
+// An Idempotency lets clients repeat a request without being counted again.
+type Idempotency struct {
+	Header  string        // canonical name of the field with the idempotency key
+	Life    time.Duration // how long a request is remembered
+	Repeats int64         // number of repeats that are not counted, at least 1
+}
+
+func (r *routes) idempotency(f *idempotencyForm) *Idempotency {
+	if f == nil {
+		return nil
+	}
+	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
+		r.Wrong(&f.Header, form.Quote(f.Header)+" is not the name of a header", "write for example Idempotency-Key")
+	}
+	if time.Duration(f.Life) > limiter.MaxWindow {
+		r.Wrong(&f.Life, "is longer than can be remembered", "write at most 366d")
+	}
+	return &Idempotency{Header: http.CanonicalHeaderKey(f.Header), Life: time.Duration(f.Life), Repeats: int64(f.Repeats)}
 }

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -134,4 +135,12 @@ func (r *Response) startLine(b []byte, l *Limits) (int, error) {
 		return 0, err
 	}
 	return skipped + n, nil
+}
+
+// reason returns the reason phrase that is registered for a status.
+func reason(status int) string {
+	if status == 429 {
+		return "Too Many Requests"
+	}
+	return http.StatusText(status)
 }

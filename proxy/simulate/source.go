@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy"
 )
 
 // maxLine is the maximum length of a line in bytes.
@@ -139,4 +141,64 @@ func (s *source) parse(r *record) kind {
 		return s.json.parse(r)
 	}
 	return s.combined.parse(r)
+}
+
+// setBounds makes s read at most *left bytes, and calls b.Pace before each read.
+func (s *source) setBounds(left *int64, b Bounds) {
+	if b.MaxBytes == 0 && b.Pace == nil {
+		return
+	}
+	s.in = bufio.NewReaderSize(&boundedReader{s.in, left, b}, readSize)
+}
+
+// A boundedReader bounds the uncompressed data: a few bytes of gzip can decompress to many.
+type boundedReader struct {
+	in   io.Reader
+	left *int64 // shared by all logs
+	Bounds
+}
+
+// Read implements io.Reader.
+func (r *boundedReader) Read(p []byte) (int, error) {
+	if r.Pace != nil {
+		if err := r.Pace(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := r.in.Read(p[:min(len(p), readSize)])
+	if *r.left -= int64(n); r.MaxBytes > 0 && *r.left < 0 {
+		return 0, ErrTooLong
+	}
+	return n, err
+}
+
+// A record is one line of a log and the request parsed from it.
+type record struct {
+	proxy.LoggedRequest
+	line  []byte // strings of the request share its memory
+	ended time.Time
+	order int64 // position among all records
+}
+
+// A kind is the kind of a line.
+type kind uint8
+
+const (
+	kindRequest   kind = iota
+	kindOther          // well-formed, but not a request: another log message
+	kindMalformed      // not a line of a known format
+)
+
+// before reports whether the request of r arrived before that of o.
+func (r *record) before(o *record) bool {
+	if c := r.At.Compare(o.At); c != 0 {
+		return c < 0
+	}
+	return r.order < o.order
+}
+
+// reset clears r for another line.
+func (r *record) reset() {
+	r.LoggedRequest = proxy.LoggedRequest{Fields: r.Fields[:0]}
+	r.line, r.ended = r.line[:0], time.Time{}
 }

@@ -34,6 +34,7 @@ type admitter struct {
 	metrics    *metrics
 	nearLimits *nearLimits
 
+	held     heldLeases
 	settling atomic.Int64 // requests that are being settled after their responses
 }
 

@@ -99,8 +99,11 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		}
 		store, q.idempotent.firstUse = reporting{a.fallback.local, a.fallback}, nil
 	} else {
-		if decider != decideByBoth { // otherwise the fallback has recorded it already
+		switch {
+		case decider != decideByBoth:
 			a.fallback.record(q)
+		case q.decision.Allowed:
+			store = a.fallback.both(q) // it has recorded the decision already
 		}
 		a.nearLimits.record(q)
 	}

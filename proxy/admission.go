@@ -36,6 +36,7 @@ type admission struct {
 	shadowSets     []limiter.Shadow // claims on limits in shadow mode by limit, and the decisions about them
 	shadowsTaken   bool             // the call that allowed the request has decided them
 	shadowRefusals []refusal        // what limits in shadow mode would have refused
+	ofShare        sharePermit      // what was taken of this node's share besides; see takeWithinShare
 	takenPermits   []takenPermit    // the permits that were taken, with their stores
 
 	settled settlement // set by settle: what is refunded
@@ -61,6 +62,7 @@ func (q *admission) reset() {
 	q.decision.Allowed, q.decision.Wait, q.decision.At, q.decision.Permit = false, 0, time.Time{}, limiter.Permit{}
 	q.decision.Outcomes, q.decision.Repeats = q.decision.Outcomes[:0], nil
 	q.decided, q.fallback, q.isRepeat = false, "", false
+	q.ofShare = sharePermit{}
 	q.waited, q.waitTime, q.banned = false, 0, false
 	q.shadowSets, q.shadowsTaken = q.shadowSets[:0], false
 	q.shadowRefusals = q.shadowRefusals[:0]

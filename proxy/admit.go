@@ -33,6 +33,7 @@ type admitter struct {
 	metrics    *proxyMetrics
 	nearLimits *nearLimits
 
+	held     heldLeases
 	settling atomic.Int64 // requests that are being settled after their responses
 }
 
@@ -97,8 +98,11 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		}
 		store, q.idempotent.firstUse = reporting{a.fallback.local, a.fallback}, nil
 	} else {
-		if decider != decideByBoth { // otherwise the fallback has recorded it already
+		switch {
+		case decider != decideByBoth:
 			a.fallback.record(q)
+		case q.decision.Allowed:
+			store = a.fallback.both(q) // it has recorded the decision already
 		}
 		a.nearLimits.record(q)
 	}

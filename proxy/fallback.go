@@ -101,7 +101,7 @@ func (s *fallback) decider(q *admission) decider {
 }
 
 // takeWithinShare returns a taker that takes the claims of q by take, but no more than this node's share. It
-// returns errStoreUnreachable if the share is used up.
+// returns errStoreUnreachable if the share is used up. What it takes of the share is recorded in q.ofShare.
 func (s *fallback) takeWithinShare(q *admission, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
@@ -122,6 +122,7 @@ func (s *fallback) takeWithinShare(q *admission, take taker) taker {
 		if err != nil || !d.Allowed {
 			return errors.Join(err, s.local.Refund(ctx, own, share.Permit))
 		}
+		q.ofShare = sharePermit{own, share.Permit}
 		return nil
 	}
 }
@@ -225,6 +226,56 @@ func (t mirrored) StartReset(claims []limiter.Claim) (wait func() error) {
 func (t mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	_ = t.fallback.local.Renew(ctx, claims, p) // fails if the permit was not recorded there
 	return t.AdminStore.Renew(ctx, claims, p)
+}
+
+// A sharePermit is a permit of the local store, with its claims on this node's share of the limits.
+type sharePermit struct {
+	claims []limiter.Claim
+	permit limiter.Permit
+}
+
+// of returns the claims of p on the share of the limits of claims.
+func (p *sharePermit) of(claims []limiter.Claim) (own []limiter.Claim) {
+	for i := range p.claims {
+		c := &p.claims[i]
+		if slices.ContainsFunc(claims, func(of limiter.Claim) bool { return of.Limit.Name == c.Limit.Name && of.Key == c.Key }) {
+			own = append(own, *c)
+		}
+	}
+	return own
+}
+
+// A bothStores is the shared store for permits that it granted together with a sharePermit. Refunds and
+// renewals are applied to both.
+type bothStores struct {
+	limiter.AdminStore
+	local *limiter.Memory
+	share sharePermit
+}
+
+// both returns the store of the permits that takeWithinShare has taken for q.
+func (s *fallback) both(q *admission) bothStores { return bothStores{s.store, s.local, q.ofShare} }
+
+// Refund implements limiter.Store.
+func (b bothStores) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return errors.Join(b.local.Refund(ctx, b.share.of(claims), b.share.permit), b.AdminStore.Refund(ctx, claims, p))
+}
+
+// StartRefund implements starter.
+func (b bothStores) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	err := b.local.Refund(context.Background(), b.share.of(claims), b.share.permit)
+	refunded := startRefund(b.AdminStore, claims, p)
+	return func() error { return errors.Join(err, refunded()) }
+}
+
+// StartReset implements starter.
+func (b bothStores) StartReset(claims []limiter.Claim) (wait func() error) {
+	return startReset(b.AdminStore, claims)
+}
+
+// Renew implements limiter.AdminStore.
+func (b bothStores) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return errors.Join(b.local.Renew(ctx, b.share.of(claims), b.share.permit), b.AdminStore.Renew(ctx, claims, p))
 }
 
 // A reporting is the fallback for permits that it granted. Refunds and renewals are applied to the

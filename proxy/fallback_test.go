@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // A reportedStore store hears of what was granted in its place.
@@ -157,6 +159,84 @@ func TestFallback_SettlingAsksBoth(t *testing.T) {
 		w.sends(200, "GET", "/a", "X-User: alice")
 	}
 	w.sends(429, "GET", "/a", "X-User: alice")
+}
+
+// settlingProxies runs a test with a proxy whose store is Settling and stays so: in memory, and Redis
+// after an outage. Its one route counts by X-User and answers with the status that the query names.
+func settlingProxies(t *testing.T, route string, test func(w *testProxy)) {
+	t.Run("memory", func(t *testing.T) {
+		h := &reportedStore{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
+		h.absent.Store(true)
+		h.back.Store(true)
+		test(newProxy(t, upstreamYAML(t, answerByStatus, route), func(o *Options) { o.Store = h }))
+	})
+	t.Run("redis", func(t *testing.T) {
+		server := redistest.Start(t)
+		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 5 * time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Settle: time.Hour})
+		t.Cleanup(func() { store.Close() })
+		w := newProxy(t, "store: redis\nredis: {timeout: 5s}\n"+upstreamYAML(t, answerByStatus, route), func(o *Options) { o.Store = store })
+		server.Kill()
+		w.until(func() bool { w.send("GET", "/a", "X-User: first"); return !store.Available() })
+		server.Restart()
+		w.until(store.Settling)
+		test(w)
+	})
+}
+
+// A client whose request failed may repeat it at once, also in the first seconds after an outage, in
+// which the store and this node's share both decide: what is refunded is refunded to both.
+func TestFallback_SettlingRefundsBoth(t *testing.T) {
+	for name, route := range map[string]string{
+		"refund_on": `refund_on: {status: [5xx]}, limits: [{key: "header:X-User", rate: 1/1h}]`,
+		"count":     `limits: [{key: "header:X-User", rate: 1/1h, count: {status: [2xx]}}]`,
+		"header":    `refund_on: {header: X-Refund}, limits: [{name: other, key: global, rate: 100000/1h, on_store_failure: allow}, {key: "header:X-User", rate: 1/1h}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			settlingProxies(t, route, func(w *testProxy) {
+				refused := 0
+				for i := range 1000 {
+					user := fmt.Sprint("X-User: ", i)
+					for _, target := range []string{"/a?status=500&refund", "/a?status=200"} {
+						if w.send("GET", target, user).Code == 429 {
+							refused++
+						}
+					}
+					if i%100 == 0 {
+						w.sends(429, "GET", "/a?status=200", user) // the second was counted
+					}
+				}
+				if refused != 0 {
+					w.Errorf("%d of 1000 users were refused after a request that was refunded", refused)
+				}
+			})
+		})
+	}
+}
+
+// Nor is a concurrent permit held against the share after its request.
+func TestFallback_SettlingReleasesBoth(t *testing.T) {
+	settlingProxies(t, `limits: [{key: "header:X-User", concurrent: 1}]`, func(w *testProxy) {
+		for range 10 {
+			w.sends(200, "GET", "/a?status=200", "X-User: alice")
+		}
+	})
+}
+
+// The share is refunded for the limits and keys that are refunded, and not for others.
+func TestSharePermit_Of(t *testing.T) {
+	claim := func(limit, key string, count int64) limiter.Claim {
+		return limiter.Claim{Limit: &limiter.Limit{Name: limit, Rate: limiter.Rate{Count: count, Window: time.Hour}}, Key: limiter.KeyOf(key), Cost: 1}
+	}
+	p := sharePermit{claims: []limiter.Claim{claim("a", "alice", 1), claim("b", "alice", 2), claim("a", "bob", 1)}}
+	own := p.of([]limiter.Claim{claim("b", "alice", 4), claim("b", "bob", 4), claim("c", "alice", 4)})
+	if len(own) != 1 || own[0] != p.claims[1] {
+		t.Errorf("%v; want the share of b for alice", own)
+	}
 }
 
 // A settledStore store has settled as soon as somebody has looked at whether it has.

@@ -63,6 +63,9 @@ func (g *generation) forward(x *exchange, d downstream) {
 	x.duration = time.Since(x.began)
 	x.outcome.duration = x.duration - before
 	x.fail(x.outcome.result.Err)
+	if x.leftUpstreamWorking() {
+		x.admitter.hold(&x.admission, x.route.Upstream.Timeouts.Response)
+	}
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
 		x.admitter.settleHead(&x.admission, x.refundRule(&x.outcome))
 		d.respond(forwardErrorResponse(x))
@@ -70,6 +73,13 @@ func (g *generation) forward(x *exchange, d downstream) {
 	if x.response.status == 0 { // a connection that was handed over writes no status
 		x.response.status = x.outcome.result.Status
 	}
+}
+
+// leftUpstreamWorking reports whether the client left while the upstream may have been working on the
+// request. An upstream that has begun its response notices with its next write.
+func (x *exchange) leftUpstreamWorking() bool {
+	r := &x.outcome.result
+	return r.Kind == upstream.ClientGone && r.Sent && r.Status == 0
 }
 
 // setFields returns the fields that the route sets or removes, and the fields in which the upstream

@@ -1,11 +1,12 @@
 package proxy
 
 import (
-	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"golang.org/x/net/http2"
+
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 func TestHold_BoundsWhatIsUnderWay(t *testing.T) {
@@ -53,27 +57,148 @@ func TestHold_BoundsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// A client that leaves, or a target that fails, holds nothing any longer.
+// A target that fails holds nothing any longer, nor does a client that leaves before anything was sent
+// to a target, or after the response has begun.
 func TestHold_EndsWithTheRequest(t *testing.T) {
-	came, let := make(chan struct{}, 1), make(chan struct{})
+	let := make(chan struct{})
 	defer close(let)
-	w := newProxy(t, upstreamYAML(t, slowHandler(came, let), `limits: [{name: l, key: global, concurrent: 1}]`))
-	ctx, leave := context.WithCancel(t.Context())
-	var gone sync.WaitGroup
-	gone.Go(func() {
-		w.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/a", nil))
-	})
-	<-came
-	w.sends(429, "GET", "/a")
-	leave()
-	gone.Wait()
-	func() {
-		defer func() { recover() }()
-		http.HandlerFunc(w.ServeHTTP).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/a", nil))
-	}()
-	if got := w.lines("request"); got[len(got)-1]["status"] == 429.0 {
-		t.Errorf("%v; want the permit back", got[len(got)-1])
+	began := upstreamYAML(t, slowHandler(nil, let), `limits: [{name: l, key: global, concurrent: 1}]`)
+	refused := "routes:\n  - {name: a, match: {path: /a}, upstream: 'http://" + sockettest.ClosedAddr(t) + "', limits: [{name: l, key: global, concurrent: 1}]}\n"
+	for name, yaml := range map[string]string{"response begun": began, "refused connection": refused} {
+		t.Run(name, func(t *testing.T) {
+			f := startServer(t, yaml)
+			for range 5 {
+				c := f.dial("GET /a?begin HTTP/1.1\r\nHost: a\r\n\r\n")
+				answer, err := http.ReadResponse(c.Reader, nil)
+				if err != nil || answer.StatusCode == http.StatusTooManyRequests {
+					t.Fatalf("%v, %v; want that nothing is held", answer, err)
+				}
+				reset(c)
+				f.until(func() bool { return f.inUse() == 0 })
+			}
+		})
 	}
+}
+
+// inUse returns how many permits of the limit l of route a are taken.
+func (w *testProxy) inUse() int64 {
+	w.Helper()
+	l := w.current.Load().routes[0].windows[0].Limit
+	var d limiter.Decision
+	if err := w.admitter.store.Peek(w.Context(), []limiter.Claim{{Limit: &l, Key: w.current.Load().config.Privacy.Hash([]string{"global", ""}), Cost: 1}}, &d); err != nil {
+		w.Fatal(err)
+	}
+	return l.Capacity() - d.Outcomes[0].Remaining
+}
+
+// A busyUpstream works on each request until it is told to end, whether or not its client is there.
+type busyUpstream struct {
+	working, most, came atomic.Int64
+	end                 chan struct{}
+}
+
+func (u *busyUpstream) ServeHTTP(http.ResponseWriter, *http.Request) {
+	u.came.Add(1)
+	now := u.working.Add(1)
+	defer u.working.Add(-1)
+	for most := u.most.Load(); now > most && !u.most.CompareAndSwap(most, now); most = u.most.Load() {
+	}
+	<-u.end
+}
+
+// reset ends a connection abruptly.
+func reset(c *sockettest.Client) {
+	_ = c.Conn.(*net.TCPConn).SetLinger(0) // makes Close abrupt
+	c.Close()
+}
+
+// A client that sends and leaves, again and again, makes the upstream work on no more requests at a
+// time than the limit allows.
+func TestHold_ClientLeavesUpstreamWorking(t *testing.T) {
+	u := &busyUpstream{end: make(chan struct{})}
+	f := startServer(t, upstreamYAML(t, u.ServeHTTP, `limits: [{name: l, key: global, concurrent: 2}]`))
+	t.Cleanup(func() { close(u.end) }) // before the upstream ends
+	for i := range 2 {
+		c := f.dial("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+		f.until(func() bool { return u.came.Load() == int64(i+1) })
+		reset(c)
+		f.until(func() bool { return len(f.lines("request")) == i+1 })
+	}
+	for range 20 {
+		f.dial("GET /a HTTP/1.1\r\nHost: a\r\n\r\n").WantStatus(429)
+		reset(f.dial("GET /a HTTP/1.1\r\nHost: a\r\n\r\n"))
+	}
+	f.until(func() bool { return len(f.lines("request")) >= 22 })
+	if u.most.Load() != 2 || u.came.Load() != 2 || f.inUse() != 2 {
+		t.Errorf("the upstream worked on %d at a time, %d in all, %d permits are held; want 2", u.most.Load(), u.came.Load(), f.inUse())
+	}
+	f.Proxy.Close()
+	if f.inUse() != 0 {
+		t.Errorf("%d permits are held after Close", f.inUse())
+	}
+}
+
+// So does a client of HTTP/2 that resets its streams.
+func TestHold_StreamsResetUpstreamWorking(t *testing.T) {
+	u := &busyUpstream{end: make(chan struct{})}
+	f := startServer(t, cleartext+"\n"+upstreamYAML(t, u.ServeHTTP, `limits: [{name: l, key: global, concurrent: 2}]`))
+	t.Cleanup(func() { close(u.end) }) // before the upstream ends
+	s := f.speaks()
+	for i := range uint32(2) {
+		s.asks(2*i+1, request("GET", "/a")...)
+		f.until(func() bool { return u.came.Load() == int64(i+1) })
+		if err := s.WriteRSTStream(2*i+1, http2.ErrCodeCancel); err != nil {
+			t.Fatal(err)
+		}
+		f.until(func() bool { return len(f.lines("request")) == int(i+1) })
+	}
+	s.asks(5, request("GET", "/a")...)
+	if got := s.status(5); got != "429" {
+		t.Errorf("status %s; want 429 while the upstream works on two requests", got)
+	}
+}
+
+// A client that leaves while its request waits for a connection holds nothing.
+func TestHold_ClientLeavesTheQueue(t *testing.T) {
+	u := &busyUpstream{end: make(chan struct{})}
+	s := httptest.NewServer(u)
+	defer s.Close()
+	defer close(u.end)
+	f := startServer(t, "upstreams: {u: {targets: ['"+s.URL+"'], max_connections: 1, queue: {length: 5, timeout: 1m}}}\nroutes:\n  - {name: a, match: {path: /a}, upstream: u, limits: [{name: l, key: global, concurrent: 2}]}\n")
+	f.dial("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+	f.until(func() bool { return u.came.Load() == 1 })
+	for range 3 {
+		c := f.dial("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+		f.until(func() bool { return f.inUse() == 2 })
+		reset(c)
+		f.until(func() bool { return f.inUse() == 1 })
+	}
+}
+
+// The permits return timeouts.response after the clients have left, each one.
+func TestHold_ReturnsAfterTheResponseTimeout(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		u := &busyUpstream{end: make(chan struct{})}
+		s := httptest.NewServer(u)
+		defer s.Close()
+		defer close(u.end)
+		f := startServer(t, "upstreams: {u: {targets: ['"+s.URL+"'], timeouts: {response: 50ms}}}\nroutes:\n  - {name: a, match: {path: /a}, upstream: u, limits: [{name: l, key: global, concurrent: 2}]}\n", use)
+		for i := range int64(40) {
+			f.until(func() bool { // refused while the permits are held
+				reset(f.dial("GET /a HTTP/1.1\r\nHost: a\r\n\r\n"))
+				return u.came.Load() > i
+			})
+		}
+		f.until(func() bool { return f.inUse() == 0 && f.held() == 0 })
+	})
+}
+
+// held returns the number of held leases.
+func (w *testProxy) held() int {
+	h := &w.admitter.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.leases)
 }
 
 // held makes an admitter and an admission that asks for one of one permit.
@@ -119,5 +244,57 @@ func TestHold_RenewsTheLease(t *testing.T) {
 			t.Errorf("after the lease: %v", err)
 		}
 		other.stopRenewing()
+	})
+}
+
+// A held permit is renewed while it is held, and returned once.
+func TestHold_LongerThanTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := limiter.NewMemory(limiter.MemoryOptions{})
+		a, q := held(store)
+		if err := a.admit(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		const during = 2*config.Lease + time.Second
+		a.hold(q, during)
+		a.settle(t.Context(), q, &forwardOutcome{result: upstream.Result{Kind: upstream.ClientGone, Target: "t", Sent: true}})
+		q.stopRenewing()
+		_, other := held(store)
+		<-time.After(during - time.Millisecond)
+		if err := a.admit(t.Context(), other); err == nil {
+			t.Error("passed before the permit was held long enough")
+		}
+		<-time.After(2 * time.Millisecond)
+		if err := a.admit(t.Context(), other); err != nil {
+			t.Errorf("after the time to hold: %v", err)
+		}
+		<-time.After(during) // the first lease does not return the permit of the other
+		_, third := held(store)
+		if err := a.admit(t.Context(), third); err == nil {
+			t.Error("passed while the other request was in progress")
+		}
+		other.stopRenewing()
+	})
+}
+
+// The memory for held leases is bounded, and none are held when the proxy closes.
+func TestHold_Bounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all heldLeases
+		l := startLease(limiter.NewMemory(limiter.MemoryOptions{}), []limiter.Claim{{Limit: &limiter.Limit{Algorithm: limiter.Concurrent}}}, limiter.Permit{})
+		for range maxHeldLeases {
+			if !all.add(&lease{timer: l.timer}, time.Hour, time.Now()) {
+				t.Fatal("a lease is not held below the bound")
+			}
+		}
+		if all.add(l, time.Hour, time.Now()) {
+			t.Error("more leases are held than the bound")
+		}
+		l.end()
+		all = heldLeases{}
+		all.close()
+		if all.add(l, time.Hour, time.Now()) {
+			t.Error("a lease is held after close")
+		}
 	})
 }

@@ -267,8 +267,10 @@ func (p *Proxy) setCurrent(g *generation) {
 }
 
 // Close releases the resources of the proxy. It must be called after the last request. It waits a
-// short time for aborted requests to refund their permits.
+// short time for aborted requests to refund their permits, and refunds those that are held because
+// an upstream may still be working.
 func (p *Proxy) Close() {
+	p.admitter.held.close()
 	last := p.current.Load()
 	last.retire()
 	last.release()

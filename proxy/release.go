@@ -47,6 +47,17 @@ func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
 	}
 }
 
+// hold keeps the concurrent permits of q for some time after the request, whose client has left while
+// the upstream may be working on it.
+func (a *admitter) hold(q *admission, during time.Duration) {
+	now := time.Now()
+	for i := range q.takenPermits {
+		if t := &q.takenPermits[i]; t.hasConcurrent() && a.held.add(t.lease, during, now) {
+			t.lease, t.released = nil, true
+		}
+	}
+}
+
 // refundConcurrent refunds the concurrent permits of q.
 func (a *admitter) refundConcurrent(ctx context.Context, q *admission) {
 	for i := range q.takenPermits {

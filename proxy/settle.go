@@ -22,7 +22,7 @@ type takenPermit struct {
 	lease    *lease          // nil unless some claims are concurrent
 	firstUse []limiter.Claim // the claim on the first use of an idempotency key; refunded only with all others
 
-	released bool   // the concurrent permits have been refunded
+	released bool   // the concurrent permits have been refunded, or are held by their lease
 	refunded []bool // by claim: its refund was started; nil if none was
 }
 

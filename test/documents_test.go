@@ -178,3 +178,33 @@ func TestDocuments_AreReachedFromTheReadme(t *testing.T) {
 		}
 	}
 }
+
+// No configuration in the documents bans by a key that clients can send for others: with it anybody
+// could shut out somebody else's number.
+func TestDocuments_BanByAddress(t *testing.T) {
+	penalty, by := regexp.MustCompile(`\{.*penalty: \{`), regexp.MustCompile(`key: (client_ip|ip)\b`)
+	bans := 0
+	check := func(path, text string) {
+		for line := range strings.Lines(text) {
+			if penalty.MatchString(line) {
+				bans++
+				if !by.MatchString(line) {
+					t.Errorf("%s bans by something else than the address: %s", path, line)
+				}
+			}
+		}
+	}
+	for _, d := range docs(t) {
+		for _, text := range d.blocks("yaml") {
+			check(d.path, text)
+		}
+	}
+	example, err := os.ReadFile("../config.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("config.example.yaml", string(example))
+	if bans < 3 {
+		t.Errorf("%d limits with a penalty are found; want those of the documents", bans)
+	}
+}

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// Options configure the admin API. Token, Tokens, Hosts, Cluster, Simulate, Decisions, Top, Audit,
+// Options configure the admin API. Token, Tokens, WrongTokens, Hosts, Cluster, Simulate, Decisions, Top, Audit,
 // Upstreams, Events and Dashboard are optional.
 type Options struct {
 	// Token is the bearer token (RFC 6750) for all operations. It is required for every request
@@ -26,6 +26,8 @@ type Options struct {
 	Token string
 	// Tokens are further tokens of operators, each with a role.
 	Tokens []Token
+	// WrongTokens slows addresses that send wrong tokens; nil slows nobody.
+	WrongTokens *WrongTokens
 	// Hosts are host names by which programs on this machine may send requests without a token,
 	// besides localhost and loopback addresses.
 	Hosts    []string

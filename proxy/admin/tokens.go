@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // A tokenHash is the hash of a token, with its operator.
@@ -29,9 +31,22 @@ func (o Options) tokenHashes() []tokenHash {
 // Guarded reports whether a token is required.
 func (o Options) Guarded() bool { return len(o.tokenHashes()) > 0 }
 
-// Authenticate returns the operator of a token.
-func (o Options) Authenticate(token string) (who Operator, known bool) {
-	return operatorOf(o.tokenHashes(), token)
+// Authenticate returns the result of authenticating the token that was sent with r. An empty token is
+// unknown, and is not counted as a wrong one.
+func (o Options) Authenticate(r *http.Request, token string) Attempt {
+	return o.authenticate(o.tokenHashes(), r, token)
+}
+
+func (o Options) authenticate(all []tokenHash, r *http.Request, token string) Attempt {
+	if token == "" {
+		return Attempt{}
+	}
+	return o.WrongTokens.compare(all, token, r.RemoteAddr, time.Now())
+}
+
+// SetRetryAfter sets Retry-After to the seconds that a has to wait, rounded up.
+func (a Attempt) SetRetryAfter(h http.Header) {
+	h.Set("Retry-After", strconv.FormatInt(int64((a.Wait+time.Second-1)/time.Second), 10))
 }
 
 // operatorOf returns the operator of a token. It takes the same time for all tokens, valid or not.
@@ -54,12 +69,21 @@ func (o Options) requireRole(role Role) func(http.Handler) http.Handler {
 			who := Operator{Name: Local, Role: Write}
 			if len(all) > 0 {
 				token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-				known := false
-				if who, known = operatorOf(all, token); !found || !known {
+				if !found {
+					token = ""
+				}
+				a := o.authenticate(all, r, token)
+				switch {
+				case a.Wait > 0:
+					a.SetRetryAfter(w.Header())
+					problem(w, http.StatusTooManyRequests, "too many wrong tokens from this address; try again later")
+					return
+				case !a.Known:
 					w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
 					problem(w, http.StatusUnauthorized, "send the admin token as Authorization: Bearer TOKEN")
 					return
 				}
+				who = a.Operator
 			}
 			if role == Write && who.Role != Write {
 				problem(w, http.StatusForbidden, "the token of "+who.Name+" may only read; use one with role: write")

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,7 +22,7 @@ func (c *Config) Notes() []string {
 	if c.Store == StoreMemory {
 		notes = append(notes, "store: memory counts 1000000 keys at a time; once half of them are in use, one client address gets at most an eighth for new keys, and what it brings beyond that shares one count")
 	}
-	for _, note := range []string{c.formNote(), c.formatNote()} {
+	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote()} {
 		if note != "" {
 			notes = append(notes, note)
 		}
@@ -67,4 +68,27 @@ func (c *Config) formatNote() string {
 		return ""
 	}
 	return "a dot in the key at the end of the path is refused with 400 at " + strings.Join(names, ", ") + ": some servers, such as Rails, read 7.json as 7; write a regexp, {" + "id:[^/]+} for example, if the upstream reads the whole text"
+}
+
+// regionNote describes keys whose numbers an upstream may take for others, and what to write; "" if
+// there are none.
+func (c *Config) regionNote() string {
+	var names []string
+	ambiguous := func(s *key.Spec) bool { return s.Phone != nil && s.Phone.HasRegion() && s.SetHeader == "" }
+	for _, name := range slices.Sorted(maps.Keys(c.Keys)) {
+		if ambiguous(c.Keys[name]) {
+			names = append(names, name)
+		}
+	}
+	for _, r := range c.Routes {
+		for _, l := range r.Limits {
+			if ambiguous(l.Key) && c.Keys[l.Key.Name] != l.Key {
+				names = append(names, r.Name+"."+l.Name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "with default_region the same digits can be two phone numbers, one with and one without a plus, and an upstream that drops the plus takes one for the other; write set_header for " + strings.Join(names, ", ") + ", and read the number from that field"
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 func TestNotes(t *testing.T) {
@@ -80,5 +82,37 @@ routes:
 	notes := read.Notes()
 	if last := notes[len(notes)-1]; !strings.Contains(last, "refused with 400 at plain, slash, listed:") {
 		t.Errorf("note %q; want one about plain, slash and listed", last)
+	}
+}
+
+// An upstream that drops the plus of a number may text another one than was counted; check says of
+// which keys, unless the upstream gets the number in a field of its own.
+func TestNotes_RegionsOfNumbers(t *testing.T) {
+	const file = `
+keys:
+  bare: {from: "header:X-Phone", normalize: {as: e164, default_region: CN}}
+  passed: {from: "header:X-Phone", normalize: {as: e164, default_region: CN}, set_header: X-Phone-E164}
+  plus: {from: "header:X-Phone", normalize: e164}
+  country: {of: bare, part: country}
+routes:
+  - {name: sms, match: {path: /a}, upstream: echo, limits: [{key: bare, rate: 1/1h}, {key: passed, rate: 1/1h}, {key: plus, rate: 1/1h}, {key: country, rate: 1/1h}]}
+  - {name: call, match: {path: /b}, upstream: echo, limits: [{name: inline, key: {from: "header:X-Phone", normalize: {as: e164, default_region: CN}}, rate: 1/1h}]}
+`
+	read, err := Parse("weir.yaml", []byte(file), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := read.Notes()
+	if last := notes[len(notes)-1]; !strings.Contains(last, "set_header for bare, call.inline,") {
+		t.Errorf("note %q; want one about bare and call.inline", last)
+	}
+	one, err := key.NewPhone("CN", nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for digits, want := range map[string]string{"15512349876": "+8615512349876", "+15512349876": "+15512349876"} {
+		if n, err := one.Parse(digits); err != nil || n.E164 != want {
+			t.Errorf("%s is %v, %v; want %s", digits, n, err, want)
+		}
 	}
 }

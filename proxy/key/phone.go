@@ -50,6 +50,9 @@ func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error
 	}, nil
 }
 
+// HasRegion reports whether numbers without a country code are parsed as dialed in a region.
+func (p *Phone) HasRegion() bool { return p.region != noRegion }
+
 // Parse parses a number in any spelling that dialedDigits accepts and that is valid in the
 // numbering plan of its country. Errors wrap ErrInvalid, or ErrAmbiguous if a server could
 // read a number from a text that is not one here, because it contains digits. Number may

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/admin/dashboard"
 	"github.com/weir-proxy/weir/proxy/cluster"
@@ -13,7 +15,7 @@ import (
 func (n *Node) adminOptions() admin.Options {
 	c := n.source.machine.Admin
 	o := admin.Options{
-		Token: c.Token, Hosts: c.Hosts, Gatherer: n.registry, Reload: n.operatorReload, Ready: n.ready, Plan: n.plan,
+		Token: c.Token, WrongTokens: n.wrongTokens, Hosts: c.Hosts, Gatherer: n.registry, Reload: n.operatorReload, Ready: n.ready, Plan: n.plan,
 		Config: n.servedConfig, Routes: n.servedRoutes, Limits: n.servedLimits,
 		Standing: n.proxy.Standing, Change: n.operatorChange, Explain: n.proxy.Explain, Simulate: n.simulate, Decisions: n.decisions, Top: n.top, Upstreams: n.upstreams, Audit: n.auditTrail, Events: n.events,
 	}
@@ -56,4 +58,23 @@ func (n *Node) nodes(ctx context.Context) ([]cluster.Member, error) {
 		ID: n.store.id, Address: n.Address("admin"), Version: n.build.Version, Source: "file",
 		Hash: now.Hash, Generation: number, Started: n.store.started, Seen: time.Now().UTC(),
 	}}, nil
+}
+
+// wrongTokensInterval is how often wrong tokens are logged.
+const wrongTokensInterval = time.Minute
+
+// logWrongTokens logs once a minute, and when ctx is done, what wrong tokens were sent since then.
+func logWrongTokens(ctx context.Context, w *admin.WrongTokens, log zerolog.Logger) {
+	tick := time.NewTicker(wrongTokensInterval)
+	defer tick.Stop()
+	for ended := false; !ended; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			ended = true
+		}
+		if s := w.Summary(); s.Wrong+s.Slowed > 0 {
+			log.Warn().Int("wrong", s.Wrong).Int("slowed", s.Slowed).Int("addresses", s.Addresses).Str("last", s.Last).Msg("wrong admin tokens")
+		}
+	}
 }

@@ -45,6 +45,7 @@ type Node struct {
 	leader       *leaderTasks
 	audit        *cluster.Audit
 	events       *admin.Events
+	wrongTokens  *admin.WrongTokens
 	salt         *salt
 	clients      *frontend.Server
 	admins       *frontend.Server
@@ -119,7 +120,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.reloads = newReloadStatus(n.registry)
 	n.leader = newLeaderTasks(n.store, n.proxy, n.registry, n.log)
 	n.closers.push("statistics", n.leader.close)
-	n.audit, n.events = n.newAudit(), admin.NewEvents(n.proxy.Counts)
+	n.audit, n.events, n.wrongTokens = n.newAudit(), admin.NewEvents(n.proxy.Counts), admin.NewWrongTokens(n.registry)
 	n.closers.push("audit", n.closeAudit)
 	n.closers.push("proxy", func(context.Context) error { n.proxy.Close(); return nil })
 	for _, warning := range first.config.Warnings {
@@ -154,6 +155,7 @@ func (n *Node) serve(o Options) {
 	n.member.start("peers", n.watchPeers)
 	n.member.start("questions of other nodes", n.serveQuestions)
 	n.member.start("audit", n.flushAudit)
+	n.member.start("wrong tokens", func(ctx context.Context) { logWrongTokens(ctx, n.wrongTokens, n.log) })
 	n.member.start("pushes", n.follow)
 	n.member.start("liveness socket", func(ctx context.Context) { serveLiveness(ctx, n.source.path) })
 	n.log.Info().Fields(addresses).Str("store", n.store.kind).Str("version", n.build.Version).Msg("serving")

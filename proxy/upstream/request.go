@@ -109,6 +109,9 @@ type Result struct {
 	// is not OK, the caller must then abort the connection or stream; otherwise it must
 	// send a response.
 	HeaderSent bool
+	// Sent reports that a target may have received a part of the request. It is set only
+	// if no response has arrived.
+	Sent bool
 	// Target is the URL of the last selected target, or "".
 	Target string
 	// Retries is the number of targets that were tried before that one.

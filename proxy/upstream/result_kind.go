@@ -32,6 +32,7 @@ func (e *truncatedError) Unwrap() error { return e.err }
 // fail sets the result of a request that failed before the head of the response.
 func (f *forwarding) fail(err error) {
 	f.result.Kind, f.result.Err = f.kindOf(err), fmt.Errorf("forward request: %w", err)
+	f.result.Sent = f.result.Target != "" && !notSent(err)
 }
 
 // failMidResponse sets the result of a request that failed during or after the head of

@@ -104,6 +104,7 @@ func (d *dashboard) sendToLogin(w http.ResponseWriter, r *http.Request) {
 type loginView struct {
 	Then  string // the requested page
 	Wrong bool   // the token was wrong
+	Wait  bool   // the address has sent too many wrong tokens; this one was not compared
 }
 
 func (d *dashboard) loginForm(w http.ResponseWriter, r *http.Request) {
@@ -121,7 +122,10 @@ func (d *dashboard) loginForm(w http.ResponseWriter, r *http.Request) {
 
 func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, id string, v loginView) {
 	status := http.StatusOK
-	if v.Wrong {
+	switch {
+	case v.Wait:
+		status = http.StatusTooManyRequests
+	case v.Wrong:
 		status = http.StatusUnauthorized
 	}
 	r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, session{id: id}))
@@ -136,13 +140,16 @@ func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	then := r.PostForm.Get("then")
-	who, known := d.Authenticate(strings.TrimSpace(r.PostForm.Get("token")))
-	if !known {
-		d.showLogin(w, r, id, loginView{Then: then, Wrong: true})
+	a := d.Authenticate(r, strings.TrimSpace(r.PostForm.Get("token")))
+	if a.Wait > 0 {
+		a.SetRetryAfter(w.Header())
+	}
+	if !a.Known {
+		d.showLogin(w, r, id, loginView{Then: then, Wrong: a.Wait == 0, Wait: a.Wait > 0})
 		return
 	}
 	d.sessions.end(id)
-	setCookie(w, r, d.sessions.begin(session{Operator: who, Login: true}, time.Now()).id)
+	setCookie(w, r, d.sessions.begin(session{Operator: a.Operator, Login: true}, time.Now()).id)
 	if !strings.HasPrefix(then, "/dashboard/") {
 		then = "/"
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/admin/dashboard"
 )
@@ -188,4 +190,45 @@ func TestLogin_ReadersChangeNothing(t *testing.T) {
 		t.Errorf("got %+v", *back)
 	}
 	writer.post("/dashboard/config/rollback", writer.form("/dashboard/config", "generation", "x")).shows(t, http.StatusOK, "nothing was changed")
+}
+
+// Wrong tokens of the form and of the API slow the address alike; a session goes on.
+func TestLogin_WrongTokensSlowTheirAddress(t *testing.T) {
+	o := options()
+	o.Token, o.WrongTokens = token, admin.NewWrongTokens(prometheus.NewRegistry())
+	b := open(t, o)
+	b.login(token).shows(t, http.StatusOK, "Overview")
+	other := open(t, o)
+	other.login("").shows(t, http.StatusUnauthorized, "Invalid token") // not a guess
+	for range 3 {
+		other.login("a-token-that-is-wrong").shows(t, http.StatusUnauthorized, "Invalid token")
+	}
+	for range 2 {
+		askAPI(t, b.at, "a-token-that-is-wrong", http.StatusUnauthorized)
+	}
+	p := other.login(token)
+	p.shows(t, http.StatusTooManyRequests, "Too many wrong tokens", "Admin token")
+	if after := p.Header.Get("Retry-After"); after != "1" && after != "2" {
+		t.Errorf("Retry-After = %q; want 1 or 2", after)
+	}
+	askAPI(t, b.at, token, http.StatusTooManyRequests)
+	b.get("/dashboard/nodes").shows(t, http.StatusOK, "node-b")
+}
+
+// askAPI fails unless the API answers a request with that token with that status.
+func askAPI(t *testing.T, at, token string, want int) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, at+"/api/v1/nodes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != want {
+		t.Errorf("the API answers %d; want %d", answer.StatusCode, want)
+	}
 }

@@ -14,7 +14,7 @@ func countingBuffers(taken *atomic.Int64) func(*Server) {
 	return func(s *Server) {
 		s.buffers.bodies.New = func() any {
 			taken.Add(1)
-			return new([bodyBufferSize]byte)
+			return new([BodyBufferSize]byte)
 		}
 	}
 }

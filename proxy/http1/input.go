@@ -104,16 +104,6 @@ func (in *input) makeRoom(left int64) {
 	in.buf, in.base, in.r = in.bodyBuf, 0, 0
 }
 
-// discardRest gives the space of the head to the rest of the message, which is read only to
-// find its end. Nothing may refer to the head any more.
-func (in *input) discardRest() {
-	in.discarding = true
-	if in.bodyBuf == nil {
-		in.w = copy(in.buf, in.unread())
-		in.base, in.r = 0, 0
-	}
-}
-
 // nextMessage ends the current message. The unread bytes become the beginning of the
 // next message. Nothing may refer to the bytes before them.
 func (in *input) nextMessage() {
@@ -143,6 +133,14 @@ func (in *input) nextMessage() {
 		in.bodyBuf = nil
 	}
 	in.buf, in.base, in.r, in.w = in.headBuf, 0, 0, n
+}
+
+// discardRest prepares for reading the rest of the current message only to find its end.
+// Nothing may refer to its head any more.
+func (in *input) discardRest() {
+	in.nextMessage()
+	in.ensureBuffer()
+	in.discarding = true
 }
 
 // recycle clears in for reuse. It keeps one buffer of the usual size.

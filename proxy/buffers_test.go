@@ -143,14 +143,27 @@ func TestServe_BodiesTogetherAreBounded(t *testing.T) {
 	f.dial(honest).WantStatus(200)
 }
 
-// A body whose length is not announced is read through a buffer of the connection, which counts.
-func TestServe_ChunkedBodiesCountTheirBuffer(t *testing.T) {
-	f := startServer(t, bodyKeyYAML(""))
+// A body that is read through a buffer of the connection or the stream counts that as well.
+func TestServe_BuffersOfConnectionsCount(t *testing.T) {
+	f := startServer(t, strings.Replace(bodyKeyYAML(""), "{max", "{h2c: true, max", 1))
 	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\ne\r\n{")
 	f.until(func() bool { return f.buffers.inUse() == http1.BodyBufferSize+initialBuffer })
 	w.Send("\"phone\": \"1\"}\r\n0\r\n\r\n")
 	w.WantStatus(200)
 	f.until(func() bool { return f.buffers.inUse() == 0 })
+	for _, c := range []struct {
+		length string
+		want   int64
+	}{{"60000", http2Buffer + initialBuffer}, {"100", 100 + allocated(100)}} {
+		s := f.speaks()
+		s.begins(1, append(request("POST", "/"), "content-type", "application/json", "content-length", c.length)...)
+		if err := s.WriteData(1, false, []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+		f.until(func() bool { return f.buffers.inUse() == c.want })
+		s.conn.Close()
+		f.until(func() bool { return f.buffers.inUse() == 0 })
+	}
 }
 
 func TestServe_ABodyWithAKeyIsShortUnlessTheRouteSays(t *testing.T) {

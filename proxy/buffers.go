@@ -131,7 +131,7 @@ func (b *bodyBuffer) readAll(r io.Reader, announced, maxBytes, beside int64) ([]
 			_, err = r.Read(b.end[:])
 		} else {
 			if len(read) == cap(read) {
-				size := min(nextSize(int64(cap(read)), announced >= 0), maxBytes)
+				size := min(nextSize(int64(cap(read)), announced), maxBytes)
 				if read, err = b.grow(read, size, beside); err != nil {
 					return nil, err
 				}
@@ -150,13 +150,14 @@ func (b *bodyBuffer) readAll(r io.Reader, announced, maxBytes, beside int64) ([]
 	}
 }
 
-// nextSize returns the size of the buffer after one of size bytes. Each one that is outgrown is
-// garbage, so there are few: a body of the usual length whose length is known has two.
-func nextSize(size int64, known bool) int64 {
+// nextSize returns the size of the buffer after one of size bytes, for a body of announced bytes, or of
+// -1 if its length is unknown. Each one that is outgrown is garbage, so there are few: a body of the
+// usual length that is announced has two.
+func nextSize(size, announced int64) int64 {
 	switch {
 	case size == 0:
 		return initialBuffer
-	case size < defaultMaxKeyBody && known:
+	case size < defaultMaxKeyBody && announced >= 0:
 		return defaultMaxKeyBody
 	case size < defaultMaxKeyBody:
 		return 4 * size

@@ -15,18 +15,22 @@ var errBuffersFull = errors.New("memory for request bodies exhausted")
 const (
 	// defaultMaxKeyBody is the default of the maximum length of a body from which a key is read.
 	defaultMaxKeyBody = 64 << 10
-	// initialBuffer is the memory that is reserved at first for a body that is long or of unknown
-	// length. More is reserved as the body arrives.
+	// initialBuffer is the size of the first buffer of a body that is long or of unknown length.
 	initialBuffer = 4 << 10
 	// bufferShare is the fraction of the memory, 1/bufferShare, that the bodies of one client
-	// address may use, so that one address cannot use it all.
+	// address may use, so that one address cannot use it all; and the fraction that is kept for
+	// bodies that begin, so that long bodies of slow clients do not exclude short ones.
 	bufferShare = 8
+	// http2Buffer is what a stream of HTTP/2 holds while its body is read: a frame.
+	http2Buffer = 16 << 10
 )
 
-// bufferBudget limits the memory of all bodies that are buffered because a key is read from them. It is
-// safe for concurrent use.
+// bufferBudget limits the memory of all bodies that are buffered because a key is read from them. It
+// counts the memory that their buffers take, whether or not it is filled, and that of the buffers
+// through which they are read. It is safe for concurrent use.
 type bufferBudget struct {
-	max int64
+	max     int64
+	initial sync.Pool // buffers of initialBuffer bytes that were outgrown
 
 	mu       sync.Mutex // guards what follows
 	used     int64
@@ -38,12 +42,16 @@ func newBufferBudget(maxBytes int64) *bufferBudget {
 }
 
 // reserve reserves n bytes for a body that has reserved own bytes before, and reports whether they
-// were available. A single body of an address may exceed the share of the address.
+// were available. A single body of an address may exceed the share of the address. A body that has
+// reserved nothing before may use the part that is kept for such bodies.
 func (b *bufferBudget) reserve(client netip.Prefix, own, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	clientBytes := b.byClient[client]
-	if b.used+n > b.max || clientBytes > own && clientBytes+n > b.max/bufferShare {
+	clientBytes, limit := b.byClient[client], b.max
+	if own > 0 {
+		limit -= b.max / bufferShare
+	}
+	if b.used+n > limit || clientBytes > own && clientBytes+n > b.max/bufferShare {
 		return false
 	}
 	b.used += n
@@ -70,37 +78,112 @@ func (b *bufferBudget) inUse() int64 {
 	return b.used
 }
 
+// newBuffer returns a buffer of size bytes.
+func (b *bufferBudget) newBuffer(size int64) []byte {
+	if size == initialBuffer {
+		if p, ok := b.initial.Get().(*[initialBuffer]byte); ok {
+			return p[:0]
+		}
+	}
+	return make([]byte, 0, size)
+}
+
+// recycle takes back a buffer that nobody else has seen.
+func (b *bufferBudget) recycle(buffer []byte) {
+	if cap(buffer) == initialBuffer {
+		b.initial.Put((*[initialBuffer]byte)(buffer[:initialBuffer]))
+	}
+}
+
+// allocated returns how much memory the allocator takes for n bytes, or up to a quarter more: it has
+// many sizes up to 32 KiB, among others the multiples of 4 KiB, and pages of 8 KiB beyond.
+func allocated(n int64) int64 {
+	const step, page = 4 << 10, 8 << 10
+	switch {
+	case n == 0:
+		return 0
+	case n <= 32<<10:
+		return min(n+n/4+16, (n+step-1)/step*step)
+	}
+	return (n + page - 1) / page * page
+}
+
 // A bodyBuffer holds one body. Memory is reserved as the body arrives, so that a mere announcement of a
-// long body costs nothing.
+// long body costs little.
 type bodyBuffer struct {
 	budget   *bufferBudget
 	client   netip.Prefix
 	reserved int64
+	end      [1]byte // where the end of a body is read whose buffer is full
 }
 
-// readAll reads r, which has at most maxBytes bytes, to its end. It returns errBuffersFull if no
-// memory is left.
-func (b *bodyBuffer) readAll(r io.Reader, maxBytes int64) ([]byte, error) {
+// readAll reads r to its end. Its length is announced, or -1, and maxBytes at most. The reader itself
+// holds beside bytes, which are reserved as well. It returns errBuffersFull if no memory is left.
+func (b *bodyBuffer) readAll(r io.Reader, announced, maxBytes, beside int64) ([]byte, error) {
+	if announced >= 0 {
+		maxBytes = min(maxBytes, announced)
+	}
 	var read []byte
 	for {
-		if len(read) == cap(read) {
-			// One byte more than the body has lets the end be found without growing.
-			grown := max(min(max(initialBuffer, 2*int64(cap(read))), maxBytes+1), int64(cap(read))+1)
-			if !b.budget.reserve(b.client, b.reserved, grown-int64(cap(read))) {
-				return nil, errBuffersFull
+		var n int
+		var err error
+		if int64(len(read)) == maxBytes {
+			_, err = r.Read(b.end[:])
+		} else {
+			if len(read) == cap(read) {
+				size := min(nextSize(int64(cap(read)), announced), maxBytes)
+				if read, err = b.grow(read, size, beside); err != nil {
+					return nil, err
+				}
+				beside = 0
 			}
-			b.reserved += grown - int64(cap(read))
-			read = append(make([]byte, 0, grown), read...)
+			n, err = r.Read(read[len(read):cap(read)])
+			read = read[:len(read)+n]
 		}
-		n, err := r.Read(read[len(read):cap(read)])
-		read = read[:len(read)+n]
 		switch {
 		case errors.Is(err, io.EOF):
 			return read, nil
 		case err != nil:
+			b.budget.recycle(read)
 			return nil, err
 		}
 	}
+}
+
+// nextSize returns the size of the buffer after one of size bytes, for a body of announced bytes, or of
+// -1 if its length is unknown. Each one that is outgrown is garbage, so there are few: a body of the
+// usual length that is announced has two.
+func nextSize(size, announced int64) int64 {
+	switch {
+	case size == 0:
+		return initialBuffer
+	case size < defaultMaxKeyBody && announced >= 0:
+		return defaultMaxKeyBody
+	case size < defaultMaxKeyBody:
+		return 4 * size
+	}
+	return 2 * size
+}
+
+// grow returns a buffer of size bytes with what was read, and reserves more bytes besides.
+func (b *bodyBuffer) grow(read []byte, size, more int64) ([]byte, error) {
+	more += allocated(size) - allocated(int64(cap(read)))
+	if !b.budget.reserve(b.client, b.reserved, more) {
+		b.budget.recycle(read)
+		return nil, errBuffersFull
+	}
+	b.reserved += more
+	grown := append(b.budget.newBuffer(size), read...)
+	b.budget.recycle(read)
+	return grown, nil
+}
+
+// http2Beside returns what a stream of HTTP/2 holds of a body with this length, -1 if it is unknown.
+func http2Beside(length int64) int64 {
+	if length < 0 {
+		return http2Buffer
+	}
+	return min(length, http2Buffer)
 }
 
 // release releases the memory. The bytes that were read must not be used afterwards.

@@ -46,13 +46,18 @@
 //
 // If a key is in the body, the whole body is buffered: up to 64 KiB unless the route
 // configures another limit, and all bodies together up to listen.max_buffered; beyond
-// that the response is 503. One client address may use an eighth of that memory, and
-// always one body (buffers.go). A body must average 500 bytes a second from its first
-// byte, with five seconds of tolerance (body.go). Limits whose key is not in the body
-// are peeked first (early.go): this takes no permits, so that the decision about all
-// limits stays atomic. With a shared store this is done only for bodies that are long
-// or of unknown length; for others only the local cache of refusals is used, so that a
-// short request needs no second round trip.
+// that the response is 503. What counts is the memory that is taken, by the buffer of the
+// body and by that of the connection through which it is read, but not the buffer of the
+// head (8 KiB for a connection) nor garbage. One client address may use an eighth of the
+// memory, and always one body; the last eighth is for the first 4 KiB of each body, so that
+// slow clients with long bodies do not exclude short ones (buffers.go).
+//
+// A body must average 500 bytes a second from its first byte, with five seconds of
+// tolerance (body.go). Limits whose key is not in the body are peeked first (early.go):
+// this takes no permits, so that the decision about all limits stays atomic. With a
+// shared store this is done only for bodies that are long or of unknown length; for
+// others only the local cache of refusals is used, so that a short request needs no
+// second round trip.
 //
 // # New keys
 //

@@ -154,10 +154,11 @@ func (d *http1Downstream) readAll(maxBytes int64) ([]byte, error) {
 	}
 	b.Limit(maxBytes)
 	d.buffer.client = d.x.client.network
-	if announced := d.x.in.length; announced >= 0 {
-		maxBytes = min(maxBytes, announced)
+	beside := int64(0) // a body of known length is read straight into the buffer
+	if d.x.in.length < 0 {
+		beside = http1.BodyBufferSize
 	}
-	read, err := d.buffer.readAll(b, maxBytes)
+	read, err := d.buffer.readAll(b, d.x.in.length, maxBytes, beside)
 	switch {
 	case errors.Is(err, http1.ErrBodyTooLarge):
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)

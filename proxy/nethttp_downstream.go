@@ -102,10 +102,7 @@ func (d *httpDownstream) readAll(maxBytes int64) ([]byte, error) {
 	}
 	d.body.limit(maxBytes)
 	d.buffer.client = d.x.client.network
-	if announced := d.x.in.length; announced >= 0 {
-		maxBytes = min(maxBytes, announced)
-	}
-	read, err := d.buffer.readAll(d.body, maxBytes)
+	read, err := d.buffer.readAll(d.body, d.x.in.length, maxBytes, http2Beside(d.x.in.length))
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)

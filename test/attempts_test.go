@@ -56,7 +56,10 @@ func bodies(add addAttempt, counted, refused, either []int) {
 	add(refused, "JSON: list", jsonRequest(`{"phone": ["`+spent+`"]}`))
 	add(refused, "JSON: object", jsonRequest(`{"phone": {"phone": "`+spent+`"}}`))
 	add(refused, "JSON: comment", jsonRequest(`{"phone": "`+unspent+`" /*, "phone": "`+spent+`"*/}`))
-	add(refused, "JSON: byte order mark", jsonRequest("\ufeff"+`{"phone": "`+spent+`"}`))
+	add(counted, "JSON: byte order mark", jsonRequest("\ufeff"+`{"phone": "`+spent+`"}`))
+	add(refused, "JSON: two byte order marks", jsonRequest("\ufeff\ufeff"+`{"phone": "`+spent+`"}`))
+	add(counted, "JSON: text/json", rawRequest("POST /v1/json", `{"phone": "`+spent+`"}`, "Content-Type: text/json"))
+	add(refused, "JSON: Latin-1", rawRequest("POST /v1/json", `{"phone": "`+spent+`", "x": "é"}`, "Content-Type: application/json; charset=iso-8859-1"))
 	add(refused, "JSON: not UTF-8", jsonRequest("{\"phone\": \"+86138001380\xff00\"}"))
 	add(refused, "JSON: half a surrogate", jsonRequest(`{"phone": "`+spent+`\ud800"}`))
 	add(refused, "JSON: nothing", jsonRequest(""))
@@ -82,6 +85,9 @@ func forms(add addAttempt, counted, refused []int) {
 	add(refused, "form: no UTF-8", formRequest("phone=%2B861380013%b28000"))
 	add(refused, "form: bad escape", formRequest("phone=%2B8613900139000&x=%zz"))
 	add(counted, "form: national", formRequest("phone=138+0013+8000"))
+	add(counted, "form: a line break at the end", formRequest("phone=%2B8613800138000\r\n"))
+	add(counted, "form: in ASCII", rawRequest("POST /v1/form", "phone=%2B8613800138000", "Content-Type: application/x-www-form-urlencoded; charset=us-ascii"))
+	add(refused, "form: in Latin-1", rawRequest("POST /v1/form", "phone=%2B8613800138000&x=%E9", "Content-Type: application/x-www-form-urlencoded; charset=iso-8859-1"))
 	part := func(name, value string) string {
 		return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value + "\r\n"
 	}
@@ -89,11 +95,14 @@ func forms(add addAttempt, counted, refused []int) {
 		return rawRequest("POST /v1/form", body, "Content-Type: multipart/form-data; boundary=b")
 	}
 	add(counted, "multipart: as it was", multi(part("phone", spent)+"--b--\r\n"))
+	add(counted, "multipart: a bare name", multi(strings.Replace(part("phone", spent), `"phone"`, "phone", 1)+"--b--\r\n"))
+	add(counted, "multipart: 8bit", multi(strings.Replace(part("phone", spent), "\r\n\r\n", "\r\nContent-Transfer-Encoding: 8bit\r\n\r\n", 1)+"--b--\r\n"))
 	add(refused, "multipart: twice", multi(part("phone", unspent)+part("phone", spent)+"--b--\r\n"))
 	add(refused, "multipart: cut off", multi(part("phone", unspent)+part("phone", spent)))
 	typed := func(kind, body string) string {
 		return rawRequest("POST /v1/form", body, "Content-Type: "+kind)
 	}
+	add(counted, "multipart: a semicolon", typed("multipart/form-data; boundary=b;", part("phone", spent)+"--b--\r\n"))
 	two := part("phone", unspent) + strings.ReplaceAll(part("phone", spent), "--b\r", "--c\r")
 	for name, attempt := range map[string]string{
 		"two boundaries":     typed("multipart/form-data; boundary=b; boundary=c", two+"--b--\r\n--c--\r\n"),
@@ -105,11 +114,11 @@ func forms(add addAttempt, counted, refused []int) {
 		"blank at a line":    multi(strings.Replace(part("phone", unspent), "--b", "--b ", 1) + "--b--\r\n"),
 		"line feeds":         multi(strings.ReplaceAll(part("phone", unspent)+"--b--\r\n", "\r\n", "\n")),
 		"a line feed":        multi(part("a", "1\n--b\nContent-Disposition: form-data; name=\"phone\"\n\n"+spent) + part("phone", unspent) + "--b--\r\n"),
-		"a bare name":        multi(strings.Replace(part("phone", unspent), `"phone"`, "phone", 1) + "--b--\r\n"),
+		"half a quote":       multi(strings.Replace(part("phone", unspent), `"phone"`, `phone"`, 1) + "--b--\r\n"),
 		"an escaped name":    multi(strings.Replace(part("phone", unspent), `"phone"`, `"ph\one"`, 1) + "--b--\r\n"),
 		"two names":          multi(strings.Replace(part("phone", unspent), `"phone"`, `"a"; name="phone"`, 1) + "--b--\r\n"),
 		"a name of RFC 2231": multi(part("phone", unspent) + strings.Replace(part("phone", spent), "name=\"phone\"", "name*=utf-8''phone", 1) + "--b--\r\n"),
-		"an encoding":        multi(strings.Replace(part("phone", unspent), "\r\n\r\n", "\r\nContent-Transfer-Encoding: 8bit\r\n\r\n", 1) + "--b--\r\n"),
+		"an encoding":        multi(strings.Replace(part("phone", unspent), "\r\n\r\n", "\r\nContent-Transfer-Encoding: base64\r\n\r\n", 1) + "--b--\r\n"),
 		"a folded field":     multi(strings.Replace(part("phone", unspent), "; name", ";\r\n name", 1) + "--b--\r\n"),
 		"a part of parts":    multi("--b\r\nContent-Disposition: form-data; name=\"a\"\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n" + strings.ReplaceAll(part("phone", spent), "--b", "--c") + "--c--\r\n" + part("phone", unspent) + "--b--\r\n"),
 		"a name as a list":   multi(part("phone", unspent) + part("phone[]", spent) + "--b--\r\n"),

@@ -16,7 +16,7 @@ type listenForm struct {
 	Timeouts timeoutBoundsForm `yaml:"timeouts"`
 	// MaxHeader is the maximum size of a request header.
 	MaxHeader size `yaml:"max_header" jsonschema:"default=64KiB"`
-	// MaxBuffered is the maximum memory for all request bodies that are buffered to read a key from them. Beyond it such requests are answered with 503.
+	// MaxBuffered is the maximum memory for all request bodies that are buffered to read a key from them: what their buffers take, filled or not. One client address may use an eighth of it, and the last eighth is only for bodies of up to 4 KiB. Beyond it such requests are answered with 503.
 	MaxBuffered size `yaml:"max_buffered" jsonschema:"default=128MiB"`
 	// ReusePort allows another weir to listen on the same addresses (SO_REUSEPORT), so that it can take over before this one stops. Without it a second one fails to start.
 	ReusePort bool `yaml:"reuse_port" jsonschema:"default=false"`

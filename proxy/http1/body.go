@@ -45,6 +45,7 @@ type bodyState struct {
 	received  int64         // bytes read
 	err       error         // why reading ended; io.EOF after the complete body
 	flusher   flusher       // flushed before waiting for more bytes, unless nil
+	direct    []byte        // the buffer of the reader, into which fill reads; nil to read into in
 	waited    time.Duration // time spent waiting for the client
 }
 
@@ -104,10 +105,15 @@ func (b *Body) Next() ([]byte, error) {
 	return nil, b.err
 }
 
-// Read implements io.Reader. It copies; Next does not.
+// Read implements io.Reader. If the length of the body is known, it reads what has not
+// arrived with the head straight into p: whoever collects a body holds it once, and p
+// should have room for more than a few bytes. Otherwise it copies; Next does not.
 func (b *Body) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
+	}
+	if b.canReadDirectly() {
+		return b.readDirectly(p)
 	}
 	data, err := b.Next()
 	n := copy(p, data)
@@ -117,6 +123,41 @@ func (b *Body) Read(p []byte) (int, error) {
 		err = io.EOF // the caller need not call again to learn that the body has ended
 	}
 	return n, err
+}
+
+// canReadDirectly reports whether the next bytes of the connection belong to the body, and
+// none have been read.
+func (b *Body) canReadDirectly() bool {
+	return b.err == nil && b.framing.Kind == FixedLength && b.bytesLeft > 0 && len(b.in.unread()) == 0 &&
+		(b.maxBytes == 0 || b.framing.Length <= b.maxBytes)
+}
+
+func (b *Body) readDirectly(p []byte) (int, error) {
+	b.direct = p[:min(int64(len(p)), b.bytesLeft)]
+	err := b.filler.fillBody(b)
+	n := len(b.direct)
+	b.direct = nil
+	if err != nil {
+		b.readFailed(err)
+		return 0, b.err
+	}
+	b.bytesLeft -= int64(n)
+	b.received += int64(n)
+	if b.done() {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// fill reads at least one byte.
+func (b *Body) fill() error {
+	if b.direct == nil {
+		b.in.makeRoom(remaining(b))
+		return b.in.fill()
+	}
+	n, err := b.in.read(b.direct)
+	b.direct = b.direct[:n]
+	return err
 }
 
 // unread puts back the last n bytes that Next returned.

@@ -3,8 +3,10 @@ package http1
 import "sync"
 
 const (
-	headBufferSize = 8 << 10  // enough for most heads and small messages
-	bodyBufferSize = 32 << 10 // for bodies
+	headBufferSize = 8 << 10 // enough for most heads and small messages
+	// BodyBufferSize is the size in bytes of the buffer that an exchange holds while a body is
+	// read: one of unknown length, or one that is read by Next and does not fit behind its head.
+	BodyBufferSize = 32 << 10
 )
 
 // A bufferPool holds buffers for reuse. A buffer that was put back may be reused for
@@ -22,10 +24,10 @@ func (m *bufferPool) getHead() []byte {
 }
 
 func (m *bufferPool) getBody() []byte {
-	if b, ok := m.bodies.Get().(*[bodyBufferSize]byte); ok {
+	if b, ok := m.bodies.Get().(*[BodyBufferSize]byte); ok {
 		return b[:]
 	}
-	return make([]byte, bodyBufferSize)
+	return make([]byte, BodyBufferSize)
 }
 
 // put returns a buffer of either size to the pool. Buffers of other sizes are dropped.
@@ -38,8 +40,8 @@ func (m *bufferPool) put(b []byte) {
 	switch len(b) {
 	case headBufferSize:
 		m.heads.Put((*[headBufferSize]byte)(b))
-	case bodyBufferSize:
-		m.bodies.Put((*[bodyBufferSize]byte)(b))
+	case BodyBufferSize:
+		m.bodies.Put((*[BodyBufferSize]byte)(b))
 	}
 }
 

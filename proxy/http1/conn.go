@@ -156,8 +156,7 @@ func (c *conn) closeWrite() {
 // response only after they have sent all of the request.
 func (c *conn) linger() {
 	c.closeWrite()
-	b := c.server.buffers.getBody()
-	defer c.server.buffers.put(b)
+	b := c.x.in.headBuf // nothing refers to it any more
 	received := 0
 	for began := c.server.now(); ; {
 		now := c.server.now()

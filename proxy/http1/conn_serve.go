@@ -231,6 +231,7 @@ func (c *conn) drainBody(b *Body) bool {
 		return false
 	}
 	c.bodyUnbounded, b.maxBytes = false, 0
+	c.x.in.discardRest()
 	for read := 0; read <= c.server.Limits.Drain; {
 		data, err := b.Next()
 		if err != nil {

@@ -25,8 +25,7 @@ type parsed struct {
 type filling struct{}
 
 func (filling) fillBody(b *Body) error {
-	b.in.makeRoom(remaining(b))
-	return b.in.fill()
+	return b.fill()
 }
 
 // bodyOf reads a body behind a head of n bytes.

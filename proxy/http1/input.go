@@ -14,6 +14,8 @@ type input struct {
 	buf     []byte // headBuf or bodyBuf: the one that is read into
 	base    int    // the first bytes of buf, which must stay in place
 	r, w    int    // buf[r:w] is unread
+
+	discarding bool // the rest of the message is not used: it is read into the space of the head
 }
 
 // ensureBuffer gives in a buffer if it has none.
@@ -37,14 +39,20 @@ func (in *input) fill() error {
 	if in.w == len(in.buf) {
 		return io.ErrShortBuffer // a read into an empty slice would never make progress
 	}
+	n, err := in.read(in.buf[in.w:])
+	in.w += n
+	return err
+}
+
+// read reads into p. It returns an error or has read at least one byte.
+func (in *input) read(p []byte) (int, error) {
 	for {
-		n, err := in.from.Read(in.buf[in.w:])
-		in.w += n
+		n, err := in.from.Read(p)
 		if n > 0 {
-			return nil
+			return n, nil
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 	}
 }
@@ -74,7 +82,7 @@ func (in *input) retainHead(n int) {
 // makeRoom provides space after the unread bytes for reading a body of which left bytes
 // are missing. left is negative if the number is unknown.
 func (in *input) makeRoom(left int64) {
-	if in.bodyBuf != nil {
+	if in.bodyBuf != nil || in.discarding {
 		if in.w == len(in.buf) && in.r > in.base {
 			in.w = in.base + copy(in.buf[in.base:], in.buf[in.r:in.w])
 			in.r = in.base
@@ -100,6 +108,7 @@ func (in *input) makeRoom(left int64) {
 // next message. Nothing may refer to the bytes before them.
 func (in *input) nextMessage() {
 	rest := in.unread()
+	in.discarding = false
 	switch {
 	case poisoned && len(rest) == 0:
 		in.release()
@@ -124,6 +133,14 @@ func (in *input) nextMessage() {
 		in.bodyBuf = nil
 	}
 	in.buf, in.base, in.r, in.w = in.headBuf, 0, 0, n
+}
+
+// discardRest prepares for reading the rest of the current message only to find its end.
+// Nothing may refer to its head any more.
+func (in *input) discardRest() {
+	in.nextMessage()
+	in.ensureBuffer()
+	in.discarding = true
 }
 
 // recycle clears in for reuse. It keeps one buffer of the usual size.

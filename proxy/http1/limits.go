@@ -46,7 +46,7 @@ func (l Limits) withDefaults() Limits {
 			*d.field = d.otherwise
 		}
 	}
-	l.Head, l.Trailer = min(l.Head, maxHead), min(l.Trailer, bodyBufferSize/2)
+	l.Head, l.Trailer = min(l.Head, maxHead), min(l.Trailer, BodyBufferSize/2)
 	return l
 }
 

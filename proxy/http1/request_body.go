@@ -16,12 +16,11 @@ func (c *conn) fillBody(b *Body) error {
 	if err := x.Continue(); err != nil {
 		return err
 	}
-	x.in.makeRoom(remaining(b))
 	began, err := c.beginBodyRead(b)
 	if err != nil {
 		return err
 	}
-	err = x.in.fill()
+	err = b.fill()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bodyReading = false

@@ -288,12 +288,11 @@ func (c *Call) fillBody(b *Body) error {
 			return err
 		}
 	}
-	c.in.makeRoom(remaining(b))
 	c.setReadDeadline(c.client.BodyTimeout)
 	if err := c.abortedOr(nil); err != nil { // see awaitResponse
 		return err
 	}
-	if err := c.in.fill(); err != nil {
+	if err := b.fill(); err != nil {
 		return c.abortedOr(err)
 	}
 	c.waited = true

@@ -25,9 +25,8 @@ type sourceReader struct {
 }
 
 // fillBody implements bodyFiller.
-func (g *sourceReader) fillBody(b *Body) error {
-	g.in.makeRoom(remaining(b))
-	return g.in.fill()
+func (*sourceReader) fillBody(b *Body) error {
+	return b.fill()
 }
 
 // SetSource sets the body of a request that has no exchange. It must be called before

@@ -81,8 +81,8 @@ func TestTimeout_HeaderAfterCanceledRead(t *testing.T) {
 			}}
 			defer s.Close()
 			go s.ServeConn(nc)
-			_, _ = io.WriteString(ours, lined("POST / HTTP/1.1|Host: a|Content-Length: 3||"))
-			_, _ = io.WriteString(ours, "abcGET / HT")
+			_, _ = io.WriteString(ours, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||"))
+			_, _ = io.WriteString(ours, lined("3|abc|0||GET / HT"))
 			if n, err := ours.Read(make([]byte, 1000)); n == 0 {
 				t.Fatal(err)
 			}

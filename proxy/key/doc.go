@@ -72,15 +72,25 @@
 //
 // # Bodies
 //
-// A body must have one Content-Type, no charset other than UTF-8, and no content coding.
+// A body must have one Content-Type and no content coding. Its charset must be UTF-8, or
+// us-ascii or iso-8859-1 if it has only ASCII, also behind the escapes of a form.
 //
-// JSON must have no duplicate names, also in different case, no trailing data, no comments,
-// and at most 64 levels. The number 42 is the text "42". A number that is not a plain integer,
-// or is beyond 2^53-1, is refused: 42.0 is 42 in JavaScript and "42.0" in Python, 1e10 is
-// "1.0E10" in Java, and JavaScript rounds. Booleans are refused, because true is "1" in PHP.
+// JSON is application/json, text/json, or application/*+json. One byte order mark may precede
+// it: servers skip it, or read no JSON. It must have no duplicate names, also in different
+// case, no trailing data, no comments, and at most 64 levels. The number 42 is the text "42".
+// A number that is not a plain integer, or is beyond 2^53-1, is refused: 42.0 is 42 in
+// JavaScript and "42.0" in Python, 1e10 is "1.0E10" in Java, and JavaScript rounds. Booleans
+// are refused, because true is "1" in PHP.
 //
 // A form must have no semicolons and no invalid escapes, and the field of the key must not be
-// in the query. A multipart form must follow a strict grammar (multipart.go):
+// in the query. It may end with a line break (CRLF), which most servers read as the end of its
+// last value, and few remove. If that value is the key, it is refused unless trim, digits or
+// e164 removes the line break.
+//
+// A multipart form must follow a strict grammar (multipart.go). It has what common clients
+// write: a name with or without quotes, a file's name also as filename*, a semicolon behind
+// the boundary, a Content-Transfer-Encoding that encodes nothing (7bit, 8bit, binary). These
+// are refused:
 //
 //	sent                              differs in
 //	two boundaries, a quoted one      PHP takes the first word "boundary" in the field; others the last parameter
@@ -88,11 +98,12 @@
 //	line feeds alone                  Go, PHP and busboy part there, others do not
 //	blanks behind a boundary          RFC 2046 allows them, busboy does not
 //	a line that begins like one       some compare no further than the boundary is long
-//	name=phone, name="ph\one"         unquoted by some, refused by others
+//	name='phone', name="ph\one"       with and without the quotes, or the backslash
 //	name="=?utf-8?B?cGhvbmU=?="       phone: Tomcat decodes RFC 2047
 //	two names, name*=, name*0=        the first: PHP; the last; or the extended one: Python
 //	fields in folded lines            joined, cut, or left out
-//	Content-Transfer-Encoding         decoded by some of Java and Python
+//	quoted-printable, base64          decoded by Go, Java and Python, and not by PHP and busboy
+//	plain text in another charset     decoded, or read as UTF-8
 //	parts in a part                   read by few, and flat
 //	phone as a file                   no field to most; a field to PHP if filename is written otherwise
 //

@@ -1,9 +1,11 @@
 package key
 
 import (
+	"bytes"
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 )
 
 // checkOneSource returns an error if o is a query parameter or a form field, and the
@@ -29,29 +31,37 @@ func (s *Spec) checkOneSource(o Origin, r Request) error {
 func (s *Spec) isReadAt(o Origin) bool { return s.From == o || slices.Contains(s.Equal, o) }
 
 // form returns the only value of a form field, "" if there is none.
-func form(r Request, m Message, name string) (string, error) {
+func form(r Request, m Message, name string) (f result, err error) {
 	body, err := decodedBody(r, m)
 	if err != nil || len(body.Bytes) == 0 {
-		return "", err
+		return result{}, err
 	}
 	kind, err := body.media()
 	if err != nil {
-		return "", err
+		return result{}, err
 	}
 	fields := field{name: name, names: NameSet{}.With(name)}
 	switch kind {
-	case "application/x-www-form-urlencoded":
+	case urlencodedType:
 		err = fields.urlencoded(body.Bytes)
 	case "multipart/form-data":
 		err = fields.multipart(body)
 	default:
-		return "", fmt.Errorf("%w: Content-Type is not that of a form", ErrInvalid)
+		err = fmt.Errorf("%w: Content-Type is not that of a form", ErrInvalid)
 	}
 	if err != nil {
-		return "", err
+		return result{}, err
 	}
-	return single(fields.values)
+	f.text, err = single(fields.values)
+	if kind == urlencodedType && bytes.HasSuffix(body.Bytes, []byte(lineBreak)) {
+		f.text, f.lineBreak = strings.CutSuffix(f.text, lineBreak)
+	}
+	return f, err
 }
+
+// lineBreak is at the end of the forms of some old clients. Most servers read it as the end
+// of the last value.
+const lineBreak = "\r\n"
 
 // A field collects the values of a form field.
 type field struct {

@@ -64,7 +64,11 @@ func TestExtract_JSON(t *testing.T) {
 		{"/phone", "{\"phone\":\"1\xff\"}", "", ErrInvalid},
 		{"/phone", "{\"phone\":\"1\",\"x\":\"\xff\"}", "", ErrInvalid},
 		{"/phone", "{\"phone\":\"1\n2\"}", "", ErrInvalid},
-		{"/phone", "\ufeff{\"phone\":\"1\"}", "", ErrInvalid},
+		{"/phone", "\ufeff{\"phone\":\"1\"}", "1", nil}, // a byte order mark
+		{"/phone", "\ufeff\ufeff{\"phone\":\"1\"}", "", ErrInvalid},
+		{"/phone", " \ufeff{\"phone\":\"1\"}", "", ErrInvalid},
+		{"/phone", "{\ufeff\"phone\":\"1\"}", "", ErrInvalid},
+		{"/phone", "\ufeff", "", ErrInvalid},
 		{"/phone", `{"phone":"1","x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "", ErrInvalid},
 		{"/phone", strings.Repeat(`[`, 100000), "", ErrMissing},
 		{"/phone", `{"phone":` + strings.Repeat("9", 100) + `}`, "", ErrAmbiguous},

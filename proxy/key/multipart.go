@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,16 +14,21 @@ var (
 	// multipartType has one boundary of characters that need no quotes, of any length, and
 	// nothing else in which PHP could find the word. Two counts up to maxBoundary in it
 	// would take 150 KB when a program starts.
-	multipartType = regexp.MustCompile(`^(?i:multipart/form-data)(?i:; ?charset="?utf-8"?)?; ?(?i:boundary)=(?:"([0-9A-Za-z_.-]+)"|([0-9A-Za-z_.-]+))(?i:; ?charset="?utf-8"?)?$`)
-	// disposition has a name and at most a file's name. In neither is anything
-	// that is escaped, with a backslash or, "=?", as RFC 2047 does.
-	disposition = regexp.MustCompile(`^(?i:form-data); ?(?i:name)="([^"\\\x00-\x1f\x7f]+)"(; ?(?i:filename)="[^"\\\x00-\x1f\x7f]*")?$`)
-	plainPart   = regexp.MustCompile(`^(?i:text/plain)(?i:; ?charset="?utf-8"?)?$`)
+	multipartType = regexp.MustCompile(`^(?i:multipart/form-data)` + charsets + `; ?(?i:boundary)=(?:"([0-9A-Za-z_.+-]+)"|([0-9A-Za-z_.+-]+))` + charsets + `;?$`)
+	// disposition has a name and at most a file's name, which may be there in the form of
+	// RFC 5987 as well. In neither is anything that is escaped, with a backslash or, "=?",
+	// as RFC 2047 does. A name without quotes has only characters that need none.
+	disposition = regexp.MustCompile(`^(?i:form-data); ?(?i:name)=(?:"([^"\\\x00-\x1f\x7f]+)"|([0-9A-Za-z_.-]+))` +
+		`(; ?(?i:filename)=(?:"[^"\\\x00-\x1f\x7f]*"|[0-9A-Za-z_.+-]+)(?:; ?(?i:filename\*=utf-8)''[0-9A-Za-z_.+%-]+)?)?$`)
+	plainPart = regexp.MustCompile(`^(?i:text/plain)(?i:; ?charset="?(utf-?8|us-ascii|iso-8859-1)"?)?$`)
 )
+
+// charsets are those of which Body.media accepts the bytes.
+const charsets = `(?i:; ?charset="?(?:utf-?8|us-ascii|iso-8859-1)"?)?`
 
 const (
 	// maxPartHeader is how many fields a part may have.
-	maxPartHeader = 3
+	maxPartHeader = 4
 	maxBoundary   = 70 // characters: RFC 2046, section 5.1.1
 )
 
@@ -32,6 +38,7 @@ type partHeader struct {
 	file   bool
 	kind   string // "" for plain text
 	length string // "" if it does not say
+	coding string // Content-Transfer-Encoding, "" if it does not say
 }
 
 // multipart parses a multipart form. Any deviation from the strict grammar is ErrAmbiguous,
@@ -88,10 +95,19 @@ func (f *field) part(header string, text []byte) error {
 		return ambiguousForm("a part is not as long as it says")
 	case h.name != f.name:
 		return f.collect(h.name, "")
-	case h.file, h.kind != "" && !plainPart.MatchString(h.kind):
+	case h.file, !h.isPlain(text):
 		return fmt.Errorf("%w: the form field is a file, or not plain text", ErrAmbiguous)
 	}
 	return f.collect(h.name, string(text))
+}
+
+// isPlain reports whether text is plain text in the charset that the part says.
+func (h *partHeader) isPlain(text []byte) bool {
+	if h.kind == "" {
+		return true
+	}
+	match := plainPart.FindStringSubmatch(h.kind)
+	return match != nil && (match[1] == "" || isUTF8(match[1]) || Body{Bytes: text}.isASCII(""))
 }
 
 // readPartHeader parses the header of a part. Repeated fields are errors.
@@ -110,15 +126,19 @@ func readPartHeader(header string) (h partHeader, err error) {
 		case strings.EqualFold(name, "Content-Disposition") && h.name == "":
 			match := disposition.FindStringSubmatch(value)
 			if match == nil || strings.Contains(value, "=?") {
-				return h, ambiguousForm("a part has not one plain name in quotes")
+				return h, ambiguousForm("a part has not one plain name")
 			}
-			h.name, h.file = match[1], match[2] != ""
+			h.name, h.file = match[1]+match[2], match[3] != ""
 		case strings.EqualFold(name, "Content-Type") && h.kind == "":
 			if h.kind = value; strings.HasPrefix(strings.ToLower(value), "multipart/") {
 				return h, ambiguousForm("a form in a part")
 			}
 		case strings.EqualFold(name, "Content-Length") && h.length == "":
 			h.length = value
+		case strings.EqualFold(name, "Content-Transfer-Encoding") && h.coding == "":
+			if h.coding = strings.ToLower(value); !slices.Contains([]string{"7bit", "8bit", "binary"}, h.coding) {
+				return h, ambiguousForm("a part is encoded")
+			}
 		default:
 			return h, ambiguousForm("a part has other fields than one needs")
 		}

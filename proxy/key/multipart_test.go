@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	anyName     = regexp.MustCompile(`(?i)name\*?[0-9]*\*?=(?:utf-8'')?"?((?:[^";\\]|\\.)*)`)
+	anyName     = regexp.MustCompile(`(?i)name\*?[0-9]*\*?=(?:utf-8'')?"?((?:[^";\\\n]|\\.)*)`)
 	anyBoundary = regexp.MustCompile(`(?i)boundary="?([^";,]*)`)
 )
 
@@ -52,7 +52,7 @@ func TestMultipart_ForgivingReadersFindNoOther(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	kinds := []string{
 		"multipart/form-data; boundary=B", "multipart/form-data; boundary=B", "multipart/form-data; boundary=B", `multipart/form-data; boundary="B"`, "multipart/form-data;boundary=B", "multipart/form-data; charset=utf-8; boundary=B",
-		"multipart/form-data; boundary=C; boundary=B", "multipart/form-data; xboundary=C; boundary=B", "multipart/form-data; boundary=B; x=\"boundary=C\"", "multipart/form-data; boundary=B,boundary=C", "multipart/mixed; boundary=B",
+		"multipart/form-data; boundary=C; boundary=B", "multipart/form-data; xboundary=C; boundary=B", "multipart/form-data; boundary=B; x=\"boundary=C\"", "multipart/form-data; boundary=B,boundary=C", "multipart/mixed; boundary=B", "multipart/form-data; boundary=B;", "multipart/form-data; boundary=B; ;boundary=C",
 	}
 	heads := []string{
 		`name="phone"`, `name="phone"`, `name="a"`, `name="a"`, `name=phone`, `name="a"; name="phone"`, `name="phone"; name="a"`, `name*=utf-8''phone`, `name="a"; name*=utf-8''phone`, `name="ph\one"`, `name="Phone"`, `name="phone[]"`,
@@ -73,7 +73,7 @@ func TestMultipart_ForgivingReadersFindNoOther(t *testing.T) {
 		for i := range random.IntN(4) {
 			b.WriteString(most(marks) + most(ends) + "Content-Disposition: form-data; " + pick(heads) + most(ends))
 			if random.IntN(20) == 0 {
-				b.WriteString("Content-Transfer-Encoding: base64" + most(ends))
+				b.WriteString("Content-Transfer-Encoding: " + pick([]string{"base64", "8bit", "binary"}) + most(ends))
 			}
 			b.WriteString(most(ends) + string(rune('1'+i)) + most(ends))
 		}
@@ -102,6 +102,14 @@ func TestMultipart_CommonClients(t *testing.T) {
 		"Go":       {"multipart/form-data; boundary=0123456789abcdef", "--0123456789abcdef\r\nContent-Disposition: form-data; name=\"phone\"\r\n\r\n1\r\n--0123456789abcdef--\r\n"},
 		"requests": {"multipart/form-data; boundary=0123456789abcdef", "--0123456789abcdef\r\nContent-Disposition: form-data; name=\"phone\"\r\n\r\n1\r\n--0123456789abcdef\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\n\r\na\nb\r\n--0123456789abcdef--\r\n"},
 		"Spring":   {"multipart/form-data;charset=UTF-8;boundary=aBc_-9", "--aBc_-9\r\nContent-Disposition: form-data; name=\"phone\"\r\nContent-Type: text/plain;charset=UTF-8\r\nContent-Length: 1\r\n\r\n1\r\n--aBc_-9--\r\n"},
+		// MultipartFormDataContent of dotnet/runtime, src/libraries/System.Net.Http: tokens have no quotes.
+		".NET": {`multipart/form-data; boundary="7e3b9a52-5d0f-4f3c-8a55-6a2c6f1d9b10"`, "--7e3b9a52-5d0f-4f3c-8a55-6a2c6f1d9b10\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Disposition: form-data; name=phone\r\n\r\n1\r\n--7e3b9a52-5d0f-4f3c-8a55-6a2c6f1d9b10\r\nContent-Disposition: form-data; name=photo; filename=a.png; filename*=utf-8''a.png\r\n\r\n\x89PNG\r\n--7e3b9a52-5d0f-4f3c-8a55-6a2c6f1d9b10--\r\n"},
+		// FormBodyPartBuilder of apache/httpcomponents-client, httpmime 4.5, in strict mode.
+		"Apache HttpClient 4": {"multipart/form-data; boundary=Jh-u_4eXx0kqXUu0sqJ5oTqk8bAd2mVb", "--Jh-u_4eXx0kqXUu0sqJ5oTqk8bAd2mVb\r\nContent-Disposition: form-data; name=\"phone\"\r\nContent-Type: text/plain; charset=ISO-8859-1\r\nContent-Transfer-Encoding: 8bit\r\n\r\n1\r\n--Jh-u_4eXx0kqXUu0sqJ5oTqk8bAd2mVb\r\nContent-Disposition: form-data; name=\"photo\"; filename=\"a.png\"\r\nContent-Type: application/octet-stream\r\nContent-Transfer-Encoding: binary\r\n\r\n\x89PNG\r\n--Jh-u_4eXx0kqXUu0sqJ5oTqk8bAd2mVb--\r\n"},
+		// The same of httpclient5, HttpStrictMultipart.
+		"Apache HttpClient 5": {"multipart/form-data; boundary=Jh-u_4eXx0kqXUu0sqJ5oTqk8bAd2mVb; charset=UTF-8", "--Jh-u_4eXx0kqXUu0sqJ5oTqk8bAd2mVb\r\nContent-Disposition: form-data; name=\"phone\"\r\nContent-Type: text/plain; charset=ISO-8859-1\r\n\r\n1\r\n--Jh-u_4eXx0kqXUu0sqJ5oTqk8bAd2mVb--\r\n"},
+		// MultipartRequest of dart-lang/http, pkgs/http: boundaries may have a plus, and fields beyond ASCII say that they are binary.
+		"Dart": {"multipart/form-data; boundary=dart-http-boundary-K+w_.1nRz0Qy8GmVb3kXo5uT7sJd2fHc9LpEaWiNqYrZvMgBtC4", "--dart-http-boundary-K+w_.1nRz0Qy8GmVb3kXo5uT7sJd2fHc9LpEaWiNqYrZvMgBtC4\r\ncontent-disposition: form-data; name=\"name\"\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-transfer-encoding: binary\r\n\r\nJ\u00fcrgen\r\n--dart-http-boundary-K+w_.1nRz0Qy8GmVb3kXo5uT7sJd2fHc9LpEaWiNqYrZvMgBtC4\r\ncontent-disposition: form-data; name=\"phone\"\r\n\r\n1\r\n--dart-http-boundary-K+w_.1nRz0Qy8GmVb3kXo5uT7sJd2fHc9LpEaWiNqYrZvMgBtC4--\r\n"},
 	} {
 		if got, err := extract(of("form:phone"), sends(c.kind, c.body)); err != nil || got != "1" {
 			t.Errorf("%s: %q, %v; want it taken", client, got, err)

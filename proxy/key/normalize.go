@@ -27,6 +27,9 @@ func (step Step) Apply(s string) string {
 	return s
 }
 
+// dropsLineBreak reports whether the step removes a line break at the end.
+func (step Step) dropsLineBreak() bool { return step != Lower }
+
 // digits returns the characters 0-9 of s.
 func digits(s string) string {
 	return strings.Map(func(r rune) rune {

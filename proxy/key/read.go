@@ -48,16 +48,17 @@ func (o Origin) readMessage(r Request, v *Value) (f result, err error) {
 	case Method:
 		f.text = m.Method()
 	case Form:
-		f.text, err = form(r, m, o.Name)
+		return form(r, m, o.Name)
 	case JSON:
 		body, err := decodedBody(r, m)
 		if err != nil || len(body.Bytes) == 0 {
 			return result{}, err
 		}
-		if err := body.json(); err != nil {
+		doc, err := body.json()
+		if err != nil {
 			return result{}, err
 		}
-		return canonicalJSON(v.lookup(body.Bytes, o.Name))
+		return canonicalJSON(v.lookup(doc, o.Name))
 	}
 	return f, err
 }

@@ -17,7 +17,10 @@ func (s *Spec) checkAmbiguous(o Origin, f *result) error {
 		return nil
 	}
 	sent := f.text
-	if f.kind != kindString || isPlainText(sent) {
+	switch {
+	case f.lineBreak && !slices.ContainsFunc(s.Normalize, Step.dropsLineBreak):
+		return fmt.Errorf("%w: the form ends with a line break, which most servers read as part of it", ErrAmbiguous)
+	case f.kind != kindString || isPlainText(sent):
 		return nil
 	}
 	switch {

@@ -43,10 +43,11 @@ type component struct {
 
 // A result is the result of reading a key.
 type result struct {
-	text    string
-	kind    jsonKind
-	number  Number       // if it is a phone number
-	network netip.Prefix // if it is a client address
+	text      string
+	kind      jsonKind
+	lineBreak bool         // a line break behind text was removed, which only some servers do
+	number    Number       // if it is a phone number
+	network   netip.Prefix // if it is a client address
 }
 
 // A cacheEntry is a cached result of reading a key, or its error.

@@ -172,6 +172,7 @@
 //   - the numbering plans loaded so far (key/callingcode.go)
 //   - the metrics (metrics.go), and the time series that a route has looked up (route_metrics.go)
 //   - the limiter's store, and the local store used while it is unreachable (admit.go)
+//   - the concurrent permits of requests whose clients left (lease.go)
 //   - the keys seen recently (newkeys.go)
 //   - recent decisions and top keys (observe.go)
 //   - the memory for buffered bodies (buffers.go)
@@ -179,6 +180,7 @@
 //   - when an invalid response of a target was last logged (bad_response.go)
 //   - the health of targets and the queues for them (package upstream)
 //   - certificates, connections, and addresses that reset requests (package frontend)
+//   - addresses that send wrong tokens (package admin)
 //
 // All other state belongs to one request, or is immutable.
 //

@@ -50,7 +50,44 @@ const (
 	// string: about half the cost in Redis, and not compatible with Redisson. In a Memory
 	// the two are the same.
 	SlidingLog
+
+	// NumAlgorithms is the number of algorithms.
+	NumAlgorithms
 )
+
+// traits are what an algorithm is, for all that treats algorithms differently without
+// being part of one.
+type traits struct {
+	name       string // in configuration files
+	sign       byte   // in the names of keys in Redis, with the version of the layout
+	maxLog     int64  // the largest number of entries of a log; 0: counters instead of a log
+	isBucket   bool   // TokenBucket and what has its guarantees: entries of the log may be merged
+	isRedisson bool   // has the keys of Redisson in Redis
+	isPacked   bool   // has one string for each key in Redis
+	mayDouble  bool   // may grant 2 x Rate.Count permits in one window
+	isNumbered bool   // its windows are numbered from time 0
+	hasBurst   bool   // uses Limit.Burst
+	hasLeases  bool   // permits are held until they are refunded, and can be renewed
+	hasValues  bool   // counts the values of claims
+	hasSteps   bool   // uses Limit.Steps
+}
+
+// unbounded is the largest number of entries of logs that the rate bounds.
+const unbounded = math.MaxInt64
+
+// table has the traits of each algorithm, and none for unknown ones.
+var table = [NumAlgorithms + 1]traits{
+	TokenBucket:   {name: "token_bucket", sign: '0', maxLog: fullWindow, isBucket: true, isRedisson: true},
+	FixedWindow:   {name: "fixed_window", sign: '1', isPacked: true, mayDouble: true},
+	SlidingWindow: {name: "sliding_window", sign: '2', isPacked: true, mayDouble: true, isNumbered: true},
+	GCRA:          {name: "gcra", sign: '3', isPacked: true, hasBurst: true},
+	Concurrent:    {name: "concurrent", sign: '4', maxLog: unbounded, hasLeases: true},
+	Distinct:      {name: "distinct", sign: '5', maxLog: unbounded, hasValues: true},
+	Cooldown:      {name: "cooldown", sign: 'c', isPacked: true, maxLog: maxCooldownEntries, hasSteps: true},
+	SlidingLog:    {name: "sliding_log", sign: '7', isPacked: true, maxLog: fullWindow, isBucket: true},
+}
+
+func (a Algorithm) traits() *traits { return &table[min(a, NumAlgorithms)] }
 
 // Bounds of limits by algorithm.
 const (
@@ -66,30 +103,15 @@ const MaxConcurrent = 10_000
 
 // String returns the name of a in configuration files.
 func (a Algorithm) String() string {
-	switch a {
-	case TokenBucket:
-		return "token_bucket"
-	case FixedWindow:
-		return "fixed_window"
-	case SlidingWindow:
-		return "sliding_window"
-	case GCRA:
-		return "gcra"
-	case Concurrent:
-		return "concurrent"
-	case Distinct:
-		return "distinct"
-	case Cooldown:
-		return "cooldown"
-	case SlidingLog:
-		return "sliding_log"
+	if name := a.traits().name; name != "" {
+		return name
 	}
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
 // ParseAlgorithm parses a name that String returns. Errors wrap ErrInvalidLimit.
 func ParseAlgorithm(name string) (Algorithm, error) {
-	for a := TokenBucket; a <= SlidingLog; a++ {
+	for a := range NumAlgorithms {
 		if a.String() == name {
 			return a, nil
 		}
@@ -97,14 +119,48 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return 0, fmt.Errorf("%w: unknown algorithm %q; write token_bucket, sliding_log, fixed_window, sliding_window, gcra, concurrent, distinct or cooldown", ErrInvalidLimit, name)
 }
 
+// Sign returns the character that identifies a, and the version of its layout, in the
+// names of keys in Redis. A new layout needs a new one.
+func (a Algorithm) Sign() byte { return a.traits().sign }
+
+// IsRedisson reports whether a has the keys and the data format of a Redisson
+// RRateLimiter in Redis, so that claims may have a Claim.RedissonName.
+func (a Algorithm) IsRedisson() bool { return a.traits().isRedisson }
+
+// IsPacked reports whether the state of a key is one string in Redis.
+func (a Algorithm) IsPacked() bool { return a.traits().isPacked }
+
+// MayDouble reports whether up to 2 x Rate.Count permits may be granted in one window.
+func (a Algorithm) MayDouble() bool { return a.traits().mayDouble }
+
+// HasBurst reports whether a uses Limit.Burst.
+func (a Algorithm) HasBurst() bool { return a.traits().hasBurst }
+
+// HasLeases reports whether permits are held until they are refunded or their lease ends,
+// so that Renew applies.
+func (a Algorithm) HasLeases() bool { return a.traits().hasLeases }
+
+// HasValues reports whether a counts the values of claims, Claim.Value.
+func (a Algorithm) HasValues() bool { return a.traits().hasValues }
+
+// HasSteps reports whether a uses Limit.Steps.
+func (a Algorithm) HasSteps() bool { return a.traits().hasSteps }
+
+// hasLog reports whether a keeps permits as log entries rather than in counters.
+func (a Algorithm) hasLog() bool { return a.traits().maxLog > 0 }
+
 // isTokenBucket reports whether a has the guarantees of TokenBucket, so that its log of
 // permits may be merged.
-func (a Algorithm) isTokenBucket() bool { return a == TokenBucket || a == SlidingLog }
+func (a Algorithm) isTokenBucket() bool { return a.traits().isBucket }
+
+// countsPermits reports whether a only needs the number of taken permits, and not their
+// identities.
+func (a Algorithm) countsPermits() bool { return !a.HasLeases() && !a.HasValues() && !a.HasSteps() }
 
 // Capacity returns the number of permits of an unused key, which is also the largest Cost
 // of a claim: Burst if it is set, otherwise Rate.Count.
 func (l *Limit) Capacity() int64 {
-	if l.Algorithm == GCRA && l.Burst > 0 {
+	if l.Burst > 0 && l.Algorithm.HasBurst() {
 		return l.Burst
 	}
 	return l.Rate.Count
@@ -126,9 +182,9 @@ func (l *Limit) Horizon() time.Duration {
 // checkAlgorithm checks the fields that depend on the algorithm. The rate must be valid.
 func (l *Limit) checkAlgorithm() error {
 	switch {
-	case l.Algorithm > SlidingLog:
+	case l.Algorithm >= NumAlgorithms:
 		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrInvalidLimit, l.Name, l.Algorithm)
-	case l.Burst != 0 && l.Algorithm != GCRA:
+	case l.Burst != 0 && !l.Algorithm.HasBurst():
 		return fmt.Errorf("%w: %s has a burst; only gcra uses one", ErrInvalidLimit, l.Name)
 	case l.Burst < 0 || l.Burst > MaxCount:
 		return fmt.Errorf("%w: %s has a burst of %d; it is 1 to %d", ErrInvalidLimit, l.Name, l.Burst, int64(MaxCount))

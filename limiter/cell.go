@@ -53,15 +53,6 @@ type cell struct {
 // maxEntries is the largest number of entries of a cell.
 const maxEntries = math.MaxUint16
 
-// hasLog reports whether a keeps permits as log entries rather than in counters.
-func (a Algorithm) hasLog() bool {
-	switch a {
-	case FixedWindow, SlidingWindow, GCRA:
-		return false
-	}
-	return true
-}
-
 // loadLocked sets t to the state that c holds. The entries are shared, not copied.
 func (s *shard) loadLocked(c *cell, t *keyState) {
 	t.algorithm, t.bannedUntil, t.floor, t.taken = c.algorithm, c.bannedUntil, c.floor, c.taken

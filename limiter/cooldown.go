@@ -14,9 +14,9 @@ const maxCooldownEntries = 32
 // checkSteps checks the fields that only Cooldown uses.
 func (l *Limit) checkSteps() error {
 	switch {
-	case l.Algorithm != Cooldown && len(l.Steps) > 0:
+	case !l.Algorithm.HasSteps() && len(l.Steps) > 0:
 		return fmt.Errorf("%w: %s has steps; only cooldown uses them", ErrInvalidLimit, l.Name)
-	case l.Algorithm != Cooldown:
+	case !l.Algorithm.HasSteps():
 		return nil
 	case l.Rate.Count != 1:
 		return fmt.Errorf("%w: %s has a count of %d; the count of a cooldown is 1", ErrInvalidLimit, l.Name, l.Rate.Count)

@@ -158,7 +158,7 @@ func newPermit(at time.Time) (p Permit) {
 
 // updateOutcome updates o, the outcome of claim, to the state after its permits were taken at now.
 func (t *keyState) updateOutcome(o *Outcome, now int64, claim *Claim) {
-	if claim.Limit.Algorithm == Distinct {
+	if claim.Limit.Algorithm.HasValues() {
 		o.Remaining = max(0, t.remaining(now, claim.Limit))
 		return // the value is active, so the same claim would be granted again
 	}
@@ -262,7 +262,7 @@ func (s *shard) evaluateLocked(i uint32, now int64, claim *Claim, before int64) 
 // decision that are counted in t. advance must have been called.
 func (t *keyState) outcome(now int64, claim *Claim, before int64) Outcome {
 	left, wait := t.remaining(now, claim.Limit)-before, int64(0)
-	isFree := claim.Cost <= left || claim.Limit.Algorithm == Distinct && t.hasValue(claim.Value)
+	isFree := claim.Cost <= left || claim.Limit.Algorithm.HasValues() && t.hasValue(claim.Value)
 	if !isFree {
 		wait = t.wait(now, claim.Limit, before+claim.Cost)
 	}

@@ -14,7 +14,7 @@ func (m *Memory) Renew(_ context.Context, claims []Claim, p Permit) error {
 	for _, c := range claims {
 		held := false
 		m.change(c, ignoreAbsent, func(t *keyState, now int64) {
-			held = c.Limit.Algorithm == Concurrent && t.renew(now, p.ID)
+			held = c.Limit.Algorithm.HasLeases() && t.renew(now, p.ID)
 		})
 		expired = expired || !held
 	}

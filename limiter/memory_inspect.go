@@ -49,7 +49,7 @@ func (t *keyState) inspect(now int64, l *Limit, s *KeyStatus) {
 	left := t.remaining(now, l)
 	s.Remaining, s.Used = max(0, left), s.Capacity-left
 	s.BannedFor = millis(max(0, t.bannedUntil-now))
-	if l.Algorithm == Cooldown {
+	if l.Algorithm.HasSteps() {
 		s.Used, s.NextIn = max(0, t.taken), millis(t.pauseLeft(now, l))
 		if t.taken > 0 {
 			s.FullIn = millis(t.newestTime() + windowMillis(l) - now)

@@ -97,7 +97,7 @@ func (r *route) addLimit(from *config.Limit, told alerts) []respond.Policy {
 	r.limits = append(r.limits, l)
 	r.waits = r.waits || l.Wait > 0 && l.Mode == config.Enforce
 	r.hasLocalLimit = r.hasLocalLimit || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
-	r.holds = r.holds || l.Algorithm == limiter.Concurrent
+	r.holds = r.holds || l.Algorithm.HasLeases()
 	r.settles = r.settles || r.holds || l.Count != nil
 	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
 	l.refusalLimit = r.refusalLimit(from)
@@ -139,7 +139,7 @@ func (r *route) addLimit(from *config.Limit, told alerts) []respond.Policy {
 func (r *route) plainLimits() []limiter.Limit {
 	var all []limiter.Limit
 	for _, w := range r.windows {
-		plain := w.Algorithm != limiter.Distinct && w.Algorithm != limiter.Cooldown && w.Scope == limiter.Overall
+		plain := !w.Algorithm.HasValues() && !w.Algorithm.HasSteps() && w.Scope == limiter.Overall
 		if plain && w.of.Mode == config.Enforce && w.of.RedissonName == "" && len(w.of.overrides) == 0 && w.of.Hashed == nil {
 			all = append(all, w.Limit)
 		}
@@ -165,10 +165,10 @@ func (r *route) addRates(l *limit, rates []limiter.Rate, told alerts) (windows [
 	for _, rate := range rates {
 		span := limiter.WindowName(rate.Window)
 		shown := rate
-		switch l.Algorithm {
-		case limiter.Concurrent:
+		switch {
+		case l.Algorithm.HasLeases():
 			span = "held"
-		case limiter.Cooldown:
+		case l.Algorithm.HasSteps():
 			span = "cooldown" // one name whatever the steps are
 			shown.Window = l.Steps[len(l.Steps)-1]
 		}
@@ -185,7 +185,7 @@ func (r *route) addRates(l *limit, rates []limiter.Rate, told alerts) (windows [
 		if len(rates) > 1 {
 			name += "-" + span
 		}
-		policies = append(policies, respond.Policy{Name: name, Rate: shown, Limit: l.Name, Concurrent: l.Algorithm == limiter.Concurrent, Expose: l.Expose && l.Mode == config.Enforce})
+		policies = append(policies, respond.Policy{Name: name, Rate: shown, Limit: l.Name, Concurrent: l.Algorithm.HasLeases(), Expose: l.Expose && l.Mode == config.Enforce})
 	}
 	r.windows = append(r.windows, windows...)
 	return windows, policies

@@ -44,7 +44,7 @@ func startLease(store limiter.AdminStore, claims []limiter.Claim, p limiter.Perm
 	return h
 }
 
-func concurrent(c *limiter.Claim) bool { return c.Limit.Algorithm == limiter.Concurrent }
+func concurrent(c *limiter.Claim) bool { return c.Limit.Algorithm.HasLeases() }
 
 // renew extends the lease. A failed call is repeated after the next interval.
 func (h *lease) renew() {

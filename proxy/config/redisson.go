@@ -22,7 +22,7 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	global := limit.Key.From.Source == key.Global
 	keyed := strings.Contains(name, "{key}")
 	switch {
-	case limit.Algorithm != limiter.TokenBucket:
+	case !limit.Algorithm.IsRedisson():
 		wrong("a Redisson limiter is a token bucket", "leave algorithm and concurrent out")
 	case len(limit.Rates) > 1 || len(limit.Overrides) > 0 || limit.Hashed != nil:
 		wrong("a Redisson limiter has one rate", "write one rate and no overrides")

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -97,7 +96,7 @@ func (r *Report) missingFields(o Options) (notes []string) {
 		for _, rt := range c.Routes {
 			hosts = hosts || rt.Match.Host != ""
 			for _, l := range rt.Limits {
-				held = held || l.Algorithm == limiter.Concurrent
+				held = held || l.Algorithm.HasLeases()
 			}
 		}
 	}

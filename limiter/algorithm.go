@@ -77,29 +77,17 @@ const unbounded = math.MaxInt64
 
 // table has the traits of each algorithm, and none for unknown ones.
 var table = [NumAlgorithms + 1]traits{
-	TokenBucket:   {name: "token_bucket", sign: '0', maxLog: fullWindow, isBucket: true, isRedisson: true},
+	TokenBucket:   {name: "token_bucket", sign: '0', maxLog: fullLog, isBucket: true, isRedisson: true},
 	FixedWindow:   {name: "fixed_window", sign: '1', isPacked: true, mayDouble: true},
 	SlidingWindow: {name: "sliding_window", sign: '2', isPacked: true, mayDouble: true, isNumbered: true},
 	GCRA:          {name: "gcra", sign: '3', isPacked: true, hasBurst: true},
 	Concurrent:    {name: "concurrent", sign: '4', maxLog: unbounded, hasLeases: true},
 	Distinct:      {name: "distinct", sign: '5', maxLog: unbounded, hasValues: true},
 	Cooldown:      {name: "cooldown", sign: 'c', isPacked: true, maxLog: maxCooldownEntries, hasSteps: true},
-	SlidingLog:    {name: "sliding_log", sign: '7', isPacked: true, maxLog: fullWindow, isBucket: true},
+	SlidingLog:    {name: "sliding_log", sign: '7', isPacked: true, maxLog: fullLog, isBucket: true},
 }
 
 func (a Algorithm) traits() *traits { return &table[min(a, NumAlgorithms)] }
-
-// Bounds of limits by algorithm.
-const (
-	// MaxDistinct is the largest Rate.Count of a Distinct limit.
-	MaxDistinct = 1000
-	// MaxSteps is the largest number of steps of a Cooldown limit.
-	MaxSteps = 30
-)
-
-// MaxConcurrent is the largest Rate.Count of a Concurrent limit. Each permit that is held
-// is an entry of its own.
-const MaxConcurrent = 10_000
 
 // String returns the name of a in configuration files.
 func (a Algorithm) String() string {
@@ -171,29 +159,57 @@ func (l *Limit) Capacity() int64 {
 func (l *Limit) Horizon() time.Duration {
 	switch l.Algorithm {
 	case SlidingWindow:
-		return 2 * l.Rate.Window
+		return l.horizonSlidingWindow()
 	case GCRA:
-		ms := math.Ceil(float64(l.Capacity()) * float64(l.Rate.Window.Milliseconds()) / float64(l.Rate.Count))
-		return time.Duration(ms) * time.Millisecond
+		return l.horizonGCRA()
 	}
 	return l.Rate.Window
 }
 
+func windowMillis(l *Limit) int64 { return l.Rate.Window.Milliseconds() }
+
 // checkAlgorithm checks the fields that depend on the algorithm. The rate must be valid.
 func (l *Limit) checkAlgorithm() error {
-	switch {
-	case l.Algorithm >= NumAlgorithms:
-		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrInvalidLimit, l.Name, l.Algorithm)
-	case l.Burst != 0 && !l.Algorithm.HasBurst():
+	switch a := l.Algorithm; {
+	case a >= NumAlgorithms:
+		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrInvalidLimit, l.Name, a)
+	case l.Burst != 0 && !a.HasBurst():
 		return fmt.Errorf("%w: %s has a burst; only gcra uses one", ErrInvalidLimit, l.Name)
-	case l.Burst < 0 || l.Burst > MaxCount:
-		return fmt.Errorf("%w: %s has a burst of %d; it is 1 to %d", ErrInvalidLimit, l.Name, l.Burst, int64(MaxCount))
-	case l.Algorithm == GCRA && float64(l.Capacity())/float64(l.Rate.Count) > float64(MaxWindow/l.Rate.Window):
-		return fmt.Errorf("%w: %s needs more than 366d to refill a burst of %d", ErrInvalidLimit, l.Name, l.Burst)
-	case l.Algorithm == Concurrent && l.Rate.Count > MaxConcurrent:
-		return fmt.Errorf("%w: %s allows %d concurrent permits; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxConcurrent)
-	case l.Algorithm == Distinct && l.Rate.Count > MaxDistinct:
-		return fmt.Errorf("%w: %s allows %d different values; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxDistinct)
+	case len(l.Steps) > 0 && !a.HasSteps():
+		return fmt.Errorf("%w: %s has steps; only cooldown uses them", ErrInvalidLimit, l.Name)
 	}
-	return l.checkSteps()
+	switch l.Algorithm {
+	case GCRA:
+		return l.checkGCRA()
+	case Concurrent:
+		return l.checkConcurrent()
+	case Distinct:
+		return l.checkDistinct()
+	case Cooldown:
+		return l.checkCooldown()
+	}
+	return nil
+}
+
+// advisedMaxCount is the count above which Advice recommends another algorithm than a
+// token bucket: its entries are merged so coarsely that it is hardly more exact than
+// cheaper algorithms.
+const advisedMaxCount = 10_000
+
+// Advice returns one sentence about a property of the limit's algorithm that an operator
+// may not expect, such as its memory cost or how many requests it lets through, and an
+// alternative. It returns "" if there is nothing to say. The limit must be valid.
+func (l *Limit) Advice() string {
+	switch {
+	case l.Algorithm == TokenBucket && l.Rate.Count > advisedMaxCount:
+		return fmt.Sprintf("a token bucket of %s keeps up to 128 entries (4 KB) for each key; "+
+			"sliding_log promises the same in half of that, gcra or sliding_window keep a number or two", l.Rate)
+	case l.Algorithm == FixedWindow && l.Rate.Count > 1:
+		return fmt.Sprintf("a fixed window of %s lets up to %d pass within moments, across the border of two windows; "+
+			"token_bucket never does", l.Rate, 2*l.Rate.Count)
+	case l.Algorithm == GCRA && l.Capacity() >= l.Rate.Count && l.Rate.Count > 1:
+		return fmt.Sprintf("gcra of %s with a burst of %d lets up to %d pass in one window; "+
+			"a burst of %d keeps it within a tenth of the rate", l.Rate, l.Capacity(), l.Rate.Count+l.Capacity(), max(1, l.Rate.Count/10))
+	}
+	return ""
 }

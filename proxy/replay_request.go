@@ -42,22 +42,22 @@ type LoggedField struct {
 
 // knows reports whether the log has the value at o of this request. x must have its route.
 func (q *LoggedRequest) knows(o key.Origin, x *exchange) bool {
-	switch o.Source {
-	case key.Global, key.Method, "":
-		return true
-	case key.ClientIP:
+	switch s := o.Source; {
+	case s.IsAddress():
 		return q.Client.IsValid()
-	case key.Host:
+	case s == key.Host:
 		return q.Host != ""
-	case key.Path:
+	case s == key.Path:
 		return !q.Redacted || x.Param(o.Name) != "*"
-	case key.JWT:
+	case !s.IsNamed():
+		return true
+	case !s.IsLogged():
 		return false // a log should not contain tokens
 	}
 	return slices.ContainsFunc(q.Fields, func(f LoggedField) bool { return f.Origin == o }) ||
 		o.Source == key.Query && !q.Redacted ||
-		o.Source == key.Cookie && q.has(key.Origin{Source: key.Header, Name: "Cookie"}) ||
-		(o.Source == key.JSON || o.Source == key.Form) && q.HasBody
+		o.Source == key.Cookie && q.has(key.HeaderField("Cookie")) ||
+		o.Source.IsBody() && q.HasBody
 }
 
 func (q *LoggedRequest) has(o key.Origin) bool {

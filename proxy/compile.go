@@ -210,21 +210,20 @@ func (r *route) addKeyNames(name string) {
 
 // addOrigin records that the route reads something from o.
 func (r *route) addOrigin(o key.Origin) {
-	r.readFields.addOrigin(o)
-	switch o.Source {
-	case key.ClientIP, key.Host, key.Method, key.Global: // clients cannot choose these values
-	default:
+	r.readFields.add(o.Fields()...)
+	if o.Source.IsNamed() {
 		r.clientKeys = append(r.clientKeys, o)
 		r.addKeyNames(o.Name)
 	}
-	switch o.Source {
-	case key.Query, key.Form: // a form parameter may be in the query as well
+	if _, ok := o.Confused(); ok { // a form parameter may be in the query as well
 		r.readsQuery = true
 		r.queryNames = r.queryNames.With(o.Name)
+	}
+	switch o.Source {
 	case key.Header:
 		r.keyFields.add(o.Name)
 	case key.Path:
 		r.keyParams = append(r.keyParams, o.Name)
 	}
-	r.readsLate = r.readsLate || o.Source == key.JSON || o.Source == key.Form || o.Source == key.JWT
+	r.readsLate = r.readsLate || o.Source.IsCostly()
 }

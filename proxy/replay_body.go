@@ -33,10 +33,10 @@ func (b loggedBody) build(fields []LoggedField) loggedBody {
 	for _, f := range fields {
 		switch {
 		case f.Value == "":
-		case f.Origin.Source == key.Form:
-			form = addValue(form, f)
 		case f.Origin.Source == key.JSON:
 			document = setPointer(document, f.Origin.Name, f.Value)
+		case f.Origin.Source.IsBody():
+			form = addValue(form, f)
 		}
 	}
 	if document == nil {

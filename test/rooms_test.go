@@ -24,6 +24,19 @@ func TestAlgorithms_AreNamedInTheirRooms(t *testing.T) {
 	}.check(t, 40)
 }
 
+// A source of keys is a row of the table and, in read.go or a file of its own, what reads
+// it. Elsewhere code asks for its traits.
+func TestKeySources_AreNamedInTheirRoom(t *testing.T) {
+	rooms{
+		dir:    "proxy/key",
+		tables: []string{"proxy/key/source.go", "proxy/key/origin.go", "proxy/key/read.go"},
+		own: map[string][]string{
+			"Header": nil, "Query": nil, "Path": nil, "Cookie": {"cookie"}, "Form": {"form"}, "JSON": {"json"}, "JWT": {"token"},
+			"ClientIP": nil, "Host": nil, "Method": nil, "Global": nil,
+		},
+	}.check(t, 28)
+}
+
 // rooms says where the values of an enum may be named.
 type rooms struct {
 	dir    string              // of the enum's package
@@ -76,6 +89,8 @@ func (r rooms) named(s source) (out []*ast.Ident) {
 			if _, ok := r.own[n.Sel.Name]; ok && s.dir != r.dir && isFrom(n, path.Base(r.dir), n.Sel.Name) {
 				out = append(out, n.Sel)
 			}
+		case *ast.FuncDecl:
+			skip[n.Name] = true
 		case *ast.Field:
 			for _, name := range n.Names {
 				skip[name] = true

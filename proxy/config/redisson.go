@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // redisson checks that a limit can be shared with Redisson: it must be a token bucket with
@@ -19,7 +18,7 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	}
 	wrong := func(what, instead string) { l.Wrong(&f.RedissonName, what, instead) }
 	limit.RedissonName = name
-	global := limit.Key.From.Source == key.Global
+	global := limit.Key.From.Source.IsConstant()
 	keyed := strings.Contains(name, "{key}")
 	switch {
 	case !limit.Algorithm.IsRedisson():

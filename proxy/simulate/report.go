@@ -117,7 +117,7 @@ func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
 		}
 		for _, rt := range c.Routes {
 			for _, name := range slices.Sorted(maps.Keys(rt.Match.Headers)) {
-				if place := (key.Origin{Source: key.Header, Name: name}); !seen[place] {
+				if place := key.HeaderField(name); !seen[place] {
 					notes = append(notes, fmt.Sprintf("route %s matches the field %s, which the log lacks: other routes match its requests, or none does; %s", rt.Name, name, advice(place.String())))
 				}
 			}

@@ -219,10 +219,10 @@ func (r *route) addOrigin(o key.Origin) {
 		r.readsQuery = true
 		r.queryNames = r.queryNames.With(o.Name)
 	}
-	switch o.Source {
-	case key.Header:
+	switch s := o.Source; {
+	case s.IsField():
 		r.keyFields.add(o.Name)
-	case key.Path:
+	case s == key.Path:
 		r.keyParams = append(r.keyParams, o.Name)
 	}
 	r.readsLate = r.readsLate || o.Source.IsCostly()

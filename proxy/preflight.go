@@ -60,10 +60,10 @@ func (x *exchange) hasValueAt(o key.Origin) bool {
 	if _, ok := o.Confused(); ok { // some servers take a field of a form from the query too
 		return len(x.Query(o.Name)) > 0
 	}
-	switch o.Source {
-	case key.Header:
+	switch s := o.Source; {
+	case s.IsField():
 		return len(x.Header(o.Name)) > 0
-	case key.Path:
+	case s == key.Path:
 		return x.Param(o.Name) != ""
 	}
 	return false

@@ -47,7 +47,7 @@ func (b literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, 
 		instead = "write for example 192.0.2.1 or 2001:db8::1"
 	default:
 		from := key.PathParameter("x") // any that shows the text to be read
-		if spec.From.Source == key.Header {
+		if spec.From.Source.IsField() {
 			from = key.HeaderField("X") // where less is taken
 		}
 		plain := key.Spec{Name: spec.Name, From: from, Normalize: spec.Normalize, Phone: spec.Phone}

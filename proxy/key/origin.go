@@ -76,7 +76,7 @@ func PathParameter(name string) Origin { return Origin{Path, name} }
 
 // Fields returns the header fields without which a value at o is not read as it was sent.
 func (o Origin) Fields() []string {
-	if o.Source == Header {
+	if o.Source.IsField() {
 		return []string{o.Name}
 	}
 	return table[o.Source].fields

@@ -27,6 +27,7 @@ type traits struct {
 	name       string   // in configuration files
 	fields     []string // the fields that must reach the upstream as they were read
 	confused   Source   // the source in which some servers look for the same name
+	isField    bool     // its names are those of header fields
 	isNamed    bool     // needs a name, and a request may lack it
 	isSpelled  bool     // clients write the text and nobody signs it, so servers may read it in other ways
 	isLatin    bool     // some servers read its bytes as Latin-1
@@ -42,7 +43,7 @@ type traits struct {
 
 // table has the traits of each source, and none for that of keys that are made of others.
 var table = [numSources]traits{
-	Header:   {name: "header", isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isLogged: true},
+	Header:   {name: "header", isField: true, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isLogged: true},
 	Query:    {name: "query", confused: Form, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
 	Path:     {name: "path", isNamed: true, isSpelled: true, isChosen: true},
 	Cookie:   {name: "cookie", fields: []string{"Cookie"}, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
@@ -67,6 +68,9 @@ func sourceOf(name string) Source {
 
 // String returns the name of s in configuration files; "" for none.
 func (s Source) String() string { return table[s].name }
+
+// IsField reports whether s is a header field, whose name is that of the origin.
+func (s Source) IsField() bool { return table[s].isField }
 
 // IsNamed reports whether s needs the name of a field, which a request may lack.
 func (s Source) IsNamed() bool { return table[s].isNamed }

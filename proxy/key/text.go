@@ -29,7 +29,7 @@ func (s *Spec) checkAmbiguous(o Origin, f *result) error {
 	if slices.Contains(s.Normalize, Digits) || slices.Contains(s.Normalize, E164) {
 		return nil // these steps refuse what they do not remove
 	}
-	if o.Source == Header && strings.ContainsFunc(sent, func(r rune) bool { return r >= utf8.RuneSelf }) {
+	if o.Source.IsField() && strings.ContainsFunc(sent, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return fmt.Errorf("%w: bytes beyond ASCII in a header field", ErrAmbiguous)
 	}
 	if slices.Contains(s.Normalize, Trim) {

@@ -44,22 +44,22 @@ type LoggedField struct {
 
 // knows reports whether the log has the value at o of this request. x must have its route.
 func (q *LoggedRequest) knows(o key.Origin, x *exchange) bool {
-	switch o.Source {
-	case key.Global, key.Method, "":
-		return true
-	case key.ClientIP:
+	switch s := o.Source; {
+	case s.IsAddress():
 		return q.Client.IsValid()
-	case key.Host:
+	case s == key.Host:
 		return q.Host != ""
-	case key.Path:
+	case s == key.Path:
 		return !q.Redacted || x.Param(o.Name) != "*"
-	case key.JWT:
+	case !s.IsNamed():
+		return true
+	case !s.IsLogged():
 		return false // a log should not contain tokens
 	}
 	return slices.ContainsFunc(q.Fields, func(f LoggedField) bool { return f.Origin == o }) ||
 		o.Source == key.Query && !q.Redacted ||
-		o.Source == key.Cookie && q.has(key.Origin{Source: key.Header, Name: "Cookie"}) ||
-		(o.Source == key.JSON || o.Source == key.Form) && q.HasBody
+		o.Source == key.Cookie && q.has(key.HeaderField("Cookie")) ||
+		o.Source.IsBody() && q.HasBody
 }
 
 func (q *LoggedRequest) has(o key.Origin) bool {
@@ -175,10 +175,10 @@ func (b loggedBody) build(fields []LoggedField) loggedBody {
 	for _, f := range fields {
 		switch {
 		case f.Value == "":
-		case f.Origin.Source == key.Form:
-			form = addValue(form, f)
 		case f.Origin.Source == key.JSON:
 			document = setPointer(document, f.Origin.Name, f.Value)
+		case f.Origin.Source.IsBody():
+			form = addValue(form, f)
 		}
 	}
 	if document == nil {

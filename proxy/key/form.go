@@ -13,8 +13,11 @@ import (
 // compares both is read from both.
 func (s *Spec) checkOneSource(o Origin, r Request) error {
 	other, ok := o.Confused()
+	if !ok {
+		return nil // as most
+	}
 	switch {
-	case !ok || s.isReadAt(other):
+	case s.isReadAt(other):
 	case o.Source == Form && (r.Confused(other) || len(r.Query(o.Name)) > 0):
 		return fmt.Errorf("%w: it is in the query instead of the form; some servers merge both", ErrAmbiguous)
 	case o.Source != Form && r.Confused(other):

@@ -24,7 +24,7 @@ func NewWithTestClock(client redis.UniversalClient, o Options) *Store {
 // NewWithoutStruct is New for a Redis whose Lua has no struct, as miniredis has none:
 // scripts get one that does what they need of it.
 func NewWithoutStruct(client redis.UniversalClient, o Options) *Store {
-	return newStore(client, o, structLua+clockLua)
+	return newStore(client, o, structLua+luaFile("clock"))
 }
 
 //go:embed testdata/struct.lua

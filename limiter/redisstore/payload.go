@@ -176,7 +176,7 @@ func (p *payload) claim(c *limiter.Claim, window int) {
 }
 
 // The sizes of what begins a request, and of a claim without a value; what is added to the
-// number of claims of a request that is like the one before, see plain_boxes.lua.
+// number of claims of a request that is like the one before, see lua/plain_boxes.lua.
 const (
 	requestHead = 2 + idBytes
 	claimSize   = 6

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed"
 	"encoding/hex"
 	"fmt"
 	"math/bits"
@@ -12,123 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
-)
-
-var (
-	//go:embed clock.lua
-	clockLua string
-	//go:embed base.lua
-	baseLua string
-	//go:embed whole.lua
-	wholeLua string
-	//go:embed straight.lua
-	straightLua string
-	//go:embed keys_box.lua
-	keysBoxLua string
-	//go:embed keys_bucket.lua
-	keysBucketLua string
-	//go:embed pieces.lua
-	piecesLua string
-	//go:embed lone.lua
-	loneLua string
-	//go:embed lone_limit.lua
-	loneLimitLua string
-	//go:embed number.lua
-	numberLua string
-	//go:embed bucket.lua
-	bucketLua string
-	//go:embed take_token_bucket.lua
-	takeTokenBucketLua string
-	//go:embed giveback.lua
-	givebackLua string
-	//go:embed counter.lua
-	counterLua string
-	//go:embed counter_kind.lua
-	counterKindLua string
-	//go:embed take_fixed_window.lua
-	takeFixedWindowLua string
-	//go:embed take_sliding_window.lua
-	takeSlidingWindowLua string
-	//go:embed take_gcra.lua
-	takeGCRALua string
-	//go:embed distinct.lua
-	distinctLua string
-	//go:embed take_distinct.lua
-	takeDistinctLua string
-	//go:embed many_distinct.lua
-	manyDistinctLua string
-	//go:embed cooldown.lua
-	cooldownLua string
-	//go:embed take_cooldown.lua
-	takeCooldownLua string
-	//go:embed pause.lua
-	pauseLua string
-	//go:embed many_cooldown.lua
-	manyCooldownLua string
-	//go:embed sliding_log.lua
-	slidingLogLua string
-	//go:embed sliding_log_kind.lua
-	slidingLogKindLua string
-	//go:embed take_sliding_log.lua
-	takeSlidingLogLua string
-	//go:embed one.lua
-	oneLua string
-	//go:embed limits.lua
-	limitsLua string
-	//go:embed box.lua
-	boxLua string
-	//go:embed answer.lua
-	answerLua string
-	//go:embed several.lua
-	severalLua string
-	//go:embed several_boxes.lua
-	severalBoxesLua string
-	//go:embed again.lua
-	againLua string
-	//go:embed ones.lua
-	onesLua string
-	//go:embed many_head.lua
-	manyHeadLua string
-	//go:embed many_boxes.lua
-	manyBoxesLua string
-	//go:embed plain_boxes.lua
-	plainBoxesLua string
-	//go:embed plain_logs.lua
-	plainLogsLua string
-	//go:embed many_token_bucket.lua
-	manyTokenBucketLua string
-	//go:embed many_fixed_window.lua
-	manyFixedWindowLua string
-	//go:embed many_sliding_window.lua
-	manySlidingWindowLua string
-	//go:embed many_gcra.lua
-	manyGCRALua string
-	//go:embed many_sliding_log.lua
-	manySlidingLogLua string
-	//go:embed windows.lua
-	windowsLua string
-	//go:embed decide.lua
-	decideLua string
-	//go:embed tell.lua
-	tellLua string
-	//go:embed take.lua
-	takeLua string
-	//go:embed peek.lua
-	peekLua string
-	//go:embed inspect.lua
-	inspectLua string
-	//go:embed refund.lua
-	refundLua string
-	//go:embed renew.lua
-	renewLua string
-	//go:embed grant.lua
-	grantLua string
-	//go:embed reset.lua
-	resetLua string
-	//go:embed ban.lua
-	banLua string
-	//go:embed report.lua
-	reportLua string
 )
 
 // A script is a text and the hash by which Redis remembers it.
@@ -164,29 +46,29 @@ func newScripts(clock, prefix string) scripts {
 	room := "local ROOM = " + quote(invalidationChannel(prefix))
 	full := func(last ...string) script {
 		return newScript(append([]string{
-			clock, baseLua, wholeLua, limitsLua, room, windowsLua, boxLua, decideLua, numberLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua,
-			slidingLogLua, slidingLogKindLua, pauseLua, cooldownLua, tellLua,
+			clock, luaFile("base"), luaFile("whole"), luaFile("limits"), room, luaFile("general/windows"), luaFile("general/box"), luaFile("general/decide"), luaFile("number"), luaFile("bucket"), luaFile("counter"), luaFile("counter_kind"), luaFile("giveback"), luaFile("distinct"),
+			luaFile("sliding_log"), luaFile("sliding_log_kind"), luaFile("pause"), luaFile("cooldown"), luaFile("general/tell"),
 		}, last...)...)
 	}
 	s := scripts{
-		mixed: full(takeLua),
-		peek:  full(peekLua), refund: full(refundLua), renew: full(renewLua),
-		grant: full(grantLua), reset: full(resetLua), ban: full(banLua),
-		report: full(reportLua), inspect: full(inspectLua),
+		mixed: full(luaFile("command/take")),
+		peek:  full(luaFile("command/peek")), refund: full(luaFile("command/refund")), renew: full(luaFile("command/renew")),
+		grant: full(luaFile("command/grant")), reset: full(luaFile("command/reset")), ban: full(luaFile("command/ban")),
+		report: full(luaFile("command/report")), inspect: full(luaFile("command/inspect")),
 	}
-	bucket := parts{one: takeTokenBucketLua, many: manyTokenBucketLua, keys: keysBucketLua, kind: numberLua + "\n" + bucketLua}
+	bucket := parts{one: luaFile("take_token_bucket"), many: luaFile("many_token_bucket"), keys: luaFile("keys_bucket"), kind: luaFile("number") + "\n" + luaFile("bucket")}
 	counter := func(one, many string) parts {
-		return parts{counterLua, one, many, keysBoxLua, plainBoxesLua, counterKindLua}
+		return parts{luaFile("counter"), one, many, luaFile("keys_box"), luaFile("plain_boxes"), luaFile("counter_kind")}
 	}
 	for a, p := range map[limiter.Algorithm]parts{
 		limiter.TokenBucket:   bucket,
 		limiter.Concurrent:    bucket,
-		limiter.Distinct:      {one: takeDistinctLua, many: manyDistinctLua, keys: keysBucketLua, kind: distinctLua},
-		limiter.FixedWindow:   counter(takeFixedWindowLua, manyFixedWindowLua),
-		limiter.SlidingWindow: counter(takeSlidingWindowLua, manySlidingWindowLua),
-		limiter.GCRA:          counter(takeGCRALua, manyGCRALua),
-		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manySlidingLogLua, keysBoxLua, plainLogsLua, slidingLogKindLua},
-		limiter.Cooldown:      {slidingLogLua + "\n" + pauseLua, takeCooldownLua, manyCooldownLua, keysBoxLua, plainLogsLua, cooldownLua},
+		limiter.Distinct:      {one: luaFile("take_distinct"), many: luaFile("many_distinct"), keys: luaFile("keys_bucket"), kind: luaFile("distinct")},
+		limiter.FixedWindow:   counter(luaFile("take_fixed_window"), luaFile("many_fixed_window")),
+		limiter.SlidingWindow: counter(luaFile("take_sliding_window"), luaFile("many_sliding_window")),
+		limiter.GCRA:          counter(luaFile("take_gcra"), luaFile("many_gcra")),
+		limiter.SlidingLog:    {luaFile("sliding_log"), luaFile("take_sliding_log"), luaFile("many_sliding_log"), luaFile("keys_box"), luaFile("plain_logs"), luaFile("sliding_log_kind")},
+		limiter.Cooldown:      {luaFile("sliding_log") + "\n" + luaFile("pause"), luaFile("take_cooldown"), luaFile("many_cooldown"), luaFile("keys_box"), luaFile("plain_logs"), luaFile("cooldown")},
 	} {
 		s.lone[a], s.straight[a] = p.lone(clock), p.straight(clock)
 		s.several[a], s.again[a] = p.several(clock), p.again(clock)

@@ -79,7 +79,7 @@ type Store struct {
 // connections of its own with the client's options, which Close closes. Hooks of the
 // client are not called for Take.
 func New(client redis.UniversalClient, o Options) *Store {
-	return newStore(client, o, clockLua)
+	return newStore(client, o, luaFile("clock"))
 }
 
 func newStore(client redis.UniversalClient, o Options, clock string) *Store {

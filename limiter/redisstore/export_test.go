@@ -24,7 +24,7 @@ func NewWithTestClock(client redis.UniversalClient, o Options) *Store {
 // NewWithoutStruct is New for a Redis whose Lua has no struct, as miniredis has none:
 // scripts get one that does what they need of it.
 func NewWithoutStruct(client redis.UniversalClient, o Options) *Store {
-	return newStore(client, o, structLua+luaFile("clock"))
+	return newStore(client, o, structLua+luaFiles("clock"))
 }
 
 //go:embed testdata/struct.lua
@@ -91,7 +91,7 @@ func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs 
 
 // TakePlain is Take without company, memory or queue: one script call.
 func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return s.decide(ctx, s.scripts.mixed, claims, newID(), d)
+	return s.decide(ctx, s.scripts.take, claims, newID(), d)
 }
 
 // Deny makes s remember that c was refused for so long.

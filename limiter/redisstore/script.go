@@ -26,71 +26,47 @@ func newScript(parts ...string) script {
 	return script{text: text, hash: hash, call: string(appendBulk(appendBulk(nil, "EVALSHA"), hash))}
 }
 
-// scripts are the texts as Redis runs them: a clock, the algorithms, and then
-// what is to be done. A test gives a clock of its own.
+// scripts are the texts as Redis runs them.
 type scripts struct {
-	lone     [kinds]script // of one algorithm: for one request of one claim
-	straight [kinds]script // of one algorithm: for requests of one claim each, of different windows
-	several  [kinds]script // of one algorithm: for requests of several claims, of different windows
-	again    [kinds]script // of one algorithm: for several requests on one window
-	mixed    script
-	peek     script
+	one  [algorithms]script // of one algorithm: for one request of one claim
+	many [algorithms]script // of one algorithm: for several requests, or several claims
+	take script             // for whatever else is asked
+	peek script
 
 	refund, renew, grant, reset, ban, report, inspect script
 }
 
-// kinds is how many algorithms scripts know by number.
-const kinds = int(limiter.SlidingLog) + 1
+// algorithms is the number of algorithms.
+const algorithms = int(limiter.SlidingLog) + 1
 
 func newScripts(clock, prefix string) scripts {
-	room := "local ROOM = " + quote(invalidationChannel(prefix))
-	full := func(last ...string) script {
-		return newScript(append([]string{
-			clock, luaFile("base"), luaFile("whole"), luaFile("limits"), room, luaFile("general/windows"), luaFile("general/box"), luaFile("general/decide"), luaFile("number"), luaFile("bucket"), luaFile("counter"), luaFile("counter_kind"), luaFile("giveback"), luaFile("distinct"),
-			luaFile("sliding_log"), luaFile("sliding_log_kind"), luaFile("pause"), luaFile("cooldown"), luaFile("general/tell"),
-		}, last...)...)
+	channel := "local ROOM = " + quote(invalidationChannel(prefix))
+	command := func(name string) script {
+		return newScript(clock, setNow, channel, general(families()...), luaFiles("general/publish_change", "command/"+name))
 	}
 	s := scripts{
-		mixed: full(luaFile("command/take")),
-		peek:  full(luaFile("command/peek")), refund: full(luaFile("command/refund")), renew: full(luaFile("command/renew")),
-		grant: full(luaFile("command/grant")), reset: full(luaFile("command/reset")), ban: full(luaFile("command/ban")),
-		report: full(luaFile("command/report")), inspect: full(luaFile("command/inspect")),
+		take: command("take"), peek: command("peek"), refund: command("refund"), renew: command("renew"), grant: command("grant"),
+		reset: command("reset"), ban: command("ban"), report: command("report"), inspect: command("inspect"),
 	}
-	bucket := parts{one: luaFile("take_token_bucket"), many: luaFile("many_token_bucket"), keys: luaFile("keys_bucket"), kind: luaFile("number") + "\n" + luaFile("bucket")}
-	counter := func(one, many string) parts {
-		return parts{luaFile("counter"), one, many, luaFile("keys_box"), luaFile("plain_boxes"), luaFile("counter_kind")}
-	}
-	for a, p := range map[limiter.Algorithm]parts{
-		limiter.TokenBucket:   bucket,
-		limiter.Concurrent:    bucket,
-		limiter.Distinct:      {one: luaFile("take_distinct"), many: luaFile("many_distinct"), keys: luaFile("keys_bucket"), kind: luaFile("distinct")},
-		limiter.FixedWindow:   counter(luaFile("take_fixed_window"), luaFile("many_fixed_window")),
-		limiter.SlidingWindow: counter(luaFile("take_sliding_window"), luaFile("many_sliding_window")),
-		limiter.GCRA:          counter(luaFile("take_gcra"), luaFile("many_gcra")),
-		limiter.SlidingLog:    {luaFile("sliding_log"), luaFile("take_sliding_log"), luaFile("many_sliding_log"), luaFile("keys_box"), luaFile("plain_logs"), luaFile("sliding_log_kind")},
-		limiter.Cooldown:      {luaFile("sliding_log") + "\n" + luaFile("pause"), luaFile("take_cooldown"), luaFile("many_cooldown"), luaFile("keys_box"), luaFile("plain_logs"), luaFile("cooldown")},
-	} {
-		s.lone[a], s.straight[a] = p.lone(clock), p.straight(clock)
-		s.several[a], s.again[a] = p.several(clock), p.again(clock)
+	for _, f := range families() {
+		one, many := newScript(clock, setNow, f.shape(f.one)), newScript(clock, setNow, f.shape(f.many))
+		for _, a := range f.algorithms {
+			s.one[a], s.many[a] = one, many
+		}
 	}
 	return s
 }
 
-// take is the leanest script that takes what b asks for.
-func (s *scripts) take(b *payload) *script {
-	if bits.OnesCount16(b.kinds) != 1 {
-		return &s.mixed
+// choose returns the fastest script that takes what p asks for.
+func (s *scripts) choose(p *payload) *script {
+	a := bits.TrailingZeros16(p.algorithms)
+	switch {
+	case bits.OnesCount16(p.algorithms) != 1, p.repeated && !isPacked(limiter.Algorithm(a)):
+		return &s.take
+	case p.windowCount == 1 && !p.repeated:
+		return &s.one[a]
 	}
-	switch a := bits.TrailingZeros16(b.kinds); {
-	case b.again:
-		return &s.again[a]
-	case b.several:
-		return &s.several[a]
-	case b.windowCount == 1:
-		return &s.lone[a]
-	default:
-		return &s.straight[a]
-	}
+	return &s.many[a]
 }
 
 // quote writes s as a Lua string, whatever it holds.

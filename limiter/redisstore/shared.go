@@ -30,19 +30,19 @@ type sharedScripts struct {
 // oldest format, which count a window.
 func newSharedScripts(clock, prefix string, f limiter.RedissonFormat) sharedScripts {
 	full := func(dry bool, last string) script {
-		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(invalidationChannel(prefix)), dry), clock, luaFile("redisson/limiter"), luaFile("number")}
+		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(invalidationChannel(prefix)), dry), clock, luaFiles("redisson/limiter", "number_bytes")}
 		if f == limiter.RedissonWindow {
-			parts = append(parts, luaFile("redisson/window"))
+			parts = append(parts, luaFiles("redisson/window"))
 		} else {
-			parts = append(parts, luaFile("redisson/pack"), luaFile("redisson/count"), luaFile("redisson/log"))
+			parts = append(parts, luaFiles("redisson/pack", "redisson/count", "redisson/log"))
 		}
 		return newScript(append(parts, last)...)
 	}
 	return sharedScripts{
-		take: full(false, luaFile("redisson/decide")), peek: full(true, luaFile("redisson/decide")), refund: full(false, luaFile("redisson/refund")),
-		grant: full(false, luaFile("redisson/grant")), reset: full(false, luaFile("redisson/reset")), report: full(false, luaFile("redisson/report")),
-		inspect: full(true, luaFile("redisson/inspect")),
-		left:    full(true, luaFile("redisson/available")), set: full(false, luaFile("redisson/set_rate")),
+		take: full(false, luaFiles("redisson/decide")), peek: full(true, luaFiles("redisson/decide")), refund: full(false, luaFiles("redisson/refund")),
+		grant: full(false, luaFiles("redisson/grant")), reset: full(false, luaFiles("redisson/reset")), report: full(false, luaFiles("redisson/report")),
+		inspect: full(true, luaFiles("redisson/inspect")),
+		left:    full(true, luaFiles("redisson/available")), set: full(false, luaFiles("redisson/set_rate")),
 	}
 }
 

@@ -1,11 +1,34 @@
--- one decides a request that a straight script found to be unusual: the i-th, on the
--- window of the limit l whose first key is KEYS[k], with what was read of it. It
--- begins at `from`; the answer goes behind `to`, of which the new end is returned.
-local limits = list_limits()
-return function(l, i, k, from, reply, to, state, base)
-  local w = window(limits[l], k)
-  try(w, state, base)
-  local _, last = decide({ [i] = w }, requests, from, reply, to, false)
-  if not w.bad then w.l.kind.keep(w) end
-  return last
+-- one decides one request of one claim, whose window is alone in its packed string or new. If
+-- something is not usual, nothing is written, and general decides.
+-- KEYS, ARGV, reply  as for command/take.lua
+read_limit()
+local c, d, e
+cost, c, d, e = byte(requests, 11, 14)
+if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
+local key, allowed = KEYS[1], 0
+id, packed, usual, later = 3, call('MGET', key)[1], true, 0
+if packed then
+  first, last = #tag + 1, #packed
+  usual = sub(packed, 1, #tag) == tag
 end
+if usual then
+  open()
+end
+if usual and cost <= left then
+  allowed = 1
+  take()
+end
+if usual and cost > left then
+  wait()
+end
+if usual and allowed == 1 then
+  if packed then
+    call('SET', key, state, 'PX', ttl)
+  else -- a key of another type looks like none in an MGET
+    usual = call('SET', key, state, 'PX', ttl, 'NX')
+  end
+end
+if usual then return { NOW, allowed, left < 0 and 0 or left, later } end
+local reply = { NOW }
+general(NOW)(1, reply, 1)
+return reply

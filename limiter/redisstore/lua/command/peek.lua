@@ -1,4 +1,3 @@
--- peek says what take would say, and writes nothing. KEYS, ARGV and reply are
--- those of take; what is left is what is left without the request.
-local windows, first = read_windows()
-return decide_all(windows, ARGV[first], true)
+-- peek says what take would say, and writes nothing; what is left is so without the request.
+-- KEYS, ARGV, reply  as for take
+return decide_all(read_windows(), true)

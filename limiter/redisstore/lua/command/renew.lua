@@ -1,11 +1,8 @@
--- renew makes the leases of what one decision took begin anew.
--- KEYS, ARGV  those of refund
+-- renew begins the leases anew of what one decision took.
+-- KEYS, ARGV  as for refund
 -- reply       how many windows still held it
-local windows, first = list_windows()
 local held = 0
-for i, w in ipairs(windows) do
-  if w.l.algorithm == CONCURRENT then
-    held = held + bucket.renew(w, ARGV[first], tonumber(ARGV[first + 1 + i]))
-  end
+for i, w in ipairs(list_windows()) do
+  if w.l.algorithm == CONCURRENT then held = held + w.algorithm.renew(w, ARGV[3], tonumber(ARGV[4 + i])) end
 end
 return held

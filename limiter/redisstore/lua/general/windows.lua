@@ -1,44 +1,42 @@
--- SLACK is how long, in ms, keys outlive what they must remember. KINDS are the
--- algorithms by their numbers; each file enters its own.
-local SLACK, KINDS = 1000, {}
+-- General scripts decide whatever is asked, whatever the keys hold. This is how they read the
+-- limits and windows of a call.
+-- SLACK is how many ms keys outlive what they must remember. More refunds than SLOTS or MARKS
+-- are remembered by one time alone; logs are merged into SLOTS parts of their length.
+local SLACK, SLOTS, MARKS, MOST_COUNT = 1000, 64, 32, 4294967295
+local CONCURRENT, DISTINCT = 4, 5 -- numbers of algorithms
 
--- list_limits makes a table of each limit: see limits.lua.
-local function list_limits()
-  local limits = {}
-  for i = 1, #rates do
-    local rate, algorithm, length = rates[i], algorithms[i], lengths[i]
-    local old = int(NOW - length)
-    limits[i] = {
-      kind = KINDS[algorithm], algorithm = algorithm, merges = rate > FULL and algorithm ~= 4,
-      rate = rate, length = length, most = mosts[i], steps = steps[i], ttl = ttls[i], tag = tags[i],
-      old = old, since = '(' .. old, horizon = algorithm == 0 and length or ttls[i] - SLACK,
-    }
-  end
-  return limits
+-- algorithms are tables of functions by the algorithms' numbers; each file enters its own.
+-- asked_for says which of them the call has limits of: only those are defined.
+local algorithms, asked_for, limits = {}, {}, {}
+while limit_at <= #limits_text do
+  read_limit()
+  asked_for[algorithm] = true
+  limits[#limits + 1] = {
+    algorithm = algorithm, rate = rate, length = length, most = most, steps = steps, ttl = ttl, tag = tag,
+    horizon = algorithm == 0 and length or ttl - SLACK, merges = rate > 128 and algorithm ~= CONCURRENT, old = false,
+  }
 end
 
--- window is one of l whose first key is KEYS[k]. What it has from the beginning is
--- what most windows need: a table that has to grow costs much more.
-local function window(l, k)
-  if l.kind.keys == 1 then
-    return { l = l, state = KEYS[k], left = 0, given = 0, members = false, banned = nil }
+-- window makes a table of the i-th window, of which ARGV[2] has three bytes: the number of its
+-- limit and (2) of the first of its KEYS. The table has from the beginning what most windows
+-- need, because a table that grows costs much more.
+local function window(i)
+  local number, x, y = byte(ARGV[2], 3 * i - 2, 3 * i)
+  local l, k = limits[number], x + y * 256
+  local functions = algorithms[l.algorithm]
+  if functions.keys == 1 then
+    return { l = l, algorithm = functions, state = KEYS[k], left = 0, raw = false, ban = 0, floor = 0, marks = '', banned = nil }
   end
-  local w = {
-    l = l, state = KEYS[k], log = KEYS[k + 1], base = KEYS[k + 2],
+  if not l.old then l.old = int(NOW - l.length) end
+  return {
+    l = l, algorithm = functions, state = KEYS[k], log = KEYS[k + 1], base = KEYS[k + 2],
     left = 0, given = 0, gone = 0, size = false, members = false,
   }
-  return w
 end
 
--- list_windows reads ARGV: the limits, and three bytes for each window: the number of
--- its limit, and (2) of the first of its KEYS, of which it has as many as its kind
--- says. It returns the windows and the place of the next ARGV.
+-- list_windows makes tables of all windows.
 local function list_windows()
-  local limits, windows, of = list_limits(), {}, ARGV[2]
-  for i = 1, #of / 3 do
-    local l, a, b = byte(of, 3 * i - 2, 3 * i)
-    windows[i] = window(limits[l], a + b * 256)
-  end
-  return windows, 3
+  local windows = {}
+  for i = 1, #ARGV[2] / 3 do windows[i] = window(i) end
+  return windows
 end
-

@@ -1,0 +1,37 @@
+-- What many.lua knows of a call: its limits, the reply, and the packed strings, which are read
+-- before all decisions and written after them. So a key that many requests ask for is read and
+-- written once.
+local MANY = char(255)
+local rates, lengths, mosts, ttls, tags, all_steps, lives = {}, {}, {}, {}, {}, {}, {}
+while limit_at <= #limits_text do
+  read_limit()
+  local n = #rates + 1
+  rates[n], lengths[n], mosts[n], ttls[n], tags[n], all_steps[n], lives[n] = rate, length, most, ttl, tag, steps, tonumber(ttl)
+end
+
+-- use_limit makes the limit of the number `limit` the one in use.
+local windows, limit, limit_in_use = ARGV[2], #rates, #rates
+local function use_limit()
+  rate, length, most, ttl, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], ttls[limit], tags[limit], all_steps[limit], limit
+end
+
+local strings, reply, replied = call('MGET', unpack(KEYS)), { NOW }, 1
+local unwritten = {} -- by the number of a key, how long it lives
+-- The request: where it begins, how many claims it has, whether all are granted. A string that
+-- is to be written: the number of its key, its text, how long it lives.
+local from, claims, allowed = 1, 1, 1
+local k, text, life
+
+-- write_string writes text. The first time Redis must not have a key of another type there,
+-- which looks like none in an MGET.
+local function write_string()
+  if strings[k] then unwritten[k] = life else usual = call('SET', KEYS[k], text, 'PX', life, 'NX') end
+  strings[k] = text
+end
+
+local function write_all()
+  for number, its_life in pairs(unwritten) do
+    call('SET', KEYS[number], strings[number], 'PX', its_life)
+    unwritten[number] = nil
+  end
+end

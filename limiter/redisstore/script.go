@@ -49,7 +49,8 @@ func newScripts(clock, prefix string) scripts {
 		reset: command("reset"), ban: command("ban"), report: command("report"), inspect: command("inspect"),
 	}
 	for _, f := range families() {
-		one, many := newScript(clock, setNow, f.shape(f.one)), newScript(clock, setNow, f.shape(f.many))
+		one := newScript(clock, setNow, f.withGeneral(inline(f.shape(f.one))))
+		many := newScript(clock, setNow, f.withGeneral(inline(f.shape(f.many))))
 		for _, a := range f.algorithms {
 			s.one[a], s.many[a] = one, many
 		}

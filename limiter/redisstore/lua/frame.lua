@@ -3,10 +3,10 @@
 -- its own. lua.go puts its body in the place of that line, because a call that passes values
 -- costs as much as the work that it does. So a section must not return.
 
--- The limit in use, as read_limit reads it, and the claim: what it costs, and where the ID of
--- its request begins in `requests`.
+-- The limit in use, as read_limit reads it.
 local rate, length, most, ttl, tag, steps
-local requests, cost, id = ARGV[3], 0, 0
+-- The claim: where it and the ID of its request begin in `requests`, and what it costs.
+local requests, id, claim, cost = ARGV[3], 3, 11, 0
 -- The state of the window: in `packed`, from first to last. packed is false if there is none.
 local packed, first, last
 -- What sections of an algorithm set:
@@ -30,4 +30,11 @@ local function read_limit()
   tag, x, y = sub(limits_text, limit_at - size, limit_at - 1), byte(limits_text, limit_at, limit_at + 1)
   limit_at = limit_at + 2 + x + y * 256
   steps = sub(limits_text, limit_at - x - y * 256, limit_at - 1)
+end
+
+-- read_cost reads the cost of the claim, 4 bytes.
+local function read_cost()
+  local c, d, e
+  cost, c, d, e = byte(requests, claim, claim + 3)
+  if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
 end

@@ -20,13 +20,13 @@ local unwritten = {} -- by the number of a key, how long it lives
 -- The request: where it begins, how many claims it has, whether all are granted. A string that
 -- is to be written: the number of its key, its text, how long it lives.
 local from, claims, allowed = 1, 1, 1
-local k, text, life
+local key_number, text, life
 
 -- write_string writes text. The first time Redis must not have a key of another type there,
 -- which looks like none in an MGET.
 local function write_string()
-  if strings[k] then unwritten[k] = life else usual = call('SET', KEYS[k], text, 'PX', life, 'NX') end
-  strings[k] = text
+  if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
+  strings[key_number] = text
 end
 
 local function write_all()

@@ -11,8 +11,8 @@ local function decide_one()
   if limit ~= limit_in_use then
     use_limit()
   end
-  k = y + z * 256
-  packed, allowed, later = strings[k], 0, 0
+  key_number = y + z * 256
+  packed, allowed, later = strings[key_number], 0, 0
   if packed then
     first, last = #tag + 1, #packed
     usual = sub(packed, 1, #tag) == tag
@@ -55,13 +55,13 @@ end
 local function write_states()
   local j = 1
   while j <= claims and usual do
-    k, limit = keys[j], limits[j]
-    if j == claims or keys[j + 1] ~= k then
+    key_number, limit = keys[j], limits[j]
+    if j == claims or keys[j + 1] ~= key_number then
       text, life, j = states[j], ttls[limit], j + 1
     else
       local longest = 0
       text = MANY
-      while j <= claims and keys[j] == k do
+      while j <= claims and keys[j] == key_number do
         limit, state = limits[j], states[j]
         if sizes[limit] ~= #state then sizes[limit], heads[limit] = #state, pack('<I6I3', NOW + lives[limit], #state) end
         if lives[limit] > longest then longest, life = lives[limit], ttls[limit] end
@@ -75,20 +75,20 @@ end
 -- decide_several decides a request of several claims.
 local function decide_several()
   local next, size, several, to = 1, 0, false, replied + 1
-  allowed, k = 1, 0
+  allowed, key_number = 1, 0
   reply[to] = 1 -- first: what lies behind a hole makes another kind of table
   for j = 1, claims do
     limit, cost = limits[j], costs[j]
     if limit ~= limit_in_use then
       use_limit()
     end
-    if keys[j] ~= k then
-      usual = next > size and keys[j] > k -- the string before has no other windows, and is not met again
-      k = keys[j]
-      packed = strings[k]
+    if keys[j] ~= key_number then
+      usual = next > size and keys[j] > key_number -- the string before has no other windows, and is not met again
+      key_number = keys[j]
+      packed = strings[key_number]
       next, size, several = 1, packed and #packed or 0, packed and byte(packed) == 255
       if several then next = 2 end
-      if usual and not packed and keys[1] ~= keys[claims] then usual = call('EXISTS', KEYS[k]) == 0 end -- all or none
+      if usual and not packed and keys[1] ~= keys[claims] then usual = call('EXISTS', KEYS[key_number]) == 0 end -- all or none
     elseif packed and not several then
       usual = false
     end

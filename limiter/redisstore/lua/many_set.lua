@@ -3,15 +3,11 @@
 local rates, lengths, ttls = {}, {}, {}
 while limit_at <= #limits_text do
   read_limit()
-  local n = #rates + 1
-  rates[n], lengths[n], ttls[n] = rate, length, ttl
+  rates[#rates + 1], lengths[#rates + 1], ttls[#rates + 1] = rate, length, ttl
 end
 
-local strings, n = {}, 0
-for i = 1, #KEYS, 3 do
-  strings[n + 1], strings[n + 2] = KEYS[i], KEYS[i + 2]
-  n = n + 2
-end
+local strings = {}
+for i = 1, #KEYS / 3 do strings[2 * i - 1], strings[2 * i] = KEYS[3 * i - 2], KEYS[3 * i] end
 local got, windows, reply, replied = call('MGET', unpack(strings)), ARGV[2], { NOW }, 1
 local from, limit_in_use, decide_unusual = 1, 0, nil
 -- Of each claim of a request of several: the numbers of its first key and of its limit, what is

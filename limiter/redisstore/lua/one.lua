@@ -2,11 +2,9 @@
 -- something is not usual, nothing is written, and general decides.
 -- KEYS, ARGV, reply  as for command/take.lua
 read_limit()
-local c, d, e
-cost, c, d, e = byte(requests, 11, 14)
-if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
+read_cost()
 local key, allowed = KEYS[1], 0
-id, packed, usual, later = 3, call('MGET', key)[1], true, 0
+packed, usual, later = call('MGET', key)[1], true, 0
 if packed then
   first, last = #tag + 1, #packed
   usual = sub(packed, 1, #tag) == tag

@@ -1,11 +1,9 @@
 -- one_set is one.lua for a window of three keys.
 -- KEYS, ARGV, reply  as for command/take.lua
 read_limit()
-local c, d, e
-cost, c, d, e = byte(requests, 11, 14)
-if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
+read_cost()
 local allowed, got = 0, call('MGET', KEYS[1], KEYS[3])
-id, key, log, value, usual, later = 3, KEYS[1], KEYS[2], got[1], not got[2], 0
+key, log, value, usual, later = KEYS[1], KEYS[2], got[1], not got[2], 0
 if usual then
   open()
 end

@@ -13,8 +13,8 @@ local function single(id, n)
 end
 local function merged(at, n) return char(6) .. little(at, 6) .. little(n, 4) end
 local function is_merged(member)
-  local length = byte(member, 1)
-  return (length == 6 or length == 14) and #member == length + 5
+  local size = byte(member, 1)
+  return (size == 6 or size == 14) and #member == size + 5
 end
 
 -- permits_of reads the count of a member. One of others with the highest bit set was a negative
@@ -30,18 +30,15 @@ local function total(members)
   local sum = 0
   for i = 1, #members do
     local a, b, c, d = byte(members[i], -4, -1)
-    if d ~= 0 or c ~= 0 or b ~= 0 then a = permits_of(members[i]) end
-    sum = sum + a
+    sum = sum + (d == 0 and c == 0 and b == 0 and a or permits_of(members[i]))
   end
   return sum
 end
 
-local function is_mark(member)
-  return member ~= FLOOR and byte(member, 1) == 8 and permits_of(member) == 0
-end
+local function is_mark(member) return member ~= FLOOR and byte(member, 1) == 8 and permits_of(member) == 0 end
 
--- count learns what is left from the entries alone: reading their times as well
--- costs as much again. Unless value fits them, some have expired.
+-- count learns what is left from the entries alone, for to read their times costs as much
+-- again. Unless value fits them, some have expired.
 local function count(w, value)
   local live = call('ZRANGEBYSCORE', w.log, '(' .. w.l.old, '+inf')
   local left, size = w.l.rate - total(live), #live
@@ -53,16 +50,14 @@ end
 -- recount reads everything and trusts nothing but the members.
 local function recount(w)
   local all = call('ZRANGE', w.log, 0, -1, 'WITHSCORES')
-  local now, old, gone, sum = NOW, NOW - w.l.length, 0, 0
-  local ats, ns, k = NONE, NONE, 0
-  if #all > 0 then ats, ns = {}, {} end
+  local old, gone, sum, ats, ns, k = NOW - w.l.length, 0, 0, {}, {}, 0
   for i = 1, #all, 2 do
     local at, n = tonumber(all[i + 1]), permits_of(all[i])
     if at <= old then
       gone = gone + 1
     else
-      if at > now then -- the clock was set back: it was taken now at the latest
-        at = now
+      if at > NOW then -- the clock was set back: it was taken now at the latest
+        at = NOW
         local future = w.future or {}
         w.future, future[#future + 1], future[#future + 2] = future, int(at), all[i]
       end
@@ -76,23 +71,23 @@ local function recount(w)
   w.left, w.size = w.l.rate - sum - w.given, #all / 2 - gone
 end
 
--- trusts tells whether value was counted for this rate, less than a length ago.
--- If so, only what has expired since is read.
+-- trusts tells whether value was counted for this rate, less than a length ago. If so, only what
+-- has expired since is read.
 local function trusts(w, value)
   local rate, oldest, counted = string.match(w.had_base, '^(%d+):(%d+):(%d+)$')
   oldest, counted = tonumber(oldest), tonumber(counted)
   if not value or value > w.l.rate or tonumber(rate) ~= w.l.rate then return false end
   call('ZCARD', w.log) -- an error now, if it is of another type, rather than while it is written
   if oldest > NOW or counted > NOW or counted <= NOW - w.l.length then return false end
-  w.at, w.n, w.left, w.counted = {}, {}, value, counted
+  w.at, w.n, w.left = {}, {}, value
   if oldest > NOW - w.l.length then return true end
   local gone = call('ZRANGEBYSCORE', w.log, '-inf', w.l.old)
   w.left, w.gone = value + total(gone), #gone
   return w.left <= w.l.rate
 end
 
--- open learns how many permits are left, with as little reading as is exact. When
--- it looks like a refusal, it reads the times at once.
+-- open learns how many permits are left, with as little reading as is exact. When it looks like
+-- a refusal, it reads the times at once.
 function functions.open(w, value, base)
   if not value then
     if not base and call('EXISTS', w.state, w.log) == 0 then

@@ -46,21 +46,20 @@ func NewWithoutInline(client redis.UniversalClient, o Options) *Store {
 // LuaFolder has the files of which scripts are made.
 func LuaFolder() fs.FS { return luaFolder }
 
-// ShapeTexts are the scripts of the shapes without the function general, by the first file of
-// the shape and that of the algorithm: as they are written, or as Redis runs them.
-func ShapeTexts(expanded bool) map[string]string {
+// ShapeTexts are the scripts of the shapes as they are written, without the function general, by the
+// last file of the shape and of the algorithm.
+func ShapeTexts() map[string]string {
 	all := map[string]string{}
 	for _, f := range families() {
 		for _, files := range [][]string{f.one, f.many} {
-			text := f.shape(files)
-			if expanded {
-				text = inline(text)
-			}
-			all[files[len(files)-1]+"_"+path.Base(f.algorithm[len(f.algorithm)-1])] = text
+			all[files[len(files)-1]+"_"+path.Base(f.algorithm[len(f.algorithm)-1])] = f.shape(files)
 		}
 	}
 	return all
 }
+
+// Inline is what Redis runs of a text of ShapeTexts.
+func Inline(text string) string { return inline(text) }
 
 // ScriptTexts are all scripts of a Store by names.
 func ScriptTexts() map[string]string {

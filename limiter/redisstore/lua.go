@@ -58,57 +58,87 @@ func families() []family {
 		packed(limiter.GCRA, counter, "algorithm/gcra"),
 		packed(limiter.SlidingLog, log, "algorithm/log", "algorithm/sliding_log"),
 		packed(limiter.Cooldown, log, "algorithm/log", "algorithm/cooldown"),
-		set("algorithm/token_bucket", "general/set general/bucket_read general/bucket_write general/bucket_refund", limiter.TokenBucket, limiter.Concurrent),
+		set("algorithm/token_bucket", "number_bytes general/set general/bucket_read general/bucket_write general/bucket_refund", limiter.TokenBucket, limiter.Concurrent),
 		set("algorithm/distinct", "general/set general/distinct", limiter.Distinct),
 	}
 }
 
-// generalMark is the line that ends the part of a file that shapes need. In a shape's script
-// it stands for the function general.
-const generalMark = "--@ general\n"
+// Lines that begin a part of a file: what only general scripts need, and of that what only
+// those need that do more than decide requests. In the script of a shape generalMark stands
+// for the function general.
+const (
+	generalMark = "--@ general\n"
+	changeMark  = "--@ change\n"
+)
 
-// parts returns the parts of the files of f's algorithm, for shapes and for general scripts.
-func (f family) parts() (usual, rest string) {
+// usual returns the part of f's algorithm that shapes need.
+func (f family) usual() string {
+	var out strings.Builder
 	for _, name := range f.algorithm {
-		before, after, _ := strings.Cut(luaFiles(name), generalMark)
-		usual, rest = usual+before, rest+after
+		text, _, _ := strings.Cut(luaFiles(name), generalMark)
+		out.WriteString(text)
 	}
-	return usual, rest
+	return out.String()
+}
+
+// rest returns what general scripts need besides, to decide requests and to change keys.
+func (f family) rest() (decide, change string) {
+	add := func(text string) {
+		before, after, _ := strings.Cut(text, changeMark)
+		decide, change = decide+before, change+after
+	}
+	for _, name := range f.algorithm {
+		_, text, _ := strings.Cut(luaFiles(name), generalMark)
+		add(text)
+	}
+	for _, name := range f.general {
+		add(luaFiles(name))
+	}
+	return decide, change
 }
 
 // shape returns a script of the files of a shape, with generalMark for the function general.
 func (f family) shape(files []string) string {
-	usual, _ := f.parts()
-	return luaFiles(f.frame...) + usual + generalMark + luaFiles(files...)
+	return luaFiles(f.frame...) + f.usual() + generalMark + luaFiles(files...)
 }
 
 // withGeneral puts the function general, which decides what is unusual, in the place of the mark.
 // It reads nothing outside of itself: a closure costs 30 ns for each outer local that it
 // reads, at each call of the script.
 func (f family) withGeneral(shape string) string {
-	return strings.Replace(shape, generalMark, "local function general(NOW)\n"+general(f)+luaFiles("general/request")+"end\n", 1)
+	return strings.Replace(shape, generalMark, "local function general(NOW)\n"+general(f.deciding())+luaFiles("general/request")+"end\n", 1)
 }
 
-// general returns what decides whatever is asked of families, of which it defines those that
-// are asked for.
-func general(families ...family) string {
-	text := luaFiles("base", "numbers", "number_bytes", "frame", "general/windows", "general/packed", "general/decide")
-	for _, f := range families {
-		usual, rest := f.parts()
-		if f.one[0] == "one" {
-			rest = luaFiles("struct") + usual + rest
-		} else {
-			rest = ""
-		}
-		var asked, enter []string
-		for _, a := range f.algorithms {
-			asked = append(asked, fmt.Sprintf("asked_for[%d]", a))
-			enter = append(enter, fmt.Sprintf("algorithms[%d] = functions\n", a))
-		}
-		text += "if " + strings.Join(asked, " or ") + " then\n" + rest + luaFiles(f.general...) + strings.Join(enter, "") + "end\n"
-	}
-	return text
+// general returns a text that knows algorithms, by their definitions.
+func general(definitions ...string) string {
+	return luaFiles("base", "numbers", "frame", "general/windows", "general/packed", "general/decide") + strings.Join(definitions, "")
 }
+
+// deciding defines the algorithms of f, if they are asked for, as far as requests need it.
+func (f family) deciding() string {
+	decide, _ := f.rest()
+	return f.definition(decide)
+}
+
+// changing defines all of the algorithms of f, if they are asked for.
+func (f family) changing() string {
+	decide, change := f.rest()
+	return f.definition(decide + change)
+}
+
+func (f family) definition(rest string) string {
+	if f.isPacked() { // the general half of the others reads keys in another way
+		rest = luaFiles("struct") + f.usual() + rest
+	}
+	var asked, enter []string
+	for _, a := range f.algorithms {
+		asked = append(asked, fmt.Sprintf("asked_for[%d]", a))
+		enter = append(enter, fmt.Sprintf("algorithms[%d] = functions\n", a))
+	}
+	return "if " + strings.Join(asked, " or ") + " then\n" + rest + strings.Join(enter, "") + "end\n"
+}
+
+func (f family) isPacked() bool { return isPacked(f.algorithms[0]) }
 
 var (
 	sectionBegin = regexp.MustCompile(`^local function (\w+)\(\)\n$`)

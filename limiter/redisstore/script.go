@@ -41,12 +41,20 @@ const algorithms = int(limiter.SlidingLog) + 1
 
 func newScripts(clock, prefix string) scripts {
 	channel := "local ROOM = " + quote(invalidationChannel(prefix))
-	command := func(name string) script {
-		return newScript(clock, setNow, channel, general(families()...), luaFiles("general/publish_change", "command/"+name))
+	var deciding, changing []string
+	for _, f := range families() {
+		deciding, changing = append(deciding, f.deciding()), append(changing, f.changing())
+	}
+	command := func(definitions []string, files ...string) script {
+		return newScript(clock, setNow, channel, general(definitions...), luaFiles(files...))
+	}
+	change := func(files ...string) script {
+		return command(changing, append([]string{"general/publish_change"}, files...)...)
 	}
 	s := scripts{
-		take: command("take"), peek: command("peek"), refund: command("refund"), renew: command("renew"), grant: command("grant"),
-		reset: command("reset"), ban: command("ban"), report: command("report"), inspect: command("inspect"),
+		take: command(deciding, "command/take"), peek: command(deciding, "command/peek"), inspect: command(changing, "command/inspect"),
+		refund: change("command/refund"), renew: change("command/renew"), grant: change("command/grant"),
+		reset: change("command/reset"), ban: change("command/ban"), report: change("number_bytes", "command/report"),
 	}
 	for _, f := range families() {
 		one := newScript(clock, setNow, f.withGeneral(inline(f.shape(f.one))))

@@ -42,6 +42,7 @@ end
 
 local function merge() put_few(list_entries(), MOST_ENTRIES - 1) end
 
+--@ change
 local function refund(_, id)
   local all = list_entries()
   for i = #all, 1, -1 do

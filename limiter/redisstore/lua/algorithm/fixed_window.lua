@@ -34,6 +34,7 @@ local function settle()
   start = NOW
 end
 
+--@ change
 local function holds(at) return start > 0 and at >= start and taken > 0 end
 
 local function give(n)

@@ -39,6 +39,7 @@ local function settle()
   _, _, free_at, debt = unpack_at(LAYOUT, packed)
 end
 
+--@ change
 local function holds(at) return debt > 0 and at >= free_at end
 
 local function give(n)

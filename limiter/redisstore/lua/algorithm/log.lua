@@ -115,6 +115,13 @@ local function insert_entry(all, e)
   table.insert(all, i, e)
 end
 
+local function settle()
+  local all = list_entries()
+  for _, e in ipairs(all) do e.at = math.min(e.at, NOW) end
+  put_entries(all)
+end
+
+--@ change
 -- insert_grants puts each grant there once.
 local function insert_grants(all, grants)
   local known = {}
@@ -125,10 +132,4 @@ local function insert_grants(all, grants)
     if not known[g.id] then insert_entry(all, { at = g.at, n = g.n, id = g.id }) end
     known[g.id] = true
   end
-end
-
-local function settle()
-  local all = list_entries()
-  for _, e in ipairs(all) do e.at = math.min(e.at, NOW) end
-  put_entries(all)
 end

@@ -69,6 +69,7 @@ end
 
 local function merge(w) put_entries(merge_entries(w, list_entries())) end
 
+--@ change
 local function put_few(w, all) put_entries(#all > FULL and merge_entries(w, all) or all) end
 
 -- refund gives back what id took. Of what was merged it is in the first merged entry that is

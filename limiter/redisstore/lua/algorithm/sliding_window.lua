@@ -57,6 +57,7 @@ local function settle()
   _, _, taken, before = unpack_at(LAYOUT, packed)
 end
 
+--@ change
 local function holds(at)
   local its = floor(at / length)
   return its == window and taken > 0 or its == window - 1 and before > 0

@@ -1,3 +1,4 @@
+--@ change
 -- How a token bucket gives back: to who took, to the holder of a lease, or to an operator's key;
 -- and what others granted.
 

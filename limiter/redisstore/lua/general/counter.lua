@@ -6,6 +6,7 @@ local function check_form()
   if #packed ~= HEAD or byte(packed) ~= 1 then error('a state of another form') end
 end
 
+--@ change
 -- mark_refund marks id as given back. It is false if it is already, may be, or has expired.
 -- Of too many marks the oldest is forgotten for the floor.
 local function mark_refund(w, id, at)

@@ -80,6 +80,7 @@ function functions.keep(w)
   call('PEXPIRE', w.log, w.l.ttl)
 end
 
+--@ change
 -- refund forgets the use of id, wherever it is.
 function functions.refund(w, id)
   local all = call('ZRANGEBYSCORE', w.log, '(' .. int(NOW - w.l.length), '+inf')

@@ -79,6 +79,7 @@ function functions.keep(w)
   save(w, w.changed and whole_life(w) or life(w))
 end
 
+--@ change
 local function load(w) functions.open(w, load_state(w)) end
 
 function functions.refund(w, id, n, at)

@@ -3,6 +3,7 @@ local FULL, FLOOR = 128, char(5) .. 'floor' .. char(0, 0, 0, 0)
 local now_text = int(NOW)
 local functions = { keys = 3 }
 
+--@ change
 -- reset leaves a floor: nothing that was taken before is given back any more.
 function functions.reset(w)
   call('DEL', w.state, w.log, w.base)

@@ -3,15 +3,17 @@
 
 -- decide_one decides a request of one claim.
 local function decide_one()
-  local c, d, e, x, y, z
+  local c, d, e, x, y
   cost, c, d, e, x, y = byte(requests, from + 10, from + 15)
   if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
-  x = 3 * (x + y * 256)
-  limit, y, z = byte(windows, x - 2, x)
-  if limit ~= limit_in_use then
-    use_limit()
+  key_number = x + y * 256
+  if not alike then
+    limit, x, y = byte(windows, 3 * key_number - 2, 3 * key_number)
+    if limit ~= limit_in_use then
+      use_limit()
+    end
+    key_number = x + y * 256
   end
-  key_number = y + z * 256
   packed, allowed, later = strings[key_number], 0, 0
   if packed then
     first, last = #tag + 1, #packed

@@ -13,7 +13,7 @@ end
 local function open()
   open_log()
   if usual then
-    if newest <= NOW - length then
+    if packed and newest <= NOW - length then
       taken, count, first = 0, 0, last + 1
     end
     left = (taken == 0 or newest + step(steps, taken) <= NOW) and 1 or 0

@@ -39,28 +39,30 @@ end
 
 -- open_log reads the head. Then the entries begin at `first`.
 local function open_log()
-  local form, _ = 1, nil
   if not packed then
     before, newest, taken, count, first, last = NOW, NOW, 0, 0, 1, 0
   elseif last - first == 16 and byte(packed, first) == 3 then
+    local _
     _, before, _, taken, first = unpack_at('<BI6BB', packed, first)
-    newest, count, first = before, 1, first - 2
-  elseif last - first > 17 then
-    form, before, newest, taken, count, first = unpack_at('<BI6I6I4I2', packed, first)
+    newest, count, first, usual = before, 1, first - 2, before <= NOW
   else
-    form, newest = 0, 0
+    usual = last - first > 17 and byte(packed, first) == 1
+    if usual then
+      local _
+      _, before, newest, taken, count, first = unpack_at('<BI6I6I4I2', packed, first)
+      usual = newest <= NOW
+    end
   end
-  usual = form == 1 and newest <= NOW
 end
 
 -- add sets the state with an entry of the claim more. Several windows of one request mostly
 -- get the same entry.
 local added, added_id, added_after, added_cost
 local function add()
-  local after = NOW - newest
   if count == 0 and cost < 256 then
     state = tag .. pack('<BI6BBc8', 3, NOW, 16, cost, sub(requests, id, id + 7))
   else
+    local after = NOW - newest
     if added_id ~= id or added_after ~= after or added_cost ~= cost then
       added_id, added_after, added_cost = id, after, cost
       if after < 65536 and cost < 256 then

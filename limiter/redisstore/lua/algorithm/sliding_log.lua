@@ -2,8 +2,8 @@
 
 local function open()
   open_log()
-  local old = NOW - length
-  if usual and before <= old then
+  if packed and usual and before <= NOW - length then
+    local old = NOW - length
     if newest <= old then -- everything has come back
       before, taken, count, first = newest, 0, 0, last + 1
     end

@@ -38,13 +38,13 @@ end
 local function is_mark(member) return member ~= FLOOR and byte(member, 1) == 8 and permits_of(member) == 0 end
 
 -- count learns what is left from the entries alone, for to read their times costs as much
--- again. Unless value fits them, some have expired.
+-- again. If value does not fit them, or there are more, some have expired.
 local function count(w, value)
   local live = call('ZRANGEBYSCORE', w.log, '(' .. w.l.old, '+inf')
   local left, size = w.l.rate - total(live), #live
   w.left, w.size = left, size
   if size == 0 then w.at, w.n, w.whole, w.fresh = NONE, NONE, true, true end
-  if value ~= left then w.gone = 1 end
+  if value ~= left or call('ZCARD', w.log) > size then w.gone = 1 end
 end
 
 -- recount reads everything and trusts nothing but the members.

@@ -63,6 +63,7 @@ end
 -- use_limit makes the limit of the number `limit` the one in use.
 local windows, limit, limit_in_use = ARGV[2], #rates, #rates
 
+local alike = #rates == 1 and #windows == 3 * #KEYS -- the i-th window is of the one limit, in the i-th key
 local strings, reply, replied = call('MGET', unpack(KEYS)), { NOW }, 1
 local unwritten = {} -- by the number of a key, how long it lives
 -- The request: where it begins, how many claims it has, whether all are granted. A string that
@@ -98,17 +99,19 @@ while from <= #requests do
   claims, usual, id = byte(requests, from), true, from + 2
   if claims == 1 then
     do
-      local c, d, e, x, y, z
+      local c, d, e, x, y
       cost, c, d, e, x, y = byte(requests, from + 10, from + 15)
       if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
-      x = 3 * (x + y * 256)
-      limit, y, z = byte(windows, x - 2, x)
-      if limit ~= limit_in_use then
-        do
-          rate, length, most, ttl, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], ttls[limit], tags[limit], all_steps[limit], limit
+      key_number = x + y * 256
+      if not alike then
+        limit, x, y = byte(windows, 3 * key_number - 2, 3 * key_number)
+        if limit ~= limit_in_use then
+          do
+            rate, length, most, ttl, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], ttls[limit], tags[limit], all_steps[limit], limit
+          end
         end
+        key_number = x + y * 256
       end
-      key_number = y + z * 256
       packed, allowed, later = strings[key_number], 0, 0
       if packed then
         first, last = #tag + 1, #packed

@@ -91,12 +91,12 @@ while from <= #requests do
   if claims > 128 then claims = claims - 128 end
   usual, id, claim, reply[to] = true, from + 2, from + 10, 1
   for j = 1, claims do
-    local c, d, e, x, y, k, limit
+    local c, d, e, x, y
     cost, c, d, e, x, y = byte(requests, claim, claim + 5)
     if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
     x = x + y * 256
-    limit, y, k = byte(windows, 3 * x - 2, 3 * x)
-    k = y + k * 256
+    local k = 3 * x - 2 -- of its first key, and of what windows says of it
+    local limit = byte(windows, k)
     if limit ~= limit_in_use then rate, length, ttl, limit_in_use = rates[limit], lengths[limit], ttls[limit], limit end
     key, log, value, usual, later = KEYS[k], KEYS[k + 1], got[2 * x - 1], not got[2 * x], 0
     if usual then
@@ -124,15 +124,20 @@ while from <= #requests do
       end
     end
     if not usual then break end
-    lefts[j], keys[j] = left, false
+    if claims > 1 then lefts[j], keys[j] = left, false end
     if cost > left then
       allowed = 0
     elseif allowed == 1 then
       do
         usual, left = not entries or #entries < MOST_USUAL, left - cost
-        state = sub(requests, id - 1, id + 7) .. sub(requests, claim, claim + 3)
+        trim = trim or entries and call('ZCARD', log) > #entries -- at another rate, value may be left by chance
+        if claim == id + 8 then
+          state = sub(requests, id - 1, claim + 3)
+        else
+          state = sub(requests, id - 1, id + 7) .. sub(requests, claim, claim + 3)
+        end
       end
-      keys[j], limits[j], states[j], trims[j] = k, limit, state, trim
+      if claims > 1 then keys[j], limits[j], states[j], trims[j] = k, limit, state, trim end
     end
     if usual and cost > left then
       do
@@ -187,7 +192,7 @@ while from <= #requests do
       end
     else
       reply[replied + 1] = 0
-      for j = 1, claims do -- what was taken is not
+      for j = 1, claims > 1 and claims or 0 do -- what was taken is not
         if keys[j] then reply[replied + 2 * j], reply[replied + 2 * j + 1] = lefts[j], 0 end
       end
     end

@@ -109,7 +109,12 @@ if usual and cost <= left then
   allowed = 1
   do
     usual, left = not entries or #entries < MOST_USUAL, left - cost
-    state = sub(requests, id - 1, id + 7) .. sub(requests, claim, claim + 3)
+    trim = trim or entries and call('ZCARD', log) > #entries -- at another rate, value may be left by chance
+    if claim == id + 8 then
+      state = sub(requests, id - 1, claim + 3)
+    else
+      state = sub(requests, id - 1, id + 7) .. sub(requests, claim, claim + 3)
+    end
   end
 end
 if usual and cost > left then

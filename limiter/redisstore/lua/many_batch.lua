@@ -9,10 +9,11 @@ while limit_at <= #limits_text do
   rates[n], lengths[n], mosts[n], ttls[n], tags[n], all_steps[n], lives[n] = rate, length, most, ttl, tag, steps, tonumber(ttl)
 end
 
--- use_limit makes the limit of the number `limit` the one in use.
-local windows, limit, limit_in_use = ARGV[2], #rates, #rates
+-- use_limit makes the limit of the number `limit` the one in use; nobody asks for its ttl.
+local windows, limit_in_use = ARGV[2], #rates
+limit = #rates
 local function use_limit()
-  rate, length, most, ttl, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], ttls[limit], tags[limit], all_steps[limit], limit
+  rate, length, most, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], tags[limit], all_steps[limit], limit
 end
 
 local alike = #rates == 1 and #windows == 3 * #KEYS -- the i-th window is of the one limit, in the i-th key

@@ -30,7 +30,7 @@ local function decide_one()
     wait()
   end
   if usual and allowed == 1 then
-    text, life = state, ttl
+    text, life = state, ttls[limit]
     write_string()
   end
   if usual then reply[replied + 1], reply[replied + 2], reply[replied + 3] = allowed, left < 0 and 0 or left, later end

@@ -23,7 +23,7 @@ while from <= #requests do
     if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
     x = x + y * 256
     local k = 3 * x - 2 -- of its first key, and of what windows says of it
-    local limit = byte(windows, k)
+    limit = byte(windows, k)
     if limit ~= limit_in_use then rate, length, ttl, limit_in_use = rates[limit], lengths[limit], ttls[limit], limit end
     key, log, value, usual, later = KEYS[k], KEYS[k + 1], got[2 * x - 1], not got[2 * x], 0
     if usual then
@@ -52,7 +52,8 @@ while from <= #requests do
       write()
     elseif allowed == 1 then
       for j = 1, claims do
-        local k, limit = keys[j], limits[j]
+        local k = keys[j]
+        limit = limits[j]
         key, log, state, trim, left = KEYS[k], KEYS[k + 1], states[j], trims[j], reply[replied + 2 * j]
         length, ttl, limit_in_use = lengths[limit], ttls[limit], 0
         write()

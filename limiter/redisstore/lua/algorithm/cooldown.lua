@@ -2,21 +2,28 @@
 -- one length after the last. limiter's cooldown.go is the same.
 local MOST_ENTRIES = 32 -- the first ones become one without an ID
 
--- step is how many ms after the given number of permits the next may come: 6 bytes each, and
--- the last step stands for all that follow.
-local function step(steps, permits)
-  local a, b, c, d, e, f = byte(steps, 6 * permits - 5, 6 * permits)
-  if not f then a, b, c, d, e, f = byte(steps, -6, -1) end
-  return a + b * 256 + c * 65536 + (d + e * 256 + f * 65536) * 16777216
+-- find_pause sets pause: how many ms after the permits that are taken the next may come. A
+-- step is 6 bytes, and the last one stands for all that follow.
+local pauses, pause = {}, 0
+local function find_pause()
+  pause = pauses[limit + taken * 256]
+  if not pause then
+    local a, b, c, d, e, f = byte(steps, 6 * taken - 5, 6 * taken)
+    if not f then a, b, c, d, e, f = byte(steps, -6, -1) end
+    pause = a + b * 256 + c * 65536 + (d + e * 256 + f * 65536) * 16777216
+    pauses[limit + taken * 256] = pause
+  end
 end
 
 local function open()
   open_log()
-  if usual then
-    if packed and newest <= NOW - length then
-      taken, count, first = 0, 0, last + 1
-    end
-    left = (taken == 0 or newest + step(steps, taken) <= NOW) and 1 or 0
+  if packed and usual and newest <= NOW - length then
+    taken, count, first = 0, 0, last + 1
+  end
+  left = 1
+  if usual and taken > 0 then
+    find_pause()
+    if newest + pause > NOW then left = 0 end
   end
 end
 
@@ -28,7 +35,10 @@ local function take()
   end
 end
 
-local function wait() later = newest + step(steps, taken) - NOW end
+local function wait()
+  find_pause()
+  later = newest + pause - NOW
+end
 
 --@ general
 local ONLY_BANNED = true -- form 2 says nothing but until when

@@ -9,7 +9,7 @@ local functions = { keys = 1 }
 -- use makes w the window that the sections of the algorithm work on.
 local function use(w)
   local l = w.l
-  rate, length, most, tag, steps = l.rate, l.length, l.most, '', l.steps
+  rate, length, most, tag, steps, limit = l.rate, l.length, l.most, '', l.steps, l.number
   usual, packed, first, last = true, w.raw, 1, w.raw and #w.raw
   open()
   if not usual then -- the clock was set back: what was taken later was taken now at the latest

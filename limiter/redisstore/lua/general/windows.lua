@@ -12,7 +12,7 @@ while limit_at <= #limits_text do
   read_limit()
   asked_for[algorithm] = true
   limits[#limits + 1] = {
-    algorithm = algorithm, rate = rate, length = length, most = most, steps = steps, ttl = ttl, tag = tag,
+    number = #limits + 1, algorithm = algorithm, rate = rate, length = length, most = most, steps = steps, ttl = ttl, tag = tag,
     horizon = algorithm == 0 and length or ttl - SLACK, merges = rate > 128 and algorithm ~= CONCURRENT, old = false,
   }
 end

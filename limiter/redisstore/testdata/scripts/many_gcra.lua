@@ -9,8 +9,9 @@ local pack, unpack_at = struct.pack, struct.unpack
 -- its own. lua.go puts its body in the place of that line, because a call that passes values
 -- costs as much as the work that it does. So a section must not return.
 
--- The limit in use, as read_limit reads it.
+-- The limit in use, as read_limit reads it, and its number.
 local rate, length, most, ttl, tag, steps
+local limit = 1
 -- The claim: where it and the ID of its request begin in `requests`, and what it costs.
 local requests, id, claim, cost = ARGV[3], 3, 11, 0
 -- The state of the window: in `packed`, from first to last. packed is false if there is none.
@@ -60,8 +61,9 @@ while limit_at <= #limits_text do
   rates[n], lengths[n], mosts[n], ttls[n], tags[n], all_steps[n], lives[n] = rate, length, most, ttl, tag, steps, tonumber(ttl)
 end
 
--- use_limit makes the limit of the number `limit` the one in use.
-local windows, limit, limit_in_use = ARGV[2], #rates, #rates
+-- use_limit makes the limit of the number `limit` the one in use; nobody asks for its ttl.
+local windows, limit_in_use = ARGV[2], #rates
+limit = #rates
 
 local alike = #rates == 1 and #windows == 3 * #KEYS -- the i-th window is of the one limit, in the i-th key
 local strings, reply, replied = call('MGET', unpack(KEYS)), { NOW }, 1
@@ -107,7 +109,7 @@ while from <= #requests do
         limit, x, y = byte(windows, 3 * key_number - 2, 3 * key_number)
         if limit ~= limit_in_use then
           do
-            rate, length, most, ttl, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], ttls[limit], tags[limit], all_steps[limit], limit
+            rate, length, most, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], tags[limit], all_steps[limit], limit
           end
         end
         key_number = x + y * 256
@@ -147,7 +149,7 @@ while from <= #requests do
         end
       end
       if usual and allowed == 1 then
-        text, life = state, ttl
+        text, life = state, ttls[limit]
         do
           if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
           strings[key_number] = text
@@ -179,7 +181,7 @@ while from <= #requests do
         limit, cost = limits[j], costs[j]
         if limit ~= limit_in_use then
           do
-            rate, length, most, ttl, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], ttls[limit], tags[limit], all_steps[limit], limit
+            rate, length, most, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], tags[limit], all_steps[limit], limit
           end
         end
         if keys[j] ~= key_number then

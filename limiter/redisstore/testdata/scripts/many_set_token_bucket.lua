@@ -14,8 +14,9 @@ local function count_text(n) return format('%d', n) end
 -- its own. lua.go puts its body in the place of that line, because a call that passes values
 -- costs as much as the work that it does. So a section must not return.
 
--- The limit in use, as read_limit reads it.
+-- The limit in use, as read_limit reads it, and its number.
 local rate, length, most, ttl, tag, steps
+local limit = 1
 -- The claim: where it and the ID of its request begin in `requests`, and what it costs.
 local requests, id, claim, cost = ARGV[3], 3, 11, 0
 -- The state of the window: in `packed`, from first to last. packed is false if there is none.
@@ -96,7 +97,7 @@ while from <= #requests do
     if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
     x = x + y * 256
     local k = 3 * x - 2 -- of its first key, and of what windows says of it
-    local limit = byte(windows, k)
+    limit = byte(windows, k)
     if limit ~= limit_in_use then rate, length, ttl, limit_in_use = rates[limit], lengths[limit], ttls[limit], limit end
     key, log, value, usual, later = KEYS[k], KEYS[k + 1], got[2 * x - 1], not got[2 * x], 0
     if usual then
@@ -175,7 +176,8 @@ while from <= #requests do
       end
     elseif allowed == 1 then
       for j = 1, claims do
-        local k, limit = keys[j], limits[j]
+        local k = keys[j]
+        limit = limits[j]
         key, log, state, trim, left = KEYS[k], KEYS[k + 1], states[j], trims[j], reply[replied + 2 * j]
         length, ttl, limit_in_use = lengths[limit], ttls[limit], 0
         do

@@ -9,8 +9,9 @@ local pack, unpack_at = struct.pack, struct.unpack
 -- its own. lua.go puts its body in the place of that line, because a call that passes values
 -- costs as much as the work that it does. So a section must not return.
 
--- The limit in use, as read_limit reads it.
+-- The limit in use, as read_limit reads it, and its number.
 local rate, length, most, ttl, tag, steps
+local limit = 1
 -- The claim: where it and the ID of its request begin in `requests`, and what it costs.
 local requests, id, claim, cost = ARGV[3], 3, 11, 0
 -- The state of the window: in `packed`, from first to last. packed is false if there is none.

@@ -39,7 +39,7 @@ end
 -- Of each claim: its cost, the numbers of its limit and key, what is left before it, and the
 -- state after it.
 local costs, limits, keys, lefts, states = {}, {}, {}, {}, {}
-local heads, sizes = {}, {} -- of each limit, what precedes a state of that size
+local heads, sizes, dies = {}, {}, {} -- of each limit, what precedes a state of that size, and begins it
 
 -- read_claims reads what the request asks for.
 local function read_claims()
@@ -65,7 +65,11 @@ local function write_states()
       text = MANY
       while j <= claims and keys[j] == key_number do
         limit, state = limits[j], states[j]
-        if sizes[limit] ~= #state then sizes[limit], heads[limit] = #state, pack('<I6I3', NOW + lives[limit], #state) end
+        local size = #state
+        if sizes[limit] ~= size then
+          dies[limit] = dies[limit] or pack('<I6', NOW + lives[limit])
+          sizes[limit], heads[limit] = size, dies[limit] .. (size < 256 and char(size, 0, 0) or pack('<I3', size))
+        end
         if lives[limit] > longest then longest, life = lives[limit], ttls[limit] end
         text, j = text .. heads[limit] .. state, j + 1
       end

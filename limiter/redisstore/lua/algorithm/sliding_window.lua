@@ -4,14 +4,6 @@
 --   state  '<BI6I4I4': form 1, window, taken, before
 local window, taken, before
 
--- used is how many permits count at a time, in the window of now or later.
-local function used(at, window, taken, before, length)
-  local its = floor(at / length)
-  local fading = its == window and before or its == window + 1 and taken or 0
-  local faded = math.ceil(fading * ((its * length + length - at) / length))
-  return its == window and taken + faded or faded
-end
-
 local function open()
   window, taken, before = floor(NOW / length), 0, 0
   if packed then
@@ -38,12 +30,11 @@ end
 -- wait: in this window while the one before fades, or in the next while this one does. The
 -- loops make it exact, whatever was rounded.
 local function wait()
-  local room, fading, border = rate - cost, before, (window + 1) * length
-  local free = room - taken
-  if free < 0 then fading, border, free = taken, border + length, room end
-  local at = math.max(border - floor(math.max(0, free) * length / math.max(1, fading)), NOW + 1)
-  while at > NOW + 1 and used(at - 1, window, taken, before, length) <= room do at = at - 1 end
-  while used(at, window, taken, before, length) > room do at = at + 1 end
+  local room, counted, fading, border = rate - cost, taken, before, (window + 1) * length
+  if taken > room then counted, fading, border = 0, taken, border + length end
+  local at = math.max(border - floor((room - counted) * length / math.max(1, fading)), NOW + 1)
+  while at > NOW + 1 and counted + math.ceil(fading * ((border - at + 1) / length)) <= room do at = at - 1 end
+  while counted + math.ceil(fading * ((border - at) / length)) > room do at = at + 1 end
   later = at - NOW
 end
 

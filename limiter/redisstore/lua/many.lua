@@ -23,7 +23,10 @@ while from <= #requests do
     write_all()
     decide_unusual = decide_unusual or general(NOW)
     replied = decide_unusual(from, reply, replied)
-    strings = call('MGET', unpack(KEYS))
+    for j = 1, claims do
+      local its = claims == 1 and key_number or keys[j]
+      strings[its] = call('MGET', KEYS[its])[1]
+    end
   end
   from = from + 10 + 6 * claims
 end

@@ -42,7 +42,7 @@ func families() []family {
 	packed := func(a limiter.Algorithm, general string, files ...string) family {
 		return family{
 			algorithms: []limiter.Algorithm{a}, frame: []string{"base", "struct", "frame"}, algorithm: files, general: strings.Fields(general),
-			one: []string{"one"}, many: []string{"many_batch", "many_request", "many"},
+			one: []string{"one"}, many: []string{"many_batch", "many_one", "many_several", "many"},
 		}
 	}
 	set := func(file, general string, all ...limiter.Algorithm) family {
@@ -56,8 +56,8 @@ func families() []family {
 		packed(limiter.FixedWindow, counter, "algorithm/fixed_window"),
 		packed(limiter.SlidingWindow, counter, "algorithm/sliding_window"),
 		packed(limiter.GCRA, counter, "algorithm/gcra"),
-		packed(limiter.SlidingLog, log, "algorithm/log", "algorithm/sliding_log"),
-		packed(limiter.Cooldown, log, "algorithm/log", "algorithm/cooldown"),
+		packed(limiter.SlidingLog, log, "algorithm/log", "general/log", "algorithm/sliding_log"),
+		packed(limiter.Cooldown, log, "algorithm/log", "general/log", "algorithm/cooldown"),
 		set("algorithm/token_bucket", "number_bytes general/set general/bucket_read general/bucket_write general/bucket_refund", limiter.TokenBucket, limiter.Concurrent),
 		set("algorithm/distinct", "general/set general/distinct", limiter.Distinct),
 	}

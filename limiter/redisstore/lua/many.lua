@@ -20,6 +20,7 @@ while from <= #requests do
   if usual then
     replied = replied + 1 + 2 * claims
   else
+    release()
     write_all()
     decide_unusual = decide_unusual or general(NOW)
     replied = decide_unusual(from, reply, replied)
@@ -30,5 +31,6 @@ while from <= #requests do
   end
   from = from + 10 + 6 * claims
 end
+release()
 write_all()
 return reply

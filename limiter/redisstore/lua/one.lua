@@ -20,6 +20,7 @@ if usual and cost > left then
   wait()
 end
 if usual and allowed == 1 then
+  save()
   if packed then
     call('SET', key, state, 'PX', ttl)
   else -- a key of another type looks like none in an MGET

@@ -2,16 +2,17 @@
 -- one length after the last. limiter's cooldown.go is the same.
 local MOST_ENTRIES = 32 -- the first ones become one without an ID
 
--- find_pause sets pause: how many ms after the permits that are taken the next may come. A
--- step is 6 bytes, and the last one stands for all that follow.
+-- find_pause sets pause: how many ms after the last of the permits the next may come. A step is
+-- 6 bytes, and the last one stands for all that follow.
 local pauses, pause = {}, 0
 local function find_pause()
-  pause = pauses[limit + taken * 256]
+  local permits = taken + added
+  pause = pauses[limit + permits * 256]
   if not pause then
-    local a, b, c, d, e, f = byte(steps, 6 * taken - 5, 6 * taken)
+    local a, b, c, d, e, f = byte(steps, 6 * permits - 5, 6 * permits)
     if not f then a, b, c, d, e, f = byte(steps, -6, -1) end
     pause = a + b * 256 + c * 65536 + (d + e * 256 + f * 65536) * 16777216
-    pauses[limit + taken * 256] = pause
+    pauses[limit + permits * 256] = pause
   end
 end
 
@@ -31,13 +32,13 @@ local function take()
   usual = count < MOST_ENTRIES
   if usual then
     add()
-    newest, taken, left = NOW, taken + 1, 0
+    left = 0
   end
 end
 
 local function wait()
   find_pause()
-  later = newest + pause - NOW
+  later = (added > 0 and NOW or newest) + pause - NOW
 end
 
 --@ general

@@ -19,8 +19,9 @@ end
 local function take()
   if start == 0 then start = NOW end
   taken, left = taken + cost, left - cost
-  state = tag .. pack('<BI6I4', 1, start, taken)
 end
+
+local function save() state = tag .. pack('<BI6I4', 1, start, taken) end
 
 local function wait() later = start + length - NOW end
 

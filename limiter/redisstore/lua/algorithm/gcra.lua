@@ -20,8 +20,10 @@ end
 
 local function take()
   debt = debt + cost
-  left, state = floor(most - debt + TINY), tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
+  left = floor(most - debt + TINY)
 end
+
+local function save() state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt) end
 
 -- What is short says about when; the loops make it exact, whatever was rounded.
 local function wait()

@@ -9,6 +9,7 @@
 --          '<BI6BBc8': form 3, the time of the one entry, which is of less than 256 permits
 local FULL = 128 -- entries are merged beyond that
 local before, newest, taken, count
+local added, given, new_entries -- what takes have added: how many, their permits, their text
 
 -- entry reads the one at i: ms since the one before, permits, where the next begins, and where
 -- its ID does, if it has one.
@@ -39,6 +40,7 @@ end
 
 -- open_log reads the head. Then the entries begin at `first`.
 local function open_log()
+  added, given = 0, 0
   if not packed then
     before, newest, taken, count, first, last = NOW, NOW, 0, 0, 1, 0
   elseif last - first == 16 and byte(packed, first) == 3 then
@@ -55,83 +57,46 @@ local function open_log()
   end
 end
 
--- add sets the state with an entry of the claim more. Several windows of one request mostly
--- get the same entry.
-local added, added_id, added_after, added_cost
-local function add()
-  if count == 0 and cost < 256 then
-    state = tag .. pack('<BI6BBc8', 3, NOW, 16, cost, sub(requests, id, id + 7))
-  else
-    local after = NOW - newest
-    if added_id ~= id or added_after ~= after or added_cost ~= cost then
-      added_id, added_after, added_cost = id, after, cost
-      if after < 65536 and cost < 256 then
-        added = pack('<BI2Bc8', 18, after, cost, sub(requests, id, id + 7))
-      else
-        added = entry_text(after, cost, sub(requests, id, id + 7))
-      end
+-- add_first makes the text of the first entry that is added. Several windows of one request
+-- mostly get the same.
+local HOT = 4 -- of more that are merged soon none has an entry of its own
+local one_cost, one_id
+local known_entry, known_after, known_cost, known_id
+local function add_first()
+  local after = NOW - newest
+  if known_id ~= one_id or known_after ~= after or known_cost ~= one_cost then
+    known_id, known_after, known_cost = one_id, after, one_cost
+    if after < 65536 and one_cost < 256 then
+      known_entry = pack('<BI2Bc8', 18, after, one_cost, sub(requests, one_id, one_id + 7))
+    else
+      known_entry = entry_text(after, one_cost, sub(requests, one_id, one_id + 7))
     end
-    state = tag .. pack('<BI6I6I4I2', 1, before, NOW, taken + cost, count + 1) .. (packed and sub(packed, first, last) or '') .. added
+  end
+  new_entries = known_entry
+end
+
+local function add()
+  added, given = added + 1, given + cost
+  if added == 1 then
+    one_cost, one_id = cost, id
+  elseif added <= HOT or rate <= FULL then
+    if added == 2 then
+      add_first()
+    end
+    new_entries = new_entries .. entry_text(0, cost, sub(requests, id, id + 7))
   end
 end
 
---@ general
-local HEAD, HEAD_OF_ONE, LOGGED = 19, 17, true
-
-local function packed_state()
-  return pack('<BI6I6I4I2', 1, before, newest, taken, count) .. (packed and sub(packed, first, last) or '')
-end
-
-local function check_form()
-  local form = byte(packed)
-  if not (form == 1 and #packed >= HEAD or form == 3 and #packed == HEAD_OF_ONE) then error('a state of another form') end
-end
-
--- list_entries makes a table of each entry that counts, oldest first.
-local function list_entries()
-  local all, at, i = {}, before, first
-  while i <= last do
-    local after, n, next, its_id = entry(packed, i)
-    at, i = at + after, next
-    all[#all + 1] = { at = at, n = n, id = its_id and sub(packed, its_id, its_id + 7) }
-  end
-  return all
-end
-
--- put_entries makes them the entries that count.
-local function put_entries(all)
-  local texts, at = {}, all[1] and all[1].at or NOW
-  before, count, taken = at, #all, 0
-  for i, e in ipairs(all) do
-    texts[i] = entry_text(e.at - at, e.n, e.id)
-    at, taken = e.at, taken + e.n
-  end
-  packed, newest = table.concat(texts), at
-  first, last = 1, #packed
-end
-
--- insert_entry puts e where its time belongs.
-local function insert_entry(all, e)
-  local i = #all + 1
-  while i > 1 and all[i - 1].at > e.at do i = i - 1 end
-  table.insert(all, i, e)
-end
-
-local function settle()
-  local all = list_entries()
-  for _, e in ipairs(all) do e.at = math.min(e.at, NOW) end
-  put_entries(all)
-end
-
---@ change
--- insert_grants puts each grant there once.
-local function insert_grants(all, grants)
-  local known = {}
-  for _, e in ipairs(all) do
-    if e.id then known[e.id] = true end
-  end
-  for _, g in ipairs(grants) do
-    if not known[g.id] then insert_entry(all, { at = g.at, n = g.n, id = g.id }) end
-    known[g.id] = true
+local function save()
+  if added == 1 and count == 0 and one_cost < 256 then
+    state = tag .. pack('<BI6BBc8', 3, NOW, 16, one_cost, sub(requests, one_id, one_id + 7))
+  else
+    local n = added
+    if n == 1 then
+      add_first()
+    elseif n > HOT and rate > FULL then
+      n, new_entries = 1, entry_text(NOW - newest, given)
+    end
+    state = tag .. pack('<BI6I6I4I2', 1, before, NOW, taken + given, count + n) .. (packed and sub(packed, first, last) or '') .. new_entries
   end
 end

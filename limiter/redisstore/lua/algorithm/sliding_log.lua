@@ -19,7 +19,7 @@ local function open()
 end
 
 local function take()
-  usual = count < FULL
+  usual = count + added < FULL or added >= HOT and rate > FULL
   if usual then
     add()
     left = left - cost

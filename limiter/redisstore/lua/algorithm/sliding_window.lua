@@ -22,10 +22,9 @@ local function open()
   if before > 0 then left = left - math.ceil(before * ((window * length + length - NOW) / length)) end
 end
 
-local function take()
-  taken, left = taken + cost, left - cost
-  state = tag .. pack('<BI6I4I4', 1, window, taken, before)
-end
+local function take() taken, left = taken + cost, left - cost end
+
+local function save() state = tag .. pack('<BI6I4I4', 1, window, taken, before) end
 
 -- wait: in this window while the one before fades, or in the next while this one does. The
 -- loops make it exact, whatever was rounded.

@@ -46,7 +46,7 @@ end
 -- take takes n permits under the ID that begins behind the first byte of an entry of decide.
 function functions.take(w, n, entry)
   use(w)
-  cost, requests, id, added_id = n, entry, 2, nil
+  cost, requests, id, known_id = n, entry, 2, nil
   take()
   if not usual then
     merge(w)
@@ -54,11 +54,12 @@ function functions.take(w, n, entry)
     use(w)
     take()
   end
+  save()
   w.raw, w.left, w.changed = state, left, true
 end
 
--- save writes what the algorithm made of w, to live for so many ms, or as long as it had.
-local function save(w, life)
+-- write_state writes what the algorithm made of w, to live for so many ms, or as long as it had.
+local function write_state(w, life)
   local text = packed_state()
   if w.ban > NOW or not ONLY_BANNED and (w.floor > NOW - w.l.horizon or #w.marks > 0) then
     local more = pack('<I6', w.ban)
@@ -76,7 +77,7 @@ local function life(w) return not KEEPS_TTL and whole_life(w) or nil end
 function functions.keep(w)
   if not w.changed and not w.moved then return end
   use(w)
-  save(w, w.changed and whole_life(w) or life(w))
+  write_state(w, w.changed and whole_life(w) or life(w))
 end
 
 --@ change
@@ -85,7 +86,7 @@ local function load(w) functions.open(w, load_state(w)) end
 function functions.refund(w, id, n, at)
   load(w)
   n = refund(w, id, n, at)
-  if n > 0 then save(w, life(w)) end
+  if n > 0 then write_state(w, life(w)) end
   return n
 end
 
@@ -93,27 +94,27 @@ function functions.grant(w, n)
   load(w)
   if not w.raw then return end
   grant(n)
-  save(w, life(w))
+  write_state(w, life(w))
 end
 
 function functions.reset(w)
   forget_state(w)
   functions.open(w, false)
   w.floor = NOW
-  save(w, whole_life(w))
+  write_state(w, whole_life(w))
 end
 
 -- ban refuses the key until a time; what is counted stays.
 function functions.ban(w, till)
   load(w)
   w.ban = till
-  save(w, whole_life(w))
+  write_state(w, whole_life(w))
 end
 
 function functions.report(w, grants)
   load(w)
   enter(grants, w)
-  save(w, whole_life(w))
+  write_state(w, whole_life(w))
 end
 
 -- standing is what was taken, and how many ms until it is forgotten, if the algorithm says so.

@@ -18,7 +18,8 @@ local requests, id, claim, cost = ARGV[3], 3, 11, 0
 local packed, first, last
 -- What sections of an algorithm set:
 --   open   usual: false if only general can decide; left: the permits that are left
---   take   state, of the claim being granted; left; usual
+--   take   left, without the cost of the claim; if that is not usual it changes nothing else
+--   save   state, after open and any number of takes
 --   wait   later: how many ms until `cost` permits are left
 local usual, left, later, state
 
@@ -33,6 +34,7 @@ local limits_text, limit_at, algorithm = ARGV[1], 1, nil
 --   state  '<BI6I6d': form 1, the time for which debt is known, free_at, debt
 local TINY = 1e-6
 local free_at, debt
+
 
 
 
@@ -76,10 +78,16 @@ local key_number, text, life
 -- write_string writes text. The first time Redis must not have a key of another type there,
 -- which looks like none in an MGET.
 
--- How many.lua decides one request on packed strings that hold nothing but its windows, in its
--- order. Of a request that is not usual nothing is written.
+-- How many.lua decides a request of one claim, whose window is alone in its packed string or new.
+-- Of a request that is not usual nothing is written.
+
+-- Requests for one key often follow each other. Then the algorithm still knows the window of the
+-- request before, the one of the number `held`; its state is saved when another is asked for.
+local held, unsaved = 0, false
 
 -- decide_one decides a request of one claim.
+-- How many.lua decides a request of several claims, on packed strings that hold nothing but its
+-- windows, in its order. Of a request that is not usual nothing is written.
 
 -- Of each claim: its cost, the numbers of its limit and key, what is left before it, and the
 -- state after it.
@@ -101,44 +109,63 @@ while from <= #requests do
   claims, usual, id = byte(requests, from), true, from + 2
   if claims == 1 then
     do
-      local c, d, e, x, y
-      cost, c, d, e, x, y = byte(requests, from + 10, from + 15)
+      local c, d, e, window_number, y
+      cost, c, d, e, window_number, y = byte(requests, from + 10, from + 15)
       if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
-      key_number = x + y * 256
-      if not alike then
-        limit, x, y = byte(windows, 3 * key_number - 2, 3 * key_number)
-        if limit ~= limit_in_use then
+      window_number = window_number + y * 256
+      allowed, later = 0, 0
+      if window_number ~= held then
+        if unsaved then
           do
-            rate, length, most, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], tags[limit], all_steps[limit], limit
-          end
-        end
-        key_number = x + y * 256
-      end
-      packed, allowed, later = strings[key_number], 0, 0
-      if packed then
-        first, last = #tag + 1, #packed
-        usual = sub(packed, 1, #tag) == tag
-      end
-      if usual then
-        do
-          free_at, debt = NOW, 0
-          if packed then
-            usual = last - first == 20
-            if usual then
-              local form, known_at
-              form, known_at, free_at, debt = unpack_at('<BI6I6d', packed, first)
-              usual, debt = form == 1 and known_at <= NOW, debt - (NOW - known_at) * rate / length
-              if debt <= 0 then free_at, debt = NOW, 0 end
+            held = 0
+            if unsaved then
+              do
+                state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
+              end
+              text, life, unsaved = state, ttls[limit], false
+              do
+                if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
+                strings[key_number] = text
+              end
             end
           end
-          left = floor(most - debt + TINY)
+        end
+        key_number = window_number
+        if not alike then
+          limit, c, d = byte(windows, 3 * window_number - 2, 3 * window_number)
+          if limit ~= limit_in_use then
+            do
+              rate, length, most, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], tags[limit], all_steps[limit], limit
+            end
+          end
+          key_number = c + d * 256
+        end
+        packed, held = strings[key_number], window_number
+        if packed then
+          first, last = #tag + 1, #packed
+          usual = sub(packed, 1, #tag) == tag
+        end
+        if usual then
+          do
+            free_at, debt = NOW, 0
+            if packed then
+              usual = last - first == 20
+              if usual then
+                local form, known_at
+                form, known_at, free_at, debt = unpack_at('<BI6I6d', packed, first)
+                usual, debt = form == 1 and known_at <= NOW, debt - (NOW - known_at) * rate / length
+                if debt <= 0 then free_at, debt = NOW, 0 end
+              end
+            end
+            left = floor(most - debt + TINY)
+          end
         end
       end
       if usual and cost <= left then
         allowed = 1
         do
           debt = debt + cost
-          left, state = floor(most - debt + TINY), tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
+          left = floor(most - debt + TINY)
         end
       end
       if usual and cost > left then
@@ -149,10 +176,17 @@ while from <= #requests do
         end
       end
       if usual and allowed == 1 then
-        text, life = state, ttls[limit]
-        do
-          if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
-          strings[key_number] = text
+        if strings[key_number] then
+          unsaved = true
+        else -- the first time something of another type may be there
+          do
+            state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
+          end
+          text, life = state, ttls[limit]
+          do
+            if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
+            strings[key_number] = text
+          end
         end
       end
       if usual then reply[replied + 1], reply[replied + 2], reply[replied + 3] = allowed, left < 0 and 0 or left, later end
@@ -175,6 +209,19 @@ while from <= #requests do
     end
     do
       local next, size, several, to = 1, 0, false, replied + 1
+      do
+        held = 0
+        if unsaved then
+          do
+            state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
+          end
+          text, life, unsaved = state, ttls[limit], false
+          do
+            if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
+            strings[key_number] = text
+          end
+        end
+      end
       allowed, key_number = 1, 0
       reply[to] = 1 -- first: what lies behind a hole makes another kind of table
       for j = 1, claims do
@@ -231,9 +278,12 @@ while from <= #requests do
         elseif allowed == 1 then
           do
             debt = debt + cost
-            left, state = floor(most - debt + TINY), tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
+            left = floor(most - debt + TINY)
           end
           if not usual then break end
+          do
+            state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
+          end
           states[j] = state
           if cost > left then
             do
@@ -286,6 +336,19 @@ while from <= #requests do
     replied = replied + 1 + 2 * claims
   else
     do
+      held = 0
+      if unsaved then
+        do
+          state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
+        end
+        text, life, unsaved = state, ttls[limit], false
+        do
+          if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
+          strings[key_number] = text
+        end
+      end
+    end
+    do
       for number, its_life in pairs(unwritten) do
         call('SET', KEYS[number], strings[number], 'PX', its_life)
         unwritten[number] = nil
@@ -299,6 +362,19 @@ while from <= #requests do
     end
   end
   from = from + 10 + 6 * claims
+end
+do
+  held = 0
+  if unsaved then
+    do
+      state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
+    end
+    text, life, unsaved = state, ttls[limit], false
+    do
+      if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
+      strings[key_number] = text
+    end
+  end
 end
 do
   for number, its_life in pairs(unwritten) do

@@ -18,7 +18,8 @@ local requests, id, claim, cost = ARGV[3], 3, 11, 0
 local packed, first, last
 -- What sections of an algorithm set:
 --   open   usual: false if only general can decide; left: the permits that are left
---   take   state, of the claim being granted; left; usual
+--   take   left, without the cost of the claim; if that is not usual it changes nothing else
+--   save   state, after open and any number of takes
 --   wait   later: how many ms until `cost` permits are left
 local usual, left, later, state
 
@@ -33,6 +34,7 @@ local limits_text, limit_at, algorithm = ARGV[1], 1, nil
 --   state  '<BI6I6d': form 1, the time for which debt is known, free_at, debt
 local TINY = 1e-6
 local free_at, debt
+
 
 
 
@@ -84,7 +86,7 @@ if usual and cost <= left then
   allowed = 1
   do
     debt = debt + cost
-    left, state = floor(most - debt + TINY), tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
+    left = floor(most - debt + TINY)
   end
 end
 if usual and cost > left then
@@ -95,6 +97,9 @@ if usual and cost > left then
   end
 end
 if usual and allowed == 1 then
+  do
+    state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
+  end
   if packed then
     call('SET', key, state, 'PX', ttl)
   else -- a key of another type looks like none in an MGET

@@ -23,7 +23,8 @@ local requests, id, claim, cost = ARGV[3], 3, 11, 0
 local packed, first, last
 -- What sections of an algorithm set:
 --   open   usual: false if only general can decide; left: the permits that are left
---   take   state, of the claim being granted; left; usual
+--   take   left, without the cost of the claim; if that is not usual it changes nothing else
+--   save   state, after open and any number of takes
 --   wait   later: how many ms until `cost` permits are left
 local usual, left, later, state
 

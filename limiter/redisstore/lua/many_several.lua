@@ -1,40 +1,5 @@
--- How many.lua decides one request on packed strings that hold nothing but its windows, in its
--- order. Of a request that is not usual nothing is written.
-
--- decide_one decides a request of one claim.
-local function decide_one()
-  local c, d, e, x, y
-  cost, c, d, e, x, y = byte(requests, from + 10, from + 15)
-  if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
-  key_number = x + y * 256
-  if not alike then
-    limit, x, y = byte(windows, 3 * key_number - 2, 3 * key_number)
-    if limit ~= limit_in_use then
-      use_limit()
-    end
-    key_number = x + y * 256
-  end
-  packed, allowed, later = strings[key_number], 0, 0
-  if packed then
-    first, last = #tag + 1, #packed
-    usual = sub(packed, 1, #tag) == tag
-  end
-  if usual then
-    open()
-  end
-  if usual and cost <= left then
-    allowed = 1
-    take()
-  end
-  if usual and cost > left then
-    wait()
-  end
-  if usual and allowed == 1 then
-    text, life = state, ttls[limit]
-    write_string()
-  end
-  if usual then reply[replied + 1], reply[replied + 2], reply[replied + 3] = allowed, left < 0 and 0 or left, later end
-end
+-- How many.lua decides a request of several claims, on packed strings that hold nothing but its
+-- windows, in its order. Of a request that is not usual nothing is written.
 
 -- Of each claim: its cost, the numbers of its limit and key, what is left before it, and the
 -- state after it.
@@ -81,6 +46,7 @@ end
 -- decide_several decides a request of several claims.
 local function decide_several()
   local next, size, several, to = 1, 0, false, replied + 1
+  release()
   allowed, key_number = 1, 0
   reply[to] = 1 -- first: what lies behind a hole makes another kind of table
   for j = 1, claims do
@@ -119,6 +85,7 @@ local function decide_several()
     elseif allowed == 1 then
       take()
       if not usual then break end
+      save()
       states[j] = state
       if cost > left then
         wait()

@@ -108,8 +108,8 @@
 // algorithm is made of three parts:
 //
 //	frame.lua           local variables through which the others pass values to each other
-//	algorithm/NAME.lua  open reads what is left, take makes the new state, wait says how long until
-//	                    enough is left; with three keys, write writes what take made
+//	algorithm/NAME.lua  open reads what is left, take takes from it, save makes the new state
+//	                    (write, with three keys), wait says how long until enough is left
 //	one.lua, many.lua   one request of one claim; several requests, or several claims
 //	                    (with three keys one_set.lua and many_set.lua)
 //

@@ -4,7 +4,7 @@
 -- Of each claim: its cost, the numbers of its limit and key, what is left before it, and the
 -- state after it.
 local costs, limits, keys, lefts, states = {}, {}, {}, {}, {}
-local heads, sizes, dies = {}, {}, {} -- of each limit, what precedes a state of that size, and begins it
+local dies, sizes = {}, {} -- of each limit and size, how a packed string says when and how long
 
 -- read_claims reads what the request asks for.
 local function read_claims()
@@ -30,13 +30,10 @@ local function write_states()
       text = MANY
       while j <= claims and keys[j] == key_number do
         limit, state = limits[j], states[j]
-        local size = #state
-        if sizes[limit] ~= size then
-          dies[limit] = dies[limit] or pack('<I6', NOW + lives[limit])
-          sizes[limit], heads[limit] = size, dies[limit] .. (size < 256 and char(size, 0, 0) or pack('<I3', size))
-        end
+        dies[limit] = dies[limit] or pack('<I6', NOW + lives[limit])
+        sizes[#state] = sizes[#state] or pack('<I3', #state)
         if lives[limit] > longest then longest, life = lives[limit], ttls[limit] end
-        text, j = text .. heads[limit] .. state, j + 1
+        text, j = text .. dies[limit] .. sizes[#state] .. state, j + 1
       end
     end
     write_string()

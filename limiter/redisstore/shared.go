@@ -30,7 +30,7 @@ type sharedScripts struct {
 // oldest format, which count a window.
 func newSharedScripts(clock, prefix string, f limiter.RedissonFormat) sharedScripts {
 	full := func(dry bool, last string) script {
-		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(invalidationChannel(prefix)), dry), clock, luaFiles("redisson/limiter", "number_bytes")}
+		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(invalidationChannel(prefix)), dry), clock, setNow, luaFiles("base", "redisson/limiter", "number_bytes")}
 		if f == limiter.RedissonWindow {
 			parts = append(parts, luaFiles("redisson/window"))
 		} else {

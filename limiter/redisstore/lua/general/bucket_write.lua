@@ -78,37 +78,28 @@ local function together(w)
   return w.members
 end
 
--- write writes what was granted into the log, and reports whether there was any.
-local function write(w)
-  if w.future then add(w.log, w.future, 'XX') end
-  if w.given == 0 then return false end
-  local log, l, members = w.log, w.l, w.members
-  if w.gone > 0 then call('ZREMRANGEBYSCORE', log, '-inf', l.old) end
+-- keep writes everything. A key lives a little longer than the last permit needs to come back,
+-- and all keys of a window die together.
+function functions.keep(w)
+  local log, l, ttl, size, members = w.log, w.l, w.l.ttl, w.size, w.members
+  if w.future then add(log, w.future, 'XX') end
+  if w.given == 0 then return end
+  -- What is to be trusted from now on must hold nothing that has expired.
+  if size and not w.fresh and size + #members / 2 > SMALL or w.gone > 0 then call('ZREMRANGEBYSCORE', log, '-inf', l.old) end
   if l.merges and #members > 2 * HOT then members = together(w) end
-  if l.merges and (w.size or call('ZCARD', log)) + #members / 2 > FULL then
+  if l.merges and (size or call('ZCARD', log)) + #members / 2 > FULL then
     merge(w)
   elseif #members == 2 then
     call('ZADD', log, members[1], members[2])
   else
     add(log, members)
   end
-  return true
-end
-
--- keep writes everything. A key lives a little longer than the last permit needs
--- to come back, and all keys of a window die together.
-function functions.keep(w)
-  local size, members = w.size, w.members
-  -- What is to be trusted from now on must hold nothing that has expired.
-  if size and members and not w.fresh and size + #members / 2 > SMALL then w.gone = 1 end
-  if not write(w) then return end
-  local ttl = w.l.ttl
-  call('PEXPIRE', w.log, ttl)
+  call('PEXPIRE', log, ttl)
   call('SET', w.state, count_text(w.left), 'PX', ttl)
   if not size then return end -- value was trusted, and is as long as it was
-  if size + #w.members / 2 > SMALL then
-    local oldest = w.oldest or call('ZRANGE', w.log, 0, 0, 'WITHSCORES')[2]
-    call('SET', w.base, count_text(w.l.rate) .. ':' .. int(oldest) .. ':' .. now_text, 'PX', ttl)
+  if size + #members / 2 > SMALL then
+    local oldest = w.oldest or call('ZRANGE', log, 0, 0, 'WITHSCORES')[2]
+    call('SET', w.base, count_text(l.rate) .. ':' .. int(oldest) .. ':' .. now_text, 'PX', ttl)
   elseif w.had_base then -- quickly read again
     call('DEL', w.base)
   end

@@ -35,18 +35,12 @@ function functions.open(w)
   w.left = w.l.rate - w.standing
 end
 
--- lasts are the times of the last uses, oldest first.
-local function lasts(w)
-  local ats = {}
+function functions.wait(w, cost, value)
+  local short, ats = cost - w.left, {}
+  if short <= 0 or w.values[value] then return 0 end
   for _, uses in pairs(w.values) do ats[#ats + 1] = uses[#uses].at end
   table.sort(ats)
-  return ats
-end
-
-function functions.wait(w, cost, value)
-  local short = cost - w.left
-  if short <= 0 or w.values[value] then return 0 end
-  return lasts(w)[short] + w.l.length - NOW
+  return ats[short] + w.l.length - NOW
 end
 
 function functions.take(w, _, entry, value)

@@ -11,16 +11,9 @@
 -- anything is written, and each read is guarded: what cannot be used is refused
 -- with UNSHARED and the reason, and stays as it was.
 
-local call, tonumber, floor = redis.call, tonumber, math.floor
-local byte, char, sub, format = string.byte, string.char, string.sub, string.format
-local MOST_COUNT, MOST_LENGTH = 2147483647, 31622400000
-
+local MOST_COUNT, MOST_LENGTH, format = 2147483647, 31622400000, string.format
 local function int(n) return format('%.0f', n) end
-
-local NOW = clock()
-local NOW_TEXT = int(NOW)
-
-local refused
+local NOW_TEXT, refused = int(NOW), nil
 
 local function refuse(text)
   refused = text

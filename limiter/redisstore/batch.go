@@ -170,7 +170,7 @@ func (b *batch) appendCommands(out []byte, c *conn) []byte {
 			out = appendCall(out, call, keys, args)
 			continue
 		}
-		out = g.payload.appendCall(out, b.store.scripts.take(&g.payload))
+		out = g.payload.appendCall(out, b.store.scripts.choose(&g.payload))
 	}
 	return out
 }
@@ -183,7 +183,7 @@ func (g *slotBatch) command(s *Store) (*script, []string, []any) {
 	if b := g.shared; b != nil {
 		return &s.shared(b.claim.RedissonFormat).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
 	}
-	return s.scripts.take(&g.payload), g.payload.keyNames(), g.payload.args()
+	return s.scripts.choose(&g.payload), g.payload.keyNames(), g.payload.args()
 }
 
 // finishCalls reads the reply to calls, and finishes those that were claimed.

@@ -78,7 +78,7 @@
 //
 // A is the algorithm: 1 fixed_window, 2 sliding_window, 3 gcra, 7 sliding_log, c cooldown.
 // A ban and the marks of refunds, if there are any, follow the numbers:
-// see box.lua, sliding_log.lua, counter.lua and cooldown.lua. A request over several of
+// see general/packed.lua, and the files of the algorithms. A request over several of
 // them reads and writes one string. Before, A of a cooldown was 6; before that, the
 // string's name ended in :{ALGORITHM}:state, and earlier yet the counters and cooldowns had
 // value, permits and base. Those keys are not read any more and expire: their limits
@@ -105,16 +105,27 @@
 //
 // # Scripts
 //
-// Most calls carry requests of one claim each, on different windows, of one algorithm.
-// For those there is a script that goes straight on (straight.lua) and decides by itself
-// whatever is usual; what only a ban, a refund or a clock that was set back needs, it
-// defines when it meets them. A request that comes alone has one without tables (lone.lua).
-// Both decide by take_ALGORITHM.lua and read windows by keys_*.lua. Requests of several
-// claims have one too (several.lua, or several_boxes.lua with plain_*.lua, and
-// many_ALGORITHM.lua), and so have several on one key (again.lua); all others have one that
-// knows all. What some of them have in common are sections of pieces.lua; script_parts.go
-// joins them.
-// What a decision costs is measured in test/bench/redis.
+// The folder lua has their files; lua.go joins them. What decides usual requests of one
+// algorithm is made of three parts:
+//
+//	frame.lua           local variables through which the others pass values to each other
+//	algorithm/NAME.lua  open reads what is left, take takes from it, save makes the new state
+//	                    (write, with three keys), wait says how long until enough is left
+//	one.lua, many.lua   one request of one claim; several requests, or several claims
+//	                    (with three keys one_set.lua and many_set.lua)
+//
+// Functions without parameters, called on a line of their own, are sections: lua.go puts
+// their bodies in place of the calls, which is all that it does for speed. So a section sees
+// the locals around it, must not return, and no local may hide one that files share
+// (lua_test.go). An algorithm sets usual to false if a ban, a refund, a clock that was set
+// back, a key of another type or too many entries need more than that. Then nothing has been
+// written, and the function general decides that request by what stands below the line
+// "--@ general" in the algorithm's file, and the files of the folder general. Requests that
+// ask several algorithms at once, and the commands of the folder command, are general
+// scripts too; they define only the algorithms that a call asks for.
+//
+// Redis knows a script by its hash: testdata/scripts shows in review when one changes. What
+// a decision costs is measured in test/bench/redis.
 //
 // # Faults of such limiters, and what keeps them out
 //

@@ -5,6 +5,8 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"fmt"
+	"io/fs"
+	"path"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,16 +17,71 @@ import (
 // TestClock is where a store of NewWithTestClock reads the time, in ms.
 const TestClock = "weir-test-clock"
 
+const testClock = "local function clock() return tonumber(redis.call('GET', '" + TestClock + "')) end"
+
 // NewWithTestClock is New with a clock that a test sets.
 func NewWithTestClock(client redis.UniversalClient, o Options) *Store {
 	o.Denials = -1 // they go by the real time
-	return newStore(client, o, "local function clock() return tonumber(redis.call('GET', '"+TestClock+"')) end")
+	return newStore(client, o, testClock)
 }
 
 // NewWithoutStruct is New for a Redis whose Lua has no struct, as miniredis has none:
 // scripts get one that does what they need of it.
 func NewWithoutStruct(client redis.UniversalClient, o Options) *Store {
-	return newStore(client, o, structLua+clockLua)
+	return newStore(client, o, structLua+luaFiles("clock"))
+}
+
+// NewWithoutInline is NewWithTestClock with scripts whose sections stay functions.
+func NewWithoutInline(client redis.UniversalClient, o Options) *Store {
+	s := NewWithTestClock(client, o)
+	for _, f := range families() {
+		for _, a := range f.algorithms {
+			s.scripts.one[a] = newScript(testClock, setNow, f.withGeneral(f.shape(f.one)))
+			s.scripts.many[a] = newScript(testClock, setNow, f.withGeneral(f.shape(f.many)))
+		}
+	}
+	return s
+}
+
+// LuaFolder has the files of which scripts are made.
+func LuaFolder() fs.FS { return luaFolder }
+
+// ShapeTexts are the scripts of the shapes as they are written, without the function general, by the
+// last file of the shape and of the algorithm.
+func ShapeTexts() map[string]string {
+	all := map[string]string{}
+	for _, f := range families() {
+		for _, files := range [][]string{f.one, f.many} {
+			all[files[len(files)-1]+"_"+path.Base(f.algorithm[len(f.algorithm)-1])] = f.shape(files)
+		}
+	}
+	return all
+}
+
+// Inline is what Redis runs of a text of ShapeTexts.
+func Inline(text string) string { return inline(text) }
+
+// ScriptTexts are all scripts of a Store by names.
+func ScriptTexts() map[string]string {
+	s := newScripts(luaFiles("clock"), DefaultPrefix)
+	all := map[string]string{
+		"take": s.take.text, "peek": s.peek.text, "refund": s.refund.text, "renew": s.renew.text, "grant": s.grant.text,
+		"reset": s.reset.text, "ban": s.ban.text, "report": s.report.text, "inspect": s.inspect.text,
+	}
+	for a := range algorithms {
+		name := limiter.Algorithm(a).String()
+		all["one "+name], all["many "+name] = s.one[a].text, s.many[a].text
+	}
+	for form, format := range map[string]limiter.RedissonFormat{"redisson log": limiter.RedissonByte, "redisson window": limiter.RedissonWindow} {
+		r := newSharedScripts(luaFiles("clock"), DefaultPrefix, format)
+		for name, script := range map[string]script{
+			"take": r.take, "peek": r.peek, "refund": r.refund, "grant": r.grant, "reset": r.reset, "report": r.report,
+			"inspect": r.inspect, "available": r.left, "set_rate": r.set,
+		} {
+			all[form+" "+name] = script.text
+		}
+	}
+	return all
 }
 
 //go:embed testdata/struct.lua
@@ -91,7 +148,7 @@ func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs 
 
 // TakePlain is Take without company, memory or queue: one script call.
 func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return s.decide(ctx, s.scripts.mixed, claims, newID(), d)
+	return s.decide(ctx, s.scripts.take, claims, newID(), d)
 }
 
 // Deny makes s remember that c was refused for so long.

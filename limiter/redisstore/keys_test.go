@@ -36,6 +36,37 @@ func TestKeys_AreRedissons(t *testing.T) {
 	}
 }
 
+// What has expired leaves the log with the next permit, also if value is by chance what is
+// left at a rate that was edited: otherwise value and entries are not the rate until some
+// others expire.
+func TestKeys_LoseWhatHasExpired(t *testing.T) {
+	for how, take := range map[string]func(s *testStore, c []limiter.Claim){
+		"one": func(s *testStore, c []limiter.Claim) { s.allowed(c, 1) },
+		"many": func(s *testStore, c []limiter.Claim) {
+			other := claim(20, time.Minute, 1)
+			other[0].Limit.Name = "other"
+			s.allowed(append(other, c...), 1)
+		},
+		"general": func(s *testStore, c []limiter.Claim) {
+			if err := s.store.TakePlain(s.t.Context(), c, new(limiter.Decision)); err != nil {
+				s.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			s := newClockedTestStore(t)
+			s.allowed(claim(35, time.Minute, 15), 1) // 20 are left
+			s.advance(61 * time.Second)
+			c := claim(20, time.Minute, 1)
+			take(s, c)
+			left, taken, err := kept(s.client, c[0])
+			if err != nil || left+taken != 20 {
+				t.Errorf("%d left and %d in the entries (%v), want 20 in all", left, taken, err)
+			}
+		})
+	}
+}
+
 // flat undoes the pairs of RESP3.
 func flat(list []any) (out []any) {
 	for _, v := range list {

@@ -98,7 +98,7 @@ func drawn(r *rand.Rand, a limiter.Algorithm, n int) (claims []limiter.Claim) {
 // on a key that was used: no state is read twice, and of a log one time at most.
 func TestTake_RunsFewCommands(t *testing.T) {
 	packed := map[string]int{"mget": 1, "set": 1}
-	bucket := map[string]int{"mget": 1, "zrangebyscore": 1, "zadd": 1, "pexpire": 1, "set": 1}
+	bucket := map[string]int{"mget": 1, "zrangebyscore": 1, "zcard": 1, "zadd": 1, "pexpire": 1, "set": 1}
 	for a, want := range map[limiter.Algorithm][2]map[string]int{
 		limiter.TokenBucket:   {bucket, {"mget": 1, "zrangebyscore": 1, "zscore": 1}},
 		limiter.Concurrent:    {bucket, {"mget": 1, "zrangebyscore": 1, "zscore": 1}},

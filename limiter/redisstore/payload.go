@@ -20,17 +20,16 @@ const valueBytes = 8
 type payload struct {
 	keys        []byte // of the windows, in their order, as commands carry them
 	nKeys       int
-	limits      []byte    // one after another: see limits.lua
+	limits      []byte    // one after another: see lua/frame.lua
 	numbered    []limitOf // the limits that have a number, counted from 1
 	windows     []byte    // of each the number of its limit, and of its first key, counted from 1
 	requests    []byte    // one after another
 	nRequests   int
 	rest        []any     // what else the script is told
-	kinds       uint16    // the algorithms of all windows, a bit each
+	algorithms  uint16    // the algorithms of all windows, a bit each
 	windowCount int       // windows
 	follows     []byte    // of each request 1 if it is taken only if the one before was; nil if none is
-	several     bool      // a request has several claims
-	again       bool      // a request asks for a key that an earlier one has
+	repeated    bool      // a request asks for a key that an earlier one has
 	current     beginning // of the request that is written
 	previous    beginning // of the one before
 	name        []byte    // of one key, while it is written
@@ -86,7 +85,7 @@ func (p *payload) window(n names, c *limiter.Claim, first int) (int, int) {
 		first = p.nKeys + 1
 		p.key(n, c)
 	}
-	p.again = p.again || first <= p.current.keys
+	p.repeated = p.repeated || first <= p.current.keys
 	p.windows = binary.LittleEndian.AppendUint16(append(p.windows, p.limit(c.Limit)), uint16(first))
 	p.windowCount++
 	return p.windowCount, first
@@ -120,11 +119,11 @@ func (p *payload) limit(l *limiter.Limit) byte {
 	}
 	p.numbered = append(p.numbered, limitOf{l, tag})
 	p.limits = appendLimit(p.limits, l, tag)
-	p.kinds |= 1 << l.Algorithm
+	p.algorithms |= 1 << l.Algorithm
 	return byte(len(p.numbered))
 }
 
-// appendLimit appends what limits.lua reads.
+// appendLimit appends what lua/frame.lua reads.
 func appendLimit(out []byte, l *limiter.Limit, tag string) []byte {
 	out = append(out, byte(l.Algorithm))
 	out = binary.LittleEndian.AppendUint32(out, uint32(l.Rate.Count))
@@ -164,13 +163,12 @@ func (p *payload) request(id [16]byte, claims int) {
 	p.nRequests++
 	p.previous, p.current = p.current, beginning{at: len(p.requests), keys: p.nKeys, windows: p.windowCount}
 	p.requests = append(append(p.requests, byte(claims), idBytes), id[:idBytes]...)
-	p.several = p.several || claims > 1
 }
 
 // claim appends what ends the entry of c, which is the cost, the number of its window,
 // and the value where values are counted.
 func (p *payload) claim(c *limiter.Claim, window int) {
-	p.again = p.again || window <= p.current.windows
+	p.repeated = p.repeated || window <= p.current.windows
 	p.requests = binary.LittleEndian.AppendUint32(p.requests, uint32(c.Cost))
 	p.requests = binary.LittleEndian.AppendUint16(p.requests, uint16(window))
 	if c.Limit.Algorithm.HasValues() {
@@ -179,7 +177,7 @@ func (p *payload) claim(c *limiter.Claim, window int) {
 }
 
 // The sizes of what begins a request, and of a claim without a value; what is added to the
-// number of claims of a request that is like the one before, see plain_boxes.lua.
+// number of claims of a request that is like the one before, see lua/many.lua.
 const (
 	requestHead = 2 + idBytes
 	claimSize   = 6

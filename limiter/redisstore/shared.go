@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,35 +18,6 @@ import (
 // no evidence about the health of Redis.
 var ErrShared = errors.New("limiter shared with Redisson cannot be used")
 
-var (
-	//go:embed redisson.lua
-	redissonLua string
-	//go:embed redisson_pack.lua
-	redissonPackLua string
-	//go:embed redisson_count.lua
-	redissonCountLua string
-	//go:embed redisson_log.lua
-	redissonLogLua string
-	//go:embed redisson_window.lua
-	redissonWindowLua string
-	//go:embed shared_decide.lua
-	sharedDecideLua string
-	//go:embed shared_refund.lua
-	sharedRefundLua string
-	//go:embed shared_grant.lua
-	sharedGrantLua string
-	//go:embed shared_reset.lua
-	sharedResetLua string
-	//go:embed shared_inspect.lua
-	sharedInspectLua string
-	//go:embed shared_report.lua
-	sharedReportLua string
-	//go:embed handle_left.lua
-	handleLeftLua string
-	//go:embed handle_set.lua
-	handleSetLua string
-)
-
 // sharedScripts are the scripts for a limiter shared with Redisson. Such a limiter has a
 // script call of its own, because other programs write its keys, and their errors must
 // not affect other claims.
@@ -60,19 +30,19 @@ type sharedScripts struct {
 // oldest format, which count a window.
 func newSharedScripts(clock, prefix string, f limiter.RedissonFormat) sharedScripts {
 	full := func(dry bool, last string) script {
-		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(invalidationChannel(prefix)), dry), clock, redissonLua, numberLua}
+		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(invalidationChannel(prefix)), dry), clock, setNow, luaFiles("base", "redisson/limiter", "number_bytes")}
 		if f == limiter.RedissonWindow {
-			parts = append(parts, redissonWindowLua)
+			parts = append(parts, luaFiles("redisson/window"))
 		} else {
-			parts = append(parts, redissonPackLua, redissonCountLua, redissonLogLua)
+			parts = append(parts, luaFiles("redisson/pack", "redisson/count", "redisson/log"))
 		}
 		return newScript(append(parts, last)...)
 	}
 	return sharedScripts{
-		take: full(false, sharedDecideLua), peek: full(true, sharedDecideLua), refund: full(false, sharedRefundLua),
-		grant: full(false, sharedGrantLua), reset: full(false, sharedResetLua), report: full(false, sharedReportLua),
-		inspect: full(true, sharedInspectLua),
-		left:    full(true, handleLeftLua), set: full(false, handleSetLua),
+		take: full(false, luaFiles("redisson/decide")), peek: full(true, luaFiles("redisson/decide")), refund: full(false, luaFiles("redisson/refund")),
+		grant: full(false, luaFiles("redisson/grant")), reset: full(false, luaFiles("redisson/reset")), report: full(false, luaFiles("redisson/report")),
+		inspect: full(true, luaFiles("redisson/inspect")),
+		left:    full(true, luaFiles("redisson/available")), set: full(false, luaFiles("redisson/set_rate")),
 	}
 }
 

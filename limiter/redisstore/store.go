@@ -79,7 +79,7 @@ type Store struct {
 // connections of its own with the client's options, which Close closes. Hooks of the
 // client are not called for Take.
 func New(client redis.UniversalClient, o Options) *Store {
-	return newStore(client, o, clockLua)
+	return newStore(client, o, luaFiles("clock"))
 }
 
 func newStore(client redis.UniversalClient, o Options, clock string) *Store {
@@ -136,7 +136,7 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 		return err
 	}
 	if len(claims) == 0 {
-		return s.decide(ctx, s.scripts.mixed, claims, [16]byte{}, d)
+		return s.decide(ctx, s.scripts.take, claims, [16]byte{}, d)
 	}
 	if s.denials.decide(denialTTL, claims, d) {
 		return nil

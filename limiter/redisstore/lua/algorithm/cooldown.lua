@@ -1,0 +1,88 @@
+-- A cooldown: the permits since it began anew are entries of a log, see log.lua; it begins anew
+-- one length after the last. limiter's cooldown.go is the same.
+local MOST_ENTRIES = 32 -- the first ones become one without an ID
+
+-- find_pause sets pause: how many ms after the last of the permits the next may come. A step is
+-- 6 bytes, and the last one stands for all that follow.
+local pauses, pause = {}, 0
+local function find_pause()
+  local permits = taken + added
+  pause = pauses[limit + permits * 256]
+  if not pause then
+    local a, b, c, d, e, f = byte(steps, 6 * permits - 5, 6 * permits)
+    if not f then a, b, c, d, e, f = byte(steps, -6, -1) end
+    pause = a + b * 256 + c * 65536 + (d + e * 256 + f * 65536) * 16777216
+    pauses[limit + permits * 256] = pause
+  end
+end
+
+local function open()
+  open_log()
+  if packed and usual and newest <= NOW - length then
+    taken, count, first = 0, 0, last + 1
+  end
+  left = 1
+  if usual and taken > 0 then
+    find_pause()
+    if newest + pause > NOW then left = 0 end
+  end
+end
+
+local function take()
+  usual = count < MOST_ENTRIES
+  if usual then
+    add()
+    left = 0
+  end
+end
+
+local function wait()
+  find_pause()
+  later = (added > 0 and NOW or newest) + pause - NOW
+end
+
+--@ general
+local ONLY_BANNED = true -- form 2 says nothing but until when
+local function put_few(all, most)
+  while #all > most do
+    local oldest = table.remove(all, 1)
+    all[1].n, all[1].id = all[1].n + oldest.n, false
+  end
+  put_entries(all)
+end
+
+local function merge() put_few(list_entries(), MOST_ENTRIES - 1) end
+
+--@ change
+local function refund(_, id)
+  local all = list_entries()
+  for i = #all, 1, -1 do
+    if all[i].id == id then
+      local e = table.remove(all, i)
+      put_entries(all)
+      return e.n
+    end
+  end
+  return 0
+end
+
+-- grant forgets the n permits that were taken last.
+local function grant(n)
+  local all = list_entries()
+  while n > 0 and #all > 0 do
+    local e = all[#all]
+    local some = math.min(n, e.n)
+    e.n, n = e.n - some, n - some
+    if e.n == 0 then table.remove(all) end
+  end
+  put_entries(all)
+end
+
+local function enter(grants)
+  local all = list_entries()
+  insert_grants(all, grants)
+  put_few(all, MOST_ENTRIES)
+end
+
+-- standing is what was taken, and when that is forgotten.
+local function standing() return taken, taken > 0 and newest + length - NOW or 0 end

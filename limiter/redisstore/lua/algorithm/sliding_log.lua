@@ -1,0 +1,119 @@
+-- A sliding log keeps the promise of a token bucket in one string, see log.lua.
+
+local function open()
+  open_log()
+  if packed and usual and before <= NOW - length then
+    local old = NOW - length
+    if newest <= old then -- everything has come back
+      before, taken, count, first = newest, 0, 0, last + 1
+    end
+    while first <= last do
+      local head, a, b, n = byte(packed, first, first + 3)
+      local after, next = 0, first + 12
+      if head == 18 then after = a + b * 256 else after, n, next = entry(packed, first) end
+      if before + after > old then break end
+      before, taken, count, first = before + after, taken - n, count - 1, next
+    end
+  end
+  if usual then left = rate - taken end
+end
+
+local function take()
+  usual = count + added < FULL or added >= HOT and rate > FULL
+  if usual then
+    add()
+    left = left - cost
+  end
+end
+
+-- wait: until as many permits as are short have come back; those of now come last.
+local function wait()
+  local short, at, i = cost - left, before, first
+  later = length
+  while i <= last do
+    local after, n, next = entry(packed, i)
+    at, short, i = at + after, short - n, next
+    if short <= 0 then
+      later = at + length - NOW
+      break
+    end
+  end
+end
+
+--@ general
+local KEEPS_TTL = true -- a refund or grant does not make it live longer
+
+-- merge_entries makes one entry of all whose times lie in one of SLOTS parts of the length, and
+-- keeps the latest MARKS of what was given back.
+local function merge_entries(w, all)
+  local width, marks, kept, previous = math.ceil(length / SLOTS), 0, {}, nil
+  for _, e in ipairs(all) do
+    if e.id and e.n == 0 then marks = marks + 1 end
+  end
+  for _, e in ipairs(all) do
+    if e.id and e.n == 0 then
+      if marks <= MARKS then insert_entry(kept, e) else w.floor, marks = math.max(w.floor, e.at), marks - 1 end
+    elseif e.n > 0 and previous and floor(previous.at / width) == floor(e.at / width) then
+      for i = #kept, 1, -1 do
+        if kept[i] == previous then table.remove(kept, i) break end
+      end
+      previous = { at = e.at, n = previous.n + e.n, id = false }
+      insert_entry(kept, previous)
+    elseif e.n > 0 then
+      previous = e
+      insert_entry(kept, e)
+    end
+  end
+  return kept
+end
+
+local function merge(w) put_entries(merge_entries(w, list_entries())) end
+
+--@ change
+local function put_few(w, all) put_entries(#all > FULL and merge_entries(w, all) or all) end
+
+-- refund gives back what id took. Of what was merged it is in the first merged entry that is
+-- not older; then a mark remains.
+local function refund(w, id, n, at)
+  local all, merged = list_entries(), at > NOW - length and at > w.floor
+  for i = #all, 1, -1 do
+    local e = all[i]
+    if e.id == id then
+      n, e.n = e.n, 0
+      if n > 0 and rate <= FULL then
+        w.floor = math.max(w.floor, e.at)
+        table.remove(all, i)
+      end
+      put_entries(all)
+      return n
+    end
+  end
+  for _, e in ipairs(merged and all or {}) do
+    if not e.id and e.at >= at then
+      n = math.min(n, e.n)
+      e.n = e.n - n
+      insert_entry(all, { at = at, n = 0, id = id })
+      put_few(w, all)
+      return n
+    end
+  end
+  return 0
+end
+
+-- grant takes n permits out of the youngest entries. What remains of one cannot be given back
+-- by its ID any more.
+local function grant(n)
+  local all = list_entries()
+  for i = #all, 1, -1 do
+    local e = all[i]
+    local some = math.min(n, e.n)
+    if some > 0 then e.n, e.id, n = e.n - some, false, n - some end
+  end
+  put_entries(all)
+end
+
+local function enter(grants, w)
+  local all = list_entries()
+  insert_grants(all, grants)
+  put_few(w, all)
+end

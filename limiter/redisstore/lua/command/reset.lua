@@ -1,0 +1,9 @@
+-- reset forgets what is counted, and bans. A floor remains, so that nothing taken before is
+-- given back to what is taken from now on.
+-- KEYS, ARGV  as for take, without requests
+-- reply       1
+for _, w in ipairs(list_windows()) do
+  w.algorithm.reset(w)
+  publish_change(w)
+end
+return 1

@@ -1,0 +1,150 @@
+-- A token bucket, or a limit of concurrent permits, for all that is beside the usual path: what
+-- is left, and how long to wait; see token_bucket.lua. A member is one byte L, an ID of L bytes, and
+-- the count as 4 bytes, lowest first. L = 8 is one decision (count 0: it was given back), L = 6
+-- several that were merged (the ID is their score), L = 14 several of one script call (the score and
+-- the ID of the first). FLOOR says that nothing merged until its score is given back any more.
+-- Members of others have any L. Functions that read are called before any that writes.
+local SMALL, HOT = 12, 4
+local NONE = {} -- is never written to
+
+local function single(id, n)
+  if n < 256 then return char(#id) .. id .. char(n, 0, 0, 0) end
+  return char(#id) .. id .. little(n, 4)
+end
+local function merged(at, n) return char(6) .. little(at, 6) .. little(n, 4) end
+local function is_merged(member)
+  local size = byte(member, 1)
+  return (size == 6 or size == 14) and #member == size + 5
+end
+
+-- permits_of reads the count of a member. One of others with the highest bit set was a negative
+-- number, and counts as nothing.
+local function permits_of(member)
+  local a, b, c, d = byte(member, -4, -1)
+  if not d or d > 127 then return 0 end
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+
+-- total is the sum of members' counts.
+local function total(members)
+  local sum = 0
+  for i = 1, #members do
+    local a, b, c, d = byte(members[i], -4, -1)
+    sum = sum + (d == 0 and c == 0 and b == 0 and a or permits_of(members[i]))
+  end
+  return sum
+end
+
+local function is_mark(member) return member ~= FLOOR and byte(member, 1) == 8 and permits_of(member) == 0 end
+
+-- count learns what is left from the entries alone, for to read their times costs as much
+-- again. If value does not fit them, or there are more, some have expired.
+local function count(w, value)
+  local live = call('ZRANGEBYSCORE', w.log, '(' .. w.l.old, '+inf')
+  local left, size = w.l.rate - total(live), #live
+  w.left, w.size = left, size
+  if size == 0 then w.at, w.n, w.whole, w.fresh = NONE, NONE, true, true end
+  if value ~= left or call('ZCARD', w.log) > size then w.gone = 1 end
+end
+
+-- recount reads everything and trusts nothing but the members.
+local function recount(w)
+  local all = call('ZRANGE', w.log, 0, -1, 'WITHSCORES')
+  local old, gone, sum, ats, ns, k = NOW - w.l.length, 0, 0, {}, {}, 0
+  for i = 1, #all, 2 do
+    local at, n = tonumber(all[i + 1]), permits_of(all[i])
+    if at <= old then
+      gone = gone + 1
+    else
+      if at > NOW then -- the clock was set back: it was taken now at the latest
+        at = NOW
+        local future = w.future or {}
+        w.future, future[#future + 1], future[#future + 2] = future, int(at), all[i]
+      end
+      if n > 0 then
+        k = k + 1
+        ats[k], ns[k], sum = at, n, sum + n
+      end
+    end
+  end
+  w.at, w.n, w.gone, w.whole, w.fresh, w.oldest = ats, ns, gone, true, true, ats[1]
+  w.left, w.size = w.l.rate - sum - w.given, #all / 2 - gone
+end
+
+-- trusts tells whether value was counted for this rate, less than a length ago. If so, only what
+-- has expired since is read.
+local function trusts(w, value)
+  local rate, oldest, counted = string.match(w.had_base, '^(%d+):(%d+):(%d+)$')
+  oldest, counted = tonumber(oldest), tonumber(counted)
+  if not value or value > w.l.rate or tonumber(rate) ~= w.l.rate then return false end
+  call('ZCARD', w.log) -- an error now, if it is of another type, rather than while it is written
+  if oldest > NOW or counted > NOW or counted <= NOW - w.l.length then return false end
+  w.at, w.n, w.left = {}, {}, value
+  if oldest > NOW - w.l.length then return true end
+  local gone = call('ZRANGEBYSCORE', w.log, '-inf', w.l.old)
+  w.left, w.gone = value + total(gone), #gone
+  return w.left <= w.l.rate
+end
+
+-- open learns how many permits are left, with as little reading as is exact. When it looks like
+-- a refusal, it reads the times at once.
+function functions.open(w, value, base)
+  if not value then
+    if not base and call('EXISTS', w.state, w.log) == 0 then
+      w.at, w.n, w.whole, w.fresh, w.left, w.size = NONE, NONE, true, true, w.l.rate, 0
+      return
+    end
+    if call('EXISTS', w.state) == 1 then error('value is no string') end
+  end
+  value, w.had_base = tonumber(value), base or nil
+  if base and trusts(w, value) then return end
+  if base or not value or value < 1 then return recount(w) end
+  count(w, value)
+end
+
+-- more reads the next few entries, oldest first; false when there are none.
+local function more(w)
+  if w.whole then return false end
+  local read = w.read or w.gone
+  local size = math.max(8, read - w.gone)
+  local part = call('ZRANGE', w.log, read, read + size - 1, 'WITHSCORES')
+  w.read = read + #part / 2
+  w.whole = #part < 2 * size
+  for i = 1, #part, 2 do
+    local at, n = tonumber(part[i + 1]), permits_of(part[i])
+    if at > NOW then
+      recount(w)
+      return true
+    end
+    if n > 0 then w.at[#w.at + 1], w.n[#w.n + 1] = at, n end
+  end
+  return #part > 0
+end
+
+-- wait is how many ms it takes until `cost` permits are left; 0 is now.
+function functions.wait(w, cost)
+  local short = cost - w.left
+  if short <= 0 then return 0 end
+  if not w.at then
+    recount(w)
+    return functions.wait(w, cost)
+  end
+  local i = 1
+  while true do
+    while i > #w.at do
+      if not more(w) then break end
+      if w.fresh then return functions.wait(w, cost) end
+    end
+    if i > #w.at then break end
+    short = short - w.n[i]
+    if short <= 0 then return w.at[i] + w.l.length - NOW end
+    i = i + 1
+  end
+  -- What is still missing was taken just now, or value lies: count again.
+  if short > w.given and not w.fresh then
+    recount(w)
+    return functions.wait(w, cost)
+  end
+  return w.l.length
+end
+

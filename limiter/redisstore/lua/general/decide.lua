@@ -1,0 +1,105 @@
+-- read_state learns of w what its strings say: packed or, with three keys, value and base.
+local function read_state(w, value, base)
+  if not w.base then
+    inside(w, value)
+    return w.algorithm.open(w, load_state(w))
+  end
+  if base and byte(base) == 98 then -- b of ban
+    local ban = tonumber(string.match(base, '^ban:(%d+)$'))
+    if ban and ban > NOW then w.banned = ban - NOW end
+  end
+  w.algorithm.open(w, value, base)
+end
+
+-- read_window is read_state that makes w bad if something of it is of another type, which looks
+-- like nothing in an MGET, or cannot be read. Reading changes nothing, so only requests that ask
+-- for w fail.
+local function read_window(w, value, base)
+  if not pcall(read_state, w, value, base) then w.bad, w.left = true, 0 end
+end
+
+-- read_windows is list_windows that also reads their state, with one MGET.
+local function read_windows()
+  local windows, keys, n = list_windows(), {}, 0
+  if #windows == 0 then return windows end
+  for i = 1, #windows do
+    local w = windows[i]
+    keys[n + 1], keys[n + 2] = w.state, w.base
+    n = w.base and n + 2 or n + 1
+  end
+  local got = call('MGET', unpack(keys))
+  n = 1
+  for i = 1, #windows do
+    local w = windows[i]
+    read_window(w, got[n], w.base and got[n + 1])
+    n = w.base and n + 2 or n + 1
+  end
+  return windows
+end
+
+local all_requests = ARGV[3]
+local asked, costs, waits, values, entries = {}, {}, {}, {}, {} -- of the request that is being decided
+
+-- decide answers the request that begins at `from`: a byte says how many claims it has (128
+-- more if it is like the one before, see many.lua), and nine begin the entry that records a
+-- claim of it; then for each claim follow four that end its entry, its cost, the number of its
+-- window (2 bytes), and a value (8 bytes) where values are counted. All claims are taken, or
+-- none. The reply goes behind `to`: 1 or 0, then for each claim what is left, or -1 if the key
+-- is banned, and how long until the same claim passes. A request with a bad window takes
+-- nothing: 2, and -2 for each claim of one. It returns where the next request begins, and the
+-- end of the reply.
+local function decide(windows, from, reply, to, dry)
+  local n, allowed, bad = byte(all_requests, from), true, false
+  if n > 128 then n = n - 128 end
+  local id = from + 1
+  from = from + 10
+  for i = 1, n do
+    local c, d, e, f, a, b = byte(all_requests, from, from + 5)
+    local w, cost = windows[a + b * 256], c + d * 256 + e * 65536 + f * 16777216
+    asked[i], costs[i], entries[i], values[i] = w, cost, from, nil
+    from = from + 6
+    if w.algorithm.valued then
+      values[i] = sub(all_requests, from, from + 7)
+      from = from + 8
+    end
+    bad = bad or w.bad
+    local wait = cost > w.left and not w.bad and w.algorithm.wait(w, cost, values[i]) or 0
+    if wait > 0 or w.banned then allowed = false end
+    waits[i] = wait
+  end
+  if bad then
+    reply[to + 1] = 2
+    for i = 1, n do reply[to + 2 * i], reply[to + 2 * i + 1] = asked[i].bad and -2 or 0, 0 end
+    return from, to + 2 * n + 1
+  end
+  reply[to + 1] = allowed and 1 or 0
+  for i = 1, n do
+    local w, wait = asked[i], waits[i]
+    if allowed and not dry then
+      local cost, value = costs[i], values[i]
+      w.algorithm.take(w, cost, sub(all_requests, id, id + 8) .. sub(all_requests, entries[i], entries[i] + 3), value)
+      if cost > w.left then wait = w.algorithm.wait(w, cost, value) end
+    end
+    local left = w.left
+    if w.banned then left, wait = -1, math.max(w.banned, wait) elseif left < 0 then left = 0 end
+    reply[to + 2 * i], reply[to + 2 * i + 1] = left, wait
+  end
+  return from, to + 2 * n + 1
+end
+
+-- decide_all answers all requests, one after another. Those whose byte in ARGV[4] is 1 are taken
+-- only if the last one before them whose byte is not was granted.
+local function decide_all(windows, dry)
+  local follows, reply, from, to, i, granted = ARGV[4], { NOW }, 1, 1, 0, true
+  while from <= #all_requests do
+    local answer = to + 1
+    i = i + 1
+    if follows and byte(follows, i) == 1 then
+      from, to = decide(windows, from, reply, to, dry or not granted)
+    else
+      from, to = decide(windows, from, reply, to, dry)
+      granted = reply[answer] == 1
+    end
+  end
+  return reply
+end

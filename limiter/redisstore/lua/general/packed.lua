@@ -1,0 +1,84 @@
+-- A packed string is what one key holds: the states of all windows that a key has of limits
+-- whose names differ in their tags only, which follow the last colon.
+--   one window   its tag, beginning with the tag's length, and its state
+--   several      a byte 255; then of each the ms until which it lives (6 bytes), the
+--                length of what follows (3), its tag, and its state
+-- Together they cost about what one of them costs: one string is read and written.
+local MANY = char(255)
+local strings = {} -- of keys that were read: a list of { tag, text, dies }
+
+-- What the file of an algorithm may set otherwise, see packed_algorithm.lua.
+local LOGGED, KEEPS_TTL, ONLY_BANNED, merge, standing, known_id = false, false, false, nil, nil, nil
+
+-- unpacked lists the windows in raw that still live.
+local function unpacked(raw)
+  local list, at = {}, 2
+  if not raw then return list end
+  if byte(raw) ~= 255 then
+    if #raw < byte(raw) + 2 then error('a packed string that is cut') end
+    list[1] = { tag = sub(raw, 1, byte(raw) + 1), text = raw, dies = false }
+    return list
+  end
+  while at <= #raw do
+    local dies, size, from = struct.unpack('<I6I3', raw, at)
+    at = from + size
+    if at > #raw + 1 then error('a packed string that is cut') end
+    local text = sub(raw, from, at - 1)
+    if dies > NOW then list[#list + 1] = { tag = sub(text, 1, byte(text) + 1), text = text, dies = dies } end
+  end
+  return list
+end
+
+-- inside is what the packed string of w has of w; raw is that string if it was read already.
+local function inside(w, raw)
+  local list = strings[w.state]
+  if not list then
+    if not raw and call('EXISTS', w.state) == 1 then error('the state is no string') end
+    list = unpacked(raw)
+    strings[w.state] = list
+  end
+  for i = 1, #list do
+    if list[i].tag == w.l.tag then return list[i] end
+  end
+end
+
+-- load_state is the state of w, nil if there is none.
+local function load_state(w)
+  local own = inside(w, not strings[w.state] and call('GET', w.state))
+  return own and sub(own.text, #w.l.tag + 1)
+end
+
+-- save_state writes the state of w, to live for so many ms, or as long as it had.
+local function save_state(w, state, life)
+  local key, own = w.state, inside(w)
+  local list = strings[key]
+  if not own then
+    own = { tag = w.l.tag }
+    table.insert(list, own)
+  end
+  own.text = own.tag .. state
+  if life then own.dies = NOW + life end
+  if #list == 1 then
+    if life then call('SET', key, own.text, 'PX', int(life)) else call('SET', key, own.text, 'KEEPTTL') end
+    return
+  end
+  local parts, last = { MANY }, 0
+  for i = 1, #list do
+    local o = list[i]
+    if not o.dies then o.dies = NOW + math.max(1, call('PTTL', key)) end -- it was alone
+    parts[2 * i], parts[2 * i + 1] = struct.pack('<I6I3', o.dies, #o.text), o.text
+    last = math.max(last, o.dies)
+  end
+  call('SET', key, table.concat(parts), 'PX', int(last - NOW))
+end
+
+-- forget_state forgets the state of w, and the whole string if it cannot be read.
+local function forget_state(w)
+  local ok, own = pcall(function() return inside(w, call('GET', w.state)) end)
+  if not ok then
+    call('DEL', w.state)
+    strings[w.state] = {}
+  elseif own then
+    own.text = own.tag
+  end
+end

@@ -1,0 +1,36 @@
+-- many decides requests one after another, of one or several claims each, all of one algorithm.
+-- general decides a request that is not usual. One that has 128 more claims than it has asks like the
+-- one before, of the same limits at the same costs, for windows that are all in the next key,
+-- which no other request has asked for: its claims need not be read.
+-- KEYS, ARGV, reply  as for command/take.lua
+local decide_unusual
+while from <= #requests do
+  claims, usual, id = byte(requests, from), true, from + 2
+  if claims == 1 then
+    decide_one()
+  else
+    if claims <= 128 then
+      read_claims()
+    else
+      claims = claims - 128
+      for j = 1, claims do keys[j] = keys[j] + 1 end
+    end
+    decide_several()
+  end
+  if usual then
+    replied = replied + 1 + 2 * claims
+  else
+    release()
+    write_all()
+    decide_unusual = decide_unusual or general(NOW)
+    replied = decide_unusual(from, reply, replied)
+    for j = 1, claims do
+      local its = claims == 1 and key_number or keys[j]
+      strings[its] = call('MGET', KEYS[its])[1]
+    end
+  end
+  from = from + 10 + 6 * claims
+end
+release()
+write_all()
+return reply

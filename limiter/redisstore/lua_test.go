@@ -1,0 +1,227 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/sha1"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/ast"
+	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/weir-proxy/weir/limiter/limitertest"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+var update = flag.Bool("update", false, "write testdata/scripts anew")
+
+// Each file is Lua by itself, of 150 lines at most.
+func TestLua_FilesAreLua(t *testing.T) {
+	files := redisstore.LuaFolder()
+	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		if _, err := parse.Parse(strings.NewReader(string(text)), path); err != nil {
+			t.Error(err)
+		}
+		if lines := strings.Count(string(text), "\n"); lines > 150 {
+			t.Errorf("%s has %d lines, more than 150", path, lines)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What Redis has for scripts, as far as they use it. It protects all other names: a script
+// that reads or writes one fails there.
+func globals() []string {
+	return []string{
+		"ARGV", "KEYS", "error", "ipairs", "math", "pairs", "pcall", "redis", "string", "struct", "table", "tonumber", "type", "unpack",
+	}
+}
+
+// A name that no local stands for is one of Redis's: of no section that is called otherwise
+// than on a line of its own, and of no local of another script.
+func TestLua_ScriptsUseNoGlobals(t *testing.T) {
+	for name, text := range redisstore.ScriptTexts() {
+		chunk, err := parse.Parse(strings.NewReader(text), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiled, err := lua.Compile(chunk, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkGlobals(t, name, compiled)
+	}
+}
+
+func checkGlobals(t *testing.T, name string, f *lua.FunctionProto) {
+	t.Helper()
+	for i, instruction := range f.Code {
+		op, constant := int(instruction>>26), int(instruction&0x3ffff)
+		if op != lua.OP_GETGLOBAL && op != lua.OP_SETGLOBAL {
+			continue
+		}
+		global := f.Constants[constant].String()
+		if op == lua.OP_SETGLOBAL || !slices.Contains(globals(), global) {
+			t.Errorf("%s, line %d: %s is no local", name, f.DbgSourcePositions[i], global)
+		}
+	}
+	for _, inner := range f.FunctionPrototypes {
+		checkGlobals(t, name, inner)
+	}
+}
+
+// The body of a section sees the locals of the place where it is put. So no local of a block
+// or section has the name of one that the files share, and no section returns.
+func TestLua_SectionsMayStandAnywhere(t *testing.T) {
+	for name, text := range redisstore.ShapeTexts() {
+		chunk, err := parse.Parse(strings.NewReader(text), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := scope{t: t, name: name}
+		for _, statement := range chunk {
+			if locals, ok := statement.(*ast.LocalAssignStmt); ok {
+				s.declare(locals.Line(), locals.Names)
+				s.shared = append(s.shared, locals.Names...)
+			}
+		}
+		s.shared = append(s.shared, globals()...)
+		for _, statement := range chunk {
+			s.top(statement)
+		}
+	}
+}
+
+// A scope checks the blocks of one script.
+type scope struct {
+	t       *testing.T
+	name    string
+	shared  []string
+	section bool // the block is one of a section
+}
+
+func (s *scope) declare(line int, names []string) {
+	s.t.Helper()
+	for _, n := range names {
+		if n != "_" && slices.Contains(s.shared, n) {
+			s.t.Errorf("%s, line %d: the local %s hides another", s.name, line, n)
+		}
+	}
+}
+
+// top checks a statement that is in no block.
+func (s scope) top(statement ast.Stmt) {
+	s.t.Helper()
+	locals, ok := statement.(*ast.LocalAssignStmt)
+	if !ok {
+		s.block([]ast.Stmt{statement})
+	} else if f, ok := function(locals); ok && len(f.ParList.Names) == 0 {
+		s.section = true
+		s.block(f.Stmts)
+	}
+}
+
+// block checks the statements of a block.
+func (s *scope) block(statements []ast.Stmt) {
+	s.t.Helper()
+	for _, statement := range statements {
+		switch st := statement.(type) {
+		case *ast.LocalAssignStmt:
+			s.declare(st.Line(), st.Names)
+		case *ast.DoBlockStmt:
+			s.block(st.Stmts)
+		case *ast.WhileStmt:
+			s.block(st.Stmts)
+		case *ast.RepeatStmt:
+			s.block(st.Stmts)
+		case *ast.IfStmt:
+			s.block(st.Then)
+			s.block(st.Else)
+		case *ast.NumberForStmt:
+			s.declare(st.Line(), []string{st.Name})
+			s.block(st.Stmts)
+		case *ast.GenericForStmt:
+			s.declare(st.Line(), st.Names)
+			s.block(st.Stmts)
+		case *ast.ReturnStmt:
+			if s.section {
+				s.t.Errorf("%s, line %d: a section returns", s.name, st.Line())
+			}
+		}
+	}
+}
+
+// function is what a local function is.
+func function(st *ast.LocalAssignStmt) (*ast.FunctionExpr, bool) {
+	if len(st.Exprs) != 1 {
+		return nil, false
+	}
+	f, ok := st.Exprs[0].(*ast.FunctionExpr)
+	return f, ok
+}
+
+// Redis knows a script by its hash, and its errors name lines of its text: a change of either
+// is seen in review.
+func TestLua_ScriptsAreAsTheyWere(t *testing.T) {
+	scripts := redisstore.ScriptTexts()
+	var list strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		text := scripts[name]
+		fmt.Fprintf(&list, "%x  %s, %d lines\n", sha1.Sum([]byte(text)), name, 1+strings.Count(text, "\n"))
+	}
+	want := map[string]string{"hashes.txt": list.String()}
+	for name, text := range redisstore.ShapeTexts() {
+		if strings.HasSuffix(name, "_gcra") || strings.HasSuffix(name, "_token_bucket") {
+			want[name+".lua"] = redisstore.Inline(text)
+		}
+	}
+	for name, text := range want {
+		path := filepath.Join("testdata", "scripts", name)
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		was, err := os.ReadFile(path)
+		if err != nil || string(was) != text {
+			t.Errorf("%s differs: see what changed with go test -run %s -update (%v)", path, t.Name(), err)
+		}
+	}
+}
+
+// A script decides the same if its sections stay functions.
+func TestLua_SectionsAreFunctions(t *testing.T) {
+	t.Parallel()
+	client := connect(t, redistest.Start(t).Addr)
+	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
+		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
+		return slow(limitertest.Subject{
+			Store: redisstore.NewWithoutInline(client, redisstore.Options{Timeout: patient}), Steps: 6, ConcurrentKeys: 10, Calls: 2000,
+			Advance: func(d time.Duration) {
+				if err := client.IncrBy(context.Background(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
+					t.Errorf("advance: %v", err)
+				}
+			},
+		})
+	})
+}

@@ -38,7 +38,7 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 		wrong("the key's text would be stored in Redis, contrary to privacy.hash_secret or sensitive", "limit another key, or leave it out")
 	case !l.nameable(f) || !l.version(f, limit) || !l.alone(f, limit):
 	case l.store != StoreRedis:
-		l.Warn(&f.RedissonName, "with store: memory nothing is shared with anybody", "write store: redis")
+		l.Warn(&f.RedissonName, "with store: memory nothing is shared with Redisson", "write store: redis")
 	}
 }
 

@@ -86,7 +86,7 @@ func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		return
 	}
 	if IsSecret(v.Type()) && s != "" && n.Value == s {
-		d.secrets = append(d.secrets, Problem{p.Position, p.Path, "a secret stands in the file, for all to read who see it", `write "${NAME}", and set NAME where Weir runs`})
+		d.secrets = append(d.secrets, Problem{p.Position, p.Path, "the file contains a secret in clear text", `write "${NAME}", and set NAME where Weir runs`})
 	}
 	v.SetString(s)
 }

@@ -15,8 +15,8 @@ import (
 // errConnection reports that the Connection field names a field that must not be removed.
 var errConnection = errors.New("Connection field not acceptable")
 
-// addOrigin adds the fields that are needed to read a key from o.
-func (f *fieldNames) addOrigin(o key.Origin) {
+// addFieldsOf adds the fields that are needed to read a key from o.
+func (f *fieldNames) addFieldsOf(o key.Origin) {
 	switch o.Source {
 	case key.Header:
 		f.add(o.Name)

@@ -107,7 +107,7 @@ func TestImports_FencesHold(t *testing.T) {
 // its exchange nor HTTP.
 func TestImports_StagesAtTheStoreKnowNoRequest(t *testing.T) {
 	stages := []string{
-		"admission", "admit", "shadow", "claimset", "wait", "penalize", "repeat", "fallback", "previous_secret", "lease", "release", "settle", "cooldown", "near",
+		"admission", "admit", "shadow", "claimset", "wait", "penalize", "repeat", "fallback", "previous_secret", "lease", "release", "refund", "cooldown", "near",
 	}
 	for _, s := range sources(t) {
 		name := strings.TrimSuffix(path.Base(s.path), ".go")

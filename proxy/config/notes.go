@@ -41,7 +41,7 @@ func (r *Route) LastKey() string {
 		if l.Mode != Enforce {
 			continue
 		}
-		for _, s := range l.counts() {
+		for _, s := range l.countedKeys() {
 			read = append(read, s.Origins()...)
 		}
 	}

@@ -3,7 +3,6 @@ package form
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,12 +63,6 @@ type Checked interface {
 func IsSecret(t reflect.Type) bool {
 	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[SecretURL]()
 }
-
-// whole are the numbers that all YAML readers read alike.
-var whole = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
-
-// IsWhole reports whether text is a whole number that all YAML readers read alike.
-func IsWhole(text string) bool { return whole.MatchString(text) }
 
 // text decodes a scalar that is text, and one of t.Enum if there are any.
 func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {

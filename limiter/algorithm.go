@@ -50,46 +50,56 @@ const (
 	// string: about half the cost in Redis, and not compatible with Redisson. In a Memory
 	// the two are the same.
 	SlidingLog
+
+	// NumAlgorithms is the number of algorithms.
+	NumAlgorithms
 )
 
-// Bounds of limits by algorithm.
-const (
-	// MaxDistinct is the largest Rate.Count of a Distinct limit.
-	MaxDistinct = 1000
-	// MaxSteps is the largest number of steps of a Cooldown limit.
-	MaxSteps = 30
-)
+// traits are what an algorithm is, for all that treats algorithms differently without
+// being part of one.
+type traits struct {
+	name       string // in configuration files
+	sign       byte   // in the names of keys in Redis, with the version of the layout
+	maxLog     int64  // the largest number of entries of a log; 0: counters instead of a log
+	isBucket   bool   // TokenBucket and what has its guarantees: entries of the log may be merged
+	isRedisson bool   // has the keys of Redisson in Redis
+	isPacked   bool   // has one string for each key in Redis
+	mayDouble  bool   // may grant 2 x Rate.Count permits in one window
+	isNumbered bool   // its windows are numbered from time 0
+	hasBurst   bool   // uses Limit.Burst
+	hasLeases  bool   // permits are held until they are refunded, and can be renewed
+	hasValues  bool   // counts the values of claims
+	hasSteps   bool   // uses Limit.Steps
+}
 
-// MaxConcurrent is the largest Rate.Count of a Concurrent limit. Each permit that is held
-// is an entry of its own.
-const MaxConcurrent = 10_000
+// unbounded is the largest number of entries of logs that the rate bounds.
+const unbounded = math.MaxInt64
+
+// table has the traits of each algorithm, and none for unknown ones.
+var table = [NumAlgorithms + 1]traits{
+	TokenBucket:   {name: "token_bucket", sign: '0', maxLog: fullLog, isBucket: true, isRedisson: true},
+	FixedWindow:   {name: "fixed_window", sign: '1', isPacked: true, mayDouble: true},
+	SlidingWindow: {name: "sliding_window", sign: '2', isPacked: true, mayDouble: true, isNumbered: true},
+	GCRA:          {name: "gcra", sign: '3', isPacked: true, hasBurst: true},
+	Concurrent:    {name: "concurrent", sign: '4', maxLog: unbounded, hasLeases: true},
+	Distinct:      {name: "distinct", sign: '5', maxLog: unbounded, hasValues: true},
+	Cooldown:      {name: "cooldown", sign: 'c', isPacked: true, maxLog: maxCooldownEntries, hasSteps: true},
+	SlidingLog:    {name: "sliding_log", sign: '7', isPacked: true, maxLog: fullLog, isBucket: true},
+}
+
+func (a Algorithm) traits() *traits { return &table[min(a, NumAlgorithms)] }
 
 // String returns the name of a in configuration files.
 func (a Algorithm) String() string {
-	switch a {
-	case TokenBucket:
-		return "token_bucket"
-	case FixedWindow:
-		return "fixed_window"
-	case SlidingWindow:
-		return "sliding_window"
-	case GCRA:
-		return "gcra"
-	case Concurrent:
-		return "concurrent"
-	case Distinct:
-		return "distinct"
-	case Cooldown:
-		return "cooldown"
-	case SlidingLog:
-		return "sliding_log"
+	if name := a.traits().name; name != "" {
+		return name
 	}
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
 // ParseAlgorithm parses a name that String returns. Errors wrap ErrInvalidLimit.
 func ParseAlgorithm(name string) (Algorithm, error) {
-	for a := TokenBucket; a <= SlidingLog; a++ {
+	for a := range NumAlgorithms {
 		if a.String() == name {
 			return a, nil
 		}
@@ -97,14 +107,48 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return 0, fmt.Errorf("%w: unknown algorithm %q; write token_bucket, sliding_log, fixed_window, sliding_window, gcra, concurrent, distinct or cooldown", ErrInvalidLimit, name)
 }
 
+// Sign returns the character that identifies a, and the version of its layout, in the
+// names of keys in Redis. A new layout needs a new one.
+func (a Algorithm) Sign() byte { return a.traits().sign }
+
+// IsRedisson reports whether a has the keys and the data format of a Redisson
+// RRateLimiter in Redis, so that claims may have a Claim.RedissonName.
+func (a Algorithm) IsRedisson() bool { return a.traits().isRedisson }
+
+// IsPacked reports whether the state of a key is one string in Redis.
+func (a Algorithm) IsPacked() bool { return a.traits().isPacked }
+
+// MayDouble reports whether up to 2 x Rate.Count permits may be granted in one window.
+func (a Algorithm) MayDouble() bool { return a.traits().mayDouble }
+
+// HasBurst reports whether a uses Limit.Burst.
+func (a Algorithm) HasBurst() bool { return a.traits().hasBurst }
+
+// HasLeases reports whether permits are held until they are refunded or their lease ends,
+// so that Renew applies.
+func (a Algorithm) HasLeases() bool { return a.traits().hasLeases }
+
+// HasValues reports whether a counts the values of claims, Claim.Value.
+func (a Algorithm) HasValues() bool { return a.traits().hasValues }
+
+// HasSteps reports whether a uses Limit.Steps.
+func (a Algorithm) HasSteps() bool { return a.traits().hasSteps }
+
+// hasLog reports whether a keeps permits as log entries rather than in counters.
+func (a Algorithm) hasLog() bool { return a.traits().maxLog > 0 }
+
 // isTokenBucket reports whether a has the guarantees of TokenBucket, so that its log of
 // permits may be merged.
-func (a Algorithm) isTokenBucket() bool { return a == TokenBucket || a == SlidingLog }
+func (a Algorithm) isTokenBucket() bool { return a.traits().isBucket }
+
+// countsPermits reports whether a only needs the number of taken permits, and not their
+// identities.
+func (a Algorithm) countsPermits() bool { return !a.HasLeases() && !a.HasValues() && !a.HasSteps() }
 
 // Capacity returns the number of permits of an unused key, which is also the largest Cost
 // of a claim: Burst if it is set, otherwise Rate.Count.
 func (l *Limit) Capacity() int64 {
-	if l.Algorithm == GCRA && l.Burst > 0 {
+	if l.Burst > 0 && l.Algorithm.HasBurst() {
 		return l.Burst
 	}
 	return l.Rate.Count
@@ -115,29 +159,57 @@ func (l *Limit) Capacity() int64 {
 func (l *Limit) Horizon() time.Duration {
 	switch l.Algorithm {
 	case SlidingWindow:
-		return 2 * l.Rate.Window
+		return l.horizonSlidingWindow()
 	case GCRA:
-		ms := math.Ceil(float64(l.Capacity()) * float64(l.Rate.Window.Milliseconds()) / float64(l.Rate.Count))
-		return time.Duration(ms) * time.Millisecond
+		return l.horizonGCRA()
 	}
 	return l.Rate.Window
 }
 
+func windowMillis(l *Limit) int64 { return l.Rate.Window.Milliseconds() }
+
 // checkAlgorithm checks the fields that depend on the algorithm. The rate must be valid.
 func (l *Limit) checkAlgorithm() error {
-	switch {
-	case l.Algorithm > SlidingLog:
-		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrInvalidLimit, l.Name, l.Algorithm)
-	case l.Burst != 0 && l.Algorithm != GCRA:
+	switch a := l.Algorithm; {
+	case a >= NumAlgorithms:
+		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrInvalidLimit, l.Name, a)
+	case l.Burst != 0 && !a.HasBurst():
 		return fmt.Errorf("%w: %s has a burst; only gcra uses one", ErrInvalidLimit, l.Name)
-	case l.Burst < 0 || l.Burst > MaxCount:
-		return fmt.Errorf("%w: %s has a burst of %d; it is 1 to %d", ErrInvalidLimit, l.Name, l.Burst, int64(MaxCount))
-	case l.Algorithm == GCRA && float64(l.Capacity())/float64(l.Rate.Count) > float64(MaxWindow/l.Rate.Window):
-		return fmt.Errorf("%w: %s needs more than 366d to refill a burst of %d", ErrInvalidLimit, l.Name, l.Burst)
-	case l.Algorithm == Concurrent && l.Rate.Count > MaxConcurrent:
-		return fmt.Errorf("%w: %s allows %d concurrent permits; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxConcurrent)
-	case l.Algorithm == Distinct && l.Rate.Count > MaxDistinct:
-		return fmt.Errorf("%w: %s allows %d different values; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxDistinct)
+	case len(l.Steps) > 0 && !a.HasSteps():
+		return fmt.Errorf("%w: %s has steps; only cooldown uses them", ErrInvalidLimit, l.Name)
 	}
-	return l.checkSteps()
+	switch l.Algorithm {
+	case GCRA:
+		return l.checkGCRA()
+	case Concurrent:
+		return l.checkConcurrent()
+	case Distinct:
+		return l.checkDistinct()
+	case Cooldown:
+		return l.checkCooldown()
+	}
+	return nil
+}
+
+// advisedMaxCount is the count above which Advice recommends another algorithm than a
+// token bucket: its entries are merged so coarsely that it is hardly more exact than
+// cheaper algorithms.
+const advisedMaxCount = 10_000
+
+// Advice returns one sentence about a property of the limit's algorithm that an operator
+// may not expect, such as its memory cost or how many requests it lets through, and an
+// alternative. It returns "" if there is nothing to say. The limit must be valid.
+func (l *Limit) Advice() string {
+	switch {
+	case l.Algorithm == TokenBucket && l.Rate.Count > advisedMaxCount:
+		return fmt.Sprintf("a token bucket of %s keeps up to 128 entries (4 KB) for each key; "+
+			"sliding_log promises the same in half of that, gcra or sliding_window keep a number or two", l.Rate)
+	case l.Algorithm == FixedWindow && l.Rate.Count > 1:
+		return fmt.Sprintf("a fixed window of %s lets up to %d pass within moments, across the border of two windows; "+
+			"token_bucket never does", l.Rate, 2*l.Rate.Count)
+	case l.Algorithm == GCRA && l.Capacity() >= l.Rate.Count && l.Rate.Count > 1:
+		return fmt.Sprintf("gcra of %s with a burst of %d lets up to %d pass in one window; "+
+			"a burst of %d keeps it within a tenth of the rate", l.Rate, l.Capacity(), l.Rate.Count+l.Capacity(), max(1, l.Rate.Count/10))
+	}
+	return ""
 }

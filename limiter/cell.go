@@ -53,26 +53,18 @@ type cell struct {
 // maxEntries is the largest number of entries of a cell.
 const maxEntries = math.MaxUint16
 
-// hasLog reports whether a keeps permits as log entries rather than in counters.
-func (a Algorithm) hasLog() bool {
-	switch a {
-	case FixedWindow, SlidingWindow, GCRA:
-		return false
-	}
-	return true
-}
-
 // loadLocked sets t to the state that c holds. The entries are shared, not copied.
 func (s *shard) loadLocked(c *cell, t *keyState) {
 	t.algorithm, t.bannedUntil, t.floor, t.taken = c.algorithm, c.bannedUntil, c.floor, c.taken
 	t.entries, t.counter = nil, counter{}
+	hasLog := c.algorithm.hasLog()
 	switch {
 	case c.block > 0:
 		t.entries = (*s.blocks.at(c.block - 1))[:c.count]
-	case c.algorithm.hasLog():
+	case hasLog:
 		t.entries = c.inline[:c.count]
 	}
-	if !c.algorithm.hasLog() {
+	if !hasLog {
 		e := &c.inline[0]
 		t.start = e.at
 		t.before = int64(binary.LittleEndian.Uint64(e.id[:8]))
@@ -92,6 +84,20 @@ func (s *shard) saveLocked(c *cell, t *keyState, l *Limit) {
 		binary.LittleEndian.PutUint64(e.id[:8], uint64(t.before))
 		binary.LittleEndian.PutUint64(e.id[8:], math.Float64bits(t.debt))
 	}
+}
+
+// expiresAt returns a time at which the key certainly has no state left.
+func (s *keyState) expiresAt(l *Limit) int64 {
+	return max(s.bannedUntil, s.lastChange(l)+l.Horizon().Milliseconds())
+}
+
+// lastChange returns the time of the last change that s records.
+func (s *keyState) lastChange(l *Limit) int64 {
+	start := s.start // 0 with a log
+	if l.Algorithm.traits().isNumbered {
+		start *= windowMillis(l)
+	}
+	return max(s.newestTime(), start)
 }
 
 // saveEntriesLocked stores the entries of c, inline or in a block.

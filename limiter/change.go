@@ -52,7 +52,7 @@ func (c Change) grant(ctx context.Context, s AdminStore, claims []Claim) error {
 		var pending []Claim
 		for _, claim := range claims {
 			capacity := claim.Limit.Capacity()
-			if claim.Limit.Algorithm == Distinct {
+			if claim.Limit.Algorithm.HasValues() {
 				if given >= capacity {
 					continue
 				}

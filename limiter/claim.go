@@ -126,7 +126,7 @@ func (c *Claim) check() error {
 		}
 	}
 	if c.RedissonName != "" {
-		if c.Limit.Algorithm != TokenBucket {
+		if !c.Limit.Algorithm.IsRedisson() {
 			return fmt.Errorf("%w: %s uses a Redisson limiter, so its algorithm must be token_bucket", ErrInvalidLimit, c.Limit.Name)
 		}
 		if err := CheckRedissonName(c.RedissonName); err != nil {
@@ -136,7 +136,7 @@ func (c *Claim) check() error {
 			return fmt.Errorf("%w: %s has the unknown Redisson format %d", ErrInvalidLimit, c.Limit.Name, c.RedissonFormat)
 		}
 	}
-	if c.Limit.Algorithm == Distinct && c.Cost != 1 {
+	if c.Cost != 1 && c.Limit.Algorithm.HasValues() {
 		return fmt.Errorf("%w: %d permits of %s; the cost of a distinct limit is 1", ErrInvalidCost, c.Cost, c.Limit.Name)
 	}
 	if c.Cost < 1 || c.Cost > c.Limit.Capacity() {

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// The window of a Cooldown limit has an entry for each permit since the steps started.
-// The oldest ones are merged into the first entry, so that there are at most
+// MaxSteps is the largest number of steps of a Cooldown limit.
+const MaxSteps = 30
+
+// The log of a Cooldown limit has an entry for each permit since the steps started. The
+// oldest ones are merged into the first entry, so that there are at most
 // maxCooldownEntries. All expire together, one Rate.Window after the last.
 const maxCooldownEntries = 32
 
-// checkSteps checks the fields that only Cooldown uses.
-func (l *Limit) checkSteps() error {
+// checkCooldown checks the steps, and the rate by them.
+func (l *Limit) checkCooldown() error {
 	switch {
-	case l.Algorithm != Cooldown && len(l.Steps) > 0:
-		return fmt.Errorf("%w: %s has steps; only cooldown uses them", ErrInvalidLimit, l.Name)
-	case l.Algorithm != Cooldown:
-		return nil
 	case l.Rate.Count != 1:
 		return fmt.Errorf("%w: %s has a count of %d; the count of a cooldown is 1", ErrInvalidLimit, l.Name, l.Rate.Count)
 	case len(l.Steps) == 0 || len(l.Steps) > MaxSteps:
@@ -35,48 +34,59 @@ func (l *Limit) checkSteps() error {
 	return nil
 }
 
-// advanceCooldown clears w if its last permit is at least length old.
-func (w *window) advanceCooldown(now, length int64) {
-	for i := len(w.entries) - 1; i >= 0 && w.entries[i].at > now; i-- {
-		w.entries[i].at = now
+// advanceCooldown clears the log if its last permit is at least a window old.
+func (s *keyState) advanceCooldown(now int64, l *Limit) {
+	for i := len(s.entries) - 1; i >= 0 && s.entries[i].at > now; i-- {
+		s.entries[i].at = now
 	}
-	if len(w.entries) > 0 && w.newestTime() <= now-length {
-		w.entries, w.taken = w.entries[:0], 0
+	if len(s.entries) > 0 && s.newestTime() <= now-windowMillis(l) {
+		s.entries, s.taken = s.entries[:0], 0
 	}
 }
 
-// pauseLeft returns the time from now until the next permit is available; 0 means now.
-func (w *window) pauseLeft(now int64, l *Limit) int64 {
-	if w.taken <= 0 {
+// remainingCooldown returns 1, and 0 during a pause.
+func (s *keyState) remainingCooldown(now int64, l *Limit) int64 {
+	if s.waitCooldown(now, l) > 0 {
 		return 0
 	}
-	step := l.Steps[min(w.taken, int64(len(l.Steps)))-1]
-	return max(0, w.newestTime()+step.Milliseconds()-now)
+	return 1
+}
+
+// waitCooldown returns the rest of the pause; 0 means none.
+func (s *keyState) waitCooldown(now int64, l *Limit) int64 {
+	if s.taken <= 0 {
+		return 0
+	}
+	step := l.Steps[min(s.taken, int64(len(l.Steps)))-1]
+	return max(0, s.newestTime()+step.Milliseconds()-now)
 }
 
 // takeCooldown records a permit with this id at now.
-func (w *window) takeCooldown(now int64, id [16]byte) {
-	if len(w.entries) >= maxCooldownEntries {
-		w.entries[1].n += w.entries[0].n
-		w.entries[1].kind = merged
-		w.entries = slices.Delete(w.entries, 0, 1)
+func (s *keyState) takeCooldown(now int64, id [16]byte) {
+	if len(s.entries) >= maxCooldownEntries {
+		s.entries[1].n += s.entries[0].n
+		s.entries[1].kind = merged
+		s.entries = slices.Delete(s.entries, 0, 1)
 	}
-	w.take(now, id, 1)
+	s.add(now, id, 1)
 }
 
+// refundCooldown removes the permit of p, so that the pause before it is the last.
+func (s *keyState) refundCooldown(p Permit) int64 { return s.release(p.ID) }
+
 // grantCooldown removes the last n permits.
-func (w *window) grantCooldown(n int64) {
-	w.grant(n)
-	w.entries = slices.DeleteFunc(w.entries, func(e entry) bool { return e.n == 0 })
+func (s *keyState) grantCooldown(n int64) {
+	s.permitLog.grant(n)
+	s.entries = slices.DeleteFunc(s.entries, func(e entry) bool { return e.n == 0 })
 }
 
 // extendPause makes the pause last at least wait from now on. It records as few permits
 // as that needs.
-func (w *window) extendPause(now, wait int64, l *Limit) {
-	if wait <= w.pauseLeft(now, l) {
+func (s *keyState) extendPause(now, wait int64, l *Limit) {
+	if wait <= s.waitCooldown(now, l) {
 		return
 	}
 	level := min(len(l.Steps)-1, max(0, slices.IndexFunc(l.Steps, func(s time.Duration) bool { return s.Milliseconds() >= wait })))
-	w.entries = append(w.entries[:0], entry{at: min(now, now+wait-l.Steps[level].Milliseconds()), n: uint32(level + 1), kind: merged})
-	w.taken = int64(level) + 1
+	s.entries = append(s.entries[:0], entry{at: min(now, now+wait-l.Steps[level].Milliseconds()), n: uint32(level + 1), kind: merged})
+	s.taken = int64(level) + 1
 }

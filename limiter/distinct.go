@@ -2,97 +2,65 @@ package limiter
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 )
 
-// The window of a Distinct limit has an entry for each of the last maxUses uses of a
-// value and one for the earlier uses, which can no longer be refunded. An entry's id
-// holds 8 bytes of the permit's ID and 8 bytes of the value. The newest entry of a value
-// has its one permit; the others have none.
+// MaxDistinct is the largest Rate.Count of a Distinct limit.
+const MaxDistinct = 1000
+
+// The log of a Distinct limit has an entry for each of the last maxUses uses of a value
+// and one for the earlier uses, which can no longer be refunded. An entry's id holds 8
+// bytes of the permit's ID and 8 bytes of the value. The newest entry of a value has its
+// one permit; the others have none.
 const maxUses = 2
 
-// valuePrefix returns the value of an entry of a Distinct limit.
-func (e *entry) valuePrefix() uint64 { return binary.LittleEndian.Uint64(e.id[8:]) }
-
-// prefix returns the part of a value that entries store.
-func (k Key) prefix() uint64 { return binary.LittleEndian.Uint64(k[:8]) }
-
-// hasValue reports whether value was used within the window. advance must have been
-// called.
-func (w *window) hasValue(value Key) bool { return w.lastUse(value.prefix()) >= 0 }
-
-// lastUse returns the index of the newest entry of a value, -1 if it is not active.
-func (w *window) lastUse(value uint64) int {
-	for i := len(w.entries) - 1; i >= 0; i-- {
-		if w.entries[i].valuePrefix() == value {
-			return i
-		}
+// checkDistinct checks what only Distinct bounds.
+func (l *Limit) checkDistinct() error {
+	if l.Rate.Count > MaxDistinct {
+		return fmt.Errorf("%w: %s allows %d different values; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxDistinct)
 	}
-	return -1
+	return nil
 }
 
-// addUse records a use of value at now, under id.
-func (w *window) addUse(now int64, id [16]byte, value Key) {
-	w.supersede(value.prefix())
+// takeDistinct records a use of value at now, under id.
+func (s *keyState) takeDistinct(now int64, id [16]byte, value Key) {
+	s.supersede(value.prefix())
 	copy(id[8:], value[:8])
-	w.entries = append(w.entries, entry{at: now, n: 1, id: id})
-	w.taken++
+	s.entries = append(s.entries, entry{at: now, n: 1, id: id})
+	s.taken++
 }
 
-// supersede removes the permit of a value, for a newer use of it, and merges the uses
-// that can no longer be refunded.
-func (w *window) supersede(value uint64) {
-	newest := w.lastUse(value)
-	if newest < 0 {
-		return
-	}
-	w.entries[newest].n--
-	w.taken--
-	uses, hasMerged := 0, false
-	for i := newest; i >= 0; i-- {
-		e := &w.entries[i]
-		switch {
-		case e.valuePrefix() != value:
-		case e.kind == single && uses < maxUses-1:
-			uses++
-		case e.n == 0 && hasMerged:
-			w.entries = slices.Delete(w.entries, i, i+1)
-		default:
-			e.kind, hasMerged = merged, true
-		}
-	}
-}
-
-// removeUse removes the use under id. The value keeps its other uses, and is not active
-// without any. It returns 1 if id was found, otherwise 0.
-func (w *window) removeUse(id [16]byte) int64 {
-	i := slices.IndexFunc(w.entries, func(e entry) bool { return e.kind == single && [8]byte(e.id[:8]) == [8]byte(id[:8]) })
+// refundDistinct removes the use by p. The value keeps its other uses, and is not active
+// without any. It returns 1 if the use was found, otherwise 0.
+func (s *keyState) refundDistinct(p Permit) int64 {
+	i := slices.IndexFunc(s.entries, func(e entry) bool { return e.kind == single && [8]byte(e.id[:8]) == [8]byte(p.ID[:8]) })
 	if i < 0 {
 		return 0
 	}
-	removed := w.entries[i]
-	w.entries = slices.Delete(w.entries, i, i+1)
+	removed := s.entries[i]
+	s.entries = slices.Delete(s.entries, i, i+1)
 	if removed.n == 0 {
 		return 1
 	}
-	if before := w.lastUse(removed.valuePrefix()); before >= 0 {
-		w.entries[before].n += removed.n
+	if before := s.lastUse(removed.valuePrefix()); before >= 0 {
+		s.entries[before].n += removed.n
 	} else {
-		w.taken -= int64(removed.n)
+		s.taken -= int64(removed.n)
 	}
 	return 1
 }
 
-// grantValues removes the n values that were used last.
-func (w *window) grantValues(n int64) {
-	for i := len(w.entries) - 1; i >= 0 && n > 0; i = min(i, len(w.entries)) - 1 {
-		if w.entries[i].n == 0 {
+// grantDistinct removes the n values that were used last.
+func (s *keyState) grantDistinct(n int64) {
+	for i := len(s.entries) - 1; i >= 0 && n > 0; i = min(i, len(s.entries)) - 1 {
+		if s.entries[i].n == 0 {
 			continue
 		}
-		value := w.entries[i].valuePrefix()
-		w.entries = slices.DeleteFunc(w.entries, func(e entry) bool {
+		value := s.entries[i].valuePrefix()
+		s.entries = slices.DeleteFunc(s.entries, func(e entry) bool {
 			if e.valuePrefix() == value {
-				w.taken -= int64(e.n)
+				s.taken -= int64(e.n)
 				n -= int64(e.n)
 			}
 			return e.valuePrefix() == value
@@ -100,12 +68,56 @@ func (w *window) grantValues(n int64) {
 	}
 }
 
+// hasValue reports whether value was used within the window. advance must have been
+// called.
+func (s *keyState) hasValue(value Key) bool { return s.lastUse(value.prefix()) >= 0 }
+
+// lastUse returns the index of the newest entry of a value, -1 if it is not active.
+func (s *keyState) lastUse(value uint64) int {
+	for i := len(s.entries) - 1; i >= 0; i-- {
+		if s.entries[i].valuePrefix() == value {
+			return i
+		}
+	}
+	return -1
+}
+
+// supersede removes the permit of a value, for a newer use of it, and merges the uses
+// that can no longer be refunded.
+func (s *keyState) supersede(value uint64) {
+	newest := s.lastUse(value)
+	if newest < 0 {
+		return
+	}
+	s.entries[newest].n--
+	s.taken--
+	uses, hasMerged := 0, false
+	for i := newest; i >= 0; i-- {
+		e := &s.entries[i]
+		switch {
+		case e.valuePrefix() != value:
+		case e.kind == single && uses < maxUses-1:
+			uses++
+		case e.n == 0 && hasMerged:
+			s.entries = slices.Delete(s.entries, i, i+1)
+		default:
+			e.kind, hasMerged = merged, true
+		}
+	}
+}
+
 // addUnknownUses records n values that other processes used and whose identity is
 // unknown. They differ from all other values and cannot be refunded.
-func (w *window) addUnknownUses(now, n int64) {
+func (s *keyState) addUnknownUses(now, n int64) {
 	if n <= 0 {
 		return
 	}
-	w.entries = append(w.entries, entry{at: now, n: uint32(n), kind: merged})
-	w.taken += n
+	s.entries = append(s.entries, entry{at: now, n: uint32(n), kind: merged})
+	s.taken += n
 }
+
+// valuePrefix returns the value of an entry of a Distinct limit.
+func (e *entry) valuePrefix() uint64 { return binary.LittleEndian.Uint64(e.id[8:]) }
+
+// prefix returns the part of a value that entries store.
+func (k Key) prefix() uint64 { return binary.LittleEndian.Uint64(k[:8]) }

@@ -33,6 +33,8 @@
 //   - key status: the state of a key under a limit, for operators ([KeyStatus]).
 //   - ban: a time during which all claims of a key are refused.
 //   - wait queue: the queue in which callers wait for permits of a key ([WaitQueue]).
+//   - permit log: the list of the permits that a key has taken, which some algorithms
+//     keep. The others count.
 //   - mark: a record that a permit was refunded.
 //   - share: the part of a rate that one of several processes may grant while the
 //     shared store is unreachable.

@@ -19,22 +19,22 @@ type probe struct {
 }
 
 // first starts a search for items of hash h.
-func (x *index) first(h uint64) probe {
-	if len(x.slots) == 0 {
+func (i *index) first(h uint64) probe {
+	if len(i.slots) == 0 {
 		return probe{}
 	}
-	return x.from(h, uint32(h))
+	return i.from(h, uint32(h))
 }
 
 // next continues the search after p.
-func (x *index) next(h uint64, p probe) probe { return x.from(h, p.slot+1) }
+func (i *index) next(h uint64, p probe) probe { return i.from(h, p.slot+1) }
 
-func (x *index) from(h uint64, place uint32) probe {
-	mask := uint32(len(x.slots) - 1)
+func (i *index) from(h uint64, place uint32) probe {
+	mask := uint32(len(i.slots) - 1)
 	tag := uint32(h>>32) &^ mask
 	for {
 		place &= mask
-		v := x.slots[place]
+		v := i.slots[place]
 		if v == 0 || v&^mask == tag {
 			return probe{place, v & mask}
 		}
@@ -42,53 +42,89 @@ func (x *index) from(h uint64, place uint32) probe {
 	}
 }
 
-// add adds item i with hash h. hashOf returns the hash of another item.
-func (x *index) add(h uint64, i uint32, hashOf func(i uint32) uint64) {
-	if 8*(x.used+1) > 7*len(x.slots) {
-		x.grow(hashOf)
+// add adds an item with hash h. hashOf returns the hash of another item.
+func (i *index) add(h uint64, item uint32, hashOf func(item uint32) uint64) {
+	if 8*(i.used+1) > 7*len(i.slots) {
+		i.grow(hashOf)
 	}
-	x.put(h, i)
-	x.used++
+	i.put(h, item)
+	i.used++
 }
 
-func (x *index) put(h uint64, i uint32) {
-	mask := uint32(len(x.slots) - 1)
+func (i *index) put(h uint64, item uint32) {
+	mask := uint32(len(i.slots) - 1)
 	place := uint32(h) & mask
-	for x.slots[place] != 0 {
+	for i.slots[place] != 0 {
 		place = (place + 1) & mask
 	}
-	x.slots[place] = uint32(h>>32)&^mask | (i + 1)
+	i.slots[place] = uint32(h>>32)&^mask | (item + 1)
 }
 
 // grow doubles the number of slots.
-func (x *index) grow(hashOf func(i uint32) uint64) {
-	old, mask := x.slots, uint32(len(x.slots)-1)
-	x.slots = make([]uint32, max(8, 2*len(old)))
+func (i *index) grow(hashOf func(item uint32) uint64) {
+	old, mask := i.slots, uint32(len(i.slots)-1)
+	i.slots = make([]uint32, max(8, 2*len(old)))
 	for _, v := range old {
 		if v != 0 {
-			i := v&mask - 1
-			x.put(hashOf(i), i)
+			item := v&mask - 1
+			i.put(hashOf(item), item)
 		}
 	}
 }
 
 // remove removes the item that p has found. Items that were displaced by it move back, so
 // that no search ends too early.
-func (x *index) remove(p probe, hashOf func(i uint32) uint64) {
-	mask := uint32(len(x.slots) - 1)
+func (i *index) remove(p probe, hashOf func(item uint32) uint64) {
+	mask := uint32(len(i.slots) - 1)
 	hole := p.slot
 	for place := hole; ; {
 		place = (place + 1) & mask
-		v := x.slots[place]
+		v := i.slots[place]
 		if v == 0 {
 			break
 		}
 		ideal := uint32(hashOf(v&mask-1)) & mask
 		if (place-ideal)&mask >= (place-hole)&mask {
-			x.slots[hole] = v
+			i.slots[hole] = v
 			hole = place
 		}
 	}
-	x.slots[hole] = 0
-	x.used--
+	i.slots[hole] = 0
+	i.used--
+}
+
+// A slab allocates values of one type and identifies each by a number until it is
+// removed. It grows by one chunk at a time, so that growing copies nothing and leaves no
+// garbage; it never shrinks. The garbage collector does not scan values without pointers.
+type slab[T any] struct {
+	chunks []*[chunkSize]T
+	used   uint32   // numbers that were ever allocated
+	free   []uint32 // removed numbers, for reuse
+}
+
+// chunkSize is the number of values in a chunk.
+const chunkSize = 128
+
+// at returns the value of number i.
+func (s *slab[T]) at(i uint32) *T { return &s.chunks[i/chunkSize][i%chunkSize] }
+
+// add allocates a number. Its value is zero.
+func (s *slab[T]) add() uint32 {
+	if n := len(s.free); n > 0 {
+		i := s.free[n-1]
+		s.free = s.free[:n-1]
+		return i
+	}
+	if s.used/chunkSize == uint32(len(s.chunks)) {
+		s.chunks = append(s.chunks, new([chunkSize]T))
+	}
+	s.used++
+	return s.used - 1
+}
+
+// remove frees a number and clears its value.
+func (s *slab[T]) remove(i uint32) {
+	var zero T
+	*s.at(i) = zero
+	s.free = append(s.free, i)
 }

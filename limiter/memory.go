@@ -157,14 +157,14 @@ func newPermit(at time.Time) (p Permit) {
 }
 
 // updateOutcome updates o, the outcome of claim, to the state after its permits were taken at now.
-func (t *keyState) updateOutcome(o *Outcome, now int64, claim *Claim) {
-	if claim.Limit.Algorithm == Distinct {
-		o.Remaining = max(0, t.remaining(now, claim.Limit))
+func (s *keyState) updateOutcome(o *Outcome, now int64, claim *Claim) {
+	if claim.Limit.Algorithm.HasValues() {
+		o.Remaining = max(0, s.remaining(now, claim.Limit))
 		return // the value is active, so the same claim would be granted again
 	}
 	o.Remaining -= claim.Cost
 	if o.Remaining < claim.Cost {
-		o.Wait = millis(t.wait(now, claim.Limit, claim.Cost))
+		o.Wait = millis(s.wait(now, claim.Limit, claim.Cost))
 	}
 }
 
@@ -222,7 +222,7 @@ func (m *Memory) refund(c *Claim, p Permit) {
 		var refunded int64
 		s.changeLocked(i, c.Limit, func(t *keyState) {
 			t.advance(now, c.Limit)
-			refunded = t.refund(now, p, *c)
+			refunded = t.refund(now, p, c)
 		})
 		if refunded > 0 {
 			return
@@ -259,15 +259,15 @@ func (s *shard) evaluateLocked(i uint32, now int64, claim *Claim, before int64) 
 }
 
 // outcome returns the outcome of a claim at now. before is the cost of the earlier claims of the same
-// decision that are counted in t. advance must have been called.
-func (t *keyState) outcome(now int64, claim *Claim, before int64) Outcome {
-	left, wait := t.remaining(now, claim.Limit)-before, int64(0)
-	isFree := claim.Cost <= left || claim.Limit.Algorithm == Distinct && t.hasValue(claim.Value)
+// decision that are counted in s. advance must have been called.
+func (s *keyState) outcome(now int64, claim *Claim, before int64) Outcome {
+	left, wait := s.remaining(now, claim.Limit)-before, int64(0)
+	isFree := claim.Cost <= left || claim.Limit.Algorithm.HasValues() && s.hasValue(claim.Value)
 	if !isFree {
-		wait = t.wait(now, claim.Limit, before+claim.Cost)
+		wait = s.wait(now, claim.Limit, before+claim.Cost)
 	}
-	if now < t.bannedUntil {
-		return Outcome{Banned: true, Wait: millis(max(wait, t.bannedUntil-now))}
+	if now < s.bannedUntil {
+		return Outcome{Banned: true, Wait: millis(max(wait, s.bannedUntil-now))}
 	}
 	return Outcome{Allowed: isFree, Remaining: max(0, left), Wait: millis(wait)}
 }

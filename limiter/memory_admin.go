@@ -14,7 +14,7 @@ func (m *Memory) Renew(_ context.Context, claims []Claim, p Permit) error {
 	for _, c := range claims {
 		held := false
 		m.change(c, ignoreAbsent, func(t *keyState, now int64) {
-			held = c.Limit.Algorithm == Concurrent && t.renew(now, p.ID)
+			held = c.Limit.Algorithm.HasLeases() && t.renew(now, p.ID)
 		})
 		expired = expired || !held
 	}
@@ -27,7 +27,7 @@ func (m *Memory) Renew(_ context.Context, claims []Claim, p Permit) error {
 // Reset implements AdminStore.
 func (m *Memory) Reset(_ context.Context, claims []Claim) error {
 	return m.changeAll(claims, ignoreAbsent, func(t *keyState, _ Claim, now int64) {
-		*t = keyState{algorithm: t.algorithm, window: window{floor: now, entries: t.entries[:0]}}
+		*t = keyState{algorithm: t.algorithm, permitLog: permitLog{floor: now, entries: t.entries[:0]}}
 	})
 }
 

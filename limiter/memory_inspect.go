@@ -18,16 +18,16 @@ func (m *Memory) Inspect(_ context.Context, claims []Claim) (Inspection, error) 
 	now := m.now()
 	in := Inspection{At: time.UnixMilli(now), Statuses: make([]KeyStatus, len(claims))}
 	for i, c := range claims {
-		standing := &in.Statuses[i]
-		*standing = KeyStatus{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: c.Limit.Capacity()}
-		m.shards[refs[i].shard].inspectLocked(&refs[i], &c, now, standing)
+		status := &in.Statuses[i]
+		*status = KeyStatus{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: c.Limit.Capacity()}
+		m.shards[refs[i].shard].inspectLocked(&refs[i], &c, now, status)
 	}
 	return in, nil
 }
 
 // inspectLocked sets status to the status of c's key. A key that is only mirrored gets a
 // cell.
-func (s *shard) inspectLocked(r *cellRef, c *Claim, now int64, standing *KeyStatus) {
+func (s *shard) inspectLocked(r *cellRef, c *Claim, now int64, status *KeyStatus) {
 	if s.mirrored.has(r.hash) && s.findLocked(&r.id, r.hash) == noCell {
 		s.addLocked(r.id, r.hash, c.Source, now)
 	}
@@ -36,27 +36,27 @@ func (s *shard) inspectLocked(r *cellRef, c *Claim, now int64, standing *KeyStat
 	}
 	s.expandMirroredLocked(r, c, now)
 	cell := s.cells.at(r.index)
-	standing.Overflow = cell.id != r.id
+	status.Overflow = cell.id != r.id
 	var t keyState
 	s.loadLocked(cell, &t)
-	t.inspect(now, c.Limit, standing)
+	t.inspect(now, c.Limit, status)
 	s.saveLocked(cell, &t, c.Limit)
 }
 
-// inspect sets s to the status of t.
-func (t *keyState) inspect(now int64, l *Limit, s *KeyStatus) {
-	t.advance(now, l)
-	left := t.remaining(now, l)
-	s.Remaining, s.Used = max(0, left), s.Capacity-left
-	s.BannedFor = millis(max(0, t.bannedUntil-now))
-	if l.Algorithm == Cooldown {
-		s.Used, s.NextIn = max(0, t.taken), millis(t.pauseLeft(now, l))
-		if t.taken > 0 {
-			s.FullIn = millis(t.newestTime() + windowMillis(l) - now)
+// inspect sets status to that of s.
+func (s *keyState) inspect(now int64, l *Limit, status *KeyStatus) {
+	s.advance(now, l)
+	left := s.remaining(now, l)
+	status.Remaining, status.Used = max(0, left), status.Capacity-left
+	status.BannedFor = millis(max(0, s.bannedUntil-now))
+	if l.Algorithm.HasSteps() {
+		status.Used, status.NextIn = max(0, s.taken), millis(s.waitCooldown(now, l))
+		if s.taken > 0 {
+			status.FullIn = millis(s.newestTime() + windowMillis(l) - now)
 		}
 		return
 	}
-	if s.Remaining < s.Capacity {
-		s.NextIn, s.FullIn = millis(t.wait(now, l, s.Remaining+1)), millis(t.wait(now, l, s.Capacity))
+	if status.Remaining < status.Capacity {
+		status.NextIn, status.FullIn = millis(s.wait(now, l, status.Remaining+1)), millis(s.wait(now, l, status.Capacity))
 	}
 }

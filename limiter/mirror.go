@@ -61,10 +61,6 @@ func (s *shard) mirrorRefund(h uint64, at, permits int64) {
 	}
 }
 
-// countsPermits reports whether a only needs the number of taken permits, and not their
-// identities.
-func (a Algorithm) countsPermits() bool { return a != Concurrent && a != Distinct && a != Cooldown }
-
 // mirrorClaim records the outcome of one claim.
 func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
 	r, now := m.ref(c), m.now()
@@ -150,9 +146,9 @@ func (s *shard) mirrorPermitsLocked(r *cellRef, h mirroredOutcome) {
 	switch wait := o.Wait.Milliseconds(); {
 	case o.Banned:
 		t.bannedUntil = now + wait
-	case share.Algorithm == Distinct:
+	case share.Algorithm.HasValues():
 		t.addUnknownUses(now, t.remaining(now, &share)-(o.Remaining+parts-1)/parts)
-	case share.Algorithm == Cooldown:
+	case share.Algorithm.HasSteps():
 		t.extendPause(now, wait, &share)
 	}
 	s.saveLocked(cell, &t, &share)

@@ -1,6 +1,9 @@
 package limiter
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 // A mirrorEntry is the last known state of a key in another store and what it recently
 // granted to this process, in 40 bytes. It is enough to continue from if that store is
@@ -34,101 +37,101 @@ const (
 
 // indexHash returns the hash of the entry in the index. All its bits depend on the stored
 // bits of the key's hash.
-func (n *mirrorEntry) indexHash() uint64 { return spread(uint64(n.hashHigh)<<32 | uint64(n.hashLow)) }
+func (e *mirrorEntry) indexHash() uint64 { return spread(uint64(e.hashHigh)<<32 | uint64(e.hashLow)) }
 
 func spread(h uint64) uint64 { return (h & mirrorHashMask) * 0x9e3779b97f4a7c15 }
 
-func (n *mirrorEntry) grantedAt() int64 { return int64(n.high&(1<<highBits-1))<<32 | int64(n.grantLow) }
+func (e *mirrorEntry) grantedAt() int64 { return int64(e.high&(1<<highBits-1))<<32 | int64(e.grantLow) }
 
-func (n *mirrorEntry) waitUntil() int64 {
-	return int64(n.high>>highBits&(1<<highBits-1))<<32 | int64(n.waitLow)
+func (e *mirrorEntry) waitUntil() int64 {
+	return int64(e.high>>highBits&(1<<highBits-1))<<32 | int64(e.waitLow)
 }
 
-func (n *mirrorEntry) cost() int64 { return int64(n.high >> (2 * highBits)) }
+func (e *mirrorEntry) cost() int64 { return int64(e.high >> (2 * highBits)) }
 
 // setTimes sets grantedAt, waitUntil and cost.
-func (n *mirrorEntry) setTimes(grantedAt, waitUntil, cost int64) {
-	n.grantLow, n.waitLow = uint32(grantedAt), uint32(waitUntil)
+func (e *mirrorEntry) setTimes(grantedAt, waitUntil, cost int64) {
+	e.grantLow, e.waitLow = uint32(grantedAt), uint32(waitUntil)
 	high := func(at int64) uint32 { return uint32(at>>32) & (1<<highBits - 1) }
-	n.high = high(grantedAt) | high(waitUntil)<<highBits | uint32(min(cost, math.MaxUint8))<<(2*highBits)
+	e.high = high(grantedAt) | high(waitUntil)<<highBits | uint32(min(cost, math.MaxUint8))<<(2*highBits)
 }
 
 // repliedAt returns the time of the store's last reply.
-func (n *mirrorEntry) repliedAt() int64 { return n.grantedAt() + int64(n.repliedAfter) }
+func (e *mirrorEntry) repliedAt() int64 { return e.grantedAt() + int64(e.repliedAfter) }
 
-func (n *mirrorEntry) isBanned() bool { return n.remaining&mirrorBanned != 0 }
+func (e *mirrorEntry) isBanned() bool { return e.remaining&mirrorBanned != 0 }
 
 // slotWidth returns the length of the periods that permits are counted in.
-func (n *mirrorEntry) slotWidth() int64 {
-	return (unpackHorizon(n.horizon) + mirrorSlots - 2) / (mirrorSlots - 1)
+func (e *mirrorEntry) slotWidth() int64 {
+	return (unpackHorizon(e.horizon) + mirrorSlots - 2) / (mirrorSlots - 1)
 }
 
-// expiresAt returns the time at which n has no meaning any more.
-func (n *mirrorEntry) expiresAt() int64 {
-	return max(n.waitUntil(), n.repliedAt()+unpackHorizon(n.horizon))
+// expiresAt returns the time at which e has no meaning any more.
+func (e *mirrorEntry) expiresAt() int64 {
+	return max(e.waitUntil(), e.repliedAt()+unpackHorizon(e.horizon))
 }
 
 // slotEnd returns the latest time at which a permit of slot i can have been granted. All
 // permits of the slot count as granted then.
-func (n *mirrorEntry) slotEnd(i int) int64 {
-	last := n.grantedAt()
+func (e *mirrorEntry) slotEnd(i int) int64 {
+	last := e.grantedAt()
 	if i == 0 {
 		return last
 	}
-	return (last/n.slotWidth()-int64(i)+1)*n.slotWidth() - 1
+	return (last/e.slotWidth()-int64(i)+1)*e.slotWidth() - 1
 }
 
-// advance moves n to now, under a limit with this horizon. Permits that were counted
+// advance moves e to now, under a limit with this horizon. Permits that were counted
 // under another horizon count as granted with the last of them.
-func (n *mirrorEntry) advance(now int64, horizon uint16) {
-	if n.horizon != horizon {
-		n.horizon = horizon
+func (e *mirrorEntry) advance(now int64, horizon uint16) {
+	if e.horizon != horizon {
+		e.horizon = horizon
 		for i := 1; i < mirrorSlots; i++ {
-			n.granted[0].add(n.granted[i].count())
-			n.granted[i] = packedCount{}
+			e.granted[0].add(e.granted[i].count())
+			e.granted[i] = packedCount{}
 		}
 	}
-	n.setRepliedAt(max(now, n.repliedAt())) // now is earlier if the clock was set back
+	e.setRepliedAt(max(now, e.repliedAt())) // now is earlier if the clock was set back
 }
 
 // setRepliedAt sets the time of the last reply, which must not be before the previous
 // one. If the last grant is longer ago than 32 bits can express, it counts as granted
 // later.
-func (n *mirrorEntry) setRepliedAt(at int64) {
-	after := at - n.grantedAt()
+func (e *mirrorEntry) setRepliedAt(at int64) {
+	after := at - e.grantedAt()
 	if after > math.MaxUint32 {
-		n.moveTo(at - math.MaxUint32)
+		e.moveTo(at - math.MaxUint32)
 		after = math.MaxUint32
 	}
-	n.repliedAfter = uint32(after)
+	e.repliedAfter = uint32(after)
 }
 
 // grant records count permits that were granted with the last reply.
-func (n *mirrorEntry) grant(count int64) {
-	n.moveTo(n.repliedAt())
-	n.repliedAfter = 0
-	n.granted[0].add(count)
+func (e *mirrorEntry) grant(count int64) {
+	e.moveTo(e.repliedAt())
+	e.repliedAfter = 0
+	e.granted[0].add(count)
 }
 
 // moveTo sets the time of the last grant, and moves the counts to their new slots.
-func (n *mirrorEntry) moveTo(at int64) {
-	if by := at/n.slotWidth() - n.grantedAt()/n.slotWidth(); by > 0 {
+func (e *mirrorEntry) moveTo(at int64) {
+	if by := at/e.slotWidth() - e.grantedAt()/e.slotWidth(); by > 0 {
 		by = min(by, mirrorSlots)
-		copy(n.granted[by:], n.granted[:mirrorSlots-by])
-		clear(n.granted[:by])
+		copy(e.granted[by:], e.granted[:mirrorSlots-by])
+		clear(e.granted[:by])
 	}
-	n.setTimes(at, n.waitUntil(), n.cost())
+	e.setTimes(at, e.waitUntil(), e.cost())
 }
 
 // refund removes permits that were granted at the time at, from that slot or, if the
 // clocks differ, from a near one. It returns how many were removed.
-func (n *mirrorEntry) refund(at, count int64) int64 {
-	if at <= n.repliedAt()-unpackHorizon(n.horizon) {
+func (e *mirrorEntry) refund(at, count int64) int64 {
+	if at <= e.repliedAt()-unpackHorizon(e.horizon) {
 		return 0 // they have expired
 	}
-	begin := max(0, min(mirrorSlots-1, n.grantedAt()/n.slotWidth()-at/n.slotWidth()))
+	begin := max(0, min(mirrorSlots-1, e.grantedAt()/e.slotWidth()-at/e.slotWidth()))
 	for i := range int64(mirrorSlots) {
-		if g := &n.granted[(begin+i)%mirrorSlots]; g.count() > 0 {
+		if g := &e.granted[(begin+i)%mirrorSlots]; g.count() > 0 {
 			refunded := min(count, g.count())
 			g.add(-refunded)
 			return refunded
@@ -139,10 +142,46 @@ func (n *mirrorEntry) refund(at, count int64) int64 {
 
 // setReply records the reply of the store: this process's part of the remaining permits,
 // and the wait for cost permits.
-func (n *mirrorEntry) setReply(remaining, wait, cost int64) {
-	n.remaining = uint32(max(0, min(remaining, MaxCount)))
-	n.setTimes(n.grantedAt(), n.repliedAt()+wait, cost)
+func (e *mirrorEntry) setReply(remaining, wait, cost int64) {
+	e.remaining = uint32(max(0, min(remaining, MaxCount)))
+	e.setTimes(e.grantedAt(), e.repliedAt()+wait, cost)
 }
 
 // setBanned records that waitUntil is the end of a ban.
-func (n *mirrorEntry) setBanned() { n.remaining |= mirrorBanned }
+func (e *mirrorEntry) setBanned() { e.remaining |= mirrorBanned }
+
+// A packedCount is a number of permits in 24 bits. The largest value means more than any
+// limit has.
+type packedCount [3]byte
+
+// maxPackedCount is the largest value of a packedCount.
+const maxPackedCount = 1<<24 - 1
+
+func (p *packedCount) count() int64 {
+	n := int64(p[0]) | int64(p[1])<<8 | int64(p[2])<<16
+	if n == maxPackedCount {
+		return MaxCount
+	}
+	return n
+}
+
+// add adds n, which may be negative. The largest value stays as it is.
+func (p *packedCount) add(n int64) {
+	if was := p.count(); was < maxPackedCount {
+		n = min(was+n, maxPackedCount)
+		p[0], p[1], p[2] = byte(n), byte(n>>8), byte(n>>16)
+	}
+}
+
+// packHorizon stores the 11 highest bits of a horizon and a shift, rounding up by at most
+// a thousandth.
+func packHorizon(ms int64) uint16 {
+	shift := max(0, bits.Len64(uint64(ms))-11)
+	ms = (ms + 1<<shift - 1) >> shift
+	if ms >= 1<<11 {
+		ms, shift = ms>>1, shift+1
+	}
+	return uint16(shift<<11) | uint16(ms)
+}
+
+func unpackHorizon(packed uint16) int64 { return int64(packed&(1<<11-1)) << (packed >> 11) }

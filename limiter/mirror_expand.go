@@ -27,7 +27,7 @@ func (s *shard) expandMirroredLocked(r *cellRef, c *Claim, now int64) {
 		others := t.remaining(at, c.Limit) - int64(n.remaining)
 		if soon := min(others, n.cost()); soon > 0 && wait > 0 && c.Limit.Algorithm.isTokenBucket() {
 			s.takeMirroredLocked(cell, &t, at, c.withCost(soon))
-			t.delayLast(wait, at, c.Limit)
+			t.delayLast(wait, at, windowMillis(c.Limit))
 			others -= soon
 		}
 		s.takeMirroredLocked(cell, &t, at, c.withCost(others))
@@ -59,13 +59,13 @@ func (s *shard) takeMirroredLocked(cell *cell, t *keyState, at int64, c Claim) {
 
 // delayLast changes the time of the entry that was taken last, without an ID, so that it
 // expires after wait. It does nothing if the permits were merged into another entry.
-func (w *window) delayLast(wait, now int64, l *Limit) {
-	last := len(w.entries) - 1
-	if w.entries[last].id != [16]byte{} || w.entries[last].kind != single {
+func (l *permitLog) delayLast(wait, now, length int64) {
+	last := len(l.entries) - 1
+	if l.entries[last].id != [16]byte{} || l.entries[last].kind != single {
 		return
 	}
-	e := w.entries[last]
-	e.kind, e.at = merged, min(now, now+wait-windowMillis(l))
-	w.entries = w.entries[:last]
-	w.insert(e)
+	e := l.entries[last]
+	e.kind, e.at = merged, min(now, now+wait-length)
+	l.entries = l.entries[:last]
+	l.insert(e)
 }

@@ -34,3 +34,27 @@ func ParseScope(name string) (Scope, error) {
 	}
 	return 0, fmt.Errorf("%w: unknown scope %q; write overall or per_client", ErrInvalidLimit, name)
 }
+
+// Share returns the part of l that each of n processes may grant on its own while they
+// cannot count together: the n-th part of its permits, but at least 1. A limit with the
+// scope PerClient is returned unchanged.
+//
+// Each process takes off what it has itself granted before. So a window in which they
+// begin to count apart holds at most the sum over the processes of what each has granted,
+// or its share if that is more: with L permits, at most L + (n-1) shares.
+func (l *Limit) Share(n int) Limit {
+	part, divisor := *l, l.processes(n)
+	part.Rate.Count = max(l.Rate.Count/divisor, 1)
+	if l.Burst > 0 {
+		part.Burst = max(l.Burst/divisor, 1)
+	}
+	return part
+}
+
+// processes returns the number by which the permits of l are divided among n processes.
+func (l *Limit) processes(n int) int64 {
+	if l.Scope == PerClient {
+		return 1
+	}
+	return int64(max(n, 1))
+}

@@ -210,22 +210,17 @@ func (s *shard) takeLocked(c *cell, t *keyState, p stamp, claim *Claim) {
 	if n == 0 && c.block == 0 && claim.Limit.Algorithm.hasLog() {
 		t.entries = c.inline[:0]
 	}
-	if n < cap(t.entries) || !addsEntry(claim.Limit.Algorithm, n) {
+	maxLog := claim.Limit.Algorithm.traits().maxLog
+	if n < cap(t.entries) || int64(n) >= maxLog {
 		t.take(p.at, claim, p.id)
 		return
 	}
-	more, moved := int64(max(1, n/2)), int64(0)
+	more, moved := min(int64(max(1, n/2)), maxLog-int64(n)), int64(0)
 	if c.block == 0 {
 		moved = blockBytes + entryBytes*int64(n)
 	}
-	switch claim.Limit.Algorithm {
-	case TokenBucket, SlidingLog:
-		more = min(more, fullWindow-int64(n))
-	case Cooldown:
-		more = min(more, maxCooldownEntries-int64(n))
-	}
 	if n > 0 && (n >= maxEntries || s.bytes+moved+entryBytes*more > s.maxBytes || s.exceedsShareLocked(c.source)) {
-		if claim.Limit.Algorithm == Distinct {
+		if claim.Limit.Algorithm.HasValues() {
 			t.supersede(claim.Value.prefix())
 		}
 		t.addToNewest(p.at, claim.Cost)
@@ -235,17 +230,6 @@ func (s *shard) takeLocked(c *cell, t *keyState, p stamp, claim *Claim) {
 	copy(entries, t.entries)
 	t.entries = entries
 	t.take(p.at, claim, p.id)
-}
-
-// addsEntry reports whether another permit needs another entry if there are n.
-func addsEntry(a Algorithm, n int) bool {
-	switch a {
-	case TokenBucket, SlidingLog:
-		return n < fullWindow
-	case Cooldown:
-		return n < maxCooldownEntries
-	}
-	return a == Concurrent || a == Distinct
 }
 
 // changeLocked calls change with the state of cell i and stores the result.

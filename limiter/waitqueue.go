@@ -69,7 +69,7 @@ type WaitOptions struct {
 // the queue already, it returns ErrQueueFull without calling the store. If ctx ends, Wait
 // returns its cause, and nothing is taken; permits that were granted meanwhile are
 // refunded. Callers that need not wait are not delayed by callers that do.
-func (l *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, o WaitOptions) error {
+func (q *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, o WaitOptions) error {
 	if err := CheckClaims(claims); err != nil {
 		return err
 	}
@@ -79,26 +79,26 @@ func (l *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, o Wai
 	first := slices.IndexFunc(o.MaxWait, func(d time.Duration) bool { return d > 0 })
 	if first < 0 {
 		if len(claims) == 0 {
-			return l.store.Take(ctx, claims, d)
+			return q.store.Take(ctx, claims, d)
 		}
-		return l.take(ctx, claims, d)
+		return q.take(ctx, claims, d)
 	}
-	v := &waitCall{WaitOptions: o, queue: queueKey{claims[first].Limit.Name, claims[first].Key}, claims: claims, claim: first, started: time.Now()}
-	me, isHead, err := l.join(v.queue, o.MaxWaiting)
+	w := &waitCall{WaitOptions: o, queue: queueKey{claims[first].Limit.Name, claims[first].Key}, claims: claims, claim: first, started: time.Now()}
+	me, isHead, err := q.join(w.queue, o.MaxWaiting)
 	if err != nil {
-		v.refuse(d, o.MaxWait[first])
+		w.refuse(d, o.MaxWait[first])
 		return err
 	}
-	defer l.leave(v.queue, me)
+	defer q.leave(w.queue, me)
 	if !isHead {
-		if err := l.awaitHead(ctx, v, me); err != nil {
+		if err := q.awaitHead(ctx, w, me); err != nil {
 			if errors.Is(err, errTooLate) {
-				return l.peekTooLate(ctx, v, d)
+				return q.peekTooLate(ctx, w, d)
 			}
 			return err
 		}
 	}
-	return l.takeAtHead(ctx, v, d)
+	return q.takeAtHead(ctx, w, d)
 }
 
 // A waitCall is the state of one call of Wait.
@@ -112,18 +112,18 @@ type waitCall struct {
 }
 
 // notifyWait calls OnWait when the call waits for the first time.
-func (v *waitCall) notifyWait() {
-	if !v.hasWaited && v.OnWait != nil {
-		v.OnWait()
+func (w *waitCall) notifyWait() {
+	if !w.hasWaited && w.OnWait != nil {
+		w.OnWait()
 	}
-	v.hasWaited = true
+	w.hasWaited = true
 }
 
 // deadline returns the time until which a claim may be waited for.
-func (v *waitCall) deadline(ctx context.Context, claim int) time.Time {
-	latest := v.started
-	if claim < len(v.MaxWait) {
-		latest = latest.Add(v.MaxWait[claim])
+func (w *waitCall) deadline(ctx context.Context, claim int) time.Time {
+	latest := w.started
+	if claim < len(w.MaxWait) {
+		latest = latest.Add(w.MaxWait[claim])
 	}
 	if at, ok := ctx.Deadline(); ok && at.Before(latest) {
 		return at
@@ -132,9 +132,9 @@ func (v *waitCall) deadline(ctx context.Context, claim int) time.Time {
 }
 
 // canWaitFor reports whether all claims that d refuses may be waited for.
-func (v *waitCall) canWaitFor(ctx context.Context, now time.Time, d *Decision) bool {
+func (w *waitCall) canWaitFor(ctx context.Context, now time.Time, d *Decision) bool {
 	for i, o := range d.Outcomes {
-		if !o.Allowed && now.Add(o.Wait).After(v.deadline(ctx, i)) {
+		if !o.Allowed && now.Add(o.Wait).After(w.deadline(ctx, i)) {
 			return false
 		}
 	}
@@ -143,11 +143,11 @@ func (v *waitCall) canWaitFor(ctx context.Context, now time.Time, d *Decision) b
 
 // refuse sets d to a refusal without calling the store: the callers in the queue go
 // first. The outcomes of the other claims are unknown.
-func (v *waitCall) refuse(d *Decision, wait time.Duration) {
+func (w *waitCall) refuse(d *Decision, wait time.Duration) {
 	*d = Decision{At: time.Now(), Wait: wait, Outcomes: d.Outcomes[:0]}
-	for i, c := range v.claims {
+	for i, c := range w.claims {
 		o := Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
-		if i == v.claim {
+		if i == w.claim {
 			o = Outcome{Wait: wait}
 		}
 		d.Outcomes = append(d.Outcomes, o)
@@ -156,12 +156,12 @@ func (v *waitCall) refuse(d *Decision, wait time.Duration) {
 
 // peekTooLate sets d to a refusal for a caller that did not reach the head of the queue
 // in time. Permits that the store would grant belong to the callers ahead.
-func (l *WaitQueue) peekTooLate(ctx context.Context, v *waitCall, d *Decision) error {
-	if err := l.store.Peek(ctx, v.claims, d); err != nil {
+func (q *WaitQueue) peekTooLate(ctx context.Context, w *waitCall, d *Decision) error {
+	if err := q.store.Peek(ctx, w.claims, d); err != nil {
 		return err
 	}
 	if d.Allowed {
-		v.refuse(d, v.MaxWait[v.claim])
+		w.refuse(d, w.MaxWait[w.claim])
 	}
 	return nil
 }
@@ -169,53 +169,53 @@ func (l *WaitQueue) peekTooLate(ctx context.Context, v *waitCall, d *Decision) e
 var errTooLate = errors.New("wait deadline exceeded")
 
 // join appends a waiter to the queue; isHead is true if it is the first one.
-func (l *WaitQueue) join(at queueKey, maxWaiting int) (me *waiter, isHead bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q := l.queues[at]
-	if q == nil {
-		q = &queue{}
-		l.queues[at] = q
+func (q *WaitQueue) join(at queueKey, maxWaiting int) (me *waiter, isHead bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.queues[at]
+	if list == nil {
+		list = &queue{}
+		q.queues[at] = list
 	}
-	if len(q.waiting) > 0 && len(q.waiting) >= maxWaiting {
+	if len(list.waiting) > 0 && len(list.waiting) >= maxWaiting {
 		return nil, false, ErrQueueFull
 	}
 	me = &waiter{atHead: make(chan struct{})}
-	q.waiting = append(q.waiting, me)
-	return me, len(q.waiting) == 1, nil
+	list.waiting = append(list.waiting, me)
+	return me, len(list.waiting) == 1, nil
 }
 
 // leave removes me from the queue and notifies the new head.
-func (l *WaitQueue) leave(at queueKey, me *waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q := l.queues[at]
-	wasFirst := q.waiting[0] == me
-	for i, w := range q.waiting {
+func (q *WaitQueue) leave(at queueKey, me *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.queues[at]
+	wasFirst := list.waiting[0] == me
+	for i, w := range list.waiting {
 		if w == me {
-			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+			list.waiting = append(list.waiting[:i], list.waiting[i+1:]...)
 			break
 		}
 	}
-	if len(q.waiting) == 0 {
-		delete(l.queues, at)
+	if len(list.waiting) == 0 {
+		delete(q.queues, at)
 	} else if wasFirst {
-		q.nextTake = time.Time{}
-		close(q.waiting[0].atHead)
+		list.nextTake = time.Time{}
+		close(list.waiting[0].atHead)
 	}
 }
 
 // awaitHead waits until me is at the head of the queue. It does not wait if the current
 // head itself waits beyond the deadline.
-func (l *WaitQueue) awaitHead(ctx context.Context, v *waitCall, me *waiter) error {
-	deadline := v.deadline(ctx, v.claim)
-	l.mu.Lock()
-	tooLate := l.queues[v.queue].nextTake.After(deadline)
-	l.mu.Unlock()
+func (q *WaitQueue) awaitHead(ctx context.Context, w *waitCall, me *waiter) error {
+	deadline := w.deadline(ctx, w.claim)
+	q.mu.Lock()
+	tooLate := q.queues[w.queue].nextTake.After(deadline)
+	q.mu.Unlock()
 	if tooLate {
 		return errTooLate
 	}
-	v.notifyWait()
+	w.notifyWait()
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	select {
@@ -229,19 +229,19 @@ func (l *WaitQueue) awaitHead(ctx context.Context, v *waitCall, me *waiter) erro
 }
 
 // takeAtHead calls the store for the caller at the head, and again after each Wait.
-func (l *WaitQueue) takeAtHead(ctx context.Context, v *waitCall, d *Decision) error {
+func (q *WaitQueue) takeAtHead(ctx context.Context, w *waitCall, d *Decision) error {
 	for {
-		if err := l.take(ctx, v.claims, d); err != nil || d.Allowed {
+		if err := q.take(ctx, w.claims, d); err != nil || d.Allowed {
 			return err
 		}
 		now := time.Now()
-		if !v.canWaitFor(ctx, now, d) {
+		if !w.canWaitFor(ctx, now, d) {
 			return nil
 		}
-		l.mu.Lock()
-		l.queues[v.queue].nextTake = now.Add(d.Wait)
-		l.mu.Unlock()
-		v.notifyWait()
+		q.mu.Lock()
+		q.queues[w.queue].nextTake = now.Add(d.Wait)
+		q.mu.Unlock()
+		w.notifyWait()
 		timer := time.NewTimer(d.Wait)
 		select {
 		case <-timer.C:
@@ -254,17 +254,17 @@ func (l *WaitQueue) takeAtHead(ctx context.Context, v *waitCall, d *Decision) er
 
 // take calls the store with a context that does not end with ctx. If ctx ends during the
 // call, the result is still known, and granted permits are refunded.
-func (l *WaitQueue) take(ctx context.Context, claims []Claim, d *Decision) error {
+func (q *WaitQueue) take(ctx context.Context, claims []Claim, d *Decision) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	storeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+	storeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.timeout)
 	defer cancel()
-	if err := l.store.Take(storeCtx, claims, d); err != nil {
+	if err := q.store.Take(storeCtx, claims, d); err != nil {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil && d.Allowed {
-		return errors.Join(err, l.store.Refund(storeCtx, claims, d.Permit))
+		return errors.Join(err, q.store.Refund(storeCtx, claims, d.Permit))
 	}
 	return nil
 }

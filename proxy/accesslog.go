@@ -1,7 +1,11 @@
 package proxy
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
+	"sync"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -119,4 +123,71 @@ func (x *exchange) redactedField(name string) string {
 		return redactedURL(values[0])
 	}
 	return values[0][:min(len(values[0]), maxFieldLength)]
+}
+
+// loggedResets is the maximum number of log lines per second for HTTP/2 requests that were reset by
+// their clients. Such a request costs a client almost nothing, and a line for each would cost more
+// than the request. The others are only counted.
+const loggedResets = 10
+
+// A logSampler limits events to a number per second.
+type logSampler struct {
+	perSecond int
+
+	mu     sync.Mutex // guards what follows
+	second int64
+	passed int
+}
+
+// allow reports whether an event at now is within the limit.
+func (s *logSampler) allow(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if second := now.Unix(); second != s.second {
+		s.second, s.passed = second, 0
+	}
+	s.passed++
+	return s.passed <= s.perSecond
+}
+
+// combined writes x in the combined log format of NCSA, Apache and nginx: the client's address, two
+// user names that are always "-", the time of the request, its request line without the query,
+// status, bytes, Referer and User-Agent.
+//
+//	192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET /a HTTP/1.1" 200 123 "-" "curl/8"
+func (rec *recorder) combined(x *exchange) {
+	var space [512]byte
+	b := append(space[:0], cmp.Or(x.generation.redact.client(x), "-")...)
+	b = x.began.UTC().AppendFormat(append(b, " - - ["...), "02/Jan/2006:15:04:05 -0700")
+	b = append(b, `] "`...)
+	b = appendEscaped(b, x.request.Method)
+	b = append(b, ' ')
+	b = appendEscaped(b, cmp.Or(x.redactedPath(), "-"))
+	b = append(b, ' ')
+	b = append(b, cmp.Or(x.request.Proto, "HTTP/1.1")...)
+	b = append(b, `" `...)
+	b = strconv.AppendInt(b, int64(x.response.status), 10)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, x.response.bytes, 10)
+	for _, field := range [...]string{x.in.referer, x.in.userAgent} {
+		b = append(b, ` "`...)
+		b = appendEscaped(b, cmp.Or(field, "-"))
+		b = append(b, '"')
+	}
+	_, _ = rec.lines.Write(append(b, '\n')) // the writer counts the lines that it drops
+}
+
+// appendEscaped appends s with characters that would end the field or the line escaped as \xHH, as
+// nginx does.
+func appendEscaped(b []byte, s string) []byte {
+	const hex = "0123456789ABCDEF"
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ', c >= 0x7f, c == '"', c == '\\':
+			b = append(b, '\\', 'x', hex[c>>4], hex[c&0xf])
+		default:
+			b = append(b, c)
+		}
+	}
+	return b
 }

@@ -19,7 +19,7 @@ import (
 
 // Each name that the configuration takes is a field, and each field has such a name.
 func TestAccessLog_NamesAreThoseOfTheConfiguration(t *testing.T) {
-	source, err := os.ReadFile("config/form_observe.go")
+	source, err := os.ReadFile("config/form.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,213 +1,93 @@
 package proxy
 
 import (
-	"errors"
-	"io"
-	"net/http"
+	"fmt"
 	"net/http/httptest"
-	"os"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
-// A slowBody is a client's body as net/http reads it: pieces come after a while
-// each, and reading fails at the deadline.
-type slowBody struct {
-	mu       sync.Mutex
-	deadline time.Time
-	changed  chan struct{}
-
-	pieces []string
-	every  time.Duration
+// bodyKeyYAML is a route with a limit by what is in the body and these others.
+func bodyKeyYAML(more string) string {
+	return "listen: {max_buffered: 1MiB}\nkeys: {phone: json:/phone}\nroutes:\n" +
+		"  - {name: a, match: {path: /}, upstream: echo, limits: [{name: phone, key: phone, rate: 100/1h}" + more + "]}\n"
 }
 
-func newSlowBody(every time.Duration, pieces ...string) *slowBody {
-	return &slowBody{pieces: pieces, every: every, changed: make(chan struct{}, 100)}
-}
-
-func (d *slowBody) SetReadDeadline(t time.Time) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.deadline = t
-	d.changed <- struct{}{}
-	return nil
-}
-
-func (d *slowBody) Read(p []byte) (int, error) {
-	piece := time.After(d.every)
-	for {
-		d.mu.Lock()
-		var late <-chan time.Time
-		if !d.deadline.IsZero() {
-			late = time.After(time.Until(d.deadline))
-		}
-		d.mu.Unlock()
-		select {
-		case <-d.changed:
-		case <-late:
-			return 0, os.ErrDeadlineExceeded
-		case <-piece:
-			if len(d.pieces) == 0 {
-				return 0, io.EOF
-			}
-			n := copy(p, d.pieces[0])
-			if d.pieces[0] = d.pieces[0][n:]; d.pieces[0] == "" {
-				d.pieces = d.pieces[1:]
-			}
-			return n, nil
-		}
+// What is kept of all bodies is bounded, and the last eighth is for bodies that begin; who comes then
+// is told to come back, and the memory is there again when the bodies are.
+func TestServe_BodiesTogetherAreBounded(t *testing.T) {
+	f := startServer(t, "client_ip: {trusted_proxies: [127.0.0.1]}\n"+bodyKeyYAML(""))
+	const head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nX-Forwarded-For: 192.0.2.%d\r\nContent-Length: 65536\r\n\r\n"
+	half := `{"phone": "1", "pad": "` + strings.Repeat("x", 40_000)
+	const short = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nX-Forwarded-For: 192.0.2.%d\r\nContent-Length: 4096\r\n\r\n{"
+	const honest = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nX-Forwarded-For: 192.0.2.254\r\nContent-Length: 14\r\n\r\n{\"phone\": \"1\"}"
+	var waiting []*sockettest.Client
+	for i := range 14 { // 14 times 64 KiB is all there is for those that are long
+		waiting = append(waiting, f.dial(fmt.Sprintf(head, i)+half))
 	}
-}
-
-// body makes one of d that waits 30 s.
-func (d *slowBody) body(change func(*body)) *body {
-	b := &body{Reader: d, deadlines: d, timeout: 30 * time.Second}
-	if change != nil {
-		change(b)
+	f.until(func() bool { return f.buffers.InUse() == 14*64<<10 })
+	f.dial(fmt.Sprintf(head, 99) + half).WantStatus(503)
+	f.dial(honest).WantStatus(200)
+	for i := range 32 { // and 32 times 4 KiB for those that are short
+		f.dial(fmt.Sprintf(short, 100+i))
 	}
-	return b
-}
-
-func many(n int, piece string) []string {
-	pieces := make([]string, n)
-	for i := range pieces {
-		pieces[i] = piece
+	f.until(func() bool { return f.buffers.InUse() == 1<<20 })
+	answer, body := f.dial(honest).WantStatus(503)
+	if answer.Header.Get("Retry-After") == "" || !strings.Contains(body, "temporary-reduced-capacity") {
+		t.Errorf("503 with %v: %s", answer.Header, body)
 	}
-	return pieces
+	rest := strings.Repeat("x", 65536-len(half)-2) + `"}`
+	for _, w := range waiting {
+		w.Send(rest)
+		w.WantStatus(200)
+	}
+	f.until(func() bool { return f.buffers.InUse() == 32*4<<10 })
+	f.dial(honest).WantStatus(200)
 }
 
-func TestBody_CutsWhoStandsStill(t *testing.T) {
-	kib := strings.Repeat("x", 8000)
+// A body that is read through a buffer of the connection or the stream counts that as well.
+func TestServe_BuffersOfConnectionsCount(t *testing.T) {
+	f := startServer(t, strings.Replace(bodyKeyYAML(""), "{max", "{h2c: true, max", 1))
+	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\ne\r\n{")
+	f.until(func() bool { return f.buffers.InUse() == http1.BodyBufferSize+(4<<10) })
+	w.Send("\"phone\": \"1\"}\r\n0\r\n\r\n")
+	w.WantStatus(200)
+	f.until(func() bool { return f.buffers.InUse() == 0 })
 	for _, c := range []struct {
-		name   string
-		drip   func() *slowBody
-		change func(*body)
-		want   error
-		after  time.Duration // at most
-	}{
-		{"flows", func() *slowBody { return newSlowBody(time.Second, many(100, kib)...) }, nil, nil, 102 * time.Second},
-		{"slow but steady", func() *slowBody { return newSlowBody(15*time.Second, many(100, kib)...) }, nil, nil, 102 * 15 * time.Second},
-		{"stops", func() *slowBody { return newSlowBody(31*time.Second, kib) }, nil, os.ErrDeadlineExceeded, 30 * time.Second},
-		{"one byte now and then", func() *slowBody { return newSlowBody(10*time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 16 * time.Second},
-		{"a byte a second", func() *slowBody { return newSlowBody(time.Second, many(100, "x")...) }, nil, os.ErrDeadlineExceeded, 7 * time.Second},
-		{"a lost packet or two", func() *slowBody { return newSlowBody(1500*time.Millisecond, "x", "x", "x") }, nil, nil, 8 * time.Second},
-		{"one byte now and then, as gRPC may", func() *slowBody { return newSlowBody(10*time.Second, many(100, "x")...) }, func(b *body) { b.isStream = true }, nil, 1010 * time.Second},
-		{"stops, gRPC", func() *slowBody { return newSlowBody(31*time.Second, "x") }, func(b *body) { b.isStream = true }, os.ErrDeadlineExceeded, 30 * time.Second},
-		{"no bound", func() *slowBody { return newSlowBody(time.Hour, "x") }, func(b *body) { b.timeout = 0 }, nil, 2 * time.Hour},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
-				drip := c.drip()
-				b := drip.body(c.change)
-				_, err := io.Copy(io.Discard, b)
-				if !errors.Is(err, c.want) || b.timedOut() != (c.want != nil) {
-					t.Errorf("read: %v, late %v; want %v", err, b.timedOut(), c.want)
-				}
-				if took := time.Since(began); took > c.after {
-					t.Errorf("after %v; want at most %v", took, c.after)
-				}
-				if !drip.deadline.IsZero() {
-					t.Error("the deadline still stands when nobody reads")
-				}
-			})
-		})
+		length string
+		want   int64
+	}{{"60000", (16 + 4) << 10}, {"100", 100 + 141} /* what the stream and the allocator take */} {
+		s := f.speaks()
+		s.begins(1, append(request("POST", "/"), "content-type", "application/json", "content-length", c.length)...)
+		if err := s.WriteData(1, false, []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+		f.until(func() bool { return f.buffers.InUse() == c.want })
+		s.conn.Close()
+		f.until(func() bool { return f.buffers.InUse() == 0 })
 	}
 }
 
-func TestBody_ASlowReaderCostsTheClientNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newSlowBody(time.Millisecond, many(20, "x")...).body(nil)
-		for range 20 {
-			time.Sleep(time.Minute) // the upstream takes its time
-			if _, err := b.Read(make([]byte, 10)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-}
-
-func TestBody_IsFreeOnceTheAnswerHasBegun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newSlowBody(time.Hour, "x").body(nil)
-		read := make(chan error)
-		go func() {
-			_, err := b.Read(make([]byte, 10))
-			read <- err
-		}()
-		time.Sleep(29 * time.Second)
-		b.markResponseStarted()
-		if err := <-read; err != nil {
-			t.Errorf("a read that waited when the answer began: %v", err)
-		}
-		if _, err := b.Read(make([]byte, 10)); err != io.EOF {
-			t.Errorf("a read after the answer began: %v", err)
-		}
-	})
-}
-
-func TestBody_NoDeadlinesAfterTheEnd(t *testing.T) {
-	d := newSlowBody(0, "x")
-	b := d.body(nil)
-	b.end()
-	left := d.deadline
-	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
-		t.Errorf("read after the end: %v", err)
-	}
-	b.markResponseStarted()
-	if d.deadline != left {
-		t.Error("a deadline was set on a connection that is another request's now")
-	}
-}
-
-func TestBody_Limit(t *testing.T) {
-	for _, c := range []struct {
-		most int64
-		sent string
-		want string
-		fine bool
-	}{
-		{5, "", "", true}, {5, "1234", "1234", true}, {5, "12345", "12345", true},
-		{5, "123456", "12345", false}, {5, strings.Repeat("1", 1000), "11111", false}, {0, "123456", "123456", true},
-	} {
-		b := &body{Reader: strings.NewReader(c.sent), maxBytes: c.most}
-		got, err := io.ReadAll(b)
-		var tooLarge *http.MaxBytesError
-		if string(got) != c.want || (err == nil) != c.fine || !c.fine && (!errors.As(err, &tooLarge) || tooLarge.Limit != c.most) {
-			t.Errorf("%q, at most %d: %q, %v; want %q", c.sent, c.most, got, err, c.want)
-		}
-	}
+func TestServe_ABodyWithAKeyIsShortUnlessTheRouteSays(t *testing.T) {
+	long := func(n int) string { return `{"phone": "1", "pad": "` + strings.Repeat("x", n-25) + `"}` }
+	w := newProxy(t, bodyKeyYAML(""))
+	w.posts(200, "/", long(64<<10))
+	w.posts(413, "/", long(64<<10+1))
+	w = newProxy(t, strings.Replace(bodyKeyYAML(""), "upstream: echo", "upstream: echo, body: {max: 100KiB}", 1))
+	w.posts(200, "/", long(100<<10))
+	w.posts(413, "/", long(100<<10+1))
 }
 
 func TestBody_NoneForRequestsWithoutOne(t *testing.T) {
 	b := newBody(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), time.Second)
-	if b != nil || b.timedOut() {
+	if b != nil || b.TimedOut() {
 		t.Errorf("body %v; want none", b)
 	}
-	b.limit(1)
-	b.markResponseStarted()
-	b.end()
-}
-
-func TestBody_StopEndsAReadThatWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newSlowBody(time.Hour, "x").body(nil)
-		b.markResponseStarted()
-		read := make(chan error)
-		go func() {
-			_, err := b.Read(make([]byte, 10))
-			read <- err
-		}()
-		synctest.Wait()
-		b.Stop()
-		if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) || b.timedOut() {
-			t.Errorf("read: %v, late %v; want it ended, and not the client's fault", err, b.timedOut())
-		}
-		if _, err := b.Read(make([]byte, 10)); !errors.Is(err, http.ErrBodyReadAfterClose) {
-			t.Errorf("read after that: %v", err)
-		}
-	})
+	b.Limit(1)
+	b.MarkResponseStarted()
+	b.End()
 }

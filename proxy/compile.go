@@ -97,7 +97,7 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	r.limits = append(r.limits, l)
 	r.waits = r.waits || l.Wait > 0 && l.Mode == config.Enforce
 	r.hasLocalLimit = r.hasLocalLimit || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
-	r.holds = r.holds || l.Algorithm == limiter.Concurrent
+	r.holds = r.holds || l.Algorithm.HasLeases()
 	r.settles = r.settles || r.holds || l.Count != nil
 	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
 	l.refusalLimit = r.refusalLimit(from)
@@ -139,7 +139,7 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 func (r *route) plainLimits() []limiter.Limit {
 	var all []limiter.Limit
 	for _, w := range r.windows {
-		plain := w.Algorithm != limiter.Distinct && w.Algorithm != limiter.Cooldown && w.Scope == limiter.Overall
+		plain := !w.Algorithm.HasValues() && !w.Algorithm.HasSteps() && w.Scope == limiter.Overall
 		if plain && w.of.Mode == config.Enforce && w.of.RedissonName == "" && len(w.of.overrides) == 0 && w.of.Hashed == nil {
 			all = append(all, w.Limit)
 		}
@@ -165,10 +165,10 @@ func (r *route) addRates(l *limit, rates []limiter.Rate, alerts alerts) (windows
 	for _, rate := range rates {
 		span := limiter.WindowName(rate.Window)
 		shown := rate
-		switch l.Algorithm {
-		case limiter.Concurrent:
+		switch {
+		case l.Algorithm.HasLeases():
 			span = "held"
-		case limiter.Cooldown:
+		case l.Algorithm.HasSteps():
 			span = "cooldown" // one name whatever the steps are
 			shown.Window = l.Steps[len(l.Steps)-1]
 		}
@@ -185,7 +185,7 @@ func (r *route) addRates(l *limit, rates []limiter.Rate, alerts alerts) (windows
 		if len(rates) > 1 {
 			name += "-" + span
 		}
-		policies = append(policies, respond.Policy{Name: name, Rate: shown, Limit: l.Name, Concurrent: l.Algorithm == limiter.Concurrent, Expose: l.Expose && l.Mode == config.Enforce})
+		policies = append(policies, respond.Policy{Name: name, Rate: shown, Limit: l.Name, Concurrent: l.Algorithm.HasLeases(), Expose: l.Expose && l.Mode == config.Enforce})
 	}
 	r.windows = append(r.windows, windows...)
 	return windows, policies
@@ -210,21 +210,20 @@ func (r *route) addKeyNames(name string) {
 
 // addOrigin records that the route reads something from o.
 func (r *route) addOrigin(o key.Origin) {
-	r.readFields.addFieldsOf(o)
-	switch o.Source {
-	case key.ClientIP, key.Host, key.Method, key.Global: // clients cannot choose these values
-	default:
+	r.readFields.add(o.Fields()...)
+	if o.Source.IsNamed() {
 		r.clientKeys = append(r.clientKeys, o)
 		r.addKeyNames(o.Name)
 	}
-	switch o.Source {
-	case key.Query, key.Form: // a form parameter may be in the query as well
+	if _, ok := o.Confused(); ok { // a form parameter may be in the query as well
 		r.readsQuery = true
 		r.queryNames = r.queryNames.With(o.Name)
-	case key.Header:
+	}
+	switch s := o.Source; {
+	case s.IsField():
 		r.keyFields.add(o.Name)
-	case key.Path:
+	case s == key.Path:
 		r.keyParams = append(r.keyParams, o.Name)
 	}
-	r.readsLate = r.readsLate || o.Source == key.JSON || o.Source == key.Form || o.Source == key.JWT
+	r.readsLate = r.readsLate || o.Source.IsCostly()
 }

@@ -20,7 +20,7 @@ type fieldNames struct {
 
 // add adds names in canonical form.
 func (f *fieldNames) add(names ...string) {
-	if f.folded == nil {
+	if f.folded == nil && len(names) > 0 {
 		f.folded = map[string][]string{}
 	}
 	for _, name := range names {
@@ -104,7 +104,7 @@ func (g *generation) findConfusable(x *exchange) error {
 		}
 	}
 	for name := range x.route.keyFields.confusable(x) {
-		x.extracted.confusable = append(x.extracted.confusable, key.Origin{Source: key.Header, Name: name})
+		x.extracted.confusable = append(x.extracted.confusable, key.HeaderField(name))
 	}
 	for _, name := range x.route.matchedFields {
 		if len(x.in.header.Values(name)) > 1 {

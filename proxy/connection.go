@@ -15,20 +15,6 @@ import (
 // errConnection reports that the Connection field names a field that must not be removed.
 var errConnection = errors.New("Connection field not acceptable")
 
-// addFieldsOf adds the fields that are needed to read a key from o.
-func (f *fieldNames) addFieldsOf(o key.Origin) {
-	switch o.Source {
-	case key.Header:
-		f.add(o.Name)
-	case key.Cookie:
-		f.add("Cookie")
-	case key.JWT:
-		f.add("Authorization")
-	case key.JSON, key.Form:
-		f.add("Content-Type", "Content-Encoding")
-	}
-}
-
 // checkConnection returns errConnection if the Connection field of the request names a field that its
 // route reads: the upstream would not receive what was counted (RFC 9110 section 7.6.1). Other
 // fields that are named are removed, as the RFC demands, before Weir sets its own.

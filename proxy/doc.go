@@ -9,7 +9,7 @@
 //	clientip                              resolves the client address
 //	normalize                             normalizes host and path
 //	match                                 matches the route
-//	confusable, connection, body_limit    check the header
+//	confusable, connection, message       check the header
 //	lists                                 checks allow and deny lists
 //	early                                 checks limits before a body is read
 //	extract                               reads the keys
@@ -50,7 +50,7 @@
 // body and by that of the connection through which it is read, but not the buffer of the
 // head (8 KiB for a connection) nor garbage. One client address may use an eighth of the
 // memory, and always one body; the last eighth is for the first 4 KiB of each body, so that
-// slow clients with long bodies do not exclude short ones (buffers.go).
+// slow clients with long bodies do not exclude short ones (package body).
 //
 // A body must average 500 bytes a second from its first byte, with five seconds of
 // tolerance (body.go). Limits whose key is not in the body are peeked first (early.go):
@@ -175,7 +175,7 @@
 //   - the concurrent permits of requests whose clients left (lease.go)
 //   - the keys seen recently (newkeys.go)
 //   - recent decisions and top keys (observe.go)
-//   - the memory for buffered bodies (buffers.go)
+//   - the memory for buffered bodies (package body)
 //   - the log
 //   - when an invalid response of a target was last logged (bad_response.go)
 //   - the health of targets and the queues for them (package upstream)

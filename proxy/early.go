@@ -108,6 +108,6 @@ func (r *route) findEarlyLimits() {
 // inBody reports whether the body must be read for s. s may be nil.
 func inBody(s *key.Spec) bool {
 	return s != nil && slices.ContainsFunc(s.Origins(), func(o key.Origin) bool {
-		return o.Source == key.JSON || o.Source == key.Form
+		return o.Source.IsBody()
 	})
 }

@@ -170,10 +170,10 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 
 // rateText returns the rate of w as written in the configuration.
 func rateText(w *window) string {
-	switch w.Algorithm {
-	case limiter.Concurrent:
+	switch {
+	case w.Algorithm.HasLeases():
 		return strconv.FormatInt(w.Rate.Count, 10) + " at a time"
-	case limiter.Cooldown:
+	case w.Algorithm.HasSteps():
 		var steps []string
 		for _, s := range w.Steps {
 			steps = append(steps, limiter.WindowName(s))

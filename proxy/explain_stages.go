@@ -1,11 +1,17 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
 // early is Proxy.early without side effects.
@@ -141,4 +147,96 @@ func (x *exchange) exemptReason() string {
 		return "the route has no limits"
 	}
 	return "no enforced limit applies"
+}
+
+// maxOtherRoutes is the maximum number of routes listed that were not selected.
+const maxOtherRoutes = 5
+
+// match runs the stage match, and lists the routes that were not selected.
+func (e *explainer) match() (string, error) {
+	plain, exact := e.generation.table.FindExact(e.x.matchable())
+	if err := e.generation.match(e.x); err != nil {
+		e.Others = e.others(nil)
+		return "", err
+	}
+	r := e.x.route
+	e.Route = &ExplainedRoute{
+		Name: r.Name, Position: r.Position.String(),
+		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path,
+		Lenient: exact != nil || plain != r,
+	}
+	e.Others = e.others(r)
+	return r.Name, nil
+}
+
+// others returns the routes closest to the request that were not selected: first those with the
+// fewest matchers that fail, then in the order of the file.
+func (e *explainer) others(taken *route) []ExplainedOther {
+	type other struct {
+		ExplainedOther
+		fails int
+	}
+	var all []other
+	for _, r := range e.generation.routes {
+		if r == taken {
+			continue
+		}
+		because := e.generation.table.Mismatches(r.order, e.x.matchable())
+		o := other{fails: len(because)}
+		if len(because) == 0 {
+			because = []string{"less specific than the matched route"}
+			if taken == nil {
+				because = []string{"the request was refused before"}
+			}
+		}
+		o.ExplainedOther = ExplainedOther{Name: r.Name, Position: r.Position.String(), Because: because}
+		all = append(all, o)
+	}
+	slices.SortStableFunc(all, func(a, b other) int { return cmp.Compare(a.fails, b.fails) })
+	out := []ExplainedOther{}
+	for _, o := range all[:min(len(all), maxOtherRoutes)] {
+		out = append(out, o.ExplainedOther)
+	}
+	return out
+}
+
+// explainForward adds the request that would be forwarded.
+func (e *explainer) explainForward(p *upstream.Pool, t *upstream.Request) upstream.Result {
+	x := e.x
+	header, _ := x.in.header.(*http1.Fields)
+	came := byName(header)
+	t.Fields = header.Clone()
+	out, kind, err := p.Outgoing(t)
+	if err != nil {
+		return upstream.Result{Kind: kind, Err: err}
+	}
+	from := x.route.Upstream
+	explained := &ExplainedUpstream{
+		Name: from.Name, Echo: from.Echo, Targets: []string{}, Balance: string(from.Balance),
+		Method: out.Method, Target: out.Target, Host: out.Host, Header: out.Header, Set: []string{}, Removed: []string{},
+	}
+	explained.Targets = append(explained.Targets, out.Targets...)
+	e.maskKeys(out.Header)
+	for _, name := range slices.Sorted(maps.Keys(out.Header)) {
+		if !slices.Equal(out.Header[name], came[name]) {
+			explained.Set = append(explained.Set, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(came)) {
+		if _, sent := out.Header[name]; !sent {
+			explained.Removed = append(explained.Removed, name)
+		}
+	}
+	e.Upstream = explained
+	return upstream.Result{Kind: upstream.OK}
+}
+
+// maskKeys masks the fields by which sensitive keys are sent to the upstream.
+func (e *explainer) maskKeys(h map[string][]string) {
+	for _, k := range e.x.extracted.keys {
+		if !k.spec.Sensitive || k.spec.SetHeader == "" || len(h[k.spec.SetHeader]) == 0 {
+			continue
+		}
+		h[k.spec.SetHeader] = []string{key.Mask(h[k.spec.SetHeader][0], 0)}
+	}
 }

@@ -179,7 +179,7 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 	if x.Confused(c.From) {
 		return 0, fmt.Errorf("%s: %w: some servers read another name as this one", c.From, key.ErrAmbiguous)
 	}
-	if c.From.Source == key.Query && x.Confused(key.Origin{Source: key.Form, Name: c.From.Name}) {
+	if other, ok := c.From.Confused(); ok && x.Confused(other) {
 		return 0, fmt.Errorf("%s: %w: the body is a form, in which some servers look for it too", c.From, key.ErrAmbiguous)
 	}
 	values := x.Header(c.From.Name)

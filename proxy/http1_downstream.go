@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -22,7 +23,7 @@ type http1Downstream struct {
 	x      *exchange // reused for the next request, unless it outlives this one
 	reqCtx http1.Context
 	duplex http1.Duplex // relays between h and the upstream, once the request is forwarded
-	buffer bodyBuffer   // holds the body read by readAll
+	buffer body.Buffer  // holds the body read by readAll
 	body   []byte       // the body in kept; nil if readAll was not called
 }
 
@@ -61,7 +62,7 @@ func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
 		d.x.reused = true
 	}
 	d.h, d.reqCtx.Exchange = h, h
-	d.buffer.budget = p.buffers
+	d.buffer.Budget = p.buffers
 	d.x.in.body = d
 	return d
 }
@@ -69,7 +70,7 @@ func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
 // release releases the body of d, and prepares d for the next request unless its context may still be
 // in use.
 func (d *http1Downstream) release() {
-	d.buffer.release()
+	d.buffer.Release()
 	if d.reqCtx.Observed() {
 		d.h.State = nil
 		return
@@ -153,16 +154,16 @@ func (d *http1Downstream) readAll(maxBytes int64) ([]byte, error) {
 		return nil, nil
 	}
 	b.Limit(maxBytes)
-	d.buffer.client = d.x.client.network
+	d.buffer.Client = d.x.client.network
 	beside := int64(0) // a body of known length is read straight into the buffer
 	if d.x.in.length < 0 {
 		beside = http1.BodyBufferSize
 	}
-	read, err := d.buffer.readAll(b, d.x.in.length, maxBytes, beside)
+	read, err := d.buffer.ReadAll(b, d.x.in.length, maxBytes, beside)
 	switch {
 	case errors.Is(err, http1.ErrBodyTooLarge):
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
-	case errors.Is(err, errBuffersFull):
+	case errors.Is(err, body.ErrFull):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errBody, err)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/http2"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -17,11 +18,11 @@ import (
 // the memory of the stream: those that outlive the handler must be cloned (exchange.detach).
 type http2Downstream struct {
 	*http2.Stream
-	x       *exchange  // reused for the next request, unless it outlives this one
-	body    *body      // nil if the request has none
-	buffer  bodyBuffer // holds the body read by readAll
-	content []byte     // the body in kept; nil if readAll was not called
-	decided bool       // BeginHTTP2 has decided about the request
+	x       *exchange    // reused for the next request, unless it outlives this one
+	body    *body.Reader // nil if the request has none
+	buffer  body.Buffer  // holds the body read by readAll
+	content []byte       // the body in kept; nil if readAll was not called
+	decided bool         // BeginHTTP2 has decided about the request
 
 	webSocketKey string // of an extended CONNECT
 }
@@ -74,7 +75,7 @@ func (p *Proxy) respondHTTP2(d *http2Downstream, err error) {
 	}
 	x.response.bytes = s.BodyBytesSent()
 	x.response.streamReset = s.WasReset()
-	d.body.end()
+	d.body.End()
 }
 
 // http2Downstream returns a downstream for s: that of the last request of s, if possible.
@@ -89,11 +90,11 @@ func (p *Proxy) http2Downstream(s *http2.Stream) *http2Downstream {
 		d.x.reused = true
 	}
 	d.Stream, d.x.in.body = s, d
-	d.buffer.budget = p.buffers
+	d.buffer.Budget = p.buffers
 	if s.Length != 0 && s.Protocol == "" {
-		d.body = &body{
-			Reader: s, deadlines: s, timeout: p.timeouts.Body, trailer: s.Trailer,
-			isStream: strings.HasPrefix(firstValue(&s.Fields, http1.ContentType), "application/grpc"),
+		d.body = &body.Reader{
+			From: s, Deadlines: s, Timeout: p.timeouts.Body, Fields: s.Trailer,
+			IsStream: strings.HasPrefix(firstValue(&s.Fields, http1.ContentType), "application/grpc"),
 		}
 	}
 	return d
@@ -106,7 +107,7 @@ func firstValue(f *http1.Fields, n http1.Name) string {
 
 // release releases the body of d, and prepares d for the next request.
 func (d *http2Downstream) release() {
-	d.buffer.release()
+	d.buffer.Release()
 	d.Stream, d.body, d.content, d.decided, d.webSocketKey = nil, nil, nil, false, ""
 }
 
@@ -134,7 +135,7 @@ func (d *http2Downstream) readRequest() {
 // respond sends a response by Weir itself, whether or not the request's body has been received.
 func (d *http2Downstream) respond(a respond.Response) {
 	d.x.response.status = a.Status
-	d.body.markResponseStarted()
+	d.body.MarkResponseStarted()
 	d.Start(a.Status)
 	for i := range a.Fields {
 		if f := &a.Fields[i]; f.Name != "Content-Length" {
@@ -147,7 +148,7 @@ func (d *http2Downstream) respond(a respond.Response) {
 
 // Begin implements upstream.Sink.
 func (d *http2Downstream) Begin(status int, f *http1.Fields, length int64) error {
-	d.body.markResponseStarted()
+	d.body.MarkResponseStarted()
 	if d.webSocketKey != "" && status < 300 { // to the client this would mean that the tunnel is open
 		return errNoTunnel
 	}
@@ -160,13 +161,13 @@ func (d *http2Downstream) readAll(maxBytes int64) ([]byte, error) {
 	if d.body == nil {
 		return nil, nil
 	}
-	d.body.limit(maxBytes)
-	d.buffer.client = d.x.client.network
-	read, err := d.buffer.readAll(d.body, d.x.in.length, maxBytes, http2Beside(d.x.in.length))
+	d.body.Limit(maxBytes)
+	d.buffer.Client = d.x.client.network
+	read, err := d.buffer.ReadAll(d.body, d.x.in.length, maxBytes, body.HTTP2Beside(d.x.in.length))
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
-	case errors.Is(err, errBuffersFull):
+	case errors.Is(err, body.ErrFull):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errBody, err)
@@ -181,7 +182,7 @@ func (d *http2Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 		return d.forwardWebSocket(p, t)
 	}
 	if d.body != nil {
-		d.body.limit(d.x.route.MaxBody)
+		d.body.Limit(d.x.route.MaxBody)
 		t.Body, t.BufferedBody = d.body, d.content
 	}
 	return p.Forward(d.Context(), t, d)

@@ -47,7 +47,7 @@ func (g *generation) idempotency(x *exchange) error {
 	}
 	sent := x.Header(i.Header)
 	switch {
-	case x.Confused(key.Origin{Source: key.Header, Name: i.Header}):
+	case x.Confused(key.HeaderField(i.Header)):
 		return fmt.Errorf("header:%s: %w: some servers read another name as this one", i.Header, key.ErrAmbiguous)
 	case len(sent) == 0:
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/body"
 )
 
 // A marked is a body and its idempotency key; "" is none.
@@ -138,8 +139,8 @@ func TestRepeat_MarksThatAreNone(t *testing.T) {
 	w.post(400, "/a", marked{strings.Repeat("x", 256), ""}, "X-User: alice")
 	w.post(400, "/a", marked{"one", ""}, "X-User: alice", "Idempotency-Key: two")
 	w.sends(400, "POST", "/a", "X-User: alice", "Idempotency-Key: ")
-	w.post(413, "/a", marked{"one", strings.Repeat("x", defaultMaxKeyBody+1)}, "X-User: alice")
-	w.post(200, "/a", marked{"", strings.Repeat("x", defaultMaxKeyBody+1)}, "X-User: alice")
+	w.post(413, "/a", marked{"one", strings.Repeat("x", body.DefaultMax+1)}, "X-User: alice")
+	w.post(200, "/a", marked{"", strings.Repeat("x", body.DefaultMax+1)}, "X-User: alice")
 }
 
 func TestRepeat_WithoutTheStoreEverythingCounts(t *testing.T) {

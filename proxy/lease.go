@@ -46,7 +46,7 @@ func startLease(store limiter.AdminStore, claims []limiter.Claim, p limiter.Perm
 	return h
 }
 
-func concurrent(c *limiter.Claim) bool { return c.Limit.Algorithm == limiter.Concurrent }
+func concurrent(c *limiter.Claim) bool { return c.Limit.Algorithm.HasLeases() }
 
 // renew extends the lease, or refunds its permits if they have been held long enough. A failed call
 // is repeated after the next interval.

@@ -1,9 +1,13 @@
 package proxy
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
+	"strings"
 
+	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/key"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
@@ -48,7 +52,7 @@ func (x *exchange) Body() (key.Body, error) {
 	if x.extracted.body == nil {
 		maxBytes := x.route.MaxBody
 		if maxBytes == 0 {
-			maxBytes = defaultMaxKeyBody
+			maxBytes = body.DefaultMax
 		}
 		x.extracted.body = new(content)
 		x.extracted.body.bytes, x.extracted.body.err = x.in.body.readAll(maxBytes)
@@ -64,4 +68,36 @@ func (x *exchange) Body() (key.Body, error) {
 type content struct {
 	bytes []byte
 	err   error
+}
+
+// errTooLong reports that the announced length of a body exceeds the maximum of its route.
+var errTooLong = errors.New("body too large")
+
+// checkBodySize refuses a request whose announced body exceeds the maximum of its route, before any
+// permit is taken. A body without an announced length is measured while it is forwarded.
+func (x *exchange) checkBodySize() error {
+	if maxBytes := x.route.MaxBody; maxBytes > 0 && x.in.length > maxBytes {
+		return tooLong(maxBytes)
+	}
+	return nil
+}
+
+func tooLong(maxBytes int64) error {
+	return fmt.Errorf("%w: at most %d bytes are allowed here", errTooLong, maxBytes)
+}
+
+// HasForm reports whether x has a body that some server parses as a form. Rack parses the body of a
+// POST without Content-Type as one.
+func (x *exchange) HasForm() bool {
+	if x.in.length == 0 {
+		return false
+	}
+	types := x.Header("Content-Type")
+	for _, kind := range types {
+		kind = strings.ToLower(kind)
+		if strings.Contains(kind, "urlencoded") || strings.Contains(kind, "multipart") {
+			return true
+		}
+	}
+	return strings.EqualFold(x.request.Method, "POST") && strings.Join(types, "") == ""
 }

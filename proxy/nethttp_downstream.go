@@ -9,8 +9,10 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -25,9 +27,9 @@ type httpDownstream struct {
 	w       *responseWriter
 	r       *http.Request
 	x       *exchange
-	body    *body      // nil if the request has none
-	buffer  bodyBuffer // holds the body read by readAll
-	content []byte     // the body in kept; nil if readAll was not called
+	body    *body.Reader // nil if the request has none
+	buffer  body.Buffer  // holds the body read by readAll
+	content []byte       // the body in kept; nil if readAll was not called
 }
 
 // ServeHTTP serves one request.
@@ -53,8 +55,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	d := &httpDownstream{r: r, x: x, body: newBody(w, r, p.timeouts.Body)}
-	d.buffer.budget = p.buffers
-	defer d.buffer.release()
+	d.buffer.Budget = p.buffers
+	defer d.buffer.Release()
 	x.in.body = d
 	d.w = &responseWriter{ResponseWriter: w, x: x, body: d.body}
 	if r.ProtoMajor == 2 {
@@ -65,7 +67,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.w.beforeEnd()
 	x.response.streamReset = r.ProtoMajor == 2 && r.Context().Err() != nil
 	d.w.setFinalDeadline(r.Context())
-	d.body.end()
+	d.body.End()
 	if x.outcome.result.HeaderSent && x.outcome.result.Kind != upstream.OK {
 		panic(http.ErrAbortHandler) // makes net/http abort the stream or connection
 	}
@@ -100,14 +102,14 @@ func (d *httpDownstream) readAll(maxBytes int64) ([]byte, error) {
 	if d.body == nil {
 		return nil, nil
 	}
-	d.body.limit(maxBytes)
-	d.buffer.client = d.x.client.network
-	read, err := d.buffer.readAll(d.body, d.x.in.length, maxBytes, http2Beside(d.x.in.length))
+	d.body.Limit(maxBytes)
+	d.buffer.Client = d.x.client.network
+	read, err := d.buffer.ReadAll(d.body, d.x.in.length, maxBytes, body.HTTP2Beside(d.x.in.length))
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
 	}
-	if errors.Is(err, errBuffersFull) {
+	if errors.Is(err, body.ErrFull) {
 		return nil, err
 	}
 	if err != nil {
@@ -122,11 +124,11 @@ func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream
 	if d.body == nil {
 		t.Length = 0
 	} else {
-		d.body.limit(d.x.route.MaxBody)
+		d.body.Limit(d.x.route.MaxBody)
 		t.Body, t.BufferedBody = d.body, d.content
 	}
 	result := p.Forward(d.r.Context(), t, upstream.NewHTTP2Sink(d.w))
-	if result.Kind == upstream.ClientGone && d.body.timedOut() {
+	if result.Kind == upstream.ClientGone && d.body.TimedOut() {
 		result.Kind = upstream.BodyTimeout // net/http does not distinguish the two
 	}
 	return result
@@ -136,16 +138,16 @@ func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream
 func (d *httpDownstream) beforeEnd(release func(flush func())) { d.w.release = release }
 
 // newBody returns the body of r, or nil if it has none.
-func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
+func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body.Reader {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return nil
 	}
-	return &body{
-		Reader:    r.Body,
-		deadlines: http.NewResponseController(w),
-		timeout:   wait,
-		isStream:  r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"),
-		trailer:   func() *http1.Fields { return upstream.FieldsFromHeader(r.Trailer) },
+	return &body.Reader{
+		From:      r.Body,
+		Deadlines: http.NewResponseController(w),
+		Timeout:   wait,
+		IsStream:  r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"),
+		Fields:    func() *http1.Fields { return upstream.FieldsFromHeader(r.Trailer) },
 	}
 }
 
@@ -153,7 +155,7 @@ func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
 type responseWriter struct {
 	http.ResponseWriter
 	x         *exchange
-	body      *body
+	body      *body.Reader
 	timeout   *writeTimeout      // nil if the connection sees to that
 	unflushed bool               // something was written that net/http may not have sent
 	release   func(flush func()) // what is called before the response ends; nil for nothing
@@ -166,7 +168,7 @@ func (c *responseWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter 
 func (c *responseWriter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		c.x.response.status = status
-		c.body.markResponseStarted()
+		c.body.MarkResponseStarted()
 		c.readLength(status)
 	}
 	c.ResponseWriter.WriteHeader(status)
@@ -230,5 +232,52 @@ func (c *responseWriter) FlushError() error {
 func (c *responseWriter) setFinalDeadline(ctx context.Context) {
 	if c.timeout != nil && c.timeout.after > 0 && c.unflushed && ctx.Err() == nil {
 		_ = c.timeout.setDeadline(time.Now().Add(c.timeout.after)) // fails if the stream is gone
+	}
+}
+
+// A writeTimeout resets an HTTP/2 stream whose client has not read for too long, while other streams of
+// the connection continue. It has its own timer: net/http would keep a finished stream in memory
+// until the write deadline set for it, so that a client that resets its requests could fill the
+// memory. The zero value never resets.
+type writeTimeout struct {
+	after       time.Duration // 0 disables it
+	setDeadline func(time.Time) error
+
+	mu    sync.Mutex // guards what follows
+	armed bool
+	timer *time.Timer
+}
+
+// begin must be called before each write.
+func (s *writeTimeout) begin() {
+	if s == nil || s.after == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = true
+	if s.timer == nil {
+		s.timer = time.AfterFunc(s.after, s.fire)
+		return
+	}
+	s.timer.Reset(s.after)
+}
+
+// end must be called after each write. It stops the timer.
+func (s *writeTimeout) end() {
+	if s == nil || s.after == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = false
+	s.timer.Stop()
+}
+
+func (s *writeTimeout) fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.armed {
+		_ = s.setDeadline(time.Unix(1, 0)) // a deadline in the past resets the stream at once and starts no timer
 	}
 }

@@ -77,10 +77,10 @@ func (g *generation) resolveAlias(given key.Input) error {
 		return nil
 	}
 	delete(given.Texts, "ip")
-	if _, twice := given.Texts[string(key.ClientIP)]; twice {
+	if _, twice := given.Texts[key.ClientIP.String()]; twice {
 		return fmt.Errorf("%w: ip and client_ip are the same key; name it once", ErrKeyQuery)
 	}
-	given.Texts[string(key.ClientIP)] = text
+	given.Texts[key.ClientIP.String()] = text
 	return nil
 }
 
@@ -101,7 +101,7 @@ func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bo
 // matchID sets the key of t to k, and reports whether the limit of t counts by a key of that name.
 func (g *generation) matchID(t *keyTarget, name string, k limiter.Key) bool {
 	specs := append([]*key.Spec{t.limit.Key}, t.limit.Key.Replacements()...)
-	i := slices.IndexFunc(specs, func(s *key.Spec) bool { return s.Name == name || name == "ip" && s.From.Source == key.ClientIP })
+	i := slices.IndexFunc(specs, func(s *key.Spec) bool { return s.Name == name || name == "ip" && s.From.Source.IsAddress() })
 	if i < 0 {
 		return false
 	}

@@ -57,12 +57,13 @@ func (x *exchange) hasValueAt(o key.Origin) bool {
 	if slices.ContainsFunc(x.extracted.confusable, func(other key.Origin) bool { return other.Name == o.Name }) {
 		return true
 	}
-	switch o.Source {
-	case key.Header:
-		return len(x.Header(o.Name)) > 0
-	case key.Query, key.Form: // some servers take a field of a form from the query too
+	if _, ok := o.Confused(); ok { // some servers take a field of a form from the query too
 		return len(x.Query(o.Name)) > 0
-	case key.Path:
+	}
+	switch s := o.Source; {
+	case s.IsField():
+		return len(x.Header(o.Name)) > 0
+	case s == key.Path:
 		return x.Param(o.Name) != ""
 	}
 	return false

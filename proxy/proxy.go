@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/trace"
@@ -61,7 +62,7 @@ type Proxy struct {
 	current         atomic.Pointer[generation]
 	exchanges       sync.Pool
 	guard           *limiter.KeyGuard // the keys seen recently
-	buffers         *bufferBudget
+	buffers         *body.Budget
 	admitter        *admitter
 	recorder        *recorder
 	traces          *trace.Exporter // nil disables tracing
@@ -123,7 +124,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		agree:        o.Agree,
 		exchanges:    sync.Pool{New: newExchange},
 		guard:        limiter.NewKeyGuard(keys),
-		buffers:      newBufferBudget(o.Config.Listen.MaxBuffered),
+		buffers:      body.NewBudget(o.Config.Listen.MaxBuffered),
 		admitter:     newAdmitter(o, m),
 		recorder:     newRecorder(o, m),
 		traces:       o.Traces,
@@ -139,7 +140,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 	}
 	m.registerHealth(o.Registry, p)
 	m.registerMemory(o.Registry, p.admitter)
-	p.buffers.register(o.Registry)
+	p.buffers.Register(o.Registry)
 	return p, nil
 }
 

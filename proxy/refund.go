@@ -218,7 +218,7 @@ func (q *admission) addRefunds(status int, o *forwardOutcome) {
 	}
 	for i := range q.decision.Outcomes {
 		c, of := &q.claims.claims[i], q.claims.windows[i].of
-		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
+		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm.HasValues() {
 			continue
 		}
 		left := &q.decision.Outcomes[i]

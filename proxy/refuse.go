@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -46,7 +47,7 @@ func (g *generation) refuseError(x *exchange, err error) respond.Response {
 		return respond.NotAllowed(nil, x.id) // no method is allowed for an authority target
 	case errors.Is(err, errUndecided):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
-	case errors.Is(err, errBuffersFull):
+	case errors.Is(err, body.ErrFull):
 		return respond.Unavailable(respond.BuffersFull, time.Second, "", x.id)
 	case errors.Is(err, errDenied):
 		return respond.Problem(respond.Forbidden, "", x.id)

@@ -13,7 +13,7 @@ func keyOrigins(s *key.Spec) []key.Origin {
 		return nil
 	}
 	var all []key.Origin
-	if s.From.Source != "" {
+	if s.From.Source != 0 {
 		all = append(all, s.From)
 	}
 	for _, other := range append(slices.Clone(s.Join), s.Of, s.Fallback, s.InvalidFallback) {

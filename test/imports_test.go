@@ -23,8 +23,9 @@ func importMap() map[string][]string {
 		"proxy/admin/dashboard":       {"proxy/admin", "proxy"},
 		"proxy/cluster":               slices.Concat([]string{"proxy"}, stages, redis),
 		"proxy/simulate":              slices.Concat([]string{"proxy"}, stages),
-		"proxy":                       slices.Concat([]string{"proxy/route", "proxy/trace", "proxy/metrics"}, stages),
+		"proxy":                       slices.Concat([]string{"proxy/route", "proxy/trace", "proxy/metrics", "proxy/body"}, stages),
 		"proxy/metrics":               nil,
+		"proxy/body":                  {"proxy/http1"},
 		"proxy/trace":                 nil,
 		"proxy/route":                 {"proxy/key"},
 		"proxy/config":                {"proxy/config/internal/form", "proxy/key", "limiter"},
@@ -107,7 +108,7 @@ func TestImports_FencesHold(t *testing.T) {
 // its exchange nor HTTP.
 func TestImports_StagesAtTheStoreKnowNoRequest(t *testing.T) {
 	stages := []string{
-		"admission", "admit", "shadow", "claimset", "wait", "penalize", "repeat", "fallback", "previous_secret", "lease", "release", "refund", "cooldown", "near",
+		"admission", "admit", "shadow", "claimset", "wait", "penalize", "repeat", "fallback", "lease", "release", "refund", "cooldown", "near",
 	}
 	for _, s := range sources(t) {
 		name := strings.TrimSuffix(path.Base(s.path), ".go")

@@ -9,16 +9,21 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// counters are the algorithms that keep a number for a window, or one for all.
-func counters() []limiter.Algorithm {
-	return []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Concurrent}
+// rated are the algorithms whose limits need no more than a rate.
+func rated() (all []limiter.Algorithm) {
+	for a := range limiter.NumAlgorithms {
+		if !a.HasValues() && !a.HasSteps() {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 // mixed: a decision over all algorithms at once takes everything or nothing.
 func mixed(_ *testing.T, s *suite) {
 	k := s.key()
 	var claims []limiter.Claim
-	for _, a := range append(counters(), limiter.TokenBucket, limiter.SlidingLog) {
+	for _, a := range rated() {
 		l := limit("mixed-"+a.String(), 4, 100*time.Second)
 		l.Algorithm = a
 		claims = append(claims, limiter.Claim{Limit: l, Key: k, Cost: 1})
@@ -44,9 +49,11 @@ func mixed(_ *testing.T, s *suite) {
 // promises: each algorithm's worst window is what its comment says, and not less.
 func promises(t *testing.T, s *suite) {
 	const count, length = 60, 60_000
-	for a, most := range map[limiter.Algorithm]float64{
-		limiter.TokenBucket: 1, limiter.SlidingLog: 1, limiter.FixedWindow: 2, limiter.SlidingWindow: 2, limiter.GCRA: 2, limiter.Concurrent: 1,
-	} {
+	for _, a := range rated() {
+		most := 1.0
+		if a.MayDouble() || a.HasBurst() {
+			most = 2
+		}
 		l := limit("promise", count, length*time.Millisecond)
 		l.Algorithm = a
 		c := oneClaim(l, s.key(), 1)
@@ -128,7 +135,7 @@ func keeping(t *testing.T, s *suite) {
 		}
 	}
 	for _, count := range s.sizes(5, 40, 300) {
-		for _, a := range append(counters(), limiter.TokenBucket, limiter.SlidingLog) {
+		for _, a := range rated() {
 			l := limit(fmt.Sprintf("keep-%s-%d", a, count), count, 100*time.Second)
 			l.Algorithm = a
 			k := s.key()

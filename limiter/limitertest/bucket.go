@@ -111,7 +111,7 @@ func badClaims(t *testing.T, s *suite) {
 		"half a ms":    {limiter.Claim{Limit: limit("x", 1, time.Millisecond/2), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
 		"the same key": {claim, limiter.ErrInvalidLimit},
 		"a burst":      {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Burst: 2}, Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"algorithm 9":  {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: 9}, Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"no algorithm": {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: limiter.NumAlgorithms}, Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
 		"above burst": {limiter.Claim{
 			Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: limiter.GCRA, Burst: 2}, Key: s.key(), Cost: 3,
 		}, limiter.ErrInvalidCost},

@@ -48,11 +48,11 @@ func clockSteps(t *testing.T, s *suite) {
 
 // steppedLimits are limits of each algorithm with a lease.
 func steppedLimits(window time.Duration) []*limiter.Limit {
-	cooldown := limit("steps-cooldown", 1, 2*window)
-	cooldown.Algorithm, cooldown.Steps = limiter.Cooldown, []time.Duration{window / 2, window}
+	cooldown := pauses(window/2, window)
+	cooldown.Rate.Window = 2 * window
 	all := []*limiter.Limit{cooldown}
-	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
-		if a != limiter.Cooldown {
+	for a := range limiter.NumAlgorithms {
+		if !a.HasSteps() {
 			l := limit("steps-"+a.String(), 4, window)
 			l.Algorithm = a
 			all = append(all, l)
@@ -63,7 +63,7 @@ func steppedLimits(window time.Duration) []*limiter.Limit {
 
 // longestWait is the longest wait for one permit of l.
 func longestWait(l *limiter.Limit) time.Duration {
-	if l.Algorithm == limiter.Cooldown {
+	if l.Algorithm.HasSteps() {
 		return l.Steps[len(l.Steps)-1]
 	}
 	return l.Horizon()
@@ -82,7 +82,7 @@ func (s *suite) fill(t *testing.T, c []limiter.Claim) {
 
 // distinctly is c with the n-th value if its limit counts values.
 func distinctly(c []limiter.Claim, n int) []limiter.Claim {
-	if c[0].Limit.Algorithm == limiter.Distinct {
+	if c[0].Limit.Algorithm.HasValues() {
 		c[0].Value = limiter.Key{byte(n), 1}
 	}
 	return c

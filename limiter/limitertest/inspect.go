@@ -25,7 +25,7 @@ func (s *suite) wantStatus(c []limiter.Claim, used, left int64) limiter.KeyStatu
 	if got.Used != used || got.Remaining != left || got.Capacity != c[0].Limit.Capacity() || got.Overflow || got.Unreadable {
 		s.t.Fatalf("%s: %+v, want %d used and %d left", c[0].Limit.Algorithm, got, used, left)
 	}
-	if (got.NextIn == 0) != (left == got.Capacity) && c[0].Limit.Algorithm != limiter.Cooldown || (got.FullIn == 0) != (used == 0) || got.FullIn < got.NextIn {
+	if (got.NextIn == 0) != (left == got.Capacity) && !c[0].Limit.Algorithm.HasSteps() || (got.FullIn == 0) != (used == 0) || got.FullIn < got.NextIn {
 		s.t.Fatalf("%s: %+v: next and full do not go with what is used", c[0].Limit.Algorithm, got)
 	}
 	return got
@@ -50,7 +50,7 @@ func inspect(t *testing.T, s *suite) {
 
 func inspectAll(t *testing.T, s *suite) {
 	admin := s.Store.(limiter.AdminStore)
-	for _, a := range counters() {
+	for _, a := range rated() {
 		for _, count := range s.sizes(1, 5) {
 			l := limit(fmt.Sprintf("inspect-%s-%d", a, count), count, 100*time.Second)
 			l.Algorithm = a
@@ -143,7 +143,7 @@ func inspectOthers(t *testing.T, s *suite, admin limiter.AdminStore) {
 // inspectTogether inspects several keys, limits and algorithms in one call.
 func inspectTogether(t *testing.T, s *suite, admin limiter.AdminStore) {
 	var claims []limiter.Claim
-	for i, a := range append(counters(), limiter.TokenBucket, limiter.SlidingLog) {
+	for i, a := range rated() {
 		for _, window := range []time.Duration{time.Minute, time.Hour} {
 			l := limit(fmt.Sprintf("together-%s:%v", a, window), 9, window)
 			l.Algorithm = a
@@ -157,7 +157,7 @@ func inspectTogether(t *testing.T, s *suite, admin limiter.AdminStore) {
 		t.Fatal(err)
 	}
 	for i, got := range in.Statuses {
-		if want := int64(i/2 + 1); got.Used != want && (claims[i].Limit.Algorithm != limiter.GCRA || got.Used > want) {
+		if want := int64(i/2 + 1); got.Used != want && (!claims[i].Limit.Algorithm.HasBurst() || got.Used > want) {
 			t.Errorf("%s: %+v, want %d used", claims[i].Limit.Name, got, want)
 		}
 	}

@@ -31,7 +31,7 @@ func printSeed(t *testing.T) {
 // randomSchedules checks that each algorithm decides exactly as its oracle, and that no
 // window holds more than the algorithm allows.
 func randomSchedules(t *testing.T, s *suite) {
-	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
+	for a := range limiter.NumAlgorithms {
 		t.Run(a.String(), func(t *testing.T) {
 			var seen windowStats
 			s.runSchedules(t, func(t *rapid.T) { s.compareWithOracle(t, a, &seen) })
@@ -66,7 +66,7 @@ func (s *suite) calls() int {
 func (s *suite) compareWithOracle(t *rapid.T, a limiter.Algorithm, seen *windowStats) {
 	length := time.Duration(rapid.Int64Range(5000, 90_000).Draw(t, "length")) * time.Millisecond
 	// A late refund returns more permits to gcra than are still taken, beyond its bound.
-	refunds := a != limiter.GCRA || rapid.Bool().Draw(t, "refunds")
+	refunds := !a.HasBurst() || rapid.Bool().Draw(t, "refunds")
 	keys := make([]*trackedKey, max(1, s.ConcurrentKeys))
 	for i := range keys {
 		keys[i] = &trackedKey{s: s, seen: seen, refunds: refunds, limit: randomLimit(t, a, length), key: s.key(), oracle: newOracle(a)}
@@ -87,10 +87,10 @@ func (s *suite) compareWithOracle(t *rapid.T, a limiter.Algorithm, seen *windowS
 func randomLimit(t *rapid.T, a limiter.Algorithm, length time.Duration) *limiter.Limit {
 	l := limit("r", 1, length)
 	l.Algorithm = a
-	switch a {
-	case limiter.Distinct:
+	switch {
+	case a.HasValues():
 		l.Rate.Count = rapid.Int64Range(1, 6).Draw(t, "count")
-	case limiter.Cooldown:
+	case a.HasSteps():
 		for range rapid.IntRange(1, 5).Draw(t, "steps") {
 			l.Steps = append(l.Steps, time.Duration(rapid.Int64Range(1, length.Milliseconds()).Draw(t, "step"))*time.Millisecond)
 		}
@@ -98,7 +98,7 @@ func randomLimit(t *rapid.T, a limiter.Algorithm, length time.Duration) *limiter
 	default:
 		l.Rate.Count = rapid.Int64Range(1, 120).Draw(t, "count")
 	}
-	if a == limiter.GCRA && rapid.Bool().Draw(t, "has burst") {
+	if a.HasBurst() && rapid.Bool().Draw(t, "has burst") {
 		l.Burst = rapid.Int64Range(1, 150).Draw(t, "burst")
 	}
 	return l
@@ -119,10 +119,10 @@ func (s *suite) round(t *rapid.T, now int64, keys []*trackedKey) {
 		case step == 2 && len(l.granted) > 0 && l.refunds:
 			l.refund(t, now)
 			continue
-		case step == 3 && len(l.granted) > 0 && l.limit.Algorithm == limiter.Concurrent:
+		case step == 3 && len(l.granted) > 0 && l.limit.Algorithm.HasLeases():
 			l.renew(t, now)
 			continue
-		case step == 4 && l.limit.Algorithm != limiter.GCRA:
+		case step == 4 && !l.limit.Algorithm.HasBurst():
 			l.limit = randomLimit(t, l.limit.Algorithm, l.limit.Rate.Window)
 		}
 		takes, takers = append(takes, l.randomClaim(t)), append(takers, l)

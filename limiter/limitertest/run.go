@@ -206,7 +206,7 @@ func (s *suite) checkDecision(t reporter, claims []limiter.Claim, d limiter.Deci
 		if o.Remaining < 0 || o.Remaining > c.Limit.Capacity() || o.Wait < 0 || o.Wait > c.Limit.Horizon() {
 			t.Fatalf("outcome out of range: %+v", o)
 		}
-		isActive := c.Limit.Algorithm == limiter.Distinct && o.Wait == 0 // the value is active
+		isActive := c.Limit.Algorithm.HasValues() && o.Wait == 0 // the value is active
 		if !isActive && (o.Wait == 0) != (o.Remaining >= c.Cost) {
 			t.Fatalf("wait %v with %d left for a cost of %d", o.Wait, o.Remaining, c.Cost)
 		}
@@ -227,7 +227,7 @@ func (s *suite) checkConserved(t reporter, claims []limiter.Claim, d limiter.Dec
 		return
 	}
 	for _, c := range claims {
-		if c.Limit.Algorithm != limiter.TokenBucket {
+		if !c.Limit.Algorithm.IsRedisson() {
 			continue
 		}
 		left, out, err := s.BucketState(c)

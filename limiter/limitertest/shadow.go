@@ -59,9 +59,9 @@ func shadowsRandom(t *testing.T, s *suite) {
 	for range min(40, 1+s.steps()/4) {
 		var limits []*limiter.Limit
 		for i := range 4 {
-			a := limiter.Algorithm(r.IntN(int(limiter.SlidingLog) + 1))
+			a := limiter.Algorithm(r.IntN(int(limiter.NumAlgorithms)))
 			l := limit(fmt.Sprint("l", i), 1+r.Int64N(4), time.Duration(1+r.IntN(20))*time.Second)
-			if l.Algorithm = a; a == limiter.Cooldown {
+			if l.Algorithm = a; a.HasSteps() {
 				l.Rate.Count, l.Steps = 1, []time.Duration{l.Rate.Window / 8, l.Rate.Window / 2}
 			}
 			limits = append(limits, l)

@@ -28,7 +28,7 @@ func (l *trackedKey) claims(cost int64) []limiter.Claim { return oneClaim(l.limi
 // randomClaim returns a random claim that could be granted.
 func (l *trackedKey) randomClaim(t *rapid.T) []limiter.Claim {
 	c := l.claims(1)
-	if l.limit.Algorithm == limiter.Distinct {
+	if l.limit.Algorithm.HasValues() {
 		c[0].Value = limiter.KeyOf(fmt.Sprint(rapid.IntRange(0, 8).Draw(t, "value")))
 	} else if most := l.limit.Capacity(); most > 1 {
 		c[0].Cost = rapid.Int64Range(1, 1+(most-1)/3).Draw(t, "cost")
@@ -49,7 +49,7 @@ func (l *trackedKey) checkTake(t *rapid.T, now int64, c limiter.Claim, d limiter
 		l.granted = append(l.granted, got)
 		l.log.add(c.Limit, got)
 		l.seen.granted++
-		if l.limit.Algorithm != limiter.GCRA || !l.refunds {
+		if !l.limit.Algorithm.HasBurst() || !l.refunds {
 			l.seen.worst = max(l.seen.worst, l.windowUse(now))
 		}
 		want = outcome(l.oracle, now, c)
@@ -67,7 +67,7 @@ const maxRefunds = 20
 // least its size.
 func (l *trackedKey) refund(t *rapid.T, now int64) {
 	from := l.granted
-	if l.limit.Algorithm == limiter.Cooldown {
+	if l.limit.Algorithm.HasSteps() {
 		from = from[max(0, len(from)-maxRefunds):]
 	}
 	g := rapid.SampledFrom(from).Draw(t, "permit")
@@ -101,7 +101,7 @@ func (l *trackedKey) renew(t *rapid.T, now int64) {
 // boundFactor returns the number of permits that the bound of the algorithm is a multiple
 // of.
 func boundFactor(l *limiter.Limit) int64 {
-	if l.Algorithm == limiter.GCRA {
+	if l.Algorithm.HasBurst() {
 		return l.Rate.Count + l.Capacity()
 	}
 	return l.Rate.Count
@@ -111,10 +111,10 @@ func boundFactor(l *limiter.Limit) int64 {
 // maxCount. For a cooldown the window is its first pause.
 func (l *trackedKey) windowUse(now int64) float64 {
 	after := now - l.limit.Rate.Window.Milliseconds()
-	switch l.limit.Algorithm {
-	case limiter.Cooldown:
+	switch a := l.limit.Algorithm; {
+	case a.HasSteps():
 		after = now - l.limit.Steps[0].Milliseconds()
-	case limiter.Distinct:
+	case a.HasValues():
 		return float64(distinctValues(l.log, after)) / float64(l.maxCount)
 	}
 	return float64(l.log.sum(func(at int64) bool { return at > after })) / float64(l.maxCount)

@@ -92,7 +92,7 @@ func (r *reports) removeNamed(limits []string, k limiter.Key) {
 		return
 	}
 	for _, name := range limits {
-		for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
+		for a := range limiter.NumAlgorithms {
 			r.removeWindow(windowID{name, a, limiter.Overall, slot{key: k}})
 			r.removeWindow(windowID{name, a, limiter.PerClient, slot{key: k}})
 		}

@@ -160,7 +160,7 @@ func (n *denials) set(id windowID, d *denial) {
 // isChangeable reports whether a refusal of c must not be cached, because held permits
 // can be released at any time, and other values of a Distinct limit may be granted.
 func isChangeable(c *limiter.Claim) bool {
-	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct
+	return c.Limit.Algorithm.HasLeases() || c.Limit.Algorithm.HasValues()
 }
 
 // invalidateClaims removes the denials of claims after a change by this process, so that

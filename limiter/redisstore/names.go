@@ -34,22 +34,7 @@ func newID() (id [16]byte) {
 }
 
 // isPacked reports whether an algorithm stores a window in a single string.
-func isPacked(a limiter.Algorithm) bool {
-	switch a {
-	case limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Cooldown, limiter.SlidingLog:
-		return true
-	}
-	return false
-}
-
-// layoutSign returns the character that identifies, in the name of a key, the algorithm
-// and the version of its layout. Another layout has another name.
-func layoutSign(a limiter.Algorithm) byte {
-	if a == limiter.Cooldown {
-		return 'c'
-	}
-	return '0' + byte(a)
-}
+func isPacked(a limiter.Algorithm) bool { return a.IsPacked() }
 
 // keyCount returns the number of keys of a claim's window: value, permits and base, or a
 // single state. A token bucket has the keys of Redisson. The other algorithms have names
@@ -76,8 +61,8 @@ func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	switch a := c.Limit.Algorithm; {
 	case isPacked(a):
 		box, _ := splitName(c.Limit.Name)
-		out = append(append(append(out, box...), '{', layoutSign(a)), '}')
-	case a != limiter.TokenBucket:
+		out = append(append(append(out, box...), '{', a.Sign()), '}')
+	case !a.IsRedisson():
 		out = append(append(append(append(out, c.Limit.Name...), ":{"...), a.String()...), '}')
 		out = append(out, windowKey(i)...)
 	default:
@@ -150,7 +135,7 @@ func (n names) parseWindow(message string) (id windowID, ok bool) {
 	if number == "shared" {
 		return windowID{slot: slot{redisson: name}}, true
 	}
-	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.SlidingLog) {
+	if len(number) != 1 || number[0] < '0' || number[0] >= '0'+byte(limiter.NumAlgorithms) {
 		return id, false
 	}
 	id.algorithm = limiter.Algorithm(number[0] - '0')
@@ -182,11 +167,11 @@ func (n names) parseWindow(message string) (id windowID, ok bool) {
 
 // firstKeySuffix returns the suffix of a window's first key.
 func firstKeySuffix(a limiter.Algorithm) string {
-	if a == limiter.TokenBucket {
+	if a.IsRedisson() {
 		return ":value"
 	}
 	if isPacked(a) {
-		return "{" + string(layoutSign(a)) + "}"
+		return "{" + string(a.Sign()) + "}"
 	}
 	return ":{" + a.String() + "}:value"
 }

@@ -146,7 +146,7 @@ func appendLimit(out []byte, l *limiter.Limit, tag string) []byte {
 
 // timeToLive is how long keys of l live after what they last remember.
 func timeToLive(l *limiter.Limit) time.Duration {
-	if l.Algorithm == limiter.TokenBucket {
+	if l.Algorithm.IsRedisson() {
 		return l.Rate.Window + bucketSlack
 	}
 	return l.Horizon() + keyTTLMargin
@@ -173,7 +173,7 @@ func (p *payload) claim(c *limiter.Claim, window int) {
 	p.again = p.again || window <= p.current.windows
 	p.requests = binary.LittleEndian.AppendUint32(p.requests, uint32(c.Cost))
 	p.requests = binary.LittleEndian.AppendUint16(p.requests, uint16(window))
-	if c.Limit.Algorithm == limiter.Distinct {
+	if c.Limit.Algorithm.HasValues() {
 		p.requests = append(p.requests, c.Value[:valueBytes]...)
 	}
 }

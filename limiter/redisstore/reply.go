@@ -120,7 +120,7 @@ func readClaim(left, wait int64, c *limiter.Claim) (int64, int64, bool) {
 	if c.RedissonName != "" { // its config in Redis decides
 		most, horizon = limiter.MaxCount, limiter.MaxWindow
 	}
-	isActive := c.Limit.Algorithm == limiter.Distinct && wait == 0 // whatever remains
+	isActive := c.Limit.Algorithm.HasValues() && wait == 0 // whatever remains
 	ok := left >= 0 && wait >= 0 && left <= most && wait <= horizon.Milliseconds() && (isActive || (wait == 0) == (left >= c.Cost))
 	return left, wait, ok
 }

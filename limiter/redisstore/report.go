@@ -77,7 +77,7 @@ func (r *reports) add(now time.Time, claims []limiter.Claim, p limiter.Permit) {
 
 func (r *report) add(g grant) {
 	n := len(r.grants)
-	if r.claim.Limit.Algorithm == limiter.Distinct { // as many as there are values
+	if r.claim.Limit.Algorithm.HasValues() { // as many as there are values
 		pending := r.grants[r.sending:]
 		if i := slices.IndexFunc(pending, func(o grant) bool { return o.value == g.value }); i >= 0 {
 			r.grants = slices.Delete(r.grants, r.sending+i, r.sending+i+1)
@@ -210,7 +210,7 @@ func (r *report) encode(now time.Time) []byte {
 		var age [8]byte
 		binary.LittleEndian.PutUint64(age[:], uint64(max(0, now.Sub(g.at).Milliseconds())))
 		out = append(out, age[:6]...)
-		if r.claim.Limit.Algorithm == limiter.Distinct {
+		if r.claim.Limit.Algorithm.HasValues() {
 			out = append(out, g.value[:valueBytes]...)
 		}
 	}

@@ -29,14 +29,14 @@ func (l *limits) mode(f *limitForm) string {
 func (l *limits) algorithm(f *limitForm, limit *Limit) {
 	limit.Algorithm, _ = limiter.ParseAlgorithm(cmp.Or(f.Algorithm, limiter.TokenBucket.String())) // one of the enum, or already reported
 	limit.Burst = int64(f.Burst)
-	if f.Burst != 0 && limit.Algorithm != limiter.GCRA {
+	if f.Burst != 0 && !limit.Algorithm.HasBurst() {
 		l.Wrong(&f.Burst, "only gcra has a burst", "write algorithm: gcra, or leave it out")
 		return
 	}
 	l.warnExpensive(f, limit)
 	for _, rate := range limit.Rates {
 		l.keepable(f, limit, rate)
-		if loose := limit.Algorithm == limiter.FixedWindow || limit.Algorithm == limiter.SlidingWindow; loose && rate.Count <= few {
+		if limit.Algorithm.MayDouble() && rate.Count <= few {
 			l.Warn(&f.Algorithm, limit.Algorithm.String()+" may let "+strconv.FormatInt(2*rate.Count, 10)+" pass within one window of "+rate.String(), "write token_bucket, which never lets more than the count pass")
 		}
 	}
@@ -45,7 +45,7 @@ func (l *limits) algorithm(f *limitForm, limit *Limit) {
 // warnExpensive warns of a limit with many permits in Redis for which another algorithm has
 // the same guarantees at a lower cost.
 func (l *limits) warnExpensive(f *limitForm, limit *Limit) {
-	if limit.Algorithm != limiter.TokenBucket || l.store != StoreRedis || l.Given(&f.RedissonName) {
+	if !limit.Algorithm.IsRedisson() || l.store != StoreRedis || l.Given(&f.RedissonName) {
 		return
 	}
 	i := slices.IndexFunc(limit.Rates, func(r limiter.Rate) bool { return r.Count > many })

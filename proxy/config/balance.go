@@ -34,7 +34,7 @@ func (u *upstreams) balance(f *upstreamForm) (Balance, *key.Spec) {
 	switch {
 	case by == nil:
 		return BalanceRoundRobin, nil // already reported
-	case by.From.Source == key.Global:
+	case by.From.Source.IsConstant():
 		u.Warn(&f.Balance, "all requests have this key, so all go to one target", "name a key that differs between clients")
 	case mayMiss(by):
 		u.Warn(&f.Balance, "requests without "+by.Name+" are spread by round robin", "use a key that every request has, or set on_missing: {use: client_ip}")
@@ -55,11 +55,7 @@ func mayMiss(s *key.Spec) bool {
 	if s.Of != nil {
 		return mayMiss(s.Of)
 	}
-	switch s.From.Source {
-	case "", key.ClientIP, key.Global, key.Host, key.Method:
-		return false
-	}
-	return s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Fallback == nil || mayMiss(s.Fallback))
+	return s.From.Source.IsNamed() && s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Fallback == nil || mayMiss(s.Fallback))
 }
 
 func (u *upstreams) health(f *healthForm) Health {

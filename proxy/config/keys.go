@@ -39,7 +39,7 @@ func (k *keys) all() map[string]*key.Spec {
 		switch {
 		case !tokenSafe.MatchString(name):
 			k.WrongName(f, form.Quote(name)+" is not a valid name for a key", "begin with a letter, followed by letters, digits, _ . or -")
-		case name == string(key.ClientIP) || name == string(key.Global):
+		case name == key.ClientIP.String() || name == key.Global.String():
 			k.WrongName(f, name+" is a reserved name", "give the key another name")
 		}
 		k.named(name, f)
@@ -104,7 +104,7 @@ func (k *keys) originOrName(text *string) (key.Origin, bool) {
 	if err == nil || strings.Contains(*text, ":") {
 		return k.origin(text)
 	}
-	names := append(slices.Sorted(maps.Keys(k.forms)), string(key.ClientIP), string(key.Global))
+	names := append(slices.Sorted(maps.Keys(k.forms)), key.ClientIP.String(), key.Global.String())
 	k.Wrong(text, "there is no key "+form.Quote(*text), cmp.Or(form.Near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
 	return from, false
 }

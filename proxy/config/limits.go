@@ -197,56 +197,6 @@ func (l *limits) parse(texts []*string) []limiter.Rate {
 
 // given reports whether a field is written, be it wrong.
 
-// Lease is the lease of a concurrent permit. It is renewed while the request is in
-// progress.
-const Lease = 30 * time.Second
-
-// A Penalty bans the key of a limit that has refused it too often.
-type Penalty struct {
-	Ban   time.Duration // how long
-	After int64         // refusals within the longest window of the limit, at least 1
-}
-
-// concurrent compiles the rate of a limit on concurrent requests.
-func (l *limits) concurrent(f *limitForm, limit *Limit) {
-	l.without(f, "concurrent", "rate", "rates", "distinct", "cooldown", "overrides", "burst", "count", "penalty")
-	limit.Algorithm = limiter.Concurrent
-	if f.Concurrent > 0 {
-		limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}
-	}
-}
-
-// penalty compiles the penalty of a limit.
-func (l *limits) penalty(f *limitForm) *Penalty {
-	if f.Penalty == nil {
-		return nil
-	}
-	ban := time.Duration(f.Penalty.Ban)
-	if err := limiter.CheckBan(ban); err != nil {
-		l.Wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
-	}
-	return &Penalty{Ban: ban, After: int64(f.Penalty.After)}
-}
-
-// distinct compiles the key whose values are counted.
-func (l *limits) distinct(f *limitForm, limit *Limit) {
-	if f.Distinct == nil {
-		return
-	}
-	l.without(f, "distinct", "cost", "burst", "redisson_name", "redisson_version")
-	limit.Algorithm, limit.Burst = limiter.Distinct, 0
-	limit.Distinct = l.keys.use(f.Distinct)
-	l.parameters(f.Distinct, limit.Distinct, l.params)
-	if limit.Distinct != nil && limit.Key != nil && (limit.Distinct == limit.Key || limit.Distinct.Name == limit.Key.Name) {
-		l.Wrong(f.Distinct, "distinct must name another key", "name another key, for example key: client_ip and distinct: phone")
-	}
-	for _, rate := range limit.Rates {
-		if rate.Count > limiter.MaxDistinct {
-			l.Wrong(f.Distinct, "stores every value, and "+strconv.FormatInt(rate.Count, 10)+" of one key are too many", "write a rate of at most "+strconv.Itoa(limiter.MaxDistinct))
-		}
-	}
-}
-
 // scope parses the scope of a limit.
 func (l *limits) scope(f *limitForm) limiter.Scope {
 	scope, _ := limiter.ParseScope(f.Scope) // one of the enum, or already reported

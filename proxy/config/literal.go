@@ -25,7 +25,7 @@ func (l literals) oneText(pointer any, spec *key.Spec) bool {
 	case spec.Join != nil:
 		l.Wrong(pointer, "the key "+spec.Name+" is joined of several, which no single value can name", "use a key that is not joined")
 		return false
-	case spec.From.Source == key.Global:
+	case spec.From.Source.IsConstant():
 		l.Wrong(pointer, "the key is global: it has no values", "use a key that tells clients apart")
 		return false
 	}
@@ -40,15 +40,15 @@ func (l literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, 
 	case spec.Of != nil:
 		ok = part(spec, text)
 		v.Parts, instead = []string{spec.Name, text}, "write for example CN, +86 or +86138"
-	case spec.From.Source == key.ClientIP:
+	case spec.From.Source.IsAddress():
 		var client netip.Prefix
 		client, ok = l.client(text)
 		ok = ok && spec.Extract(literalRequest{client: client}, &v) == nil
 		instead = "write for example 192.0.2.1 or 2001:db8::1"
 	default:
-		from := key.Origin{Source: key.Path, Name: "x"} // any that shows the text to be read
-		if spec.From.Source == key.Header {
-			from = key.Origin{Source: key.Header, Name: "X"} // where less is taken
+		from := key.PathParameter("x") // any that shows the text to be read
+		if spec.From.Source.IsField() {
+			from = key.HeaderField("X") // where less is taken
 		}
 		plain := key.Spec{Name: spec.Name, From: from, Normalize: spec.Normalize, Phone: spec.Phone}
 		ok = plain.Extract(literalRequest{text: text}, &v) == nil

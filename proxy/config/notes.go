@@ -46,7 +46,7 @@ func (r *Route) LastKey() string {
 		}
 	}
 	last := r.Match.Params[len(r.Match.Params)-1]
-	if !slices.Contains(read, key.Origin{Source: key.Path, Name: last}) {
+	if !slices.Contains(read, key.PathParameter(last)) {
 		return ""
 	}
 	return last

@@ -44,9 +44,7 @@ func (k *keys) phone(f *normalForm, name string, spec *key.Spec) {
 // warnUnnormalized warns of a key that is named like a phone number and that nothing brings into
 // one form.
 func (k *keys) warnUnnormalized(pointer any, name string, spec *key.Spec) {
-	switch spec.From.Source {
-	case key.Header, key.Query, key.Form, key.JSON, key.Cookie, key.Path:
-	default:
+	if !spec.From.Source.IsSpelled() {
 		return
 	}
 	if len(spec.Normalize) == 0 && (phoneName.MatchString(name) || phoneName.MatchString(spec.From.Name)) {

@@ -44,7 +44,7 @@ func (r *Route) Besides() []string {
 	}
 	var names []string
 	for _, o := range read {
-		if o.Source == key.Query && !slices.Contains(counted, key.Origin{Source: key.Form, Name: o.Name}) {
+		if form, ok := o.Confused(); ok && !o.Source.IsBody() && !slices.Contains(counted, form) {
 			names = append(names, o.Name)
 		}
 	}

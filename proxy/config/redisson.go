@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // redisson checks that a limit can be shared with Redisson: it must be a token bucket with
@@ -19,10 +18,10 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	}
 	wrong := func(what, instead string) { l.Wrong(&f.RedissonName, what, instead) }
 	limit.RedissonName = name
-	global := limit.Key.From.Source == key.Global
+	global := limit.Key.From.Source.IsConstant()
 	keyed := strings.Contains(name, "{key}")
 	switch {
-	case limit.Algorithm != limiter.TokenBucket:
+	case !limit.Algorithm.IsRedisson():
 		wrong("a Redisson limiter is a token bucket", "leave algorithm and concurrent out")
 	case len(limit.Rates) > 1 || len(limit.Overrides) > 0 || limit.Hashed != nil:
 		wrong("a Redisson limiter has one rate", "write one rate and no overrides")

@@ -46,9 +46,9 @@ func (s *Spec) Shapes() []Shape {
 
 func (s *Spec) shape() Shape {
 	switch {
-	case s.Of != nil && s.Part.Kind != Prefix, s.From.Source == Host, s.From.Source == Method:
+	case s.Of != nil && s.Part.Kind != Prefix, table[s.From.Source].isOpen:
 		return Shape{s.Name, shapeOpen}
-	case s.From.Source == ClientIP:
+	case s.From.Source.IsAddress():
 		return Shape{s.Name, shapeAddress}
 	case s.Phone != nil, s.Of != nil:
 		return Shape{s.Name, shapeNumber}

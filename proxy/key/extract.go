@@ -91,7 +91,7 @@ func (s *Spec) onFailure(r Request, v *Value, err error) error {
 // find reads s, which has an origin, from the request into f, which is zero. It caches expensive
 // results in v. After an error f is zero.
 func (s *Spec) find(r Request, v *Value, f *result) error {
-	expensive := s.Phone != nil || len(s.Equal) > 0 || s.From.Source == JSON || s.From.Source == Form || s.From.Source == JWT
+	expensive := s.Phone != nil || len(s.Equal) > 0 || s.From.Source.IsCostly()
 	if expensive {
 		for _, m := range v.cache {
 			if m.spec == s {
@@ -122,7 +122,7 @@ func (s *Spec) readAt(o Origin, r Request, v *Value, f *result) error {
 	if err := s.checkOneSource(o, r); err != nil {
 		return err
 	}
-	if err := o.read(r, v, s.Tokens, f); err != nil || o.Source == Global {
+	if err := o.read(r, v, s.Tokens, f); err != nil || o.Source.IsConstant() {
 		return err
 	}
 	if err := s.checkAmbiguous(o, f); err != nil {

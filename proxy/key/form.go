@@ -12,17 +12,16 @@ import (
 // request may also have it in the other of the two: many servers merge them. A key that
 // compares both is read from both.
 func (s *Spec) checkOneSource(o Origin, r Request) error {
-	switch o.Source {
-	case Form:
-		other := Origin{Query, o.Name}
-		if !s.isReadAt(other) && (r.Confused(other) || len(r.Query(o.Name)) > 0) {
-			return fmt.Errorf("%w: it is in the query instead of the form; some servers merge both", ErrAmbiguous)
-		}
-	case Query:
-		other := Origin{Form, o.Name}
-		if !s.isReadAt(other) && r.Confused(other) {
-			return fmt.Errorf("%w: the body is a form, in which some servers look for it too", ErrAmbiguous)
-		}
+	other, ok := o.Confused()
+	if !ok {
+		return nil // as most
+	}
+	switch {
+	case s.isReadAt(other):
+	case o.Source == Form && (r.Confused(other) || len(r.Query(o.Name)) > 0):
+		return fmt.Errorf("%w: it is in the query instead of the form; some servers merge both", ErrAmbiguous)
+	case o.Source != Form && r.Confused(other):
+		return fmt.Errorf("%w: the body is a form, in which some servers look for it too", ErrAmbiguous)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (s *Spec) read(g Input, v *Value, r *Derivation) error {
 		}
 		return nil
 	}
-	if s.From.Source == Global {
+	if s.From.Source.IsConstant() {
 		if _, ok := g.Texts[s.Name]; ok {
 			r.addName(s.Name)
 			r.unchanged = append(r.unchanged, s.Name)
@@ -115,7 +115,7 @@ func (s *Spec) parseOwn(g Input, text string) (result, error) {
 			return result{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 		return result{text: part}, nil
-	case s.From.Source == ClientIP:
+	case s.From.Source.IsAddress():
 		return g.parseClient(text)
 	case text == "":
 		return result{}, fmt.Errorf("%w: it is empty", ErrInvalid)

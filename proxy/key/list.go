@@ -40,7 +40,7 @@ func ParseList(spec *Spec, text string, secrets ...[]byte) (*List, []Problem) {
 // Problem.Line is the number of the value.
 func ListOf(spec *Spec, values []string, secrets ...[]byte) (*List, []Problem) {
 	l := &List{spec: spec, texts: map[string]struct{}{}, hashes: newHashes(secrets)}
-	if spec.Join != nil || spec.From.Source == Global {
+	if spec.Join != nil || spec.From.Source.IsConstant() {
 		return l, []Problem{{Line: 1, Err: fmt.Errorf("%w: %s is made of several keys, or of none; name one that has a text of its own", ErrSpec, spec.Name)}}
 	}
 	var problems []Problem
@@ -165,7 +165,7 @@ func (l *List) own(v *Value) (component, bool) {
 }
 
 // byAddress reports whether l contains addresses and networks.
-func (l *List) byAddress() bool { return l.spec.Of == nil && l.spec.From.Source == ClientIP }
+func (l *List) byAddress() bool { return l.spec.Of == nil && l.spec.From.Source.IsAddress() }
 
 // Len returns the number of distinct entries.
 func (l *List) Len() int { return len(l.texts) + len(l.hashes.sums) + l.networks.Size() }

@@ -52,7 +52,7 @@ func SaltOf(text string) (p Pepper, ok bool) {
 }
 
 // CanHash reports whether the values of spec can be hashed: networks cannot.
-func (s *Spec) CanHash() bool { return s.Of != nil || s.From.Source != ClientIP }
+func (s *Spec) CanHash() bool { return s.Of != nil || !s.From.Source.IsAddress() }
 
 // HashList returns text, a list of values of spec with one per line, with each value hashed.
 // Hashed values are unchanged; comments and invalid values are omitted.

@@ -25,8 +25,7 @@ func (l component) masked() string {
 	if s.Of != nil && s.Part.Kind != Prefix {
 		return l.text
 	}
-	switch s.From.Source {
-	case ClientIP, Host, Method, Global:
+	if from := table[s.From.Source]; from.isAddress || from.isOpen || from.isConstant {
 		return l.shown()
 	}
 	return Mask(l.text, len(l.number.Dial))

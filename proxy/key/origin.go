@@ -8,24 +8,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// A Source is the part of a request that a key is read from.
-type Source string
-
-// The sources that a key can be read from.
-const (
-	Header   Source = "header"    // a header field
-	Query    Source = "query"     // a query parameter
-	Path     Source = "path"      // a {parameter} of the route's path
-	Cookie   Source = "cookie"    // a cookie
-	Form     Source = "form"      // a field of a form in the body
-	JSON     Source = "json"      // a value in a JSON body, by its pointer
-	JWT      Source = "jwt"       // a claim of the verified bearer token
-	ClientIP Source = "client_ip" // the client's address; for IPv6, its network
-	Host     Source = "host"      // the requested host, in lower case
-	Method   Source = "method"    // the request method
-	Global   Source = "global"    // one key for all requests
-)
-
 // An Origin is a Source and the name of the field in it.
 type Origin struct {
 	Source Source
@@ -41,7 +23,7 @@ const origins = "header:NAME, query:NAME, path:NAME, cookie:NAME, form:NAME, jso
 // Errors wrap ErrSpec and contain what to write instead.
 func ParseOrigin(s string) (Origin, error) {
 	source, name, named := strings.Cut(s, ":")
-	o := Origin{Source: Source(source), Name: name}
+	o := Origin{Source: sourceOf(source), Name: name}
 	switch o.Source {
 	case ClientIP, Host, Method, Global:
 		if named {
@@ -81,9 +63,30 @@ func ParseOrigin(s string) (Origin, error) {
 // String returns o in the syntax of ParseOrigin.
 func (o Origin) String() string {
 	if o.Name == "" {
-		return string(o.Source)
+		return o.Source.String()
 	}
-	return string(o.Source) + ":" + o.Name
+	return o.Source.String() + ":" + o.Name
+}
+
+// HeaderField returns the origin of a header field, whose name is in canonical form.
+func HeaderField(name string) Origin { return Origin{Header, name} }
+
+// PathParameter returns the origin of a parameter of the route's path.
+func PathParameter(name string) Origin { return Origin{Path, name} }
+
+// Fields returns the header fields without which a value at o is not read as it was sent.
+func (o Origin) Fields() []string {
+	if o.Source.IsField() {
+		return []string{o.Name}
+	}
+	return table[o.Source].fields
+}
+
+// Confused returns the origin in which some servers look for the same name as o, and true
+// if there is one: a query parameter and a field of a form.
+func (o Origin) Confused() (Origin, bool) {
+	other := table[o.Source].confused
+	return Origin{other, o.Name}, other != 0
 }
 
 // printable reports whether s has no control characters, which the names of keys must not

@@ -30,7 +30,7 @@ func (o Origin) readField(r Request) (string, error) {
 	if r.Confused(o) {
 		return "", fmt.Errorf("%w: some servers read another name as this one", ErrAmbiguous)
 	}
-	if o.Source == Header {
+	if o.Source.IsField() {
 		return single(r.Header(o.Name))
 	}
 	return single(r.Query(o.Name))

@@ -61,7 +61,7 @@ type Spec struct {
 // not check other specs.
 func (s *Spec) Check() error {
 	e164 := slices.Index(s.Normalize, E164)
-	switch tokens := slices.ContainsFunc(s.places(), func(o Origin) bool { return o.Source == JWT }); {
+	switch tokens := slices.ContainsFunc(s.places(), func(o Origin) bool { return table[o.Source].isSigned }); {
 	case tokens && s.Tokens == nil:
 		return fmt.Errorf("%w: a claim needs keys to verify tokens; configure jwt", ErrSpec)
 	case e164 >= 0 && s.Phone == nil:
@@ -70,7 +70,7 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("%w: %s is the last step; write it at the end", ErrSpec, E164)
 	case s.Of != nil && s.Of.Phone == nil:
 		return fmt.Errorf("%w: only a key with normalize: %s has a %s; name such a key in of", ErrSpec, E164, s.Part.Kind)
-	case s.From.Source == "" && (len(s.Equal) > 0 || len(s.Normalize) > 0 || s.Of == nil && s.SetHeader != ""):
+	case s.From.Source == 0 && (len(s.Equal) > 0 || len(s.Normalize) > 0 || s.Of == nil && s.SetHeader != ""):
 		return fmt.Errorf("%w: must_equal, normalize and set_header belong to a key that has from; write them there", ErrSpec)
 	case s.SetHeader != "" && (!httpguts.ValidHeaderFieldName(s.SetHeader) || http.CanonicalHeaderKey(s.SetHeader) != s.SetHeader):
 		return fmt.Errorf("%w: %q is not a valid name for a header field; write one such as X-Phone-E164", ErrSpec, s.SetHeader)
@@ -84,7 +84,7 @@ func (s *Spec) Check() error {
 
 // places returns all origins of s itself.
 func (s *Spec) places() []Origin {
-	if s.From.Source == "" {
+	if s.From.Source == 0 {
 		return nil
 	}
 	return append([]Origin{s.From}, s.Equal...)
@@ -105,7 +105,7 @@ func (s *Spec) Origins() []Origin {
 // or the global key.
 func (s *Spec) ClientChosen() bool {
 	return slices.ContainsFunc(s.Origins(), func(o Origin) bool {
-		return o.Source != ClientIP && o.Source != JWT && o.Source != Global
+		return table[o.Source].isChosen
 	})
 }
 

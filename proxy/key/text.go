@@ -11,9 +11,7 @@ import (
 // checkAmbiguous returns an error unless all servers read the text of a key at o in the
 // same way. Characters that the steps of s remove are allowed.
 func (s *Spec) checkAmbiguous(o Origin, f *result) error {
-	switch o.Source {
-	case Header, Query, Path, Cookie, Form, JSON:
-	default: // not spelled by the client, or signed
+	if !o.Source.IsSpelled() {
 		return nil
 	}
 	sent := f.text
@@ -28,13 +26,13 @@ func (s *Spec) checkAmbiguous(o Origin, f *result) error {
 		return fmt.Errorf("%w: a NUL, at which some servers truncate it", ErrAmbiguous)
 	case !utf8.ValidString(sent):
 		return fmt.Errorf("%w: it is not UTF-8", ErrAmbiguous)
-	case (o.Source == Header || o.Source == Form) && latinDigits(sent):
+	case table[o.Source].isLatin && latinDigits(sent):
 		return fmt.Errorf("%w: bytes that are digits in Latin-1", ErrAmbiguous)
 	}
 	if slices.Contains(s.Normalize, Digits) || slices.Contains(s.Normalize, E164) {
 		return nil // these steps refuse what they do not remove
 	}
-	if o.Source == Header && strings.ContainsFunc(sent, func(r rune) bool { return r >= utf8.RuneSelf }) {
+	if o.Source.IsField() && strings.ContainsFunc(sent, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return fmt.Errorf("%w: bytes beyond ASCII in a header field", ErrAmbiguous)
 	}
 	if slices.Contains(s.Normalize, Trim) {

@@ -23,8 +23,8 @@ type combinedReader struct {
 func newCombinedReader(n *Names) *combinedReader {
 	c := &combinedReader{}
 	for _, o := range n.origins {
-		c.needsReferer = c.needsReferer || o == key.Origin{Source: key.Header, Name: "Referer"}
-		c.needsAgent = c.needsAgent || o == key.Origin{Source: key.Header, Name: "User-Agent"}
+		c.needsReferer = c.needsReferer || o == key.HeaderField("Referer")
+		c.needsAgent = c.needsAgent || o == key.HeaderField("User-Agent")
 	}
 	return c
 }
@@ -104,7 +104,7 @@ func (c *combinedReader) fields(r *record, rest []byte) {
 }
 
 func field(name string, value []byte) proxy.LoggedField {
-	f := proxy.LoggedField{Origin: key.Origin{Source: key.Header, Name: name}, Value: stringOf(value)}
+	f := proxy.LoggedField{Origin: key.HeaderField(name), Value: stringOf(value)}
 	if f.Value == "-" {
 		f.Value = ""
 	}

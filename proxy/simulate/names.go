@@ -141,17 +141,15 @@ func (n *Names) addGiven(text string, configs []*config.Config) error {
 	}
 	o, err := key.ParseOrigin(what)
 	if err == nil {
-		switch o.Source {
-		case key.Header, key.Query, key.Cookie, key.JSON, key.Form:
-		default:
+		if !o.Source.IsLogged() {
 			return fmt.Errorf("field %q: %s is not read from a field of a log; write header:NAME, query:NAME, cookie:NAME, json:/POINTER or form:NAME", text, what)
 		}
 		n.add(field, o)
 		return nil
 	}
 	for _, c := range configs {
-		if s := c.Keys[what]; s != nil && s.From.Source != "" {
-			if s.From.Source == key.ClientIP {
+		if s := c.Keys[what]; s != nil && s.From.Source != 0 {
+			if s.From.Source.IsAddress() {
 				n.byField[field] = name{role: roleClient}
 			} else {
 				n.add(field, s.From)
@@ -192,11 +190,8 @@ func spellings(o key.Origin) []string {
 func origins(configs []*config.Config) []key.Origin {
 	var all []key.Origin
 	add := func(o key.Origin) {
-		switch o.Source {
-		case key.Header, key.Query, key.Cookie, key.JSON, key.Form:
-			if !slices.Contains(all, o) {
-				all = append(all, o)
-			}
+		if o.Source.IsLogged() && !slices.Contains(all, o) {
+			all = append(all, o)
 		}
 	}
 	spec := func(s *key.Spec) {
@@ -207,10 +202,10 @@ func origins(configs []*config.Config) []key.Origin {
 		}
 	}
 	for _, c := range configs {
-		add(key.Origin{Source: key.Header, Name: c.ClientIP.Header})
+		add(key.HeaderField(c.ClientIP.Header))
 		for _, r := range c.Routes {
 			for name := range r.Match.Headers {
-				add(key.Origin{Source: key.Header, Name: name})
+				add(key.HeaderField(name))
 			}
 			for _, l := range r.Lists {
 				spec(l.Key)
@@ -223,7 +218,7 @@ func origins(configs []*config.Config) []key.Origin {
 				}
 			}
 			if r.Idempotency != nil {
-				add(key.Origin{Source: key.Header, Name: r.Idempotency.Header})
+				add(key.HeaderField(r.Idempotency.Header))
 			}
 		}
 	}

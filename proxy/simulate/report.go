@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -97,7 +96,7 @@ func (r *Report) missingFields(o Options) (notes []string) {
 		for _, rt := range c.Routes {
 			hosts = hosts || rt.Match.Host != ""
 			for _, l := range rt.Limits {
-				held = held || l.Algorithm == limiter.Concurrent
+				held = held || l.Algorithm.HasLeases()
 			}
 		}
 	}
@@ -118,7 +117,7 @@ func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
 		}
 		for _, rt := range c.Routes {
 			for _, name := range slices.Sorted(maps.Keys(rt.Match.Headers)) {
-				if place := (key.Origin{Source: key.Header, Name: name}); !seen[place] {
+				if place := key.HeaderField(name); !seen[place] {
 					notes = append(notes, fmt.Sprintf("route %s matches the field %s, which the log lacks: other routes match its requests, or none does; %s", rt.Name, name, advice(place.String())))
 				}
 			}

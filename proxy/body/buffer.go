@@ -1,4 +1,6 @@
-package proxy
+// Package body reads request bodies: within deadlines and at a minimum rate, and as a whole within a
+// common bound of memory. It knows no request.
+package body
 
 import (
 	"errors"
@@ -9,12 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// errBuffersFull reports that buffered bodies use all the memory that is configured for them.
-var errBuffersFull = errors.New("memory for request bodies exhausted")
+// ErrFull reports that buffered bodies use all the memory that is configured for them.
+var ErrFull = errors.New("memory for request bodies exhausted")
 
 const (
-	// defaultMaxKeyBody is the default of the maximum length of a body from which a key is read.
-	defaultMaxKeyBody = 64 << 10
+	// DefaultMax is the default of the maximum length of a body from which a key is read.
+	DefaultMax = 64 << 10
 	// initialBuffer is the size of the first buffer of a body that is long or of unknown length.
 	initialBuffer = 4 << 10
 	// bufferShare is the fraction of the memory, 1/bufferShare, that the bodies of one client
@@ -25,10 +27,10 @@ const (
 	http2Buffer = 16 << 10
 )
 
-// bufferBudget limits the memory of all bodies that are buffered because a key is read from them. It
+// Budget limits the memory of all bodies that are buffered because a key is read from them. It
 // counts the memory that their buffers take, whether or not it is filled, and that of the buffers
 // through which they are read. It is safe for concurrent use.
-type bufferBudget struct {
+type Budget struct {
 	max     int64
 	initial sync.Pool // buffers of initialBuffer bytes that were outgrown
 
@@ -37,14 +39,15 @@ type bufferBudget struct {
 	byClient map[netip.Prefix]int64 // bytes by client address; only addresses that use some
 }
 
-func newBufferBudget(maxBytes int64) *bufferBudget {
-	return &bufferBudget{max: maxBytes, byClient: map[netip.Prefix]int64{}}
+// NewBudget returns a Budget of maxBytes bytes.
+func NewBudget(maxBytes int64) *Budget {
+	return &Budget{max: maxBytes, byClient: map[netip.Prefix]int64{}}
 }
 
 // reserve reserves n bytes for a body that has reserved own bytes before, and reports whether they
 // were available. A single body of an address may exceed the share of the address. A body that has
 // reserved nothing before may use the part that is kept for such bodies.
-func (b *bufferBudget) reserve(client netip.Prefix, own, n int64) bool {
+func (b *Budget) reserve(client netip.Prefix, own, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clientBytes, limit := b.byClient[client], b.max
@@ -59,7 +62,7 @@ func (b *bufferBudget) reserve(client netip.Prefix, own, n int64) bool {
 	return true
 }
 
-func (b *bufferBudget) release(client netip.Prefix, n int64) {
+func (b *Budget) release(client netip.Prefix, n int64) {
 	if n == 0 {
 		return
 	}
@@ -71,15 +74,15 @@ func (b *bufferBudget) release(client netip.Prefix, n int64) {
 	}
 }
 
-// inUse returns the number of reserved bytes.
-func (b *bufferBudget) inUse() int64 {
+// InUse returns the number of reserved bytes.
+func (b *Budget) InUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
 // newBuffer returns a buffer of size bytes.
-func (b *bufferBudget) newBuffer(size int64) []byte {
+func (b *Budget) newBuffer(size int64) []byte {
 	if size == initialBuffer {
 		if p, ok := b.initial.Get().(*[initialBuffer]byte); ok {
 			return p[:0]
@@ -89,7 +92,7 @@ func (b *bufferBudget) newBuffer(size int64) []byte {
 }
 
 // recycle takes back a buffer that nobody else has seen.
-func (b *bufferBudget) recycle(buffer []byte) {
+func (b *Budget) recycle(buffer []byte) {
 	if cap(buffer) == initialBuffer {
 		b.initial.Put((*[initialBuffer]byte)(buffer[:initialBuffer]))
 	}
@@ -108,18 +111,18 @@ func allocated(n int64) int64 {
 	return (n + page - 1) / page * page
 }
 
-// A bodyBuffer holds one body. Memory is reserved as the body arrives, so that a mere announcement of a
+// A Buffer holds one body. Memory is reserved as the body arrives, so that a mere announcement of a
 // long body costs little.
-type bodyBuffer struct {
-	budget   *bufferBudget
-	client   netip.Prefix
+type Buffer struct {
+	Budget   *Budget
+	Client   netip.Prefix // whose share is used
 	reserved int64
 	end      [1]byte // where the end of a body is read whose buffer is full
 }
 
-// readAll reads r to its end. Its length is announced, or -1, and maxBytes at most. The reader itself
-// holds beside bytes, which are reserved as well. It returns errBuffersFull if no memory is left.
-func (b *bodyBuffer) readAll(r io.Reader, announced, maxBytes, beside int64) ([]byte, error) {
+// ReadAll reads r to its end. Its length is announced, or -1, and maxBytes at most. The reader itself
+// holds beside bytes, which are reserved as well. It returns ErrFull if no memory is left.
+func (b *Buffer) ReadAll(r io.Reader, announced, maxBytes, beside int64) ([]byte, error) {
 	if announced >= 0 {
 		maxBytes = min(maxBytes, announced)
 	}
@@ -144,7 +147,7 @@ func (b *bodyBuffer) readAll(r io.Reader, announced, maxBytes, beside int64) ([]
 		case errors.Is(err, io.EOF):
 			return read, nil
 		case err != nil:
-			b.budget.recycle(read)
+			b.Budget.recycle(read)
 			return nil, err
 		}
 	}
@@ -157,46 +160,46 @@ func nextSize(size, announced int64) int64 {
 	switch {
 	case size == 0:
 		return initialBuffer
-	case size < defaultMaxKeyBody && announced >= 0:
-		return defaultMaxKeyBody
-	case size < defaultMaxKeyBody:
+	case size < DefaultMax && announced >= 0:
+		return DefaultMax
+	case size < DefaultMax:
 		return 4 * size
 	}
 	return 2 * size
 }
 
 // grow returns a buffer of size bytes with what was read, and reserves more bytes besides.
-func (b *bodyBuffer) grow(read []byte, size, more int64) ([]byte, error) {
+func (b *Buffer) grow(read []byte, size, more int64) ([]byte, error) {
 	more += allocated(size) - allocated(int64(cap(read)))
-	if !b.budget.reserve(b.client, b.reserved, more) {
-		b.budget.recycle(read)
-		return nil, errBuffersFull
+	if !b.Budget.reserve(b.Client, b.reserved, more) {
+		b.Budget.recycle(read)
+		return nil, ErrFull
 	}
 	b.reserved += more
-	grown := append(b.budget.newBuffer(size), read...)
-	b.budget.recycle(read)
+	grown := append(b.Budget.newBuffer(size), read...)
+	b.Budget.recycle(read)
 	return grown, nil
 }
 
-// http2Beside returns what a stream of HTTP/2 holds of a body with this length, -1 if it is unknown.
-func http2Beside(length int64) int64 {
+// HTTP2Beside returns what a stream of HTTP/2 holds of a body with this length, -1 if it is unknown.
+func HTTP2Beside(length int64) int64 {
 	if length < 0 {
 		return http2Buffer
 	}
 	return min(length, http2Buffer)
 }
 
-// release releases the memory. The bytes that were read must not be used afterwards.
-func (b *bodyBuffer) release() {
+// Release releases the memory. The bytes that were read must not be used afterwards.
+func (b *Buffer) Release() {
 	if b.reserved > 0 {
-		b.budget.release(b.client, b.reserved)
+		b.Budget.release(b.Client, b.reserved)
 		b.reserved = 0
 	}
 }
 
-// register registers the metric of the memory in use.
-func (b *bufferBudget) register(r prometheus.Registerer) {
+// Register registers the metric of the memory in use.
+func (b *Budget) Register(r prometheus.Registerer) {
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_buffered_body_bytes", Help: "Memory used by request bodies that are buffered to read a key from them.",
-	}, func() float64 { return float64(b.inUse()) }))
+	}, func() float64 { return float64(b.InUse()) }))
 }

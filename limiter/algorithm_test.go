@@ -44,3 +44,31 @@ func TestParseAlgorithm(t *testing.T) {
 		}
 	}
 }
+
+// Every algorithm has a name that is parsed back and a sign of its own in Redis, which
+// never changes: keys would be lost. What is unknown has no traits.
+func TestAlgorithm_Traits(t *testing.T) {
+	signs := ""
+	for a := range limiter.NumAlgorithms {
+		if got, err := limiter.ParseAlgorithm(a.String()); err != nil || got != a {
+			t.Errorf("ParseAlgorithm(%q) = %v, %v", a.String(), got, err)
+		}
+		signs += string(a.Sign())
+	}
+	if want := "012345c7"; !strings.HasPrefix(signs, want) {
+		t.Errorf("signs %s, want %s", signs, want)
+	}
+	for i := range signs {
+		if strings.Count(signs, signs[i:i+1]) > 1 {
+			t.Errorf("two algorithms have the sign %c", signs[i])
+		}
+	}
+	unknown := limiter.Algorithm(200)
+	if unknown.String() != "algorithm 200" || unknown.Sign() != 0 || unknown.HasBurst() || unknown.HasLeases() || unknown.HasValues() || unknown.HasSteps() ||
+		unknown.IsPacked() || unknown.IsRedisson() || unknown.MayDouble() {
+		t.Errorf("%v has traits", unknown)
+	}
+	if _, err := limiter.ParseAlgorithm(""); err == nil {
+		t.Error("an empty name is parsed")
+	}
+}

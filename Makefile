@@ -1,4 +1,4 @@
-# The words a developer types. ./test/run is what CI runs.
+# Make targets. CI runs ./test/run.
 .PHONY: build run check format lint test short fuzz bench image clean
 
 build: ## a static binary, ./weir

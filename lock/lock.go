@@ -23,7 +23,7 @@ type Lock struct {
 	name      string
 	namespace string // distinguishes locks that share a name but are held separately
 	err       error  // set if the name is not valid
-	kind      kind
+	kind      lockKind
 	traits    traits
 	// resources are the names of what an owner holds in Redis, if it is more than one.
 	resources []string
@@ -45,10 +45,10 @@ type traits struct {
 	reentrant bool
 }
 
-// A kind implements one kind of lock by three script calls. Each of them may be executed
+// A lockKind implements one kind of lock by three script calls. Each of them may be executed
 // twice or late without any further effect. If a call returns an error that is not a
 // reply of the server, its outcome is unknown.
-type kind interface {
+type lockKind interface {
 	// attempt tries to acquire the lock. It succeeds if the owner holds the lock already.
 	attempt(ctx context.Context, c callParams) (attemptResult, error)
 	// extend makes the hold of c.owner last for at least c.lease from now. It returns
@@ -59,7 +59,7 @@ type kind interface {
 	release(ctx context.Context, c callParams) (releaseResult, error)
 }
 
-// callParams are the parameters of the calls of a kind.
+// callParams are the parameters of the calls of a lockKind.
 type callParams struct {
 	owner    Owner
 	count    int // number of holds of the owner after the call
@@ -87,7 +87,7 @@ type releaseResult struct {
 }
 
 // newLock returns a Lock and checks its name.
-func (l *Locker) newLock(name string, k kind, t traits) *Lock {
+func (l *Locker) newLock(name string, k lockKind, t traits) *Lock {
 	return &Lock{locker: l, name: name, err: checkName(name), kind: k, traits: t, newOwner: l.NewOwner}
 }
 

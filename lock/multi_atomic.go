@@ -17,7 +17,7 @@ type atomicMulti struct {
 
 // newAtomicMulti returns nil unless one script can hold all locks: they must be reentrant
 // locks of one Locker, and in a cluster their names must have the same hash tag.
-func newAtomicMulti(locks []*Lock) kind {
+func newAtomicMulti(locks []*Lock) lockKind {
 	k := &atomicMulti{locker: locks[0].locker}
 	_, cluster := k.locker.rdb.(*redis.ClusterClient)
 	for _, lk := range locks {

@@ -10,7 +10,7 @@ import (
 // even be executed after the first release, because it was sent over another connection.
 // So the release is repeated until it finds something; what it does not find expires with
 // its lease.
-func (l *Locker) retryUndo(k kind, c callParams) {
+func (l *Locker) retryUndo(k lockKind, c callParams) {
 	l.retry(func() bool {
 		p, err := l.releaseAll(k, c)
 		return err == nil && p.held
@@ -19,7 +19,7 @@ func (l *Locker) retryUndo(k kind, c callParams) {
 
 // retryRelease releases what c is known to have: a hold that has ended, or a position in
 // a queue. It is repeated until a call succeeds.
-func (l *Locker) retryRelease(k kind, c callParams) {
+func (l *Locker) retryRelease(k lockKind, c callParams) {
 	l.retry(func() bool {
 		_, err := l.releaseAll(k, c)
 		return err == nil
@@ -79,7 +79,7 @@ func (l *Locker) awaitReleases(ctx context.Context, owner Owner) error {
 }
 
 // releaseAll calls release once, with a count of 0.
-func (l *Locker) releaseAll(k kind, c callParams) (releaseResult, error) {
+func (l *Locker) releaseAll(k lockKind, c callParams) (releaseResult, error) {
 	ctx, cancel := l.callContext(context.Background())
 	defer cancel()
 	c.count = 0

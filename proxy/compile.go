@@ -92,7 +92,7 @@ func newReject(c config.Reject) respond.Reject {
 }
 
 // addLimit adds a limit to the route and returns its policies for the RateLimit-Policy field.
-func (r *route) addLimit(from *config.Limit, told alerts) []respond.Policy {
+func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	l := &limit{Limit: from, hasKeyName: strings.Contains(from.RedissonName, "{key}")}
 	r.limits = append(r.limits, l)
 	r.waits = r.waits || l.Wait > 0 && l.Mode == config.Enforce
@@ -109,9 +109,9 @@ func (r *route) addLimit(from *config.Limit, told alerts) []respond.Policy {
 		r.addOrigin(l.Cost.From)
 	}
 	var policies []respond.Policy
-	l.windows, policies = r.addRates(l, l.Rates, told)
+	l.windows, policies = r.addRates(l, l.Rates, alerts)
 	override := func(rates []limiter.Rate) []*window {
-		windows, others := r.addRates(l, rates, told)
+		windows, others := r.addRates(l, rates, alerts)
 		for i := range others {
 			others[i].Override = true
 		}
@@ -161,7 +161,7 @@ func (r *route) refusalLimit(of *config.Limit) limiter.Limit {
 }
 
 // addRates adds a window to the route for each rate of a limit.
-func (r *route) addRates(l *limit, rates []limiter.Rate, told alerts) (windows []*window, policies []respond.Policy) {
+func (r *route) addRates(l *limit, rates []limiter.Rate, alerts alerts) (windows []*window, policies []respond.Policy) {
 	for _, rate := range rates {
 		span := limiter.WindowName(rate.Window)
 		shown := rate
@@ -176,7 +176,7 @@ func (r *route) addRates(l *limit, rates []limiter.Rate, told alerts) (windows [
 			of:     l,
 			number: len(r.windows) + len(windows),
 			rate:   l.Name + "-" + span,
-			near:   told.near(rate, l.Mode),
+			near:   alerts.near(rate, l.Mode),
 			Limit:  limiter.Limit{Name: r.Name + "." + l.Name + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope},
 		}
 		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim

@@ -208,8 +208,8 @@ func (x *exchange) detach() {
 // giveUp makes d use another exchange for its next request, because x outlives this one.
 func (d *http1Downstream) giveUp() { d.x = nil }
 
-// RejectHTTP1 responds to a request that could not be parsed.
-func (p *Proxy) RejectHTTP1(h *http1.Exchange, why error) {
+// RefuseHTTP1 responds to a request that could not be parsed.
+func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
 	d := p.http1Downstream(h)
 	defer d.release()
 	x := d.x

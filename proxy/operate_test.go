@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -362,20 +363,6 @@ func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *tes
 	return as(), as(), client
 }
 
-// eventually waits for what other nodes hear of.
-func (w *testProxy) eventually(what string, holds func() bool) {
-	w.Helper()
-	deadline, tick := time.After(enough), time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			w.Fatalf("%s: not within %v", what, enough)
-		}
-	}
-}
-
 // A change on one node holds on the others at once: what they remember of refusals, what
 // they would decide by without Redis, and what each counts by itself.
 func TestChange_ReachesEveryNode(t *testing.T) {
@@ -406,23 +393,23 @@ routes:
 			far.sends(429, "GET", "/all", "X-User: a") // and knows it from now on
 			near.sends(429, "GET", "/all", "X-User: a")
 			near.changes(KeyChange{Action: KeyReset}, "header:X-User=a")
-			far.eventually("far lets pass", func() bool { return far.send("GET", "/all", "X-User: a").Code == 200 })
+			await.Until(far.T, "far lets pass", func() bool { return far.send("GET", "/all", "X-User: a").Code == 200 })
 			near.sends(200, "GET", "/own", "X-User: a")
-			far.eventually("far forgets what it counts by itself", func() bool { return far.send("GET", "/own", "X-User: a").Code == 200 })
+			await.Until(far.T, "far forgets what it counts by itself", func() bool { return far.send("GET", "/own", "X-User: a").Code == 200 })
 
 			near.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "header:X-User=b")
-			far.eventually("the ban is known without Redis", func() bool {
+			await.Until(far.T, "the ban is known without Redis", func() bool {
 				w := far.current.Load().routes[0].windows[0]
 				in, err := far.admitter.fallback.local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
 				return err == nil && in.Statuses[0].BannedFor > 59*time.Minute
 			})
-			far.eventually("and by what far counts by itself", func() bool {
+			await.Until(far.T, "and by what far counts by itself", func() bool {
 				return !far.stands("header:X-User=b", "@own")["own.l"].BannedUntil.IsZero()
 			})
 			far.sends(429, "GET", "/all", "X-User: b")
 			far.sends(429, "GET", "/own", "X-User: b")
 			near.changes(KeyChange{Action: KeyUnban}, "header:X-User=b")
-			far.eventually("the ban is over", func() bool {
+			await.Until(far.T, "the ban is over", func() bool {
 				return far.send("GET", "/all", "X-User: b").Code == 200 && far.send("GET", "/own", "X-User: b").Code == 200
 			})
 		})
@@ -441,7 +428,7 @@ routes:
 	near, _, _ := nodes(t, file, redisstore.ClientConfig{Addrs: []string{server.Addr}})
 	near.sends(200, "GET", "/a", "X-User: a")
 	server.Kill()
-	near.eventually("its share is used up", func() bool { return near.send("GET", "/a", "X-User: a").Code == 429 })
+	await.Until(near.T, "its share is used up", func() bool { return near.send("GET", "/a", "X-User: a").Code == 429 })
 	all := near.stands("header:X-User=a")
 	if got := all["a.l"]; got.Store != "local" || got.Windows[0].Used != 2 || got.Windows[0].Most != 2 {
 		t.Errorf("%+v; want this node's share, used up", got)

@@ -108,7 +108,7 @@ func TestImports_FencesHold(t *testing.T) {
 // its exchange nor HTTP.
 func TestImports_StagesAtTheStoreKnowNoRequest(t *testing.T) {
 	stages := []string{
-		"admission", "admit", "shadow", "claimset", "wait", "penalize", "repeat", "fallback", "lease", "release", "settle", "cooldown", "near",
+		"admission", "admit", "shadow", "claimset", "wait", "penalize", "repeat", "fallback", "lease", "release", "refund", "cooldown", "near",
 	}
 	for _, s := range sources(t) {
 		name := strings.TrimSuffix(path.Base(s.path), ".go")

@@ -46,7 +46,7 @@ func TestKeys_ResetOnOneNodePassesOnAll(t *testing.T) {
 	t.Parallel()
 	one, other := twoNodes(t, "")
 	said := one.keys("reset", "header:X-Phone=p", "--reason", "the phone was lent")
-	if !strings.Contains(said, "reset under 1 of 1 limits, on every node") {
+	if !strings.Contains(said, ", on all nodes") {
 		t.Errorf("reset says %q", said)
 	}
 	await.Within(t, 5*time.Second, "the key passes on the other node", func() bool { return other.send("p") == 200 })
@@ -71,7 +71,7 @@ func TestKeys_BanAndUnbanHoldOnAll(t *testing.T) {
 	t.Parallel()
 	one, other := twoNodes(t, "")
 	one.keys("reset", "header:X-Phone=p")
-	if said := one.keys("ban", "header:X-Phone=p", "--for", "1h"); !strings.Contains(said, "banned for 1h under 1 of 1") || !strings.Contains(said, "1h0m0s") {
+	if said := one.keys("ban", "header:X-Phone=p", "--for", "1h"); !strings.Contains(said, "banned for 1h by ") || !strings.Contains(said, "1h0m0s") {
 		t.Errorf("ban says %q", said)
 	}
 	for _, w := range []*weir{one, other} {
@@ -158,7 +158,7 @@ admin:
 		{"another-sixteen-letters", "get", 0, "1/1h"},
 		{"another-sixteen-letters", "reset", 1, "support may only read"},
 		{"sixteen-letters-and-mor", "get", 1, "send the admin token"},
-		{"sixteen-letters-and-more", "reset", 0, "reset under 1 of 1"},
+		{"sixteen-letters-and-more", "reset", 0, ", on all nodes"},
 	} {
 		code, stdout, stderr := w.admin(dir, "keys", c.action, "header:X-Phone=p", "--token", c.token)
 		if code != c.code || !strings.Contains(stdout+stderr, c.want) {

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
-// night is what three instances serve: each phone has so many codes an hour, and each
+// night is what three nodes serve: each phone has so many codes an hour, and each
 // address more than anybody here asks for.
 func night(redis, rate string) string {
 	return redisYAML(redis) + `keys: {phone: {from: "header:X-Phone", normalize: e164, sensitive: true}, ip: client_ip}
@@ -33,7 +33,7 @@ routes:
 `
 }
 
-// A visit is a request, as the log of a load balancer before the instances has it.
+// A visit is a request, as the log of a load balancer before the nodes has it.
 type visit struct {
 	Time   string `json:"time"`
 	Method string `json:"request_method"`
@@ -74,7 +74,7 @@ func traffic(t *testing.T, nodes []*weir, often string) (log []visit) {
 	return log
 }
 
-// An operator with nothing but the command line finds, of three instances and mixed
+// An operator with nothing but the command line finds, of three nodes and mixed
 // traffic, which limit refuses most and whom, why one request was refused and when it
 // passes, unblocks that key on all of them, and learns who leads, whether configurations
 // differ, and what a stricter rule would have done to what was logged.

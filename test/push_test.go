@@ -181,7 +181,7 @@ func TestPush_RefusedByOneNode(t *testing.T) {
 	}
 	allServe(t, nodes, 0)
 	writeCertificate(t, nodes[2].Dir)
-	if code, stdout, stderr := nodes[0].push(text, "ann", "--dry-run"); code != 0 || !strings.Contains(stdout, "all 3 nodes could serve this") {
+	if code, stdout, stderr := nodes[0].push(text, "ann", "--dry-run"); code != 0 || !strings.Contains(stdout, "3 of 3 nodes could serve this") {
 		t.Errorf("dry run exits %d: %s%s", code, stdout, stderr)
 	}
 	allServe(t, nodes, 0)

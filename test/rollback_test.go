@@ -176,13 +176,13 @@ func TestCheck_SaysWhoWouldBeRefusedNow(t *testing.T) {
 	dir := t.TempDir()
 	for rate, want := range map[string]string{
 		"3/1h": "sms-send.phone:1h would refuse 2 keys now",
-		"4/1h": "sms-send.phone:1h would refuse 1 keys now",
-		"5/1h": "looked at all 3 counts there are\n0 changes against generation 1\n",
-		"1/2h": "looked at all 0 counts there are\n1 changes", // another window begins empty
+		"4/1h": "sms-send.phone:1h would refuse 1 key now",
+		"5/1h": "checked all counts (3)\n0 changes against generation 1\n",
+		"1/2h": "checked all counts (0)\n1 change ", // another window begins empty
 	} {
 		write(t, dir+"/next.yaml", smsYAML(rate, ""))
 		code, stdout, stderr := command(t, dir, "check", "next.yaml", "--against", w.Admin)
-		if code != 0 || !strings.Contains(stdout, want) || strings.Contains(want, "looked at all") && strings.Contains(stdout, "would refuse") {
+		if code != 0 || !strings.Contains(stdout, want) || strings.Contains(want, "checked all") && strings.Contains(stdout, "would refuse") {
 			t.Errorf("with %s check exits %d:\n%s%swant %q", rate, code, stdout, stderr, want)
 		}
 	}

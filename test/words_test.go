@@ -10,23 +10,17 @@ import (
 	"unicode"
 )
 
-// retired are words that were names once and that nobody of the field would search
+// retired are words that are tempting as names and that nobody of the field would search
 // for, and what to say instead. A name of several words counts for each of them.
 func retired() map[string]string {
 	return map[string]string{
-		"affinity": "hash_by", "ages": "aging", "boarded": "batched", "crew": "group", "deafen": "dropSYN", "dear": "cached", "deputy": "reporting",
-		"desk": "pushAPI", "diary": "statistics", "disguises": "confusable", "dismiss": "leave", "disown": "stripSpoofed", "door": "downstream", "doom": "delete",
-		"ear": "invalidations", "edition": "revision", "enlist": "join", "fragile": "a type that says what fails", "fleet": "collector", "former": "previous", "front": "downstream",
-		"house": "layout", "hurried": "a deadline", "hurry": "shortenRetry", "introduced": "proxyProto", "inventive": "newKeys", "invention": "newKeys",
-		"journal": "log", "journey": "forwarding", "keeper": "AdminStore", "lane": "batcher", "lanes": "batchers", "ledger": "statistics", "lent": "inherited",
-		"lockset": "shards", "minted": "newKeys", "misnamed": "wrongName", "murmur": "redisLog", "novelty": "newKeys", "office": "leadership", "parcel": "bundle",
-		"patience": "timeout", "picker": "files", "restartless": "immutable", "scene": "a name for what is set up", "screen": "lists", "shaded": "shadowErrors",
-		"shelf": "files", "sincere": "unambiguous", "solo": "memory", "standby": "fallback", "sticky": "hash_by", "supervisor": "systemd", "thrift": "scavenge", "tidy": "normalize",
-		"tired": "ejected", "trip": "request", "twophase": "reserve", "unfit": "shadowErrors", "vet": "newKeys", "whisper": "stdLog", "wire": "backend or frames", "world": "testServer or Env",
-		"futile": "failed", "halved": "PeerHalfClosed", "offence": "penalty", "offences": "penalties", "presence": "PeerState",
-		"unlisten": "removeListener", "untrailed": "forbidden trailers",
-		"crowds": "noLocalQueue", "foretells": "checkForecast", "partings": "results", "rearm": "scheduleRenewal", "repay": "putBatch",
-		"unsettled": "pendingReleases",
+		"affinity": "hash_by", "crew": "group", "deputy": "reporting", "desk": "pushAPI", "diary": "statistics", "door": "downstream",
+		"ear": "invalidations", "edition": "revision", "fleet": "collector", "former": "previous", "front": "downstream", "house": "layout",
+		"hurry": "shortenRetry", "journal": "log", "journey": "forwarding", "keeper": "AdminStore", "lane": "batcher", "lanes": "batchers",
+		"ledger": "statistics", "lent": "inherited", "offence": "penalty", "offences": "penalties", "office": "leadership", "parcel": "bundle",
+		"patience": "timeout", "picker": "files", "presence": "PeerState", "repay": "putBatch", "scene": "a name for what is set up", "screen": "lists",
+		"shelf": "files", "solo": "memory", "standby": "fallback", "sticky": "hash_by", "supervisor": "systemd", "thrift": "scavenge", "tidy": "normalize",
+		"trip": "request", "vet": "newKeys", "whisper": "stdLog", "world": "testServer or Env",
 	}
 }
 
@@ -35,7 +29,7 @@ func retired() map[string]string {
 func allowed() []string {
 	return []string{
 		"RoundTrip", "RoundTripper", "roundTrip", "TestChunked_RoundTrip", "TestSize_RoundTrip", "Front", "TestNginx_InFront",
-		"screen", "wireSize", // of a terminal; of a message
+		"screen",                                                         // of a terminal
 		"Screen", "NewScreen", "SimulationScreen", "NewSimulationScreen", // tcell
 	}
 }
@@ -99,24 +93,6 @@ func TestWordsOf(t *testing.T) {
 			t.Errorf("%s is %q; want %q", name, got, want)
 		}
 	}
-}
-
-// A retired word with no other meaning in English, or none that a comment of ours
-// needs, stays out of comments as well.
-func TestLayout_RetiredWordsStayOutOfComments(t *testing.T) {
-	gone := []string{"crew", "deputy", "enlist", "lockset", "novelty", "restartless", "oneByOne", "twophase", "errInventive", "takeApart", "ownClaim", "errSaid", "takenBack"}
-	found := tally{}
-	for _, s := range sources(t) {
-		for _, group := range s.file.Comments {
-			words := strings.FieldsFunc(group.Text(), func(r rune) bool { return !unicode.IsLetter(r) })
-			for _, word := range gone {
-				if slices.Contains(words, word) {
-					found.add(s, group.Pos(), fmt.Sprintf("a comment says %q", word))
-				}
-			}
-		}
-	}
-	found.check(t, nil)
 }
 
 // Who searches for the field's own term finds the file that does it.

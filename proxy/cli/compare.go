@@ -32,17 +32,17 @@ func printPlan(out io.Writer, p admin.Plan) {
 		fmt.Fprintf(out, "%s (warning)\n", p.Warning)
 	}
 	for _, r := range p.Refused {
-		fmt.Fprintf(out, "%s would refuse %d keys now, such as %v\n", r.Limit, r.Keys, r.Named)
+		fmt.Fprintf(out, "%s would refuse %s now, such as %v\n", r.Limit, plural(r.Keys, "key"), r.Named)
 	}
 	switch {
 	case p.Restart != "":
 		fmt.Fprintln(out, p.Restart)
 	case p.Unknown != "":
-		fmt.Fprintf(out, "who would be refused is not known: %s\n", p.Unknown)
+		fmt.Fprintf(out, "cannot tell which keys would be refused: %s\n", p.Unknown)
 	case p.Whole:
-		fmt.Fprintf(out, "looked at all %d counts there are\n", p.Looked)
+		fmt.Fprintf(out, "checked all counts (%d)\n", p.Looked)
 	default:
-		fmt.Fprintf(out, "looked at %d counts; there are more\n", p.Looked)
+		fmt.Fprintf(out, "checked %d counts; there are more\n", p.Looked)
 	}
-	fmt.Fprintf(out, "%d changes against generation %d\n", len(p.Changes), p.Generation)
+	fmt.Fprintf(out, "%s against generation %d\n", plural(len(p.Changes), "change"), p.Generation)
 }

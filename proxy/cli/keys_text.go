@@ -33,14 +33,18 @@ func (k *keysText) standing(s proxy.KeyStanding) {
 // result writes the result of a change, and the state after it.
 func (k *keysText) result(r proxy.KeyResult) {
 	done := map[proxy.KeyAction]string{
-		proxy.KeyReset: "reset", proxy.KeyGrant: fmt.Sprintf("granted %d", r.Permits),
-		proxy.KeyBan: "banned for " + r.For.String(), proxy.KeyUnban: "unbanned",
+		proxy.KeyReset: "reset", proxy.KeyGrant: "granted up to " + plural(int(r.Permits), "permit") + " of",
+		proxy.KeyBan: "banned for " + r.For.String() + " by", proxy.KeyUnban: "ended bans by",
 	}[r.Action]
-	where := "on every node"
+	var limits []string
+	for _, l := range r.Changed {
+		limits = append(limits, l.Route+"."+l.Limit)
+	}
+	where := "on all nodes"
 	if !r.Everywhere {
 		where = k.bad("on this node only")
 	}
-	k.printf("%s under %d of %d limits, %s\n", done, len(r.Changed), len(r.Changed)+len(r.Skipped), where)
+	k.printf("%s %s, %s\n", done, strings.Join(limits, ", "), where)
 	k.limits(r.Changed)
 	for _, s := range r.Skipped {
 		k.printf("not changed: %s.%s: %s\n", s.Route, s.Limit, s.Why)

@@ -54,18 +54,18 @@ func TestKeys_ChangesInText(t *testing.T) {
 		result proxy.KeyResult
 		want   string // the first line, and those of what was not changed
 	}{
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyReset}, Everywhere: true, Changed: changed}, "reset under 1 of 1 limits, on every node"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: changed}, "granted 3 under 1 of 1 limits, on every node"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}, Changed: changed}, "banned for 1h under 1 of 1 limits, on this node only"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyUnban}, Everywhere: true, Skipped: []proxy.SkippedLimit{{Route: "sms", Limit: "day", Why: "no ban"}}, Notes: []string{"later"}},
-			"unbanned under 0 of 1 limits, on every node\nnot changed: sms.day: no ban\nnote: later"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyReset}, Everywhere: true, Changed: changed}, "reset sms.phone, on all nodes"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: changed}, "granted up to 3 permits of sms.phone, on all nodes"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}, Changed: changed}, "banned for 1h by sms.phone, on this node only"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyUnban}, Everywhere: true, Changed: append(changed, proxy.LimitStanding{Route: "sms", Limit: "hour"}), Skipped: []proxy.SkippedLimit{{Route: "sms", Limit: "day", Why: "no ban"}}, Notes: []string{"later"}},
+			"ended bans by sms.phone, sms.hour, on all nodes\nnot changed: sms.day: no ban\nnote: later"},
 	} {
 		var out bytes.Buffer
 		k := keysText{w: &out}
 		k.result(row.result)
 		var lines []string
 		for line := range strings.Lines(out.String()) {
-			if strings.Contains(line, "under") || strings.HasPrefix(line, "not") {
+			if strings.Contains(line, " node") || strings.HasPrefix(line, "not") {
 				lines = append(lines, line)
 			}
 		}

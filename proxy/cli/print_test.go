@@ -28,7 +28,7 @@ func TestPush_SaysWhatCameOfIt(t *testing.T) {
 		{admin.Pushed{Generation: 3, Changed: true, Nodes: nodes}, "b: no such file\ngeneration 3 is served by 1 of 2 nodes\n", nil},
 		{admin.Pushed{Generation: 3}, "generation 3 is this already\n", nil},
 		{admin.Pushed{Generation: 3, Restored: true}, "generation 3 is published again; redis had lost it\n", nil},
-		{admin.Pushed{DryRun: true, Nodes: nodes[:1]}, "all 1 nodes could serve this; nothing has changed\n", nil},
+		{admin.Pushed{DryRun: true, Nodes: nodes[:1]}, "1 of 1 nodes could serve this; nothing has changed\n", nil},
 		{admin.Pushed{DryRun: true, Nodes: nodes}, "b: no such file\n1 of 2 nodes could not serve this\n", errReported},
 	} {
 		var out bytes.Buffer
@@ -43,12 +43,12 @@ func TestCheck_SaysWhatWouldChange(t *testing.T) {
 		plan admin.Plan
 		want string
 	}{
-		{admin.Plan{Generation: 2, Whole: true, Looked: 5}, "looked at all 5 counts there are\n0 changes against generation 2\n"},
-		{admin.Plan{Generation: 2, Looked: 50}, "looked at 50 counts; there are more\n0 changes against generation 2\n"},
-		{admin.Plan{Generation: 2, Unknown: "redis is away"}, "who would be refused is not known: redis is away\n0 changes against generation 2\n"},
+		{admin.Plan{Generation: 2, Whole: true, Looked: 5}, "checked all counts (5)\n0 changes against generation 2\n"},
+		{admin.Plan{Generation: 2, Looked: 50}, "checked 50 counts; there are more\n0 changes against generation 2\n"},
+		{admin.Plan{Generation: 2, Unknown: "redis is away"}, "cannot tell which keys would be refused: redis is away\n0 changes against generation 2\n"},
 		{admin.Plan{Generation: 2, Restart: "listen needs a restart"}, "listen needs a restart\n0 changes against generation 2\n"},
 		{admin.Plan{Generation: 2, Whole: true, Looked: 1, Changes: []config.Change{{What: "route", Name: "a", Was: "{x: 1}"}}, Refused: []admin.LimitRefusal{{Limit: "a.user:1m", Keys: 7, Named: []string{"abc"}}}},
-			"route a removed: {x: 1}\na.user:1m would refuse 7 keys now, such as [abc]\nlooked at all 1 counts there are\n1 changes against generation 2\n"},
+			"route a removed: {x: 1}\na.user:1m would refuse 7 keys now, such as [abc]\nchecked all counts (1)\n1 change against generation 2\n"},
 	} {
 		var out bytes.Buffer
 		if printPlan(&out, row.plan); out.String() != row.want {

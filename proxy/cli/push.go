@@ -53,7 +53,7 @@ func printPushed(out io.Writer, p admin.Pushed) error {
 		fmt.Fprintf(out, "%d of %d nodes could not serve this\n", unable, len(p.Nodes))
 		return errReported
 	case p.DryRun:
-		fmt.Fprintf(out, "all %d nodes could serve this; nothing has changed\n", len(p.Nodes))
+		fmt.Fprintf(out, "%[1]d of %[1]d nodes could serve this; nothing has changed\n", len(p.Nodes))
 	default:
 		fmt.Fprintf(out, "generation %d is served by %d of %d nodes\n", p.Generation, len(p.Nodes)-unable, len(p.Nodes))
 	}

@@ -114,7 +114,7 @@ func (m topModel) acted(msg topActed) (topModel, topEffect) {
 	if !msg.done.changed {
 		return m, topEffect{}
 	}
-	where := "on every node"
+	where := "on all nodes"
 	if !msg.done.everywhere {
 		where = "on this node only"
 	}

@@ -198,7 +198,7 @@ func TestTop_TellsWhatWasDone(t *testing.T) {
 	stands.changed, stands.everywhere = true, true
 	ban := topAct{keyOfRow{masked: "phone=bad"}, proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}}
 	m, e = m.update(topActed{act: ban, done: stands})
-	if want := "banned for 1h: phone=bad under 1 limit, on every node"; m.note != want || !e.fetch {
+	if want := "banned for 1h: phone=bad under 1 limit, on all nodes"; m.note != want || !e.fetch {
 		t.Errorf("says %q and does %+v, want %q and to look", m.note, e, want)
 	}
 	stands.everywhere = false

@@ -94,7 +94,7 @@ func (d topData) summary() string {
 	parts := []string{plural(len(d.nodes.Nodes), "node")}
 	switch {
 	case d.leader.Node == "":
-		parts = append(parts, "nobody leads")
+		parts = append(parts, "no leader")
 	case len(d.nodes.Nodes) > 1:
 		parts = append(parts, d.leader.Node+" leads")
 	}
@@ -107,11 +107,4 @@ func (d topData) summary() string {
 		parts = append(parts, fmt.Sprintf("%d did not answer", silent))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("last minute: %d requests, %d refusals", requests, refused)), "; ")
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprint(n, " ", what, "s")
 }

@@ -122,7 +122,7 @@ func TestTopTerminal_LooksAgainAndActs(t *testing.T) {
 	waitForText(t, screen, "why? spam_")
 	screen.InjectKey(tcell.KeyEnter, 0, tcell.ModNone)
 	screen.InjectKey(tcell.KeyRune, 'y', tcell.ModNone)
-	waitForText(t, screen, "banned for 1h: phone=bad under 1 limit, on every")
+	waitForText(t, screen, "banned for 1h: phone=bad under 1 limit, on all")
 	screen.InjectKey(tcell.KeyCtrlC, 0, tcell.ModNone)
 	if err := <-ended; err != nil {
 		t.Errorf("it ends with %v", err)

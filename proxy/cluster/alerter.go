@@ -27,7 +27,7 @@ const (
 const (
 	Sent    = "sent"
 	Failed  = "failed"  // will be retried
-	Dropped = "dropped" // will not be retried: rejected by the webhook, too old, or the queue was full
+	Dropped = "dropped" // will not be retried: refused by the webhook, too old, or the queue was full
 )
 
 // An alertQueue holds alerts to be sent.
@@ -146,7 +146,7 @@ func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent i
 		}
 		result := Sent
 		switch {
-		case err != nil && !errors.Is(err, errRejected) && time.Since(l.At) < alertLifetime:
+		case err != nil && !errors.Is(err, errWebhookRefused) && time.Since(l.At) < alertLifetime:
 			result = Failed
 		case err != nil:
 			result = Dropped

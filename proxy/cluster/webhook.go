@@ -26,8 +26,8 @@ const (
 	idField        = "Weir-Alert-Id"
 )
 
-// errRejected reports that the webhook rejected the alert permanently.
-var errRejected = errors.New("webhook refused")
+// errWebhookRefused reports that the webhook refused the alert permanently.
+var errWebhookRefused = errors.New("webhook refused")
 
 // A webhook sends alerts.
 type webhook struct{ client *http.Client }
@@ -41,7 +41,7 @@ func newWebhook() *webhook {
 }
 
 // post sends a. It returns nil if the webhook returned with 2xx. An error that wraps
-// errRejected must not be retried. Errors do not contain the URL, which may be secret.
+// errWebhookRefused must not be retried. Errors do not contain the URL, which may be secret.
 func (h *webhook) post(ctx context.Context, rules config.Alerts, a Alert) error {
 	body, err := json.Marshal(a)
 	if err != nil {
@@ -49,7 +49,7 @@ func (h *webhook) post(ctx context.Context, rules config.Alerts, a Alert) error 
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, rules.Webhook, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("%w: %w", errRejected, withoutURL(err))
+		return fmt.Errorf("%w: %w", errWebhookRefused, withoutURL(err))
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "weir")
@@ -74,7 +74,7 @@ func checkStatus(status int) error {
 	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
 		return fmt.Errorf("send an alert: webhook returned %d", status)
 	}
-	return fmt.Errorf("send an alert: %w: it answers %d", errRejected, status)
+	return fmt.Errorf("send an alert: %w: it answers %d", errWebhookRefused, status)
 }
 
 // signature returns t=SECONDS,v1=HEX: the time, and the HMAC-SHA256 of these

@@ -70,7 +70,7 @@ func (r *loader) domains(a *acmeForm) []string {
 		case !r.Valid(at):
 		case strings.HasPrefix(name, "*."):
 			r.Wrong(at, "a wildcard name needs a DNS challenge, which is not supported", "write each name, or name the files that another ACME client writes in cert and key")
-		case notAddress == nil || len(name) > 253 || !hostname.MatchString(name) || !strings.Contains(name, "."):
+		case notAddress == nil || !form.IsHostname(name) || !strings.Contains(name, "."):
 			r.Wrong(at, form.Quote(name)+" is not a public domain name", "write for example api.example.com")
 		case slices.Contains(names, name):
 			r.Wrong(at, form.Quote(name)+" is listed twice", "leave one out")

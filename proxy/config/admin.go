@@ -95,7 +95,7 @@ func (r *loader) operators(f *adminForm) []Token {
 // hosts returns the host names that clients may use.
 func (r *loader) hosts(names list) []string {
 	for i := range names {
-		if names[i] != "" && !isHost(names[i]) {
+		if names[i] != "" && !form.IsHost(names[i]) {
 			r.Wrong(&names[i], form.Quote(names[i])+" is not a valid host name", "write for example weir.internal, without a port")
 		}
 	}

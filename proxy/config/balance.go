@@ -21,7 +21,7 @@ func (u *upstreams) balance(f *upstreamForm) (Balance, *key.Spec) {
 		}
 		return BalanceRoundRobin, nil
 	case len(f.Targets) == 1 && u.Given(&f.Balance):
-		u.Warn(&f.Balance, "there is one target, so nothing is spread", "leave it out, or name more targets")
+		u.Warn(&f.Balance, "there is one target, so nothing is balanced", "leave it out, or name more targets")
 	}
 	if !hashed {
 		return balance, nil
@@ -37,7 +37,7 @@ func (u *upstreams) balance(f *upstreamForm) (Balance, *key.Spec) {
 	case by.From.Source.IsConstant():
 		u.Warn(&f.Balance, "all requests have this key, so all go to one target", "name a key that differs between clients")
 	case mayMiss(by):
-		u.Warn(&f.Balance, "requests without "+by.Name+" take turns", "let the key be one that every request has, or say with on_missing: {use: client_ip} what stands in for it")
+		u.Warn(&f.Balance, "requests without "+by.Name+" are spread by round robin", "use a key that every request has, or set on_missing: {use: client_ip}")
 	}
 	if f.Health.SlowStart > 0 {
 		u.Warn(&f.Health.SlowStart, "a target that is back gets the requests of its keys at once", "leave it out, or balance in another way")
@@ -75,7 +75,7 @@ func (u *upstreams) health(f *healthForm) Health {
 		u.Wrong(&f.Path, form.Quote(f.Path)+" is not a path", "write for example /healthz, without a query")
 	}
 	if f.Path == "" && u.Valid(&f.Path) && (u.Given(&f.Interval) || u.Given(&f.Timeout) || u.Given(&f.Status)) {
-		u.Warn(f, "targets are not looked at: there is no path", "write path: with what they are to be asked for")
+		u.Warn(f, "targets are not checked: there is no path", "write path: with the path to request, for example /healthz")
 	}
 	return h
 }

@@ -43,7 +43,7 @@ func Pack(path string) (Bundle, error) {
 		return Bundle{}, r.failed()
 	}
 	r.include(name, main)
-	for _, name := range sortedKeys(main.Lists) {
+	for _, name := range form.SortedKeys(main.Lists) {
 		r.attach(&main.Lists[name].File)
 	}
 	if p.missing {

@@ -32,8 +32,8 @@ func TestPack_TakesWhatBelongsToTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"conf.d/b.yaml", "lists/qa.txt", "weir.yaml"}; b.Main != "weir.yaml" || !slices.Equal(sortedKeys(b.Files), want) {
-		t.Errorf("packed %s and %q; want %q", b.Main, sortedKeys(b.Files), want)
+	if want := []string{"conf.d/b.yaml", "lists/qa.txt", "weir.yaml"}; b.Main != "weir.yaml" || !slices.Equal(form.SortedKeys(b.Files), want) {
+		t.Errorf("packed %s and %q; want %q", b.Main, form.SortedKeys(b.Files), want)
 	}
 	at := ownConfig(t, "listen: {http: ':1234'}\nadmin: {http: '127.0.0.1:4321'}\n"+small)
 	c, err := Unpack(at, b)

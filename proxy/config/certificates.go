@@ -24,7 +24,7 @@ type trustForm struct{ ca, cert, key, serverName *string }
 // trust loads CAs and the client certificate.
 func (r *loader) trust(f trustForm) UpstreamTLS {
 	made := UpstreamTLS{ServerName: *f.serverName}
-	if made.ServerName != "" && !isHost(made.ServerName) {
+	if made.ServerName != "" && !form.IsHost(made.ServerName) {
 		r.Wrong(f.serverName, form.Quote(made.ServerName)+" is not the name of a server", "write for example api.example.com")
 	}
 	if data, ok := r.attach(f.ca); ok {

@@ -62,7 +62,7 @@ func (b Bundle) Conceal(c *Config, served *Bundle) (Bundle, error) {
 		problems = append(problems, faults...)
 	}
 	if len(problems) > 0 {
-		return Bundle{}, Problems(form.Arrange(problems, sortedKeys(b.Files)))
+		return Bundle{}, Problems(form.Arrange(problems, form.SortedKeys(b.Files)))
 	}
 	return hashed, nil
 }
@@ -73,7 +73,7 @@ func (p Privacy) pepper(served *Bundle) key.Pepper {
 		return key.NewPepper([]byte(p.HashSecret))
 	}
 	if served != nil {
-		for _, name := range sortedKeys(served.Files) {
+		for _, name := range form.SortedKeys(served.Files) {
 			if salt, ok := key.SaltOf(served.Files[name]); ok {
 				return salt
 			}

@@ -203,9 +203,9 @@ func (l *limits) scope(f *limitForm) limiter.Scope {
 	switch {
 	case scope == limiter.Overall:
 	case l.store != StoreRedis:
-		l.Warn(&f.Scope, "with store: memory every Weir counts by itself anyway", "leave it out")
+		l.Warn(&f.Scope, "with store: memory each node counts for itself anyway", "leave it out")
 	default:
-		l.Warn(&f.Scope, "each Weir has the whole rate: as many Weirs as there are let through so many times as much", "write overall, which holds for all of them together")
+		l.Warn(&f.Scope, "each node allows the full rate, so N nodes allow N times the rate", "write overall, which limits all nodes together")
 	}
 	return scope
 }

@@ -4,14 +4,12 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
-)
 
-// hostname is a name in the domain name system, or an IPv4 address.
-var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?)*\.?$`)
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+)
 
 // An address is host:port; the host is empty for all addresses of the machine.
 // The zero address is one that has a problem.
@@ -138,7 +136,7 @@ func (r *loader) address(pointer any, text string) address {
 		r.Wrong(pointer, "the port is not a number from 0 to 65535", "write for example 127.0.0.1:8080")
 		return address{}
 	}
-	if host != "" && !isHost(host) {
+	if host != "" && !form.IsHost(host) {
 		r.Wrong(pointer, "the host is neither a name nor an address", "write for example 127.0.0.1:8080")
 		return address{}
 	}
@@ -152,14 +150,6 @@ func parseAddress(text string) address {
 		return address{}
 	}
 	return address{host, port}
-}
-
-// isHost reports whether s is an address or a name.
-func isHost(s string) bool {
-	if _, err := netip.ParseAddr(s); err == nil {
-		return true
-	}
-	return len(s) <= 253 && hostname.MatchString(s)
 }
 
 // meets reports whether a and b, of one port, are one place or overlap.

@@ -38,15 +38,15 @@ type List struct {
 // lists compiles lists, each once.
 type lists struct {
 	*loader
-	keys    *keys
-	bearers literals
-	forms   map[string]*listForm
-	byName  map[string]*List // nil for one with a problem
-	used    map[string]bool
+	keys     *keys
+	literals literals
+	forms    map[string]*listForm
+	byName   map[string]*List // nil for one with a problem
+	used     map[string]bool
 }
 
-func newLists(r *loader, k *keys, b literals, forms map[string]*listForm) *lists {
-	l := &lists{loader: r, keys: k, bearers: b, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
+func newLists(r *loader, k *keys, literals literals, forms map[string]*listForm) *lists {
+	l := &lists{loader: r, keys: k, literals: literals, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(forms)) {
 		l.byName[name] = l.make(name, forms[name])
 	}
@@ -64,7 +64,7 @@ func (l *lists) make(name string, f *listForm) *List {
 		return nil // already reported
 	}
 	spec := l.keys.use(f.Key)
-	if !l.bearers.oneText(f.Key, spec) {
+	if !l.literals.oneText(f.Key, spec) {
 		return nil
 	}
 	return &List{Name: name, Key: spec, Members: l.members(name, f, spec), Action: Action(f.Action), Position: l.Location(f).Position}
@@ -75,7 +75,7 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 	if f.File != "" {
 		return l.file(name, f, spec)
 	}
-	secrets := l.bearers.privacy.secrets()
+	secrets := l.literals.privacy.secrets()
 	for i := range f.Values {
 		one, problems := key.ListOf(spec, f.Values[i:i+1], secrets...)
 		comment := strings.HasPrefix(strings.TrimSpace(f.Values[i]), "#") // as in a file, from which it was copied
@@ -109,7 +109,7 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 		l.Wrong(&f.File, form.Quote(f.File)+" is not text in UTF-8", "write one value a line")
 		return nil
 	}
-	members, problems := key.ParseList(spec, string(data), l.bearers.privacy.secrets()...)
+	members, problems := key.ParseList(spec, string(data), l.literals.privacy.secrets()...)
 	l.faults(form.Location{Position: Position{File: path}, Path: "lists." + name}, spec, string(data), problems)
 	return members
 }

@@ -18,22 +18,22 @@ type literals struct {
 }
 
 // oneText reports whether a value of the key is one text, and says so otherwise.
-func (b literals) oneText(pointer any, spec *key.Spec) bool {
+func (l literals) oneText(pointer any, spec *key.Spec) bool {
 	switch {
 	case spec == nil:
 		return false // already reported
 	case spec.Join != nil:
-		b.Wrong(pointer, "the key "+spec.Name+" is joined of several, which no single value can name", "use a key that is not joined")
+		l.Wrong(pointer, "the key "+spec.Name+" is joined of several, which no single value can name", "use a key that is not joined")
 		return false
 	case spec.From.Source.IsConstant():
-		b.Wrong(pointer, "the key is global: it has no values", "use a key that tells clients apart")
+		l.Wrong(pointer, "the key is global: it has no values", "use a key that tells clients apart")
 		return false
 	}
 	return true
 }
 
 // key is what requests with text would be counted under. The text must hold a value.
-func (b literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, ok bool) {
+func (l literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, ok bool) {
 	var v key.Value
 	instead := "write it as clients send it"
 	switch {
@@ -42,7 +42,7 @@ func (b literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, 
 		v.Parts, instead = []string{spec.Name, text}, "write for example CN, +86 or +86138"
 	case spec.From.Source.IsAddress():
 		var client netip.Prefix
-		client, ok = b.client(text)
+		client, ok = l.client(text)
 		ok = ok && spec.Extract(literalRequest{client: client}, &v) == nil
 		instead = "write for example 192.0.2.1 or 2001:db8::1"
 	default:
@@ -54,10 +54,10 @@ func (b literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, 
 		ok = plain.Extract(literalRequest{text: text}, &v) == nil
 	}
 	if !ok {
-		b.Wrong(pointer, form.Quote(text)+" is not a value of the key "+spec.Name, instead)
+		l.Wrong(pointer, form.Quote(text)+" is not a value of the key "+spec.Name, instead)
 		return k, false
 	}
-	return b.privacy.Hash(v.Parts), true
+	return l.privacy.Hash(v.Parts), true
 }
 
 // part reports whether text is what a part of a phone number is written as.
@@ -67,9 +67,9 @@ func part(spec *key.Spec, text string) bool {
 }
 
 // client reads an address, or a network that is one client.
-func (b literals) client(text string) (netip.Prefix, bool) {
+func (l literals) client(text string) (netip.Prefix, bool) {
 	if p, err := netip.ParsePrefix(text); err == nil {
-		return p, p == p.Masked() && (p.IsSingleIP() || p.Addr().Is6() && p.Bits() == b.prefix)
+		return p, p == p.Masked() && (p.IsSingleIP() || p.Addr().Is6() && p.Bits() == l.prefix)
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Zone() != "" {
@@ -78,7 +78,7 @@ func (b literals) client(text string) (netip.Prefix, bool) {
 	addr = addr.Unmap()
 	bits := addr.BitLen()
 	if addr.Is6() {
-		bits = b.prefix
+		bits = l.prefix
 	}
 	p, err := addr.Prefix(bits)
 	return p, err == nil
@@ -90,8 +90,8 @@ type literalRequest struct {
 	client netip.Prefix
 }
 
-func (b literalRequest) Header(string) []string   { return []string{b.text} }
-func (b literalRequest) Query(string) []string    { return []string{b.text} }
-func (b literalRequest) Confused(key.Origin) bool { return false }
-func (b literalRequest) Param(string) string      { return b.text }
-func (b literalRequest) Client() netip.Prefix     { return b.client }
+func (r literalRequest) Header(string) []string   { return []string{r.text} }
+func (r literalRequest) Query(string) []string    { return []string{r.text} }
+func (r literalRequest) Confused(key.Origin) bool { return false }
+func (r literalRequest) Param(string) string      { return r.text }
+func (r literalRequest) Client() netip.Prefix     { return r.client }

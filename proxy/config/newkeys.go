@@ -33,20 +33,20 @@ func (r *loader) newKeys(text *string) limiter.Rate {
 func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
 	mode := Mode(cmp.Or(f.Mode, r.defaults.Mode))
 	if !r.Given(&f.NewKeys) {
-		return r.newly, mode
+		return r.defaultNewKeys, mode
 	}
-	invented := slices.ContainsFunc(limits, func(l *Limit) bool {
-		return slices.ContainsFunc(l.counts(), (*key.Spec).ClientChosen)
+	clientChosen := slices.ContainsFunc(limits, func(l *Limit) bool {
+		return slices.ContainsFunc(l.countedKeys(), (*key.Spec).ClientChosen)
 	})
 	rate := r.newKeys(&f.NewKeys)
-	if rate.Count > 0 && !invented {
-		r.Warn(&f.NewKeys, "no limit of this route has a key that a client could invent", "leave it out")
+	if rate.Count > 0 && !clientChosen {
+		r.Warn(&f.NewKeys, "no limit of this route has a key that clients choose", "leave it out")
 	}
 	return rate, mode
 }
 
-// counts returns the key of l, and the key whose values it counts.
-func (l *Limit) counts() []*key.Spec {
+// countedKeys returns the key of l, and the key whose values it counts.
+func (l *Limit) countedKeys() []*key.Spec {
 	var all []*key.Spec
 	for _, s := range []*key.Spec{l.Key, l.Distinct} {
 		if s != nil {

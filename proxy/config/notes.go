@@ -15,12 +15,9 @@ func (c *Config) Notes() []string {
 	switch {
 	case c.Privacy.HashSecret != "":
 	case c.Store == StoreRedis:
-		notes = append(notes, "privacy.hash_secret is not set: whoever reads Redis can find out what names of keys stand for, phone numbers for example, by trying all; hashes in logs have a salt that is kept in Redis")
+		notes = append(notes, "anyone who can read Redis can recover keys such as phone numbers by brute force; set privacy.hash_secret")
 	default:
-		notes = append(notes, "privacy.hash_secret is not set: hashes in logs have a salt that is made at each start, so that a key looks different in the log after one")
-	}
-	if c.Store == StoreMemory {
-		notes = append(notes, "store: memory counts 1000000 keys at a time; once half of them are in use, one client address gets at most an eighth for new keys, and what it brings beyond that shares one count")
+		notes = append(notes, "without privacy.hash_secret, key hashes in the log change at every restart")
 	}
 	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote()} {
 		if note != "" {
@@ -44,7 +41,7 @@ func (r *Route) LastKey() string {
 		if l.Mode != Enforce {
 			continue
 		}
-		for _, s := range l.counts() {
+		for _, s := range l.countedKeys() {
 			read = append(read, s.Origins()...)
 		}
 	}

@@ -12,9 +12,9 @@ func TestNotes(t *testing.T) {
 		yaml string
 		want []string
 	}{
-		{"", []string{"made at each start", "an eighth"}},
-		{"privacy: {hash_secret: a-secret-long-enough}\n", []string{"an eighth"}},
-		{"store: redis\n", []string{"whoever reads Redis"}},
+		{"", []string{"change at every restart"}},
+		{"privacy: {hash_secret: a-secret-long-enough}\n", nil},
+		{"store: redis\n", []string{"anyone who can read Redis"}},
 		{"store: redis\nprivacy: {hash_secret: a-secret-long-enough}\n", nil},
 	} {
 		read, err := Parse("weir.yaml", []byte(c.yaml+small), environment)

@@ -12,7 +12,7 @@ import (
 
 // overrides compiles the rates for some values of the key.
 func (l *limits) overrides(f *limitForm, limit *Limit) {
-	if len(f.Overrides) == 0 || !l.bearers.oneText(&f.Overrides, limit.Key) {
+	if len(f.Overrides) == 0 || !l.literals.oneText(&f.Overrides, limit.Key) {
 		return
 	}
 	limit.Overrides = map[limiter.Key][]limiter.Rate{}
@@ -29,7 +29,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 			}
 			continue
 		}
-		k, ok := l.bearers.key(texts, limit.Key, value)
+		k, ok := l.literals.key(texts, limit.Key, value)
 		if !ok {
 			continue
 		}
@@ -39,7 +39,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 		first[k], limit.Overrides[k] = value, own
 	}
 	if len(hashed) > 0 {
-		keys, _ := key.ParseList(limit.Key, strings.Join(hashed, "\n"), l.bearers.privacy.secrets()...)
+		keys, _ := key.ParseList(limit.Key, strings.Join(hashed, "\n"), l.literals.privacy.secrets()...)
 		limit.Hashed = &HashedOverrides{keys, rates}
 	}
 }
@@ -62,7 +62,7 @@ func (l *limits) override(texts *list, limit *Limit) []limiter.Rate {
 
 // known reports whether a hashed value can be looked up, and reports a problem otherwise.
 func (l *limits) known(texts *list, spec *key.Spec, value string) bool {
-	_, problems := key.ParseList(spec, value, l.bearers.privacy.secrets()...)
+	_, problems := key.ParseList(spec, value, l.literals.privacy.secrets()...)
 	for _, problem := range problems {
 		_, instead, _ := strings.Cut(problem.Err.Error(), "; ")
 		l.WrongName(texts, "is not a value of the key "+spec.Name+" that can be found", instead)

@@ -33,11 +33,11 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 		wrong("the key is global: it has no text", "leave {key} out")
 	case !global && !keyed:
 		wrong("all keys would be counted together", "write {key} for the key's text in the name")
-	case l.bearers.privacy.HashSecret != "" || limit.Key.Sensitive:
+	case l.literals.privacy.HashSecret != "" || limit.Key.Sensitive:
 		wrong("the key's text would be stored in Redis, contrary to privacy.hash_secret or sensitive", "limit another key, or leave it out")
 	case !l.nameable(f) || !l.version(f, limit) || !l.alone(f, limit):
 	case l.store != StoreRedis:
-		l.Warn(&f.RedissonName, "with store: memory nothing is shared with anybody", "write store: redis")
+		l.Warn(&f.RedissonName, "with store: memory nothing is shared with Redisson", "write store: redis")
 	}
 }
 

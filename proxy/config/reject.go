@@ -51,7 +51,7 @@ func (r *routes) reject(f *rejectForm) Reject {
 			r.Wrong(&f.Body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
 		}
 	}
-	for _, name := range sortedKeys(f.Headers) {
+	for _, name := range form.SortedKeys(f.Headers) {
 		value := f.Headers[name]
 		canonical := http.CanonicalHeaderKey(name)
 		_, doubled := made.Headers[canonical]

@@ -50,7 +50,7 @@ func (r *routes) respond(f *respondForm) *Respond {
 		r.Wrong(&f.ContentType, form.Quote(f.ContentType)+" is not a media type", "write for example application/json")
 	}
 	made := &Respond{Status: f.Status, Body: f.Body, ContentType: f.ContentType}
-	for _, name := range sortedKeys(f.Headers) {
+	for _, name := range form.SortedKeys(f.Headers) {
 		value := f.Headers[name]
 		canonical := http.CanonicalHeaderKey(name)
 		_, doubled := made.Headers[canonical]

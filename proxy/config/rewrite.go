@@ -91,24 +91,24 @@ func requestFields() reserved {
 func responseFields() reserved { return reserved{names: connectionFields()} }
 
 // has reports whether a field may be neither set nor removed.
-func (s reserved) has(name string) bool {
-	return slices.Contains(s.names, name) || s.prefix != "" && strings.HasPrefix(name, s.prefix)
+func (r reserved) has(name string) bool {
+	return slices.Contains(r.names, name) || r.prefix != "" && strings.HasPrefix(name, r.prefix)
 }
 
 // fields compiles changes to header fields that are not reserved.
-func (r *routes) fields(f *fieldsForm, not reserved) Fields {
+func (r *routes) fields(f *fieldsForm, reserved reserved) Fields {
 	var made Fields
 	if f == nil {
 		return made
 	}
-	for _, name := range sortedKeys(f.Set) {
+	for _, name := range form.SortedKeys(f.Set) {
 		value := f.Set[name]
 		canonical := http.CanonicalHeaderKey(name)
 		_, doubled := made.Set[canonical]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
 			r.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-App")
-		case not.has(canonical):
+		case reserved.has(canonical):
 			r.WrongName(value, canonical+" is set by Weir itself", "leave it out")
 		case doubled:
 			r.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
@@ -128,7 +128,7 @@ func (r *routes) fields(f *fieldsForm, not reserved) Fields {
 			continue // already reported
 		case !httpguts.ValidHeaderFieldName(name):
 			r.Wrong(&f.Remove[i], form.Quote(name)+" is not the name of a header", "write for example X-App")
-		case not.has(canonical) || canonical == not.kept:
+		case reserved.has(canonical) || canonical == reserved.kept:
 			r.Wrong(&f.Remove[i], canonical+" is set by Weir itself", "leave it out")
 		case set:
 			r.Wrong(&f.Remove[i], canonical+" is set and removed", "keep one: what is set replaces what was there")

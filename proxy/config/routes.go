@@ -17,15 +17,15 @@ import (
 // routes makes routes.
 type routes struct {
 	*loader
-	keys      *keys
-	upstreams *upstreams
-	defaults  defaultsForm
-	newly     limiter.Rate // what holds for new keys where a route does not say
-	bearers   literals
-	lists     *lists
-	store     Store
-	own       string     // how the keys of Weir itself begin in Redis
-	templates []template // of limiters that Java programs share, so far
+	keys           *keys
+	upstreams      *upstreams
+	defaults       defaultsForm
+	defaultNewKeys limiter.Rate // what holds for new keys where a route does not say
+	literals       literals
+	lists          *lists
+	store          Store
+	own            string     // how the keys of Weir itself begin in Redis
+	templates      []template // of limiters that Java programs share, so far
 }
 
 // all makes the routes of all files, in their order.
@@ -147,7 +147,7 @@ func (r *routes) match(f *matchForm, p pattern) Match {
 		r.Wrong(&f.Methods, "no method is given", "write for example [GET, POST], or leave it out for all")
 	}
 	host := strings.ToLower(f.Host)
-	if name := strings.TrimPrefix(host, "*."); host != "" && (len(name) > 253 || !hostname.MatchString(name) || strings.HasSuffix(name, ".")) {
+	if name := strings.TrimPrefix(host, "*."); host != "" && (!form.IsHostname(name) || strings.HasSuffix(name, ".")) {
 		r.Wrong(&f.Host, form.Quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")
 	}
 	return Match{Methods: f.Methods, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers), Query: r.query(f.Query)}
@@ -158,7 +158,7 @@ func (r *routes) query(forms map[string]*string) map[string]string {
 		return nil
 	}
 	made := map[string]string{}
-	for _, name := range sortedKeys(forms) {
+	for _, name := range form.SortedKeys(forms) {
 		if name == "" {
 			r.WrongName(forms[name], "a parameter has no name", "write for example type: sms")
 		}
@@ -197,7 +197,7 @@ func (r *routes) headers(forms map[string]*string) map[string]string {
 		return nil
 	}
 	made := map[string]string{}
-	for _, name := range sortedKeys(forms) {
+	for _, name := range form.SortedKeys(forms) {
 		canonical := http.CanonicalHeaderKey(name)
 		_, doubled := made[canonical]
 		switch {

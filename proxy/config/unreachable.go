@@ -1,9 +1,10 @@
 package config
 
 import (
-	"maps"
 	"slices"
 	"strings"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // unreachable finds routes that can never match. If two routes match the same request, the
@@ -20,11 +21,11 @@ func (s *unreachable) add(route *Route, shape string) *Route {
 		s.seen = map[string][]*Route{}
 	}
 	id := []string{route.Match.Host, shape}
-	for _, name := range sortedKeys(route.Match.Headers) {
+	for _, name := range form.SortedKeys(route.Match.Headers) {
 		id = append(id, name, route.Match.Headers[name])
 	}
 	id = append(id, "?")
-	for _, name := range sortedKeys(route.Match.Query) {
+	for _, name := range form.SortedKeys(route.Match.Query) {
 		id = append(id, name, route.Match.Query[name])
 	}
 	place := strings.Join(id, "\x00") // no text of a file has a control character
@@ -48,5 +49,3 @@ func (s *unreachable) add(route *Route, shape string) *Route {
 	}
 	return nil
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -145,7 +145,7 @@ func parseURL(text string) (to *url.URL, what, instead string) {
 		return nil, "the scheme is none of http, https and unix", example
 	case to.User != nil:
 		return nil, "the URL has a user name or password", "write it without, and let clients send the Authorization header"
-	case !isHost(to.Hostname()):
+	case !form.IsHost(to.Hostname()):
 		return nil, "the URL has no host", example
 	case to.Port() != "" && (err != nil || port == 0) || strings.HasSuffix(to.Host, ":"):
 		return nil, "the port is not a number from 1 to 65535", example

@@ -44,10 +44,10 @@ func (r *loader) compile(f *file) (*Config, error) {
 	c.Keys = keys.all()
 	upstreams := newUpstreams(r, keys, f.Upstreams)
 	c.Upstreams = upstreams.byName
-	bearers := literals{r, c.Privacy, c.ClientIP.IPv6Prefix}
-	lists := newLists(r, keys, bearers, f.Lists)
+	literals := literals{r, c.Privacy, c.ClientIP.IPv6Prefix}
+	lists := newLists(r, keys, literals, f.Lists)
 	c.Routes = (&routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		newly: c.Defaults.NewKeys, bearers: bearers, lists: lists, store: c.Store, own: f.Redis.Prefix + ":"}).all(f.Routes)
+		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, store: c.Store, own: f.Redis.Prefix + ":"}).all(f.Routes)
 	lists.unused()
 	if len(f.Routes) == 0 && len(r.Problems()) == 0 {
 		r.Wrong(f, "there are no routes", "write routes: with at least one match and upstream")

@@ -176,8 +176,8 @@ func TestReset_WarnsOfARouteForAllMethods(t *testing.T) {
 func TestScope_WarnsOfWhatEachCountsAlone(t *testing.T) {
 	const route = "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: client_ip, rate: 1/1m, scope: per_client}]}\n"
 	for store, want := range map[string]string{
-		"store: memory\n": "with store: memory every Weir counts by itself anyway; leave it out",
-		"store: redis\n":  "each Weir has the whole rate",
+		"store: memory\n": "with store: memory each node counts for itself anyway; leave it out",
+		"store: redis\n":  "each node allows the full rate",
 	} {
 		c := mustParse(t, store+route)
 		if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].String(), want) {

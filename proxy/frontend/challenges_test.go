@@ -24,7 +24,7 @@ func (namedHandler) ServeHTTP2(s *http2.Stream) {
 	_ = s.Send([]byte("routes"))
 }
 
-func (namedHandler) RejectHTTP1(x *http1.Exchange, _ error) {
+func (namedHandler) RefuseHTTP1(x *http1.Exchange, _ error) {
 	x.Begin(http.StatusTeapot)
 	_ = x.Send(nil)
 }

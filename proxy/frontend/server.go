@@ -57,8 +57,8 @@ type Handler interface {
 type HTTP1Handler interface {
 	http.Handler
 	ServeHTTP1(x *http1.Exchange)
-	// RejectHTTP1 responds to a request that could not be parsed.
-	RejectHTTP1(x *http1.Exchange, err error)
+	// RefuseHTTP1 responds to a request that could not be parsed.
+	RefuseHTTP1(x *http1.Exchange, err error)
 }
 
 // NetHTTP2 returns h as a handler that net/http serves over HTTP/2.
@@ -99,7 +99,7 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 		},
 	}
 	if own, ok := h.(HTTP1Handler); ok {
-		s.http1.Handler, s.http1.ErrorHandler = own.ServeHTTP1, own.RejectHTTP1
+		s.http1.Handler, s.http1.ErrorHandler = own.ServeHTTP1, own.RefuseHTTP1
 	}
 	if c.H2C {
 		s.http1.HTTP2 = s.serveHTTP2

@@ -116,22 +116,7 @@ func (over transport) startServer(t *testing.T, listen string, h http.Handler) *
 // waitForLog waits for a line of the log.
 func (f *testServer) waitForLog(message string) {
 	f.Helper()
-	f.eventually("line "+message, func() bool { return strings.Contains(f.log.String(), `"`+message+`"`) })
-}
-
-func (f *testServer) eventually(what string, so func() bool) {
-	f.Helper()
-	deadline := time.NewTimer(enough)
-	defer deadline.Stop()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			f.Fatalf("no %s within %v; log:\n%s", what, enough, f.log.String())
-		}
-	}
+	await.Until(f.T, "line "+message, func() bool { return strings.Contains(f.log.String(), `"`+message+`"`) }, &f.log)
 }
 
 // dial connects a client that says these bytes.

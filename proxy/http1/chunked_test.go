@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestChunked_Rejected(t *testing.T) {
+func TestChunked_Refused(t *testing.T) {
 	for _, c := range []struct {
 		topic, raw string
 		want       error

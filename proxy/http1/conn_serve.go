@@ -35,7 +35,7 @@ func (c *conn) serve() {
 			return
 		}
 		if err = c.readHead(); err != nil {
-			err = c.rejectRequest(err)
+			err = c.refuseRequest(err)
 			return
 		}
 		c.server.Handler(c.x)
@@ -111,18 +111,18 @@ func (c *conn) readMoreHead() error {
 	return x.in.fill()
 }
 
-// rejectRequest responds to a request whose head could not be read, unless the client
+// refuseRequest responds to a request whose head could not be read, unless the client
 // is gone. It returns the reason for Server.OnClose.
-func (c *conn) rejectRequest(err error) error {
+func (c *conn) refuseRequest(err error) error {
 	x := c.x
-	var rejection *Error
+	var refusal *Error
 	switch {
-	case errors.As(err, &rejection):
-		if rejection == ErrMajorVersion && c.handOverHTTP2() {
+	case errors.As(err, &refusal):
+		if refusal == ErrMajorVersion && c.handOverHTTP2() {
 			return nil
 		}
 	case timedOut(err):
-		rejection = &Error{408, "request timeout"}
+		refusal = &Error{408, "request timeout"}
 	default:
 		if errors.Is(err, io.EOF) {
 			err = ErrTruncated
@@ -131,9 +131,9 @@ func (c *conn) rejectRequest(err error) error {
 	}
 	x.Request.Close, x.Request.Framing, x.Request.Minor = true, Framing{NoBody, -1}, 1
 	if c.server.ErrorHandler != nil {
-		c.server.ErrorHandler(x, rejection)
+		c.server.ErrorHandler(x, refusal)
 	} else {
-		_ = x.sendText(rejection.Status, rejection.text) // the write fails if the client is gone
+		_ = x.sendText(refusal.Status, refusal.text) // the write fails if the client is gone
 	}
 	if x.stage == responseDone && x.Flush() == nil {
 		c.linger()

@@ -124,7 +124,7 @@
 //	a body of a response 205                 -             left out       9110 15.3.6
 //	more than 100 interim responses          -             left out       9110 15.2
 //
-// # Rejected messages
+// # Refused messages
 //
 // An invalid message ends its connection. A client gets an error response; an invalid
 // response of an upstream becomes a CallError. Each reason is an error of its own, so

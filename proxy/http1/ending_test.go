@@ -203,7 +203,7 @@ func TestSwitchProtocols_HandsOverUnreadBytes(t *testing.T) {
 }
 
 // What cannot be switched can still be answered.
-func TestSwitchProtocols_Rejected(t *testing.T) {
+func TestSwitchProtocols_Refused(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
 		status := 101
 		if x.Path() == "/200" {

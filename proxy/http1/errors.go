@@ -1,6 +1,6 @@
 package http1
 
-// An Error is the reason for which a message is rejected. Status is the response status
+// An Error is the reason for which a message is refused. Status is the response status
 // if the message was a request; an invalid response of an upstream always leads to 502.
 // All errors of this type are variables of this package, so that they can be counted by
 // identity. Each of them ends the connection.

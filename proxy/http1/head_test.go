@@ -14,12 +14,12 @@ func TestHead_AddKnown(t *testing.T) {
 		for _, hasHost := range []bool{false, true} {
 			h := Head{hasHost: hasHost}
 			h.AddKnown(n, []byte("v"))
-			rejected := n == Host && hasHost || hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization
+			refused := n == Host && hasHost || hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization
 			want := n.String() + ": v\r\n"
-			if rejected {
+			if refused {
 				want = ""
 			}
-			if string(h.buf) != want || errors.Is(h.err, ErrOutgoing) != rejected || h.hasDate != (n == Date) {
+			if string(h.buf) != want || errors.Is(h.err, ErrOutgoing) != refused || h.hasDate != (n == Date) {
 				t.Errorf("%v, has a host %v: got %q, %v, has a date %v", n, hasHost, h.buf, h.err, h.hasDate)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Limits bound the size of a message. A message that exceeds a limit is rejected, never
+// Limits bound the size of a message. A message that exceeds a limit is refused, never
 // truncated, except that interim responses and trailer sections beyond their limits are
 // dropped. A field that is 0 has its default.
 type Limits struct {

@@ -8,7 +8,7 @@ import (
 
 const host = "|Host: a||"
 
-func TestRequest_Rejected(t *testing.T) {
+func TestRequest_Refused(t *testing.T) {
 	get, post := "GET / HTTP/1.1|", "POST / HTTP/1.1|Host: a|"
 	for _, c := range []struct {
 		topic, raw string

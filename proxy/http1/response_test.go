@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestResponse_Rejected(t *testing.T) {
+func TestResponse_Refused(t *testing.T) {
 	ok := "HTTP/1.1 200 OK|"
 	for _, c := range []struct {
 		topic, raw string

@@ -26,7 +26,7 @@ type Server struct {
 	// closed in either case.
 	ErrorHandler func(x *Exchange, err error)
 	// HTTP2 serves a connection that begins with the HTTP/2 connection preface (RFC
-	// 9113 section 3.4). If it is nil, such a connection is rejected.
+	// 9113 section 3.4). If it is nil, such a connection is refused.
 	HTTP2 func(net.Conn)
 	// OnPanic is called with the value that a Handler panicked with. If it is nil, the
 	// panic and a stack trace go to the standard logger. The connection is closed.

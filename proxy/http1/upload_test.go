@@ -228,7 +228,7 @@ func TestUpgrade_Tunnel(t *testing.T) {
 
 // Unless the upstream changes the protocol, what follows the request is the next
 // one, and nothing of it has been sent on before.
-func TestUpgrade_Rejected(t *testing.T) {
+func TestUpgrade_Refused(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, answer := range []string{"HTTP/1.1 200 OK|Connection: Upgrade|Upgrade: websocket|Content-Length: 2||ok", "HTTP/1.1 426 Upgrade Required|Content-Length: 2||ok"} {
 			address, seen := answering(t, lined(answer))

@@ -92,17 +92,17 @@ func explainError(err error) error {
 	if errors.Is(err, ErrNoVerificationKeys) {
 		return ErrNoVerificationKeys
 	}
-	why := "is broken"
+	why := "is malformed"
 	for _, c := range []struct {
 		is  error
 		why string
 	}{
-		{jwt.ErrTokenUnverifiable, "is signed with a key that is not known, or in a way that is not taken"},
-		{jwt.ErrTokenSignatureInvalid, "has a signature that is not valid, or in a way that is not taken"},
+		{jwt.ErrTokenUnverifiable, "is signed with an unknown key, or with an algorithm that is not accepted"},
+		{jwt.ErrTokenSignatureInvalid, "has an invalid signature, or one of an algorithm that is not accepted"},
 		{jwt.ErrTokenExpired, "has expired"},
 		{jwt.ErrTokenNotValidYet, "is not valid yet"},
 		{jwt.ErrTokenInvalidIssuer, "is from another issuer"},
-		{jwt.ErrTokenInvalidAudience, "is for somebody else"},
+		{jwt.ErrTokenInvalidAudience, "is for another audience"},
 		{jwt.ErrTokenRequiredClaimMissing, "lacks a claim that it must have"},
 	} {
 		if errors.Is(err, c.is) {

@@ -30,7 +30,7 @@ func newCombinedReader(n *Names) *combinedReader {
 }
 
 // parse parses r.line.
-func (c *combinedReader) parse(r *record) kind {
+func (c *combinedReader) parse(r *record) lineKind {
 	b := r.line
 	open := bytes.Index(b, []byte(" ["))
 	if open < 0 {

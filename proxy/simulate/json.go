@@ -30,7 +30,7 @@ type jsonReader struct {
 }
 
 // parse parses r.line.
-func (j *jsonReader) parse(r *record) kind {
+func (j *jsonReader) parse(r *record) lineKind {
 	*j = jsonReader{names: j.names, times: j.times, record: r, line: r.line, path: j.path[:0]}
 	for i := range j.ranks {
 		j.ranks[i] = 255
@@ -47,7 +47,7 @@ func (j *jsonReader) parse(r *record) kind {
 }
 
 // finish completes the request from the fields found.
-func (j *jsonReader) finish() kind {
+func (j *jsonReader) finish() lineKind {
 	r := j.record
 	if j.requestLine != "" {
 		if method, target, proto, ok := splitRequestLine(j.requestLine); ok {

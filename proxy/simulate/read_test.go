@@ -55,7 +55,7 @@ func newNames(t testing.TB, given ...string) *Names {
 }
 
 // readFirst reads the first line.
-func readFirst(t testing.TB, line string, n *Names, format Format) (kind, *record) {
+func readFirst(t testing.TB, line string, n *Names, format Format) (lineKind, *record) {
 	t.Helper()
 	s, err := open(Log{"log", strings.NewReader(line)}, format, n)
 	if err != nil {
@@ -164,7 +164,7 @@ func TestRead_FieldsOfTheCombinedFormat(t *testing.T) {
 			t.Errorf("%s of %q: %v %q; want %q", c.key, c.rest, k, got, c.want)
 		}
 	}
-	for status, want := range map[string]kind{"999": kindRequest, "1000": kindMalformed, "-": kindMalformed, "20x": kindMalformed} {
+	for status, want := range map[string]lineKind{"999": kindRequest, "1000": kindMalformed, "-": kindMalformed, "20x": kindMalformed} {
 		if k, _ := readFirst(t, strings.Replace(asked, " 200 ", " "+status+" ", 1), newNames(t), Auto); k != want {
 			t.Errorf("status %s: %v; want %v", status, k, want)
 		}
@@ -203,7 +203,7 @@ func TestRead_FieldsThatTheOperatorNames(t *testing.T) {
 }
 
 func TestRead_WhatIsNoRequest(t *testing.T) {
-	for line, want := range map[string]kind{
+	for line, want := range map[string]lineKind{
 		`{"level":"info","message":"listening","time":"2026-11-22T11:05:47.000Z"}`:                                    kindOther,
 		`{"request_id":"a","method":"GET","path":"/","message":"connection error","time":"2026-11-22T11:05:47.000Z"}`: kindOther,
 		`{"method":"GET","path":"/"}`:                                       kindOther, // without a time

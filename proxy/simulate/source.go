@@ -58,7 +58,7 @@ func open(l Log, format Format, n *Names) (*source, error) {
 }
 
 // next reads the next line into r. It returns io.EOF after the last one.
-func (s *source) next(r *record) (kind, error) {
+func (s *source) next(r *record) (lineKind, error) {
 	for {
 		r.reset()
 		whole, err := s.readLine(r)
@@ -131,7 +131,7 @@ func (s *source) skipLine() error {
 }
 
 // parse parses r.line.
-func (s *source) parse(r *record) kind {
+func (s *source) parse(r *record) lineKind {
 	start := bytes.TrimLeft(r.line, " \t\ufeff")
 	switch {
 	case s.format == JSON, s.format == Auto && len(start) > 0 && start[0] == '{':
@@ -180,13 +180,13 @@ type record struct {
 	order int64 // position among all records
 }
 
-// A kind is the kind of a line.
-type kind uint8
+// A lineKind is the kind of a line.
+type lineKind uint8
 
 const (
-	kindRequest   kind = iota
-	kindOther          // well-formed, but not a request: another log message
-	kindMalformed      // not a line of a known format
+	kindRequest   lineKind = iota
+	kindOther              // well-formed, but not a request: another log message
+	kindMalformed          // not a line of a known format
 )
 
 // before reports whether the request of r arrived before that of o.

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
-func TestResponse_Rejected(t *testing.T) {
+func TestResponse_Refused(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer string
 		want   ResultKind

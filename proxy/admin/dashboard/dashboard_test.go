@@ -91,7 +91,7 @@ func TestDashboard_SaysWhatCannotBeKnown(t *testing.T) {
 		return admin.Readiness{Ready: true, Checks: map[string]string{"store": "no answer"}}
 	}
 	b := open(t, o)
-	b.get("/").shows(t, http.StatusOK, "statistics cannot be read: redis is away", "who leads is not known", `data-state="Degraded; store: no answer"`)
+	b.get("/").shows(t, http.StatusOK, "statistics cannot be read: redis is away", "the leader is not known", `data-state="Degraded; store: no answer"`)
 	b.get("/dashboard/nodes").shows(t, http.StatusOK, "nodes cannot be listed: redis is away")
 	b.get("/dashboard/series").shows(t, http.StatusServiceUnavailable, "redis is away")
 }

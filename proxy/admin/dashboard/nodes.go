@@ -23,7 +23,7 @@ func (d *dashboard) showNodes(r *http.Request) view {
 	v.Nodes, err = d.Nodes(r.Context())
 	v.Fault = faultOf("nodes cannot be listed", err)
 	v.Leader, err = d.Leader(r.Context())
-	v.LeaderFault = faultOf("who leads is not known", err)
+	v.LeaderFault = faultOf("the leader is not known", err)
 	for _, n := range v.Nodes.Nodes {
 		if n.Drift {
 			v.Drift++

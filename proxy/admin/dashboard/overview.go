@@ -76,7 +76,7 @@ func (d *dashboard) showOverview(r *http.Request) view {
 		v.Checks = append(v.Checks, check{name, ready.Checks[name]})
 	}
 	v.Leader, err = d.Leader(r.Context())
-	v.LeaderFault = faultOf("who leads is not known", err)
+	v.LeaderFault = faultOf("the leader is not known", err)
 	return view{name: "overview", title: "Overview", data: v}
 }
 

@@ -37,11 +37,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 )
-
-// soon is how long a test waits for what must happen, on a busy machine.
-const soon = time.Minute
 
 // installed is the path of something that ./run has put in place.
 func installed(t testing.TB, name string) string {
@@ -65,19 +61,4 @@ func setting(t testing.TB, name string, otherwise int) int {
 		t.Fatalf("%s is no number: %v", name, err)
 	}
 	return n
-}
-
-// eventually looks until ok says yes.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(soon)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("not within %v: %s", soon, what)
-		}
-	}
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A reader is a framework that says what it read.
@@ -192,7 +194,7 @@ func launch(t testing.TB, addr string, cmd *exec.Cmd) {
 		<-done
 		os.Remove(mark)
 	})
-	eventually(t, filepath.Base(cmd.Path)+" listens", func() bool {
+	await.Until(t, filepath.Base(cmd.Path)+" listens", func() bool {
 		select {
 		case <-done:
 			t.Fatalf("%s did not start: %s", cmd.Path, said)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // secret signs the tokens of the route token.
@@ -124,7 +126,7 @@ func through(t testing.TB, reader string) (addr string) {
 	cmd := exec.Command(installed(t, "bin/weir"), "-c", file)
 	cmd.Dir = dir
 	launch(t, admin, cmd)
-	eventually(t, "weir is ready", func() bool {
+	await.Until(t, "weir is ready", func() bool {
 		answer, err := http.Get("http://" + admin + "/readyz")
 		if err != nil {
 			return false

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // Entries are written as those that are there, whatever version was named, so that Java
@@ -63,7 +64,7 @@ func TestRate_WhatARequestSetEndsWithItsPermits(t *testing.T) {
 	if err := l.store.Take(brief(t), claims, &d); err != nil || !d.Allowed {
 		t.Fatalf("Take = %+v, %v", d, err)
 	}
-	eventually(t, "nothing is left of it", func() bool { return len(l.eye.Keys(t.Context(), "*lent*").Val()) == 0 })
+	await.Until(t, "nothing is left of it", func() bool { return len(l.eye.Keys(t.Context(), "*lent*").Val()) == 0 })
 	l.do("true", "ann", "rate.set", "lent", 3, time.Hour.Milliseconds(), 0)
 	for _, allowed := range []bool{true, true, true, false} {
 		if err := l.store.Take(brief(t), claims, &d); err != nil || d.Allowed != allowed {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/lock"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -48,7 +49,7 @@ func TestFault_AWaiterWhoseConnectionsWereCutIsServed(t *testing.T) {
 	waits := j.begin("ann", "reentrant.lock", "orders")
 	w.listens(1, "redisson_lock__channel:{orders}")
 	p.Cut()
-	eventually(t, "nobody listens any more", func() bool {
+	await.Until(t, "nobody listens any more", func() bool {
 		return len(w.eye.PubSubChannels(t.Context(), "redisson_lock__channel:*").Val()) == 0
 	})
 	w.listens(1, "redisson_lock__channel:{orders}")
@@ -95,7 +96,7 @@ func TestCluster_LocksPassFromHandToHand(t *testing.T) {
 // so, sharded or not, at any node.
 func clusterListens(t *testing.T, c *redistest.Cluster, channel string) {
 	t.Helper()
-	eventually(t, "somebody listens to "+channel, func() bool {
+	await.Until(t, "somebody listens to "+channel, func() bool {
 		for _, addr := range c.Addrs() {
 			rdb := redis.NewClient(&redis.Options{Addr: addr})
 			plain := rdb.PubSubChannels(t.Context(), channel+"*").Val()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/lock"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // What Java takes away by force is lost here, and goes to whoever waits.
@@ -20,7 +21,7 @@ func TestForce_TakesAwayFromEitherSide(t *testing.T) {
 	next := beside(t, w.locker().Reentrant("orders"))
 	w.listens(1, "redisson_lock__channel:{orders}")
 	j.do("true", "ann", "reentrant.force", "orders")
-	eventually(t, "the hold has ended", func() bool { return hold.Context().Err() != nil })
+	await.Until(t, "the hold has ended", func() bool { return hold.Context().Err() != nil })
 	if err := context.Cause(hold.Context()); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("the hold ended with %v, want ErrLost", err)
 	}
@@ -33,7 +34,7 @@ func TestForce_TakesAwayFromEitherSide(t *testing.T) {
 		}[kind]
 		j.do("locked", "ann", kind+".lock", name)
 		waits := j.begin("bob", kind+".lock", name)
-		eventually(t, "bob listens", func() bool {
+		await.Until(t, "bob listens", func() bool {
 			return len(w.eye.PubSubChannels(t.Context(), "*{"+name+"}*").Val()) == 1
 		})
 		if was, err := lk.ForceUnlock(brief(t)); err != nil || !was {
@@ -55,7 +56,7 @@ func TestForce_IsNoticedBeforeARenewal(t *testing.T) {
 		hold := held(t, lk)
 		w.listens(1, "redisson_")
 		j.do("true", "ann", kind+".force", "orders")
-		eventually(t, kind+": the holder notices", func() bool { return hold.Context().Err() != nil })
+		await.Until(t, kind+": the holder notices", func() bool { return hold.Context().Err() != nil })
 		if err := context.Cause(hold.Context()); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("%s: the hold ended with %v, want ErrLost", kind, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/lock"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A pair is one kind of lock on both sides.
@@ -243,7 +244,7 @@ func TestFair_ServesInTheOrderOfAsking(t *testing.T) {
 	ours := w.locker(lock.WithPollInterval(4 * time.Second)).Fair("orders") // says that it lives
 	queue := func(n int64) {
 		t.Helper()
-		eventually(t, "the next one queues", func() bool { return w.eye.LLen(t.Context(), "redisson_lock_queue:{orders}").Val() == n })
+		await.Until(t, "the next one queues", func() bool { return w.eye.LLen(t.Context(), "redisson_lock_queue:{orders}").Val() == n })
 	}
 	j.do("locked", "ann", "fair.lock", "orders")
 	one := beside(t, ours)

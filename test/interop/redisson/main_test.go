@@ -26,6 +26,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/weir-proxy/weir/lock"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -243,7 +244,7 @@ func (w *testServer) locker(settings ...lock.LockerOption) *lock.Locker {
 // listens waits until somebody is subscribed to a channel that begins so.
 func (w *testServer) listens(n int, channel string) {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprint(n, " listen to ", channel), func() bool {
+	await.Until(w.t, fmt.Sprint(n, " listen to ", channel), func() bool {
 		channels, err := w.eye.PubSubChannels(w.t.Context(), channel+"*").Result()
 		return err == nil && len(channels) >= n
 	})
@@ -254,19 +255,4 @@ func brief(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// eventually looks until ok says yes.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(soon)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("not within %v: %s", soon, what)
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -90,7 +91,7 @@ func TestRecord_Force(t *testing.T) {
 		s.do("true", "cid", kind+".force", "orders")
 		s.publishes("told by force")
 		if kind == "fair" {
-			eventually(t, "the next one has it", func() bool { return s.eye.Exists(t.Context(), "redisson_lock_queue:{orders}").Val() == 0 })
+			await.Until(t, "the next one has it", func() bool { return s.eye.Exists(t.Context(), "redisson_lock_queue:{orders}").Val() == 0 })
 		}
 		s.keys("taken away")
 		s.end("force_" + kind)
@@ -105,7 +106,7 @@ func TestRecord_Fair(t *testing.T) {
 	s.listens(1, "redisson_lock__channel:{orders}:")
 	cid := s.begin("cid", "fair.lock", "orders")
 	s.listens(2, "redisson_lock__channel:{orders}:")
-	eventually(t, "two queue", func() bool { return s.eye.LLen(t.Context(), "redisson_lock_queue:{orders}").Val() == 2 })
+	await.Until(t, "two queue", func() bool { return s.eye.LLen(t.Context(), "redisson_lock_queue:{orders}").Val() == 2 })
 	s.keys("two wait")
 	s.do("unlocked", "ann", "fair.unlock", "orders")
 	s.publishes("told")

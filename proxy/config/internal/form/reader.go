@@ -6,7 +6,6 @@ package form
 
 import (
 	"reflect"
-	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -142,13 +141,4 @@ func (r *Reader) Valid(pointer any) bool {
 		}
 	}
 	return true
-}
-
-// Quote writes a text from a file in a problem, cut short.
-func Quote(s string) string {
-	const most = 80
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return strconv.Quote(s)
 }

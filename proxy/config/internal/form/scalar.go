@@ -3,7 +3,6 @@ package form
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,12 +64,6 @@ func IsSecret(t reflect.Type) bool {
 	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[SecretURL]()
 }
 
-// whole are the numbers that all YAML readers read alike.
-var whole = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
-
-// IsWhole reports whether text is a whole number that all YAML readers read alike.
-func IsWhole(text string) bool { return whole.MatchString(text) }
-
 // text decodes a scalar that is text, and one of t.Enum if there are any.
 func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	s, ok := d.string(n, p)
@@ -86,7 +79,7 @@ func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		return
 	}
 	if IsSecret(v.Type()) && s != "" && n.Value == s {
-		d.secrets = append(d.secrets, Problem{p.Position, p.Path, "a secret stands in the file, for all to read who see it", `write "${NAME}", and set NAME where Weir runs`})
+		d.secrets = append(d.secrets, Problem{p.Position, p.Path, "the file contains a secret in clear text", `write "${NAME}", and set NAME where Weir runs`})
 	}
 	v.SetString(s)
 }

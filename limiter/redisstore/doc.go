@@ -118,7 +118,7 @@
 // their bodies in place of the calls, which is all that it does for speed. So a section sees
 // the locals around it, must not return, and no local may hide one that files share
 // (lua_test.go). An algorithm sets usual to false if a ban, a refund, a clock that was set
-// back, a key of another type or too many entries need more than that. Then nothing has been
+// back, a key of another type or too many entries need more than that. Then nothing of it is
 // written, and the function general decides that request by what stands below the line
 // "--@ general" in the algorithm's file, and the files of the folder general. Requests that
 // ask several algorithms at once, and the commands of the folder command, are general

@@ -81,7 +81,7 @@ func (s *Store) runPatiently(ctx context.Context, sc *script, keys []string, arg
 	return reply, err
 }
 
-// readStatus reads the reply of inspect.lua about one window.
+// readStatus reads the reply of lua/command/inspect.lua about one window.
 func readStatus(n []int64, c limiter.Claim) limiter.KeyStatus {
 	return limiter.KeyStatus{
 		Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: n[1], Used: n[2],

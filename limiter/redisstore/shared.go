@@ -76,7 +76,7 @@ type sharedBatch struct {
 	requests []byte
 }
 
-// request appends a request for shared_decide.lua.
+// request appends a request for lua/redisson/decide.lua.
 func (b *sharedBatch) request(id [16]byte, cost int64) {
 	b.requests = append(b.requests, id[:idBytes]...)
 	b.requests = binary.LittleEndian.AppendUint32(b.requests, uint32(cost))

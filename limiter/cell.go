@@ -15,10 +15,10 @@ type cellID struct {
 // overflowID returns the ID of an overflow cell of the limit. It counts the keys that got
 // no cell of their own: those of one source that has used its share or, for source 0, of
 // all sources.
-func (id cellID) overflowID(source uint32) cellID {
-	id = cellID{limit: id.limit | 1<<31}
-	binary.LittleEndian.PutUint32(id.key[:], source)
-	return id
+func (c cellID) overflowID(source uint32) cellID {
+	c = cellID{limit: c.limit | 1<<31}
+	binary.LittleEndian.PutUint32(c.key[:], source)
+	return c
 }
 
 // A seed makes hashes unpredictable for clients, so that they cannot choose keys with

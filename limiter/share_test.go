@@ -57,34 +57,34 @@ func newFallbackMemory(t *testing.T, a limiter.Algorithm, count int64, n int) *f
 }
 
 // told notes what the store said: a grant under id, or a refusal for id 0.
-func (d *fallbackMemory) told(id byte, left int64, wait time.Duration) {
-	said := limiter.Decision{Allowed: id != 0, At: d.now.Add(-d.behind), Outcomes: []limiter.Outcome{{Allowed: id != 0, Remaining: left, Wait: wait}}}
+func (f *fallbackMemory) told(id byte, left int64, wait time.Duration) {
+	said := limiter.Decision{Allowed: id != 0, At: f.now.Add(-f.behind), Outcomes: []limiter.Outcome{{Allowed: id != 0, Remaining: left, Wait: wait}}}
 	if id != 0 {
-		said.Permit = d.permit(id)
+		said.Permit = f.permit(id)
 	}
-	d.Mirror([]limiter.Claim{d.claim}, &said, d.n)
+	f.Mirror([]limiter.Claim{f.claim}, &said, f.n)
 }
 
 // permit is one of the store for what it grants now.
-func (d *fallbackMemory) permit(id byte) limiter.Permit {
-	return limiter.Permit{ID: [16]byte{id}, At: d.now.Add(-d.behind)}
+func (f *fallbackMemory) permit(id byte) limiter.Permit {
+	return limiter.Permit{ID: [16]byte{id}, At: f.now.Add(-f.behind)}
 }
 
 // share is a claim for so many permits of this process's share.
-func (d *fallbackMemory) share(cost int64) limiter.Claim {
-	share, c := d.claim.Limit.Share(d.n), d.claim
+func (f *fallbackMemory) share(cost int64) limiter.Claim {
+	share, c := f.claim.Limit.Share(f.n), f.claim
 	c.Limit, c.Cost = &share, cost
 	return c
 }
 
 // grants is how many the share lets pass one after the other.
-func (d *fallbackMemory) grants() int64 {
-	d.t.Helper()
-	c := d.share(1)
+func (f *fallbackMemory) grants() int64 {
+	f.t.Helper()
+	c := f.share(1)
 	var said limiter.Decision
 	for n := int64(0); ; n++ {
-		if err := d.Take(d.t.Context(), []limiter.Claim{c}, &said); err != nil {
-			d.t.Fatal(err)
+		if err := f.Take(f.t.Context(), []limiter.Claim{c}, &said); err != nil {
+			f.t.Fatal(err)
 		}
 		if !said.Allowed {
 			return n
@@ -92,10 +92,10 @@ func (d *fallbackMemory) grants() int64 {
 	}
 }
 
-func (d *fallbackMemory) want(n int64) {
-	d.t.Helper()
-	if got := d.grants(); got != n {
-		d.t.Errorf("%s: %d pass, want %d", d.claim.Limit.Algorithm, got, n)
+func (f *fallbackMemory) want(n int64) {
+	f.t.Helper()
+	if got := f.grants(); got != n {
+		f.t.Errorf("%s: %d pass, want %d", f.claim.Limit.Algorithm, got, n)
 	}
 }
 

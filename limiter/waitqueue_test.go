@@ -106,11 +106,11 @@ type shortQueue struct {
 	most time.Duration
 }
 
-func (l shortQueue) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return l.WaitQueue.Wait(ctx, claims, d, limiter.WaitOptions{MaxWait: slices.Repeat([]time.Duration{l.most}, len(claims)), MaxWaiting: 100})
+func (s shortQueue) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	return s.WaitQueue.Wait(ctx, claims, d, limiter.WaitOptions{MaxWait: slices.Repeat([]time.Duration{s.most}, len(claims)), MaxWaiting: 100})
 }
-func (l shortQueue) Peek(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
-func (l shortQueue) Refund(context.Context, []limiter.Claim, limiter.Permit) error  { return nil }
+func (s shortQueue) Peek(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
+func (s shortQueue) Refund(context.Context, []limiter.Claim, limiter.Permit) error  { return nil }
 
 // No more wait than may, other keys are not held up.
 func TestLine_IsBounded(t *testing.T) {

@@ -37,30 +37,30 @@ func (l *Locker) ExpirableSemaphore(name string) *ExpirableSemaphore {
 
 // TrySetPermits creates the semaphore with n permits if it does not exist, and reports
 // whether it did.
-func (p *ExpirableSemaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
-	if p.lock.err != nil {
-		return false, p.lock.err
+func (e *ExpirableSemaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
+	if e.lock.err != nil {
+		return false, e.lock.err
 	}
-	return p.kind.locker.trySet(ctx, initialValue{script: p.set, name: p.lock.name, value: n, channel: p.kind.channel, message: n})
+	return e.kind.locker.trySet(ctx, initialValue{script: e.set, name: e.lock.name, value: n, channel: e.kind.channel, message: n})
 }
 
 // Lock acquires one permit, waiting until ctx is done.
-func (p *ExpirableSemaphore) Lock(ctx context.Context, options ...LockOption) (*Hold, error) {
-	return p.lock.Lock(ctx, options...)
+func (e *ExpirableSemaphore) Lock(ctx context.Context, options ...LockOption) (*Hold, error) {
+	return e.lock.Lock(ctx, options...)
 }
 
 // TryLock acquires one permit, or returns ErrNotAcquired.
-func (p *ExpirableSemaphore) TryLock(ctx context.Context, options ...LockOption) (*Hold, error) {
-	return p.lock.TryLock(ctx, options...)
+func (e *ExpirableSemaphore) TryLock(ctx context.Context, options ...LockOption) (*Hold, error) {
+	return e.lock.TryLock(ctx, options...)
 }
 
 // Available returns the number of available permits, including expired ones; 0 if the
 // semaphore does not exist. It changes nothing.
-func (p *ExpirableSemaphore) Available(ctx context.Context) (int64, error) {
-	if p.lock.err != nil {
-		return 0, p.lock.err
+func (e *ExpirableSemaphore) Available(ctx context.Context) (int64, error) {
+	if e.lock.err != nil {
+		return 0, e.lock.err
 	}
-	r, err := p.kind.locker.run(ctx, p.kind.count, 0, p.kind.keys)
+	r, err := e.kind.locker.run(ctx, e.kind.count, 0, e.kind.keys)
 	if err != nil {
 		return 0, err
 	}
@@ -84,28 +84,28 @@ func (c callParams) member() []byte {
 	return raw
 }
 
-func (k *permits) attempt(ctx context.Context, c callParams) (attemptResult, error) {
-	verb, err := k.locker.publishCommand(ctx)
+func (p *permits) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	verb, err := p.locker.publishCommand(ctx)
 	if err != nil {
 		return attemptResult{}, err
 	}
-	r, err := k.locker.run(ctx, k.take, c.replicas, k.keys, c.member(), c.lease.Milliseconds(), verb, k.channel)
+	r, err := p.locker.run(ctx, p.take, c.replicas, p.keys, c.member(), c.lease.Milliseconds(), verb, p.channel)
 	if err != nil {
 		return attemptResult{}, err
 	}
-	return r.attemptResult(k.locker.hub, k.channel), nil
+	return r.attemptResult(p.locker.hub, p.channel), nil
 }
 
-func (k *permits) extend(ctx context.Context, c callParams) (bool, error) {
-	r, err := k.locker.run(ctx, k.prolong, 0, k.keys, c.member(), c.lease.Milliseconds())
+func (p *permits) extend(ctx context.Context, c callParams) (bool, error) {
+	r, err := p.locker.run(ctx, p.prolong, 0, p.keys, c.member(), c.lease.Milliseconds())
 	return r.done, err
 }
 
-func (k *permits) release(ctx context.Context, c callParams) (releaseResult, error) {
-	verb, err := k.locker.publishCommand(ctx)
+func (p *permits) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := p.locker.publishCommand(ctx)
 	if err != nil {
 		return releaseResult{}, err
 	}
-	r, err := k.locker.run(ctx, k.give, 0, k.keys, c.member(), verb, k.channel)
+	r, err := p.locker.run(ctx, p.give, 0, p.keys, c.member(), verb, p.channel)
 	return releaseResult{held: r.done}, err
 }

@@ -31,25 +31,25 @@ type fair struct {
 	keys         []string
 }
 
-func (k *fair) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+func (f *fair) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	queue := 0
 	if c.willWait {
 		queue = 1
 	}
-	alive := 3 * k.locker.pollInterval
-	r, err := k.locker.run(ctx, k.lock, c.replicas, k.keys, c.owner.id, c.count, c.lease.Milliseconds(),
+	alive := 3 * f.locker.pollInterval
+	r, err := f.locker.run(ctx, f.lock, c.replicas, f.keys, c.owner.id, c.count, c.lease.Milliseconds(),
 		queue, alive.Milliseconds(), fairWaitTime.Milliseconds())
 	if err != nil {
 		return attemptResult{}, err
 	}
-	return r.attemptResult(k.locker.hub, k.channel+":"+c.owner.id), nil
+	return r.attemptResult(f.locker.hub, f.channel+":"+c.owner.id), nil
 }
 
-func (k *fair) release(ctx context.Context, c callParams) (releaseResult, error) {
-	verb, err := k.locker.publishCommand(ctx)
+func (f *fair) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := f.locker.publishCommand(ctx)
 	if err != nil {
 		return releaseResult{}, err
 	}
-	r, err := k.locker.run(ctx, k.unlock, 0, k.keys, c.owner.id, c.count, verb, k.channel, fairWaitTime.Milliseconds())
+	r, err := f.locker.run(ctx, f.unlock, 0, f.keys, c.owner.id, c.count, verb, f.channel, fairWaitTime.Milliseconds())
 	return r.releaseResult(), err
 }

@@ -11,9 +11,9 @@ import (
 const fairQueue = "redisson_lock_queue:{a}"
 
 // queued waits until so many stand in the queue.
-func (w *testServer) queued(n int64) {
-	w.t.Helper()
-	await.Until(w.t, "the queue is as long as it should be", func() bool { return w.eye.LLen(ctxOf(w.t), fairQueue).Val() == n })
+func (t *testServer) queued(n int64) {
+	t.t.Helper()
+	await.Until(t.t, "the queue is as long as it should be", func() bool { return t.eye.LLen(ctxOf(t.t), fairQueue).Val() == n })
 }
 
 func TestFair_ServesInOrderAcrossProcesses(t *testing.T) {

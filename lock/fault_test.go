@@ -13,11 +13,11 @@ import (
 
 // behind makes a Locker whose replies pass through a proxy. Its connections are
 // open before anything is spoilt.
-func (w *testServer) behind(settings ...LockerOption) (*Locker, *redistest.FaultProxy) {
-	w.t.Helper()
-	p := redistest.NewFaultProxy(w.t, w.server.Addr)
-	l := w.lockerAt(p.Addr, settings...)
-	unlocked(w.t, locked(w.t, l.Reentrant("warm")))
+func (t *testServer) behind(settings ...LockerOption) (*Locker, *redistest.FaultProxy) {
+	t.t.Helper()
+	p := redistest.NewFaultProxy(t.t, t.server.Addr)
+	l := t.lockerAt(p.Addr, settings...)
+	unlocked(t.t, locked(t.t, l.Reentrant("warm")))
 	return l, p
 }
 

@@ -26,12 +26,12 @@ type fenced struct {
 	keys []string
 }
 
-func (k *fenced) attempt(ctx context.Context, c callParams) (attemptResult, error) {
-	r, err := k.locker.run(ctx, k.lock, c.replicas, k.keys, c.owner.id, c.count, c.lease.Milliseconds())
+func (f *fenced) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	r, err := f.locker.run(ctx, f.lock, c.replicas, f.keys, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
 		return attemptResult{}, err
 	}
-	a := r.attemptResult(k.locker.hub, k.channel)
+	a := r.attemptResult(f.locker.hub, f.channel)
 	if a.held {
 		a.token = r.n
 	}

@@ -22,16 +22,16 @@ type forceable interface {
 // call returns. For a read lock it reports whether there are readers, for a write lock
 // whether there is a writer. For locks that [Multi] or [Redlock] combine it returns
 // errors.ErrUnsupported; query each of them instead.
-func (lk *Lock) Locked(ctx context.Context) (bool, error) {
-	r, err := lk.callForceable(ctx, "inspect", forceable.leaseLeft)
+func (l *Lock) Locked(ctx context.Context) (bool, error) {
+	r, err := l.callForceable(ctx, "inspect", forceable.leaseLeft)
 	return r.done, err
 }
 
 // RemainingLease returns the time until the lease of the current holder expires if it is
 // not renewed: 0 if the lock is not held, and the largest Duration if the lease has no
 // end, which only other programs set. It supports the same kinds as Locked.
-func (lk *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
-	r, err := lk.callForceable(ctx, "inspect", forceable.leaseLeft)
+func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
+	r, err := l.callForceable(ctx, "inspect", forceable.leaseLeft)
 	switch {
 	case !r.done:
 		return 0, err
@@ -50,32 +50,32 @@ func (lk *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
 //
 // It supports the same kinds as Locked. If the call returns an error, the lock may have
 // been released; repeating the call may take it away from a new holder.
-func (lk *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	r, err := lk.callForceable(ctx, "force unlock", forceable.force)
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	r, err := l.callForceable(ctx, "force unlock", forceable.force)
 	return r.done, err
 }
 
 // callForceable calls a method of the lock's kind. verb is for errors.
-func (lk *Lock) callForceable(ctx context.Context, verb string, do func(forceable, context.Context) (reply, error)) (reply, error) {
-	if err := lk.check(ctx); err != nil {
+func (l *Lock) callForceable(ctx context.Context, verb string, do func(forceable, context.Context) (reply, error)) (reply, error) {
+	if err := l.check(ctx); err != nil {
 		return reply{}, err
 	}
-	if lk.err != nil {
-		return reply{}, lk.err
+	if l.err != nil {
+		return reply{}, l.err
 	}
-	k, ok := lk.kind.(forceable)
+	k, ok := l.kind.(forceable)
 	if !ok {
-		return reply{}, fmt.Errorf("%s lock %s: %w: use its parts", verb, lk.name, errors.ErrUnsupported)
+		return reply{}, fmt.Errorf("%s lock %s: %w: use its parts", verb, l.name, errors.ErrUnsupported)
 	}
-	if !lk.locker.beginCall() {
+	if !l.locker.beginCall() {
 		return reply{}, ErrClosed
 	}
-	defer lk.locker.endCall()
-	ctx, cancel := context.WithTimeout(ctx, lk.locker.callTimeout)
+	defer l.locker.endCall()
+	ctx, cancel := context.WithTimeout(ctx, l.locker.callTimeout)
 	defer cancel()
 	r, err := do(k, ctx)
 	if err != nil {
-		err = fmt.Errorf("%s lock %s: %w", verb, lk.name, err)
+		err = fmt.Errorf("%s lock %s: %w", verb, l.name, err)
 	}
 	return r, err
 }
@@ -94,12 +94,12 @@ func (k *reentrant) force(ctx context.Context) (reply, error) {
 	return k.locker.forceDelete(ctx, k.name, k.channel)
 }
 
-func (k *simple) leaseLeft(ctx context.Context) (reply, error) {
-	return k.locker.leaseLeft(ctx, k.name, "")
+func (s *simple) leaseLeft(ctx context.Context) (reply, error) {
+	return s.locker.leaseLeft(ctx, s.name, "")
 }
 
-func (k *simple) force(ctx context.Context) (reply, error) {
-	return k.locker.forceDelete(ctx, k.name, k.channel)
+func (s *simple) force(ctx context.Context) (reply, error) {
+	return s.locker.forceDelete(ctx, s.name, s.channel)
 }
 
 // forceDelete deletes a lock that is a single key and publishes its release.
@@ -111,28 +111,28 @@ func (l *Locker) forceDelete(ctx context.Context, name, channel string) (reply, 
 	return l.run(ctx, l.scripts["force"], 0, []string{name}, verb, channel)
 }
 
-func (k *fair) force(ctx context.Context) (reply, error) {
-	verb, err := k.locker.publishCommand(ctx)
+func (f *fair) force(ctx context.Context) (reply, error) {
+	verb, err := f.locker.publishCommand(ctx)
 	if err != nil {
 		return reply{}, err
 	}
-	return k.locker.run(ctx, k.unlock, 0, k.keys, "", "all", verb, k.channel, fairWaitTime.Milliseconds())
+	return f.locker.run(ctx, f.unlock, 0, f.keys, "", "all", verb, f.channel, fairWaitTime.Milliseconds())
 }
 
 func (k *reader) leaseLeft(ctx context.Context) (reply, error) {
 	return k.locker.leaseLeft(ctx, k.name, "read")
 }
-func (k *writer) leaseLeft(ctx context.Context) (reply, error) {
-	return k.locker.leaseLeft(ctx, k.name, "write")
+func (w *writer) leaseLeft(ctx context.Context) (reply, error) {
+	return w.locker.leaseLeft(ctx, w.name, "write")
 }
 
 func (k *reader) force(ctx context.Context) (reply, error) { return k.forceMode(ctx, "read", "0") }
-func (k *writer) force(ctx context.Context) (reply, error) { return k.forceMode(ctx, "write", "1") }
+func (w *writer) force(ctx context.Context) (reply, error) { return w.forceMode(ctx, "write", "1") }
 
-func (k *readwrite) forceMode(ctx context.Context, mode, message string) (reply, error) {
-	verb, err := k.locker.publishCommand(ctx)
+func (r *readwrite) forceMode(ctx context.Context, mode, message string) (reply, error) {
+	verb, err := r.locker.publishCommand(ctx)
 	if err != nil {
 		return reply{}, err
 	}
-	return k.locker.run(ctx, k.locker.scripts["force_mode"], 0, []string{k.name}, mode, verb, k.channel, message, k.holdPrefix)
+	return r.locker.run(ctx, r.locker.scripts["force_mode"], 0, []string{r.name}, mode, verb, r.channel, message, r.holdPrefix)
 }

@@ -15,8 +15,8 @@ type forceNotifier interface {
 }
 
 func (k *reentrant) forceChannel() (*hub, string) { return k.locker.hub, k.channel }
-func (k *simple) forceChannel() (*hub, string)    { return k.locker.hub, k.channel }
-func (k *readwrite) forceChannel() (*hub, string) { return k.locker.hub, k.channel }
+func (s *simple) forceChannel() (*hub, string)    { return s.locker.hub, s.channel }
+func (r *readwrite) forceChannel() (*hub, string) { return r.locker.hub, r.channel }
 
 // A forceListener listens for messages about the lock of a session while it is held: its
 // own loss or, for a read lock, perhaps that of another reader.
@@ -38,10 +38,10 @@ func (s *session) startForceListenerLocked() {
 }
 
 // stop ends the listener. For a short time it may still be counted as a subscriber.
-func (e *forceListener) stop() {
-	if e != nil {
-		e.timer.Stop()
-		e.cancel()
+func (f *forceListener) stop() {
+	if f != nil {
+		f.timer.Stop()
+		f.cancel()
 	}
 }
 

@@ -27,28 +27,28 @@ func newRecording(t *testing.T) *recording {
 }
 
 // keys writes down the keys that Redisson would have.
-func (s *recording) keys(step string) {
-	s.t.Helper()
-	s.Keys(step, "weir_", "{orders}:weir_", "a{b}c:weir_")
+func (r *recording) keys(step string) {
+	r.t.Helper()
+	r.Keys(step, "weir_", "{orders}:weir_", "a{b}c:weir_")
 }
 
 // calls names the owners of holds A, B, …
-func (s *recording) calls(holds ...*Hold) {
+func (r *recording) calls(holds ...*Hold) {
 	for i, h := range holds {
-		s.Call(h.Owner().String(), string(rune('A'+i)))
+		r.Call(h.Owner().String(), string(rune('A'+i)))
 	}
 }
 
 // leaves unlocks h and writes down what it tells.
-func (s *recording) leaves(step string, h *Hold) {
-	s.t.Helper()
-	unlocked(s.t, h)
-	s.Published(step)
+func (r *recording) leaves(step string, h *Hold) {
+	r.t.Helper()
+	unlocked(r.t, h)
+	r.Published(step)
 }
 
-func (s *recording) end(name string) {
-	s.t.Helper()
-	s.Same("testdata/redisson/" + name + ".txt")
+func (r *recording) end(name string) {
+	r.t.Helper()
+	r.Same("testdata/redisson/" + name + ".txt")
 }
 
 func again(t *testing.T, h *Hold) *Hold {

@@ -67,43 +67,43 @@ type group struct {
 }
 
 // run runs a script with the fields as its last arguments.
-func (k *group) run(ctx context.Context, script string, replicas int, args ...any) (reply, error) {
-	line := make([]any, 0, len(args)+len(k.fields))
+func (g *group) run(ctx context.Context, script string, replicas int, args ...any) (reply, error) {
+	line := make([]any, 0, len(args)+len(g.fields))
 	line = append(line, args...)
-	for _, f := range k.fields {
+	for _, f := range g.fields {
 		line = append(line, f)
 	}
-	return k.locker.run(ctx, k.locker.scripts[script], replicas, []string{k.name}, line...)
+	return g.locker.run(ctx, g.locker.scripts[script], replicas, []string{g.name}, line...)
 }
 
-func (k *group) attempt(ctx context.Context, c callParams) (attemptResult, error) {
-	r, err := k.run(ctx, "group_lock", c.replicas, c.owner.id, c.count, c.lease.Milliseconds())
+func (g *group) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	r, err := g.run(ctx, "group_lock", c.replicas, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
 		return attemptResult{}, err
 	}
-	return r.attemptResult(k.locker.hub, k.channel), nil
+	return r.attemptResult(g.locker.hub, g.channel), nil
 }
 
-func (k *group) extend(ctx context.Context, c callParams) (bool, error) {
-	r, err := k.run(ctx, "group_extend", 0, c.owner.id, c.lease.Milliseconds())
+func (g *group) extend(ctx context.Context, c callParams) (bool, error) {
+	r, err := g.run(ctx, "group_extend", 0, c.owner.id, c.lease.Milliseconds())
 	return r.done, err
 }
 
-func (k *group) release(ctx context.Context, c callParams) (releaseResult, error) {
-	verb, err := k.locker.publishCommand(ctx)
+func (g *group) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := g.locker.publishCommand(ctx)
 	if err != nil {
 		return releaseResult{}, err
 	}
-	r, err := k.run(ctx, "group_unlock", 0, c.owner.id, c.count, verb, k.channel)
+	r, err := g.run(ctx, "group_unlock", 0, c.owner.id, c.count, verb, g.channel)
 	return r.releaseResult(), err
 }
 
-func (k *group) leaseLeft(ctx context.Context) (reply, error) { return k.run(ctx, "group_look", 0) }
+func (g *group) leaseLeft(ctx context.Context) (reply, error) { return g.run(ctx, "group_look", 0) }
 
-func (k *group) force(ctx context.Context) (reply, error) {
-	verb, err := k.locker.publishCommand(ctx)
+func (g *group) force(ctx context.Context) (reply, error) {
+	verb, err := g.locker.publishCommand(ctx)
 	if err != nil {
 		return reply{}, err
 	}
-	return k.run(ctx, "group_force", 0, verb, k.channel)
+	return g.run(ctx, "group_force", 0, verb, g.channel)
 }

@@ -29,9 +29,9 @@ type holdContext struct {
 	session *session
 }
 
-func (w holdContext) Err() error {
-	w.session.endCause()
-	return w.Context.Err()
+func (h holdContext) Err() error {
+	h.session.endCause()
+	return h.Context.Err()
 }
 
 // addLocked adds a hold, whose context has the values of ctx.

@@ -36,26 +36,26 @@ func exclusives() []exclusive {
 }
 
 // listening is how many channels that match have a listener.
-func (w *testServer) listening(pattern string) int {
-	w.t.Helper()
-	channels, err := w.eye.PubSubChannels(ctxOf(w.t), pattern).Result()
+func (t *testServer) listening(pattern string) int {
+	t.t.Helper()
+	channels, err := t.eye.PubSubChannels(ctxOf(t.t), pattern).Result()
 	if err != nil {
-		w.t.Fatal(err)
+		t.t.Fatal(err)
 	}
 	return len(channels)
 }
 
 // clean fails unless only what belongs there for good is left.
-func (w *testServer) clean(pattern string) {
-	w.t.Helper()
-	await.Until(w.t, "nothing is left", func() bool {
-		keys, err := w.eye.Keys(ctxOf(w.t), "*").Result()
+func (t *testServer) clean(pattern string) {
+	t.t.Helper()
+	await.Until(t.t, "nothing is left", func() bool {
+		keys, err := t.eye.Keys(ctxOf(t.t), "*").Result()
 		for _, key := range keys {
-			if !strings.HasPrefix(key, "redisson_lock_token:") && w.eye.Type(ctxOf(w.t), key).Val() != "string" {
+			if !strings.HasPrefix(key, "redisson_lock_token:") && t.eye.Type(ctxOf(t.t), key).Val() != "string" {
 				return false
 			}
 		}
-		return err == nil && w.listening(pattern) == 0
+		return err == nil && t.listening(pattern) == 0
 	})
 }
 

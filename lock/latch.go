@@ -71,16 +71,16 @@ type latch struct {
 	name, channel string
 }
 
-func (k *latch) attempt(ctx context.Context, _ callParams) (attemptResult, error) {
-	n, err := k.locker.rdb.Exists(ctx, k.name).Result()
+func (l *latch) attempt(ctx context.Context, _ callParams) (attemptResult, error) {
+	n, err := l.locker.rdb.Exists(ctx, l.name).Result()
 	if err != nil {
-		return attemptResult{}, fmt.Errorf("read %s: %w", k.name, err)
+		return attemptResult{}, fmt.Errorf("read %s: %w", l.name, err)
 	}
-	return attemptResult{held: n == 0, hub: k.locker.hub, channel: k.channel}, nil
+	return attemptResult{held: n == 0, hub: l.locker.hub, channel: l.channel}, nil
 }
 
-func (k *latch) extend(context.Context, callParams) (bool, error) { return true, nil }
+func (l *latch) extend(context.Context, callParams) (bool, error) { return true, nil }
 
-func (k *latch) release(context.Context, callParams) (releaseResult, error) {
+func (l *latch) release(context.Context, callParams) (releaseResult, error) {
 	return releaseResult{held: true}, nil
 }

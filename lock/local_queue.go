@@ -38,15 +38,15 @@ type ticket struct {
 // wait waits until the caller is at the front of the queue. If this process has released
 // the lock maxStreak times in a row while other processes waited, it then also waits for
 // yieldDelay.
-func (g *localQueues) wait(ctx context.Context, name string) (*ticket, error) {
-	p, turn := g.join(name)
+func (l *localQueues) wait(ctx context.Context, name string) (*ticket, error) {
+	p, turn := l.join(name)
 	select {
 	case <-turn:
 	case <-ctx.Done():
 		p.leave(0)
 		return nil, context.Cause(ctx)
 	}
-	if !g.resetStreak(name) {
+	if !l.resetStreak(name) {
 		return p, nil
 	}
 	timer := time.NewTimer(yieldDelay)
@@ -61,26 +61,26 @@ func (g *localQueues) wait(ctx context.Context, name string) (*ticket, error) {
 }
 
 // join appends the caller to the queue; turn is closed when it is at the front.
-func (g *localQueues) join(name string) (p *ticket, turn chan struct{}) {
+func (l *localQueues) join(name string) (p *ticket, turn chan struct{}) {
 	turn = make(chan struct{})
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	gt := g.byName[name]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	gt := l.byName[name]
 	if gt == nil {
 		gt = new(localQueue)
-		g.byName[name] = gt
+		l.byName[name] = gt
 	}
 	if gt.waiters.Len() == 0 {
 		close(turn)
 	}
-	return &ticket{queues: g, name: name, element: gt.waiters.PushBack(turn)}, turn
+	return &ticket{queues: l, name: name, element: gt.waiters.PushBack(turn)}, turn
 }
 
 // resetStreak resets the streak if it has reached maxStreak, and reports whether it has.
-func (g *localQueues) resetStreak(name string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	gt := g.byName[name]
+func (l *localQueues) resetStreak(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	gt := l.byName[name]
 	if gt.streak < maxStreak {
 		return false
 	}
@@ -88,16 +88,16 @@ func (g *localQueues) resetStreak(name string) bool {
 	return true
 }
 
-// leave removes p from the queue and admits the next waiter. notified is the number of
+// leave removes t from the queue and admits the next waiter. notified is the number of
 // subscribers that received the release. They are all in other processes, because waiters
 // of this one do not subscribe meanwhile.
-func (p *ticket) leave(notified int64) {
-	g := p.queues
+func (t *ticket) leave(notified int64) {
+	g := t.queues
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	gt := g.byName[p.name]
-	isFirst := gt.waiters.Front() == p.element
-	gt.waiters.Remove(p.element)
+	gt := g.byName[t.name]
+	isFirst := gt.waiters.Front() == t.element
+	gt.waiters.Remove(t.element)
 	if !isFirst {
 		return
 	}
@@ -110,30 +110,30 @@ func (p *ticket) leave(notified int64) {
 	case gt.waiters.Len() > 0:
 		close(gt.waiters.Front().Value.(chan struct{}))
 	case gt.streak == 0:
-		delete(g.byName, p.name)
+		delete(g.byName, t.name)
 	default:
 		gt.emptiedAt = time.Now()
-		g.sweepLocked(p.name, gt)
+		g.sweepLocked(t.name, gt)
 	}
 }
 
 // sweepLocked removes gt after it was unused for streakTTL. Until then it keeps the
 // streak of a caller that acquires the lock again and again.
-func (g *localQueues) sweepLocked(name string, gt *localQueue) {
+func (l *localQueues) sweepLocked(name string, gt *localQueue) {
 	if gt.sweepPending {
 		return
 	}
 	gt.sweepPending = true
 	time.AfterFunc(streakTTL, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		gt.sweepPending = false
 		switch {
-		case g.byName[name] != gt || gt.waiters.Len() > 0:
+		case l.byName[name] != gt || gt.waiters.Len() > 0:
 		case time.Since(gt.emptiedAt) >= streakTTL:
-			delete(g.byName, name)
+			delete(l.byName, name)
 		default:
-			g.sweepLocked(name, gt)
+			l.sweepLocked(name, gt)
 		}
 	})
 }

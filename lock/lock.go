@@ -92,7 +92,7 @@ func (l *Locker) newLock(name string, k lockKind, t traits) *Lock {
 }
 
 // Name returns the name of the lock, which is also its main key in Redis.
-func (lk *Lock) Name() string { return lk.name }
+func (l *Lock) Name() string { return l.name }
 
 // Lock acquires the lock. It waits until ctx is done and then returns an error that
 // matches ErrNotAcquired and the cause of ctx; nothing remains in Redis.
@@ -104,27 +104,27 @@ func (lk *Lock) Name() string { return lk.name }
 // Waiters of one process queue locally, and only the first one calls Redis. It tries
 // again when the release is published, and otherwise after a random part of the poll
 // interval. If the first call to Redis fails, Lock fails; later failures are retried.
-func (lk *Lock) Lock(ctx context.Context, options ...LockOption) (*Hold, error) {
-	return lk.acquire(ctx, options, (*acquisition).wait)
+func (l *Lock) Lock(ctx context.Context, options ...LockOption) (*Hold, error) {
+	return l.acquire(ctx, options, (*acquisition).wait)
 }
 
 // TryLock tries once to acquire the lock, in one round trip. It returns ErrNotAcquired if
 // the lock is held by another owner.
-func (lk *Lock) TryLock(ctx context.Context, options ...LockOption) (*Hold, error) {
-	return lk.acquire(ctx, options, (*acquisition).tryOnce)
+func (l *Lock) TryLock(ctx context.Context, options ...LockOption) (*Hold, error) {
+	return l.acquire(ctx, options, (*acquisition).tryOnce)
 }
 
-func (lk *Lock) acquire(ctx context.Context, options []LockOption, try strategy) (*Hold, error) {
-	if err := lk.check(ctx); err != nil {
+func (l *Lock) acquire(ctx context.Context, options []LockOption, try strategy) (*Hold, error) {
+	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
-	return lk.locker.acquire(ctx, lk, options, try)
+	return l.locker.acquire(ctx, l, options, try)
 }
 
-// check returns an error if lk or ctx is nil.
-func (lk *Lock) check(ctx context.Context) error {
+// check returns an error if l or ctx is nil.
+func (l *Lock) check(ctx context.Context) error {
 	switch {
-	case lk == nil:
+	case l == nil:
 		return fmt.Errorf("%w: the lock is nil", ErrInvalidArgument)
 	case ctx == nil:
 		return fmt.Errorf("%w: the context is nil", ErrInvalidArgument)

@@ -70,56 +70,56 @@ func options(addr string) *redis.Options {
 	}
 }
 
-func (w *testServer) dial(addr string) *redis.Client {
-	w.t.Helper()
+func (t *testServer) dial(addr string) *redis.Client {
+	t.t.Helper()
 	rdb := redis.NewClient(options(addr))
-	w.t.Cleanup(func() { rdb.Close() })
+	t.t.Cleanup(func() { rdb.Close() })
 	return rdb
 }
 
 // locker makes another process of the world: its own client and Locker.
-func (w *testServer) locker(settings ...LockerOption) *Locker {
-	w.t.Helper()
-	return w.lockerAt(w.server.Addr, settings...)
+func (t *testServer) locker(settings ...LockerOption) *Locker {
+	t.t.Helper()
+	return t.lockerAt(t.server.Addr, settings...)
 }
 
-func (w *testServer) lockerAt(addr string, settings ...LockerOption) *Locker {
-	w.t.Helper()
-	l := New(w.dial(addr), settings...)
-	w.t.Cleanup(l.Close)
+func (t *testServer) lockerAt(addr string, settings ...LockerOption) *Locker {
+	t.t.Helper()
+	l := New(t.dial(addr), settings...)
+	t.t.Cleanup(l.Close)
 	return l
 }
 
 // hash is what stands under the lock's key.
-func (w *testServer) hash(name string) map[string]string {
-	w.t.Helper()
-	m, err := w.eye.HGetAll(ctxOf(w.t), name).Result()
+func (t *testServer) hash(name string) map[string]string {
+	t.t.Helper()
+	m, err := t.eye.HGetAll(ctxOf(t.t), name).Result()
 	if err != nil {
-		w.t.Fatal(err)
+		t.t.Fatal(err)
 	}
 	return m
 }
 
 // empty fails unless Redis has no key at all.
-func (w *testServer) empty() {
-	w.t.Helper()
-	await.Until(w.t, "no key is left", func() bool {
-		keys, err := w.eye.Keys(ctxOf(w.t), "*").Result()
+func (t *testServer) empty() {
+	t.t.Helper()
+	await.Until(t.t, "no key is left", func() bool {
+		keys, err := t.eye.Keys(ctxOf(t.t), "*").Result()
 		return err == nil && len(keys) == 0
 	})
 }
 
 // silent fails unless nobody is subscribed to channel, soon.
-func (w *testServer) silent(channel string) {
-	w.t.Helper()
-	await.Until(w.t, "nobody listens to "+channel, func() bool { return w.listeners(channel) == 0 })
+func (t *testServer) silent(channel string) {
+	t.t.Helper()
+	await.Until(t.t, "nobody listens to "+channel, func() bool { return t.listeners(channel) == 0 })
 }
 
-func (w *testServer) listeners(channel string) int64 {
-	w.t.Helper()
-	n, err := w.eye.PubSubNumSub(ctxOf(w.t), channel).Result()
+func (t *testServer) listeners(channel string) int64 {
+	t.t.Helper()
+	n, err := t.eye.PubSubNumSub(ctxOf(t.t), channel).Result()
 	if err != nil {
-		w.t.Fatal(err)
+		t.t.Fatal(err)
 	}
 	return n[channel]
 }
@@ -181,11 +181,11 @@ func wantErr(t *testing.T, err, want error) {
 }
 
 // calls is how many scripts the server has run.
-func (w *testServer) calls() int {
-	w.t.Helper()
-	info, err := w.eye.Info(ctxOf(w.t), "commandstats").Result()
+func (t *testServer) calls() int {
+	t.t.Helper()
+	info, err := t.eye.Info(ctxOf(t.t), "commandstats").Result()
 	if err != nil {
-		w.t.Fatal(err)
+		t.t.Fatal(err)
 	}
 	total := 0
 	for line := range strings.Lines(info) {

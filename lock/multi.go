@@ -137,27 +137,27 @@ func (b combinedParts) releaseInBackground(p *Lock, c callParams) {
 // multi is the kind of a Multi that is not an atomicMulti.
 type multi struct{ combinedParts }
 
-func (k *multi) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+func (m *multi) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	c.willWait = false
-	for i, p := range k.parts {
+	for i, p := range m.parts {
 		a, err := p.kind.attempt(ctx, c)
 		if err == nil && a.held {
 			continue
 		}
-		taken := k.parts[:i]
+		taken := m.parts[:i]
 		if err != nil {
-			taken = k.parts[:i+1] // its outcome is unknown
+			taken = m.parts[:i+1] // its outcome is unknown
 		}
 		if c.count == 1 {
-			k.undo(ctx, c, taken)
+			m.undo(ctx, c, taken)
 		}
 		return a, err
 	}
 	return attemptResult{held: true}, nil
 }
 
-func (k *multi) extend(ctx context.Context, c callParams) (bool, error) {
-	for _, p := range k.parts {
+func (m *multi) extend(ctx context.Context, c callParams) (bool, error) {
+	for _, p := range m.parts {
 		if held, err := p.kind.extend(ctx, c); err != nil || !held {
 			return false, err
 		}
@@ -165,29 +165,29 @@ func (k *multi) extend(ctx context.Context, c callParams) (bool, error) {
 	return true, nil
 }
 
-func (k *multi) release(ctx context.Context, c callParams) (releaseResult, error) {
-	results, errs := k.combinedParts.release(ctx, c)
-	return mergeReleases(results, len(k.parts)), errors.Join(errs...)
+func (m *multi) release(ctx context.Context, c callParams) (releaseResult, error) {
+	results, errs := m.combinedParts.release(ctx, c)
+	return mergeReleases(results, len(m.parts)), errors.Join(errs...)
 }
 
 // redlock is the kind of Redlock.
 type redlock struct{ combinedParts }
 
-func (k *redlock) quorum() int { return len(k.parts)/2 + 1 }
+func (r *redlock) quorum() int { return len(r.parts)/2 + 1 }
 
 // partTimeout returns a context with the timeout of one part.
-func (k *redlock) partTimeout(ctx context.Context, c callParams) (context.Context, context.CancelFunc) {
+func (r *redlock) partTimeout(ctx context.Context, c callParams) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, max(c.lease/20, min(c.lease/3, minPartTimeout)))
 }
 
 // askAll calls ask for all parts concurrently and returns how many returned true.
-func (k *redlock) askAll(ctx context.Context, c callParams, ask func(context.Context, *Lock) (bool, error)) (int, error) {
-	ctx, cancel := k.partTimeout(ctx, c)
+func (r *redlock) askAll(ctx context.Context, c callParams, ask func(context.Context, *Lock) (bool, error)) (int, error) {
+	ctx, cancel := r.partTimeout(ctx, c)
 	defer cancel()
-	yes := make([]bool, len(k.parts))
-	errs := make([]error, len(k.parts))
+	yes := make([]bool, len(r.parts))
+	errs := make([]error, len(r.parts))
 	var all sync.WaitGroup
-	for i, p := range k.parts {
+	for i, p := range r.parts {
 		all.Go(func() { yes[i], errs[i] = ask(ctx, p) })
 	}
 	all.Wait()
@@ -200,21 +200,21 @@ func (k *redlock) askAll(ctx context.Context, c callParams, ask func(context.Con
 	return n, errors.Join(errs...)
 }
 
-func (k *redlock) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+func (r *redlock) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	c.willWait = false
-	answers := make(chan attemptResult, len(k.parts))
-	n, err := k.askAll(ctx, c, func(ctx context.Context, p *Lock) (bool, error) {
+	answers := make(chan attemptResult, len(r.parts))
+	n, err := r.askAll(ctx, c, func(ctx context.Context, p *Lock) (bool, error) {
 		a, err := p.kind.attempt(ctx, c)
 		if err == nil && !a.held {
 			answers <- a
 		}
 		return a.held, err
 	})
-	if n >= k.quorum() {
+	if n >= r.quorum() {
 		return attemptResult{held: true}, nil
 	}
 	if c.count == 1 {
-		k.undo(ctx, c, k.parts)
+		r.undo(ctx, c, r.parts)
 	}
 	if len(answers) == 0 {
 		return attemptResult{}, err // no part is held by others: too many failed
@@ -222,11 +222,11 @@ func (k *redlock) attempt(ctx context.Context, c callParams) (attemptResult, err
 	return <-answers, nil
 }
 
-func (k *redlock) extend(ctx context.Context, c callParams) (bool, error) {
-	n, err := k.askAll(ctx, c, func(ctx context.Context, p *Lock) (bool, error) {
+func (r *redlock) extend(ctx context.Context, c callParams) (bool, error) {
+	n, err := r.askAll(ctx, c, func(ctx context.Context, p *Lock) (bool, error) {
 		return p.kind.extend(ctx, c)
 	})
-	if n >= k.quorum() {
+	if n >= r.quorum() {
 		return true, nil
 	}
 	return false, err
@@ -234,23 +234,23 @@ func (k *redlock) extend(ctx context.Context, c callParams) (bool, error) {
 
 // release succeeds if a majority has replied; the other parts are released in the
 // background.
-func (k *redlock) release(ctx context.Context, c callParams) (releaseResult, error) {
-	ctx, cancel := k.partTimeout(ctx, c)
+func (r *redlock) release(ctx context.Context, c callParams) (releaseResult, error) {
+	ctx, cancel := r.partTimeout(ctx, c)
 	defer cancel()
-	results, errs := k.combinedParts.release(ctx, c)
+	results, errs := r.combinedParts.release(ctx, c)
 	replied := 0
 	for _, err := range errs {
 		if err == nil {
 			replied++
 		}
 	}
-	if replied < k.quorum() {
+	if replied < r.quorum() {
 		return releaseResult{}, errors.Join(errs...)
 	}
 	for i, err := range errs {
 		if err != nil && c.count == 0 {
-			k.releaseInBackground(k.parts[i], c)
+			r.releaseInBackground(r.parts[i], c)
 		}
 	}
-	return mergeReleases(results, k.quorum()), nil
+	return mergeReleases(results, r.quorum()), nil
 }

@@ -40,29 +40,29 @@ func hashTag(name string) string {
 	return inside
 }
 
-func (k *atomicMulti) attempt(ctx context.Context, c callParams) (attemptResult, error) {
-	r, err := k.locker.run(ctx, k.locker.scripts["joint_lock"], c.replicas, k.keys, c.owner.id, c.count, c.lease.Milliseconds())
+func (a *atomicMulti) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	r, err := a.locker.run(ctx, a.locker.scripts["joint_lock"], c.replicas, a.keys, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
 		return attemptResult{}, err
 	}
-	refused := k.parts[min(max(int(r.index)-1, 0), len(k.parts)-1)]
-	return r.attemptResult(k.locker.hub, refused.channel), nil
+	refused := a.parts[min(max(int(r.index)-1, 0), len(a.parts)-1)]
+	return r.attemptResult(a.locker.hub, refused.channel), nil
 }
 
-func (k *atomicMulti) extend(ctx context.Context, c callParams) (bool, error) {
-	r, err := k.locker.run(ctx, k.locker.scripts["joint_extend"], 0, k.keys, c.owner.id, c.lease.Milliseconds())
+func (a *atomicMulti) extend(ctx context.Context, c callParams) (bool, error) {
+	r, err := a.locker.run(ctx, a.locker.scripts["joint_extend"], 0, a.keys, c.owner.id, c.lease.Milliseconds())
 	return r.done, err
 }
 
-func (k *atomicMulti) release(ctx context.Context, c callParams) (releaseResult, error) {
-	verb, err := k.locker.publishCommand(ctx)
+func (a *atomicMulti) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := a.locker.publishCommand(ctx)
 	if err != nil {
 		return releaseResult{}, err
 	}
 	args := []any{c.owner.id, c.count, verb}
-	for _, p := range k.parts {
+	for _, p := range a.parts {
 		args = append(args, p.channel)
 	}
-	r, err := k.locker.run(ctx, k.locker.scripts["joint_unlock"], 0, k.keys, args...)
+	r, err := a.locker.run(ctx, a.locker.scripts["joint_unlock"], 0, a.keys, args...)
 	return r.releaseResult(), err
 }

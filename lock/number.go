@@ -61,17 +61,17 @@ func (l *Locker) callWithID(ctx context.Context, send func(ctx context.Context, 
 	return err
 }
 
-// readNumber returns the number stored under the name of lk; 0 if there is none.
-func (lk *Lock) readNumber(ctx context.Context) (int64, error) {
-	if lk.err != nil {
-		return 0, lk.err
+// readNumber returns the number stored under the name of l; 0 if there is none.
+func (l *Lock) readNumber(ctx context.Context) (int64, error) {
+	if l.err != nil {
+		return 0, l.err
 	}
-	n, err := lk.locker.rdb.Get(ctx, lk.name).Int64()
+	n, err := l.locker.rdb.Get(ctx, l.name).Int64()
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", lk.name, err)
+		return 0, fmt.Errorf("read %s: %w", l.name, err)
 	}
 	return n, nil
 }

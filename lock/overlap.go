@@ -2,13 +2,13 @@ package lock
 
 import "slices"
 
-// resourceNames returns the names of everything that an owner of lk holds in Redis. Locks
+// resourceNames returns the names of everything that an owner of l holds in Redis. Locks
 // that share a resource have a name in common.
-func (lk *Lock) resourceNames() []string {
-	if lk.resources == nil {
-		return []string{lk.namespace + lk.name}
+func (l *Lock) resourceNames() []string {
+	if l.resources == nil {
+		return []string{l.namespace + l.name}
 	}
-	return lk.resources
+	return l.resources
 }
 
 // overlaps reports whether owner holds a part of lk as part of another lock. Redis counts

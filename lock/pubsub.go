@@ -115,9 +115,9 @@ func (h *hub) close() {
 	h.wg.Wait()
 }
 
-// notifyLocked notifies all waiters of tp, which then try again.
-func (tp *topic) notifyLocked() {
-	for sub := range tp.subscribers {
+// notifyLocked notifies all waiters of t, which then try again.
+func (t *topic) notifyLocked() {
+	for sub := range t.subscribers {
 		select {
 		case sub.notify <- struct{}{}:
 		default:
@@ -125,10 +125,10 @@ func (tp *topic) notifyLocked() {
 	}
 }
 
-// unconfirmLocked records that messages of tp are not received any more.
-func (tp *topic) unconfirmLocked() {
-	if tp.isConfirmed {
-		tp.isConfirmed = false
-		tp.ready = make(chan struct{})
+// unconfirmLocked records that messages of t are not received any more.
+func (t *topic) unconfirmLocked() {
+	if t.isConfirmed {
+		t.isConfirmed = false
+		t.ready = make(chan struct{})
 	}
 }

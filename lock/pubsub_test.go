@@ -16,43 +16,43 @@ import (
 )
 
 // hub makes a hub of one connection to addr.
-func (w *testServer) hub(addr string, heartbeat time.Duration) *hub {
-	w.t.Helper()
-	rdb := w.dial(addr)
+func (t *testServer) hub(addr string, heartbeat time.Duration) *hub {
+	t.t.Helper()
+	rdb := t.dial(addr)
 	h := newHub(func(context.Context, string) (route, error) {
 		return route{open: func(ctx context.Context) *redis.PubSub { return rdb.Subscribe(ctx) }}, nil
 	})
 	h.heartbeat = heartbeat
-	w.t.Cleanup(h.close)
+	t.t.Cleanup(h.close)
 	return h
 }
 
-func (w *testServer) listen(h *hub, channel string) *subscription {
-	w.t.Helper()
-	sub, err := h.subscribe(ctxOf(w.t), channel)
+func (t *testServer) listen(h *hub, channel string) *subscription {
+	t.t.Helper()
+	sub, err := h.subscribe(ctxOf(t.t), channel)
 	if err != nil {
-		w.t.Fatal(err)
+		t.t.Fatal(err)
 	}
 	return sub
 }
 
 // heard waits for something from c.
-func (w *testServer) heard(c <-chan struct{}) {
-	w.t.Helper()
-	ctx := ctxOf(w.t)
+func (t *testServer) heard(c <-chan struct{}) {
+	t.t.Helper()
+	ctx := ctxOf(t.t)
 	select {
 	case <-c:
 	case <-ctx.Done():
-		w.t.Error("nothing is heard")
+		t.t.Error("nothing is heard")
 	}
 }
 
 // connections is how many clients the server has.
-func (w *testServer) connections() int {
-	w.t.Helper()
-	list, err := w.eye.ClientList(ctxOf(w.t)).Result()
+func (t *testServer) connections() int {
+	t.t.Helper()
+	list, err := t.eye.ClientList(ctxOf(t.t)).Result()
 	if err != nil {
-		w.t.Fatal(err)
+		t.t.Fatal(err)
 	}
 	return strings.Count(list, "\n")
 }

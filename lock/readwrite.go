@@ -34,10 +34,10 @@ func (l *Locker) ReadWrite(name string) *ReadWrite {
 }
 
 // Read returns the read lock.
-func (rw *ReadWrite) Read() *Lock { return rw.read }
+func (r *ReadWrite) Read() *Lock { return r.read }
 
 // Write returns the write lock.
-func (rw *ReadWrite) Write() *Lock { return rw.write }
+func (r *ReadWrite) Write() *Lock { return r.write }
 
 // readwrite is the common part of reader and writer.
 type readwrite struct {
@@ -46,8 +46,8 @@ type readwrite struct {
 }
 
 // holdKey returns the key of a reader's i-th hold.
-func (k *readwrite) holdKey(o Owner, i int) string {
-	return k.holdPrefix + ":" + o.id + ":rwlock_timeout:" + strconv.Itoa(i)
+func (r *readwrite) holdKey(o Owner, i int) string {
+	return r.holdPrefix + ":" + o.id + ":rwlock_timeout:" + strconv.Itoa(i)
 }
 
 // reader is the kind of Read.
@@ -84,27 +84,27 @@ type writer struct {
 	lock, unlock, prolong *script
 }
 
-func (k *writer) attempt(ctx context.Context, c callParams) (attemptResult, error) {
-	r, err := k.locker.run(ctx, k.lock, c.replicas, []string{k.name}, c.owner.id, c.count, c.lease.Milliseconds())
+func (w *writer) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	r, err := w.locker.run(ctx, w.lock, c.replicas, []string{w.name}, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
 		return attemptResult{}, err
 	}
 	if !r.done && r.n == -3 {
 		return attemptResult{}, fmt.Errorf("%w: a reader cannot acquire the write lock", ErrNotReentrant)
 	}
-	return r.attemptResult(k.locker.hub, k.channel), nil
+	return r.attemptResult(w.locker.hub, w.channel), nil
 }
 
-func (k *writer) extend(ctx context.Context, c callParams) (bool, error) {
-	r, err := k.locker.run(ctx, k.prolong, 0, []string{k.name}, c.owner.id, c.lease.Milliseconds())
+func (w *writer) extend(ctx context.Context, c callParams) (bool, error) {
+	r, err := w.locker.run(ctx, w.prolong, 0, []string{w.name}, c.owner.id, c.lease.Milliseconds())
 	return r.done, err
 }
 
-func (k *writer) release(ctx context.Context, c callParams) (releaseResult, error) {
-	verb, err := k.locker.publishCommand(ctx)
+func (w *writer) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := w.locker.publishCommand(ctx)
 	if err != nil {
 		return releaseResult{}, err
 	}
-	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name}, c.owner.id, c.count, verb, k.channel, k.holdPrefix)
+	r, err := w.locker.run(ctx, w.unlock, 0, []string{w.name}, c.owner.id, c.count, verb, w.channel, w.holdPrefix)
 	return r.releaseResult(), err
 }

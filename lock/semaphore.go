@@ -89,22 +89,22 @@ type semaphore struct {
 	take, undo, give, set *script
 }
 
-func (k *semaphore) attempt(ctx context.Context, c callParams) (attemptResult, error) {
-	r, err := k.locker.run(ctx, k.take, c.replicas, []string{k.name, k.mark + c.owner.id}, c.permits, c.lease.Milliseconds())
+func (s *semaphore) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	r, err := s.locker.run(ctx, s.take, c.replicas, []string{s.name, s.mark + c.owner.id}, c.permits, c.lease.Milliseconds())
 	if err != nil {
 		return attemptResult{}, err
 	}
-	return attemptResult{held: r.done, hub: k.locker.hub, channel: k.channel}, nil
+	return attemptResult{held: r.done, hub: s.locker.hub, channel: s.channel}, nil
 }
 
 // extend does nothing: permits do not expire.
-func (k *semaphore) extend(context.Context, callParams) (bool, error) { return true, nil }
+func (s *semaphore) extend(context.Context, callParams) (bool, error) { return true, nil }
 
-func (k *semaphore) release(ctx context.Context, c callParams) (releaseResult, error) {
-	verb, err := k.locker.publishCommand(ctx)
+func (s *semaphore) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := s.locker.publishCommand(ctx)
 	if err != nil {
 		return releaseResult{}, err
 	}
-	r, err := k.locker.run(ctx, k.undo, 0, []string{k.name, k.mark + c.owner.id}, c.permits, verb, k.channel)
+	r, err := s.locker.run(ctx, s.undo, 0, []string{s.name, s.mark + c.owner.id}, c.permits, verb, s.channel)
 	return releaseResult{held: r.done}, err
 }

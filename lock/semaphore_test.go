@@ -150,11 +150,11 @@ func TestSemaphore_TheSameAttemptTwiceTakesOnce(t *testing.T) {
 }
 
 // dead takes a permit for a process that nobody hears of again.
-func (w *testServer) dead(p *ExpirableSemaphore, lease time.Duration) {
-	w.t.Helper()
+func (t *testServer) dead(p *ExpirableSemaphore, lease time.Duration) {
+	t.t.Helper()
 	c := callParams{owner: p.lock.newOwner(), count: 1, lease: lease}
-	if a, err := p.kind.attempt(ctxOf(w.t), c); err != nil || !a.held {
-		w.t.Fatalf("attempt = %+v, %v", a, err)
+	if a, err := p.kind.attempt(ctxOf(t.t), c); err != nil || !a.held {
+		t.t.Fatalf("attempt = %+v, %v", a, err)
 	}
 }
 

@@ -21,10 +21,10 @@ type virtualLock struct {
 	counts  []int
 }
 
-func (b *virtualLock) answer(ctx context.Context) (bool, error) {
-	b.mu.Lock()
-	delay, held, err := b.delay, !b.refuse, b.fail
-	b.mu.Unlock()
+func (v *virtualLock) answer(ctx context.Context) (bool, error) {
+	v.mu.Lock()
+	delay, held, err := v.delay, !v.refuse, v.fail
+	v.mu.Unlock()
 	sleep[struct{}](ctx, nil, delay)
 	if err == nil {
 		err = ctx.Err()
@@ -32,39 +32,39 @@ func (b *virtualLock) answer(ctx context.Context) (bool, error) {
 	return held && err == nil, err
 }
 
-func (b *virtualLock) attempt(ctx context.Context, _ callParams) (attemptResult, error) {
-	held, err := b.answer(ctx)
+func (v *virtualLock) attempt(ctx context.Context, _ callParams) (attemptResult, error) {
+	held, err := v.answer(ctx)
 	return attemptResult{held: held, token: 7}, err
 }
 
-func (b *virtualLock) extend(ctx context.Context, _ callParams) (bool, error) {
-	b.mu.Lock()
-	b.extends = append(b.extends, time.Now())
-	b.mu.Unlock()
-	return b.answer(ctx)
+func (v *virtualLock) extend(ctx context.Context, _ callParams) (bool, error) {
+	v.mu.Lock()
+	v.extends = append(v.extends, time.Now())
+	v.mu.Unlock()
+	return v.answer(ctx)
 }
 
-func (b *virtualLock) release(ctx context.Context, c callParams) (releaseResult, error) {
-	b.mu.Lock()
-	b.counts = append(b.counts, c.count)
-	b.mu.Unlock()
-	held, err := b.answer(ctx)
+func (v *virtualLock) release(ctx context.Context, c callParams) (releaseResult, error) {
+	v.mu.Lock()
+	v.counts = append(v.counts, c.count)
+	v.mu.Unlock()
+	held, err := v.answer(ctx)
 	return releaseResult{held: held}, err
 }
 
-func (b *virtualLock) say(change func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (v *virtualLock) say(change func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	change()
 }
 
-func (b *virtualLock) seen() []time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.extends)
+func (v *virtualLock) seen() []time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.extends)
 }
 
-func (b *virtualLock) renewals() int { return len(b.seen()) }
+func (v *virtualLock) renewals() int { return len(v.seen()) }
 
 // virtual runs f with a Locker without Redis, on virtual time.
 func virtual(t *testing.T, f func(t *testing.T, b *virtualLock, lk *Lock)) {

@@ -21,24 +21,24 @@ type simple struct {
 	lock, unlock, prolong *script
 }
 
-func (k *simple) attempt(ctx context.Context, c callParams) (attemptResult, error) {
-	r, err := k.locker.run(ctx, k.lock, c.replicas, []string{k.name}, c.owner.id, c.lease.Milliseconds())
+func (s *simple) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	r, err := s.locker.run(ctx, s.lock, c.replicas, []string{s.name}, c.owner.id, c.lease.Milliseconds())
 	if err != nil {
 		return attemptResult{}, err
 	}
-	return r.attemptResult(k.locker.hub, k.channel), nil
+	return r.attemptResult(s.locker.hub, s.channel), nil
 }
 
-func (k *simple) extend(ctx context.Context, c callParams) (bool, error) {
-	r, err := k.locker.run(ctx, k.prolong, 0, []string{k.name}, c.owner.id, c.lease.Milliseconds())
+func (s *simple) extend(ctx context.Context, c callParams) (bool, error) {
+	r, err := s.locker.run(ctx, s.prolong, 0, []string{s.name}, c.owner.id, c.lease.Milliseconds())
 	return r.done, err
 }
 
-func (k *simple) release(ctx context.Context, c callParams) (releaseResult, error) {
-	verb, err := k.locker.publishCommand(ctx)
+func (s *simple) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := s.locker.publishCommand(ctx)
 	if err != nil {
 		return releaseResult{}, err
 	}
-	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name}, c.owner.id, verb, k.channel)
+	r, err := s.locker.run(ctx, s.unlock, 0, []string{s.name}, c.owner.id, verb, s.channel)
 	return r.releaseResult(), err
 }

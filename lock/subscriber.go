@@ -34,19 +34,19 @@ func newSubscriber(h *hub, r route) *subscriber {
 }
 
 // notifyChangedLocked tells the writer that topics have changed.
-func (ln *subscriber) notifyChangedLocked() {
+func (s *subscriber) notifyChangedLocked() {
 	select {
-	case ln.changed <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
 // run keeps a connection until the hub is closed or there are no waiters left.
-func (ln *subscriber) run() {
-	defer ln.cancel()
+func (s *subscriber) run() {
+	defer s.cancel()
 	pause := firstBackoff
 	for {
-		switch ln.connect() {
+		switch s.connect() {
 		case connIdle:
 			return
 		case connServed:
@@ -57,12 +57,12 @@ func (ln *subscriber) run() {
 		timer := time.NewTimer(pause/2 + rand.N(pause/2))
 		select {
 		case <-timer.C:
-		case <-ln.ctx.Done():
+		case <-s.ctx.Done():
 			timer.Stop()
 			return
 		}
-		if ln.route.sharded {
-			ln.closeAndNotify()
+		if s.route.sharded {
+			s.closeAndNotify()
 			return
 		}
 	}
@@ -78,10 +78,10 @@ const (
 )
 
 // connect opens a connection and serves it until it ends.
-func (ln *subscriber) connect() connResult {
-	ln.resetTopics()
-	ctx, cancel := context.WithCancel(ln.ctx)
-	c := &connection{subscriber: ln, conn: ln.route.open(ctx), cancel: cancel}
+func (s *subscriber) connect() connResult {
+	s.resetTopics()
+	ctx, cancel := context.WithCancel(s.ctx)
+	c := &connection{subscriber: s, conn: s.route.open(ctx), cancel: cancel}
 	var parts sync.WaitGroup
 	parts.Go(func() { c.write(ctx) })
 	parts.Go(func() { c.read(ctx) })
@@ -98,23 +98,23 @@ func (ln *subscriber) connect() connResult {
 }
 
 // resetTopics resets the state that belonged to the last connection.
-func (ln *subscriber) resetTopics() {
-	ln.hub.mu.Lock()
-	defer ln.hub.mu.Unlock()
-	for name, tp := range ln.topics {
+func (s *subscriber) resetTopics() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for name, tp := range s.topics {
 		tp.isSubscribed, tp.pending = false, 0
 		tp.unconfirmLocked()
 		if len(tp.subscribers) == 0 {
-			delete(ln.topics, name)
+			delete(s.topics, name)
 		}
 	}
 }
 
 // pendingChanges returns the channels to subscribe and to unsubscribe.
-func (ln *subscriber) pendingChanges() (join, leave []string) {
-	ln.hub.mu.Lock()
-	defer ln.hub.mu.Unlock()
-	for name, tp := range ln.topics {
+func (s *subscriber) pendingChanges() (join, leave []string) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for name, tp := range s.topics {
 		switch {
 		case len(tp.subscribers) > 0 && !tp.isSubscribed:
 			tp.isSubscribed = true
@@ -126,50 +126,50 @@ func (ln *subscriber) pendingChanges() (join, leave []string) {
 			leave = append(leave, name)
 		}
 		if len(tp.subscribers) == 0 && tp.pending == 0 {
-			delete(ln.topics, name)
+			delete(s.topics, name)
 		}
 	}
 	return join, leave
 }
 
 // closeIfUnused closes the subscriber if it has no topics, and reports whether it did.
-func (ln *subscriber) closeIfUnused() bool {
-	ln.hub.mu.Lock()
-	defer ln.hub.mu.Unlock()
-	if len(ln.topics) > 0 {
+func (s *subscriber) closeIfUnused() bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if len(s.topics) > 0 {
 		return false
 	}
-	ln.removeLocked()
+	s.removeLocked()
 	return true
 }
 
 // closeAndNotify closes the subscriber and notifies its waiters, which subscribe again.
-func (ln *subscriber) closeAndNotify() {
-	ln.hub.mu.Lock()
-	defer ln.hub.mu.Unlock()
-	ln.removeLocked()
-	for _, tp := range ln.topics {
+func (s *subscriber) closeAndNotify() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.removeLocked()
+	for _, tp := range s.topics {
 		tp.notifyLocked()
 	}
 }
 
-func (ln *subscriber) removeLocked() {
-	ln.cancel()
-	delete(ln.hub.subscribers, ln.route.name)
+func (s *subscriber) removeLocked() {
+	s.cancel()
+	delete(s.hub.subscribers, s.route.name)
 }
 
 // handle processes one message of the connection. It returns false if the server has
 // ended a subscription that is still needed.
-func (ln *subscriber) handle(message any) bool {
-	ln.hub.mu.Lock()
-	defer ln.hub.mu.Unlock()
+func (s *subscriber) handle(message any) bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
 	switch m := message.(type) {
 	case *redis.Message:
-		if tp := ln.topics[m.Channel]; tp != nil {
+		if tp := s.topics[m.Channel]; tp != nil {
 			tp.notifyLocked()
 		}
 	case *redis.Subscription:
-		tp := ln.topics[m.Channel]
+		tp := s.topics[m.Channel]
 		if tp == nil {
 			return true
 		}
@@ -182,7 +182,7 @@ func (ln *subscriber) handle(message any) bool {
 			tp.notifyLocked() // messages may have been missed before the confirmation
 			close(tp.ready)   // last, so that a waiter for ready makes one attempt, not two
 		}
-		ln.notifyChangedLocked() // so that a topic without waiters is removed
+		s.notifyChangedLocked() // so that a topic without waiters is removed
 	}
 	return true
 }

@@ -70,7 +70,7 @@ func logFieldNames() []string {
 // logFields is a set of fields.
 type logFields uint64
 
-func (s logFields) has(f logField) bool { return s>>f&1 == 1 }
+func (l logFields) has(f logField) bool { return l>>f&1 == 1 }
 
 // allFields is the set of all fields.
 const allFields = ^logFields(0)
@@ -155,7 +155,7 @@ func (s *logSampler) allow(now time.Time) bool {
 // status, bytes, Referer and User-Agent.
 //
 //	192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET /a HTTP/1.1" 200 123 "-" "curl/8"
-func (rec *recorder) combined(x *exchange) {
+func (r *recorder) combined(x *exchange) {
 	var space [512]byte
 	b := append(space[:0], cmp.Or(x.generation.redact.client(x), "-")...)
 	b = x.began.UTC().AppendFormat(append(b, " - - ["...), "02/Jan/2006:15:04:05 -0700")
@@ -174,7 +174,7 @@ func (rec *recorder) combined(x *exchange) {
 		b = appendEscaped(b, cmp.Or(field, "-"))
 		b = append(b, '"')
 	}
-	_, _ = rec.lines.Write(append(b, '\n')) // the writer counts the lines that it drops
+	_, _ = r.lines.Write(append(b, '\n')) // the writer counts the lines that it drops
 }
 
 // appendEscaped appends s with characters that would end the field or the line escaped as \xHH, as

@@ -49,40 +49,40 @@ type keyNamer interface {
 	logKey(k limiter.Key) (hash, masked string)
 }
 
-// reset clears q for the next request and keeps its allocated memory. It works in place, one slice at
+// reset clears a for the next request and keeps its allocated memory. It works in place, one slice at
 // a time: assigning a new admission would copy it.
-func (q *admission) reset() {
-	q.route, q.keyNamer = nil, nil
-	q.exempt, q.keepsPermits, q.bothSecrets, q.source = false, false, false, 0
-	q.claims.reset()
-	q.shadows.reset()
-	q.shadowErrors = q.shadowErrors[:0]
-	q.idempotent.firstUse = nil
-	q.idempotent.all = q.idempotent.all[:0]
-	q.decision.Allowed, q.decision.Wait, q.decision.At, q.decision.Permit = false, 0, time.Time{}, limiter.Permit{}
-	q.decision.Outcomes, q.decision.Repeats = q.decision.Outcomes[:0], nil
-	q.decided, q.fallback, q.isRepeat = false, "", false
-	q.ofShare = sharePermit{}
-	q.waited, q.waitTime, q.banned = false, 0, false
-	q.shadowSets, q.shadowsTaken = q.shadowSets[:0], false
-	q.shadowRefusals = q.shadowRefusals[:0]
-	q.takenPermits = q.takenPermits[:0]
-	q.settled.pending = q.settled.pending[:0]
-	q.settled.refunded, q.err, q.admitter = false, nil, nil
-	q.settled.started = q.settled.started[:0]
+func (a *admission) reset() {
+	a.route, a.keyNamer = nil, nil
+	a.exempt, a.keepsPermits, a.bothSecrets, a.source = false, false, false, 0
+	a.claims.reset()
+	a.shadows.reset()
+	a.shadowErrors = a.shadowErrors[:0]
+	a.idempotent.firstUse = nil
+	a.idempotent.all = a.idempotent.all[:0]
+	a.decision.Allowed, a.decision.Wait, a.decision.At, a.decision.Permit = false, 0, time.Time{}, limiter.Permit{}
+	a.decision.Outcomes, a.decision.Repeats = a.decision.Outcomes[:0], nil
+	a.decided, a.fallback, a.isRepeat = false, "", false
+	a.ofShare = sharePermit{}
+	a.waited, a.waitTime, a.banned = false, 0, false
+	a.shadowSets, a.shadowsTaken = a.shadowSets[:0], false
+	a.shadowRefusals = a.shadowRefusals[:0]
+	a.takenPermits = a.takenPermits[:0]
+	a.settled.pending = a.settled.pending[:0]
+	a.settled.refunded, a.err, a.admitter = false, nil, nil
+	a.settled.started = a.settled.started[:0]
 }
 
 // isRefused reports whether the limits have refused the request: the stage that decided has returned
 // errRefused.
-func (q *admission) isRefused() bool { return q.decided && !q.decision.Allowed }
+func (a *admission) isRefused() bool { return a.decided && !a.decision.Allowed }
 
 // firstRefused returns the index of the first claim that a limit refused.
-func (q *admission) firstRefused() (i int, found bool) {
-	if q.decision.Allowed {
+func (a *admission) firstRefused() (i int, found bool) {
+	if a.decision.Allowed {
 		return -1, false
 	}
-	for i := range q.decision.Outcomes {
-		if !q.decision.Outcomes[i].Allowed {
+	for i := range a.decision.Outcomes {
+		if !a.decision.Outcomes[i].Allowed {
 			return i, true
 		}
 	}
@@ -90,12 +90,12 @@ func (q *admission) firstRefused() (i int, found bool) {
 }
 
 // fail records an error for the log. It is joined with earlier errors.
-func (q *admission) fail(err error) {
+func (a *admission) fail(err error) {
 	switch {
 	case err == nil:
-	case q.err == nil:
-		q.err = err
+	case a.err == nil:
+		a.err = err
 	default:
-		q.err = errors.Join(q.err, err)
+		a.err = errors.Join(a.err, err)
 	}
 }

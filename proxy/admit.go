@@ -146,23 +146,23 @@ func (a *admitter) withTimeoutForAll(client context.Context, q *admission) (cont
 	return a.withTimeout(client)
 }
 
-// hasPenalty reports whether a refusal of q may have to be counted for a penalty.
-func (q *admission) hasPenalty() bool {
-	return q.claims.anyLimit(func(l *limit) bool { return l.Penalty != nil })
+// hasPenalty reports whether a refusal of a may have to be counted for a penalty.
+func (a *admission) hasPenalty() bool {
+	return a.claims.anyLimit(func(l *limit) bool { return l.Penalty != nil })
 }
 
 // shortenRetry sets the wait of refusals by concurrent limits to at most one second. A permit of a
 // concurrent limit may be released at any moment, long before the lease on which the store bases
 // its wait ends.
-func (q *admission) shortenRetry() {
-	q.decision.Wait = 0
-	for i := range q.decision.Outcomes {
-		o := &q.decision.Outcomes[i]
-		if concurrent(&q.claims.claims[i]) && !o.Banned {
+func (a *admission) shortenRetry() {
+	a.decision.Wait = 0
+	for i := range a.decision.Outcomes {
+		o := &a.decision.Outcomes[i]
+		if concurrent(&a.claims.claims[i]) && !o.Banned {
 			o.Wait = min(o.Wait, time.Second)
 		}
 		if !o.Allowed {
-			q.decision.Wait = max(q.decision.Wait, o.Wait)
+			a.decision.Wait = max(a.decision.Wait, o.Wait)
 		}
 	}
 }

@@ -13,61 +13,61 @@ type claimSet struct {
 }
 
 // add adds a claim for each of the windows. The claims differ from c only in their limit.
-func (a *claimSet) add(windows []*window, c *limiter.Claim) {
+func (s *claimSet) add(windows []*window, c *limiter.Claim) {
 	for _, w := range windows {
 		c.Limit = &w.Limit
-		a.claims, a.windows = append(a.claims, *c), append(a.windows, w)
+		s.claims, s.windows = append(s.claims, *c), append(s.windows, w)
 	}
 }
 
 // reset makes a an empty set that reuses its memory.
-func (a *claimSet) reset() {
-	a.claims = a.claims[:0]
-	a.windows = a.windows[:0]
+func (s *claimSet) reset() {
+	s.claims = s.claims[:0]
+	s.windows = s.windows[:0]
 }
 
 // empty returns an empty set that reuses the memory of a.
-func (a claimSet) empty() claimSet { return claimSet{a.claims[:0], a.windows[:0]} }
+func (s claimSet) empty() claimSet { return claimSet{s.claims[:0], s.windows[:0]} }
 
-func (a claimSet) clone() claimSet { return claimSet{slices.Clone(a.claims), slices.Clone(a.windows)} }
+func (s claimSet) clone() claimSet { return claimSet{slices.Clone(s.claims), slices.Clone(s.windows)} }
 
 // slice returns the claims from (inclusive) to to (exclusive).
-func (a claimSet) slice(from, to int) claimSet {
-	return claimSet{a.claims[from:to], a.windows[from:to]}
+func (s claimSet) slice(from, to int) claimSet {
+	return claimSet{s.claims[from:to], s.windows[from:to]}
 }
 
 // limitAt returns the limit of the claim at index from, and the index of the first claim of the next
 // limit.
-func (a claimSet) limitAt(from int) (of *limit, to int) {
-	of = a.windows[from].of
-	for to = from + 1; to < len(a.windows) && a.windows[to].of == of; to++ {
+func (s claimSet) limitAt(from int) (of *limit, to int) {
+	of = s.windows[from].of
+	for to = from + 1; to < len(s.windows) && s.windows[to].of == of; to++ {
 	}
 	return of, to
 }
 
 // indexOf returns the index of the first claim on a limit, or -1.
-func (a claimSet) indexOf(of *limit) int {
-	return slices.IndexFunc(a.windows, func(w *window) bool { return w.of == of })
+func (s claimSet) indexOf(of *limit) int {
+	return slices.IndexFunc(s.windows, func(w *window) bool { return w.of == of })
 }
 
 // anyLimit reports whether there is a claim on a limit for which such returns true.
-func (a claimSet) anyLimit(such func(*limit) bool) bool {
-	return slices.ContainsFunc(a.windows, func(w *window) bool { return such(w.of) })
+func (s claimSet) anyLimit(such func(*limit) bool) bool {
+	return slices.ContainsFunc(s.windows, func(w *window) bool { return such(w.of) })
 }
 
 // currentIndex returns the index of the claim under the current secret that claim i repeats under the
 // previous one, or i if it repeats none.
-func (a claimSet) currentIndex(i int) int { return slices.Index(a.windows, a.windows[i]) }
+func (s claimSet) currentIndex(i int) int { return slices.Index(s.windows, s.windows[i]) }
 
 // mergePrevious merges the outcomes under the previous secret into those under the current one. A
 // limit is reached if it is reached under either.
-func (q *admission) mergePrevious() {
-	for i, o := range q.decision.Outcomes {
-		own := q.claims.currentIndex(i)
+func (a *admission) mergePrevious() {
+	for i, o := range a.decision.Outcomes {
+		own := a.claims.currentIndex(i)
 		if own == i {
 			continue
 		}
-		both := &q.decision.Outcomes[own]
+		both := &a.decision.Outcomes[own]
 		both.Allowed = both.Allowed && o.Allowed
 		both.Banned = both.Banned || o.Banned
 		both.Remaining, both.Wait = min(both.Remaining, o.Remaining), max(both.Wait, o.Wait)

@@ -39,19 +39,19 @@ type client struct {
 // Otherwise the header is read from right to left up to the first address that is not trusted. If
 // an entry on the way is not an address, or all are trusted, the last trusted address read is used.
 // A client can therefore never choose its address by what it sends.
-func (a *clientIPResolver) resolve(x *exchange) {
+func (r *clientIPResolver) resolve(x *exchange) {
 	c := &x.client
 	c.addr = unmapAddr(x.in.peer.Addr())
-	c.trustedPeer = a.trusted != nil && a.trusted.Contains(c.addr)
+	c.trustedPeer = r.trusted != nil && r.trusted.Contains(c.addr)
 	if c.trustedPeer {
-		c.addr = a.lastUntrusted(c.addr, x.in.header.Values(a.header))
+		c.addr = r.lastUntrusted(c.addr, x.in.header.Values(r.header))
 	}
-	c.network = a.network(c.addr)
+	c.network = r.network(c.addr)
 }
 
 // lastUntrusted reads the entries of lines from right to left while they are addresses of trusted proxies,
 // and returns the last address read. It returns last if there is none.
-func (a *clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.Addr {
+func (r *clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.Addr {
 	for i := len(lines) - 1; i >= 0; i-- {
 		rest := lines[i]
 		for rest != "" {
@@ -66,7 +66,7 @@ func (a *clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.
 				return last
 			}
 			last = addr
-			if !a.trusted.Contains(addr) {
+			if !r.trusted.Contains(addr) {
 				return last
 			}
 		}
@@ -100,10 +100,10 @@ func unmapAddr(a netip.Addr) netip.Addr {
 }
 
 // network returns the prefix by which limits count addr.
-func (a *clientIPResolver) network(addr netip.Addr) netip.Prefix {
+func (r *clientIPResolver) network(addr netip.Addr) netip.Prefix {
 	if !addr.Is6() {
 		return netip.PrefixFrom(addr, addr.BitLen())
 	}
-	p, _ := addr.Prefix(a.prefix)
+	p, _ := addr.Prefix(r.prefix)
 	return p
 }

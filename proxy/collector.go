@@ -44,17 +44,17 @@ func (m *proxyMetrics) registerMemory(r prometheus.Registerer, a *admitter) {
 }
 
 // Describe implements prometheus.Collector.
-func (w *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- w.Desc }
+func (h *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- h.Desc }
 
 // Collect implements prometheus.Collector.
-func (w *healthCollector) Collect(to chan<- prometheus.Metric) {
-	for from, pool := range w.proxy.current.Load().pools {
+func (h *healthCollector) Collect(to chan<- prometheus.Metric) {
+	for from, pool := range h.proxy.current.Load().pools {
 		for _, s := range pool.TargetStates() {
 			value := 0.0
 			if s.Healthy {
 				value = 1
 			}
-			to <- prometheus.MustNewConstMetric(w.Desc, prometheus.GaugeValue, value, from.Name, s.Target)
+			to <- prometheus.MustNewConstMetric(h.Desc, prometheus.GaugeValue, value, from.Name, s.Target)
 		}
 	}
 }

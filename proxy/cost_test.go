@@ -78,13 +78,13 @@ func newCostClient(t testing.TB, limits, status string, log zerolog.Logger) *cos
 }
 
 // send sends the request and reads the answer, which comes in one piece.
-func (p *costClient) send() error {
-	if _, err := p.Write(p.request); err != nil {
+func (c *costClient) send() error {
+	if _, err := c.Write(c.request); err != nil {
 		return err
 	}
-	n, err := p.Read(p.answer)
-	if err == nil && !bytes.HasPrefix(p.answer[:n], p.status) {
-		err = fmt.Errorf("answer %q, want %s", p.answer[:n], p.status)
+	n, err := c.Read(c.answer)
+	if err == nil && !bytes.HasPrefix(c.answer[:n], c.status) {
+		err = fmt.Errorf("answer %q, want %s", c.answer[:n], c.status)
 	}
 	return err
 }

@@ -11,9 +11,9 @@ import (
 // fan is a route on which an address may use two phones, and fail to.
 const fan = `refund_on: {status: [5xx]}, limits: [{name: each, key: header:X-Phone, rate: 3/1h}, {name: fan, key: client_ip, distinct: header:X-Phone, rates: [2/1h, 3/1d]%s}]`
 
-func (w *testProxy) phone(want int, phone string, query ...string) {
-	w.Helper()
-	w.sends(want, "POST", "/a?"+strings.Join(query, "&"), "X-Phone: "+phone)
+func (p *testProxy) phone(want int, phone string, query ...string) {
+	p.Helper()
+	p.sends(want, "POST", "/a?"+strings.Join(query, "&"), "X-Phone: "+phone)
 }
 
 // Values are counted, not requests: the same one passes as often as the other

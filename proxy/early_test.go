@@ -25,25 +25,25 @@ func (u unreadableBody) Read([]byte) (int, error) {
 }
 
 // unread sends a request with a body that is not to be read.
-func (w *testProxy) unread(want int, length int64, lines ...string) *httptest.ResponseRecorder {
-	w.Helper()
+func (p *testProxy) unread(want int, length int64, lines ...string) *httptest.ResponseRecorder {
+	p.Helper()
 	rec := httptest.NewRecorder()
-	r := httptest.NewRequest("POST", "/", unreadableBody{w.T, rec})
+	r := httptest.NewRequest("POST", "/", unreadableBody{p.T, rec})
 	r.ContentLength = length
 	for i := 0; i+1 < len(lines); i += 2 {
 		r.Header.Set(lines[i], lines[i+1])
 	}
-	w.ServeHTTP(rec, r)
+	p.ServeHTTP(rec, r)
 	if rec.Code != want {
-		w.Errorf("%d %s; want %d", rec.Code, rec.Body, want)
+		p.Errorf("%d %s; want %d", rec.Code, rec.Body, want)
 	}
 	return rec
 }
 
 // posts sends JSON.
-func (w *testProxy) posts(want int, target, body string, lines ...string) *httptest.ResponseRecorder {
-	w.Helper()
-	return w.sends(want, "POST", target, append(lines, "Content-Type: application/json", body)...)
+func (p *testProxy) posts(want int, target, body string, lines ...string) *httptest.ResponseRecorder {
+	p.Helper()
+	return p.sends(want, "POST", target, append(lines, "Content-Type: application/json", body)...)
 }
 
 // Whoever is over a limit that needs no body is told so before the body is read, and
@@ -67,13 +67,13 @@ func TestEarly_RefusesBeforeTheBody(t *testing.T) {
 }
 
 // remainingOf is what the store has left of so many an hour.
-func (w *testProxy) remainingOf(name string, count int64, parts ...string) int64 {
-	w.Helper()
+func (p *testProxy) remainingOf(name string, count int64, parts ...string) int64 {
+	p.Helper()
 	l := &limiter.Limit{Name: name, Rate: limiter.Rate{Count: count, Window: 3600e9}}
 	var d limiter.Decision
-	claims := []limiter.Claim{{Limit: l, Key: w.current.Load().config.Privacy.Hash(parts), Cost: 1}}
-	if err := w.store.Peek(w.Context(), claims, &d); err != nil {
-		w.Fatal(err)
+	claims := []limiter.Claim{{Limit: l, Key: p.current.Load().config.Privacy.Hash(parts), Cost: 1}}
+	if err := p.store.Peek(p.Context(), claims, &d); err != nil {
+		p.Fatal(err)
 	}
 	return d.Outcomes[0].Remaining
 }
@@ -117,19 +117,19 @@ type remoteStore struct {
 	knows        atomic.Bool
 }
 
-func (f *remoteStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	f.takes.Add(1)
-	return f.Memory.Take(ctx, claims, d)
+func (r *remoteStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	r.takes.Add(1)
+	return r.Memory.Take(ctx, claims, d)
 }
 
-func (f *remoteStore) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	f.peeks.Add(1)
-	return f.Memory.Peek(ctx, claims, d)
+func (r *remoteStore) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	r.peeks.Add(1)
+	return r.Memory.Peek(ctx, claims, d)
 }
 
 // Denied implements denier.
-func (f *remoteStore) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
-	return f.knows.Load() && f.Memory.Peek(context.Background(), claims, d) == nil && !d.Allowed
+func (r *remoteStore) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
+	return r.knows.Load() && r.Memory.Peek(context.Background(), claims, d) == nil && !d.Allowed
 }
 
 // A shared store is asked about a short body once, as before; about a long one twice;

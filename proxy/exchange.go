@@ -49,7 +49,7 @@ type inbound struct {
 }
 
 // finish: values for the log
-func (in *inbound) reset() { *in = inbound{notPlain: in.notPlain[:0]} }
+func (i *inbound) reset() { *i = inbound{notPlain: i.notPlain[:0]} }
 
 // A clientResponse describes the response that was sent to the client.
 type clientResponse struct {

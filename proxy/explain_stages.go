@@ -127,9 +127,9 @@ func (e *explainer) isRepeat() (bool, error) {
 }
 
 // canWait reports whether each limit that refuses lets requests wait for as long as necessary.
-func (q *admission) canWait() bool {
-	for i, o := range q.decision.Outcomes {
-		if !o.Allowed && o.Wait > q.claims.windows[i].of.Wait {
+func (a *admission) canWait() bool {
+	for i, o := range a.decision.Outcomes {
+		if !o.Allowed && o.Wait > a.claims.windows[i].of.Wait {
 			return false
 		}
 	}

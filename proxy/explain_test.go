@@ -16,8 +16,8 @@ import (
 )
 
 // explains asks about a request with header lines and perhaps a body, as send does.
-func (w *testProxy) explains(method, url string, lines ...string) Explanation {
-	w.Helper()
+func (p *testProxy) explains(method, url string, lines ...string) Explanation {
+	p.Helper()
 	if url[0] == '/' {
 		url = "http://example.com" + url // as send
 	}
@@ -30,9 +30,9 @@ func (w *testProxy) explains(method, url string, lines ...string) Explanation {
 		}
 		r.Header[name] = append(r.Header[name], value)
 	}
-	e, err := w.Explain(w.Context(), r)
+	e, err := p.Explain(p.Context(), r)
 	if err != nil {
-		w.Fatalf("explain %s %s: %v", method, url, err)
+		p.Fatalf("explain %s %s: %v", method, url, err)
 	}
 	return e
 }

@@ -58,19 +58,19 @@ func newFallback(store limiter.AdminStore, nodes func() int) *fallback {
 // nodes returns the number of proxies that share the limits, at least 1. After an outage nodes
 // register again one by one. For a while nodes therefore returns at least the number before the
 // outage: a node that cannot reach the store at that time would otherwise take too large a share.
-func (s *fallback) nodes() int {
-	n, before := int64(max(s.nodeCount(), 1)), s.lastNodes.Load()
+func (f *fallback) nodes() int {
+	n, before := int64(max(f.nodeCount(), 1)), f.lastNodes.Load()
 	switch {
-	case s.store == nil || n == before:
+	case f.store == nil || n == before:
 		return int(n)
 	case n > before:
-	case !s.store.Available():
-		s.lastUnreachable.Store(time.Now().UnixNano())
+	case !f.store.Available():
+		f.lastUnreachable.Store(time.Now().UnixNano())
 		return int(before)
-	case time.Now().UnixNano()-s.lastUnreachable.Load() < int64(memberGrace):
+	case time.Now().UnixNano()-f.lastUnreachable.Load() < int64(memberGrace):
 		return int(before)
 	}
-	s.lastNodes.Store(n)
+	f.lastNodes.Store(n)
 	return int(n)
 }
 
@@ -86,13 +86,13 @@ const (
 // decider returns what decides about q. While the store is Settling, both stores do: permits
 // granted by other nodes may not have been reported yet, so that no node may exceed its share; and
 // as soon as one node uses only the shared store, the others must use it as well.
-func (s *fallback) decider(q *admission) decider {
-	if s.store == nil || !q.route.canFallBack {
+func (f *fallback) decider(q *admission) decider {
+	if f.store == nil || !q.route.canFallBack {
 		return decideByStore
 	}
-	settling := s.store.Settling() // first: when settling ends, the store is available already
+	settling := f.store.Settling() // first: when settling ends, the store is available already
 	switch {
-	case s.store.Available():
+	case f.store.Available():
 		return decideByStore
 	case settling:
 		return decideByBoth
@@ -102,7 +102,7 @@ func (s *fallback) decider(q *admission) decider {
 
 // takeWithinShare returns a taker that takes the claims of q by take, but no more than this node's share. It
 // returns errStoreUnreachable if the share is used up. What it takes of the share is recorded in q.ofShare.
-func (s *fallback) takeWithinShare(q *admission, take taker) taker {
+func (f *fallback) takeWithinShare(q *admission, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
 		for i, c := range q.claims.claims {
@@ -110,9 +110,9 @@ func (s *fallback) takeWithinShare(q *admission, take taker) taker {
 				own = append(own, c)
 			}
 		}
-		own = s.shares(own)
+		own = f.shares(own)
 		var share limiter.Decision
-		if err := s.local.Take(ctx, own, &share); err != nil {
+		if err := f.local.Take(ctx, own, &share); err != nil {
 			return err
 		}
 		if !share.Allowed {
@@ -120,7 +120,7 @@ func (s *fallback) takeWithinShare(q *admission, take taker) taker {
 		}
 		err := take(ctx, claims, d)
 		if err != nil || !d.Allowed {
-			return errors.Join(err, s.local.Refund(ctx, own, share.Permit))
+			return errors.Join(err, f.local.Refund(ctx, own, share.Permit))
 		}
 		q.ofShare = sharePermit{own, share.Permit}
 		return nil
@@ -128,28 +128,28 @@ func (s *fallback) takeWithinShare(q *admission, take taker) taker {
 }
 
 // record records a decision of the shared store in the local store, if that may have to decide later.
-func (s *fallback) record(q *admission) {
-	if s.store != nil && q.route.hasLocalLimit {
-		s.local.Mirror(q.claims.claims, &q.decision, s.nodes())
+func (f *fallback) record(q *admission) {
+	if f.store != nil && q.route.hasLocalLimit {
+		f.local.Mirror(q.claims.claims, &q.decision, f.nodes())
 	}
 }
 
 // recordBan records that the shared store has banned the keys of claims. Memory for it is bounded as
 // for decisions: a ban is not recorded while half of the capacity for keys is in use.
-func (s *fallback) recordBan(claims []limiter.Claim, ban time.Duration) {
-	if s.store == nil {
+func (f *fallback) recordBan(claims []limiter.Claim, ban time.Duration) {
+	if f.store == nil {
 		return
 	}
 	d := limiter.Decision{Outcomes: make([]limiter.Outcome, len(claims))}
 	for i := range d.Outcomes {
 		d.Outcomes[i] = limiter.Outcome{Banned: true, Wait: ban}
 	}
-	s.local.Mirror(claims, &d, s.nodes())
+	f.local.Mirror(claims, &d, f.nodes())
 }
 
 // decide decides about q, each limit by its own policy. A limit with deny refuses the request with
 // errUndecided; a limit with allow is skipped.
-func (s *fallback) decide(q *admission, m *proxyMetrics) error {
+func (f *fallback) decide(q *admission, m *proxyMetrics) error {
 	for i := range q.claims.claims {
 		if q.claims.windows[i].of.OnStoreFailure == config.Deny {
 			q.fallback = string(config.Deny)
@@ -174,20 +174,20 @@ func (s *fallback) decide(q *admission, m *proxyMetrics) error {
 		q.decision = limiter.Decision{Allowed: true, Outcomes: q.decision.Outcomes[:0]}
 		return nil
 	}
-	if err := s.local.Take(context.Background(), s.shares(q.claims.claims), &q.decision); err != nil {
+	if err := f.local.Take(context.Background(), f.shares(q.claims.claims), &q.decision); err != nil {
 		return err
 	}
-	if s.store != nil && q.decision.Allowed {
-		s.store.Report(q.claims.claims, q.decision.Permit)
+	if f.store != nil && q.decision.Allowed {
+		f.store.Report(q.claims.claims, q.decision.Permit)
 	}
 	return nil
 }
 
 // shares returns claims on this node's share of their limits.
-func (s *fallback) shares(claims []limiter.Claim) []limiter.Claim {
+func (f *fallback) shares(claims []limiter.Claim) []limiter.Claim {
 	out := slices.Clone(claims)
 	for i := range out {
-		share := out[i].Limit.Share(s.nodes())
+		share := out[i].Limit.Share(f.nodes())
 		out[i].Limit, out[i].Cost = &share, min(out[i].Cost, share.Capacity())
 	}
 	return out
@@ -201,31 +201,31 @@ type mirrored struct {
 }
 
 // TakeWithShadows implements limiter.ShadowTaker.
-func (t mirrored) TakeWithShadows(ctx context.Context, claims []limiter.Claim, d *limiter.Decision, shadows []limiter.Shadow) error {
-	return limiter.TakeWithShadows(ctx, t.AdminStore, claims, d, shadows)
+func (m mirrored) TakeWithShadows(ctx context.Context, claims []limiter.Claim, d *limiter.Decision, shadows []limiter.Shadow) error {
+	return limiter.TakeWithShadows(ctx, m.AdminStore, claims, d, shadows)
 }
 
 // Refund implements limiter.Store.
-func (t mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	t.fallback.local.MirrorRefund(claims, p, t.fallback.nodes())
-	return t.AdminStore.Refund(ctx, claims, p)
+func (m mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	m.fallback.local.MirrorRefund(claims, p, m.fallback.nodes())
+	return m.AdminStore.Refund(ctx, claims, p)
 }
 
 // StartRefund implements starter.
-func (t mirrored) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
-	t.fallback.local.MirrorRefund(claims, p, t.fallback.nodes())
-	return startRefund(t.AdminStore, claims, p)
+func (m mirrored) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	m.fallback.local.MirrorRefund(claims, p, m.fallback.nodes())
+	return startRefund(m.AdminStore, claims, p)
 }
 
 // StartReset implements starter.
-func (t mirrored) StartReset(claims []limiter.Claim) (wait func() error) {
-	return startReset(t.AdminStore, claims)
+func (m mirrored) StartReset(claims []limiter.Claim) (wait func() error) {
+	return startReset(m.AdminStore, claims)
 }
 
 // Renew implements limiter.AdminStore.
-func (t mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	_ = t.fallback.local.Renew(ctx, claims, p) // fails if the permit was not recorded there
-	return t.AdminStore.Renew(ctx, claims, p)
+func (m mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	_ = m.fallback.local.Renew(ctx, claims, p) // fails if the permit was not recorded there
+	return m.AdminStore.Renew(ctx, claims, p)
 }
 
 // A sharePermit is a permit of the local store, with its claims on this node's share of the limits.
@@ -254,7 +254,7 @@ type bothStores struct {
 }
 
 // both returns the store of the permits that takeWithinShare has taken for q.
-func (s *fallback) both(q *admission) bothStores { return bothStores{s.store, s.local, q.ofShare} }
+func (f *fallback) both(q *admission) bothStores { return bothStores{f.store, f.local, q.ofShare} }
 
 // Refund implements limiter.Store.
 func (b bothStores) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
@@ -286,11 +286,11 @@ type reporting struct {
 }
 
 // Refund implements limiter.Store.
-func (d reporting) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := d.Memory.Refund(ctx, d.fallback.shares(claims), p); err != nil {
+func (r reporting) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	if err := r.Memory.Refund(ctx, r.fallback.shares(claims), p); err != nil {
 		return err
 	}
-	store := d.fallback.store
+	store := r.fallback.store
 	if store == nil || store.Withdraw(claims, p) || !store.Available() {
 		return nil
 	}
@@ -298,9 +298,9 @@ func (d reporting) Refund(ctx context.Context, claims []limiter.Claim, p limiter
 }
 
 // StartRefund implements starter.
-func (d reporting) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
-	err := d.Memory.Refund(context.Background(), d.fallback.shares(claims), p)
-	store := d.fallback.store
+func (r reporting) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	err := r.Memory.Refund(context.Background(), r.fallback.shares(claims), p)
+	store := r.fallback.store
 	if err != nil || store == nil || store.Withdraw(claims, p) || !store.Available() {
 		return func() error { return err }
 	}
@@ -308,11 +308,11 @@ func (d reporting) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait f
 }
 
 // Renew implements limiter.AdminStore.
-func (d reporting) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := d.Memory.Renew(ctx, claims, p); err != nil {
+func (r reporting) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	if err := r.Memory.Renew(ctx, claims, p); err != nil {
 		return err
 	}
-	switch store := d.fallback.store; {
+	switch store := r.fallback.store; {
 	case store == nil:
 	case store.Withdraw(claims, p):
 		store.Report(claims, p) // the report has the time of the renewal

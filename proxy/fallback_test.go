@@ -25,33 +25,33 @@ type reportedStore struct {
 	refunds   atomic.Int64
 }
 
-func (h *reportedStore) Available() bool { return !h.absent.Load() }
+func (r *reportedStore) Available() bool { return !r.absent.Load() }
 
-func (h *reportedStore) Settling() bool { return h.back.Load() }
+func (r *reportedStore) Settling() bool { return r.back.Load() }
 
-func (h *reportedStore) Report(claims []limiter.Claim, p limiter.Permit) {
-	h.heard[p.ID] = claims[0].Cost
+func (r *reportedStore) Report(claims []limiter.Claim, p limiter.Permit) {
+	r.heard[p.ID] = claims[0].Cost
 }
 
-func (h *reportedStore) Withdraw(_ []limiter.Claim, p limiter.Permit) bool {
-	if _, found := h.heard[p.ID]; !found || h.told.Load() {
+func (r *reportedStore) Withdraw(_ []limiter.Claim, p limiter.Permit) bool {
+	if _, found := r.heard[p.ID]; !found || r.told.Load() {
 		return false
 	}
-	delete(h.heard, p.ID)
-	h.withdrawn++
+	delete(r.heard, p.ID)
+	r.withdrawn++
 	return true
 }
 
-func (h *reportedStore) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	h.refunds.Add(1)
-	return h.Memory.Refund(ctx, claims, p)
+func (r *reportedStore) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	r.refunds.Add(1)
+	return r.Memory.Refund(ctx, claims, p)
 }
 
-func (h *reportedStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if h.broken.Load() {
+func (r *reportedStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	if r.broken.Load() {
 		return fmt.Errorf("%w: broken", limiter.ErrUnavailable)
 	}
-	return h.Memory.Take(ctx, claims, d)
+	return r.Memory.Take(ctx, claims, d)
 }
 
 // newReportedProxy makes a proxy of one of n nodes whose store hears.
@@ -242,19 +242,19 @@ func TestSharePermit_Of(t *testing.T) {
 // A settledStore store has settled as soon as somebody has looked at whether it has.
 type settledStore struct{ *reportedStore }
 
-func (e settledStore) Available() bool {
-	defer e.over()
-	return e.reportedStore.Available()
+func (s settledStore) Available() bool {
+	defer s.over()
+	return s.reportedStore.Available()
 }
 
-func (e settledStore) Settling() bool {
-	defer e.over()
-	return e.reportedStore.Settling()
+func (s settledStore) Settling() bool {
+	defer s.over()
+	return s.reportedStore.Settling()
 }
 
-func (e settledStore) over() {
-	e.absent.Store(false)
-	e.back.Store(false)
+func (s settledStore) over() {
+	s.absent.Store(false)
+	s.back.Store(false)
 }
 
 // A request that comes just when the store has settled is not decided without it: others

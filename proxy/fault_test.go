@@ -75,17 +75,17 @@ func TestSettle_Faults(t *testing.T) {
 
 // leftAfter is what the store says is left of 2 under the client's address,
 // after a request.
-func (w *testProxy) leftAfter(path, name string) string {
-	w.Helper()
+func (p *testProxy) leftAfter(path, name string) string {
+	p.Helper()
 	func() {
 		defer func() { recover() }() // how a downstream cuts a connection
-		w.send("GET", path)
+		p.send("GET", path)
 	}()
-	g := w.current.Load()
+	g := p.current.Load()
 	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 2, Window: time.Hour}}, Key: g.config.Privacy.Hash([]string{"client_ip", "192.0.2.1"}), Cost: 1}
 	var d limiter.Decision
-	if err := w.store.Peek(w.Context(), []limiter.Claim{claim}, &d); err != nil {
-		w.Fatal(err)
+	if err := p.store.Peek(p.Context(), []limiter.Claim{claim}, &d); err != nil {
+		p.Fatal(err)
 	}
 	return fmt.Sprint(d.Outcomes[0].Remaining)
 }

@@ -29,7 +29,7 @@ type forwardRequest struct {
 	edit    func(status int, h *http1.Fields) // exchange.onHeader, bound once
 }
 
-func (s *forwardRequest) reset() { s.request.Reset() }
+func (f *forwardRequest) reset() { f.request.Reset() }
 
 // A forwardOutcome is the result of a forwarded request.
 type forwardOutcome struct {

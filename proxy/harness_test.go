@@ -38,16 +38,16 @@ type testLog struct {
 	b  bytes.Buffer
 }
 
-func (j *testLog) Write(line []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(line)
+func (t *testLog) Write(line []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.Write(line)
 }
 
-func (j *testLog) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.String()
+func (t *testLog) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
 }
 
 // A failingStore is a memory store that can be made to fail.
@@ -86,16 +86,16 @@ func newProxy(t *testing.T, yaml string, change ...func(*Options)) *testProxy {
 	return w
 }
 
-func (w *testProxy) write(yaml string) {
-	w.Helper()
-	if err := os.WriteFile(w.path, []byte(yaml), 0o600); err != nil {
-		w.Fatal(err)
+func (p *testProxy) write(yaml string) {
+	p.Helper()
+	if err := os.WriteFile(p.path, []byte(yaml), 0o600); err != nil {
+		p.Fatal(err)
 	}
 }
 
 // send sends a request with "Name: value" header lines from 192.0.2.1. A line
 // that is none of a header is the body.
-func (w *testProxy) send(method, target string, lines ...string) *httptest.ResponseRecorder {
+func (p *testProxy) send(method, target string, lines ...string) *httptest.ResponseRecorder {
 	var body io.Reader
 	if i := slices.IndexFunc(lines, func(line string) bool { return line[0] == '{' || !strings.Contains(line, ": ") }); i >= 0 {
 		body = strings.NewReader(lines[i])
@@ -107,27 +107,27 @@ func (w *testProxy) send(method, target string, lines ...string) *httptest.Respo
 		r.Header.Add(name, value)
 	}
 	rec := httptest.NewRecorder()
-	w.ServeHTTP(rec, r)
+	p.ServeHTTP(rec, r)
 	return rec
 }
 
-func (w *testProxy) sends(want int, method, target string, lines ...string) *httptest.ResponseRecorder {
-	w.Helper()
-	rec := w.send(method, target, lines...)
+func (p *testProxy) sends(want int, method, target string, lines ...string) *httptest.ResponseRecorder {
+	p.Helper()
+	rec := p.send(method, target, lines...)
 	if rec.Code != want {
-		w.Errorf("%s %s %v = %d; want %d\n%s", method, target, lines, rec.Code, want, rec.Body)
+		p.Errorf("%s %s %v = %d; want %d\n%s", method, target, lines, rec.Code, want, rec.Body)
 	}
 	return rec
 }
 
 // lines are the lines of the log that carry this message.
-func (w *testProxy) lines(message string) []map[string]any {
-	w.Helper()
+func (p *testProxy) lines(message string) []map[string]any {
+	p.Helper()
 	var found []map[string]any
-	for line := range strings.Lines(w.log.String()) {
+	for line := range strings.Lines(p.log.String()) {
 		var fields map[string]any
 		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			w.Fatalf("log line %q: %v", line, err)
+			p.Fatalf("log line %q: %v", line, err)
 		}
 		if fields["message"] == message {
 			found = append(found, fields)

@@ -24,13 +24,13 @@ type speaker struct {
 }
 
 // speaks opens a connection of HTTP/2 with prior knowledge.
-func (f *testServer) speaks() *speaker {
-	f.Helper()
-	w := f.dial(http2.ClientPreface)
-	s := &speaker{f.T, http2.NewFramer(w.Conn, w.Reader), w.Conn}
+func (t *testServer) speaks() *speaker {
+	t.Helper()
+	w := t.dial(http2.ClientPreface)
+	s := &speaker{t.T, http2.NewFramer(w.Conn, w.Reader), w.Conn}
 	s.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	if err := s.WriteSettings(); err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
 	return s
 }

@@ -18,8 +18,8 @@ import (
 type marked struct{ key, body string }
 
 // post sends a body to target.
-func (w *testProxy) post(want int, target string, m marked, lines ...string) {
-	w.Helper()
+func (p *testProxy) post(want int, target string, m marked, lines ...string) {
+	p.Helper()
 	r := httptest.NewRequest("POST", target, strings.NewReader(m.body))
 	if m.key != "" {
 		r.Header.Set("Idempotency-Key", m.key)
@@ -29,9 +29,9 @@ func (w *testProxy) post(want int, target string, m marked, lines ...string) {
 		r.Header.Add(name, value)
 	}
 	rec := httptest.NewRecorder()
-	w.ServeHTTP(rec, r)
+	p.ServeHTTP(rec, r)
 	if rec.Code != want {
-		w.Errorf("%s %q %q %v = %d; want %d\n%s", target, m.key, m.body, lines, rec.Code, want, rec.Body)
+		p.Errorf("%s %q %q %v = %d; want %d\n%s", target, m.key, m.body, lines, rec.Code, want, rec.Body)
 	}
 }
 

@@ -50,55 +50,55 @@ func concurrent(c *limiter.Claim) bool { return c.Limit.Algorithm.HasLeases() }
 
 // renew extends the lease, or refunds its permits if they have been held long enough. A failed call
 // is repeated after the next interval.
-func (h *lease) renew() {
-	if h.isDue(time.Now()) {
-		h.refund()
+func (l *lease) renew() {
+	if l.isDue(time.Now()) {
+		l.refund()
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	_ = h.store.Renew(ctx, h.claims, h.permit) // a permit that has expired stays lost; the request continues
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.ended {
-		h.setTimerLocked()
+	_ = l.store.Renew(ctx, l.claims, l.permit) // a permit that has expired stays lost; the request continues
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.setTimerLocked()
 	}
 }
 
 // setTimerLocked sets the timer to the next renewal or the refund.
-func (h *lease) setTimerLocked() {
+func (l *lease) setTimerLocked() {
 	next := renewInterval
-	if h.held != nil {
-		next = max(0, min(next, time.Until(h.until)))
+	if l.held != nil {
+		next = max(0, min(next, time.Until(l.until)))
 	}
-	h.timer.Reset(next)
+	l.timer.Reset(next)
 }
 
 // isDue reports whether the permits have been held until now.
-func (h *lease) isDue(now time.Time) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.held != nil && !now.Before(h.until)
+func (l *lease) isDue(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held != nil && !now.Before(l.until)
 }
 
 // end stops the renewals, and reports whether this call did.
-func (h *lease) end() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	stopped := !h.ended
-	h.ended = true
-	h.timer.Stop()
+func (l *lease) end() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stopped := !l.ended
+	l.ended = true
+	l.timer.Stop()
 	return stopped
 }
 
 // refund ends a held lease and refunds its permits, unless that has been done.
-func (h *lease) refund() {
-	if !h.held.remove(h) {
+func (l *lease) refund() {
+	if !l.held.remove(l) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	_ = h.store.Refund(ctx, h.claims, h.permit) // otherwise the permits return when the lease ends
+	_ = l.store.Refund(ctx, l.claims, l.permit) // otherwise the permits return when the lease ends
 }
 
 // maxHeldLeases is the maximum number of held leases; each takes some hundred bytes.
@@ -116,38 +116,38 @@ type heldLeases struct {
 
 // add holds a lease for some time after now, and then refunds its permits. It reports false if it does
 // not, because there are too many or the proxy is closing.
-func (a *heldLeases) add(h *lease, during time.Duration, now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (l *heldLeases) add(h *lease, during time.Duration, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
-	case a.closed || len(a.leases) >= maxHeldLeases:
+	case l.closed || len(l.leases) >= maxHeldLeases:
 		return false
-	case a.leases == nil:
-		a.leases = map[*lease]struct{}{}
+	case l.leases == nil:
+		l.leases = map[*lease]struct{}{}
 	}
-	a.leases[h] = struct{}{}
+	l.leases[h] = struct{}{}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.held, h.until = a, now.Add(during)
+	h.held, h.until = l, now.Add(during)
 	h.setTimerLocked()
 	return true
 }
 
 // remove ends a lease. It reports false if another call has.
-func (a *heldLeases) remove(h *lease) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.leases, h)
+func (l *heldLeases) remove(h *lease) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.leases, h)
 	return h.end()
 }
 
 // close refunds the permits of all leases, and holds no more.
-func (a *heldLeases) close() {
-	a.mu.Lock()
-	a.closed = true
-	leases := a.leases
-	a.leases = nil
-	a.mu.Unlock()
+func (l *heldLeases) close() {
+	l.mu.Lock()
+	l.closed = true
+	leases := l.leases
+	l.leases = nil
+	l.mu.Unlock()
 	var started []func() error
 	for h := range leases {
 		if h.end() {

@@ -81,12 +81,12 @@ func TestHold_EndsWithTheRequest(t *testing.T) {
 }
 
 // inUse returns how many permits of the limit l of route a are taken.
-func (w *testProxy) inUse() int64 {
-	w.Helper()
-	l := w.current.Load().routes[0].windows[0].Limit
+func (p *testProxy) inUse() int64 {
+	p.Helper()
+	l := p.current.Load().routes[0].windows[0].Limit
 	var d limiter.Decision
-	if err := w.admitter.store.Peek(w.Context(), []limiter.Claim{{Limit: &l, Key: w.current.Load().config.Privacy.Hash([]string{"global", ""}), Cost: 1}}, &d); err != nil {
-		w.Fatal(err)
+	if err := p.admitter.store.Peek(p.Context(), []limiter.Claim{{Limit: &l, Key: p.current.Load().config.Privacy.Hash([]string{"global", ""}), Cost: 1}}, &d); err != nil {
+		p.Fatal(err)
 	}
 	return l.Capacity() - d.Outcomes[0].Remaining
 }
@@ -194,8 +194,8 @@ func TestHold_ReturnsAfterTheResponseTimeout(t *testing.T) {
 }
 
 // held returns the number of held leases.
-func (w *testProxy) held() int {
-	h := &w.admitter.held
+func (p *testProxy) held() int {
+	h := &p.admitter.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.leases)

@@ -39,12 +39,12 @@ func seriesOf(t *testing.T, v *metrics.Histograms) map[string]*dto.Histogram {
 }
 
 // scrape is what /metrics shows to who accepts kind.
-func (w *testProxy) scrape(kind string) string {
-	w.Helper()
+func (p *testProxy) scrape(kind string) string {
+	p.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	r.Header.Set("Accept", kind)
 	rec := httptest.NewRecorder()
-	promhttp.HandlerFor(w.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.PanicOnError}).ServeHTTP(rec, r)
+	promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.PanicOnError}).ServeHTTP(rec, r)
 	return rec.Body.String()
 }
 

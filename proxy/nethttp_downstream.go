@@ -163,65 +163,65 @@ type responseWriter struct {
 }
 
 // Unwrap returns the underlying writer for http.ResponseController.
-func (c *responseWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+func (r *responseWriter) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-func (c *responseWriter) WriteHeader(status int) {
+func (r *responseWriter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
-		c.x.response.status = status
-		c.body.MarkResponseStarted()
-		c.readLength(status)
+		r.x.response.status = status
+		r.body.MarkResponseStarted()
+		r.readLength(status)
 	}
-	c.ResponseWriter.WriteHeader(status)
+	r.ResponseWriter.WriteHeader(status)
 }
 
 // readLength reads the announced length of the body if release must be called before its end. A
 // response without a body ends with its header.
-func (c *responseWriter) readLength(status int) {
-	if c.release == nil {
+func (r *responseWriter) readLength(status int) {
+	if r.release == nil {
 		return
 	}
-	length, err := strconv.ParseInt(c.Header().Get("Content-Length"), 10, 64)
+	length, err := strconv.ParseInt(r.Header().Get("Content-Length"), 10, 64)
 	switch {
 	case status == http.StatusSwitchingProtocols:
-	case c.x.request.Method == http.MethodHead, status == http.StatusNoContent, status == http.StatusNotModified, err == nil && length == 0:
-		c.release(func() {})
-		c.release = nil
+	case r.x.request.Method == http.MethodHead, status == http.StatusNoContent, status == http.StatusNotModified, err == nil && length == 0:
+		r.release(func() {})
+		r.release = nil
 	case err == nil:
-		c.remaining = length
+		r.remaining = length
 	}
 }
 
 // beforeEnd is called before what ends the response is written.
-func (c *responseWriter) beforeEnd() {
-	if c.release != nil {
-		c.release(func() { _ = c.FlushError() }) // a disconnected client is noticed later
-		c.release = nil
+func (r *responseWriter) beforeEnd() {
+	if r.release != nil {
+		r.release(func() { _ = r.FlushError() }) // a disconnected client is noticed later
+		r.release = nil
 	}
 }
 
-func (c *responseWriter) Write(b []byte) (int, error) {
-	if c.x.response.status == 0 {
-		c.x.response.status = http.StatusOK
+func (r *responseWriter) Write(b []byte) (int, error) {
+	if r.x.response.status == 0 {
+		r.x.response.status = http.StatusOK
 	}
-	if c.remaining > 0 {
-		if c.remaining -= int64(len(b)); c.remaining <= 0 {
-			c.beforeEnd()
+	if r.remaining > 0 {
+		if r.remaining -= int64(len(b)); r.remaining <= 0 {
+			r.beforeEnd()
 		}
 	}
-	c.unflushed = true
-	c.timeout.begin()
-	n, err := c.ResponseWriter.Write(b)
-	c.timeout.end()
-	c.x.response.bytes += int64(n)
+	r.unflushed = true
+	r.timeout.begin()
+	n, err := r.ResponseWriter.Write(b)
+	r.timeout.end()
+	r.x.response.bytes += int64(n)
 	return n, err
 }
 
 // FlushError sends buffered data to the client.
-func (c *responseWriter) FlushError() error {
-	c.unflushed = false
-	c.timeout.begin()
-	defer c.timeout.end()
-	return http.NewResponseController(c.ResponseWriter).Flush()
+func (r *responseWriter) FlushError() error {
+	r.unflushed = false
+	r.timeout.begin()
+	defer r.timeout.end()
+	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
 // setFinalDeadline sets a deadline for data of an HTTP/2 response that net/http still buffers. Without it,
@@ -229,9 +229,9 @@ func (c *responseWriter) FlushError() error {
 // The data is not flushed, because a response that ends together with its last bytes needs one
 // frame less, and some gRPC clients accept nothing else. The deadline is removed with the stream.
 // It must not be set on a stream that is gone, where nothing would remove it; see stall.
-func (c *responseWriter) setFinalDeadline(ctx context.Context) {
-	if c.timeout != nil && c.timeout.after > 0 && c.unflushed && ctx.Err() == nil {
-		_ = c.timeout.setDeadline(time.Now().Add(c.timeout.after)) // fails if the stream is gone
+func (r *responseWriter) setFinalDeadline(ctx context.Context) {
+	if r.timeout != nil && r.timeout.after > 0 && r.unflushed && ctx.Err() == nil {
+		_ = r.timeout.setDeadline(time.Now().Add(r.timeout.after)) // fails if the stream is gone
 	}
 }
 
@@ -249,35 +249,35 @@ type writeTimeout struct {
 }
 
 // begin must be called before each write.
-func (s *writeTimeout) begin() {
-	if s == nil || s.after == 0 {
+func (w *writeTimeout) begin() {
+	if w == nil || w.after == 0 {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.armed = true
-	if s.timer == nil {
-		s.timer = time.AfterFunc(s.after, s.fire)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed = true
+	if w.timer == nil {
+		w.timer = time.AfterFunc(w.after, w.fire)
 		return
 	}
-	s.timer.Reset(s.after)
+	w.timer.Reset(w.after)
 }
 
 // end must be called after each write. It stops the timer.
-func (s *writeTimeout) end() {
-	if s == nil || s.after == 0 {
+func (w *writeTimeout) end() {
+	if w == nil || w.after == 0 {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.armed = false
-	s.timer.Stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed = false
+	w.timer.Stop()
 }
 
-func (s *writeTimeout) fire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.armed {
-		_ = s.setDeadline(time.Unix(1, 0)) // a deadline in the past resets the stream at once and starts no timer
+func (w *writeTimeout) fire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.armed {
+		_ = w.setDeadline(time.Unix(1, 0)) // a deadline in the past resets the stream at once and starts no timer
 	}
 }

@@ -30,19 +30,19 @@ routes:
 func from(address string) string { return "X-Forwarded-For: " + address }
 
 // reloads serves another file from now on.
-func (w *testProxy) reloads(yaml string) {
-	w.Helper()
-	w.write(yaml)
-	if _, err := w.Reload(w.Context()); err != nil {
-		w.Fatal(err)
+func (p *testProxy) reloads(yaml string) {
+	p.Helper()
+	p.write(yaml)
+	if _, err := p.Reload(p.Context()); err != nil {
+		p.Fatal(err)
 	}
 }
 
 func phone(n int) string { return fmt.Sprintf("X-Phone: +86 138 0013 %04d", n) }
 
 // newKeyCount is how many requests with new keys had that result.
-func (w *testProxy) newKeyCount(result string) float64 {
-	return testutil.ToFloat64(w.metrics.newKeys.WithLabelValues("a", result))
+func (p *testProxy) newKeyCount(result string) float64 {
+	return testutil.ToFloat64(p.metrics.newKeys.WithLabelValues("a", result))
 }
 
 func TestNewKeys_RefusesWhoInventsKeys(t *testing.T) {

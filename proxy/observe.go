@@ -65,7 +65,7 @@ func (o *observer) countShadow(x *exchange, t *takenPermit, minute int64) {
 
 // shadowLimit returns the limit in shadow mode of t, or nil if t is of limits in enforce mode. t has
 // no windows if all limits allowed the request while the store was unreachable.
-func (q *admission) shadowLimit(t *takenPermit) *limit {
+func (a *admission) shadowLimit(t *takenPermit) *limit {
 	if len(t.claims.windows) == 0 {
 		return nil
 	}

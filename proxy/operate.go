@@ -162,12 +162,12 @@ func keysOf(claims []limiter.Claim) (keys []limiter.Key) {
 }
 
 // applyChange applies c to the local store. Granted permits are divided by the number of nodes.
-func (s *fallback) applyChange(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
-	if n := int64(s.nodes()); c.Action == limiter.ActionGrant {
+func (f *fallback) applyChange(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
+	if n := int64(f.nodes()); c.Action == limiter.ActionGrant {
 		c.Grant = (c.Grant + n - 1) / n
-		claims = s.shares(claims)
+		claims = f.shares(claims)
 	}
-	return c.Apply(ctx, s.local, claims)
+	return c.Apply(ctx, f.local, claims)
 }
 
 // onChange applies a change made on another node to the counts of this node: its share for outages of

@@ -176,14 +176,14 @@ func stricter(a, b limiter.KeyStatus) limiter.KeyStatus {
 }
 
 // inspect returns the state of a key in the local store while the shared store is unreachable.
-func (s *fallback) inspect(ctx context.Context, t *keyTarget, to *LimitStanding) (limiter.Inspection, error) {
+func (f *fallback) inspect(ctx context.Context, t *keyTarget, to *LimitStanding) (limiter.Inspection, error) {
 	to.Store = "local"
 	switch t.limit.OnStoreFailure {
 	case config.Allow, config.Deny:
 		to.Store, to.Unknown = "", "the store is unreachable; meanwhile the limit follows on_store_failure: "+string(t.limit.OnStoreFailure)
 		return limiter.Inspection{At: time.Now()}, nil
 	}
-	return s.local.Inspect(ctx, s.shares(t.claims()))
+	return f.local.Inspect(ctx, f.shares(t.claims()))
 }
 
 // notes returns hints that apply to more than one limit.

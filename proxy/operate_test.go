@@ -43,8 +43,8 @@ routes:
 const phoneLine = "X-Phone: +86 138 0013 8000"
 
 // standing asks for how a key stands; pairs are KEY=VALUE, and filters @route, %limit.
-func (w *testProxy) standing(pairs ...string) (KeyStanding, error) {
-	return w.Proxy.Standing(w.Context(), query(pairs...))
+func (p *testProxy) standing(pairs ...string) (KeyStanding, error) {
+	return p.Proxy.Standing(p.Context(), query(pairs...))
 }
 
 func query(pairs ...string) (q KeyQuery) {
@@ -61,11 +61,11 @@ func query(pairs ...string) (q KeyQuery) {
 }
 
 // stands wants a standing, and returns its limits by ROUTE.LIMIT.
-func (w *testProxy) stands(pairs ...string) map[string]LimitStanding {
-	w.Helper()
-	s, err := w.standing(pairs...)
+func (p *testProxy) stands(pairs ...string) map[string]LimitStanding {
+	p.Helper()
+	s, err := p.standing(pairs...)
 	if err != nil {
-		w.Fatalf("standing of %v: %v", pairs, err)
+		p.Fatalf("standing of %v: %v", pairs, err)
 	}
 	all := map[string]LimitStanding{}
 	for _, l := range s.Limits {
@@ -75,12 +75,12 @@ func (w *testProxy) stands(pairs ...string) map[string]LimitStanding {
 }
 
 // changes wants a change to succeed.
-func (w *testProxy) changes(c KeyChange, pairs ...string) KeyResult {
-	w.Helper()
+func (p *testProxy) changes(c KeyChange, pairs ...string) KeyResult {
+	p.Helper()
 	c.KeyQuery = query(pairs...)
-	r, err := w.Change(w.Context(), c)
+	r, err := p.Change(p.Context(), c)
 	if err != nil {
-		w.Fatalf("%s %v: %v", c.Action, pairs, err)
+		p.Fatalf("%s %v: %v", c.Action, pairs, err)
 	}
 	return r
 }

@@ -26,8 +26,8 @@ import (
 const testTimeout = await.Limit
 
 // until waits for a condition that other goroutines bring about.
-func (w *testProxy) until(holds func() bool) {
-	w.Helper()
+func (p *testProxy) until(holds func() bool) {
+	p.Helper()
 	every := time.NewTicker(time.Millisecond)
 	defer every.Stop()
 	deadline := time.After(testTimeout)
@@ -35,7 +35,7 @@ func (w *testProxy) until(holds func() bool) {
 		select {
 		case <-every.C:
 		case <-deadline:
-			w.Fatalf("did not come true within %v", testTimeout)
+			p.Fatalf("did not come true within %v", testTimeout)
 		}
 	}
 }
@@ -65,17 +65,17 @@ func poolYAML(options string, urls ...string) string {
 		"routes:\n  - {name: a, match: {path: /a}, upstream: u, limits: [{name: l, key: global, rate: 1000/1h}]}\n"
 }
 
-func (w *testProxy) upstreamRequests(target, result string) float64 {
-	return testutil.ToFloat64(w.metrics.upstreamRequests.WithLabelValues("u", target, result))
+func (p *testProxy) upstreamRequests(target, result string) float64 {
+	return testutil.ToFloat64(p.metrics.upstreamRequests.WithLabelValues("u", target, result))
 }
 
 // healthy is what the figures say of a target of upstream u: "1", "0", or "" if
 // they say nothing.
-func (w *testProxy) healthy(target string) string {
-	w.Helper()
-	families, err := w.registry.Gather()
+func (p *testProxy) healthy(target string) string {
+	p.Helper()
+	families, err := p.registry.Gather()
 	if err != nil {
-		w.Fatal(err)
+		p.Fatal(err)
 	}
 	for _, f := range families {
 		for _, m := range f.Metric {

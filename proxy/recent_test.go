@@ -14,11 +14,11 @@ import (
 )
 
 // decided wants exactly one decision that q is about.
-func (w *testProxy) decided(q DecisionQuery) Decision {
-	w.Helper()
-	found := w.Decisions(q)
+func (p *testProxy) decided(q DecisionQuery) Decision {
+	p.Helper()
+	found := p.Decisions(q)
 	if len(found) != 1 {
-		w.Fatalf("%d decisions for %+v, want one: %+v", len(found), q, found)
+		p.Fatalf("%d decisions for %+v, want one: %+v", len(found), q, found)
 	}
 	return found[0]
 }

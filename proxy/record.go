@@ -55,10 +55,10 @@ func newRecorder(o Options, m *proxyMetrics) *recorder {
 }
 
 // start records the start of a request.
-func (rec *recorder) start(x *exchange) { x.began = time.Now() }
+func (r *recorder) start(x *exchange) { x.began = time.Now() }
 
 // setID sets the request id. An id from a trusted proxy is kept.
-func (rec *recorder) setID(x *exchange) {
+func (r *recorder) setID(x *exchange) {
 	if x.client.trustedPeer {
 		if ids := x.in.header.Values("X-Request-Id"); len(ids) == 1 && isID(ids[0]) {
 			x.id = ids[0]
@@ -66,7 +66,7 @@ func (rec *recorder) setID(x *exchange) {
 		}
 	}
 	if x.unusedIDs == "" {
-		x.unusedIDs = rec.ids.batch()
+		x.unusedIDs = r.ids.batch()
 	}
 	x.id, x.unusedIDs = x.unusedIDs[:idLength], x.unusedIDs[idLength:]
 }
@@ -75,35 +75,35 @@ func (rec *recorder) setID(x *exchange) {
 func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName(s) }
 
 // record updates the metrics of a request and writes its log line.
-func (rec *recorder) record(x *exchange) {
-	name := rec.metrics.countResponse(x)
+func (r *recorder) record(x *exchange) {
+	name := r.metrics.countResponse(x)
 	if x.isRepeat {
-		rec.metrics.repeats.WithLabelValues(name).Inc()
+		r.metrics.repeats.WithLabelValues(name).Inc()
 	}
 	if x.list != nil {
-		rec.metrics.listMatches.WithLabelValues(name, x.list.Name, string(x.list.Action)).Inc()
+		r.metrics.listMatches.WithLabelValues(name, x.list.Name, string(x.list.Action)).Inc()
 	}
 	l := &x.generation.accessLog
-	if l.format == config.LogNone || rec.log.GetLevel() > zerolog.InfoLevel {
+	if l.format == config.LogNone || r.log.GetLevel() > zerolog.InfoLevel {
 		return
 	}
-	if x.response.streamReset && !rec.resets.allow(time.Now()) {
-		rec.metrics.unloggedResets.Inc()
+	if x.response.streamReset && !r.resets.allow(time.Now()) {
+		r.metrics.unloggedResets.Inc()
 		return
 	}
 	switch {
-	case l.isSampled(x) && rec.sampled.Add(1)%l.sample != 1:
+	case l.isSampled(x) && r.sampled.Add(1)%l.sample != 1:
 	case l.format == config.LogCombined:
-		rec.combined(x)
+		r.combined(x)
 	default:
-		rec.json(x, name)
+		r.json(x, name)
 	}
 }
 
 // json writes the line of x, whose route has the given name, as JSON.
-func (rec *recorder) json(x *exchange, name string) {
+func (r *recorder) json(x *exchange, name string) {
 	l := &x.generation.accessLog
-	e := rec.log.Info()
+	e := r.log.Info()
 	logRequest(e, x, name)
 	refused := x.logRefusals(e, l.fields)
 	logOutcome(e, x)

@@ -27,17 +27,17 @@ type takenPermit struct {
 }
 
 // addTaken adds a permit that store granted for set. firstUse may be nil.
-func (q *admission) addTaken(store limiter.AdminStore, set claimSet, d *limiter.Decision, firstUse []limiter.Claim) {
-	q.takenPermits = append(q.takenPermits, takenPermit{store: store, claims: set, permit: d.Permit, firstUse: firstUse})
-	if q.route.holds {
-		q.takenPermits[len(q.takenPermits)-1].lease = startLease(store, set.claims, d.Permit)
+func (a *admission) addTaken(store limiter.AdminStore, set claimSet, d *limiter.Decision, firstUse []limiter.Claim) {
+	a.takenPermits = append(a.takenPermits, takenPermit{store: store, claims: set, permit: d.Permit, firstUse: firstUse})
+	if a.route.holds {
+		a.takenPermits[len(a.takenPermits)-1].lease = startLease(store, set.claims, d.Permit)
 	}
 }
 
 // stopRenewing stops the renewals of all concurrent permits of the request.
-func (q *admission) stopRenewing() {
-	for i := range q.takenPermits {
-		if l := q.takenPermits[i].lease; l != nil {
+func (a *admission) stopRenewing() {
+	for i := range a.takenPermits {
+		if l := a.takenPermits[i].lease; l != nil {
 			l.end()
 		}
 	}
@@ -90,11 +90,11 @@ type refundRule struct {
 
 // refundRule returns the rule for an outcome. Of a request that keeps its permits the outcome is taken
 // for unknown, unless it was not forwarded.
-func (q *admission) refundRule(o *forwardOutcome) refundRule {
-	if q.keepsPermits {
-		return refundRule{q.refundsAll(o), &upstream.Result{}}
+func (a *admission) refundRule(o *forwardOutcome) refundRule {
+	if a.keepsPermits {
+		return refundRule{a.refundsAll(o), &upstream.Result{}}
 	}
-	return refundRule{q.refundsAll(o), &o.result}
+	return refundRule{a.refundsAll(o), &o.result}
 }
 
 // applies reports whether the permits of l are refunded.
@@ -131,14 +131,14 @@ func (a *admitter) settle(ctx context.Context, q *admission, o *forwardOutcome) 
 	q.settled.started = q.settled.started[:0]
 }
 
-// needsRefund reports whether settling q needs a call to a store, or waits for one.
-func (q *admission) needsRefund(o *forwardOutcome) bool {
-	if len(q.settled.started) > 0 {
+// needsRefund reports whether settling a needs a call to a store, or waits for one.
+func (a *admission) needsRefund(o *forwardOutcome) bool {
+	if len(a.settled.started) > 0 {
 		return true
 	}
-	rule := q.refundRule(o)
-	for i := range q.takenPermits {
-		t := &q.takenPermits[i]
+	rule := a.refundRule(o)
+	for i := range a.takenPermits {
+		t := &a.takenPermits[i]
 		if t.claims.anyLimit(rule.applies) || t.hasConcurrent() {
 			return true
 		}
@@ -211,17 +211,17 @@ func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
 // excluded, because the value may have been counted before; so are concurrent limits, whose permits
 // are held until the end of the response. A failure after the header, such as cut of refund_on, can
 // no longer be reported.
-func (q *admission) addRefunds(status int, o *forwardOutcome) {
-	all := o.refund || q.route.RefundOn.Status.Has(status)
-	if q.keepsPermits || !all && !q.route.settles {
+func (a *admission) addRefunds(status int, o *forwardOutcome) {
+	all := o.refund || a.route.RefundOn.Status.Has(status)
+	if a.keepsPermits || !all && !a.route.settles {
 		return // as most
 	}
-	for i := range q.decision.Outcomes {
-		c, of := &q.claims.claims[i], q.claims.windows[i].of
+	for i := range a.decision.Outcomes {
+		c, of := &a.claims.claims[i], a.claims.windows[i].of
 		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm.HasValues() {
 			continue
 		}
-		left := &q.decision.Outcomes[i]
+		left := &a.decision.Outcomes[i]
 		left.Remaining, left.Wait = min(left.Remaining+c.Cost, c.Limit.Capacity()), 0
 	}
 }
@@ -241,11 +241,11 @@ func keepsPermits(method string) bool {
 }
 
 // refundsAll reports whether all permits of the request are refunded.
-func (q *admission) refundsAll(o *forwardOutcome) bool {
-	if o.result.Target == "" && q.route.pool != nil {
+func (a *admission) refundsAll(o *forwardOutcome) bool {
+	if o.result.Target == "" && a.route.pool != nil {
 		return true // the request was not forwarded
 	}
-	return !q.keepsPermits && (o.refund || q.route.RefundOn.Status.Has(o.result.Status) || q.route.refunds[o.result.Kind])
+	return !a.keepsPermits && (o.refund || a.route.RefundOn.Status.Has(o.result.Status) || a.route.refunds[o.result.Kind])
 }
 
 // refunds reports whether the outcome is known and the limit does not count it. If the connection

@@ -54,16 +54,16 @@ func answerByStatus(w http.ResponseWriter, r *http.Request) {
 
 // left is what limit l of route a says it has left, after a request that is
 // given back itself.
-func (w *testProxy) left(limit string) string {
-	w.Helper()
-	rec := w.send("GET", "/a?status=503")
+func (p *testProxy) left(limit string) string {
+	p.Helper()
+	rec := p.send("GET", "/a?status=503")
 	for policy := range strings.SplitSeq(rec.Header().Get("RateLimit"), ", ") {
 		if rest, ok := strings.CutPrefix(policy, `"`+limit+`";r=`); ok {
 			left, _, _ := strings.Cut(rest, ";")
 			return left
 		}
 	}
-	w.Fatalf("no %s in %v", limit, rec.Header())
+	p.Fatalf("no %s in %v", limit, rec.Header())
 	return ""
 }
 
@@ -210,21 +210,21 @@ type notifyingWriter struct {
 	at chan<- struct{}
 }
 
-func (b *notifyingWriter) WriteHeader(status int) {
-	b.ResponseRecorder.WriteHeader(status)
+func (n *notifyingWriter) WriteHeader(status int) {
+	n.ResponseRecorder.WriteHeader(status)
 	select {
-	case b.at <- struct{}{}:
+	case n.at <- struct{}{}:
 	default: // an answer of ours, after the client has left
 	}
 }
 
 // remaining is what the store says is left of 1 an hour.
-func (w *testProxy) remaining(name string, parts ...string) string {
-	w.Helper()
-	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Hour}}, Key: w.current.Load().config.Privacy.Hash(parts), Cost: 1}
+func (p *testProxy) remaining(name string, parts ...string) string {
+	p.Helper()
+	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Hour}}, Key: p.current.Load().config.Privacy.Hash(parts), Cost: 1}
 	var d limiter.Decision
-	if err := w.store.Peek(w.Context(), []limiter.Claim{claim}, &d); err != nil {
-		w.Fatal(err)
+	if err := p.store.Peek(p.Context(), []limiter.Claim{claim}, &d); err != nil {
+		p.Fatal(err)
 	}
 	return fmt.Sprint(d.Outcomes[0].Remaining)
 }

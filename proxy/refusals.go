@@ -17,8 +17,8 @@ type refusal struct {
 }
 
 // refusal returns the refusal of claim i.
-func (q *admission) refusal(i int) refusal {
-	return refusal{q.claims.windows[i], q.claims.claims[i].Key, q.decision.Outcomes[i].Banned, q.decision.Outcomes[i].Wait}
+func (a *admission) refusal(i int) refusal {
+	return refusal{a.claims.windows[i], a.claims.claims[i].Key, a.decision.Outcomes[i].Banned, a.decision.Outcomes[i].Wait}
 }
 
 // logRefusals writes the rates that refused the request, or would have in shadow mode, and reports
@@ -80,11 +80,11 @@ type otherRefusals struct {
 }
 
 // MarshalZerologArray implements zerolog.LogArrayMarshaler.
-func (x otherRefusals) MarshalZerologArray(a *zerolog.Array) {
-	for i := range x.decision.Outcomes {
-		if x.alsoRefused(x.first, i) {
+func (o otherRefusals) MarshalZerologArray(a *zerolog.Array) {
+	for i := range o.decision.Outcomes {
+		if o.alsoRefused(o.first, i) {
 			e := zerolog.Dict()
-			x.logRefusal(e, x.refusal(i), allFields)
+			o.logRefusal(e, o.refusal(i), allFields)
 			a.Dict(e)
 		}
 	}
@@ -94,13 +94,13 @@ func (x otherRefusals) MarshalZerologArray(a *zerolog.Array) {
 type shadowRefusalsOf struct{ *exchange }
 
 // MarshalZerologArray implements zerolog.LogArrayMarshaler.
-func (x shadowRefusalsOf) MarshalZerologArray(a *zerolog.Array) {
-	for _, s := range x.shadowRefusals {
+func (r shadowRefusalsOf) MarshalZerologArray(a *zerolog.Array) {
+	for _, s := range r.shadowRefusals {
 		e := zerolog.Dict()
-		x.logRefusal(e, s, allFields)
+		r.logRefusal(e, s, allFields)
 		a.Dict(e)
 	}
-	for _, l := range x.shadowErrors {
+	for _, l := range r.shadowErrors {
 		a.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))
 	}
 }

@@ -22,9 +22,9 @@ type rateLimitFields struct {
 	buffer   respond.Buffer // the memory of the field values
 }
 
-func (t *rateLimitFields) reset() {
-	t.buffer.Discard(http1.RecycleBuffer)
-	t.policies = t.policies[:0]
+func (r *rateLimitFields) reset() {
+	r.buffer.Discard(http1.RecycleBuffer)
+	r.policies = r.policies[:0]
 }
 
 // refuse returns the response to a request that a stage has refused with err.

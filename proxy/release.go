@@ -9,10 +9,10 @@ import (
 // so that header and body are sent together if the store is as fast as usual.
 const headerDelay = 5 * time.Millisecond
 
-// hasConcurrent reports whether q has concurrent permits to release.
-func (q *admission) hasConcurrent() bool {
-	for i := range q.takenPermits {
-		if q.takenPermits[i].hasConcurrent() {
+// hasConcurrent reports whether a has concurrent permits to release.
+func (a *admission) hasConcurrent() bool {
+	for i := range a.takenPermits {
+		if a.takenPermits[i].hasConcurrent() {
 			return true
 		}
 	}

@@ -104,24 +104,24 @@ func (p *Proxy) Prepare(ctx context.Context, c *config.Config) (*Prepared, error
 }
 
 // Config returns the configuration that was prepared.
-func (r *Prepared) Config() *config.Config { return r.config }
+func (p *Prepared) Config() *config.Config { return p.config }
 
 // Limits returns the limits in enforce mode whose counts in this cluster's store determine which
 // keys are refused. It excludes limits shared with other programs, limits counted by each node
 // separately, and limits with overrides.
-func (r *Prepared) Limits() []limiter.Limit { return r.plainLimits }
+func (p *Prepared) Limits() []limiter.Limit { return p.plainLimits }
 
-// Install serves r from now on, with the number on which all nodes have agreed.
-func (r *Prepared) Install(number int64) {
-	r.proxy.reloading.Lock()
-	defer r.proxy.reloading.Unlock()
-	r.proxy.swap(r, number)
-	r.proxy.needsRejoin = false
-	r.proxy.metrics.countReload(Report{Changed: true}, nil)
+// Install serves p from now on, with the number on which all nodes have agreed.
+func (p *Prepared) Install(number int64) {
+	p.proxy.reloading.Lock()
+	defer p.proxy.reloading.Unlock()
+	p.proxy.swap(p, number)
+	p.proxy.needsRejoin = false
+	p.proxy.metrics.countReload(Report{Changed: true}, nil)
 }
 
-// Discard releases the resources of r.
-func (r *Prepared) Discard() { r.release() }
+// Discard releases the resources of p.
+func (p *Prepared) Discard() { p.release() }
 
 // swap makes next the current generation. p.reloading must be held.
 func (p *Proxy) swap(next *Prepared, number int64) {

@@ -103,18 +103,18 @@ func (t *tallies) count(now time.Time, v *visit) {
 }
 
 // countFlags counts the other properties of a request.
-func (rt *routeTally) countFlags(x *exchange, err error) {
+func (r *routeTally) countFlags(x *exchange, err error) {
 	if x.exempt && err == nil {
-		rt.Exempt++
+		r.Exempt++
 	}
 	if x.waited {
-		rt.Waited++
+		r.Waited++
 	}
 	if x.isRepeat {
-		rt.Repeated++
+		r.Repeated++
 	}
 	if x.banned {
-		rt.Banned++
+		r.Banned++
 	}
 }
 
@@ -189,11 +189,11 @@ func (t *tallies) result() ReplayTally {
 	return out
 }
 
-func (rt *routeTally) result(top int) RouteTally {
-	out := rt.RouteTally
-	out.Series = rt.series.result()
+func (r *routeTally) result(top int) RouteTally {
+	out := r.RouteTally
+	out.Series = r.series.result()
 	out.Limits = []LimitTally{}
-	for _, l := range rt.limits {
+	for _, l := range r.limits {
 		tally := l.LimitTally
 		tally.Top, tally.TopError = l.top.first(top)
 		tally.Series = l.series.result()

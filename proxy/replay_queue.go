@@ -33,12 +33,12 @@ type replayWaiter struct {
 
 // waitQueueOf returns the queue in which x waits, and the limit that allows it to wait. The limit is
 // nil if x does not wait.
-func (q *admission) waitQueueOf() (at queueID, first *limit) {
-	if !q.route.waits {
+func (a *admission) waitQueueOf() (at queueID, first *limit) {
+	if !a.route.waits {
 		return at, nil
 	}
-	for i, c := range q.claims.claims {
-		if l := q.claims.windows[i].of; l.Wait > 0 {
+	for i, c := range a.claims.claims {
+		if l := a.claims.windows[i].of; l.Wait > 0 {
 			return queueID{c.Limit.Name, c.Key}, l
 		}
 	}

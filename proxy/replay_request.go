@@ -43,27 +43,27 @@ type LoggedField struct {
 }
 
 // knows reports whether the log has the value at o of this request. x must have its route.
-func (q *LoggedRequest) knows(o key.Origin, x *exchange) bool {
+func (l *LoggedRequest) knows(o key.Origin, x *exchange) bool {
 	switch s := o.Source; {
 	case s.IsAddress():
-		return q.Client.IsValid()
+		return l.Client.IsValid()
 	case s == key.Host:
-		return q.Host != ""
+		return l.Host != ""
 	case s == key.Path:
-		return !q.Redacted || x.Param(o.Name) != "*"
+		return !l.Redacted || x.Param(o.Name) != "*"
 	case !s.IsNamed():
 		return true
 	case !s.IsLogged():
 		return false // a log should not contain tokens
 	}
-	return slices.ContainsFunc(q.Fields, func(f LoggedField) bool { return f.Origin == o }) ||
-		o.Source == key.Query && !q.Redacted ||
-		o.Source == key.Cookie && q.has(key.HeaderField("Cookie")) ||
-		o.Source.IsBody() && q.HasBody
+	return slices.ContainsFunc(l.Fields, func(f LoggedField) bool { return f.Origin == o }) ||
+		o.Source == key.Query && !l.Redacted ||
+		o.Source == key.Cookie && l.has(key.HeaderField("Cookie")) ||
+		o.Source.IsBody() && l.HasBody
 }
 
-func (q *LoggedRequest) has(o key.Origin) bool {
-	return slices.ContainsFunc(q.Fields, func(f LoggedField) bool { return f.Origin == o })
+func (l *LoggedRequest) has(o key.Origin) bool {
+	return slices.ContainsFunc(l.Fields, func(f LoggedField) bool { return f.Origin == o })
 }
 
 // A loggedHeader is the part of a request's header that the log has.

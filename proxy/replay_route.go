@@ -72,9 +72,9 @@ func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route
 }
 
 // knowsAll reports whether the log has the values at all places.
-func (q *LoggedRequest) knowsAll(places []key.Origin, x *exchange) bool {
+func (l *LoggedRequest) knowsAll(places []key.Origin, x *exchange) bool {
 	for _, o := range places {
-		if !q.knows(o, x) {
+		if !l.knows(o, x) {
 			return false
 		}
 	}

@@ -111,27 +111,27 @@ type knownOutcome struct {
 	release func(flush func())
 }
 
-func (s *knownOutcome) respond(respond.Response)             { s.end() }
-func (s *knownOutcome) beforeEnd(release func(flush func())) { s.release = release }
-func (s *knownOutcome) end() {
-	if s.release != nil {
-		s.release(func() {})
+func (k *knownOutcome) respond(respond.Response)             { k.end() }
+func (k *knownOutcome) beforeEnd(release func(flush func())) { k.release = release }
+func (k *knownOutcome) end() {
+	if k.release != nil {
+		k.release(func() {})
 	}
 }
 
-func (s *knownOutcome) forward(_ *upstream.Pool, r *upstream.Request) upstream.Result {
-	time.Sleep(s.q.Took)
-	if s.q.Status != 499 {
-		r.OnHeader(s.q.Status, &http1.Fields{})
+func (k *knownOutcome) forward(_ *upstream.Pool, r *upstream.Request) upstream.Result {
+	time.Sleep(k.q.Took)
+	if k.q.Status != 499 {
+		r.OnHeader(k.q.Status, &http1.Fields{})
 	}
-	s.end()
-	switch s.q.Status {
+	k.end()
+	switch k.q.Status {
 	case 499:
 		return upstream.Result{Kind: upstream.ClientGone, Target: "t", HeaderSent: true}
 	case 504:
 		return upstream.Result{Kind: upstream.Timeout, Status: 504, Target: "t", HeaderSent: true}
 	}
-	return upstream.Result{Status: s.q.Status, Target: "t"}
+	return upstream.Result{Status: k.q.Status, Target: "t"}
 }
 
 // serveLogged has p serve a request as if it came over HTTP.

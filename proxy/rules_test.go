@@ -41,7 +41,7 @@ func startRecording(t *testing.T, answer string) *recordingUpstream {
 	return s
 }
 
-func (s *recordingUpstream) serve(c net.Conn, answer string) {
+func (u *recordingUpstream) serve(c net.Conn, answer string) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(enough))
 	var sent strings.Builder
@@ -54,7 +54,7 @@ func (s *recordingUpstream) serve(c net.Conn, answer string) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return // a cut request is not a request
 		}
-		s.seen <- sent.String()
+		u.seen <- sent.String()
 		sent.Reset()
 		if _, err := io.WriteString(c, answer); err != nil || strings.Contains(answer, "Connection: close") {
 			return
@@ -63,9 +63,9 @@ func (s *recordingUpstream) serve(c net.Conn, answer string) {
 }
 
 // last is the request that the upstream has seen.
-func (s *recordingUpstream) last(t *testing.T) string {
+func (u *recordingUpstream) last(t *testing.T) string {
 	t.Helper()
-	return await.Value(t, s.seen, "request at the upstream")
+	return await.Value(t, u.seen, "request at the upstream")
 }
 
 const fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

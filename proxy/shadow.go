@@ -27,17 +27,17 @@ func (a *admitter) takerFor(q *admission) taker {
 }
 
 // splitShadows splits the claims on limits in shadow mode by their limits.
-func (q *admission) splitShadows() {
-	q.shadowSets = q.shadowSets[:0]
-	for from, to := 0, 0; from < len(q.shadows.claims); from = to {
-		_, to = q.shadows.limitAt(from)
-		if n := len(q.shadowSets); n < cap(q.shadowSets) {
-			q.shadowSets = q.shadowSets[:n+1] // with the memory for outcomes of an earlier request
+func (a *admission) splitShadows() {
+	a.shadowSets = a.shadowSets[:0]
+	for from, to := 0, 0; from < len(a.shadows.claims); from = to {
+		_, to = a.shadows.limitAt(from)
+		if n := len(a.shadowSets); n < cap(a.shadowSets) {
+			a.shadowSets = a.shadowSets[:n+1] // with the memory for outcomes of an earlier request
 		} else {
-			q.shadowSets = append(q.shadowSets, limiter.Shadow{})
+			a.shadowSets = append(a.shadowSets, limiter.Shadow{})
 		}
-		s := &q.shadowSets[len(q.shadowSets)-1]
-		s.Claims, s.Err = q.shadows.claims[from:to], nil
+		s := &a.shadowSets[len(a.shadowSets)-1]
+		s.Claims, s.Err = a.shadows.claims[from:to], nil
 	}
 }
 
@@ -74,11 +74,11 @@ func (a *admitter) decideShadow(ctx context.Context, q *admission) {
 
 // addShadowRefusals records what d, the decision about claims on a limit in shadow mode, would have refused. A
 // key that is counted under two secrets is recorded once.
-func (q *admission) addShadowRefusals(set claimSet, d *limiter.Decision) {
+func (a *admission) addShadowRefusals(set claimSet, d *limiter.Decision) {
 	for i, o := range d.Outcomes {
 		w := set.windows[i]
-		if !o.Allowed && !slices.ContainsFunc(q.shadowRefusals, func(s refusal) bool { return s.window == w }) {
-			q.shadowRefusals = append(q.shadowRefusals, refusal{w, set.claims[i].Key, o.Banned, o.Wait})
+		if !o.Allowed && !slices.ContainsFunc(a.shadowRefusals, func(s refusal) bool { return s.window == w }) {
+			a.shadowRefusals = append(a.shadowRefusals, refusal{w, set.claims[i].Key, o.Banned, o.Wait})
 		}
 	}
 }

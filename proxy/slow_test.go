@@ -188,11 +188,11 @@ func TestBody_TooLargeIs413(t *testing.T) {
 }
 
 // line is the log line of the last request, as soon as it is written.
-func (f *testServer) line(message string) map[string]any {
-	f.Helper()
+func (t *testServer) line(message string) map[string]any {
+	t.Helper()
 	var all []map[string]any
-	await.Until(f, "a log line "+message, func() bool {
-		all = f.lines(message)
+	await.Until(t, "a log line "+message, func() bool {
+		all = t.lines(message)
 		return len(all) > 0
 	})
 	return all[len(all)-1]

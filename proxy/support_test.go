@@ -45,27 +45,27 @@ func startNetHTTP2(t *testing.T, yaml string) *testServer {
 	return f.listen(frontend.NetHTTP2(f.Proxy))
 }
 
-// listen lets f listen with this handler until the test ends.
-func (f *testServer) listen(h http.Handler) *testServer {
-	f.Helper()
-	f.server = frontend.NewServer(h, f.current.Load().config.Listen, zerolog.Nop())
-	f.addr = sockettest.Serve(f, &f.served, f.server.Serve)
-	f.Cleanup(func() {
+// listen lets t listen with this handler until the test ends.
+func (t *testServer) listen(h http.Handler) *testServer {
+	t.Helper()
+	t.server = frontend.NewServer(h, t.current.Load().config.Listen, zerolog.Nop())
+	t.addr = sockettest.Serve(t, &t.served, t.server.Serve)
+	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
-		f.server.Drain(ctx)
-		f.served.Wait()
+		t.server.Drain(ctx)
+		t.served.Wait()
 	})
-	return f
+	return t
 }
 
 // dial connects a client that says these bytes.
-func (f *testServer) dial(said string) *sockettest.Client {
-	f.Helper()
-	if f.client != nil {
-		return sockettest.Dial(sockettest.Secured{T: f.T, Client: f.client}, f.addr, said)
+func (t *testServer) dial(said string) *sockettest.Client {
+	t.Helper()
+	if t.client != nil {
+		return sockettest.Dial(sockettest.Secured{T: t.T, Client: t.client}, t.addr, said)
 	}
-	return sockettest.Dial(f.T, f.addr, said)
+	return sockettest.Dial(t.T, t.addr, said)
 }
 
 // A transport is how clients connect to a testServer.

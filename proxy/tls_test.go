@@ -42,23 +42,23 @@ func writeCertificate(t *testing.T, dir string) (config.Pair, *x509.CertPool) {
 	return pair, roots
 }
 
-// listenTLS lets f listen in TLS too, with a certificate for example.com, and returns
+// listenTLS lets t listen in TLS too, with a certificate for example.com, and returns
 // where, and how clients that trust it connect.
-func (f *testServer) listenTLS() (addr string, client *tls.Config) {
-	f.Helper()
-	pair, roots := writeCertificate(f.T, f.TempDir())
+func (t *testServer) listenTLS() (addr string, client *tls.Config) {
+	t.Helper()
+	pair, roots := writeCertificate(t.T, t.TempDir())
 	certs, err := frontend.LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
 	if err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
-	addr = sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr = sockettest.Serve(t, &t.served, func(l net.Listener) error { return t.server.ServeTLS(l, certs) })
 	return addr, &tls.Config{RootCAs: roots, ServerName: "example.com"}
 }
 
 // listenTLSClient is listenTLS with a client.
-func (f *testServer) listenTLSClient() (addr string, client *http.Client) {
-	f.Helper()
-	addr, secure := f.listenTLS()
+func (t *testServer) listenTLSClient() (addr string, client *http.Client) {
+	t.Helper()
+	addr, secure := t.listenTLS()
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
 		TLSClientConfig:   secure,
@@ -66,7 +66,7 @@ func (f *testServer) listenTLSClient() (addr string, client *http.Client) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		},
 	}
-	f.Cleanup(transport.CloseIdleConnections)
+	t.Cleanup(transport.CloseIdleConnections)
 	return addr, &http.Client{Transport: transport, Timeout: enough}
 }
 

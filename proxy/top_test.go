@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// topOf is what w has seen of one limit.
-func (w *testProxy) topOf(limit string) TopLimit {
-	w.Helper()
-	t := w.Top(TopQuery{Limit: limit})
+// topOf is what p has seen of one limit.
+func (p *testProxy) topOf(limit string) TopLimit {
+	p.Helper()
+	t := p.Top(TopQuery{Limit: limit})
 	if len(t.Limits) != 1 {
-		w.Fatalf("%+v; want the one limit", t)
+		p.Fatalf("%+v; want the one limit", t)
 	}
 	return t.Limits[0]
 }

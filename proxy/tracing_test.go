@@ -83,12 +83,12 @@ routes:
 }
 
 // spans are those that the collector has got, by name.
-func (w *tracedProxy) spans() map[string]*tracepb.Span {
-	w.flush()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (t *tracedProxy) spans() map[string]*tracepb.Span {
+	t.flush()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	all := map[string]*tracepb.Span{}
-	for _, data := range w.data {
+	for _, data := range t.data {
 		for _, resource := range data.GetResourceSpans() {
 			for _, scope := range resource.GetScopeSpans() {
 				for _, s := range scope.GetSpans() {

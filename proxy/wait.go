@@ -49,10 +49,10 @@ func (a *admitter) waitInQueue(client context.Context, q *admission) taker {
 
 // waitOptions returns how long to wait for each claim. first is the limit in whose queue the
 // request waits, or nil.
-func (q *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
-	p.MaxWait = make([]time.Duration, len(q.claims.claims))
-	for i := range q.claims.claims {
-		of := q.claims.windows[i].of
+func (a *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
+	p.MaxWait = make([]time.Duration, len(a.claims.claims))
+	for i := range a.claims.claims {
+		of := a.claims.windows[i].of
 		if p.MaxWait[i] = of.Wait; of.Wait > 0 && first == nil {
 			first, p.MaxWaiting = of, of.MaxWaiting
 		}
@@ -61,11 +61,11 @@ func (q *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
 }
 
 // waitResult returns the result of waiting as a label value, or "" if the request did not wait.
-func (q *admission) waitResult(err error, d *limiter.Decision) string {
+func (a *admission) waitResult(err error, d *limiter.Decision) string {
 	switch {
 	case errors.Is(err, limiter.ErrQueueFull):
 		return waitQueueFull
-	case !q.waited || errors.Is(err, limiter.ErrUnavailable):
+	case !a.waited || errors.Is(err, limiter.ErrUnavailable):
 		return ""
 	case err != nil:
 		return waitGone

@@ -28,12 +28,12 @@ func advanceTime(d time.Duration) { time.Sleep(d) }
 
 // crowd sends n requests, each after the one before waits or has its answer, and
 // returns the statuses and times of the answers in the order of the requests.
-func (w *testProxy) crowd(n int) []string {
+func (p *testProxy) crowd(n int) []string {
 	start, got := time.Now(), make([]string, n)
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			rec := w.send("GET", "/a")
+			rec := p.send("GET", "/a")
 			got[i] = fmt.Sprint(rec.Code, " ", time.Since(start))
 		})
 		synctest.Wait()
@@ -42,17 +42,17 @@ func (w *testProxy) crowd(n int) []string {
 	return got
 }
 
-func (w *testProxy) waits(want ...float64) {
-	w.Helper()
+func (p *testProxy) waits(want ...float64) {
+	p.Helper()
 	var got []float64
 	for _, how := range []string{waitPassed, waitRefused, waitQueueFull, waitGone} {
-		got = append(got, testutil.ToFloat64(w.metrics.waits.WithLabelValues("a", "l", how)))
+		got = append(got, testutil.ToFloat64(p.metrics.waits.WithLabelValues("a", "l", how)))
 	}
 	if !slices.Equal(got, want) {
-		w.Errorf("weir_waits_total passed, refused, crowded, gone = %v; want %v", got, want)
+		p.Errorf("weir_waits_total passed, refused, crowded, gone = %v; want %v", got, want)
 	}
-	if got := testutil.ToFloat64(w.metrics.waiting.WithLabelValues("a", "l")); got != 0 {
-		w.Errorf("weir_waiting_requests = %v; want none any more", got)
+	if got := testutil.ToFloat64(p.metrics.waiting.WithLabelValues("a", "l")); got != 0 {
+		p.Errorf("weir_waiting_requests = %v; want none any more", got)
 	}
 }
 

@@ -17,7 +17,7 @@ type countingBackend struct {
 }
 
 // hits is how many requests have reached the server.
-func (a *countingBackend) hits() int { return int(a.seen.Load()) }
+func (c *countingBackend) hits() int { return int(c.seen.Load()) }
 
 // startBackend starts a server that does what h says and ends with the test.
 func startBackend(t *testing.T, h http.HandlerFunc) *countingBackend {

@@ -99,28 +99,28 @@ func startDeployment(t *testing.T) *deployment {
 }
 
 // text is a config with the addresses that things have here.
-func (s *deployment) text(config string) string {
-	return strings.NewReplacer(s.spelled...).Replace(s.compose.config(s.t, config))
+func (d *deployment) text(config string) string {
+	return strings.NewReplacer(d.spelled...).Replace(d.compose.config(d.t, config))
 }
 
 // run starts the command of a Redis or a Sentinel, which listens on that port by its
 // file, and waits until it answers. It ends with the test, or when the caller ends
 // it.
-func (s *deployment) run(name, port string) *exec.Cmd {
-	s.t.Helper()
-	service := s.compose.Services[name]
-	data, etc := filepath.Join(s.root, name, "data"), filepath.Join(s.root, name, "etc")
+func (d *deployment) run(name, port string) *exec.Cmd {
+	d.t.Helper()
+	service := d.compose.Services[name]
+	data, etc := filepath.Join(d.root, name, "data"), filepath.Join(d.root, name, "etc")
 	for _, dir := range []string{data, etc} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			s.t.Fatal(err)
+			d.t.Fatal(err)
 		}
 	}
-	_, own, _ := net.SplitHostPort(s.addrs[name])
+	_, own, _ := net.SplitHostPort(d.addrs[name])
 	for _, config := range service.Configs {
-		text := strings.Replace(s.text(config.Source), "port "+port+"\n", "port "+own+"\nbind 127.0.0.1\n", 1)
-		write(s.t, filepath.Join(etc, filepath.Base(config.Target)), text)
+		text := strings.Replace(d.text(config.Source), "port "+port+"\n", "port "+own+"\nbind 127.0.0.1\n", 1)
+		write(d.t, filepath.Join(etc, filepath.Base(config.Target)), text)
 	}
-	here := strings.NewReplacer("/data/", data+"/", "/etc/", etc+"/", "redis-server ", redistest.Binary(s.t)+" ")
+	here := strings.NewReplacer("/data/", data+"/", "/etc/", etc+"/", "redis-server ", redistest.Binary(d.t)+" ")
 	command := slices.Clone(service.Command)
 	for i := range command {
 		command[i] = here.Replace(command[i])
@@ -128,60 +128,60 @@ func (s *deployment) run(name, port string) *exec.Cmd {
 	cmd, said := exec.Command(command[0], command[1:]...), new(logtest.Log)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = data, said, said
 	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
+		d.t.Fatal(err)
 	}
-	s.t.Cleanup(func() {
+	d.t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
-		if s.t.Failed() {
-			s.t.Logf("%s said:\n%s", name, said.Tail(30))
+		if d.t.Failed() {
+			d.t.Logf("%s said:\n%s", name, said.Tail(30))
 		}
 	})
-	await.Until(s.t, name+" answers", func() bool { return s.redis(name).Ping(s.t.Context()).Err() == nil })
+	await.Until(d.t, name+" answers", func() bool { return d.redis(name).Ping(d.t.Context()).Err() == nil })
 	return cmd
 }
 
 // weir starts one with the config of that name; on a busy machine Redis has longer to
 // answer.
-func (s *deployment) weir(config string) *weir {
-	s.t.Helper()
-	dir := s.t.TempDir()
-	text := strings.Replace(s.text(config), `http: ":9901"`, `http: "127.0.0.1:0"`, 1)
+func (d *deployment) weir(config string) *weir {
+	d.t.Helper()
+	dir := d.t.TempDir()
+	text := strings.Replace(d.text(config), `http: ":9901"`, `http: "127.0.0.1:0"`, 1)
 	text = strings.Replace(text, "master: weir,", "master: weir, timeout: 5s,", 1)
 	text = strings.Replace(text, "${WEIR_ADMIN_TOKEN}", "a-long-token-for-a-test", 1)
 	if !strings.Contains(text, "admin:") {
 		text += "admin: {http: \"127.0.0.1:0\"}\n"
 	}
-	write(s.t, filepath.Join(dir, "weir.yaml"), text+"listen: {http: \"127.0.0.1:0\"}\n")
-	return startWith(s.t, dir, "-c", "weir.yaml")
+	write(d.t, filepath.Join(dir, "weir.yaml"), text+"listen: {http: \"127.0.0.1:0\"}\n")
+	return startWith(d.t, dir, "-c", "weir.yaml")
 }
 
 // redis speaks to a Redis or a Sentinel directly.
-func (s *deployment) redis(name string) *redis.Client {
-	s.t.Helper()
-	if s.clients[name] == nil {
-		s.clients[name] = redisClient(s.t, s.addrs[name])
+func (d *deployment) redis(name string) *redis.Client {
+	d.t.Helper()
+	if d.clients[name] == nil {
+		d.clients[name] = redisClient(d.t, d.addrs[name])
 	}
-	return s.clients[name]
+	return d.clients[name]
 }
 
 // waitForReplica waits until that Redis follows the other.
-func (s *deployment) waitForReplica(name, master string) {
-	s.t.Helper()
-	_, port, _ := net.SplitHostPort(s.addrs[master])
-	await.Within(s.t, 2*testTimeout, name+" follows "+master, func() bool {
-		info := s.redis(name).Info(s.t.Context(), "replication").Val()
+func (d *deployment) waitForReplica(name, master string) {
+	d.t.Helper()
+	_, port, _ := net.SplitHostPort(d.addrs[master])
+	await.Within(d.t, 2*testTimeout, name+" follows "+master, func() bool {
+		info := d.redis(name).Info(d.t.Context(), "replication").Val()
 		return strings.Contains(info, "role:slave") && strings.Contains(info, "master_port:"+port+"\r") && strings.Contains(info, "master_link_status:up")
 	})
 }
 
 // waitForSentinels waits until every Sentinel could replace the master, which is that one.
-func (s *deployment) waitForSentinels(master string) {
-	s.t.Helper()
-	_, port, _ := net.SplitHostPort(s.addrs[master])
+func (d *deployment) waitForSentinels(master string) {
+	d.t.Helper()
+	_, port, _ := net.SplitHostPort(d.addrs[master])
 	for _, name := range sentinels() {
-		await.Within(s.t, 2*testTimeout, name+" is one of a quorum", func() bool {
-			c, ctx := s.redis(name), s.t.Context()
+		await.Within(d.t, 2*testTimeout, name+" is one of a quorum", func() bool {
+			c, ctx := d.redis(name), d.t.Context()
 			quorum := c.Do(ctx, "sentinel", "ckquorum", "weir").String()
 			return strings.Contains(quorum, "OK 3 usable") && strings.Contains(c.Do(ctx, "sentinel", "get-master-addr-by-name", "weir").String(), port)
 		})
@@ -189,16 +189,16 @@ func (s *deployment) waitForSentinels(master string) {
 }
 
 // waitForPromotion waits until every Sentinel names that one the master, and it is.
-func (s *deployment) waitForPromotion(name string) {
-	s.t.Helper()
-	_, port, _ := net.SplitHostPort(s.addrs[name])
-	await.Within(s.t, 2*testTimeout, name+" is the master", func() bool {
+func (d *deployment) waitForPromotion(name string) {
+	d.t.Helper()
+	_, port, _ := net.SplitHostPort(d.addrs[name])
+	await.Within(d.t, 2*testTimeout, name+" is the master", func() bool {
 		for _, sentinel := range sentinels() {
-			if !strings.Contains(s.redis(sentinel).Do(s.t.Context(), "sentinel", "get-master-addr-by-name", "weir").String(), port) {
+			if !strings.Contains(d.redis(sentinel).Do(d.t.Context(), "sentinel", "get-master-addr-by-name", "weir").String(), port) {
 				return false
 			}
 		}
-		return strings.Contains(s.redis(name).Info(s.t.Context(), "replication").Val(), "role:master")
+		return strings.Contains(d.redis(name).Info(d.t.Context(), "replication").Val(), "role:master")
 	})
 }
 

@@ -98,13 +98,13 @@ func readGrants(t *testing.T, nodes []*weir) grantLog {
 
 // most is how many were granted in the fullest stretch of so long that begins
 // between from and to.
-func (a grantLog) most(length time.Duration, from, to time.Time) (most int) {
-	for i, at := range a.granted {
+func (g grantLog) most(length time.Duration, from, to time.Time) (most int) {
+	for i, at := range g.granted {
 		if at.Before(from) || at.After(to) {
 			continue
 		}
 		n := 0
-		for n < len(a.granted)-i && a.granted[i+n].Sub(at) < length {
+		for n < len(g.granted)-i && g.granted[i+n].Sub(at) < length {
 			n++
 		}
 		most = max(most, n)
@@ -113,8 +113,8 @@ func (a grantLog) most(length time.Duration, from, to time.Time) (most int) {
 }
 
 // between is how many were granted from one time to another.
-func (a grantLog) between(from, to time.Time) (n int) {
-	for _, at := range a.granted {
+func (g grantLog) between(from, to time.Time) (n int) {
+	for _, at := range g.granted {
 		if !at.Before(from) && at.Before(to) {
 			n++
 		}

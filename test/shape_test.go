@@ -198,3 +198,38 @@ func computedOnce(value ast.Expr) bool {
 func embedded(doc *ast.CommentGroup) bool {
 	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
 }
+
+// A receiver is the initial of its type or of one of its words, in small letters: the same in
+// all methods. x is the exchange.
+func TestLayout_ReceiversAreInitials(t *testing.T) {
+	found := tally{}
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv == nil || len(f.Recv.List[0].Names) == 0 {
+				continue
+			}
+			of, name := receiverType(f.Recv.List[0].Type), f.Recv.List[0].Names[0].Name
+			isInitial := slices.ContainsFunc(wordsOf(of), func(word string) bool { return strings.HasPrefix(word, name) && len(name) == 1 })
+			if !isInitial && name != "_" && !(of == "exchange" && name == "x") {
+				found.add(s, f.Pos(), fmt.Sprintf("the receiver %s of %s", name, of))
+			}
+		}
+	}
+	found.check(t, nil)
+}
+
+// receiverType returns the name of the type of a receiver.
+func receiverType(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiverType(e.X)
+	case *ast.IndexExpr:
+		return receiverType(e.X)
+	case *ast.IndexListExpr:
+		return receiverType(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}

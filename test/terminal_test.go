@@ -66,66 +66,66 @@ func onTerminal(t *testing.T, cmd *exec.Cmd, width, height int) *terminal {
 }
 
 // resize gives the terminal another size, of which the program is told.
-func (m *terminal) resize(width, height int) {
-	m.t.Helper()
-	m.mu.Lock()
-	m.width, m.height = width, height
-	m.clear()
-	m.mu.Unlock()
-	if err := unix.IoctlSetWinsize(int(m.pty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(height), Col: uint16(width)}); err != nil {
-		m.t.Fatal(err)
+func (t *terminal) resize(width, height int) {
+	t.t.Helper()
+	t.mu.Lock()
+	t.width, t.height = width, height
+	t.clear()
+	t.mu.Unlock()
+	if err := unix.IoctlSetWinsize(int(t.pty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(height), Col: uint16(width)}); err != nil {
+		t.t.Fatal(err)
 	}
 }
 
-func (m *terminal) clear() {
-	m.cells = make([][]rune, m.height)
-	for y := range m.cells {
-		m.cells[y] = []rune(strings.Repeat(" ", m.width))
+func (t *terminal) clear() {
+	t.cells = make([][]rune, t.height)
+	for y := range t.cells {
+		t.cells[y] = []rune(strings.Repeat(" ", t.width))
 	}
 }
 
 // send sends keys to the program.
-func (m *terminal) send(keys string) {
-	m.t.Helper()
-	if _, err := m.pty.WriteString(keys); err != nil {
-		m.t.Fatal(err)
+func (t *terminal) send(keys string) {
+	t.t.Helper()
+	if _, err := t.pty.WriteString(keys); err != nil {
+		t.t.Fatal(err)
 	}
 }
 
 // waitForText waits until all these texts are on the screen.
-func (m *terminal) waitForText(texts ...string) {
-	m.t.Helper()
+func (t *terminal) waitForText(texts ...string) {
+	t.t.Helper()
 	defer func() {
-		if m.t.Failed() {
-			m.t.Logf("the screen:\n%s", m.screen())
+		if t.t.Failed() {
+			t.t.Logf("the screen:\n%s", t.screen())
 		}
 	}()
 	for _, text := range texts {
-		await.Until(m.t, "the screen shows "+strconv.Quote(text), func() bool { return strings.Contains(m.screen(), text) })
+		await.Until(t.t, "the screen shows "+strconv.Quote(text), func() bool { return strings.Contains(t.screen(), text) })
 	}
 }
 
 // screen is what there is to see, line by line.
-func (m *terminal) screen() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (t *terminal) screen() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var lines []string
-	for _, line := range m.cells {
+	for _, line := range t.cells {
 		lines = append(lines, strings.TrimRight(string(line), " "))
 	}
 	return strings.Join(lines, "\n")
 }
 
 // readOutput draws what the program writes, until it ends.
-func (m *terminal) readOutput() {
+func (t *terminal) readOutput() {
 	buffer := make([]byte, 4096)
 	for {
-		n, err := m.pty.Read(buffer)
-		m.mu.Lock()
-		m.rest = append(m.rest, buffer[:n]...)
-		for m.step() {
+		n, err := t.pty.Read(buffer)
+		t.mu.Lock()
+		t.rest = append(t.rest, buffer[:n]...)
+		for t.step() {
 		}
-		m.mu.Unlock()
+		t.mu.Unlock()
 		if err != nil {
 			return
 		}
@@ -133,58 +133,58 @@ func (m *terminal) readOutput() {
 }
 
 // step takes one letter or sequence; it reports false when there is no whole one.
-func (m *terminal) step() bool {
-	if len(m.rest) == 0 {
+func (t *terminal) step() bool {
+	if len(t.rest) == 0 {
 		return false
 	}
-	if m.rest[0] == '\x1b' {
-		return m.sequence()
+	if t.rest[0] == '\x1b' {
+		return t.sequence()
 	}
-	if !utf8.FullRune(m.rest) {
+	if !utf8.FullRune(t.rest) {
 		return false
 	}
-	r, n := utf8.DecodeRune(m.rest)
-	m.rest = m.rest[n:]
+	r, n := utf8.DecodeRune(t.rest)
+	t.rest = t.rest[n:]
 	switch {
 	case r == '\r':
-		m.x = 0
+		t.x = 0
 	case r == '\n':
-		m.y++
-	case r >= ' ' && m.y < m.height && m.x < m.width:
-		m.cells[m.y][m.x] = r
-		m.x++
+		t.y++
+	case r >= ' ' && t.y < t.height && t.x < t.width:
+		t.cells[t.y][t.x] = r
+		t.x++
 	}
 	return true
 }
 
 // sequence takes one that begins with ESC: of a CSI one (ECMA-48), where the cursor goes and what is
 // erased is done, and colours and modes are left out.
-func (m *terminal) sequence() bool {
-	if len(m.rest) < 2 {
+func (t *terminal) sequence() bool {
+	if len(t.rest) < 2 {
 		return false
 	}
-	if m.rest[1] != '[' { // a charset is chosen with one letter more
+	if t.rest[1] != '[' { // a charset is chosen with one letter more
 		n := 2
-		if strings.IndexByte("()", m.rest[1]) >= 0 {
+		if strings.IndexByte("()", t.rest[1]) >= 0 {
 			n = 3
 		}
-		if len(m.rest) < n {
+		if len(t.rest) < n {
 			return false
 		}
-		m.rest = m.rest[n:]
+		t.rest = t.rest[n:]
 		return true
 	}
-	for i := 2; i < len(m.rest); i++ {
-		if m.rest[i] >= '@' && m.rest[i] <= '~' {
-			m.control(m.rest[i], strings.Split(string(m.rest[2:i]), ";"))
-			m.rest = m.rest[i+1:]
+	for i := 2; i < len(t.rest); i++ {
+		if t.rest[i] >= '@' && t.rest[i] <= '~' {
+			t.control(t.rest[i], strings.Split(string(t.rest[2:i]), ";"))
+			t.rest = t.rest[i+1:]
 			return true
 		}
 	}
 	return false
 }
 
-func (m *terminal) control(what byte, parameters []string) {
+func (t *terminal) control(what byte, parameters []string) {
 	number := func(i int) int {
 		if i >= len(parameters) {
 			return 1
@@ -197,14 +197,14 @@ func (m *terminal) control(what byte, parameters []string) {
 	}
 	switch what {
 	case 'H':
-		m.y, m.x = number(0)-1, number(1)-1
+		t.y, t.x = number(0)-1, number(1)-1
 	case 'J':
-		m.clear()
+		t.clear()
 	case 'K':
-		for x := m.x; m.y < m.height && x < m.width; x++ {
-			m.cells[m.y][x] = ' '
+		for x := t.x; t.y < t.height && x < t.width; x++ {
+			t.cells[t.y][x] = ' '
 		}
 	case 'C':
-		m.x += number(0)
+		t.x += number(0)
 	}
 }

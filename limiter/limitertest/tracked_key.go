@@ -23,36 +23,36 @@ type trackedKey struct {
 	maxCount int64         // the largest count of its rates
 }
 
-func (l *trackedKey) claims(cost int64) []limiter.Claim { return oneClaim(l.limit, l.key, cost) }
+func (k *trackedKey) claims(cost int64) []limiter.Claim { return oneClaim(k.limit, k.key, cost) }
 
 // randomClaim returns a random claim that could be granted.
-func (l *trackedKey) randomClaim(t *rapid.T) []limiter.Claim {
-	c := l.claims(1)
-	if l.limit.Algorithm.HasValues() {
+func (k *trackedKey) randomClaim(t *rapid.T) []limiter.Claim {
+	c := k.claims(1)
+	if k.limit.Algorithm.HasValues() {
 		c[0].Value = limiter.KeyOf(fmt.Sprint(rapid.IntRange(0, 8).Draw(t, "value")))
-	} else if most := l.limit.Capacity(); most > 1 {
+	} else if most := k.limit.Capacity(); most > 1 {
 		c[0].Cost = rapid.Int64Range(1, 1+(most-1)/3).Draw(t, "cost")
 	}
 	return c
 }
 
 // checkTake checks that d is what the oracle expects, and records what d took.
-func (l *trackedKey) checkTake(t *rapid.T, now int64, c limiter.Claim, d limiter.Decision) {
-	l.maxCount = max(l.maxCount, boundFactor(c.Limit))
-	want := outcome(l.oracle, now, c)
+func (k *trackedKey) checkTake(t *rapid.T, now int64, c limiter.Claim, d limiter.Decision) {
+	k.maxCount = max(k.maxCount, boundFactor(c.Limit))
+	want := outcome(k.oracle, now, c)
 	if d.Allowed != want.Allowed {
 		t.Fatalf("take says %+v, want %+v", d.Outcomes[0], want)
 	}
 	if d.Allowed {
 		got := grantRecord{at: now, n: c.Cost, value: c.Value, permit: d.Permit}
-		l.oracle.take(c.Limit, got)
-		l.granted = append(l.granted, got)
-		l.log.add(c.Limit, got)
-		l.seen.granted++
-		if !l.limit.Algorithm.HasBurst() || !l.refunds {
-			l.seen.worst = max(l.seen.worst, l.windowUse(now))
+		k.oracle.take(c.Limit, got)
+		k.granted = append(k.granted, got)
+		k.log.add(c.Limit, got)
+		k.seen.granted++
+		if !k.limit.Algorithm.HasBurst() || !k.refunds {
+			k.seen.worst = max(k.seen.worst, k.windowUse(now))
 		}
-		want = outcome(l.oracle, now, c)
+		want = outcome(k.oracle, now, c)
 		want.Allowed = true
 	}
 	if d.Outcomes[0] != want {
@@ -65,36 +65,36 @@ const maxRefunds = 20
 
 // refund refunds a random earlier grant, which may have expired, under a limit of at
 // least its size.
-func (l *trackedKey) refund(t *rapid.T, now int64) {
-	from := l.granted
-	if l.limit.Algorithm.HasSteps() {
+func (k *trackedKey) refund(t *rapid.T, now int64) {
+	from := k.granted
+	if k.limit.Algorithm.HasSteps() {
 		from = from[max(0, len(from)-maxRefunds):]
 	}
 	g := rapid.SampledFrom(from).Draw(t, "permit")
-	most := *l.limit
-	if l.limit.Capacity() < g.n {
+	most := *k.limit
+	if k.limit.Capacity() < g.n {
 		most.Rate.Count = g.n
 	}
-	c := oneClaim(&most, l.key, g.n)
+	c := oneClaim(&most, k.key, g.n)
 	c[0].Value = g.value
-	l.s.refund(t, c, g.permit)
-	if l.oracle.refund(now, l.limit, g.permit) {
-		l.log.remove(g.permit)
+	k.s.refund(t, c, g.permit)
+	if k.oracle.refund(now, k.limit, g.permit) {
+		k.log.remove(g.permit)
 	}
 }
 
 // renew renews a random earlier grant.
-func (l *trackedKey) renew(t *rapid.T, now int64) {
-	g := rapid.SampledFrom(l.granted).Draw(t, "permit")
-	out := l.oracle.(*logOracle).renew(now, l.limit, g.permit)
-	most := *l.limit
+func (k *trackedKey) renew(t *rapid.T, now int64) {
+	g := rapid.SampledFrom(k.granted).Draw(t, "permit")
+	out := k.oracle.(*logOracle).renew(now, k.limit, g.permit)
+	most := *k.limit
 	most.Rate.Count = max(most.Rate.Count, g.n)
-	err := l.s.Store.(limiter.AdminStore).Renew(l.s.t.Context(), oneClaim(&most, l.key, g.n), g.permit)
+	err := k.s.Store.(limiter.AdminStore).Renew(k.s.t.Context(), oneClaim(&most, k.key, g.n), g.permit)
 	if out && err != nil || !out && !errors.Is(err, limiter.ErrNotHeld) {
 		t.Fatalf("renew says %v, want that it is still out: %v", err, out)
 	}
-	if i := slices.IndexFunc(l.log, func(t grantRecord) bool { return t.permit == g.permit }); out && i >= 0 {
-		l.log[i].at = now
+	if i := slices.IndexFunc(k.log, func(t grantRecord) bool { return t.permit == g.permit }); out && i >= 0 {
+		k.log[i].at = now
 	}
 }
 
@@ -109,13 +109,13 @@ func boundFactor(l *limiter.Limit) int64 {
 
 // windowUse returns the number of permits in the window that ends now, as a multiple of
 // maxCount. For a cooldown the window is its first pause.
-func (l *trackedKey) windowUse(now int64) float64 {
-	after := now - l.limit.Rate.Window.Milliseconds()
-	switch a := l.limit.Algorithm; {
+func (k *trackedKey) windowUse(now int64) float64 {
+	after := now - k.limit.Rate.Window.Milliseconds()
+	switch a := k.limit.Algorithm; {
 	case a.HasSteps():
-		after = now - l.limit.Steps[0].Milliseconds()
+		after = now - k.limit.Steps[0].Milliseconds()
 	case a.HasValues():
-		return float64(distinctValues(l.log, after)) / float64(l.maxCount)
+		return float64(distinctValues(k.log, after)) / float64(k.maxCount)
 	}
-	return float64(l.log.sum(func(at int64) bool { return at > after })) / float64(l.maxCount)
+	return float64(k.log.sum(func(at int64) bool { return at > after })) / float64(k.maxCount)
 }

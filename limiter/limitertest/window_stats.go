@@ -14,7 +14,7 @@ type windowStats struct {
 
 // check checks that the fullest of all windows is within the algorithm's bound, and is
 // full.
-func (seen *windowStats) check(t *testing.T, a limiter.Algorithm) {
+func (w *windowStats) check(t *testing.T, a limiter.Algorithm) {
 	bound, of := 1.0, "the rate"
 	switch {
 	case a.MayDouble():
@@ -22,11 +22,11 @@ func (seen *windowStats) check(t *testing.T, a limiter.Algorithm) {
 	case a.HasBurst():
 		of = "rate + burst"
 	}
-	t.Logf("%s: %d calls, %d granted; the fullest window holds %.2f x %s", a, seen.calls, seen.granted, seen.worst, of)
-	if seen.worst > bound {
-		t.Errorf("the fullest window holds %v x %s, want at most %v", seen.worst, of, bound)
+	t.Logf("%s: %d calls, %d granted; the fullest window holds %.2f x %s", a, w.calls, w.granted, w.worst, of)
+	if w.worst > bound {
+		t.Errorf("the fullest window holds %v x %s, want at most %v", w.worst, of, bound)
 	}
-	if bound == 1 && !a.HasBurst() && seen.worst < 1 {
-		t.Errorf("the fullest window holds %v x %s, want it full", seen.worst, of)
+	if bound == 1 && !a.HasBurst() && w.worst < 1 {
+		t.Errorf("the fullest window holds %v x %s, want it full", w.worst, of)
 	}
 }

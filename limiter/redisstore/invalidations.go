@@ -41,17 +41,17 @@ func newInvalidations(client redis.UniversalClient, own names, n *denials, c *ch
 }
 
 // close ends the subscription and waits for its goroutine.
-func (l *invalidations) close() {
-	l.cancel()
-	<-l.done
+func (i *invalidations) close() {
+	i.cancel()
+	<-i.done
 }
 
 // run subscribes, and resubscribes after errors, until it or the client is closed.
-func (l *invalidations) run(ctx context.Context) {
-	defer close(l.done)
+func (i *invalidations) run(ctx context.Context) {
+	defer close(i.done)
 	for {
-		err := l.receive(ctx)
-		l.denials.setSubscribed(false)
+		err := i.receive(ctx)
+		i.denials.setSubscribed(false)
 		if errors.Is(err, redis.ErrClosed) {
 			return
 		}
@@ -64,8 +64,8 @@ func (l *invalidations) run(ctx context.Context) {
 }
 
 // receive handles messages until the subscription fails.
-func (l *invalidations) receive(ctx context.Context) error {
-	sub := l.client.Subscribe(ctx, invalidationChannel(l.names.prefix))
+func (i *invalidations) receive(ctx context.Context) error {
+	sub := i.client.Subscribe(ctx, invalidationChannel(i.names.prefix))
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	pinged := false
@@ -85,9 +85,9 @@ func (l *invalidations) receive(ctx context.Context) error {
 		pinged = false
 		switch m := message.(type) {
 		case *redis.Subscription:
-			l.denials.setSubscribed(true)
+			i.denials.setSubscribed(true)
 		case *redis.Message:
-			l.handle(m.Payload)
+			i.handle(m.Payload)
 		}
 	}
 	return ctx.Err()
@@ -95,13 +95,13 @@ func (l *invalidations) receive(ctx context.Context) error {
 
 // handle handles a message. It invalidates the window that the message names, or all
 // windows if it names none. A message may also be a change announced by another process.
-func (l *invalidations) handle(message string) {
-	if l.changes.handle(message) {
+func (i *invalidations) handle(message string) {
+	if i.changes.handle(message) {
 		return
 	}
-	if id, ok := l.names.parseWindow(message); ok {
-		l.denials.invalidate(id)
+	if id, ok := i.names.parseWindow(message); ok {
+		i.denials.invalidate(id)
 		return
 	}
-	l.denials.setSubscribed(true)
+	i.denials.setSubscribed(true)
 }

@@ -165,9 +165,9 @@ func (s *Store) endOutage(reachableSince time.Time) bool {
 }
 
 // close stops probing, and tries once more to send the reports.
-func (a *outage) close(s *Store) {
-	a.cancel()
-	a.wg.Wait()
+func (o *outage) close(s *Store) {
+	o.cancel()
+	o.wg.Wait()
 	if s.reports.windows.Load() > 0 {
 		_ = s.probeOnce(context.Background(), s.timeout) // if it fails, the reports are lost
 	}

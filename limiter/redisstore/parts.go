@@ -41,8 +41,8 @@ func (s *Store) partSlot(c *limiter.Claim) slot {
 	return slotOf(c)
 }
 
-func (h slot) compare(other slot) int {
-	return cmp.Or(cmp.Compare(h.redisson, other.redisson), bytes.Compare(h.key[:], other.key[:]))
+func (s slot) compare(other slot) int {
+	return cmp.Or(cmp.Compare(s.redisson, other.redisson), bytes.Compare(s.key[:], other.key[:]))
 }
 
 // isSinglePart reports whether claims form a single part. It does not allocate.

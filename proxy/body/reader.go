@@ -51,118 +51,118 @@ type Reader struct {
 }
 
 // Read implements io.Reader.
-func (b *Reader) Read(p []byte) (int, error) {
-	p, err := b.before(p)
+func (r *Reader) Read(p []byte) (int, error) {
+	p, err := r.before(p)
 	if err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	n, err := b.From.Read(p)
-	return b.after(n, err, time.Since(began))
+	n, err := r.From.Read(p)
+	return r.after(n, err, time.Since(began))
 }
 
 // before sets the deadline for one read, and truncates p to the remaining permitted length and one
 // byte more.
-func (b *Reader) before(p []byte) ([]byte, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (r *Reader) before(p []byte) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case b.ended:
+	case r.ended:
 		return p, http.ErrBodyReadAfterClose
-	case b.readErr != nil:
-		return p, b.readErr
+	case r.readErr != nil:
+		return p, r.readErr
 	}
-	if left := b.maxBytes - b.received + 1; b.maxBytes > 0 && int64(len(p)) > left {
+	if left := r.maxBytes - r.received + 1; r.maxBytes > 0 && int64(len(p)) > left {
 		p = p[:left]
 	}
-	b.reading = true
-	if b.responseStarted || b.Timeout == 0 {
+	r.reading = true
+	if r.responseStarted || r.Timeout == 0 {
 		return p, nil
 	}
-	within := b.Timeout
-	if !b.IsStream && b.received > 0 {
-		within = min(within, bodyRateTolerance+time.Duration(b.received)*(time.Second/minBodyRate)-b.waitTime)
+	within := r.Timeout
+	if !r.IsStream && r.received > 0 {
+		within = min(within, bodyRateTolerance+time.Duration(r.received)*(time.Second/minBodyRate)-r.waitTime)
 	}
-	_ = b.Deadlines.SetReadDeadline(time.Now().Add(within)) // without support for deadlines there is no connection to protect
+	_ = r.Deadlines.SetReadDeadline(time.Now().Add(within)) // without support for deadlines there is no connection to protect
 	return p, nil
 }
 
 // after records the result of a read and removes the deadline. There must be none between reads,
 // because net/http reads in the background to detect that the client has disconnected.
-func (b *Reader) after(n int, err error, elapsed time.Duration) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.reading = false
-	if b.received > 0 {
-		b.waitTime += elapsed
+func (r *Reader) after(n int, err error, elapsed time.Duration) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reading = false
+	if r.received > 0 {
+		r.waitTime += elapsed
 	}
-	b.received += int64(n)
-	if b.maxBytes > 0 && b.received > b.maxBytes {
-		n -= int(b.received - b.maxBytes)
-		err = &http.MaxBytesError{Limit: b.maxBytes}
+	r.received += int64(n)
+	if r.maxBytes > 0 && r.received > r.maxBytes {
+		n -= int(r.received - r.maxBytes)
+		err = &http.MaxBytesError{Limit: r.maxBytes}
 	}
-	if err != nil && b.readErr == nil {
-		b.readErr = err
+	if err != nil && r.readErr == nil {
+		r.readErr = err
 	}
-	if !b.ended && !b.responseStarted && b.Timeout > 0 {
-		_ = b.Deadlines.SetReadDeadline(time.Time{})
+	if !r.ended && !r.responseStarted && r.Timeout > 0 {
+		_ = r.Deadlines.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
 // Trailer returns the trailer fields, which follow the end of the body.
-func (b *Reader) Trailer() *http1.Fields { return b.Fields() }
+func (r *Reader) Trailer() *http1.Fields { return r.Fields() }
 
 // Stop makes the current Read and all later ones fail. It is called when the rest of the body is
 // not needed.
-func (b *Reader) Stop() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.readErr == nil {
-		b.readErr = http.ErrBodyReadAfterClose
+func (r *Reader) Stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.readErr == nil {
+		r.readErr = http.ErrBodyReadAfterClose
 	}
-	if b.reading && !b.ended && b.Deadlines != nil {
-		b.responseStarted = true // so that after does not remove this deadline
-		_ = b.Deadlines.SetReadDeadline(time.Unix(1, 0))
+	if r.reading && !r.ended && r.Deadlines != nil {
+		r.responseStarted = true // so that after does not remove this deadline
+		_ = r.Deadlines.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
 // Limit sets the maximum length of the body; 0 means no limit.
-func (b *Reader) Limit(maxBytes int64) {
-	if b != nil {
-		b.maxBytes = maxBytes
+func (r *Reader) Limit(maxBytes int64) {
+	if r != nil {
+		r.maxBytes = maxBytes
 	}
 }
 
 // MarkResponseStarted records that the response has begun.
-func (b *Reader) MarkResponseStarted() {
-	if b == nil {
+func (r *Reader) MarkResponseStarted() {
+	if r == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.reading && !b.responseStarted && b.Timeout > 0 {
-		_ = b.Deadlines.SetReadDeadline(time.Time{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reading && !r.responseStarted && r.Timeout > 0 {
+		_ = r.Deadlines.SetReadDeadline(time.Time{})
 	}
-	b.responseStarted = true
+	r.responseStarted = true
 }
 
 // TimedOut reports whether the body timed out.
-func (b *Reader) TimedOut() bool {
-	if b == nil {
+func (r *Reader) TimedOut() bool {
+	if r == nil {
 		return false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return errors.Is(b.readErr, os.ErrDeadlineExceeded)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Is(r.readErr, os.ErrDeadlineExceeded)
 }
 
 // End is called when the handler returns. The deadlines of the stream must not be set after that.
-func (b *Reader) End() {
-	if b == nil {
+func (r *Reader) End() {
+	if r == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ended = true
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
 }

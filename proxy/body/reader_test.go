@@ -27,43 +27,43 @@ func newSlowBody(every time.Duration, pieces ...string) *slowBody {
 	return &slowBody{pieces: pieces, every: every, changed: make(chan struct{}, 100)}
 }
 
-func (d *slowBody) SetReadDeadline(t time.Time) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.deadline = t
-	d.changed <- struct{}{}
+func (s *slowBody) SetReadDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = t
+	s.changed <- struct{}{}
 	return nil
 }
 
-func (d *slowBody) Read(p []byte) (int, error) {
-	piece := time.After(d.every)
+func (s *slowBody) Read(p []byte) (int, error) {
+	piece := time.After(s.every)
 	for {
-		d.mu.Lock()
+		s.mu.Lock()
 		var late <-chan time.Time
-		if !d.deadline.IsZero() {
-			late = time.After(time.Until(d.deadline))
+		if !s.deadline.IsZero() {
+			late = time.After(time.Until(s.deadline))
 		}
-		d.mu.Unlock()
+		s.mu.Unlock()
 		select {
-		case <-d.changed:
+		case <-s.changed:
 		case <-late:
 			return 0, os.ErrDeadlineExceeded
 		case <-piece:
-			if len(d.pieces) == 0 {
+			if len(s.pieces) == 0 {
 				return 0, io.EOF
 			}
-			n := copy(p, d.pieces[0])
-			if d.pieces[0] = d.pieces[0][n:]; d.pieces[0] == "" {
-				d.pieces = d.pieces[1:]
+			n := copy(p, s.pieces[0])
+			if s.pieces[0] = s.pieces[0][n:]; s.pieces[0] == "" {
+				s.pieces = s.pieces[1:]
 			}
 			return n, nil
 		}
 	}
 }
 
-// body makes one of d that waits 30 s.
-func (d *slowBody) body(change func(*Reader)) *Reader {
-	b := &Reader{From: d, Deadlines: d, Timeout: 30 * time.Second}
+// body makes one of s that waits 30 s.
+func (s *slowBody) body(change func(*Reader)) *Reader {
+	b := &Reader{From: s, Deadlines: s, Timeout: 30 * time.Second}
 	if change != nil {
 		change(b)
 	}

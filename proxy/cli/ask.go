@@ -24,8 +24,8 @@ type adminFlags struct {
 	Token string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for the admin listener."`
 }
 
-func (r adminFlags) client() admin.Client {
-	return admin.Client{Address: r.Admin, Token: r.Token, HTTP: r.httpClient()}
+func (a adminFlags) client() admin.Client {
+	return admin.Client{Address: a.Admin, Token: a.Token, HTTP: a.httpClient()}
 }
 
 // tlsFlags are the flags for an admin listener with TLS.
@@ -36,18 +36,18 @@ type tlsFlags struct {
 }
 
 // Validate implements kong's hook: it checks the files.
-func (i tlsFlags) Validate() error {
-	_, err := i.config()
+func (t tlsFlags) Validate() error {
+	_, err := t.config()
 	return err
 }
 
 // httpClient returns a client with these certificates; nil if no flag is set.
-func (i tlsFlags) httpClient() *http.Client {
-	if i == (tlsFlags{}) {
+func (t tlsFlags) httpClient() *http.Client {
+	if t == (tlsFlags{}) {
 		return nil
 	}
 	carrier := http.DefaultTransport.(*http.Transport).Clone()
-	made, err := i.config()
+	made, err := t.config()
 	carrier.TLSClientConfig = made
 	carrier.Protocols = new(http.Protocols)
 	carrier.Protocols.SetHTTP1(true) // over HTTP/2 the reason for a refused certificate may be lost
@@ -58,22 +58,22 @@ func (i tlsFlags) httpClient() *http.Client {
 }
 
 // config returns the TLS configuration of the flags.
-func (i tlsFlags) config() (*tls.Config, error) {
+func (t tlsFlags) config() (*tls.Config, error) {
 	made := &tls.Config{MinVersion: tls.VersionTLS12}
-	if i.CACert != "" {
-		text, err := os.ReadFile(i.CACert)
+	if t.CACert != "" {
+		text, err := os.ReadFile(t.CACert)
 		if err != nil {
 			return nil, fmt.Errorf("--cacert: %w", err)
 		}
 		if made.RootCAs = x509.NewCertPool(); !made.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--cacert %s: there is no certificate in this file; name one with -----BEGIN CERTIFICATE-----", i.CACert)
+			return nil, fmt.Errorf("--cacert %s: there is no certificate in this file; name one with -----BEGIN CERTIFICATE-----", t.CACert)
 		}
 	}
 	switch {
-	case i.Cert == "" && i.Key != "":
+	case t.Cert == "" && t.Key != "":
 		return nil, errors.New("--key without --cert: write both, they belong together")
-	case i.Cert != "":
-		pair, err := tls.LoadX509KeyPair(i.Cert, cmp.Or(i.Key, i.Cert)) // one file may hold both
+	case t.Cert != "":
+		pair, err := tls.LoadX509KeyPair(t.Cert, cmp.Or(t.Key, t.Cert)) // one file may hold both
 		if err != nil {
 			return nil, fmt.Errorf("--cert: %w", err)
 		}

@@ -111,7 +111,7 @@ func newCommandSpec(n *kong.Node) *commandSpec {
 	return w
 }
 
-func (w *commandSpec) add(f *kong.Flag) {
+func (c *commandSpec) add(f *kong.Flag) {
 	o := flagSpec{name: f.Name, short: f.Short, help: f.Help, valueSpec: valueSpec{values: choices(f.Value)}}
 	if !f.IsBool() {
 		o.value = strings.Trim(f.FormatPlaceHolder(), `"`)
@@ -124,7 +124,7 @@ func (w *commandSpec) add(f *kong.Flag) {
 	if len(f.Envs) > 0 {
 		o.env = f.Envs[0]
 	}
-	w.flags = append(w.flags, o)
+	c.flags = append(c.flags, o)
 }
 
 // choices returns the allowed values, none for any text.
@@ -139,26 +139,26 @@ func choices(v *kong.Value) []string {
 }
 
 // names returns the names of the subcommands.
-func (w *commandSpec) names() []string {
+func (c *commandSpec) names() []string {
 	var all []string
-	for _, one := range w.subcommands {
+	for _, one := range c.subcommands {
 		all = append(all, one.path[len(one.path)-1])
 	}
 	return all
 }
 
 // spellings returns the short and long forms of a flag.
-func (o flagSpec) spellings() []string {
-	if o.short == 0 {
-		return []string{"--" + o.name}
+func (f flagSpec) spellings() []string {
+	if f.short == 0 {
+		return []string{"--" + f.name}
 	}
-	return []string{"-" + string(o.short), "--" + o.name}
+	return []string{"-" + string(f.short), "--" + f.name}
 }
 
-// walk calls do for w and all its subcommands.
-func (w *commandSpec) walk(do func(*commandSpec)) {
-	do(w)
-	for _, one := range w.subcommands {
+// walk calls do for c and all its subcommands.
+func (c *commandSpec) walk(do func(*commandSpec)) {
+	do(c)
+	for _, one := range c.subcommands {
 		one.walk(do)
 	}
 }

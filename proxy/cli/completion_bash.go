@@ -7,7 +7,7 @@ import (
 
 // bash returns a completion script for bash. It does not need the package
 // bash-completion.
-func (w *commandSpec) bash() string {
+func (c *commandSpec) bash() string {
 	var b strings.Builder
 	b.WriteString(`# bash completion for weir: source <(weir completion bash)
 _weir() {
@@ -22,7 +22,7 @@ _weir() {
         fi
         case "$at $word" in
 `)
-	w.walk(func(one *commandSpec) {
+	c.walk(func(one *commandSpec) {
 		if len(one.path) > 0 {
 			before := strings.Join(one.path[:len(one.path)-1], " ")
 			fmt.Fprintf(&b, "        %s) at=%s; place=1; continue ;;\n", quote(before+" "+one.path[len(one.path)-1]), quote(strings.Join(one.path, " ")))
@@ -42,7 +42,7 @@ _weir() {
     fi
     case "$at $prev" in
 `)
-	w.walk(func(one *commandSpec) {
+	c.walk(func(one *commandSpec) {
 		for _, f := range one.flags {
 			if f.value == "" {
 				continue
@@ -54,7 +54,7 @@ _weir() {
     if [[ $cur == -* ]]; then
         case "$at" in
 `)
-	w.walk(func(one *commandSpec) {
+	c.walk(func(one *commandSpec) {
 		var flags []string
 		for _, f := range one.flags {
 			flags = append(flags, f.spellings()...)
@@ -67,7 +67,7 @@ _weir() {
     fi
     case "$at" in
 `)
-	w.walk(func(one *commandSpec) { one.bashOperands(&b) })
+	c.walk(func(one *commandSpec) { one.bashOperands(&b) })
 	b.WriteString(`    esac
 }
 complete -F _weir weir
@@ -75,38 +75,38 @@ complete -F _weir weir
 	return b.String()
 }
 
-// bashTakes returns a pattern of the flags of w that take a value.
-func (w *commandSpec) bashTakes() string {
+// bashTakes returns a pattern of the flags of c that take a value.
+func (c *commandSpec) bashTakes() string {
 	var all []string
-	for _, f := range w.flags {
+	for _, f := range c.flags {
 		if f.value != "" {
-			all = append(all, w.bashPattern(f))
+			all = append(all, c.bashPattern(f))
 		}
 	}
 	return strings.Join(all, "|")
 }
 
-// bashPattern returns a pattern of the forms of a flag of w.
-func (w *commandSpec) bashPattern(f flagSpec) string {
+// bashPattern returns a pattern of the forms of a flag of c.
+func (c *commandSpec) bashPattern(f flagSpec) string {
 	var all []string
 	for _, s := range f.spellings() {
-		all = append(all, quote(strings.Join(w.path, " ")+" "+s))
+		all = append(all, quote(strings.Join(c.path, " ")+" "+s))
 	}
 	return strings.Join(all, "|")
 }
 
 // bashOperands writes the completion of positional arguments.
-func (w *commandSpec) bashOperands(b *strings.Builder) {
-	path := quote(strings.Join(w.path, " "))
-	if len(w.subcommands) > 0 {
-		fmt.Fprintf(b, "    %s) %s ;;\n", path, bashValues(valueSpec{values: w.names()}))
+func (c *commandSpec) bashOperands(b *strings.Builder) {
+	path := quote(strings.Join(c.path, " "))
+	if len(c.subcommands) > 0 {
+		fmt.Fprintf(b, "    %s) %s ;;\n", path, bashValues(valueSpec{values: c.names()}))
 		return
 	}
-	if len(w.args) == 0 {
+	if len(c.args) == 0 {
 		return
 	}
 	fmt.Fprintf(b, "    %s)\n        case $place in\n", path)
-	for i, o := range w.args {
+	for i, o := range c.args {
 		place := fmt.Sprint(i + 1)
 		if o.many {
 			place = "*"

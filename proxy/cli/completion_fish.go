@@ -6,7 +6,7 @@ import (
 )
 
 // fish is a script for fish.
-func (w *commandSpec) fish() string {
+func (c *commandSpec) fish() string {
 	var b strings.Builder
 	b.WriteString(`# fish completion for weir: weir completion fish > ~/.config/fish/completions/weir.fish
 function __weir_at
@@ -31,7 +31,7 @@ function __weir_bare
 end
 complete -c weir -f
 `)
-	w.walk(func(one *commandSpec) {
+	c.walk(func(one *commandSpec) {
 		condition := "__weir_at " + strings.Join(one.path, " ")
 		if len(one.path) == 0 {
 			condition = "__weir_bare"

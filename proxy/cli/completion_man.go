@@ -11,12 +11,12 @@ import (
 const manualDate = "2026-11-22"
 
 // man returns the manual page weir(1), in man(7) format.
-func (w *commandSpec) man(version string) string {
+func (c *commandSpec) man(version string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH WEIR 1 %q %s %s\n", manualDate, roffWord("weir "+version), roffWord("User Commands"))
 	b.WriteString(".SH NAME\nweir \\- HTTP reverse proxy for rate limiting\n.SH SYNOPSIS\n")
 	first := true
-	w.walk(func(one *commandSpec) {
+	c.walk(func(one *commandSpec) {
 		if len(one.subcommands) > 0 {
 			return
 		}
@@ -28,7 +28,7 @@ func (w *commandSpec) man(version string) string {
 	})
 	b.WriteString(".SH DESCRIPTION\n" + roff("weir is a reverse proxy for HTTP services that limits request rates by keys such as the client address, a header field or a phone number in a body. Counts are kept in the process, or in Redis, where several instances share them. Without a command it serves."))
 	b.WriteString(".SH COMMANDS\n")
-	w.walk(func(one *commandSpec) {
+	c.walk(func(one *commandSpec) {
 		if len(one.subcommands) == 0 {
 			one.manual(&b)
 		}
@@ -36,23 +36,23 @@ func (w *commandSpec) man(version string) string {
 	b.WriteString(".SH FILES\n.TP\n.I weir.yaml\n" + roff("The default configuration."))
 	b.WriteString(".TP\n.I config.example.yaml\n" + roff("The configuration, if there is no weir.yaml. It shows every field with its default."))
 	b.WriteString(".SH ENVIRONMENT\n")
-	w.environment(&b)
+	c.environment(&b)
 	b.WriteString(".SH EXIT STATUS\n.TP\n.B 0\n" + roff("The command succeeded.") + ".TP\n.B 1\n" + roff("The command failed; the error is printed on standard error, or by check on standard output.") + ".TP\n.B 2\n" + roff("The command line is invalid."))
 	b.WriteString(".SH SIGNALS\n.TP\n.B SIGHUP\n" + roff("Reload the configuration.") + ".TP\n.B SIGTERM\n" + roff("Stop accepting connections, finish requests in progress, and exit."))
 	return b.String()
 }
 
 // synopsis writes the synopsis of a command.
-func (w *commandSpec) synopsis(b *strings.Builder) {
-	fmt.Fprintf(b, ".B weir %s\n", roffText(strings.Join(w.path, " ")))
+func (c *commandSpec) synopsis(b *strings.Builder) {
+	fmt.Fprintf(b, ".B weir %s\n", roffText(strings.Join(c.path, " ")))
 	var rest []string
-	for _, f := range w.flags {
+	for _, f := range c.flags {
 		if f.name == "help" || f.name == "version" {
 			continue
 		}
 		rest = append(rest, "["+f.manual()[0]+"]")
 	}
-	for _, o := range w.args {
+	for _, o := range c.args {
 		name := "\\fI" + roffText(strings.ToUpper(o.name)) + "\\fR"
 		if o.many {
 			name += " ..."
@@ -68,12 +68,12 @@ func (w *commandSpec) synopsis(b *strings.Builder) {
 }
 
 // manual returns the forms of a flag with its value.
-func (o flagSpec) manual() []string {
+func (f flagSpec) manual() []string {
 	var all []string
-	for _, s := range o.spellings() {
+	for _, s := range f.spellings() {
 		s = "\\fB" + roffText(s) + "\\fR"
-		if o.value != "" {
-			s += " \\fI" + roffText(o.value) + "\\fR"
+		if f.value != "" {
+			s += " \\fI" + roffText(f.value) + "\\fR"
 		}
 		all = append(all, s)
 	}
@@ -81,19 +81,19 @@ func (o flagSpec) manual() []string {
 }
 
 // manual writes the description of a command.
-func (w *commandSpec) manual(b *strings.Builder) {
-	fmt.Fprintf(b, ".SS %s\n%s", roffText(strings.Join(w.path, " ")), roff(w.help))
-	if w.detail != "" {
+func (c *commandSpec) manual(b *strings.Builder) {
+	fmt.Fprintf(b, ".SS %s\n%s", roffText(strings.Join(c.path, " ")), roff(c.help))
+	if c.detail != "" {
 		b.WriteString(".PP\n.nf\n")
-		for line := range strings.SplitSeq(w.detail, "\n") {
+		for line := range strings.SplitSeq(c.detail, "\n") {
 			b.WriteString(roffText(line) + "\n")
 		}
 		b.WriteString(".fi\n")
 	}
-	for _, o := range w.args {
+	for _, o := range c.args {
 		fmt.Fprintf(b, ".TP\n.I %s\n%s", roffText(strings.ToUpper(o.name)), roff(o.help))
 	}
-	for _, f := range w.flags {
+	for _, f := range c.flags {
 		if f.name == "help" || f.name == "version" {
 			continue
 		}
@@ -106,9 +106,9 @@ func (w *commandSpec) manual(b *strings.Builder) {
 }
 
 // environment lists the environment variables of flags.
-func (w *commandSpec) environment(b *strings.Builder) {
+func (c *commandSpec) environment(b *strings.Builder) {
 	all := map[string]string{"NO_COLOR": "Not empty: nothing is coloured."}
-	w.walk(func(one *commandSpec) {
+	c.walk(func(one *commandSpec) {
 		for _, f := range one.flags {
 			if f.env != "" && all[f.env] == "" {
 				all[f.env] = "Stands for --" + f.name + ": " + f.help

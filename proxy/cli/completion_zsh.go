@@ -6,37 +6,37 @@ import (
 )
 
 // zsh is a script for zsh.
-func (w *commandSpec) zsh() string {
+func (c *commandSpec) zsh() string {
 	var b strings.Builder
 	b.WriteString("#compdef weir\n# zsh completion for weir: weir completion zsh > \"${fpath[1]}/_weir\"\n")
-	w.walk(func(one *commandSpec) { one.zshFunction(&b) })
+	c.walk(func(one *commandSpec) { one.zshFunction(&b) })
 	b.WriteString("\nif [[ $funcstack[1] == _weir ]]; then\n    _weir \"$@\"\nelse\n    compdef _weir weir\nfi\n")
 	return b.String()
 }
 
-// zshName is the function that completes what stands behind w.
-func (w *commandSpec) zshName() string {
-	return strings.Join(append([]string{"_weir"}, w.path...), "_")
+// zshName is the function that completes what stands behind c.
+func (c *commandSpec) zshName() string {
+	return strings.Join(append([]string{"_weir"}, c.path...), "_")
 }
 
 // zshFunction writes that function.
-func (w *commandSpec) zshFunction(b *strings.Builder) {
-	fmt.Fprintf(b, "\n%s() {\n", w.zshName())
-	if len(w.subcommands) > 0 {
+func (c *commandSpec) zshFunction(b *strings.Builder) {
+	fmt.Fprintf(b, "\n%s() {\n", c.zshName())
+	if len(c.subcommands) > 0 {
 		b.WriteString("    local curcontext=$curcontext state line\n    local -a commands\n    commands=(\n")
-		for _, one := range w.subcommands {
+		for _, one := range c.subcommands {
 			fmt.Fprintf(b, "        %s\n", quote(one.path[len(one.path)-1]+":"+strings.ReplaceAll(one.help, ":", `\:`)))
 		}
 		b.WriteString("    )\n")
 	}
 	b.WriteString("    _arguments -s -S")
-	if len(w.subcommands) > 0 {
+	if len(c.subcommands) > 0 {
 		b.WriteString(" -C")
 	}
-	for _, f := range w.flags {
+	for _, f := range c.flags {
 		fmt.Fprintf(b, " \\\n        %s", f.zsh())
 	}
-	for i, o := range w.args {
+	for i, o := range c.args {
 		place := fmt.Sprint(i + 1)
 		if o.many {
 			place = "*"
@@ -46,9 +46,9 @@ func (w *commandSpec) zshFunction(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, " \\\n        %s", quote(place+":"+zshText(o.name)+":"+zshValues(o.valueSpec)))
 	}
-	if len(w.subcommands) > 0 {
+	if len(c.subcommands) > 0 {
 		b.WriteString(" \\\n        '1:command:->command' \\\n        '*::argument:->argument'\n    case $state in\n    command) _describe command commands ;;\n    argument)\n        case $words[1] in\n")
-		for _, one := range w.subcommands {
+		for _, one := range c.subcommands {
 			fmt.Fprintf(b, "        %s) %s ;;\n", one.path[len(one.path)-1], one.zshName())
 		}
 		b.WriteString("        esac ;;\n    esac\n}\n")
@@ -58,21 +58,21 @@ func (w *commandSpec) zshFunction(b *strings.Builder) {
 }
 
 // zsh is a flag for _arguments.
-func (o flagSpec) zsh() string {
-	tail := "[" + zshText(o.help) + "]"
-	if o.value != "" {
-		tail += ":" + zshText(o.value) + ":" + zshValues(o.valueSpec)
+func (f flagSpec) zsh() string {
+	tail := "[" + zshText(f.help) + "]"
+	if f.value != "" {
+		tail += ":" + zshText(f.value) + ":" + zshValues(f.valueSpec)
 	}
-	long, equals := "--"+o.name, ""
-	if o.value != "" {
+	long, equals := "--"+f.name, ""
+	if f.value != "" {
 		equals = "="
 	}
-	if o.short == 0 {
+	if f.short == 0 {
 		return quote(long + equals + tail)
 	}
-	short := "-" + string(o.short)
+	short := "-" + string(f.short)
 	plus := ""
-	if o.value != "" {
+	if f.value != "" {
 		plus = "+"
 	}
 	return fmt.Sprintf("'(%s %s)'{%s,%s}%s", short, long, short+plus, long+equals, quote(tail))

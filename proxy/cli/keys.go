@@ -62,16 +62,16 @@ func (k keyArgs) change(ctx context.Context, w Env, c proxy.KeyChange) error {
 type keysGet struct{ keyArgs }
 
 // Run prints the state of the key, without taking permits.
-func (c keysGet) Run(ctx context.Context, w Env) error {
-	q, err := c.query()
+func (k keysGet) Run(ctx context.Context, w Env) error {
+	q, err := k.query()
 	if err != nil {
 		return err
 	}
-	s, err := c.client().Standing(ctx, q)
+	s, err := k.client().Standing(ctx, q)
 	if err != nil {
 		return reportRefusal(w.Stdout, err)
 	}
-	if c.JSON {
+	if k.JSON {
 		return printJSON(w, s)
 	}
 	text := keysText{w: w.Stdout, at: s.At, palette: newPalette(w.Stdout)}
@@ -90,8 +90,8 @@ type keysReset struct {
 }
 
 // Run resets the counts.
-func (c keysReset) Run(ctx context.Context, w Env) error {
-	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyReset, Reason: c.Reason})
+func (k keysReset) Run(ctx context.Context, w Env) error {
+	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyReset, Reason: k.Reason})
 }
 
 type keysGrant struct {
@@ -101,8 +101,8 @@ type keysGrant struct {
 }
 
 // Run grants permits.
-func (c keysGrant) Run(ctx context.Context, w Env) error {
-	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyGrant, Permits: c.Permits, Reason: c.Reason})
+func (k keysGrant) Run(ctx context.Context, w Env) error {
+	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyGrant, Permits: k.Permits, Reason: k.Reason})
 }
 
 type keysBan struct {
@@ -112,12 +112,12 @@ type keysBan struct {
 }
 
 // Run bans the key.
-func (c keysBan) Run(ctx context.Context, w Env) error {
+func (k keysBan) Run(ctx context.Context, w Env) error {
 	var span proxy.Span
-	if err := span.UnmarshalText([]byte(c.For)); err != nil {
-		return fmt.Errorf("--for %s: a duration needs a unit; write for example 1h", c.For)
+	if err := span.UnmarshalText([]byte(k.For)); err != nil {
+		return fmt.Errorf("--for %s: a duration needs a unit; write for example 1h", k.For)
 	}
-	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyBan, For: span, Reason: c.Reason})
+	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyBan, For: span, Reason: k.Reason})
 }
 
 type keysUnban struct {
@@ -126,8 +126,8 @@ type keysUnban struct {
 }
 
 // Run ends bans.
-func (c keysUnban) Run(ctx context.Context, w Env) error {
-	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyUnban, Reason: c.Reason})
+func (k keysUnban) Run(ctx context.Context, w Env) error {
+	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyUnban, Reason: k.Reason})
 }
 
 // printJSON prints v as JSON.

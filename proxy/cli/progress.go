@@ -31,9 +31,9 @@ type progressReader struct {
 	bar *progress
 }
 
-func (c progressReader) Read(b []byte) (int, error) {
-	n, err := c.Reader.Read(b)
-	c.bar.read += int64(n)
+func (p progressReader) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	p.bar.read += int64(n)
 	return n, err
 }
 

@@ -83,37 +83,37 @@ func runTop(ctx context.Context, screen tcell.Screen, source topSource, every ti
 }
 
 // do starts an effect; its result arrives as a message.
-func (s *topTerminal) do(ctx context.Context, e topEffect) {
-	if e.fetch && !s.fetching {
-		s.fetching = true
-		s.work.Go(func() {
-			data, err := s.source.fetch(ctx)
-			s.handle(ctx, topFetched{data, err})
+func (t *topTerminal) do(ctx context.Context, e topEffect) {
+	if e.fetch && !t.fetching {
+		t.fetching = true
+		t.work.Go(func() {
+			data, err := t.source.fetch(ctx)
+			t.handle(ctx, topFetched{data, err})
 		})
 	}
 	if act := e.act; act != nil {
-		s.work.Go(func() {
-			done, err := s.source.do(ctx, act.change)
-			s.handle(ctx, topActed{*act, done, err})
+		t.work.Go(func() {
+			done, err := t.source.do(ctx, act.change)
+			t.handle(ctx, topActed{*act, done, err})
 		})
 	}
 }
 
-func (s *topTerminal) handle(ctx context.Context, m topMessage) {
+func (t *topTerminal) handle(ctx context.Context, m topMessage) {
 	select {
-	case s.messages <- m:
+	case t.messages <- m:
 	case <-ctx.Done():
 	}
 }
 
 // draw draws the model on the screen.
-func (s *topTerminal) draw() {
-	s.Clear()
-	for y, line := range s.model.view() {
+func (t *topTerminal) draw() {
+	t.Clear()
+	for y, line := range t.model.view() {
 		style := styleOf(line.style)
-		s.PutStrStyled(0, y, line.text, style)
+		t.PutStrStyled(0, y, line.text, style)
 	}
-	s.Show()
+	t.Show()
 }
 
 func styleOf(s topStyle) tcell.Style {

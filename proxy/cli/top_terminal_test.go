@@ -52,9 +52,9 @@ type testTerminal struct {
 }
 
 // Show implements tcell.Screen.
-func (s *testTerminal) Show() {
-	s.SimulationScreen.Show()
-	cells, width, _ := s.GetContents()
+func (t *testTerminal) Show() {
+	t.SimulationScreen.Show()
+	cells, width, _ := t.GetContents()
 	var b strings.Builder
 	for i, c := range cells {
 		b.Write(c.Bytes)
@@ -62,15 +62,15 @@ func (s *testTerminal) Show() {
 			b.WriteByte('\n')
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shown = b.String()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.shown = b.String()
 }
 
-func (s *testTerminal) text() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.shown
+func (t *testTerminal) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.shown
 }
 
 // startTop shows what a server says on a screen that is simulated, until the test ends or

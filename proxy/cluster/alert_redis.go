@@ -31,16 +31,16 @@ func newRedisAlerts(rdb redis.UniversalClient, prefix string) *redisAlerts {
 	return &redisAlerts{fence{rdb, p + "leader"}, p, fenced(raiseScript), fenced(doneScript)}
 }
 
-func (q *redisAlerts) key() string { return q.prefix + "alerts" }
+func (r *redisAlerts) key() string { return r.prefix + "alerts" }
 
 // raise implements alertQueue.
-func (q *redisAlerts) raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
+func (r *redisAlerts) raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return false, false, err
 	}
-	keys := []string{q.prefix + "alerted:" + a.subject(), q.key()}
-	reply, err := q.fence.run(ctx, q.raised, t, keys, text, repeat.Milliseconds(), maxQueuedAlerts, (2 * alertLifetime).Milliseconds())
+	keys := []string{r.prefix + "alerted:" + a.subject(), r.key()}
+	reply, err := r.fence.run(ctx, r.raised, t, keys, text, repeat.Milliseconds(), maxQueuedAlerts, (2 * alertLifetime).Milliseconds())
 	if err != nil {
 		return false, false, fmt.Errorf("raise an alert: %w", err)
 	}
@@ -48,8 +48,8 @@ func (q *redisAlerts) raise(ctx context.Context, t Term, a Alert, repeat time.Du
 }
 
 // next implements alertQueue.
-func (q *redisAlerts) next(ctx context.Context) (queuedAlert, bool, error) {
-	text, err := q.fence.rdb.LIndex(ctx, q.key(), 0).Result()
+func (r *redisAlerts) next(ctx context.Context) (queuedAlert, bool, error) {
+	text, err := r.fence.rdb.LIndex(ctx, r.key(), 0).Result()
 	if errors.Is(err, redis.Nil) {
 		return queuedAlert{}, false, nil
 	}
@@ -64,8 +64,8 @@ func (q *redisAlerts) next(ctx context.Context) (queuedAlert, bool, error) {
 }
 
 // done implements alertQueue.
-func (q *redisAlerts) done(ctx context.Context, t Term, l queuedAlert) error {
-	if _, err := q.fence.run(ctx, q.over, t, []string{q.key()}, l.text); err != nil {
+func (r *redisAlerts) done(ctx context.Context, t Term, l queuedAlert) error {
+	if _, err := r.fence.run(ctx, r.over, t, []string{r.key()}, l.text); err != nil {
 		return fmt.Errorf("take out an alert: %w", err)
 	}
 	return nil

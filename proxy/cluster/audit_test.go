@@ -24,10 +24,10 @@ type trail struct {
 	all []cluster.AuditEntry
 }
 
-func (l *trail) log(e cluster.AuditEntry) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, e)
+func (t *trail) log(e cluster.AuditEntry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = append(t.all, e)
 }
 
 // audits runs a test against a trail in memory and in Redis, of two nodes there.

@@ -20,39 +20,39 @@ type memoryLeadership struct {
 func newMemoryLeadership(node string) *memoryLeadership { return &memoryLeadership{node: node} }
 
 // lead implements leadership.
-func (s *memoryLeadership) lead(ctx context.Context, work func(context.Context, Term)) error {
+func (m *memoryLeadership) lead(ctx context.Context, work func(context.Context, Term)) error {
 	t := Term{Token: 1, Since: time.Now().UTC()}
-	s.acquire(t.Since)
+	m.acquire(t.Since)
 	work(ctx, t)
-	s.acquire(time.Time{})
+	m.acquire(time.Time{})
 	return context.Cause(ctx)
 }
 
-func (s *memoryLeadership) acquire(since time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.since = since
+func (m *memoryLeadership) acquire(since time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.since = since
 }
 
 // note implements leadership.
-func (s *memoryLeadership) note(_ context.Context, _ Term, r Run) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i, found := slices.BinarySearchFunc(s.runs, r.Task, func(r Run, name string) int { return cmp.Compare(r.Task, name) })
+func (m *memoryLeadership) note(_ context.Context, _ Term, r Run) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i, found := slices.BinarySearchFunc(m.runs, r.Task, func(r Run, name string) int { return cmp.Compare(r.Task, name) })
 	if !found {
-		s.runs = slices.Insert(s.runs, i, r)
+		m.runs = slices.Insert(m.runs, i, r)
 	}
-	s.runs[i] = r
+	m.runs[i] = r
 	return nil
 }
 
 // current implements leadership.
-func (s *memoryLeadership) current(context.Context) (Leadership, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := Leadership{Tasks: append([]Run{}, s.runs...)}
-	if !s.since.IsZero() {
-		l.Node, l.Since, l.Token = s.node, s.since, 1
+func (m *memoryLeadership) current(context.Context) (Leadership, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := Leadership{Tasks: append([]Run{}, m.runs...)}
+	if !m.since.IsZero() {
+		l.Node, l.Since, l.Token = m.node, m.since, 1
 	}
 	return l, nil
 }

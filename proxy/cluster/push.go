@@ -90,8 +90,8 @@ type PushInProgressError struct {
 }
 
 // Error names the author of the other push.
-func (u *PushInProgressError) Error() string {
-	return fmt.Sprintf("%s has been pushing for %v through node %s; wait until that is over", u.Author, u.Since.Round(time.Millisecond), u.Node)
+func (p *PushInProgressError) Error() string {
+	return fmt.Sprintf("%s has been pushing for %v through node %s; wait until that is over", p.Author, p.Since.Round(time.Millisecond), p.Node)
 }
 
 // An Outcome is the result of a committed push.

@@ -33,19 +33,19 @@ type testCluster struct {
 	text string
 }
 
-func (r testCluster) Config() *config.Config { return configOf(r.text) }
+func (t testCluster) Config() *config.Config { return configOf(t.text) }
 
-func (r testCluster) Install(number int64) {
-	r.h.mu.Lock()
-	defer r.h.mu.Unlock()
-	r.h.open--
-	r.h.serves, r.h.text = append(r.h.serves, number), r.text
+func (t testCluster) Install(number int64) {
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	t.h.open--
+	t.h.serves, t.h.text = append(t.h.serves, number), t.text
 }
 
-func (r testCluster) Discard() {
-	r.h.mu.Lock()
-	defer r.h.mu.Unlock()
-	r.h.open--
+func (t testCluster) Discard() {
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	t.h.open--
 }
 
 func (h *host) take(_ context.Context, b config.Bundle) (cluster.Prepared, error) {

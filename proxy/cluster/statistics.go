@@ -189,20 +189,20 @@ func (s *Statistics) minuteOf(minute int64) *minuteCounts {
 	return p
 }
 
-func (p *minuteCounts) add(series proxy.Series, n int64) {
-	if _, known := p.counts[series]; !known && len(p.counts) >= maxSeries {
+func (m *minuteCounts) add(series proxy.Series, n int64) {
+	if _, known := m.counts[series]; !known && len(m.counts) >= maxSeries {
 		series = otherSeries()
 	}
-	p.counts[series] += n
-	p.reported = false
+	m.counts[series] += n
+	m.reported = false
 }
 
 // noteNear records the key that has used most of a limit and window.
-func (p *minuteCounts) noteNear(near proxy.Near) {
+func (m *minuteCounts) noteNear(near proxy.Near) {
 	name := near.Route + "." + near.Limit + ":" + near.Window
-	if known, found := p.near[name]; near.Used > known.Used && (found || len(p.near) < maxNear) {
-		p.near[name] = near
-		p.reported = false
+	if known, found := m.near[name]; near.Used > known.Used && (found || len(m.near) < maxNear) {
+		m.near[name] = near
+		m.reported = false
 	}
 }
 

@@ -22,27 +22,27 @@ func newMemoryStatistics() *memoryStatistics {
 }
 
 // now implements statisticsStore.
-func (d *memoryStatistics) now(context.Context) (time.Time, error) { return time.Now(), nil }
+func (s *memoryStatistics) now(context.Context) (time.Time, error) { return time.Now(), nil }
 
 // report implements statisticsStore.
-func (d *memoryStatistics) report(_ context.Context, _ string, minute int64, r minuteReport) (time.Time, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (s *memoryStatistics) report(_ context.Context, _ string, minute int64, r minuteReport) (time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := time.Now()
 	if now.Sub(minuteStart(minute)) > minuteOpenFor {
 		return now, errClosed
 	}
-	d.minutes[minute], d.changedMinutes[minute] = r, true
-	maps.DeleteFunc(d.minutes, func(m int64, _ minuteReport) bool { return now.Sub(minuteStart(m)) > 2*minuteOpenFor })
-	maps.DeleteFunc(d.totals, func(m int64, _ []Tally) bool { return now.Sub(minuteStart(m)) > StatisticsRetention })
+	s.minutes[minute], s.changedMinutes[minute] = r, true
+	maps.DeleteFunc(s.minutes, func(m int64, _ minuteReport) bool { return now.Sub(minuteStart(m)) > 2*minuteOpenFor })
+	maps.DeleteFunc(s.totals, func(m int64, _ []Tally) bool { return now.Sub(minuteStart(m)) > StatisticsRetention })
 	return now, nil
 }
 
 // reports implements statisticsStore.
-func (d *memoryStatistics) reports(_ context.Context, minute int64) ([]minuteReport, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	r, there := d.minutes[minute]
+func (s *memoryStatistics) reports(_ context.Context, minute int64) ([]minuteReport, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, there := s.minutes[minute]
 	if !there {
 		return nil, nil
 	}
@@ -50,32 +50,32 @@ func (d *memoryStatistics) reports(_ context.Context, minute int64) ([]minuteRep
 }
 
 // changed implements statisticsStore.
-func (d *memoryStatistics) changed(context.Context) ([]revision, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (s *memoryStatistics) changed(context.Context) ([]revision, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var all []revision
-	for _, m := range slices.Sorted(maps.Keys(d.changedMinutes)) {
+	for _, m := range slices.Sorted(maps.Keys(s.changedMinutes)) {
 		all = append(all, revision{minute: m})
 	}
-	clear(d.changedMinutes) // sum follows, and cannot fail
+	clear(s.changedMinutes) // sum follows, and cannot fail
 	return all, nil
 }
 
 // sum implements statisticsStore.
-func (d *memoryStatistics) sum(_ context.Context, _ Term, of revision, sum []Tally) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.totals[of.minute] = sum
+func (s *memoryStatistics) sum(_ context.Context, _ Term, of revision, sum []Tally) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.totals[of.minute] = sum
 	return nil
 }
 
 // sums implements statisticsStore.
-func (d *memoryStatistics) sums(_ context.Context, first, last int64) ([][]Tally, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (s *memoryStatistics) sums(_ context.Context, first, last int64) ([][]Tally, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	all := make([][]Tally, last-first+1)
 	for m := first; m <= last; m++ {
-		all[m-first] = d.totals[m]
+		all[m-first] = s.totals[m]
 	}
 	return all, nil
 }

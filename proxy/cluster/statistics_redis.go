@@ -37,29 +37,29 @@ func newRedisStatistics(rdb redis.UniversalClient, prefix string) *redisStatisti
 }
 
 // minuteKey returns the key of the reports of a minute.
-func (l *redisStatistics) minuteKey(minute int64) string {
-	return l.prefix + "minute:" + strconv.FormatInt(minute, 10)
+func (s *redisStatistics) minuteKey(minute int64) string {
+	return s.prefix + "minute:" + strconv.FormatInt(minute, 10)
 }
 
 // total returns the key of the sum of a minute.
-func (l *redisStatistics) total(minute int64) string {
-	return l.prefix + "statistics:" + strconv.FormatInt(minute, 10)
+func (s *redisStatistics) total(minute int64) string {
+	return s.prefix + "statistics:" + strconv.FormatInt(minute, 10)
 }
 
-func (l *redisStatistics) open() string { return l.prefix + "minutes" }
+func (s *redisStatistics) open() string { return s.prefix + "minutes" }
 
 // now implements statisticsStore.
-func (l *redisStatistics) now(ctx context.Context) (time.Time, error) {
-	return l.rdb.Time(ctx).Result()
+func (s *redisStatistics) now(ctx context.Context) (time.Time, error) {
+	return s.rdb.Time(ctx).Result()
 }
 
 // report implements statisticsStore.
-func (l *redisStatistics) report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error) {
+func (s *redisStatistics) report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return time.Time{}, err
 	}
-	reply, err := l.reported.Run(ctx, l.rdb, []string{l.minuteKey(minute), l.open()}, minute, node, text, minuteOpenFor.Milliseconds()).Int64Slice()
+	reply, err := s.reported.Run(ctx, s.rdb, []string{s.minuteKey(minute), s.open()}, minute, node, text, minuteOpenFor.Milliseconds()).Int64Slice()
 	switch {
 	case err != nil:
 		return time.Time{}, err
@@ -72,8 +72,8 @@ func (l *redisStatistics) report(ctx context.Context, node string, minute int64,
 }
 
 // reports implements statisticsStore.
-func (l *redisStatistics) reports(ctx context.Context, minute int64) ([]minuteReport, error) {
-	texts, err := l.rdb.HVals(ctx, l.minuteKey(minute)).Result()
+func (s *redisStatistics) reports(ctx context.Context, minute int64) ([]minuteReport, error) {
+	texts, err := s.rdb.HVals(ctx, s.minuteKey(minute)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read reports: %w", err)
 	}
@@ -87,8 +87,8 @@ func (l *redisStatistics) reports(ctx context.Context, minute int64) ([]minuteRe
 }
 
 // changed implements statisticsStore.
-func (l *redisStatistics) changed(ctx context.Context) ([]revision, error) {
-	minutes, err := l.rdb.ZRangeWithScores(ctx, l.open(), 0, maxChangedMinutes-1).Result()
+func (s *redisStatistics) changed(ctx context.Context) ([]revision, error) {
+	minutes, err := s.rdb.ZRangeWithScores(ctx, s.open(), 0, maxChangedMinutes-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read changed minutes: %w", err)
 	}
@@ -105,13 +105,13 @@ func (l *redisStatistics) changed(ctx context.Context) ([]revision, error) {
 }
 
 // sum implements statisticsStore.
-func (l *redisStatistics) sum(ctx context.Context, t Term, of revision, sum []Tally) error {
+func (s *redisStatistics) sum(ctx context.Context, t Term, of revision, sum []Tally) error {
 	text, err := json.Marshal(sum)
 	if err != nil {
 		return err
 	}
 	change := strconv.FormatFloat(of.change, 'f', -1, 64)
-	_, err = l.fence.run(ctx, l.summed, t, []string{l.total(of.minute), l.open()}, of.minute, text, StatisticsRetention.Milliseconds(), change)
+	_, err = s.fence.run(ctx, s.summed, t, []string{s.total(of.minute), s.open()}, of.minute, text, StatisticsRetention.Milliseconds(), change)
 	if err != nil {
 		return fmt.Errorf("write a sum: %w", err)
 	}
@@ -119,12 +119,12 @@ func (l *redisStatistics) sum(ctx context.Context, t Term, of revision, sum []Ta
 }
 
 // sums implements statisticsStore.
-func (l *redisStatistics) sums(ctx context.Context, first, last int64) ([][]Tally, error) {
+func (s *redisStatistics) sums(ctx context.Context, first, last int64) ([][]Tally, error) {
 	var keys []string
 	for m := first; m <= last; m++ {
-		keys = append(keys, l.total(m))
+		keys = append(keys, s.total(m))
 	}
-	texts, err := l.rdb.MGet(ctx, keys...).Result()
+	texts, err := s.rdb.MGet(ctx, keys...).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read statistics: %w", err)
 	}

@@ -42,7 +42,7 @@ func newWebhook() *webhook {
 
 // post sends a. It returns nil if the webhook returned with 2xx. An error that wraps
 // errWebhookRefused must not be retried. Errors do not contain the URL, which may be secret.
-func (h *webhook) post(ctx context.Context, rules config.Alerts, a Alert) error {
+func (w *webhook) post(ctx context.Context, rules config.Alerts, a Alert) error {
 	body, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (h *webhook) post(ctx context.Context, rules config.Alerts, a Alert) error 
 	if rules.Secret != "" {
 		r.Header.Set(signatureField, signature(rules.Secret, time.Now(), body))
 	}
-	answer, err := h.client.Do(r)
+	answer, err := w.client.Do(r)
 	if err != nil {
 		return fmt.Errorf("send an alert: %w", withoutURL(err))
 	}

@@ -110,14 +110,14 @@ func (r *routes) resetBy(f *limitForm, c cooldownOf, byName map[string]*Route) {
 	}
 }
 
-// reads returns the key of a limit or list of the route that equals spec, or nil.
-func (route *Route) reads(spec *key.Spec) *key.Spec {
-	for _, l := range route.Limits {
+// reads returns the key of a limit or list of the r that equals spec, or nil.
+func (r *Route) reads(spec *key.Spec) *key.Spec {
+	for _, l := range r.Limits {
 		if l.Mode != Off && l.Key != nil && (l.Key == spec || reflect.DeepEqual(l.Key, spec)) {
 			return l.Key
 		}
 	}
-	for _, l := range route.Lists {
+	for _, l := range r.Lists {
 		if l.Key == spec || reflect.DeepEqual(l.Key, spec) {
 			return l.Key
 		}

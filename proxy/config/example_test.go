@@ -37,12 +37,12 @@ type exampleForms map[reflect.Type]bool
 
 // check checks the fields of form against all the mappings that are one. A form
 // that stands in two places is shown in the first.
-func (s exampleForms) check(t *testing.T, of reflect.Type, nodes []*yaml.Node) {
+func (e exampleForms) check(t *testing.T, of reflect.Type, nodes []*yaml.Node) {
 	t.Helper()
-	if s[of] {
+	if e[of] {
 		return
 	}
-	s[of] = true
+	e[of] = true
 	for i := range of.NumField() {
 		field := of.Field(i)
 		name := form.FieldName(field)
@@ -74,7 +74,7 @@ func (s exampleForms) check(t *testing.T, of reflect.Type, nodes []*yaml.Node) {
 			t.Errorf("%s is nowhere shown with its default %q", at, *want)
 		}
 		if sub := formOf(field.Type); sub != nil {
-			s.check(t, sub, under(field.Type, found))
+			e.check(t, sub, under(field.Type, found))
 		}
 	}
 }

@@ -34,20 +34,20 @@ type recordingFiles struct {
 	missing bool // a file could not be read
 }
 
-func (p *recordingFiles) read(path string) ([]byte, error) {
-	data, err := readFile(within(p.dir, path))
+func (r *recordingFiles) read(path string) ([]byte, error) {
+	data, err := readFile(within(r.dir, path))
 	if err != nil {
-		p.missing = true
+		r.missing = true
 		return nil, err
 	}
-	p.picked[path] = string(data)
+	r.picked[path] = string(data)
 	return data, nil
 }
 
-func (p *recordingFiles) glob(pattern string) ([]string, error) {
-	found, err := filepath.Glob(within(p.dir, pattern))
+func (r *recordingFiles) glob(pattern string) ([]string, error) {
+	found, err := filepath.Glob(within(r.dir, pattern))
 	for i := range found {
-		if rel, err := filepath.Rel(p.dir, found[i]); err == nil && !filepath.IsAbs(pattern) {
+		if rel, err := filepath.Rel(r.dir, found[i]); err == nil && !filepath.IsAbs(pattern) {
 			found[i] = rel
 		}
 	}
@@ -66,22 +66,22 @@ type bundleFiles struct {
 	own   map[string]bool
 }
 
-func (p bundleFiles) read(path string) ([]byte, error) {
-	if text, ok := p.files[path]; ok {
+func (b bundleFiles) read(path string) ([]byte, error) {
+	if text, ok := b.files[path]; ok {
 		return []byte(text), nil
 	}
-	if full := within(p.dir, path); p.own[filepath.Clean(full)] {
+	if full := within(b.dir, path); b.own[filepath.Clean(full)] {
 		return readFile(full)
 	}
-	if !p.holds(path) {
+	if !b.holds(path) {
 		return nil, errForeign
 	}
-	root, err := os.OpenRoot(p.dir)
+	root, err := os.OpenRoot(b.dir)
 	if err != nil {
 		return nil, pathless(err)
 	}
 	defer root.Close()
-	inside, _ := filepath.Rel(p.dir, within(p.dir, path))
+	inside, _ := filepath.Rel(b.dir, within(b.dir, path))
 	f, err := root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		if err = pathless(err); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
@@ -98,15 +98,15 @@ func (p bundleFiles) read(path string) ([]byte, error) {
 }
 
 // holds reports whether path is lexically in dir or below.
-func (p bundleFiles) holds(path string) bool {
-	inside, err := filepath.Rel(p.dir, within(p.dir, path))
+func (b bundleFiles) holds(path string) bool {
+	inside, err := filepath.Rel(b.dir, within(b.dir, path))
 	return err == nil && filepath.IsLocal(inside)
 }
 
 // glob finds only files of the Bundle.
-func (p bundleFiles) glob(pattern string) ([]string, error) {
+func (b bundleFiles) glob(pattern string) ([]string, error) {
 	var found []string
-	for name := range p.files {
+	for name := range b.files {
 		ok, err := path.Match(filepath.ToSlash(pattern), filepath.ToSlash(name))
 		if err != nil {
 			return nil, err

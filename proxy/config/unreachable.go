@@ -16,9 +16,9 @@ type unreachable struct {
 }
 
 // add returns an earlier route that makes this one unreachable, or nil.
-func (s *unreachable) add(route *Route, shape string) *Route {
-	if s.seen == nil {
-		s.seen = map[string][]*Route{}
+func (u *unreachable) add(route *Route, shape string) *Route {
+	if u.seen == nil {
+		u.seen = map[string][]*Route{}
 	}
 	id := []string{route.Match.Host, shape}
 	for _, name := range form.SortedKeys(route.Match.Headers) {
@@ -29,8 +29,8 @@ func (s *unreachable) add(route *Route, shape string) *Route {
 		id = append(id, name, route.Match.Query[name])
 	}
 	place := strings.Join(id, "\x00") // no text of a file has a control character
-	earlier := s.seen[place]
-	s.seen[place] = append(earlier, route)
+	earlier := u.seen[place]
+	u.seen[place] = append(earlier, route)
 
 	var by *Route
 	left := slices.Clone(route.Match.Methods)

@@ -15,7 +15,7 @@ type namedHandler struct{}
 
 func (namedHandler) ServeHTTP(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "routes") }
 
-func (r namedHandler) ServeHTTP1(x *http1.Exchange) { x.ServeNetHTTP(&http1.Context{Exchange: x}, r) }
+func (n namedHandler) ServeHTTP1(x *http1.Exchange) { x.ServeNetHTTP(&http1.Context{Exchange: x}, n) }
 
 func (namedHandler) BeginHTTP2(*http2.Stream) bool { return true }
 
@@ -32,8 +32,8 @@ func (namedHandler) RefuseHTTP1(x *http1.Exchange, _ error) {
 // fixedChallenge answers for one token, as an authority asks for it.
 type fixedChallenge string
 
-func (k fixedChallenge) ServeChallenge(w http.ResponseWriter, r *http.Request) bool {
-	if r.URL.Path != challengePrefix+string(k) {
+func (f fixedChallenge) ServeChallenge(w http.ResponseWriter, r *http.Request) bool {
+	if r.URL.Path != challengePrefix+string(f) {
 		return false
 	}
 	io.WriteString(w, "proof")

@@ -21,20 +21,20 @@ type fixedIssuer struct {
 	cert *tls.Certificate
 }
 
-func (g *fixedIssuer) Names() []string { return []string{g.name} }
+func (f *fixedIssuer) Names() []string { return []string{f.name} }
 
-func (g *fixedIssuer) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if g.cert == nil {
+func (f *fixedIssuer) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if f.cert == nil {
 		return nil, errors.New("none yet")
 	}
-	return g.cert, nil
+	return f.cert, nil
 }
 
-func (g *fixedIssuer) Certificates() []*x509.Certificate {
-	if g.cert == nil {
+func (f *fixedIssuer) Certificates() []*x509.Certificate {
+	if f.cert == nil {
 		return nil
 	}
-	return []*x509.Certificate{g.cert.Leaf}
+	return []*x509.Certificate{f.cert.Leaf}
 }
 
 // certificateFor is one in memory.

@@ -26,11 +26,11 @@ func proxyHeader(t *testing.T, version byte) string {
 
 // dialBehind connects a client behind a balancer, which says something first: in the clear,
 // also before TLS.
-func (f *testServer) dialBehind(balancer, said string) *sockettest.Client {
-	f.Helper()
-	w := sockettest.Dial(f.T, f.addr, balancer)
-	if f.client != nil {
-		w = sockettest.NewClient(f.T, tls.Client(w.Conn, f.client))
+func (t *testServer) dialBehind(balancer, said string) *sockettest.Client {
+	t.Helper()
+	w := sockettest.Dial(t.T, t.addr, balancer)
+	if t.client != nil {
+		w = sockettest.NewClient(t.T, tls.Client(w.Conn, t.client))
 	}
 	w.Send(said)
 	return w

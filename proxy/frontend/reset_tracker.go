@@ -46,10 +46,10 @@ func newResetTracker() *resetTracker { return &resetTracker{byAddr: map[netip.Pr
 
 // recordCompleted counts a request that was not reset. It counts only for addresses
 // that are tracked. It reports whether addr has a penalty.
-func (o *resetTracker) recordCompleted(addr netip.Prefix, now time.Time) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	of := o.byAddr[addr]
+func (r *resetTracker) recordCompleted(addr netip.Prefix, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.byAddr[addr]
 	if of == nil {
 		return false
 	}
@@ -58,45 +58,45 @@ func (o *resetTracker) recordCompleted(addr netip.Prefix, now time.Time) bool {
 }
 
 // recordReset counts a request that was reset. It reports whether addr has a penalty.
-func (o *resetTracker) recordReset(addr netip.Prefix, now time.Time) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	of := o.byAddr[addr]
+func (r *resetTracker) recordReset(addr netip.Prefix, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.byAddr[addr]
 	if of == nil {
-		o.evict(now)
+		r.evict(now)
 		of = &addrResets{windowStart: now}
-		o.byAddr[addr] = of
+		r.byAddr[addr] = of
 	}
 	of.record(now, 1)
 	return of.isPenalized(now)
 }
 
 // record counts one request and its resets, 0 or 1.
-func (of *addrResets) record(now time.Time, resets int) {
-	if now.Sub(of.windowStart) > resetWindow {
-		of.windowStart, of.requests, of.resets = now, 0, 0
+func (a *addrResets) record(now time.Time, resets int) {
+	if now.Sub(a.windowStart) > resetWindow {
+		a.windowStart, a.requests, a.resets = now, 0, 0
 	}
-	of.requests++
-	of.resets += resets
-	if of.resets > maxWindowResets && of.resets > of.requests/2 {
-		if !of.isPenalized(now) {
-			of.penalties = 0
+	a.requests++
+	a.resets += resets
+	if a.resets > maxWindowResets && a.resets > a.requests/2 {
+		if !a.isPenalized(now) {
+			a.penalties = 0
 		}
-		of.penalties++
-		of.penaltyEnd = now.Add(penaltyTTL)
-		of.windowStart, of.requests, of.resets = now, 0, 0
+		a.penalties++
+		a.penaltyEnd = now.Add(penaltyTTL)
+		a.windowStart, a.requests, a.resets = now, 0, 0
 	}
 }
 
-func (of *addrResets) isPenalized(now time.Time) bool {
-	return of.penalties > 0 && now.Before(of.penaltyEnd)
+func (a *addrResets) isPenalized(now time.Time) bool {
+	return a.penalties > 0 && now.Before(a.penaltyEnd)
 }
 
 // pause returns how long a new connection from addr is delayed.
-func (o *resetTracker) pause(addr netip.Prefix, now time.Time) time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	of := o.byAddr[addr]
+func (r *resetTracker) pause(addr netip.Prefix, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.byAddr[addr]
 	if of == nil || !of.isPenalized(now) {
 		return 0
 	}
@@ -105,29 +105,29 @@ func (o *resetTracker) pause(addr netip.Prefix, now time.Time) time.Duration {
 
 // evict removes addresses without a penalty whose window has ended, and then arbitrary
 // ones, until there is room for another address.
-func (o *resetTracker) evict(now time.Time) {
-	if len(o.byAddr) < maxTracked {
+func (r *resetTracker) evict(now time.Time) {
+	if len(r.byAddr) < maxTracked {
 		return
 	}
-	for addr, of := range o.byAddr {
+	for addr, of := range r.byAddr {
 		if !of.isPenalized(now) && now.Sub(of.windowStart) > resetWindow {
-			delete(o.byAddr, addr)
+			delete(r.byAddr, addr)
 		}
 	}
-	for addr := range o.byAddr {
-		if len(o.byAddr) < maxTracked {
+	for addr := range r.byAddr {
+		if len(r.byAddr) < maxTracked {
 			return
 		}
-		delete(o.byAddr, addr)
+		delete(r.byAddr, addr)
 	}
 }
 
 // delay delays a new connection, at most until ctx is done.
-func (o *resetTracker) delay(ctx context.Context, c net.Conn) {
-	if o.isEmpty() {
+func (r *resetTracker) delay(ctx context.Context, c net.Conn) {
+	if r.isEmpty() {
 		return // the usual case
 	}
-	pause := o.pause(o.prefixOf(c), time.Now())
+	pause := r.pause(r.prefixOf(c), time.Now())
 	if pause == 0 {
 		return
 	}
@@ -139,14 +139,14 @@ func (o *resetTracker) delay(ctx context.Context, c net.Conn) {
 	}
 }
 
-func (o *resetTracker) isEmpty() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.byAddr) == 0
+func (r *resetTracker) isEmpty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.byAddr) == 0
 }
 
 // prefixOf returns the address of the client of c, or its /64 network.
-func (o *resetTracker) prefixOf(c net.Conn) netip.Prefix {
+func (r *resetTracker) prefixOf(c net.Conn) netip.Prefix {
 	ap, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
 		return netip.Prefix{} // a unix socket

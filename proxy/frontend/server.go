@@ -224,12 +224,12 @@ func (s *Server) serveHTTP2(c net.Conn) {
 // panics.
 type serverLog struct{ log zerolog.Logger }
 
-func (c serverLog) Write(line []byte) (int, error) {
+func (s serverLog) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	if strings.Contains(text, "panic") {
-		c.log.Error().Str("error", text).Msg("panic in a request")
+		s.log.Error().Str("error", text).Msg("panic in a request")
 	} else {
-		c.log.Debug().Str("error", text).Msg("connection error")
+		s.log.Debug().Str("error", text).Msg("connection error")
 	}
 	return len(line), nil
 }

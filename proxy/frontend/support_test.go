@@ -36,16 +36,16 @@ type logBuffer struct {
 	b  bytes.Buffer
 }
 
-func (s *logBuffer) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
 }
 
-func (s *logBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // A testServer is a server that listens.
@@ -114,18 +114,18 @@ func (over transport) startServer(t *testing.T, listen string, h http.Handler) *
 }
 
 // waitForLog waits for a line of the log.
-func (f *testServer) waitForLog(message string) {
-	f.Helper()
-	await.Until(f.T, "line "+message, func() bool { return strings.Contains(f.log.String(), `"`+message+`"`) }, &f.log)
+func (t *testServer) waitForLog(message string) {
+	t.Helper()
+	await.Until(t.T, "line "+message, func() bool { return strings.Contains(t.log.String(), `"`+message+`"`) }, &t.log)
 }
 
 // dial connects a client that says these bytes.
-func (f *testServer) dial(said string) *sockettest.Client {
-	f.Helper()
-	if f.client != nil {
-		return sockettest.Dial(sockettest.Secured{T: f.T, Client: f.client}, f.addr, said)
+func (t *testServer) dial(said string) *sockettest.Client {
+	t.Helper()
+	if t.client != nil {
+		return sockettest.Dial(sockettest.Secured{T: t.T, Client: t.client}, t.addr, said)
 	}
-	return sockettest.Dial(f.T, f.addr, said)
+	return sockettest.Dial(t.T, t.addr, said)
 }
 
 // A receivedRequest is what a handler was asked.

@@ -79,24 +79,24 @@ func pairIn(dir, name string) config.Pair {
 }
 
 // certificates are one for a.example, and the configuration of a client that trusts it.
-func (f *testServer) certificates() (*Certificates, *tls.Config) {
-	f.Helper()
-	pair := pairIn(f.TempDir(), "a")
+func (t *testServer) certificates() (*Certificates, *tls.Config) {
+	t.Helper()
+	pair := pairIn(t.TempDir(), "a")
 	roots := x509.NewCertPool()
-	roots.AddCert(issue(f.T, pair, "a.example"))
+	roots.AddCert(issue(t.T, pair, "a.example"))
 	certs, err := LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
 	if err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
 	return certs, &tls.Config{RootCAs: roots, ServerName: "a.example"}
 }
 
-// listenTLS lets f listen in TLS too, with a certificate for a.example, and returns
+// listenTLS lets t listen in TLS too, with a certificate for a.example, and returns
 // where, and a client that trusts it.
-func (f *testServer) listenTLS() (addr string, client *http.Client) {
-	f.Helper()
-	certs, trusting := f.certificates()
-	addr = sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+func (t *testServer) listenTLS() (addr string, client *http.Client) {
+	t.Helper()
+	certs, trusting := t.certificates()
+	addr = sockettest.Serve(t, &t.served, func(l net.Listener) error { return t.server.ServeTLS(l, certs) })
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
 		TLSClientConfig:   trusting,
@@ -104,7 +104,7 @@ func (f *testServer) listenTLS() (addr string, client *http.Client) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		},
 	}
-	f.Cleanup(transport.CloseIdleConnections)
+	t.Cleanup(transport.CloseIdleConnections)
 	return addr, &http.Client{Transport: transport, Timeout: enough}
 }
 

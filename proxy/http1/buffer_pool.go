@@ -16,22 +16,22 @@ type bufferPool struct {
 	heads, bodies sync.Pool
 }
 
-func (m *bufferPool) getHead() []byte {
-	if b, ok := m.heads.Get().(*[headBufferSize]byte); ok {
+func (p *bufferPool) getHead() []byte {
+	if b, ok := p.heads.Get().(*[headBufferSize]byte); ok {
 		return b[:]
 	}
 	return make([]byte, headBufferSize)
 }
 
-func (m *bufferPool) getBody() []byte {
-	if b, ok := m.bodies.Get().(*[BodyBufferSize]byte); ok {
+func (p *bufferPool) getBody() []byte {
+	if b, ok := p.bodies.Get().(*[BodyBufferSize]byte); ok {
 		return b[:]
 	}
 	return make([]byte, BodyBufferSize)
 }
 
 // put returns a buffer of either size to the pool. Buffers of other sizes are dropped.
-func (m *bufferPool) put(b []byte) {
+func (p *bufferPool) put(b []byte) {
 	if poisoned {
 		poison(b)
 		return
@@ -39,9 +39,9 @@ func (m *bufferPool) put(b []byte) {
 	b = b[:cap(b)]
 	switch len(b) {
 	case headBufferSize:
-		m.heads.Put((*[headBufferSize]byte)(b))
+		p.heads.Put((*[headBufferSize]byte)(b))
 	case BodyBufferSize:
-		m.bodies.Put((*[BodyBufferSize]byte)(b))
+		p.bodies.Put((*[BodyBufferSize]byte)(b))
 	}
 }
 

@@ -28,26 +28,26 @@ type CallError struct {
 	BodyConsumed    bool // a part of the request body was consumed and cannot be sent again
 }
 
-func (f *CallError) Error() string {
-	return [...]string{"connect", "tls handshake", "send request", "read request body", "read response"}[f.Phase] + ": " + f.Err.Error()
+func (c *CallError) Error() string {
+	return [...]string{"connect", "tls handshake", "send request", "read request body", "read response"}[c.Phase] + ": " + c.Err.Error()
 }
 
 // Unwrap returns the underlying error.
-func (f *CallError) Unwrap() error { return f.Err }
+func (c *CallError) Unwrap() error { return c.Err }
 
 // Retryable reports whether the same request may be sent again. That is so if the
 // upstream has received no part of it, or if the method is idempotent and no part of a
 // response has arrived (RFC 9112 section 9.3.1). In addition, the request body must
 // still be available. A request that has timed out is not retryable, because the
 // upstream is slow.
-func (f *CallError) Retryable(method string) bool {
+func (c *CallError) Retryable(method string) bool {
 	switch {
-	case f.BodyConsumed, f.ResponseStarted, errors.Is(f.Err, ErrAborted):
+	case c.BodyConsumed, c.ResponseStarted, errors.Is(c.Err, ErrAborted):
 		return false
-	case f.Phase < SendingRequest:
+	case c.Phase < SendingRequest:
 		return true
 	}
-	return f.Phase == SendingRequest && !timedOut(f.Err) && (!f.RequestSent || Idempotent(method))
+	return c.Phase == SendingRequest && !timedOut(c.Err) && (!c.RequestSent || Idempotent(method))
 }
 
 // Idempotent reports whether the method is idempotent (RFC 9110 section 9.2.2).

@@ -53,16 +53,16 @@ type clientMonitor struct {
 
 // reset prepares the monitor for the request of x. The exchange is not monitored yet,
 // so that no check is using the fields.
-func (w *clientMonitor) reset(x *Exchange) {
-	w.noProbe, w.probed, w.writesBefore, w.unchangedSince = x.Minor == 0 || x.Expects(), false, w.writes.Load(), 0
+func (c *clientMonitor) reset(x *Exchange) {
+	c.noProbe, c.probed, c.writesBefore, c.unchangedSince = x.Minor == 0 || x.Expects(), false, c.writes.Load(), 0
 }
 
 // beginWrite must be called before each write of the final response. It waits for a
 // check that may be about to write a probe. Later checks send no probe.
-func (w *clientMonitor) beginWrite() {
-	if w.writes.Add(1) == w.writesBefore+1 && w.waitingSince.Load() != 0 {
-		w.mu.Lock()
-		w.mu.Unlock() //nolint:staticcheck // there is nothing to do but to wait
+func (c *clientMonitor) beginWrite() {
+	if c.writes.Add(1) == c.writesBefore+1 && c.waitingSince.Load() != 0 {
+		c.mu.Lock()
+		c.mu.Unlock() //nolint:staticcheck // there is nothing to do but to wait
 	}
 }
 
@@ -70,8 +70,8 @@ func (w *clientMonitor) beginWrite() {
 // StopMonitoringClient(a) is called or the exchange has ended. Others that wait for the
 // same exchange stay monitored. Detection takes some time; see monitorInterval. No
 // goroutine is started.
-func (x *Exchange) MonitorClient(a Aborter) {
-	w := &x.conn.monitor
+func (e *Exchange) MonitorClient(a Aborter) {
+	w := &e.conn.monitor
 	w.mu.Lock()
 	if len(w.aborters) == 0 {
 		w.waitingSince.Store(notYetSeen) // before a check can find the aborter; see beginWrite
@@ -82,15 +82,15 @@ func (x *Exchange) MonitorClient(a Aborter) {
 	}
 	if !w.listed {
 		w.listed = true
-		x.conn.server.monitored.add(x.conn)
+		e.conn.server.monitored.add(e.conn)
 	}
 	w.mu.Unlock()
 }
 
 // StopMonitoringClient ends monitoring for a. a.Abort is not called after it has
 // returned.
-func (x *Exchange) StopMonitoringClient(a Aborter) {
-	w := &x.conn.monitor
+func (e *Exchange) StopMonitoringClient(a Aborter) {
+	w := &e.conn.monitor
 	if w.waitingSince.Load() == 0 {
 		return
 	}
@@ -105,38 +105,38 @@ func (x *Exchange) StopMonitoringClient(a Aborter) {
 }
 
 // ClientGone reports whether the client was found to be gone while it was monitored.
-func (x *Exchange) ClientGone() bool { return x.conn.monitor.clientGone.Load() }
+func (e *Exchange) ClientGone() bool { return e.conn.monitor.clientGone.Load() }
 
 // abort aborts what the exchange waits for: the server has closed the connection.
-func (w *clientMonitor) abort() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.abortLocked()
+func (c *clientMonitor) abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.abortLocked()
 }
 
 // abortLocked aborts all that waits, because the client is gone.
-func (w *clientMonitor) abortLocked() {
-	for _, a := range w.aborters {
-		w.clientGone.Store(true)
+func (c *clientMonitor) abortLocked() {
+	for _, a := range c.aborters {
+		c.clientGone.Store(true)
 		a.Abort()
 	}
-	w.clearLocked()
+	c.clearLocked()
 }
 
 // stop ends monitoring at the end of an exchange.
-func (w *clientMonitor) stop() {
-	if w.waitingSince.Load() == 0 {
+func (c *clientMonitor) stop() {
+	if c.waitingSince.Load() == 0 {
 		return
 	}
-	w.waitingSince.Store(0)
-	w.mu.Lock()
-	w.clearLocked()
-	w.mu.Unlock()
+	c.waitingSince.Store(0)
+	c.mu.Lock()
+	c.clearLocked()
+	c.mu.Unlock()
 }
 
-func (w *clientMonitor) clearLocked() {
-	clear(w.aborters)
-	w.aborters = w.aborters[:0]
+func (c *clientMonitor) clearLocked() {
+	clear(c.aborters)
+	c.aborters = c.aborters[:0]
 }
 
 // A monitorList holds the connections whose exchanges wait, and those whose exchanges
@@ -199,11 +199,11 @@ func (s *Server) checkClients() {
 
 // unlist records that the connection leaves Server.monitored, and reports whether it may:
 // its exchange does not wait.
-func (w *clientMonitor) unlist() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.listed = w.waitingSince.Load() != 0
-	return !w.listed
+func (c *clientMonitor) unlist() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listed = c.waitingSince.Load() != 0
+	return !c.listed
 }
 
 // checkClient checks whether the client is gone. waited is how long the exchange has

@@ -62,36 +62,36 @@ const (
 	responseDone               // the response is complete
 )
 
-// resetForConn clears x for use on another connection. It keeps the memory for fields.
-func (x *Exchange) resetForConn() {
-	x.reset()
-	x.conn, x.in.from, x.hadRequest = nil, nil, false
+// resetForConn clears e for use on another connection. It keeps the memory for fields.
+func (e *Exchange) resetForConn() {
+	e.reset()
+	e.conn, e.in.from, e.hadRequest = nil, nil, false
 }
 
-// reset clears x for the next request on the same connection.
-func (x *Exchange) reset() {
-	x.Request.Reset()
-	x.body.reset()
-	x.BeforeEnd, x.exchangeState, x.stage, x.hadRequest = nil, exchangeState{}, responseNone, false
+// reset clears e for the next request on the same connection.
+func (e *Exchange) reset() {
+	e.Request.Reset()
+	e.body.reset()
+	e.BeforeEnd, e.exchangeState, e.stage, e.hadRequest = nil, exchangeState{}, responseNone, false
 }
 
 // Body returns the body of the request, or nil if there is none. Reading it sends 100
 // Continue if the client waits for that.
-func (x *Exchange) Body() *Body {
-	if x.Request.Framing.Kind == NoBody {
+func (e *Exchange) Body() *Body {
+	if e.Request.Framing.Kind == NoBody {
 		return nil
 	}
-	return &x.body
+	return &e.body
 }
 
 // NetConn returns the client connection, for its addresses and TLS state. The caller
 // must not read from it or write to it.
-func (x *Exchange) NetConn() net.Conn { return x.conn.net }
+func (e *Exchange) NetConn() net.Conn { return e.conn.net }
 
 // Peer returns the remote address of the connection. It is the zero AddrPort for a unix
 // socket.
-func (x *Exchange) Peer() netip.AddrPort {
-	c := x.conn
+func (e *Exchange) Peer() netip.AddrPort {
+	c := e.conn
 	if !c.peerKnown {
 		c.peerKnown, c.peer = true, peerOf(c.net)
 	}
@@ -112,32 +112,32 @@ func peerOf(c net.Conn) netip.AddrPort {
 
 // ConnState returns a variable that belongs to the handler. It is kept as long as the
 // client connection, also while that is idle, for what is the same for all its requests.
-func (x *Exchange) ConnState() *any { return &x.conn.handlerState }
+func (e *Exchange) ConnState() *any { return &e.conn.handlerState }
 
 // Secure reports whether the client connection uses TLS.
-func (x *Exchange) Secure() bool { return x.conn.tls }
+func (e *Exchange) Secure() bool { return e.conn.tls }
 
 // IsFirst reports whether this is the first request of its connection.
-func (x *Exchange) IsFirst() bool { return x.conn.firstRequest }
+func (e *Exchange) IsFirst() bool { return e.conn.firstRequest }
 
 // Status returns the status of the final response, or 0 if none has been begun.
-func (x *Exchange) Status() int { return x.status }
+func (e *Exchange) Status() int { return e.status }
 
 // BodyBytesSent returns the number of bytes of the response body that were written.
-func (x *Exchange) BodyBytesSent() int64 { return x.bodySent }
+func (e *Exchange) BodyBytesSent() int64 { return e.bodySent }
 
 // Committed reports whether a part of the final response may have been sent, so that it
 // can no longer be replaced by another one.
-func (x *Exchange) Committed() bool { return x.stage >= responseBody }
+func (e *Exchange) Committed() bool { return e.stage >= responseBody }
 
 // SetConnectionClose closes the connection after this response, which gets a
 // Connection: close field. It must be called before StartBody, Send or Relay.
-func (x *Exchange) SetConnectionClose() { x.closeConn = true }
+func (e *Exchange) SetConnectionClose() { e.closeConn = true }
 
 // Abort closes the connection so that the client can detect that the response is
 // incomplete. Nothing more is sent.
-func (x *Exchange) Abort() { x.aborted = true }
+func (e *Exchange) Abort() { e.aborted = true }
 
 // peerState returns the current state of the client's end of the connection. It costs
 // one system call.
-func (x *Exchange) peerState() socket.State { return socket.StateOf(x.conn.socket) }
+func (e *Exchange) peerState() socket.State { return socket.StateOf(e.conn.socket) }

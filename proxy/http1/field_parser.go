@@ -17,17 +17,17 @@ type fieldLimits struct {
 }
 
 // parse parses the lines of buf into f. done is true if the section has ended, at
-// s.next. Otherwise parse must be called again with more bytes. Bytes beyond the limit
+// p.next. Otherwise parse must be called again with more bytes. Bytes beyond the limit
 // are not parsed.
-func (s *fieldParser) parse(buf []byte, f *Fields, limits fieldLimits) (done bool, err error) {
-	if s.next > limits.bytes { // because of the start line
+func (p *fieldParser) parse(buf []byte, f *Fields, limits fieldLimits) (done bool, err error) {
+	if p.next > limits.bytes { // because of the start line
 		return false, ErrTooLarge
 	}
 	b := buf[:min(len(buf), limits.bytes)]
 	f.buf = b
-	if s.scanned <= s.next || !s.lineIncomplete(b) {
-		done, err = s.lines(f, limits)
-		s.scanned = len(b)
+	if p.scanned <= p.next || !p.lineIncomplete(b) {
+		done, err = p.lines(f, limits)
+		p.scanned = len(b)
 	}
 	if !done && err == nil && len(buf) > limits.bytes {
 		return false, ErrTooLarge
@@ -36,8 +36,8 @@ func (s *fieldParser) parse(buf []byte, f *Fields, limits fieldLimits) (done boo
 }
 
 // lines parses whole lines and adds them to f. done is true if the last one is empty.
-func (s *fieldParser) lines(f *Fields, limits fieldLimits) (done bool, err error) {
-	b, at := f.buf, s.next
+func (p *fieldParser) lines(f *Fields, limits fieldLimits) (done bool, err error) {
+	b, at := f.buf, p.next
 	for at < len(b) && b[at] != '\r' {
 		id, name := knownName(b[at:])
 		colon := at + name
@@ -77,23 +77,23 @@ func (s *fieldParser) lines(f *Fields, limits fieldLimits) (done bool, err error
 		if id == Connection {
 			f.addOptions(bufString(b, uint32(value), uint32(end)))
 		}
-		at, s.next = next, next
+		at, p.next = next, next
 	}
 	end, err := lineEnd(b, at, limits)
 	if end == 0 {
 		return false, err
 	}
-	s.next = end
+	p.next = end
 	return true, nil
 }
 
 // lineIncomplete reports whether the line that was incomplete at the last call, at
-// s.scanned, is still incomplete. That is cheaper than parsing it again.
-func (s *fieldParser) lineIncomplete(buf []byte) bool {
-	if bytes.IndexByte(buf[s.scanned:], '\n') >= 0 {
+// p.scanned, is still incomplete. That is cheaper than parsing it again.
+func (p *fieldParser) lineIncomplete(buf []byte) bool {
+	if bytes.IndexByte(buf[p.scanned:], '\n') >= 0 {
 		return false
 	}
-	s.scanned = len(buf)
+	p.scanned = len(buf)
 	return true
 }
 

@@ -18,36 +18,36 @@ type input struct {
 	discarding bool // the rest of the message is not used: it is read into the space of the head
 }
 
-// ensureBuffer gives in a buffer if it has none.
-func (in *input) ensureBuffer() {
-	if in.buf != nil {
+// ensureBuffer gives i a buffer if it has none.
+func (i *input) ensureBuffer() {
+	if i.buf != nil {
 		return
 	}
-	if in.headBuf == nil {
-		in.headBuf = in.pool.getHead()
+	if i.headBuf == nil {
+		i.headBuf = i.pool.getHead()
 	}
-	in.buf, in.base, in.r, in.w = in.headBuf, 0, 0, 0
+	i.buf, i.base, i.r, i.w = i.headBuf, 0, 0, 0
 }
 
-func (in *input) unread() []byte { return in.buf[in.r:in.w] }
+func (i *input) unread() []byte { return i.buf[i.r:i.w] }
 
 // fill reads more. It returns an error or has read at least one byte.
-func (in *input) fill() error {
-	if in.r == in.w {
-		in.r, in.w = in.base, in.base
+func (i *input) fill() error {
+	if i.r == i.w {
+		i.r, i.w = i.base, i.base
 	}
-	if in.w == len(in.buf) {
+	if i.w == len(i.buf) {
 		return io.ErrShortBuffer // a read into an empty slice would never make progress
 	}
-	n, err := in.read(in.buf[in.w:])
-	in.w += n
+	n, err := i.read(i.buf[i.w:])
+	i.w += n
 	return err
 }
 
 // read reads into p. It returns an error or has read at least one byte.
-func (in *input) read(p []byte) (int, error) {
+func (i *input) read(p []byte) (int, error) {
 	for {
-		n, err := in.from.Read(p)
+		n, err := i.from.Read(p)
 		if n > 0 {
 			return n, nil
 		}
@@ -59,109 +59,109 @@ func (in *input) read(p []byte) (int, error) {
 
 // growHead enlarges the buffer for an incomplete head, up to maxSize bytes. Nothing may
 // refer to the buffer yet.
-func (in *input) growHead(maxSize int) {
-	if in.r > 0 {
-		in.w = copy(in.buf, in.buf[in.r:in.w])
-		in.r = 0
+func (i *input) growHead(maxSize int) {
+	if i.r > 0 {
+		i.w = copy(i.buf, i.buf[i.r:i.w])
+		i.r = 0
 	}
-	if in.w < len(in.buf) {
+	if i.w < len(i.buf) {
 		return
 	}
-	larger := make([]byte, min(2*len(in.buf), max(maxSize, len(in.buf))+headBufferSize))
-	copy(larger, in.buf)
-	in.pool.put(in.headBuf)
-	in.headBuf, in.buf = larger, larger
+	larger := make([]byte, min(2*len(i.buf), max(maxSize, len(i.buf))+headBufferSize))
+	copy(larger, i.buf)
+	i.pool.put(i.headBuf)
+	i.headBuf, i.buf = larger, larger
 }
 
 // retainHead marks the first n unread bytes as the head of the current message.
-func (in *input) retainHead(n int) {
-	in.r += n
-	in.base = in.r
+func (i *input) retainHead(n int) {
+	i.r += n
+	i.base = i.r
 }
 
 // makeRoom provides space after the unread bytes for reading a body of which left bytes
 // are missing. left is negative if the number is unknown.
-func (in *input) makeRoom(left int64) {
-	if in.bodyBuf != nil || in.discarding {
-		if in.w == len(in.buf) && in.r > in.base {
-			in.w = in.base + copy(in.buf[in.base:], in.buf[in.r:in.w])
-			in.r = in.base
+func (i *input) makeRoom(left int64) {
+	if i.bodyBuf != nil || i.discarding {
+		if i.w == len(i.buf) && i.r > i.base {
+			i.w = i.base + copy(i.buf[i.base:], i.buf[i.r:i.w])
+			i.r = i.base
 		}
 		return
 	}
-	if room := int64(len(in.buf) - in.base); left >= 0 && left <= room {
-		if in.w == len(in.buf) {
-			in.w = in.base + copy(in.buf[in.base:], in.buf[in.r:in.w])
-			in.r = in.base
+	if room := int64(len(i.buf) - i.base); left >= 0 && left <= room {
+		if i.w == len(i.buf) {
+			i.w = i.base + copy(i.buf[i.base:], i.buf[i.r:i.w])
+			i.r = i.base
 		}
 		return
 	}
-	in.bodyBuf = in.pool.getBody()
-	if more := in.w - in.r; more >= len(in.bodyBuf) {
-		in.bodyBuf = make([]byte, 2*more) // the head was very long
+	i.bodyBuf = i.pool.getBody()
+	if more := i.w - i.r; more >= len(i.bodyBuf) {
+		i.bodyBuf = make([]byte, 2*more) // the head was very long
 	}
-	in.w = copy(in.bodyBuf, in.buf[in.r:in.w])
-	in.buf, in.base, in.r = in.bodyBuf, 0, 0
+	i.w = copy(i.bodyBuf, i.buf[i.r:i.w])
+	i.buf, i.base, i.r = i.bodyBuf, 0, 0
 }
 
 // nextMessage ends the current message. The unread bytes become the beginning of the
 // next message. Nothing may refer to the bytes before them.
-func (in *input) nextMessage() {
-	rest := in.unread()
-	in.discarding = false
+func (i *input) nextMessage() {
+	rest := i.unread()
+	i.discarding = false
 	switch {
 	case poisoned && len(rest) == 0:
-		in.release()
+		i.release()
 		return
 	case poisoned:
 		moved := append(make([]byte, 0, max(headBufferSize, len(rest))), rest...)
-		in.release()
-		in.headBuf, in.buf, in.w = moved[:cap(moved)], moved[:cap(moved)], len(moved)
+		i.release()
+		i.headBuf, i.buf, i.w = moved[:cap(moved)], moved[:cap(moved)], len(moved)
 		return
 	}
-	if len(rest) == 0 && in.bodyBuf == nil {
-		in.base, in.r, in.w = 0, 0, 0
+	if len(rest) == 0 && i.bodyBuf == nil {
+		i.base, i.r, i.w = 0, 0, 0
 		return
 	}
-	if len(rest) > len(in.headBuf) {
-		in.pool.put(in.headBuf)
-		in.headBuf = make([]byte, len(rest))
+	if len(rest) > len(i.headBuf) {
+		i.pool.put(i.headBuf)
+		i.headBuf = make([]byte, len(rest))
 	}
-	n := copy(in.headBuf, rest)
-	if in.bodyBuf != nil {
-		in.pool.put(in.bodyBuf)
-		in.bodyBuf = nil
+	n := copy(i.headBuf, rest)
+	if i.bodyBuf != nil {
+		i.pool.put(i.bodyBuf)
+		i.bodyBuf = nil
 	}
-	in.buf, in.base, in.r, in.w = in.headBuf, 0, 0, n
+	i.buf, i.base, i.r, i.w = i.headBuf, 0, 0, n
 }
 
 // discardRest prepares for reading the rest of the current message only to find its end.
 // Nothing may refer to its head any more.
-func (in *input) discardRest() {
-	in.nextMessage()
-	in.ensureBuffer()
-	in.discarding = true
+func (i *input) discardRest() {
+	i.nextMessage()
+	i.ensureBuffer()
+	i.discarding = true
 }
 
-// recycle clears in for reuse. It keeps one buffer of the usual size.
-func (in *input) recycle() {
-	if poisoned || len(in.headBuf) != headBufferSize {
-		in.release()
+// recycle clears i for reuse. It keeps one buffer of the usual size.
+func (i *input) recycle() {
+	if poisoned || len(i.headBuf) != headBufferSize {
+		i.release()
 		return
 	}
-	if in.bodyBuf != nil {
-		in.pool.put(in.bodyBuf)
+	if i.bodyBuf != nil {
+		i.pool.put(i.bodyBuf)
 	}
-	*in = input{pool: in.pool, headBuf: in.headBuf}
+	*i = input{pool: i.pool, headBuf: i.headBuf}
 }
 
 // release returns all buffers to the pool.
-func (in *input) release() {
-	if in.bodyBuf != nil {
-		in.pool.put(in.bodyBuf)
+func (i *input) release() {
+	if i.bodyBuf != nil {
+		i.pool.put(i.bodyBuf)
 	}
-	if in.headBuf != nil {
-		in.pool.put(in.headBuf)
+	if i.headBuf != nil {
+		i.pool.put(i.headBuf)
 	}
-	*in = input{from: in.from, pool: in.pool}
+	*i = input{from: i.from, pool: i.pool}
 }

@@ -12,41 +12,41 @@ import (
 	"sync"
 )
 
-// ServeNetHTTP serves x with a handler for net/http. It is meant for requests that are
+// ServeNetHTTP serves e with a handler for net/http. It is meant for requests that are
 // rare, and for code that also serves HTTP/2. All strings that the handler gets are
 // copies. The handler cannot hijack the connection or set deadlines. If it starts the
 // response before it has read the request body, the connection is closed after the
 // response.
-func (x *Exchange) ServeNetHTTP(ctx context.Context, h http.Handler) {
+func (e *Exchange) ServeNetHTTP(ctx context.Context, h http.Handler) {
 	w := &netHTTPWriter{header: http.Header{}}
-	w.duplex.Open(x)
-	r := x.toNetHTTP(ctx, w)
+	w.duplex.Open(e)
+	r := e.toNetHTTP(ctx, w)
 	defer w.cancelBodyRead()
 	h.ServeHTTP(w, r)
 	w.finish()
 }
 
-// toNetHTTP returns the request of x as a net/http request.
-func (x *Exchange) toNetHTTP(ctx context.Context, w *netHTTPWriter) *http.Request {
+// toNetHTTP returns the request of e as a net/http request.
+func (e *Exchange) toNetHTTP(ctx context.Context, w *netHTTPWriter) *http.Request {
 	r := (&http.Request{
-		Method: strings.Clone(x.Method()), Proto: x.Proto(), ProtoMajor: 1, ProtoMinor: x.Minor, Header: http.Header{},
-		Host: strings.Clone(x.Host()), RemoteAddr: x.NetConn().RemoteAddr().String(), RequestURI: strings.Clone(x.Target()), Body: http.NoBody,
+		Method: strings.Clone(e.Method()), Proto: e.Proto(), ProtoMajor: 1, ProtoMinor: e.Minor, Header: http.Header{},
+		Host: strings.Clone(e.Host()), RemoteAddr: e.NetConn().RemoteAddr().String(), RequestURI: strings.Clone(e.Target()), Body: http.NoBody,
 	}).WithContext(ctx)
 	var err error
 	if r.URL, err = url.ParseRequestURI(r.RequestURI); err != nil {
-		r.URL = &url.URL{Path: x.Path()}
+		r.URL = &url.URL{Path: e.Path()}
 	}
-	for f := range x.Fields.All() {
+	for f := range e.Fields.All() {
 		if f.ID != Host && f.ID != TransferEncoding {
 			name := http.CanonicalHeaderKey(strings.Clone(f.Name))
 			r.Header[name] = append(r.Header[name], strings.Clone(f.Value))
 		}
 	}
-	if c, ok := x.NetConn().(*tls.Conn); ok {
+	if c, ok := e.NetConn().(*tls.Conn); ok {
 		state := c.ConnectionState()
 		r.TLS = &state
 	}
-	if b := x.Body(); b != nil {
+	if b := e.Body(); b != nil {
 		r.ContentLength = b.Length()
 		w.body = &netHTTPBody{duplex: &w.duplex, request: r}
 		r.Body = w.body

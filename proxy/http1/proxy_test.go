@@ -199,8 +199,8 @@ func requestOn(r *bufio.Reader) (string, error) {
 // unbuffered reads no byte ahead.
 type unbuffered struct{ *bufio.Reader }
 
-func (o unbuffered) Read(p []byte) (int, error) {
-	b, err := o.ReadByte()
+func (u unbuffered) Read(p []byte) (int, error) {
+	b, err := u.ReadByte()
 	if err != nil {
 		return 0, err
 	}

@@ -12,29 +12,29 @@ import (
 // trailer fields of the response of c. Data that arrives together is sent together. If
 // Relay fails after a part of the response was sent, the exchange is aborted. An error
 // of the upstream is a *CallError; any other error concerns the client or the head.
-func (x *Exchange) Relay(c *Call) error {
+func (e *Exchange) Relay(c *Call) error {
 	c.pollUpload()
-	if err := x.StartBody(c.body.framing); err != nil {
+	if err := e.StartBody(c.body.framing); err != nil {
 		return err
 	}
-	c.body.flusher = x
+	c.body.flusher = e
 	for {
 		data, err := c.body.Next()
 		if err == io.EOF { //nolint:errorlint // Next returns io.EOF unwrapped
 			break
 		}
 		if err != nil {
-			return x.abortRelay(c, err)
+			return e.abortRelay(c, err)
 		}
-		if _, err := x.Write(data); err != nil {
-			x.Abort()
+		if _, err := e.Write(data); err != nil {
+			e.Abort()
 			return err
 		}
 		if c.body.framing.Kind == FixedLength && c.body.bytesLeft == 0 {
 			break // Next would return io.EOF
 		}
 	}
-	return x.EndWith(c.responseTrailer())
+	return e.EndWith(c.responseTrailer())
 }
 
 // A Receiver receives a response: a Duplex, or a client that does not use HTTP/1.1.
@@ -97,13 +97,13 @@ func (c *Call) responseTrailer() *Fields {
 }
 
 // abortRelay aborts the response after an error of the upstream or of the client.
-func (x *Exchange) abortRelay(c *Call, err error) error {
-	if x.err == nil {
-		_ = x.Flush() // the client gets what was received before
+func (e *Exchange) abortRelay(c *Call, err error) error {
+	if e.err == nil {
+		_ = e.Flush() // the client gets what was received before
 	}
-	x.Abort()
-	if x.err != nil {
-		return x.err
+	e.Abort()
+	if e.err != nil {
+		return e.err
 	}
 	return c.responseBodyError(err)
 }

@@ -75,11 +75,11 @@ func (c *conn) startResponse() {
 // CancelBodyRead makes a pending read of the request body return with
 // ErrBodyReadCanceled, and all later ones. The connection is closed after this
 // exchange, unless the whole body was read before. It is safe for concurrent use.
-func (x *Exchange) CancelBodyRead() {
-	c := x.conn
+func (e *Exchange) CancelBodyRead() {
+	c := e.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x.Body() == nil || c.bodyCanceled {
+	if e.Body() == nil || c.bodyCanceled {
 		return
 	}
 	c.bodyCanceled = true

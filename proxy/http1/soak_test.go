@@ -171,72 +171,72 @@ type soaking struct {
 }
 
 // connection uses one connection for as long as it holds.
-func (c *soaking) connection() {
-	raw, err := net.Dial("tcp", c.p.addr)
+func (s *soaking) connection() {
+	raw, err := net.Dial("tcp", s.p.addr)
 	if err != nil {
-		c.t.Error(err)
+		s.t.Error(err)
 		return
 	}
 	defer raw.Close()
 	_ = raw.SetDeadline(time.Now().Add(soon))
-	conn := sockettest.ClientSide(c.t, raw)
+	conn := sockettest.ClientSide(s.t, raw)
 	r := bufio.NewReader(conn)
-	for range 1 + c.random.IntN(20) {
-		if !c.exchange(conn, r) {
+	for range 1 + s.random.IntN(20) {
+		if !s.exchange(conn, r) {
 			return
 		}
 	}
 }
 
 // exchange does one thing, and reports whether another can follow.
-func (c *soaking) exchange(conn net.Conn, r *bufio.Reader) bool {
-	switch c.random.IntN(10) {
+func (s *soaking) exchange(conn net.Conn, r *bufio.Reader) bool {
+	switch s.random.IntN(10) {
 	case 0, 1:
-		said, id, sum := c.request("GET", "/", "small")
-		return c.says(conn, said) && c.hears(r, "small", id, sum)
+		said, id, sum := s.request("GET", "/", "small")
+		return s.says(conn, said) && s.hears(r, "small", id, sum)
 	case 2, 3:
-		said, id, sum := c.request("POST", "/", "length")
-		return c.speaks(conn, said, func() bool { return c.hears(r, "length", id, sum) })
+		said, id, sum := s.request("POST", "/", "length")
+		return s.speaks(conn, said, func() bool { return s.hears(r, "length", id, sum) })
 	case 4:
-		said, id, sum := c.request("POST", "/", "chunks")
-		return c.speaks(conn, said, func() bool { return c.hears(r, "chunks", id, sum) })
+		said, id, sum := s.request("POST", "/", "chunks")
+		return s.speaks(conn, said, func() bool { return s.hears(r, "chunks", id, sum) })
 	case 5:
-		first, id1, sum1 := c.request("GET", "/", "small")
-		second, id2, sum2 := c.request("GET", "/", "small")
-		return c.says(conn, first+second) && c.hears(r, "pipelined", id1, sum1) && c.hears(r, "pipelined", id2, sum2)
+		first, id1, sum1 := s.request("GET", "/", "small")
+		second, id2, sum2 := s.request("GET", "/", "small")
+		return s.says(conn, first+second) && s.hears(r, "pipelined", id1, sum1) && s.hears(r, "pipelined", id2, sum2)
 	case 6:
-		said, id, _ := c.request("POST", "/early", "length")
-		return c.speaks(conn, said, func() bool { return c.hears(r, "early", id, "") })
+		said, id, _ := s.request("POST", "/early", "length")
+		return s.speaks(conn, said, func() bool { return s.hears(r, "early", id, "") })
 	case 7:
-		c.upgrades(conn, r)
+		s.upgrades(conn, r)
 		return false
 	case 8:
-		said, id, sum := c.request("POST", "/", "small length")
+		said, id, sum := s.request("POST", "/", "small length")
 		for len(said) > 0 {
-			n := min(len(said), 1+c.random.IntN(100))
-			if !c.says(conn, said[:n]) {
+			n := min(len(said), 1+s.random.IntN(100))
+			if !s.says(conn, said[:n]) {
 				return false
 			}
 			said = said[n:]
 			runtime.Gosched()
 		}
-		return c.hears(r, "slow", id, sum)
+		return s.hears(r, "slow", id, sum)
 	default:
-		said, _, _ := c.request("POST", "/", "chunks")
-		c.says(conn, said[:c.random.IntN(min(len(said), 60_000))])
-		c.soak.did("left")
+		said, _, _ := s.request("POST", "/", "chunks")
+		s.says(conn, said[:s.random.IntN(min(len(said), 60_000))])
+		s.soak.did("left")
 		return false
 	}
 }
 
 // request is a request, its id, and the sum that the upstream must find.
-func (c *soaking) request(method, path, kind string) (said, id, sum string) {
-	c.made++
-	id = c.name + "-" + strconv.Itoa(c.made)
-	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: a\r\nX-Id: %s\r\nX-Pad: %s\r\n", method, path, id, strings.Repeat(id, c.random.IntN(40)))
-	body := strings.Repeat(id+",", c.random.IntN(3)*c.random.IntN(20_000))
+func (s *soaking) request(method, path, kind string) (said, id, sum string) {
+	s.made++
+	id = s.name + "-" + strconv.Itoa(s.made)
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: a\r\nX-Id: %s\r\nX-Pad: %s\r\n", method, path, id, strings.Repeat(id, s.random.IntN(40)))
+	body := strings.Repeat(id+",", s.random.IntN(3)*s.random.IntN(20_000))
 	if strings.HasPrefix(kind, "small") {
-		body = strings.Repeat(id+",", c.random.IntN(50))
+		body = strings.Repeat(id+",", s.random.IntN(50))
 	}
 	if method == "GET" {
 		body = ""
@@ -250,7 +250,7 @@ func (c *soaking) request(method, path, kind string) (said, id, sum string) {
 		var b strings.Builder
 		b.WriteString(head + "Transfer-Encoding: chunked\r\n\r\n")
 		for rest := body; rest != ""; {
-			n := min(len(rest), 1+c.random.IntN(20_000))
+			n := min(len(rest), 1+s.random.IntN(20_000))
 			fmt.Fprintf(&b, "%x;a=b\r\n%s\r\n", n, rest[:n])
 			rest = rest[n:]
 		}
@@ -259,15 +259,15 @@ func (c *soaking) request(method, path, kind string) (said, id, sum string) {
 	return head + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body), id, sum
 }
 
-func (c *soaking) says(conn net.Conn, said string) bool {
+func (s *soaking) says(conn net.Conn, said string) bool {
 	_, err := io.WriteString(conn, said)
 	return err == nil
 }
 
 // speaks says something while it hears the answer.
-func (c *soaking) speaks(conn net.Conn, said string, hears func() bool) bool {
+func (s *soaking) speaks(conn net.Conn, said string, hears func() bool) bool {
 	sent := make(chan bool, 1)
-	go func() { sent <- c.says(conn, said) }()
+	go func() { sent <- s.says(conn, said) }()
 	heard := hears()
 	if !heard {
 		_ = conn.SetDeadline(pastTime()) // whoever still sends notices
@@ -276,15 +276,15 @@ func (c *soaking) speaks(conn net.Conn, said string, hears func() bool) bool {
 }
 
 // hears reads one answer, and checks that it is the one to that request.
-func (c *soaking) hears(r *bufio.Reader, what, id, sum string) bool {
+func (s *soaking) hears(r *bufio.Reader, what, id, sum string) bool {
 	for {
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
-			c.soak.did(what + " broken")
+			s.soak.did(what + " broken")
 			return false
 		}
 		if other := res.Header.Get("X-Id"); other != id && (res.StatusCode == 200 || other != "") {
-			c.t.Errorf("%s: %s got the answer to %q: %d", what, id, other, res.StatusCode)
+			s.t.Errorf("%s: %s got the answer to %q: %d", what, id, other, res.StatusCode)
 		}
 		body, err := io.ReadAll(res.Body)
 		want := id + ":" + sum + ":"
@@ -292,36 +292,36 @@ func (c *soaking) hears(r *bufio.Reader, what, id, sum string) bool {
 		case res.StatusCode == 103:
 			continue
 		case res.StatusCode != 200:
-			c.soak.did(what + " " + strconv.Itoa(res.StatusCode))
+			s.soak.did(what + " " + strconv.Itoa(res.StatusCode))
 			return err == nil && !res.Close
 		case err != nil:
-			c.soak.did(what + " cut")
+			s.soak.did(what + " cut")
 			return false
 		case !strings.HasPrefix(string(body), want) || strings.Trim(string(body[len(want):]), id+";") != "" || res.Trailer.Get("X-Sum") != "" && res.Trailer.Get("X-Sum") != id:
-			c.t.Errorf("%s: %s got %.200q, trailer %v; want %q", what, id, body, res.Trailer, want)
+			s.t.Errorf("%s: %s got %.200q, trailer %v; want %q", what, id, body, res.Trailer, want)
 		}
-		c.soak.did(what + " whole")
+		s.soak.did(what + " whole")
 		return !res.Close
 	}
 }
 
 // upgrades opens a tunnel and talks through it.
-func (c *soaking) upgrades(conn net.Conn, r *bufio.Reader) {
-	c.made++
-	id := c.name + "-" + strconv.Itoa(c.made)
-	early := strings.Repeat(id+".", c.random.IntN(100))
-	if !c.says(conn, "GET /upgrade HTTP/1.1\r\nHost: a\r\nX-Id: "+id+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"+early) {
+func (s *soaking) upgrades(conn net.Conn, r *bufio.Reader) {
+	s.made++
+	id := s.name + "-" + strconv.Itoa(s.made)
+	early := strings.Repeat(id+".", s.random.IntN(100))
+	if !s.says(conn, "GET /upgrade HTTP/1.1\r\nHost: a\r\nX-Id: "+id+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"+early) {
 		return
 	}
 	res, err := http.ReadResponse(r, nil)
 	if err != nil || res.StatusCode != 101 {
-		c.soak.did("upgrade refused")
+		s.soak.did("upgrade refused")
 		return
 	}
-	late := strings.Repeat(id+"!", c.random.IntN(5000))
+	late := strings.Repeat(id+"!", s.random.IntN(5000))
 	sent := make(chan bool, 1)
 	go func() {
-		ok := c.says(conn, late)
+		ok := s.says(conn, late)
 		sendsNoMore(conn)
 		sent <- ok
 	}()
@@ -329,10 +329,10 @@ func (c *soaking) upgrades(conn net.Conn, r *bufio.Reader) {
 	<-sent
 	switch {
 	case err == nil && string(got) == id+"\n"+early+late:
-		c.soak.did("upgrade whole")
+		s.soak.did("upgrade whole")
 	case !strings.HasPrefix(id+"\n"+early+late, string(got)):
-		c.t.Errorf("the tunnel of %s brought %.200q", id, got)
+		s.t.Errorf("the tunnel of %s brought %.200q", id, got)
 	default:
-		c.soak.did("upgrade cut")
+		s.soak.did("upgrade cut")
 	}
 }

@@ -9,25 +9,25 @@ import (
 // hands over the connection. unread holds bytes that the client has sent after its
 // request. The caller owns both from then on, also after the handler has returned. No
 // deadlines are set on the connection.
-func (x *Exchange) SwitchProtocols(protocol string) (c net.Conn, unread []byte, err error) {
-	if x.stage != responseHead || x.status != 101 || x.Body() != nil || x.Minor == 0 {
+func (e *Exchange) SwitchProtocols(protocol string) (c net.Conn, unread []byte, err error) {
+	if e.stage != responseHead || e.status != 101 || e.Body() != nil || e.Minor == 0 {
 		return nil, nil, ErrResponseState
 	}
-	x.out.add("Connection", "Upgrade")
-	x.out.add("Upgrade", protocol)
-	if x.out.err != nil {
-		return nil, nil, x.out.err
+	e.out.add("Connection", "Upgrade")
+	e.out.add("Upgrade", protocol)
+	if e.out.err != nil {
+		return nil, nil, e.out.err
 	}
-	x.out.end()
-	x.stage = responseBody
-	if err := x.Flush(); err != nil {
+	e.out.end()
+	e.stage = responseBody
+	if err := e.Flush(); err != nil {
 		return nil, nil, err
 	}
-	x.stage, x.hijacked = responseDone, true
-	x.conn.clearReadDeadline()
-	if x.conn.writeDeadline.at != 0 {
-		_ = x.conn.net.SetWriteDeadline(time.Time{})
+	e.stage, e.hijacked = responseDone, true
+	e.conn.clearReadDeadline()
+	if e.conn.writeDeadline.at != 0 {
+		_ = e.conn.net.SetWriteDeadline(time.Time{})
 	}
-	x.conn.server.removeConn(x.conn)
-	return x.conn.net, append([]byte(nil), x.in.unread()...), nil
+	e.conn.server.removeConn(e.conn)
+	return e.conn.net, append([]byte(nil), e.in.unread()...), nil
 }

@@ -19,7 +19,7 @@ import (
 type fewResets int
 
 func (fewResets) Completed()          {}
-func (n fewResets) Reset() (most int) { return int(n) }
+func (f fewResets) Reset() (most int) { return int(f) }
 
 func limitResets(s *Server) {
 	s.NewResetCounter = func(net.Conn) ResetCounter { return fewResets(100) }

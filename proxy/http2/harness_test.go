@@ -109,15 +109,15 @@ type client struct {
 }
 
 // dial opens a connection with these settings.
-func (f *testServer) dial(settings ...http2.Setting) *client {
-	f.Helper()
-	nc, err := net.Dial("tcp", f.addr)
+func (t *testServer) dial(settings ...http2.Setting) *client {
+	t.Helper()
+	nc, err := net.Dial("tcp", t.addr)
 	if err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
-	f.Cleanup(func() { nc.Close() })
+	t.Cleanup(func() { nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(enough))
-	c := &client{T: f.T, Framer: http2.NewFramer(nc, nc), Conn: nc, body: map[uint32][]byte{}}
+	c := &client{T: t.T, Framer: http2.NewFramer(nc, nc), Conn: nc, body: map[uint32][]byte{}}
 	c.encoder = hpack.NewEncoder(&c.block)
 	c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	c.AllowIllegalWrites = true

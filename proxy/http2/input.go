@@ -24,64 +24,64 @@ type input struct {
 	readRaw func(fd uintptr) bool
 }
 
-func (in *input) init(c *conn, unread []byte) {
-	in.c = c
+func (i *input) init(c *conn, unread []byte) {
+	i.c = c
 	if len(unread) > 0 {
-		in.acquire()
-		in.w = copy(in.buf[:], unread)
+		i.acquire()
+		i.w = copy(i.buf[:], unread)
 	}
-	if in.raw = rawConn(c.net); in.raw != nil {
-		in.readRaw = in.tryRead
+	if i.raw = rawConn(c.net); i.raw != nil {
+		i.readRaw = i.tryRead
 	}
 }
 
-func (in *input) acquire() {
-	if in.buf == nil {
-		in.r, in.w = 0, 0
-		if b, ok := in.c.server.inputs.Get().(*[inputSize]byte); ok {
-			in.buf = b
+func (i *input) acquire() {
+	if i.buf == nil {
+		i.r, i.w = 0, 0
+		if b, ok := i.c.server.inputs.Get().(*[inputSize]byte); ok {
+			i.buf = b
 		} else {
-			in.buf = new([inputSize]byte)
+			i.buf = new([inputSize]byte)
 		}
 	}
 }
 
 // release returns the buffer to the pool. Unread bytes are lost.
-func (in *input) release() {
-	if in.buf != nil {
-		in.c.server.inputs.Put(in.buf)
-		in.buf = nil
+func (i *input) release() {
+	if i.buf != nil {
+		i.c.server.inputs.Put(i.buf)
+		i.buf = nil
 	}
 }
 
 // isEmpty reports whether all bytes that were received have been read.
-func (in *input) isEmpty() bool { return in.buf == nil || in.r == in.w }
+func (i *input) isEmpty() bool { return i.buf == nil || i.r == i.w }
 
 // Read implements io.Reader for the Framer. Before it waits, the connection begins the
 // requests that have been received and sends what is to be sent.
-func (in *input) Read(p []byte) (int, error) {
-	if in.isEmpty() {
-		if err := in.fill(); err != nil {
+func (i *input) Read(p []byte) (int, error) {
+	if i.isEmpty() {
+		if err := i.fill(); err != nil {
 			return 0, err
 		}
 	}
-	n := copy(p, in.buf[in.r:in.w])
-	in.r += n
+	n := copy(p, i.buf[i.r:i.w])
+	i.r += n
 	return n, nil
 }
 
 // take returns at most n unread bytes. They are valid until the next read.
-func (in *input) take(n int) []byte {
-	from := in.r
-	in.r = min(in.w, from+n)
-	return in.buf[from:in.r]
+func (i *input) take(n int) []byte {
+	from := i.r
+	i.r = min(i.w, from+n)
+	return i.buf[from:i.r]
 }
 
 // fill reads at least one byte into the empty buffer.
-func (in *input) fill() error {
-	c := in.c
-	if in.more {
-		if done, err := in.readMore(); done {
+func (i *input) fill() error {
+	c := i.c
+	if i.more {
+		if done, err := i.readMore(); done {
 			return err
 		}
 	}
@@ -90,9 +90,9 @@ func (in *input) fill() error {
 		if err := c.beforeRead(); err != nil {
 			return err
 		}
-		n, err := in.read()
+		n, err := i.read()
 		if n > 0 {
-			in.r, in.w = 0, n
+			i.r, i.w = 0, n
 			c.pinged = time.Time{}
 			return nil
 		}
@@ -111,50 +111,50 @@ func (in *input) fill() error {
 // readMore reads what has arrived together with the byte that was read without a buffer.
 // Nothing has happened since, so that there is nothing to be done before it waits. done is
 // false if it was interrupted.
-func (in *input) readMore() (done bool, err error) {
-	in.more = false
-	n, err := in.c.net.Read(in.buf[:])
+func (i *input) readMore() (done bool, err error) {
+	i.more = false
+	n, err := i.c.net.Read(i.buf[:])
 	if n > 0 {
-		in.r, in.w = 0, n
+		i.r, i.w = 0, n
 		return true, nil
 	}
 	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded), err
 }
 
 // read waits without a buffer, and then reads into one.
-func (in *input) read() (int, error) {
-	in.release()
-	if in.raw == nil {
-		n, err := in.c.net.Read(in.oneByte[:])
+func (i *input) read() (int, error) {
+	i.release()
+	if i.raw == nil {
+		n, err := i.c.net.Read(i.oneByte[:])
 		if n > 0 {
-			in.acquire()
-			in.buf[0] = in.oneByte[0]
-			in.more = true
+			i.acquire()
+			i.buf[0] = i.oneByte[0]
+			i.more = true
 		}
 		return n, err
 	}
-	in.w, in.rawErr = 0, nil
-	if err := in.raw.Read(in.readRaw); err != nil {
+	i.w, i.rawErr = 0, nil
+	if err := i.raw.Read(i.readRaw); err != nil {
 		return 0, err
 	}
-	return in.w, in.rawErr
+	return i.w, i.rawErr
 }
 
 // tryRead reads if the socket is readable. The runtime calls it at first, and then
 // whenever the socket may be readable. It takes a buffer for the duration of the call,
 // and keeps it only if bytes were read.
-func (in *input) tryRead(fd uintptr) bool {
-	in.acquire()
-	n, err := readSocket(fd, in.buf[:])
+func (i *input) tryRead(fd uintptr) bool {
+	i.acquire()
+	n, err := readSocket(fd, i.buf[:])
 	switch {
 	case err == syscall.EAGAIN:
-		in.release()
+		i.release()
 		return false
 	case err != nil:
-		in.rawErr = os.NewSyscallError("read", err)
+		i.rawErr = os.NewSyscallError("read", err)
 	case n == 0:
-		in.rawErr = io.EOF
+		i.rawErr = io.EOF
 	}
-	in.w = max(n, 0)
+	i.w = max(n, 0)
 	return true
 }

@@ -44,9 +44,9 @@ func (s *Spec) Read(g Input, v *Value) (Derivation, error) {
 }
 
 // addName records that the text with this name was used.
-func (r *Derivation) addName(name string) {
-	if !slices.Contains(r.Names, name) {
-		r.Names = append(r.Names, name)
+func (d *Derivation) addName(name string) {
+	if !slices.Contains(d.Names, name) {
+		d.Names = append(d.Names, name)
 	}
 }
 
@@ -93,15 +93,15 @@ func (s *Spec) read(g Input, v *Value, r *Derivation) error {
 	return whole.readFallback(g, v, r)
 }
 
-// readFallback reads the key that is used if whole is missing or invalid.
-func (whole *Spec) readFallback(g Input, v *Value, r *Derivation) error {
-	if whole.OnMissing == Use {
-		if err := whole.Fallback.read(g, v, r); !errors.Is(err, ErrMissing) {
+// readFallback reads the key that is used if s is missing or invalid.
+func (s *Spec) readFallback(g Input, v *Value, r *Derivation) error {
+	if s.OnMissing == Use {
+		if err := s.Fallback.read(g, v, r); !errors.Is(err, ErrMissing) {
 			return err
 		}
 	}
-	if whole.OnInvalid == Use {
-		return whole.InvalidFallback.read(g, v, r)
+	if s.OnInvalid == Use {
+		return s.InvalidFallback.read(g, v, r)
 	}
 	return ErrMissing
 }
@@ -135,9 +135,9 @@ func (s *Spec) parseOwn(g Input, text string) (result, error) {
 }
 
 // parseClient parses an address, or a network that counts as one client.
-func (g Input) parseClient(text string) (result, error) {
+func (i Input) parseClient(text string) (result, error) {
 	bad := fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::1", ErrInvalid)
-	network, isNetwork := strings.CutSuffix(text, fmt.Sprintf("/%d", g.IPv6Prefix))
+	network, isNetwork := strings.CutSuffix(text, fmt.Sprintf("/%d", i.IPv6Prefix))
 	addr, err := netip.ParseAddr(network)
 	if err != nil || addr.Zone() != "" || isNetwork && !addr.Is6() {
 		return result{}, bad
@@ -145,7 +145,7 @@ func (g Input) parseClient(text string) (result, error) {
 	addr = addr.Unmap()
 	bits := addr.BitLen()
 	if addr.Is6() {
-		bits = g.IPv6Prefix
+		bits = i.IPv6Prefix
 	}
 	p, err := addr.Prefix(bits)
 	if err != nil {

@@ -174,26 +174,26 @@ type transport struct {
 	asked  []time.Time
 }
 
-func (f *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.asked = append(f.asked, time.Now())
-	if f.answer == "" {
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked = append(t.asked, time.Now())
+	if t.answer == "" {
 		return nil, errors.New("unreachable")
 	}
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(f.answer)), Request: r}, nil
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(t.answer)), Request: r}, nil
 }
 
-func (f *transport) say(answer string) {
-	f.mu.Lock()
-	f.answer = answer
-	f.mu.Unlock()
+func (t *transport) say(answer string) {
+	t.mu.Lock()
+	t.answer = answer
+	t.mu.Unlock()
 }
 
-func (f *transport) times() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.asked)
+func (t *transport) times() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.asked)
 }
 
 func TestTokens_KeysAreKeptFresh(t *testing.T) {

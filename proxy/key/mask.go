@@ -5,15 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// shown returns the text of l for display.
-func (l component) shown() string {
-	if l.spec.Of != nil && l.spec.Part.Kind != Prefix { // a country identifies nobody
-		return l.text
+// shown returns the text of c for display.
+func (c component) shown() string {
+	if c.spec.Of != nil && c.spec.Part.Kind != Prefix { // a country identifies nobody
+		return c.text
 	}
-	if !l.spec.Sensitive && (l.spec.Of == nil || !l.spec.Of.Sensitive) {
-		return l.text
+	if !c.spec.Sensitive && (c.spec.Of == nil || !c.spec.Of.Sensitive) {
+		return c.text
 	}
-	return Mask(l.text, len(l.number.Dial))
+	return Mask(c.text, len(c.number.Dial))
 }
 
 // Mask returns a sensitive text for display (redaction): enough to distinguish texts, not

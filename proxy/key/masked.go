@@ -19,14 +19,14 @@ func (v *Value) Masked() string {
 	return b.String()
 }
 
-// masked returns the text of l, masked if clients choose it.
-func (l component) masked() string {
-	s := l.spec
+// masked returns the text of c, masked if clients choose it.
+func (c component) masked() string {
+	s := c.spec
 	if s.Of != nil && s.Part.Kind != Prefix {
-		return l.text
+		return c.text
 	}
 	if from := table[s.From.Source]; from.isAddress || from.isOpen || from.isConstant {
-		return l.shown()
+		return c.shown()
 	}
-	return Mask(l.text, len(l.number.Dial))
+	return Mask(c.text, len(c.number.Dial))
 }

@@ -18,11 +18,11 @@ type sentRequest struct {
 	bodies       int // times that the body was asked for
 }
 
-func (m *sentRequest) Host() string   { return m.host }
-func (m *sentRequest) Method() string { return m.method }
-func (m *sentRequest) Body() (Body, error) {
-	m.bodies++
-	return m.body, m.bodyErr
+func (s *sentRequest) Host() string   { return s.host }
+func (s *sentRequest) Method() string { return s.method }
+func (s *sentRequest) Body() (Body, error) {
+	s.bodies++
+	return s.body, s.bodyErr
 }
 
 // sends is a request with a body.
@@ -30,14 +30,14 @@ func sends(kind, body string) *sentRequest {
 	return &sentRequest{request: request{header: http.Header{}}, body: Body{Type: kind, Bytes: []byte(body)}}
 }
 
-func (m *sentRequest) with(field string, values ...string) *sentRequest {
-	m.header[field] = values
-	return m
+func (s *sentRequest) with(field string, values ...string) *sentRequest {
+	s.header[field] = values
+	return s
 }
 
-func (m *sentRequest) asks(query string) *sentRequest {
-	m.query, _ = url.ParseQuery(query)
-	return m
+func (s *sentRequest) asks(query string) *sentRequest {
+	s.query, _ = url.ParseQuery(query)
+	return s
 }
 
 func sendsJSON(body string) *sentRequest { return sends("application/json", body) }

@@ -11,15 +11,15 @@ import (
 type HistogramRef struct{ cached atomic.Pointer[Histogram] }
 
 // Of returns the series of v with this label.
-func (s *HistogramRef) Of(v *Histograms, label string) *Histogram {
-	if h := s.cached.Load(); h != nil {
+func (r *HistogramRef) Of(v *Histograms, label string) *Histogram {
+	if h := r.cached.Load(); h != nil {
 		return h
 	}
-	return s.keep(v.Of(label))
+	return r.keep(v.Of(label))
 }
 
-func (s *HistogramRef) keep(h *Histogram) *Histogram {
-	s.cached.Store(h)
+func (r *HistogramRef) keep(h *Histogram) *Histogram {
+	r.cached.Store(h)
 	return h
 }
 
@@ -42,37 +42,37 @@ type cacheEntry[K comparable, M any] struct {
 }
 
 // Get returns the metric of k, if it was looked up before.
-func (f *Cache[K, M]) Get(k K) (m M, ok bool) {
-	if first := f.first.Load(); first != nil {
+func (c *Cache[K, M]) Get(k K) (m M, ok bool) {
+	if first := c.first.Load(); first != nil {
 		for i := range *first {
 			if one := &(*first)[i]; one.k == k {
 				return one.m, true
 			}
 		}
 	}
-	if all := f.all.Load(); all != nil {
+	if all := c.all.Load(); all != nil {
 		m, ok = (*all)[k]
 	}
 	return m, ok
 }
 
 // Keep stores the metric of k, and returns it.
-func (f *Cache[K, M]) Keep(k K, m M) M {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (c *Cache[K, M]) Keep(k K, m M) M {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	next := map[K]M{}
-	if all := f.all.Load(); all != nil {
+	if all := c.all.Load(); all != nil {
 		maps.Copy(next, *all)
 	}
 	next[k] = m
-	f.all.Store(&next)
+	c.all.Store(&next)
 	var first []cacheEntry[K, M]
-	if entries := f.first.Load(); entries != nil {
+	if entries := c.first.Load(); entries != nil {
 		first = slices.Clone(*entries)
 	}
 	if len(first) < maxLinear && !slices.ContainsFunc(first, func(e cacheEntry[K, M]) bool { return e.k == k }) {
 		first = append(first, cacheEntry[K, M]{k, m})
-		f.first.Store(&first)
+		c.first.Store(&first)
 	}
 	return m
 }

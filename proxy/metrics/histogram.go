@@ -127,9 +127,9 @@ func wholeNanos(seconds float64) int64 {
 
 // cell returns the cell of d, which must not be negative. It takes a few steps from the first cell
 // of d's slot.
-func (c *Buckets) cell(d time.Duration) int {
-	i := int(c.first[slot(d)])
-	for i < len(c.nanos) && c.nanos[i] < int64(d) {
+func (b *Buckets) cell(d time.Duration) int {
+	i := int(b.first[slot(d)])
+	for i < len(b.nanos) && b.nanos[i] < int64(d) {
 		i++
 	}
 	return i

@@ -71,21 +71,21 @@ func (s store) lostByRedis(ctx context.Context, o *configSource) (cluster.Entry,
 }
 
 // bootKept returns the configuration to serve first without Redis.
-func (o *configSource) bootKept() (bootConfig, error) {
-	b := bootConfig{config: o.machine}
-	k, err := o.readKept()
+func (s *configSource) bootKept() (bootConfig, error) {
+	b := bootConfig{config: s.machine}
+	k, err := s.readKept()
 	if err != nil {
-		o.log.Warn().Err(err).Msg("pushed config unknown; serving the file")
+		s.log.Warn().Err(err).Msg("pushed config unknown; serving the file")
 	}
 	if k.Bundle.Main == "" {
 		return b, nil
 	}
-	c, err := config.Unpack(o.machine, k.Bundle)
+	c, err := config.Unpack(s.machine, k.Bundle)
 	if err != nil {
-		return b, fmt.Errorf("config kept in %s: %w", o.machine.Reload.Keep, err)
+		return b, fmt.Errorf("config kept in %s: %w", s.machine.Reload.Keep, err)
 	}
-	o.set(k.Bundle)
-	o.log.Info().Int64("generation", k.Generation).Str("hash", c.Hash).Msg("serving last pushed config from disk")
+	s.set(k.Bundle)
+	s.log.Info().Int64("generation", k.Generation).Str("hash", c.Hash).Msg("serving last pushed config from disk")
 	return bootConfig{c, k.Generation}, nil
 }
 

@@ -36,8 +36,8 @@ func (l *Log) Standard() io.Writer { return stdLog{l.Logger} }
 
 type stdLog struct{ log zerolog.Logger }
 
-func (w stdLog) Write(line []byte) (int, error) {
-	w.log.Debug().Str("error", strings.TrimSpace(string(line))).Msg("stdlib log")
+func (s stdLog) Write(line []byte) (int, error) {
+	s.log.Debug().Str("error", strings.TrimSpace(string(line))).Msg("stdlib log")
 	return len(line), nil
 }
 

@@ -19,58 +19,58 @@ import (
 type pushAPI struct{ *Node }
 
 // Push implements admin.Cluster.
-func (d pushAPI) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
+func (a pushAPI) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
 	q := cluster.Push{Bundle: p.Bundle, Author: p.Author}
 	if p.DryRun {
-		return d.try(ctx, q)
+		return a.try(ctx, q)
 	}
-	return d.push(ctx, q)
+	return a.push(ctx, q)
 }
 
 // try asks all nodes whether they could serve p.
-func (d pushAPI) try(ctx context.Context, p cluster.Push) (admin.Pushed, error) {
-	done, err := d.prepare(&p)
+func (a pushAPI) try(ctx context.Context, p cluster.Push) (admin.Pushed, error) {
+	done, err := a.prepare(&p)
 	if err != nil {
 		return admin.Pushed{}, err
 	}
 	done.DryRun = true
-	if d.isServed(p.Config) {
+	if a.isServed(p.Config) {
 		return done, nil
 	}
-	answers, err := d.store.cluster.Try(ctx, p)
+	answers, err := a.store.cluster.Try(ctx, p)
 	done.Nodes = nodeAnswers(answers)
 	return done, problemOf(err)
 }
 
-func (d pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error) {
-	done, err := d.prepare(&p)
+func (a pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error) {
+	done, err := a.prepare(&p)
 	if err != nil {
 		return admin.Pushed{}, err
 	}
-	if d.isServed(p.Config) {
-		return d.republish(ctx, done)
+	if a.isServed(p.Config) {
+		return a.republish(ctx, done)
 	}
-	outcome, err := d.store.cluster.Push(ctx, p)
+	outcome, err := a.store.cluster.Push(ctx, p)
 	if err != nil {
-		d.logRefused("push refused", p, err)
+		a.logRefused("push refused", p, err)
 		return admin.Pushed{}, problemOf(err)
 	}
 	done.Generation, done.Hash, done.Nodes, done.Changed = outcome.Generation, outcome.Hash, nodeAnswers(outcome.Nodes), true
-	d.log.Info().Str("author", p.Author).Int64("generation", done.Generation).Str("hash", done.Hash).Int64("from", p.From).Msg("pushed")
+	a.log.Info().Str("author", p.Author).Int64("generation", done.Generation).Str("hash", done.Hash).Int64("from", p.From).Msg("pushed")
 	return done, nil
 }
 
 // prepare loads the pushed configuration into p, and compares it with the current one.
-func (d pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
-	bundle, c, err := d.unpack(p.Bundle)
+func (a pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
+	bundle, c, err := a.unpack(p.Bundle)
 	if err == nil && len(c.Bare) > 0 {
 		err = config.Problems(c.Bare)
 	}
 	if err != nil {
-		d.logRefused("push refused", *p, err)
+		a.logRefused("push refused", *p, err)
 		return admin.Pushed{}, err
 	}
-	number, now := d.proxy.Serving()
+	number, now := a.proxy.Serving()
 	done := admin.Pushed{Generation: number, Hash: c.Hash, Changes: config.Compare(now, c)}
 	for _, w := range c.Warnings {
 		done.Warnings = append(done.Warnings, w.String())
@@ -80,20 +80,20 @@ func (d pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 }
 
 // isServed reports whether all nodes already serve c.
-func (d pushAPI) isServed(c *config.Config) bool {
-	b := d.source.served()
+func (a pushAPI) isServed(c *config.Config) bool {
+	b := a.source.served()
 	return b != nil && b.Hash() == c.Hash
 }
 
 // republish handles a push of the current configuration. If Redis has lost it, it is published again,
 // so that new nodes find it; otherwise nothing is done.
-func (d pushAPI) republish(ctx context.Context, done admin.Pushed) (admin.Pushed, error) {
+func (a pushAPI) republish(ctx context.Context, done admin.Pushed) (admin.Pushed, error) {
 	var err error
-	if done.Restored, err = d.store.cluster.Restore(ctx); err != nil {
+	if done.Restored, err = a.store.cluster.Restore(ctx); err != nil {
 		return admin.Pushed{}, err
 	}
 	if done.Restored {
-		d.log.Warn().Int64("generation", done.Generation).Msg("published again; redis had lost it")
+		a.log.Warn().Int64("generation", done.Generation).Msg("published again; redis had lost it")
 	}
 	return done, nil
 }
@@ -114,8 +114,8 @@ func (n *Node) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
 }
 
 // logRefused logs a push that was refused.
-func (d pushAPI) logRefused(message string, p cluster.Push, err error) {
-	d.log.Warn().Str("author", p.Author).Str("hash", p.Bundle.Hash()).Int64("from", p.From).Err(err).Msg(message)
+func (a pushAPI) logRefused(message string, p cluster.Push, err error) {
+	a.log.Warn().Str("author", p.Author).Str("hash", p.Bundle.Hash()).Int64("from", p.From).Err(err).Msg(message)
 }
 
 // problemOf converts an error of the cluster to a problem for operators.
@@ -134,8 +134,8 @@ func problemOf(err error) error {
 }
 
 // Rollback implements admin.Cluster.
-func (d pushAPI) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
-	entries, err := d.store.cluster.History(ctx)
+func (a pushAPI) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
+	entries, err := a.store.cluster.History(ctx)
 	if err != nil {
 		return admin.Pushed{}, err
 	}
@@ -146,19 +146,19 @@ func (d pushAPI) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, 
 	if i < 0 || i >= len(entries) {
 		return admin.Pushed{}, &admin.Problem{Status: http.StatusNotFound, Detail: "there is no such generation in the history; weir history lists them"}
 	}
-	return d.push(ctx, cluster.Push{Bundle: entries[i].Bundle, Author: r.Author, From: entries[i].Generation})
+	return a.push(ctx, cluster.Push{Bundle: entries[i].Bundle, Author: r.Author, From: entries[i].Generation})
 }
 
 // History implements admin.Cluster.
-func (d pushAPI) History(ctx context.Context) (admin.History, error) {
-	entries, err := d.store.cluster.History(ctx)
+func (a pushAPI) History(ctx context.Context) (admin.History, error) {
+	entries, err := a.store.cluster.History(ctx)
 	return history(entries), err
 }
 
 // Diff implements admin.Cluster. It compares the files of a generation with those of the one pushed
 // before it.
-func (d pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error) {
-	entries, err := d.store.cluster.History(ctx)
+func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error) {
+	entries, err := a.store.cluster.History(ctx)
 	if err != nil {
 		return admin.Diff{}, err
 	}

@@ -35,14 +35,14 @@ type scavenger struct {
 
 // due reports whether returning memory is worthwhile, scavengeInterval after the last call: if few
 // bytes are allocated, and enough may be free.
-func (t *scavenger) due(now memoryUse) bool {
-	quiet := now.allocated-t.last.allocated < uint64(scavengeInterval.Seconds()*idleAllocRate)
-	t.last = now
-	waste := now.free + now.allocated - t.allocatedAtRelease // an upper bound: some of it is in use
+func (s *scavenger) due(now memoryUse) bool {
+	quiet := now.allocated-s.last.allocated < uint64(scavengeInterval.Seconds()*idleAllocRate)
+	s.last = now
+	waste := now.free + now.allocated - s.allocatedAtRelease // an upper bound: some of it is in use
 	if !quiet || waste < max(minScavenge, now.live/4) {
 		return false
 	}
-	t.allocatedAtRelease = now.allocated
+	s.allocatedAtRelease = now.allocated
 	return true
 }
 

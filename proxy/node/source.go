@@ -29,33 +29,33 @@ type configSource struct {
 }
 
 // pushable reports whether pushed configurations are served.
-func (o *configSource) pushable() bool { return o.machine.Reload.Source == config.SourceRedis }
+func (s *configSource) pushable() bool { return s.machine.Reload.Source == config.SourceRedis }
 
 // served returns the pushed configuration that is served, or nil.
-func (o *configSource) served() *config.Bundle {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.bundle
+func (s *configSource) served() *config.Bundle {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bundle
 }
 
 // set records the pushed configuration that is served.
-func (o *configSource) set(b config.Bundle) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.bundle = &b
+func (s *configSource) set(b config.Bundle) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bundle = &b
 }
 
 // read returns the configuration to serve: the pushed one, with the files of this machine to which
 // it refers, otherwise the own file.
-func (o *configSource) read(context.Context) (*config.Config, error) {
-	b := o.served()
+func (s *configSource) read(context.Context) (*config.Config, error) {
+	b := s.served()
 	if b == nil {
-		return config.Load(o.path)
+		return config.Load(s.path)
 	}
-	if file, err := config.Load(o.path); err != nil || file.Sum != o.machine.Sum {
-		o.log.Warn().Str("file", o.path).Msg("the file has changed and is not served; push it with weir push")
+	if file, err := config.Load(s.path); err != nil || file.Sum != s.machine.Sum {
+		s.log.Warn().Str("file", s.path).Msg("the file has changed and is not served; push it with weir push")
 	}
-	return config.Unpack(o.machine, *b)
+	return config.Unpack(s.machine, *b)
 }
 
 // A keptConfig is the encoding of a pushed configuration on disk.
@@ -65,8 +65,8 @@ type keptConfig struct {
 }
 
 // keep writes the pushed configuration to the configured file. The file is replaced atomically.
-func (o *configSource) keep(e cluster.Entry) error {
-	path := o.machine.Reload.Keep
+func (s *configSource) keep(e cluster.Entry) error {
+	path := s.machine.Reload.Keep
 	if path == "" {
 		return nil
 	}
@@ -90,12 +90,12 @@ func (o *configSource) keep(e cluster.Entry) error {
 }
 
 // readKept reads the kept configuration. Its Main is empty if there is none.
-func (o *configSource) readKept() (keptConfig, error) {
+func (s *configSource) readKept() (keptConfig, error) {
 	var k keptConfig
-	if o.machine.Reload.Keep == "" {
+	if s.machine.Reload.Keep == "" {
 		return k, nil
 	}
-	text, err := os.ReadFile(o.machine.Reload.Keep)
+	text, err := os.ReadFile(s.machine.Reload.Keep)
 	if errors.Is(err, fs.ErrNotExist) {
 		return k, nil
 	}

@@ -90,8 +90,8 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 type redisLog struct{ log zerolog.Logger }
 
 // Printf implements the client's logger.
-func (m redisLog) Printf(_ context.Context, format string, v ...any) {
-	m.log.Debug().Msgf("redis: "+format, v...)
+func (r redisLog) Printf(_ context.Context, format string, v ...any) {
+	r.log.Debug().Msgf("redis: "+format, v...)
 }
 
 func memoryStore() store {

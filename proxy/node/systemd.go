@@ -16,21 +16,21 @@ import (
 // systemd it does nothing.
 type systemd struct{ log zerolog.Logger }
 
-func (v systemd) ready(p *proxy.Proxy) {
+func (s systemd) ready(p *proxy.Proxy) {
 	generation, _ := p.Serving()
-	v.notify(daemon.SdNotifyReady + "\nSTATUS=serving generation " + strconv.FormatInt(generation, 10))
+	s.notify(daemon.SdNotifyReady + "\nSTATUS=serving generation " + strconv.FormatInt(generation, 10))
 }
 
 // reloading must be followed by ready, whatever the result.
-func (v systemd) reloading() {
-	v.notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec() + "\nSTATUS=reloading")
+func (s systemd) reloading() {
+	s.notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec() + "\nSTATUS=reloading")
 }
 
-func (v systemd) stopping() { v.notify(daemon.SdNotifyStopping + "\nSTATUS=draining") }
+func (s systemd) stopping() { s.notify(daemon.SdNotifyStopping + "\nSTATUS=draining") }
 
-func (v systemd) notify(state string) {
+func (s systemd) notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		v.log.Warn().Err(err).Msg("sd_notify failed")
+		s.log.Warn().Err(err).Msg("sd_notify failed")
 	}
 }
 
@@ -43,10 +43,10 @@ func (n *Node) alive() bool {
 
 // watchdog notifies systemd while alive returns true, twice in the interval that systemd expects,
 // until ctx is done.
-func (v systemd) watchdog(ctx context.Context, alive func() bool) {
+func (s systemd) watchdog(ctx context.Context, alive func() bool) {
 	within, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		v.log.Warn().Err(err).Msg("watchdog off")
+		s.log.Warn().Err(err).Msg("watchdog off")
 	}
 	if within <= 0 {
 		return
@@ -55,7 +55,7 @@ func (v systemd) watchdog(ctx context.Context, alive func() bool) {
 	defer tick.Stop()
 	for {
 		if alive() {
-			v.notify(daemon.SdNotifyWatchdog)
+			s.notify(daemon.SdNotifyWatchdog)
 		}
 		select {
 		case <-tick.C:

@@ -45,38 +45,38 @@ func pauseFor(worked time.Duration, share float64) time.Duration {
 }
 
 // Read implements io.Reader.
-func (p *throttle) Read(b []byte) (int, error) {
+func (t *throttle) Read(b []byte) (int, error) {
 	began := time.Now()
-	n, err := p.Reader.Read(b)
-	p.workStart = p.workStart.Add(time.Since(began))
-	if over := context.Cause(p.ctx); over != nil {
+	n, err := t.Reader.Read(b)
+	t.workStart = t.workStart.Add(time.Since(began))
+	if over := context.Cause(t.ctx); over != nil {
 		return 0, over
 	}
 	return n, err
 }
 
 // wait pauses if it is time to.
-func (p *throttle) wait() error {
-	worked := time.Since(p.workStart)
+func (t *throttle) wait() error {
+	worked := time.Since(t.workStart)
 	if worked < workPeriod {
 		return nil
 	}
-	if p.inUse() > p.maxHeap {
+	if t.inUse() > t.maxHeap {
 		return errReplayFull
 	}
-	rest := time.NewTimer(pauseFor(worked, p.share))
+	rest := time.NewTimer(pauseFor(worked, t.share))
 	defer rest.Stop()
 	select {
 	case <-rest.C:
-	case <-p.ctx.Done():
-		return context.Cause(p.ctx)
+	case <-t.ctx.Done():
+		return context.Cause(t.ctx)
 	}
-	p.workStart = time.Now()
+	t.workStart = time.Now()
 	return nil
 }
 
 // inUse returns the live heap size as of the last garbage collection.
-func (p *throttle) inUse() uint64 {
-	metrics.Read(p.liveHeap)
-	return p.liveHeap[0].Value.Uint64()
+func (t *throttle) inUse() uint64 {
+	metrics.Read(t.liveHeap)
+	return t.liveHeap[0].Value.Uint64()
 }

@@ -14,32 +14,32 @@ type Buffer struct {
 	body   []byte
 }
 
-// Reset prepares m for another response.
-func (m *Buffer) Reset() {
-	clear(m.fields)
-	m.fields, m.text, m.body = m.fields[:0], m.text[:0], m.body[:0]
+// Reset prepares b for another response.
+func (b *Buffer) Reset() {
+	clear(b.fields)
+	b.fields, b.text, b.body = b.fields[:0], b.text[:0], b.body[:0]
 }
 
 // Discard is like Reset, but passes each buffer to a function and keeps what it
 // returns.
-func (m *Buffer) Discard(buffer func([]byte) []byte) {
-	clear(m.fields)
-	m.fields, m.text, m.body = m.fields[:0], buffer(m.text), buffer(m.body)
+func (b *Buffer) Discard(buffer func([]byte) []byte) {
+	clear(b.fields)
+	b.fields, b.text, b.body = b.fields[:0], buffer(b.text), buffer(b.body)
 }
 
-// textFrom returns what was appended to m.text after its first n bytes.
-func (m *Buffer) textFrom(n int) string {
-	if n == len(m.text) {
+// textFrom returns what was appended to b.text after its first n bytes.
+func (b *Buffer) textFrom(n int) string {
+	if n == len(b.text) {
 		return ""
 	}
-	return unsafe.String(&m.text[n], len(m.text)-n)
+	return unsafe.String(&b.text[n], len(b.text)-n)
 }
 
 // formatInt returns n in decimal.
-func (m *Buffer) formatInt(n int64) string {
-	from := len(m.text)
-	m.text = appendInt(m.text, n)
-	return m.textFrom(from)
+func (b *Buffer) formatInt(n int64) string {
+	from := len(b.text)
+	b.text = appendInt(b.text, n)
+	return b.textFrom(from)
 }
 
 // appendInt appends n in decimal. Most numbers of a response are small: seconds, permits and lengths.

@@ -121,10 +121,10 @@ func appendID(b []byte, id string) []byte {
 // notCached is the Cache-Control of all responses by Weir itself except configured ones.
 func notCached() Field { return Field{"Cache-Control", "no-store"} }
 
-// response adds the fields that every response has and returns the response in m.
-func (m *Buffer) response(status int, contentType string) Response {
-	m.fields = append(m.fields, Field{"Content-Type", contentType}, Field{"Content-Length", m.formatInt(int64(len(m.body)))}, notCached())
-	return Response{Status: status, Fields: m.fields, Body: m.body}
+// response adds the fields that every response has and returns the response in b.
+func (b *Buffer) response(status int, contentType string) Response {
+	b.fields = append(b.fields, Field{"Content-Type", contentType}, Field{"Content-Length", b.formatInt(int64(len(b.body)))}, notCached())
+	return Response{Status: status, Fields: b.fields, Body: b.body}
 }
 
 // Problem returns a problem document for a request that Weir does not forward.

@@ -134,23 +134,23 @@ type Verdict struct {
 }
 
 // policyOf returns the policy of outcome i of v, or nil.
-func (q *RateLimitFields) policyOf(v Verdict, i int) *policy {
+func (l *RateLimitFields) policyOf(v Verdict, i int) *policy {
 	if v.Policies != nil {
 		if i >= len(v.Policies) {
 			return nil
 		}
 		i = v.Policies[i]
 	}
-	if i < 0 || i >= len(q.policies) {
+	if i < 0 || i >= len(l.policies) {
 		return nil
 	}
-	return &q.policies[i]
+	return &l.policies[i]
 }
 
 // exposedPolicyOf returns the policy of outcome i if the remaining quota is shown: it is
 // exposed and the outcome is known; otherwise nil.
-func (q *RateLimitFields) exposedPolicyOf(v Verdict, i int) *policy {
-	if p := q.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Unknown {
+func (l *RateLimitFields) exposedPolicyOf(v Verdict, i int) *policy {
+	if p := l.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Unknown {
 		return p
 	}
 	return nil
@@ -160,21 +160,21 @@ func (q *RateLimitFields) exposedPolicyOf(v Verdict, i int) *policy {
 // Fields of the upstream are kept: lists are extended, and of two sets of
 // X-RateLimit fields the one with the lower remaining quota is used. If v has a
 // buffer, only h allocates.
-func (q *RateLimitFields) Headers(v Verdict, h Header) {
-	if q.policyHeader == "" {
+func (l *RateLimitFields) Headers(v Verdict, h Header) {
+	if l.policyHeader == "" {
 		return
 	}
 	if v.Buffer == nil {
 		v.Buffer = new(Buffer)
 	}
-	switch q.style {
+	switch l.style {
 	case IETF:
-		h.Add(fieldPolicy, q.policyLine(v))
-		if line := q.limitLine(v); line != "" {
+		h.Add(fieldPolicy, l.policyLine(v))
+		if line := l.limitLine(v); line != "" {
 			h.Add(fieldLimit, line)
 		}
 	case XRateLimit:
-		t := q.xRateLimit(v)
+		t := l.xRateLimit(v)
 		if t.policy == nil || upstreamIsLower(h.Values(fieldXRemaining), t.remaining) {
 			return
 		}
@@ -185,48 +185,48 @@ func (q *RateLimitFields) Headers(v Verdict, h Header) {
 }
 
 // showsPolicies reports whether responses have RateLimit-Policy.
-func (q *RateLimitFields) showsPolicies() bool { return q.style == IETF && q.policyHeader != "" }
+func (l *RateLimitFields) showsPolicies() bool { return l.style == IETF && l.policyHeader != "" }
 
 // addFields adds the fields that Headers sets to v's buffer.
-func (q *RateLimitFields) addFields(v Verdict) {
-	if q.showsPolicies() {
-		v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, q.policyLine(v)})
+func (l *RateLimitFields) addFields(v Verdict) {
+	if l.showsPolicies() {
+		v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, l.policyLine(v)})
 	}
-	q.addState(v)
+	l.addState(v)
 }
 
 // addState adds the fields that Headers sets to v's buffer, except RateLimit-Policy.
-func (q *RateLimitFields) addState(v Verdict) {
+func (l *RateLimitFields) addState(v Verdict) {
 	m := v.Buffer
 	switch {
-	case q.policyHeader == "":
-	case q.style == IETF:
-		if line := q.limitLine(v); line != "" {
+	case l.policyHeader == "":
+	case l.style == IETF:
+		if line := l.limitLine(v); line != "" {
 			m.fields = append(m.fields, Field{fieldLimit, line})
 		}
-	case q.style == XRateLimit:
-		if t := q.xRateLimit(v); t.policy != nil {
+	case l.style == XRateLimit:
+		if t := l.xRateLimit(v); t.policy != nil {
 			m.fields = append(m.fields, Field{fieldXLimit, m.formatInt(t.policy.quota)}, Field{fieldXRemaining, m.formatInt(t.remaining)}, Field{fieldXReset, m.formatInt(t.reset)})
 		}
 	}
 }
 
 // policyLine returns the value of RateLimit-Policy.
-func (q *RateLimitFields) policyLine(v Verdict) string {
-	if q.hasOverrides {
-		if overridden := q.overridden(v); len(overridden) > 0 {
-			return q.overridePolicyLine(overridden)
+func (l *RateLimitFields) policyLine(v Verdict) string {
+	if l.hasOverrides {
+		if overridden := l.overridden(v); len(overridden) > 0 {
+			return l.overridePolicyLine(overridden)
 		}
 	}
-	return q.policyHeader
+	return l.policyHeader
 }
 
 // limitLine returns the value of RateLimit, "" if there is nothing to show.
-func (q *RateLimitFields) limitLine(v Verdict) string {
+func (l *RateLimitFields) limitLine(v Verdict) string {
 	text := v.Buffer.text
 	from := len(text)
 	for i := range v.Decision.Outcomes {
-		p := q.exposedPolicyOf(v, i)
+		p := l.exposedPolicyOf(v, i)
 		if p == nil {
 			continue
 		}
@@ -246,10 +246,10 @@ func (q *RateLimitFields) limitLine(v Verdict) string {
 }
 
 // overridden returns the policies of v with Override; usually nil.
-func (q *RateLimitFields) overridden(v Verdict) []*policy {
+func (l *RateLimitFields) overridden(v Verdict) []*policy {
 	var all []*policy
 	for i := range v.Decision.Outcomes {
-		if p := q.policyOf(v, i); p != nil && p.Override {
+		if p := l.policyOf(v, i); p != nil && p.Override {
 			all = append(all, p)
 		}
 	}
@@ -258,10 +258,10 @@ func (q *RateLimitFields) overridden(v Verdict) []*policy {
 
 // overridePolicyLine returns the value of RateLimit-Policy for a client with
 // overrides.
-func (q *RateLimitFields) overridePolicyLine(overrides []*policy) string {
+func (l *RateLimitFields) overridePolicyLine(overrides []*policy) string {
 	var shown []string
-	for i := range q.policies {
-		p := &q.policies[i]
+	for i := range l.policies {
+		p := &l.policies[i]
 		its := slices.ContainsFunc(overrides, func(o *policy) bool { return o.Limit == p.Limit })
 		if p.Expose && (!its && !p.Override || slices.Contains(overrides, p)) {
 			shown = append(shown, p.policyItem)
@@ -278,9 +278,9 @@ type xRateLimit struct {
 
 // xRateLimit returns the values of the exposed outcome with the lowest remaining quota;
 // among equal ones, of the one with the latest reset.
-func (q *RateLimitFields) xRateLimit(v Verdict) (least xRateLimit) {
+func (l *RateLimitFields) xRateLimit(v Verdict) (least xRateLimit) {
 	for i := range v.Decision.Outcomes {
-		p := q.exposedPolicyOf(v, i)
+		p := l.exposedPolicyOf(v, i)
 		if p == nil {
 			continue
 		}

@@ -74,64 +74,64 @@ type Refusal struct {
 // Retry-After is at least 1 and never earlier than any reset that the rate limit fields show.
 // Exposed limits that refused are listed in violated-policies and shown with no remaining quota; a
 // hidden limit only affects Retry-After.
-func (q *RateLimitFields) TooManyRequests(r Refusal) Response {
+func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 	if r.Buffer == nil {
 		r.Buffer = new(Buffer)
 	}
 	m := r.Buffer
 	m.Reset()
-	m.fields = append(m.fields, q.constant...)
-	constant := len(q.constant)
-	if q.hasOverrides && q.overridePolicies(r.Verdict) {
+	m.fields = append(m.fields, l.constant...)
+	constant := len(l.constant)
+	if l.hasOverrides && l.overridePolicies(r.Verdict) {
 		constant = 0
 	}
-	s := &substitutions{retryAfter: m.formatInt(q.retryAfter(r)), requestID: r.RequestID}
-	if q.reject.namesLimit {
-		s.limitName = q.firstViolated(r.Verdict)
+	s := &substitutions{retryAfter: m.formatInt(l.retryAfter(r)), requestID: r.RequestID}
+	if l.reject.namesLimit {
+		s.limitName = l.firstViolated(r.Verdict)
 	}
 	m.fields = append(m.fields, Field{"Retry-After", s.retryAfter})
-	q.addState(r.Verdict)
-	if len(q.reject.fields) > 0 {
-		m.addCustom(q.reject.fields, s)
+	l.addState(r.Verdict)
+	if len(l.reject.fields) > 0 {
+		m.addCustom(l.reject.fields, s)
 	}
-	if q.reject.customBody {
-		m.body = q.reject.body.append(m.body, s)
+	if l.reject.customBody {
+		m.body = l.reject.body.append(m.body, s)
 	} else {
-		m.body = q.appendBody(m.body, r.Verdict, s)
+		m.body = l.appendBody(m.body, r.Verdict, s)
 	}
 	m.fields = append(m.fields, Field{"Content-Length", m.formatInt(int64(len(m.body)))})
-	return Response{Status: q.reject.status, Fields: m.fields, Body: m.body, Constant: constant}
+	return Response{Status: l.reject.status, Fields: m.fields, Body: m.body, Constant: constant}
 }
 
 // overridePolicies replaces the last constant field, RateLimit-Policy, for a client with overrides. It
 // reports whether it did.
-func (q *RateLimitFields) overridePolicies(v Verdict) bool {
-	line := q.policyLine(v)
-	if !q.showsPolicies() || line == q.policyHeader {
+func (l *RateLimitFields) overridePolicies(v Verdict) bool {
+	line := l.policyLine(v)
+	if !l.showsPolicies() || line == l.policyHeader {
 		return false
 	}
-	v.Buffer.fields[len(q.constant)-1].Value = line
+	v.Buffer.fields[len(l.constant)-1].Value = line
 	return true
 }
 
 // addCustom adds configured fields.
-func (m *Buffer) addCustom(fields []customField, s *substitutions) {
+func (b *Buffer) addCustom(fields []customField, s *substitutions) {
 	for i := range fields {
-		from := len(m.text)
-		m.text = fields[i].value.append(m.text, s)
-		m.fields = append(m.fields, Field{fields[i].name, m.textFrom(from)})
+		from := len(b.text)
+		b.text = fields[i].value.append(b.text, s)
+		b.fields = append(b.fields, Field{fields[i].name, b.textFrom(from)})
 	}
 }
 
 // RefusalFields returns the fields with which most refusals begin, so that a downstream may render
 // them in advance; see Response.Constant. A client with overrides gets another RateLimit-Policy.
-func (q *RateLimitFields) RefusalFields() []Field { return slices.Clone(q.constant) }
+func (l *RateLimitFields) RefusalFields() []Field { return slices.Clone(l.constant) }
 
 // appendBody appends the problem of a refusal.
-func (q *RateLimitFields) appendBody(b []byte, v Verdict, s *substitutions) []byte {
-	b = append(b, q.reject.prefix...)
+func (l *RateLimitFields) appendBody(b []byte, v Verdict, s *substitutions) []byte {
+	b = append(b, l.reject.prefix...)
 	from := len(b)
-	if b = q.reject.detail.append(b, s); len(b) > from {
+	if b = l.reject.detail.append(b, s); len(b) > from {
 		b = append(b, '"')
 	} else {
 		b = b[:from-len(detailMember)] // omit an empty detail
@@ -139,7 +139,7 @@ func (q *RateLimitFields) appendBody(b []byte, v Verdict, s *substitutions) []by
 	b = appendID(b, s.requestID)
 	listed := false
 	for i := range v.Decision.Outcomes {
-		p := q.violates(v, i)
+		p := l.violates(v, i)
 		switch {
 		case p == nil:
 			continue
@@ -158,8 +158,8 @@ func (q *RateLimitFields) appendBody(b []byte, v Verdict, s *substitutions) []by
 }
 
 // violates returns the policy of outcome i if it is exposed and has refused, otherwise nil.
-func (q *RateLimitFields) violates(v Verdict, i int) *policy {
-	if p := q.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Allowed {
+func (l *RateLimitFields) violates(v Verdict, i int) *policy {
+	if p := l.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Allowed {
 		return p
 	}
 	return nil
@@ -167,9 +167,9 @@ func (q *RateLimitFields) violates(v Verdict, i int) *policy {
 
 // firstViolated returns the name of the first exposed policy that refused, in the route's
 // order.
-func (q *RateLimitFields) firstViolated(v Verdict) string {
+func (l *RateLimitFields) firstViolated(v Verdict) string {
 	for i := range v.Decision.Outcomes {
-		if p := q.violates(v, i); p != nil {
+		if p := l.violates(v, i); p != nil {
 			return p.Name
 		}
 	}

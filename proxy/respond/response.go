@@ -38,10 +38,10 @@ type Response struct {
 
 // CopyTo sets the fields of a in h under canonical names; existing fields of the same
 // name are replaced. h does not share memory with a.
-func (a Response) CopyTo(h map[string][]string) {
-	for i, f := range a.Fields {
+func (r Response) CopyTo(h map[string][]string) {
+	for i, f := range r.Fields {
 		name, value := http.CanonicalHeaderKey(f.Name), strings.Clone(f.Value)
-		if i > 0 && a.Fields[i-1].Name == f.Name {
+		if i > 0 && r.Fields[i-1].Name == f.Name {
 			h[name] = append(h[name], value)
 			continue
 		}
@@ -51,8 +51,8 @@ func (a Response) CopyTo(h map[string][]string) {
 
 // Field returns the value of the first field with this name, or "". Names are
 // case-insensitive.
-func (a Response) Field(name string) string {
-	for _, f := range a.Fields {
+func (r Response) Field(name string) string {
+	for _, f := range r.Fields {
 		if http.CanonicalHeaderKey(f.Name) == http.CanonicalHeaderKey(name) {
 			return f.Value
 		}

@@ -43,14 +43,14 @@ func escapeLocation(to string) string {
 
 // WithRateLimitFields returns a with the rate limit fields of an allowed request. It uses the
 // buffer of v, or allocates.
-func (a Response) WithRateLimitFields(q *RateLimitFields, v Verdict) Response {
+func (r Response) WithRateLimitFields(q *RateLimitFields, v Verdict) Response {
 	if v.Buffer == nil {
 		v.Buffer = new(Buffer)
 	}
 	m := v.Buffer
 	m.Reset()
-	m.fields = append(m.fields, a.Fields...)
+	m.fields = append(m.fields, r.Fields...)
 	q.addFields(v)
-	a.Fields = m.fields
-	return a
+	r.Fields = m.fields
+	return r
 }

@@ -39,36 +39,36 @@ type Target struct {
 	Path      string // normalized: matched and forwarded; "*" for OPTIONS *
 }
 
-// Normalize parses the request target and normalizes its host and path into q.Target, so
+// Normalize parses the request target and normalizes its host and path into r.Target, so
 // that no other spelling of a path bypasses a limit. The error is ErrTunnel,
 // ErrTargetTooLong or ErrTarget; the Target then holds what was parsed before the
 // error, for the log.
-func (q *Request) Normalize() (err error) {
-	q.Target = Target{Authority: q.HostField, SentPath: q.RequestTarget}
-	if q.Method == "CONNECT" {
+func (r *Request) Normalize() (err error) {
+	r.Target = Target{Authority: r.HostField, SentPath: r.RequestTarget}
+	if r.Method == "CONNECT" {
 		return ErrTunnel
 	}
-	if len(q.RequestTarget) > maxTarget {
+	if len(r.RequestTarget) > maxTarget {
 		return ErrTargetTooLong
 	}
-	plain := q.parsePlain(q.RequestTarget)
-	if !plain || q.Authority == "" {
-		if err := q.Target.parse(&q.RawTarget); err != nil {
+	plain := r.parsePlain(r.RequestTarget)
+	if !plain || r.Authority == "" {
+		if err := r.Target.parse(&r.RawTarget); err != nil {
 			return err
 		}
 	}
-	if q.Host, err = normalizeHost(q.Authority); err != nil {
+	if r.Host, err = normalizeHost(r.Authority); err != nil {
 		return err
 	}
 	if plain {
-		q.Path = q.SentPath
+		r.Path = r.SentPath
 		return nil
 	}
-	if q.SentPath == "*" && q.Method == "OPTIONS" {
-		q.Path = q.SentPath
+	if r.SentPath == "*" && r.Method == "OPTIONS" {
+		r.Path = r.SentPath
 		return nil
 	}
-	q.Path, err = normalizePath(q.SentPath)
+	r.Path, err = normalizePath(r.SentPath)
 	return err
 }
 

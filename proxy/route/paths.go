@@ -102,12 +102,12 @@ func (p *paths) find(q *Request, path string) *entry {
 // find returns the entry of the most specific pattern that matches rest, which
 // begins with the last slash of the prefix, or nil; q.values are then the path
 // parameters.
-func (s *prefixGroup) find(q *Request, rest string) *entry {
+func (p *prefixGroup) find(q *Request, rest string) *entry {
 	if q.tree == nil {
 		q.tree = chi.NewRouteContext()
 	}
 	q.tree.Reset()
-	e := s.entries[s.mux.Find(q.tree, http.MethodGet, rest)]
+	e := p.entries[p.mux.Find(q.tree, http.MethodGet, rest)]
 	if e != nil {
 		q.values = append(q.values, q.tree.URLParams.Values...)
 	}

@@ -23,18 +23,18 @@ func ParseQuery(raw string) (url.Values, error) {
 // matchesQuery reports whether the query meets the conditions of b, the branch of e. The
 // result is ErrQuery if that is ambiguous: a parameter is repeated, has a confusable name,
 // or may come from a form as well.
-func (q *Request) matchesQuery(b *branch, e *entry) (bool, error) {
+func (r *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 	if len(b.query) == 0 {
 		return true, nil
 	}
-	return q.holdInQuery(b, e)
+	return r.holdInQuery(b, e)
 }
 
-func (q *Request) holdInQuery(b *branch, e *entry) (bool, error) {
-	if !e.IgnoresForms && q.Message.HasForm() {
+func (r *Request) holdInQuery(b *branch, e *entry) (bool, error) {
+	if !e.IgnoresForms && r.Message.HasForm() {
 		return false, fmt.Errorf("%w: the query selects the route, and the body is a form, in which some servers look for the parameter too", ErrQuery)
 	}
-	query, err := q.Message.ParsedQuery()
+	query, err := r.Message.ParsedQuery()
 	if err != nil {
 		return false, err
 	}

@@ -34,15 +34,15 @@ type Message interface {
 }
 
 // Reset clears the request.
-func (q *Request) Reset() {
-	q.RawTarget, q.Target, q.Message = RawTarget{}, Target{}, nil
-	q.found, q.values = nil, q.values[:0]
+func (r *Request) Reset() {
+	r.RawTarget, r.Target, r.Message = RawTarget{}, Target{}, nil
+	r.found, r.values = nil, r.values[:0]
 }
 
 // Param returns a decoded path parameter; "" if no entry was found, or if it has no
 // such parameter.
-func (q *Request) Param(name string) string {
-	for known, value := range q.Params() {
+func (r *Request) Param(name string) string {
+	for known, value := range r.Params() {
 		if known != name {
 			continue
 		}
@@ -55,13 +55,13 @@ func (q *Request) Param(name string) string {
 
 // Params yields the path parameters in order, as they were sent. The rest of the
 // path that * matches is called "*".
-func (q *Request) Params() iter.Seq2[string, string] {
+func (r *Request) Params() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		if q.found == nil {
+		if r.found == nil {
 			return
 		}
-		for i, name := range q.found.params[:min(len(q.found.params), len(q.values))] {
-			if !yield(name, q.values[i]) {
+		for i, name := range r.found.params[:min(len(r.found.params), len(r.values))] {
+			if !yield(name, r.values[i]) {
 				return
 			}
 		}
@@ -70,20 +70,20 @@ func (q *Request) Params() iter.Seq2[string, string] {
 
 // Keep copies the method, the host, the path and the path parameters, so that they stay
 // valid when the buffers of the request are reused. It clears everything else.
-func (q *Request) Keep() {
-	q.RawTarget = RawTarget{Method: strings.Clone(q.Method)}
-	q.Target = Target{Host: strings.Clone(q.Host), Path: strings.Clone(q.Path)}
-	q.Message = nil
-	for i, value := range q.values {
-		q.values[i] = strings.Clone(value)
+func (r *Request) Keep() {
+	r.RawTarget = RawTarget{Method: strings.Clone(r.Method)}
+	r.Target = Target{Host: strings.Clone(r.Host), Path: strings.Clone(r.Path)}
+	r.Message = nil
+	for i, value := range r.values {
+		r.values[i] = strings.Clone(value)
 	}
 }
 
-// withPath calls find with another method and path, and restores q afterwards.
-func (q *Request) withPath(method, path string, find func(*Request) error) error {
-	wasMethod, wasPath := q.Method, q.Path
-	q.Method, q.Path = method, path
-	err := find(q)
-	q.Method, q.Path = wasMethod, wasPath
+// withPath calls find with another method and path, and restores r afterwards.
+func (r *Request) withPath(method, path string, find func(*Request) error) error {
+	wasMethod, wasPath := r.Method, r.Path
+	r.Method, r.Path = method, path
+	err := find(r)
+	r.Method, r.Path = wasMethod, wasPath
 	return err
 }

@@ -112,10 +112,10 @@ func (t *index) candidates(host string) func(yield func(*hostEntries) bool) {
 
 // match searches every branch that admits the request and keeps the most
 // specific entry.
-func (s *hostEntries) match(q *Request) (bool, error) {
+func (h *hostEntries) match(q *Request) (bool, error) {
 	var best *entry
 	var from, last *branch
-	for _, b := range s.branches {
+	for _, b := range h.branches {
 		if !b.admits(q.Method, q.Message) {
 			continue
 		}

@@ -94,8 +94,8 @@ func (t *index) hostEntries(host string) *hostEntries {
 
 // branch returns the branch for a method and the conditions of e, and creates it if
 // necessary.
-func (s *hostEntries) branch(method string, e *entry) *branch {
-	for _, b := range s.branches {
+func (h *hostEntries) branch(method string, e *entry) *branch {
+	for _, b := range h.branches {
 		if b.method == method && slices.Equal(b.headers, e.headers) && slices.Equal(b.query, e.query) {
 			return b
 		}
@@ -104,7 +104,7 @@ func (s *hostEntries) branch(method string, e *entry) *branch {
 	for _, c := range b.query {
 		b.names = b.names.With(c.name)
 	}
-	s.branches = append(s.branches, b)
+	h.branches = append(h.branches, b)
 	return b
 }
 

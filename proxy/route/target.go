@@ -92,9 +92,9 @@ func (t *Target) parse(sent *RawTarget) error {
 // checkScheme returns ErrTarget for a scheme that is not served. https on a plain
 // connection is accepted from a trusted proxy only, which may have terminated TLS (RFC
 // 9110 section 7.4). http on a TLS connection is accepted.
-func (sent *RawTarget) checkScheme(scheme string) error {
+func (r *RawTarget) checkScheme(scheme string) error {
 	switch {
-	case scheme == "http", scheme == "https" && sent.HTTPS:
+	case scheme == "http", scheme == "https" && r.HTTPS:
 		return nil
 	case scheme == "https":
 		return fmt.Errorf("%w: https on a connection without TLS", ErrTarget)

@@ -41,32 +41,32 @@ type Counts struct {
 }
 
 // next returns the next request, or nil after the last one. The caller must pass it to release.
-func (o *mergeReader) next() (*record, error) {
+func (m *mergeReader) next() (*record, error) {
 	for {
-		s := o.oldestSource()
-		if s == nil || len(o.heap) >= maxPending || len(o.heap) > 0 && o.heap[0].At.Before(s.latest.Add(-maxDelay)) {
+		s := m.oldestSource()
+		if s == nil || len(m.heap) >= maxPending || len(m.heap) > 0 && m.heap[0].At.Before(s.latest.Add(-maxDelay)) {
 			break
 		}
-		if err := o.readLine(s); err != nil {
+		if err := m.readLine(s); err != nil {
 			return nil, err
 		}
 	}
-	if len(o.heap) == 0 {
+	if len(m.heap) == 0 {
 		return nil, nil // the end
 	}
-	r := o.pop()
-	if r.At.Before(o.lastTime) {
-		o.Late++
+	r := m.pop()
+	if r.At.Before(m.lastTime) {
+		m.Late++
 	} else {
-		o.lastTime = r.At
+		m.lastTime = r.At
 	}
 	return r, nil
 }
 
 // oldestSource returns the source that has been read least far in time, or nil if all have ended.
-func (o *mergeReader) oldestSource() *source {
+func (m *mergeReader) oldestSource() *source {
 	var least *source
-	for _, s := range o.sources {
+	for _, s := range m.sources {
 		if !s.ended && (least == nil || s.latest.Before(least.latest)) {
 			least = s
 		}
@@ -75,86 +75,86 @@ func (o *mergeReader) oldestSource() *source {
 }
 
 // readLine reads one line of s.
-func (o *mergeReader) readLine(s *source) error {
-	r := o.newRecord()
+func (m *mergeReader) readLine(s *source) error {
+	r := m.newRecord()
 	k, err := s.next(r)
 	if errors.Is(err, io.EOF) {
 		s.ended = true
-		o.recycle(r)
+		m.recycle(r)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	o.Lines++
+	m.Lines++
 	switch k {
 	case kindOther:
-		o.Others++
+		m.Others++
 	case kindMalformed:
-		o.Malformed++
+		m.Malformed++
 	case kindRequest:
-		o.Requests++
+		m.Requests++
 		if r.Took == 0 {
-			o.Untimed++
+			m.Untimed++
 		}
 		if r.Status == http.StatusTooManyRequests {
-			o.TooMany++
+			m.TooMany++
 		}
 		if r.Host == "" {
-			o.Hostless++
+			m.Hostless++
 		}
 		for _, f := range r.Fields {
-			o.origins[f.Origin] = true
+			m.origins[f.Origin] = true
 		}
-		o.push(r)
+		m.push(r)
 		return nil
 	}
-	o.recycle(r)
+	m.recycle(r)
 	return nil
 }
 
-func (o *mergeReader) newRecord() *record {
-	if n := len(o.free); n > 0 {
-		r := o.free[n-1]
-		o.free = o.free[:n-1]
+func (m *mergeReader) newRecord() *record {
+	if n := len(m.free); n > 0 {
+		r := m.free[n-1]
+		m.free = m.free[:n-1]
 		return r
 	}
 	return &record{}
 }
 
 // recycle makes a record available for reuse.
-func (o *mergeReader) recycle(r *record) { o.free = append(o.free, r) }
+func (m *mergeReader) recycle(r *record) { m.free = append(m.free, r) }
 
-func (o *mergeReader) push(r *record) {
-	o.read++
-	r.order = o.read
-	o.heap = append(o.heap, r)
-	for i := len(o.heap) - 1; i > 0; {
+func (m *mergeReader) push(r *record) {
+	m.read++
+	r.order = m.read
+	m.heap = append(m.heap, r)
+	for i := len(m.heap) - 1; i > 0; {
 		parent := (i - 1) / 2
-		if !o.heap[i].before(o.heap[parent]) {
+		if !m.heap[i].before(m.heap[parent]) {
 			return
 		}
-		o.heap[i], o.heap[parent] = o.heap[parent], o.heap[i]
+		m.heap[i], m.heap[parent] = m.heap[parent], m.heap[i]
 		i = parent
 	}
 }
 
-func (o *mergeReader) pop() *record {
-	first := o.heap[0]
-	last := len(o.heap) - 1
-	o.heap[0], o.heap[last] = o.heap[last], nil
-	o.heap = o.heap[:last]
+func (m *mergeReader) pop() *record {
+	first := m.heap[0]
+	last := len(m.heap) - 1
+	m.heap[0], m.heap[last] = m.heap[last], nil
+	m.heap = m.heap[:last]
 	for i := 0; ; {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
-			if o.heap[child].before(o.heap[least]) {
+			if m.heap[child].before(m.heap[least]) {
 				least = child
 			}
 		}
 		if least == i {
 			return first
 		}
-		o.heap[i], o.heap[least] = o.heap[least], o.heap[i]
+		m.heap[i], m.heap[least] = m.heap[least], m.heap[i]
 		i = least
 	}
 }

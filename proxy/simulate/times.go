@@ -12,13 +12,13 @@ type timeParser struct {
 // parse parses a time in the notations of servers: RFC 3339, that of Apache and nginx
 // (22/Nov/2026:11:05:47 +0000), or a number of seconds, milliseconds, microseconds or nanoseconds
 // since 1970; the unit is the one that gives a time after 1973.
-func (c *timeParser) parse(s string) (time.Time, bool) {
-	if s == string(c.text) && s != "" {
-		return c.time, true
+func (p *timeParser) parse(s string) (time.Time, bool) {
+	if s == string(p.text) && s != "" {
+		return p.time, true
 	}
 	t, ok := parseTime(s)
 	if ok {
-		c.text, c.time = append(c.text[:0], s...), t
+		p.text, p.time = append(p.text[:0], s...), t
 	}
 	return t, ok
 }

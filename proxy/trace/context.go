@@ -77,8 +77,8 @@ func (c SpanContext) String() string {
 	return string(hex.AppendEncode(b, []byte{c.flags}))
 }
 
-// String returns id in hexadecimal.
-func (id TraceID) String() string { return hex.EncodeToString(id[:]) }
+// String returns t in hexadecimal.
+func (t TraceID) String() string { return hex.EncodeToString(t[:]) }
 
 // NewSpanID returns a random span ID.
 func NewSpanID() (id SpanID) {

@@ -101,8 +101,8 @@ func (p *Pool) isFull(m *backend) bool {
 }
 
 // hasTried reports whether m has failed this request.
-func (a selection) hasTried(m *backend) bool {
-	for _, t := range a.tried {
+func (s selection) hasTried(m *backend) bool {
+	for _, t := range s.tried {
 		if t == m {
 			return true
 		}

@@ -80,12 +80,12 @@ func (f *forwarding) stripSpoofed() {
 
 // spoofsOther is isSpoofed for a field that is not well known, if the operator sets no
 // field.
-func (t *Request) spoofsOther(field http1.Field) bool {
+func (r *Request) spoofsOther(field http1.Field) bool {
 	if isHyphenated(field.Name) {
 		const own = "X-Forwarded-"
-		return !t.TrustedPeer && len(field.Name) >= len(own) && strings.EqualFold(field.Name[:len(own)], own)
+		return !r.TrustedPeer && len(field.Name) >= len(own) && strings.EqualFold(field.Name[:len(own)], own)
 	}
-	return isSpoofed(http.CanonicalHeaderKey(field.Name), t)
+	return isSpoofed(http.CanonicalHeaderKey(field.Name), r)
 }
 
 // firstValue returns the first value of a field, or "".

@@ -54,16 +54,16 @@ func newHTTP1(c Config, members []*backend) *http1Transport {
 	return o
 }
 
-// dialAddress returns the host and port of t.
-func (t *endpoint) dialAddress() string {
-	if _, _, err := net.SplitHostPort(t.host); err == nil {
-		return t.host
+// dialAddress returns the host and port of e.
+func (e *endpoint) dialAddress() string {
+	if _, _, err := net.SplitHostPort(e.host); err == nil {
+		return e.host
 	}
 	port := ":80"
-	if t.scheme == "https" {
+	if e.scheme == "https" {
 		port = ":443"
 	}
-	return t.host + port
+	return e.host + port
 }
 
 // tlsConfigFor returns the TLS configuration for HTTP/1.1 connections to addr.
@@ -81,25 +81,25 @@ func tlsConfigFor(c *tls.Config, addr string) *tls.Config {
 }
 
 // poolOf returns the connections to m.
-func (o *http1Transport) poolOf(m *backend) *http1.Pool { return o.poolByNumber[m.number] }
+func (h *http1Transport) poolOf(m *backend) *http1.Pool { return h.poolByNumber[m.number] }
 
 // CloseIdleConnections closes all idle connections. Connections in use are closed after
 // their exchange.
-func (o *http1Transport) CloseIdleConnections() {
-	for _, p := range o.pools {
+func (h *http1Transport) CloseIdleConnections() {
+	for _, p := range h.pools {
 		p.Close()
 	}
 }
 
 // probe implements transport.
-func (o *http1Transport) probe(ctx context.Context, m *backend, path, via string) (status int, err error) {
-	call := o.client.NewCall(nil)
+func (h *http1Transport) probe(ctx context.Context, m *backend, path, via string) (status int, err error) {
+	call := h.client.NewCall(nil)
 	defer call.Release()
 	defer abortOnDone(ctx, call).end()
 	head := call.Begin("GET", m.authority, m.basePath, path)
 	head.Add("User-Agent", probeUserAgent)
 	head.Add("Via", via)
-	if err := o.poolOf(m).Send(call); err != nil {
+	if err := h.poolOf(m).Send(call); err != nil {
 		return 0, err
 	}
 	_, err = io.CopyN(io.Discard, call.Body(), maxProbeBody)

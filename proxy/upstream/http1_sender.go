@@ -31,15 +31,15 @@ type http1Sender struct {
 type abortingSink interface{ AbortWith(a http1.Aborter) }
 
 // sender implements transport.
-func (o *http1Transport) sender(f *forwarding) sender {
+func (h *http1Transport) sender(f *forwarding) sender {
 	s := &f.http1
-	s.forwarding, s.transport = f, o
+	s.forwarding, s.transport = f, h
 	s.duplex, _ = f.to.(*http1.Duplex)
 	if s.duplex == nil {
 		if _, ok := f.to.(*HTTP2Sink); ok {
 			f.upgrade = "" // there is no client connection to hand over
 		}
-		s.call = o.client.NewCall(nil)
+		s.call = h.client.NewCall(nil)
 		s.call.Interim = s.relayInterim
 		if s.stream, _ = f.to.(abortingSink); s.stream != nil {
 			s.stream.AbortWith(s.call)
@@ -47,7 +47,7 @@ func (o *http1Transport) sender(f *forwarding) sender {
 			s.aborter = abortOnDone(f.ctx, s.call)
 		}
 	} else {
-		s.call = o.client.NewCall(s.duplex.Exchange())
+		s.call = h.client.NewCall(s.duplex.Exchange())
 	}
 	s.prepare()
 	return s
@@ -208,19 +208,19 @@ type http1Source struct {
 
 // Read reads the body. After Stop the error is ErrBodyReadCanceled, so that it is not
 // attributed to the client.
-func (b *http1Source) Read(p []byte) (int, error) {
-	n, err := b.Body.Read(p)
-	if err != nil && err != io.EOF && b.stopped.Load() {
+func (h *http1Source) Read(p []byte) (int, error) {
+	n, err := h.Body.Read(p)
+	if err != nil && err != io.EOF && h.stopped.Load() {
 		err = http1.ErrBodyReadCanceled
 	}
 	return n, err
 }
 
 // Stop makes a pending read return, and prevents retries.
-func (b *http1Source) Stop() {
-	b.stopped.Store(true)
-	b.Body.Stop()
+func (h *http1Source) Stop() {
+	h.stopped.Store(true)
+	h.Body.Stop()
 }
 
 // isStopped reports whether Stop was called.
-func (b *http1Source) isStopped() bool { return b != nil && b.stopped.Load() }
+func (h *http1Source) isStopped() bool { return h != nil && h.stopped.Load() }

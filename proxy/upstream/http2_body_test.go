@@ -14,8 +14,8 @@ type stopCounter struct {
 	stops int
 }
 
-func (b *stopCounter) Stop()                  { b.stops++ }
-func (b *stopCounter) Trailer() *http1.Fields { return new(http1.Fields) }
+func (s *stopCounter) Stop()                  { s.stops++ }
+func (s *stopCounter) Trailer() *http1.Fields { return new(http1.Fields) }
 
 // net/http closes the body of a request on a goroutine of its own, which may come after
 // the request has ended. The client's body then belongs to another request.

@@ -212,10 +212,10 @@ func (s *http2Sender) release() {
 	s.body.close()
 }
 
-// bodyReader returns a reader for the body of t.
-func (t *Request) bodyReader() io.Reader {
-	if t.BufferedBody != nil {
-		return bytes.NewReader(t.BufferedBody)
+// bodyReader returns a reader for the body of r.
+func (r *Request) bodyReader() io.Reader {
+	if r.BufferedBody != nil {
+		return bytes.NewReader(r.BufferedBody)
 	}
-	return t.Body
+	return r.Body
 }

@@ -26,15 +26,15 @@ func newIdleTimer(after time.Duration, cancel context.CancelCauseFunc) *idleTime
 	return s
 }
 
-// begin and end are called before and after each read. They do nothing if s is nil.
-func (s *idleTimer) begin() {
-	if s != nil {
-		s.timer.Reset(s.timeout)
+// begin and end are called before and after each read. They do nothing if i is nil.
+func (i *idleTimer) begin() {
+	if i != nil {
+		i.timer.Reset(i.timeout)
 	}
 }
 
-func (s *idleTimer) end() {
-	if s != nil {
-		s.timer.Stop()
+func (i *idleTimer) end() {
+	if i != nil {
+		i.timer.Stop()
 	}
 }

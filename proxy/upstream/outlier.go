@@ -17,49 +17,49 @@ type targetHealth struct {
 }
 
 // connectSucceeded records a successful connection.
-func (s *targetHealth) connectSucceeded(now time.Time, h *Health) {
-	if h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold {
-		s.recoveredAt = now
+func (t *targetHealth) connectSucceeded(now time.Time, h *Health) {
+	if h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold {
+		t.recoveredAt = now
 	}
-	s.failedConnects, s.ejectedUntil = 0, time.Time{}
+	t.failedConnects, t.ejectedUntil = 0, time.Time{}
 }
 
 // connectFailed records a failure to connect. After h.FailureThreshold consecutive
 // failures the target is ejected for h.EjectFor and up to a quarter more. spread, from
 // 0 to 1, selects the additional time, so that several proxies do not return to the
 // target at the same moment.
-func (s *targetHealth) connectFailed(now time.Time, h *Health, spread float64) {
-	s.failedConnects++
-	if h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold {
-		s.ejectedUntil = now.Add(h.EjectFor + time.Duration(spread*float64(h.EjectFor)/4))
+func (t *targetHealth) connectFailed(now time.Time, h *Health, spread float64) {
+	t.failedConnects++
+	if h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold {
+		t.ejectedUntil = now.Add(h.EjectFor + time.Duration(spread*float64(h.EjectFor)/4))
 	}
 }
 
 // recordCheck records the result of an active check. The target is unhealthy after
 // h.FailureThreshold consecutive failures, and healthy after one success.
-func (s *targetHealth) recordCheck(now time.Time, h *Health, good bool) {
+func (t *targetHealth) recordCheck(now time.Time, h *Health, good bool) {
 	if !good {
-		s.failedChecks++
-		s.unhealthy = s.unhealthy || s.failedChecks >= h.FailureThreshold
+		t.failedChecks++
+		t.unhealthy = t.unhealthy || t.failedChecks >= h.FailureThreshold
 		return
 	}
-	if s.unhealthy || h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold {
-		s.recoveredAt = now
+	if t.unhealthy || h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold {
+		t.recoveredAt = now
 	}
-	s.failedChecks, s.unhealthy, s.failedConnects, s.ejectedUntil = 0, false, 0, time.Time{}
+	t.failedChecks, t.unhealthy, t.failedConnects, t.ejectedUntil = 0, false, 0, time.Time{}
 }
 
-// ejected reports whether s is selected only if no other target is available: it is
+// ejected reports whether t is selected only if no other target is available: it is
 // ejected, or its ejection has ended and one request is already probing it.
-func (s *targetHealth) ejected(now time.Time, h *Health) bool {
-	return now.Before(s.ejectedUntil) || h.FailureThreshold > 0 && s.failedConnects >= h.FailureThreshold && s.inFlight > 0
+func (t *targetHealth) ejected(now time.Time, h *Health) bool {
+	return now.Before(t.ejectedUntil) || h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold && t.inFlight > 0
 }
 
-// slowStartFactor returns the share of its weight that s has. It grows linearly after a
+// slowStartFactor returns the share of its weight that t has. It grows linearly after a
 // recovery.
-func (s *targetHealth) slowStartFactor(now time.Time, h *Health) float64 {
-	if s.recoveredAt.IsZero() || h.SlowStart == 0 {
+func (t *targetHealth) slowStartFactor(now time.Time, h *Health) float64 {
+	if t.recoveredAt.IsZero() || h.SlowStart == 0 {
 		return 1
 	}
-	return min(max(float64(now.Sub(s.recoveredAt))/float64(h.SlowStart), slowStartShare), 1)
+	return min(max(float64(now.Sub(t.recoveredAt))/float64(h.SlowStart), slowStartShare), 1)
 }

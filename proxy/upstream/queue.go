@@ -39,25 +39,25 @@ func newGroup() *group {
 }
 
 // join returns the health of a target, which is created if it is new.
-func (c *group) join(name string) *targetHealth {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.backends[name]
+func (g *group) join(name string) *targetHealth {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.backends[name]
 	if s == nil {
 		s = &targetHealth{}
-		c.backends[name] = s
+		g.backends[name] = s
 	}
 	s.pools++
 	return s
 }
 
 // leave removes the health of a target that no pool has any more.
-func (c *group) leave(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.backends[name]
+func (g *group) leave(name string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.backends[name]
 	if s.pools--; s.pools == 0 {
-		delete(c.backends, name)
+		delete(g.backends, name)
 	}
 }
 
@@ -88,7 +88,7 @@ func (p *Pool) acquire(ctx context.Context, now time.Time, a selection) (*backen
 
 // wait waits until w gets a backend. If one arrives at the moment of the timeout, it is
 // returned.
-func (c *group) wait(ctx context.Context, w *waiter) (*backend, error) {
+func (g *group) wait(ctx context.Context, w *waiter) (*backend, error) {
 	limit := time.NewTimer(w.pool.queue.Timeout)
 	defer limit.Stop()
 	err := errQueueFull
@@ -99,75 +99,75 @@ func (c *group) wait(ctx context.Context, w *waiter) (*backend, error) {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	c.mu.Lock()
-	if i := slices.Index(c.waiting, w); i >= 0 {
-		c.waiting = slices.Delete(c.waiting, i, i+1)
-		c.mu.Unlock()
+	g.mu.Lock()
+	if i := slices.Index(g.waiting, w); i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+		g.mu.Unlock()
 		return nil, err
 	}
-	c.mu.Unlock()
+	g.mu.Unlock()
 	return <-w.ready, nil
 }
 
 // release decrements the number of requests in flight, and admits waiting requests.
-func (c *group) release(m *backend) {
-	c.mu.Lock()
+func (g *group) release(m *backend) {
+	g.mu.Lock()
 	m.inFlight--
-	if len(c.waiting) > 0 {
-		c.admitWaitingLocked(time.Now())
+	if len(g.waiting) > 0 {
+		g.admitWaitingLocked(time.Now())
 	}
-	c.mu.Unlock()
+	g.mu.Unlock()
 }
 
 // admitWaitingLocked admits waiting requests in order of arrival, as long as there are
 // backends for them.
-func (c *group) admitWaitingLocked(now time.Time) {
-	for len(c.waiting) > 0 {
-		w := c.waiting[0]
+func (g *group) admitWaitingLocked(now time.Time) {
+	for len(g.waiting) > 0 {
+		w := g.waiting[0]
 		m, _ := w.pool.pick(now, w.selection)
 		if m == nil {
 			return
 		}
 		m.inFlight++
-		c.waiting = slices.Delete(c.waiting, 0, 1)
+		g.waiting = slices.Delete(g.waiting, 0, 1)
 		w.ready <- m
 	}
 }
 
 // recordConnect records whether a connection to m was established.
-func (c *group) recordConnect(m *backend, h *Health, reached bool) {
-	c.mu.Lock()
+func (g *group) recordConnect(m *backend, h *Health, reached bool) {
+	g.mu.Lock()
 	switch {
 	case !reached:
 		m.connectFailed(time.Now(), h, rand.Float64())
 	case m.failedConnects > 0 || !m.ejectedUntil.IsZero():
 		m.connectSucceeded(time.Now(), h)
 	}
-	c.mu.Unlock()
+	g.mu.Unlock()
 }
 
 // recordCheck records the result of an active health check of m.
-func (c *group) recordCheck(m *backend, h *Health, good bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (g *group) recordCheck(m *backend, h *Health, good bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	now := time.Now()
 	m.recordCheck(now, h, good)
-	c.admitWaitingLocked(now)
+	g.admitWaitingLocked(now)
 }
 
 // deposit adds the share of one request to the retry budget.
-func (c *group) deposit() {
-	c.mu.Lock()
-	c.budget.deposit()
-	c.mu.Unlock()
+func (g *group) deposit() {
+	g.mu.Lock()
+	g.budget.deposit()
+	g.mu.Unlock()
 }
 
 // withdraw reports whether the retry budget allows one retry, and takes it from the
 // budget.
-func (c *group) withdraw() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.budget.withdraw()
+func (g *group) withdraw() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.budget.withdraw()
 }
 
 // Groups keeps the health of targets and the queues of upstreams across reloads. A

@@ -68,12 +68,12 @@ type Request struct {
 	forwarding *forwarding // the state of Forward; kept by Reset
 }
 
-// Reset clears t for the next request. It keeps the memory that Forward uses.
-func (t *Request) Reset() { *t = Request{forwarding: t.forwarding} }
+// Reset clears r for the next request. It keeps the memory that Forward uses.
+func (r *Request) Reset() { *r = Request{forwarding: r.forwarding} }
 
 // expectsContinue reports whether the client waits for 100 Continue before it sends the body.
-func (t *Request) expectsContinue() bool {
-	return t.Proto != "HTTP/1.0" && t.Length != 0 && t.Fields.Has(http1.Expect)
+func (r *Request) expectsContinue() bool {
+	return r.Proto != "HTTP/1.0" && r.Length != 0 && r.Fields.Has(http1.Expect)
 }
 
 // A ResultKind is the outcome of forwarding a request.

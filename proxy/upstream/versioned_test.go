@@ -24,29 +24,29 @@ func overVersions(t *testing.T, test func(t versioned)) {
 }
 
 // backend starts a target and is the configuration of a pool that has only that.
-func (t versioned) backend(handle http.HandlerFunc) Config {
-	if t.upstream == 1 {
-		return Config{Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, Targets: []Target{{URL: mustURL(t, startBackend(t, handle))}}}
+func (v versioned) backend(handle http.HandlerFunc) Config {
+	if v.upstream == 1 {
+		return Config{Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, Targets: []Target{{URL: mustURL(v, startBackend(v, handle))}}}
 	}
-	l := listen(t, "tcp", "127.0.0.1:0")
-	newH2C(t, l, handle)
-	return Config{Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, Protocol: H2C, Targets: []Target{{URL: mustURL(t, "http://"+l.Addr().String())}}}
+	l := listen(v, "tcp", "127.0.0.1:0")
+	newH2C(v, l, handle)
+	return Config{Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, Protocol: H2C, Targets: []Target{{URL: mustURL(v, "http://"+l.Addr().String())}}}
 }
 
 // open starts a proxy before a pool of c, and a client of it.
-func (t versioned) open(c Config, change func(*Request)) (*testProxy, *http.Client) {
-	pool := mustPool(t, c)
-	if t.downstream == 2 {
-		p, client := openHTTP2(t.T, pool, change)
+func (v versioned) open(c Config, change func(*Request)) (*testProxy, *http.Client) {
+	pool := mustPool(v, c)
+	if v.downstream == 2 {
+		p, client := openHTTP2(v.T, pool, change)
 		return p, client
 	}
-	p := startProxy(t, pool, func(r *Request, _ received) {
+	p := startProxy(v, pool, func(r *Request, _ received) {
 		if change != nil {
 			change(r)
 		}
 	})
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
-	t.Cleanup(client.CloseIdleConnections)
+	v.Cleanup(client.CloseIdleConnections)
 	return p, client
 }
 

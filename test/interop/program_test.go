@@ -59,16 +59,16 @@ type outputBuffer struct {
 	text bytes.Buffer
 }
 
-func (w *outputBuffer) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.Write(p)
+func (o *outputBuffer) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
 }
 
-func (w *outputBuffer) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
+func (o *outputBuffer) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 // startServer starts a server that listens on addr, and waits until it does. It

@@ -42,45 +42,45 @@ func NewTranscript(tb testing.TB, rdb redis.UniversalClient) *Transcript {
 	return s
 }
 
-func (s *Transcript) context() context.Context {
-	ctx, cancel := context.WithTimeout(s.tb.Context(), time.Minute)
-	s.tb.Cleanup(cancel)
+func (t *Transcript) context() context.Context {
+	ctx, cancel := context.WithTimeout(t.tb.Context(), time.Minute)
+	t.tb.Cleanup(cancel)
 	return ctx
 }
 
 // Call makes the transcript say name for what is different in each run: owners,
 // permits, tokens.
-func (s *Transcript) Call(owner, name string) { s.names = append(s.names, owner, name) }
+func (t *Transcript) Call(owner, name string) { t.names = append(t.names, owner, name) }
 
 // Stays makes the transcript say that keys which begin with prefix stay, although
 // they may end by themselves.
-func (s *Transcript) Stays(prefix string) { s.stays = append(s.stays, prefix) }
+func (t *Transcript) Stays(prefix string) { t.stays = append(t.stays, prefix) }
 
 // Keys writes down all keys of the server: name, type, content, and whether the
 // key ends by itself. Scores and fields that are times are shown as the time from now,
 // rounded to ten seconds. Keys that begin with one of but are left out.
-func (s *Transcript) Keys(step string, but ...string) {
-	s.tb.Helper()
-	ctx := s.context()
-	keys := s.all(ctx, but)
-	known := strings.NewReplacer(s.names...)
+func (t *Transcript) Keys(step string, but ...string) {
+	t.tb.Helper()
+	ctx := t.context()
+	keys := t.all(ctx, but)
+	known := strings.NewReplacer(t.names...)
 	lines := make([]string, 0, len(keys))
 	for _, key := range keys {
 		end := "stays"
-		if s.rdb.PTTL(ctx, key).Val() > 0 && !begins(key, s.stays) {
+		if t.rdb.PTTL(ctx, key).Val() > 0 && !begins(key, t.stays) {
 			end = "ends"
 		}
-		lines = append(lines, known.Replace(key)+" "+s.content(ctx, key, known)+" "+end)
+		lines = append(lines, known.Replace(key)+" "+t.content(ctx, key, known)+" "+end)
 	}
 	sort.Strings(lines)
-	s.step(step, lines)
+	t.step(step, lines)
 }
 
-func (s *Transcript) all(ctx context.Context, but []string) []string {
-	s.tb.Helper()
-	keys, err := s.rdb.Keys(ctx, "*").Result()
+func (t *Transcript) all(ctx context.Context, but []string) []string {
+	t.tb.Helper()
+	keys, err := t.rdb.Keys(ctx, "*").Result()
 	if err != nil {
-		s.tb.Fatal(err)
+		t.tb.Fatal(err)
 	}
 	return slices.DeleteFunc(keys, func(key string) bool {
 		return begins(key, but)
@@ -91,11 +91,11 @@ func begins(key string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-func (s *Transcript) content(ctx context.Context, key string, known *strings.Replacer) string {
-	switch kind := s.rdb.Type(ctx, key).Val(); kind {
+func (t *Transcript) content(ctx context.Context, key string, known *strings.Replacer) string {
+	switch kind := t.rdb.Type(ctx, key).Val(); kind {
 	case "hash":
 		var fields []string
-		for f, v := range s.rdb.HGetAll(ctx, key).Val() {
+		for f, v := range t.rdb.HGetAll(ctx, key).Val() {
 			if at, err := strconv.ParseInt(v, 10, 64); err == nil && strings.HasSuffix(f, "time") {
 				v = "@" + fromNow(at)
 			}
@@ -104,16 +104,16 @@ func (s *Transcript) content(ctx context.Context, key string, known *strings.Rep
 		sort.Strings(fields)
 		return "hash " + strings.Join(fields, " ")
 	case "list":
-		return "list " + known.Replace(strings.Join(s.rdb.LRange(ctx, key, 0, -1).Val(), " "))
+		return "list " + known.Replace(strings.Join(t.rdb.LRange(ctx, key, 0, -1).Val(), " "))
 	case "zset":
 		var members []string
-		for _, z := range s.rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
+		for _, z := range t.rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
 			members = append(members, known.Replace(readable(z.Member.(string)))+"@"+fromNow(int64(z.Score)))
 		}
 		sort.Strings(members)
 		return "zset " + strings.Join(members, " ")
 	case "string":
-		return "string " + known.Replace(s.rdb.Get(ctx, key).Val())
+		return "string " + known.Replace(t.rdb.Get(ctx, key).Val())
 	default:
 		return kind
 	}
@@ -135,52 +135,52 @@ func readable(member string) string {
 }
 
 // Published writes down the next message on any channel.
-func (s *Transcript) Published(step string) {
-	s.tb.Helper()
-	m, err := s.tape.ReceiveMessage(s.context())
+func (t *Transcript) Published(step string) {
+	t.tb.Helper()
+	m, err := t.tape.ReceiveMessage(t.context())
 	if err != nil {
-		s.tb.Fatalf("%s: no message: %v", step, err)
+		t.tb.Fatalf("%s: no message: %v", step, err)
 	}
-	s.step(step, []string{strings.NewReplacer(s.names...).Replace(m.Channel) + " " + m.Payload})
+	t.step(step, []string{strings.NewReplacer(t.names...).Replace(m.Channel) + " " + m.Payload})
 }
 
 // Pass checks the next message on any channel, and leaves it out of the transcript.
-func (s *Transcript) Pass(want string) {
-	s.tb.Helper()
-	if m, err := s.tape.ReceiveMessage(s.context()); err != nil || m.Payload != want {
-		s.tb.Fatalf("message %v, %v; want %q", m, err, want)
+func (t *Transcript) Pass(want string) {
+	t.tb.Helper()
+	if m, err := t.tape.ReceiveMessage(t.context()); err != nil || m.Payload != want {
+		t.tb.Fatalf("message %v, %v; want %q", m, err, want)
 	}
 }
 
-func (s *Transcript) step(step string, lines []string) {
-	fmt.Fprintf(&s.text, "-- %s --\n", step)
+func (t *Transcript) step(step string, lines []string) {
+	fmt.Fprintf(&t.text, "-- %s --\n", step)
 	for _, line := range lines {
-		s.text.WriteString(line + "\n")
+		t.text.WriteString(line + "\n")
 	}
 }
 
 // Text is the transcript so far.
-func (s *Transcript) Text() string { return s.text.String() }
+func (t *Transcript) Text() string { return t.text.String() }
 
 // Record writes the transcript into a file, to be compared with later.
-func (s *Transcript) Record(path string) {
-	s.tb.Helper()
+func (t *Transcript) Record(path string) {
+	t.tb.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		s.tb.Fatal(err)
+		t.tb.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(s.text.String()), 0o600); err != nil {
-		s.tb.Fatal(err)
+	if err := os.WriteFile(path, []byte(t.text.String()), 0o600); err != nil {
+		t.tb.Fatal(err)
 	}
 }
 
 // Same fails the test unless the transcript is the one in the file.
-func (s *Transcript) Same(path string) {
-	s.tb.Helper()
+func (t *Transcript) Same(path string) {
+	t.tb.Helper()
 	want, err := os.ReadFile(path)
 	if err != nil {
-		s.tb.Fatal(err)
+		t.tb.Fatal(err)
 	}
-	if got := s.text.String(); got != string(want) {
-		s.tb.Errorf("not the transcript of %s:\ngot:\n%s\nwant:\n%s", path, got, want)
+	if got := t.text.String(); got != string(want) {
+		t.tb.Errorf("not the transcript of %s:\ngot:\n%s\nwant:\n%s", path, got, want)
 	}
 }

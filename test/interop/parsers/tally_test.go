@@ -25,54 +25,54 @@ func newTally(t *testing.T, others []*parser) *tally {
 }
 
 // compare holds what Weir has read of raw to what each other has.
-func (y *tally) compare(raw []byte, ours reading, theirs []reading) {
-	y.accepted += len(ours.messages)
+func (t *tally) compare(raw []byte, ours reading, theirs []reading) {
+	t.accepted += len(ours.messages)
 	refused := make([]int, len(ours.messages))
 	for i, other := range theirs {
 		for at, m := range ours.messages {
 			d := difference(m, other, at)
 			if d == "" {
-				y.same[y.others[i].name]++
+				t.same[t.others[i].name]++
 				continue
 			}
 			why, ok := "", false
 			if at >= len(other.messages) {
 				refused[at]++
-				why, ok = reason(y.others[i].name, m, other)
+				why, ok = reason(t.others[i].name, m, other)
 			}
 			if !ok {
-				y.fail("%s: %q\n  ours   %+v\n  theirs %+v\n  %s", y.others[i].name, raw, ours, other, d)
+				t.fail("%s: %q\n  ours   %+v\n  theirs %+v\n  %s", t.others[i].name, raw, ours, other, d)
 			} else {
-				y.listed[y.others[i].name+": "+why]++
+				t.listed[t.others[i].name+": "+why]++
 			}
 			break // what follows has another beginning for the two
 		}
 	}
 	for _, n := range refused {
 		if n == len(theirs) {
-			y.fail("accepted what all refuse: %q\n  ours   %+v\n  theirs %+v", raw, ours, theirs)
+			t.fail("accepted what all refuse: %q\n  ours   %+v\n  theirs %+v", raw, ours, theirs)
 		}
 	}
 }
 
-func (y *tally) fail(format string, args ...any) {
-	if y.failed++; y.failed <= 20 {
-		y.t.Errorf(format, args...)
+func (t *tally) fail(format string, args ...any) {
+	if t.failed++; t.failed <= 20 {
+		t.t.Errorf(format, args...)
 	}
 }
 
-func (y *tally) report() {
-	for _, p := range y.others {
-		fmt.Printf("%s: of %d messages that Weir accepted, %s reads %d as the same\n", y.t.Name(), y.accepted, p.name, y.same[p.name])
+func (t *tally) report() {
+	for _, p := range t.others {
+		fmt.Printf("%s: of %d messages that Weir accepted, %s reads %d as the same\n", t.t.Name(), t.accepted, p.name, t.same[p.name])
 	}
-	for _, why := range slices.Sorted(maps.Keys(y.listed)) {
-		fmt.Printf("  %5d  %s\n", y.listed[why], why)
+	for _, why := range slices.Sorted(maps.Keys(t.listed)) {
+		fmt.Printf("  %5d  %s\n", t.listed[why], why)
 	}
-	if y.failed > 0 {
-		fmt.Printf("%s: %d differences without a reason\n", y.t.Name(), y.failed)
+	if t.failed > 0 {
+		fmt.Printf("%s: %d differences without a reason\n", t.t.Name(), t.failed)
 	}
-	if y.accepted < 1000 {
-		y.t.Errorf("only %d messages were accepted; this shows nothing", y.accepted)
+	if t.accepted < 1000 {
+		t.t.Errorf("only %d messages were accepted; this shows nothing", t.accepted)
 	}
 }
 

@@ -148,20 +148,20 @@ type tail struct {
 	text []byte
 }
 
-func (l *tail) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, p...)
-	if extra := len(l.text) - 8<<10; extra > 0 {
-		l.text = bytes.Clone(l.text[extra:])
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if extra := len(t.text) - 8<<10; extra > 0 {
+		t.text = bytes.Clone(t.text[extra:])
 	}
 	return len(p), nil
 }
 
-func (l *tail) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.text)
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
 }
 
 // launch starts a process with a group of its own and waits until it listens. It

@@ -225,27 +225,27 @@ func newTestServer(t testing.TB) *testServer {
 	return w
 }
 
-func (w *testServer) client(addr string) *redis.Client {
+func (t *testServer) client(addr string) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	w.t.Cleanup(func() { rdb.Close() })
+	t.t.Cleanup(func() { rdb.Close() })
 	return rdb
 }
 
 // locker is a Go process that hears of a release or does not notice for an hour.
-func (w *testServer) locker(settings ...lock.LockerOption) *lock.Locker {
-	l := lock.New(w.client(w.server.Addr), append([]lock.LockerOption{lock.WithPollInterval(time.Hour)}, settings...)...)
-	w.t.Cleanup(l.Close)
+func (t *testServer) locker(settings ...lock.LockerOption) *lock.Locker {
+	l := lock.New(t.client(t.server.Addr), append([]lock.LockerOption{lock.WithPollInterval(time.Hour)}, settings...)...)
+	t.t.Cleanup(l.Close)
 	return l
 }
 
 // listens waits until somebody is subscribed to a channel that begins so.
-func (w *testServer) listens(n int, channel string) {
-	w.t.Helper()
-	await.Until(w.t, fmt.Sprint(n, " listen to ", channel), func() bool {
-		channels, err := w.eye.PubSubChannels(w.t.Context(), channel+"*").Result()
+func (t *testServer) listens(n int, channel string) {
+	t.t.Helper()
+	await.Until(t.t, fmt.Sprint(n, " listen to ", channel), func() bool {
+		channels, err := t.eye.PubSubChannels(t.t.Context(), channel+"*").Result()
 		return err == nil && len(channels) >= n
 	})
 }

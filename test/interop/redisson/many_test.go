@@ -59,14 +59,14 @@ func TestRate_AFullLimiterHoldsUpNobody(t *testing.T) {
 }
 
 // cpu is what Redis has used, in seconds.
-func (w *testServer) cpu() (seconds float64) {
-	w.t.Helper()
-	for line := range strings.Lines(w.eye.Info(w.t.Context(), "cpu").Val()) {
+func (t *testServer) cpu() (seconds float64) {
+	t.t.Helper()
+	for line := range strings.Lines(t.eye.Info(t.t.Context(), "cpu").Val()) {
 		name, v, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if name == "used_cpu_sys_main_thread" || name == "used_cpu_user_main_thread" {
 			n, err := strconv.ParseFloat(v, 64)
 			if err != nil {
-				w.t.Fatal(err)
+				t.t.Fatal(err)
 			}
 			seconds += n
 		}

@@ -39,24 +39,24 @@ func newRecording(t *testing.T, actors ...string) *recording {
 
 // keys writes down the keys, without those that only help unlocks to be sent
 // twice.
-func (s *recording) keys(step string) {
-	s.java.t.Helper()
-	s.transcript.Keys(step, "redisson_unlock_latch:")
+func (r *recording) keys(step string) {
+	r.java.t.Helper()
+	r.transcript.Keys(step, "redisson_unlock_latch:")
 }
 
 // publishes writes down what was said on a channel by what was done last.
-func (s *recording) publishes(step string) {
-	s.java.t.Helper()
-	s.transcript.Published(step)
+func (r *recording) publishes(step string) {
+	r.java.t.Helper()
+	r.transcript.Published(step)
 }
 
 // end compares the transcript with the one in the file, or writes it.
-func (s *recording) end(name string) {
-	s.java.t.Helper()
+func (r *recording) end(name string) {
+	r.java.t.Helper()
 	if *record {
-		s.transcript.Record(fixtures + name + ".txt")
+		r.transcript.Record(fixtures + name + ".txt")
 	}
-	s.transcript.Same(fixtures + name + ".txt")
+	r.transcript.Same(fixtures + name + ".txt")
 }
 
 func TestRecord_Reentrant(t *testing.T) {

@@ -18,7 +18,7 @@ local function mark_refund(w, id, at)
     local its = unpack_at('<I6', mark)
     if sub(mark, 7) == id then return false end
     if own and its > at then
-      kept[#kept + 1] = own
+      kept[#kept + 1] = own -- by itself: the Lua of miniredis would write nil
       own = nil
     end
     if its > oldest then kept[#kept + 1] = mark end

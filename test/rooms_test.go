@@ -16,7 +16,7 @@ func TestAlgorithms_AreNamedInTheirRooms(t *testing.T) {
 	rooms{
 		dir: "limiter",
 		// The second is the table of their Lua.
-		tables: []string{"limiter/algorithm.go", "limiter/redisstore/script.go"},
+		tables: []string{"limiter/algorithm.go", "limiter/redisstore/lua.go"},
 		own: map[string][]string{
 			"TokenBucket": {"permit_log", "token_bucket"}, "SlidingLog": {"permit_log", "sliding_log"}, "FixedWindow": {"fixed_window"},
 			"SlidingWindow": {"sliding_window"}, "GCRA": {"gcra"}, "Concurrent": {"concurrent"}, "Distinct": {"distinct"}, "Cooldown": {"cooldown"},

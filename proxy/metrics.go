@@ -41,6 +41,7 @@ func (r decisionResult) String() string {
 // fixed sets of words, never data sent by clients.
 type proxyMetrics struct {
 	requests         *prometheus.CounterVec
+	outcomes         *prometheus.CounterVec
 	durations        *metrics.Histograms
 	own              *metrics.Histograms
 	upstream         *metrics.Histograms
@@ -81,6 +82,7 @@ func newMetrics(r prometheus.Registerer) *proxyMetrics {
 	}
 	m := &proxyMetrics{
 		requests:         counter("requests_total", "Requests answered, by route and status.", "route", "code"),
+		outcomes:         counter("request_outcomes_total", "Requests answered, by what limits decided about each: a request that several limits refused counts once.", "route", "outcome"),
 		durations:        durations("request_duration_seconds", "Time from the header of a request until its response was written.", "route"),
 		own:              durations("own_duration_seconds", "Time spent in Weir itself: without the upstream and without waiting for a permit.", "route"),
 		upstream:         durations("upstream_duration_seconds", "Time from the start of forwarding until the response was relayed or forwarding failed.", "route"),
@@ -126,8 +128,31 @@ func (m *proxyMetrics) countResponse(x *exchange) (name string) {
 		requests = f.requests.Keep(x.response.status, m.requests.WithLabelValues(name, strconv.Itoa(x.response.status)))
 	}
 	requests.Inc()
+	m.countOutcome(x, name, f)
 	m.observeDurations(x, name, f)
 	return name
+}
+
+// countOutcome counts x by its outcome. A request that limits with on_store_failure: allow or deny decided
+// without the store is unavailable.
+func (m *proxyMetrics) countOutcome(x *exchange, name string, f *routeMetrics) {
+	outcome := outcomeOf(x)
+	without := (x.fallback == string(config.Allow) || x.fallback == string(config.Deny)) && outcome != outcomeRefused
+	ref := &f.outcomes[outcome]
+	if without {
+		ref = &f.unavailable
+	}
+	c := ref.cached.Load()
+	if c == nil {
+		label := outcome.String()
+		if without {
+			label = unavailable
+		}
+		one := m.outcomes.WithLabelValues(name, label)
+		c = &one
+		ref.cached.Store(c)
+	}
+	(*c).Inc()
 }
 
 // observeDurations records the duration of x and its parts.
@@ -218,6 +243,8 @@ func (m *proxyMetrics) countReload(r Report, err error) {
 // series is created when it is first updated.
 type routeMetrics struct {
 	requests         metrics.Cache[int, prometheus.Counter] // by status
+	outcomes         [numOutcomes]counterRef
+	unavailable      counterRef
 	durations        metrics.HistogramRef
 	own              metrics.HistogramRef
 	upstream         metrics.HistogramRef

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -113,5 +114,37 @@ func TestMetrics_KeysInMemory(t *testing.T) {
 	away.sends(200, "GET", "/a", "X-User: alice")
 	if text := away.scrape("text/plain"); !strings.Contains(text, "weir_memory_keys 1\n") {
 		t.Errorf("without the store:\n%s", text)
+	}
+}
+
+// A request counts once, by one outcome, however many limits it has; the outcomes of a route add up to
+// its requests.
+func TestMetrics_ARequestHasOneOutcome(t *testing.T) {
+	w := newProxy(t, limitYAML("{name: one, key: 'header:X-User', rate: 2/1h}, {name: two, key: 'header:X-User', rate: 2/1h}, {name: trial, key: 'header:X-User', rate: 1/1h, mode: shadow}"))
+	for range 5 {
+		w.send("GET", "/a", "X-User: alice")
+	}
+	w.send("GET", "/a")
+	w.send("GET", "/elsewhere")
+	want := map[Series]int64{{Route: "a", Result: "allowed"}: 1, {Route: "a", Result: "shadow_refused"}: 1, {Route: "a", Result: "refused"}: 3, {Route: "a", Result: "rejected"}: 1, {Route: "none", Result: "rejected"}: 1}
+	got := w.Counts()
+	maps.DeleteFunc(got, func(s Series, _ int64) bool { return s.Limit != "" })
+	if !maps.Equal(got, want) {
+		t.Errorf("outcomes are %v; want %v", got, want)
+	}
+	if text := w.scrape("text/plain"); !strings.Contains(text, `weir_request_outcomes_total{outcome="refused",route="a"} 3`+"\n") {
+		t.Errorf("the metric of outcomes is not there:\n%s", text)
+	}
+}
+
+// A request that only on_store_failure: allow let through was not decided.
+func TestMetrics_WithoutTheStoreNothingIsDecided(t *testing.T) {
+	for policy, want := range map[string]string{"allow": "unavailable", "deny": "unavailable", "local": "allowed"} {
+		w := newProxy(t, limitYAML("{name: one, key: 'header:X-User', rate: 2/1h, on_store_failure: "+policy+"}"))
+		w.store.fail(fmt.Errorf("%w: gone", limiter.ErrUnavailable))
+		w.send("GET", "/a", "X-User: alice")
+		if got := w.Counts(); got[Series{Route: "a", Result: want}] != 1 || requestsOf(got, "a") != 1 {
+			t.Errorf("%s: outcomes are %v; want one %s", policy, got, want)
+		}
 	}
 }

@@ -106,6 +106,7 @@ const (
 	outcomeShadow               // allowed, but a limit in shadow mode would have refused it
 	outcomeRefused              // by a limit, or for too many new keys
 	outcomeRejected             // for another reason, before the limits were evaluated or without limits
+	numOutcomes
 )
 
 // String returns the name that operators see.

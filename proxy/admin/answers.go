@@ -57,7 +57,10 @@ type Member struct {
 
 // Statistics are the counts of all nodes by minute.
 type Statistics struct {
-	Minutes []Minute `json:"minutes"` // oldest first, without minutes that have no requests
+	Minutes []Minute `json:"minutes"` // oldest first, without minutes that have no requests; the last may not be over
+	// Last has the counts of the last 60 seconds. Of the minute before this one, they are an estimate
+	// from the part that is still inside.
+	Last Minute `json:"last"`
 }
 
 // A Minute has the counts of one minute.
@@ -66,14 +69,20 @@ type Minute struct {
 	Routes []RouteMinute `json:"routes"`
 }
 
-// A RouteMinute has the counts of a route.
+// A RouteMinute has the requests of a route by their outcomes, and the decisions of its limits. Requests
+// without a route have the name none.
 type RouteMinute struct {
-	Route    string        `json:"route"`
-	Requests int64         `json:"requests"`
-	Limits   []LimitMinute `json:"limits,omitempty"`
+	Route         string        `json:"route"`
+	Requests      int64         `json:"requests"`
+	Allowed       int64         `json:"allowed"`
+	Refused       int64         `json:"refused"`        // by a limit, or for too many new keys
+	ShadowRefused int64         `json:"shadow_refused"` // allowed, but a limit in shadow mode would have refused them
+	Rejected      int64         `json:"rejected"`       // not forwarded for another reason
+	Unavailable   int64         `json:"unavailable"`    // not decided: the store was unreachable
+	Limits        []LimitMinute `json:"limits,omitempty"`
 }
 
-// A LimitMinute has the decisions of a limit.
+// A LimitMinute has the decisions of a limit: one for each request of which it was asked.
 type LimitMinute struct {
 	Limit         string `json:"limit"`
 	Allowed       int64  `json:"allowed"`

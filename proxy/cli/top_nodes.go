@@ -83,13 +83,9 @@ func (d topData) summary() string {
 		}
 	}
 	var requests, refused int64
-	if n := len(d.statistic.Minutes); n > 0 && d.isLast(d.statistic.Minutes[n-1]) {
-		for _, r := range d.statistic.Minutes[n-1].Routes {
-			requests += r.Requests
-			for _, l := range r.Limits {
-				refused += l.Refused
-			}
-		}
+	for _, r := range d.statistic.Last.Routes {
+		requests += r.Requests
+		refused += r.Refused
 	}
 	parts := []string{plural(len(d.nodes.Nodes), "node")}
 	switch {
@@ -106,5 +102,5 @@ func (d topData) summary() string {
 	if silent > 0 {
 		parts = append(parts, fmt.Sprintf("%d did not answer", silent))
 	}
-	return strings.Join(append(parts, fmt.Sprintf("last minute: %d requests, %d refusals", requests, refused)), "; ")
+	return strings.Join(append(parts, fmt.Sprintf("last 60 s: %d requests, %d refused", requests, refused)), "; ")
 }

@@ -163,22 +163,22 @@ func share(part, whole int64) string {
 
 // routeTable lists the routes, those with most requests first.
 func (d topData) routeTable() topTable {
-	t := topTable{columns: []string{"ROUTE", "LAST MINUTE", "REQUESTS", "REFUSALS", "MATCH", "UPSTREAM", "WITHOUT REDIS"}, empty: "no routes are served"}
+	t := topTable{columns: []string{"ROUTE", "LAST 60 S", "REQUESTS", "REFUSED", "MATCH", "UPSTREAM", "WITHOUT REDIS"}, empty: "no routes are served"}
 	type sums struct{ last, requests, refused, unavailable int64 }
 	of := map[string]sums{}
 	for _, m := range d.statistic.Minutes {
 		for _, r := range m.Routes {
 			s := of[r.Route]
 			s.requests += r.Requests
-			if d.isLast(m) {
-				s.last = r.Requests
-			}
-			for _, l := range r.Limits {
-				s.refused += l.Refused
-				s.unavailable += l.Unavailable
-			}
+			s.refused += r.Refused
+			s.unavailable += r.Unavailable
 			of[r.Route] = s
 		}
+	}
+	for _, r := range d.statistic.Last.Routes {
+		s := of[r.Route]
+		s.last = r.Requests
+		of[r.Route] = s
 	}
 	routes := slices.Clone(d.routes.Routes)
 	slices.SortStableFunc(routes, func(a, b admin.Route) int { return cmp.Compare(of[b.Name].requests, of[a.Name].requests) })
@@ -196,16 +196,6 @@ func (d topData) routeTable() topTable {
 	}
 	return t
 }
-
-// isLast reports whether m is the last complete minute.
-func (d topData) isLast(m admin.Minute) bool {
-	last := d.statistic.Minutes[len(d.statistic.Minutes)-1]
-	return m.At.Equal(last.At) && d.at.Sub(m.At) < aggregationDelay
-}
-
-// aggregationDelay is the longest time from the start of a minute until its statistics
-// are complete.
-const aggregationDelay = 3 * time.Minute
 
 // printable replaces control characters in text.
 func printable(text string) string {

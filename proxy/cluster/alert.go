@@ -41,11 +41,11 @@ func (a Alert) subject() string {
 }
 
 // findAlerts returns the alerts for the reports of one minute, in a fixed order.
-func findAlerts(rules config.Alerts, reports []minuteReport, at time.Time) []Alert {
+func findAlerts(rules config.Alerts, reports map[string]minuteReport, at time.Time) []Alert {
 	refused, near := map[proxy.Series]int64{}, map[string]proxy.Near{}
 	for _, r := range reports {
 		for _, t := range r.Tallies {
-			if t.Result == "refused" {
+			if t.Result == "refused" && t.Limit != "" {
 				refused[t.Series] += t.N
 			}
 		}

@@ -116,6 +116,7 @@ func reported(t *testing.T, rdb redis.UniversalClient, node string, n int64) *cl
 	t.Helper()
 	c := newCounter()
 	c.add("send", "phone", "refused", n)
+	c.add("send", "", "refused", n) // the requests, of which no alert tells
 	s := cluster.NewStatistics(rdb, "test", node, c)
 	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)

@@ -48,3 +48,26 @@ func (n *Node) Fit(ctx context.Context, q Question, see func(context.Context, Qu
 	r, err := unpack(string(packed))
 	return Reply{Answer{r.Node, r.Said}, r.Seen}, len(packed), err
 }
+
+// NewSkewedStatistics returns statistics of a single process whose store's clock is as far off as skew
+// says at each call, as that of a store behind a network is.
+func NewSkewedStatistics(figures Figures, skew func() time.Duration) *Statistics {
+	s := NewStatistics(nil, "", "a", figures)
+	s.store = skewedStatistics{newMemoryStatistics(), skew}
+	return s
+}
+
+type skewedStatistics struct {
+	*memoryStatistics
+	skew func() time.Duration
+}
+
+func (s skewedStatistics) now(ctx context.Context) (time.Time, error) {
+	now, err := s.memoryStatistics.now(ctx)
+	return now.Add(s.skew()), err
+}
+
+func (s skewedStatistics) report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error) {
+	now, err := s.memoryStatistics.report(ctx, node, minute, r)
+	return now.Add(s.skew()), err
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -47,8 +48,8 @@ type statisticsStore interface {
 	// report replaces the report of node for a minute, and returns the store's
 	// time. After errClosed it must not be retried.
 	report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error)
-	// reports returns the reports of all nodes.
-	reports(ctx context.Context, minute int64) ([]minuteReport, error)
+	// reports returns the reports of all nodes by node.
+	reports(ctx context.Context, minute int64) (map[string]minuteReport, error)
 	// changed returns the minutes with reports that are not in the sum yet.
 	changed(ctx context.Context) ([]revision, error)
 	// sum replaces the sum of a minute. It returns ErrDeposed if another node
@@ -61,6 +62,9 @@ type statisticsStore interface {
 
 // A minuteReport is the report of one node for one minute.
 type minuteReport struct {
+	// At is the store's time up to which the minute was counted, in milliseconds since 1970; 0 in
+	// reports of older versions.
+	At      int64        `json:"at,omitempty"`
 	Tallies []Tally      `json:"tallies"`
 	Near    []proxy.Near `json:"near,omitempty"`
 }
@@ -158,20 +162,33 @@ func (s *Statistics) time() time.Time { return time.Now().Add(s.clockOffset) }
 
 func (s *Statistics) adjust(now time.Time) { s.clockOffset, s.clockKnown = time.Until(now), true }
 
-// collect adds what has happened since the last call to the counts of its minute.
+// collect adds what has happened since the last call to the counts of its minute. Run calls it at the
+// end of each minute; because the store's clock is known to a few milliseconds only, a call may
+// nevertheless find a time that is part of two minutes, and divides the counts.
 func (s *Statistics) collect() {
 	now, counts := s.time(), s.figures.Counts()
 	at := s.collectedAt.Add(s.clockOffset)
 	if now.Sub(at) > 2*reportInterval || at.After(now) {
 		at = now // the process was suspended, or a clock was set
 	}
+	first, last := at.Unix()/60, now.Unix()/60
 	for series, n := range counts {
-		if n > s.last[series] {
-			s.minuteOf(at.Unix()/60).add(series, n-s.last[series])
+		if n -= s.last[series]; n <= 0 {
+			continue
+		}
+		late := int64(0)
+		if last > first {
+			late = int64(math.Round(float64(n) * float64(now.Sub(minuteStart(last))) / float64(now.Sub(at))))
+		}
+		if late > 0 {
+			s.minuteOf(last).add(series, late)
+		}
+		if n > late {
+			s.minuteOf(first).add(series, n-late)
 		}
 	}
 	for _, near := range s.figures.Near() {
-		s.minuteOf(at.Unix() / 60).noteNear(near)
+		s.minuteOf(first).noteNear(near)
 	}
 	s.last, s.collectedAt = counts, time.Now()
 	maps.DeleteFunc(s.minutes, func(minute int64, _ *minuteCounts) bool { return now.Sub(minuteStart(minute)) > minuteOpenFor })
@@ -210,7 +227,8 @@ func (m *minuteCounts) noteNear(near proxy.Near) {
 func (s *Statistics) report(ctx context.Context, minute int64) error {
 	p := s.minutes[minute]
 	if !p.reported {
-		now, err := s.store.report(ctx, s.node, minute, minuteReport{Tallies: tallies(p.counts), Near: slices.Collect(maps.Values(p.near))})
+		at := min(s.collectedAt.Add(s.clockOffset).UnixMilli(), minuteStart(minute+1).UnixMilli())
+		now, err := s.store.report(ctx, s.node, minute, minuteReport{At: at, Tallies: tallies(p.counts), Near: slices.Collect(maps.Values(p.near))})
 		if err != nil && !errors.Is(err, errClosed) {
 			return fmt.Errorf("report a minute: %w", err)
 		}

@@ -39,14 +39,14 @@ func (s *memoryStatistics) report(_ context.Context, _ string, minute int64, r m
 }
 
 // reports implements statisticsStore.
-func (s *memoryStatistics) reports(_ context.Context, minute int64) ([]minuteReport, error) {
+func (s *memoryStatistics) reports(_ context.Context, minute int64) (map[string]minuteReport, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, there := s.minutes[minute]
 	if !there {
 		return nil, nil
 	}
-	return []minuteReport{r}, nil
+	return map[string]minuteReport{"": r}, nil
 }
 
 // changed implements statisticsStore.

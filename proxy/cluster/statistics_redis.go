@@ -72,16 +72,18 @@ func (s *redisStatistics) report(ctx context.Context, node string, minute int64,
 }
 
 // reports implements statisticsStore.
-func (s *redisStatistics) reports(ctx context.Context, minute int64) ([]minuteReport, error) {
-	texts, err := s.rdb.HVals(ctx, s.minuteKey(minute)).Result()
+func (s *redisStatistics) reports(ctx context.Context, minute int64) (map[string]minuteReport, error) {
+	texts, err := s.rdb.HGetAll(ctx, s.minuteKey(minute)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read reports: %w", err)
 	}
-	all := make([]minuteReport, len(texts))
-	for i, text := range texts {
-		if err := json.Unmarshal([]byte(text), &all[i]); err != nil {
+	all := make(map[string]minuteReport, len(texts))
+	for node, text := range texts {
+		var r minuteReport
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
 			return nil, fmt.Errorf("read reports: %w: %w", errReply, err)
 		}
+		all[node] = r
 	}
 	return all, nil
 }

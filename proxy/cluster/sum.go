@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -15,14 +16,20 @@ type Minute struct {
 	Routes []RouteMinute
 }
 
-// A RouteMinute is the statistics of a route.
+// A RouteMinute is the statistics of a route. Its requests are counted once, by their outcomes: one that
+// two limits refused is one refused request. Nodes of older versions report requests without an outcome.
 type RouteMinute struct {
-	Route    string
-	Requests int64
-	Limits   []LimitMinute
+	Route         string
+	Requests      int64
+	Allowed       int64
+	Refused       int64 // by a limit, or for too many new keys
+	ShadowRefused int64 // allowed, but a limit in shadow mode would have refused them
+	Rejected      int64 // not forwarded for another reason
+	Unavailable   int64 // not decided: the store was unreachable
+	Limits        []LimitMinute
 }
 
-// A LimitMinute is the decisions of a limit.
+// A LimitMinute is the decisions of a limit. A request is counted in each limit that was asked.
 type LimitMinute struct {
 	Limit         string
 	Allowed       int64
@@ -85,6 +92,66 @@ func (s *Statistics) Minutes(ctx context.Context, n int) ([]Minute, error) {
 	return minutes, nil
 }
 
+// Last returns the statistics of the last 60 seconds, for each node up to its last report, which is at
+// most five seconds old. Of a minute that is only in part inside, it is that part of the counts, as if
+// its requests had come evenly.
+func (s *Statistics) Last(ctx context.Context) (Minute, error) {
+	now, err := s.store.now(ctx)
+	if err != nil {
+		return Minute{}, err
+	}
+	recent := map[int64]map[string]minuteReport{}
+	for minute := now.Unix()/60 - 2; minute <= now.Unix()/60; minute++ {
+		if recent[minute], err = s.store.reports(ctx, minute); err != nil {
+			return Minute{}, err
+		}
+	}
+	return Minute{At: now.Add(-time.Minute).UTC(), Routes: routes(lastTallies(recent, now))}, nil
+}
+
+// lastTallies returns the counts of the last 60 seconds from the reports of the last minutes.
+func lastTallies(recent map[int64]map[string]minuteReport, now time.Time) []Tally {
+	ends := map[string]time.Time{} // the end of the last 60 seconds by node
+	for _, reports := range recent {
+		for node, r := range reports {
+			end := ends[node]
+			if end.IsZero() {
+				end = now.Add(-2 * reportInterval) // a node without new counts does not report
+			}
+			if at := time.UnixMilli(r.At); at.After(end) {
+				end = at
+			}
+			if end.After(now) {
+				end = now
+			}
+			ends[node] = end
+		}
+	}
+	estimates := map[proxy.Series]float64{}
+	for minute, reports := range recent {
+		for node, r := range reports {
+			from, to := minuteStart(minute), minuteStart(minute+1)
+			if end := ends[node]; to.After(end) {
+				to = end
+			}
+			part := 1.0
+			if first := ends[node].Add(-time.Minute); first.After(from) {
+				part = max(float64(to.Sub(first))/float64(to.Sub(from)), 0)
+			}
+			for _, t := range r.Tallies {
+				estimates[t.Series] += float64(t.N) * part
+			}
+		}
+	}
+	counts := map[proxy.Series]int64{}
+	for series, n := range estimates {
+		if n := int64(math.Round(n)); n > 0 {
+			counts[series] = n
+		}
+	}
+	return tallies(counts)
+}
+
 // routes groups sorted tallies by route and limit.
 func routes(sum []Tally) []RouteMinute {
 	var out []RouteMinute
@@ -94,7 +161,7 @@ func routes(sum []Tally) []RouteMinute {
 		}
 		r := &out[len(out)-1]
 		if t.Limit == "" {
-			r.Requests += t.N
+			r.count(t)
 			continue
 		}
 		if len(r.Limits) == 0 || r.Limits[len(r.Limits)-1].Limit != t.Limit {
@@ -113,6 +180,23 @@ func routes(sum []Tally) []RouteMinute {
 		}
 	}
 	return out
+}
+
+// count adds requests of one outcome.
+func (r *RouteMinute) count(t Tally) {
+	r.Requests += t.N
+	switch t.Result {
+	case "allowed":
+		r.Allowed += t.N
+	case "refused":
+		r.Refused += t.N
+	case "shadow_refused":
+		r.ShadowRefused += t.N
+	case "rejected":
+		r.Rejected += t.N
+	case "unavailable":
+		r.Unavailable += t.N
+	}
 }
 
 func (t Tally) compare(other Tally) int {

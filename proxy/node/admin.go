@@ -35,7 +35,11 @@ func (n *Node) adminOptions() admin.Options {
 	}
 	o.Statistics = func(ctx context.Context, count int) (admin.Statistics, error) {
 		minutes, err := n.leader.statistics.Minutes(ctx, count)
-		return statistics(minutes), err
+		if err != nil {
+			return admin.Statistics{}, err
+		}
+		last, err := n.leader.statistics.Last(ctx)
+		return statistics(minutes, last), err
 	}
 	o.Nodes = func(ctx context.Context) (admin.Nodes, error) {
 		nodes, err := n.nodes(ctx)

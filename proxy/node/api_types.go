@@ -35,18 +35,25 @@ func members(nodes []cluster.Member) []admin.Member {
 	return all
 }
 
-func statistics(minutes []cluster.Minute) admin.Statistics {
-	a := admin.Statistics{Minutes: []admin.Minute{}}
+func statistics(minutes []cluster.Minute, last cluster.Minute) admin.Statistics {
+	a := admin.Statistics{Minutes: []admin.Minute{}, Last: minute(last)}
 	for _, m := range minutes {
-		minute := admin.Minute{At: m.At}
-		for _, r := range m.Routes {
-			route := admin.RouteMinute{Route: r.Route, Requests: r.Requests}
-			for _, l := range r.Limits {
-				route.Limits = append(route.Limits, admin.LimitMinute(l))
-			}
-			minute.Routes = append(minute.Routes, route)
+		a.Minutes = append(a.Minutes, minute(m))
+	}
+	return a
+}
+
+func minute(m cluster.Minute) admin.Minute {
+	a := admin.Minute{At: m.At, Routes: []admin.RouteMinute{}}
+	for _, r := range m.Routes {
+		route := admin.RouteMinute{
+			Route: r.Route, Requests: r.Requests, Allowed: r.Allowed, Refused: r.Refused,
+			ShadowRefused: r.ShadowRefused, Rejected: r.Rejected, Unavailable: r.Unavailable,
 		}
-		a.Minutes = append(a.Minutes, minute)
+		for _, l := range r.Limits {
+			route.Limits = append(route.Limits, admin.LimitMinute(l))
+		}
+		a.Routes = append(a.Routes, route)
 	}
 	return a
 }

@@ -129,9 +129,9 @@ func TestAnswers_NothingIsAnEmptyList(t *testing.T) {
 	for name, got := range map[string]any{
 		`{"self":"a","node":"","tasks":[]}`: leadership("a", cluster.Leadership{}),
 		`[]`:                                members(nil),
-		`{"minutes":[]}`:                    statistics(nil),
-		`{"history":[]}`:                    history(nil),
-		`null`:                              nodeAnswers(nil),
+		`{"minutes":[],"last":{"at":"0001-01-01T00:00:00Z","routes":[]}}`: statistics(nil, cluster.Minute{}),
+		`{"history":[]}`: history(nil),
+		`null`:           nodeAnswers(nil),
 	} {
 		if text, err := json.Marshal(got); err != nil || string(text) != name {
 			t.Errorf("%s, %v; want %s", text, err, name)
@@ -141,9 +141,9 @@ func TestAnswers_NothingIsAnEmptyList(t *testing.T) {
 
 func TestAnswers_Whole(t *testing.T) {
 	at := time.Unix(60, 0).UTC()
-	got := statistics([]cluster.Minute{{At: at, Routes: []cluster.RouteMinute{{Route: "a", Requests: 5, Limits: []cluster.LimitMinute{{Limit: "user", Allowed: 1, Refused: 2, ShadowRefused: 3, Unavailable: 4}}}}}})
+	got := statistics([]cluster.Minute{{At: at, Routes: []cluster.RouteMinute{{Route: "a", Requests: 15, Allowed: 1, Refused: 2, ShadowRefused: 3, Rejected: 4, Unavailable: 5, Limits: []cluster.LimitMinute{{Limit: "user", Allowed: 1, Refused: 2, ShadowRefused: 3, Unavailable: 4}}}}}}, cluster.Minute{})
 	text, err := json.Marshal(got)
-	if want := `{"minutes":[{"at":"1970-01-01T00:01:00Z","routes":[{"route":"a","requests":5,"limits":[{"limit":"user","allowed":1,"refused":2,"shadow_refused":3,"unavailable":4}]}]}]}`; err != nil || string(text) != want {
+	if want := `{"minutes":[{"at":"1970-01-01T00:01:00Z","routes":[{"route":"a","requests":15,"allowed":1,"refused":2,"shadow_refused":3,"rejected":4,"unavailable":5,"limits":[{"limit":"user","allowed":1,"refused":2,"shadow_refused":3,"unavailable":4}]}]}],"last":{"at":"0001-01-01T00:00:00Z","routes":[]}}`; err != nil || string(text) != want {
 		t.Errorf("statistics = %s; want %s", text, want)
 	}
 	text, err = json.Marshal(history([]cluster.Entry{{Generation: 3, Hash: "h", Author: "ann", Node: "n", At: at, From: 1}}))

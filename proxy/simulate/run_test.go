@@ -149,7 +149,11 @@ routes:
 		t.Errorf("%+v", got.Counts)
 	}
 	for _, rt := range got.Result.Routes {
-		if rt.Requests != served[proxy.Series{Route: rt.Name}] {
+		n := int64(0)
+		for _, outcome := range []string{"allowed", "refused", "shadow_refused"} {
+			n += served[proxy.Series{Route: rt.Name, Result: outcome}]
+		}
+		if rt.Requests != n {
 			t.Errorf("%s: %d requests; served %v", rt.Name, rt.Requests, served)
 		}
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	Leader     func(ctx context.Context) (Leadership, error)
 	Nodes      func(ctx context.Context) (Nodes, error)
 	Statistics func(ctx context.Context, minutes int) (Statistics, error)
+	// Self returns this node, also while the state of the cluster is unknown; may be nil.
+	Self func() Member
 	// Config, Routes and Limits return the configuration of this node.
 	Config func(ctx context.Context) (Config, error)
 	Routes func(ctx context.Context) (Routes, error)

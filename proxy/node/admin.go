@@ -45,6 +45,7 @@ func (n *Node) adminOptions() admin.Options {
 		nodes, err := n.nodes(ctx)
 		return admin.Nodes{Nodes: members(nodes), Self: n.store.id}, err
 	}
+	o.Self = func() admin.Member { return members([]cluster.Member{n.self()})[0] }
 	if n.store.cluster != nil && n.source.pushable() {
 		o.Cluster = auditedCluster{pushAPI{n}, n}
 	}
@@ -57,11 +58,20 @@ func (n *Node) nodes(ctx context.Context) ([]cluster.Member, error) {
 	if n.store.cluster != nil {
 		return n.store.cluster.Nodes(ctx)
 	}
+	return []cluster.Member{n.self()}, nil
+}
+
+// self returns this node, from memory.
+func (n *Node) self() cluster.Member {
+	source := "file"
+	if n.source.pushable() {
+		source = "redis"
+	}
 	number, now := n.proxy.Serving()
-	return []cluster.Member{{
-		ID: n.store.id, Address: n.Address("admin"), Version: n.build.Version, Source: "file",
+	return cluster.Member{
+		ID: n.store.id, Address: n.Address("admin"), Version: n.build.Version, Source: source,
 		Hash: now.Hash, Generation: number, Started: n.store.started, Seen: time.Now().UTC(),
-	}}, nil
+	}
 }
 
 // wrongTokensInterval is how often wrong tokens are logged.

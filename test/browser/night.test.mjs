@@ -65,11 +65,11 @@ test("a night by the pages alone: what refuses, whom, why, until when, unblocked
   await page.getByRole("link", { name: "Routes & limits" }).click();
   const limits = async () => {
     const rows = await Promise.all((await page.locator("tbody tr:not(.group)").all()).map(cells));
-    return rows.filter((r) => r.Limited !== undefined).sort((a, b) => digits(b.Limited) - digits(a.Limited));
+    return rows.filter((r) => r.Refused !== undefined).sort((a, b) => digits(b.Refused) - digits(a.Refused));
   };
   const most = await eventually("the page tells of refusals", async () => {
     const [first] = await limits();
-    return digits(first.Limited) > 5 && first;
+    return digits(first.Refused) > 5 && first;
   });
   assert.match(most["Route, limit"], /^phone/);
 

@@ -22,6 +22,7 @@ type dashboard struct {
 	admin.Options
 	sessions *sessions
 	gauge    *rateGauge
+	last     memories
 	// Embedded files are parsed on first use: they take a megabyte of memory, and most nodes never
 	// show a page.
 	pages  func() pages

@@ -17,8 +17,8 @@ func TestDashboard_ShowsEveryPage(t *testing.T) {
 	o := options()
 	o.Cluster = &pushedHistory{back: new(admin.Rollback)}
 	b := open(t, o)
-	b.get("/").shows(t, http.StatusOK, "1\u202f234", ">234<", "node-b", "ready")
-	b.get("/dashboard/routes").shows(t, http.StatusOK, "sms", "5/1h", "enforce", "<svg", ">234<")
+	b.get("/").shows(t, http.StatusOK, ">1\u202f241<", ">1\u202f000<", ">230<", ">11<", ">10.1</span> a second", "node-b", "ready")
+	b.get("/dashboard/routes").shows(t, http.StatusOK, "sms", "5/1h", "enforce", "<svg", ">234<", ">230<", ">606<", "No route", ">7<")
 	b.get("/dashboard/keys").shows(t, http.StatusOK, `<option value="phone">`)
 	b.get("/dashboard/explain").shows(t, http.StatusOK, "Method")
 	b.get("/dashboard/nodes").shows(t, http.StatusOK, "1 of 2 nodes serve a different configuration", "sweep")

@@ -38,18 +38,22 @@ type reading struct {
 	Fallbacks float64 // requests decided without the store
 }
 
-// Rates are the rates of this node in the last seconds.
+// Rates are the rates of this node in the last seconds. All but the counts since the start are unknown
+// before there are two readings.
 type Rates struct {
-	Requests   int64 // since the start
+	Requests   int64         // since the start
+	Errors     int64         // since the start
+	Over       time.Duration // the time between the readings; 0 if there is only one
 	PerSecond  float64
-	Errors     int64 // since the start
 	ErrorsNew  int64
-	Calls      int64   // to the store, in the window
+	Calls      int64   // to the store
 	StoreMS    float64 // mean duration of those
-	StoreFails int64   // in the window
-	Fallbacks  int64   // in the window
-	Over       time.Duration
+	StoreFails int64
+	Fallbacks  int64
 }
+
+// Known reports whether there are rates.
+func (r Rates) Known() bool { return r.Over > 0 }
 
 // read returns the current rates.
 func (g *rateGauge) read(now time.Time) (Rates, error) {
@@ -68,23 +72,18 @@ func (g *rateGauge) read(now time.Time) (Rates, error) {
 	return g.readings[len(g.readings)-1].since(g.readings[0]), nil
 }
 
-// since returns the rates since an earlier reading. Without one, the counts are those since the
-// start, and there are no rates.
+// since returns the rates since an earlier reading.
 func (r reading) since(then reading) Rates {
-	now, d := r, r.At.Sub(then.At)
+	rates := Rates{Requests: int64(r.Requests), Errors: int64(r.Errors)}
+	d := r.At.Sub(then.At)
 	if d <= 0 {
-		then = reading{}
+		return rates
 	}
-	rates := Rates{
-		Requests: int64(now.Requests), Errors: int64(now.Errors), ErrorsNew: int64(now.Errors - then.Errors),
-		Calls: int64(now.Calls - then.Calls), StoreFails: int64(now.CallFails - then.CallFails),
-		Fallbacks: int64(now.Fallbacks - then.Fallbacks), Over: max(d, 0),
-	}
-	if calls := now.Calls - then.Calls; calls > 0 {
-		rates.StoreMS = 1000 * (now.Seconds - then.Seconds) / calls
-	}
-	if d > 0 {
-		rates.PerSecond = (now.Requests - then.Requests) / d.Seconds()
+	rates.Over, rates.PerSecond = d, (r.Requests-then.Requests)/d.Seconds()
+	rates.ErrorsNew, rates.Fallbacks = int64(r.Errors-then.Errors), int64(r.Fallbacks-then.Fallbacks)
+	rates.Calls, rates.StoreFails = int64(r.Calls-then.Calls), int64(r.CallFails-then.CallFails)
+	if calls := r.Calls - then.Calls; calls > 0 {
+		rates.StoreMS = 1000 * (r.Seconds - then.Seconds) / calls
 	}
 	return rates
 }

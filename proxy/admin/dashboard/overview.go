@@ -3,6 +3,7 @@ package dashboard
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -28,15 +29,21 @@ func minutesOf(r *http.Request) int {
 type overviewView struct {
 	Minutes     int
 	Spans       []int
-	All         sum // sum over all nodes
+	All         known[totals] // of all nodes
 	Fault       fault
 	Node        Rates
 	NodeFault   fault
 	Checks      []check
 	Ready       bool
-	Leader      admin.Leadership
+	Leader      known[admin.Leadership]
 	LeaderFault fault
 	At          time.Time
+}
+
+// totals are the requests of all routes together.
+type totals struct {
+	Span sum // of the selected time
+	Last sum // of the last 60 seconds
 }
 
 // A check is one check of readiness.
@@ -65,9 +72,9 @@ func (v overviewView) State() string {
 func (d *dashboard) showOverview(r *http.Request) view {
 	now := time.Now()
 	v := overviewView{Minutes: minutesOf(r), Spans: spans(), At: now}
-	s, err := d.Statistics(r.Context(), v.Minutes)
+	s, err := d.Statistics(r.Context(), v.Minutes+1)
 	v.Fault = faultOf("statistics cannot be read", err)
-	v.All = sumOf(s)
+	v.All = d.last.overview[slices.Index(spans(), v.Minutes)].update(totals{sumSince(s, now.Add(-time.Duration(v.Minutes)*time.Minute)), sumOf(s.Last)}, err, now)
 	v.Node, err = d.gauge.read(now)
 	v.NodeFault = faultOf("the metrics of this node cannot be read", err)
 	ready := d.Ready(r.Context())
@@ -75,45 +82,66 @@ func (d *dashboard) showOverview(r *http.Request) view {
 	for _, name := range slices.Sorted(maps.Keys(ready.Checks)) {
 		v.Checks = append(v.Checks, check{name, ready.Checks[name]})
 	}
-	v.Leader, err = d.Leader(r.Context())
+	leader, err := d.Leader(r.Context())
+	v.Leader = d.last.leader.update(leader, err, now)
 	v.LeaderFault = faultOf("the leader is not known", err)
 	return view{name: "overview", title: "Overview", data: v}
 }
 
-// A sum has the counts of some minutes. A request is counted once for each limit that was
-// evaluated.
+// A sum has the requests of some minutes, each counted once: they were allowed, refused by limits,
+// rejected for another reason, or not decided.
 type sum struct {
-	Requests, Allowed, Refused, Shadow, Unavailable int64
+	Requests, Allowed, Refused, Rejected, Unavailable int64
+	Shadow                                            int64 // of those allowed: limits in shadow mode would have refused them
 }
 
 func (s *sum) add(r admin.RouteMinute) {
 	s.Requests += r.Requests
-	for _, l := range r.Limits {
-		s.addLimit(l)
+	s.Allowed += r.Allowed + r.ShadowRefused
+	s.Shadow += r.ShadowRefused
+	s.Refused += r.Refused
+	s.Rejected += r.Rejected
+	s.Unavailable += r.Unavailable
+}
+
+// PerSecond returns the rate of requests, if s is of the last 60 seconds.
+func (s sum) PerSecond() float64 { return float64(s.Requests) / 60 }
+
+func sumOf(m admin.Minute) (all sum) {
+	for _, r := range m.Routes {
+		all.add(r)
 	}
+	return all
 }
 
-func (s *sum) addLimit(l admin.LimitMinute) {
-	s.Allowed += l.Allowed
-	s.Refused += l.Refused
-	s.Shadow += l.ShadowRefused
-	s.Unavailable += l.Unavailable
-}
-
-// Decisions returns the number of decisions of limits.
-func (s sum) Decisions() int64 { return s.Allowed + s.Refused + s.Shadow + s.Unavailable }
-
-func sumOf(s admin.Statistics) sum {
-	var all sum
+// sumSince returns the sum of the minutes since that time. Of the minute in which it began, it is the part
+// that is inside.
+func sumSince(s admin.Statistics, since time.Time) (all sum) {
 	for _, m := range s.Minutes {
-		for _, r := range m.Routes {
-			all.add(r)
+		switch inside := m.At.Add(time.Minute).Sub(since); {
+		case inside >= time.Minute:
+			all = all.plus(sumOf(m))
+		case inside > 0:
+			all = all.plus(sumOf(m).part(float64(inside) / float64(time.Minute)))
 		}
 	}
 	return all
 }
 
-// A series is the data of a chart: a value for each minute, including those without requests.
+func (s sum) plus(o sum) sum {
+	return sum{s.Requests + o.Requests, s.Allowed + o.Allowed, s.Refused + o.Refused, s.Rejected + o.Rejected, s.Unavailable + o.Unavailable, s.Shadow + o.Shadow}
+}
+
+// part returns a part of s, of which the outcomes add up to the requests.
+func (s sum) part(of float64) sum {
+	some := func(n int64) int64 { return int64(math.Round(of * float64(n))) }
+	p := sum{0, some(s.Allowed), some(s.Refused), some(s.Rejected), some(s.Unavailable), some(s.Shadow)}
+	others := s.Requests - s.Allowed - s.Refused - s.Rejected - s.Unavailable // counted by an older version
+	p.Requests = p.Allowed + p.Refused + p.Rejected + p.Unavailable + some(others)
+	return p
+}
+
+// A series is the data of a chart: requests for each minute, including those without any.
 type series struct {
 	At          []int64 `json:"at"` // in seconds since 1970
 	Requests    []int64 `json:"requests"`
@@ -126,7 +154,7 @@ type series struct {
 // serveSeries responds with the data of the charts.
 func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
 	n := minutesOf(r)
-	s, err := d.Statistics(r.Context(), n)
+	s, err := d.Statistics(r.Context(), n+2)
 	if err != nil {
 		http.Error(w, string(faultOf("statistics cannot be read", err)), http.StatusServiceUnavailable)
 		return
@@ -135,18 +163,19 @@ func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(seriesOf(s, n, time.Now()))
 }
 
+// settled is how long after the end of a minute all nodes have reported it, and the leader has added it
+// up.
+const settled = 12 * time.Second
+
+// seriesOf returns the last minutes that are over. The minute that is not would look like a fall.
 func seriesOf(s admin.Statistics, minutes int, now time.Time) series {
 	by := map[int64]sum{}
 	for _, m := range s.Minutes {
-		one := by[m.At.Unix()]
-		for _, r := range m.Routes {
-			one.add(r)
-		}
-		by[m.At.Unix()] = one
+		by[m.At.Unix()] = by[m.At.Unix()].plus(sumOf(m))
 	}
 	var out series
-	last := now.Unix() / 60 * 60
-	for at := last - int64(minutes-1)*60; at <= last; at += 60 {
+	end := now.Add(-settled).Unix() / 60 * 60
+	for at := end - int64(minutes)*60; at < end; at += 60 {
 		one := by[at]
 		out.At = append(out.At, at)
 		out.Requests = append(out.Requests, one.Requests)

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -53,7 +54,9 @@ type pageData struct {
 	Form  string // token of forms
 	// Events reports whether this node publishes events.
 	Events bool
-	Data   any
+	// Store is why the shared store is unreachable; empty if it is not.
+	Store string
+	Data  any
 }
 
 // A link is a link to a page.
@@ -100,10 +103,15 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
 	if r.Header.Get("HX-Request") != "" && t.Lookup("live") != nil {
 		part = "live"
 	}
+	data := pageData{Title: v.title, Path: r.URL.Path, Nav: d.nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Events: d.Events != nil, Data: v.data}
+	if who.Name != "" {
+		data.Store = d.storeFault(r.Context())
+	}
 	var b bytes.Buffer
-	err := t.ExecuteTemplate(&b, part, pageData{
-		Title: v.title, Path: r.URL.Path, Nav: d.nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Events: d.Events != nil, Data: v.data,
-	})
+	err := t.ExecuteTemplate(&b, part, data)
+	if part == "live" && err == nil {
+		err = t.ExecuteTemplate(&b, "store-live", data.Store)
+	}
 	if err != nil {
 		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)
 		return
@@ -113,6 +121,14 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
 		w.WriteHeader(v.status)
 	}
 	w.Write(b.Bytes())
+}
+
+// storeFault returns why the shared store is unreachable; empty if it is not.
+func (d *dashboard) storeFault(ctx context.Context) string {
+	if said := d.Ready(ctx).Checks["store"]; said != "ok" {
+		return said
+	}
+	return ""
 }
 
 func (d *dashboard) notFound(w http.ResponseWriter, r *http.Request) {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"math"
 	"net/http"
 	"time"
 
@@ -15,27 +16,38 @@ const maxBusiest = 20
 // A routesView is the data of the page of routes, with the counts of the last minutes.
 type routesView struct {
 	Minutes int
-	Routes  []*routeRow
-	Busiest bool // the state of the busiest keys is shown
-	Faults  []fault
-	At      time.Time
+	Counts  known[admin.Statistics]
+	Routes  []*routeRow // of this page
+	routeQuery
+	Total, Pages int  // of routes that match, and of pages
+	Any          bool // the configuration has routes
+	Busiest      bool // the state of the busiest keys is shown
+	Faults       []fault
+	At           time.Time
 }
 
 // A routeRow is one route.
 type routeRow struct {
 	admin.Route
-	Requests int64
-	Spark    []int64 // requests by minute
-	Rows     []*limitRow
+	Unmatched bool // not a route: the requests that matched none
+	Sum, Last sum
+	Spark     []int64 // requests by minute
+	Rows      []*limitRow
 }
 
 // A limitRow is one limit of a route.
 type limitRow struct {
 	admin.Limit
-	Sum   sum
+	Sum   decisions
 	Spark []int64 // refusals by minute, including those by shadow mode
 	Near  *nearest
 }
+
+// decisions are what a limit decided: one for each request of which it was asked.
+type decisions struct{ Allowed, Refused, Shadow, Unavailable int64 }
+
+// Asked returns the number of decisions.
+func (d decisions) Asked() int64 { return d.Allowed + d.Refused + d.Shadow + d.Unavailable }
 
 // A nearest is the state of the busiest key of a limit.
 type nearest struct {
@@ -49,21 +61,22 @@ func (n nearest) Full() bool { return n.Used >= n.Most || n.Banned }
 
 func (d *dashboard) showRoutes(r *http.Request) view {
 	ctx, now := r.Context(), time.Now()
-	v := routesView{Minutes: spans()[0], At: now, Busiest: d.Top != nil}
-	s, err := d.Statistics(ctx, v.Minutes)
+	v := routesView{Minutes: spans()[0], At: now, Busiest: d.Top != nil, routeQuery: routeQueryOf(r)}
+	s, err := d.Statistics(ctx, v.Minutes+1)
 	v.fault("statistics cannot be read", err)
+	v.Counts = d.last.minutes.update(s, err, now)
 	routes, err := d.Routes(ctx)
 	v.fault("routes cannot be read", err)
 	limits, err := d.Limits(ctx)
 	v.fault("limits cannot be read", err)
-	v.Routes = routeRows(routes, limits, v.Minutes)
-	first := now.Unix()/60 - int64(v.Minutes-1)
-	for _, m := range s.Minutes {
-		for _, row := range v.Routes {
-			row.count(m, m.At.Unix()/60-first)
-		}
+	all := routeRows(routes, limits, v.Minutes)
+	v.Any = len(all) > 0
+	if v.Counts.Any() {
+		all = countRows(all, v.Counts, v.Minutes)
 	}
-	if v.Busiest {
+	v.Routes, v.Total, v.Pages = v.choose(all)
+	v.Page = min(v.Page, v.Pages)
+	if v.Busiest && !v.Counts.Old {
 		top, err := d.Top(ctx, admin.TopQuery{Minutes: 5, N: 1})
 		v.fault("the busiest keys are not known", err)
 		v.fault("a key cannot be looked up", d.busiest(r, &v, top))
@@ -79,40 +92,72 @@ func (v *routesView) fault(what string, err error) {
 
 // routeRows returns the routes with their limits, in the order of the configuration.
 func routeRows(routes admin.Routes, limits admin.Limits, minutes int) []*routeRow {
+	by := map[string][]*limitRow{}
+	for _, l := range limits.Limits {
+		by[l.Route] = append(by[l.Route], &limitRow{Limit: l, Spark: make([]int64, minutes)})
+	}
 	var rows []*routeRow
 	for _, route := range routes.Routes {
-		row := &routeRow{Route: route, Spark: make([]int64, minutes)}
-		for _, l := range limits.Limits {
-			if l.Route == route.Name {
-				row.Rows = append(row.Rows, &limitRow{Limit: l, Spark: make([]int64, minutes)})
+		rows = append(rows, &routeRow{Route: route, Spark: make([]int64, minutes), Rows: by[route.Name]})
+	}
+	return rows
+}
+
+// countRows adds the counts of the last minutes to rows, and a row of the requests without a route if
+// there were any. Counts of routes and limits that no longer exist are ignored.
+func countRows(rows []*routeRow, counts known[admin.Statistics], minutes int) []*routeRow {
+	by := map[string]*routeRow{}
+	for _, row := range rows {
+		by[row.Name] = row
+	}
+	if by[unmatched] == nil {
+		by[unmatched] = &routeRow{Route: admin.Route{Name: unmatched}, Unmatched: true, Spark: make([]int64, minutes)}
+	}
+	first := counts.At.Add(-settled).Unix()/60 - int64(minutes)
+	for _, m := range counts.Value.Minutes {
+		inside := m.At.Add(time.Minute).Sub(counts.At.Add(-time.Duration(minutes) * time.Minute))
+		part := min(max(float64(inside)/float64(time.Minute), 0), 1)
+		for _, r := range m.Routes {
+			if row := by[r.Route]; row != nil {
+				row.count(r, part, m.At.Unix()/60-first)
 			}
 		}
+	}
+	for _, r := range counts.Value.Last.Routes {
+		if row := by[r.Route]; row != nil {
+			row.Last.add(r)
+		}
+	}
+	if row := by[unmatched]; row.Unmatched && row.Sum.Requests+row.Last.Requests > 0 {
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// count adds the counts of the route in the i-th minute shown. Counts of limits that no longer
-// exist are ignored.
-func (row *routeRow) count(m admin.Minute, i int64) {
+// unmatched is the name under which requests are counted that no route matches.
+const unmatched = "none"
+
+// count adds the counts of a minute, of which that part is shown, as the i-th of those that are over.
+func (row *routeRow) count(r admin.RouteMinute, part float64, i int64) {
+	var one sum
+	one.add(r)
+	row.Sum = row.Sum.plus(one.part(part))
 	inside := i >= 0 && i < int64(len(row.Spark))
-	for _, r := range m.Routes {
-		if r.Route != row.Name {
-			continue
-		}
-		row.Requests += r.Requests
-		if inside {
-			row.Spark[i] += r.Requests
-		}
-		for _, said := range r.Limits {
-			for _, l := range row.Rows {
-				if l.Name != said.Limit {
-					continue
-				}
-				l.Sum.addLimit(said)
-				if inside {
-					l.Spark[i] += said.Refused + said.ShadowRefused
-				}
+	if inside {
+		row.Spark[i] += r.Requests
+	}
+	some := func(n int64) int64 { return int64(math.Round(part * float64(n))) }
+	for _, said := range r.Limits {
+		for _, l := range row.Rows {
+			if l.Name != said.Limit {
+				continue
+			}
+			l.Sum.Allowed += some(said.Allowed)
+			l.Sum.Refused += some(said.Refused)
+			l.Sum.Shadow += some(said.ShadowRefused)
+			l.Sum.Unavailable += some(said.Unavailable)
+			if inside {
+				l.Spark[i] += said.Refused + said.ShadowRefused
 			}
 		}
 	}

@@ -23,13 +23,15 @@ func spark(values []int64) template.HTML {
 	step := float64(sparkWidth) / float64(len(values))
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="spark" width="%d" height="%d" viewBox="0 0 %d %d" aria-hidden="true" focusable="false">`, sparkWidth, sparkHeight, sparkWidth, sparkHeight)
+	b.WriteString(`<path d="`) // one element for all bars
 	for i, v := range values {
 		if v <= 0 {
 			continue
 		}
 		h := max(float64(v)/float64(most)*sparkHeight, 1.5)
-		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, float64(i)*step+0.5, sparkHeight-h, max(step-1, 0.5), h)
+		fmt.Fprintf(&b, "M%.1f %dv-%.1fh%.1fv%.1fz", float64(i)*step+0.5, sparkHeight, h, max(step-1, 0.5), h)
 	}
+	b.WriteString(`"/>`)
 	fmt.Fprintf(&b, `<line x1="0" x2="%d" y1="%d" y2="%d"/></svg>`, sparkWidth, sparkHeight, sparkHeight)
 	return template.HTML(b.String()) // it contains only numbers
 }

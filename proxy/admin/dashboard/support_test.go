@@ -41,8 +41,8 @@ func options() admin.Options {
 		},
 		Statistics: func(context.Context, int) (admin.Statistics, error) {
 			return admin.Statistics{Minutes: []admin.Minute{{At: at, Routes: []admin.RouteMinute{{
-				Route: "sms", Requests: 1234, Limits: []admin.LimitMinute{{Limit: "phone", Allowed: 1000, Refused: 234, ShadowRefused: 5}},
-			}}}}}, nil
+				Route: "sms", Requests: 1234, Allowed: 995, Refused: 230, ShadowRefused: 5, Rejected: 4, Limits: []admin.LimitMinute{{Limit: "phone", Allowed: 1000, Refused: 234, ShadowRefused: 5}},
+			}, {Route: "none", Requests: 7, Rejected: 7}}}}, Last: admin.Minute{At: at, Routes: []admin.RouteMinute{{Route: "sms", Requests: 606, Allowed: 606}}}}, nil
 		},
 		Config: func(context.Context) (admin.Config, error) {
 			return admin.Config{Node: "node-a", Generation: 7, Hash: "aaaaaaaaaaaaaaaa", Effective: "version: 1\n"}, nil

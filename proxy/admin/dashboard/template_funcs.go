@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"html/template"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,9 @@ func templateFuncs() template.FuncMap {
 		"stamp":   stamp,
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"count":   formatCount,
+		"cell":    formatCell,
+		"many":    func(n any, word string) string { return plural(reflect.ValueOf(n).Int(), word) },
+		"seconds": formatDuration,
 		"between": formatBetween,
 		"signed":  formatDiff,
 		"wait":    func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
@@ -60,6 +64,22 @@ func formatCount(n int64) string {
 		s = s[:i] + "\u202f" + s[i:]
 	}
 	return s
+}
+
+// formatCell returns n, or – if it is not known.
+func formatCell(known any, n int64) string {
+	if truth, _ := template.IsTrue(known); !truth {
+		return "–"
+	}
+	return formatCount(n)
+}
+
+// plural returns n with the word, in the plural unless n is 1.
+func plural(n int64, word string) string {
+	if n != 1 {
+		word += "s"
+	}
+	return formatCount(n) + " " + word
 }
 
 // formatDiff returns b-a with its sign.

@@ -26,6 +26,20 @@
   speak();
   document.body.addEventListener("htmx:afterSwap", speak);
 
+  // Beside the time of the cluster, which logs have too, that of the reader.
+  const local = () => {
+    for (const at of document.querySelectorAll("time[datetime]")) {
+      const here = new Date(at.dateTime);
+      if (here.getTimezoneOffset() === 0 || at.dataset.here) continue;
+      at.dataset.here = "true";
+      const text = here.toLocaleTimeString([], { hour12: false }) + " here";
+      if (at.parentElement.classList.contains("both")) at.parentElement.append(" (" + text + ")");
+      else at.title = (at.title || at.textContent) + ", " + text;
+    }
+  };
+  local();
+  document.body.addEventListener("htmx:afterSwap", local);
+
   // What this node counts it tells every second: its numbers are live between two looks at
   // all nodes. A page that is not looked at listens to nothing: browsers allow few
   // connections to a host.
@@ -98,7 +112,7 @@
   const charts = document.querySelector("[data-series]");
   if (!charts) return;
 
-  const names = { requests: "Requests", refused: "Limited", shadow: "Shadow", unavailable: "Not decided" };
+  const names = { requests: "Requests", refused: "Refused", shadow: "Shadow", unavailable: "Not decided" };
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const places = [...charts.querySelectorAll("[data-lines]")];
   let plots = [];
@@ -131,7 +145,7 @@
   const describe = () => {
     for (const place of places) {
       const lines = place.dataset.lines.split(" ");
-      const sums = lines.map((name) => names[name] + ": " + points[name].reduce((a, b) => a + b, 0));
+      const sums = lines.map((name) => names[name] + ": " + thousands(points[name].reduce((a, b) => a + b, 0)));
       place.setAttribute("role", "img");
       place.setAttribute("aria-label", "Chart of the last " + points.at.length + " minutes. " + sums.join(", "));
     }
@@ -145,7 +159,7 @@
       for (const name of ["requests", "allowed", "refused", "shadow", "unavailable"]) {
         const cell = document.createElement("td");
         cell.className = "num";
-        cell.textContent = points[name][i];
+        cell.textContent = thousands(points[name][i]);
         row.append(cell);
       }
       return row;

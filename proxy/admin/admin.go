@@ -9,6 +9,7 @@ import (
 	"net/http/pprof"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -90,6 +91,9 @@ type Readiness struct {
 func New(o Options) http.Handler {
 	mux := chi.NewMux()
 	mux.Use(http.NewCrossOriginProtection().Handler, o.requireLocal) // rejects requests of foreign web pages
+	// Other sites cannot make a browser send the session's cookie (SameSite=Strict), and so cannot learn
+	// of the length of a compressed page (BREACH). Events are not compressed: they must not wait.
+	mux.Use(middleware.Compress(5, "text/html", "text/css", "text/javascript", "image/svg+xml", "application/json", "application/problem+json"), middleware.GetHead)
 	mux.Get("/healthz", healthz)
 	mux.Get("/readyz", o.readyz)
 	mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
@@ -98,7 +102,8 @@ func New(o Options) http.Handler {
 	if o.Dashboard != nil {
 		mux.Get("/", o.Dashboard.ServeHTTP)
 		mux.Handle("/dashboard", http.RedirectHandler("/", http.StatusSeeOther))
-		mux.Handle("/dashboard/*", o.Dashboard)
+		mux.Get("/dashboard/*", o.Dashboard.ServeHTTP)
+		mux.Post("/dashboard/*", o.Dashboard.ServeHTTP)
 	}
 	if len(o.tokenHashes()) > 0 {
 		mux.With(o.requireRole(Write)).Route("/debug/pprof", profiles)

@@ -36,7 +36,7 @@ func readStatic() static {
 			panic(err)
 		}
 		sum := sha256.Sum256(content)
-		s[e.Name()] = staticFile{content, `"` + hex.EncodeToString(sum[:8]) + `"`}
+		s[e.Name()] = staticFile{content, `W/"` + hex.EncodeToString(sum[:8]) + `"`} // weak: it may be compressed
 	}
 	return s
 }

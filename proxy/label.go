@@ -7,13 +7,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// labelBytes is the size of the texts of a key that are kept to be shown masked. A phone number, an
+// labelBytes is the size of the texts of a key that are kept to be shown. A phone number, an
 // address or both fit.
 const labelBytes = 39
 
 // A label holds the texts of a key in a fixed size, so that storing one costs only a copy. Of a
 // text that is too long, the beginning and the end are kept; nothing else of it is ever shown. It
-// is never shown unmasked.
+// is shown as Display says, masked if the key is sensitive.
 type label struct {
 	size uint8
 	text [labelBytes]byte // the texts, separated by NUL

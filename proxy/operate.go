@@ -49,7 +49,7 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 		return KeyResult{}, err
 	}
 	g := p.current.Load()
-	targets, err := g.findTargets(c.KeyQuery, p.keyByHash)
+	targets, err := p.findTargets(g, c.KeyQuery)
 	if err != nil {
 		return KeyResult{}, err
 	}

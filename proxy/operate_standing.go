@@ -23,7 +23,8 @@ type LimitStanding struct {
 	Route  string `json:"route"`
 	Limit  string `json:"limit"`
 	Key    string `json:"key"`    // the name of the key
-	Masked string `json:"masked"` // phone=+86138****8000
+	Masked string `json:"masked"` // phone=+86138****8000, or as it is if the key is not sensitive
+	Logged string `json:"-"`      // as the log and the audit trail have it: masked in any case
 	Hash   string `json:"hash"`   // the hash of the key in the log
 	ID     string `json:"id"`     // the key id, see KeyPair.Value
 	// Derived reports that the limit counts by a part of the named key, such as its country. It
@@ -76,7 +77,7 @@ type PenaltyStanding struct {
 // is unreachable, it returns the state in this node's fallback and no error.
 func (p *Proxy) Standing(ctx context.Context, q KeyQuery) (KeyStanding, error) {
 	g := p.current.Load()
-	targets, err := g.findTargets(q, p.keyByHash)
+	targets, err := p.findTargets(g, q)
 	if err != nil {
 		return KeyStanding{}, err
 	}
@@ -124,7 +125,7 @@ const operateTimeout = 5 * time.Second
 func (g *generation) describe(t *keyTarget) LimitStanding {
 	w := t.windows[0]
 	return LimitStanding{
-		Route: t.route.Name, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked,
+		Route: t.route.Name, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked, Logged: t.logged,
 		Hash: g.redact.key(t.key), ID: g.redact.keyID(t.key), Derived: t.derived,
 		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
 		Java: t.limit.RedissonName != "", Windows: []WindowStanding{},

@@ -19,7 +19,9 @@ type keyTarget struct {
 	previous     limiter.Key // under the previous secret, if rotates
 	rotates      bool
 	derived      bool
-	masked       string
+	byID         bool
+	masked       string // for operators
+	logged       string // for the log and the audit trail
 	windows      []*window
 	redissonName string // the name of the shared Redisson limiter; empty if it is not shared
 	reason       string // why the limit cannot be queried; empty if it can
@@ -105,7 +107,7 @@ func (g *generation) matchID(t *keyTarget, name string, k limiter.Key) bool {
 	if i < 0 {
 		return false
 	}
-	t.spec, t.key, t.masked = specs[i], k, specs[i].Name
+	t.spec, t.key, t.masked, t.logged, t.byID = specs[i], k, specs[i].Name, specs[i].Name, true
 	if t.limit.hasKeyName {
 		t.reason = "the name of the shared Redisson limiter contains the value, which an id does not reveal; give the value"
 	}
@@ -125,7 +127,7 @@ func (g *generation) matchValue(t *keyTarget, given key.Input) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	t.spec, t.derived, t.masked = t.limit.Key, r.Derived, g.display().Value(&v)
+	t.spec, t.derived, t.masked, t.logged = t.limit.Key, r.Derived, g.display().Value(&v), g.logDisplay().Value(&v)
 	t.key = g.config.Privacy.Hash(v.Parts)
 	t.override()
 	if t.limit.Hashed != nil {
@@ -175,6 +177,11 @@ func (t *keyTarget) claimsUnder(k limiter.Key) []limiter.Claim {
 
 // display returns how keys are displayed to operators.
 func (g *generation) display() key.Display { return key.Display{Address: g.redact.shownAddress} }
+
+// logDisplay returns how keys are displayed where they are kept: in the process log and the audit trail.
+func (g *generation) logDisplay() key.Display {
+	return key.Display{Address: g.redact.shownAddress, All: true}
+}
 
 // noTargetError returns an error that says why no limit is selected by q.
 func (g *generation) noTargetError(q KeyQuery, given key.Input) error {

@@ -221,7 +221,7 @@ func TestChange_ByID(t *testing.T) {
 		t.Errorf("the id %s tells what the key is made of", phone.ID)
 	}
 	again := w.stands("phone=" + phone.ID)
-	if got := again["send.phone"]; got.Windows[0].Used != 2 || got.Hash != phone.Hash || got.ID != phone.ID || got.Masked != "phone" {
+	if got := again["send.phone"]; got.Windows[0].Used != 2 || got.Hash != phone.Hash || got.ID != phone.ID || got.Masked != "phone=+86138****8000" {
 		t.Errorf("%+v; want the same key", got)
 	}
 	w.changes(KeyChange{Action: KeyReset}, "phone="+phone.ID, "%phone")
@@ -315,7 +315,7 @@ func TestChange_UnderBothSecrets(t *testing.T) {
 	w.changes(KeyChange{Action: KeyReset}, "phone=1")
 	w.sends(200, "GET", "/a", "X-Phone: 1")
 	w.sends(200, "GET", "/a", "X-Phone: 1")
-	s, err := w.standing("phone=" + w.stands("phone=1")["a.l"].ID)
+	s, err := w.standing("phone=" + w.stands("phone=2")["a.l"].ID) // of which no request is remembered
 	if err != nil || len(s.Notes) == 0 || !strings.Contains(s.Notes[0], "previous_secret") {
 		t.Errorf("%+v, %v; want a note that the former key is not known by an id", s, err)
 	}
@@ -466,7 +466,10 @@ routes:
 	if _, err := w.Change(t.Context(), KeyChange{Action: KeyBan, For: Span(time.Hour), KeyQuery: query("phone=1")}); !errors.Is(err, ErrKeyQuery) {
 		t.Errorf("%v; want that it has no bans", err)
 	}
-	if got := w.stands("phone=" + l.ID)["a.l"]; got.Unknown == "" {
+	if got := w.stands("phone=" + w.stands("phone=2")["a.l"].ID)["a.l"]; got.Unknown == "" {
 		t.Errorf("%+v; want that an id does not tell the name there", got)
+	}
+	if got := w.stands("phone=" + l.ID)["a.l"]; got.Unknown != "" || got.Windows[0].Used != 1 {
+		t.Errorf("%+v; want the key of the last request", got)
 	}
 }

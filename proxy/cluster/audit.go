@@ -68,7 +68,7 @@ func AuditOf(who string, c proxy.KeyChange, r proxy.KeyResult, err error) AuditE
 	e.OneNode = !r.Everywhere
 	for i, l := range r.Changed {
 		if i == 0 {
-			e.Masked, e.Hash = l.Masked, l.Hash
+			e.Masked, e.Hash = l.Logged, l.Hash
 		}
 		e.Limits = append(e.Limits, l.Route+"."+l.Limit)
 	}

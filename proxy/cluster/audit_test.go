@@ -231,7 +231,7 @@ func TestAudit_Concurrently(t *testing.T) {
 func TestAuditOf(t *testing.T) {
 	c := proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour), Reason: "abuse", KeyQuery: proxy.KeyQuery{Pairs: []proxy.KeyPair{{Key: "phone", Value: "+8613800138000"}}}}
 	r := proxy.KeyResult{Everywhere: true, Changed: []proxy.LimitStanding{
-		{Route: "send", Limit: "phone", Masked: "phone=+86138****8000", Hash: "0123456789ab"}, {Route: "send", Limit: "spare"},
+		{Route: "send", Limit: "phone", Masked: "phone=+8613800138000", Logged: "phone=+86138****8000", Hash: "0123456789ab"}, {Route: "send", Limit: "spare"},
 	}}
 	got := cluster.AuditOf("alice", c, r, nil)
 	text, err := json.Marshal(got)

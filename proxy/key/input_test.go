@@ -159,6 +159,10 @@ func TestCanonical(t *testing.T) {
 func TestDisplay(t *testing.T) {
 	d := Display{Address: func(text string) string { return strings.ReplaceAll(text, "192.0.2.1", "192.0.2.0/24") }}
 	phone, ip := number(t, "CN"), of("client_ip")
+	phone.Sensitive = true
+	plain := number(t, "CN")
+	mail, host := of("header:X-Mail"), of("host")
+	mail.Sensitive, host.Sensitive = true, true
 	for _, c := range []struct {
 		spec  *Spec
 		given map[string]string
@@ -166,8 +170,13 @@ func TestDisplay(t *testing.T) {
 	}{
 		{phone, map[string]string{"phone": "13800138000"}, "phone=+86138****8000"},
 		{&Spec{Name: "country", Of: phone, Part: Part{Kind: Country}}, map[string]string{"phone": "13800138000"}, "country=CN"},
-		{&Spec{Name: "range", Of: phone, Part: Part{Kind: Prefix, Drop: 4}}, map[string]string{"phone": "13800138000"}, "range=+861*****3"},
-		{of("header:X-User"), map[string]string{"header:X-User": "alice@example.com"}, "header:X-User=alic****.com"},
+		{&Spec{Name: "range", Of: phone, Part: Part{Kind: Prefix, Drop: 4}}, map[string]string{"phone": "13800138000"}, "range=+861380013"},
+		{&Spec{Name: "near", Of: phone, Part: Part{Kind: Prefix, Drop: 2}}, map[string]string{"phone": "13800138000"}, "near=+861380013**"},
+		{plain, map[string]string{"phone": "13800138000"}, "phone=+8613800138000"},
+		{&Spec{Name: "near", Of: plain, Part: Part{Kind: Prefix, Drop: 2}}, map[string]string{"phone": "13800138000"}, "near=+86138001380"},
+		{of("header:X-User"), map[string]string{"header:X-User": "alice@example.com"}, "header:X-User=alice@example.com"},
+		{mail, map[string]string{"header:X-Mail": "alice@example.com"}, "header:X-Mail=alic****.com"},
+		{host, map[string]string{"host": "api.example.com"}, "host=api****com"},
 		{of("host"), map[string]string{"host": "api.example.com"}, "host=api.example.com"},
 		{&Spec{Name: "pair", Join: []*Spec{ip, phone}}, map[string]string{"client_ip": "192.0.2.1", "phone": "13800138000"}, "client_ip=192.0.2.0/24 phone=+86138****8000"},
 		{of("global"), map[string]string{"global": ""}, "global"},

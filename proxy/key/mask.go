@@ -5,15 +5,115 @@ import (
 	"unicode/utf8"
 )
 
-// shown returns the text of c for display.
-func (c component) shown() string {
-	if c.spec.Of != nil && c.spec.Part.Kind != Prefix { // a country identifies nobody
-		return c.text
+// A Display formats keys for operators, everywhere by one rule (redaction): the text of a key that is
+// not sensitive is shown, that of a sensitive key is masked, and parts of a sensitive phone number that
+// identify nobody, such as its country, are shown. A prefix that drops four digits or more is such a part.
+type Display struct {
+	// Address formats addresses, and returns "" for one that is not shown; nil shows them.
+	Address func(text string) string
+	// All masks all texts that clients choose, sensitive or not, for documents that are passed on.
+	// Addresses, hosts and methods are masked only if they are sensitive.
+	All bool
+}
+
+// Value formats the key in v: "ip=192.0.2.1 phone=+86138****8000".
+func (d Display) Value(v *Value) string {
+	shapes, texts := make([]Shape, len(v.components)), make([]string, len(v.components))
+	for i, l := range v.components {
+		shapes[i], texts[i] = l.spec.shape(), l.text
 	}
-	if !c.spec.Sensitive && (c.spec.Of == nil || !c.spec.Of.Sensitive) {
-		return c.text
+	return d.Texts(shapes, texts)
+}
+
+// A Shape determines how the text of a key is shown. It holds no reference to the key's
+// Spec.
+type Shape struct {
+	Name      string
+	kind      shapeKind
+	sensitive bool
+	dropped   int // digits that a prefix of a phone number omits
+}
+
+type shapeKind uint8
+
+const (
+	shapeText    shapeKind = iota
+	shapeOpen              // has few values, such as a host
+	shapeAddress           // a client address
+	shapeNumber            // a phone number, or a prefix of one
+)
+
+// Shapes returns the shapes of the keys that s joins, or of s alone.
+func (s *Spec) Shapes() []Shape {
+	var all []Shape
+	for _, leaf := range s.Components() {
+		all = append(all, leaf.shape())
 	}
-	return Mask(c.text, len(c.number.Dial))
+	return all
+}
+
+func (s *Spec) shape() Shape {
+	switch {
+	case s.Of != nil && s.Part.Kind == Prefix:
+		return Shape{s.Name, shapeNumber, s.Sensitive || s.Of.Sensitive, s.Part.Drop}
+	case s.Of != nil:
+		return Shape{Name: s.Name, kind: shapeOpen}
+	case table[s.From.Source].isOpen, table[s.From.Source].isConstant:
+		return Shape{Name: s.Name, kind: shapeOpen, sensitive: s.Sensitive}
+	case s.From.Source.IsAddress():
+		return Shape{Name: s.Name, kind: shapeAddress, sensitive: s.Sensitive}
+	case s.Phone != nil:
+		return Shape{Name: s.Name, kind: shapeNumber, sensitive: s.Sensitive}
+	}
+	return Shape{Name: s.Name, sensitive: s.Sensitive}
+}
+
+// Texts formats a key with these shapes and texts. Unknown texts are ""; those for which
+// nothing is shown are omitted.
+func (d Display) Texts(shapes []Shape, texts []string) string {
+	var b strings.Builder
+	for i, s := range shapes {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(s.Name)
+		if i >= len(texts) {
+			continue
+		}
+		if shown := d.text(s, texts[i]); shown != "" {
+			b.WriteByte('=')
+			b.WriteString(shown)
+		}
+	}
+	return b.String()
+}
+
+// text returns what is shown of a text. It is the only function that decides that.
+func (d Display) text(s Shape, text string) string {
+	if s.kind == shapeAddress && d.Address != nil {
+		text = d.Address(text)
+	}
+	masked := s.sensitive || d.All && (s.kind == shapeText || s.kind == shapeNumber)
+	switch {
+	case text == "" || !masked:
+		return text
+	case s.dropped > 0 && !d.All:
+		return maskPrefix(text, s.dropped)
+	case s.kind == shapeNumber:
+		return Mask(text, dialLength(text))
+	}
+	return Mask(text, 0)
+}
+
+// hiddenDigits is how many digits of a long phone number Mask hides. As many numbers have what is shown
+// in common as there are such digits.
+const hiddenDigits = 4
+
+// maskPrefix returns a prefix of a phone number for display: so much of it that with the digits it omits
+// hiddenDigits are unknown.
+func maskPrefix(text string, dropped int) string {
+	stars := min(max(hiddenDigits-dropped, 0), len(text)-dialLength(text))
+	return text[:len(text)-stars] + strings.Repeat("*", stars)
 }
 
 // Mask returns a sensitive text for display (redaction): enough to distinguish texts, not
@@ -35,4 +135,41 @@ func Mask(s string, head int) string {
 	}
 	runes := []rune(number)
 	return s[:head] + string(runes[:first]) + strings.Repeat("*", stars) + string(runes[n-last:])
+}
+
+// dialLength returns the length of the country code in an E.164 number or a prefix of one;
+// 0 if it has none.
+func dialLength(text string) int {
+	digits, found := strings.CutPrefix(text, "+")
+	if !found {
+		return 0
+	}
+	code := 0
+	for i := 0; i < 3 && i+minNational < len(digits) && isDigit(digits[i]); i++ {
+		code = code*10 + int(digits[i]-'0')
+		if len(regionsOf(code)) > 0 {
+			return len("+") + i + 1
+		}
+	}
+	return 0
+}
+
+// Texts appends the texts of the key extracted last, one for each key that it joins.
+func (v *Value) Texts(to []string) []string {
+	for _, l := range v.components {
+		to = append(to, l.text)
+	}
+	return to
+}
+
+// Components returns the keys that s joins, or s alone.
+func (s *Spec) Components() []*Spec {
+	if s.Join == nil {
+		return []*Spec{s}
+	}
+	var all []*Spec
+	for _, part := range s.Join {
+		all = append(all, part.Components()...)
+	}
+	return all
 }

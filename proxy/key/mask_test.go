@@ -63,7 +63,8 @@ func TestValue_Shown(t *testing.T) {
 		"client_ip=2001:db8::/64 phone=+86138****8000": {Name: "pair", Join: []*Spec{ip, phone}},
 		"country=CN":                                   {Name: "country", Of: phone, Part: Part{Kind: Country}},
 		"dial=+86":                                     {Name: "dial", Of: phone, Part: Part{Kind: DialCode}},
-		"range=+861*****3":                             {Name: "range", Of: phone, Part: Part{Prefix, 4}},
+		"range=+861380013":                             {Name: "range", Of: phone, Part: Part{Prefix, 4}},
+		"near=+861380013***":                           {Name: "near", Of: phone, Part: Part{Prefix, 1}},
 	} {
 		var v Value
 		if err := s.Extract(m, &v); err != nil || v.Shown() != want {

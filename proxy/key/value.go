@@ -3,7 +3,6 @@ package key
 import (
 	"bytes"
 	"net/netip"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -91,22 +90,11 @@ func (v *Value) Text() string {
 	return v.components[0].text
 }
 
-// Shown formats the key extracted last for display, with the texts of sensitive keys
-// masked: "ip=192.0.2.1 phone=+86138****8000".
-func (v *Value) Shown() string {
-	var b strings.Builder
-	for i, l := range v.components {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(l.spec.Name)
-		if l.hasText && l.text != "" {
-			b.WriteByte('=')
-			b.WriteString(l.shown())
-		}
-	}
-	return b.String()
-}
+// Shown formats the key extracted last for display, with addresses: "ip=192.0.2.1 phone=+86138****8000".
+func (v *Value) Shown() string { return Display{}.Value(v) }
+
+// Masked is like Shown, for documents that are passed on: see Display.All.
+func (v *Value) Masked() string { return Display{All: true}.Value(v) }
 
 // add appends the name and the text of s. The name is included, so that different keys with
 // the same text have different counts.

@@ -62,7 +62,7 @@ test("a night by the pages alone: what refuses, whom, why, until when, unblocked
   await login(page, tokens.write);
 
   // Which limit refuses most.
-  await page.getByRole("link", { name: "Routes & limits" }).click();
+  await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Routes & limits" }).click();
   const limits = async () => {
     const rows = await Promise.all((await page.locator("tbody tr:not(.group)").all()).map(cells));
     return rows.filter((r) => r.Refused !== undefined).sort((a, b) => digits(b.Refused) - digits(a.Refused));

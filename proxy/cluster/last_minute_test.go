@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,10 +17,9 @@ import (
 func TestStatistics_BookToTheMinuteThoughTheClockIsAMillisecondOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounter()
-		calls := 0
+		var calls atomic.Int64 // the statistics and the leader's task both ask for the clock
 		stats := cluster.NewSkewedStatistics(c, func() time.Duration {
-			calls++
-			return time.Duration(calls%5-2) * time.Millisecond
+			return time.Duration(calls.Add(1)%5-2) * time.Millisecond
 		})
 		leader := cluster.NewLeader(cluster.LeaderOptions{ID: "a", Tasks: []cluster.Task{stats.Task()}})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -54,6 +54,7 @@ func TestStatistics_TheLastMinuteIsSixtySeconds(t *testing.T) {
 		var run sync.WaitGroup
 		run.Go(func() { stats.Run(ctx) })
 		const rate = 32
+		time.Sleep(500 * time.Millisecond) // no reading falls between the two counts of a second
 		for second := range 4 * 60 {
 			time.Sleep(time.Second)
 			c.add("send", "", "allowed", rate)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,6 +17,21 @@ import (
 
 // ErrExplain reports that the request to explain is not valid.
 var ErrExplain = errors.New("not a valid request")
+
+// SetContentType adds the Content-Type of the body if the request has a body and none: JSON if it is JSON,
+// otherwise that of a form, as curl does.
+func (r *ExplainRequest) SetContentType() {
+	if r.Body == "" || len(r.Header["Content-Type"]) > 0 {
+		return
+	}
+	if r.Header == nil {
+		r.Header = map[string][]string{}
+	}
+	r.Header["Content-Type"] = []string{"application/x-www-form-urlencoded"}
+	if json.Valid([]byte(r.Body)) {
+		r.Header["Content-Type"] = []string{"application/json"}
+	}
+}
 
 // exchange returns an exchange for the request, as a downstream would.
 func (r ExplainRequest) exchange() (*exchange, error) {

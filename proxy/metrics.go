@@ -19,6 +19,7 @@ const (
 	refused       = "refused"
 	shadowRefused = "shadow_refused"
 	unavailable   = "unavailable"
+	notAsked      = "not_asked" // of decisions that are shown, not of metrics
 )
 
 // A decisionResult is the result of a decision about a limit.

@@ -141,6 +141,7 @@ type routeDescription struct {
 
 type windowDescription struct {
 	limit, rate string
+	permits     string // 20/10m
 	key         string
 	shapes      []key.Shape
 }
@@ -149,7 +150,7 @@ type windowDescription struct {
 func (r *route) describe() {
 	r.description, r.leaves = &routeDescription{name: r.Name, windows: make([]windowDescription, len(r.windows))}, map[*key.Spec][]*key.Spec{}
 	for i, w := range r.windows {
-		r.description.windows[i] = windowDescription{limit: w.of.Name, rate: w.rate, key: w.of.Key.Name, shapes: w.of.Key.Shapes()}
+		r.description.windows[i] = windowDescription{limit: w.of.Name, rate: w.rate, permits: permits(w), key: w.of.Key.Name, shapes: w.of.Key.Shapes()}
 		if w.of.Key.Join != nil {
 			r.leaves[w.of.Key] = w.of.Key.Components()
 		}

@@ -21,9 +21,11 @@ type Decision struct {
 	// Outcome is allowed, refused (by a limit, or for too many new keys), shadow_refused (allowed,
 	// but a limit in shadow mode would have refused it), or rejected (not forwarded for another
 	// reason).
-	Outcome  string          `json:"outcome"`
+	Outcome string `json:"outcome"`
+	// Summary is a sentence: which limit refused, and when the same request would pass.
+	Summary  string          `json:"summary"`
 	TookMS   float64         `json:"took_ms"`
-	Limits   []DecisionLimit `json:"limits"`         // the limits evaluated, at most 8
+	Limits   []DecisionLimit `json:"limits"`         // the limits evaluated, at most 8, those that decided first
 	More     int             `json:"more,omitempty"` // the number of further limits
 	List     string          `json:"list,omitempty"` // the list that decided
 	NewKeys  string          `json:"new_keys,omitempty"`
@@ -38,8 +40,9 @@ type Decision struct {
 
 // A DecisionLimit is the decision of one rate about a request.
 type DecisionLimit struct {
-	Limit string `json:"limit"`
-	Rate  string `json:"rate"` // the name in the log, such as phone-1h
+	Limit   string `json:"limit"`
+	Rate    string `json:"rate"`    // the name in the log, such as phone-1h
+	Permits string `json:"permits"` // 5/1h
 	// Result is allowed, refused, shadow_refused, or not_asked if the limit was not evaluated
 	// because another limit was known to refuse.
 	Result string  `json:"result"`
@@ -141,7 +144,7 @@ func (rec *recentRecord) has(limit, outcome string) bool {
 func (c recentClaim) result() string {
 	switch {
 	case c.flags&claimUnknown != 0:
-		return "not_asked"
+		return notAsked
 	case c.flags&claimAllowed != 0:
 		return allowed
 	case c.flags&claimShadow != 0:
@@ -164,6 +167,7 @@ func (rec *recentRecord) decision(g *generation) Decision {
 		d.Path = hidePersonal(d.Path)
 	}
 	if rec.route == nil {
+		d.summarize()
 		return d
 	}
 	d.Route = rec.route.name
@@ -171,7 +175,7 @@ func (rec *recentRecord) decision(g *generation) Decision {
 	for _, c := range rec.claims[:rec.numClaims] {
 		w := rec.route.windows[c.window]
 		l := DecisionLimit{
-			Limit: w.limit, Rate: w.rate, Result: c.result(), Banned: c.flags&claimBanned != 0,
+			Limit: w.limit, Rate: w.rate, Permits: w.permits, Result: c.result(), Banned: c.flags&claimBanned != 0,
 			WaitMS: float64(c.wait), Key: w.key,
 		}
 		if c.flags&(claimShadow|claimUnknown) == 0 {
@@ -183,6 +187,7 @@ func (rec *recentRecord) decision(g *generation) Decision {
 		}
 		d.Limits = append(d.Limits, l)
 	}
+	d.summarize()
 	return d
 }
 

@@ -88,7 +88,7 @@ routes:
 		t.Errorf("%+v", first)
 	}
 	second := w.decided(id(w.sends(200, "GET", "/a/13800138000/1", "X-User: alice")))
-	if s := second.Limits[1]; second.Outcome != "shadow_refused" || s.Result != "shadow_refused" || s.WaitMS < 3500e3 || s.Masked != "header:X-User=alice" {
+	if s := second.Limits[0]; second.Outcome != "shadow_refused" || s.Result != "shadow_refused" || s.WaitMS < 3500e3 || s.Masked != "header:X-User=alice" {
 		t.Errorf("%+v; want what a limit in shadow mode would have refused, and of whom", second)
 	}
 	if d := w.decided(id(w.sends(403, "GET", "/a/1/1", "X-User: eve"))); d.Outcome != "rejected" || d.List != "bad" || len(d.Limits) != 0 {

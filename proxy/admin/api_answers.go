@@ -90,9 +90,11 @@ type Decision struct {
 	Status    int       `json:"status"`
 	// Outcome is allowed, refused, shadow_refused (allowed, but a limit in shadow mode would have
 	// refused it), or rejected (not forwarded for another reason than a limit).
-	Outcome  string          `json:"outcome"`
+	Outcome string `json:"outcome"`
+	// Summary is a sentence: which limit refused, and when the same request would pass.
+	Summary  string          `json:"summary"`
 	TookMS   float64         `json:"took_ms"`
-	Limits   []DecisionLimit `json:"limits"`
+	Limits   []DecisionLimit `json:"limits"`         // those that decided first
 	More     int             `json:"more,omitempty"` // the number of further limits
 	List     string          `json:"list,omitempty"` // the list that decided
 	NewKeys  string          `json:"new_keys,omitempty"`
@@ -107,16 +109,17 @@ type Decision struct {
 
 // A DecisionLimit is the decision of one rate about a request.
 type DecisionLimit struct {
-	Limit  string  `json:"limit"`
-	Rate   string  `json:"rate"`   // the name in the log: phone-1h
-	Result string  `json:"result"` // allowed, refused, shadow_refused or not_asked
-	Banned bool    `json:"banned,omitempty"`
-	Left   *int64  `json:"left,omitempty"` // nil if unknown
-	WaitMS float64 `json:"wait_ms,omitempty"`
-	Key    string  `json:"key"` // the name of the key
-	Masked string  `json:"masked,omitempty"`
-	Hash   string  `json:"hash,omitempty"` // the hash of the key in the log
-	ID     string  `json:"id,omitempty"`   // the key id, see proxy.KeyPair.Value
+	Limit   string  `json:"limit"`
+	Rate    string  `json:"rate"`    // the name in the log: phone-1h
+	Permits string  `json:"permits"` // 5/1h
+	Result  string  `json:"result"`  // allowed, refused, shadow_refused or not_asked
+	Banned  bool    `json:"banned,omitempty"`
+	Left    *int64  `json:"left,omitempty"` // nil if unknown
+	WaitMS  float64 `json:"wait_ms,omitempty"`
+	Key     string  `json:"key"` // the name of the key
+	Masked  string  `json:"masked,omitempty"`
+	Hash    string  `json:"hash,omitempty"` // the hash of the key in the log
+	ID      string  `json:"id,omitempty"`   // the key id, see proxy.KeyPair.Value
 }
 
 // A TopQuery selects limits. Empty fields match all.

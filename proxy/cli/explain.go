@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,13 +116,7 @@ func (c explainCommand) request(methods []string, stdin io.Reader) (proxy.Explai
 	if r.Body, err = body(*c.Data, stdin); err != nil {
 		return r, err
 	}
-	if len(r.Header["Content-Type"]) == 0 {
-		kind := "application/x-www-form-urlencoded" // the default of curl
-		if json.Valid([]byte(r.Body)) {
-			kind = "application/json"
-		}
-		r.Header["Content-Type"] = []string{kind}
-	}
+	r.SetContentType()
 	return r, nil
 }
 

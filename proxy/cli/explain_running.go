@@ -69,6 +69,9 @@ func (c explainCommand) decided(ctx context.Context, w Env) error {
 func printDecision(w Env, d admin.Decision) {
 	p := newPalette(w.Stdout)
 	fmt.Fprintf(w.Stdout, "%s\n", p.head(fmt.Sprintf("%s %s: %d, %s", d.Method, d.Path, d.Status, d.Outcome)))
+	if d.Summary != "" {
+		fmt.Fprintf(w.Stdout, "%s\n", d.Summary)
+	}
 	t := tabwriter.NewWriter(w.Stdout, 0, 0, 2, ' ', 0)
 	for _, fact := range [][2]string{
 		{"at", d.At.Format(time.RFC3339Nano)}, {"node", d.Node}, {"route", d.Route}, {"upstream", d.Upstream},
@@ -94,6 +97,9 @@ func printDecision(w Env, d admin.Decision) {
 		fmt.Fprintln(t, "  LIMIT\tRATE\tRESULT\tLEFT\tWAIT\tKEY\tHASH")
 	}
 	for _, l := range d.Limits {
+		if l.Result == "not_asked" && d.Outcome == "refused" {
+			continue // the sentence says it once for all
+		}
 		left, wait := "-", "-"
 		if l.Left != nil {
 			left = fmt.Sprint(*l.Left)

@@ -7,11 +7,12 @@ import (
 
 // A request's record is printed with each fact that there is, and no other.
 func TestExplain_WhatWasDecided(t *testing.T) {
-	whole := `{"node":"b","request_id":"1","at":"2026-01-02T03:04:05.000000006Z","route":"sms","method":"POST","path":"/sms","status":429,"outcome":"refused",
+	whole := `{"node":"b","request_id":"1","at":"2026-01-02T03:04:05.000000006Z","route":"sms","method":"POST","path":"/sms","status":429,"outcome":"refused","summary":"refused by sms.phone 5/1h, banned",
 		"list":"deny","new_keys":"refused","fallback":"local","upstream":"u","error":"away","repeated":true,"waited":true,"exempt":true,"ban_began":true,"limits":[
 		{"limit":"sms.phone","rate":"phone-1h","result":"refused","banned":true,"left":0,"wait_ms":0.25,"key":"phone","masked":"+86138****8000","hash":"ab"},
 		{"limit":"sms.all","rate":"all-1m","result":"not_asked","key":"global"}]}`
 	all := `POST /sms: 429, refused
+refused by sms.phone 5/1h, banned
   at             2026-01-02T03:04:05.000000006Z
   node           b
   route          sms
@@ -26,7 +27,6 @@ func TestExplain_WhatWasDecided(t *testing.T) {
   this refusal started a ban
   LIMIT      RATE      RESULT           LEFT  WAIT  KEY             HASH
   sms.phone  phone-1h  refused, banned  0     1ms   +86138****8000  ab
-  sms.all    all-1m    not_asked        -     -     global          
 `
 	for _, row := range []struct{ answer, out, stderr string }{
 		{`{"decisions":[` + whole + `]}`, all, ""},

@@ -97,7 +97,7 @@ func mergeDecisions(most int, seen []cluster.Reply) []admin.Decision {
 func decision(node string, d proxy.Decision) admin.Decision {
 	a := admin.Decision{
 		Node: node, RequestID: d.RequestID, At: d.At, Route: d.Route, Method: d.Method, Path: d.Path, Status: d.Status,
-		Outcome: d.Outcome, TookMS: d.TookMS, Limits: []admin.DecisionLimit{}, More: d.More, List: d.List, NewKeys: d.NewKeys,
+		Outcome: d.Outcome, Summary: d.Summary, TookMS: d.TookMS, Limits: []admin.DecisionLimit{}, More: d.More, List: d.List, NewKeys: d.NewKeys,
 		Fallback: d.Fallback, Upstream: d.Upstream, Error: d.Error,
 		Repeated: d.Repeated, Waited: d.Waited, Exempt: d.Exempt, BanBegan: d.BanBegan,
 	}

@@ -33,7 +33,7 @@ func (v decisionsView) Filtered() bool {
 func (d *dashboard) showDecisions(r *http.Request) view {
 	f := r.URL.Query()
 	v := decisionsView{At: time.Now(), Outcomes: []string{"refused", "shadow_refused", "rejected", "allowed"}, Query: admin.DecisionQuery{
-		RequestID: f.Get("request"), Route: f.Get("route"), Limit: f.Get("limit"), Outcome: f.Get("outcome"), Key: f.Get("hash"), N: decisionsShown,
+		RequestID: cmp.Or(f.Get("request"), f.Get("request_id")), Route: f.Get("route"), Limit: f.Get("limit"), Outcome: f.Get("outcome"), Key: f.Get("hash"), N: decisionsShown,
 	}}
 	if t, err := time.Parse(time.RFC3339Nano, f.Get("before")); err == nil {
 		v.Query.Before = t

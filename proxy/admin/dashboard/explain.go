@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -22,8 +23,10 @@ type explainView struct {
 	Explained *proxy.Explanation
 }
 
-func (d *dashboard) showExplainForm(*http.Request) view {
-	return view{name: "explain", title: "Explain", data: explainView{Methods: methods(), Method: http.MethodGet}}
+// showExplainForm shows the form, filled in from a decision if its method and URL are given.
+func (d *dashboard) showExplainForm(r *http.Request) view {
+	f := r.URL.Query()
+	return view{name: "explain", title: "Explain", data: explainView{Methods: methods(), Method: cmp.Or(f.Get("method"), http.MethodGet), URL: f.Get("url")}}
 }
 
 func methods() []string { return []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} }
@@ -64,8 +67,10 @@ func (v explainView) request() (proxy.ExplainRequest, error) {
 		if !found {
 			return r, errHeader
 		}
+		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
 		r.Header[name] = append(r.Header[name], strings.TrimSpace(value))
 	}
+	r.SetContentType()
 	if v.Client != "" {
 		addr, err := netip.ParseAddr(v.Client)
 		if err != nil {

@@ -88,9 +88,14 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 	b := open(t, o)
 	form := b.form("/dashboard/explain", "method", "POST", "url", "/sms", "header", "X-Phone: 1\r\n\r\nX-Phone: 2\r\n", "body", "a=b", "client", "203.0.113.7")
 	b.post("/dashboard/explain", form).shows(t, http.StatusOK, "Response by Weir: 429", "limit phone", `class="refused"`)
-	if asked.Method != "POST" || asked.URL != "/sms" || asked.Body != "a=b" || asked.Client.String() != "203.0.113.7" || !reflect.DeepEqual(asked.Header, map[string][]string{"X-Phone": {"1", "2"}}) {
+	if asked.Method != "POST" || asked.URL != "/sms" || asked.Body != "a=b" || asked.Client.String() != "203.0.113.7" || !reflect.DeepEqual(asked.Header, map[string][]string{"X-Phone": {"1", "2"}, "Content-Type": {"application/x-www-form-urlencoded"}}) {
 		t.Errorf("got %+v", asked)
 	}
+	b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "POST", "url", "/sms", "header", "x-phone: 1", "body", `{"phone":"1"}`)).shows(t, http.StatusOK)
+	if !reflect.DeepEqual(asked.Header, map[string][]string{"X-Phone": {"1"}, "Content-Type": {"application/json"}}) {
+		t.Errorf("got %+v; want the Content-Type that weir explain would send", asked.Header)
+	}
+	b.get("/dashboard/explain?method=POST&url=/v1/sms/send").shows(t, http.StatusOK, `value="POST"`, `value="/v1/sms/send"`)
 	for field, says := range map[string]string{"header": "each line of the header has a colon", "client": "is an IP address"} {
 		form := b.form("/dashboard/explain", "method", "GET", "url", "/", field, "nonsense")
 		b.post("/dashboard/explain", form).shows(t, http.StatusUnprocessableEntity, says)

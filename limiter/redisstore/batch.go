@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // maxClaims is the maximum number of claims in a batch of several requests. It bounds the
@@ -155,26 +156,6 @@ func (b *batch) newGroup() *slotBatch {
 	return g
 }
 
-// appendCommands appends the commands, one for each group, to be sent on c. The first
-// change on a connection carries the source of its script: if Redis did not know it, the
-// change would be sent again, and come too late.
-func (b *batch) appendCommands(out []byte, c *conn) []byte {
-	for _, g := range b.groups {
-		if g.shared != nil || g.change != nil {
-			sc, keys, args := g.command(b.store)
-			call := sc.call
-			if g.change != nil && !slices.Contains(c.evaluated, sc) {
-				c.evaluated = append(c.evaluated, sc)
-				call = string(appendBulk(appendBulk(nil, "EVAL"), sc.text))
-			}
-			out = appendCall(out, call, keys, args)
-			continue
-		}
-		out = g.payload.appendCall(out, b.store.scripts.choose(&g.payload))
-	}
-	return out
-}
-
 // command returns the script, keys and arguments of g.
 func (g *slotBatch) command(s *Store) (*script, []string, []any) {
 	if c := g.change; c != nil {
@@ -187,13 +168,13 @@ func (g *slotBatch) command(s *Store) (*script, []string, []any) {
 }
 
 // finishCalls reads the reply to calls, and finishes those that were claimed.
-func (b *batch) finishCalls(calls []*call, p *reply) {
+func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 	if len(calls) == 1 && calls[0].change != nil {
 		b.finishChange(calls[0], p)
 		return
 	}
-	at, rest, bad := readTime(p.ints)
-	err := p.err
+	at, rest, bad := readTime(p.Ints)
+	err := p.Err
 	if err == nil {
 		err = bad
 	}
@@ -202,7 +183,7 @@ func (b *batch) finishCalls(calls []*call, p *reply) {
 		want += 1 + len(c.shadows) + 2*len(c.claims)
 	}
 	if err == nil && len(rest) != want {
-		err = errReply
+		err = wire.ErrReply
 	}
 	if err != nil {
 		b.store.reloadCluster()

@@ -10,6 +10,8 @@ import (
 
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // ErrOpen reports that Redis was not called because the circuit breaker is open after too
@@ -27,7 +29,7 @@ var errSharedOpen = errors.New("limiters shared with Redisson")
 // does not affect other limits.
 type breaker struct {
 	own, shared *circuit
-	masters     *masters // nil without Sentinel
+	masters     *wire.Masters // nil without Sentinel
 }
 
 func newBreaker(after uint, rest time.Duration) breaker {
@@ -55,7 +57,7 @@ func (b breaker) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := next(ctx, network, addr)
 		if err == nil {
-			b.masters.set(c.RemoteAddr().String())
+			b.masters.Set(c.RemoteAddr().String())
 		}
 		return c, err
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // errAway is what dialling a Redis that is not there says.
@@ -168,5 +170,24 @@ func TestBreaker_IgnoresCallersThatLeft(t *testing.T) {
 		if err := call(t.Context(), nil); errors.Is(err, ErrOpen) {
 			t.Fatal("opened")
 		}
+	}
+}
+
+// The client of sentinels says which master it has found last.
+func TestBreaker_NotesTheMaster(t *testing.T) {
+	s := newSpeaker(t, nil)
+	b := newBreaker(1, time.Minute)
+	b.masters = &wire.Masters{}
+	if !b.masters.IsCurrent("anywhere") {
+		t.Error("without a master that is known, another one is")
+	}
+	dial := b.DialHook(func(context.Context, string, string) (net.Conn, error) { return net.Dial("tcp", s.addr) })
+	c, err := dial(t.Context(), "tcp", "the name of the master")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if b.masters.IsCurrent("10.1.2.3:6379") || !b.masters.IsCurrent(s.addr) {
+		t.Errorf("after a connection to %s that is not the master", s.addr)
 	}
 }

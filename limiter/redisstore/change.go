@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // A changeCommand is a script call that changes windows. It is sent over the pipeline of
@@ -100,10 +101,10 @@ func (s *Store) queueChange(claims []limiter.Claim, command changeCommand) (*cal
 
 // finishChange finishes the call of a command with its reply, a number that is not
 // negative.
-func (b *batch) finishChange(c *call, p *reply) {
-	err := p.err
-	if err == nil && (len(p.ints) != 1 || p.ints[0] < 0) {
-		err = errReply
+func (b *batch) finishChange(c *call, p *wire.Reply) {
+	err := p.Err
+	if err == nil && (len(p.Ints) != 1 || p.Ints[0] < 0) {
+		err = wire.ErrReply
 	}
 	if err != nil {
 		b.store.reloadCluster()

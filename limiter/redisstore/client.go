@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // A Mode is the kind of a Redis deployment.
@@ -74,7 +76,7 @@ func NewClient(c ClientConfig) (redis.UniversalClient, error) {
 	guarded := func(client *redis.Client) *redis.Client {
 		b := newBreaker(c.BreakAfter, c.BreakRest)
 		if c.Mode == Sentinel {
-			b.masters = &masters{}
+			b.masters = &wire.Masters{}
 		}
 		client.AddHook(b)
 		return client

@@ -44,10 +44,9 @@
 //	queue.go     calls that wait and calls that are not answered; a call is claimed before it is answered
 //	pipeline.go  the writer: the waiting calls become one batch, written from one buffer
 //	receive.go   the reader: writes the replies directly into the calls
-//	resp.go      the RESP2 and RESP3 parser
-//	dialer.go    opens connections, one at a time, with a backoff after failures
 //	resend.go    retries through the client: an unknown script, a slot that has moved
 //	shadow.go    claims that are decided beside those of a request, if it is allowed
+//	internal/wire  connections, the encoding of commands and the RESP2 and RESP3 parser
 //
 // Calls and batches are reused, so that a usual decision does not allocate. Calls have no
 // timers: one sweep ends all calls whose deadline has passed, and closes a connection on

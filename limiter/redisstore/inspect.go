@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // Inspect implements limiter.AdminStore: one script call for each slot. No request waits
@@ -52,7 +53,7 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time,
 	}
 	at, list, err := timedNumbers(reply)
 	if err != nil || len(list) != 6*len(claims) {
-		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, errReply)
+		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
 	}
 	statuses := make([]limiter.KeyStatus, len(claims))
 	for i, c := range claims {
@@ -111,7 +112,7 @@ func (s *Store) inspectShared(ctx context.Context, c limiter.Claim) (time.Time, 
 	}
 	at, n, err := timedNumbers(reply)
 	if err != nil || len(n) != 5 {
-		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, errReply)
+		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
 	}
 	return at, []limiter.KeyStatus{{
 		Rate: limiter.Rate{Count: n[3], Window: milliseconds(n[4])}, Capacity: n[3], Remaining: n[0], Used: n[3] - n[0],

@@ -1,11 +1,13 @@
 package redisstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strconv"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // idBytes of a permit's id are written to Redis: enough to tell the decisions of
@@ -95,7 +97,7 @@ func (p *payload) window(n names, c *limiter.Claim, first int) (int, int) {
 func (p *payload) key(n names, c *limiter.Claim) {
 	for i := range n.keyCount(c) {
 		p.name = n.append(p.name[:0], c, i)
-		p.keys = appendBulk(p.keys, p.name)
+		p.keys = wire.AppendBulk(p.keys, p.name)
 		p.nKeys++
 	}
 }
@@ -224,4 +226,38 @@ func (p *payload) args() []any {
 		args = append(args, p.follows)
 	}
 	return append(args, p.rest...)
+}
+
+// appendCall appends the command that runs sc on p.
+func (p *payload) appendCall(out []byte, sc *script) []byte {
+	n := 5 + p.nKeys // EVALSHA, hash, number of keys, limits, windows
+	if len(p.requests) > 0 {
+		n++
+	}
+	if len(p.follows) > 0 {
+		n++
+	}
+	out = append(wire.AppendHeader(out, '*', n), sc.call...)
+	out = append(wire.AppendCount(out, p.nKeys), p.keys...)
+	out = wire.AppendBulk(wire.AppendBulk(out, p.limits), p.windows)
+	if len(p.requests) > 0 {
+		out = wire.AppendBulk(out, p.requests)
+	}
+	if len(p.follows) > 0 {
+		out = wire.AppendBulk(out, p.follows)
+	}
+	return out
+}
+
+// keyNames are the names of all keys of p.
+func (p *payload) keyNames() []string {
+	all := make([]string, 0, p.nKeys)
+	for rest := p.keys; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\r')
+		n, _ := strconv.Atoi(string(rest[1:end]))
+		begin := end + len("\r\n")
+		all = append(all, string(rest[begin:begin+n]))
+		rest = rest[begin+n+len("\r\n"):]
+	}
+	return all
 }

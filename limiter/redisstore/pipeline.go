@@ -4,10 +4,13 @@ import (
 	"context"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // A pipeline sends calls to one Redis over one connection. A writer sends the waiting
@@ -22,25 +25,25 @@ import (
 // something to send. If it is lost and no call waits, the writer ends.
 type pipeline struct {
 	store      *Store
-	node       *redis.Client
 	circuit    *circuit // of the client; nil if it has none
-	masters    *masters // of the client; nil without Sentinel
 	queue      queue
 	writers    sync.WaitGroup
-	background sync.WaitGroup // readers, dialers and calls that are sent again
+	background sync.WaitGroup // calls that are sent again
 
-	writeMu sync.Mutex // held by the writer; guards the fields below
-	conn    *conn
-	dialer  dialer
-	calls   []*call // being sent
-	buf     []byte
+	writeMu   sync.Mutex // held by the writer; guards the fields below
+	dialer    wire.Dialer
+	conn      *wire.Conn
+	evaluated []*script // of changes, whose source was sent on conn
+	calls     []*call   // being sent
+	buf       []byte
 }
 
 // newPipeline returns a pipeline to node. It starts no goroutine.
 func newPipeline(s *Store, node *redis.Client, at pipelineKey) *pipeline {
-	p := &pipeline{store: s, node: node}
+	p := &pipeline{store: s}
+	p.dialer.Node, p.dialer.Read = node, p.read
 	if b := breakerOf(node); b != nil {
-		p.circuit, p.masters = b.own, b.masters
+		p.circuit, p.dialer.Masters = b.own, b.masters
 		if at.shared {
 			p.circuit = b.shared
 		}
@@ -97,9 +100,24 @@ func (p *pipeline) write() {
 		p.send(c)
 	}
 	if p.conn != nil {
-		p.conn.abort(net.ErrClosed)
+		p.conn.Abort(net.ErrClosed)
 		p.conn = nil
 	}
+}
+
+// connection returns the connection for the writer, opening one if necessary.
+func (p *pipeline) connection() (*wire.Conn, error) {
+	if !p.conn.IsUnusable() {
+		if !p.dialer.MustReplace(p.conn) {
+			return p.conn, nil
+		}
+		p.queue.waitDrained()
+		p.conn.Abort(net.ErrClosed)
+	}
+	var err error
+	p.conn, err = p.dialer.Dial(p.queue.timeout)
+	p.evaluated = p.evaluated[:0]
+	return p.conn, err
 }
 
 // acquirePermit asks the circuit breaker of the client whether a batch may be sent.
@@ -130,7 +148,7 @@ func (p *pipeline) fail(calls []*call, err error) {
 
 // send sends one batch. Calls that do not fit are sent with the next one, and so are all
 // calls if c was lost.
-func (p *pipeline) send(c *conn) {
+func (p *pipeline) send(c *wire.Conn) {
 	p.calls = p.queue.dequeue(p.calls[:0])
 	defer clear(p.calls)
 	b := p.queue.getBatch(p.store)
@@ -146,7 +164,7 @@ func (p *pipeline) send(c *conn) {
 		p.queue.putBatch(b)
 		return
 	}
-	p.buf = b.appendCommands(p.buf[:0], c)
+	p.buf = p.appendCommands(p.buf[:0], b)
 	b.sentAt, b.version = time.Now(), p.store.denials.currentVersion()
 	if !p.queue.addInFlight(b, c) {
 		p.circuit.record(context.Canceled)
@@ -156,11 +174,31 @@ func (p *pipeline) send(c *conn) {
 	}
 	// From here on the reader owns b. It also answers b if the write fails.
 	if _, err := c.Write(p.buf); err != nil {
-		c.abort(err)
+		c.Abort(err)
 	}
 	if cap(p.buf) > maxBufferSize {
 		p.buf = nil
 	}
+}
+
+// appendCommands appends the commands of b, one for each group. The first change on a
+// connection carries the source of its script: if Redis did not know it, the change would
+// be sent again, and come too late.
+func (p *pipeline) appendCommands(out []byte, b *batch) []byte {
+	for _, g := range b.groups {
+		if g.shared == nil && g.change == nil {
+			out = g.payload.appendCall(out, p.store.scripts.choose(&g.payload))
+			continue
+		}
+		sc, keys, args := g.command(p.store)
+		call := sc.call
+		if g.change != nil && !slices.Contains(p.evaluated, sc) {
+			p.evaluated = append(p.evaluated, sc)
+			call = string(wire.AppendBulk(wire.AppendBulk(nil, "EVAL"), sc.text))
+		}
+		out = wire.AppendCall(out, call, keys, args)
+	}
+	return out
 }
 
 // maxBufferSize is the largest command buffer that is kept for reuse.
@@ -174,7 +212,7 @@ func (p *pipeline) sweep() {
 		c.finish(c.err)
 	}
 	if hung != nil {
-		hung.abort(context.DeadlineExceeded)
+		hung.Abort(context.DeadlineExceeded)
 	}
 }
 
@@ -182,7 +220,7 @@ func (p *pipeline) sweep() {
 func (p *pipeline) close() {
 	p.queue.close()
 	p.writers.Wait()
-	p.dialer.stop()
+	p.dialer.Stop()
 	p.background.Wait()
 	p.queue.sweepTimer.Stop()
 }

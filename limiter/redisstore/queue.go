@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // maxQueue is the maximum number of calls that wait for one connection.
@@ -34,7 +36,7 @@ type queue struct {
 	oldest, newest *call    // linked list of unanswered calls
 	inFlight       []*batch // in the order of sending
 	freeBatches    []*batch
-	conn           *conn // of the batches in flight
+	conn           *wire.Conn // of the batches in flight
 	sweepTimer     *time.Timer
 	isSweepSet     bool // sweepTimer is set
 }
@@ -133,11 +135,11 @@ func (q *queue) claim(calls []*call) {
 // waitReady waits until there are calls to send and a batch may be sent. It returns false
 // if the writer must end: no call waits, and there is no connection or the queue is
 // closed.
-func (q *queue) waitReady(c *conn) bool {
+func (q *queue) waitReady(c *wire.Conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.waiting) == 0 || len(q.inFlight) >= q.maxInFlight {
-		if len(q.waiting) == 0 && (c.isUnusable() || q.closed && len(q.inFlight) == 0) {
+		if len(q.waiting) == 0 && (c.IsUnusable() || q.closed && len(q.inFlight) == 0) {
 			q.hasWriter = false
 			return false
 		}
@@ -191,10 +193,10 @@ func (q *queue) requeue(calls []*call) {
 }
 
 // addInFlight records that b is sent on c. It returns false if the reader of c has ended.
-func (q *queue) addInFlight(b *batch, c *conn) bool {
+func (q *queue) addInFlight(b *batch, c *wire.Conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.isEnded.Load() {
+	if c.IsUnusable() {
 		return false
 	}
 	q.conn = c
@@ -223,10 +225,10 @@ func (q *queue) removeFirst() {
 }
 
 // removeAll removes all batches in flight on c, because its reader has ended.
-func (q *queue) removeAll(c *conn) []*batch {
+func (q *queue) removeAll(c *wire.Conn) []*batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c.isEnded.Store(true)
+	c.MarkEnded()
 	if q.conn != c { // nothing is in flight, or another connection has replaced c
 		q.wakeWriter()
 		return nil
@@ -258,7 +260,7 @@ func (q *queue) putBatch(b *batch) {
 
 // expire claims the calls whose deadline has passed, and returns the connection if a
 // batch on it has exceeded its timeout. It sets the timer for the next deadline.
-func (q *queue) expire(now time.Time) (late []*call, hung *conn) {
+func (q *queue) expire(now time.Time) (late []*call, hung *wire.Conn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := q.oldest; c != nil && !c.deadline.After(now); c = q.oldest {

@@ -22,8 +22,8 @@ func TestPipeline_KeepsWhatWasNotSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost.abort(net.ErrClosed)
-	eventually(t, "the reader ends", lost.isEnded.Load)
+	lost.Abort(net.ErrClosed)
+	eventually(t, "the reader ends", lost.IsUnusable)
 	calls := []*call{}
 	for range 3 {
 		calls = append(calls, s.newCall([]limiter.Claim{{Limit: bucketOf("l", 5), Cost: 1}}, newID()))

@@ -4,18 +4,20 @@ import (
 	"cmp"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // read is the reader goroutine of c. It answers the batches on c and, when c is lost, all
 // that are in flight.
-func (p *pipeline) read(c *conn) {
-	in, answer := newRESPReader(c), &reply{}
+func (p *pipeline) read(c *wire.Conn) {
+	in, answer := wire.NewReader(c), &wire.Reply{}
 	var err error
 	for err == nil {
 		err = p.receive(c, in, answer)
 	}
-	c.abort(err)
-	err = c.readError(err)
+	c.Abort(err)
+	err = c.ReadError(err)
 	for i, b := range p.queue.removeAll(c) {
 		if i == 0 { // the other batches are no further evidence
 			p.circuit.record(err)
@@ -25,33 +27,33 @@ func (p *pipeline) read(c *conn) {
 			p.fail(g.calls, err)
 		}
 	}
-	c.close()
+	_ = c.Close()
 }
 
 // receive reads the replies to one batch and finishes its calls.
-func (p *pipeline) receive(c *conn, in *respReader, answer *reply) error {
-	if err := in.read(answer); err != nil {
+func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) error {
+	if err := in.Read(answer); err != nil {
 		return err
 	}
 	b := p.queue.firstInFlight()
 	if b == nil {
-		return errProtocol // reply without a request
+		return wire.ErrProtocol // reply without a request
 	}
 	var failed error
 	for i, g := range b.groups {
 		if i > 0 {
-			if err := in.read(answer); err != nil {
+			if err := in.Read(answer); err != nil {
 				return err
 			}
 		}
 		calls := g.calls
 		g.calls = g.calls[:0] // a finished call belongs to its caller
-		if answer.err != nil {
-			failed = cmp.Or(failed, answer.err)
-			if redis.HasErrorPrefix(answer.err, "READONLY") {
-				c.isStale.Store(true) // it is not a master any more
+		if answer.Err != nil {
+			failed = cmp.Or(failed, answer.Err)
+			if redis.HasErrorPrefix(answer.Err, "READONLY") {
+				c.MarkStale() // it is not a master any more
 			}
-			if b.mustResend(answer.err) {
+			if b.mustResend(answer.Err) {
 				p.resend(g, calls)
 				calls = nil
 			}

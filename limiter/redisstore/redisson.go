@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 var (
@@ -175,7 +176,7 @@ func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, erro
 	}
 	list, err := numbersOf(reply)
 	if err == nil && (len(list) < 4 || slices.Min(list[1:4]) < 0 || list[1] > 1) {
-		err = errReply
+		err = wire.ErrReply
 	}
 	if err != nil {
 		return limiter.Outcome{}, fmt.Errorf("take: %w: %w", limiter.ErrUnavailable, err)
@@ -267,7 +268,7 @@ func (r *RateLimiter) number(ctx context.Context, verb string, sc script, args .
 	}
 	n, ok := reply.(int64)
 	if !ok || n < 0 {
-		return 0, fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, errReply)
+		return 0, fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, wire.ErrReply)
 	}
 	return n, nil
 }

@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
-
-// errReply reports a reply that is not valid for the scripts of this package.
-var errReply = errors.New("reply of an unknown shape")
 
 // errType reports that a key of a window has another type, or holds data that is not
 // valid. Reset deletes it. Nothing was taken, and other decisions are not affected.
@@ -23,12 +21,12 @@ func numbersOf(reply any) ([]int64, error) {
 	}
 	list, ok := reply.([]any)
 	if !ok {
-		return nil, errReply
+		return nil, wire.ErrReply
 	}
 	out := make([]int64, len(list))
 	for i, v := range list {
 		if out[i], ok = v.(int64); !ok {
-			return nil, errReply
+			return nil, wire.ErrReply
 		}
 	}
 	return out, nil
@@ -37,7 +35,7 @@ func numbersOf(reply any) ([]int64, error) {
 // readTime reads the time at the start of a reply.
 func readTime(list []int64) (time.Time, []int64, error) {
 	if len(list) == 0 || list[0] <= 0 {
-		return time.Time{}, nil, errReply
+		return time.Time{}, nil, wire.ErrReply
 	}
 	return time.UnixMilli(list[0]), list[1:], nil
 }
@@ -54,7 +52,7 @@ func readOne(reply any, claims []limiter.Claim, d *limiter.Decision) error {
 	}
 	rest, err = readDecision(rest, at, claims, d)
 	if err == nil && len(rest) > 0 {
-		err = errReply
+		err = wire.ErrReply
 	}
 	return err
 }
@@ -63,7 +61,7 @@ func readOne(reply any, claims []limiter.Claim, d *limiter.Decision) error {
 // every number. It returns the rest of list, also with errType.
 func readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter.Decision) ([]int64, error) {
 	if len(list) < 1+2*len(claims) {
-		return nil, errReply
+		return nil, wire.ErrReply
 	}
 	allowed, rest := list[0], list[1+2*len(claims):]
 	list = list[1 : 1+2*len(claims)]
@@ -71,13 +69,13 @@ func readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter
 		return rest, badClaims(list, claims)
 	}
 	if allowed < 0 || allowed > 2 {
-		return nil, errReply
+		return nil, wire.ErrReply
 	}
 	*d = limiter.Decision{Allowed: allowed == 1, At: at, Outcomes: d.Outcomes[:0]}
 	for i := range claims {
 		left, wait, ok := readClaim(list[2*i], list[2*i+1], &claims[i])
 		if !ok || d.Allowed && left < 0 {
-			return nil, errReply
+			return nil, wire.ErrReply
 		}
 		o := limiter.Outcome{
 			Allowed:   d.Allowed || wait == 0,
@@ -91,7 +89,7 @@ func readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter
 		d.Outcomes = append(d.Outcomes, o)
 	}
 	if !d.Allowed && d.Wait == 0 {
-		return nil, errReply // refused, but no limit refuses
+		return nil, wire.ErrReply // refused, but no limit refuses
 	}
 	return rest, nil
 }
@@ -105,7 +103,7 @@ func badClaims(list []int64, claims []limiter.Claim) error {
 		}
 	}
 	if len(names) == 0 {
-		return errReply
+		return wire.ErrReply
 	}
 	return fmt.Errorf("%w: %s", errType, strings.Join(names, ", "))
 }

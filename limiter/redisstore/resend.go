@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // mustResend reports whether err says that the script did not run, and that the client
@@ -33,9 +35,9 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 		ctx, cancel := context.WithTimeout(ctx, p.store.timeout)
 		defer cancel()
 		val, err := sc.send(ctx, p.store.client, "eval", sc.text, keys, args)
-		answer := reply{err: err}
+		answer := wire.Reply{Err: err}
 		if err == nil {
-			answer.ints, answer.err = numbersOf(val)
+			answer.Ints, answer.Err = numbersOf(val)
 		}
 		p.queue.claim(calls)
 		again.finishCalls(calls, &answer)

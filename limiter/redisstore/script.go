@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // A script is a text and the hash by which Redis remembers it.
@@ -23,7 +24,7 @@ func newScript(parts ...string) script {
 	text := strings.Join(parts, "\n")
 	sum := sha1.Sum([]byte(text)) // the name Redis gives it, no secret
 	hash := hex.EncodeToString(sum[:])
-	return script{text: text, hash: hash, call: string(appendBulk(appendBulk(nil, "EVALSHA"), hash))}
+	return script{text: text, hash: hash, call: string(wire.AppendBulk(wire.AppendBulk(nil, "EVALSHA"), hash))}
 }
 
 // scripts are the texts as Redis runs them.

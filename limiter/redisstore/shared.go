@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // ErrShared reports that a limiter shared with Redisson cannot be used: a key has another
@@ -106,7 +107,7 @@ func (s *Store) changeShared(ctx context.Context, sc script, c limiter.Claim, re
 	}
 	n, ok := reply.(int64)
 	if !ok || n < 0 {
-		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, errReply)
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
 	}
 	return n, nil
 }

@@ -27,7 +27,6 @@ type speaker struct {
 	answer func(conn, call int) string
 	conns  []net.Conn
 	calls  int
-	hold   chan struct{} // unless nil, new connections are served once it is closed
 }
 
 // granted is what a script answers for one claim.
@@ -59,11 +58,7 @@ func (s *speaker) serve(c net.Conn) {
 	defer c.Close()
 	s.mu.Lock()
 	s.conns = append(s.conns, c)
-	hold := s.hold
 	s.mu.Unlock()
-	if hold != nil {
-		<-hold
-	}
 	in, number := bufio.NewReader(c), 0
 	for {
 		command, err := readCommand(in)
@@ -101,13 +96,6 @@ func (s *speaker) cut() {
 	for _, c := range s.conns {
 		c.Close()
 	}
-}
-
-// hang has new connections wait until hold is closed, as those to a Redis that is stopped.
-func (s *speaker) hang(hold chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hold = hold
 }
 
 // called is how many script calls there were.

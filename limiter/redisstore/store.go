@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // DefaultTimeout is the default of Options.Timeout.
@@ -273,7 +274,7 @@ func (s *Store) change(ctx context.Context, sc script, claims []limiter.Claim, r
 	}
 	n, ok := reply.(int64)
 	if !ok || n < 0 {
-		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, errReply)
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
 	}
 	return n, nil
 }

@@ -1,6 +1,6 @@
 //go:build !linux || 386 || race
 
-package redisstore
+package wire
 
 import "net"
 

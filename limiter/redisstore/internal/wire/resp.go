@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"bytes"
@@ -8,9 +8,13 @@ import (
 	"math"
 )
 
-// errProtocol reports that a connection received data that is not valid RESP2 or RESP3.
-// The connection cannot be used any more.
-var errProtocol = errors.New("not the protocol of redis")
+var (
+	// ErrProtocol reports that a connection received data that is not valid RESP2 or
+	// RESP3. The connection cannot be used any more.
+	ErrProtocol = errors.New("not the protocol of redis")
+	// ErrReply reports a valid reply that is not what the command should return.
+	ErrReply = errors.New("reply of an unknown shape")
+)
 
 const (
 	readBuffer = 8 << 10
@@ -28,29 +32,30 @@ func (e serverError) Error() string { return string(e) }
 // RedisError implements redis.Error.
 func (serverError) RedisError() {}
 
-// A reply is the reply to one script call: a list of integers, one integer, or an error.
-// ints is reused by the next reply.
-type reply struct {
-	ints []int64
-	err  error // a serverError, or errReply if the reply is something else
+// A Reply is a list of integers, one integer, or an error. Ints is reused by the next
+// reply.
+type Reply struct {
+	Ints []int64
+	Err  error // a redis.Error, or ErrReply if the reply is something else
 }
 
-// A respReader reads replies from a connection. It buffers only data that was received
+// A Reader reads replies from a connection. It buffers only data that was received
 // and not read yet.
-type respReader struct {
+type Reader struct {
 	src  io.Reader
 	buf  []byte
 	r, w int // buf[r:w] is unread
 }
 
-func newRESPReader(src io.Reader) *respReader {
-	return &respReader{src: src, buf: make([]byte, readBuffer)}
+// NewReader returns a Reader of src.
+func NewReader(src io.Reader) *Reader {
+	return &Reader{src: src, buf: make([]byte, readBuffer)}
 }
 
-// read reads the next reply into p, skipping push messages. After an error the reader
+// Read reads the next reply into p, skipping push messages. After an error the reader
 // cannot be used any more.
-func (r *respReader) read(p *reply) error {
-	p.ints, p.err = p.ints[:0], nil
+func (r *Reader) Read(p *Reply) error {
+	p.Ints, p.Err = p.Ints[:0], nil
 	for {
 		line, err := r.line()
 		if err != nil {
@@ -58,16 +63,16 @@ func (r *respReader) read(p *reply) error {
 		}
 		switch line[0] {
 		case '-':
-			p.err = serverError(line[1:])
+			p.Err = serverError(line[1:])
 			return nil
 		case '*':
 			return r.list(p, line)
 		case ':':
 			n, ok := number(line[1:])
 			if !ok {
-				return fmt.Errorf("%w: %.40q", errProtocol, line)
+				return fmt.Errorf("%w: %.40q", ErrProtocol, line)
 			}
-			p.ints = append(p.ints, n)
+			p.Ints = append(p.Ints, n)
 			return nil
 		case '>':
 			err = r.skip(line)
@@ -77,7 +82,7 @@ func (r *respReader) read(p *reply) error {
 				err = r.skipAll(more - 1)
 			}
 		default:
-			p.err = errReply
+			p.Err = ErrReply
 			return r.skip(line)
 		}
 		if err != nil {
@@ -87,17 +92,17 @@ func (r *respReader) read(p *reply) error {
 }
 
 // list reads the elements of a list.
-func (r *respReader) list(p *reply, header []byte) error {
+func (r *Reader) list(p *Reply, header []byte) error {
 	n, ok := number(header[1:])
 	if !ok || n < -1 || n > maxElements {
-		return fmt.Errorf("%w: %.40q", errProtocol, header)
+		return fmt.Errorf("%w: %.40q", ErrProtocol, header)
 	}
 	if n == -1 {
-		p.err = errReply
+		p.Err = ErrReply
 	}
 	for range n {
 		if v, ok := r.count(); ok {
-			p.ints = append(p.ints, v)
+			p.Ints = append(p.Ints, v)
 			continue
 		}
 		line, err := r.line()
@@ -105,7 +110,7 @@ func (r *respReader) list(p *reply, header []byte) error {
 			return err
 		}
 		if line[0] != ':' {
-			p.err = errReply
+			p.Err = ErrReply
 			if err := r.skip(line); err != nil {
 				return err
 			}
@@ -113,16 +118,16 @@ func (r *respReader) list(p *reply, header []byte) error {
 		}
 		v, ok := number(line[1:])
 		if !ok {
-			return fmt.Errorf("%w: %.40q", errProtocol, line)
+			return fmt.Errorf("%w: %.40q", ErrProtocol, line)
 		}
-		p.ints = append(p.ints, v)
+		p.Ints = append(p.Ints, v)
 	}
 	return nil
 }
 
 // count reads an element if it is what most are: an integer without a sign, of at most 18
 // digits, that was received as a whole. Otherwise it reads nothing.
-func (r *respReader) count() (n int64, ok bool) {
+func (r *Reader) count() (n int64, ok bool) {
 	b := r.buf[r.r:r.w]
 	if len(b) < len(":0\r\n") || b[0] != ':' {
 		return 0, false
@@ -142,7 +147,7 @@ func (r *respReader) count() (n int64, ok bool) {
 }
 
 // skip skips the value with this header, at any depth.
-func (r *respReader) skip(header []byte) error {
+func (r *Reader) skip(header []byte) error {
 	more, err := r.skipOne(header)
 	if err != nil {
 		return err
@@ -151,10 +156,10 @@ func (r *respReader) skip(header []byte) error {
 }
 
 // skipAll skips n values.
-func (r *respReader) skipAll(n int64) error {
+func (r *Reader) skipAll(n int64) error {
 	for n > 0 {
 		if n > 2*maxElements {
-			return fmt.Errorf("%w: a reply of more than %d parts", errProtocol, 2*maxElements)
+			return fmt.Errorf("%w: a reply of more than %d parts", ErrProtocol, 2*maxElements)
 		}
 		header, err := r.line()
 		if err != nil {
@@ -171,7 +176,7 @@ func (r *respReader) skipAll(n int64) error {
 
 // skipOne skips the value with this header, except for the values that it contains; it
 // returns how many those are.
-func (r *respReader) skipOne(header []byte) (more int64, err error) {
+func (r *Reader) skipOne(header []byte) (more int64, err error) {
 	switch header[0] {
 	case '+', '-', ',', '#', '_', '(':
 		return 0, nil
@@ -199,11 +204,11 @@ func (r *respReader) skipOne(header []byte) (more int64, err error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("%w: %.40q", errProtocol, header)
+	return 0, fmt.Errorf("%w: %.40q", ErrProtocol, header)
 }
 
 // text skips n bytes and the following line end.
-func (r *respReader) text(n int64) error {
+func (r *Reader) text(n int64) error {
 	for have := int64(r.w - r.r); n > have; have = int64(r.w - r.r) {
 		n -= have
 		r.r = r.w
@@ -214,34 +219,34 @@ func (r *respReader) text(n int64) error {
 	r.r += int(n)
 	end, err := r.line0()
 	if err == nil && len(end) != 0 {
-		err = fmt.Errorf("%w: a text longer than it says", errProtocol)
+		err = fmt.Errorf("%w: a text longer than it says", ErrProtocol)
 	}
 	return err
 }
 
 // line returns the next line, without its end; it must not be empty. It is valid until
 // the next call.
-func (r *respReader) line() ([]byte, error) {
+func (r *Reader) line() ([]byte, error) {
 	line, err := r.line0()
 	if err == nil && len(line) == 0 {
-		err = fmt.Errorf("%w: an empty line", errProtocol)
+		err = fmt.Errorf("%w: an empty line", ErrProtocol)
 	}
 	return line, err
 }
 
 // line0 is like line, but the line may be empty.
-func (r *respReader) line0() ([]byte, error) {
+func (r *Reader) line0() ([]byte, error) {
 	for searched := 0; ; {
 		i := bytes.IndexByte(r.buf[r.r+searched:r.w], '\n')
 		if searched+max(i, 0) > maxLine {
-			return nil, fmt.Errorf("%w: a line longer than %d bytes", errProtocol, maxLine)
+			return nil, fmt.Errorf("%w: a line longer than %d bytes", ErrProtocol, maxLine)
 		}
 		if i >= 0 {
 			line := r.buf[r.r : r.r+searched+i]
 			r.r += searched + i + 1
 			n := len(line) - 1
 			if n < 0 || line[n] != '\r' || bytes.IndexByte(line[:n], '\r') >= 0 {
-				return nil, fmt.Errorf("%w: a line that ends with LF alone", errProtocol)
+				return nil, fmt.Errorf("%w: a line that ends with LF alone", ErrProtocol)
 			}
 			return line[:n], nil
 		}
@@ -254,7 +259,7 @@ func (r *respReader) line0() ([]byte, error) {
 
 // fill reads more. Where nothing is kept the buffer is that of the beginning again,
 // however long the lines before were.
-func (r *respReader) fill() error {
+func (r *Reader) fill() error {
 	switch {
 	case r.r == r.w:
 		r.r, r.w = 0, 0

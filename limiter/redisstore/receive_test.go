@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // After what no Redis says, or says unasked, its connection is not used any more: nobody
@@ -120,33 +120,14 @@ func TestConn_FollowsTheMaster(t *testing.T) {
 	store := s.store(t, Options{}, ClientConfig{})
 	must(t, store)
 	p := store.only(t)
-	p.masters = &masters{}
-	p.masters.set(s.addr)
+	p.dialer.Masters = &wire.Masters{}
+	p.dialer.Masters.Set(s.addr)
 	must(t, store)
-	p.masters.set("10.1.2.3:6379")
+	p.dialer.Masters.Set("10.1.2.3:6379")
 	must(t, store)
 	must(t, store)
 	if len(calledBy) != 2 {
 		t.Errorf("calls on %d connections, want 2", len(calledBy))
-	}
-}
-
-// The client of sentinels says which master it has found last.
-func TestBreaker_NotesTheMaster(t *testing.T) {
-	s := newSpeaker(t, nil)
-	b := newBreaker(1, time.Minute)
-	b.masters = &masters{}
-	if !b.masters.isCurrent("anywhere") {
-		t.Error("without a master that is known, another one is")
-	}
-	dial := b.DialHook(func(context.Context, string, string) (net.Conn, error) { return net.Dial("tcp", s.addr) })
-	c, err := dial(t.Context(), "tcp", "the name of the master")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if b.masters.isCurrent("10.1.2.3:6379") || !b.masters.isCurrent(s.addr) {
-		t.Errorf("after a connection to %s: %v", s.addr, *b.masters.last.Load())
 	}
 }
 
@@ -172,41 +153,6 @@ func TestDialer_SilenceOpensTheBreaker(t *testing.T) {
 		}
 	}
 	eventually(t, "the breaker is open", func() bool { return errors.Is(s.Take(t.Context(), five(), &d), ErrOpen) })
-}
-
-// Attempts that fail are made ever more seldom, as where there is no breaker nothing
-// else keeps callers from trying.
-func TestDialer_Pauses(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var refused atomic.Int64
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			refused.Add(1)
-			c.Close()
-		}
-	})
-	defer wg.Wait()
-	defer l.Close()
-	s := New(alone(t, l.Addr().String(), 0), Options{Timeout: patient, Denials: -1})
-	defer s.Close()
-	begun := time.Now()
-	for range 9 {
-		var d limiter.Decision
-		if err := s.Take(t.Context(), five(), &d); !errors.Is(err, limiter.ErrUnavailable) {
-			t.Fatal(err)
-		}
-	}
-	if took := time.Since(begun); refused.Load() != 9 || took < 200*time.Millisecond {
-		t.Errorf("%d attempts in %v, want 9 with pauses of 1 to 100 ms between them", refused.Load(), took)
-	}
 }
 
 // A caller that leaves does so at once, and holds up nobody.

@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"bytes"
@@ -18,13 +18,13 @@ import (
 )
 
 // said is what a reply says.
-func said(p *reply) string { return fmt.Sprintf("%v %v", p.ints, p.err) }
+func said(p *Reply) string { return fmt.Sprintf("%v %v", p.Ints, p.Err) }
 
 // readAll reads all replies that there are.
 func readAll(src io.Reader) (all []string, err error) {
-	r, p := newRESPReader(src), &reply{}
+	r, p := NewReader(src), &Reply{}
 	for {
-		if err := r.read(p); err != nil {
+		if err := r.Read(p); err != nil {
 			return all, err
 		}
 		all = append(all, said(p))
@@ -36,32 +36,32 @@ func TestRESP_Reads(t *testing.T) {
 	long := strings.Repeat("x", 3*readBuffer)
 	for in, want := range map[string]string{
 		"*3\r\n:1\r\n:-2\r\n:+3\r\n":                              "[1 -2 3] <nil>",
-		"*2\r\n:9223372036854775807\r\n:-9223372036854775808\r\n": said(&reply{ints: []int64{math.MaxInt64, math.MinInt64}}),
+		"*2\r\n:9223372036854775807\r\n:-9223372036854775808\r\n": said(&Reply{Ints: []int64{math.MaxInt64, math.MinInt64}}),
 		"*0\r\n":                               "[] <nil>",
 		"-NOSCRIPT No matching\r\n":            "[] NOSCRIPT No matching",
-		"!10\r\nERR a\r\nfoo\r\n":              "[] " + errReply.Error(),
-		"*-1\r\n":                              "[] " + errReply.Error(),
-		"$-1\r\n":                              "[] " + errReply.Error(),
-		"_\r\n":                                "[] " + errReply.Error(),
+		"!10\r\nERR a\r\nfoo\r\n":              "[] " + ErrReply.Error(),
+		"*-1\r\n":                              "[] " + ErrReply.Error(),
+		"$-1\r\n":                              "[] " + ErrReply.Error(),
+		"_\r\n":                                "[] " + ErrReply.Error(),
 		":7\r\n":                               "[7] <nil>",
-		"+OK\r\n":                              "[] " + errReply.Error(),
-		"$2\r\n\r\n\r\n":                       "[] " + errReply.Error(),
-		"$0\r\n\r\n":                           "[] " + errReply.Error(),
-		"=5\r\ntxt:a\r\n":                      "[] " + errReply.Error(),
-		",1.5\r\n":                             "[] " + errReply.Error(),
-		"#t\r\n":                               "[] " + errReply.Error(),
-		"(12345678901234567890123\r\n":         "[] " + errReply.Error(),
-		"%2\r\n+a\r\n:1\r\n+b\r\n*1\r\n:2\r\n": "[] " + errReply.Error(),
-		"~2\r\n:1\r\n:2\r\n":                   "[] " + errReply.Error(),
-		"*2\r\n:1\r\n$1\r\na\r\n":              "[1] " + errReply.Error(),
-		"*2\r\n*2\r\n:5\r\n*0\r\n:1\r\n":       "[1] " + errReply.Error(),
-		"*2\r\n$-1\r\n:1\r\n":                  "[1] " + errReply.Error(),
+		"+OK\r\n":                              "[] " + ErrReply.Error(),
+		"$2\r\n\r\n\r\n":                       "[] " + ErrReply.Error(),
+		"$0\r\n\r\n":                           "[] " + ErrReply.Error(),
+		"=5\r\ntxt:a\r\n":                      "[] " + ErrReply.Error(),
+		",1.5\r\n":                             "[] " + ErrReply.Error(),
+		"#t\r\n":                               "[] " + ErrReply.Error(),
+		"(12345678901234567890123\r\n":         "[] " + ErrReply.Error(),
+		"%2\r\n+a\r\n:1\r\n+b\r\n*1\r\n:2\r\n": "[] " + ErrReply.Error(),
+		"~2\r\n:1\r\n:2\r\n":                   "[] " + ErrReply.Error(),
+		"*2\r\n:1\r\n$1\r\na\r\n":              "[1] " + ErrReply.Error(),
+		"*2\r\n*2\r\n:5\r\n*0\r\n:1\r\n":       "[1] " + ErrReply.Error(),
+		"*2\r\n$-1\r\n:1\r\n":                  "[1] " + ErrReply.Error(),
 		">2\r\n+invalidate\r\n*1\r\n$1\r\na\r\n*1\r\n:4\r\n":               "[4] <nil>",
 		"|1\r\n+ttl\r\n:3\r\n*1\r\n:4\r\n":                                 "[4] <nil>",
-		"*2\r\n|1\r\n+ttl\r\n:3\r\n:8\r\n:9\r\n":                           "[9] " + errReply.Error(),
-		"$" + strconv.Itoa(len(long)) + "\r\n" + long + "\r\n":             "[] " + errReply.Error(),
+		"*2\r\n|1\r\n+ttl\r\n:3\r\n:8\r\n:9\r\n":                           "[9] " + ErrReply.Error(),
+		"$" + strconv.Itoa(len(long)) + "\r\n" + long + "\r\n":             "[] " + ErrReply.Error(),
 		"-ERR " + long + "\r\n":                                            "[] ERR " + long,
-		"*2\r\n:1\r\n$" + strconv.Itoa(len(long)) + "\r\n" + long + "\r\n": "[1] " + errReply.Error(),
+		"*2\r\n:1\r\n$" + strconv.Itoa(len(long)) + "\r\n" + long + "\r\n": "[1] " + ErrReply.Error(),
 	} {
 		whole := in + "*1\r\n:1\r\n" // what follows is read, too
 		wants := []string{want, "[1] <nil>"}
@@ -86,8 +86,8 @@ func TestRESP_RefusesWhatIsNotTheProtocol(t *testing.T) {
 		"~1048577\r\n", "%9223372036854775807\r\n", "|9223372036854775807\r\n", strings.Repeat("*1048576\r\n", 4),
 		"-" + strings.Repeat("x", maxLine+readBuffer) + "\r\n", "*1\r\n?\r\n", ".\r\n",
 	} {
-		if got, err := readAll(strings.NewReader(in)); len(got) > 0 || !errors.Is(err, errProtocol) {
-			t.Errorf("%.40q: %d replies, %v; want %v", in, len(got), err, errProtocol)
+		if got, err := readAll(strings.NewReader(in)); len(got) > 0 || !errors.Is(err, ErrProtocol) {
+			t.Errorf("%.40q: %d replies, %v; want %v", in, len(got), err, ErrProtocol)
 		}
 	}
 	for _, in := range []string{"*1\r\n:1\r", "*2\r\n:1\r\n:", "*1\r"} {
@@ -107,22 +107,22 @@ func TestRESP_RefusesWhatIsNotTheProtocol(t *testing.T) {
 
 // Errors are those of Redis, as the client knows them.
 func TestRESP_ErrorsAreRedisErrors(t *testing.T) {
-	var p reply
-	if err := newRESPReader(strings.NewReader("-LOADING Redis is loading\r\n")).read(&p); err != nil || !redis.HasErrorPrefix(p.err, "LOADING") {
-		t.Errorf("%v, %v", p.err, err)
+	var p Reply
+	if err := NewReader(strings.NewReader("-LOADING Redis is loading\r\n")).Read(&p); err != nil || !redis.HasErrorPrefix(p.Err, "LOADING") {
+		t.Errorf("%v, %v", p.Err, err)
 	}
 }
 
 // A long line is not kept for ever.
 func TestRESP_KeepsItsBufferSmall(t *testing.T) {
-	r := newRESPReader(strings.NewReader("-" + strings.Repeat("x", 5*readBuffer) + "\r\n*0\r\n"))
-	var p reply
+	r := NewReader(strings.NewReader("-" + strings.Repeat("x", 5*readBuffer) + "\r\n*0\r\n"))
+	var p Reply
 	for range 2 {
-		if err := r.read(&p); err != nil {
+		if err := r.Read(&p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_ = r.read(&p)
+	_ = r.Read(&p)
 	if len(r.buf) != readBuffer {
 		t.Errorf("%d bytes kept", len(r.buf))
 	}
@@ -143,18 +143,18 @@ func FuzzRESP(f *testing.F) {
 		}
 		want, wantErr := referenceAll(in)
 		for split := range len(in) + 1 {
-			r := newRESPReader(io.MultiReader(bytes.NewReader(in[:split]), bytes.NewReader(in[split:])))
+			r := NewReader(io.MultiReader(bytes.NewReader(in[:split]), bytes.NewReader(in[split:])))
 			var got []string
-			var p reply
-			err := r.read(&p)
-			for ; err == nil; err = r.read(&p) {
+			var p Reply
+			err := r.Read(&p)
+			for ; err == nil; err = r.Read(&p) {
 				got = append(got, said(&p))
 			}
-			if !slices.Equal(got, want) || errors.Is(err, errProtocol) != wantErr {
+			if !slices.Equal(got, want) || errors.Is(err, ErrProtocol) != wantErr {
 				t.Fatalf("%q split at %d: %q, %v; want %q, a fault: %v", in, split, got, err, want, wantErr)
 			}
-			if len(r.buf) > 2*maxLine || cap(p.ints) > 4*(len(in)+1) {
-				t.Fatalf("%q: %d bytes and %d numbers kept", in, len(r.buf), cap(p.ints))
+			if len(r.buf) > 2*maxLine || cap(p.Ints) > 4*(len(in)+1) {
+				t.Fatalf("%q: %d bytes and %d numbers kept", in, len(r.buf), cap(p.Ints))
 			}
 		}
 	})
@@ -190,19 +190,19 @@ func (r *reference) reply() (string, error) {
 		case kind == '-':
 			return fmt.Sprint("[] ", v), nil
 		case kind == ':':
-			return said(&reply{ints: []int64{v.(int64)}}), nil
+			return said(&Reply{Ints: []int64{v.(int64)}}), nil
 		case kind != '*' || v == nil:
-			return fmt.Sprint("[] ", errReply), nil
+			return fmt.Sprint("[] ", ErrReply), nil
 		}
 		ints, odd := []int64{}, error(nil)
 		for _, e := range v.([]any) {
 			if n, ok := e.(int64); ok {
 				ints = append(ints, n)
 			} else {
-				odd = errReply
+				odd = ErrReply
 			}
 		}
-		return said(&reply{ints: ints, err: odd}), nil
+		return said(&Reply{Ints: ints, Err: odd}), nil
 	}
 }
 
@@ -213,7 +213,7 @@ func (r *reference) line() (string, error) {
 	}
 	text, ended := strings.CutSuffix(string(line), "\r")
 	if !ended || strings.Contains(text, "\r") {
-		return "", errProtocol
+		return "", ErrProtocol
 	}
 	r.rest = rest
 	return text, nil
@@ -223,7 +223,7 @@ func (r *reference) line() (string, error) {
 func (r *reference) value() (kind byte, v any, err error) {
 	text, err := r.line()
 	if err != nil || text == "" {
-		return 0, nil, cmp.Or(err, errProtocol)
+		return 0, nil, cmp.Or(err, ErrProtocol)
 	}
 	kind, text = text[0], text[1:]
 	if strings.IndexByte("+-,#_(", kind) >= 0 {
@@ -232,13 +232,13 @@ func (r *reference) value() (kind byte, v any, err error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case err != nil || len(strings.TrimLeft(text, "+-")) > 19:
-		return 0, nil, errProtocol
+		return 0, nil, ErrProtocol
 	case kind == ':':
 		return kind, n, nil
 	case n == -1 && (kind == '$' || kind == '*'):
 		return kind, nil, nil
 	case n < 0:
-		return 0, nil, errProtocol
+		return 0, nil, ErrProtocol
 	}
 	switch kind {
 	case '$', '!', '=':
@@ -248,7 +248,7 @@ func (r *reference) value() (kind byte, v any, err error) {
 		text, r.rest = string(r.rest[:n]), r.rest[n:]
 		end, err := r.line()
 		if err == nil && end != "" {
-			err = errProtocol
+			err = ErrProtocol
 		}
 		return kind, text, err
 	case '*', '~', '>':
@@ -258,7 +258,7 @@ func (r *reference) value() (kind byte, v any, err error) {
 		v, err := r.values(2 * n)
 		return kind, v, err
 	}
-	return 0, nil, errProtocol
+	return 0, nil, ErrProtocol
 }
 
 // values are so many, of which none is an attribute: that belongs to what follows it.

@@ -25,7 +25,7 @@ routes:
   - {name: own, match: {path: /own}, respond: {body: ok}, limits: [{key: 'header:X-User', rate: 2/1h, scope: per_client}]}
   - {name: all, match: {path: /all}, respond: {body: ok}, limits: [{key: 'header:X-User', rate: 2/1h}]}
 `, func(o *Options) {
-			o.Store = redisstore.New(client, redisstore.Options{Timeout: time.Minute, Client: name, Denials: -1})
+			o.Store = redisstore.New(client, redisstore.Options{Timeout: time.Minute, Client: name, CachedRefusals: -1})
 			o.Nodes = func() int { return 2 }
 			o.Config.Redis.Timeout = time.Minute
 		})

@@ -25,7 +25,7 @@ func absentFor(t *testing.T, rest, settle time.Duration) (*testStore, *redisstor
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, Denials: -1, Settle: settle})
+	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, CachedRefusals: -1, Settle: settle})
 	t.Cleanup(func() { store.Close(); client.Close() })
 	return s, store
 }
@@ -90,7 +90,7 @@ func TestAbsence_OneFailureIsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, Denials: -1, Settle: time.Hour})
+	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, CachedRefusals: -1, Settle: time.Hour})
 	defer client.Close()
 	defer store.Close()
 	c := claim(10, time.Hour, 1)

@@ -77,7 +77,7 @@ func (s *Store) changeParts(ctx context.Context, verb string, claims []limiter.C
 		if err := change(p); err != nil {
 			return fmt.Errorf("%s %d claims: %w", verb, len(p.claims), err)
 		}
-		s.denials.invalidateClaims(p.claims)
+		s.refusals.invalidateClaims(p.claims)
 		return nil
 	})
 }

@@ -25,7 +25,7 @@ type batch struct {
 	changes    int          // how many of groups are changes, which come first
 	freeGroups []*slotBatch // for reuse
 	sentAt     time.Time
-	version    uint64 // of denials, when the batch was sent
+	version    uint64 // of cached refusals, when the batch was sent
 
 	scratch limiter.Decision // for calls whose callers have given up
 }
@@ -216,7 +216,7 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 func (b *batch) readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter.Decision) ([]int64, error) {
 	rest, err := readDecision(list, at, claims, d)
 	if err == nil {
-		b.store.denials.learn(denialQuery{claims, b.sentAt, b.version}, d)
+		b.store.refusals.learn(refusalQuery{claims, b.sentAt, b.version}, d)
 	}
 	return rest, err
 }

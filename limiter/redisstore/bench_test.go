@@ -172,7 +172,7 @@ func run(b *testing.B, rate limiter.Rate, algorithm limiter.Algorithm, keys, cal
 	for i := range all {
 		all[i] = limiter.KeyOf(strconv.Itoa(i))
 	}
-	store := redisstore.New(s.client, redisstore.Options{Timeout: patient, Denials: -1})
+	store := redisstore.New(s.client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	defer store.Close()
 	decide(b, store, limiter.Claim{Limit: l, Key: all[0], Cost: 1})
 	m := s.meter()

@@ -59,7 +59,7 @@ func (s *Store) startChange(verb string, claims []limiter.Claim, command func([]
 	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
 		return func() error { return err }
 	}
-	s.denials.invalidateClaims(claims)
+	s.refusals.invalidateClaims(claims)
 	parts := s.parts(claims) // the caller may reuse claims
 	var calls []*call
 	var failed error
@@ -77,7 +77,7 @@ func (s *Store) startChange(verb string, claims []limiter.Claim, command func([]
 			failed = errors.Join(failed, c.err)
 		}
 		for _, part := range parts {
-			s.denials.invalidateClaims(part.claims)
+			s.refusals.invalidateClaims(part.claims)
 		}
 		if failed != nil {
 			return fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, failed)

@@ -13,7 +13,7 @@ import (
 )
 
 // changePrefix is the prefix of messages about changes. A process of an older version
-// does not know it and removes all cached denials, which costs Redis some calls and does
+// does not know it and removes all cached refusals, which costs Redis some calls and does
 // not affect decisions.
 const changePrefix = "change:"
 
@@ -51,7 +51,7 @@ func (s *Store) Announce(ctx context.Context, c limiter.Change) error {
 
 // OnChange sets the function that is called with each change that another process
 // announces, one after another. f must not block, because the same goroutine receives the
-// refunds of other processes. A later call replaces f. A Store without denials receives
+// refunds of other processes. A later call replaces f. A Store without refusals receives
 // no changes.
 func (s *Store) OnChange(f func(limiter.Change)) { s.changes.onChange.Store(&f) }
 

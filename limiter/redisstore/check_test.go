@@ -25,7 +25,7 @@ func checked(t *testing.T, c redisstore.ClientConfig) (warning string, err error
 		t.Fatal(err)
 	}
 	defer client.Close()
-	s := redisstore.New(client, redisstore.Options{Timeout: c.Timeout, Denials: -1})
+	s := redisstore.New(client, redisstore.Options{Timeout: c.Timeout, CachedRefusals: -1})
 	defer s.Close()
 	return s.Check(t.Context())
 }

@@ -106,7 +106,7 @@ func TestStore_OnACluster(t *testing.T) {
 			return limitertest.Subject{Store: store, Advance: store.advance, Schedules: 20, Steps: 16, ConcurrentKeys: 20, Calls: 2000, PerKeyTime: true}
 		})
 	})
-	store := redisstore.New(client, redisstore.Options{Timeout: patient, Denials: -1})
+	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	t.Cleanup(func() { store.Close() })
 	t.Run("Check", func(t *testing.T) {
 		if _, err := store.Check(t.Context()); err != nil {
@@ -116,7 +116,7 @@ func TestStore_OnACluster(t *testing.T) {
 	t.Run("ManyKeysTogether", func(t *testing.T) { manyKeysTogether(t, client, store) })
 	t.Run("DiesBetweenReserveAndCancel", func(t *testing.T) { diesBetween(t, servers, client) })
 	t.Run("SlotsMove", func(t *testing.T) { slotsMove(t, client, store) })
-	t.Run("DenialsAreHeardOf", func(t *testing.T) {
+	t.Run("InvalidationsAreHeardOf", func(t *testing.T) {
 		s := &testStore{t: t, client: client}
 		near, far := s.hearing(), s.hearing()
 		c := claim(1, time.Hour, 1)

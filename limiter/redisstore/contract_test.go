@@ -53,7 +53,7 @@ func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
 		m.SetTime(now)
 		return slow(limitertest.Subject{
 			Steps: 6, ConcurrentKeys: 60, Calls: calls(1000, 5000), // a script takes 0.3 ms there
-			Store: redisstore.NewWithoutStruct(connect(t, m.Addr()), redisstore.Options{Timeout: patient, Denials: -1, MaxInFlight: 1}),
+			Store: redisstore.NewWithoutStruct(connect(t, m.Addr()), redisstore.Options{Timeout: patient, CachedRefusals: -1, MaxInFlight: 1}),
 			Advance: func(d time.Duration) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -21,7 +21,7 @@ const testClock = "local function clock() return tonumber(redis.call('GET', '" +
 
 // NewWithTestClock is New with a clock that a test sets.
 func NewWithTestClock(client redis.UniversalClient, o Options) *Store {
-	o.Denials = -1 // they go by the real time
+	o.CachedRefusals = -1 // they go by the real time
 	return newStore(client, o, testClock)
 }
 
@@ -97,18 +97,18 @@ var (
 func BoxName(c limiter.Claim) string { return newNames(DefaultPrefix, "").keys(c)[0] }
 
 // Hears reports whether s learns of what other proxies give back.
-func (s *Store) Hears() bool { return s.denials.isSubscribed.Load() }
+func (s *Store) Hears() bool { return s.refusals.isSubscribed.Load() }
 
-// Remembered is how many denials s knows.
+// Remembered is how many refusals s knows.
 func (s *Store) Remembered() int {
-	s.denials.cache.CleanUp()
-	return s.denials.cache.EstimatedSize()
+	s.refusals.cache.CleanUp()
+	return s.refusals.cache.EstimatedSize()
 }
 
 // NewWithSlotClock is New with a clock that each slot of a cluster has of its own:
 // in SlotClock of a key.
 func NewWithSlotClock(client redis.UniversalClient, o Options) *Store {
-	o.Denials = -1
+	o.CachedRefusals = -1
 	return newStore(client, o, `local function clock()
   return KEYS[1] and tonumber(redis.call('GET', string.match(KEYS[1], '{.-}') .. 'clock')) or redis.call('TIME')[1] * 1000
 end`)
@@ -153,8 +153,8 @@ func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limite
 
 // Deny makes s remember that c was refused for so long.
 func (s *Store) Deny(c limiter.Claim, wait time.Duration) {
-	now := s.denials.now()
-	s.denials.set(windowIDOf(&c), &denial{limit: c.Limit, cost: c.Cost, askedAt: now, expiresAt: now + wait})
+	now := s.refusals.now()
+	s.refusals.set(windowIDOf(&c), &cachedRefusal{limit: c.Limit, cost: c.Cost, askedAt: now, expiresAt: now + wait})
 }
 
 // Flying is how many calls nobody has answered yet.

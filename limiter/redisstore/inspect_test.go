@@ -119,7 +119,7 @@ func TestInspect_IsPatient(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		store := redisstore.New(client, redisstore.Options{Timeout: c.Timeout, Denials: -1})
+		store := redisstore.New(client, redisstore.Options{Timeout: c.Timeout, CachedRefusals: -1})
 		defer store.Close()
 		s := &testStore{t: t, store: store}
 		eventually(t, "a connection stands", func() bool {

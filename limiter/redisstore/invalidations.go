@@ -19,23 +19,23 @@ const (
 
 // invalidations receives, over one subscription, messages about windows in which permits
 // became available: by a refund, a grant, a reset or the end of a ban in any process. It
-// tells denials whether the subscription is up.
+// tells refusals whether the subscription is up.
 type invalidations struct {
-	client  redis.UniversalClient
-	names   names
-	denials *denials
-	changes *changes
-	cancel  context.CancelFunc
-	done    chan struct{}
+	client   redis.UniversalClient
+	names    names
+	refusals *refusalCache
+	changes  *changes
+	cancel   context.CancelFunc
+	done     chan struct{}
 }
 
 // invalidationChannel returns the channel on which scripts publish.
 func invalidationChannel(prefix string) string { return prefix + ":room" }
 
 // newInvalidations subscribes in the background.
-func newInvalidations(client redis.UniversalClient, own names, n *denials, c *changes) *invalidations {
+func newInvalidations(client redis.UniversalClient, own names, n *refusalCache, c *changes) *invalidations {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &invalidations{client: client, names: own, denials: n, changes: c, cancel: cancel, done: make(chan struct{})}
+	l := &invalidations{client: client, names: own, refusals: n, changes: c, cancel: cancel, done: make(chan struct{})}
 	go l.run(ctx)
 	return l
 }
@@ -51,7 +51,7 @@ func (i *invalidations) run(ctx context.Context) {
 	defer close(i.done)
 	for {
 		err := i.receive(ctx)
-		i.denials.setSubscribed(false)
+		i.refusals.setSubscribed(false)
 		if errors.Is(err, redis.ErrClosed) {
 			return
 		}
@@ -85,7 +85,7 @@ func (i *invalidations) receive(ctx context.Context) error {
 		pinged = false
 		switch m := message.(type) {
 		case *redis.Subscription:
-			i.denials.setSubscribed(true)
+			i.refusals.setSubscribed(true)
 		case *redis.Message:
 			i.handle(m.Payload)
 		}
@@ -100,8 +100,8 @@ func (i *invalidations) handle(message string) {
 		return
 	}
 	if id, ok := i.names.parseWindow(message); ok {
-		i.denials.invalidate(id)
+		i.refusals.invalidate(id)
 		return
 	}
-	i.denials.setSubscribed(true)
+	i.refusals.setSubscribed(true)
 }

@@ -178,7 +178,7 @@ func TestStore_CutConnectionsAreNoAbsence(t *testing.T) {
 	s := newTestStore(t)
 	between := redistest.NewFaultProxy(t, s.server.Addr)
 	client := connect(t, between.Addr)
-	store := redisstore.New(client, redisstore.Options{Timeout: patient, Denials: -1})
+	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	defer store.Close()
 	cut := 0
 	for range 40 {

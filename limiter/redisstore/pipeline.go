@@ -165,7 +165,7 @@ func (p *pipeline) send(c *wire.Conn) {
 		return
 	}
 	p.buf = p.appendCommands(p.buf[:0], b)
-	b.sentAt, b.version = time.Now(), p.store.denials.currentVersion()
+	b.sentAt, b.version = time.Now(), p.store.refusals.currentVersion()
 	if !p.queue.addInFlight(b, c) {
 		p.circuit.record(context.Canceled)
 		p.queue.requeue(p.calls[:fit])

@@ -217,7 +217,7 @@ func TestPipeline_CallersLeaveInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	s := New(client, Options{Timeout: 100 * time.Millisecond, Denials: -1})
+	s := New(client, Options{Timeout: 100 * time.Millisecond, CachedRefusals: -1})
 	defer s.Close()
 	claims := []limiter.Claim{{Limit: bucketOf("l", 1_000_000), Cost: 1}}
 	var d limiter.Decision

@@ -103,7 +103,7 @@ func TestConn_ClosedWhileIdleCostsNothing(t *testing.T) {
 func TestConn_EndsWithItsLife(t *testing.T) {
 	calledBy := map[int]bool{}
 	s := newSpeaker(t, func(conn, _ int) string { calledBy[conn] = true; return granted })
-	store := New(alone(t, s.addr, time.Nanosecond), Options{Timeout: patient, Denials: -1})
+	store := New(alone(t, s.addr, time.Nanosecond), Options{Timeout: patient, CachedRefusals: -1})
 	defer store.Close()
 	for range 3 {
 		must(t, store)
@@ -144,7 +144,7 @@ func TestDialer_SilenceOpensTheBreaker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	s := New(client, Options{Timeout: 40 * time.Millisecond, Denials: -1})
+	s := New(client, Options{Timeout: 40 * time.Millisecond, CachedRefusals: -1})
 	defer s.Close()
 	var d limiter.Decision
 	for range 2 {
@@ -228,7 +228,7 @@ func TestPipeline_CloseEndsAll(t *testing.T) {
 	client.Ping(t.Context())
 	ignored := goleak.IgnoreCurrent()
 	for _, calls := range []int{0, 1, 2} {
-		store := New(client, Options{Timeout: 50 * time.Millisecond, Denials: -1})
+		store := New(client, Options{Timeout: 50 * time.Millisecond, CachedRefusals: -1})
 		for range calls {
 			var d limiter.Decision
 			_ = store.Take(t.Context(), five(), &d)

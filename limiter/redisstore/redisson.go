@@ -291,9 +291,9 @@ func (r *RateLimiter) run(ctx context.Context, verb string, sc script, args ...a
 // scripts returns the scripts for the format of the limiter.
 func (r *RateLimiter) scripts() *sharedScripts { return r.store.shared(r.format) }
 
-// invalidate removes the store's cached denials for the limiter.
+// invalidate removes the store's cached refusals for the limiter.
 func (r *RateLimiter) invalidate() {
-	if r.store.denials != nil {
-		r.store.denials.invalidate(windowID{slot: slot{redisson: r.name}})
+	if r.store.refusals != nil {
+		r.store.refusals.invalidate(windowID{slot: slot{redisson: r.name}})
 	}
 }

@@ -213,7 +213,7 @@ func TestReport_CloseTells(t *testing.T) {
 	s := newTestStore(t)
 	s.server.Kill()
 	c := claim(10, time.Hour, 1)
-	other := redisstore.New(connect(t, s.server.Addr), redisstore.Options{Timeout: patient, Denials: -1})
+	other := redisstore.New(connect(t, s.server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	other.Report(c, limiter.Permit{ID: [16]byte{1}})
 	s.server.Restart()
 	other.Close()

@@ -24,7 +24,7 @@ func (b *batch) mustResend(err error) bool {
 // wait. It sends the source, because the other node may not have the script either.
 func (p *pipeline) resend(g *slotBatch, calls []*call) {
 	again := newBatch(p.store)
-	again.sentAt, again.version = time.Now(), p.store.denials.currentVersion()
+	again.sentAt, again.version = time.Now(), p.store.refusals.currentVersion()
 	ctx := context.Background()
 	if g.shared != nil {
 		ctx = withSharedCall(ctx)

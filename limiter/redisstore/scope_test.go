@@ -107,7 +107,7 @@ func TestScope_OfRedissonsLimiter(t *testing.T) {
 }
 
 // A refusal is remembered for the scope that it was made for.
-func TestScope_DenialsKnowIt(t *testing.T) {
+func TestScope_CachedRefusalsKnowIt(t *testing.T) {
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)

@@ -35,12 +35,12 @@ func (s *Store) TakeWithShadows(ctx context.Context, claims []limiter.Claim, d *
 	if err := limiter.CheckClaims(claims); err != nil {
 		return err
 	}
-	if s.denials.decide(denialTTL, claims, d) {
+	if s.refusals.decide(refusalTTL, claims, d) {
 		return nil
 	}
 	if err := s.takeInOneCall(ctx, claims, d, open); err != nil {
 		s.recordFailure(err)
-		if s.denials.decide(noExpiry, claims, d) {
+		if s.refusals.decide(noExpiry, claims, d) {
 			return nil
 		}
 		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
@@ -54,7 +54,7 @@ func (s *Store) openShadows(shadows []limiter.Shadow) []*limiter.Shadow {
 	open := make([]*limiter.Shadow, 0, len(shadows))
 	for i := range shadows {
 		h := &shadows[i]
-		if h.Err = limiter.CheckClaims(h.Claims); h.Err == nil && !s.denials.decide(denialTTL, h.Claims, &h.Decision) {
+		if h.Err = limiter.CheckClaims(h.Claims); h.Err == nil && !s.refusals.decide(refusalTTL, h.Claims, &h.Decision) {
 			open = append(open, h)
 		}
 	}

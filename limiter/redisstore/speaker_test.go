@@ -142,7 +142,7 @@ func (s *speaker) store(t *testing.T, o Options, c ClientConfig) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Denials = -1
+	o.CachedRefusals = -1
 	if o.Timeout == 0 {
 		o.Timeout = patient
 	}

@@ -34,9 +34,9 @@ type Options struct {
 	// time, for each node; DefaultInFlight by default. Requests that arrive meanwhile are
 	// sent together in the next batch.
 	MaxInFlight int
-	// Denials is the maximum number of refusals that are cached in this process, about
-	// 200 bytes each; DefaultDenials by default, none if negative.
-	Denials int
+	// CachedRefusals is the maximum number of refusals that are cached in this process, about
+	// 200 bytes each; DefaultCachedRefusals by default, none if negative.
+	CachedRefusals int
 	// Settle is the time after an outage during which the Store is Settling and not yet
 	// Available. It should be longer than the delay of any process's circuit breaker, so
 	// that all processes have reported what they granted in place of Redis before the
@@ -48,8 +48,8 @@ type Options struct {
 // even with some network latency.
 const DefaultInFlight = 4
 
-// DefaultDenials is the default of Options.Denials: enough for 100,000 keys under attack.
-const DefaultDenials = 100_000
+// DefaultCachedRefusals is the default of Options.CachedRefusals: enough for 100,000 keys under attack.
+const DefaultCachedRefusals = 100_000
 
 // A Store is a limiter.AdminStore in Redis. All methods are safe for concurrent use. They
 // wait for Redis no longer than the context and Options.Timeout allow. Errors of Redis
@@ -69,8 +69,8 @@ type Store struct {
 	reports                 *reports
 	outage                  *outage
 	breaker                 *breaker       // nil if the client has none, or one for each node
-	denials                 *denials       // nil if disabled
-	invalidations           *invalidations // nil if denials is nil
+	refusals                *refusalCache  // nil if disabled
+	invalidations           *invalidations // nil if refusals is nil
 	changes                 *changes
 }
 
@@ -106,12 +106,12 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 		s.breaker = breakerOf(single)
 	}
 	s.pipelines = newPipelines(s)
-	if o.Denials == 0 {
-		o.Denials = DefaultDenials
+	if o.CachedRefusals == 0 {
+		o.CachedRefusals = DefaultCachedRefusals
 	}
-	if o.Denials > 0 {
-		s.denials = newDenials(o.Denials)
-		s.invalidations = newInvalidations(client, s.names, s.denials, s.changes)
+	if o.CachedRefusals > 0 {
+		s.refusals = newRefusalCache(o.CachedRefusals)
+		s.invalidations = newInvalidations(client, s.names, s.refusals, s.changes)
 	}
 	return s
 }
@@ -124,7 +124,7 @@ func (s *Store) Close() error {
 	if s.invalidations != nil {
 		s.invalidations.close()
 	}
-	s.denials.close()
+	s.refusals.close()
 	return nil
 }
 
@@ -139,13 +139,13 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	if len(claims) == 0 {
 		return s.decide(ctx, s.scripts.take, claims, [16]byte{}, d)
 	}
-	if s.denials.decide(denialTTL, claims, d) {
+	if s.refusals.decide(refusalTTL, claims, d) {
 		return nil
 	}
 	if err := s.takeAfterReports(ctx, claims, d); err != nil {
 		s.recordFailure(err)
 		// A concurrent call may have received a refusal meanwhile.
-		if s.denials.decide(noExpiry, claims, d) {
+		if s.refusals.decide(noExpiry, claims, d) {
 			return nil
 		}
 		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
@@ -156,7 +156,7 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 // Denied reports whether one of claims is known to be refused now, and fills d if so. It
 // does not call Redis, which may refuse other claims too.
 func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
-	return limiter.CheckClaims(claims) == nil && s.denials.decide(denialTTL, claims, d)
+	return limiter.CheckClaims(claims) == nil && s.refusals.decide(refusalTTL, claims, d)
 }
 
 // takeAfterReports sends the pending reports about the claims' windows, and then takes

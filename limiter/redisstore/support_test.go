@@ -25,7 +25,7 @@ func newTestStore(t testing.TB, args ...string) *testStore {
 	t.Helper()
 	s := &testStore{t: t, server: redistest.Start(t, args...)}
 	s.client = connect(t, s.server.Addr)
-	s.store = redisstore.New(s.client, redisstore.Options{Timeout: patient, Denials: -1})
+	s.store = redisstore.New(s.client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	t.Cleanup(func() { s.store.Close() })
 	return s
 }

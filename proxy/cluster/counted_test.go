@@ -21,7 +21,7 @@ func TestCounted_IsWhatTheStoreWrites(t *testing.T) {
 	n, _ := join(t, rdb, "a")
 	take := func(prefix, limit string, keys int) {
 		t.Helper()
-		store := redisstore.New(rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, Denials: -1})
+		store := redisstore.New(rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, CachedRefusals: -1})
 		defer store.Close()
 		for i := range keys {
 			claims := []limiter.Claim{{Limit: &limiter.Limit{Name: limit, Rate: limiter.Rate{Count: 3, Window: time.Hour}}, Key: limiter.KeyOf(fmt.Sprint(i)), Cost: 1}}
@@ -67,7 +67,7 @@ func TestCounted_FindsWindowsThatShareAString(t *testing.T) {
 	for _, a := range []limiter.Algorithm{limiter.SlidingLog, limiter.GCRA, limiter.FixedWindow, limiter.SlidingWindow, limiter.Cooldown, limiter.Distinct} {
 		rdb := dial(t, redistest.Start(t).Addr)
 		n, _ := join(t, rdb, "a")
-		store := redisstore.New(rdb, redisstore.Options{Prefix: "test", Timeout: time.Minute, Denials: -1})
+		store := redisstore.New(rdb, redisstore.Options{Prefix: "test", Timeout: time.Minute, CachedRefusals: -1})
 		var claims []limiter.Claim
 		for _, name := range []string{"send.fan:1h", "send.fan:1d", "send.other:1h"} {
 			l := &limiter.Limit{Name: name, Algorithm: a, Rate: limiter.Rate{Count: 1, Window: time.Hour}}

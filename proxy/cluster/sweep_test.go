@@ -74,7 +74,7 @@ func limited(t *testing.T, names string) *config.Config {
 // counts lets the store count once for each of n keys.
 func (f *field) counts(prefix string, l limiter.Limit, n int) {
 	f.t.Helper()
-	store := redisstore.New(f.rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, Denials: -1})
+	store := redisstore.New(f.rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, CachedRefusals: -1})
 	defer store.Close()
 	l.Rate = limiter.Rate{Count: 3, Window: time.Hour}
 	for i := range n {

@@ -87,7 +87,7 @@ func TestCheck_SaysWhyRedisRests(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	store := redisstore.New(client, redisstore.Options{Denials: -1, Timeout: 10 * time.Second})
+	store := redisstore.New(client, redisstore.Options{CachedRefusals: -1, Timeout: 10 * time.Second})
 	defer store.Close()
 	for look := range 5 {
 		_, err := store.Check(t.Context())

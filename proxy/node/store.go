@@ -71,7 +71,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 		agree:    member.Agree,
 		cluster:  member,
 		reported: limits.Reported,
-		check:    redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: connectTimeout, Denials: -1}).Check,
+		check:    redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: connectTimeout, CachedRefusals: -1}).Check,
 		close:    func() { limits.Close(); decisions.Close(); coordination.Close() },
 
 		id: id, started: time.Now().UTC(), client: coordination, prefix: c.Redis.Prefix,

@@ -34,7 +34,7 @@ func measureFull(b *testing.B, table table) {
 		b.Fatal(err)
 	}
 	defer client.Close()
-	store := redisstore.New(client, redisstore.Options{Denials: -1, Timeout: time.Minute})
+	store := redisstore.New(client, redisstore.Options{CachedRefusals: -1, Timeout: time.Minute})
 	defer store.Close()
 	other := limiter.Claim{Limit: &limiter.Limit{Name: "l", Rate: rate(1_000_000, time.Hour), Algorithm: limiter.GCRA}, Key: keyOf(1), Cost: 1}
 	fmt.Println()

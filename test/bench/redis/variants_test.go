@@ -83,7 +83,7 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 			b.Fatal(err)
 		}
 		defer client.Close()
-		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, Denials: -1, Timeout: time.Minute, Prefix: prefix(a)})
+		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, CachedRefusals: -1, Timeout: time.Minute, Prefix: prefix(a)})
 		defer store.Close()
 		limits := make([]*limiter.Limit, len(rates))
 		for i, rate := range rates {
@@ -149,7 +149,7 @@ func hot(a limiter.Algorithm, rate limiter.Rate, size int) func(*testing.B, *sta
 			b.Fatal(err)
 		}
 		defer client.Close()
-		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, Denials: -1, Timeout: time.Minute, Prefix: prefix(a)})
+		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, CachedRefusals: -1, Timeout: time.Minute, Prefix: prefix(a)})
 		defer store.Close()
 		l := &limiter.Limit{Name: "hot", Rate: rate, Algorithm: a}
 		var mu sync.Mutex

@@ -34,7 +34,7 @@ func TestRate_AFullLimiterHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rdb.Close() })
-	store := redisstore.New(rdb, redisstore.Options{Timeout: soon, Denials: -1})
+	store := redisstore.New(rdb, redisstore.Options{Timeout: soon, CachedRefusals: -1})
 	t.Cleanup(func() { store.Close() })
 	other := limiter.Claim{Limit: &limiter.Limit{Name: "other", Rate: limiter.Rate{Count: 1000, Window: time.Hour}, Algorithm: limiter.GCRA}, Cost: 1}
 	refused := func(name string) (used float64) {

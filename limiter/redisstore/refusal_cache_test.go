@@ -17,10 +17,10 @@ import (
 	"github.com/weir-proxy/weir/test/await"
 )
 
-// hearing is a store that remembers denials, after it began to hear.
+// hearing is a store that remembers refusals, after it began to hear.
 func (s *testStore) hearing() *redisstore.Store {
 	s.t.Helper()
-	store := redisstore.New(s.client, redisstore.Options{Timeout: patient, Denials: 1000})
+	store := redisstore.New(s.client, redisstore.Options{Timeout: patient, CachedRefusals: 1000})
 	s.t.Cleanup(func() { store.Close() })
 	s.until("the store hears", store.Hears)
 	return store
@@ -62,7 +62,7 @@ func decide(t testing.TB, s limiter.Store, c ...limiter.Claim) limiter.Decision 
 }
 
 // A flood of what is refused costs Redis nothing, and hears how long to wait.
-func TestDenials_FloodCostsNothing(t *testing.T) {
+func TestRefusalCache_FloodCostsNothing(t *testing.T) {
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(2, time.Hour, 1)
@@ -99,7 +99,7 @@ func TestDenials_FloodCostsNothing(t *testing.T) {
 }
 
 // A smaller cost may pass while a larger is refused, and passes.
-func TestDenials_GoByCost(t *testing.T) {
+func TestRefusalCache_GoByCost(t *testing.T) {
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(10, time.Hour, 8)
@@ -121,8 +121,8 @@ func TestDenials_GoByCost(t *testing.T) {
 	}
 }
 
-// A denial ends when Redis said it would, not a millisecond later.
-func TestDenials_EndInTime(t *testing.T) {
+// A cached refusal ends when Redis said it would, not a millisecond later.
+func TestRefusalCache_EndInTime(t *testing.T) {
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, 300*time.Millisecond, 1)
@@ -148,7 +148,7 @@ func TestDenials_EndInTime(t *testing.T) {
 
 // What makes room on one proxy makes room on all: nothing is refused for longer
 // than the news takes.
-func TestDenials_AreClearedEverywhere(t *testing.T) {
+func TestRefusalCache_AreClearedEverywhere(t *testing.T) {
 	s := newTestStore(t)
 	near, far := s.hearing(), s.hearing()
 	for a := limiter.TokenBucket; a < limiter.Concurrent; a++ {
@@ -185,7 +185,7 @@ func TestDenials_AreClearedEverywhere(t *testing.T) {
 
 // A key that somebody deletes by hand, telling nobody, is free within seconds; until
 // then Redis is asked seldom.
-func TestDenials_SeeWhatIsDeletedByHand(t *testing.T) {
+func TestRefusalCache_SeeWhatIsDeletedByHand(t *testing.T) {
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)
@@ -204,7 +204,7 @@ func TestDenials_SeeWhatIsDeletedByHand(t *testing.T) {
 }
 
 // A rate that was raised is asked for anew; what is held may be free at any time.
-func TestDenials_KnowTheirLimit(t *testing.T) {
+func TestRefusalCache_KnowTheirLimit(t *testing.T) {
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)
@@ -226,20 +226,20 @@ func TestDenials_KnowTheirLimit(t *testing.T) {
 }
 
 // Who cannot hear remembers nothing, and hears again by itself.
-func TestDenials_NeedInvalidations(t *testing.T) {
+func TestRefusalCache_NeedInvalidations(t *testing.T) {
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)
 	decide(t, store, c...)
 	decide(t, store, c...)
 	if store.Remembered() != 1 {
-		t.Fatalf("%d denials", store.Remembered())
+		t.Fatalf("%d refusals", store.Remembered())
 	}
 	s.do("acl", "setuser", "default", "resetchannels")
 	s.do("client", "kill", "type", "pubsub")
 	s.until("deaf", func() bool { return !store.Hears() })
 	if store.Remembered() != 0 {
-		t.Errorf("%d denials while deaf", store.Remembered())
+		t.Errorf("%d refusals while deaf", store.Remembered())
 	}
 	before := s.scripts()
 	for range 10 {
@@ -253,7 +253,7 @@ func TestDenials_NeedInvalidations(t *testing.T) {
 }
 
 // However many keys are refused, few are remembered.
-func TestDenials_AreBounded(t *testing.T) {
+func TestRefusalCache_AreBounded(t *testing.T) {
 	s := newTestStore(t)
 	store := s.hearing()
 	for i := range 3000 {
@@ -263,7 +263,7 @@ func TestDenials_AreBounded(t *testing.T) {
 		decide(t, store, c...)
 	}
 	if n := store.Remembered(); n > 1000 || n < 500 {
-		t.Errorf("%d denials are remembered, want up to 1000", n)
+		t.Errorf("%d refusals are remembered, want up to 1000", n)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestStore_CloseEnds(t *testing.T) {
 
 // A call that waited in vain is refused, not unknown, when others have learnt
 // meanwhile that its key is.
-func TestDenials_AreRememberedAtTheDeadline(t *testing.T) {
+func TestRefusalCache_AreRememberedAtTheDeadline(t *testing.T) {
 	s := newTestStore(t)
 	store := s.hearing()
 	known, unknown := claim(1, time.Hour, 1), claim(1, time.Minute, 1)
@@ -301,7 +301,7 @@ func TestDenials_AreRememberedAtTheDeadline(t *testing.T) {
 }
 
 // Who makes room does not wait until it is told of it.
-func TestDenials_OwnRoomIsKnownAtOnce(t *testing.T) {
+func TestRefusalCache_OwnRoomIsKnownAtOnce(t *testing.T) {
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)

@@ -9,7 +9,7 @@ import (
 
 // Decisions that repeat a refusal say so, until Redis refuses anew, and those that repeat
 // two do not.
-func TestDenials_SayWhatTheyRepeat(t *testing.T) {
+func TestRefusalCache_SayWhatTheyRepeat(t *testing.T) {
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)

@@ -10,15 +10,15 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// denialTTL is how long a denial is used without another call to Redis, because a key
+// refusalTTL is how long a cached refusal is used without another call to Redis, because a key
 // that is deleted by hand is not published. A flood of refused requests causes one call
 // to Redis in this time for each key.
-const denialTTL = 3 * time.Second
+const refusalTTL = 3 * time.Second
 
-// noExpiry is the TTL of denials when Redis was called and did not reply.
+// noExpiry is the TTL of refusals when Redis was called and did not reply.
 const noExpiry = time.Duration(math.MaxInt64)
 
-// denials caches refusals of Redis until the time that Redis returned as Wait. Until then
+// refusalCache caches refusals of Redis until the time that Redis returned as Wait. Until then
 // the same claim, or one with a higher cost, is refused without a call. The result is the
 // same, because only a refund, a grant, a reset or the end of a ban makes permits
 // available earlier, and these are published (see invalidations). While the subscription
@@ -26,21 +26,21 @@ const noExpiry = time.Duration(math.MaxInt64)
 //
 // For a limiter shared with Redisson, Java programs also make permits available, by
 // release or by a new rate, and do not publish it. Such a refusal is cached for
-// sharedDenialTTL.
-type denials struct {
-	start        time.Time // times of denials count from here
-	cache        *otter.Cache[windowID, *denial]
+// redissonRefusalTTL.
+type refusalCache struct {
+	start        time.Time // times of cached refusals count from here
+	cache        *otter.Cache[windowID, *cachedRefusal]
 	isSubscribed atomic.Bool   // changes of other processes are received
 	version      atomic.Uint64 // incremented by each invalidation
 	hasEntries   atomic.Bool   // false if the cache is certainly empty
 }
 
-// sharedDenialTTL is the maximum delay until permits that a Java program has released are
+// redissonRefusalTTL is the maximum delay until permits that a Java program has released are
 // noticed. A key that is refused all the time causes ten calls a second.
-const sharedDenialTTL = 100 * time.Millisecond
+const redissonRefusalTTL = 100 * time.Millisecond
 
-// A denial is the refusal of cost permits of limit. It is immutable.
-type denial struct {
+// A cachedRefusal is the refusal of cost permits of limit. It is immutable.
+type cachedRefusal struct {
 	limit     *limiter.Limit
 	cost      int64
 	remaining int64
@@ -51,29 +51,29 @@ type denial struct {
 	refusal   limiter.Refusal
 }
 
-// newDenials returns a cache of at most size denials.
-func newDenials(size int) *denials {
-	return &denials{start: time.Now(), cache: otter.Must(&otter.Options[windowID, *denial]{MaximumSize: size})}
+// newRefusalCache returns a cache of at most size refusals.
+func newRefusalCache(size int) *refusalCache {
+	return &refusalCache{start: time.Now(), cache: otter.Must(&otter.Options[windowID, *cachedRefusal]{MaximumSize: size})}
 }
 
 // now returns the time since start.
-func (n *denials) now() time.Duration { return time.Since(n.start) }
+func (r *refusalCache) now() time.Duration { return time.Since(r.start) }
 
-// decide fills d and returns true if at least one of claims is refused by a denial that
+// decide fills d and returns true if at least one of claims is refused by a cached refusal that
 // is not older than age. The outcomes of the other claims are unknown. If it
 // returns false, it may have overwritten the elements of d.Outcomes.
-func (n *denials) decide(age time.Duration, claims []limiter.Claim, d *limiter.Decision) bool {
-	if n == nil || !n.hasEntries.Load() || !n.isSubscribed.Load() {
+func (r *refusalCache) decide(age time.Duration, claims []limiter.Claim, d *limiter.Decision) bool {
+	if r == nil || !r.hasEntries.Load() || !r.isSubscribed.Load() {
 		return false
 	}
-	var now, wait time.Duration // now is read when there is a denial
-	var first *denial
+	var now, wait time.Duration // now is read when there is a cached refusal
+	var first *cachedRefusal
 	refused, outcomes := 0, d.Outcomes[:0]
 	for i := range claims {
 		c := &claims[i]
-		known, ok := n.cache.GetIfPresent(windowIDOf(c))
+		known, ok := r.cache.GetIfPresent(windowIDOf(c))
 		if ok && now == 0 {
-			now = n.now()
+			now = r.now()
 		}
 		if !ok || !known.refuses(now, age, c) {
 			outcomes = append(outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true})
@@ -97,33 +97,33 @@ func (n *denials) decide(age time.Duration, claims []limiter.Claim, d *limiter.D
 	return true
 }
 
-// refuses reports whether d, the denial of the window of c, refuses c at now and is not
+// refuses reports whether r, the cached refusal of the window of c, refuses c at now and is not
 // older than age.
-func (d *denial) refuses(now, age time.Duration, c *limiter.Claim) bool {
-	if c.RedissonName != "" && age == denialTTL {
-		age = sharedDenialTTL // a Java program may have released permits without a message
+func (r *cachedRefusal) refuses(now, age time.Duration, c *limiter.Claim) bool {
+	if c.RedissonName != "" && age == refusalTTL {
+		age = redissonRefusalTTL // a Java program may have released permits without a message
 	}
-	return now < d.expiresAt && now-d.askedAt <= age && c.Cost >= d.cost && sameLimit(d.limit, c.Limit)
+	return now < r.expiresAt && now-r.askedAt <= age && c.Cost >= r.cost && sameLimit(r.limit, c.Limit)
 }
 
 // close stops the goroutines of the cache.
-func (n *denials) close() {
-	if n != nil {
-		n.cache.StopAllGoroutines()
+func (r *refusalCache) close() {
+	if r != nil {
+		r.cache.StopAllGoroutines()
 	}
 }
 
 // currentVersion returns the version to pass to learn. It must be read before Redis is
 // called.
-func (n *denials) currentVersion() uint64 {
-	if n == nil {
+func (r *refusalCache) currentVersion() uint64 {
+	if r == nil {
 		return 0
 	}
-	return n.version.Load()
+	return r.version.Load()
 }
 
-// A denialQuery is a request to Redis, with its time and the version at that time.
-type denialQuery struct {
+// A refusalQuery is a request to Redis, with its time and the version at that time.
+type refusalQuery struct {
 	claims  []limiter.Claim
 	at      time.Time
 	version uint64
@@ -131,30 +131,30 @@ type denialQuery struct {
 
 // learn caches the refusals of d, unless there was an invalidation since the request was
 // sent, which changes the version.
-func (n *denials) learn(q denialQuery, d *limiter.Decision) {
-	if n == nil || d.Allowed {
+func (r *refusalCache) learn(q refusalQuery, d *limiter.Decision) {
+	if r == nil || d.Allowed {
 		return
 	}
-	at := q.at.Sub(n.start)
+	at := q.at.Sub(r.start)
 	for i, o := range d.Outcomes {
 		claim := &q.claims[i]
 		if o.Allowed || isChangeable(claim) {
 			continue
 		}
 		id := windowIDOf(claim)
-		n.set(id, &denial{
+		r.set(id, &cachedRefusal{
 			limit: claim.Limit, cost: claim.Cost, remaining: o.Remaining, banned: o.Banned,
 			askedAt: at, expiresAt: at + o.Wait, redisTime: d.At.UnixMilli(),
 		})
-		if n.version.Load() != q.version || !n.isSubscribed.Load() {
-			n.cache.Invalidate(id)
+		if r.version.Load() != q.version || !r.isSubscribed.Load() {
+			r.cache.Invalidate(id)
 		}
 	}
 }
 
-func (n *denials) set(id windowID, d *denial) {
-	n.hasEntries.Store(true)
-	n.cache.Set(id, d)
+func (r *refusalCache) set(id windowID, d *cachedRefusal) {
+	r.hasEntries.Store(true)
+	r.cache.Set(id, d)
 }
 
 // isChangeable reports whether a refusal of c must not be cached, because held permits
@@ -163,26 +163,26 @@ func isChangeable(c *limiter.Claim) bool {
 	return c.Limit.Algorithm.HasLeases() || c.Limit.Algorithm.HasValues()
 }
 
-// invalidateClaims removes the denials of claims after a change by this process, so that
+// invalidateClaims removes the refusals of claims after a change by this process, so that
 // its next request need not wait for the message.
-func (n *denials) invalidateClaims(claims []limiter.Claim) {
-	if n == nil {
+func (r *refusalCache) invalidateClaims(claims []limiter.Claim) {
+	if r == nil {
 		return
 	}
 	for i := range claims {
-		n.invalidate(windowIDOf(&claims[i]))
+		r.invalidate(windowIDOf(&claims[i]))
 	}
 }
 
-// invalidate removes the denial of a window.
-func (n *denials) invalidate(id windowID) {
-	n.version.Add(1) // before the removal: learn reads it after it has added a denial
-	n.cache.Invalidate(id)
+// invalidate removes the cached refusal of a window.
+func (r *refusalCache) invalidate(id windowID) {
+	r.version.Add(1) // before the removal: learn reads it after it has added a cached refusal
+	r.cache.Invalidate(id)
 }
 
-// setSubscribed sets whether invalidations are received, and removes all denials.
-func (n *denials) setSubscribed(subscribed bool) {
-	n.isSubscribed.Store(subscribed)
-	n.version.Add(1)
-	n.cache.InvalidateAll()
+// setSubscribed sets whether invalidations are received, and removes all refusals.
+func (r *refusalCache) setSubscribed(subscribed bool) {
+	r.isSubscribed.Store(subscribed)
+	r.version.Add(1)
+	r.cache.InvalidateAll()
 }

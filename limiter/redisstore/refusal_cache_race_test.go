@@ -10,14 +10,14 @@ import (
 
 // Whatever happens at the same time, no refusal stays that was asked for before an
 // invalidation.
-func TestDenials_NoneIsOlderThanAnInvalidation(t *testing.T) {
-	n := newDenials(64)
+func TestRefusalCache_NoneIsOlderThanAnInvalidation(t *testing.T) {
+	n := newRefusalCache(64)
 	defer n.close()
 	n.setSubscribed(true)
 	c := limiter.Claim{Limit: &limiter.Limit{Name: "l"}, Key: limiter.KeyOf("k"), Cost: 1}
 	id := windowIDOf(&c)
 	refused := limiter.Decision{At: time.UnixMilli(1), Outcomes: []limiter.Outcome{{Wait: time.Hour}}}
-	old := denialQuery{[]limiter.Claim{c}, time.Now(), n.currentVersion()}
+	old := refusalQuery{[]limiter.Claim{c}, time.Now(), n.currentVersion()}
 	n.invalidate(id)
 	n.learn(old, &refused)
 	if _, ok := n.cache.GetIfPresent(id); ok {
@@ -30,7 +30,7 @@ func TestDenials_NoneIsOlderThanAnInvalidation(t *testing.T) {
 			all.Go(func() {
 				version := n.currentVersion()
 				d := limiter.Decision{At: time.UnixMilli(int64(version)), Outcomes: refused.Outcomes}
-				n.learn(denialQuery{[]limiter.Claim{c}, time.Now(), version}, &d)
+				n.learn(refusalQuery{[]limiter.Claim{c}, time.Now(), version}, &d)
 			})
 		}
 		all.Go(func() { n.invalidate(id) })

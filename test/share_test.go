@@ -22,7 +22,7 @@ func threeShares(t *testing.T, routes string) (server *redistest.Server, nodes [
 	waitForMembership(t, server.Addr, len(nodes))
 	rdb := redisClient(t, server.Addr)
 	await.Until(t, "all nodes are subscribed", func() bool {
-		return rdb.PubSubNumSub(t.Context(), "weir:room").Val()["weir:room"] == int64(len(nodes))
+		return rdb.PubSubNumSub(t.Context(), "weir:freed").Val()["weir:freed"] == int64(len(nodes))
 	})
 	return server, nodes
 }

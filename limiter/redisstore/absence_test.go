@@ -11,12 +11,12 @@ import (
 )
 
 // absent is a testStore whose client has a breaker that opens at once.
-func absent(t *testing.T, settle time.Duration) (*testStore, *redisstore.Store) {
+func absent(t *testing.T, grace time.Duration) (*testStore, *redisstore.Store) {
 	t.Helper()
-	return absentFor(t, 50*time.Millisecond, settle)
+	return absentFor(t, 50*time.Millisecond, grace)
 }
 
-func absentFor(t *testing.T, rest, settle time.Duration) (*testStore, *redisstore.Store) {
+func absentFor(t *testing.T, rest, grace time.Duration) (*testStore, *redisstore.Store) {
 	t.Helper()
 	s := newTestStore(t)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{
@@ -25,7 +25,7 @@ func absentFor(t *testing.T, rest, settle time.Duration) (*testStore, *redisstor
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, CachedRefusals: -1, Settle: settle})
+	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, CachedRefusals: -1, Grace: grace})
 	t.Cleanup(func() { store.Close(); client.Close() })
 	return s, store
 }
@@ -33,8 +33,8 @@ func absentFor(t *testing.T, rest, settle time.Duration) (*testStore, *redisstor
 // A Redis that fails is not asked until it is back and the others have had the
 // time to report: and then it is, without anybody asking.
 func TestAbsence_BeginsWithTheBreakerAndEndsAfterSettling(t *testing.T) {
-	const settle = 300 * time.Millisecond
-	s, store := absent(t, settle)
+	const grace = 300 * time.Millisecond
+	s, store := absent(t, grace)
 	c := claim(10, time.Hour, 1)
 	var d limiter.Decision
 	if err := store.Take(t.Context(), c, &d); err != nil || !store.Available() {
@@ -54,8 +54,8 @@ func TestAbsence_BeginsWithTheBreakerAndEndsAfterSettling(t *testing.T) {
 	if store.Settling() {
 		t.Error("it settles when the absence is over")
 	}
-	if after := time.Since(back); after < settle {
-		t.Errorf("the absence ended %v after Redis was back, want at least %v", after, settle)
+	if after := time.Since(back); after < grace {
+		t.Errorf("the absence ended %v after Redis was back, want at least %v", after, grace)
 	}
 	if err := store.Take(t.Context(), c, &d); err != nil || d.Outcomes[0].Remaining != 8 {
 		t.Errorf("the first decision after: %v %+v, want 8 left of an empty Redis that heard of 1", err, d)
@@ -90,7 +90,7 @@ func TestAbsence_OneFailureIsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, CachedRefusals: -1, Settle: time.Hour})
+	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, CachedRefusals: -1, Grace: time.Hour})
 	defer client.Close()
 	defer store.Close()
 	c := claim(10, time.Hour, 1)

@@ -33,7 +33,7 @@ func (s *Store) Reset(_ context.Context, claims []limiter.Claim) error { return 
 func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {
 	return s.changeParts(ctx, "grant", claims, func(p *part) error {
 		if c := p.claims[0]; c.RedissonName != "" {
-			return s.grantShared(ctx, c)
+			return s.grantRedisson(ctx, c)
 		}
 		costs := make([]any, len(p.claims))
 		for i, c := range p.claims {
@@ -58,12 +58,12 @@ func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration
 	})
 }
 
-// grantShared removes permits from the entries of a limiter shared with Redisson, in
+// grantRedisson removes permits from the entries of a limiter shared with Redisson, in
 // bounded steps.
-func (s *Store) grantShared(ctx context.Context, c limiter.Claim) error {
+func (s *Store) grantRedisson(ctx context.Context, c limiter.Claim) error {
 	rest, err := c.Cost, error(nil)
 	for rest > 0 && err == nil {
-		rest, err = s.changeShared(ctx, s.shared(c.RedissonFormat).grant, c, rest)
+		rest, err = s.changeRedisson(ctx, s.redisson(c.RedissonFormat).grant, c, rest)
 	}
 	return err
 }

@@ -32,10 +32,10 @@ type batch struct {
 
 // A slotBatch is the part of a batch that one script call contains.
 type slotBatch struct {
-	payload payload
-	shared  *sharedBatch   // instead of payload, for a limiter shared with Redisson
-	change  *changeCommand // instead of payload, for a change
-	calls   []*call
+	payload  payload
+	redisson *redissonBatch // instead of payload, for a limiter shared with Redisson
+	change   *changeCommand // instead of payload, for a change
+	calls    []*call
 }
 
 func newBatch(s *Store) *batch { return &batch{store: s} }
@@ -47,7 +47,7 @@ func (b *batch) reset() {
 	for _, g := range b.groups {
 		g.payload.reset()
 		clear(g.calls)
-		g.shared, g.change, g.calls = nil, nil, g.calls[:0]
+		g.redisson, g.change, g.calls = nil, nil, g.calls[:0]
 	}
 	b.freeGroups, b.groups = append(b.freeGroups, b.groups...), b.groups[:0]
 }
@@ -74,7 +74,7 @@ func (b *batch) add(c *call) bool {
 	g := b.group(&c.claims[0])
 	g.calls = append(g.calls, c)
 	if c.claims[0].RedissonName != "" {
-		b.addShared(g, c)
+		b.addRedisson(g, c)
 		return true
 	}
 	if len(c.shadows) > 0 {
@@ -105,14 +105,14 @@ func (b *batch) addChange(c *call) {
 	b.changes++
 }
 
-// addShared adds a call about a limiter shared with Redisson, which has one claim.
-func (b *batch) addShared(g *slotBatch, c *call) {
+// addRedisson adds a call about a limiter shared with Redisson, which has one claim.
+func (b *batch) addRedisson(g *slotBatch, c *call) {
 	claim := c.claims[0]
-	if g.shared == nil {
-		g.shared = &sharedBatch{claim: claim}
+	if g.redisson == nil {
+		g.redisson = &redissonBatch{claim: claim}
 		b.index.add(batchedWindow{limit: claim.Limit, slot: slotOf(&claim), batch: g})
 	}
-	g.shared.request(c.id, claim.Cost)
+	g.redisson.request(c.id, claim.Cost)
 }
 
 // window returns the number of c's window in g. f is what the index has of it.
@@ -161,8 +161,8 @@ func (g *slotBatch) command(s *Store) (*script, []string, []any) {
 	if c := g.change; c != nil {
 		return c.script, c.keys, c.args
 	}
-	if b := g.shared; b != nil {
-		return &s.shared(b.claim.RedissonFormat).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
+	if b := g.redisson; b != nil {
+		return &s.redisson(b.claim.RedissonFormat).take, s.names.keys(b.claim), redissonArgs(b.claim, b.requests)
 	}
 	return s.scripts.choose(&g.payload), g.payload.keyNames(), g.payload.args()
 }
@@ -187,7 +187,7 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 	}
 	if err != nil {
 		b.store.reloadCluster()
-		err = sharedError(err)
+		err = redissonError(err)
 	}
 	for _, c := range calls {
 		d := &b.scratch

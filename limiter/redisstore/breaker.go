@@ -18,9 +18,9 @@ import (
 // many consecutive failures. An error that wraps it also wraps the last failure.
 var ErrOpen = errors.New("redis circuit breaker open")
 
-// errSharedOpen reports that this is the circuit breaker of limiters shared with
+// errRedissonOpen reports that this is the circuit breaker of limiters shared with
 // Redisson, and not that of others.
-var errSharedOpen = errors.New("limiters shared with Redisson")
+var errRedissonOpen = errors.New("limiters shared with Redisson")
 
 // A breaker is the circuit breaker of one Redis. After a number of consecutive failures
 // it returns ErrOpen without a call for a delay; then it lets one call through and closes
@@ -28,12 +28,12 @@ var errSharedOpen = errors.New("limiters shared with Redisson")
 // with Redisson have a circuit of their own, so that a misuse of them by other programs
 // does not affect other limits.
 type breaker struct {
-	own, shared *circuit
-	masters     *wire.Masters // nil without Sentinel
+	own, redisson *circuit
+	masters       *wire.Masters // nil without Sentinel
 }
 
 func newBreaker(after uint, rest time.Duration) breaker {
-	return breaker{own: newCircuit(after, rest, ErrOpen), shared: newCircuit(after, rest, fmt.Errorf("%w: %w", errSharedOpen, ErrOpen))}
+	return breaker{own: newCircuit(after, rest, ErrOpen), redisson: newCircuit(after, rest, fmt.Errorf("%w: %w", errRedissonOpen, ErrOpen))}
 }
 
 // breakerQuery is the context key of a command that returns the breaker of a client and
@@ -87,8 +87,8 @@ func (b breaker) guard(ctx context.Context, cmds []redis.Cmder, next func(contex
 		return next(ctx)
 	}
 	c := b.own
-	if ctx.Value(sharedCall{}) != nil {
-		c = b.shared
+	if ctx.Value(redissonCall{}) != nil {
+		c = b.redisson
 	}
 	if !c.TryAcquirePermit() {
 		err := *c.lastErr.Load()
@@ -106,11 +106,11 @@ func (b breaker) guard(ctx context.Context, cmds []redis.Cmder, next func(contex
 // sends HELLO within the command that it is opened for.
 type insideBreaker struct{}
 
-// sharedCall is the context key of a call about limiters shared with Redisson.
-type sharedCall struct{}
+// redissonCall is the context key of a call about limiters shared with Redisson.
+type redissonCall struct{}
 
-func withSharedCall(ctx context.Context) context.Context {
-	return context.WithValue(ctx, sharedCall{}, true)
+func withRedissonCall(ctx context.Context) context.Context {
+	return context.WithValue(ctx, redissonCall{}, true)
 }
 
 // A circuit is the state of a breaker for one kind of calls.

@@ -152,12 +152,12 @@ func TestBreaker_KeepsSharedLimitersApart(t *testing.T) {
 	well := b.ProcessHook(func(context.Context, redis.Cmder) error { return nil })
 	cmd := redis.NewCmd(t.Context(), "ping")
 	for range 3 {
-		late(withSharedCall(t.Context()), cmd)
+		late(withRedissonCall(t.Context()), cmd)
 	}
 	if err := well(t.Context(), cmd); err != nil {
 		t.Errorf("others: %v", err)
 	}
-	if err := well(withSharedCall(t.Context()), cmd); !errors.Is(err, ErrOpen) || !errors.Is(err, errSharedOpen) {
+	if err := well(withRedissonCall(t.Context()), cmd); !errors.Is(err, ErrOpen) || !errors.Is(err, errRedissonOpen) {
 		t.Errorf("shared ones: %v", err)
 	}
 }

@@ -26,7 +26,7 @@ func (s *Store) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func
 	}
 	return s.startChange("refund", claims, func(part []limiter.Claim) changeCommand {
 		if c := part[0]; c.RedissonName != "" {
-			return s.changeOfShared(&s.shared(c.RedissonFormat).refund, c, refundArgs(part, p)...)
+			return s.changeOfRedisson(&s.redisson(c.RedissonFormat).refund, c, refundArgs(part, p)...)
 		}
 		return s.changeOf(&s.scripts.refund, part, refundArgs(part, p)...)
 	})
@@ -37,7 +37,7 @@ func (s *Store) StartReset(claims []limiter.Claim) (wait func() error) {
 	s.reports.removeWindows(claims)
 	return s.startChange("reset", claims, func(part []limiter.Claim) changeCommand {
 		if c := part[0]; c.RedissonName != "" {
-			return s.changeOfShared(&s.shared(c.RedissonFormat).reset, c)
+			return s.changeOfRedisson(&s.redisson(c.RedissonFormat).reset, c)
 		}
 		return s.changeOf(&s.scripts.reset, part)
 	})
@@ -48,8 +48,8 @@ func (s *Store) changeOf(sc *script, claims []limiter.Claim, rest ...any) change
 	return changeCommand{sc, b.keyNames(), b.args()}
 }
 
-func (s *Store) changeOfShared(sc *script, c limiter.Claim, rest ...any) changeCommand {
-	return changeCommand{sc, s.names.keys(c), sharedArgs(c, rest...)}
+func (s *Store) changeOfRedisson(sc *script, c limiter.Claim, rest ...any) changeCommand {
+	return changeCommand{sc, s.names.keys(c), redissonArgs(c, rest...)}
 }
 
 // startChange queues a command for each part of claims. Cached refusals of their windows
@@ -108,7 +108,7 @@ func (b *batch) finishChange(c *call, p *wire.Reply) {
 	}
 	if err != nil {
 		b.store.reloadCluster()
-		err = sharedError(err)
+		err = redissonError(err)
 	}
 	if c.state == callAnswered {
 		c.finish(err)

@@ -58,8 +58,8 @@ func TestChanges_AreHeardOfByOthers(t *testing.T) {
 	if far.Remembered() != 0 || !far.Hears() {
 		t.Error("a change makes the listener forget what it hears")
 	}
-	s.client.Publish(t.Context(), redisstore.DefaultPrefix+":room", "change:{nonsense")
-	s.client.Publish(t.Context(), redisstore.DefaultPrefix+":room", `change:{"verb":"reset","key":"short"}`)
+	s.client.Publish(t.Context(), redisstore.DefaultPrefix+":freed", "change:{nonsense")
+	s.client.Publish(t.Context(), redisstore.DefaultPrefix+":freed", `change:{"verb":"reset","key":"short"}`)
 	if err := near.Announce(t.Context(), changes[0]); err != nil {
 		t.Fatal(err)
 	}

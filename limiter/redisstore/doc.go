@@ -96,7 +96,7 @@
 // A claim with a RedissonName uses only the keys of that limiter, and has a script call
 // of its own, whose cost is bounded whatever other programs have written. Together with
 // other claims it is taken separately, like a key in a cluster. A limiter that cannot be
-// used is ErrShared, for that limiter alone. Java programs do not publish when they
+// used is ErrRedisson, for that limiter alone. Java programs do not publish when they
 // release permits, so refusals are cached for 100 ms only.
 //
 // A member of a distinct limit is 8 bytes of the value and the 8 of the decision's id

@@ -73,7 +73,7 @@ func ScriptTexts() map[string]string {
 		all["one "+name], all["many "+name] = s.one[a].text, s.many[a].text
 	}
 	for form, format := range map[string]limiter.RedissonFormat{"redisson log": limiter.RedissonByte, "redisson window": limiter.RedissonWindow} {
-		r := newSharedScripts(luaFiles("clock"), DefaultPrefix, format)
+		r := newRedissonScripts(luaFiles("clock"), DefaultPrefix, format)
 		for name, script := range map[string]script{
 			"take": r.take, "peek": r.peek, "refund": r.refund, "grant": r.grant, "reset": r.reset, "report": r.report,
 			"inspect": r.inspect, "available": r.left, "set_rate": r.set,

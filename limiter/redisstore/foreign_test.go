@@ -78,7 +78,7 @@ func (s *testStore) spent(n int, f func()) float64 {
 
 // A limiter that Java has filled with 100,000 permits costs a request next to
 // nothing, whatever state it is in, and the answers are exact.
-func TestShared_CostsTheSameHoweverManyAreOut(t *testing.T) {
+func TestRedissonBatch_CostsTheSameHoweverManyAreOut(t *testing.T) {
 	const (
 		many = 100_000
 		most = 4000.0 // µs; a quarter of that on a calm machine where it is most
@@ -117,7 +117,7 @@ func TestShared_CostsTheSameHoweverManyAreOut(t *testing.T) {
 
 // A value that is lost is found again from any number of entries, in bounded steps,
 // and never is there more than there was.
-func TestShared_CountsManyEntriesInSteps(t *testing.T) {
+func TestRedissonBatch_CountsManyEntriesInSteps(t *testing.T) {
 	const many = 20_000
 	s := newClockedTestStore(t)
 	s.javas(limiter.RedissonByte, limiter.Rate{Count: many + 3, Window: time.Hour}, many)
@@ -140,7 +140,7 @@ func TestShared_CountsManyEntriesInSteps(t *testing.T) {
 
 // Entries of any version are read, and written as they are; with none, as the claim
 // says. Java's own reading of them finds what we took.
-func TestShared_PacksAsItFinds(t *testing.T) {
+func TestRedissonBatch_PacksAsItFinds(t *testing.T) {
 	forms := []limiter.RedissonFormat{limiter.RedissonByte, limiter.RedissonLong, limiter.RedissonFloat}
 	for _, there := range forms {
 		for _, said := range forms {
@@ -193,7 +193,7 @@ func (s *testStore) state() string {
 
 // What cannot be used is refused, for this limiter alone, with nothing written, and
 // reset heals it.
-func TestShared_RefusesWhatItCannotUse(t *testing.T) {
+func TestRedissonBatch_RefusesWhatItCannotUse(t *testing.T) {
 	hset := func(args ...any) func(s *testStore) {
 		return func(s *testStore) { s.do(append([]any{"hset", "rl"}, args...)...) }
 	}
@@ -231,11 +231,11 @@ func TestShared_RefusesWhatItCannotUse(t *testing.T) {
 			var d limiter.Decision
 			for _, claims := range [][]limiter.Claim{shared, {shared[0], own}} {
 				err := s.store.Take(t.Context(), claims, &d)
-				if !errors.Is(err, redisstore.ErrShared) || !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), c.says) {
+				if !errors.Is(err, redisstore.ErrRedisson) || !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%s, %d entries: %v, want %q", name, size, err, c.says)
 				}
 			}
-			if _, err := s.handle("rl").Allow(t.Context(), 1); !errors.Is(err, redisstore.ErrShared) {
+			if _, err := s.handle("rl").Allow(t.Context(), 1); !errors.Is(err, redisstore.ErrRedisson) {
 				t.Errorf("%s: handle: %v", name, err)
 			}
 			s.left([]limiter.Claim{own}, 5)
@@ -255,7 +255,7 @@ func TestShared_RefusesWhatItCannotUse(t *testing.T) {
 
 // However old or young the entries that a clock of Java's has written, waits lie
 // within the interval, and end.
-func TestShared_WaitsForForeignClocks(t *testing.T) {
+func TestRedissonBatch_WaitsForForeignClocks(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, -61 * time.Second, -time.Minute, -time.Second, 0, time.Second, time.Hour} {
 		for _, size := range []int{1, 20, 500} {
 			s := newClockedTestStore(t)
@@ -281,7 +281,7 @@ func TestShared_WaitsForForeignClocks(t *testing.T) {
 }
 
 // A config that a claim has written is gone with its permits.
-func TestShared_ConfigsEndWithTheirPermits(t *testing.T) {
+func TestRedissonBatch_ConfigsEndWithTheirPermits(t *testing.T) {
 	for _, f := range []limiter.RedissonFormat{limiter.RedissonByte, limiter.RedissonWindow} {
 		s := newTestStore(t)
 		s.allowed(named("rl", f, 5, time.Minute), 1)

@@ -43,7 +43,7 @@ func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.In
 // inspect returns the statuses of the claims of one part.
 func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
 	if claims[0].RedissonName != "" {
-		return s.inspectShared(ctx, claims[0])
+		return s.inspectRedisson(ctx, claims[0])
 	}
 	b := newPayload(s.names, claims)
 	reply, err := s.runPatiently(ctx, &s.scripts.inspect, b.keyNames(), b.args())
@@ -100,11 +100,11 @@ func timedNumbers(reply any) (time.Time, []int64, error) {
 	return readTime(list)
 }
 
-// inspectShared returns the status of a limiter shared with Redisson. One that cannot be
+// inspectRedisson returns the status of a limiter shared with Redisson. One that cannot be
 // used is Unreadable; that is not an error.
-func (s *Store) inspectShared(ctx context.Context, c limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
-	reply, err := s.runShared(ctx, s.shared(c.RedissonFormat).inspect, c)
-	if errors.Is(err, ErrShared) {
+func (s *Store) inspectRedisson(ctx context.Context, c limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
+	reply, err := s.runRedisson(ctx, s.redisson(c.RedissonFormat).inspect, c)
+	if errors.Is(err, ErrRedisson) {
 		return time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}, nil
 	}
 	if err != nil {

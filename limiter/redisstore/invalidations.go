@@ -30,7 +30,10 @@ type invalidations struct {
 }
 
 // invalidationChannel returns the channel on which scripts publish.
-func invalidationChannel(prefix string) string { return prefix + ":room" }
+func invalidationChannel(prefix string) string { return prefix + ":freed" }
+
+// formerChannel returns the channel on which processes of earlier versions publish.
+func formerChannel(prefix string) string { return prefix + ":room" }
 
 // newInvalidations subscribes in the background.
 func newInvalidations(client redis.UniversalClient, own names, n *refusalCache, c *changes) *invalidations {
@@ -65,7 +68,8 @@ func (i *invalidations) run(ctx context.Context) {
 
 // receive handles messages until the subscription fails.
 func (i *invalidations) receive(ctx context.Context) error {
-	sub := i.client.Subscribe(ctx, invalidationChannel(i.names.prefix))
+	channel := invalidationChannel(i.names.prefix)
+	sub := i.client.Subscribe(ctx, formerChannel(i.names.prefix), channel)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	pinged := false
@@ -85,7 +89,7 @@ func (i *invalidations) receive(ctx context.Context) error {
 		pinged = false
 		switch m := message.(type) {
 		case *redis.Subscription:
-			i.refusals.setSubscribed(true)
+			i.refusals.setSubscribed(m.Channel == channel) // the last of the two
 		case *redis.Message:
 			i.handle(m.Payload)
 		}

@@ -54,7 +54,7 @@ func (n names) keyCount(c *limiter.Claim) int {
 // append appends the name of the i-th key of a claim's window.
 func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	if c.RedissonName != "" {
-		return append(out, sharedKeys(c.RedissonName, n.client)[i]...)
+		return append(out, redissonKeysOf(c.RedissonName, n.client)[i]...)
 	}
 	out = append(append(out, n.prefix...), ":{"...)
 	out = append(hex.AppendEncode(out, c.Key[:]), "}:"...)

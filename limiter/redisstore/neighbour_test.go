@@ -13,7 +13,7 @@ import (
 
 // Refusals of a shared limiter are remembered, but not for long: Java makes room and
 // does not tell. What Go gives back is heard of at once, from any process.
-func TestShared_RemembersRefusalsForAMoment(t *testing.T) {
+func TestRedissonBatch_RemembersRefusalsForAMoment(t *testing.T) {
 	s := newTestStore(t)
 	store, other := s.hearing(), s.hearing()
 	shared := named("rl", 0, 2, time.Hour)
@@ -52,7 +52,7 @@ func TestShared_RemembersRefusalsForAMoment(t *testing.T) {
 
 // A neighbour's limiter of 100,000 permits, full or about to be counted anew, holds up
 // nobody: no request fails, of it or of others, and the breaker stays closed.
-func TestShared_HoldsUpNobody(t *testing.T) {
+func TestRedissonBatch_HoldsUpNobody(t *testing.T) {
 	s := newClockedTestStore(t)
 	s.javas(limiter.RedissonByte, limiter.Rate{Count: 100_000, Window: 1000 * time.Hour}, 100_000)
 	for _, lost := range []bool{false, true} {
@@ -89,7 +89,7 @@ func TestShared_HoldsUpNobody(t *testing.T) {
 
 // In the oldest form a permit is given back once, in its own window, and waits end
 // with the window.
-func TestShared_OldestFormCountsAWindow(t *testing.T) {
+func TestRedissonBatch_OldestFormCountsAWindow(t *testing.T) {
 	s := newTestStore(t)
 	shared := named("rl", limiter.RedissonWindow, 3, time.Hour)
 	d := s.allowed(shared, 3)
@@ -121,13 +121,13 @@ func TestShared_OldestFormCountsAWindow(t *testing.T) {
 	}
 	s.left(shared, 3)
 	s.do("lpush", "{rl}:value", "x")
-	if err := s.store.Take(t.Context(), shared, &d); !errors.Is(err, redisstore.ErrShared) {
+	if err := s.store.Take(t.Context(), shared, &d); !errors.Is(err, redisstore.ErrRedisson) {
 		t.Errorf("a value of another type: %v", err)
 	}
 }
 
 // Giving back many permits goes in bounded steps, to the last of them.
-func TestShared_GivesBackMany(t *testing.T) {
+func TestRedissonBatch_GivesBackMany(t *testing.T) {
 	s := newClockedTestStore(t)
 	s.javas(limiter.RedissonByte, limiter.Rate{Count: 5000, Window: time.Hour}, 5000)
 	r := s.handle("rl")
@@ -145,7 +145,7 @@ func TestShared_GivesBackMany(t *testing.T) {
 
 // What was granted in place of Redis counts in a shared limiter; in one that cannot
 // be used it is lost, and holds up no other.
-func TestShared_HearsOfGrantsElsewhere(t *testing.T) {
+func TestRedissonBatch_HearsOfGrantsElsewhere(t *testing.T) {
 	s := newClockedTestStore(t)
 	s.javas(limiter.RedissonFloat, limiter.Rate{Count: 1000, Window: time.Minute}, 300)
 	shared, own := named("rl", 0, 5, time.Second), claim(5, time.Minute, 1)

@@ -23,7 +23,7 @@ const (
 )
 
 // An outage is the time for which other stores decide in place of Redis. It starts when
-// the circuit breaker opens. It ends Options.Settle after Redis replies again, when each
+// the circuit breaker opens. It ends Options.Grace after Redis replies again, when each
 // process has reported what it granted, so that none grants permits that another has
 // already granted. A single failure does not start an outage.
 type outage struct {
@@ -44,7 +44,7 @@ func newOutage() *outage {
 }
 
 // Available reports whether Redis can be relied on: it is false from the time at which
-// the circuit breaker opens until Options.Settle after Redis is reachable again. In a
+// the circuit breaker opens until Options.Grace after Redis is reachable again. In a
 // cluster it is always true.
 func (s *Store) Available() bool {
 	return !s.outage.isActive.Load()
@@ -82,7 +82,7 @@ func (s *Store) Withdraw(claims []limiter.Claim, p limiter.Permit) bool {
 
 // recordFailure starts an outage if err reports an open circuit breaker.
 func (s *Store) recordFailure(err error) {
-	if errors.Is(err, ErrOpen) && !errors.Is(err, errSharedOpen) && !s.isCluster && s.settle > 0 {
+	if errors.Is(err, ErrOpen) && !errors.Is(err, errRedissonOpen) && !s.isCluster && s.grace > 0 {
 		s.watchOutage(true)
 	}
 }
@@ -156,7 +156,7 @@ func (s *Store) endOutage(reachableSince time.Time) bool {
 	a := s.outage
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if time.Since(reachableSince) >= s.settle {
+	if time.Since(reachableSince) >= s.grace {
 		a.isActive.Store(false)
 		a.isSettling.Store(false)
 	}

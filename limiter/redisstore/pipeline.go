@@ -44,8 +44,8 @@ func newPipeline(s *Store, node *redis.Client, at pipelineKey) *pipeline {
 	p.dialer.Node, p.dialer.Read = node, p.read
 	if b := breakerOf(node); b != nil {
 		p.circuit, p.dialer.Masters = b.own, b.masters
-		if at.shared {
-			p.circuit = b.shared
+		if at.redisson {
+			p.circuit = b.redisson
 		}
 	}
 	p.queue.startWriter = func() { p.writers.Go(p.write) }
@@ -186,7 +186,7 @@ func (p *pipeline) send(c *wire.Conn) {
 // be sent again, and come too late.
 func (p *pipeline) appendCommands(out []byte, b *batch) []byte {
 	for _, g := range b.groups {
-		if g.shared == nil && g.change == nil {
+		if g.redisson == nil && g.change == nil {
 			out = g.payload.appendCall(out, p.store.scripts.choose(&g.payload))
 			continue
 		}

@@ -18,8 +18,8 @@ var errClient = errors.New("a client that is neither a *redis.Client nor a *redi
 // Redisson. So neither a slow node of a cluster nor a slow shared limiter delays other
 // calls.
 type pipelines struct {
-	store       *Store
-	own, shared atomic.Pointer[pipeline] // set if there is only one node
+	store         *Store
+	own, redisson atomic.Pointer[pipeline] // set if there is only one node
 
 	mu     sync.Mutex // guards the fields below
 	byNode map[pipelineKey]*pipeline
@@ -28,8 +28,8 @@ type pipelines struct {
 
 // A pipelineKey identifies a pipeline.
 type pipelineKey struct {
-	node   string
-	shared bool
+	node     string
+	redisson bool
 }
 
 func newPipelines(s *Store) *pipelines {
@@ -40,7 +40,7 @@ func newPipelines(s *Store) *pipelines {
 func (l *pipelines) forClaim(ctx context.Context, c *limiter.Claim) (*pipeline, error) {
 	only := &l.own
 	if c.RedissonName != "" {
-		only = &l.shared
+		only = &l.redisson
 	}
 	if p := only.Load(); p != nil {
 		return p, nil

@@ -49,7 +49,7 @@ func (c RateConfig) check() error {
 
 // A RateLimiter is a handle on an RRateLimiter of Redisson, for Go programs that share it
 // with Java programs. All methods are safe for concurrent use. They return the errors of
-// this package, limiter.ErrInvalidCost, the error of the context, ErrShared if the data
+// this package, limiter.ErrInvalidCost, the error of the context, ErrRedisson if the data
 // in Redis cannot be used, or an error that wraps limiter.ErrUnavailable.
 //
 // New entries have the format of existing ones, whatever version of Redisson wrote them.
@@ -88,7 +88,7 @@ func (s *Store) RateLimiter(name, client string) (*RateLimiter, error) {
 	if client == "" {
 		client = s.names.client
 	}
-	return &RateLimiter{store: s, name: name, keys: sharedKeys(name, client), queue: make(chan struct{}, 1)}, nil
+	return &RateLimiter{store: s, name: name, keys: redissonKeysOf(name, client), queue: make(chan struct{}, 1)}, nil
 }
 
 // Fixed returns a handle on the same limiter in the format of Redisson up to 3.13.2: a
@@ -165,7 +165,7 @@ func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, erro
 	if n < 1 || n > limiter.MaxCount {
 		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s", limiter.ErrInvalidCost, n, r.name)
 	}
-	var b sharedBatch
+	var b redissonBatch
 	b.request(newID(), n)
 	reply, err := r.run(ctx, "take", r.scripts().take, b.requests)
 	if redis.HasErrorPrefix(err, "COST") {
@@ -276,20 +276,20 @@ func (r *RateLimiter) number(ctx context.Context, verb string, sc script, args .
 func (r *RateLimiter) run(ctx context.Context, verb string, sc script, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
-	reply, err := sc.run(withSharedCall(ctx), r.store.client, r.keys, append([]any{"", "", "", r.format.String()}, args...))
+	reply, err := sc.run(withRedissonCall(ctx), r.store.client, r.keys, append([]any{"", "", "", r.format.String()}, args...))
 	switch {
 	case redis.HasErrorPrefix(err, "UNSET"):
 		return nil, ErrNoRate
 	case redis.HasErrorPrefix(err, "COST"):
 		return nil, err
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, sharedError(err))
+		return nil, fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, redissonError(err))
 	}
 	return reply, nil
 }
 
 // scripts returns the scripts for the format of the limiter.
-func (r *RateLimiter) scripts() *sharedScripts { return r.store.shared(r.format) }
+func (r *RateLimiter) scripts() *redissonScripts { return r.store.redisson(r.format) }
 
 // invalidate removes the store's cached refusals for the limiter.
 func (r *RateLimiter) invalidate() {

@@ -320,3 +320,15 @@ func TestRefusalCache_OwnRoomIsKnownAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// Processes of earlier versions publish on another channel, which is heard as well.
+func TestRefusalCache_HearsEarlierVersions(t *testing.T) {
+	s := newTestStore(t)
+	store := s.hearing()
+	c := claim(1, time.Hour, 1)
+	if !decide(t, store, c...).Allowed || decide(t, store, c...).Allowed || store.Remembered() != 1 {
+		t.Fatalf("%d refusals are cached, want one", store.Remembered())
+	}
+	s.client.Publish(t.Context(), redisstore.DefaultPrefix+":room", "")
+	s.until("the message is heard", func() bool { return store.Remembered() == 0 })
+}

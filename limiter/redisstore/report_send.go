@@ -24,7 +24,7 @@ func (s *Store) sendReports(ctx context.Context, claims []limiter.Claim) error {
 			return nil
 		}
 		switch err := s.sendReport(ctx, reports); {
-		case errors.Is(err, ErrShared): // a retry would fail too, and block the other reports
+		case errors.Is(err, ErrRedisson): // a retry would fail too, and block the other reports
 			s.reports.remove(reports, &s.reports.dropped)
 		case err != nil:
 			s.reports.keep(reports)
@@ -46,7 +46,7 @@ func (s *Store) sendReport(ctx context.Context, reports []*report) error {
 	s.reports.mu.Unlock()
 	var err error
 	if c := claims[0]; c.RedissonName != "" {
-		_, err = s.changeShared(ctx, s.shared(c.RedissonFormat).report, c, encoded...)
+		_, err = s.changeRedisson(ctx, s.redisson(c.RedissonFormat).report, c, encoded...)
 	} else {
 		_, err = s.change(ctx, s.scripts.report, claims, encoded...)
 	}

@@ -26,8 +26,8 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 	again := newBatch(p.store)
 	again.sentAt, again.version = time.Now(), p.store.refusals.currentVersion()
 	ctx := context.Background()
-	if g.shared != nil {
-		ctx = withSharedCall(ctx)
+	if g.redisson != nil {
+		ctx = withRedissonCall(ctx)
 	}
 	sc, keys, args := g.command(p.store)
 	calls, args = slices.Clone(calls), cloneArgs(args)

@@ -41,7 +41,7 @@ type scripts struct {
 const algorithms = int(limiter.SlidingLog) + 1
 
 func newScripts(clock, prefix string) scripts {
-	channel := "local ROOM = " + quote(invalidationChannel(prefix))
+	channel := "local FREED = " + quote(invalidationChannel(prefix))
 	var deciding, changing []string
 	for _, f := range families() {
 		deciding, changing = append(deciding, f.deciding()), append(changing, f.changing())

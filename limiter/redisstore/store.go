@@ -37,11 +37,11 @@ type Options struct {
 	// CachedRefusals is the maximum number of refusals that are cached in this process, about
 	// 200 bytes each; DefaultCachedRefusals by default, none if negative.
 	CachedRefusals int
-	// Settle is the time after an outage during which the Store is Settling and not yet
+	// Grace is the time after an outage during which the Store is Settling and not yet
 	// Available. It should be longer than the delay of any process's circuit breaker, so
 	// that all processes have reported what they granted in place of Redis before the
 	// first one relies on Redis alone. It is 0 by default.
-	Settle time.Duration
+	Grace time.Duration
 }
 
 // DefaultInFlight is the default of Options.MaxInFlight: enough to keep one Redis busy,
@@ -60,18 +60,18 @@ type Store struct {
 	timeout time.Duration
 	scripts scripts
 	// scripts for limiters shared with Redisson, with a log and with a fixed window
-	sharedLog, sharedWindow sharedScripts
-	maxInFlight             int
-	pipelines               *pipelines
-	calls                   sync.Pool // of *call
-	isCluster               bool      // the scripts of a call need all keys in one slot
-	settle                  time.Duration
-	reports                 *reports
-	outage                  *outage
-	breaker                 *breaker       // nil if the client has none, or one for each node
-	refusals                *refusalCache  // nil if disabled
-	invalidations           *invalidations // nil if refusals is nil
-	changes                 *changes
+	redissonLog, redissonWindow redissonScripts
+	maxInFlight                 int
+	pipelines                   *pipelines
+	calls                       sync.Pool // of *call
+	isCluster                   bool      // the scripts of a call need all keys in one slot
+	grace                       time.Duration
+	reports                     *reports
+	outage                      *outage
+	breaker                     *breaker       // nil if the client has none, or one for each node
+	refusals                    *refusalCache  // nil if disabled
+	invalidations               *invalidations // nil if refusals is nil
+	changes                     *changes
 }
 
 // New returns a Store that uses client, a *redis.Client or a *redis.ClusterClient, and
@@ -95,11 +95,11 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	}
 	s := &Store{
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout, scripts: newScripts(clock, o.Prefix),
-		settle: o.Settle, reports: newReports(), outage: newOutage(),
+		grace: o.Grace, reports: newReports(), outage: newOutage(),
 	}
 	s.changes = newChanges(s.reports)
-	s.sharedLog = newSharedScripts(clock, o.Prefix, limiter.RedissonByte)
-	s.sharedWindow = newSharedScripts(clock, o.Prefix, limiter.RedissonWindow)
+	s.redissonLog = newRedissonScripts(clock, o.Prefix, limiter.RedissonByte)
+	s.redissonWindow = newRedissonScripts(clock, o.Prefix, limiter.RedissonWindow)
 	s.maxInFlight = o.MaxInFlight
 	_, s.isCluster = client.(*redis.ClusterClient)
 	if single, ok := client.(*redis.Client); ok {
@@ -222,7 +222,7 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 // decide makes one decision in a call of its own, without a batch.
 func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
 	if len(claims) > 0 && claims[0].RedissonName != "" {
-		return s.peekShared(ctx, claims, d)
+		return s.peekRedisson(ctx, claims, d)
 	}
 	b := newPayload(s.names, claims)
 	b.request(id, len(claims))

@@ -59,7 +59,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 		return store{}, err
 	}
 	limits := redisstore.New(decisions, redisstore.Options{
-		Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout, Settle: c.Redis.Breaker.Rest + connectTimeout,
+		Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout, Grace: c.Redis.Breaker.Rest + connectTimeout,
 		Client: clientName(c.Listen),
 	})
 	id := nodeID()

@@ -41,11 +41,11 @@ func TestRate_EntriesAreWrittenAsJavasAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := l.eye.Dump(brief(t), "{found}:permits").Val()
-	if o, err := r.Available(brief(t)); !errors.Is(err, redisstore.ErrShared) {
-		t.Errorf("Available beside entries of two forms = %v, %v; want ErrShared", o, err)
+	if o, err := r.Available(brief(t)); !errors.Is(err, redisstore.ErrRedisson) {
+		t.Errorf("Available beside entries of two forms = %v, %v; want ErrRedisson", o, err)
 	}
-	if o, err := r.Allow(brief(t), 1); !errors.Is(err, redisstore.ErrShared) {
-		t.Errorf("Allow beside entries of two forms = %+v, %v; want ErrShared", o, err)
+	if o, err := r.Allow(brief(t), 1); !errors.Is(err, redisstore.ErrRedisson) {
+		t.Errorf("Allow beside entries of two forms = %+v, %v; want ErrRedisson", o, err)
 	}
 	if l.eye.Dump(brief(t), "{found}:permits").Val() != before {
 		t.Error("the entries have changed")

@@ -92,4 +92,4 @@ end
 
 -- tell lets all proxies know that there may be room. Who may not publish still may
 -- make some.
-local function tell() redis.pcall('PUBLISH', ROOM, 'shared:' .. KEYS[1]) end
+local function tell() redis.pcall('PUBLISH', FREED, 'shared:' .. KEYS[1]) end

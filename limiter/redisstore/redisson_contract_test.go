@@ -15,9 +15,9 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// A sharedCall store lets each token bucket be a limiter of Redisson's, whose config
+// A redissonCall store lets each token bucket be a limiter of Redisson's, whose config
 // it changes as soon as a claim has another rate.
-type sharedCall struct {
+type redissonCall struct {
 	*redisstore.Store
 	form limiter.RedissonFormat
 
@@ -25,7 +25,7 @@ type sharedCall struct {
 	rates map[string]limiter.Rate
 }
 
-func (s *sharedCall) shared(ctx context.Context, claims []limiter.Claim, edit bool) []limiter.Claim {
+func (s *redissonCall) shared(ctx context.Context, claims []limiter.Claim, edit bool) []limiter.Claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]limiter.Claim, len(claims))
@@ -42,23 +42,23 @@ func (s *sharedCall) shared(ctx context.Context, claims []limiter.Claim, edit bo
 	return out
 }
 
-func (s *sharedCall) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (s *redissonCall) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	if err := limiter.CheckClaims(claims); err != nil {
 		return err
 	}
 	return s.Store.Take(ctx, s.shared(ctx, claims, true), d)
 }
 
-func (s *sharedCall) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (s *redissonCall) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	return s.Store.Peek(ctx, s.shared(ctx, claims, true), d)
 }
 
-func (s *sharedCall) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+func (s *redissonCall) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	return s.Store.Refund(ctx, s.shared(ctx, claims, false), p)
 }
 
 // In each packing a shared limiter promises what our own do.
-func TestShared_KeepsTheContractOnRedis(t *testing.T) {
+func TestRedissonBatch_KeepsTheContractOnRedis(t *testing.T) {
 	t.Parallel()
 	client := connect(t, redistest.Start(t).Addr)
 	for _, f := range []limiter.RedissonFormat{limiter.RedissonByte, limiter.RedissonFloat} {
@@ -66,15 +66,15 @@ func TestShared_KeepsTheContractOnRedis(t *testing.T) {
 			limitertest.RunTokenBucket(t, func(t *testing.T) limitertest.Subject {
 				client.FlushAll(t.Context())
 				client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
-				return sharedSubject(t, client, f)
+				return redissonSubject(t, client, f)
 			})
 		})
 	}
 }
 
-func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.RedissonFormat) limitertest.Subject {
+func redissonSubject(t *testing.T, client redis.UniversalClient, f limiter.RedissonFormat) limitertest.Subject {
 	return limitertest.Subject{
-		Store: &sharedCall{
+		Store: &redissonCall{
 			Store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient}),
 			form:  f, rates: map[string]limiter.Rate{},
 		},
@@ -87,12 +87,12 @@ func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.Redisso
 	}
 }
 
-func TestShared_KeepsTheContractOnMiniredis(t *testing.T) {
+func TestRedissonBatch_KeepsTheContractOnMiniredis(t *testing.T) {
 	t.Parallel()
 	limitertest.RunTokenBucket(t, func(t *testing.T) limitertest.Subject {
 		client := connect(t, miniredis.RunT(t).Addr())
 		client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
-		s := sharedSubject(t, client, limiter.RedissonByte)
+		s := redissonSubject(t, client, limiter.RedissonByte)
 		s.Steps, s.Calls = 6, 1000
 		return slow(s)
 	})

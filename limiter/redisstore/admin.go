@@ -17,7 +17,7 @@ func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Per
 	return s.forEachPart(claims, func(part *part) error {
 		held, err := s.change(ctx, s.scripts.renew, part.claims, refundArgs(part.claims, p)...)
 		if err != nil {
-			return fmt.Errorf("renew %d claims: %w", len(part.claims), err)
+			return fmt.Errorf("renew permits of %d limits: %w", len(part.claims), err)
 		}
 		if held < int64(len(part.claims)) {
 			return limiter.ErrNotHeld
@@ -75,7 +75,7 @@ func (s *Store) changeParts(ctx context.Context, verb string, claims []limiter.C
 	}
 	return s.forEachPart(claims, func(p *part) error {
 		if err := change(p); err != nil {
-			return fmt.Errorf("%s %d claims: %w", verb, len(p.claims), err)
+			return fmt.Errorf("%s in %d limits: %w", verb, len(p.claims), err)
 		}
 		s.refusals.invalidateClaims(p.claims)
 		return nil

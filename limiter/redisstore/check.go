@@ -73,7 +73,7 @@ func (s *Store) checkNode(ctx context.Context, node *redis.Client) (warning stri
 		err = failed
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask for the version: %w: %w", limiter.ErrUnavailable, err)
+		return "", fmt.Errorf("read the version of Redis: %w: %w", limiter.ErrUnavailable, err)
 	}
 	if err := checkVersion(info); err != nil {
 		return "", err

@@ -25,7 +25,7 @@ func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.In
 	err := s.forEachPart(claims, func(p *part) error {
 		at, statuses, err := s.inspect(ctx, p.claims)
 		if err != nil {
-			return fmt.Errorf("inspect %d claims: %w", len(p.claims), err)
+			return fmt.Errorf("inspect %d limits: %w", len(p.claims), err)
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -43,7 +43,7 @@ func (s *Store) TakeWithShadows(ctx context.Context, claims []limiter.Claim, d *
 		if s.refusals.decide(noExpiry, claims, d) {
 			return nil
 		}
-		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
+		return fmt.Errorf("decide by %d limits: %w: %w", len(claims), limiter.ErrUnavailable, err)
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 		if s.refusals.decide(noExpiry, claims, d) {
 			return nil
 		}
-		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
+		return fmt.Errorf("decide by %d limits: %w: %w", len(claims), limiter.ErrUnavailable, err)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, i
 	}
 	if err != nil {
 		s.reloadCluster()
-		return fmt.Errorf("decide %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
+		return fmt.Errorf("decide by %d limits: %w: %w", len(claims), limiter.ErrUnavailable, err)
 	}
 	return nil
 }

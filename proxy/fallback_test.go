@@ -177,7 +177,7 @@ func settlingProxies(t *testing.T, route string, test func(w *testProxy)) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { client.Close() })
-		store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Settle: time.Hour})
+		store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Grace: time.Hour})
 		t.Cleanup(func() { store.Close() })
 		w := newProxy(t, "store: redis\nredis: {timeout: 5s}\n"+upstreamYAML(t, answerByStatus, route), func(o *Options) { o.Store = store })
 		server.Kill()

@@ -42,6 +42,7 @@ const (
 	logRefunded
 	logFallback
 	logError
+	logKeys
 	logTraceID
 	logSample
 	standardFields // the number of default fields
@@ -63,7 +64,7 @@ func logFieldNames() []string {
 	return []string{
 		"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "upstream", "upstream_ms", "shadow",
 		"limit", "wait_ms", "rate", "key", "masked", "banned", "ban_began", "also", "new_keys", "repeated", "list", "refunded", "fallback", "error",
-		"trace_id", "sample", "proto", "scheme", "own_ms", "waited_ms", "user_agent", "referer",
+		"keys", "trace_id", "sample", "proto", "scheme", "own_ms", "waited_ms", "user_agent", "referer",
 	}
 }
 

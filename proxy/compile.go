@@ -59,6 +59,7 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 		}
 	}
 	r.describe()
+	g.setLoggedKeys(r)
 	r.findEarlyLimits()
 	r.onlyLimits = len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.idempotency == nil
 	r.canFallBack = r.hasLocalLimit && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })

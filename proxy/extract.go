@@ -27,6 +27,7 @@ type extracted struct {
 	value      key.Value    // the last key that was read
 	keys       []extractedKey
 	overridden []overridden // limits for which a key has overridden rates, listed by hash
+	logged     lineKeys     // of a Replay: the keys that the log has instead of values
 }
 
 func (e *extracted) reset() {
@@ -35,6 +36,7 @@ func (e *extracted) reset() {
 	e.confusable = e.confusable[:0]
 	e.keys = e.keys[:0]
 	e.overridden = e.overridden[:0]
+	e.logged = lineKeys{}
 }
 
 // extract makes the claims of the request: one for each window of each limit of its route, under
@@ -215,6 +217,12 @@ func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
 	for i := range x.extracted.keys {
 		if k := &x.extracted.keys[i]; k.spec == by {
 			return k, nil
+		}
+	}
+	if x.extracted.logged.line != "" {
+		if k, found := x.extracted.logged.find(by); found {
+			x.extracted.keys = append(x.extracted.keys, k)
+			return &x.extracted.keys[len(x.extracted.keys)-1], nil
 		}
 	}
 	value := &x.extracted.value

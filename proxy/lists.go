@@ -86,5 +86,5 @@ func (x *exchange) isListed(l *config.List) bool {
 
 // bypasses reports whether no limit applies to the request.
 func (x *exchange) bypasses() bool {
-	return x.list != nil && x.list.Action == config.Bypass || x.preflight()
+	return x.list != nil && x.list.Action == config.Bypass || x.preflight() || x.extracted.logged.line.hasNone()
 }

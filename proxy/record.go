@@ -22,8 +22,8 @@ import (
 // and banned, with ban_began if this refusal started the ban; also, the other rates that refused,
 // with rate, key, masked and banned; shadow, in the same form, what limits in shadow mode would
 // have refused, with unfit if the request has no valid claim on the limit; list (the one that
-// decided), new_keys (refused or shadow_refused, for too many new keys), refunded, fallback and
-// error. The query is never logged. Of a key, only the beginning of a hash is logged, which does
+// decided), new_keys (refused or shadow_refused, for too many new keys), refunded, fallback, error and
+// keys (what a Replay needs of each key, accesslog_keys.go). The query is never logged. Of a key, only the beginning of a hash is logged, which does
 // not reveal the value (redact.go), and a masked value if the key is sensitive.
 //
 // The configuration selects among these and further fields (accesslog.go), samples the lines of
@@ -110,6 +110,7 @@ func (r *recorder) json(x *exchange, name string) {
 	if x.err != nil && !refused && l.fields.has(logError) {
 		e.AnErr("error", x.err)
 	}
+	x.writeKeys(e)
 	if id := x.traceID(); id != "" && l.fields.has(logTraceID) {
 		e.Str("trace_id", id)
 	}

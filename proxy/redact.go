@@ -12,8 +12,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// keyDigits is the number of digits of a key's hash that are logged.
-const keyDigits = 12
+// logKeyBytes is the number of bytes of a key's hash that are logged, and keyDigits that of their
+// hexadecimal digits.
+const (
+	logKeyBytes = 6
+	keyDigits   = 2 * logKeyBytes
+)
 
 // Salt prevents that hashed phone numbers in a log are found by brute force.
 type Salt [32]byte
@@ -34,18 +38,24 @@ type redactor struct {
 // the store, so that the key can be found there. Without one, that could be reversed by brute
 // force, so it is hashed again with the salt.
 func (r *redactor) key(k limiter.Key) string {
+	id := r.keyBytes(k)
+	return hex.EncodeToString(id[:])
+}
+
+// keyBytes returns the bytes of which key has the hexadecimal digits.
+func (r *redactor) keyBytes(k limiter.Key) [logKeyBytes]byte {
 	if r.privacy.HashSecret != "" {
-		return k.String()[:keyDigits]
+		return [logKeyBytes]byte(k[:])
 	}
 	return r.saltedHash(k[:])
 }
 
 // saltedHash returns the beginning of a salted hash of text, which has at most 256 bytes.
-func (r *redactor) saltedHash(text []byte) string {
+func (r *redactor) saltedHash(text []byte) [logKeyBytes]byte {
 	var space [len(Salt{}) + 256]byte
 	salt := r.salt()
 	sum := sha256.Sum256(append(append(space[:0], salt[:]...), text...))
-	return hex.EncodeToString(sum[:keyDigits/2])
+	return [logKeyBytes]byte(sum[:])
 }
 
 const (
@@ -66,7 +76,8 @@ func (r *redactor) client(x *exchange) string {
 		if secret := r.privacy.HashSecret; secret != "" {
 			return limiter.KeyWithSecret([]byte(secret), "log", x.client.network.String()).String()[:keyDigits]
 		}
-		return r.saltedHash([]byte(x.client.network.String()))
+		id := r.saltedHash([]byte(x.client.network.String()))
+		return hex.EncodeToString(id[:])
 	}
 	return x.client.addr.String()
 }

@@ -62,7 +62,7 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 	r.proxy, r.generation = p, p.current.Load()
 	r.tally = newTallies(r.generation, o.Top)
 	for _, rt := range r.generation.routes {
-		r.routes[rt] = newReplayRoute(rt)
+		r.routes[rt] = newReplayRoute(rt, c.Privacy.HashSecret)
 	}
 	return r, nil
 }
@@ -82,24 +82,27 @@ func (r *Replay) Request(q *LoggedRequest) {
 		r.finish(v)
 		return
 	}
-	if place, first := x.waitQueueOf(); first != nil {
+	if place, first := x.waitQueueOf(); first != nil && !x.isRepeat {
 		r.enqueue(v, place, first)
 		return
 	}
-	v.err = r.proxy.admitter.admit(context.Background(), &x.admission)
+	if !x.isRepeat {
+		v.err = r.proxy.admitter.admit(context.Background(), &x.admission)
+	}
 	r.finish(v)
 }
 
 // A visit is a request until it has been counted.
 type visit struct {
 	*replayed
-	duration time.Duration
-	status   int
-	route    *replayRoute      // nil if none matches
-	skipped  bitset            // limits and lists of the route that are skipped
-	err      error             // why a stage refused the request
-	labels   map[*limit]string // labels of its keys, made before it waits; nil if it does not wait
-	storeErr error             // the error of the store, for a request that has waited
+	duration  time.Duration
+	status    int
+	route     *replayRoute      // nil if none matches
+	skipped   bitset            // limits and lists of the route that are skipped
+	err       error             // why a stage refused the request
+	labels    map[*limit]string // labels of its keys, made before it waits; nil if it does not wait
+	storeErr  error             // the error of the store, for a request that has waited
+	refusedBy *limit            // the limit with an unknown key that refused the request in the log
 }
 
 // runStages runs the stages before admit.
@@ -109,6 +112,9 @@ func (r *Replay) runStages(q *LoggedRequest, x *exchange, v *visit) error {
 	}
 	v.route = r.routes[x.route]
 	x.route, v.skipped = v.route.withKnownKeys(q, x)
+	if decided, err := v.repeatLog(q); decided {
+		return err
+	}
 	return r.proxy.resolveClaims(context.Background(), r.generation, x)
 }
 

@@ -99,7 +99,11 @@ func (t *tallies) count(now time.Time, v *visit) {
 			break
 		}
 	}
-	t.limits(rt, v, step)
+	unknown := t.limits(rt, v, step)
+	if unknown && v.err == nil {
+		t.Unknown++
+		rt.Unknown++
+	}
 }
 
 // countFlags counts the other properties of a request.
@@ -118,13 +122,24 @@ func (r *routeTally) countFlags(x *exchange, err error) {
 	}
 }
 
-// limits counts the result of each limit.
-func (t *tallies) limits(rt *routeTally, v *visit, step int) {
+// limits counts the result of each limit. It reports whether a limit in enforce mode, with an unknown key,
+// might have refused the request.
+func (t *tallies) limits(rt *routeTally, v *visit, step int) (unknown bool) {
 	x := &v.x
-	evaluated := v.err == nil || errors.Is(v.err, errRefused)
+	evaluated := !x.isRepeat && (v.err == nil || errors.Is(v.err, errRefused))
 	for i, l := range rt.limits {
+		if v.refusedBy != nil {
+			if l.of == v.refusedBy {
+				l.Refused++
+				l.series.refuse(step)
+			}
+			continue
+		}
 		if v.skipped.has(i) {
-			l.countUnknown()
+			if evaluated && !x.exempt {
+				l.countUnknown()
+				unknown = unknown || l.of.Mode == config.Enforce
+			}
 			continue
 		}
 		if !evaluated || l.of.Mode == config.Shadow && v.err != nil { // a refused request is not evaluated by limits in shadow mode
@@ -155,6 +170,7 @@ func (t *tallies) limits(rt *routeTally, v *visit, step int) {
 			l.top.add(x.refusedKey(l.of), func() string { return v.label(l.of) })
 		}
 	}
+	return unknown
 }
 
 // countUnknown counts a request whose key is not in the log.

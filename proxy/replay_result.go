@@ -72,6 +72,9 @@ func (v *visit) label(l *limit) string {
 }
 
 func (x *exchange) label(l *limit) string {
+	if k, found := x.extracted.logged.find(l.Key); found {
+		return l.Key.Name + "=" + k.text // the field key of the log
+	}
 	if err := l.Key.Extract(x, &x.extracted.value); err != nil {
 		return "no valid key"
 	}

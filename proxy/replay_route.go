@@ -3,6 +3,7 @@ package proxy
 import (
 	"slices"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -22,13 +23,16 @@ func keyOrigins(s *key.Spec) []key.Origin {
 	return all
 }
 
-// origins returns the origins that are needed to evaluate l.
+// origins returns the origins that are needed to evaluate l, those of its cost last.
 func (l *limit) origins() []key.Origin {
-	all := append(keyOrigins(l.Key), keyOrigins(l.Distinct)...)
-	if l.Cost != nil {
-		all = append(all, l.Cost.From)
+	return append(append(keyOrigins(l.Key), keyOrigins(l.Distinct)...), l.costOrigins()...)
+}
+
+func (l *limit) costOrigins() []key.Origin {
+	if l.Cost == nil {
+		return nil
 	}
-	return all
+	return []key.Origin{l.Cost.From}
 }
 
 // A replayRoute is a route with its copies that skip limits and lists whose keys are not in the
@@ -38,10 +42,11 @@ type replayRoute struct {
 	limitOrigins [][]key.Origin // origins by limit
 	listOrigins  [][]key.Origin // origins by list lookup; those in the body are last
 	copies       map[bitset]*route
+	full         map[limiter.Key]limiter.Key // see lineKeys
 }
 
-func newReplayRoute(r *route) *replayRoute {
-	made := &replayRoute{route: r, copies: map[bitset]*route{{}: r}}
+func newReplayRoute(r *route, secret string) *replayRoute {
+	made := &replayRoute{route: r, copies: map[bitset]*route{{}: r}, full: r.overriddenKeys(secret)}
 	for _, l := range r.limits {
 		made.limitOrigins = append(made.limitOrigins, l.origins())
 	}
@@ -52,12 +57,17 @@ func newReplayRoute(r *route) *replayRoute {
 }
 
 // withKnownKeys returns the route with only those limits and lists whose keys are in the log. unknown has
-// those that are skipped, limits first. The usual case does not allocate.
+// those that are skipped, limits first. The usual case does not allocate. A key is taken as its line
+// identifies it unless the line has the values of all.
 func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route, unknown bitset) {
 	for i, places := range r.limitOrigins {
 		if !q.knowsAll(places, x) {
 			unknown.set(i)
 		}
+	}
+	if unknown != (bitset{}) && q.Keys != "" {
+		x.extracted.logged = lineKeys{loggedKeys(q.Keys), r.full}
+		unknown = r.unidentified(q, x)
 	}
 	for i, places := range r.listOrigins {
 		if !q.knowsAll(places, x) {
@@ -69,6 +79,20 @@ func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route
 		r.copies[unknown] = known
 	}
 	return known, unknown
+}
+
+// unidentified returns the limits whose keys neither the line of a request has nor identifies.
+func (r *replayRoute) unidentified(q *LoggedRequest, x *exchange) (unknown bitset) {
+	logged := &x.extracted.logged
+	if logged.line.hasNone() {
+		return unknown
+	}
+	for i, l := range r.route.limits {
+		if !(logged.identifies(l) && q.knowsAll(l.costOrigins(), x)) && !q.knowsAll(r.limitOrigins[i], x) {
+			unknown.set(i)
+		}
+	}
+	return unknown
 }
 
 // knowsAll reports whether the log has the values at all places.

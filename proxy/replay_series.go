@@ -52,7 +52,8 @@ func (s *series) result() ReplaySeries {
 
 // step returns the step of now, which must not be before the start.
 func (t *tallies) step(now time.Time) int {
-	for now.Sub(t.axis.start) >= maxSteps*t.axis.step {
+	seconds := now.Unix() - t.axis.start.Unix() // a time.Duration ends after 292 years
+	for seconds >= maxSteps*int64(t.axis.step/time.Second) {
 		t.axis.step *= 2
 		for _, rt := range t.routes {
 			rt.series.halve()
@@ -61,7 +62,7 @@ func (t *tallies) step(now time.Time) int {
 			}
 		}
 	}
-	return int(now.Sub(t.axis.start) / t.axis.step)
+	return int(seconds / int64(t.axis.step/time.Second))
 }
 
 // A ReplayTally is the result of a Replay.
@@ -71,6 +72,7 @@ type ReplayTally struct {
 	To       time.Time `json:"to,omitzero"`   // time of the last request
 	Passed   int64     `json:"passed"`
 	Refused  int64     `json:"refused"` // by limits
+	Unknown  int64     `json:"unknown"` // passed, but a limit with an unknown key might have refused them
 	Keys     int       `json:"keys"`    // number of keys in the store at the end, for all limits and rates
 	// Unmatched counts the requests that match no route, by reason. RouteTally.Rejected counts
 	// those that are refused before the limits are evaluated.
@@ -87,6 +89,7 @@ type RouteTally struct {
 	Requests int64            `json:"requests"`
 	Passed   int64            `json:"passed"`
 	Refused  int64            `json:"refused"`
+	Unknown  int64            `json:"unknown"` // passed, but a limit with an unknown key might have refused them
 	Rejected map[string]int64 `json:"rejected,omitempty"`
 	Listed   map[string]int64 `json:"listed,omitempty"` // by the list that decided
 	Exempt   int64            `json:"exempt"`           // allowed without being counted: a bypass list or a preflight

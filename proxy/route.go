@@ -55,6 +55,7 @@ type route struct {
 	canFallBack       bool                         // local, and no limit has on_store_failure: deny
 	description       *routeDescription            // its description in records
 	leaves            map[*key.Spec][]*key.Spec    // the parts of its joined keys
+	loggedKeys        []*key.Spec                  // the keys in the field keys of its lines
 }
 
 // guarded reports whether r has lists, or limits in enforce mode.

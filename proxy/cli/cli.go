@@ -36,6 +36,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // the command failed
 	exitUsage   = 2 // the command line is invalid
+	exitDoubt   = 3 // simulate: the result is wrong, because the log is not in order
 )
 
 // commands are the commands of weir.
@@ -63,6 +64,8 @@ var (
 	errReported = errors.New("said")
 	// errUsage reports that the error in the command line has been printed.
 	errUsage = errors.New("usage")
+	// errDoubt reports that a result has been printed that is wrong.
+	errDoubt = errors.New("doubt")
 )
 
 // Run runs the command in args and returns the exit code. When ctx is done, a
@@ -99,6 +102,8 @@ func Run(ctx context.Context, args []string, w Env) int {
 		return exitOK
 	case errors.Is(err, errUsage):
 		return exitUsage
+	case errors.Is(err, errDoubt):
+		return exitDoubt
 	case !errors.Is(err, errReported):
 		fmt.Fprintf(w.Stderr, "weir: %v\n", err)
 	}

@@ -37,7 +37,7 @@ func (c *commandSpec) man(version string) string {
 	b.WriteString(".TP\n.I config.example.yaml\n" + roff("The configuration, if there is no weir.yaml. It shows every field with its default."))
 	b.WriteString(".SH ENVIRONMENT\n")
 	c.environment(&b)
-	b.WriteString(".SH EXIT STATUS\n.TP\n.B 0\n" + roff("The command succeeded.") + ".TP\n.B 1\n" + roff("The command failed; the error is printed on standard error, or by check on standard output.") + ".TP\n.B 2\n" + roff("The command line is invalid."))
+	b.WriteString(".SH EXIT STATUS\n.TP\n.B 0\n" + roff("The command succeeded.") + ".TP\n.B 1\n" + roff("The command failed; the error is printed on standard error, or by check on standard output.") + ".TP\n.B 2\n" + roff("The command line is invalid.") + ".TP\n.B 3\n" + roff("simulate: the result is printed, but wrong, because the log is not in the order of time."))
 	b.WriteString(".SH SIGNALS\n.TP\n.B SIGHUP\n" + roff("Reload the configuration.") + ".TP\n.B SIGTERM\n" + roff("Stop accepting connections, finish requests in progress, and exit."))
 	return b.String()
 }

@@ -45,7 +45,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	if o.Names, err = simulate.NewNames(c.Field, configs...); err != nil {
 		return err
 	}
-	files, err := c.open(w.stdin())
+	files, err := c.open(ctx, w.stdin())
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,27 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	return c.write(report, w.Stdout)
+	if err := c.write(report, w.Stdout); err != nil {
+		return err
+	}
+	switch {
+	case report.Requests == 0:
+		return errReported // by the report
+	case report.IsUnordered():
+		return errDoubt
+	}
+	return nil
+}
+
+// endingWith returns a reader of in that ends when ctx is done, even while in has nothing to read.
+func endingWith(ctx context.Context, in io.Reader) io.Reader {
+	r, w := io.Pipe()
+	context.AfterFunc(ctx, func() { w.CloseWithError(context.Cause(ctx)) })
+	go func() {
+		_, err := io.Copy(w, in)
+		w.CloseWithError(err)
+	}()
+	return r
 }
 
 // simulateGCPercent is the garbage that a simulation leaves between two collections, relative to its live
@@ -110,7 +130,7 @@ type logFiles struct {
 }
 
 // open opens the named logs.
-func (c simulateCommand) open(stdin io.Reader) (logFiles, error) {
+func (c simulateCommand) open(ctx context.Context, stdin io.Reader) (logFiles, error) {
 	var files logFiles
 	known := true
 	for i, name := range c.Logs {
@@ -120,7 +140,7 @@ func (c simulateCommand) open(stdin io.Reader) (logFiles, error) {
 		}
 		if name == "-" {
 			known = false
-			files.all = append(files.all, io.NopCloser(stdin))
+			files.all = append(files.all, io.NopCloser(endingWith(ctx, stdin)))
 			continue
 		}
 		f, err := os.Open(name)

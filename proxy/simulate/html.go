@@ -17,7 +17,11 @@ var pageText string
 // HTML writes the report as a page without scripts and external resources.
 func (r *Report) HTML(out io.Writer) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"count": groupDigits, "signed": formatDiff, "share": percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
+		"count":  groupDigits,
+		"known":  func(n, unknown int64) string { return known(n, unknown, groupDigits) },
+		"signed": func(a, b Side, n, m int64) string { return change(n, m, a.Unknown+b.Unknown, groupDigits) },
+		"minus":  func(a, b int64) int64 { return a - b },
+		"share":  percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
 		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 	}).Parse(pageText)
 	if err != nil {
@@ -130,12 +134,4 @@ func groupDigits(n int64) string {
 		s = s[:i] + "\u202f" + s[i:]
 	}
 	return s
-}
-
-// formatDiff returns b-a with its sign.
-func formatDiff(a, b int64) string {
-	if b > a {
-		return "+" + groupDigits(b-a)
-	}
-	return groupDigits(b - a)
 }

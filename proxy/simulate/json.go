@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"net/http"
 	"net/netip"
 	"strings"
 )
@@ -25,7 +26,7 @@ type jsonReader struct {
 	requestLine  string // the request line
 	hasRequestID bool   // the line has a request id
 	message      string // the message
-	refused      bool   // Weir refused the request
+	forwarded    bool   // an upstream answered
 	hasDuration  bool   // the line has a duration
 }
 
@@ -76,15 +77,30 @@ func (j *jsonReader) finish() lineKind {
 	if r.At.IsZero() {
 		r.At = r.ended.Add(-r.Took)
 	}
-	if own && j.refused {
-		r.Status = 0 // the status that the upstream would have sent is unknown
-	}
+	r.finishOwn(own, j.forwarded)
 	if !strings.HasPrefix(r.Proto, "HTTP/") {
 		r.Proto = ""
 	}
 	r.Client = parseAddr(j.client)
 	return kindRequest
 }
+
+// finishOwn completes a request from the fields that only Weir's own log has; in others they have other
+// meanings.
+func (r *record) finishOwn(own, forwarded bool) {
+	switch {
+	case !own:
+		r.Limit, r.List, r.Keys, r.Repeated = "", "", "", false
+	case forwarded:
+	case r.Limit != "" || r.List != "" && r.Status == http.StatusForbidden:
+		r.Status = 0 // the status that the upstream would have sent is unknown
+	default:
+		r.Rejected = 400 <= r.Status && r.Status < 500 && r.Status != http.StatusTooManyRequests && r.Status != statusClientGone
+	}
+}
+
+// statusClientGone is what Weir logs, as nginx does, for a client that did not wait for its answer.
+const statusClientGone = 499
 
 // parseAddr parses an address with an optional port.
 func parseAddr(s string) netip.Addr {

@@ -23,7 +23,7 @@ func (j *jsonReader) setField(found name, v scalar) {
 		r.Fields = append(r.Fields, proxy.LoggedField{Origin: found.origin, Value: v.text})
 		return
 	}
-	if found.rank >= j.ranks[found.role] && found.role != roleRefused || found.role.isDuration() && j.hasDuration && found.rank > 0 {
+	if found.rank >= j.ranks[found.role] || found.role.isDuration() && j.hasDuration && found.rank > 0 {
 		return
 	}
 	if j.setRole(found.role, v) {
@@ -66,8 +66,16 @@ func (j *jsonReader) setRole(is role, v scalar) bool {
 		r.Body, r.HasBody = value, value != "-"
 	case roleOwn:
 		j.hasRequestID = true
-	case roleRefused:
-		j.refused = true
+	case roleLimit:
+		r.Limit = value
+	case roleList:
+		r.List = value
+	case roleKeys:
+		r.Keys = value
+	case roleRepeat:
+		r.Repeated = value == "true"
+	case roleUpstream:
+		j.forwarded = true
 	case roleMessage:
 		j.message = value
 	default:

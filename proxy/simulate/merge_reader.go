@@ -25,6 +25,8 @@ type mergeReader struct {
 	read     int64
 	lastTime time.Time           // time of the last record returned
 	origins  map[key.Origin]bool // origins that the log has
+	proceed  func(n int64) error // called before each step with the number of steps before
+	steps    int64
 	Counts
 }
 
@@ -43,6 +45,10 @@ type Counts struct {
 // next returns the next request, or nil after the last one. The caller must pass it to release.
 func (m *mergeReader) next() (*record, error) {
 	for {
+		if err := m.proceed(m.steps); err != nil {
+			return nil, err
+		}
+		m.steps++
 		s := m.oldestSource()
 		if s == nil || len(m.heap) >= maxPending || len(m.heap) > 0 && m.heap[0].At.Before(s.latest.Add(-maxDelay)) {
 			break

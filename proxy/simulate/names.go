@@ -33,10 +33,14 @@ const (
 	roleNanos
 	roleDuration // with a unit, or derived from its form
 	roleBody
-	roleOwn     // identifies Weir's own log
-	roleRefused // Weir has refused the request
-	roleMessage // distinguishes requests from other messages in Weir's own log
-	roleField   // a field from which a key is read
+	roleOwn      // identifies Weir's own log
+	roleLimit    // the limit that refused the request, in Weir's own log
+	roleList     // the list that decided
+	roleKeys     // what identifies the keys
+	roleRepeat   // the request repeats one that was counted
+	roleUpstream // the upstream that answered
+	roleMessage  // distinguishes requests from other messages in Weir's own log
+	roleField    // a field from which a key is read
 	roleCount
 )
 
@@ -67,7 +71,11 @@ func commonNames() map[string]name {
 		roleDuration: "duration latency elapsed took",
 		roleBody:     "request_body",
 		roleOwn:      "request_id",
-		roleRefused:  "limit list",
+		roleLimit:    "limit",
+		roleList:     "list",
+		roleKeys:     "keys",
+		roleRepeat:   "repeated",
+		roleUpstream: "upstream",
 		roleMessage:  "message",
 	} {
 		for i, text := range strings.Fields(names) {

@@ -27,6 +27,10 @@ type Report struct {
 	Notes   []string           `json:"notes"` // limitations of the result, and what to log to avoid them
 }
 
+// IsUnordered reports whether so many requests are evaluated later than they arrived, more than 1 %,
+// that the result is wrong.
+func (r *Report) IsUnordered() bool { return r.Late*100 > r.Requests }
+
 func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.Duration) *Report {
 	r := &Report{Counts: read.Counts, Took: took, Config: o.Config.Files[0], Result: replays[0].Finish()}
 	if o.Compare != nil {
@@ -48,11 +52,14 @@ func (r *Report) notes(o Options) []string {
 		say("no line is a request: is this an access log? If its JSON has other field names, name them with --field method=NAME, uri=NAME, time=NAME and so on")
 		return notes
 	}
+	if r.IsUnordered() { // first: Text prints it above the result
+		say("the result is wrong: %s", r.late())
+	}
 	if r.Malformed > 0 {
 		say("%d lines cannot be parsed and are ignored", r.Malformed)
 	}
-	if r.Late > 0 {
-		say("%d requests are more than %v, or %d lines, behind later ones; they are evaluated at the time of the previous line: sort the log by time", r.Late, maxDelay, maxPending)
+	if r.Late > 0 && !r.IsUnordered() {
+		say("%s", r.late())
 	}
 	if r.TooMany > 0 {
 		say("%d requests have the status 429 in the log; if they are allowed here, that counts as the response of the upstream", r.TooMany)
@@ -84,6 +91,11 @@ func (r *Report) notes(o Options) []string {
 		say("the log lacks %s: %d decisions of limits are skipped; %s", places, missing[places], advice(places))
 	}
 	return slices.Compact(append(notes, r.missingFields(o)...))
+}
+
+// late says what happens to late requests, and what to do about them.
+func (r *Report) late() string {
+	return fmt.Sprintf("%d of %d requests are more than %v, or %d lines, behind later ones, and are evaluated at the time of the previous line: name each file of the log, in any order, or sort the log by time", r.Late, r.Requests, maxDelay, maxPending)
 }
 
 // missingFields returns notes about data that is missing in the whole log.

@@ -118,7 +118,7 @@ func TestPage_Numbers(t *testing.T) {
 		}
 	}
 	for want, ab := range map[string][2]int64{"+1\u202f000": {0, 1000}, "-1": {2, 1}, "0": {7, 7}, "+1": {6, 7}} {
-		if got := formatDiff(ab[0], ab[1]); got != want {
+		if got := change(ab[0], ab[1], 0, groupDigits); got != want {
 			t.Errorf("from %d to %d is %q; want %q", ab[0], ab[1], got, want)
 		}
 	}

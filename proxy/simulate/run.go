@@ -44,27 +44,29 @@ type Bounds struct {
 var ErrTooLong = errors.New("the logs are too long")
 
 const (
-	// progressInterval is the number of requests between calls of Progress, and paced that between calls of
-	// Pace.
+	// progressInterval is the number of lines between calls of Progress, and paceInterval that between
+	// calls of Pace and looks at the context.
 	progressInterval = 1 << 12
 	paceInterval     = 1 << 6
 	// readSize is the number of bytes read at a time if Pace is set.
 	readSize = 16 << 10
+	// maxAhead is how far the time of a request may be ahead of this machine's.
+	maxAhead = 24 * time.Hour
 )
 
 // Run reads the logs to their end and returns the report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
 	all := mergeReader{origins: map[key.Origin]bool{}}
+	all.proceed = func(n int64) error { return o.proceed(ctx, n, all.Counts) }
 	left := o.MaxBytes
 	for _, l := range o.Logs {
 		s, err := open(l, o.Format, o.Names)
-		if err == nil {
-			s.setBounds(&left, o.Bounds)
-		}
 		if err != nil {
 			return nil, err
 		}
+		s.setBounds(&left, o.Bounds)
+		s.horizon = began.Add(maxAhead)
 		all.sources = append(all.sources, s)
 	}
 	var replays []*proxy.Replay
@@ -79,20 +81,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		defer r.Close()
 		replays = append(replays, r)
 	}
-	for n := int64(0); ; n++ {
-		if n%progressInterval == 0 {
-			if err := context.Cause(ctx); err != nil {
-				return nil, err
-			}
-			if o.Progress != nil {
-				o.Progress(all.Counts)
-			}
-		}
-		if n%paceInterval == 0 && o.Pace != nil {
-			if err := o.Pace(); err != nil {
-				return nil, err
-			}
-		}
+	for {
 		r, err := all.next()
 		if err != nil {
 			return nil, err
@@ -106,4 +95,22 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		all.recycle(r)
 	}
 	return newReport(o, &all, replays, time.Since(began)), nil
+}
+
+// proceed is called with the number of steps so far: lines that were read and requests that were
+// evaluated. An error ends the run.
+func (o *Options) proceed(ctx context.Context, n int64, c Counts) error {
+	if n%paceInterval != 0 {
+		return nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if o.Progress != nil && n%progressInterval == 0 {
+		o.Progress(c)
+	}
+	if o.Pace != nil {
+		return o.Pace()
+	}
+	return nil
 }

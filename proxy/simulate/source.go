@@ -40,6 +40,7 @@ type source struct {
 	json     jsonReader
 	combined *combinedReader
 	latest   time.Time // the latest time at which a line so far was written
+	horizon  time.Time // the latest possible time of a line; zero for none
 	ended    bool
 	lines    int64
 }
@@ -79,12 +80,21 @@ func (s *source) next(r *record) (lineKind, error) {
 			if written.IsZero() {
 				written = r.At.Add(r.Took)
 			}
+			if !s.isPossible(r.At, written) {
+				return kindMalformed, nil
+			}
 			if written.After(s.latest) {
 				s.latest = written
 			}
 		}
 		return k, nil
 	}
+}
+
+// isPossible reports whether a request can have arrived and its line been written at these times.
+// Others would move the clock of a Replay, and with it all that follow.
+func (s *source) isPossible(arrived, written time.Time) bool {
+	return arrived.Unix() >= 0 && (s.horizon.IsZero() || !written.After(s.horizon) && !arrived.After(s.horizon))
 }
 
 // readLine reads a line; whole is false if it is too long, in which case the rest is skipped.

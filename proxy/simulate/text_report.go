@@ -25,28 +25,63 @@ func (r *Report) Text(out io.Writer) {
 	if r.Others > 0 {
 		fmt.Fprintf(t, "%d lines are not requests\n", r.Others)
 	}
+	notes := r.Notes
+	if r.IsUnordered() {
+		fmt.Fprintf(t, "warning: %s\n", notes[0])
+		notes = notes[1:]
+	}
 	if r.Against == nil {
 		r.writeOne(t, &r.Result)
 	} else {
 		r.writeComparison(t)
 	}
 	t.Flush()
-	if len(r.Notes) > 0 {
+	if len(notes) > 0 {
 		fmt.Fprintln(t)
 	}
-	for _, n := range r.Notes {
+	for _, n := range notes {
 		fmt.Fprintf(t, "note: %s\n", n)
 	}
 }
 
+// known formats n, to which an unknown number of requests may have to be added: 7, or ? if nothing is
+// known, or 7+? for at least 7.
+func known(n, unknown int64, format func(int64) string) string {
+	switch {
+	case unknown == 0:
+		return format(n)
+	case n == 0:
+		return "?"
+	}
+	return format(n) + "+?"
+}
+
+// change formats b-a with its sign; ? if it is unknown.
+func change(a, b, unknown int64, format func(int64) string) string {
+	switch {
+	case unknown > 0:
+		return "?"
+	case b > a:
+		return "+" + format(b-a)
+	}
+	return format(b - a)
+}
+
+func plain(n int64) string { return strconv.FormatInt(n, 10) }
+
 // writeOne writes the result of one configuration.
 func (r *Report) writeOne(t *tabwriter.Writer, tally *proxy.ReplayTally) {
-	fmt.Fprintf(t, "%d passed, %d refused by limits (%s)\n", tally.Passed, tally.Refused, percentage(tally.Refused, tally.Requests))
+	if tally.Unknown == 0 {
+		fmt.Fprintf(t, "%d passed, %d refused by limits (%s)\n", tally.Passed, tally.Refused, percentage(tally.Refused, tally.Requests))
+	} else {
+		fmt.Fprintf(t, "no total: of %d requests the log does not tell whether a limit refuses them (?); at least %d passed, %d refused by limits\n", tally.Unknown, tally.Passed-tally.Unknown, tally.Refused)
+	}
 	fmt.Fprintf(t, "\nROUTE\tLIMIT\tRATE\tMODE\tPASSED\tREFUSED\tSHADOWED\tSKIPPED\tUNKNOWN\n")
 	for _, rt := range tally.Routes {
-		fmt.Fprintf(t, "%s\t\t\t\t%d\t%d\t\t\t\n", rt.Name, rt.Passed, rt.Refused)
+		fmt.Fprintf(t, "%s\t\t\t\t%s\t%s\t\t\t\n", rt.Name, known(rt.Passed-rt.Unknown, rt.Unknown, plain), known(rt.Refused, rt.Unknown, plain))
 		for _, l := range rt.Limits {
-			fmt.Fprintf(t, "\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\n", l.Name, strings.Join(l.Rates, " "), l.Mode, l.Passed, l.Refused, l.Shadowed, l.Skipped, l.Unknown)
+			fmt.Fprintf(t, "\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", l.Name, strings.Join(l.Rates, " "), l.Mode,
+				known(l.Passed, l.Unknown, plain), known(l.Refused, l.Unknown, plain), known(l.Shadowed, l.Unknown, plain), l.Skipped, l.Unknown)
 		}
 	}
 	t.Flush()
@@ -107,10 +142,13 @@ func writeTopKeys(t *tabwriter.Writer, name string, l *proxy.LimitTally) {
 func (r *Report) writeComparison(t *tabwriter.Writer) {
 	fmt.Fprintf(t, "A is %s, B is %s\n", r.Config, r.Other)
 	fmt.Fprintf(t, "\nROUTE\tLIMIT\tRATE A\tRATE B\tREFUSED A\tREFUSED B\tDIFFERENCE\tSHADOWED A\tSHADOWED B\tDIFFERENCE\tUNKNOWN A\tUNKNOWN B\n")
-	fmt.Fprintf(t, "all\t\t\t\t%d\t%d\t%+d\t\t\t\t\t\n", r.Result.Refused, r.Against.Refused, r.Against.Refused-r.Result.Refused)
-	for _, d := range r.Differences() {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%+d\t%d\t%d\t%+d\t%d\t%d\n", d.Route, d.Limit, d.A.rates(), d.B.rates(),
-			d.A.Refused, d.B.Refused, d.B.Refused-d.A.Refused, d.A.Shadowed, d.B.Shadowed, d.B.Shadowed-d.A.Shadowed, d.A.Unknown, d.B.Unknown)
+	all := []Difference{{Route: "all", A: Side{There: true, Refused: r.Result.Refused, Unknown: r.Result.Unknown}, B: Side{There: true, Refused: r.Against.Refused, Unknown: r.Against.Unknown}}}
+	for _, d := range append(all, r.Differences()...) {
+		a, b := d.A, d.B
+		unknown := a.Unknown + b.Unknown
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", d.Route, d.Limit, a.rates(), b.rates(),
+			known(a.Refused, a.Unknown, plain), known(b.Refused, b.Unknown, plain), change(a.Refused, b.Refused, unknown, plain),
+			known(a.Shadowed, a.Unknown, plain), known(b.Shadowed, b.Unknown, plain), change(a.Shadowed, b.Shadowed, unknown, plain), a.Unknown, b.Unknown)
 	}
 }
 
@@ -153,7 +191,7 @@ func (r *Report) Differences() []Difference {
 			}
 		}
 		for _, rt := range t.Routes {
-			put(rt.Name, "", Side{There: true, Passed: rt.Passed, Refused: rt.Refused})
+			put(rt.Name, "", Side{There: true, Passed: rt.Passed - rt.Unknown, Refused: rt.Refused, Unknown: rt.Unknown})
 			for _, l := range rt.Limits {
 				put(rt.Name, l.Name, Side{true, l.Rates, l.Passed, l.Refused, l.Shadowed, l.Unknown})
 			}

@@ -20,6 +20,8 @@ func templateFuncs() template.FuncMap {
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"count":   formatCount,
 		"cell":    formatCell,
+		"known":   formatKnown,
+		"minus":   func(a, b int64) int64 { return a - b },
 		"many":    func(n any, word string) string { return plural(reflect.ValueOf(n).Int(), word) },
 		"seconds": formatDuration,
 		"between": formatBetween,
@@ -72,6 +74,18 @@ func formatCell(known any, n int64) string {
 		return "–"
 	}
 	return formatCount(n)
+}
+
+// formatKnown returns n, to which an unknown number of requests may have to be added: 7, or ? if nothing is
+// known, or 7+? for at least 7.
+func formatKnown(n, unknown int64) string {
+	switch {
+	case unknown == 0:
+		return formatCount(n)
+	case n == 0:
+		return "?"
+	}
+	return formatCount(n) + "+?"
 }
 
 // plural returns n with the word, in the plural unless n is 1.

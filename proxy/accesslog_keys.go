@@ -1,0 +1,113 @@
+package proxy
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// The field keys of a line has what a Replay of the log needs of the keys by which the limits of the
+// route count: the name of each key and 8 characters of a hash, separated by spaces.
+//
+//	phone=q83vEjRW country=Zm9vYmFy
+//
+// The hash is base64url of the 6 bytes that the field key has in hexadecimal (redactor.key). A key that
+// the rest of the line shows, such as the client's whole address, is left out. A hash of "-" means
+// that the request had no such key, so that its limits did not apply; "-" alone means that no limit
+// applied, because of a bypass list or a preflight.
+const absentKey = "-"
+
+// writeKeys writes the field keys.
+func (x *exchange) writeKeys(e *zerolog.Event) {
+	if x.route == nil || len(x.route.limits) == 0 || !x.generation.accessLog.fields.has(logKeys) {
+		return
+	}
+	if x.exempt {
+		e.Str("keys", absentKey)
+		return
+	}
+	var space [256]byte
+	if b := x.appendKeys(space[:0]); len(b) > 0 {
+		e.Bytes("keys", b)
+	}
+}
+
+// appendKeys appends the keys of x that the rest of its line does not show.
+func (x *exchange) appendKeys(b []byte) []byte {
+	for i := range x.extracted.keys {
+		k := &x.extracted.keys[i]
+		if !slices.Contains(x.route.loggedKeys, k.spec) {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ' ')
+		}
+		b = append(append(b, k.spec.Name...), '=')
+		if k.skip {
+			b = append(b, absentKey...)
+			continue
+		}
+		id := x.generation.redact.keyBytes(k.Key)
+		b = base64.RawURLEncoding.AppendEncode(b, id[:])
+	}
+	return b
+}
+
+// setLoggedKeys sets the keys of r that the field keys has: those by which its limits count, and of which
+// the rest of a line does not show all.
+func (g *generation) setLoggedKeys(r *route) {
+	for _, l := range r.limits {
+		for _, s := range []*key.Spec{l.Key, l.Distinct} {
+			if s != nil && !slices.Contains(r.loggedKeys, s) && !g.logShows(s) && !strings.ContainsAny(s.Name, " =") {
+				r.loggedKeys = append(r.loggedKeys, s)
+			}
+		}
+	}
+}
+
+// logShows reports whether lines show all that a key is read from.
+func (g *generation) logShows(s *key.Spec) bool {
+	for _, o := range s.Origins() {
+		switch {
+		case o.Source.IsAddress() && g.accessLog.fields.has(logClient) && g.config.Privacy.LogClient == config.ClientFull:
+		case o.Source == key.Host && g.accessLog.fields.has(logHost):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// A loggedKeys is the field keys of a line; see writeKeys.
+type loggedKeys string
+
+// find returns what the line has of a key: 8 characters, or "-".
+func (l loggedKeys) find(name string) (hash string, found bool) {
+	for rest := string(l); rest != ""; {
+		var one string
+		one, rest, _ = strings.Cut(rest, " ")
+		if hash, found = strings.CutPrefix(one, name+"="); found && (hash == absentKey || len(hash) == base64.RawURLEncoding.EncodedLen(logKeyBytes)) {
+			return hash, true
+		}
+	}
+	return "", false
+}
+
+// hasNone reports whether no limit applied to the request.
+func (l loggedKeys) hasNone() bool { return l == absentKey }
+
+// parseLogKey returns the key whose first bytes are those of a hash of the field keys. The others are 0.
+func parseLogKey(hash string) (k limiter.Key, ok bool) {
+	n, err := base64.RawURLEncoding.Decode(k[:logKeyBytes], []byte(hash))
+	return k, err == nil && n == logKeyBytes
+}
+
+// logName returns the value of the field key of a key of which only the first bytes are known.
+func logName(k limiter.Key) string { return hex.EncodeToString(k[:logKeyBytes]) }

@@ -21,7 +21,8 @@ import (
 // The hash is base64url of the 6 bytes that the field key has in hexadecimal (redactor.key). A key that
 // the rest of the line shows, such as the client's whole address, is left out. A hash of "-" means
 // that the request had no such key, so that its limits did not apply; "-" alone means that no limit
-// applied, because of a bypass list or a preflight.
+// applied, because of a bypass list or a preflight. A key with overridden rates has a tag behind its
+// hash, country=Zm9vYmFy*c4, by which it is found among the overrides of a configuration.
 const absentKey = "-"
 
 // writeKeys writes the field keys.
@@ -56,9 +57,26 @@ func (x *exchange) appendKeys(b []byte) []byte {
 		}
 		id := x.generation.redact.keyBytes(k.Key)
 		b = base64.RawURLEncoding.AppendEncode(b, id[:])
+		if x.route.overrides(k) {
+			b = append(append(b, '*'), overrideTag(k.Key)...)
+		}
 	}
 	return b
 }
+
+// overrides reports whether a limit of r has rates of its own for a key.
+func (r *route) overrides(k *extractedKey) bool {
+	for _, l := range r.limits {
+		if _, found := l.overrides[k.Key]; found && l.Key == k.spec {
+			return true
+		}
+	}
+	return false
+}
+
+// overrideTag returns what tells a key with overridden rates from the others: too little to tell which of
+// all keys it is.
+func overrideTag(k limiter.Key) string { return hex.EncodeToString(k[len(k)-1:]) }
 
 // setLoggedKeys sets the keys of r that the field keys has: those by which its limits count, and of which
 // the rest of a line does not show all.
@@ -88,16 +106,15 @@ func (g *generation) logShows(s *key.Spec) bool {
 // A loggedKeys is the field keys of a line; see writeKeys.
 type loggedKeys string
 
-// find returns what the line has of a key: 8 characters, or "-".
-func (l loggedKeys) find(name string) (hash string, found bool) {
-	for rest := string(l); rest != ""; {
-		var one string
-		one, rest, _ = strings.Cut(rest, " ")
-		if hash, found = strings.CutPrefix(one, name+"="); found && (hash == absentKey || len(hash) == base64.RawURLEncoding.EncodedLen(logKeyBytes)) {
-			return hash, true
+// find returns what the line has of a key: its hash, or "-", and its tag if it has one.
+func (l loggedKeys) find(name string) (hash, tag string, found bool) {
+	for one := range strings.SplitSeq(string(l), " ") {
+		if text, is := strings.CutPrefix(one, name); is && strings.HasPrefix(text, "=") {
+			hash, tag, _ = strings.Cut(text[1:], "*")
+			return hash, tag, true
 		}
 	}
-	return "", false
+	return "", "", false
 }
 
 // hasNone reports whether no limit applied to the request.
@@ -105,8 +122,11 @@ func (l loggedKeys) hasNone() bool { return l == absentKey }
 
 // parseLogKey returns the key whose first bytes are those of a hash of the field keys. The others are 0.
 func parseLogKey(hash string) (k limiter.Key, ok bool) {
-	n, err := base64.RawURLEncoding.Decode(k[:logKeyBytes], []byte(hash))
-	return k, err == nil && n == logKeyBytes
+	if len(hash) != base64.RawURLEncoding.EncodedLen(logKeyBytes) {
+		return k, false
+	}
+	_, err := base64.RawURLEncoding.Decode(k[:logKeyBytes], []byte(hash))
+	return k, err == nil
 }
 
 // logName returns the value of the field key of a key of which only the first bytes are known.

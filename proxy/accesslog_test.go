@@ -52,8 +52,8 @@ func TestAccessLog_FieldsAreChosen(t *testing.T) {
 		{"[route, limit, rate]", []string{"route", "limit", "rate"}},
 		{"[key, wait_ms, own_ms, proto, scheme]", []string{"key", "wait_ms", "own_ms", "proto", "scheme"}},
 		{"[user_agent, referer]", []string{"user_agent", "referer"}},
-		{"[]", []string{"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "limit", "wait_ms", "rate", "key"}},
-		{"[standard, referer]", []string{"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "limit", "wait_ms", "rate", "key", "referer"}},
+		{"[]", []string{"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "limit", "wait_ms", "rate", "key", "keys"}},
+		{"[standard, referer]", []string{"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "limit", "wait_ms", "rate", "key", "keys", "referer"}},
 	} {
 		w := newProxy(t, "access_log: {fields: "+c.fields+"}\n"+limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 		for range 2 {

@@ -77,7 +77,7 @@ func (r *Replay) Request(q *LoggedRequest) {
 	v.fill(q, r.host)
 	x := &v.x
 	x.began, x.generation = r.now, r.generation
-	v.duration, v.status = q.Took, q.Status
+	v.duration, v.status, v.own = q.Took, q.Status, q.Own
 	if v.err = r.runStages(q, x, v); v.err != nil {
 		r.finish(v)
 		return
@@ -103,6 +103,7 @@ type visit struct {
 	labels    map[*limit]string // labels of its keys, made before it waits; nil if it does not wait
 	storeErr  error             // the error of the store, for a request that has waited
 	refusedBy *limit            // the limit with an unknown key that refused the request in the log
+	own       bool              // the line is of Weir's own log, and tells which list decided
 }
 
 // runStages runs the stages before admit.

@@ -94,7 +94,7 @@ func (t *tallies) count(now time.Time, v *visit) {
 	}
 	rt.countFlags(x, v.err)
 	for i := range v.route.listOrigins {
-		if v.skipped.has(len(v.route.limitOrigins) + i) {
+		if !v.own && v.skipped.has(len(v.route.limitOrigins)+i) {
 			rt.Unlisted++
 			break
 		}

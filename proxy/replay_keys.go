@@ -17,14 +17,39 @@ var errLoggedRejection = errors.New("rejected in the log too")
 // lineKeys are the keys of a replayed request that its line identifies; empty while serving.
 type lineKeys struct {
 	line loggedKeys
-	// full has the keys with overridden rates, by those of their bytes that lines have. It is nil
-	// without privacy.hash_secret, because lines are then salted.
-	full map[limiter.Key]limiter.Key
+	overriddenKeys
+}
+
+// overriddenKeys are the keys of a route with overridden rates, by what lines have of them: a part of their
+// hash if there is a secret, which all configurations share; otherwise the tag, because hashes are
+// salted.
+type overriddenKeys struct {
+	byHash map[limiter.Key]limiter.Key // nil without privacy.hash_secret
+	byTag  map[string]limiter.Key
+}
+
+// newOverriddenKeys returns those of r.
+func newOverriddenKeys(r *route, secret string) overriddenKeys {
+	all := overriddenKeys{byTag: map[string]limiter.Key{}}
+	if secret != "" {
+		all.byHash = map[limiter.Key]limiter.Key{}
+	}
+	for _, l := range r.limits {
+		for k := range l.overrides {
+			if secret != "" {
+				var id limiter.Key
+				copy(id[:logKeyBytes], k[:])
+				all.byHash[id] = k
+			}
+			all.byTag[l.Key.Name+overrideTag(k)] = k
+		}
+	}
+	return all
 }
 
 // find returns the key that the line has for s.
 func (l *lineKeys) find(s *key.Spec) (k extractedKey, found bool) {
-	hash, found := l.line.find(s.Name)
+	hash, tag, found := l.line.find(s.Name)
 	if !found || hash == absentKey {
 		return extractedKey{spec: s, skip: true}, found
 	}
@@ -32,39 +57,34 @@ func (l *lineKeys) find(s *key.Spec) (k extractedKey, found bool) {
 	if !ok {
 		return extractedKey{}, false
 	}
-	if full, is := l.full[id]; is {
-		id = full
-	}
-	return extractedKey{spec: s, Key: id, previous: id, unkeyed: id, text: logName(id)}, true
-}
-
-// overriddenKeys returns lineKeys.full for the limits of r.
-func (r *route) overriddenKeys(secret string) map[limiter.Key]limiter.Key {
-	if secret == "" {
-		return nil
-	}
-	full := map[limiter.Key]limiter.Key{}
-	for _, l := range r.limits {
-		for k := range l.overrides {
-			var id limiter.Key
-			copy(id[:logKeyBytes], k[:])
-			full[id] = k
+	k = extractedKey{spec: s, Key: id, previous: id, unkeyed: id, text: logName(id)}
+	if l.byHash != nil {
+		if full, is := l.byHash[id]; is {
+			k.Key = full
 		}
+	} else if full, is := l.byTag[s.Name+tag]; is && tag != "" {
+		k.Key = full
 	}
-	return full
+	return k, true
 }
 
-// identifies reports whether the line has all keys of l, and which rates they have.
-func (l *lineKeys) identifies(of *limit) bool {
-	if of.hashed != nil || of.overrides != nil && l.full == nil {
+// knowsLimit reports whether a line has what is needed to evaluate a limit: of each key the values, or what
+// identifies it.
+func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
+	if of.Cost != nil && !l.knows(of.Cost.From, x) {
 		return false
 	}
-	k, found := l.find(of.Key)
-	if !found || k.skip || of.Distinct == nil {
-		return found
+	if of.hashed != nil && !l.knowsAll(keyOrigins(of.Key), x) { // the line does not tell which keys have other rates
+		return false
 	}
-	_, found = l.find(of.Distinct)
-	return found
+	return l.knowsKey(of.Key, x) && (of.Distinct == nil || l.knowsKey(of.Distinct, x))
+}
+
+func (l *LoggedRequest) knowsKey(s *key.Spec, x *exchange) bool {
+	if _, found := x.extracted.logged.find(s); found {
+		return true
+	}
+	return l.knowsAll(keyOrigins(s), x)
 }
 
 // loggedRefusal returns the limit of the route, with an unknown key, that refused the request according to

@@ -31,13 +31,12 @@ type LoggedRequest struct {
 	// Body is the complete body if HasBody is true.
 	Body    string
 	HasBody bool
-	// Keys is the field keys of a line of Weir's own log: what identifies the keys of the request.
-	Keys string
-	// Limit is the limit that refused the request and List the list that decided about it, according
-	// to Weir's own log.
-	Limit, List string
-	// Repeated reports that the request repeated one that was counted, and Rejected that Weir
-	// rejected it before it evaluated limits, both according to its own log.
+	// Own reports that the line is of Weir's own log; only then what follows may be set. Keys is the field
+	// keys, which identifies the keys of the request. Limit is the limit that refused the request, and
+	// List the list that decided about it. Repeated reports that the request repeated one that was
+	// counted, and Rejected that it was rejected before limits were evaluated.
+	Own                bool
+	Keys, Limit, List  string
 	Repeated, Rejected bool
 	// Redacted reports that the log omits the query and has * for path parameters that are keys, as
 	// Weir's own log does.

@@ -3,7 +3,6 @@ package proxy
 import (
 	"slices"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -23,16 +22,13 @@ func keyOrigins(s *key.Spec) []key.Origin {
 	return all
 }
 
-// origins returns the origins that are needed to evaluate l, those of its cost last.
+// origins returns the origins that are needed to evaluate l.
 func (l *limit) origins() []key.Origin {
-	return append(append(keyOrigins(l.Key), keyOrigins(l.Distinct)...), l.costOrigins()...)
-}
-
-func (l *limit) costOrigins() []key.Origin {
-	if l.Cost == nil {
-		return nil
+	all := append(keyOrigins(l.Key), keyOrigins(l.Distinct)...)
+	if l.Cost != nil {
+		all = append(all, l.Cost.From)
 	}
-	return []key.Origin{l.Cost.From}
+	return all
 }
 
 // A replayRoute is a route with its copies that skip limits and lists whose keys are not in the
@@ -42,11 +38,11 @@ type replayRoute struct {
 	limitOrigins [][]key.Origin // origins by limit
 	listOrigins  [][]key.Origin // origins by list lookup; those in the body are last
 	copies       map[bitset]*route
-	full         map[limiter.Key]limiter.Key // see lineKeys
+	overridden   overriddenKeys
 }
 
 func newReplayRoute(r *route, secret string) *replayRoute {
-	made := &replayRoute{route: r, copies: map[bitset]*route{{}: r}, full: r.overriddenKeys(secret)}
+	made := &replayRoute{route: r, copies: map[bitset]*route{{}: r}, overridden: newOverriddenKeys(r, secret)}
 	for _, l := range r.limits {
 		made.limitOrigins = append(made.limitOrigins, l.origins())
 	}
@@ -66,8 +62,13 @@ func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route
 		}
 	}
 	if unknown != (bitset{}) && q.Keys != "" {
-		x.extracted.logged = lineKeys{loggedKeys(q.Keys), r.full}
-		unknown = r.unidentified(q, x)
+		x.extracted.logged = lineKeys{loggedKeys(q.Keys), r.overridden}
+		unknown = bitset{}
+		for i, l := range r.route.limits {
+			if !x.extracted.logged.line.hasNone() && !q.knowsLimit(l, x) {
+				unknown.set(i)
+			}
+		}
 	}
 	for i, places := range r.listOrigins {
 		if !q.knowsAll(places, x) {
@@ -79,20 +80,6 @@ func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route
 		r.copies[unknown] = known
 	}
 	return known, unknown
-}
-
-// unidentified returns the limits whose keys neither the line of a request has nor identifies.
-func (r *replayRoute) unidentified(q *LoggedRequest, x *exchange) (unknown bitset) {
-	logged := &x.extracted.logged
-	if logged.line.hasNone() {
-		return unknown
-	}
-	for i, l := range r.route.limits {
-		if !(logged.identifies(l) && q.knowsAll(l.costOrigins(), x)) && !q.knowsAll(r.limitOrigins[i], x) {
-			unknown.set(i)
-		}
-	}
-	return unknown
 }
 
 // knowsAll reports whether the log has the values at all places.

@@ -88,7 +88,7 @@ func (j *jsonReader) finish() lineKind {
 // finishOwn completes a request from the fields that only Weir's own log has; in others they have other
 // meanings.
 func (r *record) finishOwn(own, forwarded bool) {
-	switch {
+	switch r.Own = own; {
 	case !own:
 		r.Limit, r.List, r.Keys, r.Repeated = "", "", "", false
 	case forwarded:

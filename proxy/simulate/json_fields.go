@@ -91,6 +91,9 @@ func (j *jsonReader) setRole(is role, v scalar) bool {
 // setTime uses the time at which a request arrived or ended.
 func (j *jsonReader) setTime(is role, value string) bool {
 	t, ok := j.times.parse(value)
+	if t.IsZero() && ok {
+		t = time.Unix(-1, 0) // not the zero value, which is that of a line without a time
+	}
 	switch {
 	case !ok:
 	case is == roleStart:

@@ -88,7 +88,7 @@ func (r *Report) notes(o Options) []string {
 		}
 	}
 	for _, places := range slices.Sorted(maps.Keys(missing)) {
-		say("the log lacks %s: %d decisions of limits are skipped; %s", places, missing[places], advice(places))
+		say("the log lacks %s: %d decisions of limits are unknown; %s", places, missing[places], advice(places))
 	}
 	return slices.Compact(append(notes, r.missingFields(o)...))
 }
@@ -150,9 +150,9 @@ func advice(places string) string {
 	case "query":
 		return "log the query too, or name it with --field " + first + "=NAME"
 	case "path":
-		return "Weir's own log hides path parameters that are keys; use the log of the server in front"
+		return "Weir's own log identifies path parameters that are keys by its field keys; see access_log.fields"
 	case "jwt":
-		return "a verified token is not logged"
+		return "only Weir's own log identifies what a token says, by its field keys"
 	case "host":
 		return "log the host, or name it with --field host=NAME"
 	}

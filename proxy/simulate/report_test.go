@@ -100,8 +100,8 @@ func TestReport_Advice(t *testing.T) {
 		"header:X-Phone-No, query:a": "log the field X-Phone-No as JSON ($http_x_phone_no in nginx), or name it with --field header:X-Phone-No=NAME",
 		"client_ip":                  "log the client's whole address (privacy.log_client: full)",
 		"query:user":                 "log the query too, or name it with --field query:user=NAME",
-		"path:id":                    "Weir's own log hides path parameters that are keys; use the log of the server in front",
-		"jwt:sub":                    "a verified token is not logged",
+		"path:id":                    "Weir's own log identifies path parameters that are keys by its field keys; see access_log.fields",
+		"jwt:sub":                    "only Weir's own log identifies what a token says, by its field keys",
 		"host":                       "log the host, or name it with --field host=NAME",
 		"json:/a":                    "log it as a JSON field, and name it with --field json:/a=NAME",
 	} {

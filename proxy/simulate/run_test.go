@@ -203,7 +203,7 @@ routes:
 `
 	got := strings.Join(mustRun(t, more, "", `192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "POST /b HTTP/1.1" 200 1`+"\nx\n").Notes, "\n")
 	for _, want := range []string{
-		"1 lines cannot be parsed", "header:X-Key: 1 decisions of limits are skipped; log the field X-Key as JSON ($http_x_key in nginx), or name it with --field header:X-Key=NAME",
+		"1 lines cannot be parsed", "header:X-Key: 1 decisions of limits are unknown; log the field X-Key as JSON ($http_x_key in nginx), or name it with --field header:X-Key=NAME",
 		"json:/a: 1 decisions", "--field json:/a=NAME", "the duration of 1 requests", "the host of 1 requests", "route a matches the field X-App",
 	} {
 		if !strings.Contains(got, want) {

@@ -92,11 +92,13 @@ func (g *generation) setLoggedKeys(r *route) {
 
 // logShows reports whether lines show all that a key is read from.
 func (g *generation) logShows(s *key.Spec) bool {
+	log := g.accessLog.fields
 	for _, o := range s.Origins() {
-		switch {
-		case o.Source.IsAddress() && g.accessLog.fields.has(logClient) && g.config.Privacy.LogClient == config.ClientFull:
-		case o.Source == key.Host && g.accessLog.fields.has(logHost):
-		default:
+		if o.Source.IsAddress() {
+			if !log.has(logClient) || g.config.Privacy.LogClient != config.ClientFull {
+				return false
+			}
+		} else if o.Source.IsNamed() || !log.has(logHost) { // what has no name is the host
 			return false
 		}
 	}

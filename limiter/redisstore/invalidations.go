@@ -32,8 +32,8 @@ type invalidations struct {
 // invalidationChannel returns the channel on which scripts publish.
 func invalidationChannel(prefix string) string { return prefix + ":freed" }
 
-// formerChannel returns the channel on which processes of earlier versions publish.
-func formerChannel(prefix string) string { return prefix + ":room" }
+// previousChannel returns the channel on which processes of earlier versions publish.
+func previousChannel(prefix string) string { return prefix + ":room" }
 
 // newInvalidations subscribes in the background.
 func newInvalidations(client redis.UniversalClient, own names, n *refusalCache, c *changes) *invalidations {
@@ -69,7 +69,7 @@ func (i *invalidations) run(ctx context.Context) {
 // receive handles messages until the subscription fails.
 func (i *invalidations) receive(ctx context.Context) error {
 	channel := invalidationChannel(i.names.prefix)
-	sub := i.client.Subscribe(ctx, formerChannel(i.names.prefix), channel)
+	sub := i.client.Subscribe(ctx, previousChannel(i.names.prefix), channel)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	pinged := false

@@ -26,7 +26,6 @@ type jsonReader struct {
 	requestLine  string // the request line
 	hasRequestID bool   // the line has a request id
 	message      string // the message
-	forwarded    bool   // an upstream answered
 	hasDuration  bool   // the line has a duration
 }
 
@@ -77,7 +76,8 @@ func (j *jsonReader) finish() lineKind {
 	if r.At.IsZero() {
 		r.At = r.ended.Add(-r.Took)
 	}
-	r.finishOwn(own, j.forwarded)
+	r.Own = own
+	r.finishOwn()
 	if !strings.HasPrefix(r.Proto, "HTTP/") {
 		r.Proto = ""
 	}
@@ -87,11 +87,11 @@ func (j *jsonReader) finish() lineKind {
 
 // finishOwn completes a request from the fields that only Weir's own log has; in others they have other
 // meanings.
-func (r *record) finishOwn(own, forwarded bool) {
-	switch r.Own = own; {
-	case !own:
-		r.Limit, r.List, r.Keys, r.Repeated = "", "", "", false
-	case forwarded:
+func (r *record) finishOwn() {
+	switch {
+	case !r.Own:
+		r.Limit, r.List, r.Keys, r.Repeated, r.isSample = "", "", "", false, false
+	case r.forwarded:
 	case r.Limit != "" || r.List != "" && r.Status == http.StatusForbidden:
 		r.Status = 0 // the status that the upstream would have sent is unknown
 	default:

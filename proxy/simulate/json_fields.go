@@ -72,10 +72,12 @@ func (j *jsonReader) setRole(is role, v scalar) bool {
 		r.List = value
 	case roleKeys:
 		r.Keys = value
+	case roleSample:
+		r.isSample = true
 	case roleRepeat:
 		r.Repeated = value == "true"
 	case roleUpstream:
-		j.forwarded = true
+		r.forwarded = true
 	case roleMessage:
 		j.message = value
 	default:

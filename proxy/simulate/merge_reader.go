@@ -39,6 +39,7 @@ type Counts struct {
 	Late      int64 `json:"late"`         // requests evaluated later than they arrived, because their lines were too far behind
 	Untimed   int64 `json:"untimed"`      // requests without a duration in the log
 	Hostless  int64 `json:"hostless"`     // requests without a host in the log
+	Samples   int64 `json:"samples"`      // lines of Weir's own log that stand for several requests
 	TooMany   int64 `json:"answered_429"` // requests that had the status 429 in the log
 }
 
@@ -105,6 +106,9 @@ func (m *mergeReader) readLine(s *source) error {
 		}
 		if r.Status == http.StatusTooManyRequests {
 			m.TooMany++
+		}
+		if r.isSample {
+			m.Samples++
 		}
 		if r.Host == "" {
 			m.Hostless++

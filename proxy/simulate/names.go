@@ -37,6 +37,7 @@ const (
 	roleLimit    // the limit that refused the request, in Weir's own log
 	roleList     // the list that decided
 	roleKeys     // what identifies the keys
+	roleSample   // one request of so many is logged
 	roleRepeat   // the request repeats one that was counted
 	roleUpstream // the upstream that answered
 	roleMessage  // distinguishes requests from other messages in Weir's own log
@@ -74,6 +75,7 @@ func commonNames() map[string]name {
 		roleLimit:    "limit",
 		roleList:     "list",
 		roleKeys:     "keys",
+		roleSample:   "sample",
 		roleRepeat:   "repeated",
 		roleUpstream: "upstream",
 		roleMessage:  "message",

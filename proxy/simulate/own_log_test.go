@@ -151,6 +151,15 @@ func TestRun_OwnLogTriesOverrides(t *testing.T) {
 	}
 }
 
+// A log of samples cannot give the counts of the run, which is said.
+func TestRun_OwnLogOfSamples(t *testing.T) {
+	yaml := "access_log: {sample: 7}\n" + ownLimits
+	log, _ := serveRandom(t, yaml)
+	if got := mustRun(t, yaml, "", log); got.Samples == 0 || !strings.Contains(got.Notes[0], "stand for several requests") {
+		t.Errorf("%+v, notes %q", got.Counts, got.Notes)
+	}
+}
+
 // What identifies the keys of a line takes at most 60 bytes of it under the limits of README.md.
 func TestRun_OwnLogKeysAreShort(t *testing.T) {
 	log, _ := serveRandom(t, strings.Replace(ownLimits, "    limits:\n", `    limits:

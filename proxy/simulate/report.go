@@ -61,6 +61,9 @@ func (r *Report) notes(o Options) []string {
 	if r.Late > 0 && !r.IsUnordered() {
 		say("%s", r.late())
 	}
+	if r.Samples > 0 {
+		say("%d lines stand for several requests each (access_log.sample), of which one is evaluated: limits would refuse more", r.Samples)
+	}
 	if r.TooMany > 0 {
 		say("%d requests have the status 429 in the log; if they are allowed here, that counts as the response of the upstream", r.TooMany)
 	}

@@ -70,13 +70,13 @@ note: two
 }
 
 func TestReport_TextOfTwo(t *testing.T) {
-	limit := func(name, rate string, refused, shadowed, unknown int64) proxy.LimitTally {
-		return proxy.LimitTally{Name: name, Rates: []string{rate}, Refused: refused, Shadowed: shadowed, Unknown: unknown}
+	limit := func(name, rate string, counts [3]int64) proxy.LimitTally {
+		return proxy.LimitTally{Name: name, Rates: []string{rate}, Refused: counts[0], Shadowed: counts[1], Unknown: counts[2]}
 	}
 	r := &Report{
 		Counts: Counts{Lines: 9, Requests: 9}, Config: "a.yaml", Other: "b.yaml",
-		Result:  proxy.ReplayTally{Refused: 5, Routes: []proxy.RouteTally{{Name: "sms", Refused: 5, Limits: []proxy.LimitTally{limit("phone", "1/1m", 5, 0, 0), limit("old", "2/1m", 1, 1, 0)}}}},
-		Against: &proxy.ReplayTally{Refused: 2, Routes: []proxy.RouteTally{{Name: "sms", Refused: 2, Limits: []proxy.LimitTally{limit("new", "3/1m", 0, 4, 1), limit("phone", "9/1m", 2, 0, 1)}}, {Name: "more"}}},
+		Result:  proxy.ReplayTally{Refused: 5, Routes: []proxy.RouteTally{{Name: "sms", Refused: 5, Limits: []proxy.LimitTally{limit("phone", "1/1m", [3]int64{5, 0, 0}), limit("old", "2/1m", [3]int64{1, 1, 0})}}}},
+		Against: &proxy.ReplayTally{Refused: 2, Routes: []proxy.RouteTally{{Name: "sms", Refused: 2, Limits: []proxy.LimitTally{limit("new", "3/1m", [3]int64{0, 4, 1}), limit("phone", "9/1m", [3]int64{2, 0, 1})}}, {Name: "more"}}},
 	}
 	want := `9 lines, 9 requests from 0001-01-01T00:00:00Z to 0001-01-01T00:00:00Z
 A is a.yaml, B is b.yaml

@@ -185,9 +185,11 @@ func (r *boundedReader) Read(p []byte) (int, error) {
 // A record is one line of a log and the request parsed from it.
 type record struct {
 	proxy.LoggedRequest
-	line  []byte // strings of the request share its memory
-	ended time.Time
-	order int64 // position among all records
+	isSample  bool   // it stands for several requests
+	forwarded bool   // an upstream answered
+	line      []byte // strings of the request share its memory
+	ended     time.Time
+	order     int64 // position among all records
 }
 
 // A lineKind is the kind of a line.
@@ -210,5 +212,5 @@ func (r *record) before(o *record) bool {
 // reset clears r for another line.
 func (r *record) reset() {
 	r.LoggedRequest = proxy.LoggedRequest{Fields: r.Fields[:0]}
-	r.line, r.ended = r.line[:0], time.Time{}
+	r.line, r.ended, r.isSample, r.forwarded = r.line[:0], time.Time{}, false, false
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -101,7 +102,7 @@ func newAccessLog(c config.AccessLog) accessLog {
 // isSampled reports whether x belongs to the requests of which only a sample is written: it was
 // allowed, and there was no error.
 func (l *accessLog) isSampled(x *exchange) bool {
-	return l.sample > 1 && x.err == nil && x.fallback == "" && x.response.status < 500 && outcomeOf(x) == outcomeAllowed
+	return l.sample > 1 && x.err == nil && x.fallback == "" && x.response.status < 500 && outcomeOf(x) == decisions.Passed
 }
 
 // saveUserAgent stores the User-Agent and Referer for the log, because the request's header does not

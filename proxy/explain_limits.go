@@ -48,7 +48,7 @@ func (e *explainer) explainKey(s *key.Spec) ExplainedKey {
 	case k.skip:
 		explained.Skipped = true
 	default:
-		explained.Hash = e.x.generation.redact.key(k.Key)
+		explained.Hash = e.x.generation.redact.KeyHash(k.Key)
 		explained.Value = e.maskedValue(s)
 	}
 	return explained

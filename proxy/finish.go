@@ -21,7 +21,7 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	if x.generation.accessLog.needsUserAgent {
 		x.saveUserAgent()
 	}
-	p.shared.observer.observe(x)
+	p.shared.observe(x)
 	a := p.admitter
 	if a.timeout > 0 && x.outcome.known && x.needsRefund(&x.outcome) {
 		if a.settling.Add(1) <= maxSettling {

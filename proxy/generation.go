@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decisions"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -42,11 +43,11 @@ const warmTimeout = 5 * time.Second
 
 // shared is the state that outlives generations and is passed to each of them.
 type shared struct {
-	pseudonym string           // the pseudonym of this process in Via
-	groups    *upstream.Groups // the health of targets
-	salt      func() Salt      // returns the salt of hashes in the log
-	seed      maphash.Seed     // for hashes of client addresses in this process
-	observer  *observer        // recent requests and top keys
+	pseudonym string              // the pseudonym of this process in Via
+	groups    *upstream.Groups    // the health of targets
+	salt      func() Salt         // returns the salt of hashes in the log
+	seed      maphash.Seed        // for hashes of client addresses in this process
+	observer  *decisions.Observer // recent requests and top keys
 }
 
 // compile builds the generation of a configuration. It opens no file and no connection.
@@ -86,7 +87,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 		g.routes = append(g.routes, r)
 	}
 	g.table = routing.NewTable(entries)
-	l.observer.tops.setCounters(g.routes)
+	g.setCounters(l.observer)
 	g.addCooldownResets(made)
 	g.protectFields(c.Routes)
 	g.users.Store(1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -138,7 +139,7 @@ func (m *proxyMetrics) countResponse(x *exchange) (name string) {
 // without the store is unavailable.
 func (m *proxyMetrics) countOutcome(x *exchange, name string, f *routeMetrics) {
 	outcome := outcomeOf(x)
-	without := (x.fallback == string(config.Allow) || x.fallback == string(config.Deny)) && outcome != outcomeRefused
+	without := (x.fallback == string(config.Allow) || x.fallback == string(config.Deny)) && outcome != decisions.RefusedByLimits
 	ref := &f.outcomes[outcome]
 	if without {
 		ref = &f.unavailable
@@ -244,7 +245,7 @@ func (m *proxyMetrics) countReload(r Report, err error) {
 // series is created when it is first updated.
 type routeMetrics struct {
 	requests         metrics.Cache[int, prometheus.Counter] // by status
-	outcomes         [numOutcomes]counterRef
+	outcomes         [decisions.NumOutcomes]counterRef
 	unavailable      counterRef
 	durations        metrics.HistogramRef
 	own              metrics.HistogramRef

@@ -1,46 +1,182 @@
 package proxy
 
 import (
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/key"
 )
-
-// An observer records what operators may query later: recent requests, and the keys with most
-// requests. It has no influence on decisions.
-type observer struct {
-	recent *recentRing
-	tops   *tops
-	since  time.Time // minutes are counted from here, on the monotonic clock
-}
-
-func newObserver() *observer {
-	return &observer{recent: newRecentRing(), tops: newTops(), since: time.Now()}
-}
-
-// minute returns the number of the minute of t.
-func (o *observer) minute(t time.Time) int64 { return int64(t.Sub(o.since) / time.Minute) }
 
 // observe records a request whose response has been written. All work that serves only the queries
 // of operators is done here.
-func (o *observer) observe(x *exchange) {
-	o.recent.record(x)
+func (s *shared) observe(x *exchange) {
+	o := s.observer
+	if result := outcomeOf(x); o.Wants(x.began, result) {
+		q := decisions.Request{Began: x.began, Outcome: result}
+		x.describe(&q, s.seed)
+		o.Record(&q)
+	}
 	if !x.decided && len(x.takenPermits) == 0 {
 		return
 	}
-	minute := o.minute(x.began)
+	minute := o.Minute(x.began)
 	if x.decided {
-		o.count(x, minute)
+		x.countKeys(minute)
 	}
 	for i := range x.takenPermits {
-		o.countShadow(x, &x.takenPermits[i], minute)
+		x.countShadowKey(&x.takenPermits[i], minute)
 	}
 }
 
-// count counts the key of each limit that was evaluated, once for all of its windows and secrets.
-func (o *observer) count(x *exchange, minute int64) {
+// outcomeOf returns the outcome of x.
+func outcomeOf(x *exchange) decisions.Outcome {
+	switch {
+	case x.isRefused(), x.newKeys == refused:
+		return decisions.RefusedByLimits
+	case !x.outcome.known:
+		return decisions.Rejected
+	case len(x.shadowRefusals)+len(x.shadowErrors) > 0, x.newKeys == shadowRefused:
+		return decisions.ShadowRefused
+	}
+	return decisions.Passed
+}
+
+// describe sets what is recorded of x, except for what observe sets.
+func (x *exchange) describe(q *decisions.Request, seed maphash.Seed) {
+	q.ID, q.Method, q.Took, q.Status = x.id, x.request.Method, x.duration, x.response.status
+	q.NewKeys, q.Fallback, q.Upstream, q.Labels = x.newKeys, x.fallback, x.outcome.result.Target, x
+	if x.route != nil {
+		q.Route = x.route.description
+	}
+	if x.list != nil {
+		q.List = x.list.Name
+	}
+	if x.err != nil && !x.isRefused() {
+		q.Err = x.err
+	}
+	if q.Source = uint64(x.source); q.Source == 0 { // no claim was made
+		q.Source = maphash.Comparable(seed, x.client.network)
+	}
+	if i, found := x.firstRefused(); found && x.isRefused() && i < len(x.claims.claims) {
+		q.Source ^= binary.LittleEndian.Uint64(x.claims.claims[i].Key[:8])
+	}
+	for flag, is := range [...]bool{x.isRepeat, x.waited, x.exempt, x.banned, x.route == nil || x.route.redactsPaths()} {
+		if is {
+			q.Flags |= decisions.Repeated << flag
+		}
+	}
+	x.describePath(q)
+	x.describeClaims(q)
+}
+
+// describePath adds the path like redactedPath, as far as that is cheap: parameters that are keys are
+// hidden. Other personal data is redacted when the record is read.
+func (x *exchange) describePath(q *decisions.Request) {
+	path := x.request.Path
+	if x.route != nil && (len(x.route.keyParams) > 0 || x.route.redactsPaths()) {
+		for name, value := range x.request.Params() {
+			at := strings.Index(path, "/"+value)
+			if at < 0 || !x.route.hidesParam(name) {
+				continue
+			}
+			q.AddPath(path[:at])
+			q.AddPath("/*")
+			path = path[at+1+len(value):]
+		}
+	}
+	q.AddPath(path)
+}
+
+// describeClaims adds the decision of each rate, with its key.
+func (x *exchange) describeClaims(q *decisions.Request) {
+	if x.decided {
+		for i := range min(len(x.claims.claims), len(x.decision.Outcomes)) {
+			if x.bothSecrets && x.claims.currentIndex(i) != i {
+				continue // one entry for both secrets
+			}
+			o := &x.decision.Outcomes[i]
+			q.AddClaim(&decisions.Claim{
+				Window: x.claims.windows[i].number, Key: x.claims.claims[i].Key, Flags: flagsOf(o), Remaining: o.Remaining, Wait: o.Wait,
+			})
+		}
+	}
+	for i := range x.takenPermits {
+		if t := &x.takenPermits[i]; x.shadowLimit(t) != nil {
+			x.describeShadow(q, t)
+		}
+	}
+}
+
+// describeShadow adds the decision of a limit in shadow mode, which has a taken permit of its own.
+func (x *exchange) describeShadow(q *decisions.Request, t *takenPermit) {
+	for i, w := range t.claims.windows {
+		if t.claims.currentIndex(i) != i {
+			continue // one entry for both secrets
+		}
+		c := decisions.Claim{Window: w.number, Key: t.claims.claims[i].Key, Flags: decisions.Shadow | decisions.Allowed}
+		for _, s := range x.shadowRefusals {
+			if s.window == w {
+				c.Flags, c.Wait = decisions.Shadow, s.wait
+				if s.banned {
+					c.Flags |= decisions.Banned
+				}
+			}
+		}
+		q.AddClaim(&c)
+	}
+}
+
+// flagsOf returns the flags of an outcome in enforce mode.
+func flagsOf(o *limiter.Outcome) (f decisions.ClaimFlags) {
+	if o.Allowed {
+		f |= decisions.Allowed
+	}
+	if o.Banned {
+		f |= decisions.Banned
+	}
+	if o.Unknown {
+		f |= decisions.NotAsked
+	}
+	return f
+}
+
+// FillLabel fills l with the texts of a key of x. It implements decisions.Labeller.
+func (x *exchange) FillLabel(l *decisions.Label, k limiter.Key) {
+	for i := range x.extracted.keys {
+		if own := &x.extracted.keys[i]; own.Key == k && !own.skip {
+			x.fillLabel(l, own)
+			return
+		}
+	}
+}
+
+func (x *exchange) fillLabel(l *decisions.Label, k *extractedKey) {
+	if k.spec.Join == nil {
+		l.AddPart(k.text, 0)
+		return
+	}
+	leaves := x.route.leaves[k.spec]
+	for n, leaf := range leaves {
+		text := "*" // if no limit counts by the part alone
+		for i := range x.extracted.keys {
+			if x.extracted.keys[i].spec == leaf {
+				text = x.extracted.keys[i].text
+				break
+			}
+		}
+		l.AddPart(text, len(leaves)-n-1)
+	}
+}
+
+// countKeys counts the key of each limit that was evaluated, once for all of its windows and secrets.
+func (x *exchange) countKeys(minute int64) {
 	for from, to := 0, 0; from < len(x.claims.claims); from = to {
 		var of *limit
 		of, to = x.claims.limitAt(from)
@@ -49,17 +185,40 @@ func (o *observer) count(x *exchange, minute int64) {
 			asked = asked || !x.decision.Outcomes[i].Unknown
 			refused = refused || !x.decision.Outcomes[i].Allowed
 		}
-		if asked {
-			of.top.count(x, of, minute, x.claims.claims[from].Key, refused)
+		if !asked {
+			continue
+		}
+		x.countKey(of, minute, x.claims.claims[from].Key)
+		if refused {
+			x.countRefusedKey(of, minute, x.claims.claims[from].Key)
 		}
 	}
 }
 
-// countShadow counts the key of a limit in shadow mode, which has a taken permit of its own.
-func (o *observer) countShadow(x *exchange, t *takenPermit, minute int64) {
-	if of := x.shadowLimit(t); of != nil {
-		refused := slices.ContainsFunc(x.shadowRefusals, func(s refusal) bool { return s.window.of == of })
-		of.top.count(x, of, minute, t.claims.claims[0].Key, refused)
+// countShadowKey counts the key of a limit in shadow mode, which has a taken permit of its own.
+func (x *exchange) countShadowKey(t *takenPermit, minute int64) {
+	of := x.shadowLimit(t)
+	if of == nil {
+		return
+	}
+	x.countKey(of, minute, t.claims.claims[0].Key)
+	if slices.ContainsFunc(x.shadowRefusals, func(s refusal) bool { return s.window.of == of }) {
+		x.countRefusedKey(of, minute, t.claims.claims[0].Key)
+	}
+}
+
+func (x *exchange) countKey(of *limit, minute int64, k limiter.Key) {
+	of.top.Count(minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+}
+
+func (x *exchange) countRefusedKey(of *limit, minute int64, k limiter.Key) {
+	of.top.CountRefused(minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+}
+
+func (x *exchange) fillLimitLabel(l *decisions.Label, of *limit) {
+	l.Reset()
+	if i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.spec == of.Key }); i >= 0 {
+		x.fillLabel(l, &x.extracted.keys[i])
 	}
 }
 
@@ -75,19 +234,86 @@ func (a *admission) shadowLimit(t *takenPermit) *limit {
 	return nil
 }
 
-// count counts k, the key of limit of. t may be nil.
-func (t *topLimit) count(x *exchange, of *limit, minute int64, k limiter.Key, refused bool) {
-	if t == nil {
-		return
-	}
-	fill := func(l *label) {
-		l.size = 0
-		if i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.spec == of.Key }); i >= 0 {
-			x.fillLabel(l, &x.extracted.keys[i])
+// Decisions returns recent decisions of this node, newest first; see decisions.Observer.Find.
+func (p *Proxy) Decisions(q decisions.Query) []decisions.Decision {
+	return p.shared.observer.Find(q, p.current.Load().view())
+}
+
+// Top returns the keys with most requests and most refusals on this node in the last minutes, up to
+// 15. A key with more than 1/64 of the requests of a limit in a minute is always counted, and the
+// error of a count, which each entry states, is at most 1/64 of the requests. decisions.MergeTops
+// merges the results of several nodes.
+func (p *Proxy) Top(q decisions.TopQuery) decisions.Top {
+	q = q.Complete()
+	g := p.current.Load()
+	now := p.shared.observer.Minute(time.Now())
+	t := decisions.Top{Minutes: q.Minutes, Limits: []decisions.TopLimit{}}
+	for _, r := range g.routes {
+		for _, l := range r.limits {
+			if q.Route != "" && r.Name != q.Route || q.Limit != "" && l.Name != q.Limit || l.top == nil {
+				continue
+			}
+			list := l.top.Top(now, q, g.view())
+			list.Route, list.Limit, list.Key, list.Mode = r.Name, l.Name, l.Key.Name, string(l.Mode)
+			t.Limits = append(t.Limits, list)
 		}
 	}
-	t.requests.Observe(minute, k, fill)
-	if refused {
-		t.refused.Observe(minute, k, fill)
+	return t
+}
+
+// keyByHash returns the key with the given hash in the log, if a recent request on this node had it.
+func (p *Proxy) keyByHash(hash string) (limiter.Key, bool) {
+	g := p.current.Load()
+	return p.shared.observer.KeyByHash(hash, g.view(), g.counters())
+}
+
+// view returns how operators see keys and paths.
+func (g *generation) view() decisions.View {
+	return decisions.View{Names: &g.redact, Display: g.display()}
+}
+
+// setCounters sets the counters of the limits.
+func (g *generation) setCounters(o *decisions.Observer) {
+	n := 0
+	for _, r := range g.routes {
+		for _, l := range r.limits {
+			if n++; n <= decisions.MaxCounters {
+				l.top = o.Counter(r.Name+"."+l.Name, l.Key)
+			}
+		}
 	}
+}
+
+// counters returns the counters of the limits.
+func (g *generation) counters() (all []*decisions.Counter) {
+	for _, r := range g.routes {
+		for _, l := range r.limits {
+			if l.top != nil {
+				all = append(all, l.top)
+			}
+		}
+	}
+	return all
+}
+
+// describe sets the description of r for records, and the parts of its joined keys.
+func (r *route) describe() {
+	r.description, r.leaves = &decisions.Route{Name: r.Name, Windows: make([]decisions.Window, len(r.windows))}, map[*key.Spec][]*key.Spec{}
+	for i, w := range r.windows {
+		r.description.Windows[i] = decisions.Window{Limit: w.of.Name, Rate: w.rate, Permits: permits(w), Key: w.of.Key.Name, Shapes: w.of.Key.Shapes()}
+		if w.of.Key.Join != nil {
+			r.leaves[w.of.Key] = w.of.Key.Components()
+		}
+	}
+}
+
+// permits describes what a rate of a limit allows: 20/10m.
+func permits(w *window) string {
+	switch {
+	case w.Algorithm.HasLeases():
+		return fmt.Sprint(w.Limit.Rate.Count, " at a time")
+	case w.Algorithm.HasSteps():
+		return "cooldown"
+	}
+	return w.Limit.Rate.String()
 }

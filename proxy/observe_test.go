@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
@@ -40,7 +39,7 @@ func TestObserve_DoesNotAllocate(t *testing.T) {
 	w := newProxy(t, limitYAML(threeLimits))
 	for _, allowed := range []bool{true, false} {
 		x := finishedExchange(w.Proxy, "alice", limiter.Decision{Allowed: allowed})
-		o := w.shared.observer
+		o := w.shared
 		for range 1000 { // the parts of the ring are made when they are needed
 			x.began = x.began.Add(time.Microsecond)
 			o.observe(x)
@@ -48,18 +47,6 @@ func TestObserve_DoesNotAllocate(t *testing.T) {
 		if got := testing.AllocsPerRun(1000, func() { o.observe(x) }); got > 0 {
 			t.Errorf("%v allocations for a request that is allowed: %v", got, allowed)
 		}
-	}
-}
-
-// What is said of the memory in recent.go and top.go.
-func TestObserve_Memory(t *testing.T) {
-	const ring = recentShards * (refusedRecent + allowedRecent)
-	if size := unsafe.Sizeof(recentRecord{}) * ring; size > 8<<20 {
-		t.Errorf("the ring takes %d bytes, %d a request; want 8 MB at most", size, unsafe.Sizeof(recentRecord{}))
-	}
-	one := unsafe.Sizeof(limiter.HeavyHitter[limiter.Key, label]{})
-	if size := one * topCounters * 2 * TopSlices; size > 200_000 {
-		t.Errorf("a limit takes %d bytes, %d a key; want 200 KB at most", size, one)
 	}
 }
 
@@ -89,7 +76,7 @@ func BenchmarkObserve(b *testing.B) {
 			for b.Loop() {
 				x := all[i%len(all)]
 				x.began = x.began.Add(time.Microsecond)
-				p.shared.observer.observe(x)
+				p.shared.observe(x)
 				i++
 			}
 		})

@@ -24,14 +24,14 @@ var hashAlone = regexp.MustCompile(`^[0-9a-f]{12}$`)
 // where keys must not be.
 func NamesKey(text string) bool { return hashAlone.MatchString(text) || keyIDForm.MatchString(text) }
 
-// keyID returns an identifier of k with which operators can query and change the key without
+// KeyID returns an identifier of k with which operators can query and change the key without
 // knowing its value. It is k encrypted by AES with a secret derived from the log's salt, which all
 // nodes of a cluster share. It does not reveal the value: only with k itself could a phone number
 // be found by brute force. It is valid as long as the salt.
-func (r *redactor) keyID(k limiter.Key) string {
+func (r *redactor) KeyID(k limiter.Key) string {
 	var out limiter.Key
 	r.cipher().Encrypt(out[:], k[:])
-	return "id:" + r.key(k) + "-" + out.String()
+	return "id:" + r.KeyHash(k) + "-" + out.String()
 }
 
 // readKeyID decrypts a key id. found reports whether text has the form of one.
@@ -45,7 +45,7 @@ func (r *redactor) readKeyID(text string) (k limiter.Key, found bool, err error)
 		return k, true, err
 	}
 	r.cipher().Decrypt(k[:], raw) // a key has the size of one block
-	if r.key(k) != m[1] {
+	if r.KeyHash(k) != m[1] {
 		return k, true, fmt.Errorf("%w: this id is from another cluster, or from before its salt was lost; look the key up again", ErrKeyQuery)
 	}
 	return k, true, nil

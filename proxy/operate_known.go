@@ -1,10 +1,6 @@
 package proxy
 
 import (
-	"strings"
-	"time"
-
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -24,12 +20,12 @@ func (p *Proxy) findTargets(g *generation, q KeyQuery) ([]keyTarget, error) {
 // the rates of an override. The value is that of a recent request on this node; if there was none, or if
 // it was too long to be kept, t stays as the id alone determines it.
 func (p *Proxy) complete(g *generation, t *keyTarget) {
-	l, found := p.labelOf(t)
+	l, found := p.shared.observer.LabelOf(t.key, t.limit.top)
 	if !found {
 		return
 	}
-	leaves, texts := t.spec.Components(), strings.Split(string(l.text[:l.size]), "\x00")
-	t.masked, t.logged = l.masked(g.display(), t.spec.Shapes()), l.masked(g.logDisplay(), t.spec.Shapes())
+	leaves, texts := t.spec.Components(), l.Texts()
+	t.masked, t.logged = l.Masked(g.display(), t.spec.Shapes()), l.Masked(g.logDisplay(), t.spec.Shapes())
 	given := key.Input{Texts: map[string]string{}, IPv6Prefix: g.config.ClientIP.IPv6Prefix}
 	for i := range min(len(leaves), len(texts)) {
 		given.Texts[leaves[i].Name] = texts[i]
@@ -38,39 +34,4 @@ func (p *Proxy) complete(g *generation, t *keyTarget) {
 	if found, err := g.matchValue(&same, given); found && err == nil && same.key == t.key {
 		*t = same
 	}
-}
-
-// labelOf returns the texts of the key of t, if a recent request on this node had it.
-func (p *Proxy) labelOf(t *keyTarget) (label, bool) {
-	o := p.shared.observer
-	if top := t.limit.top; top != nil {
-		minute := o.minute(time.Now())
-		for _, h := range []limiter.HeavyHitters[limiter.Key, label]{top.refused.Last(minute, TopSlices), top.requests.Last(minute, TopSlices)} {
-			for _, k := range h.Keys {
-				if k.Key == t.key {
-					return k.Value, true
-				}
-			}
-		}
-	}
-	return o.recent.labelOf(t.key)
-}
-
-func (r *recentRing) labelOf(k limiter.Key) (label, bool) {
-	for i := range r.shards {
-		set := &r.shards[i]
-		set.mu.Lock()
-		for _, part := range [...]*recentPart{&set.refused, &set.allowed} {
-			for j := range part.records {
-				for _, own := range part.records[j].keys[:part.records[j].numKeys] {
-					if own.key == k {
-						set.mu.Unlock()
-						return own.label, true
-					}
-				}
-			}
-		}
-		set.mu.Unlock()
-	}
-	return label{}, false
 }

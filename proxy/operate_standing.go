@@ -126,7 +126,7 @@ func (g *generation) describe(t *keyTarget) LimitStanding {
 	w := t.windows[0]
 	return LimitStanding{
 		Route: t.route.Name, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked, Logged: t.logged,
-		Hash: g.redact.key(t.key), ID: g.redact.keyID(t.key), Derived: t.derived,
+		Hash: g.redact.KeyHash(t.key), ID: g.redact.KeyID(t.key), Derived: t.derived,
 		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
 		Java: t.limit.RedissonName != "", Windows: []WindowStanding{},
 	}

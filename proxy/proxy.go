@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/trace"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -94,7 +95,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		own := NewSalt()
 		o.LogSalt = func() Salt { return own }
 	}
-	kept := shared{"weir-" + rand.Text()[:8], upstream.NewGroups(), o.LogSalt, maphash.MakeSeed(), newObserver()}
+	kept := shared{"weir-" + rand.Text()[:8], upstream.NewGroups(), o.LogSalt, maphash.MakeSeed(), decisions.NewObserver()}
 	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
@@ -263,7 +264,7 @@ func (p *Proxy) install(g *generation) {
 func (p *Proxy) setCurrent(g *generation) {
 	p.openGenerations.Add(1)
 	g.onClosed = sync.OnceFunc(p.openGenerations.Done)
-	p.shared.observer.tops.keepOnly(g.routes)
+	p.shared.observer.KeepOnly(g.counters())
 	p.current.Store(g)
 }
 

@@ -3,7 +3,6 @@ package proxy
 import (
 	"fmt"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -11,10 +10,11 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/decisions"
 )
 
 // decided wants exactly one decision that q is about.
-func (p *testProxy) decided(q DecisionQuery) Decision {
+func (p *testProxy) decided(q decisions.Query) decisions.Decision {
 	p.Helper()
 	found := p.Decisions(q)
 	if len(found) != 1 {
@@ -26,7 +26,7 @@ func (p *testProxy) decided(q DecisionQuery) Decision {
 // newRememberingProxy makes a proxy that remembers each request, however fast they come.
 func newRememberingProxy(t *testing.T, yaml string) *testProxy {
 	w := newProxy(t, yaml)
-	w.shared.observer.recent.every = 0
+	w.shared.observer.Every = 0
 	return w
 }
 
@@ -37,11 +37,11 @@ func TestDecisions_SayWhy(t *testing.T) {
 		w.sends(want, "POST", "/send", phoneLine)
 	}
 	rec := w.sends(429, "POST", "/send?x=secret", phoneLine)
-	d := w.decided(DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
+	d := w.decided(decisions.Query{RequestID: rec.Header().Get("X-Request-Id")})
 	if d.Route != "send" || d.Method != "POST" || d.Path != "/send" || d.Status != 429 || d.Outcome != "refused" || time.Since(d.At) > time.Minute || d.TookMS < 0 {
 		t.Errorf("%+v", d)
 	}
-	said := map[string]DecisionLimit{}
+	said := map[string]decisions.Limit{}
 	for _, l := range d.Limits {
 		said[l.Rate] = l
 	}
@@ -59,7 +59,7 @@ func TestDecisions_SayWhy(t *testing.T) {
 	if p := said["pair-1h"]; p.Masked != "ip=192.0.2.1 phone=+86138****8000" {
 		t.Errorf("%+v; want both parts of a joined key", p)
 	}
-	if strings.Contains(fmt.Sprint(w.Decisions(DecisionQuery{})), "13800138000") {
+	if strings.Contains(fmt.Sprint(w.Decisions(decisions.Query{})), "13800138000") {
 		t.Error("a number is shown")
 	}
 	// What is looked at can be acted on.
@@ -80,8 +80,8 @@ routes:
   - {name: gone, match: {path: /gone}, upstream: "http://127.0.0.1:1"}
   - {name: b, match: {path: "/b/{x}"}, log_path: redacted, respond: {body: ok}, limits: [{name: strict, key: "header:X-User", rate: 1/1h}]}
 `)
-	id := func(rec interface{ Header() http.Header }) DecisionQuery {
-		return DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")}
+	id := func(rec interface{ Header() http.Header }) decisions.Query {
+		return decisions.Query{RequestID: rec.Header().Get("X-Request-Id")}
 	}
 	first := w.decided(id(w.sends(200, "GET", "/a/13800138000/1", "X-User: alice")))
 	if first.Outcome != "allowed" || first.Path != "/a/*/1" || len(first.Limits) != 2 || first.Limits[1].Result != "allowed" || first.Limits[1].Left != nil {
@@ -125,7 +125,7 @@ func TestDecisions_Filters(t *testing.T) {
 	}
 	w.sends(200, "POST", "/send", "X-Phone: +8613900139000")
 	w.sends(200, "POST", "/verify", phoneLine, "X-User: a")
-	all := w.Decisions(DecisionQuery{})
+	all := w.Decisions(decisions.Query{})
 	for i := range all[1:] {
 		if all[i+1].At.After(all[i].At) {
 			t.Errorf("%v after %v; want the last first", all[i].At, all[i+1].At)
@@ -133,22 +133,22 @@ func TestDecisions_Filters(t *testing.T) {
 	}
 	hash, id := all[0].Limits[0].Hash, all[0].Limits[0].ID
 	for _, c := range []struct {
-		q    DecisionQuery
+		q    decisions.Query
 		want int
 	}{
-		{DecisionQuery{}, 6},
-		{DecisionQuery{N: 2}, 2},
-		{DecisionQuery{Route: "verify"}, 1},
-		{DecisionQuery{Outcome: "refused"}, 2},
-		{DecisionQuery{Limit: "phone"}, 5},
-		{DecisionQuery{Limit: "phone", Outcome: "refused"}, 2},
-		{DecisionQuery{Limit: "spare", Outcome: "refused"}, 0},
-		{DecisionQuery{Outcome: "shadow_refused"}, 1},
-		{DecisionQuery{Key: hash}, 5},
-		{DecisionQuery{Key: id}, 5},
-		{DecisionQuery{Key: "000000000000"}, 0},
-		{DecisionQuery{Before: all[1].At}, 4},
-		{DecisionQuery{RequestID: "unknown"}, 0},
+		{decisions.Query{}, 6},
+		{decisions.Query{N: 2}, 2},
+		{decisions.Query{Route: "verify"}, 1},
+		{decisions.Query{Outcome: "refused"}, 2},
+		{decisions.Query{Limit: "phone"}, 5},
+		{decisions.Query{Limit: "phone", Outcome: "refused"}, 2},
+		{decisions.Query{Limit: "spare", Outcome: "refused"}, 0},
+		{decisions.Query{Outcome: "shadow_refused"}, 1},
+		{decisions.Query{Key: hash}, 5},
+		{decisions.Query{Key: id}, 5},
+		{decisions.Query{Key: "000000000000"}, 0},
+		{decisions.Query{Before: all[1].At}, 4},
+		{decisions.Query{RequestID: "unknown"}, 0},
 	} {
 		if got := w.Decisions(c.q); len(got) != c.want {
 			t.Errorf("%d decisions for %+v, want %d", len(got), c.q, c.want)
@@ -156,40 +156,35 @@ func TestDecisions_Filters(t *testing.T) {
 	}
 }
 
-// A flood of one key leaves what was refused of others.
+// The last 6144 refusals are found, whoever sent them, and of what was refused before, that of others than
+// the one who floods.
 func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 	w := newRememberingProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
-	ring := w.shared.observer.recent
-	network := netip.MustParsePrefix("192.0.2.1/32")
-	where := func(user string) uint64 {
-		return ring.shardOf(&exchange{
-			client: client{network: network},
-			admission: admission{
-				source: w.current.Load().source(network), decided: true, claims: claimSet{claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}}},
-				decision: limiter.Decision{Outcomes: make([]limiter.Outcome, 1)},
-			},
-		}, outcomeRefused)
+	refusedID := func(user string) string {
+		return w.sends(429, "GET", "/a", "X-User: "+user).Header().Get("X-Request-Id")
 	}
-	eve := "eve"
-	for where("alice") == where(eve) { // one time in 64
-		eve += "e"
+	var others []string
+	for i := range 20 {
+		user := fmt.Sprint("user", i)
+		w.sends(200, "GET", "/a", "X-User: "+user)
+		others = append(others, refusedID(user))
 	}
-	w.sends(200, "GET", "/a", "X-User: alice")
-	rec := w.sends(429, "GET", "/a", "X-User: alice")
-	w.sends(200, "GET", "/a", "X-User: "+eve)
-	for range 10 * refusedRecent {
-		w.send("GET", "/a", "X-User: "+eve)
+	w.sends(200, "GET", "/a", "X-User: eve")
+	var flood []string
+	for range 6144 + 2000 {
+		flood = append(flood, refusedID("eve"))
 	}
-	w.decided(DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
-	if got := len(w.Decisions(DecisionQuery{N: 1000, Outcome: "refused"})); got != refusedRecent+1 {
-		t.Errorf("%d refusals are remembered, want %d of the flood and one", got, refusedRecent)
+	for i, id := range flood[2000:] {
+		if found := w.Decisions(decisions.Query{RequestID: id}); len(found) != 1 || found[0].Outcome != "refused" {
+			t.Fatalf("%d decisions of the refusal %d of the last 6144", len(found), i)
+		}
 	}
-	room := 0
-	for i := range ring.shards {
-		room += len(ring.shards[i].refused.records)
+	found := 0
+	for _, id := range others {
+		found += len(w.Decisions(decisions.Query{RequestID: id}))
 	}
-	if room != 2*refusedRecent {
-		t.Errorf("room for %d refusals, want that of two parts", room)
+	if found < 17 { // one in 64 shares the part of who floods
+		t.Errorf("%d of %d refusals of others are found", found, len(others))
 	}
 }
 
@@ -199,7 +194,7 @@ func TestDecisions_OutliveAReload(t *testing.T) {
 	w.sends(200, "GET", "/a", "X-User: alice")
 	rec := w.sends(429, "GET", "/a", "X-User: alice")
 	w.reloads(limitYAML("{name: other, key: client_ip, rate: 100/1h}"))
-	d := w.decided(DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
+	d := w.decided(decisions.Query{RequestID: rec.Header().Get("X-Request-Id")})
 	if l := d.Limits[0]; l.Limit != "l" || l.Key != "header:X-User" || l.Masked != "header:X-User=alice" {
 		t.Errorf("%+v; want it as it was decided", l)
 	}
@@ -208,7 +203,7 @@ func TestDecisions_OutliveAReload(t *testing.T) {
 // Over a connection whose buffer is used again, what is remembered stays what it was.
 func TestDecisions_OverAConnection(t *testing.T) {
 	f := startServer(t, limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
-	f.shared.observer.recent.every = 0
+	f.shared.observer.Every = 0
 	c := f.dial("")
 	for i := range 20 {
 		c.Send(fmt.Sprintf("GET /a?%d HTTP/1.1\r\nHost: h\r\nX-User: user-%02d-is-called-so\r\n\r\n", i, i))
@@ -217,7 +212,7 @@ func TestDecisions_OverAConnection(t *testing.T) {
 	c.Send("PUT /nowhere/1 HTTP/1.1\r\nHost: h\r\n\r\n")
 	c.WantStatus(404)
 	seen := map[string]bool{}
-	for _, d := range f.Decisions(DecisionQuery{Route: "a"}) {
+	for _, d := range f.Decisions(decisions.Query{Route: "a"}) {
 		if d.Method != "GET" || d.Path != "/a" || !strings.HasPrefix(d.Limits[0].Masked, "header:X-User=user-") || !strings.HasSuffix(d.Limits[0].Masked, "-is-called-so") {
 			t.Errorf("%+v", d)
 		}
@@ -236,50 +231,17 @@ func TestDecisions_Concurrently(t *testing.T) {
 			for j := range 200 {
 				w.send("GET", "/a", fmt.Sprint("X-User: ", (i+j)%7))
 				if j%50 == 0 {
-					w.Decisions(DecisionQuery{})
-					w.Top(TopQuery{})
+					w.Decisions(decisions.Query{})
+					w.Top(decisions.TopQuery{})
 				}
 			}
 		})
 	}
 	all.Wait()
-	refused := w.Decisions(DecisionQuery{Outcome: "refused", N: 1000})
-	allowed := w.Decisions(DecisionQuery{Outcome: "allowed", N: 1000})
-	if len(allowed) != 35 || len(refused) < 5*refusedRecent || len(refused) > 765 { // seven keys, of which some may share a part
-		t.Errorf("%d allowed and %d refused; want 35 and as many as there is room for", len(allowed), len(refused))
-	}
-}
-
-func TestLabel(t *testing.T) {
-	long := strings.Repeat("a", 50) + strings.Repeat("b", 50)
-	for _, c := range []struct {
-		texts []string
-		want  string
-	}{
-		{[]string{"+8613800138000"}, "+8613800138000"},
-		{[]string{""}, ""},
-		{[]string{"192.0.2.1", "+8613800138000"}, "192.0.2.1\x00+8613800138000"},
-		{[]string{"2001:db8:1234:5678::/64", "+8613800138000"}, "2001:db8:1234:5678::/64\x00+8613800138000"},
-		{[]string{long}, strings.Repeat("a", 19) + "*" + strings.Repeat("b", 19)},
-		{[]string{long, "c"}, "aaaaaaaaaaa*bbbbbbbbbbb\x00c"},
-		{[]string{"a", "b", "c"}, "a\x00b\x00c"},
-	} {
-		var l label
-		for i, text := range c.texts {
-			l.addPart(text, len(c.texts)-i-1)
-		}
-		if got := string(l.text[:l.size]); got != c.want {
-			t.Errorf("%q: %q; want %q", c.texts, got, c.want)
-		}
-	}
-	for n := range 17 { // never beyond its size, however many there are
-		var l label
-		for i := range n {
-			l.addPart(long, n-i-1)
-		}
-		if int(l.size) > labelBytes {
-			t.Errorf("%d texts take %d bytes", n, l.size)
-		}
+	refused := w.Decisions(decisions.Query{Outcome: "refused", N: 1000})
+	allowed := w.Decisions(decisions.Query{Outcome: "allowed", N: 1000})
+	if len(allowed) != 35 || len(refused) != 765 {
+		t.Errorf("%d allowed and %d refused; want 35 and the rest", len(allowed), len(refused))
 	}
 }
 
@@ -290,16 +252,28 @@ func TestDecisions_SomeOfWhatIsAllowed(t *testing.T) {
 		w := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 100000/1h}"))
 		for range 100 {
 			w.sends(200, "GET", "/a", "X-User: alice")
-			time.Sleep(allowedEvery)
+			time.Sleep(decisions.AllowedEvery)
 		}
-		if got := len(w.Decisions(DecisionQuery{N: 1000})); got != 100 {
+		if got := len(w.Decisions(decisions.Query{N: 1000})); got != 100 {
 			t.Errorf("%d of 100 requests are known, which came one by one", got)
 		}
 		for range 1000 {
 			w.sends(200, "GET", "/a", "X-User: alice")
 		}
-		if got := len(w.Decisions(DecisionQuery{N: 1000})) - 100; got != 1 {
+		if got := len(w.Decisions(decisions.Query{N: 1000})) - 100; got != 1 {
 			t.Errorf("%d of 1000 requests are noted, which came at one moment; want one", got)
 		}
 	})
+}
+
+// The sentence is there for what was served, with the refusing limit first wherever it stands in the file.
+func TestDecision_OfARequest(t *testing.T) {
+	w := newRememberingProxy(t, limitYAML("{name: wide, key: 'header:X-User', rates: [100/1h, 500/1d]}, {name: narrow, key: 'header:X-User', rate: 1/10m}"))
+	w.sends(200, "GET", "/a", "X-User: alice")
+	rec := w.sends(429, "GET", "/a", "X-User: alice")
+	d := w.decided(decisions.Query{RequestID: rec.Header().Get("X-Request-Id")})
+	passes := d.At.Add(time.Duration(d.Limits[0].WaitMS) * time.Millisecond).Add(time.Second - 1).Truncate(time.Second).Format("15:04")
+	if d.Limits[0].Limit != "narrow" || !strings.HasPrefix(d.Summary, "refused by a.narrow 1/10m, passes "+passes) || !strings.HasSuffix(d.Summary, " UTC (10 min)") {
+		t.Errorf("%q of %s; want narrow first", d.Summary, fmt.Sprint(d.Limits))
+	}
 }

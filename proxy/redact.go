@@ -34,10 +34,10 @@ type redactor struct {
 	salt    func() Salt // used for hashes if there is no secret
 }
 
-// key returns the name of a key in the log. With a secret, it is the beginning of the key's name in
+// KeyHash returns the name of a key in the log. With a secret, it is the beginning of the key's name in
 // the store, so that the key can be found there. Without one, that could be reversed by brute
 // force, so it is hashed again with the salt.
-func (r *redactor) key(k limiter.Key) string {
+func (r *redactor) KeyHash(k limiter.Key) string {
 	id := r.keyBytes(k)
 	return hex.EncodeToString(id[:])
 }
@@ -117,7 +117,7 @@ func (x *exchange) logKey(k limiter.Key) (hash, masked string) {
 	if i := slices.IndexFunc(x.extracted.keys, func(c extractedKey) bool { return !c.skip && (c.Key == k || c.previous == k) }); i >= 0 {
 		masked = x.extracted.keys[i].masked
 	}
-	return x.generation.redact.key(k), masked
+	return x.generation.redact.KeyHash(k), masked
 }
 
 // redactedPath returns the path for the log. Parameters that are keys are hidden. If the route
@@ -188,6 +188,9 @@ func hidePersonal(path string) string {
 	}
 	return b.String()
 }
+
+// HidePersonal is hidePersonal, for decisions.Names.
+func (r *redactor) HidePersonal(path string) string { return hidePersonal(path) }
 
 // isPersonal reports whether a segment may be personal data.
 func isPersonal(segment string) bool {

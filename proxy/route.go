@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -53,7 +54,7 @@ type route struct {
 	idempotency       *idempotency                 // nil if repeats are counted
 	hasLocalLimit     bool                         // some limit uses this node's share while the store is unreachable
 	canFallBack       bool                         // local, and no limit has on_store_failure: deny
-	description       *routeDescription            // its description in records
+	description       *decisions.Route             // its description in records
 	leaves            map[*key.Spec][]*key.Spec    // the parts of its joined keys
 	loggedKeys        []*key.Spec                  // the keys in the field keys of its lines
 }
@@ -86,7 +87,7 @@ func (r *route) redactsPaths() bool { return r.LogPath == config.PathRedacted }
 // A limit is the compiled form of one entry under limits of a route.
 type limit struct {
 	*config.Limit
-	top          *topLimit // counts the most frequent keys; nil if they are not counted
+	top          *decisions.Counter // counts the most frequent keys; nil if they are not counted
 	windows      []*window
 	overrides    map[limiter.Key][]*window      // windows of keys that have rates of their own
 	hashed       map[string][]*window           // the same for keys listed by hash, see key.List.Hash

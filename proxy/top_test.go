@@ -7,12 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/decisions"
 )
 
 // topOf is what p has seen of one limit.
-func (p *testProxy) topOf(limit string) TopLimit {
+func (p *testProxy) topOf(limit string) decisions.TopLimit {
 	p.Helper()
-	t := p.Top(TopQuery{Limit: limit})
+	t := p.Top(decisions.TopQuery{Limit: limit})
 	if len(t.Limits) != 1 {
 		p.Fatalf("%+v; want the one limit", t)
 	}
@@ -47,10 +49,10 @@ func TestTop_Keys(t *testing.T) {
 	}
 	w.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "phone="+first.ID, "@verify")
 	w.sends(429, "POST", "/verify", phoneLine, "X-User: a")
-	if got := len(w.Top(TopQuery{Route: "verify"}).Limits); got != 2 {
+	if got := len(w.Top(decisions.TopQuery{Route: "verify"}).Limits); got != 2 {
 		t.Errorf("%d limits of a route, want 2", got)
 	}
-	if got := w.Top(TopQuery{N: 1, Limit: "phone"}).Limits[0].Requests; len(got.Keys) != 1 || got.Floor != 3 {
+	if got := w.Top(decisions.TopQuery{N: 1, Limit: "phone"}).Limits[0].Requests; len(got.Keys) != 1 || got.Floor != 3 {
 		t.Errorf("%+v; want the first, and how many the others may have", got)
 	}
 }
@@ -67,13 +69,13 @@ func TestTop_LastMinutes(t *testing.T) {
 		}
 		// Minutes 0 to 19 have 1 to 20 requests; it is minute 20 now.
 		for minutes, want := range map[int]int64{1: 0, 2: 20, 4: 20 + 19 + 18, 15: 20*21/2 - 6*7/2, 0: 20*21/2 - 6*7/2, 99: 20*21/2 - 6*7/2} {
-			got := w.Top(TopQuery{Minutes: minutes}).Limits[0].Requests
+			got := w.Top(decisions.TopQuery{Minutes: minutes}).Limits[0].Requests
 			if got.Total != want {
 				t.Errorf("%d requests in %d minutes, want %d", got.Total, minutes, want)
 			}
 		}
-		time.Sleep(TopSlices * time.Minute)
-		if got := w.Top(TopQuery{}).Limits[0].Requests; got.Total != 0 || len(got.Keys) != 0 {
+		time.Sleep(decisions.TopSlices * time.Minute)
+		if got := w.Top(decisions.TopQuery{}).Limits[0].Requests; got.Total != 0 || len(got.Keys) != 0 {
 			t.Errorf("%+v; want it forgotten", got)
 		}
 	})
@@ -96,8 +98,9 @@ func TestTop_Reload(t *testing.T) {
 		t.Errorf("%d requests under another key, want none", got)
 	}
 	w.reloads(limitYAML("{name: other, key: client_ip, rate: 100/1h}"))
-	if n := len(w.shared.observer.tops.all); n != 1 {
-		t.Errorf("%d limits are counted, want those that are served", n)
+	w.reloads(file("{from: host}"))
+	if got := w.topOf("l").Requests.Total; got != 0 {
+		t.Errorf("%d requests of a limit that was removed, want none", got)
 	}
 }
 
@@ -106,7 +109,7 @@ func TestTop_Reload(t *testing.T) {
 func TestMergeTops(t *testing.T) {
 	salt := NewSalt()
 	exact := map[string]int64{}
-	var all []Top
+	var all []decisions.Top
 	names := map[string]string{}
 	for range 3 {
 		w := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 100000/1h}"), func(o *Options) { o.LogSalt = func() Salt { return salt } })
@@ -115,16 +118,16 @@ func TestMergeTops(t *testing.T) {
 			w.sends(200, "GET", "/a", "X-User: "+user)
 			exact[user]++
 		}
-		all = append(all, w.Top(TopQuery{N: 200}))
+		all = append(all, w.Top(decisions.TopQuery{N: 200}))
 		for user := range exact {
 			for _, l := range w.stands("header:X-User=" + user) {
 				names[l.ID] = user
 			}
 		}
 	}
-	got := MergeTops(200, all...)
+	got := decisions.MergeTops(200, all...)
 	list := got.Limits[0].Requests
-	if len(got.Limits) != 1 || list.Total != 1800 || got.Minutes != TopSlices || list.Floor > 3*600/topCounters+3 {
+	if len(got.Limits) != 1 || list.Total != 1800 || got.Minutes != decisions.TopSlices || list.Floor > 3*600/64+3 {
 		t.Fatalf("%+v; want all requests of one limit", got)
 	}
 	for _, k := range list.Keys {
@@ -133,10 +136,10 @@ func TestMergeTops(t *testing.T) {
 			t.Errorf("%s: %+v, and it had %d", names[k.ID], k, n)
 		}
 	}
-	if !slices.IsSortedFunc(list.Keys, func(a, b TopEntry) int { return int(b.Count - a.Count) }) {
+	if !slices.IsSortedFunc(list.Keys, func(a, b decisions.TopEntry) int { return int(b.Count - a.Count) }) {
 		t.Error("not those with the most first")
 	}
-	if cut := MergeTops(3, all...).Limits[0].Requests; len(cut.Keys) != 3 || cut.Keys[0] != list.Keys[0] || cut.Floor < list.Floor {
+	if cut := decisions.MergeTops(3, all...).Limits[0].Requests; len(cut.Keys) != 3 || cut.Keys[0] != list.Keys[0] || cut.Floor < list.Floor {
 		t.Errorf("%+v; want the first three", cut)
 	}
 }

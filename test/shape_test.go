@@ -81,7 +81,7 @@ func TestLayout_FunctionsTakeFewParameters(t *testing.T) {
 		}
 	})
 	found.check(t, map[string]int{
-		"limiter/redisstore": 2, "proxy": 1, "proxy/http1": 1, "proxy/respond": 1,
+		"limiter/redisstore": 2, "proxy/http1": 1, "proxy/respond": 1,
 	})
 }
 
@@ -97,7 +97,7 @@ func TestLayout_NoParameterIsBool(t *testing.T) {
 		}
 	})
 	found.check(t, map[string]int{
-		"limiter/redisstore": 4, "proxy": 1, "proxy/http1": 1, "proxy/upstream": 3,
+		"limiter/redisstore": 4, "proxy/http1": 1, "proxy/upstream": 3,
 	})
 }
 
@@ -217,7 +217,7 @@ func TestLayout_ReceiversAreInitials(t *testing.T) {
 		}
 	}
 	found.check(t, map[string]int{
-		"limiter/limitertest": 3, "limiter/redisstore": 18, "lock": 18, "proxy": 11, "proxy/admin/dashboard": 1, "proxy/cluster": 5, "proxy/config": 40,
+		"limiter/limitertest": 3, "limiter/redisstore": 18, "lock": 18, "proxy": 3, "proxy/admin/dashboard": 1, "proxy/cluster": 5, "proxy/config": 40,
 		"proxy/config/internal/form": 1, "proxy/frontend": 1, "proxy/http1": 16, "proxy/key": 4, "proxy/metrics": 3, "proxy/route": 10, "proxy/upstream": 2,
 		"test": 4, "test/interop/readers": 38,
 	})

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/decisions"
 )
 
 // topCommand shows live statistics of all nodes: the keys with most requests
@@ -30,8 +30,8 @@ const minInterval = 200 * time.Millisecond
 // Run shows the statistics until the operator quits.
 func (c topCommand) Run(ctx context.Context, w Env) error {
 	switch {
-	case c.Minutes < 1 || c.Minutes > proxy.TopSlices:
-		return fmt.Errorf("--minutes %d: keys are counted over the last %d minutes; write 1 to %d", c.Minutes, proxy.TopSlices, proxy.TopSlices)
+	case c.Minutes < 1 || c.Minutes > decisions.TopSlices:
+		return fmt.Errorf("--minutes %d: keys are counted over the last %d minutes; write 1 to %d", c.Minutes, decisions.TopSlices, decisions.TopSlices)
 	case c.Every < minInterval:
 		return fmt.Errorf("--every %v: too often; write %v or more", c.Every, minInterval)
 	}

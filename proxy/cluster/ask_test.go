@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -58,7 +59,7 @@ func decisionReplier(id string) func(cluster.Question) cluster.Seen {
 		if q.Decisions == nil || q.Decisions.RequestID != id {
 			return cluster.Seen{}
 		}
-		return cluster.Seen{Decisions: []proxy.Decision{{RequestID: id}}}
+		return cluster.Seen{Decisions: []decisions.Decision{{RequestID: id}}}
 	}
 }
 
@@ -74,7 +75,7 @@ func TestAsk_HearsAllOthersAndNamesThoseThatAreSilent(t *testing.T) {
 	startAnswering(t, rdb, b, decisionReplier("one"))
 	startAnswering(t, rdb, c, decisionReplier("other"))
 
-	all := askUntil(t, a, cluster.Question{Decisions: &proxy.DecisionQuery{RequestID: "other"}}, 2)
+	all := askUntil(t, a, cluster.Question{Decisions: &decisions.Query{RequestID: "other"}}, 2)
 	if len(all) != 3 {
 		t.Fatalf("Ask = %+v; want three nodes", all)
 	}
@@ -96,14 +97,14 @@ func TestAsk_OfOneAloneAsksNobody(t *testing.T) {
 		members, err := a.Nodes(t.Context())
 		return err == nil && len(members) == 1
 	})
-	if all, err := a.Ask(t.Context(), cluster.Question{Top: &proxy.TopQuery{}}); err != nil || all != nil {
+	if all, err := a.Ask(t.Context(), cluster.Question{Top: &decisions.TopQuery{}}); err != nil || all != nil {
 		t.Errorf("Ask = %+v, %v; want nothing", all, err)
 	}
 }
 
 func TestAsk_SaysThatRedisIsAway(t *testing.T) {
 	n := cluster.Join(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
-	if all, err := n.Ask(t.Context(), cluster.Question{Top: &proxy.TopQuery{}}); err == nil {
+	if all, err := n.Ask(t.Context(), cluster.Question{Top: &decisions.TopQuery{}}); err == nil {
 		t.Errorf("Ask = %+v; want an error", all)
 	}
 }
@@ -122,17 +123,17 @@ func TestAnswer_IsBounded(t *testing.T) {
 		if q.Upstreams != nil {
 			return cluster.Seen{Upstreams: []proxy.UpstreamStanding{{Name: strings.Repeat(noise.String(), 5)}}}
 		}
-		all := make([]proxy.Decision, q.Decisions.N)
+		all := make([]decisions.Decision, q.Decisions.N)
 		for i := range all {
-			all[i] = proxy.Decision{Path: noise.String()[i:] + noise.String()[:i]}
+			all[i] = decisions.Decision{Path: noise.String()[i:] + noise.String()[:i]}
 		}
 		return cluster.Seen{Decisions: all}
 	}
-	r, length, err := a.Fit(t.Context(), cluster.Question{Decisions: &proxy.DecisionQuery{N: 6}}, see)
+	r, length, err := a.Fit(t.Context(), cluster.Question{Decisions: &decisions.Query{N: 6}}, see)
 	if err != nil || length > 1<<20 || r.Node != "a" || r.Said != "ok" || !r.Seen.Cut || len(r.Seen.Decisions) == 0 || len(r.Seen.Decisions) > 3 {
 		t.Errorf("a replies %d bytes, %q and %d decisions, %v; want some of them, and that they were cut", length, r.Said, len(r.Seen.Decisions), err)
 	}
-	r, _, err = a.Fit(t.Context(), cluster.Question{Decisions: &proxy.DecisionQuery{N: 1}}, see)
+	r, _, err = a.Fit(t.Context(), cluster.Question{Decisions: &decisions.Query{N: 1}}, see)
 	if err != nil || r.Seen.Cut || len(r.Seen.Decisions) != 1 {
 		t.Errorf("a replies %d decisions, %v; want one, and that it is whole", len(r.Seen.Decisions), err)
 	}
@@ -142,7 +143,7 @@ func TestAnswer_IsBounded(t *testing.T) {
 	}
 	join(t, dial(t, s.Addr), "b")
 	await.Until(t, "both are known", func() bool { return a.Live() == 2 })
-	if _, err := a.Ask(t.Context(), cluster.Question{Decisions: &proxy.DecisionQuery{RequestID: strings.Repeat("a", 9<<10)}}); err == nil {
+	if _, err := a.Ask(t.Context(), cluster.Question{Decisions: &decisions.Query{RequestID: strings.Repeat("a", 9<<10)}}); err == nil {
 		t.Error("a question of 9 KB is asked")
 	}
 }
@@ -168,7 +169,7 @@ func TestAnswer_LeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if all := askUntil(t, a, cluster.Question{Decisions: &proxy.DecisionQuery{RequestID: "one"}}, 1); len(all[0].Seen.Decisions) != 1 {
+	if all := askUntil(t, a, cluster.Question{Decisions: &decisions.Query{RequestID: "one"}}, 1); len(all[0].Seen.Decisions) != 1 {
 		t.Errorf("after what is no question, Ask = %+v", all)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/decisions"
 )
 
 const (
@@ -31,16 +32,16 @@ const (
 
 // A Question is sent by a node to all others. Exactly one field is set.
 type Question struct {
-	Decisions *proxy.DecisionQuery `json:"decisions,omitempty"`
-	Top       *proxy.TopQuery      `json:"top,omitempty"`
+	Decisions *decisions.Query     `json:"decisions,omitempty"`
+	Top       *decisions.TopQuery  `json:"top,omitempty"`
 	Upstreams *proxy.UpstreamQuery `json:"upstreams,omitempty"`
 }
 
 // Seen is the content of a reply. Keys in it are masked: raw keys are not sent to
 // other nodes.
 type Seen struct {
-	Decisions []proxy.Decision         `json:"decisions,omitempty"`
-	Top       *proxy.Top               `json:"top,omitempty"`
+	Decisions []decisions.Decision     `json:"decisions,omitempty"`
+	Top       *decisions.Top           `json:"top,omitempty"`
 	Upstreams []proxy.UpstreamStanding `json:"upstreams,omitempty"`
 	// Cut is true if the reply was truncated.
 	Cut bool `json:"cut,omitempty"`

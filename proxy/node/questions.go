@@ -9,6 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/decisions"
 )
 
 const (
@@ -64,7 +65,7 @@ func (n *Node) gatherAnswers(ctx context.Context, q cluster.Question) ([]cluster
 
 // decisions returns the recent decisions of all nodes, newest first.
 func (n *Node) decisions(ctx context.Context, q admin.DecisionQuery) (admin.Decisions, error) {
-	query := proxy.DecisionQuery(q)
+	query := decisions.Query(q)
 	query.N = cmp.Or(max(query.N, 0), defaultDecisions)
 	if query.Key != "" && !proxy.NamesKey(query.Key) { // it may be a raw key, which must not be sent to other nodes, and would not be found
 		return admin.Decisions{Decisions: []admin.Decision{}, Nodes: []admin.NodeAnswer{}}, nil
@@ -94,7 +95,7 @@ func mergeDecisions(most int, seen []cluster.Reply) []admin.Decision {
 	return all[:min(len(all), most)]
 }
 
-func decision(node string, d proxy.Decision) admin.Decision {
+func decision(node string, d decisions.Decision) admin.Decision {
 	a := admin.Decision{
 		Node: node, RequestID: d.RequestID, At: d.At, Route: d.Route, Method: d.Method, Path: d.Path, Status: d.Status,
 		Outcome: d.Outcome, Summary: d.Summary, TookMS: d.TookMS, Limits: []admin.DecisionLimit{}, More: d.More, List: d.List, NewKeys: d.NewKeys,
@@ -109,20 +110,20 @@ func decision(node string, d proxy.Decision) admin.Decision {
 
 // top returns the most frequent keys of all nodes together.
 func (n *Node) top(ctx context.Context, q admin.TopQuery) (admin.Top, error) {
-	query := proxy.TopQuery(q)
+	query := decisions.TopQuery(q)
 	most := cmp.Or(max(query.N, 0), defaultKeys)
 	query.N = most
 	if n.store.cluster != nil {
 		query.N = min(keysAhead*most, maxKeys)
 	}
 	seen, said := n.gatherAnswers(ctx, cluster.Question{Top: &query})
-	var tops []proxy.Top
+	var tops []decisions.Top
 	for _, r := range seen {
 		if r.Seen.Top != nil {
 			tops = append(tops, *r.Seen.Top)
 		}
 	}
-	merged := proxy.MergeTops(most, tops...)
+	merged := decisions.MergeTops(most, tops...)
 	all := admin.Top{Minutes: merged.Minutes, Limits: []admin.TopLimit{}, Nodes: said}
 	for _, l := range merged.Limits {
 		all.Limits = append(all.Limits, admin.TopLimit{
@@ -132,7 +133,7 @@ func (n *Node) top(ctx context.Context, q admin.TopQuery) (admin.Top, error) {
 	return all, nil
 }
 
-func topList(l proxy.TopList) admin.TopList {
+func topList(l decisions.TopList) admin.TopList {
 	a := admin.TopList{Total: l.Total, Floor: l.Floor, Keys: []admin.TopKey{}}
 	for _, k := range l.Keys {
 		a.Keys = append(a.Keys, admin.TopKey(k))

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -158,8 +159,8 @@ func TestObserved_OfOneThatSharesNothing(t *testing.T) {
 
 // What one node could not tell whole hides the rest of all from before that.
 func TestObserved_NothingIsToldFromBeforeACut(t *testing.T) {
-	at := func(s int64) proxy.Decision { return proxy.Decision{At: time.Unix(s, 0)} }
-	reply := func(node string, decisions ...proxy.Decision) cluster.Reply {
+	at := func(s int64) decisions.Decision { return decisions.Decision{At: time.Unix(s, 0)} }
+	reply := func(node string, decisions ...decisions.Decision) cluster.Reply {
 		return cluster.Reply{Answer: cluster.Answer{Node: node, Said: "ok"}, Seen: cluster.Seen{Decisions: decisions}}
 	}
 	cut := reply("b", at(8), at(5))

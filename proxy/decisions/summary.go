@@ -1,4 +1,4 @@
-package proxy
+package decisions
 
 import (
 	"cmp"
@@ -11,11 +11,11 @@ import (
 // summarize puts the limits that decided first, and sets the sentence about d: "refused by sms-send.range
 // 20/10m, banned, passes 08:04:12 UTC (38 min)".
 func (d *Decision) summarize() {
-	rank := func(l DecisionLimit) int {
-		return slices.Index([]string{refused, shadowRefused, allowed, notAsked}, l.Result)
+	rank := func(l Limit) int {
+		return slices.Index([]string{nameRefused, nameShadowRefused, nameAllowed, nameNotAsked}, l.Result)
 	}
-	slices.SortStableFunc(d.Limits, func(a, b DecisionLimit) int {
-		if a.Result == refused && b.Result == refused && a.WaitMS != b.WaitMS {
+	slices.SortStableFunc(d.Limits, func(a, b Limit) int {
+		if a.Result == nameRefused && b.Result == nameRefused && a.WaitMS != b.WaitMS {
 			return cmp.Compare(b.WaitMS, a.WaitMS) // by that of which the refusal lasts longest
 		}
 		return cmp.Compare(rank(a), rank(b))
@@ -27,25 +27,25 @@ func (d *Decision) summarize() {
 	if d.BanBegan {
 		d.Summary += "; this refusal began a ban"
 	}
-	if d.Outcome == refused && slices.ContainsFunc(d.Limits, func(l DecisionLimit) bool { return l.Result == notAsked }) {
+	if d.Outcome == nameRefused && slices.ContainsFunc(d.Limits, func(l Limit) bool { return l.Result == nameNotAsked }) {
 		d.Summary += "; this node remembered the refusal and asked no other limit"
 	}
 }
 
 // verdict returns what decided.
 func (d *Decision) verdict() string {
-	switch by := d.of(refused); {
-	case d.Outcome == refused && len(by) > 0:
+	switch by := d.of(nameRefused); {
+	case d.Outcome == nameRefused && len(by) > 0:
 		return "refused by " + d.names(by) + d.passes(by[0])
-	case d.Outcome == refused:
+	case d.Outcome == nameRefused:
 		return "refused: too many new keys"
-	case d.Outcome == outcomeRejected.String() && d.List != "":
+	case d.Outcome == nameRejected && d.List != "":
 		return "rejected by the list " + d.List
-	case d.Outcome == outcomeRejected.String():
+	case d.Outcome == nameRejected:
 		return "rejected: " + cmp.Or(d.Error, fmt.Sprint("status ", d.Status))
-	case d.Outcome == shadowRefused && len(d.of(shadowRefused)) > 0:
-		return "allowed; in shadow mode it would have been refused by " + d.names(d.of(shadowRefused))
-	case d.Outcome == shadowRefused:
+	case d.Outcome == nameShadowRefused && len(d.of(nameShadowRefused)) > 0:
+		return "allowed; in shadow mode it would have been refused by " + d.names(d.of(nameShadowRefused))
+	case d.Outcome == nameShadowRefused:
 		return "allowed; in shadow mode it would have been refused"
 	case d.List != "":
 		return "allowed by the list " + d.List
@@ -58,12 +58,12 @@ func (d *Decision) verdict() string {
 }
 
 // of returns the limits with that result.
-func (d *Decision) of(result string) []DecisionLimit {
-	return slices.DeleteFunc(slices.Clone(d.Limits), func(l DecisionLimit) bool { return l.Result != result })
+func (d *Decision) of(result string) []Limit {
+	return slices.DeleteFunc(slices.Clone(d.Limits), func(l Limit) bool { return l.Result != result })
 }
 
 // names returns the limits with their rates: "sms-send.range 20/10m, banned, and phone 1/1m".
-func (d *Decision) names(limits []DecisionLimit) string {
+func (d *Decision) names(limits []Limit) string {
 	var b strings.Builder
 	for i, l := range limits {
 		if i > 0 {
@@ -80,7 +80,7 @@ func (d *Decision) names(limits []DecisionLimit) string {
 }
 
 // passes returns when a request that l refused would pass.
-func (d *Decision) passes(l DecisionLimit) string {
+func (d *Decision) passes(l Limit) string {
 	wait := time.Duration(l.WaitMS * float64(time.Millisecond))
 	if wait <= 0 {
 		return ""
@@ -104,15 +104,4 @@ func roughly(d time.Duration) string {
 		}
 	}
 	return fmt.Sprint(int64((d+time.Second-1)/time.Second), " s")
-}
-
-// permits describes what a rate of a limit allows: 20/10m.
-func permits(w *window) string {
-	switch {
-	case w.Algorithm.HasLeases():
-		return fmt.Sprint(w.Limit.Rate.Count, " at a time")
-	case w.Algorithm.HasSteps():
-		return "cooldown"
-	}
-	return w.Limit.Rate.String()
 }

@@ -1,10 +1,6 @@
-package proxy
+package decisions
 
-import (
-	"time"
-
-	"github.com/weir-proxy/weir/limiter"
-)
+import "github.com/weir-proxy/weir/limiter"
 
 // A TopQuery selects limits. Empty fields match all.
 type TopQuery struct {
@@ -42,7 +38,7 @@ type TopList struct {
 type TopEntry struct {
 	Masked string `json:"masked"`
 	Hash   string `json:"hash"` // the hash of the key in the log
-	ID     string `json:"id"`   // the key id, see KeyPair.Value
+	ID     string `json:"id"`   // the key id, see the field value of a key query
 	Count  int64  `json:"count"`
 	Error  int64  `json:"error"`
 }
@@ -50,11 +46,8 @@ type TopEntry struct {
 // maxTopKeys is the maximum number of keys of a limit that are returned.
 const maxTopKeys = 1000
 
-// Top returns the keys with most requests and most refusals on this node in the last minutes, up to
-// 15. A key with more than 1/64 of the requests of a limit in a minute is always counted, and the
-// error of a count, which each entry states, is at most 1/64 of the requests. MergeTops merges the
-// results of several nodes.
-func (p *Proxy) Top(q TopQuery) Top {
+// Complete returns q with its defaults.
+func (q TopQuery) Complete() TopQuery {
 	if q.Minutes <= 0 || q.Minutes > TopSlices {
 		q.Minutes = TopSlices
 	}
@@ -62,30 +55,23 @@ func (p *Proxy) Top(q TopQuery) Top {
 		q.N = 20
 	}
 	q.N = min(q.N, maxTopKeys)
-	g := p.current.Load()
-	now := p.shared.observer.minute(time.Now())
-	t := Top{Minutes: q.Minutes, Limits: []TopLimit{}}
-	for _, r := range g.routes {
-		for _, l := range r.limits {
-			if q.Route != "" && r.Name != q.Route || q.Limit != "" && l.Name != q.Limit || l.top == nil {
-				continue
-			}
-			t.Limits = append(t.Limits, TopLimit{
-				Route: r.Name, Limit: l.Name, Key: l.Key.Name, Mode: string(l.Mode),
-				Requests: g.topList(l.top, l.top.requests.Last(now, q.Minutes).Top(q.N)),
-				Refused:  g.topList(l.top, l.top.refused.Last(now, q.Minutes).Top(q.N)),
-			})
-		}
-	}
-	return t
+	return q
 }
 
-func (g *generation) topList(of *topLimit, h limiter.HeavyHitters[limiter.Key, label]) TopList {
-	display := g.display()
+// Top returns the keys with most requests and with most refusals of a limit until a minute, as Observer.Minute
+// returns. The caller sets the names of the limit.
+func (c *Counter) Top(minute int64, q TopQuery, v View) TopLimit {
+	return TopLimit{
+		Requests: c.list(c.requests.Last(minute, q.Minutes).Top(q.N), v),
+		Refused:  c.list(c.refused.Last(minute, q.Minutes).Top(q.N), v),
+	}
+}
+
+func (c *Counter) list(h limiter.HeavyHitters[limiter.Key, Label], v View) TopList {
 	list := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
 	for i, k := range h.Keys {
 		list.Keys[i] = TopEntry{
-			Masked: k.Value.masked(display, of.shapes), Hash: g.redact.key(k.Key), ID: g.redact.keyID(k.Key),
+			Masked: k.Value.Masked(v.Display, c.shapes), Hash: v.KeyHash(k.Key), ID: v.KeyID(k.Key),
 			Count: k.Count, Error: k.Error,
 		}
 	}

@@ -1,0 +1,215 @@
+package decisions
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// A Decision is what was decided about one recent request.
+type Decision struct {
+	RequestID string    `json:"request_id"` // its first 48 bytes
+	At        time.Time `json:"at"`         // when the request arrived
+	Route     string    `json:"route,omitempty"`
+	Method    string    `json:"method"`
+	Path      string    `json:"path"` // its first 96 bytes, redacted as in the log
+	Status    int       `json:"status"`
+	// Outcome is allowed, refused (by a limit, or for too many new keys), shadow_refused (allowed,
+	// but a limit in shadow mode would have refused it), or rejected (not forwarded for another
+	// reason).
+	Outcome string `json:"outcome"`
+	// Summary is a sentence: which limit refused, and when the same request would pass.
+	Summary  string  `json:"summary"`
+	TookMS   float64 `json:"took_ms"`
+	Limits   []Limit `json:"limits"`         // the limits evaluated, at most 8, those that decided first
+	More     int     `json:"more,omitempty"` // the number of further limits
+	List     string  `json:"list,omitempty"` // the list that decided
+	NewKeys  string  `json:"new_keys,omitempty"`
+	Fallback string  `json:"fallback,omitempty"` // the policy that decided while the store was unreachable
+	Upstream string  `json:"upstream,omitempty"`
+	Error    string  `json:"error,omitempty"`
+	Repeated bool    `json:"repeated,omitempty"`  // the request repeats one that was counted
+	Waited   bool    `json:"waited,omitempty"`    // the request waited for a permit
+	Exempt   bool    `json:"exempt,omitempty"`    // no limit applies to the request
+	BanBegan bool    `json:"ban_began,omitempty"` // this refusal started a ban
+}
+
+// A Limit is the decision of one rate about a request.
+type Limit struct {
+	Limit   string `json:"limit"`
+	Rate    string `json:"rate"`    // the name in the log, such as phone-1h
+	Permits string `json:"permits"` // 5/1h
+	// Result is allowed, refused, shadow_refused, or not_asked if the limit was not evaluated
+	// because another limit was known to refuse.
+	Result string  `json:"result"`
+	Banned bool    `json:"banned,omitempty"`
+	Left   *int64  `json:"left,omitempty"`    // nil if unknown
+	WaitMS float64 `json:"wait_ms,omitempty"` // until the same request would be allowed
+	Key    string  `json:"key"`               // the name of the key
+	Masked string  `json:"masked,omitempty"`
+	Hash   string  `json:"hash,omitempty"` // the hash of the key in the log
+	ID     string  `json:"id,omitempty"`   // the key id, see the field value of a key query
+}
+
+// A Query selects requests. Empty fields match all.
+type Query struct {
+	RequestID string
+	Route     string
+	Limit     string // a limit that was evaluated; with Outcome, with that result
+	Outcome   string // as Decision.Outcome
+	Key       string // Hash or ID of a key
+	Before    time.Time
+	N         int // 100 if 0, at most 1000
+}
+
+// maxDecisions is the maximum number of results of one query.
+const maxDecisions = 1000
+
+// A View is how keys and paths are shown.
+type View struct {
+	Names
+	Display key.Display
+}
+
+// Names has the names of keys for operators.
+type Names interface {
+	KeyHash(k limiter.Key) string // the hash of a key in the log
+	KeyID(k limiter.Key) string   // see the field value of a key query
+	HidePersonal(path string) string
+}
+
+// find returns the decisions that match, newest first.
+func (r *ring) find(q Query, v View) []Decision {
+	if q.N <= 0 {
+		q.N = 100
+	}
+	q.N = min(q.N, maxDecisions)
+	found := r.matching(&q, v)
+	slices.SortFunc(found, func(a, b record) int { return cmp.Compare(b.began, a.began) })
+	found = slices.CompactFunc(found, func(a, b record) bool { return a.began == b.began && a.id == b.id && a.idHash == b.idHash })
+	found = found[:min(len(found), q.N)]
+	all := make([]Decision, len(found))
+	for i := range found {
+		all[i] = found[i].decision(v)
+	}
+	return all
+}
+
+// matching returns copies of the records that match.
+func (r *ring) matching(q *Query, v View) (found []record) {
+	hash := maphash.String(r.seed, q.RequestID)
+	for p := range r.all() {
+		p.mu.Lock()
+		for i := range p.records {
+			rec := &p.records[i]
+			if rec.began != 0 && (q.RequestID == "" || rec.hasID(q.RequestID, hash)) && rec.matches(q, v) {
+				found = append(found, *rec)
+			}
+		}
+		p.mu.Unlock()
+	}
+	return found
+}
+
+// keyByHash returns the key with the given hash in the log, if a recent request had it.
+func (r *ring) keyByHash(hash string, v View) (limiter.Key, bool) {
+	for _, rec := range r.matching(&Query{Key: hash}, v) {
+		for _, k := range rec.keys[:rec.numKeys] {
+			if v.KeyHash(k.key) == hash {
+				return k.key, true
+			}
+		}
+	}
+	return limiter.Key{}, false
+}
+
+// hasID reports whether a record has this request id, whose hash is given.
+func (r *record) hasID(id string, hash uint64) bool {
+	if len(id) > maxID {
+		return r.idHash == hash
+	}
+	return r.idHash == 0 && string(r.id[:r.idLen]) == id
+}
+
+// matches reports whether a record matches q, apart from the request id.
+func (r *record) matches(q *Query, v View) bool {
+	switch {
+	case q.Outcome != "" && r.outcome.String() != q.Outcome,
+		q.Route != "" && (r.route == nil || r.route.Name != q.Route),
+		!q.Before.IsZero() && r.began >= q.Before.UnixNano(),
+		q.Limit != "" && !r.has(q.Limit, q.Outcome):
+		return false
+	}
+	return q.Key == "" || slices.ContainsFunc(r.keys[:r.numKeys], func(k labelledKey) bool {
+		return v.KeyHash(k.key) == q.Key || v.KeyID(k.key) == q.Key
+	})
+}
+
+// has reports whether a limit was evaluated and, if outcome is that of a limit, had that result.
+func (r *record) has(limit, outcome string) bool {
+	return slices.ContainsFunc(r.claims[:r.numClaims], func(c claim) bool {
+		if r.route.Windows[c.window].Limit != limit {
+			return false
+		}
+		return outcome != nameRefused && outcome != nameShadowRefused || c.result() == outcome
+	})
+}
+
+// result returns the name of the result of a rate.
+func (c claim) result() string {
+	switch {
+	case c.flags&NotAsked != 0:
+		return nameNotAsked
+	case c.flags&Allowed != 0:
+		return nameAllowed
+	case c.flags&Shadow != 0:
+		return nameShadowRefused
+	}
+	return nameRefused
+}
+
+// decision returns a record as operators see it.
+func (r *record) decision(v View) Decision {
+	d := Decision{
+		RequestID: string(r.id[:r.idLen]), At: time.Unix(0, r.began).UTC(), Method: string(r.method[:r.methodLen]),
+		Path: string(r.path[:r.pathLen]), Status: int(r.status), Outcome: r.outcome.String(), TookMS: float64(r.took.Microseconds()) / 1000,
+		Limits: make([]Limit, 0, r.numClaims), More: int(r.moreClaims), List: r.list, NewKeys: r.newKeys,
+		Fallback: r.fallback, Upstream: r.upstream, Error: r.err,
+		Repeated: r.flags&Repeated != 0, Waited: r.flags&Waited != 0,
+		Exempt: r.flags&Exempt != 0, BanBegan: r.flags&BanBegan != 0,
+	}
+	if r.flags&Personal != 0 {
+		d.Path = v.HidePersonal(d.Path)
+	}
+	if r.route == nil {
+		d.summarize()
+		return d
+	}
+	d.Route = r.route.Name
+	for _, c := range r.claims[:r.numClaims] {
+		w := r.route.Windows[c.window]
+		l := Limit{
+			Limit: w.Limit, Rate: w.Rate, Permits: w.Permits, Result: c.result(), Banned: c.flags&Banned != 0,
+			WaitMS: float64(c.wait), Key: w.Key,
+		}
+		if c.flags&(Shadow|NotAsked) == 0 {
+			left := int64(c.remaining)
+			l.Left = &left
+		}
+		if c.key < r.numKeys {
+			l.setKey(v, &r.keys[c.key], w.Shapes)
+		}
+		d.Limits = append(d.Limits, l)
+	}
+	d.summarize()
+	return d
+}
+
+// setKey sets the fields that identify the key.
+func (l *Limit) setKey(v View, k *labelledKey, shapes []key.Shape) {
+	l.Masked, l.Hash, l.ID = k.label.Masked(v.Display, shapes), v.KeyHash(k.key), v.KeyID(k.key)
+}

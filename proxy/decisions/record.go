@@ -1,0 +1,220 @@
+package decisions
+
+import (
+	"hash/maphash"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A Request is what is recorded of a request whose response has been written. Its strings and keys may
+// share the memory of its connection: Record copies what it keeps.
+type Request struct {
+	ID, Method string
+	Began      time.Time
+	Took       time.Duration
+	Status     int
+	Outcome    Outcome
+	Flags      Flags
+	Route      *Route // nil if no route matched
+	List       string // the list that decided
+	NewKeys    string // the result for too many new keys
+	Fallback   string // the policy that decided while the store was unreachable
+	Upstream   string
+	Err        error  // not of a refusal
+	Source     uint64 // a hash of the key that was refused and of the client
+	Labels     Labeller
+
+	// These are arrays because slices of a recorded value would be allocated.
+	path       [maxPath]byte
+	pathLen    uint8
+	claims     [maxClaims]Claim
+	numClaims  uint8
+	moreClaims uint8
+}
+
+const (
+	maxPath   = 96
+	maxClaims = 8
+)
+
+// AddPath appends text to the path, which should lack parameters that are keys. Of a path, 96 bytes are
+// kept.
+func (r *Request) AddPath(text string) { r.pathLen += uint8(copy(r.path[r.pathLen:], text)) }
+
+// AddClaim adds the decision of one rate. Of a request, 8 are kept.
+func (r *Request) AddClaim(c *Claim) {
+	if r.numClaims == maxClaims {
+		r.moreClaims = min(r.moreClaims, math.MaxUint8-1) + 1
+		return
+	}
+	r.claims[r.numClaims] = *c
+	r.numClaims++
+}
+
+// A Labeller sets the texts by which a key of the request is shown.
+type Labeller interface {
+	FillLabel(l *Label, k limiter.Key)
+}
+
+// A Claim is the decision of one rate about a key.
+type Claim struct {
+	Window    int // index into the windows of the route
+	Key       limiter.Key
+	Flags     ClaimFlags
+	Remaining int64
+	Wait      time.Duration
+}
+
+// An Outcome is the result of a request.
+type Outcome uint8
+
+const (
+	Passed          Outcome = iota
+	ShadowRefused           // allowed, but a limit in shadow mode would have refused it
+	RefusedByLimits         // by a limit, or for too many new keys
+	Rejected                // for another reason, before the limits were evaluated or without limits
+	NumOutcomes
+)
+
+// The names of outcomes and of the results of limits.
+const (
+	nameAllowed       = "allowed"
+	nameShadowRefused = "shadow_refused"
+	nameRefused       = "refused"
+	nameRejected      = "rejected"
+	nameNotAsked      = "not_asked"
+)
+
+// String returns the name that operators see.
+func (o Outcome) String() string {
+	return [...]string{nameAllowed, nameShadowRefused, nameRefused, nameRejected}[o]
+}
+
+// Flags are properties of a request.
+type Flags uint8
+
+const (
+	Repeated Flags = 1 << iota
+	Waited
+	Exempt
+	BanBegan
+	Personal // the path may contain personal data
+)
+
+// ClaimFlags are properties of the decision of a rate.
+type ClaimFlags uint8
+
+const (
+	Allowed ClaimFlags = 1 << iota
+	Shadow
+	Banned
+	NotAsked // another limit was known to refuse
+)
+
+// wants reports whether a request is to be stored: each that was refused, and of the others one in every
+// interval and part. Two concurrent calls may both return true.
+func (r *ring) wants(began time.Time, o Outcome, every time.Duration) bool {
+	if o != Passed {
+		return true
+	}
+	p, now := &r.allowed[shardOfTime(began)], began.UnixNano()
+	since := now - p.last.Load()
+	if since >= 0 && since < int64(every) { // since is negative if the clock was set back
+		return false
+	}
+	p.last.Store(now)
+	return true
+}
+
+// record stores q.
+func (r *ring) record(q *Request) {
+	if q.Outcome == Passed {
+		p := &r.allowed[shardOfTime(q.Began)]
+		p.mu.Lock()
+		p.slot(allowedRecent).fill(r, q)
+		p.mu.Unlock()
+		return
+	}
+	p := &r.refused[(r.next.Add(1)-1)%numShards]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	slot := p.slot(refusedRecent)
+	if slot.began != 0 {
+		r.keep(slot)
+	}
+	slot.fill(r, q)
+}
+
+// keep moves a record that leaves the ring of all refusals.
+func (r *ring) keep(old *record) {
+	p := &r.earlier[old.shard]
+	p.mu.Lock()
+	*p.slot(earlierRecent) = *old
+	p.mu.Unlock()
+}
+
+// slot returns the next of n records.
+func (p *part) slot(n int) *record {
+	if p.records == nil {
+		p.records = make([]record, n)
+	}
+	slot := &p.records[p.next]
+	p.next = (p.next + 1) % n
+	return slot
+}
+
+func shardOfTime(began time.Time) uint8 { return shardOf(uint64(began.UnixNano()) >> 10) }
+
+// shardOf maps a hash to the index of a part.
+func shardOf(n uint64) uint8 { return uint8(n * 0x9e3779b97f4a7c15 >> 32 % numShards) }
+
+// fill sets r.
+func (r *record) fill(of *ring, q *Request) {
+	r.began, r.took, r.status = q.Began.UnixNano(), q.Took, uint16(q.Status)
+	r.outcome, r.flags, r.shard, r.idHash = q.Outcome, q.Flags, shardOf(q.Source), 0
+	if len(q.ID) > maxID {
+		r.idHash = maphash.String(of.seed, q.ID)
+	}
+	r.route, r.list, r.newKeys, r.fallback, r.upstream, r.err = q.Route, q.List, q.NewKeys, q.Fallback, q.Upstream, ""
+	r.methodLen, r.idLen, r.pathLen = uint8(copy(r.method[:], q.Method)), uint8(copy(r.id[:], q.ID)), q.pathLen
+	r.path = q.path
+	if q.Err != nil {
+		text := q.Err.Error()
+		r.err = strings.Clone(text[:min(len(text), maxMessage)])
+	}
+	r.numClaims, r.numKeys, r.moreClaims = q.numClaims, 0, q.moreClaims
+	for i := range q.numClaims {
+		r.setClaim(int(i), q)
+	}
+}
+
+// setClaim sets claim i.
+func (r *record) setClaim(i int, q *Request) {
+	c := &q.claims[i]
+	r.claims[i] = claim{
+		window: uint16(c.Window), key: r.keyIndex(q, &c.Key), flags: c.Flags,
+		remaining: int32(min(c.Remaining, math.MaxInt32)), wait: uint32(min(c.Wait.Milliseconds(), math.MaxUint32)),
+	}
+}
+
+// keyIndex returns the index of k among the keys of r, and adds it if it is missing. It returns
+// maxKeys if there is no space.
+func (r *record) keyIndex(q *Request, k *limiter.Key) uint8 {
+	for i := range r.numKeys {
+		if r.keys[i].key == *k {
+			return i
+		}
+	}
+	if r.numKeys == maxKeys {
+		return maxKeys
+	}
+	to := &r.keys[r.numKeys]
+	to.key = *k
+	to.label.Reset()
+	q.Labels.FillLabel(&to.label, *k)
+	r.numKeys++
+	return r.numKeys - 1
+}

@@ -1,0 +1,150 @@
+package decisions
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+const (
+	// numShards is the number of parts of each ring, each with its own lock.
+	numShards = 64
+	// refusedRecent is the number of refused requests, and of those that would have been in shadow mode, in
+	// a part of the ring of all of them: in all the last 6144. When a request leaves it, it goes to
+	// the part for its key and client of another ring, with earlierRecent of them, so that a flood by
+	// one client does not overwrite the requests of all others. allowedRecent is the number of the
+	// others in a part: in all 4096. Full rings use about 7 MB; a part uses no memory before its first
+	// request.
+	refusedRecent = 96
+	earlierRecent = 24
+	allowedRecent = 64
+
+	// AllowedEvery is the minimum interval between allowed requests stored in a part. Above about
+	// 3000 requests per second only a sample is stored.
+	AllowedEvery = 20 * time.Millisecond
+
+	maxKeys    = 4
+	maxID      = 48 // bytes of a request id; longer ones are truncated
+	maxMethod  = 12
+	maxMessage = 200
+)
+
+// A ring stores the decisions about recent requests, so that an operator can find out why a certain
+// request was refused. Storing a request copies a fixed size of about 600 bytes under a lock with little
+// contention, without allocating; once the ring of refusals is full, twice. The data is formatted when
+// it is read.
+type ring struct {
+	seed                      maphash.Seed
+	next                      atomic.Uint64 // refusals so far; they are spread over the parts in turn
+	refused, earlier, allowed [numShards]part
+}
+
+// A part is a part of a ring. The oldest record is overwritten.
+type part struct {
+	last atomic.Int64 // of allowed requests: when the last one was stored, in nanoseconds since 1970
+
+	mu      sync.Mutex // guards what follows; that of a refused part is taken before that of an earlier one
+	records []record
+	next    int
+}
+
+func newRing() *ring { return &ring{seed: maphash.MakeSeed()} }
+
+// A record is one request.
+type record struct {
+	began      int64 // nanoseconds since 1970; 0 if the record is empty
+	took       time.Duration
+	idHash     uint64 // hash of a request id that is truncated; otherwise 0
+	route      *Route // nil if no route matched
+	list       string
+	newKeys    string
+	fallback   string
+	upstream   string
+	err        string
+	status     uint16
+	outcome    Outcome
+	flags      Flags
+	shard      uint8 // of its key and client
+	moreClaims uint8 // limits that did not fit into claims
+	numClaims  uint8
+	numKeys    uint8
+	methodLen  uint8
+	idLen      uint8
+	pathLen    uint8
+	method     [maxMethod]byte
+	id         [maxID]byte
+	path       [maxPath]byte
+	claims     [maxClaims]claim
+	keys       [maxKeys]labelledKey
+}
+
+// A claim is the decision of one rate.
+type claim struct {
+	window    uint16 // index into the windows of the route
+	key       uint8  // index into the keys of the record; maxKeys if the key did not fit
+	flags     ClaimFlags
+	remaining int32
+	wait      uint32 // milliseconds
+}
+
+// A labelledKey is one key of a request.
+type labelledKey struct {
+	key   limiter.Key
+	label Label
+}
+
+// A Route describes a route in records. It outlives the generation and does not reference it.
+type Route struct {
+	Name    string
+	Windows []Window
+}
+
+// A Window describes a rate of a limit.
+type Window struct {
+	Limit, Rate string
+	Permits     string // 20/10m
+	Key         string
+	Shapes      []key.Shape
+}
+
+// all returns an iterator over the parts of all rings, those from which records are moved first, so that
+// a record that is moved meanwhile is found once or twice.
+func (r *ring) all() func(yield func(*part) bool) {
+	return func(yield func(*part) bool) {
+		for _, parts := range [...]*[numShards]part{&r.refused, &r.earlier, &r.allowed} {
+			for i := range parts {
+				if !yield(&parts[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// labelOf returns the texts of a key, if a recent request had it.
+func (r *ring) labelOf(k limiter.Key) (Label, bool) {
+	for p := range r.all() {
+		if l, found := p.labelOf(k); found {
+			return l, true
+		}
+	}
+	return Label{}, false
+}
+
+func (p *part) labelOf(k limiter.Key) (Label, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.records {
+		r := &p.records[i]
+		for _, own := range r.keys[:r.numKeys] {
+			if own.key == k {
+				return own.label, true
+			}
+		}
+	}
+	return Label{}, false
+}

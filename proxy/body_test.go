@@ -2,10 +2,8 @@ package proxy
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/test/sockettest"
@@ -80,14 +78,4 @@ func TestServe_ABodyWithAKeyIsShortUnlessTheRouteSays(t *testing.T) {
 	w = newProxy(t, strings.Replace(bodyKeyYAML(""), "upstream: echo", "upstream: echo, body: {max: 100KiB}", 1))
 	w.posts(200, "/", long(100<<10))
 	w.posts(413, "/", long(100<<10+1))
-}
-
-func TestBody_NoneForRequestsWithoutOne(t *testing.T) {
-	b := newBody(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), time.Second)
-	if b != nil || b.TimedOut() {
-		t.Errorf("body %v; want none", b)
-	}
-	b.Limit(1)
-	b.MarkResponseStarted()
-	b.End()
 }

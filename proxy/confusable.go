@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -60,6 +61,9 @@ func (f *fieldNames) confusable(x *exchange) func(yield func(string) bool) {
 		}
 	}
 }
+
+// errMalformed reports that a field of the request may be taken for one that is protected.
+var errMalformed = errors.New("malformed request")
 
 // protectFields sets the fields that must not be confused with others on any route: those that Weir sets
 // or trusts, those that determine how a body is read, and those that select the route.

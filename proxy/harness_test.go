@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // A testProxy is a proxy with its file, its log and its figures, in front of the
@@ -110,6 +112,9 @@ func (p *testProxy) send(method, target string, lines ...string) *httptest.Respo
 	p.ServeHTTP(rec, r)
 	return rec
 }
+
+// ServeHTTP serves one request over HTTP/1.1.
+func (p *testProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { weirtest.ServeHTTP(p, w, r) }
 
 func (p *testProxy) sends(want int, method, target string, lines ...string) *httptest.ResponseRecorder {
 	p.Helper()

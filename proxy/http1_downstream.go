@@ -16,6 +16,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
+// errBody reports that the body of a request could not be read completely.
+var errBody = errors.New("body cannot be read")
+
 // An http1Downstream is the downstream of HTTP/1.1. Its strings share the buffer of the connection:
 // those that outlive the handler must be cloned (exchange.detach).
 type http1Downstream struct {

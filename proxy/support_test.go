@@ -38,15 +38,8 @@ func startServer(t *testing.T, yaml string, change ...func(*Options)) *testServe
 	return f.listen(f.Proxy)
 }
 
-// startNetHTTP2 is startServer with net/http for HTTP/2.
-func startNetHTTP2(t *testing.T, yaml string) *testServer {
-	t.Helper()
-	f := &testServer{testProxy: newProxy(t, yaml)}
-	return f.listen(frontend.NetHTTP2(f.Proxy))
-}
-
 // listen lets t listen with this handler until the test ends.
-func (t *testServer) listen(h http.Handler) *testServer {
+func (t *testServer) listen(h frontend.Handler) *testServer {
 	t.Helper()
 	t.server = frontend.NewServer(h, t.current.Load().config.Listen, zerolog.Nop())
 	t.addr = sockettest.Serve(t, &t.served, t.server.Serve)

@@ -46,7 +46,7 @@ func importMap() map[string][]string {
 		"test/await":                       nil,
 		"test/logtest":                     nil,
 		"test/sockettest":                  {"test/await"},
-		"test/weirtest":                    {"test/await", "test/logtest"},
+		"test/weirtest":                    {"test/await", "test/logtest", "proxy/http1"},
 		"test/processgroup":                nil,
 		"test/report":                      {"test/processgroup"},
 		"test/bench/proxies":               {"test/processgroup"},

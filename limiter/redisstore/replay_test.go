@@ -24,6 +24,7 @@ import (
 	proxyconfig "github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // A written is how many lines a log has.
@@ -142,7 +143,7 @@ func (s *replayed) ask(random *rand.Rand) {
 	r.Header.Set("X-Status", strconv.Itoa(q.Status))
 	r.Header.Set("Content-Type", "application/json")
 	r.RemoteAddr = netip.AddrPortFrom(q.Client, 1).String()
-	s.proxy.ServeHTTP(httptest.NewRecorder(), r)
+	weirtest.RoundTrip(s.proxy, r)
 	s.asked++
 	for s.log.Load() < s.asked { // what is given back is given back before the line is written
 		runtime.Gosched()

@@ -43,7 +43,6 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 	memlimit.Set(memlimit.WithRatio(0.9)) // sets nothing if there is no cgroup limit
 	n, err := node.Start(ctx, node.Options{
 		Path: path, Config: read, Log: log, Build: readBuild(), Reload: w.Reload, Reopen: w.Reopen,
-		NetHTTP2: os.Getenv("WEIR_HTTP2_SERVER") == "net/http",
 	})
 	if err != nil {
 		return err

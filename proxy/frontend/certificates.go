@@ -121,6 +121,22 @@ func (c *Certificates) mutualConfig(roots *x509.CertPool) *tls.Config {
 	}
 }
 
+// withoutHTTP2 returns c, which is from config or mutualConfig, without HTTP/2 among its protocols.
+func withoutHTTP2(c *tls.Config) *tls.Config {
+	return &tls.Config{
+		MinVersion: c.MinVersion,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			next, err := c.GetConfigForClient(hello)
+			if err != nil {
+				return nil, err
+			}
+			next = next.Clone()
+			next.NextProtos = slices.DeleteFunc(slices.Clone(next.NextProtos), func(name string) bool { return name == "h2" })
+			return next, nil
+		},
+	}
+}
+
 // Files returns the certificate and key files.
 func (c *Certificates) Files() []string {
 	var all []string

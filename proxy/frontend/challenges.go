@@ -30,13 +30,6 @@ type challengeHandler struct {
 	challenger ChallengeHandler
 }
 
-// ServeHTTP implements http.Handler.
-func (h challengeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !h.challenger.ServeChallenge(w, r) {
-		h.Handler.ServeHTTP(w, r)
-	}
-}
-
 // ServeHTTP1 implements Handler.
 func (h challengeHandler) ServeHTTP1(x *http1.Exchange) {
 	if strings.HasPrefix(x.Path(), challengePrefix) {

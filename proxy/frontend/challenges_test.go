@@ -40,8 +40,13 @@ func (f fixedChallenge) ServeChallenge(w http.ResponseWriter, r *http.Request) b
 	return true
 }
 
+// An alsoOfNetHTTP can be started like a handler of net/http, but serves by its own.
+type alsoOfNetHTTP struct{ Handler }
+
+func (alsoOfNetHTTP) ServeHTTP(http.ResponseWriter, *http.Request) { panic("not its own") }
+
 func TestChallenges_AreAnsweredBeforeRoutes(t *testing.T) {
-	f := startServer(t, "h2c: true", WithChallenges(namedHandler{}, fixedChallenge("token")))
+	f := startServer(t, "h2c: true", alsoOfNetHTTP{WithChallenges(namedHandler{}, fixedChallenge("token"))})
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	two := &http.Client{Transport: &http.Transport{Protocols: protocols}}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"time"
 )
 
@@ -44,8 +43,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.accepting.Wait() // afterwards all accepted connections are counted
 	waitUntil(ctx, lastResponseWait, func() bool { return s.connections.Load() == 0 })
 	s.stop()
-	ended := make(chan error, 2)
-	go func() { ended <- s.http1.Shutdown(ctx) }()
+	ended := make(chan error, 1)
 	go func() {
 		if s.http2 == nil {
 			ended <- nil
@@ -53,12 +51,7 @@ func (s *Server) Drain(ctx context.Context) error {
 		}
 		ended <- s.http2.Shutdown(ctx)
 	}()
-	err := s.netHTTP.Shutdown(ctx)
-	if err != nil {
-		s.netHTTP.Close()
-	}
-	_ = s.handover.Close() // it may never have been served
-	err = errors.Join(err, <-ended, <-ended)
+	err := errors.Join(s.http1.Shutdown(ctx), <-ended)
 	if err != nil && !errors.Is(err, net.ErrClosed) { // the listeners are closed
 		return fmt.Errorf("requests aborted at the end of the drain timeout: %w", err)
 	}
@@ -113,28 +106,9 @@ func (s *Server) markClosed() []net.Listener {
 	return s.listeners
 }
 
-// countConn is the ConnState hook of http.Server. It counts HTTP/2 connections that
-// have ended.
-func (s *Server) countConn(_ net.Conn, state http.ConnState) {
-	if state == http.StateClosed {
-		s.connections.Add(-1)
-	}
-}
-
-// withAnnounceClose adds Connection: close to responses after AnnounceClose. net/http
-// turns it into GOAWAY.
-func (s *Server) withAnnounceClose(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.announceClose.Load() {
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 // serveError returns the error of a listener, or nil if it was closed by Drain.
 func (s *Server) serveError(l net.Listener, err error) error {
-	if errors.Is(err, http.ErrServerClosed) || s.announceClose.Load() && errors.Is(err, net.ErrClosed) {
+	if s.announceClose.Load() && errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", l.Addr(), err)

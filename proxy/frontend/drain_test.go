@@ -62,7 +62,7 @@ func (c blockedConn) NetConn() net.Conn {
 func TestDrain_ServesWhoWasAcceptedLast(t *testing.T) {
 	l := newObservedListener(t)
 	l.holds = true
-	f := &testServer{T: t, server: NewServer(echo(), bounds(t, ""), zerolog.Nop()), addr: l.Addr().String()}
+	f := &testServer{T: t, server: newTestServer(echo(), bounds(t, ""), zerolog.Nop()), addr: l.Addr().String()}
 	f.served.Go(func() { f.server.Serve(l) })
 	defer f.served.Wait()
 	w := f.dial(plainly)
@@ -82,7 +82,7 @@ func TestDrain_ServesWhoIsInTheHandshake(t *testing.T) {
 		pair := pairIn(t.TempDir(), "a")
 		issue(t, pair, "a.example")
 		l := newObservedListener(t)
-		s := NewServer(echo(), bounds(t, ""), zerolog.Nop())
+		s := newTestServer(echo(), bounds(t, ""), zerolog.Nop())
 		certificates, err := LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)

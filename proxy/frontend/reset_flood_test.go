@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -96,32 +95,6 @@ func (f *flood) connect(ctx context.Context) {
 		}
 		f.sent.Add(batch)
 		<-every.C
-	}
-}
-
-// What was taken back before anybody looked at it is no work for anybody.
-func TestConnState_AResetRequestIsNotWorkedOn(t *testing.T) {
-	worked := false
-	h := withConnState(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { worked = true }))
-	l := &connState{tracker: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }}
-	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), connStateKey{}, l))
-	cancel()
-	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
-	r.ProtoMajor = 2
-	h.ServeHTTP(httptest.NewRecorder(), r)
-	if worked || l.resets.Load() != 1 {
-		t.Errorf("worked on: %v, taken back: %d; want no and 1", worked, l.resets.Load())
-	}
-}
-
-func TestConnState_ResetsNowAndThenAreFine(t *testing.T) {
-	l := &connState{tracker: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 10 * maxResets {
-		l.recordEnd(t.Context())
-		l.recordEnd(t.Context())
-		l.recordEnd(gone)
 	}
 }
 

@@ -15,6 +15,11 @@ const (
 	// within resetWindow, as long as they are not more than half of all their requests.
 	maxWindowResets = 200
 	resetWindow     = 10 * time.Second
+	// maxResets is the number of requests that an HTTP/2 client may reset on one
+	// connection, as long as they are not more than half of all its requests.
+	// offenderResets replaces it for addresses with a penalty.
+	maxResets      = 200
+	offenderResets = 20
 	// penaltyTTL is how long a penalty lasts.
 	penaltyTTL = time.Minute
 	// maxTracked is the maximum number of tracked addresses. Above it, some are

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -67,18 +66,6 @@ func TestHTTP2_PanicsAreLogged(t *testing.T) {
 	f.dial(plainly).WantStatus(200)
 }
 
-func TestServer_ErrorsOfClientsAreForDebugging(t *testing.T) {
-	for line, want := range map[string]string{
-		"http2: server: error reading preface from client 127.0.0.1:1: EOF\n": `{"level":"debug","error":"http2: server: error reading preface from client 127.0.0.1:1: EOF","message":"connection error"}`,
-		"http2: panic serving 127.0.0.1:1: x\n":                               `{"level":"error","error":"http2: panic serving 127.0.0.1:1: x","message":"panic in a request"}`,
-	} {
-		var log logBuffer
-		if n, err := (serverLog{zerolog.New(&log)}).Write([]byte(line)); err != nil || n != len(line) || strings.TrimSpace(log.String()) != want {
-			t.Errorf("%q is logged as %s; want %s", line, log.String(), want)
-		}
-	}
-}
-
 // A failingListener is a listener that fails for a while, as with too many open files.
 type failingListener struct {
 	net.Listener
@@ -107,7 +94,7 @@ func TestServer_AListenerThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewServer(echo(), bounds(t, ""), zerolog.Nop())
+	s := newTestServer(echo(), bounds(t, ""), zerolog.Nop())
 	l.Close()
 	if err := s.Serve(l); err == nil || !strings.Contains(err.Error(), "serve "+l.Addr().String()) {
 		t.Errorf("serve: %v; want where", err)
@@ -177,22 +164,4 @@ func TestServer_DrainCutsOff(t *testing.T) {
 		}
 		w.WantClosed()
 	})
-}
-
-func TestHandover_AfterItsEnd(t *testing.T) {
-	h := newHandover()
-	one, other := net.Pipe()
-	go h.deliver(one)
-	if c, err := h.Accept(); err != nil || c != one {
-		t.Errorf("accepted %v, %v; want what was delivered", c, err)
-	}
-	h.Close()
-	h.Close()
-	if _, err := h.Accept(); err == nil {
-		t.Error("accepted after the end")
-	}
-	h.deliver(one)
-	if _, err := other.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("what is delivered too late: %v; want that it is closed", err)
-	}
 }

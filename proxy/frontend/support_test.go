@@ -18,6 +18,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/http2"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -101,7 +103,7 @@ func startServer(t *testing.T, listen string, h http.Handler) *testServer {
 func (over transport) startServer(t *testing.T, listen string, h http.Handler) *testServer {
 	t.Helper()
 	f := &testServer{T: t}
-	f.server = NewServer(h, bounds(t, listen), zerolog.New(&f.log))
+	f.server = newTestServer(h, bounds(t, listen), zerolog.New(&f.log))
 	over(f)
 	f.addr = sockettest.Serve(f, &f.served, f.serve)
 	t.Cleanup(func() {
@@ -141,4 +143,69 @@ func echo() http.Handler {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		json.NewEncoder(w).Encode(receivedRequest{r.Proto, host, string(body), r.TLS != nil})
 	})
+}
+
+// newTestServer serves a handler of net/http by both protocols.
+func newTestServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
+	if own, ok := h.(Handler); ok {
+		return NewServer(own, c, log)
+	}
+	s := NewNetHTTPServer(h, c, log)
+	s.setHTTP2(netHTTP2{h})
+	return s
+}
+
+// A netHTTP2 serves HTTP/2 by a handler of net/http.
+type netHTTP2 struct{ http.Handler }
+
+// BeginHTTP2 implements http2.Handler.
+func (netHTTP2) BeginHTTP2(*http2.Stream) bool { return true }
+
+// ServeHTTP2 implements http2.Handler.
+func (n netHTTP2) ServeHTTP2(s *http2.Stream) {
+	r, err := http.NewRequestWithContext(s.Context(), s.Method, "http://"+s.Authority+s.Path, s)
+	if err != nil {
+		panic(err)
+	}
+	r.Proto, r.ProtoMajor, r.ProtoMinor, r.RemoteAddr, r.ContentLength = "HTTP/2.0", 2, 0, s.Peer().String(), s.Length
+	for line := range s.Fields.All() {
+		r.Header.Add(line.Name, line.Value)
+	}
+	w := &streamWriter{stream: s, header: http.Header{}}
+	n.ServeHTTP(w, r)
+	w.WriteHeader(http.StatusOK)
+	_ = s.End(nil) // fails if the client is gone
+}
+
+// A streamWriter writes a response to a stream.
+type streamWriter struct {
+	stream *http2.Stream
+	header http.Header
+	begun  bool
+}
+
+func (w *streamWriter) Header() http.Header { return w.header }
+
+func (w *streamWriter) WriteHeader(status int) {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	f := new(http1.Fields)
+	for name, values := range w.header {
+		for _, value := range values {
+			f.Add(name, value)
+		}
+	}
+	_ = w.stream.Begin(status, f, -1)
+}
+
+func (w *streamWriter) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.stream.Write(p)
+}
+
+func (w *streamWriter) FlushError() error {
+	w.WriteHeader(http.StatusOK)
+	return w.stream.Flush()
 }

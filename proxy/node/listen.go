@@ -40,16 +40,12 @@ func (n *Node) listen(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	n.admins = frontend.NewServer(admin.New(n.adminOptions()), adminBounds(c.Listen), n.log)
+	n.admins = frontend.NewNetHTTPServer(admin.New(n.adminOptions()), adminBounds(c.Listen), n.log)
 	var clients frontend.Handler = n.proxy
 	if n.issuer != nil {
 		clients = frontend.WithChallenges(n.proxy, n.issuer)
 	}
-	if o.NetHTTP2 {
-		n.clients = frontend.NewServer(frontend.NetHTTP2(clients), c.Listen, n.log)
-	} else {
-		n.clients = frontend.NewServer(clients, c.Listen, n.log)
-	}
+	n.clients = frontend.NewServer(clients, c.Listen, n.log)
 	return nil
 }
 

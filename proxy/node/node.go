@@ -27,8 +27,6 @@ type Options struct {
 	Build  Build
 	Reload <-chan os.Signal // each signal triggers a reload
 	Reopen <-chan os.Signal // each signal reopens the access log; may be nil
-	// NetHTTP2 has net/http serve HTTP/2 to clients instead of package http2.
-	NetHTTP2 bool
 }
 
 // A Build identifies the program.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // ownLimits has a limit of each kind whose keys a line of Weir's own log does not show.
@@ -80,7 +81,7 @@ func serveRandom(t *testing.T, yaml string) (log string, served map[proxy.Series
 				r.Header.Set("X-Device", fmt.Sprint(n))
 			}
 			r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", random.IntN(3))
-			p.ServeHTTP(httptest.NewRecorder(), r)
+			weirtest.RoundTrip(p, r)
 		}
 		served = p.Counts()
 	})

@@ -153,11 +153,6 @@ func (f *forwarding) relayResponse() error {
 		return fmt.Errorf("%w: %w", errBadResponse, err)
 	}
 	f.result.Status = status
-	if fields.MayHave(1 << http1.Trailer) {
-		if a, ok := f.to.(announcer); ok {
-			a.announce(announcedTrailers(fields))
-		}
-	}
 	fields.StripHopByHop()
 	fields.DropKnown(http1.AltSvc) // would direct clients to bypass the proxy
 	if f.request.OnHeader != nil {

@@ -36,9 +36,6 @@ func (h *http1Transport) sender(f *forwarding) sender {
 	s.forwarding, s.transport = f, h
 	s.duplex, _ = f.to.(*http1.Duplex)
 	if s.duplex == nil {
-		if _, ok := f.to.(*HTTP2Sink); ok {
-			f.upgrade = "" // there is no client connection to hand over
-		}
 		s.call = h.client.NewCall(nil)
 		s.call.Interim = s.relayInterim
 		if s.stream, _ = f.to.(abortingSink); s.stream != nil {

@@ -121,7 +121,7 @@ type Result struct {
 }
 
 // A Sink receives the response to one request and sends it to the client.
-// [http1.Duplex] and [HTTP2Sink] are Sinks. Only one goroutine uses it at a time.
+// [http1.Duplex] is a Sink. Only one goroutine uses it at a time.
 type Sink interface {
 	http1.Receiver
 	// Informational forwards a 1xx response other than 100 and 101. It is called only

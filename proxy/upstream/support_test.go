@@ -107,7 +107,7 @@ func netRequestOf(r *http.Request) *Request {
 		path = "*"
 	}
 	to := &Request{
-		Method: r.Method, Path: path, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery, Host: r.Host, Fields: FieldsFromRequest(r),
+		Method: r.Method, Path: path, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery, Host: r.Host, Fields: fieldsFromRequest(r),
 		Proto: r.Proto, Scheme: "http", Client: peer.Addr(), Peer: peer,
 	}
 	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
@@ -296,4 +296,14 @@ func (s silent) WriteHeader(int)             {}
 func firstOf(r received, name string) string {
 	value, _ := r.Lookup(name)
 	return value
+}
+
+// fieldsFromRequest returns the fields of a request of net/http, including Trailer, which it has removed
+// from the header.
+func fieldsFromRequest(r *http.Request) *http1.Fields {
+	f := FieldsFromHeader(r.Header)
+	if names := sortedNames(r.Trailer); len(names) > 0 {
+		f.Add("Trailer", strings.Join(names, ", "))
+	}
+	return f
 }

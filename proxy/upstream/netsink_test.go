@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"errors"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -15,7 +14,8 @@ import (
 // errNoUpgrade reports that an HTTP/2 connection cannot be handed over.
 var errNoUpgrade = errors.New("HTTP/2 connection cannot be handed over")
 
-// An HTTP2Sink is a Sink for a client that is served by net/http over HTTP/2.
+// An HTTP2Sink is a Sink that writes to a server of net/http, with which tests stand for a client that
+// another server than that of HTTP/1.1 serves.
 type HTTP2Sink struct {
 	w         http.ResponseWriter
 	trailers  []string // names of trailer fields that may follow
@@ -24,11 +24,6 @@ type HTTP2Sink struct {
 
 // NewHTTP2Sink returns a Sink that writes to w.
 func NewHTTP2Sink(w http.ResponseWriter) *HTTP2Sink { return &HTTP2Sink{w: w} }
-
-// An announcer is a Sink that announces trailer fields to its client in the head.
-type announcer interface{ announce(names []string) }
-
-func (s *HTTP2Sink) announce(names []string) { s.trailers = names }
 
 // Informational implements Sink.
 func (s *HTTP2Sink) Informational(status int, f *http1.Fields) {
@@ -93,38 +88,3 @@ func (s *HTTP2Sink) SwitchProtocols(string, *http1.Fields) (net.Conn, []byte, er
 
 // Committed implements Sink.
 func (s *HTTP2Sink) Committed() bool { return s.committed }
-
-// FieldsFromHeader returns the fields of a net/http header.
-func FieldsFromHeader(h http.Header) *http1.Fields {
-	f := new(http1.Fields)
-	addHeader(f, h)
-	return f
-}
-
-// FieldsFromRequest returns the fields of an HTTP/2 request, including Trailer, which
-// net/http has removed from the header.
-func FieldsFromRequest(r *http.Request) *http1.Fields {
-	f := FieldsFromHeader(r.Header)
-	if names := sortedNames(r.Trailer); len(names) > 0 {
-		f.Add("Trailer", strings.Join(names, ", "))
-	}
-	return f
-}
-
-func addHeader(f *http1.Fields, h http.Header) {
-	lines, bytes := 0, 0
-	for name, values := range h {
-		for _, value := range values {
-			lines, bytes = lines+1, bytes+len(name)+len(value)
-		}
-	}
-	f.Grow(lines+1, bytes) // and one line for the caller
-	for name, values := range h {
-		for _, value := range values {
-			f.Add(name, value)
-		}
-	}
-}
-
-// sortedNames returns the sorted names in h.
-func sortedNames(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }

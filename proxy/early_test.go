@@ -7,28 +7,43 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// An unreadableBody is a body that nobody may read before there is an answer.
+// An unreadableBody is sent when the answer has come.
 type unreadableBody struct {
 	*testing.T
-	answer *httptest.ResponseRecorder
+	answered <-chan struct{}
 }
 
+// Read implements io.Reader.
 func (u unreadableBody) Read([]byte) (int, error) {
-	if !u.answer.Flushed {
-		u.Error("the body was read before the answer was sent")
+	select {
+	case <-u.answered:
+	case <-time.After(enough):
+		u.Error("no answer before the body")
 	}
 	return 0, io.EOF
+}
+
+// A tellingWriter is a client that tells when the answer begins.
+type tellingWriter struct {
+	*httptest.ResponseRecorder
+	answered chan struct{}
+}
+
+func (w tellingWriter) WriteHeader(status int) {
+	w.ResponseRecorder.WriteHeader(status)
+	close(w.answered)
 }
 
 // unread sends a request with a body that is not to be read.
 func (p *testProxy) unread(want int, length int64, lines ...string) *httptest.ResponseRecorder {
 	p.Helper()
-	rec := httptest.NewRecorder()
-	r := httptest.NewRequest("POST", "/", unreadableBody{p.T, rec})
+	rec := tellingWriter{httptest.NewRecorder(), make(chan struct{})}
+	r := httptest.NewRequest("POST", "/", unreadableBody{p.T, rec.answered})
 	r.ContentLength = length
 	for i := 0; i+1 < len(lines); i += 2 {
 		r.Header.Set(lines[i], lines[i+1])
@@ -37,7 +52,7 @@ func (p *testProxy) unread(want int, length int64, lines ...string) *httptest.Re
 	if rec.Code != want {
 		p.Errorf("%d %s; want %d", rec.Code, rec.Body, want)
 	}
-	return rec
+	return rec.ResponseRecorder
 }
 
 // posts sends JSON.

@@ -186,35 +186,21 @@ func TestSettle_ClientLeaves(t *testing.T) {
 		t.Run("query "+query, func(t *testing.T) {
 			came, let := make(chan struct{}, 1), make(chan struct{})
 			defer close(let)
-			w := newProxy(t, upstreamYAML(t, slowHandler(came, let), `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h}]`))
-			ctx, leave := context.WithCancel(t.Context())
-			r := httptest.NewRequestWithContext(ctx, "GET", "/a?"+query, nil)
-			var gone sync.WaitGroup
-			gone.Go(func() {
-				defer func() { recover() }()
-				w.ServeHTTP(&notifyingWriter{ResponseRecorder: httptest.NewRecorder(), at: came}, r)
-			})
-			<-came
-			leave()
-			gone.Wait()
-			if got := w.remaining("a.l:1h", "global", ""); got != want {
+			f := startServer(t, upstreamYAML(t, slowHandler(came, let), `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h}]`))
+			c := f.dial("GET /a?" + query + " HTTP/1.1\r\nHost: a\r\n\r\n")
+			if query == "" {
+				<-came
+			} else {
+				if line, err := c.Reader.ReadString('\n'); !strings.HasPrefix(line, "HTTP/1.1 500 ") {
+					t.Fatalf("%q, %v; want the begin of a 500", line, err)
+				}
+			}
+			reset(c)
+			f.until(func() bool { return len(f.lines("request")) == 1 })
+			if got := f.remaining("a.l:1h", "global", ""); got != want {
 				t.Errorf("%s left; want %s", got, want)
 			}
 		})
-	}
-}
-
-// A notifyingWriter is a client that tells when it has read the answer's header.
-type notifyingWriter struct {
-	*httptest.ResponseRecorder
-	at chan<- struct{}
-}
-
-func (n *notifyingWriter) WriteHeader(status int) {
-	n.ResponseRecorder.WriteHeader(status)
-	select {
-	case n.at <- struct{}{}:
-	default: // an answer of ours, after the client has left
 	}
 }
 

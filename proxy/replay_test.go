@@ -107,11 +107,15 @@ func sampleTraffic(n int, start time.Time) []LoggedRequest {
 
 // A knownOutcome is the downstream of a request whose outcome is known beforehand.
 type knownOutcome struct {
+	x       *exchange
 	q       LoggedRequest
 	release func(flush func())
 }
 
-func (k *knownOutcome) respond(respond.Response)             { k.end() }
+func (k *knownOutcome) respond(r respond.Response) {
+	k.x.response.status = r.Status
+	k.end()
+}
 func (k *knownOutcome) beforeEnd(release func(flush func())) { k.release = release }
 func (k *knownOutcome) end() {
 	if k.release != nil {
@@ -135,7 +139,10 @@ func (k *knownOutcome) forward(_ *upstream.Pool, r *upstream.Request) upstream.R
 }
 
 // serveLogged has p serve a request as if it came over HTTP.
-func serveLogged(p *Proxy, q LoggedRequest) {
+func serveLogged(p *Proxy, q LoggedRequest) { serveLoggedUntil(context.Background(), p, q) }
+
+// serveLoggedUntil is serveLogged for a client that leaves when ctx is done.
+func serveLoggedUntil(ctx context.Context, p *Proxy, q LoggedRequest) {
 	x := p.exchanges.Get().(*exchange)
 	header := http.Header{}
 	body := ""
@@ -151,8 +158,8 @@ func serveLogged(p *Proxy, q LoggedRequest) {
 	}
 	x.request.Method, x.request.HostField, x.request.Proto, x.in.scheme, x.request.RequestTarget = q.Method, q.Host, "HTTP/1.1", "http", q.Target
 	x.in.header, x.in.length, x.in.body, x.in.peer = header, int64(len(body)), literalBody(body), netip.AddrPortFrom(q.Client, 1)
-	defer p.finish(context.Background(), x)
-	p.serve(context.Background(), x, &knownOutcome{q: q})
+	defer p.finish(ctx, x)
+	p.serve(ctx, x, &knownOutcome{x: x, q: q})
 }
 
 // A Replay counts what a Proxy counts that is asked the same at the same times, with

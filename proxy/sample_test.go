@@ -1,13 +1,13 @@
 package proxy
 
 import (
-	"context"
-	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // Of requests that are taken back over HTTP/2 a few lines are written each second; all
@@ -15,15 +15,13 @@ import (
 func TestRecord_ResetsAreSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newProxy(t, limitYAML("{key: global, rate: 1000/1h}"))
-		gone, leave := context.WithCancel(t.Context())
-		leave()
-		reset := func(major int) {
-			r := httptest.NewRequestWithContext(gone, "GET", "/a", nil)
-			r.ProtoMajor = major
-			w.ServeHTTP(httptest.NewRecorder(), r)
+		record := func(r clientResponse) {
+			x := finishedExchange(w.Proxy, "alice", limiter.Decision{Allowed: true})
+			x.response = r
+			w.recorder.record(x)
 		}
 		for range 100 {
-			reset(2)
+			record(clientResponse{streamReset: true})
 		}
 		w.sends(200, "GET", "/a")
 		if got := len(w.lines("request")); got != loggedResets+1 {
@@ -36,9 +34,9 @@ func TestRecord_ResetsAreSampled(t *testing.T) {
 			t.Error("requests are not counted")
 		}
 		time.Sleep(time.Second)
-		reset(2)
+		record(clientResponse{streamReset: true})
 		for range 20 {
-			reset(1) // a connection each
+			record(clientResponse{}) // a connection each
 		}
 		if got := len(w.lines("request")); got != loggedResets+1+1+20 {
 			t.Errorf("%d lines a second later; want 21 more", got)

@@ -3,7 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -110,7 +110,9 @@ func TestWait_LeavingTakesNothing(t *testing.T) {
 		w.sends(200, "GET", "/a")
 		ctx, leave := context.WithCancel(t.Context())
 		var gone sync.WaitGroup
-		gone.Go(func() { w.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/a", nil)) })
+		gone.Go(func() {
+			serveLoggedUntil(ctx, w.Proxy, LoggedRequest{Method: "GET", Host: "example.com", Target: "/a", Client: netip.MustParseAddr("192.0.2.1")})
+		})
 		synctest.Wait()
 		leave()
 		gone.Wait()

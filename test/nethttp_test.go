@@ -14,9 +14,8 @@ import (
 // HTTP/1.1 and HTTP/2 alike, on both sides.
 func netHTTPAdapters() []string {
 	return []string{
-		"proxy/nethttp_downstream.go", "proxy/http2_malformed.go", // HTTP/2 comes in by net/http's server, if its setting says so
-		"proxy/upstream/http2.go", "proxy/upstream/http2_body.go", "proxy/upstream/http2_sender.go", "proxy/upstream/http2_sink.go", // and goes out by its transport
-		"proxy/frontend/server.go", "proxy/frontend/handshake.go", "proxy/frontend/drain.go", "proxy/frontend/connstate.go",
+		"proxy/upstream/http2.go", "proxy/upstream/http2_body.go", "proxy/upstream/http2_sender.go", // HTTP/2 goes out by its transport
+		"proxy/frontend/server.go", "proxy/frontend/handshake.go",
 		"proxy/http1/nethttp.go", "proxy/frontend/challenges.go", // handlers over HTTP/1.1 that were written for net/http
 		"proxy/acme/answer.go",
 		"proxy/admin/", "proxy/node/liveness.go", // what operators ask

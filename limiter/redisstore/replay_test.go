@@ -143,7 +143,7 @@ func (s *replayed) ask(random *rand.Rand) {
 	r.Header.Set("X-Status", strconv.Itoa(q.Status))
 	r.Header.Set("Content-Type", "application/json")
 	r.RemoteAddr = netip.AddrPortFrom(q.Client, 1).String()
-	weirtest.RoundTrip(s.proxy, r)
+	weirtest.Exchange(s.proxy, r)
 	s.asked++
 	for s.log.Load() < s.asked { // what is given back is given back before the line is written
 		runtime.Gosched()

@@ -81,7 +81,7 @@ func serveRandom(t *testing.T, yaml string) (log string, served map[proxy.Series
 				r.Header.Set("X-Device", fmt.Sprint(n))
 			}
 			r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", random.IntN(3))
-			weirtest.RoundTrip(p, r)
+			weirtest.Exchange(p, r)
 		}
 		served = p.Counts()
 	})

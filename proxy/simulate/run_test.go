@@ -153,7 +153,7 @@ routes:
 			time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)
 			r := httptest.NewRequest("GET", []string{"http://a.example/a", "http://b.example/a", "http://a.example/b/7", "http://a.example/c"}[random.IntN(4)], nil)
 			r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", random.IntN(5))
-			weirtest.RoundTrip(p, r)
+			weirtest.Exchange(p, r)
 		}
 		served = p.Counts()
 	})

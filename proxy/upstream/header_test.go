@@ -205,7 +205,7 @@ func TestForwarded_Element(t *testing.T) {
 }
 
 func TestForwarded_UnknownPeer(t *testing.T) {
-	asked := &Request{Host: "a", Scheme: "http", Fields: FieldsFromHeader(http.Header{"X-Forwarded-For": {"6.6.6.6"}})}
+	asked := &Request{Host: "a", Scheme: "http", Fields: fieldsFromHeader(http.Header{"X-Forwarded-For": {"6.6.6.6"}})}
 	h := http.Header{}
 	setPeer(&forwardedFields{}, asked, &fieldWriter{to: mapHeader(h)})
 	if !isSpoofed("X-Real-Ip", asked) || h["X-Real-Ip"] != nil || h["X-Forwarded-For"] != nil {

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -108,7 +110,7 @@ func (s *http2Sender) relayInterim(status int, h textproto.MIMEHeader) error {
 		return nil
 	}
 	s.interim++
-	f := FieldsFromHeader(http.Header(h))
+	f := fieldsFromHeader(http.Header(h))
 	f.StripHopByHop()
 	s.to.Informational(status, f)
 	return nil
@@ -166,7 +168,7 @@ func (s *http2Sender) relay(to Sink) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			s.body.Stop() // net/http ends a response only after reading of the request body has ended
-			f := FieldsFromHeader(res.Trailer)
+			f := fieldsFromHeader(res.Trailer)
 			f.DropFunc(func(f http1.Field) bool {
 				return !trailerAllowed(http.CanonicalHeaderKey(f.Name)) || containsToken(named, f.Name)
 			})
@@ -219,3 +221,28 @@ func (r *Request) bodyReader() io.Reader {
 	}
 	return r.Body
 }
+
+// fieldsFromHeader returns the fields of a net/http header.
+func fieldsFromHeader(h http.Header) *http1.Fields {
+	f := new(http1.Fields)
+	addHeader(f, h)
+	return f
+}
+
+func addHeader(f *http1.Fields, h http.Header) {
+	lines, bytes := 0, 0
+	for name, values := range h {
+		for _, value := range values {
+			lines, bytes = lines+1, bytes+len(name)+len(value)
+		}
+	}
+	f.Grow(lines+1, bytes) // and one line for the caller
+	for name, values := range h {
+		for _, value := range values {
+			f.Add(name, value)
+		}
+	}
+}
+
+// sortedNames returns the sorted names in h.
+func sortedNames(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }

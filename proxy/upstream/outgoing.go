@@ -2,9 +2,7 @@ package upstream
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/http1"
@@ -75,28 +73,3 @@ func (h mapHeader) AddKnown(name http1.Name, value []byte) { h.AddKnownString(na
 
 // AddKnownString implements header.
 func (h mapHeader) AddKnownString(name http1.Name, value string) { h.Add(name.String(), value) }
-
-// FieldsFromHeader returns the fields of a net/http header.
-func FieldsFromHeader(h http.Header) *http1.Fields {
-	f := new(http1.Fields)
-	addHeader(f, h)
-	return f
-}
-
-func addHeader(f *http1.Fields, h http.Header) {
-	lines, bytes := 0, 0
-	for name, values := range h {
-		for _, value := range values {
-			lines, bytes = lines+1, bytes+len(name)+len(value)
-		}
-	}
-	f.Grow(lines+1, bytes) // and one line for the caller
-	for name, values := range h {
-		for _, value := range values {
-			f.Add(name, value)
-		}
-	}
-}
-
-// sortedNames returns the sorted names in h.
-func sortedNames(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }

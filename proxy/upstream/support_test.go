@@ -121,7 +121,7 @@ type netBody struct{ *http.Request }
 
 func (b netBody) Read(p []byte) (int, error) { return b.Body.Read(p) }
 func (b netBody) Stop()                      { _ = b.Body.Close() }
-func (b netBody) Trailer() *http1.Fields     { return FieldsFromHeader(b.Request.Trailer) }
+func (b netBody) Trailer() *http1.Fields     { return fieldsFromHeader(b.Request.Trailer) }
 
 // forwardNet forwards a request that net/http has.
 func forwardNet(p *Pool, w http.ResponseWriter, r *http.Request) Result {
@@ -301,7 +301,7 @@ func firstOf(r received, name string) string {
 // fieldsFromRequest returns the fields of a request of net/http, including Trailer, which it has removed
 // from the header.
 func fieldsFromRequest(r *http.Request) *http1.Fields {
-	f := FieldsFromHeader(r.Header)
+	f := fieldsFromHeader(r.Header)
 	if names := sortedNames(r.Trailer); len(names) > 0 {
 		f.Add("Trailer", strings.Join(names, ", "))
 	}

@@ -19,16 +19,16 @@ type Handler interface {
 	RefuseHTTP1(x *http1.Exchange, err error)
 }
 
-// RoundTrip has h serve one request over a connection in memory, and returns its response when the
+// Exchange has h serve one request over a connection in memory, and returns its response when the
 // connection has ended. If the request's context is done, or its response is not complete, the client
 // leaves.
-func RoundTrip(h Handler, r *http.Request) *httptest.ResponseRecorder {
+func Exchange(h Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	ServeHTTP(h, w, r)
 	return w
 }
 
-// ServeHTTP is RoundTrip with a response that is written while it comes.
+// ServeHTTP is Exchange with a response that is written while it comes.
 func ServeHTTP(h Handler, w http.ResponseWriter, r *http.Request) {
 	client, server := net.Pipe()
 	s := &http1.Server{Handler: h.ServeHTTP1, ErrorHandler: h.RefuseHTTP1, FlushAfterHandler: true, Limits: http1.Limits{Fields: 1024}}

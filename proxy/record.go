@@ -213,7 +213,7 @@ func logMS(e *zerolog.Event, name string, d time.Duration) {
 	e.RawJSON(name, appendMS(space[:0], d))
 }
 
-// appendMS appends ms(d) in the same notation as zerolog, in a tenth of the time that formatting a
+// appendMS appends d in milliseconds, in the same notation as zerolog, in a tenth of the time that formatting a
 // floating-point number takes.
 func appendMS(b []byte, d time.Duration) []byte {
 	us := d.Microseconds()
@@ -231,5 +231,3 @@ func appendMS(b []byte, d time.Duration) []byte {
 	}
 	return b
 }
-
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

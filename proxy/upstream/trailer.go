@@ -22,21 +22,6 @@ func trailerFilter(t *Request) func(http1.Field) bool {
 	}
 }
 
-// announcedTrailers returns the names of the trailer fields that a response announces,
-// without those that are not allowed.
-func announcedTrailers(f *http1.Fields) []string {
-	var names []string
-	named := f.Values("Connection")
-	for _, line := range f.Values("Trailer") {
-		for name := range listElements(line) {
-			if name = http.CanonicalHeaderKey(name); trailerAllowed(name) && !containsToken(named, name) {
-				names = append(names, strings.Clone(name))
-			}
-		}
-	}
-	return names
-}
-
 // listElements iterates over the elements of a comma-separated list.
 func listElements(line string) iter.Seq[string] {
 	return func(yield func(string) bool) {

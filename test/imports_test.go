@@ -15,13 +15,13 @@ func importMap() map[string][]string {
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                                 {"proxy/cli"},
-		"proxy/cli":                        {"proxy/node", "proxy/admin", "proxy/config", "proxy/simulate", "proxy", "proxy/decisions"},
-		"proxy/node":                       {"proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/decisions", "proxy/acme", "proxy/config", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
+		"proxy/cli":                        {"proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy", "proxy/decisions"},
+		"proxy/node":                       {"proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/decisions", "proxy/acme", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
 		"proxy/frontend":                   {"proxy/http1", "proxy/http2", "proxy/config"},
 		"proxy/acme":                       {"proxy/config"},
-		"proxy/admin":                      {"proxy", "proxy/config"},
+		"proxy/admin":                      {"proxy", "proxy/config", "proxy/config/bundle"},
 		"proxy/admin/dashboard":            {"proxy/admin", "proxy"},
-		"proxy/cluster":                    slices.Concat([]string{"proxy", "proxy/decisions"}, stages, redis),
+		"proxy/cluster":                    slices.Concat([]string{"proxy", "proxy/decisions", "proxy/config/bundle"}, stages, redis),
 		"proxy/simulate":                   slices.Concat([]string{"proxy"}, stages),
 		"proxy":                            slices.Concat([]string{"proxy/route", "proxy/trace", "proxy/metrics", "proxy/body", "proxy/decisions"}, stages),
 		"proxy/metrics":                    nil,
@@ -30,6 +30,7 @@ func importMap() map[string][]string {
 		"proxy/trace":                      nil,
 		"proxy/route":                      {"proxy/key"},
 		"proxy/config":                     {"proxy/config/internal/form", "proxy/key", "limiter"},
+		"proxy/config/bundle":              {"proxy/config", "proxy/config/internal/form", "proxy/key"},
 		"proxy/config/internal/form":       {"limiter"}, // for durations
 		"proxy/key":                        {"limiter"},
 		"proxy/http1":                      {"proxy/http1/internal/socket"},

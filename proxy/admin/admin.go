@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/weir-proxy/weir/proxy"
-	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // Options configure the admin API. Token, Tokens, WrongTokens, Hosts, Cluster, Simulate, Decisions, Top, Audit,
@@ -39,7 +39,7 @@ type Options struct {
 	// pushed.
 	Cluster Cluster
 	// Plan returns what would change if the proxy served a configuration.
-	Plan func(ctx context.Context, b config.Bundle) (Plan, error)
+	Plan func(ctx context.Context, b bundle.Bundle) (Plan, error)
 	// Ready returns the readiness of the proxy.
 	Ready func(ctx context.Context) Readiness
 	// Leader, Nodes and Statistics (of the last minutes) return the state of the cluster.

@@ -7,13 +7,13 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 const (
 	// maxBundleBody is the maximum length of a request with a bundle in bytes. JSON escapes the
 	// content of the files.
-	maxBundleBody = 2*config.MaxBundle + 1<<20
+	maxBundleBody = 2*bundle.MaxSize + 1<<20
 	// maxBody is the maximum length of other requests: those to explain contain a body.
 	maxBody = 4 << 20
 )

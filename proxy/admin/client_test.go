@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // startAdmin is a client of an admin side with these options.
@@ -25,7 +26,7 @@ func startAdmin(t *testing.T, o Options) Client {
 // What a client reads is what the server's functions return, whole.
 func TestClient_ReadsWhatIsAnswered(t *testing.T) {
 	c := startAdmin(t, Options{Token: "sixteen characters", Cluster: failingPusher{}, Plan: planOf})
-	bundle := config.Bundle{Main: "a", Files: map[string]string{"a": "b"}}
+	bundle := bundle.Bundle{Main: "a", Files: map[string]string{"a": "b"}}
 	push := Push{Bundle: bundle, Author: "ann", DryRun: true}
 	pushed, err := c.Push(t.Context(), push)
 	want, _ := failingPusher{}.Push(t.Context(), push)

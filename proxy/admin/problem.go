@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // A Problem is an error response of the API: a problem document (RFC 9457). The API serves
@@ -53,7 +54,7 @@ func problemOf(err error, other int) Problem {
 	switch {
 	case errors.As(err, &problems):
 		return configProblem(problems)
-	case errors.Is(err, config.ErrBundle):
+	case errors.Is(err, bundle.ErrInvalid):
 		return Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	case errors.As(err, &known):
 		return *known

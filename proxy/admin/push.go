@@ -3,7 +3,7 @@ package admin
 import (
 	"context"
 
-	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // A Cluster changes the configuration of all nodes. Its errors may be Problems.
@@ -17,7 +17,7 @@ type Cluster interface {
 
 // A Push is a configuration for all nodes.
 type Push struct {
-	Bundle config.Bundle `json:"bundle"`
+	Bundle bundle.Bundle `json:"bundle"`
 	Author string        `json:"author"`
 	DryRun bool          `json:"dry_run"` // ask all nodes, but change nothing
 }

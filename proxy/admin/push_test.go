@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // A failingPusher answers everything with one error, or with what it was asked.
@@ -36,7 +37,7 @@ func (f failingPusher) Diff(_ context.Context, n int64) (Diff, error) {
 }
 
 // planOf is what a plan is that was made of main.
-func planOf(_ context.Context, b config.Bundle) (Plan, error) { return Plan{Restart: b.Main}, nil }
+func planOf(_ context.Context, b bundle.Bundle) (Plan, error) { return Plan{Restart: b.Main}, nil }
 
 // adminPost sends a body to an admin side with these options.
 func adminPost(o Options, method, target, body string) *httptest.ResponseRecorder {
@@ -51,7 +52,7 @@ func adminPost(o Options, method, target, body string) *httptest.ResponseRecorde
 func TestPush_PassesOnWhatIsAsked(t *testing.T) {
 	o := Options{Cluster: failingPusher{}, Plan: planOf}
 	for _, c := range []struct{ method, target, body, want string }{
-		{"POST", "/api/v1/push", `{"bundle":{"main":"a","files":{"a":"b"}},"author":"ann","dry_run":true}`, `{"generation":0,"hash":"` + (config.Bundle{Main: "a", Files: map[string]string{"a": "b"}}).Hash() + `","nodes":null,"changed":false,"dry_run":true,"changes":null,"warnings":["ann"]}`},
+		{"POST", "/api/v1/push", `{"bundle":{"main":"a","files":{"a":"b"}},"author":"ann","dry_run":true}`, `{"generation":0,"hash":"` + (bundle.Bundle{Main: "a", Files: map[string]string{"a": "b"}}).Hash() + `","nodes":null,"changed":false,"dry_run":true,"changes":null,"warnings":["ann"]}`},
 		{"POST", "/api/v1/rollback", `{"generation":7,"author":"ann"}`, `{"generation":7,"hash":"","nodes":null,"changed":false,"changes":null,"warnings":["ann"]}`},
 		{"GET", "/api/v1/history", "", `{"history":[{"generation":2,"hash":"","author":"ann","node":"","at":"0001-01-01T00:00:00Z"}]}`},
 		{"GET", "/api/v1/history/7", "", `{"generation":7,"hash":"","author":"","node":"","at":"0001-01-01T00:00:00Z","diff":"- a"}`},
@@ -72,7 +73,7 @@ func TestPush_ErrorsHaveTheirStatus(t *testing.T) {
 	}{
 		{&Problem{Status: 409, Detail: "ann pushes", Author: "ann"}, 409, `"author":"ann"`},
 		{fmt.Errorf("look: %w", problems), 422, `"problems":["a:1:2: wrong"]`},
-		{fmt.Errorf("%w: too large", config.ErrBundle), 422, "too large"},
+		{fmt.Errorf("%w: too large", bundle.ErrInvalid), 422, "too large"},
 		{errors.New("no answer"), 503, "no answer"},
 	} {
 		w := adminPost(Options{Cluster: failingPusher{c.err}}, "POST", "/api/v1/push", "{}")
@@ -123,7 +124,7 @@ func TestPush_WantsTheToken(t *testing.T) {
 // While one plan is made, others are turned away before they are read.
 func TestPlan_OneAtATime(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	h := New(Options{Gatherer: prometheus.NewRegistry(), Plan: func(_ context.Context, b config.Bundle) (Plan, error) {
+	h := New(Options{Gatherer: prometheus.NewRegistry(), Plan: func(_ context.Context, b bundle.Bundle) (Plan, error) {
 		close(begun)
 		<-goOn
 		return planOf(context.Background(), b)

@@ -13,14 +13,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 const (
 	// MaxLog is the maximum length of an uploaded access log in bytes.
 	MaxLog = 32 << 20
 	// maxFields is the maximum length of the form fields before the log.
-	maxFields = config.MaxBundle + 1<<20
+	maxFields = bundle.MaxSize + 1<<20
 	// drainWithin is how long the rest of an upload is read and discarded: browsers do not show a
 	// response that arrives while they are still sending.
 	drainWithin = 10 * time.Second

@@ -14,7 +14,7 @@ import (
 	"os/user"
 
 	"github.com/weir-proxy/weir/proxy/admin"
-	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // adminFlags are the flags that select the admin listener of a running process.
@@ -106,8 +106,8 @@ func reportRefusal(out io.Writer, err error) error {
 
 // packBundle reads a file and the files it names; problems are printed to out, one
 // per line.
-func packBundle(path string, out io.Writer) (config.Bundle, error) {
-	b, err := config.Pack(path)
+func packBundle(path string, out io.Writer) (bundle.Bundle, error) {
+	b, err := bundle.Pack(path)
 	return b, reportProblems(out, err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 const (
@@ -32,7 +33,7 @@ type Prepared interface {
 type Follower struct {
 	// Prepare prepares a bundle to be served. Its error is reported to the node that
 	// pushes.
-	Prepare func(ctx context.Context, b config.Bundle) (Prepared, error)
+	Prepare func(ctx context.Context, b bundle.Bundle) (Prepared, error)
 	// Applied is called with the result of each committed push: err is nil if it
 	// is served.
 	Applied func(e Entry, err error)

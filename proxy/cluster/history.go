@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // historyLength is the number of pushes in the history.
@@ -26,7 +26,7 @@ type Entry struct {
 	Node       string        `json:"node"`           // the node that received the push
 	At         time.Time     `json:"at"`             // by Redis's clock
 	From       int64         `json:"from,omitempty"` // for a rollback, the restored generation
-	Bundle     config.Bundle `json:"-"`
+	Bundle     bundle.Bundle `json:"-"`
 }
 
 // storedEntry is the encoding of an Entry in Redis.
@@ -82,7 +82,7 @@ func (e Entry) write(packed []byte) []byte {
 }
 
 // packBundle compresses a bundle, which may hold long lists.
-func packBundle(b config.Bundle) []byte {
+func packBundle(b bundle.Bundle) []byte {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if err := errors.Join(json.NewEncoder(w).Encode(b), w.Close()); err != nil {
@@ -92,12 +92,12 @@ func packBundle(b config.Bundle) []byte {
 }
 
 // unpackBundle decompresses a bundle.
-func unpackBundle(packed []byte) (b config.Bundle, err error) {
+func unpackBundle(packed []byte) (b bundle.Bundle, err error) {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return b, fmt.Errorf("%w: %w", errReply, err)
 	}
-	const most = 8 * config.MaxBundle // of JSON, which escapes
+	const most = 8 * bundle.MaxSize // of JSON, which escapes
 	if err := json.NewDecoder(io.LimitReader(r, most)).Decode(&b); err != nil {
 		return b, fmt.Errorf("%w: %w", errReply, err)
 	}

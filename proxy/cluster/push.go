@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 const (
@@ -49,7 +50,7 @@ var (
 
 // A Push is a configuration for all nodes.
 type Push struct {
-	Bundle config.Bundle
+	Bundle bundle.Bundle
 	Config *config.Config // Bundle as loaded on this node
 	Author string
 	From   int64 // for a rollback, the restored generation

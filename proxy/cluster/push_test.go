@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -48,7 +49,7 @@ func (t testCluster) Discard() {
 	t.h.open--
 }
 
-func (h *host) take(_ context.Context, b config.Bundle) (cluster.Prepared, error) {
+func (h *host) take(_ context.Context, b bundle.Bundle) (cluster.Prepared, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.refuse != nil {
@@ -99,7 +100,7 @@ func hosted(t *testing.T, rdb redis.UniversalClient, id string) (*host, func()) 
 
 // of is a push of that text.
 func of(text string) cluster.Push {
-	b := config.Bundle{Main: "a", Files: map[string]string{"a": text}}
+	b := bundle.Bundle{Main: "a", Files: map[string]string{"a": text}}
 	return cluster.Push{Bundle: b, Config: configOf(b.Hash()), Author: "ann"}
 }
 
@@ -153,7 +154,7 @@ func TestPush_HearsWhoComesLate(t *testing.T) {
 	await.Until(t, "b is known", func() bool { m, err := late.Nodes(t.Context()); return err == nil && len(m) == 2 })
 	close(hold.release)
 	decided := make(chan bool, 9)
-	take := func(ctx context.Context, b config.Bundle) (cluster.Prepared, error) {
+	take := func(ctx context.Context, b bundle.Bundle) (cluster.Prepared, error) {
 		decided <- dial(t, s.Addr).HExists(ctx, "test:{cluster}:config", "pushed").Val()
 		return late.take(ctx, b)
 	}

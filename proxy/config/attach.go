@@ -27,9 +27,9 @@ func (r *loader) attach(name *string) ([]byte, bool) {
 		path = filepath.Join(filepath.Dir(r.Location(name).File), path)
 	}
 	r.own[filepath.Clean(path)] = true
-	data, err := r.source.read(path)
+	data, err := r.source.Read(path)
 	r.files = append(r.files, path)
-	if errors.Is(err, errForeign) {
+	if errors.Is(err, ErrForeign) {
 		r.Wrong(name, form.Quote(*name)+" cannot be read: "+err.Error(), "put it there")
 		return nil, false
 	}

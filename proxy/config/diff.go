@@ -65,7 +65,7 @@ func (c *Config) parts(once []byte) []map[string]string {
 	specs := map[*limitForm]*key.Spec{}
 	for _, v := range c.values {
 		if v.limit != nil {
-			specs[v.limit] = v.spec
+			specs[v.limit] = v.Spec
 		}
 	}
 	for _, r := range f.Routes {

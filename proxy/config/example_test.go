@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
-	"gopkg.in/yaml.v3"
 )
 
 const example = "../../config.example.yaml"
@@ -19,7 +20,7 @@ const example = "../../config.example.yaml"
 // TestExample_ShowsEveryField walks the forms beside the example: each field
 // stands in it, and one that has a default is shown with it.
 func TestExample_ShowsEveryField(t *testing.T) {
-	data, err := readFile(example)
+	data, err := form.ReadFile(example)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ const notDefault = "(not the default)"
 // the default.
 func showsOtherValue(t *testing.T, line int) bool {
 	t.Helper()
-	data, err := readFile(example)
+	data, err := form.ReadFile(example)
 	if err != nil {
 		t.Fatal(err)
 	}

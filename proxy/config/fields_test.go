@@ -11,8 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"gopkg.in/yaml.v3"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // A leaf is a value that a file writes, and where: routes[].limits[].rate.

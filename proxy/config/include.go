@@ -22,7 +22,7 @@ func (r *loader) include(path string, main *file) {
 			pattern = filepath.Join(dir, pattern)
 		}
 		r.globs = append(r.globs, pattern)
-		matches, err := r.source.glob(pattern)
+		matches, err := r.source.Glob(pattern)
 		switch {
 		case err != nil:
 			r.Wrong(&main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`)

@@ -82,7 +82,7 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0 || comment) {
 			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+" is not a value of the key "+spec.Name, "write it as clients send it")
 		}
-		l.values = append(l.values, listed{list: name, spec: spec, at: l.Location(&f.Values[i]).Position, text: strings.TrimSpace(f.Values[i]), written: l.Written()[&f.Values[i]]})
+		l.values = append(l.values, Value{List: name, Spec: spec, Position: l.Location(&f.Values[i]).Position, Text: strings.TrimSpace(f.Values[i]), Written: l.Written()[&f.Values[i]]})
 	}
 	all, _ := key.ListOf(spec, f.Values, secrets...)
 	return all
@@ -95,13 +95,11 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 		return nil
 	}
 	path := l.files[len(l.files)-1]
-	if came, ok := l.source.(bundleFiles); ok {
-		if _, ok := came.files[path]; !ok {
-			l.Wrong(&f.File, form.Quote(f.File)+" is not part of the pushed configuration", "push it together with this file")
-			return nil
-		}
+	if l.source.Owner(path) != OfConfig {
+		l.Wrong(&f.File, form.Quote(f.File)+" is not part of the pushed configuration", "push it together with this file")
+		return nil
 	}
-	l.values = append(l.values, listed{list: name, spec: spec, file: path})
+	l.values = append(l.values, Value{List: name, Spec: spec, File: path})
 	if rel, err := filepath.Rel(filepath.Dir(l.files[0]), path); err == nil && !filepath.IsAbs(f.File) {
 		f.File = rel // as the main file would say it
 	}

@@ -5,13 +5,9 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/binary"
-	"errors"
 	"hash"
-	"io"
-	"io/fs"
 	"os"
 	"regexp"
-	"syscall"
 
 	"gopkg.in/yaml.v3"
 
@@ -53,7 +49,7 @@ func Parse(name string, data []byte, env Env) (*Config, error) {
 // A loader is the state of loading one Config.
 type loader struct {
 	*form.Reader
-	source files
+	source FileSource
 	sealed bool   // other files must not be read
 	home   string // directory of files of this machine; empty: that of the main file
 	hash   hash.Hash
@@ -61,7 +57,7 @@ type loader struct {
 	files  []string
 	globs  []string
 	later  []named // files that are opened at start
-	values []listed
+	values []Value
 	own    map[string]bool // files named by the configuration of this machine
 }
 
@@ -90,61 +86,13 @@ func (r *loader) failed() Problems { return form.Arrange(r.Problems(), r.files) 
 // open reads the file at path; id identifies its content in the hash. It returns nil if the
 // file could not be decoded.
 func (r *loader) open(path, id string) *file {
-	data, err := r.source.read(path)
+	data, err := r.source.Read(path)
 	if err != nil {
 		r.files = append(r.files, path)
 		r.Add(form.Location{Position: Position{File: path}}, "cannot be read: "+err.Error(), "name a file that Weir may read")
 		return nil
 	}
 	return r.read(path, id, data)
-}
-
-// errNotFile reports a pipe, a socket or a device, which may not end and cannot be read
-// again.
-var errNotFile = errors.New("is not a regular file")
-
-func readFile(path string) ([]byte, error) {
-	f, err := openFile(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, form.MaxSize+1))
-	return data, pathless(err)
-}
-
-// openFile opens a regular file. It does not block on a pipe.
-func openFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, pathless(err)
-	}
-	return f, regular(f)
-}
-
-// regular closes f and describes it, unless it is a regular file.
-func regular(f *os.File) error {
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		err = pathless(err)
-	case info.IsDir():
-		err = syscall.EISDIR
-	case !info.Mode().IsRegular():
-		err = errNotFile
-	}
-	if err != nil {
-		f.Close()
-	}
-	return err
-}
-
-// pathless returns err without the path, which is reported separately.
-func pathless(err error) error {
-	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }
 
 // read decodes the content of one file. It returns nil if the content is empty or too

@@ -22,8 +22,8 @@ func (r *loader) opens(pointer *string) string {
 	}
 	r.later = append(r.later, named{r.Location(pointer), path})
 	r.own[filepath.Clean(path)] = true
-	if came, ok := r.source.(bundleFiles); ok && !came.holds(path) && !came.own[filepath.Clean(path)] {
-		r.Wrong(pointer, form.Quote(*pointer)+" cannot be read: "+errForeign.Error(), "put it there")
+	if r.source.Owner(path) == Foreign {
+		r.Wrong(pointer, form.Quote(*pointer)+" cannot be read: "+ErrForeign.Error(), "put it there")
 	}
 	return path
 }
@@ -34,7 +34,7 @@ func (r *loader) opens(pointer *string) string {
 func (c *Config) Missing() Problems {
 	var all []Problem
 	for _, n := range c.opened {
-		f, err := openFile(n.path)
+		f, err := form.OpenFile(n.path)
 		if err == nil {
 			f.Close()
 			continue

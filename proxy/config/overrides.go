@@ -21,7 +21,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 	rates := map[string][]limiter.Rate{}
 	for _, value := range slices.Sorted(maps.Keys(f.Overrides)) {
 		texts := f.Overrides[value]
-		l.values = append(l.values, listed{limit: f, spec: limit.Key, at: l.NameAt(texts), text: value})
+		l.values = append(l.values, Value{limit: f, Spec: limit.Key, Position: l.NameAt(texts), Text: value})
 		own := l.override(texts, limit)
 		if limit.Key.CanHash() && key.IsHashed(value) {
 			if l.known(texts, limit.Key, value) {

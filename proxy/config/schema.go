@@ -59,7 +59,7 @@ type Config struct {
 	form    *file   // the decoded file, defaults filled in
 	opened  []named // files opened at start, not by loading
 	written form.Written
-	values  []listed        // of lists
+	values  []Value         // of lists
 	own     map[string]bool // files named by the configuration
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/invopop/jsonschema"
+
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 

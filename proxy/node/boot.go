@@ -8,6 +8,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // A bootConfig is the configuration served at the start.
@@ -80,7 +81,7 @@ func (s *configSource) bootKept() (bootConfig, error) {
 	if k.Bundle.Main == "" {
 		return b, nil
 	}
-	c, err := config.Unpack(s.machine, k.Bundle)
+	c, err := bundle.Unpack(s.machine, k.Bundle)
 	if err != nil {
 		return b, fmt.Errorf("config kept in %s: %w", s.machine.Reload.Keep, err)
 	}
@@ -91,7 +92,7 @@ func (s *configSource) bootKept() (bootConfig, error) {
 
 // bootPushed returns the configuration that was pushed to all nodes.
 func (s store) bootPushed(o *configSource, e cluster.Entry) (bootConfig, error) {
-	c, err := config.Unpack(o.machine, e.Bundle)
+	c, err := bundle.Unpack(o.machine, e.Bundle)
 	if err != nil {
 		return bootConfig{}, fmt.Errorf("pushed config of generation %d: %w", e.Generation, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 
 // plan returns what would change if b were served, and which keys would be refused now, according
 // to the counts in the store.
-func (n *Node) plan(ctx context.Context, b config.Bundle) (admin.Plan, error) {
+func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
 	_, c, err := n.unpack(b)
 	if err != nil {
 		return admin.Plan{}, err

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // pushAPI implements the operations on the configuration of all nodes: push, rollback and history.
@@ -100,8 +101,8 @@ func (a pushAPI) republish(ctx context.Context, done admin.Pushed) (admin.Pushed
 
 // unpack returns the configuration that would be served for b, and the bundle in the form in which
 // it may be stored where others can read it: with the values of its lists and overrides hashed.
-func (n *Node) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
-	c, err := config.Unpack(n.source.machine, b)
+func (n *Node) unpack(b bundle.Bundle) (bundle.Bundle, *config.Config, error) {
+	c, err := bundle.Unpack(n.source.machine, b)
 	if err != nil || !n.source.pushable() {
 		return b, c, err
 	}
@@ -109,7 +110,7 @@ func (n *Node) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
 	if err != nil {
 		return b, nil, err
 	}
-	c, err = config.Unpack(n.source.machine, hashed)
+	c, err = bundle.Unpack(n.source.machine, hashed)
 	return hashed, c, err
 }
 
@@ -174,9 +175,9 @@ func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error)
 }
 
 // compareFiles returns the differences between the files of two bundles.
-func compareFiles(was, is config.Bundle) string {
+func compareFiles(was, is bundle.Bundle) string {
 	var names []string
-	for _, b := range []config.Bundle{was, is} {
+	for _, b := range []bundle.Bundle{was, is} {
 		for name := range b.Files {
 			names = append(names, name)
 		}
@@ -195,8 +196,8 @@ func (n *Node) follow(ctx context.Context) {
 		return
 	}
 	n.store.cluster.Follow(ctx, &cluster.Follower{
-		Prepare: func(ctx context.Context, b config.Bundle) (cluster.Prepared, error) {
-			c, err := config.Unpack(n.source.machine, b)
+		Prepare: func(ctx context.Context, b bundle.Bundle) (cluster.Prepared, error) {
+			c, err := bundle.Unpack(n.source.machine, b)
 			if err != nil {
 				return nil, err
 			}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
-	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -29,9 +29,9 @@ func startFollower(t *testing.T, addr string) (*testNode, admin.Client) {
 }
 
 // limitBundle is a configuration with a limit, as it is pushed.
-func limitBundle(t *testing.T, rate string) config.Bundle {
+func limitBundle(t *testing.T, rate string) bundle.Bundle {
 	t.Helper()
-	b, err := config.Pack(write(t, "routes: [{name: a, match: {path: /a}, respond: {body: a}, limits: [{name: user, key: 'header:X-User', rate: "+rate+"}]},\n"+
+	b, err := bundle.Pack(write(t, "routes: [{name: a, match: {path: /a}, respond: {body: a}, limits: [{name: user, key: 'header:X-User', rate: "+rate+"}]},\n"+
 		"  {match: {path: /rate}, respond: {body: '"+rate+"'}}]\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestPush_AllNodesServeIt(t *testing.T) {
 func TestPush_RefusalsHaveAStatus(t *testing.T) {
 	server := redistest.Start(t)
 	n, client := startFollower(t, server.Addr)
-	bad, err := config.Pack(write(t, "routes: [{match: {path: /a}, respond: {body: a}}]\nlisten: {http: '127.0.0.1:0'}\nkeys: {salt_file: gone}\n"))
+	bad, err := bundle.Pack(write(t, "routes: [{match: {path: /a}, respond: {body: a}}]\nlisten: {http: '127.0.0.1:0'}\nkeys: {salt_file: gone}\n"))
 	if err == nil {
 		_, err = client.Push(t.Context(), admin.Push{Bundle: bad, Author: "ann"})
 	}
@@ -153,7 +153,7 @@ func TestPlan_WithoutRedis(t *testing.T) {
 	path := writeConfig(t, "")
 	n := mustStart(t, path)
 	client := admin.Client{Address: n.Address("admin")}
-	same, err := config.Pack(path)
+	same, err := bundle.Pack(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestPlan_WithoutRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := config.Pack(write(t, strings.Replace(string(text), "listen: {", "listen: {max_header: 9KiB, ", 1)))
+	other, err := bundle.Pack(write(t, strings.Replace(string(text), "listen: {", "listen: {max_header: 9KiB, ", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,8 +256,8 @@ func TestPush_ErrorsOfTheClusterHaveAStatus(t *testing.T) {
 }
 
 func TestPush_DiffsOfFiles(t *testing.T) {
-	was := config.Bundle{Main: "a", Files: map[string]string{"a": "one\ntwo\n", "same": "s\n", "gone": "g\n"}}
-	is := config.Bundle{Main: "a", Files: map[string]string{"a": "one\n2\n", "same": "s\n", "new": "n\n"}}
+	was := bundle.Bundle{Main: "a", Files: map[string]string{"a": "one\ntwo\n", "same": "s\n", "gone": "g\n"}}
+	is := bundle.Bundle{Main: "a", Files: map[string]string{"a": "one\n2\n", "same": "s\n", "new": "n\n"}}
 	got := compareFiles(was, is)
 	for _, want := range []string{"--- a/a\n+++ b/a\n", "\n-two\n", "\n+2\n", "+++ b/new\n", "\n+n\n", "--- a/gone\n", "\n-g\n"} {
 		if !strings.Contains(got, want) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/proxy/simulate"
 )
 
@@ -97,12 +98,12 @@ func replayProblem(err error) error {
 
 // otherConfig parses another configuration; it may refer to the other files of the pushed bundle.
 func (n *Node) otherConfig(text string) (*config.Config, error) {
-	b := config.Bundle{Main: simulateOthers, Files: map[string]string{}}
+	b := bundle.Bundle{Main: simulateOthers, Files: map[string]string{}}
 	if served := n.source.served(); served != nil {
 		maps.Copy(b.Files, served.Files)
 	}
 	b.Files[simulateOthers] = text
-	return config.Unpack(n.source.machine, b)
+	return bundle.Unpack(n.source.machine, b)
 }
 
 // withFileName returns c with another file name.

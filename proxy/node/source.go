@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // A configSource is the source of the configuration: the file of this machine, or the pushed
@@ -25,21 +26,21 @@ type configSource struct {
 	log     zerolog.Logger
 
 	mu     sync.Mutex     // guards what follows; never held over I/O
-	bundle *config.Bundle // the pushed configuration that is served; nil if the file is served
+	bundle *bundle.Bundle // the pushed configuration that is served; nil if the file is served
 }
 
 // pushable reports whether pushed configurations are served.
 func (s *configSource) pushable() bool { return s.machine.Reload.Source == config.SourceRedis }
 
 // served returns the pushed configuration that is served, or nil.
-func (s *configSource) served() *config.Bundle {
+func (s *configSource) served() *bundle.Bundle {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bundle
 }
 
 // set records the pushed configuration that is served.
-func (s *configSource) set(b config.Bundle) {
+func (s *configSource) set(b bundle.Bundle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bundle = &b
@@ -55,13 +56,13 @@ func (s *configSource) read(context.Context) (*config.Config, error) {
 	if file, err := config.Load(s.path); err != nil || file.Sum != s.machine.Sum {
 		s.log.Warn().Str("file", s.path).Msg("the file has changed and is not served; push it with weir push")
 	}
-	return config.Unpack(s.machine, *b)
+	return bundle.Unpack(s.machine, *b)
 }
 
 // A keptConfig is the encoding of a pushed configuration on disk.
 type keptConfig struct {
 	cluster.Entry
-	Bundle config.Bundle `json:"bundle"`
+	Bundle bundle.Bundle `json:"bundle"`
 }
 
 // keep writes the pushed configuration to the configured file. The file is replaced atomically.

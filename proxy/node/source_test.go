@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/test/logtest"
 )
 
@@ -27,10 +28,10 @@ func newTestSource(t *testing.T) (*configSource, *logtest.Log) {
 	return &configSource{path: path, machine: c, log: zerolog.New(log)}, log
 }
 
-// bundle is a configuration as it is pushed.
-func bundle(t *testing.T, body string) config.Bundle {
+// pushedBundle is a configuration as it is pushed.
+func pushedBundle(t *testing.T, body string) bundle.Bundle {
 	t.Helper()
-	b, err := config.Pack(write(t, "routes: [{match: {path: /pushed}, respond: {body: '"+body+"'}}]\n"))
+	b, err := bundle.Pack(write(t, "routes: [{match: {path: /pushed}, respond: {body: '"+body+"'}}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func TestSource_ReadsTheFileUntilSomethingIsPushed(t *testing.T) {
 	if err != nil || c.Hash != o.machine.Hash {
 		t.Fatalf("read = %v; want the file", err)
 	}
-	b := bundle(t, "a")
+	b := pushedBundle(t, "a")
 	o.set(b)
 	if c, err = o.read(t.Context()); err != nil || c.Hash != b.Hash() || c.Routes[0].Match.Path != "/pushed" {
 		t.Fatalf("read = %+v, %v; want what was pushed", c, err)
@@ -68,7 +69,7 @@ func TestSource_KeepsWhatWasPushed(t *testing.T) {
 		t.Errorf("before the first push: %+v, %v; want nothing", k, err)
 	}
 	for generation := range int64(2) {
-		e := cluster.Entry{Generation: generation + 1, Hash: "h", Author: "ann", At: time.Unix(1, 0).UTC(), Bundle: bundle(t, "a")}
+		e := cluster.Entry{Generation: generation + 1, Hash: "h", Author: "ann", At: time.Unix(1, 0).UTC(), Bundle: pushedBundle(t, "a")}
 		if err := o.keep(e); err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,5 @@
-package config
+// Package bundle packs a configuration for other machines, and unpacks it there.
+package bundle
 
 import (
 	"crypto/sha256"
@@ -7,21 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
-// MaxBundle is the maximum total size of the files in a Bundle, in bytes.
-const MaxBundle = form.MaxSize
+// MaxSize is the maximum total size of the files in a Bundle, in bytes.
+const MaxSize = form.MaxSize
 
 // maxFiles is the maximum number of files in a Bundle.
 const maxFiles = 1000
 
-// ErrBundle reports an invalid Bundle.
-var ErrBundle = errors.New("not a configuration that can be pushed")
+// ErrInvalid reports an invalid Bundle.
+var ErrInvalid = errors.New("not a configuration that can be pushed")
 
 // A Bundle is a configuration for other machines: its file, the included files, and the
 // files of its lists, unchanged. Environment variables are replaced on the receiving
@@ -35,25 +36,14 @@ type Bundle struct {
 // the receiving machine. Problems report files that cannot be read.
 func Pack(path string) (Bundle, error) {
 	p := &recordingFiles{dir: filepath.Dir(path), picked: map[string]string{}}
-	name := filepath.Base(path)
-	r := newLoader(os.LookupEnv)
-	r.source = p
-	main := r.open(name, "")
-	if main == nil {
-		return Bundle{}, r.failed()
+	b := Bundle{Main: filepath.Base(path), Files: p.picked}
+	if problems, ok := config.Visit(p, b.Main); !ok || p.missing {
+		return Bundle{}, problems
 	}
-	r.include(name, main)
-	for _, name := range form.SortedKeys(main.Lists) {
-		r.attach(&main.Lists[name].File)
-	}
-	if p.missing {
-		return Bundle{}, r.failed()
-	}
-	b := Bundle{Main: name, Files: p.picked}
 	return b, b.Check()
 }
 
-// Check returns an error that wraps ErrBundle if b is too large or has no main
+// Check returns an error that wraps ErrInvalid if b is too large or has no main
 // file.
 func (b Bundle) Check() error {
 	size := 0
@@ -61,13 +51,13 @@ func (b Bundle) Check() error {
 		size += len(name) + len(text)
 	}
 	if len(b.Files) > maxFiles {
-		return fmt.Errorf("%w: it has %d files; write them into %d or fewer", ErrBundle, len(b.Files), maxFiles)
+		return fmt.Errorf("%w: it has %d files; write them into %d or fewer", ErrInvalid, len(b.Files), maxFiles)
 	}
 	if _, ok := b.Files[b.Main]; !ok {
-		return fmt.Errorf("%w: the file %q is not in it", ErrBundle, b.Main)
+		return fmt.Errorf("%w: the file %q is not in it", ErrInvalid, b.Main)
 	}
-	if size > MaxBundle {
-		return fmt.Errorf("%w: its files have more than %d MiB together; move long lists to a place of their own", ErrBundle, MaxBundle>>20)
+	if size > MaxSize {
+		return fmt.Errorf("%w: its files have more than %d MiB together; move long lists to a place of their own", ErrInvalid, MaxSize>>20)
 	}
 	return nil
 }
@@ -90,60 +80,22 @@ func (b Bundle) Hash() string {
 // Unpack loads b on a machine whose own configuration is own. The sections listen, admin,
 // store, redis, reload, access_log and traces are taken from own if b does not have them.
 // The Hash of the result is that of b, which is the same on all machines.
-func Unpack(own *Config, b Bundle) (*Config, error) {
+func Unpack(own *config.Config, b Bundle) (*config.Config, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
 	}
-	r := newLoader(os.LookupEnv)
-	r.HideVariables()
-	r.CountTogether()
-	r.home = filepath.Dir(own.Files[0])
-	r.source = bundleFiles{b.Files, r.home, own.own}
-	main := r.open(b.Main, "")
-	if main == nil {
-		return nil, r.failed()
-	}
-	r.include(b.Main, main)
-	if r.Exhausted() { // whatever was read of it would cost what the bound is to spare
-		return nil, r.failed()
-	}
-	r.inherit(main, own.form)
-	c, err := r.compile(main)
+	home := filepath.Dir(own.Files[0])
+	c, err := config.LoadFrom(bundleFiles{b.Files, home, own}, b.Main, own)
 	if err != nil {
 		return nil, err
 	}
+	read := c.Files
 	c.Hash = b.Hash()
 	c.Files, c.Globs = []string{own.Files[0]}, nil
-	for _, name := range r.files {
+	for _, name := range read {
 		if _, came := b.Files[name]; !came {
-			c.Files = append(c.Files, within(r.home, name))
+			c.Files = append(c.Files, within(home, name))
 		}
 	}
 	return c, nil
-}
-
-// inherit copies sections that belong to the machine from own to main, unless main has
-// them.
-func (r *loader) inherit(main, own *file) {
-	if !r.Given(&main.Listen) {
-		main.Listen = own.Listen
-	}
-	if !r.Given(&main.Admin) {
-		main.Admin = own.Admin
-	}
-	if !r.Given(&main.Store) {
-		main.Store = own.Store
-	}
-	if !r.Given(&main.Redis) {
-		main.Redis = own.Redis
-	}
-	if !r.Given(&main.Reload) {
-		main.Reload = own.Reload
-	}
-	if !r.Given(&main.AccessLog) {
-		main.AccessLog = own.AccessLog
-	}
-	if !r.Given(&main.Traces) {
-		main.Traces = own.Traces
-	}
 }

@@ -1,9 +1,11 @@
-package config
+package bundle
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // favoured has values with rates of their own in all the ways in which they can be
@@ -54,7 +56,7 @@ func TestConceal_SaysWhereItCannotHashAnOverride(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ps Problems
+	var ps config.Problems
 	if _, err := b.Conceal(c, nil); !errors.As(err, &ps) || ps[0].Line != 1 || strings.Contains(err.Error(), "secretive") {
 		t.Errorf("Conceal = %v; want the place, and not the value", err)
 	}
@@ -62,7 +64,7 @@ func TestConceal_SaysWhereItCannotHashAnOverride(t *testing.T) {
 
 // What people are shown tells no value, and does the same when it is loaded.
 func TestEffective_HashesOverrides(t *testing.T) {
-	c, err := Load(write(t, "weir.yaml", favoured))
+	c, err := config.Load(write(t, "weir.yaml", favoured))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,7 @@ func TestEffective_HashesOverrides(t *testing.T) {
 			t.Errorf("the effective config tells %s:\n%s", told, text)
 		}
 	}
-	again, err := Load(write(t, "weir.yaml", text))
+	again, err := config.Load(write(t, "weir.yaml", text))
 	if err != nil || again.Routes[0].Limits[0].Hashed.Keys.Len() != 3 {
 		t.Errorf("the effective config, loaded: %v", err)
 	}
@@ -89,12 +91,12 @@ func TestCompare_TellsNoOverrides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		changes := Compare(was, is)
+		changes := config.Compare(was, is)
 		if len(changes) != 1 || changes[0].Name != name || !strings.Contains(changes[0].Is, "not shown") || strings.Contains(changes[0].String(), "555") || strings.Contains(changes[0].String(), "alice") {
 			t.Errorf("%s: changes %v; want that of %s, without values", from, changes, name)
 		}
 	}
-	if changes := Compare(was, was); len(changes) > 0 {
+	if changes := config.Compare(was, was); len(changes) > 0 {
 		t.Errorf("changes %v; want none", changes)
 	}
 }

@@ -1,4 +1,4 @@
-package config
+package bundle
 
 import (
 	"errors"
@@ -10,21 +10,9 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
-
-// A files is a source of files, by the names that files use for each other.
-type files interface {
-	read(path string) ([]byte, error)
-	// glob is filepath.Glob.
-	glob(pattern string) ([]string, error)
-}
-
-// diskFiles reads the files of this machine.
-type diskFiles struct{}
-
-func (diskFiles) read(path string) ([]byte, error)      { return readFile(path) }
-func (diskFiles) glob(pattern string) ([]string, error) { return filepath.Glob(pattern) }
 
 // A recordingFiles reads files of this machine, relative ones from dir, and records their
 // contents.
@@ -34,8 +22,9 @@ type recordingFiles struct {
 	missing bool // a file could not be read
 }
 
-func (r *recordingFiles) read(path string) ([]byte, error) {
-	data, err := readFile(within(r.dir, path))
+// Read implements config.FileSource.
+func (r *recordingFiles) Read(path string) ([]byte, error) {
+	data, err := form.ReadFile(within(r.dir, path))
 	if err != nil {
 		r.missing = true
 		return nil, err
@@ -44,7 +33,8 @@ func (r *recordingFiles) read(path string) ([]byte, error) {
 	return data, nil
 }
 
-func (r *recordingFiles) glob(pattern string) ([]string, error) {
+// Glob implements config.FileSource.
+func (r *recordingFiles) Glob(pattern string) ([]string, error) {
 	found, err := filepath.Glob(within(r.dir, pattern))
 	for i := range found {
 		if rel, err := filepath.Rel(r.dir, found[i]); err == nil && !filepath.IsAbs(pattern) {
@@ -54,47 +44,59 @@ func (r *recordingFiles) glob(pattern string) ([]string, error) {
 	return found, err
 }
 
-// errForeign is the error for all other files of this machine, whether they exist or not,
-// which the sender of a configuration must not learn.
-var errForeign = errors.New("not part of the pushed configuration, and not in the directory of this machine's own file")
+// Owner implements config.FileSource.
+func (r *recordingFiles) Owner(string) config.FileOwner { return config.OfConfig }
 
 // A bundleFiles reads files of a Bundle and, of the others, only those of this machine that
 // are intended for it: in dir or below, and those that its own configuration names.
 type bundleFiles struct {
 	files map[string]string
 	dir   string
-	own   map[string]bool
+	own   *config.Config
 }
 
-func (b bundleFiles) read(path string) ([]byte, error) {
+// Read implements config.FileSource.
+func (b bundleFiles) Read(path string) ([]byte, error) {
 	if text, ok := b.files[path]; ok {
 		return []byte(text), nil
 	}
-	if full := within(b.dir, path); b.own[filepath.Clean(full)] {
-		return readFile(full)
+	if full := within(b.dir, path); b.own.Names(filepath.Clean(full)) {
+		return form.ReadFile(full)
 	}
 	if !b.holds(path) {
-		return nil, errForeign
+		return nil, config.ErrForeign
 	}
 	root, err := os.OpenRoot(b.dir)
 	if err != nil {
-		return nil, pathless(err)
+		return nil, form.Pathless(err)
 	}
 	defer root.Close()
 	inside, _ := filepath.Rel(b.dir, within(b.dir, path))
 	f, err := root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		if err = pathless(err); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-			err = errForeign // a symbolic link leads out of dir
+		if err = form.Pathless(err); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			err = config.ErrForeign // a symbolic link leads out of dir
 		}
 		return nil, err
 	}
-	if err := regular(f); err != nil {
+	if err := form.Regular(f); err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, form.MaxSize+1))
-	return data, pathless(err)
+	return data, form.Pathless(err)
+}
+
+// Owner implements config.FileSource.
+func (b bundleFiles) Owner(path string) config.FileOwner {
+	_, came := b.files[path]
+	switch {
+	case came:
+		return config.OfConfig
+	case b.holds(path), b.own.Names(filepath.Clean(path)):
+		return config.OfMachine
+	}
+	return config.Foreign
 }
 
 // holds reports whether path is lexically in dir or below.
@@ -103,8 +105,8 @@ func (b bundleFiles) holds(path string) bool {
 	return err == nil && filepath.IsLocal(inside)
 }
 
-// glob finds only files of the Bundle.
-func (b bundleFiles) glob(pattern string) ([]string, error) {
+// Glob finds only files of the Bundle.
+func (b bundleFiles) Glob(pattern string) ([]string, error) {
 	var found []string
 	for name := range b.files {
 		ok, err := path.Match(filepath.ToSlash(pattern), filepath.ToSlash(name))

@@ -1,4 +1,4 @@
-package config
+package bundle
 
 import (
 	"errors"
@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // ownConfig is the configuration of a machine, in a folder of its own.
-func ownConfig(t *testing.T, text string) *Config {
+func ownConfig(t *testing.T, text string) *config.Config {
 	t.Helper()
 	return mustLoad(t, write(t, "own.yaml", text))
 }
@@ -87,7 +88,7 @@ func TestUnpack_ReadsCertificatesWhereItIs(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "tls/ca.pem") {
 		t.Fatalf("without the file: %v; want that it is missing", err)
 	}
-	ca, _ := newCertificate(t)
+	ca := newCertificate(t)
 	beside := filepath.Join(filepath.Dir(at.Files[0]), "tls/ca.pem")
 	os.Mkdir(filepath.Dir(beside), 0o755)
 	os.WriteFile(beside, []byte(ca), 0o600)
@@ -104,16 +105,16 @@ func TestUnpack_ProblemsHaveTheirPlaces(t *testing.T) {
 	b := Bundle{Main: "weir.yaml", Files: map[string]string{
 		"weir.yaml": "include: ['conf.d/*.yaml']\n" + small, "conf.d/b.yaml": "routes: [{match: {path: /b}, upstream: nowhere}]\n",
 	}}
-	var ps Problems
+	var ps config.Problems
 	if _, err := Unpack(ownConfig(t, small), b); !errors.As(err, &ps) || ps[0].File != "conf.d/b.yaml" || ps[0].Line != 1 {
 		t.Errorf("Unpack = %v; want the place in conf.d/b.yaml", err)
 	}
-	if _, err := Unpack(ownConfig(t, small), Bundle{Main: "x", Files: map[string]string{"y": ""}}); !errors.Is(err, ErrBundle) {
-		t.Errorf("a bundle without its main file: %v; want ErrBundle", err)
+	if _, err := Unpack(ownConfig(t, small), Bundle{Main: "x", Files: map[string]string{"y": ""}}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a bundle without its main file: %v; want ErrInvalid", err)
 	}
-	big := Bundle{Main: "x", Files: map[string]string{"x": strings.Repeat(" ", MaxBundle+1)}}
-	if err := big.Check(); !errors.Is(err, ErrBundle) {
-		t.Errorf("a bundle that is too large: %v; want ErrBundle", err)
+	big := Bundle{Main: "x", Files: map[string]string{"x": strings.Repeat(" ", MaxSize+1)}}
+	if err := big.Check(); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a bundle that is too large: %v; want ErrInvalid", err)
 	}
 }
 
@@ -128,11 +129,11 @@ func TestPack_NeedsWhatTheFileNames(t *testing.T) {
 }
 
 func TestCompare_TellsEachPart(t *testing.T) {
-	load := func(text string) *Config { return ownConfig(t, text) }
+	load := func(text string) *config.Config { return ownConfig(t, text) }
 	was := load("upstreams: {demo: echo}\nroutes:\n- {name: a, match: {path: /a}, upstream: demo, limits: [{name: l, key: global, rate: 1/1m}, {name: gone, key: global, rate: 1/1h}]}\n- {name: old, match: {path: /old}, upstream: demo}\n")
 	is := load("upstreams: {demo: echo}\ndefaults: {expose: false}\nroutes:\n- {name: a, match: {path: /a}, upstream: demo, limits: [{name: l, key: global, rate: 2/1m}, {name: new, key: global, rate: 1/1h}]}\n")
 	var got []string
-	for _, c := range Compare(was, is) {
+	for _, c := range config.Compare(was, is) {
 		text, _, _ := strings.Cut(c.String(), ":")
 		got = append(got, text)
 	}
@@ -140,10 +141,10 @@ func TestCompare_TellsEachPart(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("Compare tells %q; want %q", got, want)
 	}
-	if changes := Compare(was, is); !strings.Contains(changes[1].Was, "rate: 1/1m") || !strings.Contains(changes[1].Is, "rate: 2/1m") {
+	if changes := config.Compare(was, is); !strings.Contains(changes[1].Was, "rate: 1/1m") || !strings.Contains(changes[1].Is, "rate: 2/1m") {
 		t.Errorf("limit a.l: %q -> %q; want the rates", changes[1].Was, changes[1].Is)
 	}
-	if changes := Compare(was, was); len(changes) != 0 {
+	if changes := config.Compare(was, was); len(changes) != 0 {
 		t.Errorf("nothing changed: %v", changes)
 	}
 }
@@ -201,7 +202,7 @@ func TestUnpack_DoesNotProbeThisMachine(t *testing.T) {
 
 // What this machine's own file names may be named, wherever it is.
 func TestUnpack_ReadsWhatTheOwnFileNames(t *testing.T) {
-	ca, _ := newCertificate(t)
+	ca := newCertificate(t)
 	outside := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(outside, []byte(ca), 0o600); err != nil {
 		t.Fatal(err)
@@ -217,8 +218,8 @@ func TestBundle_IsBounded(t *testing.T) {
 	for i := range maxFiles {
 		many.Files[strings.Repeat("x", i+1)] = ""
 	}
-	if err := many.Check(); !errors.Is(err, ErrBundle) || !strings.Contains(err.Error(), "1001 files") {
-		t.Errorf("of many files: %v; want ErrBundle", err)
+	if err := many.Check(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "1001 files") {
+		t.Errorf("of many files: %v; want ErrInvalid", err)
 	}
 	// Files that each stay below the bound of one do not pass it together.
 	b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "include: ['p*.yaml']\n" + small}}

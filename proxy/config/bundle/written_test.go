@@ -1,8 +1,10 @@
-package config
+package bundle
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // What variables hold on a machine is not told to whoever asks what would change
@@ -27,7 +29,7 @@ routes:
 		t.Fatal(err)
 	}
 	var told strings.Builder
-	for _, c := range Compare(at, is) {
+	for _, c := range config.Compare(at, is) {
 		told.WriteString(c.String() + "\n")
 	}
 	for _, held := range []string{"hunter2", "4711"} {

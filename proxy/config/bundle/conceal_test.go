@@ -1,10 +1,12 @@
-package config
+package bundle
 
 import (
 	"errors"
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // personal has values of lists in all the ways in which they can be written.
@@ -37,7 +39,7 @@ type concealCase struct {
 
 // check conceals it, once more the same way, and what came of that; it returns the
 // configuration before and after.
-func (w concealCase) check(t *testing.T, at *Config) (plain *Config, hashed Bundle, c *Config) {
+func (w concealCase) check(t *testing.T, at *config.Config) (plain *config.Config, hashed Bundle, c *config.Config) {
 	t.Helper()
 	b := bundleOf(w.text)
 	plain, err := Unpack(at, b)
@@ -116,7 +118,7 @@ func TestConceal_SaysWhereItCannot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ps Problems
+	var ps config.Problems
 	if _, err := b.Conceal(c, nil); !errors.As(err, &ps) || ps[0].Line != 2 || strings.Contains(err.Error(), "secretive") {
 		t.Errorf("Conceal = %v; want the places, and not the value", err)
 	}
@@ -124,7 +126,7 @@ func TestConceal_SaysWhereItCannot(t *testing.T) {
 
 func TestEffective_HashesValuesOfLists(t *testing.T) {
 	t.Setenv("CONCEALED", "dave")
-	c, err := Load(write(t, "weir.yaml", personal, "blocked.txt", "+1 555 0100\n"))
+	c, err := config.Load(write(t, "weir.yaml", personal, "blocked.txt", "+1 555 0100\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +150,7 @@ func TestCompare_TellsNoValuesOfLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes := Compare(was, is)
+	changes := config.Compare(was, is)
 	if len(changes) != 1 || changes[0].Name != "flow" || !strings.Contains(changes[0].Is, "3, not shown") || strings.Contains(changes[0].String(), "555") {
 		t.Errorf("changes %v; want that of flow, without values", changes)
 	}

@@ -252,13 +252,13 @@ func TestPush_AfterRedisCameBackEmpty(t *testing.T) {
 	}
 }
 
-// Values of lists and of overrides lie in Redis hashed, and mean the same; history and
+// Values of sensitive keys in lists and overrides lie in Redis hashed, and mean the same; history and
 // plans do not tell them.
 func TestPush_HashesValues(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	w := start(t, followerYAML(server.Addr))
-	text := "keys: {phone: {from: \"header:X-Phone\", normalize: digits}}\nlists:\n  stolen: {key: phone, values: [\"+1 555 0100\"], action: deny}\n" +
+	text := "keys: {phone: {from: \"header:X-Phone\", normalize: digits, sensitive: true}}\nlists:\n  stolen: {key: phone, values: [\"+1 555 0100\"], action: deny}\n" +
 		strings.Replace(revisionYAML(1), "    limits: [", "    lists: [stolen]\n    limits: [{key: phone, rate: 1/1h, overrides: {\"+1 555 0102\": 2/1h}}, ", 1)
 	code, stdout, stderr := w.push(text, "ann")
 	if code != 0 || strings.Contains(stdout, "0100") || strings.Contains(stdout, "0102") {

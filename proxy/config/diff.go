@@ -35,7 +35,7 @@ func (c Change) String() string {
 
 // Compare returns the changes from was to is: limits first, then routes, keys, lists,
 // upstreams and the other sections, by name. Contents of files that the configuration names
-// are not compared. Secrets, the values of lists and overrides, and the values of
+// are not compared. Secrets, values of sensitive keys in lists and overrides, and values of
 // environment variables are not shown; only that they differ.
 func Compare(was, is *Config) []Change {
 	once := make([]byte, 16)
@@ -62,10 +62,12 @@ func partNames() []string { return []string{"limit", "route", "key", "list", "up
 func (c *Config) parts(once []byte) []map[string]string {
 	f, line := c.form, c.written.Line
 	limits, routes := map[string]string{}, map[string]string{}
-	specs := map[*limitForm]*key.Spec{}
+	specs, lookups := map[*limitForm]*key.Spec{}, map[string]*key.Spec{}
 	for _, v := range c.values {
 		if v.limit != nil {
 			specs[v.limit] = v.Spec
+		} else {
+			lookups[v.List] = v.Spec
 		}
 	}
 	for _, r := range f.Routes {
@@ -92,7 +94,7 @@ func (c *Config) parts(once []byte) []map[string]string {
 	lists := map[string]string{}
 	for name, l := range f.Lists {
 		shown := *l
-		if len(l.Values) > 0 {
+		if spec := lookups[name]; len(l.Values) > 0 && (spec == nil || spec.IsConcealed()) {
 			shown.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), brief(once, strings.Join(l.Values, "\n")))}
 		}
 		lists[name] = c.written.LineOf(&shown, l)

@@ -70,10 +70,9 @@ func (l *limits) known(texts *list, spec *key.Spec, value string) bool {
 	return len(problems) == 0
 }
 
-// concealedOverrides returns the overrides of f with values that can be hashed replaced by
-// hash.
+// concealedOverrides returns the overrides of f with values of a sensitive key replaced by hash.
 func concealedOverrides(f *limitForm, spec *key.Spec, hash func(text string) string) map[string]*list {
-	if spec == nil || !spec.CanHash() {
+	if spec == nil || !spec.IsConcealed() {
 		return f.Overrides
 	}
 	all := map[string]*list{}

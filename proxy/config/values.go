@@ -32,7 +32,7 @@ func (p Privacy) secrets() [][]byte {
 	return all
 }
 
-// hashedValues returns f for display: values of lists and overrides are hashed, so that the
+// hashedValues returns f for display: values of sensitive keys in lists and overrides are hashed, so that the
 // result can be loaded with the same effect.
 func (c *Config) hashedValues(f file) file {
 	salt := sha256.Sum256([]byte("salt of " + c.Hash))
@@ -46,7 +46,7 @@ func (c *Config) hashedValues(f file) file {
 		}
 	}
 	hash := func(spec *key.Spec, text string) string {
-		if spec == nil || !spec.CanHash() {
+		if spec == nil || !spec.IsConcealed() {
 			return text
 		}
 		if hash, err := pepper.HashValue(spec, text); err == nil {

@@ -1,6 +1,7 @@
 package key
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -66,6 +67,12 @@ func (s *Spec) shape() Shape {
 		return Shape{Name: s.Name, kind: shapeNumber, sensitive: s.Sensitive}
 	}
 	return Shape{Name: s.Name, sensitive: s.Sensitive}
+}
+
+// IsConcealed reports whether values of s in lists and overrides are hashed where others may read them: s,
+// or a key that it consists of, is sensitive, and its values can be looked up by a hash.
+func (s *Spec) IsConcealed() bool {
+	return s.CanHash() && slices.ContainsFunc(s.Shapes(), func(one Shape) bool { return one.sensitive })
 }
 
 // Texts formats a key with these shapes and texts. Unknown texts are ""; those for which

@@ -12,8 +12,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// Conceal returns b with the values of its lists and overrides hashed, so that it can be
-// stored and sent where others may read it; comments in files of lists are removed. c is
+// Conceal returns b with the values of lists and overrides hashed whose keys are sensitive, so
+// that it can be stored and sent where others may read it; comments in files of such lists are
+// removed. c is
 // the result of Unpack. The hash uses privacy.hash_secret or, if there is none, the salt of
 // served, or a new one. Addresses and networks are not hashed, because hashed networks
 // could not be looked up. Hashed values are unchanged: the same files give the same Bundle.
@@ -24,7 +25,7 @@ func (b Bundle) Conceal(c *config.Config, served *Bundle) (Bundle, error) {
 	hashed := Bundle{b.Main, maps.Clone(b.Files)}
 	byFile := map[string][]config.Value{}
 	for _, v := range c.Values() {
-		if !v.Spec.CanHash() || strings.Contains(v.Written, "${") {
+		if !v.Spec.IsConcealed() || strings.Contains(v.Written, "${") {
 			continue
 		}
 		if v.File != "" {

@@ -26,8 +26,8 @@ func TestConceal_InEveryStyleOfYAML(t *testing.T) {
 			for _, around := range []yaml.Style{0, yaml.FlowStyle} {
 				written := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value, Style: style}
 				after := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "carol"}
-				text := "lists:\n  l:\n    key: query:user\n    action: deny\n" + indented("values", &yaml.Node{Kind: yaml.SequenceNode, Style: around, Content: []*yaml.Node{written, after}}, t) +
-					"routes:\n- name: a\n  match: {path: /a}\n  upstream: echo\n  lists: [l]\n  limits:\n  - name: n\n    key: query:user\n    rate: 1/1h\n" +
+				text := "keys: {user: {from: 'query:user', sensitive: true}}\nlists:\n  l:\n    key: user\n    action: deny\n" + indented("values", &yaml.Node{Kind: yaml.SequenceNode, Style: around, Content: []*yaml.Node{written, after}}, t) +
+					"routes:\n- name: a\n  match: {path: /a}\n  upstream: echo\n  lists: [l]\n  limits:\n  - name: n\n    key: user\n    rate: 1/1h\n" +
 					indented("overrides", &yaml.Node{Kind: yaml.MappingNode, Style: around, Content: []*yaml.Node{written, {Kind: yaml.ScalarNode, Value: "2/1h"}}}, t)
 				b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}
 				what := fmt.Sprintf("%q, %s, %v", value, name, around == yaml.FlowStyle)

@@ -10,7 +10,7 @@ import (
 )
 
 // personal has values of lists in all the ways in which they can be written.
-const personal = `keys: {phone: {from: "header:X-Phone", normalize: digits}, user: "header:X-User"}
+const personal = `keys: {phone: {from: "header:X-Phone", normalize: digits, sensitive: true}, user: {from: "header:X-User", sensitive: true}}
 lists:
   blocked: {key: phone, file: blocked.txt, action: deny}
   flow: {key: phone, values: ["+1 555 0101", '1 555 0102', 1-555-0103], action: deny} # +1 555 0109
@@ -92,6 +92,33 @@ func TestConceal_ListsTheSameAndTellsNobody(t *testing.T) {
 	}
 }
 
+// What is not sensitive is told as it is: a country is no secret, even if the number is that it is of.
+func TestConceal_HashesNothingElse(t *testing.T) {
+	at := ownConfig(t, small)
+	const plain = `keys:
+  phone: {from: "header:X-Phone", normalize: {as: e164, default_region: CN}, sensitive: true}
+  country: {of: phone, part: country}
+  user: "header:X-User"
+lists: {banned: {key: country, values: [KP, CU], action: deny}, staff: {key: user, values: [alice], action: bypass}, test: {key: phone, values: ["+8613800138000"], action: bypass}}
+routes: [{name: a, match: {path: /a}, upstream: echo, lists: [banned, staff, test], limits: [{key: country, rate: 9/1h, overrides: {US: 90/1h}}]}]
+`
+	concealCase{name: "plain", text: plain, told: []string{"13800138000"}, kept: []string{"[KP, CU]", "[alice]", "{US: 90/1h}"}}.check(t, at)
+	c, err := Unpack(at, bundleOf(plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(effective(t, c)); !strings.Contains(text, "KP") || !strings.Contains(text, "alice") || !strings.Contains(text, "US:") || strings.Contains(text, "13800138000") {
+		t.Errorf("the effective config is\n%s", text)
+	}
+	is, err := Unpack(at, bundleOf(strings.Replace(plain, "[KP, CU]", "[KP]", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changes := config.Compare(c, is); len(changes) != 1 || !strings.Contains(changes[0].Was, "CU") || strings.Contains(changes[0].Is, "not shown") {
+		t.Errorf("changes %v; want the countries", changes)
+	}
+}
+
 func TestConceal_AnotherSecretIsAProblem(t *testing.T) {
 	t.Setenv("CONCEALED", "dave")
 	t.Setenv("CONCEALED_SECRET", "a secret of sixteen characters")
@@ -111,7 +138,7 @@ func TestConceal_AnotherSecretIsAProblem(t *testing.T) {
 }
 
 func TestConceal_SaysWhereItCannot(t *testing.T) {
-	const shared = "lists:\n  a: {key: 'header:X-A', values: [&x secretive], action: deny}\n  b: {key: 'header:X-A', values: [*x], action: deny}\n" +
+	const shared = "keys: {a: {from: 'header:X-A', sensitive: true}}\nlists:\n  a: {key: a, values: [&x secretive], action: deny}\n  b: {key: a, values: [*x], action: deny}\n" +
 		"routes: [{name: a, match: {path: /a}, upstream: echo, lists: [a, b]}]\n"
 	b := bundleOf(shared)
 	c, err := Unpack(ownConfig(t, small), b)
@@ -119,7 +146,7 @@ func TestConceal_SaysWhereItCannot(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ps config.Problems
-	if _, err := b.Conceal(c, nil); !errors.As(err, &ps) || ps[0].Line != 2 || strings.Contains(err.Error(), "secretive") {
+	if _, err := b.Conceal(c, nil); !errors.As(err, &ps) || ps[0].Line != 3 || strings.Contains(err.Error(), "secretive") {
 		t.Errorf("Conceal = %v; want the places, and not the value", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // favoured has values with rates of their own in all the ways in which they can be
 // written.
-const favoured = `keys: {phone: {from: "header:X-Phone", normalize: digits}, user: "header:X-User"}
+const favoured = `keys: {phone: {from: "header:X-Phone", normalize: digits, sensitive: true}, user: {from: "header:X-User", sensitive: true}}
 routes:
   - name: a
     match: {path: /a}
@@ -51,13 +51,13 @@ func TestConceal_OverridesGoByTheSameRates(t *testing.T) {
 }
 
 func TestConceal_SaysWhereItCannotHashAnOverride(t *testing.T) {
-	b := bundleOf("routes: [{name: a, match: {path: /a}, upstream: echo, limits: [{key: 'header:X-A', rate: 1/1h, overrides: {&x secretive: 2/1h}}]}]\n")
+	b := bundleOf("keys: {a: {from: 'header:X-A', sensitive: true}}\nroutes: [{name: a, match: {path: /a}, upstream: echo, limits: [{key: a, rate: 1/1h, overrides: {&x secretive: 2/1h}}]}]\n")
 	c, err := Unpack(ownConfig(t, small), b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var ps config.Problems
-	if _, err := b.Conceal(c, nil); !errors.As(err, &ps) || ps[0].Line != 1 || strings.Contains(err.Error(), "secretive") {
+	if _, err := b.Conceal(c, nil); !errors.As(err, &ps) || ps[0].Line != 2 || strings.Contains(err.Error(), "secretive") {
 		t.Errorf("Conceal = %v; want the place, and not the value", err)
 	}
 }

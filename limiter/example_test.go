@@ -97,13 +97,14 @@ func ExampleWaitQueue() {
 }
 
 func ExampleParseRate() {
-	for _, s := range []string{"5/60s", "10/1d", "10/d", "10/day"} {
+	for _, s := range []string{"5/60s", "10/1d", "10/d", "10 per day", "10/day"} {
 		r, err := limiter.ParseRate(s)
 		fmt.Println(r, err)
 	}
 	// Output:
 	// 5/1m <nil>
 	// 10/1d <nil>
-	// 0/0s not a rate: "10/d"; say how long the window is, for example 10/1d
-	// 0/0s not a rate: "10/day"; the window needs a number and a unit: ms, s, m, h, d or w
+	// 10/1d <nil>
+	// 10/1d <nil>
+	// 0/0s not a rate: "10/day"; the unit is a letter, for example 10/1d
 }

@@ -26,20 +26,28 @@ type Rate struct {
 	Window time.Duration
 }
 
-// ParseRate parses COUNT/WINDOW: "5/1h", "100/10s", "10/1d", "20/1h30m". The window must
-// have a unit: ms, s, m, h, d (24 h) or w (7 d). Errors wrap ErrInvalidRate and suggest a
-// correction.
+// ParseRate parses COUNT/WINDOW: "5/1h", "100/10s", "10/1d", "20/1h30m". The window has a unit: ms, s, m,
+// h, d (24 h) or w (7 d); a unit alone is one of it, so that "10/s" is "10/1s", and so is a word after
+// per: "10 per minute". Errors wrap ErrInvalidRate and suggest a correction.
 func ParseRate(s string) (Rate, error) {
 	count, window, found := strings.Cut(strings.TrimSpace(s), "/")
+	if before, word, isPhrase := strings.Cut(count, " per "); isPhrase && !found {
+		if unit := unitOf(strings.TrimSpace(word)); unit != "" {
+			count, window, found = strings.TrimSpace(before), unit, true
+		}
+	}
 	if !found {
 		return Rate{}, fmt.Errorf("%w: %q; write COUNT/WINDOW, for example %s", ErrInvalidRate, s, suggestRate(count, "1m"))
 	}
 	if _, err := ParseDuration("1" + window); err == nil && !strings.ContainsAny(window, "0123456789") {
-		return Rate{}, fmt.Errorf("%w: %q; say how long the window is, for example %s", ErrInvalidRate, s, suggestRate(count, "1"+window))
+		window = "1" + window
+	}
+	if unit := unitOf(window); unit != "" {
+		return Rate{}, fmt.Errorf("%w: %q; the unit is a letter, for example %s", ErrInvalidRate, s, suggestRate(count, "1"+unit))
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil || count[0] == '+' {
-		return Rate{}, fmt.Errorf("%w: %q; the count is a whole number from 1 to %d", ErrInvalidRate, s, int64(MaxCount))
+		return Rate{}, fmt.Errorf("%w: %q; the count is a whole number from 1 to %d, for example %s", ErrInvalidRate, s, int64(MaxCount), suggestRate(count, window))
 	}
 	w, err := ParseDuration(window)
 	if err != nil {
@@ -50,6 +58,24 @@ func ParseRate(s string) (Rate, error) {
 		return Rate{}, err
 	}
 	return r, nil
+}
+
+// unitOf returns the unit that a word means, in the singular or the plural: m for minute. It returns "" for
+// other words.
+func unitOf(word string) string {
+	switch strings.TrimSuffix(strings.ToLower(word), "s") {
+	case "second", "sec":
+		return "s"
+	case "minute", "min":
+		return "m"
+	case "hour":
+		return "h"
+	case "day":
+		return "d"
+	case "week":
+		return "w"
+	}
+	return ""
 }
 
 // suggestRate returns a valid rate close to count and window, for an error message. It

@@ -17,6 +17,11 @@ func TestParseRate(t *testing.T) {
 		"10/1d":           {Count: 10, Window: 24 * time.Hour},
 		"20/1h30m":        {Count: 20, Window: 90 * time.Minute},
 		"3/2w":            {Count: 3, Window: 14 * 24 * time.Hour},
+		"10/s":            {Count: 10, Window: time.Second},
+		"100/m":           {Count: 100, Window: time.Minute},
+		"10 per minute":   {Count: 10, Window: time.Minute},
+		"1 per Week":      {Count: 1, Window: 7 * 24 * time.Hour},
+		" 7  per  hour ":  {Count: 7, Window: time.Hour},
 		"1/1ms":           {Count: 1, Window: time.Millisecond},
 		"2147483647/366d": {Count: limiter.MaxCount, Window: limiter.MaxWindow},
 	} {
@@ -26,7 +31,7 @@ func TestParseRate(t *testing.T) {
 		}
 	}
 	for _, in := range []string{
-		"", "5", "/", "5/", "/1m", "5/m", "5/60", "-1/1m", "+1/1m", "0/1m", "1.5/1m", "x/1m", "5/1x", "5/0s", "5/-1s",
+		"", "5", "/", "5/", "/1m", "5/", "5/60", "10 per", "10 per m", "10 per 5 minutes", "10/1 per minute", "-1/1m", "+1/1m", "0/1m", "1.5/1m", "x/1m", "5/1x", "5/0s", "5/-1s",
 		"1/367d", "2147483648/1m", "1e3/1m", "5 / 1m", "5/1m/1h", "1/1y",
 	} {
 		if got, err := limiter.ParseRate(in); !errors.Is(err, limiter.ErrInvalidRate) {
@@ -69,8 +74,8 @@ func TestWindowName(t *testing.T) {
 func TestParseRate_AdviceIsARate(t *testing.T) {
 	example := regexp.MustCompile(`for example (.*)$`)
 	for text, want := range map[string]string{
-		"5r/s": "5/1s", "5/m": "5/1m", "5": "5/1m", "5r": "5/1m", "0/s": "5/1m", "": "5/1m", "per second": "5/1m", "99999999999/s": "5/1m",
-		"100 requests/h": "100/1h", "five/m": "5/1m", "-5/s": "5/1m",
+		"5r/s": "5/1s", "5/minute": "5/1m", "100/Hours": "100/1h", "10 per fortnight": "10/1m", "5": "5/1m", "5r": "5/1m", "": "5/1m", "per second": "5/1m",
+		"100 requests/h": "100/1h", "five/m": "5/1m", "five/minute": "5/1m",
 	} {
 		_, err := limiter.ParseRate(text)
 		found := []string{"", ""}

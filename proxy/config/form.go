@@ -97,7 +97,7 @@ type defaultsForm struct {
 	// Expose makes limits visible to clients in header fields and refusals.
 	Expose bool `yaml:"expose" jsonschema:"default=true"`
 	// NewKeys limits how many requests with keys not seen recently one client address may send to each route, as COUNT/WINDOW: 1000/1m; or none.
-	NewKeys string `yaml:"new_keys" jsonschema:"default=none,pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w))+\\s*)$"`
+	NewKeys string `yaml:"new_keys" jsonschema:"default=none,pattern=^(none|\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w))([0-9]+(ms|s|m|h|d|w))*| +per +[A-Za-z]+)\\s*)$"`
 }
 
 // listForm is a list of keys that bypass the limits or are denied.
@@ -143,7 +143,7 @@ type routeForm struct {
 	// CountPreflight makes limits count CORS preflights too (OPTIONS with Origin and Access-Control-Request-Method, and only fields that browsers send with them). A preflight that carries a key of the route in its path, or a query parameter with the name of one, is always counted: exclude it by methods.
 	CountPreflight bool `yaml:"count_preflight" jsonschema:"default=false"`
 	// NewKeys limits how many requests with keys not seen recently one client address may send, as COUNT/WINDOW, or none; that of defaults when not given. The mode is that of the route.
-	NewKeys string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w))+\\s*)$"`
+	NewKeys string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w))([0-9]+(ms|s|m|h|d|w))*| +per +[A-Za-z]+)\\s*)$"`
 	// Limits are decided together in one atomic step: a request passes all of them, or takes permits from none.
 	Limits []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn lists the outcomes after which the permits of a request are refunded.

@@ -7,9 +7,9 @@ type limitForm struct {
 	// Key is the key that is counted: the name of a key, an origin such as header:X-Phone, or an inline key.
 	Key *keyForm `yaml:"key" jsonschema:"required"`
 	// Rate is COUNT/WINDOW: 1/60s, 5/1h, 1000/1d.
-	Rate string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*$"`
+	Rate string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
 	// Rates are several rates with different windows.
-	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*$"`
+	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
 	// Concurrent is how many requests of a key may be in progress at a time, instead of a rate.
 	Concurrent int `yaml:"concurrent,omitempty" jsonschema:"minimum=1,maximum=10000"`
 	// Distinct is a key whose distinct values are counted for each value of the first key, as in key: client_ip, distinct: phone, rate: 3/1h. A value counts until one window after its last use; using it again meanwhile takes no further permit.

@@ -18,9 +18,10 @@ import (
 // of operators is done here.
 func (s *shared) observe(x *exchange) {
 	o := s.observer
-	if result := outcomeOf(x); o.Wants(x.began, result) {
-		q := decisions.Request{Began: x.began, Outcome: result}
-		x.describe(&q, s.seed)
+	result, source := outcomeOf(x), x.refusedSource(s.seed)
+	if place := o.PlaceFor(x.began, result, source); place != decisions.Nowhere {
+		q := decisions.Request{Place: place, Began: x.began, Outcome: result, Source: source}
+		x.describe(&q)
 		o.Record(&q)
 	}
 	if !x.decided && len(x.takenPermits) == 0 {
@@ -49,7 +50,7 @@ func outcomeOf(x *exchange) decisions.Outcome {
 }
 
 // describe sets what is recorded of x, except for what observe sets.
-func (x *exchange) describe(q *decisions.Request, seed maphash.Seed) {
+func (x *exchange) describe(q *decisions.Request) {
 	q.ID, q.Method, q.Took, q.Status = x.id, x.request.Method, x.duration, x.response.status
 	q.NewKeys, q.Fallback, q.Upstream, q.Labels = x.newKeys, x.fallback, x.outcome.result.Target, x
 	if x.route != nil {
@@ -61,12 +62,6 @@ func (x *exchange) describe(q *decisions.Request, seed maphash.Seed) {
 	if x.err != nil && !x.isRefused() {
 		q.Err = x.err
 	}
-	if q.Source = uint64(x.source); q.Source == 0 { // no claim was made
-		q.Source = maphash.Comparable(seed, x.client.network)
-	}
-	if i, found := x.firstRefused(); found && x.isRefused() && i < len(x.claims.claims) {
-		q.Source ^= binary.LittleEndian.Uint64(x.claims.claims[i].Key[:8])
-	}
 	for flag, is := range [...]bool{x.isRepeat, x.waited, x.exempt, x.banned, x.route == nil || x.route.redactsPaths()} {
 		if is {
 			q.Flags |= decisions.Repeated << flag
@@ -74,6 +69,18 @@ func (x *exchange) describe(q *decisions.Request, seed maphash.Seed) {
 	}
 	x.describePath(q)
 	x.describeClaims(q)
+}
+
+// refusedSource returns a hash of the client and, if a limit refused x, of the key.
+func (x *exchange) refusedSource(seed maphash.Seed) uint64 {
+	source := uint64(x.source)
+	if source == 0 { // no claim was made
+		source = maphash.Comparable(seed, x.client.network)
+	}
+	if i, found := x.firstRefused(); found && x.isRefused() && i < len(x.claims.claims) {
+		source ^= binary.LittleEndian.Uint64(x.claims.claims[i].Key[:8])
+	}
+	return source
 }
 
 // describePath adds the path like redactedPath, as far as that is cheap: parameters that are keys are

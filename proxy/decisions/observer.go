@@ -29,10 +29,10 @@ func NewObserver() *Observer {
 // Minute returns the number of the minute of t, for a Counter.
 func (o *Observer) Minute(t time.Time) int64 { return int64(t.Sub(o.since) / time.Minute) }
 
-// Wants reports whether Record should be called for a request that arrived then and had that outcome. Of
-// requests that passed, only a sample is recorded.
-func (o *Observer) Wants(began time.Time, result Outcome) bool {
-	return o.recent.wants(began, result, o.Every)
+// PlaceFor returns where to record a request that arrived then and had that outcome; Nowhere if Record need
+// not be called. source is as in Request.
+func (o *Observer) PlaceFor(began time.Time, result Outcome, source uint64) Place {
+	return o.recent.placeFor(began, result, source, o.Every)
 }
 
 // Record stores a request.
@@ -45,9 +45,9 @@ func (o *Observer) Counter(name string, by *key.Spec) *Counter { return o.counte
 func (o *Observer) KeepOnly(these []*Counter) { o.counters.keepOnly(these) }
 
 // Find returns recent decisions, newest first: of the last 6144 requests that were refused, or would have
-// been in shadow mode; of up to 1536 earlier ones, of which each key and client has a share of 24, so
-// that a flood by one does not remove those of all others; and of the last 4096 others, or a sample of
-// them. It delays requests only for the time of copying a part of the ring.
+// been in shadow mode, as far as there were no more than 1000 in a second; of up to 1536 others, earlier
+// or more in a second, of which each key and client has a share of 24 (in a flood, one each millisecond),
+// so that a flood by one does not remove those of all others; and of the last 4096 others, or a sample of them. It delays requests only for the time of copying a part of the ring.
 func (o *Observer) Find(q Query, v View) []Decision { return o.recent.find(q, v) }
 
 // KeyByHash returns the key with the given hash in the log, if a recent request had it or one of these

@@ -12,6 +12,7 @@ import (
 // A Request is what is recorded of a request whose response has been written. Its strings and keys may
 // share the memory of its connection: Record copies what it keeps.
 type Request struct {
+	Place      Place
 	ID, Method string
 	Began      time.Time
 	Took       time.Duration
@@ -114,13 +115,35 @@ const (
 	NotAsked // another limit was known to refuse
 )
 
-// wants reports whether a request is to be stored: each that was refused, and of the others one in every
-// interval and part. Two concurrent calls may both return true.
-func (r *ring) wants(began time.Time, o Outcome, every time.Duration) bool {
-	if o != Passed {
-		return true
+// A Place is where a request is recorded.
+type Place uint8
+
+const (
+	Nowhere       Place = iota
+	amongAll            // in the ring of all refusals
+	amongItsOwn         // in the part for its key and client
+	amongTheOther       // among those that were not refused
+)
+
+// placeFor returns where a request is to be stored. Of refusals in a flood, one in every interval and
+// part is; of requests that passed, too. Concurrent calls may return a few more.
+func (r *ring) placeFor(began time.Time, o Outcome, source uint64, every time.Duration) Place {
+	switch {
+	case o == Passed:
+		if r.allowed[shardOfTime(began)].isDue(began, every) {
+			return amongTheOther
+		}
+	case !r.isFlooded(began):
+		return amongAll
+	case r.earlier[shardOf(source)].isDue(began, floodedEvery):
+		return amongItsOwn
 	}
-	p, now := &r.allowed[shardOfTime(began)], began.UnixNano()
+	return Nowhere
+}
+
+// isDue reports whether the last request that was due was at least an interval ago.
+func (p *part) isDue(began time.Time, every time.Duration) bool {
+	now := began.UnixNano()
 	since := now - p.last.Load()
 	if since >= 0 && since < int64(every) { // since is negative if the clock was set back
 		return false
@@ -129,20 +152,33 @@ func (r *ring) wants(began time.Time, o Outcome, every time.Duration) bool {
 	return true
 }
 
+// isFlooded reports whether a refusal now is one more than enter the ring of all of them in a second.
+func (r *ring) isFlooded(now time.Time) bool {
+	if second := now.Unix(); r.second.Load() != second {
+		r.second.Store(second)
+		r.inSecond.Store(0)
+	}
+	return r.inSecond.Add(1) > refusedEverySecond
+}
+
 // record stores q.
 func (r *ring) record(q *Request) {
-	if q.Outcome == Passed {
-		p := &r.allowed[shardOfTime(q.Began)]
-		p.mu.Lock()
-		p.slot(allowedRecent).fill(r, q)
-		p.mu.Unlock()
+	var p *part
+	size := earlierRecent
+	switch q.Place {
+	case Nowhere:
 		return
+	case amongItsOwn:
+		p = &r.earlier[shardOf(q.Source)]
+	case amongTheOther:
+		p, size = &r.allowed[shardOfTime(q.Began)], allowedRecent
+	default:
+		p, size = &r.refused[(r.next.Add(1)-1)%numShards], refusedRecent
 	}
-	p := &r.refused[(r.next.Add(1)-1)%numShards]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	slot := p.slot(refusedRecent)
-	if slot.began != 0 {
+	slot := p.slot(size)
+	if q.Place == amongAll && slot.began != 0 {
 		r.keep(slot)
 	}
 	slot.fill(r, q)

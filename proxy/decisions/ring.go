@@ -14,13 +14,18 @@ const (
 	// numShards is the number of parts of each ring, each with its own lock.
 	numShards = 64
 	// refusedRecent is the number of refused requests, and of those that would have been in shadow mode, in
-	// a part of the ring of all of them: in all the last 6144. When a request leaves it, it goes to
-	// the part for its key and client of another ring, with earlierRecent of them, so that a flood by
-	// one client does not overwrite the requests of all others. allowedRecent is the number of the
-	// others in a part: in all 4096. Full rings use about 7 MB; a part uses no memory before its first
-	// request.
+	// a part of the ring of all of them: in all the last 6144, and of each second the first
+	// refusedEverySecond. When a request leaves it, it goes to the part for its key and client of
+	// another ring, with earlierRecent of them, and so do those that are more in a second: a flood by
+	// one client does not overwrite the requests of all others, and uses little of the processor's
+	// cache. allowedRecent is the number of the others in a part: in all 4096. Full rings use about
+	// 7 MB; a part uses no memory before its first request.
 	refusedRecent = 96
 	earlierRecent = 24
+	// refusedEverySecond bounds how many refusals enter the ring of all of them.
+	refusedEverySecond = 1000
+	// floodedEvery is the minimum interval between further refusals stored in a part.
+	floodedEvery  = time.Millisecond
 	allowedRecent = 64
 
 	// AllowedEvery is the minimum interval between allowed requests stored in a part. Above about
@@ -35,17 +40,18 @@ const (
 
 // A ring stores the decisions about recent requests, so that an operator can find out why a certain
 // request was refused. Storing a request copies a fixed size of about 600 bytes under a lock with little
-// contention, without allocating; once the ring of refusals is full, twice. The data is formatted when
+// contention, without allocating; twice for a refusal that leaves the ring of all. The data is formatted when
 // it is read.
 type ring struct {
 	seed                      maphash.Seed
-	next                      atomic.Uint64 // refusals so far; they are spread over the parts in turn
+	next                      atomic.Uint64 // refusals in the ring of all so far; they are spread over the parts in turn
+	second, inSecond          atomic.Int64  // the current second, since 1970, and its refusals
 	refused, earlier, allowed [numShards]part
 }
 
 // A part is a part of a ring. The oldest record is overwritten.
 type part struct {
-	last atomic.Int64 // of allowed requests: when the last one was stored, in nanoseconds since 1970
+	last atomic.Int64 // of samples: when the last one was stored, in nanoseconds since 1970
 
 	mu      sync.Mutex // guards what follows; that of a refused part is taken before that of an earlier one
 	records []record

@@ -1,0 +1,79 @@
+package decisions
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// plainView shows everything.
+type plainView struct{}
+
+func (plainView) KeyHash(k limiter.Key) string    { return k.String() }
+func (plainView) KeyID(k limiter.Key) string      { return k.String() }
+func (plainView) HidePersonal(path string) string { return path }
+
+// refusals records n refusals of one key and client, evenly within a time.
+type refusals struct {
+	source uint64
+	n      int
+	within time.Duration
+}
+
+func (r refusals) record(o *Observer, from time.Time) {
+	for i := range r.n {
+		began := from.Add(r.within * time.Duration(i) / time.Duration(r.n))
+		o.Record(&Request{
+			Place: o.PlaceFor(began, RefusedByLimits, r.source), ID: fmt.Sprint(r.source, "-", i), Began: began, Outcome: RefusedByLimits, Source: r.source,
+		})
+	}
+}
+
+// found is how many of the refusals from one are found by their ids, each once.
+func (r refusals) found(t *testing.T, o *Observer, from int) (n int) {
+	t.Helper()
+	for i := from; i < r.n; i++ {
+		found := o.Find(Query{RequestID: fmt.Sprint(r.source, "-", i)}, View{Names: plainView{}})
+		if len(found) > 1 {
+			t.Errorf("%d decisions of %d-%d", len(found), r.source, i)
+		}
+		n += len(found)
+	}
+	return n
+}
+
+// The last 6144 refusals are found, whoever sent them, if there are no more than 1000 in a second.
+func TestObserver_KeepsTheLastRefusals(t *testing.T) {
+	o, now := NewObserver(), time.Unix(1_800_000_000, 0)
+	eve := refusals{source: 1, n: 9000, within: 9 * time.Second}
+	eve.record(o, now)
+	if got := eve.found(t, o, 9000-6144); got != 6144 {
+		t.Errorf("%d of the last 6144 refusals are found", got)
+	}
+	if got := eve.found(t, o, 0); got > 6144+earlierRecent {
+		t.Errorf("%d refusals of one are found", got)
+	}
+}
+
+// A flood, of a second or of an hour, leaves the refusals of others, but of those that share its part.
+func TestObserver_AFloodLeavesOthers(t *testing.T) {
+	for _, flood := range []refusals{{1, 50_000, time.Second}, {1, 50_000, time.Hour}} {
+		o, now := NewObserver(), time.Unix(1_800_000_000, 0)
+		others := 0
+		for source := range uint64(200) {
+			refusals{source: 2 + source, n: 3, within: time.Second}.record(o, now)
+		}
+		flood.record(o, now.Add(time.Second))
+		for source := range uint64(200) {
+			others += refusals{source: 2 + source, n: 3}.found(t, o, 0)
+		}
+		if others < 560 {
+			t.Errorf("after a flood within %v %d of 600 refusals of others are found", flood.within, others)
+		}
+		if got := flood.found(t, o, flood.n-2000); got < earlierRecent {
+			t.Errorf("of the flood within %v %d of the last 2000 are found, want %d", flood.within, got, earlierRecent)
+		}
+	}
+}

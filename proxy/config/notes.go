@@ -16,7 +16,7 @@ func (c *Config) Notes() []string {
 	case c.Privacy.HashSecret != "":
 	case c.Store == StoreRedis:
 		notes = append(notes, "anyone who can read Redis can recover keys such as phone numbers by brute force; set privacy.hash_secret")
-	default:
+	case c.hasSensitiveKeys():
 		notes = append(notes, "without privacy.hash_secret, key hashes in the log change at every restart")
 	}
 	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote()} {
@@ -25,6 +25,16 @@ func (c *Config) Notes() []string {
 		}
 	}
 	return notes
+}
+
+// hasSensitiveKeys reports whether a key is sensitive, so that operators go by its hash.
+func (c *Config) hasSensitiveKeys() bool {
+	for _, s := range c.Keys {
+		if s.Sensitive {
+			return true
+		}
+	}
+	return false
 }
 
 // LastKey returns the last parameter of the path of r, if a list or a limit in enforce mode

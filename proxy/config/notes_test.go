@@ -12,7 +12,8 @@ func TestNotes(t *testing.T) {
 		yaml string
 		want []string
 	}{
-		{"", []string{"change at every restart"}},
+		{"", nil},
+		{"keys: {k: {from: header:X-K, sensitive: true}}\n", []string{"change at every restart"}},
 		{"privacy: {hash_secret: a-secret-long-enough}\n", nil},
 		{"store: redis\n", []string{"anyone who can read Redis"}},
 		{"store: redis\nprivacy: {hash_secret: a-secret-long-enough}\n", nil},

@@ -3,6 +3,7 @@
 package redisson
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -46,8 +47,11 @@ func TestFault_AWaiterWhoseConnectionsWereCutIsServed(t *testing.T) {
 	p := redistest.NewFaultProxy(t, w.server.Addr)
 	j := newJava(t, p.Addr)
 	hold := held(t, w.locker(lock.WithWatchdog(3*time.Second)).Reentrant("orders")) // renews, and does not listen
+	before := w.refusals()
 	waits := j.begin("ann", "reentrant.lock", "orders")
 	w.listens(1, "redisson_lock__channel:{orders}")
+	// Before it waits it tries once more, and gives up if that is cut off: no script is sent twice.
+	await.Until(t, "java waits", func() bool { return w.refusals() >= before+2 })
 	p.Cut()
 	await.Until(t, "nobody listens any more", func() bool {
 		return len(w.eye.PubSubChannels(t.Context(), "redisson_lock__channel:*").Val()) == 0
@@ -55,6 +59,14 @@ func TestFault_AWaiterWhoseConnectionsWereCutIsServed(t *testing.T) {
 	w.listens(1, "redisson_lock__channel:{orders}")
 	unlocked(t, hold)
 	waits.is("locked")
+}
+
+// refusals is how often a script has refused a lock, for which it asks how long that lasts.
+func (t *testServer) refusals() (n int) {
+	stats := t.eye.Info(t.t.Context(), "commandstats").Val()
+	_, rest, _ := strings.Cut(stats, "cmdstat_pttl:calls=")
+	_, _ = fmt.Sscanf(rest, "%d", &n) // 0 before the first
+	return n
 }
 
 // In a cluster the channels are sharded where the servers can, and both sides

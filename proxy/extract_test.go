@@ -215,7 +215,7 @@ func TestRoute_Algorithms(t *testing.T) {
 // A value that came hashed, as pushes have it, goes by its own rates like one that is
 // written out; others go by the limit's.
 func TestExtract_HashedOverrides(t *testing.T) {
-	yaml := "keys: {phone: {from: \"header:X-Phone\", normalize: digits}}\n" + limitYAML(
+	yaml := "keys: {phone: {from: \"header:X-Phone\", normalize: digits, sensitive: true}}\n" + limitYAML(
 		`{name: a, key: phone, rate: 1/1h, overrides: {"+1 2": 3/1h, "3": 2/1h}}, {name: b, key: phone, rate: 9/1h, overrides: {"1 2": 2/1h}}`)
 	c, err := config.Parse("weir.yaml", []byte(yaml), os.LookupEnv)
 	if err != nil {

@@ -168,6 +168,9 @@ func (n netHTTP2) ServeHTTP2(s *http2.Stream) {
 		panic(err)
 	}
 	r.Proto, r.ProtoMajor, r.ProtoMinor, r.RemoteAddr, r.ContentLength = "HTTP/2.0", 2, 0, s.Peer().String(), s.Length
+	if s.Secure() {
+		r.TLS = &tls.ConnectionState{}
+	}
 	for line := range s.Fields.All() {
 		r.Header.Add(line.Name, line.Value)
 	}

@@ -43,13 +43,16 @@ func (t *testServer) listen(h frontend.Handler) *testServer {
 	t.Helper()
 	t.server = frontend.NewServer(h, t.current.Load().config.Listen, zerolog.Nop())
 	t.addr = sockettest.Serve(t, &t.served, t.server.Serve)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		defer cancel()
-		t.server.Drain(ctx)
-		t.served.Wait()
-	})
+	t.Cleanup(t.drain)
 	return t
+}
+
+// drain ends the server, and waits until the last request is over.
+func (t *testServer) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	t.server.Drain(ctx)
+	t.served.Wait()
 }
 
 // dial connects a client that says these bytes.

@@ -37,27 +37,53 @@ func (s *Sketch[T]) HeavyHitters() HeavyHitters[Key, T] {
 	return h
 }
 
-// Merge returns the heavy hitters of both. A key that one of them does not list may have
-// been observed up to Floor times there, so counts, errors and floors add up.
-func (h HeavyHitters[K, T]) Merge(other HeavyHitters[K, T]) HeavyHitters[K, T] {
-	out := HeavyHitters[K, T]{Total: h.Total + other.Total, Floor: h.Floor + other.Floor}
-	out.Keys = make([]HeavyHitter[K, T], 0, len(h.Keys)+len(other.Keys))
-	at := make(map[K]int, len(h.Keys))
-	for i, k := range h.Keys {
-		at[k.Key] = i
-		k.Count, k.Error = k.Count+other.Floor, k.Error+other.Floor
-		out.Keys = append(out.Keys, k)
+// Merge returns the heavy hitters of all. A key that one of them does not list may have been
+// observed up to Floor times there, so counts, errors and floors add up.
+func (h HeavyHitters[K, T]) Merge(others ...HeavyHitters[K, T]) HeavyHitters[K, T] {
+	var out HeavyHitters[K, T]
+	size := len(h.Keys)
+	for _, o := range others {
+		size = max(size, len(o.Keys))
 	}
-	for _, k := range other.Keys {
-		if i, both := at[k.Key]; both {
-			out.Keys[i].Count += k.Count - other.Floor
-			out.Keys[i].Error += k.Error - other.Floor
-			continue
+	at := make(map[K]int, size)
+	add := func(o HeavyHitters[K, T]) {
+		for _, k := range o.Keys {
+			i, known := at[k.Key]
+			if !known {
+				i = len(out.Keys)
+				at[k.Key] = i
+				out.Keys = append(out.Keys, HeavyHitter[K, T]{Key: k.Key, Value: k.Value})
+			}
+			out.Keys[i].Count += k.Count - o.Floor
+			out.Keys[i].Error += k.Error - o.Floor
 		}
-		k.Count, k.Error = k.Count+h.Floor, k.Error+h.Floor
-		out.Keys = append(out.Keys, k)
+		out.Total += o.Total
+		out.Floor += o.Floor
+	}
+	add(h)
+	for _, o := range others {
+		add(o)
+	}
+	for i := range out.Keys {
+		out.Keys[i].Count += out.Floor
+		out.Keys[i].Error += out.Floor
 	}
 	return out
+}
+
+// Certain returns the keys that were observed at least twice as often as the error of their count.
+// Floor then covers the others too.
+func (h HeavyHitters[K, T]) Certain() HeavyHitters[K, T] {
+	keys := h.Keys
+	h.Keys = nil
+	for _, k := range keys {
+		if k.Count-k.Error < 2*k.Error {
+			h.Floor = max(h.Floor, k.Count)
+			continue
+		}
+		h.Keys = append(h.Keys, k)
+	}
+	return h
 }
 
 // Top returns the n most frequent keys, the most frequent first. Floor then covers the

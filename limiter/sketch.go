@@ -69,6 +69,9 @@ func (s *Sketch[T]) Clear() {
 	clear(s.slots)
 }
 
+// Size returns the number of counters.
+func (s *Sketch[T]) Size() int { return cap(s.counters) }
+
 // Total returns the number of observations.
 func (s *Sketch[T]) Total() int64 { return s.total }
 

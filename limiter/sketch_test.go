@@ -154,6 +154,16 @@ func TestHeavy_MergesInAnyOrder(t *testing.T) {
 		if got, want := sorted(left.Merge(HeavyHitters[Key, int]{})), sorted(left); got != want {
 			t.Fatalf("with nothing %s; want %s", got, want)
 		}
+		if got, want := sorted(a.Merge(b, c)), sorted(left); got != want {
+			t.Fatalf("all at once %s; want %s", got, want)
+		}
+		certain := left.Certain()
+		promised(t, certain, exact, max(most, certain.Floor))
+		for _, h := range certain.Keys {
+			if exact[h.Key] < 2*h.Error {
+				t.Fatalf("%+v is listed, and was there %d times", h, exact[h.Key])
+			}
+		}
 		n := rapid.IntRange(0, 40).Draw(t, "n")
 		top := left.Top(n)
 		promised(t, top, exact, max(most, top.Floor))
@@ -200,6 +210,31 @@ func TestTopKeys_KnowsTheLastSlices(t *testing.T) {
 			t.Fatalf("%+v when all of it is old", h)
 		}
 	})
+}
+
+// Of 20 keys 4 have a counter until the size is changed, and all of them in the slices after that.
+func TestTopKeys_Resize(t *testing.T) {
+	top := NewTopKeys[int](2, 3)
+	observe := func(slice int64) {
+		t.Helper()
+		for n := range 20 {
+			top.Observe(slice, numbered(n), func(v *int) { *v = n })
+		}
+	}
+	top.Resize(4)
+	observe(0)
+	top.Resize(20)
+	observe(0)
+	if h := top.Last(0, 1); h.Total != 40 || len(h.Keys) != 4 || h.Floor == 0 {
+		t.Errorf("%d observations of %d keys; want 4 counters in the slice that had begun", h.Total, len(h.Keys))
+	}
+	observe(1)
+	if h := top.Last(1, 1); h.Total != 20 || len(h.Keys) != 20 || h.Floor != 0 {
+		t.Errorf("%d observations of %d keys; want all 20 in the next slice", h.Total, len(h.Keys))
+	}
+	if h := top.Last(1, 2); h.Total != 60 || len(h.Keys) != 20 {
+		t.Errorf("%d observations of %d keys; want those of both slices", h.Total, len(h.Keys))
+	}
 }
 
 func TestTopKeys_Concurrently(t *testing.T) {

@@ -8,9 +8,8 @@ import "sync"
 // bytes for each closed slice and about (80 + t) k for the current one, and nothing
 // before the first observation. NewTopKeys returns one.
 type TopKeys[T any] struct {
-	k int
-
 	mu      sync.Mutex // guards the fields below
+	k       int        // counters of the next slice
 	current *Sketch[T] // nil before the first observation
 	number  int64      // of the current slice
 	closed  []closedSlice[T]
@@ -26,6 +25,13 @@ type closedSlice[T any] struct {
 // current one.
 func NewTopKeys[T any](k, slices int) *TopKeys[T] {
 	return &TopKeys[T]{k: k, closed: make([]closedSlice[T], max(slices-1, 0))}
+}
+
+// Resize sets the number of counters of all slices that start from now on.
+func (t *TopKeys[T]) Resize(k int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.k = k
 }
 
 // Observe counts k in the slice with this number. Numbers increase with time; an
@@ -52,7 +58,9 @@ func (t *TopKeys[T]) startSliceLocked(number int64) {
 		if len(t.closed) > 0 {
 			t.closed[t.number%int64(len(t.closed))] = closedSlice[T]{t.number, t.current.HeavyHitters()}
 		}
-		t.current.Clear()
+		if t.current.Clear(); t.current.Size() != t.k {
+			t.current = NewSketch[T](t.k)
+		}
 		t.number = number
 	}
 }
@@ -60,11 +68,7 @@ func (t *TopKeys[T]) startSliceLocked(number int64) {
 // Last returns the heavy hitters of the last n slices, up to and including the slice with
 // the number now.
 func (t *TopKeys[T]) Last(now int64, n int) HeavyHitters[Key, T] {
-	var all HeavyHitters[Key, T]
-	for _, h := range t.slicesAfter(now - int64(min(n, len(t.closed)+1))) {
-		all = all.Merge(h)
-	}
-	return all
+	return HeavyHitters[Key, T]{}.Merge(t.slicesAfter(now - int64(min(n, len(t.closed)+1)))...)
 }
 
 // slicesAfter returns the results of the slices with a number greater than before. The

@@ -132,8 +132,8 @@ type TopQuery struct {
 // A Top lists the keys with most requests and with most refusals.
 type Top struct {
 	Minutes int          `json:"minutes"`
-	Limits  []TopLimit   `json:"limits"`
-	Nodes   []NodeAnswer `json:"nodes"` // the nodes that were asked, with the errors of those that did not reply
+	Limits  []TopLimit   `json:"limits"` // those with most refusals first
+	Nodes   []NodeAnswer `json:"nodes"`  // the nodes that were asked, with the errors of those that did not reply
 }
 
 // A TopLimit lists the keys of one limit.
@@ -146,7 +146,8 @@ type TopLimit struct {
 	Refused  TopList `json:"refused"`  // the keys with most refusals
 }
 
-// A TopList is a list of keys in descending order of their counts.
+// A TopList is a list of keys in descending order of their counts, without those that may have fewer
+// requests than twice the error of their count.
 type TopList struct {
 	Total int64    `json:"total"` // count of all keys
 	Floor int64    `json:"floor"` // maximum count of a key that is not listed

@@ -73,7 +73,7 @@ func (o Options) top() endpoint {
 		intParam("minutes", "The last so many; all that are known when it is left out.", 1, topMinutes),
 		intParam("n", "At most so many keys of a limit; 20 when it is left out.", 1, maxTopKeys),
 	}
-	e := urlQueryEndpoint("/top", "The keys with most requests and most refusals, by limit, on all nodes together.", query, func(r *http.Request) (Top, error) {
+	e := urlQueryEndpoint("/top", "The keys with most requests and most refusals, by limit, on all nodes together. Limits with most refusals come first; keys whose count is uncertain are left out.", query, func(r *http.Request) (Top, error) {
 		q := r.URL.Query()
 		return o.Top(r.Context(), TopQuery{Route: q.Get("route"), Limit: q.Get("limit"), Minutes: intValue(r, "minutes"), N: intValue(r, "n")})
 	})

@@ -9,15 +9,24 @@ import (
 )
 
 const (
-	// topCounters is the number of keys of a limit that are counted at a time, and TopSlices the
-	// number of minutes that are kept. A key that sends more than 1/64 of a limit's requests in a
-	// minute is among them. A limit that sees and refuses that many keys every minute uses 200 KB;
-	// most use much less.
-	topCounters = 64
-	TopSlices   = 15
+	// TopSlices is the number of minutes for which keys are counted.
+	TopSlices = 15
 	// MaxCounters is the maximum number of limits whose keys should be counted.
 	MaxCounters = 200
+	// countersMemory bounds the memory of the counters of all limits together, in bytes. A limit uses
+	// as much of it as there were different keys in a minute.
+	countersMemory = 32 << 20
+	// maxCounted is the maximum number of keys of a limit that are counted at a time. A key with more
+	// than 1/512 of a limit's requests in a minute is among them.
+	maxCounted = 512
+	// keyMemory is the memory of a key that is counted in each minute, both among the requests and among
+	// the refusals, in bytes; see limiter.TopKeys.
+	keyMemory = 2 * ((TopSlices-1)*(32+labelBytes+1) + 80 + labelBytes + 1)
 )
+
+// countedKeys returns the number of keys of a limit that are counted at a time if there are so many
+// limits: 512 up to 29 limits, 74 with MaxCounters.
+func countedKeys(limits int) int { return min(countersMemory/keyMemory/max(limits, 1), maxCounted) }
 
 // counters holds the counters of all limits. It outlives generations.
 type counters struct {
@@ -46,18 +55,22 @@ func (c *counters) counter(name string, by *key.Spec) *Counter {
 	}
 	return &Counter{
 		name: name, key: by.Name, shapes: by.Shapes(),
-		requests: limiter.NewTopKeys[Label](topCounters, TopSlices),
-		refused:  limiter.NewTopKeys[Label](topCounters, TopSlices),
+		requests: limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices),
+		refused:  limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices),
 	}
 }
 
-// keepOnly keeps these counters, and removes all others.
+// keepOnly keeps these counters, and removes all others. The memory is divided among them; a minute that
+// has begun keeps its share.
 func (c *counters) keepOnly(these []*Counter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.all)
+	keys := countedKeys(len(these))
 	for _, one := range these {
 		c.all[one.name] = one
+		one.requests.Resize(keys)
+		one.refused.Resize(keys)
 	}
 }
 

@@ -1,11 +1,13 @@
 package decisions
 
 import (
+	"fmt"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // What is said of the memory in ring.go and counters.go.
@@ -14,9 +16,36 @@ func TestObserver_Memory(t *testing.T) {
 	if size := unsafe.Sizeof(record{}) * records; size > 8<<20 {
 		t.Errorf("the rings take %d bytes, %d a request; want 8 MB at most", size, unsafe.Sizeof(record{}))
 	}
-	one := unsafe.Sizeof(limiter.HeavyHitter[limiter.Key, Label]{})
-	if size := one * topCounters * 2 * TopSlices; size > 200_000 {
-		t.Errorf("a limit takes %d bytes, %d a key; want 200 KB at most", size, one)
+	if one := unsafe.Sizeof(limiter.HeavyHitter[limiter.Key, Label]{}); 2*(TopSlices-1)*one >= keyMemory {
+		t.Errorf("a key takes %d bytes a minute and list; want less than the %d of all", one, keyMemory)
+	}
+}
+
+// However many limits there are, their counters keep to the memory, and use it.
+func TestCounters_KeepToTheMemory(t *testing.T) {
+	for limits, want := range map[int]int{0: 512, 1: 512, 29: 512, 30: 495, 100: 148, MaxCounters: 74} {
+		if got := countedKeys(limits); got != want || got*limits*keyMemory > countersMemory {
+			t.Errorf("%d keys are counted of each of %d limits, want %d in %d bytes", got, limits, want, countersMemory)
+		}
+	}
+}
+
+// The counters of a limit that stays shrink when there are more limits, and grow when there are fewer.
+func TestCounters_ShareTheMemory(t *testing.T) {
+	o, by := NewObserver(), &key.Spec{Name: "k"}
+	kept := o.Counter("r.kept", by)
+	for minute, limits := range []int{1, MaxCounters, 1} {
+		all := []*Counter{kept}
+		for i := range limits - 1 {
+			all = append(all, o.Counter(fmt.Sprint("r.", i), by))
+		}
+		o.KeepOnly(all)
+		for n := range 1000 {
+			kept.Count(int64(minute), limiter.KeyOf("k", fmt.Sprint(n)), func(*Label) {})
+		}
+		if got := len(kept.requests.Last(int64(minute), 1).Keys); got != countedKeys(limits) {
+			t.Errorf("%d keys are counted of one of %d limits, want %d", got, limits, countedKeys(limits))
+		}
 	}
 }
 

@@ -1,6 +1,11 @@
 package decisions
 
-import "github.com/weir-proxy/weir/limiter"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-proxy/weir/limiter"
+)
 
 // A TopQuery selects limits. Empty fields match all.
 type TopQuery struct {
@@ -80,7 +85,9 @@ func (c *Counter) list(h limiter.HeavyHitters[limiter.Key, Label], v View) TopLi
 
 // MergeTops merges the results of several nodes into n keys of each limit. The nodes should be
 // queried for more than n keys, so that most of them know each of the first n keys. Keys are
-// identified by their ids, which are equal on all nodes of a cluster.
+// identified by their ids, which are equal on all nodes of a cluster. Keys whose count is uncertain are
+// left out: those that may have fewer requests than twice the error. The limits with most refusals come
+// first, then those with most requests.
 func MergeTops(n int, all ...Top) Top {
 	out := Top{Limits: []TopLimit{}}
 	at := map[[2]string]int{}
@@ -101,8 +108,11 @@ func MergeTops(n int, all ...Top) Top {
 	}
 	for i := range out.Limits {
 		l := &out.Limits[i]
-		l.Requests, l.Refused = listOf(l.Requests.heavy().Top(n)), listOf(l.Refused.heavy().Top(n))
+		l.Requests, l.Refused = listOf(l.Requests.heavy().Certain().Top(n)), listOf(l.Refused.heavy().Certain().Top(n))
 	}
+	slices.SortStableFunc(out.Limits, func(a, b TopLimit) int {
+		return cmp.Or(cmp.Compare(b.Refused.Total, a.Refused.Total), cmp.Compare(b.Requests.Total, a.Requests.Total))
+	})
 	return out
 }
 

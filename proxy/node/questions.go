@@ -17,9 +17,11 @@ const (
 	defaultDecisions = 100
 	defaultKeys      = 20
 	// keysAhead is the factor by which more keys are requested from each node than are returned, so
-	// that keys that are among the first of all nodes together are included by most nodes; maxKeys
-	// is the maximum number requested.
+	// that keys that are among the first of all nodes together are included by most nodes, and that
+	// enough remain when uncertain ones are left out; minKeys and maxKeys are the minimum and the
+	// maximum number requested.
 	keysAhead = 4
+	minKeys   = 40
 	maxKeys   = 1000
 )
 
@@ -112,10 +114,7 @@ func decision(node string, d decisions.Decision) admin.Decision {
 func (n *Node) top(ctx context.Context, q admin.TopQuery) (admin.Top, error) {
 	query := decisions.TopQuery(q)
 	most := cmp.Or(max(query.N, 0), defaultKeys)
-	query.N = most
-	if n.store.cluster != nil {
-		query.N = min(keysAhead*most, maxKeys)
-	}
+	query.N = min(max(keysAhead*most, minKeys), maxKeys)
 	seen, said := n.gatherAnswers(ctx, cluster.Question{Top: &query})
 	var tops []decisions.Top
 	for _, r := range seen {

@@ -291,7 +291,7 @@ func BenchmarkTopKeys(b *testing.B) {
 		"one": func() int { return 1 }, "zipf": func() int { return int(zipf.Uint64()) }, "flood": func() int { return rand.Int() },
 	} {
 		b.Run(name, func(b *testing.B) {
-			top := NewTopKeys[[32]byte](64, 15)
+			top := NewTopKeys[[32]byte](512, 15)
 			keys := make([]Key, 1<<16)
 			for i := range keys {
 				keys[i] = numbered(next())

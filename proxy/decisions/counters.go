@@ -13,8 +13,8 @@ const (
 	TopSlices = 15
 	// MaxCounters is the maximum number of limits whose keys should be counted.
 	MaxCounters = 200
-	// countersMemory bounds the memory of the counters of all limits together, in bytes. A limit uses
-	// as much of it as there were different keys in a minute.
+	// countersMemory bounds the memory of the counters of all limits together, in bytes. It is used up only
+	// if all limits see, and refuse, that many keys in each minute; a limit with few keys uses 120 KB.
 	countersMemory = 32 << 20
 	// maxCounted is the maximum number of keys of a limit that are counted at a time. A key with more
 	// than 1/512 of a limit's requests in a minute is among them.

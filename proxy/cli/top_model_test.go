@@ -17,26 +17,26 @@ func sample() topData {
 		return admin.TopKey{Masked: "phone=" + id, Hash: "h" + id, ID: "id:" + id, Count: count, Error: wrong}
 	}
 	return topData{
-		at: at, minutes: 15,
-		nodes: admin.Nodes{Self: "n1", Nodes: []admin.Member{
+		At: at, Minutes: 15,
+		Nodes: admin.Nodes{Self: "n1", Nodes: []admin.Member{
 			{ID: "n1", Address: "10.0.0.1:9901", Generation: 4, Hash: "0123456789", Started: at.Add(-time.Hour)},
 			{ID: "n2", Address: "10.0.0.2:9901", Generation: 3, Hash: "abc", Drift: true},
 		}},
-		leader: admin.Leadership{Node: "n1"},
-		limits: admin.Limits{Limits: []admin.Limit{
+		Leader: admin.Leadership{Node: "n1"},
+		Limits: admin.Limits{Limits: []admin.Limit{
 			{Route: "sms", Name: "quiet", Key: "ip", Rates: []string{"9/1h"}, Mode: "shadow"},
 			{Route: "sms", Name: "phone", Key: "phone", Rates: []string{"1/60s", "5/1h"}, Mode: "enforce"},
 		}},
-		routes: admin.Routes{Routes: []admin.Route{{Name: "sms", Path: "/sms", Methods: []string{"POST"}, Upstream: "api"}, {Name: "ok", Path: "/ok", Respond: 204}}},
-		top: admin.Top{Minutes: 15, Nodes: []admin.NodeAnswer{{Node: "n1", Said: "ok"}, {Node: "n2"}}, Limits: []admin.TopLimit{{
+		Routes: admin.Routes{Routes: []admin.Route{{Name: "sms", Path: "/sms", Methods: []string{"POST"}, Upstream: "api"}, {Name: "ok", Path: "/ok", Respond: 204}}},
+		Top: admin.Top{Minutes: 15, Nodes: []admin.NodeAnswer{{Node: "n1", Said: "ok"}, {Node: "n2"}}, Limits: []admin.TopLimit{{
 			Route: "sms", Limit: "phone", Key: "phone", Mode: "enforce",
 			Requests: admin.TopList{Total: 100, Keys: []admin.TopKey{key("busy", 60, 0), key("bad", 30, 5)}},
 			Refused:  admin.TopList{Total: 25, Keys: []admin.TopKey{key("bad", 25, 0)}},
 		}}},
-		upstreams: admin.Upstreams{Upstreams: []admin.Upstream{{Name: "api", Waiting: 2, Targets: []admin.Target{{
+		Upstreams: admin.Upstreams{Upstreams: []admin.Upstream{{Name: "api", Waiting: 2, Targets: []admin.Target{{
 			Target: "http://a", State: "ejected", InFlight: 3, Requests: 80, Errors: 8, Nodes: []admin.TargetNode{{State: "healthy"}, {State: "ejected"}},
 		}}}}},
-		statistic: admin.Statistics{Minutes: []admin.Minute{
+		Statistic: admin.Statistics{Minutes: []admin.Minute{
 			{At: at.Add(-2 * time.Minute), Routes: []admin.RouteMinute{{Route: "sms", Requests: 7, Refused: 2, Limits: []admin.LimitMinute{{Limit: "phone", Refused: 2}}}}},
 			{At: at.Add(-time.Minute), Routes: []admin.RouteMinute{{Route: "sms", Requests: 5, Refused: 1, Unavailable: 1, Limits: []admin.LimitMinute{{Limit: "phone", Refused: 1, Unavailable: 1}}}}},
 		}, Last: admin.Minute{At: at.Add(-time.Minute), Routes: []admin.RouteMinute{{Route: "sms", Requests: 6, Refused: 1}, {Route: "none", Requests: 1}}}},
@@ -209,6 +209,58 @@ func TestTop_TellsWhatWasDone(t *testing.T) {
 	}
 	if m, _ = pressKeys(m, "<esc>"); m.note != "" || m.standing != nil {
 		t.Errorf("after esc there is still\n%s", text(m))
+	}
+}
+
+// A proposed answer is replaced by what is typed, and edited after a backspace.
+func TestTop_ReplacesAProposedAnswer(t *testing.T) {
+	for keys, want := range map[string]string{"b": "1h", "b10m": "10m", "b<backspace>0m": "10m", "b2<backspace>3d": "3d", "bx<esc>b": "1h"} {
+		m, _ := pressKeys(sampleModel(), keys)
+		if line := "Ban phone=bad for how long? " + want + "_"; !strings.Contains(text(m), line) {
+			t.Errorf("%s:\n%s\nwant %s", keys, text(m), line)
+		}
+	}
+	m, e := pressKeys(sampleModel(), "b10m<enter>spam<enter>y")
+	if e.act == nil || e.act.change.For != proxy.Span(10*time.Minute) || e.act.change.Reason != "spam" {
+		t.Errorf("%+v; want a ban for ten minutes:\n%s", e.act, text(m))
+	}
+}
+
+// A key that is in one of both lists only has in the other at most what those have that are not listed.
+func TestTop_TellsWhatACountMayBe(t *testing.T) {
+	m := sampleModel()
+	l := &m.data.Top.Limits[0]
+	l.Requests.Floor, l.Refused.Floor = 40, 3
+	l.Requests.Keys = l.Requests.Keys[:1]
+	want := []string{"sms.phone|phone=bad|25|0-40|hbad", "sms.phone|phone=busy|0-3|60|hbusy"}
+	if got := rowsOf(m, pageKeys); strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%q; want %q", got, want)
+	}
+	l.Requests.Keys, l.Refused.Keys = nil, nil
+	if !strings.Contains(text(m), "no key stands out") {
+		t.Errorf("where nobody stands out it shows\n%s", text(m))
+	}
+}
+
+// While Redis is away, the rest is shown: what the node itself has seen.
+func TestTop_WithoutRedis(t *testing.T) {
+	m := sampleModel()
+	d := sample()
+	d.Away = "read nodes: redis circuit breaker open"
+	d.Nodes, d.Leader, d.Statistic = admin.Nodes{}, admin.Leadership{}, admin.Statistics{}
+	d.Top.Nodes = []admin.NodeAnswer{{Node: "n1", Said: "ok"}, {Node: "all other nodes", Said: "not asked: redis"}}
+	m, _ = m.update(topFetched{data: d})
+	for page, want := range map[topPage][]string{
+		pageKeys:   {"sms.phone|phone=bad|25|25-30|hbad", "sms.phone|phone=busy|0|60|hbusy"},
+		pageRoutes: {"sms|-|-|-|POST /sms|api|-", "ok|-|-|-|/ok|204|-"},
+		pageNodes:  {"n1|ok||-|-|-|-|-", "all other nodes|not asked: redis||-|-|-|-|-"},
+	} {
+		if got := rowsOf(m, page); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s: %q; want %q", page.title(), got, want)
+		}
+	}
+	if want := "redis unreachable: only what this node has seen (read nodes: redis circuit breaker open)"; !strings.Contains(text(m), want) {
+		t.Errorf("it shows\n%s\nwant %s", text(m), want)
 	}
 }
 

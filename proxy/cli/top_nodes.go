@@ -13,7 +13,7 @@ import (
 // sent its statistics.
 func (d topData) nodeTable() topTable {
 	t := topTable{columns: []string{"NODE", "STATE", "LEADS", "GENERATION", "CONFIG", "ADDRESS", "VERSION", "UP"}, empty: "no node is known"}
-	for _, m := range d.nodes.Nodes {
+	for _, m := range d.Nodes.Nodes {
 		state := "ok"
 		if m.Drift {
 			state = "serves another config"
@@ -22,16 +22,16 @@ func (d topData) nodeTable() topTable {
 			state = cmp.Or(said, "no answer")
 		}
 		leads := ""
-		if m.ID == d.leader.Node {
+		if m.ID == d.Leader.Node {
 			leads = "leads"
 		}
 		hash := m.Hash[:min(len(m.Hash), 8)]
-		t.rows = append(t.rows, topRow{id: m.ID, bad: state != "ok", cells: []string{m.ID, printable(state), leads, fmt.Sprint(m.Generation), hash, m.Address, m.Version, ago(m.Started, d.at)}})
+		t.rows = append(t.rows, topRow{id: m.ID, bad: state != "ok", cells: []string{m.ID, printable(state), leads, fmt.Sprint(m.Generation), hash, m.Address, m.Version, ago(m.Started, d.At)}})
 	}
-	for _, n := range d.top.Nodes {
-		known := slices.ContainsFunc(d.nodes.Nodes, func(m admin.Member) bool { return m.ID == n.Node })
-		if n.Said != "ok" && !known {
-			t.rows = append(t.rows, topRow{id: n.Node, bad: true, cells: []string{n.Node, printable(cmp.Or(n.Said, "no answer")), "", "-", "-", "-", "-", "-"}})
+	for _, n := range d.Top.Nodes {
+		known := slices.ContainsFunc(d.Nodes.Nodes, func(m admin.Member) bool { return m.ID == n.Node })
+		if !known {
+			t.rows = append(t.rows, topRow{id: n.Node, bad: n.Said != "ok", cells: []string{n.Node, printable(cmp.Or(n.Said, "no answer")), "", "-", "-", "-", "-", "-"}})
 		}
 	}
 	return t
@@ -39,17 +39,17 @@ func (d topData) nodeTable() topTable {
 
 // replyOf returns the reply of a node to the last query.
 func (d topData) replyOf(id string) (said string, asked bool) {
-	i := slices.IndexFunc(d.top.Nodes, func(n admin.NodeAnswer) bool { return n.Node == id })
+	i := slices.IndexFunc(d.Top.Nodes, func(n admin.NodeAnswer) bool { return n.Node == id })
 	if i < 0 {
 		return "", false
 	}
-	return d.top.Nodes[i].Said, true
+	return d.Top.Nodes[i].Said, true
 }
 
 // upstreamTable lists the targets of all upstreams.
 func (d topData) upstreamTable() topTable {
 	t := topTable{columns: []string{"UPSTREAM", "TARGET", "STATE", "HEALTHY ON", "ERRORS", "REQUESTS", "IN FLIGHT", "WAITING"}, empty: "no route forwards to an upstream"}
-	for _, u := range d.upstreams.Upstreams {
+	for _, u := range d.Upstreams.Upstreams {
 		for _, target := range u.Targets {
 			healthy := 0
 			for _, n := range target.Nodes {
@@ -71,32 +71,35 @@ func (d topData) upstreamTable() topTable {
 
 // summary returns the overall state in one line.
 func (d topData) summary() string {
+	if d.Away != "" {
+		return printable("redis unreachable: only what this node has seen (" + d.Away + ")")
+	}
 	drift, silent := 0, 0
-	for _, m := range d.nodes.Nodes {
+	for _, m := range d.Nodes.Nodes {
 		if m.Drift {
 			drift++
 		}
 	}
-	for _, n := range d.top.Nodes {
+	for _, n := range d.Top.Nodes {
 		if n.Said != "ok" {
 			silent++
 		}
 	}
 	var requests, refused int64
-	for _, r := range d.statistic.Last.Routes {
+	for _, r := range d.Statistic.Last.Routes {
 		requests += r.Requests
 		refused += r.Refused
 	}
-	parts := []string{plural(len(d.nodes.Nodes), "node")}
+	parts := []string{plural(len(d.Nodes.Nodes), "node")}
 	switch {
-	case d.leader.Node == "":
+	case d.Leader.Node == "":
 		parts = append(parts, "no leader")
-	case len(d.nodes.Nodes) > 1:
-		parts = append(parts, d.leader.Node+" leads")
+	case len(d.Nodes.Nodes) > 1:
+		parts = append(parts, d.Leader.Node+" leads")
 	}
 	if drift > 0 {
 		parts = append(parts, fmt.Sprintf("%d with another config", drift))
-	} else if len(d.nodes.Nodes) > 1 {
+	} else if len(d.Nodes.Nodes) > 1 {
 		parts = append(parts, "all serve one config")
 	}
 	if silent > 0 {

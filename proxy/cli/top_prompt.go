@@ -29,6 +29,7 @@ type topPrompt struct {
 	key    keyOfRow
 	asks   topQuestion
 	typed  string // so far
+	given  bool   // typed is a proposal, which the first letter replaces
 	span   proxy.Span
 	reason string
 	fault  string // error in the last answer
@@ -37,7 +38,7 @@ type topPrompt struct {
 func newTopPrompt(action proxy.KeyAction, k keyOfRow) *topPrompt {
 	p := &topPrompt{action: action, key: k, asks: askReason}
 	if action == proxy.KeyBan {
-		p.asks, p.typed = askFor, "1h"
+		p.asks, p.typed, p.given = askFor, "1h", true
 	}
 	return p
 }
@@ -87,7 +88,9 @@ func (m topModel) answer(p keyPress) (topModel, topEffect) {
 		next.entered()
 	case p.name == "backspace":
 		_, n := utf8.DecodeLastRuneInString(next.typed)
-		next.typed = next.typed[:len(next.typed)-n]
+		next.typed, next.given = next.typed[:len(next.typed)-n], false
+	case p.letter != 0 && unicode.IsPrint(p.letter) && next.given:
+		next.typed, next.given = string(p.letter), false
 	case p.letter != 0 && unicode.IsPrint(p.letter) && utf8.RuneCountInString(next.typed) < maxInput:
 		next.typed += string(p.letter)
 	}
@@ -110,7 +113,7 @@ func (p *topPrompt) entered() {
 		}
 		p.reason = text
 	}
-	p.asks, p.typed = p.asks+1, ""
+	p.asks, p.typed, p.given = p.asks+1, "", false
 }
 
 // confirm carries out the action or cancels it.

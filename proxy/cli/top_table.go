@@ -71,7 +71,8 @@ const (
 	byRequests
 )
 
-// keyTable lists the keys with most requests or most refusals.
+// keyTable lists the keys with most requests or most refusals. Of a key that is missing in one of both
+// lists its floor is the maximum.
 func (d topData) keyTable(order topOrder) topTable {
 	t := topTable{columns: []string{"LIMIT", "KEY", "REFUSED", "REQUESTS", "HASH"}, empty: "no requests with a limit in the last minutes"}
 	type entry struct {
@@ -79,11 +80,18 @@ func (d topData) keyTable(order topOrder) topTable {
 		refused, requests admin.TopKey
 	}
 	var all []*entry
-	for _, l := range d.top.Limits {
+	for _, l := range d.Top.Limits {
+		if l.Requests.Total > 0 {
+			t.empty = "no key stands out in the last minutes"
+		}
 		by := map[string]*entry{}
 		find := func(k admin.TopKey) *entry {
 			if by[k.ID] == nil {
-				by[k.ID] = &entry{topRow: topRow{id: l.Route + "." + l.Limit + " " + k.ID, key: &keyOfRow{l.Key, k.ID, printable(k.Masked)}}}
+				by[k.ID] = &entry{
+					topRow:   topRow{id: l.Route + "." + l.Limit + " " + k.ID, key: &keyOfRow{l.Key, k.ID, printable(k.Masked)}},
+					refused:  admin.TopKey{Count: l.Refused.Floor, Error: l.Refused.Floor},
+					requests: admin.TopKey{Count: l.Requests.Floor, Error: l.Requests.Floor},
+				}
 				by[k.ID].cells = []string{l.Route + "." + l.Limit + inMode(l.Mode), printable(k.Masked), "", "", k.Hash}
 				all = append(all, by[k.ID])
 			}
@@ -98,9 +106,9 @@ func (d topData) keyTable(order topOrder) topTable {
 	}
 	slices.SortStableFunc(all, func(a, b *entry) int {
 		if order == byRequests {
-			return cmp.Compare(b.requests.Count, a.requests.Count)
+			return cmp.Compare(leastOf(b.requests), leastOf(a.requests))
 		}
-		return cmp.Or(cmp.Compare(b.refused.Count, a.refused.Count), cmp.Compare(b.requests.Count, a.requests.Count))
+		return cmp.Or(cmp.Compare(leastOf(b.refused), leastOf(a.refused)), cmp.Compare(leastOf(b.requests), leastOf(a.requests)))
 	})
 	for _, e := range all {
 		e.cells[2], e.cells[3] = countOf(e.refused), countOf(e.requests)
@@ -109,11 +117,14 @@ func (d topData) keyTable(order topOrder) topTable {
 	return t
 }
 
+// leastOf returns the minimum of the true count of a key.
+func leastOf(k admin.TopKey) int64 { return max(k.Count-k.Error, 0) }
+
 // countOf returns the count of a key: 7, or a range such as 5-7 if it is an
 // estimate.
 func countOf(k admin.TopKey) string {
 	if k.Error > 0 {
-		return fmt.Sprintf("%d-%d", max(k.Count-k.Error, 0), k.Count)
+		return fmt.Sprintf("%d-%d", leastOf(k), k.Count)
 	}
 	return fmt.Sprint(k.Count)
 }
@@ -129,10 +140,10 @@ func inMode(mode string) string {
 func (d topData) limitTable() topTable {
 	t := topTable{columns: []string{"LIMIT", "REFUSED", "REQUESTS", "SHARE", "RATES", "REFUSED MOST", "MODE", "KEY"}, empty: "no route has a limit"}
 	seen := map[string]admin.TopLimit{}
-	for _, l := range d.top.Limits {
+	for _, l := range d.Top.Limits {
 		seen[l.Route+"."+l.Limit] = l
 	}
-	limits := slices.Clone(d.limits.Limits)
+	limits := slices.Clone(d.Limits.Limits)
 	of := func(l admin.Limit) admin.TopLimit { return seen[l.Route+"."+l.Name] }
 	slices.SortStableFunc(limits, func(a, b admin.Limit) int {
 		return cmp.Or(cmp.Compare(of(b).Refused.Total, of(a).Refused.Total), cmp.Compare(of(b).Requests.Total, of(a).Requests.Total))
@@ -166,7 +177,7 @@ func (d topData) routeTable() topTable {
 	t := topTable{columns: []string{"ROUTE", "LAST 60 S", "REQUESTS", "REFUSED", "MATCH", "UPSTREAM", "WITHOUT REDIS"}, empty: "no routes are served"}
 	type sums struct{ last, requests, refused, unavailable int64 }
 	of := map[string]sums{}
-	for _, m := range d.statistic.Minutes {
+	for _, m := range d.Statistic.Minutes {
 		for _, r := range m.Routes {
 			s := of[r.Route]
 			s.requests += r.Requests
@@ -175,12 +186,12 @@ func (d topData) routeTable() topTable {
 			of[r.Route] = s
 		}
 	}
-	for _, r := range d.statistic.Last.Routes {
+	for _, r := range d.Statistic.Last.Routes {
 		s := of[r.Route]
 		s.last = r.Requests
 		of[r.Route] = s
 	}
-	routes := slices.Clone(d.routes.Routes)
+	routes := slices.Clone(d.Routes.Routes)
 	slices.SortStableFunc(routes, func(a, b admin.Route) int { return cmp.Compare(of[b.Name].requests, of[a.Name].requests) })
 	for _, r := range routes {
 		s := of[r.Name]
@@ -191,10 +202,18 @@ func (d topData) routeTable() topTable {
 		match := strings.TrimSpace(strings.Join(r.Methods, ",") + " " + r.Host + r.Path)
 		t.rows = append(t.rows, topRow{
 			id: r.Name, bad: s.unavailable > 0,
-			cells: []string{r.Name, fmt.Sprint(s.last), fmt.Sprint(s.requests), fmt.Sprint(s.refused), match, to, fmt.Sprint(s.unavailable)},
+			cells: []string{r.Name, d.known(s.last), d.known(s.requests), d.known(s.refused), match, to, d.known(s.unavailable)},
 		})
 	}
 	return t
+}
+
+// known formats a count of the statistics, which are unknown without Redis.
+func (d topData) known(n int64) string {
+	if d.Away != "" {
+		return "-"
+	}
+	return fmt.Sprint(n)
 }
 
 // printable replaces control characters in text.

@@ -32,7 +32,7 @@ func (s *topServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.asked[path+"?"+r.URL.RawQuery]++
 	d := sample()
 	answer := map[string]any{
-		"nodes": d.nodes, "leader": d.leader, "limits": d.limits, "routes": d.routes, "top": d.top, "upstreams": d.upstreams, "statistics": d.statistic,
+		"nodes": d.Nodes, "leader": d.Leader, "limits": d.Limits, "routes": d.Routes, "top": d.Top, "upstreams": d.Upstreams, "statistics": d.Statistic,
 		"keys/ban": proxy.KeyResult{Changed: []proxy.LimitStanding{{Route: "sms", Limit: "phone", Masked: "bad"}}, Everywhere: true},
 	}[path]
 	if path == "keys/ban" {
@@ -87,7 +87,7 @@ func startTop(t *testing.T) (s *topServer, screen *testTerminal, ended <-chan er
 	screen.SetSize(100, 24)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	source := topSource{client: admin.Client{Address: server.URL}, route: "sms", minutes: 5}
+	source := topSource{client: admin.Client{Address: server.URL}, route: "sms", minutes: 5, keys: 20}
 	go func() { done <- runTop(ctx, screen, source, 10*time.Millisecond) }()
 	t.Cleanup(func() { cancel(); screen.Fini() })
 	return s, screen, done
@@ -132,7 +132,7 @@ func TestTopTerminal_LooksAgainAndActs(t *testing.T) {
 	if b := s.banned; time.Duration(b.For) != time.Hour || b.Reason != "spam" || len(b.Pairs) != 1 || b.Pairs[0] != (proxy.KeyPair{Key: "phone", Value: "id:bad"}) {
 		t.Errorf("the server was told %+v", b)
 	}
-	if n := s.asked["top?minutes=5&n=50&route=sms"]; n < 2 {
+	if n := s.asked["top?minutes=5&n=20&route=sms"]; n < 2 {
 		t.Errorf("keys were asked for %d times, want again and again; asked was %v", n, s.asked)
 	}
 }

@@ -44,7 +44,7 @@ func (m topModel) view() []topLine {
 	}
 	now := "looking"
 	if m.loaded {
-		now = "as of " + m.data.at.Format(time.TimeOnly)
+		now = "as of " + m.data.At.Format(time.TimeOnly)
 	}
 	if m.paused {
 		now += ", stopped"
@@ -53,6 +53,8 @@ func (m topModel) view() []topLine {
 	switch {
 	case m.fault != "":
 		lines = append(lines, topLine{m.fault, badLine})
+	case m.data.Away != "":
+		lines = append(lines, topLine{m.data.summary(), badLine})
 	case m.loaded:
 		lines = append(lines, topLine{m.data.summary(), plainLine})
 	default:
@@ -92,7 +94,7 @@ func (m topModel) tabs() string {
 		if m.order == byRequests {
 			by = "most requests"
 		}
-		all = append(all, fmt.Sprintf("  %s first, last %d minutes", by, m.data.minutes))
+		all = append(all, fmt.Sprintf("  %s first, last %d minutes", by, m.data.Minutes))
 	}
 	return strings.Join(all, "")
 }

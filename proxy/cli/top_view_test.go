@@ -16,7 +16,7 @@ import (
 func TestTopView_FitsAnySize(t *testing.T) {
 	m := sampleModel()
 	for i := range 40 {
-		l := &m.data.top.Limits[0]
+		l := &m.data.Top.Limits[0]
 		l.Refused.Keys = append(l.Refused.Keys, admin.TopKey{Masked: fmt.Sprintf("名前=%040d", i), ID: fmt.Sprint("id:", i), Count: 1})
 	}
 	m, _ = pressKeys(m, "<end><up>?")
@@ -61,7 +61,7 @@ func TestTopView_WithoutAnything(t *testing.T) {
 // What clients send cannot act on the terminal.
 func TestTopView_ShowsNoControlCharacters(t *testing.T) {
 	m := sampleModel()
-	m.data.top.Limits[0].Refused.Keys[0].Masked = "\x1b[31mred\u202e\n"
+	m.data.Top.Limits[0].Refused.Keys[0].Masked = "\x1b[31mred\u202e\n"
 	if got := rowsOf(m, pageKeys)[0]; !strings.Contains(got, "?[31mred??") {
 		t.Errorf("shows %q", got)
 	}
@@ -69,7 +69,7 @@ func TestTopView_ShowsNoControlCharacters(t *testing.T) {
 
 func TestTopOnce_PrintsAllPages(t *testing.T) {
 	var out bytes.Buffer
-	if err := printTop(&out, sample()); err != nil {
+	if err := printTop(&out, sample(), 20); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -81,7 +81,27 @@ func TestTopOnce_PrintsAllPages(t *testing.T) {
 		}
 	}
 	out.Reset()
-	if err := printTop(&out, topData{}); err != nil || !strings.Contains(out.String(), "no node is known") {
+	if err := printTop(&out, topData{}, 20); err != nil || !strings.Contains(out.String(), "no node is known") {
 		t.Errorf("without anything: %v\n%s", err, out.String())
+	}
+}
+
+// Of each table there are no more rows than were asked for, and what is left out is said.
+func TestTopOnce_PrintsSoManyRows(t *testing.T) {
+	d := sample()
+	for i := range 500 {
+		d.Limits.Limits = append(d.Limits.Limits, admin.Limit{Route: fmt.Sprint("r", i), Name: "l"})
+	}
+	var out bytes.Buffer
+	if err := printTop(&out, d, 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"25-30     hbad\n  and 1 other row; -n prints more\n", "\n  and 501 other rows; -n prints more\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if n := strings.Count(out.String(), "\n"); n > 25 {
+		t.Errorf("%d lines", n)
 	}
 }

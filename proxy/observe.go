@@ -248,7 +248,7 @@ func (p *Proxy) Decisions(q decisions.Query) []decisions.Decision {
 
 // Top returns the keys with most requests and most refusals on this node in the last minutes, up to
 // 15. A key with more than 1/512 of the requests of a limit in a minute is always counted, and the
-// error of a count, which each entry states, is at most 1/512 of the requests; with more than 29 limits
+// error of a count, which each entry states, is at most 1/512 of the requests; with more than 25 limits
 // it is a greater part (decisions.MaxCounters). decisions.MergeTops merges the results of several nodes.
 func (p *Proxy) Top(q decisions.TopQuery) decisions.Top {
 	q = q.Complete()

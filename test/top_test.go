@@ -1,8 +1,10 @@
 package test
 
 import (
+	"encoding/json"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/weir-proxy/weir/test/await"
@@ -62,9 +64,76 @@ func TestTop_WithoutATerminal(t *testing.T) {
 			t.Errorf("top --once says\n%s\nwant %q in it", stdout, want)
 		}
 	}
-	for args, want := range map[string]string{"--minutes=16": "write 1 to 15", "--every=1ms": "write 200ms or more", "--once --admin=127.0.0.1:1": "--admin"} {
+	for args, want := range map[string]string{"--minutes=16": "write 1 to 15", "-n0": "write 1 to 1000", "--rows=1001": "write 1 to 1000", "--every=1ms": "write 200ms or more", "--once --admin=127.0.0.1:1": "--admin"} {
 		if code, _, stderr := command(t, t.TempDir(), append([]string{"top"}, strings.Fields(args)...)...); code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("top %s exits %d: %s; want %q", args, code, stderr, want)
 		}
+	}
+}
+
+// A topJSON is a part of what weir top --json prints.
+type topJSON struct {
+	Away string `json:"redis_unreachable"`
+	Top  struct {
+		Nodes  []struct{ Node, Said string }
+		Limits []struct {
+			Limit   string
+			Refused struct {
+				Total int
+				Keys  []struct{ Count int }
+			}
+		}
+	}
+	Routes struct{ Routes []struct{ Name string } }
+}
+
+// topAsJSON runs weir top --json.
+func (w *weir) topAsJSON(args ...string) (got topJSON) {
+	w.t.Helper()
+	code, stdout, stderr := w.admin(w.t.TempDir(), append([]string{"top", "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != 0 || stderr != "" {
+		w.t.Fatalf("top --json exits %d: %v %s%s", code, err, stdout, stderr)
+	}
+	return got
+}
+
+// All pages are there as JSON, with so many keys of each limit as were asked for.
+func TestTop_AsJSON(t *testing.T) {
+	t.Parallel()
+	w := start(t, smsYAML("1/1h", ""))
+	for _, phone := range []string{"p", "q", "r"} {
+		w.statuses(phone, 3)
+	}
+	for n, args := range map[int][]string{3: nil, 2: {"-n", "2"}} {
+		got := w.topAsJSON(args...)
+		if len(got.Top.Limits) != 1 || got.Top.Limits[0].Refused.Total != 6 || len(got.Top.Limits[0].Refused.Keys) != n || len(got.Routes.Routes) == 0 || got.Away != "" {
+			t.Errorf("%+v; want %d keys", got, n)
+		}
+	}
+}
+
+// While Redis is away, be it gone or silent, top tells what the node that is asked has seen, and that
+// this is all.
+func TestTop_WhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]func(s *redistest.Server){
+		"gone": func(s *redistest.Server) { s.Kill() }, "silent": func(s *redistest.Server) { s.Signal(syscall.SIGSTOP) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			w := start(t, redisYAML(server.Addr)+smsYAML("1/1h", ""))
+			waitForMembership(t, server.Addr, 1)
+			w.statuses("p", 3)
+			take(server)
+			got := w.topAsJSON()
+			if len(got.Top.Limits) != 1 || got.Top.Limits[0].Refused.Total != 2 || got.Away == "" || len(got.Top.Nodes) != 2 || got.Top.Nodes[0].Said != "ok" {
+				t.Errorf("%+v; want what this node refused, and why the others are unknown", got)
+			}
+			code, stdout, stderr := w.admin(t.TempDir(), "top", "--once")
+			if code != 0 || stderr != "" || !strings.HasPrefix(stdout, "redis unreachable: only what this node has seen (") || !strings.Contains(stdout, "all other nodes ") || !strings.Contains(stdout, " not asked: ") {
+				t.Errorf("top --once exits %d: %s\n%s", code, stderr, stdout)
+			}
+		})
 	}
 }

@@ -13,9 +13,10 @@ const (
 	TopSlices = 15
 	// MaxCounters is the maximum number of limits whose keys should be counted.
 	MaxCounters = 200
-	// countersMemory bounds the memory of the counters of all limits together, in bytes. It is used up only
-	// if all limits see, and refuse, that many keys in each minute; a limit with few keys uses 120 KB.
-	countersMemory = 32 << 20
+	// countersMemory bounds the memory of the counters of all limits together, in bytes, which the allocator
+	// rounds up to 36 MB at most. It is used up only if all limits see, and refuse, that many keys in each minute; a
+	// limit with few keys uses 120 KB.
+	countersMemory = 28 << 20
 	// maxCounted is the maximum number of keys of a limit that are counted at a time. A key with more
 	// than 1/512 of a limit's requests in a minute is among them.
 	maxCounted = 512
@@ -25,7 +26,7 @@ const (
 )
 
 // countedKeys returns the number of keys of a limit that are counted at a time if there are so many
-// limits: 512 up to 29 limits, 74 with MaxCounters.
+// limits: 512 up to 25 limits, 65 with MaxCounters.
 func countedKeys(limits int) int { return min(countersMemory/keyMemory/max(limits, 1), maxCounted) }
 
 // counters holds the counters of all limits. It outlives generations.

@@ -23,7 +23,7 @@ func TestObserver_Memory(t *testing.T) {
 
 // However many limits there are, their counters keep to the memory, and use it.
 func TestCounters_KeepToTheMemory(t *testing.T) {
-	for limits, want := range map[int]int{0: 512, 1: 512, 29: 512, 30: 495, 100: 148, MaxCounters: 74} {
+	for limits, want := range map[int]int{0: 512, 1: 512, 25: 512, 26: 500, 100: 130, MaxCounters: 65} {
 		if got := countedKeys(limits); got != want || got*limits*keyMemory > countersMemory {
 			t.Errorf("%d keys are counted of each of %d limits, want %d in %d bytes", got, limits, want, countersMemory)
 		}

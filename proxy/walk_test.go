@@ -17,8 +17,9 @@ import (
 // function is a line of a stack that names a function of ours, with its package.
 var function = regexp.MustCompile(`(?m)^github\.com/weir-proxy/weir/([\w/]+)\.`)
 
-// stackTo is the packages of ours on the stack that ends in this one, outermost first, each
-// as often as it is entered; nil if there is no such stack.
+// stackTo is the packages of ours on the stack that comes through the proxy and ends in this
+// one, outermost first, each as often as it is entered; nil if there is no such stack. Stacks
+// of goroutines that the store itself started, such as its connections', are not looked at.
 func stackTo(pkg string) (entered []string) {
 	all := make([]byte, 1<<20)
 	all = all[:runtime.Stack(all, true)]
@@ -28,7 +29,7 @@ func stackTo(pkg string) (entered []string) {
 		for _, f := range function.FindAllStringSubmatch(stack, -1) {
 			calls = append(calls, f[1])
 		}
-		if len(calls) > 0 && calls[0] == pkg && calls[len(calls)-1] != pkg {
+		if len(calls) > 0 && calls[0] == pkg && slices.Contains(calls, "proxy") {
 			slices.Reverse(calls)
 			return slices.Compact(calls)
 		}

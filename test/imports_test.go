@@ -39,6 +39,9 @@ func importMap() map[string][]string {
 		"proxy/upstream":                   {"limiter", "proxy/http1"},
 		"proxy/respond":                    {"limiter"},
 		"limiter":                          nil,
+		"limiter/httplimit":                {"limiter", "limiter/internal/rules", "proxy/respond"},
+		"limiter/grpclimit":                {"limiter", "limiter/internal/rules", "proxy/respond"},
+		"limiter/internal/rules":           {"limiter"},
 		"limiter/limitertest":              {"limiter"},
 		"limiter/redisstore":               {"limiter", "limiter/redisstore/internal/wire"},
 		"limiter/redisstore/internal/wire": nil,
@@ -67,6 +70,8 @@ func fences() map[string][]string {
 		"go.uber.org/zap":               {"proxy/acme"},
 		"go.uber.org/zap/":              {"proxy/acme"},
 		"go.opentelemetry.io/":          {"proxy/trace"},
+		"google.golang.org/grpc":        {"limiter/grpclimit"},
+		"google.golang.org/grpc/":       {"limiter/grpclimit"},
 		"math/rand":                     nil, // math/rand/v2 is another path
 		"github.com/prometheus/common/": nil, // durations are limiter.ParseDuration's
 		"testing":                       {"limiter/limitertest"},

@@ -20,19 +20,25 @@ func (s Scope) String() string {
 	case Overall:
 		return "overall"
 	case PerClient:
-		return "per_client"
+		return "per_instance"
 	}
 	return fmt.Sprintf("scope %d", uint8(s))
 }
 
-// ParseScope parses a name that String returns. Errors wrap ErrInvalidLimit.
+// OldPerClient is another name of PerClient in configuration files, where a client is an HTTP client.
+const OldPerClient = "per_client"
+
+// ParseScope parses a name that String returns, or OldPerClient. Errors wrap ErrInvalidLimit.
 func ParseScope(name string) (Scope, error) {
+	if name == OldPerClient {
+		return PerClient, nil
+	}
 	for s := Overall; s <= PerClient; s++ {
 		if s.String() == name {
 			return s, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: unknown scope %q; write overall or per_client", ErrInvalidLimit, name)
+	return 0, fmt.Errorf("%w: unknown scope %q; write overall or per_instance", ErrInvalidLimit, name)
 }
 
 // Share returns the part of l that each of n processes may grant on its own while they

@@ -9,7 +9,7 @@ import (
 )
 
 func TestScope_HasNames(t *testing.T) {
-	for name, want := range map[string]limiter.Scope{"overall": limiter.Overall, "per_client": limiter.PerClient} {
+	for name, want := range map[string]limiter.Scope{"overall": limiter.Overall, "per_instance": limiter.PerClient} {
 		if got, err := limiter.ParseScope(name); got != want || err != nil || got.String() != name {
 			t.Errorf("%q is %v %v, want %v", name, got, err, want)
 		}

@@ -171,7 +171,7 @@ func (f *fallback) applyChange(ctx context.Context, c limiter.Change, claims []l
 }
 
 // onChange applies a change made on another node to the counts of this node: its share for outages of
-// the store, and limits of scope per_client. Limits that are not configured here are ignored.
+// the store, and limits of scope per_instance. Limits that are not configured here are ignored.
 func (p *Proxy) onChange(c limiter.Change) {
 	claims, own := p.current.Load().claimsOf(c)
 	if len(claims) == 0 {

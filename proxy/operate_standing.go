@@ -32,7 +32,7 @@ type LimitStanding struct {
 	Derived   bool   `json:"derived,omitempty"`
 	Mode      string `json:"mode"` // enforce or shadow
 	Algorithm string `json:"algorithm"`
-	Scope     string `json:"scope"` // overall, or per_client; the latter is counted by this node only
+	Scope     string `json:"scope"` // overall, or per_instance; the latter is counted by this node only
 	// Java reports that the limiter is shared with Redisson.
 	Java bool `json:"java,omitempty"`
 	// Store is memory, redis, or local: this node's share while Redis is unreachable. It is empty
@@ -196,7 +196,7 @@ func (p *Proxy) notes(g *generation, targets []keyTarget, limits []LimitStanding
 		notes = append(notes, "redis was unreachable: nodes decide by their shares until all have reported")
 	}
 	if slices.ContainsFunc(limits, func(l LimitStanding) bool { return l.Scope == limiter.PerClient.String() }) {
-		notes = append(notes, "limits of scope per_client are counted by each node separately: this is the state on this node")
+		notes = append(notes, "limits of scope per_instance are counted by each node separately: this is the state on this node")
 	}
 	if g.config.Privacy.Rotates && slices.ContainsFunc(targets, func(t keyTarget) bool { return !t.rotates && t.limit.RedissonName == "" }) {
 		notes = append(notes, "privacy.previous_secret is set: counts under the previous secret are shown and changed only if the key is given by its value")

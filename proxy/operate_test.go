@@ -369,7 +369,7 @@ func TestChange_ReachesEveryNode(t *testing.T) {
 	const file = `
 routes:
   - {name: all, match: {path: /all}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 2/1h}]}
-  - {name: own, match: {path: /own}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 2/1h, scope: per_client}]}
+  - {name: own, match: {path: /own}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 2/1h, scope: per_instance}]}
 `
 	modes := map[string]func() redisstore.ClientConfig{
 		"single": func() redisstore.ClientConfig {

@@ -22,7 +22,7 @@ func TestScope_PerClient(t *testing.T) {
 		return newProxy(t, `
 store: redis
 routes:
-  - {name: own, match: {path: /own}, respond: {body: ok}, limits: [{key: 'header:X-User', rate: 2/1h, scope: per_client}]}
+  - {name: own, match: {path: /own}, respond: {body: ok}, limits: [{key: 'header:X-User', rate: 2/1h, scope: per_instance}]}
   - {name: all, match: {path: /all}, respond: {body: ok}, limits: [{key: 'header:X-User', rate: 2/1h}]}
 `, func(o *Options) {
 			o.Store = redisstore.New(client, redisstore.Options{Timeout: time.Minute, Client: name, CachedRefusals: -1})

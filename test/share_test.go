@@ -109,7 +109,7 @@ func TestShare_BansHoldOnEveryNode(t *testing.T) {
 routes:
   - {name: all, match: {path: /all}, upstream: demo, limits: [{name: phone, key: 'header:X-Phone', %[1]s}]}
   - {name: log, match: {path: /log}, upstream: demo, limits: [{name: phone, key: 'header:X-Phone', %[1]s, algorithm: sliding_log}]}
-  - {name: own, match: {path: /own}, upstream: demo, limits: [{name: phone, key: 'header:X-Phone', %[1]s, scope: per_client}]}
+  - {name: own, match: {path: /own}, upstream: demo, limits: [{name: phone, key: 'header:X-Phone', %[1]s, scope: per_instance}]}
 `, penalty))
 	for _, route := range []string{"all", "log", "own"} {
 		if got := nodes[0].ask(route, "p", 2); !slices.Equal(got, []int{200, 429}) {

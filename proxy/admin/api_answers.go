@@ -53,7 +53,7 @@ type Limit struct {
 	Algorithm      string   `json:"algorithm"`
 	Burst          int64    `json:"burst,omitempty"`
 	Mode           string   `json:"mode"`  // enforce, shadow or off
-	Scope          string   `json:"scope"` // overall or per_client
+	Scope          string   `json:"scope"` // overall or per_instance
 	OnStoreFailure string   `json:"on_store_failure"`
 	Exposed        bool     `json:"expose"`
 	Overrides      int      `json:"overrides,omitempty"` // keys with rates of their own

@@ -94,7 +94,7 @@ func Run(ctx context.Context, args []string, w Env) int {
 		return ended
 	}
 	if err != nil {
-		fmt.Fprintf(w.Stderr, "weir: %v; weir --help lists the commands\n", err)
+		fmt.Fprintf(w.Stderr, "weir: %s; weir --help lists the commands\n", usageError(err))
 		return exitUsage
 	}
 	switch err := parsed.Run(); {
@@ -108,6 +108,18 @@ func Run(ctx context.Context, args []string, w Env) int {
 		fmt.Fprintf(w.Stderr, "weir: %v\n", err)
 	}
 	return exitFailure
+}
+
+// usageError returns what is wrong with a command line.
+func usageError(err error) string {
+	flag, _, ended := strings.Cut(err.Error(), ": expected string value but got \"EOL\"")
+	switch {
+	case !ended:
+		return err.Error()
+	case flag == "--config":
+		return "-c needs a file"
+	}
+	return flag + " needs a value"
 }
 
 // commandNames returns the names of all commands.

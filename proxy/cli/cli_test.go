@@ -47,6 +47,25 @@ func TestRun_Usage(t *testing.T) {
 	}
 }
 
+// A file may be named with or without -c, as for weir check; whoever forgets it is told so.
+func TestRun_NamesItsFile(t *testing.T) {
+	bad := write(t, "routes: []\n")
+	for _, args := range [][]string{{"run", bad}, {"run", "-c", bad}, {"-c", bad}} {
+		if code, _, stderr := runWeir(args...); code != exitFailure || !strings.Contains(stderr, bad+":1:1: there are no routes") {
+			t.Errorf("weir %q = %d, %q; want the problems of the file", args, code, stderr)
+		}
+	}
+	for want, args := range map[string][]string{
+		"weir: -c needs a file; ":         {"run", "-c"},
+		"weir: --log-level needs a value": {"run", "--log-level"},
+		"name one file":                   {"run", bad, "-c", bad},
+	} {
+		if code, _, stderr := runWeir(args...); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("weir %q = %d, %q; want %q", args, code, stderr, want)
+		}
+	}
+}
+
 func TestRun_NoConfiguration(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if code, _, stderr := runWeir(); code != exitFailure || !strings.Contains(stderr, "weir.yaml") {
@@ -158,7 +177,7 @@ func TestRun_PortTaken(t *testing.T) {
 	_, says := startWeir(t, writeConfig(t, ""), nil)
 	taken := says("serving")["http"].(string)
 	path := write(t, "listen: {http: '"+taken+"'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: 'http://127.0.0.1:1'}]\n")
-	if code, _, stderr := runWeir("run", "-c", path); code != exitFailure || !strings.Contains(stderr, "another weir") {
+	if code, _, stderr := runWeir("run", "-c", path); code != exitFailure || !strings.Contains(stderr, "listen.http: ") || !strings.Contains(stderr, "another weir") {
 		t.Errorf("a second weir on one port = %d, %q; want that it says so", code, stderr)
 	}
 }

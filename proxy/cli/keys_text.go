@@ -102,7 +102,7 @@ func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
 		{l.Derived, "counts for others too"},
 		{l.Java, "shared with Java"},
 		{l.Store == "local", "this node's share"},
-		{l.Scope == "per_client", "this node's count"},
+		{l.Scope == "per_instance", "this node's count"},
 		{w.Overflow, "memory is full: shares a count with other keys"},
 		{w.Unreadable, "the store holds something else here; reset heals it"},
 	} {

@@ -22,7 +22,7 @@ func TestKeys_StandingInText(t *testing.T) {
 	s := proxy.KeyStanding{At: at, Notes: []string{"one", "two"}, Limits: []proxy.LimitStanding{
 		{Route: "sms", Limit: "phone", ID: "id:a", Masked: "phone=1**", Hash: "ab", BannedUntil: at.Add(time.Hour), Windows: []proxy.WindowStanding{window, odd}, Penalty: &proxy.PenaltyStanding{Refused: 2, After: 3, Ban: proxy.Span(time.Hour)}},
 		{Route: "sms", Limit: "other", ID: "id:a", Masked: "phone=1**", Hash: "ab", Unknown: "redis is away"},
-		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_client", Windows: []proxy.WindowStanding{{Rate: "1/1m", Left: 1}}},
+		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_instance", Windows: []proxy.WindowStanding{{Rate: "1/1m", Left: 1}}},
 	}}
 	want := `
 phone=1**  hash ab  id:a

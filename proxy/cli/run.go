@@ -15,13 +15,18 @@ import (
 )
 
 type runCommand struct {
-	Config string `short:"c" help:"The configuration file; default: weir.yaml, then config.example.yaml." placeholder:"FILE"`
+	File   string `arg:"" optional:"" help:"The configuration file; default: weir.yaml, then config.example.yaml."`
+	Config string `short:"c" help:"The same." placeholder:"FILE"`
 	Level  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Minimum log level; warn omits the access log, unless access_log.file is set."`
 }
 
 // Run serves until ctx is done, then drains.
 func (c runCommand) Run(ctx context.Context, w Env) error {
-	path, err := configPath(c.Config)
+	if c.File != "" && c.Config != "" {
+		fmt.Fprintf(w.Stderr, "weir: %s and -c %s: name one file\n", c.File, c.Config)
+		return errUsage
+	}
+	path, err := configPath(cmp.Or(c.File, c.Config))
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ type Definition struct {
 	Rates     []string `json:"rates"` // COUNT/WINDOW
 	Algorithm string   `json:"algorithm"`
 	Burst     int64    `json:"burst,omitempty"`
-	Scope     string   `json:"scope"`              // overall or per_client
+	Scope     string   `json:"scope"`              // overall or per_instance
 	Distinct  string   `json:"distinct,omitempty"` // the key whose distinct values are counted
 	Steps     []string `json:"steps,omitempty"`    // of a cooldown
 	Redisson  string   `json:"redisson,omitempty"` // name of the shared Redisson limiter

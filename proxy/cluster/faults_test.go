@@ -202,7 +202,7 @@ routes:
       - {name: phone, key: "header:X-Phone", rates: [1/60s, 5/1h]}
       - {name: fan, key: client_ip, distinct: "header:X-Phone", rates: [3/1h]}
       - {name: backoff, key: "header:X-Phone", cooldown: [60s, 90s, 1d]}
-      - {name: smooth, key: client_ip, rate: 100/1m, algorithm: gcra, burst: 5, scope: per_client, mode: off}
+      - {name: smooth, key: client_ip, rate: 100/1m, algorithm: gcra, burst: 5, scope: per_instance, mode: off}
 `), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ routes:
 			t.Errorf("%s is %+v; want %s", name, d, want)
 		}
 	}
-	if d := all["send.smooth"]; d.Algorithm != "gcra" || d.Burst != 5 || d.Scope != "per_client" || len(all) != 4 {
+	if d := all["send.smooth"]; d.Algorithm != "gcra" || d.Burst != 5 || d.Scope != "per_instance" || len(all) != 4 {
 		t.Errorf("of %d, the one that is off is %+v", len(all), d)
 	}
 }

@@ -69,7 +69,7 @@ func names(field string) []string {
 	case "upstream", "demo":
 		return []string{"echo", "http://127.0.0.1:9"}
 	case "of", "join":
-		return []string{"client_ip", "header:X-Other"}
+		return []string{"header:X-Other", "client_ip"}
 	}
 	return nil
 }

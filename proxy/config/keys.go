@@ -94,7 +94,17 @@ func (k *keys) refer(text *string) *key.Spec {
 	}
 	spec := &key.Spec{Name: from.String(), From: from, Tokens: k.tokens, OnMissing: key.Reject}
 	k.warnUnnormalized(text, "", spec)
+	k.warnForged(text, from)
 	return k.counted(text, spec, 1)
+}
+
+// plainName returns the name under which a limit counts by the key that text refers to: ip, which is
+// short for client_ip, counts as client_ip does.
+func (k *keys) plainName(text string) string {
+	if _, named := k.forms[text]; !named && text == key.ShortClientIP {
+		return key.ClientIP.String()
+	}
+	return text
 }
 
 // originOrName parses an origin where the name of a key is allowed too: an unknown word
@@ -140,6 +150,7 @@ func (k *keys) build(f *keyForm, name string) *key.Spec {
 		return nil
 	}
 	from, ok := k.origin(&f.From)
+	k.warnForged(&f.From, from)
 	spec := &key.Spec{
 		Name: name, From: from, Tokens: k.tokens, Sensitive: f.Sensitive,
 		SetHeader: http.CanonicalHeaderKey(f.SetHeader),

@@ -143,7 +143,7 @@ func (l *limits) name(forms []*limitForm) {
 		if f == nil || f.Name != "" || f.Key == nil {
 			continue
 		}
-		base := tokenOf(cmp.Or(f.Key.Text, f.Key.From, strings.Join(f.Key.Join, "-")), "limit")
+		base := tokenOf(cmp.Or(l.keys.plainName(f.Key.Text), f.Key.From, strings.Join(f.Key.Join, "-")), "limit")
 		name := base
 		for i := 2; taken[name]; i++ {
 			name = base + "-" + strconv.Itoa(i)
@@ -176,6 +176,7 @@ func (l *limits) rates(f *limitForm) []limiter.Rate {
 // parse reads rates, no two of one window.
 func (l *limits) parse(texts []*string) []limiter.Rate {
 	var made []limiter.Rate
+	var read []*string
 	for _, text := range texts {
 		if *text == "" {
 			continue // absent, or already reported
@@ -190,12 +191,11 @@ func (l *limits) parse(texts []*string) []limiter.Rate {
 			l.Wrong(text, rate.String()+" has the same window as "+made[i].String(), "keep the smaller one")
 			continue
 		}
-		made = append(made, rate)
+		made, read = append(made, rate), append(read, text)
 	}
+	l.warnRedundant(read, made)
 	return made
 }
-
-// given reports whether a field is written, be it wrong.
 
 // scope parses the scope of a limit.
 func (l *limits) scope(f *limitForm) limiter.Scope {

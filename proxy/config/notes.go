@@ -19,7 +19,7 @@ func (c *Config) Notes() []string {
 	case c.hasSensitiveKeys():
 		notes = append(notes, "without privacy.hash_secret, key hashes in the log change at every restart")
 	}
-	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote()} {
+	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote(), c.scopeNote()} {
 		if note != "" {
 			notes = append(notes, note)
 		}

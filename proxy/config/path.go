@@ -38,6 +38,9 @@ type fault struct{ what, instead string }
 // through wrongly here.
 func parsePath(text string) (pattern, fault) {
 	var p pattern
+	if strings.ContainsAny(text, "“”‘’") {
+		return p, fault{"has curly quotes", `write straight quotes, "/path", or none`}
+	}
 	if !strings.HasPrefix(text, "/") {
 		return p, fault{"does not begin with /", "write /" + text}
 	}

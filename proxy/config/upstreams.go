@@ -23,11 +23,13 @@ type upstreams struct {
 	keys   *keys
 	byName map[string]*Upstream
 	names  []string // under upstreams:, also those with problems
+	listen *listenForm
 }
 
 // newUpstreams makes the named upstreams.
-func newUpstreams(r *loader, keys *keys, forms map[string]*upstreamForm) *upstreams {
-	u := &upstreams{loader: r, keys: keys, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms))}
+func newUpstreams(r *loader, keys *keys, all *file) *upstreams {
+	forms := all.Upstreams
+	u := &upstreams{loader: r, keys: keys, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), listen: &all.Listen}
 	for _, name := range u.names {
 		f := forms[name]
 		if !tokenSafe.MatchString(name) {
@@ -78,6 +80,7 @@ func (u *upstreams) build(name string, f *upstreamForm) *Upstream {
 			seen[to.String()] = true
 			up.Targets = append(up.Targets, Target{to, t.Weight})
 			u.checkProtocol(&t.URL, up.Protocol, to.Scheme)
+			u.warnItself(&t.URL, to)
 		}
 	}
 	up.Balance, up.HashBy = u.balance(f)
@@ -119,6 +122,7 @@ func (u *upstreams) refer(text *string) *Upstream {
 	}
 	f := &upstreamForm{Text: name}
 	u.SetDefaults(u.Location(text), f)
+	u.Alias(&f.Text, text)
 	up := u.build(name, f)
 	up.Position = u.Location(text).Position
 	u.byName[name] = up
@@ -150,7 +154,7 @@ func parseURL(text string) (to *url.URL, what, instead string) {
 	case to.Port() != "" && (err != nil || port == 0) || strings.HasSuffix(to.Host, ":"):
 		return nil, "the port is not a number from 1 to 65535", example
 	case to.Path != "" && to.Path != "/":
-		return nil, "the URL has a path", "write it without: the path of the request is forwarded as it is"
+		return nil, "the URL has a path", "write it without, and below the route rewrite: {add_prefix: " + strings.TrimSuffix(to.Path, "/") + "}: the path of the request is forwarded as it is"
 	case to.RawQuery != "" || to.ForceQuery || to.Fragment != "" || strings.Contains(text, "#"):
 		return nil, "the URL has a query or a fragment", "write it without"
 	}

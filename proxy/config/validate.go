@@ -38,11 +38,12 @@ func (r *loader) compile(f *file) (*Config, error) {
 		form:      f,
 	}
 	r.listeners(f)
+	r.ineffective(f)
 	r.adminTLS(f)
 	c.Tokens = r.tokens(f.JWT)
 	keys := newKeys(r, f.Keys, c.Tokens)
 	c.Keys = keys.all()
-	upstreams := newUpstreams(r, keys, f.Upstreams)
+	upstreams := newUpstreams(r, keys, f)
 	c.Upstreams = upstreams.byName
 	literals := literals{r, c.Privacy, c.ClientIP.IPv6Prefix}
 	lists := newLists(r, keys, literals, f.Lists)

@@ -174,7 +174,7 @@ func TestReset_WarnsOfARouteForAllMethods(t *testing.T) {
 
 // A limit that every node counts by itself is allowed, and check says what it means.
 func TestScope_WarnsOfWhatEachCountsAlone(t *testing.T) {
-	const route = "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: client_ip, rate: 1/1m, scope: per_client}]}\n"
+	const route = "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: client_ip, rate: 1/1m, scope: per_instance}]}\n"
 	for store, want := range map[string]string{
 		"store: memory\n": "with store: memory each node counts for itself anyway; leave it out",
 		"store: redis\n":  "each node allows the full rate",

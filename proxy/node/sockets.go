@@ -1,11 +1,15 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/coreos/go-systemd/v22/activation"
 
@@ -45,9 +49,30 @@ func (s sockets) open(name, addr string) (net.Listener, error) {
 	}
 	l, err := c.Listen(context.Background(), "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("%w; is another weir running?", err)
+		return nil, fmt.Errorf("%s: %w%s", listenField(name), err, listenHint(err))
 	}
 	return l, nil
+}
+
+// listenField returns the field of the configuration with the address of a listener.
+func listenField(name string) string {
+	if rest, ok := strings.CutPrefix(name, "admin"); ok {
+		return "admin." + cmp.Or(strings.TrimPrefix(rest, "_"), "http")
+	}
+	return "listen." + name
+}
+
+// listenHint returns what to do about an address that cannot be listened on.
+func listenHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "; is another weir running?"
+	case errors.Is(err, syscall.EACCES):
+		return "; ports below 1024 need the capability CAP_NET_BIND_SERVICE (setcap, or AmbientCapabilities= of systemd) or root: or write a port such as :8080"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "; this machine has no such address"
+	}
+	return ""
 }
 
 // closeUnused closes the passed sockets that were not opened, and returns an error about them.

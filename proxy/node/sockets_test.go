@@ -2,8 +2,10 @@ package node
 
 import (
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -91,5 +93,26 @@ func TestSockets_TwoOnOneAddress(t *testing.T) {
 	two.Close()
 	if _, err := (sockets{}).open("http", one.Addr().String()); err == nil || !strings.Contains(err.Error(), "is another weir running?") {
 		t.Errorf("without listen.reuse_port: %v", err)
+	}
+}
+
+// An address that cannot be listened on is an error that names its field and what to do.
+func TestSockets_ErrorNamesTheFieldAndTheCure(t *testing.T) {
+	taken, err := sockets{}.open("http", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, field := range map[string]string{"http": "listen.http: ", "https": "listen.https: ", "admin": "admin.http: ", "admin_https": "admin.https: "} {
+		if _, err := (sockets{}).open(name, taken.Addr().String()); err == nil || !strings.HasPrefix(err.Error(), field) {
+			t.Errorf("%s: %v; want it to begin with %q", name, err, field)
+		}
+	}
+	if _, err := (sockets{}).open("http", "192.0.2.1:0"); err == nil || !strings.HasSuffix(err.Error(), "no such address") {
+		t.Errorf("an address of nobody: %v", err)
+	}
+	privileged := &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)} // root may listen on port 80
+	if hint := listenHint(privileged); !strings.Contains(hint, "CAP_NET_BIND_SERVICE") || strings.Contains(hint, "another weir") {
+		t.Errorf("port 80: %q", hint)
 	}
 }

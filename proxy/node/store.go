@@ -131,7 +131,7 @@ func redisTLS(c *config.UpstreamTLS) *tls.Config {
 	return made
 }
 
-// clientName returns the name that identifies this process in limits of scope per_client, also
+// clientName returns the name that identifies this process in limits of scope per_instance, also
 // after a restart: the addresses on which it listens. It is "", which stands for a random name, if
 // the system chooses a port.
 func clientName(l config.Listen) string {

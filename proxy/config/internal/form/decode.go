@@ -1,6 +1,7 @@
 package form
 
 import (
+	"cmp"
 	"reflect"
 	"strconv"
 	"strings"
@@ -112,12 +113,34 @@ func (d *decoder) fields(n *yaml.Node, p Location, v reflect.Value) {
 		index, ok := FieldIndex(v.Type(), name)
 		if !ok {
 			at.Path = p.Path
-			d.Add(at, "unknown field "+strconv.Quote(name), Suggest(name, FieldNames(v.Type())))
+			d.Add(at, "unknown field "+strconv.Quote(name), cmp.Or(indent(n, v.Type(), name), Suggest(name, FieldNames(v.Type()))))
 			continue
 		}
 		d.value(pair.value, at, v.Field(index), TagOf(v.Type().Field(index)))
 	}
 	d.absent(p, v, seen)
+}
+
+// indent returns what to write if the mapping n has a field without a value in which name would be
+// known: it is not indented. Otherwise it returns "".
+func indent(n *yaml.Node, of reflect.Type, name string) string {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		index, ok := FieldIndex(of, n.Content[i].Value)
+		if !ok || n.Content[i+1].ShortTag() != "!!null" {
+			continue
+		}
+		below := of.Field(index).Type
+		if below.Kind() == reflect.Pointer {
+			below = below.Elem()
+		}
+		if below.Kind() != reflect.Struct {
+			continue
+		}
+		if _, known := FieldIndex(below, name); known {
+			return "indent it, so that it is below " + n.Content[i].Value
+		}
+	}
+	return ""
 }
 
 // absent sets the defaults of fields that are not in seen, and reports missing required

@@ -1,0 +1,92 @@
+package config
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// ineffective warns of sections that change nothing, because what would use them is not
+// configured. Whoever writes that as well, store: memory for example, knows it.
+func (r *loader) ineffective(f *file) {
+	for _, s := range []struct {
+		given         bool
+		at            any
+		what, instead string
+	}{
+		{r.Given(&f.Redis) && !r.Given(&f.Store), &f.Redis, "redis is not used: store is memory, so each node counts for itself", "write store: redis, or leave redis out"},
+		{r.Given(&f.ClientIP.Header) && len(f.ClientIP.TrustedProxies) == 0 && (f.ClientIP.Header != forwardedFor || !r.Given(&f.ClientIP.TrustedProxies)),
+			&f.ClientIP.Header, "no proxy is trusted to send this field, so all clients behind a proxy share its address", "write trusted_proxies: with the networks of the proxies, or leave header out"},
+		{r.Given(&f.Listen.TLS) && !r.Given(&f.Listen.HTTPS) && !r.Given(&f.Admin.HTTPS), &f.Listen.TLS, "nothing is served with TLS: there is no listen.https", "write https: \":8443\" beside it, or leave tls out"},
+		{r.Given(&f.Alerts) && !r.Given(&f.Alerts.Webhook) && f.Alerts.Secret == "", &f.Alerts, "no alert is sent: there is no webhook", "write webhook: with a URL, or leave alerts out"},
+		{r.Given(&f.Traces) && !r.Given(&f.Traces.Endpoint), &f.Traces, "nothing is traced: there is no endpoint", "write endpoint: with the URL of a collector, or leave traces out"},
+	} {
+		if s.given {
+			r.Warn(s.at, s.what, s.instead)
+		}
+	}
+}
+
+// forwardedFor is the default of client_ip.header.
+const forwardedFor = "X-Forwarded-For"
+
+// isSetByProxies reports whether a header field, by its canonical name, is one that proxies and
+// CDNs set to describe the client. Whoever reaches Weir past them can send any value.
+func isSetByProxies(name string) bool {
+	names := []string{"Forwarded", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Azure-Clientip", "X-Appengine-User-Ip"}
+	prefixes := []string{"X-Forwarded-", "Cf-", "Cloudfront-", "Fastly-Client-", "Fly-Client-"}
+	return slices.Contains(names, name) || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// warnForged warns of a key that clients can forge.
+func (k *keys) warnForged(pointer any, from key.Origin) {
+	if from.Source == key.Header && isSetByProxies(from.Name) {
+		k.Warn(pointer, "a client that does not come through your proxy can send any value in "+from.Name+", and so escape the limit", "use client_ip with client_ip.trusted_proxies, or let nobody but the proxy reach Weir")
+	}
+}
+
+// warnItself warns of an upstream that is a listener of this Weir.
+func (u *upstreams) warnItself(pointer any, to *url.URL) {
+	target := address{to.Hostname(), to.Port()}
+	if target.port == "" {
+		target.port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
+	}
+	for _, own := range []struct{ name, addr string }{{"listen.http", u.listen.HTTP}, {"listen.https", u.listen.HTTPS}} {
+		at := parseAddress(listenAddress(own.addr))
+		if at.port != "" && at.port == target.port && (at.host == target.host || target.loopback() && at.meets(target)) {
+			u.Warn(pointer, "this is Weir itself, its "+own.name+": every request would come back and end with 508", "write the address of the server behind Weir")
+		}
+	}
+}
+
+// warnRedundant warns of rates that never refuse, because another allows no more in a window that is
+// at least as long. texts are those of rates.
+func (l *limits) warnRedundant(texts []*string, rates []limiter.Rate) {
+	for i, r := range rates {
+		for _, other := range rates {
+			if other != r && other.Count <= r.Count && other.Window >= r.Window {
+				l.Warn(texts[i], r.String()+" never applies: "+other.String()+" allows no more, in a longer time", "leave it out, or write a smaller count")
+				break
+			}
+		}
+	}
+}
+
+// scopeNote names the limits that say per_client, which is the old name of per_instance.
+func (c *Config) scopeNote() string {
+	var names []string
+	for _, r := range c.form.Routes {
+		for _, l := range r.Limits {
+			if l.Scope == limiter.OldPerClient {
+				names = append(names, r.Name+"."+l.Name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "scope: " + limiter.OldPerClient + " is the old name of " + limiter.PerClient.String() + ", which counts for each instance of Weir; write that at " + strings.Join(names, ", ")
+}

@@ -43,7 +43,7 @@ func isSetByProxies(name string) bool {
 
 // warnForged warns of a key that clients can forge.
 func (k *keys) warnForged(pointer any, from key.Origin) {
-	if from.Source == key.Header && isSetByProxies(from.Name) {
+	if from.Source.IsField() && isSetByProxies(from.Name) {
 		k.Warn(pointer, "a client that does not come through your proxy can send any value in "+from.Name+", and so escape the limit", "use client_ip with client_ip.trusted_proxies, or let nobody but the proxy reach Weir")
 	}
 }

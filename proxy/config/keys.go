@@ -102,7 +102,8 @@ func (k *keys) refer(text *string) *key.Spec {
 // short for client_ip, counts as client_ip does.
 func (k *keys) plainName(text string) string {
 	if _, named := k.forms[text]; !named && text == key.ShortClientIP {
-		return key.ClientIP.String()
+		from, _ := key.ParseOrigin(text) // always valid
+		return from.String()
 	}
 	return text
 }

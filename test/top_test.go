@@ -77,6 +77,7 @@ type topJSON struct {
 	Top  struct {
 		Nodes  []struct{ Node, Said string }
 		Limits []struct {
+			Route   string
 			Limit   string
 			Refused struct {
 				Total int

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/alecthomas/kong"
@@ -11,11 +13,26 @@ import (
 	"github.com/weir-proxy/weir/proxy/node"
 )
 
-type versionCommand struct{}
+type versionCommand struct {
+	JSON bool `name:"json" help:"Print JSON, with the date of the build and the platform."`
+}
 
 // Run prints the version and the build information.
-func (versionCommand) Run(w Env) error {
-	return printBuild(w.Stdout, readBuild())
+func (c versionCommand) Run(w Env) error {
+	b := readBuild()
+	if !c.JSON {
+		return printBuild(w.Stdout, b)
+	}
+	enc := json.NewEncoder(w.Stdout)
+	enc.SetIndent("", "  ")
+	return enc.Encode(struct {
+		Version string `json:"version"`
+		Commit  string `json:"commit"`
+		Date    string `json:"date,omitempty"` // when the commit was made
+		Go      string `json:"go"`
+		OS      string `json:"os"`
+		Arch    string `json:"arch"`
+	}{b.Version, b.Commit, buildSetting("vcs.time", date), b.Go, runtime.GOOS, runtime.GOARCH})
 }
 
 // A versionFlag is the flag --version, which does the same as the command.
@@ -28,9 +45,9 @@ func (versionFlag) BeforeReset(app *kong.Kong) error {
 	return err
 }
 
-// The version and revision set by the linker, for builds outside a repository:
-// -X github.com/weir-proxy/weir/proxy/cli.version=v1.2.3. They may be empty.
-var version, revision string
+// The version, the revision and the date of the commit as set by the linker, for builds outside a
+// repository: -X github.com/weir-proxy/weir/proxy/cli.version=v1.2.3. They may be empty.
+var version, revision, date string
 
 func printBuild(out io.Writer, b node.Build) error {
 	_, err := fmt.Fprintf(out, "weir %s (commit %s, %s)\n", b.Version, b.Commit, b.Go)
@@ -39,20 +56,24 @@ func printBuild(out io.Writer, b node.Build) error {
 
 // readBuild returns the build information of the binary.
 func readBuild() node.Build {
-	b := node.Build{Version: "(devel)", Commit: "unknown", Go: "unknown"}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
+	b := node.Build{Version: "(devel)", Commit: cmp.Or(buildSetting("vcs.revision", revision), "unknown"), Go: runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b.Version = cmp.Or(info.Main.Version, b.Version)
 	}
-	b.Go = info.GoVersion
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
+	b.Version = cmp.Or(version, b.Version)
+	return b
+}
+
+// buildSetting returns what the linker was told, or else the setting that the go command recorded.
+func buildSetting(key, told string) string {
+	info, ok := debug.ReadBuildInfo()
+	if told != "" || !ok {
+		return told
 	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			b.Commit = s.Value
+		if s.Key == key {
+			return s.Value
 		}
 	}
-	b.Version, b.Commit = cmp.Or(version, b.Version), cmp.Or(revision, b.Commit)
-	return b
+	return ""
 }

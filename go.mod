@@ -2,6 +2,9 @@ module github.com/weir-proxy/weir
 
 go 1.26.0
 
+// net/http before this has CVE-2026-56866 and CVE-2026-94439.
+toolchain go1.26.9
+
 require (
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/alecthomas/kong v1.17.0

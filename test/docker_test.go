@@ -42,13 +42,16 @@ func TestDocker_BuildCommandMakesAStaticBinary(t *testing.T) {
 	build, _, _ = strings.Cut(build, "\n")
 	binary := filepath.Join(t.TempDir(), "weir")
 	build = strings.Replace(build, "/out/weir", binary, 1)
-	cmd := exec.Command("sh", "-ec", "export VERSION=v1.2.3 REVISION=0123abc CGO_ENABLED=0"+strings.Replace(build, "go build", "\n go build", 1))
+	cmd := exec.Command("sh", "-ec", "export VERSION=v1.2.3 REVISION=0123abc DATE=2026-01-02T03:04:05Z CGO_ENABLED=0"+strings.Replace(build, "go build", "\n go build", 1))
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", build, err, out)
 	}
 	if out, err := exec.Command(binary, "version").CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "weir v1.2.3 (commit 0123abc, go") {
 		t.Fatalf("the binary says %s (%v), not the version that the linker was told", out, err)
+	}
+	if out, err := exec.Command(binary, "version", "--json").Output(); err != nil || !strings.Contains(string(out), `"date": "2026-01-02T03:04:05Z"`) {
+		t.Errorf("the binary says %s (%v), not the date that the linker was told", out, err)
 	}
 	file, err := elf.Open(binary)
 	if err != nil {

@@ -11,7 +11,7 @@ func TestLayout_TopLevelHoldsOnlyWhatIsAgreed(t *testing.T) {
 	agreed := []string{
 		"go.mod", "go.sum", "main.go", "proxy", "limiter", "lock", "test",
 		"config.example.yaml", "Dockerfile", "docker-compose.yml",
-		"README.md", "LICENSE", "CONTRIBUTING.md", "Makefile",
+		"README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "Makefile",
 	}
 	made := []string{"weir", "weir.yaml"} // by building and by running; git ignores them
 	entries, err := os.ReadDir("..")

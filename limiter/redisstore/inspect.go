@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 )
 
 // Inspect implements limiter.AdminStore: one script call for each slot. No request waits
-// for it, so each may take up to a second, also if Options.Timeout is shorter: a slow reply
-// is not an outage.
+// for it, so each may take up to a second, also if Options.Timeout is shorter, and one that
+// timed out is repeated once: a slow reply is not an outage.
 func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
 	in := limiter.Inspection{Statuses: make([]limiter.KeyStatus, len(claims))}
 	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
@@ -63,8 +64,20 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time,
 }
 
 // runPatiently runs a script that changes nothing, with a timeout of at least
-// patientTimeout. A node of a cluster that has not got the keys is not asked patiently.
+// patientTimeout; if it times out, it is run once more. A first call opens a connection,
+// for which a busy machine may need longer than the dial timeout.
 func (s *Store) runPatiently(ctx context.Context, sc *script, keys []string, args []any) (any, error) {
+	reply, err := s.runOnce(ctx, sc, keys, args)
+	var slow net.Error
+	if ctx.Err() == nil && !errors.Is(err, ErrOpen) && (errors.As(err, &slow) && slow.Timeout() || errors.Is(err, context.DeadlineExceeded)) {
+		return s.runOnce(ctx, sc, keys, args)
+	}
+	return reply, err
+}
+
+// runOnce is one attempt of runPatiently. A node of a cluster that has not got the keys is
+// not asked patiently.
+func (s *Store) runOnce(ctx context.Context, sc *script, keys []string, args []any) (any, error) {
 	timeout := max(s.timeout, patientTimeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -133,3 +133,23 @@ func TestInspect_IsPatient(t *testing.T) {
 		}
 	}
 }
+
+// The first question opens a connection, which may be slow too; a reply that does not come in
+// time is asked for once more.
+func TestInspect_FirstQuestionIsPatient(t *testing.T) {
+	server := redistest.Start(t)
+	for name, pause := range map[string]time.Duration{"slow to greet": 300 * time.Millisecond, "slower than one attempt": 1300 * time.Millisecond} {
+		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 50 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		store := redisstore.New(client, redisstore.Options{Timeout: 50 * time.Millisecond, CachedRefusals: -1})
+		defer store.Close()
+		server.Signal(syscall.SIGSTOP)
+		time.AfterFunc(pause, func() { server.Signal(syscall.SIGCONT) })
+		if in, err := store.Inspect(t.Context(), claim(9, time.Hour, 1)); err != nil || in.Statuses[0].Remaining != 9 {
+			t.Errorf("%s: %+v %v", name, in, err)
+		}
+	}
+}

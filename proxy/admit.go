@@ -34,6 +34,7 @@ type admitter struct {
 	nearLimits *nearLimits
 
 	held     heldLeases
+	deferred deferredChanges
 	settling atomic.Int64 // requests that are being settled after their responses
 }
 

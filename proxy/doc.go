@@ -127,7 +127,8 @@
 // Standing (operate_standing.go) returns the state of a key under every limit that counts by it,
 // and Change (operate.go) resets, grants, bans or unbans it: in the store and, on every
 // node, in the cache of refusals, in the local share for outages of the store, and in
-// local counts. A key is given by its value, in any spelling that a request may use, or
+// local counts. While the store is unreachable a change applies on this node, and waits for
+// the store (operate_deferred.go). A key is given by its value, in any spelling that a request may use, or
 // by an id (operate_id.go) that is shown with it.
 //
 // Decisions are recorded in a ring buffer (recent.go). Top counts the keys with most

@@ -19,10 +19,36 @@ type KeyResult struct {
 	Skipped []SkippedLimit  `json:"skipped,omitempty"`
 	At      time.Time       `json:"at"`
 	// Everywhere reports whether the change applies on all nodes. While Redis is unreachable, it
-	// applies only on this node, as long as the node decides by itself; the change must be repeated
-	// on each other node.
+	// applies only on this node, as long as the node decides by itself. Later reports that it is
+	// applied on all nodes when Redis is reachable again, if its time is not over and this node does not
+	// end before.
 	Everywhere bool     `json:"everywhere"`
+	Later      bool     `json:"later,omitempty"`
 	Notes      []string `json:"notes,omitempty"`
+}
+
+// Where says on which nodes the change applies.
+func (r KeyResult) Where() string {
+	here := slices.ContainsFunc(r.Changed, func(l LimitStanding) bool { return l.Store != "" })
+	switch {
+	case r.Everywhere:
+		return "on all nodes"
+	case r.Later && here:
+		return "on this node now, on all nodes when redis is back"
+	case r.Later:
+		return "on all nodes when redis is back"
+	}
+	return "on this node only"
+}
+
+// Granted returns the most permits that a grant has given back under one rate.
+func (r KeyResult) Granted() (most int64) {
+	for _, l := range r.Changed {
+		for _, w := range l.Windows {
+			most = max(most, w.Granted)
+		}
+	}
+	return most
 }
 
 // A SkippedLimit is a limit that was not changed.
@@ -71,13 +97,15 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	var wrong error
 	changed := targets[:0]
 	for _, t := range targets {
-		everywhere, err := p.admitter.applyChange(within, &t, change)
+		t.away = isAway(changed, t.key)
+		done, err := p.applyChange(within, g, &t, change)
 		if err != nil {
 			r.Skipped = append(r.Skipped, SkippedLimit{t.route.Name, t.limit.Name, "the store: " + err.Error()})
 			wrong = errors.Join(wrong, fmt.Errorf("%s %s.%s: %w", c.Action, t.route.Name, t.limit.Name, err))
 			continue
 		}
-		r.Everywhere = r.Everywhere && everywhere
+		r.Everywhere, r.Later = r.Everywhere && done.everywhere, r.Later || done.later
+		t.granted = done.granted
 		changed = append(changed, t)
 	}
 	if len(changed) == 0 {
@@ -85,8 +113,13 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	}
 	s, err := p.standing(within, g, changed)
 	r.Changed, r.At, r.Notes = s.Limits, s.At, s.Notes
-	if !r.Everywhere {
-		r.Notes = append(r.Notes, "redis is unreachable: the change applies to this node only, until redis is reachable again")
+	switch {
+	case r.Later && c.Action == KeyBan:
+		r.Notes = append(r.Notes, "redis is unreachable: this node applies the ban on all nodes when redis is back, for the time that is left; it is lost if this node ends before")
+	case r.Later:
+		r.Notes = append(r.Notes, "redis is unreachable: this node applies the change on all nodes when redis is back; it is lost if this node ends before")
+	case !r.Everywhere:
+		r.Notes = append(r.Notes, "redis is unreachable: the change applies to this node only, until redis is back")
 	}
 	return r, err
 }
@@ -114,25 +147,61 @@ func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 	return claims
 }
 
-// applyChange applies c to the counts of t, on this node and on the nodes that are notified. It reports
-// whether it applies everywhere.
-func (a *admitter) applyChange(ctx context.Context, t *keyTarget, c limiter.Change) (everywhere bool, err error) {
-	claims := t.changeClaims(c)
+// An appliedChange is what became of a change of one limit.
+type appliedChange struct {
+	everywhere bool
+	later      bool    // it waits for the store
+	granted    []int64 // for each claim: the permits that a grant has given back
+}
+
+// applyChange applies c to the counts of t, on this node and on the nodes that are notified. While the store is
+// unreachable, c applies on this node, if it decides by itself, and waits for the store.
+func (p *Proxy) applyChange(ctx context.Context, g *generation, t *keyTarget, c limiter.Change) (done appliedChange, err error) {
+	a, claims := p.admitter, t.changeClaims(c)
+	if err = errStoreUnreachable; !t.away {
+		done.granted, err = a.applyToStore(ctx, c, claims)
+	}
+	t.away = errors.Is(err, limiter.ErrUnavailable)
+	if err != nil && !t.away {
+		return done, err
+	}
+	if t.away {
+		done.later = a.deferred.add(g.deferChange(t, c, claims))
+		if t.limit.OnStoreFailure != config.Local {
+			if done.later {
+				err = nil
+			}
+			return done, err
+		}
+	}
+	if err := a.fallback.applyChange(ctx, c, claims); err != nil || t.away {
+		return done, err
+	}
+	// If it cannot be announced, the store has the change; other nodes miss it only in their fallbacks.
+	done.everywhere = a.announcer == nil || a.announce(ctx, c, claims) == nil
+	return done, nil
+}
+
+// applyToStore applies c to the store. It looks first whether the store answers: one that hangs would carry out
+// later what it was sent, however long after. granted are the permits that a grant gives back, as of then.
+func (a *admitter) applyToStore(ctx context.Context, c limiter.Change, claims []limiter.Claim) (granted []int64, err error) {
+	in, err := a.store.Inspect(ctx, claims)
+	if err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	err = c.Apply(ctx, a.store, claims)
 	a.metrics.observeStoreCall(string(c.Action), time.Since(began), err)
-	away := errors.Is(err, limiter.ErrUnavailable)
-	if err != nil && (!away || t.limit.OnStoreFailure != config.Local) {
-		return false, err
+	if c.Action != limiter.ActionGrant {
+		return nil, err
 	}
-	if err := a.fallback.applyChange(ctx, c, claims); err != nil {
-		return false, err
+	if errors.Is(err, limiter.ErrUnavailable) {
+		return nil, fmt.Errorf("no answer in time, it is not known whether the permits were granted; weir keys get tells: %v", err)
 	}
-	if away {
-		return false, nil
+	for _, s := range in.Statuses {
+		granted = append(granted, min(c.Grant, max(s.Used, 0)))
 	}
-	// If it cannot be announced, the store has the change; other nodes miss it only in their fallbacks.
-	return a.announcer == nil || a.announce(ctx, c, claims) == nil, nil
+	return granted, err
 }
 
 // announce notifies the other nodes that c was applied to claims.

@@ -58,6 +58,8 @@ type WindowStanding struct {
 	// permit is used.
 	Next time.Time `json:"next,omitzero"`
 	Full time.Time `json:"full,omitzero"`
+	// Granted is the number of permits that a grant has given back: at most those that were used.
+	Granted int64 `json:"granted,omitempty"`
 	// Overflow reports that memory is full and the key shares a count with other keys. A change has
 	// no effect on it.
 	Overflow bool `json:"overflow,omitempty"`
@@ -98,8 +100,12 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 			continue
 		}
 		standing.Store = string(g.config.Store)
-		in, err := a.store.Inspect(ctx, t.claims())
+		in, err := limiter.Inspection{}, error(errStoreUnreachable)
+		if t.away = t.away || isAway(targets[:i], t.key); !t.away {
+			in, err = a.store.Inspect(ctx, t.claims())
+		}
 		if errors.Is(err, limiter.ErrUnavailable) {
+			t.away = true
 			in, err = a.fallback.inspect(ctx, t, &standing)
 		}
 		if err != nil {
@@ -116,6 +122,11 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 	}
 	s.Notes = p.notes(g, targets, s.Limits)
 	return s, nil
+}
+
+// isAway reports whether the store was found to be unreachable for k, so that it need not be waited for again.
+func isAway(targets []keyTarget, k limiter.Key) bool {
+	return slices.ContainsFunc(targets, func(t keyTarget) bool { return t.away && t.key == k })
 }
 
 // operateTimeout bounds the duration of querying or changing a key.
@@ -153,6 +164,9 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 			Name: w.rate, Rate: s.Rate.String(), Most: s.Capacity, Used: s.Used, Left: s.Remaining,
 			Next: after(in.At, s.NextIn), Full: after(in.At, s.FullIn), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
+		if i < len(t.granted) {
+			to.Windows[i].Granted = t.granted[i]
+		}
 	}
 	to.BannedUntil = after(in.At, banned)
 	if p := t.limit.Penalty; p != nil && len(own) > len(t.windows) {

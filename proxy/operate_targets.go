@@ -23,8 +23,10 @@ type keyTarget struct {
 	masked       string // for operators
 	logged       string // for the log and the audit trail
 	windows      []*window
-	redissonName string // the name of the shared Redisson limiter; empty if it is not shared
-	reason       string // why the limit cannot be queried; empty if it can
+	redissonName string  // the name of the shared Redisson limiter; empty if it is not shared
+	reason       string  // why the limit cannot be queried; empty if it can
+	granted      []int64 // by a grant, for each claim
+	away         bool    // the store did not answer about the key
 }
 
 // findTargets returns the limits selected by q: those that count by exactly the named key, and those

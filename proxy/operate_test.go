@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -343,14 +344,14 @@ func TestStanding_OverridesAndOtherKinds(t *testing.T) {
 // nodes are two proxies on one Redis, or a cluster of it.
 func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *testProxy, client func() *redisstore.Store) {
 	t.Helper()
-	c.Timeout = time.Minute
+	c.Timeout = cmp.Or(c.Timeout, time.Minute)
 	client = func() *redisstore.Store {
 		client, err := redisstore.NewClient(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { client.Close() })
-		s := redisstore.New(client, redisstore.Options{Timeout: time.Minute})
+		s := redisstore.New(client, redisstore.Options{Timeout: c.Timeout})
 		t.Cleanup(func() { s.Close() })
 		return s
 	}
@@ -437,13 +438,70 @@ routes:
 		t.Errorf("%+v; want that nobody can be asked", got)
 	}
 	r := near.changes(KeyChange{Action: KeyReset}, "header:X-User=a")
-	if r.Everywhere || len(r.Changed) != 1 || len(r.Skipped) != 1 || len(r.Notes) == 0 {
-		t.Errorf("%+v; want the one limit, on this node alone", r)
+	if r.Everywhere || !r.Later || len(r.Changed) != 2 || len(r.Notes) == 0 || r.Where() != "on this node now, on all nodes when redis is back" {
+		t.Errorf("%+v; want both limits, the one that this node decides now", r)
 	}
 	near.sends(200, "GET", "/a", "X-User: a")
-	if _, err := near.Change(t.Context(), KeyChange{Action: KeyReset, KeyQuery: query("header:X-User=a", "@b")}); !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("%v; want ErrUnavailable", err)
+	r = near.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "header:X-User=a", "@b")
+	if r.Where() != "on all nodes when redis is back" {
+		t.Errorf("%+v; want that it waits", r)
 	}
+}
+
+// What is changed while Redis is away is changed in it when it is back, in order, as long as it would last; the
+// limits are those that are configured then.
+func TestApplyDeferred(t *testing.T) {
+	const file = `
+routes:
+  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1h, on_store_failure: deny}]}
+`
+	server := redistest.Start(t)
+	way := redistest.NewFaultProxy(t, server.Addr)
+	near, _, _ := nodes(t, file, redisstore.ClientConfig{Addrs: []string{way.Addr}})
+	for _, user := range []string{"reset", "granted"} {
+		for range 3 {
+			near.sends(200, "GET", "/a", "X-User: "+user)
+		}
+	}
+	way.Redirect("127.0.0.1:1")
+	ban := KeyChange{Action: KeyBan, For: Span(time.Hour)}
+	near.changes(ban, "header:X-User=banned")
+	near.changes(ban, "header:X-User=unbanned")
+	near.changes(KeyChange{Action: KeyUnban}, "header:X-User=unbanned")
+	near.changes(KeyChange{Action: KeyReset}, "header:X-User=reset")
+	near.changes(KeyChange{Action: KeyGrant, Permits: 2}, "header:X-User=granted")
+	near.changes(KeyChange{Action: KeyBan, For: Span(time.Millisecond)}, "header:X-User=short")
+	near.ApplyDeferred(t.Context())
+	if n := len(near.admitter.deferred.waiting); n != 6 {
+		t.Fatalf("%d changes wait, want 6", n)
+	}
+	way.Redirect(server.Addr)
+	await.Until(t, "nothing waits", func() bool {
+		near.ApplyDeferred(t.Context())
+		return len(near.admitter.deferred.waiting) == 0
+	})
+	left := near.stands("header:X-User=banned")["a.l"].BannedUntil
+	if rest := time.Until(left); rest < 58*time.Minute || rest > time.Hour {
+		t.Errorf("banned for %v, want what is left of an hour", rest)
+	}
+	for user, used := range map[string]int64{"unbanned": 0, "short": 0, "reset": 0, "granted": 1} {
+		if l := near.stands("header:X-User=" + user)["a.l"]; !l.BannedUntil.IsZero() || l.Windows[0].Used != used {
+			t.Errorf("%s: %+v; want no ban, and %d used", user, l, used)
+		}
+	}
+}
+
+// A grant says what it has given back.
+func TestChange_GrantedIsWhatWasUsed(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, operatedConfig, use)
+		w.sends(200, "POST", "/send", phoneLine)
+		for _, want := range []int64{1, 0} {
+			if r := w.changes(KeyChange{Action: KeyGrant, Permits: 5}, "phone=+8613800138000", "%phone"); r.Granted() != want || r.Changed[0].Windows[0].Granted != want {
+				t.Errorf("%+v; want %d granted", r, want)
+			}
+		}
+	})
 }
 
 // A limiter that Java programs share is seen and changed under its name there.

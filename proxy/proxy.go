@@ -270,9 +270,12 @@ func (p *Proxy) setCurrent(g *generation) {
 
 // Close releases the resources of the proxy. It must be called after the last request. It waits a
 // short time for aborted requests to refund their permits, and refunds those that are held because
-// an upstream may still be working.
+// an upstream may still be working. Changes of keys that still wait for the store are tried once more, and logged
+// if they are lost.
 func (p *Proxy) Close() {
 	p.admitter.held.close()
+	p.ApplyDeferred(context.Background())
+	p.logLostChanges()
 	last := p.current.Load()
 	last.retire()
 	last.release()

@@ -33,16 +33,16 @@ func (k *keysText) standing(s proxy.KeyStanding) {
 // result writes the result of a change, and the state after it.
 func (k *keysText) result(r proxy.KeyResult) {
 	done := map[proxy.KeyAction]string{
-		proxy.KeyReset: "reset", proxy.KeyGrant: "granted up to " + plural(int(r.Permits), "permit") + " of",
+		proxy.KeyReset: "reset", proxy.KeyGrant: grantedText(r),
 		proxy.KeyBan: "banned for " + r.For.String() + " by", proxy.KeyUnban: "ended bans by",
 	}[r.Action]
 	var limits []string
 	for _, l := range r.Changed {
 		limits = append(limits, l.Route+"."+l.Limit)
 	}
-	where := "on all nodes"
+	where := r.Where()
 	if !r.Everywhere {
-		where = k.bad("on this node only")
+		where = k.bad(where)
 	}
 	k.printf("%s %s, %s\n", done, strings.Join(limits, ", "), where)
 	k.limits(r.Changed)
@@ -50,6 +50,18 @@ func (k *keysText) result(r proxy.KeyResult) {
 		k.printf("not changed: %s.%s: %s\n", s.Route, s.Limit, s.Why)
 	}
 	k.notes(r.Notes)
+}
+
+// grantedText says how many permits were granted, and if these are less than were asked for, why.
+func grantedText(r proxy.KeyResult) string {
+	switch n := r.Granted(); {
+	case r.Later || n == r.Permits:
+		return "granted " + plural(int(r.Permits), "permit") + " of"
+	case n == 0:
+		return "granted nothing, because no permit was used, of"
+	default:
+		return fmt.Sprintf("granted %d of %s, because no more were used, of", n, plural(int(r.Permits), "permit"))
+	}
 }
 
 func (k *keysText) notes(notes []string) {
@@ -109,6 +121,9 @@ func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
 		if r.holds {
 			all = append(all, r.text)
 		}
+	}
+	if w.Granted > 0 {
+		all = append(all, "granted "+fmt.Sprint(w.Granted))
 	}
 	if p := l.Penalty; p != nil {
 		all = append(all, fmt.Sprintf("refused %d of %d before a ban of %s", p.Refused, p.After, p.Ban))

@@ -114,11 +114,7 @@ func (m topModel) acted(msg topActed) (topModel, topEffect) {
 	if !msg.done.changed {
 		return m, topEffect{}
 	}
-	where := "on all nodes"
-	if !msg.done.everywhere {
-		where = "on this node only"
-	}
-	m.note = fmt.Sprintf("%s %s under %s, %s", done(msg.act.change), msg.act.key.masked, plural(len(msg.done.limits), "limit"), where)
+	m.note = fmt.Sprintf("%s %s under %s, %s", done(msg.act.change), msg.act.key.masked, plural(len(msg.done.limits), "limit"), msg.done.where)
 	return m, topEffect{fetch: true}
 }
 

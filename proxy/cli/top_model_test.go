@@ -190,13 +190,13 @@ func TestTop_TellsWhatWasDone(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text(m))
 		}
 	}
-	stands.changed, stands.everywhere = true, true
+	stands.changed, stands.where = true, "on all nodes"
 	ban := topAct{keyOfRow{masked: "phone=bad"}, proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}}
 	m, e = m.update(topActed{act: ban, done: stands})
 	if want := "banned for 1h: phone=bad under 1 limit, on all nodes"; m.note != want || !e.fetch {
 		t.Errorf("says %q and does %+v, want %q and to look", m.note, e, want)
 	}
-	stands.everywhere = false
+	stands.where = "on this node only"
 	for action, want := range map[proxy.KeyAction]string{proxy.KeyReset: "reset phone=bad under 1 limit, on this node only", proxy.KeyUnban: "unbanned phone=bad under 1 limit, on this node only"} {
 		ban.change.Action = action
 		if m, _ = m.update(topActed{act: ban, done: stands}); m.note != want {

@@ -93,14 +93,14 @@ func (s topSource) do(ctx context.Context, c proxy.KeyChange) (topDone, error) {
 		return topDone{limits: standing.Limits, notes: standing.Notes, at: standing.At}, err
 	}
 	r, err := s.client.Change(ctx, c)
-	return topDone{limits: r.Changed, notes: r.Notes, at: r.At, changed: true, everywhere: r.Everywhere}, err
+	return topDone{limits: r.Changed, notes: r.Notes, at: r.At, changed: true, where: r.Where()}, err
 }
 
 // A topDone is the state of a key after an action.
 type topDone struct {
-	limits     []proxy.LimitStanding
-	notes      []string
-	at         time.Time // by the store's clock
-	changed    bool
-	everywhere bool
+	limits  []proxy.LimitStanding
+	notes   []string
+	at      time.Time // by the store's clock
+	changed bool
+	where   string
 }

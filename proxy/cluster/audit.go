@@ -48,9 +48,9 @@ type AuditEntry struct {
 	Limits  []string `json:"limits,omitempty"`
 	For     string   `json:"for,omitempty"`
 	Permits int64    `json:"permits,omitempty"`
-	// OneNode is true for a change that was made on that node only.
+	// OneNode is true for a change that was made on that node only; Detail tells if it waits for Redis.
 	OneNode bool   `json:"one_node,omitempty"`
-	Detail  string `json:"detail,omitempty"` // for actions on the configuration
+	Detail  string `json:"detail,omitempty"`
 	Reason  string `json:"reason,omitempty"` // given by the operator
 	Error   string `json:"error,omitempty"`  // set if the action failed
 }
@@ -66,6 +66,12 @@ func AuditOf(who string, c proxy.KeyChange, r proxy.KeyResult, err error) AuditE
 		return e
 	}
 	e.OneNode = !r.Everywhere
+	switch granted := r.Granted(); {
+	case r.Later:
+		e.Detail = r.Where()
+	case c.Action == proxy.KeyGrant && granted < c.Permits:
+		e.Detail = fmt.Sprintf("granted %d, because no more were used", granted)
+	}
 	for i, l := range r.Changed {
 		if i == 0 {
 			e.Masked, e.Hash = l.Logged, l.Hash

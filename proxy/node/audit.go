@@ -12,8 +12,8 @@ import (
 )
 
 // flushInterval is the interval between attempts to write the audit entries that could not be
-// written while Redis was unreachable.
-const flushInterval = 10 * time.Second
+// written, and to apply the changes that could not be applied, while Redis was unreachable.
+const flushInterval = time.Second
 
 // newAudit returns the audit trail of this node.
 func (n *Node) newAudit() *cluster.Audit {
@@ -52,13 +52,14 @@ func (n *Node) record(ctx context.Context, e cluster.AuditEntry) {
 	}
 }
 
-// flushAudit writes pending audit entries periodically, until ctx is done.
+// flushAudit applies pending changes of keys and writes pending audit entries periodically, until ctx is done.
 func (n *Node) flushAudit(ctx context.Context) {
 	tick := time.NewTicker(flushInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			n.proxy.ApplyDeferred(ctx)
 			_ = n.audit.Flush(ctx) // an unreachable Redis is logged elsewhere
 		case <-ctx.Done():
 			return

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -20,17 +21,73 @@ type Change struct {
 	Name string `json:"name"`          // of a limit ROUTE.LIMIT
 	Was  string `json:"was,omitempty"` // as YAML, without defaults; empty if it is added
 	Is   string `json:"is,omitempty"`  // empty if it is removed
+	// Fields are what differs if Was and Is are both known.
+	Fields []FieldChange `json:"fields,omitempty"`
 }
 
-// String is one line: "limit sms-send.phone: added: {…}".
+// A FieldChange is a change of one field.
+type FieldChange struct {
+	Name string `json:"name"`
+	Was  string `json:"was,omitempty"` // empty if it has its default
+	Is   string `json:"is,omitempty"`
+}
+
+// String is one line: "limit sms-send.phone added: {…}", or of a changed limit only what differs:
+// "sms-send.phone: 5/1m → 3/1m".
 func (c Change) String() string {
 	switch {
 	case c.Was == "":
 		return c.What + " " + c.Name + " added: " + c.Is
 	case c.Is == "":
 		return c.What + " " + c.Name + " removed: " + c.Was
+	case len(c.Fields) == 0:
+		return c.What + " " + c.Name + ": " + c.Was + " → " + c.Is
 	}
-	return c.What + " " + c.Name + " changed: " + c.Was + " -> " + c.Is
+	var all []string
+	for _, f := range c.Fields {
+		name := f.Name + ": "
+		if c.What == "limit" && f.Name == "rates" {
+			name = ""
+		}
+		all = append(all, name+cmp.Or(f.Was, "default")+" → "+cmp.Or(f.Is, "default"))
+	}
+	name := c.Name
+	if c.What != "limit" {
+		name = c.What + " " + name
+	}
+	return name + ": " + strings.Join(all, "; ")
+}
+
+// fieldChanges returns the fields that differ between two parts.
+func fieldChanges(was, is string) (changes []FieldChange) {
+	names, before := form.Fields(was)
+	more, after := form.Fields(is)
+	if names == nil || more == nil {
+		return nil
+	}
+	unifyRates(before)
+	unifyRates(after)
+	all := []string{"rates"}
+	for _, name := range slices.Concat(names, more) {
+		if name != "rate" && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	for _, name := range all {
+		if before[name] != after[name] {
+			changes = append(changes, FieldChange{name, before[name], after[name]})
+		}
+	}
+	return changes
+}
+
+// unifyRates writes rate: 5/1m and rates: [5/1m] in the same way.
+func unifyRates(fields map[string]string) {
+	if rate, one := fields["rate"]; one {
+		fields["rates"] = rate
+	} else if rates, several := fields["rates"]; several {
+		fields["rates"] = strings.TrimSuffix(strings.TrimPrefix(rates, "["), "]")
+	}
 }
 
 // Compare returns the changes from was to is: limits first, then routes, keys, lists,
@@ -47,7 +104,8 @@ func Compare(was, is *Config) []Change {
 		maps.Copy(names, after[i])
 		for _, name := range slices.Sorted(maps.Keys(names)) {
 			if before[i][name] != after[i][name] {
-				changes = append(changes, Change{what, name, before[i][name], after[i][name]})
+				was, is := before[i][name], after[i][name]
+				changes = append(changes, Change{what, name, was, is, fieldChanges(was, is)})
 			}
 		}
 	}

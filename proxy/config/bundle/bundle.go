@@ -77,6 +77,18 @@ func (b Bundle) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// Others returns the files other than the main one.
+func (b Bundle) Others() map[string]string {
+	others := maps.Clone(b.Files)
+	delete(others, b.Main)
+	return others
+}
+
+// Same reports whether b has the same contents as other. The names of the main files may differ.
+func (b Bundle) Same(other Bundle) bool {
+	return b.Files[b.Main] == other.Files[other.Main] && maps.Equal(b.Others(), other.Others())
+}
+
 // Unpack loads b on a machine whose own configuration is own. The sections listen, admin,
 // store, redis, reload, access_log and traces are taken from own if b does not have them.
 // The Hash of the result is that of b, which is the same on all machines.

@@ -137,7 +137,7 @@ func TestCompare_TellsEachPart(t *testing.T) {
 		text, _, _ := strings.Cut(c.String(), ":")
 		got = append(got, text)
 	}
-	want := []string{"limit a.gone removed", "limit a.l changed", "limit a.new added", "route old removed", "section defaults changed"}
+	want := []string{"limit a.gone removed", "a.l", "limit a.new added", "route old removed", "section defaults"}
 	if !slices.Equal(got, want) {
 		t.Errorf("Compare tells %q; want %q", got, want)
 	}
@@ -146,6 +146,17 @@ func TestCompare_TellsEachPart(t *testing.T) {
 	}
 	if changes := config.Compare(was, was); len(changes) != 0 {
 		t.Errorf("nothing changed: %v", changes)
+	}
+	for from, want := range map[string]string{
+		"rate: 2/1m":                  "a.l: 1/1m → 2/1m",
+		"rates: [1/1m, 9/1h]":         "a.l: 1/1m → 1/1m, 9/1h",
+		"rate: 1/1m, mode: shadow":    "a.l: mode: enforce → shadow",
+		"rate: 2/1m, algorithm: gcra": "a.l: 1/1m → 2/1m; algorithm: default → gcra",
+	} {
+		is := load("upstreams: {demo: echo}\nroutes:\n- {name: a, match: {path: /a}, upstream: demo, limits: [{name: l, key: global, " + from + "}, {name: gone, key: global, rate: 1/1h}]}\n- {name: old, match: {path: /old}, upstream: demo}\n")
+		if changes := config.Compare(was, is); len(changes) != 1 || changes[0].String() != want {
+			t.Errorf("%s: %v; want %q", from, changes, want)
+		}
 	}
 }
 
@@ -234,5 +245,23 @@ func TestBundle_IsBounded(t *testing.T) {
 	}
 	if _, err := Unpack(ownConfig(t, small), b); err == nil || !strings.Contains(err.Error(), "more values than a config may have") {
 		t.Errorf("of many values: %.200v; want that there are too many", err)
+	}
+}
+
+func TestBundle_SameWhateverTheFileIsCalled(t *testing.T) {
+	b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "a", "list.txt": "b"}}
+	for name, c := range map[string]struct {
+		other Bundle
+		same  bool
+	}{
+		"itself":       {b, true},
+		"renamed":      {Bundle{Main: "strict.yaml", Files: map[string]string{"strict.yaml": "a", "list.txt": "b"}}, true},
+		"another root": {Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "c", "list.txt": "b"}}, false},
+		"another list": {Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "a", "list.txt": "c"}}, false},
+		"a file more":  {Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "a", "list.txt": "b", "c": ""}}, false},
+	} {
+		if b.Same(c.other) != c.same || c.other.Same(b) != c.same {
+			t.Errorf("%s: want the same: %t", name, c.same)
+		}
 	}
 }

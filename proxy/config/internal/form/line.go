@@ -26,6 +26,26 @@ func (w Written) LineOf(form, of any) string {
 	return strings.Join(strings.Fields(string(b)), " ")
 }
 
+// Fields returns the fields of a mapping in the form of Line, in their order, each as YAML on one line. They are nil
+// if text is no mapping.
+func Fields(text string) (names []string, values map[string]string) {
+	var root yaml.Node
+	if yaml.Unmarshal([]byte(text), &root) != nil || len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
+		return nil, nil
+	}
+	values = map[string]string{}
+	of := root.Content[0].Content
+	for i := 0; i+1 < len(of); i += 2 {
+		b, err := yaml.Marshal(of[i+1])
+		if err != nil {
+			panic(err) // it was just read
+		}
+		names = append(names, of[i].Value)
+		values[of[i].Value] = strings.Join(strings.Fields(string(b)), " ")
+	}
+	return names, values
+}
+
 // dropDefaults removes from n, the encoding of a form of type t, the fields that have their
 // default.
 func dropDefaults(n *yaml.Node, t reflect.Type) {

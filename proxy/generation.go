@@ -32,7 +32,7 @@ type generation struct {
 	seed            maphash.Seed // see lasting
 	pools           map[*config.Upstream]*upstream.Pool
 	groups          *upstream.Groups
-	plainLimits     []limiter.Limit // see Prepared.Limits
+	plainLimits     []limiter.Limit // see Prepared.ChangedLimits
 
 	users    atomic.Int64 // requests in progress, plus 1 while it is the current generation
 	onClosed func()       // called when the last request of a retired generation has ended

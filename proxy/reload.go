@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,10 +107,24 @@ func (p *Proxy) Prepare(ctx context.Context, c *config.Config) (*Prepared, error
 // Config returns the configuration that was prepared.
 func (p *Prepared) Config() *config.Config { return p.config }
 
-// Limits returns the limits in enforce mode whose counts in this cluster's store determine which
-// keys are refused. It excludes limits shared with other programs, limits counted by each node
-// separately, and limits with overrides.
-func (p *Prepared) Limits() []limiter.Limit { return p.plainLimits }
+// ChangedLimits returns the limits in enforce mode whose counts in this cluster's store determine which
+// keys are refused, except those that are served now as they are. It excludes limits shared with other
+// programs, limits counted by each node separately, and limits with overrides.
+func (p *Prepared) ChangedLimits() (changed []limiter.Limit) {
+	now := p.proxy.current.Load().plainLimits
+	for _, l := range p.plainLimits {
+		same := func(n limiter.Limit) bool {
+			return n.Name == l.Name && n.Rate == l.Rate && n.Algorithm == l.Algorithm && n.Burst == l.Burst
+		}
+		if !slices.ContainsFunc(now, same) {
+			changed = append(changed, l)
+		}
+	}
+	return changed
+}
+
+// KeyHash returns the hash of k in the log.
+func (p *Prepared) KeyHash(k limiter.Key) string { return p.redact.KeyHash(k) }
 
 // Install serves p from now on, with the number on which all nodes have agreed.
 func (p *Prepared) Install(number int64) {

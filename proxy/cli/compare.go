@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 )
@@ -32,13 +33,14 @@ func printPlan(out io.Writer, p admin.Plan) {
 		fmt.Fprintf(out, "%s (warning)\n", p.Warning)
 	}
 	for _, r := range p.Refused {
-		fmt.Fprintf(out, "%s would refuse %s now, such as %v\n", r.Limit, plural(r.Keys, "key"), r.Named)
+		fmt.Fprintf(out, "%s would refuse %s now, such as %s=hash:%s\n", r.Limit, plural(r.Keys, "key"), r.Key, strings.Join(r.Named, ", hash:"))
 	}
 	switch {
 	case p.Restart != "":
 		fmt.Fprintln(out, p.Restart)
 	case p.Unknown != "":
 		fmt.Fprintf(out, "cannot tell which keys would be refused: %s\n", p.Unknown)
+	case p.Whole && len(p.Changes) == 0: // nothing was to be checked
 	case p.Whole:
 		fmt.Fprintf(out, "checked all counts (%d)\n", p.Looked)
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
@@ -23,13 +24,13 @@ const (
 // plan returns what would change if b were served, and which keys would be refused now, according
 // to the counts in the store.
 func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
-	_, c, err := n.unpack(b)
+	u, err := n.unpack(b)
 	if err != nil {
 		return admin.Plan{}, err
 	}
 	number, now := n.proxy.Serving()
-	p := admin.Plan{Generation: number, Changes: config.Compare(now, c), Refused: []admin.LimitRefusal{}}
-	next, err := n.proxy.Prepare(ctx, c)
+	p := admin.Plan{Generation: number, Changes: u.changesFrom(now), Refused: []admin.LimitRefusal{}}
+	next, err := n.proxy.Prepare(ctx, u.config)
 	switch {
 	case errors.Is(err, proxy.ErrRestart):
 		p.Restart = err.Error()
@@ -43,14 +44,18 @@ func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
 		return p, nil
 	}
 	p.Warning, _ = n.store.check(ctx) // an error is that of the next call, too
-	if err := n.refusals(ctx, next.Limits(), &p); err != nil {
+	if err := n.refusals(ctx, next, &p); err != nil {
 		p.Unknown = err.Error()
 	}
 	return p, nil
 }
 
-// refusals evaluates one more request for every count that the store has under these limits.
-func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Plan) error {
+// refusals evaluates one more request for every count that the store has under the limits that next changes.
+func (n *Node) refusals(ctx context.Context, next *proxy.Prepared, p *admin.Plan) error {
+	limits, keys := next.ChangedLimits(), keyNames(next.Config())
+	if p.Whole = len(limits) == 0; p.Whole {
+		return nil
+	}
 	byName, names := map[string]*limiter.Limit{}, map[string]bool{}
 	for i, l := range limits {
 		byName[l.Name], names[l.Name] = &limits[i], true
@@ -72,11 +77,12 @@ func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Pl
 		for _, c := range refused {
 			r := found[c.Limit]
 			if r == nil {
-				r = &admin.LimitRefusal{Limit: c.Limit}
+				name, _, _ := strings.Cut(c.Limit, ":")
+				r = &admin.LimitRefusal{Limit: c.Limit, Key: keys[name]}
 				found[c.Limit] = r
 			}
 			if r.Keys++; len(r.Named) < namedKeys {
-				r.Named = append(r.Named, c.Key.String()[:12])
+				r.Named = append(r.Named, next.KeyHash(c.Key))
 			}
 		}
 	}
@@ -86,6 +92,17 @@ func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Pl
 		}
 	}
 	return nil
+}
+
+// keyNames returns the names of the keys of all limits, by ROUTE.LIMIT.
+func keyNames(c *config.Config) map[string]string {
+	names := map[string]string{}
+	for _, r := range c.Routes {
+		for _, l := range r.Limits {
+			names[r.Name+"."+l.Name] = l.Key.Name
+		}
+	}
+	return names
 }
 
 // peek returns the counts whose next request would be refused.

@@ -96,7 +96,7 @@ type Plan struct {
 	Generation int64           `json:"generation"` // the current generation
 	Changes    []config.Change `json:"changes"`
 	Restart    string          `json:"restart,omitempty"` // changes that require a restart
-	Refused    []LimitRefusal  `json:"refused"`           // limits that would refuse keys now
+	Refused    []LimitRefusal  `json:"refused"`           // changed limits that would refuse keys now
 	Looked     int             `json:"looked"`            // number of counts evaluated
 	Whole      bool            `json:"whole"`             // all counts were evaluated
 	Unknown    string          `json:"unknown,omitempty"` // why counts were not evaluated
@@ -106,6 +106,7 @@ type Plan struct {
 // A LimitRefusal is a limit that would refuse some of the keys with counts.
 type LimitRefusal struct {
 	Limit string   `json:"limit"` // ROUTE.LIMIT:WINDOW
+	Key   string   `json:"key"`   // the name of its key
 	Keys  int      `json:"keys"`
 	Named []string `json:"named"` // the hashes of some of them, as in the log
 }
@@ -118,6 +119,7 @@ type Pushed struct {
 	Changed    bool            `json:"changed"`
 	Restored   bool            `json:"restored,omitempty"` // redis had lost the configuration; it was published again
 	DryRun     bool            `json:"dry_run,omitempty"`
+	From       int64           `json:"from,omitempty"` // for a rollback, the restored generation
 	Changes    []config.Change `json:"changes"`
 	Warnings   []string        `json:"warnings,omitempty"`
 }
@@ -143,10 +145,11 @@ type Entry struct {
 	From       int64     `json:"from,omitempty"` // for a rollback, the restored generation
 }
 
-// A Diff is the difference between the files of a generation and those of the previous one.
+// A Diff is the difference between a generation and the previous one.
 type Diff struct {
 	Entry
-	Diff string `json:"diff"` // in unified format
+	Changes []config.Change `json:"changes"` // limit by limit; empty if the files can no longer be read
+	Diff    string          `json:"diff"`    // of the files, in unified format
 }
 
 // A Health is the response of GET /readyz.

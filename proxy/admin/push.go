@@ -18,12 +18,18 @@ type Cluster interface {
 // A Push is a configuration for all nodes.
 type Push struct {
 	Bundle bundle.Bundle `json:"bundle"`
-	Author string        `json:"author"`
-	DryRun bool          `json:"dry_run"` // ask all nodes, but change nothing
+	// Author is for the history. If it is empty, it is the name of the operator's token or, if that has none,
+	// Sender, the user and host that send the push.
+	Author string `json:"author"`
+	Sender string `json:"sender,omitempty"`
+	DryRun bool   `json:"dry_run"` // ask all nodes, but change nothing
 }
 
 // A Rollback restores an earlier generation.
 type Rollback struct {
-	Generation int64  `json:"generation"` // 0 means the previous one
-	Author     string `json:"author"`
+	// Generation is 0 for the newest one that differs from what is served and from what was rolled back.
+	Generation int64  `json:"generation"`
+	Author     string `json:"author"` // as in a Push
+	Sender     string `json:"sender,omitempty"`
+	DryRun     bool   `json:"dry_run,omitempty"` // ask all nodes, but change nothing
 }

@@ -111,11 +111,8 @@ func packBundle(path string, out io.Writer) (bundle.Bundle, error) {
 	return b, reportProblems(out, err)
 }
 
-// author returns named, or by default the user and the host name.
-func author(named string) string {
-	if named != "" {
-		return named
-	}
+// sender returns the user and the host name.
+func sender() string {
 	name := "somebody"
 	if u, err := user.Current(); err == nil {
 		name = u.Username

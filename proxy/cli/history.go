@@ -11,6 +11,7 @@ import (
 type historyCommand struct {
 	adminFlags
 	Generation int64 `arg:"" optional:"" help:"Show the changes of this generation."`
+	JSON       bool  `name:"json" help:"Print JSON."`
 }
 
 // Run lists the last 20 pushes, newest first, or shows what one changed.
@@ -20,12 +21,22 @@ func (c historyCommand) Run(ctx context.Context, w Env) error {
 		if err != nil {
 			return reportRefusal(w.Stdout, err)
 		}
-		_, err = fmt.Fprintf(w.Stdout, "%s%s", historyRow(shown.Entry), shown.Diff)
+		if c.JSON {
+			return printJSON(w, shown)
+		}
+		fmt.Fprint(w.Stdout, historyRow(shown.Entry))
+		for _, change := range shown.Changes {
+			fmt.Fprintln(w.Stdout, change)
+		}
+		_, err = fmt.Fprint(w.Stdout, shown.Diff)
 		return err
 	}
 	all, err := c.client().History(ctx)
 	if err != nil {
 		return reportRefusal(w.Stdout, err)
+	}
+	if c.JSON {
+		return printJSON(w, all)
 	}
 	for _, e := range all.History {
 		fmt.Fprint(w.Stdout, historyRow(e))

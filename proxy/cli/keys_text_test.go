@@ -55,7 +55,9 @@ func TestKeys_ChangesInText(t *testing.T) {
 		want   string // the first line, and those of what was not changed
 	}{
 		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyReset}, Everywhere: true, Changed: changed}, "reset sms.phone, on all nodes"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: changed}, "granted up to 3 permits of sms.phone, on all nodes"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(3)}, "granted 3 permits of sms.phone, on all nodes"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(1)}, "granted 1 of 3 permits, because no more were used, of sms.phone, on all nodes"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(0)}, "granted nothing, because no permit was used, of sms.phone, on all nodes"},
 		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}, Changed: changed}, "banned for 1h by sms.phone, on this node only"},
 		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyUnban}, Everywhere: true, Changed: append(changed, proxy.LimitStanding{Route: "sms", Limit: "hour"}), Skipped: []proxy.SkippedLimit{{Route: "sms", Limit: "day", Why: "no ban"}}, Notes: []string{"later"}},
 			"ended bans by sms.phone, sms.hour, on all nodes\nnot changed: sms.day: no ban\nnote: later"},
@@ -73,4 +75,9 @@ func TestKeys_ChangesInText(t *testing.T) {
 			t.Errorf("%+v is told as %q; want %q", row.result, got, row.want)
 		}
 	}
+}
+
+// granted is the state of a key after so many permits came back.
+func granted(n int64) []proxy.LimitStanding {
+	return []proxy.LimitStanding{{Route: "sms", Limit: "phone", Windows: []proxy.WindowStanding{{Rate: "1/1m", Granted: min(n, 1)}, {Rate: "9/1h", Granted: n}}}}
 }

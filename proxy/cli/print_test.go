@@ -43,12 +43,12 @@ func TestCheck_SaysWhatWouldChange(t *testing.T) {
 		plan admin.Plan
 		want string
 	}{
-		{admin.Plan{Generation: 2, Whole: true, Looked: 5}, "checked all counts (5)\n0 changes against generation 2\n"},
+		{admin.Plan{Generation: 2, Whole: true, Looked: 5}, "0 changes against generation 2\n"},
 		{admin.Plan{Generation: 2, Looked: 50}, "checked 50 counts; there are more\n0 changes against generation 2\n"},
 		{admin.Plan{Generation: 2, Unknown: "redis is away"}, "cannot tell which keys would be refused: redis is away\n0 changes against generation 2\n"},
 		{admin.Plan{Generation: 2, Restart: "listen needs a restart"}, "listen needs a restart\n0 changes against generation 2\n"},
-		{admin.Plan{Generation: 2, Whole: true, Looked: 1, Changes: []config.Change{{What: "route", Name: "a", Was: "{x: 1}"}}, Refused: []admin.LimitRefusal{{Limit: "a.user:1m", Keys: 7, Named: []string{"abc"}}}},
-			"route a removed: {x: 1}\na.user:1m would refuse 7 keys now, such as [abc]\nchecked all counts (1)\n1 change against generation 2\n"},
+		{admin.Plan{Generation: 2, Whole: true, Looked: 1, Changes: []config.Change{{What: "route", Name: "a", Was: "{x: 1}"}}, Refused: []admin.LimitRefusal{{Limit: "a.user:1m", Key: "user", Keys: 7, Named: []string{"abc", "def"}}}},
+			"route a removed: {x: 1}\na.user:1m would refuse 7 keys now, such as user=hash:abc, hash:def\nchecked all counts (1)\n1 change against generation 2\n"},
 	} {
 		var out bytes.Buffer
 		if printPlan(&out, row.plan); out.String() != row.want {
@@ -119,7 +119,7 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 	if code, _, stderr := runWeir("push", path, "--admin", addr, "--author", "ann", "--dry-run"); code != exitOK || !strings.Contains(asked(), `"author":"ann"`) || !strings.Contains(asked(), `"dry_run":true`) {
 		t.Errorf("push = %d, %q, asked by %s", code, stderr, asked())
 	}
-	if code, _, stderr := runWeir("rollback", "7", "--admin", addr); code != exitOK || !strings.Contains(asked(), `{"generation":7,"author":"`+author("")+`"}`) {
+	if code, _, stderr := runWeir("rollback", "7", "--admin", addr); code != exitOK || !strings.Contains(asked(), `{"generation":7,"author":"","sender":"`+sender()+`"}`) {
 		t.Errorf("rollback = %d, %q, asked by %s", code, stderr, asked())
 	}
 	if code, out, stderr := runWeir("check", path, "--against", addr); code != exitOK || !strings.HasSuffix(out, "0 changes against generation 1\n") {
@@ -130,7 +130,7 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 	}
 	me, err := user.Current()
 	host, _ := os.Hostname()
-	if got := author(""); err == nil && got != me.Username+"@"+host {
-		t.Errorf("author %q", got)
+	if got := sender(); err == nil && got != me.Username+"@"+host {
+		t.Errorf("sender %q", got)
 	}
 }

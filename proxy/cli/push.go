@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 )
@@ -12,7 +14,8 @@ type pushCommand struct {
 	adminFlags
 	File   string `arg:"" help:"The file to serve; included files and list files are sent with it."`
 	DryRun bool   `help:"Ask all nodes whether they can serve the file, and change nothing."`
-	Author string `help:"Author, for the history; default: user and host name."`
+	Author string `help:"Author, for the history; default: the name of the token, or user and host name."`
+	JSON   bool   `name:"json" help:"Print JSON."`
 }
 
 // Run makes all nodes serve a file, or none, and prints the changes.
@@ -21,11 +24,22 @@ func (c pushCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	done, err := c.client().Push(ctx, admin.Push{Bundle: b, Author: author(c.Author), DryRun: c.DryRun})
+	done, err := c.client().Push(ctx, admin.Push{Bundle: b, Author: c.Author, Sender: sender(), DryRun: c.DryRun})
 	if err != nil {
 		return reportRefusal(w.Stdout, err)
 	}
+	if c.JSON {
+		return errors.Join(printJSON(w, done), refusedDryRun(done))
+	}
 	return printPushed(w.Stdout, done)
+}
+
+// refusedDryRun returns errReported if a node refused a dry run.
+func refusedDryRun(p admin.Pushed) error {
+	if p.DryRun && slices.ContainsFunc(p.Nodes, func(n admin.NodeAnswer) bool { return n.Said != "ok" }) {
+		return errReported
+	}
+	return nil
 }
 
 // printPushed prints the result of a push. It returns errReported if a node refused a
@@ -51,27 +65,10 @@ func printPushed(out io.Writer, p admin.Pushed) error {
 		fmt.Fprintf(out, "generation %d is this already\n", p.Generation)
 	case p.DryRun && unable > 0:
 		fmt.Fprintf(out, "%d of %d nodes could not serve this\n", unable, len(p.Nodes))
-		return errReported
 	case p.DryRun:
 		fmt.Fprintf(out, "%[1]d of %[1]d nodes could serve this; nothing has changed\n", len(p.Nodes))
 	default:
 		fmt.Fprintf(out, "generation %d is served by %d of %d nodes\n", p.Generation, len(p.Nodes)-unable, len(p.Nodes))
 	}
-	return nil
-}
-
-type rollbackCommand struct {
-	adminFlags
-	Generation int64  `arg:"" optional:"" help:"The generation to restore, as listed by weir history; default: the previous one."`
-	Author     string `help:"Author, for the history; default: user and host name."`
-}
-
-// Run makes all nodes serve the configuration of an earlier generation, as a
-// new generation.
-func (c rollbackCommand) Run(ctx context.Context, w Env) error {
-	done, err := c.client().Rollback(ctx, admin.Rollback{Generation: c.Generation, Author: author(c.Author)})
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
-	}
-	return printPushed(w.Stdout, done)
+	return refusedDryRun(p)
 }

@@ -109,11 +109,11 @@ type auditedCluster struct {
 	node *Node
 }
 
-// Push implements admin.Cluster. A dry run is not recorded.
+// Push implements admin.Cluster. A dry run, and a push of what is served already, are not recorded.
 func (a auditedCluster) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
 	done, err := a.Cluster.Push(ctx, p)
-	if !p.DryRun {
-		a.node.record(ctx, configAudit("push", fmt.Sprintf("generation %d by %s", done.Generation, p.Author), err))
+	if !p.DryRun && (done.Changed || done.Restored || err != nil) {
+		a.node.record(ctx, configAudit("push", fmt.Sprintf("generation %d by %s", done.Generation, authorOf(ctx, p.Author, p.Sender)), err))
 	}
 	return done, err
 }
@@ -121,7 +121,10 @@ func (a auditedCluster) Push(ctx context.Context, p admin.Push) (admin.Pushed, e
 // Rollback implements admin.Cluster.
 func (a auditedCluster) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
 	done, err := a.Cluster.Rollback(ctx, r)
-	a.node.record(ctx, configAudit("rollback", fmt.Sprintf("generation %d by %s", done.Generation, r.Author), err))
+	if !r.DryRun && (done.Changed || err != nil) {
+		detail := fmt.Sprintf("generation %d, back to %d, by %s", done.Generation, done.From, authorOf(ctx, r.Author, r.Sender))
+		a.node.record(ctx, configAudit("rollback", detail, err))
+	}
 	return done, err
 }
 

@@ -1,14 +1,10 @@
 package node
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"slices"
-
-	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
@@ -21,11 +17,21 @@ type pushAPI struct{ *Node }
 
 // Push implements admin.Cluster.
 func (a pushAPI) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
-	q := cluster.Push{Bundle: p.Bundle, Author: p.Author}
+	q := cluster.Push{Bundle: p.Bundle, Author: authorOf(ctx, p.Author, p.Sender)}
 	if p.DryRun {
 		return a.try(ctx, q)
 	}
 	return a.push(ctx, q)
+}
+
+// authorOf returns the author of a push: the one that is named, or else the operator, if the token has a name, or
+// else the sender.
+func authorOf(ctx context.Context, named, sender string) string {
+	who := admin.OperatorOf(ctx).Name
+	if who == admin.Local || who == admin.Admin {
+		return cmp.Or(named, sender, who)
+	}
+	return cmp.Or(named, who)
 }
 
 // try asks all nodes whether they could serve p.
@@ -35,7 +41,7 @@ func (a pushAPI) try(ctx context.Context, p cluster.Push) (admin.Pushed, error) 
 		return admin.Pushed{}, err
 	}
 	done.DryRun = true
-	if a.isServed(p.Config) {
+	if a.isServed(p.Bundle) {
 		return done, nil
 	}
 	answers, err := a.store.cluster.Try(ctx, p)
@@ -48,7 +54,7 @@ func (a pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error)
 	if err != nil {
 		return admin.Pushed{}, err
 	}
-	if a.isServed(p.Config) {
+	if a.isServed(p.Bundle) {
 		return a.republish(ctx, done)
 	}
 	outcome, err := a.store.cluster.Push(ctx, p)
@@ -63,27 +69,27 @@ func (a pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error)
 
 // prepare loads the pushed configuration into p, and compares it with the current one.
 func (a pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
-	bundle, c, err := a.unpack(p.Bundle)
-	if err == nil && len(c.Bare) > 0 {
-		err = config.Problems(c.Bare)
+	u, err := a.unpack(p.Bundle)
+	if err == nil && len(u.config.Bare) > 0 {
+		err = config.Problems(u.config.Bare)
 	}
 	if err != nil {
 		a.logRefused("push refused", *p, err)
 		return admin.Pushed{}, err
 	}
 	number, now := a.proxy.Serving()
-	done := admin.Pushed{Generation: number, Hash: c.Hash, Changes: config.Compare(now, c)}
-	for _, w := range c.Warnings {
+	done := admin.Pushed{Generation: number, Hash: u.config.Hash, From: p.From, Changes: u.changesFrom(now)}
+	for _, w := range u.config.Warnings {
 		done.Warnings = append(done.Warnings, w.String())
 	}
-	p.Bundle, p.Config = bundle, c
+	p.Bundle, p.Config = u.bundle, u.config
 	return done, nil
 }
 
-// isServed reports whether all nodes already serve c.
-func (a pushAPI) isServed(c *config.Config) bool {
-	b := a.source.served()
-	return b != nil && b.Hash() == c.Hash
+// isServed reports whether all nodes already serve b, under whatever name of its file.
+func (a pushAPI) isServed(b bundle.Bundle) bool {
+	served := a.source.served()
+	return served != nil && served.Same(b)
 }
 
 // republish handles a push of the current configuration. If Redis has lost it, it is published again,
@@ -99,19 +105,37 @@ func (a pushAPI) republish(ctx context.Context, done admin.Pushed) (admin.Pushed
 	return done, nil
 }
 
-// unpack returns the configuration that would be served for b, and the bundle in the form in which
-// it may be stored where others can read it: with the values of its lists and overrides hashed.
-func (n *Node) unpack(b bundle.Bundle) (bundle.Bundle, *config.Config, error) {
+// An unpacked is a configuration that was sent to this node.
+type unpacked struct {
+	// bundle is in the form in which it may be stored where others can read it: with the values of its lists
+	// and overrides hashed. config is what would be served for it.
+	bundle bundle.Bundle
+	config *config.Config
+	asSent *config.Config // the configuration without hashes
+}
+
+// unpack reads b.
+func (n *Node) unpack(b bundle.Bundle) (unpacked, error) {
 	c, err := bundle.Unpack(n.source.machine, b)
+	u := unpacked{b, c, c}
 	if err != nil || !n.source.pushable() {
-		return b, c, err
+		return u, err
 	}
-	hashed, err := b.Conceal(c, n.source.served())
-	if err != nil {
-		return b, nil, err
+	if u.bundle, err = b.Conceal(c, n.source.served()); err != nil {
+		return u, err
 	}
-	c, err = bundle.Unpack(n.source.machine, hashed)
-	return hashed, c, err
+	u.config, err = bundle.Unpack(n.source.machine, u.bundle)
+	return u, err
+}
+
+// changesFrom returns what u changes. Values are compared as they are written, or by hashes if those of now are
+// hashed, whose salt they have.
+func (u unpacked) changesFrom(now *config.Config) []config.Change {
+	changes := config.Compare(now, u.config)
+	if asSent := config.Compare(now, u.asSent); len(asSent) < len(changes) {
+		return asSent
+	}
+	return changes
 }
 
 // logRefused logs a push that was refused.
@@ -132,62 +156,6 @@ func problemOf(err error) error {
 		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error()}
 	}
 	return err
-}
-
-// Rollback implements admin.Cluster.
-func (a pushAPI) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
-	entries, err := a.store.cluster.History(ctx)
-	if err != nil {
-		return admin.Pushed{}, err
-	}
-	i := 1
-	if r.Generation != 0 {
-		i = slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == r.Generation })
-	}
-	if i < 0 || i >= len(entries) {
-		return admin.Pushed{}, &admin.Problem{Status: http.StatusNotFound, Detail: "there is no such generation in the history; weir history lists them"}
-	}
-	return a.push(ctx, cluster.Push{Bundle: entries[i].Bundle, Author: r.Author, From: entries[i].Generation})
-}
-
-// History implements admin.Cluster.
-func (a pushAPI) History(ctx context.Context) (admin.History, error) {
-	entries, err := a.store.cluster.History(ctx)
-	return history(entries), err
-}
-
-// Diff implements admin.Cluster. It compares the files of a generation with those of the one pushed
-// before it.
-func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error) {
-	entries, err := a.store.cluster.History(ctx)
-	if err != nil {
-		return admin.Diff{}, err
-	}
-	i := slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == generation })
-	if i < 0 {
-		return admin.Diff{}, &admin.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history; weir history lists what is", generation)}
-	}
-	before := cluster.Entry{}
-	if i+1 < len(entries) {
-		before = entries[i+1]
-	}
-	return admin.Diff{Entry: entry(entries[i]), Diff: compareFiles(before.Bundle, entries[i].Bundle)}, nil
-}
-
-// compareFiles returns the differences between the files of two bundles.
-func compareFiles(was, is bundle.Bundle) string {
-	var names []string
-	for _, b := range []bundle.Bundle{was, is} {
-		for name := range b.Files {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	var all bytes.Buffer
-	for _, name := range slices.Compact(names) {
-		all.Write(diff.Diff("a/"+name, []byte(was.Files[name]), "b/"+name, []byte(is.Files[name])))
-	}
-	return all.String()
 }
 
 // follow serves pushed configurations, until ctx is done.

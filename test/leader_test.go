@@ -96,6 +96,10 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	await.Until(t, "the tasks go on under the next leader", func() bool {
 		return !slices.ContainsFunc(next.leadership().Tasks, func(r taskRun) bool { return r.Node != now.Self || r.Error != "" })
 	})
+	await.Until(t, "the killed node is lost", func() bool { return next.metric("weir_cluster_nodes_lost") == 1 })
+	if code, stdout, stderr := next.admin(t.TempDir(), "nodes"); code != 0 || !strings.Contains(stdout, was.Self+"  lost ") || strings.Count(stdout, "  ok  ") != 2 {
+		t.Errorf("weir nodes exits %d: %s%s; want two nodes, and the killed one", code, stdout, stderr)
+	}
 	if next.metric(`weir_leader_task_runs_total{result="ok",task="statistics"}`) == 0 {
 		t.Error("no run of a task is counted")
 	}

@@ -40,6 +40,18 @@ type TaskRun struct {
 type Nodes struct {
 	Nodes []Member `json:"nodes"` // by id
 	Self  string   `json:"self"`  // the node that responds
+	// Lost are the nodes that ended without stopping, or were cut off, in the last hour; the latest first.
+	Lost []Member `json:"lost"`
+	// Configurations are those that are served, each once: the one of most nodes first.
+	Configurations []NodeGroup `json:"configurations"`
+}
+
+// A NodeGroup is a configuration, with the nodes that serve it.
+type NodeGroup struct {
+	Hash       string   `json:"hash"`
+	Generation int64    `json:"generation"`
+	Source     string   `json:"source"` // redis if it was pushed, file if it is their own
+	Nodes      []string `json:"nodes"`
 }
 
 // A Member is one node.
@@ -52,7 +64,7 @@ type Member struct {
 	Generation int64     `json:"generation"`
 	Started    time.Time `json:"started"`
 	Seen       time.Time `json:"seen"`
-	Drift      bool      `json:"drift"` // it serves another configuration than the newest one
+	Drift      bool      `json:"drift"` // it serves another configuration than most nodes do
 }
 
 // Statistics are the counts of all nodes by minute.

@@ -35,7 +35,7 @@ func (o Options) endpoints() []endpoint {
 		readEndpoint("/config", "The configuration of this node, with all defaults; secrets are masked.", o.Config),
 		readEndpoint("/routes", "The routes of this node.", o.Routes),
 		readEndpoint("/limits", "The limits of all routes of this node.", o.Limits),
-		readEndpoint("/nodes", "The live nodes and their configurations.", o.Nodes),
+		readEndpoint("/nodes", "The live nodes and their configurations, and the nodes that were lost in the last hour.", o.Nodes),
 		readEndpoint("/leader", "The leader, and the runs of its tasks.", o.Leader),
 		o.upstreams(),
 		o.minutes(),

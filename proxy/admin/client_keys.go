@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy"
 )
@@ -43,18 +44,37 @@ func (c Client) Top(ctx context.Context) (Top, error) { return get[Top](ctx, c, 
 
 // TopOf is Top with a query.
 func (c Client) TopOf(ctx context.Context, q TopQuery) (Top, error) {
+	return get[Top](ctx, c, "/api/v1/top?"+queryOf(map[string]string{"route": q.Route, "limit": q.Limit, "minutes": number(q.Minutes), "n": number(q.N)}))
+}
+
+// Decisions returns recent decisions of all nodes, newest first.
+func (c Client) Decisions(ctx context.Context, q DecisionQuery) (Decisions, error) {
+	before := ""
+	if !q.Before.IsZero() {
+		before = q.Before.Format(time.RFC3339Nano)
+	}
+	return get[Decisions](ctx, c, "/api/v1/decisions?"+queryOf(map[string]string{
+		"request_id": q.RequestID, "route": q.Route, "limit": q.Limit, "outcome": q.Outcome, "key": q.Key, "before": before, "n": number(q.N),
+	}))
+}
+
+// queryOf encodes the parameters that are not empty.
+func queryOf(parameters map[string]string) string {
 	query := url.Values{}
-	for name, value := range map[string]string{"route": q.Route, "limit": q.Limit} {
+	for name, value := range parameters {
 		if value != "" {
 			query.Set(name, value)
 		}
 	}
-	for name, n := range map[string]int{"minutes": q.Minutes, "n": q.N} {
-		if n > 0 {
-			query.Set(name, strconv.Itoa(n))
-		}
+	return query.Encode()
+}
+
+// number returns n as a parameter; none if it is 0.
+func number(n int) string {
+	if n == 0 {
+		return ""
 	}
-	return get[Top](ctx, c, "/api/v1/top?"+query.Encode())
+	return strconv.Itoa(n)
 }
 
 // Upstreams returns the upstreams of the node, with the state of their targets on all nodes.
@@ -83,6 +103,11 @@ func (c Client) Limits(ctx context.Context) (Limits, error) {
 // Audit returns the actions of operators, newest first.
 func (c Client) Audit(ctx context.Context) (Audit, error) {
 	return get[Audit](ctx, c, "/api/v1/audit")
+}
+
+// AuditPage is a page of Audit.
+func (c Client) AuditPage(ctx context.Context, q AuditQuery) (Audit, error) {
+	return get[Audit](ctx, c, "/api/v1/audit?"+queryOf(map[string]string{"before": q.Before, "n": number(q.N)}))
 }
 
 // Routes returns the routes of the node.

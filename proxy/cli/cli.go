@@ -47,6 +47,9 @@ type commands struct {
 	Simulate    simulateCommand    `cmd:"" help:"Replay access logs, and report what the limits would have decided."`
 	Keys        keysCommand        `cmd:"" help:"Show, reset, grant, ban or unban a key on all nodes."`
 	Top         topCommand         `cmd:"" help:"Show live which keys send most requests and are refused most, on all nodes, and ban or reset the selected one."`
+	Nodes       nodesCommand       `cmd:"" help:"List the nodes, with the leader, configuration drift, and the nodes that were lost."`
+	Decisions   decisionsCommand   `cmd:"" help:"List what all nodes decided about recent requests."`
+	Audit       auditCommand       `cmd:"" help:"List what operators did."`
 	Push        pushCommand        `cmd:"" help:"Make all nodes serve a file, or none."`
 	Rollback    rollbackCommand    `cmd:"" help:"Make all nodes serve an earlier configuration."`
 	History     historyCommand     `cmd:"" help:"List the pushed configurations, with author and changes."`

@@ -39,7 +39,7 @@ refused by sms.phone 5/1h, banned
 		if out != row.out || stderr != row.stderr || (code == exitOK) != (row.out != "") {
 			t.Errorf("%s is told as %d, %q, %q; want\n%s%s", row.answer, code, out, stderr, row.out, row.stderr)
 		}
-		if got := asked(); !strings.HasPrefix(got, "GET /api/v1/decisions Bearer secret") {
+		if got := asked(); !strings.HasPrefix(got, "GET /api/v1/decisions?request_id=some-id Bearer secret") {
 			t.Errorf("asked by %s", got)
 		}
 	}

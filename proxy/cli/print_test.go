@@ -82,7 +82,7 @@ func startAdmin(t *testing.T, answers map[string]string) (addr string, asked fun
 	var last string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		last = r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization") + " " + string(body)
+		last = r.Method + " " + r.URL.RequestURI() + " " + r.Header.Get("Authorization") + " " + string(body)
 		io.WriteString(w, answers[r.URL.Path])
 	}))
 	t.Cleanup(s.Close)
@@ -132,5 +132,35 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 	host, _ := os.Hostname()
 	if got := sender(); err == nil && got != me.Username+"@"+host {
 		t.Errorf("sender %q", got)
+	}
+}
+
+// The nodes, the decisions and the audit trail are tables, and JSON for programs.
+func TestRecords_AsTables(t *testing.T) {
+	addr, asked := startAdmin(t, map[string]string{
+		"/api/v1/nodes": `{"self":"a","nodes":[{"id":"a","hash":"0123456789","generation":4},{"id":"b","hash":"ab","generation":5,"source":"file","drift":true},{"id":"c","hash":"0123456789","generation":4}],
+			"lost":[{"id":"d","generation":4}],"configurations":[{"hash":"0123456789","generation":4,"source":"redis","nodes":["a","c"]},{"hash":"ab","generation":5,"source":"file","nodes":["b"]}]}`,
+		"/api/v1/leader":    `{"self":"a","node":"c","tasks":[]}`,
+		"/api/v1/audit":     `{"entries":[{"at":"2026-11-23T07:00:00Z","node":"a","who":"anna","action":"ban","for":"1h","masked":"phone=+86138****8000","hash":"f12d1813bfa7","one_node":true,"reason":"attack"},{"at":"2026-11-23T06:00:00Z","who":"ben","action":"push","error":"no"}],"next":"1-2"}`,
+		"/api/v1/decisions": `{"decisions":[{"request_id":"R","at":"2026-11-23T07:00:00.5Z","method":"POST","path":"/v1","status":429,"summary":"refused by sms.phone"}],"nodes":[{"node":"a","said":"ok"},{"node":"b","said":""}]}`,
+	})
+	for _, c := range []struct{ args, out, asks string }{
+		{"nodes", "a     ok ", ""},
+		{"nodes", "2 of 3 serve generation 4, not b (generation 5 from file)\n", ""},
+		{"nodes", "\nd     lost ", ""},
+		{"nodes --json", `"lost": [`, ""},
+		{"audit -n 2 --before 1-9", "2026-11-23T07:00:00Z  anna  ban for 1h  phone=+86138****8000  f12d1813bfa7  a only     attack\n", "/api/v1/audit?before=1-9&n=2"},
+		{"audit", "  failed: no\nthere are more: weir audit --before 1-2\n", "/api/v1/audit?n=50"},
+		{"audit --json", `"next": "1-2"`, ""},
+		{"decisions --outcome refused --hash hash:f12d1813bfa7 --before 2026-11-23T08:00:00Z", "2026-11-23T07:00:00.500Z  R           429     POST    /v1   refused by sms.phone\n", "/api/v1/decisions?before=2026-11-23T08%3A00%3A00Z&key=f12d1813bfa7&n=50&outcome=refused"},
+		{"decisions --json", `"request_id": "R"`, ""},
+	} {
+		code, out, stderr := runWeir(append(strings.Fields(c.args), "--admin", addr)...)
+		if code != exitOK || !strings.Contains(out, c.out) || !strings.Contains(asked(), c.asks) {
+			t.Errorf("weir %s = %d, %s, %s, asked %s; want %q", c.args, code, out, stderr, asked(), c.out)
+		}
+	}
+	if code, _, stderr := runWeir("decisions", "--outcome", "no", "--admin", addr); code != exitUsage || !strings.Contains(stderr, "refused") {
+		t.Errorf("an unknown outcome: %d, %s", code, stderr)
 	}
 }

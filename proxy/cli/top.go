@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/decisions"
@@ -79,12 +78,7 @@ func printTop(out io.Writer, d topData, rows int) error {
 			printf("  %s\n", table.empty)
 			continue
 		}
-		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(t, "  %s\n", strings.Join(table.columns, "\t"))
-		for _, row := range table.rows[:min(len(table.rows), rows)] {
-			fmt.Fprintf(t, "  %s\n", strings.Join(row.cells, "\t"))
-		}
-		if failed := t.Flush(); err == nil {
+		if failed := table.print(out, "  ", rows); err == nil {
 			err = failed
 		}
 		if more := len(table.rows) - rows; more > 0 {

@@ -20,7 +20,9 @@ func sample() topData {
 		At: at, Minutes: 15,
 		Nodes: admin.Nodes{Self: "n1", Nodes: []admin.Member{
 			{ID: "n1", Address: "10.0.0.1:9901", Generation: 4, Hash: "0123456789", Started: at.Add(-time.Hour)},
-			{ID: "n2", Address: "10.0.0.2:9901", Generation: 3, Hash: "abc", Drift: true},
+			{ID: "n2", Address: "10.0.0.2:9901", Generation: 3, Hash: "abc", Drift: true, Source: "file"},
+		}, Lost: []admin.Member{{ID: "n3", Seen: at.Add(-time.Minute)}}, Configurations: []admin.NodeGroup{
+			{Hash: "0123456789", Generation: 4, Source: "redis", Nodes: []string{"n1"}}, {Hash: "abc", Generation: 3, Source: "file", Nodes: []string{"n2"}},
 		}},
 		Leader: admin.Leadership{Node: "n1"},
 		Limits: admin.Limits{Limits: []admin.Limit{
@@ -89,14 +91,14 @@ func TestTop_PagesTellWhatOperatorsAsk(t *testing.T) {
 		pageKeys:      {"sms.phone|phone=bad|25|25-30|hbad", "sms.phone|phone=busy|0|60|hbusy"},
 		pageLimits:    {"sms.phone|25|100|25 %|1/60s 5/1h|phone=bad|enforce|phone", "sms.quiet|0|0|-|9/1h|-|shadow|ip"},
 		pageRoutes:    {"sms|6|12|3|POST /sms|api|1", "ok|0|0|0|/ok|204|0"},
-		pageNodes:     {"n1|ok|leads|4|01234567|10.0.0.1:9901||1h0m0s", "n2|no answer||3|abc|10.0.0.2:9901||-"},
+		pageNodes:     {"n1|ok|leads|4|01234567|10.0.0.1:9901||1h0m0s", "n2|no answer||3|abc|10.0.0.2:9901||-\nn3|lost 1m0s ago||0||||-"},
 		pageUpstreams: {"api|http://a|ejected|1 of 2|8|80|3|2"},
 	} {
 		if got := rowsOf(m, page); strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("%s:\n%s\nwant\n%s", page.title(), strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	if want := "2 nodes; n1 leads; 1 with another config; 1 did not answer; last 60 s: 7 requests, 1 refused"; m.data.summary() != want {
+	if want := "2 nodes; n1 leads; 1 of 2 serve generation 4, not n2 (generation 3 from file); 1 lost, the last n3 1m0s ago; 1 did not answer; last 60 s: 7 requests, 1 refused"; m.data.summary() != want {
 		t.Errorf("summary is %q, want %q", m.data.summary(), want)
 	}
 	m, _ = pressKeys(m, "s")

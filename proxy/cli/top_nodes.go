@@ -10,13 +10,13 @@ import (
 )
 
 // nodeTable lists the live nodes: the leader, configuration drift, and whether each has
-// sent its statistics.
+// sent its statistics; then the lost ones.
 func (d topData) nodeTable() topTable {
 	t := topTable{columns: []string{"NODE", "STATE", "LEADS", "GENERATION", "CONFIG", "ADDRESS", "VERSION", "UP"}, empty: "no node is known"}
 	for _, m := range d.Nodes.Nodes {
 		state := "ok"
 		if m.Drift {
-			state = "serves another config"
+			state = "serves another config, from " + m.Source
 		}
 		if said, asked := d.replyOf(m.ID); asked && said != "ok" {
 			state = cmp.Or(said, "no answer")
@@ -27,6 +27,9 @@ func (d topData) nodeTable() topTable {
 		}
 		hash := m.Hash[:min(len(m.Hash), 8)]
 		t.rows = append(t.rows, topRow{id: m.ID, bad: state != "ok", cells: []string{m.ID, printable(state), leads, fmt.Sprint(m.Generation), hash, m.Address, m.Version, ago(m.Started, d.At)}})
+	}
+	for _, m := range d.Nodes.Lost {
+		t.rows = append(t.rows, topRow{id: m.ID, bad: true, cells: []string{m.ID, "lost " + ago(m.Seen, d.At) + " ago", "", fmt.Sprint(m.Generation), m.Hash[:min(len(m.Hash), 8)], m.Address, m.Version, "-"}})
 	}
 	for _, n := range d.Top.Nodes {
 		known := slices.ContainsFunc(d.Nodes.Nodes, func(m admin.Member) bool { return m.ID == n.Node })
@@ -74,12 +77,7 @@ func (d topData) summary() string {
 	if d.Away != "" {
 		return printable("redis unreachable: only what this node has seen (" + d.Away + ")")
 	}
-	drift, silent := 0, 0
-	for _, m := range d.Nodes.Nodes {
-		if m.Drift {
-			drift++
-		}
-	}
+	silent := 0
 	for _, n := range d.Top.Nodes {
 		if n.Said != "ok" {
 			silent++
@@ -97,13 +95,31 @@ func (d topData) summary() string {
 	case len(d.Nodes.Nodes) > 1:
 		parts = append(parts, d.Leader.Node+" leads")
 	}
-	if drift > 0 {
-		parts = append(parts, fmt.Sprintf("%d with another config", drift))
+	if drift := d.drift(); drift != "" {
+		parts = append(parts, drift)
 	} else if len(d.Nodes.Nodes) > 1 {
 		parts = append(parts, "all serve one config")
+	}
+	if n := len(d.Nodes.Lost); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d lost, the last %s %s ago", n, d.Nodes.Lost[0].ID, ago(d.Nodes.Lost[0].Seen, d.At)))
 	}
 	if silent > 0 {
 		parts = append(parts, fmt.Sprintf("%d did not answer", silent))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("last 60 s: %d requests, %d refused", requests, refused)), "; ")
+}
+
+// drift says which nodes serve another configuration than most do, and where they have it from; empty if none does.
+func (d topData) drift() string {
+	var odd []string
+	for i, g := range d.Nodes.Configurations {
+		if i > 0 {
+			odd = append(odd, fmt.Sprintf("%s (generation %d from %s)", strings.Join(g.Nodes, ", "), g.Generation, g.Source))
+		}
+	}
+	if odd == nil {
+		return ""
+	}
+	most := d.Nodes.Configurations[0]
+	return fmt.Sprintf("%d of %d serve generation %d, not %s", len(most.Nodes), len(d.Nodes.Nodes), most.Generation, strings.Join(odd, ", "))
 }

@@ -3,8 +3,10 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode"
 
@@ -45,6 +47,16 @@ type topTable struct {
 	columns []string
 	rows    []topRow
 	empty   string // shown if there are no rows
+}
+
+// print writes the first rows as text, each after indent.
+func (t topTable) print(out io.Writer, indent string, rows int) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s%s\n", indent, strings.Join(t.columns, "\t"))
+	for _, row := range t.rows[:min(len(t.rows), rows)] {
+		fmt.Fprintf(w, "%s%s\n", indent, strings.Join(row.cells, "\t"))
+	}
+	return w.Flush()
 }
 
 // table returns the table of a page.

@@ -9,6 +9,7 @@
 //
 //	nodes    zset  id of a node: time of its last heartbeat, in milliseconds
 //	members  hash  id of a node: its description, as JSON (Member)
+//	lost     hash  id of a node that ended without leaving: its last heartbeat and description; for an hour
 //	config   hash  number, hash and node of the latest configuration
 //	limits   hash  ROUTE.LIMIT: definition of the limit, as JSON (Definition)
 //	removed  zset  ROUTE.LIMIT: time at which the limit was removed, in milliseconds
@@ -64,8 +65,8 @@
 // rejected there. Tasks are idempotent: a run that one leader began and the next
 // repeats has the same result.
 //
-// A dead node is removed by the next heartbeat of any other. Its permits of
-// concurrent limits return when their lease ends, and not sooner: a node without
+// A dead node is removed by the next heartbeat of any other, which remembers it as
+// lost for an hour; a node that stops leaves. Its permits of concurrent limits return when their lease ends, and not sooner: a node without
 // heartbeats may be partitioned and still serve its clients.
 //
 // A single process (store: memory) is always its own leader, and keeps this

@@ -71,3 +71,6 @@ func (s skewedStatistics) report(ctx context.Context, node string, minute int64,
 	now, err := s.memoryStatistics.report(ctx, node, minute, r)
 	return now.Add(s.skew()), err
 }
+
+// HearFor makes n have been heard for so long.
+func (n *Node) HearFor(d time.Duration) { n.heardSince.Store(int64(time.Since(n.started) - d)) }

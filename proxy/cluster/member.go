@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -86,11 +87,38 @@ func (n *Node) heartbeat() (text, hash string) {
 	return string(b), now.hash
 }
 
+// A heartbeatReply is what a heartbeat tells.
+type heartbeatReply struct {
+	live, others int64 // others serve another configuration
+	number       int64 // of the latest configuration
+	lost         int64
+}
+
 // readHeartbeat decodes the reply to a heartbeat.
-func readHeartbeat(reply *redis.Cmd) (live, others, number int64, err error) {
-	counts, err := reply.Int64Slice()
-	if err != nil || len(counts) != 3 {
-		return 0, 0, 0, fmt.Errorf("%w: %v %w", errReply, counts, err)
+func readHeartbeat(reply *redis.Cmd) (heartbeatReply, error) {
+	n, err := reply.Int64Slice()
+	if err != nil || len(n) != 4 {
+		return heartbeatReply{}, fmt.Errorf("%w: %v %w", errReply, n, err)
 	}
-	return counts[0], counts[1], counts[2], nil
+	return heartbeatReply{n[0], n[1], n[2], n[3]}, nil
+}
+
+// Lost returns the nodes that ended without leaving the cluster in the last hour, or that are partitioned, ordered
+// by their last sign of life, the latest first. A node that is heard again is not lost any more.
+func (n *Node) Lost(ctx context.Context) ([]Member, error) {
+	rows, err := n.rdb.HGetAll(ctx, n.prefix+"lost").Result()
+	if err != nil {
+		return nil, fmt.Errorf("read lost nodes: %w", err)
+	}
+	lost := make([]Member, 0, len(rows))
+	for id, row := range rows {
+		at, said, _ := strings.Cut(row, " ")
+		m, err := readMember([]any{id, at, said})
+		if err != nil {
+			return nil, fmt.Errorf("read lost nodes: %w", err)
+		}
+		lost = append(lost, m)
+	}
+	slices.SortFunc(lost, func(a, b Member) int { return cmp.Or(b.Seen.Compare(a.Seen), strings.Compare(a.ID, b.ID)) })
+	return lost, nil
 }

@@ -19,6 +19,8 @@ const (
 	// without heartbeats is still a member.
 	heartbeatInterval = 2 * time.Second
 	memberTimeout     = 10 * time.Second
+	// lostRetention is how long a node that ended without leaving the cluster is remembered.
+	lostRetention = time.Hour
 	// configTTL is how long the configuration is kept when no node is left: longer
 	// than the longest window of a limit.
 	configTTL = 400 * 24 * time.Hour
@@ -61,12 +63,15 @@ type Node struct {
 
 	live         atomic.Int64 // number of live nodes as of the last heartbeat
 	drifting     atomic.Int64 // number of nodes reported as drifting
+	lost         atomic.Int64 // number of lost nodes as of the last heartbeat
+	heardSince   atomic.Int64 // when Redis began to reply to every heartbeat, in nanoseconds since started; 0 if it does not
 	serving      atomic.Pointer[servedConfig]
 	known        atomic.Pointer[knownHistory]
 	pushed       atomic.Int64  // generation of the push it serves; 0 for none
 	heartbeatNow chan struct{} // buffered: asks for a heartbeat now
 	returned     chan struct{} // of length 1
 	drifted      chan int      // of length 1
+	lostMore     chan struct{} // of length 1
 	asking       chan struct{} // semaphore for questions in progress
 }
 
@@ -112,6 +117,7 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 		heartbeatNow: make(chan struct{}, 1),
 		returned:     make(chan struct{}, 1),
 		drifted:      make(chan int, 1),
+		lostMore:     make(chan struct{}, 1),
 		asking:       make(chan struct{}, maxConcurrentQuestions),
 	}
 	n.live.Store(1)
@@ -130,6 +136,12 @@ func (n *Node) Live() int { return int(n.live.Load()) }
 // Drift returns the number of other nodes that have served another
 // configuration for longer than a reload takes.
 func (n *Node) Drift() int { return int(n.drifting.Load()) }
+
+// LostCount returns the number of lost nodes, as of the last heartbeat. See Lost.
+func (n *Node) LostCount() int { return int(n.lost.Load()) }
+
+// LostMore signals that a node was lost.
+func (n *Node) LostMore() <-chan struct{} { return n.lostMore }
 
 // Drifted delivers each new value of Drift once; values that are not received in
 // time are skipped.
@@ -169,17 +181,24 @@ func (n *Node) sendHeartbeat(ctx context.Context, d *driftTracker) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
 	text, hash := n.heartbeat()
-	keys := []string{n.prefix + "nodes", n.prefix + "members", n.prefix + "config", n.prefix + "limits"}
-	live, others, number, err := readHeartbeat(n.scripts.beat.Run(ctx, n.rdb, keys, n.id, memberTimeout.Milliseconds(), text, hash, configTTL.Milliseconds()))
+	keys := []string{n.prefix + "nodes", n.prefix + "members", n.prefix + "config", n.prefix + "limits", n.prefix + "lost"}
+	began := time.Since(n.started)
+	n.heardSince.CompareAndSwap(0, int64(began))
+	heard := (began - time.Duration(n.heardSince.Load())).Milliseconds()
+	h, err := readHeartbeat(n.scripts.beat.Run(ctx, n.rdb, keys, n.id, memberTimeout.Milliseconds(), text, hash, configTTL.Milliseconds(), lostRetention.Milliseconds(), heard))
 	if err != nil {
+		n.heardSince.Store(0)
 		return
 	}
-	n.live.Store(max(live, 1))
-	if number < n.serving.Load().agreed {
+	n.live.Store(max(h.live, 1))
+	if h.lost > n.lost.Swap(h.lost) {
+		trySend(n.lostMore, struct{}{})
+	}
+	if h.number < n.serving.Load().agreed {
 		_, _ = n.Restore(ctx) // on failure retried by the next heartbeat
 	}
 	n.readHistory(ctx)
-	if others, news := d.note(time.Now(), int(others)); news {
+	if others, news := d.note(time.Now(), int(h.others)); news {
 		n.drifting.Store(int64(others))
 		trySend(n.drifted, others)
 	}

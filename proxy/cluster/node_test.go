@@ -113,3 +113,44 @@ func TestNodes_ErrorsAreTold(t *testing.T) {
 		t.Error("Nodes without Redis is no error")
 	}
 }
+
+// A node that dies is lost, with its last sign, until it is heard again; one that leaves is not. An outage, in which
+// nobody is heard, loses nobody.
+func TestNode_IsLost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr)
+	a, _ := join(t, rdb, "a")
+	_, leave := join(t, rdb, "c")
+	await.Until(t, "a sees both", func() bool { return a.Live() == 2 })
+	leave()
+	long := float64(rdb.Time(t.Context()).Val().Add(-time.Minute).UnixMilli())
+	rdb.HSet(t.Context(), "test:{cluster}:members", "b", `{"address":"10.0.0.2:9901","hash":"h"}`)
+	rdb.ZAdd(t.Context(), "test:{cluster}:nodes", redis.Z{Score: long, Member: "b"})
+	a.HearFor(time.Minute)
+	await.Value(t, a.LostMore(), "a node is lost")
+	lost, err := a.Lost(t.Context())
+	if err != nil || len(lost) != 1 || lost[0].ID != "b" || lost[0].Address != "10.0.0.2:9901" || lost[0].Seen.UnixMilli() != int64(long) || a.LostCount() != 1 {
+		t.Errorf("lost are %+v, %v; want b", lost, err)
+	}
+	if all, err := a.Nodes(t.Context()); err != nil || len(all) != 1 || a.Live() != 1 {
+		t.Errorf("live are %+v, %v; want a", all, err)
+	}
+	b, _ := join(t, rdb, "b")
+	await.Until(t, "b is back", func() bool { return a.LostCount() == 0 && a.Live() == 2 })
+
+	a.HearFor(time.Nanosecond)
+	rdb.ZAdd(t.Context(), "test:{cluster}:nodes", redis.Z{Score: long, Member: "a"}, redis.Z{Score: long, Member: "b"}, redis.Z{Score: long, Member: "d"})
+	rdb.HSet(t.Context(), "test:{cluster}:members", "d", `{"hash":"h"}`)
+	await.Until(t, "both are heard again", func() bool { return a.Live() == 2 && b.Live() == 2 })
+	if lost, err := a.Lost(t.Context()); err != nil || len(lost) > 0 {
+		t.Errorf("%+v, %v is lost by the outage", lost, err)
+	}
+	a.HearFor(time.Minute)
+	await.Until(t, "d is lost", func() bool {
+		lost, err := a.Lost(t.Context())
+		return err == nil && len(lost) == 1 && lost[0].ID == "d"
+	})
+	rdb.HSet(t.Context(), "test:{cluster}:lost", "d", "1000 {}")
+	await.Until(t, "who was lost long ago is forgotten", func() bool { return a.LostCount() == 0 })
+}

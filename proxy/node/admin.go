@@ -42,10 +42,10 @@ func (n *Node) adminOptions() admin.Options {
 		return statistics(minutes, last), err
 	}
 	o.Nodes = func(ctx context.Context) (admin.Nodes, error) {
-		nodes, err := n.nodes(ctx)
-		return admin.Nodes{Nodes: members(nodes), Self: n.store.id}, err
+		nodes, lost, err := n.nodes(ctx)
+		return nodesOf(n.store.id, nodes, lost), err
 	}
-	o.Self = func() admin.Member { return members([]cluster.Member{n.self()})[0] }
+	o.Self = func() admin.Member { return member(n.self()) }
 	if n.store.cluster != nil && n.source.pushable() {
 		o.Cluster = auditedCluster{pushAPI{n}, n}
 	}
@@ -53,12 +53,15 @@ func (n *Node) adminOptions() admin.Options {
 	return o
 }
 
-// nodes returns the live nodes; without a cluster, only this one.
-func (n *Node) nodes(ctx context.Context) ([]cluster.Member, error) {
-	if n.store.cluster != nil {
-		return n.store.cluster.Nodes(ctx)
+// nodes returns the live nodes and the lost ones; without a cluster, only this one.
+func (n *Node) nodes(ctx context.Context) (live, lost []cluster.Member, err error) {
+	if n.store.cluster == nil {
+		return []cluster.Member{n.self()}, nil, nil
 	}
-	return []cluster.Member{n.self()}, nil
+	if live, err = n.store.cluster.Nodes(ctx); err == nil {
+		lost, err = n.store.cluster.Lost(ctx)
+	}
+	return live, lost, err
 }
 
 // self returns this node, from memory.

@@ -1,8 +1,13 @@
 package node
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/simulate"
 )
 
@@ -17,22 +22,46 @@ func leadership(self string, l cluster.Leadership) admin.Leadership {
 	return a
 }
 
-// members compares the nodes with the one that has the highest generation.
-func members(nodes []cluster.Member) []admin.Member {
-	var last cluster.Member
-	for _, m := range nodes {
-		if m.Generation >= last.Generation {
-			last = m
-		}
+// nodesOf groups the live nodes by their configurations. Those outside the first group drift.
+func nodesOf(self string, live, lost []cluster.Member) admin.Nodes {
+	all := admin.Nodes{Self: self, Nodes: []admin.Member{}, Lost: []admin.Member{}, Configurations: groupsOf(live)}
+	for _, m := range live {
+		one := member(m)
+		one.Drift = m.Hash != all.Configurations[0].Hash
+		all.Nodes = append(all.Nodes, one)
 	}
-	all := []admin.Member{}
-	for _, m := range nodes {
-		all = append(all, admin.Member{
-			ID: m.ID, Address: m.Address, Version: m.Version, Source: m.Source, Hash: m.Hash,
-			Generation: m.Generation, Started: m.Started, Seen: m.Seen, Drift: m.Hash != last.Hash,
-		})
+	for _, m := range lost {
+		all.Lost = append(all.Lost, member(m))
 	}
 	return all
+}
+
+// groupsOf returns the configurations that nodes serve: the one of most nodes first, and of as many the pushed one,
+// and then the newest.
+func groupsOf(nodes []cluster.Member) []admin.NodeGroup {
+	groups := []admin.NodeGroup{}
+	for _, m := range nodes {
+		i := slices.IndexFunc(groups, func(g admin.NodeGroup) bool { return g.Hash == m.Hash })
+		if i < 0 {
+			i, groups = len(groups), append(groups, admin.NodeGroup{Hash: m.Hash, Source: m.Source})
+		}
+		g := &groups[i]
+		g.Nodes, g.Generation = append(g.Nodes, m.ID), max(g.Generation, m.Generation)
+		if m.Source == string(config.SourceRedis) {
+			g.Source = m.Source
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b admin.NodeGroup) int {
+		return cmp.Or(len(b.Nodes)-len(a.Nodes), strings.Compare(b.Source, a.Source), cmp.Compare(b.Generation, a.Generation)) // redis comes after file
+	})
+	return groups
+}
+
+func member(m cluster.Member) admin.Member {
+	return admin.Member{
+		ID: m.ID, Address: m.Address, Version: m.Version, Source: m.Source, Hash: m.Hash,
+		Generation: m.Generation, Started: m.Started, Seen: m.Seen,
+	}
 }
 
 func statistics(minutes []cluster.Minute, last cluster.Minute) admin.Statistics {

@@ -127,8 +127,8 @@ func TestLeader_LogsWhatBecomesOfAlerts(t *testing.T) {
 
 func TestAnswers_NothingIsAnEmptyList(t *testing.T) {
 	for name, got := range map[string]any{
-		`{"self":"a","node":"","tasks":[]}`: leadership("a", cluster.Leadership{}),
-		`[]`:                                members(nil),
+		`{"self":"a","node":"","tasks":[]}`:                               leadership("a", cluster.Leadership{}),
+		`{"nodes":[],"self":"a","lost":[],"configurations":[]}`:           nodesOf("a", nil, nil),
 		`{"minutes":[],"last":{"at":"0001-01-01T00:00:00Z","routes":[]}}`: statistics(nil, cluster.Minute{}),
 		`{"history":[]}`: history(nil),
 		`null`:           nodeAnswers(nil),
@@ -150,9 +150,33 @@ func TestAnswers_Whole(t *testing.T) {
 	if want := `{"history":[{"generation":3,"hash":"h","author":"ann","node":"n","at":"1970-01-01T00:01:00Z","from":1}]}`; err != nil || string(text) != want {
 		t.Errorf("history = %s; want %s", text, want)
 	}
-	all := members([]cluster.Member{{ID: "a", Hash: "old", Generation: 1}, {ID: "b", Hash: "new", Generation: 2}, {ID: "c", Hash: "new", Generation: 2}})
-	if !all[0].Drift || all[1].Drift || all[2].Drift {
-		t.Errorf("members = %+v; want that the first drifts", all)
+}
+
+// The odd one out drifts, and not the majority, whatever the number of its generation; of as many the pushed one is right.
+func TestNodesOf_NameTheOddOneOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes []cluster.Member
+		odd   string
+	}{
+		"the rogue is newer": {[]cluster.Member{{ID: "a", Hash: "x", Generation: 5, Source: "file"}, {ID: "b", Hash: "y", Generation: 4}, {ID: "c", Hash: "y", Generation: 4}}, "a"},
+		"one is behind":      {[]cluster.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "y", Generation: 5}, {ID: "c", Hash: "y", Generation: 5}}, "a"},
+		"one each, pushed":   {[]cluster.Member{{ID: "a", Hash: "x", Generation: 5, Source: "file"}, {ID: "b", Hash: "y", Generation: 4, Source: "redis"}}, "a"},
+		"one each, newer":    {[]cluster.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "y", Generation: 5}}, "a"},
+		"nobody":             {[]cluster.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "x", Generation: 4}}, ""},
+	} {
+		all := nodesOf("a", c.nodes, []cluster.Member{{ID: "gone"}})
+		odd := ""
+		for _, m := range all.Nodes {
+			if m.Drift {
+				odd += m.ID
+			}
+		}
+		if odd != c.odd || len(all.Lost) != 1 || all.Lost[0].ID != "gone" {
+			t.Errorf("%s: %+v; want %q to drift", name, all, c.odd)
+		}
+		if g := all.Configurations; odd != "" && (len(g) != 2 || g[1].Nodes[0] != odd || g[1].Source != c.nodes[0].Source) {
+			t.Errorf("%s: %+v; want the odd one last", name, g)
+		}
 	}
 }
 

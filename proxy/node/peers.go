@@ -21,6 +21,8 @@ func (n *Node) watchPeers(ctx context.Context) {
 			} else {
 				n.log.Info().Msg("config drift ended")
 			}
+		case <-node.LostMore():
+			n.logLost(ctx)
 		case <-node.Returned():
 			if n.source.served() == nil {
 				n.rejoin(ctx) // a pushed configuration is restored by following pushes
@@ -28,6 +30,14 @@ func (n *Node) watchPeers(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// logLost logs the node that was lost last.
+func (n *Node) logLost(ctx context.Context) {
+	if lost, err := n.store.cluster.Lost(ctx); err == nil && len(lost) > 0 {
+		n.log.Warn().Str("node", lost[0].ID).Str("address", lost[0].Address).Time("seen", lost[0].Seen).Int("lost", len(lost)).
+			Msg("node lost; it has not stopped, and is not heard any more")
 	}
 }
 
@@ -47,5 +57,6 @@ func (s store) registerMetrics(r prometheus.Registerer) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_cluster_" + name, Help: help}, func() float64 { return float64(value()) }))
 	}
 	gauge("nodes", "Live nodes that share the store, as of the last heartbeat.", n.Live)
+	gauge("nodes_lost", "Nodes that ended without stopping, or were cut off, in the last hour, and have not returned.", n.LostCount)
 	gauge("config_drift", "Other nodes that have served another configuration for longer than a reload takes.", n.Drift)
 }

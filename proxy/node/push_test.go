@@ -22,7 +22,7 @@ func startFollower(t *testing.T, addr string) (*testNode, admin.Client) {
 	t.Helper()
 	n := mustStart(t, writeConfig(t, "store: redis\nredis: {addrs: ['"+addr+"'], timeout: 5s}\nreload: {source: redis, keep: "+filepath.Join(t.TempDir(), "kept.json")+"}\n"))
 	await.Until(t, "the node is heard of", func() bool { // else a push does not wait for it
-		nodes, err := n.nodes(t.Context())
+		nodes, _, err := n.nodes(t.Context())
 		return err == nil && slices.ContainsFunc(nodes, func(m cluster.Member) bool { return m.ID == n.store.id })
 	})
 	return n, admin.Client{Address: n.Address("admin")}
@@ -44,7 +44,7 @@ func TestPush_AllNodesServeIt(t *testing.T) {
 	one, client := startFollower(t, server.Addr)
 	two, _ := startFollower(t, server.Addr)
 	await.Until(t, "the nodes know each other", func() bool {
-		nodes, err := one.nodes(t.Context())
+		nodes, _, err := one.nodes(t.Context())
 		return err == nil && len(nodes) == 2
 	})
 

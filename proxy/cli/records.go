@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// nodesCommand lists the nodes.
+type nodesCommand struct {
+	adminFlags
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Run prints the live nodes, the leader, who serves another configuration, and the nodes lost in the last hour.
+func (c nodesCommand) Run(ctx context.Context, w Env) error {
+	nodes, err := c.client().Nodes(ctx)
+	if err != nil {
+		return reportRefusal(w.Stdout, err)
+	}
+	if c.JSON {
+		return printJSON(w, nodes)
+	}
+	leader, err := c.client().Leader(ctx)
+	if err != nil {
+		return reportRefusal(w.Stdout, err)
+	}
+	d := topData{At: time.Now(), Nodes: nodes, Leader: leader}
+	t := d.nodeTable()
+	if err := t.print(w.Stdout, "", len(t.rows)); err != nil {
+		return err
+	}
+	if drift := d.drift(); drift != "" {
+		_, err = fmt.Fprintln(w.Stdout, drift)
+	}
+	return err
+}
+
+// auditCommand lists the actions of operators.
+type auditCommand struct {
+	adminFlags
+	Rows   int    `short:"n" default:"50" help:"Print at most N entries, 1 to 500." placeholder:"N"`
+	Before string `help:"Only entries before the one with this id, which the last line of a page names." placeholder:"ID"`
+	JSON   bool   `name:"json" help:"Print JSON."`
+}
+
+// Run prints a page of the audit trail, newest first.
+func (c auditCommand) Run(ctx context.Context, w Env) error {
+	page, err := c.client().AuditPage(ctx, admin.AuditQuery{Before: c.Before, N: c.Rows})
+	switch {
+	case err != nil:
+		return reportRefusal(w.Stdout, err)
+	case c.JSON:
+		return printJSON(w, page)
+	case len(page.Entries) == 0:
+		_, err = fmt.Fprintln(w.Stdout, "no operator has done anything in the last 30 days")
+		return err
+	}
+	t := topTable{columns: []string{"TIME", "WHO", "ACTION", "WHAT", "HASH", "WHERE", "REASON"}}
+	for _, e := range page.Entries {
+		where := "all nodes"
+		if e.OneNode {
+			where = e.Node + " only"
+		}
+		t.rows = append(t.rows, topRow{cells: []string{
+			e.At.UTC().Format(time.RFC3339), printable(e.Who), auditAction(e), printable(cmp.Or(strings.Join(nonEmpty(e.Masked, e.Detail), ", "), "-")),
+			cmp.Or(e.Hash, "-"), where, printable(auditReason(e)),
+		}})
+	}
+	if err := t.print(w.Stdout, "", len(t.rows)); err != nil || page.Next == "" {
+		return err
+	}
+	_, err = fmt.Fprintf(w.Stdout, "there are more: weir audit --before %s\n", page.Next)
+	return err
+}
+
+// auditAction returns an action with its amount.
+func auditAction(e admin.AuditEntry) string {
+	switch {
+	case e.For != "":
+		return e.Action + " for " + e.For
+	case e.Permits != 0:
+		return fmt.Sprint(e.Action, " ", e.Permits)
+	}
+	return e.Action
+}
+
+// auditReason returns the reason, and what went wrong.
+func auditReason(e admin.AuditEntry) string {
+	if e.Error == "" {
+		return cmp.Or(e.Reason, "-")
+	}
+	return strings.Join(nonEmpty(e.Reason, "failed: "+e.Error), "; ")
+}
+
+// nonEmpty returns texts without the empty ones.
+func nonEmpty(texts ...string) (all []string) {
+	for _, text := range texts {
+		if text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// decisionsCommand lists recent decisions.
+type decisionsCommand struct {
+	adminFlags
+	Route   string    `help:"Only requests of this route." placeholder:"NAME"`
+	Limit   string    `help:"Only requests of which this limit was asked." placeholder:"NAME"`
+	Outcome string    `help:"Only requests with this outcome: allowed, refused, shadow_refused, rejected." placeholder:"OUTCOME" enum:",allowed,refused,shadow_refused,rejected" default:""`
+	Hash    string    `help:"Only requests with the key of this hash, as in the log, or id." placeholder:"HASH"`
+	Before  time.Time `help:"Only requests before this time: 2026-11-23T07:00:00Z." placeholder:"TIME"`
+	Rows    int       `short:"n" default:"50" help:"Print at most N requests, 1 to 1000." placeholder:"N"`
+	JSON    bool      `name:"json" help:"Print JSON."`
+}
+
+// Run prints what all nodes decided about recent requests, newest first.
+func (c decisionsCommand) Run(ctx context.Context, w Env) error {
+	found, err := c.client().Decisions(ctx, admin.DecisionQuery{
+		Route: c.Route, Limit: c.Limit, Outcome: c.Outcome, Key: strings.TrimPrefix(c.Hash, "hash:"), Before: c.Before, N: c.Rows,
+	})
+	if err != nil {
+		return reportRefusal(w.Stdout, err)
+	}
+	if c.JSON {
+		return printJSON(w, found)
+	}
+	for _, n := range found.Nodes {
+		if n.Said != "ok" {
+			fmt.Fprintf(w.Stderr, "%s: %s\n", n.Node, cmp.Or(n.Said, "no answer"))
+		}
+	}
+	t := topTable{columns: []string{"TIME", "REQUEST ID", "STATUS", "METHOD", "PATH", "DECISION"}}
+	for _, d := range found.Decisions {
+		t.rows = append(t.rows, topRow{cells: []string{
+			d.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), d.RequestID, fmt.Sprint(d.Status), d.Method, printable(d.Path), printable(cmp.Or(d.Summary, d.Outcome)),
+		}})
+	}
+	if len(t.rows) == 0 {
+		_, err = fmt.Fprintln(w.Stdout, "no recent request matches")
+		return err
+	}
+	return t.print(w.Stdout, "", len(t.rows))
+}

@@ -117,3 +117,12 @@ func TestAlerts_TrialSeesAWrongRule(t *testing.T) {
 		}
 	}
 }
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

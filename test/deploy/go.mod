@@ -10,7 +10,6 @@ tool github.com/prometheus/prometheus/cmd/promtool
 require (
 	github.com/compose-spec/compose-go/v2 v2.16.2
 	github.com/prometheus/prometheus v0.313.5
-	k8s.io/api v0.35.3
 	sigs.k8s.io/yaml v1.6.0
 )
 
@@ -206,6 +205,7 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/ini.v1 v1.67.2 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
+	k8s.io/api v0.35.3 // indirect
 	k8s.io/apimachinery v0.35.3 // indirect
 	k8s.io/client-go v0.35.3 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect

@@ -17,7 +17,7 @@ func TestDashboard_ShowsEveryPage(t *testing.T) {
 	o := options()
 	o.Cluster = &pushedHistory{back: new(admin.Rollback)}
 	b := open(t, o)
-	b.get("/").shows(t, http.StatusOK, ">1\u202f241<", ">1\u202f000<", ">230<", ">11<", ">10.1</span> a second", "node-b", "ready")
+	b.get("/").shows(t, http.StatusOK, ">1\u202f241<", ">1\u202f000<", ">230<", ">11<", ">10.1</span> a second", "node-b", "ready", ">sms.phone</th>", ">234<")
 	b.get("/dashboard/routes").shows(t, http.StatusOK, "sms", "5/1h", "enforce", "<svg", ">234<", ">230<", ">606<", "No route", ">7<")
 	b.get("/dashboard/keys").shows(t, http.StatusOK, `<option value="phone">`)
 	b.get("/dashboard/explain").shows(t, http.StatusOK, "Method")

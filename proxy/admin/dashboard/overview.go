@@ -42,8 +42,9 @@ type overviewView struct {
 
 // totals are the requests of all routes together.
 type totals struct {
-	Span sum // of the selected time
-	Last sum // of the last 60 seconds
+	Span   sum       // of the selected time
+	Last   sum       // of the last 60 seconds
+	Limits []refuser // those that refused most in the selected time
 }
 
 // A check is one check of readiness.
@@ -74,7 +75,8 @@ func (d *dashboard) showOverview(r *http.Request) view {
 	v := overviewView{Minutes: minutesOf(r), Spans: spans(), At: now}
 	s, err := d.Statistics(r.Context(), v.Minutes+1)
 	v.Fault = faultOf("statistics cannot be read", err)
-	v.All = d.last.overview[slices.Index(spans(), v.Minutes)].update(totals{sumSince(s, now.Add(-time.Duration(v.Minutes)*time.Minute)), sumOf(s.Last)}, err, now)
+	since := now.Add(-time.Duration(v.Minutes) * time.Minute)
+	v.All = d.last.overview[slices.Index(spans(), v.Minutes)].update(totals{sumSince(s, since), sumOf(s.Last), refusersSince(s, since)}, err, now)
 	v.Node, err = d.gauge.read(now)
 	v.NodeFault = faultOf("the metrics of this node cannot be read", err)
 	ready := d.Ready(r.Context())
@@ -114,18 +116,17 @@ func sumOf(m admin.Minute) (all sum) {
 	return all
 }
 
-// sumSince returns the sum of the minutes since that time. Of the minute in which it began, it is the part
-// that is inside.
+// sumSince returns the sum of the minutes since that time.
 func sumSince(s admin.Statistics, since time.Time) (all sum) {
 	for _, m := range s.Minutes {
-		switch inside := m.At.Add(time.Minute).Sub(since); {
-		case inside >= time.Minute:
-			all = all.plus(sumOf(m))
-		case inside > 0:
-			all = all.plus(sumOf(m).part(float64(inside) / float64(time.Minute)))
-		}
+		all = all.plus(sumOf(m).part(partSince(m, since)))
 	}
 	return all
+}
+
+// partSince returns which part of m is after that time, from 0 to 1.
+func partSince(m admin.Minute, since time.Time) float64 {
+	return min(max(float64(m.At.Add(time.Minute).Sub(since))/float64(time.Minute), 0), 1)
 }
 
 func (s sum) plus(o sum) sum {

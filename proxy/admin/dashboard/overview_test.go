@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -44,6 +45,32 @@ func TestSum_IsOfTheWholeTime(t *testing.T) {
 		rows := countRows(routeRows(admin.Routes{Routes: []admin.Route{{Name: "a"}}}, admin.Limits{Limits: []admin.Limit{{Route: "a", Name: "l"}}}, 15), known[admin.Statistics]{Value: s, At: now}, 15)
 		if n := rows[0].Sum.Requests; n < 899 || n > 901 || rows[0].Rows[0].Sum.Asked() < 899 || rows[0].Spark[0] != 60 || rows[0].Spark[14] != 60 {
 			t.Errorf("at second %d the route has %+v and %v; want 900 requests", second, rows[0].Sum, rows[0].Spark)
+		}
+	}
+}
+
+// The limits that refused most come first, with what they refused in the selected time alone.
+func TestRefusers_AreThoseThatRefusedMost(t *testing.T) {
+	now := time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC)
+	limits := []admin.LimitMinute{{Limit: "calm", Allowed: 9}, {Limit: "shadow", ShadowRefused: 90}, {Limit: "some", Refused: 4}, {Limit: "most", Refused: 60}}
+	for i := range 2 {
+		limits = append(limits, admin.LimitMinute{Limit: string(rune('a' + i)), Refused: 2})
+	}
+	var s admin.Statistics
+	for _, at := range []time.Duration{30 * time.Minute, 15*time.Minute + 30*time.Second, 2 * time.Minute} { // before, half inside, inside
+		s.Minutes = append(s.Minutes, admin.Minute{At: now.Add(-at), Routes: []admin.RouteMinute{{Route: "r", Limits: limits}}})
+	}
+	got := refusersSince(s, now.Add(-15*time.Minute))
+	want := []refuser{{"r", "most", 90, 0}, {"r", "some", 6, 0}, {"r", "a", 3, 0}, {"r", "b", 3, 0}, {"r", "shadow", 0, 135}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestFormat_GroupsThousandsInOneWay(t *testing.T) {
+	for n, want := range map[float64]string{0: "0.0", 999.94: "999.9", 999.96: "1\u202f000.0", 1234567.25: "1\u202f234\u202f567.2"} {
+		if got := formatRate(n); got != want {
+			t.Errorf("%v: got %q, want %q", n, got, want)
 		}
 	}
 }

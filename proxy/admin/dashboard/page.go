@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -57,6 +58,11 @@ type pageData struct {
 	// Store is why the shared store is unreachable; empty if it is not.
 	Store string
 	Data  any
+}
+
+// Has reports whether there is a page of that name.
+func (p pageData) Has(name string) bool {
+	return slices.ContainsFunc(p.Nav, func(l link) bool { return l.Path == "/dashboard/"+name })
 }
 
 // A link is a link to a page.

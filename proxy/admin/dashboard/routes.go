@@ -115,8 +115,7 @@ func countRows(rows []*routeRow, counts known[admin.Statistics], minutes int) []
 	}
 	first := counts.At.Add(-settled).Unix()/60 - int64(minutes)
 	for _, m := range counts.Value.Minutes {
-		inside := m.At.Add(time.Minute).Sub(counts.At.Add(-time.Duration(minutes) * time.Minute))
-		part := min(max(float64(inside)/float64(time.Minute), 0), 1)
+		part := partSince(m, counts.At.Add(-time.Duration(minutes)*time.Minute))
 		for _, r := range m.Routes {
 			if row := by[r.Route]; row != nil {
 				row.count(r, part, m.At.Unix()/60-first)

@@ -18,7 +18,8 @@ func templateFuncs() template.FuncMap {
 		"clock":   clock,
 		"stamp":   stamp,
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"count":   formatCount,
+		"count":   func(n any) string { return formatCount(reflect.ValueOf(n).Int()) },
+		"rate":    formatRate,
 		"cell":    formatCell,
 		"known":   formatKnown,
 		"minus":   func(a, b int64) int64 { return a - b },
@@ -66,6 +67,15 @@ func formatCount(n int64) string {
 		s = s[:i] + "\u202f" + s[i:]
 	}
 	return s
+}
+
+// formatRate returns a rate with one decimal place, and digit grouping as formatCount.
+func formatRate(n float64) string {
+	whole, decimals, _ := strings.Cut(strconv.FormatFloat(n, 'f', 1, 64), ".")
+	if count, err := strconv.ParseInt(whole, 10, 64); err == nil {
+		whole = formatCount(count)
+	}
+	return whole + "." + decimals
 }
 
 // formatCell returns n, or – if it is not known.

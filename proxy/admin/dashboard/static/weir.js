@@ -45,7 +45,7 @@
   // connections to a host.
   const live = document.getElementById("live");
   const place = document.getElementById("main").dataset.events;
-  const thousands = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  const thousands = (n) => String(n).replace(/\B(?=(\d{3})+(\.|$))/g, "\u202f");
   if (live && place) {
     const most = 30;
     let rates = [];
@@ -54,7 +54,7 @@
       const at = document.getElementById(id);
       if (at) at.textContent = text;
     };
-    const rate = () => { if (rates.length > 0) show("n-rate", (rates.reduce((a, b) => a + b) / rates.length).toFixed(1)); };
+    const rate = () => { if (rates.length > 0) show("n-rate", thousands((rates.reduce((a, b) => a + b) / rates.length).toFixed(1))); };
     const counted = (e) => {
       const n = JSON.parse(e.data).counts?.filter((c) => !c.limit).reduce((sum, c) => sum + c.n, 0) ?? 0;
       rates = [...rates, n].slice(-most);
@@ -113,6 +113,12 @@
   if (!charts) return;
 
   const names = { requests: "Requests", refused: "Refused", shadow: "Shadow", unavailable: "Not decided" };
+  // A minute by the time of the cluster, and by that of the reader.
+  const minute = (at) => {
+    const there = new Date(at * 1e3);
+    const here = there.getTimezoneOffset() === 0 ? "" : " (" + there.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }) + " here)";
+    return there.toISOString().slice(11, 16) + " UTC" + here;
+  };
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const places = [...charts.querySelectorAll("[data-lines]")];
   let plots = [];
@@ -131,10 +137,10 @@
         fmtDate: (template) => uPlot.fmtDate(template),
         cursor: { drag: { x: false, y: false } },
         scales: { y: { range: (u, min, max) => [0, Math.max(max * 1.1, 5)] } },
-        axes: [{ ...axis, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"]] }, { ...axis, size: 60 }],
+        axes: [{ ...axis, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"]] }, { ...axis, size: 60, values: (u, all) => all.map(thousands) }],
         series: [
-          { label: "Minute", value: "{HH}:{mm}" },
-          ...lines.map((name) => ({ label: names[name], stroke: color("--c-" + name), width: 2, points: { show: false } })),
+          { label: "Minute", value: (u, at) => at === null ? "–" : minute(at) },
+          ...lines.map((name) => ({ label: names[name], value: (u, n) => n === null ? "–" : thousands(n), stroke: color("--c-" + name), width: 2, points: { show: false } })),
         ],
       }, [points.at, ...lines.map((name) => points[name])], place);
     });
@@ -154,7 +160,7 @@
       const row = document.createElement("tr");
       const head = document.createElement("th");
       head.scope = "row";
-      head.textContent = new Date(at * 1e3).toISOString().slice(11, 16);
+      head.textContent = minute(at);
       row.append(head);
       for (const name of ["requests", "allowed", "refused", "shadow", "unavailable"]) {
         const cell = document.createElement("td");

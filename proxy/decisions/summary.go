@@ -85,12 +85,16 @@ func (d *Decision) passes(l Limit) string {
 	if wait <= 0 {
 		return ""
 	}
-	at := d.At.Add(wait)
+	return ", passes " + Moment(d.At, d.At.Add(wait))
+}
+
+// Moment describes a time after now: 08:04:12 UTC (38 min), with its date if that is another.
+func Moment(now, at time.Time) string {
 	layout := time.TimeOnly
-	if at.Truncate(24*time.Hour) != d.At.Truncate(24*time.Hour) {
+	if at.Truncate(24*time.Hour) != now.Truncate(24*time.Hour) {
 		layout = time.DateTime
 	}
-	return ", passes " + at.Add(time.Second-1).Truncate(time.Second).Format(layout) + " UTC (" + roughly(wait) + ")"
+	return at.UTC().Add(time.Second-1).Truncate(time.Second).Format(layout) + " UTC (" + roughly(at.Sub(now)) + ")"
 }
 
 // roughly returns d in its most significant unit, rounded up: 38 min.

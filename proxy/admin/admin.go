@@ -71,6 +71,8 @@ type Options struct {
 	// Upstreams returns the upstreams of this node, with the state of their targets on all nodes;
 	// may be nil.
 	Upstreams func(ctx context.Context) (Upstreams, error)
+	// Once remembers changes by their Idempotency-Key; nil to refuse requests with one.
+	Once Once
 	// Events publishes events to subscribers; may be nil.
 	Events *Events
 	// Dashboard serves "/" and all paths below "/dashboard/"; nil if there is none. It

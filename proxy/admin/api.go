@@ -22,6 +22,7 @@ type endpoint struct {
 	role         Role
 	summary      string
 	query        []parameter
+	header       []parameter
 	request      reflect.Type // request type: JSON, or a form; nil without a body
 	form         bool         // the request is sent as multipart/form-data
 	response     reflect.Type // response type: JSON, or the events of a stream
@@ -46,11 +47,11 @@ func (o Options) endpoints() []endpoint {
 		queryEndpoint("/explain", "Explain what would happen to a request, and why. Takes no permits.", o.Explain),
 		o.simulate(),
 		queryEndpoint("/plan", "What would change if this configuration were served, and which keys would be refused now.", o.plan).withMaxBody(maxBundleBody).exclusive("another plan is in progress on this node; try again later"),
-		queryEndpoint("/keys/inspect", "The state of a key under all limits that count by it. It is a POST because a value in a URL would appear in the logs of intermediaries.", o.Standing),
-		writeEndpoint("/keys/reset", "Reset the counts and bans of a key on all nodes.", o.change(proxy.KeyReset)),
-		writeEndpoint("/keys/grant", "Grant permits to a key, up to its limit, on all nodes.", o.grant),
-		writeEndpoint("/keys/ban", "Ban a key for some time on all nodes.", o.ban),
-		writeEndpoint("/keys/unban", "End the bans of a key on all nodes; its counts stay.", o.change(proxy.KeyUnban)),
+		queryEndpoint("/keys/inspect", "The state of a key under all limits that count by it. It is a POST because a value in a URL would appear in the logs of intermediaries.", o.Inspect),
+		writeEndpoint("/keys/reset", "Reset the counts and bans of a key on all nodes.", o.change(proxy.KeyReset)).idempotent(o.Once),
+		writeEndpoint("/keys/grant", "Grant permits to a key, up to its limit, on all nodes.", o.grant).idempotent(o.Once),
+		writeEndpoint("/keys/ban", "Ban a key for some time on all nodes.", o.ban).idempotent(o.Once),
+		writeEndpoint("/keys/unban", "End the bans of a key on all nodes; its counts stay.", o.change(proxy.KeyUnban)).idempotent(o.Once),
 		o.reloading(),
 		requiresCluster(o, writeEndpoint("/push", "Make all nodes serve a configuration, or none. With dry_run it is only checked.", o.push)).withMaxBody(maxBundleBody),
 		requiresCluster(o, writeEndpoint("/rollback", "Make all nodes serve an earlier generation.", o.rollback)),

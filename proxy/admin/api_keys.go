@@ -9,7 +9,8 @@ import (
 // A KeyAction is an action on a key without further parameters: reset and unban.
 type KeyAction struct {
 	proxy.KeyQuery
-	Reason string `json:"reason,omitempty"` // for the audit trail
+	Reason  string `json:"reason,omitempty"`  // for the audit trail
+	Version string `json:"version,omitempty"` // change nothing if another operator has changed the key since this KeyState.Version
 }
 
 // A KeyGrant grants permits to a key.
@@ -17,26 +18,28 @@ type KeyGrant struct {
 	proxy.KeyQuery
 	Permits int64  `json:"permits"`
 	Reason  string `json:"reason,omitempty"`
+	Version string `json:"version,omitempty"`
 }
 
 // A KeyBan bans a key.
 type KeyBan struct {
 	proxy.KeyQuery
-	For    proxy.Span `json:"for"`
-	Reason string     `json:"reason,omitempty"`
+	For     proxy.Span `json:"for"`
+	Reason  string     `json:"reason,omitempty"`
+	Version string     `json:"version,omitempty"`
 }
 
 // change returns a handler for an action without further parameters.
 func (o Options) change(a proxy.KeyAction) func(context.Context, KeyAction) (proxy.KeyResult, error) {
 	return func(ctx context.Context, k KeyAction) (proxy.KeyResult, error) {
-		return o.Change(ctx, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: a, Reason: k.Reason})
+		return o.ChangeSince(ctx, k.Version, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: a, Reason: k.Reason})
 	}
 }
 
 func (o Options) grant(ctx context.Context, k KeyGrant) (proxy.KeyResult, error) {
-	return o.Change(ctx, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: proxy.KeyGrant, Permits: k.Permits, Reason: k.Reason})
+	return o.ChangeSince(ctx, k.Version, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: proxy.KeyGrant, Permits: k.Permits, Reason: k.Reason})
 }
 
 func (o Options) ban(ctx context.Context, k KeyBan) (proxy.KeyResult, error) {
-	return o.Change(ctx, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: proxy.KeyBan, For: k.For, Reason: k.Reason})
+	return o.ChangeSince(ctx, k.Version, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: proxy.KeyBan, For: k.For, Reason: k.Reason})
 }

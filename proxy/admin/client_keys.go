@@ -20,11 +20,11 @@ func (c Client) Change(ctx context.Context, k proxy.KeyChange) (proxy.KeyResult,
 	path := "/api/v1/keys/" + string(k.Action)
 	switch k.Action {
 	case proxy.KeyReset, proxy.KeyUnban:
-		return post[proxy.KeyResult](ctx, c, path, KeyAction{k.KeyQuery, k.Reason})
+		return post[proxy.KeyResult](ctx, c, path, KeyAction{KeyQuery: k.KeyQuery, Reason: k.Reason})
 	case proxy.KeyGrant:
-		return post[proxy.KeyResult](ctx, c, path, KeyGrant{k.KeyQuery, k.Permits, k.Reason})
+		return post[proxy.KeyResult](ctx, c, path, KeyGrant{KeyQuery: k.KeyQuery, Permits: k.Permits, Reason: k.Reason})
 	case proxy.KeyBan:
-		return post[proxy.KeyResult](ctx, c, path, KeyBan{k.KeyQuery, k.For, k.Reason})
+		return post[proxy.KeyResult](ctx, c, path, KeyBan{KeyQuery: k.KeyQuery, For: k.For, Reason: k.Reason})
 	}
 	return proxy.KeyResult{}, fmt.Errorf("there is no action %q", k.Action)
 }

@@ -76,6 +76,9 @@ func (e endpoint) operation(s schemas) object {
 	for _, p := range e.query {
 		parameters = append(parameters, object{"name": p.name, "in": "query", "description": p.summary, "schema": p.schema()})
 	}
+	for _, p := range e.header {
+		parameters = append(parameters, object{"name": p.name, "in": "header", "description": p.summary, "schema": p.schema()})
+	}
 	if parameters != nil {
 		op["parameters"] = parameters
 	}

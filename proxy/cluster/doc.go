@@ -26,6 +26,7 @@
 //	questions      channel for questions of one node to all others
 //	replies:ID     list  their replies, for five seconds
 //	audit    stream  actions of operators, as JSON (AuditEntry); for 30 days
+//	once:... changes of keys with an Idempotency-Key, and the responses to them; for a day
 //	alerts   list  alerts to be sent, as JSON (Alert)
 //	alerted:...    recent alerts, for deduplication
 //

@@ -1,0 +1,135 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// changesRead is how many entries of the audit trail are searched for changes of a key.
+const changesRead = 200
+
+// A KeyState is the state of a key, in one sentence and in full, and the last change of it by an operator.
+type KeyState struct {
+	proxy.KeyStanding
+	Verdict proxy.KeyVerdict `json:"verdict"`
+	// Version is for a change that applies only if nobody else has changed the key meanwhile. It is empty
+	// while the audit trail cannot be read.
+	Version    string      `json:"version,omitempty"`
+	LastChange *AuditEntry `json:"last_change,omitempty"` // none if it is not among the newest entries
+}
+
+// Inspect returns the state of a key.
+func (o Options) Inspect(ctx context.Context, q proxy.KeyQuery) (KeyState, error) {
+	// The trail is read first: what is recorded later has another version.
+	trail, unread := o.newestChanges(ctx)
+	s, err := o.Standing(ctx, q)
+	if err != nil {
+		return KeyState{}, err
+	}
+	state := KeyState{KeyStanding: s, Verdict: s.Verdict()}
+	if unread != nil {
+		state.Notes = append(state.Notes, "the audit trail cannot be read: changes by others are not known")
+		return state, nil
+	}
+	state.Version = versionOf(trail)
+	if i := slices.IndexFunc(trail, func(e AuditEntry) bool { return e.changed(s) }); i >= 0 {
+		state.LastChange = &trail[i]
+	}
+	return state, nil
+}
+
+// ChangeSince changes a key, unless an operator has changed it since the version of its state: then it
+// returns a Problem with the status 409 that says who and how. An empty version changes it in any case.
+// The version is compared before the change: of two changes within milliseconds, both may be made.
+func (o Options) ChangeSince(ctx context.Context, version string, c proxy.KeyChange) (proxy.KeyResult, error) {
+	if version != "" {
+		if err := o.checkVersion(ctx, version, c.KeyQuery); err != nil {
+			return proxy.KeyResult{}, err
+		}
+	}
+	return o.Change(ctx, c)
+}
+
+// checkVersion returns a Problem if a key was changed since version. While the trail cannot be read, the
+// version is not checked: a key must be changeable during an outage.
+func (o Options) checkVersion(ctx context.Context, version string, q proxy.KeyQuery) error {
+	trail, err := o.newestChanges(ctx)
+	if err != nil || versionOf(trail) == version {
+		return nil
+	}
+	s, err := o.Standing(ctx, q)
+	if err != nil {
+		return err
+	}
+	for _, e := range trail {
+		if e.ID == version {
+			return nil
+		}
+		if e.changed(s) {
+			return &Problem{Status: http.StatusConflict, Detail: e.Done(time.Now()) + ", after you looked; look at the key again"}
+		}
+	}
+	return nil
+}
+
+// newestChanges returns the newest entries of the audit trail.
+func (o Options) newestChanges(ctx context.Context) ([]AuditEntry, error) {
+	if o.Audit == nil {
+		return nil, nil
+	}
+	trail, err := o.Audit(ctx, AuditQuery{N: changesRead})
+	return trail.Entries, err
+}
+
+// versionOf returns the version of all keys: that of the newest entry.
+func versionOf(trail []AuditEntry) string {
+	if len(trail) == 0 {
+		return "0"
+	}
+	return trail[0].ID
+}
+
+// changed reports whether e is a change of the key of s under a limit of s.
+func (e AuditEntry) changed(s proxy.KeyStanding) bool {
+	return e.Error == "" && e.Hash != "" && slices.ContainsFunc(s.Limits, func(l proxy.LimitStanding) bool {
+		return !l.Derived && l.Hash == e.Hash && slices.Contains(e.Limits, l.Route+"."+l.Limit)
+	})
+}
+
+// Done says what e did to a key, and how long before now: anna banned it for 1h, 2 min ago.
+func (e AuditEntry) Done(now time.Time) string {
+	text := e.Who + " " + e.Action
+	switch proxy.KeyAction(e.Action) {
+	case proxy.KeyReset:
+		text = e.Who + " reset it"
+	case proxy.KeyGrant:
+		text = fmt.Sprintf("%s granted it permits: %d", e.Who, e.Permits)
+	case proxy.KeyBan:
+		text = e.Who + " banned it for " + e.For
+	case proxy.KeyUnban:
+		text = e.Who + " unbanned it"
+	}
+	text += ", " + roughly(now.Sub(e.At)) + " ago"
+	if e.Reason != "" {
+		text += " (" + e.Reason + ")"
+	}
+	return text
+}
+
+// roughly returns d in whole days, hours, minutes or seconds.
+func roughly(d time.Duration) string {
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
+		if d >= u.unit {
+			return fmt.Sprint(int64(d/u.unit), " ", u.name)
+		}
+	}
+	return fmt.Sprint(max(int64(d/time.Second), 0), " s")
+}

@@ -23,6 +23,7 @@ type dashboard struct {
 	sessions *sessions
 	gauge    *rateGauge
 	last     memories
+	looks    flashes[keyFlash]
 	// Embedded files are parsed on first use: they take a megabyte of memory, and most nodes never
 	// show a page.
 	pages  func() pages
@@ -49,7 +50,7 @@ func New(o admin.Options) http.Handler {
 		mux.Get("/dashboard/events", d.protect(d.Stream))
 	}
 	mux.Get("/dashboard/routes", d.page(d.showRoutes))
-	mux.Get("/dashboard/keys", d.page(d.showKeyForm))
+	mux.Get("/dashboard/keys", d.page(d.showKeys))
 	mux.Post("/dashboard/keys", d.page(d.lookUp))
 	mux.Post("/dashboard/keys/change", d.page(d.changeKey))
 	mux.Get("/dashboard/explain", d.page(d.showExplainForm))

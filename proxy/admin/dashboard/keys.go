@@ -1,13 +1,16 @@
 package dashboard
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
 )
 
 // maxPairs is the number of parts of a joined key in the form.
@@ -18,12 +21,27 @@ type keysView struct {
 	Names  []string // names of the keys by which limits count
 	Routes []string
 	Limits []string
+	keyFlash
+	// State is nil before a key is looked up.
+	State   *admin.KeyState
+	Reasons []string // suggestions
+	At      time.Time
+}
+
+// A keyFlash is what a form of the page of a key has led to. All but the query is shown once.
+type keyFlash struct {
 	Query  proxy.KeyQuery
 	Fault  fault
-	// Standing is nil before a key is looked up.
-	Standing *proxy.KeyStanding
-	Result   *proxy.KeyResult
-	Verb     string // past tense of the action
+	Status int // with a fault
+	Result *proxy.KeyResult
+	Verb   string     // past tense of the action
+	Ask    *keyChange // to be confirmed
+}
+
+// A keyChange is a change of a key that has the given version.
+type keyChange struct {
+	proxy.KeyChange
+	Version string
 }
 
 // Pairs returns the pairs of the query, and empty ones to fill in.
@@ -40,8 +58,72 @@ func (v keysView) More() bool {
 	return len(v.Query.Pairs) > 1 || v.Query.Route != "" || v.Query.Limit != ""
 }
 
-func (d *dashboard) showKeyForm(r *http.Request) view {
-	return d.keys(r, keysView{})
+// Banned reports whether the key is banned by a limit.
+func (v keysView) Banned() bool {
+	return v.State != nil && slices.ContainsFunc(v.State.Limits, func(l proxy.LimitStanding) bool { return !l.BannedUntil.IsZero() })
+}
+
+// own returns the limits that count by the key itself, and not by a part of it.
+func (v keysView) own() []proxy.LimitStanding {
+	return slices.DeleteFunc(slices.Clone(v.State.Limits), func(l proxy.LimitStanding) bool { return l.Derived })
+}
+
+// Masked returns the key, masked.
+func (v keysView) Masked() string {
+	if own := v.own(); len(own) > 0 {
+		return own[0].Masked
+	}
+	return "the key"
+}
+
+// Hash returns the hash of the key in the log; empty if no limit counts by it.
+func (v keysView) Hash() string {
+	if own := v.own(); len(own) > 0 {
+		return own[0].Hash
+	}
+	return ""
+}
+
+// Changeable returns the names of the limits that a change applies to.
+func (v keysView) Changeable() (names []string) {
+	for _, l := range v.own() {
+		names = append(names, l.Route+"."+l.Limit)
+	}
+	return names
+}
+
+// showKeys shows the form, and the key that was looked up, if its flash is named.
+func (d *dashboard) showKeys(r *http.Request) view {
+	v := keysView{At: time.Now()}
+	id := r.URL.Query().Get("look")
+	if id == "" {
+		return d.keys(r, v)
+	}
+	kept, first, found := d.looks.show(id, sessionOf(r).Name, v.At)
+	switch {
+	case !found:
+		v.Fault, v.Status = "what was looked up here is not kept any more; enter the key again", http.StatusGone
+		return d.keys(r, v)
+	case first:
+		v.keyFlash = kept
+	default:
+		v.Query = kept.Query
+	}
+	s, err := d.Inspect(r.Context(), v.Query)
+	switch {
+	case err == nil:
+		v.State, v.Reasons = &s, d.reasons(r)
+	case v.Fault == "" && v.Result == nil:
+		v.Fault = faultOf("the key cannot be looked up", err)
+	case v.Fault == "":
+		v.Fault = faultOf("done, but the key cannot be looked up", err)
+	}
+	return d.keys(r, v)
+}
+
+// toKey redirects to the page of a key.
+func (d *dashboard) toKey(r *http.Request, f keyFlash) view {
+	return view{redirect: "/dashboard/keys?look=" + d.looks.keep(sessionOf(r).Name, f, time.Now())}
 }
 
 // keys returns the page of keys, with the choices from the configuration.
@@ -65,7 +147,7 @@ func (d *dashboard) keys(r *http.Request, v keysView) view {
 	}
 	status := 0
 	if v.Fault != "" {
-		status = http.StatusUnprocessableEntity
+		status = cmp.Or(v.Status, http.StatusUnprocessableEntity)
 	}
 	return view{name: "keys", title: "Keys", status: status, data: v}
 }
@@ -88,67 +170,92 @@ func queryOf(r *http.Request) proxy.KeyQuery {
 }
 
 func (d *dashboard) lookUp(r *http.Request) view {
-	v := keysView{Query: queryOf(r)}
-	s, err := d.Standing(r.Context(), v.Query)
-	if err != nil {
-		v.Fault = faultOf("the key cannot be looked up", err)
-	} else {
-		v.Standing = &s
-	}
-	return d.keys(r, v)
+	return d.toKey(r, keyFlash{Query: queryOf(r)})
 }
 
-// changeKey executes the action of a button, and shows the new state of the key.
+// changeKey executes the action of a button, which for bans and resets must be confirmed first.
 func (d *dashboard) changeKey(r *http.Request) view {
 	if !sessionOf(r).Write() {
 		return denied("change what is counted of a key")
 	}
-	v := keysView{Query: queryOf(r)}
-	c, err := changeOf(r, v.Query)
-	if err == nil {
+	f := keyFlash{Query: queryOf(r)}
+	c, err := changeOf(r, f.Query)
+	switch {
+	case err != nil:
+	case asks(c.Action) && r.PostForm.Get("sure") == "":
+		f.Ask = &c
+		return d.toKey(r, f)
+	default:
 		var result proxy.KeyResult
-		if result, err = d.Change(r.Context(), c); err == nil {
-			v.Result, v.Verb = &result, pastTense(c)
+		if result, err = d.ChangeSince(r.Context(), c.Version, c.KeyChange); err == nil {
+			f.Result, f.Verb = &result, pastTense(c.KeyChange)
 		}
 	}
-	if err != nil {
-		v.Fault = faultOf("nothing was changed", err)
+	var known *admin.Problem
+	if errors.As(err, &known) {
+		f.Status = known.Status
 	}
-	s, err := d.Standing(r.Context(), v.Query)
-	switch {
-	case err == nil:
-		v.Standing = &s
-	case v.Fault == "":
-		v.Fault = faultOf("done, but the key cannot be looked up", err)
+	f.Fault = faultOf("nothing was changed", err)
+	return d.toKey(r, f)
+}
+
+// asks reports whether an action must be confirmed: what it takes away does not come back.
+func asks(a proxy.KeyAction) bool { return a == proxy.KeyBan || a == proxy.KeyReset }
+
+// maxReasons is how many reasons are suggested.
+const maxReasons = 10
+
+// reasons returns the reasons that operators gave last, and some to begin with.
+func (d *dashboard) reasons(r *http.Request) (all []string) {
+	if d.Audit != nil {
+		trail, _ := d.Audit(r.Context(), admin.AuditQuery{N: auditShown}) // without it there are fewer suggestions
+		for _, e := range trail.Entries {
+			if e.Reason != "" && !slices.Contains(all, e.Reason) && len(all) < maxReasons {
+				all = append(all, e.Reason)
+			}
+		}
 	}
-	return d.keys(r, v)
+	for _, usual := range []string{"asked by the customer", "abuse", "test"} {
+		if !slices.Contains(all, usual) {
+			all = append(all, usual)
+		}
+	}
+	return all
 }
 
 var (
 	errSpan    = errors.New("the duration of a ban needs a unit; write for example 1h")
+	errReason  = errors.New("a reason is missing; write one, for the audit trail")
 	errPermits = errors.New("the number of permits must be a whole number; write for example 5")
 )
 
 // changeOf returns the change that a form describes.
-func changeOf(r *http.Request, q proxy.KeyQuery) (proxy.KeyChange, error) {
-	c := proxy.KeyChange{KeyQuery: q, Action: proxy.KeyAction(r.PostForm.Get("action")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
+func changeOf(r *http.Request, q proxy.KeyQuery) (keyChange, error) {
+	text := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
+	c := keyChange{proxy.KeyChange{KeyQuery: q, Action: proxy.KeyAction(text("action")), Reason: text("reason")}, text("version")}
 	switch c.Action {
 	case proxy.KeyBan:
-		if c.For.UnmarshalText([]byte(strings.TrimSpace(r.PostForm.Get("for")))) != nil {
+		if c.For.UnmarshalText([]byte(text("for"))) != nil {
 			return c, errSpan
 		}
 	case proxy.KeyGrant:
-		n, err := strconv.ParseInt(strings.TrimSpace(r.PostForm.Get("permits")), 10, 64)
+		n, err := strconv.ParseInt(text("permits"), 10, 64)
 		if err != nil {
 			return c, errPermits
 		}
 		c.Permits = n
+	}
+	if c.Reason == "" {
+		return c, errReason
 	}
 	return c, nil
 }
 
 // An action is an action on a key, with its button.
 type action struct{ Name, Title, Help string }
+
+// Asks reports whether the action must be confirmed.
+func (a action) Asks() bool { return asks(proxy.KeyAction(a.Name)) }
 
 func actions() []action {
 	return []action{
@@ -165,7 +272,7 @@ func pastTense(c proxy.KeyChange) string {
 	case proxy.KeyReset:
 		return "Reset: what was counted is forgotten, and bans have ended"
 	case proxy.KeyGrant:
-		return "Granted " + formatCount(c.Permits) + " permits"
+		return "Granted " + plural(c.Permits, "permit")
 	case proxy.KeyBan:
 		return "Banned for " + c.For.String()
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,9 +34,10 @@ func TestKeys_ChangesWhatIsAsked(t *testing.T) {
 		says string
 	}{
 		{[]string{"action", "reset", "reason", " asked by phone "}, proxy.KeyChange{Action: proxy.KeyReset, Reason: "asked by phone"}, "what was counted is forgotten"},
-		{[]string{"action", "unban"}, proxy.KeyChange{Action: proxy.KeyUnban}, "Unbanned"},
-		{[]string{"action", "ban", "for", "2h"}, proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(2 * time.Hour)}, "Banned for 2h"},
-		{[]string{"action", "grant", "permits", "1500"}, proxy.KeyChange{Action: proxy.KeyGrant, Permits: 1500}, "Granted 1\u202f500 permits"},
+		{[]string{"action", "unban", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyUnban, Reason: "r"}, "Unbanned"},
+		{[]string{"action", "ban", "for", "2h", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(2 * time.Hour), Reason: "r"}, "Banned for 2h"},
+		{[]string{"action", "grant", "permits", "1500", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyGrant, Permits: 1500, Reason: "r"}, "Granted 1\u202f500 permits"},
+		{[]string{"action", "grant", "permits", "1", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyGrant, Permits: 1, Reason: "r"}, "Granted 1 permit<"},
 	} {
 		var got proxy.KeyChange
 		var who admin.Operator
@@ -46,7 +50,7 @@ func TestKeys_ChangesWhatIsAsked(t *testing.T) {
 		}
 		b := open(t, o)
 		b.login(token)
-		form := b.form("/dashboard/keys", append(test.form, "key", "phone", "value", "1", "key", "ip", "value", "::1", "key", "", "value", "", "route", "sms", "limit", "phone")...)
+		form := b.form("/dashboard/keys", append(test.form, "key", "phone", "value", "1", "key", "ip", "value", "::1", "key", "", "value", "", "route", "sms", "limit", "phone", "sure", "yes")...)
 		b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, test.says, "on all nodes", "How it stands")
 		test.want.KeyQuery = query
 		if !reflect.DeepEqual(got, test.want) {
@@ -63,9 +67,10 @@ func TestKeys_SaysWhyNothingWasChanged(t *testing.T) {
 		form []string
 		says string
 	}{
-		{[]string{"action", "ban", "for", "soon"}, "the duration of a ban needs a unit"},
-		{[]string{"action", "grant", "permits", "many"}, "a whole number"},
-		{[]string{"action", "reset"}, "nothing was changed: redis is away"},
+		{[]string{"action", "ban", "for", "soon", "reason", "r"}, "the duration of a ban needs a unit"},
+		{[]string{"action", "grant", "permits", "many", "reason", "r"}, "a whole number"},
+		{[]string{"action", "unban"}, "a reason is missing"},
+		{[]string{"action", "reset", "reason", "r", "sure", "yes"}, "nothing was changed: redis is away"},
 	} {
 		o := options()
 		o.Change = func(context.Context, proxy.KeyChange) (proxy.KeyResult, error) {
@@ -75,6 +80,121 @@ func TestKeys_SaysWhyNothingWasChanged(t *testing.T) {
 		form := b.form("/dashboard/keys", append(test.form, "key", "phone", "value", "1")...)
 		b.post("/dashboard/keys/change", form).shows(t, http.StatusUnprocessableEntity, test.says)
 	}
+}
+
+// A desk is a weir whose keys several operators change.
+func desk() (o admin.Options, done *[]string, trail *[]admin.AuditEntry) {
+	done, trail = &[]string{}, &[]admin.AuditEntry{}
+	o = options()
+	o.Tokens = []admin.Token{{Name: "ann", Text: token, Role: admin.Write}, {Name: "ben", Text: "ben-" + token, Role: admin.Write}}
+	change := o.Change
+	o.Change = func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
+		*done = append(*done, string(c.Action))
+		return change(ctx, c)
+	}
+	o.Audit = func(context.Context, admin.AuditQuery) (admin.Audit, error) { return admin.Audit{Entries: *trail}, nil }
+	return o, done, trail
+}
+
+// follow returns the answer to a form itself, and the page to which it leads.
+func (b *browser) follow(path string, form url.Values) (redirect, landed page) {
+	b.t.Helper()
+	follows := b.http.CheckRedirect
+	b.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	redirect = b.post(path, form)
+	b.http.CheckRedirect = follows
+	return redirect, b.get(redirect.Header.Get("Location"))
+}
+
+// Reloading a page repeats nothing, and the address of a page has no key.
+func TestKeys_FormsAreAnsweredByARedirect(t *testing.T) {
+	o, done, _ := desk()
+	b := open(t, o)
+	b.login(token)
+	key := []string{"key", "phone", "value", "+8613900139000"}
+	grant := b.form("/dashboard/keys", append(key, "action", "grant", "permits", "2", "reason", "r")...)
+	redirect, landed := b.follow("/dashboard/keys/change", grant)
+	redirect.shows(t, http.StatusSeeOther)
+	at := redirect.Header.Get("Location")
+	if strings.Contains(at, "139") || !strings.HasPrefix(at, "/dashboard/keys?look=") {
+		t.Errorf("led to %s; want an address without the key", at)
+	}
+	landed.shows(t, http.StatusOK, "Granted 2 permits", "How it stands")
+	again := b.get(at)
+	again.shows(t, http.StatusOK, "How it stands", `value="&#43;8613900139000"`)
+	if strings.Contains(again.text, "Granted") || len(*done) != 1 {
+		t.Errorf("reloaded, the page says that it has granted; %v was done", *done)
+	}
+	b.get("/dashboard/keys?look=other").shows(t, http.StatusGone, "not kept any more")
+	looked, _ := b.follow("/dashboard/keys", b.form("/dashboard/keys", key...))
+	looked.shows(t, http.StatusSeeOther)
+	ben := open(t, o)
+	ben.login("ben-" + token)
+	if p := ben.get(at); p.StatusCode == http.StatusOK || strings.Contains(p.text, "139") {
+		t.Errorf("got what another operator looked up: %d", p.StatusCode)
+	}
+}
+
+// A ban and a reset are asked about first, with all that will happen; nothing is done until the answer.
+func TestKeys_BanAndResetAskFirst(t *testing.T) {
+	for action, asks := range map[string]string{"ban": "Ban phone=&#43;86138****8000 for 2h?", "reset": "Reset phone=&#43;86138****8000?"} {
+		o, done, _ := desk()
+		b := open(t, o)
+		b.login(token)
+		form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", action, "for", "2h", "reason", "a flood")
+		asked := b.post("/dashboard/keys/change", form)
+		asked.shows(t, http.StatusOK, asks, "under sms.phone. Reason: a flood", `name="sure"`, `name="version" value="`)
+		if len(*done) > 0 {
+			t.Fatalf("%s was done before the answer", action)
+		}
+		if p := b.get(asked.Request.URL.RequestURI()); strings.Contains(p.text, `name="sure"`) {
+			t.Errorf("%s: reloaded, the page asks again", action)
+		}
+		form.Set("sure", "yes")
+		b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "on all nodes")
+		if len(*done) != 1 || (*done)[0] != action {
+			t.Errorf("%v was done; want %s", *done, action)
+		}
+	}
+}
+
+// Who is about to end a ban of somebody else is told of it.
+func TestKeys_SaysWhatSomebodyElseHasDone(t *testing.T) {
+	o, done, trail := desk()
+	b := open(t, o)
+	b.login(token)
+	looked := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+	version := regexp.MustCompile(`name="version" value="([^"]*)"`).FindStringSubmatch(looked.text)
+	if version == nil || version[1] == "" {
+		t.Fatalf("no version in\n%s", looked.text)
+	}
+	*trail = []admin.AuditEntry{{ID: "7", At: time.Now().Add(-150 * time.Second), Who: "ben", Action: "ban", For: "1h", Reason: "a flood", Hash: "0123456789abcdef", Limits: []string{"sms.phone"}}}
+	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "reset", "reason", "asked", "sure", "yes", "version", version[1])
+	b.post("/dashboard/keys/change", form).shows(t, http.StatusConflict, "nothing was changed: ben banned it for 1h, 2 min ago (a flood), after you looked", "How it stands", "<p>Last change: ben banned it", `<option value="a flood">`, `name="version" value="7"`)
+	if len(*done) > 0 {
+		t.Errorf("%v was done", *done)
+	}
+	form.Set("version", "7")
+	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "Reset: what was counted is forgotten")
+}
+
+// The first line says whether the key is refused; a ban can be ended where there is one.
+func TestKeys_BeginsWithAVerdict(t *testing.T) {
+	o := options()
+	at := time.Date(2026, 1, 31, 7, 26, 0, 0, time.UTC)
+	one := standing(at)
+	o.Standing = func(context.Context, proxy.KeyQuery) (proxy.KeyStanding, error) { return one, nil }
+	b := open(t, o)
+	look := func() page { return b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")) }
+	p := look()
+	p.shows(t, http.StatusOK, `<p class="banner warn" id="verdict"><strong>Refused now by sms.phone 5/1h, passes 07:27:30 UTC (90 s).</strong>`)
+	if strings.Contains(p.text, `id="do-unban"`) {
+		t.Error("a key that is not banned can be unbanned")
+	}
+	one.Limits[0].BannedUntil = at.Add(38 * time.Minute)
+	look().shows(t, http.StatusOK, "Refused now by sms.phone 5/1h, banned, passes 08:04:00 UTC (38 min).", `id="do-unban"`)
+	one.Limits[0].BannedUntil, one.Limits[0].Windows[0].Left = time.Time{}, 3
+	look().shows(t, http.StatusOK, `<p class="banner good" id="verdict"><strong>Passes now: the only limit by this key has permits left.</strong>`)
 }
 
 func TestExplain_DrawsTheWay(t *testing.T) {

@@ -44,6 +44,8 @@ type view struct {
 	title  string
 	status int // 0 means 200
 	data   any
+	// redirect is the address of the page to load instead, after a form.
+	redirect string
 }
 
 // A pageData is the data passed to templates.
@@ -104,6 +106,10 @@ func (d *dashboard) page(show func(r *http.Request) view) http.HandlerFunc {
 
 // show renders a page, or only its live part if a script requests that.
 func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
+	if v.redirect != "" {
+		http.Redirect(w, r, v.redirect, http.StatusSeeOther)
+		return
+	}
 	who := sessionOf(r)
 	t, part := d.pages()[v.name], "layout.html"
 	if r.Header.Get("HX-Request") != "" && t.Lookup("live") != nil {

@@ -38,10 +38,19 @@ func templateFuncs() template.FuncMap {
 		"actions": actions,
 		"silent":  silentNodes,
 		"told":    repliedNodes,
+		"whole":   sentence,
 		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
 		"join":    func(all []string) string { return strings.Join(all, ", ") },
 		"beside":  func(root pageData, one any) scoped { return scoped{root, one} },
 	}
+}
+
+// sentence returns text as a sentence of its own.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 // A scoped is an item with the page that contains it.

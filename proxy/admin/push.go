@@ -25,6 +25,11 @@ type Push struct {
 	DryRun bool   `json:"dry_run"` // ask all nodes, but change nothing
 }
 
+// PushFile returns a push of one file with that text.
+func PushFile(text, author string) Push {
+	return Push{Bundle: bundle.Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}, Author: author}
+}
+
 // A Rollback restores an earlier generation.
 type Rollback struct {
 	// Generation is 0 for the newest one that differs from what is served and from what was rolled back.

@@ -2,10 +2,10 @@ package dashboard
 
 import (
 	"cmp"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 )
@@ -20,15 +20,29 @@ type configView struct {
 	Diff         *admin.Diff
 	Lines        []diffLine
 	HistoryFault fault
-	Done         *admin.Pushed // result of a rollback
-	DoneFault    fault
+	configFlash
+	Other   string        // YAML in the form of a push
+	Checked *admin.Pushed // what a push of it would do
+	Own     bool          // this node has a log to replay
+	status  int
+}
+
+// A configFlash is what a push or a rollback has led to. It is shown once.
+type configFlash struct {
+	Done      *admin.Pushed
+	DoneFault fault
+	Status    int // with a fault
 }
 
 // A diffLine is a line of a unified diff with its kind: added, removed, place or same.
 type diffLine struct{ Kind, Text string }
 
 func (d *dashboard) showConfig(r *http.Request) view {
-	return d.configuration(r, configView{})
+	var v configView
+	if kept, first, _ := d.pushes.show(r.URL.Query().Get("done"), sessionOf(r).Name, time.Now()); first {
+		v.configFlash, v.status = kept, kept.Status
+	}
+	return d.configuration(r, v)
 }
 
 func (d *dashboard) configuration(r *http.Request, v configView) view {
@@ -36,6 +50,7 @@ func (d *dashboard) configuration(r *http.Request, v configView) view {
 	var err error
 	v.Config, err = d.Config(ctx)
 	v.Fault = faultOf("the configuration cannot be read", err)
+	v.Own = d.AccessLog != "" && d.Simulate != nil
 	if v.Cluster = d.Cluster != nil; v.Cluster {
 		history, err := d.Cluster.History(ctx)
 		v.History, v.HistoryFault = history.History, faultOf("the history cannot be read", err)
@@ -47,7 +62,7 @@ func (d *dashboard) configuration(r *http.Request, v configView) view {
 			}
 		}
 	}
-	return view{name: "config", title: "Config", data: v}
+	return view{name: "config", title: "Config", status: v.status, data: v}
 }
 
 func diffLines(diff string) (lines []diffLine) {
@@ -64,29 +79,4 @@ func diffLines(diff string) (lines []diffLine) {
 		lines = append(lines, diffLine{kind, strings.TrimRight(line, "\n")})
 	}
 	return lines
-}
-
-var errGeneration = errors.New("the generation to roll back to is missing")
-
-// rollback rolls all nodes back to an earlier generation.
-func (d *dashboard) rollback(r *http.Request) view {
-	who := sessionOf(r)
-	switch {
-	case !who.Write():
-		return denied("roll back")
-	case d.Cluster == nil:
-		return d.notFoundView(r)
-	}
-	var v configView
-	n, err := strconv.ParseInt(r.PostForm.Get("generation"), 10, 64)
-	if err != nil || n < 1 {
-		err = errGeneration
-	} else {
-		var done admin.Pushed
-		if done, err = d.Cluster.Rollback(r.Context(), admin.Rollback{Generation: n, Author: who.Name}); err == nil {
-			v.Done = &done
-		}
-	}
-	v.DoneFault = faultOf("nothing was changed", err)
-	return d.configuration(r, v)
 }

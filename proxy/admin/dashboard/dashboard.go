@@ -24,6 +24,7 @@ type dashboard struct {
 	gauge    *rateGauge
 	last     memories
 	looks    flashes[keyFlash]
+	pushes   flashes[configFlash]
 	// Embedded files are parsed on first use: they take a megabyte of memory, and most nodes never
 	// show a page.
 	pages  func() pages
@@ -61,6 +62,7 @@ func New(o admin.Options) http.Handler {
 	}
 	mux.Get("/dashboard/nodes", d.page(d.showNodes))
 	mux.Get("/dashboard/config", d.page(d.showConfig))
+	mux.Post("/dashboard/config/push", d.page(d.pushConfig))
 	mux.Post("/dashboard/config/rollback", d.page(d.rollback))
 	if d.Decisions != nil {
 		mux.Get("/dashboard/decisions", d.page(d.showDecisions))

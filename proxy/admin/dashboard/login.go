@@ -84,20 +84,37 @@ func (d *dashboard) validFormToken(token, id string) bool {
 	return hmac.Equal([]byte(token), []byte(d.sessions.formToken(id)))
 }
 
-// sendToLogin redirects to the login page. If only the live part of a page was requested, the whole
-// page is redirected.
+// sendToLogin redirects to the login page, which leads back to the page that was asked for, or that has sent
+// the form. If only the live part of a page was requested, the whole page is redirected.
 func (d *dashboard) sendToLogin(w http.ResponseWriter, r *http.Request) {
-	at := "/dashboard/login"
+	live := r.Header.Get("HX-Request") != ""
+	from := r.URL.RequestURI()
 	switch {
-	case r.Header.Get("HX-Request") != "":
+	case live:
+		from = r.Header.Get("HX-Current-URL")
+	case r.Method == http.MethodPost:
+		from = r.Referer()
+	}
+	at := "/dashboard/login"
+	if then := pageOf(from); then != "/" {
+		at += "?then=" + url.QueryEscape(then)
+	}
+	if live {
 		w.Header().Set("HX-Redirect", at)
 		w.WriteHeader(http.StatusUnauthorized)
 		return
-	case r.Method != http.MethodGet:
-	case r.URL.Path != "/":
-		at += "?then=" + url.QueryEscape(r.URL.Path)
 	}
 	http.Redirect(w, r, at, http.StatusSeeOther)
+}
+
+// pageOf returns path and query of an address if it is one of a page, and "/" otherwise. The host is left
+// out: nothing leads to another site.
+func pageOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Path != "/" && !strings.HasPrefix(u.Path, "/dashboard/") || strings.HasPrefix(u.Path, "/dashboard/log") {
+		return "/"
+	}
+	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).RequestURI()
 }
 
 // A loginView is the data of the login page.
@@ -150,10 +167,7 @@ func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 	}
 	d.sessions.end(id)
 	setCookie(w, r, d.sessions.begin(session{Operator: a.Operator, Login: true}, time.Now()).id)
-	if !strings.HasPrefix(then, "/dashboard/") {
-		then = "/"
-	}
-	http.Redirect(w, r, then, http.StatusSeeOther)
+	http.Redirect(w, r, pageOf(then), http.StatusSeeOther)
 }
 
 func (d *dashboard) logout(w http.ResponseWriter, r *http.Request) {

@@ -1,9 +1,12 @@
 package dashboard_test
 
 import (
+	"context"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -164,6 +167,45 @@ func TestLogin_LivePartSendsTheWholePageToLogin(t *testing.T) {
 	}
 }
 
+// Wherever a session ends, the login leads back there: with the query of a page, from its live part, and
+// from a form of it.
+func TestLogin_LeadsBackToThePage(t *testing.T) {
+	o := options()
+	o.Token = token
+	o.Decisions = func(context.Context, admin.DecisionQuery) (admin.Decisions, error) { return admin.Decisions{}, nil }
+	for _, c := range []struct{ method, path, header, want string }{
+		{http.MethodGet, "/dashboard/decisions?request=r-1&route=a%26b", "", "/dashboard/decisions?request=r-1&route=a%26b"},
+		{http.MethodGet, "/?minutes=60", "", "/?minutes=60"},
+		{http.MethodGet, "/dashboard/routes?page=2", "HX-Current-URL", "/dashboard/routes?page=2"},
+		{http.MethodPost, "/dashboard/keys/change", "Referer", "/dashboard/keys?look=X"},
+		{http.MethodPost, "/dashboard/keys/change", "", "/"},
+		{http.MethodGet, "/dashboard/nodes", "HX-Request", "/"}, // of which page it is part is not said
+	} {
+		b := open(t, o)
+		b.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		r, err := http.NewRequest(c.method, b.at+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.header != "" {
+			r.Header.Set(c.header, b.at+c.want)
+		}
+		if strings.HasPrefix(c.header, "HX-") {
+			r.Header.Set("HX-Request", "true")
+		}
+		p := b.send(r)
+		at := p.Header.Get("Location") + p.Header.Get("HX-Redirect")
+		if !strings.HasPrefix(at, "/dashboard/login") {
+			t.Fatalf("%s %s: led to %q", c.method, c.path, at)
+		}
+		form := b.form(at, "token", token)
+		form.Set("then", html.UnescapeString(regexp.MustCompile(`name="then" value="([^"]*)"`).FindStringSubmatch(b.get(at).text)[1]))
+		if got := b.post("/dashboard/login", form).Header.Get("Location"); got != c.want {
+			t.Errorf("%s %s: after the login came %q, want %q", c.method, c.path, got, c.want)
+		}
+	}
+}
+
 func TestLogin_ReadersChangeNothing(t *testing.T) {
 	back := new(admin.Rollback)
 	o := options()
@@ -179,6 +221,7 @@ func TestLogin_ReadersChangeNothing(t *testing.T) {
 	}
 	reader.post("/dashboard/keys/change", reader.form("/dashboard/keys", "key", "phone", "value", "1", "action", "reset")).shows(t, http.StatusForbidden, "role write")
 	reader.post("/dashboard/config/rollback", reader.form("/dashboard/keys", "generation", "6")).shows(t, http.StatusForbidden, "role write")
+	reader.post("/dashboard/config/push", reader.form("/dashboard/keys", "other", "routes: []", "do", "push")).shows(t, http.StatusForbidden, "role write")
 	if back.Generation != 0 {
 		t.Error("rolled back all the same")
 	}
@@ -189,7 +232,7 @@ func TestLogin_ReadersChangeNothing(t *testing.T) {
 	if *back != (admin.Rollback{Generation: 6, Author: "bob"}) {
 		t.Errorf("got %+v", *back)
 	}
-	writer.post("/dashboard/config/rollback", writer.form("/dashboard/config", "generation", "x")).shows(t, http.StatusOK, "nothing was changed")
+	writer.post("/dashboard/config/rollback", writer.form("/dashboard/config", "generation", "x")).shows(t, http.StatusUnprocessableEntity, "nothing was changed")
 }
 
 // Wrong tokens of the form and of the API slow the address alike; a session goes on.

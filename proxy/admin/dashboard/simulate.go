@@ -106,7 +106,7 @@ func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 	default:
 		u.Values["field"] = slices.Collect(fieldsOf(v.Fields))
 		var said admin.Simulation
-		if said, err = d.Replay(r.Context(), u, "session", "fields"); err == nil {
+		if said, err = d.Replay(r.Context(), u, "session", "fields", "form", "served"); err == nil {
 			v.tell(said)
 		}
 	}

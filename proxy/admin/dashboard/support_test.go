@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/admin/dashboard"
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 const token = "a-token-of-operators"
@@ -78,10 +79,16 @@ func standing(at time.Time) proxy.KeyStanding {
 }
 
 // A pushedHistory is a cluster whose configurations were pushed.
-type pushedHistory struct{ back *admin.Rollback }
+type pushedHistory struct {
+	back   *admin.Rollback
+	pushed []admin.Push
+	refuse error
+}
 
-func (h *pushedHistory) Push(context.Context, admin.Push) (admin.Pushed, error) {
-	return admin.Pushed{}, errors.New("the dashboard pushes nothing")
+func (h *pushedHistory) Push(_ context.Context, p admin.Push) (admin.Pushed, error) {
+	h.pushed = append(h.pushed, p)
+	changes := []config.Change{{What: "limit", Name: "sms.phone", Was: "5/1h", Is: "<3/1h>"}}
+	return admin.Pushed{Generation: 8, Changed: !p.DryRun, DryRun: p.DryRun, Changes: changes, Nodes: []admin.NodeAnswer{{Node: "node-b", Said: "ok"}}, Warnings: []string{"weir.yaml:1:1: mind this"}}, h.refuse
 }
 
 func (h *pushedHistory) Rollback(_ context.Context, r admin.Rollback) (admin.Pushed, error) {

@@ -120,6 +120,7 @@ routes:
 
 func TestDecisions_Filters(t *testing.T) {
 	w := newRememberingProxy(t, operatedConfig)
+	w.sends(404, "GET", "/wp-login.php")
 	for _, want := range []int{200, 200, 429, 429} {
 		w.sends(want, "POST", "/send", phoneLine)
 	}
@@ -136,9 +137,10 @@ func TestDecisions_Filters(t *testing.T) {
 		q    decisions.Query
 		want int
 	}{
-		{decisions.Query{}, 6},
+		{decisions.Query{}, 7},
 		{decisions.Query{N: 2}, 2},
 		{decisions.Query{Route: "verify"}, 1},
+		{decisions.Query{Route: "none"}, 1},
 		{decisions.Query{Outcome: "refused"}, 2},
 		{decisions.Query{Limit: "phone"}, 5},
 		{decisions.Query{Limit: "phone", Outcome: "refused"}, 2},
@@ -147,7 +149,7 @@ func TestDecisions_Filters(t *testing.T) {
 		{decisions.Query{Key: hash}, 5},
 		{decisions.Query{Key: id}, 5},
 		{decisions.Query{Key: "000000000000"}, 0},
-		{decisions.Query{Before: all[1].At}, 4},
+		{decisions.Query{Before: all[1].At}, 5},
 		{decisions.Query{RequestID: "unknown"}, 0},
 	} {
 		if got := w.Decisions(c.q); len(got) != c.want {

@@ -2,6 +2,7 @@ package test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -94,12 +95,74 @@ func TestKeys_GrantGivesPermitsOnTop(t *testing.T) {
 	}
 }
 
+// changeKey sends a change of phone p to the API of w, with more fields and header lines.
+func (w *weir) changeKey(action, fields string, lines ...string) (int, string) {
+	w.t.Helper()
+	body := `{"pairs": [{"key": "header:X-Phone", "value": "p"}]` + fields + "}"
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.Admin+"/api/v1/keys/"+action, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Set(name, value)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// A change that is sent again, to another node, is made once; one over a change by somebody else is not made.
+func TestKeys_SentAgainAndAtOnce(t *testing.T) {
+	t.Parallel()
+	one, other := twoNodes(t, "")
+	_, looked := one.changeKey("inspect", "")
+	var state struct {
+		Version string
+		Verdict struct {
+			Refused bool
+			Text    string
+		}
+	}
+	if err := json.Unmarshal([]byte(looked), &state); err != nil || !state.Verdict.Refused || !strings.Contains(state.Verdict.Text, "refused now by sms-send.phone 1/1h, passes ") {
+		t.Errorf("inspect says %s", looked)
+	}
+	for _, w := range []*weir{one, other} {
+		if code, said := w.changeKey("grant", `, "permits": 1`, "Idempotency-Key: k"); code != http.StatusOK || !strings.Contains(said, `"permits":1`) {
+			t.Errorf("grant = %d %s", code, said)
+		}
+	}
+	if _, trail := one.get(one.Admin + "/api/v1/audit"); strings.Count(trail, `"action":"grant"`) != 1 {
+		t.Errorf("the audit trail is %s; want one grant", trail)
+	}
+	if code, said := one.changeKey("grant", `, "permits": 2`, "Idempotency-Key: k"); code != http.StatusUnprocessableEntity {
+		t.Errorf("another grant with that key = %d %s", code, said)
+	}
+	if code, said := other.changeKey("reset", `, "version": "`+state.Version+`"`); code != http.StatusConflict || !strings.Contains(said, "local granted it permits: 1, ") {
+		t.Errorf("reset = %d %s", code, said)
+	}
+	_, looked = other.changeKey("inspect", "")
+	if err := json.Unmarshal([]byte(looked), &state); err != nil || !strings.Contains(looked, `"last_change":{`) {
+		t.Errorf("inspect says %s", looked)
+	}
+	if code, said := one.changeKey("reset", `, "version": "`+state.Version+`"`); code != http.StatusOK {
+		t.Errorf("reset = %d %s", code, said)
+	}
+}
+
 func TestKeys_InMemory(t *testing.T) {
 	t.Parallel()
 	w := start(t, smsYAML(`"2/1h", "9/1d"`, "")+"defaults: {expose: true}\n")
 	w.statuses("p", 3)
 	said := w.keys("get", "header:X-Phone=p")
-	for _, want := range []string{"LIMIT", "sms-send.phone  2/1h  2     0", "sms-send.phone  9/1d  2     7", "hash "} {
+	for _, want := range []string{"refused now by sms-send.phone 2/1h, passes ", "LIMIT", "sms-send.phone  2/1h  2     0", "sms-send.phone  9/1d  2     7", "hash "} {
 		if !strings.Contains(said, want) {
 			t.Errorf("get says %q, want %q in it", said, want)
 		}

@@ -64,7 +64,7 @@ type Limit struct {
 // A DecisionQuery selects requests. Empty fields match all.
 type DecisionQuery struct {
 	RequestID string
-	Route     string
+	Route     string // none for requests that no route matched
 	Limit     string
 	Outcome   string // as Decision.Outcome
 	Key       string // hash or id of a key

@@ -48,7 +48,7 @@ func (o Options) decisions() endpoint {
 	before := parameter{name: "before", summary: "Only requests that came before.", kind: "date-time"}
 	outcome := parameter{name: "outcome", summary: "Only requests with that outcome.", kind: "string", enum: []string{"allowed", "refused", "shadow_refused", "rejected"}}
 	query := []parameter{
-		stringParam("request_id", "Only the request with that id."), stringParam("route", "Only requests of that route."),
+		stringParam("request_id", "Only the request with that id."), stringParam("route", "Only requests of that route; none for those that no route matched."),
 		stringParam("limit", "Only requests of which that limit was asked."), outcome,
 		stringParam("key", "Only requests with the key of that hash or id."), before,
 		intParam("n", "At most so many; 100 when it is left out.", 1, maxDecisions),

@@ -24,8 +24,9 @@ func (k *keysText) printf(format string, values ...any) {
 	}
 }
 
-// standing writes the state of a key.
+// standing writes the state of a key, which begins with whether it is refused.
 func (k *keysText) standing(s proxy.KeyStanding) {
+	k.printf("%s\n", s.Verdict().Text)
 	k.limits(s.Limits)
 	k.notes(s.Notes)
 }

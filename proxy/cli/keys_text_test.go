@@ -20,11 +20,12 @@ func TestKeys_StandingInText(t *testing.T) {
 	window := proxy.WindowStanding{Rate: "1/1m", Used: 1, Next: at.Add(time.Millisecond), Full: at.Add(90 * time.Second)}
 	odd := proxy.WindowStanding{Rate: "5/1h", Left: 5, Overflow: true, Unreadable: true}
 	s := proxy.KeyStanding{At: at, Notes: []string{"one", "two"}, Limits: []proxy.LimitStanding{
-		{Route: "sms", Limit: "phone", ID: "id:a", Masked: "phone=1**", Hash: "ab", BannedUntil: at.Add(time.Hour), Windows: []proxy.WindowStanding{window, odd}, Penalty: &proxy.PenaltyStanding{Refused: 2, After: 3, Ban: proxy.Span(time.Hour)}},
+		{Route: "sms", Limit: "phone", Mode: "enforce", ID: "id:a", Masked: "phone=1**", Hash: "ab", BannedUntil: at.Add(time.Hour), Windows: []proxy.WindowStanding{window, odd}, Penalty: &proxy.PenaltyStanding{Refused: 2, After: 3, Ban: proxy.Span(time.Hour)}},
 		{Route: "sms", Limit: "other", ID: "id:a", Masked: "phone=1**", Hash: "ab", Unknown: "redis is away"},
 		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_instance", Windows: []proxy.WindowStanding{{Rate: "1/1m", Left: 1}}},
 	}}
-	want := `
+	want := `refused now by sms.phone, banned, passes 04:04:05 UTC (60 min)
+
 phone=1**  hash ab  id:a
   LIMIT      RATE  USED  LEFT  NEXT IN  FULL IN  BANNED FOR  
   sms.phone  1/1m  1     0     1s       1m30s    1h0m0s      refused 2 of 3 before a ban of 1h

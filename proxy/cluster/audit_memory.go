@@ -38,7 +38,7 @@ func (m *memoryAudit) page(_ context.Context, before string, n int) ([]AuditEntr
 	if before != "" {
 		var err error
 		if end, err = strconv.ParseInt(before, 10, 64); err != nil {
-			return nil, errAuditID
+			return nil, ErrAuditID
 		}
 	}
 	found := []AuditEntry{}

@@ -15,8 +15,8 @@ import (
 //go:embed audit.lua
 var auditScript string
 
-// errAuditID reports an invalid cursor.
-var errAuditID = errors.New("not the id of an audit entry")
+// ErrAuditID reports an invalid cursor.
+var ErrAuditID = errors.New("not the id of an audit entry")
 
 // streamID matches the id of an entry of a Redis stream.
 var streamID = regexp.MustCompile(`^[0-9]{1,15}-[0-9]{1,15}$`)
@@ -49,7 +49,7 @@ func (r *redisAudit) page(ctx context.Context, before string, n int) ([]AuditEnt
 	end := "+"
 	if before != "" {
 		if !streamID.MatchString(before) {
-			return nil, errAuditID
+			return nil, ErrAuditID
 		}
 		end = "(" + before
 	}

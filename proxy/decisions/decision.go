@@ -139,7 +139,7 @@ func (r *record) hasID(id string, hash uint64) bool {
 func (r *record) matches(q *Query, v View) bool {
 	switch {
 	case q.Outcome != "" && r.outcome.String() != q.Outcome,
-		q.Route != "" && (r.route == nil || r.route.Name != q.Route),
+		q.Route != "" && r.routeName() != q.Route,
 		!q.Before.IsZero() && r.began >= q.Before.UnixNano(),
 		q.Limit != "" && !r.has(q.Limit, q.Outcome):
 		return false
@@ -147,6 +147,14 @@ func (r *record) matches(q *Query, v View) bool {
 	return q.Key == "" || slices.ContainsFunc(r.keys[:r.numKeys], func(k labelledKey) bool {
 		return v.KeyHash(k.key) == q.Key || v.KeyID(k.key) == q.Key
 	})
+}
+
+// routeName returns the name of the route; none, as in metrics, for a request that no route matched.
+func (r *record) routeName() string {
+	if r.route == nil {
+		return "none"
+	}
+	return r.route.Name
 }
 
 // has reports whether a limit was evaluated and, if outcome is that of a limit, had that result.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -143,6 +144,9 @@ func (n *Node) auditTrail(ctx context.Context, q admin.AuditQuery) (admin.Audit,
 		q.N = 100
 	}
 	page, err := n.audit.Page(ctx, q.Before, q.N)
+	if errors.Is(err, cluster.ErrAuditID) {
+		err = &admin.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("before=%s is not the id of an entry; write next of the page before", q.Before)}
+	}
 	a := admin.Audit{Entries: []admin.AuditEntry{}, Next: page.Next}
 	for _, e := range page.Entries {
 		a.Entries = append(a.Entries, admin.AuditEntry(e))

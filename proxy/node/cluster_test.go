@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,11 @@ func TestCluster_OfOneThatSharesNothing(t *testing.T) {
 	}
 	if got := fetch(t, "http://"+n.Address("admin")+"/api/v1/statistics"); !strings.HasPrefix(got, `{"minutes":[],"last":{"at":"`) || !strings.HasSuffix(got, `","routes":[]}}`+"\n") {
 		t.Errorf("statistics = %s; want none yet", got)
+	}
+	for _, id := range []string{"zzz", "1-x"} { // whoever asks is wrong, and not the store away
+		if p := answered[admin.Problem](t, n, "/api/v1/audit?before="+id); p.Status != http.StatusBadRequest || !strings.Contains(p.Detail, "before="+id+" is not the id of an entry") {
+			t.Errorf("audit before %s = %+v; want 400", id, p)
+		}
 	}
 	n.end()
 	for _, message := range []string{"leadership acquired", "leadership lost"} {

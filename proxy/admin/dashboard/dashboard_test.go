@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,35 @@ func TestDashboard_AsksForDecisionsAsFiltered(t *testing.T) {
 	want := admin.DecisionQuery{RequestID: "r-1", Route: "sms", Limit: "phone", Outcome: "refused", Key: "0123", N: 50}
 	if asked != want {
 		t.Errorf("got %+v, want %+v", asked, want)
+	}
+}
+
+// A decision is one line with its sentence; the limits that were not asked are a number, and the rest is folded.
+func TestDecisions_AreOneLineEach(t *testing.T) {
+	var asked []admin.DecisionQuery
+	left := int64(1234)
+	at := time.Date(2026, 1, 31, 9, 30, 0, 5, time.UTC)
+	one := admin.Decision{RequestID: "r-1", At: at, Route: "sms", Method: "POST", Path: "/sms?a=b", Status: 429, Outcome: "refused", Summary: "refused by sms.phone 5/1h, passes 09:31:00 UTC (60 s)", Limits: []admin.DecisionLimit{
+		{Limit: "phone", Permits: "5/1h", Result: "refused", Key: "phone", Masked: "phone=+86138****8000", ID: "id:x", Left: &left}, {Limit: "ip", Result: "not_asked", Key: "client_ip", Masked: "client_ip=203.0.113.9"}, {Limit: "more", Result: "not_asked"},
+	}}
+	o := options()
+	o.Decisions = func(_ context.Context, q admin.DecisionQuery) (admin.Decisions, error) {
+		asked = append(asked, q)
+		return admin.Decisions{Decisions: slices.Repeat([]admin.Decision{one}, q.N)}, nil
+	}
+	b := open(t, o)
+	p := b.get("/dashboard/decisions?route=none&outcome=rejected")
+	p.shows(t, http.StatusOK, `<span class="why">refused by sms.phone 5/1h`, `<span class="tag warn">429</span>`, "1\u202f234 left", "2 rates not asked", `<option selected value="none">no route</option>`,
+		`href="/dashboard/decisions?before=2026-01-31T09%3A30%3A00.000000005Z&amp;outcome=rejected&amp;route=none"`, `href="/dashboard/explain?method=POST&amp;request=r-1&amp;url=%2Fsms%3Fa%3Db"`)
+	if n := strings.Count(p.text, "<summary>"); n != 50 || strings.Contains(p.text, "<details open") {
+		t.Errorf("%d requests; want 50, folded", n)
+	}
+	if n := len(element.FindAllString(p.text, -1)); n > 3000 {
+		t.Errorf("the page has %d elements; want at most 3000", n)
+	}
+	b.get("/dashboard/explain?method=POST&url=/sms&request=r-1").shows(t, http.StatusOK, "Refused by sms.phone 5/1h", "(phone=&#43;86138****8000)", `name="client" value="203.0.113.9"`)
+	if want := []admin.DecisionQuery{{Route: "none", Outcome: "rejected", N: 50}, {RequestID: "r-1", N: 1}}; !slices.Equal(asked, want) {
+		t.Errorf("asked %+v, want %+v", asked, want)
 	}
 }
 

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -47,11 +48,66 @@ func (d *dashboard) showDecisions(r *http.Request) view {
 	limits, err := d.Limits(r.Context())
 	v.Fault = cmp.Or(v.Fault, faultOf("limits cannot be read", err))
 	for _, l := range limits.Limits {
-		v.Routes, v.Limits = append(v.Routes, l.Route), append(v.Limits, l.Name)
+		v.Limits = append(v.Limits, l.Name)
+	}
+	routes, err := d.Routes(r.Context())
+	v.Fault = cmp.Or(v.Fault, faultOf("routes cannot be read", err))
+	for _, route := range routes.Routes {
+		v.Routes = append(v.Routes, route.Name)
 	}
 	slices.Sort(v.Limits)
-	v.Routes, v.Limits = slices.Compact(v.Routes), slices.Compact(v.Limits)
+	slices.Sort(v.Routes)
+	v.Routes, v.Limits = append(slices.Compact(v.Routes), unmatched), slices.Compact(v.Limits)
 	return view{name: "decisions", title: "Decisions", data: v}
+}
+
+// URL returns the address of the next page.
+func (v decisionsView) URL() string {
+	f := url.Values{"before": {v.Before}}
+	for name, value := range map[string]string{"outcome": v.Query.Outcome, "route": v.Query.Route, "limit": v.Query.Limit, "hash": v.Query.Key} {
+		if value != "" {
+			f.Set(name, value)
+		}
+	}
+	return "/dashboard/decisions?" + f.Encode()
+}
+
+// A decisionRow is a decision with the limits that were asked, and how many of its limits were not.
+type decisionRow struct {
+	admin.Decision
+	Asked    []admin.DecisionLimit
+	NotAsked int
+}
+
+// Rows returns the decisions of the page.
+func (v decisionsView) Rows() (rows []decisionRow) {
+	for _, d := range v.Said.Decisions {
+		row := decisionRow{Decision: d}
+		for _, l := range d.Limits {
+			if l.Result == "not_asked" {
+				row.NotAsked++
+			} else {
+				row.Asked = append(row.Asked, l)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// Masked returns the key of the limit that decided; empty if there is none.
+func (r decisionRow) Masked() string {
+	for _, l := range r.Limits {
+		if l.Masked != "" {
+			return l.Masked
+		}
+	}
+	return ""
+}
+
+// Explain returns the address of the page that explains such a request.
+func (r decisionRow) Explain() string {
+	return "/dashboard/explain?" + url.Values{"method": {r.Method}, "url": {r.Path}, "request": {r.RequestID}}.Encode()
 }
 
 // silentNodes returns the nodes that did not reply.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
 )
 
 // An explainView is the data of the page that explains a request.
@@ -19,14 +20,38 @@ type explainView struct {
 	Body    string
 	Client  string
 	Fault   fault
+	// Decided is the decision about the request that is to be explained; nil if none is named.
+	Decided *admin.Decision
 	// Explained is nil before the form was sent.
 	Explained *proxy.Explanation
 }
 
-// showExplainForm shows the form, filled in from a decision if its method and URL are given.
+// showExplainForm shows the form, filled in from a decision if its method and URL are given: header and body
+// of a request are not kept, its address only as a key.
 func (d *dashboard) showExplainForm(r *http.Request) view {
 	f := r.URL.Query()
-	return view{name: "explain", title: "Explain", data: explainView{Methods: methods(), Method: cmp.Or(f.Get("method"), http.MethodGet), URL: f.Get("url")}}
+	v := explainView{Methods: methods(), Method: cmp.Or(f.Get("method"), http.MethodGet), URL: f.Get("url")}
+	if id := f.Get("request"); id != "" && d.Decisions != nil {
+		said, err := d.Decisions(r.Context(), admin.DecisionQuery{RequestID: id, N: 1})
+		v.Fault = faultOf("the decision cannot be read", err)
+		if len(said.Decisions) > 0 {
+			v.Decided = &said.Decisions[0]
+			v.Client = clientOf(v.Decided)
+		}
+	}
+	return view{name: "explain", title: "Explain", data: v}
+}
+
+// clientOf returns the address of the client, if a limit counted by it and it is shown in clear.
+func clientOf(d *admin.Decision) string {
+	for _, l := range d.Limits {
+		if text, found := strings.CutPrefix(l.Masked, "client_ip="); found {
+			if _, err := netip.ParseAddr(text); err == nil {
+				return text
+			}
+		}
+	}
+	return ""
 }
 
 func methods() []string { return []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} }

@@ -18,7 +18,7 @@ func templateFuncs() template.FuncMap {
 		"clock":   clock,
 		"stamp":   stamp,
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"count":   func(n any) string { return formatCount(reflect.ValueOf(n).Int()) },
+		"count":   func(n any) string { return formatCount(reflect.Indirect(reflect.ValueOf(n)).Int()) },
 		"rate":    formatRate,
 		"cell":    formatCell,
 		"known":   formatKnown,

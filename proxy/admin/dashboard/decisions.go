@@ -47,17 +47,14 @@ func (d *dashboard) showDecisions(r *http.Request) view {
 	}
 	limits, err := d.Limits(r.Context())
 	v.Fault = cmp.Or(v.Fault, faultOf("limits cannot be read", err))
-	for _, l := range limits.Limits {
-		v.Limits = append(v.Limits, l.Name)
-	}
+	_, v.Limits = namesOf(limits)
 	routes, err := d.Routes(r.Context())
 	v.Fault = cmp.Or(v.Fault, faultOf("routes cannot be read", err))
 	for _, route := range routes.Routes {
 		v.Routes = append(v.Routes, route.Name)
 	}
-	slices.Sort(v.Limits)
 	slices.Sort(v.Routes)
-	v.Routes, v.Limits = append(slices.Compact(v.Routes), unmatched), slices.Compact(v.Limits)
+	v.Routes = append(v.Routes, unmatched)
 	return view{name: "decisions", title: "Decisions", data: v}
 }
 

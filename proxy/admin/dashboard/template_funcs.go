@@ -34,7 +34,6 @@ func templateFuncs() template.FuncMap {
 		"spark":   spark,
 		"waits":   func(ms float64) string { return formatDuration(time.Duration(ms * float64(time.Millisecond))) },
 		"used":    func(w proxy.ExplainedWindow) int64 { return max(w.Most-w.Remaining, 0) },
-		"keyed":   func(name string, k admin.TopKey) keyed { return keyed{name, k} },
 		"actions": actions,
 		"silent":  silentNodes,
 		"told":    repliedNodes,

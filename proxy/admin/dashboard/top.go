@@ -1,26 +1,128 @@
 package dashboard
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// topShown is the number of keys shown for a limit.
-const topShown = 10
+const (
+	// topKeys is the number of keys of a limit that are compared, and topShown the number of rows.
+	topKeys  = 50
+	topShown = 100
+)
+
+// topMinutes are the times to choose from, in minutes; the last is that for which keys are counted.
+func topMinutes() []int { return []int{5, 15} }
 
 // A topView is the data of the page of top keys.
 type topView struct {
-	Top   admin.Top
-	Fault fault
-	At    time.Time
+	Query  admin.TopQuery
+	Text   string // part of a key or limit
+	Times  []int
+	Routes []string
+	Limits []string
+	Top    admin.Top
+	Rows   []topRow
+	More   int      // rows that are not shown
+	Spread []string // what is refused of so many keys that none stands out
+	Fault  fault
+	At     time.Time
 }
 
+// A topRow is a key of a limit. Which is not among the first of both lists has one count only.
+type topRow struct {
+	Route, Limit, Mode string
+	keyed
+	Refused, Requests *admin.TopKey
+	AllRefused        int64 // refusals of the limit
+}
+
+// Filtered reports whether the list is filtered.
+func (v topView) Filtered() bool { return v.Query.Route != "" || v.Query.Limit != "" || v.Text != "" }
+
 func (d *dashboard) showTop(r *http.Request) view {
-	v := topView{At: time.Now()}
+	f := r.URL.Query()
+	v := topView{
+		At: time.Now(), Times: topMinutes(), Text: strings.TrimSpace(f.Get("q")),
+		Query: admin.TopQuery{Route: f.Get("route"), Limit: f.Get("limit"), Minutes: topMinutes()[1], N: topKeys},
+	}
+	if n, err := strconv.Atoi(f.Get("minutes")); err == nil && slices.Contains(topMinutes(), n) {
+		v.Query.Minutes = n
+	}
 	var err error
-	v.Top, err = d.Top(r.Context(), admin.TopQuery{N: topShown})
+	v.Top, err = d.Top(r.Context(), v.Query)
 	v.Fault = faultOf("the keys cannot be told", err)
+	limits, err := d.Limits(r.Context())
+	v.Fault = cmp.Or(v.Fault, faultOf("limits cannot be read", err))
+	v.Routes, v.Limits = namesOf(limits)
+	for _, l := range v.Top.Limits {
+		v.add(l)
+	}
+	slices.SortStableFunc(v.Rows, func(a, b topRow) int {
+		return cmp.Or(cmp.Compare(countOf(b.Refused), countOf(a.Refused)), cmp.Compare(countOf(b.Requests), countOf(a.Requests)))
+	})
+	if v.More = len(v.Rows) - topShown; v.More > 0 {
+		v.Rows = v.Rows[:topShown]
+	}
 	return view{name: "top", title: "Top keys", data: v}
+}
+
+// namesOf returns the routes with limits and the names of limits, sorted.
+func namesOf(limits admin.Limits) (routes, names []string) {
+	for _, l := range limits.Limits {
+		routes, names = append(routes, l.Route), append(names, l.Name)
+	}
+	slices.Sort(routes)
+	slices.Sort(names)
+	return slices.Compact(routes), slices.Compact(names)
+}
+
+// add adds the keys of a limit that have the text.
+func (v *topView) add(l admin.TopLimit) {
+	at := map[string]int{}
+	row := func(k admin.TopKey) *topRow {
+		i, found := at[k.ID]
+		if !found {
+			i = len(v.Rows)
+			at[k.ID] = i
+			v.Rows = append(v.Rows, topRow{Route: l.Route, Limit: l.Limit, Mode: l.Mode, keyed: keyed{l.Key, k}, AllRefused: l.Refused.Total})
+		}
+		return &v.Rows[i]
+	}
+	has := func(k admin.TopKey) bool {
+		return strings.Contains(strings.ToLower(k.Masked+" "+l.Route+"."+l.Limit), strings.ToLower(v.Text))
+	}
+	for _, k := range l.Refused.Keys {
+		if has(k) {
+			row(k).Refused = &k
+		}
+	}
+	for _, k := range l.Requests.Keys {
+		if has(k) {
+			row(k).Requests = &k
+		}
+	}
+	for _, i := range at {
+		if v.Rows[i].Refused == nil && l.Refused.Floor == 0 { // all keys that were refused are listed
+			v.Rows[i].Refused = &admin.TopKey{}
+		}
+	}
+	if l.Refused.Total > 0 && len(l.Refused.Keys) == 0 {
+		v.Spread = append(v.Spread, fmt.Sprintf("%s.%s: %s", l.Route, l.Limit, formatCount(l.Refused.Total)))
+	}
+}
+
+// countOf returns the count of a key; 0 if it is not known.
+func countOf(k *admin.TopKey) int64 {
+	if k == nil {
+		return 0
+	}
+	return k.Count
 }

@@ -44,6 +44,34 @@ async function explain(page) {
   await page.getByText("Response by Weir: 429").waitFor();
 }
 
+// unfold shows decisions, of which the first is unfolded.
+async function unfold(page) {
+  await page.goto(page.at + "/dashboard/decisions?route=sms");
+  await page.locator(".decisions summary").first().click();
+  await page.getByRole("link", { name: "Explain this request" }).first().waitFor();
+}
+
+// ask is the question before a ban.
+async function ask(page) {
+  await lookUp(page);
+  await change(page, "ban", "a flood");
+  await page.getByRole("button", { name: "Ban it" }).waitFor();
+}
+
+// change presses the button of an action on the key that is shown.
+async function change(page, action, reason) {
+  await page.locator("#reason-" + action).fill(reason);
+  await page.locator("#do-" + action).click();
+}
+
+// check asks all nodes whether they could serve a stricter configuration.
+async function check(page) {
+  await page.goto(page.at + "/dashboard/config");
+  await page.getByLabel("The file for all nodes (YAML)").fill("version: 1\n" + routes.replace("rate: 2/1h", "rate: 1/1h"));
+  await page.getByRole("button", { name: "Check on all nodes" }).click();
+  await page.locator("#push").waitFor();
+}
+
 // places are all pages, and what must be on each.
 const places = [
   ["overview", async (p) => { await p.goto(p.at + "/"); await p.locator(".uplot canvas").first().waitFor(); }, "All nodes, last 15 min"],
@@ -52,8 +80,10 @@ const places = [
   ["explain", explain, "Together they refuse it"],
   ["nodes", (p) => p.goto(p.at + "/dashboard/nodes"), "All 2 nodes serve the same configuration"],
   ["config", (p) => p.goto(p.at + "/dashboard/config?diff=3"), "rate: 3/1h}"],
-  ["decisions", (p) => p.goto(p.at + "/dashboard/decisions?route=sms"), "phone=+86138****8000"],
-  ["top", (p) => p.goto(p.at + "/dashboard/top"), "Refused most"],
+  ["decisions", unfold, "phone=+86138****8000"],
+  ["ask", ask, "Ban phone=+86138****8000 for 1h?"],
+  ["push", check, "All nodes could serve it. It would change:"],
+  ["top", (p) => p.goto(p.at + "/dashboard/top"), "Keys that were refused most"],
   ["upstreams", (p) => p.goto(p.at + "/dashboard/upstreams"), "1 of 2 targets is not in good health"],
   ["audit", (p) => p.goto(p.at + "/dashboard/audit"), "push"],
 ];
@@ -99,20 +129,37 @@ test("a refused phone is unblocked on the page and passes on every node", async 
   await page.getByText("3 of 3 used, 0 left").waitFor();
   assert.ok(!page.url().includes("138"), "the key is in the URL");
 
-  await page.locator("#reason-reset").fill("asked by phone");
-  await page.locator("#do-reset").click();
+  assert.match(await page.locator("#verdict").innerText(), /^Refused now by sms\.phone 3\/1h, passes [0-9:]+ UTC \((60|59) min\)\.$/);
+  assert.equal(await page.locator("#do-unban").count(), 0, "what is not banned can be unbanned");
+
+  // A reset asks first; the answer is given by the keyboard.
+  await change(page, "reset", "asked by phone");
+  await page.getByRole("heading", { name: "Reset phone=+86138****8000?" }).waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.id), "sure", "the answer has no focus");
+  assert.deepEqual([await send(nodes[0], phone)], [429], "it was reset before the answer");
+  await page.keyboard.press("Enter");
   await page.getByText("Reset: what was counted is forgotten").waitFor();
   await page.getByText("0 of 3 used, 3 left").waitFor();
   assert.deepEqual([await send(nodes[0], phone), await send(nodes[1], phone)], [200, 200]);
 
-  await page.locator("#do-ban").click();
+  // Reloading repeats nothing, also after a step back.
+  await page.reload();
+  await page.getByText("2 of 3 used, 1 left").waitFor();
+  assert.equal(await page.getByText("Reset: what was counted is forgotten").count(), 0);
+  await page.goBack();
+  await page.getByRole("heading", { name: "How it stands" }).waitFor();
+  await page.goForward();
+  await page.getByText("2 of 3 used, 1 left").waitFor();
+
+  await change(page, "ban", "a flood");
+  await page.getByRole("button", { name: "Ban it" }).click();
   await page.getByText("Banned for 1h").waitFor();
   assert.deepEqual([await send(nodes[0], phone), await send(nodes[1], phone)], [429, 429]);
-  await page.locator("#do-unban").click();
-  await page.getByText("Unbanned").waitFor();
+  await change(page, "unban", "it was the wrong one");
+  await page.getByText("Unbanned: what was counted stays").waitFor();
   await page.locator("#permits").fill("1");
-  await page.locator("#do-grant").click();
-  await page.getByText("Granted 1 permits").waitFor();
+  await change(page, "grant", "for the trouble");
+  await page.getByText("Granted 1 permit,").waitFor();
   assert.equal(await send(nodes[0], phone), 200);
 
   await page.goto(page.at + "/dashboard/audit");
@@ -130,12 +177,12 @@ test("each node tells of requests, keys and upstreams of the other", async (t) =
   await page.goto(page.at + "/dashboard/decisions");
   await page.getByLabel("Request id").fill(id);
   await page.getByRole("button", { name: "Show" }).click();
-  await page.locator("tbody tr").first().waitFor();
-  assert.equal(await page.locator("tbody tr").count(), 1);
-  assert.match(await page.locator("tbody tr").innerText(), new RegExp(id));
-  await page.goto(page.at + "/dashboard/top");
-  await page.getByText("search.all").waitFor();
-  await page.getByText("Most requests, of 50").waitFor();
+  await page.locator(".decisions li").first().waitFor();
+  assert.equal(await page.locator(".decisions li").count(), 1);
+  await page.locator(".decisions summary").click();
+  assert.match(await page.locator(".decisions li").innerText(), new RegExp(id));
+  await page.goto(page.at + "/dashboard/top?limit=all");
+  assert.match(await page.locator("tbody tr").first().innerText(), /search\.all\s+0\s+0 %\s+50/);
   await page.goto(page.at + "/dashboard/upstreams");
   await page.getByText("ejected for").waitFor();
   content(page);
@@ -166,6 +213,68 @@ test("live numbers change by themselves, and a node that is gone is told of", as
   await page.getByText("This Weir does not answer").waitFor();
 });
 
+test("two operators at one key: who comes second is told of the first", async (t) => {
+  const { nodes } = await busy(t);
+  const browser = await launch(t);
+  const [ann, other] = [await open(t, browser, nodes[0].admin), await open(t, browser, nodes[1].admin)];
+  for (const page of [ann, other]) {
+    await login(page, tokens.write);
+    await lookUp(page);
+  }
+  await change(ann, "ban", "a flood");
+  await ann.getByRole("button", { name: "Ban it" }).click();
+  await ann.getByText("Banned for 1h").waitFor();
+  await change(other, "reset", "asked by phone");
+  await other.getByRole("button", { name: "Reset it" }).click();
+  await other.getByText(/nothing was changed: ann banned it for 1h, \d+ s ago \(a flood\), after you looked/).waitFor();
+  await other.getByText(/Last change: ann banned it for 1h/).waitFor();
+  assert.equal(await send(nodes[0], phone), 429);
+  await accessible(other, "conflict");
+  await change(other, "reset", "asked by phone");
+  await other.getByRole("button", { name: "Reset it" }).click();
+  await other.getByText("Reset: what was counted is forgotten").waitFor();
+  assert.equal(await send(nodes[0], phone), 200);
+  content(ann);
+});
+
+test("after a login comes the page that was asked for, also from a page whose session has ended", async (t) => {
+  const { nodes } = await busy(t);
+  const browser = await launch(t);
+  const page = await open(t, browser, nodes[0].admin);
+  const enter = async (at) => {
+    await page.getByLabel("Admin token").fill(tokens.write);
+    await page.getByRole("button", { name: "Log in" }).click();
+    await page.waitForURL(page.at + at);
+  };
+  await page.goto(page.at + "/dashboard/decisions?outcome=refused&route=sms");
+  await enter("/dashboard/decisions?outcome=refused&route=sms");
+  await page.goto(page.at + "/dashboard/routes?sort=name");
+  await page.context().clearCookies();
+  await enter("/dashboard/routes?sort=name"); // its live part has asked
+});
+
+test("a configuration is checked, simulated and pushed on the page, also on a phone", async (t) => {
+  const { nodes, ask: api } = await startCluster(t, 2, "reload: {source: redis}\naccess_log: {file: access.log}\n");
+  for (let i = 0; i < 3; i++) await send(nodes[0], phone);
+  const browser = await launch(t);
+  const page = await open(t, browser, nodes[0].admin, { viewport: { width: 390, height: 800 } });
+  await login(page, tokens.write);
+  await check(page);
+  await page.getByText(/limit sms\.phone/).first().waitFor();
+  await page.getByRole("button", { name: "Simulate with this node's log" }).click();
+  await page.getByRole("heading", { name: "Side by side" }).waitFor();
+  await check(page);
+  await page.locator("#push").click();
+  await page.getByText("Done: all nodes serve generation 2").waitFor();
+  await page.reload();
+  const { history } = await api("/api/v1/history");
+  assert.deepEqual(history.map((e) => e.author), ["ann"]);
+  assert.ok(!(await wide(page)), "the page is wider than a phone");
+  const box = await page.getByRole("link", { name: "Show diff" }).first().boundingBox();
+  assert.ok(box.x >= 0 && box.x + box.width <= 390, "the diff is out of reach");
+  content(page);
+});
+
 test("a rollback on the page is served by all nodes", async (t) => {
   const { nodes, ask } = await busy(t);
   const browser = await launch(t);
@@ -174,7 +283,7 @@ test("a rollback on the page is served by all nodes", async (t) => {
   await page.goto(page.at + "/dashboard/config");
   await page.getByText("Roll back to 2").click();
   await page.getByRole("button", { name: "Serve 2 on all nodes" }).click();
-  await page.getByText("Rolled back: all nodes serve generation 4").waitFor();
+  await page.getByText("Done: all nodes serve generation 4").waitFor();
   assert.ok((await ask("/api/v1/nodes")).nodes.every((n) => n.generation === 4));
   const { history } = await ask("/api/v1/history");
   assert.deepEqual([history[0].author, history[0].from], ["ann", 2]);
@@ -187,6 +296,7 @@ test("who may look changes nothing, and the key on a decision leads to its stand
   const page = await open(t, browser, nodes[0].admin);
   await login(page, tokens.read);
   await page.goto(page.at + "/dashboard/decisions?outcome=refused");
+  await page.locator(".decisions summary").first().click();
   await page.getByRole("button", { name: "phone=+86138****8000" }).first().click();
   await page.getByText("3 of 3 used, 0 left").waitFor();
   await page.getByText("Your token is read-only").waitFor();
@@ -218,7 +328,8 @@ test("without a token the pages are open to this machine, and a foreign page sen
   for (let i = 0; i < 3; i++) await send(weir, phone);
   assert.equal(await send(weir, phone), 429);
   await lookUp(page);
-  await page.locator("#do-reset").click();
+  await change(page, "reset", "a test");
+  await page.getByRole("button", { name: "Reset it" }).click();
   await page.getByText("Reset: what was counted is forgotten").waitFor();
   assert.equal(await send(weir, phone), 200);
   for (const empty of ["nodes", "config", "routes", "audit", "top", "upstreams", "decisions"]) {

@@ -26,6 +26,7 @@ type keysView struct {
 	State   *admin.KeyState
 	Reasons []string // suggestions
 	At      time.Time
+	Look    string // id of the flash
 }
 
 // A keyFlash is what a form of the page of a key has led to. All but the query is shown once.
@@ -95,11 +96,11 @@ func (v keysView) Changeable() (names []string) {
 // showKeys shows the form, and the key that was looked up, if its flash is named.
 func (d *dashboard) showKeys(r *http.Request) view {
 	v := keysView{At: time.Now()}
-	id := r.URL.Query().Get("look")
-	if id == "" {
+	v.Look = r.URL.Query().Get("look")
+	if v.Look == "" {
 		return d.keys(r, v)
 	}
-	kept, first, found := d.looks.show(id, sessionOf(r).Name, v.At)
+	kept, first, found := d.looks.show(v.Look, sessionOf(r).Name, v.At)
 	switch {
 	case !found:
 		v.Fault, v.Status = "what was looked up here is not kept any more; enter the key again", http.StatusGone

@@ -149,7 +149,7 @@ func short(hash string) string { return hash[:min(len(hash), 12)] }
 
 // percentage returns part as a percentage of whole.
 func percentage(part, whole int64) string {
-	if whole <= 0 {
+	if part == 0 || whole <= 0 {
 		return "0 %"
 	}
 	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 1, 64) + " %"

@@ -41,7 +41,7 @@ func TestTop_HasOneOrder(t *testing.T) {
 		"verify.guesses shadow", "100", "100.0 %", "–",
 		"sms.phone", "48", "3.5 %", "50",
 		"sms.spread", "–", "", "100", // how often it was refused is not known
-		"sms.phone", "0", "0.0 %", "52",
+		"sms.phone", "0", "0 %", "52",
 	}
 	if got := p.cells(); !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)

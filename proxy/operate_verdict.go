@@ -84,7 +84,7 @@ func (l LimitStanding) refuses() (by string, until time.Time) {
 			by, until = l.Limit+" "+w.Rate, w.Next
 		}
 	}
-	if by != "" && l.Algorithm == limiter.Distinct.String() {
+	if a, err := limiter.ParseAlgorithm(l.Algorithm); by != "" && err == nil && a.HasValues() {
 		by += " (new values only)"
 	}
 	if l.BannedUntil.IsZero() {

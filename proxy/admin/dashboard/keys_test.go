@@ -82,8 +82,8 @@ func TestKeys_SaysWhyNothingWasChanged(t *testing.T) {
 	}
 }
 
-// A desk is a weir whose keys several operators change.
-func desk() (o admin.Options, done *[]string, trail *[]admin.AuditEntry) {
+// sharedKeys are the options of a weir whose keys several operators change.
+func sharedKeys() (o admin.Options, done *[]string, trail *[]admin.AuditEntry) {
 	done, trail = &[]string{}, &[]admin.AuditEntry{}
 	o = options()
 	o.Tokens = []admin.Token{{Name: "ann", Text: token, Role: admin.Write}, {Name: "ben", Text: "ben-" + token, Role: admin.Write}}
@@ -108,7 +108,7 @@ func (b *browser) follow(path string, form url.Values) (redirect, landed page) {
 
 // Reloading a page repeats nothing, and the address of a page has no key.
 func TestKeys_FormsAreAnsweredByARedirect(t *testing.T) {
-	o, done, _ := desk()
+	o, done, _ := sharedKeys()
 	b := open(t, o)
 	b.login(token)
 	key := []string{"key", "phone", "value", "+8613900139000"}
@@ -138,7 +138,7 @@ func TestKeys_FormsAreAnsweredByARedirect(t *testing.T) {
 // A ban and a reset are asked about first, with all that will happen; nothing is done until the answer.
 func TestKeys_BanAndResetAskFirst(t *testing.T) {
 	for action, asks := range map[string]string{"ban": "Ban phone=&#43;86138****8000 for 2h?", "reset": "Reset phone=&#43;86138****8000?"} {
-		o, done, _ := desk()
+		o, done, _ := sharedKeys()
 		b := open(t, o)
 		b.login(token)
 		form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", action, "for", "2h", "reason", "a flood")
@@ -160,7 +160,7 @@ func TestKeys_BanAndResetAskFirst(t *testing.T) {
 
 // Who is about to end a ban of somebody else is told of it.
 func TestKeys_SaysWhatSomebodyElseHasDone(t *testing.T) {
-	o, done, trail := desk()
+	o, done, trail := sharedKeys()
 	b := open(t, o)
 	b.login(token)
 	looked := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))

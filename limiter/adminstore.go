@@ -10,8 +10,8 @@ import (
 // expired, or it was refunded.
 var ErrNotHeld = errors.New("permit no longer held")
 
-// An AdminStore is a Store with operations for operators (Inspect, Reset, Grant, Ban) and
-// for holders of concurrent permits (Renew). Memory and redisstore.Store are AdminStores.
+// An AdminStore is a Store with operations for operators (Inspect, Reset, Grant, Ban), for
+// holders of concurrent permits (Renew) and for permits that another event returns (Return). Memory and redisstore.Store are AdminStores.
 type AdminStore interface {
 	Store
 
@@ -26,6 +26,12 @@ type AdminStore interface {
 
 	// Reset deletes all state of these claims' keys under their limits, including bans.
 	Reset(ctx context.Context, claims []Claim) error
+
+	// Return returns all permits that were noted under subject in limits, the windows of one
+	// limit, as Refund does. However many calls there are at a time, each permit is returned
+	// once. It reports of how many decisions permits were returned. A key may have another
+	// rate than others: then limits has both, with the same name.
+	Return(ctx context.Context, limits []*Limit, subject Key) (decisions int, err error)
 
 	// Grant returns Cost permits to each claim's key, as if the most recent ones had not
 	// been taken. A key never gets more than the capacity of the limit.

@@ -43,6 +43,9 @@ type Limit struct {
 	// Steps are the pauses of a Cooldown limit: after the first permit, after the second
 	// and so on. None is shorter than the one before. The slice must not be changed.
 	Steps []time.Duration
+	// Noted limits note the permits of claims with a Value, the subject, under that subject until
+	// they expire: AdminStore.Return returns them. The limit must have a rate and the scope Overall.
+	Noted bool
 
 	prepared *preparedLimit // nil before Prepare
 }
@@ -96,8 +99,8 @@ type Claim struct {
 	Key   Key
 	// Cost is the number of permits, from 1 to Limit.Capacity; for Distinct it is 1.
 	Cost int64
-	// Value is what the key is used with; only Distinct limits use it. Values are
-	// compared by their first 8 bytes.
+	// Value is what the key is used with. Distinct limits count it, comparing the first 8
+	// bytes. For Noted limits it is the subject; if it is zero, nothing is noted.
 	Value Key
 	// RedissonName is the name of the Redisson RRateLimiter that counts this claim,
 	// shared with Java programs. If it is empty, the store derives a name from Limit and
@@ -131,6 +134,9 @@ func (c *Claim) check() error {
 		}
 		if err := CheckRedissonName(c.RedissonName); err != nil {
 			return err
+		}
+		if c.Limit.Noted {
+			return fmt.Errorf("%w: %s uses a Redisson limiter, so it cannot be noted", ErrInvalidLimit, c.Limit.Name)
 		}
 		if c.RedissonFormat > RedissonWindow {
 			return fmt.Errorf("%w: %s has the unknown Redisson format %d", ErrInvalidLimit, c.Limit.Name, c.RedissonFormat)
@@ -167,6 +173,9 @@ func (l *Limit) Check() error {
 	}
 	if l.Scope > PerClient {
 		return fmt.Errorf("%w: %s has the unknown scope %d", ErrInvalidLimit, l.Name, l.Scope)
+	}
+	if err := l.checkNoted(); err != nil {
+		return err
 	}
 	return l.checkAlgorithm()
 }

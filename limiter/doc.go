@@ -28,6 +28,9 @@
 //   - wait: the time until the same claim would be granted, without other requests.
 //   - horizon: the time after its last permit until a key has no state left.
 //   - value: what a Distinct limit counts: the different values used with a key.
+//   - subject: what permits of a Noted limit are noted under, beside their key, until they expire.
+//     [AdminStore.Return] returns all permits of a subject.
+//   - note: the permits that are noted under one subject.
 //   - step: one of the growing pauses of a Cooldown.
 //   - lease: the time a concurrent permit is held without renewal.
 //   - key status: the state of a key under a limit, for operators ([KeyStatus]).
@@ -64,6 +67,8 @@
 //     entries, and a permit may expire up to 1/64 of the window late.
 //   - Refunds are idempotent: Refund returns exactly what a decision took, however
 //     often it is called, and nothing that has already expired.
+//   - A permit that is noted is returned at most once, by its subject or by its ID. What cannot
+//     be noted, because there are too many notes, expires as other permits do.
 //   - A limit that changes its rate keeps what was taken; one that changes its
 //     algorithm, or its scope where there are several clients, starts from zero.
 //   - A clock that is set back never makes a wait longer than the horizon: what was

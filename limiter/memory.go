@@ -15,7 +15,8 @@ type MemoryOptions struct {
 	// for each limit, until other keys have expired.
 	MaxKeys int
 	// MaxBytes is the maximum size of the keys' state in bytes; by default 256 MiB. When
-	// it is reached, counts become coarser: permits may expire later, but never earlier.
+	// it is reached, counts become coarser: permits may expire later, but never earlier. Notes
+	// take up to an eighth of it besides; what is beyond cannot be returned by its subject.
 	MaxBytes int64
 	// Clock returns the current time; by default time.Now.
 	Clock func() time.Time
@@ -39,6 +40,7 @@ type Memory struct {
 	shards  []shard
 	seed    seed
 	numbers *limitNumbers
+	notes   *notes
 
 	clockSkew atomic.Int64 // milliseconds by which the local clock is ahead of the mirrored store's
 }
@@ -62,7 +64,7 @@ func NewMemory(o MemoryOptions) *Memory {
 	for n < maxShards && o.MaxKeys/(2*n) >= keysPerShard {
 		n *= 2
 	}
-	m := &Memory{now: monotonicMillis(time.Now()), shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}, numbers: newLimitNumbers()}
+	m := &Memory{now: monotonicMillis(time.Now()), shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}, numbers: newLimitNumbers(), notes: newNotes(o.MaxBytes)}
 	if o.Clock != nil {
 		m.now = func() int64 { return o.Clock().UnixMilli() }
 	}
@@ -93,6 +95,9 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	}
 	if len(claims) == 1 {
 		m.takeOne(&claims[0], d)
+		if claims[0].isNoted() && d.Allowed {
+			m.note(d.At.UnixMilli(), claims, d.Permit)
+		}
 		return nil
 	}
 	var buf [inlineClaims]cellRef
@@ -116,6 +121,7 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 		t.updateOutcome(&d.Outcomes[i], now, claim)
 		s.saveLocked(c, &t, claim.Limit)
 	}
+	m.note(now, claims, d.Permit)
 	return nil
 }
 
@@ -207,8 +213,8 @@ func (m *Memory) Refund(_ context.Context, claims []Claim, p Permit) error {
 }
 
 // refund returns the permits of one claim: to its key, or to the overflow cell that
-// counted them.
-func (m *Memory) refund(c *Claim, p Permit) {
+// counted them. It reports how many it returned.
+func (m *Memory) refund(c *Claim, p Permit) (refunded int64) {
 	r := m.ref(c)
 	s := &m.shards[r.shard]
 	s.mu.Lock()
@@ -219,15 +225,15 @@ func (m *Memory) refund(c *Claim, p Permit) {
 		if i == noCell {
 			continue
 		}
-		var refunded int64
 		s.changeLocked(i, c.Limit, func(t *keyState) {
 			t.advance(now, c.Limit)
 			refunded = t.refund(now, p, c)
 		})
 		if refunded > 0 {
-			return
+			return refunded
 		}
 	}
+	return 0
 }
 
 // evaluateLocked fills d with the outcomes of the claims before anything is taken.

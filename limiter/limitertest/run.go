@@ -81,6 +81,9 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Together", together},
 		{"Shadows", shadows},
 		{"ShadowsRandom", shadowsRandom},
+		{"Returned", returned},
+		{"ReturnedOnce", returnedOnce},
+		{"ReturnedRandom", returnedRandom},
 	}...) {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(t, &suite{Subject: open(t), t: t})

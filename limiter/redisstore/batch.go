@@ -81,13 +81,13 @@ func (b *batch) add(c *call) bool {
 		b.addWithShadows(g, c)
 		return true
 	}
-	b.addRequest(g, c.id, c.claims, f)
+	b.addRequest(g, c, c.claims, f)
 	return true
 }
 
-// addRequest adds a request for claims. f is what the index has of the last of them.
-func (b *batch) addRequest(g *slotBatch, id [16]byte, claims []limiter.Claim, f lookup) {
-	g.payload.request(id, len(claims))
+// addRequest adds a request of c for claims. f is what the index has of the last of them.
+func (b *batch) addRequest(g *slotBatch, c *call, claims []limiter.Claim, f lookup) {
+	g.payload.request(c.id, len(claims))
 	for i := range claims {
 		if len(claims) > 1 { // the claim before may have added a window
 			f = b.index.find(&claims[i])
@@ -95,6 +95,9 @@ func (b *batch) addRequest(g *slotBatch, id [16]byte, claims []limiter.Claim, f 
 		g.payload.claim(&claims[i], b.window(g, &claims[i], f))
 	}
 	g.payload.ended()
+	if c.notes {
+		g.payload.note(b.store.names, c.id, claims)
+	}
 }
 
 // addChange adds a change, in a group of its own.

@@ -14,10 +14,12 @@ type call struct {
 	shadows  []shadowCall
 	id       [16]byte
 	change   *changeCommand // instead of a request; nil for a request
+	notes    bool           // permits of Noted limits are noted by the call that takes them
 	deadline time.Time      // when its caller gives up
 	done     chan struct{}  // receives once, when decision and err are set
 
 	decision limiter.Decision
+	reply    int64 // of a change
 	err      error
 
 	// guarded by queue.mu
@@ -43,7 +45,7 @@ func (s *Store) newCall(claims []limiter.Claim, id [16]byte) *call {
 		c = &call{done: make(chan struct{}, 1)}
 	}
 	c.claims, c.own, c.shadows = append(c.claims[:0], claims...), len(claims), c.shadows[:0]
-	c.id, c.change, c.state, c.deadline = id, nil, callWaiting, time.Now().Add(s.timeout)
+	c.id, c.change, c.notes, c.reply, c.state, c.deadline = id, nil, false, 0, callWaiting, time.Now().Add(s.timeout)
 	return c
 }
 

@@ -24,6 +24,15 @@ func (s *Store) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func
 	if p.IsZero() {
 		claims = nil
 	}
+	refunded := s.startRefund(claims, p)
+	return func() error {
+		_, err := refunded()
+		return err
+	}
+}
+
+// startRefund is StartRefund that also counts the permits.
+func (s *Store) startRefund(claims []limiter.Claim, p limiter.Permit) (wait func() (int64, error)) {
 	return s.startChange("refund", claims, func(part []limiter.Claim) changeCommand {
 		if c := part[0]; c.RedissonName != "" {
 			return s.changeOfRedisson(&s.redisson(c.RedissonFormat).refund, c, refundArgs(part, p)...)
@@ -35,12 +44,16 @@ func (s *Store) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func
 // StartReset is to Reset as StartRefund is to Refund.
 func (s *Store) StartReset(claims []limiter.Claim) (wait func() error) {
 	s.reports.removeWindows(claims)
-	return s.startChange("reset", claims, func(part []limiter.Claim) changeCommand {
+	reset := s.startChange("reset", claims, func(part []limiter.Claim) changeCommand {
 		if c := part[0]; c.RedissonName != "" {
 			return s.changeOfRedisson(&s.redisson(c.RedissonFormat).reset, c)
 		}
 		return s.changeOf(&s.scripts.reset, part)
 	})
+	return func() error {
+		_, err := reset()
+		return err
+	}
 }
 
 func (s *Store) changeOf(sc *script, claims []limiter.Claim, rest ...any) changeCommand {
@@ -54,10 +67,10 @@ func (s *Store) changeOfRedisson(sc *script, c limiter.Claim, rest ...any) chang
 
 // startChange queues a command for each part of claims. Cached refusals of their windows
 // are dropped, now and when Redis has replied: a request that is refused meanwhile must not
-// be remembered.
-func (s *Store) startChange(verb string, claims []limiter.Claim, command func([]limiter.Claim) changeCommand) (wait func() error) {
+// be remembered. wait returns the sum of the replies.
+func (s *Store) startChange(verb string, claims []limiter.Claim, command func([]limiter.Claim) changeCommand) (wait func() (int64, error)) {
 	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
-		return func() error { return err }
+		return func() (int64, error) { return 0, err }
 	}
 	s.refusals.invalidateClaims(claims)
 	parts := s.parts(claims) // the caller may reuse claims
@@ -71,18 +84,19 @@ func (s *Store) startChange(verb string, claims []limiter.Claim, command func([]
 		}
 		calls = append(calls, c)
 	}
-	return func() error {
+	return func() (n int64, err error) {
 		for _, c := range calls {
 			<-c.done
+			n += c.reply
 			failed = errors.Join(failed, c.err)
 		}
 		for _, part := range parts {
 			s.refusals.invalidateClaims(part.claims)
 		}
 		if failed != nil {
-			return fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, failed)
+			return n, fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, failed)
 		}
-		return nil
+		return n, nil
 	}
 }
 
@@ -111,6 +125,9 @@ func (b *batch) finishChange(c *call, p *wire.Reply) {
 		err = redissonError(err)
 	}
 	if c.state == callAnswered {
+		if err == nil {
+			c.reply = p.Ints[0]
+		}
 		c.finish(err)
 	}
 }

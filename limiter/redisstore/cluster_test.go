@@ -72,6 +72,18 @@ func (c *clocked) Refund(ctx context.Context, claims []limiter.Claim, p limiter.
 	return c.Store.Refund(ctx, claims, p)
 }
 
+// Return tells all slots the time: only the note knows whose permits come back.
+func (c *clocked) Return(ctx context.Context, limits []*limiter.Limit, subject limiter.Key) (int, error) {
+	var claims []limiter.Claim
+	c.mu.Lock()
+	for k := range c.told {
+		claims = append(claims, limiter.Claim{Key: k})
+	}
+	c.mu.Unlock()
+	c.tell(ctx, claims)
+	return c.Store.Return(ctx, limits, subject)
+}
+
 func (c *clocked) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	c.tell(ctx, claims)
 	return c.Store.Renew(ctx, claims, p)

@@ -99,6 +99,15 @@
 // used is ErrRedisson, for that limiter alone. Java programs do not publish when they
 // release permits, so refusals are cached for 100 ms only.
 //
+// What a request took of Noted limits is named in a note, a string below the subject:
+//
+//	PREFIX:{SUBJECT}:BOX{n}    string  44 bytes for each permit, at most 64 of them: lua/general/note.lua
+//
+// BOX is as above, and the note lives as long as its last permit. On a single Redis one script takes
+// and notes, and one script returns all that a note names. In a cluster these are two steps each:
+// permits are taken, then noted, and the note is deleted before they are refunded by ID. A process
+// that dies in between leaves permits that are taken until they expire.
+//
 // A member of a distinct limit is 8 bytes of the value and the 8 of the decision's id
 // (zeros for uses that cannot be refunded any more).
 //

@@ -27,18 +27,21 @@ type payload struct {
 	windows     []byte    // of each the number of its limit, and of its first key, counted from 1
 	requests    []byte    // one after another
 	nRequests   int
+	results     int       // numbers in the reply behind the time
 	rest        []any     // what else the script is told
 	algorithms  uint16    // the algorithms of all windows, a bit each
 	windowCount int       // windows
 	follows     []byte    // of each request 1 if it is taken only if the one before was; nil if none is
+	notes       []byte    // what granted requests note: see lua/general/note.lua
 	repeated    bool      // a request asks for a key that an earlier one has
 	current     beginning // of the request that is written
 	previous    beginning // of the one before
 	name        []byte    // of one key, while it is written
 }
 
-// A beginning is where a request begins: its bytes, and what is counted before it.
-type beginning struct{ at, keys, windows int }
+// A beginning is where a request begins: its bytes, and what is counted before it. result is the place
+// of its result in the reply, from 1.
+type beginning struct{ at, keys, windows, result int }
 
 // A limitOf is a limit as scripts are told of it.
 type limitOf struct {
@@ -76,7 +79,7 @@ func (p *payload) reset() {
 	clear(p.numbered)
 	*p = payload{
 		keys: p.keys[:0], limits: p.limits[:0], numbered: p.numbered[:0], windows: p.windows[:0],
-		requests: p.requests[:0], follows: p.follows[:0], name: p.name[:0],
+		requests: p.requests[:0], follows: p.follows[:0], notes: p.notes[:0], name: p.name[:0],
 	}
 }
 
@@ -163,7 +166,8 @@ func appendTime(out []byte, d time.Duration) []byte {
 // the entry that records each in Redis, which is a length and the id. Its claims follow.
 func (p *payload) request(id [16]byte, claims int) {
 	p.nRequests++
-	p.previous, p.current = p.current, beginning{at: len(p.requests), keys: p.nKeys, windows: p.windowCount}
+	p.previous, p.current = p.current, beginning{at: len(p.requests), keys: p.nKeys, windows: p.windowCount, result: p.results + 2}
+	p.results += 1 + 2*claims
 	p.requests = append(append(p.requests, byte(claims), idBytes), id[:idBytes]...)
 }
 
@@ -222,8 +226,11 @@ func (p *payload) args() []any {
 	if len(p.requests) > 0 {
 		args = append(args, p.requests)
 	}
-	if len(p.follows) > 0 {
+	if len(p.follows)+len(p.notes) > 0 {
 		args = append(args, p.follows)
+	}
+	if len(p.notes) > 0 {
+		args = append(args, p.notes)
 	}
 	return append(args, p.rest...)
 }
@@ -234,7 +241,10 @@ func (p *payload) appendCall(out []byte, sc *script) []byte {
 	if len(p.requests) > 0 {
 		n++
 	}
-	if len(p.follows) > 0 {
+	if len(p.follows)+len(p.notes) > 0 {
+		n++
+	}
+	if len(p.notes) > 0 {
 		n++
 	}
 	out = append(wire.AppendHeader(out, '*', n), sc.call...)
@@ -243,8 +253,11 @@ func (p *payload) appendCall(out []byte, sc *script) []byte {
 	if len(p.requests) > 0 {
 		out = wire.AppendBulk(out, p.requests)
 	}
-	if len(p.follows) > 0 {
+	if len(p.follows)+len(p.notes) > 0 {
 		out = wire.AppendBulk(out, p.follows)
+	}
+	if len(p.notes) > 0 {
+		out = wire.AppendBulk(out, p.notes)
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,7 @@ type refusalCache struct {
 	isSubscribed atomic.Bool   // changes of other processes are received
 	version      atomic.Uint64 // incremented by each invalidation
 	hasEntries   atomic.Bool   // false if the cache is certainly empty
+	returns      sync.Map      // by the name of a Noted limit, when this process last returned permits of it by subject
 }
 
 // redissonRefusalTTL is the maximum delay until permits that a Java program has released are
@@ -75,7 +77,7 @@ func (r *refusalCache) decide(age time.Duration, claims []limiter.Claim, d *limi
 		if ok && now == 0 {
 			now = r.now()
 		}
-		if !ok || !known.refuses(now, age, c) {
+		if !ok || !known.refuses(now, age, c) || c.Limit.Noted && r.hasReturned(c.Limit, known.askedAt) {
 			outcomes = append(outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true})
 			continue
 		}
@@ -104,6 +106,24 @@ func (r *cachedRefusal) refuses(now, age time.Duration, c *limiter.Claim) bool {
 		age = redissonRefusalTTL // a Java program may have released permits without a message
 	}
 	return now < r.expiresAt && now-r.askedAt <= age && c.Cost >= r.cost && sameLimit(r.limit, c.Limit)
+}
+
+// invalidateLimits invalidates the refusals of limits for all keys: permits of some keys were returned,
+// and only Redis knows of which.
+func (r *refusalCache) invalidateLimits(limits []*limiter.Limit) {
+	if r == nil {
+		return
+	}
+	now := r.now()
+	for _, l := range limits {
+		r.returns.Store(l.Name, now)
+	}
+}
+
+// hasReturned reports whether permits of l were returned by subject since Redis was called.
+func (r *refusalCache) hasReturned(l *limiter.Limit, since time.Duration) bool {
+	at, ok := r.returns.Load(l.Name)
+	return ok && since <= at.(time.Duration)
 }
 
 // close stops the goroutines of the cache.

@@ -18,7 +18,7 @@ func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, d *limiter.
 	defer cancel()
 	id, parts := newID(), s.parts(claims)
 	for i, p := range parts {
-		if err := s.takePart(ctx, p.claims, id, &p.Decision); err != nil {
+		if err := s.takePart(ctx, s.newCall(p.claims, id), &p.Decision); err != nil {
 			s.cancel(id, parts[:i+1]) // the outcome of the last one is unknown
 			return err
 		}

@@ -34,7 +34,7 @@ type scripts struct {
 	take script             // for whatever else is asked
 	peek script
 
-	refund, renew, grant, reset, ban, report, inspect script
+	refund, renew, grant, reset, ban, report, inspect, note, returnNoted script
 }
 
 // algorithms is the number of algorithms.
@@ -53,9 +53,10 @@ func newScripts(clock, prefix string) scripts {
 		return command(changing, append([]string{"general/publish_change"}, files...)...)
 	}
 	s := scripts{
-		take: command(deciding, "command/take"), peek: command(deciding, "command/peek"), inspect: command(changing, "command/inspect"),
+		take: command(deciding, "number_bytes", "general/note", "command/take"), peek: command(deciding, "command/peek"), inspect: command(changing, "command/inspect"),
 		refund: change("command/refund"), renew: change("command/renew"), grant: change("command/grant"),
 		reset: change("command/reset"), ban: change("command/ban"), report: change("number_bytes", "command/report"),
+		note: command(nil, "number_bytes", "general/note", "command/note"), returnNoted: change("number_bytes", "general/note", "command/return"),
 	}
 	for _, f := range families() {
 		one := newScript(clock, setNow, f.withGeneral(inline(f.shape(f.one))))
@@ -71,7 +72,7 @@ func newScripts(clock, prefix string) scripts {
 func (s *scripts) choose(p *payload) *script {
 	a := bits.TrailingZeros16(p.algorithms)
 	switch {
-	case bits.OnesCount16(p.algorithms) != 1, len(p.follows) > 0, p.repeated && !isPacked(limiter.Algorithm(a)):
+	case bits.OnesCount16(p.algorithms) != 1, len(p.follows)+len(p.notes) > 0, p.repeated && !isPacked(limiter.Algorithm(a)):
 		return &s.take
 	case p.windowCount == 1 && !p.repeated:
 		return &s.one[a]

@@ -68,7 +68,7 @@ func (s *Store) isOneCall(claims []limiter.Claim, shadows []*limiter.Shadow) boo
 	}
 	isOther := func(all []limiter.Claim) bool {
 		for i := range all {
-			if all[i].RedissonName != "" || s.partSlot(&all[i]) != s.partSlot(&claims[0]) {
+			if all[i].RedissonName != "" || s.isCluster && isNoted(&all[i]) || s.partSlot(&all[i]) != s.partSlot(&claims[0]) {
 				return true
 			}
 		}
@@ -102,6 +102,7 @@ func (s *Store) takeInOneCall(ctx context.Context, claims []limiter.Claim, d *li
 		return err
 	}
 	c := s.newCall(claims, newID())
+	c.notes = !s.isCluster
 	for _, h := range shadows {
 		c.claims = append(c.claims, h.Claims...)
 		c.shadows = append(c.shadows, shadowCall{size: len(h.Claims)})
@@ -120,13 +121,13 @@ func (s *Store) takeInOneCall(ctx context.Context, claims []limiter.Claim, d *li
 
 // addWithShadows adds the request of c, and its shadows behind it.
 func (b *batch) addWithShadows(g *slotBatch, c *call) {
-	b.addRequest(g, c.id, c.request(), b.index.find(&c.claims[0]))
+	b.addRequest(g, c, c.request(), b.index.find(&c.claims[0]))
 	p := &g.payload
 	p.follows = append(p.follows, make([]byte, p.nRequests-len(p.follows))...)
 	from := c.own
 	for i := range c.shadows {
 		to := from + c.shadows[i].size
-		b.addRequest(g, c.id, c.claims[from:to], b.index.find(&c.claims[from]))
+		b.addRequest(g, c, c.claims[from:to], b.index.find(&c.claims[from]))
 		p.follows, from = append(p.follows, 1), to
 	}
 }

@@ -63,8 +63,9 @@ type Store struct {
 	redissonLog, redissonWindow redissonScripts
 	maxInFlight                 int
 	pipelines                   *pipelines
-	calls                       sync.Pool // of *call
-	isCluster                   bool      // the scripts of a call need all keys in one slot
+	calls                       sync.Pool      // of *call
+	isCluster                   bool           // the scripts of a call need all keys in one slot
+	background                  sync.WaitGroup // returns in several slots
 	grace                       time.Duration
 	reports                     *reports
 	outage                      *outage
@@ -120,6 +121,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 // open. After Close, Take returns limiter.ErrUnavailable.
 func (s *Store) Close() error {
 	s.outage.close(s)
+	s.background.Wait()
 	s.pipelines.close()
 	if s.invalidations != nil {
 		s.invalidations.close()
@@ -170,6 +172,14 @@ func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d 
 		}
 		ctx = reportCtx
 	}
+	if s.notesApart(claims) {
+		return s.takeAndNote(ctx, claims, d)
+	}
+	return s.takeParts(ctx, claims, d)
+}
+
+// takeParts takes claims, which may have several parts.
+func (s *Store) takeParts(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	if len(claims) > 1 && !s.isSinglePart(claims) {
 		return s.reserve(ctx, claims, d)
 	}
@@ -178,16 +188,17 @@ func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d 
 
 // takeTogether takes claims that one script call can decide.
 func (s *Store) takeTogether(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return s.takePart(ctx, claims, newID(), d)
+	c := s.newCall(claims, newID())
+	c.notes = !s.isCluster
+	return s.takePart(ctx, c, d)
 }
 
-// takePart has Redis decide claims of one part, under the permit ID id.
-func (s *Store) takePart(ctx context.Context, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
-	p, err := s.pipelines.forClaim(ctx, &claims[0])
+// takePart has Redis decide c, which has claims of one part.
+func (s *Store) takePart(ctx context.Context, c *call, d *limiter.Decision) error {
+	p, err := s.pipelines.forClaim(ctx, &c.claims[0])
 	if err != nil {
 		return err
 	}
-	c := s.newCall(claims, id)
 	if err := p.do(ctx, c); err != nil {
 		return err
 	}

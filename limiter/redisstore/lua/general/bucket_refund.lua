@@ -52,7 +52,7 @@ function functions.refund(w, id, cost, at)
     credit(w, cost)
     return cost
   end
-  if score then return refund_single(w, id, cost, score) end
+  if score then return tonumber(score) > NOW - w.l.length and refund_single(w, id, cost, score) or 0 end
   if call('ZSCORE', w.log, single(id, 0)) then return 0 end
   return refund_merged(w, id, cost, at)
 end

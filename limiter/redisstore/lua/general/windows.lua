@@ -17,21 +17,23 @@ while limit_at <= #limits_text do
   }
 end
 
--- window makes a table of the i-th window, of which ARGV[2] has three bytes: the number of its
--- limit and (2) of the first of its KEYS. The table has from the beginning what most windows
--- need, because a table that grows costs much more.
-local function window(i)
-  local number, x, y = byte(ARGV[2], 3 * i - 2, 3 * i)
-  local l, k = limits[number], x + y * 256
+-- new_window makes a table of a window of the limit l and its keys, one or three. The table has
+-- from the beginning what most windows need, because a table that grows costs much more.
+local function new_window(l, state, log, base)
   local functions = algorithms[l.algorithm]
   if functions.keys == 1 then
-    return { l = l, algorithm = functions, state = KEYS[k], left = 0, raw = false, ban = 0, floor = 0, marks = '', banned = nil }
+    return { l = l, algorithm = functions, state = state, left = 0, raw = false, ban = 0, floor = 0, marks = '', banned = nil }
   end
   if not l.old then l.old = int(NOW - l.length) end
-  return {
-    l = l, algorithm = functions, state = KEYS[k], log = KEYS[k + 1], base = KEYS[k + 2],
-    left = 0, given = 0, gone = 0, size = false, members = false,
-  }
+  return { l = l, algorithm = functions, state = state, log = log, base = base, left = 0, given = 0, gone = 0, size = false, members = false }
+end
+
+-- window makes a table of the i-th window, of which ARGV[2] has three bytes: the number of its
+-- limit and (2) of the first of its KEYS.
+local function window(i)
+  local number, x, y = byte(ARGV[2], 3 * i - 2, 3 * i)
+  local k = x + y * 256
+  return new_window(limits[number], KEYS[k], KEYS[k + 1], KEYS[k + 2])
 end
 
 -- list_windows makes tables of all windows.

@@ -1,0 +1,242 @@
+package limitertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// notable are the algorithms whose permits can be noted.
+func notable() (all []limiter.Algorithm) {
+	for _, a := range rated() {
+		if !a.HasLeases() {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// notedLimits are the windows of one noted limit.
+func notedLimits(a limiter.Algorithm, name string, rates ...limiter.Rate) (all []*limiter.Limit) {
+	for _, r := range rates {
+		l := limit(fmt.Sprintf("%s-%s:%dms", name, a, r.Window.Milliseconds()), r.Count, r.Window)
+		l.Algorithm, l.Noted = a, true
+		all = append(all, l)
+	}
+	return all
+}
+
+// claimsOf are claims on the windows of one limit.
+func claimsOf(limits []*limiter.Limit, k, subject limiter.Key) (all []limiter.Claim) {
+	for _, l := range limits {
+		all = append(all, limiter.Claim{Limit: l, Key: k, Cost: 1, Value: subject})
+	}
+	return all
+}
+
+// returns calls Return and checks of how many decisions it returned permits.
+func (s *suite) returns(limits []*limiter.Limit, subject limiter.Key, want int) {
+	s.t.Helper()
+	got, err := s.Store.(limiter.AdminStore).Return(s.t.Context(), limits, subject)
+	if err != nil || got != want {
+		s.t.Fatalf("permits of %d decisions returned, %v; want %d", got, err, want)
+	}
+}
+
+// returned: what was noted under a subject is returned, whatever the key, and nothing else.
+func returned(t *testing.T, s *suite) {
+	for _, a := range notable() {
+		limits := notedLimits(a, "unused", limiter.Rate{Count: 4, Window: 20 * time.Second}, limiter.Rate{Count: 6, Window: 200 * time.Second})
+		s.Advance(time.Duration(200_000-s.peek(t, claimsOf(limits, s.key(), s.key())).At.UnixMilli()%200_000) * time.Millisecond) // a sliding window begins
+		one, other, ann, bob := s.key(), s.key(), s.key(), s.key()
+		left := func(k limiter.Key, short, long int64) {
+			t.Helper()
+			claims := claimsOf(limits, k, limiter.Key{})
+			s.left(claims[:1], short)
+			s.left(claims[1:], long)
+		}
+		s.returns(limits, ann, 0)
+		s.allowed(claimsOf(limits, one, ann), 2)
+		s.allowed(claimsOf(limits, other, ann), 1)
+		refunded := s.allowed(claimsOf(limits, one, ann), 1)
+		s.allowed(claimsOf(limits, one, bob), 1)
+		if d := s.take(t, claimsOf(limits, one, ann)); d.Allowed {
+			t.Fatalf("%s: granted %+v", a, d)
+		}
+		s.allowed(append(claimsOf(limits, other, ann), oneClaim(limit("plain", 9, time.Minute), one, 2)...), 1)
+		s.refund(t, claimsOf(limits, one, ann), refunded.Permit)
+		left(one, 1, 3)
+		left(other, 2, 4)
+		s.returns(limits, ann, 4)
+		left(one, 3, 5)
+		left(other, 4, 6)
+		s.returns(limits, ann, 0)
+		s.returns(limits, s.key(), 0)
+		left(one, 3, 5)
+
+		s.allowed(claimsOf(limits, one, limiter.Key{}), 1) // without a subject
+		s.returns(limits, limiter.Key{}, 0)
+		s.allowed(claimsOf(limits, other, ann), 1)
+		s.Advance(20 * time.Second)
+		s.allowed(claimsOf(limits, other, ann), 1)
+		s.returns(limits, ann, 2) // of the first in the longer window
+		s.Advance(400 * time.Second)
+		s.allowed(claimsOf(limits, other, ann), 1)
+		s.Advance(400 * time.Second)
+		s.returns(limits, ann, 0)
+		left(one, 4, 6)
+		left(other, 4, 6)
+
+		wide := notedLimits(a, "unused", limiter.Rate{Count: 90, Window: 20 * time.Second}) // a rate of its own
+		s.allowed(claimsOf(wide, one, bob), 7)
+		s.returns(append(slices.Clone(limits), wide...), bob, 7)
+		s.left(claimsOf(wide, one, bob), 90)
+
+		beside := []limiter.Shadow{{Claims: claimsOf(limits, other, bob)}}
+		for range 5 {
+			var d limiter.Decision
+			if err := limiter.TakeWithShadows(t.Context(), s.Store, claimsOf(limits, one, ann)[:1], &d, beside); err != nil || beside[0].Err != nil {
+				t.Fatal(err, beside[0].Err)
+			}
+		}
+		s.returns(limits, bob, 4)
+		s.returns(limits, ann, 4)
+		left(other, 4, 6)
+	}
+}
+
+// returnedOnce: a permit is returned once, however many calls return or refund it at a time.
+func returnedOnce(t *testing.T, s *suite) {
+	for _, a := range notable() {
+		limits := notedLimits(a, "once", limiter.Rate{Count: 20, Window: 100 * time.Second})
+		k, subject, other := s.key(), s.key(), s.key()
+		s.allowed(claimsOf(limits, k, other), 10)
+		claims := claimsOf(limits, k, subject)
+		var permits []limiter.Permit
+		for range 10 {
+			permits = append(permits, s.allowed(claims, 1).Permit)
+		}
+		var all sync.WaitGroup
+		var decisions atomic.Int64
+		for i := range 8 {
+			all.Go(func() {
+				n, err := s.Store.(limiter.AdminStore).Return(t.Context(), limits, subject)
+				if err != nil {
+					t.Error(err)
+				}
+				decisions.Add(int64(n))
+			})
+			all.Go(func() {
+				if err := s.Store.Refund(t.Context(), claims, permits[i]); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := decisions.Load(); n < 2 || n > 10 {
+			t.Errorf("%s: permits of %d decisions returned", a, n)
+		}
+		s.left(claims, 10)
+	}
+}
+
+// returnedRandom: a return is what refunds by ID of all that is noted are. Each step is taken on
+// two sets of keys: the permits of one are returned by subject, those of the other by ID.
+func returnedRandom(t *testing.T, s *suite) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	for round := range min(60, 2+s.steps()/6) {
+		a := notable()[round%len(notable())]
+		limits := notedLimits(a, fmt.Sprint("random", round),
+			limiter.Rate{Count: 1 + r.Int64N(40), Window: time.Duration(1+r.IntN(20)) * time.Second},
+			limiter.Rate{Count: 1 + r.Int64N(200), Window: time.Duration(21+r.IntN(60)) * time.Second})
+		if !t.Run(fmt.Sprint(a), func(t *testing.T) { newTwin(s, limits).run(t, r) }) {
+			t.Fatalf("seed %d, round %d", seed, round)
+		}
+	}
+}
+
+// A twin takes the same steps on two sets of keys.
+type twin struct {
+	*suite
+	limits    []*limiter.Limit
+	byNote    [3]limiter.Key // the keys whose permits are returned by subject
+	byID      [3]limiter.Key
+	subjects  [4]limiter.Key
+	notedByID [4][]noted
+}
+
+// A noted is what one decision took.
+type noted struct {
+	claims []limiter.Claim
+	permit limiter.Permit
+}
+
+func newTwin(s *suite, limits []*limiter.Limit) *twin {
+	w := &twin{suite: s, limits: limits}
+	for i := range w.byNote {
+		w.byNote[i], w.byID[i] = s.key(), s.key()
+	}
+	for i := range w.subjects {
+		w.subjects[i] = s.key()
+	}
+	return w
+}
+
+func (w *twin) run(t *testing.T, r *rand.Rand) {
+	for step := range 60 {
+		w.Advance(time.Duration(r.IntN(4)*r.IntN(1500)) * time.Millisecond)
+		subject := r.IntN(len(w.subjects))
+		if noted := w.notedByID[subject]; r.IntN(8) == 0 || len(noted) == 30 {
+			w.returnAll(t, subject)
+		} else {
+			w.takeBoth(t, r, subject)
+		}
+		for i := range w.byNote {
+			got, want := w.peek(t, claimsOf(w.limits, w.byNote[i], limiter.Key{})), w.peek(t, claimsOf(w.limits, w.byID[i], limiter.Key{}))
+			if fmt.Sprint(got.Outcomes) != fmt.Sprint(want.Outcomes) {
+				t.Fatalf("step %d, key %d: %+v, want %+v", step, i, got.Outcomes, want.Outcomes)
+			}
+		}
+	}
+}
+
+// takeBoth takes the same from a key of both sets. Now and then it is refunded by ID at once, as for a
+// message that was not sent.
+func (w *twin) takeBoth(t *testing.T, r *rand.Rand, subject int) {
+	i, cost := r.IntN(len(w.byNote)), 1+r.Int64N(3)
+	got, want := claimsOf(w.limits, w.byNote[i], w.subjects[subject]), claimsOf(w.limits, w.byID[i], limiter.Key{})
+	for j := range got {
+		got[j].Cost = min(cost, got[j].Limit.Capacity())
+		want[j].Cost = got[j].Cost
+	}
+	d, e := w.take(t, got), w.take(t, want)
+	if d.Allowed != e.Allowed {
+		t.Fatalf("%+v, want %+v", d, e)
+	}
+	if !d.Allowed {
+		return
+	}
+	w.notedByID[subject] = append(w.notedByID[subject], noted{want, e.Permit})
+	if r.IntN(6) == 0 {
+		w.refund(t, got, d.Permit)
+		w.refund(t, want, e.Permit)
+	}
+}
+
+// returnAll returns all permits of a subject, of one set by the note and of the other by ID.
+func (w *twin) returnAll(t *testing.T, subject int) {
+	if _, err := w.Store.(limiter.AdminStore).Return(t.Context(), w.limits, w.subjects[subject]); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range w.notedByID[subject] {
+		w.refund(t, n.claims, n.permit)
+	}
+	w.notedByID[subject] = nil
+}

@@ -1,0 +1,252 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
+)
+
+// A note is a string in Redis that names the permits that were taken of a limit under one subject:
+// see lua/general/note.lua. A script that takes permits in a single Redis notes them, and another one
+// returns them. In a cluster the note and the permits are in different slots: the permits are taken and
+// then noted, and the note is removed before they are returned by their IDs. A process that dies in
+// between leaves permits that are taken until they expire.
+const (
+	noteSign  = 'n' // in the name of the key, in place of the sign of an algorithm
+	noteBytes = 44  // of one permit in a note
+	noteHead  = 14  // of that, the ID and the time
+)
+
+// isNoted reports whether the permits of c are noted under its value.
+func isNoted(c *limiter.Claim) bool { return c.Limit.Noted && c.Value != limiter.Key{} }
+
+// appendNote appends the name of the note of limits that have the name of l up to the last colon.
+func (n names) appendNote(out []byte, l *limiter.Limit, subject limiter.Key) []byte {
+	box, _ := splitName(l.Name)
+	out = append(append(out, n.prefix...), ":{"...)
+	out = append(append(out, subject.String()...), "}:"...)
+	return append(append(out, box...), '{', noteSign, '}')
+}
+
+// noteGroup returns the claims at the beginning of claims, without those that are not noted, that are
+// noted in one key, and the rest.
+func noteGroup(claims []limiter.Claim) (group, rest []limiter.Claim) {
+	for i := range claims {
+		c := &claims[i]
+		switch {
+		case !isNoted(c):
+		case len(group) == 0 || isSameNote(&group[0], c):
+			group = append(group, *c)
+		default:
+			rest = append(rest, *c)
+		}
+	}
+	return group, rest
+}
+
+// isSameNote reports whether a and b are noted in one key.
+func isSameNote(a, b *limiter.Claim) bool {
+	own, _ := splitName(a.Limit.Name)
+	other, _ := splitName(b.Limit.Name)
+	return own == other && a.Value == b.Value
+}
+
+// appendNoted appends what a note has of each claim behind the time, and returns how long the note
+// has to live.
+func appendNoted(out []byte, claims []limiter.Claim) ([]byte, time.Duration) {
+	var ttl time.Duration
+	for i := range claims {
+		c := &claims[i]
+		out = binary.LittleEndian.AppendUint32(out, uint32(c.Cost))
+		out = appendTime(append(out, c.Key[:]...), c.Limit.Rate.Window)
+		out = binary.LittleEndian.AppendUint32(out, uint32(c.Limit.Rate.Count))
+		ttl = max(ttl, c.Limit.Horizon())
+	}
+	return out, ttl
+}
+
+// note appends what the current request notes if it is granted.
+func (p *payload) note(n names, id [16]byte, claims []limiter.Claim) {
+	for group, rest := noteGroup(claims); len(group) > 0; group, rest = noteGroup(rest) {
+		p.name = n.appendNote(p.name[:0], group[0].Limit, group[0].Value)
+		p.keys = wire.AppendBulk(p.keys, p.name)
+		p.nKeys++
+		noted, ttl := appendNoted(nil, group)
+		p.notes = binary.LittleEndian.AppendUint16(p.notes, uint16(p.current.result))
+		p.notes = appendTime(binary.LittleEndian.AppendUint16(p.notes, uint16(p.nKeys)), ttl)
+		p.notes = append(append(append(p.notes, id[:idBytes]...), byte(len(group))), noted...)
+	}
+}
+
+// notesApart reports whether what is taken for claims is noted by a call of its own.
+func (s *Store) notesApart(claims []limiter.Claim) bool {
+	for i := range claims {
+		if isNoted(&claims[i]) {
+			return s.isCluster || !s.isSinglePart(claims)
+		}
+	}
+	return false
+}
+
+// takeAndNote takes claims and then notes what was taken, in the time of one call.
+func (s *Store) takeAndNote(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.takeParts(ctx, claims, d); err != nil || !d.Allowed {
+		return err
+	}
+	s.noteTaken(ctx, claims, d.Permit)
+	return nil
+}
+
+// noteTaken notes what p took, and waits until Redis has done so. If that fails, the permits are taken
+// until they expire.
+func (s *Store) noteTaken(ctx context.Context, claims []limiter.Claim, p limiter.Permit) {
+	var calls []*call
+	for group, rest := noteGroup(claims); len(group) > 0; group, rest = noteGroup(rest) {
+		noted, ttl := appendNoted(nil, group)
+		name := string(s.names.appendNote(nil, group[0].Limit, group[0].Value))
+		args := []any{"", ttl.Milliseconds(), string(p.ID[:idBytes]), p.At.UnixMilli(), noted}
+		if c, err := s.queueChange(subjectClaim(group[0].Limit, group[0].Value), changeCommand{&s.scripts.note, []string{name}, args}); err == nil {
+			calls = append(calls, c)
+		}
+	}
+	for _, c := range calls {
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// subjectClaim returns claims in the slot of a subject.
+func subjectClaim(l *limiter.Limit, subject limiter.Key) []limiter.Claim {
+	return []limiter.Claim{{Limit: l, Key: subject, Cost: 1}}
+}
+
+// Return implements limiter.AdminStore.
+func (s *Store) Return(_ context.Context, limits []*limiter.Limit, subject limiter.Key) (decisions int, err error) {
+	return s.StartReturn(limits, subject)()
+}
+
+// StartReturn is to Return as StartRefund is to Refund. In a cluster the permits are in other slots than
+// their note: there a Take that begins before wait returns may be decided before they are returned.
+func (s *Store) StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
+	for _, l := range limits {
+		if err := l.CheckNoted(); err != nil {
+			return func() (int, error) { return 0, err }
+		}
+	}
+	if len(limits) == 0 {
+		return func() (int, error) { return 0, nil }
+	}
+	if s.isCluster {
+		return s.startReturnInSlots(limits, subject)
+	}
+	c, err := s.queueChange(subjectClaim(limits[0], subject), s.returnCommand(limits, subject))
+	if err != nil {
+		return func() (int, error) { return 0, returnError(err) }
+	}
+	s.refusals.invalidateLimits(limits)
+	return func() (int, error) {
+		<-c.done
+		if c.err != nil {
+			return 0, returnError(c.err)
+		}
+		return int(c.reply), nil
+	}
+}
+
+func returnError(err error) error {
+	return fmt.Errorf("return permits of a subject: %w: %w", limiter.ErrUnavailable, err)
+}
+
+// returnCommand returns the script call that returns what is noted under subject.
+func (s *Store) returnCommand(limits []*limiter.Limit, subject limiter.Key) changeCommand {
+	var packed []byte
+	args := []any{nil, s.names.prefix + ":{"}
+	for _, l := range limits {
+		_, tag := splitName(l.Name)
+		if !isPacked(l.Algorithm) {
+			tag = ""
+		}
+		packed = appendLimit(packed, l, tag)
+		_, name, _ := strings.Cut(string(s.names.append(nil, &limiter.Claim{Limit: l}, 0)), "{")
+		_, name, _ = strings.Cut(name, "}")
+		args = append(args, "}"+strings.TrimSuffix(name, windowKey(0)))
+	}
+	args[0] = packed
+	return changeCommand{&s.scripts.returnNoted, []string{string(s.names.appendNote(nil, limits[0], subject))}, args}
+}
+
+// startReturnInSlots is StartReturn in a cluster.
+func (s *Store) startReturnInSlots(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
+	decisions, failed := 0, error(nil)
+	done := make(chan struct{})
+	s.background.Go(func() {
+		defer close(done)
+		decisions, failed = s.returnInSlots(limits, subject)
+	})
+	return func() (int, error) {
+		<-done
+		return decisions, failed
+	}
+}
+
+// returnInSlots removes a note and then returns its permits by their IDs.
+func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key) (int, error) {
+	ctx, cancel := s.withTimeout()
+	defer cancel()
+	text, err := s.client.GetDel(ctx, string(s.names.appendNote(nil, limits[0], subject))).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, returnError(err)
+	}
+	decisions, failed := 0, error(nil)
+	for rest := text; len(rest) >= noteBytes; {
+		claims, permit := readNoted(&rest, limits)
+		n, err := s.startRefund(claims, permit)()
+		if n > 0 {
+			decisions++
+		}
+		failed = errors.Join(failed, err)
+	}
+	return decisions, failed
+}
+
+// readNoted reads what one decision took from the start of a note, and removes it. It leaves out
+// claims on windows that none of limits has.
+func readNoted(note *[]byte, limits []*limiter.Limit) (claims []limiter.Claim, p limiter.Permit) {
+	first := (*note)[:noteHead]
+	copy(p.ID[:], first[:idBytes])
+	p.At = time.UnixMilli(int64(readTime6(first[idBytes:])))
+	for len(*note) >= noteBytes && string((*note)[:noteHead]) == string(first) {
+		one := (*note)[noteHead:noteBytes]
+		*note = (*note)[noteBytes:]
+		window, count := time.Duration(readTime6(one[20:]))*time.Millisecond, int64(binary.LittleEndian.Uint32(one[26:]))
+		i := slices.IndexFunc(limits, func(l *limiter.Limit) bool { return l.Rate.Window == window })
+		if i >= 0 {
+			l := limiter.NotedLimit(limits, limits[i], count)
+			claims = append(claims, limiter.Claim{Limit: l, Key: limiter.Key(one[4:20]), Cost: int64(binary.LittleEndian.Uint32(one))})
+		}
+	}
+	return claims, p
+}
+
+// readTime6 reads what appendTime has written.
+func readTime6(in []byte) uint64 {
+	var all [8]byte
+	copy(all[:6], in)
+	return binary.LittleEndian.Uint64(all[:])
+}

@@ -1,0 +1,108 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+)
+
+// unused is a limit on sends whose code was not used, and a claim on it for a subject.
+func unused(count int64, subject string) ([]*limiter.Limit, limiter.Claim) {
+	l := &limiter.Limit{Name: "sms.unused:1h", Rate: limiter.Rate{Count: count, Window: time.Hour}, Algorithm: limiter.SlidingLog, Noted: true}
+	return []*limiter.Limit{l}, limiter.Claim{Limit: l, Key: limiter.KeyOf("CN"), Cost: 1, Value: limiter.KeyOf(subject)}
+}
+
+func noteKey(subject string) string {
+	return "weir:{" + limiter.KeyOf(subject).String() + "}:sms.unused{n}"
+}
+
+// A cached refusal of a key is not repeated once permits were returned by their subject, which does
+// not say of which key: neither by this process, at once, nor by another.
+func TestReturn_CorrectsCachedRefusals(t *testing.T) {
+	s := newTestStore(t)
+	near, far := s.hearing(), s.hearing()
+	for range 20 {
+		limits, ann := unused(1, "ann")
+		_, bob := unused(1, "bob")
+		decide(t, near, ann)
+		for _, store := range []*redisstore.Store{near, far} {
+			if decide(t, store, bob).Allowed || decide(t, store, bob).Repeats == nil {
+				t.Fatal("not refused from the cache")
+			}
+		}
+		wait := near.StartReturn(limits, limiter.KeyOf("ann"))
+		if d := decide(t, near, bob); !d.Allowed {
+			t.Fatalf("refused after the return: %+v", d)
+		}
+		if n, err := wait(); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if n, err := near.Return(t.Context(), limits, limiter.KeyOf("bob")); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		s.until("the other process hears of it", func() bool { return decide(t, far, bob).Allowed })
+		if n, err := far.Return(t.Context(), limits, limiter.KeyOf("bob")); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+}
+
+// Taking and noting is one script call, and so is returning; a note is small and expires.
+func TestReturn_IsOneScript(t *testing.T) {
+	s := newTestStore(t)
+	limits, c := unused(1000, "ann")
+	before := s.scripts()
+	s.allowed([]limiter.Claim{c}, 100)
+	if n := s.scripts() - before; n != 101 { // once Redis did not know the script
+		t.Errorf("%d scripts for 100 requests", n)
+	}
+	if n := s.do("strlen", noteKey("ann")).(int64); n != 64*44 {
+		t.Errorf("a note of %d bytes", n)
+	}
+	if ttl := s.do("pttl", noteKey("ann")).(int64); ttl < 3_590_000 || ttl > 3_600_000 {
+		t.Errorf("a note lives for %d ms", ttl)
+	}
+	if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("ann")); n != 64 || err != nil {
+		t.Error(n, err)
+	}
+	if n := s.scripts() - before; n != 102 {
+		t.Errorf("%d scripts with the return", n)
+	}
+	s.left([]limiter.Claim{c}, 1000-100+64)
+	if n := s.do("exists", noteKey("ann")).(int64); n != 0 {
+		t.Error("the note is still there")
+	}
+}
+
+// A refused request notes nothing. A note or a key of another type costs what it concerns.
+func TestReturn_ForeignKeys(t *testing.T) {
+	s := newTestStore(t)
+	limits, ann := unused(2, "ann")
+	_, bob := unused(2, "bob")
+	s.do("set", noteKey("bob"), "short")
+	s.allowed([]limiter.Claim{ann}, 1)
+	s.allowed([]limiter.Claim{bob}, 1)
+	if d := s.take([]limiter.Claim{{Limit: ann.Limit, Key: ann.Key, Cost: 1, Value: limiter.KeyOf("eve")}}); d.Allowed || s.do("exists", noteKey("eve")).(int64) != 0 {
+		t.Errorf("%+v is noted", d)
+	}
+	s.do("del", noteKey("ann"))
+	s.do("rpush", noteKey("ann"), "list")
+	if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("ann")); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("bob")); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	ann.Key = limiter.KeyOf("DE")
+	s.allowed([]limiter.Claim{ann}, 1) // its note is a list
+	s.do("del", noteKey("ann"))
+	s.allowed([]limiter.Claim{ann}, 1)
+	box := redisstore.BoxName(ann)
+	s.do("del", box)
+	s.do("rpush", box, "list")
+	if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("ann")); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+}

@@ -9,7 +9,7 @@ import (
 
 // maxNoted is the number of permits that are noted under one subject for each window; of more
 // the oldest are forgotten. They stay taken until they expire.
-const maxNoted = 32
+const maxNoted = 64
 
 // A noted is what one decision took of a Noted limit.
 type noted struct {

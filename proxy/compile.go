@@ -103,8 +103,10 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
 	l.refusalLimit = r.refusalLimit(from)
 	r.addKey(l.Key)
-	if l.Distinct != nil {
-		r.addKey(l.Distinct)
+	for _, s := range []*key.Spec{l.Distinct, l.Subject()} {
+		if s != nil {
+			r.addKey(s)
+		}
 	}
 	if l.Cost != nil {
 		r.addOrigin(l.Cost.From)
@@ -132,7 +134,7 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 			l.hashed[text] = override(rates)
 		}
 	}
-	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Distinct == nil && l.RedissonName == "" && l.overrides == nil && l.hashed == nil
+	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Distinct == nil && l.Return == nil && l.RedissonName == "" && l.overrides == nil && l.hashed == nil
 	return policies
 }
 
@@ -178,7 +180,7 @@ func (r *route) addRates(l *limit, rates []limiter.Rate, alerts alerts) (windows
 			number: len(r.windows) + len(windows),
 			rate:   l.Name + "-" + span,
 			near:   alerts.near(rate, l.Mode),
-			Limit:  limiter.Limit{Name: r.Name + "." + l.Name + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope},
+			Limit:  limiter.Limit{Name: r.Name + "." + l.Name + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil},
 		}
 		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
 		windows = append(windows, w)

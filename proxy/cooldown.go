@@ -35,34 +35,23 @@ func (g *generation) addCooldownResets(made map[string]*route) {
 	}
 }
 
-// resetCooldowns starts to reset the cooldowns and bans that the key of a request has on other routes,
-// as configured for its status. If the store is unreachable, they remain. They also remain if the
-// request was not counted: otherwise a client that may send any number of such requests could reset
-// its cooldowns at will. So do they after a method that servers answer by themselves (keepsPermits).
-func (a *admitter) resetCooldowns(q *admission, keys []extractedKey, status int) {
-	if q.exempt || q.isRepeat || q.keepsPermits {
+// resetCooldown starts to reset the cooldown and the ban that a key has under the limit of r. If the store is
+// unreachable, they remain.
+func (a *admitter) resetCooldown(q *admission, r *cooldownReset, k *extractedKey) {
+	claims := []limiter.Claim{{Limit: &r.window.Limit, Key: k.Key, Cost: 1}}
+	if q.bothSecrets {
+		claims = append(claims, limiter.Claim{Limit: &r.window.Limit, Key: k.previous, Cost: 1})
+	}
+	if err := a.fallback.local.Reset(context.Background(), claims); err != nil { // counted while the store was unreachable
+		q.fail(fmt.Errorf("reset cooldown: %w", err))
 		return
 	}
-	for _, r := range q.route.cooldownResets {
-		i := slices.IndexFunc(keys, func(k extractedKey) bool { return k.spec == r.key })
-		if i < 0 || keys[i].skip || !r.status.Has(status) {
-			continue
+	wait := startReset(a.store, claims)
+	q.settled.start("reset cooldown", func() error {
+		err := wait()
+		if err == nil {
+			a.metrics.resets.WithLabelValues(r.route, r.window.of.Name).Inc()
 		}
-		claims := []limiter.Claim{{Limit: &r.window.Limit, Key: keys[i].Key, Cost: 1}}
-		if q.bothSecrets {
-			claims = append(claims, limiter.Claim{Limit: &r.window.Limit, Key: keys[i].previous, Cost: 1})
-		}
-		if err := a.fallback.local.Reset(context.Background(), claims); err != nil { // counted while the store was unreachable
-			q.fail(fmt.Errorf("reset cooldown: %w", err))
-			continue
-		}
-		wait := startReset(a.store, claims)
-		q.settled.start("reset cooldown", func() error {
-			err := wait()
-			if err == nil {
-				a.metrics.resets.WithLabelValues(r.route, r.window.of.Name).Inc()
-			}
-			return err
-		})
-	}
+		return err
+	})
 }

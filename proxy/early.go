@@ -94,7 +94,7 @@ func (r *route) findEarlyLimits() {
 	var early []*limit
 	for _, l := range r.limits {
 		switch {
-		case inBody(l.Key) || inBody(l.Distinct):
+		case inBody(l.Key) || inBody(l.Distinct) || inBody(l.Subject()):
 			body = true
 		case l.Mode == config.Enforce && l.Wait == 0:
 			early = append(early, l)

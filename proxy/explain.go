@@ -35,6 +35,7 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 		e.explainKeys()
 		e.explainLists()
 		e.explainLimits()
+		e.explainReturns()
 		x.decision, x.claims = decided, claims
 	}
 	e.end(refusal)

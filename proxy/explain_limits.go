@@ -16,9 +16,10 @@ func (e *explainer) explainKeys() {
 	r := e.x.route
 	var specs []*key.Spec
 	for _, l := range r.limits {
-		specs = append(specs, l.Key)
-		if l.Distinct != nil {
-			specs = append(specs, l.Distinct)
+		for _, s := range []*key.Spec{l.Key, l.Distinct, l.Subject()} {
+			if s != nil {
+				specs = append(specs, s)
+			}
 		}
 	}
 	for _, lookup := range slices.Concat(r.lists, r.bodyLists) {
@@ -102,6 +103,9 @@ func (e *explainer) explainLimits() {
 		if from.Wait > 0 {
 			explained.Wait = from.Wait.String()
 		}
+		if to := from.Return; to != nil {
+			explained.Returned = "returned by " + to.Route + " for the same " + to.Subject.Name
+		}
 		if from.Penalty != nil {
 			explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " at the next refusal"
 			if from.Penalty.After > 1 {
@@ -115,6 +119,13 @@ func (e *explainer) explainLimits() {
 			e.explainLimit(x.route.limits[i], &explained)
 		}
 		e.Limits = append(e.Limits, explained)
+	}
+}
+
+// explainReturns adds each limit of another route whose permits a response returns.
+func (e *explainer) explainReturns() {
+	for _, r := range e.x.route.permitReturns {
+		e.Returns = append(e.Returns, ExplainedReturn{r.route, r.of.Name, r.key.Name, r.status.Ranges()})
 	}
 }
 

@@ -31,6 +31,7 @@ type Explanation struct {
 	Keys       []ExplainedKey    `json:"keys"`
 	Lists      []ExplainedList   `json:"lists"`
 	Limits     []ExplainedLimit  `json:"limits"`
+	Returns    []ExplainedReturn `json:"returns,omitempty"` // what a response of the route does to limits of others
 	Decision   ExplainedDecision `json:"decision"`
 	// Answer is a response by Weir itself: a refusal, a redirect or a fixed response. Upstream is
 	// the request that would be forwarded. Exactly one of the two is set.
@@ -105,8 +106,9 @@ type ExplainedLimit struct {
 	OnStoreFailure string `json:"on_store_failure"`
 	Exposed        bool   `json:"expose"`
 	Cost           int64  `json:"cost"`
-	Wait           string `json:"wait,omitempty"`    // the maximum time that a request waits for a permit
-	Penalty        string `json:"penalty,omitempty"` // the consequence of refusals
+	Wait           string `json:"wait,omitempty"`     // the maximum time that a request waits for a permit
+	Penalty        string `json:"penalty,omitempty"`  // the consequence of refusals
+	Returned       string `json:"returned,omitempty"` // by which responses of another route permits are returned
 	Shared         string `json:"redisson,omitempty"`
 	Override       bool   `json:"override,omitempty"` // the key has overridden rates
 	// Asked is false if the limit does not apply; Reason says why.
@@ -114,6 +116,14 @@ type ExplainedLimit struct {
 	Reason  string            `json:"reason,omitempty"`
 	Allowed bool              `json:"allowed"`
 	Windows []ExplainedWindow `json:"windows"`
+}
+
+// An ExplainedReturn is a limit of another route whose permits a response returns (return_on).
+type ExplainedReturn struct {
+	Route  string   `json:"route"`
+	Limit  string   `json:"limit"`
+	Key    string   `json:"key"` // of whose value the permits are returned
+	Status []string `json:"status"`
 }
 
 // An ExplainedWindow is one rate of a limit.

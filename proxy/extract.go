@@ -112,6 +112,13 @@ func (g *generation) claimFully(x *exchange, l *limit, k *extractedKey) (err err
 		}
 		value, previousValue = used.Key, used.previous
 	}
+	if s := l.Subject(); s != nil {
+		of, err := g.key(x, s)
+		if err != nil {
+			return err
+		}
+		value, previousValue = of.Key, of.Key // a note has the counts under both secrets; if the subject is missing there is none
+	}
 	windows := l.windows
 	if len(l.overrides)+len(x.extracted.overridden) > 0 {
 		windows = x.windows(l, k)

@@ -108,9 +108,7 @@ func (x *exchange) settleHead(status int) {
 		return
 	}
 	x.admitter.settleHead(&x.admission, refundRule{x.outcome.refund || x.route.RefundOn.Status.Has(status), &upstream.Result{Status: status}})
-	if len(x.route.cooldownResets) > 0 {
-		x.admitter.resetCooldowns(&x.admission, x.extracted.keys, status)
-	}
+	x.admitter.settleOthers(&x.admission, x.extracted.keys, status)
 }
 
 // onHeader adds the rate limit fields to the header of the forwarded response, and removes the

@@ -89,6 +89,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	g.table = routing.NewTable(entries)
 	g.setCounters(l.observer)
 	g.addCooldownResets(made)
+	g.addPermitReturns(made)
 	g.protectFields(c.Routes)
 	g.users.Store(1)
 	g.onClosed = func() {} // until it is installed

@@ -59,6 +59,7 @@ type proxyMetrics struct {
 	retries          *prometheus.CounterVec
 	listMatches      *prometheus.CounterVec
 	resets           *prometheus.CounterVec
+	returns          *prometheus.CounterVec
 	waits            *prometheus.CounterVec
 	waiting          *prometheus.GaugeVec
 	newKeys          *prometheus.CounterVec
@@ -104,6 +105,7 @@ func newMetrics(r prometheus.Registerer) *proxyMetrics {
 	}
 	m.newKeys = counter("new_keys_total", "Requests with keys not seen recently, by result.", "route", "result")
 	m.resets = counter("cooldown_resets_total", "Cooldowns reset by a response on another route.", "route", "limit")
+	m.returns = counter("returns_total", "Requests whose permits a limit has returned because of a response on another route.", "route", "limit")
 	m.waits = counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests waiting for a permit."}, []string{"route", "limit"})
 	m.unloggedResets = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "HTTP/2 requests reset by their clients that were left out of the log."})

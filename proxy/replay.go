@@ -129,7 +129,7 @@ func (r *Replay) finish(v *visit) {
 	}
 	x.stopRenewing() // they use the real clock
 	x.outcome.result = v.result()
-	ends := len(x.route.cooldownResets) > 0 || x.needsRefund(&x.outcome)
+	ends := len(x.route.cooldownResets)+len(x.route.permitReturns) > 0 || x.needsRefund(&x.outcome)
 	if v.duration > 0 && ends {
 		r.renew(v, r.now.Add(v.duration))
 		r.events.add(r.now.Add(v.duration), func() { r.settle(v) })
@@ -145,7 +145,7 @@ func (r *Replay) finish(v *visit) {
 // settle settles a request at its end.
 func (r *Replay) settle(v *visit) {
 	ctx := context.Background()
-	r.proxy.admitter.resetCooldowns(&v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
+	r.proxy.admitter.settleOthers(&v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
 	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
 	if v.x.settled.refunded {
 		r.tally.route(v.route).Returned++

@@ -77,7 +77,12 @@ func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
 	if of.hashed != nil && !l.knowsAll(keyOrigins(of.Key), x) { // the line does not tell which keys have other rates
 		return false
 	}
-	return l.knowsKey(of.Key, x) && (of.Distinct == nil || l.knowsKey(of.Distinct, x))
+	for _, s := range []*key.Spec{of.Key, of.Distinct, of.Subject()} {
+		if s != nil && !l.knowsKey(s, x) {
+			return false
+		}
+	}
+	return true
 }
 
 func (l *LoggedRequest) knowsKey(s *key.Spec, x *exchange) bool {

@@ -26,12 +26,13 @@ type route struct {
 	early             []*limit     // limits that are evaluated before the body is read
 	windows           []*window
 	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
+	permitReturns     []permitReturn               // permits of other routes that responses of this route return
 	hashes            bool                         // some limit lists keys by their hash that have rates of their own
 	readsQuery        bool                         // a key is read from the query
 	readsLate         bool                         // a key or a cost is read from the body, or from a token, which takes long to verify
 	waits             bool                         // some limit lets requests wait for a permit
 	holds             bool                         // some limit is on concurrent requests, whose permits are held until the end of the response
-	settlesHead       bool                         // the head of a response may refund permits or reset cooldowns
+	settlesHead       bool                         // the head of a response may refund or return permits, or reset cooldowns
 	settles           bool                         // some limit may refund permits of a request that was forwarded, whatever RefundOn says
 	keyParams         []string                     // path parameters that are keys, which the log hides
 	keyFields         fieldNames                   // header fields from which a key, a cost or an idempotency key is read

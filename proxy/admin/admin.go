@@ -57,6 +57,8 @@ type Options struct {
 	// operator to ctx (WithOperator), for the audit trail.
 	Standing func(ctx context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error)
 	Change   func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error)
+	// Outcome returns the permits of the requests for a subject, as a response of another route does.
+	Outcome func(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResult, error)
 	// Explain reports what would be done with a request, without side effects.
 	Explain func(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error)
 	// Simulate replays an access log; nil if that is not supported. AccessLog is the access log

@@ -52,6 +52,7 @@ func (o Options) endpoints() []endpoint {
 		writeEndpoint("/keys/grant", "Grant permits to a key, up to its limit, on all nodes.", o.grant).idempotent(o.Once),
 		writeEndpoint("/keys/ban", "Ban a key for some time on all nodes.", o.ban).idempotent(o.Once),
 		writeEndpoint("/keys/unban", "End the bans of a key on all nodes; its counts stay.", o.change(proxy.KeyUnban)).idempotent(o.Once),
+		writeEndpoint("/outcomes", "Tell what became of earlier requests: an outcome verified returns the permits that limits with return_on have taken for this value, as a response of the route that return_on names does.", o.Outcome).idempotent(o.Once),
 		o.reloading(),
 		requiresCluster(o, writeEndpoint("/push", "Make all nodes serve a configuration, or none. With dry_run it is only checked.", o.push)).withMaxBody(maxBundleBody),
 		requiresCluster(o, writeEndpoint("/rollback", "Make all nodes serve an earlier generation.", o.rollback)),

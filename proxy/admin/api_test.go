@@ -36,6 +36,10 @@ func recordingOptions(done *[]string) Options {
 			note(ctx, fmt.Sprintf("%s %v %s %d %s", c.Action, c.Pairs, c.For, c.Permits, c.Reason))
 			return proxy.KeyResult{KeyChange: c}, nil
 		},
+		Outcome: func(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResult, error) {
+			note(ctx, fmt.Sprintf("outcome %v", o))
+			return proxy.OutcomeResult{}, nil
+		},
 		Explain: func(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
 			note(ctx, "explain "+r.URL)
 			return proxy.Explanation{}, nil
@@ -52,6 +56,7 @@ func TestAPI_KeysAreNamedInTheBody(t *testing.T) {
 		{"keys/ban", "{" + pairs + `, "for": "1h"}`, "local ban [{phone 1}] 1h 0 "},
 		{"keys/unban", "{" + pairs + "}", "local unban [{phone 1}] 0s 0 "},
 		{"explain", `{"method": "GET", "url": "/a"}`, "local explain /a"},
+		{"outcomes", `{"key": "phone", "value": "1", "outcome": "verified"}`, "local outcome {phone 1 verified}"},
 		{"reload", "", "local reload"},
 	} {
 		var done []string

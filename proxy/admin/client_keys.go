@@ -29,6 +29,11 @@ func (c Client) Change(ctx context.Context, k proxy.KeyChange) (proxy.KeyResult,
 	return proxy.KeyResult{}, fmt.Errorf("there is no action %q", k.Action)
 }
 
+// Outcome tells what became of the requests for a key.
+func (c Client) Outcome(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResult, error) {
+	return post[proxy.OutcomeResult](ctx, c, "/api/v1/outcomes", o)
+}
+
 // Explain reports what the node would do with a request.
 func (c Client) Explain(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
 	return post[proxy.Explanation](ctx, c, "/api/v1/explain", r)

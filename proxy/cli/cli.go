@@ -46,6 +46,7 @@ type commands struct {
 	Explain     explainCommand     `cmd:"" help:"Explain what would happen to a request, and why, without taking permits."`
 	Simulate    simulateCommand    `cmd:"" help:"Replay access logs, and report what the limits would have decided."`
 	Keys        keysCommand        `cmd:"" help:"Show, reset, grant, ban or unban a key on all nodes."`
+	Outcome     outcomeCommand     `cmd:"" help:"Tell that the code for a key was used, so that the permits of its requests are returned."`
 	Top         topCommand         `cmd:"" help:"Show live which keys send most requests and are refused most, on all nodes, and ban or reset the selected one."`
 	Nodes       nodesCommand       `cmd:"" help:"List the nodes, with the leader, configuration drift, and the nodes that were lost."`
 	Decisions   decisionsCommand   `cmd:"" help:"List what all nodes decided about recent requests."`

@@ -27,6 +27,7 @@ func (e explainText) print(out io.Writer) {
 	e.keys(t)
 	e.lists(t)
 	e.limits(t)
+	e.returns(t)
 	e.decision(t)
 	e.answer(t)
 	e.upstream(t)
@@ -132,6 +133,17 @@ func (e explainText) limits(t *tabwriter.Writer) {
 	}
 }
 
+// returns writes which permits of other routes a response returns.
+func (e explainText) returns(t *tabwriter.Writer) {
+	if len(e.Returns) == 0 {
+		return
+	}
+	e.section(t, "RETURNS")
+	for _, r := range e.Returns {
+		fmt.Fprintf(t, "  %s.%s\twith a status of %s\tthe permits of the same %s\n", r.Route, r.Limit, strings.Join(r.Status, ", "), r.Key)
+	}
+}
+
 // verdict returns the result of one rate.
 func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) string {
 	var more []string
@@ -152,6 +164,9 @@ func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) st
 	}
 	if l.Penalty != "" {
 		more = append(more, l.Penalty)
+	}
+	if l.Returned != "" {
+		more = append(more, l.Returned)
 	}
 	if l.Wait != "" {
 		more = append(more, "waits up to "+l.Wait)

@@ -38,8 +38,8 @@ type AuditEntry struct {
 	Who string `json:"who"`
 	// Address is the remote address of the operator's connection.
 	Address string `json:"address,omitempty"`
-	// Action is reset, grant, ban or unban for a key; reload, push or rollback for
-	// the configuration.
+	// Action is reset, grant, ban, unban or verified for a key; reload, push or rollback
+	// for the configuration.
 	Action string `json:"action"`
 	// For keys: the masked key, its hash in the log, and the changed limits as
 	// ROUTE.LIMIT. The key itself is never recorded.

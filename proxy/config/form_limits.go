@@ -18,6 +18,8 @@ type limitForm struct {
 	Cooldown durations `yaml:"cooldown,omitempty"`
 	// ResetOn selects the responses of another route that reset the cooldown of the same key.
 	ResetOn *resetForm `yaml:"reset_on,omitempty"`
+	// ReturnOn selects the responses of another route that return what was taken for the same value of another key, so that the limit counts only requests without such a response: key: country, return_on: {route: sms-verify, key: phone}.
+	ReturnOn *returnForm `yaml:"return_on,omitempty"`
 	// Overrides are other rates for some values of the key. In a pushed file these values are hashed, like those of lists; addresses are not.
 	Overrides map[string]*list `yaml:"overrides,omitempty"`
 	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; sliding_log promises the same for about half the cost in Redis, and cannot be shared with Redisson; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
@@ -56,6 +58,16 @@ type resetForm struct {
 	Route string `yaml:"route" jsonschema:"required"`
 	// Status of the responses there: 204, 2xx, 200-204; 2xx when not given.
 	Status codes `yaml:"status,omitempty"`
+}
+
+// returnForm selects the responses that return permits.
+type returnForm struct {
+	// Route is the name of another route, which has a limit or a list on the same key.
+	Route string `yaml:"route" jsonschema:"required"`
+	// Status of the responses there: 204, 2xx, 200-204; 2xx when not given.
+	Status codes `yaml:"status,omitempty"`
+	// Key says for whom permits were taken, such as the number that a code is sent to: a response returns all permits of its value.
+	Key *keyForm `yaml:"key" jsonschema:"required"`
 }
 
 // countForm selects the outcomes that stay counted.

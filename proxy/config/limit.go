@@ -14,6 +14,7 @@ type Limit struct {
 	Distinct       *key.Spec       // the key whose values are counted; not nil exactly if Algorithm is Distinct
 	Steps          []time.Duration // of Cooldown, ascending
 	Reset          *Reset          // for Cooldown; nil: none
+	Return         *Return         // nil: no response returns permits
 	Scope          limiter.Scope
 	Rates          []limiter.Rate // at least one, with different windows
 	Algorithm      limiter.Algorithm

@@ -48,6 +48,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 			l.parameters(f.Key, limit.Key, l.params)
 		}
 		l.kind(f, limit)
+		l.returnOn(f, limit)
 		l.redisson(f, limit)
 		l.policies(f, limit.Rates, shown)
 		for _, rates := range limit.Overrides {
@@ -81,9 +82,18 @@ func (l *limits) kind(f *limitForm, limit *Limit) {
 	}
 }
 
-// without notes a problem for each of the named fields that is given beside what: a
-// limit cannot have both.
+// without notes a problem for each of the named fields that is given beside what, and for an algorithm:
+// what is one itself.
 func (l *limits) without(f *limitForm, what string, names ...string) {
+	l.apart(f, what, names...)
+	if f.Algorithm != limiter.TokenBucket.String() && f.Algorithm != "" {
+		l.Wrong(&f.Algorithm, what+" is a separate algorithm", "leave algorithm out")
+	}
+}
+
+// apart notes a problem for each of the named fields that is given beside what: a limit cannot have
+// both.
+func (l *limits) apart(f *limitForm, what string, names ...string) {
 	fields := map[string]any{
 		"rate": &f.Rate, "rates": &f.Rates, "concurrent": &f.Concurrent, "distinct": &f.Distinct, "cooldown": &f.Cooldown, "overrides": &f.Overrides,
 		"burst": &f.Burst, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "redisson_name": &f.RedissonName, "redisson_version": &f.RedissonVersion,
@@ -92,9 +102,6 @@ func (l *limits) without(f *limitForm, what string, names ...string) {
 		if l.Given(fields[name]) {
 			l.Wrong(fields[name], what+" cannot be combined with "+name, "write a separate limit for it")
 		}
-	}
-	if f.Algorithm != limiter.TokenBucket.String() && f.Algorithm != "" {
-		l.Wrong(&f.Algorithm, what+" is a separate algorithm", "leave algorithm out")
 	}
 }
 

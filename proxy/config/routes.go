@@ -70,7 +70,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	}
 	r.counters(forms)
 	r.catchAlls(forms, made)
-	r.resets(forms, made)
+	r.others(forms, made)
 	return made
 }
 

@@ -26,6 +26,30 @@ func (s *Statuses) Empty() bool {
 	return n == 0
 }
 
+// Ranges returns the statuses of s as they are written: 2xx, 404, 500-503.
+func (s *Statuses) Ranges() (all []string) {
+	for from := 100; from < 600; from++ {
+		if !s.Has(from) {
+			continue
+		}
+		to := from
+		for s.Has(to + 1) {
+			to++
+		}
+		switch {
+		case from%100 == 0 && to >= from+99:
+			to = from + 99
+			all = append(all, strconv.Itoa(from/100)+"xx")
+		case from == to:
+			all = append(all, strconv.Itoa(from))
+		default:
+			all = append(all, strconv.Itoa(from)+"-"+strconv.Itoa(to))
+		}
+		from = to
+	}
+	return all
+}
+
 func (s *Statuses) add(from, to int) {
 	for status := from; status <= to; status++ {
 		s.bits[status/64] |= 1 << (status % 64)

@@ -88,6 +88,23 @@ func (n *Node) operatorChange(ctx context.Context, c proxy.KeyChange) (proxy.Key
 	return r, err
 }
 
+// operatorOutcome applies an outcome for an operator. An invalid one is not recorded.
+func (n *Node) operatorOutcome(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResult, error) {
+	r, err := n.proxy.ApplyOutcome(ctx, o)
+	if errors.Is(err, proxy.ErrKeyQuery) {
+		return r, err
+	}
+	e := cluster.AuditEntry{Action: o.Outcome, Masked: r.Logged, Hash: r.Hash}
+	for _, l := range r.Returned {
+		e.Limits = append(e.Limits, l.Route+"."+l.Limit)
+	}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	n.record(ctx, e)
+	return r, err
+}
+
 // operatorReload reloads the configuration for an operator.
 func (n *Node) operatorReload(ctx context.Context) (admin.Reloaded, error) {
 	r, err := n.reload(ctx)

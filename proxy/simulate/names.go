@@ -223,6 +223,7 @@ func origins(configs []*config.Config) []key.Origin {
 			for _, l := range r.Limits {
 				spec(l.Key)
 				spec(l.Distinct)
+				spec(l.Subject())
 				if l.Cost != nil {
 					add(l.Cost.From)
 				}

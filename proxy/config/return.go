@@ -1,0 +1,157 @@
+package config
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// A Return selects the responses of another route that return the permits which a limit has taken for
+// the same subject: the value of another key than the limit's.
+type Return struct {
+	Route   string
+	Status  Statuses
+	Subject *key.Spec // as the route of the limit reads it
+	Key     *key.Spec // the same, as a limit or list of the other route reads it
+}
+
+// Subject returns the key under whose values permits of l are noted; nil if they are not.
+func (l *Limit) Subject() *key.Spec {
+	if l.Return == nil {
+		return nil
+	}
+	return l.Return.Subject
+}
+
+// returnOn compiles return_on; returnBy resolves the route.
+func (l *limits) returnOn(f *limitForm, limit *Limit) {
+	if f.ReturnOn == nil {
+		return
+	}
+	l.apart(f, "return_on", "concurrent", "distinct", "cooldown", "redisson_name", "redisson_version")
+	if limit.Scope == limiter.PerClient {
+		l.Wrong(&f.Scope, "return_on needs counts of all nodes together: another node may see the response", "leave scope out")
+	}
+	limit.Return = &Return{Route: f.ReturnOn.Route, Status: l.successes(&f.ReturnOn.Status)}
+	if f.ReturnOn.Key != nil {
+		limit.Return.Subject = l.keys.use(f.ReturnOn.Key)
+		l.parameters(f.ReturnOn.Key, limit.Return.Subject, l.params)
+	}
+}
+
+// successes compiles the statuses of responses that have an effect on another route; 2xx if none are given.
+func (l *limits) successes(f *codes) Statuses {
+	if l.Given(f) && len(*f) == 0 && l.Valid(f) {
+		l.Wrong(f, "no status is given", "write for example [2xx], or leave it out")
+	}
+	status := f.statuses()
+	if !l.Given(f) {
+		status.add(200, 299)
+	}
+	return status
+}
+
+// A limitOf is a limit and its route.
+type limitOf struct {
+	route *Route
+	limit *Limit
+}
+
+// An effect is how a problem names what responses of another route do.
+type effect struct{ own, get string }
+
+// others resolves the routes whose responses reset cooldowns or return permits. Such a route must read
+// the key that says whose.
+func (r *routes) others(forms []*routeForm, made []*Route) {
+	byName := map[string]*Route{}
+	for _, route := range made {
+		byName[route.Name] = route
+	}
+	at := 0
+	for _, given := range forms {
+		if given == nil {
+			continue
+		}
+		route, l := made[at], 0
+		at++
+		for _, f := range given.Limits {
+			if f == nil {
+				continue
+			}
+			limit := route.Limits[l]
+			l++
+			if limit.Reset != nil && f.ResetOn.Route != "" && limit.Key != nil {
+				r.resetBy(f, limitOf{route, limit}, byName)
+			}
+			if limit.Return != nil && f.ReturnOn.Route != "" && limit.Return.Subject != nil {
+				r.returnBy(f, limitOf{route, limit}, byName)
+			}
+		}
+	}
+}
+
+// other returns the route that pointer names, whose responses have effect e on a limit of own. It reports a problem
+// and returns nil if there is none.
+func (r *routes) other(pointer *string, own *Route, byName map[string]*Route, e effect) *Route {
+	other := byName[*pointer]
+	switch {
+	case other == nil:
+		r.Wrong(pointer, "there is no route "+form.Quote(*pointer), form.Suggest(*pointer, slices.Sorted(maps.Keys(byName))))
+	case other == own:
+		r.Wrong(pointer, e.own+" by each allowed request", "name another route")
+		return nil
+	case len(other.Match.Methods) == 0:
+		r.Warn(pointer, "route "+other.Name+" has no methods: a GET that its upstream answers with such a status "+e.get+", too", "give it the method that verifies, methods: [POST] for example")
+	}
+	return other
+}
+
+// returnBy checks that the route which the return_on of a limit names can return its permits, and finds
+// the subject there.
+func (r *routes) returnBy(f *limitForm, l limitOf, byName map[string]*Route) {
+	pointer, to := &f.ReturnOn.Route, l.limit.Return
+	other := r.other(pointer, l.route, byName, effect{"the permits would be returned", "returns permits"})
+	if other == nil {
+		return
+	}
+	if to.Key = other.reads(to.Subject); to.Key != nil {
+		return
+	}
+	if other.readsOtherwise(to.Subject) {
+		r.Wrong(pointer, "route "+other.Name+" reads the key "+to.Subject.Name+" in another way, so that one subject may have two values", "define the key under keys, and write its name on both routes")
+		return
+	}
+	r.Wrong(pointer, "route "+other.Name+" does not look at the key "+to.Subject.Name+", so it is unknown whose permits to return", "give it a limit or a list on that key")
+}
+
+// reads returns the key of a limit or list of the r that equals spec, or nil.
+func (r *Route) reads(spec *key.Spec) *key.Spec {
+	for _, s := range r.keysRead() {
+		if s == spec || reflect.DeepEqual(s, spec) {
+			return s
+		}
+	}
+	return nil
+}
+
+// readsOtherwise reports whether a limit or list of r reads what spec reads, but not as spec does.
+func (r *Route) readsOtherwise(spec *key.Spec) bool {
+	return slices.ContainsFunc(r.keysRead(), func(s *key.Spec) bool { return s.From == spec.From && s.From.Source != 0 })
+}
+
+// keysRead returns the keys of the limits and lists of r.
+func (r *Route) keysRead() (all []*key.Spec) {
+	for _, l := range r.Limits {
+		if l.Mode != Off && l.Key != nil {
+			all = append(all, l.Key)
+		}
+	}
+	for _, l := range r.Lists {
+		all = append(all, l.Key)
+	}
+	return all
+}

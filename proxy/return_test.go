@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// returning are two routes: one that counts requests until the other has confirmed them.
+const returning = `
+keys:
+  phone: {from: "header:X-Phone", normalize: digits}
+  country: "header:X-Country"
+routes:
+  - name: send
+    match: {path: /send}
+    upstream: 'URL'
+    refund_on: {status: [5xx]}
+    limits:
+      - {name: unused, key: country, rates: [4/1h, 9/1d], return_on: {route: verify, status: [2xx], key: phone}, overrides: {DE: 6/1h}}
+      - {name: quiet, key: country, rate: 1/1h, return_on: {route: verify, key: phone}, mode: shadow}
+  - {name: verify, match: {path: /verify}, upstream: 'URL', limits: [{name: guesses, key: phone, rate: 100/1h}]}
+`
+
+func newReturning(t *testing.T, use func(*Options)) *testProxy {
+	url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
+	return newProxy(t, strings.ReplaceAll(returning, "URL", url), use)
+}
+
+func TestReturn_ByAnotherKey(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newReturning(t, use)
+		send := func(status int, country, phone string) {
+			t.Helper()
+			w.sends(status, "POST", "/send", "X-Country: "+country, "X-Phone: "+phone)
+		}
+		verify := func(phone string) {
+			t.Helper()
+			w.sends(200, "POST", "/verify", "X-Phone: "+phone)
+		}
+		verify("1") // a verify without a send changes nothing
+		send(200, "CN", "1")
+		send(200, "CN", "1")
+		w.sends(503, "POST", "/send?status=503", "X-Country: CN", "X-Phone: 2") // refunded, and not returned again
+		send(200, "CN", "2")
+		send(200, "CN", "3")
+		send(429, "CN", "4") // and notes nothing
+		w.sends(403, "POST", "/verify?status=403", "X-Phone: 1")
+		verify("4")
+		verify("5")
+		send(429, "CN", "1")
+		for _, method := range []string{"OPTIONS", "HEAD", "TRACE"} { // many servers answer these by themselves
+			w.sends(200, method, "/verify", "X-Phone: 1")
+		}
+		send(429, "CN", "1")
+		verify("+ 1") // both sends of 1, before its response is sent
+		send(200, "CN", "6")
+		send(200, "CN", "6")
+		send(429, "CN", "6")
+		verify("1")
+		send(429, "CN", "6")
+		verify("2")
+		send(200, "CN", "7")
+		send(429, "CN", "7")
+		for range 6 { // a country with a rate of its own
+			send(200, "DE", "8")
+		}
+		send(429, "DE", "9")
+		verify("8")
+		for range 6 {
+			send(200, "DE", "9")
+		}
+		if got := testutil.ToFloat64(w.metrics.returns.WithLabelValues("send", "unused")); got != 9 {
+			t.Errorf("weir_returns_total = %v; want 9", got)
+		}
+		if got := testutil.ToFloat64(w.metrics.returns.WithLabelValues("send", "quiet")); got == 0 {
+			t.Error("a limit in shadow mode returned nothing")
+		}
+	})
+}
+
+// However many responses arrive at a time, the permits are returned once.
+func TestReturn_Once(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newReturning(t, use)
+		for range 3 {
+			w.sends(200, "POST", "/send", "X-Country: CN", "X-Phone: 1")
+		}
+		w.sends(200, "POST", "/send", "X-Country: CN", "X-Phone: 2")
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() { w.sends(200, "POST", "/verify", "X-Phone: 1") })
+		}
+		all.Wait()
+		for range 3 {
+			w.sends(200, "POST", "/send", "X-Country: CN", "X-Phone: 3")
+		}
+		w.sends(429, "POST", "/send", "X-Country: CN", "X-Phone: 3")
+	})
+}
+
+// An outcome that an application reports does what a response does.
+func TestReturn_ByOutcome(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newReturning(t, use)
+		for range 4 {
+			w.sends(200, "POST", "/send", "X-Country: CN", "X-Phone: 1")
+		}
+		w.sends(429, "POST", "/send", "X-Country: CN", "X-Phone: 1")
+		for _, want := range []int{4, 0} {
+			r, err := w.ApplyOutcome(t.Context(), Outcome{"phone", "+1", Verified})
+			if err != nil || len(r.Returned) != 2 || r.Returned[0] != (ReturnedLimit{"send", "unused", want}) {
+				t.Fatalf("%+v, %v; want %d", r, err, want)
+			}
+		}
+		w.sends(200, "POST", "/send", "X-Country: CN", "X-Phone: 1")
+		for o, want := range map[Outcome]string{
+			{"country", "CN", Verified}: `no return_on has the key "country"; write one of phone`,
+			{"phone", "", Verified}:     "it is empty",
+			{"phone", "+1", "used"}:     `there is no outcome "used"; write verified`,
+			{"", "+1", Verified}:        "no return_on has the key",
+		} {
+			if _, err := w.ApplyOutcome(t.Context(), o); !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v; want %s", o, err, want)
+			}
+		}
+	})
+}
+
+// While the store is unreachable a response returns what this node granted in its place, and no more than
+// that: what the store granted stays taken, and what is returned stays reported.
+func TestReturn_InFallback(t *testing.T) {
+	url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
+	w, h := newReportedProxy(t, 2, strings.ReplaceAll(returning, "URL", url))
+	send := func(status int, phone string) {
+		t.Helper()
+		w.sends(status, "POST", "/send", "X-Country: CN", "X-Phone: "+phone)
+	}
+	send(200, "1") // granted by the store
+	h.broken.Store(true)
+	send(200, "2") // its share of 4/1h is 2
+	send(429, "3")
+	w.sends(200, "POST", "/verify", "X-Phone: 2")
+	send(200, "3")
+	send(429, "4")
+	if len(h.heard) < 2 {
+		t.Errorf("the store hears of %d grants; want that of 2 too", len(h.heard))
+	}
+	h.broken.Store(false)
+	w.sends(200, "POST", "/verify", "X-Phone: 1") // noted in the store
+	if got := testutil.ToFloat64(w.metrics.returns.WithLabelValues("send", "unused")); got != 2 {
+		t.Errorf("weir_returns_total = %v; want 2", got)
+	}
+}

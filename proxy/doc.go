@@ -103,10 +103,11 @@
 // return when their lease ends. They are released before the end of the response is sent, so that a client that sends one
 // request after the other is not refused because of its previous one; the header and the available part of the body do not wait
 // for a slow store (release.go). If a client leaves before the upstream has responded, its permits are held for the response
-// timeout of the upstream, which may still be working (heldLeases). Refunds and cooldown resets that the
+// timeout of the upstream, which may still be working (heldLeases). Refunds, cooldown resets and returns that the
 // status of the response decides are started before its head is sent, over the connection of later decisions (settleHead): a
 // client of this node that repeats its request at once is not refused because of it. Others are made after the response. The rate limit fields show the quota after the refund, as far as the status
-// decides it; they cannot reflect failures after the header, or refunds of distinct limits. A limit with a penalty counts its
+// decides it; they cannot reflect failures after the header, or refunds of distinct limits. A limit with return_on notes its permits
+// under a second key, the subject; a response of another route returns all that is noted under the same subject (return.go). A limit with a penalty counts its
 // refusals in the same store and bans a key that was refused too often (penalize.go).
 //
 // # Explain and replay

@@ -58,6 +58,7 @@ routes:
     upstream: demo
     limits:
       - {name: backoff, key: phone, cooldown: [5s, 20s, 1m], reset_on: {route: verify, status: [2xx]}}
+      - {name: unused, key: client_ip, rates: [3/10s, 6/1m], return_on: {route: verify, status: [2xx], key: phone}}
   - name: hold
     match: {path: /hold}
     upstream: demo

@@ -155,3 +155,45 @@ func TestReturn_InFallback(t *testing.T) {
 		t.Errorf("weir_returns_total = %v; want 2", got)
 	}
 }
+
+// While a secret is replaced, what was noted under the old one is returned too.
+func TestReturn_WhileTheSecretIsReplaced(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
+		routes := strings.ReplaceAll(returning, "URL", url)
+		w := newProxy(t, routes, use)
+		reload := func(privacy string) {
+			t.Helper()
+			w.write("privacy: {" + privacy + "}\n" + routes)
+			if r, err := w.Reload(t.Context()); err != nil || !r.Changed {
+				t.Fatalf("%+v %v", r, err)
+			}
+		}
+		send := func(status int, phone string) {
+			t.Helper()
+			w.sends(status, "POST", "/send", "X-Country: CN", "X-Phone: "+phone)
+		}
+		for range 3 {
+			send(200, "1")
+		}
+		reload("hash_secret: first-secret-of-us, previous_secret: none")
+		send(200, "2") // the fourth
+		send(429, "2")
+		w.sends(200, "POST", "/verify", "X-Phone: 2") // under both
+		send(200, "3")
+		send(429, "3")
+		w.sends(200, "POST", "/verify", "X-Phone: 1") // under the old one
+		for range 3 {
+			send(200, "4")
+		}
+		send(429, "4")
+		if r, err := w.ApplyOutcome(t.Context(), Outcome{"phone", "4", Verified}); err != nil || r.Returned[0].Requests != 3 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		reload("hash_secret: first-secret-of-us")
+		for range 3 {
+			send(200, "5")
+		}
+		send(429, "5")
+	})
+}

@@ -78,7 +78,7 @@ routes:
   - name: call
     match: {methods: [POST], path: /call}
     upstream: BACKEND
-    limits: [{name: backoff, key: phone, cooldown: [5s, 20s, 1m], reset_on: {route: verify, status: [2xx]}}]
+    limits: [{name: backoff, key: phone, cooldown: [5s, 20s, 1m], reset_on: {route: verify, status: [2xx]}}, {name: unused, key: client_ip, rates: [3/10s, 6/1m], algorithm: sliding_log, return_on: {route: verify, key: phone}}]
   - name: body
     match: {methods: [POST], path: /body}
     upstream: BACKEND

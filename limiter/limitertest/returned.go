@@ -156,14 +156,14 @@ func returnedRandom(t *testing.T, s *suite) {
 		limits := notedLimits(a, fmt.Sprint("random", round),
 			limiter.Rate{Count: 1 + r.Int64N(40), Window: time.Duration(1+r.IntN(20)) * time.Second},
 			limiter.Rate{Count: 1 + r.Int64N(200), Window: time.Duration(21+r.IntN(60)) * time.Second})
-		if !t.Run(fmt.Sprint(a), func(t *testing.T) { newTwin(s, limits).run(t, r) }) {
+		if !t.Run(fmt.Sprint(a), func(t *testing.T) { newPair(s, limits).run(t, r) }) {
 			t.Fatalf("seed %d, round %d", seed, round)
 		}
 	}
 }
 
-// A twin takes the same steps on two sets of keys.
-type twin struct {
+// A pair takes the same steps on two sets of keys.
+type pair struct {
 	*suite
 	limits    []*limiter.Limit
 	byNote    [3]limiter.Key // the keys whose permits are returned by subject
@@ -178,28 +178,28 @@ type noted struct {
 	permit limiter.Permit
 }
 
-func newTwin(s *suite, limits []*limiter.Limit) *twin {
-	w := &twin{suite: s, limits: limits}
-	for i := range w.byNote {
-		w.byNote[i], w.byID[i] = s.key(), s.key()
+func newPair(s *suite, limits []*limiter.Limit) *pair {
+	p := &pair{suite: s, limits: limits}
+	for i := range p.byNote {
+		p.byNote[i], p.byID[i] = s.key(), s.key()
 	}
-	for i := range w.subjects {
-		w.subjects[i] = s.key()
+	for i := range p.subjects {
+		p.subjects[i] = s.key()
 	}
-	return w
+	return p
 }
 
-func (w *twin) run(t *testing.T, r *rand.Rand) {
+func (p *pair) run(t *testing.T, r *rand.Rand) {
 	for step := range 60 {
-		w.Advance(time.Duration(r.IntN(4)*r.IntN(1500)) * time.Millisecond)
-		subject := r.IntN(len(w.subjects))
-		if noted := w.notedByID[subject]; r.IntN(8) == 0 || len(noted) == 30 {
-			w.returnAll(t, subject)
+		p.Advance(time.Duration(r.IntN(4)*r.IntN(1500)) * time.Millisecond)
+		subject := r.IntN(len(p.subjects))
+		if noted := p.notedByID[subject]; r.IntN(8) == 0 || len(noted) == 30 {
+			p.returnAll(t, subject)
 		} else {
-			w.takeBoth(t, r, subject)
+			p.takeBoth(t, r, subject)
 		}
-		for i := range w.byNote {
-			got, want := w.peek(t, claimsOf(w.limits, w.byNote[i], limiter.Key{})), w.peek(t, claimsOf(w.limits, w.byID[i], limiter.Key{}))
+		for i := range p.byNote {
+			got, want := p.peek(t, claimsOf(p.limits, p.byNote[i], limiter.Key{})), p.peek(t, claimsOf(p.limits, p.byID[i], limiter.Key{}))
 			if fmt.Sprint(got.Outcomes) != fmt.Sprint(want.Outcomes) {
 				t.Fatalf("step %d, key %d: %+v, want %+v", step, i, got.Outcomes, want.Outcomes)
 			}
@@ -209,34 +209,34 @@ func (w *twin) run(t *testing.T, r *rand.Rand) {
 
 // takeBoth takes the same from a key of both sets. Now and then it is refunded by ID at once, as for a
 // message that was not sent.
-func (w *twin) takeBoth(t *testing.T, r *rand.Rand, subject int) {
-	i, cost := r.IntN(len(w.byNote)), 1+r.Int64N(3)
-	got, want := claimsOf(w.limits, w.byNote[i], w.subjects[subject]), claimsOf(w.limits, w.byID[i], limiter.Key{})
+func (p *pair) takeBoth(t *testing.T, r *rand.Rand, subject int) {
+	i, cost := r.IntN(len(p.byNote)), 1+r.Int64N(3)
+	got, want := claimsOf(p.limits, p.byNote[i], p.subjects[subject]), claimsOf(p.limits, p.byID[i], limiter.Key{})
 	for j := range got {
 		got[j].Cost = min(cost, got[j].Limit.Capacity())
 		want[j].Cost = got[j].Cost
 	}
-	d, e := w.take(t, got), w.take(t, want)
+	d, e := p.take(t, got), p.take(t, want)
 	if d.Allowed != e.Allowed {
 		t.Fatalf("%+v, want %+v", d, e)
 	}
 	if !d.Allowed {
 		return
 	}
-	w.notedByID[subject] = append(w.notedByID[subject], noted{want, e.Permit})
+	p.notedByID[subject] = append(p.notedByID[subject], noted{want, e.Permit})
 	if r.IntN(6) == 0 {
-		w.refund(t, got, d.Permit)
-		w.refund(t, want, e.Permit)
+		p.refund(t, got, d.Permit)
+		p.refund(t, want, e.Permit)
 	}
 }
 
 // returnAll returns all permits of a subject, of one set by the note and of the other by ID.
-func (w *twin) returnAll(t *testing.T, subject int) {
-	if _, err := w.Store.(limiter.AdminStore).Return(t.Context(), w.limits, w.subjects[subject]); err != nil {
+func (p *pair) returnAll(t *testing.T, subject int) {
+	if _, err := p.Store.(limiter.AdminStore).Return(t.Context(), p.limits, p.subjects[subject]); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range w.notedByID[subject] {
-		w.refund(t, n.claims, n.permit)
+	for _, n := range p.notedByID[subject] {
+		p.refund(t, n.claims, n.permit)
 	}
-	w.notedByID[subject] = nil
+	p.notedByID[subject] = nil
 }

@@ -1,5 +1,5 @@
 # Make targets. CI runs ./test/run.
-.PHONY: build run check format lint test short fuzz bench image clean
+.PHONY: build run check format lint test short proof fuzz bench image release clean
 
 build: ## a static binary, ./weir
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o weir .
@@ -22,6 +22,12 @@ test:
 
 short:
 	./test/run -short
+
+proof: ## every suite there is, as a table; takes hours
+	./test/proof
+
+release: ## archives and packages of this commit, into test/.cache/release
+	test/release/build
 
 fuzz: ## a minute for each fuzz target
 	@for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' proxy limiter lock); do \

@@ -159,6 +159,21 @@ func TestDashboard_AsksForDecisionsAsFiltered(t *testing.T) {
 	}
 }
 
+// A node that is gone is named, with when it was seen last; the odd one out is named beside the majority.
+func TestNodes_NamesTheLostAndTheOddOneOut(t *testing.T) {
+	at := time.Now().Add(-5*time.Minute + 10*time.Second)
+	o := options()
+	nodes := o.Nodes
+	o.Nodes = func(ctx context.Context) (admin.Nodes, error) {
+		all, err := nodes(ctx)
+		all.Lost = []admin.Member{{ID: "node-c", Generation: 6, Started: at.Add(-time.Hour), Seen: at}}
+		all.Configurations = []admin.NodeGroup{{Hash: "aaaaaaaaaaaaaaaa", Generation: 7, Source: "redis", Nodes: []string{"node-a", "node-d"}}, {Hash: "bbbbbbbbbbbbbbbb", Generation: 6, Source: "file", Nodes: []string{"node-b"}}}
+		return all, err
+	}
+	open(t, o).get("/dashboard/nodes").shows(t, http.StatusOK, "Lost: <strong>node-c</strong>", "4 min 51 s ago", `node-c <span class="tag bad">lost</span>`, "1 h 0 min, to its end",
+		"Most: generation 7 from a push, <code>aaaaaaaaaaaa</code>: node-a, node-d", "Other: generation 6 from their own file, <code>bbbbbbbbbbbb</code>: node-b")
+}
+
 // A decision is one line with its sentence; the limits that were not asked are a number, and the rest is folded.
 func TestDecisions_AreOneLineEach(t *testing.T) {
 	var asked []admin.DecisionQuery

@@ -41,6 +41,6 @@ func (d *dashboard) showNodes(r *http.Request) view {
 // withSelf returns the last known nodes with this one, of which a node always knows.
 func withSelf(k known[admin.Nodes], self admin.Member) known[admin.Nodes] {
 	others := slices.DeleteFunc(slices.Clone(k.Value.Nodes), func(m admin.Member) bool { return m.ID == self.ID })
-	k.Value = admin.Nodes{Self: self.ID, Nodes: append([]admin.Member{self}, others...)}
+	k.Value.Self, k.Value.Nodes = self.ID, append([]admin.Member{self}, others...)
 	return k
 }

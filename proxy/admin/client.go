@@ -124,10 +124,9 @@ func send[A any](ctx context.Context, c Client, call call) (into A, err error) {
 // errorOf returns the problem in an error response.
 func errorOf(status string, text []byte) error {
 	p := &Problem{}
-	if json.Unmarshal(text, p) != nil {
+	if json.Unmarshal(text, p) != nil || p.Detail == "" { // the listener for requests answers so too
 		return fmt.Errorf("a running weir answers %s; is this its admin listener?", status)
 	}
-	p.Detail = cmp.Or(p.Detail, status)
 	return p
 }
 

@@ -86,12 +86,21 @@ func TestClient_WhereNoWeirIs(t *testing.T) {
 			w.Write([]byte("<html>"))
 			return
 		}
+		if r.URL.Path == "/api/v1/nodes" { // as the listener for requests does
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusNotFound)
+			w.Write([]byte(`{"type":"about:blank","title":"Not Found","status":404}`))
+			return
+		}
 		http.NotFound(w, r)
 	}))
 	t.Cleanup(page.Close)
 	c := Client{Address: page.URL + "/"}
 	if _, err := c.History(t.Context()); err == nil || !strings.Contains(err.Error(), "404 Not Found; is this its admin listener?") {
 		t.Errorf("history of a web page: %v", err)
+	}
+	if _, err := c.Nodes(t.Context()); err == nil || !strings.Contains(err.Error(), "404 Not Found; is this its admin listener?") {
+		t.Errorf("nodes of the listener for requests: %v", err)
 	}
 	if _, err := c.Plan(t.Context(), Push{}); err == nil || !strings.Contains(err.Error(), "not understood") {
 		t.Errorf("plan of a web page: %v", err)

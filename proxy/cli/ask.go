@@ -25,7 +25,7 @@ type adminFlags struct {
 }
 
 func (a adminFlags) client() admin.Client {
-	return admin.Client{Address: a.Admin, Token: a.Token, HTTP: a.httpClient()}
+	return admin.Client{Address: cmp.Or(a.Admin, defaultAdmin), Token: a.Token, HTTP: a.httpClient()}
 }
 
 // tlsFlags are the flags for an admin listener with TLS.

@@ -10,6 +10,7 @@ import (
 )
 
 type checkCommand struct {
+	tlsFlags
 	File      string `arg:"" help:"The file to check."`
 	Effective bool   `help:"Print the configuration with all defaults filled in, secrets masked." xor:"what"`
 	Against   string `help:"Compare with the configuration of a running weir, and print what would change." placeholder:"HOST:PORT" xor:"what"`

@@ -98,7 +98,7 @@ func Run(ctx context.Context, args []string, w Env) int {
 		return ended
 	}
 	if err != nil {
-		fmt.Fprintf(w.Stderr, "weir: %s; weir --help lists the commands\n", usageError(err))
+		fmt.Fprintf(w.Stderr, "weir: %s; %s\n", usageError(err), whichHelp(err))
 		return exitUsage
 	}
 	switch err := parsed.Run(); {
@@ -124,6 +124,15 @@ func usageError(err error) string {
 		return "-c needs a file"
 	}
 	return flag + " needs a value"
+}
+
+// whichHelp returns which help tells of the command that was not understood.
+func whichHelp(err error) string {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context.Selected() != nil {
+		return parse.Context.Selected().FullPath() + " --help shows its flags"
+	}
+	return "weir --help lists the commands"
 }
 
 // commandNames returns the names of all commands.

@@ -47,6 +47,26 @@ func TestRun_Usage(t *testing.T) {
 	}
 }
 
+// What is missing is told with the help of its command, and help is for reading.
+func TestRun_LeadsToTheHelpOfItsCommand(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--for=DURATION; weir keys ban --help shows its flags": {"keys", "ban", "phone=1"},
+		"unknown flag --bogus; weir check --help":              {"check", "--bogus"},
+		"unknown flag --bogus; weir --help":                    {"--bogus"},
+	} {
+		if code, _, stderr := runWeir(args...); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("weir %q = %d, %q; want %q", args, code, stderr, want)
+		}
+	}
+	if _, stdout, _ := runWeir("completion", "--help"); !strings.Contains(stdout, "source <(weir completion bash)\n") {
+		t.Errorf("the lines of shells run together in %s", stdout)
+	}
+	t.Setenv("WEIR_ADMIN", "")
+	if _, _, stderr := runWeir("nodes", "--cacert", ""); strings.Contains(stderr, "http:///") {
+		t.Errorf("an empty address is asked: %s", stderr)
+	}
+}
+
 // A file may be named with or without -c, as for weir check; whoever forgets it is told so.
 func TestRun_NamesItsFile(t *testing.T) {
 	bad := write(t, "routes: []\n")

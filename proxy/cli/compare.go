@@ -16,7 +16,7 @@ func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p, err := admin.Client{Address: c.Against, Token: c.Token}.Plan(ctx, admin.Push{Bundle: b})
+	p, err := admin.Client{Address: c.Against, Token: c.Token, HTTP: c.httpClient()}.Plan(ctx, admin.Push{Bundle: b})
 	if err != nil {
 		return reportRefusal(out, err)
 	}

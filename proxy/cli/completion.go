@@ -13,10 +13,12 @@ type completionCommand struct {
 
 // Help implements kong's hook: it returns the detailed help.
 func (completionCommand) Help() string {
-	return `bash:  source <(weir completion bash)
-zsh:   weir completion zsh > "${fpath[1]}/_weir"
-fish:  weir completion fish > ~/.config/fish/completions/weir.fish
-man:   weir completion man > /usr/local/share/man/man1/weir.1`
+	return `Write one of these lines:
+
+    source <(weir completion bash)
+    weir completion zsh > "${fpath[1]}/_weir"
+    weir completion fish > ~/.config/fish/completions/weir.fish
+    weir completion man > /usr/local/share/man/man1/weir.1`
 }
 
 // Run prints a completion script, or the manual page, generated from the commands.

@@ -15,7 +15,7 @@ import (
 // client returns a client for the admin listener in the flags, or for the
 // default one.
 func (c explainCommand) client() admin.Client {
-	return admin.Client{Address: cmp.Or(c.Admin, os.Getenv("WEIR_ADMIN"), "127.0.0.1:9901"), Token: c.Token, HTTP: c.httpClient()}
+	return admin.Client{Address: cmp.Or(c.Admin, os.Getenv("WEIR_ADMIN"), defaultAdmin), Token: c.Token, HTTP: c.httpClient()}
 }
 
 // ask prints what a running weir would do with the request.

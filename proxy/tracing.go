@@ -120,10 +120,11 @@ func (t *tracing) requestSpan(x *exchange) *trace.Span {
 		Failed: x.response.status >= 500,
 		Attributes: []trace.Attribute{
 			trace.String("http.request.method", method), trace.String("url.scheme", x.in.scheme), trace.String("url.path", strings.Clone(x.redactedPath())),
-			trace.String("server.address", strings.Clone(x.request.Host)), trace.String("network.protocol.version", strings.TrimPrefix(x.request.Proto, "HTTP/")),
+			trace.String("server.address", strings.Clone(x.request.Host)),
 			trace.Int64("http.response.status_code", int64(x.response.status)), trace.String("weir.request_id", strings.Clone(x.id)),
 		},
 	}
+	s.Attributes = append(s.Attributes, protocolVersion(x.request.Proto)...)
 	if x.route != nil {
 		s.Name += " " + x.route.Match.Path
 		s.Attributes = append(s.Attributes, trace.String("http.route", x.route.Match.Path), trace.String("weir.route", x.route.Name))
@@ -132,6 +133,16 @@ func (t *tracing) requestSpan(x *exchange) *trace.Span {
 		s.Attributes = append(s.Attributes, trace.String("client.address", client))
 	}
 	return s
+}
+
+// protocolVersion returns the attribute of the version in the notation of OpenTelemetry: 1.1, 2. A request that
+// could not be parsed has none.
+func protocolVersion(proto string) []trace.Attribute {
+	version, found := strings.CutPrefix(proto, "HTTP/")
+	if !found {
+		return nil
+	}
+	return []trace.Attribute{trace.String("network.protocol.version", strings.Replace(version, "2.0", "2", 1))}
 }
 
 // traceMethod returns method if it is a known one, so that there are few span names.

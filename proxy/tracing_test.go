@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -197,6 +198,19 @@ func TestTraces_WhatBecameOfIt(t *testing.T) {
 	}
 	if spans["decide"] != nil || len(spans) != 5 {
 		t.Errorf("%d spans %v; want none of a decision where there is no limit", len(spans), spans)
+	}
+}
+
+// A version is told as OpenTelemetry writes it, and never as an empty text.
+func TestTraces_ProtocolVersion(t *testing.T) {
+	for proto, want := range map[string]string{"HTTP/1.0": "1.0", "HTTP/1.1": "1.1", "HTTP/2.0": "2", "": ""} {
+		got := ""
+		for _, a := range protocolVersion(proto) {
+			got += fmt.Sprint(a)
+		}
+		if wanted := fmt.Sprint(trace.String("network.protocol.version", want)); want != "" && got != wanted || want == "" && got != "" {
+			t.Errorf("%q: got %q, want %q", proto, got, want)
+		}
 	}
 }
 

@@ -73,6 +73,7 @@ type argSpec struct {
 type valueSpec struct {
 	file   bool
 	values []string
+	names  string // what weir names prints, such as keys; empty for none
 }
 
 // newCommandSpec builds the specification of a command and its subcommands from kong's model.
@@ -95,7 +96,7 @@ func newCommandSpec(n *kong.Node) *commandSpec {
 	for _, p := range n.Positional {
 		w.args = append(w.args, argSpec{
 			name: p.Name, help: p.Help, optional: !p.Required, many: p.IsSlice(),
-			valueSpec: valueSpec{file: p.Name == "file" || p.Name == "log", values: choices(p)},
+			valueSpec: valueSpec{file: p.Name == "file" || p.Name == "log", values: choices(p), names: p.Tag.Get("names")},
 		})
 	}
 	for _, child := range n.Children {
@@ -114,7 +115,7 @@ func newCommandSpec(n *kong.Node) *commandSpec {
 }
 
 func (c *commandSpec) add(f *kong.Flag) {
-	o := flagSpec{name: f.Name, short: f.Short, help: f.Help, valueSpec: valueSpec{values: choices(f.Value)}}
+	o := flagSpec{name: f.Name, short: f.Short, help: f.Help, valueSpec: valueSpec{values: choices(f.Value), names: f.Tag.Get("names")}}
 	if !f.IsBool() {
 		o.value = strings.Trim(f.FormatPlaceHolder(), `"`)
 		o.file = o.value == "FILE"

@@ -121,6 +121,10 @@ func bashValues(a valueSpec) string {
 	switch {
 	case a.file:
 		return `compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$cur")`
+	case a.names == "keys": // no space after phone=, and nothing is known of its value
+		return `compopt -o nospace 2>/dev/null; [[ ${COMP_WORDS[COMP_CWORD]} == "=" || $prev == "=" ]] || mapfile -t COMPREPLY < <(compgen -W "$(weir names keys 2>/dev/null)" -- "$cur")`
+	case a.names != "":
+		return `mapfile -t COMPREPLY < <(compgen -W "$(weir names ` + a.names + ` 2>/dev/null)" -- "$cur")`
 	case len(a.values) > 0:
 		return `mapfile -t COMPREPLY < <(compgen -W ` + quote(strings.Join(a.values, " ")) + ` -- "$cur")`
 	}

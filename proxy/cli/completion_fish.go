@@ -53,6 +53,8 @@ complete -c weir -f
 			switch {
 			case o.file:
 				fmt.Fprintf(&b, "complete -c weir -n %s -F\n", quote(condition))
+			case o.names != "":
+				fmt.Fprintf(&b, "complete -c weir -n %s -a %s\n", quote(condition), fishQuote("(weir names "+o.names+" 2>/dev/null)"))
 			case len(o.values) > 0:
 				fmt.Fprintf(&b, "complete -c weir -n %s -a %s\n", quote(condition), fishQuote(strings.Join(o.values, " ")))
 			}
@@ -66,6 +68,8 @@ func fishValues(a valueSpec) string {
 	switch {
 	case a.file:
 		return " -r -F"
+	case a.names != "":
+		return " -x -a " + fishQuote("(weir names "+a.names+" 2>/dev/null)")
 	case len(a.values) > 0:
 		return " -x -a " + fishQuote(strings.Join(a.values, " "))
 	}

@@ -87,6 +87,8 @@ func zshValues(a valueSpec) string {
 	switch {
 	case a.file:
 		return "_files"
+	case a.names != "":
+		return `{compadd -S "" -- ${(f)"$(weir names ` + a.names + ` 2>/dev/null)"}}`
 	case len(a.values) > 0:
 		return "(" + strings.Join(a.values, " ") + ")"
 	}

@@ -22,9 +22,9 @@ type keysCommand struct {
 // keyArgs are the arguments that select a key.
 type keyArgs struct {
 	adminFlags
-	Pairs []string `arg:"" name:"key=value" help:"The name of the key in the configuration, and a value as in a request: phone=+8613800138000; for a joined key one argument for each part. The value may be id:..., as shown by get and top."`
-	Route string   `help:"Only limits of this route." placeholder:"NAME"`
-	Limit string   `help:"Only limits of this name." placeholder:"NAME"`
+	Pairs []string `arg:"" name:"key=value" names:"keys" help:"The name of the key in the configuration, and a value as in a request: phone=+8613800138000; for a joined key one argument for each part. The value may be id:..., as shown by get and top."`
+	Route string   `help:"Only limits of this route." placeholder:"NAME" names:"routes"`
+	Limit string   `help:"Only limits of this name." placeholder:"NAME" names:"limits"`
 	JSON  bool     `name:"json" help:"Print JSON."`
 }
 

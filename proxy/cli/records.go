@@ -110,8 +110,8 @@ func nonEmpty(texts ...string) (all []string) {
 // decisionsCommand lists recent decisions.
 type decisionsCommand struct {
 	adminFlags
-	Route   string    `help:"Only requests of this route." placeholder:"NAME"`
-	Limit   string    `help:"Only requests of which this limit was asked." placeholder:"NAME"`
+	Route   string    `help:"Only requests of this route." placeholder:"NAME" names:"routes"`
+	Limit   string    `help:"Only requests of which this limit was asked." placeholder:"NAME" names:"limits"`
 	Outcome string    `help:"Only requests with this outcome: allowed, refused, shadow_refused, rejected." placeholder:"OUTCOME" enum:",allowed,refused,shadow_refused,rejected" default:""`
 	Hash    string    `help:"Only requests with the key of this hash, as in the log, or id." placeholder:"HASH"`
 	Before  time.Time `help:"Only requests before this time: 2026-11-23T07:00:00Z." placeholder:"TIME"`

@@ -16,8 +16,8 @@ import (
 // and most refusals.
 type topCommand struct {
 	adminFlags
-	Route   string        `help:"Only keys of limits of this route." placeholder:"NAME"`
-	Limit   string        `help:"Only keys of limits of this name." placeholder:"NAME"`
+	Route   string        `help:"Only keys of limits of this route." placeholder:"NAME" names:"routes"`
+	Limit   string        `help:"Only keys of limits of this name." placeholder:"NAME" names:"limits"`
 	Minutes int           `default:"15" help:"Count keys over the last N minutes, 1 to 15." placeholder:"N"`
 	Every   time.Duration `default:"2s" help:"Refresh interval." placeholder:"DURATION"`
 	Rows    int           `short:"n" default:"20" help:"Show at most N keys of each limit, and with --once at most N rows of each table; 1 to 1000." placeholder:"N"`

@@ -56,6 +56,7 @@ async function ask(page) {
   await lookUp(page);
   await change(page, "ban", "a flood");
   await page.getByRole("button", { name: "Ban it" }).waitFor();
+  await page.waitForLoadState();
 }
 
 // change presses the button of an action on the key that is shown.
@@ -70,6 +71,7 @@ async function check(page) {
   await page.getByLabel("The file for all nodes (YAML)").fill("version: 1\n" + routes.replace("rate: 2/1h", "rate: 1/1h"));
   await page.getByRole("button", { name: "Check on all nodes" }).click();
   await page.locator("#push").waitFor();
+  await page.waitForLoadState();
 }
 
 // places are all pages, and what must be on each.
@@ -260,7 +262,7 @@ test("a configuration is checked, simulated and pushed on the page, also on a ph
   const page = await open(t, browser, nodes[0].admin, { viewport: { width: 390, height: 800 } });
   await login(page, tokens.write);
   await check(page);
-  await page.getByText(/limit sms\.phone/).first().waitFor();
+  await page.getByText("sms.phone: 2/1h → 1/1h").waitFor();
   await page.getByRole("button", { name: "Simulate with this node's log" }).click();
   await page.getByRole("heading", { name: "Side by side" }).waitFor();
   await check(page);

@@ -173,7 +173,7 @@ async function simulates(page, log, dir) {
   await yaml.fill("");
   await page.getByLabel(/of this node/).check();
   await page.getByRole("button", { name: "Simulate" }).click();
-  const own = page.getByRole("region", { name: "As it is served" }).locator("tbody tr").filter({ hasText: /^phone/ });
+  const own = page.getByRole("region", { name: "As it is served" }).locator("tbody tr").filter({ hasText: /^phone\s*by phone/ });
   await own.waitFor();
   assert.ok(digits((await cells(own)).Refused) > 0, await own.innerText());
 }

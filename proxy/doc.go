@@ -176,6 +176,8 @@
 //   - the limiter's store, and the local store used while it is unreachable (admit.go)
 //   - the concurrent permits of requests whose clients left (lease.go)
 //   - the keys seen recently (newkeys.go)
+//   - the directives of operators (lists.go), and their changes of keys that wait for the store
+//     (operate_deferred.go)
 //   - recent decisions and top keys (observe.go)
 //   - the memory for buffered bodies (package body)
 //   - the log

@@ -166,7 +166,7 @@ func (e *explainer) match() (string, error) {
 		Lenient: exact != nil || plain != r,
 	}
 	e.Others = e.others(r)
-	return r.Name, nil
+	return r.Name, e.proxy.checkDirectives(e.x)
 }
 
 // others returns the routes closest to the request that were not selected: first those with the

@@ -4,13 +4,54 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // errDenied reports that the key of a request is on a deny list.
 var errDenied = errors.New("denied by a list")
+
+// bannedNetworks is the name of the list of networks that operators have banned. No configured list can have it.
+const bannedNetworks = "banned networks"
+
+// A maintenanceError reports that the route of a request is under maintenance.
+type maintenanceError struct{ ends time.Time }
+
+func (m maintenanceError) Error() string { return "under maintenance" }
+
+// retryAfter returns when a client should try again: when the maintenance ends, if that is soon.
+func (m maintenanceError) retryAfter() time.Duration {
+	const soon, unknown = 24 * time.Hour, 5 * time.Minute
+	if rest := time.Until(m.ends); rest <= soon {
+		return rest
+	}
+	return unknown
+}
+
+// SetDirectives makes the directives of operators hold from now on; nil if there are none. Requests that have
+// passed their stage are not affected.
+func (p *Proxy) SetDirectives(s *directive.Set) { p.directives.Store(s) }
+
+// checkDirectives refuses a request if its route is under maintenance, or an operator has banned the network of
+// its client. It costs the load of a pointer while there are no directives.
+func (p *Proxy) checkDirectives(x *exchange) error {
+	s := p.directives.Load()
+	if s == nil {
+		return nil
+	}
+	now := time.Now()
+	if d, on := s.Maintenance(x.route.Name, now); on {
+		return maintenanceError{d.Until}
+	}
+	if _, banned := s.Ban(x.client.addr, x.route.Name, now); banned {
+		x.list = &config.List{Name: bannedNetworks, Action: config.DenyListed}
+		return errDenied
+	}
+	return nil
+}
 
 // A listLookup is the lists of a route that use the same key.
 type listLookup struct {

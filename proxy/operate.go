@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ type KeyResult struct {
 	// Changed are the limits that were changed, and Skipped those that could not be.
 	Changed []LimitStanding `json:"changed"` // their state after the change
 	Skipped []SkippedLimit  `json:"skipped,omitempty"`
+	Network *netip.Prefix   `json:"network,omitempty"` // that was banned or unbanned, in place of a key
 	At      time.Time       `json:"at"`
 	// Everywhere reports whether the change applies on all nodes. While Redis is unreachable, it
 	// applies only on this node, as long as the node decides by itself. Later reports that it is
@@ -29,7 +31,7 @@ type KeyResult struct {
 
 // Where says on which nodes the change applies.
 func (r KeyResult) Where() string {
-	here := slices.ContainsFunc(r.Changed, func(l LimitStanding) bool { return l.Store != "" })
+	here := r.Network != nil || slices.ContainsFunc(r.Changed, func(l LimitStanding) bool { return l.Store != "" })
 	switch {
 	case r.Everywhere:
 		return "on all nodes"

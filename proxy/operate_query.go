@@ -3,10 +3,13 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -101,18 +104,81 @@ func (c KeyChange) change() (limiter.Change, error) {
 	return limiter.Change{}, fmt.Errorf("%w: %q; write reset, grant, ban or unban", ErrKeyQuery, string(c.Action))
 }
 
+// NetworkOf returns the network that q names, if it is one that is not counted as one client. Errors wrap
+// ErrKeyQuery.
+func (p *Proxy) NetworkOf(q KeyQuery) (network netip.Prefix, named bool, err error) {
+	g := p.current.Load()
+	if len(q.Pairs) != 1 || !g.isAddress(q.Pairs[0].Key) || !strings.Contains(q.Pairs[0].Value, "/") {
+		return network, false, nil
+	}
+	if _, err := p.findTargets(g, q); err == nil {
+		return network, false, nil // a network of IPv6 that limits count as one
+	}
+	network, err = netip.ParsePrefix(strings.TrimSpace(q.Pairs[0].Value))
+	switch {
+	case err != nil:
+		return network, true, fmt.Errorf("%w: not a network; write one such as 203.0.113.0/24 or 2001:db8::/48", ErrKeyQuery)
+	case network.Bits() == 0:
+		return network, true, fmt.Errorf("%w: that is everybody; write weir maintenance on", ErrKeyQuery)
+	case q.Limit != "":
+		return network, true, fmt.Errorf("%w: a network is banned on all or one of the routes, not under a limit; leave the limit out", ErrKeyQuery)
+	case q.Route != "" && !p.HasRoute(q.Route):
+		return network, true, fmt.Errorf("%w: there is no route %q", ErrKeyQuery, q.Route)
+	}
+	return network.Masked(), true, nil
+}
+
+// HasRoute reports whether a route of that name is served.
+func (p *Proxy) HasRoute(name string) bool {
+	return slices.ContainsFunc(p.current.Load().routes, func(r *route) bool { return r.Name == name })
+}
+
+// isAddress reports whether a key of that name is the address of the client.
+func (g *generation) isAddress(name string) bool {
+	if s := g.config.Keys[name]; s != nil {
+		return s.Of == nil && s.Join == nil && s.From.Source.IsAddress()
+	}
+	return key.CanonicalName(name) == key.ClientIP.String()
+}
+
+// bansOf returns the bans of networks that hold for the address, or are within the network, that q names.
+func (p *Proxy) bansOf(g *generation, q KeyQuery) []directive.Directive {
+	set := p.directives.Load()
+	if set == nil || len(q.Pairs) != 1 || !g.isAddress(q.Pairs[0].Key) {
+		return nil
+	}
+	text := q.Pairs[0].Value
+	network, err := netip.ParsePrefix(text)
+	if addr, wrong := netip.ParseAddr(text); wrong == nil {
+		network, err = addr.Unmap().Prefix(addr.Unmap().BitLen())
+	}
+	if err != nil {
+		return nil
+	}
+	return set.Overlapping(network)
+}
+
 // given returns the pairs by name. A KeyID must be the only pair.
-func (q KeyQuery) given(prefix int) (key.Input, error) {
-	g := key.Input{Texts: map[string]string{}, IPv6Prefix: prefix}
+func (g *generation) given(q KeyQuery) (key.Input, error) {
+	in := key.Input{Texts: map[string]string{}, IPv6Prefix: g.config.ClientIP.IPv6Prefix}
 	if len(q.Pairs) == 0 {
-		return g, fmt.Errorf("%w: no key is named; write KEY=VALUE, for example phone=+8613800138000", ErrKeyQuery)
+		return in, fmt.Errorf("%w: no key is named; write KEY=VALUE, for example phone=+8613800138000", ErrKeyQuery)
 	}
 	for _, p := range q.Pairs {
-		name := key.CanonicalName(p.Key)
-		if _, twice := g.Texts[name]; twice {
-			return g, fmt.Errorf("%w: %s is given twice; name each part of a key once", ErrKeyQuery, name)
+		name := g.keyName(p.Key)
+		if _, twice := in.Texts[name]; twice {
+			return in, fmt.Errorf("%w: %s is given twice; name each part of a key once", ErrKeyQuery, name)
 		}
-		g.Texts[name] = p.Value
+		in.Texts[name] = p.Value
 	}
-	return g, nil
+	return in, nil
+}
+
+// keyName returns the name of the key that text names: that of the configuration, or an origin, of which ip and
+// client_ip are the same.
+func (g *generation) keyName(text string) string {
+	if _, named := g.config.Keys[text]; named {
+		return text
+	}
+	return key.CanonicalName(text)
 }

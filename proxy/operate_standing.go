@@ -9,13 +9,16 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/directive"
 )
 
 // A KeyStanding is the state of one key under all limits that count by it.
 type KeyStanding struct {
 	At     time.Time       `json:"at"` // by the store's clock, like all other times
 	Limits []LimitStanding `json:"limits"`
-	Notes  []string        `json:"notes,omitempty"` // hints about the result
+	// Networks are the bans of networks that contain the address, or are in the network, that was named.
+	Networks []directive.Directive `json:"networks,omitempty"`
+	Notes    []string              `json:"notes,omitempty"` // hints about the result
 }
 
 // A LimitStanding is the state of a key under one limit.
@@ -79,11 +82,18 @@ type PenaltyStanding struct {
 // is unreachable, it returns the state in this node's fallback and no error.
 func (p *Proxy) Standing(ctx context.Context, q KeyQuery) (KeyStanding, error) {
 	g := p.current.Load()
-	targets, err := p.findTargets(g, q)
+	networks := p.bansOf(g, q)
+	_, isNetwork, err := p.NetworkOf(q)
 	if err != nil {
 		return KeyStanding{}, err
 	}
-	return p.standing(ctx, g, targets)
+	targets, err := p.findTargets(g, q)
+	if err != nil && len(networks) == 0 && !isNetwork {
+		return KeyStanding{}, err
+	}
+	s, err := p.standing(ctx, g, targets)
+	s.Networks = networks
+	return s, err
 }
 
 func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget) (KeyStanding, error) {

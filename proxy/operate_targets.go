@@ -32,11 +32,8 @@ type keyTarget struct {
 // findTargets returns the limits selected by q: those that count by exactly the named key, and those
 // that count by a part of it. Errors wrap ErrKeyQuery.
 func (g *generation) findTargets(q KeyQuery, known func(hash string) (limiter.Key, bool)) ([]keyTarget, error) {
-	given, err := q.given(g.config.ClientIP.IPv6Prefix)
+	given, err := g.given(q)
 	if err != nil {
-		return nil, err
-	}
-	if err := g.resolveAlias(given); err != nil {
 		return nil, err
 	}
 	id, byID, err := g.readID(q, known)
@@ -53,7 +50,7 @@ func (g *generation) findTargets(q KeyQuery, known func(hash string) (limiter.Ke
 			t := keyTarget{route: r, limit: l, windows: l.windows}
 			found := false
 			if byID {
-				found = g.matchID(&t, key.CanonicalName(q.Pairs[0].Key), id)
+				found = g.matchID(&t, g.keyName(q.Pairs[0].Key), id)
 			} else {
 				var err error
 				if found, err = g.matchValue(&t, given); wrong == nil {
@@ -74,20 +71,6 @@ func (g *generation) findTargets(q KeyQuery, known func(hash string) (limiter.Ke
 	return nil, g.noTargetError(q, given)
 }
 
-// resolveAlias makes ip an alias of client_ip unless a key has that name.
-func (g *generation) resolveAlias(given key.Input) error {
-	text, short := given.Texts["ip"]
-	if _, named := g.config.Keys["ip"]; named || !short {
-		return nil
-	}
-	delete(given.Texts, "ip")
-	if _, twice := given.Texts[key.ClientIP.String()]; twice {
-		return fmt.Errorf("%w: ip and client_ip are the same key; name it once", ErrKeyQuery)
-	}
-	given.Texts[key.ClientIP.String()] = text
-	return nil
-}
-
 // readID reads the value of a query if it is a key id or a hash in the log.
 func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bool)) (k limiter.Key, found bool, err error) {
 	if len(q.Pairs) != 1 {
@@ -105,7 +88,9 @@ func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bo
 // matchID sets the key of t to k, and reports whether the limit of t counts by a key of that name.
 func (g *generation) matchID(t *keyTarget, name string, k limiter.Key) bool {
 	specs := append([]*key.Spec{t.limit.Key}, t.limit.Key.Replacements()...)
-	i := slices.IndexFunc(specs, func(s *key.Spec) bool { return s.Name == name || name == "ip" && s.From.Source.IsAddress() })
+	i := slices.IndexFunc(specs, func(s *key.Spec) bool {
+		return s.Name == name || name == key.ClientIP.String() && s.From.Source.IsAddress()
+	})
 	if i < 0 {
 		return false
 	}

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -530,4 +533,55 @@ routes:
 	if got := w.stands("phone=" + l.ID)["a.l"]; got.Unknown != "" || got.Windows[0].Used != 1 {
 		t.Errorf("%+v; want the key of the last request", got)
 	}
+}
+
+// A network that is banned is denied, on all routes or on one, and a route under maintenance answers 503 with the time
+// that is left; both end by themselves.
+func TestDirectives(t *testing.T) {
+	w := newProxy(t, `
+client_ip: {trusted_proxies: [0.0.0.0/0], header: X-Real-Ip}
+keys: {addr: client_ip}
+routes:
+  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: addr, rate: 90/1h}]}
+  - {name: b, match: {path: /b}, respond: {body: ok}}
+`)
+	hour, inside, outside := time.Now().Add(time.Hour), "X-Real-Ip: 203.0.113.7", "X-Real-Ip: 203.0.113.77"
+	ban := directive.Directive{Network: netip.MustParsePrefix("203.0.113.0/26"), Until: hour, Who: "anna"}
+	w.SetDirectives(directive.NewSet([]directive.Directive{ban, {Network: netip.MustParsePrefix("2001:db8::/32"), Route: "a", Until: hour}}, time.Now()))
+	for _, path := range []string{"/a", "/b"} {
+		w.sends(403, "GET", path, inside)
+		w.sends(200, "GET", path, outside)
+	}
+	w.sends(403, "GET", "/a", "X-Real-Ip: 2001:db8:1::1")
+	w.sends(200, "GET", "/b", "X-Real-Ip: 2001:db8:1::1")
+	for name, want := range map[string]int{"addr=203.0.113.7": 1, "addr=203.0.113.77": 0, "client_ip=203.0.113.0/24": 1, "addr=198.51.100.0/24": 0, "addr=2001:db8::1": 1} {
+		if s, err := w.standing(name); err != nil || len(s.Networks) != want {
+			t.Errorf("%s: %+v, %v; want %d bans", name, s, err, want)
+		}
+	}
+	for text, want := range map[string]string{"addr=203.0.113.0/26": "203.0.113.0/26", "ip=203.0.113.9/26": "203.0.113.0/26", "client_ip=2001:db8:1::/48": "2001:db8:1::/48"} {
+		if got, named, err := w.NetworkOf(query(text)); err != nil || !named || got.String() != want {
+			t.Errorf("%s: %v, %t, %v; want %s", text, got, named, err, want)
+		}
+	}
+	for _, pairs := range [][]string{{"addr=203.0.113.0/33"}, {"addr=0.0.0.0/0"}, {"addr=a/b"}, {"addr=203.0.113.0/26", "%l"}, {"addr=203.0.113.0/26", "@c"}} {
+		if _, named, err := w.NetworkOf(query(pairs...)); !named || !errors.Is(err, ErrKeyQuery) {
+			t.Errorf("%v: %t, %v; want ErrKeyQuery", pairs, named, err)
+		}
+	}
+	if _, named, _ := w.NetworkOf(query("addr=2001:db8::/64")); named {
+		t.Error("a network that counts as one client is none of its own")
+	}
+	w.SetDirectives(directive.NewSet([]directive.Directive{{Route: "b", Until: hour}}, time.Now()))
+	w.sends(200, "GET", "/a", inside)
+	r := w.send("GET", "/b", inside)
+	after, err := strconv.Atoi(r.Header().Get("Retry-After"))
+	if r.Code != 503 || err != nil || after < 3500 || after > 3600 || !strings.Contains(r.Body.String(), "Under Maintenance") {
+		t.Errorf("under maintenance: %d %v %s; want 503 and an hour", r.Code, r.Header(), r.Body)
+	}
+	if e, err := w.Explain(t.Context(), ExplainRequest{Method: "GET", URL: "/b"}); err != nil || e.Answer == nil || e.Answer.Status != 503 {
+		t.Errorf("explain: %+v, %v; want 503", e.Answer, err)
+	}
+	w.SetDirectives(directive.NewSet([]directive.Directive{{Until: time.Now().Add(time.Millisecond)}}, time.Now()))
+	await.Until(t, "maintenance of all routes is over", func() bool { return w.send("GET", "/b").Code == 200 })
 }

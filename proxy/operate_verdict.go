@@ -22,6 +22,13 @@ type KeyVerdict struct {
 // when the last of its limits does. Limits that count by other keys are not part of it.
 func (s KeyStanding) Verdict() KeyVerdict {
 	var refusing []string
+	for _, d := range s.Networks {
+		text := "the ban of " + d.Network.String()
+		if d.Route != "" {
+			text += " on " + d.Route
+		}
+		refusing = append(refusing, text+", passes "+decisions.Moment(s.At, d.Until))
+	}
 	var asked, unknown int
 	for _, route := range s.routes() {
 		var by []string

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/trace"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -61,6 +62,7 @@ type Proxy struct {
 	shared          shared
 	agree           Agree
 	current         atomic.Pointer[generation]
+	directives      atomic.Pointer[directive.Set] // nil if there are none
 	exchanges       sync.Pool
 	guard           *limiter.KeyGuard // the keys seen recently
 	buffers         *body.Budget
@@ -219,7 +221,10 @@ func (p *Proxy) resolveRoute(g *generation, x *exchange) error {
 	if err := normalize(x); err != nil {
 		return err
 	}
-	return g.match(x)
+	if err := g.match(x); err != nil {
+		return err
+	}
+	return p.checkDirectives(x)
 }
 
 // resolveClaims determines the claims of the request on limits.

@@ -42,7 +42,10 @@ func (g *generation) refuse(x *exchange, err error) respond.Response {
 
 // refuseError returns the response to a request that no limit has refused.
 func (g *generation) refuseError(x *exchange, err error) respond.Response {
+	var maintenance maintenanceError
 	switch {
+	case errors.As(err, &maintenance):
+		return respond.Unavailable(respond.Maintenance, maintenance.retryAfter(), "", x.id)
 	case errors.Is(err, http1.ErrConnect):
 		return respond.NotAllowed(nil, x.id) // no method is allowed for an authority target
 	case errors.Is(err, errUndecided):

@@ -154,11 +154,8 @@ func (p *Proxy) ApplyOutcome(_ context.Context, o Outcome) (OutcomeResult, error
 		return OutcomeResult{}, fmt.Errorf("%w: there is no outcome %q; write verified", ErrKeyQuery, o.Outcome)
 	}
 	g := p.current.Load()
-	given, err := KeyQuery{Pairs: []KeyPair{{o.Key, o.Value}}}.given(g.config.ClientIP.IPv6Prefix)
+	given, err := g.given(KeyQuery{Pairs: []KeyPair{{o.Key, o.Value}}})
 	if err != nil {
-		return OutcomeResult{}, err
-	}
-	if err := g.resolveAlias(given); err != nil {
 		return OutcomeResult{}, err
 	}
 	result := OutcomeResult{Key: o.Key, Returned: []ReturnedLimit{}, At: time.Now()}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -297,46 +296,4 @@ func TestAudit_TellsOfTheConfiguration(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the audit trail is %q, want %q: %s", got, want, text)
 	}
-}
-
-// What is changed while Redis hangs holds on all nodes when it is back, unless its time is
-// over; a node that ends before says what is lost.
-func TestKeys_ChangedWhileRedisIsAway(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	config := redisDefaultYAML(server.Addr) + smsYAML("9/1h", "")
-	one, other := start(t, config), start(t, config)
-	waitForMembership(t, server.Addr, 2)
-	server.Signal(syscall.SIGSTOP)
-	if said := one.keys("ban", "header:X-Phone=p", "--for", "1h"); !strings.Contains(said, "banned for 1h by sms-send.phone, on this node now, on all nodes when redis is back\n") {
-		t.Errorf("ban says %q", said)
-	}
-	one.keys("ban", "header:X-Phone=short", "--for", "1s")
-	one.keys("reset", "header:X-Phone=r", "--reason", "while it is away")
-	await.Until(t, "a short ban is over", func() bool { return one.send("short") == 200 })
-	if got := []int{one.send("p"), other.send("p")}; !slices.Equal(got, []int{429, 200}) {
-		t.Errorf("while Redis hangs the nodes answer %v, want the ban on the one that was told", got)
-	}
-	server.Signal(syscall.SIGCONT)
-	await.Until(t, "the ban holds on the other node", func() bool { return other.send("p") == 429 })
-	one.WaitForLog("deferred key change", func(l logtest.Line) bool { return l.Text("action") == "reset" })
-	for _, w := range []*weir{one, other} {
-		if got := w.send("short"); got != 200 {
-			t.Errorf("a key whose ban has ended is answered %d, want 200", got)
-		}
-		if said := w.keys("get", "header:X-Phone=p"); !strings.Contains(said, "59m") {
-			t.Errorf("get says %q; want what is left of the hour", said)
-		}
-	}
-	await.Until(t, "the audit trail tells of it", func() bool {
-		_, trail := other.get(other.Admin + "/api/v1/audit")
-		return strings.Contains(trail, "while it is away") && strings.Contains(trail, "on all nodes when redis is back")
-	})
-
-	server.Kill()
-	other.keys("ban", "header:X-Phone=q", "--for", "1h")
-	other.Signal(syscall.SIGTERM)
-	other.WaitForLog("key change lost; redis was not reachable again before this node ended", func(l logtest.Line) bool {
-		return l.Text("action") == "ban" && l.Text("limit") == "sms-send.phone"
-	})
 }

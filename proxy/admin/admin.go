@@ -59,6 +59,11 @@ type Options struct {
 	Change   func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error)
 	// Outcome returns the permits of the requests for a subject, as a response of another route does.
 	Outcome func(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResult, error)
+	// Bans returns the bans of networks, Maintenance the routes under maintenance, and SetMaintenance begins or
+	// ends it, as Change does.
+	Bans           func(ctx context.Context) (Bans, error)
+	Maintenance    func(ctx context.Context) (Maintenance, error)
+	SetMaintenance func(ctx context.Context, c MaintenanceChange) (Maintenance, error)
 	// Explain reports what would be done with a request, without side effects.
 	Explain func(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error)
 	// Simulate replays an access log; nil if that is not supported. AccessLog is the access log

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/directive"
 )
 
 // A KeyAction is an action on a key without further parameters: reset and unban.
@@ -27,6 +28,27 @@ type KeyBan struct {
 	For     proxy.Span `json:"for"`
 	Reason  string     `json:"reason,omitempty"`
 	Version string     `json:"version,omitempty"`
+}
+
+// Bans are the networks that are banned, by network.
+type Bans struct {
+	Networks []directive.Directive `json:"networks"`
+}
+
+// A MaintenanceChange begins or ends maintenance.
+type MaintenanceChange struct {
+	On     bool       `json:"on"`
+	Route  string     `json:"route,omitempty"` // empty for all routes
+	For    proxy.Span `json:"for,omitzero"`    // until it is ended if it is left out
+	Reason string     `json:"reason,omitempty"`
+}
+
+// Maintenance is what is under maintenance.
+type Maintenance struct {
+	On []directive.Directive `json:"on"`
+	// Everywhere reports whether all nodes know. While Redis is unreachable, a change holds on the node that
+	// was asked, and on all when Redis is back.
+	Everywhere bool `json:"everywhere"`
 }
 
 // change returns a handler for an action without further parameters.

@@ -34,6 +34,19 @@ func (c Client) Outcome(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResu
 	return post[proxy.OutcomeResult](ctx, c, "/api/v1/outcomes", o)
 }
 
+// Bans returns the bans of networks.
+func (c Client) Bans(ctx context.Context) (Bans, error) { return get[Bans](ctx, c, "/api/v1/bans") }
+
+// Maintenance returns the routes under maintenance.
+func (c Client) Maintenance(ctx context.Context) (Maintenance, error) {
+	return get[Maintenance](ctx, c, "/api/v1/maintenance")
+}
+
+// SetMaintenance begins or ends maintenance.
+func (c Client) SetMaintenance(ctx context.Context, m MaintenanceChange) (Maintenance, error) {
+	return post[Maintenance](ctx, c, "/api/v1/maintenance", m)
+}
+
 // Explain reports what the node would do with a request.
 func (c Client) Explain(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
 	return post[proxy.Explanation](ctx, c, "/api/v1/explain", r)

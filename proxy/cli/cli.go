@@ -51,6 +51,7 @@ type commands struct {
 	Nodes       nodesCommand       `cmd:"" help:"List the nodes, with the leader, configuration drift, and the nodes that were lost."`
 	Decisions   decisionsCommand   `cmd:"" help:"List what all nodes decided about recent requests."`
 	Audit       auditCommand       `cmd:"" help:"List what operators did."`
+	Maintenance maintenanceCommand `cmd:"" help:"Show, begin or end maintenance: 503 on all nodes."`
 	Push        pushCommand        `cmd:"" help:"Make all nodes serve a file, or none."`
 	Rollback    rollbackCommand    `cmd:"" help:"Make all nodes serve an earlier configuration."`
 	History     historyCommand     `cmd:"" help:"List the pushed configurations, with author and changes."`

@@ -17,6 +17,7 @@ type keysCommand struct {
 	Grant keysGrant `cmd:"" help:"Grant a key additional permits."`
 	Ban   keysBan   `cmd:"" help:"Ban a key for some time."`
 	Unban keysUnban `cmd:"" help:"End the bans of a key; its counts stay."`
+	Bans  keysBans  `cmd:"" help:"List the networks that are banned."`
 }
 
 // keyArgs are the arguments that select a key.

@@ -26,6 +26,10 @@ func (k *keysText) printf(format string, values ...any) {
 
 // standing writes the state of a key, which begins with whether it is refused.
 func (k *keysText) standing(s proxy.KeyStanding) {
+	if len(s.Limits)+len(s.Networks) == 0 {
+		k.printf("no network is banned there\n")
+		return
+	}
 	k.printf("%s\n", s.Verdict().Text)
 	k.limits(s.Limits)
 	k.notes(s.Notes)
@@ -37,6 +41,10 @@ func (k *keysText) result(r proxy.KeyResult) {
 		proxy.KeyReset: "reset", proxy.KeyGrant: grantedText(r),
 		proxy.KeyBan: "banned for " + r.For.String() + " by", proxy.KeyUnban: "ended bans by",
 	}[r.Action]
+	if r.Network != nil {
+		k.networkResult(r)
+		return
+	}
 	var limits []string
 	for _, l := range r.Changed {
 		limits = append(limits, l.Route+"."+l.Limit)

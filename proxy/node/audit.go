@@ -78,6 +78,13 @@ func (n *Node) closeAudit(ctx context.Context) error {
 
 // operatorChange changes a key for an operator. An invalid request changes nothing and is not recorded.
 func (n *Node) operatorChange(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
+	network, named, err := n.proxy.NetworkOf(c.KeyQuery)
+	if err != nil {
+		return proxy.KeyResult{}, err
+	}
+	if named {
+		return n.changeNetwork(ctx, c, network)
+	}
 	r, err := n.proxy.Change(ctx, c)
 	if errors.Is(err, proxy.ErrKeyQuery) {
 		return r, err

@@ -42,6 +42,7 @@ type Node struct {
 	store        store
 	leader       *leaderTasks
 	audit        *cluster.Audit
+	directives   *cluster.Directives
 	events       *admin.Events
 	wrongTokens  *admin.WrongTokens
 	salt         *salt
@@ -119,6 +120,8 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.leader = newLeaderTasks(n.store, n.proxy, n.registry, n.log)
 	n.closers.push("statistics", n.leader.close)
 	n.audit, n.events, n.wrongTokens = n.newAudit(), admin.NewEvents(n.proxy.Counts), admin.NewWrongTokens(n.registry)
+	n.directives = cluster.NewDirectives(n.store.client, n.store.prefix, n.proxy.SetDirectives)
+	_ = n.directives.Sync(ctx) // if Redis is unreachable, its task retries
 	n.closers.push("audit", n.closeAudit)
 	n.closers.push("proxy", func(context.Context) error { n.proxy.Close(); return nil })
 	for _, warning := range first.config.Warnings {
@@ -153,6 +156,7 @@ func (n *Node) serve(o Options) {
 	n.member.start("peers", n.watchPeers)
 	n.member.start("questions of other nodes", n.serveQuestions)
 	n.member.start("audit", n.flushAudit)
+	n.member.start("directives", n.directives.Run)
 	n.member.start("wrong tokens", func(ctx context.Context) { logWrongTokens(ctx, n.wrongTokens, n.log) })
 	n.member.start("pushes", n.follow)
 	n.member.start("liveness socket", func(ctx context.Context) { serveLiveness(ctx, n.source.path) })

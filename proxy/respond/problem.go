@@ -39,6 +39,7 @@ const (
 	BuffersFull                     // 503: the memory for buffered bodies is exhausted
 	ExpectationFailed               // 417: an expectation other than 100-continue
 	VersionNotSupported             // 505: unsupported HTTP version
+	Maintenance                     // 503: an operator has taken the route out of service
 )
 
 // Status is the status of the responses of kind k.
@@ -68,7 +69,7 @@ func (k Kind) Status() int {
 		return http.StatusNotImplemented
 	case BadGateway:
 		return http.StatusBadGateway
-	case StoreUnavailable, NoUpstream, Draining, BuffersFull:
+	case StoreUnavailable, NoUpstream, Draining, BuffersFull, Maintenance:
 		return http.StatusServiceUnavailable
 	case ExpectationFailed:
 		return http.StatusExpectationFailed
@@ -162,6 +163,8 @@ func (k Kind) problem(detail, requestID string, fields ...Field) Response {
 	switch k {
 	case StoreUnavailable, NoUpstream, Draining, BuffersFull:
 		kind, title = typeReducedCapacity, titleReducedCapacity
+	case Maintenance:
+		title = "Under Maintenance"
 	case ClientGone:
 		title = "Client Closed Request"
 	}

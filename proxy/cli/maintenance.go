@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/directive"
+)
+
+// keysBans lists the bans of networks.
+type keysBans struct {
+	adminFlags
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Run prints the bans.
+func (k keysBans) Run(ctx context.Context, w Env) error {
+	all, err := k.client().Bans(ctx)
+	switch {
+	case err != nil:
+		return reportRefusal(w.Stdout, err)
+	case k.JSON:
+		return printJSON(w, all)
+	case len(all.Networks) == 0:
+		_, err = fmt.Fprintln(w.Stdout, "no network is banned; weir keys get shows the bans of a key")
+		return err
+	}
+	return directiveTable(all.Networks).print(w.Stdout, "", len(all.Networks))
+}
+
+// maintenanceCommand shows or changes what is under maintenance.
+type maintenanceCommand struct {
+	adminFlags
+	State  string `arg:"" optional:"" enum:"on,off,show" default:"show" help:"on, off, or nothing to show what is on."`
+	Route  string `arg:"" optional:"" help:"The route; all routes if it is left out."`
+	For    string `help:"Duration: 15m, 1h; until it is ended if it is left out." placeholder:"DURATION"`
+	Reason string `help:"Reason, for the audit trail." placeholder:"TEXT"`
+	JSON   bool   `name:"json" help:"Print JSON."`
+}
+
+// Run prints what is under maintenance, after a change if one is asked for.
+func (c maintenanceCommand) Run(ctx context.Context, w Env) error {
+	m := admin.MaintenanceChange{On: c.State == "on", Route: c.Route, Reason: c.Reason}
+	if c.For != "" {
+		if err := m.For.UnmarshalText([]byte(c.For)); err != nil {
+			return fmt.Errorf("--for %s: a duration needs a unit; write for example 1h", c.For)
+		}
+	}
+	ask := func() (admin.Maintenance, error) { return c.client().SetMaintenance(ctx, m) }
+	if c.State == "show" {
+		ask = func() (admin.Maintenance, error) { return c.client().Maintenance(ctx) }
+	}
+	now, err := ask()
+	switch {
+	case err != nil:
+		return reportRefusal(w.Stdout, err)
+	case c.JSON:
+		return printJSON(w, now)
+	case !now.Everywhere:
+		fmt.Fprintln(w.Stdout, "redis is unreachable: this holds on this node now, on all nodes when redis is back")
+	}
+	if len(now.On) == 0 {
+		_, err = fmt.Fprintln(w.Stdout, "no route is under maintenance")
+		return err
+	}
+	return directiveTable(now.On).print(w.Stdout, "", len(now.On))
+}
+
+// directiveTable returns directives as a table.
+func directiveTable(all []directive.Directive) topTable {
+	t := topTable{columns: []string{"WHAT", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON"}}
+	for _, d := range all {
+		what := "maintenance"
+		if d.Network.IsValid() {
+			what = d.Network.String()
+		}
+		t.rows = append(t.rows, topRow{cells: []string{
+			what, cmp.Or(d.Route, "all"), endsIn(d, time.Now()), d.At.UTC().Format(time.RFC3339), printable(d.Who), printable(cmp.Or(d.Reason, "-")),
+		}})
+	}
+	return t
+}
+
+// endsIn returns the time that d lasts.
+func endsIn(d directive.Directive, now time.Time) string {
+	if rest := d.Until.Sub(now); rest < 365*24*time.Hour {
+		return max(rest.Round(time.Second), time.Second).String()
+	}
+	return "until off"
+}
+
+// networkResult writes the result of a ban or unban of a network.
+func (k *keysText) networkResult(r proxy.KeyResult) {
+	done, where := "unbanned", r.Where()
+	if r.Action == proxy.KeyBan {
+		done = "banned for " + r.For.String()
+	}
+	if !r.Everywhere {
+		where = k.bad(where)
+	}
+	k.printf("%s network %s on %s, %s\n", done, r.Network, cmp.Or(r.Route, "all routes"), where)
+}

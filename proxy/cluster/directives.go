@@ -1,0 +1,194 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/proxy/directive"
+)
+
+//go:embed directives.lua
+var directivesScript string
+
+// ErrTooManyDirectives reports that there are directive.Max directives already.
+var ErrTooManyDirectives = errors.New("too many bans of networks; end some, or put the networks on a list")
+
+// directivesInterval is how often a node reads the directives.
+const directivesInterval = time.Second
+
+// Directives are the directives of operators, of which each node has a copy. Other nodes follow a change within
+// directivesInterval. A change that is made while Redis is unreachable holds on this node, and is applied
+// when it is back. Without Redis the copy is all there is. It is safe for concurrent use.
+type Directives struct {
+	rdb     redis.UniversalClient // nil for a single process
+	key     string
+	script  *redis.Script
+	changed func(*directive.Set)
+
+	syncing sync.Mutex // held by Sync
+
+	mu      sync.Mutex // guards what follows; never held over I/O
+	known   map[string]directive.Directive
+	waiting []directive.Directive // changes that Redis has not got yet, in order; one without a time ends
+}
+
+// NewDirectives returns the directives of the nodes that share rdb and prefix. changed is called with the set at
+// each change; it must not block.
+func NewDirectives(rdb redis.UniversalClient, prefix string, changed func(*directive.Set)) *Directives {
+	return &Directives{
+		rdb: rdb, key: prefix + ":{cluster}:directives", script: redis.NewScript(directivesScript), changed: changed,
+		known: map[string]directive.Directive{},
+	}
+}
+
+// Put makes one hold until its time is over.
+func (d *Directives) Put(ctx context.Context, one directive.Directive) (everywhere bool, err error) {
+	d.mu.Lock()
+	if _, known := d.known[one.Name()]; !known && len(d.known) >= directive.Max {
+		d.mu.Unlock()
+		return false, ErrTooManyDirectives
+	}
+	d.mu.Unlock()
+	return d.change(ctx, one), nil
+}
+
+// Remove ends the directive of the name of one. found reports whether it was known.
+func (d *Directives) Remove(ctx context.Context, one directive.Directive) (found, everywhere bool) {
+	d.mu.Lock()
+	_, found = d.known[one.Name()]
+	d.mu.Unlock()
+	one.Until = time.Time{}
+	return found, d.change(ctx, one)
+}
+
+// change applies a change on this node, and then on all.
+func (d *Directives) change(ctx context.Context, one directive.Directive) (everywhere bool) {
+	d.mu.Lock()
+	d.waiting = append(d.waiting, one)
+	d.applyLocked(one)
+	d.publishLocked()
+	d.mu.Unlock()
+	return d.Sync(context.WithoutCancel(ctx)) == nil
+}
+
+// All returns the directives that hold.
+func (d *Directives) All() []directive.Directive {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return directive.NewSet(slices.Collect(maps.Values(d.known)), time.Now()).All()
+}
+
+// Waiting returns how many changes wait for Redis.
+func (d *Directives) Waiting() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.waiting)
+}
+
+func (d *Directives) applyLocked(one directive.Directive) {
+	if one.Until.IsZero() {
+		delete(d.known, one.Name())
+		return
+	}
+	d.known[one.Name()] = one
+}
+
+func (d *Directives) publishLocked() {
+	d.changed(directive.NewSet(slices.Collect(maps.Values(d.known)), time.Now()))
+}
+
+// Run follows the directives until ctx is done.
+func (d *Directives) Run(ctx context.Context) {
+	tick := time.NewTicker(directivesInterval)
+	defer tick.Stop()
+	for {
+		_ = d.Sync(ctx) // while Redis is unreachable, the copy is kept
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Sync sends the changes that wait, and reads all directives.
+func (d *Directives) Sync(ctx context.Context) error {
+	d.syncing.Lock()
+	defer d.syncing.Unlock()
+	d.mu.Lock()
+	sent := slices.Clone(d.waiting)
+	d.mu.Unlock()
+	read, err := d.exchange(ctx, sent)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if redis.HasErrorPrefix(err, "FULL") { // other nodes were faster
+		d.waiting = d.waiting[len(sent):]
+	}
+	if err != nil {
+		return err
+	}
+	d.waiting = d.waiting[len(sent):]
+	if read != nil {
+		d.known = read
+	}
+	for _, one := range d.waiting {
+		d.applyLocked(one)
+	}
+	d.publishLocked()
+	return nil
+}
+
+// exchange sends changes, and returns all directives by name; nil without Redis.
+func (d *Directives) exchange(ctx context.Context, changes []directive.Directive) (map[string]directive.Directive, error) {
+	if d.rdb == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
+	defer cancel()
+	args := []any{directive.Max}
+	for _, c := range changes {
+		text, err := json.Marshal(c)
+		if err != nil {
+			return nil, fmt.Errorf("write directives: %w", err)
+		}
+		rest := max(time.Until(c.Until), 0)
+		args = append(args, c.Name(), rest.Milliseconds(), text)
+	}
+	reply, err := d.script.Run(ctx, d.rdb, []string{d.key}, args...).StringSlice()
+	if err != nil {
+		return nil, fmt.Errorf("read directives: %w", err)
+	}
+	return readDirectives(reply)
+}
+
+// readDirectives decodes the reply of the script. Times are converted from Redis's clock.
+func readDirectives(reply []string) (map[string]directive.Directive, error) {
+	if len(reply)%2 != 1 {
+		return nil, fmt.Errorf("read directives: %w: %d values", errReply, len(reply))
+	}
+	now, err := strconv.ParseInt(reply[0], 10, 64)
+	here, all := time.Now(), map[string]directive.Directive{}
+	for i := 1; i < len(reply); i += 2 {
+		var one directive.Directive
+		ends, wrong := strconv.ParseInt(reply[i], 10, 64)
+		if err = errors.Join(err, wrong, json.Unmarshal([]byte(reply[i+1]), &one)); err != nil {
+			break
+		}
+		one.Until = here.Add(time.Duration(ends-now) * time.Millisecond).UTC()
+		all[one.Name()] = one
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read directives: %w: %w", errReply, err)
+	}
+	return all, nil
+}

@@ -1,0 +1,117 @@
+// Package directive holds what operators order for some time on all nodes: bans of networks, and maintenance
+// (503) of routes. It does no I/O; package cluster shares directives.
+package directive
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Max is the maximum number of directives.
+const Max = 1000
+
+// A Directive is one order: a ban if it has a network, and else maintenance.
+type Directive struct {
+	Network netip.Prefix `json:"network,omitzero"`
+	Route   string       `json:"route,omitempty"` // empty for all routes
+	Until   time.Time    `json:"until"`
+	At      time.Time    `json:"at"`            // when it was given
+	Who     string       `json:"who,omitempty"` // the operator
+	Reason  string       `json:"reason,omitempty"`
+}
+
+// Name identifies d: a later directive of the same name replaces it.
+func (d Directive) Name() string {
+	if !d.Network.IsValid() {
+		return "maintenance " + d.Route
+	}
+	return "ban " + d.Network.String() + " " + d.Route
+}
+
+// covers reports whether d holds on a route.
+func (d Directive) covers(route string) bool { return d.Route == "" || d.Route == route }
+
+// A Set is all directives at one time. It is immutable. A nil Set is empty.
+type Set struct {
+	all         []Directive
+	bans        map[netip.Prefix][]Directive
+	bits        []int // the different lengths of banned networks
+	maintenance []Directive
+}
+
+// NewSet returns the set of all, without those that are over; nil if none is left.
+func NewSet(all []Directive, now time.Time) *Set {
+	s := &Set{bans: map[netip.Prefix][]Directive{}}
+	for _, d := range all {
+		if !d.Until.After(now) {
+			continue
+		}
+		s.all = append(s.all, d)
+		if !d.Network.IsValid() {
+			s.maintenance = append(s.maintenance, d)
+			continue
+		}
+		s.bans[d.Network] = append(s.bans[d.Network], d)
+	}
+	if len(s.all) == 0 {
+		return nil
+	}
+	bits := map[int]bool{}
+	for network := range s.bans {
+		bits[network.Bits()] = true
+	}
+	s.bits = slices.Sorted(maps.Keys(bits))
+	slices.SortFunc(s.all, func(a, b Directive) int {
+		return cmp.Or(a.Network.Compare(b.Network), strings.Compare(a.Route, b.Route))
+	})
+	return s
+}
+
+// All returns all directives: maintenance first, then bans by network.
+func (s *Set) All() []Directive {
+	if s == nil {
+		return nil
+	}
+	return s.all
+}
+
+// Ban returns a ban that holds for an address on a route. Its cost does not depend on the number of bans.
+func (s *Set) Ban(addr netip.Addr, route string, now time.Time) (Directive, bool) {
+	addr = addr.Unmap().WithZone("")
+	for _, bits := range s.bits {
+		network, err := addr.Prefix(bits)
+		if err != nil {
+			continue // it is longer than the address
+		}
+		for _, d := range s.bans[network] {
+			if d.covers(route) && d.Until.After(now) {
+				return d, true
+			}
+		}
+	}
+	return Directive{}, false
+}
+
+// Maintenance returns the maintenance of a route.
+func (s *Set) Maintenance(route string, now time.Time) (Directive, bool) {
+	for _, d := range s.maintenance {
+		if d.covers(route) && d.Until.After(now) {
+			return d, true
+		}
+	}
+	return Directive{}, false
+}
+
+// Overlapping returns the bans of networks that have an address in common with network.
+func (s *Set) Overlapping(network netip.Prefix) (found []Directive) {
+	for _, d := range s.All() {
+		if d.Network.Overlaps(network) {
+			found = append(found, d)
+		}
+	}
+	return found
+}

@@ -1,0 +1,109 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/directive"
+)
+
+// changeNetwork bans or unbans a network for an operator.
+func (n *Node) changeNetwork(ctx context.Context, c proxy.KeyChange, network netip.Prefix) (r proxy.KeyResult, err error) {
+	one := directive.Directive{Network: network, Route: c.Route, Who: admin.OperatorOf(ctx).Name, Reason: c.Reason}
+	r = proxy.KeyResult{KeyChange: c, Network: &network, Changed: []proxy.LimitStanding{}}
+	r.Pairs = nil
+	e := cluster.AuditEntry{Action: string(c.Action), Masked: "client_ip=" + network.String(), Reason: c.Reason, Limits: []string{}}
+	switch c.Action {
+	case proxy.KeyBan:
+		r.Everywhere, err = n.putDirective(ctx, one, time.Duration(c.For))
+		e.For = c.For.String()
+	case proxy.KeyUnban:
+		found := false
+		if found, r.Everywhere = n.directives.Remove(ctx, one); !found {
+			return r, fmt.Errorf("%w: %s is not banned so; weir keys bans lists the networks that are", proxy.ErrKeyQuery, network)
+		}
+	default:
+		return r, fmt.Errorf("%w: a network can be banned and unbanned; for anything else name an address", proxy.ErrKeyQuery)
+	}
+	if err != nil {
+		return r, err
+	}
+	r.At, r.Later = time.Now(), !r.Everywhere
+	e.OneNode = r.Later
+	if r.Later {
+		e.Detail = r.Where()
+	}
+	n.record(ctx, e)
+	n.events.Publish(admin.Event{Type: admin.EventKey, Action: e.Action, Who: one.Who, Masked: e.Masked})
+	return r, nil
+}
+
+// putDirective makes one hold for some time.
+func (n *Node) putDirective(ctx context.Context, one directive.Directive, d time.Duration) (everywhere bool, err error) {
+	if d <= 0 || limiter.CheckBan(d) != nil {
+		return false, fmt.Errorf("%w: it lasts from 1ms to 366d; write for example 1h", proxy.ErrKeyQuery)
+	}
+	one.At = time.Now().UTC().Truncate(time.Millisecond)
+	one.Until = one.At.Add(d)
+	return n.directives.Put(ctx, one)
+}
+
+// bans returns the bans of networks.
+func (n *Node) bans(context.Context) (admin.Bans, error) {
+	b := admin.Bans{Networks: []directive.Directive{}}
+	for _, d := range n.directives.All() {
+		if d.Network.IsValid() {
+			b.Networks = append(b.Networks, d)
+		}
+	}
+	return b, nil
+}
+
+// maintenance returns the routes under maintenance.
+func (n *Node) maintenance(context.Context) (admin.Maintenance, error) {
+	m := admin.Maintenance{On: []directive.Directive{}, Everywhere: n.directives.Waiting() == 0}
+	for _, d := range n.directives.All() {
+		if !d.Network.IsValid() {
+			m.On = append(m.On, d)
+		}
+	}
+	return m, nil
+}
+
+// setMaintenance begins or ends maintenance for an operator.
+func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (admin.Maintenance, error) {
+	if c.Route != "" && !n.proxy.HasRoute(c.Route) {
+		return admin.Maintenance{}, fmt.Errorf("%w: there is no route %q", proxy.ErrKeyQuery, c.Route)
+	}
+	one := directive.Directive{Route: c.Route, Who: admin.OperatorOf(ctx).Name, Reason: c.Reason}
+	e := cluster.AuditEntry{Action: "maintenance off", Reason: c.Reason, Detail: "all routes"}
+	if c.Route != "" {
+		e.Detail = "route " + c.Route
+	}
+	var everywhere bool
+	if c.On {
+		e.Action, e.For = "maintenance on", c.For.String()
+		d := time.Duration(c.For)
+		if d == 0 {
+			d, e.For = limiter.MaxWindow, ""
+		}
+		var err error
+		if everywhere, err = n.putDirective(ctx, one, d); err != nil {
+			return admin.Maintenance{}, err
+		}
+	} else {
+		found := false
+		if found, everywhere = n.directives.Remove(ctx, one); !found {
+			return admin.Maintenance{}, fmt.Errorf("%w: no maintenance is on for that; weir maintenance lists what is", proxy.ErrKeyQuery)
+		}
+	}
+	e.OneNode = !everywhere
+	n.record(ctx, e)
+	return n.maintenance(ctx)
+}

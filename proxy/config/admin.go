@@ -40,7 +40,7 @@ func (r *loader) clientCA(f *adminForm) string {
 	if plain := parseAddress(f.HTTP); r.Valid(&f.HTTP) && plain.port != "" && !plain.loopback() {
 		r.Wrong(at, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1")
 	}
-	data, ok := r.attach(at)
+	data, ok := r.attach(at, maxAttached)
 	if ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
 		r.Wrong(at, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
 	}

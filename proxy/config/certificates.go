@@ -27,7 +27,7 @@ func (r *loader) trust(f trustForm) UpstreamTLS {
 	if made.ServerName != "" && !form.IsHost(made.ServerName) {
 		r.Wrong(f.serverName, form.Quote(made.ServerName)+" is not the name of a server", "write for example api.example.com")
 	}
-	if data, ok := r.attach(f.ca); ok {
+	if data, ok := r.attach(f.ca, maxAttached); ok {
 		made.Roots = x509.NewCertPool()
 		if !made.Roots.AppendCertsFromPEM(data) {
 			r.Wrong(f.ca, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
@@ -46,8 +46,8 @@ func (r *loader) trust(f trustForm) UpstreamTLS {
 
 // pair loads a certificate and its private key; nil if there is none.
 func (r *loader) pair(cert, key *string) *tls.Certificate {
-	shown, ok := r.attach(cert)
-	private, also := r.attach(key)
+	shown, ok := r.attach(cert, maxAttached)
+	private, also := r.attach(key, maxAttached)
 	if !ok || !also {
 		return nil
 	}

@@ -20,7 +20,7 @@ const example = "../../config.example.yaml"
 // TestExample_ShowsEveryField walks the forms beside the example: each field
 // stands in it, and one that has a default is shown with it.
 func TestExample_ShowsEveryField(t *testing.T) {
-	data, err := form.ReadFile(example)
+	data, err := form.ReadFile(example, form.MaxSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ const notDefault = "(not the default)"
 // the default.
 func showsOtherValue(t *testing.T, line int) bool {
 	t.Helper()
-	data, err := form.ReadFile(example)
+	data, err := form.ReadFile(example, form.MaxSize)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,9 @@ import (
 
 // A FileSource has the files of a configuration, by the names that they use for each other.
 type FileSource interface {
-	// Read returns the content of a file, of which at most the size that a configuration may have, and
-	// one byte more. Its error is ErrForeign if the configuration must not name the file.
-	Read(path string) ([]byte, error)
+	// Read returns the content of a file, of which at most most bytes and one more. Its error is
+	// ErrForeign if the configuration must not name the file.
+	Read(path string, most int64) ([]byte, error)
 	// Glob is filepath.Glob.
 	Glob(pattern string) ([]string, error)
 	// Owner returns whose a file is, whether it exists or not.
@@ -36,7 +36,7 @@ var ErrForeign = errors.New("not part of the pushed configuration, and not in th
 type diskFiles struct{}
 
 // Read implements FileSource.
-func (diskFiles) Read(path string) ([]byte, error) { return form.ReadFile(path) }
+func (diskFiles) Read(path string, most int64) ([]byte, error) { return form.ReadFile(path, most) }
 
 // Glob implements FileSource.
 func (diskFiles) Glob(pattern string) ([]string, error) { return filepath.Glob(pattern) }
@@ -56,7 +56,7 @@ func Visit(s FileSource, name string) (problems Problems, ok bool) {
 	}
 	r.include(name, main)
 	for _, name := range form.SortedKeys(main.Lists) {
-		r.attach(&main.Lists[name].File)
+		r.attach(&main.Lists[name].File, maxList)
 	}
 	return r.failed(), true
 }

@@ -90,7 +90,7 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 
 // file reads a list's file, which stands beside the file that names it.
 func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
-	data, ok := l.attach(&f.File)
+	data, ok := l.attach(&f.File, maxList)
 	if !ok {
 		return nil
 	}
@@ -114,7 +114,10 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 
 // faults tells what is wrong in a list's file, where.
 func (l *lists) faults(p form.Location, spec *key.Spec, text string, problems []key.Problem) {
-	lines := strings.Split(text, "\n")
+	var lines []string
+	if len(problems) > 0 {
+		lines = strings.Split(text, "\n")
+	}
 	for i, fault := range problems {
 		p.Line = fault.Line
 		if i == maxFaults {

@@ -86,7 +86,7 @@ func (r *loader) failed() Problems { return form.Arrange(r.Problems(), r.files) 
 // open reads the file at path; id identifies its content in the hash. It returns nil if the
 // file could not be decoded.
 func (r *loader) open(path, id string) *file {
-	data, err := r.source.Read(path)
+	data, err := r.source.Read(path, form.MaxSize)
 	if err != nil {
 		r.files = append(r.files, path)
 		r.Add(form.Location{Position: Position{File: path}}, "cannot be read: "+err.Error(), "name a file that Weir may read")

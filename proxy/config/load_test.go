@@ -2,10 +2,13 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
 // environment is what the files under testdata see.
@@ -100,4 +103,42 @@ func mustGlob(t *testing.T, pattern string) []string {
 		t.Fatalf("no files %s: %v", pattern, err)
 	}
 	return files
+}
+
+// A list may be longer than a configuration.
+func TestLoad_AListOfAHundredThousandValues(t *testing.T) {
+	dir := t.TempDir()
+	path, listed := filepath.Join(dir, "weir.yaml"), filepath.Join(dir, "keys.txt")
+	var values strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&values, "%090d\n", i)
+	}
+	if values.Len() <= form.MaxSize {
+		t.Fatalf("the list has %d bytes; want more than %d", values.Len(), form.MaxSize)
+	}
+	text := "lists: {keys: {key: 'header:X-Key', file: keys.txt, action: deny}}\nroutes: [{match: {path: /a}, upstream: echo, lists: [keys]}]\n"
+	for name, content := range map[string]string{path: text, listed: values.String()} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := c.Routes[0].Lists[0].Members.Len(); n != 100_000 {
+		t.Errorf("%d values; want 100000", n)
+	}
+	if err := os.WriteFile(listed, append([]byte(values.String()), " # \xe9\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "is not text in UTF-8") {
+		t.Errorf("%v; want that it is no text", err)
+	}
+	if err := os.Truncate(listed, maxList+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.HasSuffix(err.Error(), `"keys.txt" is longer than 128 MiB; name a shorter file`) {
+		t.Errorf("%v; want that the file is too long", err)
+	}
 }

@@ -2,19 +2,23 @@ package key
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/gaissmai/bart"
 )
 
-// A List is a set of keys: addresses and networks for client_ip, texts for all other keys.
-// It is immutable and safe for concurrent use.
+// A List is a set of keys: addresses and networks for client_ip, texts for all other keys. Each may have
+// a name, see ParseNames. A List is immutable and safe for concurrent use.
 type List struct {
 	spec     *Spec
-	texts    map[string]struct{}
+	texts    textTable
 	hashes   *hashes // values that are known only by their hash
 	networks bart.Lite
+	named    *bart.Table[uint32] // of ParseNames, in place of networks
+	names    []string            // by number
 }
 
 // A Problem is an error in a line of a list. It does not contain the line.
@@ -29,30 +33,50 @@ type Problem struct {
 // Problems wrap ErrSpec. Joined keys have no lists. Values may be hashed (see Pepper), with
 // one of secrets or a salt.
 func ParseList(spec *Spec, text string, secrets ...[]byte) (*List, []Problem) {
-	var entries []string
-	for line := range strings.Lines(strings.TrimPrefix(text, "\uFEFF")) {
-		entries = append(entries, entry(line))
-	}
-	return ListOf(spec, entries, secrets...)
+	l := newList(spec, secrets)
+	return l, l.add(lines(text), func(value string) error { return l.insert(value, 0) })
 }
 
 // ListOf is like ParseList for separate values, without comments. Empty values are ignored.
 // Problem.Line is the number of the value.
 func ListOf(spec *Spec, values []string, secrets ...[]byte) (*List, []Problem) {
-	l := &List{spec: spec, texts: map[string]struct{}{}, hashes: newHashes(secrets)}
-	if spec.Join != nil || spec.From.Source.IsConstant() {
-		return l, []Problem{{Line: 1, Err: fmt.Errorf("%w: %s is made of several keys, or of none; name one that has a text of its own", ErrSpec, spec.Name)}}
+	l := newList(spec, secrets)
+	return l, l.add(slices.Values(values), func(value string) error { return l.insert(strings.TrimSpace(value), 0) })
+}
+
+func newList(spec *Spec, secrets [][]byte) *List {
+	return &List{spec: spec, hashes: newHashes(secrets)}
+}
+
+// add inserts the entries that are not empty.
+func (l *List) add(entries iter.Seq[string], insert func(entry string) error) (problems []Problem) {
+	if l.spec.Join != nil || l.spec.From.Source.IsConstant() {
+		return []Problem{{Line: 1, Err: fmt.Errorf("%w: %s is made of several keys, or of none; name one that has a text of its own", ErrSpec, l.spec.Name)}}
 	}
-	var problems []Problem
-	for i, value := range values {
-		if value = strings.TrimSpace(value); value == "" {
+	line := 0
+	for entry := range entries {
+		line++
+		if strings.TrimSpace(entry) == "" {
 			continue
 		}
-		if err := l.insert(value); err != nil {
-			problems = append(problems, Problem{i + 1, err})
+		if err := insert(entry); err != nil {
+			problems = append(problems, Problem{line, err})
 		}
 	}
-	return l, problems
+	l.texts.trim()
+	l.hashes.sums.trim()
+	return problems
+}
+
+// lines returns the lines of a list without their comments.
+func lines(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(strings.TrimPrefix(text, "\uFEFF")) {
+			if !yield(entry(line)) {
+				return
+			}
+		}
+	}
 }
 
 // entry returns a line without its comment.
@@ -66,20 +90,23 @@ func entry(line string) string {
 	return strings.TrimSpace(line)
 }
 
-func (l *List) insert(entry string) error {
-	if l.spec.CanHash() && (l.hashes.isHashLine(entry) || l.hashes.head != "") {
-		return l.hashes.insert(entry)
+// insert adds a value with the number of its name. It returns errTwice if the list has it with another.
+func (l *List) insert(value string, name uint32) error {
+	if l.spec.CanHash() && (l.hashes.isHashLine(value) || l.hashes.head != "") {
+		return l.hashes.insert(value, name)
 	}
 	if l.byAddress() {
-		network, err := network(entry)
-		if err == nil {
+		network, err := network(value)
+		if err == nil && l.named == nil {
 			l.networks.Insert(network)
+		} else if err == nil {
+			return l.insertNetwork(network, name)
 		}
 		return err
 	}
-	text, err := l.spec.value(entry)
-	if err == nil {
-		l.texts[text] = struct{}{}
+	text, err := l.spec.value(value)
+	if err == nil && l.texts.insert(text, name) != name {
+		return errTwice
 	}
 	return err
 }
@@ -129,10 +156,10 @@ func (l *List) Has(v *Value) bool {
 	case l.byAddress():
 		return leaf.network.IsValid() && l.networks.OverlapsPrefix(leaf.network)
 	}
-	if _, ok = l.texts[leaf.text]; ok {
+	if _, ok = l.texts.find(leaf.text); ok {
 		return true
 	}
-	_, ok = l.hashes.find(leaf.text)
+	_, _, ok = l.hashes.find(leaf.text)
 	return ok
 }
 
@@ -143,7 +170,8 @@ func (l *List) Hash(v *Value) (text string, ok bool) {
 	if !ok || l.byAddress() {
 		return "", false
 	}
-	return l.hashes.find(leaf.text)
+	text, _, ok = l.hashes.find(leaf.text)
+	return text, ok
 }
 
 // HasExactly is like Has, for a list that bypasses limits: it uses the address of the
@@ -168,4 +196,10 @@ func (l *List) own(v *Value) (component, bool) {
 func (l *List) byAddress() bool { return l.spec.Of == nil && l.spec.From.Source.IsAddress() }
 
 // Len returns the number of distinct entries.
-func (l *List) Len() int { return len(l.texts) + len(l.hashes.sums) + l.networks.Size() }
+func (l *List) Len() int {
+	n := l.texts.size + l.hashes.sums.size + l.networks.Size()
+	if l.named != nil {
+		n += l.named.Size()
+	}
+	return n
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -57,23 +58,36 @@ func (s *Spec) CanHash() bool { return s.Of != nil || !s.From.Source.IsAddress()
 // HashList returns text, a list of values of spec with one per line, with each value hashed.
 // Hashed values are unchanged; comments and invalid values are omitted.
 func (p Pepper) HashList(spec *Spec, text string) string {
+	return p.hash(spec, text, func(line string) (value, rest string) { return line, "" })
+}
+
+// HashNames is like HashList for a list with names, which are kept.
+func (p Pepper) HashNames(spec *Spec, text string) string {
+	return p.hash(spec, text, func(line string) (value, rest string) {
+		value, _ = cutName(line)
+		return value, line[len(value):]
+	})
+}
+
+// hash hashes what split returns as the value of each line.
+func (p Pepper) hash(spec *Spec, text string, split func(line string) (value, rest string)) string {
 	var b strings.Builder
 	before, headed := newHashes(nil), false
-	for line := range strings.Lines(strings.TrimPrefix(text, "\uFEFF")) {
-		one := entry(line)
-		if one == "" {
+	for line := range lines(text) {
+		one, rest := split(line)
+		if line == "" {
 			continue
 		}
 		if before.isHashLine(one) || before.head != "" {
-			b.WriteString(one + "\n")
+			b.WriteString(line + "\n")
 			continue
 		}
 		if !headed {
 			b.WriteString(p.head + "\n")
 			headed = true
 		}
-		if value, err := spec.value(one); err == nil {
-			b.WriteString(p.sum(value) + "\n")
+		if value, err := spec.value(strings.TrimSpace(one)); err == nil {
+			b.WriteString(p.sum(value) + rest + "\n")
 		}
 	}
 	return b.String()
@@ -106,17 +120,20 @@ func IsHashed(text string) bool {
 // hashes holds the hashed values of a list.
 type hashes struct {
 	secrets [][]byte
-	peppers []Pepper            // found in the list
-	sums    map[string]struct{} // HEAD and HASH
-	head    string              // under which lines stand now; "" while they are plain
+	peppers []Pepper  // found in the list
+	sums    textTable // of each the index of its Pepper, in one byte, and HASH
+	head    string    // under which lines stand now; "" while they are plain
 }
 
 func newHashes(secrets [][]byte) *hashes {
-	return &hashes{secrets: secrets, sums: map[string]struct{}{}}
+	return &hashes{secrets: secrets}
 }
 
 // isHashLine reports whether line is a header or a hash; the lines after a header are hashes.
 func (h *hashes) isHashLine(line string) bool {
+	if !strings.HasPrefix(line, "hashed:") { // as most; the expression takes longer than all the rest
+		return false
+	}
 	m := hashedForm.FindStringSubmatch(line)
 	if m != nil && m[3] == "" {
 		h.head = line
@@ -124,8 +141,8 @@ func (h *hashes) isHashLine(line string) bool {
 	return m != nil
 }
 
-// insert adds a line that is a header, or a hash.
-func (h *hashes) insert(line string) error {
+// insert adds a line that is a header, or a hash with the number of its name.
+func (h *hashes) insert(line string, name uint32) error {
 	m := hashedForm.FindStringSubmatch(line)
 	head, sum := h.head, line
 	switch {
@@ -139,7 +156,13 @@ func (h *hashes) insert(line string) error {
 	case len(line) != base64.RawURLEncoding.EncodedLen(sumSize):
 		return fmt.Errorf("%w: not a hash of a value; push the list again as it was before it was hashed", ErrSpec)
 	}
-	h.sums[head+sum] = struct{}{}
+	i := slices.IndexFunc(h.peppers, func(p Pepper) bool { return p.head == head })
+	if i < 0 {
+		return nil // its header was a problem
+	}
+	if h.sums.insert(string(rune(i))+sum, name) != name {
+		return errTwice
+	}
 	return nil
 }
 
@@ -168,18 +191,19 @@ func (h *hashes) addHeader(m []string) error {
 	return fmt.Errorf("%w: hashed with an unknown secret; set it as privacy.previous_secret, or push the list again as it was before it was hashed", ErrSpec)
 }
 
-// find returns the hash of value as HashValue writes it, if the list contains it.
-func (h *hashes) find(value string) (text string, ok bool) {
-	if h == nil || len(h.sums) == 0 {
-		return "", false
+// find returns the hash of value as HashValue writes it and the number of its name, if the list
+// contains it.
+func (h *hashes) find(value string) (text string, name uint32, ok bool) {
+	if h == nil || h.sums.size == 0 {
+		return "", 0, false
 	}
-	for _, p := range h.peppers {
+	for i, p := range h.peppers {
 		sum := p.sum(value)
-		if _, ok := h.sums[p.head+sum]; ok {
-			return p.head + ":" + sum, true
+		if name, ok := h.sums.find(string(rune(i)) + sum); ok {
+			return p.head + ":" + sum, name, true
 		}
 	}
-	return "", false
+	return "", 0, false
 }
 
 func keyed(key []byte, text string) []byte {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"hash"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,9 +85,18 @@ func hashFiles(w *fsnotify.Watcher, files []string) [sha256.Size]byte {
 		if real, err := filepath.EvalSymlinks(f); err == nil {
 			w.Add(filepath.Dir(real))
 		}
-		b, err := os.ReadFile(f)
-		fmt.Fprintf(h, "%q %d %v\n", f, len(b), err != nil)
-		h.Write(b)
+		n, err := hashFile(h, f)
+		fmt.Fprintf(h, "%q %d %v\n", f, n, err != nil)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// hashFile writes the content of a file to h, without holding it in memory: a list may be long.
+func hashFile(h hash.Hash, name string) (size int64, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return io.Copy(h, f)
 }

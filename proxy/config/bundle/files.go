@@ -23,8 +23,8 @@ type recordingFiles struct {
 }
 
 // Read implements config.FileSource.
-func (r *recordingFiles) Read(path string) ([]byte, error) {
-	data, err := form.ReadFile(within(r.dir, path))
+func (r *recordingFiles) Read(path string, most int64) ([]byte, error) {
+	data, err := form.ReadFile(within(r.dir, path), most)
 	if err != nil {
 		r.missing = true
 		return nil, err
@@ -56,12 +56,12 @@ type bundleFiles struct {
 }
 
 // Read implements config.FileSource.
-func (b bundleFiles) Read(path string) ([]byte, error) {
+func (b bundleFiles) Read(path string, most int64) ([]byte, error) {
 	if text, ok := b.files[path]; ok {
 		return []byte(text), nil
 	}
 	if full := within(b.dir, path); b.own.Names(filepath.Clean(full)) {
-		return form.ReadFile(full)
+		return form.ReadFile(full, most)
 	}
 	if !b.holds(path) {
 		return nil, config.ErrForeign
@@ -83,7 +83,7 @@ func (b bundleFiles) Read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, form.MaxSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	return data, form.Pathless(err)
 }
 

@@ -12,14 +12,14 @@ import (
 // again.
 var errNotFile = errors.New("is not a regular file")
 
-// ReadFile reads a regular file, of which it returns at most MaxSize+1 bytes.
-func ReadFile(path string) ([]byte, error) {
+// ReadFile reads a regular file, of which it returns at most most+1 bytes.
+func ReadFile(path string, most int64) ([]byte, error) {
 	f, err := OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	return data, Pathless(err)
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"slices"
@@ -22,7 +23,8 @@ import (
 // the rest of the line shows, such as the client's whole address, is left out. A hash of "-" means
 // that the request had no such key, so that its limits did not apply; "-" alone means that no limit
 // applied, because of a bypass list or a preflight. A key with overridden rates has a tag behind its
-// hash, country=Zm9vYmFy*c4, by which it is found among the overrides of a configuration.
+// hash, country=Zm9vYmFy*c4, by which it is found among the overrides of a configuration. The plan under
+// a limit is an entry plan:quota=pro, or plan:quota=- if the limit's own rates applied.
 const absentKey = "-"
 
 // writeKeys writes the field keys.
@@ -60,6 +62,24 @@ func (x *exchange) appendKeys(b []byte) []byte {
 		if x.route.overrides(k) {
 			b = append(append(b, '*'), overrideTag(k.Key)...)
 		}
+	}
+	return x.appendPlans(b)
+}
+
+// planPrefix begins the name of a limit in an entry that has the plan under it.
+const planPrefix = "plan:"
+
+// appendPlans appends the plan under each limit that has plans.
+func (x *exchange) appendPlans(b []byte) []byte {
+	for _, l := range x.route.limits {
+		if l.plans == nil {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ' ')
+		}
+		b = append(append(append(b, planPrefix...), l.Name...), '=')
+		b = append(b, cmp.Or(x.planOf(l), absentKey)...)
 	}
 	return b
 }
@@ -117,6 +137,15 @@ func (l loggedKeys) find(name string) (hash, tag string, found bool) {
 		}
 	}
 	return "", "", false
+}
+
+// plan returns the name of the plan under a limit, "" if its own rates applied.
+func (l loggedKeys) plan(of *limit) (name string, found bool) {
+	if l == "" {
+		return "", false
+	}
+	name, _, found = l.find(planPrefix + of.Name)
+	return strings.TrimPrefix(name, absentKey), found
 }
 
 // hasNone reports whether no limit applied to the request.

@@ -128,13 +128,14 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 		l.overrides[k] = override(rates)
 	}
 	if l.Hashed != nil {
-		r.hashes = true
+		r.looksUp = true
 		l.hashed = map[string][]*window{}
 		for text, rates := range l.Hashed.Rates {
 			l.hashed[text] = override(rates)
 		}
 	}
-	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Distinct == nil && l.Return == nil && l.RedissonName == "" && l.overrides == nil && l.hashed == nil
+	r.addPlans(l, override)
+	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Distinct == nil && l.Return == nil && l.RedissonName == "" && l.overrides == nil && l.hashed == nil && l.plans == nil
 	return policies
 }
 
@@ -143,7 +144,7 @@ func (r *route) plainLimits() []limiter.Limit {
 	var all []limiter.Limit
 	for _, w := range r.windows {
 		plain := !w.Algorithm.HasValues() && !w.Algorithm.HasSteps() && w.Scope == limiter.Overall
-		if plain && w.of.Mode == config.Enforce && w.of.RedissonName == "" && len(w.of.overrides) == 0 && w.of.Hashed == nil {
+		if plain && w.of.Mode == config.Enforce && w.of.RedissonName == "" && len(w.of.overrides)+len(w.of.plans) == 0 && w.of.Hashed == nil {
 			all = append(all, w.Limit)
 		}
 	}

@@ -74,9 +74,8 @@ func (g *generation) protectFields(routes []*config.Route) {
 	} {
 		g.protectedFields.add(name)
 	}
-	for _, name := range g.keyFields {
-		g.protectedFields.add(name)
-	}
+	g.protectedFields.add(g.keyFields...)
+	g.protectedFields.add(g.planFields...)
 	for _, r := range routes {
 		for name := range r.Match.Headers {
 			g.protectedFields.add(http.CanonicalHeaderKey(name))

@@ -145,9 +145,13 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 	if l.Mode == config.Shadow {
 		set = x.shadows
 	}
+	explained.Plan = x.planOf(l)
 	switch {
 	case err != nil:
 		explained.Reason = err.Error()
+		return
+	case len(set.claims) == 0 && explained.Plan != "":
+		explained.Reason = "the plan " + explained.Plan + " has no limit"
 		return
 	case len(set.claims) == 0:
 		explained.Reason = "the key is missing, and on_missing or on_invalid is skip"
@@ -155,7 +159,7 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 	}
 	explained.Asked, explained.Allowed, explained.Cost, explained.Shared = true, true, set.claims[0].Cost, set.claims[0].RedissonName
 	explained.Value = e.maskedValue(l.Key)
-	explained.Override = !slices.Contains(l.windows, set.windows[0])
+	explained.Override = explained.Plan == "" && !slices.Contains(l.windows, set.windows[0])
 
 	ctx, cancel := a.withTimeout(e.ctx)
 	defer cancel()

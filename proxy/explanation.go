@@ -111,6 +111,7 @@ type ExplainedLimit struct {
 	Returned       string `json:"returned,omitempty"` // by which responses of another route permits are returned
 	Shared         string `json:"redisson,omitempty"`
 	Override       bool   `json:"override,omitempty"` // the key has overridden rates
+	Plan           string `json:"plan,omitempty"`     // the plan of the key, whose rates apply
 	// Asked is false if the limit does not apply; Reason says why.
 	Asked   bool              `json:"asked"`
 	Reason  string            `json:"reason,omitempty"`

@@ -26,8 +26,9 @@ type extracted struct {
 	confusable []key.Origin // origins for which other names of the request may be taken
 	value      key.Value    // the last key that was read
 	keys       []extractedKey
-	overridden []overridden // limits for which a key has overridden rates, listed by hash
-	logged     lineKeys     // of a Replay: the keys that the log has instead of values
+	found      []lookup  // what lists of rates and plans have about keys
+	plans      []keyPlan // the plans of keys under limits that have plans
+	logged     lineKeys  // of a Replay: the keys that the log has instead of values
 }
 
 func (e *extracted) reset() {
@@ -35,7 +36,7 @@ func (e *extracted) reset() {
 	e.query, e.queryRead, e.body = nil, false, nil
 	e.confusable = e.confusable[:0]
 	e.keys = e.keys[:0]
-	e.overridden = e.overridden[:0]
+	e.found, e.plans = e.found[:0], e.plans[:0]
 	e.logged = lineKeys{}
 }
 
@@ -120,8 +121,10 @@ func (g *generation) claimFully(x *exchange, l *limit, k *extractedKey) (err err
 		value, previousValue = of.Key, of.Key // a note has the counts under both secrets; if the subject is missing there is none
 	}
 	windows := l.windows
-	if len(l.overrides)+len(x.extracted.overridden) > 0 {
-		windows = x.windows(l, k)
+	if len(l.overrides)+len(l.plans)+len(x.extracted.found) > 0 {
+		if windows, err = g.windows(x, l, k); err != nil {
+			return err
+		}
 	}
 	if cost > 1 {
 		if err := l.checkCost(windows, cost); err != nil {
@@ -144,19 +147,6 @@ func (g *generation) claimFully(x *exchange, l *limit, k *extractedKey) (err err
 		set.add(windows, &limiter.Claim{Key: k.previous, Cost: cost, Value: previousValue, Source: x.source})
 	}
 	return nil
-}
-
-// windows returns the windows of l for a key: those that the key has of its own, or those of all keys.
-func (x *exchange) windows(l *limit, k *extractedKey) []*window {
-	for _, o := range x.extracted.overridden {
-		if o.of == l {
-			return o.windows
-		}
-	}
-	if own, ok := l.overrides[k.Key]; ok {
-		return own
-	}
-	return l.windows
 }
 
 // checkCost returns errCost if a request of this cost could never be allowed.
@@ -238,8 +228,8 @@ func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
 	}
 	x.extracted.keys = append(x.extracted.keys, extractedKey{spec: by, skip: value.Skip})
 	k := &x.extracted.keys[len(x.extracted.keys)-1]
-	if x.route.hashes {
-		x.override(by)
+	if x.route.looksUp {
+		x.lookUp(by)
 	}
 	if k.skip {
 		return k, nil
@@ -256,22 +246,4 @@ func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
 		k.masked = value.Shown()
 	}
 	return k, nil
-}
-
-// An overridden is a limit with the windows that the request's key has of its own.
-type overridden struct {
-	of      *limit
-	windows []*window
-}
-
-// override finds the limits that list the last extracted key by its hash.
-func (x *exchange) override(by *key.Spec) {
-	for _, l := range x.route.limits {
-		if l.Hashed == nil || l.Key != by {
-			continue
-		}
-		if text, ok := l.Hashed.Keys.Hash(&x.extracted.value); ok {
-			x.extracted.overridden = append(x.extracted.overridden, overridden{l, l.hashed[text]})
-		}
-	}
 }

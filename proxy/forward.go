@@ -84,12 +84,17 @@ func (x *exchange) leftUpstreamWorking() bool {
 
 // setFields returns the fields that the route sets or removes, and the fields in which the upstream
 // receives keys of the request. Fields for keys are always set or removed, so that a client's value
-// never reaches an upstream.
+// never reaches an upstream. Fields for plans are removed unless a trusted proxy has sent them.
 func (g *generation) setFields(x *exchange) map[string][]string {
-	if len(g.keyFields) == 0 {
+	if len(g.keyFields)+len(g.planFields) == 0 {
 		return x.route.rewrite.set
 	}
 	set := map[string][]string{}
+	if !x.client.trustedPeer {
+		for _, name := range g.planFields {
+			set[name] = []string{}
+		}
+	}
 	maps.Copy(set, x.route.rewrite.set)
 	for _, name := range g.keyFields {
 		set[name] = []string{}

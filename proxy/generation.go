@@ -22,6 +22,7 @@ type generation struct {
 	config          *config.Config
 	via             string     // the pseudonym of this process in Via
 	keyFields       []string   // fields in which upstreams receive keys
+	planFields      []string   // fields in which trusted proxies send plans
 	protectedFields fieldNames // names with which no other field may be confused
 	clientFields    fieldNames // the field that the client address is read from
 	clientIP        clientIPResolver
@@ -80,6 +81,9 @@ func compile(c *config.Config, l shared) (*generation, error) {
 		r.order = i
 		for _, l := range from.Limits { // a key may be defined within a limit
 			g.keyFields = append(g.keyFields, l.Key.Headers()...)
+			if name := planField(l); name != "" {
+				g.planFields = append(g.planFields, name)
+			}
 		}
 		entries = append(entries, routing.Entry[*route]{Pattern: r.pattern(), Value: r})
 		g.plainLimits = append(g.plainLimits, r.plainLimits()...)

@@ -63,6 +63,7 @@ type proxyMetrics struct {
 	waits            *prometheus.CounterVec
 	waiting          *prometheus.GaugeVec
 	newKeys          *prometheus.CounterVec
+	unknownPlans     *prometheus.CounterVec
 	reloads          *prometheus.CounterVec
 	generation       prometheus.Gauge
 	unloggedResets   prometheus.Counter
@@ -104,6 +105,7 @@ func newMetrics(r prometheus.Registerer) *proxyMetrics {
 		generation:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Generation of the configuration that is served."}),
 	}
 	m.newKeys = counter("new_keys_total", "Requests with keys not seen recently, by result.", "route", "result")
+	m.unknownPlans = counter("plan_unknown_total", "Requests to which the own rates of a limit with plans applied, because the key had no plan or one that the limit does not have.", "route", "limit", "reason")
 	m.resets = counter("cooldown_resets_total", "Cooldowns reset by a response on another route.", "route", "limit")
 	m.returns = counter("returns_total", "Requests whose permits a limit has returned because of a response on another route.", "route", "limit")
 	m.waits = counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result")
@@ -240,6 +242,20 @@ func (m *proxyMetrics) countReload(r Report, err error) {
 		result = "ok"
 	}
 	m.reloads.WithLabelValues(result).Inc()
+}
+
+// countUnknownPlans counts the limits with plans whose own rates applied to x.
+func (m *proxyMetrics) countUnknownPlans(x *exchange, route string) {
+	for _, p := range x.extracted.plans {
+		if p.plan != nil {
+			continue
+		}
+		reason := "unknown"
+		if p.name == "" {
+			reason = "missing"
+		}
+		m.unknownPlans.WithLabelValues(route, p.of.Name, reason).Inc()
+	}
 }
 
 // routeMetrics are the metrics of one route that are updated by every request. Each is looked up by its

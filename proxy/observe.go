@@ -307,7 +307,7 @@ func (g *generation) counters() (all []*decisions.Counter) {
 func (r *route) describe() {
 	r.description, r.leaves = &decisions.Route{Name: r.Name, Windows: make([]decisions.Window, len(r.windows))}, map[*key.Spec][]*key.Spec{}
 	for i, w := range r.windows {
-		r.description.Windows[i] = decisions.Window{Limit: w.of.Name, Rate: w.rate, Permits: permits(w), Key: w.of.Key.Name, Shapes: w.of.Key.Shapes()}
+		r.description.Windows[i] = decisions.Window{Limit: w.of.Name, Rate: w.rate, Permits: permits(w), Plan: w.plan, Key: w.of.Key.Name, Shapes: w.of.Key.Shapes()}
 		if w.of.Key.Join != nil {
 			r.leaves[w.of.Key] = w.of.Key.Components()
 		}

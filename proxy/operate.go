@@ -140,9 +140,13 @@ func (t *keyTarget) unchangeable(a KeyAction) string {
 }
 
 // changeClaims returns the claims to which a change applies. The refusals counted for a penalty are
-// reset with their limit, but are neither granted nor banned.
+// reset with their limit, but are neither granted nor banned. A ban, its end and a reset hold whatever
+// the plan of the key is.
 func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 	claims := t.claims()
+	if c.Action != limiter.ActionGrant {
+		claims = t.claimsOn(t.allWindows())
+	}
 	if t.limit.Penalty != nil && c.Action != limiter.ActionReset {
 		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.refusalLimit })
 	}
@@ -270,6 +274,7 @@ func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
 		for _, l := range r.limits {
 			t := keyTarget{route: r, limit: l, key: c.Key, windows: l.windows}
 			t.override()
+			t.windows = t.allWindows()
 			if !slices.ContainsFunc(t.windows, func(w *window) bool { return slices.Contains(c.Limits, w.Limit.Name) }) {
 				continue
 			}

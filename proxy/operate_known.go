@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -9,11 +10,29 @@ import (
 func (p *Proxy) findTargets(g *generation, q KeyQuery) ([]keyTarget, error) {
 	targets, err := g.findTargets(q, p.keyByHash)
 	for i := range targets {
-		if t := &targets[i]; t.byID {
+		t := &targets[i]
+		if t.byID {
 			p.complete(g, t)
+		}
+		if t.limit.Plan != nil && t.limit.Plan.Name != nil && !t.overridden {
+			p.findPlan(g, t)
 		}
 	}
 	return targets, err
+}
+
+// findPlan sets the plan that the last request known to this node had, where each request says its plan.
+func (p *Proxy) findPlan(g *generation, t *keyTarget) {
+	hash := g.redact.KeyHash(t.key)
+	for _, d := range p.Decisions(decisions.Query{Route: t.route.Name, Limit: t.limit.Name, Key: hash, N: 1}) {
+		for _, l := range d.Limits {
+			if l.Limit == t.limit.Name && l.Hash == hash {
+				t.setPlan(l.Plan)
+				return
+			}
+		}
+	}
+	t.planUnknown = true
 }
 
 // complete adds to t, which was named by an id, what the value of the key determines: the masked text, and

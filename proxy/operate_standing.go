@@ -33,7 +33,8 @@ type LimitStanding struct {
 	// Derived reports that the limit counts by a part of the named key, such as its country. It
 	// counts other keys as well, and is changed only if the part itself is named.
 	Derived   bool   `json:"derived,omitempty"`
-	Mode      string `json:"mode"` // enforce or shadow
+	Plan      string `json:"plan,omitempty"` // the plan of the key, whose rates apply
+	Mode      string `json:"mode"`           // enforce or shadow
 	Algorithm string `json:"algorithm"`
 	Scope     string `json:"scope"` // overall, or per_instance; the latter is counted by this node only
 	// Java reports that the limiter is shared with Redisson.
@@ -144,10 +145,10 @@ const operateTimeout = 5 * time.Second
 
 // describe returns the configured properties of t.
 func (g *generation) describe(t *keyTarget) LimitStanding {
-	w := t.windows[0]
+	w := t.limit.windows[0]
 	return LimitStanding{
 		Route: t.route.Name, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked, Logged: t.logged,
-		Hash: g.redact.KeyHash(t.key), ID: g.redact.KeyID(t.key), Derived: t.derived,
+		Hash: g.redact.KeyHash(t.key), ID: g.redact.KeyID(t.key), Derived: t.derived, Plan: t.plan,
 		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
 		Java: t.limit.RedissonName != "", Windows: []WindowStanding{},
 	}
@@ -221,6 +222,11 @@ func (p *Proxy) notes(g *generation, targets []keyTarget, limits []LimitStanding
 	}
 	if slices.ContainsFunc(limits, func(l LimitStanding) bool { return l.Scope == limiter.PerClient.String() }) {
 		notes = append(notes, "limits of scope per_instance are counted by each node separately: this is the state on this node")
+	}
+	for _, t := range targets {
+		if t.planUnknown {
+			notes = append(notes, fmt.Sprintf("under %s.%s a request says its plan, by %s; none with this key is known to this node, so these are the rates without a plan", t.route.Name, t.limit.Name, t.limit.Plan.Name.From))
+		}
 	}
 	if g.config.Privacy.Rotates && slices.ContainsFunc(targets, func(t keyTarget) bool { return !t.rotates && t.limit.RedissonName == "" }) {
 		notes = append(notes, "privacy.previous_secret is set: counts under the previous secret are shown and changed only if the key is given by its value")

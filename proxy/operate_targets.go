@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,6 +24,9 @@ type keyTarget struct {
 	masked       string // for operators
 	logged       string // for the log and the audit trail
 	windows      []*window
+	overridden   bool    // windows are those of an override
+	plan         string  // the plan whose windows they are; empty if they are not of one
+	planUnknown  bool    // the plan is that of each request, and no recent one is known
 	redissonName string  // the name of the shared Redisson limiter; empty if it is not shared
 	reason       string  // why the limit cannot be queried; empty if it can
 	granted      []int64 // by a grant, for each claim
@@ -119,8 +123,11 @@ func (g *generation) matchValue(t *keyTarget, given key.Input) (bool, error) {
 	t.override()
 	if t.limit.Hashed != nil {
 		if text, ok := t.limit.Hashed.Keys.Hash(&v); ok {
-			t.windows = t.limit.hashed[text]
+			t.windows, t.overridden = t.limit.hashed[text], true
 		}
+	}
+	if t.limit.Plan != nil {
+		t.setPlan(t.limit.Plan.List.Name(&v))
 	}
 	if t.limit.RedissonName != "" {
 		t.redissonName = strings.ReplaceAll(t.limit.RedissonName, "{key}", v.Text())
@@ -135,23 +142,56 @@ func (g *generation) matchValue(t *keyTarget, given key.Input) (bool, error) {
 
 func (t *keyTarget) override() {
 	if others, ok := t.limit.overrides[t.key]; ok {
-		t.windows = others
+		t.windows, t.overridden = others, true
 	}
+}
+
+// setPlan sets the plan of the key, unless its rates are overridden.
+func (t *keyTarget) setPlan(name string) {
+	p := t.limit.plans[name]
+	if p == nil || t.overridden {
+		return
+	}
+	t.plan, t.windows = name, p.windows
+	if len(p.windows) == 0 {
+		t.reason = "its plan " + name + " has no limit"
+	}
+}
+
+// allWindows returns the windows of t, and those under which the key counts if its plan changes.
+func (t *keyTarget) allWindows() []*window {
+	all := slices.Clone(t.windows)
+	add := func(windows []*window) {
+		for _, w := range windows {
+			if !slices.ContainsFunc(all, func(o *window) bool { return o.Limit.Name == w.Limit.Name }) {
+				all = append(all, w)
+			}
+		}
+	}
+	if t.limit.plans != nil {
+		add(t.limit.windows)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.limit.plans)) {
+		add(t.limit.plans[name].windows)
+	}
+	return all
 }
 
 // claims returns the claims on the windows of t and, for a limit with a penalty, on its count of
 // refusals; then the same under the previous secret.
-func (t *keyTarget) claims() []limiter.Claim {
-	claims := t.claimsUnder(t.key)
+func (t *keyTarget) claims() []limiter.Claim { return t.claimsOn(t.windows) }
+
+func (t *keyTarget) claimsOn(windows []*window) []limiter.Claim {
+	claims := t.claimsUnder(t.key, windows)
 	if t.rotates {
-		claims = append(claims, t.claimsUnder(t.previous)...)
+		claims = append(claims, t.claimsUnder(t.previous, windows)...)
 	}
 	return claims
 }
 
-func (t *keyTarget) claimsUnder(k limiter.Key) []limiter.Claim {
+func (t *keyTarget) claimsUnder(k limiter.Key, windows []*window) []limiter.Claim {
 	var claims []limiter.Claim
-	for _, w := range t.windows {
+	for _, w := range windows {
 		claims = append(claims, limiter.Claim{
 			Limit: &w.Limit, Key: k, Cost: 1, RedissonName: t.redissonName, RedissonFormat: t.limit.RedissonFormat,
 		})

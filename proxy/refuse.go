@@ -96,7 +96,7 @@ func bodyErrorKind(err error) respond.Kind {
 
 // verdict returns the decision in the form of package respond.
 func (x *exchange) verdict() respond.Verdict {
-	return respond.Verdict{Decision: &x.decision, Policies: x.policies(), Buffer: &x.rateLimitFields.buffer}
+	return respond.Verdict{Decision: &x.decision, Policies: x.policies(), Without: x.unlimited(), Buffer: &x.rateLimitFields.buffer}
 }
 
 // policies maps the outcomes of the decision to the policies of the quota.

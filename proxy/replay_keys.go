@@ -77,12 +77,28 @@ func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
 	if of.hashed != nil && !l.knowsAll(keyOrigins(of.Key), x) { // the line does not tell which keys have other rates
 		return false
 	}
+	if of.plans != nil && !l.knowsPlan(of, x) {
+		return false
+	}
 	for _, s := range []*key.Spec{of.Key, of.Distinct, of.Subject()} {
 		if s != nil && !l.knowsKey(s, x) {
 			return false
 		}
 	}
 	return true
+}
+
+// looksPlansUp reports whether the plans of keys under l, if it has any, are all in its list.
+func (l *limit) looksPlansUp() bool { return l.plans == nil || l.Plan != nil && l.Plan.List != nil }
+
+// knowsPlan reports whether a line has the plan under a limit, or the values of a key whose plan is in a
+// list.
+func (l *LoggedRequest) knowsPlan(of *limit, x *exchange) bool {
+	if _, found := x.extracted.logged.line.plan(of); found {
+		return true
+	}
+	_, hashed := x.extracted.logged.find(of.Key)
+	return !hashed && of.looksPlansUp() && l.knowsAll(keyOrigins(of.Key), x)
 }
 
 func (l *LoggedRequest) knowsKey(s *key.Spec, x *exchange) bool {

@@ -57,7 +57,7 @@ func newReplayRoute(r *route, secret string) *replayRoute {
 // identifies it unless the line has the values of all.
 func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route, unknown bitset) {
 	for i, places := range r.limitOrigins {
-		if !q.knowsAll(places, x) {
+		if !q.knowsAll(places, x) || !r.route.limits[i].looksPlansUp() {
 			unknown.set(i)
 		}
 	}

@@ -27,7 +27,7 @@ type route struct {
 	windows           []*window
 	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
 	permitReturns     []permitReturn               // permits of other routes that responses of this route return
-	hashes            bool                         // some limit lists keys by their hash that have rates of their own
+	looksUp           bool                         // some limit has a list of keys with rates of their own, by hash, or with plans
 	readsQuery        bool                         // a key is read from the query
 	readsLate         bool                         // a key or a cost is read from the body, or from a token, which takes long to verify
 	waits             bool                         // some limit lets requests wait for a permit
@@ -92,6 +92,7 @@ type limit struct {
 	windows      []*window
 	overrides    map[limiter.Key][]*window      // windows of keys that have rates of their own
 	hashed       map[string][]*window           // the same for keys listed by hash, see key.List.Hash
+	plans        map[string]*plan               // by name; nil without plans
 	hasKeyName   bool                           // RedissonName contains {key}
 	isPlain      bool                           // its claims need only a key, and are the same for all keys; see claim
 	refusalLimit limiter.Limit                  // the limit on the number of refusals before a penalty
@@ -103,6 +104,7 @@ type window struct {
 	of     *limit
 	number int    // index among the route's windows and its rate limit fields' policies
 	rate   string // name in the log: phone-1h
+	plan   string // the name of the plan; empty if it is of none
 	near   int64  // an alert is due if fewer permits than this remain; 0 for none
 	limiter.Limit
 }

@@ -110,9 +110,10 @@ type Decision struct {
 // A DecisionLimit is the decision of one rate about a request.
 type DecisionLimit struct {
 	Limit   string  `json:"limit"`
-	Rate    string  `json:"rate"`    // the name in the log: phone-1h
-	Permits string  `json:"permits"` // 5/1h
-	Result  string  `json:"result"`  // allowed, refused, shadow_refused or not_asked
+	Rate    string  `json:"rate"`           // the name in the log: phone-1h
+	Permits string  `json:"permits"`        // 5/1h
+	Plan    string  `json:"plan,omitempty"` // the plan of the key, which has this rate
+	Result  string  `json:"result"`         // allowed, refused, shadow_refused or not_asked
 	Banned  bool    `json:"banned,omitempty"`
 	Left    *int64  `json:"left,omitempty"` // nil if unknown
 	WaitMS  float64 `json:"wait_ms,omitempty"`

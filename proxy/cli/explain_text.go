@@ -156,6 +156,9 @@ func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) st
 	if l.Override {
 		more = append(more, "override")
 	}
+	if l.Plan != "" {
+		more = append(more, "plan "+l.Plan)
+	}
 	if !l.Exposed {
 		more = append(more, "hidden from clients")
 	}

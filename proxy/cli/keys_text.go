@@ -120,6 +120,7 @@ func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
 		text  string
 	}{
 		{l.Mode == "shadow", "shadow: refuses nobody"},
+		{l.Plan != "", "plan " + l.Plan},
 		{l.Derived, "counts for others too"},
 		{l.Java, "shared with Java"},
 		{l.Store == "local", "this node's share"},

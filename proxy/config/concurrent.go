@@ -18,7 +18,7 @@ type Penalty struct {
 
 // concurrent compiles the rate of a limit on concurrent requests.
 func (l *limits) concurrent(f *limitForm, limit *Limit) {
-	l.without(f, "concurrent", "rate", "rates", "distinct", "cooldown", "overrides", "burst", "count", "penalty")
+	l.without(f, "concurrent", "rate", "rates", "distinct", "cooldown", "overrides", "plans", "plan", "burst", "count", "penalty")
 	limit.Algorithm = limiter.Concurrent
 	if f.Concurrent > 0 {
 		limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}

@@ -14,7 +14,7 @@ const forget = 2
 
 // cooldown compiles the steps of a limit and its reset_on.
 func (l *limits) cooldown(f *limitForm, limit *Limit) {
-	l.without(f, "cooldown", "rate", "rates", "distinct", "overrides", "burst", "cost", "redisson_name", "redisson_version")
+	l.without(f, "cooldown", "rate", "rates", "distinct", "overrides", "plans", "plan", "burst", "cost", "redisson_name", "redisson_version")
 	limit.Algorithm = limiter.Cooldown
 	switch {
 	case len(f.Cooldown) == 0 && l.Valid(&f.Cooldown):

@@ -69,6 +69,15 @@ func (m *missingForm) MarshalYAML() (any, error) {
 }
 
 // MarshalYAML writes the short form if that was written.
+func (p *planForm) MarshalYAML() (any, error) {
+	if p.Text != "" {
+		return p.Text, nil
+	}
+	type full planForm
+	return (*full)(p), nil
+}
+
+// MarshalYAML writes the short form if that was written.
 func (u *upstreamForm) MarshalYAML() (any, error) {
 	if u.Text != "" {
 		return u.Text, nil

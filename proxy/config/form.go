@@ -253,6 +253,7 @@ type rejectForm struct {
 func (*keyForm) Short() string      { return "Text" }
 func (*normalForm) Short() string   { return "As" }
 func (*missingForm) Short() string  { return "Policy" }
+func (*planForm) Short() string     { return "Text" }
 func (*upstreamForm) Short() string { return "Text" }
 func (*targetForm) Short() string   { return "URL" }
 

@@ -22,6 +22,10 @@ type limitForm struct {
 	ReturnOn *returnForm `yaml:"return_on,omitempty"`
 	// Overrides are other rates for some values of the key. In a pushed file these values are hashed, like those of lists; addresses are not.
 	Overrides map[string]*list `yaml:"overrides,omitempty"`
+	// Plans are the rates of each plan, by its name, or none for no limit. A key without a plan, or with one that is not listed, has the limit's own rates. Another plan keeps what is used.
+	Plans map[string]*list `yaml:"plans,omitempty"`
+	// Plan is where the name of the plan is read from: jwt:CLAIM of the verified token, header:NAME of client_ip.trusted_proxies, or a list. Without it only operators assign plans to keys, with weir keys plan.
+	Plan *planForm `yaml:"plan,omitempty"`
 	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; sliding_log promises the same for about half the cost in Redis, and cannot be shared with Redisson; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
 	Algorithm string `yaml:"algorithm" jsonschema:"default=token_bucket,enum=token_bucket,enum=sliding_log,enum=fixed_window,enum=sliding_window,enum=gcra"`
 	// Burst is how many permits gcra grants at once; the rate's count when not given.
@@ -50,6 +54,15 @@ type limitForm struct {
 	OnStoreFailure string `yaml:"on_store_failure,omitempty" jsonschema:"enum=allow,enum=deny,enum=local"`
 	// Expose makes this limit visible to clients; that of defaults when not given.
 	Expose *bool `yaml:"expose,omitempty"`
+}
+
+// planForm is where the name of a plan is read from.
+type planForm struct {
+	// Text is the short form.
+	Text string `yaml:"-"`
+
+	// List is a file with one KEY=PLAN per line, relative to this file; # begins a comment. It is reloaded when it changes.
+	List string `yaml:"list" jsonschema:"default="`
 }
 
 // resetForm selects the responses that reset a cooldown.

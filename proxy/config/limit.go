@@ -21,6 +21,8 @@ type Limit struct {
 	Burst          int64                          // for GCRA; 0 means the rate's count
 	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
 	Hashed         *HashedOverrides               // whose keys are hashed as values of lists are; nil: none
+	Plans          map[string][]limiter.Rate      // by the name of the plan, empty for no limit; nil without plans
+	Plan           *PlanSource                    // nil: only operators assign plans
 	RedissonName   string                         // of the limiter that Java programs share; {key} stands for the key's text; may be empty
 	RedissonFormat limiter.RedissonFormat         // how they keep it
 	Penalty        *Penalty                       // nil: none

@@ -59,6 +59,9 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 				l.policies(f, rates, shown)
 			}
 		}
+		for _, rates := range limit.Plans {
+			l.policies(f, rates, shown)
+		}
 		made = append(made, limit)
 	}
 	return made
@@ -76,6 +79,7 @@ func (l *limits) kind(f *limitForm, limit *Limit) {
 		l.algorithm(f, limit)
 		l.distinct(f, limit)
 		l.overrides(f, limit)
+		l.plans(f, limit)
 	}
 	if !l.Given(&f.Cooldown) && l.Given(&f.ResetOn) {
 		l.Wrong(&f.ResetOn, "there is no cooldown to reset", "write cooldown: in place of a rate, or leave reset_on out")
@@ -95,7 +99,7 @@ func (l *limits) without(f *limitForm, what string, names ...string) {
 // both.
 func (l *limits) apart(f *limitForm, what string, names ...string) {
 	fields := map[string]any{
-		"rate": &f.Rate, "rates": &f.Rates, "concurrent": &f.Concurrent, "distinct": &f.Distinct, "cooldown": &f.Cooldown, "overrides": &f.Overrides,
+		"rate": &f.Rate, "rates": &f.Rates, "concurrent": &f.Concurrent, "distinct": &f.Distinct, "cooldown": &f.Cooldown, "overrides": &f.Overrides, "plans": &f.Plans, "plan": &f.Plan,
 		"burst": &f.Burst, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "redisson_name": &f.RedissonName, "redisson_version": &f.RedissonVersion,
 	}
 	for _, name := range names {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -90,30 +91,40 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 
 // file reads a list's file, which stands beside the file that names it.
 func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
-	data, ok := l.attach(&f.File, maxList)
+	text, ok := l.listed(&f.File, Value{List: name, Spec: spec})
 	if !ok {
 		return nil
 	}
-	path := l.files[len(l.files)-1]
-	if l.source.Owner(path) != OfConfig {
-		l.Wrong(&f.File, form.Quote(f.File)+" is not part of the pushed configuration", "push it together with this file")
-		return nil
-	}
-	l.values = append(l.values, Value{List: name, Spec: spec, File: path})
-	if rel, err := filepath.Rel(filepath.Dir(l.files[0]), path); err == nil && !filepath.IsAbs(f.File) {
-		f.File = rel // as the main file would say it
-	}
-	if !utf8.Valid(data) {
-		l.Wrong(&f.File, form.Quote(f.File)+" is not text in UTF-8", "write one value a line")
-		return nil
-	}
-	members, problems := key.ParseList(spec, string(data), l.literals.privacy.secrets()...)
-	l.faults(form.Location{Position: Position{File: path}, Path: "lists." + name}, spec, string(data), problems)
+	members, problems := key.ParseList(spec, text, l.literals.privacy.secrets()...)
+	l.faults(form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "lists." + name}, "not a value of the key "+spec.Name, text, problems)
 	return members
 }
 
-// faults tells what is wrong in a list's file, where.
-func (l *lists) faults(p form.Location, spec *key.Spec, text string, problems []key.Problem) {
+// listed reads the file of a list, called name, whose values are described by v. The file is the last
+// of l.files then.
+func (r *loader) listed(name *string, v Value) (text string, ok bool) {
+	data, ok := r.attach(name, maxList)
+	if !ok {
+		return "", false
+	}
+	v.File = r.files[len(r.files)-1]
+	if r.source.Owner(v.File) != OfConfig {
+		r.Wrong(name, form.Quote(*name)+" is not part of the pushed configuration", "push it together with this file")
+		return "", false
+	}
+	r.values = append(r.values, v)
+	if rel, err := filepath.Rel(filepath.Dir(r.files[0]), v.File); err == nil && !filepath.IsAbs(*name) {
+		*name = rel // as the main file would say it
+	}
+	if !utf8.Valid(data) {
+		r.Wrong(name, form.Quote(*name)+" is not text in UTF-8", "write one value a line")
+		return "", false
+	}
+	return string(data), true
+}
+
+// faults tells that lines of a list's file are wrong, and where.
+func (r *loader) faults(p form.Location, what, text string, problems []key.Problem) {
 	var lines []string
 	if len(problems) > 0 {
 		lines = strings.Split(text, "\n")
@@ -122,13 +133,17 @@ func (l *lists) faults(p form.Location, spec *key.Spec, text string, problems []
 		p.Line = fault.Line
 		if i == maxFaults {
 			p.Column = 1
-			l.Add(p, "and "+strconv.Itoa(len(problems)-i)+" more lines like these", "")
+			r.Add(p, "and "+strconv.Itoa(len(problems)-i)+" more lines like these", "")
 			return
 		}
 		line := strings.TrimPrefix(lines[fault.Line-1], "\uFEFF")
 		p.Column = 1 + utf8.RuneCountInString(line) - utf8.RuneCountInString(strings.TrimLeftFunc(line, unicode.IsSpace))
-		_, instead, _ := strings.Cut(fault.Err.Error(), "; ")
-		l.Add(p, "not a value of the key "+spec.Name, cmp.Or(instead, "write it as clients send it"))
+		text, instead, _ := strings.Cut(fault.Err.Error(), "; ")
+		if errors.Is(fault.Err, key.ErrTwice) {
+			r.Add(p, text, instead)
+			continue
+		}
+		r.Add(p, what, cmp.Or(instead, "write it as clients send it"))
 	}
 }
 

@@ -66,7 +66,7 @@ func newLoader(env Env) *loader {
 }
 
 // rateField matches the paths of fields that hold a rate.
-var rateField = regexp.MustCompile(`\.(rate|rates(\[\d+\])?|new_keys|overrides\..+)$`)
+var rateField = regexp.MustCompile(`\.(rate|rates(\[\d+\])?|new_keys|(overrides|plans)\..+)$`)
 
 // hintRate suggests a rate for a number where a rate is expected.
 func hintRate(path, text string) (kind, instead string) {

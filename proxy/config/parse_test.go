@@ -262,6 +262,14 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 				for _, l := range r.Limits {
 					l.Position = Position{}
 					l.Overrides, l.Hashed = map[limiter.Key][]limiter.Rate{{}: overrideRates(l)}, nil // hashed in one of them
+					maskSpec(l.Key)
+					if l.Plan != nil && l.Plan.List != nil {
+						names := l.Plan.List.Names()
+						l.Plan = &PlanSource{Name: &key.Spec{Name: strings.Join(names, " ")}} // a list has a seed of its own
+					}
+					if l.Plan != nil {
+						maskSpec(l.Plan.Name)
+					}
 				}
 			}
 		}

@@ -26,6 +26,8 @@ type routes struct {
 	store          Store
 	own            string     // how the keys of Weir itself begin in Redis
 	templates      []template // of limiters that Java programs share, so far
+	trusts         bool       // there are trusted proxies
+	planLists      []planList // so far
 }
 
 // all makes the routes of all files, in their order.

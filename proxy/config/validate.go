@@ -48,7 +48,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 	literals := literals{r, c.Privacy, c.ClientIP.IPv6Prefix}
 	lists := newLists(r, keys, literals, f.Lists)
 	c.Routes = (&routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, store: c.Store, own: f.Redis.Prefix + ":"}).all(f.Routes)
+		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, store: c.Store, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0}).all(f.Routes)
 	lists.unused()
 	if len(f.Routes) == 0 && len(r.Problems()) == 0 {
 		r.Wrong(f, "there are no routes", "write routes: with at least one match and upstream")

@@ -15,6 +15,7 @@ type Value struct {
 	Text     string
 	Written  string // empty unless it names variables
 	File     string // the file of values
+	Named    bool   // its lines are VALUE=NAME
 	limit    *limitForm
 }
 

@@ -113,6 +113,7 @@ type Route struct {
 type Window struct {
 	Limit, Rate string
 	Permits     string // 20/10m
+	Plan        string // empty if it is of none
 	Key         string
 	Shapes      []key.Shape
 }

@@ -90,7 +90,7 @@ func entry(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// insert adds a value with the number of its name. It returns errTwice if the list has it with another.
+// insert adds a value with the number of its name. It returns ErrTwice if the list has it with another.
 func (l *List) insert(value string, name uint32) error {
 	if l.spec.CanHash() && (l.hashes.isHashLine(value) || l.hashes.head != "") {
 		return l.hashes.insert(value, name)
@@ -106,7 +106,7 @@ func (l *List) insert(value string, name uint32) error {
 	}
 	text, err := l.spec.value(value)
 	if err == nil && l.texts.insert(text, name) != name {
-		return errTwice
+		return ErrTwice
 	}
 	return err
 }

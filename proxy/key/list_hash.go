@@ -161,7 +161,7 @@ func (h *hashes) insert(line string, name uint32) error {
 		return nil // its header was a problem
 	}
 	if h.sums.insert(string(rune(i))+sum, name) != name {
-		return errTwice
+		return ErrTwice
 	}
 	return nil
 }

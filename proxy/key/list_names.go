@@ -11,8 +11,8 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// errTwice reports a value that a list has with two names.
-var errTwice = errors.New("the value is given twice, with two names; keep one of them")
+// ErrTwice reports a value to which a list gives two names.
+var ErrTwice = errors.New("given twice, with two names; keep one of them")
 
 // nameForm matches a name that a list gives to a key.
 var nameForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
@@ -55,7 +55,7 @@ func cutName(line string) (value, name string) {
 // insertNetwork adds a network of a list with names.
 func (l *List) insertNetwork(network netip.Prefix, name uint32) error {
 	if known, twice := l.named.Get(network); twice && known != name {
-		return errTwice
+		return ErrTwice
 	}
 	l.named.Insert(network, name)
 	return nil

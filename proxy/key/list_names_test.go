@@ -103,7 +103,7 @@ func TestParseNames_SaysAllThatIsWrong(t *testing.T) {
 		for _, p := range problems {
 			lines = append(lines, p.Line)
 			secretless(t, p.Err, "138", "192.0.2.1,")
-			if !errors.Is(p.Err, ErrSpec) && !errors.Is(p.Err, errTwice) || !strings.Contains(p.Err.Error(), "; ") {
+			if !errors.Is(p.Err, ErrSpec) && !errors.Is(p.Err, ErrTwice) || !strings.Contains(p.Err.Error(), "; ") {
 				t.Errorf("%q: %v; want what to write instead", c.text, p.Err)
 			}
 		}

@@ -129,6 +129,8 @@ type Verdict struct {
 	// outcome that is not shown. Of is nil if outcomes and policies are in the
 	// same order.
 	Policies []int
+	// Without are limits that do not apply to this client, and whose policies are not shown.
+	Without []string
 	// Buffer is the buffer for the values of fields; nil to allocate them.
 	Buffer *Buffer
 }
@@ -169,7 +171,9 @@ func (l *RateLimitFields) Headers(v Verdict, h Header) {
 	}
 	switch l.style {
 	case IETF:
-		h.Add(fieldPolicy, l.policyLine(v))
+		if line := l.policyLine(v); line != "" {
+			h.Add(fieldPolicy, line)
+		}
 		if line := l.limitLine(v); line != "" {
 			h.Add(fieldLimit, line)
 		}
@@ -189,8 +193,8 @@ func (l *RateLimitFields) showsPolicies() bool { return l.style == IETF && l.pol
 
 // addFields adds the fields that Headers sets to v's buffer.
 func (l *RateLimitFields) addFields(v Verdict) {
-	if l.showsPolicies() {
-		v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, l.policyLine(v)})
+	if line := l.policyLine(v); l.showsPolicies() && line != "" {
+		v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, line})
 	}
 	l.addState(v)
 }
@@ -213,9 +217,9 @@ func (l *RateLimitFields) addState(v Verdict) {
 
 // policyLine returns the value of RateLimit-Policy.
 func (l *RateLimitFields) policyLine(v Verdict) string {
-	if l.hasOverrides {
-		if overridden := l.overridden(v); len(overridden) > 0 {
-			return l.overridePolicyLine(overridden)
+	if l.hasOverrides || len(v.Without) > 0 {
+		if overridden := l.overridden(v); len(overridden)+len(v.Without) > 0 {
+			return l.overridePolicyLine(overridden, v.Without)
 		}
 	}
 	return l.policyHeader
@@ -257,12 +261,12 @@ func (l *RateLimitFields) overridden(v Verdict) []*policy {
 }
 
 // overridePolicyLine returns the value of RateLimit-Policy for a client with
-// overrides.
-func (l *RateLimitFields) overridePolicyLine(overrides []*policy) string {
+// overrides, or to which some limits do not apply.
+func (l *RateLimitFields) overridePolicyLine(overrides []*policy, without []string) string {
 	var shown []string
 	for i := range l.policies {
 		p := &l.policies[i]
-		its := slices.ContainsFunc(overrides, func(o *policy) bool { return o.Limit == p.Limit })
+		its := slices.ContainsFunc(overrides, func(o *policy) bool { return o.Limit == p.Limit }) || slices.Contains(without, p.Limit)
 		if p.Expose && (!its && !p.Override || slices.Contains(overrides, p)) {
 			shown = append(shown, p.policyItem)
 		}

@@ -82,7 +82,7 @@ func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 	m.Reset()
 	m.fields = append(m.fields, l.constant...)
 	constant := len(l.constant)
-	if l.hasOverrides && l.overridePolicies(r.Verdict) {
+	if (l.hasOverrides || len(r.Without) > 0) && l.overridePolicies(r.Verdict) {
 		constant = 0
 	}
 	s := &substitutions{retryAfter: m.formatInt(l.retryAfter(r)), requestID: r.RequestID}
@@ -103,14 +103,18 @@ func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 	return Response{Status: l.reject.status, Fields: m.fields, Body: m.body, Constant: constant}
 }
 
-// overridePolicies replaces the last constant field, RateLimit-Policy, for a client with overrides. It
-// reports whether it did.
+// overridePolicies replaces the last constant field, RateLimit-Policy, for a client with overrides, or
+// removes it if no policy is left. It reports whether it did.
 func (l *RateLimitFields) overridePolicies(v Verdict) bool {
 	line := l.policyLine(v)
 	if !l.showsPolicies() || line == l.policyHeader {
 		return false
 	}
-	v.Buffer.fields[len(l.constant)-1].Value = line
+	last := len(l.constant) - 1
+	v.Buffer.fields[last].Value = line
+	if line == "" {
+		v.Buffer.fields = v.Buffer.fields[:last]
+	}
 	return true
 }
 

@@ -30,6 +30,9 @@ func (b Bundle) Conceal(c *config.Config, served *Bundle) (Bundle, error) {
 		}
 		if v.File != "" {
 			hashed.Files[v.File] = pepper.HashList(v.Spec, b.Files[v.File])
+			if v.Named {
+				hashed.Files[v.File] = pepper.HashNames(v.Spec, b.Files[v.File])
+			}
 			continue
 		}
 		byFile[v.Position.File] = append(byFile[v.Position.File], v)

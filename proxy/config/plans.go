@@ -1,0 +1,148 @@
+package config
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// unlimited is what stands for the rates of a plan without a limit.
+const unlimited = "none"
+
+// A PlanSource is where the name of a key's plan is read from: exactly one of its fields is set.
+type PlanSource struct {
+	Name *key.Spec // a claim of a token, or a header field, which only trusted proxies may set
+	List *key.List // the names by key
+}
+
+// A planList is a list of plans that has been read.
+type planList struct {
+	spec *key.Spec
+	file string // relative to dir
+	dir  string
+	list *key.List
+}
+
+const (
+	planOrigins = "write jwt:CLAIM, {list: FILE}, or header:NAME with client_ip.trusted_proxies"
+	chosenPlan  = "a client could choose its plan by it"
+)
+
+// plans compiles the rates of plans, and where the name of a plan is read from.
+func (l *limits) plans(f *limitForm, limit *Limit) {
+	if len(f.Plans) == 0 {
+		if l.Given(&f.Plan) {
+			l.Wrong(&f.Plan, "there are no plans", "write plans: beside it, for example {free: 60/1m, pro: [600/1m, 20000/1d]}")
+		}
+		return
+	}
+	limit.Plans = map[string][]limiter.Rate{}
+	for _, name := range slices.Sorted(maps.Keys(f.Plans)) {
+		texts := f.Plans[name]
+		if !tokenSafe.MatchString(name) {
+			l.WrongName(texts, form.Quote(name)+" is not a valid name for a plan", "begin with a letter, followed by letters, digits, _ . or -")
+			continue
+		}
+		if len(*texts) == 1 && (*texts)[0] == unlimited {
+			limit.Plans[name] = nil
+			continue
+		}
+		limit.Plans[name] = l.override(texts, limit)
+	}
+	limit.Plan = l.planSource(f, limit)
+	l.withoutPlan(f, limit)
+}
+
+// planSource compiles where the name of a plan is read from. A client must not be able to choose it.
+func (l *limits) planSource(f *limitForm, limit *Limit) *PlanSource {
+	switch {
+	case f.Plan == nil:
+		return nil
+	case f.Plan.List != "":
+		return &PlanSource{List: l.planList(f, limit)}
+	case f.Plan.Text == "":
+		return nil // none, or already reported
+	}
+	text := &f.Plan.Text
+	from, err := key.ParseOrigin(*text)
+	switch {
+	case err != nil:
+		l.Wrong(text, form.Quote(*text)+" is no place of a plan", planOrigins)
+		return nil
+	case from.Source == key.JWT:
+	case from.Source != key.Header && from.Source.IsNamed():
+		l.Wrong(text, chosenPlan, planOrigins)
+		return nil
+	case from.Source != key.Header:
+		l.Wrong(text, form.Quote(*text)+" has no plan", planOrigins)
+		return nil
+	case !httpguts.ValidTrailerHeader(from.Name):
+		l.Wrong(text, from.Name+" has a meaning in HTTP", "write another header, for example header:X-Plan")
+		return nil
+	case !l.trusts:
+		l.Wrong(text, chosenPlan+": there are no trusted proxies", "write their networks under client_ip.trusted_proxies; from others the header is removed; or write jwt:CLAIM or {list: FILE}")
+		return nil
+	}
+	spec := &key.Spec{Name: "plan", From: from, Tokens: l.keys.tokens, OnMissing: key.Skip, OnInvalid: key.Skip}
+	if err := spec.Check(); err != nil {
+		l.keys.fault(text, err)
+	}
+	return &PlanSource{Name: spec}
+}
+
+// planList reads the list of plans of a limit, once for all limits on the same key.
+func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
+	if !l.literals.oneText(&f.Plan.List, limit.Key) {
+		return nil
+	}
+	read := planList{limit.Key, f.Plan.List, filepath.Dir(l.Location(&f.Plan.List).File), nil}
+	i := slices.IndexFunc(l.planLists, func(p planList) bool { p.list = nil; return p == read })
+	if i < 0 {
+		if text, ok := l.listed(&f.Plan.List, Value{limit: f, Spec: limit.Key, Named: true}); ok {
+			var problems []key.Problem
+			read.list, problems = key.ParseNames(limit.Key, text, l.literals.privacy.secrets()...)
+			l.faults(form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "plan.list"}, "not a value of the key "+limit.Key.Name+", = and the name of a plan", text, problems)
+		}
+		i, l.planLists = len(l.planLists), append(l.planLists, read)
+	}
+	list := l.planLists[i].list
+	for _, name := range list.Names() {
+		if _, ok := limit.Plans[name]; !ok {
+			l.Warn(&f.Plan.List, "keys of the plan "+name+" have the limit's own rates: it is not under plans", form.Near(name, slices.Sorted(maps.Keys(limit.Plans))))
+		}
+	}
+	return list
+}
+
+// withoutPlan warns of plans that clients evade by leaving out their token.
+func (l *limits) withoutPlan(f *limitForm, limit *Limit) {
+	if limit.Plan == nil || limit.Plan.Name == nil || limit.Key == nil || limit.Plan.Name.From.Source != key.JWT ||
+		slices.ContainsFunc(limit.Key.Origins(), func(o key.Origin) bool { return o.Source == key.JWT }) {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(limit.Plans)) {
+		for _, rate := range limit.Plans[name] {
+			if i := slices.IndexFunc(limit.Rates, func(own limiter.Rate) bool { return own.Window == rate.Window && own.Count > rate.Count }); i >= 0 {
+				l.Warn(&f.Plan.Text, "a client of the plan "+name+" that sends no token has "+limit.Rates[i].String()+" instead of "+rate.String(),
+					"let the limit's own rates be no higher than "+strconv.FormatInt(rate.Count, 10)+", or read its key from the token")
+				return
+			}
+		}
+	}
+}
+
+// attachPlans reads the lists of plans of limits.
+func (r *loader) attachPlans(limits []*limitForm) {
+	for _, l := range limits {
+		if l != nil && l.Plan != nil {
+			r.attach(&l.Plan.List, maxList)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package proxy
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// A plan is the compiled form of one entry under plans of a limit: the rates of the keys that have it.
+type plan struct {
+	name    string
+	windows []*window // none: the limit does not apply
+}
+
+// A keyPlan is the plan of the request's key under a limit.
+type keyPlan struct {
+	of   *limit
+	name string // as it was read; empty if the key has none
+	plan *plan  // nil if the limit has none of this name; its own rates apply
+}
+
+// A lookup is what lists have about the key of a limit: rates that replace all others, or the name of its
+// plan.
+type lookup struct {
+	of      *limit
+	windows []*window
+	plan    string
+}
+
+// lookUp looks the last extracted key up in the lists of the limits on it.
+func (x *exchange) lookUp(by *key.Spec) {
+	for _, l := range x.route.limits {
+		if l.Key != by {
+			continue
+		}
+		if l.Hashed != nil {
+			if text, ok := l.Hashed.Keys.Hash(&x.extracted.value); ok {
+				x.extracted.found = append(x.extracted.found, lookup{of: l, windows: l.hashed[text]})
+			}
+		}
+		if l.Plan != nil && l.Plan.List != nil {
+			if name := l.Plan.List.Name(&x.extracted.value); name != "" {
+				x.extracted.found = append(x.extracted.found, lookup{of: l, plan: name})
+			}
+		}
+	}
+}
+
+// windows returns the windows of l for a key: those that the key has of its own, those of its plan, or
+// those of all keys. A plan without a limit has none. Another plan, or other rates, keep what is used: a
+// count belongs to the name of its window.
+func (g *generation) windows(x *exchange, l *limit, k *extractedKey) ([]*window, error) {
+	for i := range x.extracted.found {
+		if f := &x.extracted.found[i]; f.of == l && f.windows != nil {
+			return f.windows, nil
+		}
+	}
+	if own, ok := l.overrides[k.Key]; ok {
+		return own, nil
+	}
+	if l.plans == nil {
+		return l.windows, nil
+	}
+	p, err := g.plan(x, l, k)
+	if err != nil || p == nil {
+		return l.windows, err
+	}
+	return p.windows, nil
+}
+
+// plan returns the plan of a key under l, nil if it has none that l has.
+func (g *generation) plan(x *exchange, l *limit, k *extractedKey) (*plan, error) {
+	if i := slices.IndexFunc(x.extracted.plans, func(p keyPlan) bool { return p.of == l }); i >= 0 {
+		return x.extracted.plans[i].plan, nil // the limit was evaluated before the body was read
+	}
+	name, err := g.planName(x, l)
+	if err != nil {
+		return nil, err
+	}
+	p := l.plans[name]
+	x.extracted.plans = append(x.extracted.plans, keyPlan{l, name, p})
+	return p, nil
+}
+
+// planName returns the name of the plan that the source of l has, "" if it has none. A client that is
+// not a trusted proxy has none in a header field. A field that is repeated is an error: a proxy may have
+// added its own to that of a client.
+func (g *generation) planName(x *exchange, l *limit) (string, error) {
+	if name, found := x.extracted.logged.line.plan(l); found {
+		return name, nil
+	}
+	switch from := l.Plan; {
+	case from == nil:
+		return "", nil
+	case from.List != nil:
+		i := slices.IndexFunc(x.extracted.found, func(f lookup) bool { return f.of == l && f.plan != "" })
+		if i < 0 {
+			return "", nil
+		}
+		return x.extracted.found[i].plan, nil
+	case from.Name.From.Source == key.Header && !x.client.trustedPeer:
+		return "", nil
+	}
+	read, err := g.key(x, l.Plan.Name)
+	if errors.Is(err, key.ErrNoVerificationKeys) {
+		return "", nil
+	}
+	if err != nil || read.skip {
+		return "", err
+	}
+	return read.text, nil
+}
+
+// planOf returns the name of the plan whose rates apply to the request's key under l, "" if the limit's
+// own rates do.
+func (x *exchange) planOf(l *limit) string {
+	for _, p := range x.extracted.plans {
+		if p.of == l && p.plan != nil {
+			return p.plan.name
+		}
+	}
+	return ""
+}
+
+// unlimited returns the limits that do not apply because of a plan.
+func (x *exchange) unlimited() (names []string) {
+	for _, p := range x.extracted.plans {
+		if p.plan != nil && len(p.plan.windows) == 0 {
+			names = append(names, p.of.Name)
+		}
+	}
+	return names
+}
+
+// addPlans compiles the plans of l. add adds windows to the route.
+func (r *route) addPlans(l *limit, add func(rates []limiter.Rate) []*window) {
+	if l.Plans == nil {
+		return
+	}
+	l.plans = map[string]*plan{}
+	for name, rates := range l.Plans {
+		p := &plan{name, add(rates)}
+		for _, w := range p.windows {
+			w.plan = name
+		}
+		l.plans[name] = p
+	}
+	switch {
+	case l.Plan == nil:
+	case l.Plan.List != nil:
+		r.looksUp = true
+	case l.Plan.Name != nil:
+		from := l.Plan.Name.From
+		r.readFields.add(from.Fields()...)
+		r.readsLate = r.readsLate || from.Source.IsCostly()
+	}
+}
+
+// planField returns the header field that the plans of a limit are read from, "" if there is none.
+func planField(l *config.Limit) string {
+	if l.Plan == nil || l.Plan.Name == nil || l.Plan.Name.From.Source != key.Header {
+		return ""
+	}
+	return l.Plan.Name.From.Name
+}

@@ -87,7 +87,7 @@ func (x *exchange) appendPlans(b []byte) []byte {
 // overrides reports whether a limit of r has rates of its own for a key.
 func (r *route) overrides(k *extractedKey) bool {
 	for _, l := range r.limits {
-		if _, found := l.overrides[k.Key]; found && l.Key == k.spec {
+		if _, found := l.overrides[k.Key]; found && l.Key.Name == k.spec.Name { // limits have keys of their own for one origin
 			return true
 		}
 	}

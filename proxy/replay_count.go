@@ -51,6 +51,9 @@ func (t *tallies) route(r *replayRoute) *routeTally {
 			tally.Algorithm = w.Algorithm.String()
 			tally.Rates = append(tally.Rates, rateText(w))
 		}
+		if !l.looksPlansUp() {
+			tally.origins = append(tally.origins, planPrefix+l.Name)
+		}
 		for _, o := range r.limitOrigins[i] {
 			tally.origins = append(tally.origins, o.String())
 		}

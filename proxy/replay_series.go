@@ -114,7 +114,8 @@ type LimitTally struct {
 	Shadowed  int64    `json:"shadowed"` // would have been refused
 	Skipped   int64    `json:"skipped"`  // the limit did not apply
 	Unknown   int64    `json:"unknown"`  // the key is not in the log
-	// Missing are the origins that are not in the log, such as header:X-Phone.
+	// Missing are the origins that are not in the log, such as header:X-Phone, or plan: and the name of
+	// the limit for the plan of the key.
 	Missing []string `json:"missing,omitempty"`
 	// Top are the keys with the most refusals, in descending order, masked. If there were too many
 	// keys to count each, a count may be too low by up to TopError.

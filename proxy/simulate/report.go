@@ -154,6 +154,8 @@ func advice(places string) string {
 		return "log the query too, or name it with --field " + first + "=NAME"
 	case "path":
 		return "Weir's own log identifies path parameters that are keys by its field keys; see access_log.fields"
+	case "plan":
+		return "only Weir's own log has the plan under a limit, in its field keys, if the limit had plans then"
 	case "jwt":
 		return "only Weir's own log identifies what a token says, by its field keys"
 	case "host":

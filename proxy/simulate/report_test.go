@@ -102,6 +102,7 @@ func TestReport_Advice(t *testing.T) {
 		"query:user":                 "log the query too, or name it with --field query:user=NAME",
 		"path:id":                    "Weir's own log identifies path parameters that are keys by its field keys; see access_log.fields",
 		"jwt:sub":                    "only Weir's own log identifies what a token says, by its field keys",
+		"plan:quota, header:X-User":  "only Weir's own log has the plan under a limit, in its field keys, if the limit had plans then",
 		"host":                       "log the host, or name it with --field host=NAME",
 		"json:/a":                    "log it as a JSON field, and name it with --field json:/a=NAME",
 	} {

@@ -22,7 +22,7 @@ type Limit struct {
 	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
 	Hashed         *HashedOverrides               // whose keys are hashed as values of lists are; nil: none
 	Plans          map[string][]limiter.Rate      // by the name of the plan, empty for no limit; nil without plans
-	Plan           *PlanSource                    // nil: only operators assign plans
+	Plan           *PlanSource                    // nil: no key has one
 	RedissonName   string                         // of the limiter that Java programs share; {key} stands for the key's text; may be empty
 	RedissonFormat limiter.RedissonFormat         // how they keep it
 	Penalty        *Penalty                       // nil: none

@@ -2,10 +2,12 @@ package bundle
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // favoured has values with rates of their own in all the ways in which they can be
@@ -100,3 +102,57 @@ func TestCompare_TellsNoOverrides(t *testing.T) {
 		t.Errorf("changes %v; want none", changes)
 	}
 }
+
+// A list of plans is pushed with the file that names it, without the values of a sensitive key.
+func TestConceal_KeepsPlansOfHashedKeys(t *testing.T) {
+	path := write(t, "weir.yaml", `keys: {phone: {from: "header:X-Phone", normalize: digits, sensitive: true}, user: "header:X-User"}
+routes:
+  - name: a
+    match: {path: /a}
+    upstream: echo
+    limits:
+      - {name: flow, key: phone, rate: 1/1h, plan: {list: lists/phones}, plans: {pro: 2/1h}}
+      - {name: user, key: user, rate: 1/1h, plan: {list: lists/users}, plans: {pro: 2/1h}}
+`, "lists/phones", "1 555 0101=pro # Bob\n", "lists/users", "alice=pro\n")
+	b, err := Pack(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := ownConfig(t, small)
+	c, err := Unpack(at, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hashed, err := b.Conceal(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := hashed.Files["lists/phones"]; strings.Contains(text, "0101") || strings.Contains(text, "Bob") || !strings.Contains(text, "=pro\n") || hashed.Files["lists/users"] != "alice=pro\n" {
+		t.Errorf("pushed %q; want hashes of phones with their plans", hashed.Files)
+	}
+	c, err = Unpack(at, hashed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, from := range []string{"X-Phone: (1) 555-0101", "X-User: alice"} {
+		var v key.Value
+		l := c.Routes[0].Limits[i]
+		if err := l.Key.Extract(headerLine(from), &v); err != nil || l.Plan.List.Name(&v) != "pro" {
+			t.Errorf("%s has the plan %q, %v; want pro", from, l.Plan.List.Name(&v), err)
+		}
+	}
+}
+
+// A headerLine is a request of one header field.
+type headerLine string
+
+func (h headerLine) Header(name string) []string {
+	if value, ok := strings.CutPrefix(string(h), name+": "); ok {
+		return []string{value}
+	}
+	return nil
+}
+func (headerLine) Query(string) []string    { return nil }
+func (headerLine) Confused(key.Origin) bool { return false }
+func (headerLine) Param(string) string      { return "" }
+func (headerLine) Client() netip.Prefix     { return netip.Prefix{} }

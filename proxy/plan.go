@@ -101,7 +101,7 @@ func (g *generation) planName(x *exchange, l *limit) (string, error) {
 			return "", nil
 		}
 		return x.extracted.found[i].plan, nil
-	case from.Name.From.Source == key.Header && !x.client.trustedPeer:
+	case from.Name.From.Source.IsField() && !x.client.trustedPeer:
 		return "", nil
 	}
 	read, err := g.key(x, l.Plan.Name)
@@ -161,7 +161,7 @@ func (r *route) addPlans(l *limit, add func(rates []limiter.Rate) []*window) {
 
 // planField returns the header field that the plans of a limit are read from, "" if there is none.
 func planField(l *config.Limit) string {
-	if l.Plan == nil || l.Plan.Name == nil || l.Plan.Name.From.Source != key.Header {
+	if l.Plan == nil || l.Plan.Name == nil || !l.Plan.Name.From.Source.IsField() {
 		return ""
 	}
 	return l.Plan.Name.From.Name

@@ -102,29 +102,29 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 
 // listed reads the file of a list, called name, whose values are described by v. The file is the last
 // of l.files then.
-func (r *loader) listed(name *string, v Value) (text string, ok bool) {
-	data, ok := r.attach(name, maxList)
+func (l *loader) listed(name *string, v Value) (text string, ok bool) {
+	data, ok := l.attach(name, maxList)
 	if !ok {
 		return "", false
 	}
-	v.File = r.files[len(r.files)-1]
-	if r.source.Owner(v.File) != OfConfig {
-		r.Wrong(name, form.Quote(*name)+" is not part of the pushed configuration", "push it together with this file")
+	v.File = l.files[len(l.files)-1]
+	if l.source.Owner(v.File) != OfConfig {
+		l.Wrong(name, form.Quote(*name)+" is not part of the pushed configuration", "push it together with this file")
 		return "", false
 	}
-	r.values = append(r.values, v)
-	if rel, err := filepath.Rel(filepath.Dir(r.files[0]), v.File); err == nil && !filepath.IsAbs(*name) {
+	l.values = append(l.values, v)
+	if rel, err := filepath.Rel(filepath.Dir(l.files[0]), v.File); err == nil && !filepath.IsAbs(*name) {
 		*name = rel // as the main file would say it
 	}
 	if !utf8.Valid(data) {
-		r.Wrong(name, form.Quote(*name)+" is not text in UTF-8", "write one value a line")
+		l.Wrong(name, form.Quote(*name)+" is not text in UTF-8", "write one value a line")
 		return "", false
 	}
 	return string(data), true
 }
 
 // faults tells that lines of a list's file are wrong, and where.
-func (r *loader) faults(p form.Location, what, text string, problems []key.Problem) {
+func (l *loader) faults(p form.Location, what, text string, problems []key.Problem) {
 	var lines []string
 	if len(problems) > 0 {
 		lines = strings.Split(text, "\n")
@@ -133,17 +133,17 @@ func (r *loader) faults(p form.Location, what, text string, problems []key.Probl
 		p.Line = fault.Line
 		if i == maxFaults {
 			p.Column = 1
-			r.Add(p, "and "+strconv.Itoa(len(problems)-i)+" more lines like these", "")
+			l.Add(p, "and "+strconv.Itoa(len(problems)-i)+" more lines like these", "")
 			return
 		}
 		line := strings.TrimPrefix(lines[fault.Line-1], "\uFEFF")
 		p.Column = 1 + utf8.RuneCountInString(line) - utf8.RuneCountInString(strings.TrimLeftFunc(line, unicode.IsSpace))
 		text, instead, _ := strings.Cut(fault.Err.Error(), "; ")
 		if errors.Is(fault.Err, key.ErrTwice) {
-			r.Add(p, text, instead)
+			l.Add(p, text, instead)
 			continue
 		}
-		r.Add(p, what, cmp.Or(instead, "write it as clients send it"))
+		l.Add(p, what, cmp.Or(instead, "write it as clients send it"))
 	}
 }
 

@@ -76,11 +76,11 @@ func (l *limits) planSource(f *limitForm, limit *Limit) *PlanSource {
 	case err != nil:
 		l.Wrong(text, form.Quote(*text)+" is no place of a plan", planOrigins)
 		return nil
-	case from.Source == key.JWT:
-	case from.Source != key.Header && from.Source.IsNamed():
+	case from.Source.IsSigned():
+	case !from.Source.IsField() && from.Source.IsNamed():
 		l.Wrong(text, chosenPlan, planOrigins)
 		return nil
-	case from.Source != key.Header:
+	case !from.Source.IsField():
 		l.Wrong(text, form.Quote(*text)+" has no plan", planOrigins)
 		return nil
 	case !httpguts.ValidTrailerHeader(from.Name):
@@ -123,8 +123,8 @@ func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
 
 // withoutPlan warns of plans that clients evade by leaving out their token.
 func (l *limits) withoutPlan(f *limitForm, limit *Limit) {
-	if limit.Plan == nil || limit.Plan.Name == nil || limit.Key == nil || limit.Plan.Name.From.Source != key.JWT ||
-		slices.ContainsFunc(limit.Key.Origins(), func(o key.Origin) bool { return o.Source == key.JWT }) {
+	if limit.Plan == nil || limit.Plan.Name == nil || limit.Key == nil || !limit.Plan.Name.From.Source.IsSigned() ||
+		slices.ContainsFunc(limit.Key.Origins(), func(o key.Origin) bool { return o.Source.IsSigned() }) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(limit.Plans)) {
@@ -139,10 +139,10 @@ func (l *limits) withoutPlan(f *limitForm, limit *Limit) {
 }
 
 // attachPlans reads the lists of plans of limits.
-func (r *loader) attachPlans(limits []*limitForm) {
-	for _, l := range limits {
-		if l != nil && l.Plan != nil {
-			r.attach(&l.Plan.List, maxList)
+func (l *loader) attachPlans(limits []*limitForm) {
+	for _, f := range limits {
+		if f != nil && f.Plan != nil {
+			l.attach(&f.Plan.List, maxList)
 		}
 	}
 }

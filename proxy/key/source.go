@@ -79,6 +79,9 @@ func (s Source) IsNamed() bool { return table[s].isNamed }
 // servers may read it in different ways.
 func (s Source) IsSpelled() bool { return table[s].isSpelled }
 
+// IsSigned reports whether s is in a token, which must be verified.
+func (s Source) IsSigned() bool { return table[s].isSigned }
+
 // IsBody reports whether s is read from the body.
 func (s Source) IsBody() bool { return table[s].isBody }
 

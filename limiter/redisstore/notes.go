@@ -27,7 +27,9 @@ const (
 )
 
 // isNoted reports whether the permits of c are noted under its value.
-func isNoted(c *limiter.Claim) bool { return c.Limit != nil && c.Limit.Noted && c.Value != limiter.Key{} }
+func isNoted(c *limiter.Claim) bool {
+	return c.Limit != nil && c.Limit.Noted && c.Value != limiter.Key{}
+}
 
 // appendNote appends the name of the note of limits that have the name of l up to the last colon.
 func (n names) appendNote(out []byte, l *limiter.Limit, subject limiter.Key) []byte {

@@ -215,6 +215,11 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 	if !reflect.DeepEqual(asked.Header, map[string][]string{"X-Phone": {"1"}, "Content-Type": {"application/json"}}) {
 		t.Errorf("got %+v; want the Content-Type that weir explain would send", asked.Header)
 	}
+	o.Explain = func(context.Context, proxy.ExplainRequest) (proxy.Explanation, error) {
+		return proxy.Explanation{Others: []proxy.ExplainedOther{{Name: "sms", Because: []string{"its path is another"}}}, Answer: &proxy.ExplainedAnswer{Status: 404}}, nil
+	}
+	other := open(t, o)
+	other.post("/dashboard/explain", other.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "No route matches.", "<details open><summary>Why not another route", "its path is another")
 	b.get("/dashboard/explain?method=POST&url=/v1/sms/send").shows(t, http.StatusOK, `value="POST"`, `value="/v1/sms/send"`)
 	for field, says := range map[string]string{"header": "each line of the header has a colon", "client": "is an IP address"} {
 		form := b.form("/dashboard/explain", "method", "GET", "url", "/", field, "nonsense")

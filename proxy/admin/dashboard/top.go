@@ -15,7 +15,7 @@ import (
 const (
 	// topKeys is the number of keys of a limit that are compared, and topShown the number of rows.
 	topKeys  = 50
-	topShown = 100
+	topShown = 50
 )
 
 // topMinutes are the times to choose from, in minutes; the last is that for which keys are counted.

@@ -51,6 +51,7 @@ func (r *remembered[T]) update(value T, err error, now time.Time) known[T] {
 // is unreachable.
 type memories struct {
 	overview [4]remembered[totals] // by index into spans
+	series   [4]remembered[series]
 	minutes  remembered[admin.Statistics]
 	nodes    remembered[admin.Nodes]
 	leader   remembered[admin.Leadership]

@@ -81,7 +81,15 @@ func TestDashboard_LastKnownNumbersStay(t *testing.T) {
 			t.Errorf("%s: it says that the store is away", path)
 		}
 	}
+	now := b.get("/dashboard/series?minutes=15")
+	now.shows(t, http.StatusOK, `"requests":[`)
 	cut()
+	old := b.get("/dashboard/series?minutes=15")
+	old.shows(t, http.StatusOK, `,"old":`)
+	if same, _, _ := strings.Cut(old.text, `,"old":`); same+"}\n" != now.text {
+		t.Errorf("the charts have %s, and had %s", old.text, now.text)
+	}
+	b.get("/dashboard/series?minutes=60").shows(t, http.StatusServiceUnavailable, "statistics cannot be read: redis is away")
 	b.get("/").shows(t, http.StatusOK, `<dl class="tiles old">`, ">1\u202f241<", "Last known at", `<strong class="dim-text">node-b</strong>`)
 	b.get("/dashboard/routes").shows(t, http.StatusOK, `class="routes stack old"`, ">230<", "Last known at")
 	b.get("/dashboard/nodes").shows(t, http.StatusOK, `<tr><th scope="row">node-a <span class="tag dim">this node</span>`, `<tr class="old"><th scope="row">node-b`, "Last known at")

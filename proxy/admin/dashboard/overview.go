@@ -150,18 +150,24 @@ type series struct {
 	Refused     []int64 `json:"refused"`
 	Shadow      []int64 `json:"shadow"`
 	Unavailable []int64 `json:"unavailable"`
+	// Old is when the data was had, in seconds since 1970, if it cannot be had now.
+	Old int64 `json:"old,omitempty"`
 }
 
-// serveSeries responds with the data of the charts.
+// serveSeries responds with the data of the charts, or with that which this node served last.
 func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
-	n := minutesOf(r)
+	n, now := minutesOf(r), time.Now()
 	s, err := d.Statistics(r.Context(), n+2)
-	if err != nil {
+	all := d.last.series[slices.Index(spans(), n)].update(seriesOf(s, n, now), err, now)
+	if !all.Any() {
 		http.Error(w, string(faultOf("statistics cannot be read", err)), http.StatusServiceUnavailable)
 		return
 	}
+	if all.Old {
+		all.Value.Old = all.At.Unix()
+	}
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(seriesOf(s, n, time.Now()))
+	json.NewEncoder(w).Encode(all.Value)
 }
 
 // settled is how long after the end of a minute all nodes have reported it, and the leader has added it

@@ -188,6 +188,8 @@
       if (!answer.ok) throw new Error(await answer.text());
       const first = points === null || plots.length === 0;
       points = await answer.json();
+      charts.classList.toggle("old", Boolean(points.old));
+      document.getElementById("charts-known").textContent = points.old ? "Last known at " + minute(points.old) + "." : "";
       if (first) draw();
       else {
         plots.forEach((p, i) => p.setData([points.at, ...places[i].dataset.lines.split(" ").map((name) => points[name])]));

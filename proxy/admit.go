@@ -110,7 +110,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 	if q.bothSecrets {
 		q.mergePrevious()
 	}
-	a.metrics.countDecisions(q.route, q.claims, &q.decision)
+	a.metrics.countDecisions(q.claims, &q.decision)
 	q.decided = true
 	if !q.decision.Allowed {
 		return a.refuse(ctx, q, store)

@@ -101,7 +101,7 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	r.holds = r.holds || l.Algorithm.HasLeases()
 	r.settles = r.settles || r.holds || l.Count != nil
 	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
-	l.refusalLimit = r.refusalLimit(from)
+	l.refusalLimit = refusalLimit(from)
 	r.addKey(l.Key)
 	for _, s := range []*key.Spec{l.Distinct, l.Subject()} {
 		if s != nil {
@@ -139,12 +139,30 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	return policies
 }
 
-// plainLimits returns the limits of r whose counts alone determine which keys would be refused.
-func (r *route) plainLimits() []limiter.Limit {
+// setLimits sets the limits of g.
+func (g *generation) setLimits() {
+	compiled := map[*config.Limit]*limit{}
+	for _, r := range g.routes {
+		for _, l := range r.limits {
+			compiled[l.Limit] = l
+		}
+	}
+	for _, from := range g.config.Limits() {
+		if l := compiled[from]; l != nil {
+			g.limits = append(g.limits, l)
+		}
+	}
+}
+
+// plainLimits returns the limits of g whose counts alone determine which keys would be refused.
+func (g *generation) plainLimits() []limiter.Limit {
 	var all []limiter.Limit
-	for _, w := range r.windows {
-		plain := !w.Algorithm.HasValues() && !w.Algorithm.HasSteps() && w.Scope == limiter.Overall
-		if plain && w.of.Mode == config.Enforce && w.of.RedissonName == "" && len(w.of.overrides)+len(w.of.plans) == 0 && w.of.Hashed == nil {
+	for _, l := range g.limits {
+		plain := !l.Algorithm.HasValues() && !l.Algorithm.HasSteps() && l.Scope == limiter.Overall
+		if !plain || l.Mode != config.Enforce || l.RedissonName != "" || len(l.overrides)+len(l.plans) > 0 || l.Hashed != nil {
+			continue
+		}
+		for _, w := range l.windows {
 			all = append(all, w.Limit)
 		}
 	}
@@ -153,7 +171,7 @@ func (r *route) plainLimits() []limiter.Limit {
 
 // refusalLimit returns the limit that counts the refusals of a limit with a penalty, over its longest
 // window.
-func (r *route) refusalLimit(of *config.Limit) limiter.Limit {
+func refusalLimit(of *config.Limit) limiter.Limit {
 	if of.Penalty == nil {
 		return limiter.Limit{}
 	}
@@ -161,7 +179,7 @@ func (r *route) refusalLimit(of *config.Limit) limiter.Limit {
 	for _, counted := range of.Rates {
 		rate.Window = max(rate.Window, counted.Window)
 	}
-	return limiter.Limit{Name: r.Name + "." + of.Name + ":refused", Rate: rate}
+	return limiter.Limit{Name: of.ID + ":refused", Rate: rate}
 }
 
 // addRates adds a window to the route for each rate of a limit.
@@ -181,7 +199,7 @@ func (r *route) addRates(l *limit, rates []limiter.Rate, alerts alerts) (windows
 			number: len(r.windows) + len(windows),
 			rate:   l.Name + "-" + span,
 			near:   alerts.near(rate, l.Mode),
-			Limit:  limiter.Limit{Name: r.Name + "." + l.Name + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil},
+			Limit:  limiter.Limit{Name: l.ID + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil},
 		}
 		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
 		windows = append(windows, w)

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -15,23 +14,18 @@ type cooldownReset struct {
 	key    *key.Spec // the key, as the route whose responses reset the cooldown reads it
 	status config.Statuses
 	window *window
-	route  string // the route of the limit
 }
 
 // addCooldownResets adds the cooldown resets to the routes whose responses trigger them. A limit with mode off
 // has no cooldown to reset.
 func (g *generation) addCooldownResets(made map[string]*route) {
-	for _, from := range g.config.Routes {
-		r := made[from.Name]
-		for _, l := range from.Limits {
-			if l.Reset == nil || l.Mode == config.Off {
-				continue
-			}
-			i := slices.IndexFunc(r.windows, func(w *window) bool { return w.of.Name == l.Name })
-			by := made[l.Reset.Route]
-			by.settlesHead = true
-			by.cooldownResets = append(by.cooldownResets, cooldownReset{key: l.Reset.Key, status: l.Reset.Status, window: r.windows[i], route: r.Name})
+	for _, l := range g.limits {
+		if l.Reset == nil {
+			continue
 		}
+		by := made[l.Reset.Route]
+		by.settlesHead = true
+		by.cooldownResets = append(by.cooldownResets, cooldownReset{key: l.Reset.Key, status: l.Reset.Status, window: l.windows[0]})
 	}
 }
 
@@ -50,7 +44,7 @@ func (a *admitter) resetCooldown(q *admission, r *cooldownReset, k *extractedKey
 	q.settled.start("reset cooldown", func() error {
 		err := wait()
 		if err == nil {
-			a.metrics.resets.WithLabelValues(r.route, r.window.of.Name).Inc()
+			a.metrics.resets.WithLabelValues(r.window.of.Route, r.window.of.Name).Inc()
 		}
 		return err
 	})

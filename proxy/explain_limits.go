@@ -94,7 +94,7 @@ func (e *explainer) explainLimits() {
 	x := e.x
 	for _, from := range x.route.Limits {
 		explained := ExplainedLimit{
-			Name: from.Name, Key: from.Key.Name, Algorithm: from.Algorithm.String(), Mode: string(from.Mode), Scope: from.Scope.String(),
+			Name: from.Name, Routes: from.Routes, Key: from.Key.Name, Algorithm: from.Algorithm.String(), Mode: string(from.Mode), Scope: from.Scope.String(),
 			OnStoreFailure: string(from.OnStoreFailure), Exposed: from.Expose, Cost: 1, Windows: []ExplainedWindow{},
 		}
 		if from.Distinct != nil {
@@ -125,7 +125,7 @@ func (e *explainer) explainLimits() {
 // explainReturns adds each limit of another route whose permits a response returns.
 func (e *explainer) explainReturns() {
 	for _, r := range e.x.route.permitReturns {
-		e.Returns = append(e.Returns, ExplainedReturn{r.route, r.of.Name, r.key.Name, r.status.Ranges()})
+		e.Returns = append(e.Returns, ExplainedReturn{r.of.Route, r.of.Name, r.key.Name, r.status.Ranges()})
 	}
 }
 

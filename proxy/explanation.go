@@ -96,22 +96,23 @@ type ExplainedList struct {
 
 // An ExplainedLimit is a limit of the route and its own decision.
 type ExplainedLimit struct {
-	Name           string `json:"name"`
-	Key            string `json:"key"` // the name of the key
-	Value          string `json:"value,omitempty"`
-	Distinct       string `json:"distinct,omitempty"` // the name of the key whose distinct values are counted
-	Algorithm      string `json:"algorithm"`
-	Mode           string `json:"mode"`
-	Scope          string `json:"scope"`
-	OnStoreFailure string `json:"on_store_failure"`
-	Exposed        bool   `json:"expose"`
-	Cost           int64  `json:"cost"`
-	Wait           string `json:"wait,omitempty"`     // the maximum time that a request waits for a permit
-	Penalty        string `json:"penalty,omitempty"`  // the consequence of refusals
-	Returned       string `json:"returned,omitempty"` // by which responses of another route permits are returned
-	Shared         string `json:"redisson,omitempty"`
-	Override       bool   `json:"override,omitempty"` // the key has overridden rates
-	Plan           string `json:"plan,omitempty"`     // the plan of the key, whose rates apply
+	Name           string   `json:"name"`
+	Routes         []string `json:"routes,omitempty"` // with which the route has one count by the limit
+	Key            string   `json:"key"`              // the name of the key
+	Value          string   `json:"value,omitempty"`
+	Distinct       string   `json:"distinct,omitempty"` // the name of the key whose distinct values are counted
+	Algorithm      string   `json:"algorithm"`
+	Mode           string   `json:"mode"`
+	Scope          string   `json:"scope"`
+	OnStoreFailure string   `json:"on_store_failure"`
+	Exposed        bool     `json:"expose"`
+	Cost           int64    `json:"cost"`
+	Wait           string   `json:"wait,omitempty"`     // the maximum time that a request waits for a permit
+	Penalty        string   `json:"penalty,omitempty"`  // the consequence of refusals
+	Returned       string   `json:"returned,omitempty"` // by which responses of another route permits are returned
+	Shared         string   `json:"redisson,omitempty"`
+	Override       bool     `json:"override,omitempty"` // the key has overridden rates
+	Plan           string   `json:"plan,omitempty"`     // the plan of the key, whose rates apply
 	// Asked is false if the limit does not apply; Reason says why.
 	Asked   bool              `json:"asked"`
 	Reason  string            `json:"reason,omitempty"`

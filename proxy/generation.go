@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	routing "github.com/weir-proxy/weir/proxy/route"
@@ -33,7 +32,7 @@ type generation struct {
 	seed            maphash.Seed // see lasting
 	pools           map[*config.Upstream]*upstream.Pool
 	groups          *upstream.Groups
-	plainLimits     []limiter.Limit // see Prepared.ChangedLimits
+	limits          []*limit // that are not off, each common one once; see config.Config.Limits
 
 	users    atomic.Int64 // requests in progress, plus 1 while it is the current generation
 	onClosed func()       // called when the last request of a retired generation has ended
@@ -86,11 +85,11 @@ func compile(c *config.Config, l shared) (*generation, error) {
 			}
 		}
 		entries = append(entries, routing.Entry[*route]{Pattern: r.pattern(), Value: r})
-		g.plainLimits = append(g.plainLimits, r.plainLimits()...)
 		made[r.Name] = r
 		g.routes = append(g.routes, r)
 	}
 	g.table = routing.NewTable(entries)
+	g.setLimits()
 	g.setCounters(l.observer)
 	g.addCooldownResets(made)
 	g.addPermitReturns(made)

@@ -91,7 +91,7 @@ func newMetrics(r prometheus.Registerer) *proxyMetrics {
 		own:              durations("own_duration_seconds", "Time spent in Weir itself: without the upstream and without waiting for a permit.", "route"),
 		upstream:         durations("upstream_duration_seconds", "Time from the start of forwarding until the response was relayed or forwarding failed.", "route"),
 		wait:             durations("wait_duration_seconds", "Time that requests waited for a permit, of those that waited.", "route"),
-		decisions:        counter("decisions_total", "Decisions of limits, by result.", "route", "limit", "result"),
+		decisions:        counter("decisions_total", "Decisions of limits, by result. The route of a limit of several routes is empty.", "route", "limit", "result"),
 		store:            durations("store_duration_seconds", "Duration of calls to a shared store.", "operation"),
 		storeErrors:      counter("store_errors_total", "Calls to a shared store that failed or timed out.", "operation"),
 		fallbacks:        counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
@@ -184,7 +184,7 @@ func (x *exchange) observe(h *metrics.Histogram, d time.Duration, end int64) {
 
 // countDecisions counts the decision of each limit. A limit with several windows is counted once, and a
 // limit without a decision is not counted.
-func (m *proxyMetrics) countDecisions(r *route, set claimSet, d *limiter.Decision) {
+func (m *proxyMetrics) countDecisions(set claimSet, d *limiter.Decision) {
 	for i := 0; i < len(set.windows); {
 		of, to := set.limitAt(i)
 		result, known := decisionAllowed, false
@@ -195,18 +195,18 @@ func (m *proxyMetrics) countDecisions(r *route, set claimSet, d *limiter.Decisio
 			}
 		}
 		if known {
-			m.decision(r, of, result).Inc()
+			m.decision(of, result).Inc()
 		}
 	}
 }
 
 // decision returns the counter of a result of a limit.
-func (m *proxyMetrics) decision(r *route, of *limit, result decisionResult) prometheus.Counter {
+func (m *proxyMetrics) decision(of *limit, result decisionResult) prometheus.Counter {
 	ref := &of.decisions[result].cached
 	if c := ref.Load(); c != nil {
 		return *c
 	}
-	c := m.decisions.WithLabelValues(r.Name, of.Name, result.String())
+	c := m.decisions.WithLabelValues(of.Route, of.Name, result.String())
 	ref.Store(&c)
 	return c
 }
@@ -230,7 +230,7 @@ func (m *proxyMetrics) countFallback(q *admission) {
 
 // countUnavailable counts a limit that could not be evaluated.
 func (m *proxyMetrics) countUnavailable(q *admission, of *limit) {
-	m.decision(q.route, of, decisionUnavailable).Inc()
+	m.decision(of, decisionUnavailable).Inc()
 }
 
 func (m *proxyMetrics) countReload(r Report, err error) {
@@ -245,7 +245,7 @@ func (m *proxyMetrics) countReload(r Report, err error) {
 }
 
 // countUnknownPlans counts the limits with plans whose own rates applied to x.
-func (m *proxyMetrics) countUnknownPlans(x *exchange, route string) {
+func (m *proxyMetrics) countUnknownPlans(x *exchange) {
 	for _, p := range x.extracted.plans {
 		if p.plan != nil {
 			continue
@@ -254,7 +254,7 @@ func (m *proxyMetrics) countUnknownPlans(x *exchange, route string) {
 		if p.name == "" {
 			reason = "missing"
 		}
-		m.unknownPlans.WithLabelValues(route, p.of.Name, reason).Inc()
+		m.unknownPlans.WithLabelValues(p.of.Route, p.of.Name, reason).Inc()
 	}
 }
 

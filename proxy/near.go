@@ -68,7 +68,7 @@ func (n *nearLimits) update(q *admission, i int, w *window) {
 	if used <= known.Used || !found && len(n.byWindow) >= maxNear {
 		return
 	}
-	near := Near{Route: q.route.Name, Limit: w.of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
+	near := Near{Route: w.of.Route, Limit: w.of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
 	near.Key, near.Masked = q.keyNamer.logKey(q.claims.claims[i].Key)
 	n.byWindow[w.Name] = near
 }

@@ -39,7 +39,7 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 
 // nearing is what leaves so many permits of a limit of 100.
 func nearing(name string, left int64) *admission {
-	w := &window{of: &limit{Limit: &config.Limit{Name: name}}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
+	w := &window{of: &limit{Limit: &config.Limit{Name: name, Route: "send"}}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
 	x := &exchange{
 		generation: &generation{redact: redactor{privacy: config.Privacy{HashSecret: "a secret"}}},
 		extracted:  extracted{keys: []extractedKey{{Key: limiter.KeyOf(name), masked: "+86****"}}},

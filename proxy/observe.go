@@ -255,15 +255,13 @@ func (p *Proxy) Top(q decisions.TopQuery) decisions.Top {
 	g := p.current.Load()
 	now := p.shared.observer.Minute(time.Now())
 	t := decisions.Top{Minutes: q.Minutes, Limits: []decisions.TopLimit{}}
-	for _, r := range g.routes {
-		for _, l := range r.limits {
-			if q.Route != "" && r.Name != q.Route || q.Limit != "" && l.Name != q.Limit || l.top == nil {
-				continue
-			}
-			list := l.top.Top(now, q, g.view())
-			list.Route, list.Limit, list.Key, list.Mode = r.Name, l.Name, l.Key.Name, string(l.Mode)
-			t.Limits = append(t.Limits, list)
+	for _, l := range g.limits {
+		if q.Route != "" && !l.isOf(q.Route) || q.Limit != "" && l.Name != q.Limit || l.top == nil {
+			continue
 		}
+		list := l.top.Top(now, q, g.view())
+		list.Route, list.Limit, list.Key, list.Mode = l.Route, l.Name, l.Key.Name, string(l.Mode)
+		t.Limits = append(t.Limits, list)
 	}
 	return t
 }
@@ -281,23 +279,22 @@ func (g *generation) view() decisions.View {
 
 // setCounters sets the counters of the limits.
 func (g *generation) setCounters(o *decisions.Observer) {
-	n := 0
+	made := map[string]*decisions.Counter{}
+	for _, l := range g.limits[:min(len(g.limits), decisions.MaxCounters)] {
+		made[l.ID] = o.Counter(l.ID, l.Key)
+	}
 	for _, r := range g.routes {
 		for _, l := range r.limits {
-			if n++; n <= decisions.MaxCounters {
-				l.top = o.Counter(r.Name+"."+l.Name, l.Key)
-			}
+			l.top = made[l.ID]
 		}
 	}
 }
 
 // counters returns the counters of the limits.
 func (g *generation) counters() (all []*decisions.Counter) {
-	for _, r := range g.routes {
-		for _, l := range r.limits {
-			if l.top != nil {
-				all = append(all, l.top)
-			}
+	for _, l := range g.limits {
+		if l.top != nil {
+			all = append(all, l.top)
 		}
 	}
 	return all
@@ -307,7 +304,7 @@ func (g *generation) counters() (all []*decisions.Counter) {
 func (r *route) describe() {
 	r.description, r.leaves = &decisions.Route{Name: r.Name, Windows: make([]decisions.Window, len(r.windows))}, map[*key.Spec][]*key.Spec{}
 	for i, w := range r.windows {
-		r.description.Windows[i] = decisions.Window{Limit: w.of.Name, Rate: w.rate, Permits: permits(w), Plan: w.plan, Key: w.of.Key.Name, Shapes: w.of.Key.Shapes()}
+		r.description.Windows[i] = decisions.Window{Limit: w.of.Name, Common: w.of.IsCommon(), Rate: w.rate, Permits: permits(w), Plan: w.plan, Key: w.of.Key.Name, Shapes: w.of.Key.Shapes()}
 		if w.of.Key.Join != nil {
 			r.leaves[w.of.Key] = w.of.Key.Components()
 		}

@@ -86,12 +86,12 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	targets = slices.DeleteFunc(targets, func(t keyTarget) bool {
 		why := t.unchangeable(c.Action)
 		if why != "" {
-			r.Skipped = append(r.Skipped, SkippedLimit{t.route.Name, t.limit.Name, why})
+			r.Skipped = append(r.Skipped, SkippedLimit{t.limit.Route, t.limit.Name, why})
 		}
 		return why != ""
 	})
 	if len(targets) == 0 {
-		return KeyResult{}, fmt.Errorf("%w: nothing can be changed; %s.%s: %s", ErrKeyQuery, r.Skipped[0].Route, r.Skipped[0].Limit, r.Skipped[0].Why)
+		return KeyResult{}, fmt.Errorf("%w: nothing can be changed; %s: %s", ErrKeyQuery, config.LimitName(r.Skipped[0].Route, r.Skipped[0].Limit), r.Skipped[0].Why)
 	}
 	// The change continues if the client disconnects: half a change is worse than a late one.
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), operateTimeout)
@@ -102,8 +102,8 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 		t.away = isAway(changed, t.key)
 		done, err := p.applyChange(within, g, &t, change)
 		if err != nil {
-			r.Skipped = append(r.Skipped, SkippedLimit{t.route.Name, t.limit.Name, "the store: " + err.Error()})
-			wrong = errors.Join(wrong, fmt.Errorf("%s %s.%s: %w", c.Action, t.route.Name, t.limit.Name, err))
+			r.Skipped = append(r.Skipped, SkippedLimit{t.limit.Route, t.limit.Name, "the store: " + err.Error()})
+			wrong = errors.Join(wrong, fmt.Errorf("%s %s: %w", c.Action, t.limit.FullName(), err))
 			continue
 		}
 		r.Everywhere, r.Later = r.Everywhere && done.everywhere, r.Later || done.later
@@ -270,22 +270,20 @@ func (p *Proxy) onChange(c limiter.Change) {
 // claimsOf returns claims on the limits that a change names. own are those that each node counts in
 // its own store.
 func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
-	for _, r := range g.routes {
-		for _, l := range r.limits {
-			t := keyTarget{route: r, limit: l, key: c.Key, windows: l.windows}
-			t.override()
-			t.windows = t.allWindows()
-			if !slices.ContainsFunc(t.windows, func(w *window) bool { return slices.Contains(c.Limits, w.Limit.Name) }) {
+	for _, l := range g.limits {
+		t := keyTarget{limit: l, key: c.Key, windows: l.windows}
+		t.override()
+		t.windows = t.allWindows()
+		if !slices.ContainsFunc(t.windows, func(w *window) bool { return slices.Contains(c.Limits, w.Limit.Name) }) {
+			continue
+		}
+		for _, claim := range t.claims() {
+			if !slices.Contains(c.Limits, claim.Limit.Name) || len(claims) == limiter.MaxClaims {
 				continue
 			}
-			for _, claim := range t.claims() {
-				if !slices.Contains(c.Limits, claim.Limit.Name) || len(claims) == limiter.MaxClaims {
-					continue
-				}
-				claims = append(claims, claim)
-				if claim.Limit.Scope == limiter.PerClient && l.RedissonName == "" {
-					own = append(own, claim)
-				}
+			claims = append(claims, claim)
+			if claim.Limit.Scope == limiter.PerClient && l.RedissonName == "" {
+				own = append(own, claim)
 			}
 		}
 	}

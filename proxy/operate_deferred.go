@@ -18,7 +18,7 @@ const maxDeferred = 1000
 type deferredChange struct {
 	limiter.Change
 	claims []limiter.Claim
-	limit  string // ROUTE.LIMIT
+	limit  string // by its full name
 	hash   string // of the key in the log
 	at     time.Time
 	until  time.Time // when it has no effect any more
@@ -66,7 +66,7 @@ func (d *deferredChanges) removeFirst() {
 func (g *generation) deferChange(t *keyTarget, c limiter.Change, claims []limiter.Claim) deferredChange {
 	now := time.Now()
 	d := deferredChange{
-		Change: c, claims: claims, limit: t.route.Name + "." + t.limit.Name, hash: g.redact.KeyHash(t.key), at: now, until: now.Add(c.Ban),
+		Change: c, claims: claims, limit: t.limit.FullName(), hash: g.redact.KeyHash(t.key), at: now, until: now.Add(c.Ban),
 	}
 	if c.Action != limiter.ActionBan {
 		for _, claim := range claims {

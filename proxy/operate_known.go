@@ -24,7 +24,7 @@ func (p *Proxy) findTargets(g *generation, q KeyQuery) ([]keyTarget, error) {
 // findPlan sets the plan that the last request known to this node had, where each request says its plan.
 func (p *Proxy) findPlan(g *generation, t *keyTarget) {
 	hash := g.redact.KeyHash(t.key)
-	for _, d := range p.Decisions(decisions.Query{Route: t.route.Name, Limit: t.limit.Name, Key: hash, N: 1}) {
+	for _, d := range p.Decisions(decisions.Query{Route: t.limit.Route, Limit: t.limit.Name, Key: hash, N: 1}) {
 		for _, l := range d.Limits {
 			if l.Limit == t.limit.Name && l.Hash == hash {
 				t.setPlan(l.Plan)
@@ -49,7 +49,7 @@ func (p *Proxy) complete(g *generation, t *keyTarget) {
 	for i := range min(len(leaves), len(texts)) {
 		given.Texts[leaves[i].Name] = texts[i]
 	}
-	same := keyTarget{route: t.route, limit: t.limit, windows: t.limit.windows}
+	same := keyTarget{limit: t.limit, windows: t.limit.windows}
 	if found, err := g.matchValue(&same, given); found && err == nil && same.key == t.key {
 		*t = same
 	}

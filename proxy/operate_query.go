@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
 )
@@ -42,6 +43,10 @@ type KeyQuery struct {
 	Route string    `json:"route,omitempty"`
 	Limit string    `json:"limit,omitempty"`
 }
+
+// LimitName returns the name of a limit in texts: ROUTE.LIMIT, or LIMIT of one of several routes, which
+// has no route.
+func LimitName(route, limit string) string { return config.LimitName(route, limit) }
 
 // A KeyAction is an operator's action on a key.
 type KeyAction string

@@ -147,7 +147,7 @@ const operateTimeout = 5 * time.Second
 func (g *generation) describe(t *keyTarget) LimitStanding {
 	w := t.limit.windows[0]
 	return LimitStanding{
-		Route: t.route.Name, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked, Logged: t.logged,
+		Route: t.limit.Route, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked, Logged: t.logged,
 		Hash: g.redact.KeyHash(t.key), ID: g.redact.KeyID(t.key), Derived: t.derived, Plan: t.plan,
 		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
 		Java: t.limit.RedissonName != "", Windows: []WindowStanding{},
@@ -225,7 +225,7 @@ func (p *Proxy) notes(g *generation, targets []keyTarget, limits []LimitStanding
 	}
 	for _, t := range targets {
 		if t.planUnknown {
-			notes = append(notes, fmt.Sprintf("under %s.%s a request says its plan, by %s; none with this key is known to this node, so these are the rates without a plan", t.route.Name, t.limit.Name, t.limit.Plan.Name.From))
+			notes = append(notes, fmt.Sprintf("under %s a request says its plan, by %s; none with this key is known to this node, so these are the rates without a plan", t.limit.FullName(), t.limit.Plan.Name.From))
 		}
 	}
 	if g.config.Privacy.Rotates && slices.ContainsFunc(targets, func(t keyTarget) bool { return !t.rotates && t.limit.RedissonName == "" }) {

@@ -13,7 +13,6 @@ import (
 
 // A keyTarget is one limit that counts by the key an operator has named.
 type keyTarget struct {
-	route        *route
 	limit        *limit
 	spec         *key.Spec // the key of the limit, or its replacement
 	key          limiter.Key
@@ -46,24 +45,22 @@ func (g *generation) findTargets(q KeyQuery, known func(hash string) (limiter.Ke
 	}
 	var all []keyTarget
 	var wrong error
-	for _, r := range g.routes {
-		for _, l := range r.limits {
-			if q.Route != "" && r.Name != q.Route || q.Limit != "" && l.Name != q.Limit {
-				continue
+	for _, l := range g.limits {
+		if q.Route != "" && !l.isOf(q.Route) || q.Limit != "" && l.Name != q.Limit {
+			continue
+		}
+		t := keyTarget{limit: l, windows: l.windows}
+		found := false
+		if byID {
+			found = g.matchID(&t, g.keyName(q.Pairs[0].Key), id)
+		} else {
+			var err error
+			if found, err = g.matchValue(&t, given); wrong == nil {
+				wrong = err
 			}
-			t := keyTarget{route: r, limit: l, windows: l.windows}
-			found := false
-			if byID {
-				found = g.matchID(&t, g.keyName(q.Pairs[0].Key), id)
-			} else {
-				var err error
-				if found, err = g.matchValue(&t, given); wrong == nil {
-					wrong = err
-				}
-			}
-			if found {
-				all = append(all, t)
-			}
+		}
+		if found {
+			all = append(all, t)
 		}
 	}
 	switch {
@@ -216,18 +213,18 @@ func (g *generation) noTargetError(q KeyQuery, given key.Input) error {
 	var joined *key.Spec // a joined key of which only some parts are given
 	for _, r := range g.routes {
 		routes = append(routes, r.Name)
-		for _, l := range r.limits {
-			if q.Route != "" && r.Name != q.Route {
-				continue
-			}
-			limits = append(limits, l.Name)
-			if q.Limit != "" && l.Name != q.Limit {
-				continue
-			}
-			names = append(names, l.Key.Names()...)
-			if l.Key.Join != nil && onlyNames(given, append(leafNames(l.Key), l.Key.Name)) {
-				joined = l.Key
-			}
+	}
+	for _, l := range g.limits {
+		if q.Route != "" && !l.isOf(q.Route) {
+			continue
+		}
+		limits = append(limits, l.Name)
+		if q.Limit != "" && l.Name != q.Limit {
+			continue
+		}
+		names = append(names, l.Key.Names()...)
+		if l.Key.Join != nil && onlyNames(given, append(leafNames(l.Key), l.Key.Name)) {
+			joined = l.Key
 		}
 	}
 	switch {

@@ -50,7 +50,7 @@ func (a *admitter) countRefusal(ctx context.Context, q *admission, by limiter.Ad
 	if err := by.Ban(ctx, banned, of.Penalty.Ban); err != nil {
 		return err
 	}
-	a.metrics.bans.WithLabelValues(q.route.Name, of.Name).Inc()
+	a.metrics.bans.WithLabelValues(of.Route, of.Name).Inc()
 	q.banned = true
 	for i := from; i < to; i++ {
 		o := &q.decision.Outcomes[i]

@@ -80,7 +80,7 @@ func (r *recorder) record(x *exchange) {
 	if x.isRepeat {
 		r.metrics.repeats.WithLabelValues(name).Inc()
 	}
-	r.metrics.countUnknownPlans(x, name)
+	r.metrics.countUnknownPlans(x)
 	if x.list != nil {
 		r.metrics.listMatches.WithLabelValues(name, x.list.Name, string(x.list.Action)).Inc()
 	}

@@ -181,7 +181,7 @@ func (a *admitter) collectRefunds(q *admission, t *takenPermit, rule refundRule)
 		q.settled.pending = append(q.settled.pending, *c)
 		if of != last {
 			q.settled.refunded = true
-			a.metrics.refunds.WithLabelValues(q.route.Name, of.Name).Inc()
+			a.metrics.refunds.WithLabelValues(of.Route, of.Name).Inc()
 			last = of
 		}
 	}

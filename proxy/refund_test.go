@@ -101,7 +101,7 @@ func TestSettle_NothingForAnswersThatServersMake(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		for _, method := range []string{"OPTIONS", "HEAD", "TRACE", "head"} {
 			for _, how := range []string{`refund_on: {status: [2xx], header: x-refund}, limits: [{key: global, rate: 1/1h}]`, `limits: [{key: global, rate: 1/1h, count: {status: [4xx]}}]`} {
-				w := newProxy(t, upstreamYAML(t, answerByStatus, how), use, func(o *Options) { o.Config.Routes[0].Name = method + how[:6] })
+				w := newProxy(t, upstreamYAML(t, answerByStatus, how), use, func(o *Options) { o.Config.Routes[0].Limits[0].ID = method + how[:6] })
 				w.sends(200, "GET", "/a")
 				rec := w.sends(200, method, "/a?refund")
 				if got := rec.Header().Get("RateLimit"); !strings.Contains(got, ";r=0") {

@@ -65,6 +65,7 @@ func (p *Proxy) Rejoin(ctx context.Context) (Report, error) {
 
 // adopt compiles and serves read. p.reloading must be held.
 func (p *Proxy) adopt(ctx context.Context, read *config.Config) (Report, error) {
+	was := p.current.Load().config
 	next, err := p.Prepare(ctx, read)
 	if err != nil {
 		return Report{}, err
@@ -75,7 +76,8 @@ func (p *Proxy) adopt(ctx context.Context, read *config.Config) (Report, error) 
 		return Report{}, fmt.Errorf("agree on config: %w", err)
 	}
 	p.needsRejoin = err != nil
-	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: read.Warnings, AgreeErr: err, Unready: next.Unready}, nil
+	warnings := append(config.Restarts(was, read), read.Warnings...)
+	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: warnings, AgreeErr: err, Unready: next.Unready}, nil
 }
 
 // A Prepared is a compiled configuration that is ready to be served. Exactly one of Install and
@@ -111,8 +113,8 @@ func (p *Prepared) Config() *config.Config { return p.config }
 // keys are refused, except those that are served now as they are. It excludes limits shared with other
 // programs, limits counted by each node separately, and limits with overrides.
 func (p *Prepared) ChangedLimits() (changed []limiter.Limit) {
-	now := p.proxy.current.Load().plainLimits
-	for _, l := range p.plainLimits {
+	now := p.proxy.current.Load().plainLimits()
+	for _, l := range p.plainLimits() {
 		same := func(n limiter.Limit) bool {
 			return n.Name == l.Name && n.Rate == l.Rate && n.Algorithm == l.Algorithm && n.Burst == l.Burst
 		}

@@ -17,26 +17,32 @@ type tallies struct {
 	topKeys    int // number of keys to report
 	axis       axis
 	routes     map[*replayRoute]*routeTally
+	limits     map[string]*limitTally // by ID
 }
 
 // A routeTally accumulates a RouteTally.
 type routeTally struct {
 	RouteTally
-	limits []*limitTally // indexed like the limits of the route
+	limits []routeLimitTally // indexed like the limits of the route
 	series series
+}
+
+// A routeLimitTally is the tally of a limit of a route, which other routes may have too.
+type routeLimitTally struct {
+	of *limit
+	*limitTally
 }
 
 // A limitTally accumulates a LimitTally.
 type limitTally struct {
 	LimitTally
-	of      *limit
 	origins []string
 	top     *topKeys
 	series  series
 }
 
 func newTallies(g *generation, most int) *tallies {
-	return &tallies{generation: g, topKeys: most, routes: map[*replayRoute]*routeTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
+	return &tallies{generation: g, topKeys: most, routes: map[*replayRoute]*routeTally{}, limits: map[string]*limitTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
 }
 
 // route returns the tally of a route.
@@ -45,22 +51,31 @@ func (t *tallies) route(r *replayRoute) *routeTally {
 		return made
 	}
 	made := &routeTally{RouteTally: RouteTally{Name: r.Name, Rejected: map[string]int64{}, Listed: map[string]int64{}}}
-	for i, l := range r.route.limits {
-		tally := &limitTally{of: l, top: newTopKeys(), LimitTally: LimitTally{Name: l.Name, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}}}
-		for _, w := range l.windows {
-			tally.Algorithm = w.Algorithm.String()
-			tally.Rates = append(tally.Rates, rateText(w))
+	for _, l := range r.route.limits {
+		tally := t.limits[l.ID]
+		if tally == nil {
+			tally = newLimitTally(l)
+			t.limits[l.ID] = tally
 		}
-		if !l.looksPlansUp() {
-			tally.origins = append(tally.origins, planPrefix+l.Name)
-		}
-		for _, o := range r.limitOrigins[i] {
-			tally.origins = append(tally.origins, o.String())
-		}
-		made.limits = append(made.limits, tally)
+		made.limits = append(made.limits, routeLimitTally{l, tally})
 	}
 	t.routes[r] = made
 	return made
+}
+
+func newLimitTally(l *limit) *limitTally {
+	tally := &limitTally{top: newTopKeys(), LimitTally: LimitTally{Name: l.Name, Routes: l.Routes, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}}}
+	for _, w := range l.windows {
+		tally.Algorithm = w.Algorithm.String()
+		tally.Rates = append(tally.Rates, rateText(w))
+	}
+	if !l.looksPlansUp() {
+		tally.origins = append(tally.origins, planPrefix+l.Name)
+	}
+	for _, o := range l.origins() {
+		tally.origins = append(tally.origins, o.String())
+	}
+	return tally
 }
 
 // count counts one request that has been decided.
@@ -102,7 +117,7 @@ func (t *tallies) count(now time.Time, v *visit) {
 			break
 		}
 	}
-	unknown := t.limits(rt, v, step)
+	unknown := t.countLimits(rt, v, step)
 	if unknown && v.err == nil {
 		t.Unknown++
 		rt.Unknown++
@@ -125,9 +140,9 @@ func (r *routeTally) countFlags(x *exchange, err error) {
 	}
 }
 
-// limits counts the result of each limit. It reports whether a limit in enforce mode, with an unknown key,
+// countLimits counts the result of each limit. It reports whether a limit in enforce mode, with an unknown key,
 // might have refused the request.
-func (t *tallies) limits(rt *routeTally, v *visit, step int) (unknown bool) {
+func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool) {
 	x := &v.x
 	evaluated := !x.isRepeat && (v.err == nil || errors.Is(v.err, errRefused))
 	for i, l := range rt.limits {
@@ -205,6 +220,15 @@ func (t *tallies) result() ReplayTally {
 			}
 		}
 	}
+	common := RouteTally{Series: (&series{}).result()}
+	for _, l := range t.generation.limits {
+		if tally := t.limits[l.ID]; tally != nil && l.IsCommon() {
+			common.Limits = append(common.Limits, tally.result(t.topKeys))
+		}
+	}
+	if len(common.Limits) > 0 {
+		out.Routes = append(out.Routes, common)
+	}
 	return out
 }
 
@@ -213,10 +237,16 @@ func (r *routeTally) result(top int) RouteTally {
 	out.Series = r.series.result()
 	out.Limits = []LimitTally{}
 	for _, l := range r.limits {
-		tally := l.LimitTally
-		tally.Top, tally.TopError = l.top.first(top)
-		tally.Series = l.series.result()
-		out.Limits = append(out.Limits, tally)
+		if !l.of.IsCommon() {
+			out.Limits = append(out.Limits, l.result(top))
+		}
 	}
+	return out
+}
+
+func (l *limitTally) result(top int) LimitTally {
+	out := l.LimitTally
+	out.Top, out.TopError = l.top.first(top)
+	out.Series = l.series.result()
 	return out
 }

@@ -57,9 +57,9 @@ func (t *tallies) step(now time.Time) int {
 		t.axis.step *= 2
 		for _, rt := range t.routes {
 			rt.series.halve()
-			for _, l := range rt.limits {
-				l.series.halve()
-			}
+		}
+		for _, l := range t.limits {
+			l.series.halve()
 		}
 	}
 	return int(seconds / int64(t.axis.step/time.Second))
@@ -77,7 +77,9 @@ type ReplayTally struct {
 	// Unmatched counts the requests that match no route, by reason. RouteTally.Rejected counts
 	// those that are refused before the limits are evaluated.
 	Unmatched map[string]int64 `json:"unmatched,omitempty"`
-	Routes    []RouteTally     `json:"routes"`
+	// Routes has the routes and their limits. The last one has no name if it has the limits of several
+	// routes.
+	Routes []RouteTally `json:"routes"`
 	// Step is the length of the steps of every series. The first step begins at Start.
 	Start time.Time     `json:"start,omitzero"`
 	Step  time.Duration `json:"step_ns"`
@@ -105,6 +107,7 @@ type RouteTally struct {
 // A LimitTally is the result of a limit.
 type LimitTally struct {
 	Name      string   `json:"name"`
+	Routes    []string `json:"routes,omitempty"` // of a limit of several routes
 	Key       string   `json:"key"`
 	Mode      string   `json:"mode"`
 	Algorithm string   `json:"algorithm"`

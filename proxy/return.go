@@ -18,26 +18,21 @@ type permitReturn struct {
 	status config.Statuses
 	of     *limit
 	limits []*limiter.Limit // the windows of the limit, also those of keys with rates of their own
-	route  string           // the route of the limit
 }
 
 // addPermitReturns adds returns to the routes whose responses trigger them. A limit with mode off has taken nothing.
 func (g *generation) addPermitReturns(made map[string]*route) {
-	for _, r := range g.routes {
-		for _, l := range r.limits {
-			if l.Return == nil {
-				continue
-			}
-			p := permitReturn{key: l.Return.Key, status: l.Return.Status, of: l, route: r.Name}
-			for _, w := range r.windows {
-				if w.of == l {
-					p.limits = append(p.limits, &w.Limit)
-				}
-			}
-			by := made[l.Return.Route]
-			by.settlesHead = true
-			by.permitReturns = append(by.permitReturns, p)
+	for _, l := range g.limits {
+		if l.Return == nil {
+			continue
 		}
+		p := permitReturn{key: l.Return.Key, status: l.Return.Status, of: l}
+		for _, w := range l.allWindows() {
+			p.limits = append(p.limits, &w.Limit)
+		}
+		by := made[l.Return.Route]
+		by.settlesHead = true
+		by.permitReturns = append(by.permitReturns, p)
 	}
 }
 
@@ -114,7 +109,7 @@ func (a *admitter) startReturn(r *permitReturn, subject limiter.Key) (wait func(
 	inStore := startReturn(a.store, r.limits, subject)
 	return func() (int, error) {
 		n, err := inStore()
-		a.metrics.returns.WithLabelValues(r.route, r.of.Name).Add(float64(here + n))
+		a.metrics.returns.WithLabelValues(r.of.Route, r.of.Name).Add(float64(here + n))
 		return here + n, err
 	}
 }
@@ -188,12 +183,12 @@ func (a *admitter) settleSubject(g *generation, r *permitReturn, given key.Input
 		subjects = append(subjects, previous)
 	}
 	result.Masked, result.Logged, result.Hash = g.display().Value(&v), g.logDisplay().Value(&v), g.redact.KeyHash(subjects[0])
-	returned := ReturnedLimit{Route: r.route, Limit: r.of.Name}
+	returned := ReturnedLimit{Route: r.of.Route, Limit: r.of.Name}
 	for _, subject := range subjects {
 		n, err := a.startReturn(r, subject)()
 		returned.Requests += n
 		if err != nil {
-			return fmt.Errorf("%s.%s: %w", r.route, r.of.Name, err)
+			return fmt.Errorf("%s: %w", r.of.FullName(), err)
 		}
 	}
 	result.Returned = append(result.Returned, returned)

@@ -109,6 +109,24 @@ type window struct {
 	limiter.Limit
 }
 
+// allWindows returns the windows of l, also those of keys with rates of their own.
+func (l *limit) allWindows() []*window {
+	all := slices.Clone(l.windows)
+	for _, windows := range l.overrides {
+		all = append(all, windows...)
+	}
+	for _, windows := range l.hashed {
+		all = append(all, windows...)
+	}
+	for _, p := range l.plans {
+		all = append(all, p.windows...)
+	}
+	return all
+}
+
+// isOf reports whether l is a limit of the route, alone or with others.
+func (l *limit) isOf(route string) bool { return l.Route == route || slices.Contains(l.Routes, route) }
+
 // refusal returns the result of a refusal by l.
 func (l *limit) refusal() decisionResult {
 	if l.Mode == config.Shadow {

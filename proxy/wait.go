@@ -26,7 +26,7 @@ func (a *admitter) waitInQueue(client context.Context, q *admission) taker {
 		if first == nil {
 			return a.waitQueue.Wait(context.WithoutCancel(client), claims, d, p)
 		}
-		waiting := a.metrics.waiting.WithLabelValues(q.route.Name, first.Name)
+		waiting := a.metrics.waiting.WithLabelValues(first.Route, first.Name)
 		var since time.Time
 		p.OnWait = func() {
 			q.waited, since = true, time.Now()
@@ -41,7 +41,7 @@ func (a *admitter) waitInQueue(client context.Context, q *admission) taker {
 			a.metrics.observeStoreCall("take", time.Since(began), err)
 		}
 		if how := q.waitResult(err, d); how != "" {
-			a.metrics.waits.WithLabelValues(q.route.Name, first.Name, how).Inc()
+			a.metrics.waits.WithLabelValues(first.Route, first.Name, how).Inc()
 		}
 		return err
 	}

@@ -43,7 +43,8 @@ type Limits struct {
 
 // A Limit is one limit of a route.
 type Limit struct {
-	Route          string   `json:"route"`
+	Route          string   `json:"route"`            // empty for a limit of several routes
+	Routes         []string `json:"routes,omitempty"` // of a limit of several routes
 	Name           string   `json:"name"`
 	Position       string   `json:"position"`
 	Key            string   `json:"key"`                // the name of the key
@@ -110,10 +111,11 @@ type Decision struct {
 // A DecisionLimit is the decision of one rate about a request.
 type DecisionLimit struct {
 	Limit   string  `json:"limit"`
-	Rate    string  `json:"rate"`           // the name in the log: phone-1h
-	Permits string  `json:"permits"`        // 5/1h
-	Plan    string  `json:"plan,omitempty"` // the plan of the key, which has this rate
-	Result  string  `json:"result"`         // allowed, refused, shadow_refused or not_asked
+	Common  bool    `json:"common,omitempty"` // several routes have one count by the limit
+	Rate    string  `json:"rate"`             // the name in the log: phone-1h
+	Permits string  `json:"permits"`          // 5/1h
+	Plan    string  `json:"plan,omitempty"`   // the plan of the key, which has this rate
+	Result  string  `json:"result"`           // allowed, refused, shadow_refused or not_asked
 	Banned  bool    `json:"banned,omitempty"`
 	Left    *int64  `json:"left,omitempty"` // nil if unknown
 	WaitMS  float64 `json:"wait_ms,omitempty"`

@@ -97,7 +97,7 @@ func versionOf(trail []AuditEntry) string {
 // changed reports whether e is a change of the key of s under a limit of s.
 func (e AuditEntry) changed(s proxy.KeyStanding) bool {
 	return e.Error == "" && e.Hash != "" && slices.ContainsFunc(s.Limits, func(l proxy.LimitStanding) bool {
-		return !l.Derived && l.Hash == e.Hash && slices.Contains(e.Limits, l.Route+"."+l.Limit)
+		return !l.Derived && l.Hash == e.Hash && slices.Contains(e.Limits, proxy.LimitName(l.Route, l.Limit))
 	})
 }
 

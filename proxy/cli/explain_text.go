@@ -140,7 +140,7 @@ func (e explainText) returns(t *tabwriter.Writer) {
 	}
 	e.section(t, "RETURNS")
 	for _, r := range e.Returns {
-		fmt.Fprintf(t, "  %s.%s\twith a status of %s\tthe permits of the same %s\n", r.Route, r.Limit, strings.Join(r.Status, ", "), r.Key)
+		fmt.Fprintf(t, "  %s\twith a status of %s\tthe permits of the same %s\n", proxy.LimitName(r.Route, r.Limit), strings.Join(r.Status, ", "), r.Key)
 	}
 }
 
@@ -152,6 +152,9 @@ func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) st
 	}
 	if l.Scope != "overall" {
 		more = append(more, l.Scope)
+	}
+	if len(l.Routes) > 0 {
+		more = append(more, "one count for "+strings.Join(l.Routes, ", "))
 	}
 	if l.Override {
 		more = append(more, "override")

@@ -47,7 +47,7 @@ func (k *keysText) result(r proxy.KeyResult) {
 	}
 	var limits []string
 	for _, l := range r.Changed {
-		limits = append(limits, l.Route+"."+l.Limit)
+		limits = append(limits, proxy.LimitName(l.Route, l.Limit))
 	}
 	where := r.Where()
 	if !r.Everywhere {
@@ -56,7 +56,7 @@ func (k *keysText) result(r proxy.KeyResult) {
 	k.printf("%s %s, %s\n", done, strings.Join(limits, ", "), where)
 	k.limits(r.Changed)
 	for _, s := range r.Skipped {
-		k.printf("not changed: %s.%s: %s\n", s.Route, s.Limit, s.Why)
+		k.printf("not changed: %s: %s\n", proxy.LimitName(s.Route, s.Limit), s.Why)
 	}
 	k.notes(r.Notes)
 }
@@ -90,7 +90,7 @@ func (k *keysText) limits(all []proxy.LimitStanding) {
 			k.printf("\n%s  %s  %s\n", k.head(l.Masked), "hash "+l.Hash, l.ID)
 			fmt.Fprintln(t, "  LIMIT\tRATE\tUSED\tLEFT\tNEXT IN\tFULL IN\tBANNED FOR\t")
 		}
-		name := l.Route + "." + l.Limit
+		name := proxy.LimitName(l.Route, l.Limit)
 		if l.Unknown != "" {
 			fmt.Fprintf(t, "  %s\t-\t-\t-\t-\t-\t-\t%s\n", name, l.Unknown)
 		}

@@ -32,7 +32,7 @@ func (o outcomeCommand) Run(ctx context.Context, w Env) error {
 		return printJSON(w, r)
 	}
 	for _, l := range r.Returned {
-		if _, err := fmt.Fprintf(w.Stdout, "%s.%s: returned the permits of %s\n", l.Route, l.Limit, plural(l.Requests, "request")); err != nil {
+		if _, err := fmt.Fprintf(w.Stdout, "%s: returned the permits of %s\n", proxy.LimitName(l.Route, l.Limit), plural(l.Requests, "request")); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
@@ -100,11 +101,11 @@ func (d topData) keyTable(order topOrder) topTable {
 		find := func(k admin.TopKey) *entry {
 			if by[k.ID] == nil {
 				by[k.ID] = &entry{
-					topRow:   topRow{id: l.Route + "." + l.Limit + " " + k.ID, key: &keyOfRow{l.Key, k.ID, printable(k.Masked)}},
+					topRow:   topRow{id: proxy.LimitName(l.Route, l.Limit) + " " + k.ID, key: &keyOfRow{l.Key, k.ID, printable(k.Masked)}},
 					refused:  admin.TopKey{Count: l.Refused.Floor, Error: l.Refused.Floor},
 					requests: admin.TopKey{Count: l.Requests.Floor, Error: l.Requests.Floor},
 				}
-				by[k.ID].cells = []string{l.Route + "." + l.Limit + inMode(l.Mode), printable(k.Masked), "", "", k.Hash}
+				by[k.ID].cells = []string{proxy.LimitName(l.Route, l.Limit) + inMode(l.Mode), printable(k.Masked), "", "", k.Hash}
 				all = append(all, by[k.ID])
 			}
 			return by[k.ID]
@@ -153,10 +154,10 @@ func (d topData) limitTable() topTable {
 	t := topTable{columns: []string{"LIMIT", "REFUSED", "REQUESTS", "SHARE", "RATES", "REFUSED MOST", "MODE", "KEY"}, empty: "no route has a limit"}
 	seen := map[string]admin.TopLimit{}
 	for _, l := range d.Top.Limits {
-		seen[l.Route+"."+l.Limit] = l
+		seen[proxy.LimitName(l.Route, l.Limit)] = l
 	}
 	limits := slices.Clone(d.Limits.Limits)
-	of := func(l admin.Limit) admin.TopLimit { return seen[l.Route+"."+l.Name] }
+	of := func(l admin.Limit) admin.TopLimit { return seen[proxy.LimitName(l.Route, l.Name)] }
 	slices.SortStableFunc(limits, func(a, b admin.Limit) int {
 		return cmp.Or(cmp.Compare(of(b).Refused.Total, of(a).Refused.Total), cmp.Compare(of(b).Requests.Total, of(a).Requests.Total))
 	})
@@ -167,7 +168,7 @@ func (d topData) limitTable() topTable {
 			k := s.Refused.Keys[0]
 			worst, key = printable(k.Masked), &keyOfRow{s.Key, k.ID, printable(k.Masked)}
 		}
-		name := l.Route + "." + l.Name
+		name := proxy.LimitName(l.Route, l.Name)
 		t.rows = append(t.rows, topRow{
 			id: name, key: key, bad: s.Refused.Total > 0 && l.Mode == "enforce",
 			cells: []string{name, fmt.Sprint(s.Refused.Total), fmt.Sprint(s.Requests.Total), share(s.Refused.Total, s.Requests.Total), strings.Join(l.Rates, " "), worst, l.Mode, l.Key},

@@ -20,7 +20,7 @@ import (
 
 // configOf is a configuration with that hash and a route of that name.
 func configOf(hash string) *config.Config {
-	limit := &config.Limit{Name: "l", Rates: []limiter.Rate{{Count: 1, Window: time.Minute}, {Count: 5, Window: time.Hour}}}
+	limit := &config.Limit{Name: "l", Route: hash, ID: hash + ".l", Rates: []limiter.Rate{{Count: 1, Window: time.Minute}, {Count: 5, Window: time.Hour}}}
 	return &config.Config{Hash: hash, Routes: []*config.Route{{Name: hash, Limits: []*config.Limit{limit}}}}
 }
 

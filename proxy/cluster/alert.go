@@ -40,6 +40,14 @@ func (a Alert) subject() string {
 	return strings.Join([]string{a.Kind, a.Route, a.Limit, a.Window}, ":")
 }
 
+// named names a limit in a sentence.
+func named(limit, route string) string {
+	if route == "" {
+		return limit + " of several routes"
+	}
+	return limit + " of route " + route
+}
+
 // findAlerts returns the alerts for the reports of one minute, in a fixed order.
 func findAlerts(rules config.Alerts, reports map[string]minuteReport, at time.Time) []Alert {
 	refused, near := map[proxy.Series]int64{}, map[string]proxy.Near{}
@@ -61,7 +69,7 @@ func findAlerts(rules config.Alerts, reports map[string]minuteReport, at time.Ti
 		if t.N >= rules.Refused {
 			all = append(all, Alert{
 				Kind: KindRefused, Route: t.Route, Limit: t.Limit, At: at, Count: t.N, Of: rules.Refused,
-				Text: fmt.Sprintf("Weir: limit %s of route %s has refused %d requests within a minute.", t.Limit, t.Route, t.N),
+				Text: fmt.Sprintf("Weir: limit %s has refused %d requests within a minute.", named(t.Limit, t.Route), t.N),
 			})
 		}
 	}
@@ -69,7 +77,7 @@ func findAlerts(rules config.Alerts, reports map[string]minuteReport, at time.Ti
 		n := near[name]
 		all = append(all, Alert{
 			Kind: KindUsed, Route: n.Route, Limit: n.Limit, Window: n.Window, At: at, Count: n.Used, Of: n.Of, Key: n.Key, Masked: n.Masked,
-			Text: fmt.Sprintf("Weir: a key has used %d of %d in %s, limit %s of route %s.", n.Used, n.Of, n.Window, n.Limit, n.Route),
+			Text: fmt.Sprintf("Weir: a key has used %d of %d in %s, limit %s.", n.Used, n.Of, n.Window, named(n.Limit, n.Route)),
 		})
 	}
 	for i := range all {

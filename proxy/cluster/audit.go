@@ -76,7 +76,7 @@ func AuditOf(who string, c proxy.KeyChange, r proxy.KeyResult, err error) AuditE
 		if i == 0 {
 			e.Masked, e.Hash = l.Logged, l.Hash
 		}
-		e.Limits = append(e.Limits, l.Route+"."+l.Limit)
+		e.Limits = append(e.Limits, proxy.LimitName(l.Route, l.Limit))
 	}
 	return e
 }

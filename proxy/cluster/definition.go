@@ -23,29 +23,27 @@ type Definition struct {
 }
 
 // Define returns the definitions of the limits of a configuration, by
-// ROUTE.LIMIT. Limits in mode off are included: their counts are kept for when
+// their IDs: ROUTE.LIMIT, or LIMIT of a common one. Limits in mode off are included: their counts are kept for when
 // they are enabled again.
 func Define(c *config.Config) map[string]Definition {
 	all := map[string]Definition{}
-	for _, route := range c.Routes {
-		for _, l := range route.Limits {
-			d := Definition{Algorithm: l.Algorithm.String(), Burst: l.Burst, Scope: l.Scope.String(), Redisson: l.RedissonName}
-			for _, rate := range l.Rates {
-				d.Rates = append(d.Rates, rate.String())
-			}
-			if l.Distinct != nil {
-				d.Distinct = l.Distinct.Name
-			}
-			for _, step := range l.Steps {
-				d.Steps = append(d.Steps, limiter.WindowName(step))
-			}
-			all[route.Name+"."+l.Name] = d
+	for _, l := range c.Limits() {
+		d := Definition{Algorithm: l.Algorithm.String(), Burst: l.Burst, Scope: l.Scope.String(), Redisson: l.RedissonName}
+		for _, rate := range l.Rates {
+			d.Rates = append(d.Rates, rate.String())
 		}
+		if l.Distinct != nil {
+			d.Distinct = l.Distinct.Name
+		}
+		for _, step := range l.Steps {
+			d.Steps = append(d.Steps, limiter.WindowName(step))
+		}
+		all[l.ID] = d
 	}
 	return all
 }
 
-// Limits returns the definitions of the current configuration, by ROUTE.LIMIT.
+// Limits returns the definitions of the current configuration, by their IDs.
 func (n *Node) Limits(ctx context.Context) (map[string]Definition, error) {
 	texts, err := n.rdb.HGetAll(ctx, n.prefix+"limits").Result()
 	if err != nil {

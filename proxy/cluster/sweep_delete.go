@@ -16,7 +16,7 @@ import (
 // obtains a new one.
 var errExpired = errors.New("too late")
 
-// keySuffix is what follows ROUTE.LIMIT in a key of the store: the window, the
+// keySuffix is what follows the ID of a limit in a key of the store: the window, the
 // algorithm if it is not the usual one, and what is kept; or the number of an algorithm
 // that keeps all windows of a limit in one string; and whose it is if each proxy counts
 // by itself.

@@ -48,9 +48,9 @@ func (l *limits) reset(f *resetForm) *Reset {
 }
 
 // resetBy checks that the route which the reset_on of a limit names can reset its cooldown, and finds the key there.
-func (r *routes) resetBy(f *limitForm, l limitOf, byName map[string]*Route) {
-	pointer := &f.ResetOn.Route
-	other := r.other(pointer, l.route, byName, effect{"the cooldown would be reset", "resets the cooldown"})
+func (r *routes) resetBy(l compiledLimit, byName map[string]*Route) {
+	pointer := &l.form.ResetOn.Route
+	other := r.other(pointer, l.limit, byName, effect{"the cooldown would be reset", "resets the cooldown"})
 	if other == nil {
 		return
 	}

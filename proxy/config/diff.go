@@ -18,11 +18,13 @@ import (
 // A Change is a change of one part of a configuration.
 type Change struct {
 	What string `json:"what"`          // limit, route, key, list, upstream or section
-	Name string `json:"name"`          // of a limit ROUTE.LIMIT
+	Name string `json:"name"`          // of a limit as LimitName
 	Was  string `json:"was,omitempty"` // as YAML, without defaults; empty if it is added
 	Is   string `json:"is,omitempty"`  // empty if it is removed
 	// Fields are what differs if Was and Is are both known.
 	Fields []FieldChange `json:"fields,omitempty"`
+	// Note says of a limit that its counts start anew, and how they are kept.
+	Note string `json:"note,omitempty"`
 }
 
 // A FieldChange is a change of one field.
@@ -35,6 +37,13 @@ type FieldChange struct {
 // String is one line: "limit sms-send.phone added: {…}", or of a changed limit only what differs:
 // "sms-send.phone: 5/1m → 3/1m".
 func (c Change) String() string {
+	if c.Note != "" {
+		return c.text() + " (" + c.Note + ")"
+	}
+	return c.text()
+}
+
+func (c Change) text() string {
 	switch {
 	case c.Was == "":
 		return c.What + " " + c.Name + " added: " + c.Is
@@ -105,7 +114,14 @@ func Compare(was, is *Config) []Change {
 		for _, name := range slices.Sorted(maps.Keys(names)) {
 			if before[i][name] != after[i][name] {
 				was, is := before[i][name], after[i][name]
-				changes = append(changes, Change{what, name, was, is, fieldChanges(was, is)})
+				changes = append(changes, Change{What: what, Name: name, Was: was, Is: is, Fields: fieldChanges(was, is)})
+			}
+		}
+	}
+	for _, r := range restarts(was, is) {
+		for i := range changes {
+			if changes[i].What == "limit" && changes[i].Name == r.limit.FullName() {
+				changes[i].Note = startsAnew + "; " + r.keep()
 			}
 		}
 	}
@@ -128,14 +144,25 @@ func (c *Config) parts(once []byte) []map[string]string {
 			lookups[v.List] = v.Spec
 		}
 	}
+	tell := func(l *limitForm, name string) string {
+		told := *l
+		told.Name = name
+		told.Overrides = concealedOverrides(l, specs[l], func(text string) string { return "not shown, " + brief(once, text) })
+		return c.written.LineOf(&told, l)
+	}
+	for name, l := range f.Limits {
+		limits[name] = tell(l, "") // its name stands before it
+	}
 	for _, r := range f.Routes {
-		for _, l := range r.Limits {
-			told := *l
-			told.Overrides = concealedOverrides(l, specs[l], func(text string) string { return "not shown, " + brief(once, text) })
-			limits[r.Name+"."+l.Name] = c.written.LineOf(&told, l)
-		}
 		without := *r
 		without.Limits = nil
+		for _, l := range r.Limits {
+			if l.Named != "" {
+				without.Limits = append(without.Limits, l)
+				continue
+			}
+			limits[LimitName(r.Name, l.Name)] = tell(l, l.Name)
+		}
 		routes[r.Name] = c.written.LineOf(&without, r)
 	}
 	sections := map[string]string{}

@@ -14,7 +14,7 @@ func (l *limits) distinct(f *limitForm, limit *Limit) {
 	l.without(f, "distinct", "cost", "burst", "redisson_name", "redisson_version")
 	limit.Algorithm, limit.Burst = limiter.Distinct, 0
 	limit.Distinct = l.keys.use(f.Distinct)
-	l.parameters(f.Distinct, limit.Distinct, l.params)
+	l.parameters(f.Distinct, limit.Distinct)
 	if limit.Distinct != nil && limit.Key != nil && (limit.Distinct == limit.Key || limit.Distinct.Name == limit.Key.Name) {
 		l.Wrong(f.Distinct, "distinct must name another key", "name another key, for example key: client_ip and distinct: phone")
 	}

@@ -50,6 +50,15 @@ func (k *keyForm) MarshalYAML() (any, error) {
 	return (*full)(k), nil
 }
 
+// MarshalYAML writes the name alone if that was written.
+func (l *limitForm) MarshalYAML() (any, error) {
+	if l.Named != "" {
+		return l.Named, nil
+	}
+	type full limitForm
+	return (*full)(l), nil
+}
+
 // MarshalYAML writes the steps alone if that says all.
 func (n *normalForm) MarshalYAML() (any, error) {
 	if n.DefaultRegion == "" && n.Extensions == "" && len(n.AllowTypes) == 0 {

@@ -30,37 +30,52 @@ func TestExample_ShowsEveryField(t *testing.T) {
 		t.Fatal(r.failed())
 	}
 	s := exampleForms{}
-	s.check(t, reflect.TypeFor[file](), []*yaml.Node{root})
+	s.find(reflect.TypeFor[file](), []*yaml.Node{root})
+	for of, nodes := range s {
+		check(t, of, nodes)
+	}
 }
 
-// An exampleForms is which forms have been looked at in the example.
-type exampleForms map[reflect.Type]bool
+// An exampleForms has the mappings of the example that are a form.
+type exampleForms map[reflect.Type][]*yaml.Node
 
-// check checks the fields of form against all the mappings that are one. A form
-// that stands in two places is shown in the first.
-func (e exampleForms) check(t *testing.T, of reflect.Type, nodes []*yaml.Node) {
-	t.Helper()
-	if e[of] {
-		return
+// find adds nodes, which are all of a form, and what is below them.
+func (e exampleForms) find(of reflect.Type, nodes []*yaml.Node) {
+	e[of] = append(e[of], nodes...)
+	for i := range of.NumField() {
+		field := of.Field(i)
+		found := fieldNodes(form.FieldName(field), nodes)
+		if sub := formOf(field.Type); sub != nil && (len(found) > 0 || e[sub] == nil) {
+			e.find(sub, under(field.Type, found))
+		}
 	}
-	e[of] = true
+}
+
+// fieldNodes returns the values of a field in the nodes of a form.
+func fieldNodes(name string, nodes []*yaml.Node) (found []*yaml.Node) {
+	for _, n := range nodes {
+		if n.Kind != yaml.MappingNode {
+			continue // a short form
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == name {
+				found = append(found, n.Content[i+1])
+			}
+		}
+	}
+	return found
+}
+
+// check checks the fields of a form against all the mappings that are one.
+func check(t *testing.T, of reflect.Type, nodes []*yaml.Node) {
+	t.Helper()
 	for i := range of.NumField() {
 		field := of.Field(i)
 		name := form.FieldName(field)
 		if name == "" {
 			continue
 		}
-		var found []*yaml.Node
-		for _, n := range nodes {
-			if n.Kind != yaml.MappingNode {
-				continue // a short form
-			}
-			for i := 0; i+1 < len(n.Content); i += 2 {
-				if n.Content[i].Value == name {
-					found = append(found, n.Content[i+1])
-				}
-			}
-		}
+		found := fieldNodes(name, nodes)
 		at := of.Name() + "." + name
 		if len(found) == 0 {
 			t.Errorf("%s does not stand in the example", at)
@@ -73,9 +88,6 @@ func (e exampleForms) check(t *testing.T, of reflect.Type, nodes []*yaml.Node) {
 		}
 		if want := form.TagOf(field).Default; want != nil && !slices.ContainsFunc(found, func(n *yaml.Node) bool { return is(n, *want) }) {
 			t.Errorf("%s is nowhere shown with its default %q", at, *want)
-		}
-		if sub := formOf(field.Type); sub != nil {
-			e.check(t, sub, under(field.Type, found))
 		}
 	}
 }

@@ -25,11 +25,11 @@ type (
 // become descriptions in the schema.
 
 // file is a configuration file. An included file may have keys, lists,
-// upstreams and routes only.
+// limits, upstreams and routes only.
 type file struct {
 	// Version of the format.
 	Version int `yaml:"version" jsonschema:"default=1,minimum=1,maximum=1"`
-	// Include names further files, relative to this file, whose keys, lists, upstreams and routes are added to this one; patterns with * are allowed.
+	// Include names further files, relative to this file, whose keys, lists, limits, upstreams and routes are added to this one; patterns with * are allowed.
 	Include list `yaml:"include"`
 	// Listen configures the listeners for clients.
 	Listen listenForm `yaml:"listen"`
@@ -59,6 +59,8 @@ type file struct {
 	Keys map[string]*keyForm `yaml:"keys,omitempty"`
 	// Lists are named lists of keys that bypass the limits or are denied.
 	Lists map[string]*listForm `yaml:"lists,omitempty"`
+	// Limits are the named limits that have one count for all routes that name them.
+	Limits map[string]*limitForm `yaml:"limits,omitempty"`
 	// Upstreams are the named upstreams.
 	Upstreams map[string]*upstreamForm `yaml:"upstreams,omitempty"`
 	// Routes are the routes; the most specific match wins.
@@ -98,6 +100,10 @@ type defaultsForm struct {
 	Expose bool `yaml:"expose" jsonschema:"default=true"`
 	// NewKeys limits how many requests with keys not seen recently one client address may send to each route, as COUNT/WINDOW: 1000/1m; or none.
 	NewKeys string `yaml:"new_keys" jsonschema:"default=none,pattern=^(none|\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w))([0-9]+(ms|s|m|h|d|w))*| +per +[A-Za-z]+)\\s*)$"`
+	// Limits are the names of limits at the top of the file that all routes have, but those with limits: none.
+	Limits list `yaml:"limits,omitempty"`
+	// Lists are the names of lists that all routes have, but those with lists: none.
+	Lists list `yaml:"lists,omitempty"`
 }
 
 // listForm is a list of keys that bypass the limits or are denied.
@@ -136,7 +142,7 @@ type routeForm struct {
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// Body limits the size of request bodies.
 	Body *bodyForm `yaml:"body,omitempty"`
-	// Lists to check before the limits; deny takes precedence over bypass.
+	// Lists to check before the limits; deny takes precedence over bypass. Those of defaults are added, unless one is none.
 	Lists list `yaml:"lists,omitempty"`
 	// LogPath is how paths are logged: full, except for parameters that are keys; or redacted, without any parameters, numbers and addresses. A path that no route matches is always redacted.
 	LogPath string `yaml:"log_path" jsonschema:"default=full,enum=full,enum=redacted"`
@@ -144,7 +150,7 @@ type routeForm struct {
 	CountPreflight bool `yaml:"count_preflight" jsonschema:"default=false"`
 	// NewKeys limits how many requests with keys not seen recently one client address may send, as COUNT/WINDOW, or none; that of defaults when not given. The mode is that of the route.
 	NewKeys string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w))([0-9]+(ms|s|m|h|d|w))*| +per +[A-Za-z]+)\\s*)$"`
-	// Limits are decided together in one atomic step: a request passes all of them, or takes permits from none.
+	// Limits are decided together in one atomic step: a request passes all of them, or takes permits from none. A name stands for a limit at the top of the file, with the count that all routes have which name it. Those of defaults are added, unless one is none.
 	Limits []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn lists the outcomes after which the permits of a request are refunded.
 	RefundOn *refundForm `yaml:"refund_on,omitempty"`
@@ -251,6 +257,7 @@ type rejectForm struct {
 }
 
 func (*keyForm) Short() string      { return "Text" }
+func (*limitForm) Short() string    { return "Named" }
 func (*normalForm) Short() string   { return "As" }
 func (*missingForm) Short() string  { return "Policy" }
 func (*planForm) Short() string     { return "Text" }

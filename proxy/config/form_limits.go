@@ -2,8 +2,12 @@ package config
 
 // limitForm is a limit: one or more rates for each value of a key.
 type limitForm struct {
+	// Named is the name of a limit at the top of the file, or none to leave out those of defaults.
+	Named string `yaml:"-"`
 	// Name of the limit in responses, metrics and the store; that of the key when not given.
 	Name string `yaml:"name,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
+	// Was is the name under which the limit was counted before, ROUTE.LIMIT or that of a limit at the top of the file: it keeps the counts of that.
+	Was string `yaml:"was,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
 	// Key is the key that is counted: the name of a key, an origin such as header:X-Phone, or an inline key.
 	Key *keyForm `yaml:"key" jsonschema:"required"`
 	// Rate is COUNT/WINDOW: 1/60s, 5/1h, 1000/1d.

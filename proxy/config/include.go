@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
-// include adds the keys, lists, upstreams and routes of the files that main includes.
+// include adds the keys, lists, limits, upstreams and routes of the files that main includes.
 func (r *loader) include(path string, main *file) {
 	read := map[string]bool{filepath.Clean(path): true}
 	dir := filepath.Dir(path)
@@ -50,7 +50,7 @@ func (r *loader) merge(main, part *file) {
 	v := reflect.ValueOf(part).Elem()
 	for i := range v.NumField() {
 		switch name := form.FieldName(v.Type().Field(i)); name {
-		case "keys", "lists", "upstreams", "routes":
+		case "keys", "lists", "limits", "upstreams", "routes":
 		default:
 			if pointer := v.Field(i).Addr().Interface(); r.Given(pointer) {
 				r.WrongName(pointer, "has no place in an included file", "move it to "+r.files[0])
@@ -59,6 +59,7 @@ func (r *loader) merge(main, part *file) {
 	}
 	add(r, &main.Keys, part.Keys)
 	add(r, &main.Lists, part.Lists)
+	add(r, &main.Limits, part.Limits)
 	add(r, &main.Upstreams, part.Upstreams)
 	main.Routes = append(main.Routes, part.Routes...)
 }

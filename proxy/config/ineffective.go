@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -78,11 +79,17 @@ func (l *limits) warnRedundant(texts []*string, rates []limiter.Rate) {
 // scopeNote names the limits that say per_client, which is the old name of per_instance.
 func (c *Config) scopeNote() string {
 	var names []string
+	add := func(route string, l *limitForm) {
+		if l.Scope == limiter.OldPerClient {
+			names = append(names, LimitName(route, l.Name))
+		}
+	}
+	for _, name := range form.SortedKeys(c.form.Limits) {
+		add("", c.form.Limits[name])
+	}
 	for _, r := range c.form.Routes {
 		for _, l := range r.Limits {
-			if l.Scope == limiter.OldPerClient {
-				names = append(names, r.Name+"."+l.Name)
-			}
+			add(r.Name, l)
 		}
 	}
 	if len(names) == 0 {

@@ -9,7 +9,10 @@ import (
 
 // A Limit is a limit with one or more rates, applied to each value of its key.
 type Limit struct {
-	Name           string // unique in its route and token-safe
+	Name           string   // unique in its route and token-safe; of a common limit unique in the file, without a dot
+	Route          string   // of which it is; "" if it is common: at the top of the file, for several routes
+	Routes         []string // that name a common limit, and have one count by it
+	ID             string   // under which stores count: FullName, or what was says
 	Key            *key.Spec
 	Distinct       *key.Spec       // the key whose values are counted; not nil exactly if Algorithm is Distinct
 	Steps          []time.Duration // of Cooldown, ascending

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,57 +15,82 @@ import (
 // limits makes the limits of one route.
 type limits struct {
 	*routes
-	route  *routeForm
-	params []string // of the route's path
+	route  *routeForm // without a name for the common limits
+	params []string   // of the route's path
 }
 
+// A compiledLimit is a limit of one route, or a common one, with its form.
+type compiledLimit struct {
+	form  *limitForm
+	limit *Limit
+}
+
+// all compiles the limits of the route: its own, the common ones that it names, and those of
+// defaults.
 func (l *limits) all(forms []*limitForm) []*Limit {
 	var made []*Limit
-	shown := map[string]*limitForm{}
+	shown := map[string]*Limit{}
+	add := func(pointer any, limit *Limit) {
+		if limit != nil {
+			l.policies(pointer, limit, shown)
+			made = append(made, limit)
+		}
+	}
+	defaults := l.defaults.Limits
+	named := map[string]bool{}
 	l.name(forms)
 	for _, f := range forms {
-		if f == nil {
-			continue // already reported
+		switch {
+		case f == nil: // already reported
+		case f.Named == noDefaults:
+			defaults = nil
+		case named[f.Named]:
+			l.Wrong(f, f.Named+" is given twice", "write it once")
+		case f.Named != "":
+			named[f.Named] = true
+			add(f, l.use(f, f.Named))
+		default:
+			f.Mode = l.mode(f)
+			add(&f.Name, l.compile(f))
 		}
-		f.Mode = l.mode(f)
-		f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.defaults.OnStoreFailure)
-		if f.Expose == nil {
-			f.Expose = &l.defaults.Expose
+	}
+	for i, name := range defaults {
+		if name != "" && !named[name] {
+			add(&defaults[i], l.use(&defaults[i], name))
 		}
-		limit := &Limit{
-			Name:           f.Name,
-			Cost:           l.cost(f),
-			Penalty:        l.penalty(f),
-			Count:          l.count(f.Count),
-			Mode:           Mode(f.Mode),
-			OnStoreFailure: OnStoreFailure(f.OnStoreFailure),
-			Expose:         *f.Expose,
-			Position:       l.Location(f).Position,
-		}
-		limit.Wait, limit.MaxWaiting = l.wait(f)
-		limit.Scope = l.scope(f)
-		if f.Key != nil {
-			limit.Key = l.keys.use(f.Key)
-			l.parameters(f.Key, limit.Key, l.params)
-		}
-		l.kind(f, limit)
-		l.returnOn(f, limit)
-		l.redisson(f, limit)
-		l.policies(f, limit.Rates, shown)
-		for _, rates := range limit.Overrides {
-			l.policies(f, rates, shown)
-		}
-		if limit.Hashed != nil {
-			for _, rates := range limit.Hashed.Rates {
-				l.policies(f, rates, shown)
-			}
-		}
-		for _, rates := range limit.Plans {
-			l.policies(f, rates, shown)
-		}
-		made = append(made, limit)
 	}
 	return made
+}
+
+// compile compiles the limit of one form.
+func (l *limits) compile(f *limitForm) *Limit {
+	f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.defaults.OnStoreFailure)
+	if f.Expose == nil {
+		f.Expose = &l.defaults.Expose
+	}
+	limit := &Limit{
+		Name:           f.Name,
+		Route:          l.route.Name,
+		ID:             l.id(f),
+		Cost:           l.cost(f),
+		Penalty:        l.penalty(f),
+		Count:          l.count(f.Count),
+		Mode:           Mode(l.mode(f)),
+		OnStoreFailure: OnStoreFailure(f.OnStoreFailure),
+		Expose:         *f.Expose,
+		Position:       l.Location(f).Position,
+	}
+	limit.Wait, limit.MaxWaiting = l.wait(f, limit.Mode)
+	limit.Scope = l.scope(f)
+	if f.Key != nil {
+		limit.Key = l.keys.use(f.Key)
+		l.parameters(f.Key, limit.Key)
+	}
+	l.kind(f, limit)
+	l.returnOn(f, limit)
+	l.redisson(f, limit)
+	l.compiled = append(l.compiled, compiledLimit{f, limit})
+	return limit
 }
 
 // kind reads what a limit counts, and how much of it.
@@ -109,6 +135,14 @@ func (l *limits) apart(f *limitForm, what string, names ...string) {
 	}
 }
 
+// parameters checks that the route's path has what the key is read from. Of a common limit
+// each route is checked that names it.
+func (l *limits) parameters(pointer any, spec *key.Spec) {
+	if l.route.Name != "" {
+		l.routes.parameters(pointer, spec, l.params)
+	}
+}
+
 // parameters checks that the route's path has what the key is read from.
 func (r *routes) parameters(pointer any, spec *key.Spec, has []string) {
 	for _, name := range params(spec) {
@@ -124,34 +158,47 @@ func (r *routes) parameters(pointer any, spec *key.Spec, has []string) {
 }
 
 // policies checks that clients can tell the rates of a route apart: those of a
-// limit with several are called LIMIT-WINDOW.
-func (l *limits) policies(f *limitForm, rates []limiter.Rate, shown map[string]*limitForm) {
-	for _, rate := range rates {
-		name := f.Name
-		if len(rates) > 1 {
-			name += "-" + limiter.WindowName(rate.Window)
+// limit with several are called LIMIT-WINDOW. The limit is named at pointer.
+func (l *limits) policies(pointer any, limit *Limit, shown map[string]*Limit) {
+	for _, rates := range limit.allRates() {
+		for _, rate := range rates {
+			name := limit.Name
+			if len(rates) > 1 {
+				name += "-" + limiter.WindowName(rate.Window)
+			}
+			if other := shown[name]; other != nil && other != limit && l.Valid(pointer) {
+				l.Wrong(pointer, "two rates of this route are shown as "+name, "give one of the limits another name")
+			}
+			shown[name] = limit
 		}
-		if other := shown[name]; other != nil && other != f && l.Valid(&f.Name) {
-			l.Wrong(&f.Name, "two rates of this route are shown as "+name, "give one of the limits another name")
-		}
-		shown[name] = f
 	}
 }
 
-// name gives each limit without a name that of its key.
+// allRates returns the rates of l, then those of its overrides.
+func (l *Limit) allRates() [][]limiter.Rate {
+	all := append([][]limiter.Rate{l.Rates}, slices.Collect(maps.Values(l.Overrides))...)
+	if l.Hashed != nil {
+		all = append(all, slices.Collect(maps.Values(l.Hashed.Rates))...)
+	}
+	all = append(all, slices.Collect(maps.Values(l.Plans))...)
+	return all
+}
+
+// name gives each limit of the route without a name that of its key.
 func (l *limits) name(forms []*limitForm) {
 	taken := map[string]bool{}
 	for _, f := range forms {
-		if f == nil || !l.token(&f.Name, f.Name) {
+		if f == nil || f.Named != "" || !l.token(&f.Name, f.Name) {
 			continue
 		}
 		if taken[f.Name] {
 			l.Wrong(&f.Name, "two limits of this route are called "+f.Name, "give one of them another name")
 		}
 		taken[f.Name] = true
+		l.notCommon(&f.Name, f.Name)
 	}
 	for _, f := range forms {
-		if f == nil || f.Name != "" || f.Key == nil {
+		if f == nil || f.Named != "" || f.Name != "" || f.Key == nil {
 			continue
 		}
 		base := tokenOf(cmp.Or(l.keys.plainName(f.Key.Text), f.Key.From, strings.Join(f.Key.Join, "-")), "limit")
@@ -163,6 +210,14 @@ func (l *limits) name(forms []*limitForm) {
 			l.Warn(f, "has no name and is called "+name+" for its place among the limits on this key", "give it a name, so that its counts stay its own when limits are added")
 		}
 		f.Name, taken[name] = name, true
+		l.notCommon(f, name)
+	}
+}
+
+// notCommon checks that a limit of the route is not called as a common one is.
+func (l *limits) notCommon(pointer any, name string) {
+	if other := l.common.forms[name]; other != nil {
+		l.Wrong(pointer, "is called "+name+", as the limit at "+l.NameAt(other).String()+" is", "give one of them another name, or write "+name+" alone for the count that other routes have too")
 	}
 }
 
@@ -230,7 +285,7 @@ const (
 )
 
 // wait reads how long requests may wait for a permit, and how many.
-func (l *limits) wait(f *limitForm) (most time.Duration, waiting int) {
+func (l *limits) wait(f *limitForm, mode Mode) (most time.Duration, waiting int) {
 	switch {
 	case !l.Given(&f.Wait) && l.Given(&f.MaxWaiting):
 		l.Wrong(&f.MaxWaiting, "max_waiting needs wait", "write wait: beside it, for example 500ms, or leave max_waiting out")
@@ -240,8 +295,8 @@ func (l *limits) wait(f *limitForm) (most time.Duration, waiting int) {
 		l.Wrong(&f.Wait, "it is unknown when requests in progress will end", "write max_connections and queue for the upstream, or leave wait out")
 	case time.Duration(f.Wait) > longestWait:
 		l.Wrong(&f.Wait, "is longer than clients wait", "write at most 1m")
-	case f.Mode != string(Enforce):
-		l.Warn(&f.Wait, "wait has no effect while mode is "+f.Mode, "leave it out until the mode is enforce")
+	case mode != Enforce:
+		l.Warn(&f.Wait, "wait has no effect while mode is "+string(mode), "leave it out until the mode is enforce")
 	}
 	return time.Duration(f.Wait), cmp.Or(f.MaxWaiting, crowd)
 }

@@ -147,33 +147,53 @@ func (l *loader) faults(p form.Location, what, text string, problems []key.Probl
 	}
 }
 
-// refer finds the lists of a route.
-func (l *lists) refer(names list) []*List {
+// listsOf returns the lists of a route: those that it names, and those of defaults.
+func (r *routes) listsOf(f *routeForm, p pattern) []*List {
 	var made []*List
-	for i := range names {
-		name := names[i]
-		if name == "" {
-			continue // already reported
-		}
-		found, ok := l.byName[name]
-		switch {
-		case !ok:
-			l.Wrong(&names[i], "there is no list "+form.Quote(name), form.Near(name, slices.Sorted(maps.Keys(l.byName))))
-		case slices.Index(names, name) < i:
-			l.Wrong(&names[i], name+" is given twice", "write it once")
-		case found != nil:
+	add := func(names list, i int) {
+		if found := r.lists.refer(names, i); found != nil {
+			r.parameters(&names[i], found.Key, p.params)
 			made = append(made, found)
 		}
-		l.used[name] = true
+	}
+	defaults := r.defaults.Lists
+	for i, name := range f.Lists {
+		if name == noDefaults && r.lists.forms[name] == nil {
+			defaults = nil
+			continue
+		}
+		add(f.Lists, i)
+	}
+	for i, name := range defaults {
+		if !slices.Contains(f.Lists, name) {
+			add(defaults, i)
+		}
 	}
 	return made
+}
+
+// refer finds the list that a route names; nil after a problem.
+func (l *lists) refer(names list, i int) *List {
+	name := names[i]
+	found, ok := l.byName[name]
+	switch {
+	case name == "":
+		return nil // already reported
+	case !ok:
+		l.Wrong(&names[i], "there is no list "+form.Quote(name), form.Near(name, slices.Sorted(maps.Keys(l.byName))))
+	case slices.Index(names, name) < i:
+		l.Wrong(&names[i], name+" is given twice", "write it once")
+		found = nil
+	}
+	l.used[name] = true
+	return found
 }
 
 // unused warns of lists that do nothing.
 func (l *lists) unused() {
 	for _, name := range slices.Sorted(maps.Keys(l.forms)) {
 		if !l.used[name] {
-			l.Warn(l.forms[name], "no route has this list", "name it under lists: of a route")
+			l.Warn(l.forms[name], "no route has this list", "name it under lists: of a route or of defaults")
 		}
 	}
 }

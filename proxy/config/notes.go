@@ -87,11 +87,9 @@ func (c *Config) regionNote() string {
 			names = append(names, name)
 		}
 	}
-	for _, r := range c.Routes {
-		for _, l := range r.Limits {
-			if ambiguous(l.Key) && c.Keys[l.Key.Name] != l.Key {
-				names = append(names, r.Name+"."+l.Name)
-			}
+	for _, l := range c.Limits() {
+		if ambiguous(l.Key) && c.Keys[l.Key.Name] != l.Key {
+			names = append(names, l.FullName())
 		}
 	}
 	if len(names) == 0 {

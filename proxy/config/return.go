@@ -39,7 +39,7 @@ func (l *limits) returnOn(f *limitForm, limit *Limit) {
 	limit.Return = &Return{Route: f.ReturnOn.Route, Status: l.successes(&f.ReturnOn.Status)}
 	if f.ReturnOn.Key != nil {
 		limit.Return.Subject = l.keys.use(f.ReturnOn.Key)
-		l.parameters(f.ReturnOn.Key, limit.Return.Subject, l.params)
+		l.parameters(f.ReturnOn.Key, limit.Return.Subject)
 	}
 }
 
@@ -55,53 +55,34 @@ func (l *limits) successes(f *codes) Statuses {
 	return status
 }
 
-// A limitOf is a limit and its route.
-type limitOf struct {
-	route *Route
-	limit *Limit
-}
-
 // An effect is how a problem names what responses of another route do.
 type effect struct{ own, get string }
 
 // others resolves the routes whose responses reset cooldowns or return permits. Such a route must read
 // the key that says whose.
-func (r *routes) others(forms []*routeForm, made []*Route) {
+func (r *routes) others(made []*Route) {
 	byName := map[string]*Route{}
 	for _, route := range made {
 		byName[route.Name] = route
 	}
-	at := 0
-	for _, given := range forms {
-		if given == nil {
-			continue
+	for _, l := range r.compiled {
+		if l.limit.Reset != nil && l.form.ResetOn.Route != "" && l.limit.Key != nil {
+			r.resetBy(l, byName)
 		}
-		route, l := made[at], 0
-		at++
-		for _, f := range given.Limits {
-			if f == nil {
-				continue
-			}
-			limit := route.Limits[l]
-			l++
-			if limit.Reset != nil && f.ResetOn.Route != "" && limit.Key != nil {
-				r.resetBy(f, limitOf{route, limit}, byName)
-			}
-			if limit.Return != nil && f.ReturnOn.Route != "" && limit.Return.Subject != nil {
-				r.returnBy(f, limitOf{route, limit}, byName)
-			}
+		if l.limit.Return != nil && l.form.ReturnOn.Route != "" && l.limit.Return.Subject != nil {
+			r.returnBy(l, byName)
 		}
 	}
 }
 
-// other returns the route that pointer names, whose responses have effect e on a limit of own. It reports a problem
+// other returns the route that pointer names, whose responses have effect e on the limit of. It reports a problem
 // and returns nil if there is none.
-func (r *routes) other(pointer *string, own *Route, byName map[string]*Route, e effect) *Route {
+func (r *routes) other(pointer *string, of *Limit, byName map[string]*Route, e effect) *Route {
 	other := byName[*pointer]
 	switch {
 	case other == nil:
 		r.Wrong(pointer, "there is no route "+form.Quote(*pointer), form.Suggest(*pointer, slices.Sorted(maps.Keys(byName))))
-	case other == own:
+	case other.Name == of.Route || of.IsCommon() && slices.Contains(r.common.routes[of.Name], other.Name):
 		r.Wrong(pointer, e.own+" by each allowed request", "name another route")
 		return nil
 	case len(other.Match.Methods) == 0:
@@ -112,9 +93,9 @@ func (r *routes) other(pointer *string, own *Route, byName map[string]*Route, e 
 
 // returnBy checks that the route which the return_on of a limit names can return its permits, and finds
 // the subject there.
-func (r *routes) returnBy(f *limitForm, l limitOf, byName map[string]*Route) {
-	pointer, to := &f.ReturnOn.Route, l.limit.Return
-	other := r.other(pointer, l.route, byName, effect{"the permits would be returned", "returns permits"})
+func (r *routes) returnBy(l compiledLimit, byName map[string]*Route) {
+	pointer, to := &l.form.ReturnOn.Route, l.limit.Return
+	other := r.other(pointer, l.limit, byName, effect{"the permits would be returned", "returns permits"})
 	if other == nil {
 		return
 	}

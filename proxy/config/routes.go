@@ -28,6 +28,8 @@ type routes struct {
 	templates      []template // of limiters that Java programs share, so far
 	trusts         bool       // there are trusted proxies
 	planLists      []planList // so far
+	common         commonLimits
+	compiled       []compiledLimit // so far
 }
 
 // all makes the routes of all files, in their order.
@@ -49,7 +51,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Rewrite:     r.rewrite(f.Rewrite, p),
 			WebSocket:   f.WebSocket,
 			Limits:      (&limits{r, f, p.params}).all(f.Limits),
-			Lists:       r.lists.refer(f.Lists),
+			Lists:       r.listsOf(f, p),
 			RefundOn:    r.refund(f.RefundOn),
 			Idempotency: r.idempotency(f.Idempotency),
 			MaxBody:     r.body(f.Body),
@@ -62,17 +64,15 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		r.destination(f)
 		r.upgrades(f, route)
 		r.phones(f, route)
-		for i, l := range route.Lists {
-			r.parameters(&f.Lists[i], l.Key, p.params)
-		}
 		if by := seen.add(route, p.shape); by != nil {
 			r.Warn(f, "this route can never match: "+by.Name+" at "+by.Position.String()+" comes first for the same requests", "take one of them out, or let them differ in match")
 		}
 		made = append(made, route)
 	}
-	r.counters(forms)
+	r.link(made)
+	r.counters()
 	r.catchAlls(forms, made)
-	r.others(forms, made)
+	r.others(made)
 	return made
 }
 
@@ -221,27 +221,6 @@ func (r *routes) body(f *bodyForm) int64 {
 		return 0
 	}
 	return int64(f.Max)
-}
-
-// counters checks that no two limits count under one name: route a.b with limit
-// c and route a with limit b.c would.
-func (r *routes) counters(forms []*routeForm) {
-	first := map[string]*limitForm{}
-	for _, route := range forms {
-		if route == nil {
-			continue
-		}
-		for _, l := range route.Limits {
-			if l == nil || l.Name == "" || route.Name == "" {
-				continue // already reported
-			}
-			name := route.Name + "." + l.Name
-			if other, ok := first[name]; ok && r.Valid(&l.Name) {
-				r.Wrong(&l.Name, "counts as "+name+", as the limit at "+r.Location(other).Position.String()+" does", "give the route or the limit another name")
-			}
-			first[name] = l
-		}
-	}
 }
 
 // params are the path parameters that a key is read from.

@@ -130,6 +130,9 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 		}
 		one = append(one, &jsonschema.Schema{Type: "array", Items: items})
 	}
+	if t.Kind() == reflect.Slice && t.Elem().Implements(reflect.TypeFor[form.Shorthand]()) {
+		one = append(one, &jsonschema.Schema{Type: "string"})
+	}
 	if len(one) > 1 {
 		outer.AnyOf = one
 		return outer

@@ -47,8 +47,10 @@ func (r *loader) compile(f *file) (*Config, error) {
 	c.Upstreams = upstreams.byName
 	literals := literals{r, c.Privacy, c.ClientIP.IPv6Prefix}
 	lists := newLists(r, keys, literals, f.Lists)
-	c.Routes = (&routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, store: c.Store, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0}).all(f.Routes)
+	routes := &routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
+		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, store: c.Store, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0}
+	routes.compileCommon(f.Limits)
+	c.Routes = routes.all(f.Routes)
 	lists.unused()
 	if len(f.Routes) == 0 && len(r.Problems()) == 0 {
 		r.Wrong(f, "there are no routes", "write routes: with at least one match and upstream")

@@ -64,16 +64,24 @@ func (c *Config) hashedValues(f file) file {
 		}
 		lists[name] = &shown
 	}
-	f.Lists, f.Routes = lists, slices.Clone(f.Routes)
+	shown := func(l *limitForm) *limitForm {
+		one := *l
+		one.Overrides = concealedOverrides(l, limits[l], func(text string) string { return hash(limits[l], text) })
+		return &one
+	}
+	common := map[string]*limitForm{}
+	for name, l := range f.Limits {
+		common[name] = shown(l)
+		common[name].Name = "" // it stands before the limit
+	}
+	f.Lists, f.Limits, f.Routes = lists, common, slices.Clone(f.Routes)
 	for i, r := range f.Routes {
-		shown := *r
-		shown.Limits = slices.Clone(r.Limits)
-		for j, l := range shown.Limits {
-			one := *l
-			one.Overrides = concealedOverrides(l, limits[l], func(text string) string { return hash(limits[l], text) })
-			shown.Limits[j] = &one
+		route := *r
+		route.Limits = slices.Clone(r.Limits)
+		for j, l := range route.Limits {
+			route.Limits[j] = shown(l)
 		}
-		f.Routes[i] = &shown
+		f.Routes[i] = &route
 	}
 	return f
 }

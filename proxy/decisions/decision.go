@@ -41,9 +41,10 @@ type Decision struct {
 // A Limit is the decision of one rate about a request.
 type Limit struct {
 	Limit   string `json:"limit"`
-	Rate    string `json:"rate"`           // the name in the log, such as phone-1h
-	Permits string `json:"permits"`        // 5/1h
-	Plan    string `json:"plan,omitempty"` // the plan of the key, which has this rate
+	Common  bool   `json:"common,omitempty"` // several routes have one count by the limit
+	Rate    string `json:"rate"`             // the name in the log, such as phone-1h
+	Permits string `json:"permits"`          // 5/1h
+	Plan    string `json:"plan,omitempty"`   // the plan of the key, which has this rate
 	// Result is allowed, refused, shadow_refused, or not_asked if the limit was not evaluated
 	// because another limit was known to refuse.
 	Result string  `json:"result"`
@@ -202,7 +203,7 @@ func (r *record) decision(v View) Decision {
 	for _, c := range r.claims[:r.numClaims] {
 		w := r.route.Windows[c.window]
 		l := Limit{
-			Limit: w.Limit, Rate: w.Rate, Permits: w.Permits, Plan: w.Plan, Result: c.result(), Banned: c.flags&Banned != 0,
+			Limit: w.Limit, Common: w.Common, Rate: w.Rate, Permits: w.Permits, Plan: w.Plan, Result: c.result(), Banned: c.flags&Banned != 0,
 			WaitMS: float64(c.wait), Key: w.Key,
 		}
 		if c.flags&(Shadow|NotAsked) == 0 {

@@ -112,6 +112,7 @@ type Route struct {
 // A Window describes a rate of a limit.
 type Window struct {
 	Limit, Rate string
+	Common      bool   // several routes have one count by the limit
 	Permits     string // 20/10m
 	Plan        string // empty if it is of none
 	Key         string

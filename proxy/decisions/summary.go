@@ -68,7 +68,7 @@ func (d *Decision) names(limits []Limit) string {
 	for i, l := range limits {
 		if i > 0 {
 			b.WriteString(" and ")
-		} else {
+		} else if !l.Common {
 			b.WriteString(d.Route + ".")
 		}
 		b.WriteString(l.Limit + " " + l.Permits)

@@ -52,7 +52,7 @@ func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
 
 // refusals evaluates one more request for every count that the store has under the limits that next changes.
 func (n *Node) refusals(ctx context.Context, next *proxy.Prepared, p *admin.Plan) error {
-	limits, keys := next.ChangedLimits(), keyNames(next.Config())
+	limits, configured := next.ChangedLimits(), limitsByID(next.Config())
 	if p.Whole = len(limits) == 0; p.Whole {
 		return nil
 	}
@@ -77,8 +77,9 @@ func (n *Node) refusals(ctx context.Context, next *proxy.Prepared, p *admin.Plan
 		for _, c := range refused {
 			r := found[c.Limit]
 			if r == nil {
-				name, _, _ := strings.Cut(c.Limit, ":")
-				r = &admin.LimitRefusal{Limit: c.Limit, Key: keys[name]}
+				id, window, _ := strings.Cut(c.Limit, ":")
+				l := configured[id]
+				r = &admin.LimitRefusal{Limit: l.FullName() + ":" + window, Key: l.Key.Name}
 				found[c.Limit] = r
 			}
 			if r.Keys++; len(r.Named) < namedKeys {
@@ -94,15 +95,13 @@ func (n *Node) refusals(ctx context.Context, next *proxy.Prepared, p *admin.Plan
 	return nil
 }
 
-// keyNames returns the names of the keys of all limits, by ROUTE.LIMIT.
-func keyNames(c *config.Config) map[string]string {
-	names := map[string]string{}
-	for _, r := range c.Routes {
-		for _, l := range r.Limits {
-			names[r.Name+"."+l.Name] = l.Key.Name
-		}
+// limitsByID returns all limits by the names under which stores count.
+func limitsByID(c *config.Config) map[string]*config.Limit {
+	all := map[string]*config.Limit{}
+	for _, l := range c.Limits() {
+		all[l.ID] = l
 	}
-	return names
+	return all
 }
 
 // peek returns the counts whose next request would be refused.

@@ -53,17 +53,15 @@ func servedRoute(r *config.Route) admin.Route {
 func (n *Node) servedLimits(context.Context) (admin.Limits, error) {
 	number, c := n.proxy.Serving()
 	all := admin.Limits{Generation: number, Limits: []admin.Limit{}}
-	for _, r := range c.Routes {
-		for _, l := range r.Limits {
-			all.Limits = append(all.Limits, servedLimit(r, l))
-		}
+	for _, l := range c.Limits() {
+		all.Limits = append(all.Limits, servedLimit(l))
 	}
 	return all, nil
 }
 
-func servedLimit(r *config.Route, l *config.Limit) admin.Limit {
+func servedLimit(l *config.Limit) admin.Limit {
 	a := admin.Limit{
-		Route: r.Name, Name: l.Name, Position: l.Position.String(), Key: l.Key.Name, Rates: []string{},
+		Route: l.Route, Routes: l.Routes, Name: l.Name, Position: l.Position.String(), Key: l.Key.Name, Rates: []string{},
 		Algorithm: l.Algorithm.String(), Burst: l.Burst, Mode: string(l.Mode), Scope: l.Scope.String(),
 		OnStoreFailure: string(l.OnStoreFailure), Exposed: l.Expose, Overrides: len(l.Overrides), Redisson: l.RedissonName,
 	}

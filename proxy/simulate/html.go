@@ -66,7 +66,7 @@ func newPageSide(file string, t *proxy.ReplayTally) pageSide {
 	for _, rt := range t.Routes {
 		part := pageRoute{RouteTally: rt, More: furtherResults(&rt), Chart: newChart(rt.Name, rt.Series, steps, t)}
 		for _, l := range rt.Limits {
-			part.Rows = append(part.Rows, pageLimit{l, newChart(rt.Name+"."+l.Name, l.Series, steps, t)})
+			part.Rows = append(part.Rows, pageLimit{l, newChart(proxy.LimitName(rt.Name, l.Name), l.Series, steps, t)})
 		}
 		s.Parts = append(s.Parts, part)
 	}

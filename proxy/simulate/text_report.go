@@ -78,9 +78,13 @@ func (r *Report) writeOne(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 	}
 	fmt.Fprintf(t, "\nROUTE\tLIMIT\tRATE\tMODE\tPASSED\tREFUSED\tSHADOWED\tSKIPPED\tUNKNOWN\n")
 	for _, rt := range tally.Routes {
-		fmt.Fprintf(t, "%s\t\t\t\t%s\t%s\t\t\t\n", rt.Name, known(rt.Passed-rt.Unknown, rt.Unknown, plain), known(rt.Refused, rt.Unknown, plain))
+		if rt.Name == "" {
+			fmt.Fprintf(t, "of several routes\t\t\t\t\t\t\t\t\n")
+		} else {
+			fmt.Fprintf(t, "%s\t\t\t\t%s\t%s\t\t\t\n", rt.Name, known(rt.Passed-rt.Unknown, rt.Unknown, plain), known(rt.Refused, rt.Unknown, plain))
+		}
 		for _, l := range rt.Limits {
-			fmt.Fprintf(t, "\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", l.Name, strings.Join(l.Rates, " "), l.Mode,
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", shortly(l.Routes), l.Name, strings.Join(l.Rates, " "), l.Mode,
 				known(l.Passed, l.Unknown, plain), known(l.Refused, l.Unknown, plain), known(l.Shadowed, l.Unknown, plain), l.Skipped, l.Unknown)
 		}
 	}
@@ -95,9 +99,20 @@ func (r *Report) writeOne(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 	}
 	for _, rt := range tally.Routes {
 		for _, l := range rt.Limits {
-			writeTopKeys(t, rt.Name+"."+l.Name, &l)
+			writeTopKeys(t, proxy.LimitName(rt.Name, l.Name), &l)
 		}
 	}
+}
+
+// maxRoutes is the number of routes of a limit that are named.
+const maxRoutes = 3
+
+// shortly returns the first of the routes of a limit.
+func shortly(routes []string) string {
+	if len(routes) <= maxRoutes {
+		return strings.Join(routes, ", ")
+	}
+	return strings.Join(routes[:maxRoutes], ", ") + fmt.Sprintf(" and %d more", len(routes)-maxRoutes)
 }
 
 // furtherResults returns further results of a route.
@@ -191,7 +206,9 @@ func (r *Report) Differences() []Difference {
 			}
 		}
 		for _, rt := range t.Routes {
-			put(rt.Name, "", Side{There: true, Passed: rt.Passed - rt.Unknown, Refused: rt.Refused, Unknown: rt.Unknown})
+			if rt.Name != "" {
+				put(rt.Name, "", Side{There: true, Passed: rt.Passed - rt.Unknown, Refused: rt.Refused, Unknown: rt.Unknown})
+			}
 			for _, l := range rt.Limits {
 				put(rt.Name, l.Name, Side{true, l.Rates, l.Passed, l.Refused, l.Shadowed, l.Unknown})
 			}

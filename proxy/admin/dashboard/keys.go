@@ -88,7 +88,7 @@ func (v keysView) Hash() string {
 // Changeable returns the names of the limits that a change applies to.
 func (v keysView) Changeable() (names []string) {
 	for _, l := range v.own() {
-		names = append(names, l.Route+"."+l.Limit)
+		names = append(names, proxy.LimitName(l.Route, l.Limit))
 	}
 	return names
 }
@@ -139,7 +139,7 @@ func (d *dashboard) keys(r *http.Request, v keysView) view {
 			names = []string{l.Key}
 		}
 		v.Names = append(v.Names, names...)
-		v.Routes = append(v.Routes, l.Route)
+		v.Routes = append(v.Routes, routesOf(l)...)
 		v.Limits = append(v.Limits, l.Name)
 	}
 	for _, all := range []*[]string{&v.Names, &v.Routes, &v.Limits} {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
@@ -46,7 +47,7 @@ func refusersSince(s admin.Statistics, since time.Time) []refuser {
 		}
 	}
 	slices.SortFunc(most, func(a, b refuser) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Shadow, a.Shadow), strings.Compare(a.Route+"."+a.Limit, b.Route+"."+b.Limit))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Shadow, a.Shadow), strings.Compare(proxy.LimitName(a.Route, a.Limit), proxy.LimitName(b.Route, b.Limit)))
 	})
 	return most[:min(len(most), refusersShown)]
 }

@@ -26,7 +26,7 @@ type routesView struct {
 	At           time.Time
 }
 
-// A routeRow is one route.
+// A routeRow is one route. That without a name has the limits of several routes.
 type routeRow struct {
 	admin.Route
 	Unmatched bool // not a route: the requests that matched none
@@ -90,7 +90,7 @@ func (v *routesView) fault(what string, err error) {
 	}
 }
 
-// routeRows returns the routes with their limits, in the order of the configuration.
+// routeRows returns the routes with their limits, in the order of the configuration, then the limits of several routes.
 func routeRows(routes admin.Routes, limits admin.Limits, minutes int) []*routeRow {
 	by := map[string][]*limitRow{}
 	for _, l := range limits.Limits {
@@ -99,6 +99,9 @@ func routeRows(routes admin.Routes, limits admin.Limits, minutes int) []*routeRo
 	var rows []*routeRow
 	for _, route := range routes.Routes {
 		rows = append(rows, &routeRow{Route: route, Spark: make([]int64, minutes), Rows: by[route.Name]})
+	}
+	if common := by[""]; len(common) > 0 {
+		rows = append(rows, &routeRow{Spark: make([]int64, minutes), Rows: common})
 	}
 	return rows
 }

@@ -88,5 +88,5 @@ func (q routeQuery) choose(rows []*routeRow) (page []*routeRow, total, pages int
 // matches reports whether a route, or one of its limits, has the text.
 func (q routeQuery) matches(r *routeRow) bool {
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), strings.ToLower(q.Text)) }
-	return has(r.Name) || has(r.Host+r.Path) || slices.ContainsFunc(r.Rows, func(l *limitRow) bool { return has(l.Name) || has(l.Key) })
+	return has(r.Name) || has(r.Host+r.Path) || slices.ContainsFunc(r.Rows, func(l *limitRow) bool { return has(l.Name) || has(l.Key) || slices.ContainsFunc(l.Routes, has) })
 }

@@ -156,7 +156,7 @@ func (v *simulateView) tell(said admin.Simulation) {
 				if len(l.Top) == 0 {
 					continue
 				}
-				name := rt.Name + "." + l.Name
+				name := proxy.LimitName(rt.Name, l.Name)
 				i, known := at[name]
 				if !known {
 					i = len(v.Tops)

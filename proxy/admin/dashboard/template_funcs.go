@@ -39,6 +39,7 @@ func templateFuncs() template.FuncMap {
 		"told":    repliedNodes,
 		"whole":   sentence,
 		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
+		"limit":   proxy.LimitName,
 		"join":    func(all []string) string { return strings.Join(all, ", ") },
 		"beside":  func(root pageData, one any) scoped { return scoped{root, one} },
 	}

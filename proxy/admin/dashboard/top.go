@@ -2,13 +2,13 @@ package dashboard
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
@@ -77,11 +77,19 @@ func (d *dashboard) showTop(r *http.Request) view {
 // namesOf returns the routes with limits and the names of limits, sorted.
 func namesOf(limits admin.Limits) (routes, names []string) {
 	for _, l := range limits.Limits {
-		routes, names = append(routes, l.Route), append(names, l.Name)
+		routes, names = append(routes, routesOf(l)...), append(names, l.Name)
 	}
 	slices.Sort(routes)
 	slices.Sort(names)
 	return slices.Compact(routes), slices.Compact(names)
+}
+
+// routesOf returns the routes that have a limit.
+func routesOf(l admin.Limit) []string {
+	if l.Route != "" {
+		return []string{l.Route}
+	}
+	return l.Routes
 }
 
 // add adds the keys of a limit that have the text.
@@ -97,7 +105,7 @@ func (v *topView) add(l admin.TopLimit) {
 		return &v.Rows[i]
 	}
 	has := func(k admin.TopKey) bool {
-		return strings.Contains(strings.ToLower(k.Masked+" "+l.Route+"."+l.Limit), strings.ToLower(v.Text))
+		return strings.Contains(strings.ToLower(k.Masked+" "+proxy.LimitName(l.Route, l.Limit)), strings.ToLower(v.Text))
 	}
 	for _, k := range l.Refused.Keys {
 		if has(k) {
@@ -115,7 +123,7 @@ func (v *topView) add(l admin.TopLimit) {
 		}
 	}
 	if l.Refused.Total > 0 && len(l.Refused.Keys) == 0 {
-		v.Spread = append(v.Spread, fmt.Sprintf("%s.%s: %s", l.Route, l.Limit, formatCount(l.Refused.Total)))
+		v.Spread = append(v.Spread, proxy.LimitName(l.Route, l.Limit)+": "+formatCount(l.Refused.Total))
 	}
 }
 

@@ -172,8 +172,13 @@ func (r *Reader) absent(p Location, v reflect.Value, seen map[string]bool) {
 	}
 }
 
-// slice decodes a list of mappings.
+// slice decodes a list of mappings, or a single entry in its short form.
 func (d *decoder) slice(n *yaml.Node, p Location, v reflect.Value) {
+	if _, short := reflect.New(v.Type().Elem().Elem()).Interface().(Shorthand); short && n.Kind == yaml.ScalarNode {
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		d.value(n, p, v.Index(0), Tag{})
+		return
+	}
 	if n.Kind != yaml.SequenceNode {
 		d.Add(p, "want a list, got "+kindName(n), `start each entry with "- "`)
 		return

@@ -1,0 +1,153 @@
+package config
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+)
+
+// noDefaults among the limits or lists of a route leaves out those of defaults.
+const noDefaults = "none"
+
+// commonName matches names of common limits. They have no dot, so none is counted as
+// ROUTE.LIMIT is.
+var commonName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+
+// commonLimits are the limits at the top of the file, which have one count for all routes
+// that name them.
+type commonLimits struct {
+	forms  map[string]*limitForm
+	made   map[string]*Limit
+	routes map[string][]string // that name a limit
+}
+
+// common compiles the limits at the top, each once.
+func (r *routes) compileCommon(forms map[string]*limitForm) {
+	r.common = commonLimits{forms, map[string]*Limit{}, map[string][]string{}}
+	l := &limits{routes: r, route: &routeForm{}}
+	for _, name := range form.SortedKeys(forms) {
+		f := forms[name]
+		switch {
+		case f.Named != "":
+			l.Wrong(f, "want a mapping, got text", "write key: and rate: below it")
+			continue
+		case name == noDefaults || !commonName.MatchString(name):
+			l.WrongName(f, form.Quote(name)+" is not a valid name for a limit of several routes", "begin with a letter, followed by letters, digits, _ or -")
+		case l.Given(&f.Name):
+			l.Wrong(&f.Name, "the limit is called "+name+" already", "leave it out")
+		}
+		f.Name = name
+		r.common.made[name] = l.compile(f)
+	}
+}
+
+// use returns a common limit as it applies to the route; nil after a problem. The route or
+// defaults name it at pointer.
+func (l *limits) use(pointer any, name string) *Limit {
+	made := l.common.made[name]
+	if made == nil {
+		if l.common.forms[name] == nil {
+			l.Wrong(pointer, "there is no limit "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.common.forms)), "define it at the top, limits: {NAME: {key: client_ip, rate: 5/1m}}, or write a limit with key and rate here"))
+		}
+		return nil
+	}
+	here := *made
+	here.Mode = Mode(l.mode(l.common.forms[name]))
+	for _, spec := range append(here.countedKeys(), here.Subject()) {
+		for _, parameter := range params(spec) {
+			if !slices.Contains(l.params, parameter) {
+				l.Wrong(pointer, "the limit "+name+" counts by path:"+parameter+", which the path of route "+l.route.Name+" does not have", "name it only in routes that have it")
+			}
+		}
+	}
+	l.common.routes[name] = append(l.common.routes[name], l.route.Name)
+	return &here
+}
+
+// link tells the limits of made which routes have one count with them, and warns of those
+// that no route names.
+func (r *routes) link(made []*Route) {
+	for _, route := range made {
+		for _, l := range route.Limits {
+			if l.IsCommon() {
+				l.Routes = r.common.routes[l.Name]
+			}
+		}
+	}
+	for _, name := range form.SortedKeys(r.common.made) {
+		if len(r.common.routes[name]) == 0 {
+			r.Warn(r.common.forms[name], "no route names this limit", "name it under limits: of a route or of defaults")
+		}
+	}
+}
+
+// counters checks that no two limits count under one name: route a.b with limit c and
+// route a with limit b.c would.
+func (r *routes) counters() {
+	first := map[string]*limitForm{}
+	for _, c := range r.compiled {
+		f, id := c.form, c.limit.ID
+		other := first[id]
+		switch {
+		case id == "": // already reported
+		case other == nil:
+			first[id] = f
+		case r.Given(&f.Was) || r.Given(&other.Was):
+			if !r.Given(&f.Was) {
+				f, other = other, f
+			}
+			r.Wrong(&f.Was, "the limit at "+r.Location(other).Position.String()+" counts as "+id, "leave was out, or take that limit out")
+		case r.Valid(&f.Name):
+			r.Wrong(&f.Name, "counts as "+id+", as the limit at "+r.Location(other).Position.String()+" does", "give the route or the limit another name")
+		}
+	}
+}
+
+// id returns the name under which a limit counts.
+func (l *limits) id(f *limitForm) string {
+	switch {
+	case f.Name == "":
+		return "" // already reported
+	case l.token(&f.Was, f.Was):
+		return f.Was
+	}
+	return LimitName(l.route.Name, f.Name)
+}
+
+// LimitName returns the name of a limit in texts: ROUTE.LIMIT, or LIMIT of one of several
+// routes, which has no route.
+func LimitName(route, limit string) string {
+	if route == "" {
+		return limit
+	}
+	return route + "." + limit
+}
+
+// IsCommon reports whether several routes may have one count by l.
+func (l *Limit) IsCommon() bool { return l.Route == "" }
+
+// FullName returns the name of l in texts; see LimitName.
+func (l *Limit) FullName() string { return LimitName(l.Route, l.Name) }
+
+// Limits returns all limits in the order of the routes, each common one once: as it applies
+// to the first of the routes where its mode is the strictest.
+func (c *Config) Limits() []*Limit {
+	var all []*Limit
+	at := map[string]int{}
+	rank := []Mode{Off, Shadow, Enforce}
+	for _, r := range c.Routes {
+		for _, l := range r.Limits {
+			i, known := at[l.ID]
+			switch {
+			case !known:
+				at[l.ID] = len(all)
+				all = append(all, l)
+			case slices.Index(rank, l.Mode) > slices.Index(rank, all[i].Mode):
+				all[i] = l
+			}
+		}
+	}
+	return all
+}

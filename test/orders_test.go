@@ -57,7 +57,7 @@ func TestKeys_ChangedWhileRedisIsAway(t *testing.T) {
 func TestKeys_BanOfANetworkAndMaintenance(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := redisYAML(server.Addr) + smsYAML("99/1h", "")
+	config := redisYAML(server.Addr) + smsYAML("99999/1h", "") // waiting takes permits
 	one, other := start(t, config), start(t, config)
 	both := func(what string, want int) {
 		t.Helper()

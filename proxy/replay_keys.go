@@ -77,7 +77,7 @@ func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
 	if of.hashed != nil && !l.knowsAll(keyOrigins(of.Key), x) { // the line does not tell which keys have other rates
 		return false
 	}
-	if of.plans != nil && !l.knowsPlan(of, x) {
+	if of.Plan != nil && !l.knowsPlan(of, x) {
 		return false
 	}
 	for _, s := range []*key.Spec{of.Key, of.Distinct, of.Subject()} {
@@ -89,7 +89,7 @@ func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
 }
 
 // looksPlansUp reports whether the plans of keys under l, if it has any, are all in its list.
-func (l *limit) looksPlansUp() bool { return l.plans == nil || l.Plan != nil && l.Plan.List != nil }
+func (l *limit) looksPlansUp() bool { return l.Plan == nil || l.Plan.List != nil }
 
 // knowsPlan reports whether a line has the plan under a limit, or the values of a key whose plan is in a
 // list.

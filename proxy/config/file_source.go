@@ -58,9 +58,12 @@ func Visit(s FileSource, name string) (problems Problems, ok bool) {
 	for _, name := range form.SortedKeys(main.Lists) {
 		r.attach(&main.Lists[name].File, maxList)
 	}
+	for _, name := range form.SortedKeys(main.Limits) {
+		r.attachPlans(main.Limits[name])
+	}
 	for _, route := range main.Routes {
 		if route != nil {
-			r.attachPlans(route.Limits)
+			r.attachPlans(route.Limits...)
 		}
 	}
 	return r.failed(), true

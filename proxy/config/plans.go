@@ -142,7 +142,7 @@ func (l *limits) withoutPlan(f *limitForm, limit *Limit) {
 }
 
 // attachPlans reads the lists of plans of limits.
-func (l *loader) attachPlans(limits []*limitForm) {
+func (l *loader) attachPlans(limits ...*limitForm) {
 	for _, f := range limits {
 		if f != nil && f.Plan != nil {
 			l.attach(&f.Plan.List, maxList)

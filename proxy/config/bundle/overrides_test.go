@@ -106,12 +106,13 @@ func TestCompare_TellsNoOverrides(t *testing.T) {
 // A list of plans is pushed with the file that names it, without the values of a sensitive key.
 func TestConceal_KeepsPlansOfHashedKeys(t *testing.T) {
 	path := write(t, "weir.yaml", `keys: {phone: {from: "header:X-Phone", normalize: digits, sensitive: true}, user: "header:X-User"}
+limits: {flow: {key: phone, rate: 1/1h, plan: {list: lists/phones}, plans: {pro: 2/1h}}}
 routes:
   - name: a
     match: {path: /a}
     upstream: echo
     limits:
-      - {name: flow, key: phone, rate: 1/1h, plan: {list: lists/phones}, plans: {pro: 2/1h}}
+      - flow
       - {name: user, key: user, rate: 1/1h, plan: {list: lists/users}, plans: {pro: 2/1h}}
 `, "lists/phones", "1 555 0101=pro # Bob\n", "lists/users", "alice=pro\n")
 	b, err := Pack(path)

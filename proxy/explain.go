@@ -20,7 +20,7 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	}
 	g := p.acquire()
 	defer g.release()
-	x.generation = g
+	x.generation, x.in.scheme = g, cmp.Or(x.in.scheme, g.usualScheme())
 	e := &explainer{ctx: ctx, proxy: p, generation: g, x: x}
 	e.Others, e.Keys, e.Lists, e.Limits = []ExplainedOther{}, []ExplainedKey{}, []ExplainedList{}, []ExplainedLimit{}
 	e.Generation = g.number
@@ -67,7 +67,12 @@ func (e *explainer) runStages() error {
 			}
 			return "", nil
 		}},
-		{"normalize", func() (string, error) { return "", normalize(x) }},
+		{"normalize", func() (string, error) {
+			if err := normalize(x); err != nil {
+				return "", err
+			}
+			return "", g.requireHTTPS(x)
+		}},
 		{"match route", e.match},
 		{"check header", func() (string, error) {
 			return "", cmp.Or(g.checkConfusable(x), g.checkConnection(x), x.checkBodySize())

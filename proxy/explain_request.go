@@ -47,7 +47,7 @@ func (r ExplainRequest) exchange() (*exchange, error) {
 		return nil, err
 	}
 	x := newExchange().(*exchange)
-	x.request.Method, x.in.scheme, x.request.Proto, x.request.RequestTarget = r.Method, cmp.Or(scheme, "http"), "HTTP/1.1", target
+	x.request.Method, x.in.scheme, x.request.Proto, x.request.RequestTarget = r.Method, scheme, "HTTP/1.1", target
 	host, _ := header.Value(http1.Host)
 	x.request.HostField = cmp.Or(authority, host, "localhost")
 	header.Del("Host")

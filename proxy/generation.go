@@ -32,7 +32,9 @@ type generation struct {
 	seed            maphash.Seed // see lasting
 	pools           map[*config.Upstream]*upstream.Pool
 	groups          *upstream.Groups
-	limits          []*limit // that are not off, each common one once; see config.Config.Limits
+	limits          []*limit      // that are not off, each common one once; see config.Config.Limits
+	httpsAddress    func() string // see Options
+	readsScheme     bool          // some route matches a scheme
 
 	users    atomic.Int64 // requests in progress, plus 1 while it is the current generation
 	onClosed func()       // called when the last request of a retired generation has ended
@@ -48,6 +50,7 @@ type shared struct {
 	salt      func() Salt         // returns the salt of hashes in the log
 	seed      maphash.Seed        // for hashes of client addresses in this process
 	observer  *decisions.Observer // recent requests and top keys
+	https     func() string       // returns the address of the HTTPS listener
 }
 
 // compile builds the generation of a configuration. It opens no file and no connection.
@@ -62,6 +65,8 @@ func compile(c *config.Config, l shared) (*generation, error) {
 		seed:      l.seed,
 		clientIP:  newClientIPResolver(c.ClientIP),
 		pools:     map[*config.Upstream]*upstream.Pool{},
+
+		httpsAddress: l.https,
 	}
 	for _, k := range c.Keys {
 		g.keyFields = append(g.keyFields, k.Headers()...)
@@ -78,6 +83,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 			return nil, fmt.Errorf("%s: route %s: %w", from.Position, from.Name, err)
 		}
 		r.order = i
+		g.readsScheme = g.readsScheme || from.Match.Scheme != ""
 		for _, l := range from.Limits { // a key may be defined within a limit
 			g.keyFields = append(g.keyFields, l.Key.Headers()...)
 			if name := planField(l); name != "" {

@@ -12,5 +12,8 @@ func (g *generation) match(x *exchange) (err error) {
 // matchable returns the data of x by which it is matched.
 func (x *exchange) matchable() *routing.Request {
 	x.request.Message = x
+	if x.generation.readsScheme {
+		x.request.Scheme = x.scheme()
+	}
 	return &x.request
 }

@@ -38,6 +38,9 @@ type Options struct {
 	Traces *trace.Exporter
 	// Nodes returns the number of proxies that share the store, at least 1; nil means 1.
 	Nodes func() int
+	// HTTPSAddress returns the address of the HTTPS listener, for redirects; nil stands for that of
+	// Config.
+	HTTPSAddress func() string
 	// Number is the number of the first generation; 0 means 1, and that the other nodes have not
 	// agreed on it yet.
 	Number int64
@@ -97,7 +100,10 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		own := NewSalt()
 		o.LogSalt = func() Salt { return own }
 	}
-	kept := shared{"weir-" + rand.Text()[:8], upstream.NewGroups(), o.LogSalt, maphash.MakeSeed(), decisions.NewObserver()}
+	if o.HTTPSAddress == nil {
+		o.HTTPSAddress = func() string { return o.Config.Listen.HTTPS }
+	}
+	kept := shared{"weir-" + rand.Text()[:8], upstream.NewGroups(), o.LogSalt, maphash.MakeSeed(), decisions.NewObserver(), o.HTTPSAddress}
 	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
@@ -219,6 +225,9 @@ func (p *Proxy) resolveRoute(g *generation, x *exchange) error {
 		return x.in.parseErr
 	}
 	if err := normalize(x); err != nil {
+		return err
+	}
+	if err := g.requireHTTPS(x); err != nil {
 		return err
 	}
 	if err := g.match(x); err != nil {

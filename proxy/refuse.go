@@ -46,6 +46,8 @@ func (g *generation) refuseError(x *exchange, err error) respond.Response {
 	switch {
 	case errors.As(err, &maintenance):
 		return respond.Unavailable(respond.Maintenance, maintenance.retryAfter(), "", x.id)
+	case errors.Is(err, errPlainHTTP):
+		return g.redirectHTTPS(x)
 	case errors.Is(err, http1.ErrConnect):
 		return respond.NotAllowed(nil, x.id) // no method is allowed for an authority target
 	case errors.Is(err, errUndecided):

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -76,7 +77,7 @@ func (r *Replay) Request(q *LoggedRequest) {
 	v := r.newVisit()
 	v.fill(q, r.host)
 	x := &v.x
-	x.began, x.generation = r.now, r.generation
+	x.began, x.generation, x.in.scheme = r.now, r.generation, cmp.Or(x.in.scheme, r.generation.usualScheme())
 	v.duration, v.status, v.own = q.Took, q.Status, q.Own
 	if v.err = r.runStages(q, x, v); v.err != nil {
 		r.finish(v)

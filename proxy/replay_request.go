@@ -106,7 +106,7 @@ type replayed struct {
 // used if the log has no host.
 func (r *replayed) fill(q *LoggedRequest, host string) {
 	x := &r.x
-	x.request.Method, x.request.RequestTarget, x.request.Proto, x.in.scheme = q.Method, q.Target, cmp.Or(q.Proto, "HTTP/1.1"), cmp.Or(q.Scheme, "http")
+	x.request.Method, x.request.RequestTarget, x.request.Proto, x.in.scheme = q.Method, q.Target, cmp.Or(q.Proto, "HTTP/1.1"), q.Scheme
 	x.request.HostField = cmp.Or(q.Host, host)
 	x.in.peer = netip.AddrPortFrom(q.Client, 0)
 	x.id = "-"

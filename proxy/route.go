@@ -68,7 +68,7 @@ func (r *route) guarded() bool {
 // pattern returns the pattern of the requests that r matches.
 func (r *route) pattern() routing.Pattern {
 	return routing.Pattern{
-		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path, Headers: r.Match.Headers, Query: r.Match.Query,
+		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path, Headers: r.Match.Headers, Query: r.Match.Query, Scheme: r.Match.Scheme,
 		Guarded: r.guarded(), Keys: r.keyParams, EndsInKey: r.LastKey() != "",
 		KeepsSlashes: r.EncodedSlash == config.KeepSlash, IgnoresForms: r.FormBesideQuery == config.IgnoreForm,
 	}

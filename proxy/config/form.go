@@ -170,6 +170,8 @@ type bodyForm struct {
 type matchForm struct {
 	// Methods are one or several methods in upper case; all when not given.
 	Methods list `yaml:"methods,omitempty" jsonschema:"enum=GET,enum=HEAD,enum=POST,enum=PUT,enum=PATCH,enum=DELETE,enum=OPTIONS,enum=TRACE,enum=QUERY"`
+	// Scheme is that by which the client sent the request: that of the listener, or what a trusted proxy says in X-Forwarded-Proto; both when not given.
+	Scheme string `yaml:"scheme,omitempty" jsonschema:"enum=http,enum=https"`
 	// Host is exact or *.example.com; all when not given.
 	Host string `yaml:"host,omitempty"`
 	// Path is exact, or has {parameters}, {parameters:regexp}, or ends with /*.

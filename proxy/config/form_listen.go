@@ -6,6 +6,10 @@ type listenForm struct {
 	HTTP string `yaml:"http" jsonschema:"default=:8080"`
 	// HTTPS is the address for HTTP over TLS, host:port, or none.
 	HTTPS string `yaml:"https" jsonschema:"default=none"`
+	// RedirectHTTPS answers requests without TLS with 308 and the same URL with https, except those for /.well-known/acme-challenge/. A request for which a trusted proxy sends X-Forwarded-Proto: https has TLS.
+	RedirectHTTPS bool `yaml:"redirect_https" jsonschema:"default=false"`
+	// HTTPSPort is the port of that URL, if clients do not use that of https: 443 in front of a container for example.
+	HTTPSPort int `yaml:"https_port,omitempty" jsonschema:"minimum=1,maximum=65535"`
 	// TLS configures the certificates for HTTPS.
 	TLS *tlsForm `yaml:"tls,omitempty"`
 	// H2C allows HTTP/2 without TLS, with prior knowledge.

@@ -55,7 +55,7 @@ func (u *upstreams) warnItself(pointer any, to *url.URL) {
 	if target.port == "" {
 		target.port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
 	}
-	for _, own := range []struct{ name, addr string }{{"listen.http", u.listen.HTTP}, {"listen.https", u.listen.HTTPS}} {
+	for _, own := range []struct{ name, addr string }{{"listen.http", u.served.HTTP}, {"listen.https", u.served.HTTPS}} {
 		at := parseAddress(listenAddress(own.addr))
 		if at.port != "" && at.port == target.port && (at.host == target.host || target.loopback() && at.meets(target)) {
 			u.Warn(pointer, "this is Weir itself, its "+own.name+": every request would come back and end with 508", "write the address of the server behind Weir")

@@ -11,6 +11,31 @@ import (
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
+// Listen configures the listeners for clients.
+type Listen struct {
+	HTTP          string // host:port; the port may be 0; "" for none
+	HTTPS         string // like HTTP; at least one is not none
+	TLS           []Pair // at least one if HTTPS is set and ACME is nil
+	ACME          *ACME  // nil for none
+	H2C           bool   // HTTP/2 without TLS
+	RedirectHTTPS bool   // of requests without TLS
+	HTTPSPort     int    // the port that clients use; 0: that of HTTPS
+	ProxyProtocol []netip.Prefix
+	Timeouts      ListenTimeouts
+	MaxHeader     int64 // bytes of a request's header; at least 1 KiB
+	MaxBuffered   int64 // bytes of all bodies buffered for keys; at least 1 MiB
+	ReusePort     bool  // SO_REUSEPORT
+	Drain         Drain
+}
+
+// Drain configures the shutdown: readiness fails for Delay, which may be 0, while
+// connections are still accepted; then requests in progress may take Within, above 0.
+type Drain struct{ Delay, Within time.Duration }
+
+// A Pair is a certificate and its key: paths of PEM files, which have not been
+// opened.
+type Pair struct{ Cert, Key string }
+
 // An address is host:port; the host is empty for all addresses of the machine.
 // The zero address is one that has a problem.
 type address struct{ host, port string }
@@ -30,6 +55,9 @@ func (r *loader) listen(f *listenForm) Listen {
 		TLS:   r.pairs(f),
 		ACME:  r.acme(f),
 		H2C:   f.H2C,
+
+		RedirectHTTPS: f.RedirectHTTPS,
+		HTTPSPort:     f.HTTPSPort,
 
 		ProxyProtocol: r.networks(f.ProxyProtocol),
 
@@ -108,6 +136,7 @@ func (r *loader) listeners(f *file) {
 	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && f.Listen.TLS == nil && r.Valid(&f.Listen.HTTPS):
 		r.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
 	}
+	r.httpsRedirect(f)
 	if secure.clashes(clients) {
 		r.Wrong(&f.Listen.HTTPS, "listens where listen.http does", "use another port")
 	}
@@ -118,6 +147,21 @@ func (r *loader) listeners(f *file) {
 		r.Wrong(&f.Admin.HTTP, "listens where listen.https does", "use another port")
 	}
 	r.requireToken(&f.Admin.HTTP, admin, &f.Admin)
+}
+
+// httpsRedirect checks that there is something to redirect, and somewhere to redirect it to.
+func (l *loader) httpsRedirect(f *file) {
+	served := listenAddress(f.Listen.HTTPS) != ""
+	switch {
+	case !l.Given(&f.Listen.RedirectHTTPS) && l.Given(&f.Listen.HTTPSPort):
+		l.Warn(&f.Listen.HTTPSPort, "nothing is redirected to this port", "write redirect_https: true beside it, or leave it out")
+	case !f.Listen.RedirectHTTPS:
+		return
+	case !served && len(f.ClientIP.TrustedProxies) == 0:
+		l.Wrong(&f.Listen.RedirectHTTPS, "there is no listen.https to redirect to", `write https: ":8443" and tls: beside it, or client_ip.trusted_proxies for a proxy that terminates TLS`)
+	case f.Listen.HTTP == none && served:
+		l.Warn(&f.Listen.RedirectHTTPS, "there is no listen.http whose requests are redirected", "write http: \":8080\" beside it, or leave it out")
+	}
 }
 
 // address checks that text is host:port. It says nothing of an empty text,

@@ -3,7 +3,6 @@ package config
 import (
 	"mime"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -11,33 +10,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 )
-
-func (r *routes) redirect(f *redirectForm) *Redirect {
-	if f == nil {
-		return nil
-	}
-	if statuses := []int{301, 302, 303, 307, 308, 0}; !slices.Contains(statuses, f.Status) {
-		r.Wrong(&f.Status, "is not the status of a redirect", "write 301, 302, 303, 307 or 308")
-	}
-	places := strings.NewReplacer("{host}", "h.example", "{path}", "/p", "{query}", "?q")
-	for _, m := range words.FindAllString(f.To, -1) {
-		if places.Replace(m) == m {
-			r.Wrong(&f.To, form.Quote(m)+" is not a placeholder", "write {host}, {path} or {query}")
-			return nil
-		}
-	}
-	to, err := url.Parse(places.Replace(f.To))
-	switch {
-	case f.To == "":
-		return nil // already reported
-	case err != nil,
-		to.Scheme != "" && ((to.Scheme != "http" && to.Scheme != "https") || to.Host == ""),
-		to.Scheme == "" && (to.Host != "" || !strings.HasPrefix(to.Path, "/")),
-		strings.ContainsAny(f.To, " \\\"<>"):
-		r.Wrong(&f.To, form.Quote(f.To)+" is not a URL or a path", "write for example https://www.example.com{path}{query}, or a path such as /new")
-	}
-	return &Redirect{To: f.To, Status: f.Status}
-}
 
 func (r *routes) respond(f *respondForm) *Respond {
 	if f == nil {
@@ -72,13 +44,6 @@ func (r *routes) respond(f *respondForm) *Respond {
 		made.Headers[canonical] = *value
 	}
 	return made
-}
-
-// A Redirect redirects clients.
-type Redirect struct {
-	// To is a URL or a path with the placeholders {host}, {path} and {query}.
-	To     string
-	Status int // 301, 302, 303, 307 or 308
 }
 
 // Respond is a fixed response.

@@ -24,6 +24,7 @@ type routes struct {
 	literals       literals
 	lists          *lists
 	store          Store
+	served         *listenForm
 	own            string     // how the keys of Weir itself begin in Redis
 	templates      []template // of limiters that Java programs share, so far
 	trusts         bool       // there are trusted proxies
@@ -73,6 +74,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	r.counters()
 	r.catchAlls(forms, made)
 	r.others(made)
+	r.warnLoops(forms, made)
 	return made
 }
 
@@ -152,7 +154,7 @@ func (r *routes) match(f *matchForm, p pattern) Match {
 	if name := strings.TrimPrefix(host, "*."); host != "" && (!form.IsHostname(name) || strings.HasSuffix(name, ".")) {
 		r.Wrong(&f.Host, form.Quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")
 	}
-	return Match{Methods: f.Methods, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers), Query: r.query(f.Query)}
+	return Match{Methods: f.Methods, Scheme: f.Scheme, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers), Query: r.query(f.Query)}
 }
 
 func (r *routes) query(forms map[string]*string) map[string]string {

@@ -63,29 +63,6 @@ type Config struct {
 	own     map[string]bool // files named by the configuration
 }
 
-// Listen configures the listeners for clients.
-type Listen struct {
-	HTTP          string // host:port; the port may be 0; "" for none
-	HTTPS         string // like HTTP; at least one is not none
-	TLS           []Pair // at least one if HTTPS is set and ACME is nil
-	ACME          *ACME  // nil for none
-	H2C           bool   // HTTP/2 without TLS
-	ProxyProtocol []netip.Prefix
-	Timeouts      ListenTimeouts
-	MaxHeader     int64 // bytes of a request's header; at least 1 KiB
-	MaxBuffered   int64 // bytes of all bodies buffered for keys; at least 1 MiB
-	ReusePort     bool  // SO_REUSEPORT
-	Drain         Drain
-}
-
-// Drain configures the shutdown: readiness fails for Delay, which may be 0, while
-// connections are still accepted; then requests in progress may take Within, above 0.
-type Drain struct{ Delay, Within time.Duration }
-
-// A Pair is a certificate and its key: paths of PEM files, which have not been
-// opened.
-type Pair struct{ Cert, Key string }
-
 // ListenTimeouts are the timeouts for clients, all above 0. Uploads and downloads may take
 // any time while data flows.
 type ListenTimeouts struct {
@@ -322,6 +299,7 @@ type Route struct {
 // A Match selects the requests of a route.
 type Match struct {
 	Methods []string // upper case, without duplicates; empty means all
+	Scheme  string   // http or https; empty means both
 	Host    string   // lower case: exact or *.example.com; empty means all
 	// Path is a valid pattern: exact, {param}, {param:regexp} with the regexp anchored at
 	// both ends, /* at the end. It is normalized (RFC 3986 section 6.2.2).

@@ -10,7 +10,7 @@ import (
 // unreachable finds routes that can never match. If two routes match the same request, the
 // more specific one wins: by host, path, method, number of headers and query parameters,
 // then the order of the files. So a route is unreachable only because of earlier ones with
-// the same host, path, headers and query that match all its methods.
+// the same scheme, host, path, headers and query that match all its methods.
 type unreachable struct {
 	seen map[string][]*Route
 }
@@ -20,7 +20,7 @@ func (u *unreachable) add(route *Route, shape string) *Route {
 	if u.seen == nil {
 		u.seen = map[string][]*Route{}
 	}
-	id := []string{route.Match.Host, shape}
+	id := []string{route.Match.Scheme, route.Match.Host, shape}
 	for _, name := range form.SortedKeys(route.Match.Headers) {
 		id = append(id, name, route.Match.Headers[name])
 	}

@@ -23,13 +23,13 @@ type upstreams struct {
 	keys   *keys
 	byName map[string]*Upstream
 	names  []string // under upstreams:, also those with problems
-	listen *listenForm
+	served *listenForm
 }
 
 // newUpstreams makes the named upstreams.
 func newUpstreams(r *loader, keys *keys, all *file) *upstreams {
 	forms := all.Upstreams
-	u := &upstreams{loader: r, keys: keys, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), listen: &all.Listen}
+	u := &upstreams{loader: r, keys: keys, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), served: &all.Listen}
 	for _, name := range u.names {
 		f := forms[name]
 		if !tokenSafe.MatchString(name) {

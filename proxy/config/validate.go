@@ -48,7 +48,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 	literals := literals{r, c.Privacy, c.ClientIP.IPv6Prefix}
 	lists := newLists(r, keys, literals, f.Lists)
 	routes := &routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, store: c.Store, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0}
+		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, store: c.Store, served: &f.Listen, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0}
 	routes.compileCommon(f.Limits)
 	c.Routes = routes.all(f.Routes)
 	lists.unused()

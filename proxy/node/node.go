@@ -111,7 +111,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.proxy, err = proxy.New(ctx, proxy.Options{
 		Path: n.source.path, Config: first.config, Read: n.source.read, Registry: n.registry, Log: n.log,
 		Store: n.store.limits, Nodes: n.store.nodes, Agree: n.store.agree, Number: first.number,
-		LogSalt: n.salt.value, Access: &n.access.AccessWriter, Traces: n.openTraces(first.config.Traces),
+		HTTPSAddress: func() string { return n.Address("https") }, LogSalt: n.salt.value, Access: &n.access.AccessWriter, Traces: n.openTraces(first.config.Traces),
 	})
 	if err != nil {
 		return err

@@ -21,6 +21,9 @@ func (t *Table[R]) Mismatches(number int, q *Request) []string {
 	if len(e.Methods) > 0 && !slices.Contains(e.Methods, q.Method) {
 		all = append(all, "method: want "+strings.Join(e.Methods, " or "))
 	}
+	if e.Scheme != "" && e.Scheme != q.Scheme {
+		all = append(all, "scheme: want "+e.Scheme)
+	}
 	for _, c := range e.headers {
 		if !c.holds(q.Message.Header(c.name)) {
 			all = append(all, "header: want "+c.String())

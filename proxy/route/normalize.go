@@ -27,6 +27,7 @@ type RawTarget struct {
 	RequestTarget string // from the request line; :path in HTTP/2
 	HostField     string // Host, or :authority
 	Local         string // the address that the client connected to, for requests without a host
+	Scheme        string // http or https; read only if a pattern has one
 	HTTPS         bool   // the connection uses TLS, or a trusted proxy reports that the client's does
 }
 

@@ -10,6 +10,7 @@ import (
 type Pattern struct {
 	Host    string            // "" and "*" match any host, "*.example.com" all hosts below it
 	Methods []string          // empty for any
+	Scheme  string            // http or https; empty for any
 	Path    string            // /users/{id}, /users/{id:[0-9]+}, /files/*
 	Headers map[string]string // values by field names; "*" is any value
 	Query   map[string]string // the same for query parameters
@@ -51,9 +52,15 @@ func newEntry(number int, p Pattern) *entry {
 	return e
 }
 
-// conditions returns the number of conditions on header fields and query
+// conditions returns the number of conditions on the scheme, header fields and query
 // parameters.
-func (e *entry) conditions() int { return len(e.headers) + len(e.query) }
+func (e *entry) conditions() int {
+	n := len(e.headers) + len(e.query)
+	if e.Scheme != "" {
+		n++
+	}
+	return n
+}
 
 // onePath reports whether e matches exactly one path.
 func (e *entry) onePath() bool { return len(e.params) == 0 }

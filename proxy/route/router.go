@@ -116,7 +116,7 @@ func (h *hostEntries) match(q *Request) (bool, error) {
 	var best *entry
 	var from, last *branch
 	for _, b := range h.branches {
-		if !b.admits(q.Method, q.Message) {
+		if !b.admits(q.Method, q) {
 			continue
 		}
 		e := b.paths.find(q, q.Path)
@@ -161,7 +161,7 @@ func (t *index) allowed(q *Request) []string {
 	var methods []string
 	for s := range t.candidates(q.Host) {
 		for _, b := range s.branches {
-			if b.method == "" || !b.admits(b.method, q.Message) {
+			if b.method == "" || !b.admits(b.method, q) {
 				continue
 			}
 			e := b.paths.find(q, q.Path)

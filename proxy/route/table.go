@@ -16,8 +16,8 @@ type Entry[R any] struct {
 }
 
 // A Table maps patterns to values and finds the most specific pattern of a request: by
-// host, then path, then method, then number of conditions on header fields and query,
-// then order of the entries. It is immutable and safe for concurrent use. A lookup
+// host, then path, then method, then number of conditions on scheme, header fields and
+// query, then order of the entries. It is immutable and safe for concurrent use. A lookup
 // normally does not allocate, and its cost does not grow with the number of entries.
 type Table[R any] struct {
 	index
@@ -55,9 +55,10 @@ func newIndex() index {
 type hostEntries struct{ branches []*branch }
 
 // A branch holds the entries of a host that have the same method and the same
-// conditions on header fields and query. Only their paths differ.
+// conditions on scheme, header fields and query. Only their paths differ.
 type branch struct {
 	method  string // "" is any
+	scheme  string // "" is any
 	headers []condition
 	query   []condition
 	names   key.NameSet // names of the query parameters
@@ -96,11 +97,11 @@ func (t *index) hostEntries(host string) *hostEntries {
 // necessary.
 func (h *hostEntries) branch(method string, e *entry) *branch {
 	for _, b := range h.branches {
-		if b.method == method && slices.Equal(b.headers, e.headers) && slices.Equal(b.query, e.query) {
+		if b.method == method && b.scheme == e.Scheme && slices.Equal(b.headers, e.headers) && slices.Equal(b.query, e.query) {
 			return b
 		}
 	}
-	b := &branch{method: method, headers: e.headers, query: e.query, paths: paths{exact: map[string]*entry{}}}
+	b := &branch{method: method, scheme: e.Scheme, headers: e.headers, query: e.query, paths: paths{exact: map[string]*entry{}}}
 	for _, c := range b.query {
 		b.names = b.names.With(c.name)
 	}
@@ -108,10 +109,9 @@ func (h *hostEntries) branch(method string, e *entry) *branch {
 	return b
 }
 
-// admits reports whether a request with this method and these header fields can
-// match here.
-func (b *branch) admits(method string, m Message) bool {
-	return (b.method == "" || b.method == method) && (len(b.headers) == 0 || b.admitsHeader(m))
+// admits reports whether q could match here with this method.
+func (b *branch) admits(method string, q *Request) bool {
+	return (b.method == "" || b.method == method) && (b.scheme == "" || b.scheme == q.Scheme) && (len(b.headers) == 0 || b.admitsHeader(q.Message))
 }
 
 func (b *branch) admitsHeader(m Message) bool {

@@ -154,7 +154,7 @@ const maxOtherRoutes = 5
 
 // match runs the stage match, and lists the routes that were not selected.
 func (e *explainer) match() (string, error) {
-	plain, exact := e.generation.table.FindExact(e.x.matchable())
+	plain, exact := e.generation.table.FindExact(e.generation.matchable(e.x))
 	if err := e.generation.match(e.x); err != nil {
 		e.Others = e.others(nil)
 		return "", err
@@ -181,7 +181,7 @@ func (e *explainer) others(taken *route) []ExplainedOther {
 		if r == taken {
 			continue
 		}
-		because := e.generation.table.Mismatches(r.order, e.x.matchable())
+		because := e.generation.table.Mismatches(r.order, e.generation.matchable(e.x))
 		o := other{fails: len(because)}
 		if len(because) == 0 {
 			because = []string{"less specific than the matched route"}

@@ -5,14 +5,14 @@ import routing "github.com/weir-proxy/weir/proxy/route"
 // match sets the route of a request and the parameters of its path. A request that is refused may
 // still have a route, for the log; see routing.Table.Find.
 func (g *generation) match(x *exchange) (err error) {
-	x.route, err = g.table.Find(x.matchable())
+	x.route, err = g.table.Find(g.matchable(x))
 	return err
 }
 
 // matchable returns the data of x by which it is matched.
-func (x *exchange) matchable() *routing.Request {
+func (g *generation) matchable(x *exchange) *routing.Request {
 	x.request.Message = x
-	if x.generation.readsScheme {
+	if g.readsScheme {
 		x.request.Scheme = x.scheme()
 	}
 	return &x.request

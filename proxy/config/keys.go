@@ -98,20 +98,18 @@ func (k *keys) refer(text *string) *key.Spec {
 	return k.counted(text, spec, 1)
 }
 
-// plainName returns the name under which a limit counts by the key that text refers to: ip, which is
-// short for client_ip, counts as client_ip does.
-func (k *keys) plainName(text string) string {
-	if _, named := k.forms[text]; !named && text == key.ShortClientIP {
-		from, _ := key.ParseOrigin(text) // always valid
-		return from.String()
+// longName returns the name or origin that text is short for, unless a key has that name.
+func (k *keys) longName(text string) string {
+	if _, named := k.forms[text]; named {
+		return text
 	}
-	return text
+	return key.LongName(text)
 }
 
 // originOrName parses an origin where the name of a key is allowed too: an unknown word
 // without a colon is treated as a name.
 func (k *keys) originOrName(text *string) (key.Origin, bool) {
-	from, err := key.ParseOrigin(*text)
+	from, err := key.ParseOrigin(k.longName(*text))
 	if err == nil || strings.Contains(*text, ":") {
 		return k.origin(text)
 	}
@@ -122,7 +120,7 @@ func (k *keys) originOrName(text *string) (key.Origin, bool) {
 
 // origin parses the origin of a key.
 func (k *keys) origin(text *string) (key.Origin, bool) {
-	from, err := key.ParseOrigin(*text)
+	from, err := key.ParseOrigin(k.longName(*text))
 	if err == nil {
 		return from, true
 	}

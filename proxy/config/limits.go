@@ -201,7 +201,7 @@ func (l *limits) name(forms []*limitForm) {
 		if f == nil || f.Named != "" || f.Name != "" || f.Key == nil {
 			continue
 		}
-		base := tokenOf(cmp.Or(l.keys.plainName(f.Key.Text), f.Key.From, strings.Join(f.Key.Join, "-")), "limit")
+		base := tokenOf(cmp.Or(l.keys.longName(f.Key.Text), f.Key.From, strings.Join(f.Key.Join, "-")), "limit")
 		name := base
 		for i := 2; taken[name]; i++ {
 			name = base + "-" + strconv.Itoa(i)

@@ -18,18 +18,20 @@ type Origin struct {
 
 const origins = "header:NAME, query:NAME, path:NAME, cookie:NAME, form:NAME, json:/POINTER, jwt:CLAIM, client_ip, host, method or global"
 
-// ShortClientIP is another name of the origin client_ip.
-const ShortClientIP = "ip"
+// LongName returns text, or client_ip for ip, which is short for it in configuration files.
+func LongName(text string) string {
+	if text == "ip" {
+		return ClientIP.String()
+	}
+	return text
+}
 
 // ParseOrigin parses "header:X-Phone", "query:user", "cookie:sid", "form:phone",
-// "json:/user/phone", "path:id", "jwt:sub", "client_ip" or "ip", "host", "method" or "global".
+// "json:/user/phone", "path:id", "jwt:sub", "client_ip", "host", "method" or "global".
 // Errors wrap ErrSpec and contain what to write instead.
 func ParseOrigin(s string) (Origin, error) {
 	source, name, named := strings.Cut(s, ":")
 	o := Origin{Source: sourceOf(source), Name: name}
-	if source == ShortClientIP {
-		o.Source = ClientIP
-	}
 	switch o.Source {
 	case ClientIP, Host, Method, Global:
 		if named {

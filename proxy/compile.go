@@ -67,6 +67,9 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 		return nil, err
 	}
 	r.refusalFields = fieldBlock(r.rateLimitFields.RefusalFields())
+	if r.errorTexts = g.errorTexts; from.Errors != nil {
+		r.errorTexts = newErrorTexts(from.Errors)
+	}
 	return r, nil
 }
 
@@ -85,11 +88,24 @@ func fieldBlock(fields []respond.Field) *http1.FieldBlock {
 }
 
 func newReject(c config.Reject) respond.Reject {
-	r := respond.Reject{Status: c.Status, Detail: c.Detail, Body: c.Body, ContentType: c.ContentType}
-	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
-		r.Fields = append(r.Fields, respond.Field{Name: name, Value: c.Headers[name]})
+	return respond.Reject{Status: c.Status, Detail: c.Detail, Body: c.Body, ContentType: c.ContentType, Fields: newFields(c.Headers)}
+}
+
+func newErrorTexts(all map[int]config.ErrorText) *respond.ErrorTexts {
+	texts := map[int]respond.ErrorText{}
+	for status, c := range all {
+		texts[status] = respond.ErrorText{Detail: c.Detail, Body: c.Body, ContentType: c.ContentType, Fields: newFields(c.Headers)}
 	}
-	return r
+	return respond.NewErrorTexts(texts)
+}
+
+// newFields returns header fields in the order of their names.
+func newFields(headers map[string]string) []respond.Field {
+	var fields []respond.Field
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		fields = append(fields, respond.Field{Name: name, Value: headers[name]})
+	}
+	return fields
 }
 
 // addLimit adds a limit to the route and returns its policies for the RateLimit-Policy field.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -32,9 +33,10 @@ type generation struct {
 	seed            maphash.Seed // see lasting
 	pools           map[*config.Upstream]*upstream.Pool
 	groups          *upstream.Groups
-	limits          []*limit      // that are not off, each common one once; see config.Config.Limits
-	httpsAddress    func() string // see Options
-	readsScheme     bool          // some route matches a scheme
+	limits          []*limit            // that are not off, each common one once; see config.Config.Limits
+	httpsAddress    func() string       // see Options
+	readsScheme     bool                // some route matches a scheme
+	errorTexts      *respond.ErrorTexts // of requests without a route
 
 	users    atomic.Int64 // requests in progress, plus 1 while it is the current generation
 	onClosed func()       // called when the last request of a retired generation has ended
@@ -66,7 +68,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 		clientIP:  newClientIPResolver(c.ClientIP),
 		pools:     map[*config.Upstream]*upstream.Pool{},
 
-		httpsAddress: l.https,
+		httpsAddress: l.https, errorTexts: newErrorTexts(c.Errors),
 	}
 	for _, k := range c.Keys {
 		g.keyFields = append(g.keyFields, k.Headers()...)

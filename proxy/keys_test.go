@@ -182,6 +182,6 @@ func TestKeys_TokensAreVerified(t *testing.T) {
 		"Authorization: Basic alice",
 		"X-Nothing: at all",
 	} {
-		w.sends(400, "GET", "/a", line)
+		w.sends(401, "GET", "/a", line)
 	}
 }

@@ -37,7 +37,15 @@ func (g *generation) refuse(x *exchange, err error) respond.Response {
 			RequestID: x.id,
 		})
 	}
-	return g.refuseError(x, err)
+	return x.errorTexts(g).Replace(g.refuseError(x, err), x.id)
+}
+
+// errorTexts returns the configured texts of errors.
+func (x *exchange) errorTexts(g *generation) *respond.ErrorTexts {
+	if x.route != nil {
+		return x.route.errorTexts
+	}
+	return g.errorTexts
 }
 
 // refuseError returns the response to a request that no limit has refused.
@@ -63,14 +71,14 @@ func (g *generation) refuseError(x *exchange, err error) respond.Response {
 	case errors.Is(err, routing.ErrNone):
 		return respond.Problem(respond.NotFound, "", x.id)
 	case errors.Is(err, key.ErrMissing):
-		return respond.Problem(respond.KeyMissing, err.Error(), x.id)
+		return refuseKey(x, respond.KeyMissing, err)
 	case errors.Is(err, errBody):
 		return respond.Problem(bodyErrorKind(err), "", x.id)
 	case errors.Is(err, key.ErrNoVerificationKeys):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
 	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, key.ErrInvalid), errors.Is(err, key.ErrMismatch),
 		errors.Is(err, routing.ErrQuery), errors.Is(err, errCost), errors.Is(err, errIdempotencyKey):
-		return respond.Problem(respond.KeyInvalid, err.Error(), x.id)
+		return refuseKey(x, respond.KeyInvalid, err)
 	case errors.Is(err, routing.ErrTargetTooLong):
 		return respond.Problem(respond.TargetTooLong, "", x.id)
 	case errors.Is(err, routing.ErrTarget), errors.Is(err, errMalformed), errors.Is(err, errConnection):
@@ -82,6 +90,15 @@ func (g *generation) refuseError(x *exchange, err error) respond.Response {
 		return respond.Problem(kind, err.Error(), x.id)
 	}
 	return respond.Problem(respond.KindOf(err), "", x.id)
+}
+
+// refuseKey returns the response to a request whose key cannot be read: 401 if that is because of its
+// bearer token.
+func refuseKey(x *exchange, kind respond.Kind, err error) respond.Response {
+	if challenge := key.Challenge(err, x.request.Host); challenge != "" {
+		return respond.Unauthorized(challenge, err.Error(), x.id)
+	}
+	return respond.Problem(kind, err.Error(), x.id)
 }
 
 // bodyErrorKind returns the response to a request whose body could not be read: the client was too slow,

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/config"
@@ -14,11 +12,7 @@ func newRespond(c *config.Respond) respond.Response {
 	if c == nil {
 		return respond.Response{}
 	}
-	var fields []respond.Field
-	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
-		fields = append(fields, respond.Field{Name: name, Value: c.Headers[name]})
-	}
-	return respond.Static(c.Status, c.ContentType, c.Body, fields)
+	return respond.Static(c.Status, c.ContentType, c.Body, newFields(c.Headers))
 }
 
 // reply responds to an allowed request of a route without an upstream. Its status counts for

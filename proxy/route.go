@@ -48,6 +48,7 @@ type route struct {
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
 	rateLimitFields   *respond.RateLimitFields     // renders the rate limit fields
 	refusalFields     *http1.FieldBlock            // the fields with which most refusals of the route begin; nil if they cannot be sent
+	errorTexts        *respond.ErrorTexts          // the texts of errors
 	refunds           map[upstream.ResultKind]bool // the errors of RefundOn
 	fixedResponse     respond.Response             // the response of Respond
 	rewrite           rewrite                      // the rewriting of requests and responses

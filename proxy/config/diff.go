@@ -167,7 +167,7 @@ func (c *Config) parts(once []byte) []map[string]string {
 	}
 	sections := map[string]string{}
 	for name, form := range map[string]any{
-		"client_ip": &f.ClientIP, "privacy": &f.Privacy, "defaults": &f.Defaults, "alerts": &f.Alerts, "access_log": &f.AccessLog, "traces": &f.Traces, "jwt": f.JWT,
+		"client_ip": &f.ClientIP, "privacy": &f.Privacy, "defaults": &f.Defaults, "errors": f.Errors, "alerts": &f.Alerts, "access_log": &f.AccessLog, "traces": &f.Traces, "jwt": f.JWT,
 	} {
 		if v := reflect.ValueOf(form); !v.IsNil() {
 			sections[name] = line(form)

@@ -47,6 +47,8 @@ type file struct {
 	Privacy privacyForm `yaml:"privacy"`
 	// Defaults apply to limits and routes that do not set these fields.
 	Defaults defaultsForm `yaml:"defaults"`
+	// Errors are the texts of other errors than refusals by limits, by status: 400 to 599, or 4xx or 5xx for all others of a class. Those of a route come first.
+	Errors map[string]*errorForm `yaml:"errors,omitempty"`
 	// Alerts configures the webhook for exhausted limits.
 	Alerts alertsForm `yaml:"alerts"`
 	// AccessLog configures the access log.
@@ -158,6 +160,8 @@ type routeForm struct {
 	Idempotency *idempotencyForm `yaml:"idempotency,omitempty"`
 	// Reject is the response to a refused request.
 	Reject rejectForm `yaml:"reject"`
+	// Errors are the texts of other errors of this route, by status: 400 to 599, 4xx or 5xx.
+	Errors map[string]*errorForm `yaml:"errors,omitempty"`
 }
 
 // bodyForm limits the size of request bodies.
@@ -242,20 +246,6 @@ type idempotencyForm struct {
 	Life duration `yaml:"life" jsonschema:"default=1d"`
 	// Repeats is how many repeats are not counted.
 	Repeats int `yaml:"repeats" jsonschema:"default=5,minimum=1,maximum=1000"`
-}
-
-// rejectForm is the response to a refused request.
-type rejectForm struct {
-	// Status of the response.
-	Status int `yaml:"status" jsonschema:"default=429,minimum=400,maximum=599"`
-	// Detail is the detail of the problem, a sentence. {retry_after} is replaced by the seconds, {limit} by the name of the limit, {request_id} by the id of the request.
-	Detail string `yaml:"detail" jsonschema:"default=Too many requests. Try again in {retry_after} s."`
-	// Additional headers of the response.
-	Headers map[string]*string `yaml:"headers,omitempty"`
-	// Body replaces the problem document (RFC 9457); it has the same placeholders.
-	Body string `yaml:"body,omitempty"`
-	// ContentType of the body; text/plain in UTF-8 when not given. The values of placeholders are escaped for JSON and HTML.
-	ContentType string `yaml:"content_type,omitempty"`
 }
 
 func (*keyForm) Short() string      { return "Text" }

@@ -32,40 +32,54 @@ var (
 )
 
 func (r *routes) reject(f *rejectForm) Reject {
-	r.placeholders(&f.Detail, f.Detail, braces)
-	if f.Body == "" && r.Given(&f.ContentType) {
-		r.Wrong(&f.ContentType, "there is no body", "write body: beside it, or leave it out")
+	made := r.texts(texts{&f.Detail, &f.Body, &f.ContentType, f.Headers, []string{"{retry_after}", "{limit}", "{request_id}"}})
+	made.Status = f.Status
+	return made
+}
+
+// texts are the fields of a response with placeholders.
+type texts struct {
+	detail, body, contentType *string
+	headers                   map[string]*string
+	placeholders              []string // those that it may have
+}
+
+// texts compiles the texts of a response.
+func (l *loader) texts(t texts) Reject {
+	l.placeholders(t, t.detail, braces)
+	if *t.body == "" && l.Given(t.contentType) {
+		l.Wrong(t.contentType, "there is no body", "write body: beside it, or leave it out")
 	}
-	made := Reject{Status: f.Status, Detail: f.Detail, Body: f.Body}
-	if f.Body != "" {
-		made.ContentType = cmp.Or(f.ContentType, "text/plain; charset=utf-8")
+	made := Reject{Detail: *t.detail, Body: *t.body}
+	if made.Body != "" {
+		made.ContentType = cmp.Or(*t.contentType, "text/plain; charset=utf-8")
 	}
-	r.placeholders(&f.Body, f.Body, words)
-	kind, _, err := mime.ParseMediaType(cmp.Or(f.ContentType, "text/plain"))
+	l.placeholders(t, t.body, words)
+	kind, _, err := mime.ParseMediaType(cmp.Or(*t.contentType, "text/plain"))
 	switch {
 	case err != nil || !strings.Contains(kind, "/"):
-		r.Wrong(&f.ContentType, form.Quote(f.ContentType)+" is not a media type", "write for example application/json")
-	case f.Body != "" && jsonType(kind):
-		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a").Replace(f.Body)
-		if !json.Valid([]byte(sample)) && r.Valid(&f.Body) {
-			r.Wrong(&f.Body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
+		l.Wrong(t.contentType, form.Quote(*t.contentType)+" is not a media type", "write for example application/json")
+	case made.Body != "" && jsonType(kind):
+		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a", "{status}", "400").Replace(made.Body)
+		if !json.Valid([]byte(sample)) && l.Valid(t.body) {
+			l.Wrong(t.body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
 		}
 	}
-	for _, name := range form.SortedKeys(f.Headers) {
-		value := f.Headers[name]
+	for _, name := range form.SortedKeys(t.headers) {
+		value := t.headers[name]
 		canonical := http.CanonicalHeaderKey(name)
 		_, doubled := made.Headers[canonical]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			r.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-Reason")
+			l.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-Reason")
 		case slices.Contains(ownFields(), canonical):
-			r.WrongName(value, canonical+" is set by Weir itself", "leave it out")
+			l.WrongName(value, canonical+" is set by Weir itself", "leave it out")
 		case doubled:
-			r.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
+			l.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
 		case !httpguts.ValidHeaderFieldValue(*value):
-			r.Wrong(value, "cannot be sent in a header", "write plain characters")
+			l.Wrong(value, "cannot be sent in a header", "write plain characters")
 		}
-		r.placeholders(value, *value, braces)
+		l.placeholders(t, value, braces)
 		if made.Headers == nil {
 			made.Headers = map[string]string{}
 		}
@@ -74,11 +88,12 @@ func (r *routes) reject(f *rejectForm) Reject {
 	return made
 }
 
-// placeholders checks that all placeholders in text exist.
-func (r *routes) placeholders(pointer any, text string, allowed *regexp.Regexp) {
-	for _, m := range allowed.FindAllString(text, -1) {
-		if !slices.Contains([]string{"{retry_after}", "{limit}", "{request_id}"}, m) {
-			r.Wrong(pointer, form.Quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, {limit} or {request_id}, and no other braces")
+// placeholders checks that all placeholders in a text exist.
+func (l *loader) placeholders(t texts, text *string, allowed *regexp.Regexp) {
+	for _, m := range allowed.FindAllString(*text, -1) {
+		if !slices.Contains(t.placeholders, m) {
+			last := len(t.placeholders) - 1
+			l.Wrong(text, form.Quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, "+strings.Join(t.placeholders[1:last], ", ")+" or "+t.placeholders[last]+", and no other braces")
 		}
 	}
 }

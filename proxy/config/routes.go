@@ -25,10 +25,11 @@ type routes struct {
 	lists          *lists
 	store          Store
 	served         *listenForm
-	own            string     // how the keys of Weir itself begin in Redis
-	templates      []template // of limiters that Java programs share, so far
-	trusts         bool       // there are trusted proxies
-	planLists      []planList // so far
+	errorTexts     map[int]ErrorText // of the file
+	own            string            // how the keys of Weir itself begin in Redis
+	templates      []template        // of limiters that Java programs share, so far
+	trusts         bool              // there are trusted proxies
+	planLists      []planList        // so far
 	common         commonLimits
 	compiled       []compiledLimit // so far
 }
@@ -57,6 +58,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Idempotency: r.idempotency(f.Idempotency),
 			MaxBody:     r.body(f.Body),
 			Reject:      r.reject(&f.Reject),
+			Errors:      r.errorsOf(f),
 			Position:    r.Location(f).Position,
 		}
 		route.CountPreflight, route.LogPath = f.CountPreflight, LogPath(f.LogPath)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"reflect"
 	"testing"
@@ -25,7 +26,7 @@ func TestSchema_AgreesWithLoad(t *testing.T) {
 		if err := yaml.Unmarshal(bytes.ReplaceAll(effective, []byte("$$"), []byte("$")), &v); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Validate(v); err != nil {
+		if err := s.Validate(textNames(v)); err != nil {
 			t.Errorf("%s made effective: %v", path, err)
 		}
 	}
@@ -72,6 +73,27 @@ func instance(t *testing.T, path string) any {
 	var v any
 	if err := yaml.Unmarshal(data, &v); err != nil {
 		t.Fatal(err)
+	}
+	return textNames(v)
+}
+
+// textNames makes names of whatever a mapping has for them, as JSON does.
+func textNames(v any) any {
+	switch v := v.(type) {
+	case map[any]any:
+		made := map[string]any{}
+		for name, value := range v {
+			made[fmt.Sprint(name)] = textNames(value)
+		}
+		return made
+	case map[string]any:
+		for name, value := range v {
+			v[name] = textNames(value)
+		}
+	case []any:
+		for i, value := range v {
+			v[i] = textNames(value)
+		}
 	}
 	return v
 }

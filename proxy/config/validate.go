@@ -32,6 +32,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 			Expose:         f.Defaults.Expose,
 			NewKeys:        r.newKeys(&f.Defaults.NewKeys),
 		},
+		Errors:    r.errors(f.Errors),
 		Alerts:    r.alerts(&f.Alerts),
 		AccessLog: r.accessLog(&f.AccessLog),
 		Traces:    r.traces(&f.Traces),
@@ -48,7 +49,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 	literals := literals{r, c.Privacy, c.ClientIP.IPv6Prefix}
 	lists := newLists(r, keys, literals, f.Lists)
 	routes := &routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, store: c.Store, served: &f.Listen, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0}
+		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0}
 	routes.compileCommon(f.Limits)
 	c.Routes = routes.all(f.Routes)
 	lists.unused()

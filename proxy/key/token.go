@@ -3,7 +3,6 @@ package key
 import (
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -24,8 +23,11 @@ func (t *Tokens) claim(r Request, v *Value, name string) (result, error) {
 		return result{}, ErrNoVerificationKeys
 	}
 	text, err := bearer(r.Header("Authorization"))
-	if err != nil || text == "" {
+	switch {
+	case err != nil:
 		return result{}, err
+	case text == "":
+		return result{}, errNoToken
 	}
 	if v.token.verifiedBy != t || v.token.text != text {
 		claims, err := t.verify(text)
@@ -39,7 +41,9 @@ func (t *Tokens) claim(r Request, v *Value, name string) (result, error) {
 	case err != nil:
 		return result{}, err
 	case f.kind == kindBool, f.kind == kindNull:
-		return result{}, fmt.Errorf("%w: the claim is neither a string nor a number", ErrInvalid)
+		return result{}, &tokenError{ErrInvalid, "has a claim that is neither a string nor a number"}
+	case f.text == "":
+		return result{}, &tokenError{ErrMissing, "lacks the claim"}
 	case f.kind == kindNumber:
 		return canonical(f)
 	}
@@ -56,7 +60,7 @@ func (t *Tokens) verify(text string) ([]byte, error) {
 	}
 	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1])
 	if err != nil {
-		return nil, fmt.Errorf("%w: the token is malformed", ErrInvalid)
+		return nil, &tokenError{ErrInvalid, "is malformed"}
 	}
 	return claims, nil
 }
@@ -110,5 +114,39 @@ func explainError(err error) error {
 			break
 		}
 	}
-	return fmt.Errorf("%w: the token %s", ErrInvalid, why)
+	return &tokenError{ErrInvalid, why}
+}
+
+// errNoToken reports a request without a bearer token.
+var errNoToken = &tokenError{ErrMissing, ""}
+
+// A tokenError reports that a bearer token is missing, or why it is not accepted.
+type tokenError struct {
+	kind error  // ErrMissing or ErrInvalid
+	why  string // what is said of the token; empty without one
+}
+
+// Error implements error.
+func (e *tokenError) Error() string {
+	if e.why == "" {
+		return e.kind.Error()
+	}
+	return e.kind.Error() + ": the token " + e.why
+}
+
+// Unwrap returns the kind of the error.
+func (e *tokenError) Unwrap() error { return e.kind }
+
+// Challenge returns the WWW-Authenticate of the response to a request whose key could not be read because
+// of its bearer token, and "" for all other errors (RFC 6750 section 3). The realm is a host.
+func Challenge(err error, realm string) string {
+	var t *tokenError
+	if !errors.As(err, &t) {
+		return ""
+	}
+	challenge := `Bearer realm="` + realm + `"`
+	if t.why != "" {
+		challenge += `, error="invalid_token", error_description="the token ` + t.why + `"`
+	}
+	return challenge
 }

@@ -17,16 +17,17 @@ const (
 	retryAfter
 	limitName
 	requestID
+	statusCode
 )
 
 // String returns the placeholder as it is written.
 func (p placeholder) String() string {
-	return [...]string{"", "{retry_after}", "{limit}", "{request_id}"}[p]
+	return [...]string{"", "{retry_after}", "{limit}", "{request_id}", "{status}"}[p]
 }
 
 // substitutions are the values of placeholders in one response. Only the id may contain
 // characters that must be escaped.
-type substitutions struct{ retryAfter, limitName, requestID string }
+type substitutions struct{ retryAfter, limitName, requestID, status string }
 
 // A template is an operator's text, split at its placeholders and escaped for its content type,
 // once for all responses.
@@ -45,7 +46,7 @@ func newTemplate(text string, within func(string) string, escape escaping) templ
 	t := template{escape: escape}
 	for text != "" {
 		first, at := literal, len(text)
-		for p := retryAfter; p <= requestID; p++ {
+		for p := retryAfter; p <= statusCode; p++ {
 			if i := strings.Index(text, p.String()); i >= 0 && i < at {
 				first, at = p, i
 			}
@@ -80,6 +81,8 @@ func (t *template) append(b []byte, s *substitutions) []byte {
 			b = append(b, s.limitName...)
 		case requestID:
 			b = t.escape(b, s.requestID)
+		case statusCode:
+			b = append(b, s.status...)
 		}
 	}
 	return b

@@ -40,6 +40,7 @@ const (
 	ExpectationFailed               // 417: an expectation other than 100-continue
 	VersionNotSupported             // 505: unsupported HTTP version
 	Maintenance                     // 503: an operator has taken the route out of service
+	TokenRefused                    // 401: the request has no bearer token, or one that is not accepted; see Unauthorized
 )
 
 // Status is the status of the responses of kind k.
@@ -47,6 +48,8 @@ func (k Kind) Status() int {
 	switch k {
 	case BadRequest, KeyMissing, KeyInvalid:
 		return http.StatusBadRequest
+	case TokenRefused:
+		return http.StatusUnauthorized
 	case Forbidden:
 		return http.StatusForbidden
 	case NotFound:
@@ -139,6 +142,11 @@ func NotAllowed(allow []string, requestID string) Response {
 	return MethodNotAllowed.problem("", requestID, Field{"Allow", strings.Join(allow, ", ")})
 }
 
+// Unauthorized returns a 401 with a challenge (RFC 9110 section 11.6.1).
+func Unauthorized(challenge, detail, requestID string) Response {
+	return TokenRefused.problem(detail, requestID, Field{"WWW-Authenticate", challenge})
+}
+
 // Unavailable returns a Problem of kind StoreUnavailable, NoUpstream, Draining or BuffersFull with
 // Retry-After, rounded up to whole seconds, at least 1.
 func Unavailable(kind Kind, retry time.Duration, detail, requestID string) Response {
@@ -155,18 +163,23 @@ func MaxForwards(method, requestID string) Response {
 	return Problem(NotImplemented, "", requestID)
 }
 
-// problem returns the problem document of k with additional fields. All problems of a
-// type have the same title; those without a type are about:blank, titled with the
-// status text.
+// problemType returns the type of problems of a status, and its title. Those without a type are
+// about:blank, titled with the status text.
+func problemType(status int) (kind, title string) {
+	switch status {
+	case http.StatusServiceUnavailable:
+		return typeReducedCapacity, titleReducedCapacity
+	case ClientGone.Status():
+		return "about:blank", "Client Closed Request"
+	}
+	return "about:blank", http.StatusText(status)
+}
+
+// problem returns the problem document of k with additional fields.
 func (k Kind) problem(detail, requestID string, fields ...Field) Response {
-	kind, title := "about:blank", http.StatusText(k.Status())
-	switch k {
-	case StoreUnavailable, NoUpstream, Draining, BuffersFull:
-		kind, title = typeReducedCapacity, titleReducedCapacity
-	case Maintenance:
-		title = "Under Maintenance"
-	case ClientGone:
-		title = "Client Closed Request"
+	kind, title := problemType(k.Status())
+	if k == Maintenance {
+		kind, title = "about:blank", "Under Maintenance"
 	}
 	m := Buffer{fields: fields}
 	m.body = appendProblem(m.body, kind, title, k.Status())

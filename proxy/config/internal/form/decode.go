@@ -3,6 +3,7 @@ package form
 import (
 	"cmp"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -196,6 +197,9 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value) {
 		return
 	}
 	v.Set(reflect.MakeMap(v.Type()))
+	if v.Type().Elem().Implements(reflect.TypeFor[Numbered]()) {
+		n = textNames(n)
+	}
 	for _, pair := range d.pairs(n, p) {
 		elem := reflect.New(v.Type().Elem()).Elem()
 		name := pair.key.Value
@@ -205,6 +209,22 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value) {
 			v.SetMapIndex(reflect.ValueOf(name), elem)
 		}
 	}
+}
+
+// Numbered is a form in a mapping whose names may be whole numbers, such as statuses.
+type Numbered interface{ Numbered() }
+
+// textNames returns the mapping n with its whole numbers as names.
+func textNames(n *yaml.Node) *yaml.Node {
+	named := *n
+	named.Content = slices.Clone(n.Content)
+	for i := 0; i+1 < len(named.Content); i += 2 {
+		if key := *named.Content[i]; key.ShortTag() == "!!int" && whole.MatchString(key.Value) {
+			key.Tag = "!!str"
+			named.Content[i] = &key
+		}
+	}
+	return &named
 }
 
 // A pair is a name and a value of a mapping.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -35,10 +37,11 @@ func (c checkCommand) Run(ctx context.Context, w Env) error {
 		_, err = w.Stdout.Write(text)
 		return err
 	}
-	if missing := read.Missing(); len(missing) > 0 {
-		return reportProblems(w.Stdout, missing)
+	problems, outdated := read.CheckFiles(time.Now())
+	if len(problems) > 0 {
+		return reportProblems(w.Stdout, problems)
 	}
-	for _, warning := range read.Warnings {
+	for _, warning := range slices.Concat(read.Warnings, outdated) {
 		fmt.Fprintf(w.Stdout, "%s (warning)\n", warning)
 	}
 	for _, note := range read.Notes() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	stdlog "log"
 	"os"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/rs/zerolog"
@@ -34,8 +35,8 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	if missing := read.Missing(); len(missing) > 0 {
-		return reportProblems(w.Stderr, missing)
+	if problems, _ := read.CheckFiles(time.Now()); len(problems) > 0 { // frontend warns of certificates
+		return reportProblems(w.Stderr, problems)
 	}
 	least, err := zerolog.ParseLevel(c.Level)
 	if err != nil {

@@ -92,14 +92,14 @@ func (r *loader) pairs(l *listenForm) []Pair {
 	if f == nil {
 		return nil
 	}
-	path := r.opens
+	pair := r.opensPair
 	if listenAddress(l.HTTPS) == "" {
-		path = func(name *string) string { return r.relative(*name) } // nobody is shown it
+		pair = func(cert, key *string) Pair { return Pair{r.relative(*cert), r.relative(*key)} } // nobody is shown it
 	}
 	var pairs []Pair
 	switch {
 	case f.Cert != "" && f.Key != "":
-		pairs = append(pairs, Pair{path(&f.Cert), path(&f.Key)})
+		pairs = append(pairs, pair(&f.Cert, &f.Key))
 	case f.Cert != "" || f.Key != "":
 		r.Wrong(f, "cert and key belong together", "write both: cert: FILE, key: FILE")
 	case f.ACME == nil && r.Valid(f):
@@ -107,7 +107,7 @@ func (r *loader) pairs(l *listenForm) []Pair {
 	}
 	for _, p := range f.More {
 		if p != nil {
-			pairs = append(pairs, Pair{path(&p.Cert), path(&p.Key)})
+			pairs = append(pairs, pair(&p.Cert, &p.Key))
 		}
 	}
 	return pairs

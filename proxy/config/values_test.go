@@ -98,19 +98,59 @@ func TestMissing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c.Missing()
+		problems, _ := c.CheckFiles(time.Now())
+		return problems
 	}
 	all := missing()
 	if len(all) != 2 || all[0].Line != 4 || all[1].Line != 5 || !strings.Contains(all[0].String(), "cert.pem\" cannot be read: no such file") {
 		t.Fatalf("missing are %v; want both files, with their places", all)
 	}
-	write("cert.pem", "whatever it holds")
+	cert, key := newCertificate(t)
+	write("cert.pem", cert)
 	if err := os.Mkdir(filepath.Join(dir, "key.pem"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if all = missing(); len(all) != 1 || all[0].Line != 5 || !strings.Contains(all[0].What, "is a directory") {
 		t.Errorf("missing are %v; want the folder", all)
 	}
+	if err := os.Remove(filepath.Join(dir, "key.pem")); err != nil {
+		t.Fatal(err)
+	}
+	check := func(at time.Time) string {
+		t.Helper()
+		c, err := load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		problems, warnings := c.CheckFiles(at)
+		return problemsText(problems) + problemsText(warnings)
+	}
+	_, other := newCertificate(t)
+	for name, c := range map[string]struct {
+		key  string
+		at   time.Time
+		want string
+	}{
+		"fits":         {key, time.Now(), ""},
+		"expired":      {key, time.Now().Add(2 * time.Hour), path + ":4:11: listen.tls.cert: \"" + dir + "/cert.pem\" is valid only from 0001"},
+		"of another":   {other, time.Now(), path + ":4:11: listen.tls.cert: \"" + dir + "/cert.pem\" cannot be used with its key: private key does not match public key; name PEM"},
+		"no PEM":       {"junk", time.Now(), "cannot be used with its key: failed to find any PEM data in key input"},
+		"encrypted":    {"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n", time.Now(), path + ":5:10: listen.tls.key: \"" + dir + "/key.pem\" is encrypted; name a key without"},
+		"old envelope": {"-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n", time.Now(), "is encrypted"},
+	} {
+		write("key.pem", c.key)
+		if got := check(c.at); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: %q; want %q", name, got, c.want)
+		}
+	}
+}
+
+// problemsText returns problems as text, "" for none.
+func problemsText(ps Problems) string {
+	if len(ps) == 0 {
+		return ""
+	}
+	return ps.Error()
 }
 
 // While a secret is replaced every key has two hashes, the second as it was before.

@@ -1,0 +1,97 @@
+package config
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+)
+
+// A named file is one that a field names and that is opened only when Weir serves:
+// certificates of listeners, keys of tokens.
+type named struct {
+	at   form.Location
+	path string
+	key  *named // of a certificate of a listener: its private key
+}
+
+// opens notes that the file that the field at pointer names is opened later, and
+// returns where that is.
+func (r *loader) opens(pointer *string) string {
+	path := r.relative(*pointer)
+	if path == "" {
+		return ""
+	}
+	r.later = append(r.later, named{r.Location(pointer), path, nil})
+	r.own[filepath.Clean(path)] = true
+	if r.source.Owner(path) == Foreign {
+		r.Wrong(pointer, form.Quote(*pointer)+" cannot be read: "+ErrForeign.Error(), "put it there")
+	}
+	return path
+}
+
+// opensPair is opens for a certificate and its key.
+func (l *loader) opensPair(cert, key *string) Pair {
+	p := Pair{l.opens(cert), l.opens(key)}
+	if p.Cert != "" && p.Key != "" {
+		last := len(l.later) - 1
+		private := l.later[last]
+		l.later[last-1].key = &private
+	}
+	return p
+}
+
+// CheckFiles opens the files that Weir opens when it starts, here and as this user, and loads the
+// certificates. It returns those that it could not use, and warnings of those that clients will not
+// accept at that time. They are no fault of the configuration, which may be checked elsewhere
+// before the files are there; so Load does not look for them.
+func (c *Config) CheckFiles(now time.Time) (problems, warnings Problems) {
+	unreadable := map[string]bool{}
+	for _, n := range c.opened {
+		f, err := form.OpenFile(n.path)
+		if err == nil {
+			f.Close()
+			continue
+		}
+		unreadable[n.path] = true
+		problems = append(problems, n.problem("cannot be read: "+err.Error(), "name a file that Weir may read"))
+	}
+	for _, cert := range c.opened {
+		if cert.key == nil || unreadable[cert.path] || unreadable[cert.key.path] {
+			continue
+		}
+		pair, err := tls.LoadX509KeyPair(cert.path, cert.key.path)
+		switch {
+		case err == nil && (now.After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore)):
+			warnings = append(warnings, cert.problem("is valid only from "+pair.Leaf.NotBefore.UTC().Format(time.RFC3339)+" to "+pair.Leaf.NotAfter.UTC().Format(time.RFC3339), "name a certificate that is valid now"))
+		case err == nil:
+		case isEncrypted(cert.key.path):
+			problems = append(problems, cert.key.problem("is encrypted", "name a key without a passphrase, as openssl pkey -in KEY -out PLAIN writes it"))
+		default:
+			problems = append(problems, cert.problem("cannot be used with its key: "+strings.TrimPrefix(err.Error(), "tls: "), "name PEM files that belong together"))
+		}
+	}
+	return form.Arrange(problems, c.Files), form.Arrange(warnings, c.Files)
+}
+
+// problem returns a problem with the file.
+func (n named) problem(what, instead string) Problem {
+	return Problem{Position: n.at.Position, Path: n.at.Path, What: form.Quote(n.path) + " " + what, Instead: instead}
+}
+
+// isEncrypted reports whether a file has a private key with a passphrase.
+func isEncrypted(path string) bool {
+	data, err := form.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
+			return true
+		}
+	}
+	return false
+}

@@ -77,6 +77,29 @@ func (p *Proxy) Upstreams(q UpstreamQuery) []UpstreamStanding {
 	return all
 }
 
+// A TargetName identifies a target.
+type TargetName struct{ Upstream, Target string }
+
+// A TargetDown is a target that cannot be connected to, or that is unhealthy.
+type TargetDown struct {
+	TargetName
+	FailedConnects, FailedChecks int // consecutive failures
+}
+
+// DownTargets returns the targets of the current generation that are down on this node.
+func (p *Proxy) DownTargets() []TargetDown {
+	var down []TargetDown
+	for from, pool := range p.current.Load().pools {
+		standings, _ := pool.TargetStatuses()
+		for _, s := range standings {
+			if s.FailedConnects > 0 || s.Condition == upstream.Unhealthy {
+				down = append(down, TargetDown{TargetName{from.Name, s.Target}, s.FailedConnects, s.FailedChecks})
+			}
+		}
+	}
+	return down
+}
+
 // A targetSeries identifies the counts of a target.
 type targetSeries struct{ upstream, target string }
 

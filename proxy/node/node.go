@@ -154,6 +154,7 @@ func (n *Node) serve(o Options) {
 	// is asked about pushes.
 	n.member.start("cluster member", func(ctx context.Context) { n.store.run(ctx, n.Address("admin")) })
 	n.member.start("peers", n.watchPeers)
+	n.member.start("upstream targets", n.watchTargets)
 	n.member.start("questions of other nodes", n.serveQuestions)
 	n.member.start("audit", n.flushAudit)
 	n.member.start("directives", n.directives.Run)

@@ -29,7 +29,7 @@ type Alert struct {
 	Window string    `json:"window,omitempty"` // window of the rate
 	At     time.Time `json:"at"`
 	Count  int64     `json:"count"` // requests refused, or permits used
-	Of     int64     `json:"of"`    // threshold, or count of the rate
+	Of     int64     `json:"of"`    // threshold, or all requests if that is a share, or count of the rate
 	Key    string    `json:"key,omitempty"`
 	Masked string    `json:"masked,omitempty"`
 }
@@ -50,11 +50,18 @@ func named(limit, route string) string {
 
 // findAlerts returns the alerts for the reports of one minute, in a fixed order.
 func findAlerts(rules config.Alerts, reports map[string]minuteReport, at time.Time) []Alert {
-	refused, near := map[proxy.Series]int64{}, map[string]proxy.Near{}
+	refused, decided, near := map[proxy.Series]int64{}, map[proxy.Series]int64{}, map[string]proxy.Near{}
 	for _, r := range reports {
 		for _, t := range r.Tallies {
-			if t.Result == "refused" && t.Limit != "" {
+			if t.Limit == "" {
+				continue
+			}
+			switch t.Result {
+			case "refused":
 				refused[t.Series] += t.N
+				fallthrough
+			case "allowed":
+				decided[proxy.Series{Route: t.Route, Limit: t.Limit}] += t.N
 			}
 		}
 		for _, n := range r.Near {
@@ -66,12 +73,18 @@ func findAlerts(rules config.Alerts, reports map[string]minuteReport, at time.Ti
 	}
 	var all []Alert
 	for _, t := range tallies(refused) {
-		if t.N >= rules.Refused {
-			all = append(all, Alert{
-				Kind: KindRefused, Route: t.Route, Limit: t.Limit, At: at, Count: t.N, Of: rules.Refused,
-				Text: fmt.Sprintf("Weir: limit %s has refused %d requests within a minute.", named(t.Limit, t.Route), t.N),
-			})
+		of := decided[proxy.Series{Route: t.Route, Limit: t.Limit}]
+		if t.N < rules.Refused || 100*t.N < rules.RefusedShare*of {
+			continue
 		}
+		a := Alert{
+			Kind: KindRefused, Route: t.Route, Limit: t.Limit, At: at, Count: t.N, Of: rules.Refused,
+			Text: fmt.Sprintf("Weir: limit %s has refused %d requests within a minute.", named(t.Limit, t.Route), t.N),
+		}
+		if rules.RefusedShare > 0 {
+			a.Of, a.Text = of, fmt.Sprintf("Weir: limit %s has refused %d of %d requests within a minute.", named(t.Limit, t.Route), t.N, of)
+		}
+		all = append(all, a)
 	}
 	for _, name := range slices.Sorted(maps.Keys(near)) {
 		n := near[name]

@@ -64,6 +64,8 @@ func generate(t *testing.T) []byte {
 				return &jsonschema.Schema{Type: "string"}
 			case reflect.TypeFor[codes](), reflect.TypeFor[code]():
 				return &jsonschema.Schema{Type: "string", Pattern: codeForm.String()} // of one entry; see loosen
+			case reflect.TypeFor[threshold]():
+				return &jsonschema.Schema{Default: 100, AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "999999999"}, {Type: "string", Pattern: thresholdForm.String()}, {Type: "string", Pattern: `\$\{[A-Za-z_]`}}}
 			case reflect.TypeFor[list]():
 				return &jsonschema.Schema{Type: "string"} // of one entry; see loosen
 			}

@@ -56,7 +56,11 @@ type redisFault struct {
 func logUnusable(log zerolog.Logger, err error) {
 	f := faultOf(err)
 	if f.field == "" {
-		log.Warn().Err(err).Msg("redis unreachable; limits go by on_store_failure")
+		e := log.Warn().Err(err)
+		if errors.Is(err, redisstore.ErrTLS) { // it was connected to
+			e.Str("field", "redis.tls").Str("hint", "redis does not answer to TLS; leave redis.tls out if it has none")
+		}
+		e.Msg("redis unreachable; limits go by on_store_failure")
 		return
 	}
 	log.Error().Err(err).Str("field", f.field).Str("hint", f.hint).Msg("redis refused; limits go by on_store_failure")

@@ -1,12 +1,16 @@
 package node
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -93,6 +97,20 @@ func TestCheck_SaysWhyRedisRests(t *testing.T) {
 		_, err := store.Check(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "WRONGPASS") || (look > 1) != errors.Is(err, redisstore.ErrOpen) {
 			t.Errorf("look %d: %v", look+1, err)
+		}
+	}
+}
+
+// A Redis without TLS never answers to a handshake: the warning names the field that says so.
+func TestUnusable_SilenceAfterATLSHandshake(t *testing.T) {
+	for err, want := range map[error]string{
+		fmt.Errorf("%w: %w", redisstore.ErrTLS, context.DeadlineExceeded): `"field":"redis.tls","hint":"redis does not answer to TLS`,
+		context.DeadlineExceeded: `"error":"context deadline exceeded","message"`,
+	} {
+		var out bytes.Buffer
+		logUnusable(zerolog.New(&out), err)
+		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), `"level":"warn"`) {
+			t.Errorf("%v: %s; want %s", err, out.String(), want)
 		}
 	}
 }

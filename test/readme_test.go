@@ -35,8 +35,11 @@ func TestReadme_ConfigurationsAreGood(t *testing.T) {
 			if err := os.Mkdir(filepath.Join(dir, "tls"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"weir.pem", "weir.key"} { // that they are there is all that is looked at
-				write(t, filepath.Join(dir, "tls", name), "")
+			writeCertificate(t, dir)
+			for was, name := range map[string]string{"cert.pem": "weir.pem", "key.pem": "weir.key"} {
+				if err := os.Rename(filepath.Join(dir, was), filepath.Join(dir, "tls", name)); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if code, stdout, stderr := command(t, dir, "check", "weir.yaml"); code != 0 || notes.ReplaceAllString(stdout, "") != "weir.yaml: ok\n" {
 				t.Errorf("%s: block %d is not good: %s%s\n%s", d.path, i, stdout, stderr, text)

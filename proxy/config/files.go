@@ -84,7 +84,7 @@ func (n named) problem(what, instead string) Problem {
 
 // isEncrypted reports whether a file has a private key with a passphrase.
 func isEncrypted(path string) bool {
-	data, err := form.ReadFile(path)
+	data, err := form.ReadFile(path, form.MaxSize)
 	if err != nil {
 		return false
 	}

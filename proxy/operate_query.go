@@ -143,7 +143,7 @@ func (g *generation) isAddress(name string) bool {
 	if s := g.config.Keys[name]; s != nil {
 		return s.Of == nil && s.Join == nil && s.From.Source.IsAddress()
 	}
-	return key.CanonicalName(name) == key.ClientIP.String()
+	return key.CanonicalName(key.LongName(name)) == key.ClientIP.String()
 }
 
 // bansOf returns the bans of networks that hold for the address, or are within the network, that q names.

@@ -46,7 +46,7 @@ func (e *ErrorTexts) Replace(a Response, requestID string) Response {
 		return a
 	}
 	c := e.byStatus[a.Status]
-	s := &substitutions{retryAfter: cmp.Or(a.Field("Retry-After"), "0"), requestID: requestID, status: strconv.Itoa(a.Status)}
+	s := &substitutions{retryAfter: cmp.Or(a.Field("Retry-After"), "0"), requestID: requestID, status: c.statusText}
 	m := Buffer{body: a.Body}
 	switch {
 	case c.customBody:

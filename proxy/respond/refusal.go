@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -11,7 +12,7 @@ import (
 // document with status 429 and a default detail. In Detail, Body and the values
 // of Fields {retry_after} is replaced by the seconds of Retry-After, {limit} by
 // the first exposed policy that refused ("" if there is none), {request_id} by
-// the id of the request.
+// the id of the request, and {status} by the status.
 type Reject struct {
 	Status      int    // 400 to 599; 0 means 429
 	Detail      string // of the problem
@@ -24,6 +25,7 @@ type Reject struct {
 // a route is rendered and escaped once.
 type compiledReject struct {
 	status      int
+	statusText  string // status in decimal
 	fields      []customField
 	contentType string
 	customBody  bool     // the body is configured; otherwise it is a problem document
@@ -44,6 +46,7 @@ type customField struct {
 
 func compileReject(from Reject) compiledReject {
 	r := compiledReject{status: cmp.Or(from.Status, http.StatusTooManyRequests)}
+	r.statusText = strconv.Itoa(r.status)
 	for _, f := range from.Fields {
 		value := newTemplate(f.Value, unescaped, appendPlain)
 		r.fields = append(r.fields, customField{f.Name, value})
@@ -85,7 +88,7 @@ func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 	if (l.hasOverrides || len(r.Without) > 0) && l.overridePolicies(r.Verdict) {
 		constant = 0
 	}
-	s := &substitutions{retryAfter: m.formatInt(l.retryAfter(r)), requestID: r.RequestID}
+	s := &substitutions{retryAfter: m.formatInt(l.retryAfter(r)), requestID: r.RequestID, status: l.reject.statusText}
 	if l.reject.namesLimit {
 		s.limitName = l.firstViolated(r.Verdict)
 	}

@@ -28,7 +28,7 @@ type limitForm struct {
 	Overrides map[string]*list `yaml:"overrides,omitempty"`
 	// Plans are the rates of each plan, by its name, or none for no limit. A key without a plan, or with one that is not listed, has the limit's own rates. Another plan keeps what is used.
 	Plans map[string]*list `yaml:"plans,omitempty"`
-	// Plan is where the name of the plan is read from: jwt:CLAIM of the verified token, header:NAME of client_ip.trusted_proxies, or a list. Without it no key has a plan.
+	// Plan is where the name of the plan is read from: jwt:CLAIM of the verified token, header:NAME of client_ip.trusted_proxies, or a list. Without it a key has a plan only if an operator assigns one.
 	Plan *planForm `yaml:"plan,omitempty"`
 	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; sliding_log promises the same for about half the cost in Redis, and cannot be shared with Redisson; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
 	Algorithm string `yaml:"algorithm" jsonschema:"default=token_bucket,enum=token_bucket,enum=sliding_log,enum=fixed_window,enum=sliding_window,enum=gcra"`

@@ -43,9 +43,6 @@ func (l *limits) plans(f *limitForm, limit *Limit) {
 		}
 		return
 	}
-	if !l.Given(&f.Plan) {
-		l.Warn(&f.Plans, "nothing says which plan a key has, so that all have the limit's own rates", planOrigins+", as plan: beside it")
-	}
 	limit.Plans = map[string][]limiter.Rate{}
 	for _, name := range slices.Sorted(maps.Keys(f.Plans)) {
 		texts := f.Plans[name]

@@ -145,7 +145,7 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 	if l.Mode == config.Shadow {
 		set = x.shadows
 	}
-	explained.Plan = x.planOf(l)
+	explained.Plan, explained.PlanFrom = x.planOf(l), x.planFrom(l)
 	switch {
 	case err != nil:
 		explained.Reason = err.Error()

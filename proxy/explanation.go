@@ -111,8 +111,9 @@ type ExplainedLimit struct {
 	Penalty        string   `json:"penalty,omitempty"`  // the consequence of refusals
 	Returned       string   `json:"returned,omitempty"` // by which responses of another route permits are returned
 	Shared         string   `json:"redisson,omitempty"`
-	Override       bool     `json:"override,omitempty"` // the key has overridden rates
-	Plan           string   `json:"plan,omitempty"`     // the plan of the key, whose rates apply
+	Override       bool     `json:"override,omitempty"`  // the key has overridden rates
+	Plan           string   `json:"plan,omitempty"`      // the plan of the key, whose rates apply
+	PlanFrom       string   `json:"plan_from,omitempty"` // where it comes from
 	// Asked is false if the limit does not apply; Reason says why.
 	Asked   bool              `json:"asked"`
 	Reason  string            `json:"reason,omitempty"`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -26,9 +27,10 @@ type extracted struct {
 	confusable []key.Origin // origins for which other names of the request may be taken
 	value      key.Value    // the last key that was read
 	keys       []extractedKey
-	found      []lookup  // what lists of rates and plans have about keys
-	plans      []keyPlan // the plans of keys under limits that have plans
-	logged     lineKeys  // of a Replay: the keys that the log has instead of values
+	found      []lookup       // what lists of rates and plans have about keys
+	plans      []keyPlan      // the plans of keys under limits that have plans
+	assigned   *directive.Set // the plans that operators have assigned; nil if there are none
+	logged     lineKeys       // of a Replay: the keys that the log has instead of values
 }
 
 func (e *extracted) reset() {
@@ -36,7 +38,7 @@ func (e *extracted) reset() {
 	e.query, e.queryRead, e.body = nil, false, nil
 	e.confusable = e.confusable[:0]
 	e.keys = e.keys[:0]
-	e.found, e.plans = e.found[:0], e.plans[:0]
+	e.found, e.plans, e.assigned = e.found[:0], e.plans[:0], nil
 	e.logged = lineKeys{}
 }
 

@@ -36,7 +36,7 @@ func (m maintenanceError) retryAfter() time.Duration {
 func (p *Proxy) SetDirectives(s *directive.Set) { p.directives.Store(s) }
 
 // checkDirectives refuses a request if its route is under maintenance, or an operator has banned the network of
-// its client. It costs the load of a pointer while there are no directives.
+// its client. Plans of keys are for later stages. It costs the load of a pointer while there are no directives.
 func (p *Proxy) checkDirectives(x *exchange) error {
 	s := p.directives.Load()
 	if s == nil {
@@ -49,6 +49,9 @@ func (p *Proxy) checkDirectives(x *exchange) error {
 	if _, banned := s.Ban(x.client.addr, x.route.Name, now); banned {
 		x.list = &config.List{Name: bannedNetworks, Action: config.DenyListed}
 		return errDenied
+	}
+	if s.HasPlans() {
+		x.extracted.assigned = s
 	}
 	return nil
 }

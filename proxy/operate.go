@@ -31,7 +31,7 @@ type KeyResult struct {
 
 // Where says on which nodes the change applies.
 func (r KeyResult) Where() string {
-	here := r.Network != nil || slices.ContainsFunc(r.Changed, func(l LimitStanding) bool { return l.Store != "" })
+	here := r.Network != nil || r.Action == KeyAssign || r.Action == KeyUnassign || slices.ContainsFunc(r.Changed, func(l LimitStanding) bool { return l.Store != "" })
 	switch {
 	case r.Everywhere:
 		return "on all nodes"

@@ -14,6 +14,10 @@ func (p *Proxy) findTargets(g *generation, q KeyQuery) ([]keyTarget, error) {
 		if t.byID {
 			p.complete(g, t)
 		}
+		if d, found := p.assignment(t); found {
+			t.assign(d)
+			continue
+		}
 		if t.limit.Plan != nil && t.limit.Plan.Name != nil && !t.overridden {
 			p.findPlan(g, t)
 		}

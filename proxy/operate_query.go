@@ -53,17 +53,20 @@ type KeyAction string
 
 // The actions.
 const (
-	KeyReset KeyAction = "reset" // remove all counts and bans
-	KeyGrant KeyAction = "grant" // add permits, up to the maximum of the limit
-	KeyBan   KeyAction = "ban"   // refuse the key for a duration
-	KeyUnban KeyAction = "unban" // end a ban; counts remain
+	KeyReset    KeyAction = "reset"  // remove all counts and bans
+	KeyGrant    KeyAction = "grant"  // add permits, up to the maximum of the limit
+	KeyBan      KeyAction = "ban"    // refuse the key for a duration
+	KeyUnban    KeyAction = "unban"  // end a ban; counts remain
+	KeyAssign   KeyAction = "plan"   // assign a plan for a duration
+	KeyUnassign KeyAction = "unplan" // end the assignment of a plan
 )
 
 // A KeyChange is an action on the key selected by its query.
 type KeyChange struct {
 	KeyQuery
 	Action  KeyAction `json:"action"`
-	For     Span      `json:"for,omitzero"`      // duration of a ban
+	Plan    string    `json:"plan,omitempty"`    // that is assigned
+	For     Span      `json:"for,omitzero"`      // duration of a ban or an assignment
 	Permits int64     `json:"permits,omitempty"` // permits of a grant
 	Reason  string    `json:"reason,omitempty"`
 }

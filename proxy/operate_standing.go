@@ -32,11 +32,12 @@ type LimitStanding struct {
 	ID     string `json:"id"`     // the key id, see KeyPair.Value
 	// Derived reports that the limit counts by a part of the named key, such as its country. It
 	// counts other keys as well, and is changed only if the part itself is named.
-	Derived   bool   `json:"derived,omitempty"`
-	Plan      string `json:"plan,omitempty"` // the plan of the key, whose rates apply
-	Mode      string `json:"mode"`           // enforce or shadow
-	Algorithm string `json:"algorithm"`
-	Scope     string `json:"scope"` // overall, or per_instance; the latter is counted by this node only
+	Derived   bool      `json:"derived,omitempty"`
+	Plan      string    `json:"plan,omitempty"`      // the plan of the key, whose rates apply
+	PlanUntil time.Time `json:"plan_until,omitzero"` // when it ends, if an operator has assigned it
+	Mode      string    `json:"mode"`                // enforce or shadow
+	Algorithm string    `json:"algorithm"`
+	Scope     string    `json:"scope"` // overall, or per_instance; the latter is counted by this node only
 	// Java reports that the limiter is shared with Redisson.
 	Java bool `json:"java,omitempty"`
 	// Store is memory, redis, or local: this node's share while Redis is unreachable. It is empty
@@ -148,7 +149,7 @@ func (g *generation) describe(t *keyTarget) LimitStanding {
 	w := t.limit.windows[0]
 	return LimitStanding{
 		Route: t.limit.Route, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked, Logged: t.logged,
-		Hash: g.redact.KeyHash(t.key), ID: g.redact.KeyID(t.key), Derived: t.derived, Plan: t.plan,
+		Hash: g.redact.KeyHash(t.key), ID: g.redact.KeyID(t.key), Derived: t.derived, Plan: t.plan, PlanUntil: t.planUntil,
 		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
 		Java: t.limit.RedissonName != "", Windows: []WindowStanding{},
 	}

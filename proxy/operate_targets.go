@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -23,13 +24,14 @@ type keyTarget struct {
 	masked       string // for operators
 	logged       string // for the log and the audit trail
 	windows      []*window
-	overridden   bool    // windows are those of an override
-	plan         string  // the plan whose windows they are; empty if they are not of one
-	planUnknown  bool    // the plan is that of each request, and no recent one is known
-	redissonName string  // the name of the shared Redisson limiter; empty if it is not shared
-	reason       string  // why the limit cannot be queried; empty if it can
-	granted      []int64 // by a grant, for each claim
-	away         bool    // the store did not answer about the key
+	overridden   bool      // windows are those of an override
+	plan         string    // the plan whose windows they are; empty if they are not of one
+	planUntil    time.Time // when the plan ends, if an operator has assigned it
+	planUnknown  bool      // the plan is that of each request, and no recent one is known
+	redissonName string    // the name of the shared Redisson limiter; empty if it is not shared
+	reason       string    // why the limit cannot be queried; empty if it can
+	granted      []int64   // by a grant, for each claim
+	away         bool      // the store did not answer about the key
 }
 
 // findTargets returns the limits selected by q: those that count by exactly the named key, and those
@@ -149,7 +151,7 @@ func (t *keyTarget) setPlan(name string) {
 	if p == nil || t.overridden {
 		return
 	}
-	t.plan, t.windows = name, p.windows
+	t.plan, t.windows, t.reason = name, p.windows, ""
 	if len(p.windows) == 0 {
 		t.reason = "its plan " + name + " has no limit"
 	}

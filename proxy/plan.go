@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -20,6 +21,8 @@ type keyPlan struct {
 	of   *limit
 	name string // as it was read; empty if the key has none
 	plan *plan  // nil if the limit has none of this name; its own rates apply
+
+	until time.Time // when it ends, if an operator has assigned it
 }
 
 // A lookup is what lists have about the key of a limit: rates that replace all others, or the name of its
@@ -71,17 +74,23 @@ func (g *generation) windows(x *exchange, l *limit, k *extractedKey) ([]*window,
 	return p.windows, nil
 }
 
-// plan returns the plan of a key under l, nil if it has none that l has.
+// plan returns the plan of a key under l, nil if it has none that l has. That which an operator has assigned
+// takes precedence.
 func (g *generation) plan(x *exchange, l *limit, k *extractedKey) (*plan, error) {
 	if i := slices.IndexFunc(x.extracted.plans, func(p keyPlan) bool { return p.of == l }); i >= 0 {
 		return x.extracted.plans[i].plan, nil // the limit was evaluated before the body was read
+	}
+	if d, found := x.assignment(l, k); found {
+		p := l.plans[d.Plan]
+		x.extracted.plans = append(x.extracted.plans, keyPlan{l, d.Plan, p, d.Until})
+		return p, nil
 	}
 	name, err := g.planName(x, l)
 	if err != nil {
 		return nil, err
 	}
 	p := l.plans[name]
-	x.extracted.plans = append(x.extracted.plans, keyPlan{l, name, p})
+	x.extracted.plans = append(x.extracted.plans, keyPlan{of: l, name: name, plan: p})
 	return p, nil
 }
 
@@ -123,6 +132,22 @@ func (x *exchange) planOf(l *limit) string {
 		}
 	}
 	return ""
+}
+
+// planFrom says where the plan of the request's key under l comes from, "" if the limit's own rates apply.
+func (x *exchange) planFrom(l *limit) string {
+	i := slices.IndexFunc(x.extracted.plans, func(p keyPlan) bool { return p.of == l && p.plan != nil })
+	switch {
+	case i < 0:
+		return ""
+	case !x.extracted.plans[i].until.IsZero():
+		return "assigned by an operator until " + x.extracted.plans[i].until.UTC().Format(time.RFC3339)
+	case l.Plan == nil:
+		return "the log"
+	case l.Plan.List != nil:
+		return "its list"
+	}
+	return l.Plan.Name.From.String()
 }
 
 // unlimited returns the limits that do not apply because of a plan.

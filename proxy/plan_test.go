@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -200,4 +203,106 @@ func TestPlan_ABanHoldsUnderEachPlan(t *testing.T) {
 	}
 	w.changes(KeyChange{Action: KeyReset}, "header:X-User=alice")
 	w.takes(10, "X-User: alice")
+}
+
+// assigns makes the plans of c those of operators, until a time.
+func (p *testProxy) assigns(until time.Time, changes ...KeyChange) {
+	p.Helper()
+	var all []directive.Directive
+	for _, c := range changes {
+		c.Action = KeyAssign
+		some, err := p.Assignments(c)
+		if err != nil {
+			p.Fatal(err)
+		}
+		for _, d := range some {
+			d.Until = until
+			all = append(all, d)
+		}
+	}
+	p.SetDirectives(directive.NewSet(all, time.Now()))
+}
+
+// What an operator has assigned takes precedence over what the limit reads, but not over overrides, and ends.
+func TestPlan_Assigned(t *testing.T) {
+	yaml := "client_ip: {trusted_proxies: [192.0.2.1]}\nkeys: {user: {from: 'header:X-User', sensitive: true}, org: {from: 'header:X-Org', on_missing: skip}}\n" +
+		limitYAML("{name: quota, key: user, rate: 1/1h, plan: 'header:X-Plan', plans: {free: 2/1h, pro: 4/1h, partner: none}, overrides: {carol: 3/1h}}, "+
+			"{name: bare, key: user, rate: 50/1d, plans: {pro: 500/1d}}, {name: org, key: org, rate: 90/1d, plans: {pro: 900/1d}}")
+	w := newProxy(t, yaml)
+	w.takes(2, "X-User: alice", "X-Plan: free")
+	w.sends(429, "GET", "/a", "X-User: alice", "X-Plan: free")
+	pro := func(user string) KeyChange { return KeyChange{KeyQuery: query("user=" + user), Plan: "pro"} }
+	hour := time.Now().Add(time.Hour)
+	w.assigns(hour, pro("alice"))
+	w.takes(2, "X-User: alice", "X-Org: alice", "X-Plan: free")
+	w.sends(429, "GET", "/a", "X-User: alice", "X-Plan: partner")
+	w.takes(1, "X-User: bob")
+	w.sends(429, "GET", "/a", "X-User: bob")
+	e := w.explains("GET", "/a", "X-User: alice", "X-Org: alice", "X-Plan: free")
+	until := "assigned by an operator until " + hour.UTC().Format(time.RFC3339)
+	if l := e.Limits; l[0].Plan != "pro" || l[0].PlanFrom != until || l[1].PlanFrom != until || l[2].PlanFrom+l[2].Plan != "" {
+		t.Errorf("%+v; want pro, %s, under the limits on the user alone", l, until)
+	}
+	if l := w.explains("GET", "/a", "X-User: bob", "X-Plan: free").Limits[0]; l.Plan != "free" || l.PlanFrom != "header:X-Plan" {
+		t.Errorf("%+v; want free of header:X-Plan", l)
+	}
+	for _, l := range w.stands("user=alice") {
+		if l.Plan != "pro" || !l.PlanUntil.Equal(hour) || len(l.Windows) != 1 {
+			t.Errorf("%+v; want pro until %v", l, hour)
+		}
+	}
+	partner := KeyChange{KeyQuery: query("user=alice"), Plan: "partner"}
+	w.assigns(hour, partner)
+	w.takes(2, "X-User: alice", "X-Plan: free")
+	if l := w.stands("user=alice")["a.quota"]; l.Unknown != "its plan partner has no limit, until "+hour.UTC().Format(time.RFC3339) {
+		t.Errorf("%+v; want that its plan has no limit, until when", l)
+	}
+	if l := w.stands("user=alice")["a.bare"]; l.Plan != "" || !l.PlanUntil.IsZero() {
+		t.Errorf("%+v; want that a limit without this plan is as before", l)
+	}
+	w.assigns(time.Now().Add(20*time.Millisecond), partner)
+	await.Until(t, "the assignment is over", func() bool { return w.send("GET", "/a", "X-User: alice").Code == 429 })
+
+	carol := pro("carol") // under bare alone: her rates under quota are overridden
+	w.assigns(hour, carol)
+	w.takes(3, "X-User: carol")
+	w.sends(429, "GET", "/a", "X-User: carol")
+	for text, c := range map[string]KeyChange{
+		`no limit on this key has the plan "gold"; write one of free, partner, pro`: {KeyQuery: query("user=alice"), Plan: "gold"},
+		`the key is under overrides`:            {KeyQuery: query("user=carol"), Plan: "free"},
+		`leave the limit out`:                   {KeyQuery: query("user=alice", "%quota"), Plan: "pro"},
+		`no limit counts by "phone"`:            {KeyQuery: query("phone=1"), Plan: "pro"},
+		`there is no route "b"; write one of a`: {KeyQuery: query("user=alice", "@b"), Plan: "pro"},
+	} {
+		c.Action = KeyAssign
+		if got, err := w.Assignments(c); !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v: %v, %v; want %q", c, got, err, text)
+		}
+	}
+	for _, d := range w.directives.Load().All() {
+		if strings.Contains(fmt.Sprintf("%+v", d), "carol") {
+			t.Errorf("%+v has the value of the key", d)
+		}
+	}
+}
+
+// A plan that was assigned under the previous secret stays assigned.
+func TestPlan_AssignedUnderThePreviousSecret(t *testing.T) {
+	yaml := func(secrets string) string {
+		return "privacy: {" + secrets + "}\n" + limitYAML("{name: quota, key: 'header:X-User', rate: 1/1h, plans: {pro: 3/1h}}")
+	}
+	const first, second = "0123456789abcdef0123456789abcdef", "abcdef0123456789abcdef0123456789"
+	was := newProxy(t, yaml("hash_secret: "+first))
+	was.assigns(time.Now().Add(time.Hour), KeyChange{KeyQuery: query("header:X-User=alice"), Plan: "pro"})
+	w := newProxy(t, yaml("hash_secret: "+second+", previous_secret: "+first))
+	w.SetDirectives(was.directives.Load())
+	w.takes(3, "X-User: alice")
+	w.sends(429, "GET", "/a", "X-User: alice")
+	if l := w.stands("header:X-User=alice")["a.quota"]; l.Plan != "pro" {
+		t.Errorf("%+v; want pro", l)
+	}
+	ends, err := w.Assignments(KeyChange{KeyQuery: query("header:X-User=alice"), Action: KeyUnassign})
+	if now := was.directives.Load().All()[0].Name(); err != nil || !slices.ContainsFunc(ends, func(d directive.Directive) bool { return d.Name() == now }) {
+		t.Errorf("%v, %v; want that %s is ended", ends, err, now)
+	}
 }

@@ -59,9 +59,10 @@ type Options struct {
 	Change   func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error)
 	// Outcome returns the permits of the requests for a subject, as a response of another route does.
 	Outcome func(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResult, error)
-	// Bans returns the bans of networks, Maintenance the routes under maintenance, and SetMaintenance begins or
+	// Bans returns the bans of networks, Plans the plans that were assigned to keys, Maintenance the routes under maintenance, and SetMaintenance begins or
 	// ends it, as Change does.
 	Bans           func(ctx context.Context) (Bans, error)
+	Plans          func(ctx context.Context) (Plans, error)
 	Maintenance    func(ctx context.Context) (Maintenance, error)
 	SetMaintenance func(ctx context.Context, c MaintenanceChange) (Maintenance, error)
 	// Explain reports what would be done with a request, without side effects.

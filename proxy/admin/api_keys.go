@@ -7,7 +7,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/directive"
 )
 
-// A KeyAction is an action on a key without further parameters: reset and unban.
+// A KeyAction is an action on a key without further parameters: reset, unban and unplan.
 type KeyAction struct {
 	proxy.KeyQuery
 	Reason  string `json:"reason,omitempty"`  // for the audit trail
@@ -28,6 +28,26 @@ type KeyBan struct {
 	For     proxy.Span `json:"for"`
 	Reason  string     `json:"reason,omitempty"`
 	Version string     `json:"version,omitempty"`
+}
+
+// A KeyPlan assigns a plan to a key.
+type KeyPlan struct {
+	proxy.KeyQuery
+	Plan    string     `json:"plan"`
+	For     proxy.Span `json:"for"`
+	Reason  string     `json:"reason,omitempty"`
+	Version string     `json:"version,omitempty"`
+}
+
+// Plans are the plans that operators have assigned to keys.
+type Plans struct {
+	Keys []AssignedPlan `json:"keys"`
+}
+
+// An AssignedPlan is the plan of a key.
+type AssignedPlan struct {
+	directive.Directive
+	ID string `json:"id"` // the key id, see proxy.KeyPair
 }
 
 // Bans are the networks that are banned, by network.
@@ -60,6 +80,10 @@ func (o Options) change(a proxy.KeyAction) func(context.Context, KeyAction) (pro
 
 func (o Options) grant(ctx context.Context, k KeyGrant) (proxy.KeyResult, error) {
 	return o.ChangeSince(ctx, k.Version, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: proxy.KeyGrant, Permits: k.Permits, Reason: k.Reason})
+}
+
+func (o Options) assign(ctx context.Context, k KeyPlan) (proxy.KeyResult, error) {
+	return o.ChangeSince(ctx, k.Version, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: proxy.KeyAssign, Plan: k.Plan, For: k.For, Reason: k.Reason})
 }
 
 func (o Options) ban(ctx context.Context, k KeyBan) (proxy.KeyResult, error) {

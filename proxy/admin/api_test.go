@@ -55,6 +55,8 @@ func TestAPI_KeysAreNamedInTheBody(t *testing.T) {
 		{"keys/grant", "{" + pairs + `, "permits": 3}`, "local grant [{phone 1}] 0s 3 "},
 		{"keys/ban", "{" + pairs + `, "for": "1h"}`, "local ban [{phone 1}] 1h 0 "},
 		{"keys/unban", "{" + pairs + "}", "local unban [{phone 1}] 0s 0 "},
+		{"keys/plan", "{" + pairs + `, "plan": "pro", "for": "1h"}`, "local plan [{phone 1}] 1h 0 "},
+		{"keys/unplan", "{" + pairs + "}", "local unplan [{phone 1}] 0s 0 "},
 		{"explain", `{"method": "GET", "url": "/a"}`, "local explain /a"},
 		{"outcomes", `{"key": "phone", "value": "1", "outcome": "verified"}`, "local outcome {phone 1 verified}"},
 		{"reload", "", "local reload"},

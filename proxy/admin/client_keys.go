@@ -15,16 +15,18 @@ func (c Client) Standing(ctx context.Context, q proxy.KeyQuery) (proxy.KeyStandi
 	return post[proxy.KeyStanding](ctx, c, "/api/v1/keys/inspect", q)
 }
 
-// Change resets, grants, bans or unbans a key.
+// Change resets, grants, bans or unbans a key, or assigns a plan to it.
 func (c Client) Change(ctx context.Context, k proxy.KeyChange) (proxy.KeyResult, error) {
 	path := "/api/v1/keys/" + string(k.Action)
 	switch k.Action {
-	case proxy.KeyReset, proxy.KeyUnban:
+	case proxy.KeyReset, proxy.KeyUnban, proxy.KeyUnassign:
 		return post[proxy.KeyResult](ctx, c, path, KeyAction{KeyQuery: k.KeyQuery, Reason: k.Reason})
 	case proxy.KeyGrant:
 		return post[proxy.KeyResult](ctx, c, path, KeyGrant{KeyQuery: k.KeyQuery, Permits: k.Permits, Reason: k.Reason})
 	case proxy.KeyBan:
 		return post[proxy.KeyResult](ctx, c, path, KeyBan{KeyQuery: k.KeyQuery, For: k.For, Reason: k.Reason})
+	case proxy.KeyAssign:
+		return post[proxy.KeyResult](ctx, c, path, KeyPlan{KeyQuery: k.KeyQuery, Plan: k.Plan, For: k.For, Reason: k.Reason})
 	}
 	return proxy.KeyResult{}, fmt.Errorf("there is no action %q", k.Action)
 }
@@ -36,6 +38,11 @@ func (c Client) Outcome(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResu
 
 // Bans returns the bans of networks.
 func (c Client) Bans(ctx context.Context) (Bans, error) { return get[Bans](ctx, c, "/api/v1/bans") }
+
+// Plans returns the plans that are assigned to keys.
+func (c Client) Plans(ctx context.Context) (Plans, error) {
+	return get[Plans](ctx, c, "/api/v1/keys/plans")
+}
 
 // Maintenance returns the routes under maintenance.
 func (c Client) Maintenance(ctx context.Context) (Maintenance, error) {

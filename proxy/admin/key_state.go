@@ -113,6 +113,10 @@ func (e AuditEntry) Done(now time.Time) string {
 		text = e.Who + " banned it for " + e.For
 	case proxy.KeyUnban:
 		text = e.Who + " unbanned it"
+	case proxy.KeyAssign:
+		text = e.Who + " assigned it a plan (" + e.Detail + ") for " + e.For
+	case proxy.KeyUnassign:
+		text = e.Who + " ended the assignment of its plan"
 	}
 	text += ", " + roughly(now.Sub(e.At)) + " ago"
 	if e.Reason != "" {

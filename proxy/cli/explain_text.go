@@ -160,7 +160,7 @@ func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) st
 		more = append(more, "override")
 	}
 	if l.Plan != "" {
-		more = append(more, "plan "+l.Plan)
+		more = append(more, "plan "+l.Plan+" ("+l.PlanFrom+")")
 	}
 	if !l.Exposed {
 		more = append(more, "hidden from clients")

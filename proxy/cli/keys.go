@@ -17,6 +17,8 @@ type keysCommand struct {
 	Grant keysGrant `cmd:"" help:"Grant a key additional permits."`
 	Ban   keysBan   `cmd:"" help:"Ban a key for some time."`
 	Unban keysUnban `cmd:"" help:"End the bans of a key; its counts stay."`
+	Plan  keysPlan  `cmd:"" help:"Assign a plan to a key for some time."`
+	Plans keysPlans `cmd:"" help:"List the plans that are assigned to keys."`
 	Bans  keysBans  `cmd:"" help:"List the networks that are banned."`
 }
 

@@ -40,6 +40,7 @@ func (k *keysText) result(r proxy.KeyResult) {
 	done := map[proxy.KeyAction]string{
 		proxy.KeyReset: "reset", proxy.KeyGrant: grantedText(r),
 		proxy.KeyBan: "banned for " + r.For.String() + " by", proxy.KeyUnban: "ended bans by",
+		proxy.KeyAssign: "assigned the plan " + r.Plan + " for " + r.For.String() + " under", proxy.KeyUnassign: "ended the assignment of a plan under",
 	}[r.Action]
 	if r.Network != nil {
 		k.networkResult(r)
@@ -120,7 +121,8 @@ func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
 		text  string
 	}{
 		{l.Mode == "shadow", "shadow: refuses nobody"},
-		{l.Plan != "", "plan " + l.Plan},
+		{l.Plan != "" && l.PlanUntil.IsZero(), "plan " + l.Plan},
+		{!l.PlanUntil.IsZero(), "plan " + l.Plan + ", assigned until " + l.PlanUntil.UTC().Format(time.RFC3339)},
 		{l.Derived, "counts for others too"},
 		{l.Java, "shared with Java"},
 		{l.Store == "local", "this node's share"},

@@ -58,8 +58,11 @@ type AuditEntry struct {
 // AuditOf returns the entry for a change of a key; err is set if it failed.
 func AuditOf(who string, c proxy.KeyChange, r proxy.KeyResult, err error) AuditEntry {
 	e := AuditEntry{Who: who, Action: string(c.Action), Permits: c.Permits, Reason: c.Reason}
-	if c.Action == proxy.KeyBan {
+	if c.Action == proxy.KeyBan || c.Action == proxy.KeyAssign {
 		e.For = c.For.String()
+	}
+	if c.Action == proxy.KeyAssign {
+		e.Detail = c.Plan
 	}
 	if err != nil {
 		e.Error = err.Error()
@@ -68,7 +71,7 @@ func AuditOf(who string, c proxy.KeyChange, r proxy.KeyResult, err error) AuditE
 	e.OneNode = !r.Everywhere
 	switch granted := r.Granted(); {
 	case r.Later:
-		e.Detail = r.Where()
+		e.Detail = strings.TrimPrefix(e.Detail+", "+r.Where(), ", ")
 	case c.Action == proxy.KeyGrant && granted < c.Permits:
 		e.Detail = fmt.Sprintf("granted %d, because no more were used", granted)
 	}

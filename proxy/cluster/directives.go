@@ -21,7 +21,7 @@ import (
 var directivesScript string
 
 // ErrTooManyDirectives reports that there are directive.Max directives already.
-var ErrTooManyDirectives = errors.New("too many bans of networks; end some, or put the networks on a list")
+var ErrTooManyDirectives = errors.New("too many bans of networks and plans of keys; end some, or write them in the configuration")
 
 // directivesInterval is how often a node reads the directives.
 const directivesInterval = time.Second

@@ -27,7 +27,7 @@
 //	replies:ID     list  their replies, for five seconds
 //	audit    stream  actions of operators, as JSON (AuditEntry); for 30 days
 //	once:... changes of keys with an Idempotency-Key, and the responses to them; for a day
-//	directives hash  bans of networks, and maintenance: when each ends, and the directive, as JSON
+//	directives hash  bans of networks, maintenance, and plans of keys: when each ends, and the directive, as JSON
 //	alerts   list  alerts to be sent, as JSON (Alert)
 //	alerted:...    recent alerts, for deduplication
 //

@@ -1,5 +1,5 @@
-// Package directive holds what operators order for some time on all nodes: bans of networks, and maintenance
-// (503) of routes. It does no I/O; package cluster shares directives.
+// Package directive holds what operators order for some time on all nodes: bans of networks, maintenance (503) of
+// routes, and plans of keys. It does no I/O; package cluster shares directives.
 package directive
 
 import (
@@ -14,9 +14,11 @@ import (
 // Max is the maximum number of directives.
 const Max = 1000
 
-// A Directive is one order: a ban if it has a network, and else maintenance.
+// A Directive is one order: a ban if it has a network, the plan of a key if it has a plan, and else maintenance.
 type Directive struct {
 	Network netip.Prefix `json:"network,omitzero"`
+	Plan    string       `json:"plan,omitempty"`
+	Key     Key          `json:"key,omitzero"`    // that has the plan
 	Route   string       `json:"route,omitempty"` // empty for all routes
 	Until   time.Time    `json:"until"`
 	At      time.Time    `json:"at"`            // when it was given
@@ -24,13 +26,29 @@ type Directive struct {
 	Reason  string       `json:"reason,omitempty"`
 }
 
+// A Key is a key without its value.
+type Key struct {
+	Name   string `json:"name"`             // of the key in the configuration
+	Hash   string `json:"hash"`             // of its value
+	Masked string `json:"masked,omitempty"` // for listings
+}
+
 // Name identifies d: a later directive of the same name replaces it.
 func (d Directive) Name() string {
-	if !d.Network.IsValid() {
-		return "maintenance " + d.Route
+	switch {
+	case d.Network.IsValid():
+		return "ban " + d.Network.String() + " " + d.Route
+	case d.IsPlan():
+		return "plan " + d.Key.Name + " " + d.Key.Hash + " " + d.Route
 	}
-	return "ban " + d.Network.String() + " " + d.Route
+	return "maintenance " + d.Route
 }
+
+// IsPlan reports whether d is the plan of a key.
+func (d Directive) IsPlan() bool { return d.Key.Hash != "" }
+
+// IsMaintenance reports whether d is maintenance.
+func (d Directive) IsMaintenance() bool { return !d.Network.IsValid() && !d.IsPlan() }
 
 // covers reports whether d holds on a route.
 func (d Directive) covers(route string) bool { return d.Route == "" || d.Route == route }
@@ -41,6 +59,7 @@ type Set struct {
 	bans        map[netip.Prefix][]Directive
 	bits        []int // the different lengths of banned networks
 	maintenance []Directive
+	plans       map[string][]Directive // by the hash of the key; nil if there are none
 }
 
 // NewSet returns the set of all, without those that are over; nil if none is left.
@@ -51,11 +70,17 @@ func NewSet(all []Directive, now time.Time) *Set {
 			continue
 		}
 		s.all = append(s.all, d)
-		if !d.Network.IsValid() {
+		switch {
+		case d.Network.IsValid():
+			s.bans[d.Network] = append(s.bans[d.Network], d)
+		case d.IsPlan():
+			if s.plans == nil {
+				s.plans = map[string][]Directive{}
+			}
+			s.plans[d.Key.Hash] = append(s.plans[d.Key.Hash], d)
+		default:
 			s.maintenance = append(s.maintenance, d)
-			continue
 		}
-		s.bans[d.Network] = append(s.bans[d.Network], d)
 	}
 	if len(s.all) == 0 {
 		return nil
@@ -66,12 +91,12 @@ func NewSet(all []Directive, now time.Time) *Set {
 	}
 	s.bits = slices.Sorted(maps.Keys(bits))
 	slices.SortFunc(s.all, func(a, b Directive) int {
-		return cmp.Or(a.Network.Compare(b.Network), strings.Compare(a.Route, b.Route))
+		return cmp.Or(a.Network.Compare(b.Network), strings.Compare(a.Key.Masked, b.Key.Masked), strings.Compare(a.Route, b.Route))
 	})
 	return s
 }
 
-// All returns all directives: maintenance first, then bans by network.
+// All returns all directives: maintenance first, then plans by key, and bans by network.
 func (s *Set) All() []Directive {
 	if s == nil {
 		return nil
@@ -104,6 +129,23 @@ func (s *Set) Maintenance(route string, now time.Time) (Directive, bool) {
 		}
 	}
 	return Directive{}, false
+}
+
+// HasPlans reports whether any key has a plan.
+func (s *Set) HasPlans() bool { return s != nil && s.plans != nil }
+
+// Plan returns the plan of a key on one of some routes. One of a route takes precedence over one of all routes. Its
+// cost does not depend on the number of plans.
+func (s *Set) Plan(name string, hash []byte, now time.Time, routes ...string) (found Directive, ok bool) {
+	for _, d := range s.plans[string(hash)] {
+		if d.Key.Name != name || !d.Until.After(now) || d.Route != "" && !slices.Contains(routes, d.Route) {
+			continue
+		}
+		if !ok || d.Route != "" {
+			found, ok = d, true
+		}
+	}
+	return found, ok
 }
 
 // Overlapping returns the bans of networks that have an address in common with network.

@@ -44,6 +44,9 @@ func TestSet(t *testing.T) {
 			t.Errorf("maintenance of %s: %t, want %t", route, got, want)
 		}
 	}
+	if s.HasPlans() {
+		t.Error("no plan was assigned, but the set has plans")
+	}
 	if n := len(s.All()); n != 4 || s.All()[0].Route != "pay" {
 		t.Errorf("%v; want four, maintenance first", s.All())
 	}
@@ -57,5 +60,42 @@ func TestSet(t *testing.T) {
 		t.Error("maintenance of all routes is not in the set")
 	} else if _, on := s.Maintenance("any", now); !on {
 		t.Error("maintenance of all routes does not hold on one")
+	}
+}
+
+// A plan belongs to a key by name and hash, for a time; that of a route takes precedence.
+func TestSet_Plan(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	plan := func(name, hash, plan, route string) Directive {
+		return Directive{Key: Key{Name: name, Hash: hash}, Plan: plan, Route: route, Until: now.Add(time.Hour)}
+	}
+	all := []Directive{plan("user", "a1", "team", "pay"), plan("user", "a1", "pro", ""), plan("org", "b2", "free", "sms")}
+	s := NewSet(all, now)
+	for _, row := range []struct {
+		name, hash, route string
+		at                time.Duration
+		want              string
+	}{
+		{"user", "a1", "sms", 0, "pro"},
+		{"user", "a1", "pay", 0, "team"},
+		{"user", "a1", "pay", time.Hour, ""},
+		{"org", "a1", "pay", 0, ""},
+		{"user", "b2", "sms", 0, ""},
+		{"org", "b2", "sms", 0, "free"},
+		{"org", "b2", "pay", 0, ""},
+	} {
+		if got, _ := s.Plan(row.name, []byte(row.hash), now.Add(row.at), row.route); got.Plan != row.want {
+			t.Errorf("%+v: plan %q", row, got.Plan)
+		}
+	}
+	names := map[string]bool{}
+	for _, d := range all {
+		names[d.Name()] = true
+		if !d.IsPlan() || d.IsMaintenance() {
+			t.Errorf("%+v is not taken for a plan", d)
+		}
+	}
+	if _, on := s.Maintenance("sms", now); on || len(names) != 3 || !s.HasPlans() {
+		t.Errorf("maintenance %t, names %v, plans %t; want plans of three names, and no maintenance", on, names, s.HasPlans())
 	}
 }

@@ -85,7 +85,11 @@ func (n *Node) operatorChange(ctx context.Context, c proxy.KeyChange) (proxy.Key
 	if named {
 		return n.changeNetwork(ctx, c, network)
 	}
-	r, err := n.proxy.Change(ctx, c)
+	change := n.proxy.Change
+	if c.Action == proxy.KeyAssign || c.Action == proxy.KeyUnassign {
+		change = n.changePlan
+	}
+	r, err := change(ctx, c)
 	if errors.Is(err, proxy.ErrKeyQuery) {
 		return r, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -69,7 +70,7 @@ func (n *Node) bans(context.Context) (admin.Bans, error) {
 func (n *Node) maintenance(context.Context) (admin.Maintenance, error) {
 	m := admin.Maintenance{On: []directive.Directive{}, Everywhere: n.directives.Waiting() == 0}
 	for _, d := range n.directives.All() {
-		if !d.Network.IsValid() {
+		if d.IsMaintenance() {
 			m.On = append(m.On, d)
 		}
 	}
@@ -106,4 +107,66 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (a
 	e.OneNode = !everywhere
 	n.record(ctx, e)
 	return n.maintenance(ctx)
+}
+
+// plans returns the plans that operators have assigned to keys.
+func (n *Node) plans(context.Context) (admin.Plans, error) {
+	all := admin.Plans{Keys: []admin.AssignedPlan{}}
+	for _, d := range n.directives.All() {
+		if d.IsPlan() {
+			hash, id := n.proxy.NameKey(d)
+			d.Key.Hash = hash
+			all.Keys = append(all.Keys, admin.AssignedPlan{Directive: d, ID: id})
+		}
+	}
+	return all, nil
+}
+
+// changePlan assigns a plan to a key for an operator, or ends that.
+func (n *Node) changePlan(ctx context.Context, c proxy.KeyChange) (r proxy.KeyResult, err error) {
+	all, err := n.proxy.Assignments(c)
+	if err != nil {
+		return r, err
+	}
+	before, err := n.proxy.Standing(ctx, c.KeyQuery)
+	if err != nil {
+		return r, err
+	}
+	r = proxy.KeyResult{KeyChange: c, Everywhere: true}
+	r.Pairs = nil
+	ended := false
+	for _, one := range all {
+		var everywhere, found bool
+		one.Who = admin.OperatorOf(ctx).Name
+		if c.Action == proxy.KeyAssign {
+			everywhere, err = n.putDirective(ctx, one, time.Duration(c.For))
+		} else {
+			found, everywhere = n.directives.Remove(ctx, one)
+		}
+		if err != nil {
+			return r, err
+		}
+		r.Everywhere, ended = r.Everywhere && everywhere, ended || found
+	}
+	if c.Action == proxy.KeyUnassign && !ended {
+		return r, fmt.Errorf("%w: no plan is assigned to this key so; weir keys plans lists those that are", proxy.ErrKeyQuery)
+	}
+	after, err := n.proxy.Standing(ctx, c.KeyQuery)
+	r.At, r.Notes, r.Later = after.At, after.Notes, !r.Everywhere
+	r.Changed = assigned(after.Limits, before.Limits)
+	return r, err
+}
+
+// assigned returns the limits under which the key has, or had before, a plan that was assigned.
+func assigned(now, before []proxy.LimitStanding) []proxy.LimitStanding {
+	changed := []proxy.LimitStanding{}
+	for _, l := range now {
+		had := slices.ContainsFunc(before, func(b proxy.LimitStanding) bool {
+			return b.Route == l.Route && b.Limit == l.Limit && !b.PlanUntil.IsZero()
+		})
+		if had || !l.PlanUntil.IsZero() {
+			changed = append(changed, l)
+		}
+	}
+	return changed
 }

@@ -109,6 +109,8 @@ func calls() []call {
 		{"POST", "/keys/ban", "{" + phone + `, "for": "1h"}`, 200},
 		{"POST", "/keys/inspect", "{" + phone + "}", 200}, // banned
 		{"POST", "/keys/unban", "{" + phone + "}", 200},
+		{"POST", "/keys/plan", "{" + phone + `, "plan": "pro", "for": "1h"}`, 400},
+		{"GET", "/keys/plans", "", 200},
 		{"POST", "/keys/reset", "{" + phone + "}", 200},
 		{"GET", "/audit?n=3", "", 200},
 		{"POST", "/plan", bundle, 200},

@@ -20,7 +20,7 @@ func importMap() map[string][]string {
 		"proxy/frontend":                   {"proxy/http1", "proxy/http2", "proxy/config"},
 		"proxy/acme":                       {"proxy/config"},
 		"proxy/admin":                      {"proxy", "proxy/directive", "proxy/config", "proxy/config/bundle"},
-		"proxy/admin/dashboard":            {"proxy/admin", "proxy"},
+		"proxy/admin/dashboard":            {"proxy/admin", "proxy", "proxy/directive"},
 		"proxy/cluster":                    slices.Concat([]string{"proxy", "proxy/decisions", "proxy/directive", "proxy/config/bundle"}, stages, redis),
 		"proxy/simulate":                   slices.Concat([]string{"proxy"}, stages),
 		"proxy":                            slices.Concat([]string{"proxy/route", "proxy/trace", "proxy/metrics", "proxy/body", "proxy/decisions", "proxy/directive"}, stages),

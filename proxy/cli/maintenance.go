@@ -87,10 +87,10 @@ func directiveTable(all []directive.Directive) topTable {
 
 // endsIn returns the time that d lasts.
 func endsIn(d directive.Directive, now time.Time) string {
-	if rest := d.Until.Sub(now); rest < 365*24*time.Hour {
-		return max(rest.Round(time.Second), time.Second).String()
+	if d.Open() {
+		return "until off"
 	}
-	return "until off"
+	return max(d.Until.Sub(now).Round(time.Second), time.Second).String()
 }
 
 // networkResult writes the result of a ban or unban of a network.

@@ -50,6 +50,9 @@ func (d Directive) IsPlan() bool { return d.Key.Hash != "" }
 // IsMaintenance reports whether d is maintenance.
 func (d Directive) IsMaintenance() bool { return !d.Network.IsValid() && !d.IsPlan() }
 
+// Open reports whether d was given to hold until it is ended: then it has the longest time there is.
+func (d Directive) Open() bool { return d.Until.Sub(d.At) >= 365*24*time.Hour }
+
 // covers reports whether d holds on a route.
 func (d Directive) covers(route string) bool { return d.Route == "" || d.Route == route }
 

@@ -25,6 +25,7 @@ type dashboard struct {
 	last     memories
 	looks    flashes[keyFlash]
 	pushes   flashes[configFlash]
+	directed flashes[directiveFlash]
 	// Embedded files are parsed on first use: they take a megabyte of memory, and most nodes never
 	// show a page.
 	pages  func() pages
@@ -54,6 +55,7 @@ func New(o admin.Options) http.Handler {
 	mux.Get("/dashboard/keys", d.page(d.showKeys))
 	mux.Post("/dashboard/keys", d.page(d.lookUp))
 	mux.Post("/dashboard/keys/change", d.page(d.changeKey))
+	mux.Post("/dashboard/directives", d.page(d.changeDirective))
 	mux.Get("/dashboard/explain", d.page(d.showExplainForm))
 	mux.Post("/dashboard/explain", d.page(d.explain))
 	if d.Simulate != nil {

@@ -23,10 +23,11 @@ type keysView struct {
 	Limits []string
 	keyFlash
 	// State is nil before a key is looked up.
-	State   *admin.KeyState
-	Reasons []string // suggestions
-	At      time.Time
-	Look    string // id of the flash
+	State      *admin.KeyState
+	Reasons    []string // suggestions
+	At         time.Time
+	Look       string // id of the flash
+	Directives directivesView
 }
 
 // A keyFlash is what a form of the page of a key has led to. All but the query is shown once.
@@ -146,7 +147,8 @@ func (d *dashboard) keys(r *http.Request, v keysView) view {
 		slices.Sort(*all)
 		*all = slices.Compact(*all)
 	}
-	status := 0
+	v.Directives = d.directives(r, kindBan)
+	status := v.Directives.Sent.Status
 	if v.Fault != "" {
 		status = cmp.Or(v.Status, http.StatusUnprocessableEntity)
 	}

@@ -59,7 +59,9 @@ type pageData struct {
 	Events bool
 	// Store is why the shared store is unreachable; empty if it is not.
 	Store string
-	Data  any
+	// Maintenance is what is under maintenance; empty if nothing is.
+	Maintenance string
+	Data        any
 }
 
 // Has reports whether there is a page of that name.
@@ -118,11 +120,13 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
 	data := pageData{Title: v.title, Path: r.URL.Path, Nav: d.nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Events: d.Events != nil, Data: v.data}
 	if who.Name != "" {
 		data.Store = d.storeFault(r.Context())
+		m, _ := d.Maintenance(r.Context()) // the page of routes says why it is not known
+		data.Maintenance = maintenanceText(m.On)
 	}
 	var b bytes.Buffer
 	err := t.ExecuteTemplate(&b, part, data)
 	if part == "live" && err == nil {
-		err = t.ExecuteTemplate(&b, "store-live", data.Store)
+		err = t.ExecuteTemplate(&b, "banners-live", data)
 	}
 	if err != nil {
 		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)

@@ -24,6 +24,7 @@ type routesView struct {
 	Busiest      bool // the state of the busiest keys is shown
 	Faults       []fault
 	At           time.Time
+	Directives   directivesView
 }
 
 // A routeRow is one route. That without a name has the limits of several routes.
@@ -61,7 +62,7 @@ func (n nearest) Full() bool { return n.Used >= n.Most || n.Banned }
 
 func (d *dashboard) showRoutes(r *http.Request) view {
 	ctx, now := r.Context(), time.Now()
-	v := routesView{Minutes: spans()[0], At: now, Busiest: d.Top != nil, routeQuery: routeQueryOf(r)}
+	v := routesView{Minutes: spans()[0], At: now, Busiest: d.Top != nil, routeQuery: routeQueryOf(r), Directives: d.directives(r, "maintenance")}
 	s, err := d.Statistics(ctx, v.Minutes+1)
 	v.fault("statistics cannot be read", err)
 	v.Counts = d.last.minutes.update(s, err, now)
@@ -81,7 +82,7 @@ func (d *dashboard) showRoutes(r *http.Request) view {
 		v.fault("the busiest keys are not known", err)
 		v.fault("a key cannot be looked up", d.busiest(r, &v, top))
 	}
-	return view{name: "routes", title: "Routes & limits", data: v}
+	return view{name: "routes", title: "Routes & limits", status: v.Directives.Sent.Status, data: v}
 }
 
 func (v *routesView) fault(what string, err error) {

@@ -63,6 +63,10 @@ func options() admin.Options {
 		Change: func(_ context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
 			return proxy.KeyResult{KeyChange: c, Changed: standing(at).Limits, Everywhere: true}, nil
 		},
+		Bans: func(context.Context) (admin.Bans, error) { return admin.Bans{}, nil },
+		Maintenance: func(context.Context) (admin.Maintenance, error) {
+			return admin.Maintenance{Everywhere: true}, nil
+		},
 		Explain: func(_ context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
 			return proxy.Explanation{Method: r.Method, Path: r.URL, Stages: []proxy.ExplainedStage{
 				{Name: "match route", Result: proxy.StagePassed}, {Name: "check limits", Result: proxy.StageRefused, Detail: "limit phone"},

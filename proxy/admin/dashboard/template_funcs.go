@@ -35,6 +35,8 @@ func templateFuncs() template.FuncMap {
 		"waits":   func(ms float64) string { return formatDuration(time.Duration(ms * float64(time.Millisecond))) },
 		"used":    func(w proxy.ExplainedWindow) int64 { return max(w.Most-w.Remaining, 0) },
 		"actions": actions,
+		"until":   untilText,
+		"instant": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 		"silent":  silentNodes,
 		"told":    repliedNodes,
 		"whole":   sentence,

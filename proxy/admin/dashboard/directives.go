@@ -234,7 +234,11 @@ func (d *dashboard) carryOut(ctx context.Context, c directiveChange) (done strin
 		if c.Ends {
 			done = "Maintenance has ended: "
 		}
-		return done + c.Where() + whereText(m.Everywhere), m.Everywhere, err
+		where := ", on all nodes"
+		if !m.Everywhere {
+			where = ", on this node now, on all nodes when redis is back"
+		}
+		return done + c.Where() + where, m.Everywhere, err
 	}
 	k := proxy.KeyChange{KeyQuery: proxy.KeyQuery{Pairs: []proxy.KeyPair{{Key: "client_ip", Value: c.Network.String()}}, Route: c.Route}, Action: proxy.KeyBan, For: lasts, Reason: c.Reason}
 	done = "Banned for " + c.For + ": "
@@ -247,11 +251,4 @@ func (d *dashboard) carryOut(ctx context.Context, c directiveChange) (done strin
 		done += "; limits count it as one client, so it is banned as a key: look it up to see it"
 	}
 	return done, result.Everywhere, err
-}
-
-func whereText(everywhere bool) string {
-	if everywhere {
-		return ", on all nodes"
-	}
-	return ", on this node now, on all nodes when redis is back"
 }

@@ -37,6 +37,7 @@ const (
 	logBanned
 	logBanBegan
 	logAlso
+	logCachedRefusal
 	logNewKeys
 	logRepeated
 	logList
@@ -44,6 +45,7 @@ const (
 	logFallback
 	logError
 	logKeys
+	logDecidedAt
 	logTraceID
 	logSample
 	standardFields // the number of default fields
@@ -64,8 +66,8 @@ const (
 func logFieldNames() []string {
 	return []string{
 		"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "upstream", "upstream_ms", "shadow",
-		"limit", "wait_ms", "rate", "key", "masked", "banned", "ban_began", "also", "new_keys", "repeated", "list", "refunded", "fallback", "error",
-		"keys", "trace_id", "sample", "proto", "scheme", "own_ms", "waited_ms", "user_agent", "referer",
+		"limit", "wait_ms", "rate", "key", "masked", "banned", "ban_began", "also", "cached_refusal", "new_keys", "repeated", "list", "refunded", "fallback", "error",
+		"keys", "decided_at", "trace_id", "sample", "proto", "scheme", "own_ms", "waited_ms", "user_agent", "referer",
 	}
 }
 

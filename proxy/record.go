@@ -21,9 +21,11 @@ import (
 // and upstream_ms; for the first limit that refused, limit, rate (phone-1h), wait_ms, key, masked
 // and banned, with ban_began if this refusal started the ban; also, the other rates that refused,
 // with rate, key, masked and banned; shadow, in the same form, what limits in shadow mode would
-// have refused, with unfit if the request has no valid claim on the limit; list (the one that
+// have refused, with unfit if the request has no valid claim on the limit; cached_refusal, the limits whose
+// refusal was repeated without asking the store; list (the one that
 // decided), new_keys (refused or shadow_refused, for too many new keys), refunded, fallback, error and
-// keys (what a Replay needs of each key, accesslog_keys.go). The query is never logged. Of a key, only the beginning of a hash is logged, which does
+// keys (what a Replay needs of each key, accesslog_keys.go) with decided_at (the time of the decision, in
+// milliseconds by the clock of a shared store). The query is never logged. Of a key, only the beginning of a hash is logged, which does
 // not reveal the value (redact.go), and a masked value if the key is sensitive.
 //
 // The configuration selects among these and further fields (accesslog.go), samples the lines of
@@ -112,6 +114,9 @@ func (r *recorder) json(x *exchange, name string) {
 		e.AnErr("error", x.err)
 	}
 	x.writeKeys(e)
+	if x.decided && x.fallback == "" && x.generation.config.Store == config.StoreRedis && l.fields.has(logDecidedAt) {
+		e.Int64("decided_at", x.decision.At.UnixMilli()) // by the clock that all nodes share
+	}
 	if id := x.traceID(); id != "" && l.fields.has(logTraceID) {
 		e.Str("trace_id", id)
 	}

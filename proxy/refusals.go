@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -47,7 +48,32 @@ func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
 			break
 		}
 	}
+	if f.has(logCachedRefusal) {
+		x.logCachedRefusal(e)
+	}
 	return true
+}
+
+// logCachedRefusal writes the limits that refused the request, if the store repeated its refusal and did
+// not evaluate the others: a Replay must not evaluate them either.
+func (x *exchange) logCachedRefusal(e *zerolog.Event) {
+	isUnknown := func(o limiter.Outcome) bool { return o.Unknown }
+	if !slices.ContainsFunc(x.decision.Outcomes, isUnknown) {
+		return
+	}
+	var space [64]byte
+	b, last := space[:0], (*limit)(nil)
+	for i := range x.decision.Outcomes {
+		of := x.claims.windows[i].of
+		if x.decision.Outcomes[i].Allowed || of == last {
+			continue
+		}
+		if last = of; len(b) > 0 {
+			b = append(b, ' ')
+		}
+		b = append(b, of.Name...)
+	}
+	e.Bytes("cached_refusal", b)
 }
 
 // logRefusal writes one rate that refused: its name, the key, and whether the key is banned.

@@ -87,7 +87,11 @@ func (r *Replay) Request(q *LoggedRequest) {
 		r.enqueue(v, place, first)
 		return
 	}
-	if !x.isRepeat {
+	switch {
+	case x.isRepeat:
+	case q.CachedRefusal != "" && r.refusesAgain(x, q.CachedRefusal):
+		v.err = r.proxy.admitter.refuse(context.Background(), &x.admission, r.proxy.admitter.store)
+	default:
 		v.err = r.proxy.admitter.admit(context.Background(), &x.admission)
 	}
 	r.finish(v)

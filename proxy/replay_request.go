@@ -38,6 +38,8 @@ type LoggedRequest struct {
 	Own                bool
 	Keys, Limit, List  string
 	Repeated, Rejected bool
+	// CachedRefusal names the limits whose refusal the store repeated, without evaluating the others.
+	CachedRefusal string
 	// Redacted reports that the log omits the query and has * for path parameters that are keys, as
 	// Weir's own log does.
 	Redacted bool

@@ -135,6 +135,11 @@ func (c *caller) ask(counted *counter) {
 	if phone != "" {
 		r.Header.Set("X-Phone", phone)
 	}
+	c.send(r, route, counted)
+}
+
+// send sends a request for a route, and counts the response.
+func (c *caller) send(r *http.Request, route string, counted *counter) {
 	response, err := c.client.Do(r)
 	if err != nil {
 		return // the node is dead

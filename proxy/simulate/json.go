@@ -88,9 +88,13 @@ func (j *jsonReader) finish() lineKind {
 // finishOwn completes a request from the fields that only Weir's own log has; in others they have other
 // meanings.
 func (r *record) finishOwn() {
+	if r.Own && !r.decided.IsZero() { // by the clock that all nodes share
+		r.Took -= min(max(r.decided.Sub(r.At), 0), r.Took)
+		r.At = r.decided
+	}
 	switch {
 	case !r.Own:
-		r.Limit, r.List, r.Keys, r.Repeated, r.isSample = "", "", "", false, false
+		r.Limit, r.List, r.Keys, r.CachedRefusal, r.Repeated, r.isSample = "", "", "", "", false, false
 	case r.forwarded:
 	case r.Limit != "" || r.List != "" && r.Status == http.StatusForbidden:
 		r.Status = 0 // the status that the upstream would have sent is unknown

@@ -72,6 +72,10 @@ func (j *jsonReader) setRole(is role, v scalar) bool {
 		r.List = value
 	case roleKeys:
 		r.Keys = value
+	case roleCached:
+		r.CachedRefusal = value
+	case roleDecided:
+		r.decided, _ = j.times.parse(value)
 	case roleSample:
 		r.isSample = true
 	case roleRepeat:

@@ -38,6 +38,8 @@ const (
 	roleList     // the list that decided
 	roleKeys     // what identifies the keys
 	roleSample   // one request of so many is logged
+	roleCached   // the limits whose refusal was repeated
+	roleDecided  // when the limits decided
 	roleRepeat   // the request repeats one that was counted
 	roleUpstream // the upstream that answered
 	roleMessage  // distinguishes requests from other messages in Weir's own log
@@ -76,6 +78,8 @@ func commonNames() map[string]name {
 		roleList:     "list",
 		roleKeys:     "keys",
 		roleSample:   "sample",
+		roleCached:   "cached_refusal",
+		roleDecided:  "decided_at",
 		roleRepeat:   "repeated",
 		roleUpstream: "upstream",
 		roleMessage:  "message",

@@ -189,7 +189,8 @@ type record struct {
 	forwarded bool   // an upstream answered
 	line      []byte // strings of the request share its memory
 	ended     time.Time
-	order     int64 // position among all records
+	decided   time.Time // when the limits decided, by the clock of the store; zero if unknown
+	order     int64     // position among all records
 }
 
 // A lineKind is the kind of a line.
@@ -201,10 +202,14 @@ const (
 	kindMalformed          // not a line of a known format
 )
 
-// before reports whether the request of r arrived before that of o.
+// before reports whether the request of r was decided before that of o. Of requests that limits decided in
+// the same millisecond, those come first that were allowed: these took the permits that the others lacked.
 func (r *record) before(o *record) bool {
 	if c := r.At.Compare(o.At); c != 0 {
 		return c < 0
+	}
+	if refused := r.Limit != ""; !r.decided.IsZero() && !o.decided.IsZero() && refused != (o.Limit != "") {
+		return !refused
 	}
 	return r.order < o.order
 }
@@ -212,5 +217,5 @@ func (r *record) before(o *record) bool {
 // reset clears r for another line.
 func (r *record) reset() {
 	r.LoggedRequest = proxy.LoggedRequest{Fields: r.Fields[:0]}
-	r.line, r.ended, r.isSample, r.forwarded = r.line[:0], time.Time{}, false, false
+	r.line, r.ended, r.decided, r.isSample, r.forwarded = r.line[:0], time.Time{}, time.Time{}, false, false
 }

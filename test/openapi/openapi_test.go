@@ -28,7 +28,7 @@ routes:
   - name: sms
     match: {path: /sms, methods: [GET, POST]}
     respond: {body: ok}
-    limits: [{name: phone, key: phone, rate: 1/1h, penalty: {after: 5, ban: 1h}}, {name: watched, key: client_ip, rate: 1/1h, mode: shadow}]
+    limits: [{name: phone, key: phone, rate: 1/1h, penalty: {after: 5, ban: 1h}, plans: {pro: 2/1h}}, {name: watched, key: client_ip, rate: 1/1h, mode: shadow}]
   - name: moved
     match: {path: "/old/*", headers: {X-Old: "*"}}
     redirect: {to: "/new"}
@@ -109,8 +109,17 @@ func calls() []call {
 		{"POST", "/keys/ban", "{" + phone + `, "for": "1h"}`, 200},
 		{"POST", "/keys/inspect", "{" + phone + "}", 200}, // banned
 		{"POST", "/keys/unban", "{" + phone + "}", 200},
-		{"POST", "/keys/plan", "{" + phone + `, "plan": "pro", "for": "1h"}`, 400},
+		{"POST", "/keys/plan", "{" + phone + `, "plan": "gold", "for": "1h"}`, 400},
+		{"POST", "/keys/plan", "{" + phone + `, "plan": "pro", "for": "1h"}`, 200},
+		{"POST", "/keys/inspect", "{" + phone + "}", 200}, // assigned
 		{"GET", "/keys/plans", "", 200},
+		{"POST", "/keys/unplan", "{" + phone + "}", 200},
+		{"POST", "/keys/unplan", "{" + phone + "}", 400},
+		{"POST", "/keys/ban", `{"pairs": [{"key": "client_ip", "value": "203.0.113.0/24"}], "for": "1h"}`, 200},
+		{"GET", "/bans", "", 200},
+		{"POST", "/maintenance", `{"on": true, "route": "moved", "for": "1h"}`, 200},
+		{"GET", "/maintenance", "", 200},
+		{"POST", "/outcomes", `{"key": "phone", "value": "+8613800138000", "outcome": "verified"}`, 400},
 		{"POST", "/keys/reset", "{" + phone + "}", 200},
 		{"GET", "/audit?n=3", "", 200},
 		{"POST", "/plan", bundle, 200},

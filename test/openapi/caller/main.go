@@ -105,16 +105,16 @@ func (c *caller) keys() {
 		return c.PostKeysInspectWithResponse(c.ctx, KeyQuery{Pairs: pairs})
 	}, func(a *PostKeysInspectResponse) bool { return (*(*a.JSON200.Limits)[0].Windows)[0].Left == 0 })
 	answered(c, "postKeysGrant", func() (*PostKeysGrantResponse, error) {
-		return c.PostKeysGrantWithResponse(c.ctx, KeyGrant{Pairs: pairs, Permits: 1, Reason: &why})
+		return c.PostKeysGrantWithResponse(c.ctx, nil, KeyGrant{Pairs: pairs, Permits: 1, Reason: &why})
 	}, func(a *PostKeysGrantResponse) bool { return a.JSON200.Everywhere })
 	answered(c, "postKeysBan", func() (*PostKeysBanResponse, error) {
-		return c.PostKeysBanWithResponse(c.ctx, KeyBan{Pairs: pairs, For: "1h", Reason: &why})
+		return c.PostKeysBanWithResponse(c.ctx, nil, KeyBan{Pairs: pairs, For: "1h", Reason: &why})
 	}, func(a *PostKeysBanResponse) bool { return (*a.JSON200.Changed)[0].BannedUntil != nil })
 	answered(c, "postKeysUnban", func() (*PostKeysUnbanResponse, error) {
-		return c.PostKeysUnbanWithResponse(c.ctx, KeyAction{Pairs: pairs, Reason: &why})
+		return c.PostKeysUnbanWithResponse(c.ctx, nil, KeyAction{Pairs: pairs, Reason: &why})
 	}, func(a *PostKeysUnbanResponse) bool { return (*a.JSON200.Changed)[0].BannedUntil == nil })
 	answered(c, "postKeysReset", func() (*PostKeysResetResponse, error) {
-		return c.PostKeysResetWithResponse(c.ctx, KeyAction{Pairs: pairs, Reason: &why})
+		return c.PostKeysResetWithResponse(c.ctx, nil, KeyAction{Pairs: pairs, Reason: &why})
 	}, func(a *PostKeysResetResponse) bool { return len(*a.JSON200.Changed) == 1 })
 	answered(c, "getAudit", func() (*GetAuditResponse, error) { return c.GetAuditWithResponse(c.ctx, &GetAuditParams{}) }, func(a *GetAuditResponse) bool {
 		return len(*a.JSON200.Entries) == 4 && *(*a.JSON200.Entries)[0].Reason == why

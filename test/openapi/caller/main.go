@@ -113,11 +113,20 @@ func (c *caller) keys() {
 	answered(c, "postKeysUnban", func() (*PostKeysUnbanResponse, error) {
 		return c.PostKeysUnbanWithResponse(c.ctx, nil, KeyAction{Pairs: pairs, Reason: &why})
 	}, func(a *PostKeysUnbanResponse) bool { return (*a.JSON200.Changed)[0].BannedUntil == nil })
+	answered(c, "postKeysPlan", func() (*PostKeysPlanResponse, error) {
+		return c.PostKeysPlanWithResponse(c.ctx, nil, KeyPlan{Pairs: pairs, Plan: "pro", For: "1h", Reason: &why})
+	}, func(a *PostKeysPlanResponse) bool { return (*a.JSON200.Changed)[0].PlanUntil != nil })
+	answered(c, "getKeysPlans", func() (*GetKeysPlansResponse, error) { return c.GetKeysPlansWithResponse(c.ctx) }, func(a *GetKeysPlansResponse) bool {
+		return *(*a.JSON200.Keys)[0].Plan == "pro"
+	})
+	answered(c, "postKeysUnplan", func() (*PostKeysUnplanResponse, error) {
+		return c.PostKeysUnplanWithResponse(c.ctx, nil, KeyAction{Pairs: pairs, Reason: &why})
+	}, func(a *PostKeysUnplanResponse) bool { return (*a.JSON200.Changed)[0].PlanUntil == nil })
 	answered(c, "postKeysReset", func() (*PostKeysResetResponse, error) {
 		return c.PostKeysResetWithResponse(c.ctx, nil, KeyAction{Pairs: pairs, Reason: &why})
 	}, func(a *PostKeysResetResponse) bool { return len(*a.JSON200.Changed) == 1 })
 	answered(c, "getAudit", func() (*GetAuditResponse, error) { return c.GetAuditWithResponse(c.ctx, &GetAuditParams{}) }, func(a *GetAuditResponse) bool {
-		return len(*a.JSON200.Entries) == 4 && *(*a.JSON200.Entries)[0].Reason == why
+		return len(*a.JSON200.Entries) == 6 && *(*a.JSON200.Entries)[0].Reason == why
 	})
 }
 

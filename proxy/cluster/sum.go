@@ -64,8 +64,11 @@ func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
 			return "", err
 		}
 	}
-	if len(changed) == 0 {
+	switch len(changed) {
+	case 0:
 		return "", nil
+	case 1:
+		return "added up 1 minute", nil
 	}
 	return fmt.Sprintf("added up %d minutes", len(changed)), nil
 }

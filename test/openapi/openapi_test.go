@@ -28,7 +28,11 @@ routes:
   - name: sms
     match: {path: /sms, methods: [GET, POST]}
     respond: {body: ok}
-    limits: [{name: phone, key: phone, rate: 1/1h, penalty: {after: 5, ban: 1h}, plans: {pro: 2/1h}}, {name: watched, key: client_ip, rate: 1/1h, mode: shadow}]
+    limits: [{name: phone, key: phone, rate: 1/1h, penalty: {after: 5, ban: 1h}, plans: {pro: 2/1h}}, {name: watched, key: client_ip, rate: 1/1h, mode: shadow, return_on: {route: verify, key: phone}}]
+  - name: verify
+    match: {path: /verify, methods: [POST]}
+    respond: {body: ok}
+    limits: [{name: guesses, key: phone, rate: 5/1h}]
   - name: moved
     match: {path: "/old/*", headers: {X-Old: "*"}}
     redirect: {to: "/new"}
@@ -119,7 +123,7 @@ func calls() []call {
 		{"GET", "/bans", "", 200},
 		{"POST", "/maintenance", `{"on": true, "route": "moved", "for": "1h"}`, 200},
 		{"GET", "/maintenance", "", 200},
-		{"POST", "/outcomes", `{"key": "phone", "value": "+8613800138000", "outcome": "verified"}`, 400},
+		{"POST", "/outcomes", `{"key": "phone", "value": "+8613800138000", "outcome": "verified"}`, 200},
 		{"POST", "/keys/reset", "{" + phone + "}", 200},
 		{"GET", "/audit?n=3", "", 200},
 		{"POST", "/plan", bundle, 200},

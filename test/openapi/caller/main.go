@@ -75,7 +75,7 @@ func (c *caller) fail(format string, values ...any) {
 func (c *caller) looks() {
 	answered(c, "getConfig", func() (*GetConfigResponse, error) { return c.GetConfigWithResponse(c.ctx) }, func(a *GetConfigResponse) bool { return strings.Contains(a.JSON200.Effective, "name: sms") })
 	answered(c, "getRoutes", func() (*GetRoutesResponse, error) { return c.GetRoutesWithResponse(c.ctx) }, func(a *GetRoutesResponse) bool { return (*a.JSON200.Routes)[0].Name == "sms" })
-	answered(c, "getLimits", func() (*GetLimitsResponse, error) { return c.GetLimitsWithResponse(c.ctx) }, func(a *GetLimitsResponse) bool { return len(*a.JSON200.Limits) == 2 })
+	answered(c, "getLimits", func() (*GetLimitsResponse, error) { return c.GetLimitsWithResponse(c.ctx) }, func(a *GetLimitsResponse) bool { return len(*a.JSON200.Limits) == 3 })
 	answered(c, "getNodes", func() (*GetNodesResponse, error) { return c.GetNodesWithResponse(c.ctx) }, func(a *GetNodesResponse) bool { return len(*a.JSON200.Nodes) == 1 })
 	answered(c, "getLeader", func() (*GetLeaderResponse, error) { return c.GetLeaderWithResponse(c.ctx) }, func(a *GetLeaderResponse) bool { return a.JSON200.Self != "" })
 	answered(c, "getUpstreams", func() (*GetUpstreamsResponse, error) { return c.GetUpstreamsWithResponse(c.ctx) }, func(a *GetUpstreamsResponse) bool {
@@ -122,11 +122,22 @@ func (c *caller) keys() {
 	answered(c, "postKeysUnplan", func() (*PostKeysUnplanResponse, error) {
 		return c.PostKeysUnplanWithResponse(c.ctx, nil, KeyAction{Pairs: pairs, Reason: &why})
 	}, func(a *PostKeysUnplanResponse) bool { return (*a.JSON200.Changed)[0].PlanUntil == nil })
+	answered(c, "getBans", func() (*GetBansResponse, error) { return c.GetBansWithResponse(c.ctx) }, func(a *GetBansResponse) bool { return len(*a.JSON200.Networks) == 0 })
+	for _, on := range []bool{true, false} {
+		route, hour := "moved", "1h"
+		answered(c, "postMaintenance", func() (*PostMaintenanceResponse, error) {
+			return c.PostMaintenanceWithResponse(c.ctx, MaintenanceChange{On: on, Route: &route, For: &hour, Reason: &why})
+		}, func(a *PostMaintenanceResponse) bool { return (len(*a.JSON200.On) == 1) == on })
+	}
+	answered(c, "getMaintenance", func() (*GetMaintenanceResponse, error) { return c.GetMaintenanceWithResponse(c.ctx) }, func(a *GetMaintenanceResponse) bool { return len(*a.JSON200.On) == 0 })
+	answered(c, "postOutcomes", func() (*PostOutcomesResponse, error) {
+		return c.PostOutcomesWithResponse(c.ctx, nil, Outcome{Key: "phone", Value: "+8613800138000", Outcome: "verified"})
+	}, func(a *PostOutcomesResponse) bool { return len(*a.JSON200.Returned) == 1 })
 	answered(c, "postKeysReset", func() (*PostKeysResetResponse, error) {
 		return c.PostKeysResetWithResponse(c.ctx, nil, KeyAction{Pairs: pairs, Reason: &why})
-	}, func(a *PostKeysResetResponse) bool { return len(*a.JSON200.Changed) == 1 })
+	}, func(a *PostKeysResetResponse) bool { return len(*a.JSON200.Changed) == 2 })
 	answered(c, "getAudit", func() (*GetAuditResponse, error) { return c.GetAuditWithResponse(c.ctx, &GetAuditParams{}) }, func(a *GetAuditResponse) bool {
-		return len(*a.JSON200.Entries) == 6 && *(*a.JSON200.Entries)[0].Reason == why
+		return len(*a.JSON200.Entries) == 9 && *(*a.JSON200.Entries)[0].Reason == why
 	})
 }
 

@@ -30,7 +30,7 @@ func TestTooMany_OwnWords(t *testing.T) {
 		reject Reject
 		want   string
 	}{
-		{Reject{Body: "wait {retry_after} s for {limit}, {request_id} {other} {status}"}, "wait 2 s for shown, a'&<{limit} {other} 429"},
+		{Reject{Body: "wait {retry_after} s for {limit}, {request_id} {other} {status}"}, "wait 2 s for shown, a'&<{limit} {other} 403"},
 		{Reject{Body: `{"after":{retry_after},"limit":"{limit}","id":"{request_id}"}`, ContentType: "application/json"}, "{\"after\":2,\"limit\":\"shown\",\"id\":\"a'\\u0026\\u003c{limit}\"}"},
 		{Reject{Body: `"{request_id}"`, ContentType: "application/x+json; charset=utf-8"}, `"a'\u0026\u003c{limit}"`},
 		{Reject{Body: `<b>{request_id}</b>`, ContentType: "text/html; charset=utf-8"}, "<b>a&#39;&amp;&lt;{limit}</b>"},

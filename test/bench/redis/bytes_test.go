@@ -71,7 +71,7 @@ func (f fill) bytes(b *testing.B, v variant) float64 {
 	for range f.taken {
 		s.send(t.with(nil, func(int) string { return keyText(0) }, newID))
 		if f.taken > 1000 {
-			time.Sleep(time.Millisecond)
+			s.nextMillisecond()
 		}
 	}
 	return s.bytes(keyText(0))

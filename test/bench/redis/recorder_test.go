@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A recorder stands between a client and Redis, passes everything on, and keeps the
@@ -117,6 +121,26 @@ func (r *recorder) hold() (release func()) {
 	r.gate = gate
 	r.mu.Unlock()
 	return func() { close(gate) }
+}
+
+// waitUntilHeld waits until a script call waits.
+func (r *recorder) waitUntilHeld() {
+	await.Until(r.tb, "a script call waits", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.gate == nil
+	})
+}
+
+// storeCall is a goroutine that waits in the store for a reply.
+var storeCall = regexp.MustCompile(`(?m)^goroutine \d+ \[(?:select|chan receive)[^\n]*\n(?:[^\n]+\n)*?[^\n]*redisstore\.\(\*Store\)\.Take\(`)
+
+// waitUntilGathered waits until n calls wait for the store: one is held, the others are gathered.
+func (r *recorder) waitUntilGathered(n int) {
+	stacks := make([]byte, 16<<20)
+	await.Until(r.tb, fmt.Sprintf("%d calls wait for the store", n), func() bool {
+		return len(storeCall.FindAll(stacks[:runtime.Stack(stacks, true)], -1)) == n
+	})
 }
 
 // A template is a recorded script call of which keys and ids can be exchanged for

@@ -77,6 +77,13 @@ func (s *stage) do(words ...string) string {
 	return line[1:]
 }
 
+// nextMillisecond returns when the clock of Redis shows another millisecond.
+func (s *stage) nextMillisecond() {
+	const script = "local t = redis.call('TIME') return t[1] .. string.sub('00000' .. t[2], -6, -4)"
+	for first := s.do("eval", script, "0"); s.do("eval", script, "0") == first; {
+	}
+}
+
 // load makes Redis know a script, and returns its hash.
 func (s *stage) load(script string) string {
 	s.do("script", "load", script)

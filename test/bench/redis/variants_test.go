@@ -125,11 +125,11 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 		}
 		release := r.hold()
 		wg.Go(func() { take(1<<20 + 1) })
-		time.Sleep(50 * time.Millisecond)
+		r.waitUntilHeld()
 		for i := range size {
 			wg.Go(func() { one(i) })
 		}
-		time.Sleep(200 * time.Millisecond)
+		r.waitUntilGathered(1 + size)
 		release()
 		wg.Wait()
 		return s.checked(newTemplate(r.last(), keys, ids), len(rates))
@@ -169,11 +169,11 @@ func hot(a limiter.Algorithm, rate limiter.Rate, size int) func(*testing.B, *sta
 		release := r.hold()
 		var wg sync.WaitGroup
 		wg.Go(func() { take(1<<20 + 1) })
-		time.Sleep(50 * time.Millisecond)
+		r.waitUntilHeld()
 		for range size {
 			wg.Go(func() { take(1 << 21) })
 		}
-		time.Sleep(200 * time.Millisecond)
+		r.waitUntilGathered(1 + size)
 		release()
 		wg.Wait()
 		t := newTemplate(r.last(), []string{keyText(1 << 21)}, ids)

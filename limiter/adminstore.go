@@ -86,4 +86,6 @@ type KeyStatus struct {
 type Inspection struct {
 	At       time.Time   // time of the inspection, by the store's clock
 	Statuses []KeyStatus // one for each claim, in the order of the claims
+	// Repeated reports that the store did not reply in time and was asked once more.
+	Repeated bool
 }

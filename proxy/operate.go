@@ -107,7 +107,7 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 			continue
 		}
 		r.Everywhere, r.Later = r.Everywhere && done.everywhere, r.Later || done.later
-		t.granted = done.granted
+		t.granted, t.repeated = done.granted, done.repeated
 		changed = append(changed, t)
 	}
 	if len(changed) == 0 {
@@ -158,6 +158,7 @@ type appliedChange struct {
 	everywhere bool
 	later      bool    // it waits for the store
 	granted    []int64 // for each claim: the permits that a grant has given back
+	repeated   bool    // the store timed out and was asked again
 }
 
 // applyChange applies c to the counts of t, on this node and on the nodes that are notified. While the store is
@@ -165,7 +166,7 @@ type appliedChange struct {
 func (p *Proxy) applyChange(ctx context.Context, g *generation, t *keyTarget, c limiter.Change) (done appliedChange, err error) {
 	a, claims := p.admitter, t.changeClaims(c)
 	if err = errStoreUnreachable; !t.away {
-		done.granted, err = a.applyToStore(ctx, c, claims)
+		done, err = a.applyToStore(ctx, c, claims)
 	}
 	t.away = errors.Is(err, limiter.ErrUnavailable)
 	if err != nil && !t.away {
@@ -189,25 +190,26 @@ func (p *Proxy) applyChange(ctx context.Context, g *generation, t *keyTarget, c 
 }
 
 // applyToStore applies c to the store. It looks first whether the store answers: one that hangs would carry out
-// later what it was sent, however long after. granted are the permits that a grant gives back, as of then.
-func (a *admitter) applyToStore(ctx context.Context, c limiter.Change, claims []limiter.Claim) (granted []int64, err error) {
+// later what it was sent, however long after. The permits that a grant gives back are those as of then.
+func (a *admitter) applyToStore(ctx context.Context, c limiter.Change, claims []limiter.Claim) (done appliedChange, err error) {
 	in, err := a.store.Inspect(ctx, claims)
 	if err != nil {
-		return nil, err
+		return done, err
 	}
+	done.repeated = in.Repeated
 	began := time.Now()
 	err = c.Apply(ctx, a.store, claims)
 	a.metrics.observeStoreCall(string(c.Action), time.Since(began), err)
 	if c.Action != limiter.ActionGrant {
-		return nil, err
+		return done, err
 	}
 	if errors.Is(err, limiter.ErrUnavailable) {
-		return nil, fmt.Errorf("no answer in time, it is not known whether the permits were granted; weir keys get tells: %v", err)
+		return done, fmt.Errorf("no answer in time, it is not known whether the permits were granted; weir keys get tells: %v", err)
 	}
 	for _, s := range in.Statuses {
-		granted = append(granted, min(c.Grant, max(s.Used, 0)))
+		done.granted = append(done.granted, min(c.Grant, max(s.Used, 0)))
 	}
-	return granted, err
+	return done, err
 }
 
 // announce notifies the other nodes that c was applied to claims.

@@ -102,7 +102,7 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 	ctx, cancel := context.WithTimeout(ctx, operateTimeout)
 	defer cancel()
 	s := KeyStanding{Limits: []LimitStanding{}}
-	a := p.admitter
+	a, repeated := p.admitter, false
 	for i := range targets {
 		t := &targets[i]
 		standing := g.describe(t)
@@ -116,6 +116,7 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 		if t.away = t.away || isAway(targets[:i], t.key); !t.away {
 			in, err = a.store.Inspect(ctx, t.claims())
 		}
+		repeated = repeated || in.Repeated || t.repeated
 		if errors.Is(err, limiter.ErrUnavailable) {
 			t.away = true
 			in, err = a.fallback.inspect(ctx, t, &standing)
@@ -133,6 +134,9 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 		s.At = time.Now()
 	}
 	s.Notes = p.notes(g, targets, s.Limits)
+	if repeated {
+		s.Notes = append(s.Notes, "redis timed out, asked again")
+	}
 	return s, nil
 }
 

@@ -32,6 +32,7 @@ type keyTarget struct {
 	reason       string    // why the limit cannot be queried; empty if it can
 	granted      []int64   // by a grant, for each claim
 	away         bool      // the store did not answer about the key
+	repeated     bool      // the store timed out and was asked again
 }
 
 // findTargets returns the limits selected by q: those that count by exactly the named key, and those

@@ -1,8 +1,12 @@
 package proxy
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // A key is refused by the limits that are enforced and have nothing left, and passes when the last of a route does.
@@ -37,6 +41,36 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 	} {
 		if got := (KeyStanding{At: now, Limits: c.limits}).Verdict(); got.Text != c.want || got.Refused != c.refused {
 			t.Errorf("got %v, want %v %q", got, c.refused, c.want)
+		}
+	}
+}
+
+// A slowStore replies to the first inspection of a key only when it is asked again.
+type slowStore struct {
+	limiter.AdminStore
+	slow bool
+}
+
+func (s *slowStore) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
+	in, err := s.AdminStore.Inspect(ctx, claims)
+	in.Repeated, s.slow = s.slow, false
+	return in, err
+}
+
+// A second question to a store that timed out is no secret, whether a key is looked up or changed; it is not told
+// of the next lookup.
+func TestStanding_SaysThatTheStoreWasAskedAgain(t *testing.T) {
+	const note = "redis timed out, asked again"
+	store := &slowStore{}
+	w := newProxy(t, limitYAML("{name: l, key: header:X-User, rate: 4/1m}"), func(o *Options) { store.AdminStore, o.Store = o.Store, store })
+	for _, slow := range []bool{true, false} {
+		store.slow = slow
+		if s, err := w.standing("header:X-User=a"); err != nil || slices.Contains(s.Notes, note) != slow {
+			t.Errorf("%q, %v; want a note: %v", s.Notes, err, slow)
+		}
+		store.slow = slow
+		if r := w.changes(KeyChange{Action: KeyReset}, "header:X-User=a"); slices.Contains(r.Notes, note) != slow {
+			t.Errorf("%q after a reset; want a note: %v", r.Notes, slow)
 		}
 	}
 }

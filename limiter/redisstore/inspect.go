@@ -16,7 +16,7 @@ import (
 
 // Inspect implements limiter.AdminStore: one script call for each slot. No request waits
 // for it, so each may take up to a second, also if Options.Timeout is shorter, and one that
-// timed out is repeated once: a slow reply is not an outage.
+// timed out is repeated once, which the Inspection reports: a slow reply is not an outage.
 func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
 	in := limiter.Inspection{Statuses: make([]limiter.KeyStatus, len(claims))}
 	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
@@ -24,55 +24,57 @@ func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.In
 	}
 	var mu sync.Mutex // guards in
 	err := s.forEachPart(claims, func(p *part) error {
-		at, statuses, err := s.inspect(ctx, p.claims)
+		one, err := s.inspect(ctx, p.claims)
 		if err != nil {
 			return fmt.Errorf("inspect %d limits: %w", len(p.claims), err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if in.At.IsZero() || at.Before(in.At) { // nodes have clocks of their own
-			in.At = at
+		if in.At.IsZero() || one.At.Before(in.At) { // nodes have clocks of their own
+			in.At = one.At
 		}
+		in.Repeated = in.Repeated || one.Repeated
 		for i, index := range p.indices {
-			in.Statuses[index] = statuses[i]
+			in.Statuses[index] = one.Statuses[i]
 		}
 		return nil
 	})
 	return in, err
 }
 
-// inspect returns the statuses of the claims of one part.
-func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
+// inspect inspects the claims of one part.
+func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (in limiter.Inspection, err error) {
 	if claims[0].RedissonName != "" {
 		return s.inspectRedisson(ctx, claims[0])
 	}
 	b := newPayload(s.names, claims)
-	reply, err := s.runPatiently(ctx, &s.scripts.inspect, b.keyNames(), b.args())
+	reply, repeated, err := s.runPatiently(ctx, &s.scripts.inspect, b.keyNames(), b.args())
 	if err != nil {
 		s.reloadCluster()
-		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	at, list, err := timedNumbers(reply)
 	if err != nil || len(list) != 6*len(claims) {
-		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
+		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
 	}
-	statuses := make([]limiter.KeyStatus, len(claims))
+	in = limiter.Inspection{At: at, Statuses: make([]limiter.KeyStatus, len(claims)), Repeated: repeated}
 	for i, c := range claims {
-		statuses[i] = readStatus(list[6*i:6*i+6], c)
+		in.Statuses[i] = readStatus(list[6*i:6*i+6], c)
 	}
-	return at, statuses, nil
+	return in, nil
 }
 
 // runPatiently runs a script that changes nothing, with a timeout of at least
 // patientTimeout; if it times out, it is run once more. A first call opens a connection,
 // for which a busy machine may need longer than the dial timeout.
-func (s *Store) runPatiently(ctx context.Context, sc *script, keys []string, args []any) (any, error) {
-	reply, err := s.runOnce(ctx, sc, keys, args)
+func (s *Store) runPatiently(ctx context.Context, sc *script, keys []string, args []any) (reply any, repeated bool, err error) {
+	reply, err = s.runOnce(ctx, sc, keys, args)
 	var slow net.Error
 	if ctx.Err() == nil && !errors.Is(err, ErrOpen) && (errors.As(err, &slow) && slow.Timeout() || errors.Is(err, context.DeadlineExceeded)) {
-		return s.runOnce(ctx, sc, keys, args)
+		reply, err = s.runOnce(ctx, sc, keys, args)
+		return reply, true, err
 	}
-	return reply, err
+	return reply, false, err
 }
 
 // runOnce is one attempt of runPatiently. A node of a cluster that has not got the keys is
@@ -115,22 +117,24 @@ func timedNumbers(reply any) (time.Time, []int64, error) {
 
 // inspectRedisson returns the status of a limiter shared with Redisson. One that cannot be
 // used is Unreadable; that is not an error.
-func (s *Store) inspectRedisson(ctx context.Context, c limiter.Claim) (time.Time, []limiter.KeyStatus, error) {
+func (s *Store) inspectRedisson(ctx context.Context, c limiter.Claim) (in limiter.Inspection, err error) {
 	reply, err := s.runRedisson(ctx, s.redisson(c.RedissonFormat).inspect, c)
 	if errors.Is(err, ErrRedisson) {
-		return time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}, nil
+		in.At, in.Statuses = time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}
+		return in, nil
 	}
 	if err != nil {
-		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	at, n, err := timedNumbers(reply)
 	if err != nil || len(n) != 5 {
-		return time.Time{}, nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
+		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
 	}
-	return at, []limiter.KeyStatus{{
+	in.At, in.Statuses = at, []limiter.KeyStatus{{
 		Rate: limiter.Rate{Count: n[3], Window: milliseconds(n[4])}, Capacity: n[3], Remaining: n[0], Used: n[3] - n[0],
 		NextIn: milliseconds(n[1]), FullIn: milliseconds(n[2]),
-	}}, nil
+	}}
+	return in, nil
 }
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -2,6 +2,9 @@ package redisstore_test
 
 import (
 	"errors"
+	"io"
+	"net"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -134,22 +137,68 @@ func TestInspect_IsPatient(t *testing.T) {
 	}
 }
 
-// The first question opens a connection, which may be slow too; a reply that does not come in
-// time is asked for once more.
+// The first question opens a connection, which may be slow too.
 func TestInspect_FirstQuestionIsPatient(t *testing.T) {
 	server := redistest.Start(t)
-	for name, pause := range map[string]time.Duration{"slow to greet": 300 * time.Millisecond, "slower than one attempt": 1300 * time.Millisecond} {
-		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 50 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		store := redisstore.New(client, redisstore.Options{Timeout: 50 * time.Millisecond, CachedRefusals: -1})
-		defer store.Close()
-		server.Signal(syscall.SIGSTOP)
-		time.AfterFunc(pause, func() { server.Signal(syscall.SIGCONT) })
-		if in, err := store.Inspect(t.Context(), claim(9, time.Hour, 1)); err != nil || in.Statuses[0].Remaining != 9 {
-			t.Errorf("%s: %+v %v", name, in, err)
+	store := impatientStore(t, server.Addr)
+	server.Signal(syscall.SIGSTOP)
+	time.AfterFunc(300*time.Millisecond, func() { server.Signal(syscall.SIGCONT) })
+	if in, err := store.Inspect(t.Context(), claim(9, time.Hour, 1)); err != nil || in.Statuses[0].Remaining != 9 {
+		t.Errorf("%+v %v", in, err)
+	}
+}
+
+// A reply that does not come in time is asked for once more, and that is said.
+func TestInspect_SaysThatItAskedAgain(t *testing.T) {
+	server := redistest.Start(t)
+	store := impatientStore(t, silentOnce(t, server.Addr))
+	for _, repeated := range []bool{true, false} {
+		if in, err := store.Inspect(t.Context(), claim(9, time.Hour, 1)); err != nil || in.Statuses[0].Remaining != 9 || in.Repeated != repeated {
+			t.Errorf("%+v %v; want the status, asked again %v", in, err, repeated)
 		}
 	}
+}
+
+// impatientStore returns a store whose decisions have 50 ms.
+func impatientStore(t *testing.T, address string) *redisstore.Store {
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{address}, Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	store := redisstore.New(client, redisstore.Options{Timeout: 50 * time.Millisecond, CachedRefusals: -1})
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// silentOnce returns an address at which the first connection gets no reply; all others are those of the server.
+func silentOnce(t *testing.T, server string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	t.Cleanup(func() { l.Close() })
+	all.Go(func() {
+		for silent := true; ; silent = false {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if silent {
+				all.Go(func() { defer client.Close(); _, _ = io.Copy(io.Discard, client) })
+				continue
+			}
+			redis, err := net.Dial("tcp", server)
+			if err != nil {
+				t.Error(err)
+				client.Close()
+				return
+			}
+			all.Go(func() { defer redis.Close(); _, _ = io.Copy(redis, client) })
+			all.Go(func() { defer client.Close(); _, _ = io.Copy(client, redis) })
+		}
+	})
+	return l.Addr().String()
 }

@@ -52,6 +52,23 @@ type NodeGroup struct {
 	Generation int64    `json:"generation"`
 	Source     string   `json:"source"` // redis if it was pushed, file if it is their own
 	Nodes      []string `json:"nodes"`
+	// Changes are what makes it differ from the first configuration; Unknown is why they are not known.
+	Changes []config.Change `json:"changes,omitempty"`
+	Unknown string          `json:"unknown,omitempty"`
+}
+
+// Differences are the changes as lines; without any, one line says why.
+func (g NodeGroup) Differences() (lines []string) {
+	for _, c := range g.Changes {
+		lines = append(lines, c.String())
+	}
+	switch {
+	case g.Unknown != "":
+		return []string{"what differs is not known: " + g.Unknown}
+	case lines == nil:
+		return []string{"no limit, route or section differs: comments do, or the contents of files that it names"}
+	}
+	return lines
 }
 
 // A Member is one node.

@@ -139,7 +139,7 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 func TestRecords_AsTables(t *testing.T) {
 	addr, asked := startAdmin(t, map[string]string{
 		"/api/v1/nodes": `{"self":"a","nodes":[{"id":"a","hash":"0123456789","generation":4},{"id":"b","hash":"ab","generation":5,"source":"file","drift":true},{"id":"c","hash":"0123456789","generation":4}],
-			"lost":[{"id":"d","generation":4}],"configurations":[{"hash":"0123456789","generation":4,"source":"redis","nodes":["a","c"]},{"hash":"ab","generation":5,"source":"file","nodes":["b"]}]}`,
+			"lost":[{"id":"d","generation":4}],"configurations":[{"hash":"0123456789","generation":4,"source":"redis","nodes":["a","c"]},{"hash":"ab","generation":5,"source":"file","nodes":["b"],"changes":[{"what":"route","name":"x","was":"{path: /a}","is":"{path: /b}"}]}]}`,
 		"/api/v1/leader":    `{"self":"a","node":"c","tasks":[]}`,
 		"/api/v1/audit":     `{"entries":[{"at":"2026-11-23T07:00:00Z","node":"a","who":"anna","action":"ban","for":"1h","masked":"phone=+86138****8000","hash":"f12d1813bfa7","one_node":true,"reason":"attack"},{"at":"2026-11-23T06:00:00Z","who":"ben","action":"push","error":"no"}],"next":"1-2"}`,
 		"/api/v1/decisions": `{"decisions":[{"request_id":"R","at":"2026-11-23T07:00:00.5Z","method":"POST","path":"/v1","status":429,"summary":"refused by sms.phone"}],"nodes":[{"node":"a","said":"ok"},{"node":"b","said":""}]}`,
@@ -148,6 +148,7 @@ func TestRecords_AsTables(t *testing.T) {
 		{"nodes", "a     ok ", ""},
 		{"nodes", "2 of 3 serve generation 4, not b (generation 5 from file)\n", ""},
 		{"nodes", "\nd     lost ", ""},
+		{"nodes", "\non b:\n  route x: {path: /a} → {path: /b}\n", ""},
 		{"nodes --json", `"lost": [`, ""},
 		{"audit -n 2 --before 1-9", "2026-11-23T07:00:00Z  anna  ban for 1h  phone=+86138****8000  f12d1813bfa7  a only     attack\n", "/api/v1/audit?before=1-9&n=2"},
 		{"audit", "  failed: no\nthere are more: weir audit --before 1-2\n", "/api/v1/audit?n=50"},

@@ -37,6 +37,12 @@ func (c nodesCommand) Run(ctx context.Context, w Env) error {
 	if drift := d.drift(); drift != "" {
 		_, err = fmt.Fprintln(w.Stdout, drift)
 	}
+	for _, g := range nodes.Configurations[min(1, len(nodes.Configurations)):] {
+		fmt.Fprintf(w.Stdout, "on %s:\n", strings.Join(g.Nodes, ", "))
+		for _, line := range g.Differences() {
+			_, err = fmt.Fprintf(w.Stdout, "  %s\n", printable(line))
+		}
+	}
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
 )
 
@@ -35,6 +36,13 @@ type Question struct {
 	Decisions *decisions.Query     `json:"decisions,omitempty"`
 	Top       *decisions.TopQuery  `json:"top,omitempty"`
 	Upstreams *proxy.UpstreamQuery `json:"upstreams,omitempty"`
+	Config    *ConfigQuery         `json:"config,omitempty"`
+}
+
+// A ConfigQuery asks the named nodes for the parts of their configurations, hashed with one secret.
+type ConfigQuery struct {
+	Once  []byte   `json:"once"`
+	Nodes []string `json:"nodes"`
 }
 
 // Seen is the content of a reply. Keys in it are masked: raw keys are not sent to
@@ -43,8 +51,15 @@ type Seen struct {
 	Decisions []decisions.Decision     `json:"decisions,omitempty"`
 	Top       *decisions.Top           `json:"top,omitempty"`
 	Upstreams []proxy.UpstreamStanding `json:"upstreams,omitempty"`
+	Config    *SeenConfig              `json:"config,omitempty"`
 	// Cut is true if the reply was truncated.
 	Cut bool `json:"cut,omitempty"`
+}
+
+// A SeenConfig is a configuration that a node serves.
+type SeenConfig struct {
+	Hash  string       `json:"hash"`
+	Parts config.Parts `json:"parts"`
 }
 
 // A Reply is the reply of one node.

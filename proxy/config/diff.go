@@ -106,18 +106,7 @@ func unifyRates(fields map[string]string) {
 func Compare(was, is *Config) []Change {
 	once := make([]byte, 16)
 	rand.Read(once)
-	before, after := was.parts(once), is.parts(once)
-	var changes []Change
-	for i, what := range partNames() {
-		names := maps.Clone(before[i])
-		maps.Copy(names, after[i])
-		for _, name := range slices.Sorted(maps.Keys(names)) {
-			if before[i][name] != after[i][name] {
-				was, is := before[i][name], after[i][name]
-				changes = append(changes, Change{What: what, Name: name, Was: was, Is: is, Fields: fieldChanges(was, is)})
-			}
-		}
-	}
+	changes := CompareParts(was.Parts(once), is.Parts(once))
 	for _, r := range restarts(was, is) {
 		for i := range changes {
 			if changes[i].What == "limit" && changes[i].Name == r.limit.FullName() {
@@ -128,12 +117,34 @@ func Compare(was, is *Config) []Change {
 	return changes
 }
 
+// Parts are the texts of all parts of a configuration, by kind, as in partNames, and name.
+type Parts []map[string]string
+
+// CompareParts is Compare for configurations of other machines, whose parts were hashed with one secret.
+func CompareParts(before, after Parts) []Change {
+	changes := []Change{}
+	if len(before) != len(partNames()) || len(after) != len(partNames()) {
+		return changes
+	}
+	for i, what := range partNames() {
+		names := maps.Clone(before[i])
+		maps.Copy(names, after[i])
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			if before[i][name] != after[i][name] {
+				was, is := before[i][name], after[i][name]
+				changes = append(changes, Change{What: what, Name: name, Was: was, Is: is, Fields: fieldChanges(was, is)})
+			}
+		}
+	}
+	return changes
+}
+
 // partNames returns the kinds of parts of a file.
 func partNames() []string { return []string{"limit", "route", "key", "list", "upstream", "section"} }
 
-// parts returns the texts of all parts of c, by kind, as in partNames, and name. The values
-// of lists and overrides are represented by a hash with once.
-func (c *Config) parts(once []byte) []map[string]string {
+// Parts returns the parts of c. Secrets, and the values of lists and overrides, are represented by a hash
+// with once.
+func (c *Config) Parts(once []byte) Parts {
 	f, line := c.form, c.written.Line
 	limits, routes := map[string]string{}, map[string]string{}
 	specs, lookups := map[*limitForm]*key.Spec{}, map[string]*key.Spec{}
@@ -184,7 +195,7 @@ func (c *Config) parts(once []byte) []map[string]string {
 		}
 		lists[name] = c.written.LineOf(&shown, l)
 	}
-	return []map[string]string{limits, routes, lines(line, f.Keys), lists, lines(line, f.Upstreams), sections}
+	return Parts{limits, routes, lines(line, f.Keys), lists, lines(line, f.Upstreams), sections}
 }
 
 // brief returns a short hash of text, to compare it with others.

@@ -44,7 +44,9 @@ func (n *Node) adminOptions() admin.Options {
 	}
 	o.Nodes = func(ctx context.Context) (admin.Nodes, error) {
 		nodes, lost, err := n.nodes(ctx)
-		return nodesOf(n.store.id, nodes, lost), err
+		all := nodesOf(n.store.id, nodes, lost)
+		n.compareGroups(ctx, all.Configurations)
+		return all, err
 	}
 	o.Self = func() admin.Member { return member(n.self()) }
 	if n.store.cluster != nil && n.source.pushable() {

@@ -56,6 +56,7 @@ type Node struct {
 	reloads      *reloadStatus
 	drains       config.Drain
 	replaying    replaying
+	drift        configDiffs
 	draining     atomic.Bool
 
 	closers closers

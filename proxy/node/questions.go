@@ -36,6 +36,9 @@ func (n *Node) localAnswer(_ context.Context, q cluster.Question) cluster.Seen {
 		s.Top = &top
 	case q.Upstreams != nil:
 		s.Upstreams = n.proxy.Upstreams(*q.Upstreams)
+	case q.Config != nil && slices.Contains(q.Config.Nodes, n.store.id):
+		_, c := n.proxy.Serving()
+		s.Config = &cluster.SeenConfig{Hash: c.Hash, Parts: c.Parts(q.Config.Once)}
 	}
 	return s
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 func TestDashboard_ShowsEveryPage(t *testing.T) {
@@ -167,11 +168,12 @@ func TestNodes_NamesTheLostAndTheOddOneOut(t *testing.T) {
 	o.Nodes = func(ctx context.Context) (admin.Nodes, error) {
 		all, err := nodes(ctx)
 		all.Lost = []admin.Member{{ID: "node-c", Generation: 6, Started: at.Add(-time.Hour), Seen: at}}
-		all.Configurations = []admin.NodeGroup{{Hash: "aaaaaaaaaaaaaaaa", Generation: 7, Source: "redis", Nodes: []string{"node-a", "node-d"}}, {Hash: "bbbbbbbbbbbbbbbb", Generation: 6, Source: "file", Nodes: []string{"node-b"}}}
+		all.Configurations = []admin.NodeGroup{{Hash: "aaaaaaaaaaaaaaaa", Generation: 7, Source: "redis", Nodes: []string{"node-a", "node-d"}}, {Hash: "bbbbbbbbbbbbbbbb", Generation: 6, Source: "file", Nodes: []string{"node-b"}, Changes: []config.Change{{What: "limit", Name: "sms.phone", Was: "{rate: 5/1m}", Is: "{rate: 3/1m}", Fields: []config.FieldChange{{Name: "rates", Was: "5/1m", Is: "3/1m"}}}}},
+			{Hash: "cc", Nodes: []string{"node-e"}, Unknown: "node-e did not say what it serves"}}
 		return all, err
 	}
 	open(t, o).get("/dashboard/nodes").shows(t, http.StatusOK, "Lost: <strong>node-c</strong>", "4 min 51 s ago", `node-c <span class="tag bad">lost</span>`, "1 h 0 min, to its end",
-		"Most: generation 7 from a push, <code>aaaaaaaaaaaa</code>: node-a, node-d", "Other: generation 6 from their own file, <code>bbbbbbbbbbbb</code>: node-b")
+		"Most: generation 7 from a push, <code>aaaaaaaaaaaa</code>: node-a, node-d", "Other: generation 6 from their own file, <code>bbbbbbbbbbbb</code>: node-b", "<li>sms.phone: 5/1m → 3/1m</li>", "<li>what differs is not known: node-e did not say what it serves</li>")
 }
 
 // A decision is one line with its sentence; the limits that were not asked are a number, and the rest is folded.

@@ -26,9 +26,9 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	if a.timeout > 0 && x.outcome.known && x.needsRefund(&x.outcome) {
 		if a.settling.Add(1) <= maxSettling {
 			x.detach()
-			go func() {
+			go func() { // #nosec G118 -- the request's context ends with its handler
 				defer a.settling.Add(-1)
-				p.end(context.Background(), x) // the request's context ends with its handler
+				p.end(context.Background(), x)
 			}()
 			return
 		}

@@ -2,14 +2,12 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -169,7 +167,8 @@ func TestHTTP2_NothingOfOthers(t *testing.T) {
 	for n := range 16 {
 		all.Go(func() {
 			next := atomic.Int64{}
-			one := &http2.Transport{AllowHTTP: true, DialTLSContext: dialPlain, StrictMaxConcurrentStreams: true}
+			one := &http.Transport{Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true}}
+			one.Protocols.SetUnencryptedHTTP2(true)
 			defer one.CloseIdleConnections()
 			var streams sync.WaitGroup
 			for range 64 {
@@ -197,13 +196,8 @@ func TestHTTP2_NothingOfOthers(t *testing.T) {
 	}
 }
 
-// dialPlain dials without TLS for an http2.Transport.
-func dialPlain(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
-	return new(net.Dialer).DialContext(ctx, network, addr)
-}
-
 // exchangeTokens has one exchange, which may be aborted. It returns what is foreign in the answer.
-func exchangeTokens(addr string, over *http2.Transport, token string) (foreign string, err error) {
+func exchangeTokens(addr string, over *http.Transport, token string) (foreign string, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if rand.IntN(8) == 0 {

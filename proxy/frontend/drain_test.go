@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -102,7 +103,7 @@ func TestDrain_ServesWhoIsInTheHandshake(t *testing.T) {
 		protocols.SetHTTP2(protocol == "HTTP/2.0")
 		transport := &http.Transport{
 			Protocols:       protocols,
-			Dial:            func(string, string) (net.Conn, error) { return raw, nil },
+			DialContext:     func(context.Context, string, string) (net.Conn, error) { return raw, nil },
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"}, //nolint:gosec // issued above
 		}
 		answer, err := (&http.Client{Transport: transport}).Get("https://a.example/")

@@ -61,9 +61,14 @@ func (c *clientMonitor) reset(x *Exchange) {
 // check that may be about to write a probe. Later checks send no probe.
 func (c *clientMonitor) beginWrite() {
 	if c.writes.Add(1) == c.writesBefore+1 && c.waitingSince.Load() != 0 {
-		c.mu.Lock()
-		c.mu.Unlock() //nolint:staticcheck // there is nothing to do but to wait
+		c.waitForCheck()
 	}
+}
+
+// waitForCheck waits until no check is under way.
+func (c *clientMonitor) waitForCheck() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 }
 
 // MonitorClient calls a.Abort if the client is found to be gone before

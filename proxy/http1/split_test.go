@@ -131,11 +131,9 @@ func responseChunks(t *testing.T, raw string) (data string, err error) {
 
 func chunksOf(raw string, at int, l *Limits) (data, rest string, err error) {
 	var c chunkedReader
-	pieces := []string{raw}
+	pieces := strings.Split(raw, "")
 	if at >= 0 {
 		pieces = []string{raw[:at], raw[at:]}
-	} else {
-		pieces = strings.Split(raw, "")
 	}
 	for i, piece := range pieces {
 		for b := []byte(piece); len(b) > 0; {

@@ -207,7 +207,7 @@ func TestUpgrade_Tunnel(t *testing.T) {
 			}
 			_, _ = io.WriteString(c, lined("HTTP/1.1 101 Switching Protocols|Connection: Upgrade|Upgrade: WebSocket|Sec-WebSocket-Accept: x||hello "))
 			said, _ := io.ReadAll(r)
-			_, _ = io.WriteString(c, string(said))
+			_, _ = c.Write(said)
 		})
 		p := proxyTo(t, address, nil)
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||")+"early ")

@@ -41,7 +41,6 @@ type conn struct {
 	tls    bool
 	in     input
 	framer *http2.Framer // reads from in, and writes to out under mu; replaced under mu
-	state  atomic.Value  // belongs to the handler
 
 	// What follows is used only by the goroutine that reads.
 	decoder      *hpack.Decoder

@@ -246,16 +246,3 @@ func endsStream(f http2.Frame, id uint32) bool {
 	h := f.Header()
 	return h.StreamID == id && (h.Type == http2.FrameData || h.Type == http2.FrameHeaders) && h.Flags.Has(http2.FlagDataEndStream)
 }
-
-// closed waits for the end of the connection.
-func (c *client) closed() {
-	c.Helper()
-	for {
-		if _, err := c.ReadFrame(); err != nil {
-			if e, ok := err.(net.Error); ok && e.Timeout() {
-				c.Error("the connection goes on")
-			}
-			return
-		}
-	}
-}

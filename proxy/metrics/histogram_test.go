@@ -119,7 +119,7 @@ func TestHistogram_TheEnds(t *testing.T) {
 	if empty := metricOf(t, v, v.Of("b")); len(empty.GetPositiveSpan()) != 1 || empty.GetSampleCount() != 0 {
 		t.Errorf("%v; want a native histogram without observations", empty)
 	}
-	if v.Of("b") != v.Of("b") || v.Of("a") == v.Of("b") {
+	if again := v.Of("b"); again != v.Of("b") || again == v.Of("a") {
 		t.Error("a series is not one for each label")
 	}
 }

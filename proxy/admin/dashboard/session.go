@@ -125,7 +125,7 @@ func setCookie(w http.ResponseWriter, r *http.Request, value string) {
 	if value == "" {
 		age = -1
 	}
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ // #nosec G124 -- without TLS a browser would not store a secure cookie
 		Name: cookieName(r), Value: value, Path: "/", MaxAge: age,
 		HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})

@@ -97,8 +97,8 @@ func editable(effective string) string {
 // input named form with its form and sends it last.
 func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 	u, err := admin.ReadUpload(w, r)
-	defer u.Close()
 	v := d.simulateView(u.Values)
+	defer u.Close()
 	switch {
 	case err != nil:
 	case !d.validFormToken(u.Values.Get("session"), sessionOf(r).id):

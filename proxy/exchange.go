@@ -20,7 +20,7 @@ type exchange struct {
 	in              inbound         // downstream: the received request
 	request         routing.Request // downstream, normalize, match: host, path and query, by which the route is matched
 	client          client          // address: the client
-	list            *config.List    // lists: the list that denied the request or let it bypass limits
+	list            *config.List    // lists: the list that refused the request or let it bypass limits
 	extracted       extracted       // extract: the keys, and the data from which they are read
 	newKeys         string          // new keys: the result for too many of them; empty if there were not
 	admission                       // extract, admit, settle: the claims on limits and the decision

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errDenied reports that the key of a request is on a deny list.
+// errDenied reports that a list refuses the key of a request.
 var errDenied = errors.New("denied by a list")
 
 // bannedNetworks is the name of the list of networks that operators have banned. No configured list can have it.
@@ -59,7 +59,7 @@ func (p *Proxy) checkDirectives(x *exchange) error {
 // A listLookup is the lists of a route that use the same key.
 type listLookup struct {
 	key   *key.Spec
-	lists []*config.List // deny lists first
+	lists []*config.List // those that refuse first
 }
 
 // newListLookups groups lists by key, so that each key is read once.
@@ -81,16 +81,17 @@ func newListLookups(lists []*config.List) []listLookup {
 }
 
 func actionOrder(a config.Action) int {
-	if a == config.DenyListed {
+	if a.Refuses() {
 		return 0
 	}
 	return 1
 }
 
 // checkLists looks the request up in lists of its route. It returns errDenied if a deny list
-// matches. If only a bypass list matches, no limit applies. A request without the key of a list is
-// handled as the key is configured: it is refused, or it is not on the list. The cost does not
-// depend on the length of the lists.
+// has it, or an only list does not. Otherwise, if a bypass list has it, no limit applies. A request
+// without the key of a list is handled as the key is configured: it is refused, or it is not on the
+// list. A preflight has no key that clients choose, and passes such lists. The cost does not depend on the
+// length of the lists.
 func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 	if len(lookups) == 0 {
 		return nil
@@ -99,14 +100,21 @@ func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 		return err
 	}
 	for _, s := range lookups {
-		if _, err := g.key(x, s.key); err != nil {
+		_, err := g.key(x, s.key)
+		if errors.Is(err, key.ErrMissing) && x.preflight() {
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		for _, l := range s.lists {
-			if !x.isListed(l) {
+			if x.isListed(l) == (l.Action == config.OnlyListed) {
 				continue
 			}
-			if l.Action == config.DenyListed {
+			if l.Action == config.OnlyListed && x.preflight() && l.Key.ClientChosen() {
+				continue
+			}
+			if l.Action.Refuses() {
 				x.list = l
 				return errDenied
 			}
@@ -118,11 +126,11 @@ func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 	return nil
 }
 
-// isListed reports whether the last key that was read is on l. An address on a bypass list matches only
-// that address. On a deny list it matches the network by which limits count, because a client can
-// use all addresses of its network.
+// isListed reports whether the last key that was read is on l. An address on a list that lets requests pass
+// matches only that address. On a deny list it matches the network by which limits count, because a client
+// can use all addresses of its network.
 func (x *exchange) isListed(l *config.List) bool {
-	if l.Action == config.Bypass {
+	if l.Action != config.DenyListed {
 		return l.Members.HasExactly(&x.extracted.value, x.client.addr)
 	}
 	return l.Members.Has(&x.extracted.value)

@@ -126,3 +126,71 @@ routes:
 	}
 	w.sends(403, "GET", "/a", from("2001:db8:2::2"))
 }
+
+const served = `
+client_ip: {trusted_proxies: [192.0.2.1]}
+keys:
+  phone: {from: "header:X-Phone", normalize: e164, on_missing: skip}
+  country: {of: phone, part: country}
+lists:
+  served: {key: country, values: [DE, AT], action: only}
+  offices: {key: client_ip, values: [198.51.100.0/24, "2001:db8::1"], action: only}
+  resold: {key: phone, values: ["+49151", "437"], match: prefix, action: deny}
+  testers: {key: phone, values: ["+4930", "+43", "+1"], match: prefix, action: bypass}
+  apps: {key: "header:X-App", values: [web], action: only}
+  bots: {key: "header:X-Bot", values: [bot], action: deny}
+routes:
+  - {name: a, match: {path: /a}, upstream: echo, lists: [served, resold, testers], limits: [{name: l, key: global, rate: 1/1h}]}
+  - {name: b, match: {path: /b}, upstream: echo, lists: [served, offices], limits: [{name: l, key: global, rate: 100/1h}]}
+  - {name: c, match: {path: /c}, upstream: echo, lists: [apps, bots]}
+`
+
+func TestLists_OnlyTheseAndPrefixes(t *testing.T) {
+	w := newProxy(t, served)
+	phone := func(number string) string { return "X-Phone: " + number }
+	w.sends(200, "GET", "/a", phone("+4989123456"))
+	w.sends(429, "GET", "/a", phone("+4989123457"))
+	for range 3 { // bypass
+		w.sends(200, "GET", "/a", phone("+4930901820"))
+		w.sends(200, "GET", "/a", phone("+431234567"))
+	}
+	w.sends(403, "GET", "/a", phone("+4915123456789"))
+	w.sends(403, "GET", "/a", phone("+43720123456")) // deny takes precedence over bypass
+	w.sends(403, "GET", "/a", phone("+12015550123")) // and so does only
+	w.sends(403, "GET", "/a")                        // the key is missing: not on the list
+	for action, want := range map[[3]string]float64{{"a", "served", "only"}: 2, {"a", "resold", "deny"}: 2, {"a", "testers", "bypass"}: 6} {
+		if got := testutil.ToFloat64(w.metrics.listMatches.WithLabelValues(action[:]...)); got != want {
+			t.Errorf("weir_list_matches_total%v = %v; want %v", action, got, want)
+		}
+	}
+}
+
+// A request must be on each list of which the keys alone are let through, an address itself and not
+// its network.
+func TestLists_EachOnly(t *testing.T) {
+	w := newProxy(t, served)
+	for _, c := range []struct {
+		status         int
+		number, client string
+	}{
+		{200, "+4989123456", "198.51.100.7"},
+		{200, "+4989123456", "2001:db8::1"},
+		{403, "+4989123456", "2001:db8::2"},
+		{403, "+4989123456", "198.51.101.7"},
+		{403, "+12015550123", "198.51.100.7"},
+	} {
+		w.sends(c.status, "GET", "/b", "X-Phone: "+c.number, "X-Forwarded-For: "+c.client)
+	}
+}
+
+// A preflight has none of the keys that it asks to send: it passes lists of them, and not those of addresses.
+func TestLists_LetPreflightsPass(t *testing.T) {
+	w := newProxy(t, served)
+	ask := []string{"Origin: https://example.com", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-phone"}
+	w.sends(200, "OPTIONS", "/a", ask...)
+	w.sends(403, "OPTIONS", "/a", append(ask, "X-Phone: +12015550123")...)
+	w.sends(403, "OPTIONS", "/b", ask...)
+	w.sends(200, "OPTIONS", "/b", append(ask, "X-Forwarded-For: 198.51.100.7")...)
+	w.sends(200, "OPTIONS", "/c", ask...)
+	w.sends(400, "GET", "/c")
+}

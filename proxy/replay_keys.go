@@ -147,7 +147,7 @@ func (v *visit) repeatLog(q *LoggedRequest) (decided bool, err error) {
 		return true, errRefused
 	}
 	switch {
-	case x.list != nil && x.list.Action == config.DenyListed:
+	case x.list != nil && x.list.Action.Refuses():
 		return true, errDenied
 	case q.Rejected && x.route.Redirect == nil && x.route.Respond == nil:
 		return true, fmt.Errorf("%w, with status %d", errLoggedRejection, q.Status)

@@ -190,7 +190,7 @@ func (c *Config) Parts(once []byte) Parts {
 	lists := map[string]string{}
 	for name, l := range f.Lists {
 		shown := *l
-		if spec := lookups[name]; len(l.Values) > 0 && (spec == nil || spec.IsConcealed()) {
+		if spec := lookups[name]; len(l.Values) > 0 && l.Match != prefixes && (spec == nil || spec.IsConcealed()) {
 			shown.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), brief(once, strings.Join(l.Values, "\n")))}
 		}
 		lists[name] = c.written.LineOf(&shown, l)

@@ -59,7 +59,7 @@ type file struct {
 	JWT *jwtForm `yaml:"jwt,omitempty"`
 	// Keys are the named keys that limits count by.
 	Keys map[string]*keyForm `yaml:"keys,omitempty"`
-	// Lists are named lists of keys that bypass the limits or are denied.
+	// Lists are named lists of keys that bypass the limits, are denied, or alone are let through.
 	Lists map[string]*listForm `yaml:"lists,omitempty"`
 	// Limits are the named limits that have one count for all routes that name them.
 	Limits map[string]*limitForm `yaml:"limits,omitempty"`
@@ -108,7 +108,7 @@ type defaultsForm struct {
 	Lists list `yaml:"lists,omitempty"`
 }
 
-// listForm is a list of keys that bypass the limits or are denied.
+// listForm is a list of keys that bypass the limits, are denied, or alone are let through.
 type listForm struct {
 	// Key is the key whose values are listed: the name of a key, an origin, or an inline key.
 	Key *keyForm `yaml:"key" jsonschema:"required"`
@@ -116,8 +116,10 @@ type listForm struct {
 	Values list `yaml:"values,omitempty"`
 	// File with one value per line, relative to this file; # begins a comment. It is reloaded when it changes.
 	File string `yaml:"file,omitempty" jsonschema:"default="`
-	// Action: bypass lets requests pass all limits of the route, deny refuses them with 403.
-	Action string `yaml:"action" jsonschema:"required,enum=bypass,enum=deny"`
+	// Match: exact compares whole keys. With prefix, a value stands for all keys that begin with it, such as +4915 for numbers; prefixes are not hashed, also if the key is sensitive.
+	Match string `yaml:"match" jsonschema:"default=exact,enum=exact,enum=prefix"`
+	// Action: bypass lets requests pass all limits of the route, deny refuses them with 403, only refuses all others with 403.
+	Action string `yaml:"action" jsonschema:"required,enum=bypass,enum=deny,enum=only"`
 }
 
 // routeForm is a route.
@@ -144,7 +146,7 @@ type routeForm struct {
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// Body limits the size of request bodies.
 	Body *bodyForm `yaml:"body,omitempty"`
-	// Lists to check before the limits; deny takes precedence over bypass. Those of defaults are added, unless one is none.
+	// Lists to check before the limits; deny and only take precedence over bypass. Those of defaults are added, unless one is none.
 	Lists list `yaml:"lists,omitempty"`
 	// LogPath is how paths are logged: full, except for parameters that are keys; or redacted, without any parameters, numbers and addresses. A path that no route matches is always redacted.
 	LogPath string `yaml:"log_path" jsonschema:"default=full,enum=full,enum=redacted"`

@@ -25,7 +25,14 @@ type Action string
 const (
 	Bypass     Action = "bypass" // the limits of the route do not apply
 	DenyListed Action = "deny"   // the request is refused with 403
+	OnlyListed Action = "only"   // a request whose key is not on the list is refused with 403
 )
+
+// Refuses reports whether a list with this action refuses requests.
+func (a Action) Refuses() bool { return a != Bypass }
+
+// prefixes is the value of match for a list of prefixes.
+const prefixes = "prefix"
 
 // A List is a named list of keys with an action.
 type List struct {
@@ -68,7 +75,15 @@ func (l *lists) make(name string, f *listForm) *List {
 	if !l.literals.oneText(f.Key, spec) {
 		return nil
 	}
-	return &List{Name: name, Key: spec, Members: l.members(name, f, spec), Action: Action(f.Action), Position: l.Location(f).Position}
+	if f.Match == prefixes && !spec.HasPrefixes() {
+		l.Wrong(&f.Match, "the values of the key "+spec.Name+" have no prefixes", "leave it out; the values of an address may be networks")
+		return nil
+	}
+	made := &List{Name: name, Key: spec, Members: l.members(name, f, spec), Action: Action(f.Action), Position: l.Location(f).Position}
+	if made.Action == OnlyListed && made.Members != nil && made.Members.Len() == 0 {
+		l.Warn(f, "the list is empty: its routes refuse every request with 403", "give it a value")
+	}
+	return made
 }
 
 // members reads the values, in place or from the list's file.
@@ -77,26 +92,38 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 		return l.file(name, f, spec)
 	}
 	secrets := l.literals.privacy.secrets()
+	parse := func(values []string) (*key.List, []key.Problem) { return key.ListOf(spec, values, secrets...) }
+	what, instead := " is not a value of the key ", "write it as clients send it"
+	if f.Match == prefixes {
+		parse = func(values []string) (*key.List, []key.Problem) { return key.PrefixesOf(spec, values) }
+		what, instead = " is not a prefix of the key ", "write the first characters of keys; for numbers the calling code and further digits, as +4915"
+	}
 	for i := range f.Values {
-		one, problems := key.ListOf(spec, f.Values[i:i+1], secrets...)
+		one, problems := parse(f.Values[i : i+1])
 		comment := strings.HasPrefix(strings.TrimSpace(f.Values[i]), "#") // as in a file, from which it was copied
 		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0 || comment) {
-			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+" is not a value of the key "+spec.Name, "write it as clients send it")
+			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+what+spec.Name, instead)
 		}
-		l.values = append(l.values, Value{List: name, Spec: spec, Position: l.Location(&f.Values[i]).Position, Text: strings.TrimSpace(f.Values[i]), Written: l.Written()[&f.Values[i]]})
+		l.values = append(l.values, Value{List: name, Spec: spec, Position: l.Location(&f.Values[i]).Position, Text: strings.TrimSpace(f.Values[i]), Written: l.Written()[&f.Values[i]], Prefix: f.Match == prefixes})
 	}
-	all, _ := key.ListOf(spec, f.Values, secrets...)
+	all, _ := parse(f.Values)
 	return all
 }
 
 // file reads a list's file, which stands beside the file that names it.
 func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
-	text, ok := l.listed(&f.File, Value{List: name, Spec: spec})
+	text, ok := l.listed(&f.File, Value{List: name, Spec: spec, Prefix: f.Match == prefixes})
 	if !ok {
 		return nil
 	}
+	at := form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "lists." + name}
+	if f.Match == prefixes {
+		members, problems := key.ParsePrefixes(spec, text)
+		l.faults(at, "not a prefix of the key "+spec.Name, text, problems)
+		return members
+	}
 	members, problems := key.ParseList(spec, text, l.literals.privacy.secrets()...)
-	l.faults(form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "lists." + name}, "not a value of the key "+spec.Name, text, problems)
+	l.faults(at, "not a value of the key "+spec.Name, text, problems)
 	return members
 }
 

@@ -19,7 +19,7 @@ func (c *Config) Notes() []string {
 	case c.hasSensitiveKeys():
 		notes = append(notes, "without privacy.hash_secret, key hashes in the log change at every restart")
 	}
-	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote(), c.scopeNote()} {
+	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote(), c.scopeNote(), c.prefixNote()} {
 		if note != "" {
 			notes = append(notes, note)
 		}
@@ -96,4 +96,18 @@ func (c *Config) regionNote() string {
 		return ""
 	}
 	return "with default_region the same digits can be two phone numbers, one with and one without a plus, and an upstream that drops the plus takes one for the other; write set_header for " + strings.Join(names, ", ") + ", and read the number from that field"
+}
+
+// prefixNote describes lists with prefixes of sensitive keys; "" if there are none.
+func (c *Config) prefixNote() string {
+	var names []string
+	for _, v := range c.values {
+		if v.Prefix && v.Spec.IsConcealed() && !slices.Contains(names, v.List) {
+			names = append(names, v.List)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "prefixes cannot be hashed: those of " + strings.Join(names, ", ") + " are stored and shown as they are written, although the key is sensitive; write whole values into a list with match: exact"
 }

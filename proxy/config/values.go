@@ -16,11 +16,16 @@ type Value struct {
 	Written  string // empty unless it names variables
 	File     string // the file of values
 	Named    bool   // its lines are VALUE=NAME
+	Prefix   bool   // prefixes of values
 	limit    *limitForm
 }
 
 // Values returns the values of all lists and the keys of all overrides.
 func (c *Config) Values() []Value { return c.values }
+
+// IsConcealed reports whether v is hashed where others may read it. A prefix is not: it could not be looked up, and
+// it stands for a range of keys.
+func (v *Value) IsConcealed() bool { return v.Spec.IsConcealed() && !v.Prefix }
 
 // secrets returns the secrets with which values of lists may be hashed.
 func (p Privacy) secrets() [][]byte {
@@ -42,7 +47,7 @@ func (c *Config) hashedValues(f file) file {
 	for _, v := range c.values {
 		if v.limit != nil {
 			limits[v.limit] = v.Spec
-		} else {
+		} else if v.IsConcealed() {
 			specs[v.List] = v.Spec
 		}
 	}

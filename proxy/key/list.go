@@ -15,7 +15,8 @@ import (
 type List struct {
 	spec     *Spec
 	texts    textTable
-	hashes   *hashes // values that are known only by their hash
+	hashes   *hashes      // values that are known only by their hash
+	prefixes *prefixTable // of ParsePrefixes, in place of texts
 	networks bart.Lite
 	named    *bart.Table[uint32] // of ParseNames, in place of networks
 	names    []string            // by number
@@ -62,6 +63,10 @@ func (l *List) add(entries iter.Seq[string], insert func(entry string) error) (p
 		if err := insert(entry); err != nil {
 			problems = append(problems, Problem{line, err})
 		}
+	}
+	if l.prefixes != nil {
+		l.prefixes.trim()
+		return problems
 	}
 	l.texts.trim()
 	l.hashes.sums.trim()
@@ -155,6 +160,9 @@ func (l *List) Has(v *Value) bool {
 		return false
 	case l.byAddress():
 		return leaf.network.IsValid() && l.networks.OverlapsPrefix(leaf.network)
+	case l.prefixes != nil:
+		_, _, ok = l.prefixes.find(leaf.text)
+		return ok
 	}
 	if _, ok = l.texts.find(leaf.text); ok {
 		return true
@@ -167,14 +175,14 @@ func (l *List) Has(v *Value) bool {
 // it as a hash.
 func (l *List) Hash(v *Value) (text string, ok bool) {
 	leaf, ok := l.own(v)
-	if !ok || l.byAddress() {
+	if !ok || l.byAddress() || l.prefixes != nil {
 		return "", false
 	}
 	text, _, ok = l.hashes.find(leaf.text)
 	return text, ok
 }
 
-// HasExactly is like Has, for a list that bypasses limits: it uses the address of the
+// HasExactly is like Has, for a list that lets requests pass: it uses the address of the
 // client, not its network, which others may share.
 func (l *List) HasExactly(v *Value, client netip.Addr) bool {
 	if _, ok := l.own(v); ok && l.byAddress() {
@@ -197,6 +205,9 @@ func (l *List) byAddress() bool { return l.spec.Of == nil && l.spec.From.Source.
 
 // Len returns the number of distinct entries.
 func (l *List) Len() int {
+	if l.prefixes != nil {
+		return l.prefixes.size
+	}
 	n := l.texts.size + l.hashes.sums.size + l.networks.Size()
 	if l.named != nil {
 		n += l.named.Size()

@@ -25,7 +25,7 @@ func (b Bundle) Conceal(c *config.Config, served *Bundle) (Bundle, error) {
 	hashed := Bundle{b.Main, maps.Clone(b.Files)}
 	byFile := map[string][]config.Value{}
 	for _, v := range c.Values() {
-		if !v.Spec.IsConcealed() || strings.Contains(v.Written, "${") {
+		if !v.IsConcealed() || strings.Contains(v.Written, "${") {
 			continue
 		}
 		if v.File != "" {

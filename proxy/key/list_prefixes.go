@@ -1,0 +1,129 @@
+package key
+
+import (
+	"fmt"
+	"iter"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// MaxPrefix is the maximum length of a prefix in a list, in bytes.
+const MaxPrefix = 63
+
+// ParsePrefixes is like ParseList for values that are prefixes of keys, such as ranges of phone numbers:
+// the list has each key that begins with one of them. Numbers are written in international form, with or
+// without the plus. Prefixes cannot be hashed; see Spec.HasPrefixes for the keys that have them.
+func ParsePrefixes(spec *Spec, text string) (*List, []Problem) {
+	return prefixesIn(spec, lines(text))
+}
+
+// PrefixesOf is like ParsePrefixes for separate values, without comments.
+func PrefixesOf(spec *Spec, values []string) (*List, []Problem) {
+	return prefixesIn(spec, slices.Values(values))
+}
+
+func prefixesIn(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
+	l := &List{spec: spec, prefixes: &prefixTable{}}
+	return l, l.add(entries, l.insertPrefix)
+}
+
+// HasPrefixes reports whether keys of spec begin with something that many of them have in common. Networks
+// are prefixes already, and a country is a whole.
+func (s *Spec) HasPrefixes() bool {
+	if s.Of != nil {
+		return s.Part.Kind != Country
+	}
+	return s.Join == nil && !s.From.Source.IsConstant() && !s.From.Source.IsAddress()
+}
+
+func (l *List) insertPrefix(entry string) error {
+	text, err := l.spec.prefix(strings.TrimSpace(entry))
+	if err == nil {
+		l.prefixes.insert(text, 0)
+	}
+	return err
+}
+
+// prefix returns the text with which the keys begin that entry stands for.
+func (s *Spec) prefix(entry string) (text string, err error) {
+	if s.Phone != nil || s.Of != nil {
+		return dialedPrefix(entry)
+	}
+	if text, err = s.value(entry); err == nil && len(text) > MaxPrefix {
+		return "", fmt.Errorf("%w: longer than %d bytes; write a shorter prefix", ErrSpec, MaxPrefix)
+	}
+	return text, err
+}
+
+// dialedPrefix returns the beginning of phone numbers in E.164. No calling code begins with 0, so that a
+// prefix as it is dialed within a country is not taken for another.
+func dialedPrefix(entry string) (string, error) {
+	dialed, extension, ok := dialedDigits(entry)
+	digits := strings.TrimPrefix(dialed, "+")
+	if !ok || extension || digits[0] == '0' {
+		return "", fmt.Errorf("%w: not the beginning of phone numbers; write the calling code and further digits, for example +4915", ErrSpec)
+	}
+	return "+" + digits, nil
+}
+
+// A prefixTable maps prefixes of at most MaxPrefix bytes to small numbers. A filter of eight bits a prefix
+// rejects nearly all beginnings of a text that are not in the table, for one access to memory each; the
+// others are looked up, the longest first. A prefix takes about five bytes more than in a textTable. It is
+// not safe for concurrent use until it is complete, and finds nothing until trim.
+type prefixTable struct {
+	textTable
+	filter  []uint64 // bits, at the hashes of the prefixes; their number is a power of two
+	lengths uint64   // bits, at the lengths of the prefixes
+}
+
+// filterBits is the number of bits of the filter for a prefix, at least.
+const filterBits = 8
+
+// trim makes the filter, and frees memory that further prefixes would use.
+func (t *prefixTable) trim() {
+	t.textTable.trim()
+	t.filter = make([]uint64, 1<<bits.Len(uint(t.size*filterBits/64)))
+	for at := uint32(0); int(at) < len(t.block); {
+		var text []byte
+		text, _, at = t.entry(at)
+		hash := uint64(0)
+		for _, c := range text {
+			hash = mix(hash, c)
+		}
+		t.lengths |= 1 << len(text)
+		*t.word(hash) |= 1 << (hash % 64)
+	}
+}
+
+// word returns the word of the filter that has the bit of hash.
+func (t *prefixTable) word(hash uint64) *uint64 {
+	return &t.filter[hash>>6&uint64(len(t.filter)-1)]
+}
+
+// mix adds a character to the hash of a text.
+func mix(hash uint64, c byte) uint64 {
+	high, low := bits.Mul64(hash^uint64(c)^0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
+	return high ^ low
+}
+
+// find returns the longest prefix of text that is in the table, and its number.
+func (t *prefixTable) find(text string) (prefix string, number uint32, found bool) {
+	if t == nil || t.lengths == 0 {
+		return "", 0, false
+	}
+	text = text[:min(len(text), bits.Len64(t.lengths)-1)]
+	hash, candidates := uint64(0), uint64(0)
+	for i := range len(text) {
+		hash = mix(hash, text[i])
+		candidates |= *t.word(hash) >> (hash % 64) & 1 << (i + 1)
+	}
+	for candidates &= t.lengths; candidates != 0; {
+		length := bits.Len64(candidates) - 1
+		if number, found = t.textTable.find(text[:length]); found {
+			return text[:length], number, true
+		}
+		candidates &^= 1 << length
+	}
+	return "", 0, false
+}

@@ -1,0 +1,158 @@
+package key
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func TestPrefixes_LongestFirst(t *testing.T) {
+	var table prefixTable
+	for i, prefix := range []string{"+4", "+49", "+4915", "+491", "x", "+4915123456789"} {
+		table.insert(prefix, uint32(i))
+	}
+	table.trim()
+	for text, want := range map[string]string{
+		"": "", "+": "", "+1": "", "4915": "", "+4": "+4", "+43": "+4", "+49": "+49", "+4930": "+49", "+491": "+491",
+		"+4915": "+4915", "+49151234567": "+4915", "+4915123456789": "+4915123456789", "+49151234567890": "+4915123456789", "xyz": "x",
+		strings.Repeat("y", 200): "", "x" + strings.Repeat("y", 200): "x",
+	} {
+		if prefix, _, found := table.find(text); prefix != want || found != (want != "") {
+			t.Errorf("find %q = %q, %v; want %q", text, prefix, found, want)
+		}
+	}
+	if _, _, found := new(prefixTable).find("x"); found {
+		t.Error("an empty table has a prefix")
+	}
+}
+
+// The table finds what a map of prefixes finds, which is asked for each beginning of a text.
+func TestPrefixes_AgreeWithAMap(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	text := func(most int) string {
+		b := make([]byte, r.IntN(most))
+		for i := range b {
+			b[i] = "012"[r.IntN(3)]
+		}
+		return string(b)
+	}
+	for range 50 {
+		var table prefixTable
+		known := map[string]bool{}
+		for range r.IntN(200) {
+			if one := text(MaxPrefix); one != "" {
+				one = one[:1+r.IntN(len(one))]
+				known[one] = true
+				table.insert(one, 0)
+			}
+		}
+		table.trim()
+		for range 500 {
+			whole, want := text(80), ""
+			for i := range whole {
+				if known[whole[:i+1]] {
+					want = whole[:i+1]
+				}
+			}
+			if got, _, _ := table.find(whole); got != want {
+				t.Fatalf("find %q = %q; want %q", whole, got, want)
+			}
+		}
+	}
+}
+
+func TestParsePrefixes_ReadsRangesOfNumbers(t *testing.T) {
+	phone := phoneAt(t, "header:X-Phone")
+	l, problems := ParsePrefixes(phone, "+49 15 # mobile\n8819\n\n+1 (242)\n+4915\n")
+	if len(problems) > 0 || l.Len() != 3 {
+		t.Fatalf("%d prefixes, %v; want 3", l.Len(), problems)
+	}
+	for number, want := range map[string]bool{"+4915123456789": true, "+881912345678": true, "+12423598765": true, "+493012345678": false, "+13124567890": false} {
+		v := &Value{}
+		if err := phone.Extract(header(number), v); err != nil {
+			t.Fatal(number, err)
+		}
+		if l.Has(v) != want || l.HasExactly(v, netip.Addr{}) != want {
+			t.Errorf("%s is on the list: %v; want %v", number, !want, want)
+		}
+		if _, hashed := l.Hash(v); hashed {
+			t.Errorf("%s has a hash", number)
+		}
+	}
+	_, problems = ParsePrefixes(phone, "+\n0151\n+0\n00491\nDE\n+49 ext. 5\n+4915\n")
+	if len(problems) != 6 || problems[5].Line != 6 {
+		t.Errorf("problems %v; want six, in the first lines", problems)
+	}
+	for _, p := range problems {
+		if !errors.Is(p.Err, ErrSpec) {
+			t.Error(p.Err)
+		}
+	}
+}
+
+func TestParsePrefixes_OfOtherKeys(t *testing.T) {
+	lower := &Spec{Name: "app", From: HeaderField("X-Phone"), Normalize: []Step{Lower}}
+	l, problems := PrefixesOf(lower, []string{"Bot-", strings.Repeat("x", MaxPrefix), strings.Repeat("x", MaxPrefix+1)})
+	if len(problems) != 1 || problems[0].Line != 3 || l.Len() != 2 {
+		t.Errorf("%d prefixes, %v; want a problem with the third", l.Len(), problems)
+	}
+	v := &Value{}
+	if err := lower.Extract(header("BOT-7"), v); err != nil || !l.Has(v) {
+		t.Errorf("BOT-7 is not on the list, %v", err)
+	}
+}
+
+func someRanges(n int) []string {
+	r, all := rand.New(rand.NewPCG(1, 2)), make([]string, n)
+	for i := range all {
+		code := []string{"+1", "+44", "+49", "+86", "+881", "+882", "+7", "+91", "+234", "+371", "+53", "+252", "+216", "+960"}[r.IntN(14)]
+		all[i] = code + fmt.Sprintf("%09d", r.IntN(1e9))[:6+r.IntN(4)]
+	}
+	return all
+}
+
+// A prefix takes at most 100 bytes. The test grants twice that, for other allocators.
+func TestParsePrefixes_AreSmall(t *testing.T) {
+	const n = million / 8
+	text := strings.Join(someRanges(n), "\n")
+	before := heap()
+	l, problems := ParsePrefixes(phoneAt(t, "header:X-Phone"), text)
+	each := (heap() - before) / n
+	t.Logf("%d bytes a prefix", each)
+	if len(problems) > 0 || l.Len() < n*9/10 || each > 2*100 {
+		t.Errorf("%d prefixes of %d bytes each, %v; want at most 100", l.Len(), each, problems)
+	}
+	runtime.KeepAlive(text)
+	runtime.KeepAlive(l)
+}
+
+// BenchmarkPrefixes looks numbers up in a million ranges, of which every second is in one. A lookup may
+// take 200 ns, and the ranges 100 MB.
+func BenchmarkPrefixes(b *testing.B) {
+	ranges := someRanges(million)
+	before := heap()
+	var table prefixTable
+	for _, one := range ranges {
+		table.insert(one, 0)
+	}
+	table.trim()
+	size := float64(heap()-before) / 1e6
+	numbers := make([]string, 1<<14)
+	for i := range numbers {
+		numbers[i] = (ranges[i*7][:4+i%2*(len(ranges[i*7])-4)] + "987654321")[:13]
+	}
+	i, hits := 0, 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, found := table.find(numbers[i%len(numbers)]); found {
+			hits++
+		}
+		i++
+	}
+	b.ReportMetric(size, "MB")
+	b.ReportMetric(float64(hits)/float64(b.N), "hits/op")
+}

@@ -48,6 +48,7 @@ const (
 	logDecidedAt
 	logTraceID
 	logSample
+	logListener
 	standardFields // the number of default fields
 )
 
@@ -67,7 +68,7 @@ func logFieldNames() []string {
 	return []string{
 		"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "upstream", "upstream_ms", "shadow",
 		"limit", "wait_ms", "rate", "key", "masked", "banned", "ban_began", "also", "cached_refusal", "new_keys", "repeated", "list", "refunded", "fallback", "error",
-		"keys", "decided_at", "trace_id", "sample", "proto", "scheme", "own_ms", "waited_ms", "user_agent", "referer",
+		"keys", "decided_at", "trace_id", "sample", "listener", "proto", "scheme", "own_ms", "waited_ms", "user_agent", "referer",
 	}
 }
 

@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +38,7 @@ type admitter struct {
 	nearLimits *nearLimits
 
 	held     heldLeases
+	late     sync.WaitGroup // decisions that nobody waits for any more; see takeInTime
 	deferred deferredChanges
 	settling atomic.Int64 // requests that are being settled after their responses
 }
@@ -74,7 +79,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		switch {
 		case decider == decideByBoth:
 			take = a.fallback.takeWithinShare(q, take)
-		case q.route.waits:
+		case q.route.waits && q.due.IsZero():
 			take = a.waitTaker(client, q)
 		}
 		err = a.takeOnce(ctx, q, take)
@@ -141,6 +146,9 @@ func (a *admitter) withTimeout(client context.Context) (context.Context, context
 // withTimeoutForAll returns a context for all store calls of admit. A single call needs no timer of its own:
 // the store bounds each call by the timeout of a decision.
 func (a *admitter) withTimeoutForAll(client context.Context, q *admission) (context.Context, context.CancelFunc) {
+	if !q.due.IsZero() && a.timeout > 0 {
+		return context.WithDeadline(context.WithoutCancel(client), q.due)
+	}
 	if a.timeout > 0 && !q.route.waits && len(q.idempotent.firstUse)+len(q.shadows.claims) == 0 && !q.hasPenalty() {
 		return context.Background(), func() {} // a store needs none of the client's values; WithoutCancel would allocate
 	}
@@ -180,4 +188,55 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 	err := a.store.Take(ctx, claims, d)
 	a.metrics.observeStoreCall("take", time.Since(began), err)
 	return err
+}
+
+// errLate reports that a decision was not made when it was due.
+var errLate = fmt.Errorf("%w: the decision was late", limiter.ErrUnavailable)
+
+// takeInTime takes claims from the store like take, and returns errLate when ctx is done. If the store
+// grants the claims after that, within the timeout of a decision, they are refunded.
+func (a *admitter) takeInTime(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	own := slices.Clone(claims) // the caller may be gone when the store reads them
+	for i := range own {
+		own[i].RedissonName = strings.Clone(own[i].RedissonName)
+	}
+	var made limiter.Decision
+	result, left := make(chan error), make(chan struct{})
+	a.late.Go(func() {
+		bounded, cancel := a.withTimeout(ctx)
+		err := a.take(bounded, own, &made)
+		cancel()
+		select {
+		case result <- err:
+		case <-left:
+			if err == nil && made.Allowed {
+				a.refundLate(own, made.Permit)
+			}
+		}
+	})
+	select {
+	case err := <-result:
+		*d = made
+		return err
+	case <-ctx.Done():
+		close(left)
+		return errLate
+	}
+}
+
+// refundLate refunds what a late decision has taken. It is not recorded for outages of the store.
+func (a *admitter) refundLate(claims []limiter.Claim, p limiter.Permit) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	began := time.Now()
+	err := a.sharedStore().Refund(ctx, claims, p) // if it fails, the permits stay taken
+	a.metrics.observeStoreCall("refund", time.Since(began), err)
+}
+
+// sharedStore returns the store without the records for its outages on this node.
+func (a *admitter) sharedStore() limiter.AdminStore {
+	if m, is := a.store.(mirrored); is {
+		return m.AdminStore
+	}
+	return a.store
 }

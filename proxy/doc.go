@@ -110,6 +110,16 @@
 // under a second key, the subject; a response of another route returns all that is noted under the same subject (return.go). A limit with a penalty counts its
 // refusals in the same store and bans a key that was refused too often (penalize.go).
 //
+// # Decisions for other proxies
+//
+// Proxy.Decide (decide.go) passes a request that another proxy has received through the stages up to
+// admit, on an exchange like any other, and returns the decision as a value: allowed or not, the response
+// for the client, and what an outcome needs later (pending.go). Nothing is forwarded; the permits stay taken until
+// Proxy.Settle is told the status of the response, on any node and once, and then does what settle
+// does. The log, the metrics and the records of these requests are those of others, with the listener they came by. A decision
+// has a deadline: one that the store makes later is refunded, and on_store_failure decides instead
+// (takeInTime). Package decide has the listener and the dialects of the proxies that ask.
+//
 // # Explain and replay
 //
 // Proxy.Explain passes a request through the same stages and reports the result of each

@@ -61,7 +61,7 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 // hasEarlyLimits reports whether there is a limit to evaluate before the body of x is read.
 func (x *exchange) hasEarlyLimits() bool {
 	r := x.route
-	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || x.bypasses() {
+	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || !x.due.IsZero() || x.bypasses() {
 		return false
 	}
 	return r.Idempotency == nil || len(x.Header(r.Idempotency.Header)) == 0

@@ -37,6 +37,7 @@ type exchange struct {
 // An inbound is a request as received by its downstream, except for its target.
 type inbound struct {
 	scheme       string // "http" or "https"
+	listener     string // what the request came by, if it did not come to be forwarded; see Question
 	peer         netip.AddrPort
 	header       fields
 	notPlain     []string // names of fields that some servers may take for others, such as X_Phone or X.Phone

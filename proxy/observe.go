@@ -52,7 +52,7 @@ func outcomeOf(x *exchange) decisions.Outcome {
 // describe sets what is recorded of x, except for what observe sets.
 func (x *exchange) describe(q *decisions.Request) {
 	q.ID, q.Method, q.Took, q.Status = x.id, x.request.Method, x.duration, x.response.status
-	q.NewKeys, q.Fallback, q.Upstream, q.Labels = x.newKeys, x.fallback, x.outcome.result.Target, x
+	q.NewKeys, q.Fallback, q.Upstream, q.Listener, q.Labels = x.newKeys, x.fallback, x.outcome.result.Target, x.in.listener, x
 	if x.route != nil {
 		q.Route = x.route.description
 	}

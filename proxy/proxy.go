@@ -288,6 +288,7 @@ func (p *Proxy) setCurrent(g *generation) {
 // if they are lost.
 func (p *Proxy) Close() {
 	p.admitter.held.close()
+	p.admitter.late.Wait()
 	p.ApplyDeferred(context.Background())
 	p.logLostChanges()
 	last := p.current.Load()

@@ -25,7 +25,7 @@ import (
 // refusal was repeated without asking the store; list (the one that
 // decided), new_keys (refused or shadow_refused, for too many new keys), refunded, fallback, error and
 // keys (what a Replay needs of each key, accesslog_keys.go) with decided_at (the time of the decision, in
-// milliseconds by the clock of a shared store). The query is never logged. Of a key, only the beginning of a hash is logged, which does
+// milliseconds by the clock of a shared store), and listener, if another proxy asked about the request (decide.go). The query is never logged. Of a key, only the beginning of a hash is logged, which does
 // not reveal the value (redact.go), and a masked value if the key is sensitive.
 //
 // The configuration selects among these and further fields (accesslog.go), samples the lines of
@@ -155,6 +155,9 @@ func logRequest(e *zerolog.Event, x *exchange, name string) {
 		if client := x.generation.redact.client(x); client != "" {
 			e.Str("client", client)
 		}
+	}
+	if x.in.listener != "" {
+		text(logListener, "listener", x.in.listener)
 	}
 	if x.outcome.result.Target != "" {
 		text(logUpstream, "upstream", x.outcome.result.Target)

@@ -11,9 +11,17 @@ import (
 // takerFor returns what takes the claims of q: in the same call of the store, each limit in shadow
 // mode takes its own if they are allowed. A refusal by one prevents no other from counting.
 func (a *admitter) takerFor(q *admission) taker {
-	if len(q.shadows.claims) == 0 {
+	switch {
+	case !q.due.IsZero() && a.timeout > 0:
+		return a.takeInTime // those in shadow mode take theirs afterwards
+	case len(q.shadows.claims) == 0:
 		return a.take
 	}
+	return a.takeWithShadows(q)
+}
+
+// takeWithShadows returns a taker that takes the claims of q on limits in shadow mode as well.
+func (a *admitter) takeWithShadows(q *admission) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		q.splitShadows()
 		began := time.Now()
@@ -52,7 +60,7 @@ func (a *admitter) decideShadow(ctx context.Context, q *admission) {
 	}
 	if !q.shadowsTaken {
 		var d limiter.Decision
-		if a.takerFor(q)(ctx, nil, &d) != nil {
+		if a.takeWithShadows(q)(ctx, nil, &d) != nil {
 			return
 		}
 	}

@@ -101,6 +101,7 @@ type Decision struct {
 	NewKeys  string          `json:"new_keys,omitempty"`
 	Fallback string          `json:"fallback,omitempty"` // the policy that decided while the store was unreachable
 	Upstream string          `json:"upstream,omitempty"`
+	Listener string          `json:"listener,omitempty"` // what the request came by, if another proxy asked about it: decide/nginx
 	Error    string          `json:"error,omitempty"`
 	Repeated bool            `json:"repeated,omitempty"`  // the request repeats one that was counted
 	Waited   bool            `json:"waited,omitempty"`    // the request waited for a permit

@@ -74,7 +74,7 @@ func printDecision(w Env, d admin.Decision) {
 	}
 	t := tabwriter.NewWriter(w.Stdout, 0, 0, 2, ' ', 0)
 	for _, fact := range [][2]string{
-		{"at", d.At.Format(time.RFC3339Nano)}, {"node", d.Node}, {"route", d.Route}, {"upstream", d.Upstream},
+		{"at", d.At.Format(time.RFC3339Nano)}, {"node", d.Node}, {"route", d.Route}, {"upstream", d.Upstream}, {"listener", d.Listener},
 		{"list", d.List}, {"new keys", d.NewKeys}, {"without redis", d.Fallback}, {"error", d.Error},
 	} {
 		if fact[1] != "" {

@@ -31,6 +31,7 @@ type Decision struct {
 	NewKeys  string  `json:"new_keys,omitempty"`
 	Fallback string  `json:"fallback,omitempty"` // the policy that decided while the store was unreachable
 	Upstream string  `json:"upstream,omitempty"`
+	Listener string  `json:"listener,omitempty"` // what the request came by, if another proxy asked about it: decide/nginx
 	Error    string  `json:"error,omitempty"`
 	Repeated bool    `json:"repeated,omitempty"`  // the request repeats one that was counted
 	Waited   bool    `json:"waited,omitempty"`    // the request waited for a permit
@@ -188,7 +189,7 @@ func (r *record) decision(v View) Decision {
 		RequestID: string(r.id[:r.idLen]), At: time.Unix(0, r.began).UTC(), Method: string(r.method[:r.methodLen]),
 		Path: string(r.path[:r.pathLen]), Status: int(r.status), Outcome: r.outcome.String(), TookMS: float64(r.took.Microseconds()) / 1000,
 		Limits: make([]Limit, 0, r.numClaims), More: int(r.moreClaims), List: r.list, NewKeys: r.newKeys,
-		Fallback: r.fallback, Upstream: r.upstream, Error: r.err,
+		Fallback: r.fallback, Upstream: r.upstream, Listener: r.listener, Error: r.err,
 		Repeated: r.flags&Repeated != 0, Waited: r.flags&Waited != 0,
 		Exempt: r.flags&Exempt != 0, BanBegan: r.flags&BanBegan != 0,
 	}

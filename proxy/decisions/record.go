@@ -24,6 +24,7 @@ type Request struct {
 	NewKeys    string // the result for too many new keys
 	Fallback   string // the policy that decided while the store was unreachable
 	Upstream   string
+	Listener   string // what the request came by, if another proxy asked about it
 	Err        error  // not of a refusal
 	Source     uint64 // a hash of the key that was refused and of the client
 	Labels     Labeller
@@ -214,7 +215,7 @@ func (r *record) fill(of *ring, q *Request) {
 	if len(q.ID) > maxID {
 		r.idHash = maphash.String(of.seed, q.ID)
 	}
-	r.route, r.list, r.newKeys, r.fallback, r.upstream, r.err = q.Route, q.List, q.NewKeys, q.Fallback, q.Upstream, ""
+	r.route, r.list, r.newKeys, r.fallback, r.upstream, r.listener, r.err = q.Route, q.List, q.NewKeys, q.Fallback, q.Upstream, q.Listener, ""
 	r.methodLen, r.idLen, r.pathLen = uint8(copy(r.method[:], q.Method)), uint8(copy(r.id[:], q.ID)), q.pathLen
 	r.path = q.path
 	if q.Err != nil {

@@ -69,6 +69,7 @@ type record struct {
 	list       string
 	newKeys    string
 	fallback   string
+	listener   string
 	upstream   string
 	err        string
 	status     uint16

@@ -104,7 +104,7 @@ func decision(node string, d decisions.Decision) admin.Decision {
 	a := admin.Decision{
 		Node: node, RequestID: d.RequestID, At: d.At, Route: d.Route, Method: d.Method, Path: d.Path, Status: d.Status,
 		Outcome: d.Outcome, Summary: d.Summary, TookMS: d.TookMS, Limits: []admin.DecisionLimit{}, More: d.More, List: d.List, NewKeys: d.NewKeys,
-		Fallback: d.Fallback, Upstream: d.Upstream, Error: d.Error,
+		Fallback: d.Fallback, Upstream: d.Upstream, Listener: d.Listener, Error: d.Error,
 		Repeated: d.Repeated, Waited: d.Waited, Exempt: d.Exempt, BanBegan: d.BanBegan,
 	}
 	for _, l := range d.Limits {

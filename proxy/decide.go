@@ -1,0 +1,154 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/body"
+	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/respond"
+)
+
+// A Question is a request that another proxy, the peer, has received, and about which it asks before it
+// forwards the request itself. The caller has made sure that the peer may ask.
+type Question struct {
+	Listener string // what the request came by, for records: decide/nginx
+	// Deadline is when the answer is due. A decision of a shared store that is not made by then is
+	// refunded when it is, and each limit decides by its on_store_failure. No request waits for a
+	// permit. The zero Time is not allowed.
+	Deadline time.Time
+	// Hold is how long concurrent permits are held for an outcome; see Settle.
+	Hold time.Duration
+
+	Method, Scheme, Host string
+	Target               string        // path and query as the client sent them; both are checked as those of any request
+	Fields               *http1.Fields // the fields of the client's request, without those that the peer has added
+	Client               netip.Addr    // who sent the request to the peer; behind trusted proxies see config.ClientIP
+	Length               int64         // of the body; -1 if it is unknown, or if the peer keeps a body for itself
+	Body                 io.Reader     // nil if the peer sends none; a key in it is then missing
+}
+
+// An Answer is the decision about a Question. It is valid until the function that receives it returns.
+type Answer struct {
+	Allowed bool
+	// Response is for the client: all of it if the request is refused, whatever the reason. Of an allowed
+	// request it has the status 200 and only the fields to be added to the response of the upstream.
+	Response respond.Response
+	// Upstream are the fields that the route or a key sets in the request to the upstream.
+	Upstream  []respond.Field
+	RequestID string
+	// Pending is what Settle needs to act on the outcome of the request, nil if no rule of the route
+	// depends on it. It is not secret and not protected: a caller that hands it out adds a MAC and an expiry.
+	Pending []byte
+}
+
+// Decide decides about a request that a peer has received, by the stages that serve requests, and calls
+// answer with the result. It forwards nothing. The decision is logged, counted and recorded as a request
+// of this proxy is, with its listener. The permits of an allowed request stay taken unless Settle
+// is called with its Pending.
+func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer)) {
+	x := p.exchanges.Get().(*exchange)
+	content := questionBody{x: x, Question: q, Buffer: body.Buffer{Budget: p.buffers}}
+	defer content.Release()
+	q.fill(x)
+	x.in.body = &content
+	err := p.accept(x)
+	if err == nil {
+		err = p.decide(ctx, x)
+	}
+	a := &Answer{Allowed: err == nil, RequestID: x.id}
+	if err != nil {
+		a.Response = x.generation.refuse(x, err)
+	} else {
+		p.allow(x, a, q.Hold)
+	}
+	answer(a)
+	x.response.status, x.response.bytes = a.Response.Status, int64(len(a.Response.Body))
+	p.endDecision(ctx, x)
+}
+
+// allow completes the answer about an allowed request.
+func (p *Proxy) allow(x *exchange, a *Answer, hold time.Duration) {
+	a.Response.Status = http.StatusOK
+	if len(x.claims.claims) > 0 {
+		a.Response = a.Response.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
+	}
+	for name, values := range x.generation.setFields(x) {
+		for _, value := range values {
+			a.Upstream = append(a.Upstream, respond.Field{Name: name, Value: value})
+		}
+	}
+	a.Pending = x.pending(p.shared.pseudonym)
+	p.admitter.hold(&x.admission, hold)
+	x.outcome.known = true
+}
+
+// endDecision records x, whose permits stay taken.
+func (p *Proxy) endDecision(ctx context.Context, x *exchange) {
+	x.duration = time.Since(x.began)
+	if x.generation.accessLog.needsUserAgent {
+		x.saveUserAgent()
+	}
+	p.shared.observe(x)
+	x.stopRenewing()
+	x.takenPermits = x.takenPermits[:0]
+	p.end(ctx, x)
+}
+
+// fill sets the exchange from q.
+func (q *Question) fill(x *exchange) {
+	x.request.Method, x.request.HostField, x.request.Proto, x.request.RequestTarget = q.Method, q.Host, "HTTP/1.1", q.Target
+	x.in.listener, x.in.scheme, x.in.peer = q.Listener, q.Scheme, netip.AddrPortFrom(q.Client, 0)
+	x.in.header, x.in.length = q.Fields, q.Length
+	x.readFieldNames(q.Fields)
+	x.due = q.Deadline
+	if !isPrintable(q.Target) {
+		x.in.parseErr = http1.ErrTarget
+	}
+}
+
+// isPrintable reports whether s has only characters that a request target may have. A target that
+// arrives in a field has not been checked by the parser of requests.
+func isPrintable(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// A questionBody is the body of a Question.
+type questionBody struct {
+	*Question
+	body.Buffer
+	x *exchange
+}
+
+// readAll implements bodyReader.
+func (q *questionBody) readAll(maxBytes int64) ([]byte, error) {
+	if q.Body == nil {
+		return nil, nil
+	}
+	beside := int64(0)
+	if q.Length < 0 {
+		beside = http1.BodyBufferSize
+	}
+	q.Buffer.Client = q.x.client.network
+	read, err := q.ReadAll(io.LimitReader(q.Body, maxBytes+1), q.Length, maxBytes+1, beside)
+	switch {
+	case errors.Is(err, body.ErrFull):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errBody, err)
+	case int64(len(read)) > maxBytes:
+		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
+	}
+	return read, nil
+}

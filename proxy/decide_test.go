@@ -1,0 +1,232 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/http1"
+)
+
+// decideYAML has routes that other proxies ask about. The upstream is never asked.
+const decideYAML = `
+keys: {phone: header:X-Phone}
+upstreams: {demo: echo}
+routes:
+  - {name: send, match: {path: /send}, upstream: demo, refund_on: {status: [5xx]}, limits: [{name: phone, key: phone, rate: 2/1h}]}
+  - {name: start, match: {path: /start}, upstream: demo, limits: [{name: backoff, key: phone, cooldown: [1h], reset_on: {route: verify, status: [2xx]}}]}
+  - {name: code, match: {path: /code}, upstream: demo, limits: [{name: unused, key: client_ip, rate: 1/1h, return_on: {route: verify, status: [2xx], key: phone}}]}
+  - {name: verify, match: {path: /verify}, upstream: demo, limits: [{name: attempts, key: phone, rate: 9/1h}]}
+  - {name: busy, match: {path: /busy}, upstream: demo, limits: [{name: busy, key: client_ip, concurrent: 1}]}
+  - {name: body, match: {path: /body}, upstream: demo, body: {max: 1KiB}, limits: [{name: json, key: "json:/phone", rate: 1/1h}]}
+`
+
+// asked is what a test keeps of an Answer.
+type asked struct {
+	allowed bool
+	status  int
+	fields  map[string]string
+	body    string
+	pending []byte
+}
+
+// asks asks about a request with "Name: value" lines from 192.0.2.1, due in a minute.
+func (p *testProxy) asks(path string, change func(*Question), lines ...string) (got asked) {
+	p.Helper()
+	q := &Question{
+		Listener: "decide/test", Deadline: time.Now().Add(time.Minute), Hold: time.Minute,
+		Method: "POST", Scheme: "https", Host: "api.example.com", Target: path, Fields: new(http1.Fields), Client: netip.MustParseAddr("192.0.2.1"),
+	}
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		q.Fields.Add(name, value)
+	}
+	if change != nil {
+		change(q)
+	}
+	p.Decide(p.Context(), q, func(a *Answer) {
+		got = asked{a.Allowed, a.Response.Status, map[string]string{}, string(a.Response.Body), append([]byte(nil), a.Pending...)}
+		for _, f := range a.Response.Fields {
+			got.fields[http.CanonicalHeaderKey(f.Name)] = f.Value
+		}
+	})
+	return got
+}
+
+// asksFor asks as asks does and wants this status.
+func (p *testProxy) asksFor(status int, path string, lines ...string) asked {
+	p.Helper()
+	got := p.asks(path, nil, lines...)
+	if got.status != status || got.allowed != (status == 200) {
+		p.Errorf("%s %v: allowed %v, %d; want %d\n%s", path, lines, got.allowed, got.status, status, got.body)
+	}
+	return got
+}
+
+// reports reports an outcome and wants this error.
+func (p *testProxy) reports(pending []byte, status int, want error) {
+	p.Helper()
+	if err := p.Settle(p.Context(), OutcomeReport{Pending: pending, Status: status, Valid: time.Minute}); !errors.Is(err, want) {
+		p.Errorf("status %d reported: %v; want %v", status, err, want)
+	}
+}
+
+func TestDecide_AnswersAsTheProxyWould(t *testing.T) {
+	p := newProxy(t, decideYAML)
+	got := p.asksFor(200, "/send?type=sms", "X-Phone: +8613800138000")
+	if got.fields["Ratelimit"] == "" || got.fields["Ratelimit-Policy"] == "" || got.body != "" {
+		t.Errorf("allowed with %v and %q; want the rate limit fields alone", got.fields, got.body)
+	}
+	p.asksFor(200, "/send", "X-Phone: +8613800138000")
+	got = p.asksFor(429, "/send", "X-Phone: +8613800138000")
+	if got.fields["Retry-After"] == "" || got.fields["Content-Type"] != "application/problem+json" || got.pending != nil {
+		t.Errorf("refused with %v and %d bytes for an outcome", got.fields, len(got.pending))
+	}
+	p.sends(429, "POST", "/send", "X-Phone: +8613800138000") // one count for both
+	p.asksFor(400, "/send")
+	p.asksFor(404, "/nowhere")
+	p.asksFor(400, "/se nd", "X-Phone: 1")
+	p.asksFor(400, "/send#top", "X-Phone: 1")
+}
+
+func TestDecide_IsRecordedWithItsListener(t *testing.T) {
+	p := newProxy(t, decideYAML)
+	for _, status := range []int{200, 200, 429} {
+		p.asksFor(status, "/send", "X-Phone: 1")
+	}
+	lines := p.lines("request")
+	if len(lines) != 3 || lines[0]["listener"] != "decide/test" || lines[0]["status"] != 200.0 || lines[2]["status"] != 429.0 || lines[2]["limit"] != "phone" || lines[0]["client"] == nil {
+		t.Errorf("log has %v; want a line for each decision, with its listener", lines)
+	}
+	all := p.Decisions(decisions.Query{N: 10})
+	if len(all) != 3 || all[0].Listener != "decide/test" || all[0].Outcome != "refused" || all[2].Outcome != "allowed" {
+		t.Errorf("decisions are %+v", all)
+	}
+	top := p.Top(decisions.TopQuery{})
+	if len(top.Limits) == 0 || top.Limits[0].Requests.Total != 3 || top.Limits[0].Refused.Total != 1 {
+		t.Errorf("top is %+v; want 3 requests of which 1 was refused", top)
+	}
+	counts := p.Counts()
+	if counts[Series{Route: "send", Result: "allowed"}] != 2 || counts[Series{Route: "send", Result: "refused"}] != 1 || counts[Series{"send", "phone", "refused"}] != 1 {
+		t.Errorf("counts are %v; want each decision once", counts)
+	}
+}
+
+func TestSettleOutcome_RefundsOnce(t *testing.T) {
+	p := newProxy(t, decideYAML)
+	kept := p.asksFor(200, "/send", "X-Phone: 1")
+	failed := p.asksFor(200, "/send", "X-Phone: 1")
+	p.asksFor(429, "/send", "X-Phone: 1")
+	p.reports(kept.pending, 200, nil)
+	p.asksFor(429, "/send", "X-Phone: 1")
+	p.reports(failed.pending, 503, nil)
+	p.asksFor(200, "/send", "X-Phone: 1")
+	p.reports(failed.pending, 503, ErrSettled)
+	p.reports(kept.pending, 503, ErrSettled)
+	p.asksFor(429, "/send", "X-Phone: 1")
+	for end := range failed.pending {
+		p.reports(failed.pending[:end], 503, ErrNotPending)
+	}
+}
+
+func TestSettleOutcome_OnAnyNode(t *testing.T) {
+	a := newProxy(t, decideYAML)
+	b := newProxy(t, decideYAML, func(o *Options) { o.Store = a.store })
+	taken := a.asksFor(200, "/send", "X-Phone: 1")
+	a.asksFor(200, "/send", "X-Phone: 1")
+	b.asksFor(429, "/send", "X-Phone: 1")
+	b.reports(taken.pending, 500, nil)
+	a.reports(taken.pending, 500, ErrSettled)
+	b.asksFor(200, "/send", "X-Phone: 1")
+	a.asksFor(429, "/send", "X-Phone: 1")
+}
+
+func TestSettleOutcome_ResetsAndReturns(t *testing.T) {
+	p := newProxy(t, decideYAML)
+	for _, path := range []string{"/start", "/code"} {
+		p.asksFor(200, path, "X-Phone: 1")
+		p.asksFor(429, path, "X-Phone: 1")
+	}
+	verified := p.asks("/verify", nil, "X-Phone: 1")
+	p.reports(verified.pending, 403, nil)
+	p.asksFor(429, "/start", "X-Phone: 1")
+	p.reports(p.asks("/verify", nil, "X-Phone: 1").pending, 200, nil)
+	p.asksFor(200, "/start", "X-Phone: 1")
+	p.asksFor(200, "/code", "X-Phone: 1")
+}
+
+func TestSettleOutcome_ReleasesConcurrentPermits(t *testing.T) {
+	p := newProxy(t, decideYAML)
+	held := p.asksFor(200, "/busy")
+	p.asksFor(429, "/busy")
+	p.reports(held.pending, 200, nil)
+	p.asksFor(200, "/busy")
+}
+
+func TestDecide_ReadsKeysFromTheBodyThatThePeerSends(t *testing.T) {
+	p := newProxy(t, decideYAML)
+	send := func(body string, length int64) asked {
+		return p.asks("/body", func(q *Question) { q.Body, q.Length = strings.NewReader(body), length }, "Content-Type: application/json")
+	}
+	const one = `{"phone": "1"}`
+	for i, want := range []struct {
+		body   string
+		length int64
+		status int
+	}{{one, int64(len(one)), 200}, {one, -1, 429}, {`{"phone": "2"}`, -1, 200}, {strings.Repeat(" ", 2048), -1, 413}} {
+		if got := send(want.body, want.length); got.status != want.status {
+			t.Errorf("%d: %d; want %d\n%s", i, got.status, want.status, got.body)
+		}
+	}
+	p.asksFor(400, "/body", "Content-Type: application/json") // a peer that keeps the body
+}
+
+// A gatedStore is a memory store whose decisions wait until they may be made, and tell when they have been.
+type gatedStore struct {
+	*limiter.Memory
+	gate, refunds chan bool
+}
+
+func (g *gatedStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	<-g.gate
+	return g.Memory.Take(ctx, claims, d)
+}
+
+func (g *gatedStore) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	defer func() { g.refunds <- true }()
+	return g.Memory.Refund(ctx, claims, p)
+}
+
+func TestDecide_LateDecisionIsRefundedAndDecidedWithoutTheStore(t *testing.T) {
+	for policy, status := range map[string]int{"allow": 200, "deny": 503, "local": 200} {
+		store := &gatedStore{limiter.NewMemory(limiter.MemoryOptions{}), make(chan bool), make(chan bool, 1)}
+		p := newProxy(t, "store: redis\nredis: {addrs: [127.0.0.1:1], timeout: 1m}\ndefaults: {on_store_failure: "+policy+"}\n"+decideYAML, func(o *Options) { o.Store = store })
+		late := func(q *Question) { q.Deadline = time.Now() }
+		if got := p.asks("/send", late, "X-Phone: 1"); got.status != status {
+			t.Errorf("%s: late decision answered with %d; want %d", policy, got.status, status)
+		}
+		store.gate <- true
+		<-store.refunds
+		close(store.gate)
+		p.asksFor(200, "/send", "X-Phone: 1")
+		p.asksFor(200, "/send", "X-Phone: 1")
+		p.asksFor(429, "/send", "X-Phone: 1")
+	}
+}
+
+// What a peer reports is checked by its MAC before; a mistake there must not end the process.
+func FuzzPending(f *testing.F) {
+	f.Add([]byte{pendingVersion, 0, 4, 's', 'e', 'n', 'd', 1, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p := newProxy(t, decideYAML)
+		x := newExchange().(*exchange)
+		x.generation, x.admitter = p.current.Load(), p.admitter
+		x.restore(b, "")
+	})
+}

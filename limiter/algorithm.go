@@ -50,6 +50,11 @@ const (
 	// string: about half the cost in Redis, and not compatible with Redisson. In a Memory
 	// the two are the same.
 	SlidingLog
+	// Conversion counts permits until AdminStore.Return returns them, and grants more the more
+	// subjects do: any window holds at most Rate.Count + V x (100-p)/p permits that were not
+	// returned, where p is Limit.Conversion and V the number of subjects with a return in it. The
+	// limit must be Noted. A key has up to 62 buckets of both.
+	Conversion
 
 	// NumAlgorithms is the number of algorithms.
 	NumAlgorithms
@@ -70,6 +75,7 @@ type traits struct {
 	hasLeases  bool   // permits are held until they are refunded, and can be renewed
 	hasValues  bool   // counts the values of claims
 	hasSteps   bool   // uses Limit.Steps
+	hasBuckets bool   // counts permits and confirmed subjects in buckets, and uses Limit.Conversion
 }
 
 // unbounded is the largest number of entries of logs that the rate bounds.
@@ -85,6 +91,7 @@ var table = [NumAlgorithms + 1]traits{
 	Distinct:      {name: "distinct", sign: '5', maxLog: unbounded, hasValues: true},
 	Cooldown:      {name: "cooldown", sign: 'c', isPacked: true, maxLog: maxCooldownEntries, hasSteps: true},
 	SlidingLog:    {name: "sliding_log", sign: '7', isPacked: true, maxLog: fullLog, isBucket: true},
+	Conversion:    {name: "conversion", sign: 'v', isPacked: true, maxLog: maxConversionLog, hasBuckets: true},
 }
 
 func (a Algorithm) traits() *traits { return &table[min(a, NumAlgorithms)] }
@@ -104,7 +111,7 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 			return a, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: unknown algorithm %q; write token_bucket, sliding_log, fixed_window, sliding_window, gcra, concurrent, distinct or cooldown", ErrInvalidLimit, name)
+	return 0, fmt.Errorf("%w: unknown algorithm %q; write token_bucket, sliding_log, fixed_window, sliding_window, gcra, concurrent, distinct, cooldown or conversion", ErrInvalidLimit, name)
 }
 
 // Sign returns the character that identifies a, and the version of its layout, in the
@@ -134,6 +141,9 @@ func (a Algorithm) HasValues() bool { return a.traits().hasValues }
 // HasSteps reports whether a uses Limit.Steps.
 func (a Algorithm) HasSteps() bool { return a.traits().hasSteps }
 
+// HasConversion reports whether a uses Limit.Conversion: returns are part of its promise.
+func (a Algorithm) HasConversion() bool { return a.traits().hasBuckets }
+
 // hasLog reports whether a keeps permits as log entries rather than in counters.
 func (a Algorithm) hasLog() bool { return a.traits().maxLog > 0 }
 
@@ -162,6 +172,8 @@ func (l *Limit) Horizon() time.Duration {
 		return l.horizonSlidingWindow()
 	case GCRA:
 		return l.horizonGCRA()
+	case Conversion:
+		return l.horizonConversion()
 	}
 	return l.Rate.Window
 }
@@ -177,6 +189,8 @@ func (l *Limit) checkAlgorithm() error {
 		return fmt.Errorf("%w: %s has a burst; only gcra uses one", ErrInvalidLimit, l.Name)
 	case len(l.Steps) > 0 && !a.HasSteps():
 		return fmt.Errorf("%w: %s has steps; only cooldown uses them", ErrInvalidLimit, l.Name)
+	case l.Conversion != 0 && !a.HasConversion():
+		return fmt.Errorf("%w: %s has a conversion; only the algorithm conversion uses one", ErrInvalidLimit, l.Name)
 	}
 	switch l.Algorithm {
 	case GCRA:
@@ -187,6 +201,8 @@ func (l *Limit) checkAlgorithm() error {
 		return l.checkDistinct()
 	case Cooldown:
 		return l.checkCooldown()
+	case Conversion:
+		return l.checkConversion()
 	}
 	return nil
 }

@@ -46,6 +46,9 @@ type Limit struct {
 	// Noted limits note the permits of claims with a Value, the subject, under that subject until
 	// they expire: AdminStore.Return returns them. The limit must have a rate and the scope Overall.
 	Noted bool
+	// Conversion is the percentage, 1 to 100, of the permits beyond Rate.Count that must be
+	// returned. Only the algorithm Conversion uses it.
+	Conversion int
 
 	prepared *preparedLimit // nil before Prepare
 }

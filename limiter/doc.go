@@ -31,6 +31,8 @@
 //   - subject: what permits of a Noted limit are noted under, beside their key, until they expire.
 //     [AdminStore.Return] returns all permits of a subject.
 //   - note: the permits that are noted under one subject.
+//   - open: a permit that was taken, and neither refunded nor returned nor expired.
+//   - confirmed subject: one of which permits were returned under a Conversion limit, within its window.
 //   - step: one of the growing pauses of a Cooldown.
 //   - lease: the time a concurrent permit is held without renewal.
 //   - key status: the state of a key under a limit, for operators ([KeyStatus]).
@@ -86,4 +88,6 @@
 //	concurrent      rate held at a time    one entry a permit      a permit is refunded or expires
 //	distinct        rate values            ≤ 3 entries a value     the n-th value is a window unused
 //	cooldown        one a step             ≤ 32 entries            the step is over
+//	conversion      rate + what confirmed  ≤ 62 buckets, ≤ 1 KB    enough is returned, or a window old
+//	                subjects allow, open
 package limiter

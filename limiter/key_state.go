@@ -39,6 +39,8 @@ func (s *keyState) advance(now int64, l *Limit) {
 		s.advanceGCRA(now, l)
 	case Cooldown:
 		s.advanceCooldown(now, l)
+	case Conversion:
+		s.advanceConversion(now, l)
 	default:
 		s.permitLog.advance(now, windowMillis(l))
 	}
@@ -56,6 +58,8 @@ func (s *keyState) remaining(now int64, l *Limit) int64 {
 		return s.remainingGCRA(now, l)
 	case Cooldown:
 		return s.remainingCooldown(now, l)
+	case Conversion:
+		return s.remainingConversion(l)
 	}
 	return s.permitLog.remaining(l.Rate.Count)
 }
@@ -75,6 +79,8 @@ func (s *keyState) wait(now int64, l *Limit, cost int64) int64 {
 		return s.waitGCRA(now, l, cost)
 	case Cooldown:
 		return s.waitCooldown(now, l)
+	case Conversion:
+		return s.waitConversion(now, l, cost)
 	}
 	return s.permitLog.wait(now, windowMillis(l), l.Rate.Count, cost)
 }
@@ -95,6 +101,8 @@ func (s *keyState) take(now int64, c *Claim, id [16]byte) {
 		s.takeDistinct(now, id, c.Value)
 	case Cooldown:
 		s.takeCooldown(now, id)
+	case Conversion:
+		s.takeConversion(now, c.Limit, c.Cost)
 	default:
 		s.permitLog.take(now, c, id)
 	}
@@ -116,6 +124,8 @@ func (s *keyState) refund(now int64, p Permit, c *Claim) int64 {
 		return s.refundDistinct(p)
 	case Cooldown:
 		return s.refundCooldown(p)
+	case Conversion:
+		return s.refundConversion(p, c)
 	}
 	return s.permitLog.refund(now, p, c)
 }
@@ -133,6 +143,8 @@ func (s *keyState) grant(now int64, l *Limit, n int64) {
 		s.grantDistinct(n)
 	case Cooldown:
 		s.grantCooldown(n)
+	case Conversion:
+		s.grantConversion(now, n)
 	default:
 		s.permitLog.grant(n)
 	}

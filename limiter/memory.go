@@ -100,6 +100,15 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 		}
 		return nil
 	}
+	m.takeSeveral(claims, d)
+	if d.Allowed {
+		m.note(d.At.UnixMilli(), claims, d.Permit) // without a shard's mutex: Return holds that of the notes first
+	}
+	return nil
+}
+
+// takeSeveral is Take for several claims, or none.
+func (m *Memory) takeSeveral(claims []Claim, d *Decision) {
 	var buf [inlineClaims]cellRef
 	refs := m.refs(claims, buf[:0])
 	locked := m.lock(refs)
@@ -109,7 +118,7 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	m.findOrAddLocked(claims, refs, now)
 	m.evaluateLocked(claims, refs, now, d)
 	if !d.Allowed || len(claims) == 0 {
-		return nil
+		return
 	}
 	d.Permit = newPermit(d.At)
 	for i := range claims {
@@ -121,8 +130,6 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 		t.updateOutcome(&d.Outcomes[i], now, claim)
 		s.saveLocked(c, &t, claim.Limit)
 	}
-	m.note(now, claims, d.Permit)
-	return nil
 }
 
 // takeOne is Take for a single claim, as most decisions have. It loads the state of the key once.
@@ -169,6 +176,9 @@ func (s *keyState) updateOutcome(o *Outcome, now int64, claim *Claim) {
 		return // the value is active, so the same claim would be granted again
 	}
 	o.Remaining -= claim.Cost
+	if claim.Limit.Algorithm.HasConversion() { // there may have been more than the capacity
+		o.Remaining = max(0, s.remaining(now, claim.Limit))
+	}
 	if o.Remaining < claim.Cost {
 		o.Wait = millis(s.wait(now, claim.Limit, claim.Cost))
 	}
@@ -207,7 +217,11 @@ func (m *Memory) Refund(_ context.Context, claims []Claim, p Permit) error {
 		return nil
 	}
 	for i := range claims {
-		m.refund(&claims[i], p)
+		c := &claims[i]
+		if c.Limit.Algorithm.HasConversion() && !m.notes.remove(cellID{limit: m.numbers.number(c.Limit), key: c.Value}, c.Key, p) {
+			continue // returned, or not noted
+		}
+		m.refund(c, p)
 	}
 	return nil
 }

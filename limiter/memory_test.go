@@ -32,3 +32,10 @@ func TestMemory_KeepsTheContract(t *testing.T) {
 		}
 	})
 }
+
+func TestMemory_Conversion(t *testing.T) {
+	limitertest.RunConversion(t, func(*testing.T) limitertest.Subject {
+		h := newHand()
+		return limitertest.Subject{Store: limiter.NewMemory(limiter.MemoryOptions{Clock: h.now}), Advance: h.advance}
+	})
+}

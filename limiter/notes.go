@@ -11,7 +11,8 @@ import (
 // the oldest are forgotten. They stay taken until they expire.
 const maxNoted = 64
 
-// A noted is what one decision took of a Noted limit.
+// A noted is what one decision took of a Noted limit. One without a permit records that its subject was
+// counted as confirmed for the key: it is not counted again before it expires.
 type noted struct {
 	key     Key
 	cost    int64
@@ -19,6 +20,9 @@ type noted struct {
 	expires int64
 	permit  Permit
 }
+
+// isRecord reports whether n records a confirmed subject.
+func (n *noted) isRecord() bool { return n.permit.IsZero() }
 
 // isNoted reports whether the permits of c are noted under its subject.
 func (c *Claim) isNoted() bool { return c.Limit.Noted && c.Value != Key{} }
@@ -58,20 +62,27 @@ func (n *notes) add(now int64, id cellID, one noted) {
 	n.sweepLocked(now)
 	all := unexpired(now, n.bySubject[id])
 	if len(all) >= maxNoted {
-		all = slices.Delete(all, 0, 1)
+		oldest := slices.IndexFunc(all, func(e noted) bool { return !e.isRecord() })
+		if oldest < 0 {
+			return
+		}
+		all = slices.Delete(all, oldest, oldest+1)
 	} else if n.entries >= n.maxEntries {
 		return
 	}
 	n.setLocked(id, append(all, one))
 }
 
-// take removes what is noted under id, and returns what has not expired.
-func (n *notes) take(now int64, id cellID) []noted {
+// remove removes what p took for a key under id, and reports whether it was noted.
+func (n *notes) remove(id cellID, k Key, p Permit) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := n.bySubject[id]
-	n.setLocked(id, nil)
-	return unexpired(now, all)
+	i := slices.IndexFunc(all, func(e noted) bool { return e.key == k && e.permit == p })
+	if i >= 0 {
+		n.setLocked(id, slices.Delete(slices.Clone(all), i, i+1))
+	}
+	return i >= 0
 }
 
 // setLocked replaces what is noted under id.
@@ -91,18 +102,17 @@ func (n *notes) sweepLocked(now int64) {
 		if seen++; seen > sweepStep {
 			return
 		}
-		if all[len(all)-1].expires <= now {
-			n.setLocked(id, nil)
-		}
+		n.setLocked(id, unexpired(now, all))
 	}
 }
 
-// unexpired returns those of all, oldest first, that have not expired at now. It may change all.
+// unexpired returns those of all that have not expired at now.
 func unexpired(now int64, all []noted) []noted {
-	for len(all) > 0 && all[0].expires <= now {
-		all = all[1:]
+	isOver := func(e noted) bool { return e.expires <= now }
+	if !slices.ContainsFunc(all, isOver) {
+		return all
 	}
-	return all
+	return slices.DeleteFunc(slices.Clone(all), isOver)
 }
 
 // note notes what p took for claims at now.
@@ -124,14 +134,39 @@ func (m *Memory) Return(_ context.Context, limits []*Limit, subject Key) (decisi
 	}
 	returned := map[Permit]bool{}
 	for _, l := range limits {
-		for _, n := range m.notes.take(m.now(), cellID{limit: m.numbers.number(l), key: subject}) {
-			of := NotedLimit(limits, l, n.count)
-			if m.refund(&Claim{Limit: of, Key: n.key, Cost: n.cost}, n.permit) > 0 {
-				returned[n.permit] = true
-			}
-		}
+		m.returnWindow(limits, l, subject, returned)
 	}
 	return len(returned), nil
+}
+
+// returnWindow returns what is noted under subject in the window l, and adds the permits to returned. Other
+// returns wait meanwhile, so that a subject is not confirmed twice.
+func (m *Memory) returnWindow(limits []*Limit, l *Limit, subject Key, returned map[Permit]bool) {
+	id := cellID{limit: m.numbers.number(l), key: subject}
+	m.notes.mu.Lock()
+	defer m.notes.mu.Unlock()
+	now := m.now()
+	all := unexpired(now, m.notes.bySubject[id])
+	var records []noted
+	for i := range all {
+		if all[i].isRecord() {
+			records = append(records, all[i])
+		}
+	}
+	for i := range all {
+		n := &all[i]
+		c := Claim{Limit: NotedLimit(limits, l, n.count), Key: n.key, Cost: n.cost}
+		if n.isRecord() || m.refund(&c, n.permit) == 0 {
+			continue
+		}
+		returned[n.permit] = true
+		isKnown := slices.ContainsFunc(records, func(r noted) bool { return r.key == n.key })
+		if l.Algorithm.HasConversion() && !isKnown && len(records) < maxNoted { // what cannot be recorded is not confirmed
+			m.change(c, ignoreAbsent, func(t *keyState, now int64) { t.confirm(now, c.Limit) })
+			records = append(records, noted{key: n.key, count: n.count, expires: m.now() + windowMillis(l)})
+		}
+	}
+	m.notes.setLocked(id, records)
 }
 
 // CheckNoted returns an error that wraps ErrInvalidLimit if l is not valid or not Noted.

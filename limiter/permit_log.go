@@ -42,9 +42,10 @@ type entry struct {
 type entryKind uint8
 
 const (
-	single entryKind = iota // permits of one decision, with its id
-	merged                  // permits of several decisions, at their latest time
-	mark                    // no permits: id was refunded
+	single    entryKind = iota // permits of one decision, with its id
+	merged                     // permits of several decisions, at their latest time
+	mark                       // no permits: id was refunded
+	confirmed                  // no permits: the subjects of a Conversion limit that were confirmed in a bucket
 )
 
 // advance removes the entries that have expired at now. Entries with a later time were

@@ -220,7 +220,11 @@ func (s *shard) takeLocked(c *cell, t *keyState, p stamp, claim *Claim) {
 		moved = blockBytes + entryBytes*int64(n)
 	}
 	if n > 0 && (n >= maxEntries || s.bytes+moved+entryBytes*more > s.maxBytes || s.exceedsShareLocked(c.source)) {
-		if claim.Limit.Algorithm.HasValues() {
+		switch a := claim.Limit.Algorithm; {
+		case a.HasConversion():
+			t.takeIntoNewestBucket(p.at, claim.Limit, claim.Cost)
+			return
+		case a.HasValues():
 			t.supersede(claim.Value.prefix())
 		}
 		t.addToNewest(p.at, claim.Cost)

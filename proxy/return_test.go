@@ -197,3 +197,48 @@ func TestReturn_WhileTheSecretIsReplaced(t *testing.T) {
 		send(429, "5")
 	})
 }
+
+// With a conversion each confirmed subject lets more requests be open.
+func TestReturn_Conversion(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
+		w := newProxy(t, strings.ReplaceAll(`
+keys: {phone: {from: "header:X-Phone", normalize: digits}, country: "header:X-Country"}
+routes:
+  - name: send
+    match: {path: /send}
+    upstream: 'URL'
+    refund_on: {status: [5xx]}
+    limits:
+      - {name: unused, key: country, rates: [2/1h, 9/1d], return_on: {route: verify, key: phone}, conversion: 35%, mode: enforce}
+      - {name: quiet, key: country, rate: 1/1h, return_on: {route: verify, key: phone}, conversion: 50%}
+  - {name: verify, match: {path: /verify}, upstream: 'URL', limits: [{name: guesses, key: phone, rate: 100/1h}]}
+`, "URL", url), use)
+		send := func(status int, phone string) {
+			t.Helper()
+			w.sends(status, "POST", "/send", "X-Country: CN", "X-Phone: "+phone)
+		}
+		send(200, "1")
+		send(200, "1")
+		send(429, "2")
+		w.sends(200, "POST", "/verify", "X-Phone: 2") // a refused request confirms nothing
+		send(429, "2")
+		w.sends(200, "POST", "/verify", "X-Phone: 1") // 2 + 1.86 may be open, and none is
+		w.sends(503, "POST", "/send?status=503", "X-Country: CN", "X-Phone: 3")
+		w.sends(200, "POST", "/verify", "X-Phone: 3") // what was refunded confirms nothing
+		for _, phone := range []string{"4", "5", "6"} {
+			send(200, phone)
+		}
+		send(429, "7")
+		w.sends(200, "POST", "/verify", "X-Phone: 4") // two confirmed: 2 + 3 may be open
+		for _, phone := range []string{"4", "4", "4"} {
+			send(200, phone)
+		}
+		send(429, "7")
+		w.sends(200, "POST", "/verify", "X-Phone: 4") // no third subject: 2 of 5 are open
+		for range 3 {
+			send(200, "8")
+		}
+		send(429, "8")
+	})
+}

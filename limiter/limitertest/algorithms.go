@@ -12,7 +12,7 @@ import (
 // rated are the algorithms whose limits need no more than a rate.
 func rated() (all []limiter.Algorithm) {
 	for a := range limiter.NumAlgorithms {
-		if !a.HasValues() && !a.HasSteps() {
+		if !a.HasValues() && !a.HasSteps() && !a.HasConversion() {
 			all = append(all, a)
 		}
 	}

@@ -52,7 +52,7 @@ func steppedLimits(window time.Duration) []*limiter.Limit {
 	cooldown.Rate.Window = 2 * window
 	all := []*limiter.Limit{cooldown}
 	for a := range limiter.NumAlgorithms {
-		if !a.HasSteps() {
+		if !a.HasSteps() && !a.HasConversion() {
 			l := limit("steps-"+a.String(), 4, window)
 			l.Algorithm = a
 			all = append(all, l)

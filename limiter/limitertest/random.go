@@ -32,6 +32,9 @@ func printSeed(t *testing.T) {
 // window holds more than the algorithm allows.
 func randomSchedules(t *testing.T, s *suite) {
 	for a := range limiter.NumAlgorithms {
+		if a.HasConversion() {
+			continue // conversionRandom
+		}
 		t.Run(a.String(), func(t *testing.T) {
 			var seen windowStats
 			s.runSchedules(t, func(t *rapid.T) { s.compareWithOracle(t, a, &seen) })

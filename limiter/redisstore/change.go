@@ -24,10 +24,11 @@ func (s *Store) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func
 	if p.IsZero() {
 		claims = nil
 	}
-	refunded := s.startRefund(claims, p)
+	noted, claims := splitConversions(claims)
+	refunded, byNote := s.startRefund(claims, p), s.startRefundByNote(noted, p)
 	return func() error {
 		_, err := refunded()
-		return err
+		return errors.Join(err, byNote())
 	}
 }
 

@@ -37,9 +37,11 @@ func (c *clocked) tell(ctx context.Context, claims []limiter.Claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, claim := range claims {
-		if c.told[claim.Key] != c.now {
-			c.told[claim.Key] = c.now
-			c.client.Set(ctx, redisstore.SlotClock(claim.Key), c.now, 0)
+		for _, k := range []limiter.Key{claim.Key, claim.Value} { // what is noted lies under the value
+			if c.told[k] != c.now {
+				c.told[k] = c.now
+				c.client.Set(ctx, redisstore.SlotClock(k), c.now, 0)
+			}
 		}
 	}
 }
@@ -80,7 +82,7 @@ func (c *clocked) Return(ctx context.Context, limits []*limiter.Limit, subject l
 		claims = append(claims, limiter.Claim{Key: k})
 	}
 	c.mu.Unlock()
-	c.tell(ctx, claims)
+	c.tell(ctx, append(claims, limiter.Claim{Key: subject}))
 	return c.Store.Return(ctx, limits, subject)
 }
 
@@ -282,4 +284,16 @@ func masterDies(t *testing.T, servers *redistest.Cluster, store *redisstore.Stor
 			t.Fatalf("key %d: %+v", i, d)
 		}
 	}
+}
+
+func TestStore_ConversionOnACluster(t *testing.T) {
+	client := clusterClient(t, redistest.StartCluster(t, 3))
+	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
+		store := &clocked{
+			Store:  redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient}),
+			client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{},
+		}
+		t.Cleanup(func() { store.Close() })
+		return limitertest.Subject{Store: store, Advance: store.advance, Steps: 16, PerKeyTime: true}
+	})
 }

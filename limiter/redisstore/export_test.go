@@ -66,7 +66,7 @@ func ScriptTexts() map[string]string {
 	s := newScripts(luaFiles("clock"), DefaultPrefix)
 	all := map[string]string{
 		"take": s.take.text, "peek": s.peek.text, "refund": s.refund.text, "renew": s.renew.text, "grant": s.grant.text,
-		"reset": s.reset.text, "ban": s.ban.text, "report": s.report.text, "inspect": s.inspect.text, "note": s.note.text, "return": s.returnNoted.text,
+		"reset": s.reset.text, "ban": s.ban.text, "report": s.report.text, "inspect": s.inspect.text, "note": s.note.text, "return": s.returnNoted.text, "unnote": s.unnote.text, "confirm": s.confirm.text,
 	}
 	for a := range algorithms {
 		name := limiter.Algorithm(a).String()

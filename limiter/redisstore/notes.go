@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
@@ -154,7 +152,15 @@ func (s *Store) StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait 
 	if s.isCluster {
 		return s.startReturnInSlots(limits, subject)
 	}
-	c, err := s.queueChange(subjectClaim(limits[0], subject), s.returnCommand(limits, subject))
+	return s.queueReturn(limits, subject)
+}
+
+// queueReturn queues the script call that returns what is noted under subject, or of that what the decisions with
+// one of ids took.
+func (s *Store) queueReturn(limits []*limiter.Limit, subject limiter.Key, ids ...any) (wait func() (int, error)) {
+	command := s.returnCommand(limits, subject)
+	command.args = append(command.args, ids...)
+	c, err := s.queueChange(subjectClaim(limits[0], subject), command)
 	if err != nil {
 		return func() (int, error) { return 0, returnError(err) }
 	}
@@ -165,6 +171,47 @@ func (s *Store) StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait 
 			return 0, returnError(c.err)
 		}
 		return int(c.reply), nil
+	}
+}
+
+// splitConversions returns the claims of Conversion limits, whose buckets do not tell of which decisions permits are,
+// and the others.
+func splitConversions(claims []limiter.Claim) (conversions, others []limiter.Claim) {
+	converts := func(c limiter.Claim) bool { return c.Limit != nil && c.Limit.Algorithm.HasConversion() }
+	if !slices.ContainsFunc(claims, converts) {
+		return nil, claims
+	}
+	for _, c := range claims {
+		if converts(c) {
+			conversions = append(conversions, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return conversions, others
+}
+
+// startRefundByNote refunds what p took for claims of Conversion limits, if it is still noted. Without a
+// subject such permits stay taken.
+func (s *Store) startRefundByNote(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	var waits []func() (int, error)
+	for group, rest := noteGroup(claims); len(group) > 0 && !p.IsZero(); group, rest = noteGroup(rest) {
+		var limits []*limiter.Limit
+		for i := range group {
+			limits = append(limits, group[i].Limit)
+		}
+		start := s.queueReturn
+		if s.isCluster {
+			start = s.startReturnInSlots
+		}
+		waits = append(waits, start(limits, group[0].Value, string(p.ID[:idBytes])))
+	}
+	return func() (failed error) {
+		for _, wait := range waits {
+			_, err := wait()
+			failed = errors.Join(failed, err)
+		}
+		return failed
 	}
 }
 
@@ -190,13 +237,13 @@ func (s *Store) returnCommand(limits []*limiter.Limit, subject limiter.Key) chan
 	return changeCommand{&s.scripts.returnNoted, []string{string(s.names.appendNote(nil, limits[0], subject))}, args}
 }
 
-// startReturnInSlots is StartReturn in a cluster.
-func (s *Store) startReturnInSlots(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
+// startReturnInSlots is queueReturn in a cluster.
+func (s *Store) startReturnInSlots(limits []*limiter.Limit, subject limiter.Key, ids ...any) (wait func() (int, error)) {
 	decisions, failed := 0, error(nil)
 	done := make(chan struct{})
 	s.background.Go(func() {
 		defer close(done)
-		decisions, failed = s.returnInSlots(limits, subject)
+		decisions, failed = s.returnInSlots(limits, subject, ids)
 	})
 	return func() (int, error) {
 		<-done
@@ -204,46 +251,59 @@ func (s *Store) startReturnInSlots(limits []*limiter.Limit, subject limiter.Key)
 	}
 }
 
-// returnInSlots removes a note and then returns its permits by their IDs.
-func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key) (int, error) {
+// returnInSlots takes parts out of a note, then returns each and confirms the subject. If the process dies in
+// between, permits stay taken, and the subject counts as confirmed in no window.
+func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key, ids []any) (int, error) {
 	ctx, cancel := s.withTimeout()
 	defer cancel()
-	text, err := s.client.GetDel(ctx, string(s.names.appendNote(nil, limits[0], subject))).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return 0, nil
+	confirms := 0
+	if limits[0].Algorithm.HasConversion() {
+		confirms = 1
 	}
+	reply, err := s.scripts.unnote.run(ctx, s.client, []string{string(s.names.appendNote(nil, limits[0], subject))}, append([]any{"", confirms}, ids...))
 	if err != nil {
+		s.reloadCluster()
 		return 0, returnError(err)
 	}
-	decisions, failed := 0, error(nil)
-	for rest := text; len(rest) >= noteBytes; {
-		claims, permit := readNoted(&rest, limits)
-		n, err := s.startRefund(claims, permit)()
+	parts, ok := reply.([]any)
+	if !ok {
+		return 0, returnError(wire.ErrReply)
+	}
+	decisions, failed := map[limiter.Permit]bool{}, error(nil)
+	for _, part := range parts {
+		text, _ := part.(string)
+		if len(text) != noteBytes+1 {
+			return len(decisions), returnError(wire.ErrReply)
+		}
+		claim, permit, found := readNoted([]byte(text), limits)
+		if !found {
+			continue
+		}
+		n, err := s.startRefund(claim, permit)()
 		if n > 0 {
-			decisions++
+			decisions[permit] = true
+		}
+		if n > 0 && text[noteBytes] == 1 {
+			_, confirmErr := s.startChange("confirm", claim, func(part []limiter.Claim) changeCommand { return s.changeOf(&s.scripts.confirm, part) })()
+			err = errors.Join(err, confirmErr)
 		}
 		failed = errors.Join(failed, err)
 	}
-	return decisions, failed
+	return len(decisions), failed
 }
 
-// readNoted reads what one decision took from the start of a note, and removes it. It leaves out
-// claims on windows that none of limits has.
-func readNoted(note *[]byte, limits []*limiter.Limit) (claims []limiter.Claim, p limiter.Permit) {
-	first := (*note)[:noteHead]
-	copy(p.ID[:], first[:idBytes])
-	p.At = time.UnixMilli(int64(readTime6(first[idBytes:])))
-	for len(*note) >= noteBytes && string((*note)[:noteHead]) == string(first) {
-		one := (*note)[noteHead:noteBytes]
-		*note = (*note)[noteBytes:]
-		window, count := time.Duration(readTime6(one[20:]))*time.Millisecond, int64(binary.LittleEndian.Uint32(one[26:]))
-		i := slices.IndexFunc(limits, func(l *limiter.Limit) bool { return l.Rate.Window == window })
-		if i >= 0 {
-			l := limiter.NotedLimit(limits, limits[i], count)
-			claims = append(claims, limiter.Claim{Limit: l, Key: limiter.Key(one[4:20]), Cost: int64(binary.LittleEndian.Uint32(one))})
-		}
+// readNoted reads a part of a note. found is false if it was taken in a window that none of limits has.
+func readNoted(part []byte, limits []*limiter.Limit) (claims []limiter.Claim, p limiter.Permit, found bool) {
+	copy(p.ID[:], part[:idBytes])
+	p.At = time.UnixMilli(int64(readTime6(part[idBytes:])))
+	one := part[noteHead:]
+	window, count := time.Duration(readTime6(one[20:]))*time.Millisecond, int64(binary.LittleEndian.Uint32(one[26:]))
+	i := slices.IndexFunc(limits, func(l *limiter.Limit) bool { return l.Rate.Window == window })
+	if i < 0 {
+		return nil, p, false
 	}
-	return claims, p
+	l := limiter.NotedLimit(limits, limits[i], count)
+	return []limiter.Claim{{Limit: l, Key: limiter.Key(one[4:20]), Cost: int64(binary.LittleEndian.Uint32(one))}}, p, true
 }
 
 // readTime6 reads what appendTime has written.

@@ -4,8 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // unused is a limit on sends whose code was not used, and a claim on it for a subject.
@@ -106,4 +110,35 @@ func TestReturn_ForeignKeys(t *testing.T) {
 	if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("ann")); n != 0 || err != nil {
 		t.Error(n, err)
 	}
+}
+
+func TestStore_ConversionOnRedis(t *testing.T) {
+	client := connect(t, redistest.Start(t).Addr)
+	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
+		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
+		return limitertest.Subject{
+			Store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient}), Steps: 40,
+			Advance: func(d time.Duration) {
+				if err := client.IncrBy(t.Context(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
+					t.Errorf("advance: %v", err)
+				}
+			},
+		}
+	})
+}
+
+func TestStore_ConversionOnMiniredis(t *testing.T) {
+	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
+		m := miniredis.RunT(t)
+		now := time.UnixMilli(1_800_000_000_000)
+		m.SetTime(now)
+		return limitertest.Subject{
+			Store: redisstore.NewWithoutStruct(connect(t, m.Addr()), redisstore.Options{Timeout: patient, CachedRefusals: -1, MaxInFlight: 1}), Steps: 6,
+			Advance: func(d time.Duration) {
+				now = now.Add(d)
+				m.SetTime(now)
+				m.FastForward(d)
+			},
+		}
+	})
 }

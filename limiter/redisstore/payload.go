@@ -144,6 +144,9 @@ func appendLimit(out []byte, l *limiter.Limit, tag string) []byte {
 	for _, s := range l.Steps {
 		out = appendTime(out, s)
 	}
+	if l.Algorithm.HasConversion() {
+		out = append(out, byte(l.Conversion))
+	}
 	binary.LittleEndian.PutUint16(out[at:], uint16(len(out)-at-2))
 	return out
 }

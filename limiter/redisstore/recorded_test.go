@@ -42,6 +42,8 @@ func recordedStories() map[string]limiter.Claim {
 		limit := &limiter.Limit{Name: "sms.phone:1m", Algorithm: a, Rate: limiter.Rate{Count: 3, Window: time.Minute}}
 		if a == limiter.Cooldown {
 			limit.Rate, limit.Steps = limiter.Rate{Count: 1, Window: time.Hour}, []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Minute}
+		} else if a.HasConversion() {
+			limit.Noted, limit.Conversion = true, 50
 		}
 		stories[a.String()] = limiter.Claim{Limit: limit, Key: limiter.KeyOf("alice"), Cost: 1, Value: limiter.KeyOf("first")}
 	}

@@ -74,7 +74,11 @@ func (s *Store) cancel(id [16]byte, parts []*part) {
 		if at.IsZero() {
 			at = time.UnixMilli(1) // unknown: only what is found by its ID is refunded
 		}
-		waits[i] = s.StartRefund(p.claims, limiter.Permit{ID: id, At: at})
+		refunded := s.startRefund(p.claims, limiter.Permit{ID: id, At: at}) // not by a note, which is not written yet
+		waits[i] = func() error {
+			_, err := refunded()
+			return err
+		}
 	}
 	for _, wait := range waits {
 		_ = wait()

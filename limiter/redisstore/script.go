@@ -34,11 +34,11 @@ type scripts struct {
 	take script             // for whatever else is asked
 	peek script
 
-	refund, renew, grant, reset, ban, report, inspect, note, returnNoted script
+	refund, renew, grant, reset, ban, report, inspect, note, returnNoted, unnote, confirm script
 }
 
 // algorithms is the number of algorithms.
-const algorithms = int(limiter.SlidingLog) + 1
+const algorithms = int(limiter.Conversion) + 1
 
 func newScripts(clock, prefix string) scripts {
 	channel := "local FREED = " + quote(invalidationChannel(prefix))
@@ -57,6 +57,7 @@ func newScripts(clock, prefix string) scripts {
 		refund: change("command/refund"), renew: change("command/renew"), grant: change("command/grant"),
 		reset: change("command/reset"), ban: change("command/ban"), report: change("number_bytes", "command/report"),
 		note: command(nil, "number_bytes", "general/note", "command/note"), returnNoted: change("number_bytes", "general/note", "command/return"),
+		unnote: command(nil, "number_bytes", "general/note", "command/unnote"), confirm: change("command/confirm"),
 	}
 	for _, f := range families() {
 		one := newScript(clock, setNow, f.withGeneral(inline(f.shape(f.one))))

@@ -21,6 +21,9 @@ const many = 100
 // off of the route take precedence.
 func (l *limits) mode(f *limitForm) string {
 	own := cmp.Or(f.Mode, l.route.Mode, l.defaults.Mode)
+	if f.Mode == "" && own == string(Enforce) && l.Given(&f.Conversion) {
+		own = string(Shadow) // until its figures have been seen
+	}
 	rank := []string{string(Enforce), string(Shadow), string(Off)}
 	return rank[max(slices.Index(rank, own), slices.Index(rank, l.route.Mode), 0)]
 }
@@ -45,7 +48,7 @@ func (l *limits) algorithm(f *limitForm, limit *Limit) {
 // warnExpensive warns of a limit with many permits in Redis for which another algorithm has
 // the same guarantees at a lower cost.
 func (l *limits) warnExpensive(f *limitForm, limit *Limit) {
-	if !limit.Algorithm.IsRedisson() || l.store != StoreRedis || l.Given(&f.RedissonName) {
+	if !limit.Algorithm.IsRedisson() || l.store != StoreRedis || l.Given(&f.RedissonName) || l.Given(&f.Conversion) {
 		return
 	}
 	i := slices.IndexFunc(limit.Rates, func(r limiter.Rate) bool { return r.Count > many })

@@ -18,6 +18,7 @@ type Limit struct {
 	Steps          []time.Duration // of Cooldown, ascending
 	Reset          *Reset          // for Cooldown; nil: none
 	Return         *Return         // nil: no response returns permits
+	Conversion     int             // for Conversion: percentage
 	Scope          limiter.Scope
 	Rates          []limiter.Rate // at least one, with different windows
 	Algorithm      limiter.Algorithm

@@ -88,6 +88,7 @@ func (l *limits) compile(f *limitForm) *Limit {
 	}
 	l.kind(f, limit)
 	l.returnOn(f, limit)
+	l.conversion(f, limit)
 	l.redisson(f, limit)
 	l.compiled = append(l.compiled, compiledLimit{f, limit})
 	return limit

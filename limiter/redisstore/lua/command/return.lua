@@ -2,7 +2,7 @@
 -- KEYS   the note
 -- ARGV   limits, see frame.lua; what names of windows begin with, up to the key; then for each
 --        limit what follows the key: in the name of the packed string, or of the three keys up
---        to the last colon
+--        to the last colon; and an ID if only what it took is given back
 -- reply  of how many decisions something was given back
 -- It writes keys that only the note names, so it is for a Redis without slots.
 
@@ -26,20 +26,25 @@ local function window_of(l, key)
   return new_window(l, name .. ':value', name .. ':permits', name .. ':base')
 end
 
-local text, known, decisions = redis.pcall('GET', KEYS[1]), {}, 0
-if type(text) ~= 'string' then return 0 end
-call('DEL', KEYS[1])
-for i = 1, #text - NOTED + 1, NOTED do
-  local id, l = sub(text, i, i + 7), limit_of(number(text, i + 34, 6), number(text, i + 40, 4))
-  if l then
-    local w = window_of(l, sub(text, i + 18, i + 33))
-    -- a key that cannot be read does not stop the others
-    local ok, n = pcall(w.algorithm.refund, w, id, number(text, i + 14, 4), number(text, i + 8, 6))
-    if ok and n > 0 then
-      publish_change(w)
-      if not known[id] then decisions = decisions + 1 end
-      known[id] = true
-    end
-  end
+local function window_of_part(part)
+  local l = limit_of(number(part, 35, 6), number(part, 41, 4))
+  return l and window_of(l, sub(part, 19, 34))
 end
-return decisions
+
+local function give(part, id)
+  local w = window_of_part(part)
+  if not w then return false end
+  -- a key that cannot be read does not stop the others
+  local ok, n = pcall(w.algorithm.refund, w, id, number(part, 15, 4), number(part, 9, 6))
+  if ok and n > 0 then publish_change(w) end
+  return ok and n > 0
+end
+
+local function confirm(part)
+  local w = window_of_part(part)
+  if not w.algorithm.confirm then return false end
+  w.algorithm.confirm(w)
+  return true
+end
+
+return give_back(KEYS[1], ARGV[3 + #limits], give, confirm)

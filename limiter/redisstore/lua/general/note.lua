@@ -3,6 +3,20 @@
 -- (6) and rate (4) of the limit. Of too much the oldest is forgotten, which stays taken.
 local NOTED, MOST_NOTED = 44, 64 * 44
 
+-- shortened leaves `over` bytes out of a note: the oldest of what was taken, but no records of confirmed
+-- subjects, which have taken nothing.
+local function shortened(text, over)
+  local kept = {}
+  for i = 1, #text, NOTED do
+    if over > 0 and number(text, i + 14, 4) > 0 then
+      over = over - NOTED
+    else
+      kept[#kept + 1] = sub(text, i, i + NOTED - 1)
+    end
+  end
+  return table.concat(kept)
+end
+
 -- note adds what was taken under id at the time at; of each permit noted has what follows the
 -- time. The note lives for ttl ms at least. Whatever is wrong with it, the permits are taken.
 local function note(key, ttl, id, at, noted)
@@ -10,7 +24,7 @@ local function note(key, ttl, id, at, noted)
   for i = 1, #noted, 30 do texts[#texts + 1] = head .. sub(noted, i, i + 29) end
   local size = redis.pcall('APPEND', key, table.concat(texts))
   if type(size) ~= 'number' then return end
-  if size > MOST_NOTED then call('SET', key, call('GETRANGE', key, -MOST_NOTED, -1), 'KEEPTTL') end
+  if size > MOST_NOTED then call('SET', key, shortened(call('GET', key), size - MOST_NOTED), 'KEEPTTL') end
   if call('PTTL', key) < ttl then call('PEXPIRE', key, int(ttl)) end
 end
 
@@ -26,4 +40,46 @@ local function note_granted(reply)
     end
     at = at + 19 + noted
   end
+end
+
+-- give_back takes parts out of the note `key`, all or those of the ID `only`. It hands each to `give`, which
+-- says whether something was given back, and a part to `confirm` if its subject was not confirmed for that key
+-- and window within its length. A part that took nothing records that it was. It returns of how many
+-- decisions something was given back.
+local function give_back(key, only, give, confirm)
+  local text, known, recorded, kept, decisions, lives = redis.pcall('GET', key), {}, {}, {}, 0, 1
+  if type(text) ~= 'string' then return 0 end
+  local function keep(part, ends)
+    kept[#kept + 1], lives = part, math.max(lives, ends - NOW)
+  end
+  local given = {}
+  for i = 1, #text - NOTED + 1, NOTED do
+    local part = sub(text, i, i + NOTED - 1)
+    local ends = number(part, 9, 6) + number(part, 35, 6)
+    if number(part, 15, 4) == 0 then
+      if ends > NOW then
+        recorded[sub(part, 19, 40)] = true
+        keep(part, ends)
+      end
+    elseif only and sub(part, 1, 8) ~= only then
+      keep(part, ends + number(part, 35, 6)) -- longer than any permit counts
+    else
+      given[#given + 1] = part
+    end
+  end
+  for i = 1, #given do
+    local part = given[i]
+    local id, name = sub(part, 1, 8), sub(part, 19, 40)
+    if give(part, id) then
+      if not known[id] then decisions = decisions + 1 end
+      known[id] = true
+      local may = confirm and not only and not recorded[name] and #kept < MOST_NOTED / NOTED -- what cannot be recorded is not confirmed
+      if may and confirm(part) then
+        recorded[name] = true
+        keep(string.rep(char(0), 8) .. little(NOW, 6) .. little(0, 4) .. sub(part, 19), NOW + number(part, 35, 6))
+      end
+    end
+  end
+  if #kept == 0 then call('DEL', key) else call('SET', key, table.concat(kept), 'PX', int(lives)) end
+  return decisions
 end

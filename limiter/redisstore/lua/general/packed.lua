@@ -8,7 +8,7 @@ local MANY = char(255)
 local strings = {} -- of keys that were read: a list of { tag, text, dies }
 
 -- What the file of an algorithm may set otherwise, see packed_algorithm.lua.
-local LOGGED, KEEPS_TTL, ONLY_BANNED, merge, standing, known_id = false, false, false, nil, nil, nil
+local LOGGED, KEEPS_TTL, ONLY_BANNED, merge, standing, confirm, known_id = false, false, false, nil, nil, nil, nil
 
 -- unpacked lists the windows in raw that still live.
 local function unpacked(raw)

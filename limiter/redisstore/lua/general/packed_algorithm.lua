@@ -14,7 +14,7 @@ local function use(w)
   open()
   if not usual then -- the clock was set back: what was taken later was taken now at the latest
     check_form()
-    settle()
+    settle(w)
     usual, w.raw, w.moved = true, packed_state(), true
     packed, first, last = w.raw, 1, #w.raw
     open()
@@ -93,7 +93,7 @@ end
 function functions.grant(w, n)
   load(w)
   if not w.raw then return end
-  grant(n)
+  grant(n, w)
   write_state(w, life(w))
 end
 
@@ -114,6 +114,13 @@ end
 function functions.report(w, grants)
   load(w)
   enter(grants, w)
+  write_state(w, whole_life(w))
+end
+
+-- confirm counts a subject whose permits were given back, if the algorithm counts them.
+functions.confirm = confirm and function(w)
+  load(w)
+  confirm()
   write_state(w, whole_life(w))
 end
 

@@ -1,0 +1,288 @@
+package limitertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// RunConversion tests limits with a conversion over the stores that open returns.
+func RunConversion(t *testing.T, open func(t *testing.T) Subject) {
+	for _, test := range []suiteTest{
+		{"Grows", conversionGrows},
+		{"OncePerSubject", conversionOnce},
+		{"ManyKeysOfOneSubject", conversionManyKeys},
+		{"Random", conversionRandom},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, &suite{Subject: open(t), t: t}) })
+	}
+}
+
+// converting is a limit of which p percent must be returned beyond the rate.
+func converting(name string, count int64, window time.Duration, p int) *limiter.Limit {
+	l := limit(name, count, window)
+	l.Algorithm, l.Noted, l.Conversion = limiter.Conversion, true, p
+	return l
+}
+
+// conversionGrows: for each subject that was confirmed more may be open.
+func conversionGrows(t *testing.T, s *suite) {
+	l := converting("grows", 3, time.Hour, 50)
+	k := s.key()
+	claim := func(subject limiter.Key) []limiter.Claim {
+		return []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: subject}}
+	}
+	ann, bob, eve := s.key(), s.key(), s.key()
+	s.allowed(claim(ann), 2)
+	s.allowed(claim(bob), 1)
+	if d := s.take(t, claim(eve)); d.Allowed {
+		t.Fatalf("granted %+v", d)
+	}
+	s.returns([]*limiter.Limit{l}, eve, 0) // without a request, and of a refused one
+	s.returns([]*limiter.Limit{l}, ann, 2) // 1 open of 3 + 1
+	s.allowed(claim(eve), 3)
+	if d := s.take(t, claim(eve)); d.Allowed {
+		t.Fatalf("granted %+v", d)
+	}
+	refunded := s.take(t, claim(bob))
+	if refunded.Allowed {
+		t.Fatal("granted")
+	}
+	s.returns([]*limiter.Limit{l}, bob, 1) // 3 open of 3 + 2
+	d := s.allowed(claim(bob), 1)
+	s.refund(t, claim(bob), d.Permit) // not sent: nothing is confirmed by it
+	s.refund(t, claim(bob), d.Permit)
+	s.returns([]*limiter.Limit{l}, bob, 0)
+	s.allowed(claim(eve), 2)
+	if d := s.take(t, claim(eve)); d.Allowed {
+		t.Fatalf("granted %+v", d)
+	}
+	s.Advance(2 * time.Hour)
+	s.allowed(claim(eve), 3)
+	if d := s.take(t, claim(eve)); d.Allowed {
+		t.Fatalf("granted %+v", d)
+	}
+}
+
+// conversionOnce: a subject is counted once in a window, however often it is confirmed.
+func conversionOnce(t *testing.T, s *suite) {
+	l := converting("once", 2, time.Hour, 50)
+	k, ann, eve := s.key(), s.key(), s.key()
+	for range 5 {
+		s.allowed([]limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: ann}}, 1)
+		s.returns([]*limiter.Limit{l}, ann, 1)
+		s.Advance(time.Minute)
+	}
+	s.allowed([]limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: eve}}, 3) // 2 + 1
+	if d := s.take(t, []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: eve}}); d.Allowed {
+		t.Fatalf("granted %+v", d)
+	}
+}
+
+// conversionManyKeys: a subject confirms at most as many keys as can be recorded, and none twice.
+func conversionManyKeys(t *testing.T, s *suite) {
+	l := converting("many", 1, time.Hour, 50)
+	ann, eve := s.key(), s.key()
+	keys := 0
+	for range 100 {
+		k := s.key()
+		s.allowed([]limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: ann}}, 1)
+		n, err := s.Store.(limiter.AdminStore).Return(t.Context(), []*limiter.Limit{l}, ann)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break // nothing more can be noted: what is taken stays taken
+		}
+		keys++
+		claim := []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: eve}}
+		s.allowed(claim, 2)
+		if d := s.take(t, claim); d.Allowed {
+			t.Fatalf("a subject was confirmed twice: %+v", d)
+		}
+	}
+	if keys != 64 {
+		t.Errorf("one subject was confirmed for %d keys", keys)
+	}
+}
+
+// A conversionModel knows the time of everything.
+type conversionModel struct {
+	limit     *limiter.Limit
+	taken     []conversionTake
+	confirmed []conversionTake // of whom
+	key       limiter.Key
+	subjects  []limiter.Key
+	granted   int
+	refused   int
+	steps     bool // the clock is set back now and then
+}
+
+type conversionTake struct {
+	at, n   int64
+	noted   int64 // the first at
+	subject int
+	permit  limiter.Permit
+	closed  bool // refunded or returned
+	again   bool // confirmed, less than a window after another time
+	left    bool // the window, and does not come back when the clock is set back
+}
+
+// state returns how much is open at now and how many subjects were confirmed, with what is taken counted
+// for longer by late, and confirmations for less and only for the first of a window.
+func (m *conversionModel) state(now, late int64) (open, v int64) {
+	window := m.limit.Rate.Window.Milliseconds()
+	for _, t := range m.taken {
+		if !t.closed && !t.left && t.at > now-window-late {
+			open += t.n
+		}
+	}
+	subjects := map[int]bool{}
+	for _, c := range m.confirmed {
+		if !c.left && c.at > now-window+late && !(late > 0 && c.again) {
+			subjects[c.subject] = true
+		}
+	}
+	return open, int64(len(subjects))
+}
+
+// observe is for a clock that was set back, maybe to now: what is later in all happened now, and what has left
+// the window has left it for good.
+func (m *conversionModel) observe(now int64, all []conversionTake) {
+	for i := range all {
+		e := &all[i]
+		e.at = min(e.at, now)
+		e.left = e.left || m.steps && e.at <= now-m.limit.Rate.Window.Milliseconds()
+	}
+}
+
+// allows reports whether cost more may be open.
+func (m *conversionModel) allows(now, late, cost int64) bool {
+	open, v := m.state(now, late)
+	p := int64(m.limit.Conversion)
+	return open+cost <= m.limit.Rate.Count+v*(100-p)/p
+}
+
+// returnAll closes what is open of a subject.
+func (m *conversionModel) returnAll(now int64, subject int) (decisions int) {
+	window := m.limit.Rate.Window.Milliseconds()
+	bucket := (window + 59) / 60
+	for i := range m.taken {
+		t := &m.taken[i]
+		if t.subject == subject && !t.closed && t.noted-t.noted%bucket+bucket-1 > now-window {
+			t.closed = true
+			decisions++
+		}
+	}
+	return decisions
+}
+
+// confirm confirms a subject at now. A store need not count one again in a window.
+func (m *conversionModel) confirm(now int64, subject int) {
+	window := m.limit.Rate.Window.Milliseconds()
+	again := slices.ContainsFunc(m.confirmed, func(c conversionTake) bool {
+		return c.subject == subject && !c.again && !c.left && c.at > now-window
+	})
+	m.confirmed = append(m.confirmed, conversionTake{at: now, subject: subject, again: again})
+}
+
+// conversionRandom: whatever happens, no more is open at a grant than exact times allow, and what is refused
+// would be refused with times that are wrong by a bucket.
+func conversionRandom(t *testing.T, s *suite) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 2))
+	granted, refused := 0, 0
+	for round := range histories(min(150, 3+s.steps()/4)) {
+		window := time.Duration(1+r.IntN(200_000)) * time.Millisecond
+		m := &conversionModel{limit: converting(fmt.Sprint("random", round), 1+r.Int64N(12), window, 1+r.IntN(100))}
+		m.key, m.subjects, m.steps = s.key(), make([]limiter.Key, 3+r.IntN(30)), round%3 == 2
+		for i := range m.subjects {
+			m.subjects[i] = s.key()
+		}
+		for step := range 150 {
+			if m.steps && r.IntN(20) == 0 {
+				s.Advance(-time.Duration(r.Int64N(2*window.Milliseconds())) * time.Millisecond)
+			}
+			s.Advance(time.Duration(r.Int64N(max(1, window.Milliseconds()/int64(1+r.IntN(60))))) * time.Millisecond)
+			if s.conversionStep(t, r, m); t.Failed() {
+				t.Fatalf("seed %d, round %d, step %d", seed, round, step)
+			}
+		}
+		granted, refused = granted+m.granted, refused+m.refused
+	}
+	t.Logf("%d granted, %d refused", granted, refused)
+	if granted < 10 || refused < 10 {
+		t.Errorf("%d granted and %d refused say little", granted, refused)
+	}
+}
+
+// histories is the number of random histories: WEIR_HISTORIES, or so many.
+func histories(usual int) int {
+	if n, err := strconv.Atoi(os.Getenv("WEIR_HISTORIES")); err == nil {
+		return n
+	}
+	return usual
+}
+
+// conversionStep takes, refunds or returns something, in the store and the model.
+func (s *suite) conversionStep(t *testing.T, r *rand.Rand, m *conversionModel) {
+	subject := r.IntN(len(m.subjects))
+	claims := []limiter.Claim{{Limit: m.limit, Key: m.key, Cost: 1 + r.Int64N(min(3, m.limit.Rate.Count)), Value: m.subjects[subject]}}
+	bucket := (m.limit.Rate.Window.Milliseconds() + 59) / 60
+	d := s.peek(t, claims)
+	now := d.At.UnixMilli()
+	m.observe(now, m.taken)
+	switch r.IntN(4) {
+	case 0:
+		n, err := s.Store.(limiter.AdminStore).Return(t.Context(), []*limiter.Limit{m.limit}, m.subjects[subject])
+		if want := m.returnAll(now, subject); err != nil || n > want || n < want && !m.steps {
+			t.Errorf("returned permits of %d decisions, %v; want %d", n, err, want)
+		}
+		if n > 0 {
+			m.confirm(now, subject)
+		}
+	case 1:
+		if i := len(m.taken) - 1 - r.IntN(4); i >= 0 { // one of the latest is refunded, maybe again
+			own := claims[0]
+			own.Cost, own.Value = m.taken[i].n, m.subjects[m.taken[i].subject]
+			s.refund(t, []limiter.Claim{own}, m.taken[i].permit)
+			m.taken[i].closed = true
+		}
+	default:
+		d := s.take(t, claims)
+		cost := claims[0].Cost
+		switch {
+		case d.Allowed && !m.allows(now, 0, cost):
+			t.Errorf("granted %+v; the bound does not hold", d)
+		case !d.Allowed && m.allows(now, bucket, cost) && !m.steps:
+			t.Errorf("refused %+v, although there is room by more than a bucket", d)
+		case d.Allowed:
+			m.granted++
+			m.observe(now, m.confirmed) // a store need not write more than what it grants
+			m.taken = append(m.taken, conversionTake{at: now, noted: now, n: cost, subject: subject, permit: d.Permit})
+		default:
+			if m.refused++; m.refused%7 == 0 && !m.steps {
+				s.checkWait(t, claims, d.Wait)
+			}
+		}
+	}
+}
+
+// checkWait checks that a retry after the wait is granted, and one a millisecond earlier is not.
+func (s *suite) checkWait(t *testing.T, claims []limiter.Claim, wait time.Duration) {
+	t.Helper()
+	s.Advance(wait - time.Millisecond)
+	if d := s.peek(t, claims); d.Outcomes[0].Allowed {
+		t.Errorf("allowed 1ms before the wait of %v: %+v", wait, d)
+	}
+	s.Advance(time.Millisecond)
+	if d := s.peek(t, claims); !d.Outcomes[0].Allowed {
+		t.Errorf("refused after the wait of %v: %+v", wait, d)
+	}
+}

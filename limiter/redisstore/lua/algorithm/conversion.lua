@@ -1,0 +1,98 @@
+-- A conversion: what is taken and not returned, and the subjects that were confirmed, in buckets of
+-- 1/60 of the length. What was taken counts until its whole bucket has left the window, and a
+-- subject until its bucket begins to leave. limiter's conversion.go is the same.
+--   state  '<BI6I6I4I4': form 1, the numbers of the first and last bucket, and what counts of all:
+--          permits and subjects; then each bucket, '<BI4I4': its number less that of the one before,
+--          permits, subjects
+local width, front, back, taken, confirmed, body, faded, fresh, today
+
+-- find_left sets left: what may be taken beyond what is taken, at most `rate`.
+local function find_left()
+  local percent = byte(steps)
+  left = rate + floor(confirmed * (100 - percent) / percent) - taken
+  if left > rate then left = rate end
+end
+
+-- drop_buckets leaves out what has left the window. Of the first bucket the subjects may have
+-- left, but not yet the permits: it is faded.
+local function drop_buckets()
+  while body <= last do
+    local _, n, c = unpack_at('<BI4I4', packed, body)
+    faded = front * width + length <= NOW
+    if faded then confirmed = confirmed - c end
+    if front * width + width - 1 + length > NOW then break end
+    taken, body = taken - n, body + 9
+    if body <= last then front = front + byte(packed, body) end
+  end
+end
+
+local function open()
+  width = floor((length + 59) / 60)
+  today = floor(NOW / width)
+  front, back, taken, confirmed, body, faded, fresh = today, today, 0, 0, first or 1, false, 0
+  if packed then
+    usual = last - first >= 20
+    if usual then
+      local form
+      form, front, back, taken, confirmed, body = unpack_at('<BI6I6I4I4', packed, first)
+      usual = form == 1 and back <= today
+      if usual then
+        drop_buckets()
+      end
+    end
+  end
+  find_left()
+end
+
+local function take()
+  taken, fresh = taken + cost, fresh + cost
+  find_left()
+end
+
+-- buckets is the text of all buckets, of which that of now has `fresh` permits and `more` subjects more.
+local function buckets(more)
+  local out = packed and sub(packed, body, last) or ''
+  if out ~= '' and faded then
+    local delta, n = unpack_at('<BI4I4', out, 1)
+    out = pack('<BI4I4', delta, n, 0) .. sub(out, 10)
+  end
+  if fresh + more == 0 then return out end
+  if out == '' then
+    front, back = today, today
+    return pack('<BI4I4', 0, fresh, more)
+  end
+  if back < today then
+    out = out .. pack('<BI4I4', today - back, fresh, more)
+    back = today
+    return out
+  end
+  local delta, n, c = unpack_at('<BI4I4', out, #out - 8)
+  return sub(out, 1, -10) .. pack('<BI4I4', delta, n + fresh, c + more)
+end
+
+local function state_of(out) return pack('<BI6I6I4I4', 1, front, back, taken, confirmed) .. out end
+
+local function save()
+  local out = buckets(0)
+  state = tag .. state_of(out)
+end
+
+-- wait: until enough permits have left the window, less what subjects have taken along.
+local function wait()
+  local percent, number, n, c = byte(steps), front, taken, confirmed
+  later = length + width
+  for i = body, last or 0, 9 do
+    local delta, permits, subjects = unpack_at('<BI4I4', packed, i)
+    if i > body then number = number + delta end
+    if i > body or not faded then c = c - subjects end
+    n = n - permits
+    local at = number * width + width - 1 + length
+    if number == today then n = n - fresh end
+    if n + cost <= rate + floor(c * (100 - percent) / percent) then
+      later = at - NOW
+      break
+    end
+  end
+  if later == length + width and fresh > 0 then later = today * width + width - 1 + length - NOW end
+end
+

@@ -1,0 +1,27 @@
+-- unnote takes out of a note what was taken under a subject, to be given back in other slots.
+-- KEYS   the note
+-- ARGV   no limits; 1 if subjects are confirmed; and an ID if only what it took is given back
+-- reply  the parts, see general/note.lua, each with 1 behind it if its subject is to be confirmed
+local parts, converts = {}, ARGV[2] == '1'
+
+-- has_left is whether the bucket of a part has left the window, see algorithm/conversion.lua: then nothing is
+-- given back, and its subject is not confirmed.
+local function has_left(part)
+  local at, length = number(part, 9, 6), number(part, 35, 6)
+  local width = floor((length + 59) / 60)
+  return floor(at / width) * width + width - 1 + length <= NOW
+end
+
+local function give(part)
+  if converts and has_left(part) then return false end
+  parts[#parts + 1] = part .. char(0)
+  return true
+end
+
+local function confirm(part)
+  parts[#parts] = part .. char(1)
+  return true
+end
+
+give_back(KEYS[1], ARGV[3], give, converts and confirm or nil)
+return parts

@@ -1,0 +1,104 @@
+-- The buckets of a conversion, see algorithm/conversion.lua, beside the usual path.
+local HEAD, LOGGED = 21, true
+local function packed_state() return state_of(buckets(0)) end
+
+local function check_form()
+  if byte(packed) ~= 1 or #packed < HEAD or (#packed - HEAD) % 9 ~= 0 then error('a state of another form') end
+end
+
+-- list_buckets makes a table of all buckets in packed, oldest first.
+local function list_buckets()
+  local all, number, at, _ = {}, 0, 0, nil
+  _, number, _, _, _, at = unpack_at('<BI6I6I4I4', packed, 1)
+  for i = at, #packed, 9 do
+    local delta, n, c = unpack_at('<BI4I4', packed, i)
+    if i > at then number = number + delta end
+    all[#all + 1] = { number = number, n = n, c = c }
+  end
+  return all
+end
+
+-- put_buckets makes all, in their order, those that count.
+local function put_buckets(all)
+  local texts, before = {}, all[1] and all[1].number or today
+  front, taken, confirmed, faded, fresh = before, 0, 0, false, 0
+  for i, b in ipairs(all) do
+    texts[i] = pack('<BI4I4', b.number - before, b.n, b.c)
+    before, taken, confirmed = b.number, taken + b.n, confirmed + b.c
+  end
+  back, packed = before, table.concat(texts)
+  first, last, body = 1, #packed, 1
+end
+
+-- settle moves buckets after the clock was set back, as settleConversion of limiter's conversion.go does.
+local function settle(w)
+  local all, kept = list_buckets(), {}
+  for _, b in ipairs(all) do
+    if b.number > today then
+      w.floor = math.max(w.floor, b.number * width + width - 1)
+      b.number, b.c = today, 0
+    end
+    local before = kept[#kept]
+    if before and before.number == b.number then
+      before.n, before.c = before.n + b.n, before.c + b.c
+    else
+      kept[#kept + 1] = b
+    end
+  end
+  put_buckets(kept)
+end
+
+--@ change
+-- live lists the buckets that count, after open.
+local function live()
+  packed = state_of(buckets(0))
+  return list_buckets()
+end
+
+-- refund takes n permits out of the bucket of `at`. The caller knows that they were not given back.
+local function refund(w, _, n, at)
+  if not w.raw or at <= w.floor then return 0 end
+  local all, given = live(), 0
+  for _, b in ipairs(all) do
+    if b.number == floor(at / width) then
+      given = math.min(n, b.n)
+      b.n = b.n - given
+    end
+  end
+  put_buckets(all)
+  return given
+end
+
+-- grant takes n permits out of the latest buckets; what was taken before is not given back any more.
+local function grant(n, w)
+  local all = live()
+  for i = #all, 1, -1 do
+    local some = math.min(n, all[i].n)
+    all[i].n, n = all[i].n - some, n - some
+  end
+  put_buckets(all)
+  w.floor = NOW
+end
+
+local function add(all, number, n, c)
+  local i = #all + 1
+  while i > 1 and all[i - 1].number > number do i = i - 1 end
+  if i > 1 and all[i - 1].number == number then
+    all[i - 1].n, all[i - 1].c = all[i - 1].n + n, all[i - 1].c + c
+  else
+    table.insert(all, i, { number = number, n = n, c = c })
+  end
+end
+
+local function enter(grants)
+  local all = packed and live() or {}
+  for _, g in ipairs(grants) do add(all, floor(g.at / width), g.n, 0) end
+  put_buckets(all)
+end
+
+-- confirm counts a subject.
+local function confirm()
+  local all = live()
+  add(all, today, 0, 1)
+  put_buckets(all)
+end

@@ -90,18 +90,31 @@ const places = [
   ["audit", (p) => p.goto(p.at + "/dashboard/audit"), "push"],
 ];
 
-test("every page shows what has happened, in both themes and from 375 to 1440 px", async (t) => {
+// untranslated are the times on a page beside which that of the reader is missing or wrong.
+function untranslated(page, timeZone) {
+  return page.evaluate((timeZone) => [...document.querySelectorAll("time[datetime]")].filter((at) => {
+    const [day, time] = new Date(at.dateTime).toLocaleString("sv-SE", { timeZone }).split(" ");
+    return !at.textContent.endsWith(` (${day === at.dateTime.slice(0, 10) ? "" : day.slice(5) + " "}${time} here)`);
+  }).map((at) => at.outerHTML), timeZone);
+}
+
+test("every page shows what has happened, in both themes and from 375 to 1440 px, also far from UTC", async (t) => {
   const { nodes } = await busy(t);
   const browser = await launch(t);
   const faults = [];
-  for (const colorScheme of ["light", "dark"]) {
+  const translated = new Set();
+  for (const [colorScheme, timezoneId] of [["light", "UTC"], ["dark", "Asia/Kolkata"]]) {
     for (const width of [375, 1440]) {
-      const page = await open(t, browser, nodes[0].admin, { colorScheme, viewport: { width, height: 900 } });
+      const page = await open(t, browser, nodes[0].admin, { colorScheme, timezoneId, viewport: { width, height: 900 } });
       await login(page, tokens.write);
       for (const [name, visit, text] of places) {
         await visit(page);
         await page.getByText(text).first().waitFor();
         if (await wide(page)) faults.push(`${name} is wider than ${width} px`);
+        if (timezoneId !== "UTC") {
+          for (const time of await untranslated(page, timezoneId)) faults.push(`${name}, in ${timezoneId}: ${time}`);
+          if (await page.locator("time .here").count() > 0) translated.add(name);
+        }
         await page.screenshot({ path: join(process.env.WEIR_SCREENSHOTS, `${name}-${colorScheme}-${width}.png`), fullPage: true });
         for (const barrier of await barriers(page)) faults.push(`${name}, ${colorScheme}, ${width} px: ${barrier}`);
       }
@@ -109,6 +122,7 @@ test("every page shows what has happened, in both themes and from 375 to 1440 px
     }
   }
   assert.deepEqual(faults, []);
+  for (const name of ["overview", "routes", "keys", "nodes", "config", "decisions", "top", "upstreams", "audit"]) assert.ok(translated.has(name), `${name} has no time`);
 });
 
 test("a refused phone is unblocked on the page and passes on every node", async (t) => {

@@ -97,7 +97,7 @@ func TestDirectives_AreAskedAboutThenDone(t *testing.T) {
 		listed     []string
 		ends       string
 	}{
-		{"/dashboard/routes", []string{"kind", "maintenance", "route", "sms", "for", "30m", "reason", "a move"}, "Take route sms out of service for 30m?", "Maintenance has begun: route sms, on all nodes", "true sms 30m a move", []string{`<th scope="row">sms</th>`, "until 20", "ann", "a move"}, "Maintenance has ended: route sms, on all nodes."},
+		{"/dashboard/routes", []string{"kind", "maintenance", "route", "sms", "for", "30m", "reason", "a move"}, "Take route sms out of service for 30m?", "Maintenance has begun: route sms, on all nodes", "true sms 30m a move", []string{`<th scope="row">sms</th>`, `until <time datetime="20`, "ann", "a move"}, "Maintenance has ended: route sms, on all nodes."},
 		{"/dashboard/routes", []string{"kind", "maintenance", "route", "", "for", "", "reason", "a move"}, "Take all routes out of service until it is ended?", "Maintenance has begun: all routes", "true  0s a move", []string{`<th scope="row">all routes</th>`, "until it is ended"}, "Maintenance has ended: all routes, on all nodes."},
 		{"/dashboard/keys", []string{"kind", "ban", "network", " 203.0.113.77/26 ", "route", "sms", "for", "1h", "reason", "a flood"}, "Ban 203.0.113.64/26 for 1h?", "Banned for 1h: 203.0.113.64/26 on route sms, on all nodes.", "ban 203.0.113.64/26 sms 1h a flood", []string{`<th scope="row">203.0.113.64/26</th>`, "a flood"}, "Unbanned: 203.0.113.64/26 on route sms, on all nodes."},
 	} {
@@ -190,7 +190,7 @@ func TestDirectives_AreForRoleWrite(t *testing.T) {
 	bob.login("bob-" + token)
 	for _, path := range []string{"/dashboard/routes", "/dashboard/keys"} {
 		p := bob.get(path)
-		p.shows(t, http.StatusOK, "until 20")
+		p.shows(t, http.StatusOK, `until <time datetime="20`)
 		if strings.Contains(p.text, "/dashboard/directives") {
 			t.Errorf("%s: there is a form", path)
 		}
@@ -209,7 +209,7 @@ func TestMaintenance_IsABannerOfAllPages(t *testing.T) {
 	}
 	at := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
 	s.on = []directive.Directive{{At: at, Until: at.Add(366 * 24 * time.Hour)}, {Route: "<sms>", Who: "ben", At: at, Until: at.Add(90 * time.Minute)}}
-	want := `<strong>Under maintenance</strong>: all routes, until it is ended; route &lt;sms&gt;, by ben, until 2026-01-31 09:30:00 UTC. <a href="/dashboard/routes#h-directives">`
+	want := `<strong>Under maintenance</strong>: all routes, until it is ended; route &lt;sms&gt;, by ben, until <time datetime="2026-01-31T09:30:00Z">2026-01-31 09:30:00 UTC</time>. <a href="/dashboard/routes#h-directives">`
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/keys", "/dashboard/explain", "/dashboard/nodes", "/dashboard/config"} {
 		b.get(path).shows(t, http.StatusOK, want)
 	}

@@ -187,12 +187,12 @@ func TestKeys_BeginsWithAVerdict(t *testing.T) {
 	b := open(t, o)
 	look := func() page { return b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")) }
 	p := look()
-	p.shows(t, http.StatusOK, `<p class="banner warn" id="verdict"><strong>Refused now by sms.phone 5/1h, passes 07:27:30 UTC (90 s).</strong>`)
+	p.shows(t, http.StatusOK, `<p class="banner warn" id="verdict"><strong>Refused now by sms.phone 5/1h, passes <time datetime="2026-01-31T07:27:30Z">07:27:30 UTC</time> (90 s).</strong>`)
 	if strings.Contains(p.text, `id="do-unban"`) {
 		t.Error("a key that is not banned can be unbanned")
 	}
 	one.Limits[0].BannedUntil = at.Add(38 * time.Minute)
-	look().shows(t, http.StatusOK, "Refused now by sms.phone 5/1h, banned, passes 08:04:00 UTC (38 min).", `id="do-unban"`)
+	look().shows(t, http.StatusOK, `Refused now by sms.phone 5/1h, banned, passes <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38 min).`, `id="do-unban"`)
 	one.Limits[0].BannedUntil, one.Limits[0].Windows[0].Left = time.Time{}, 3
 	look().shows(t, http.StatusOK, `<p class="banner good" id="verdict"><strong>Passes now: the only limit by this key has permits left.</strong>`)
 }

@@ -74,3 +74,22 @@ func TestFormat_GroupsThousandsInOneWay(t *testing.T) {
 		}
 	}
 }
+
+// A time in a sentence is an element, which the script translates; what stands around it is escaped, and what is no
+// time, or has no known day, stays as it is.
+func TestTimed_MarksTheTimesOfASentence(t *testing.T) {
+	at := time.Date(2026, 1, 31, 23, 30, 0, 0, time.UTC)
+	for text, want := range map[string]string{
+		"passes 23:59:30 UTC (30 min)":            `passes <time datetime="2026-01-31T23:59:30Z">23:59:30 UTC</time> (30 min)`,
+		"<b> until 2026-02-01 00:00:01 UTC & on.": `&lt;b&gt; until <time datetime="2026-02-01T00:00:01Z">2026-02-01 00:00:01 UTC</time> &amp; on.`,
+		"at 99:00:00 UTC":                         "at 99:00:00 UTC",
+		"":                                        "",
+	} {
+		if got := string(timed(text, at)); got != want {
+			t.Errorf("%q is %s; want %s", text, got, want)
+		}
+	}
+	if got := timed("passes 23:59:30 UTC"); got != "passes 23:59:30 UTC" {
+		t.Errorf("without a day: %s", got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ func templateFuncs() template.FuncMap {
 	return template.FuncMap{
 		"clock":   clock,
 		"stamp":   stamp,
+		"timed":   timed,
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"count":   func(n any) string { return formatCount(reflect.Indirect(reflect.ValueOf(n)).Int()) },
 		"rate":    formatRate,
@@ -70,6 +72,28 @@ type keyed struct {
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// written matches the times that sentences have: with a date, or of the day of the sentence.
+var written = regexp.MustCompile(`(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d UTC`)
+
+// timed returns a sentence of the given time with its times as elements, beside which the script shows the time
+// of the reader. Without at, times of the day stay as they are.
+func timed(text string, at ...time.Time) template.HTML {
+	var html strings.Builder
+	end := 0
+	for _, m := range written.FindAllStringIndex(text, -1) {
+		found := text[m[0]:m[1]]
+		dated := found
+		if len(at) > 0 && len(found) == len("15:04:05 UTC") {
+			dated = at[0].UTC().Format(time.DateOnly) + " " + found
+		}
+		if t, err := time.Parse("2006-01-02 15:04:05 UTC", dated); err == nil {
+			html.WriteString(template.HTMLEscapeString(text[end:m[0]]) + `<time datetime="` + t.Format(time.RFC3339) + `">` + found + "</time>")
+			end = m[1]
+		}
+	}
+	return template.HTML(html.String() + template.HTMLEscapeString(text[end:]))
+}
 
 // formatCount returns n with digit grouping.
 func formatCount(n int64) string {

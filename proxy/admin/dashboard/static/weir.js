@@ -7,7 +7,8 @@
 
   const lost = () => {
     if (!away.hidden) return;
-    away.textContent = "This Weir does not answer. The numbers are those of " + new Date().toISOString().slice(11, 19) + " UTC.";
+    const now = new Date();
+    away.textContent = "This Weir does not answer. The numbers are those of " + now.toISOString().slice(11, 19) + " UTC" + here(now, 19) + ".";
     away.hidden = false;
   };
   const back = () => { away.hidden = true; };
@@ -26,19 +27,27 @@
   speak();
   document.body.addEventListener("htmx:afterSwap", speak);
 
-  // Beside the time of the cluster, which logs have too, that of the reader.
+  // Beside the time of the cluster, which logs have too, that of the reader, with its month and day if they are others;
+  // nothing where they are the same. end cuts the seconds off.
+  const here = (at, end) => {
+    const offset = at.getTimezoneOffset();
+    if (offset === 0) return "";
+    const local = new Date(at - offset * 60e3).toISOString();
+    const day = local.slice(0, 10) === at.toISOString().slice(0, 10) ? "" : local.slice(5, 10) + " ";
+    return " (" + day + local.slice(11, end) + " here)";
+  };
   const local = () => {
     for (const at of document.querySelectorAll("time[datetime]")) {
-      const here = new Date(at.dateTime);
-      if (here.getTimezoneOffset() === 0 || at.dataset.here) continue;
-      at.dataset.here = "true";
-      const text = here.toLocaleTimeString([], { hour12: false }) + " here";
-      if (at.parentElement.classList.contains("both")) at.parentElement.append(" (" + text + ")");
-      else at.title = (at.title || at.textContent) + ", " + text;
+      const text = here(new Date(at.dateTime), 19);
+      if (text === "" || at.querySelector(".here")) continue;
+      const beside = document.createElement("span");
+      beside.className = "here";
+      beside.textContent = text;
+      at.append(beside);
     }
   };
   local();
-  document.body.addEventListener("htmx:afterSwap", local);
+  for (const event of ["htmx:afterSwap", "htmx:oobAfterSwap"]) document.body.addEventListener(event, local);
 
   // What this node counts it tells every second: its numbers are live between two looks at
   // all nodes. A page that is not looked at listens to nothing: browsers allow few
@@ -116,8 +125,7 @@
   // A minute by the time of the cluster, and by that of the reader.
   const minute = (at) => {
     const there = new Date(at * 1e3);
-    const here = there.getTimezoneOffset() === 0 ? "" : " (" + there.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }) + " here)";
-    return there.toISOString().slice(11, 16) + " UTC" + here;
+    return there.toISOString().slice(11, 16) + " UTC" + here(there, 16);
   };
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const places = [...charts.querySelectorAll("[data-lines]")];

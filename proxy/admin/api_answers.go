@@ -60,6 +60,7 @@ type Limit struct {
 	Overrides      int      `json:"overrides,omitempty"` // keys with rates of their own
 	Redisson       string   `json:"redisson,omitempty"`  // the name of the shared Redisson limiter
 	Wait           string   `json:"wait,omitempty"`
+	Plans          []string `json:"plans,omitempty"` // names of its plans
 }
 
 // A DecisionQuery selects requests. Empty fields match all.

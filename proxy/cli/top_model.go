@@ -125,6 +125,10 @@ func done(c proxy.KeyChange) string {
 		return "banned for " + c.For.String() + ":"
 	case proxy.KeyUnban:
 		return "unbanned"
+	case proxy.KeyAssign:
+		return "plan " + c.Plan + " for " + c.For.String() + ":"
+	case proxy.KeyUnassign:
+		return "ended the plan of"
 	}
 	return "reset"
 }
@@ -165,7 +169,7 @@ func (m topModel) press(p keyPress) (topModel, topEffect) {
 		m.move("down")
 	case '1', '2', '3', '4', '5':
 		m.page = topPage(p.letter - '1')
-	case 'b', 'r', 'u', 'i':
+	case 'a', 'b', 'r', 'u', 'i':
 		return m.begin(p.letter)
 	}
 	return m, topEffect{}
@@ -181,6 +185,13 @@ func (m topModel) begin(letter rune) (topModel, topEffect) {
 	if letter == 'i' {
 		act := actOn(*row.key, proxy.KeyChange{})
 		return m, topEffect{act: &act}
+	}
+	if letter == 'a' {
+		plans := m.data.plansOf(row.key.name)
+		if m.note = "no limit that counts by " + row.key.name + " has plans"; len(plans) > 0 {
+			m.prompt, m.note = newPlanPrompt(*row.key, plans), ""
+		}
+		return m, topEffect{}
 	}
 	action := map[rune]proxy.KeyAction{'b': proxy.KeyBan, 'r': proxy.KeyReset, 'u': proxy.KeyUnban}[letter]
 	m.prompt, m.note = newTopPrompt(action, *row.key), ""
@@ -219,7 +230,7 @@ func helpText() []string {
 up, down, j, k, page up, page down, home, end   another row
 s   order keys by refusals, or by requests
 enter, i   how the selected key stands, and when it passes again
-b   ban the selected key      r   reset it      u   end its bans
+b   ban the selected key      r   reset it      u   end its bans      a   assign a plan
 space, p   stop, or go on      esc   close what is open      q   end
 Each change asks for a reason, which is kept in the audit trail.`, "\n")
 }

@@ -27,7 +27,7 @@ func sample() topData {
 		Leader: admin.Leadership{Node: "n1"},
 		Limits: admin.Limits{Limits: []admin.Limit{
 			{Route: "sms", Name: "quiet", Key: "ip", Rates: []string{"9/1h"}, Mode: "shadow"},
-			{Route: "sms", Name: "phone", Key: "phone", Rates: []string{"1/60s", "5/1h"}, Mode: "enforce"},
+			{Route: "sms", Name: "phone", Key: "phone", Rates: []string{"1/60s", "5/1h"}, Mode: "enforce", Plans: []string{"free", "pro"}},
 		}},
 		Routes: admin.Routes{Routes: []admin.Route{{Name: "sms", Path: "/sms", Methods: []string{"POST"}, Upstream: "api"}, {Name: "ok", Path: "/ok", Respond: 204}}},
 		Top: admin.Top{Minutes: 15, Nodes: []admin.NodeAnswer{{Node: "n1", Said: "ok"}, {Node: "n2"}}, Limits: []admin.TopLimit{{
@@ -153,15 +153,24 @@ func TestTop_AsksBeforeItChanges(t *testing.T) {
 	if got, _ := pressKeys(m, "b<backspace><backspace>soon<enter>"); !strings.Contains(text(got), "for how long? soon_  (a duration has a unit") {
 		t.Errorf("with no length of time:\n%s", text(got))
 	}
+	if got, _ := pressKeys(m, "agold<enter>"); !strings.Contains(text(got), "Plan of phone=bad (free, pro; empty ends an assignment)? gold_  (no such plan)") {
+		t.Errorf("with an unknown plan:\n%s", text(got))
+	}
+	if got, _ := pressKeys(m, "apro<enter><enter>paid<enter>"); !strings.Contains(text(got), `Plan pro for 30d: phone=bad under all limits that count by phone, because of "paid"? y or n`) {
+		t.Errorf("before the assignment:\n%s", text(got))
+	}
 	got, e := pressKeys(m, "b<backspace><backspace>2h<enter>she called, 打电话<enter>")
 	if want := `Ban for 2h: phone=bad under all limits that count by phone, because of "she called, 打电话"? y or n`; !strings.Contains(text(got), want) || e.act != nil {
 		t.Errorf("before the ban:\n%s\nwant %s", text(got), want)
 	}
 	for keys, want := range map[string]proxy.KeyChange{
-		"b<enter>spam<enter>y":   {Action: proxy.KeyBan, For: proxy.Span(time.Hour), Reason: "spam"},
-		"jr she called <enter>Y": {Action: proxy.KeyReset, Reason: "she called"},
-		"ux<backspace>y<enter>y": {Action: proxy.KeyUnban, Reason: "y"},
-		"2b<enter>spam<enter>y":  {Action: proxy.KeyBan, For: proxy.Span(time.Hour), Reason: "spam"},
+		"b<enter>spam<enter>y":             {Action: proxy.KeyBan, For: proxy.Span(time.Hour), Reason: "spam"},
+		"jr she called <enter>Y":           {Action: proxy.KeyReset, Reason: "she called"},
+		"ux<backspace>y<enter>y":           {Action: proxy.KeyUnban, Reason: "y"},
+		"apro<enter><enter>paid<enter>y":   {Action: proxy.KeyAssign, Plan: "pro", For: proxy.Span(30 * 24 * time.Hour), Reason: "paid"},
+		"apro<enter>7d<enter>paid<enter>y": {Action: proxy.KeyAssign, Plan: "pro", For: proxy.Span(7 * 24 * time.Hour), Reason: "paid"},
+		"a<enter>unpaid<enter>y":           {Action: proxy.KeyUnassign, Reason: "unpaid"},
+		"2b<enter>spam<enter>y":            {Action: proxy.KeyBan, For: proxy.Span(time.Hour), Reason: "spam"},
 	} {
 		got, e := pressKeys(m, keys)
 		if e.act == nil || got.prompt != nil {
@@ -169,7 +178,7 @@ func TestTop_AsksBeforeItChanges(t *testing.T) {
 			continue
 		}
 		c := e.act.change
-		if c.Action != want.Action || c.For != want.For || c.Reason != want.Reason || len(c.Pairs) != 1 || c.Pairs[0].Key != "phone" || !strings.HasPrefix(c.Pairs[0].Value, "id:b") {
+		if c.Action != want.Action || c.Plan != want.Plan || c.For != want.For || c.Reason != want.Reason || len(c.Pairs) != 1 || c.Pairs[0].Key != "phone" || !strings.HasPrefix(c.Pairs[0].Value, "id:b") {
 			t.Errorf("%s does %+v, want %+v", keys, c, want)
 		}
 	}
@@ -199,7 +208,7 @@ func TestTop_TellsWhatWasDone(t *testing.T) {
 		t.Errorf("says %q and does %+v, want %q and to look", m.note, e, want)
 	}
 	stands.where = "on this node only"
-	for action, want := range map[proxy.KeyAction]string{proxy.KeyReset: "reset phone=bad under 1 limit, on this node only", proxy.KeyUnban: "unbanned phone=bad under 1 limit, on this node only"} {
+	for action, want := range map[proxy.KeyAction]string{proxy.KeyReset: "reset phone=bad under 1 limit, on this node only", proxy.KeyUnban: "unbanned phone=bad under 1 limit, on this node only", proxy.KeyAssign: "plan  for 1h: phone=bad under 1 limit, on this node only", proxy.KeyUnassign: "ended the plan of phone=bad under 1 limit, on this node only"} {
 		ban.change.Action = action
 		if m, _ = m.update(topActed{act: ban, done: stands}); m.note != want {
 			t.Errorf("says %q, want %q", m.note, want)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -17,7 +18,8 @@ type topQuestion int
 
 // The questions, in their order.
 const (
-	askFor    topQuestion = iota // the duration of a ban
+	askPlan   topQuestion = iota // the plan that is assigned
+	askFor                       // the duration of a ban or an assignment
 	askReason                    // the reason, for the audit trail
 	askSure                      // confirmation
 )
@@ -30,6 +32,8 @@ type topPrompt struct {
 	asks   topQuestion
 	typed  string // so far
 	given  bool   // typed is a proposal, which the first letter replaces
+	plans  []string // that can be assigned
+	plan   string
 	span   proxy.Span
 	reason string
 	fault  string // error in the last answer
@@ -43,6 +47,11 @@ func newTopPrompt(action proxy.KeyAction, k keyOfRow) *topPrompt {
 	return p
 }
 
+// newPlanPrompt returns a prompt for the assignment of one of plans.
+func newPlanPrompt(k keyOfRow, plans []string) *topPrompt {
+	return &topPrompt{action: proxy.KeyAssign, key: k, asks: askPlan, plans: plans}
+}
+
 // text returns the line that is shown.
 func (p topPrompt) text() string {
 	fault := ""
@@ -50,8 +59,10 @@ func (p topPrompt) text() string {
 		fault = "  (" + p.fault + ")"
 	}
 	switch p.asks {
+	case askPlan:
+		return fmt.Sprintf("Plan of %s (%s; empty ends an assignment)? %s_%s", p.key.masked, printable(strings.Join(p.plans, ", ")), p.typed, fault)
 	case askFor:
-		return fmt.Sprintf("Ban %s for how long? %s_%s", p.key.masked, p.typed, fault)
+		return fmt.Sprintf("%s %s for how long? %s_%s", p.doing(), p.key.masked, p.typed, fault)
 	case askReason:
 		return fmt.Sprintf("%s %s, why? %s_%s", p.doing(), p.key.masked, p.typed, fault)
 	}
@@ -68,6 +79,13 @@ func (p topPrompt) doing() string {
 		return "Ban"
 	case proxy.KeyUnban:
 		return "End the bans of"
+	case proxy.KeyAssign:
+		if p.asks == askSure {
+			return "Plan " + p.plan + " for " + p.span.String() + ":"
+		}
+		return "Plan " + p.plan + " for"
+	case proxy.KeyUnassign:
+		return "End the assigned plan of"
 	}
 	return "Reset"
 }
@@ -101,6 +119,17 @@ func (m topModel) answer(p keyPress) (topModel, topEffect) {
 func (p *topPrompt) entered() {
 	text := strings.TrimSpace(p.typed)
 	switch p.asks {
+	case askPlan:
+		if text == "" {
+			p.action, p.asks = proxy.KeyUnassign, askReason
+			return
+		}
+		if !slices.Contains(p.plans, text) {
+			p.fault = "no such plan"
+			return
+		}
+		p.plan, p.asks, p.typed, p.given = text, askFor, "30d", true
+		return
 	case askFor:
 		if err := p.span.UnmarshalText([]byte(text)); err != nil || p.span <= 0 {
 			p.fault = "a duration has a unit: 15m, 1h, 7d"
@@ -120,7 +149,7 @@ func (p *topPrompt) entered() {
 func (m topModel) confirm(p keyPress) (topModel, topEffect) {
 	switch p.letter {
 	case 'y', 'Y':
-		change := proxy.KeyChange{Action: m.prompt.action, For: m.prompt.span, Reason: m.prompt.reason}
+		change := proxy.KeyChange{Action: m.prompt.action, Plan: m.prompt.plan, For: m.prompt.span, Reason: m.prompt.reason}
 		act := actOn(m.prompt.key, change)
 		m.prompt, m.note = nil, "..."
 		return m, topEffect{act: &act}

@@ -246,3 +246,14 @@ func ago(at, now time.Time) string {
 	}
 	return max(now.Sub(at), 0).Round(time.Second).String()
 }
+
+// plansOf returns the names of the plans of limits that count by a key.
+func (d topData) plansOf(key string) (names []string) {
+	for _, l := range d.Limits.Limits {
+		if l.Key == key {
+			names = append(names, l.Plans...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -198,7 +198,7 @@ func (m topModel) below() []topLine {
 
 // lastLines returns the prompt or note, and the key hints.
 func (m topModel) lastLines() []topLine {
-	help := topLine{"q end  tab page  up/down row  s order  enter standing  b ban  r reset  u unban  ? help", dimLine}
+	help := topLine{"q end  tab page  up/down row  s order  enter standing  b ban  r reset  u unban  a plan  ? help", dimLine}
 	if m.prompt != nil {
 		return []topLine{{m.prompt.text(), headLine}, {"enter answer  esc leave it", dimLine}}
 	}

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -79,6 +81,7 @@ func servedLimit(l *config.Limit) admin.Limit {
 	if l.Hashed != nil {
 		a.Overrides += len(l.Hashed.Rates)
 	}
+	a.Plans = slices.Sorted(maps.Keys(l.Plans))
 	if l.Wait > 0 {
 		a.Wait = limiter.WindowName(l.Wait)
 	}

@@ -25,6 +25,7 @@ type keysView struct {
 	// State is nil before a key is looked up.
 	State      *admin.KeyState
 	Reasons    []string // suggestions
+	Plans      []string // that can be assigned to the key
 	At         time.Time
 	Look       string // id of the flash
 	Directives directivesView
@@ -63,6 +64,19 @@ func (v keysView) More() bool {
 // Banned reports whether the key is banned by a limit.
 func (v keysView) Banned() bool {
 	return v.State != nil && slices.ContainsFunc(v.State.Limits, func(l proxy.LimitStanding) bool { return !l.BannedUntil.IsZero() })
+}
+
+// Offers reports whether an action on the key is possible.
+func (v keysView) Offers(a string) bool {
+	switch proxy.KeyAction(a) {
+	case proxy.KeyUnban:
+		return v.Banned()
+	case proxy.KeyAssign:
+		return len(v.Plans) > 0
+	case proxy.KeyUnassign:
+		return slices.ContainsFunc(v.own(), func(l proxy.LimitStanding) bool { return !l.PlanUntil.IsZero() })
+	}
+	return true
 }
 
 // own returns the limits that count by the key itself, and not by a part of it.
@@ -142,8 +156,11 @@ func (d *dashboard) keys(r *http.Request, v keysView) view {
 		v.Names = append(v.Names, names...)
 		v.Routes = append(v.Routes, routesOf(l)...)
 		v.Limits = append(v.Limits, l.Name)
+		if v.State != nil && slices.ContainsFunc(v.own(), func(s proxy.LimitStanding) bool { return s.Route == l.Route && s.Limit == l.Name }) {
+			v.Plans = append(v.Plans, l.Plans...)
+		}
 	}
-	for _, all := range []*[]string{&v.Names, &v.Routes, &v.Limits} {
+	for _, all := range []*[]string{&v.Names, &v.Routes, &v.Limits, &v.Plans} {
 		slices.Sort(*all)
 		*all = slices.Compact(*all)
 	}
@@ -228,6 +245,8 @@ func (d *dashboard) reasons(r *http.Request) (all []string) {
 
 var (
 	errSpan    = errors.New("the duration of a ban needs a unit; write for example 1h")
+	errTerm    = errors.New("the duration of a plan needs a unit; write for example 30d")
+	errPlan    = errors.New("no plan is chosen; choose one")
 	errReason  = errors.New("a reason is missing; write one, for the audit trail")
 	errPermits = errors.New("the number of permits must be a whole number; write for example 5")
 )
@@ -240,6 +259,13 @@ func changeOf(r *http.Request, q proxy.KeyQuery) (keyChange, error) {
 	case proxy.KeyBan:
 		if c.For.UnmarshalText([]byte(text("for"))) != nil {
 			return c, errSpan
+		}
+	case proxy.KeyAssign:
+		if c.Plan = text("plan"); c.Plan == "" {
+			return c, errPlan
+		}
+		if c.For.UnmarshalText([]byte(text("for"))) != nil {
+			return c, errTerm
 		}
 	case proxy.KeyGrant:
 		n, err := strconv.ParseInt(text("permits"), 10, 64)
@@ -265,6 +291,8 @@ func actions() []action {
 		{string(proxy.KeyReset), "Reset", "Forget what is counted, and end bans."},
 		{string(proxy.KeyGrant), "Grant", "Give permits on top; never more than a limit has."},
 		{string(proxy.KeyUnban), "Unban", "End a ban; what is counted stays."},
+		{string(proxy.KeyAssign), "Assign a plan", "The rates of a plan for some time; what is used stays used."},
+		{string(proxy.KeyUnassign), "End the plan", "Back to the plan that its requests have; what is used stays used."},
 		{string(proxy.KeyBan), "Ban", "Refuse all its requests for some time."},
 	}
 }
@@ -278,6 +306,10 @@ func pastTense(c proxy.KeyChange) string {
 		return "Granted " + plural(c.Permits, "permit")
 	case proxy.KeyBan:
 		return "Banned for " + c.For.String()
+	case proxy.KeyAssign:
+		return "Assigned the plan " + c.Plan + " for " + c.For.String()
+	case proxy.KeyUnassign:
+		return "Ended the assignment of a plan"
 	}
 	return "Unbanned: what was counted stays"
 }

@@ -36,6 +36,8 @@ func TestKeys_ChangesWhatIsAsked(t *testing.T) {
 		{[]string{"action", "reset", "reason", " asked by phone "}, proxy.KeyChange{Action: proxy.KeyReset, Reason: "asked by phone"}, "what was counted is forgotten"},
 		{[]string{"action", "unban", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyUnban, Reason: "r"}, "Unbanned"},
 		{[]string{"action", "ban", "for", "2h", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(2 * time.Hour), Reason: "r"}, "Banned for 2h"},
+		{[]string{"action", "plan", "plan", "pro", "for", "30d", "reason", "paid"}, proxy.KeyChange{Action: proxy.KeyAssign, Plan: "pro", For: proxy.Span(30 * 24 * time.Hour), Reason: "paid"}, "Assigned the plan pro for 30d"},
+		{[]string{"action", "unplan", "reason", "unpaid"}, proxy.KeyChange{Action: proxy.KeyUnassign, Reason: "unpaid"}, "Ended the assignment of a plan"},
 		{[]string{"action", "grant", "permits", "1500", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyGrant, Permits: 1500, Reason: "r"}, "Granted 1\u202f500 permits"},
 		{[]string{"action", "grant", "permits", "1", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyGrant, Permits: 1, Reason: "r"}, "Granted 1 permit<"},
 	} {
@@ -68,6 +70,8 @@ func TestKeys_SaysWhyNothingWasChanged(t *testing.T) {
 		says string
 	}{
 		{[]string{"action", "ban", "for", "soon", "reason", "r"}, "the duration of a ban needs a unit"},
+		{[]string{"action", "plan", "plan", "pro", "for", "soon", "reason", "r"}, "the duration of a plan needs a unit"},
+		{[]string{"action", "plan", "for", "30d", "reason", "r"}, "no plan is chosen"},
 		{[]string{"action", "grant", "permits", "many", "reason", "r"}, "a whole number"},
 		{[]string{"action", "unban"}, "a reason is missing"},
 		{[]string{"action", "reset", "reason", "r", "sure", "yes"}, "nothing was changed: redis is away"},
@@ -80,6 +84,34 @@ func TestKeys_SaysWhyNothingWasChanged(t *testing.T) {
 		form := b.form("/dashboard/keys", append(test.form, "key", "phone", "value", "1")...)
 		b.post("/dashboard/keys/change", form).shows(t, http.StatusUnprocessableEntity, test.says)
 	}
+}
+
+// The plans of the limits that count by a key can be assigned to it, and an assignment ended; without plans there are
+// no such forms.
+func TestKeys_OffersThePlansOfTheKey(t *testing.T) {
+	o := options()
+	look := func() page {
+		b := open(t, o)
+		return b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+	}
+	if p := look(); strings.Contains(p.text, "do-plan") || strings.Contains(p.text, "do-unplan") {
+		t.Error("without plans, one can be assigned")
+	}
+	o.Limits = func(context.Context) (admin.Limits, error) {
+		return admin.Limits{Limits: []admin.Limit{{Route: "sms", Name: "phone", Key: "phone", Plans: []string{"free", "pro"}}, {Route: "other", Name: "user", Key: "user", Plans: []string{"gold"}}}}, nil
+	}
+	p := look()
+	p.shows(t, http.StatusOK, "<option>free</option><option>pro</option></select>", `id="do-plan"`, `name="for" value="30d"`)
+	if strings.Contains(p.text, "gold") || strings.Contains(p.text, "do-unplan") {
+		t.Error("the plan of another key, or the end of no assignment, is offered")
+	}
+	until := time.Date(2026, 2, 1, 8, 0, 0, 0, time.UTC)
+	o.Standing = func(context.Context, proxy.KeyQuery) (proxy.KeyStanding, error) {
+		s := standing(until.Add(-time.Hour))
+		s.Limits[0].Plan, s.Limits[0].PlanUntil = "pro", until
+		return s, nil
+	}
+	look().shows(t, http.StatusOK, "plan pro", `assigned until <time datetime="2026-02-01T08:00:00Z">`, `id="do-unplan"`)
 }
 
 // sharedKeys are the options of a weir whose keys several operators change.

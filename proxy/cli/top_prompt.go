@@ -30,8 +30,8 @@ type topPrompt struct {
 	action proxy.KeyAction
 	key    keyOfRow
 	asks   topQuestion
-	typed  string // so far
-	given  bool   // typed is a proposal, which the first letter replaces
+	typed  string   // so far
+	given  bool     // typed is a proposal, which the first letter replaces
 	plans  []string // that can be assigned
 	plan   string
 	span   proxy.Span

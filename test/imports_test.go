@@ -15,7 +15,7 @@ func importMap() map[string][]string {
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                                 {"proxy/cli"},
-		"proxy/cli":                        {"proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy", "proxy/decisions", "proxy/directive"},
+		"proxy/cli":                        {"proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/convert", "proxy/simulate", "proxy", "proxy/decisions", "proxy/directive"},
 		"proxy/node":                       {"proxy/directive", "proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/decisions", "proxy/acme", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
 		"proxy/frontend":                   {"proxy/http1", "proxy/http2", "proxy/config"},
 		"proxy/acme":                       {"proxy/config"},
@@ -24,6 +24,7 @@ func importMap() map[string][]string {
 		"proxy/cluster":                    slices.Concat([]string{"proxy", "proxy/decisions", "proxy/directive", "proxy/config/bundle"}, stages, redis),
 		"proxy/simulate":                   slices.Concat([]string{"proxy"}, stages),
 		"proxy":                            slices.Concat([]string{"proxy/route", "proxy/trace", "proxy/metrics", "proxy/body", "proxy/decisions", "proxy/directive"}, stages),
+		"proxy/convert":                    nil,
 		"proxy/directive":                  nil,
 		"proxy/metrics":                    nil,
 		"proxy/body":                       {"proxy/http1"},
@@ -63,7 +64,7 @@ func importMap() map[string][]string {
 func fences() map[string][]string {
 	return map[string][]string{
 		"github.com/redis/go-redis/":    {"limiter/redisstore", "limiter/redisstore/internal/wire", "lock", "proxy/cluster", "proxy/node"},
-		"gopkg.in/yaml":                 {"proxy/config", "proxy/config/internal/form"},
+		"gopkg.in/yaml":                 {"proxy/config", "proxy/config/internal/form", "proxy/convert"}, // reads files of other programs
 		"go.yaml.in/yaml":               {"proxy/config/internal/form"},
 		"github.com/go-chi/chi/":        {"proxy/route", "proxy/admin", "proxy/admin/dashboard"},
 		"golang.org/x/net/http2/h2c":    nil,

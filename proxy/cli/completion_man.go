@@ -8,7 +8,7 @@ import (
 )
 
 // manualDate is the date of the last change to the texts of the page.
-const manualDate = "2026-11-22"
+const manualDate = "2026-11-25"
 
 // man returns the manual page weir(1), in man(7) format.
 func (c *commandSpec) man(version string) string {

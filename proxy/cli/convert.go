@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/convert"
+)
+
+type convertCommand struct {
+	From string `arg:"" enum:"nginx,ingress-nginx,traefik,kong" help:"The program whose configuration it is: nginx, ingress-nginx, traefik or kong."`
+	File string `arg:"" help:"Its configuration; - is standard input."`
+}
+
+// Run prints the limits of the file as a configuration of Weir. On standard error it says how
+// many comments there are to read, and what weir check would report.
+func (c convertCommand) Run(w Env) error {
+	in, name := w.stdin(), "standard input"
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in, name = f, c.File
+	}
+	return c.convert(name, in, w)
+}
+
+// convert prints the result for a file.
+func (c convertCommand) convert(name string, in io.Reader, w Env) error {
+	result, err := convert.Convert(c.From, name, in)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Stdout.Write(result.YAML); err != nil {
+		return err
+	}
+	if n := len(result.Notes); n > 0 {
+		fmt.Fprintf(w.Stderr, "%s: %d comments say what is different and what is not carried over\n", name, n)
+	}
+	_, err = config.Parse("weir.yaml", result.YAML, os.LookupEnv)
+	return reportProblems(w.Stderr, err)
+}

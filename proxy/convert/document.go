@@ -1,0 +1,264 @@
+package convert
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A document is a configuration of Weir in the making, in the order in which it is written.
+type document struct {
+	program, file string
+	head          []Note // about the whole file
+	sections      mapping
+	keys          []*entry
+	lists         []*entry
+	limits        []*entry
+	upstreams     []*entry
+	routes        []*entry
+	taken         map[string]bool // KIND/NAME
+}
+
+// An entry is a named key, list, limit, upstream or route.
+type entry struct {
+	name   string
+	fields mapping
+	notes  []Note // written above it
+}
+
+// A mapping is the fields of a YAML mapping in order.
+type mapping []field
+
+// A field is a name with a value that is written as it is.
+type field struct{ name, value string }
+
+// set adds a field, unless its value is empty.
+func (m *mapping) set(name, value string) {
+	if value != "" {
+		*m = append(*m, field{name, value})
+	}
+}
+
+// flow returns the mapping on one line.
+func (m mapping) flow() string {
+	var parts []string
+	for _, f := range m {
+		parts = append(parts, f.name+": "+f.value)
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+func newDocument(program, file string) *document {
+	return &document{program: program, file: file, taken: map[string]bool{}}
+}
+
+// wrong returns an error about a line of the file.
+func (d *document) wrong(line int, what, expected string) error {
+	return &Error{File: d.file, Line: line, What: what, Expected: expected}
+}
+
+// note adds a note about the whole result, once.
+func (d *document) note(line int, what, instead string) {
+	if n := (Note{line, what, instead}); !slices.Contains(d.head, n) {
+		d.head = append(d.head, n)
+	}
+}
+
+// note adds a note that is written above the entry.
+func (e *entry) note(line int, what, instead string) {
+	e.notes = append(e.notes, Note{line, what, instead})
+}
+
+// unique returns text as a name that no other entry of this kind has.
+func (d *document) unique(kind, text string) string {
+	base := strings.Trim(notInName.ReplaceAllString(text, "-"), "-_")
+	if base == "" || base[0] >= '0' && base[0] <= '9' {
+		base = strings.TrimSuffix(kind+"-"+base, "-")
+	}
+	name := base
+	for i := 2; d.taken[kind+"/"+name]; i++ {
+		name = base + "-" + strconv.Itoa(i)
+	}
+	d.taken[kind+"/"+name] = true
+	return name
+}
+
+// notInName matches what the name of a limit cannot have. One at the top of the file has no
+// dot.
+var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// addKey adds a named key and returns its name. One with the same fields is used again.
+func (d *document) addKey(name string, fields mapping) string {
+	for _, k := range d.keys {
+		if k.fields.flow() == fields.flow() {
+			return k.name
+		}
+	}
+	k := &entry{name: d.unique("key", name), fields: fields}
+	d.keys = append(d.keys, k)
+	return k.name
+}
+
+// addLimit adds a limit at the top of the file.
+func (d *document) addLimit(name string, fields mapping) *entry {
+	l := &entry{name: d.unique("limit", name), fields: fields}
+	d.limits = append(d.limits, l)
+	return l
+}
+
+// mostConcurrent is the largest number of concurrent requests that a limit can have.
+const mostConcurrent = 10_000
+
+// concurrent returns how many requests may be in progress.
+func (d *document) concurrent(n int64, line int) string {
+	if n > mostConcurrent {
+		d.note(line, strconv.FormatInt(n, 10)+" requests in progress are more than a limit has", "10000 is written")
+		n = mostConcurrent
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// addBypass adds a list of client addresses to which no limit applies, and returns its name.
+func (d *document) addBypass(name string, networks []string) string {
+	fields := mapping{{"key", "client_ip"}, {"values", texts(networks)}, {"action", "bypass"}}
+	for _, l := range d.lists {
+		if l.fields.flow() == fields.flow() {
+			return l.name
+		}
+	}
+	l := &entry{name: d.unique("list", name), fields: fields}
+	d.lists = append(d.lists, l)
+	return l.name
+}
+
+// addUpstream adds an upstream. One with the same fields is used again.
+func (d *document) addUpstream(name string, fields mapping) *entry {
+	for _, u := range d.upstreams {
+		if u.fields.flow() == fields.flow() {
+			return u
+		}
+	}
+	u := &entry{name: d.unique("upstream", name), fields: fields}
+	d.upstreams = append(d.upstreams, u)
+	return u
+}
+
+// addRoute adds a route.
+func (d *document) addRoute(name string, fields mapping) *entry {
+	r := &entry{name: d.unique("route", name), fields: fields}
+	d.routes = append(d.routes, r)
+	return r
+}
+
+// result returns the document as YAML, with all notes.
+func (d *document) result() Result {
+	if d.countsAddresses() {
+		d.note(0, d.program+" counts each IPv6 address by itself, Weir the networks that clients have, of 64 bits", "write client_ip: {ipv6_prefix: 128} for single addresses")
+	}
+	var w writer
+	w.line("# Limits of " + d.file + ", converted from " + d.program + ". weir check reports what is left to do.")
+	w.notes(d, "", d.head)
+	for _, f := range d.sections {
+		w.line(f.name + ": " + f.value)
+	}
+	w.section(d, "keys", d.keys)
+	w.section(d, "lists", d.lists)
+	w.section(d, "limits", d.limits)
+	w.section(d, "upstreams", d.upstreams)
+	w.line("routes:")
+	for _, r := range d.routes {
+		w.notes(d, "  ", r.notes)
+		w.line("  - name: " + r.name)
+		for _, f := range r.fields {
+			w.line("    " + f.name + ": " + f.value)
+		}
+	}
+	return Result{YAML: []byte(w.text.String()), Notes: w.written}
+}
+
+// countsAddresses reports whether a limit counts by client address.
+func (d *document) countsAddresses() bool {
+	return slices.ContainsFunc(slices.Concat(d.keys, d.limits), func(e *entry) bool { return strings.Contains(e.fields.flow(), "client_ip") })
+}
+
+// A writer writes a document.
+type writer struct {
+	text    strings.Builder
+	written []Note
+}
+
+func (w *writer) line(text string) { w.text.WriteString(text + "\n") }
+
+// section writes named entries, each on a line, unless there are none.
+func (w *writer) section(d *document, name string, entries []*entry) {
+	if len(entries) == 0 {
+		return
+	}
+	w.line(name + ":")
+	for _, e := range entries {
+		w.notes(d, "  ", e.notes)
+		w.line("  " + e.name + ": " + e.fields.flow())
+	}
+}
+
+// notes writes notes as comments, each on a line.
+func (w *writer) notes(d *document, indent string, notes []Note) {
+	for _, n := range notes {
+		text := place(d.file, n.Line) + ": " + n.What
+		if n.Instead != "" {
+			text += "; " + n.Instead
+		}
+		w.line(indent + "# " + strings.Map(visible, text))
+	}
+	w.written = append(w.written, notes...)
+}
+
+// visible replaces what would end a comment.
+func visible(r rune) rune {
+	if r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xfeff {
+		return ' '
+	}
+	return r
+}
+
+// plain matches text that needs no quotes in YAML, also inside of brackets.
+var plain = regexp.MustCompile(`^(?:[A-Za-z/][A-Za-z0-9_./*-]*|[1-9][0-9]*(?:/[0-9]*[a-z]+)?)$`)
+
+// meant matches text that YAML takes for something else than text.
+var meant = regexp.MustCompile(`^(?i:true|false|yes|no|on|off|y|n|null)$`)
+
+// text returns a value as YAML text.
+func text(value string) string {
+	if plain.MatchString(value) && !meant.MatchString(value) {
+		return value
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range value {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteString(`\` + string(r))
+		case r == '$': // begins the name of an environment variable
+			b.WriteString("$$")
+		case visible(r) != r:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String() + `"`
+}
+
+// texts returns values as a YAML list; "" if there are none.
+func texts(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	var quoted []string
+	for _, v := range values {
+		quoted = append(quoted, text(v))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}

@@ -1,0 +1,305 @@
+package convert
+
+import (
+	"bytes"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A directive of nginx is a simple one, NAME ARGS;, or a block, NAME ARGS { DIRECTIVES }.
+type directive struct {
+	name  string
+	args  []string
+	block []directive
+	line  int
+}
+
+// find returns the directives of block with one of these names.
+func find(block []directive, names ...string) []directive {
+	var found []directive
+	for _, d := range block {
+		if slices.Contains(names, d.name) {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// arg returns the argument at i; "" if there is none.
+func (d directive) arg(i int) string {
+	if i >= len(d.args) {
+		return ""
+	}
+	return d.args[i]
+}
+
+// String returns the directive as it is written, without its block.
+func (d directive) String() string { return strings.Join(append([]string{d.name}, d.args...), " ") }
+
+// expectedNginx is what the file should be.
+const expectedNginx = "expected an nginx configuration, NAME ARGUMENTS; or NAME { ... }, for example the output of nginx -T"
+
+// An nginxParser reads directives. Its grammar is all that nginx has: words, some in quotes,
+// that end at a semicolon or a brace, and comments.
+type nginxParser struct {
+	*document
+	data  []byte
+	line  int
+	depth int
+	// files are the parts of the output of nginx -T, by name.
+	files map[string][]directive
+	first string // of files
+}
+
+// parseNginx parses a file, or the output of nginx -T, where included files stand one after
+// another and are put where they are included.
+func parseNginx(d *document, data []byte) ([]directive, error) {
+	p := &nginxParser{document: d, data: data, line: 1, files: map[string][]directive{}}
+	var name string
+	for {
+		block, next, err := p.file()
+		if err != nil {
+			return nil, err
+		}
+		p.files[name] = append(p.files[name], block...)
+		if next == "" {
+			break
+		}
+		name = next
+		if p.first == "" {
+			p.first = name
+		}
+	}
+	root := p.files[""]
+	if p.first != "" {
+		root = slices.Concat(root, p.files[p.first])
+	}
+	return p.include(root, 0), nil
+}
+
+// include puts the directives of included files where they are included. Those of files that
+// are not here get a note.
+func (p *nginxParser) include(block []directive, depth int) []directive {
+	var made []directive
+	for _, d := range block {
+		if d.name != "include" || depth > maxDepth {
+			d.block = p.include(d.block, depth)
+			made = append(made, d)
+			continue
+		}
+		pattern := d.arg(0)
+		if !path.IsAbs(pattern) {
+			pattern = path.Join(path.Dir(p.first), pattern)
+		}
+		found := false
+		for _, name := range slices.Sorted(maps.Keys(p.files)) {
+			if ok, _ := path.Match(pattern, name); ok {
+				made, found = append(made, p.include(p.files[name], depth+1)...), true
+			}
+		}
+		if !found && p.first == "" && path.Base(pattern) != "mime.types" && !strings.HasSuffix(pattern, "_params") {
+			p.note(d.line, d.String()+" is in another file", "convert the output of nginx -T, which has all files")
+		}
+	}
+	return made
+}
+
+// maxDepth bounds blocks in blocks, and files that include files.
+const maxDepth = 64
+
+// file reads directives up to the end, or up to where nginx -T begins the file next.
+func (p *nginxParser) file() (block []directive, next string, err error) {
+	for {
+		next, err := p.space()
+		if err != nil || next != "" || len(p.data) == 0 {
+			return block, next, err
+		}
+		if p.data[0] == '}' {
+			return nil, "", p.wrong(p.line, "} ends no block", expectedNginx)
+		}
+		d, err := p.directive()
+		if err != nil {
+			return nil, "", err
+		}
+		block = append(block, d)
+	}
+}
+
+// directive reads one directive.
+func (p *nginxParser) directive() (directive, error) {
+	d := directive{line: p.line}
+	var words []string
+	for {
+		next, err := p.space()
+		if err != nil {
+			return d, err
+		}
+		if len(p.data) == 0 || next != "" {
+			return d, p.wrong(d.line, "the file ends within "+first(words), expectedNginx)
+		}
+		switch c := p.data[0]; {
+		case len(words) == 0 && (c == ';' || c == '{'):
+			return d, p.wrong(p.line, "unexpected "+string(c), expectedNginx)
+		case c == '}':
+			return d, p.wrong(p.line, "unexpected } after "+words[0]+" of line "+strconv.Itoa(d.line), "expected ; at the end of "+words[0])
+		case c == ';':
+			p.data = p.data[1:]
+			d.name, d.args = words[0], words[1:]
+			return d, nil
+		case c == '{':
+			p.data = p.data[1:]
+			d.name, d.args = words[0], words[1:]
+			return d, p.body(&d)
+		}
+		word, err := p.word()
+		if err != nil {
+			return d, err
+		}
+		words = append(words, word)
+	}
+}
+
+// first returns the first of words; "a directive" if there is none.
+func first(words []string) string {
+	if len(words) == 0 {
+		return "a directive"
+	}
+	return words[0]
+}
+
+// body reads the block of d behind its brace.
+func (p *nginxParser) body(d *directive) error {
+	if p.depth++; p.depth > maxDepth {
+		return p.wrong(p.line, "blocks are nested too deep", expectedNginx)
+	}
+	defer func() { p.depth-- }()
+	if strings.HasSuffix(d.name, "_by_lua_block") {
+		return p.skipCode(d)
+	}
+	for {
+		next, err := p.space()
+		if err != nil {
+			return err
+		}
+		if len(p.data) == 0 || next != "" {
+			return p.wrong(d.line, "the block "+d.name+" that begins here does not end", "write } at its end")
+		}
+		if p.data[0] == '}' {
+			p.data = p.data[1:]
+			return nil
+		}
+		inner, err := p.directive()
+		if err != nil {
+			return err
+		}
+		d.block = append(d.block, inner)
+	}
+}
+
+// skipCode skips a block of Lua.
+func (p *nginxParser) skipCode(d *directive) error {
+	for depth := 1; len(p.data) > 0; {
+		c := p.data[0]
+		switch {
+		case c == '"' || c == '\'':
+			if _, err := p.word(); err != nil {
+				return err
+			}
+			continue
+		case bytes.HasPrefix(p.data, []byte("--")):
+			p.skipLine()
+			continue
+		case c == '\n':
+			p.line++
+		case c == '{':
+			depth++
+		case c == '}':
+			depth--
+		}
+		p.data = p.data[1:]
+		if depth == 0 {
+			return nil
+		}
+	}
+	return p.wrong(d.line, "the block "+d.name+" that begins here does not end", "write } at its end")
+}
+
+// fileMark begins a file in the output of nginx -T.
+const fileMark = "# configuration file "
+
+// space skips white space and comments. It returns the name of the file that begins there in
+// the output of nginx -T.
+func (p *nginxParser) space() (next string, err error) {
+	for len(p.data) > 0 {
+		switch c := p.data[0]; {
+		case c == '\n':
+			p.line++
+			p.data = p.data[1:]
+		case c == '#':
+			comment := p.skipLine()
+			if name, ok := strings.CutPrefix(comment, fileMark); ok && p.depth == 0 {
+				return strings.TrimSuffix(strings.TrimSpace(name), ":"), nil
+			}
+		case c == ' ' || c == '\t' || c == '\r':
+			p.data = p.data[1:]
+		case c < ' ':
+			return "", p.wrong(p.line, "is not text", expectedNginx)
+		default:
+			return "", nil
+		}
+	}
+	return "", nil
+}
+
+// skipLine skips the rest of the line, without its end, and returns it.
+func (p *nginxParser) skipLine() string {
+	end := bytes.IndexByte(p.data, '\n')
+	if end < 0 {
+		end = len(p.data)
+	}
+	line := string(p.data[:end])
+	p.data = p.data[end:]
+	return line
+}
+
+// word reads a word, in quotes or not. In a word, ${NAME} has a brace that ends nothing.
+func (p *nginxParser) word() (string, error) {
+	begin, quote := p.line, byte(0)
+	if c := p.data[0]; c == '"' || c == '\'' {
+		quote, p.data = c, p.data[1:]
+	}
+	var b strings.Builder
+	for len(p.data) > 0 {
+		c := p.data[0]
+		switch {
+		case c == '\\' && len(p.data) > 1 && (quote != 0 || strings.IndexByte(" ;{}\"'\\", p.data[1]) >= 0):
+			if p.data[1] != quote && p.data[1] != '\\' {
+				b.WriteByte(c)
+			}
+			c, p.data = p.data[1], p.data[1:]
+		case c == '$' && len(p.data) > 1 && p.data[1] == '{':
+			if end := bytes.IndexByte(p.data, '}'); end > 0 && bytes.IndexByte(p.data[:end], '\n') < 0 {
+				b.Write(p.data[:end+1])
+				p.data = p.data[end+1:]
+				continue
+			}
+		case c == quote && quote != 0:
+			p.data = p.data[1:]
+			return b.String(), nil
+		case quote == 0 && strings.IndexByte(" \t\r\n;{}", c) >= 0:
+			return b.String(), nil
+		}
+		if c == '\n' {
+			p.line++
+		}
+		b.WriteByte(c)
+		p.data = p.data[1:]
+	}
+	if quote != 0 {
+		return "", p.wrong(begin, "the text that begins with "+string(quote)+" does not end", expectedNginx)
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,171 @@
+package convert
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"iter"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// A node is a value in a YAML file, with its line. The zero node is one that is not there;
+// all methods work with it.
+type node struct{ at *yaml.Node }
+
+// documents reads all documents of a file.
+func (d *document) documents(data []byte, expected string) ([]node, error) {
+	var all []node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var n yaml.Node
+		err := decoder.Decode(&n)
+		switch {
+		case errors.Is(err, io.EOF) && len(all) == 0:
+			return nil, d.wrong(0, "is empty", expected)
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			line, what := yamlFault(err)
+			return nil, d.wrong(line, "is not YAML: "+what, expected)
+		}
+		root := node{&n}.whole()
+		if root.at.Kind != yaml.MappingNode {
+			if root.text() == "" && root.at.Kind == yaml.ScalarNode {
+				continue // between two ---
+			}
+			return nil, d.wrong(root.line(), "is not a mapping", expected)
+		}
+		all = append(all, root)
+	}
+}
+
+// yamlLine matches the line in an error of the YAML library.
+var yamlLine = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
+
+// yamlFault returns the line and the text of an error of the YAML library.
+func yamlFault(err error) (line int, what string) {
+	m := yamlLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		return 0, err.Error()
+	}
+	line, _ = strconv.Atoi(m[1])
+	return line, strings.TrimPrefix(err.Error(), m[0])
+}
+
+// whole returns what a document or an alias stands for.
+func (n node) whole() node {
+	for n.at != nil {
+		switch {
+		case n.at.Kind == yaml.DocumentNode && len(n.at.Content) == 1:
+			n = node{n.at.Content[0]}
+		case n.at.Kind == yaml.AliasNode && n.at.Alias.Kind != yaml.AliasNode:
+			n = node{n.at.Alias}
+		default:
+			return n
+		}
+	}
+	return n
+}
+
+// line returns the line at which the value begins; 0 if it is not there.
+func (n node) line() int {
+	if n.at == nil {
+		return 0
+	}
+	return n.at.Line
+}
+
+// isThere reports whether there is such a value.
+func (n node) isThere() bool { return n.at != nil }
+
+// text returns the text of a scalar; "" for all else, and for null.
+func (n node) text() string {
+	if n.at == nil || n.at.Kind != yaml.ScalarNode || n.at.Tag == "!!null" {
+		return ""
+	}
+	return strings.TrimSpace(n.at.Value)
+}
+
+// get returns the value at a path of names, without regard to case, as Traefik and
+// Kubernetes tools write them.
+func (n node) get(path ...string) node {
+	for _, name := range path {
+		var found node
+		for key, value := range n.fields() {
+			if strings.EqualFold(key.text(), name) {
+				found = value
+			}
+		}
+		n = found
+	}
+	return n
+}
+
+// fields returns the names and values of a mapping.
+func (n node) fields() iter.Seq2[node, node] {
+	return func(yield func(name, value node) bool) {
+		if n.at == nil || n.at.Kind != yaml.MappingNode {
+			return
+		}
+		for i := 0; i+1 < len(n.at.Content); i += 2 {
+			if !yield(node{n.at.Content[i]}, node{n.at.Content[i+1]}.whole()) {
+				return
+			}
+		}
+	}
+}
+
+// items returns the elements of a list, or one value as if it was a list.
+func (n node) items() []node {
+	if n.at == nil || n.at.Tag == "!!null" {
+		return nil
+	}
+	if n.at.Kind != yaml.SequenceNode {
+		return []node{n}
+	}
+	var all []node
+	for _, item := range n.at.Content {
+		all = append(all, node{item}.whole())
+	}
+	return all
+}
+
+// texts returns the texts of a list.
+func (n node) texts() []string {
+	var all []string
+	for _, item := range n.items() {
+		if t := item.text(); t != "" {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// number reads a whole number, 0 if it is not there.
+func (d *document) number(n node) (int64, error) {
+	if n.text() == "" {
+		return 0, nil
+	}
+	number, err := strconv.ParseInt(strings.ReplaceAll(n.text(), "_", ""), 10, 32)
+	if err != nil || number < 0 {
+		return 0, d.wrong(n.line(), strconv.Quote(n.text())+" is not a number", "expected a whole number, for example 10")
+	}
+	return number, nil
+}
+
+// objects returns the objects of Kubernetes in documents, also those in lists.
+func objects(documents []node) []node {
+	var all []node
+	for _, d := range documents {
+		if strings.HasSuffix(d.get("kind").text(), "List") {
+			all = append(all, d.get("items").items()...)
+		} else {
+			all = append(all, d)
+		}
+	}
+	return all
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 type checkCommand struct {
@@ -43,6 +44,11 @@ func (c checkCommand) Run(ctx context.Context, w Env) error {
 	}
 	for _, warning := range slices.Concat(read.Warnings, outdated) {
 		fmt.Fprintf(w.Stdout, "%s (warning)\n", warning)
+	}
+	if read.Reload.Source == config.SourceRedis {
+		if _, err := bundle.Pack(c.File); err != nil {
+			fmt.Fprintf(w.Stdout, "%s: %v (warning)\n", c.File, err)
+		}
 	}
 	for _, note := range read.Notes() {
 		fmt.Fprintf(w.Stdout, "%s: %s (note)\n", c.File, note)

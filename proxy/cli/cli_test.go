@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	stdlog "log"
@@ -104,6 +105,28 @@ func TestCheck(t *testing.T) {
 	bad := writeConfig(t, "sturdy: true\nlisten: {}\n")
 	if code, stdout, _ := runWeir("check", bad); code != exitFailure || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, bad+":5:1: ") {
 		t.Errorf("check of a bad file = %d, %q; want two problems with their places", code, stdout)
+	}
+}
+
+// What nodes are to be given by a push, and is too long for one, is said by check already, with what to do.
+func TestCheck_SaysWhatCannotBePushed(t *testing.T) {
+	long := writeConfig(t, "lists: {friends: {key: client_ip, file: friends.txt, action: bypass}}\nstore: redis\nredis: {addrs: ['127.0.0.1:1']}\n")
+	if err := os.WriteFile(filepath.Join(filepath.Dir(long), "friends.txt"), bytes.Repeat([]byte("203.0.113.77\n"), 9<<20/13), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const warning = `9.1 MiB together, of which "friends.txt" has 9.1 MiB; 8 MiB can be pushed, some 500000 values of a list. `
+	for source, warned := range map[string]bool{"file": false, "redis": true} {
+		text, err := os.ReadFile(long)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(filepath.Dir(long), source+".yaml")
+		if err := os.WriteFile(path, append(text, "reload: {source: "+source+"}\n"...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, stdout, _ := runWeir("check", path); code != exitOK || strings.Contains(stdout, warning) != warned || !strings.HasSuffix(stdout, path+": ok\n") {
+			t.Errorf("check with reload.source %s = %d, %q; want a warning: %v", source, code, stdout, warned)
+		}
 	}
 }
 

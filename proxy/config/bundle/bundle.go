@@ -46,9 +46,12 @@ func Pack(path string) (Bundle, error) {
 // Check returns an error that wraps ErrInvalid if b is too large or has no main
 // file.
 func (b Bundle) Check() error {
-	size := 0
+	size, longest := 0, b.Main
 	for name, text := range b.Files {
 		size += len(name) + len(text)
+		if len(text) > len(b.Files[longest]) {
+			longest = name
+		}
 	}
 	if len(b.Files) > maxFiles {
 		return fmt.Errorf("%w: it has %d files; write them into %d or fewer", ErrInvalid, len(b.Files), maxFiles)
@@ -57,9 +60,17 @@ func (b Bundle) Check() error {
 		return fmt.Errorf("%w: the file %q is not in it", ErrInvalid, b.Main)
 	}
 	if size > MaxSize {
-		return fmt.Errorf("%w: its files have more than %d MiB together; move long lists to a place of their own", ErrInvalid, MaxSize>>20)
+		return fmt.Errorf("%w: its files have %s together, of which %s has %s; %d MiB can be pushed, some 500000 values of a list. "+
+			"Shorten it, or let each node read files of its own, of 128 MiB for a list, without reload: {source: redis}", ErrInvalid, mebibytes(size), form.Quote(longest), mebibytes(len(b.Files[longest])), MaxSize>>20)
 	}
 	return nil
+}
+
+// mebibytes returns a size, rounded up to a tenth.
+func mebibytes(n int) string {
+	const tenth = 1 << 20 / 10
+	tenths := (n + tenth - 1) / tenth
+	return fmt.Sprintf("%d.%d MiB", tenths/10, tenths%10)
 }
 
 // Hash returns the SHA-256 of the names and contents of all files, in hexadecimal.

@@ -112,9 +112,9 @@ func TestUnpack_ProblemsHaveTheirPlaces(t *testing.T) {
 	if _, err := Unpack(ownConfig(t, small), Bundle{Main: "x", Files: map[string]string{"y": ""}}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a bundle without its main file: %v; want ErrInvalid", err)
 	}
-	big := Bundle{Main: "x", Files: map[string]string{"x": strings.Repeat(" ", MaxSize+1)}}
-	if err := big.Check(); !errors.Is(err, ErrInvalid) {
-		t.Errorf("a bundle that is too large: %v; want ErrInvalid", err)
+	big := Bundle{Main: "x", Files: map[string]string{"x": strings.Repeat(" ", MaxSize/2), "friends.txt": strings.Repeat(" ", MaxSize)}}
+	if err := big.Check(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `12.1 MiB together, of which "friends.txt" has 8.1 MiB; 8 MiB can be pushed`) {
+		t.Errorf("a bundle that is too large: %v; want which file is, and what can be pushed", err)
 	}
 }
 

@@ -157,9 +157,13 @@ func (s *Server) proxyProtocol(l net.Listener) net.Listener {
 	return proxyProtocol(l, s.config.ProxyProtocol, s.config.Timeouts.Header)
 }
 
+// acceptLogInterval is how often it is logged that connections cannot be accepted.
+const acceptLogInterval = time.Minute
+
 // accept accepts connections from l and serves each of them on its own goroutine.
 func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 	pause := time.Duration(0)
+	var logged time.Time
 	for {
 		c, err := l.Accept()
 		switch {
@@ -173,6 +177,10 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 		case errors.Is(err, net.ErrClosed):
 			return s.serveError(l, err)
 		default: // most likely too many open files: wait until other connections end
+			if time.Since(logged) >= acceptLogInterval {
+				logged = time.Now()
+				s.log.Error().Err(err).Msg("cannot accept connections")
+			}
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			<-time.After(pause)
 		}

@@ -85,6 +85,10 @@ func TestServer_AcceptsAgainAfterErrors(t *testing.T) {
 		f := over.startServer(t, "", echo())
 		f.addr = sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.serve(&failingListener{l, 3}) })
 		f.dial(plainly).WantStatus(200)
+		f.waitForLog("cannot accept connections")
+		if n := strings.Count(f.log.String(), "cannot accept connections"); n != 1 {
+			t.Errorf("three errors are logged %d times; want once", n)
+		}
 	})
 }
 

@@ -31,8 +31,38 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatalf("WEIR_SOAK: %v", err)
 	}
-	dir := t.TempDir()
-	program, err := weirtest.Build(dir)
+	nodes := startNodes(t)
+	l := load{nodes: nodes, until: time.Now().Add(lasts), pace: time.Tick(4 * time.Millisecond)}
+	for n := range 8 {
+		l.clients.Go(func() { l.client(n) })
+	}
+	const samples = 30
+	every := time.NewTicker(lasts / samples)
+	defer every.Stop()
+	began := time.Now()
+	t.Logf("| minute | served | refused | failed | RSS, MB | goroutines | descriptors |")
+	for n := range samples {
+		<-every.C
+		for _, node := range nodes {
+			node.sample(t)
+			node.reload(t, n)
+		}
+		t.Logf("| %.1f | %d | %d | %d | %s | %s | %s |", time.Since(began).Minutes(), l.served.Load(), l.refused.Load(), l.failed.Load(),
+			pair(nodes, func(u usage) int { return u.rss >> 20 }), pair(nodes, func(u usage) int { return u.goroutines }), pair(nodes, func(u usage) int { return u.files }))
+	}
+	l.clients.Wait()
+	if l.served.Load() == 0 || l.refused.Load() == 0 || l.failed.Load() > 0 {
+		t.Errorf("%d served, %d refused, %d failed", l.served.Load(), l.refused.Load(), l.failed.Load())
+	}
+	for _, node := range nodes {
+		node.wantFlat(t)
+	}
+}
+
+// startNodes starts two nodes in front of an upstream.
+func startNodes(t *testing.T) (nodes []*node) {
+	t.Helper()
+	program, err := weirtest.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,9 +70,8 @@ func TestNodes(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = w.Write(make([]byte, rand.IntN(20_000)))
 	}))
-	defer upstream.Close()
+	t.Cleanup(upstream.Close)
 	redis := redistest.Start(t)
-	var nodes []*node
 	for range 2 {
 		yaml := weirtest.Listeners + fmt.Sprintf(`
 store: redis
@@ -61,55 +90,40 @@ routes:
 		file := weirtest.Write(t, yaml)
 		nodes = append(nodes, &node{Process: weirtest.Start(t, exec.Command(program, "run", "-c", file)), file: file, yaml: yaml})
 	}
-	until := time.Now().Add(lasts)
-	pace := time.Tick(4 * time.Millisecond) // of all clients together
-	var load sync.WaitGroup
-	var served, refused, failed atomic.Int64
-	for n := range 8 {
-		load.Go(func() {
-			for i := 0; time.Now().Before(until); i++ {
-				// Connections are kept for some requests, and then given up.
-				client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
-				for range 50 {
-					<-pace
-					switch status := ask(client, nodes[(n+i)%2].URL, rand.IntN(10) == 0); status {
-					case http.StatusOK:
-						served.Add(1)
-					case http.StatusTooManyRequests:
-						refused.Add(1)
-					default:
-						failed.Add(1)
-					}
-				}
-				client.CloseIdleConnections()
+	return nodes
+}
+
+// A load is what clients do at the same time.
+type load struct {
+	nodes   []*node
+	until   time.Time
+	pace    <-chan time.Time // of all clients together
+	clients sync.WaitGroup
+
+	served, refused, failed atomic.Int64
+}
+
+// client is the client n: it keeps connections for some requests, and then gives them up.
+func (l *load) client(n int) {
+	for i := 0; time.Now().Before(l.until); i++ {
+		client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+		for range 50 {
+			<-l.pace
+			switch ask(client, l.nodes[(n+i)%2].URL) {
+			case http.StatusOK:
+				l.served.Add(1)
+			case http.StatusTooManyRequests:
+				l.refused.Add(1)
+			default:
+				l.failed.Add(1)
 			}
-		})
-	}
-	const samples = 30
-	began := time.Now()
-	t.Logf("| minute | served | refused | failed | RSS, MB | goroutines | descriptors |")
-	for n := range samples + 1 {
-		<-time.After(time.Until(began.Add(lasts * time.Duration(n) / samples)))
-		for _, node := range nodes {
-			node.sample(t)
 		}
-		t.Logf("| %.1f | %d | %d | %d | %s | %s | %s |", time.Since(began).Minutes(), served.Load(), refused.Load(), failed.Load(),
-			pair(nodes, func(u usage) int { return u.rss >> 20 }), pair(nodes, func(u usage) int { return u.goroutines }), pair(nodes, func(u usage) int { return u.files }))
-		for _, node := range nodes {
-			node.reload(t, n)
-		}
-	}
-	load.Wait()
-	if served.Load() == 0 || refused.Load() == 0 || failed.Load() > 0 {
-		t.Errorf("%d served, %d refused, %d failed", served.Load(), refused.Load(), failed.Load())
-	}
-	for _, node := range nodes {
-		node.wantFlat(t)
+		client.CloseIdleConnections()
 	}
 }
 
-// ask sends a request, which is given up after a moment if it leaves.
-func ask(client *http.Client, url string, leaves bool) (status int) {
+// ask sends a request. One in ten clients leaves before the end of the response.
+func ask(client *http.Client, url string) (status int) {
 	r, err := http.NewRequest(http.MethodPost, url+"/", strings.NewReader(strings.Repeat("x", rand.IntN(5_000))))
 	if err != nil {
 		return 0
@@ -123,7 +137,7 @@ func ask(client *http.Client, url string, leaves bool) (status int) {
 		return 0
 	}
 	defer res.Body.Close()
-	if !leaves { // without that, the connection is closed
+	if rand.IntN(10) > 0 { // without that, the connection is closed
 		_, _ = io.Copy(io.Discard, res.Body)
 	}
 	return res.StatusCode

@@ -54,13 +54,13 @@ func TestProof_Table(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "test"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	script := begin + "suites='good | it holds | sh | true\nbad | it does not | sh | false\nlost | nobody knows | no-such-program | true'\n" + end
+	script := begin + "suites='good | it holds | sh | true\nbad | it does not | sh | false\nlost | nobody knows | no-such-program | true\nfar | elsewhere | sh | eval echo no network; exit 77'\n" + end
 	write(t, filepath.Join(dir, "test", "proof"), script)
 	for args, want := range map[string][]string{
-		"":          {"exit 1", "| good | it holds | green | 0:0", "| bad | it does not | **red**, test/.cache/proof/bad.log |", "| lost | nobody knows | not here: no no-such-program | |"},
+		"":          {"exit 1", "| good | it holds | green | 0:0", "| bad | it does not | **red**, test/.cache/proof/bad.log |", "| lost | nobody knows | not here: no no-such-program | |", "| far | elsewhere | not here: no network | 0:0"},
 		"good lost": {"exit 0", "| good | it holds | green |", "| lost |"},
-		"--names":   {"exit 0", "good\nbad\nlost\n"},
-		"else":      {"exit 2", "there is no suite else; the suites are: good bad lost"},
+		"--names":   {"exit 0", "good\nbad\nlost\nfar\n"},
+		"else":      {"exit 2", "there is no suite else; the suites are: good bad lost far"},
 	} {
 		cmd := exec.Command("bash", "-c", "bash test/proof "+args+" 2>&1; echo exit $?")
 		cmd.Dir = dir

@@ -37,6 +37,7 @@ type admission struct {
 	shadowSets     []limiter.Shadow // claims on limits in shadow mode by limit, and the decisions about them
 	shadowsTaken   bool             // the call that allowed the request has decided them
 	shadowRefusals []refusal        // what limits in shadow mode would have refused
+	shadowNotes    []shadowNote     // what is noted of those for which permits would be returned
 	ofShare        sharePermit      // what was taken of this node's share besides; see takeWithinShare
 	takenPermits   []takenPermit    // the permits that were taken, with their stores
 
@@ -66,7 +67,7 @@ func (a *admission) reset() {
 	a.ofShare = sharePermit{}
 	a.waited, a.waitTime, a.banned = false, 0, false
 	a.shadowSets, a.shadowsTaken = a.shadowSets[:0], false
-	a.shadowRefusals = a.shadowRefusals[:0]
+	a.shadowRefusals, a.shadowNotes = a.shadowRefusals[:0], a.shadowNotes[:0]
 	a.takenPermits = a.takenPermits[:0]
 	a.settled.pending = a.settled.pending[:0]
 	a.settled.refunded, a.err, a.admitter = false, nil, nil

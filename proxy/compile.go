@@ -120,7 +120,7 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	r.holds = r.holds || l.Algorithm.HasLeases()
 	r.settles = r.settles || r.holds || l.Count != nil
 	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
-	l.refusalLimit = refusalLimit(from)
+	l.refusalLimit, l.shadowNotes = refusalLimit(from), shadowNotes(from)
 	r.addKey(l.Key)
 	for _, s := range []*key.Spec{l.Distinct, l.Subject()} {
 		if s != nil {

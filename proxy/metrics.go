@@ -61,6 +61,7 @@ type proxyMetrics struct {
 	listMatches      *prometheus.CounterVec
 	resets           *prometheus.CounterVec
 	returns          *prometheus.CounterVec
+	shadowWrong      *prometheus.CounterVec
 	waits            *prometheus.CounterVec
 	waiting          *prometheus.GaugeVec
 	newKeys          *prometheus.CounterVec
@@ -109,6 +110,7 @@ func newMetrics(r prometheus.Registerer) *proxyMetrics {
 	m.unknownPlans = counter("plan_unknown_total", "Requests to which the own rates of a limit with plans applied, because the key had no plan or one that the limit does not have.", "route", "limit", "reason")
 	m.resets = counter("cooldown_resets_total", "Cooldowns reset by a response on another route.", "route", "limit")
 	m.returns = counter("returns_total", "Requests whose permits a limit has returned because of a response on another route.", "route", "limit")
+	m.shadowWrong = counter("shadow_wrong_total", "Requests that a limit in shadow mode would have refused, and whose permits a response on another route would have returned later.", "route", "limit")
 	m.waits = counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests waiting for a permit."}, []string{"route", "limit"})
 	m.unloggedResets = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "HTTP/2 requests reset by their clients that were left out of the log."})

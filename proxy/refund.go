@@ -119,6 +119,7 @@ func (a *admitter) settle(ctx context.Context, q *admission, o *forwardOutcome) 
 			}
 			a.refund(ctx, q, t)
 		}
+		a.refundShadowNotes(q, rule)
 	}
 	for _, c := range q.settled.started {
 		err := c.wait()
@@ -157,6 +158,7 @@ func (a *admitter) settleHead(q *admission, rule refundRule) {
 			q.settled.start("refund", startRefund(t.store, q.settled.pending, t.permit))
 		}
 	}
+	a.refundShadowNotes(q, rule)
 }
 
 // start records a call that was started.

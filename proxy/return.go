@@ -106,9 +106,10 @@ func (a *admitter) startReturn(r *permitReturn, subject limiter.Key) (wait func(
 	if err != nil {
 		return func() (int, error) { return 0, err }
 	}
-	inStore := startReturn(a.store, r.limits, subject)
+	inStore, wrong := startReturn(a.store, r.limits, subject), a.countWrong(r.of, subject)
 	return func() (int, error) {
 		n, err := inStore()
+		err = errors.Join(err, wrong())
 		a.metrics.returns.WithLabelValues(r.of.Route, r.of.Name).Add(float64(here + n))
 		return here + n, err
 	}

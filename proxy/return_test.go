@@ -242,3 +242,52 @@ routes:
 		send(429, "8")
 	})
 }
+
+// Without a mode such a limit is in shadow mode: it decides as if it refused, and counts the refusals that would
+// have hit users.
+func TestReturn_ConversionInShadow(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
+		w := newProxy(t, strings.ReplaceAll(`
+keys: {phone: {from: "header:X-Phone", normalize: digits}, country: "header:X-Country"}
+routes:
+  - name: send
+    match: {path: /send}
+    upstream: 'URL'
+    refund_on: {status: [5xx]}
+    limits: [{name: unused, key: country, rates: [1/1h, 9/1d], return_on: {route: verify, key: phone}, conversion: 50%}]
+  - {name: verify, match: {path: /verify}, upstream: 'URL', limits: [{name: guesses, key: phone, rate: 100/1h}]}
+`, "URL", url), use)
+		send := func(phones ...string) {
+			t.Helper()
+			for _, phone := range phones {
+				w.sends(200, "POST", "/send", "X-Country: CN", "X-Phone: "+phone)
+			}
+		}
+		verify := func(phone string) { t.Helper(); w.sends(200, "POST", "/verify", "X-Phone: "+phone) }
+		wants := func(refused, wrong float64) {
+			t.Helper()
+			if got := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("send", "unused", shadowRefused)); got != refused {
+				t.Errorf("%v would have been refused; want %v", got, refused)
+			}
+			if got := testutil.ToFloat64(w.metrics.shadowWrong.WithLabelValues("send", "unused")); got != wrong {
+				t.Errorf("%v of them wrongly; want %v", got, wrong)
+			}
+		}
+		send("1", "2", "2", "3")
+		w.sends(503, "POST", "/send?status=503", "X-Country: CN", "X-Phone: 4") // refunded: there is no code
+		wants(4, 0)
+		verify("4")
+		w.sends(403, "POST", "/verify?status=403", "X-Phone: 2")
+		wants(4, 0)
+		verify("2") // both its sends would have been refused, so that it confirms nothing
+		verify("2")
+		send("5")
+		wants(5, 2)
+		verify("1") // one confirmed: two may be open
+		send("6", "6")
+		wants(5, 2)
+		send("7")
+		wants(6, 2)
+	})
+}

@@ -96,6 +96,7 @@ type limit struct {
 	plans        map[string]*plan               // by name; nil without plans
 	hasKeyName   bool                           // RedissonName contains {key}
 	isPlain      bool                           // its claims need only a key, and are the same for all keys; see claim
+	shadowNotes  *limiter.Limit                 // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
 	refusalLimit limiter.Limit                  // the limit on the number of refusals before a penalty
 	decisions    [numDecisionResults]counterRef // by result
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // takerFor returns what takes the claims of q: in the same call of the store, each limit in shadow
@@ -77,6 +78,70 @@ func (a *admitter) decideShadow(ctx context.Context, q *admission) {
 		a.metrics.countDecisions(set, &s.Decision)
 		q.addShadowRefusals(set, &s.Decision)
 		q.addTaken(a.store, set, &s.Decision, nil)
+		if !s.Decision.Allowed && of.Return != nil && set.claims[0].Value != (limiter.Key{}) {
+			a.noteShadowRefusal(ctx, q, of, set.claims[0].Value)
+		}
+	}
+}
+
+// maxShadowNotes is how many requests of a subject are noted that a limit in shadow mode would have refused.
+const maxShadowNotes = 64
+
+// shadowNotes returns the limit under which those requests are noted, with the subject as key and as subject, over
+// the longest window. It refuses nothing.
+func shadowNotes(of *config.Limit) *limiter.Limit {
+	if of.Return == nil || of.Mode != config.Shadow {
+		return nil
+	}
+	rate := limiter.Rate{Count: maxShadowNotes}
+	for _, counted := range of.Rates {
+		rate.Window = max(rate.Window, counted.Window)
+	}
+	return &limiter.Limit{Name: of.ID + ":shadow:refused", Rate: rate, Algorithm: limiter.SlidingLog, Noted: true}
+}
+
+// A shadowNote is a request that a limit in shadow mode would have refused.
+type shadowNote struct {
+	of     *limit
+	claims []limiter.Claim
+	permit limiter.Permit
+}
+
+// noteShadowRefusal notes that of would have refused q. If a response returns permits of the subject later, the refusal
+// would have been wrong: see countWrong.
+func (a *admitter) noteShadowRefusal(ctx context.Context, q *admission, of *limit, subject limiter.Key) {
+	n := shadowNote{of: of, claims: []limiter.Claim{{Limit: of.shadowNotes, Key: subject, Cost: 1, Value: subject, Source: q.source}}}
+	var d limiter.Decision
+	began := time.Now()
+	err := a.store.Take(ctx, n.claims, &d)
+	a.metrics.observeStoreCall("take", time.Since(began), err)
+	if err == nil && d.Allowed {
+		n.permit = d.Permit
+		q.shadowNotes = append(q.shadowNotes, n)
+	}
+}
+
+// refundShadowNotes withdraws the notes of a request whose permits the rule refunds: no code of it can be used.
+func (a *admitter) refundShadowNotes(q *admission, rule refundRule) {
+	q.shadowNotes = slices.DeleteFunc(q.shadowNotes, func(n shadowNote) bool {
+		if !rule.applies(n.of) {
+			return false
+		}
+		q.settled.start("refund", startRefund(a.store, n.claims, n.permit))
+		return true
+	})
+}
+
+// countWrong counts the requests of a subject that a limit in shadow mode would have refused, and whose code was used.
+func (a *admitter) countWrong(of *limit, subject limiter.Key) (wait func() error) {
+	if of.shadowNotes == nil {
+		return func() error { return nil }
+	}
+	returned := startReturn(a.store, []*limiter.Limit{of.shadowNotes}, subject)
+	return func() error {
+		n, err := returned()
+		a.metrics.shadowWrong.WithLabelValues(of.Route, of.Name).Add(float64(n))
+		return err
 	}
 }
 

@@ -242,7 +242,7 @@ routes:
   - {match: {path: /once}, upstream: demo, idempotency: {header: Idempotency-Key}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
   - {match: {path: /v1/sms/send}, upstream: demo, new_keys: 100/1m, limits: [{key: "header:X-Phone", rate: 1/1h}]}
   - {name: again, match: {path: /again}, upstream: demo, limits: [{key: "header:X-Phone", cooldown: [1h], reset_on: {route: right}}]}
-  - {name: unused, match: {path: /unused}, upstream: demo, limits: [{key: client_ip, rate: 1000/1h, return_on: {route: right, key: "header:X-Phone"}}]}
+  - {name: unused, match: {path: /unused}, upstream: demo, limits: [{key: client_ip, rate: 1000/1h, return_on: {route: right, key: "header:X-Phone"}}, {name: few, key: client_ip, rate: 1/1h, return_on: {route: right, key: "header:X-Phone"}, mode: shadow}]}
   - {name: right, match: {path: /right}, upstream: demo, limits: [{key: "header:X-Phone", rate: 9/1h, plans: {pro: 90/1h}}]}
   - {match: {path: /wait}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/500ms, wait: 20s}]}
   - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}

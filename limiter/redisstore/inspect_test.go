@@ -1,10 +1,12 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -171,7 +173,8 @@ func impatientStore(t *testing.T, address string) *redisstore.Store {
 	return store
 }
 
-// silentOnce returns an address at which the first connection gets no reply; all others are those of the server.
+// silentOnce returns an address of the server at which the first call of a script gets no reply, nor does its connection
+// from then on.
 func silentOnce(t *testing.T, server string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -180,15 +183,12 @@ func silentOnce(t *testing.T, server string) string {
 	var all sync.WaitGroup
 	t.Cleanup(all.Wait)
 	t.Cleanup(func() { l.Close() })
+	var silent atomic.Bool
 	all.Go(func() {
-		for silent := true; ; silent = false {
+		for {
 			client, err := l.Accept()
 			if err != nil {
 				return
-			}
-			if silent {
-				all.Go(func() { defer client.Close(); _, _ = io.Copy(io.Discard, client) })
-				continue
 			}
 			redis, err := net.Dial("tcp", server)
 			if err != nil {
@@ -196,7 +196,20 @@ func silentOnce(t *testing.T, server string) string {
 				client.Close()
 				return
 			}
-			all.Go(func() { defer redis.Close(); _, _ = io.Copy(redis, client) })
+			all.Go(func() {
+				defer redis.Close()
+				for said := make([]byte, 64<<10); ; {
+					n, err := client.Read(said)
+					if err != nil {
+						return
+					}
+					if bytes.Contains(bytes.ToUpper(said[:n]), []byte("EVAL")) && silent.CompareAndSwap(false, true) {
+						_, _ = io.Copy(io.Discard, client)
+						return
+					}
+					_, _ = redis.Write(said[:n])
+				}
+			})
 			all.Go(func() { defer client.Close(); _, _ = io.Copy(client, redis) })
 		}
 	})

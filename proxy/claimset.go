@@ -50,6 +50,16 @@ func (s claimSet) indexOf(of *limit) int {
 	return slices.IndexFunc(s.windows, func(w *window) bool { return w.of == of })
 }
 
+// remove removes the claims on a limit.
+func (s *claimSet) remove(of *limit) {
+	from := s.indexOf(of)
+	if from < 0 {
+		return
+	}
+	_, to := s.limitAt(from)
+	s.claims, s.windows = slices.Delete(s.claims, from, to), slices.Delete(s.windows, from, to)
+}
+
 // anyLimit reports whether there is a claim on a limit for which such returns true.
 func (s claimSet) anyLimit(such func(*limit) bool) bool {
 	return slices.ContainsFunc(s.windows, func(w *window) bool { return such(w.of) })

@@ -121,6 +121,8 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	r.settles = r.settles || r.holds || l.Count != nil
 	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
 	l.refusalLimit, l.shadowNotes = refusalLimit(from), shadowNotes(from)
+	l.trust = trustLimit(from)
+	r.trusts = r.trusts || l.trust != nil
 	r.addKey(l.Key)
 	for _, s := range []*key.Spec{l.Distinct, l.Subject()} {
 		if s != nil {

@@ -96,7 +96,7 @@ func (r *route) findEarlyLimits() {
 		switch {
 		case inBody(l.Key) || inBody(l.Distinct) || inBody(l.Subject()):
 			body = true
-		case l.Mode == config.Enforce && l.Wait == 0:
+		case l.Mode == config.Enforce && l.Wait == 0 && l.trust == nil:
 			early = append(early, l)
 		}
 	}

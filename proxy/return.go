@@ -109,9 +109,58 @@ func (a *admitter) startReturn(r *permitReturn, subject limiter.Key) (wait func(
 	inStore, wrong := startReturn(a.store, r.limits, subject), a.countWrong(r.of, subject)
 	return func() (int, error) {
 		n, err := inStore()
-		err = errors.Join(err, wrong())
+		err = errors.Join(err, wrong(), a.trust(r.of, subject, here+n))
 		a.metrics.returns.WithLabelValues(r.of.Route, r.of.Name).Add(float64(here + n))
 		return here + n, err
+	}
+}
+
+// trustLimit returns the limit that remembers the subjects which of trusts: each is a key with itself as its one
+// value, so that any other value is refused exactly as long as the subject is trusted.
+func trustLimit(of *config.Limit) *limiter.Limit {
+	if of.Trust == 0 {
+		return nil
+	}
+	return &limiter.Limit{Name: of.ID + ":trust:verified", Rate: limiter.Rate{Count: 1, Window: of.Trust}, Algorithm: limiter.Distinct}
+}
+
+// trust trusts a subject from now on if permits of it were returned, or if it is trusted: a response that returns
+// nothing earns no trust.
+func (a *admitter) trust(of *limit, subject limiter.Key, returned int) error {
+	if of.trust == nil || subject == (limiter.Key{}) {
+		return nil
+	}
+	ctx, cancel := a.withTimeout(context.Background())
+	defer cancel()
+	if returned == 0 && !a.isTrusted(ctx, of, subject) {
+		return nil
+	}
+	var d limiter.Decision
+	return a.take(ctx, []limiter.Claim{{Limit: of.trust, Key: subject, Cost: 1, Value: subject}}, &d)
+}
+
+// isTrusted reports whether of trusts a subject. A store that does not answer trusts nobody.
+func (a *admitter) isTrusted(ctx context.Context, of *limit, subject limiter.Key) bool {
+	var d limiter.Decision
+	other := subject
+	other[0]++
+	err := a.store.Peek(ctx, []limiter.Claim{{Limit: of.trust, Key: subject, Cost: 1, Value: other}}, &d)
+	return err == nil && !d.Allowed
+}
+
+// dropTrusted removes the claims of q on limits that trust its subject: they neither count nor refuse it.
+func (a *admitter) dropTrusted(ctx context.Context, q *admission) {
+	for _, l := range q.route.limits {
+		set := &q.claims
+		if l.Mode == config.Shadow {
+			set = &q.shadows
+		}
+		if l.trust == nil {
+			continue
+		}
+		if i := set.indexOf(l); i >= 0 && set.claims[i].Value != (limiter.Key{}) && a.isTrusted(ctx, l, set.claims[i].Value) {
+			set.remove(l)
+		}
 	}
 }
 

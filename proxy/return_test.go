@@ -291,3 +291,43 @@ routes:
 		wants(6, 2)
 	})
 }
+
+// A subject whose code was used is neither counted nor refused for a time.
+func TestReturn_Trust(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
+		w := newProxy(t, strings.ReplaceAll(`
+keys: {phone: {from: "header:X-Phone", normalize: digits}, country: "header:X-Country"}
+routes:
+  - name: send
+    match: {path: /send}
+    upstream: 'URL'
+    limits:
+      - {name: unused, key: country, rate: 2/1h, return_on: {route: verify, key: phone}, conversion: 50%, trust: 30d, mode: enforce}
+      - {name: quiet, key: country, rate: 2/1h, return_on: {route: verify, key: phone}, trust: 30d, mode: shadow}
+      - {name: all, key: country, rate: 13/1h}
+  - {name: verify, match: {path: /verify}, upstream: 'URL', limits: [{name: guesses, key: phone, rate: 100/1h}]}
+`, "URL", url), use)
+		send := func(status int, phones ...string) {
+			t.Helper()
+			for _, phone := range phones {
+				w.sends(status, "POST", "/send", "X-Country: CN", "X-Phone: "+phone)
+			}
+		}
+		verify := func(phone string) { t.Helper(); w.sends(200, "POST", "/verify", "X-Phone: "+phone) }
+		verify("9") // without a request to send it earns no trust
+		send(200, "9", "1")
+		send(429, "2")
+		verify("2")
+		send(429, "2")
+		verify("1")
+		send(200, "1", "1", "1", "1", "1") // 1 of 3 may be open, and is
+		send(200, "3", "3")
+		send(429, "4")
+		send(200, "1")
+		verify("1") // nothing was taken: no further subject counts as confirmed
+		send(429, "4")
+		send(200, "1", "1", "1")
+		send(429, "1") // other limits hold
+	})
+}

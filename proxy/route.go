@@ -30,6 +30,7 @@ type route struct {
 	looksUp           bool                         // some limit has a list of keys with rates of their own, by hash, or with plans
 	readsQuery        bool                         // a key is read from the query
 	readsLate         bool                         // a key or a cost is read from the body, or from a token, which takes long to verify
+	trusts            bool                         // some limit does not count subjects that it trusts
 	waits             bool                         // some limit lets requests wait for a permit
 	holds             bool                         // some limit is on concurrent requests, whose permits are held until the end of the response
 	settlesHead       bool                         // the head of a response may refund or return permits, or reset cooldowns
@@ -97,6 +98,7 @@ type limit struct {
 	hasKeyName   bool                           // RedissonName contains {key}
 	isPlain      bool                           // its claims need only a key, and are the same for all keys; see claim
 	shadowNotes  *limiter.Limit                 // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
+	trust        *limiter.Limit                 // remembers the subjects that are not counted, see trustLimit; nil without trust
 	refusalLimit limiter.Limit                  // the limit on the number of refusals before a penalty
 	decisions    [numDecisionResults]counterRef // by result
 }

@@ -26,6 +26,8 @@ type limitForm struct {
 	ReturnOn *returnForm `yaml:"return_on,omitempty"`
 	// Conversion is the part of the requests beyond the rate that return_on must return: 35% grants for each subject with a return in the window 1.86 further requests that need not be returned. The mode is shadow unless it is given.
 	Conversion string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]*%$"`
+	// Trust is how long a subject of return_on is neither counted nor refused by this limit after permits of it were returned.
+	Trust duration `yaml:"trust,omitempty"`
 	// Overrides are other rates for some values of the key. In a pushed file these values are hashed, like those of lists; addresses are not.
 	Overrides map[string]*list `yaml:"overrides,omitempty"`
 	// Plans are the rates of each plan, by its name, or none for no limit. A key without a plan, or with one that is not listed, has the limit's own rates. Another plan keeps what is used.

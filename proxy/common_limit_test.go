@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -81,4 +84,38 @@ func TestReplay_CommonLimitOnce(t *testing.T) {
 	if l := common.Limits[0]; l.Name != "account" || l.Passed != 3 || l.Refused != 2 || !slices.Equal(l.Routes, []string{"a", "b", "quiet", "off"}) || len(l.Top) != 1 {
 		t.Errorf("%+v; want 3 passed and 2 refused of two routes together", l)
 	}
+}
+
+// A limit of several routes with plans, whose permits another route returns: the rates are those of the plan on each
+// route, and what is returned is returned for all of them.
+func TestCommonLimit_WithPlansAndReturns(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "plans.txt")
+	if err := os.WriteFile(list, []byte("ann=pro\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, `
+keys: {user: "header:X-User", phone: "header:X-Phone"}
+limits: {quota: {key: user, rate: 2/1h, plan: {list: '`+list+`'}, plans: {pro: 4/1h}, return_on: {route: verify, key: phone}}}
+routes:
+  - {name: a, match: {path: /a}, respond: {status: 200}, limits: quota}
+  - {name: b, match: {path: /b}, respond: {status: 200}, limits: [quota, {name: own, key: user, rate: 100/1h}]}
+  - {name: verify, match: {path: /verify, methods: [POST]}, respond: {status: 200}, limits: [{name: v, key: phone, rate: 100/1h}]}
+`, use)
+		for user, n := range map[string]int{"ann": 4, "bob": 2} {
+			for i := range n {
+				w.sends(200, "GET", []string{"/a", "/b"}[i%2], "X-User: "+user, "X-Phone: "+user+fmt.Sprint(i/2))
+			}
+			w.sends(429, "GET", "/a", "X-User: "+user, "X-Phone: x")
+			w.sends(429, "GET", "/b", "X-User: "+user, "X-Phone: x")
+			w.sends(200, "POST", "/verify", "X-Phone: "+user+"0") // one request on each route
+			w.sends(200, "GET", "/b", "X-User: "+user, "X-Phone: x")
+			w.sends(200, "GET", "/a", "X-User: "+user, "X-Phone: x")
+			w.sends(429, "GET", "/b", "X-User: "+user, "X-Phone: x")
+		}
+		l := w.stands("user=ann")[".quota"]
+		if l.Plan != "pro" || len(l.Windows) != 1 || l.Windows[0].Rate != "4/1h" || l.Windows[0].Used != 4 {
+			t.Errorf("%+v; want the limit once, with its plan and 4 used", l)
+		}
+	})
 }

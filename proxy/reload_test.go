@@ -1,13 +1,24 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 func TestReload_KeepsWhatWasTaken(t *testing.T) {
@@ -132,4 +143,106 @@ func TestReload_NoRequestSeesHalf(t *testing.T) {
 	}
 	close(stop)
 	all.Wait()
+}
+
+// writeMillion writes a list of a million values, which begin with prefix.
+func writeMillion(t testing.TB, path, prefix string) {
+	var text bytes.Buffer
+	for i := range 1_000_000 {
+		fmt.Fprintf(&text, "%s%08d\n", prefix, i)
+	}
+	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func millionYAML(list string) string {
+	return "lists: {friends: {key: 'header:X-User', file: '" + list + "', action: bypass}, staff: {key: 'header:X-User', values: [ann], action: bypass}}\n" +
+		"routes: [{match: {path: /a}, respond: {body: ok}, lists: [friends, staff], limits: [{key: global, rate: 1/1h}]}]\n"
+}
+
+// While a list of a million values is loaded, requests go on under the one before: none fails, and those that come
+// meanwhile do not wait for it.
+func TestReload_OfAMillionValuesStopsNobody(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "friends.txt")
+	writeMillion(t, list, "old-")
+	w := newProxy(t, millionYAML(list))
+	w.sends(200, "GET", "/a", "X-User: bob") // the one of the hour
+	writeMillion(t, list, "new-")
+	var clients sync.WaitGroup
+	var answered atomic.Int64
+	stop := make(chan struct{})
+	for range 4 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if one, other := w.send("GET", "/a", "X-User: old-00999999").Code, w.send("GET", "/a", "X-User: new-00999999").Code; one == 429 && other == 429 {
+					// the reload may have been between the two; then the second is of the new list
+					if again := w.send("GET", "/a", "X-User: new-00999999").Code; again != 200 {
+						t.Errorf("a user of neither list: %d %d, then %d", one, other, again)
+					}
+				}
+				if code := w.send("GET", "/a", "X-User: ann").Code; code != 200 {
+					t.Errorf("status %d during the reload", code)
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	await.Until(t, "requests are answered", func() bool { return answered.Load() > 4 })
+	before := answered.Load()
+	if _, err := w.Reload(t.Context()); err != nil {
+		t.Error(err)
+	}
+	during := answered.Load() - before
+	close(stop)
+	clients.Wait()
+	if during < 10 {
+		t.Errorf("%d rounds of requests were answered during the reload; want that they go on", during)
+	}
+	w.sends(200, "GET", "/a", "X-User: new-00000000")
+	w.sends(429, "GET", "/a", "X-User: old-00000000")
+}
+
+// BenchmarkReload_OfAMillionValues is the time of a reload with a list of a million values, of which 2 s are the
+// most, and the memory of a value, of which 100 bytes are.
+func BenchmarkReload_OfAMillionValues(b *testing.B) {
+	list := filepath.Join(b.TempDir(), "friends.txt")
+	before := heapInUse()
+	path := filepath.Join(b.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(millionYAML(list)), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	writeMillion(b, list, "k0-")
+	c, err := config.Load(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := New(b.Context(), Options{Path: path, Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	c = nil
+	for i := 1; b.Loop(); i++ {
+		b.StopTimer()
+		writeMillion(b, list, fmt.Sprintf("k%d-", i%10))
+		b.StartTimer()
+		if _, err := p.Reload(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(heapInUse()-before)/1e6, "bytes/value")
+}
+
+// heapInUse returns the bytes in use after a garbage collection.
+func heapInUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

@@ -82,7 +82,8 @@ func (c *caller) askOfAll(counted *counter) {
 
 // The logs of three nodes together, replayed, give the counts of the run, exactly where one limit decides.
 // Where several compete, or permits are returned, or keys banned, the order of the requests of one
-// millisecond matters, which no log has: then they differ by a share of the requests of the route.
+// millisecond matters, which no reply of Redis has, and neither a log: then they differ by a few. In 14 runs 152 of
+// 196 counts were equal, and the largest difference was 6 of 640 refusals; the test grants 2 % of the requests.
 func TestReplay_LogsOfAllNodes(t *testing.T) {
 	t.Parallel()
 	server, upstream := redistest.Start(t), failing(t)
@@ -120,7 +121,7 @@ func TestReplay_LogsOfAllNodes(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != 0 || got.Requests != counted.total() || got.Result.Unknown != 0 {
 		t.Fatalf("simulate exits %d with %d of %d requests, %d unknown: %v: %s", code, got.Requests, counted.total(), got.Result.Unknown, err, stderr)
 	}
-	percent := map[string]int64{"one": 0, "verify": 0, "long": 5, "short": 5, "banned": 10}
+	percent := map[string]int64{"one": 0, "verify": 0, "long": 2, "short": 2, "banned": 2}
 	for _, r := range got.Result.Routes {
 		for _, l := range r.Limits {
 			simulated, want := l.Refused+l.Shadowed, counted.limits[r.Name+"."+l.Name]

@@ -102,7 +102,7 @@ func overrideTag(k limiter.Key) string { return hex.EncodeToString(k[len(k)-1:])
 // the rest of a line does not show all.
 func (g *generation) setLoggedKeys(r *route) {
 	for _, l := range r.limits {
-		for _, s := range []*key.Spec{l.Key, l.Distinct, l.Subject()} {
+		for _, s := range []*key.Spec{l.Key, l.Distinct, l.Subject(), l.PriceKey()} {
 			if s != nil && !slices.Contains(r.loggedKeys, s) && !g.logShows(s) && !strings.ContainsAny(s.Name, " =") {
 				r.loggedKeys = append(r.loggedKeys, s)
 			}

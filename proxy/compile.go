@@ -124,7 +124,7 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	l.trust = trustLimit(from)
 	r.trusts = r.trusts || l.trust != nil
 	r.addKey(l.Key)
-	for _, s := range []*key.Spec{l.Distinct, l.Subject()} {
+	for _, s := range []*key.Spec{l.Distinct, l.Subject(), l.PriceKey()} {
 		if s != nil {
 			r.addKey(s)
 		}
@@ -156,7 +156,8 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 		}
 	}
 	r.addPlans(l, override)
-	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Distinct == nil && l.Return == nil && l.RedissonName == "" && l.overrides == nil && l.hashed == nil && l.plans == nil
+	r.hasBudgets = r.hasBudgets || l.Prices != nil
+	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Prices == nil && l.Distinct == nil && l.Return == nil && l.RedissonName == "" && l.overrides == nil && l.hashed == nil && l.plans == nil
 	return policies
 }
 

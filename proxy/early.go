@@ -94,7 +94,7 @@ func (r *route) findEarlyLimits() {
 	var early []*limit
 	for _, l := range r.limits {
 		switch {
-		case inBody(l.Key) || inBody(l.Distinct) || inBody(l.Subject()):
+		case inBody(l.Key) || inBody(l.Distinct) || inBody(l.Subject()) || inBody(l.PriceKey()):
 			body = true
 		case l.Mode == config.Enforce && l.Wait == 0 && l.trust == nil:
 			early = append(early, l)

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +18,7 @@ func (e *explainer) explainKeys() {
 	r := e.x.route
 	var specs []*key.Spec
 	for _, l := range r.limits {
-		for _, s := range []*key.Spec{l.Key, l.Distinct, l.Subject()} {
+		for _, s := range []*key.Spec{l.Key, l.Distinct, l.Subject(), l.PriceKey()} {
 			if s != nil {
 				specs = append(specs, s)
 			}
@@ -146,12 +148,18 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 		set = x.shadows
 	}
 	explained.Plan, explained.PlanFrom = x.planOf(l), x.planFrom(l)
+	if l.Prices != nil {
+		explained.Price = e.explainPrice(l.Prices)
+	}
 	switch {
 	case err != nil:
 		explained.Reason = err.Error()
 		return
 	case len(set.claims) == 0 && explained.Plan != "":
 		explained.Reason = "the plan " + explained.Plan + " has no limit"
+		return
+	case len(set.claims) == 0 && l.Prices != nil:
+		explained.Reason = "the key is missing, or the number costs nothing"
 		return
 	case len(set.claims) == 0:
 		explained.Reason = "the key is missing, and on_missing or on_invalid is skip"
@@ -180,7 +188,24 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 		explained.Windows = append(explained.Windows, ExplainedWindow{
 			Rate: rateText(w), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
 		})
+		if l.Prices != nil {
+			explained.Windows[len(explained.Windows)-1].Left = l.Prices.Text(o.Remaining)
+		}
 	}
+}
+
+// explainPrice returns what the number of the request costs, and why: 0.075 EUR: +4915, mobile, line 812 of
+// prices.csv.
+func (e *explainer) explainPrice(p *config.Prices) string {
+	price, found, err := e.generation.price(e.x, p)
+	if err != nil {
+		return err.Error()
+	}
+	text := p.Text(price.Amount) + ": "
+	if !found {
+		text += "no row has the number, so that it costs the dearest: "
+	}
+	return fmt.Sprintf("%s%s, %s, line %d of %s", text, cmp.Or(price.Prefix, "*"), cmp.Or(string(price.Type), "*"), price.Line, p.File)
 }
 
 // rateText returns the rate of w as written in the configuration.
@@ -195,7 +220,7 @@ func rateText(w *window) string {
 		}
 		return strings.Join(steps, " ")
 	}
-	return w.Rate.String()
+	return w.of.RateText(w.Rate)
 }
 
 // longestWindow returns the longest window of rates.

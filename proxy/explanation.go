@@ -107,6 +107,7 @@ type ExplainedLimit struct {
 	OnStoreFailure string   `json:"on_store_failure"`
 	Exposed        bool     `json:"expose"`
 	Cost           int64    `json:"cost"`
+	Price          string   `json:"price,omitempty"`    // of a budget: what the request costs, and why
 	Wait           string   `json:"wait,omitempty"`     // the maximum time that a request waits for a permit
 	Penalty        string   `json:"penalty,omitempty"`  // the consequence of refusals
 	Returned       string   `json:"returned,omitempty"` // by which responses of another route permits are returned
@@ -137,6 +138,7 @@ type ExplainedWindow struct {
 	Most      int64  `json:"most"`
 	WaitMS    int64  `json:"wait_ms,omitempty"` // until the request would be allowed
 	Banned    bool   `json:"banned,omitempty"`
+	Left      string `json:"left,omitempty"` // of a budget: what remains, as money
 }
 
 // An ExplainedDecision is the joint decision of the limits in enforce mode.

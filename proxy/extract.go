@@ -19,6 +19,9 @@ import (
 // errCost reports that the cost of a request is not valid.
 var errCost = errors.New("cost not acceptable")
 
+// errPrice reports that the price of a request alone exceeds a budget.
+var errPrice = errors.New("the price exceeds the budget")
+
 // An extracted holds the keys of a request, and the data from which they are read.
 type extracted struct {
 	query      url.Values
@@ -107,6 +110,13 @@ func (g *generation) claimFully(x *exchange, l *limit, k *extractedKey) (err err
 			return err
 		}
 	}
+	if l.Prices != nil {
+		price, _, err := g.price(x, l.Prices)
+		if err != nil || price.Amount == 0 {
+			return err
+		}
+		cost *= price.Amount
+	}
 	var value, previousValue limiter.Key
 	if l.Distinct != nil {
 		used, err := g.key(x, l.Distinct)
@@ -151,10 +161,24 @@ func (g *generation) claimFully(x *exchange, l *limit, k *extractedKey) (err err
 	return nil
 }
 
-// checkCost returns errCost if a request of this cost could never be allowed.
+// price returns what the number of the request costs. found is false if the list has no price for it, or
+// the request has none; then it is the dearest.
+func (g *generation) price(x *exchange, p *config.Prices) (price key.Price, found bool, err error) {
+	k, err := g.key(x, p.Key)
+	if err != nil {
+		return key.Price{}, false, err
+	}
+	price, found = p.Table.Of(k.number)
+	return price, found, nil
+}
+
+// checkCost returns errCost, or errPrice of a budget, if a request of this cost could never be allowed.
 func (l *limit) checkCost(windows []*window, cost int64) error {
 	for _, w := range windows {
 		if cost > w.Capacity() {
+			if l.Prices != nil {
+				return fmt.Errorf("%s: %w", l.Name, errPrice)
+			}
 			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, errCost, cost)
 		}
 	}
@@ -207,6 +231,7 @@ type extractedKey struct {
 	previous limiter.Key // under the previous secret; zero if there is none
 	unkeyed  limiter.Key // without any secret; only set where new keys are limited, and kept in this process
 	text     string      // the key in the names of shared Redisson limiters
+	number   key.Number  // only on routes with budgets; zero if the key is no phone number
 	skip     bool        // the key is missing, and limits on it do not apply
 	masked   string      // the masked value, for the log; only of a sensitive key
 }
@@ -237,6 +262,9 @@ func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
 		return k, nil
 	}
 	k.text = value.Text()
+	if x.route.hasBudgets {
+		k.number = value.Number()
+	}
 	k.Key = g.config.Privacy.Hash(value.Parts)
 	if g.config.Privacy.Rotates {
 		k.previous, _ = g.config.Privacy.PreviousHash(value.Parts)

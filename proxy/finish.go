@@ -44,6 +44,9 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 		p.admitter.settle(ctx, &x.admission, &x.outcome)
 	}
 	x.stopRenewing()
+	if x.route != nil && x.route.hasBudgets {
+		p.metrics.countSpending(&x.admission)
+	}
 	if x.isTraced() {
 		p.endTrace(x)
 	}

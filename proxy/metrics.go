@@ -66,6 +66,8 @@ type proxyMetrics struct {
 	waiting          *prometheus.GaugeVec
 	newKeys          *prometheus.CounterVec
 	unknownPlans     *prometheus.CounterVec
+	spend            *prometheus.CounterVec
+	budgetRemaining  *prometheus.GaugeVec
 	reloads          *prometheus.CounterVec
 	generation       prometheus.Gauge
 	unloggedResets   prometheus.Counter
@@ -113,8 +115,10 @@ func newMetrics(r prometheus.Registerer) *proxyMetrics {
 	m.shadowWrong = counter("shadow_wrong_total", "Requests that a limit in shadow mode would have refused, and whose permits a response on another route would have returned later.", "route", "limit")
 	m.waits = counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests waiting for a permit."}, []string{"route", "limit"})
+	m.spend = counter("spend_total", "Prices of the requests that were counted by a budget and not refunded, in the unit of the prices.", "route", "limit", "unit")
+	m.budgetRemaining = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_budget_remaining_ratio", Help: "What is left of a budget with key: global, at its last decision."}, []string{"route", "limit", "window"})
 	m.unloggedResets = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "HTTP/2 requests reset by their clients that were left out of the log."})
-	r.MustRegister(m.generation, m.waiting, m.unloggedResets)
+	r.MustRegister(m.generation, m.waiting, m.budgetRemaining, m.unloggedResets)
 	// Prometheus sees no increase if a counter first appears with value 1, so counters that alerts
 	// use start at 0.
 	for _, result := range []string{"ok", "unchanged", "refused"} {
@@ -199,6 +203,27 @@ func (m *proxyMetrics) countDecisions(set claimSet, d *limiter.Decision) {
 		}
 		if known {
 			m.decision(of, result).Inc()
+		}
+	}
+}
+
+// countSpending counts what a request has cost that was not refunded, once for each limit, and shows what is
+// left of budgets that all requests share.
+func (m *proxyMetrics) countSpending(a *admission) {
+	for i := range a.takenPermits {
+		t := &a.takenPermits[i]
+		for j, to := 0, 0; j < len(t.claims.claims); j = to {
+			var of *limit
+			of, to = t.claims.limitAt(j)
+			if of.Prices != nil && (t.refunded == nil || !t.refunded[j]) {
+				m.spend.WithLabelValues(of.Route, of.Name, of.Prices.Unit).Add(of.Prices.Float(t.claims.claims[j].Cost))
+			}
+		}
+	}
+	for i := range min(len(a.decision.Outcomes), len(a.claims.windows)) {
+		w, o := a.claims.windows[i], a.decision.Outcomes[i]
+		if w.of.Prices != nil && w.of.Key.From.Source.IsConstant() && a.decided && !o.Unknown {
+			m.budgetRemaining.WithLabelValues(w.of.Route, w.of.Name, limiter.WindowName(w.Rate.Window)).Set(float64(o.Remaining) / float64(w.Rate.Count))
 		}
 	}
 }

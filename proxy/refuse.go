@@ -62,7 +62,7 @@ func (g *generation) refuseError(x *exchange, err error) respond.Response {
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
 	case errors.Is(err, body.ErrFull):
 		return respond.Unavailable(respond.BuffersFull, time.Second, "", x.id)
-	case errors.Is(err, errDenied):
+	case errors.Is(err, errDenied), errors.Is(err, errPrice):
 		return respond.Problem(respond.Forbidden, "", x.id)
 	case errors.Is(err, routing.ErrMethod):
 		return respond.NotAllowed(g.table.Allowed(&x.request), x.id)

@@ -82,7 +82,7 @@ func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
 	if of.Plan != nil && !l.knowsPlan(of, x) {
 		return false
 	}
-	for _, s := range []*key.Spec{of.Key, of.Distinct, of.Subject()} {
+	for _, s := range []*key.Spec{of.Key, of.Distinct, of.Subject(), of.PriceKey()} {
 		if s != nil && !l.knowsKey(s, x) {
 			return false
 		}

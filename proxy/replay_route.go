@@ -24,7 +24,7 @@ func keyOrigins(s *key.Spec) []key.Origin {
 
 // origins returns the origins that are needed to evaluate l.
 func (l *limit) origins() []key.Origin {
-	all := slices.Concat(keyOrigins(l.Key), keyOrigins(l.Distinct), keyOrigins(l.Subject()))
+	all := slices.Concat(keyOrigins(l.Key), keyOrigins(l.Distinct), keyOrigins(l.Subject()), keyOrigins(l.PriceKey()))
 	if l.Cost != nil {
 		all = append(all, l.Cost.From)
 	}

@@ -27,6 +27,7 @@ type route struct {
 	windows           []*window
 	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
 	permitReturns     []permitReturn               // permits of other routes that responses of this route return
+	hasBudgets        bool                         // some limit is a budget
 	looksUp           bool                         // some limit has a list of keys with rates of their own, by hash, or with plans
 	readsQuery        bool                         // a key is read from the query
 	readsLate         bool                         // a key or a cost is read from the body, or from a token, which takes long to verify

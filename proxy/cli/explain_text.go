@@ -147,7 +147,12 @@ func (e explainText) returns(t *tabwriter.Writer) {
 // verdict returns the result of one rate.
 func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) string {
 	var more []string
-	if l.Cost != 1 {
+	left := fmt.Sprintf("%d of %d", w.Remaining, w.Most)
+	switch {
+	case l.Price != "":
+		left = w.Left
+		more = append(more, "costs "+l.Price)
+	case l.Cost != 1:
 		more = append(more, fmt.Sprintf("costs %d", l.Cost))
 	}
 	if l.Scope != "overall" {
@@ -182,7 +187,7 @@ func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) st
 		tail = "; " + strings.Join(more, ", ")
 	}
 	if w.Allowed {
-		return e.good("allowed") + fmt.Sprintf(", %d of %d left%s", w.Remaining, w.Most, tail)
+		return e.good("allowed") + ", "+left+" left"+tail
 	}
 	after := (time.Duration(w.WaitMS) * time.Millisecond).String()
 	switch {

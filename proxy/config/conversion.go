@@ -13,7 +13,7 @@ func (l *limits) conversion(f *limitForm, limit *Limit) {
 	if !l.Given(&f.Conversion) {
 		return
 	}
-	l.without(f, "conversion", "concurrent", "distinct", "cooldown", "burst", "redisson_name", "redisson_version")
+	l.without(f, "conversion", "budget", "concurrent", "distinct", "cooldown", "burst", "redisson_name", "redisson_version")
 	if f.ReturnOn == nil {
 		l.Wrong(&f.Conversion, "without return_on no request is confirmed", "write return_on: {route: NAME, key: KEY} beside it")
 	}

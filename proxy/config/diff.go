@@ -187,6 +187,9 @@ func (c *Config) Parts(once []byte) Parts {
 			}
 		}
 	}
+	for name, p := range f.Prices {
+		sections["prices."+name] = line(p)
+	}
 	lists := map[string]string{}
 	for name, l := range f.Lists {
 		shown := *l

@@ -58,6 +58,9 @@ func Visit(s FileSource, name string) (problems Problems, ok bool) {
 	for _, name := range form.SortedKeys(main.Lists) {
 		r.attach(&main.Lists[name].File, maxList)
 	}
+	for _, name := range form.SortedKeys(main.Prices) {
+		r.attach(&main.Prices[name].File, maxList)
+	}
 	for _, name := range form.SortedKeys(main.Limits) {
 		r.attachPlans(main.Limits[name])
 	}

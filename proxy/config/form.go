@@ -61,6 +61,8 @@ type file struct {
 	Keys map[string]*keyForm `yaml:"keys,omitempty"`
 	// Lists are named lists of keys that bypass the limits, are denied, or alone are let through.
 	Lists map[string]*listForm `yaml:"lists,omitempty"`
+	// Prices are lists of what requests cost, for budgets.
+	Prices map[string]*pricesForm `yaml:"prices,omitempty"`
 	// Limits are the named limits that have one count for all routes that name them.
 	Limits map[string]*limitForm `yaml:"limits,omitempty"`
 	// Upstreams are the named upstreams.
@@ -120,6 +122,20 @@ type listForm struct {
 	Match string `yaml:"match" jsonschema:"default=exact,enum=exact,enum=prefix"`
 	// Action: bypass lets requests pass all limits of the route, deny refuses them with 403, only refuses all others with 403.
 	Action string `yaml:"action" jsonschema:"required,enum=bypass,enum=deny,enum=only"`
+}
+
+// pricesForm is a list of what requests cost.
+type pricesForm struct {
+	// File has one PREFIX,TYPE,PRICE per line, relative to this file: +4915,mobile,0.075. The row with the longest prefix counts that has the type of the line, or * for all; a number without a row costs the dearest price. # begins a comment. It is reloaded when it changes.
+	File string `yaml:"file,omitempty" jsonschema:"default="`
+	// Rows are such lines, in place of a file.
+	Rows list `yaml:"rows,omitempty"`
+	// Key is the phone number that a request is for.
+	Key *keyForm `yaml:"key" jsonschema:"required"`
+	// Unit is the currency, for people.
+	Unit string `yaml:"unit,omitempty"`
+	// Decimals of prices and budgets, which are counted exactly: the largest budget is 21474.83647 with 5, ten times that with 4. Others are other counts, which begin with nothing spent.
+	Decimals int `yaml:"decimals" jsonschema:"default=5,minimum=0,maximum=6"`
 }
 
 // routeForm is a route.

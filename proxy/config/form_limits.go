@@ -14,6 +14,10 @@ type limitForm struct {
 	Rate string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
 	// Rates are several rates with different windows.
 	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
+	// Budget are amounts of money, AMOUNT/WINDOW, instead of rates: 400/1d, 6000/31d. Each request costs its price, and no window, wherever it begins, has more than the amount. Clients see nothing of it unless expose is true.
+	Budget list `yaml:"budget,omitempty" jsonschema:"pattern=^\\s*[0-9]+(\\.[0-9]+)?/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*\\s*$"`
+	// Price is the name of the prices that requests cost, for a budget.
+	Price string `yaml:"price,omitempty"`
 	// Concurrent is how many requests of a key may be in progress at a time, instead of a rate.
 	Concurrent int `yaml:"concurrent,omitempty" jsonschema:"minimum=1,maximum=10000"`
 	// Distinct is a key whose distinct values are counted for each value of the first key, as in key: client_ip, distinct: phone, rate: 3/1h. A value counts until one window after its last use; using it again meanwhile takes no further permit.

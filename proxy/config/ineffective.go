@@ -65,11 +65,11 @@ func (u *upstreams) warnItself(pointer any, to *url.URL) {
 
 // warnRedundant warns of rates that never refuse, because another allows no more in a window that is
 // at least as long. texts are those of rates.
-func (l *limits) warnRedundant(texts []*string, rates []limiter.Rate) {
+func (l *limits) warnRedundant(texts []*string, rates []limiter.Rate, limit *Limit) {
 	for i, r := range rates {
 		for _, other := range rates {
 			if other != r && other.Count <= r.Count && other.Window >= r.Window {
-				l.Warn(texts[i], r.String()+" never applies: "+other.String()+" allows no more, in a longer time", "leave it out, or write a smaller count")
+				l.Warn(texts[i], limit.RateText(r)+" never applies: "+limit.RateText(other)+" allows no more, in a longer time", "leave it out, or write a smaller count")
 				break
 			}
 		}

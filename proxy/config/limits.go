@@ -66,7 +66,8 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 func (l *limits) compile(f *limitForm) *Limit {
 	f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.defaults.OnStoreFailure)
 	if f.Expose == nil {
-		f.Expose = &l.defaults.Expose
+		expose := l.defaults.Expose && !l.Given(&f.Budget) // nobody's money is shown without being asked for
+		f.Expose = &expose
 	}
 	limit := &Limit{
 		Name:           f.Name,
@@ -101,8 +102,13 @@ func (l *limits) kind(f *limitForm, limit *Limit) {
 		l.concurrent(f, limit)
 	case l.Given(&f.Cooldown):
 		l.cooldown(f, limit)
+	case l.Given(&f.Budget):
+		l.budget(f, limit)
 	default:
-		limit.Rates = l.rates(f)
+		if l.Given(&f.Price) {
+			l.Wrong(&f.Price, "there is no budget", "write budget: beside it, for example [400/1d]")
+		}
+		limit.Rates = l.rates(f, limit)
 		l.algorithm(f, limit)
 		l.distinct(f, limit)
 		l.overrides(f, limit)
@@ -126,7 +132,7 @@ func (l *limits) without(f *limitForm, what string, names ...string) {
 // both.
 func (l *limits) apart(f *limitForm, what string, names ...string) {
 	fields := map[string]any{
-		"rate": &f.Rate, "rates": &f.Rates, "concurrent": &f.Concurrent, "distinct": &f.Distinct, "cooldown": &f.Cooldown, "overrides": &f.Overrides, "plans": &f.Plans, "plan": &f.Plan,
+		"rate": &f.Rate, "rates": &f.Rates, "concurrent": &f.Concurrent, "distinct": &f.Distinct, "cooldown": &f.Cooldown, "overrides": &f.Overrides, "plans": &f.Plans, "plan": &f.Plan, "budget": &f.Budget,
 		"burst": &f.Burst, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "redisson_name": &f.RedissonName, "redisson_version": &f.RedissonVersion,
 	}
 	for _, name := range names {
@@ -223,7 +229,7 @@ func (l *limits) notCommon(pointer any, name string) {
 }
 
 // rates reads rate or rates.
-func (l *limits) rates(f *limitForm) []limiter.Rate {
+func (l *limits) rates(f *limitForm, limit *Limit) []limiter.Rate {
 	one, several := l.Given(&f.Rate), l.Given(&f.Rates)
 	switch {
 	case one && several:
@@ -237,30 +243,30 @@ func (l *limits) rates(f *limitForm) []limiter.Rate {
 	for i := range f.Rates {
 		texts = append(texts, &f.Rates[i])
 	}
-	return l.parse(texts)
+	return l.parse(texts, limit)
 }
 
 // parse reads rates, no two of one window.
-func (l *limits) parse(texts []*string) []limiter.Rate {
+func (l *limits) parse(texts []*string, limit *Limit) []limiter.Rate {
 	var made []limiter.Rate
 	var read []*string
 	for _, text := range texts {
 		if *text == "" {
 			continue // absent, or already reported
 		}
-		rate, err := limiter.ParseRate(*text)
+		rate, err := limit.rate(*text)
 		if err != nil {
 			what, instead, _ := strings.Cut(err.Error(), "; ")
 			l.Wrong(text, what, instead)
 			continue
 		}
 		if i := slices.IndexFunc(made, func(r limiter.Rate) bool { return r.Window == rate.Window }); i >= 0 {
-			l.Wrong(text, rate.String()+" has the same window as "+made[i].String(), "keep the smaller one")
+			l.Wrong(text, limit.RateText(rate)+" has the same window as "+limit.RateText(made[i]), "keep the smaller one")
 			continue
 		}
 		made, read = append(made, rate), append(read, text)
 	}
-	l.warnRedundant(read, made)
+	l.warnRedundant(read, made, limit)
 	return made
 }
 

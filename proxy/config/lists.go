@@ -130,21 +130,30 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 // listed reads the file of a list, called name, whose values are described by v. The file is the last
 // of l.files then.
 func (l *loader) listed(name *string, v Value) (text string, ok bool) {
+	text, ok = l.text(name, "write one value a line")
+	if ok {
+		v.File = l.files[len(l.files)-1]
+		l.values = append(l.values, v)
+	}
+	return text, ok
+}
+
+// text reads a file of lines that is pushed with the configuration. It is the last of l.files then.
+func (l *loader) text(name *string, instead string) (text string, ok bool) {
 	data, ok := l.attach(name, maxList)
 	if !ok {
 		return "", false
 	}
-	v.File = l.files[len(l.files)-1]
-	if l.source.Owner(v.File) != OfConfig {
+	path := l.files[len(l.files)-1]
+	if l.source.Owner(path) != OfConfig {
 		l.Wrong(name, form.Quote(*name)+" is not part of the pushed configuration", "push it together with this file")
 		return "", false
 	}
-	l.values = append(l.values, v)
-	if rel, err := filepath.Rel(filepath.Dir(l.files[0]), v.File); err == nil && !filepath.IsAbs(*name) {
+	if rel, err := filepath.Rel(filepath.Dir(l.files[0]), path); err == nil && !filepath.IsAbs(*name) {
 		*name = rel // as the main file would say it
 	}
 	if !utf8.Valid(data) {
-		l.Wrong(name, form.Quote(*name)+" is not text in UTF-8", "write one value a line")
+		l.Wrong(name, form.Quote(*name)+" is not text in UTF-8", instead)
 		return "", false
 	}
 	return string(data), true
@@ -166,7 +175,7 @@ func (l *loader) faults(p form.Location, what, text string, problems []key.Probl
 		line := strings.TrimPrefix(lines[fault.Line-1], "\uFEFF")
 		p.Column = 1 + utf8.RuneCountInString(line) - utf8.RuneCountInString(strings.TrimLeftFunc(line, unicode.IsSpace))
 		text, instead, _ := strings.Cut(fault.Err.Error(), "; ")
-		if errors.Is(fault.Err, key.ErrTwice) {
+		if errors.Is(fault.Err, key.ErrTwice) || what == "" {
 			l.Add(p, text, instead)
 			continue
 		}

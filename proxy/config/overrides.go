@@ -53,7 +53,7 @@ func (l *limits) override(texts *list, limit *Limit) []limiter.Rate {
 	if len(each) == 0 && l.Valid(texts) {
 		l.Wrong(texts, "there is no rate", "write for example [20000/1h]")
 	}
-	rates := l.parse(each)
+	rates := l.parse(each, limit)
 	for i, rate := range rates {
 		l.keepable(each[min(i, len(each)-1)], limit, rate)
 	}

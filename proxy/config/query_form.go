@@ -38,8 +38,10 @@ func (r *Route) Besides() []string {
 		if l.Distinct != nil {
 			read = append(read, l.Distinct.Origins()...)
 		}
-		if s := l.Subject(); s != nil {
-			read = append(read, s.Origins()...)
+		for _, s := range []*key.Spec{l.Subject(), l.PriceKey()} {
+			if s != nil {
+				read = append(read, s.Origins()...)
+			}
 		}
 		if l.Cost != nil {
 			read = append(read, l.Cost.From)

@@ -23,6 +23,8 @@ type routes struct {
 	defaultNewKeys limiter.Rate // what holds for new keys where a route does not say
 	literals       literals
 	lists          *lists
+	prices         map[string]*Prices
+	used           map[string]bool // prices that a budget names
 	store          Store
 	served         *listenForm
 	errorTexts     map[int]ErrorText // of the file

@@ -48,11 +48,17 @@ func (r *loader) compile(f *file) (*Config, error) {
 	c.Upstreams = upstreams.byName
 	literals := literals{r, c.Privacy, c.ClientIP.IPv6Prefix}
 	lists := newLists(r, keys, literals, f.Lists)
+	prices := r.prices(keys, f.Prices)
 	routes := &routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0}
+		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, prices: prices, used: map[string]bool{}, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0}
 	routes.compileCommon(f.Limits)
 	c.Routes = routes.all(f.Routes)
 	lists.unused()
+	for name, p := range f.Prices {
+		if !routes.used[name] {
+			r.Warn(p, "no budget has these prices", "write price: "+name+" beside budget: of a limit")
+		}
+	}
 	if len(f.Routes) == 0 && len(r.Problems()) == 0 {
 		r.Wrong(f, "there are no routes", "write routes: with at least one match and upstream")
 	}

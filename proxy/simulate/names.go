@@ -228,6 +228,7 @@ func origins(configs []*config.Config) []key.Origin {
 				spec(l.Key)
 				spec(l.Distinct)
 				spec(l.Subject())
+				spec(l.PriceKey())
 				if l.Cost != nil {
 					add(l.Cost.From)
 				}

@@ -1,0 +1,173 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// Prices say what each request costs that is sent to a phone number.
+type Prices struct {
+	Name     string
+	Key      *key.Spec // the number
+	Unit     string    // EUR
+	Decimals int       // an amount of 1 is 10^-Decimals of the unit
+	File     string    // as it is named
+	Table    *key.Prices
+}
+
+// Text formats an amount: 0.075 EUR.
+func (p *Prices) Text(amount int64) string {
+	return strings.TrimSpace(key.FormatAmount(amount, p.Decimals) + " " + p.Unit)
+}
+
+// Float returns an amount for metrics, which have no other numbers.
+func (p *Prices) Float(amount int64) float64 { return float64(amount) / math.Pow10(p.Decimals) }
+
+// PriceKey returns the key of the number whose price a request of a budget costs; nil of other limits.
+func (l *Limit) PriceKey() *key.Spec {
+	if l.Prices == nil {
+		return nil
+	}
+	return l.Prices.Key
+}
+
+// RateText formats a rate of l as it is configured: 5/1m, or 400 EUR/1d of a budget.
+func (l *Limit) RateText(r limiter.Rate) string {
+	if l.Prices == nil {
+		return r.String()
+	}
+	return l.Prices.Text(r.Count) + "/" + limiter.WindowName(r.Window)
+}
+
+// prices compiles the lists of prices.
+func (r *loader) prices(keys *keys, forms map[string]*pricesForm) map[string]*Prices {
+	all := map[string]*Prices{}
+	for _, name := range slices.Sorted(maps.Keys(forms)) {
+		f := forms[name]
+		if !tokenSafe.MatchString(name) {
+			r.WrongName(f, form.Quote(name)+" is not a valid name for prices", "begin with a letter, followed by letters, digits, _ . or -")
+		}
+		p := &Prices{Name: name, Unit: f.Unit, Decimals: f.Decimals, File: "prices." + name}
+		if f.Key != nil {
+			if p.Key = keys.use(f.Key); p.Key != nil && p.Key.Phone == nil {
+				r.Wrong(f.Key, "the key "+p.Key.Name+" is not a phone number", "name a key with normalize: {as: e164}")
+			}
+		}
+		r.readPrices(f, p)
+		all[name] = p
+	}
+	return all
+}
+
+// readPrices reads the rows of p, in place or from a file.
+func (r *loader) readPrices(f *pricesForm, p *Prices) {
+	if r.Given(&f.Rows) == (f.File != "") && r.Valid(f) {
+		r.Wrong(f, "has not exactly one of file and rows", "write file: with the name of a file of one PREFIX,TYPE,PRICE a line, or rows: [\"+4915,mobile,0.075\", \"*,*,0.30\"]")
+		return
+	}
+	if f.File == "" {
+		var problems []key.Problem
+		rows := strings.ReplaceAll(strings.Join(f.Rows, "\x00"), "\n", " ") // each in one line
+		p.Table, problems = key.ParsePrices(strings.ReplaceAll(rows, "\x00", "\n"), f.Decimals)
+		for _, problem := range problems {
+			what, instead, _ := strings.Cut(problem.Err.Error(), "; ")
+			if len(f.Rows) == 0 {
+				r.Wrong(&f.Rows, what, instead)
+				return
+			}
+			r.Wrong(&f.Rows[problem.Line-1], what, instead)
+		}
+		return
+	}
+	if text, ok := r.text(&f.File, "write rows such as +4915,mobile,0.075"); ok {
+		var problems []key.Problem
+		p.File = filepath.Base(f.File)
+		p.Table, problems = key.ParsePrices(text, f.Decimals)
+		r.faults(form.Location{Position: Position{File: r.files[len(r.files)-1]}, Path: "prices." + p.Name}, "", text, problems)
+	}
+}
+
+// budget compiles a limit of money: its rates are amounts, and its requests cost what their numbers do.
+func (l *limits) budget(f *limitForm, limit *Limit) {
+	l.without(f, "a budget", "rate", "rates", "concurrent", "distinct", "cooldown", "burst", "redisson_name", "redisson_version")
+	if l.Given(&f.ReturnOn) {
+		l.Wrong(&f.ReturnOn, "a budget is spent when the message is sent: a used code returns no money", "leave it out, or write a separate limit for it")
+	}
+	limit.Algorithm = limiter.SlidingLog
+	switch limit.Prices = l.routes.prices[f.Price]; {
+	case f.Price == "":
+		l.Wrong(f, "a budget has no price", "write price: with the name of a list under prices")
+	case limit.Prices == nil:
+		l.Wrong(&f.Price, "there are no prices "+form.Quote(f.Price), cmp.Or(form.Near(f.Price, form.SortedKeys(l.routes.prices)), "write prices: {"+f.Price+": {file: prices.csv, key: KEY, unit: EUR}} at the top"))
+	}
+	if limit.Prices == nil || limit.Prices.Table == nil || limit.Prices.Key == nil {
+		return // reported
+	}
+	l.used[f.Price] = true
+	l.parameters(&f.Price, limit.Prices.Key)
+	limit.ID += fmt.Sprintf(".e%d", limit.Prices.Decimals) // other decimals are other counts
+	var texts []*string
+	for i := range f.Budget {
+		texts = append(texts, &f.Budget[i])
+	}
+	if len(texts) == 0 && l.Valid(&f.Budget) {
+		l.Wrong(&f.Budget, "there is no amount", "write for example [400/1d, 6000/31d]")
+	}
+	limit.Rates = l.parse(texts, limit)
+	l.overrides(f, limit)
+	l.plans(f, limit)
+	l.warnBudget(f, limit)
+}
+
+// warnBudget warns of what a budget does not promise.
+func (l *limits) warnBudget(f *limitForm, limit *Limit) {
+	if limit.OnStoreFailure != Deny && l.store == StoreRedis {
+		l.Warn(l.given(f, &f.OnStoreFailure), "with on_store_failure: "+string(limit.OnStoreFailure)+" more than the budget may be spent while Redis is unreachable", "write on_store_failure: deny")
+	}
+	dearest := limit.Prices.Table.Dearest()
+	for _, rates := range limit.allRates() {
+		for _, rate := range rates {
+			if rate.Count < dearest.Amount {
+				l.Warn(&f.Budget, fmt.Sprintf("%s is less than the dearest price, %s in line %d of %s: such a number is always refused", limit.RateText(rate), limit.Prices.Text(dearest.Amount), dearest.Line, limit.Prices.File), "write a larger budget, or deny such numbers by a list")
+				return
+			}
+		}
+	}
+}
+
+// given returns field if it is given, or else the form that it belongs to.
+func (l *limits) given(f *limitForm, field any) any {
+	if l.Given(field) {
+		return field
+	}
+	return f
+}
+
+// rate parses a rate of a limit: COUNT/WINDOW, or AMOUNT/WINDOW of a budget.
+func (l *Limit) rate(text string) (limiter.Rate, error) {
+	if l.Prices == nil {
+		return limiter.ParseRate(text)
+	}
+	amount, window, found := strings.Cut(strings.TrimSpace(text), "/")
+	if !found {
+		return limiter.Rate{}, fmt.Errorf("%q is not a budget; write AMOUNT/WINDOW, for example 400/1d", text)
+	}
+	n, err := key.ParseAmount(amount, l.Prices.Decimals)
+	if err != nil {
+		return limiter.Rate{}, err
+	}
+	if n == 0 {
+		return limiter.Rate{}, fmt.Errorf("a budget of nothing; refuse keys by a list with action: deny")
+	}
+	return limiter.ParseRate(strconv.FormatInt(n, 10) + "/" + window)
+}

@@ -7,8 +7,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // priced is a file whose prices are in prices.csv beside it.
@@ -155,5 +159,66 @@ func TestBudget_IsExplained(t *testing.T) {
 		if number == german && (l.Windows[0].Rate != "1 EUR/1d" || l.Windows[0].Left != "0.925 EUR" || l.Exposed) {
 			t.Errorf("explained as %+v", l)
 		}
+	}
+}
+
+// Operators freeze, free and raise the money of a country as they do with any limit.
+func TestBudget_IsFrozenAndRaised(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		yaml, _ := priced(t, "{name: spend, key: country, budget: [0.15/1d], price: sms}")
+		w := newProxy(t, yaml, use)
+		w.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "country=DE")
+		w.sends(429, "POST", "/a", german)
+		w.sends(200, "POST", "/a", american)
+		w.changes(KeyChange{Action: KeyUnban}, "country=DE")
+		w.sends(200, "POST", "/a", german)
+		w.sends(200, "POST", "/a", german)
+		w.sends(429, "POST", "/a", german)
+		if r := w.changes(KeyChange{Action: KeyGrant, Permits: 7500}, "country=DE"); r.Changed[0].Windows[0].Rate != "0.15 EUR/1d" {
+			t.Errorf("granted: %+v", r.Changed[0])
+		}
+		w.sends(200, "POST", "/a", german)
+		w.sends(429, "POST", "/a", german)
+		w.changes(KeyChange{Action: KeyReset}, "country=DE")
+		w.sends(200, "POST", "/a", german)
+		w.sends(200, "POST", "/a", german)
+		w.sends(429, "POST", "/a", german)
+	})
+}
+
+// Two nodes spend one budget.
+func TestBudget_IsSharedByNodes(t *testing.T) {
+	yaml, _ := priced(t, "{name: spend, key: global, budget: [1/1h], price: sms}, {name: one, key: country, budget: [0.9/1h], price: sms}")
+	addr := redistest.Start(t).Addr
+	var nodes []*testProxy
+	for range 2 {
+		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{addr}, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		nodes = append(nodes, newProxy(t, yaml, func(o *Options) {
+			o.Store = redisstore.New(client, redisstore.Options{Timeout: time.Minute})
+		}))
+	}
+	var passed [2]atomic.Int64 // of Germany, of all
+	var wg sync.WaitGroup
+	for i := range 80 {
+		wg.Go(func() {
+			number := []string{german, american}[i/2%2]
+			if nodes[i%2].send("POST", "/a", number).Code == 200 {
+				passed[i/2%2].Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	de, us := passed[0].Load(), passed[1].Load()
+	spent := 75*de + 10*us // in thousandths
+	least := int64(925)    // less than a message to Germany is left
+	if us < 40 {
+		least = 990
+	}
+	if de > 12 || spent > 1000 || spent <= least {
+		t.Errorf("%d messages of 0.075 and %d of 0.01 passed: %d of 1000", de, us, spent)
 	}
 }

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"time"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // maxSettling is the maximum number of requests that are settled concurrently after their
@@ -55,5 +57,26 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 	x.reset()
 	if !x.reused {
 		p.exchanges.Put(x)
+	}
+}
+
+// countSpending counts what a request has cost that was not refunded, once for each limit, and shows what is
+// left of budgets that all requests share.
+func (m *proxyMetrics) countSpending(a *admission) {
+	for i := range a.takenPermits {
+		t := &a.takenPermits[i]
+		for j, to := 0, 0; j < len(t.claims.claims); j = to {
+			var of *limit
+			of, to = t.claims.limitAt(j)
+			if of.Prices != nil && (t.refunded == nil || !t.refunded[j]) {
+				m.spend.WithLabelValues(of.Route, of.Name, of.Prices.Unit).Add(of.Prices.Float(t.claims.claims[j].Cost))
+			}
+		}
+	}
+	for i := range min(len(a.decision.Outcomes), len(a.claims.windows)) {
+		w, o := a.claims.windows[i], a.decision.Outcomes[i]
+		if w.of.Prices != nil && w.of.Key.From.Source.IsConstant() && a.decided && !o.Unknown {
+			m.budgetRemaining.WithLabelValues(w.of.Route, w.of.Name, limiter.WindowName(w.Rate.Window)).Set(float64(o.Remaining) / float64(w.Rate.Count))
+		}
 	}
 }

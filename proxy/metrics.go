@@ -207,27 +207,6 @@ func (m *proxyMetrics) countDecisions(set claimSet, d *limiter.Decision) {
 	}
 }
 
-// countSpending counts what a request has cost that was not refunded, once for each limit, and shows what is
-// left of budgets that all requests share.
-func (m *proxyMetrics) countSpending(a *admission) {
-	for i := range a.takenPermits {
-		t := &a.takenPermits[i]
-		for j, to := 0, 0; j < len(t.claims.claims); j = to {
-			var of *limit
-			of, to = t.claims.limitAt(j)
-			if of.Prices != nil && (t.refunded == nil || !t.refunded[j]) {
-				m.spend.WithLabelValues(of.Route, of.Name, of.Prices.Unit).Add(of.Prices.Float(t.claims.claims[j].Cost))
-			}
-		}
-	}
-	for i := range min(len(a.decision.Outcomes), len(a.claims.windows)) {
-		w, o := a.claims.windows[i], a.decision.Outcomes[i]
-		if w.of.Prices != nil && w.of.Key.From.Source.IsConstant() && a.decided && !o.Unknown {
-			m.budgetRemaining.WithLabelValues(w.of.Route, w.of.Name, limiter.WindowName(w.Rate.Window)).Set(float64(o.Remaining) / float64(w.Rate.Count))
-		}
-	}
-}
-
 // decision returns the counter of a result of a limit.
 func (m *proxyMetrics) decision(of *limit, result decisionResult) prometheus.Counter {
 	ref := &of.decisions[result].cached

@@ -319,5 +319,5 @@ func permits(w *window) string {
 	case w.Algorithm.HasSteps():
 		return "cooldown"
 	}
-	return w.Limit.Rate.String()
+	return w.of.RateText(w.Rate)
 }

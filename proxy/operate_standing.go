@@ -177,7 +177,7 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 		s := own[i]
 		banned = max(banned, s.BannedFor)
 		to.Windows = append(to.Windows, WindowStanding{
-			Name: w.rate, Rate: s.Rate.String(), Most: s.Capacity, Used: s.Used, Left: s.Remaining,
+			Name: w.rate, Rate: w.of.RateText(s.Rate), Most: s.Capacity, Used: s.Used, Left: s.Remaining,
 			Next: after(in.At, s.NextIn), Full: after(in.At, s.FullIn), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
 		if i < len(t.granted) {

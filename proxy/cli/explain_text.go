@@ -187,7 +187,7 @@ func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) st
 		tail = "; " + strings.Join(more, ", ")
 	}
 	if w.Allowed {
-		return e.good("allowed") + ", "+left+" left"+tail
+		return e.good("allowed") + ", " + left + " left" + tail
 	}
 	after := (time.Duration(w.WaitMS) * time.Millisecond).String()
 	switch {

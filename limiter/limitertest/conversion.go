@@ -206,6 +206,9 @@ func conversionRandom(t *testing.T, s *suite) {
 			m.subjects[i] = s.key()
 		}
 		for step := range 150 {
+			if s.Disturb != nil && r.IntN(50) == 0 && s.Disturb() {
+				m.taken, m.confirmed = nil, nil
+			}
 			if m.steps && r.IntN(20) == 0 {
 				s.Advance(-time.Duration(r.Int64N(2*window.Milliseconds())) * time.Millisecond)
 			}

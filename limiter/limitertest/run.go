@@ -36,6 +36,9 @@ type Subject struct {
 	// ConcurrentKeys is the number of keys that such a schedule uses concurrently, for a
 	// store that is faster with concurrent calls; one by default.
 	ConcurrentKeys int
+	// Disturb, if it is not nil, is called now and then during random histories of conversions. It makes something
+	// fail, waits until the store decides again, and reports whether the store has forgotten everything.
+	Disturb func() (forgotten bool)
 	// PerKeyTime is true if the keys of a decision are evaluated at different times, as
 	// in a cluster. Then its time is not exact for each claim.
 	PerKeyTime bool

@@ -1,6 +1,9 @@
 package redisstore_test
 
 import (
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -141,4 +145,81 @@ func TestStore_ConversionOnMiniredis(t *testing.T) {
 			},
 		}
 	})
+}
+
+// Whatever a Redis that is killed keeps, no more is granted afterwards than the model allows: all of it, or nothing.
+func TestStore_ConversionWhileRedisIsKilled(t *testing.T) {
+	for name, args := range map[string][]string{"keeps": {"--appendonly", "yes", "--appendfsync", "always"}, "forgets": nil} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t, args...)
+			client := connect(t, server.Addr)
+			client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
+			store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
+			limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
+				return limitertest.Subject{
+					Store: store, Steps: 4,
+					Advance: func(d time.Duration) {
+						if err := client.IncrBy(t.Context(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
+							t.Errorf("advance: %v", err)
+						}
+					},
+					Disturb: func() bool {
+						now, err := client.Get(t.Context(), redisstore.TestClock).Int64()
+						if err != nil {
+							t.Fatal(err)
+						}
+						server.Kill()
+						server.Restart()
+						await.Until(t, "the store decides again", func() bool {
+							if client.Set(t.Context(), redisstore.TestClock, now, 0).Err() != nil {
+								return false
+							}
+							_, c := unused(1, "nobody")
+							var d limiter.Decision
+							return store.Peek(t.Context(), []limiter.Claim{c}, &d) == nil
+						})
+						return args == nil
+					},
+				}
+			})
+		})
+	}
+}
+
+// While clients are cut off, whose calls may or may not have had an effect, no more is granted than what is open
+// for certain and what may have been confirmed allow.
+func TestStore_ConversionWhileClientsAreKilled(t *testing.T) {
+	server := redistest.Start(t)
+	client, killer := connect(t, server.Addr), connect(t, server.Addr)
+	store := redisstore.New(client, redisstore.Options{Timeout: patient})
+	l := &limiter.Limit{Name: "killed.unused:1h", Rate: limiter.Rate{Count: 40, Window: time.Hour}, Algorithm: limiter.Conversion, Noted: true, Conversion: 50}
+	var open, confirmed, failed atomic.Int64
+	var work sync.WaitGroup
+	for worker := range 4 {
+		work.Go(func() {
+			for i := range 300 {
+				if i%20 == 19 {
+					killer.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes")
+				}
+				subject := limiter.KeyOf("subject", strconv.Itoa(worker), strconv.Itoa(i))
+				var d limiter.Decision
+				switch err := store.Take(t.Context(), []limiter.Claim{{Limit: l, Key: limiter.KeyOf("k"), Cost: 1, Value: subject}}, &d); {
+				case err != nil:
+					failed.Add(1)
+				case d.Allowed && i%3 > 0:
+					confirmed.Add(1)
+					if n, err := store.Return(t.Context(), []*limiter.Limit{l}, subject); err == nil && n == 0 {
+						t.Error("nothing was returned of what was granted")
+					}
+				case d.Allowed:
+					open.Add(1)
+				}
+			}
+		})
+	}
+	work.Wait()
+	t.Logf("%d open, %d confirmed, %d calls failed", open.Load(), confirmed.Load(), failed.Load())
+	if open.Load() > 40+confirmed.Load() || confirmed.Load() == 0 {
+		t.Errorf("%d open and at most %d confirmed subjects", open.Load(), confirmed.Load())
+	}
 }

@@ -44,6 +44,9 @@ func goals() (all []goal) {
 		add(was.row, "sliding_log", cell{was.row, "floor"}, min(2, was.part*was.bucket/was.of))
 	}
 	add(threeOf, "sliding_log", cell{threeOf, "token_bucket"}, 0.5)
+	for _, r := range []string{newKey, refusedKey, few, many, hotKey, loneNew, loneFew} {
+		add(r, "conversion", cell{r, "sliding_log"}, 2)
+	}
 	for _, r := range []string{few, many} {
 		add(r, "gcra", cell{}, 5)
 		add(r, "fixed_window", cell{r, "floor"}, 1.5)

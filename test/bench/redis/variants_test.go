@@ -52,6 +52,7 @@ func variants() []variant {
 		{name: "cooldown", call: ours(limiter.Cooldown)},
 		{name: "concurrent", call: ours(limiter.Concurrent)},
 		{name: "distinct", call: ours(limiter.Distinct)},
+		{name: "conversion", call: ours(limiter.Conversion)},
 		{name: "redis_rate", call: redisRate, alone: true},
 		{name: "redisson", call: redissons, prepare: redissonConfig, alone: true},
 	}
@@ -88,6 +89,9 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 		limits := make([]*limiter.Limit, len(rates))
 		for i, rate := range rates {
 			limits[i] = &limiter.Limit{Name: fmt.Sprintf("send.phone:%s", limiter.WindowName(rate.Window)), Rate: rate, Algorithm: a}
+			if a == limiter.Conversion {
+				limits[i].Noted, limits[i].Conversion = true, 35
+			}
 			if a == limiter.Cooldown {
 				// It grants, as the others do: rates of one a window are those of which it refuses the second.
 				limits[i].Rate, limits[i].Steps = limiter.Rate{Count: 1, Window: rate.Window}, []time.Duration{time.Millisecond}
@@ -101,6 +105,9 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 			claims := make([]limiter.Claim, len(limits))
 			for i, l := range limits {
 				claims[i] = limiter.Claim{Limit: l, Key: keyOf(n), Cost: 1, Value: valueOf(n)}
+				if a == limiter.Conversion {
+					claims[i].Value = limiter.Key{} // nothing is noted: what notes cost is the same for all algorithms
+				}
 			}
 			if err := store.Take(context.Background(), claims, &d); err != nil {
 				b.Error(err)

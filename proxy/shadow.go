@@ -97,7 +97,7 @@ func shadowNotes(of *config.Limit) *limiter.Limit {
 	for _, counted := range of.Rates {
 		rate.Window = max(rate.Window, counted.Window)
 	}
-	return &limiter.Limit{Name: of.ID + ":shadow:refused", Rate: rate, Algorithm: limiter.SlidingLog, Noted: true}
+	return &limiter.Limit{Name: of.ID + ":shadow:refused", Rate: rate, Noted: true}
 }
 
 // A shadowNote is a request that a limit in shadow mode would have refused.

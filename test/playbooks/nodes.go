@@ -1,0 +1,63 @@
+package playbooks
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/weirtest"
+)
+
+// Nodes are proxies with one configuration and one store, and the application behind them.
+type Nodes []*proxy.Proxy
+
+// Start starts a proxy for each of the stores. The text is a configuration whose upstream is UPSTREAM.
+func Start(tb testing.TB, text string, stores ...limiter.AdminStore) Nodes {
+	tb.Helper()
+	application := httptest.NewServer(http.HandlerFunc(answer))
+	tb.Cleanup(application.Close)
+	path := filepath.Join(tb.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "UPSTREAM", application.URL)), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	nodes := make(Nodes, len(stores))
+	for i, store := range stores {
+		c, err := config.Load(path)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		o := proxy.Options{Path: path, Config: c, Store: store, Registry: prometheus.NewRegistry(), Log: zerolog.Nop(), Nodes: func() int { return len(stores) }}
+		if nodes[i], err = proxy.New(tb.Context(), o); err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(nodes[i].Close)
+	}
+	return nodes
+}
+
+// answer is the application: it sends every code, and takes the right one.
+func answer(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/v1/sms/verify" && r.Header.Get("X-Code") != right {
+		w.WriteHeader(http.StatusForbidden)
+	}
+}
+
+// Send is for a Day.
+func (n Nodes) Send(node int, path, number, code, address string) int {
+	r := httptest.NewRequest("POST", path, strings.NewReader(fmt.Sprintf(`{"phone":%q}`, number)))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Forwarded-For", address)
+	r.Header.Set("X-Code", code)
+	r.RemoteAddr = "10.0.0.1:40000"
+	return weirtest.Exchange(n[node%len(n)], r).Code
+}

@@ -228,3 +228,21 @@ func TestDashboard_ShowsUpstreams(t *testing.T) {
 	o.Upstreams = func(context.Context) (admin.Upstreams, error) { return admin.Upstreams{}, errors.New("redis is away") }
 	open(t, o).get("/dashboard/upstreams").shows(t, http.StatusOK, "upstreams cannot be told of: redis is away")
 }
+
+// A limit of several routes is one row, with its routes and what it decided for all of them.
+func TestRoutes_ShowACommonLimitOnce(t *testing.T) {
+	o := options()
+	o.Limits = func(context.Context) (admin.Limits, error) {
+		return admin.Limits{Limits: []admin.Limit{{Routes: []string{"sms", "verify"}, Name: "account", Key: "user", Rates: []string{"9/1h"}, Mode: "enforce"}}}, nil
+	}
+	o.Statistics = func(context.Context, int) (admin.Statistics, error) {
+		at := time.Now().UTC().Add(-2 * time.Minute).Truncate(time.Minute)
+		return admin.Statistics{Minutes: []admin.Minute{{At: at, Routes: []admin.RouteMinute{{Route: "sms", Requests: 40, Allowed: 40}, {Limits: []admin.LimitMinute{{Limit: "account", Allowed: 4321, Refused: 1234}}}}}}}, nil
+	}
+	p := open(t, o).get("/dashboard/routes")
+	p.shows(t, http.StatusOK, "Limits of several routes", `account<span class="sub">by user</span><span class="sub">sms, verify</span>`,
+		"data-label=\"Asked\">5\u202f555<", "data-label=\"Allowed\">4\u202f321<", "data-label=\"Refused\">1\u202f234<")
+	if n := strings.Count(p.text, "account<span"); n != 1 {
+		t.Errorf("the limit has %d rows; want one", n)
+	}
+}

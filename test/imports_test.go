@@ -16,7 +16,8 @@ func importMap() map[string][]string {
 	return map[string][]string{
 		"":                                 {"proxy/cli"},
 		"proxy/cli":                        {"proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/convert", "proxy/simulate", "proxy", "proxy/decisions", "proxy/directive"},
-		"proxy/node":                       {"proxy/directive", "proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/decisions", "proxy/acme", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
+		"proxy/node":                       {"proxy/decide", "proxy/directive", "proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/decisions", "proxy/acme", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
+		"proxy/decide":                     {"proxy", "proxy/config", "proxy/http1", "proxy/respond"},
 		"proxy/frontend":                   {"proxy/http1", "proxy/http2", "proxy/config"},
 		"proxy/acme":                       {"proxy/config"},
 		"proxy/admin":                      {"proxy", "proxy/directive", "proxy/config", "proxy/config/bundle"},

@@ -26,6 +26,30 @@ type listenForm struct {
 	ReusePort bool `yaml:"reuse_port" jsonschema:"default=false"`
 	// Drain configures the shutdown.
 	Drain drainForm `yaml:"drain"`
+	// Decide lets other proxies ask about requests that they forward themselves.
+	Decide *decideForm `yaml:"decide,omitempty"`
+}
+
+// decideForm configures the listener on which other proxies ask for decisions.
+type decideForm struct {
+	// HTTP is the address, host:port, or none.
+	HTTP string `yaml:"http" jsonschema:"default=127.0.0.1:8082"`
+	// Dialect is the kind of proxy that asks at /decide; one of another kind asks at /decide/DIALECT.
+	Dialect string `yaml:"dialect" jsonschema:"required,enum=nginx,enum=traefik,enum=caddy,enum=apisix,enum=haproxy"`
+	// Trusted lists the addresses and networks of the proxies that may ask; those of this machine when it is empty and there is neither client_ca nor token.
+	Trusted list `yaml:"trusted,omitempty"`
+	// Token is what the proxies must send in X-Weir-Token.
+	Token secret `yaml:"token" jsonschema:"default="`
+	// TLS is the certificate of the listener.
+	TLS *pairForm `yaml:"tls,omitempty"`
+	// ClientCA is a PEM file with authorities. With it, the proxies must show a certificate signed by one of them.
+	ClientCA string `yaml:"client_ca" jsonschema:"default="`
+	// Within is the time for a decision. One that takes longer is refunded, and on_store_failure decides.
+	Within duration `yaml:"within" jsonschema:"default=15ms"`
+	// WithinOutcome is how long after a decision the outcome of the request may be reported.
+	WithinOutcome duration `yaml:"within_outcome" jsonschema:"default=1m"`
+	// Secret signs the handles by which outcomes are reported, the same on all nodes, at least 16 characters; when it is empty each node makes its own, and a restart makes another.
+	Secret secret `yaml:"secret" jsonschema:"default="`
 }
 
 // drainForm configures the shutdown.

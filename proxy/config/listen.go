@@ -26,6 +26,7 @@ type Listen struct {
 	MaxBuffered   int64 // bytes of all bodies buffered for keys; at least 1 MiB
 	ReusePort     bool  // SO_REUSEPORT
 	Drain         Drain
+	Decide        *Decide // nil for none
 }
 
 // Drain configures the shutdown: readiness fails for Delay, which may be 0, while
@@ -64,6 +65,7 @@ func (r *loader) listen(f *listenForm) Listen {
 		MaxHeader:   int64(f.MaxHeader),
 		MaxBuffered: int64(f.MaxBuffered),
 		ReusePort:   f.ReusePort,
+		Decide:      r.decide(f.Decide),
 		Drain:       Drain{Delay: time.Duration(f.Drain.Delay), Within: time.Duration(f.Drain.Within)},
 		Timeouts: ListenTimeouts{
 			Handshake: time.Duration(f.Timeouts.Handshake),
@@ -131,7 +133,7 @@ func (r *loader) listeners(f *file) {
 	secure := r.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
 	admin := r.address(&f.Admin.HTTP, f.Admin.HTTP)
 	switch {
-	case f.Listen.HTTP == none && f.Listen.HTTPS == none:
+	case f.Listen.HTTP == none && f.Listen.HTTPS == none && f.Listen.Decide == nil:
 		r.Wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
 	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && f.Listen.TLS == nil && r.Valid(&f.Listen.HTTPS):
 		r.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")

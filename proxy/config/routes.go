@@ -67,6 +67,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		route.EncodedSlash, route.FormBesideQuery = EncodedSlash(f.EncodedSlash), FormBesideQuery(f.FormBesideQuery)
 		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route.Limits)
 		r.destination(f)
+		r.decidable(f, route)
 		r.upgrades(f, route)
 		r.phones(f, route)
 		if by := seen.add(route, p.shape); by != nil {
@@ -185,6 +186,7 @@ func (r *routes) destination(f *routeForm) {
 		}
 	}
 	switch {
+	case places == 0 && r.served.onlyDecides():
 	case places == 0 && (r.Given(&f.Match) || r.Given(&f.Name)): // or it is no route at all
 		r.Wrong(f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it")
 	case places > 1:

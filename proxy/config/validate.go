@@ -39,6 +39,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 		form:      f,
 	}
 	r.listeners(f)
+	r.decideListener(f)
 	r.ineffective(f)
 	r.adminTLS(f)
 	c.Tokens = r.tokens(f.JWT)

@@ -81,6 +81,11 @@ func NewNetHTTPServer(h http.Handler, c config.Listen, log zerolog.Logger) *Serv
 	return newServer(fromNetHTTP(h), c, log)
 }
 
+// NewHTTP1Server returns a Server for a handler of HTTP/1.1 alone.
+func NewHTTP1Server(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
+	return newServer(h, c, log)
+}
+
 // newServer returns a Server without HTTP/2.
 func newServer(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
 	s := &Server{config: c, log: log, resetTracker: newResetTracker()}

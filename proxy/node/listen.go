@@ -7,13 +7,14 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decide"
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
 // A listener is a socket that accepts connections.
 type listener struct {
 	net.Listener
-	name string // http, https, admin or admin_https
+	name string // http, https, admin, admin_https or decide
 }
 
 // listen opens all sockets, loads the certificates and creates the servers. It does not accept
@@ -26,6 +27,7 @@ func (n *Node) listen(ctx context.Context, o Options) error {
 	}
 	for _, at := range []struct{ name, addr string }{
 		{"admin", c.Admin.HTTP}, {"http", c.Listen.HTTP}, {"https", c.Listen.HTTPS}, {"admin_https", c.Admin.HTTPS},
+		{"decide", decideAddress(c.Listen)},
 	} {
 		if err == nil && at.addr != "" {
 			err = n.open(from, at.name, at.addr)
@@ -46,7 +48,27 @@ func (n *Node) listen(ctx context.Context, o Options) error {
 		clients = frontend.WithChallenges(n.proxy, n.issuer)
 	}
 	n.clients = frontend.NewServer(clients, c.Listen, n.log)
+	if c.Listen.Decide != nil {
+		return n.listenForPeers(c.Listen)
+	}
 	return nil
+}
+
+// decideAddress returns the address on which other proxies ask, "" for none.
+func decideAddress(c config.Listen) string {
+	if c.Decide == nil {
+		return ""
+	}
+	return c.Decide.HTTP
+}
+
+// listenForPeers creates the server for other proxies that ask.
+func (n *Node) listenForPeers(c config.Listen) (err error) {
+	n.deciders = frontend.NewHTTP1Server(decide.New(n.proxy, *c.Decide, n.registry).ServeHTTP1, adminBounds(c), n.log)
+	if len(c.Decide.TLS) > 0 {
+		n.peerFacing, err = frontend.LoadCertificates(c.Decide.TLS, nil, n.log)
+	}
+	return err
 }
 
 func (n *Node) open(from sockets, name, addr string) error {
@@ -67,11 +89,11 @@ func (n *Node) accept(l listener) error {
 		return n.admins.Serve(l.Listener)
 	case "admin_https":
 		if ca := n.source.machine.Admin.ClientCA; ca != "" {
-			roots := x509.NewCertPool()
-			roots.AppendCertsFromPEM([]byte(ca)) // checked when the configuration was loaded
-			return n.admins.ServeMutualTLS(l.Listener, n.certificates, roots)
+			return n.admins.ServeMutualTLS(l.Listener, n.certificates, authorities(ca))
 		}
 		return n.admins.ServeTLS(l.Listener, n.certificates)
+	case "decide":
+		return n.acceptPeers(l.Listener, n.source.machine.Listen.Decide.ClientCA)
 	case "https":
 		return n.clients.ServeTLS(l.Listener, n.certificates)
 	default:
@@ -79,7 +101,25 @@ func (n *Node) accept(l listener) error {
 	}
 }
 
-// Address returns the address of the listener with that name (http, https, admin or admin_https),
+// acceptPeers serves the proxies that ask for decisions.
+func (n *Node) acceptPeers(l net.Listener, ca string) error {
+	switch {
+	case n.peerFacing == nil:
+		return n.deciders.Serve(l)
+	case ca == "":
+		return n.deciders.ServeTLS(l, n.peerFacing)
+	}
+	return n.deciders.ServeMutualTLS(l, n.peerFacing, authorities(ca))
+}
+
+// authorities returns the authorities of client certificates.
+func authorities(ca string) *x509.CertPool {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(ca)) // checked when the configuration was loaded
+	return roots
+}
+
+// Address returns the address of the listener with that name (http, https, admin, admin_https or decide),
 // or "".
 func (n *Node) Address(name string) string {
 	for _, l := range n.listeners {

@@ -48,9 +48,11 @@ type Node struct {
 	salt         *salt
 	clients      *frontend.Server
 	admins       *frontend.Server
+	deciders     *frontend.Server // for other proxies; nil if none may ask
 	listeners    []listener
 	registry     *prometheus.Registry
 	certificates *frontend.Certificates // nil without HTTPS
+	peerFacing   *frontend.Certificates // of the listener for other proxies; nil without TLS there
 	issuer       *acme.Manager          // nil without ACME
 	systemd      systemd
 	reloads      *reloadStatus
@@ -204,6 +206,9 @@ func (n *Node) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.drains.Within)
 	defer cancel()
 	err := n.clients.Drain(ctx)
+	if n.deciders != nil {
+		err = errors.Join(err, n.deciders.Drain(ctx))
+	}
 	if err := n.admins.Drain(ctx); err != nil {
 		n.log.Warn().Err(err).Msg("admin drain")
 	}

@@ -59,6 +59,9 @@ func listenField(name string) string {
 	if rest, ok := strings.CutPrefix(name, "admin"); ok {
 		return "admin." + cmp.Or(strings.TrimPrefix(rest, "_"), "http")
 	}
+	if name == "decide" {
+		return "listen.decide.http"
+	}
 	return "listen." + name
 }
 

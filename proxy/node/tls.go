@@ -39,11 +39,23 @@ func (n *Node) renewCertificates(ctx context.Context) {
 	if n.issuer != nil {
 		asking.Go(func() { n.issuer.Run(ctx) })
 	}
-	if n.certificates == nil {
+	if n.certificates == nil && n.peerFacing == nil {
 		return
 	}
-	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return hashFiles(w, n.certificates.Files()) }
-	if err := watch(ctx, look, func(context.Context) { n.certificates.Reload() }); err != nil {
+	var shown []*frontend.Certificates
+	var files []string
+	for _, c := range []*frontend.Certificates{n.certificates, n.peerFacing} {
+		if c != nil {
+			shown, files = append(shown, c), append(files, c.Files()...)
+		}
+	}
+	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return hashFiles(w, files) }
+	reload := func(context.Context) {
+		for _, c := range shown {
+			c.Reload()
+		}
+	}
+	if err := watch(ctx, look, reload); err != nil {
 		n.log.Error().Err(err).Msg("certificates are not reloaded; restart weir after they change")
 	}
 }

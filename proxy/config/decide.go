@@ -1,0 +1,144 @@
+package config
+
+import (
+	"crypto/x509"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// Decide configures the listener on which other proxies ask for decisions.
+type Decide struct {
+	HTTP          string         // host:port
+	Dialect       Dialect        // of requests for /decide
+	Trusted       []netip.Prefix // the peers that may ask
+	Token         string         // that they send; "" for none
+	TLS           []Pair         // one at most; without it there is no TLS
+	ClientCA      string         // authorities of their certificates, in PEM; "" for none
+	Within        time.Duration  // for a decision
+	WithinOutcome time.Duration  // for the report of an outcome; whole milliseconds
+	Secret        string         // of handles; "" for one that this process makes
+}
+
+// A Dialect is how a proxy describes the request that it asks about, and which answers it understands.
+type Dialect string
+
+// The dialects.
+const (
+	Nginx   Dialect = "nginx"
+	Traefik Dialect = "traefik"
+	Caddy   Dialect = "caddy"
+	APISIX  Dialect = "apisix"
+	HAProxy Dialect = "haproxy"
+)
+
+// SendsBody reports whether a proxy of this dialect can send the body of the request.
+func (d Dialect) SendsBody() bool { return d == Traefik || d == APISIX || d == HAProxy }
+
+// decide makes the listener for other proxies; nil if there is none.
+func (r *loader) decide(f *decideForm) *Decide {
+	const least, most, leastOutcome, mostOutcome = duration(time.Millisecond), duration(time.Minute), duration(time.Second), duration(time.Hour)
+	if f == nil {
+		return nil
+	}
+	if r.Valid(&f.Within) && (f.Within < least || f.Within > most) {
+		r.Wrong(&f.Within, "is out of range", "write 1ms to 1m, less than the proxy waits")
+	}
+	if r.Valid(&f.WithinOutcome) && (f.WithinOutcome < leastOutcome || f.WithinOutcome > mostOutcome) {
+		r.Wrong(&f.WithinOutcome, "is out of range", "write 1s to 1h")
+	}
+	if n := len(f.Secret); n > 0 && n < leastToken {
+		r.Wrong(&f.Secret, "is short enough to guess", "use 16 characters or more, made at random")
+	}
+	d := &Decide{
+		HTTP: listenAddress(f.HTTP), Dialect: Dialect(f.Dialect), Trusted: r.networks(f.Trusted), Token: string(f.Token),
+		Within: time.Duration(f.Within), WithinOutcome: time.Duration(f.WithinOutcome), Secret: string(f.Secret),
+	}
+	if f.TLS != nil {
+		d.TLS = []Pair{r.opensPair(&f.TLS.Cert, &f.TLS.Key)}
+	}
+	if f.ClientCA != "" {
+		data, ok := r.attach(&f.ClientCA, maxAttached)
+		if ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
+			r.Wrong(&f.ClientCA, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
+		}
+		d.ClientCA = string(data)
+	}
+	return d
+}
+
+// decideListener checks that the listener for other proxies can stand beside the others, and is not open
+// to everybody.
+func (r *loader) decideListener(f *file) {
+	d := f.Listen.Decide
+	if d == nil {
+		return
+	}
+	at := r.address(&d.HTTP, listenAddress(d.HTTP))
+	if listenAddress(d.HTTP) == "" && r.Valid(&d.HTTP) {
+		r.Wrong(d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it`)
+	}
+	for _, other := range []struct{ name, text string }{
+		{"listen.http", f.Listen.HTTP}, {"listen.https", f.Listen.HTTPS}, {"admin.http", f.Admin.HTTP}, {"admin.https", f.Admin.HTTPS},
+	} {
+		if at.clashes(parseAddress(other.text)) {
+			r.Wrong(&d.HTTP, "listens where "+other.name+" does", "use another port")
+		}
+	}
+	if d.ClientCA != "" && d.TLS == nil {
+		r.Wrong(&d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it")
+	}
+	network := at.port != "" && !at.loopback()
+	switch {
+	case !network:
+	case len(d.Trusted) == 0 && d.ClientCA == "" && d.Token == "" && r.Valid(&d.Token):
+		r.Wrong(&d.HTTP, "anyone on the network could use up somebody's limits", "write trusted: with the addresses of your proxies, client_ca: or token: beside it, or listen on 127.0.0.1")
+	case d.Token != "" && len(d.Token) < leastToken:
+		r.Wrong(&d.Token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
+	}
+	if f.Store == string(StoreRedis) && d.Secret == "" && r.Valid(&d.Secret) {
+		r.Warn(d, "only the node that decided accepts the outcome of a request, and only until it ends", `write secret: "${WEIR_DECIDE_SECRET}", the same on all nodes`)
+	}
+}
+
+// onlyDecides reports whether requests are decided for other proxies alone, and none is forwarded.
+func (f *listenForm) onlyDecides() bool {
+	return f.Decide != nil && listenAddress(f.HTTP) == "" && listenAddress(f.HTTPS) == ""
+}
+
+// decidable checks that a proxy that asks about the requests of a route sends what the route reads.
+func (r *routes) decidable(f *routeForm, made *Route) {
+	d := r.served.Decide
+	if d == nil || Dialect(d.Dialect).SendsBody() || !r.Valid(&d.Dialect) {
+		return
+	}
+	report := r.Warn // such a request can be forwarded
+	if r.served.onlyDecides() {
+		report = r.Wrong
+	}
+	for _, l := range made.Limits {
+		for _, s := range append(l.countedKeys(), l.Subject()) {
+			if s == nil || !readsBody(s) {
+				continue
+			}
+			var at any = f
+			if i := slices.IndexFunc(f.Limits, func(l2 *limitForm) bool { return l2 != nil && l2.Name == l.Name }); i >= 0 {
+				at = f.Limits[i]
+			}
+			report(at, "limit "+l.Name+" reads "+s.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
+		}
+	}
+	for _, l := range made.Lists {
+		if readsBody(l.Key) {
+			report(f, "list "+l.Name+" reads "+l.Key.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
+		}
+	}
+}
+
+const withoutBody = "read it from a header, the query or a cookie, or let a proxy ask that sends bodies: haproxy, traefik or apisix"
+
+func readsBody(s *key.Spec) bool {
+	return slices.ContainsFunc(s.Origins(), func(o key.Origin) bool { return o.Source.IsBody() })
+}

@@ -1,0 +1,191 @@
+package decide
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/respond"
+)
+
+// A dialect is how one kind of proxy asks and what answers it understands.
+type dialect struct {
+	name                 config.Dialect
+	method, target, host string // the fields with the request of the client
+	// prefix begins the names of the fields of a response in the answer, for a peer that takes only the
+	// status 403 for a refusal and copies no field by itself; empty for one that sends the answer as it is.
+	prefix string
+}
+
+// dialects returns the dialects. All peers send the scheme in X-Forwarded-Proto, and the address of their
+// client as the last one in X-Forwarded-For.
+func dialects() []dialect {
+	original := dialect{method: "X-Original-Method", target: "X-Original-Uri", host: "X-Original-Host"}
+	forwarded := dialect{method: "X-Forwarded-Method", target: "X-Forwarded-Uri", host: "X-Forwarded-Host"}
+	named := func(d dialect, name config.Dialect) dialect {
+		d.name = name
+		return d
+	}
+	nginx := named(original, config.Nginx)
+	nginx.prefix = "X-Weir-"
+	return []dialect{
+		nginx, named(original, config.HAProxy),
+		named(forwarded, config.Traefik), named(forwarded, config.Caddy), named(forwarded, config.APISIX),
+	}
+}
+
+const (
+	schemeField = "X-Forwarded-Proto"
+	clientField = "X-Forwarded-For"
+)
+
+// question reads the request of the client out of that of the peer, whose own fields it removes.
+func (d *dialect) question(x *http1.Exchange) (*proxy.Question, error) {
+	q := &proxy.Question{Listener: "decide/" + string(d.name), Fields: &x.Fields, Scheme: "http", Length: -1}
+	for _, f := range []struct {
+		name string
+		to   *string
+	}{{d.method, &q.Method}, {d.target, &q.Target}, {d.host, &q.Host}} {
+		values := x.Fields.Values(f.name)
+		if len(values) != 1 || values[0] == "" {
+			return nil, fmt.Errorf("%s is there %d times; a proxy of the dialect %s sends it once", f.name, len(values), d.name)
+		}
+		*f.to = values[0]
+	}
+	if !isMethod(q.Method) {
+		return nil, errors.New(d.method + " is not a method")
+	}
+	if lines := x.Fields.Values(schemeField); len(lines) > 0 {
+		if _, last := cutLast(lines[len(lines)-1]); strings.EqualFold(last, "https") {
+			q.Scheme = "https"
+		}
+	}
+	if err := setClient(q, x.Fields.Values(clientField)); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{d.method, d.target, d.host, schemeField, tokenField, handleField} {
+		x.Fields.Del(name)
+	}
+	d.setBody(q, x)
+	return q, nil
+}
+
+// setClient sets the client to the last address of X-Forwarded-For, which the peer has added, and leaves
+// the others as the peer has received them.
+func setClient(q *proxy.Question, lines []string) error {
+	if len(lines) == 0 {
+		return errors.New(clientField + " is missing; it ends with the address of the client")
+	}
+	rest, last := cutLast(lines[len(lines)-1])
+	addr, err := netip.ParseAddr(strings.Trim(last, "[]"))
+	if err != nil {
+		at, portErr := netip.ParseAddrPort(last)
+		if portErr != nil {
+			return errors.New(clientField + " does not end with the address of the client")
+		}
+		addr = at.Addr()
+	}
+	before := append([]string(nil), lines[:len(lines)-1]...)
+	q.Client = addr
+	q.Fields.Del(clientField)
+	if rest != "" {
+		before = append(before, rest)
+	}
+	for _, line := range before {
+		q.Fields.Add(clientField, line)
+	}
+	return nil
+}
+
+// cutLast cuts the last element of a list.
+func cutLast(list string) (rest, last string) {
+	comma := strings.LastIndexByte(list, ',')
+	return strings.TrimRight(list[:max(comma, 0)], " \t,"), strings.Trim(list[comma+1:], " \t")
+}
+
+// isMethod reports whether s is a method of a request that is forwarded (RFC 9110 section 9.1).
+func isMethod(s string) bool {
+	const symbols = "!#$%&'*+-.^_`|~"
+	for i := range len(s) {
+		c := s[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte(symbols, c) >= 0) {
+			return false
+		}
+	}
+	return s != "CONNECT" && len(s) <= 32
+}
+
+// setBody sets the body, and its length. A peer that keeps it does not say how long it is: without a
+// type there is none, except with POST, which some servers take for a form.
+func (d *dialect) setBody(q *proxy.Question, x *http1.Exchange) {
+	b := x.Body()
+	switch {
+	case b != nil && d.name.SendsBody():
+		q.Body, q.Length = b, b.Length()
+	case len(x.Fields.Values("Content-Type")) == 0 && !strings.EqualFold(q.Method, "POST"):
+		q.Length = 0
+	}
+}
+
+// An answer is what a peer is told.
+type answer struct {
+	respond.Response // for the client
+	allowed          bool
+	upstream         []respond.Field
+	handle           string
+	requestID        string
+}
+
+// maxBodyField is the maximum length of a body in a field: the buffers for the header of a response are small.
+const maxBodyField = 2 << 10
+
+// send sends an answer.
+func (d *dialect) send(x *http1.Exchange, a answer) {
+	status := a.Status
+	if d.prefix != "" && !a.allowed {
+		status = 403
+	}
+	head := x.Begin(status)
+	if status != a.Status || d.prefix != "" {
+		head.Add(d.prefix+"Status", strconv.Itoa(a.Status))
+	}
+	for _, f := range a.Fields {
+		if f.Name != "Content-Length" {
+			head.Add(d.prefix+f.Name, f.Value)
+		}
+	}
+	for _, f := range a.upstream {
+		head.Add(f.Name, f.Value)
+	}
+	if a.handle != "" {
+		head.Add(handleField, a.handle)
+	}
+	if a.requestID != "" {
+		head.Add(d.prefix+"X-Request-Id", a.requestID)
+	}
+	if d.prefix == "" {
+		_ = x.Send(a.Body) // the peer may have disconnected
+		return
+	}
+	if text := strings.TrimSpace(string(a.Body)); text != "" && len(text) <= maxBodyField && !strings.ContainsFunc(text, isControl) {
+		head.Add(d.prefix+"Body", text)
+	}
+	_ = x.Send(nil)
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// problem returns a problem document (RFC 9457) for a peer.
+func problem(status int, title, detail string) respond.Response {
+	text, err := json.Marshal(map[string]any{"status": status, "title": title, "detail": detail})
+	if err != nil {
+		panic(err) // strings and numbers can always be marshalled
+	}
+	return respond.Static(status, "application/problem+json", string(text), nil)
+}

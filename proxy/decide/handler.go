@@ -1,0 +1,135 @@
+// Package decide answers other proxies, the peers, that ask over HTTP about requests which they
+// forward themselves:
+//
+//	GET or POST /decide            in the configured dialect
+//	GET or POST /decide/DIALECT    in another one
+//	POST /decide/outcome           reports the status of the response, by a handle
+//
+// It reads the request out of the fields that the peer adds (dialect.go), has package proxy decide about
+// it, and writes the answer so that the peer understands it. An allowed request whose outcome
+// matters gets a handle (handle.go), which any node accepts once (outcome.go).
+//
+// A peer can use up anybody's limits, and names the client. So only trusted ones are
+// answered: by their address, by a token or by a certificate. What a client sends in the fields of a
+// dialect does not count, because peers set each of them themselves, and a field that is there twice is refused.
+package decide
+
+import (
+	"context"
+	"crypto/subtle"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/respond"
+)
+
+// The fields of Weir's own. Peers send the first, and receive the second.
+const (
+	tokenField  = "X-Weir-Token"
+	handleField = "X-Weir-Handle"
+)
+
+// A Handler answers peers. It is safe for concurrent use.
+type Handler struct {
+	proxy    *proxy.Proxy
+	config   config.Decide
+	dialects []dialect
+	signer   signer
+	requests *prometheus.CounterVec
+	outcomes *prometheus.CounterVec
+}
+
+// New returns a Handler that has p decide.
+func New(p *proxy.Proxy, c config.Decide, r prometheus.Registerer) *Handler {
+	h := &Handler{
+		proxy: p, config: c, dialects: dialects(), signer: newSigner(c.Secret),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_decide_requests_total", Help: "Requests that other proxies asked about, by dialect and result.",
+		}, []string{"dialect", "result"}),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_decide_outcomes_total", Help: "Outcomes that were reported for requests that other proxies asked about, by result.",
+		}, []string{"result"}),
+	}
+	r.MustRegister(h.requests, h.outcomes)
+	return h
+}
+
+// ServeHTTP1 answers one request of a peer.
+func (h *Handler) ServeHTTP1(x *http1.Exchange) {
+	began := time.Now()
+	path := x.Path()
+	if !h.trusts(x) {
+		h.requests.WithLabelValues("", "untrusted").Inc()
+		send(x, problem(403, "Forbidden", "this peer may not ask; see listen.decide.trusted, token and client_ca"))
+		return
+	}
+	if path == "/decide/outcome" {
+		h.serveOutcome(x)
+		return
+	}
+	name, isDecide := strings.CutPrefix(path, "/decide")
+	if name == "" {
+		name = "/" + string(h.config.Dialect)
+	}
+	i := slices.IndexFunc(h.dialects, func(d dialect) bool { return "/"+string(d.name) == name })
+	if !isDecide || i < 0 {
+		send(x, problem(404, "Not Found", "ask at /decide or /decide/DIALECT, and report outcomes at /decide/outcome"))
+		return
+	}
+	h.decide(x, &h.dialects[i], began)
+}
+
+// trusts reports whether the peer of a connection may ask. Without any configuration, those of this
+// machine may.
+func (h *Handler) trusts(x *http1.Exchange) bool {
+	c := &h.config
+	token := x.Fields.Values(tokenField)
+	if c.Token != "" && (len(token) != 1 || subtle.ConstantTimeCompare([]byte(token[0]), []byte(c.Token)) != 1) {
+		return false
+	}
+	addr := x.Peer().Addr().Unmap().WithZone("")
+	if len(c.Trusted) > 0 {
+		return slices.ContainsFunc(c.Trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
+	}
+	return c.Token != "" || c.ClientCA != "" || addr.IsLoopback()
+}
+
+// decide answers a question.
+func (h *Handler) decide(x *http1.Exchange, d *dialect, began time.Time) {
+	q, err := d.question(x)
+	if err != nil {
+		h.requests.WithLabelValues(string(d.name), "invalid").Inc()
+		d.send(x, answer{Response: problem(400, "Bad Request", err.Error())})
+		return
+	}
+	q.Deadline, q.Hold = began.Add(h.config.Within), h.config.WithinOutcome
+	h.proxy.Decide(context.Background(), q, func(a *proxy.Answer) {
+		said, result := answer{Response: a.Response, requestID: a.RequestID}, "refused"
+		if a.Allowed {
+			said.allowed, said.upstream, result = true, a.Upstream, "allowed"
+		}
+		if a.Pending != nil {
+			said.handle = h.signer.sign(a.Pending, began.Add(h.config.WithinOutcome))
+		}
+		h.requests.WithLabelValues(string(d.name), result).Inc()
+		d.send(x, said)
+	})
+}
+
+// send sends a response as it is.
+func send(x *http1.Exchange, a respond.Response) {
+	head := x.Begin(a.Status)
+	for _, f := range a.Fields {
+		if f.Name != "Content-Length" {
+			head.Add(f.Name, f.Value)
+		}
+	}
+	_ = x.Send(a.Body) // the peer may have disconnected
+}

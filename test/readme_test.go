@@ -233,7 +233,7 @@ func exercised(t *testing.T) *weir {
 	}))
 	t.Cleanup(bad.Close)
 	write(t, filepath.Join(dir, "weir.yaml"), redisYAML(server.Addr)+`admin: {http: "127.0.0.1:0"}
-listen: {http: "127.0.0.1:0", https: "127.0.0.1:0", tls: {cert: cert.pem, key: key.pem}}
+listen: {http: "127.0.0.1:0", https: "127.0.0.1:0", tls: {cert: cert.pem, key: key.pem}, decide: {http: "127.0.0.1:0", dialect: haproxy}}
 traces: {endpoint: "http://127.0.0.1:1"}
 upstreams: {demo: echo, gone: {targets: ["http://127.0.0.1:1", "http://127.0.0.1:2"], retries: 1}}
 lists: {friends: {key: "header:X-Phone", values: [friend], action: bypass}}
@@ -291,6 +291,11 @@ func (w *weir) exercise(phone string) {
 	for range 2 {
 		post("/wait", phone)
 	}
+	asked := "http://" + w.WaitForLog("serving", nil).Text("decide") + "/decide"
+	do(w.t, http.MethodGet, asked, http.Header{
+		"X-Original-Method": {"POST"}, "X-Original-Uri": {"/right"}, "X-Original-Host": {"localhost"}, "X-Forwarded-For": {"192.0.2.1"}, "X-Phone": {phone},
+	})
+	do(w.t, http.MethodPost, asked+"/outcome?handle=forged&status=200", nil)
 }
 
 // uncounted are the metrics of the documents that weir has not got.

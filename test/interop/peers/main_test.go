@@ -1,0 +1,181 @@
+// Package peers has real proxies ask Weir about their requests, with the examples of
+// test/deploy/decide, and prints what each of them carries.
+package peers
+
+import (
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "weir-peers-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if _, err := weirtest.Build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err) // the tests that need it fail
+	}
+	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// A peer is a proxy that asks.
+type peer struct {
+	name                          string
+	files                         []string                        // of test/deploy/decide; the program reads the first
+	args                          func(dir, file string) []string // of the program
+	fix                           func(dir, text string) string   // what an example leaves to the system, such as folders
+	stopped                       int                             // what clients get while Weir is stopped, according to the example
+	showsRest, sendsBody, reports bool                            // it sends RateLimit on successes, the body, the outcome
+}
+
+// peers returns the proxies that can be had as packages.
+func peers() []peer {
+	same := func(_, text string) string { return text }
+	return []peer{
+		{
+			name: "nginx", files: []string{"nginx.conf"}, stopped: 500, showsRest: true,
+			args: func(dir, file string) []string {
+				return []string{"-p", dir, "-e", "stderr", "-c", file, "-g", "daemon off; master_process off; pid " + dir + "/pid;"}
+			},
+			fix: func(dir, text string) string {
+				folders := ""
+				for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+					folders += name + "_temp_path " + dir + "/" + name + "; "
+				}
+				return strings.Replace(text, "http {", "http { access_log off; "+folders, 1)
+			},
+		},
+		{
+			name: "haproxy", files: []string{"haproxy.cfg", "haproxy.lua"}, stopped: 503, showsRest: true, sendsBody: true, reports: true, fix: same,
+			args: func(_, file string) []string { return []string{"-db", "-f", file} },
+		},
+		{
+			name: "caddy", files: []string{"Caddyfile"}, stopped: 502, fix: same,
+			args: func(_, file string) []string { return []string{"run", "--config", file, "--adapter", "caddyfile"} },
+		},
+	}
+}
+
+// find returns the path of a program: of PATH, or as test/install left it.
+func find(name string) (string, error) {
+	cached, err := filepath.Abs(filepath.Join("..", "..", ".cache", "bin", name))
+	if err != nil {
+		return "", err
+	}
+	for _, candidate := range []string{name, cached, "/usr/sbin/" + name} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not here: run test/install %s", name, name)
+}
+
+// freeAddress returns an address of this machine on which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))
+}
+
+// start starts the proxy with its example, in front of an application, and returns its URL. The bounds of
+// time of the example are made long, because a busy machine would reach them.
+func (p *peer) start(t *testing.T, weir, application string) string {
+	t.Helper()
+	dir, addr := t.TempDir(), freeAddress(t)
+	own := freeAddress(t)
+	for _, name := range p.files {
+		text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "decide", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		replaced := p.fix(dir, strings.NewReplacer("127.0.0.1:8000", addr, "127.0.0.1:8082", weir, "127.0.0.1:8083", own, "127.0.0.1:3000", application,
+			" 50ms", " 30s", " 100ms", " 30s").Replace(string(text)))
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(replaced), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program, err := find(p.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(program, p.args(dir, filepath.Join(dir, p.files[0]))...)
+	c.Dir, c.Env = dir, append(os.Environ(), "HOME="+dir)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Process.Signal(syscall.SIGTERM)
+		ended := time.AfterFunc(await.Limit, func() { c.Process.Kill() })
+		c.Wait()
+		ended.Stop()
+		log.Close()
+		if text, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
+			t.Logf("%s said:\n%s", p.name, text)
+		}
+	})
+	await.Until(t, p.name+" on "+addr, func() bool {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	return "http://" + addr
+}
+
+// An application answers with the status in X-Status, and remembers the header of the last request.
+type application struct {
+	*httptest.Server
+
+	mu   sync.Mutex // guards what follows
+	last http.Header
+}
+
+func newApplication(t *testing.T) *application {
+	t.Helper()
+	a := &application{}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		a.last = r.Header.Clone()
+		a.mu.Unlock()
+		if status, err := strconv.Atoi(r.Header.Get("X-Status")); err == nil {
+			w.WriteHeader(status)
+		}
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+// received returns the header of the last request, and forgets it; nil if there was none.
+func (a *application) received() http.Header {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last := a.last
+	a.last = nil
+	return last
+}

@@ -25,8 +25,8 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 		matchedFields: matchedFields(from.Match),
 		noFormBeside:  from.Besides(),
 	}
-	if from.Upstream == nil && from.Redirect == nil && from.Respond == nil {
-		r.fixedResponse = respond.Problem(respond.NotFound, "", "") // only other proxies ask about it; see Decide
+	if r.onlyDecided() {
+		r.fixedResponse = respond.Problem(respond.NotFound, "", "")
 	}
 	r.readFields.add(slices.Collect(maps.Keys(from.Match.Headers))...)
 	if from.Idempotency != nil {

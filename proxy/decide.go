@@ -75,10 +75,7 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer)) {
 
 // allow completes the answer about an allowed request.
 func (p *Proxy) allow(x *exchange, a *Answer, hold time.Duration) {
-	a.Response.Status = http.StatusOK
-	if len(x.claims.claims) > 0 {
-		a.Response = a.Response.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
-	}
+	a.Response = x.allowedResponse()
 	for name, values := range x.generation.setFields(x) {
 		for _, value := range values {
 			a.Upstream = append(a.Upstream, respond.Field{Name: name, Value: value})
@@ -88,6 +85,18 @@ func (p *Proxy) allow(x *exchange, a *Answer, hold time.Duration) {
 	p.admitter.hold(&x.admission, hold)
 	x.outcome.known = true
 }
+
+// allowedResponse returns the response of the answer about an allowed request.
+func (x *exchange) allowedResponse() respond.Response {
+	allowed := respond.Response{Status: http.StatusOK}
+	if len(x.claims.claims) > 0 {
+		allowed = allowed.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
+	}
+	return allowed
+}
+
+// onlyDecided reports whether r has nothing to which requests go: only other proxies ask about it.
+func (r *route) onlyDecided() bool { return r.Upstream == nil && r.Redirect == nil && r.Respond == nil }
 
 // endDecision records x, whose permits stay taken.
 func (p *Proxy) endDecision(ctx context.Context, x *exchange) {

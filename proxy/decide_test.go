@@ -118,6 +118,20 @@ func TestDecide_IsRecordedWithItsListener(t *testing.T) {
 	}
 }
 
+// A route to which no upstream belongs is explained as the proxy that asks is answered; whoever sends a
+// request there gets 404, and it does not count.
+func TestDecide_RouteWithoutUpstream(t *testing.T) {
+	const route = "routes:\n  - {name: a, match: {path: /a}, limits: [{key: client_ip, rate: 1/1h}]}\n"
+	p := newProxy(t, "listen: {http: none, decide: {dialect: nginx}}\n"+route)
+	explained, err := p.Explain(t.Context(), ExplainRequest{Method: "GET", URL: "http://a.example/a"})
+	if err != nil || explained.Answer == nil || explained.Answer.Status != 200 || explained.Answer.Header["Ratelimit"] == nil {
+		t.Errorf("explained as %+v, %v", explained.Answer, err)
+	}
+	p.sends(404, "GET", "/a")
+	p.asksFor(200, "/a")
+	p.asksFor(429, "/a")
+}
+
 func TestSettleOutcome_RefundsOnce(t *testing.T) {
 	p := newProxy(t, decideYAML)
 	kept := p.asksFor(200, "/send", "X-Phone: 1")

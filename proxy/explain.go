@@ -107,6 +107,10 @@ func (e *explainer) end(refusal error) {
 		e.respond(e.generation.refuse(x, refusal))
 		return
 	}
+	if x.route.onlyDecided() {
+		e.respond(x.allowedResponse())
+		return
+	}
 	e.generation.forward(x, e)
 }
 

@@ -19,6 +19,7 @@ func newRespond(c *config.Respond) respond.Response {
 // refunds like that of an upstream.
 func (x *exchange) reply(d downstream) {
 	answer := x.route.fixedResponse
+	x.outcome.refund = x.route.onlyDecided() // it is not found here, and does not count
 	if to := x.route.Redirect; to != nil {
 		answer = respond.Redirect(to.Status, x.fillTemplate(to.To))
 	}

@@ -38,31 +38,31 @@ const (
 func (d Dialect) SendsBody() bool { return d == Traefik || d == APISIX || d == HAProxy }
 
 // decide makes the listener for other proxies; nil if there is none.
-func (r *loader) decide(f *decideForm) *Decide {
+func (l *loader) decide(f *decideForm) *Decide {
 	const least, most, leastOutcome, mostOutcome = duration(time.Millisecond), duration(time.Minute), duration(time.Second), duration(time.Hour)
 	if f == nil {
 		return nil
 	}
-	if r.Valid(&f.Within) && (f.Within < least || f.Within > most) {
-		r.Wrong(&f.Within, "is out of range", "write 1ms to 1m, less than the proxy waits")
+	if l.Valid(&f.Within) && (f.Within < least || f.Within > most) {
+		l.Wrong(&f.Within, "is out of range", "write 1ms to 1m, less than the proxy waits")
 	}
-	if r.Valid(&f.WithinOutcome) && (f.WithinOutcome < leastOutcome || f.WithinOutcome > mostOutcome) {
-		r.Wrong(&f.WithinOutcome, "is out of range", "write 1s to 1h")
+	if l.Valid(&f.WithinOutcome) && (f.WithinOutcome < leastOutcome || f.WithinOutcome > mostOutcome) {
+		l.Wrong(&f.WithinOutcome, "is out of range", "write 1s to 1h")
 	}
 	if n := len(f.Secret); n > 0 && n < leastToken {
-		r.Wrong(&f.Secret, "is short enough to guess", "use 16 characters or more, made at random")
+		l.Wrong(&f.Secret, "is short enough to guess", "use 16 characters or more, made at random")
 	}
 	d := &Decide{
-		HTTP: listenAddress(f.HTTP), Dialect: Dialect(f.Dialect), Trusted: r.networks(f.Trusted), Token: string(f.Token),
+		HTTP: listenAddress(f.HTTP), Dialect: Dialect(f.Dialect), Trusted: l.networks(f.Trusted), Token: string(f.Token),
 		Within: time.Duration(f.Within), WithinOutcome: time.Duration(f.WithinOutcome), Secret: string(f.Secret),
 	}
 	if f.TLS != nil {
-		d.TLS = []Pair{r.opensPair(&f.TLS.Cert, &f.TLS.Key)}
+		d.TLS = []Pair{l.opensPair(&f.TLS.Cert, &f.TLS.Key)}
 	}
 	if f.ClientCA != "" {
-		data, ok := r.attach(&f.ClientCA, maxAttached)
+		data, ok := l.attach(&f.ClientCA, maxAttached)
 		if ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
-			r.Wrong(&f.ClientCA, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
+			l.Wrong(&f.ClientCA, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
 		}
 		d.ClientCA = string(data)
 	}
@@ -71,35 +71,35 @@ func (r *loader) decide(f *decideForm) *Decide {
 
 // decideListener checks that the listener for other proxies can stand beside the others, and is not open
 // to everybody.
-func (r *loader) decideListener(f *file) {
+func (l *loader) decideListener(f *file) {
 	d := f.Listen.Decide
 	if d == nil {
 		return
 	}
-	at := r.address(&d.HTTP, listenAddress(d.HTTP))
-	if listenAddress(d.HTTP) == "" && r.Valid(&d.HTTP) {
-		r.Wrong(d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it`)
+	at := l.address(&d.HTTP, listenAddress(d.HTTP))
+	if listenAddress(d.HTTP) == "" && l.Valid(&d.HTTP) {
+		l.Wrong(d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it`)
 	}
 	for _, other := range []struct{ name, text string }{
 		{"listen.http", f.Listen.HTTP}, {"listen.https", f.Listen.HTTPS}, {"admin.http", f.Admin.HTTP}, {"admin.https", f.Admin.HTTPS},
 	} {
 		if at.clashes(parseAddress(other.text)) {
-			r.Wrong(&d.HTTP, "listens where "+other.name+" does", "use another port")
+			l.Wrong(&d.HTTP, "listens where "+other.name+" does", "use another port")
 		}
 	}
 	if d.ClientCA != "" && d.TLS == nil {
-		r.Wrong(&d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it")
+		l.Wrong(&d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it")
 	}
 	network := at.port != "" && !at.loopback()
 	switch {
 	case !network:
-	case len(d.Trusted) == 0 && d.ClientCA == "" && d.Token == "" && r.Valid(&d.Token):
-		r.Wrong(&d.HTTP, "anyone on the network could use up somebody's limits", "write trusted: with the addresses of your proxies, client_ca: or token: beside it, or listen on 127.0.0.1")
+	case len(d.Trusted) == 0 && d.ClientCA == "" && d.Token == "" && l.Valid(&d.Token):
+		l.Wrong(&d.HTTP, "anyone on the network could use up somebody's limits", "write trusted: with the addresses of your proxies, client_ca: or token: beside it, or listen on 127.0.0.1")
 	case d.Token != "" && len(d.Token) < leastToken:
-		r.Wrong(&d.Token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
+		l.Wrong(&d.Token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
 	}
-	if f.Store == string(StoreRedis) && d.Secret == "" && r.Valid(&d.Secret) {
-		r.Warn(d, "only the node that decided accepts the outcome of a request, and only until it ends", `write secret: "${WEIR_DECIDE_SECRET}", the same on all nodes`)
+	if f.Store == string(StoreRedis) && d.Secret == "" && l.Valid(&d.Secret) {
+		l.Warn(d, "only the node that decided accepts the outcome of a request, and only until it ends", `write secret: "${WEIR_DECIDE_SECRET}", the same on all nodes`)
 	}
 }
 
@@ -124,7 +124,7 @@ func (r *routes) decidable(f *routeForm, made *Route) {
 				continue
 			}
 			var at any = f
-			if i := slices.IndexFunc(f.Limits, func(l2 *limitForm) bool { return l2 != nil && l2.Name == l.Name }); i >= 0 {
+			if i := slices.IndexFunc(f.Limits, func(f *limitForm) bool { return f != nil && f.Name == l.Name }); i >= 0 {
 				at = f.Limits[i]
 			}
 			report(at, "limit "+l.Name+" reads "+s.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)

@@ -236,31 +236,33 @@ func (l *listener) allowedHandle() string {
 	return got.header.Get(handleField)
 }
 
+// wants asks and wants this status.
+func (l *listener) wants(status int, method, target string, lines ...string) {
+	l.Helper()
+	if got := l.ask(method, target, lines...); got.status != status {
+		l.Errorf("%s %s %v: %d; want %d\n%s", method, target, lines, got.status, status, got.body)
+	}
+}
+
 func TestOutcome_RefundsOnceOnAnyNode(t *testing.T) {
 	store := memory()
 	const decide = "dialect: haproxy, secret: 0123456789abcdef"
 	a, b := listen(t, store, decide), listen(t, store, decide)
 	send := asked(dialects()[1], "/send", "X-Phone: 1")
 	first, second := a.allowedHandle(), a.allowedHandle()
-	wants := func(l *listener, want int, method, target string, lines ...string) {
-		t.Helper()
-		if got := l.ask(method, target, lines...); got.status != want {
-			t.Errorf("%s %s %v: %d; want %d\n%s", method, target, lines, got.status, want, got.body)
-		}
-	}
-	wants(b, 429, "GET", "/decide", send...)
-	wants(b, 204, "POST", "/decide/outcome", "Content-Type: application/json", `{"handle": "`+first+`", "status": 503}`)
-	wants(a, 409, "POST", "/decide/outcome?status=503&handle="+first)
-	wants(a, 204, "POST", "/decide/outcome?status=200&handle="+second)
-	wants(b, 409, "POST", "/decide/outcome?status=500&handle="+second)
-	wants(b, 200, "GET", "/decide", send...)
-	wants(b, 429, "GET", "/decide", send...)
+	b.wants(429, "GET", "/decide", send...)
+	b.wants(204, "POST", "/decide/outcome", "Content-Type: application/json", `{"handle": "`+first+`", "status": 503}`)
+	a.wants(409, "POST", "/decide/outcome?status=503&handle="+first)
+	a.wants(204, "POST", "/decide/outcome?status=200&handle="+second)
+	b.wants(409, "POST", "/decide/outcome?status=500&handle="+second)
+	b.wants(200, "GET", "/decide", send...)
+	b.wants(429, "GET", "/decide", send...)
 	for _, query := range []string{"", "?handle=" + first, "?status=500", "?handle=" + first + "&status=99", "?handle=%zz&status=200"} {
-		wants(a, 400, "POST", "/decide/outcome"+query)
+		a.wants(400, "POST", "/decide/outcome"+query)
 	}
-	wants(a, 405, "GET", "/decide/outcome?status=500&handle="+first)
-	wants(a, 404, "GET", "/other")
-	wants(a, 404, "GET", "/decide/apache", send...)
+	a.wants(405, "GET", "/decide/outcome?status=500&handle="+first)
+	a.wants(404, "GET", "/other")
+	a.wants(404, "GET", "/decide/apache", send...)
 }
 
 func TestOutcome_ForgedAndExpiredChangeNothing(t *testing.T) {

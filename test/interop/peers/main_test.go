@@ -46,7 +46,18 @@ type peer struct {
 	args                          func(dir, file string) []string // of the program
 	fix                           func(dir, text string) string   // what an example leaves to the system, such as folders
 	stopped                       int                             // what clients get while Weir is stopped, according to the example
-	showsRest, sendsBody, reports bool                            // it sends RateLimit on successes, the body, the outcome
+	showsRest, sendsBody, reports carried                         // it sends RateLimit on successes, the body, the outcome
+}
+
+// carried says whether a peer carries something.
+type carried bool
+
+// String returns the entry of the table.
+func (c carried) String() string {
+	if c {
+		return "yes"
+	}
+	return "no"
 }
 
 // peers returns the proxies that can be had as packages.

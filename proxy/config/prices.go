@@ -50,29 +50,29 @@ func (l *Limit) RateText(r limiter.Rate) string {
 }
 
 // prices compiles the lists of prices.
-func (r *loader) prices(keys *keys, forms map[string]*pricesForm) map[string]*Prices {
+func (l *loader) prices(keys *keys, forms map[string]*pricesForm) map[string]*Prices {
 	all := map[string]*Prices{}
 	for _, name := range slices.Sorted(maps.Keys(forms)) {
 		f := forms[name]
 		if !tokenSafe.MatchString(name) {
-			r.WrongName(f, form.Quote(name)+" is not a valid name for prices", "begin with a letter, followed by letters, digits, _ . or -")
+			l.WrongName(f, form.Quote(name)+" is not a valid name for prices", "begin with a letter, followed by letters, digits, _ . or -")
 		}
 		p := &Prices{Name: name, Unit: f.Unit, Decimals: f.Decimals, File: "prices." + name}
 		if f.Key != nil {
 			if p.Key = keys.use(f.Key); p.Key != nil && p.Key.Phone == nil {
-				r.Wrong(f.Key, "the key "+p.Key.Name+" is not a phone number", "name a key with normalize: {as: e164}")
+				l.Wrong(f.Key, "the key "+p.Key.Name+" is not a phone number", "name a key with normalize: {as: e164}")
 			}
 		}
-		r.readPrices(f, p)
+		l.readPrices(f, p)
 		all[name] = p
 	}
 	return all
 }
 
 // readPrices reads the rows of p, in place or from a file.
-func (r *loader) readPrices(f *pricesForm, p *Prices) {
-	if r.Given(&f.Rows) == (f.File != "") && r.Valid(f) {
-		r.Wrong(f, "has not exactly one of file and rows", "write file: with the name of a file of one PREFIX,TYPE,PRICE a line, or rows: [\"+4915,mobile,0.075\", \"*,*,0.30\"]")
+func (l *loader) readPrices(f *pricesForm, p *Prices) {
+	if l.Given(&f.Rows) == (f.File != "") && l.Valid(f) {
+		l.Wrong(f, "has not exactly one of file and rows", "write file: with the name of a file of one PREFIX,TYPE,PRICE a line, or rows: [\"+4915,mobile,0.075\", \"*,*,0.30\"]")
 		return
 	}
 	if f.File == "" {
@@ -82,18 +82,18 @@ func (r *loader) readPrices(f *pricesForm, p *Prices) {
 		for _, problem := range problems {
 			what, instead, _ := strings.Cut(problem.Err.Error(), "; ")
 			if len(f.Rows) == 0 {
-				r.Wrong(&f.Rows, what, instead)
+				l.Wrong(&f.Rows, what, instead)
 				return
 			}
-			r.Wrong(&f.Rows[problem.Line-1], what, instead)
+			l.Wrong(&f.Rows[problem.Line-1], what, instead)
 		}
 		return
 	}
-	if text, ok := r.text(&f.File, "write rows such as +4915,mobile,0.075"); ok {
+	if text, ok := l.text(&f.File, "write rows such as +4915,mobile,0.075"); ok {
 		var problems []key.Problem
 		p.File = filepath.Base(f.File)
 		p.Table, problems = key.ParsePrices(text, f.Decimals)
-		r.faults(form.Location{Position: Position{File: r.files[len(r.files)-1]}, Path: "prices." + p.Name}, "", text, problems)
+		l.faults(form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "prices." + p.Name}, "", text, problems)
 	}
 }
 

@@ -24,6 +24,7 @@ type Near struct {
 	Of     int64  `json:"of"`
 	Key    string `json:"key"`              // the beginning of the key's hash, as in the log
 	Masked string `json:"masked,omitempty"` // of a sensitive key
+	Money  string `json:"money,omitempty"`  // of a budget, what is used of it: 320 EUR of 400 EUR
 }
 
 // alerts is the configuration of alerts.
@@ -32,10 +33,10 @@ type alerts config.Alerts
 // near returns the number of remaining permits of a rate below which a key has used most of it; 0
 // if there are no alerts. There are none for limits in shadow mode.
 func (a alerts) near(rate limiter.Rate, mode config.Mode) int64 {
-	if a.Webhook == "" || rate.Count < nearFrom || mode != config.Enforce {
+	if a.Webhook == "" || len(a.Used) == 0 || rate.Count < nearFrom || mode != config.Enforce {
 		return 0
 	}
-	used := (rate.Count*a.Used + 99) / 100
+	used := (rate.Count*a.Used[0] + 99) / 100
 	return rate.Count - used + 1
 }
 
@@ -70,6 +71,9 @@ func (n *nearLimits) update(q *admission, i int, w *window) {
 	}
 	near := Near{Route: w.of.Route, Limit: w.of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
 	near.Key, near.Masked = q.keyNamer.logKey(q.claims.claims[i].Key)
+	if p := w.of.Prices; p != nil {
+		near.Money = p.Text(used) + " of " + p.Text(w.Rate.Count)
+	}
 	n.byWindow[w.Name] = near
 }
 

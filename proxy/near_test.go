@@ -24,7 +24,7 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 		{100, 80, "", config.Enforce, 0}, // nobody is told
 		{100, 80, "x", config.Shadow, 0}, // on trial
 	} {
-		near := alerts{Webhook: row.webhook, Used: row.used}.near(limiter.Rate{Count: row.count, Window: time.Hour}, row.mode)
+		near := alerts{Webhook: row.webhook, Used: []int64{row.used, 100}}.near(limiter.Rate{Count: row.count, Window: time.Hour}, row.mode)
 		told := int64(0)
 		for used := int64(1); used <= row.count && told == 0; used++ {
 			if row.count-used < near {

@@ -1,13 +1,16 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -32,12 +35,26 @@ type Alert struct {
 	Of     int64     `json:"of"`    // threshold, or all requests if that is a share, or count of the rate
 	Key    string    `json:"key,omitempty"`
 	Masked string    `json:"masked,omitempty"`
+	Share  int64     `json:"share,omitempty"` // the percentage that is used, if there are alerts about several
 }
 
 // subject identifies what the alert is about: alerts with the same subject are
 // deduplicated for a while.
 func (a Alert) subject() string {
-	return strings.Join([]string{a.Kind, a.Route, a.Limit, a.Window}, ":")
+	about := []string{a.Kind, a.Route, a.Limit, a.Window}
+	if a.Share > 0 {
+		about = append(about, strconv.FormatInt(a.Share, 10))
+	}
+	return strings.Join(about, ":")
+}
+
+// repeat returns the minimum time between alerts with the subject of a: of one about several shares, the window
+// of the rate.
+func (a Alert) repeat(rules config.Alerts) time.Duration {
+	if window, err := limiter.ParseDuration(a.Window); err == nil && a.Share > 0 {
+		return window
+	}
+	return rules.Repeat
 }
 
 // named names a limit in a sentence.
@@ -88,10 +105,20 @@ func findAlerts(rules config.Alerts, reports map[string]minuteReport, at time.Ti
 	}
 	for _, name := range slices.Sorted(maps.Keys(near)) {
 		n := near[name]
-		all = append(all, Alert{
+		a := Alert{
 			Kind: KindUsed, Route: n.Route, Limit: n.Limit, Window: n.Window, At: at, Count: n.Used, Of: n.Of, Key: n.Key, Masked: n.Masked,
-			Text: fmt.Sprintf("Weir: a key has used %d of %d in %s, limit %s.", n.Used, n.Of, n.Window, named(n.Limit, n.Route)),
-		})
+			Text: fmt.Sprintf("Weir: a key has used %s in %s, limit %s.", cmp.Or(n.Money, fmt.Sprintf("%d of %d", n.Used, n.Of)), n.Window, named(n.Limit, n.Route)),
+		}
+		if len(rules.Used) == 1 {
+			all = append(all, a)
+			continue
+		}
+		for _, share := range rules.Used {
+			if 100*n.Used >= share*n.Of {
+				a.Share = share
+				all = append(all, a)
+			}
+		}
 	}
 	for i := range all {
 		all[i].ID = rand.Text()

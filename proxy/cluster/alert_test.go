@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +34,37 @@ func TestAlert_ShareOfDecisions(t *testing.T) {
 		got := findAlerts(rules, map[string]minuteReport{"a": c.a, "b": c.b}, time.Now())
 		if c.want == 0 && len(got) > 0 || c.want > 0 && (len(got) != 1 || got[0].Of != c.want || got[0].Limit != "phone") {
 			t.Errorf("%+v and %+v: alerts %+v; want one of %d requests", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+// Of several parts of a budget, each that is reached has an alert of its own, once in its window.
+func TestAlert_SeveralShares(t *testing.T) {
+	rules := config.Alerts{Refused: 100, Used: []int64{50, 80, 100}, Repeat: time.Hour}
+	of := func(used int64) (shares []int64) {
+		near := proxy.Near{Route: "send", Limit: "spend", Window: "31d", Used: used, Of: 400_00, Money: "some EUR of 400 EUR"}
+		subjects := map[string]bool{}
+		for _, a := range findAlerts(rules, map[string]minuteReport{"a": {Near: []proxy.Near{near}}}, time.Now()) {
+			shares = append(shares, a.Share)
+			subjects[a.subject()] = true
+			if a.repeat(rules) != 31*24*time.Hour || !strings.Contains(a.Text, "has used some EUR of 400 EUR in 31d") {
+				t.Errorf("alert %+v after %v", a, a.repeat(rules))
+			}
+		}
+		if len(subjects) != len(shares) {
+			t.Errorf("%d alerts have %d subjects", len(shares), len(subjects))
+		}
+		return shares
+	}
+	for used, want := range map[int64][]int64{199_99: nil, 200_00: {50}, 319_99: {50}, 320_00: {50, 80}, 400_00: {50, 80, 100}} {
+		if got := of(used); !slices.Equal(got, want) {
+			t.Errorf("at %d: alerts about %v; want %v", used, got, want)
+		}
+	}
+	rules.Used = []int64{80}
+	for _, a := range findAlerts(rules, map[string]minuteReport{"a": {Near: []proxy.Near{{Window: "1d", Used: 80, Of: 100}}}}, time.Now()) {
+		if a.Share != 0 || a.repeat(rules) != time.Hour {
+			t.Errorf("of one part: %+v after %v; want one every hour", a, a.repeat(rules))
 		}
 	}
 }

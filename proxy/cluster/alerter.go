@@ -116,7 +116,7 @@ func (a *Alerter) raise(ctx context.Context, t Term, rules config.Alerts) (raise
 			return raised, err
 		}
 		for _, alert := range findAlerts(rules, reports, now.UTC()) {
-			fresh, full, err := a.queue.raise(ctx, t, alert, rules.Repeat)
+			fresh, full, err := a.queue.raise(ctx, t, alert, alert.repeat(rules))
 			switch {
 			case err != nil:
 				return raised, err

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ type Alerts struct {
 	Refused int64  // refusals of a limit within a minute that cause an alert, at least 1; at least 10 with RefusedShare
 	// RefusedShare is the percentage of a limit's decisions within a minute that must be refusals as well; 0 for any.
 	RefusedShare int64
-	Used         int64         // percentage of a rate used by a key that causes an alert, 1 to 100
+	Used         []int64       // percentages of a rate used by a key that cause an alert, 1 to 100, ascending
 	Repeat       time.Duration // minimum time between alerts about one limit, at least two minutes
 }
 
@@ -27,12 +28,22 @@ type Alerts struct {
 func (r *loader) alerts(f *alertsForm) Alerts {
 	a := Alerts{Webhook: string(f.Webhook), Secret: string(f.Secret), Repeat: time.Duration(f.Repeat)}
 	a.Refused, a.RefusedShare = f.Refused.value()
-	percent, is := strings.CutSuffix(f.Used, "%")
-	n, err := strconv.Atoi(percent)
-	if f.Used != "" && (!is || err != nil || n < 1 || n > 100 || !form.IsWhole(percent)) {
-		r.Wrong(&f.Used, form.Quote(f.Used)+" is not a percentage", "write 1% to 100%")
+	for i := range f.Used {
+		percent, is := strings.CutSuffix(f.Used[i], "%")
+		n, err := strconv.Atoi(percent)
+		switch {
+		case f.Used[i] == "": // already reported
+		case !is || err != nil || n < 1 || n > 100 || !form.IsWhole(percent):
+			r.Wrong(&f.Used[i], form.Quote(f.Used[i])+" is not a percentage", "write 1% to 100%")
+		case slices.Contains(a.Used, int64(n)):
+			r.Wrong(&f.Used[i], f.Used[i]+" is given twice", "write it once")
+		}
+		a.Used = append(a.Used, int64(n))
 	}
-	a.Used = int64(n)
+	if len(f.Used) == 0 && r.Valid(&f.Used) {
+		r.Wrong(&f.Used, "there is no percentage", "write for example 80%, or [50%, 80%, 100%]")
+	}
+	slices.Sort(a.Used)
 	if a.Repeat > 0 && a.Repeat < 2*time.Minute {
 		r.Wrong(&f.Repeat, "is too short, alerts look at two minutes", "write at least 2m")
 	}
@@ -59,6 +70,21 @@ func (r *loader) alerts(f *alertsForm) Alerts {
 		r.Warn(&f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random")
 	}
 	return a
+}
+
+// MarshalYAML writes one percentage as it is usually written, and not as a list.
+func (f alertsForm) MarshalYAML() (any, error) {
+	type several alertsForm
+	if len(f.Used) != 1 {
+		return several(f), nil
+	}
+	return struct {
+		Webhook secretURL `yaml:"webhook"`
+		Secret  secret    `yaml:"secret"`
+		Refused threshold `yaml:"refused"`
+		Used    string    `yaml:"used"`
+		Repeat  duration  `yaml:"repeat"`
+	}{f.Webhook, f.Secret, f.Refused, f.Used[0], f.Repeat}, nil
 }
 
 // loopback reports whether host is this machine.

@@ -286,8 +286,8 @@ type alertsForm struct {
 	Secret secret `yaml:"secret" jsonschema:"default="`
 	// Refused raises an alert when a limit refuses this many requests within one minute, on all nodes together, or this part of those that it decides, 5% for example, and at least 10.
 	Refused threshold `yaml:"refused" jsonschema:"default=100"`
-	// Used raises an alert when a key has used this part of a rate whose count is 100 or more.
-	Used string `yaml:"used" jsonschema:"default=80%,pattern=^[1-9][0-9]*%$"`
+	// Used raises an alert when a key has used this part of a rate whose count is 100 or more, or of a budget. Several parts, such as [50%, 80%, 100%], raise one each, once in the window of the rate.
+	Used list `yaml:"used" jsonschema:"default=80%,pattern=^[1-9][0-9]*%$"`
 	// Repeat is the minimum time between alerts about the same limit.
 	Repeat duration `yaml:"repeat" jsonschema:"default=1h"`
 }

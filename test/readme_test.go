@@ -246,7 +246,9 @@ routes:
   - {name: right, match: {path: /right}, upstream: demo, limits: [{key: "header:X-Phone", rate: 9/1h, plans: {pro: 90/1h}}]}
   - {match: {path: /wait}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/500ms, wait: 20s}]}
   - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
+  - {name: paid, match: {path: /paid}, upstream: demo, limits: [{name: spend, key: global, budget: [9/1h], price: sms, on_store_failure: deny}]}
   - {match: {path: /bad}, upstream: `+bad.URL+`}
+prices: {sms: {rows: ["*,*,0.01"], unit: EUR, key: {from: "header:X-Number", normalize: e164, on_missing: skip}}}
 `)
 	writeCertificate(t, dir)
 	w := startWith(t, dir, "-c", "weir.yaml")
@@ -287,6 +289,7 @@ func (w *weir) exercise(phone string) {
 		post("/once", phone)
 	}
 	post("/unused", phone)
+	post("/paid", phone)
 	post("/right", phone)
 	for range 2 {
 		post("/wait", phone)

@@ -223,3 +223,35 @@ func TestStore_ConversionWhileClientsAreKilled(t *testing.T) {
 		t.Errorf("%d open and at most %d confirmed subjects", open.Load(), confirmed.Load())
 	}
 }
+
+// Keys that exist and new ones are decided in one call.
+func TestConversion_NewKeysInABatch(t *testing.T) {
+	client := connect(t, redistest.Start(t).Addr)
+	store := redisstore.New(client, redisstore.Options{Timeout: patient, MaxInFlight: 1, CachedRefusals: -1})
+	l := &limiter.Limit{Name: "batch.unused:1h", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: limiter.Conversion, Noted: true, Conversion: 50}
+	take := func(n int) (d limiter.Decision) {
+		k := limiter.KeyOf("k", strconv.Itoa(n))
+		if err := store.Take(t.Context(), []limiter.Claim{{Limit: l, Key: k, Cost: 1}}, &d); err != nil {
+			t.Error(err)
+		}
+		return d
+	}
+	for old := range 32 {
+		take(old)
+	}
+	for round := range 20 {
+		var all sync.WaitGroup
+		for i := range 32 {
+			all.Go(func() {
+				n := i
+				if i%2 > 0 { // every other key is new
+					n += 32 * (round + 1)
+				}
+				if d := take(n); d.Allowed != (n >= 32) {
+					t.Errorf("key %d: %+v", n, d)
+				}
+			})
+		}
+		all.Wait()
+	}
+}

@@ -66,6 +66,22 @@ func keyOf(n int) (k limiter.Key) {
 	return k
 }
 
+// convert sets what a limit of the algorithm conversion needs.
+func convert(l *limiter.Limit) {
+	if l.Algorithm.HasConversion() {
+		l.Noted, l.Conversion = true, 35
+	}
+}
+
+// claimOn is a claim of one permit. A conversion has no subject: what notes cost is the same for all algorithms.
+func claimOn(l *limiter.Limit, n int) limiter.Claim {
+	c := limiter.Claim{Limit: l, Key: keyOf(n), Cost: 1}
+	if l.Algorithm.HasValues() {
+		c.Value = valueOf(n)
+	}
+	return c
+}
+
 // valueOf is what distinct limits count; others take no notice of it.
 func valueOf(n int) limiter.Key { return limiter.KeyOf("value", fmt.Sprint(n)) }
 
@@ -89,9 +105,7 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 		limits := make([]*limiter.Limit, len(rates))
 		for i, rate := range rates {
 			limits[i] = &limiter.Limit{Name: fmt.Sprintf("send.phone:%s", limiter.WindowName(rate.Window)), Rate: rate, Algorithm: a}
-			if a == limiter.Conversion {
-				limits[i].Noted, limits[i].Conversion = true, 35
-			}
+			convert(limits[i])
 			if a == limiter.Cooldown {
 				// It grants, as the others do: rates of one a window are those of which it refuses the second.
 				limits[i].Rate, limits[i].Steps = limiter.Rate{Count: 1, Window: rate.Window}, []time.Duration{time.Millisecond}
@@ -104,10 +118,7 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 			var d limiter.Decision
 			claims := make([]limiter.Claim, len(limits))
 			for i, l := range limits {
-				claims[i] = limiter.Claim{Limit: l, Key: keyOf(n), Cost: 1, Value: valueOf(n)}
-				if a == limiter.Conversion {
-					claims[i].Value = limiter.Key{} // nothing is noted: what notes cost is the same for all algorithms
-				}
+				claims[i] = claimOn(l, n)
 			}
 			if err := store.Take(context.Background(), claims, &d); err != nil {
 				b.Error(err)
@@ -159,11 +170,12 @@ func hot(a limiter.Algorithm, rate limiter.Rate, size int) func(*testing.B, *sta
 		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, CachedRefusals: -1, Timeout: time.Minute, Prefix: prefix(a)})
 		defer store.Close()
 		l := &limiter.Limit{Name: "hot", Rate: rate, Algorithm: a}
+		convert(l)
 		var mu sync.Mutex
 		var ids []string
 		take := func(n int) {
 			var d limiter.Decision
-			if err := store.Take(context.Background(), []limiter.Claim{{Limit: l, Key: keyOf(n), Cost: 1, Value: valueOf(n)}}, &d); err != nil {
+			if err := store.Take(context.Background(), []limiter.Claim{claimOn(l, n)}, &d); err != nil {
 				b.Error(err)
 			}
 			mu.Lock()

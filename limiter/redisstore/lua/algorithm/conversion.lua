@@ -81,7 +81,7 @@ end
 local function wait()
   local percent, number, n, c = byte(steps), front, taken, confirmed
   later = length + width
-  for i = body, last or 0, 9 do
+  for i = body, packed and last or 0, 9 do
     local delta, permits, subjects = unpack_at('<BI4I4', packed, i)
     if i > body then number = number + delta end
     if i > body or not faded then c = c - subjects end

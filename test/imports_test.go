@@ -54,6 +54,7 @@ func importMap() map[string][]string {
 		"test/logtest":                     nil,
 		"test/sockettest":                  {"test/await"},
 		"test/weirtest":                    {"test/await", "test/logtest", "proxy/http1"},
+		"test/playbooks":                   {"limiter", "proxy", "proxy/config", "test/weirtest"},
 		"test/processgroup":                nil,
 		"test/report":                      {"test/processgroup"},
 		"test/bench/proxies":               {"test/processgroup"},

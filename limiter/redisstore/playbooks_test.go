@@ -61,11 +61,11 @@ func TestStore_PlaybookInAnOutage(t *testing.T) {
 		stores = append(stores, store)
 	}
 	nodes := playbooks.Start(t, string(text), stores...)
-	day := playbooks.Day{Tries: 300, Advance: func(time.Duration) {}, Send: func(node int, path, number, code, address string) int {
-		if node == 8 {
+	day := playbooks.Day{Tries: 300, Advance: func(time.Duration) {}, Send: func(r playbooks.Request) int {
+		if r.Count == 8 {
 			server.Kill()
 		}
-		return nodes.Send(node, path, number, code, address)
+		return nodes.Send(r)
 	}}
 	if got := day.Run(3, playbooks.Attacks()["pumping"]); got.Through < 3 || got.Through > 16 {
 		t.Errorf("got %+v; want 3 to 16 through", got)

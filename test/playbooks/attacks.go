@@ -55,7 +55,7 @@ func pumping(d *Day) {
 // learn from the answers who has an account: 200 addresses in turn.
 func enumeration(d *Day) {
 	d.every(func(i int) {
-		d.steal("CN", numbered("CN", i%100, i/100), fmt.Sprintf("203.0.113.%d", 1+i%200))
+		d.steal("CN", d.numbered("CN", i%100, i/100), fmt.Sprintf("203.0.113.%d", 1+i%200))
 	})
 }
 
@@ -81,7 +81,7 @@ func counterfeit(d *Day) {
 			d.steal("AZ", d.inRange("AZ", i%20), d.address())
 			return
 		}
-		own, address := numbered("AZ", 90, i/10%100), d.address()
+		own, address := d.numbered("AZ", 90, i/10%100), d.address()
 		if d.steal("AZ", own, address) {
 			d.at(d.now+20*time.Second, func() { d.verify("AZ", own, address) })
 		}

@@ -13,9 +13,8 @@ import (
 // A Day is a day of requests to an API that sends and verifies codes, after a day without an attack,
 // from which 60 % of its users come again.
 type Day struct {
-	// Send has a node answer a request of that client address and returns its status. Node counts
-	// up, for a test that spreads requests over several.
-	Send func(node int, path, number, code, address string) (status int)
+	// Send has a request answered and returns the status.
+	Send func(Request) (status int)
 	// Advance moves the clock of the nodes and their store.
 	Advance func(d time.Duration)
 
@@ -27,9 +26,18 @@ type Day struct {
 	random *rand.Rand
 	events events
 	places map[string]*place
-	now    time.Duration // since the beginning of the day
+	stems  map[string]string // by country; see stem
+	now    time.Duration     // since the beginning of the day
 	sent   int
 	result Result
+}
+
+// A Request asks for a code, or enters one.
+type Request struct {
+	Count         int // of the day's requests, from 1
+	Path          string
+	Number, Code  string
+	ClientAddress string
 }
 
 // A Result is what a day came to.
@@ -100,7 +108,7 @@ func (d *Day) at(when time.Duration, do func()) {
 // same seed makes the same day.
 func (d *Day) Run(seed uint64, attack Attack) Result {
 	d.random = rand.New(rand.NewPCG(seed, 1))
-	d.places, d.result.Users = make(map[string]*place), d.Users
+	d.places, d.stems, d.result.Users = make(map[string]*place), make(map[string]string), d.Users
 	var known []person
 	for range d.Users {
 		known = append(known, d.newcomer())
@@ -128,7 +136,7 @@ func (d *Day) Run(seed uint64, attack Attack) Result {
 // send asks for a code, and reports whether it was sent.
 func (d *Day) send(region, number, address string) bool {
 	d.sent++
-	if d.Send(d.sent, "/v1/sms/send", number, "", address) != http.StatusOK {
+	if d.Send(Request{d.sent, "/v1/sms/send", number, "", address}) != http.StatusOK {
 		return false
 	}
 	p, number := d.place(region), digits(number)
@@ -145,7 +153,7 @@ func (d *Day) send(region, number, address string) bool {
 // verify enters the right code.
 func (d *Day) verify(region, number, address string) {
 	d.sent++
-	if d.Send(d.sent, "/v1/sms/verify", number, right, address) != http.StatusOK {
+	if d.Send(Request{d.sent, "/v1/sms/verify", number, right, address}) != http.StatusOK {
 		return
 	}
 	p, number := d.place(region), digits(number)

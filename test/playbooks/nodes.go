@@ -52,12 +52,12 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Send is for a Day.
-func (n Nodes) Send(node int, path, number, code, address string) int {
-	r := httptest.NewRequest("POST", path, strings.NewReader(fmt.Sprintf(`{"phone":%q}`, number)))
+// Send has the nodes answer in turn.
+func (n Nodes) Send(asked Request) int {
+	r := httptest.NewRequest("POST", asked.Path, strings.NewReader(fmt.Sprintf(`{"phone":%q}`, asked.Number)))
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("X-Forwarded-For", address)
-	r.Header.Set("X-Code", code)
+	r.Header.Set("X-Forwarded-For", asked.ClientAddress)
+	r.Header.Set("X-Code", asked.Code)
 	r.RemoteAddr = "10.0.0.1:40000"
-	return weirtest.Exchange(n[node%len(n)], r).Code
+	return weirtest.Exchange(n[asked.Count%len(n)], r).Code
 }

@@ -3,7 +3,6 @@ package playbooks
 import (
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/nyaruka/phonenumbers/v2"
 )
@@ -51,28 +50,25 @@ func (d *Day) country() string {
 }
 
 // stem returns the example of a mobile number of the country, as the library has it.
-var stem = func() func(region string) string {
-	var known sync.Map
-	return func(region string) string {
-		if s, ok := known.Load(region); ok {
-			return s.(string)
-		}
-		s := phonenumbers.Format(phonenumbers.GetExampleNumberForTypeInRegion(region, phonenumbers.MOBILE), phonenumbers.E164)
-		known.Store(region, s)
-		return s
+func (d *Day) stem(region string) string {
+	if d.stems[region] == "" {
+		d.stems[region] = phonenumbers.Format(phonenumbers.GetExampleNumberForTypeInRegion(region, phonenumbers.MOBILE), phonenumbers.E164)
 	}
-}()
+	return d.stems[region]
+}
 
 // number draws a mobile number of the country.
 func (d *Day) number(region string) string { return d.inRange(region, d.random.IntN(100)) }
 
 // inRange draws a number of one of a country's ranges, each of which has 10,000 numbers.
-func (d *Day) inRange(region string, n int) string { return numbered(region, n, d.random.IntN(10_000)) }
+func (d *Day) inRange(region string, n int) string {
+	return d.numbered(region, n, d.random.IntN(10_000))
+}
 
 // numbered is a number by its range and its place there. Ranges that the country does not have are
 // counted on to the next that it has.
-func numbered(region string, n, place int) string {
-	s := stem(region)
+func (d *Day) numbered(region string, n, place int) string {
+	s := d.stem(region)
 	head := s[:len(s)-6]
 	for i := range 100 {
 		number := fmt.Sprintf("%s%02d%04d", head, (n+i)%100, place)

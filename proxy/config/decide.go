@@ -40,7 +40,7 @@ func (d Dialect) SendsBody() bool { return d == Traefik || d == APISIX || d == H
 // decide makes the listener for other proxies; nil if there is none.
 func (l *loader) decide(f *decideForm) *Decide {
 	const least, most, leastOutcome, mostOutcome = duration(time.Millisecond), duration(time.Minute), duration(time.Second), duration(time.Hour)
-	if f == nil {
+	if f == nil || f.HTTP == none {
 		return nil
 	}
 	if l.Valid(&f.Within) && (f.Within < least || f.Within > most) {
@@ -72,10 +72,10 @@ func (l *loader) decide(f *decideForm) *Decide {
 // decideListener checks that the listener for other proxies can stand beside the others, and is not open
 // to everybody.
 func (l *loader) decideListener(f *file) {
-	d := f.Listen.Decide
-	if d == nil {
+	if !f.Listen.decides() {
 		return
 	}
+	d := f.Listen.Decide
 	at := l.address(&d.HTTP, listenAddress(d.HTTP))
 	if listenAddress(d.HTTP) == "" && l.Valid(&d.HTTP) {
 		l.Wrong(d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it`)
@@ -103,15 +103,18 @@ func (l *loader) decideListener(f *file) {
 	}
 }
 
+// decides reports whether other proxies may ask.
+func (f *listenForm) decides() bool { return f.Decide != nil && f.Decide.HTTP != none }
+
 // onlyDecides reports whether requests are decided for other proxies alone, and none is forwarded.
 func (f *listenForm) onlyDecides() bool {
-	return f.Decide != nil && listenAddress(f.HTTP) == "" && listenAddress(f.HTTPS) == ""
+	return f.decides() && listenAddress(f.HTTP) == "" && listenAddress(f.HTTPS) == ""
 }
 
 // decidable checks that a proxy that asks about the requests of a route sends what the route reads.
 func (r *routes) decidable(f *routeForm, made *Route) {
 	d := r.served.Decide
-	if d == nil || Dialect(d.Dialect).SendsBody() || !r.Valid(&d.Dialect) {
+	if !r.served.decides() || Dialect(d.Dialect).SendsBody() || !r.Valid(&d.Dialect) {
 		return
 	}
 	report := r.Warn // such a request can be forwarded

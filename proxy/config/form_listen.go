@@ -33,7 +33,7 @@ type listenForm struct {
 // decideForm configures the listener on which other proxies ask for decisions.
 type decideForm struct {
 	// HTTP is the address, host:port, or none.
-	HTTP string `yaml:"http" jsonschema:"default=127.0.0.1:8082"`
+	HTTP string `yaml:"http"`
 	// Dialect is the kind of proxy that asks at /decide; one of another kind asks at /decide/DIALECT.
 	Dialect string `yaml:"dialect" jsonschema:"required,enum=nginx,enum=traefik,enum=caddy,enum=apisix,enum=haproxy"`
 	// Trusted lists the addresses and networks of the proxies that may ask; those of this machine when it is empty and there is neither client_ca nor token.

@@ -133,7 +133,7 @@ func (r *loader) listeners(f *file) {
 	secure := r.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
 	admin := r.address(&f.Admin.HTTP, f.Admin.HTTP)
 	switch {
-	case f.Listen.HTTP == none && f.Listen.HTTPS == none && f.Listen.Decide == nil:
+	case f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides():
 		r.Wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
 	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && f.Listen.TLS == nil && r.Valid(&f.Listen.HTTPS):
 		r.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")

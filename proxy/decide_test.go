@@ -122,7 +122,7 @@ func TestDecide_IsRecordedWithItsListener(t *testing.T) {
 // request there gets 404, and it does not count.
 func TestDecide_RouteWithoutUpstream(t *testing.T) {
 	const route = "routes:\n  - {name: a, match: {path: /a}, limits: [{key: client_ip, rate: 1/1h}]}\n"
-	p := newProxy(t, "listen: {http: none, decide: {http: "127.0.0.1:8082", dialect: nginx}}\n"+route)
+	p := newProxy(t, "listen: {http: none, decide: {http: '127.0.0.1:8082', dialect: nginx}}\n"+route)
 	explained, err := p.Explain(t.Context(), ExplainRequest{Method: "GET", URL: "http://a.example/a"})
 	if err != nil || explained.Answer == nil || explained.Answer.Status != 200 || explained.Answer.Header["Ratelimit"] == nil {
 		t.Errorf("explained as %+v, %v", explained.Answer, err)

@@ -177,7 +177,7 @@ func (n *Node) follow(ctx context.Context) {
 
 // pushApplied records the result of a push on this node.
 func (n *Node) pushApplied(e cluster.Entry, err error) {
-	n.reloads.record(err)
+	n.reloads.recordPush(err)
 	n.publishReload(e.Generation, e.Hash, err)
 	if err != nil {
 		n.log.Error().Err(err).Int64("generation", e.Generation).Msg("cannot serve pushed config")

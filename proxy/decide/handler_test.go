@@ -44,7 +44,7 @@ type listener struct {
 func listen(t *testing.T, store limiter.AdminStore, decide string) *listener {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
-	text := "listen: {http: none, decide: {" + decide + "}}\n" + routes
+	text := "listen: {http: none, decide: {http: '127.0.0.1:8082', " + decide + "}}\n" + routes
 	if strings.Contains(decide, "haproxy") {
 		text += jsonRoute
 	}

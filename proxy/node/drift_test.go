@@ -25,9 +25,9 @@ routes: [{name: sms, match: {path: /a}, respond: {body: ok}, lists: [friends], l
 	first, _, odd := mustStart(t, same), mustStart(t, same), mustStart(t, write(t, fmt.Sprintf(yaml, "another-number", "3/1m")))
 	for _, n := range []*testNode{first, odd} {
 		var groups []admin.NodeGroup
-		await.Until(t, "three nodes are known", func() bool {
+		await.Until(t, "three nodes are known, and answer", func() bool { // one that did not is asked again after unknownTTL
 			groups = answered[admin.Nodes](t, n, "/api/v1/nodes").Configurations
-			return len(groups) == 2 && len(groups[0].Nodes) == 2
+			return len(groups) == 2 && len(groups[0].Nodes) == 2 && groups[1].Unknown == ""
 		})
 		lines := groups[1].Differences()
 		if len(lines) != 2 || lines[0] != "sms.phone: 5/1m → 3/1m" || !strings.HasPrefix(lines[1], "list friends: ") || strings.Contains(lines[1], "number") || groups[0].Changes != nil {

@@ -139,13 +139,25 @@ func (a *admitter) trust(of *limit, subject limiter.Key, returned int) error {
 	return a.take(ctx, []limiter.Claim{{Limit: of.trust, Key: subject, Cost: 1, Value: subject}}, &d)
 }
 
-// isTrusted reports whether of trusts a subject. A store that does not answer trusts nobody.
+// isTrusted reports whether of trusts a subject: another value is refused under its key, and the subject itself is
+// not. The second tells it from other subjects, with which it shares a count if the keys of a memory are used up. A
+// store that does not answer trusts nobody.
 func (a *admitter) isTrusted(ctx context.Context, of *limit, subject limiter.Key) bool {
-	var d limiter.Decision
 	other := subject
 	other[0]++
-	err := a.store.Peek(ctx, []limiter.Claim{{Limit: of.trust, Key: subject, Cost: 1, Value: other}}, &d)
-	return err == nil && !d.Allowed
+	allowed, err := a.admitsValue(ctx, of, subject, other)
+	if err != nil || allowed {
+		return false
+	}
+	allowed, err = a.admitsValue(ctx, of, subject, subject)
+	return err == nil && allowed
+}
+
+// admitsValue reports whether the limit by which of trusts would allow a value under the key of a subject.
+func (a *admitter) admitsValue(ctx context.Context, of *limit, subject, value limiter.Key) (bool, error) {
+	var d limiter.Decision
+	err := a.store.Peek(ctx, []limiter.Claim{{Limit: of.trust, Key: subject, Cost: 1, Value: value}}, &d)
+	return d.Allowed, err
 }
 
 // dropTrusted removes the claims of q on limits that trust its subject: they neither count nor refuse it.

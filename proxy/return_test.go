@@ -2,11 +2,15 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // returning are two routes: one that counts requests until the other has confirmed them.
@@ -330,4 +334,19 @@ routes:
 		send(200, "1", "1", "1")
 		send(429, "1") // other limits hold
 	})
+}
+
+// Beyond the keys that memory counts separately, subjects share a count, and none is trusted for another.
+func TestReturn_TrustsNoStranger(t *testing.T) {
+	w := newReturning(t, func(o *Options) { o.Store = limiter.NewMemory(limiter.MemoryOptions{MaxKeys: 1}) })
+	of := &limit{trust: &limiter.Limit{Name: "send.unused:trust:verified", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: limiter.Distinct}}
+	for i := range 200 {
+		known, stranger := limiter.KeyOf("phone", fmt.Sprint("known", i)), limiter.KeyOf("phone", fmt.Sprint("stranger", i))
+		if err := w.admitter.trust(of, known, 1); err != nil {
+			t.Fatal(err)
+		}
+		if w.admitter.isTrusted(t.Context(), of, stranger) {
+			t.Fatalf("stranger %d is trusted", i)
+		}
+	}
 }

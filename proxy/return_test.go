@@ -29,9 +29,12 @@ routes:
   - {name: verify, match: {path: /verify}, upstream: 'URL', limits: [{name: guesses, key: phone, rate: 100/1h}]}
 `
 
-func newReturning(t *testing.T, use func(*Options)) *testProxy {
+func newReturning(t *testing.T, use func(*Options)) *testProxy { return newFor(t, returning, use) }
+
+// newFor makes a proxy whose upstream is URL in its file.
+func newFor(t *testing.T, yaml string, use func(*Options)) *testProxy {
 	url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
-	return newProxy(t, strings.ReplaceAll(returning, "URL", url), use)
+	return newProxy(t, strings.ReplaceAll(yaml, "URL", url), use)
 }
 
 func TestReturn_ByAnotherKey(t *testing.T) {
@@ -205,8 +208,7 @@ func TestReturn_WhileTheSecretIsReplaced(t *testing.T) {
 // With a conversion each confirmed subject lets more requests be open.
 func TestReturn_Conversion(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
-		w := newProxy(t, strings.ReplaceAll(`
+		w := newFor(t, `
 keys: {phone: {from: "header:X-Phone", normalize: digits}, country: "header:X-Country"}
 routes:
   - name: send
@@ -217,7 +219,7 @@ routes:
       - {name: unused, key: country, rates: [2/1h, 9/1d], return_on: {route: verify, key: phone}, conversion: 35%, mode: enforce}
       - {name: quiet, key: country, rate: 1/1h, return_on: {route: verify, key: phone}, conversion: 50%}
   - {name: verify, match: {path: /verify}, upstream: 'URL', limits: [{name: guesses, key: phone, rate: 100/1h}]}
-`, "URL", url), use)
+`, use)
 		send := func(status int, phone string) {
 			t.Helper()
 			w.sends(status, "POST", "/send", "X-Country: CN", "X-Phone: "+phone)
@@ -251,8 +253,7 @@ routes:
 // have hit users.
 func TestReturn_ConversionInShadow(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
-		w := newProxy(t, strings.ReplaceAll(`
+		w := newFor(t, `
 keys: {phone: {from: "header:X-Phone", normalize: digits}, country: "header:X-Country"}
 routes:
   - name: send
@@ -261,7 +262,7 @@ routes:
     refund_on: {status: [5xx]}
     limits: [{name: unused, key: country, rates: [1/1h, 9/1d], return_on: {route: verify, key: phone}, conversion: 50%}]
   - {name: verify, match: {path: /verify}, upstream: 'URL', limits: [{name: guesses, key: phone, rate: 100/1h}]}
-`, "URL", url), use)
+`, use)
 		send := func(phones ...string) {
 			t.Helper()
 			for _, phone := range phones {
@@ -299,8 +300,7 @@ routes:
 // A subject whose code was used is neither counted nor refused for a time.
 func TestReturn_Trust(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
-		w := newProxy(t, strings.ReplaceAll(`
+		w := newFor(t, `
 keys: {phone: {from: "header:X-Phone", normalize: digits}, country: "header:X-Country"}
 routes:
   - name: send
@@ -311,7 +311,7 @@ routes:
       - {name: quiet, key: country, rate: 2/1h, return_on: {route: verify, key: phone}, trust: 30d, mode: shadow}
       - {name: all, key: country, rate: 13/1h}
   - {name: verify, match: {path: /verify}, upstream: 'URL', limits: [{name: guesses, key: phone, rate: 100/1h}]}
-`, "URL", url), use)
+`, use)
 		send := func(status int, phones ...string) {
 			t.Helper()
 			for _, phone := range phones {

@@ -1,7 +1,11 @@
 # Builds with every docker, with BuildKit and buildx or without, and without .git:
 #
 #   docker build -t weir --build-arg VERSION=v1.2.3 --build-arg REVISION=$(git rev-parse HEAD) .
-FROM --platform=${BUILDPLATFORM:-linux} golang:1.26 AS build
+#
+# The compiler's image can be given with its digest: --build-arg COMPILER=golang:1.26@sha256:...
+# Nothing of it gets into the image but the certificates.
+ARG COMPILER=golang:1.26
+FROM --platform=${BUILDPLATFORM:-linux} $COMPILER AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 COPY test/release/bill/go.mod test/release/bill/go.sum test/release/bill/

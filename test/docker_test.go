@@ -87,7 +87,7 @@ func TestDocker_RunsWithoutRootAndShell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := version.FindStringSubmatch(string(mod))[1]; !strings.Contains(dockerfile(t), "golang:"+want+" ") {
+	if want := version.FindStringSubmatch(string(mod))[1]; !strings.Contains(dockerfile(t), "golang:"+want+"\n") {
 		t.Errorf("the image is not built with go %s, as go.mod says", want)
 	}
 }

@@ -28,31 +28,8 @@ type podMonitor struct {
 	} `json:"spec"`
 }
 
-type prometheusRule struct {
-	object
-	Spec struct {
-		Groups []struct {
-			Name     string           `json:"name"`
-			Interval string           `json:"interval"`
-			Rules    []map[string]any `json:"rules"`
-		} `json:"groups"`
-	} `json:"spec"`
-}
-
 type parentRef struct {
 	Name string `json:"name"`
-}
-
-type gateway struct {
-	object
-	Spec struct {
-		GatewayClassName string `json:"gatewayClassName"`
-		Listeners        []struct {
-			Name     string `json:"name"`
-			Port     int32  `json:"port"`
-			Protocol string `json:"protocol"`
-		} `json:"listeners"`
-	} `json:"spec"`
 }
 
 type httpRoute struct {

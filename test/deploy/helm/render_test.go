@@ -94,9 +94,9 @@ func objects(manifests string) (map[string]any, error) {
 		"v1 ConfigMap": core.ConfigMap{}, "v1 Service": core.Service{}, "apps/v1 Deployment": apps.Deployment{},
 		"policy/v1 PodDisruptionBudget": policy.PodDisruptionBudget{}, "networking.k8s.io/v1 NetworkPolicy": network.NetworkPolicy{},
 		"autoscaling/v2 HorizontalPodAutoscaler": autoscaling.HorizontalPodAutoscaler{}, "networking.k8s.io/v1 Ingress": network.Ingress{},
-		// those of others, as far as they are used here
-		"monitoring.coreos.com/v1 PodMonitor": podMonitor{}, "monitoring.coreos.com/v1 PrometheusRule": prometheusRule{},
-		"gateway.networking.k8s.io/v1 HTTPRoute": httpRoute{}, "gateway.networking.k8s.io/v1 Gateway": gateway{},
+		// those of others; schemas/ knows all their fields
+		"monitoring.coreos.com/v1 PodMonitor": podMonitor{}, "monitoring.coreos.com/v1 PrometheusRule": map[string]any{},
+		"gateway.networking.k8s.io/v1 HTTPRoute": httpRoute{}, "gateway.networking.k8s.io/v1 Gateway": map[string]any{},
 	}
 	out := map[string]any{}
 	for text := range strings.SplitSeq("\n"+manifests, "\n---\n") {
@@ -193,9 +193,9 @@ func TestChart_LintFindsNothing(t *testing.T) {
 	}
 }
 
-// A matrix of values: each gives objects that Kubernetes takes, and that hold what it is about.
-func TestChart_Values(t *testing.T) {
-	for values, want := range map[string]string{
+// chartValues is a matrix of values, each with what its rendering holds.
+func chartValues() map[string]string {
+	return map[string]string{
 		"{}": "image: \"weir:0.1.0\"",
 		"image: {repository: registry.example/weir, tag: v9, pullPolicy: Always}\nimagePullSecrets: [{name: pull}]": "image: \"registry.example/weir:v9\"",
 		"existingConfigMap: mine":                                              "configMap: {name: mine}",
@@ -211,7 +211,12 @@ func TestChart_Values(t *testing.T) {
 		"tolerations: [{key: a, operator: Exists}]\naffinity: {podAntiAffinity: {}}\nenv: [{name: A, value: b}]":    "value: b",
 		"extraVolumes: [{name: tls, secret: {secretName: tls}}]\nextraVolumeMounts: [{name: tls, mountPath: /tls}]": "mountPath: /tls",
 		"service: {type: LoadBalancer, port: 8000, annotations: {a: b}}\nports: {http: 8000, admin: 9000}":          "containerPort: 9000",
-	} {
+	}
+}
+
+// Each gives objects that Kubernetes takes, and that hold what it is about.
+func TestChart_Values(t *testing.T) {
+	for values, want := range chartValues() {
 		files, err := render(t, values)
 		if err != nil {
 			t.Errorf("%s: %v", values, err)

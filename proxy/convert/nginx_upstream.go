@@ -10,22 +10,29 @@ var passed = regexp.MustCompile(`^(https?|grpcs?)://(unix:[^:$]+|[A-Za-z0-9_.-]+
 
 // pass returns the upstream of a location, and the rewrite of its path.
 func (c *nginxConfig) pass(l directive) (upstream, rewrite string, notes []Note) {
-	for _, d := range find(l.block, "proxy_pass", "grpc_pass") {
-		m := passed.FindStringSubmatch(d.arg(0))
-		if m == nil {
-			break
-		}
-		rewrite, why := nginxRewrite(l, m[3])
-		if why != "" {
-			notes = append(notes, Note{d.line, d.String() + " changes the path" + why, "write rewrite: {strip_prefix, add_prefix}"})
-		}
-		return c.upstream(d, m), rewrite, notes
+	all := find(l.block, "proxy_pass", "grpc_pass")
+	if len(all) == 0 {
+		return c.stays(l), "", nil
 	}
+	d := all[0]
+	m := passed.FindStringSubmatch(d.arg(0))
+	if m == nil {
+		return c.stays(l), "", nil
+	}
+	rewrite, why := nginxRewrite(l, m[3])
+	if why != "" {
+		notes = append(notes, Note{d.line, d.String() + " changes the path" + why, "write rewrite: {strip_prefix, add_prefix}"})
+	}
+	return c.upstream(d, m), rewrite, notes
+}
+
+// stays returns the upstream for what nginx goes on answering: nginx itself.
+func (c *nginxConfig) stays(l directive) string {
 	u := c.addUpstream("nginx", mapping{{"targets", `["http://127.0.0.1:8081"]`}})
 	if len(u.notes) == 0 {
 		u.note(l.line, "what is not forwarded by proxy_pass stays with nginx", "let nginx listen on this address, or write the address of the server")
 	}
-	return u.name, "", nil
+	return u.name
 }
 
 // nginxRewrite returns the rewrite for the path in a proxy_pass, which replaces that of the

@@ -32,7 +32,7 @@ import (
 
 // The fields of Weir's own. Peers send the first, and receive the second.
 const (
-	tokenField  = "X-Weir-Token"
+	tokenField  = "X-Weir-Token" // #nosec G101 -- the name of a field
 	handleField = "X-Weir-Handle"
 )
 

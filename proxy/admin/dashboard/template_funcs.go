@@ -92,7 +92,7 @@ func timed(text string, at ...time.Time) template.HTML {
 			end = m[1]
 		}
 	}
-	return template.HTML(html.String() + template.HTMLEscapeString(text[end:]))
+	return template.HTML(html.String() + template.HTMLEscapeString(text[end:])) // #nosec G203 -- every part is escaped, or a time
 }
 
 // formatCount returns n with digit grouping.

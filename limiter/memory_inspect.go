@@ -19,7 +19,7 @@ func (m *Memory) Inspect(_ context.Context, claims []Claim) (Inspection, error) 
 	in := Inspection{At: time.UnixMilli(now), Statuses: make([]KeyStatus, len(claims))}
 	for i, c := range claims {
 		status := &in.Statuses[i]
-		*status = KeyStatus{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: c.Limit.Capacity()}
+		*status = KeyStatus{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: c.Limit.Capacity(), Allowed: c.Limit.Capacity()}
 		m.shards[refs[i].shard].inspectLocked(&refs[i], &c, now, status)
 	}
 	return in, nil
@@ -49,6 +49,10 @@ func (s *keyState) inspect(now int64, l *Limit, status *KeyStatus) {
 	left := s.remaining(now, l)
 	status.Remaining, status.Used = max(0, left), status.Capacity-left
 	status.BannedFor = millis(max(0, s.bannedUntil-now))
+	if l.Algorithm.HasConversion() {
+		status.Used, status.Confirmed = s.taken, s.confirmedSubjects()
+		status.Allowed = l.allowance(status.Confirmed)
+	}
 	if l.Algorithm.HasSteps() {
 		status.Used, status.NextIn = max(0, s.taken), millis(s.waitCooldown(now, l))
 		if s.taken > 0 {

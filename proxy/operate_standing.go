@@ -54,7 +54,8 @@ type LimitStanding struct {
 type WindowStanding struct {
 	Name string `json:"name"` // the name in the log: phone-1h
 	Rate string `json:"rate"` // 5/1h
-	// Most is the maximum number of permits. Used and Left are the permits in use and remaining,
+	// Most is the maximum number of permits; with a conversion, that with those which verified
+	// subjects add. Used and Left are the permits in use and remaining,
 	// regardless of bans. For a cooldown, Used is the step.
 	Most int64 `json:"most"`
 	Used int64 `json:"used"`
@@ -177,7 +178,7 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 		s := own[i]
 		banned = max(banned, s.BannedFor)
 		to.Windows = append(to.Windows, WindowStanding{
-			Name: w.rate, Rate: w.of.RateText(s.Rate), Most: s.Capacity, Used: s.Used, Left: s.Remaining,
+			Name: w.rate, Rate: w.of.RateText(s.Rate), Most: most(s), Used: s.Used, Left: s.Remaining,
 			Next: after(in.At, s.NextIn), Full: after(in.At, s.FullIn), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
 		if i < len(t.granted) {
@@ -188,6 +189,14 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 	if p := t.limit.Penalty; p != nil && len(own) > len(t.windows) {
 		to.Penalty = &PenaltyStanding{Refused: own[len(t.windows)].Used, After: p.After, Ban: Span(p.Ban)}
 	}
+}
+
+// most returns the number of permits that may be taken at a time.
+func most(s limiter.KeyStatus) int64 {
+	if s.Unreadable {
+		return s.Capacity
+	}
+	return s.Allowed
 }
 
 // after returns the time d after at, or the zero Time if d is not positive.
@@ -201,6 +210,7 @@ func after(at time.Time, d time.Duration) time.Time {
 // stricter merges two states of one key. A limit is reached if it is reached in either.
 func stricter(a, b limiter.KeyStatus) limiter.KeyStatus {
 	a.Used, a.Remaining = max(a.Used, b.Used), min(a.Remaining, b.Remaining)
+	a.Allowed, a.Confirmed = min(a.Allowed, b.Allowed), min(a.Confirmed, b.Confirmed)
 	a.NextIn, a.FullIn, a.BannedFor = max(a.NextIn, b.NextIn), max(a.FullIn, b.FullIn), max(a.BannedFor, b.BannedFor)
 	a.Overflow, a.Unreadable = a.Overflow || b.Overflow, a.Unreadable || b.Unreadable
 	return a

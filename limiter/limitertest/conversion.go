@@ -45,7 +45,9 @@ func conversionGrows(t *testing.T, s *suite) {
 		t.Fatalf("granted %+v", d)
 	}
 	s.returns([]*limiter.Limit{l}, eve, 0) // without a request, and of a refused one
+	s.wantOpen(claim(eve), 3, 3, 0)
 	s.returns([]*limiter.Limit{l}, ann, 2) // 1 open of 3 + 1
+	s.wantOpen(claim(eve), 1, 4, 1)
 	s.allowed(claim(eve), 3)
 	if d := s.take(t, claim(eve)); d.Allowed {
 		t.Fatalf("granted %+v", d)
@@ -55,6 +57,7 @@ func conversionGrows(t *testing.T, s *suite) {
 		t.Fatal("granted")
 	}
 	s.returns([]*limiter.Limit{l}, bob, 1) // 3 open of 3 + 2
+	s.wantOpen(claim(eve), 3, 5, 2)
 	d := s.allowed(claim(bob), 1)
 	s.refund(t, claim(bob), d.Permit) // not sent: nothing is confirmed by it
 	s.refund(t, claim(bob), d.Permit)
@@ -64,9 +67,20 @@ func conversionGrows(t *testing.T, s *suite) {
 		t.Fatalf("granted %+v", d)
 	}
 	s.Advance(2 * time.Hour)
+	s.wantOpen(claim(eve), 0, 3, 0)
 	s.allowed(claim(eve), 3)
 	if d := s.take(t, claim(eve)); d.Allowed {
 		t.Fatalf("granted %+v", d)
+	}
+}
+
+// wantOpen checks what Inspect says: the open permits, what may be open, and the confirmed subjects.
+func (s *suite) wantOpen(c []limiter.Claim, open, allowed, confirmed int64) {
+	s.t.Helper()
+	got := s.status(c)
+	left := min(allowed-open, c[0].Limit.Rate.Count)
+	if got.Used != open || got.Allowed != allowed || got.Confirmed != confirmed || got.Remaining != left {
+		s.t.Fatalf("%+v; want %d open of %d, %d left, %d confirmed", got, open, allowed, left, confirmed)
 	}
 }
 

@@ -22,7 +22,7 @@ func (s *suite) status(c []limiter.Claim) limiter.KeyStatus {
 func (s *suite) wantStatus(c []limiter.Claim, used, left int64) limiter.KeyStatus {
 	s.t.Helper()
 	got := s.status(c)
-	if got.Used != used || got.Remaining != left || got.Capacity != c[0].Limit.Capacity() || got.Overflow || got.Unreadable {
+	if got.Used != used || got.Remaining != left || got.Capacity != c[0].Limit.Capacity() || got.Allowed != got.Capacity || got.Confirmed != 0 || got.Overflow || got.Unreadable {
 		s.t.Fatalf("%s: %+v, want %d used and %d left", c[0].Limit.Algorithm, got, used, left)
 	}
 	if (got.NextIn == 0) != (left == got.Capacity) && !c[0].Limit.Algorithm.HasSteps() || (got.FullIn == 0) != (used == 0) || got.FullIn < got.NextIn {

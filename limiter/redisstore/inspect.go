@@ -54,12 +54,12 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (in limiter
 		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	at, list, err := timedNumbers(reply)
-	if err != nil || len(list) != 6*len(claims) {
+	if err != nil || len(list) != statusNumbers*len(claims) {
 		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
 	}
 	in = limiter.Inspection{At: at, Statuses: make([]limiter.KeyStatus, len(claims)), Repeated: repeated}
 	for i, c := range claims {
-		in.Statuses[i] = readStatus(list[6*i:6*i+6], c)
+		in.Statuses[i] = readStatus(list[statusNumbers*i:], c)
 	}
 	return in, nil
 }
@@ -97,11 +97,14 @@ func (s *Store) runOnce(ctx context.Context, sc *script, keys []string, args []a
 	return reply, err
 }
 
+// statusNumbers is how many numbers the reply of lua/command/inspect.lua has about one window.
+const statusNumbers = 8
+
 // readStatus reads the reply of lua/command/inspect.lua about one window.
 func readStatus(n []int64, c limiter.Claim) limiter.KeyStatus {
 	return limiter.KeyStatus{
 		Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: n[1], Used: n[2],
-		NextIn: milliseconds(n[3]), FullIn: milliseconds(n[4]), BannedFor: milliseconds(n[5]), Unreadable: n[0] == 0,
+		NextIn: milliseconds(n[3]), FullIn: milliseconds(n[4]), BannedFor: milliseconds(n[5]), Allowed: n[6], Confirmed: n[7], Unreadable: n[0] == 0,
 	}
 }
 
@@ -131,7 +134,7 @@ func (s *Store) inspectRedisson(ctx context.Context, c limiter.Claim) (in limite
 		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
 	}
 	in.At, in.Statuses = at, []limiter.KeyStatus{{
-		Rate: limiter.Rate{Count: n[3], Window: milliseconds(n[4])}, Capacity: n[3], Remaining: n[0], Used: n[3] - n[0],
+		Rate: limiter.Rate{Count: n[3], Window: milliseconds(n[4])}, Capacity: n[3], Allowed: n[3], Remaining: n[0], Used: n[3] - n[0],
 		NextIn: milliseconds(n[1]), FullIn: milliseconds(n[2]),
 	}}
 	return in, nil

@@ -42,7 +42,7 @@ func TestInspect_SharedWithJava(t *testing.T) {
 		s.allowed([]limiter.Claim{c}, 1)
 		s.advance(time.Second)
 		want := limiter.KeyStatus{
-			Rate: limiter.Rate{Count: 3, Window: time.Minute}, Capacity: 3, Used: 2, Remaining: 1,
+			Rate: limiter.Rate{Count: 3, Window: time.Minute}, Capacity: 3, Allowed: 3, Used: 2, Remaining: 1,
 			NextIn: 49 * time.Second, FullIn: 59 * time.Second,
 		}
 		got := s.standing(c)

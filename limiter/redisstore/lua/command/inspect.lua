@@ -1,8 +1,9 @@
 -- inspect says how keys stand, and writes nothing.
 -- KEYS, ARGV  as for take, without requests
--- reply       time (ms); then for each window 1, what is left, what was taken, and how many ms
---             until one more is left, until nothing is taken, and until its ban ends; or 0 and
---             five times 0 if it cannot be read
+-- reply       time (ms); then for each window 1, what is left, what was taken, how many ms
+--             until one more is left, until nothing is taken, and until its ban ends, what may
+--             be taken at a time, and how many subjects were confirmed; or eight times 0 if it
+--             cannot be read
 
 -- standing is what the reply says of w.
 local function standing(w)
@@ -10,19 +11,20 @@ local function standing(w)
   local full = wait(w, most) -- first: it reads most, and may correct what is left
   local left = math.max(0, w.left)
   local next, taken = left < most and wait(w, left + 1) or 0, most - w.left
-  if w.algorithm.standing then taken, full = w.algorithm.standing(w) end
-  return left, taken, next, full
+  local own, allowed, confirmed = w.algorithm.standing, most, 0
+  if own then
+    local later
+    taken, later, allowed, confirmed = own(w)
+    full, allowed, confirmed = later or full, allowed or most, confirmed or 0
+  end
+  return { left, taken, next, full, w.banned or 0, allowed, confirmed }
 end
 
 local reply = { NOW }
 for _, w in ipairs(read_windows()) do
-  local k, ok, left, taken, next, full = #reply, false, 0, 0, 0, 0
-  if not w.bad then ok, left, taken, next, full = pcall(standing, w) end
-  if ok then
-    reply[k + 1], reply[k + 2], reply[k + 3] = 1, left, taken
-    reply[k + 4], reply[k + 5], reply[k + 6] = next, full, w.banned or 0
-  else
-    for i = 1, 6 do reply[k + i] = 0 end
-  end
+  local k, ok, numbers = #reply, false, {}
+  if not w.bad then ok, numbers = pcall(standing, w) end
+  reply[k + 1] = ok and 1 or 0
+  for i = 1, 7 do reply[k + 1 + i] = ok and numbers[i] or 0 end
 end
 return reply

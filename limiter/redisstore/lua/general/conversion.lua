@@ -102,3 +102,9 @@ local function confirm()
   add(all, today, 0, 1)
   put_buckets(all)
 end
+
+-- standing is what was taken, and, after its end, what may be taken and the subjects that were confirmed.
+local function standing()
+  local percent = byte(steps)
+  return taken, nil, rate + floor(confirmed * (100 - percent) / percent), confirmed
+end

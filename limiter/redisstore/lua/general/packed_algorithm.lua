@@ -124,7 +124,8 @@ functions.confirm = confirm and function(w)
   write_state(w, whole_life(w))
 end
 
--- standing is what was taken, and how many ms until it is forgotten, if the algorithm says so.
+-- standing is what was taken, how many ms until it is forgotten, what may be taken at a time, and the
+-- subjects that were confirmed, as far as the algorithm says so.
 functions.standing = standing and function(w)
   use(w)
   return standing()

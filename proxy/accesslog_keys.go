@@ -23,8 +23,10 @@ import (
 // the rest of the line shows, such as the client's whole address, is left out. A hash of "-" means
 // that the request had no such key, so that its limits did not apply; "-" alone means that no limit
 // applied, because of a bypass list or a preflight. A key with overridden rates has a tag behind its
-// hash, country=Zm9vYmFy*c4, by which it is found among the overrides of a configuration. The plan under
-// a limit is an entry plan:quota=pro, or plan:quota=- if the limit's own rates applied.
+// hash, pair=Zm9vYmFy*c4, by which it is found among the overrides of a configuration. A country has its code
+// instead of a hash, country=DE, because it identifies nobody. The plan under a limit is an entry
+// plan:quota=pro, or plan:quota=- if the limit's own rates applied, and the price for a budget
+// price:sms=0.075.
 const absentKey = "-"
 
 // writeKeys writes the field keys.
@@ -57,13 +59,23 @@ func (x *exchange) appendKeys(b []byte) []byte {
 			b = append(b, absentKey...)
 			continue
 		}
+		if k.spec.Part.Kind == key.Country && isCountry(k.text) {
+			b = append(b, k.text...)
+			continue
+		}
 		id := x.generation.redact.keyBytes(k.Key)
 		b = base64.RawURLEncoding.AppendEncode(b, id[:])
 		if x.route.overrides(k) {
 			b = append(append(b, '*'), overrideTag(k.Key)...)
 		}
 	}
-	return x.appendPlans(b)
+	return x.appendPrices(x.appendPlans(b))
+}
+
+// isCountry reports whether text is the code of a country, DE, or that of numbers without one. No hash is as short.
+func isCountry(text string) bool {
+	isUpper := func(c byte) bool { return 'A' <= c && c <= 'Z' }
+	return len(text) == 2 && isUpper(text[0]) && isUpper(text[1]) || text == "001"
 }
 
 // planPrefix begins the name of a limit in an entry that has the plan under it.
@@ -80,6 +92,32 @@ func (x *exchange) appendPlans(b []byte) []byte {
 		}
 		b = append(append(append(b, planPrefix...), l.Name...), '=')
 		b = append(b, cmp.Or(x.planOf(l), absentKey)...)
+	}
+	return b
+}
+
+// pricePrefix begins the name of a list of prices in an entry that has the price of the request.
+const pricePrefix = "price:"
+
+// appendPrices appends what the request costs by the prices of budgets.
+func (x *exchange) appendPrices(b []byte) []byte {
+	if !x.route.hasBudgets {
+		return b
+	}
+	for i, l := range x.route.limits {
+		p := l.Prices
+		if p == nil || slices.ContainsFunc(x.route.limits[:i], func(other *limit) bool { return other.Prices == p }) {
+			continue
+		}
+		k := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.spec == p.Key })
+		if k < 0 {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ' ')
+		}
+		price, _ := p.Table.Of(x.extracted.keys[k].number)
+		b = append(append(append(append(b, pricePrefix...), p.Name...), '='), key.FormatAmount(price.Amount, p.Decimals)...)
 	}
 	return b
 }
@@ -102,7 +140,7 @@ func overrideTag(k limiter.Key) string { return hex.EncodeToString(k[len(k)-1:])
 // the rest of a line does not show all.
 func (g *generation) setLoggedKeys(r *route) {
 	for _, l := range r.limits {
-		for _, s := range []*key.Spec{l.Key, l.Distinct, l.Subject(), l.PriceKey()} {
+		for _, s := range []*key.Spec{l.Key, l.Distinct, l.Subject()} {
 			if s != nil && !slices.Contains(r.loggedKeys, s) && !g.logShows(s) && !strings.ContainsAny(s.Name, " =") {
 				r.loggedKeys = append(r.loggedKeys, s)
 			}
@@ -146,6 +184,16 @@ func (l loggedKeys) plan(of *limit) (name string, found bool) {
 	}
 	name, _, found = l.find(planPrefix + of.Name)
 	return strings.TrimPrefix(name, absentKey), found
+}
+
+// price returns what the request cost by p.
+func (l loggedKeys) price(p *config.Prices) (amount int64, found bool) {
+	text, _, found := l.find(pricePrefix + p.Name)
+	if !found {
+		return 0, false
+	}
+	amount, err := key.ParseAmount(text, p.Decimals)
+	return amount, err == nil
 }
 
 // hasNone reports whether no limit applied to the request.

@@ -164,6 +164,11 @@ func (g *generation) claimFully(x *exchange, l *limit, k *extractedKey) (err err
 // price returns what the number of the request costs. found is false if the list has no price for it, or
 // the request has none; then it is the dearest.
 func (g *generation) price(x *exchange, p *config.Prices) (price key.Price, found bool, err error) {
+	if line := x.extracted.logged.line; line != "" {
+		if amount, found := line.price(p); found {
+			return key.Price{Amount: amount}, true, nil
+		}
+	}
 	k, err := g.key(x, p.Key)
 	if err != nil {
 		return key.Price{}, false, err

@@ -61,9 +61,9 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 		return alreadyDecided
 	}
 	r.proxy, r.generation = p, p.current.Load()
-	r.tally = newTallies(r.generation, o.Top)
+	r.tally = newTallies(r.generation, o.Top, newUses(r.generation, room))
 	for _, rt := range r.generation.routes {
-		r.routes[rt] = newReplayRoute(rt, c.Privacy.HashSecret)
+		r.routes[rt] = newReplayRoute(rt, &c.Privacy)
 	}
 	return r, nil
 }
@@ -150,6 +150,7 @@ func (r *Replay) finish(v *visit) {
 // settle settles a request at its end.
 func (r *Replay) settle(v *visit) {
 	ctx := context.Background()
+	r.tally.uses.settle(r.now, v)
 	r.proxy.admitter.settleOthers(&v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
 	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
 	if v.x.settled.refunded {

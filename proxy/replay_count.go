@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
@@ -18,6 +20,7 @@ type tallies struct {
 	axis       axis
 	routes     map[*replayRoute]*routeTally
 	limits     map[string]*limitTally // by ID
+	uses       *uses
 }
 
 // A routeTally accumulates a RouteTally.
@@ -39,10 +42,11 @@ type limitTally struct {
 	origins []string
 	top     *topKeys
 	series  series
+	uses    *useTally // nil unless the limit has return_on or is a budget
 }
 
-func newTallies(g *generation, most int) *tallies {
-	return &tallies{generation: g, topKeys: most, routes: map[*replayRoute]*routeTally{}, limits: map[string]*limitTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
+func newTallies(g *generation, most int, u *uses) *tallies {
+	return &tallies{generation: g, topKeys: most, uses: u, routes: map[*replayRoute]*routeTally{}, limits: map[string]*limitTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
 }
 
 // route returns the tally of a route.
@@ -55,6 +59,7 @@ func (t *tallies) route(r *replayRoute) *routeTally {
 		tally := t.limits[l.ID]
 		if tally == nil {
 			tally = newLimitTally(l)
+			tally.uses = t.uses.tally(l, r.route)
 			t.limits[l.ID] = tally
 		}
 		made.limits = append(made.limits, routeLimitTally{l, tally})
@@ -122,6 +127,7 @@ func (t *tallies) count(now time.Time, v *visit) {
 		t.Unknown++
 		rt.Unknown++
 	}
+	t.uses.count(now, rt, v)
 }
 
 // countFlags counts the other properties of a request.
@@ -248,5 +254,88 @@ func (l *limitTally) result(top int) LimitTally {
 	out := l.LimitTally
 	out.Top, out.TopError = l.top.first(top)
 	out.Series = l.series.result()
+	out.Uses = l.uses.result(top)
 	return out
+}
+
+// The result of a limit for a request.
+const (
+	resultNone = iota // the limit does not apply
+	resultAllowed
+	resultRefused
+	resultUnknown
+)
+
+// resultOf returns the result of l for x.
+func (x *exchange) resultOf(l *limit) int {
+	if l.Mode == config.Shadow {
+		return x.shadowResultOf(l)
+	}
+	result := resultNone
+	for i := range x.decision.Outcomes {
+		if i >= len(x.claims.windows) || x.claims.windows[i].of != l {
+			continue
+		}
+		o := &x.decision.Outcomes[i]
+		switch {
+		case !o.Allowed:
+			return resultRefused
+		case !o.Unknown:
+			result = resultAllowed
+		case result == resultNone:
+			result = resultUnknown
+		}
+	}
+	return result
+}
+
+// shadowResultOf returns the result of a limit in shadow mode.
+func (x *exchange) shadowResultOf(l *limit) int {
+	if slices.Contains(x.shadowErrors, l) {
+		return resultRefused
+	}
+	if slices.ContainsFunc(x.shadowRefusals, func(s refusal) bool { return s.window.of == l }) {
+		return resultRefused
+	}
+	if x.shadows.indexOf(l) >= 0 {
+		return resultAllowed
+	}
+	return resultNone
+}
+
+// refusedKey returns the key for which l refused x, or would have.
+func (x *exchange) refusedKey(l *limit) limiter.Key {
+	for _, set := range []claimSet{x.claims, x.shadows} {
+		if i := set.indexOf(l); i >= 0 {
+			return set.claims[i].Key
+		}
+	}
+	return limiter.Key{}
+}
+
+// label returns the masked key of l.
+func (v *visit) label(l *limit) string {
+	if v.labels != nil {
+		return v.labels[l]
+	}
+	return v.x.label(l)
+}
+
+func (x *exchange) label(l *limit) string {
+	if k, found := x.extracted.logged.find(l.Key); found {
+		return l.Key.Name + "=" + k.text // the field key of the log
+	}
+	if err := l.Key.Extract(x, &x.extracted.value); err != nil {
+		return "no valid key"
+	}
+	return x.extracted.value.Masked()
+}
+
+// labels returns the masked keys of all limits of x that apply.
+func (x *exchange) labels() map[*limit]string {
+	all := map[*limit]string{}
+	for _, w := range slices.Concat(x.claims.windows, x.shadows.windows) {
+		all[w.of] = x.label(w.of)
+	}
+	return all
 }

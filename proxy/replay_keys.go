@@ -26,13 +26,15 @@ type lineKeys struct {
 // hash if there is a secret, which all configurations share; otherwise the tag, because hashes are
 // salted.
 type overriddenKeys struct {
-	byHash map[limiter.Key]limiter.Key // nil without privacy.hash_secret
-	byTag  map[string]limiter.Key
+	privacy *config.Privacy
+	byHash  map[limiter.Key]limiter.Key // nil without privacy.hash_secret
+	byTag   map[string]limiter.Key
 }
 
 // newOverriddenKeys returns those of r.
-func newOverriddenKeys(r *route, secret string) overriddenKeys {
-	all := overriddenKeys{byTag: map[string]limiter.Key{}}
+func newOverriddenKeys(r *route, privacy *config.Privacy) overriddenKeys {
+	all := overriddenKeys{privacy: privacy, byTag: map[string]limiter.Key{}}
+	secret := privacy.HashSecret
 	if secret != "" {
 		all.byHash = map[limiter.Key]limiter.Key{}
 	}
@@ -55,6 +57,9 @@ func (l *lineKeys) find(s *key.Spec) (k extractedKey, found bool) {
 	if !found || hash == absentKey {
 		return extractedKey{spec: s, skip: true}, found
 	}
+	if isCountry(hash) {
+		return l.country(s, hash)
+	}
 	id, ok := parseLogKey(hash)
 	if !ok {
 		return extractedKey{}, false
@@ -70,6 +75,17 @@ func (l *lineKeys) find(s *key.Spec) (k extractedKey, found bool) {
 	return k, true
 }
 
+// country returns the key of a country, which a line has as it is.
+func (l *lineKeys) country(s *key.Spec, code string) (k extractedKey, found bool) {
+	var v key.Value
+	if _, err := s.Read(key.Input{Texts: map[string]string{s.Name: code}}, &v); err != nil {
+		return extractedKey{}, false
+	}
+	k = extractedKey{spec: s, Key: l.privacy.Hash(v.Parts), unkeyed: config.Privacy{}.Hash(v.Parts), text: code}
+	k.previous, _ = l.privacy.PreviousHash(v.Parts)
+	return k, true
+}
+
 // knowsLimit reports whether a line has what is needed to evaluate a limit: of each key the values, or what
 // identifies it.
 func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
@@ -79,10 +95,10 @@ func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
 	if of.hashed != nil && !l.knowsAll(keyOrigins(of.Key), x) { // the line does not tell which keys have other rates
 		return false
 	}
-	if of.Plan != nil && !l.knowsPlan(of, x) {
+	if of.Plan != nil && !l.knowsPlan(of, x) || of.Prices != nil && !l.knowsPrice(of.Prices, x) {
 		return false
 	}
-	for _, s := range []*key.Spec{of.Key, of.Distinct, of.Subject(), of.PriceKey()} {
+	for _, s := range []*key.Spec{of.Key, of.Distinct, of.Subject()} {
 		if s != nil && !l.knowsKey(s, x) {
 			return false
 		}
@@ -101,6 +117,15 @@ func (l *LoggedRequest) knowsPlan(of *limit, x *exchange) bool {
 	}
 	_, hashed := x.extracted.logged.find(of.Key)
 	return !hashed && of.looksPlansUp() && l.knowsAll(keyOrigins(of.Key), x)
+}
+
+// knowsPrice reports whether a line has what the request costs, or its number: no price is known of a hash.
+func (l *LoggedRequest) knowsPrice(p *config.Prices, x *exchange) bool {
+	if _, found := x.extracted.logged.line.price(p); found {
+		return true
+	}
+	_, hashed := x.extracted.logged.find(p.Key)
+	return !hashed && l.knowsAll(keyOrigins(p.Key), x)
 }
 
 func (l *LoggedRequest) knowsKey(s *key.Spec, x *exchange) bool {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"slices"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -41,8 +42,8 @@ type replayRoute struct {
 	overridden   overriddenKeys
 }
 
-func newReplayRoute(r *route, secret string) *replayRoute {
-	made := &replayRoute{route: r, copies: map[bitset]*route{{}: r}, overridden: newOverriddenKeys(r, secret)}
+func newReplayRoute(r *route, privacy *config.Privacy) *replayRoute {
+	made := &replayRoute{route: r, copies: map[bitset]*route{{}: r}, overridden: newOverriddenKeys(r, privacy)}
 	for _, l := range r.limits {
 		made.limitOrigins = append(made.limitOrigins, l.origins())
 	}

@@ -1,7 +1,11 @@
 package proxy
 
 import (
+	"cmp"
+	"slices"
 	"time"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // maxSteps is the maximum number of time steps of a Replay.
@@ -65,6 +69,127 @@ func (t *tallies) step(now time.Time) int {
 	return int(seconds / int64(t.axis.step/time.Second))
 }
 
+// maxTopKeysCounted is the maximum number of keys of a limit that are counted at a time.
+const maxTopKeysCounted = 1 << 15
+
+// topKeys counts the refusals of each key. If there are too many keys, the half with the fewest
+// refusals is removed. A count is then too low by at most maxError.
+type topKeys struct {
+	counts   map[limiter.Key]*ReplayKey
+	maxError int64
+}
+
+func newTopKeys() *topKeys { return &topKeys{counts: map[limiter.Key]*ReplayKey{}} }
+
+// add counts one refusal. label is called once for each key.
+func (t *topKeys) add(k limiter.Key, label func() string) {
+	c := t.counts[k]
+	if c == nil {
+		if len(t.counts) >= maxTopKeysCounted {
+			t.evict()
+		}
+		c = &ReplayKey{Key: label()}
+		t.counts[k] = c
+	}
+	c.Refused++
+}
+
+// evict removes keys. A removed key that returns starts at 0. Each time, its count may lack at
+// most the largest count that was removed.
+func (t *topKeys) evict() {
+	counts := make([]int64, 0, len(t.counts))
+	for _, c := range t.counts {
+		counts = append(counts, c.Refused)
+	}
+	slices.Sort(counts)
+	median := counts[len(counts)/2]
+	for k, c := range t.counts {
+		if c.Refused <= median {
+			delete(t.counts, k)
+		}
+	}
+	t.maxError += median
+}
+
+// first returns the n keys with the most refusals.
+func (t *topKeys) first(n int) (keys []ReplayKey, lost int64) {
+	keys = []ReplayKey{}
+	for _, c := range t.counts {
+		keys = append(keys, *c)
+	}
+	slices.SortFunc(keys, func(a, b ReplayKey) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
+	})
+	return keys[:min(n, len(keys))], t.maxError
+}
+
+// key returns the counts of a key. If there are too many keys, those with few requests are removed.
+func (t *useTally) key(k limiter.Key, label func() string) *KeyUse {
+	c := t.keys[k]
+	if c == nil {
+		if len(t.keys) >= maxTopKeysCounted {
+			t.evict()
+		}
+		c = &KeyUse{Key: label()}
+		t.keys[k] = c
+	}
+	return c
+}
+
+// evict removes the half of the keys with the fewest requests. A removed key that returns starts at 0.
+func (t *useTally) evict() {
+	counts := make([]int64, 0, len(t.keys))
+	for _, c := range t.keys {
+		counts = append(counts, c.Sent)
+	}
+	slices.Sort(counts)
+	median := counts[len(counts)/2]
+	for k, c := range t.keys {
+		if c.Sent <= median {
+			delete(t.keys, k)
+		}
+	}
+}
+
+// raise raises the floors of c to those that a request needs: the parts of which by is not 0.
+func (c *UseCount) raise(needs []Floor, by Floor) {
+	for _, n := range needs {
+		i := slices.IndexFunc(c.Floors, func(f Floor) bool { return f.Window == n.Window })
+		if i < 0 {
+			i = len(c.Floors)
+			c.Floors = append(c.Floors, Floor{Window: n.Window})
+		}
+		c.Floors[i].Used = max(c.Floors[i].Used, n.All*by.Used)
+		c.Floors[i].All = max(c.Floors[i].All, n.All*by.All)
+	}
+}
+
+// minKeys is the number of keys that are reported of each limit, if any are.
+const minKeys = 20
+
+// result returns the counts; nil if t is.
+func (t *useTally) result(top int) *UseTally {
+	if t == nil {
+		return nil
+	}
+	out := t.UseTally
+	if t.tracker != nil {
+		out.Responses, out.Unread = t.tracker.responses, t.tracker.unread
+	}
+	out.Keys = []KeyUse{}
+	for _, c := range t.keys {
+		out.Keys = append(out.Keys, *c)
+	}
+	slices.SortFunc(out.Keys, func(a, b KeyUse) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Sent, a.Sent), cmp.Compare(a.Key, b.Key))
+	})
+	if top > 0 {
+		top = max(top, minKeys)
+	}
+	out.Keys = out.Keys[:min(top, len(out.Keys))]
+	return &out
+}
+
 // A ReplayTally is the result of a Replay.
 type ReplayTally struct {
 	Requests int64     `json:"requests"`
@@ -125,6 +250,62 @@ type LimitTally struct {
 	Top      []ReplayKey  `json:"top"`
 	TopError int64        `json:"top_error"`
 	Series   ReplaySeries `json:"series"`
+	Uses     *UseTally    `json:"uses,omitempty"` // of a limit with return_on, and of a budget
+}
+
+// A UseTally tells of the requests that a limit decided, and whether what they were for was used: whether a response
+// of another route returned their permits (return_on), for a code that was entered, for example.
+type UseTally struct {
+	// By is the route whose responses return permits; empty if no limit of the route has return_on. Then
+	// nothing is known of uses. Responses is the number of those responses in the log, and Unread that of those whose
+	// subject the log lacks.
+	By        string `json:"by,omitempty"`
+	Subject   string `json:"subject,omitempty"` // name of the key whose values are the subjects, and where it is read from
+	From      string `json:"from,omitempty"`
+	Responses int64  `json:"responses"`
+	Unread    int64  `json:"unread"`
+	// Subjects are the different phone numbers, for example, of which requests were sent: how many in all,
+	// of which something was used, refused, and refused although it was used.
+	Subjects        int64 `json:"subjects"`
+	SubjectsUsed    int64 `json:"subjects_used"`
+	SubjectsRefused int64 `json:"subjects_refused"`
+	SubjectsWrong   int64 `json:"subjects_refused_used"`
+	Untracked       int64 `json:"untracked"` // requests of further subjects, of which no use is known
+	// Unit and Decimals are those of the prices: an amount of 1 is 10^-Decimals of the unit.
+	Unit     string `json:"unit,omitempty"`
+	Decimals int    `json:"decimals,omitempty"`
+	Priced   bool   `json:"priced"`   // a budget of the route has the prices of the requests
+	Unpriced int64  `json:"unpriced"` // requests of which the log lacks what the price depends on
+	UseCount
+	// Keys are the keys with the most refusals, and then with the most requests, masked.
+	Keys []KeyUse `json:"keys"`
+}
+
+// A UseCount counts requests. Those whose outcome returned their permits are not sent, and neither are those that only
+// other limits refused.
+type UseCount struct {
+	Sent    int64 `json:"sent"` // with those that the limit refused
+	Used    int64 `json:"used"`
+	Refused int64 `json:"refused"` // or would have been, in shadow mode
+	Wrong   int64 `json:"refused_used"`
+	Cost    int64 `json:"cost"`  // of those sent
+	Saved   int64 `json:"saved"` // of those refused
+	Spent   int64 `json:"spent"` // of a budget: by those that passed all limits
+	// Floors are rates that would have been enough, by window.
+	Floors []Floor `json:"floors,omitempty"`
+}
+
+// A Floor is the count of a rate that would have been enough for all requests that were used, and for all.
+type Floor struct {
+	Window string `json:"window"`
+	Used   int64  `json:"used"`
+	All    int64  `json:"all"`
+}
+
+// A KeyUse has the counts of one key.
+type KeyUse struct {
+	Key string `json:"key"`
+	UseCount
 }
 
 // A ReplayKey is a key with its number of refusals.

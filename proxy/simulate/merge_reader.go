@@ -27,6 +27,7 @@ type mergeReader struct {
 	origins  map[key.Origin]bool // origins that the log has
 	proceed  func(n int64) error // called before each step with the number of steps before
 	steps    int64
+	own      bool // a line is of Weir's own log
 	Counts
 }
 
@@ -110,6 +111,7 @@ func (m *mergeReader) readLine(s *source) error {
 		if r.isSample {
 			m.Samples++
 		}
+		m.own = m.own || r.Own
 		if r.Host == "" {
 			m.Hostless++
 		}

@@ -31,6 +31,7 @@ keys:
 lists:
   staff: {key: phone, action: bypass, values: ["+8613800138000"]}
   bad: {key: phone, action: deny, values: ["+8613800138001"]}
+prices: {sms: {key: phone, unit: EUR, rows: ["+861380013800,*,0.2", "+86,*,0.1", "*,*,5"]}}
 upstreams: {demo: echo}
 routes:
   - name: send
@@ -46,7 +47,14 @@ routes:
     match: {path: /text}
     upstream: demo
     limits: [{name: range, key: range, rate: 60/5m}, {name: country, key: country, rate: 1/1h, overrides: {CN: [18/1m]}}]
+  - name: code
+    match: {path: /code}
+    upstream: demo
+    limits:
+      - {name: unused, key: country, rate: 5/5m, return_on: {route: check, key: phone}, conversion: 50%, mode: enforce}
+      - {name: spend, key: country, budget: [1/3m], price: sms, mode: shadow}
   - {name: odd, match: {path: /odd}, upstream: demo, limits: [{name: device, key: device, rate: 5/1m}]}
+  - {name: check, match: {path: /check}, upstream: demo, limits: [{key: phone, rate: 2/1m}]}
 `
 
 // serveRandom serves random requests over some minutes by a configuration, and returns the log and what was
@@ -70,7 +78,7 @@ func serveRandom(t *testing.T, yaml string) (log string, served map[proxy.Series
 			if random.IntN(20) == 0 {
 				body = `{"phone":"?"}` // 400
 			}
-			r := httptest.NewRequest([]string{"POST", "POST", "POST", "OPTIONS"}[random.IntN(4)], []string{"/send", "/send", "/text", "/odd"}[random.IntN(4)], strings.NewReader(body))
+			r := httptest.NewRequest([]string{"POST", "POST", "POST", "OPTIONS"}[random.IntN(4)], []string{"/send", "/send", "/text", "/odd", "/code", "/check"}[random.IntN(6)], strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			if r.Method == "OPTIONS" {
 				r = httptest.NewRequest(r.Method, r.URL.Path, nil)
@@ -111,6 +119,9 @@ func TestRun_OwnLogIdentifiesKeys(t *testing.T) {
 						if want := served[proxy.Series{Route: rt.Name, Limit: l.Name, Result: result}]; n != want {
 							t.Errorf("%s.%s: %d %s; served %d", rt.Name, l.Name, n, result, want)
 						}
+					}
+					if u := l.Uses; u != nil && (u.Used == 0 || u.Wrong == 0 || u.Unpriced > 0 || u.Saved == 0 || u.Keys[0].Key != "country=CN") {
+						t.Errorf("%s.%s: %+v", rt.Name, l.Name, u)
 					}
 					if l.Unknown > 0 || l.Refused+l.Shadowed == 0 {
 						t.Errorf("%s.%s: %d unknown, and %d refused: nothing was tested", rt.Name, l.Name, l.Unknown, l.Refused+l.Shadowed)

@@ -24,6 +24,7 @@ type Report struct {
 	// Against is the result of the other configuration, and Other its file.
 	Other   string             `json:"other,omitempty"`
 	Against *proxy.ReplayTally `json:"against,omitempty"`
+	own     bool               // a line is of Weir's own log
 	Notes   []string           `json:"notes"` // limitations of the result, and what to log to avoid them
 }
 
@@ -32,7 +33,7 @@ type Report struct {
 func (r *Report) IsUnordered() bool { return r.Late*100 > r.Requests }
 
 func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.Duration) *Report {
-	r := &Report{Counts: read.Counts, Took: took, Config: o.Config.Files[0], Result: replays[0].Finish()}
+	r := &Report{Counts: read.Counts, Took: took, own: read.own, Config: o.Config.Files[0], Result: replays[0].Finish()}
 	if o.Compare != nil {
 		against := replays[1].Finish()
 		r.Other, r.Against = o.Compare.Files[0], &against
@@ -91,7 +92,10 @@ func (r *Report) notes(o Options) []string {
 		}
 	}
 	for _, places := range slices.Sorted(maps.Keys(missing)) {
-		say("the log lacks %s: %d decisions of limits are unknown; %s", places, missing[places], advice(places))
+		say("the log lacks %s: %d decisions of limits are unknown; %s", places, missing[places], r.advice(places))
+	}
+	for _, t := range r.results() {
+		notes = append(notes, r.useNotes(t)...)
 	}
 	return slices.Compact(append(notes, r.missingFields(o)...))
 }
@@ -139,6 +143,14 @@ func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
 		}
 	}
 	return slices.Compact(notes)
+}
+
+// advice returns how to get a log with the values at places.
+func (r *Report) advice(places string) string {
+	if r.own && !strings.HasPrefix(places, "client_ip") && !strings.HasPrefix(places, "host") {
+		return "Weir's own log has, in its field keys, the keys and prices of the limits with which it was written: serve with this limit, in mode: shadow, and access_log: {fields: [standard]}, and replay what is logged from then on"
+	}
+	return advice(places)
 }
 
 // advice returns how to log the values at places.

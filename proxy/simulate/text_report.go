@@ -99,7 +99,12 @@ func (r *Report) writeOne(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 	}
 	for _, rt := range tally.Routes {
 		for _, l := range rt.Limits {
-			writeTopKeys(t, proxy.LimitName(rt.Name, l.Name), &l)
+			name := proxy.LimitName(rt.Name, l.Name)
+			if uses := newUseTable(name, &l); uses != nil {
+				writeUses(t, uses) // it has the keys that are refused most
+			} else {
+				writeTopKeys(t, name, &l)
+			}
 		}
 	}
 }
@@ -164,6 +169,16 @@ func (r *Report) writeComparison(t *tabwriter.Writer) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", d.Route, d.Limit, a.rates(), b.rates(),
 			known(a.Refused, a.Unknown, plain), known(b.Refused, b.Unknown, plain), change(a.Refused, b.Refused, unknown, plain),
 			known(a.Shadowed, a.Unknown, plain), known(b.Shadowed, b.Unknown, plain), change(a.Shadowed, b.Shadowed, unknown, plain), a.Unknown, b.Unknown)
+	}
+	t.Flush()
+	for i, tally := range r.results() {
+		for _, rt := range tally.Routes {
+			for _, l := range rt.Limits {
+				if uses := newUseTable("AB"[i:i+1]+": "+proxy.LimitName(rt.Name, l.Name), &l); uses != nil {
+					writeUses(t, uses)
+				}
+			}
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // The field keys of a line has what a Replay of the log needs of the keys by which the limits of the
 // route count: the name of each key and 8 characters of a hash, separated by spaces.
 //
-//	phone=q83vEjRW country=Zm9vYmFy
+//	phone=q83vEjRW pair=Zm9vYmFy
 //
 // The hash is base64url of the 6 bytes that the field key has in hexadecimal (redactor.key). A key that
 // the rest of the line shows, such as the client's whole address, is left out. A hash of "-" means

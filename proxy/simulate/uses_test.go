@@ -83,7 +83,9 @@ send.spend, what was sent
 	}
 	var said struct {
 		Result struct {
-			Routes []struct{ Limits []struct{ Uses map[string]any } }
+			Routes []struct {
+				Limits []struct{ Uses map[string]any }
+			}
 		}
 	}
 	if err := json.Unmarshal(mustJSON(t, r), &said); err != nil {

@@ -76,11 +76,7 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer)) {
 // allow completes the answer about an allowed request.
 func (p *Proxy) allow(x *exchange, a *Answer, hold time.Duration) {
 	a.Response = x.allowedResponse()
-	for name, values := range x.generation.setFields(x) {
-		for _, value := range values {
-			a.Upstream = append(a.Upstream, respond.Field{Name: name, Value: value})
-		}
-	}
+	a.Upstream = x.upstreamFields()
 	a.Pending = x.pending(p.shared.pseudonym)
 	p.admitter.hold(&x.admission, hold)
 	x.outcome.known = true
@@ -97,6 +93,16 @@ func (x *exchange) allowedResponse() respond.Response {
 
 // onlyDecided reports whether r has nothing to which requests go: only other proxies ask about it.
 func (r *route) onlyDecided() bool { return r.Upstream == nil && r.Redirect == nil && r.Respond == nil }
+
+// upstreamFields returns the fields that the route or a key sets in the request to the upstream.
+func (x *exchange) upstreamFields() (fields []respond.Field) {
+	for name, values := range x.generation.setFields(x) {
+		for _, value := range values {
+			fields = append(fields, respond.Field{Name: name, Value: value})
+		}
+	}
+	return fields
+}
 
 // endDecision records x, whose permits stay taken.
 func (p *Proxy) endDecision(ctx context.Context, x *exchange) {

@@ -44,12 +44,12 @@ type inbound struct {
 	notPreflight []string // of OPTIONS: names of fields that a browser's preflight never has
 	length       int64    // announced length of the body; -1 if unknown
 	body         bodyReader
-	parseErr     error // what is wrong with the request as HTTP
+	descriptor   routing.Descriptor // instead of a request; see DecideDescriptors
+	parseErr     error              // error in the HTTP syntax of the request
 
-	userAgent, referer string // error in the HTTP syntax of the request
+	userAgent, referer string // finish: values for the log
 }
 
-// finish: values for the log
 func (i *inbound) reset() { *i = inbound{notPlain: i.notPlain[:0]} }
 
 // A clientResponse describes the response that was sent to the client.

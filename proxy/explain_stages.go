@@ -178,7 +178,7 @@ func (e *explainer) others(taken *route) []ExplainedOther {
 	}
 	var all []other
 	for _, r := range e.generation.routes {
-		if r == taken {
+		if r == taken || r.Match.Domain != "" {
 			continue
 		}
 		because := e.generation.table.Mismatches(r.order, e.generation.matchable(e.x))

@@ -29,6 +29,7 @@ type generation struct {
 	redact          redactor
 	accessLog       accessLog
 	table           *routing.Table[*route]
+	descriptors     *routing.Descriptors[*route]
 	routes          []*route     // in the order of the configuration
 	seed            maphash.Seed // see lasting
 	pools           map[*config.Upstream]*upstream.Pool
@@ -78,13 +79,13 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	}
 	made := make(map[string]*route, len(c.Routes))
 	var entries []routing.Entry[*route]
-	for i, from := range c.Routes {
+	var described []routing.DescriptorEntry[*route]
+	for _, from := range c.Routes {
 		r, err := g.compileRoute(from)
 		if err != nil {
 			g.close()
 			return nil, fmt.Errorf("%s: route %s: %w", from.Position, from.Name, err)
 		}
-		r.order = i
 		g.readsScheme = g.readsScheme || from.Match.Scheme != ""
 		for _, l := range from.Limits { // a key may be defined within a limit
 			g.keyFields = append(g.keyFields, l.Key.Headers()...)
@@ -92,11 +93,16 @@ func compile(c *config.Config, l shared) (*generation, error) {
 				g.planFields = append(g.planFields, name)
 			}
 		}
-		entries = append(entries, routing.Entry[*route]{Pattern: r.pattern(), Value: r})
+		if from.Match.Domain != "" {
+			described = append(described, routing.DescriptorEntry[*route]{Domain: from.Match.Domain, Entries: from.Match.Descriptor, Value: r})
+		} else {
+			r.order = len(entries)
+			entries = append(entries, routing.Entry[*route]{Pattern: r.pattern(), Value: r})
+		}
 		made[r.Name] = r
 		g.routes = append(g.routes, r)
 	}
-	g.table = routing.NewTable(entries)
+	g.table, g.descriptors = routing.NewTable(entries), routing.NewDescriptors(described)
 	g.setLimits()
 	g.setCounters(l.observer)
 	g.addCooldownResets(made)

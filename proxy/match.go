@@ -2,6 +2,13 @@ package proxy
 
 import routing "github.com/weir-proxy/weir/proxy/route"
 
+// normalize parses the request target, and normalizes host and path to the form that
+// is matched and forwarded.
+func normalize(x *exchange) error {
+	x.request.HTTPS = x.in.scheme == "https" || x.client.trustedPeer
+	return x.request.Normalize()
+}
+
 // match sets the route of a request and the parameters of its path. A request that is refused may
 // still have a route, for the log; see routing.Table.Find.
 func (g *generation) match(x *exchange) (err error) {

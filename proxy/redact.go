@@ -65,8 +65,12 @@ const (
 	networkBits6 = 48
 )
 
-// client returns the client's address for the log; "" if it is not logged.
+// client returns the client's address for the log; "" if it is not logged, or nobody knows it: Envoy's
+// descriptors do not name a client.
 func (r *redactor) client(x *exchange) string {
+	if !x.client.addr.IsValid() {
+		return ""
+	}
 	switch r.privacy.LogClient {
 	case config.ClientNone:
 		return ""

@@ -17,7 +17,7 @@ import (
 // metrics.
 type route struct {
 	*config.Route
-	order   int // index in the configuration
+	order   int // index in the table of routes; of no meaning for descriptors
 	metrics *routeMetrics
 
 	lists             []listLookup

@@ -17,7 +17,7 @@ func importMap() map[string][]string {
 		"":                                 {"proxy/cli"},
 		"proxy/cli":                        {"proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/convert", "proxy/simulate", "proxy", "proxy/decisions", "proxy/directive"},
 		"proxy/node":                       {"proxy/decide", "proxy/directive", "proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/decisions", "proxy/acme", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
-		"proxy/decide":                     {"proxy", "proxy/config", "proxy/http1", "proxy/respond"},
+		"proxy/decide":                     {"proxy", "proxy/config", "proxy/http1", "proxy/respond", "proxy/route", "limiter"},
 		"proxy/frontend":                   {"proxy/http1", "proxy/http2", "proxy/config"},
 		"proxy/acme":                       {"proxy/config"},
 		"proxy/admin":                      {"proxy", "proxy/directive", "proxy/config", "proxy/config/bundle"},
@@ -74,8 +74,8 @@ func fences() map[string][]string {
 		"go.uber.org/zap":               {"proxy/acme"},
 		"go.uber.org/zap/":              {"proxy/acme"},
 		"go.opentelemetry.io/":          {"proxy/trace"},
-		"google.golang.org/grpc":        {"limiter/grpclimit"},
-		"google.golang.org/grpc/":       {"limiter/grpclimit"},
+		"google.golang.org/grpc":        {"limiter/grpclimit", "proxy/decide"},
+		"google.golang.org/grpc/":       {"limiter/grpclimit", "proxy/decide"},
 		"math/rand":                     nil, // math/rand/v2 is another path
 		"github.com/prometheus/common/": nil, // durations are limiter.ParseDuration's
 		"testing":                       {"limiter/limitertest"},

@@ -32,7 +32,7 @@ func TestKeySources_AreNamedInTheirRoom(t *testing.T) {
 		tables: []string{"proxy/key/source.go", "proxy/key/origin.go", "proxy/key/read.go"},
 		own: map[string][]string{
 			"Header": nil, "Query": nil, "Path": nil, "Cookie": {"cookie"}, "Form": {"form"}, "JSON": {"json"}, "JWT": {"token"},
-			"ClientIP": nil, "Host": nil, "Method": nil, "Global": nil,
+			"ClientIP": nil, "Host": nil, "Method": nil, "Descriptor": nil, "Global": nil,
 		},
 	}.check(t, 24)
 }

@@ -11,7 +11,8 @@ import (
 
 // Decide configures the listener on which other proxies ask for decisions.
 type Decide struct {
-	HTTP          string         // host:port
+	HTTP          string         // host:port; "" for none
+	GRPC          string         // host:port of Envoy's rate limit service; "" for none
 	Dialect       Dialect        // of requests for /decide
 	Trusted       []netip.Prefix // the peers that may ask
 	Token         string         // that they send; "" for none
@@ -40,8 +41,11 @@ func (d Dialect) SendsBody() bool { return d == Traefik || d == APISIX || d == H
 // decide makes the listener for other proxies; nil if there is none.
 func (l *loader) decide(f *decideForm) *Decide {
 	const least, most, leastOutcome, mostOutcome = duration(time.Millisecond), duration(time.Minute), duration(time.Second), duration(time.Hour)
-	if f == nil || f.HTTP == none {
+	if !f.listens() {
 		return nil
+	}
+	if f.Dialect == "" && l.Valid(&f.Dialect) && listenAddress(f.HTTP) != "" {
+		l.Wrong(f, "has no dialect", "write dialect: below it")
 	}
 	if l.Valid(&f.Within) && (f.Within < least || f.Within > most) {
 		l.Wrong(&f.Within, "is out of range", "write 1ms to 1m, less than the proxy waits")
@@ -53,7 +57,7 @@ func (l *loader) decide(f *decideForm) *Decide {
 		l.Wrong(&f.Secret, "is short enough to guess", "use 16 characters or more, made at random")
 	}
 	d := &Decide{
-		HTTP: listenAddress(f.HTTP), Dialect: Dialect(f.Dialect), Trusted: l.networks(f.Trusted), Token: string(f.Token),
+		HTTP: listenAddress(f.HTTP), GRPC: listenAddress(f.GRPC), Dialect: Dialect(f.Dialect), Trusted: l.networks(f.Trusted), Token: string(f.Token),
 		Within: time.Duration(f.Within), WithinOutcome: time.Duration(f.WithinOutcome), Secret: string(f.Secret),
 	}
 	if f.TLS != nil {
@@ -77,8 +81,9 @@ func (l *loader) decideListener(f *file) {
 	}
 	d := f.Listen.Decide
 	at := l.address(&d.HTTP, listenAddress(d.HTTP))
-	if listenAddress(d.HTTP) == "" && l.Valid(&d.HTTP) {
-		l.Wrong(d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it`)
+	grpc := l.address(&d.GRPC, listenAddress(d.GRPC))
+	if d.HTTP == "" && listenAddress(d.GRPC) == "" && l.Valid(&d.HTTP) && l.Valid(&d.GRPC) {
+		l.Wrong(d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it, or grpc: "127.0.0.1:8081" for Envoy`)
 	}
 	for _, other := range []struct{ name, text string }{
 		{"listen.http", f.Listen.HTTP}, {"listen.https", f.Listen.HTTPS}, {"admin.http", f.Admin.HTTP}, {"admin.https", f.Admin.HTTPS},
@@ -86,15 +91,24 @@ func (l *loader) decideListener(f *file) {
 		if at.clashes(parseAddress(other.text)) {
 			l.Wrong(&d.HTTP, "listens where "+other.name+" does", "use another port")
 		}
+		if grpc.clashes(parseAddress(other.text)) {
+			l.Wrong(&d.GRPC, "listens where "+other.name+" does", "use another port")
+		}
+	}
+	if at.clashes(grpc) {
+		l.Wrong(&d.GRPC, "listens where listen.decide.http does", "use another port")
 	}
 	if d.ClientCA != "" && d.TLS == nil {
 		l.Wrong(&d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it")
 	}
-	network := at.port != "" && !at.loopback()
+	network, where := at.port != "" && !at.loopback(), &d.HTTP
+	if !network {
+		network, where = grpc.port != "" && !grpc.loopback(), &d.GRPC
+	}
 	switch {
 	case !network:
 	case len(d.Trusted) == 0 && d.ClientCA == "" && d.Token == "" && l.Valid(&d.Token):
-		l.Wrong(&d.HTTP, "anyone on the network could use up somebody's limits", "write trusted: with the addresses of your proxies, client_ca: or token: beside it, or listen on 127.0.0.1")
+		l.Wrong(where, "anyone on the network could use up somebody's limits", "write trusted: with the addresses of your proxies, client_ca: or token: beside it, or listen on 127.0.0.1")
 	case d.Token != "" && len(d.Token) < leastToken:
 		l.Wrong(&d.Token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
 	}
@@ -103,8 +117,13 @@ func (l *loader) decideListener(f *file) {
 	}
 }
 
+// listens reports whether other proxies may ask.
+func (f *decideForm) listens() bool {
+	return f != nil && (f.HTTP != none || listenAddress(f.GRPC) != "")
+}
+
 // decides reports whether other proxies may ask.
-func (f *listenForm) decides() bool { return f.Decide != nil && f.Decide.HTTP != none }
+func (f *listenForm) decides() bool { return f.Decide.listens() }
 
 // onlyDecides reports whether requests are decided for other proxies alone, and none is forwarded.
 func (f *listenForm) onlyDecides() bool {
@@ -114,7 +133,7 @@ func (f *listenForm) onlyDecides() bool {
 // decidable checks that a proxy that asks about the requests of a route sends what the route reads.
 func (r *routes) decidable(f *routeForm, made *Route) {
 	d := r.served.Decide
-	if !r.served.decides() || Dialect(d.Dialect).SendsBody() || !r.Valid(&d.Dialect) {
+	if !d.listens() || d.Dialect == "" || Dialect(d.Dialect).SendsBody() || !r.Valid(&d.Dialect) {
 		return
 	}
 	report := r.Warn // such a request can be forwarded

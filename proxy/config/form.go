@@ -197,11 +197,15 @@ type matchForm struct {
 	// Host is exact or *.example.com; all when not given.
 	Host string `yaml:"host,omitempty"`
 	// Path is exact, or has {parameters}, {parameters:regexp}, or ends with /*.
-	Path string `yaml:"path" jsonschema:"required,pattern=^/"`
+	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/"`
 	// Headers that the request must have: the exact value, or * for any.
 	Headers map[string]*string `yaml:"headers,omitempty"`
 	// Query parameters that the request must have exactly once: the value, or * for any.
 	Query map[string]*string `yaml:"query,omitempty"`
+	// Domain is that of the descriptors that Envoy asks about at listen.decide.grpc, instead of a path.
+	Domain string `yaml:"domain,omitempty"`
+	// Descriptor has all entries of a descriptor of the domain: the exact value, a prefix that ends with *, or * for any.
+	Descriptor map[string]*string `yaml:"descriptor,omitempty"`
 }
 
 // redirectForm is a redirect.

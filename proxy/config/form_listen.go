@@ -33,9 +33,11 @@ type listenForm struct {
 // decideForm configures the listener on which other proxies ask for decisions.
 type decideForm struct {
 	// HTTP is the address, host:port, or none.
-	HTTP string `yaml:"http"`
-	// Dialect is the kind of proxy that asks at /decide; one of another kind asks at /decide/DIALECT.
-	Dialect string `yaml:"dialect" jsonschema:"required,enum=nginx,enum=traefik,enum=caddy,enum=apisix,enum=haproxy"`
+	HTTP string `yaml:"http,omitempty"`
+	// GRPC is the address for Envoy's rate limit service (envoy.service.ratelimit.v3), host:port, or none.
+	GRPC string `yaml:"grpc" jsonschema:"default=none"`
+	// Dialect is the kind of proxy that asks at /decide; one of another kind asks at /decide/DIALECT. It is required with http.
+	Dialect string `yaml:"dialect,omitempty" jsonschema:"enum=nginx,enum=traefik,enum=caddy,enum=apisix,enum=haproxy"`
 	// Trusted lists the addresses and networks of the proxies that may ask; those of this machine when it is empty and there is neither client_ca nor token.
 	Trusted list `yaml:"trusted,omitempty"`
 	// Token is what the proxies must send in X-Weir-Token.

@@ -67,10 +67,11 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		route.EncodedSlash, route.FormBesideQuery = EncodedSlash(f.EncodedSlash), FormBesideQuery(f.FormBesideQuery)
 		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route.Limits)
 		r.destination(f)
+		r.descriptor(f, route)
 		r.decidable(f, route)
 		r.upgrades(f, route)
 		r.phones(f, route)
-		if by := seen.add(route, p.shape); by != nil {
+		if by := seen.add(route, p.shape); by != nil && f.Match.Domain == "" {
 			r.Warn(f, "this route can never match: "+by.Name+" at "+by.Position.String()+" comes first for the same requests", "take one of them out, or let them differ in match")
 		}
 		made = append(made, route)
@@ -137,7 +138,10 @@ func tokenOf(text, prefix string) string {
 
 func (r *routes) path(f *matchForm) pattern {
 	if f.Path == "" {
-		return pattern{} // already reported
+		if f.Domain == "" && r.Given(f) && r.Valid(f) && !r.Given(&f.Path) {
+			r.Wrong(f, "has no path", "write path: below it")
+		}
+		return pattern{} // descriptors have none, or it is already reported
 	}
 	p, fault := parsePath(f.Path)
 	if fault.what != "" {
@@ -159,7 +163,7 @@ func (r *routes) match(f *matchForm, p pattern) Match {
 	if name := strings.TrimPrefix(host, "*."); host != "" && (!form.IsHostname(name) || strings.HasSuffix(name, ".")) {
 		r.Wrong(&f.Host, form.Quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")
 	}
-	return Match{Methods: f.Methods, Scheme: f.Scheme, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers), Query: r.query(f.Query)}
+	return Match{Methods: f.Methods, Scheme: f.Scheme, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers), Query: r.query(f.Query), Domain: f.Domain, Descriptor: r.entries(f)}
 }
 
 func (r *routes) query(forms map[string]*string) map[string]string {
@@ -186,7 +190,7 @@ func (r *routes) destination(f *routeForm) {
 		}
 	}
 	switch {
-	case places == 0 && r.served.onlyDecides():
+	case places == 0 && (r.served.onlyDecides() || f.Match.Domain != ""):
 	case places == 0 && (r.Given(&f.Match) || r.Given(&f.Name)): // or it is no route at all
 		r.Wrong(f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it")
 	case places > 1:

@@ -309,6 +309,10 @@ type Match struct {
 	Params  []string          // the names in Path, in order; "*" for /*
 	Headers map[string]string // by canonical name; the value, or "*" for any
 	Query   map[string]string // by name; the value, or "*" for any
+	// Domain is that of the descriptors that are matched instead of requests; then all fields above are
+	// empty. Descriptor has their entries: the value, a prefix that ends with *, or "*" for any.
+	Domain     string
+	Descriptor map[string]string
 }
 
 // A Rewrite changes forwarded requests and responses.

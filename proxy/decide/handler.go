@@ -94,7 +94,12 @@ func (h *Handler) trusts(x *http1.Exchange) bool {
 	if c.Token != "" && (len(token) != 1 || subtle.ConstantTimeCompare([]byte(token[0]), []byte(c.Token)) != 1) {
 		return false
 	}
-	addr := x.Peer().Addr().Unmap().WithZone("")
+	return h.trustsAddress(x.Peer().Addr().Unmap().WithZone(""))
+}
+
+// trustsAddress reports whether a peer with the token, if there is one, may ask from an address.
+func (h *Handler) trustsAddress(addr netip.Addr) bool {
+	c := &h.config
 	if len(c.Trusted) > 0 {
 		return slices.ContainsFunc(c.Trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
 	}

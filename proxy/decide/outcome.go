@@ -65,6 +65,21 @@ func (h *Handler) settle(x *http1.Exchange) (result string, a respond.Response) 
 	return "failed", a
 }
 
+// resultOf returns the result of settling for the metrics.
+func resultOf(err error) string {
+	switch {
+	case err == nil:
+		return "settled"
+	case errors.Is(err, errForged):
+		return "forged"
+	case errors.Is(err, proxy.ErrSettled):
+		return "repeated"
+	case errors.Is(err, errExpired), errors.Is(err, proxy.ErrNotPending):
+		return "expired"
+	}
+	return "failed"
+}
+
 // readReport reads a report from the query or from the body.
 func readReport(x *http1.Exchange) (r report, err error) {
 	query, _ := x.RawQuery()

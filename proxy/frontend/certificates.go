@@ -121,6 +121,15 @@ func (c *Certificates) mutualConfig(roots *x509.CertPool) *tls.Config {
 	}
 }
 
+// TLSConfig returns the configuration of a server of another package: with roots, its clients must present a
+// certificate signed by one of them; nil requires none.
+func (c *Certificates) TLSConfig(roots *x509.CertPool) *tls.Config {
+	if roots == nil {
+		return c.config()
+	}
+	return c.mutualConfig(roots)
+}
+
 // withoutHTTP2 returns c, which is from config or mutualConfig, without HTTP/2 among its protocols.
 func withoutHTTP2(c *tls.Config) *tls.Config {
 	return &tls.Config{

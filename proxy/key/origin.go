@@ -16,7 +16,7 @@ type Origin struct {
 	Name string
 }
 
-const origins = "header:NAME, query:NAME, path:NAME, cookie:NAME, form:NAME, json:/POINTER, jwt:CLAIM, client_ip, host, method or global"
+const origins = "header:NAME, query:NAME, path:NAME, cookie:NAME, form:NAME, json:/POINTER, jwt:CLAIM, descriptor:ENTRY, client_ip, host, method or global"
 
 // LongName returns text, or client_ip for ip, which is short for it in configuration files.
 func LongName(text string) string {
@@ -57,6 +57,11 @@ func ParseOrigin(s string) (Origin, error) {
 	case JSON:
 		if !validPointer(name) {
 			return Origin{}, fmt.Errorf("%w: %q; write a JSON pointer, for example json:/user/phone, with ~1 for a slash and ~0 for a tilde in a name", ErrSpec, s)
+		}
+		return o, nil
+	case Descriptor:
+		if name == "" || !printable(name) {
+			return Origin{}, fmt.Errorf("%w: %q; name the entry, for example descriptor:remote_address", ErrSpec, s)
 		}
 		return o, nil
 	case JWT:

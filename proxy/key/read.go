@@ -19,6 +19,10 @@ func (o Origin) read(r Request, v *Value, tokens *Tokens, f *result) (err error)
 		f.text = v.formatAddress(f.network)
 	case JWT:
 		*f, err = tokens.claim(r, v, o.Name)
+	case Descriptor:
+		if d, ok := r.(Described); ok {
+			f.text = d.Descriptor(o.Name)
+		}
 	case JSON, Form, Host, Method:
 		*f, err = o.readMessage(r, v)
 	}

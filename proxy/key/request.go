@@ -23,6 +23,12 @@ type Request interface {
 	Client() netip.Prefix
 }
 
+// A Described is a Request with a descriptor, as Envoy sends it.
+type Described interface {
+	// Descriptor returns the value of the descriptor's entry, "" if it has none.
+	Descriptor(name string) string
+}
+
 // A Message provides host, method and body of a request.
 type Message interface {
 	// Host returns the requested host in the normalized form that routes match.

@@ -6,17 +6,18 @@ type Source uint8
 
 // The sources that a key can be read from.
 const (
-	Header   Source = iota + 1 // a header field
-	Query                      // a query parameter
-	Path                       // a {parameter} of the route's path
-	Cookie                     // a cookie
-	Form                       // a field of a form in the body
-	JSON                       // a value in a JSON body, by its pointer
-	JWT                        // a claim of the verified bearer token
-	ClientIP                   // the client's address; for IPv6, its network
-	Host                       // the requested host, in lower case
-	Method                     // the request method
-	Global                     // one key for all requests
+	Header     Source = iota + 1 // a header field
+	Query                        // a query parameter
+	Path                         // a {parameter} of the route's path
+	Cookie                       // a cookie
+	Form                         // a field of a form in the body
+	JSON                         // a value in a JSON body, by its pointer
+	JWT                          // a claim of the verified bearer token
+	ClientIP                     // the client's address; for IPv6, its network
+	Host                         // the requested host, in lower case
+	Method                       // the request method
+	Descriptor                   // an entry of a descriptor, which Envoy sends instead of a request
+	Global                       // one key for all requests
 
 	numSources
 )
@@ -43,17 +44,18 @@ type traits struct {
 
 // table has the traits of each source, and none for that of keys that are made of others.
 var table = [numSources]traits{
-	Header:   {name: "header", isField: true, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isLogged: true},
-	Query:    {name: "query", confused: Form, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
-	Path:     {name: "path", isNamed: true, isSpelled: true, isChosen: true},
-	Cookie:   {name: "cookie", fields: []string{"Cookie"}, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
-	Form:     {name: "form", fields: []string{"Content-Type", "Content-Encoding"}, confused: Query, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
-	JSON:     {name: "json", fields: []string{"Content-Type", "Content-Encoding"}, isNamed: true, isSpelled: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
-	JWT:      {name: "jwt", fields: []string{"Authorization"}, isNamed: true, isSigned: true, isCostly: true},
-	ClientIP: {name: "client_ip", isAddress: true},
-	Host:     {name: "host", isChosen: true, isOpen: true},
-	Method:   {name: "method", isChosen: true, isOpen: true},
-	Global:   {name: "global", isConstant: true},
+	Header:     {name: "header", isField: true, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isLogged: true},
+	Query:      {name: "query", confused: Form, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
+	Path:       {name: "path", isNamed: true, isSpelled: true, isChosen: true},
+	Cookie:     {name: "cookie", fields: []string{"Cookie"}, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
+	Form:       {name: "form", fields: []string{"Content-Type", "Content-Encoding"}, confused: Query, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
+	JSON:       {name: "json", fields: []string{"Content-Type", "Content-Encoding"}, isNamed: true, isSpelled: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
+	JWT:        {name: "jwt", fields: []string{"Authorization"}, isNamed: true, isSigned: true, isCostly: true},
+	ClientIP:   {name: "client_ip", isAddress: true},
+	Host:       {name: "host", isChosen: true, isOpen: true},
+	Method:     {name: "method", isChosen: true, isOpen: true},
+	Descriptor: {name: "descriptor", isNamed: true, isSpelled: true, isChosen: true},
+	Global:     {name: "global", isConstant: true},
 }
 
 // sourceOf returns the source with this name, 0 if there is none.
@@ -93,6 +95,9 @@ func (s Source) IsLogged() bool { return table[s].isLogged }
 
 // IsAddress reports whether the values at s are addresses and networks.
 func (s Source) IsAddress() bool { return table[s].isAddress }
+
+// IsEntry reports whether s is an entry of a descriptor, which no request has.
+func (s Source) IsEntry() bool { return s == Descriptor }
 
 // IsConstant reports whether all requests have the same value at s.
 func (s Source) IsConstant() bool { return table[s].isConstant }

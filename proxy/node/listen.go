@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"net"
 
@@ -14,7 +15,7 @@ import (
 // A listener is a socket that accepts connections.
 type listener struct {
 	net.Listener
-	name string // http, https, admin, admin_https or decide
+	name string // http, https, admin, admin_https, decide or decide_grpc
 }
 
 // listen opens all sockets, loads the certificates and creates the servers. It does not accept
@@ -27,7 +28,7 @@ func (n *Node) listen(ctx context.Context, o Options) error {
 	}
 	for _, at := range []struct{ name, addr string }{
 		{"admin", c.Admin.HTTP}, {"http", c.Listen.HTTP}, {"https", c.Listen.HTTPS}, {"admin_https", c.Admin.HTTPS},
-		{"decide", decideAddress(c.Listen)},
+		{"decide", decideAddresses(c.Listen).HTTP}, {"decide_grpc", decideAddresses(c.Listen).GRPC},
 	} {
 		if err == nil && at.addr != "" {
 			err = n.open(from, at.name, at.addr)
@@ -54,21 +55,35 @@ func (n *Node) listen(ctx context.Context, o Options) error {
 	return nil
 }
 
-// decideAddress returns the address on which other proxies ask, "" for none.
-func decideAddress(c config.Listen) string {
+// decideAddresses returns the configuration with the addresses on which other proxies ask, "" for none.
+func decideAddresses(c config.Listen) config.Decide {
 	if c.Decide == nil {
-		return ""
+		return config.Decide{}
 	}
-	return c.Decide.HTTP
+	return *c.Decide
 }
 
-// listenForPeers creates the server for other proxies that ask.
+// listenForPeers creates the servers for other proxies that ask.
 func (n *Node) listenForPeers(c config.Listen) (err error) {
-	n.deciders = frontend.NewHTTP1Server(decide.New(n.proxy, *c.Decide, n.registry).ServeHTTP1, adminBounds(c), n.log)
+	var secure *tls.Config
 	if len(c.Decide.TLS) > 0 {
-		n.peerFacing, err = frontend.LoadCertificates(c.Decide.TLS, nil, n.log)
+		if n.peerFacing, err = frontend.LoadCertificates(c.Decide.TLS, nil, n.log); err != nil {
+			return err
+		}
+		var roots *x509.CertPool
+		if c.Decide.ClientCA != "" {
+			roots = authorities(c.Decide.ClientCA)
+		}
+		secure = n.peerFacing.TLSConfig(roots)
 	}
-	return err
+	h := decide.New(n.proxy, *c.Decide, n.registry)
+	if c.Decide.HTTP != "" {
+		n.deciders = frontend.NewHTTP1Server(h.ServeHTTP1, adminBounds(c), n.log)
+	}
+	if c.Decide.GRPC != "" {
+		n.rateLimits = h.NewEnvoyServer(secure, n.log)
+	}
+	return nil
 }
 
 func (n *Node) open(from sockets, name, addr string) error {
@@ -92,6 +107,8 @@ func (n *Node) accept(l listener) error {
 			return n.admins.ServeMutualTLS(l.Listener, n.certificates, authorities(ca))
 		}
 		return n.admins.ServeTLS(l.Listener, n.certificates)
+	case "decide_grpc":
+		return n.rateLimits.Serve(l.Listener)
 	case "decide":
 		return n.acceptPeers(l.Listener, n.source.machine.Listen.Decide.ClientCA)
 	case "https":
@@ -119,8 +136,8 @@ func authorities(ca string) *x509.CertPool {
 	return roots
 }
 
-// Address returns the address of the listener with that name (http, https, admin, admin_https or decide),
-// or "".
+// Address returns the address of the listener with that name (http, https, admin, admin_https, decide or
+// decide_grpc), or "".
 func (n *Node) Address(name string) string {
 	for _, l := range n.listeners {
 		if l.name == name {

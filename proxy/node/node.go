@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decide"
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
@@ -48,7 +49,8 @@ type Node struct {
 	salt         *salt
 	clients      *frontend.Server
 	admins       *frontend.Server
-	deciders     *frontend.Server // for other proxies; nil if none may ask
+	deciders     *frontend.Server    // for other proxies; nil if none may ask
+	rateLimits   *decide.EnvoyServer // nil if Envoy may not ask
 	listeners    []listener
 	registry     *prometheus.Registry
 	certificates *frontend.Certificates // nil without HTTPS
@@ -208,6 +210,9 @@ func (n *Node) drain(ctx context.Context) error {
 	err := n.clients.Drain(ctx)
 	if n.deciders != nil {
 		err = errors.Join(err, n.deciders.Drain(ctx))
+	}
+	if n.rateLimits != nil {
+		n.rateLimits.Drain(ctx)
 	}
 	if err := n.admins.Drain(ctx); err != nil {
 		n.log.Warn().Err(err).Msg("admin drain")

@@ -59,8 +59,11 @@ func listenField(name string) string {
 	if rest, ok := strings.CutPrefix(name, "admin"); ok {
 		return "admin." + cmp.Or(strings.TrimPrefix(rest, "_"), "http")
 	}
-	if name == "decide" {
+	switch name {
+	case "decide":
 		return "listen.decide.http"
+	case "decide_grpc":
+		return "listen.decide.grpc"
 	}
 	return "listen." + name
 }

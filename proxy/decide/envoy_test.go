@@ -1,0 +1,264 @@
+package decide
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+const envoyRoutes = `
+keys: {phone: {from: "descriptor:phone", set_header: X-Phone}, user: "descriptor:user"}
+routes:
+  - name: sms
+    match: {domain: edge, descriptor: {generic_key: sms, phone: "*"}}
+    refund_on: {status: [5xx]}
+    limits: [{name: phone, key: phone, rates: [2/1h, 10/1d]}]
+  - {name: vip, match: {domain: edge, descriptor: {generic_key: sms, phone: "+49*"}}, limits: [{name: vip, key: phone, rate: 5/1h}]}
+  - {name: user, match: {domain: edge, descriptor: {user: "*"}}, limits: [{name: user, key: user, rate: 3/1h}]}
+  - {name: busy, match: {domain: edge, descriptor: {busy: "*"}}, limits: [{name: busy, key: global, rate: 50/1h}]}
+  - {name: tried, match: {domain: edge, descriptor: {tried: "*"}}, mode: shadow, limits: [{name: tried, key: "descriptor:tried", rate: 1/1h}]}
+`
+
+// An envoy is a client of the rate limit service, as Envoy is one.
+type envoy struct {
+	*testing.T
+	*Handler
+	connection *grpc.ClientConn
+}
+
+// askAsEnvoy starts a service and returns its client. decide are further fields of listen.decide.
+func askAsEnvoy(t *testing.T, decide string) *envoy {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	text := "listen: {http: none, decide: {grpc: \"127.0.0.1:8081\", within: 1m" + decide + "}}\n" + envoyRoutes
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := prometheus.NewRegistry()
+	p, err := proxy.New(t.Context(), proxy.Options{Path: path, Config: c, Store: memory(), Registry: r, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	h := New(p, *c.Listen.Decide, r)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := h.NewEnvoyServer(nil, zerolog.Nop())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Drain(context.Background())
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	to, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { to.Close() })
+	return &envoy{t, h, to}
+}
+
+func TestEnvoy_TellsWhyARequestIsRefused(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	sms := descriptor("generic_key=sms", "phone=+8613800138000")
+	first := e.wants(codeOK, sms)
+	if s := first.statuses[0]; s.code != codeOK || s.limit != "phone 2/3" || s.left != 1 || first.upstream["X-Phone"] != "+8613800138000" || !strings.Contains(first.toClient["Ratelimit"], "phone-1h") {
+		t.Errorf("first answer %+v", first)
+	}
+	e.wants(codeOK, sms)
+	last := e.wants(codeOverLimit, sms)
+	if s := last.statuses[0]; s.code != codeOverLimit || s.limit != "phone 2/3" || s.left != 0 {
+		t.Errorf("status %+v", s)
+	}
+	if last.toClient["Retry-After"] == "" || last.toClient["Content-Type"] != "application/problem+json" || !strings.Contains(last.body, `"status":429`) || !strings.Contains(last.metadata, "refused") {
+		t.Errorf("refusal %+v", last)
+	}
+	e.wants(codeOK, descriptor("generic_key=sms", "phone=+8613900139000"))
+}
+
+func TestEnvoy_TheMostSpecificRouteDecides(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	for range 5 {
+		e.wants(codeOK, descriptor("generic_key=sms", "phone=+4915112345678"))
+	}
+	e.wants(codeOverLimit, descriptor("phone=+4915112345678", "generic_key=sms"))
+}
+
+// A refused call takes nothing under its other descriptors.
+func TestEnvoy_AllDescriptorsOfACallOrNone(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	sms := descriptor("generic_key=sms", "phone=+8613800138000")
+	e.wants(codeOK, sms, descriptor("user=ann"))
+	e.wants(codeOK, sms)
+	for range 5 {
+		s := e.wants(codeOverLimit, descriptor("user=ann"), sms)
+		if s.statuses[0].code != codeOK || s.statuses[1].code != codeOverLimit || !strings.Contains(s.body, "phone") {
+			t.Errorf("statuses %+v, body %s", s.statuses, s.body)
+		}
+	}
+	if s := e.wants(codeOK, descriptor("user=ann")); s.statuses[0].left != 1 {
+		t.Errorf("%d left of 3 after two requests, want 1", s.statuses[0].left)
+	}
+	// The same descriptor twice costs two.
+	e.wants(codeOverLimit, descriptor("user=eve"), descriptor("user=eve"), hits(3, descriptor("user=ann")))
+	if s := e.wants(codeOK, descriptor("user=eve"), descriptor("user=eve")); s.statuses[1].left != 1 {
+		t.Errorf("%d left of 3 after two at once, want 1", s.statuses[1].left)
+	}
+}
+
+func TestEnvoy_WhatNoRouteMatchesIsAllowed(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	for range 3 {
+		s := e.wants(codeOK, descriptor("generic_key=sms"), descriptor("unknown=x", "user=ann"))
+		if len(s.statuses) != 2 || s.statuses[0].code != codeOK || s.statuses[1].limit != "" {
+			t.Errorf("statuses %+v", s.statuses)
+		}
+	}
+}
+
+func TestEnvoy_HitsAreTheCost(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	if s := e.wants(codeOK, hits(2, descriptor("user=ann"))); s.statuses[0].left != 1 {
+		t.Errorf("%d left, want 1", s.statuses[0].left)
+	}
+	e.wants(codeOverLimit, hits(2, descriptor("user=ann")))
+	e.wants(codeOverLimit, hits(4, descriptor("user=bob"))) // more than there ever are
+	if s := e.wants(codeOK, hits(3, descriptor("user=bob"))); s.statuses[0].left != 0 {
+		t.Errorf("%d left, want 0", s.statuses[0].left)
+	}
+}
+
+func TestEnvoy_ShadowModeRefusesNothing(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	if s := e.wants(codeOK, descriptor("tried=x")); strings.Contains(s.metadata, "shadow") {
+		t.Errorf("metadata %q of the first", s.metadata)
+	}
+	if s := e.wants(codeOK, descriptor("tried=x")); !strings.Contains(s.metadata, "shadow") {
+		t.Errorf("metadata %q of the second", s.metadata)
+	}
+}
+
+// The stream-done action of Envoy sends the handle and the status back: a failure returns the permit, once.
+func TestEnvoy_NegativeHitsWithAHandleRefund(t *testing.T) {
+	e := askAsEnvoy(t, ", secret: a secret of twenty letters")
+	sms := descriptor("generic_key=sms", "phone=+8613800138000")
+	e.wants(codeOK, sms)
+	handle := e.wants(codeOK, sms).upstream[handleField]
+	if handle == "" {
+		t.Fatal("there is no handle")
+	}
+	e.wants(codeOverLimit, sms)
+	for result, outcome := range map[string][]byte{
+		"invalid": negative(descriptor("generic_key=sms", "phone=+8613800138000")),
+		"forged":  negative(descriptor("weir_handle=A"+handle, "status=503")),
+	} {
+		e.wants(codeOK, outcome)
+		if n := testutil.ToFloat64(e.outcomes.WithLabelValues(result)); n != 1 {
+			t.Errorf("%v outcomes %s, want 1", n, result)
+		}
+		e.wants(codeOverLimit, sms)
+	}
+	e.wants(codeOK, negative(descriptor("weir_handle="+handle, "status=503")))
+	e.wants(codeOK, negative(descriptor("weir_handle="+handle, "status=503")))
+	if n := testutil.ToFloat64(e.outcomes.WithLabelValues("repeated")); n != 1 {
+		t.Errorf("%v outcomes repeated, want 1", n)
+	}
+	e.wants(codeOK, sms)
+	e.wants(codeOverLimit, sms)
+}
+
+func TestEnvoy_OnlyTrustedPeersAsk(t *testing.T) {
+	e := askAsEnvoy(t, ", token: a token of twenty letters")
+	if _, err := e.call(t.Context(), descriptor("user=ann")); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("without a token: %v", err)
+	}
+	wrong := metadata.AppendToOutgoingContext(t.Context(), tokenField, "another token of letters")
+	if _, err := e.call(wrong, descriptor("user=ann")); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("with a wrong token: %v", err)
+	}
+	right := metadata.AppendToOutgoingContext(t.Context(), tokenField, "a token of twenty letters")
+	if s, err := e.call(right, descriptor("user=ann")); err != nil || s.code != codeOK {
+		t.Errorf("with the token: %+v %v", s, err)
+	}
+}
+
+func TestEnvoy_RefusesWhatIsNoCall(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	if _, err := e.call(t.Context()); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("without descriptors: %v", err)
+	}
+	if _, err := e.call(t.Context(), []byte{0x0a, 0x7f}); err == nil {
+		t.Error("a message that is cut is accepted")
+	}
+}
+
+func TestEnvoy_ManyAtOnceGetWhatThereIs(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	var allowed atomic.Int64
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			s, err := e.call(t.Context(), descriptor("busy=x"), descriptor(fmt.Sprintf("user=%d", i)))
+			if err != nil {
+				t.Error(err)
+			}
+			if s.code == codeOK {
+				allowed.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if allowed.Load() != 50 {
+		t.Errorf("%d of 200 allowed, want 50", allowed.Load())
+	}
+}
+
+func TestEnvoy_AnswersHealthChecks(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	for _, service := range []string{"", envoyService} {
+		r, err := grpc_health_v1.NewHealthClient(e.connection).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+		if err != nil || r.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q: %v %v", service, r, err)
+		}
+	}
+}
+
+// A mistake of ours ends one call. Its peer learns nothing of our code.
+func TestEnvoy_PanicEndsTheCallAlone(t *testing.T) {
+	var log bytes.Buffer
+	_, err := recoverer{zerolog.New(&log)}.intercept(t.Context(), nil, nil, func(context.Context, any) (any, error) { panic("our own mistake") })
+	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "mistake") {
+		t.Errorf("%v; want an error without details", err)
+	}
+	if !strings.Contains(log.String(), "our own mistake") || !strings.Contains(log.String(), "envoy_test.go") {
+		t.Errorf("logged %s", log.String())
+	}
+}

@@ -1,0 +1,339 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	routing "github.com/weir-proxy/weir/proxy/route"
+)
+
+// A DescriptorQuestion is a call of Envoy's rate limit service: descriptors of one request, that are
+// all allowed together, or none. The caller has made sure that the peer may ask.
+type DescriptorQuestion struct {
+	Listener, Domain string
+	Method, Path     string // of the call, for records
+	Deadline         time.Time
+	Hold             time.Duration // as in Question
+	Descriptors      []routing.Descriptor
+	Hits             []int64 // the cost of each descriptor, at least 1
+}
+
+// A DescriptorAnswer is the decision about a DescriptorQuestion. It is valid until the function that
+// receives it returns.
+type DescriptorAnswer struct {
+	Answer                      // Pending is nil
+	Statuses []DescriptorStatus // by descriptor
+	Pendings [][]byte           // of the descriptors, as Answer.Pending; those without one are left out
+}
+
+// A DescriptorStatus is the decision about one descriptor. The zero value is that of one that
+// no route matches.
+type DescriptorStatus struct {
+	Refused   bool
+	Shadow    bool          // a limit in shadow mode would have refused
+	Limit     string        // the name of the limit with the fewest permits left; "" if there is none that clients may see
+	Rate      limiter.Rate  // its rate
+	Remaining int64         // its permits
+	Reset     time.Duration // until it has permits, or more of them
+}
+
+// A call is the state of deciding about several descriptors. Each that a route matches has an
+// exchange of its own, which is recorded as a request is.
+type call struct {
+	proxy     *Proxy
+	question  *DescriptorQuestion
+	exchanges []*exchange // by descriptor; nil where no route matches
+	all       *exchange   // with the claims of all others
+	failed    *exchange   // whose claims could not be made, or nil
+}
+
+// DecideDescriptors decides about the descriptors of a call in one step, and calls answer with the
+// result. A descriptor that no route matches is allowed. Refund, records and the deadline are as in Decide.
+func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, answer func(*DescriptorAnswer)) {
+	c := &call{proxy: p, question: q}
+	g := p.acquire()
+	err := c.resolve(ctx, g)
+	if err == nil && c.all != nil {
+		err = p.admitter.admit(ctx, &c.all.admission)
+		c.share()
+	}
+	a := &DescriptorAnswer{Answer: Answer{Allowed: err == nil}}
+	c.answer(g, a, err)
+	answer(a)
+	c.end(ctx, a)
+	g.release()
+}
+
+// resolve makes the claims of all descriptors.
+func (c *call) resolve(ctx context.Context, g *generation) error {
+	c.exchanges = make([]*exchange, len(c.question.Descriptors))
+	for i, d := range c.question.Descriptors {
+		r, found := g.descriptors.Find(c.question.Domain, d)
+		if !found {
+			continue
+		}
+		x := c.begin(g, r, d)
+		c.exchanges[i] = x
+		err := c.proxy.checkDirectives(x)
+		if err == nil {
+			err = c.proxy.resolveClaims(ctx, g, x)
+		}
+		if err == nil {
+			err = x.charge(c.question.Hits[i])
+		}
+		if err != nil {
+			c.failed = x
+			return err
+		}
+		c.add(g, x)
+	}
+	return nil
+}
+
+// begin returns an exchange for a descriptor that r matches.
+func (c *call) begin(g *generation, r *route, d routing.Descriptor) *exchange {
+	x := c.proxy.exchanges.Get().(*exchange)
+	c.proxy.recorder.start(x)
+	g.users.Add(1)
+	x.generation, x.admitter, x.route, x.due = g, c.proxy.admitter, r, c.question.Deadline
+	x.in.listener, x.in.scheme, x.in.header, x.in.descriptor = c.question.Listener, "http", noFields{}, d
+	x.request.Method, x.request.Host, x.request.Proto = c.question.Method, c.question.Domain, "HTTP/2.0"
+	x.request.RequestTarget, x.request.Path = c.question.Path, c.question.Path
+	c.proxy.recorder.setID(x)
+	return x
+}
+
+// charge sets the cost of the claims of x. A distinct limit counts its value, whatever that costs.
+func (x *exchange) charge(hits int64) error {
+	for _, set := range []claimSet{x.claims, x.shadows} {
+		for i := range set.claims {
+			claim, w := &set.claims[i], set.windows[i]
+			claim.Source = 0 // nobody knows the client
+			if hits == 1 || w.Algorithm.HasValues() {
+				continue
+			}
+			if claim.Cost = hits; hits > w.Capacity() {
+				return fmt.Errorf("%s: %w: %d hits exceed the maximum", w.of.Name, errCost, hits)
+			}
+		}
+	}
+	return nil
+}
+
+// add adds the claims of x to those that are decided together. The same key under the same limit is one
+// claim, with the cost of both.
+func (c *call) add(g *generation, x *exchange) {
+	if c.all == nil {
+		c.all = c.begin(g, &route{Route: x.route.Route}, nil)
+		c.all.keyNamer = c
+	}
+	all := c.all
+	for i := range x.claims.claims {
+		all.claims.merge(x.claims.windows[i], &x.claims.claims[i])
+	}
+	for i := range x.shadows.claims {
+		all.shadows.merge(x.shadows.windows[i], &x.shadows.claims[i])
+	}
+	all.shadowErrors = append(all.shadowErrors, x.shadowErrors...)
+	all.bothSecrets = all.bothSecrets || x.bothSecrets
+	all.route.holds = all.route.holds || x.route.holds
+	all.route.hasLocalLimit = all.route.hasLocalLimit || x.route.hasLocalLimit
+	all.route.canFallBack = all.route.hasLocalLimit && !all.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny })
+}
+
+// merge adds a claim, behind those on the same limit.
+func (s *claimSet) merge(w *window, claim *limiter.Claim) {
+	at := len(s.claims)
+	for i := range s.claims {
+		if s.windows[i] == w && s.claims[i].Key == claim.Key {
+			s.claims[i].Cost = min(s.claims[i].Cost+claim.Cost, w.Capacity())
+			return
+		}
+		if s.windows[i].of == w.of {
+			at = i + 1
+		}
+	}
+	s.claims, s.windows = slices.Insert(s.claims, at, *claim), slices.Insert(s.windows, at, w)
+}
+
+// index returns the index of a claim, or -1.
+func (s claimSet) index(w *window, k limiter.Key) int {
+	for i := range s.claims {
+		if s.windows[i] == w && s.claims[i].Key == k {
+			return i
+		}
+	}
+	return -1
+}
+
+// logKey implements keyNamer.
+func (c *call) logKey(k limiter.Key) (hash, masked string) {
+	for _, x := range c.exchanges {
+		if x == nil {
+			continue
+		}
+		if hash, masked = x.logKey(k); masked != "" {
+			break
+		}
+	}
+	return hash, masked
+}
+
+// share gives each exchange its part of the decision.
+func (c *call) share() {
+	all := &c.all.admission
+	for _, x := range c.exchanges {
+		if x == nil {
+			continue
+		}
+		x.decided, x.fallback, x.err = all.decided, all.fallback, all.err
+		x.decision.Allowed, x.decision.At, x.decision.Permit = true, all.decision.At, all.decision.Permit
+		own := claimSet{}
+		for i := range x.claims.claims {
+			at := all.claims.index(x.claims.windows[i], x.claims.claims[i].Key)
+			if at < 0 || at >= len(all.decision.Outcomes) {
+				continue // a limit that allows while the store is unreachable
+			}
+			own.claims, own.windows = append(own.claims, x.claims.claims[i]), append(own.windows, x.claims.windows[i])
+			o := all.decision.Outcomes[at]
+			x.decision.Outcomes = append(x.decision.Outcomes, o)
+			if !o.Allowed {
+				x.decision.Allowed, x.banned = false, all.banned
+				x.decision.Wait = max(x.decision.Wait, o.Wait)
+			}
+		}
+		x.claims = own
+		for _, s := range all.shadowRefusals {
+			if x.shadows.index(s.window, s.key) >= 0 {
+				x.shadowRefusals = append(x.shadowRefusals, s)
+			}
+		}
+	}
+	for _, x := range c.exchanges { // this ends the use of all's claims
+		if x != nil {
+			x.takeOf(all)
+		}
+	}
+}
+
+// takeOf gives x its part of the permits in all. Each claim is of one exchange: the first one that has
+// it, as it is one claim there.
+func (x *exchange) takeOf(all *admission) {
+	for _, t := range all.takenPermits {
+		part := takenPermit{store: t.store, permit: t.permit}
+		for i := range t.claims.claims {
+			w, k := t.claims.windows[i], t.claims.claims[i].Key
+			if x.claims.index(w, k) < 0 && x.shadows.index(w, k) < 0 {
+				continue
+			}
+			part.claims.claims, part.claims.windows = append(part.claims.claims, t.claims.claims[i]), append(part.claims.windows, w)
+			t.claims.windows[i] = nil // given
+		}
+		if len(part.claims.claims) > 0 {
+			x.takenPermits = append(x.takenPermits, part)
+		}
+	}
+}
+
+// answer completes a. The response is that of the first descriptor that is refused, or of the first one that has limits.
+func (c *call) answer(g *generation, a *DescriptorAnswer, err error) {
+	a.Response.Status = http.StatusOK
+	a.Statuses = make([]DescriptorStatus, len(c.exchanges))
+	speaker := c.failed
+	for i, x := range c.exchanges {
+		if x == nil {
+			continue
+		}
+		a.Statuses[i] = x.status()
+		a.Statuses[i].Refused = x == c.failed || x.isRefused()
+		if speaker == nil || !a.Allowed && c.failed == nil && !speaker.isRefused() && x.isRefused() {
+			speaker = x
+		}
+		if a.Allowed {
+			x.outcome.known = true
+			a.Upstream = append(a.Upstream, x.upstreamFields()...)
+			if pending := x.pending(c.proxy.shared.pseudonym); pending != nil {
+				a.Pendings = append(a.Pendings, pending)
+			}
+		}
+	}
+	switch {
+	case speaker == nil:
+	case err != nil:
+		if c.failed = speaker; !slices.ContainsFunc(a.Statuses, func(s DescriptorStatus) bool { return s.Refused }) {
+			a.Statuses[slices.Index(c.exchanges, speaker)].Refused = true // nothing is decided
+		}
+		a.Response = g.refuse(speaker, err)
+	default:
+		a.Response = speaker.allowedResponse()
+		c.proxy.admitter.hold(&c.all.admission, c.question.Hold)
+	}
+	if speaker != nil {
+		a.RequestID = speaker.id
+	}
+}
+
+// status returns the decision about a descriptor.
+func (x *exchange) status() DescriptorStatus {
+	s := DescriptorStatus{Shadow: len(x.shadowRefusals)+len(x.shadowErrors) > 0}
+	for i, o := range x.decision.Outcomes {
+		w := x.claims.windows[i]
+		if !w.of.Expose || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
+			continue
+		}
+		s.Limit, s.Rate, s.Remaining, s.Reset = w.of.Name, w.Rate, o.Remaining, o.Wait
+		if !o.Allowed {
+			break
+		}
+	}
+	return s
+}
+
+// end records the descriptors: all of an allowed call, and of a refused one those that are refused.
+func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
+	for _, x := range c.exchanges {
+		if x == nil {
+			continue
+		}
+		if !a.Allowed && x != c.failed && !x.isRefused() {
+			c.drop(x)
+			continue
+		}
+		x.response.status = http.StatusOK
+		if ctx.Err() != nil && a.Allowed { // the peer has not waited
+			x.giveBack()
+		}
+		if !a.Allowed {
+			x.response.status, x.response.bytes = a.Response.Status, int64(len(a.Response.Body))
+		}
+		c.proxy.endDecision(ctx, x)
+	}
+	if c.all != nil {
+		c.all.stopRenewing()
+		c.drop(c.all)
+	}
+}
+
+// giveBack refunds the permits of x. If the store cannot be reached, they stay taken.
+func (x *exchange) giveBack() {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	for _, t := range x.takenPermits {
+		x.fail(t.store.Refund(ctx, t.claims.claims, t.permit))
+	}
+}
+
+// drop ends an exchange that is not recorded.
+func (c *call) drop(x *exchange) {
+	x.generation.release()
+	x.reset()
+	c.proxy.exchanges.Put(x)
+}
+
+// Descriptor implements key.Described.
+func (x *exchange) Descriptor(name string) string { return x.in.descriptor.Value(name) }

@@ -14,12 +14,13 @@ import (
 // Its state is a log of buckets, each 1/conversionBuckets of a window: of kind merged what was taken, of
 // kind confirmed the subjects. What was taken counts until the whole of its bucket has left the window,
 // and a confirmation until its bucket begins to leave. So never more is granted than with exact times, and
-// a request may be refused longer by the length of a bucket.
+// a request may be refused longer by the length of a bucket. With Limit.Memory V is more after a good day:
+// see conversion_memory.go.
 
 const (
 	conversionBuckets = 60
-	// maxConversionLog is the largest number of entries: buckets of both kinds.
-	maxConversionLog = 2 * (conversionBuckets + 2)
+	// maxConversionLog is the largest number of entries: buckets of both kinds, and days.
+	maxConversionLog = 2*(conversionBuckets+2) + maxMemoryDays + 1
 )
 
 // bucketMillis returns the length of a bucket of l.
@@ -35,7 +36,7 @@ func (l *Limit) checkConversion() error {
 	case !l.Noted:
 		return fmt.Errorf("%w: %s has a conversion, so its permits must be noted", ErrInvalidLimit, l.Name)
 	}
-	return nil
+	return l.checkMemory()
 }
 
 // horizonConversion returns the time after which what was taken now certainly counts no more.
@@ -49,7 +50,7 @@ func (l *Limit) allowance(v int64) int64 {
 	return l.Rate.Count + v*(100-p)/p
 }
 
-// leavesAt returns the time from which e no longer counts.
+// leavesAt returns the time from which e, a bucket, no longer counts in the window.
 func (e *entry) leavesAt(length, width int64) int64 {
 	if e.kind == confirmed {
 		return e.at + length
@@ -63,7 +64,7 @@ func (s *keyState) advanceConversion(now int64, l *Limit) {
 	s.settleConversion(now, l)
 	kept := s.entries[:0]
 	for _, e := range s.entries {
-		if e.leavesAt(length, width) > now {
+		if e.kind == dayTotal && e.at+memoryMillis(l) > now || e.kind != dayTotal && e.leavesAt(length, width) > now {
 			kept = append(kept, e)
 		} else if e.kind == merged {
 			s.taken -= int64(e.n)
@@ -100,15 +101,16 @@ func (s *keyState) confirmedSubjects() (v int64) {
 }
 
 // remainingConversion returns the permits that are left, at most Rate.Count.
-func (s *keyState) remainingConversion(l *Limit) int64 {
-	return min(l.Rate.Count, l.allowance(s.confirmedSubjects())-s.taken)
+func (s *keyState) remainingConversion(now int64, l *Limit) int64 {
+	v := max(s.confirmedSubjects(), s.remembered(now, l))
+	return min(l.Rate.Count, l.allowance(v)-s.taken)
 }
 
 // waitConversion returns the time until cost permits are left. Both what was taken and what was
 // confirmed leaves the window, so fewer may be left later.
 func (s *keyState) waitConversion(now int64, l *Limit, cost int64) int64 {
 	length, width := windowMillis(l), bucketMillis(l)
-	leaving := slices.Clone(s.entries)
+	leaving := slices.DeleteFunc(slices.Clone(s.entries), func(e entry) bool { return e.kind == dayTotal })
 	slices.SortFunc(leaving, func(a, b entry) int { return int(a.leavesAt(length, width) - b.leavesAt(length, width)) })
 	open, v := s.taken, s.confirmedSubjects()
 	for i := range leaving {
@@ -121,7 +123,7 @@ func (s *keyState) waitConversion(now int64, l *Limit, cost int64) int64 {
 		}
 		at := e.leavesAt(length, width)
 		isLast := i == len(leaving)-1 || leaving[i+1].leavesAt(length, width) > at
-		if isLast && open+cost <= l.allowance(v) {
+		if isLast && open+cost <= l.allowance(max(v, s.remembered(at, l))) {
 			return at - now
 		}
 	}
@@ -149,7 +151,12 @@ func (s *keyState) takeIntoNewestBucket(now int64, l *Limit, cost int64) {
 }
 
 // confirm counts a subject that was confirmed at now.
-func (s *keyState) confirm(now int64, l *Limit) { s.addToBucket(now-now%bucketMillis(l), confirmed, 1) }
+func (s *keyState) confirm(now int64, l *Limit) {
+	s.addToBucket(now-now%bucketMillis(l), confirmed, 1)
+	if l.Memory > 0 {
+		s.countDay(now)
+	}
+}
 
 // addToBucket adds n to the bucket of a kind that begins at start.
 func (s *keyState) addToBucket(start int64, kind entryKind, n int64) {

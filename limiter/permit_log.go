@@ -46,6 +46,7 @@ const (
 	merged                     // permits of several decisions, at their latest time
 	mark                       // no permits: id was refunded
 	confirmed                  // no permits: the subjects of a Conversion limit that were confirmed in a bucket
+	dayTotal                   // no permits: the subjects of a Conversion limit that were confirmed on a day
 )
 
 // advance removes the entries that have expired at now. Entries with a later time were

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ func RunConversion(t *testing.T, open func(t *testing.T) Subject) {
 	for _, test := range []suiteTest{
 		{"Grows", conversionGrows},
 		{"OncePerSubject", conversionOnce},
+		{"Remembers", conversionRemembers},
 		{"ManyKeysOfOneSubject", conversionManyKeys},
 		{"Random", conversionRandom},
 	} {
@@ -126,84 +126,52 @@ func conversionManyKeys(t *testing.T, s *suite) {
 	}
 }
 
-// A conversionModel knows the time of everything.
-type conversionModel struct {
-	limit     *limiter.Limit
-	taken     []conversionTake
-	confirmed []conversionTake // of whom
-	key       limiter.Key
-	subjects  []limiter.Key
-	granted   int
-	refused   int
-	steps     bool // the clock is set back now and then
-}
-
-type conversionTake struct {
-	at, n   int64
-	noted   int64 // the first at
-	subject int
-	permit  limiter.Permit
-	closed  bool // refunded or returned
-	again   bool // confirmed, less than a window after another time
-	left    bool // the window, and does not come back when the clock is set back
-}
-
-// state returns how much is open at now and how many subjects were confirmed, with what is taken counted
-// for longer by late, and confirmations for less and only for the first of a window.
-func (m *conversionModel) state(now, late int64) (open, v int64) {
-	window := m.limit.Rate.Window.Milliseconds()
-	for _, t := range m.taken {
-		if !t.closed && !t.left && t.at > now-window-late {
-			open += t.n
+// conversionRemembers: half of the best day's confirmations count in quiet times, as long as the memory lasts.
+func conversionRemembers(t *testing.T, s *suite) {
+	const day = 24 * time.Hour
+	daily, hourly := converting("days:1d", 3, day, 50), converting("days:1h", 3, time.Hour, 50)
+	daily.Memory, hourly.Memory = 14*day, 14*day
+	limits, k := []*limiter.Limit{daily, hourly}, s.key()
+	claims := func(subject limiter.Key) []limiter.Claim { return claimsOf(limits, k, subject) }
+	s.Advance(day - time.Duration(s.peek(t, claims(s.key())).At.UnixMilli())*time.Millisecond%day) // a day begins
+	confirm := func(n int) {
+		t.Helper()
+		for range n {
+			subject := s.key()
+			s.allowed(claims(subject), 1)
+			s.returns(limits, subject, 1)
 		}
 	}
-	subjects := map[int]bool{}
-	for _, c := range m.confirmed {
-		if !c.left && c.at > now-window+late && !(late > 0 && c.again) {
-			subjects[c.subject] = true
+	allowed := func(l *limiter.Limit, n int) {
+		t.Helper()
+		one := []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: s.key()}}
+		s.allowed(one, n)
+		if d := s.take(t, one); d.Allowed {
+			t.Fatalf("granted more than %d of %s: %+v", n, l.Name, d)
 		}
 	}
-	return open, int64(len(subjects))
-}
-
-// observe is for a clock that was set back, maybe to now: what is later in all happened now, and what has left
-// the window has left it for good.
-func (m *conversionModel) observe(now int64, all []conversionTake) {
-	for i := range all {
-		e := &all[i]
-		e.at = min(e.at, now)
-		e.left = e.left || m.steps && e.at <= now-m.limit.Rate.Window.Milliseconds()
+	confirm(49)
+	s.wantOpen(claims(s.key())[1:], 0, 3+49, 49)
+	s.Advance(26 * time.Hour)
+	confirm(11) // the next day, less than half of the best one
+	s.Advance(25 * time.Hour)
+	s.wantOpen(claims(s.key())[1:], 0, 3+1, 0)
+	if got := s.status(claims(s.key())[:1]); got.Remembered != 24 || got.Confirmed != 0 || got.Allowed != 3+24 {
+		t.Fatalf("%+v; want 24 remembered", got)
 	}
-}
-
-// allows reports whether cost more may be open.
-func (m *conversionModel) allows(now, late, cost int64) bool {
-	open, v := m.state(now, late)
-	p := int64(m.limit.Conversion)
-	return open+cost <= m.limit.Rate.Count+v*(100-p)/p
-}
-
-// returnAll closes what is open of a subject.
-func (m *conversionModel) returnAll(now int64, subject int) (decisions int) {
-	window := m.limit.Rate.Window.Milliseconds()
-	bucket := (window + 59) / 60
-	for i := range m.taken {
-		t := &m.taken[i]
-		if t.subject == subject && !t.closed && t.noted-t.noted%bucket+bucket-1 > now-window {
-			t.closed = true
-			decisions++
-		}
+	allowed(daily, 3+24) // of 49
+	allowed(hourly, 3+1) // 49 x 1h / 2d
+	s.Advance(25 * time.Hour)
+	allowed(hourly, 3+1)
+	for range 10 { // a bad day after the other
+		s.Advance(25 * time.Hour)
+		allowed(daily, 3+24)
 	}
-	return decisions
-}
-
-// confirm confirms a subject at now. A store need not count one again in a window.
-func (m *conversionModel) confirm(now int64, subject int) {
-	window := m.limit.Rate.Window.Milliseconds()
-	again := slices.ContainsFunc(m.confirmed, func(c conversionTake) bool {
-		return c.subject == subject && !c.again && !c.left && c.at > now-window
-	})
-	m.confirmed = append(m.confirmed, conversionTake{at: now, subject: subject, again: again})
+	s.Advance(25 * time.Hour) // the 14th day after the best one; that of 11 counts
+	allowed(daily, 3+5)
+	s.Advance(49 * time.Hour)
+	allowed(daily, 3)
+	allowed(hourly, 3)
 }
 
 // conversionRandom: whatever happens, no more is open at a grant than exact times allow, and what is refused
@@ -211,10 +179,14 @@ func (m *conversionModel) confirm(now int64, subject int) {
 func conversionRandom(t *testing.T, s *suite) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 2))
-	granted, refused := 0, 0
+	granted, refused, recalled := 0, 0, 0
 	for round := range histories(min(150, 3+s.steps()/4)) {
-		window := time.Duration(1+r.IntN(200_000)) * time.Millisecond
-		m := &conversionModel{limit: converting(fmt.Sprint("random", round), 1+r.Int64N(12), window, 1+r.IntN(100))}
+		m := &conversionModel{limit: converting(fmt.Sprint("random", round), 1+r.Int64N(12), time.Duration(1+r.IntN(200_000))*time.Millisecond, 1+r.IntN(100))}
+		if round%2 == 1 { // over days
+			m.limit = converting(m.limit.Name, 1+r.Int64N(4), time.Duration(1+r.IntN(47*60))*time.Minute, 1+r.IntN(50))
+			m.limit.Memory = time.Duration(2+r.IntN(5)) * 24 * time.Hour
+		}
+		window := m.limit.Rate.Window
 		m.key, m.subjects, m.steps = s.key(), make([]limiter.Key, 3+r.IntN(30)), round%3 == 2
 		for i := range m.subjects {
 			m.subjects[i] = s.key()
@@ -226,14 +198,19 @@ func conversionRandom(t *testing.T, s *suite) {
 			if m.steps && r.IntN(20) == 0 {
 				s.Advance(-time.Duration(r.Int64N(2*window.Milliseconds())) * time.Millisecond)
 			}
-			s.Advance(time.Duration(r.Int64N(max(1, window.Milliseconds()/int64(1+r.IntN(60))))) * time.Millisecond)
+			if m.limit.Memory == 0 || r.IntN(4) == 0 {
+				s.Advance(time.Duration(r.Int64N(max(1, window.Milliseconds()/int64(1+r.IntN(60))))) * time.Millisecond)
+			}
+			if m.limit.Memory > 0 && r.IntN(30) == 0 { // a quiet time
+				s.Advance(max(window, time.Duration(r.IntN(30))*time.Hour))
+			}
 			if s.conversionStep(t, r, m); t.Failed() {
 				t.Fatalf("seed %d, round %d, step %d", seed, round, step)
 			}
 		}
-		granted, refused = granted+m.granted, refused+m.refused
+		granted, refused, recalled = granted+m.granted, refused+m.refused, recalled+m.recalled
 	}
-	t.Logf("%d granted, %d refused", granted, refused)
+	t.Logf("%d granted, %d of them by memory, %d refused", granted, recalled, refused)
 	if granted < 10 || refused < 10 {
 		t.Errorf("%d granted and %d refused say little", granted, refused)
 	}
@@ -281,6 +258,9 @@ func (s *suite) conversionStep(t *testing.T, r *rand.Rand, m *conversionModel) {
 			t.Errorf("refused %+v, although there is room by more than a bucket", d)
 		case d.Allowed:
 			m.granted++
+			if open, v := m.state(now, 0); open+cost > m.allowance(v) {
+				m.recalled++
+			}
 			m.observe(now, m.confirmed) // a store need not write more than what it grants
 			m.taken = append(m.taken, conversionTake{at: now, noted: now, n: cost, subject: subject, permit: d.Permit})
 		default:

@@ -39,7 +39,7 @@ func windowIDOf(c *limiter.Claim) windowID {
 }
 
 func sameLimit(a, b *limiter.Limit) bool {
-	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && a.Conversion == b.Conversion && slices.Equal(a.Steps, b.Steps)
+	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && a.Conversion == b.Conversion && a.Memory == b.Memory && slices.Equal(a.Steps, b.Steps)
 }
 
 // indexSize is the size of the hash table: a power of two, several times maxClaims.

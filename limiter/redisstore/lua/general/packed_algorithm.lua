@@ -69,7 +69,7 @@ local function write_state(w, life)
   save_state(w, text, life)
 end
 
-local function whole_life(w) return math.max(w.l.ttl, w.ban - NOW + SLACK) end
+local function whole_life(w) return math.max(w.l.ttl, longer or 0, w.ban - NOW + SLACK) end
 local function life(w) return not KEEPS_TTL and whole_life(w) or nil end
 
 -- keep also writes what a clock that was set back has moved: otherwise the key would count as
@@ -125,7 +125,7 @@ functions.confirm = confirm and function(w)
 end
 
 -- standing is what was taken, how many ms until it is forgotten, what may be taken at a time, and the
--- subjects that were confirmed, as far as the algorithm says so.
+-- subjects that were confirmed and are remembered, as far as the algorithm says so.
 functions.standing = standing and function(w)
   use(w)
   return standing()

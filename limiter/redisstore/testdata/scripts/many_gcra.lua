@@ -21,7 +21,8 @@ local packed, first, last
 --   take   left, without the cost of the claim; if that is not usual it changes nothing else
 --   save   state, after open and any number of takes
 --   wait   later: how many ms until `cost` permits are left
-local usual, left, later, state
+--   open   longer: how many ms the state lives, as text, if that is longer than the limit's ttl
+local usual, left, later, state, longer
 
 -- read_limit reads the limit at limit_at: its algorithm (1 byte), rate (4), length in ms (6)
 -- and the most of one claim (4), each lowest byte first; then, each after its own length, its
@@ -90,8 +91,8 @@ local held, unsaved = 0, false
 -- windows, in its order. Of a request that is not usual nothing is written.
 
 -- Of each claim: its cost, the numbers of its limit and key, what is left before it, and the
--- state after it.
-local costs, limits, keys, lefts, states = {}, {}, {}, {}, {}
+-- state after it, and how long it lives if that is longer than others.
+local costs, limits, keys, lefts, states, longers = {}, {}, {}, {}, {}, {}
 local dies, sizes = {}, {} -- of each limit and size, how a packed string says when and how long
 
 -- read_claims reads what the request asks for.
@@ -122,7 +123,7 @@ while from <= #requests do
               do
                 state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
               end
-              text, life, unsaved = state, ttls[limit], false
+              text, life, unsaved = state, longer or ttls[limit], false
               do
                 if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
                 strings[key_number] = text
@@ -182,7 +183,7 @@ while from <= #requests do
           do
             state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
           end
-          text, life = state, ttls[limit]
+          text, life = state, longer or ttls[limit]
           do
             if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
             strings[key_number] = text
@@ -215,7 +216,7 @@ while from <= #requests do
           do
             state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
           end
-          text, life, unsaved = state, ttls[limit], false
+          text, life, unsaved = state, longer or ttls[limit], false
           do
             if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
             strings[key_number] = text
@@ -284,7 +285,7 @@ while from <= #requests do
           do
             state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
           end
-          states[j] = state
+          states[j], longers[j] = state, longer
           if cost > left then
             do
               later = math.max(1, math.ceil((debt + cost - most - TINY) * length / rate))
@@ -303,7 +304,7 @@ while from <= #requests do
           while j <= claims and usual do
             key_number, limit = keys[j], limits[j]
             if j == claims or keys[j + 1] ~= key_number then
-              text, life, j = states[j], ttls[limit], j + 1
+              text, life, j = states[j], longers[j] or ttls[limit], j + 1
             else
               local longest = 0
               text = MANY
@@ -311,8 +312,10 @@ while from <= #requests do
                 limit, state = limits[j], states[j]
                 dies[limit] = dies[limit] or pack('<I6', NOW + lives[limit])
                 sizes[#state] = sizes[#state] or pack('<I3', #state)
-                if lives[limit] > longest then longest, life = lives[limit], ttls[limit] end
-                text, j = text .. dies[limit] .. sizes[#state] .. state, j + 1
+                local its, death = lives[limit], dies[limit]
+                if longers[j] then its, death = tonumber(longers[j]), pack('<I6', NOW + longers[j]) end
+                if its > longest then longest, life = its, longers[j] or ttls[limit] end
+                text, j = text .. death .. sizes[#state] .. state, j + 1
               end
             end
             do
@@ -338,7 +341,7 @@ while from <= #requests do
         do
           state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
         end
-        text, life, unsaved = state, ttls[limit], false
+        text, life, unsaved = state, longer or ttls[limit], false
         do
           if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
           strings[key_number] = text
@@ -366,7 +369,7 @@ do
     do
       state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
     end
-    text, life, unsaved = state, ttls[limit], false
+    text, life, unsaved = state, longer or ttls[limit], false
     do
       if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
       strings[key_number] = text

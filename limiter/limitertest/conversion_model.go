@@ -1,0 +1,112 @@
+package limitertest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A conversionModel knows the time of everything.
+type conversionModel struct {
+	limit     *limiter.Limit
+	taken     []conversionTake
+	confirmed []conversionTake // of whom
+	key       limiter.Key
+	subjects  []limiter.Key
+	granted   int
+	refused   int
+	recalled  int  // granted only because of the memory
+	steps     bool // the clock is set back now and then
+}
+
+type conversionTake struct {
+	at, n   int64
+	noted   int64 // the first at
+	subject int
+	permit  limiter.Permit
+	closed  bool // refunded or returned
+	again   bool // confirmed, less than a window after another time
+	left    bool // the window, and does not come back when the clock is set back
+}
+
+// state returns how much is open at now and how many subjects were confirmed, with what is taken counted
+// for longer by late, and confirmations for less and only for the first of a window.
+func (m *conversionModel) state(now, late int64) (open, v int64) {
+	window := m.limit.Rate.Window.Milliseconds()
+	for _, t := range m.taken {
+		if !t.closed && !t.left && t.at > now-window-late {
+			open += t.n
+		}
+	}
+	subjects := map[int]bool{}
+	for _, c := range m.confirmed {
+		if !c.left && c.at > now-window+late && !(late > 0 && c.again) {
+			subjects[c.subject] = true
+		}
+	}
+	return open, int64(len(subjects))
+}
+
+// observe is for a clock that was set back, maybe to now: what is later in all happened now, and what has left
+// the window has left it for good.
+func (m *conversionModel) observe(now int64, all []conversionTake) {
+	for i := range all {
+		e := &all[i]
+		e.at = min(e.at, now)
+		e.left = e.left || m.steps && e.at <= now-m.limit.Rate.Window.Milliseconds()
+	}
+}
+
+// allows reports whether cost more may be open.
+func (m *conversionModel) allows(now, late, cost int64) bool {
+	open, v := m.state(now, late)
+	return open+cost <= m.allowance(max(v, m.remembered(now)))
+}
+
+// allowance is how much may be open with v confirmed subjects.
+func (m *conversionModel) allowance(v int64) int64 {
+	p := int64(m.limit.Conversion)
+	return m.limit.Rate.Count + v*(100-p)/p
+}
+
+// remembered is half of the subjects that were confirmed on the best day, scaled to the window. A store may have
+// counted one again whose earlier confirmation was lost when the clock was set back.
+func (m *conversionModel) remembered(now int64) int64 {
+	const day = int64(24 * time.Hour / time.Millisecond)
+	days, best := map[int64]int64{}, int64(0)
+	for _, c := range m.confirmed {
+		if !c.again || m.steps {
+			days[c.at/day]++
+		}
+	}
+	for number, subjects := range days {
+		if number*day > now-m.limit.Memory.Milliseconds() {
+			best = max(best, subjects)
+		}
+	}
+	return best * min(m.limit.Rate.Window.Milliseconds(), day) / (2 * day)
+}
+
+// returnAll closes what is open of a subject.
+func (m *conversionModel) returnAll(now int64, subject int) (decisions int) {
+	window := m.limit.Rate.Window.Milliseconds()
+	bucket := (window + 59) / 60
+	for i := range m.taken {
+		t := &m.taken[i]
+		if t.subject == subject && !t.closed && t.noted-t.noted%bucket+bucket-1 > now-window {
+			t.closed = true
+			decisions++
+		}
+	}
+	return decisions
+}
+
+// confirm confirms a subject at now. A store need not count one again in a window.
+func (m *conversionModel) confirm(now int64, subject int) {
+	window := m.limit.Rate.Window.Milliseconds()
+	again := slices.ContainsFunc(m.confirmed, func(c conversionTake) bool {
+		return c.subject == subject && !c.again && !c.left && c.at > now-window
+	})
+	m.confirmed = append(m.confirmed, conversionTake{at: now, subject: subject, again: again})
+}

@@ -221,7 +221,7 @@ func (r *route) addRates(l *limit, rates []limiter.Rate, alerts alerts) (windows
 			number: len(r.windows) + len(windows),
 			rate:   l.Name + "-" + span,
 			near:   alerts.near(rate, l.Mode),
-			Limit:  limiter.Limit{Name: l.ID + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion},
+			Limit:  limiter.Limit{Name: l.ID + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion, Memory: l.Memory},
 		}
 		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
 		windows = append(windows, w)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -190,6 +191,18 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 		})
 		if l.Prices != nil {
 			explained.Windows[len(explained.Windows)-1].Left = l.Prices.Text(o.Remaining)
+		}
+	}
+	if l.Algorithm.HasConversion() {
+		explainConversion(ctx, a.store, set.claims, explained.Windows)
+	}
+}
+
+// explainConversion says of each window why so much is allowed, as far as the store replies.
+func explainConversion(ctx context.Context, store limiter.AdminStore, claims []limiter.Claim, windows []ExplainedWindow) {
+	if in, err := store.Inspect(ctx, claims); err == nil {
+		for i := range windows {
+			windows[i].Conversion = conversionStanding(in.Statuses[i])
 		}
 	}
 }

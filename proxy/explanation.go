@@ -139,6 +139,8 @@ type ExplainedWindow struct {
 	WaitMS    int64  `json:"wait_ms,omitempty"` // until the request would be allowed
 	Banned    bool   `json:"banned,omitempty"`
 	Left      string `json:"left,omitempty"` // of a budget: what remains, as money
+	// Conversion is why more than the rate may be allowed, of a limit with a conversion.
+	Conversion *ConversionStanding `json:"conversion,omitempty"`
 }
 
 // An ExplainedDecision is the joint decision of the limits in enforce mode.

@@ -64,6 +64,8 @@ type WindowStanding struct {
 	// permit is used.
 	Next time.Time `json:"next,omitzero"`
 	Full time.Time `json:"full,omitzero"`
+	// Conversion is why Most is what it is, of a limit with a conversion.
+	Conversion *ConversionStanding `json:"conversion,omitempty"`
 	// Granted is the number of permits that a grant has given back: at most those that were used.
 	Granted int64 `json:"granted,omitempty"`
 	// Overflow reports that memory is full and the key shares a count with other keys. A change has
@@ -72,6 +74,26 @@ type WindowStanding struct {
 	// Unreadable reports that the store has a value of another type for the key. A reset repairs
 	// it.
 	Unreadable bool `json:"unreadable,omitempty"`
+}
+
+// A ConversionStanding is why so many requests of a key may be open.
+type ConversionStanding struct {
+	Allowed    int64 `json:"allowed"`
+	Confirmed  int64 `json:"confirmed"`            // subjects in the window
+	Remembered int64 `json:"remembered,omitempty"` // subjects for which the best day counts
+}
+
+func conversionStanding(s limiter.KeyStatus) *ConversionStanding {
+	return &ConversionStanding{s.Allowed, s.Confirmed, s.Remembered}
+}
+
+// String says it in words.
+func (c *ConversionStanding) String() string {
+	text := fmt.Sprintf("allows %d: %d confirmed in the window", c.Allowed, c.Confirmed)
+	if c.Remembered > c.Confirmed {
+		text += fmt.Sprintf(", %d remembered", c.Remembered)
+	}
+	return text
 }
 
 // A PenaltyStanding is the state of a key's penalty.
@@ -181,6 +203,9 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 			Name: w.rate, Rate: w.of.RateText(s.Rate), Most: most(s), Used: s.Used, Left: s.Remaining,
 			Next: after(in.At, s.NextIn), Full: after(in.At, s.FullIn), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
+		if w.Algorithm.HasConversion() && !s.Unreadable {
+			to.Windows[i].Conversion = conversionStanding(s)
+		}
 		if i < len(t.granted) {
 			to.Windows[i].Granted = t.granted[i]
 		}
@@ -210,7 +235,7 @@ func after(at time.Time, d time.Duration) time.Time {
 // stricter merges two states of one key. A limit is reached if it is reached in either.
 func stricter(a, b limiter.KeyStatus) limiter.KeyStatus {
 	a.Used, a.Remaining = max(a.Used, b.Used), min(a.Remaining, b.Remaining)
-	a.Allowed, a.Confirmed = min(a.Allowed, b.Allowed), min(a.Confirmed, b.Confirmed)
+	a.Allowed, a.Confirmed, a.Remembered = min(a.Allowed, b.Allowed), min(a.Confirmed, b.Confirmed), min(a.Remembered, b.Remembered)
 	a.NextIn, a.FullIn, a.BannedFor = max(a.NextIn, b.NextIn), max(a.FullIn, b.FullIn), max(a.BannedFor, b.BannedFor)
 	a.Overflow, a.Unreadable = a.Overflow || b.Overflow, a.Unreadable || b.Unreadable
 	return a

@@ -155,6 +155,9 @@ func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) st
 	case l.Cost != 1:
 		more = append(more, fmt.Sprintf("costs %d", l.Cost))
 	}
+	if w.Conversion != nil {
+		more = append(more, w.Conversion.String())
+	}
 	if l.Scope != "overall" {
 		more = append(more, l.Scope)
 	}

@@ -134,6 +134,9 @@ func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
 			all = append(all, r.text)
 		}
 	}
+	if c := w.Conversion; c != nil {
+		all = append(all, c.String())
+	}
 	if w.Granted > 0 {
 		all = append(all, "granted "+fmt.Sprint(w.Granted))
 	}

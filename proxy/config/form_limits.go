@@ -30,6 +30,8 @@ type limitForm struct {
 	ReturnOn *returnForm `yaml:"return_on,omitempty"`
 	// Conversion is the part of the requests beyond the rate that return_on must return: 35% grants for each subject with a return in the window 1.86 further requests that need not be returned. The mode is shadow unless it is given.
 	Conversion string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]*%$"`
+	// Memory, such as 14d, lets half of the best day's subjects of conversion within that time count, scaled to the window, if those of the window are fewer. It is 2d to 31d, and longer than the longest window.
+	Memory duration `yaml:"memory,omitempty"`
 	// Trust is how long a subject of return_on is neither counted nor refused by this limit after permits of it were returned.
 	Trust duration `yaml:"trust,omitempty"`
 	// Overrides are other rates for some values of the key. In a pushed file these values are hashed, like those of lists; addresses are not.

@@ -35,10 +35,9 @@ func (t *tally) compare(raw []byte, ours reading, theirs []reading) {
 				t.same[t.others[i].name]++
 				continue
 			}
-			why, ok := "", false
-			if at >= len(other.messages) {
+			why, ok := reason(t.others[i].name, m, other, d, string(raw))
+			if at >= len(other.messages) && !ok {
 				refused[at]++
-				why, ok = reason(t.others[i].name, m, other)
 			}
 			if !ok {
 				t.fail("%s: %q\n  ours   %+v\n  theirs %+v\n  %s", t.others[i].name, raw, ours, other, d)
@@ -76,11 +75,14 @@ func (t *tally) report() {
 	}
 }
 
+// nothingRead begins the difference to a parser that has refused the message.
+const nothingRead = "there is none: "
+
 // difference says in what the message of the other at that place is another; nothing if
 // it is the same.
 func difference(m message, other reading, at int) string {
 	if at >= len(other.messages) {
-		return "there is none: " + other.why
+		return nothingRead + other.why
 	}
 	o := other.messages[at]
 	switch {

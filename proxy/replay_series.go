@@ -290,7 +290,7 @@ type UseCount struct {
 	Wrong   int64 `json:"refused_used"`
 	Cost    int64 `json:"cost"`  // of those sent
 	Saved   int64 `json:"saved"` // of those refused
-	Spent   int64 `json:"spent"` // of a budget: by those that passed all limits
+	Spent   int64 `json:"spent"` // of a budget: by those that were forwarded, also if shadow mode would have refused them
 	// Floors are rates that would have been enough, by window.
 	Floors []Floor `json:"floors,omitempty"`
 }

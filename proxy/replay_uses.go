@@ -162,11 +162,11 @@ func (u *uses) countOne(now time.Time, t *useTally, l *limit, v *visit) {
 	use.each(func(c *UseCount) {
 		c.Sent++
 		c.Cost += cost
-		switch {
-		case use.refused:
+		if use.refused {
 			c.Refused++
 			c.Saved += cost
-		case l.Prices != nil:
+		}
+		if l.Prices != nil && v.err == nil {
 			c.Spent += cost
 		}
 	})

@@ -65,7 +65,7 @@ func TestReplay_TellsWhatWasUsed(t *testing.T) {
 		c.ask(15, "/send", toFrance(1), 200)
 		got := replay(t, strings.ReplaceAll(usesFile, "MODE", mode), c.all...).Routes[0].Limits
 		unused := UseCount{Sent: 9, Used: 4, Refused: 5, Wrong: 2, Cost: 90_000, Saved: 50_000, Floors: []Floor{{"1h", 5, 6}, {"1d", 5, 6}}}
-		spend := UseCount{Sent: 9, Used: 4, Refused: 4, Wrong: 2, Cost: 90_000, Saved: 40_000, Spent: 50_000}
+		spend := UseCount{Sent: 9, Used: 4, Refused: 4, Wrong: 2, Cost: 90_000, Saved: 40_000, Spent: 90_000}
 		subjects := []int64{9, 3, 3, 1}
 		if mode == "enforce" { // what unused refuses does not reach the budget
 			spend = UseCount{Sent: 4, Used: 2, Cost: 40_000, Spent: 40_000}

@@ -81,6 +81,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	r.catchAlls(forms, made)
 	r.others(made)
 	r.warnLoops(forms, made)
+	r.warnLevers(made)
 	return made
 }
 

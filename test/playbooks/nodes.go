@@ -24,25 +24,33 @@ type Nodes []*proxy.Proxy
 // Start starts a proxy for each of the stores. The text is a configuration whose upstream is UPSTREAM.
 func Start(tb testing.TB, text string, stores ...limiter.AdminStore) Nodes {
 	tb.Helper()
+	nodes, _ := StartMeasured(tb, text, stores...)
+	return nodes
+}
+
+// StartMeasured is Start, and returns the metrics of the last proxy.
+func StartMeasured(tb testing.TB, text string, stores ...limiter.AdminStore) (nodes Nodes, metrics *prometheus.Registry) {
+	tb.Helper()
 	application := httptest.NewServer(http.HandlerFunc(answer))
 	tb.Cleanup(application.Close)
 	path := filepath.Join(tb.TempDir(), "weir.yaml")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "UPSTREAM", application.URL)), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	nodes := make(Nodes, len(stores))
+	nodes = make(Nodes, len(stores))
 	for i, store := range stores {
 		c, err := config.Load(path)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		o := proxy.Options{Path: path, Config: c, Store: store, Registry: prometheus.NewRegistry(), Log: zerolog.Nop(), Nodes: func() int { return len(stores) }}
+		metrics = prometheus.NewRegistry()
+		o := proxy.Options{Path: path, Config: c, Store: store, Registry: metrics, Log: zerolog.Nop(), Nodes: func() int { return len(stores) }}
 		if nodes[i], err = proxy.New(tb.Context(), o); err != nil {
 			tb.Fatal(err)
 		}
 		tb.Cleanup(nodes[i].Close)
 	}
-	return nodes
+	return nodes, metrics
 }
 
 // answer is the application: it sends every code, and takes the right one.

@@ -62,6 +62,7 @@ func converters() map[string]func(d *document, data []byte) error {
 		"ingress-nginx": convertIngress,
 		"traefik":       convertTraefik,
 		"kong":          convertKong,
+		"ratelimit":     convertRatelimit,
 	}
 }
 

@@ -3,6 +3,7 @@ package convert
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,6 +122,41 @@ func TestConvert_FaultsSayWhatWasExpected(t *testing.T) {
 func TestConvert_UnknownProgram(t *testing.T) {
 	if _, err := Convert("squid", "squid.conf", strings.NewReader("")); err == nil || !strings.Contains(err.Error(), "ingress-nginx") {
 		t.Errorf("error %v, want one that names the programs", err)
+	}
+}
+
+// Values of several entries need a route each, not one for each pair of them.
+func TestConvert_RatelimitValuesNeedFewRoutes(t *testing.T) {
+	var file strings.Builder
+	file.WriteString("domain: edge\ndescriptors:\n  - key: a\n    descriptors:\n")
+	for i := range 50 {
+		fmt.Fprintf(&file, "      - {key: b, value: v%d, rate_limit: {unit: minute, requests_per_unit: 1}}\n", i)
+	}
+	for i := range 50 {
+		fmt.Fprintf(&file, "  - {key: a, value: v%d, descriptors: [{key: b, rate_limit: {unit: hour, requests_per_unit: 1}}]}\n", i)
+	}
+	result, err := Convert("ratelimit", "file", strings.NewReader(file.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if routes := strings.Count(string(result.YAML), "- name:"); routes != 100 {
+		t.Errorf("%d routes, want 100", routes)
+	}
+}
+
+// A domain whose routes would be too many is an error.
+func TestConvert_RatelimitBoundsRoutes(t *testing.T) {
+	var file strings.Builder
+	file.WriteString("domain: edge\ndescriptors:\n")
+	for i := range 200 {
+		fmt.Fprintf(&file, "  - {key: a, value: v%d, descriptors: [{key: b, rate_limit: {unit: hour, requests_per_unit: 1}}]}\n", i)
+	}
+	file.WriteString("  - key: a\n    descriptors:\n")
+	for i := range 200 {
+		fmt.Fprintf(&file, "      - {key: b, value: v%d, rate_limit: {unit: minute, requests_per_unit: 1}}\n", i)
+	}
+	if _, err := Convert("ratelimit", "file", strings.NewReader(file.String())); err == nil || !strings.Contains(err.Error(), "10000 routes") {
+		t.Errorf("error %v, want one about too many routes", err)
 	}
 }
 

@@ -122,7 +122,11 @@ func (d *document) concurrent(n int64, line int) string {
 
 // addBypass adds a list of client addresses to which no limit applies, and returns its name.
 func (d *document) addBypass(name string, networks []string) string {
-	fields := mapping{{"key", "client_ip"}, {"values", texts(networks)}, {"action", "bypass"}}
+	return d.addList(name, mapping{{"key", "client_ip"}, {"values", texts(networks)}, {"action", "bypass"}})
+}
+
+// addList adds a list and returns its name. One with the same fields is used again.
+func (d *document) addList(name string, fields mapping) string {
 	for _, l := range d.lists {
 		if l.fields.flow() == fields.flow() {
 			return l.name

@@ -1,0 +1,190 @@
+package convert
+
+import (
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// expectedRatelimit is what the file should be.
+const expectedRatelimit = "expected a configuration of envoyproxy/ratelimit with domain and descriptors, or a ConfigMap of Kubernetes with one"
+
+// A ratelimitDomain is a configuration of envoyproxy/ratelimit: a tree whose paths are descriptors.
+type ratelimitDomain struct {
+	*document
+	name string
+	said map[string]bool // the fields that have a note
+}
+
+// A ratelimitRule is an entry of descriptors, with what may follow it.
+type ratelimitRule struct {
+	line     int
+	key      string
+	pattern  pattern
+	hasValue bool // a rule without a value is the last that is asked
+	shared   bool // all values that the pattern matches have one count
+	limit    *ratelimitLimit
+	children []*ratelimitRule
+}
+
+// convertRatelimit converts all domains of a file.
+func convertRatelimit(d *document, data []byte) error {
+	documents, err := d.documents(data, expectedRatelimit)
+	if err != nil {
+		return err
+	}
+	d.note(0, "windows of ratelimit begin with the second, minute, hour or day of the clock, those of Weir's fixed_window with the first request",
+		"write algorithm: token_bucket for at most the rate in any window, or leave it")
+	d.note(0, "ratelimit counts each descriptor of a call by itself, and refused calls too; a call that Weir refuses uses up no limit", "")
+	d.note(0, "ratelimit counts in the Redis of REDIS_URL", "write store: redis and redis: {addrs: [HOST:PORT]} for one count in all Weirs")
+	d.sections.set("listen", `{http: none, decide: {grpc: "127.0.0.1:8081"}}`)
+	all, err := d.ratelimitConfigurations(objects(documents))
+	if err != nil {
+		return err
+	}
+	taken := map[string]bool{}
+	for _, o := range all {
+		r := &ratelimitDomain{document: d, name: o.get("domain").value(), said: map[string]bool{}}
+		switch {
+		case r.name == "":
+			return d.wrong(o.line(), "there is no domain", expectedRatelimit)
+		case taken[r.name]:
+			return d.wrong(o.get("domain").line(), "the domain "+r.name+" is there already", "expected each domain once")
+		}
+		taken[r.name] = true
+		root := &ratelimitRule{}
+		if root.children, err = r.rules(o.get("descriptors")); err != nil {
+			return err
+		}
+		if err := r.routes(root); err != nil {
+			return err
+		}
+	}
+	if len(d.routes) == 0 {
+		return d.wrong(all[0].line(), "no descriptor has a rate_limit", expectedRatelimit)
+	}
+	return nil
+}
+
+// ratelimitConfigurations returns the configurations in objects; a ConfigMap has them in its data.
+func (d *document) ratelimitConfigurations(objects []node) (all []node, err error) {
+	for _, o := range objects {
+		if !strings.EqualFold(o.get("kind").text(), "ConfigMap") {
+			all = append(all, o)
+			continue
+		}
+		for _, file := range o.get("data").fields() {
+			inner, err := d.documents([]byte(file.value()), expectedRatelimit)
+			if err != nil {
+				return nil, err
+			}
+			for _, n := range inner {
+				n.moveDown(file.line())
+				all = append(all, n)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, d.wrong(objects[0].line(), "the ConfigMap has no data", expectedRatelimit)
+	}
+	return all, nil
+}
+
+// moveDown adds to the lines of a node and of all below it.
+func (n node) moveDown(lines int) {
+	n.at.Line += lines
+	for _, inner := range n.at.Content {
+		node{inner}.moveDown(lines)
+	}
+}
+
+// value returns the text of a scalar as it is.
+func (n node) value() string {
+	if n.at == nil || n.at.Kind != yaml.ScalarNode || n.at.Tag == "!!null" {
+		return ""
+	}
+	return n.at.Value
+}
+
+// rules reads the rules of a list of descriptors.
+func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule, err error) {
+	for _, at := range list.items() {
+		rule := &ratelimitRule{line: at.line(), key: at.get("key").value(), shared: at.get("share_threshold").text() == "true"}
+		value := at.get("value").value()
+		rule.pattern, rule.hasValue = pattern(value), value != ""
+		if !rule.hasValue {
+			rule.pattern = anything
+		}
+		switch {
+		case rule.key == "":
+			return nil, r.wrong(at.line(), "a descriptor has no key", "expected key with the name of an entry")
+		case slices.ContainsFunc(all, rule.equals):
+			return nil, r.wrong(at.line(), "the descriptor "+rule.name()+" is there already", "expected each key and value once in a list")
+		case rule.shared && !(rule.hasValue && rule.pattern.isOpen()):
+			return nil, r.wrong(at.get("share_threshold").line(), "share_threshold is only for values that end with *", "expected value: PREFIX* beside it")
+		}
+		if rule.limit, err = r.limit(rule, at); err != nil {
+			return nil, err
+		}
+		if rule.children, err = r.rules(at.get("descriptors")); err != nil {
+			return nil, err
+		}
+		if strings.Contains(strings.TrimSuffix(value, "*"), "*") {
+			r.note(at.line(), rule.name()+" is not carried over, nor what is below it: only the end of a value of Weir can be open", "write a route for each value, or PREFIX* if that is enough")
+			continue
+		}
+		r.noteFields(at)
+		all = append(all, rule)
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(rule *ratelimitRule) bool { return r.isHidden(rule, all) }), nil
+}
+
+// isHidden reports whether another rule of its list matches all that a rule matches, and is asked before it.
+func (r *ratelimitDomain) isHidden(rule *ratelimitRule, all []*ratelimitRule) bool {
+	if !rule.pattern.isOpen() {
+		return false
+	}
+	for _, first := range all {
+		if first == rule && rule.hasValue {
+			return false
+		}
+		if first.hasValue && first.key == rule.key && first.pattern.includes(rule.pattern) {
+			r.note(rule.line, rule.name()+" is not carried over: ratelimit never comes to it, because "+first.name()+" matches before", "")
+			return true
+		}
+	}
+	return false
+}
+
+// equals reports whether two rules of a list match the same entry by the same pattern.
+func (r *ratelimitRule) equals(o *ratelimitRule) bool {
+	return r.key == o.key && r.pattern == o.pattern && r.hasValue == o.hasValue
+}
+
+// name returns the entry of a rule as messages write it.
+func (r *ratelimitRule) name() string {
+	if !r.hasValue {
+		return r.key
+	}
+	return r.key + ": " + string(r.pattern)
+}
+
+// noteFields notes the fields of a rule that are not carried over.
+func (r *ratelimitDomain) noteFields(at node) {
+	for name := range at.fields() {
+		what, instead := name.text()+" is not a field that is known", "see what it does, and write it by hand"
+		switch name.text() {
+		case "key", "value", "descriptors", "rate_limit", "shadow_mode", "quota_mode", "share_threshold":
+			continue
+		case "detailed_metric", "value_to_metric":
+			what, instead = name.text()+" is not carried over: metrics of Weir have the limit and the route, and no values", "see weir top for the keys"
+		case "metadata":
+			what, instead = "metadata is not sent to Envoy", "use decision, limit, remaining and shadow, which Weir sends as dynamic metadata"
+		}
+		if !r.said[name.text()] {
+			r.said[name.text()] = true
+			r.note(name.line(), what, instead)
+		}
+	}
+}

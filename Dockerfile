@@ -20,6 +20,8 @@ RUN mkdir -p /out/doc && cp LICENSE /out/doc && \
     cd test/release/bill && go run . -version "$VERSION" -sbom /out/doc/weir.cdx.json -licenses /out/doc/LICENSES /out/weir
 # What reload.keep and tls.acme.storage may write into.
 RUN mkdir -p /out/state
+# Envoy Gateway starts its rate limit service by this name.
+RUN mkdir /out/bin && ln -s ../usr/bin/weir /out/bin/ratelimit
 
 # One static binary, the certificates that it trusts, a folder to write into, and
 # nothing to log in as.
@@ -37,6 +39,7 @@ COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build --chown=65532:65532 /out/state /var/lib/weir
 COPY --from=build /out/doc /usr/share/doc/weir
 COPY --from=build /out/weir /usr/bin/weir
+COPY --from=build /out/bin /bin
 COPY config.example.yaml /etc/weir/
 WORKDIR /etc/weir
 USER 65532:65532

@@ -15,7 +15,7 @@ func importMap() map[string][]string {
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                                 {"proxy/cli"},
-		"proxy/cli":                        {"proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/convert", "proxy/simulate", "proxy", "proxy/decisions", "proxy/directive"},
+		"proxy/cli":                        {"proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/convert", "proxy/ratelimit", "proxy/simulate", "proxy", "proxy/decisions", "proxy/directive"},
 		"proxy/node":                       {"proxy/decide", "proxy/directive", "proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/decisions", "proxy/acme", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
 		"proxy/decide":                     {"proxy", "proxy/config", "proxy/http1", "proxy/respond", "proxy/route", "limiter"},
 		"proxy/frontend":                   {"proxy/http1", "proxy/http2", "proxy/config"},
@@ -26,6 +26,7 @@ func importMap() map[string][]string {
 		"proxy/simulate":                   slices.Concat([]string{"proxy"}, stages),
 		"proxy":                            slices.Concat([]string{"proxy/route", "proxy/trace", "proxy/metrics", "proxy/body", "proxy/decisions", "proxy/directive"}, stages),
 		"proxy/convert":                    nil,
+		"proxy/ratelimit":                  {"proxy/config", "proxy/convert"},
 		"proxy/directive":                  nil,
 		"proxy/metrics":                    nil,
 		"proxy/body":                       {"proxy/http1"},
@@ -74,8 +75,8 @@ func fences() map[string][]string {
 		"go.uber.org/zap":               {"proxy/acme"},
 		"go.uber.org/zap/":              {"proxy/acme"},
 		"go.opentelemetry.io/":          {"proxy/trace"},
-		"google.golang.org/grpc":        {"limiter/grpclimit", "proxy/decide"},
-		"google.golang.org/grpc/":       {"limiter/grpclimit", "proxy/decide"},
+		"google.golang.org/grpc":        {"limiter/grpclimit", "proxy/decide", "proxy/ratelimit"},
+		"google.golang.org/grpc/":       {"limiter/grpclimit", "proxy/decide", "proxy/ratelimit"},
 		"math/rand":                     nil, // math/rand/v2 is another path
 		"github.com/prometheus/common/": nil, // durations are limiter.ParseDuration's
 		"testing":                       {"limiter/limitertest"},

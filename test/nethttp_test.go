@@ -18,7 +18,7 @@ func netHTTPAdapters() []string {
 		"proxy/frontend/server.go", "proxy/frontend/handshake.go",
 		"proxy/http1/nethttp.go", "proxy/frontend/challenges.go", // handlers over HTTP/1.1 that were written for net/http
 		"proxy/acme/answer.go",
-		"proxy/admin/", "proxy/node/liveness.go", // what operators ask
+		"proxy/admin/", "proxy/node/liveness.go", "proxy/ratelimit/health.go", // what operators ask
 		"proxy/key/jwks.go", "proxy/key/tokens.go", "proxy/cluster/webhook.go", "proxy/trace/exporter.go", "proxy/cli/ask.go", // what Weir asks others
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	stdlog "log"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -38,7 +39,12 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 	if problems, _ := read.CheckFiles(time.Now()); len(problems) > 0 { // frontend warns of certificates
 		return reportProblems(w.Stderr, problems)
 	}
-	least, err := zerolog.ParseLevel(c.Level)
+	return serve(ctx, w, c.Level, node.Options{Path: path, Config: read}, nil)
+}
+
+// serve runs a node until ctx is done, and meanwhile beside, if it is not nil.
+func serve(ctx context.Context, w Env, level string, o node.Options, beside func(context.Context, *node.Node, zerolog.Logger)) error {
+	least, err := zerolog.ParseLevel(level)
 	if err != nil {
 		return fmt.Errorf("--log-level: %w", err)
 	}
@@ -47,14 +53,19 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(log.Standard())      // of the standard library, for the whole process
 	memlimit.Set(memlimit.WithRatio(0.9)) // sets nothing if there is no cgroup limit
-	n, err := node.Start(ctx, node.Options{
-		Path: path, Config: read, Log: log, Build: readBuild(), Reload: w.Reload, Reopen: w.Reopen,
-	})
+	o.Log, o.Build, o.Reload, o.Reopen = log, readBuild(), w.Reload, w.Reopen
+	n, err := node.Start(ctx, o)
 	if err != nil {
 		return err
 	}
+	var running sync.WaitGroup
+	if beside != nil {
+		running.Go(func() { beside(ctx, n, log.Logger) })
+	}
 	failed := n.Wait(ctx)
-	return cmp.Or(failed, n.Close())
+	err = n.Close()
+	running.Wait()
+	return cmp.Or(failed, err)
 }
 
 // configPaths returns the candidates for the configuration file: the named one,

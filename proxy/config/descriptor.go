@@ -30,11 +30,10 @@ func (r *routes) entries(f *matchForm) map[string]string {
 	}
 	made := map[string]string{}
 	for _, name := range form.SortedKeys(f.Descriptor) {
-		value := *f.Descriptor[name]
-		if name == "" || value == "" || strings.Contains(strings.TrimSuffix(value, "*"), "*") {
-			r.WrongName(f.Descriptor[name], form.Quote(value)+" matches no entry", `write ENTRY: VALUE, ENTRY: PREFIX* or ENTRY: "*"`)
+		if name == "" {
+			r.WrongName(f.Descriptor[name], "an entry has no name", `write ENTRY: VALUE, ENTRY: PREFIX* or ENTRY: "*"`)
 		}
-		made[name] = value
+		made[name] = *f.Descriptor[name]
 	}
 	return made
 }

@@ -23,12 +23,22 @@ type Env = form.Env
 // problem too.
 func Load(path string) (*Config, error) {
 	r := newLoader(os.LookupEnv)
-	main := r.open(path, "")
+	return r.whole(path, r.open(path, ""))
+}
+
+// whole compiles the file called name with all that it includes; main is nil if it cannot be read.
+func (l *loader) whole(name string, main *file) (*Config, error) {
 	if main == nil {
-		return nil, r.failed()
+		return nil, l.failed()
 	}
-	r.include(path, main)
-	return r.compile(main)
+	l.include(name, main)
+	return l.compile(main)
+}
+
+// LoadText is like Load for a configuration that is in no file, called name in problems.
+func LoadText(name string, data []byte) (*Config, error) {
+	r := newLoader(os.LookupEnv)
+	return r.whole(name, r.read(name, "", data))
 }
 
 // Parse is like Load for the content of a file, called name in problems. It reads no other

@@ -24,8 +24,9 @@ const maxSize = 16 << 20
 
 // A Result is a configuration of Weir.
 type Result struct {
-	YAML  []byte
-	Notes []Note // in the order in which they stand in YAML
+	YAML   []byte
+	Limits []byte // the part of YAML that has no sections of the machine
+	Notes  []Note // in the order in which they stand in YAML
 }
 
 // A Note says that a line of the other file is not carried over, or what is different.

@@ -167,6 +167,7 @@ func (d *document) result() Result {
 	for _, f := range d.sections {
 		w.line(f.name + ": " + f.value)
 	}
+	machine := w.text.Len()
 	w.section(d, "keys", d.keys)
 	w.section(d, "lists", d.lists)
 	w.section(d, "limits", d.limits)
@@ -179,7 +180,7 @@ func (d *document) result() Result {
 			w.line("    " + f.name + ": " + f.value)
 		}
 	}
-	return Result{YAML: []byte(w.text.String()), Notes: w.written}
+	return Result{YAML: []byte(w.text.String()), Limits: []byte(w.text.String()[machine:]), Notes: w.written}
 }
 
 // countsAddresses reports whether a limit counts by client address.

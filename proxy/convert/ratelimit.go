@@ -131,8 +131,7 @@ func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule, err error) {
 			return nil, err
 		}
 		if strings.Contains(strings.TrimSuffix(value, "*"), "*") {
-			r.note(at.line(), rule.name()+" is not carried over, nor what is below it: only the end of a value of Weir can be open", "write a route for each value, or PREFIX* if that is enough")
-			continue
+			r.note(at.line(), "a * that is not at the end matches itself only, in "+rule.name(), "write a route for each value, or PREFIX* if that is enough")
 		}
 		r.noteFields(at)
 		all = append(all, rule)
@@ -172,7 +171,10 @@ func (r *ratelimitRule) name() string {
 
 // noteFields notes the fields of a rule that are not carried over.
 func (r *ratelimitDomain) noteFields(at node) {
-	for name := range at.fields() {
+	for name, value := range at.fields() {
+		if value.text() == "false" || value.at.Tag == "!!null" {
+			continue
+		}
 		what, instead := name.text()+" is not a field that is known", "see what it does, and write it by hand"
 		switch name.text() {
 		case "key", "value", "descriptors", "rate_limit", "shadow_mode", "quota_mode", "share_threshold":

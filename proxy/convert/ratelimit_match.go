@@ -15,6 +15,14 @@ const anything pattern = "*"
 
 func (p pattern) isOpen() bool { return strings.HasSuffix(string(p), "*") }
 
+// exact returns 1 for an exact value, otherwise 0.
+func (p pattern) exact() int {
+	if p.isOpen() {
+		return 0
+	}
+	return 1
+}
+
 // includes reports whether p matches all that o matches.
 func (p pattern) includes(o pattern) bool {
 	prefix, open := strings.CutSuffix(string(p), "*")
@@ -55,26 +63,19 @@ func (m ratelimitMatch) intersect(o ratelimitMatch) (both ratelimitMatch, some b
 func (m ratelimitMatch) compare(o ratelimitMatch) int {
 	exact, prefixes, first := 0, 0, 0
 	for i, p := range m {
-		exact += count(!o[i].isOpen()) - count(!p.isOpen())
+		exact += o[i].exact() - p.exact()
 		if p.isOpen() {
 			prefixes -= len(p)
 		}
 		if o[i].isOpen() {
 			prefixes += len(o[i])
 		}
-		first = cmp.Or(first, count(!o[i].isOpen())-count(!p.isOpen()))
+		first = cmp.Or(first, o[i].exact()-p.exact())
 		if p.isOpen() {
 			first = cmp.Or(first, len(o[i])-len(p))
 		}
 	}
 	return cmp.Or(exact, prefixes, first)
-}
-
-func count(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 // maxRatelimitMatches bounds the routes for descriptors with the same entries.

@@ -20,10 +20,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// Options configure a Node. All but Reload and Reopen are required.
+// Options configure a Node. All but Load, Reload and Reopen are required.
 type Options struct {
-	Path   string         // path of the configuration file
-	Config *config.Config // the loaded configuration
+	Path   string                         // path of the configuration file
+	Config *config.Config                 // the loaded configuration
+	Load   func() (*config.Config, error) // loads the configuration anew; nil: the file
 	Log    *Log
 	Build  Build
 	Reload <-chan os.Signal // each signal triggers a reload
@@ -33,7 +34,7 @@ type Options struct {
 // A Build identifies the program.
 type Build struct{ Version, Commit, Go string }
 
-// A Node is one running weir. Address is safe for concurrent use; the other methods are not.
+// A Node is one running weir. Address and Reload are safe for concurrent use; the other methods are not.
 type Node struct {
 	log          zerolog.Logger
 	access       *accessLog
@@ -69,12 +70,20 @@ type Node struct {
 	failed  chan error // buffered, length 1: the error of a listener
 }
 
+// load returns the function that loads the configuration anew.
+func (o Options) load() func() (*config.Config, error) {
+	if o.Load != nil {
+		return o.Load
+	}
+	return func() (*config.Config, error) { return config.Load(o.Path) }
+}
+
 // Start assembles a node and serves. ctx is for the start only: the node runs until Close. If Start
 // returns an error, nothing is left open.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
 		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain, replaying: make(replaying, 1),
-		source:  &configSource{path: o.Path, machine: o.Config, log: o.Log.Logger},
+		source:  &configSource{path: o.Path, load: o.load(), machine: o.Config, log: o.Log.Logger},
 		serving: newTasks(), member: newTasks(), failed: make(chan error, 1),
 	}
 	err := n.openAccessLog(o)
@@ -190,6 +199,13 @@ func (n *Node) Wait(ctx context.Context) error {
 	case err := <-n.failed:
 		return err
 	}
+}
+
+// Reload loads the configuration anew and serves it. When it returns an error, the node serves what it
+// served before. It is safe for concurrent use.
+func (n *Node) Reload(ctx context.Context) error {
+	_, err := n.reload(ctx)
+	return err
 }
 
 // Close drains and ends the node: it gives up the leadership, accepts no new connections, waits for

@@ -22,7 +22,8 @@ import (
 // file.
 type configSource struct {
 	path    string
-	machine *config.Config // the file as loaded at the start
+	load    func() (*config.Config, error) // loads the file
+	machine *config.Config                 // the file as loaded at the start
 	log     zerolog.Logger
 
 	mu     sync.Mutex     // guards what follows; never held over I/O
@@ -51,9 +52,9 @@ func (s *configSource) set(b bundle.Bundle) {
 func (s *configSource) read(context.Context) (*config.Config, error) {
 	b := s.served()
 	if b == nil {
-		return config.Load(s.path)
+		return s.load()
 	}
-	if file, err := config.Load(s.path); err != nil || file.Sum != s.machine.Sum {
+	if file, err := s.load(); err != nil || file.Sum != s.machine.Sum {
 		s.log.Warn().Str("file", s.path).Msg("the file has changed and is not served; push it with weir push")
 	}
 	return bundle.Unpack(s.machine, *b)

@@ -1,0 +1,165 @@
+package ratelimit
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// quote returns a text for YAML, in which a dollar begins no name of a variable.
+func quote(text string) string {
+	quoted, _ := json.Marshal(text) // strings can be encoded
+	return strings.ReplaceAll(string(quoted), "$", "$$")
+}
+
+// quoteAll returns a list of texts for YAML.
+func quoteAll(texts []string) string {
+	var quoted []string
+	for _, t := range texts {
+		quoted = append(quoted, quote(t))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// machine returns the sections of a configuration that belong to the machine.
+func (e *environment) machine() string {
+	lines := []string{
+		"listen: {http: none, decide: {" + e.listener() + "}}",
+		"admin: {" + e.admin() + "}",
+		"store: redis",
+		"redis: {" + e.redis() + "}",
+		"defaults: {" + e.defaults() + "}",
+	}
+	if e.look("LOG_LEVEL") != "debug" { // ratelimit logs no calls
+		lines = append(lines, "access_log: {format: none}")
+	}
+	if e.is("TRACING_ENABLED") {
+		lines = append(lines, "traces: {"+e.traces()+"}")
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// listener returns the fields of listen.decide.
+func (e *environment) listener() string {
+	fields := "grpc: " + quote(e.address("GRPC_HOST", "GRPC_PORT", "8081")) + `, secret: "${WEIR_DECIDE_SECRET:-}"`
+	authority := e.text("GRPC_CLIENT_TLS_CACERT", e.look("GRPC_SERVER_TLS_CA_CERT")) // the latter is how Envoy Gateway calls it
+	secure := e.is("GRPC_SERVER_USE_TLS")
+	if secure {
+		fields += ", tls: {cert: " + quote(e.look("GRPC_SERVER_TLS_CERT")) + ", key: " + quote(e.look("GRPC_SERVER_TLS_KEY")) + "}"
+	}
+	if secure && authority != "" {
+		return fields + ", client_ca: " + quote(authority)
+	}
+	return fields + `, trusted: ["0.0.0.0/0", "::/0"]` // whoever reaches it, as ratelimit does
+}
+
+// admin returns the fields of the admin listener, which has the metrics. Nobody on the network has its
+// token, unless it is given.
+func (e *environment) admin() string {
+	if !e.is("USE_PROMETHEUS") {
+		return `http: "127.0.0.1:9901"`
+	}
+	if path := e.look("PROMETHEUS_PATH"); path != "" && path != "/metrics" {
+		e.wrong("PROMETHEUS_PATH", errUnsupported)
+	}
+	at := e.text("PROMETHEUS_ADDR", ":9090")
+	if _, _, err := net.SplitHostPort(at); err != nil {
+		e.wrong("PROMETHEUS_ADDR", errors.New("is not HOST:PORT"))
+	}
+	return "http: " + quote(at) + ", token: " + quote(e.text("WEIR_ADMIN_TOKEN", rand.Text()))
+}
+
+// defaults returns the fields of defaults.
+func (e *environment) defaults() string {
+	fields := "headers: none"
+	if e.is("LIMIT_RESPONSE_HEADERS_ENABLED") {
+		fields = "headers: ietf"
+	}
+	if e.is("SHADOW_MODE") {
+		fields += ", mode: shadow"
+	}
+	return fields
+}
+
+// traces returns the fields of traces.
+func (e *environment) traces() string {
+	sample, err := strconv.ParseFloat(e.text("TRACING_SAMPLING_RATE", "1"), 64)
+	if err != nil || sample < 0 || sample > 1 {
+		e.wrong("TRACING_SAMPLING_RATE", errors.New("is not a number from 0 to 1"))
+	}
+	return "endpoint: " + quote(e.text("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")) +
+		", service: " + quote(e.text("TRACING_SERVICE_NAME", "RateLimit")) +
+		", sample: " + quote(strconv.FormatFloat(sample*100, 'f', -1, 64)+"%")
+}
+
+// redis returns the fields of redis.
+func (e *environment) redis() string {
+	if kind := e.look("REDIS_SOCKET_TYPE"); !strings.EqualFold(kind, "tcp") && e.look("REDIS_URL") != "" && strings.HasPrefix(e.look("REDIS_URL"), "/") {
+		e.wrong("REDIS_SOCKET_TYPE", errors.New("is not supported; write tcp, and REDIS_URL=HOST:PORT"))
+	}
+	servers := strings.Split(e.look("REDIS_URL"), ",")
+	mode := strings.ToLower(e.text("REDIS_TYPE", "single"))
+	fields := "mode: " + quote(mode)
+	switch mode {
+	case "single", "cluster":
+	case "sentinel":
+		fields += ", master: " + quote(servers[0])
+		servers = servers[1:]
+		if secret := e.look("REDIS_SENTINEL_AUTH"); secret != "" {
+			fields += ", sentinel: {" + login(secret) + "}"
+		}
+	default:
+		e.wrong("REDIS_TYPE", errors.New("is not SINGLE, SENTINEL or CLUSTER"))
+	}
+	var addresses []string
+	auth, secure := e.look("REDIS_AUTH"), e.is("REDIS_TLS")
+	for _, text := range servers {
+		u, err := redisURL(text)
+		if err != nil {
+			e.problems = append(e.problems, errors.New("REDIS_URL: "+err.Error())) // it may have a password
+			continue
+		}
+		addresses, secure = append(addresses, u.Host), secure || u.Scheme == "rediss"
+		if password, has := u.User.Password(); has {
+			auth = u.User.Username() + ":" + password
+		}
+	}
+	fields += ", addrs: " + quoteAll(addresses)
+	if auth != "" {
+		fields += ", " + login(auth)
+	}
+	if secure {
+		fields += ", tls: {enabled: true, ca: " + quote(e.look("REDIS_TLS_CACERT")) + ", cert: " + quote(e.look("REDIS_TLS_CLIENT_CERT")) + ", key: " + quote(e.look("REDIS_TLS_CLIENT_KEY")) + "}"
+	}
+	return fields
+}
+
+// login returns the fields for USER:PASSWORD, or PASSWORD.
+func login(text string) string {
+	user, password, both := strings.Cut(text, ":")
+	if !both {
+		user, password = "", text
+	}
+	return "username: " + quote(user) + ", password: " + quote(password)
+}
+
+// redisURL parses HOST:PORT, redis://USER:PASSWORD@HOST:PORT or rediss://.
+func redisURL(text string) (*url.URL, error) {
+	if !strings.Contains(text, "://") {
+		text = "redis://" + text
+	}
+	u, err := url.Parse(strings.TrimSpace(text))
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "redis" && u.Scheme != "rediss":
+		return nil, errors.New("is not HOST:PORT or redis://HOST:PORT")
+	case u.Path != "" && u.Path != "/" && u.Path != "/0":
+		return nil, errors.New("Weir uses database 0 only; leave out " + u.Path)
+	case u.Port() == "":
+		u.Host = net.JoinHostPort(u.Hostname(), "6379")
+	}
+	return u, nil
+}

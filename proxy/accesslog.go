@@ -49,6 +49,7 @@ const (
 	logTraceID
 	logSample
 	logListener
+	logChallenge
 	standardFields // the number of default fields
 )
 
@@ -68,7 +69,7 @@ func logFieldNames() []string {
 	return []string{
 		"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "upstream", "upstream_ms", "shadow",
 		"limit", "wait_ms", "rate", "key", "masked", "banned", "ban_began", "also", "cached_refusal", "new_keys", "repeated", "list", "refunded", "fallback", "error",
-		"keys", "decided_at", "trace_id", "sample", "listener", "proto", "scheme", "own_ms", "waited_ms", "user_agent", "referer",
+		"keys", "decided_at", "trace_id", "sample", "listener", "challenge", "proto", "scheme", "own_ms", "waited_ms", "user_agent", "referer",
 	}
 }
 

@@ -25,6 +25,7 @@ type admission struct {
 	bothSecrets  bool              // each claim is made twice, under the current and the previous secret
 	source       uint32            // identifies the client's network where memory for keys is shared; see limiter.Claim
 	idempotent   idempotencyClaims // set by idempotency: the claims that recognize repeated requests
+	solver       solver            // set by extract: finds the tokens of challenges; nil if the route has none
 
 	// Written by admit.
 	decision       limiter.Decision
@@ -37,12 +38,19 @@ type admission struct {
 	shadowSets     []limiter.Shadow // claims on limits in shadow mode by limit, and the decisions about them
 	shadowsTaken   bool             // the call that allowed the request has decided them
 	shadowRefusals []refusal        // what limits in shadow mode would have refused
+	steps          *stepsUp         // nil unless limits with step_up have refused the request; see stepUp
 	shadowNotes    []shadowNote     // what is noted of those for which permits would be returned
 	ofShare        sharePermit      // what was taken of this node's share besides; see takeWithinShare
 	takenPermits   []takenPermit    // the permits that were taken, with their stores
 
 	settled settlement // set by settle: what is refunded
 	err     error      // the error for the log
+}
+
+// An idempotencyClaims holds the claims by which repeats of a request are recognized.
+type idempotencyClaims struct {
+	firstUse []limiter.Claim // the claim on the first use of the idempotency key; empty without a key
+	all      []limiter.Claim // all claims that are taken in one step, including first
 }
 
 // A keyNamer returns how the log names the key of a claim: the beginning of its hash and, for a
@@ -59,7 +67,7 @@ func (a *admission) reset() {
 	a.claims.reset()
 	a.shadows.reset()
 	a.shadowErrors = a.shadowErrors[:0]
-	a.idempotent.firstUse = nil
+	a.idempotent.firstUse, a.solver, a.steps = nil, nil, nil
 	a.idempotent.all = a.idempotent.all[:0]
 	a.decision.Allowed, a.decision.Wait, a.decision.At, a.decision.Permit = false, 0, time.Time{}, limiter.Permit{}
 	a.decision.Outcomes, a.decision.Repeats = a.decision.Outcomes[:0], nil

@@ -77,15 +77,8 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 	}
 	store, err := a.store, errStoreUnreachable
 	decider := a.fallback.decider(q)
-	take := a.takerFor(q)
 	if decider != decideByShare {
-		switch {
-		case decider == decideByBoth:
-			take = a.fallback.takeWithinShare(q, take)
-		case q.route.waits && q.due.IsZero():
-			take = a.waitTaker(client, q)
-		}
-		err = a.takeOnce(ctx, q, take)
+		err = a.takeAll(ctx, client, q, decider)
 	}
 	if q.isRepeat {
 		return nil
@@ -105,6 +98,9 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		if err := a.fallback.decide(q, a.metrics); err != nil {
 			return err
 		}
+		if q.cannotStepUp() {
+			return errUndecided
+		}
 		store, q.idempotent.firstUse = reporting{a.fallback.local, a.fallback}, nil
 	} else {
 		switch {
@@ -119,6 +115,9 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		q.mergePrevious()
 	}
 	a.metrics.countDecisions(q.claims, &q.decision)
+	if q.steps != nil {
+		a.metrics.countSteps(q.steps)
+	}
 	q.decided = true
 	if !q.decision.Allowed {
 		return a.refuse(ctx, q, store)
@@ -152,7 +151,7 @@ func (a *admitter) withTimeoutForAll(client context.Context, q *admission) (cont
 	if !q.due.IsZero() && a.timeout > 0 {
 		return context.WithDeadline(context.WithoutCancel(client), q.due)
 	}
-	if a.timeout > 0 && !q.route.waits && len(q.idempotent.firstUse)+len(q.shadows.claims) == 0 && !q.hasPenalty() {
+	if a.timeout > 0 && !q.route.waits && !q.route.stepsUp && len(q.idempotent.firstUse)+len(q.shadows.claims) == 0 && !q.hasPenalty() {
 		return context.Background(), func() {} // a store needs none of the client's values; WithoutCancel would allocate
 	}
 	return a.withTimeout(client)
@@ -177,6 +176,63 @@ func (a *admission) shortenRetry() {
 			a.decision.Wait = max(a.decision.Wait, o.Wait)
 		}
 	}
+}
+
+// takeAll takes all claims of q from the store, at the rates of step_up if limits refuse them.
+func (a *admitter) takeAll(ctx, client context.Context, q *admission, by decider) error {
+	take := a.takerFor(q)
+	switch {
+	case by == decideByBoth:
+		take = a.fallback.takeWithinShare(q, take)
+	case q.route.waits && q.due.IsZero():
+		take = a.waitTaker(client, q)
+	}
+	err := a.takeOnce(ctx, q, take)
+	if err != nil || q.decision.Allowed || !q.route.stepsUp {
+		return err
+	}
+	return a.stepUp(ctx, q, func() error { return a.takeOnce(ctx, q, q.steps.withTokens(take)) })
+}
+
+// isRepeat reports whether the request is a repeat that is not counted.
+func (a *admitter) isRepeat(ctx context.Context, q *admission) (bool, error) {
+	var d limiter.Decision
+	if err := a.store.Peek(ctx, q.idempotent.firstUse, &d); err != nil || d.Allowed {
+		return false, err
+	}
+	free := []limiter.Claim{{Limit: &q.route.idempotency.repeats, Key: q.idempotent.firstUse[0].Key, Cost: 1, Source: q.source}}
+	if err := a.take(ctx, free, &d); err != nil || !d.Allowed {
+		q.idempotent.firstUse = nil // counted like a request without an idempotency key
+		return false, err
+	}
+	q.isRepeat = true
+	q.claims = q.claims.empty()
+	q.decision = limiter.Decision{Allowed: true, At: time.Now(), Outcomes: q.decision.Outcomes[:0]}
+	return true, nil
+}
+
+// takeOnce takes all claims of q and, with an idempotency key, the claim on its first use, in one
+// step. Of two concurrent requests with the same key, the second is a repeat.
+func (a *admitter) takeOnce(ctx context.Context, q *admission, take taker) error {
+	if len(q.idempotent.firstUse) == 0 {
+		return take(ctx, q.claims.claims, &q.decision)
+	}
+	if repeated, err := a.isRepeat(ctx, q); err != nil || repeated {
+		return err
+	}
+	n := len(q.claims.claims)
+	q.idempotent.all = append(append(q.idempotent.all[:0], q.claims.claims...), q.idempotent.firstUse...)
+	if err := take(ctx, q.idempotent.all, &q.decision); err != nil {
+		return err
+	}
+	if n < len(q.decision.Outcomes) && !q.decision.Outcomes[n].Allowed {
+		if repeated, err := a.isRepeat(ctx, q); err != nil || repeated {
+			return err
+		}
+		return take(ctx, q.claims.claims, &q.decision)
+	}
+	q.decision.Outcomes = q.decision.Outcomes[:n]
+	return nil
 }
 
 // A taker takes claims, as limiter.Store.Take does.

@@ -124,7 +124,7 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	l.trust = trustLimit(from)
 	r.trusts = r.trusts || l.trust != nil
 	r.addKey(l.Key)
-	for _, s := range []*key.Spec{l.Distinct, l.Subject(), l.PriceKey()} {
+	for _, s := range []*key.Spec{l.Distinct, l.Subject(), l.PriceKey(), l.StepUpKey()} {
 		if s != nil {
 			r.addKey(s)
 		}
@@ -156,8 +156,9 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 		}
 	}
 	r.addPlans(l, override)
+	policies = append(policies, r.addStepUp(l, alerts)...)
 	r.hasBudgets = r.hasBudgets || l.Prices != nil
-	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Prices == nil && l.Distinct == nil && l.Return == nil && l.RedissonName == "" && l.overrides == nil && l.hashed == nil && l.plans == nil
+	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Prices == nil && l.Distinct == nil && l.Return == nil && (l.StepUpKey() == nil || l.StepUpKey() == l.Key) && l.RedissonName == "" && l.overrides == nil && l.hashed == nil && l.plans == nil
 	return policies
 }
 
@@ -233,6 +234,35 @@ func (r *route) addRates(l *limit, rates []limiter.Rate, alerts alerts) (windows
 	}
 	r.windows = append(r.windows, windows...)
 	return windows, policies
+}
+
+// addStepUp adds a window to the route for each rate of the step_up of a limit.
+func (r *route) addStepUp(l *limit, alerts alerts) (policies []respond.Policy) {
+	s := l.StepUp
+	if s == nil {
+		return nil
+	}
+	r.stepsUp = r.stepsUp || l.Mode == config.Enforce
+	if s.SetHeader == "" {
+		r.readFields.add(s.Header)
+		r.tokenFields = append(r.tokenFields, s.Header)
+		r.readsLate = true
+	}
+	for _, rate := range s.Rates {
+		span := limiter.WindowName(rate.Window)
+		w := &window{
+			of: l, number: len(r.windows), rate: l.Name + "-step_up-" + span, near: alerts.near(rate, l.Mode), isStepUp: true,
+			Limit: limiter.Limit{Name: l.ID + ":step_up:" + span, Rate: rate, Algorithm: s.Algorithm, Scope: l.Scope, Noted: l.Return != nil},
+		}
+		_ = w.Prepare() // as above
+		l.stepUps, r.windows = append(l.stepUps, w), append(r.windows, w)
+		name := l.Name
+		if len(s.Rates) > 1 {
+			name += "-" + span
+		}
+		policies = append(policies, respond.Policy{Name: name, Rate: rate, Limit: l.Name, Expose: l.Expose && l.Mode == config.Enforce, Override: true})
+	}
+	return policies
 }
 
 // addKey records where the key s is read from.

@@ -27,7 +27,7 @@ type localDenier interface {
 // store. For a body that is long or of unknown length, the store is peeked. If the store is
 // unreachable, the decision is left to admit.
 //
-// Limits in shadow mode and limits with wait are not evaluated. No limit is evaluated if the body
+// Limits in shadow mode and limits with wait or step_up are not evaluated. No limit is evaluated if the body
 // may still determine that none applies: by a bypass list, or with an idempotency key.
 func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 	r := x.route
@@ -94,9 +94,9 @@ func (r *route) findEarlyLimits() {
 	var early []*limit
 	for _, l := range r.limits {
 		switch {
-		case inBody(l.Key) || inBody(l.Distinct) || inBody(l.Subject()) || inBody(l.PriceKey()):
+		case inBody(l.Key) || inBody(l.Distinct) || inBody(l.Subject()) || inBody(l.PriceKey()) || inBody(l.StepUpKey()):
 			body = true
-		case l.Mode == config.Enforce && l.Wait == 0 && l.trust == nil:
+		case l.Mode == config.Enforce && l.Wait == 0 && l.trust == nil && l.StepUp == nil:
 			early = append(early, l)
 		}
 	}

@@ -19,7 +19,7 @@ func (e *explainer) explainKeys() {
 	r := e.x.route
 	var specs []*key.Spec
 	for _, l := range r.limits {
-		for _, s := range []*key.Spec{l.Key, l.Distinct, l.Subject(), l.PriceKey()} {
+		for _, s := range []*key.Spec{l.Key, l.Distinct, l.Subject(), l.PriceKey(), l.StepUpKey()} {
 			if s != nil {
 				specs = append(specs, s)
 			}
@@ -109,6 +109,9 @@ func (e *explainer) explainLimits() {
 		if to := from.Return; to != nil {
 			explained.Returned = "returned by " + to.Route + " for the same " + to.Subject.Name
 		}
+		if from.StepUp != nil {
+			explained.StepUp = stepUpText(from.StepUp)
+		}
 		if from.Penalty != nil {
 			explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " at the next refusal"
 			if from.Penalty.After > 1 {
@@ -123,6 +126,18 @@ func (e *explainer) explainLimits() {
 		}
 		e.Limits = append(e.Limits, explained)
 	}
+}
+
+// stepUpText describes how requests that a limit refuses may pass.
+func stepUpText(s *config.StepUp) string {
+	var rates []string
+	for _, rate := range s.Rates {
+		rates = append(rates, rate.String())
+	}
+	if s.SetHeader != "" {
+		return "then passes with " + s.SetHeader + ": " + s.Challenge + " at " + strings.Join(rates, " ")
+	}
+	return "then 403 with the challenge " + s.Challenge + ", and passes with a token for its " + s.Key.Name + " in " + s.Header + " at " + strings.Join(rates, " ")
 }
 
 // explainReturns adds each limit of another route whose permits a response returns.

@@ -84,7 +84,10 @@ func (e *explainer) admit() (string, error) {
 		return e.Decision.Reason, nil
 	}
 	e.Decision.Allowed = err == nil
-	return "", err
+	if err == nil && x.steps != nil {
+		e.Decision.Reason = "it is over a rate, and passes by step_up"
+	}
+	return e.Decision.Reason, err
 }
 
 // peek peeks all claims of x.
@@ -94,6 +97,12 @@ func (e *explainer) peek() error {
 	defer cancel()
 	if err := a.store.Peek(ctx, x.claims.claims, &x.decision); err != nil {
 		return fmt.Errorf("peek limits: %w", err)
+	}
+	if x.route.stepsUp {
+		peek := func() error { return x.steps.withTokens(a.store.Peek)(ctx, x.claims.claims, &x.decision) }
+		if err := a.stepUp(ctx, &x.admission, peek); err != nil {
+			return fmt.Errorf("peek limits: %w", err)
+		}
 	}
 	if x.bothSecrets {
 		x.mergePrevious()

@@ -111,6 +111,7 @@ type ExplainedLimit struct {
 	Wait           string   `json:"wait,omitempty"`     // the maximum time that a request waits for a permit
 	Penalty        string   `json:"penalty,omitempty"`  // the consequence of refusals
 	Returned       string   `json:"returned,omitempty"` // by which responses of another route permits are returned
+	StepUp         string   `json:"step_up,omitempty"`  // how a request that it refuses may pass
 	Shared         string   `json:"redisson,omitempty"`
 	Override       bool     `json:"override,omitempty"`  // the key has overridden rates
 	Plan           string   `json:"plan,omitempty"`      // the plan of the key, whose rates apply

@@ -55,6 +55,9 @@ func (g *generation) extract(x *exchange) error {
 	if err := x.readQuery(); err != nil {
 		return err
 	}
+	if x.route.stepsUp {
+		x.solver = x
+	}
 	for _, l := range x.route.limits {
 		err := g.claim(x, l)
 		if err != nil && l.Mode == config.Shadow {
@@ -131,6 +134,11 @@ func (g *generation) claimFully(x *exchange, l *limit, k *extractedKey) (err err
 			return err
 		}
 		value, previousValue = of.Key, of.Key // a note has the counts under both secrets; if the subject is missing there is none
+	}
+	if s := l.StepUpKey(); s != nil { // which a token is bound to
+		if _, err := g.key(x, s); err != nil {
+			return err
+		}
 	}
 	windows := l.windows
 	if len(l.overrides)+len(l.plans)+len(x.extracted.found) > 0 {
@@ -227,6 +235,35 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 		return 0, fmt.Errorf("%s: %w: write a whole number from 1 to %d", c.From, errCost, c.Max)
 	}
 	return n, nil
+}
+
+// solution implements solver. A token is accepted if it answers the challenge of l, for the key of this request.
+func (x *exchange) solution(l *limit) (use limiter.Claim, err error) {
+	s, lines := l.StepUp, x.Header(l.StepUp.Header)
+	switch len(lines) {
+	case 0:
+		return use, errNoToken
+	case 1:
+	default:
+		return use, errors.New(s.Header + " is repeated")
+	}
+	solved, err := s.Tokens.Solution(lines[0], s.MaxAge)
+	if err != nil {
+		return use, errors.New(key.TokenProblem(err))
+	}
+	if solved.Challenge != s.Challenge {
+		return use, errors.New("the token is for another challenge")
+	}
+	own, err := x.generation.key(x, s.Key)
+	if err != nil || own.skip {
+		return use, errors.New("the request has no " + s.Key.Name + " that a token could be for")
+	}
+	var v key.Value
+	given := key.Input{Texts: map[string]string{s.Key.Name: solved.Subject}, IPv6Prefix: x.generation.config.ClientIP.IPv6Prefix}
+	if _, err := s.Key.Read(given, &v); err != nil || x.generation.config.Privacy.Hash(v.Parts) != own.Key {
+		return use, errors.New("the token is for another " + s.Key.Name)
+	}
+	return limiter.Claim{Limit: &x.generation.tokenUse, Key: limiter.KeyOf("token", solved.Challenge, solved.ID), Cost: 1, Source: x.source}, nil
 }
 
 // An extractedKey is the key of the request for one key.Spec.

@@ -84,9 +84,9 @@ func (x *exchange) leftUpstreamWorking() bool {
 
 // setFields returns the fields that the route sets or removes, and the fields in which the upstream
 // receives keys of the request. Fields for keys are always set or removed, so that a client's value
-// never reaches an upstream. Fields for plans are removed unless a trusted proxy has sent them.
+// never reaches an upstream. Tokens of challenges are removed. Fields for plans are removed unless a trusted proxy has sent them.
 func (g *generation) setFields(x *exchange) map[string][]string {
-	if len(g.keyFields)+len(g.planFields) == 0 {
+	if len(g.keyFields)+len(g.planFields)+len(x.route.tokenFields) == 0 {
 		return x.route.rewrite.set
 	}
 	set := map[string][]string{}
@@ -98,6 +98,16 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 	maps.Copy(set, x.route.rewrite.set)
 	for _, name := range g.keyFields {
 		set[name] = []string{}
+	}
+	for _, name := range x.route.tokenFields {
+		set[name] = []string{}
+	}
+	if x.steps != nil {
+		for _, l := range x.steps.limits {
+			if name := l.StepUp.SetHeader; name != "" {
+				set[name] = append(set[name], l.StepUp.Challenge)
+			}
+		}
 	}
 	for _, f := range x.extracted.value.Set {
 		if f.Value != "" {

@@ -2,14 +2,17 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"net/http"
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -38,6 +41,7 @@ type generation struct {
 	httpsAddress    func() string       // see Options
 	readsScheme     bool                // some route matches a scheme
 	errorTexts      *respond.ErrorTexts // of requests without a route
+	tokenUse        limiter.Limit       // on the uses of a token of a challenge: one, for as long as any is accepted
 
 	users    atomic.Int64 // requests in progress, plus 1 while it is the current generation
 	onClosed func()       // called when the last request of a retired generation has ended
@@ -89,6 +93,9 @@ func compile(c *config.Config, l shared) (*generation, error) {
 		g.readsScheme = g.readsScheme || from.Match.Scheme != ""
 		for _, l := range from.Limits { // a key may be defined within a limit
 			g.keyFields = append(g.keyFields, l.Key.Headers()...)
+			if l.StepUp != nil && l.StepUp.SetHeader != "" {
+				g.keyFields = append(g.keyFields, l.StepUp.SetHeader)
+			}
 			if name := planField(l); name != "" {
 				g.planFields = append(g.planFields, name)
 			}
@@ -104,6 +111,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	}
 	g.table, g.descriptors = routing.NewTable(entries), routing.NewDescriptors(described)
 	g.setLimits()
+	g.setTokenUse()
 	g.setCounters(l.observer)
 	g.addCooldownResets(made)
 	g.addPermitReturns(made)
@@ -111,6 +119,19 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	g.users.Store(1)
 	g.onClosed = func() {} // until it is installed
 	return g, nil
+}
+
+// setTokenUse sets the limit on the uses of a token. Its window is longer than two nodes, whose clocks differ by the leeway
+// of issuers and a minute, can accept a token after each other.
+func (g *generation) setTokenUse() {
+	rate := limiter.Rate{Count: 1, Window: time.Minute}
+	for _, l := range g.limits {
+		if s := l.StepUp; s != nil && s.SetHeader == "" {
+			rate.Window = max(rate.Window, s.MaxAge+3*s.Tokens.Leeway()+time.Minute)
+		}
+	}
+	g.tokenUse = limiter.Limit{Name: "step_up.token:once", Rate: rate}
+	_ = g.tokenUse.Prepare() // it is valid; otherwise stores would refuse each claim
 }
 
 // acquire adds a user to the current generation and returns it. The generation may be retired between
@@ -136,11 +157,15 @@ func (g *generation) release() {
 
 // warm does the I/O that a generation needs before it serves. An error that wraps key.ErrNoKeys
 // reports that g can serve, but refuses tokens until keys are loaded.
-func (g *generation) warm(ctx context.Context) error {
-	if g.config.Tokens == nil {
-		return nil
-	}
+func (g *generation) warm(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, warmTimeout)
 	defer cancel()
-	return g.config.Tokens.Open(ctx)
+	for _, t := range g.config.Tokens {
+		if opened := t.Open(ctx); opened != nil && !errors.Is(opened, key.ErrNoVerificationKeys) {
+			return opened
+		} else if opened != nil {
+			err = opened
+		}
+	}
+	return err
 }

@@ -63,6 +63,7 @@ type proxyMetrics struct {
 	returns          *prometheus.CounterVec
 	shadowWrong      *prometheus.CounterVec
 	waits            *prometheus.CounterVec
+	challenges       *prometheus.CounterVec
 	waiting          *prometheus.GaugeVec
 	newKeys          *prometheus.CounterVec
 	unknownPlans     *prometheus.CounterVec
@@ -114,6 +115,7 @@ func newMetrics(r prometheus.Registerer) *proxyMetrics {
 	m.returns = counter("returns_total", "Requests whose permits a limit has returned because of a response on another route.", "route", "limit")
 	m.shadowWrong = counter("shadow_wrong_total", "Requests that a limit in shadow mode would have refused, and whose permits a response on another route would have returned later.", "route", "limit")
 	m.waits = counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result")
+	m.challenges = counter("challenges_total", "Requests over the rate of a limit with step_up, by result: a challenge was issued, its token was invalid or used, or it passed.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests waiting for a permit."}, []string{"route", "limit"})
 	m.spend = counter("spend_total", "Prices of the requests that were counted by a budget and not refunded, in the unit of the prices.", "route", "limit", "unit")
 	m.budgetRemaining = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_budget_remaining_ratio", Help: "What is left of a budget with key: global, at its last decision."}, []string{"route", "limit", "window"})

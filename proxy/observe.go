@@ -56,6 +56,9 @@ func (x *exchange) describe(q *decisions.Request) {
 	if x.route != nil {
 		q.Route = x.route.description
 	}
+	if x.steps != nil {
+		q.Challenge = x.steps.result
+	}
 	if x.list != nil {
 		q.List = x.list.Name
 	}

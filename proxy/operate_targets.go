@@ -158,7 +158,7 @@ func (t *keyTarget) setPlan(name string) {
 	}
 }
 
-// allWindows returns the windows of t, and those under which the key counts if its plan changes.
+// allWindows returns the windows of t, and those under which the key counts by step_up or if its plan changes.
 func (t *keyTarget) allWindows() []*window {
 	all := slices.Clone(t.windows)
 	add := func(windows []*window) {
@@ -168,6 +168,7 @@ func (t *keyTarget) allWindows() []*window {
 			}
 		}
 	}
+	add(t.limit.stepUps)
 	if t.limit.plans != nil {
 		add(t.limit.windows)
 	}

@@ -93,8 +93,8 @@ func (g *generation) close() {
 	for _, p := range g.pools {
 		p.Close()
 	}
-	if g.config.Tokens != nil {
-		g.config.Tokens.Close()
+	for _, t := range g.config.Tokens {
+		t.Close()
 	}
 }
 

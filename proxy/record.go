@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decisions"
 )
 
 // A recorder writes one access log line and updates the metrics for each request. It is the only
@@ -181,6 +182,9 @@ func logOutcome(e *zerolog.Event, x *exchange) {
 	}
 	if x.settled.refunded && f.has(logRefunded) {
 		e.Bool("refunded", true)
+	}
+	if x.steps != nil && x.steps.result != decisions.NoChallenge && f.has(logChallenge) {
+		e.Str("challenge", x.steps.result.String())
 	}
 	if x.fallback != "" && f.has(logFallback) {
 		e.Str("fallback", x.fallback)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/body"
+	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -30,6 +31,9 @@ func (r *rateLimitFields) reset() {
 // refuse returns the response to a request that a stage has refused with err.
 func (g *generation) refuse(x *exchange, err error) respond.Response {
 	x.fail(err)
+	if x.steps != nil && x.steps.by != nil && errors.Is(err, errRefused) {
+		return x.challenge()
+	}
 	if x.isRefused() || errors.Is(err, errRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
 		return x.route.rateLimitFields.TooManyRequests(respond.Refusal{
 			Verdict:   x.verdict(),
@@ -38,6 +42,16 @@ func (g *generation) refuse(x *exchange, err error) respond.Response {
 		})
 	}
 	return x.errorTexts(g).Replace(g.refuseError(x, err), x.id)
+}
+
+// challenge returns the response to a request that may pass by step_up.
+func (x *exchange) challenge() respond.Response {
+	s := x.steps.by.StepUp
+	c := respond.Challenge{Name: s.Challenge, Detail: "Solve the challenge " + s.Challenge + ", and repeat the request with its token in " + s.Header + "."}
+	if x.steps.result != decisions.ChallengeIssued {
+		c.Detail += " Refused: " + x.steps.problem.Error() + "."
+	}
+	return x.route.rateLimitFields.Challenge(c, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.decision.Wait, rand.Float64), RequestID: x.id})
 }
 
 // errorTexts returns the configured texts of errors.

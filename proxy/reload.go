@@ -40,7 +40,7 @@ func (p *Proxy) Reload(ctx context.Context) (Report, error) {
 	now := p.current.Load()
 	read, err := p.read(ctx)
 	report := Report{Generation: now.number, Hash: now.config.Hash}
-	if err == nil && (read.Sum != now.config.Sum || read.Tokens != nil) { // the sum does not cover files with keys of tokens
+	if err == nil && (read.Sum != now.config.Sum || len(read.Tokens) > 0) { // the sum does not cover files with keys of tokens
 		report, err = p.adopt(ctx, read)
 	}
 	report.Took = time.Since(began)

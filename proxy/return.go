@@ -17,7 +17,7 @@ type permitReturn struct {
 	key    *key.Spec // the subject, as the route whose responses return permits reads it
 	status config.Statuses
 	of     *limit
-	limits []*limiter.Limit // the windows of the limit, also those of keys with rates of their own
+	limits [][]*limiter.Limit // the windows of the limit, also those of keys with rates of their own; then those of step_up
 }
 
 // addPermitReturns adds returns to the routes whose responses trigger them. A limit with mode off has taken nothing.
@@ -27,8 +27,14 @@ func (g *generation) addPermitReturns(made map[string]*route) {
 			continue
 		}
 		p := permitReturn{key: l.Return.Key, status: l.Return.Status, of: l}
-		for _, w := range l.allWindows() {
-			p.limits = append(p.limits, &w.Limit)
+		for _, windows := range [][]*window{l.allWindows(), l.stepUps} { // a store has a note for each
+			var limits []*limiter.Limit
+			for _, w := range windows {
+				limits = append(limits, &w.Limit)
+			}
+			if len(limits) > 0 {
+				p.limits = append(p.limits, limits)
+			}
 		}
 		by := made[l.Return.Route]
 		by.settlesHead = true
@@ -102,16 +108,25 @@ func (a *admitter) returnPermits(q *admission, r *permitReturn, k *extractedKey)
 
 // startReturn starts to return the permits of one subject on this node and in the store.
 func (a *admitter) startReturn(r *permitReturn, subject limiter.Key) (wait func() (int, error)) {
-	here, err := a.fallback.local.Return(context.Background(), r.limits, subject)
-	if err != nil {
-		return func() (int, error) { return 0, err }
+	returned, inStore := 0, []func() (int, error){}
+	for _, limits := range r.limits {
+		here, err := a.fallback.local.Return(context.Background(), limits, subject)
+		if err != nil {
+			return func() (int, error) { return 0, err }
+		}
+		returned += here
+		inStore = append(inStore, startReturn(a.store, limits, subject))
 	}
-	inStore, wrong := startReturn(a.store, r.limits, subject), a.countWrong(r.of, subject)
+	wrong := a.countWrong(r.of, subject)
 	return func() (int, error) {
-		n, err := inStore()
-		err = errors.Join(err, wrong(), a.trust(r.of, subject, here+n))
-		a.metrics.returns.WithLabelValues(r.of.Route, r.of.Name).Add(float64(here + n))
-		return here + n, err
+		var failed error
+		for _, wait := range inStore {
+			n, err := wait()
+			returned, failed = returned+n, errors.Join(failed, err)
+		}
+		failed = errors.Join(failed, wrong(), a.trust(r.of, subject, returned))
+		a.metrics.returns.WithLabelValues(r.of.Route, r.of.Name).Add(float64(returned))
+		return returned, failed
 	}
 }
 

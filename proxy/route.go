@@ -32,6 +32,8 @@ type route struct {
 	readsQuery        bool                         // a key is read from the query
 	readsLate         bool                         // a key or a cost is read from the body, or from a token, which takes long to verify
 	trusts            bool                         // some limit does not count subjects that it trusts
+	stepsUp           bool                         // some limit in enforce mode has step_up
+	tokenFields       []string                     // fields with tokens of challenges, which are not forwarded
 	waits             bool                         // some limit lets requests wait for a permit
 	holds             bool                         // some limit is on concurrent requests, whose permits are held until the end of the response
 	settlesHead       bool                         // the head of a response may refund or return permits, or reset cooldowns
@@ -93,6 +95,7 @@ type limit struct {
 	*config.Limit
 	top          *decisions.Counter // counts the most frequent keys; nil if they are not counted
 	windows      []*window
+	stepUps      []*window                      // the rates of step_up
 	overrides    map[limiter.Key][]*window      // windows of keys that have rates of their own
 	hashed       map[string][]*window           // the same for keys listed by hash, see key.List.Hash
 	plans        map[string]*plan               // by name; nil without plans
@@ -106,15 +109,16 @@ type limit struct {
 
 // A window is one rate of a limit, on which claims are made.
 type window struct {
-	of     *limit
-	number int    // index among the route's windows and its rate limit fields' policies
-	rate   string // name in the log: phone-1h
-	plan   string // the name of the plan; empty if it is of none
-	near   int64  // an alert is due if fewer permits than this remain; 0 for none
+	of       *limit
+	number   int    // index among the route's windows and its rate limit fields' policies
+	rate     string // name in the log: phone-1h
+	plan     string // the name of the plan; empty if it is of none
+	isStepUp bool   // a rate of step_up
+	near     int64  // an alert is due if fewer permits than this remain; 0 for none
 	limiter.Limit
 }
 
-// allWindows returns the windows of l, also those of keys with rates of their own.
+// allWindows returns the windows of l, also those of keys with rates of their own, but not those of step_up.
 func (l *limit) allWindows() []*window {
 	all := slices.Clone(l.windows)
 	for _, windows := range l.overrides {

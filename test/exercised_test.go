@@ -41,6 +41,7 @@ routes:
   - {name: again, match: {path: /again}, upstream: demo, limits: [{key: "header:X-Phone", cooldown: [1h], reset_on: {route: right}}]}
   - {name: unused, match: {path: /unused}, upstream: demo, limits: [{key: client_ip, rate: 1000/1h, return_on: {route: right, key: "header:X-Phone"}}, {name: few, key: client_ip, rate: 1/1h, return_on: {route: right, key: "header:X-Phone"}, mode: shadow}]}
   - {name: right, match: {path: /right}, upstream: demo, limits: [{key: "header:X-Phone", rate: 9/1h, plans: {pro: 90/1h}}]}
+  - {match: {path: /challenged}, upstream: demo, limits: [{key: client_ip, rate: 1/1h, step_up: {rate: 1/1h, jwt: {secret: "a secret for tokens of challenges"}}}]}
   - {match: {path: /wait}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/500ms, wait: 20s}]}
   - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
   - {name: paid, match: {path: /paid}, upstream: demo, limits: [{name: spend, key: global, budget: [9/1h], price: sms, on_store_failure: deny}]}
@@ -84,6 +85,7 @@ func (w *weir) exercise(phone string) {
 	}
 	for range 2 {
 		post("/once", phone)
+		post("/challenged", phone)
 	}
 	post("/unused", phone)
 	post("/paid", phone)

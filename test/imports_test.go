@@ -56,6 +56,7 @@ func importMap() map[string][]string {
 		"test/sockettest":                  {"test/await"},
 		"test/weirtest":                    {"test/await", "test/logtest", "proxy/http1"},
 		"test/playbooks":                   {"limiter", "proxy", "proxy/config", "test/weirtest"},
+		"test/challenge":                   nil,
 		"test/processgroup":                nil,
 		"test/report":                      {"test/processgroup"},
 		"test/bench/proxies":               {"test/processgroup"},
@@ -121,7 +122,7 @@ func TestImports_FencesHold(t *testing.T) {
 // its exchange nor HTTP.
 func TestImports_StagesAtTheStoreKnowNoRequest(t *testing.T) {
 	stages := []string{
-		"admission", "admit", "shadow", "claimset", "wait", "penalize", "repeat", "fallback", "lease", "release", "refund", "cooldown", "near",
+		"admission", "admit", "shadow", "claimset", "wait", "penalize", "step_up", "fallback", "lease", "release", "refund", "cooldown", "near",
 	}
 	for _, s := range sources(t) {
 		name := strings.TrimSuffix(path.Base(s.path), ".go")

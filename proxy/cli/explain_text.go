@@ -182,6 +182,9 @@ func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) st
 	if l.Returned != "" {
 		more = append(more, l.Returned)
 	}
+	if l.StepUp != "" {
+		more = append(more, l.StepUp)
+	}
 	if l.Wait != "" {
 		more = append(more, "waits up to "+l.Wait)
 	}

@@ -55,7 +55,7 @@ func (l *limits) use(pointer any, name string) *Limit {
 	}
 	here := *made
 	here.Mode = Mode(l.mode(l.common.forms[name]))
-	for _, spec := range append(here.countedKeys(), here.Subject(), here.PriceKey()) {
+	for _, spec := range append(here.countedKeys(), here.Subject(), here.PriceKey(), here.StepUpKey()) {
 		for _, parameter := range params(spec) {
 			if !slices.Contains(l.params, parameter) {
 				l.Wrong(pointer, "the limit "+name+" counts by path:"+parameter+", which the path of route "+l.route.Name+" does not have", "name it only in routes that have it")

@@ -141,7 +141,7 @@ func (r *routes) decidable(f *routeForm, made *Route) {
 		report = r.Wrong
 	}
 	for _, l := range made.Limits {
-		for _, s := range append(l.countedKeys(), l.Subject()) {
+		for _, s := range append(l.countedKeys(), l.Subject(), l.StepUpKey()) {
 			if s == nil || !readsBody(s) {
 				continue
 			}

@@ -311,7 +311,7 @@ type accessLogForm struct {
 	// File for the access log, relative to this one, instead of standard error. SIGUSR1 reopens it, for log rotation. It does not depend on --log-level.
 	File string `yaml:"file" jsonschema:"default="`
 	// Fields of a JSON line, instead of the standard ones; standard stands for all of these. Time, level and message are always written.
-	Fields list `yaml:"fields" jsonschema:"enum=standard,enum=request_id,enum=route,enum=method,enum=host,enum=path,enum=status,enum=bytes,enum=duration_ms,enum=client,enum=upstream,enum=upstream_ms,enum=shadow,enum=limit,enum=wait_ms,enum=rate,enum=key,enum=masked,enum=banned,enum=ban_began,enum=also,enum=cached_refusal,enum=new_keys,enum=repeated,enum=list,enum=refunded,enum=fallback,enum=error,enum=keys,enum=decided_at,enum=trace_id,enum=sample,enum=listener,enum=proto,enum=scheme,enum=own_ms,enum=waited_ms,enum=user_agent,enum=referer"`
+	Fields list `yaml:"fields" jsonschema:"enum=standard,enum=request_id,enum=route,enum=method,enum=host,enum=path,enum=status,enum=bytes,enum=duration_ms,enum=client,enum=upstream,enum=upstream_ms,enum=shadow,enum=limit,enum=wait_ms,enum=rate,enum=key,enum=masked,enum=banned,enum=ban_began,enum=also,enum=cached_refusal,enum=new_keys,enum=repeated,enum=list,enum=refunded,enum=fallback,enum=error,enum=keys,enum=decided_at,enum=trace_id,enum=sample,enum=listener,enum=challenge,enum=proto,enum=scheme,enum=own_ms,enum=waited_ms,enum=user_agent,enum=referer"`
 	// Sample logs one in so many of the successful requests. Refusals, failures, and requests that a shadow limit would have refused are always logged.
 	Sample int `yaml:"sample" jsonschema:"default=1,minimum=1,maximum=1000000"`
 }

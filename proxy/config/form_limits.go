@@ -34,6 +34,8 @@ type limitForm struct {
 	Memory duration `yaml:"memory,omitempty"`
 	// Trust is how long a subject of return_on is neither counted nor refused by this limit after permits of it were returned.
 	Trust duration `yaml:"trust,omitempty"`
+	// StepUp challenges clients instead of refusing them: a request over the rate passes with a signed token, once, and counts at a second rate.
+	StepUp *stepUpForm `yaml:"step_up,omitempty"`
 	// Overrides are other rates for some values of the key. In a pushed file these values are hashed, like those of lists; addresses are not.
 	Overrides map[string]*list `yaml:"overrides,omitempty"`
 	// Plans are the rates of each plan, by its name, or none for no limit. A key without a plan, or with one that is not listed, has the limit's own rates. Another plan keeps what is used.
@@ -95,6 +97,26 @@ type returnForm struct {
 	Status codes `yaml:"status,omitempty"`
 	// Key says for whom permits were taken, such as the number that a code is sent to: a response returns all permits of its value.
 	Key *keyForm `yaml:"key" jsonschema:"required"`
+}
+
+// stepUpForm lets requests over the rate of a limit pass that prove something.
+type stepUpForm struct {
+	// Challenge is the name of the challenge: in the response 403 to a request without a token, and in the claim challenge of tokens. That of the limit when not given.
+	Challenge string `yaml:"challenge,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
+	// Rate is COUNT/WINDOW, at which such requests are counted instead.
+	Rate string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
+	// Rates are several rates with different windows.
+	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
+	// Token is the header field with the token, which is not forwarded; header:X-Challenge-Token when not given.
+	Token string `yaml:"token,omitempty"`
+	// JWT verifies the tokens, which have the claims exp, iat, jti, challenge and sub; the section jwt when not given.
+	JWT *jwtForm `yaml:"jwt,omitempty"`
+	// MaxAge is the maximum age of a token, by its claim iat; 5m when not given.
+	MaxAge duration `yaml:"max_age,omitempty"`
+	// Key is the key whose value the claim sub has: that of return_on, or else that of the limit, when not given.
+	Key *keyForm `yaml:"key,omitempty"`
+	// SetHeader is a header field by which an upstream that challenges clients itself receives the name of the challenge, instead of a token; the same field from a client is dropped.
+	SetHeader string `yaml:"set_header,omitempty"`
 }
 
 // countForm selects the outcomes that stay counted.

@@ -299,7 +299,7 @@ func (k *keys) counted(pointer any, spec *key.Spec, parts int) *key.Spec {
 	return spec
 }
 
-// tokens makes what verifies bearer tokens; nil when nothing is said of them.
+// tokens makes what verifies tokens; nil when nothing is said of them.
 // Files are named relative to the main file. Nothing is opened.
 func (r *loader) tokens(f *jwtForm) *key.Tokens {
 	if f == nil || f.Secret == "" && len(f.Keys) == 0 && f.JWKS == "" {
@@ -319,6 +319,8 @@ func (r *loader) tokens(f *jwtForm) *key.Tokens {
 	if err != nil {
 		what, instead, _ := strings.Cut(err.Error(), "; ")
 		r.Wrong(f, what, instead)
+		return nil
 	}
+	r.verifiers = append(r.verifiers, tokens)
 	return tokens
 }

@@ -21,6 +21,7 @@ type Limit struct {
 	Conversion     int             // for Conversion: percentage
 	Memory         time.Duration   // for Conversion: whole days; 0: none
 	Trust          time.Duration   // for which a subject of Return is not counted after a return; 0: not
+	StepUp         *StepUp         // nil: the limit refuses
 	Scope          limiter.Scope
 	Rates          []limiter.Rate // at least one, with different windows
 	Algorithm      limiter.Algorithm

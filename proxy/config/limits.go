@@ -90,6 +90,7 @@ func (l *limits) compile(f *limitForm) *Limit {
 	l.kind(f, limit)
 	l.returnOn(f, limit)
 	l.conversion(f, limit)
+	l.stepUp(f, limit)
 	l.redisson(f, limit)
 	l.compiled = append(l.compiled, compiledLimit{f, limit})
 	return limit
@@ -108,7 +109,7 @@ func (l *limits) kind(f *limitForm, limit *Limit) {
 		if l.Given(&f.Price) {
 			l.Wrong(&f.Price, "there is no budget", "write budget: beside it, for example [400/1d]")
 		}
-		limit.Rates = l.rates(f, limit)
+		limit.Rates = l.rates(rateFields{f, &f.Rate, &f.Rates}, limit, "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT, or cooldown: [1m, 5m]")
 		l.algorithm(f, limit)
 		l.distinct(f, limit)
 		l.overrides(f, limit)
@@ -133,7 +134,7 @@ func (l *limits) without(f *limitForm, what string, names ...string) {
 func (l *limits) apart(f *limitForm, what string, names ...string) {
 	fields := map[string]any{
 		"rate": &f.Rate, "rates": &f.Rates, "concurrent": &f.Concurrent, "distinct": &f.Distinct, "cooldown": &f.Cooldown, "overrides": &f.Overrides, "plans": &f.Plans, "plan": &f.Plan, "budget": &f.Budget,
-		"burst": &f.Burst, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "redisson_name": &f.RedissonName, "redisson_version": &f.RedissonVersion,
+		"burst": &f.Burst, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "wait": &f.Wait, "redisson_name": &f.RedissonName, "redisson_version": &f.RedissonVersion,
 	}
 	for _, name := range names {
 		if l.Given(fields[name]) {
@@ -228,20 +229,27 @@ func (l *limits) notCommon(pointer any, name string) {
 	}
 }
 
-// rates reads rate or rates.
-func (l *limits) rates(f *limitForm, limit *Limit) []limiter.Rate {
-	one, several := l.Given(&f.Rate), l.Given(&f.Rates)
+// A rateFields holds the fields rate and rates of a form.
+type rateFields struct {
+	form any
+	one  *string
+	more *list
+}
+
+// rates reads rate or rates of a limit; without either it reports what to write instead.
+func (l *limits) rates(f rateFields, limit *Limit, instead string) []limiter.Rate {
+	one, several := l.Given(f.one), l.Given(f.more)
 	switch {
 	case one && several:
-		l.Wrong(&f.Rate, "has both rate and rates", "write all of them under rates")
+		l.Wrong(f.one, "has both rate and rates", "write all of them under rates")
 	case !one && !several:
-		l.Wrong(f, "has no rate", "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT, or cooldown: [1m, 5m]")
-	case several && len(f.Rates) == 0 && l.Valid(&f.Rates):
-		l.Wrong(&f.Rates, "there is no rate", "write for example [5/1m, 20/1h]")
+		l.Wrong(f.form, "has no rate", instead)
+	case several && len(*f.more) == 0 && l.Valid(f.more):
+		l.Wrong(f.more, "there is no rate", "write for example [5/1m, 20/1h]")
 	}
-	texts := []*string{&f.Rate}
-	for i := range f.Rates {
-		texts = append(texts, &f.Rates[i])
+	texts := []*string{f.one}
+	for i := range *f.more {
+		texts = append(texts, &(*f.more)[i])
 	}
 	return l.parse(texts, limit)
 }

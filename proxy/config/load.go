@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // An Env looks up an environment variable, like os.LookupEnv.
@@ -69,6 +70,8 @@ type loader struct {
 	later  []named // files that are opened at start
 	values []Value
 	own    map[string]bool // files named by the configuration of this machine
+
+	verifiers []*key.Tokens // of tokens
 }
 
 func newLoader(env Env) *loader {

@@ -245,8 +245,8 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 			for _, u := range c.Upstreams {
 				u.Position = Position{}
 			}
-			if c.Tokens != nil {
-				c.Tokens = new(key.Tokens)
+			for i := range c.Tokens {
+				c.Tokens[i] = new(key.Tokens)
 			}
 			for _, k := range c.Keys {
 				maskSpec(k)

@@ -31,6 +31,7 @@ type routes struct {
 	own            string            // how the keys of Weir itself begin in Redis
 	templates      []template        // of limiters that Java programs share, so far
 	trusts         bool              // there are trusted proxies
+	jwt            *jwtForm          // nil without a section jwt
 	planLists      []planList        // so far
 	common         commonLimits
 	compiled       []compiledLimit // so far

@@ -34,7 +34,7 @@ type Config struct {
 	Errors    map[int]ErrorText // by status, for routes without their own
 	AccessLog AccessLog
 	Traces    Traces
-	Tokens    *key.Tokens          // verifies tokens for jwt: keys; nil without a jwt section
+	Tokens    []*key.Tokens        // verify tokens: that of the section jwt, and those of step_up
 	Keys      map[string]*key.Spec // by name; parts and replacements are resolved
 	Upstreams map[string]*Upstream // by name; inline ones by URL
 	Routes    []*Route             // in the order of the files; never empty

@@ -42,8 +42,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 	r.decideListener(f)
 	r.ineffective(f)
 	r.adminTLS(f)
-	c.Tokens = r.tokens(f.JWT)
-	keys := newKeys(r, f.Keys, c.Tokens)
+	keys := newKeys(r, f.Keys, r.tokens(f.JWT))
 	c.Keys = keys.all()
 	upstreams := newUpstreams(r, keys, f)
 	c.Upstreams = upstreams.byName
@@ -51,7 +50,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 	lists := newLists(r, keys, literals, f.Lists)
 	prices := r.prices(keys, f.Prices)
 	routes := &routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, prices: prices, used: map[string]bool{}, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0}
+		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, prices: prices, used: map[string]bool{}, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0, jwt: f.JWT}
 	routes.compileCommon(f.Limits)
 	c.Routes = routes.all(f.Routes)
 	lists.unused()
@@ -66,6 +65,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 	if len(r.Problems()) > 0 {
 		return nil, r.failed()
 	}
+	c.Tokens = r.verifiers
 	c.Hash, c.Files, c.Globs = hex.EncodeToString(r.common.Sum(nil)), r.files, r.globs
 	c.Sum, c.Bare, c.opened = hex.EncodeToString(r.hash.Sum(nil)), form.Arrange(r.LiteralSecrets(), r.files), r.later
 	c.written, c.values, c.own = r.Written(), r.values, r.own

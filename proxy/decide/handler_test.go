@@ -27,6 +27,8 @@ routes:
   - {name: address, match: {path: /address}, limits: [{name: address, key: client_ip, rate: 1/1h}]}
   - {name: query, match: {methods: [POST], host: api.example.com, path: "/query/{id}"}, limits: [{name: query, key: "query:phone", rate: 1/1h}]}
   - {name: secure, match: {path: /secure, scheme: https}, limits: [{name: address, key: client_ip, rate: 1/1h}]}
+  - {name: challenged, match: {path: /challenged}, limits: [{name: address, key: client_ip, rate: 1/1h, step_up: {challenge: sms, rate: 1/1h, jwt: {secret: "a secret for tokens of challenges"}}}]}
+  - {name: told, match: {path: /told}, limits: [{name: address, key: client_ip, rate: 1/1h, step_up: {challenge: sms, rate: 1/1h, set_header: X-Weir-Challenge}}]}
 `
 
 // jsonRoute is a route for dialects that send bodies.
@@ -113,6 +115,28 @@ func (l *listener) ask(method, target string, lines ...string) reply {
 // asked are the lines by which a peer of a dialect asks about a request of 192.0.2.1.
 func asked(d dialect, target string, lines ...string) []string {
 	return append([]string{d.method + ": POST", d.target + ": " + target, d.host + ": api.example.com", "X-Forwarded-Proto: https", "X-Forwarded-For: 192.0.2.1"}, lines...)
+}
+
+func TestDecide_EachDialectChallenges(t *testing.T) {
+	for _, d := range dialects() {
+		l := listen(t, memory(), "dialect: "+string(d.name))
+		l.ask("GET", "/decide", asked(d, "/challenged")...)
+		got := l.ask("GET", "/decide", asked(d, "/challenged")...)
+		text, status := got.body, "403"
+		if d.prefix != "" {
+			text, status = got.header.Get(d.prefix+"Body"), got.header.Get(d.prefix+"Status")
+		}
+		var problem struct{ Challenge string }
+		if err := json.Unmarshal([]byte(text), &problem); got.status != 403 || status != "403" || err != nil || problem.Challenge != "sms" {
+			t.Errorf("%s: %d %v %s, %v; want 403 and the challenge sms", d.name, got.status, got.header, text, err)
+		}
+		if got := l.ask("GET", "/decide", asked(d, "/told")...); got.status != 200 || got.header.Get("X-Weir-Challenge") != "" {
+			t.Errorf("%s: %d %v; want 200 and no challenge", d.name, got.status, got.header)
+		}
+		if got := l.ask("GET", "/decide", asked(d, "/told")...); got.status != 200 || got.header.Get("X-Weir-Challenge") != "sms" {
+			t.Errorf("%s: %d %v; want 200, and the challenge for the upstream", d.name, got.status, got.header)
+		}
+	}
 }
 
 func TestDecide_EachDialectAllowsAndRefuses(t *testing.T) {

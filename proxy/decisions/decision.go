@@ -33,10 +33,12 @@ type Decision struct {
 	Upstream string  `json:"upstream,omitempty"`
 	Listener string  `json:"listener,omitempty"` // what the request came by, if another proxy asked about it: decide/nginx
 	Error    string  `json:"error,omitempty"`
-	Repeated bool    `json:"repeated,omitempty"`  // the request repeats one that was counted
-	Waited   bool    `json:"waited,omitempty"`    // the request waited for a permit
-	Exempt   bool    `json:"exempt,omitempty"`    // no limit applies to the request
-	BanBegan bool    `json:"ban_began,omitempty"` // this refusal started a ban
+	// Challenge is the result if limits with step_up refused: issued, invalid or used (the token), or passed.
+	Challenge string `json:"challenge,omitempty"`
+	Repeated  bool   `json:"repeated,omitempty"`  // the request repeats one that was counted
+	Waited    bool   `json:"waited,omitempty"`    // the request waited for a permit
+	Exempt    bool   `json:"exempt,omitempty"`    // no limit applies to the request
+	BanBegan  bool   `json:"ban_began,omitempty"` // this refusal started a ban
 }
 
 // A Limit is the decision of one rate about a request.
@@ -189,7 +191,7 @@ func (r *record) decision(v View) Decision {
 		RequestID: string(r.id[:r.idLen]), At: time.Unix(0, r.began).UTC(), Method: string(r.method[:r.methodLen]),
 		Path: string(r.path[:r.pathLen]), Status: int(r.status), Outcome: r.outcome.String(), TookMS: float64(r.took.Microseconds()) / 1000,
 		Limits: make([]Limit, 0, r.numClaims), More: int(r.moreClaims), List: r.list, NewKeys: r.newKeys,
-		Fallback: r.fallback, Upstream: r.upstream, Listener: r.listener, Error: r.err,
+		Fallback: r.fallback, Upstream: r.upstream, Listener: r.listener, Error: r.err, Challenge: r.challenge.String(),
 		Repeated: r.flags&Repeated != 0, Waited: r.flags&Waited != 0,
 		Exempt: r.flags&Exempt != 0, BanBegan: r.flags&BanBegan != 0,
 	}

@@ -23,6 +23,7 @@ type Request struct {
 	List       string // the list that decided
 	NewKeys    string // the result for too many new keys
 	Fallback   string // the policy that decided while the store was unreachable
+	Challenge  Challenge
 	Upstream   string
 	Listener   string // what the request came by, if another proxy asked about it
 	Err        error  // not of a refusal
@@ -93,6 +94,22 @@ const (
 // String returns the name that operators see.
 func (o Outcome) String() string {
 	return [...]string{nameAllowed, nameShadowRefused, nameRefused, nameRejected}[o]
+}
+
+// A Challenge is the result for a request that limits with step_up refused.
+type Challenge uint8
+
+const (
+	NoChallenge     Challenge = iota
+	ChallengeIssued           // there was no token
+	TokenInvalid              // the token was not accepted
+	TokenUsed                 // the token was used before
+	ChallengePassed
+)
+
+// String returns the name that operators see, "" if there was no challenge.
+func (c Challenge) String() string {
+	return [...]string{"", "issued", "invalid", "used", "passed"}[c]
 }
 
 // Flags are properties of a request.
@@ -211,7 +228,7 @@ func shardOf(n uint64) uint8 { return uint8(n * 0x9e3779b97f4a7c15 >> 32 % numSh
 // fill sets r.
 func (r *record) fill(of *ring, q *Request) {
 	r.began, r.took, r.status = q.Began.UnixNano(), q.Took, uint16(q.Status)
-	r.outcome, r.flags, r.shard, r.idHash = q.Outcome, q.Flags, shardOf(q.Source), 0
+	r.outcome, r.challenge, r.flags, r.shard, r.idHash = q.Outcome, q.Challenge, q.Flags, shardOf(q.Source), 0
 	if len(q.ID) > maxID {
 		r.idHash = maphash.String(of.seed, q.ID)
 	}

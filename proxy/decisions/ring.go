@@ -74,6 +74,7 @@ type record struct {
 	err        string
 	status     uint16
 	outcome    Outcome
+	challenge  Challenge
 	flags      Flags
 	shard      uint8 // of its key and client
 	moreClaims uint8 // limits that did not fit into claims

@@ -24,6 +24,15 @@ func (d *Decision) summarize() {
 	if d.Fallback != "" {
 		d.Summary += "; decided without the store, by on_store_failure: " + d.Fallback
 	}
+	switch d.Challenge {
+	case "":
+	case ChallengeIssued.String():
+		d.Summary += "; a challenge was issued"
+	case ChallengePassed.String():
+		d.Summary += "; it passed by step_up"
+	default:
+		d.Summary += "; a challenge was issued, because its token was " + d.Challenge
+	}
 	if d.BanBegan {
 		d.Summary += "; this refusal began a ban"
 	}

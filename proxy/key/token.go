@@ -137,6 +137,15 @@ func (e *tokenError) Error() string {
 // Unwrap returns the kind of the error.
 func (e *tokenError) Unwrap() error { return e.kind }
 
+// TokenProblem says why a token is not accepted, for its client.
+func TokenProblem(err error) string {
+	var t *tokenError
+	if errors.As(err, &t) {
+		return "the token " + t.why
+	}
+	return "there are no keys to verify the token with"
+}
+
 // Challenge returns the WWW-Authenticate of the response to a request whose key could not be read because
 // of its bearer token, and "" for all other errors (RFC 6750 section 3). The realm is a host.
 func Challenge(err error, realm string) string {

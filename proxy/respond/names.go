@@ -15,6 +15,9 @@ const (
 	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 
+	typeChallenge = "https://github.com/weir-proxy/weir/problems/challenge"
+
+	titleChallenge       = "A challenge must be solved first"
 	titleQuotaExceeded   = "Request cannot be satisfied as assigned quota has been exceeded"
 	titleReducedCapacity = "Request cannot be satisfied due to temporary server capacity constraints"
 )

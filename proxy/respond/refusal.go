@@ -106,6 +106,28 @@ func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 	return Response{Status: l.reject.status, Fields: m.fields, Body: m.body, Constant: constant}
 }
 
+// A Challenge is what a refused client may do to pass.
+type Challenge struct {
+	Name   string
+	Detail string // of the problem
+}
+
+// Challenge returns the response to a request that is refused with a challenge: 403, whatever the Reject of the route is. Its
+// Retry-After is when the request would pass without.
+func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
+	if r.Buffer == nil {
+		r.Buffer = new(Buffer)
+	}
+	m := r.Buffer
+	m.Reset()
+	m.fields = append(m.fields, Field{"Retry-After", m.formatInt(l.retryAfter(r))})
+	l.addFields(r.Verdict)
+	m.body = appendEscapedJSON(append(appendProblem(m.body, typeChallenge, titleChallenge, http.StatusForbidden), detailMember...), c.Detail)
+	m.body = appendEscapedJSON(append(m.body, `","challenge":"`...), c.Name)
+	m.body = append(appendID(append(m.body, '"'), r.RequestID), "}\n"...)
+	return m.response(http.StatusForbidden, contentProblem)
+}
+
 // overridePolicies replaces the last constant field, RateLimit-Policy, for a client with overrides, or
 // removes it if no policy is left. It reports whether it did.
 func (l *RateLimitFields) overridePolicies(v Verdict) bool {

@@ -124,7 +124,7 @@ func (r *Report) late() string {
 
 // missingFields returns notes about data that is missing in the whole log.
 func (r *Report) missingFields(o Options) (notes []string) {
-	held, hosts := false, false
+	held, hosts, challenges := false, false, false
 	for _, c := range []*config.Config{o.Config, o.Compare} {
 		if c == nil {
 			continue
@@ -133,11 +133,15 @@ func (r *Report) missingFields(o Options) (notes []string) {
 			hosts = hosts || rt.Match.Host != ""
 			for _, l := range rt.Limits {
 				held = held || l.Algorithm.HasLeases()
+				challenges = challenges || l.Mode == config.Enforce && l.StepUpKey() != nil
 			}
 		}
 	}
 	if held && r.Untimed > 0 {
 		notes = append(notes, fmt.Sprintf("the log lacks the duration of %d requests: limits on concurrent requests do not count them; log the duration ($request_time in nginx, %%D in Apache)", r.Untimed))
+	}
+	if challenges {
+		notes = append(notes, "a log does not tell who would have solved a challenge: each request that a limit with step_up refuses counts as refused")
 	}
 	if hosts && r.Hostless > 0 && o.Host == "" {
 		notes = append(notes, fmt.Sprintf("the log lacks the host of %d requests, for which localhost is assumed: log it ($host in nginx, %%v in Apache), or set --host NAME", r.Hostless))

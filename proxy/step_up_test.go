@@ -1,0 +1,307 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/proxy/decisions"
+)
+
+const challengeSecret = "a secret of the challenge, 32 bytes"
+
+// steppingUp is a route whose limit on countries challenges clients, beside one that refuses.
+const steppingUp = `
+privacy: {hash_secret: "a secret of keys"}
+keys:
+  phone: {from: "header:X-Phone", normalize: digits}
+  country: "header:X-Country"
+routes:
+  - name: send
+    match: {path: /send}
+    upstream: 'URL'
+    refund_on: {status: [5xx]}
+    limits:
+      - name: unused
+        key: country
+        rates: [2/1h, 9/1d]
+        return_on: {route: verify, key: phone}
+        step_up: {challenge: sms, rates: [3/1h, 20/1d], jwt: {secret: "a secret of the challenge, 32 bytes", leeway: 10s}}
+      - {name: total, key: global, rate: 7/1h}
+  - {name: verify, match: {path: /verify}, upstream: 'URL', limits: [{name: guesses, key: phone, rate: 100/1h}]}
+`
+
+// A solved is a token of a challenge, with the claims to change; nil removes one.
+type solved struct {
+	phone  string
+	change map[string]any
+	method jwt.SigningMethod
+	secret any
+}
+
+func (s solved) token(t *testing.T) string {
+	t.Helper()
+	now := time.Now()
+	claims := jwt.MapClaims{"challenge": "sms", "sub": s.phone, "jti": fmt.Sprint(rand.Uint64(), s.phone), "iat": now.Unix(), "exp": now.Add(time.Minute).Unix()}
+	for name, value := range s.change {
+		if claims[name] = value; value == nil {
+			delete(claims, name)
+		}
+	}
+	if s.method == nil {
+		s.method, s.secret = jwt.SigningMethodHS256, []byte(challengeSecret)
+	}
+	text, err := jwt.NewWithClaims(s.method, claims).SignedString(s.secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// sendsCode sends a code, with a token unless it is empty, and returns the problem of the response.
+func (p *testProxy) sendsCode(want int, phone, token string, more ...string) (problem map[string]any) {
+	p.Helper()
+	lines := append([]string{"X-Country: CN", "X-Phone: " + phone}, more...)
+	if token != "" {
+		lines = append(lines, "X-Challenge-Token: "+token)
+	}
+	rec := p.sends(want, "POST", "/send", lines...)
+	_ = json.Unmarshal(rec.Body.Bytes(), &problem) // responses of the upstream have no body
+	return problem
+}
+
+func (p *testProxy) challenges(limit string, result decisions.Challenge) float64 {
+	return testutil.ToFloat64(p.metrics.challenges.WithLabelValues("send", limit, result.String()))
+}
+
+func TestStepUp_ATokenPassesOnce(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newFor(t, steppingUp, use)
+		unused := solved{phone: "1"}.token(t)
+		w.sendsCode(200, "1", unused) // no challenge yet: the token is not used
+		w.sendsCode(200, "2", "")
+		problem := w.sendsCode(403, "3", "")
+		if problem["challenge"] != "sms" || problem["status"] != 403.0 || !strings.HasSuffix(problem["type"].(string), "/challenge") {
+			t.Errorf("the problem is %v; want the challenge sms", problem)
+		}
+		token := solved{phone: "+3"}.token(t) // normalized as the key is
+		w.sendsCode(200, "3", token)
+		if problem := w.sendsCode(403, "3", token); problem["challenge"] != "sms" || !strings.Contains(fmt.Sprint(problem["detail"]), "has been used") {
+			t.Errorf("the problem of a used token is %v", problem)
+		}
+		w.sendsCode(200, "1", unused)
+		w.sendsCode(403, "4", "")
+		w.sends(503, "POST", "/send?status=503", "X-Country: CN", "X-Phone: 9", "X-Challenge-Token: "+solved{phone: "9"}.token(t)) // refunded
+		w.sendsCode(200, "4", solved{phone: "4"}.token(t))
+		rec := w.sends(429, "POST", "/send", "X-Country: CN", "X-Phone: 5", "X-Challenge-Token: "+solved{phone: "5"}.token(t))
+		if got := rec.Header().Get("Retry-After"); got == "" || rec.Header().Get("RateLimit") == "" {
+			t.Errorf("the refusal at the second rate has the header %v", rec.Header())
+		}
+		w.sends(200, "POST", "/verify", "X-Phone: 4") // returns what was taken at the second rate, too
+		w.sendsCode(200, "6", solved{phone: "6"}.token(t))
+		w.sends(200, "POST", "/verify", "X-Phone: 2")
+		w.sendsCode(200, "7", "")
+		for result, want := range map[decisions.Challenge]float64{decisions.ChallengePassed: 5, decisions.ChallengeIssued: 2, decisions.TokenUsed: 1} {
+			if got := w.challenges("unused", result); got != want {
+				t.Errorf("weir_challenges_total of %s = %v; want %v", result, got, want)
+			}
+		}
+		var results []any
+		for _, line := range w.lines("request") {
+			if line["challenge"] != nil {
+				results = append(results, line["challenge"])
+			}
+		}
+		if got, want := fmt.Sprint(results), "[issued passed used passed issued passed passed passed]"; got != want {
+			t.Errorf("the log has %s; want %s", got, want)
+		}
+		found := w.Decisions(decisions.Query{Outcome: "refused", N: 100})
+		if last := found[len(found)-1]; last.Challenge != "issued" || !strings.Contains(last.Summary, "refused by send.unused 2/1h") || !strings.Contains(last.Summary, "a challenge was issued") {
+			t.Errorf("the first refusal is %+v", last)
+		}
+	})
+}
+
+func TestStepUp_RefusesOtherTokens(t *testing.T) {
+	w := newFor(t, steppingUp, func(*Options) {})
+	w.sendsCode(200, "1", "")
+	w.sendsCode(200, "1", "")
+	now := time.Now()
+	good := solved{phone: "1"}.token(t)
+	parts := strings.Split(good, ".")
+	for name, c := range map[string]struct{ token, why string }{
+		"none":              {"", "X-Challenge-Token"},
+		"another number":    {solved{phone: "2"}.token(t), "another phone"},
+		"another challenge": {solved{phone: "1", change: map[string]any{"challenge": "login"}}.token(t), "another challenge"},
+		"no challenge":      {solved{phone: "1", change: map[string]any{"challenge": nil}}.token(t), "lacks one of the claims"},
+		"no jti":            {solved{phone: "1", change: map[string]any{"jti": nil}}.token(t), "lacks one of the claims"},
+		"long jti":          {solved{phone: "1", change: map[string]any{"jti": strings.Repeat("x", 300)}}.token(t), "jti that is too long"},
+		"no sub":            {solved{phone: "1", change: map[string]any{"sub": nil}}.token(t), "lacks one of the claims"},
+		"a number as sub":   {solved{phone: "1", change: map[string]any{"sub": 1}}.token(t), "malformed"},
+		"no iat":            {solved{phone: "1", change: map[string]any{"iat": nil}}.token(t), "lacks one of the claims"},
+		"no exp":            {solved{phone: "1", change: map[string]any{"exp": nil}}.token(t), "lacks a claim"},
+		"expired":           {solved{phone: "1", change: map[string]any{"exp": now.Add(-11 * time.Second).Unix()}}.token(t), "has expired"},
+		"too old":           {solved{phone: "1", change: map[string]any{"iat": now.Add(-5*time.Minute - 11*time.Second).Unix()}}.token(t), "is too old"},
+		"of the future":     {solved{phone: "1", change: map[string]any{"iat": now.Add(time.Minute).Unix()}}.token(t), "in the future"},
+		"alg none":          {solved{"1", nil, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType}.token(t), "algorithm"},
+		"another secret":    {solved{"1", nil, jwt.SigningMethodHS256, []byte("another secret, also of 32 bytes")}.token(t), "signature"},
+		"forged":            {parts[0] + "." + strings.Split(solved{phone: "1"}.token(t), ".")[1] + "." + parts[2], "signature"},
+		"no token":          {"?", "malformed"},
+	} {
+		problem := w.sendsCode(403, "1", c.token)
+		if problem["challenge"] != "sms" || !strings.Contains(fmt.Sprint(problem["detail"]), c.why) {
+			t.Errorf("%s: the problem is %v; want %q", name, problem, c.why)
+		}
+	}
+	w.sendsCode(403, "1", good, "X-Challenge-Token: "+good)
+	w.sendsCode(200, "1", good)
+	w.sendsCode(403, "1", good)
+	if got := w.challenges("unused", decisions.TokenInvalid); got != 17 {
+		t.Errorf("%v tokens are invalid; want 17", got)
+	}
+}
+
+// The token stays good if another limit refuses the request: all or nothing.
+func TestStepUp_OtherLimitsRefuse(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newFor(t, strings.ReplaceAll(steppingUp, "rate: 7/1h", "rate: 3/1h"), use)
+		for range 2 {
+			w.sendsCode(200, "1", "")
+		}
+		w.sendsCode(200, "1", solved{phone: "1"}.token(t))
+		token := solved{phone: "1"}.token(t)
+		if problem := w.sendsCode(429, "1", token); problem["challenge"] != nil {
+			t.Errorf("the problem is %v; no challenge helps", problem)
+		}
+		if problem := w.sendsCode(429, "1", ""); problem["challenge"] != nil {
+			t.Errorf("the problem is %v; no challenge helps", problem)
+		}
+		w.sends(200, "POST", "/verify", "X-Phone: 1") // returns all three to unused, and nothing to total
+		w.sendsCode(429, "1", "")
+	})
+}
+
+// Two limits may want the same token, and one of them may refuse only when the other has stepped up.
+func TestStepUp_OneTokenForTwoLimits(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newFor(t, strings.ReplaceAll(steppingUp, "- {name: total, key: global, rate: 7/1h}",
+			"- {name: phone, key: phone, rate: 1/1h, step_up: {challenge: sms, rate: 1/1h, jwt: {secret: '"+challengeSecret+"'}}}"), use)
+		w.sendsCode(200, "1", "")
+		w.sendsCode(403, "1", "") // by phone
+		w.sendsCode(200, "2", "")
+		w.sendsCode(403, "3", "") // by unused
+		w.sendsCode(200, "1", solved{phone: "1"}.token(t))
+		if a, b := w.challenges("unused", decisions.ChallengePassed), w.challenges("phone", decisions.ChallengePassed); a != 1 || b != 1 {
+			t.Errorf("unused, phone passed %v, %v; want 1, 1", a, b)
+		}
+		w.sendsCode(429, "1", solved{phone: "1"}.token(t)) // at the second rate of phone
+	})
+}
+
+// In shadow mode nobody is challenged, and a token is not used.
+func TestStepUp_Shadow(t *testing.T) {
+	w := newFor(t, strings.Replace(steppingUp, "key: country\n", "key: country\n        mode: shadow\n", 1), func(*Options) {})
+	token := solved{phone: "1"}.token(t)
+	for range 7 {
+		w.sendsCode(200, "1", token)
+	}
+	w.sendsCode(429, "1", token)
+	if got := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("send", "unused", shadowRefused)); got != 5 {
+		t.Errorf("%v would have been refused; want 5", got)
+	}
+}
+
+// An upstream that challenges clients itself is told, and believes no client.
+func TestStepUp_SetHeader(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		var mu sync.Mutex
+		var heard []string
+		yaml := upstreamYAML(t, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, strings.Join(r.Header.Values("X-Weir-Challenge"), "+"))
+		}, "limits: [{name: ip, key: client_ip, rate: 2/1h, step_up: {challenge: captcha, rate: 1/1h, set_header: x-weir-challenge}}]")
+		w := newProxy(t, yaml, use)
+		for _, want := range []int{200, 200, 200, 429} {
+			w.sends(want, "GET", "/a", "X-Weir-Challenge: captcha")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if got := fmt.Sprintf("%q", heard); got != `["" "" "captcha"]` {
+			t.Errorf("the upstream was told %s", got)
+		}
+	})
+}
+
+// The token is for Weir alone.
+func TestStepUp_TokenIsNotForwarded(t *testing.T) {
+	seen := make(chan http.Header, 1)
+	yaml := upstreamYAML(t, func(w http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() },
+		"limits: [{name: ip, key: client_ip, rate: 2/1h, step_up: {rate: 1/1h, jwt: {secret: '"+challengeSecret+"'}}}]")
+	w := newProxy(t, yaml)
+	w.sends(200, "GET", "/a", "X-Challenge-Token: x", "X-Other: y")
+	if h := <-seen; h.Get("X-Challenge-Token") != "" || h.Get("X-Other") != "y" {
+		t.Errorf("the upstream received %v", h)
+	}
+}
+
+// Explain uses no token.
+func TestStepUp_Explain(t *testing.T) {
+	w := newFor(t, steppingUp, func(*Options) {})
+	token := solved{phone: "1"}.token(t)
+	explain := func(token string) Explanation {
+		header := map[string][]string{"X-Country": {"CN"}, "X-Phone": {"1"}}
+		if token != "" {
+			header["X-Challenge-Token"] = []string{token}
+		}
+		e, err := w.Explain(t.Context(), ExplainRequest{Method: "POST", URL: "/send", Header: header})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	if e := explain(token); e.Upstream == nil || e.Decision.Reason != "" || e.Limits[0].StepUp != "then 403 with the challenge sms, and passes with a token for its phone in X-Challenge-Token at 3/1h 20/1d" {
+		t.Errorf("before the rate is used up: %+v", e)
+	}
+	w.sendsCode(200, "1", "")
+	w.sendsCode(200, "1", "")
+	if e := explain(""); e.Answer == nil || e.Answer.Status != 403 || !strings.Contains(e.Answer.Body, `"challenge":"sms"`) {
+		t.Errorf("without a token: %+v", e.Answer)
+	}
+	for range 2 {
+		if e := explain(token); e.Upstream == nil || !e.Decision.Allowed || !strings.Contains(e.Decision.Reason, "step_up") {
+			t.Errorf("with a token: %+v", e)
+		}
+	}
+	w.sendsCode(200, "1", token)
+	if e := explain(token); e.Answer == nil || e.Answer.Status != 403 || e.Decision.Allowed {
+		t.Errorf("with a used token: %+v", e)
+	}
+}
+
+// A reset of a key gives back what it has at the rates of step_up.
+func TestStepUp_Reset(t *testing.T) {
+	w := newFor(t, strings.ReplaceAll(steppingUp, "7/1h", "70/1h"), func(*Options) {})
+	useUp := func() {
+		t.Helper()
+		w.sendsCode(200, "1", "")
+		w.sendsCode(200, "1", "")
+		for range 3 {
+			w.sendsCode(200, "1", solved{phone: "1"}.token(t))
+		}
+		w.sendsCode(429, "1", solved{phone: "1"}.token(t))
+	}
+	useUp()
+	if _, err := w.Change(t.Context(), KeyChange{KeyQuery: KeyQuery{Pairs: []KeyPair{{"country", "CN"}}}, Action: KeyReset}); err != nil {
+		t.Fatal(err)
+	}
+	useUp()
+}

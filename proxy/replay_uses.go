@@ -18,18 +18,26 @@ type uses struct {
 	trackers []*useTracker
 	// unbounded counts what the limits would count if they refused nothing, to find the rates that would have
 	// been enough.
-	unbounded *limiter.Memory
+	unbounded   *limiter.Memory
+	maxSubjects int
 }
 
-// maxSubjects is the number of subjects that are followed, and maxTrackedLimits that of the limits by which their
-// number is counted.
 const (
-	maxSubjects      = 4 << 20
+	// maxSubjects is the number of subjects that are followed, if the store has no bound of its own; with one, it is that
+	// of keys, divided by subjectShare.
+	maxSubjects  = 4 << 20
+	subjectShare = 4
+	// maxOpen is the number of requests that are followed for a subject and a limit, as many as stores note.
+	maxOpen = 64
+	// maxTrackedLimits is the number of limits by which subjects are counted.
 	maxTrackedLimits = 32
 )
 
 func newUses(g *generation, room limiter.MemoryOptions) *uses {
-	u := &uses{}
+	u := &uses{maxSubjects: maxSubjects}
+	if room.MaxKeys > 0 {
+		u.maxSubjects = min(maxSubjects, room.MaxKeys/subjectShare)
+	}
 	if slices.ContainsFunc(g.limits, func(l *limit) bool { return l.Return != nil }) {
 		u.unbounded = limiter.NewMemory(room)
 	}
@@ -42,6 +50,7 @@ type useTracker struct {
 	window    time.Duration // the longest of its limits
 	subjects  map[limiter.Key]*subjectUse
 	tallies   []*useTally
+	most      int // number of subjects
 	responses int64
 	unread    int64
 }
@@ -121,7 +130,7 @@ func (u *uses) tracker(l *limit) *useTracker {
 			return t
 		}
 	}
-	u.trackers = append(u.trackers, &useTracker{of: l.Return, window: l.longestWindow(), subjects: map[limiter.Key]*subjectUse{}})
+	u.trackers = append(u.trackers, &useTracker{of: l.Return, window: l.longestWindow(), most: u.maxSubjects, subjects: map[limiter.Key]*subjectUse{}})
 	return u.trackers[len(u.trackers)-1]
 }
 
@@ -129,6 +138,9 @@ func (u *uses) tracker(l *limit) *useTracker {
 func (u *uses) count(now time.Time, rt *routeTally, v *visit) {
 	x := &v.x
 	if x.isRepeat || x.exempt || v.refusedBy != nil || v.err != nil && !errors.Is(v.err, errRefused) {
+		return
+	}
+	if !slices.ContainsFunc(rt.limits, func(l routeLimitTally) bool { return l.uses != nil }) {
 		return
 	}
 	rule := x.refundRule(&forwardOutcome{result: v.result()})
@@ -242,7 +254,7 @@ func (t *useTally) unboundedLimit(window time.Duration) *limiter.Limit {
 	l := t.unbounded[window]
 	if l == nil {
 		conversion := cmp.Or(t.of.Conversion, 100) // with 100 % nothing is granted for what was used
-		l = &limiter.Limit{Name: t.of.ID + ":unbounded:" + limiter.WindowName(window), Rate: limiter.Rate{Count: limiter.MaxCount, Window: window}, Algorithm: limiter.Conversion, Conversion: conversion, Noted: true}
+		l = &limiter.Limit{Name: t.of.ID + ":unbounded:" + limiter.WindowName(window), Rate: limiter.Rate{Count: limiter.MaxCount, Window: window}, Algorithm: limiter.Conversion, Conversion: conversion, Memory: t.of.Memory, Noted: true}
 		t.unbounded[window] = l
 	}
 	return l
@@ -252,12 +264,15 @@ func (t *useTally) unboundedLimit(window time.Duration) *limiter.Limit {
 func (t *useTracker) add(subject limiter.Key, use openUse) {
 	s := t.subjects[subject]
 	if s == nil {
-		if len(t.subjects) >= maxSubjects {
+		if len(t.subjects) >= t.most {
 			use.tally.Untracked++
 			return
 		}
 		s = &subjectUse{}
 		t.subjects[subject] = s
+	}
+	if len(s.open) >= maxOpen*len(t.tallies) {
+		s.open = slices.Delete(s.open, 0, 1)
 	}
 	s.open = append(s.open, use)
 	first(&s.sent, use.tally.bit, &use.tally.Subjects)

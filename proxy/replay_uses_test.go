@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -118,5 +119,26 @@ func TestReplay_FloorIsEnough(t *testing.T) {
 	}
 	if all := floor(strings.Replace(yaml, "[2/1h, 3/1d]", fmt.Sprintf("[%d/1h, %d/1d]", first.Floors[0].All, first.Floors[1].All), 1)); all.Refused > 0 {
 		t.Errorf("%+v; want that nothing is refused", all)
+	}
+}
+
+// What is followed is bounded: the number of subjects, and the requests of each, of which the latest count.
+func TestUses_AreBounded(t *testing.T) {
+	u := &uses{}
+	tally := &useTally{window: time.Hour, bit: 1}
+	tracker := &useTracker{most: 1, subjects: map[limiter.Key]*subjectUse{}, tallies: []*useTally{tally}}
+	now := time.Unix(1_800_000_000, 0)
+	for i := range 100 {
+		tracker.add(limiter.KeyOf("a"), openUse{at: now.Add(time.Duration(i) * time.Minute), tally: tally, key: &KeyUse{}})
+	}
+	tracker.add(limiter.KeyOf("b"), openUse{at: now, tally: tally, key: &KeyUse{}})
+	if tally.Untracked != 1 || tally.Subjects != 1 || len(tracker.subjects[limiter.KeyOf("a")].open) != maxOpen {
+		t.Errorf("%+v, %d open", tally.UseTally, len(tracker.subjects[limiter.KeyOf("a")].open))
+	}
+	u.unbounded = limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return now }})
+	u.use(now.Add(99*time.Minute), tracker, limiter.KeyOf("a"))
+	u.use(now.Add(99*time.Minute), tracker, limiter.KeyOf("a"))
+	if tally.Used != 60 { // those within the last hour
+		t.Errorf("%d used; want 60", tally.Used)
 	}
 }

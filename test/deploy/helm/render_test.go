@@ -97,6 +97,7 @@ func objects(manifests string) (map[string]any, error) {
 		// those of others; schemas/ knows all their fields
 		"monitoring.coreos.com/v1 PodMonitor": podMonitor{}, "monitoring.coreos.com/v1 PrometheusRule": map[string]any{},
 		"gateway.networking.k8s.io/v1 HTTPRoute": httpRoute{}, "gateway.networking.k8s.io/v1 Gateway": map[string]any{},
+		"gateway.envoyproxy.io/v1alpha1 BackendTrafficPolicy": map[string]any{},
 	}
 	out := map[string]any{}
 	for text := range strings.SplitSeq("\n"+manifests, "\n---\n") {

@@ -21,6 +21,7 @@ var schemaSources = []struct{ module, path string }{
 	{"k8s.io/kubernetes@v1.37.1", "api/openapi-spec/swagger.json"},
 	{"sigs.k8s.io/gateway-api@v1.5.1", "config/crd/standard/gateway.networking.k8s.io_gateways.yaml"},
 	{"sigs.k8s.io/gateway-api@v1.5.1", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"},
+	{"github.com/envoyproxy/gateway@v1.9.1", "charts/gateway-helm/charts/crds/crds/generated/gateway.envoyproxy.io_backendtrafficpolicies.yaml"},
 	{"github.com/prometheus-operator/prometheus-operator@v0.94.0", "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml"},
 	{"github.com/prometheus-operator/prometheus-operator@v0.94.0", "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"},
 }
@@ -233,7 +234,11 @@ func TestSchemas_MistakesAreSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = append(append(text, "---\n"...), gateway...)
+	envoy, err := os.ReadFile("../examples/envoy-gateway.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = slices.Concat(text, []byte("---\n"), gateway, []byte("---\n"), envoy)
 	for right, wrong := range map[string]string{
 		"readinessProbe:":        "readynessProbe:",
 		"replicas: 3":            "replicas: three",
@@ -245,6 +250,8 @@ func TestSchemas_MistakesAreSeen(t *testing.T) {
 		"gatewayClassName":       "gatewayClass",
 		"kind: Deployment":       "kind: Deploiment",
 		"minAvailable: 2":        "minAvailable: [2]",
+		"type: Distinct":         "type: Each",
+		"unit: Minute":           "unit: Minutes",
 		"containerPort: 8080":    "containerPort: http",
 		"metadata:\n  name: api": "meta:\n  name: api",
 	} {

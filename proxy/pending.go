@@ -27,6 +27,7 @@ const pendingVersion = 1
 type OutcomeReport struct {
 	Pending []byte        // of the Answer
 	Status  int           // the status of the response
+	Refund  bool          // the permits are refunded, whatever the status; it may be 0
 	Valid   time.Duration // the time for which the caller accepts reports of a request; whole milliseconds
 }
 
@@ -34,6 +35,8 @@ type OutcomeReport struct {
 // returns permits by return_on, and releases concurrent permits. Any node of a cluster can do so, once
 // for each Pending: the store remembers that for r.Valid. Other errors than ErrSettled and ErrNotPending
 // wrap limiter.ErrUnavailable; then r may be repeated.
+//
+// With r.Refund the request did not happen: all its permits are refunded, and nothing else is done.
 func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 	x := p.exchanges.Get().(*exchange)
 	x.generation, x.admitter = p.acquire(), p.admitter
@@ -55,8 +58,10 @@ func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 	if !d.Allowed {
 		return ErrSettled
 	}
-	x.outcome = forwardOutcome{known: true, result: upstream.Result{Target: "peer", Status: r.Status}}
-	x.settleHead(r.Status)
+	x.outcome = forwardOutcome{known: true, refund: r.Refund, result: upstream.Result{Target: "peer", Status: r.Status}}
+	if !r.Refund {
+		x.settleHead(r.Status)
+	}
 	p.admitter.settle(ctx, &x.admission, &x.outcome)
 	if x.err != nil { // what was refunded is not refunded again
 		return errors.Join(limiter.ErrUnavailable, x.err, store.Refund(context.WithoutCancel(ctx), first, d.Permit))

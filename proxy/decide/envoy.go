@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -26,7 +24,6 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/respond"
-	"github.com/weir-proxy/weir/proxy/route"
 )
 
 const (
@@ -123,7 +120,7 @@ func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (*ra
 	for i, d := range r.descriptors {
 		statuses[i].code = codeOK
 		if d.negative || d.entries.Value(handleEntry) != "" {
-			h.outcomes.WithLabelValues(h.settleDescriptor(ctx, d.entries)).Inc()
+			h.outcomes.WithLabelValues(h.settleDescriptor(ctx, &r.descriptors[i])).Inc()
 			continue
 		}
 		q.Descriptors, q.Hits = append(q.Descriptors, d.entries), append(q.Hits, int64(max(1, min(costOf(d, r), maxHits))))
@@ -143,7 +140,7 @@ func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (*ra
 			count("allowed")
 			answer.upstream = slices.Clone(a.Upstream)
 			if len(a.Pendings) > 0 {
-				answer.upstream = append(answer.upstream, respond.Field{Name: handleField, Value: h.signer.sign(joinPendings(a.Pendings), began.Add(h.config.WithinOutcome))})
+				answer.upstream = append(answer.upstream, respond.Field{Name: handleField, Value: h.signer.sign(a.Pendings, began.Add(h.config.WithinOutcome))})
 			}
 			return
 		}
@@ -181,40 +178,19 @@ func (h *Handler) trustsCall(ctx context.Context) bool {
 }
 
 // settleDescriptor acts on a descriptor that reports an outcome, and returns the result for the metrics.
-// Without a handle nobody knows whose permits are meant, so nothing is refunded.
-func (h *Handler) settleDescriptor(ctx context.Context, d route.Descriptor) string {
-	code, err := strconv.Atoi(d.Value(statusEntry))
-	if d.Value(handleEntry) == "" || err != nil || code < 100 || code > 599 {
+// Negative hits without a status refund what the handle is of, however many they are. Without a handle
+// nobody knows whose permits are meant, so nothing is refunded.
+func (h *Handler) settleDescriptor(ctx context.Context, d *limitDescriptor) string {
+	r := report{Handle: d.entries.Value(handleEntry)}
+	text, hasStatus := d.entries.Find(statusEntry)
+	if hasStatus {
+		r.Status, _ = strconv.Atoi(text)
+	}
+	r.refund = d.negative && !hasStatus
+	if r.Handle == "" || !r.refund && !isStatus(r.Status) {
 		return "invalid"
 	}
-	joined, err := h.signer.open(d.Value(handleEntry), time.Now())
-	if err != nil {
-		return resultOf(err)
-	}
-	for _, pending := range splitPendings(joined) {
-		err = errors.Join(err, h.proxy.Settle(ctx, proxy.OutcomeReport{Pending: pending, Status: code, Valid: h.config.WithinOutcome}))
-	}
-	return resultOf(err)
-}
-
-// joinPendings returns several Pendings as one, each with its length.
-func joinPendings(all [][]byte) (joined []byte) {
-	for _, p := range all {
-		joined = append(binary.AppendUvarint(joined, uint64(len(p))), p...)
-	}
-	return joined
-}
-
-// splitPendings is the inverse of joinPendings.
-func splitPendings(joined []byte) (all [][]byte) {
-	for len(joined) > 0 {
-		n, size := binary.Uvarint(joined)
-		if size <= 0 || n > uint64(len(joined)-size) {
-			return nil
-		}
-		all, joined = append(all, joined[size:size+int(n)]), joined[size+int(n):]
-	}
-	return all
+	return resultOf(h.settle(ctx, r))
 }
 
 func newDescriptorStatus(s proxy.DescriptorStatus) descriptorStatus {

@@ -3,6 +3,7 @@ package decide
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -193,6 +194,30 @@ func TestEnvoy_NegativeHitsWithAHandleRefund(t *testing.T) {
 	}
 	e.wants(codeOK, sms)
 	e.wants(codeOverLimit, sms)
+}
+
+// Without a status, negative hits refund whatever the route says; a report over HTTP is the same report.
+func TestEnvoy_NegativeHitsWithoutAStatusRefund(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	kept := e.wants(codeOK, descriptor("user=ann"), descriptor("generic_key=sms", "phone=+8613800138000")).upstream[handleField]
+	back := e.wants(codeOK, descriptor("user=ann"), descriptor("generic_key=sms", "phone=+8613800138000")).upstream[handleField]
+	sms := descriptor("generic_key=sms", "phone=+8613800138000")
+	e.wants(codeOverLimit, sms)
+	e.wants(codeOK, descriptor("weir_handle="+kept)) // says nothing
+	e.wants(codeOK, descriptor("weir_handle="+kept, "status=ok"))
+	if n := testutil.ToFloat64(e.outcomes.WithLabelValues("invalid")); n != 2 {
+		t.Errorf("%v invalid outcomes, want 2", n)
+	}
+	e.wants(codeOverLimit, sms)
+	e.wants(codeOK, hits(7, negative(descriptor("weir_handle="+back))))
+	e.wants(codeOK, sms)
+	e.wants(codeOverLimit, sms)
+	for _, want := range []error{nil, proxy.ErrSettled} {
+		if err := e.settle(t.Context(), report{Handle: kept, Status: 503}); !errors.Is(err, want) {
+			t.Errorf("reported: %v, want %v", err, want)
+		}
+	}
+	e.wants(codeOK, sms)
 }
 
 func TestEnvoy_OnlyTrustedPeersAsk(t *testing.T) {

@@ -15,8 +15,8 @@ var (
 	errExpired = errors.New("the time for this outcome is over")
 )
 
-// A signer makes and checks handles. A handle is the expiry and what the outcome needs, with a MAC over
-// both (HMAC-SHA256): nobody without the secret can make one, change one, or extend its life. It
+// A signer makes and checks handles. A handle is the expiry and what the outcome needs, for each descriptor
+// of a call or for the one request, with a MAC over all (HMAC-SHA256): nobody without the secret can make one, change one, or extend its life. It
 // is text of the alphabet of base64url, so that it needs no escaping in a URL.
 type signer struct{ secret []byte }
 
@@ -30,15 +30,17 @@ func newSigner(secret string) signer {
 	return signer{random}
 }
 
-// sign returns a handle for pending that is valid until then.
-func (s signer) sign(pending []byte, until time.Time) string {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(pending)+sha256.Size), uint64(until.UnixMilli()))
-	b = append(b, pending...)
+// sign returns a handle for pendings that is valid until then.
+func (s signer) sign(pendings [][]byte, until time.Time) string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(until.UnixMilli()))
+	for _, p := range pendings {
+		b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
+	}
 	return base64.RawURLEncoding.EncodeToString(s.appendMAC(b))
 }
 
 // open returns what the outcome of a handle needs.
-func (s signer) open(handle string, now time.Time) ([]byte, error) {
+func (s signer) open(handle string, now time.Time) (pendings [][]byte, err error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(handle)
 	if err != nil || len(b) < 8+sha256.Size {
 		return nil, errForged
@@ -50,7 +52,14 @@ func (s signer) open(handle string, now time.Time) ([]byte, error) {
 	if now.UnixMilli() > int64(binary.BigEndian.Uint64(signed)) {
 		return nil, errExpired
 	}
-	return signed[8:], nil
+	for rest := signed[8:]; len(rest) > 0; {
+		n, size := binary.Uvarint(rest)
+		if size <= 0 || n > uint64(len(rest)-size) {
+			return nil, errForged // of another version
+		}
+		pendings, rest = append(pendings, rest[size:size+int(n)]), rest[size+int(n):]
+	}
+	return pendings, nil
 }
 
 // appendMAC appends the MAC of b.

@@ -121,7 +121,7 @@ func (h *Handler) decide(x *http1.Exchange, d *dialect, began time.Time) {
 			said.allowed, said.upstream, result = true, a.Upstream, "allowed"
 		}
 		if a.Pending != nil {
-			said.handle = h.signer.sign(a.Pending, began.Add(h.config.WithinOutcome))
+			said.handle = h.signer.sign([][]byte{a.Pending}, began.Add(h.config.WithinOutcome))
 		}
 		h.requests.WithLabelValues(string(d.name), result).Inc()
 		d.send(x, said)

@@ -293,19 +293,20 @@ func TestOutcome_ForgedAndExpiredChangeNothing(t *testing.T) {
 	l := listen(t, memory(), "dialect: haproxy")
 	handle := l.allowedHandle()
 	l.allowedHandle()
-	pending, err := l.signer.open(handle, time.Now())
-	if err != nil {
-		t.Fatal(err)
+	pendings, err := l.signer.open(handle, time.Now())
+	if err != nil || len(pendings) != 1 {
+		t.Fatal(len(pendings), err)
 	}
+	pending, soon := pendings[0], time.Now().Add(time.Hour)
 	flipped := []byte(handle)
 	flipped[20] ^= 1
 	for forged, want := range map[string]int{
 		string(flipped): 403, handle[:len(handle)-4]: 403, handle + "AAAA": 403, "": 400, "AAAA": 403,
-		newSigner("").sign(pending, time.Now().Add(time.Hour)):             403,
-		l.signer.sign(pending, time.Now().Add(-time.Millisecond)):          410,
-		l.signer.sign([]byte("nothing"), time.Now().Add(time.Hour)):        410,
-		l.signer.sign(append(pending, 0), time.Now().Add(time.Hour)):       410,
-		l.signer.sign(pending[:len(pending)-1], time.Now().Add(time.Hour)): 410,
+		newSigner("").sign(pendings, soon):                                            403,
+		l.signer.sign(pendings, time.Now().Add(-time.Millisecond)):                    410,
+		l.signer.sign([][]byte{[]byte("nothing")}, soon):                              410,
+		l.signer.sign([][]byte{append(pending[:len(pending):len(pending)], 0)}, soon): 410,
+		l.signer.sign([][]byte{pending[:len(pending)-1]}, soon):                       410,
 	} {
 		if got := l.ask("POST", "/decide/outcome?status=500&handle="+forged); got.status != want {
 			t.Errorf("%s: %d; want %d", forged, got.status, want)

@@ -22,6 +22,7 @@ const maxReport = 16 << 10
 type report struct {
 	Handle string `json:"handle"`
 	Status int    `json:"status"`
+	refund bool   // the permits are refunded, whatever the status
 }
 
 // errReport reports that a report cannot be read.
@@ -33,36 +34,58 @@ func (h *Handler) serveOutcome(x *http1.Exchange) {
 		send(x, problem(405, "Method Not Allowed", "report outcomes with POST"))
 		return
 	}
-	result, a := h.settle(x)
+	result, a := h.answerReport(x)
 	h.outcomes.WithLabelValues(result).Inc()
 	send(x, a)
 }
 
-// settle acts on a report. It returns the result for the metrics, and the response.
-func (h *Handler) settle(x *http1.Exchange) (result string, a respond.Response) {
+// answerReport acts on a report. It returns the result for the metrics, and the response.
+func (h *Handler) answerReport(x *http1.Exchange) (result string, a respond.Response) {
 	r, err := readReport(x)
-	var pending []byte
 	if err == nil {
-		pending, err = h.signer.open(r.Handle, time.Now())
+		err = h.settle(context.Background(), r)
 	}
-	if err == nil {
-		err = h.proxy.Settle(context.Background(), proxy.OutcomeReport{Pending: pending, Status: r.Status, Valid: h.config.WithinOutcome})
-	}
-	switch {
-	case err == nil:
-		return "settled", respond.Static(204, "", "", nil)
-	case errors.Is(err, errReport):
-		return "invalid", problem(400, "Bad Request", err.Error())
-	case errors.Is(err, errForged):
-		return "forged", problem(403, "Forbidden", err.Error())
-	case errors.Is(err, proxy.ErrSettled):
-		return "repeated", problem(409, "Conflict", err.Error())
-	case errors.Is(err, errExpired), errors.Is(err, proxy.ErrNotPending):
-		return "expired", problem(410, "Gone", err.Error())
+	switch result = resultOf(err); result {
+	case "settled":
+		return result, respond.Static(204, "", "", nil)
+	case "invalid":
+		return result, problem(400, "Bad Request", err.Error())
+	case "forged":
+		return result, problem(403, "Forbidden", err.Error())
+	case "repeated":
+		return result, problem(409, "Conflict", err.Error())
+	case "expired":
+		return result, problem(410, "Gone", err.Error())
 	}
 	a = problem(503, "Service Unavailable", "the store cannot be reached; report again")
 	a.Fields = append(a.Fields, respond.Field{Name: "Retry-After", Value: "1"})
-	return "failed", a
+	return result, a
+}
+
+// settle acts on a report, for each descriptor of a call. If that fails for one, r may be repeated: the others
+// are not settled twice.
+func (h *Handler) settle(ctx context.Context, r report) error {
+	pendings, err := h.signer.open(r.Handle, time.Now())
+	if err != nil {
+		return err
+	}
+	var failed, repeated error
+	settled := false
+	for _, pending := range pendings {
+		err := h.proxy.Settle(ctx, proxy.OutcomeReport{Pending: pending, Status: r.Status, Refund: r.refund, Valid: h.config.WithinOutcome})
+		switch {
+		case err == nil:
+			settled = true
+		case errors.Is(err, proxy.ErrSettled):
+			repeated = err
+		default:
+			failed = errors.Join(failed, err)
+		}
+	}
+	if failed != nil || settled {
+		return failed
+	}
+	return repeated
 }
 
 // resultOf returns the result of settling for the metrics.
@@ -70,6 +93,8 @@ func resultOf(err error) string {
 	switch {
 	case err == nil:
 		return "settled"
+	case errors.Is(err, errReport):
+		return "invalid"
 	case errors.Is(err, errForged):
 		return "forged"
 	case errors.Is(err, proxy.ErrSettled):
@@ -79,6 +104,8 @@ func resultOf(err error) string {
 	}
 	return "failed"
 }
+
+func isStatus(n int) bool { return n >= 100 && n <= 599 }
 
 // readReport reads a report from the query or from the body.
 func readReport(x *http1.Exchange) (r report, err error) {
@@ -97,7 +124,7 @@ func readReport(x *http1.Exchange) (r report, err error) {
 			err = json.Unmarshal(text, &r)
 		}
 	}
-	if err != nil || r.Handle == "" || r.Status < 100 || r.Status > 599 {
+	if err != nil || r.Handle == "" || !isStatus(r.Status) {
 		return r, errReport
 	}
 	return r, nil

@@ -15,12 +15,18 @@ type DescriptorField struct{ Key, Value string }
 
 // Value returns the value of an entry, "" if there is none.
 func (d Descriptor) Value(key string) string {
+	value, _ := d.Find(key)
+	return value
+}
+
+// Find returns the value of an entry, and whether there is one.
+func (d Descriptor) Find(key string) (value string, found bool) {
 	for i := range d {
 		if d[i].Key == key {
-			return d[i].Value
+			return d[i].Value, true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // A DescriptorEntry is a pattern of descriptors and its value. The pattern has all entries of the

@@ -3,9 +3,11 @@ package peers
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/weir-proxy/weir/test/await"
 )
@@ -38,7 +40,7 @@ func refused(b *bench) string {
 			b.Errorf("refused with %v; want %s once", got.header, name)
 		}
 	}
-	b.wants(400, 0, "/sms")
+	b.wants(b.refusal(400), 0, "/sms")
 	return "429 with Retry-After, RateLimit and body"
 }
 
@@ -59,11 +61,22 @@ func bodies(b *bench) string {
 	return b.sendsBody.String()
 }
 
+func keyTwice(b *bench) string {
+	b.wants(200, 0, "/sms", "X-Phone: twice")
+	b.wants(200, 0, "/sms", "X-Phone: twice")
+	for _, others := range []string{"1", "2"} {
+		b.wants(b.refusal(400), 0, "/sms", "X-Phone: twice", "X-Phone: other"+others)
+		b.wants(b.refusal(400), 0, "/sms", "X-Phone: another"+others, "X-Phone: twice")
+	}
+	return fmt.Sprint(b.refusal(400))
+}
+
 func forgedFields(b *bench) string {
 	b.wants(200, 0, "/address")
 	for _, forged := range []string{
 		"X-Forwarded-For: 198.51.100.7", "X-Original-URI: /free", "X-Forwarded-Uri: /free", "X-Original-Method: OPTIONS", "X-Forwarded-Method: OPTIONS",
 		"X-Original-Host: other", "X-Forwarded-Host: other", "X-Forwarded-Proto: https", "X-Weir-Status: 200", "X-Weir-Token: 1", "X-Real-IP: 198.51.100.7",
+		"X-Envoy-External-Address: 198.51.100.7", "X-Envoy-Original-Path: /free", "X-Envoy-Internal: true",
 	} {
 		b.wants(429, 1, "/address", forged)
 	}
@@ -96,7 +109,7 @@ func exact(b *bench) string {
 func (b *bench) handle(phone string, lines ...string) string {
 	b.Helper()
 	b.app.received()
-	b.send(0, "/sms", append(lines, "X-Phone: "+phone)...)
+	b.settled(func() { b.send(0, "/sms", append(lines, "X-Phone: "+phone)...) })
 	got := b.app.received().Get("X-Weir-Handle")
 	if got == "" {
 		b.Fatal("the application got no handle")
@@ -123,7 +136,7 @@ func reportedByPeer(b *bench) string {
 		return "-"
 	}
 	for range 3 {
-		b.wants(503, 0, "/sms", "X-Phone: peer", "X-Status: 503")
+		b.settled(func() { b.wants(503, 0, "/sms", "X-Phone: peer", "X-Status: 503") })
 	}
 	b.wants(200, 1, "/sms", "X-Phone: peer")
 	b.wants(200, 1, "/sms", "X-Phone: peer")
@@ -146,9 +159,24 @@ func forgedHandle(b *bench) string {
 
 func redisStopped(b *bench) string {
 	b.redis.Kill()
-	await.Until(b.T, "refusal without Redis", func() bool { return b.send(0, "/sms", "X-Phone: without").status == 503 })
+	await.Until(b.T, "refusal without Redis", func() bool { return b.send(0, "/sms", "X-Phone: without").status == b.refusal(503) })
 	await.Until(b.T, "the other route passes", func() bool { return b.send(0, "/address").status == 200 })
-	return "on_store_failure: 503 or allowed"
+	return fmt.Sprintf("on_store_failure: %d or allowed", b.refusal(503))
+}
+
+// weirHung keeps the bounds of time of the example.
+func weirHung(b *bench) string {
+	b.weirs[1].Signal(syscall.SIGSTOP)
+	defer b.weirs[1].Signal(syscall.SIGCONT)
+	hasty := b.peer.start(b.T, b.asks[1], strings.TrimPrefix(b.app.URL, "http://"))
+	r, err := http.NewRequest("GET", hasty+"/free", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if got := do(b.T, r); got.status != b.hung {
+		b.Errorf("%d %s while Weir is hung; want %d", got.status, got.body, b.hung)
+	}
+	return fmt.Sprint(b.hung)
 }
 
 func weirStopped(b *bench) string {

@@ -45,7 +45,11 @@ type peer struct {
 	files                         []string                        // of test/deploy/decide; the program reads the first
 	args                          func(dir, file string) []string // of the program
 	fix                           func(dir, text string) string   // what an example leaves to the system, such as folders
-	stopped                       int                             // what clients get while Weir is stopped, according to the example
+	decide                        string                          // the fields of listen.decide, without those that all have
+	listener                      string                          // of Weir, on which the peer asks
+	routes                        string                          // of Weir, with their keys
+	onlyStatus                    int                             // of all refusals; 0 if each has its own
+	stopped, hung                 int                             // what clients get while Weir is stopped, or accepts and says nothing, according to the example
 	showsRest, sendsBody, reports carried                         // it sends RateLimit on successes, the body, the outcome
 }
 
@@ -65,7 +69,7 @@ func peers() []peer {
 	same := func(_, text string) string { return text }
 	return []peer{
 		{
-			name: "nginx", files: []string{"nginx.conf"}, stopped: 500, showsRest: true,
+			name: "nginx", decide: "dialect: nginx", listener: "decide", routes: httpRoutes, files: []string{"nginx.conf"}, stopped: 500, hung: 500, showsRest: true,
 			args: func(dir, file string) []string {
 				return []string{"-p", dir, "-e", "stderr", "-c", file, "-g", "daemon off; master_process off; pid " + dir + "/pid;"}
 			},
@@ -78,12 +82,20 @@ func peers() []peer {
 			},
 		},
 		{
-			name: "haproxy", files: []string{"haproxy.cfg", "haproxy.lua"}, stopped: 503, showsRest: true, sendsBody: true, reports: true, fix: same,
+			name: "haproxy", decide: "dialect: haproxy", listener: "decide", routes: httpRoutes + bodyRoute, hung: 503, files: []string{"haproxy.cfg", "haproxy.lua"}, stopped: 503, showsRest: true, sendsBody: true, reports: true, fix: same,
 			args: func(_, file string) []string { return []string{"-db", "-f", file} },
 		},
 		{
-			name: "caddy", files: []string{"Caddyfile"}, stopped: 502, fix: same,
+			name: "caddy", decide: "dialect: caddy", listener: "decide", routes: httpRoutes, files: []string{"Caddyfile"}, stopped: 502, hung: 502, fix: same,
 			args: func(_, file string) []string { return []string{"run", "--config", file, "--adapter", "caddyfile"} },
+		},
+		{
+			// The other listener is for the application, which reports outcomes over HTTP.
+			name: "envoy", decide: `dialect: haproxy, grpc: "127.0.0.1:0"`, listener: "decide_grpc", routes: envoyRoutes, onlyStatus: 429,
+			files: []string{"envoy.yaml"}, stopped: 500, hung: 500, showsRest: true, reports: true, fix: same,
+			args: func(_, file string) []string {
+				return []string{"-c", file, "--disable-hot-restart", "--concurrency", "2", "--log-level", "warning"}
+			},
 		},
 	}
 }
@@ -108,19 +120,24 @@ func freeAddress(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))
 }
 
-// start starts the proxy with its example, in front of an application, and returns its URL. The bounds of
-// time of the example are made long, because a busy machine would reach them.
-func (p *peer) start(t *testing.T, weir, application string) string {
+// patient are the bounds of time of the examples, and longer ones, which a busy machine does not reach.
+func patient() []string { return []string{" 50ms", " 30s", " 100ms", " 30s", " 0.05s", " 30s"} }
+
+// start starts the proxy with its example, in front of an application, and returns its URL. Bounds are what is
+// replaced of those in the example, and by what.
+func (p *peer) start(t *testing.T, weir, application string, bounds ...string) string {
 	t.Helper()
 	dir, addr := t.TempDir(), freeAddress(t)
 	own := freeAddress(t)
+	port := func(addr string) string { return "port_value: " + addr[strings.LastIndexByte(addr, ':')+1:] }
 	for _, name := range p.files {
 		text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "decide", name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		replaced := p.fix(dir, strings.NewReplacer("127.0.0.1:8000", addr, "127.0.0.1:8082", weir, "127.0.0.1:8083", own, "127.0.0.1:3000", application,
-			" 50ms", " 30s", " 100ms", " 30s").Replace(string(text)))
+		replaced := p.fix(dir, strings.NewReplacer(append(bounds,
+			"127.0.0.1:8000", addr, "127.0.0.1:8082", weir, "127.0.0.1:8083", own, "127.0.0.1:3000", application,
+			"port_value: 8000", port(addr), "port_value: 8081", port(weir), "port_value: 3000", port(application))...).Replace(string(text)))
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(replaced), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,27 +9,41 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
-// config is the configuration of both Weirs: for a dialect, with the address of Redis and the routes
-// that only a peer that sends bodies can have.
+// config is the configuration of both Weirs: for the fields of a peer, the address of Redis and the peer's routes.
 const config = `
-listen: {http: none, decide: {http: "127.0.0.1:0", dialect: %s, within: 30s, secret: 0123456789abcdef}}
+listen: {http: none, decide: {http: "127.0.0.1:0", %s, within: 30s, secret: 0123456789abcdef}}
 admin: {http: "127.0.0.1:0"}
 store: redis
 redis: {addrs: [%q], timeout: 5s}
+%s`
+
+const httpRoutes = `
 keys: {phone: header:X-Phone}
 routes:
   - {name: sms, match: {path: /sms}, refund_on: {status: [5xx]}, limits: [{name: phone, key: phone, rate: 2/1h, on_store_failure: deny}]}
   - {name: many, match: {path: /many}, limits: [{name: all, key: global, rate: 50/1h}]}
   - {name: address, match: {path: /address}, limits: [{name: address, key: client_ip, rate: 1/1h, on_store_failure: allow}]}
   - {name: free, match: {path: /free}, limits: [{name: free, key: client_ip, rate: 1000/1h}]}
-%s`
+`
+
+// envoyRoutes are the same for the descriptors of envoy.yaml.
+const envoyRoutes = `
+keys: {phone: "descriptor:phone", address: "descriptor:remote_address"}
+routes:
+  - {name: sms, match: {domain: edge, descriptor: {path: /sms, phone: "*"}}, refund_on: {status: [5xx]}, limits: [{name: phone, key: phone, rate: 2/1h, on_store_failure: deny}]}
+  - {name: many, match: {domain: edge, descriptor: {path: /many, remote_address: "*"}}, limits: [{name: all, key: global, rate: 50/1h}]}
+  - {name: address, match: {domain: edge, descriptor: {path: /address, remote_address: "*"}}, limits: [{name: address, key: address, rate: 1/1h, on_store_failure: allow}]}
+  - {name: free, match: {domain: edge, descriptor: {path: /free, remote_address: "*"}}, limits: [{name: free, key: address, rate: 1000/1h}]}
+`
 
 const bodyRoute = `  - {name: body, match: {path: /body}, limits: [{name: body, key: "json:/phone", rate: 1/1h}]}
 `
@@ -40,23 +55,20 @@ type bench struct {
 	app   *application
 	redis *redistest.Server
 	weirs [2]*weirtest.Process
-	asks  [2]string // where the Weirs answer peers
 	urls  [2]string // of the peer in front of each
+
+	asks, reportsTo [2]string // where the Weirs answer the peer, and take the reports of the application
 }
 
 func newBench(t *testing.T, p *peer) *bench {
 	t.Helper()
 	b := &bench{T: t, peer: p, app: newApplication(t), redis: redistest.Start(t)}
-	more := ""
-	if p.sendsBody {
-		more = bodyRoute
-	}
 	for i := range b.weirs {
-		file := weirtest.Write(t, fmt.Sprintf(config, p.name, b.redis.Addr, more))
+		file := weirtest.Write(t, fmt.Sprintf(config, p.decide, b.redis.Addr, p.routes))
 		b.weirs[i] = weirtest.Start(t, exec.Command("weir", "-c", file))
 		serving := b.weirs[i].WaitForLog("serving", nil)
-		b.asks[i] = serving.Text("decide")
-		b.urls[i] = p.start(t, b.asks[i], strings.TrimPrefix(b.app.URL, "http://"))
+		b.reportsTo[i], b.asks[i] = serving.Text("decide"), serving.Text(p.listener)
+		b.urls[i] = p.start(t, b.asks[i], strings.TrimPrefix(b.app.URL, "http://"), patient()...)
 	}
 	return b
 }
@@ -114,13 +126,46 @@ func (b *bench) wants(status, to int, path string, lines ...string) reply {
 // reports reports an outcome to one of the Weirs and wants this status.
 func (b *bench) reports(want, to int, handle string, status int) {
 	b.Helper()
-	r, err := http.NewRequest("POST", fmt.Sprintf("http://%s/decide/outcome?handle=%s&status=%d", b.asks[to], url.QueryEscape(handle), status), nil)
+	r, err := http.NewRequest("POST", fmt.Sprintf("http://%s/decide/outcome?handle=%s&status=%d", b.reportsTo[to], url.QueryEscape(handle), status), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	if got := do(b.T, r); got.status != want {
 		b.Errorf("outcome %d of %s: %d %s; want %d", status, handle, got.status, got.body, want)
 	}
+}
+
+// refusal returns the status that a client of the peer gets for a refusal with this one.
+func (p *peer) refusal(status int) int { return cmp.Or(p.onlyStatus, status) }
+
+// settled sends a request by send and, if the peer reports outcomes, waits until it has reported.
+func (b *bench) settled(send func()) {
+	b.Helper()
+	before := b.outcomes()
+	send()
+	if b.peer.reports {
+		await.Until(b.T, "report of the peer", func() bool { return b.outcomes() > before })
+	}
+}
+
+// outcomes returns how many outcomes both Weirs have settled.
+func (b *bench) outcomes() (n int) {
+	b.Helper()
+	for _, w := range b.weirs {
+		r, err := http.NewRequest("GET", w.Admin+"/metrics", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, after, found := strings.Cut(do(b.T, r).body, "\nweir_decide_outcomes_total{result=\"settled\"} "); found {
+			line, _, _ := strings.Cut(after, "\n")
+			settled, err := strconv.Atoi(line)
+			if err != nil {
+				b.Fatal(err)
+			}
+			n += settled
+		}
+	}
+	return n
 }
 
 // A behaviour is what a peer is tried for.
@@ -136,12 +181,14 @@ func behaviours() []behaviour {
 		{"refused", refused},
 		{"RateLimit on successes", showsRest},
 		{"key in the body", bodies},
+		{"the client sends the key twice", keyTwice},
 		{"client forges fields of the peer", forgedFields},
 		{"50 of 200 over two Weirs", exact},
 		{"refund, reported by the application", reportedByApplication},
 		{"refund, reported by the peer", reportedByPeer},
 		{"handle forged or used twice", forgedHandle},
 		{"Redis stopped", redisStopped},
+		{"Weir hung", weirHung},
 		{"Weir stopped", weirStopped},
 	}
 }

@@ -12,6 +12,9 @@ import (
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
+// EnvoyListener is the Listener of calls of Envoy's rate limit service.
+const EnvoyListener = "decide/envoy"
+
 // A DescriptorQuestion is a call of Envoy's rate limit service: descriptors of one request, that are
 // all allowed together, or none. The caller has made sure that the peer may ask.
 type DescriptorQuestion struct {

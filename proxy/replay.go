@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -113,7 +114,7 @@ type visit struct {
 
 // runStages runs the stages before admit.
 func (r *Replay) runStages(q *LoggedRequest, x *exchange, v *visit) error {
-	if err := r.proxy.resolveRoute(r.generation, x); err != nil {
+	if err := r.resolveRoute(q, x); err != nil {
 		return err
 	}
 	v.route = r.routes[x.route]
@@ -122,6 +123,20 @@ func (r *Replay) runStages(q *LoggedRequest, x *exchange, v *visit) error {
 		return err
 	}
 	return r.proxy.resolveClaims(context.Background(), r.generation, x)
+}
+
+// resolveRoute determines the route of a request. Of a descriptor the log has no entries, but its route.
+func (r *Replay) resolveRoute(q *LoggedRequest, x *exchange) error {
+	if q.Listener != EnvoyListener {
+		return r.proxy.resolveRoute(r.generation, x)
+	}
+	for _, of := range r.generation.routes {
+		if of.Match.Domain != "" && of.Name == q.Route {
+			x.route = of
+			return nil
+		}
+	}
+	return routing.ErrNone
 }
 
 // finish counts a request, and settles it at the time of its end.

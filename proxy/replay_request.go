@@ -31,11 +31,13 @@ type LoggedRequest struct {
 	// Body is the complete body if HasBody is true.
 	Body    string
 	HasBody bool
-	// Own reports that the line is of Weir's own log; only then what follows may be set. Keys is the field
+	// Own reports that the line is of Weir's own log; only then what follows may be set. Route is the route that
+	// matched, and Listener what the request came by if it was not to be forwarded. Keys is the field
 	// keys, which identifies the keys of the request. Limit is the limit that refused the request, and
 	// List the list that decided about it. Repeated reports that the request repeated one that was
 	// counted, and Rejected that it was rejected before limits were evaluated.
 	Own                bool
+	Route, Listener    string
 	Keys, Limit, List  string
 	Repeated, Rejected bool
 	// CachedRefusal names the limits whose refusal the store repeated, without evaluating the others.

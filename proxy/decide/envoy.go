@@ -27,10 +27,9 @@ import (
 )
 
 const (
-	envoyListener = "decide/envoy"
-	envoyService  = "envoy.service.ratelimit.v3.RateLimitService"
-	envoyMethod   = "/" + envoyService + "/ShouldRateLimit"
-	maxCall       = 1 << 20 // bytes of a request
+	envoyService = "envoy.service.ratelimit.v3.RateLimitService"
+	envoyMethod  = "/" + envoyService + "/ShouldRateLimit"
+	maxCall      = 1 << 20 // bytes of a request
 	// The entries of a descriptor that reports the outcome of a request.
 	handleEntry = "weir_handle"
 	statusEntry = "status"
@@ -109,7 +108,7 @@ func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (*ra
 		return nil, status.Error(codes.InvalidArgument, "a domain and at least one descriptor are needed")
 	}
 	q := &proxy.DescriptorQuestion{
-		Listener: envoyListener, Domain: r.domain, Method: "POST", Path: envoyMethod,
+		Listener: proxy.EnvoyListener, Domain: r.domain, Method: "POST", Path: envoyMethod,
 		Deadline: began.Add(h.config.Within), Hold: h.config.WithinOutcome,
 	}
 	if due, ok := ctx.Deadline(); ok && due.Before(q.Deadline) {

@@ -94,7 +94,7 @@ func (r *record) finishOwn() {
 	}
 	switch {
 	case !r.Own:
-		r.Limit, r.List, r.Keys, r.CachedRefusal, r.Repeated, r.isSample = "", "", "", "", false, false
+		r.Route, r.Listener, r.Limit, r.List, r.Keys, r.CachedRefusal, r.Repeated, r.isSample = "", "", "", "", "", "", false, false
 	case r.forwarded:
 	case r.Limit != "" || r.List != "" && r.Status == http.StatusForbidden:
 		r.Status = 0 // the status that the upstream would have sent is unknown

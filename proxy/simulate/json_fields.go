@@ -72,6 +72,10 @@ func (j *jsonReader) setRole(is role, v scalar) bool {
 		r.List = value
 	case roleKeys:
 		r.Keys = value
+	case roleRoute:
+		r.Route = value
+	case roleListener:
+		r.Listener = value
 	case roleCached:
 		r.CachedRefusal = value
 	case roleDecided:

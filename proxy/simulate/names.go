@@ -37,6 +37,8 @@ const (
 	roleLimit    // the limit that refused the request, in Weir's own log
 	roleList     // the list that decided
 	roleKeys     // what identifies the keys
+	roleRoute    // the route that matched
+	roleListener // what the request came by
 	roleSample   // one request of so many is logged
 	roleCached   // the limits whose refusal was repeated
 	roleDecided  // when the limits decided
@@ -77,6 +79,8 @@ func commonNames() map[string]name {
 		roleLimit:    "limit",
 		roleList:     "list",
 		roleKeys:     "keys",
+		roleRoute:    "route",
+		roleListener: "listener",
 		roleSample:   "sample",
 		roleCached:   "cached_refusal",
 		roleDecided:  "decided_at",

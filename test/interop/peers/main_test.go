@@ -82,11 +82,11 @@ func peers() []peer {
 			},
 		},
 		{
-			name: "haproxy", decide: "dialect: haproxy", listener: "decide", routes: httpRoutes + bodyRoute, hung: 503, files: []string{"haproxy.cfg", "haproxy.lua"}, stopped: 503, showsRest: true, sendsBody: true, reports: true, fix: same,
+			name: "haproxy", decide: "dialect: haproxy", listener: "decide", routes: httpRoutes + bodyRoute, hung: 504, files: []string{"haproxy.cfg", "haproxy.lua"}, stopped: 503, showsRest: true, sendsBody: true, reports: true, fix: same,
 			args: func(_, file string) []string { return []string{"-db", "-f", file} },
 		},
 		{
-			name: "caddy", decide: "dialect: caddy", listener: "decide", routes: httpRoutes, files: []string{"Caddyfile"}, stopped: 502, hung: 502, fix: same,
+			name: "caddy", decide: "dialect: caddy", listener: "decide", routes: httpRoutes, files: []string{"Caddyfile"}, stopped: 502, hung: 504, fix: same,
 			args: func(_, file string) []string { return []string{"run", "--config", file, "--adapter", "caddyfile"} },
 		},
 		{

@@ -18,6 +18,9 @@ func (b *bench) contestants(w workload) []contestant {
 	if b.other != "" {
 		out = append(out, b.weir("weir-other", b.other, w))
 	}
+	if w.fields != "" {
+		return out
+	}
 	if b.goPeer != "" && w.limits <= 1 && w.routes == 0 && !w.tls && !w.http2 && !w.log {
 		out = append(out, b.reverseProxy(w))
 	}
@@ -63,7 +66,10 @@ func (b *bench) weir(name, binary string, w workload) contestant {
 		routes.WriteString("    limits:\n")
 	}
 	for i := range w.limits {
-		fmt.Fprintf(&routes, "    - {name: key%d, key: {from: \"header:X-Api-Key\"}, rate: %d/1s}\n", i, w.limit<<(4*i))
+		fmt.Fprintf(&routes, "    - {name: key%d, key: {from: \"header:X-Api-Key\"}, rate: %d/1s, %s}\n", i, w.limit<<(4*i), w.fields)
+	}
+	if w.fields == conversion {
+		routes.WriteString("  - {name: verify, match: {methods: [POST], path: /verify}, upstream: up, limits: [{key: \"header:X-Api-Key\", rate: 100/1s}]}\n")
 	}
 	path := b.write(name+".yaml", fmt.Sprintf(`listen: {%s}
 admin: {http: "127.0.0.1:0"}

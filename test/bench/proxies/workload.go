@@ -16,13 +16,19 @@ type workload struct {
 	rate       int  // requests a second, sent whether or not answers come; 0 is as many as answers allow
 	idle       int  // connections beside those of the load that say nothing
 	log        bool
-	sameFields bool // beside an nginx that sets the fields that Weir sets, as well
+	fields     string // more fields of Weir's limits, which no other contestant has
+	sameFields bool   // beside an nginx that sets the fields that Weir sets, as well
 }
 
 const (
 	short  = 1 << 10
 	middle = 100 << 10
 	long   = 10 << 20
+)
+
+const (
+	conversion = `return_on: {route: verify, key: "header:X-Api-Key"}, conversion: 35%, mode: enforce`
+	stepUp     = `step_up: {rate: 100/1s, jwt: {secret: "a secret for tokens of challenges"}}`
 )
 
 func workloads() []workload {
@@ -35,6 +41,10 @@ func workloads() []workload {
 		{name: "limits-3", what: "as memory, with three limits on the key", limit: 100, limits: 3, keys: 10_000},
 		{name: "limits-6", what: "as memory, with six limits on the key", limit: 100, limits: 6, keys: 10_000},
 		{name: "redis-limits-3", what: "as redis, with three limits on the key", limit: 100, limits: 3, keys: 10_000, store: "redis"},
+		{name: "conversion", what: "as memory, of requests that are not used, with 35% as the least conversion", limit: 100, keys: 10_000, fields: conversion},
+		{name: "redis-conversion", what: "as conversion, in Redis", limit: 100, keys: 10_000, store: "redis", fields: conversion},
+		{name: "step-up", what: "as memory, with step_up, which no request needs", limit: 100, keys: 10_000, fields: stepUp},
+		{name: "redis-step-up", what: "as step-up, in Redis", limit: 100, keys: 10_000, store: "redis", fields: stepUp},
 		{name: "routes-1000", what: "as plain, by the last of 1,000 routes", keys: 1, routes: 1000},
 		{name: "down-100k", what: "as plain, answers of 100 KiB", keys: 1, answer: middle},
 		{name: "down-10m", what: "as plain, answers of 10 MiB", keys: 1, answer: long},

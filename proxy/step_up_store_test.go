@@ -147,3 +147,57 @@ func TestStepUp_StoreFailsInBetween(t *testing.T) {
 type acceptAll struct{}
 
 func (acceptAll) solution(*limit) (limiter.Claim, error) { return limiter.Claim{}, nil }
+
+// Over days of requests at any times, no hour has more than the rates allow, and a token passes once.
+func TestStepUp_NoWindowHasTooMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newProxy(t, strings.NewReplacer("'URL'", "echo", "[2/1h, 9/1d]", "[2/1h, 90/1d]", "[3/1h, 20/1d]", "[3/1h, 200/1d]", "rate: 7/1h", "rate: 4/1h").Replace(steppingUp))
+		r := rand.New(rand.NewPCG(1, 2))
+		granted, used, results := map[string][]time.Time{}, map[string]bool{}, map[int]int{}
+		token := ""
+		for range 800 {
+			time.Sleep(time.Duration(r.IntN(1000)) * time.Second) // virtual
+			carried := ""
+			switch r.IntN(3) {
+			case 0:
+				token = solved{phone: "1"}.token(t)
+				carried = token
+			case 1:
+				carried = token // perhaps used, perhaps too old
+			}
+			lines := []string{"X-Country: CN", "X-Phone: 1"}
+			if carried != "" {
+				lines = append(lines, "X-Challenge-Token: "+carried)
+			}
+			rec := w.send("POST", "/send", lines...)
+			results[rec.Code]++
+			if rec.Code != http.StatusOK {
+				continue
+			}
+			rate := "first"
+			if strings.Contains(rec.Header().Get("RateLimit-Policy"), "q=3;") {
+				if rate = "second"; used[carried] || carried == "" {
+					t.Fatal("a token passed twice, or none passed")
+				}
+				used[carried] = true
+			}
+			for _, name := range []string{rate, "total"} {
+				granted[name] = append(granted[name], time.Now())
+			}
+		}
+		for name, most := range map[string]int{"first": 2, "second": 3, "total": 4} {
+			at := granted[name]
+			for i := range at {
+				if i >= most && at[i].Sub(at[i-most]) < time.Hour {
+					t.Errorf("%s: more than %d within an hour of %v", name, most, at[i])
+				}
+			}
+			if len(at) < 100 {
+				t.Errorf("%s: only %d are granted", name, len(at))
+			}
+		}
+		if results[403] < 100 || results[429] < 100 {
+			t.Errorf("status and requests: %v; want all of 200, 403 and 429", results)
+		}
+	})
+}

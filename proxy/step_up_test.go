@@ -164,6 +164,8 @@ func TestStepUp_RefusesOtherTokens(t *testing.T) {
 	w.sendsCode(403, "1", good, "X-Challenge-Token: "+good)
 	w.sendsCode(200, "1", good)
 	w.sendsCode(403, "1", good)
+	w.sendsCode(200, "1", solved{phone: "1", change: map[string]any{"jti": "same"}}.token(t))
+	w.sendsCode(403, "1", solved{phone: "1", change: map[string]any{"jti": "same", "iss": "another text with the same id"}}.token(t))
 	if got := w.challenges("unused", decisions.TokenInvalid); got != 17 {
 		t.Errorf("%v tokens are invalid; want 17", got)
 	}
@@ -239,6 +241,19 @@ func TestStepUp_SetHeader(t *testing.T) {
 			t.Errorf("the upstream was told %s", got)
 		}
 	})
+}
+
+// Without keys no token is accepted, and nobody passes by a token that anybody can sign.
+func TestStepUp_WithoutKeys(t *testing.T) {
+	w := newFor(t, strings.ReplaceAll(steppingUp, `secret: "`+challengeSecret+`"`, "secret: '${WEIR_NO_SUCH_SECRET:-}'"), func(*Options) {})
+	w.sendsCode(200, "1", "")
+	w.sendsCode(200, "1", "")
+	for _, secret := range []string{challengeSecret, "x"} {
+		token := solved{"1", nil, jwt.SigningMethodHS256, []byte(secret)}.token(t)
+		if problem := w.sendsCode(403, "1", token); !strings.Contains(fmt.Sprint(problem["detail"]), "no keys") {
+			t.Errorf("the problem is %v; want that there are no keys", problem)
+		}
+	}
 }
 
 // The token is for Weir alone.

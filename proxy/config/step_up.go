@@ -101,6 +101,14 @@ func (l *limits) challenged(f *stepUpForm, limit *Limit, s *StepUp) {
 	if s.MaxAge = cmp.Or(time.Duration(f.MaxAge), tokenAge); s.MaxAge > longestToken {
 		l.Wrong(&f.MaxAge, "is longer than a token may be valid", "write at most 1d")
 	}
+	if s.Tokens.Leeway() > longestToken {
+		l.Wrong(f, "the leeway of its jwt is longer than a token may be valid", "write at most 1d there")
+	}
+	l.boundTo(f, limit, s)
+}
+
+// boundTo compiles the key whose value a token has.
+func (l *limits) boundTo(f *stepUpForm, limit *Limit, s *StepUp) {
 	pointer := any(f)
 	if s.Key = limit.Key; limit.Subject() != nil {
 		s.Key = limit.Subject()

@@ -40,6 +40,7 @@ type admission struct {
 	shadowRefusals []refusal        // what limits in shadow mode would have refused
 	steps          *stepsUp         // nil unless limits with step_up have refused the request; see stepUp
 	shadowNotes    []shadowNote     // what is noted of those for which permits would be returned
+	sends          []limiter.Claim  // what counts the request once it has ended, see countSends
 	ofShare        sharePermit      // what was taken of this node's share besides; see takeWithinShare
 	takenPermits   []takenPermit    // the permits that were taken, with their stores
 
@@ -76,7 +77,7 @@ func (a *admission) reset() {
 	a.waited, a.waitTime, a.banned = false, 0, false
 	a.shadowSets, a.shadowsTaken = a.shadowSets[:0], false
 	a.shadowRefusals, a.shadowNotes = a.shadowRefusals[:0], a.shadowNotes[:0]
-	a.takenPermits = a.takenPermits[:0]
+	a.takenPermits, a.sends = a.takenPermits[:0], a.sends[:0]
 	a.settled.pending = a.settled.pending[:0]
 	a.settled.refunded, a.err, a.admitter = false, nil, nil
 	a.settled.started = a.settled.started[:0]

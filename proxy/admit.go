@@ -123,6 +123,9 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		return a.refuse(ctx, q, store)
 	}
 	q.addTaken(store, q.claims, &q.decision, q.idempotent.firstUse)
+	if q.route.countsSends && err == nil {
+		a.countTaken(q, q.claims)
+	}
 	if err == nil { // an unreachable store is not called again for the same request
 		a.decideShadow(ctx, q)
 	}

@@ -1,8 +1,15 @@
 package proxy
 
 import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -55,6 +62,77 @@ func (h *healthCollector) Collect(to chan<- prometheus.Metric) {
 				value = 1
 			}
 			to <- prometheus.MustNewConstMetric(h.Desc, prometheus.GaugeValue, value, from.Name, s.Target)
+		}
+	}
+}
+
+const (
+	// countriesShown is the number of countries with metrics of their own, those with most requests on this node.
+	countriesShown = 20
+	// sendsTimeout bounds the calls to the store by one collection.
+	sendsTimeout = time.Second
+)
+
+// A sendsCollector collects, for limits with return_on on countries, what the store says of the countries with most
+// requests. The values of other keys are not fit for labels: there are too many, and they are those of persons.
+type sendsCollector struct {
+	open, allowed, ratio *prometheus.Desc
+	proxy                *Proxy
+}
+
+// registerSends registers the collector of p.
+func registerSends(r prometheus.Registerer, p *Proxy) {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("weir_"+name, help, append([]string{"route", "limit", "country"}, labels...), nil)
+	}
+	r.MustRegister(&sendsCollector{
+		desc("sends_open", "Permits of a limit with return_on that are taken, and neither refunded nor returned, on all nodes; of the countries with most requests on this node.", "window"),
+		desc("limit_allowed", "Permits of such a limit that may be open now.", "window"),
+		desc("conversion_ratio", "Part of the requests within the longest window of such a limit whose permits were returned, 0 to 1, on all nodes."),
+		p,
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (s *sendsCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{s.open, s.allowed, s.ratio} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector. What the store does not tell in time is left out.
+func (s *sendsCollector) Collect(to chan<- prometheus.Metric) {
+	var countries []*limit
+	for _, l := range s.proxy.current.Load().countingSends(sends.Query{}) {
+		if l.Key.Of != nil && l.Key.Part.Kind == key.Country && !l.Key.Sensitive {
+			countries = append(countries, l)
+		}
+	}
+	if len(countries) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sendsTimeout)
+	defer cancel()
+	q := sends.Query{N: countriesShown}
+	all, err := s.proxy.Sends(ctx, q, s.proxy.TopSends(q))
+	if err != nil {
+		return
+	}
+	for _, l := range countries {
+		i := slices.IndexFunc(all, func(one sends.LimitCounts) bool { return one.Route == l.Route && one.Limit == l.Name })
+		if i < 0 {
+			continue // another configuration is served meanwhile
+		}
+		for _, k := range all[i].Keys {
+			labels := []string{l.Route, l.Name, strings.TrimPrefix(k.Masked, l.Key.Name+"=")}
+			for _, r := range k.Rates {
+				window := append(slices.Clone(labels), r.Window)
+				to <- prometheus.MustNewConstMetric(s.open, prometheus.GaugeValue, float64(r.Open), window...)
+				to <- prometheus.MustNewConstMetric(s.allowed, prometheus.GaugeValue, float64(r.Allowed), window...)
+			}
+			if k.Sent > 0 {
+				to <- prometheus.MustNewConstMetric(s.ratio, prometheus.GaugeValue, k.Ratio, labels...)
+			}
 		}
 	}
 }

@@ -121,7 +121,8 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	r.settles = r.settles || r.holds || l.Count != nil
 	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
 	l.refusalLimit, l.shadowNotes = refusalLimit(from), shadowNotes(from)
-	l.trust = trustLimit(from)
+	l.trust, l.sends = trustLimit(from), newSends(from, l.shadowNotes)
+	r.countsSends = r.countsSends || l.sends != nil && l.Mode == config.Enforce
 	r.trusts = r.trusts || l.trust != nil
 	r.addKey(l.Key)
 	for _, s := range []*key.Spec{l.Distinct, l.Subject(), l.PriceKey(), l.StepUpKey()} {
@@ -198,11 +199,7 @@ func refusalLimit(of *config.Limit) limiter.Limit {
 	if of.Penalty == nil {
 		return limiter.Limit{}
 	}
-	rate := limiter.Rate{Count: of.Penalty.After}
-	for _, counted := range of.Rates {
-		rate.Window = max(rate.Window, counted.Window)
-	}
-	return limiter.Limit{Name: of.ID + ":refused", Rate: rate}
+	return limiter.Limit{Name: of.ID + ":refused", Rate: limiter.Rate{Count: of.Penalty.After, Window: longestWindow(of.Rates)}}
 }
 
 // addRates adds a window to the route for each rate of a limit.

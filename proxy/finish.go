@@ -45,6 +45,7 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 	if x.outcome.known {
 		p.admitter.settle(ctx, &x.admission, &x.outcome)
 	}
+	p.admitter.countSends(x.sends)
 	x.stopRenewing()
 	if x.route != nil && x.route.hasBudgets {
 		p.metrics.countSpending(&x.admission)

@@ -62,6 +62,7 @@ type proxyMetrics struct {
 	resets           *prometheus.CounterVec
 	returns          *prometheus.CounterVec
 	shadowWrong      *prometheus.CounterVec
+	sends            *prometheus.CounterVec
 	waits            *prometheus.CounterVec
 	challenges       *prometheus.CounterVec
 	waiting          *prometheus.GaugeVec
@@ -114,6 +115,7 @@ func newMetrics(r prometheus.Registerer) *proxyMetrics {
 	m.resets = counter("cooldown_resets_total", "Cooldowns reset by a response on another route.", "route", "limit")
 	m.returns = counter("returns_total", "Requests whose permits a limit has returned because of a response on another route.", "route", "limit")
 	m.shadowWrong = counter("shadow_wrong_total", "Requests that a limit in shadow mode would have refused, and whose permits a response on another route would have returned later.", "route", "limit")
+	m.sends = counter("sends_total", "Requests that a limit with return_on counted on this node, and of these the ones that were refunded, and whose permits a response returned (verified).", "route", "limit", "outcome")
 	m.waits = counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result")
 	m.challenges = counter("challenges_total", "Requests over the rate of a limit with step_up, by result: a challenge was issued, its token was invalid or used, or it passed.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests waiting for a permit."}, []string{"route", "limit"})

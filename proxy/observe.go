@@ -201,6 +201,8 @@ func (x *exchange) countKeys(minute int64) {
 		x.countKey(of, minute, x.claims.claims[from].Key)
 		if refused {
 			x.countRefusedKey(of, minute, x.claims.claims[from].Key)
+		} else if x.decision.Allowed {
+			x.countSend(of, minute, x.claims.claims[from].Key)
 		}
 	}
 }
@@ -212,6 +214,7 @@ func (x *exchange) countShadowKey(t *takenPermit, minute int64) {
 		return
 	}
 	x.countKey(of, minute, t.claims.claims[0].Key)
+	x.countSend(of, minute, t.claims.claims[0].Key)
 	if slices.ContainsFunc(x.shadowRefusals, func(s refusal) bool { return s.window.of == of }) {
 		x.countRefusedKey(of, minute, t.claims.claims[0].Key)
 	}
@@ -219,6 +222,13 @@ func (x *exchange) countShadowKey(t *takenPermit, minute int64) {
 
 func (x *exchange) countKey(of *limit, minute int64, k limiter.Key) {
 	of.top.Count(minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+}
+
+// countSend counts a request by its key for a limit with return_on.
+func (x *exchange) countSend(of *limit, minute int64, k limiter.Key) {
+	if of.sends != nil {
+		of.top.CountSend(minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+	}
 }
 
 func (x *exchange) countRefusedKey(of *limit, minute int64, k limiter.Key) {
@@ -285,6 +295,9 @@ func (g *generation) setCounters(o *decisions.Observer) {
 	made := map[string]*decisions.Counter{}
 	for _, l := range g.limits[:min(len(g.limits), decisions.MaxCounters)] {
 		made[l.ID] = o.Counter(l.ID, l.Key)
+		if l.sends != nil {
+			made[l.ID] = made[l.ID].WithSends(longestWindow(l.Rates))
+		}
 	}
 	for _, r := range g.routes {
 		for _, l := range r.limits {

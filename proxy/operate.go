@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/sends"
 )
 
 // A KeyResult is the result of a change. It does not contain the value of the key.
@@ -147,6 +148,9 @@ func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 	if c.Action != limiter.ActionGrant {
 		claims = t.claimsOn(t.allWindows())
 	}
+	if t.limit.sends != nil && c.Action == limiter.ActionReset { // what was sent is forgotten with what is open
+		claims = append(claims, t.limit.sends.OfKey(t.key)...)
+	}
 	if t.limit.Penalty != nil && c.Action != limiter.ActionReset {
 		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.refusalLimit })
 	}
@@ -172,6 +176,9 @@ func (p *Proxy) applyChange(ctx context.Context, g *generation, t *keyTarget, c 
 	if err != nil && !t.away {
 		return done, err
 	}
+	if n := t.mostGranted(done.granted); n > 0 && t.limit.sends != nil {
+		a.countSends(t.limit.sends.Claims(sends.Refunded, t.key, n))
+	}
 	if t.away {
 		done.later = a.deferred.add(g.deferChange(t, c, claims))
 		if t.limit.OnStoreFailure != config.Local {
@@ -187,6 +194,17 @@ func (p *Proxy) applyChange(ctx context.Context, g *generation, t *keyTarget, c 
 	// If it cannot be announced, the store has the change; other nodes miss it only in their fallbacks.
 	done.everywhere = a.announcer == nil || a.announce(ctx, c, claims) == nil
 	return done, nil
+}
+
+// mostGranted returns what a grant has given back in the longest window.
+func (t *keyTarget) mostGranted(granted []int64) (n int64) {
+	longest := time.Duration(0)
+	for i := range min(len(granted), len(t.windows)) {
+		if w := t.windows[i].Rate.Window; w > longest {
+			longest, n = w, granted[i]
+		}
+	}
+	return n
 }
 
 // applyToStore applies c to the store. It looks first whether the store answers: one that hangs would carry out

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,8 +12,10 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/sends"
 )
 
 // ErrKeyQuery reports that a query about a key, or a change of it, is not valid: no limit counts by
@@ -189,4 +193,111 @@ func (g *generation) keyName(text string) string {
 		return text
 	}
 	return key.CanonicalName(text)
+}
+
+// countingSends returns the limits with return_on that q selects.
+func (g *generation) countingSends(q sends.Query) (all []*limit) {
+	for _, l := range g.limits {
+		if l.sends != nil && (q.Route == "" || l.isOf(q.Route)) && (q.Limit == "" || l.Name == q.Limit) {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// TopSends returns the keys of limits with return_on of which most requests were not refused on this node, within the longest
+// window of each limit and since this node was started.
+func (p *Proxy) TopSends(q sends.Query) decisions.Top {
+	g := p.current.Load()
+	now, top := p.shared.observer.Minute(time.Now()), decisions.Top{}
+	for _, l := range g.countingSends(q) {
+		list := l.top.TopSends(now, q.N, g.view())
+		list.Route, list.Limit = l.Route, l.Name
+		top.Limits = append(top.Limits, list)
+	}
+	return top
+}
+
+// Sends returns what became of the requests that limits with return_on count, of all keys and of those that top lists. The
+// numbers are those of the store. Errors wrap limiter.ErrUnavailable.
+func (p *Proxy) Sends(ctx context.Context, q sends.Query, top decisions.Top) ([]sends.LimitCounts, error) {
+	ctx, cancel := context.WithTimeout(ctx, operateTimeout)
+	defer cancel()
+	g, all := p.current.Load(), []sends.LimitCounts{}
+	for _, l := range g.countingSends(q) {
+		counted, err := p.admitter.readSends(ctx, l.sends.OfAll())
+		if err != nil {
+			return nil, err
+		}
+		out := sends.LimitCounts{
+			Route: l.Route, Limit: l.Name, Key: l.Key.Name, Mode: string(l.Mode), ReturnOn: l.Return.Route, Subject: l.Return.Subject.Name,
+			Conversion: l.Conversion, Window: limiter.WindowName(longestWindow(l.Rates)), StepUp: l.StepUp != nil, All: l.sends.ReadAll(counted), Keys: []sends.KeyCounts{},
+		}
+		if l.Trust > 0 {
+			out.Trust = limiter.WindowName(l.Trust)
+		}
+		if l.plans != nil || l.hashed != nil {
+			out.Note = "of keys with a plan, or listed by hash, the rates are those of the limit itself"
+		}
+		for _, list := range top.Limits {
+			if list.Route != l.Route || list.Limit != l.Name {
+				continue
+			}
+			out.Floor = list.Requests.Floor
+			for _, entry := range list.Requests.Keys {
+				id, found, err := g.redact.readKeyID(entry.ID)
+				if err != nil || !found {
+					continue // of a node that has not got the salt of the cluster yet
+				}
+				k, err := p.admitter.sendsOfKey(ctx, l, id)
+				if err != nil {
+					return nil, err
+				}
+				k.Masked, k.Hash, k.ID = entry.Masked, entry.Hash, entry.ID
+				out.Keys = append(out.Keys, k)
+			}
+		}
+		slices.SortStableFunc(out.Keys, func(a, b sends.KeyCounts) int { return cmp.Compare(b.Sent, a.Sent) })
+		all = append(all, out)
+	}
+	return all, nil
+}
+
+// sendsOfKey returns the numbers of a key of a limit.
+func (a *admitter) sendsOfKey(ctx context.Context, l *limit, id limiter.Key) (k sends.KeyCounts, err error) {
+	t := keyTarget{limit: l, key: id, windows: l.windows}
+	t.override()
+	claims := t.claimsUnder(id, t.windows)[:len(t.windows)] // without that of a penalty
+	statuses, err := a.readSends(ctx, append(claims, l.sends.OfKey(id)...))
+	if err != nil {
+		return k, err
+	}
+	longest, open := time.Duration(0), int64(0)
+	for i, w := range t.windows {
+		s := statuses[i]
+		k.Rates = append(k.Rates, sends.RateCounts{Rate: w.of.RateText(w.Rate), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
+		if w.Rate.Window > longest {
+			longest, open = w.Rate.Window, s.Used
+		}
+		switch {
+		case s.Overflow:
+			k.Unknown = "memory for keys is used up: the key shares its counts with others"
+		case s.Unreadable:
+			k.Unknown = "the store has a value of another type for the key; a reset repairs it"
+		}
+	}
+	if k.Unknown != "" {
+		return sends.KeyCounts{Rates: []sends.RateCounts{}, Unknown: k.Unknown}, nil
+	}
+	k.Counts = l.sends.ReadKey(open, statuses[len(t.windows):])
+	return k, nil
+}
+
+// readSends returns the statuses of claims.
+func (a *admitter) readSends(ctx context.Context, claims []limiter.Claim) ([]limiter.KeyStatus, error) {
+	in, err := a.sharedStore().Inspect(ctx, claims)
+	if err != nil {
+		return nil, fmt.Errorf("read what was sent: %w", err)
+	}
+	return in.Statuses, nil
 }

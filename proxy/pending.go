@@ -63,6 +63,7 @@ func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 		x.settleHead(r.Status)
 	}
 	p.admitter.settle(ctx, &x.admission, &x.outcome)
+	p.admitter.countSends(x.sends)
 	if x.err != nil { // what was refunded is not refunded again
 		return errors.Join(limiter.ErrUnavailable, x.err, store.Refund(context.WithoutCancel(ctx), first, d.Permit))
 	}

@@ -149,6 +149,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 	}
 	m.registerHealth(o.Registry, p)
 	m.registerMemory(o.Registry, p.admitter)
+	registerSends(o.Registry, p)
 	p.buffers.Register(o.Registry)
 	return p, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -134,7 +135,7 @@ func (a *admitter) settle(ctx context.Context, q *admission, o *forwardOutcome) 
 
 // needsRefund reports whether settling a needs a call to a store, or waits for one.
 func (a *admission) needsRefund(o *forwardOutcome) bool {
-	if len(a.settled.started) > 0 {
+	if len(a.settled.started)+len(a.sends) > 0 {
 		return true
 	}
 	rule := a.refundRule(o)
@@ -181,9 +182,13 @@ func (a *admitter) collectRefunds(q *admission, t *takenPermit, rule refundRule)
 		}
 		t.refunded[i] = true
 		q.settled.pending = append(q.settled.pending, *c)
-		if of != last {
+		if of != last && !t.permit.IsZero() { // one that shadow mode would have refused has taken nothing
 			q.settled.refunded = true
 			a.metrics.refunds.WithLabelValues(of.Route, of.Name).Inc()
+			if of.sends != nil && !t.claims.windows[i].isStepUp {
+				q.sends = append(q.sends, of.sends.Claims(sends.Refunded, c.Key, c.Cost)...)
+				a.metrics.sends.WithLabelValues(of.Route, of.Name, sends.Refunded.String()).Inc()
+			}
 			last = of
 		}
 	}

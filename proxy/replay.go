@@ -64,6 +64,9 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 	r.proxy, r.generation = p, p.current.Load()
 	r.tally = newTallies(r.generation, o.Top, newUses(r.generation, room))
 	for _, rt := range r.generation.routes {
+		for _, l := range rt.limits {
+			l.sends = nil // nobody asks for them
+		}
 		r.routes[rt] = newReplayRoute(rt, &c.Privacy)
 	}
 	return r, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/sends"
 )
 
 // A permitReturn returns what a limit of another route has taken for the subject of a request: see
@@ -120,12 +121,18 @@ func (a *admitter) startReturn(r *permitReturn, subject limiter.Key) (wait func(
 	wrong := a.countWrong(r.of, subject)
 	return func() (int, error) {
 		var failed error
-		for _, wait := range inStore {
+		counted := 0 // without those of step_up
+		for i, wait := range inStore {
 			n, err := wait()
 			returned, failed = returned+n, errors.Join(failed, err)
+			if i == 0 {
+				counted = n
+			}
 		}
 		failed = errors.Join(failed, wrong(), a.trust(r.of, subject, returned))
 		a.metrics.returns.WithLabelValues(r.of.Route, r.of.Name).Add(float64(returned))
+		a.metrics.sends.WithLabelValues(r.of.Route, r.of.Name, "verified").Add(float64(counted))
+		a.countSends(r.of.sends.AllClaims(sends.Returned, int64(counted)))
 		return returned, failed
 	}
 }

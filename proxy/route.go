@@ -10,6 +10,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
+	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -31,6 +32,7 @@ type route struct {
 	looksUp           bool                         // some limit has a list of keys with rates of their own, by hash, or with plans
 	readsQuery        bool                         // a key is read from the query
 	readsLate         bool                         // a key or a cost is read from the body, or from a token, which takes long to verify
+	countsSends       bool                         // some limit in enforce mode has return_on
 	trusts            bool                         // some limit does not count subjects that it trusts
 	stepsUp           bool                         // some limit in enforce mode has step_up
 	tokenFields       []string                     // fields with tokens of challenges, which are not forwarded
@@ -102,6 +104,7 @@ type limit struct {
 	hasKeyName   bool                           // RedissonName contains {key}
 	isPlain      bool                           // its claims need only a key, and are the same for all keys; see claim
 	shadowNotes  *limiter.Limit                 // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
+	sends        *sends.Counter                 // counts what becomes of the requests; nil without return_on
 	trust        *limiter.Limit                 // remembers the subjects that are not counted, see trustLimit; nil without trust
 	refusalLimit limiter.Limit                  // the limit on the number of refusals before a penalty
 	decisions    [numDecisionResults]counterRef // by result

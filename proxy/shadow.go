@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/sends"
 )
 
 // takerFor returns what takes the claims of q: in the same call of the store, each limit in shadow
@@ -78,26 +79,24 @@ func (a *admitter) decideShadow(ctx context.Context, q *admission) {
 		a.metrics.countDecisions(set, &s.Decision)
 		q.addShadowRefusals(set, &s.Decision)
 		q.addTaken(a.store, set, &s.Decision, nil)
-		if !s.Decision.Allowed && of.Return != nil && set.claims[0].Value != (limiter.Key{}) {
-			a.noteShadowRefusal(ctx, q, of, set.claims[0].Value)
+		switch {
+		case of.shadowNotes == nil:
+		case s.Decision.Allowed:
+			a.countTaken(q, set)
+		default:
+			a.noteShadowRefusal(ctx, q, of, &set.claims[0])
 		}
 	}
 }
 
-// maxShadowNotes is how many requests of a subject are noted that a limit in shadow mode would have refused.
-const maxShadowNotes = 64
-
-// shadowNotes returns the limit under which those requests are noted, with the subject as key and as subject, over
-// the longest window. It refuses nothing.
+// shadowNotes returns the limit under which the requests are noted that a limit in shadow mode would have refused, under
+// their subjects, over the longest window. It refuses nothing.
 func shadowNotes(of *config.Limit) *limiter.Limit {
 	if of.Return == nil || of.Mode != config.Shadow {
 		return nil
 	}
-	rate := limiter.Rate{Count: maxShadowNotes}
-	for _, counted := range of.Rates {
-		rate.Window = max(rate.Window, counted.Window)
-	}
-	return &limiter.Limit{Name: of.ID + ":shadow:refused", Rate: rate, Noted: true}
+	notes := sends.Unlimited(of.ID+":shadow:refused", longestWindow(of.Rates))
+	return &notes
 }
 
 // A shadowNote is a request that a limit in shadow mode would have refused.
@@ -107,13 +106,13 @@ type shadowNote struct {
 	permit limiter.Permit
 }
 
-// noteShadowRefusal notes that of would have refused q. If a response returns permits of the subject later, the refusal
-// would have been wrong: see countWrong.
-func (a *admitter) noteShadowRefusal(ctx context.Context, q *admission, of *limit, subject limiter.Key) {
-	n := shadowNote{of: of, claims: []limiter.Claim{{Limit: of.shadowNotes, Key: subject, Cost: 1, Value: subject, Source: q.source}}}
+// noteShadowRefusal notes, and counts, that of would have refused the request with a claim. If a response returns permits of the
+// subject later, the refusal would have been wrong: see countWrong.
+func (a *admitter) noteShadowRefusal(ctx context.Context, q *admission, of *limit, c *limiter.Claim) {
+	n := shadowNote{of: of, claims: []limiter.Claim{{Limit: of.shadowNotes, Key: c.Key, Cost: 1, Value: c.Value, Source: q.source}}}
 	var d limiter.Decision
 	began := time.Now()
-	err := a.store.Take(ctx, n.claims, &d)
+	err := a.store.Take(ctx, append(of.sends.Claims(sends.Refused, c.Key, 1), n.claims...), &d)
 	a.metrics.observeStoreCall("take", time.Since(began), err)
 	if err == nil && d.Allowed {
 		n.permit = d.Permit
@@ -128,6 +127,7 @@ func (a *admitter) refundShadowNotes(q *admission, rule refundRule) {
 			return false
 		}
 		q.settled.start("refund", startRefund(a.store, n.claims, n.permit))
+		q.sends = append(q.sends, n.of.sends.Claims(sends.Withdrawn, n.claims[0].Key, 1)...)
 		return true
 	})
 }
@@ -141,7 +141,42 @@ func (a *admitter) countWrong(of *limit, subject limiter.Key) (wait func() error
 	return func() error {
 		n, err := returned()
 		a.metrics.shadowWrong.WithLabelValues(of.Route, of.Name).Add(float64(n))
+		a.countSends(of.sends.AllClaims(sends.Wrong, int64(n)))
 		return err
+	}
+}
+
+// newSends returns what counts the requests of a limit with return_on, or nil.
+func newSends(of *config.Limit, notes *limiter.Limit) *sends.Counter {
+	if of.Return == nil {
+		return nil
+	}
+	return sends.NewCounter(sends.Options{ID: of.ID, Window: longestWindow(of.Rates), Buckets: of.Algorithm.HasConversion(), Notes: notes})
+}
+
+// countTaken counts a request that has taken the permits of set, once for each limit with return_on.
+func (a *admitter) countTaken(q *admission, set claimSet) {
+	for from, to := 0, 0; from < len(set.claims); from = to {
+		var of *limit
+		if of, to = set.limitAt(from); of.sends != nil && set.currentIndex(from) == from && !set.windows[from].isStepUp {
+			q.sends = append(q.sends, of.sends.Claims(sends.Counted, set.claims[from].Key, set.claims[from].Cost)...)
+			a.metrics.sends.WithLabelValues(of.Route, of.Name, sends.Counted.String()).Inc()
+		}
+	}
+}
+
+// countSends takes claims that count requests; no client waits for it. Nothing is counted while the store is unreachable.
+func (a *admitter) countSends(claims []limiter.Claim) {
+	if len(claims) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	var d limiter.Decision
+	began := time.Now()
+	err := a.sharedStore().Take(ctx, claims, &d)
+	if a.timeout > 0 {
+		a.metrics.observeStoreCall("count", time.Since(began), err)
 	}
 }
 

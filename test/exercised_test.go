@@ -33,6 +33,7 @@ func exercised(t *testing.T) *weir {
 listen: {http: "127.0.0.1:0", https: "127.0.0.1:0", tls: {cert: cert.pem, key: key.pem}, decide: {http: "127.0.0.1:0", dialect: haproxy}}
 traces: {endpoint: "http://127.0.0.1:1"}
 upstreams: {demo: echo, gone: {targets: ["http://127.0.0.1:1", "http://127.0.0.1:2"], retries: 1}}
+keys: {number: {from: "header:X-Number", normalize: e164}, country: {of: number, part: country}}
 lists: {friends: {key: "header:X-Phone", values: [friend], action: bypass}}
 routes:
   - {match: {path: /banned}, upstream: demo, lists: [friends], limits: [{key: "header:X-Phone", rate: 1/1h, penalty: {ban: 1h, after: 1}}]}
@@ -40,6 +41,8 @@ routes:
   - {match: {path: /v1/sms/send}, upstream: demo, new_keys: 100/1m, limits: [{key: "header:X-Phone", rate: 1/1h}]}
   - {name: again, match: {path: /again}, upstream: demo, limits: [{key: "header:X-Phone", cooldown: [1h], reset_on: {route: right}}]}
   - {name: unused, match: {path: /unused}, upstream: demo, limits: [{key: client_ip, rate: 1000/1h, return_on: {route: right, key: "header:X-Phone"}}, {name: few, key: client_ip, rate: 1/1h, return_on: {route: right, key: "header:X-Phone"}, mode: shadow}]}
+  - {name: code, match: {path: /code}, upstream: demo, limits: [{key: country, rate: 1000/1h, return_on: {route: entered, key: number}}]}
+  - {name: entered, match: {path: /entered}, upstream: demo, limits: [{key: number, rate: 9/1h}]}
   - {name: right, match: {path: /right}, upstream: demo, limits: [{key: "header:X-Phone", rate: 9/1h, plans: {pro: 90/1h}}]}
   - {match: {path: /challenged}, upstream: demo, limits: [{key: client_ip, rate: 1/1h, step_up: {rate: 1/1h, jwt: {secret: "a secret for tokens of challenges"}}}]}
   - {match: {path: /wait}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/500ms, wait: 20s}]}
@@ -88,6 +91,7 @@ func (w *weir) exercise(phone string) {
 		post("/challenged", phone)
 	}
 	post("/unused", phone)
+	do(w.t, http.MethodPost, w.URL+"/code", http.Header{"X-Number": {"+8613800138000"}})
 	post("/paid", phone)
 	post("/right", phone)
 	for range 2 {

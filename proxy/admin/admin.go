@@ -15,9 +15,10 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/sends"
 )
 
-// Options configure the admin API. Token, Tokens, WrongTokens, Hosts, Cluster, Simulate, Decisions, Top, Audit,
+// Options configure the admin API. Token, Tokens, WrongTokens, Hosts, Cluster, Simulate, Decisions, Top, Conversion, Audit,
 // Upstreams, Events and Dashboard are optional.
 type Options struct {
 	// Token is the bearer token (RFC 6750) for all operations. It is required for every request
@@ -76,6 +77,8 @@ type Options struct {
 	Decisions func(ctx context.Context, q DecisionQuery) (Decisions, error)
 	Top       func(ctx context.Context, q TopQuery) (Top, error)
 	Audit     func(ctx context.Context, q AuditQuery) (Audit, error)
+	// Conversion returns what became of the requests of limits with return_on; may be nil.
+	Conversion func(ctx context.Context, q sends.Query) (Conversion, error)
 	// Upstreams returns the upstreams of this node, with the state of their targets on all nodes;
 	// may be nil.
 	Upstreams func(ctx context.Context) (Upstreams, error)

@@ -42,6 +42,7 @@ func (o Options) endpoints() []endpoint {
 		o.minutes(),
 		o.decisions(),
 		o.top(),
+		o.conversion(),
 		o.audit(),
 		o.events(),
 		queryEndpoint("/explain", "Explain what would happen to a request, and why. Takes no permits.", o.Explain),

@@ -1,6 +1,10 @@
 package admin
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/sends"
+)
 
 // A Config is the configuration of a node.
 type Config struct {
@@ -166,6 +170,12 @@ type TopKey struct {
 	ID     string `json:"id"`
 	Count  int64  `json:"count"`
 	Error  int64  `json:"error"`
+}
+
+// A Conversion tells of limits with return_on what became of the requests that they count.
+type Conversion struct {
+	Limits []sends.LimitCounts `json:"limits"`
+	Nodes  []NodeAnswer        `json:"nodes"` // the nodes that were asked, with the errors of those that did not reply
 }
 
 // Upstreams are the upstreams of a node, with the state of their targets on each node.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/weir-proxy/weir/proxy/sends"
 )
 
 const (
@@ -79,6 +81,21 @@ func (o Options) top() endpoint {
 	})
 	if o.Top == nil {
 		return e.unavailable("this node does not count keys")
+	}
+	return e
+}
+
+func (o Options) conversion() endpoint {
+	query := []parameter{
+		stringParam("route", "Only limits of that route."), stringParam("limit", "Only limits of that name."),
+		intParam("n", "At most so many keys of a limit; 20 when it is left out.", 1, maxTopKeys),
+	}
+	e := urlQueryEndpoint("/conversion", "What became of the requests that limits with return_on count, such as codes that are sent: within the longest window of each limit, of all keys and of those with most requests, on all nodes together.", query, func(r *http.Request) (Conversion, error) {
+		q := r.URL.Query()
+		return o.Conversion(r.Context(), sends.Query{Route: q.Get("route"), Limit: q.Get("limit"), N: intValue(r, "n")})
+	})
+	if o.Conversion == nil {
+		return e.unavailable("this node does not count what is sent")
 	}
 	return e
 }

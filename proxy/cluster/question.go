@@ -14,6 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/sends"
 )
 
 const (
@@ -35,6 +36,7 @@ const (
 type Question struct {
 	Decisions *decisions.Query     `json:"decisions,omitempty"`
 	Top       *decisions.TopQuery  `json:"top,omitempty"`
+	Sends     *sends.Query         `json:"sends,omitempty"`
 	Upstreams *proxy.UpstreamQuery `json:"upstreams,omitempty"`
 	Config    *ConfigQuery         `json:"config,omitempty"`
 }
@@ -50,6 +52,7 @@ type ConfigQuery struct {
 type Seen struct {
 	Decisions []decisions.Decision     `json:"decisions,omitempty"`
 	Top       *decisions.Top           `json:"top,omitempty"`
+	Sends     *decisions.Top           `json:"sends,omitempty"`
 	Upstreams []proxy.UpstreamStanding `json:"upstreams,omitempty"`
 	Config    *SeenConfig              `json:"config,omitempty"`
 	// Cut is true if the reply was truncated.
@@ -80,6 +83,10 @@ func (q Question) smaller() (less Question, ok bool) {
 		t := *q.Top
 		t.N /= 2
 		return Question{Top: &t}, true
+	case q.Sends != nil && q.Sends.N > 1:
+		t := *q.Sends
+		t.N /= 2
+		return Question{Sends: &t}, true
 	}
 	return q, false
 }

@@ -3,6 +3,7 @@ package decisions
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -42,6 +43,26 @@ type Counter struct {
 	shapes   []key.Shape
 	requests *limiter.TopKeys[Label] // by number of requests
 	refused  *limiter.TopKeys[Label] // by number of refusals, including those by shadow mode
+	sends    *limiter.TopKeys[Label] // by number of requests that were not refused, over sendSlices times sendEvery; nil if not counted
+	every    int64                   // minutes of a slice of sends
+}
+
+const (
+	// countedSends is the number of keys of a limit whose sends are counted at a time, and sendSlices that of the
+	// parts of its window. A limit takes 150 KB.
+	countedSends = 128
+	sendSlices   = 12
+)
+
+// WithSends returns c as a counter that also counts requests over a window, by those that were not refused.
+func (c *Counter) WithSends(window time.Duration) *Counter {
+	every := max(1, int64((window+(sendSlices-1)*time.Minute-1)/((sendSlices-1)*time.Minute)))
+	if c.every == every {
+		return c
+	}
+	with := *c
+	with.sends, with.every = limiter.NewTopKeys[Label](countedSends, sendSlices), every
+	return &with
 }
 
 func newCounters() *counters { return &counters{all: map[string]*Counter{}} }
@@ -80,6 +101,13 @@ func (c *counters) keepOnly(these []*Counter) {
 func (c *Counter) Count(minute int64, k limiter.Key, fill func(l *Label)) {
 	if c != nil {
 		c.requests.Observe(minute, k, fill)
+	}
+}
+
+// CountSend counts a request by its key that was not refused.
+func (c *Counter) CountSend(minute int64, k limiter.Key, fill func(l *Label)) {
+	if c != nil && c.sends != nil {
+		c.sends.Observe(minute/c.every, k, fill)
 	}
 }
 

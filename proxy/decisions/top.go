@@ -72,6 +72,15 @@ func (c *Counter) Top(minute int64, q TopQuery, v View) TopLimit {
 	}
 }
 
+// TopSends returns the keys with most requests that were not refused, until a minute, over the window of WithSends. The
+// caller sets the names of the limit.
+func (c *Counter) TopSends(minute int64, n int, v View) TopLimit {
+	if c == nil || c.sends == nil {
+		return TopLimit{}
+	}
+	return TopLimit{Requests: c.list(c.sends.Last(minute/c.every, sendSlices).Top(n), v)}
+}
+
 func (c *Counter) list(h limiter.HeavyHitters[limiter.Key, Label], v View) TopList {
 	list := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
 	for i, k := range h.Keys {

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/sends"
 )
 
 const (
@@ -34,6 +35,9 @@ func (n *Node) localAnswer(_ context.Context, q cluster.Question) cluster.Seen {
 	case q.Top != nil:
 		top := n.proxy.Top(*q.Top)
 		s.Top = &top
+	case q.Sends != nil:
+		top := n.proxy.TopSends(*q.Sends)
+		s.Sends = &top
 	case q.Upstreams != nil:
 		s.Upstreams = n.proxy.Upstreams(*q.Upstreams)
 	case q.Config != nil && slices.Contains(q.Config.Nodes, n.store.id):
@@ -133,6 +137,22 @@ func (n *Node) top(ctx context.Context, q admin.TopQuery) (admin.Top, error) {
 		})
 	}
 	return all, nil
+}
+
+// conversion returns what became of the requests of limits with return_on: of the keys of which all nodes together have passed
+// on most.
+func (n *Node) conversion(ctx context.Context, q sends.Query) (admin.Conversion, error) {
+	most := cmp.Or(max(q.N, 0), defaultKeys)
+	q.N = min(max(keysAhead*most, minKeys), maxKeys)
+	seen, said := n.gatherAnswers(ctx, cluster.Question{Sends: &q})
+	var tops []decisions.Top
+	for _, r := range seen {
+		if r.Seen.Sends != nil {
+			tops = append(tops, *r.Seen.Sends)
+		}
+	}
+	limits, err := n.proxy.Sends(ctx, q, decisions.MergeTops(most, tops...))
+	return admin.Conversion{Limits: limits, Nodes: said}, err
 }
 
 func topList(l decisions.TopList) admin.TopList {

@@ -104,6 +104,7 @@ func calls() []call {
 		{"GET", "/decisions?outcome=refused&n=5", "", 200},
 		{"GET", "/decisions?outcome=lost", "", 400},
 		{"GET", "/top?minutes=15", "", 200},
+		{"GET", "/conversion?limit=watched&n=5", "", 200},
 		{"POST", "/explain", `{"method": "GET", "url": "/sms", "header": {"X-Phone": ["+8613800138000"]}}`, 200},
 		{"POST", "/explain", `{"method": "GET", "url": "/nowhere"}`, 200},
 		{"POST", "/explain", `{"method": "GET", "url": ""}`, 400},

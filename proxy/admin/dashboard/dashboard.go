@@ -72,6 +72,9 @@ func New(o admin.Options) http.Handler {
 	if d.Top != nil {
 		mux.Get("/dashboard/top", d.page(d.showTop))
 	}
+	if d.Conversion != nil {
+		mux.Get("/dashboard/conversion", d.page(d.showConversion))
+	}
 	if d.Upstreams != nil {
 		mux.Get("/dashboard/upstreams", d.page(d.showUpstreams))
 	}

@@ -81,6 +81,9 @@ func (d *dashboard) nav(path string) []link {
 	if d.Top != nil {
 		all = append(all, link{Path: "/dashboard/top", Name: "Top keys"})
 	}
+	if d.Conversion != nil {
+		all = append(all, link{Path: "/dashboard/conversion", Name: "Conversion"})
+	}
 	if d.Decisions != nil {
 		all = append(all, link{Path: "/dashboard/decisions", Name: "Decisions"})
 	}

@@ -87,6 +87,12 @@ func (c *caller) looks() {
 		return c.GetStatisticsWithResponse(c.ctx, &GetStatisticsParams{Minutes: &minutes})
 	}, func(*GetStatisticsResponse) bool { return true })
 	answered(c, "getTop", func() (*GetTopResponse, error) { return c.GetTopWithResponse(c.ctx, &GetTopParams{Minutes: &minutes}) }, func(a *GetTopResponse) bool { return (*a.JSON200.Limits)[0].Refused.Total == 2 })
+	answered(c, "getConversion", func() (*GetConversionResponse, error) {
+		return c.GetConversionWithResponse(c.ctx, &GetConversionParams{})
+	}, func(a *GetConversionResponse) bool {
+		l := *a.JSON200.Limits
+		return len(l) == 1 && l[0].Limit == "watched" && len(*l[0].Keys) == 1
+	})
 	outcome := Refused
 	answered(c, "getDecisions", func() (*GetDecisionsResponse, error) {
 		return c.GetDecisionsWithResponse(c.ctx, &GetDecisionsParams{Outcome: &outcome})

@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -83,6 +84,7 @@ func (r *Replay) Request(q *LoggedRequest) {
 	x := &v.x
 	x.began, x.generation, x.in.scheme = r.now, r.generation, cmp.Or(x.in.scheme, r.generation.usualScheme())
 	v.duration, v.status, v.own = q.Took, q.Status, q.Own
+	v.unsent = q.Status == http.StatusTooManyRequests || q.Own && q.Limit != "" && q.Status == 0
 	if v.err = r.runStages(q, x, v); v.err != nil {
 		r.finish(v)
 		return
@@ -113,6 +115,7 @@ type visit struct {
 	storeErr  error             // the error of the store, for a request that has waited
 	refusedBy *limit            // the limit with an unknown key that refused the request in the log
 	own       bool              // the line is of Weir's own log, and tells which list decided
+	unsent    bool              // a limit refused the request when the log was written
 }
 
 // runStages runs the stages before admit.

@@ -271,6 +271,7 @@ type UseTally struct {
 	SubjectsRefused int64 `json:"subjects_refused"`
 	SubjectsWrong   int64 `json:"subjects_refused_used"`
 	Untracked       int64 `json:"untracked"` // requests of further subjects, of which no use is known
+	Unsent          int64 `json:"unsent"`    // requests that a limit refused when the log was written, so that they had no use
 	// Unit and Decimals are those of the prices: an amount of 1 is 10^-Decimals of the unit.
 	Unit     string `json:"unit,omitempty"`
 	Decimals int    `json:"decimals,omitempty"`

@@ -171,6 +171,9 @@ func (u *uses) countOne(now time.Time, t *useTally, l *limit, v *visit) {
 	if t.budget != nil && v.lacks(t.budget) {
 		t.Unpriced++
 	}
+	if v.unsent {
+		t.Unsent++
+	}
 	use.each(func(c *UseCount) {
 		c.Sent++
 		c.Cost += cost

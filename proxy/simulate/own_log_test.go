@@ -107,7 +107,7 @@ func TestRun_OwnLogIdentifiesKeys(t *testing.T) {
 			yaml := more + ownLimits
 			log, served := serveRandom(t, yaml)
 			got := mustRun(t, yaml, "", log)
-			if got.Requests != 1500 || got.Result.Unknown != 0 || len(got.Notes) > 0 {
+			if got.Requests != 1500 || got.Result.Unknown != 0 || len(got.Notes) != 1 || !strings.HasPrefix(got.Notes[0], "limit code.unused: ") || !strings.Contains(got.Notes[0], " refused when the log was written") {
 				t.Errorf("%+v, %d unknown, notes %q", got.Counts, got.Result.Unknown, got.Notes)
 			}
 			for _, rt := range got.Result.Routes {

@@ -135,6 +135,9 @@ func (r *Report) useNotes(result *proxy.ReplayTally) (notes []string) {
 			case u.Unread > 0:
 				notes = append(notes, fmt.Sprintf("of %d of %d responses of route %s the log lacks %s, so that they return nothing; %s", u.Unread, u.Responses, u.By, u.From, r.advice(u.From)))
 			}
+			if u.Unsent > 0 {
+				notes = append(notes, fmt.Sprintf("limit %s: %d of %d requests were refused when the log was written, so that nobody could use what they are for; wrong refusals among them are not known", name, u.Unsent, u.Sent))
+			}
 			if u.Untracked > 0 {
 				notes = append(notes, fmt.Sprintf("limit %s: of %d requests it is unknown whether they were used, because there are too many different subjects", name, u.Untracked))
 			}

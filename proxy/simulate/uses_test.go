@@ -117,6 +117,10 @@ func TestReport_UsesThatTheLogDoesNotTell(t *testing.T) {
 			t.Errorf("%s: the report says\n%s\nwant %q and the note\n%s", name, text, c.has, c.note)
 		}
 	}
+	refused := strings.Replace(log, `"status":200`, `"status":429`, 2)
+	if text, want := written(withNumbers(t, usesYAML, refused)), "note: limit send.unused: 2 of 6 requests were refused when the log was written"; !strings.Contains(text, want) {
+		t.Errorf("the report says\n%s\nwant\n%s", text, want)
+	}
 	own := `{"request_id":"A","message":"request","time":"2026-11-22T11:05:20Z","method":"POST","path":"/send","status":200,"keys":"country=DE"}` + "\n"
 	text := written(withNumbers(t, usesYAML, own))
 	if want := "the log lacks json:/phone, json:/phone: 2 decisions of limits are unknown; Weir's own log has, in its field keys, the keys and prices of the limits with which it was written: serve with this limit, in mode: shadow, and access_log: {fields: [standard]}, and replay what is logged from then on"; !strings.Contains(text, want) {

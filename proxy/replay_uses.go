@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // uses follow the requests of a Replay until what they were for is used: a code is entered, for example. They
@@ -76,6 +77,7 @@ type useTally struct {
 	UseTally
 	of        *limit
 	tracker   *useTracker // nil if nothing is known of uses
+	subject   *key.Spec   // of tracker, as the route reads it
 	bit       uint32      // in a subjectUse
 	budget    *limit      // whose prices are those of the requests; nil if there is none
 	window    time.Duration
@@ -91,7 +93,7 @@ func (u *uses) tally(l *limit, on *route) *useTally {
 	t := &useTally{of: l, keys: map[limiter.Key]*KeyUse{}, unbounded: map[time.Duration]*limiter.Limit{}}
 	for _, other := range append([]*limit{l}, on.limits...) {
 		if other.Return != nil && t.tracker == nil {
-			t.tracker = u.tracker(other)
+			t.tracker, t.subject = u.tracker(other), other.Subject()
 		}
 		if other.Prices != nil && t.budget == nil {
 			t.budget, t.Priced, t.Unit, t.Decimals = other, true, other.Prices.Unit, other.Prices.Decimals
@@ -188,7 +190,7 @@ func (u *uses) countOne(now time.Time, t *useTally, l *limit, v *visit) {
 	if t.tracker == nil {
 		return
 	}
-	subject := keyOf(x.extracted.keys, t.tracker.of.Subject)
+	subject := keyOf(x.extracted.keys, t.subject)
 	if subject == nil {
 		return
 	}

@@ -154,7 +154,7 @@ func (a *admitter) withTimeoutForAll(client context.Context, q *admission) (cont
 	if !q.due.IsZero() && a.timeout > 0 {
 		return context.WithDeadline(context.WithoutCancel(client), q.due)
 	}
-	if a.timeout > 0 && !q.route.waits && !q.route.stepsUp && len(q.idempotent.firstUse)+len(q.shadows.claims) == 0 && !q.hasPenalty() {
+	if a.timeout > 0 && !q.route.waits && len(q.idempotent.firstUse)+len(q.shadows.claims) == 0 && !q.hasPenalty() {
 		return context.Background(), func() {} // a store needs none of the client's values; WithoutCancel would allocate
 	}
 	return a.withTimeout(client)
@@ -190,9 +190,18 @@ func (a *admitter) takeAll(ctx, client context.Context, q *admission, by decider
 	case q.route.waits && q.due.IsZero():
 		take = a.waitTaker(client, q)
 	}
+	if !q.route.stepsUp {
+		return a.takeOnce(ctx, q, take)
+	}
+	began := time.Now()
 	err := a.takeOnce(ctx, q, take)
-	if err != nil || q.decision.Allowed || !q.route.stepsUp {
+	if err != nil || q.decision.Allowed {
 		return err
+	}
+	if _, bounded := ctx.Deadline(); !bounded && a.timeout > 0 { // the calls together are bounded as the first is by the store
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, began.Add(a.timeout))
+		defer cancel()
 	}
 	return a.stepUp(ctx, q, func() error { return a.takeOnce(ctx, q, q.steps.withTokens(take)) })
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
@@ -86,7 +87,7 @@ func (x *exchange) leftUpstreamWorking() bool {
 // receives keys of the request. Fields for keys are always set or removed, so that a client's value
 // never reaches an upstream. Tokens of challenges are removed. Fields for plans are removed unless a trusted proxy has sent them.
 func (g *generation) setFields(x *exchange) map[string][]string {
-	if len(g.keyFields)+len(g.planFields)+len(x.route.tokenFields) == 0 {
+	if len(g.keyFields)+len(g.planFields) == 0 && !x.hasToken() {
 		return x.route.rewrite.set
 	}
 	set := map[string][]string{}
@@ -115,6 +116,11 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 		}
 	}
 	return set
+}
+
+// hasToken reports whether the request has a token of a challenge.
+func (x *exchange) hasToken() bool {
+	return slices.ContainsFunc(x.route.tokenFields, func(name string) bool { return len(x.in.header.Values(name)) > 0 })
 }
 
 // settleHead starts what the status of the response decides about the permits of the request.

@@ -81,15 +81,15 @@ func boxesOf(limits map[string]bool) map[string][]string {
 }
 
 // parseCounted reads {KEY}:ROUTE.LIMIT:WINDOW and what follows, or {KEY}:BOX{LAYOUT}, of
-// which Limit is BOX{: see boxesOf.
+// which Limit is BOX{: see boxesOf. Notes, BOX{n}, lie under subjects, which are not counted.
 func parseCounted(text string) (c CountedKey, ok bool) {
 	key, rest, ok := strings.Cut(strings.TrimPrefix(text, "{"), "}:")
 	b, err := hex.DecodeString(key)
 	if !ok || err != nil || len(b) != len(c.Key) {
 		return c, false
 	}
-	if box, _, packed := strings.Cut(rest, "{"); packed && !strings.HasSuffix(box, ":") {
-		return CountedKey{box + "{", limiter.Key(b)}, true
+	if box, sign, packed := strings.Cut(rest, "{"); packed && !strings.HasSuffix(box, ":") {
+		return CountedKey{box + "{", limiter.Key(b)}, sign != "n}"
 	}
 	name, rest, _ := strings.Cut(rest, ":")
 	window, _, _ := strings.Cut(rest, ":")

@@ -16,6 +16,7 @@ func TestParseCounted(t *testing.T) {
 		"{" + key.String() + "}:a.l:1h:{distinct}:permits": "a.l:1h",
 		"{" + key.String() + "}:a.l{7}":                    "a.l{",
 		"{" + key.String() + "}:a.l:odd{c}:client":         "a.l:odd{",
+		"{" + key.String() + "}:a.l{n}":                    "",
 		"{" + strings.Repeat("x", 32) + "}:a.l:1h:value":   "",
 		"{" + key.String()[:30] + "}:a.l:1h:value":         "",
 		"{cluster}:config":                                 "",

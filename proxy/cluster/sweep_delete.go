@@ -16,11 +16,11 @@ import (
 // obtains a new one.
 var errExpired = errors.New("too late")
 
-// keySuffix is what follows the ID of a limit in a key of the store: the window, the
-// algorithm if it is not the usual one, and what is kept; or the number of an algorithm
-// that keeps all windows of a limit in one string; and whose it is if each proxy counts
-// by itself.
-var keySuffix = regexp.MustCompile(`^(?:(?::[0-9a-z]+(?::\{[a-z_]+\})?|:\{[a-z_]+\})(:(?:value|permits|base|state))|(\{[0-9]\}))(:[0-9a-f-]{36})?$`)
+// keySuffix is what follows the ID of a limit in a key of the store: the window, or what else the
+// proxy counts for the limit (refused, shadow:refused, trust:verified), the algorithm if it is not the
+// usual one, and what is kept; or the sign of an algorithm that keeps all windows of a limit in one
+// string, or that of notes; and whose it is if each proxy counts by itself.
+var keySuffix = regexp.MustCompile(`^(?:(?:(?::[0-9a-z]+){1,2}(?::\{[a-z_]+\})?|:\{[a-z_]+\})(:(?:value|permits|base|state))|(?::shadow)?(\{[0-9a-z]\}))(:[0-9a-f-]{36})?$`)
 
 // A deletion is a key of a removed limit, to be deleted.
 type deletion struct {

@@ -252,7 +252,7 @@ func (s *Store) startReturnInSlots(limits []*limiter.Limit, subject limiter.Key,
 }
 
 // returnInSlots takes parts out of a note, then returns each and confirms the subject. If the process dies in
-// between, permits stay taken, and the subject counts as confirmed in no window.
+// between, or a master and its replicas do not agree, permits stay taken, and the subject counts as confirmed in no window.
 func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key, ids []any) (int, error) {
 	ctx, cancel := s.withTimeout()
 	defer cancel()
@@ -260,14 +260,10 @@ func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key, ids 
 	if limits[0].Algorithm.HasConversion() {
 		confirms = 1
 	}
-	reply, err := s.scripts.unnote.run(ctx, s.client, []string{string(s.names.appendNote(nil, limits[0], subject))}, append([]any{"", confirms}, ids...))
+	parts, err := s.unnote(ctx, string(s.names.appendNote(nil, limits[0], subject)), append([]any{"", confirms}, ids...))
 	if err != nil {
 		s.reloadCluster()
 		return 0, returnError(err)
-	}
-	parts, ok := reply.([]any)
-	if !ok {
-		return 0, returnError(wire.ErrReply)
 	}
 	decisions, failed := map[limiter.Permit]bool{}, error(nil)
 	for _, part := range parts {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
@@ -75,22 +73,6 @@ func TestSweep_NothingOfReturnsStays(t *testing.T) {
 	f.sweep(0)
 	if got := f.keys(); !slices.Equal(got, want) {
 		t.Errorf("the sweep left\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-// In a cluster the notes lie on other servers than what they note.
-func TestSweep_NothingOfReturnsStaysInACluster(t *testing.T) {
-	t.Parallel()
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 3).Addrs(), ReadTimeout: 3 * time.Second})
-	t.Cleanup(func() { rdb.Close() })
-	f := sown(t, rdb)
-	f.takes(returning("send.old"))
-	if len(f.keys()) < 10 {
-		t.Errorf("%q is not what was counted", f.keys())
-	}
-	f.sweep(0)
-	if got := f.keys(); len(got) > 0 {
-		t.Errorf("the sweep left %q", got)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	r := &route{
 		Route:         from,
+		reads:         &reads{},
 		metrics:       &routeMetrics{},
 		fixedResponse: newRespond(from.Respond),
 		rewrite:       newRewrite(&from.Rewrite),
@@ -61,15 +62,17 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 			policies = append(policies, r.addLimit(l, alerts(g.config.Alerts))...)
 		}
 	}
+	r.reads = g.sharing.readsLike(r.reads)
 	r.describe()
 	g.setLoggedKeys(r)
 	r.findEarlyLimits()
 	r.onlyLimits = len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.idempotency == nil
 	r.canFallBack = r.hasLocalLimit && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })
-	if r.rateLimitFields, err = respond.NewRateLimitFields(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject)); err != nil {
+	fields, err := g.sharing.refusal(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
+	if err != nil {
 		return nil, err
 	}
-	r.refusalFields = fieldBlock(r.rateLimitFields.RefusalFields())
+	r.rateLimitFields, r.refusalFields = fields.all, fields.constant
 	if r.errorTexts = g.errorTexts; from.Errors != nil {
 		r.errorTexts = newErrorTexts(from.Errors)
 	}

@@ -132,7 +132,7 @@ func (x *exchange) charge(hits int64) error {
 // claim, with the cost of both.
 func (c *call) add(g *generation, x *exchange) {
 	if c.all == nil {
-		c.all = c.begin(g, &route{Route: x.route.Route}, nil)
+		c.all = c.begin(g, &route{Route: x.route.Route, reads: x.route.reads}, nil)
 		c.all.keyNamer = c
 	}
 	all := c.all

@@ -38,6 +38,7 @@ type generation struct {
 	pools           map[*config.Upstream]*upstream.Pool
 	groups          *upstream.Groups
 	limits          []*limit            // that are not off, each common one once; see config.Config.Limits
+	sharing         sharing             // until it is compiled
 	httpsAddress    func() string       // see Options
 	readsScheme     bool                // some route matches a scheme
 	errorTexts      *respond.ErrorTexts // of requests without a route
@@ -73,7 +74,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 		clientIP:  newClientIPResolver(c.ClientIP),
 		pools:     map[*config.Upstream]*upstream.Pool{},
 
-		httpsAddress: l.https, errorTexts: newErrorTexts(c.Errors),
+		httpsAddress: l.https, errorTexts: newErrorTexts(c.Errors), sharing: newSharing(),
 	}
 	for _, k := range c.Keys {
 		g.keyFields = append(g.keyFields, k.Headers()...)
@@ -109,6 +110,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 		made[r.Name] = r
 		g.routes = append(g.routes, r)
 	}
+	g.sharing = sharing{}
 	g.table, g.descriptors = routing.NewTable(entries), routing.NewDescriptors(described)
 	g.setLimits()
 	g.setTokenUse()

@@ -318,12 +318,16 @@ func (g *generation) counters() (all []*decisions.Counter) {
 
 // describe sets the description of r for records, and the parts of its joined keys.
 func (r *route) describe() {
-	r.description, r.leaves = &decisions.Route{Name: r.Name, Windows: make([]decisions.Window, len(r.windows))}, map[*key.Spec][]*key.Spec{}
+	r.description = &decisions.Route{Name: r.Name, Windows: make([]decisions.Window, len(r.windows))}
 	for i, w := range r.windows {
 		r.description.Windows[i] = decisions.Window{Limit: w.of.Name, Common: w.of.IsCommon(), Rate: w.rate, Permits: permits(w), Plan: w.plan, Key: w.of.Key.Name, Shapes: w.of.Key.Shapes()}
-		if w.of.Key.Join != nil {
-			r.leaves[w.of.Key] = w.of.Key.Components()
+		if w.of.Key.Join == nil {
+			continue
 		}
+		if r.leaves == nil {
+			r.leaves = map[*key.Spec][]*key.Spec{}
+		}
+		r.leaves[w.of.Key] = w.of.Key.Components()
 	}
 }
 

@@ -269,6 +269,9 @@ func (l *limit) refunds(r *upstream.Result) bool {
 
 // refunds returns the kinds of errors after which a route refunds its requests.
 func refunds(c config.Refund) map[upstream.ResultKind]bool {
+	if len(c.Errors) == 0 {
+		return nil
+	}
 	all := map[upstream.ResultKind]bool{}
 	for _, e := range c.Errors {
 		for _, kind := range kinds(e) {

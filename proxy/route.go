@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -18,6 +19,7 @@ import (
 // metrics.
 type route struct {
 	*config.Route
+	*reads
 	order   int // index in the table of routes; of no meaning for descriptors
 	metrics *routeMetrics
 
@@ -30,8 +32,6 @@ type route struct {
 	permitReturns     []permitReturn               // permits of other routes that responses of this route return
 	hasBudgets        bool                         // some limit is a budget
 	looksUp           bool                         // some limit has a list of keys with rates of their own, by hash, or with plans
-	readsQuery        bool                         // a key is read from the query
-	readsLate         bool                         // a key or a cost is read from the body, or from a token, which takes long to verify
 	countsSends       bool                         // some limit in enforce mode has return_on
 	trusts            bool                         // some limit does not count subjects that it trusts
 	stepsUp           bool                         // some limit in enforce mode has step_up
@@ -40,16 +40,10 @@ type route struct {
 	holds             bool                         // some limit is on concurrent requests, whose permits are held until the end of the response
 	settlesHead       bool                         // the head of a response may refund or return permits, or reset cooldowns
 	settles           bool                         // some limit may refund permits of a request that was forwarded, whatever RefundOn says
-	keyParams         []string                     // path parameters that are keys, which the log hides
-	keyFields         fieldNames                   // header fields from which a key, a cost or an idempotency key is read
 	noFormBeside      []string                     // query parameters that must not occur beside a form in the body
-	queryNames        key.NameSet                  // query parameters from which a key or a cost is read
 	matchedFields     []string                     // fields whose values the route matches
 	namesPlain        bool                         // no name of these fields, nor of those protected on all routes, can be confusable by itself
 	onlyLimits        bool                         // it has no lists, early limits, limits on new keys or idempotency
-	clientKeys        []key.Origin                 // origins of keys whose values clients can choose; see preflight
-	keyNames          key.NameSet                  // query parameters that a server may take for these keys; see preflight
-	readFields        fieldNames                   // all header fields that the route reads
 	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
 	rateLimitFields   *respond.RateLimitFields     // renders the rate limit fields
@@ -65,6 +59,18 @@ type route struct {
 	description       *decisions.Route             // its description in records
 	leaves            map[*key.Spec][]*key.Spec    // the parts of its joined keys
 	loggedKeys        []*key.Spec                  // the keys in the field keys of its lines
+}
+
+// reads is what a route reads of requests. Routes that read the same share it.
+type reads struct {
+	readsQuery bool         // a key is read from the query
+	readsLate  bool         // a key or a cost is read from the body, or from a token, which takes long to verify
+	keyParams  []string     // path parameters that are keys, which the log hides
+	keyFields  fieldNames   // header fields from which a key, a cost or an idempotency key is read
+	queryNames key.NameSet  // query parameters from which a key or a cost is read
+	clientKeys []key.Origin // origins of keys whose values clients can choose; see preflight
+	keyNames   key.NameSet  // query parameters that a server may take for these keys; see preflight
+	readFields fieldNames   // all header fields that the route reads
 }
 
 // guarded reports whether r has lists, or limits in enforce mode.
@@ -145,4 +151,42 @@ func (l *limit) refusal() decisionResult {
 		return decisionShadowRefused
 	}
 	return decisionRefused
+}
+
+// A sharing lets routes that are compiled together share what is the same for them. Of many routes most read the
+// same fields and refuse requests in the same words.
+type sharing struct {
+	reads  map[string]*reads // by their text
+	fields map[string]refusalFields
+}
+
+// refusalFields are the rate limit fields of a route, and those of them with which most of its refusals begin.
+type refusalFields struct {
+	all      *respond.RateLimitFields
+	constant *http1.FieldBlock // nil if they cannot be sent
+}
+
+func newSharing() sharing { return sharing{map[string]*reads{}, map[string]refusalFields{}} }
+
+// readsLike returns the first reads that are like r.
+func (s *sharing) readsLike(r *reads) *reads {
+	text := fmt.Sprintf("%#v", *r)
+	if s.reads[text] == nil {
+		s.reads[text] = r
+	}
+	return s.reads[text]
+}
+
+// refusal returns the fields for these policies and refusals.
+func (s *sharing) refusal(policies []respond.Policy, style respond.Style, reject respond.Reject) (refusalFields, error) {
+	text := fmt.Sprintf("%#v %#v", policies, reject)
+	if f, found := s.fields[text]; found {
+		return f, nil
+	}
+	all, err := respond.NewRateLimitFields(policies, style, reject)
+	if err != nil {
+		return refusalFields{}, err
+	}
+	s.fields[text] = refusalFields{all, fieldBlock(all.RefusalFields())}
+	return s.fields[text], nil
 }

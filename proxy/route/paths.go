@@ -25,13 +25,28 @@ type level struct {
 	single  *prefixGroup            // if there is only one
 }
 
-// A prefixGroup holds the patterns with the same literal prefix; a chi router
-// matches the rest.
+// A prefixGroup holds the patterns with the same literal prefix. Most prefixes have one
+// pattern, which matches everything below: it needs no router.
 type prefixGroup struct {
-	plain   string // the prefix
+	plain string // the prefix
+	all   *entry // the entry of the pattern with * after the prefix, if it is the only one
+	rests *rests // the patterns; nil if all is set
+}
+
+// rests are the patterns of a prefixGroup without the prefix, but with a slash before. A
+// chi router matches them.
+type rests struct {
 	mux     *chi.Mux
-	entries map[string]*entry // by the rest of the pattern, with a leading slash
-	all     *entry            // the entry of the pattern with * after the prefix; nil if there is none
+	entries map[string]*entry
+}
+
+// add adds an entry. An earlier one with the same pattern is kept.
+func (r *rests) add(rest string, e *entry) {
+	if r.entries[rest] == nil {
+		r.entries[rest] = e
+		// chi keeps a handler for each pattern; ours is never called.
+		r.mux.Method(http.MethodGet, rest, http.NotFoundHandler())
+	}
 }
 
 // add adds an entry. An earlier one with the same pattern is kept.
@@ -44,16 +59,25 @@ func (p *paths) add(pattern string, e *entry) {
 		return
 	}
 	plain := pattern[:strings.LastIndexByte(pattern[:wild], '/')+1]
-	s := p.group(plain)
-	rest := pattern[len(plain)-1:]
-	if s.entries[rest] == nil {
-		s.entries[rest] = e
-		// chi keeps a handler for each pattern; ours is never called.
-		s.mux.Method(http.MethodGet, rest, http.NotFoundHandler())
+	p.group(plain).add(pattern[len(plain)-1:], e)
+}
+
+// add adds an entry under the rest of its pattern.
+func (p *prefixGroup) add(rest string, e *entry) {
+	if rest == "/*" && p.rests == nil {
+		if p.all == nil {
+			p.all = e
+		}
+		return
 	}
-	if s.all = nil; len(s.entries) == 1 {
-		s.all = s.entries["/*"]
+	if p.rests == nil {
+		p.rests = &rests{chi.NewMux(), map[string]*entry{}}
+		if p.all != nil {
+			p.rests.add("/*", p.all)
+			p.all = nil
+		}
 	}
+	p.rests.add(rest, e)
 }
 
 func (p *paths) group(plain string) *prefixGroup {
@@ -65,7 +89,7 @@ func (p *paths) group(plain string) *prefixGroup {
 	l := &p.levels[i]
 	s := l.groups[plain]
 	if s == nil {
-		s = &prefixGroup{plain: plain, mux: chi.NewMux(), entries: map[string]*entry{}}
+		s = &prefixGroup{plain: plain}
 		l.groups[plain] = s
 		if l.single = nil; len(l.groups) == 1 {
 			l.single = s
@@ -92,7 +116,7 @@ func (p *paths) find(q *Request, path string) *entry {
 			q.values = append(q.values, path[len(s.plain):])
 			return s.all
 		}
-		if e := s.find(q, path[len(s.plain)-1:]); e != nil {
+		if e := s.rests.find(q, path[len(s.plain)-1:]); e != nil {
 			return e
 		}
 	}
@@ -102,12 +126,12 @@ func (p *paths) find(q *Request, path string) *entry {
 // find returns the entry of the most specific pattern that matches rest, which
 // begins with the last slash of the prefix, or nil; q.values are then the path
 // parameters.
-func (p *prefixGroup) find(q *Request, rest string) *entry {
+func (r *rests) find(q *Request, rest string) *entry {
 	if q.tree == nil {
 		q.tree = chi.NewRouteContext()
 	}
 	q.tree.Reset()
-	e := p.entries[p.mux.Find(q.tree, http.MethodGet, rest)]
+	e := r.entries[r.mux.Find(q.tree, http.MethodGet, rest)]
 	if e != nil {
 		q.values = append(q.values, q.tree.URLParams.Values...)
 	}

@@ -52,8 +52,13 @@ func TestMain(m *testing.M) {
 // be given.
 func run(t *testing.T, url, limit string, more ...string) *weir {
 	t.Helper()
-	file := weirtest.Write(t, "listen: {http: '127.0.0.1:0', timeouts: {idle: 10m}}\nadmin: {http: '127.0.0.1:0'}\n"+
-		"routes: [{match: {path: /*}, upstream: '"+url+"', limits: ["+limit+"]}]\n"+strings.Join(more, "\n"))
+	return runRoutes(t, "[{match: {path: /*}, upstream: '"+url+"', limits: ["+limit+"]}]\n"+strings.Join(more, "\n"))
+}
+
+// runRoutes is run with these routes.
+func runRoutes(t *testing.T, routes string) *weir {
+	t.Helper()
+	file := weirtest.Write(t, "listen: {http: '127.0.0.1:0', timeouts: {idle: 10m}}\nadmin: {http: '127.0.0.1:0'}\nroutes: "+routes)
 	cmd := exec.Command("weir", "run", "-c", file)
 	cmd.Env = append(os.Environ(), "GOGC="+garbage)
 	p := weirtest.Start(t, cmd)

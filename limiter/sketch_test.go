@@ -183,7 +183,9 @@ func TestTopKeys_KnowsTheLastSlices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const known = 4
 		k := rapid.IntRange(1, 10).Draw(t, "k")
-		top := NewTopKeys[int](k, known)
+		stripes := rapid.IntRange(1, 3).Draw(t, "stripes")
+		top := NewTopKeys[int](k, known, stripes)
+		top.isBusy.Store(true)
 		exact, now := map[int64][]int{}, int64(0)
 		for range rapid.IntRange(0, 12).Draw(t, "slices") {
 			now += int64(rapid.IntRange(0, 3).Draw(t, "later"))
@@ -192,7 +194,7 @@ func TestTopKeys_KnowsTheLastSlices(t *testing.T) {
 				if i > 0 && n == 3 {
 					at -= 2 // late
 				}
-				top.Observe(at, numbered(n), func(v *int) { *v = n })
+				top.Observe(rapid.IntRange(0, stripes-1).Draw(t, "stripe"), at, numbered(n), func(v *int) { *v = n })
 				exact[now] = append(exact[now], n)
 			}
 		}
@@ -214,11 +216,11 @@ func TestTopKeys_KnowsTheLastSlices(t *testing.T) {
 
 // Of 20 keys 4 have a counter until the size is changed, and all of them in the slices after that.
 func TestTopKeys_Resize(t *testing.T) {
-	top := NewTopKeys[int](2, 3)
+	top := NewTopKeys[int](2, 3, 1)
 	observe := func(slice int64) {
 		t.Helper()
 		for n := range 20 {
-			top.Observe(slice, numbered(n), func(v *int) { *v = n })
+			top.Observe(0, slice, numbered(n), func(v *int) { *v = n })
 		}
 	}
 	top.Resize(4)
@@ -238,13 +240,13 @@ func TestTopKeys_Resize(t *testing.T) {
 }
 
 func TestTopKeys_Concurrently(t *testing.T) {
-	top := NewTopKeys[int](64, 3)
+	top := NewTopKeys[int](64, 3, 4)
 	var all sync.WaitGroup
 	for g := range 4 {
 		all.Go(func() {
 			for i := range 5000 {
 				n := (i * (g + 1)) % 50
-				top.Observe(int64(i/2500), numbered(n), func(v *int) { *v = n })
+				top.Observe(g, int64(i/2500), numbered(n), func(v *int) { *v = n })
 				if i%500 == 0 {
 					top.Last(1, 3)
 				}
@@ -252,6 +254,9 @@ func TestTopKeys_Concurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
+	if !top.isBusy.Load() {
+		t.Log("nobody had to wait")
+	}
 	h := top.Last(1, 3)
 	if h.Total != 20_000 || len(h.Keys) != 50 {
 		t.Errorf("%d observations of %d keys, want 20000 of 50", h.Total, len(h.Keys))
@@ -259,13 +264,13 @@ func TestTopKeys_Concurrently(t *testing.T) {
 }
 
 func TestTopKeys_DoesNotAllocate(t *testing.T) {
-	top := NewTopKeys[int](64, 3)
+	top := NewTopKeys[int](64, 3, 4)
 	n := 0
 	fill := func(v *int) { *v = n }
-	top.Observe(0, numbered(n), fill)
+	top.Observe(0, 0, numbered(n), fill)
 	if got := testing.AllocsPerRun(1000, func() {
 		n++
-		top.Observe(0, numbered(n), func(v *int) { *v = n })
+		top.Observe(0, 0, numbered(n), func(v *int) { *v = n })
 	}); got > 0 {
 		t.Errorf("%v allocations an observation", got)
 	}
@@ -291,7 +296,7 @@ func BenchmarkTopKeys(b *testing.B) {
 		"one": func() int { return 1 }, "zipf": func() int { return int(zipf.Uint64()) }, "flood": func() int { return rand.Int() },
 	} {
 		b.Run(name, func(b *testing.B) {
-			top := NewTopKeys[[32]byte](512, 15)
+			top := NewTopKeys[[32]byte](512, 15, 4)
 			keys := make([]Key, 1<<16)
 			for i := range keys {
 				keys[i] = numbered(next())
@@ -300,7 +305,7 @@ func BenchmarkTopKeys(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				top.Observe(int64(i>>24), keys[i&(len(keys)-1)], func(v *[32]byte) { *v = label })
+				top.Observe(0, int64(i>>24), keys[i&(len(keys)-1)], func(v *[32]byte) { *v = label })
 				i++
 			}
 		})

@@ -114,7 +114,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 	if q.bothSecrets {
 		q.mergePrevious()
 	}
-	a.metrics.countDecisions(q.claims, &q.decision)
+	a.metrics.countDecisions(q.stripe, q.claims, &q.decision)
 	if q.steps != nil {
 		a.metrics.countSteps(q.steps)
 	}

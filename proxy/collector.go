@@ -147,7 +147,7 @@ func (m *proxyMetrics) countForwarded(x *exchange) {
 	if !ok {
 		trips = x.route.metrics.upstreamRequests.Keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, upstreamOutcome(t.kind)))
 	}
-	trips.Inc()
+	trips.Inc(x.stripe)
 	if x.outcome.result.Retries > 0 {
 		m.retries.WithLabelValues(x.route.pool.Name()).Add(float64(x.outcome.result.Retries))
 	}

@@ -59,7 +59,8 @@ type call struct {
 // result. A descriptor that no route matches is allowed. Refund, records and the deadline are as in Decide.
 func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, answer func(*DescriptorAnswer)) {
 	c := &call{proxy: p, question: q}
-	g := p.acquire()
+	own := p.shared.stripes.Own()
+	g := p.acquire(own)
 	err := c.resolve(ctx, g)
 	if err == nil && c.all != nil {
 		err = p.admitter.admit(ctx, &c.all.admission)
@@ -69,7 +70,7 @@ func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, an
 	c.answer(g, a, err)
 	answer(a)
 	c.end(ctx, a)
-	g.release()
+	g.release(own)
 }
 
 // resolve makes the claims of all descriptors.
@@ -102,7 +103,9 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 func (c *call) begin(g *generation, r *route, d routing.Descriptor) *exchange {
 	x := c.proxy.exchanges.Get().(*exchange)
 	c.proxy.recorder.start(x)
-	g.users.Add(1)
+	x.stripe = c.proxy.shared.stripes.Own()
+	x.enteredBy = x.stripe
+	g.users.Add(x.stripe, 1)
 	x.generation, x.admitter, x.route, x.due = g, c.proxy.admitter, r, c.question.Deadline
 	x.in.listener, x.in.scheme, x.in.header, x.in.descriptor = c.question.Listener, "http", noFields{}, d
 	x.request.Method, x.request.Host, x.request.Proto = c.question.Method, c.question.Domain, "HTTP/2.0"
@@ -333,7 +336,7 @@ func (x *exchange) giveBack() {
 
 // drop ends an exchange that is not recorded.
 func (c *call) drop(x *exchange) {
-	x.generation.release()
+	x.generation.release(x.enteredBy)
 	x.reset()
 	c.proxy.exchanges.Put(x)
 }

@@ -48,7 +48,7 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 		if x.bothSecrets {
 			x.mergePrevious()
 		}
-		a.metrics.countDecisions(x.claims, &x.decision)
+		a.metrics.countDecisions(x.stripe, x.claims, &x.decision)
 		x.decided = true
 		ctx, cancel := a.withTimeout(ctx)
 		defer cancel()

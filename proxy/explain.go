@@ -18,8 +18,8 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	if err != nil {
 		return Explanation{}, err
 	}
-	g := p.acquire()
-	defer g.release()
+	g := p.acquire(0)
+	defer g.release(0)
 	x.generation, x.in.scheme = g, cmp.Or(x.in.scheme, g.usualScheme())
 	e := &explainer{ctx: ctx, proxy: p, generation: g, x: x}
 	e.Others, e.Keys, e.Lists, e.Limits = []ExplainedOther{}, []ExplainedKey{}, []ExplainedList{}, []ExplainedLimit{}

@@ -54,7 +54,7 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 		p.endTrace(x)
 	}
 	p.recorder.record(x)
-	x.generation.release()
+	x.generation.release(x.enteredBy)
 	x.reset()
 	if !x.reused {
 		p.exchanges.Put(x)

@@ -55,7 +55,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 	to.Path, to.RawQuery, to.Length = x.route.rewrite.path(x.request.Path), x.request.RawQuery, x.in.length
 	to.Host, to.SetHost = x.request.Authority, x.route.rewrite.Host
 	to.Client, to.Peer, to.TrustedPeer = x.client.addr, x.in.peer, x.client.trustedPeer
-	to.HashBy, to.Forwarded, to.WebSocket = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket
+	to.HashBy, to.Forwarded, to.WebSocket, to.Stripe = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket, x.stripe
 	to.Set, to.Reserved, to.OnHeader = g.setFields(x), x.route.isReservedTrailer, x.forwarded.edit
 	if x.trace != nil {
 		to.Set = x.trace.beginForward(began, to.Set)

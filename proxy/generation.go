@@ -15,6 +15,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
+	"github.com/weir-proxy/weir/proxy/stripe"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -44,7 +45,8 @@ type generation struct {
 	errorTexts      *respond.ErrorTexts // of requests without a route
 	tokenUse        limiter.Limit       // on the uses of a token of a challenge: one, for as long as any is accepted
 
-	users    atomic.Int64 // requests in progress, plus 1 while it is the current generation
+	users    stripe.Users // requests in progress, plus 1 until abandon
+	isOver   atomic.Bool  // abandon was called
 	onClosed func()       // called when the last request of a retired generation has ended
 }
 
@@ -58,6 +60,7 @@ type shared struct {
 	salt      func() Salt         // returns the salt of hashes in the log
 	seed      maphash.Seed        // for hashes of client addresses in this process
 	observer  *decisions.Observer // recent requests and top keys
+	stripes   *stripe.Numbers     // of what all requests write
 	https     func() string       // returns the address of the HTTPS listener
 }
 
@@ -118,7 +121,8 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	g.addCooldownResets(made)
 	g.addPermitReturns(made)
 	g.protectFields(c.Routes)
-	g.users.Store(1)
+	g.users = stripe.NewUsers(l.stripes.Count())
+	g.users.Add(0, 1)
 	g.onClosed = func() {} // until it is installed
 	return g, nil
 }
@@ -136,25 +140,33 @@ func (g *generation) setTokenUse() {
 	_ = g.tokenUse.Prepare() // it is valid; otherwise stores would refuse each claim
 }
 
-// acquire adds a user to the current generation and returns it. The generation may be retired between
-// loading the pointer and adding the user, so the pointer is loaded again.
-func (p *Proxy) acquire() *generation {
+// acquire adds a user to the current generation, in the stripe of the processor, and returns it. The
+// generation may be retired between loading the pointer and adding the user, so the pointer is loaded again.
+func (p *Proxy) acquire(own int) *generation {
 	for {
 		g := p.current.Load()
-		g.users.Add(1)
+		g.users.Add(own, 1)
 		if p.current.Load() == g {
 			return g
 		}
-		g.release()
+		g.release(own)
 	}
 }
 
-// release removes a user. The last one closes the generation; closing it more than once is harmless.
-func (g *generation) release() {
-	if g.users.Add(-1) == 0 {
+// release removes a user from the stripe in which acquire has added it. After abandon the last one closes
+// the generation; closing it more than once is harmless.
+func (g *generation) release(own int) {
+	g.users.Add(own, -1)
+	if g.isOver.Load() && g.users.Sum() == 0 {
 		g.close()
 		g.onClosed()
 	}
+}
+
+// abandon lets g be closed when it has no users. g is not, or not any more, the current generation.
+func (g *generation) abandon() {
+	g.isOver.Store(true)
+	g.release(0)
 }
 
 // warm does the I/O that a generation needs before it serves. An error that wraps key.ErrNoKeys

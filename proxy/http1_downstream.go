@@ -219,8 +219,8 @@ func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
 	x.in.header, x.in.peer, x.in.parseErr = noFields{}, h.Peer(), why
 	defer p.finish(&d.reqCtx, x)
 	p.recorder.start(x)
-	g := p.acquire()
-	x.generation = g
+	p.enter(x)
+	g := x.generation
 	g.clientIP.resolve(x)
 	p.recorder.setID(x)
 	d.respond(g.refuse(x, why))

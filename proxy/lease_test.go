@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/stripe"
 	"github.com/weir-proxy/weir/proxy/upstream"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -204,7 +205,7 @@ func (p *testProxy) held() int {
 
 // held makes an admitter and an admission that asks for one of one permit.
 func held(store limiter.AdminStore) (*admitter, *admission) {
-	a := &admitter{store: store, fallback: newFallback(store, func() int { return 1 }), metrics: newMetrics(prometheus.NewRegistry())}
+	a := &admitter{store: store, fallback: newFallback(store, func() int { return 1 }), metrics: newMetrics(prometheus.NewRegistry(), stripe.New())}
 	l := &limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
 	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	q := &admission{route: &route{Route: &config.Route{Name: "a"}, windows: []*window{w}, holds: true, settles: true}}

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/metrics"
+	"github.com/weir-proxy/weir/proxy/stripe"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -43,20 +44,21 @@ func (r decisionResult) String() string {
 // proxyMetrics are the metrics of one proxy. Label values are names from the configuration and small
 // fixed sets of words, never data sent by clients.
 type proxyMetrics struct {
-	requests         *prometheus.CounterVec
-	outcomes         *prometheus.CounterVec
+	stripes          *stripe.Numbers
+	requests         *metrics.Counters
+	outcomes         *metrics.Counters
 	durations        *metrics.Histograms
 	own              *metrics.Histograms
 	upstream         *metrics.Histograms
 	wait             *metrics.Histograms
-	decisions        *prometheus.CounterVec
+	decisions        *metrics.Counters
 	store            *metrics.Histograms
 	storeErrors      *prometheus.CounterVec
 	fallbacks        *prometheus.CounterVec
 	refunds          *prometheus.CounterVec
 	repeats          *prometheus.CounterVec
 	bans             *prometheus.CounterVec
-	upstreamRequests *prometheus.CounterVec
+	upstreamRequests *metrics.Counters
 	retries          *prometheus.CounterVec
 	listMatches      *prometheus.CounterVec
 	resets           *prometheus.CounterVec
@@ -78,26 +80,32 @@ type proxyMetrics struct {
 	storeSeconds metrics.Cache[string, *metrics.Histogram] // by operation
 }
 
-func newMetrics(r prometheus.Registerer) *proxyMetrics {
+func newMetrics(r prometheus.Registerer, stripes *stripe.Numbers) *proxyMetrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_" + name, Help: help}, labels)
 		r.MustRegister(c)
 		return c
 	}
-	cells := metrics.NewBuckets()
+	perRequest := func(name, help string, labels ...string) *metrics.Counters {
+		c := metrics.NewCounters(stripes.Count(), name, help, labels...)
+		r.MustRegister(c)
+		return c
+	}
+	cells := metrics.NewBuckets(stripes.Count())
 	durations := func(name, help, label string) *metrics.Histograms {
 		h := metrics.NewHistograms(cells, name, help, label)
 		r.MustRegister(h)
 		return h
 	}
 	m := &proxyMetrics{
-		requests:         counter("requests_total", "Requests answered, by route and status.", "route", "code"),
-		outcomes:         counter("request_outcomes_total", "Requests answered, by what limits decided about each: a request that several limits refused counts once.", "route", "outcome"),
+		stripes:          stripes,
+		requests:         perRequest("requests_total", "Requests answered, by route and status.", "route", "code"),
+		outcomes:         perRequest("request_outcomes_total", "Requests answered, by what limits decided about each: a request that several limits refused counts once.", "route", "outcome"),
 		durations:        durations("request_duration_seconds", "Time from the header of a request until its response was written.", "route"),
 		own:              durations("own_duration_seconds", "Time spent in Weir itself: without the upstream and without waiting for a permit.", "route"),
 		upstream:         durations("upstream_duration_seconds", "Time from the start of forwarding until the response was relayed or forwarding failed.", "route"),
 		wait:             durations("wait_duration_seconds", "Time that requests waited for a permit, of those that waited.", "route"),
-		decisions:        counter("decisions_total", "Decisions of limits, by result. The route of a limit of several routes is empty.", "route", "limit", "result"),
+		decisions:        perRequest("decisions_total", "Decisions of limits, by result. The route of a limit of several routes is empty.", "route", "limit", "result"),
 		store:            durations("store_duration_seconds", "Duration of calls to a shared store.", "operation"),
 		storeErrors:      counter("store_errors_total", "Calls to a shared store that failed or timed out.", "operation"),
 		fallbacks:        counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
@@ -105,7 +113,7 @@ func newMetrics(r prometheus.Registerer) *proxyMetrics {
 		bans:             counter("bans_total", "Keys that a limit has banned because it refused them too often.", "route", "limit"),
 		repeats:          counter("repeats_total", "Repeats of idempotent requests, which are not counted by limits.", "route"),
 		refunds:          counter("refunds_total", "Requests whose permits a limit has refunded because of their outcome.", "route", "limit"),
-		upstreamRequests: counter("upstream_requests_total", "Requests to upstreams, by last target and result.", "upstream", "target", "result"),
+		upstreamRequests: perRequest("upstream_requests_total", "Requests to upstreams, by last target and result.", "upstream", "target", "result"),
 		retries:          counter("upstream_retries_total", "Retries on another target.", "upstream"),
 		reloads:          counter("reloads_total", "Configuration reloads, by result.", "result"),
 		generation:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Generation of the configuration that is served."}),
@@ -144,7 +152,7 @@ func (m *proxyMetrics) countResponse(x *exchange) (name string) {
 	if !ok {
 		requests = f.requests.Keep(x.response.status, m.requests.WithLabelValues(name, strconv.Itoa(x.response.status)))
 	}
-	requests.Inc()
+	requests.Inc(x.stripe)
 	m.countOutcome(x, name, f)
 	m.observeDurations(x, name, f)
 	return name
@@ -165,11 +173,10 @@ func (m *proxyMetrics) countOutcome(x *exchange, name string, f *routeMetrics) {
 		if without {
 			label = unavailable
 		}
-		one := m.outcomes.WithLabelValues(name, label)
-		c = &one
+		c = m.outcomes.WithLabelValues(name, label)
 		ref.cached.Store(c)
 	}
-	(*c).Inc()
+	c.Inc(x.stripe)
 }
 
 // observeDurations records the duration of x and its parts.
@@ -188,14 +195,14 @@ func (m *proxyMetrics) observeDurations(x *exchange, name string, f *routeMetric
 // observe records the duration d of x, which ended at end, in nanoseconds since 1970. At intervals x
 // becomes an exemplar.
 func (x *exchange) observe(h *metrics.Histogram, d time.Duration, end int64) {
-	if bucket := h.Observe(d); h.ExemplarDue(bucket, end) || x.isTraced() {
+	if bucket := h.Observe(x.stripe, d); h.ExemplarDue(bucket, end) || x.isTraced() {
 		h.SetExemplar(bucket, metrics.Exemplar{Duration: d, At: x.began.Add(x.duration), TraceID: x.traceID(), RequestID: x.id})
 	}
 }
 
 // countDecisions counts the decision of each limit. A limit with several windows is counted once, and a
 // limit without a decision is not counted.
-func (m *proxyMetrics) countDecisions(set claimSet, d *limiter.Decision) {
+func (m *proxyMetrics) countDecisions(own int, set claimSet, d *limiter.Decision) {
 	for i := 0; i < len(set.windows); {
 		of, to := set.limitAt(i)
 		result, known := decisionAllowed, false
@@ -206,19 +213,19 @@ func (m *proxyMetrics) countDecisions(set claimSet, d *limiter.Decision) {
 			}
 		}
 		if known {
-			m.decision(of, result).Inc()
+			m.decision(of, result).Inc(own)
 		}
 	}
 }
 
 // decision returns the counter of a result of a limit.
-func (m *proxyMetrics) decision(of *limit, result decisionResult) prometheus.Counter {
+func (m *proxyMetrics) decision(of *limit, result decisionResult) *metrics.Counter {
 	ref := &of.decisions[result].cached
 	if c := ref.Load(); c != nil {
-		return *c
+		return c
 	}
 	c := m.decisions.WithLabelValues(of.Route, of.Name, result.String())
-	ref.Store(&c)
+	ref.Store(c)
 	return c
 }
 
@@ -228,7 +235,7 @@ func (m *proxyMetrics) observeStoreCall(operation string, duration time.Duration
 	if !ok {
 		o = m.storeSeconds.Keep(operation, m.store.Of(operation))
 	}
-	o.Observe(duration)
+	o.Observe(m.stripes.Own(), duration)
 	if err != nil {
 		m.storeErrors.WithLabelValues(operation).Inc()
 	}
@@ -241,7 +248,7 @@ func (m *proxyMetrics) countFallback(q *admission) {
 
 // countUnavailable counts a limit that could not be evaluated.
 func (m *proxyMetrics) countUnavailable(q *admission, of *limit) {
-	m.decision(of, decisionUnavailable).Inc()
+	m.decision(of, decisionUnavailable).Inc(q.stripe)
 }
 
 func (m *proxyMetrics) countReload(r Report, err error) {
@@ -273,19 +280,19 @@ func (m *proxyMetrics) countUnknownPlans(x *exchange) {
 // labels once, because the lookup costs more than the update. The zero value is ready to use. A
 // series is created when it is first updated.
 type routeMetrics struct {
-	requests         metrics.Cache[int, prometheus.Counter] // by status
+	requests         metrics.Cache[int, *metrics.Counter] // by status
 	outcomes         [decisions.NumOutcomes]counterRef
 	unavailable      counterRef
 	durations        metrics.HistogramRef
 	own              metrics.HistogramRef
 	upstream         metrics.HistogramRef
 	wait             metrics.HistogramRef
-	upstreamRequests metrics.Cache[upstreamResult, prometheus.Counter]
+	upstreamRequests metrics.Cache[upstreamResult, *metrics.Counter]
 }
 
 // A counterRef is a counter that is looked up once.
 type counterRef struct {
-	cached atomic.Pointer[prometheus.Counter]
+	cached atomic.Pointer[metrics.Counter]
 }
 
 // An upstreamResult is the result of a request that was to be forwarded.
@@ -319,7 +326,7 @@ func (p *Proxy) Counts() map[Series]int64 {
 }
 
 // eachSeries calls do for each series of v with its labels and its value.
-func eachSeries(v *prometheus.CounterVec, do func(label map[string]string, n int64)) {
+func eachSeries(v prometheus.Collector, do func(label map[string]string, n int64)) {
 	all := make(chan prometheus.Metric, 64)
 	go func() {
 		v.Collect(all)

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/metrics"
+	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
 // seriesOf returns what a scrape sees of v, by the value of its label.
@@ -80,7 +81,7 @@ func TestMetrics_ExemplarOfALongID(t *testing.T) {
 
 // Own, upstream and waiting are the parts of the whole.
 func TestMetrics_WhoTookHowLong(t *testing.T) {
-	m := newMetrics(prometheus.NewRegistry())
+	m := newMetrics(prometheus.NewRegistry(), stripe.New())
 	x := &exchange{began: time.Now(), duration: 10 * time.Second, outcome: forwardOutcome{duration: 6 * time.Second}}
 	x.route, x.waitTime = &route{Route: &config.Route{Name: "a"}, metrics: &routeMetrics{}}, 3*time.Second
 	m.countResponse(x)

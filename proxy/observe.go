@@ -221,18 +221,18 @@ func (x *exchange) countShadowKey(t *takenPermit, minute int64) {
 }
 
 func (x *exchange) countKey(of *limit, minute int64, k limiter.Key) {
-	of.top.Count(minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+	of.top.Count(x.stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
 }
 
 // countSend counts a request by its key for a limit with return_on.
 func (x *exchange) countSend(of *limit, minute int64, k limiter.Key) {
 	if of.sends != nil {
-		of.top.CountSend(minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+		of.top.CountSend(x.stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
 	}
 }
 
 func (x *exchange) countRefusedKey(of *limit, minute int64, k limiter.Key) {
-	of.top.CountRefused(minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+	of.top.CountRefused(x.stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
 }
 
 func (x *exchange) fillLimitLabel(l *decisions.Label, of *limit) {

@@ -39,9 +39,9 @@ type OutcomeReport struct {
 // With r.Refund the request did not happen: all its permits are refunded, and nothing else is done.
 func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 	x := p.exchanges.Get().(*exchange)
-	x.generation, x.admitter = p.acquire(), p.admitter
+	p.enter(x)
 	defer func() {
-		x.generation.release()
+		x.generation.release(x.enteredBy)
 		x.reset()
 		p.exchanges.Put(x)
 	}()

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/stripe"
 	"github.com/weir-proxy/weir/proxy/trace"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -103,7 +104,8 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 	if o.HTTPSAddress == nil {
 		o.HTTPSAddress = func() string { return o.Config.Listen.HTTPS }
 	}
-	kept := shared{"weir-" + rand.Text()[:8], upstream.NewGroups(), o.LogSalt, maphash.MakeSeed(), decisions.NewObserver(), o.HTTPSAddress}
+	stripes := stripe.New()
+	kept := shared{"weir-" + rand.Text()[:8], upstream.NewGroups(stripes.Count()), o.LogSalt, maphash.MakeSeed(), decisions.NewObserver(stripes.Count()), stripes, o.HTTPSAddress}
 	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
@@ -116,7 +118,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 	}
 	first.number = max(o.Number, 1)
 	unagreed := o.Agree != nil && o.Number == 0
-	m := newMetrics(o.Registry)
+	m := newMetrics(o.Registry, kept.stripes)
 	m.generation.Set(float64(first.number))
 	if o.Nodes == nil {
 		o.Nodes = func() int { return 1 }
@@ -177,8 +179,15 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 // accept begins the request and resolves its route. It never waits.
 func (p *Proxy) accept(x *exchange) error {
 	p.recorder.start(x)
-	x.generation, x.admitter = p.acquire(), p.admitter
+	p.enter(x)
 	return p.resolveRoute(x.generation, x)
+}
+
+// enter lets the current generation serve x. finish releases it.
+func (p *Proxy) enter(x *exchange) {
+	x.stripe = p.shared.stripes.Own()
+	x.enteredBy = x.stripe
+	x.generation, x.admitter = p.acquire(x.stripe), p.admitter
 }
 
 // respond forwards the request, or refuses it because of err.
@@ -191,6 +200,7 @@ func (p *Proxy) respond(ctx context.Context, x *exchange, d downstream, err erro
 		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, &x.admission, flush) })
 	}
 	x.generation.forward(x, d)
+	x.stripe = p.shared.stripes.Own() // another processor may have continued when the response came
 	p.metrics.countForwarded(x)
 	if x.outcome.result.Err != nil && x.route.pool != nil {
 		p.badResponses.record(x.route.pool.Name(), &x.outcome.result, time.Now())
@@ -294,7 +304,7 @@ func (p *Proxy) Close() {
 	p.logLostChanges()
 	last := p.current.Load()
 	last.retire()
-	last.release()
+	last.abandon()
 	ended := make(chan struct{})
 	go func() {
 		p.openGenerations.Wait()

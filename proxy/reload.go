@@ -100,7 +100,7 @@ func (p *Proxy) Prepare(ctx context.Context, c *config.Config) (*Prepared, error
 	}
 	unready := next.warm(ctx)
 	if unready != nil && !errors.Is(unready, key.ErrNoVerificationKeys) {
-		next.release()
+		next.abandon()
 		return nil, fmt.Errorf("warm: %w", unready)
 	}
 	return &Prepared{next, p, unready}, nil
@@ -138,7 +138,7 @@ func (p *Prepared) Install(number int64) {
 }
 
 // Discard releases the resources of p.
-func (p *Prepared) Discard() { p.release() }
+func (p *Prepared) Discard() { p.abandon() }
 
 // swap makes next the current generation. p.reloading must be held.
 func (p *Proxy) swap(next *Prepared, number int64) {
@@ -147,7 +147,7 @@ func (p *Proxy) swap(next *Prepared, number int64) {
 	p.install(next.generation) // nothing can fail from here on
 	p.metrics.generation.Set(float64(number))
 	old.retire()
-	old.release() // closed when its last request ends
+	old.abandon() // closed when its last request ends
 }
 
 // Serving returns the number and the configuration of the current generation.

@@ -92,12 +92,12 @@ func TestReload_SameContentIsNoChange(t *testing.T) {
 // last of them.
 func TestReload_RequestsEndInTheirGeneration(t *testing.T) {
 	w := newProxy(t, limitYAML("{key: global, rate: 1/1h}"))
-	g := w.acquire()
+	g := w.acquire(0)
 	w.write("upstreams: {demo: echo}\nroutes: [{match: {path: /b}, upstream: demo}]\n")
 	if _, err := w.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if users := g.users.Load(); users != 1 {
+	if users := g.users.Sum(); users != 1 {
 		t.Errorf("the retired generation has %d users; want the one request", users)
 	}
 	x := wanting("GET", "x", "/a")
@@ -105,8 +105,8 @@ func TestReload_RequestsEndInTheirGeneration(t *testing.T) {
 	if err := g.match(x); err != nil {
 		t.Errorf("the retired generation forgot its route: %v", err)
 	}
-	g.release()
-	if users := g.users.Load(); users != 0 {
+	g.release(0)
+	if users := g.users.Sum(); users != 0 {
 		t.Errorf("%d users; want none", users)
 	}
 }

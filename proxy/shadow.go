@@ -55,7 +55,7 @@ func (a *admission) splitShadows() {
 // them decide if the call that decided about q did not, as for a request that could wait.
 func (a *admitter) decideShadow(ctx context.Context, q *admission) {
 	for _, l := range q.shadowErrors {
-		a.metrics.decision(l, decisionShadowRefused).Inc()
+		a.metrics.decision(l, decisionShadowRefused).Inc(q.stripe)
 	}
 	if len(q.shadows.claims) == 0 {
 		return
@@ -76,7 +76,7 @@ func (a *admitter) decideShadow(ctx context.Context, q *admission) {
 			a.metrics.countUnavailable(q, of)
 			continue
 		}
-		a.metrics.countDecisions(set, &s.Decision)
+		a.metrics.countDecisions(q.stripe, set, &s.Decision)
 		q.addShadowRefusals(set, &s.Decision)
 		q.addTaken(a.store, set, &s.Decision, nil)
 		switch {

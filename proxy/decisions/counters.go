@@ -15,7 +15,8 @@ const (
 	// MaxCounters is the maximum number of limits whose keys should be counted.
 	MaxCounters = 200
 	// countersMemory bounds the memory of the counters of all limits together, in bytes, which the allocator
-	// rounds up to 36 MB at most. It is used up only if all limits see, and refuse, that many keys in each minute; a
+	// rounds up to 36 MB at most; a tenth more for each further processor whose requests wait for those of
+	// others when they are counted. It is used up only if all limits see, and refuse, that many keys in each minute; a
 	// limit with few keys uses 120 KB.
 	countersMemory = 28 << 20
 	// maxCounted is the maximum number of keys of a limit that are counted at a time. A key with more
@@ -32,6 +33,8 @@ func countedKeys(limits int) int { return min(countersMemory/keyMemory/max(limit
 
 // counters holds the counters of all limits. It outlives generations.
 type counters struct {
+	stripes int
+
 	mu  sync.Mutex          // guards what follows
 	all map[string]*Counter // by ROUTE.LIMIT; limits of the current generation
 }
@@ -41,6 +44,7 @@ type Counter struct {
 	name     string // ROUTE.LIMIT
 	key      string
 	shapes   []key.Shape
+	stripes  int
 	requests *limiter.TopKeys[Label] // by number of requests
 	refused  *limiter.TopKeys[Label] // by number of refusals, including those by shadow mode
 	sends    *limiter.TopKeys[Label] // by number of requests that were not refused, over sendSlices times sendEvery; nil if not counted
@@ -61,11 +65,13 @@ func (c *Counter) WithSends(window time.Duration) *Counter {
 		return c
 	}
 	with := *c
-	with.sends, with.every = limiter.NewTopKeys[Label](countedSends, sendSlices), every
+	with.sends, with.every = limiter.NewTopKeys[Label](countedSends, sendSlices, c.stripes), every
 	return &with
 }
 
-func newCounters() *counters { return &counters{all: map[string]*Counter{}} }
+func newCounters(stripes int) *counters {
+	return &counters{stripes: stripes, all: map[string]*Counter{}}
+}
 
 // counter returns the counter of a limit, whose name is ROUTE.LIMIT. A limit keeps the counter it had
 // before if it still counts by the same key. A counter uses no memory before the first request.
@@ -76,9 +82,9 @@ func (c *counters) counter(name string, by *key.Spec) *Counter {
 		return had
 	}
 	return &Counter{
-		name: name, key: by.Name, shapes: by.Shapes(),
-		requests: limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices),
-		refused:  limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices),
+		name: name, key: by.Name, shapes: by.Shapes(), stripes: c.stripes,
+		requests: limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices, c.stripes),
+		refused:  limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices, c.stripes),
 	}
 }
 
@@ -96,26 +102,26 @@ func (c *counters) keepOnly(these []*Counter) {
 	}
 }
 
-// Count counts a request by its key, in a minute as Observer.Minute returns. fill sets the texts of the
-// key.
-func (c *Counter) Count(minute int64, k limiter.Key, fill func(l *Label)) {
+// Count counts a request by its key, in a minute as Observer.Minute returns, in the stripe of the
+// processor. fill sets the texts of the key.
+func (c *Counter) Count(own int, minute int64, k limiter.Key, fill func(l *Label)) {
 	if c != nil {
-		c.requests.Observe(minute, k, fill)
+		c.requests.Observe(own, minute, k, fill)
 	}
 }
 
 // CountSend counts a request by its key that was not refused.
-func (c *Counter) CountSend(minute int64, k limiter.Key, fill func(l *Label)) {
+func (c *Counter) CountSend(own int, minute int64, k limiter.Key, fill func(l *Label)) {
 	if c != nil && c.sends != nil {
-		c.sends.Observe(minute/c.every, k, fill)
+		c.sends.Observe(own, minute/c.every, k, fill)
 	}
 }
 
 // CountRefused counts a request by its key that Count has counted, and that was refused, or would have
 // been in shadow mode.
-func (c *Counter) CountRefused(minute int64, k limiter.Key, fill func(l *Label)) {
+func (c *Counter) CountRefused(own int, minute int64, k limiter.Key, fill func(l *Label)) {
 	if c != nil {
-		c.refused.Observe(minute, k, fill)
+		c.refused.Observe(own, minute, k, fill)
 	}
 }
 

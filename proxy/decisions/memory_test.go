@@ -32,7 +32,7 @@ func TestCounters_KeepToTheMemory(t *testing.T) {
 
 // The counters of a limit that stays shrink when there are more limits, and grow when there are fewer.
 func TestCounters_ShareTheMemory(t *testing.T) {
-	o, by := NewObserver(), &key.Spec{Name: "k"}
+	o, by := NewObserver(1), &key.Spec{Name: "k"}
 	kept := o.Counter("r.kept", by)
 	for minute, limits := range []int{1, MaxCounters, 1} {
 		all := []*Counter{kept}
@@ -41,7 +41,7 @@ func TestCounters_ShareTheMemory(t *testing.T) {
 		}
 		o.KeepOnly(all)
 		for n := range 1000 {
-			kept.Count(int64(minute), limiter.KeyOf("k", fmt.Sprint(n)), func(*Label) {})
+			kept.Count(0, int64(minute), limiter.KeyOf("k", fmt.Sprint(n)), func(*Label) {})
 		}
 		if got := len(kept.requests.Last(int64(minute), 1).Keys); got != countedKeys(limits) {
 			t.Errorf("%d keys are counted of one of %d limits, want %d", got, limits, countedKeys(limits))
@@ -51,7 +51,7 @@ func TestCounters_ShareTheMemory(t *testing.T) {
 
 // A ring has no room for what has not come.
 func TestObserver_UsesNoMemoryBefore(t *testing.T) {
-	o := NewObserver()
+	o := NewObserver(1)
 	room := func() (n int) {
 		for p := range o.recent.all() {
 			n += len(p.records)

@@ -21,9 +21,9 @@ type Observer struct {
 	since    time.Time // minutes are counted from here, on the monotonic clock
 }
 
-// NewObserver returns an Observer that has recorded nothing.
-func NewObserver() *Observer {
-	return &Observer{Every: AllowedEvery, recent: newRing(), counters: newCounters(), since: time.Now()}
+// NewObserver returns an Observer that has recorded nothing, and counts keys in so many stripes.
+func NewObserver(stripes int) *Observer {
+	return &Observer{Every: AllowedEvery, recent: newRing(), counters: newCounters(stripes), since: time.Now()}
 }
 
 // Minute returns the number of the minute of t, for a Counter.

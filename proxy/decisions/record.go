@@ -176,7 +176,7 @@ func (r *ring) isFlooded(now time.Time) bool {
 		r.second.Store(second)
 		r.inSecond.Store(0)
 	}
-	return r.inSecond.Add(1) > refusedEverySecond
+	return r.inSecond.Load() > refusedEverySecond || r.inSecond.Add(1) > refusedEverySecond // in a flood nobody writes
 }
 
 // record stores q.

@@ -46,7 +46,7 @@ func (r refusals) found(t *testing.T, o *Observer, from int) (n int) {
 
 // The last 6144 refusals are found, whoever sent them, if there are no more than 1000 in a second.
 func TestObserver_KeepsTheLastRefusals(t *testing.T) {
-	o, now := NewObserver(), time.Unix(1_800_000_000, 0)
+	o, now := NewObserver(1), time.Unix(1_800_000_000, 0)
 	eve := refusals{source: 1, n: 9000, within: 9 * time.Second}
 	eve.record(o, now)
 	if got := eve.found(t, o, 9000-6144); got != 6144 {
@@ -60,7 +60,7 @@ func TestObserver_KeepsTheLastRefusals(t *testing.T) {
 // A flood, of a second or of an hour, leaves the refusals of others, but of those that share its part.
 func TestObserver_AFloodLeavesOthers(t *testing.T) {
 	for _, flood := range []refusals{{1, 50_000, time.Second}, {1, 50_000, time.Hour}} {
-		o, now := NewObserver(), time.Unix(1_800_000_000, 0)
+		o, now := NewObserver(1), time.Unix(1_800_000_000, 0)
 		others := 0
 		for source := range uint64(200) {
 			refusals{source: 2 + source, n: 3, within: time.Second}.record(o, now)

@@ -23,15 +23,15 @@ func (plainNames) HidePersonal(path string) string { return path }
 // Among many keys that send a little, those that send much are listed alone, with a count that tells
 // something; the others are below the floor.
 func TestMergeTops_LeavesOutNoise(t *testing.T) {
-	o, by := NewObserver(), &key.Spec{Name: "phone"}
+	o, by := NewObserver(1), &key.Spec{Name: "phone"}
 	c := o.Counter("sms.phone", by)
 	o.KeepOnly([]*Counter{c})
 	const minutes, keys, busy = 6, 3000, 200
 	loud := limiter.KeyOf("phone", "loud")
 	count := func(minute int, k limiter.Key) {
 		fill := func(l *Label) { l.Reset(); l.AddPart("x", 0) }
-		c.Count(int64(minute), k, fill)
-		c.CountRefused(int64(minute), k, fill)
+		c.Count(0, int64(minute), k, fill)
+		c.CountRefused(0, int64(minute), k, fill)
 	}
 	for minute := range minutes {
 		for n := range keys {

@@ -37,13 +37,13 @@ func (m *histogramMetric) Write(to *dto.Metric) error {
 	bounds := classicBounds()
 	classic, native := make([]uint64, len(bounds)+1), make([]int64, m.cells.native[len(m.cells.native)-1]+1)
 	var all uint64
-	for i := range m.counts {
-		n := m.counts[i].Load()
+	counts, nanos := m.counts()
+	for i, n := range counts {
 		classic[m.cells.classic[i]] += n
 		native[m.cells.native[i]] += int64(n)
 		all += n
 	}
-	sum, zero := time.Duration(m.nanos.Load()).Seconds(), uint64(native[0])
+	sum, zero := time.Duration(nanos).Seconds(), uint64(native[0])
 	schema, threshold := int32(nativeSchema), math.Exp2(nativeFrom)
 	h := &dto.Histogram{SampleCount: &all, SampleSum: &sum, Schema: &schema, ZeroThreshold: &threshold, ZeroCount: &zero}
 	m.writeClassic(h, bounds, classic)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
 const (
@@ -45,7 +47,12 @@ type Histograms struct {
 
 	mu     sync.Mutex // guards what follows
 	series map[string]*Histogram
+	busy   int // series in stripes
 }
+
+// maxBusy is the maximum number of series of a Histograms that are counted in stripes. If more are busy, no
+// series is so busy that processors often write it at the same time.
+const maxBusy = 64
 
 // Buckets divides durations by the bounds of both kinds of buckets. Cell i holds values
 // greater than bounds[i-1] and at most bounds[i]. It is immutable.
@@ -55,15 +62,48 @@ type Buckets struct {
 	first   [256]uint16 // by slot: the first cell that a Duration of this slot can be in
 	classic []uint8     // the classic bucket of each cell
 	native  []int       // the native bucket of each cell; 0 is the zero bucket
+	stripes int         // of a busy series
 }
 
 // A Histogram is one series. It is safe for concurrent use.
 type Histogram struct {
+	of        *Histograms
 	label     *dto.LabelPair
 	cells     *Buckets
-	counts    []atomic.Uint64 // by cell
-	nanos     atomic.Int64    // sum of all observations
-	exemplars []exemplarSlot  // by classic bucket
+	first     cellCounts // the counts until the series was busy
+	busy      atomic.Pointer[[]cellCounts]
+	exemplars []exemplarSlot // by classic bucket
+}
+
+// cellCounts are the counts of one stripe, or all of them. Most series use few cells, so that memory for
+// them is allocated in blocks.
+type cellCounts struct {
+	blocks [17]atomic.Pointer[cellBlock]
+	nanos  atomic.Int64 // sum of all observations
+	_      [2*stripe.LineSize - 18*8]byte
+}
+
+// A cellBlock holds the counts of cells that follow each other.
+type cellBlock [stripe.LineSize / 8]atomic.Uint64
+
+// add adds an observation in a cell, and returns the count of the cell.
+func (c *cellCounts) add(cell int, d time.Duration) uint64 {
+	at := &c.blocks[cell/len(cellBlock{})]
+	b := at.Load()
+	if b == nil {
+		at.CompareAndSwap(nil, new(cellBlock))
+		b = at.Load()
+	}
+	c.nanos.Add(int64(d))
+	return b[cell%len(cellBlock{})].Add(1)
+}
+
+// count returns the count of a cell.
+func (c *cellCounts) count(cell int) uint64 {
+	if b := c.blocks[cell/len(cellBlock{})].Load(); b != nil {
+		return b[cell%len(cellBlock{})].Load()
+	}
+	return 0
 }
 
 // An exemplarSlot holds the exemplar of one bucket: a request that was observed in it.
@@ -80,12 +120,13 @@ func NewHistograms(cells *Buckets, name, help, label string) *Histograms {
 	}
 }
 
-// NewBuckets returns the buckets of all histograms, which are the same.
-func NewBuckets() *Buckets {
+// NewBuckets returns the buckets of all histograms, which are the same. A busy series is counted in so many
+// stripes.
+func NewBuckets(stripes int) *Buckets {
 	classic, native := classicBounds(), nativeBounds()
 	all := slices.Concat(classic, native)
 	slices.Sort(all)
-	c := &Buckets{bounds: slices.Compact(all)}
+	c := &Buckets{bounds: slices.Compact(all), stripes: stripes}
 	for i := range len(c.bounds) + 1 {
 		bound := math.Inf(1)
 		if i < len(c.bounds) {
@@ -150,22 +191,51 @@ func (v *Histograms) Of(value string) *Histogram {
 	defer v.mu.Unlock()
 	h := v.series[value]
 	if h == nil {
-		h = &Histogram{
-			label: &dto.LabelPair{Name: &v.label, Value: &value}, cells: v.cells,
-			counts: make([]atomic.Uint64, len(v.cells.bounds)+1), exemplars: make([]exemplarSlot, len(classicBounds())+1),
-		}
+		h = &Histogram{of: v, label: &dto.LabelPair{Name: &v.label, Value: &value}, cells: v.cells, exemplars: make([]exemplarSlot, len(classicBounds())+1)}
 		v.series[value] = h
 	}
 	return h
 }
 
-// Observe counts d and returns its classic bucket.
-func (h *Histogram) Observe(d time.Duration) (bucket int) {
+// Observe counts d, in the stripe of the processor, and returns its classic bucket.
+func (h *Histogram) Observe(own int, d time.Duration) (bucket int) {
 	d = max(d, 0) // the clock may have been set back
 	cell := h.cells.cell(d)
-	h.counts[cell].Add(1)
-	h.nanos.Add(int64(d))
+	if busy := h.busy.Load(); busy != nil {
+		(*busy)[own].add(cell, d)
+	} else if h.first.add(cell, d) == busyAfter && h.cells.stripes > 1 {
+		h.of.spread(h)
+	}
 	return int(h.cells.classic[cell])
+}
+
+// spread makes one count in stripes.
+func (h *Histograms) spread(one *Histogram) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.busy < maxBusy && one.busy.Load() == nil {
+		h.busy++
+		lines := make([]cellCounts, h.cells.stripes)
+		one.busy.Store(&lines)
+	}
+}
+
+// counts returns the counts of all cells, each of which it reads once, and the sum of all observations.
+func (h *Histogram) counts() (counts []uint64, nanos int64) {
+	counts = make([]uint64, len(h.cells.bounds)+1)
+	add := func(c *cellCounts) {
+		for i := range counts {
+			counts[i] += c.count(i)
+		}
+		nanos += c.nanos.Load()
+	}
+	add(&h.first)
+	if busy := h.busy.Load(); busy != nil {
+		for i := range *busy {
+			add(&(*busy)[i])
+		}
+	}
+	return counts, nanos
 }
 
 // ExemplarDue reports whether a bucket needs a new exemplar at the given time, in nanoseconds since 1970.

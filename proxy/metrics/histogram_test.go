@@ -27,7 +27,7 @@ func TestHistogram_AsClientGolangCounts(t *testing.T) {
 	theirs := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "a", Buckets: bounds, NativeHistogramBucketFactor: 1.1, NativeHistogramZeroThreshold: math.Exp2(nativeFrom),
 	})
-	v := NewHistograms(NewBuckets(), "a_seconds", "help", "route")
+	v := NewHistograms(NewBuckets(1), "a_seconds", "help", "route")
 	ours := v.Of("a")
 	var seen []time.Duration
 	for _, b := range bounds { // exactly the bound, and a nanosecond beside
@@ -39,7 +39,7 @@ func TestHistogram_AsClientGolangCounts(t *testing.T) {
 	}
 	for _, d := range seen {
 		theirs.Observe(d.Seconds())
-		ours.Observe(d)
+		ours.Observe(0, d)
 	}
 	var m dto.Metric
 	if err := theirs.Write(&m); err != nil {
@@ -85,7 +85,7 @@ func nativeCounts(h *dto.Histogram) map[int32]int64 {
 // What is less than the least and more than the most is in the outermost buckets.
 // Every bound and its neighbours, beside a search by seconds.
 func TestHistogram_CellsAreFoundByNanoseconds(t *testing.T) {
-	c := NewBuckets()
+	c := NewBuckets(1)
 	all := []time.Duration{0, 1, math.MaxInt64 - 1, math.MaxInt64}
 	for _, at := range c.nanos {
 		for step := -3; step <= 3; step++ {
@@ -104,10 +104,10 @@ func TestHistogram_CellsAreFoundByNanoseconds(t *testing.T) {
 }
 
 func TestHistogram_TheEnds(t *testing.T) {
-	v := NewHistograms(NewBuckets(), "a_seconds", "help", "route")
+	v := NewHistograms(NewBuckets(1), "a_seconds", "help", "route")
 	h := v.Of("a")
 	for _, d := range []time.Duration{-time.Second, 0, time.Nanosecond, time.Hour, 1000 * time.Hour} {
-		h.Observe(d)
+		h.Observe(0, d)
 	}
 	got := metricOf(t, v, h)
 	if got.GetZeroCount() != 3 || got.GetBucket()[0].GetCumulativeCount() != 3 || got.GetSampleCount() != 5 {
@@ -126,13 +126,13 @@ func TestHistogram_TheEnds(t *testing.T) {
 
 // All counts of one look fit together, also while more is observed.
 func TestHistogram_CountsFitTogether(t *testing.T) {
-	v := NewHistograms(NewBuckets(), "a_seconds", "help", "route")
+	v := NewHistograms(NewBuckets(4), "a_seconds", "help", "route")
 	h := v.Of("a")
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
 			for j := range 20_000 {
-				h.Observe(time.Duration(i*j) * time.Microsecond)
+				h.Observe(i, time.Duration(i*j)*time.Microsecond)
 			}
 		})
 	}
@@ -147,18 +147,21 @@ func TestHistogram_CountsFitTogether(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if n := metricOf(t, v, h).GetSampleCount(); n != 80_000 {
-		t.Errorf("%d observations, want 80000", n)
+	if got := metricOf(t, v, h); got.GetSampleCount() != 80_000 || math.Abs(got.GetSampleSum()-6*19_999*10_000e-6) > 1e-6 {
+		t.Errorf("%d observations of %v s in all, want 80000", got.GetSampleCount(), got.GetSampleSum())
+	}
+	if h.busy.Load() == nil {
+		t.Error("a busy series is not counted in stripes")
 	}
 }
 
 func BenchmarkHistogram(b *testing.B) {
 	b.Run("ours", func(b *testing.B) {
-		h, n := NewHistograms(NewBuckets(), "a_seconds", "help", "route").Of("a"), 0
+		h, n := NewHistograms(NewBuckets(1), "a_seconds", "help", "route").Of("a"), 0
 		b.ReportAllocs()
 		for b.Loop() {
 			n++
-			h.Observe(time.Duration(n%1000) * 13 * time.Microsecond)
+			h.Observe(0, time.Duration(n%1000)*13*time.Microsecond)
 		}
 	})
 	b.Run("client_golang", func(b *testing.B) {

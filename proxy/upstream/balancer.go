@@ -30,8 +30,9 @@ type backend struct {
 
 // A selection contains what selects a backend for one request.
 type selection struct {
-	hash  string     // for HashBy; "" for none
-	tried []*backend // backends that have failed this request
+	hash   string     // for HashBy; "" for none
+	tried  []*backend // backends that have failed this request
+	stripe int        // in which the request is counted as in flight
 }
 
 // pick selects a backend. It returns errNoTarget if none is healthy, and neither a
@@ -92,12 +93,17 @@ func (p *Pool) pickOnly() (*backend, error) {
 	return m, nil
 }
 
+// hasNoChoice reports whether pick always selects the only backend.
+func (p *Pool) hasNoChoice() bool {
+	return len(p.backends) == 1 && p.maxConnections == 0 && p.health.Path == ""
+}
+
 // unhealthy reports whether active checks have found m to be unhealthy.
 func (p *Pool) unhealthy(m *backend) bool { return p.health.Path != "" && m.unhealthy }
 
 // isFull reports whether m is at MaxConnections.
 func (p *Pool) isFull(m *backend) bool {
-	return p.maxConnections > 0 && m.inFlight >= p.maxConnections
+	return p.maxConnections > 0 && m.inFlight.Sum() >= int64(p.maxConnections)
 }
 
 // hasTried reports whether m has failed this request.
@@ -141,7 +147,7 @@ func (p *Pool) leastLoaded(now time.Time, candidates []*backend) []*backend {
 	least := math.Inf(1)
 	kept := candidates[:0]
 	for _, m := range candidates {
-		load := float64(m.inFlight+1) / (m.weight * m.slowStartFactor(now, &p.health))
+		load := float64(m.inFlight.Sum()+1) / (m.weight * m.slowStartFactor(now, &p.health))
 		switch {
 		case load < least:
 			least, kept = load, append(kept[:0], m)

@@ -33,7 +33,7 @@ func busyChoices(t testing.TB, p *Pool, n int) string {
 	var all choice
 	for range n {
 		one := chosen(t, p, time.Now(), 1)
-		one[0].inFlight++
+		one[0].inFlight.Add(0, 1)
 		all = append(all, one...)
 	}
 	return all.hosts()
@@ -85,12 +85,12 @@ func TestPick_LeastLoaded(t *testing.T) {
 	if got := busyChoices(t, p, 8); strings.Count(got, "a") != 2 || strings.Count(got, "b") != 2 || strings.Count(got, "c") != 4 {
 		t.Errorf("eight that stay went to %s; want 2, 2 and 4 as the weights say", got)
 	}
-	p.backends[1].inFlight = 0
+	p.backends[1].inFlight.Add(0, -p.backends[1].inFlight.Sum())
 	if got := choices(t, p, time.Now(), 1); got != "b" {
 		t.Errorf("chose %s; want the one that nobody asks", got)
 	}
-	p.backends[0].inFlight = 0
-	p.backends[2].inFlight = 1 // loads 1 with one more, as the others would be
+	p.backends[0].inFlight.Add(0, -p.backends[0].inFlight.Sum())
+	p.backends[2].inFlight.Add(0, 1-p.backends[2].inFlight.Sum()) // loads 1 with one more, as the others would be
 	if got := choices(t, p, time.Now(), 6); strings.Count(got, "a") == 0 || strings.Count(got, "b") == 0 {
 		t.Errorf("equals were asked %s; want that they take turns", got)
 	}
@@ -142,7 +142,7 @@ func TestPick_RankOrder(t *testing.T) {
 		if got != want || err != nil {
 			t.Fatalf("chose %v, %v; want %s", got, err, want.host)
 		}
-		got.inFlight++
+		got.inFlight.Add(0, 1)
 	}
 	if got, err := p.pick(now, selection{}); got != nil || err != nil {
 		t.Errorf("chose %v, %v; want none, as all are full", got, err)
@@ -163,7 +163,7 @@ func TestPick_OnlyBackend(t *testing.T) {
 	if got, err := p.pick(now, selection{tried: []*backend{m}}); got != m || err != nil {
 		t.Errorf("chose %v, %v; want the only one although it is ejected and was tried", got, err)
 	}
-	m.inFlight++
+	m.inFlight.Add(0, 1)
 	if got, err := p.pick(now, selection{}); got != nil || err != nil {
 		t.Errorf("chose %v, %v; want none, as it is full", got, err)
 	}

@@ -1,14 +1,22 @@
 package upstream
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/stripe"
+)
 
 // slowStartShare is the share of its weight that a recovered target has at first.
 const slowStartShare = 0.1
 
-// A targetHealth is the health of one target. The mutex of its group guards it.
+// A targetHealth is the health of one target. The mutex of its group guards it, except for inFlight and
+// hasFailed.
 type targetHealth struct {
+	inFlight  stripe.Users // requests in progress
+	hasFailed atomic.Bool  // failedConnects or ejectedUntil is set
+
 	pools          int       // pools that have this target
-	inFlight       int       // requests in progress
 	failedConnects int       // consecutive failures to connect
 	ejectedUntil   time.Time // end of the ejection
 	failedChecks   int       // consecutive failed active checks
@@ -22,6 +30,7 @@ func (t *targetHealth) connectSucceeded(now time.Time, h *Health) {
 		t.recoveredAt = now
 	}
 	t.failedConnects, t.ejectedUntil = 0, time.Time{}
+	t.hasFailed.Store(false)
 }
 
 // connectFailed records a failure to connect. After h.FailureThreshold consecutive
@@ -30,6 +39,7 @@ func (t *targetHealth) connectSucceeded(now time.Time, h *Health) {
 // target at the same moment.
 func (t *targetHealth) connectFailed(now time.Time, h *Health, spread float64) {
 	t.failedConnects++
+	t.hasFailed.Store(true)
 	if h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold {
 		t.ejectedUntil = now.Add(h.EjectFor + time.Duration(spread*float64(h.EjectFor)/4))
 	}
@@ -47,12 +57,13 @@ func (t *targetHealth) recordCheck(now time.Time, h *Health, good bool) {
 		t.recoveredAt = now
 	}
 	t.failedChecks, t.unhealthy, t.failedConnects, t.ejectedUntil = 0, false, 0, time.Time{}
+	t.hasFailed.Store(false)
 }
 
 // ejected reports whether t is selected only if no other target is available: it is
 // ejected, or its ejection has ended and one request is already probing it.
 func (t *targetHealth) ejected(now time.Time, h *Health) bool {
-	return now.Before(t.ejectedUntil) || h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold && t.inFlight > 0
+	return now.Before(t.ejectedUntil) || h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold && t.inFlight.Sum() > 0
 }
 
 // slowStartFactor returns the share of its weight that t has. It grows linearly after a

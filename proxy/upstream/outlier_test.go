@@ -3,12 +3,14 @@ package upstream
 import (
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
 func TestHealth_EjectsAfterConsecutiveFailures(t *testing.T) {
 	now := time.Now()
 	h := Health{FailureThreshold: 2, EjectFor: 8 * time.Second, SlowStart: time.Minute}
-	var s targetHealth
+	s := targetHealth{inFlight: stripe.NewUsers(1)}
 	s.connectFailed(now, &h, 0)
 	s.connectSucceeded(now, &h)
 	s.connectFailed(now, &h, 0)
@@ -22,12 +24,12 @@ func TestHealth_EjectsAfterConsecutiveFailures(t *testing.T) {
 		}
 	}
 	later := now.Add(time.Minute)
-	s.inFlight = 1
+	s.inFlight.Add(0, 1)
 	if !s.ejected(later, &h) {
 		t.Error("a second request goes there before the first has found out")
 	}
 	s.connectFailed(later, &h, 0)
-	s.inFlight = 0
+	s.inFlight.Add(0, -1)
 	if !s.ejected(later, &h) {
 		t.Error("one more failure after the rest is no reason to rest again")
 	}

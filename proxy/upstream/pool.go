@@ -172,7 +172,7 @@ func New(c Config) (*Pool, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, c.Name, err)
 	}
 	if p.groups == nil {
-		p.groups = NewGroups()
+		p.groups = NewGroups(1)
 	}
 	if p.resolver == nil {
 		p.resolver = net.DefaultResolver

@@ -6,7 +6,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
 // Errors of requests for which no target is available.
@@ -19,7 +22,10 @@ var (
 // of waiting requests. During a reload, the old and the new pool of the upstream share
 // it.
 type group struct {
-	pools int // guarded by Groups.mu
+	pools        int // guarded by Groups.mu
+	stripes      int
+	numWaiting   atomic.Int32 // length of waiting
+	isBudgetFull atomic.Bool
 
 	mu       sync.Mutex // guards the fields below and all backends; never held over I/O
 	backends map[string]*targetHealth
@@ -34,8 +40,8 @@ type waiter struct {
 	ready chan *backend // receives the backend of the request
 }
 
-func newGroup() *group {
-	return &group{backends: map[string]*targetHealth{}, budget: newRetryBudget()}
+func newGroup(stripes int) *group {
+	return &group{stripes: stripes, backends: map[string]*targetHealth{}, budget: newRetryBudget()}
 }
 
 // join returns the health of a target, which is created if it is new.
@@ -44,7 +50,7 @@ func (g *group) join(name string) *targetHealth {
 	defer g.mu.Unlock()
 	s := g.backends[name]
 	if s == nil {
-		s = &targetHealth{}
+		s = &targetHealth{inFlight: stripe.NewUsers(g.stripes)}
 		g.backends[name] = s
 	}
 	s.pools++
@@ -66,12 +72,16 @@ func (g *group) leave(name string) {
 // queue of the pool. errQueueFull reports that the queue is full or the wait has timed
 // out. The caller must call release.
 func (p *Pool) acquire(ctx context.Context, now time.Time, a selection) (*backend, error) {
+	if p.hasNoChoice() {
+		p.backends[0].inFlight.Add(a.stripe, 1)
+		return p.backends[0], nil
+	}
 	c := p.group
 	c.mu.Lock()
 	m, err := p.pick(now, a)
 	if m != nil || err != nil {
 		if m != nil {
-			m.inFlight++
+			m.inFlight.Add(a.stripe, 1)
 		}
 		c.mu.Unlock()
 		return m, err
@@ -81,7 +91,8 @@ func (p *Pool) acquire(ctx context.Context, now time.Time, a selection) (*backen
 		return nil, errQueueFull
 	}
 	w := &waiter{selection: a, pool: p, ready: make(chan *backend, 1)}
-	c.waiting = append(c.waiting, w)
+	c.setWaitingLocked(append(c.waiting, w))
+	c.admitWaitingLocked(now) // release may not have seen w
 	c.mu.Unlock()
 	return c.wait(ctx, w)
 }
@@ -101,7 +112,7 @@ func (g *group) wait(ctx context.Context, w *waiter) (*backend, error) {
 	}
 	g.mu.Lock()
 	if i := slices.Index(g.waiting, w); i >= 0 {
-		g.waiting = slices.Delete(g.waiting, i, i+1)
+		g.setWaitingLocked(slices.Delete(g.waiting, i, i+1))
 		g.mu.Unlock()
 		return nil, err
 	}
@@ -109,14 +120,21 @@ func (g *group) wait(ctx context.Context, w *waiter) (*backend, error) {
 	return <-w.ready, nil
 }
 
-// release decrements the number of requests in flight, and admits waiting requests.
-func (g *group) release(m *backend) {
-	g.mu.Lock()
-	m.inFlight--
-	if len(g.waiting) > 0 {
+// setWaitingLocked sets the queue.
+func (g *group) setWaitingLocked(all []*waiter) {
+	g.waiting = all
+	g.numWaiting.Store(int32(len(all)))
+}
+
+// release decrements the number of requests in flight, in the stripe of acquire, and admits waiting
+// requests. A request that is about to wait either is seen here, or sees that there is room.
+func (g *group) release(m *backend, stripe int) {
+	m.inFlight.Add(stripe, -1)
+	if g.numWaiting.Load() > 0 {
+		g.mu.Lock()
 		g.admitWaitingLocked(time.Now())
+		g.mu.Unlock()
 	}
-	g.mu.Unlock()
 }
 
 // admitWaitingLocked admits waiting requests in order of arrival, as long as there are
@@ -128,19 +146,22 @@ func (g *group) admitWaitingLocked(now time.Time) {
 		if m == nil {
 			return
 		}
-		m.inFlight++
-		g.waiting = slices.Delete(g.waiting, 0, 1)
+		m.inFlight.Add(w.stripe, 1)
+		g.setWaitingLocked(slices.Delete(g.waiting, 0, 1))
 		w.ready <- m
 	}
 }
 
 // recordConnect records whether a connection to m was established.
 func (g *group) recordConnect(m *backend, h *Health, reached bool) {
+	if reached && !m.hasFailed.Load() {
+		return
+	}
 	g.mu.Lock()
 	switch {
 	case !reached:
 		m.connectFailed(time.Now(), h, rand.Float64())
-	case m.failedConnects > 0 || !m.ejectedUntil.IsZero():
+	default:
 		m.connectSucceeded(time.Now(), h)
 	}
 	g.mu.Unlock()
@@ -157,8 +178,12 @@ func (g *group) recordCheck(m *backend, h *Health, good bool) {
 
 // deposit adds the share of one request to the retry budget.
 func (g *group) deposit() {
+	if g.isBudgetFull.Load() {
+		return
+	}
 	g.mu.Lock()
 	g.budget.deposit()
+	g.isBudgetFull.Store(g.budget.tokens >= retryReserve)
 	g.mu.Unlock()
 }
 
@@ -167,6 +192,7 @@ func (g *group) deposit() {
 func (g *group) withdraw() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.isBudgetFull.Store(false)
 	return g.budget.withdraw()
 }
 
@@ -175,12 +201,14 @@ func (g *group) withdraw() bool {
 // state of an upstream is removed when its last pool is closed. Groups is safe for
 // concurrent use.
 type Groups struct {
+	stripes int
+
 	mu     sync.Mutex // guards what follows
 	groups map[string]*group
 }
 
-// NewGroups returns empty Groups.
-func NewGroups() *Groups { return &Groups{groups: map[string]*group{}} }
+// NewGroups returns empty Groups, which count requests in so many stripes: Request.Stripe is less.
+func NewGroups(stripes int) *Groups { return &Groups{stripes: stripes, groups: map[string]*group{}} }
 
 // join returns the group of the upstream, which is created if it is new.
 func (g *Groups) join(name string) *group {
@@ -188,7 +216,7 @@ func (g *Groups) join(name string) *group {
 	defer g.mu.Unlock()
 	c := g.groups[name]
 	if c == nil {
-		c = newGroup()
+		c = newGroup(g.stripes)
 		g.groups[name] = c
 	}
 	c.pools++

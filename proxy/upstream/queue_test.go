@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,22 +37,22 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 					return
 				}
 				served <- i
-				p.group.release(m)
+				p.group.release(m, 0)
 			}()
 			synctest.Wait()
 		}
 		if _, err := p.acquire(t.Context(), time.Now(), selection{}); !errors.Is(err, errQueueFull) {
 			t.Errorf("a fourth in a queue of three: %v", err)
 		}
-		p.group.release(m)
+		p.group.release(m, 0)
 		for want := range 3 {
 			if got := <-served; got != want {
 				t.Errorf("served %d, want %d", got, want)
 			}
 		}
 		synctest.Wait()
-		if m.inFlight != 0 || len(p.group.waiting) != 0 {
-			t.Errorf("in the end %d are busy and %d wait", m.inFlight, len(p.group.waiting))
+		if m.inFlight.Sum() != 0 || len(p.group.waiting) != 0 {
+			t.Errorf("in the end %d are busy and %d wait", m.inFlight.Sum(), len(p.group.waiting))
 		}
 	})
 }
@@ -67,8 +69,8 @@ func TestQueue_Timeout(t *testing.T) {
 		if _, err := p.acquire(ctx, time.Now(), selection{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a client that left: %v", err)
 		}
-		p.group.release(m)
-		if m, err := p.acquire(t.Context(), time.Now(), selection{}); err != nil || m.inFlight != 1 {
+		p.group.release(m, 0)
+		if m, err := p.acquire(t.Context(), time.Now(), selection{}); err != nil || m.inFlight.Sum() != 1 {
 			t.Errorf("nobody waits and nobody is busy, but got %v, %v", m, err)
 		}
 	})
@@ -81,14 +83,14 @@ func TestQueue_CanceledWaiterLosesNoBackend(t *testing.T) {
 			p, m := newFullPool(t, Queue{1, time.Minute})
 			go func() {
 				time.Sleep(time.Minute) // of the bubble: the moment in which the wait ends
-				p.group.release(m)
+				p.group.release(m, 0)
 			}()
 			if m, err := p.acquire(t.Context(), time.Now(), selection{}); err == nil {
-				p.group.release(m)
+				p.group.release(m, 0)
 			}
 			synctest.Wait()
-			if m.inFlight != 0 || len(p.group.waiting) != 0 {
-				t.Fatalf("%d busy, %d waiting; want nobody", m.inFlight, len(p.group.waiting))
+			if m.inFlight.Sum() != 0 || len(p.group.waiting) != 0 {
+				t.Fatalf("%d busy, %d waiting; want nobody", m.inFlight.Sum(), len(p.group.waiting))
 			}
 		}
 	})
@@ -186,7 +188,7 @@ func TestHealthCheck_ImmediatelyAndEveryInterval(t *testing.T) {
 }
 
 func TestGroups_KeepStateAcrossPools(t *testing.T) {
-	f := NewGroups()
+	f := NewGroups(1)
 	h := Health{FailureThreshold: 1, EjectFor: time.Hour}
 	one := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1, 1)
 	other := newTestPool(t, Config{Name: "y", Groups: f, Health: h}, 1)
@@ -206,5 +208,33 @@ func TestGroups_KeepStateAcrossPools(t *testing.T) {
 	}
 	if n := len(f.groups); n != 2 {
 		t.Errorf("%d groups, want those of x and y", n)
+	}
+}
+
+// However requests end, there are never more in flight than MaxConnections, and none waits while there is room.
+func TestQueue_HoldsInParallel(t *testing.T) {
+	const goroutines, each, most = 8, 3000, 2
+	p := newTestPool(t, Config{MaxConnections: most, Queue: Queue{Length: goroutines, Timeout: time.Minute}, Groups: NewGroups(4)}, 1)
+	var busy, worst atomic.Int64
+	var all sync.WaitGroup
+	for i := range goroutines {
+		all.Go(func() {
+			for range each {
+				m, err := p.acquire(t.Context(), time.Now(), selection{stripe: i % 4})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := busy.Add(1); n > worst.Load() {
+					worst.Store(n)
+				}
+				busy.Add(-1)
+				p.group.release(m, i%4)
+			}
+		})
+	}
+	all.Wait()
+	if n := p.backends[0].inFlight.Sum(); n != 0 || len(p.group.waiting) != 0 || worst.Load() > most {
+		t.Errorf("in the end %d in flight and %d wait; %d at most at a time, want %d", n, len(p.group.waiting), worst.Load(), most)
 	}
 }

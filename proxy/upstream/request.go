@@ -49,6 +49,9 @@ type Request struct {
 	WebSocket bool
 	// Forwarded adds the field Forwarded (RFC 7239) to X-Forwarded-*.
 	Forwarded bool
+	// Stripe is the stripe of the processor, in which the request is counted as in progress; see
+	// NewGroups.
+	Stripe int
 	// HashBy is the value by which a pool with the balance HashBy selects a target; ""
 	// for none.
 	HashBy string

@@ -42,7 +42,7 @@ func (p *Pool) sendWithRetries(f *forwarding) error {
 		p.group.deposit()
 	}
 	for {
-		m, err := p.acquire(f.ctx, now, selection{f.request.HashBy, tried})
+		m, err := p.acquire(f.ctx, now, selection{f.request.HashBy, tried, f.request.Stripe})
 		if err != nil {
 			return moreRelevant(seen, err)
 		}
@@ -98,7 +98,7 @@ func (p *Pool) recordOutcome(f *forwarding, err error) {
 // releaseBackend releases the backend. It may be called more than once.
 func (f *forwarding) releaseBackend() {
 	if f.backend != nil {
-		f.pool.group.release(f.backend)
+		f.pool.group.release(f.backend, f.request.Stripe)
 		f.backend = nil
 	}
 }

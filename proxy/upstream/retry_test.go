@@ -180,7 +180,7 @@ func (p *Pool) load() (n int) {
 	p.group.mu.Lock()
 	defer p.group.mu.Unlock()
 	for _, m := range p.backends {
-		n += m.inFlight
+		n += int(m.inFlight.Sum())
 	}
 	return n
 }

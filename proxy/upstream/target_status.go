@@ -34,7 +34,7 @@ func (p *Pool) TargetStatuses() (all []TargetStatus, waiting int) {
 	now := time.Now()
 	for _, m := range p.backends {
 		s := TargetStatus{
-			Target: m.name, Weight: int(m.weight), Condition: Healthy, InFlight: m.inFlight,
+			Target: m.name, Weight: int(m.weight), Condition: Healthy, InFlight: int(m.inFlight.Sum()),
 			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks, Share: m.slowStartFactor(now, &p.health),
 		}
 		switch {

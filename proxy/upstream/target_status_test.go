@@ -53,7 +53,7 @@ func TestTargetStatuses_OfRecoveringTarget(t *testing.T) {
 		if all, waiting := p.TargetStatuses(); all[0].InFlight != 1 || waiting != 1 {
 			t.Errorf("standings are %+v with %d waiting, want one request under way and one that waits", all, waiting)
 		}
-		p.group.release(m)
+		p.group.release(m, 0)
 		synctest.Wait()
 	})
 }

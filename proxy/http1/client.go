@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"runtime"
 	"sync"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
 // A Client sends requests to upstreams. Its fields must be set before the first call
@@ -33,6 +36,7 @@ type Client struct {
 	buffers   bufferPool
 	callPool  sync.Pool // of *Call
 	epoch     time.Time
+	stripes   *stripe.Numbers // of idle connections
 }
 
 // An Endpoint describes where a Pool connects to.
@@ -60,7 +64,22 @@ func (c *Client) prepare() {
 		if c.MaxIdleConns == 0 {
 			c.MaxIdleConns = 512
 		}
+		if c.stripes == nil {
+			c.stripes = stripesOf(runtime.GOMAXPROCS(0), c.MaxIdleConns)
+		}
 	})
+}
+
+// manyProcessors is the number of processors from which each has its own idle connections. With fewer
+// they seldom wait for each other, and one list reuses the most recently used of all connections.
+const manyProcessors = 4
+
+// stripesOf returns the stripes of so many processors for this maximum number of connections.
+func stripesOf(processors, connections int) *stripe.Numbers {
+	if processors < manyProcessors {
+		processors = 1
+	}
+	return stripe.NewFor(min(processors, connections))
 }
 
 // now returns the time since the client was initialized.
@@ -72,7 +91,7 @@ func (c *Client) NewPool(e Endpoint) *Pool {
 	if e.Dial == nil {
 		e.Dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
-	return &Pool{client: c, endpoint: e}
+	return &Pool{client: c, endpoint: e, lists: make([]idleList, c.stripes.Count())}
 }
 
 // NewCall returns a Call on behalf of x, or one without an exchange if x is nil. The

@@ -142,7 +142,7 @@ func TestReuseAttempt_PanicsIfAnotherWrites(t *testing.T) {
 	if got, err := ask(t, p, "/"); got != "ok" || err != nil {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	p.idle[0].writeGuard.begin() // as a write that has not ended
+	p.kept()[0].writeGuard.begin() // as a write that has not ended
 	defer func() {
 		if v := recover(); (v != nil) != poisoned {
 			t.Errorf("got %v", v)

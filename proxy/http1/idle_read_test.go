@@ -53,7 +53,7 @@ func TestIdleRead_ReusesOpenConnections(t *testing.T) {
 			upstream := await.Value(t, conns, "connection")
 			if does != nil {
 				does(upstream)
-				await.Until(t, topic, func() bool { return len(p.idle[0].idleRead) == 1 })
+				await.Until(t, topic, func() bool { return len(p.kept()[0].idleRead) == 1 })
 			}
 			for range 3 {
 				request()

@@ -10,27 +10,43 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
 // A Pool holds the idle connections to one endpoint. It reuses the most recently used
 // connection first, so that connections that are not needed reach their idle timeout.
 // It never holds a connection with an incomplete exchange, or one that is known to have
 // unread bytes.
+//
+// With many processors each has a list of its own. One whose list is empty takes a
+// connection from another list before it dials.
 type Pool struct {
 	client   *Client
 	endpoint Endpoint
+	lists    []idleList // by stripe
+}
 
+// An idleList holds the idle connections of a processor. No two are in the same cache lines.
+type idleList struct {
 	mu        sync.Mutex // guards what follows
 	idle      []*clientConn
 	closed    bool
 	reapTimer *time.Timer // runs while there are idle connections; otherwise nil
+	_         [stripe.LineSize - 48]byte
 }
 
 // Idle returns the number of idle connections.
-func (p *Pool) Idle() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.idle)
+func (p *Pool) Idle() (n int) {
+	for i := range p.lists {
+		n += p.lists[i].len()
+	}
+	return n
+}
+
+func (l *idleList) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.idle)
 }
 
 // get returns an idle connection for c, or nil if there is none. If c can be sent with
@@ -46,66 +62,86 @@ func (p *Pool) get(c *Call, now time.Duration) *clientConn {
 	}
 }
 
+// pop takes a connection from the list of the processor, or from the next one that is not empty.
 func (p *Pool) pop() *clientConn {
-	p.mu.Lock()
-	var u *clientConn
-	if last := len(p.idle) - 1; last >= 0 {
-		u, p.idle[last] = p.idle[last], nil
-		p.idle = p.idle[:last]
+	own := p.client.stripes.Own()
+	u := p.lists[own].pop()
+	for i := 1; u == nil && i < len(p.lists); i++ {
+		u = p.lists[(own+i)%len(p.lists)].pop()
 	}
-	p.mu.Unlock()
+	return u
+}
+
+func (l *idleList) pop() *clientConn {
+	l.mu.Lock()
+	var u *clientConn
+	if last := len(l.idle) - 1; last >= 0 {
+		u, l.idle[last] = l.idle[last], nil
+		l.idle = l.idle[:last]
+	}
+	l.mu.Unlock()
 	return u
 }
 
 // put adds u, which has been idle since a given time, to the pool after its last
 // exchange was completed. If the pool is full, the connection that has been idle for
-// longest is closed.
+// longest in the list of the processor is closed.
 func (p *Pool) put(u *clientConn, idleSince time.Duration) {
 	u.idleSince = idleSince
 	if !u.beginIdleRead() {
 		u.close()
 		return
 	}
-	if oldest := p.push(u); oldest != nil {
+	own := p.client.stripes.Own()
+	at := own
+	for i := 1; i < len(p.lists) && p.lists[at].len() >= p.maxPerList(); i++ {
+		at = (own + i) % len(p.lists)
+	}
+	if oldest := p.push(at, u); oldest != nil {
 		oldest.close()
 	}
 }
 
-func (p *Pool) push(u *clientConn) (oldest *clientConn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+// maxPerList is the maximum number of connections in a list.
+func (p *Pool) maxPerList() int { return p.client.MaxIdleConns / len(p.lists) }
+
+// push adds u to a list, and returns a connection that must be closed, or nil.
+func (p *Pool) push(list int, u *clientConn) (oldest *clientConn) {
+	l := &p.lists[list]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
 		return u
 	}
-	if len(p.idle) >= p.client.MaxIdleConns {
-		oldest = p.idle[0]
-		p.idle = slices.Delete(p.idle, 0, 1)
+	if len(l.idle) >= p.maxPerList() {
+		oldest = l.idle[0]
+		l.idle = slices.Delete(l.idle, 0, 1)
 	}
-	p.idle = append(p.idle, u)
-	if p.reapTimer == nil {
-		p.reapTimer = time.AfterFunc(p.client.IdleConnTimeout/2, p.reap)
+	l.idle = append(l.idle, u)
+	if l.reapTimer == nil {
+		l.reapTimer = time.AfterFunc(p.client.IdleConnTimeout/2, func() { p.reap(l) })
 	}
 	return oldest
 }
 
-// reap closes the connections that have reached their idle timeout.
-func (p *Pool) reap() {
-	p.mu.Lock()
+// reap closes the connections of l that have reached their idle timeout.
+func (p *Pool) reap(l *idleList) {
+	l.mu.Lock()
 	now := p.client.now()
 	var old []*clientConn
-	p.idle = slices.DeleteFunc(p.idle, func(u *clientConn) bool {
+	l.idle = slices.DeleteFunc(l.idle, func(u *clientConn) bool {
 		if !u.expired(now) {
 			return false
 		}
 		old = append(old, u)
 		return true
 	})
-	if len(p.idle) > 0 {
-		p.reapTimer.Reset(p.client.IdleConnTimeout / 2)
+	if len(l.idle) > 0 {
+		l.reapTimer.Reset(p.client.IdleConnTimeout / 2)
 	} else {
-		p.reapTimer = nil
+		l.reapTimer = nil
 	}
-	p.mu.Unlock()
+	l.mu.Unlock()
 	for _, u := range old {
 		u.close()
 	}
@@ -113,24 +149,30 @@ func (p *Pool) reap() {
 
 // CloseIdle closes all idle connections.
 func (p *Pool) CloseIdle() {
-	p.mu.Lock()
-	idle := p.idle
-	p.idle = nil
-	p.mu.Unlock()
-	for _, u := range idle {
-		u.close()
+	for i := range p.lists {
+		l := &p.lists[i]
+		l.mu.Lock()
+		idle := l.idle
+		l.idle = nil
+		l.mu.Unlock()
+		for _, u := range idle {
+			u.close()
+		}
 	}
 }
 
 // Close closes all idle connections. Connections in use are closed when their exchange
 // has ended.
 func (p *Pool) Close() {
-	p.mu.Lock()
-	p.closed = true
-	if p.reapTimer != nil {
-		p.reapTimer.Stop()
+	for i := range p.lists {
+		l := &p.lists[i]
+		l.mu.Lock()
+		l.closed = true
+		if l.reapTimer != nil {
+			l.reapTimer.Stop()
+		}
+		l.mu.Unlock()
 	}
-	p.mu.Unlock()
 	p.CloseIdle()
 }
 

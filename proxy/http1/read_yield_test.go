@@ -78,7 +78,10 @@ func TestReadYield_OfAConnection(t *testing.T) {
 		}
 		requests <- request{x.conn.yield, x.waited, before}
 		says(x)
-	}, afterHandler)
+	}, func(s *Server) {
+		afterHandler(s)
+		s.yields = true
+	})
 	for path, waits := range map[string]bool{"/": false, "/forward": true} {
 		w := p.dial(t, "")
 		for i := range 2 {

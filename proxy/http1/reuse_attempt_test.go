@@ -52,9 +52,7 @@ func TestReuseAttempt_SkipsStaleConnections(t *testing.T) {
 		t.Fatalf("%d are idle, want %d", p.Idle(), kept)
 	}
 	await.Until(t, "all have ended", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, u := range p.idle {
+		for _, u := range p.kept() {
 			if u.peerState() == socket.Open {
 				return false
 			}

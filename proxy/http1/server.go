@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log"
 	"net"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,7 @@ type Server struct {
 	exchangePool       sync.Pool // of *Exchange
 	epoch              time.Time
 	date               dateCache
+	yields             bool        // connections yield before reads; see readYield
 	keepAlivesDisabled atomic.Bool // every response says Connection: close
 	connCount          atomic.Int64
 	monitored          monitorList
@@ -79,6 +81,7 @@ func (s *Server) prepare() {
 	s.setupOnce.Do(func() {
 		s.Limits = s.Limits.withDefaults()
 		s.epoch = time.Now()
+		s.yields = s.yields || runtime.GOMAXPROCS(0) == 1 // others run anyway, and a yield takes a lock of all processors
 		s.conns = map[*conn]struct{}{}
 		s.listeners = map[net.Listener]struct{}{}
 		s.exchangePool.New = func() any { return new(Exchange) }

@@ -14,7 +14,8 @@ import (
 // request. The runtime calls it once at first, and then whenever the socket may be
 // readable. The connection takes a buffer for the duration of the call, and keeps it
 // only if bytes were read. If the socket does not accept the whole response, readFirst
-// reads nothing. Between the response and the read it may yield; see readYield.
+// reads nothing. Between the response and the read it may yield if there is one processor;
+// see readYield.
 func (c *conn) readFirst(fd uintptr) bool {
 	c.firstRead.n, c.firstRead.err = 0, nil
 	yielded := false
@@ -25,7 +26,7 @@ func (c *conn) readFirst(fd uintptr) bool {
 		if x.out.buf = x.out.buf[:copy(x.out.buf, x.out.buf[n:])]; len(x.out.buf) > 0 {
 			return true
 		}
-		if yielded = c.yield.due(); yielded {
+		if yielded = c.server.yields && c.yield.due(); yielded {
 			runtime.Gosched()
 		}
 	}

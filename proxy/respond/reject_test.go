@@ -95,7 +95,10 @@ func TestIsSafe_EachByte(t *testing.T) {
 }
 
 func TestAppendInt_IsThatOfStrconv(t *testing.T) {
-	numbers := []int64{-1, -10, -1000, math.MinInt64, math.MaxInt64, 1 << 32}
+	numbers := []int64{-1, -10, -1000, math.MinInt64, math.MaxInt64, 1 << 32, 1<<32 - 1}
+	for n := int64(10); n < 1e12; n *= 10 {
+		numbers = append(numbers, n-1, n, 7*n+3)
+	}
 	for n := range int64(2000) {
 		numbers = append(numbers, n)
 	}

@@ -1,9 +1,16 @@
 package proxy
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
@@ -13,18 +20,32 @@ const describedYAML = `
 keys: {phone: "descriptor:phone"}
 routes:
   - {name: sms, match: {domain: edge, descriptor: {phone: "*"}}, refund_on: {status: [5xx]}, limits: [{name: phone, key: phone, rate: 2/1h}]}
+  - {name: user, match: {domain: edge, descriptor: {user: "*"}}, limits: [{name: user, key: "descriptor:user", rate: 9/1h}]}
+  - name: hidden
+    match: {domain: edge, descriptor: {hidden: "*"}}
+    limits: [{name: secret, key: "descriptor:hidden", rate: 1/1h, expose: false}, {name: open, key: "descriptor:hidden", rate: 5/1h}]
 `
 
-// describes asks about descriptors of the domain edge, each with one entry, and wants this status.
-func (p *testProxy) describes(status int, entry string, values ...string) (got DescriptorAnswer) {
-	p.Helper()
-	q := &DescriptorQuestion{Listener: "decide/test", Domain: "edge", Method: "POST", Path: "/", Deadline: time.Now().Add(time.Minute), Hold: time.Minute}
-	for _, value := range values {
-		q.Descriptors, q.Hits = append(q.Descriptors, routing.Descriptor{{Key: entry, Value: value}}), append(q.Hits, 1)
+// describe asks about descriptors of the domain edge, each with one entry NAME=VALUE.
+func (p *testProxy) describe(ctx context.Context, due time.Time, descriptors ...string) (got DescriptorAnswer) {
+	q := &DescriptorQuestion{Listener: "decide/test", Domain: "edge", Method: "POST", Path: "/", Deadline: due, Hold: time.Minute}
+	for _, d := range descriptors {
+		name, value, _ := strings.Cut(d, "=")
+		q.Descriptors, q.Hits = append(q.Descriptors, routing.Descriptor{{Key: name, Value: value}}), append(q.Hits, 1)
 	}
-	p.DecideDescriptors(p.Context(), q, func(a *DescriptorAnswer) { got = *a })
+	p.DecideDescriptors(ctx, q, func(a *DescriptorAnswer) {
+		got = *a
+		got.Response.Fields, got.Response.Body = slices.Clone(a.Response.Fields), slices.Clone(a.Response.Body)
+	})
+	return got
+}
+
+// describes asks as describe does, and wants this status.
+func (p *testProxy) describes(status int, descriptors ...string) DescriptorAnswer {
+	p.Helper()
+	got := p.describe(p.Context(), time.Now().Add(time.Minute), descriptors...)
 	if got.Response.Status != status || got.Allowed != (status == 200) {
-		p.Errorf("%s %v: allowed %v, %d; want %d", entry, values, got.Allowed, got.Response.Status, status)
+		p.Errorf("%v: allowed %v, %d; want %d", descriptors, got.Allowed, got.Response.Status, status)
 	}
 	return got
 }
@@ -33,9 +54,9 @@ func TestDecideDescriptors_AreRecordedWithoutAClient(t *testing.T) {
 	for _, client := range []string{"full", "network", "hashed", "none"} {
 		t.Run(client, func(t *testing.T) {
 			p := newProxy(t, "privacy: {log_client: "+client+"}\n"+describedYAML)
-			p.describes(200, "phone", "1", "2")
-			p.describes(200, "phone", "1")
-			p.describes(429, "phone", "2", "1")
+			p.describes(200, "phone=1", "phone=2")
+			p.describes(200, "phone=1")
+			p.describes(429, "phone=2", "phone=1")
 			lines := p.lines("request")
 			if len(lines) != 4 || lines[0]["listener"] != "decide/test" || lines[3]["status"] != 429.0 || lines[3]["limit"] != "phone" {
 				t.Fatalf("log has %v; want a line for each descriptor, and of a refused call for those that are refused", lines)
@@ -50,5 +71,96 @@ func TestDecideDescriptors_AreRecordedWithoutAClient(t *testing.T) {
 				t.Errorf("decisions are %+v", all)
 			}
 		})
+	}
+}
+
+func TestDecideDescriptors_AllOrNoneAndRefundedOnce(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		p, other := newProxy(t, describedYAML, use), newProxy(t, describedYAML, use)
+		if other.store != p.store {
+			other = p // each has a memory of its own
+		}
+		p.describes(200, "user=ann", "phone=1")
+		last := other.describes(200, "user=ann", "phone=1")
+		for range 9 {
+			refused := p.describes(429, "user=ann", "phone=1")
+			if refused.Statuses[0].Refused || !refused.Statuses[1].Refused || refused.Statuses[1].Limit != "phone" || len(refused.Pendings) != 0 {
+				t.Fatalf("statuses are %+v, with %d outcomes", refused.Statuses, len(refused.Pendings))
+			}
+		}
+		if left := p.describes(200, "user=ann").Statuses[0].Remaining; left != 6 {
+			t.Errorf("%d left of 9 after three requests; want 6", left)
+		}
+		if len(last.Pendings) != 1 {
+			t.Fatalf("%d outcomes are expected; want that of the route with refund_on", len(last.Pendings))
+		}
+		other.reports(last.Pendings[0], 503, nil)
+		p.reports(last.Pendings[0], 503, ErrSettled)
+		p.describes(200, "phone=1")
+		p.describes(429, "phone=1")
+	})
+}
+
+func TestDecideDescriptors_ManyAtOnceGetWhatThereIs(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		p := newProxy(t, describedYAML, use)
+		var allowed atomic.Int64
+		var all sync.WaitGroup
+		for i := range 60 {
+			all.Go(func() {
+				got := p.describe(t.Context(), time.Now().Add(time.Minute), "user=ann", fmt.Sprintf("phone=%d", i%20))
+				if got.Allowed {
+					allowed.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if allowed.Load() != 9 {
+			t.Errorf("%d of 60 allowed; want 9", allowed.Load())
+		}
+	})
+}
+
+func TestDecideDescriptors_HiddenLimitsStayHidden(t *testing.T) {
+	p := newProxy(t, describedYAML)
+	for _, status := range []int{200, 429} {
+		got := p.describes(status, "hidden=1")
+		if s := got.Statuses[0]; s.Refused != (status == 429) || s.Limit == "secret" || s.Rate.Count == 1 {
+			t.Errorf("status is %+v", s)
+		}
+		if text := fmt.Sprint(got.Response.Fields, string(got.Response.Body)); strings.Contains(text, "secret") {
+			t.Errorf("answered with %s", text)
+		}
+	}
+}
+
+// Whoever has not waited for the answer lets the request pass or refuses it by itself: nothing is counted.
+func TestDecideDescriptors_UnwaitedDecisionIsRefunded(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		p := newProxy(t, describedYAML, use)
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		for range 3 {
+			p.describe(gone, time.Now().Add(time.Minute), "phone=1", "user=ann")
+		}
+		if left := p.describes(200, "phone=1", "user=ann").Statuses[0].Remaining; left != 1 {
+			t.Errorf("%d left of 2; want 1", left)
+		}
+	})
+}
+
+func TestDecideDescriptors_LateDecisionIsRefundedAndDecidedWithoutTheStore(t *testing.T) {
+	for policy, status := range map[string]int{"allow": 200, "deny": 503, "local": 200} {
+		store := &gatedStore{limiter.NewMemory(limiter.MemoryOptions{}), make(chan bool), make(chan bool, 1)}
+		p := newProxy(t, "store: redis\nredis: {addrs: [127.0.0.1:1], timeout: 1m}\ndefaults: {on_store_failure: "+policy+"}\n"+describedYAML, func(o *Options) { o.Store = store })
+		if got := p.describe(t.Context(), time.Now(), "phone=1", "user=ann"); got.Response.Status != status {
+			t.Errorf("%s: late decision answered with %d; want %d", policy, got.Response.Status, status)
+		}
+		store.gate <- true
+		<-store.refunds
+		close(store.gate)
+		p.describes(200, "phone=1")
+		p.describes(200, "phone=1")
+		p.describes(429, "phone=1")
 	}
 }

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -39,9 +41,19 @@ func (bytesCodec) Unmarshal(data []byte, v any) error { *v.(*[]byte) = data; ret
 // asksAsEnvoy asks about the descriptor number=N of the domain edge, and returns the code of the answer.
 func (w *weir) asksAsEnvoy(number string) (code uint64) {
 	w.t.Helper()
-	to, err := grpc.NewClient(w.WaitForLog("serving", nil).Text("decide_grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	code, err := w.callsAsEnvoy(number, insecure.NewCredentials())
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	return code
+}
+
+// callsAsEnvoy is asksAsEnvoy with credentials, which may be refused.
+func (w *weir) callsAsEnvoy(number string, by credentials.TransportCredentials) (code uint64, err error) {
+	w.t.Helper()
+	to, err := grpc.NewClient(w.WaitForLog("serving", nil).Text("decide_grpc"), grpc.WithTransportCredentials(by))
+	if err != nil {
+		return 0, err
 	}
 	defer to.Close()
 	message := func(field protowire.Number, of []byte) []byte {
@@ -51,11 +63,50 @@ func (w *weir) asksAsEnvoy(number string) (code uint64) {
 	call := append(message(1, []byte("edge")), message(2, message(1, entry))...)
 	var answer []byte
 	if err := to.Invoke(w.t.Context(), "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", call, &answer, grpc.ForceCodec(bytesCodec{})); err != nil {
-		w.t.Fatal(err)
+		return 0, err
 	}
 	_, _, n := protowire.ConsumeTag(answer)
 	code, _ = protowire.ConsumeVarint(answer[n:]) // overall_code is the first field
-	return code
+	return code, nil
+}
+
+// With client_ca only an Envoy with a certificate of it asks, from wherever.
+func TestDecide_EnvoyShowsACertificate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeCertificate(t, dir)
+	ours, strangers := newAuthority(t), newAuthority(t)
+	write(t, filepath.Join(dir, "peers.pem"), ours.pem)
+	ours.issues(t, filepath.Join(dir, "ann.pem"))
+	strangers.issues(t, filepath.Join(dir, "eve.pem"))
+	write(t, filepath.Join(dir, "weir.yaml"), `
+listen: {http: none, decide: {grpc: "127.0.0.1:0", within: 1m, tls: {cert: cert.pem, key: key.pem}, client_ca: peers.pem}}
+admin: {http: "127.0.0.1:0"}
+routes:
+  - {name: mesh, match: {domain: edge, descriptor: {number: "*"}}, limits: [{name: number, key: "descriptor:number", rate: 1/1h}]}
+`)
+	w := startWith(t, dir)
+	with := func(file string) credentials.TransportCredentials {
+		c := &tls.Config{InsecureSkipVerify: true}
+		if file != "" {
+			pair, err := tls.LoadX509KeyPair(filepath.Join(dir, file), filepath.Join(dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Certificates = []tls.Certificate{pair}
+		}
+		return credentials.NewTLS(c)
+	}
+	for _, by := range []credentials.TransportCredentials{with(""), with("eve.pem"), insecure.NewCredentials()} {
+		if code, err := w.callsAsEnvoy("1", by); err == nil {
+			t.Errorf("without a certificate: code %d", code)
+		}
+	}
+	for _, want := range []uint64{1, 2} {
+		if code, err := w.callsAsEnvoy("1", with("ann.pem")); code != want || err != nil {
+			t.Errorf("with a certificate: code %d, %v; want %d", code, err, want)
+		}
+	}
 }
 
 // Both listeners for other proxies are seen wherever requests are, and which one it was.

@@ -55,6 +55,9 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 		if made.Match.Domain != "" && l.Cost != nil {
 			r.Wrong(at, "the cost of a descriptor is hits_addend", "leave cost out")
 		}
+		if made.Match.Domain != "" && l.StepUp != nil {
+			r.Wrong(at, "a descriptor has no token for step_up", "leave step_up out")
+		}
 	}
 	for _, l := range made.Lists {
 		keys[l.Key] = f

@@ -84,3 +84,28 @@ func (a *admission) mergePrevious() {
 		both.Unknown = both.Unknown && o.Unknown
 	}
 }
+
+// merge adds a claim, behind those on the same limit.
+func (s *claimSet) merge(w *window, claim *limiter.Claim) {
+	at := len(s.claims)
+	for i := range s.claims {
+		if s.windows[i] == w && s.claims[i].Key == claim.Key {
+			s.claims[i].Cost = min(s.claims[i].Cost+claim.Cost, w.Capacity())
+			return
+		}
+		if s.windows[i].of == w.of {
+			at = i + 1
+		}
+	}
+	s.claims, s.windows = slices.Insert(s.claims, at, *claim), slices.Insert(s.windows, at, w)
+}
+
+// index returns the index of a claim, or -1.
+func (s claimSet) index(w *window, k limiter.Key) int {
+	for i := range s.claims {
+		if s.windows[i] == w && s.claims[i].Key == k {
+			return i
+		}
+	}
+	return -1
+}

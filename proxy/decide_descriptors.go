@@ -94,9 +94,19 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 			c.failed = x
 			return err
 		}
+		if r.trusts {
+			c.dropTrusted(ctx, x)
+		}
 		c.add(g, x)
 	}
 	return nil
+}
+
+// dropTrusted drops the claims of x on limits that trust its subject: the call as a whole has none.
+func (c *call) dropTrusted(ctx context.Context, x *exchange) {
+	ctx, cancel := x.admitter.withTimeoutForAll(ctx, &x.admission)
+	defer cancel()
+	x.admitter.dropTrusted(ctx, &x.admission)
 }
 
 // begin returns an exchange for a descriptor that r matches.
@@ -146,35 +156,9 @@ func (c *call) add(g *generation, x *exchange) {
 		all.shadows.merge(x.shadows.windows[i], &x.shadows.claims[i])
 	}
 	all.shadowErrors = append(all.shadowErrors, x.shadowErrors...)
-	all.bothSecrets = all.bothSecrets || x.bothSecrets
 	all.route.holds = all.route.holds || x.route.holds
 	all.route.hasLocalLimit = all.route.hasLocalLimit || x.route.hasLocalLimit
 	all.route.canFallBack = all.route.hasLocalLimit && !all.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny })
-}
-
-// merge adds a claim, behind those on the same limit.
-func (s *claimSet) merge(w *window, claim *limiter.Claim) {
-	at := len(s.claims)
-	for i := range s.claims {
-		if s.windows[i] == w && s.claims[i].Key == claim.Key {
-			s.claims[i].Cost = min(s.claims[i].Cost+claim.Cost, w.Capacity())
-			return
-		}
-		if s.windows[i].of == w.of {
-			at = i + 1
-		}
-	}
-	s.claims, s.windows = slices.Insert(s.claims, at, *claim), slices.Insert(s.windows, at, w)
-}
-
-// index returns the index of a claim, or -1.
-func (s claimSet) index(w *window, k limiter.Key) int {
-	for i := range s.claims {
-		if s.windows[i] == w && s.claims[i].Key == k {
-			return i
-		}
-	}
-	return -1
 }
 
 // logKey implements keyNamer.
@@ -213,7 +197,9 @@ func (c *call) share() {
 				x.decision.Wait = max(x.decision.Wait, o.Wait)
 			}
 		}
-		x.claims = own
+		if x.claims = own; x.bothSecrets {
+			x.mergePrevious()
+		}
 		for _, s := range all.shadowRefusals {
 			if x.shadows.index(s.window, s.key) >= 0 {
 				x.shadowRefusals = append(x.shadowRefusals, s)

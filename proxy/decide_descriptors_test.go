@@ -26,12 +26,16 @@ routes:
     limits: [{name: secret, key: "descriptor:hidden", rate: 1/1h, expose: false}, {name: open, key: "descriptor:hidden", rate: 5/1h}]
 `
 
-// describe asks about descriptors of the domain edge, each with one entry NAME=VALUE.
+// describe asks about descriptors of the domain edge, each with entries NAME=VALUE.
 func (p *testProxy) describe(ctx context.Context, due time.Time, descriptors ...string) (got DescriptorAnswer) {
 	q := &DescriptorQuestion{Listener: "decide/test", Domain: "edge", Method: "POST", Path: "/", Deadline: due, Hold: time.Minute}
 	for _, d := range descriptors {
-		name, value, _ := strings.Cut(d, "=")
-		q.Descriptors, q.Hits = append(q.Descriptors, routing.Descriptor{{Key: name, Value: value}}), append(q.Hits, 1)
+		var entries routing.Descriptor
+		for _, entry := range strings.Fields(d) {
+			name, value, _ := strings.Cut(entry, "=")
+			entries = append(entries, routing.DescriptorField{Key: name, Value: value})
+		}
+		q.Descriptors, q.Hits = append(q.Descriptors, entries), append(q.Hits, 1)
 	}
 	p.DecideDescriptors(ctx, q, func(a *DescriptorAnswer) {
 		got = *a
@@ -132,6 +136,42 @@ func TestDecideDescriptors_HiddenLimitsStayHidden(t *testing.T) {
 			t.Errorf("answered with %s", text)
 		}
 	}
+}
+
+// While the secret of keys is replaced, each key has two claims; they are told apart from those of another key.
+func TestDecideDescriptors_TwoKeysUnderTwoSecrets(t *testing.T) {
+	p := newProxy(t, "privacy: {hash_secret: 0123456789abcdef0123, previous_secret: 0123456789abcdef4567}\n"+describedYAML)
+	p.describes(200, "phone=1")
+	p.describes(200, "phone=1")
+	got := p.describes(429, "phone=2", "phone=1")
+	if got.Statuses[0].Refused || !got.Statuses[1].Refused || got.Statuses[0].Remaining != 2 {
+		t.Errorf("statuses are %+v; want the second alone refused", got.Statuses)
+	}
+}
+
+// A subject whose code was used is neither counted nor refused, as with requests.
+func TestDecideDescriptors_TrustWhoUsedACode(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		p := newProxy(t, `
+keys: {phone: "descriptor:phone"}
+routes:
+  - name: send
+    match: {domain: edge, descriptor: {country: "*", phone: "*"}}
+    limits: [{name: unused, key: "descriptor:country", rate: 2/1h, return_on: {route: verify, key: phone}, trust: 30d}]
+  - {name: verify, match: {domain: edge, descriptor: {verify: "*", phone: "*"}}, limits: [{name: guesses, key: phone, rate: 100/1h}]}
+`, use)
+		p.describes(200, "country=CN phone=1")
+		verified := p.describes(200, "verify=yes phone=1")
+		if len(verified.Pendings) != 1 {
+			t.Fatalf("%d outcomes are expected; want 1", len(verified.Pendings))
+		}
+		p.reports(verified.Pendings[0], 200, nil)
+		for _, phone := range []string{"2", "1", "3", "1"} {
+			p.describes(200, "country=CN phone="+phone)
+		}
+		p.describes(429, "country=CN phone=4")
+		p.describes(200, "country=CN phone=1")
+	})
 }
 
 // Whoever has not waited for the answer lets the request pass or refuses it by itself: nothing is counted.

@@ -1,7 +1,6 @@
 package respond
 
 import (
-	"math"
 	"strconv"
 	"unsafe"
 )
@@ -45,16 +44,13 @@ func (b *Buffer) formatInt(n int64) string {
 
 // appendInt appends n in decimal. Most numbers of a response are small: seconds, permits and lengths.
 func appendInt(b []byte, n int64) []byte {
-	if n < 0 || n > math.MaxUint32 {
+	switch {
+	case n < 0 || n >= 1000:
 		return strconv.AppendInt(b, n, 10)
+	case n >= 100:
+		return append(b, '0'+byte(n/100), '0'+byte(n/10%10), '0'+byte(n%10))
+	case n >= 10:
+		return append(b, '0'+byte(n/10), '0'+byte(n%10))
 	}
-	var digits [10]byte
-	at := len(digits) - 1
-	rest := uint32(n)
-	for ; rest >= 10; at-- {
-		digits[at] = '0' + byte(rest%10)
-		rest /= 10
-	}
-	digits[at] = '0' + byte(rest)
-	return append(b, digits[at:]...)
+	return append(b, '0'+byte(n))
 }

@@ -105,7 +105,7 @@ func TestDecide_IsRecordedWithItsListener(t *testing.T) {
 		t.Errorf("log has %v; want a line for each decision, with its listener", lines)
 	}
 	all := p.Decisions(decisions.Query{N: 10})
-	if len(all) != 3 || all[0].Listener != "decide/test" || all[0].Outcome != "refused" || all[2].Outcome != "allowed" {
+	if n := len(all); n < 2 || all[0].Listener != "decide/test" || all[0].Outcome != "refused" || all[n-1].Outcome != "allowed" { // of the allowed ones a sample
 		t.Errorf("decisions are %+v", all)
 	}
 	top := p.Top(decisions.TopQuery{})

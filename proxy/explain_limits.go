@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -187,6 +188,13 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 
 	ctx, cancel := a.withTimeout(e.ctx)
 	defer cancel()
+	if l.trust != nil && set.claims[0].Value != (limiter.Key{}) {
+		if d := a.trustedFor(ctx, l, set.claims[0].Value); d > 0 {
+			now := time.Now()
+			explained.Asked, explained.Reason = false, "its "+l.Return.Subject.Name+" is trusted until "+decisions.Moment(now, now.Add(d))+", so it neither counts nor refuses this"
+			return
+		}
+	}
 	var d limiter.Decision
 	if err := a.store.Peek(ctx, set.claims, &d); err != nil {
 		explained.Asked, explained.Reason = false, "the store is unreachable: "+err.Error()

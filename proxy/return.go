@@ -165,21 +165,28 @@ func (a *admitter) trust(of *limit, subject limiter.Key, returned int) error {
 // not. The second tells it from other subjects, with which it shares a count if the keys of a memory are used up. A
 // store that does not answer trusts nobody.
 func (a *admitter) isTrusted(ctx context.Context, of *limit, subject limiter.Key) bool {
-	other := subject
-	other[0]++
-	allowed, err := a.admitsValue(ctx, of, subject, other)
-	if err != nil || allowed {
-		return false
-	}
-	allowed, err = a.admitsValue(ctx, of, subject, subject)
-	return err == nil && allowed
+	return a.trustedFor(ctx, of, subject) > 0
 }
 
-// admitsValue reports whether the limit by which of trusts would allow a value under the key of a subject.
-func (a *admitter) admitsValue(ctx context.Context, of *limit, subject, value limiter.Key) (bool, error) {
-	var d limiter.Decision
-	err := a.store.Peek(ctx, []limiter.Claim{{Limit: of.trust, Key: subject, Cost: 1, Value: value}}, &d)
-	return d.Allowed, err
+// trustedFor returns for how long of still trusts a subject; 0 if it does not.
+func (a *admitter) trustedFor(ctx context.Context, of *limit, subject limiter.Key) time.Duration {
+	other := subject
+	other[0]++
+	refused, err := a.peekTrust(ctx, of, subject, other)
+	if err != nil || refused.Allowed {
+		return 0
+	}
+	own, err := a.peekTrust(ctx, of, subject, subject)
+	if err != nil || !own.Allowed {
+		return 0
+	}
+	return refused.Wait
+}
+
+// peekTrust returns what the limit by which of trusts would decide about a value under the key of a subject.
+func (a *admitter) peekTrust(ctx context.Context, of *limit, subject, value limiter.Key) (d limiter.Decision, err error) {
+	err = a.store.Peek(ctx, []limiter.Claim{{Limit: of.trust, Key: subject, Cost: 1, Value: value}}, &d)
+	return d, err
 }
 
 // dropTrusted removes the claims of q on limits that trust its subject: they neither count nor refuse it.

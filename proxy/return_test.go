@@ -328,6 +328,22 @@ routes:
 		send(200, "1", "1", "1", "1", "1") // 1 of 3 may be open, and is
 		send(200, "3", "3")
 		send(429, "4")
+		explain := func(phone string) Explanation {
+			t.Helper()
+			r := ExplainRequest{Method: "POST", URL: "http://example.com/send", Header: map[string][]string{"X-Country": {"CN"}, "X-Phone": {phone}}}
+			e, err := w.Explain(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		e := explain("1")
+		if l := e.Limits[0]; l.Asked || !strings.Contains(l.Reason, "its phone is trusted until 20") || !e.Decision.Allowed {
+			t.Errorf("of a trusted phone: %+v, %+v", l, e.Decision)
+		}
+		if e := explain("4"); !e.Limits[0].Asked || e.Limits[0].Allowed || e.Decision.Allowed {
+			t.Errorf("of another: %+v", e.Limits[0])
+		}
 		send(200, "1")
 		verify("1") // nothing was taken: no further subject counts as confirmed
 		send(429, "4")

@@ -43,7 +43,7 @@ type limitForm struct {
 	// Plan is where the name of the plan is read from: jwt:CLAIM of the verified token, header:NAME of client_ip.trusted_proxies, or a list. Without it a key has a plan only if an operator assigns one.
 	Plan *planForm `yaml:"plan,omitempty"`
 	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; sliding_log promises the same for about half the cost in Redis, and cannot be shared with Redisson; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
-	Algorithm string `yaml:"algorithm" jsonschema:"default=token_bucket,enum=token_bucket,enum=sliding_log,enum=fixed_window,enum=sliding_window,enum=gcra"`
+	Algorithm string `yaml:"algorithm,omitempty" jsonschema:"default=token_bucket,enum=token_bucket,enum=sliding_log,enum=fixed_window,enum=sliding_window,enum=gcra"`
 	// Burst is how many permits gcra grants at once; the rate's count when not given.
 	Burst int `yaml:"burst,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
 	// Cost is where the number of permits that a request takes is read from: header:NAME or query:NAME; 1 if it is missing.

@@ -92,6 +92,9 @@ func (l *limits) compile(f *limitForm) *Limit {
 	l.conversion(f, limit)
 	l.stepUp(f, limit)
 	l.redisson(f, limit)
+	if a := limit.Algorithm; a.HasConversion() || a.HasValues() || a.HasLeases() || a.HasSteps() || limit.Prices != nil {
+		f.Algorithm = "" // another field says it
+	}
 	l.compiled = append(l.compiled, compiledLimit{f, limit})
 	return limit
 }

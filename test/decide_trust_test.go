@@ -21,8 +21,8 @@ routes: [{name: sms, match: {path: /sms}, limits: [{name: phone, key: phone, rat
 `
 }
 
-// asksDecision asks about a request of a phone, and returns the status and the body of the answer.
-func asksDecision(t *testing.T, client *http.Client, url, phone, token string) (status int, body string, err error) {
+// asksDecision asks about a request, and returns the status and the body of the answer.
+func asksDecision(t *testing.T, client *http.Client, url, token string) (status int, body string, err error) {
 	t.Helper()
 	r, err := http.NewRequest("GET", url+"/decide", nil)
 	if err != nil {
@@ -30,7 +30,7 @@ func asksDecision(t *testing.T, client *http.Client, url, phone, token string) (
 	}
 	for name, value := range map[string]string{
 		"X-Original-Method": "POST", "X-Original-URI": "/sms", "X-Original-Host": "api.example.com", "X-Forwarded-For": "192.0.2.1",
-		"X-Phone": phone, "X-Weir-Token": token,
+		"X-Phone": "1", "X-Weir-Token": token,
 	} {
 		if value != "" {
 			r.Header.Set(name, value)
@@ -77,13 +77,13 @@ func TestDecide_AsksPeersForCertificateAndToken(t *testing.T) {
 			secure.Certificates = []tls.Certificate{pair}
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}, Timeout: await.Limit}
-		status, body, err := asksDecision(t, client, "https://"+address, "1", c.token)
+		status, body, err := asksDecision(t, client, "https://"+address, c.token)
 		if status != c.status || (err != nil) != (c.status == 0) {
 			t.Errorf("certificate %q, token %q: %d %s (%v); want %d", c.cert, c.token, status, body, err, c.status)
 		}
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: await.Limit}
-	if status, body, err := asksDecision(t, client, "http://"+address, "2", "0123456789abcdef"); err == nil && status == 200 {
+	if status, body, err := asksDecision(t, client, "http://"+address, "0123456789abcdef"); err == nil && (status == 200 || status == 429) {
 		t.Errorf("without TLS: %d %s", status, body)
 	}
 }
@@ -96,7 +96,7 @@ func TestDecide_AnswersOnlyTrustedAddresses(t *testing.T) {
 		write(t, filepath.Join(dir, "weir.yaml"), trustYAML("trusted: "+trusted))
 		address := startWith(t, dir).WaitForLog("serving", nil).Text("decide")
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: await.Limit}
-		status, body, err := asksDecision(t, client, "http://"+address, "1", "")
+		status, body, err := asksDecision(t, client, "http://"+address, "")
 		if err != nil || status != want || want == 403 && !strings.Contains(body, "listen.decide.trusted") {
 			t.Errorf("trusted: %s: %d %s (%v); want %d", trusted, status, body, err, want)
 		}

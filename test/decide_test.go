@@ -142,7 +142,8 @@ func (w *weir) showsDecisions(route, listener string) {
 		Decisions []struct{ ID, Outcome, Listener string }
 	}
 	w.getAdmin("/api/v1/decisions?route="+route, &list)
-	if n := len(list.Decisions); n != 3 || list.Decisions[0].Outcome != "refused" || list.Decisions[0].Listener != listener {
+	// Of requests that nothing would have refused there is only a sample.
+	if n := len(list.Decisions); n < 2 || list.Decisions[0].Outcome != "refused" || list.Decisions[0].Listener != listener {
 		t.Errorf("decisions are %+v", list.Decisions)
 	}
 	var id string

@@ -188,12 +188,9 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 
 	ctx, cancel := a.withTimeout(e.ctx)
 	defer cancel()
-	if l.trust != nil && set.claims[0].Value != (limiter.Key{}) {
-		if d := a.trustedFor(ctx, l, set.claims[0].Value); d > 0 {
-			now := time.Now()
-			explained.Asked, explained.Reason = false, "its "+l.Return.Subject.Name+" is trusted until "+decisions.Moment(now, now.Add(d))+", so it neither counts nor refuses this"
-			return
-		}
+	if explained.Reason = e.trustReason(ctx, l, &set.claims[0]); explained.Reason != "" {
+		explained.Asked = false
+		return
 	}
 	var d limiter.Decision
 	if err := a.store.Peek(ctx, set.claims, &d); err != nil {
@@ -257,6 +254,19 @@ func rateText(w *window) string {
 		return strings.Join(steps, " ")
 	}
 	return w.of.RateText(w.Rate)
+}
+
+// trustReason returns why l does not decide about a claim whose subject it trusts; empty if it decides.
+func (e *explainer) trustReason(ctx context.Context, l *limit, c *limiter.Claim) string {
+	if l.trust == nil || c.Value == (limiter.Key{}) {
+		return ""
+	}
+	d := e.proxy.admitter.trustedFor(ctx, l, c.Value)
+	if d <= 0 {
+		return ""
+	}
+	now := time.Now()
+	return "its " + l.Return.Subject.Name + " is trusted until " + decisions.Moment(now, now.Add(d)) + ", so it neither counts nor refuses this"
 }
 
 // longestWindow returns the longest window of rates.

@@ -66,8 +66,8 @@ func (s *keyState) advanceConversion(now int64, l *Limit) {
 	for _, e := range s.entries {
 		if e.kind == dayTotal && e.at+memoryMillis(l) > now || e.kind != dayTotal && e.leavesAt(length, width) > now {
 			kept = append(kept, e)
-		} else if e.kind == merged {
-			s.taken -= int64(e.n)
+		} else if e.kind == merged { // what has left is not returned from a bucket of the same time after the clock was set back
+			s.taken, s.floor = s.taken-int64(e.n), max(s.floor, e.at+width-1)
 		}
 	}
 	s.entries = kept

@@ -17,6 +17,7 @@ func RunConversion(t *testing.T, open func(t *testing.T) Subject) {
 		{"Grows", conversionGrows},
 		{"OncePerSubject", conversionOnce},
 		{"Remembers", conversionRemembers},
+		{"LeftForGood", conversionLeftForGood},
 		{"ManyKeysOfOneSubject", conversionManyKeys},
 		{"Random", conversionRandom},
 	} {
@@ -172,6 +173,32 @@ func conversionRemembers(t *testing.T, s *suite) {
 	s.Advance(49 * time.Hour)
 	allowed(daily, 3)
 	allowed(hourly, 3)
+}
+
+// conversionLeftForGood: what has left the window is not returned when the clock is set back to the time at which it was
+// taken: what is there now is somebody else's.
+func conversionLeftForGood(t *testing.T, s *suite) {
+	l := converting("left", 2, time.Hour, 50)
+	k, ann, bob, eve := s.key(), s.key(), s.key(), s.key()
+	claim := func(subject limiter.Key) []limiter.Claim {
+		return []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: subject}}
+	}
+	s.Advance(time.Hour - time.Duration(s.peek(t, claim(ann)).At.UnixMilli())*time.Millisecond%time.Hour + 30*time.Second)
+	first := s.allowed(claim(ann), 1)
+	s.Advance(61*time.Minute - 20*time.Second) // its bucket has left, and its note has not expired
+	s.peek(t, claim(eve))
+	s.Advance(20*time.Second - 61*time.Minute)
+	open := 0
+	for s.take(t, claim(bob)).Allowed {
+		open++
+	}
+	s.refund(t, claim(ann), first.Permit)
+	for s.take(t, claim(eve)).Allowed {
+		open++
+	}
+	if open > 2 {
+		t.Fatalf("%d are open of 2", open)
+	}
 }
 
 // conversionRandom: whatever happens, no more is open at a grant than exact times allow, and what is refused

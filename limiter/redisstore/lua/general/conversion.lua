@@ -47,6 +47,7 @@ end
 -- settle moves buckets after the clock was set back, as settleConversion of limiter's conversion.go does.
 local function settle(w)
   local all, kept = list_buckets(), {}
+  w.floor = math.max(w.floor, back * width + width - 1) -- also of what has left: a bucket of the same time may come
   for _, b in ipairs(all) do
     if b.number > today then
       w.floor = math.max(w.floor, b.number * width + width - 1)

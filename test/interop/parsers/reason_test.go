@@ -16,6 +16,15 @@ type known struct {
 	reason string
 }
 
+// A disagreement is what Weir and another parser have read of the same bytes.
+type disagreement struct {
+	parser     string
+	m          message
+	other      reading
+	difference string
+	raw        string
+}
+
 func differences() []known {
 	return []known{
 		{"llhttp", "HPE_INVALID_METHOD", func(m message, _ reading, _ string) bool { return !slices.Contains(registered(), m.what) },
@@ -85,10 +94,10 @@ func closedBefore(m message, other reading, _ string) bool {
 
 // reason is why another parser refuses what Weir has read as m, or has another body in it, if
 // that is known. There is none for another method, status, target or field.
-func reason(parser string, m message, other reading, difference, raw string) (string, bool) {
-	for _, d := range differences() {
-		if d.parser == parser && strings.HasPrefix(strings.TrimPrefix(difference, nothingRead), d.error) && d.of(m, other, raw) {
-			return d.reason, true
+func (d *disagreement) reason() (string, bool) {
+	for _, k := range differences() {
+		if k.parser == d.parser && strings.HasPrefix(strings.TrimPrefix(d.difference, nothingRead), k.error) && k.of(d.m, d.other, d.raw) {
+			return k.reason, true
 		}
 	}
 	return "", false

@@ -35,7 +35,7 @@ func (t *tally) compare(raw []byte, ours reading, theirs []reading) {
 				t.same[t.others[i].name]++
 				continue
 			}
-			why, ok := reason(t.others[i].name, m, other, d, string(raw))
+			why, ok := (&disagreement{t.others[i].name, m, other, d, string(raw)}).reason()
 			if at >= len(other.messages) && !ok {
 				refused[at]++
 			}

@@ -201,10 +201,10 @@ func TestCompose_PrometheusIsTheOneThatChecked(t *testing.T) {
 }
 
 // Every file of this folder is mounted, checked or explained: none is left over. What Kubernetes reads is
-// looked at in the folder helm, and what other proxies read in test/interop/peers.
+// looked at in the folders helm and apiserver, and what other proxies read in test/interop/peers.
 func TestDeploy_NoFileIsForgotten(t *testing.T) {
 	known := "weir.k8s.yaml weir.service weir.socket weir.rules.test.yaml README.md go.mod go.sum run compose/go.mod compose/go.sum kustomization.yaml"
-	elsewhere := regexp.MustCompile(`^(chart|examples|helm|decide)/`)
+	elsewhere := regexp.MustCompile(`^(chart|examples|helm|apiserver|decide)/`)
 	compose, err := os.ReadFile("../../docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write weir.k8s.yaml anew, from the chart")
+var (
+	update   = flag.Bool("update", false, "write weir.k8s.yaml anew, from the chart")
+	rendered = flag.String("rendered", "", "the file to write the chart into, with all of its options on")
+)
+
+const everything = "autoscaling: {enabled: true}\npodMonitor: {enabled: true}\nprometheusRule: {enabled: true}\ndashboard: {enabled: true}"
 
 const head = `# Three nodes of Weir on Kubernetes, in front of a service named sms-api, with counts in a
 # Redis named redis. Push the image to your registry and name it here, or in an overlay of
@@ -231,6 +236,15 @@ func TestChart_Values(t *testing.T) {
 			t.Errorf("%s does not lead to %q:\n%s", values, want, manifests)
 		}
 	}
+	if *rendered != "" {
+		files, err := render(t, everything)
+		if err == nil {
+			err = os.WriteFile(*rendered, []byte(joined(files)), 0o644)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
 	for values, absent := range map[string]string{
 		"existingConfigMap: mine":               "kind: ConfigMap",
 		"existingSecret: \"\"":                  "envFrom",
@@ -277,7 +291,7 @@ func TestChart_SchemaKnowsEveryValue(t *testing.T) {
 
 // Service, probes and policies go to ports that the container has, and select its pods.
 func TestChart_NamesFit(t *testing.T) {
-	files, err := render(t, "autoscaling: {enabled: true}\npodMonitor: {enabled: true}")
+	files, err := render(t, everything)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,14 +19,15 @@ type bench struct {
 	nginxPath  string
 	wrkPath    string
 	h2loadPath string
-	lua        string // a tree that has an nginx with Lua; empty for none
-	haproxy    string // empty for none
-	caddy      string // empty for none
-	goPeer     string // test/bench/reverseproxy; empty if it could not be built
-	now        int    // processors that a contestant has at present
+	lua        string   // a tree that has an nginx with Lua; empty for none
+	haproxy    string   // empty for none
+	caddy      string   // empty for none
+	goPeer     string   // test/bench/reverseproxy; empty if it could not be built
+	asks       limiting // how an nginx asks weir
+	now        int      // processors that a contestant has at present
 
-	port, upstreamPort, sinkPort, redisPort int
-	upstream, sink, redis                   *process
+	port, decidePort, upstreamPort, sinkPort, redisPort int
+	upstream, sink, redis                               *process
 }
 
 // newBench builds weir and starts what stays: the upstreams, of which an nginx answers
@@ -61,10 +62,13 @@ func newBench(s settings) (*bench, error) {
 		fmt.Fprintf(os.Stderr, "proxies: no reverseproxy: %s", out)
 	}
 	b.findPeers(filepath.Join(test, ".cache", "peers"))
-	for _, port := range []*int{&b.port, &b.upstreamPort, &b.sinkPort, &b.redisPort} {
+	for _, port := range []*int{&b.port, &b.decidePort, &b.upstreamPort, &b.sinkPort, &b.redisPort} {
 		if *port, err = freePort(); err != nil {
 			return nil, err
 		}
+	}
+	if err := b.findAsking(filepath.Join(test, "deploy")); err != nil {
+		return nil, err
 	}
 	b.write("load.lua", load)
 	b.write(strconv.Itoa(middle), strings.Repeat("x", middle))

@@ -8,8 +8,9 @@ import (
 
 // A contestant is a proxy, ready to be started.
 type contestant struct {
-	name string
-	args []string // program and arguments; it listens on bench.port
+	name  string
+	args  []string // program and arguments; it listens on bench.port
+	asked []string // the same of what it asks about each request, on bench.decidePort; nil for none
 }
 
 // contestants are those that can do w, configured for it.
@@ -20,6 +21,9 @@ func (b *bench) contestants(w workload) []contestant {
 	}
 	if w.fields != "" {
 		return out
+	}
+	if w.asks {
+		return append(out, b.deciders(w)...)
 	}
 	if b.goPeer != "" && w.limits <= 1 && w.routes == 0 && !w.tls && !w.http2 && !w.log {
 		out = append(out, b.reverseProxy(w))
@@ -44,13 +48,19 @@ func (b *bench) contestants(w workload) []contestant {
 }
 
 func (b *bench) weir(name, binary string, w workload) contestant {
-	listen, level, to := fmt.Sprintf(`http: "127.0.0.1:%d"`, b.port), "error", b.upstreamPort
+	listen := fmt.Sprintf(`http: "127.0.0.1:%d"`, b.port)
 	if w.tls {
 		listen = fmt.Sprintf(`http: none, https: "127.0.0.1:%d", tls: {cert: %s/cert.pem, key: %[2]s/key.pem}`, b.port, b.dir)
 	}
 	if w.http2 && !w.tls {
 		listen += ", h2c: true"
 	}
+	return b.weirAt(name, listen, binary, w)
+}
+
+// weirAt is a Weir with these listeners.
+func (b *bench) weirAt(name, listen, binary string, w workload) contestant {
+	level, to := "error", b.upstreamPort
 	if w.log {
 		level = "info"
 	}
@@ -79,7 +89,7 @@ upstreams:
   up: {targets: [{url: "http://127.0.0.1:%d"}]}
 routes:
 %s`, listen, w.store, b.redisPort, to, routes.String()))
-	return contestant{name, []string{binary, "run", "-c", path, "--log-level", level}}
+	return contestant{name: name, args: []string{binary, "run", "-c", path, "--log-level", level}}
 }
 
 func (b *bench) reverseProxy(w workload) contestant {
@@ -87,7 +97,7 @@ func (b *bench) reverseProxy(w workload) contestant {
 	if w.upload > 0 {
 		to = b.sinkPort
 	}
-	return contestant{"reverseproxy", []string{
+	return contestant{name: "reverseproxy", args: []string{
 		b.goPeer, "-listen", local(b.port), "-to", "http://" + local(to), "-store", w.store, "-redis", local(b.redisPort), "-limit", strconv.Itoa(w.limit),
 	}}
 }
@@ -117,7 +127,7 @@ backend b
   option forwardfor
   server s 127.0.0.1:%d
 `, b.of(contestants), b.port, rules, to))
-	return contestant{"haproxy", []string{"env", "LD_LIBRARY_PATH=" + libraries(b.lua), b.haproxy, "-f", path}}
+	return contestant{name: "haproxy", args: []string{"env", "LD_LIBRARY_PATH=" + libraries(b.lua), b.haproxy, "-f", path}}
 }
 
 // caddyFor is Caddy with the module for limits that its authors keep beside it.
@@ -137,5 +147,5 @@ func (b *bench) caddyFor(w workload) contestant {
     }]}]
   }}}}
 }`, b.port, limits, b.upstreamPort))
-	return contestant{"caddy", []string{"env", "XDG_DATA_HOME=" + b.dir, b.caddy, path}}
+	return contestant{name: "caddy", args: []string{"env", "XDG_DATA_HOME=" + b.dir, b.caddy, path}}
 }

@@ -23,6 +23,13 @@ func (b *bench) measure(ctx context.Context, c contestant, w workload) (result, 
 		return result{}, err
 	}
 	defer p.stop()
+	var asked *process
+	if c.asked != nil {
+		if asked, err = b.start(contestants, b.decidePort, c.asked...); err != nil {
+			return result{}, err
+		}
+		defer asked.stop()
+	}
 	silent, err := b.keepIdle(w.idle)
 	defer closeAll(silent)
 	if err != nil {
@@ -31,7 +38,7 @@ func (b *bench) measure(ctx context.Context, c contestant, w workload) (result, 
 	if _, err := b.put(ctx, w, max(b.measured/3, time.Second)); err != nil {
 		return result{}, err
 	}
-	proxy, redis := p.cpu(), b.redis.cpu()
+	proxy, decisions, redis := p.cpu(), asked.cpu(), b.redis.cpu()
 	r, err := b.put(ctx, w, b.measured)
 	if err == nil && r.requests == 0 {
 		err = errors.New("no request was answered")
@@ -40,7 +47,8 @@ func (b *bench) measure(ctx context.Context, c contestant, w workload) (result, 
 		return result{}, err
 	}
 	n := r.requests * b.measured.Seconds()
-	r.cpu = (p.cpu() - proxy).Seconds() * 1e6 / n
+	r.asked = (asked.cpu() - decisions).Seconds() * 1e6 / n
+	r.cpu = (p.cpu()-proxy).Seconds()*1e6/n + r.asked
 	r.redis = (b.redis.cpu() - redis).Seconds() * 1e6 / n
 	return r, nil
 }

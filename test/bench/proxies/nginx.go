@@ -40,11 +40,11 @@ func (b *bench) nginx(name string, w workload, directives string) contestant {
 	l := b.nginxLimits(w)
 	l.location += directives
 	path := b.nginxConf(name, "", b.nginxServer(w, l), b.of(contestants))
-	return contestant{name, []string{b.nginxPath, "-p", b.dir, "-e", filepath.Join(b.dir, name+".err"), "-c", path}}
+	return contestant{name: name, args: []string{b.nginxPath, "-p", b.dir, "-e", filepath.Join(b.dir, name+".err"), "-c", path}}
 }
 
-// A limiting is what makes an nginx limit: in http{} and in each location{}.
-type limiting struct{ http, location string }
+// A limiting is what makes an nginx limit: in http{} and in each location{}, and more locations.
+type limiting struct{ http, location, locations string }
 
 // nginxLimits are limits of its own, which it counts in memory.
 func (b *bench) nginxLimits(w workload) (l limiting) {
@@ -77,7 +77,7 @@ func (b *bench) nginxServer(w workload, l limiting) string {
 	}
 	location := l.location + `proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection "";
       proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_request_buffering off; proxy_max_temp_file_size 0;`
-	locations := "location / {" + location + "}\n"
+	locations := l.locations + "location / {" + location + "}\n"
 	for i := range w.routes {
 		locations += fmt.Sprintf("location /r%d/ {%s}\n", i, location)
 	}
@@ -101,7 +101,7 @@ func (b *bench) nginxLua(w workload) contestant {
 		location: fmt.Sprintf("access_by_lua_file %s;\n", limit),
 	}
 	path := b.nginxConf("nginx-lua", modules, b.nginxServer(w, l), b.of(contestants))
-	return contestant{"nginx-lua", []string{
+	return contestant{name: "nginx-lua", args: []string{
 		"env", "LD_LIBRARY_PATH=" + libraries(b.lua),
 		filepath.Join(b.lua, "usr", "sbin", "nginx"), "-p", b.dir, "-e", filepath.Join(b.dir, "nginx-lua.err"), "-c", path,
 	}}

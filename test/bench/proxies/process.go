@@ -101,8 +101,12 @@ func (p *process) stop() {
 }
 
 // cpu is the time that the process and its children in the same group have had. The
-// scheduler counts it exactly; threads and processes that have ended do not count.
+// scheduler counts it exactly; threads and processes that have ended do not count. That of
+// no process is 0.
 func (p *process) cpu() (total time.Duration) {
+	if p == nil {
+		return 0
+	}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
 		text, err := os.ReadFile(name)

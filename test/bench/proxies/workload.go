@@ -17,6 +17,7 @@ type workload struct {
 	idle       int  // connections beside those of the load that say nothing
 	log        bool
 	fields     string // more fields of Weir's limits, which no other contestant has
+	asks       bool   // beside an nginx that asks Weir, and one that only forwards
 	sameFields bool   // beside an nginx that sets the fields that Weir sets, as well
 }
 
@@ -45,6 +46,8 @@ func workloads() []workload {
 		{name: "redis-conversion", what: "as conversion, in Redis", limit: 100, keys: 10_000, store: "redis", fields: conversion},
 		{name: "step-up", what: "as memory, with step_up, which no request needs", limit: 100, keys: 10_000, fields: stepUp},
 		{name: "redis-step-up", what: "as step-up, in Redis", limit: 100, keys: 10_000, store: "redis", fields: stepUp},
+		{name: "decide", what: "as memory; an nginx that asks Weir about each request, and one that has no limit", limit: 100, keys: 10_000, asks: true},
+		{name: "decide-refused", what: "as refused; an nginx that asks Weir about each request, and one that limits by itself", limit: 10, keys: 1, refuses: true, asks: true},
 		{name: "routes-1000", what: "as plain, by the last of 1,000 routes", keys: 1, routes: 1000},
 		{name: "down-100k", what: "as plain, answers of 100 KiB", keys: 1, answer: middle},
 		{name: "down-10m", what: "as plain, answers of 10 MiB", keys: 1, answer: long},
@@ -58,6 +61,7 @@ func workloads() []workload {
 		{name: "idle", what: "as plain, beside 5,000 connections that say nothing", keys: 1, idle: 5000},
 		{name: "log", what: "as plain, with a line in the access log for each request", keys: 1, log: true, sameFields: true},
 		{name: "open", what: "as plain, 5,000 requests a second whether or not answers come", keys: 1, rate: 5000},
+		{name: "open-decide", what: "as decide, 1,000 requests a second whether or not answers come", limit: 100, keys: 10_000, rate: 1000, asks: true},
 		{name: "open-redis", what: "as redis, 5,000 requests a second whether or not answers come", limit: 100, keys: 10_000, store: "redis", rate: 5000},
 	}
 	for i := range all {

@@ -155,6 +155,9 @@ func TestEnvoy_HitsAreTheCost(t *testing.T) {
 	if s := e.wants(codeOK, hits(3, descriptor("user=bob"))); s.statuses[0].left != 0 {
 		t.Errorf("%d left, want 0", s.statuses[0].left)
 	}
+	if s := e.wants(codeOK, hits(0, descriptor("user=eve"))); s.statuses[0].left != 2 {
+		t.Errorf("%d left after hits of 0, want 2", s.statuses[0].left)
+	}
 }
 
 func TestEnvoy_ShadowModeRefusesNothing(t *testing.T) {

@@ -209,9 +209,12 @@ func (g *generation) countingSends(q sends.Query) (all []*limit) {
 // window of each limit and since this node was started.
 func (p *Proxy) TopSends(q sends.Query) decisions.Top {
 	g := p.current.Load()
-	now, top := p.shared.observer.Minute(time.Now()), decisions.Top{}
+	now, top, view := p.shared.observer.Minute(time.Now()), decisions.Top{}, g.view()
+	if q.PassedOn {
+		view.Display = key.Display{Address: g.redact.shownAddress, All: true, Ranges: true}
+	}
 	for _, l := range g.countingSends(q) {
-		list := l.top.TopSends(now, q.N, g.view())
+		list := l.top.TopSends(now, q.N, view)
 		list.Route, list.Limit = l.Route, l.Name
 		top.Limits = append(top.Limits, list)
 	}
@@ -277,7 +280,7 @@ func (a *admitter) sendsOfKey(ctx context.Context, l *limit, id limiter.Key) (k 
 		s := statuses[i]
 		k.Rates = append(k.Rates, sends.RateCounts{Rate: w.of.RateText(w.Rate), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
 		if w.Rate.Window > longest {
-			longest, open = w.Rate.Window, s.Used
+			longest, open, k.Rated = w.Rate.Window, s.Used, w.Rate.Count
 		}
 		switch {
 		case s.Overflow:

@@ -189,3 +189,57 @@ func TestSends_AreWhatTheClientCounted(t *testing.T) {
 		})
 	}
 }
+
+// A conversion below that of the alerts is told once for the cluster, with the numbers of the API, and no number of a phone.
+func TestSends_LowConversionIsToldOnce(t *testing.T) {
+	t.Parallel()
+	box := new(webhook)
+	hook := startBackend(t, box.ServeHTTP)
+	config := redisYAML(redistest.Start(t).Addr) + strings.ReplaceAll(sendingYAML, "UPSTREAM", "'"+answering(t).URL+"'")
+	config = strings.Replace(config, "    limits:\n", "    limits:\n      - {name: by-number, key: number, rate: 100/1h, return_on: {route: verify, key: number}}\n", 1)
+	leader, others := startLeading(t, 2, config)
+	s := newSender(t, leader, others[0])
+	s.send(sendings{country: "CN", prefix: "+8613800138", sent: 20, usedEarly: 7}) // 35 %
+	s.send(sendings{country: "FR", prefix: "+33612345", sent: 8})                  // fewer than 9/1d
+	s.send(sendings{country: "GB", prefix: "+447400123", sent: 10, usedEarly: 3})
+	var counted sends.LimitCounts
+	await.Until(t, "what was sent is counted", func() bool {
+		counted = leader.conversion("unused")
+		used := int64(0)
+		for _, k := range counted.Keys {
+			used += k.Used
+		}
+		return len(counted.Keys) == 3 && counted.All.Sent == 38 && used == 10
+	}, &shownLimit{&counted})
+	for _, w := range []*weir{leader, others[0]} {
+		w.edit(fmt.Sprintf("alerts: {webhook: %q, secret: sixteen-or-more-chars, conversion: 35%%}\n", hook.URL) + config)
+		if status, body := w.reload(); status != 200 {
+			t.Fatalf("reload: %d %s", status, body)
+		}
+	}
+	await.Until(t, "the webhook has taken it", func() bool { return leader.metric(`weir_alerts_total{kind="conversion",result="sent"}`) == 1 })
+	a := box.of("conversion")[0]
+	if a.Route != "send" || a.Limit != "unused" || a.Masked != "country=GB" {
+		t.Errorf("the alert is %+v; want one of GB", a)
+	}
+	for _, k := range counted.Keys {
+		if k.Masked == "country=GB" && (k.Hash != a.Key || k.Sent != a.Of || k.Used != a.Count || a.Of != 10 || a.Count != 3) {
+			t.Errorf("the alert is %+v, and the API says %+v", a, k)
+		}
+	}
+	for _, number := range []string{"447400123000", "8613800138000"} {
+		if strings.Contains(box.bodies[0], number) {
+			t.Errorf("the alert has %s: %s", number, box.bodies[0])
+		}
+	}
+	for _, want := range []string{`"limit":"by-number"`, `"masked":"number=+86138****80`, `"masked":"ip=192.0.2.1","sent":38,"used":10`} {
+		if !strings.Contains(box.bodies[0], want) {
+			t.Errorf("the alert has no %s: %s", want, box.bodies[0])
+		}
+	}
+	for _, again := range box.of("conversion") {
+		if again.ID != a.ID {
+			t.Errorf("there are two alerts: %+v and %+v", a, again)
+		}
+	}
+}

@@ -19,6 +19,8 @@ import (
 const (
 	KindRefused = "refused" // a limit refused many requests within a minute
 	KindUsed    = "used"    // a key used most of a limit
+	// KindConversion is that few requests of a key were followed by a response of return_on.
+	KindConversion = "conversion"
 )
 
 // An Alert is the message to a webhook. It holds the masked key and its hash,
@@ -31,11 +33,15 @@ type Alert struct {
 	Limit  string    `json:"limit"`
 	Window string    `json:"window,omitempty"` // window of the rate
 	At     time.Time `json:"at"`
-	Count  int64     `json:"count"` // requests refused, or permits used
-	Of     int64     `json:"of"`    // threshold, or all requests if that is a share, or count of the rate
+	Count  int64     `json:"count"` // requests refused, permits used, or requests sent of which a response returned permits
+	Of     int64     `json:"of"`    // threshold, or all requests if that is a share, or count of the rate, or requests sent
 	Key    string    `json:"key,omitempty"`
 	Masked string    `json:"masked,omitempty"`
 	Share  int64     `json:"share,omitempty"` // the percentage that is used, if there are alerts about several
+	// Low are, of an alert about a conversion, the keys of the limit below it, and Beside those of the other limits of the
+	// route with most requests.
+	Low    []SentKey `json:"low,omitempty"`
+	Beside []SentKey `json:"beside,omitempty"`
 }
 
 // subject identifies what the alert is about: alerts with the same subject are

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/sends"
 )
 
 const (
@@ -56,6 +57,7 @@ type Alerter struct {
 	store statisticsStore
 	queue alertQueue
 	rules func() config.Alerts
+	sends func(ctx context.Context) ([]sends.LimitCounts, error)
 	hook  *webhook
 	done  func(a Alert, result string, err error)
 
@@ -69,6 +71,8 @@ type AlerterOptions struct {
 	Client     redis.UniversalClient // nil for a single process
 	Prefix     string
 	Rules      func() config.Alerts // called at each run: a reload may change them
+	// Sends returns, for limits with return_on, the keys of which most was sent on all nodes, masked.
+	Sends func(ctx context.Context) ([]sends.LimitCounts, error)
 	// Done is called with the result of each attempt to send an alert: Sent,
 	// Failed or Dropped.
 	Done func(a Alert, result string, err error)
@@ -76,7 +80,7 @@ type AlerterOptions struct {
 
 // NewAlerter returns an Alerter. It sends nothing before its Task runs.
 func NewAlerter(o AlerterOptions) *Alerter {
-	a := &Alerter{store: o.Statistics.store, rules: o.Rules, hook: newWebhook(), done: o.Done}
+	a := &Alerter{store: o.Statistics.store, rules: o.Rules, sends: o.Sends, hook: newWebhook(), done: o.Done}
 	if o.Client == nil {
 		a.queue = newMemoryAlerts()
 	} else {
@@ -115,16 +119,26 @@ func (a *Alerter) raise(ctx context.Context, t Term, rules config.Alerts) (raise
 		if err != nil {
 			return raised, err
 		}
-		for _, alert := range findAlerts(rules, reports, now.UTC()) {
-			fresh, full, err := a.queue.raise(ctx, t, alert, alert.repeat(rules))
-			switch {
-			case err != nil:
-				return raised, err
-			case full:
-				a.done(alert, Dropped, errFull)
-			case fresh:
-				raised++
-			}
+		n, err := a.queueAll(ctx, t, rules, findAlerts(rules, reports, now.UTC()))
+		raised += n
+		if err != nil {
+			return raised, err
+		}
+	}
+	return raised, nil
+}
+
+// queueAll queues those of all alerts that are due.
+func (a *Alerter) queueAll(ctx context.Context, t Term, rules config.Alerts, all []Alert) (raised int, err error) {
+	for _, alert := range all {
+		fresh, full, err := a.queue.raise(ctx, t, alert, alert.repeat(rules))
+		switch {
+		case err != nil:
+			return raised, err
+		case full:
+			a.done(alert, Dropped, errFull)
+		case fresh:
+			raised++
 		}
 	}
 	return raised, nil

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -87,7 +90,7 @@ func newTestAlerter(t *testing.T, s *cluster.Statistics, rdb redis.UniversalClie
 	t.Helper()
 	a := &testAlerter{t: t, results: map[string]int{}}
 	rules := func() config.Alerts {
-		return config.Alerts{Webhook: webhook, Secret: secret, Refused: 100, Used: []int64{80}, Repeat: time.Hour}
+		return config.Alerts{Webhook: webhook, Secret: secret, Refused: 100, Used: []int64{80}, Conversion: 35, Repeat: time.Hour}
 	}
 	done := func(_ cluster.Alert, result string, err error) {
 		a.results[result]++
@@ -95,8 +98,62 @@ func newTestAlerter(t *testing.T, s *cluster.Statistics, rdb redis.UniversalClie
 			t.Errorf("the error %q tells the URL", err)
 		}
 	}
-	a.Alerter = cluster.NewAlerter(cluster.AlerterOptions{Statistics: s, Client: rdb, Prefix: "test", Rules: rules, Done: done})
+	a.Alerter = cluster.NewAlerter(cluster.AlerterOptions{Statistics: s, Client: rdb, Prefix: "test", Rules: rules, Sends: sentCodes, Done: done})
 	return a
+}
+
+// sentCodes are limits of codes: a key is below 35 % and its rate, at one of them, or below the first alone.
+func sentCodes(context.Context) ([]sends.LimitCounts, error) {
+	key := func(name string, sent, used, rated int64) sends.KeyCounts {
+		return sends.KeyCounts{Masked: name, Hash: "hash of " + name, Counts: sends.Counts{Sent: sent, Used: used}, Rated: rated}
+	}
+	return []sends.LimitCounts{
+		{Route: "send", Limit: "unused", Window: "1d", Keys: []sends.KeyCounts{
+			key("country=CN", 900, 315, 40), key("country=GB", 100, 34, 100), key("country=US", 90, 5, 40), key("country=FR", 39, 0, 40), {Masked: "country=DE", Unknown: "memory"},
+		}},
+		{Route: "send", Limit: "ranges", Window: "1h", Keys: []sends.KeyCounts{
+			key("r=1", 60, 60, 9), key("r=2", 50, 50, 9), key("r=3", 40, 40, 9), key("r=4", 30, 30, 9), key("r=5", 20, 20, 9), key("r=6", 10, 10, 9),
+		}},
+		{Route: "pay", Limit: "unpaid", Window: "1h", Keys: []sends.KeyCounts{key("ip=192.0.2.1", 9, 9, 9)}},
+	}, nil
+}
+
+// A conversion that falls below that of the rules is told once for each limit, whoever leads, until repeat is over.
+func TestAlerter_LowConversions(t *testing.T) {
+	t.Parallel()
+	rdb := dial(t, redistest.Start(t).Addr)
+	hook := receives(t, 200)
+	s := cluster.NewStatistics(rdb, "test", "a", newCounter())
+	for i, want := range []string{"raised 1", "", "", "raised 1"} {
+		if i == 3 {
+			const raised = "test:{cluster}:alerted:conversion:send:unused:1d"
+			if left := rdb.PTTL(t.Context(), raised).Val(); left <= 50*time.Minute || left > time.Hour {
+				t.Errorf("the alert is not repeated for %v; want an hour", left)
+			}
+			rdb.Del(t.Context(), raised) // the hour is over
+		}
+		node := newTestAlerter(t, s, rdb, hook.URL) // each is the next leader
+		if did, err := node.ConversionTask().Run(t.Context(), leading(t, rdb)); did != want || err != nil {
+			t.Errorf("leader %d says %q %v; want %q", i, did, err, want)
+		}
+	}
+	newTestAlerter(t, s, rdb, hook.URL).runs(leading(t, rdb), 2, cluster.Sent)
+	got := hook.received()
+	if len(got) != 2 || got[0].ID == got[1].ID {
+		t.Fatalf("the webhook got %+v; want two alerts", got)
+	}
+	sent := func(limit, name string, sent, used int64) cluster.SentKey {
+		return cluster.SentKey{Limit: limit, Key: "hash of " + name, Masked: name, Sent: sent, Used: used}
+	}
+	want := cluster.Alert{
+		ID: got[0].ID, At: got[0].At, Kind: cluster.KindConversion, Route: "send", Limit: "unused", Window: "1d", Count: 5, Of: 90,
+		Key: "hash of country=US", Masked: "country=US", Text: "Weir: of 90 requests of country=US in 1d, 5 were used, limit unused of route send.",
+		Low:    []cluster.SentKey{sent("unused", "country=US", 90, 5), sent("unused", "country=GB", 100, 34)},
+		Beside: []cluster.SentKey{sent("ranges", "r=1", 60, 60), sent("ranges", "r=2", 50, 50), sent("ranges", "r=3", 40, 40), sent("ranges", "r=4", 30, 30), sent("ranges", "r=5", 20, 20)},
+	}
+	if !reflect.DeepEqual(got[0], want) {
+		t.Errorf("the webhook got %+v; want %+v", got[0], want)
+	}
 }
 
 // runs runs the task until n alerts had that result.
@@ -139,7 +196,7 @@ func TestAlerter_TellsOnceForAll(t *testing.T) {
 	reported(t, rdb, "b", 40)
 	first.runs(term, 1, cluster.Sent)
 	got := hook.received()
-	if len(got) != 2 || got[0] != got[1] || first.results[cluster.Failed] != 1 {
+	if len(got) != 2 || !reflect.DeepEqual(got[0], got[1]) || first.results[cluster.Failed] != 1 {
 		t.Fatalf("the webhook got %+v and the results are %v; want one alert, twice", got, first.results)
 	}
 	if a := got[0]; a.Kind != cluster.KindRefused || a.Route != "send" || a.Limit != "phone" || a.Count != 100 || a.Of != 100 || a.At.IsZero() || !strings.Contains(a.Text, "refused 100 requests") {

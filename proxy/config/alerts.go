@@ -21,6 +21,7 @@ type Alerts struct {
 	// RefusedShare is the percentage of a limit's decisions within a minute that must be refusals as well; 0 for any.
 	RefusedShare int64
 	Used         []int64       // percentages of a rate used by a key that cause an alert, 1 to 100, ascending
+	Conversion   int64         // percentage of the requests of a key that return_on must return, or else an alert is due, 1 to 99; 0 for any
 	Repeat       time.Duration // minimum time between alerts about one limit, at least two minutes
 }
 
@@ -28,6 +29,9 @@ type Alerts struct {
 func (r *loader) alerts(f *alertsForm) Alerts {
 	a := Alerts{Webhook: string(f.Webhook), Secret: string(f.Secret), Repeat: time.Duration(f.Repeat)}
 	a.Refused, a.RefusedShare = f.Refused.value()
+	if r.Given(&f.Conversion) {
+		a.Conversion = int64(r.percentage(&f.Conversion, 99))
+	}
 	for i := range f.Used {
 		percent, is := strings.CutSuffix(f.Used[i], "%")
 		n, err := strconv.Atoi(percent)
@@ -83,8 +87,10 @@ func (f alertsForm) MarshalYAML() (any, error) {
 		Secret  secret    `yaml:"secret"`
 		Refused threshold `yaml:"refused"`
 		Used    string    `yaml:"used"`
-		Repeat  duration  `yaml:"repeat"`
-	}{f.Webhook, f.Secret, f.Refused, f.Used[0], f.Repeat}, nil
+
+		Conversion string   `yaml:"conversion,omitempty"`
+		Repeat     duration `yaml:"repeat"`
+	}{f.Webhook, f.Secret, f.Refused, f.Used[0], f.Conversion, f.Repeat}, nil
 }
 
 // loopback reports whether host is this machine.

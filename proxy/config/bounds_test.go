@@ -32,6 +32,7 @@ func said(t *testing.T, text string) string {
 // which it is.
 func TestBounds_LastThatFitsAndFirstThatDoesNot(t *testing.T) {
 	const route = "\nroutes: [{name: a, match: {path: /a}, upstream: echo, limits: [{key: client_ip, rate: 1/1m}]}]\n"
+	const returning = "\nroutes: [{name: a, match: {path: /a}, upstream: echo, limits: [{key: client_ip, rate: 1/1m, return_on: {route: b, key: client_ip}}]}, {name: b, match: {path: /b, methods: [POST]}, upstream: echo, limits: [{key: client_ip, rate: 1/1m}]}]\n"
 	limit := func(fields string) string {
 		return "routes: [{name: a, match: {path: /a}, upstream: echo, limits: [{key: client_ip, " + fields + "}]}]\n"
 	}
@@ -44,6 +45,8 @@ func TestBounds_LastThatFitsAndFirstThatDoesNot(t *testing.T) {
 	}{
 		{text: "alerts: {webhook: 'https://a/', secret: 0123456789abcdef, used: @}" + route, good: "1%", bad: "0%", want: `"0%" is not a percentage; write 1% to 100%`},
 		{text: "alerts: {webhook: 'https://a/', secret: 0123456789abcdef, used: @}" + route, good: "100%", bad: "101%", want: `"101%" is not a percentage; write 1% to 100%`},
+		{text: "alerts: {webhook: 'https://a/', secret: 0123456789abcdef, conversion: @}" + returning, good: "1%", bad: "0%", want: `"0%" is not a percentage; write 1% to 99%, for example 35%`},
+		{text: "alerts: {webhook: 'https://a/', secret: 0123456789abcdef, conversion: @}" + returning, good: "99%", bad: "100%", want: `"100%" is not a percentage; write 1% to 99%, for example 35%`},
 		{text: "alerts: {webhook: 'https://a/', secret: 0123456789abcdef, repeat: @}" + route, good: "2m", bad: "119s", want: "is too short, alerts look at two minutes; write at least 2m"},
 		{text: "alerts: {webhook: 'https://a/', secret: @}" + route, good: long[:16], bad: long[:15], want: "the secret is short enough to guess; use 16 characters or more, made at random"},
 		{text: "traces: {endpoint: 'https://a', sample: @}" + route, good: "0%", bad: "-0.1%", want: `"-0.1%" is not a percentage; write 0% to 100%, for example 0.1%`},

@@ -22,7 +22,7 @@ func (l *limits) conversion(f *limitForm, limit *Limit) {
 	if f.ReturnOn == nil {
 		l.Wrong(&f.Conversion, "without return_on no request is confirmed", "write return_on: {route: NAME, key: KEY} beside it")
 	}
-	limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, l.percentage(&f.Conversion)
+	limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, l.percentage(&f.Conversion, 100)
 	l.memory(f, limit)
 }
 
@@ -48,12 +48,12 @@ func (l *limits) memory(f *limitForm, limit *Limit) {
 	}
 }
 
-// percentage parses 1% to 100%; other texts are reported.
-func (l *limits) percentage(text *string) int {
+// percentage parses 1% to that of most; other texts are reported.
+func (l *loader) percentage(text *string, most int) int {
 	percent, is := strings.CutSuffix(*text, "%")
 	n, err := strconv.Atoi(percent)
-	if *text != "" && (!is || err != nil || n < 1 || n > 100 || !form.IsWhole(percent)) {
-		l.Wrong(text, form.Quote(*text)+" is not a percentage", "write 1% to 100%, for example 35%")
+	if *text != "" && (!is || err != nil || n < 1 || n > most || !form.IsWhole(percent)) {
+		l.Wrong(text, form.Quote(*text)+" is not a percentage", "write 1% to "+strconv.Itoa(most)+"%, for example 35%")
 	}
 	return n
 }

@@ -292,6 +292,8 @@ type alertsForm struct {
 	Refused threshold `yaml:"refused" jsonschema:"default=100"`
 	// Used raises an alert when a key has used this part of a rate whose count is 100 or more, or of a budget. Several parts, such as [50%, 80%, 100%], raise one each, once in the window of the rate.
 	Used list `yaml:"used" jsonschema:"default=80%,pattern=^[1-9][0-9]*%$"`
+	// Conversion raises an alert when fewer of the requests of a key than this part, 35% for example, are returned by return_on of the limit: within its longest window, of at least as many as the rate allows. None is raised when not given.
+	Conversion string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]?%$"`
 	// Repeat is the minimum time between alerts about the same limit.
 	Repeat duration `yaml:"repeat" jsonschema:"default=1h"`
 }

@@ -54,6 +54,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 	routes.compileCommon(f.Limits)
 	c.Routes = routes.all(f.Routes)
 	lists.unused()
+	r.unconverted(&f.Alerts, c.Routes)
 	for name, p := range f.Prices {
 		if !routes.used[name] {
 			r.Warn(p, "no budget has these prices", "write price: "+name+" beside budget: of a limit")

@@ -15,6 +15,8 @@ type Display struct {
 	// All masks all texts that clients choose, sensitive or not, for documents that are passed on.
 	// Addresses, hosts and methods are masked only if they are sensitive.
 	All bool
+	// Ranges shows prefixes of phone numbers in such documents as elsewhere.
+	Ranges bool
 }
 
 // Value formats the key in v: "ip=192.0.2.1 phone=+86138****8000".
@@ -104,7 +106,7 @@ func (d Display) text(s Shape, text string) string {
 	switch {
 	case text == "" || !masked:
 		return text
-	case s.dropped > 0 && !d.All:
+	case s.dropped > 0 && (!d.All || d.Ranges):
 		return maskPrefix(text, s.dropped)
 	case s.kind == shapeNumber:
 		return Mask(text, dialLength(text))

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
@@ -31,12 +30,13 @@ type leaderTasks struct {
 	failed map[string]bool // tasks whose last run has failed
 }
 
-// newLeaderTasks creates the tasks that are done once for all nodes that share s.
-func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logger) *leaderTasks {
+// newLeaderTasks creates the tasks that are done once for all nodes that share the store.
+func (n *Node) newLeaderTasks() *leaderTasks {
+	s, p := n.store, n.proxy
 	l := &leaderTasks{
 		node:        s.id,
 		single:      s.cluster == nil,
-		log:         log,
+		log:         n.log,
 		statistics:  cluster.NewStatistics(s.client, s.prefix, s.id, p),
 		failed:      map[string]bool{},
 		leaderGauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_leader", Help: "1 while this node is the leader."}),
@@ -47,12 +47,12 @@ func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolo
 	l.alerts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_alerts_total", Help: "Attempts to send an alert to the webhook, and dropped alerts, on this node.",
 	}, []string{"kind", "result"})
-	r.MustRegister(l.leaderGauge, l.runs, l.alerts)
-	for _, kind := range []string{cluster.KindRefused, cluster.KindUsed} {
+	n.registry.MustRegister(l.leaderGauge, l.runs, l.alerts)
+	for _, kind := range []string{cluster.KindRefused, cluster.KindUsed, cluster.KindConversion} {
 		l.alerts.WithLabelValues(kind, cluster.Sent)
 	}
-	alarm := cluster.NewAlerter(cluster.AlerterOptions{Statistics: l.statistics, Client: s.client, Prefix: s.prefix, Rules: p.Alerts, Done: l.alerted})
-	tasks := []cluster.Task{l.statistics.Task(), alarm.Task()}
+	alarm := cluster.NewAlerter(cluster.AlerterOptions{Statistics: l.statistics, Client: s.client, Prefix: s.prefix, Rules: p.Alerts, Sends: n.passedOnSends, Done: l.alerted})
+	tasks := []cluster.Task{l.statistics.Task(), alarm.Task(), alarm.ConversionTask()}
 	if s.cluster != nil {
 		tasks = append(tasks, cluster.NewSweep(s.client, s.prefix, cluster.DefaultGrace, s.cluster.Nodes).Task())
 	}

@@ -131,7 +131,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		return err
 	}
 	n.reloads = newReloadStatus(n.registry)
-	n.leader = newLeaderTasks(n.store, n.proxy, n.registry, n.log)
+	n.leader = n.newLeaderTasks()
 	n.closers.push("statistics", n.leader.close)
 	n.audit, n.events, n.wrongTokens = n.newAudit(), admin.NewEvents(n.proxy.Counts), admin.NewWrongTokens(n.registry)
 	n.directives = cluster.NewDirectives(n.store.client, n.store.prefix, n.proxy.SetDirectives)

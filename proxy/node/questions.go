@@ -155,6 +155,12 @@ func (n *Node) conversion(ctx context.Context, q sends.Query) (admin.Conversion,
 	return admin.Conversion{Limits: limits, Nodes: said}, err
 }
 
+// passedOnSends returns them as they may leave the cluster.
+func (n *Node) passedOnSends(ctx context.Context) ([]sends.LimitCounts, error) {
+	all, err := n.conversion(ctx, sends.Query{PassedOn: true})
+	return all.Limits, err
+}
+
 func topList(l decisions.TopList) admin.TopList {
 	a := admin.TopList{Total: l.Total, Floor: l.Floor, Keys: []admin.TopKey{}}
 	for _, k := range l.Keys {

@@ -27,6 +27,8 @@ type Query struct {
 	Route string `json:"route,omitempty"`
 	Limit string `json:"limit,omitempty"`
 	N     int    `json:"n,omitempty"` // keys of each limit; 20 if 0
+	// PassedOn masks all texts that clients choose, as the result leaves the cluster.
+	PassedOn bool `json:"passed_on,omitempty"`
 }
 
 // KeyCounts tell of the requests of one key.
@@ -36,6 +38,7 @@ type KeyCounts struct {
 	ID     string `json:"id"`   // the key id, see proxy.KeyPair.Value
 	Counts
 	Rates   []RateCounts `json:"rates"`
+	Rated   int64        `json:"-"`                 // the count of the rate of the longest window
 	Unknown string       `json:"unknown,omitempty"` // why there are no numbers
 }
 

@@ -195,6 +195,10 @@
 //   - the health of targets and the queues for them (package upstream)
 //   - certificates, connections, and addresses that reset requests (package frontend)
 //   - addresses that send wrong tokens (package admin)
+//   - what became of the requests that return_on counts (package sends)
+//
+// What every request counts is kept in stripes, one for each processor, and added up when it is
+// read (package stripe).
 //
 // All other state belongs to one request, or is immutable.
 //

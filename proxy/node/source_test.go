@@ -25,7 +25,8 @@ func newTestSource(t *testing.T) (*configSource, *logtest.Log) {
 		t.Fatal(err)
 	}
 	log := new(logtest.Log)
-	return &configSource{path: path, machine: c, log: zerolog.New(log)}, log
+	load := func() (*config.Config, error) { return config.Load(path) }
+	return &configSource{path: path, load: load, machine: c, log: zerolog.New(log)}, log
 }
 
 // pushedBundle is a configuration as it is pushed.

@@ -21,7 +21,12 @@ const top = "../../.."
 func newStage(t *testing.T, weir string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "out", "state"), 0o700); err != nil {
+	for _, name := range []string{"state", "bin"} {
+		if err := os.MkdirAll(filepath.Join(dir, "out", name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../usr/bin/weir", filepath.Join(dir, "out", "bin", "ratelimit")); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
@@ -106,17 +111,18 @@ func TestImage_FollowsTheDockerfile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[h.Name] = fmt.Sprintf("%o %d:%d", h.Mode, h.Uid, h.Gid)
+		files[h.Name] = strings.TrimSpace(fmt.Sprintf("%o %d:%d %s", h.Mode, h.Uid, h.Gid, h.Linkname))
 	}
 	for name, want := range map[string]string{
 		"usr/bin/weir": "755 0:0", "var/lib/weir": "755 65532:65532", "usr/share/doc/weir/weir.cdx.json": "644 0:0",
 		"usr/share/doc/weir/LICENSES": "644 0:0", "etc/ssl/certs/ca-certificates.crt": "644 0:0", "etc/weir/config.example.yaml": "644 0:0",
+		"bin/ratelimit": "777 0:0 ../usr/bin/weir",
 	} {
 		if got := files[strings.TrimSuffix(name, "/")]; got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if len(files) != 18 {
+	if len(files) != 20 {
 		t.Errorf("%d files and folders: %v", len(files), files)
 	}
 }

@@ -35,6 +35,7 @@ type file struct {
 	content []byte
 	mode    fs.FileMode
 	uid     int
+	link    string // what a symbolic link names
 }
 
 // run runs the last stage of a Dockerfile. It knows the instructions that Weir's has.
@@ -144,7 +145,12 @@ func (s *stage) copy(words []string) error {
 			to = path.Join(target, d.Name())
 		}
 		f := file{mode: 0o755 | fs.ModeDir, uid: uid}
-		if !d.IsDir() {
+		if d.Type() == fs.ModeSymlink {
+			f.mode = 0o777 | fs.ModeSymlink
+			if f.link, err = os.Readlink(name); err != nil {
+				return err
+			}
+		} else if !d.IsDir() {
 			if f.content, err = os.ReadFile(name); err != nil {
 				return err
 			}
@@ -176,8 +182,11 @@ func (s *stage) layer() (v1.Layer, error) {
 	for _, name := range slices.Sorted(maps.Keys(s.files)) {
 		f := s.files[name]
 		h := &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: int64(f.mode.Perm()), Uid: f.uid, Gid: f.uid, Size: int64(len(f.content)), ModTime: s.created, Format: tar.FormatUSTAR}
-		if f.mode.IsDir() {
+		switch f.mode.Type() {
+		case fs.ModeDir:
 			h.Name, h.Typeflag = name+"/", tar.TypeDir
+		case fs.ModeSymlink:
+			h.Typeflag, h.Linkname = tar.TypeSymlink, f.link
 		}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err

@@ -65,8 +65,8 @@ export async function startRedis(t) {
   return "127.0.0.1:" + port;
 }
 
-// routes is a configuration with a limit that is enforced, one in shadow mode, and an
-// upstream of which nothing is there.
+// routes is a configuration with a limit that is enforced, one in shadow mode, one of the codes
+// that are not used, and an upstream of which nothing is there.
 export const routes = `
 keys:
   phone: {from: "header:X-Phone", normalize: e164, sensitive: true}
@@ -84,6 +84,14 @@ routes:
     match: {path: /search}
     upstream: echo
     limits: [{name: all, key: ip, rate: 1000/1m}]
+  - name: code
+    match: {path: /code, methods: [POST]}
+    upstream: echo
+    limits: [{name: unused, key: ip, rates: [20/1h, 40/1d], return_on: {route: verify, key: phone}, conversion: 35%}]
+  - name: verify
+    match: {path: /verify, methods: [POST]}
+    upstream: echo
+    limits: [{name: guesses, key: phone, rate: 50/1h}]
   - name: parcels
     match: {path: /parcels}
     upstream: parcels
@@ -126,8 +134,8 @@ redis: {addrs: ["${redis}"], timeout: 2s}
 }
 
 // send is the status of one request for a phone.
-export async function send(weir, phone) {
-  const answer = await fetch(weir.http + "/sms", { method: "POST", headers: { "X-Phone": phone } });
+export async function send(weir, phone, path = "/sms") {
+  const answer = await fetch(weir.http + path, { method: "POST", headers: { "X-Phone": phone } });
   await answer.arrayBuffer();
   return answer.status;
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/weir-proxy/weir/proxy/protobuf"
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
@@ -24,17 +25,17 @@ func descriptor(entries ...string) []byte {
 	var b []byte
 	for _, e := range entries {
 		name, value, _ := strings.Cut(e, "=")
-		b = appendMessage(b, 1, appendText(appendText(nil, 1, name), 2, value))
+		b = protobuf.AppendMessage(b, 1, protobuf.AppendText(protobuf.AppendText(nil, 1, name), 2, value))
 	}
 	return b
 }
 
 // negative makes the hits of a descriptor negative.
-func negative(descriptor []byte) []byte { return appendNumber(descriptor, 4, 1) }
+func negative(descriptor []byte) []byte { return protobuf.AppendNumber(descriptor, 4, 1) }
 
 // hits sets the hits of a descriptor.
 func hits(n uint64, descriptor []byte) []byte {
-	return appendMessage(descriptor, 3, appendNumber(nil, 1, n))
+	return protobuf.AppendMessage(descriptor, 3, protobuf.AppendNumber(nil, 1, n))
 }
 
 // A said is what a RateLimitResponse says.
@@ -52,59 +53,59 @@ type said struct {
 // read decodes a response.
 func (s *said) read(data []byte) error {
 	s.toClient, s.upstream = map[string]string{}, map[string]string{}
-	return eachField(data, func(f wireField) error {
-		switch f.number {
+	return protobuf.EachField(data, func(f protobuf.Field) error {
+		switch f.Number {
 		case 1:
-			s.code = code(f.value)
+			s.code = code(f.Varint)
 		case 2:
 			var one said
-			err := one.readStatus(f.bytes)
+			err := one.readStatus(f.Bytes)
 			s.statuses = append(s.statuses, one)
 			return err
 		case 3, 4:
 			var h respond.Field
-			err := eachField(f.bytes, func(f wireField) error {
-				if f.number == 1 {
-					h.Name = string(f.bytes)
+			err := protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
+				if f.Number == 1 {
+					h.Name = string(f.Bytes)
 				} else {
-					h.Value = string(f.bytes)
+					h.Value = string(f.Bytes)
 				}
 				return nil
 			})
-			map[protowire.Number]map[string]string{3: s.toClient, 4: s.upstream}[f.number][h.Name] = h.Value
+			map[protowire.Number]map[string]string{3: s.toClient, 4: s.upstream}[f.Number][h.Name] = h.Value
 			return err
 		case 5:
-			s.body = string(f.bytes)
+			s.body = string(f.Bytes)
 		case 6:
-			s.metadata = string(f.bytes)
+			s.metadata = string(f.Bytes)
 		}
 		return nil
 	})
 }
 
 func (s *said) readStatus(data []byte) error {
-	return eachField(data, func(f wireField) error {
-		switch f.number {
+	return protobuf.EachField(data, func(f protobuf.Field) error {
+		switch f.Number {
 		case 1:
-			s.code = code(f.value)
+			s.code = code(f.Varint)
 		case 2:
 			var name string
 			var count, unit uint64
-			err := eachField(f.bytes, func(f wireField) error {
-				switch f.number {
+			err := protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
+				switch f.Number {
 				case 1:
-					count = f.value
+					count = f.Varint
 				case 2:
-					unit = f.value
+					unit = f.Varint
 				case 3:
-					name = string(f.bytes)
+					name = string(f.Bytes)
 				}
 				return nil
 			})
 			s.limit = fmt.Sprintf("%s %d/%d", name, count, unit)
 			return err
 		case 3:
-			s.left = f.value
+			s.left = f.Varint
 		}
 		return nil
 	})
@@ -112,9 +113,9 @@ func (s *said) readStatus(data []byte) error {
 
 // call asks about descriptors of the domain edge.
 func (e *envoy) call(ctx context.Context, descriptors ...[]byte) (said, error) {
-	b := appendText(nil, 1, "edge")
+	b := protobuf.AppendText(nil, 1, "edge")
 	for _, d := range descriptors {
-		b = appendMessage(b, 2, d)
+		b = protobuf.AppendMessage(b, 2, d)
 	}
 	var answer []byte
 	err := e.connection.Invoke(ctx, envoyMethod, b, &answer, grpc.ForceCodec(bytesCodec{}))

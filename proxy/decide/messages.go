@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"errors"
 	"math"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/protobuf"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/route"
 )
@@ -58,9 +58,6 @@ type descriptorStatus struct {
 	reset     time.Duration // 4
 }
 
-// errWire reports bytes that are not the message that was expected.
-var errWire = errors.New("not a RateLimitRequest")
-
 // A codec encodes the messages of this file, and those of the health service.
 type codec struct{}
 
@@ -83,71 +80,35 @@ func (codec) Unmarshal(data []byte, v any) error {
 	return proto.Unmarshal(data, v.(proto.Message))
 }
 
-// A wireField is one field of a message.
-type wireField struct {
-	number protowire.Number
-	bytes  []byte // of a length-delimited field
-	value  uint64 // of a varint
-}
-
-// eachField calls f with the fields of a message. Fields of other wire types are skipped.
-func eachField(data []byte, f func(wireField) error) error {
-	for len(data) > 0 {
-		number, kind, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return errWire
-		}
-		data = data[n:]
-		field := wireField{number: number}
-		switch kind {
-		case protowire.BytesType:
-			field.bytes, n = protowire.ConsumeBytes(data)
-		case protowire.VarintType:
-			field.value, n = protowire.ConsumeVarint(data)
-		default:
-			n = protowire.ConsumeFieldValue(number, kind, data)
-			field.number = 0
-		}
-		if n < 0 {
-			return errWire
-		}
-		data = data[n:]
-		if err := f(field); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (r *rateLimitRequest) unmarshal(data []byte) error {
-	return eachField(data, func(f wireField) error {
-		switch f.number {
+	return protobuf.EachField(data, func(f protobuf.Field) error {
+		switch f.Number {
 		case 1:
-			r.domain = string(f.bytes)
+			r.domain = string(f.Bytes)
 		case 2:
 			var d limitDescriptor
-			if err := d.unmarshal(f.bytes); err != nil {
+			if err := d.unmarshal(f.Bytes); err != nil {
 				return err
 			}
 			r.descriptors = append(r.descriptors, d)
 		case 3:
-			r.hits = f.value
+			r.hits = f.Varint
 		}
 		return nil
 	})
 }
 
 func (d *limitDescriptor) unmarshal(data []byte) error {
-	return eachField(data, func(f wireField) error {
-		switch f.number {
+	return protobuf.EachField(data, func(f protobuf.Field) error {
+		switch f.Number {
 		case 1:
 			var e route.DescriptorField
-			err := eachField(f.bytes, func(f wireField) error {
-				switch f.number {
+			err := protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
+				switch f.Number {
 				case 1:
-					e.Key = string(f.bytes)
+					e.Key = string(f.Bytes)
 				case 2:
-					e.Value = string(f.bytes)
+					e.Value = string(f.Bytes)
 				}
 				return nil
 			})
@@ -156,51 +117,51 @@ func (d *limitDescriptor) unmarshal(data []byte) error {
 		case 2:
 			d.override = true
 		case 3:
-			return eachField(f.bytes, func(f wireField) error {
-				d.hits = f.value
+			return protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
+				d.hits = f.Varint
 				return nil
 			})
 		case 4:
-			d.negative = f.value != 0
+			d.negative = f.Varint != 0
 		}
 		return nil
 	})
 }
 
 func (r *rateLimitResponse) marshal() []byte {
-	b := appendNumber(nil, 1, uint64(r.overall))
+	b := protobuf.AppendNumber(nil, 1, uint64(r.overall))
 	for i := range r.statuses {
-		b = appendMessage(b, 2, r.statuses[i].marshal())
+		b = protobuf.AppendMessage(b, 2, r.statuses[i].marshal())
 	}
 	for _, f := range r.toClient {
-		b = appendMessage(b, 3, appendText(appendText(nil, 1, f.Name), 2, f.Value))
+		b = protobuf.AppendMessage(b, 3, protobuf.AppendText(protobuf.AppendText(nil, 1, f.Name), 2, f.Value))
 	}
 	for _, f := range r.upstream {
-		b = appendMessage(b, 4, appendText(appendText(nil, 1, f.Name), 2, f.Value))
+		b = protobuf.AppendMessage(b, 4, protobuf.AppendText(protobuf.AppendText(nil, 1, f.Name), 2, f.Value))
 	}
 	if len(r.body) > 0 {
-		b = appendMessage(b, 5, r.body)
+		b = protobuf.AppendMessage(b, 5, r.body)
 	}
 	if len(r.metadata) > 0 {
-		b = appendMessage(b, 6, r.metadata)
+		b = protobuf.AppendMessage(b, 6, r.metadata)
 	}
 	return b
 }
 
 func (s *descriptorStatus) marshal() []byte {
-	b := appendNumber(nil, 1, uint64(s.code))
+	b := protobuf.AppendNumber(nil, 1, uint64(s.code))
 	if s.name == "" {
 		return b
 	}
-	limit := appendNumber(nil, 1, min(uint64(s.rate.Count), math.MaxUint32))
+	limit := protobuf.AppendNumber(nil, 1, min(uint64(s.rate.Count), math.MaxUint32))
 	unit, multiplier := unitOf(s.rate.Window)
-	limit = appendText(appendNumber(limit, 2, unit), 3, s.name)
+	limit = protobuf.AppendText(protobuf.AppendNumber(limit, 2, unit), 3, s.name)
 	if multiplier > 1 {
-		limit = appendMessage(limit, 4, appendNumber(nil, 1, multiplier))
+		limit = protobuf.AppendMessage(limit, 4, protobuf.AppendNumber(nil, 1, multiplier))
 	}
-	b = appendNumber(appendMessage(b, 2, limit), 3, min(s.remaining, math.MaxUint32))
-	reset := appendNumber(appendNumber(nil, 1, uint64(s.reset/time.Second)), 2, uint64(s.reset%time.Second))
-	return appendMessage(b, 4, reset)
+	b = protobuf.AppendNumber(protobuf.AppendMessage(b, 2, limit), 3, min(s.remaining, math.MaxUint32))
+	reset := protobuf.AppendNumber(protobuf.AppendNumber(nil, 1, uint64(s.reset/time.Second)), 2, uint64(s.reset%time.Second))
+	return protobuf.AppendMessage(b, 4, reset)
 }
 
 // unitOf returns a window as a unit of RateLimitResponse.RateLimit and its multiple; 0 if it is a
@@ -217,37 +178,17 @@ func unitOf(window time.Duration) (unit, multiplier uint64) {
 	return 0, 0
 }
 
-// A number that is 0 and a text that is empty are left out, as proto3 says.
-
-func appendNumber(b []byte, field protowire.Number, value uint64) []byte {
-	if value == 0 {
-		return b
-	}
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), value)
-}
-
-func appendText(b []byte, field protowire.Number, text string) []byte {
-	if text == "" {
-		return b
-	}
-	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
-}
-
-func appendMessage(b []byte, field protowire.Number, message []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), message)
-}
-
 // The values of a Struct.
 
 func appendStructNumber(b []byte, name string, value float64) []byte {
-	return appendMessage(b, 1, appendMessage(appendText(nil, 1, name), 2, protowire.AppendFixed64(protowire.AppendTag(nil, 2, protowire.Fixed64Type), math.Float64bits(value))))
+	return protobuf.AppendMessage(b, 1, protobuf.AppendMessage(protobuf.AppendText(nil, 1, name), 2, protowire.AppendFixed64(protowire.AppendTag(nil, 2, protowire.Fixed64Type), math.Float64bits(value))))
 }
 
 func appendStructText(b []byte, name, value string) []byte {
 	text := protowire.AppendString(protowire.AppendTag(nil, 3, protowire.BytesType), value)
-	return appendMessage(b, 1, appendMessage(appendText(nil, 1, name), 2, text))
+	return protobuf.AppendMessage(b, 1, protobuf.AppendMessage(protobuf.AppendText(nil, 1, name), 2, text))
 }
 
 func appendStructTrue(b []byte, name string) []byte {
-	return appendMessage(b, 1, appendMessage(appendText(nil, 1, name), 2, appendNumber(nil, 4, 1)))
+	return protobuf.AppendMessage(b, 1, protobuf.AppendMessage(protobuf.AppendText(nil, 1, name), 2, protobuf.AppendNumber(nil, 4, 1)))
 }

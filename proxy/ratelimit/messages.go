@@ -1,10 +1,11 @@
 package ratelimit
 
 import (
-	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/weir-proxy/weir/proxy/protobuf"
 )
 
 // The messages of envoy.service.discovery.v3 and ratelimit.config.ratelimit.v3. Their Go packages would bring
@@ -22,30 +23,19 @@ type discoveryRequest struct {
 }
 
 func (r *discoveryRequest) marshal() (b []byte) {
-	b = appendText(b, 1, r.version)
-	b = appendMessage(b, 2, appendText(nil, 1, r.node))
-	b = appendText(b, 4, typeURL)
-	b = appendText(b, 5, r.nonce)
+	b = protobuf.AppendText(b, 1, r.version)
+	b = protobuf.AppendMessage(b, 2, protobuf.AppendText(nil, 1, r.node))
+	b = protobuf.AppendText(b, 4, typeURL)
+	b = protobuf.AppendText(b, 5, r.nonce)
 	if r.fault != "" {
 		status := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), invalidArgument)
-		b = appendMessage(b, 6, appendText(status, 2, r.fault))
+		b = protobuf.AppendMessage(b, 6, protobuf.AppendText(status, 2, r.fault))
 	}
 	return b
 }
 
 // invalidArgument is the code of a configuration that is refused.
 const invalidArgument = 3
-
-func appendText(b []byte, field protowire.Number, text string) []byte {
-	if text == "" {
-		return b
-	}
-	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
-}
-
-func appendMessage(b []byte, field protowire.Number, message []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), message)
-}
 
 // A discoveryResponse is a DiscoveryResponse.
 type discoveryResponse struct {
@@ -58,14 +48,14 @@ type discoveryResponse struct {
 // unmarshal decodes a response. The nonce of one with faults is read as well: it is in the NACK.
 func (r *discoveryResponse) unmarshal(data []byte) {
 	*r = discoveryResponse{}
-	r.fault = eachField(data, func(f field) error {
-		switch f.number {
+	r.fault = protobuf.EachField(data, func(f protobuf.Field) error {
+		switch f.Number {
 		case 1:
-			r.version = string(f.bytes)
+			r.version = string(f.Bytes)
 		case 2:
-			r.resources = append(r.resources, f.bytes)
+			r.resources = append(r.resources, f.Bytes)
 		case 5:
-			r.nonce = string(f.bytes)
+			r.nonce = string(f.Bytes)
 		}
 		return nil
 	})
@@ -74,12 +64,12 @@ func (r *discoveryResponse) unmarshal(data []byte) {
 // value returns the value of a resource, which is an Any.
 func value(resource []byte) (data []byte, err error) {
 	var kind string
-	err = eachField(resource, func(f field) error {
-		switch f.number {
+	err = protobuf.EachField(resource, func(f protobuf.Field) error {
+		switch f.Number {
 		case 1:
-			kind = string(f.bytes)
+			kind = string(f.Bytes)
 		case 2:
-			data = f.bytes
+			data = f.Bytes
 		}
 		return nil
 	})
@@ -132,12 +122,12 @@ func limited(all []descriptor) bool {
 }
 
 func (d *domain) unmarshal(data []byte) error {
-	return eachField(data, func(f field) error {
-		switch f.number {
+	return protobuf.EachField(data, func(f protobuf.Field) error {
+		switch f.Number {
 		case 2:
-			d.Domain = string(f.bytes)
+			d.Domain = string(f.Bytes)
 		case 3:
-			return appendDescriptor(&d.Descriptors, f.bytes)
+			return appendDescriptor(&d.Descriptors, f.Bytes)
 		}
 		return nil
 	})
@@ -146,21 +136,21 @@ func (d *domain) unmarshal(data []byte) error {
 // appendDescriptor decodes a RateLimitDescriptor.
 func appendDescriptor(all *[]descriptor, data []byte) error {
 	var d descriptor
-	err := eachField(data, func(f field) error {
-		switch f.number {
+	err := protobuf.EachField(data, func(f protobuf.Field) error {
+		switch f.Number {
 		case 1:
-			d.Key = string(f.bytes)
+			d.Key = string(f.Bytes)
 		case 2:
-			d.Value = string(f.bytes)
+			d.Value = string(f.Bytes)
 		case 3:
 			d.Policy = &policy{}
-			return d.Policy.unmarshal(f.bytes)
+			return d.Policy.unmarshal(f.Bytes)
 		case 4:
-			return appendDescriptor(&d.Descriptors, f.bytes)
+			return appendDescriptor(&d.Descriptors, f.Bytes)
 		case 5:
-			d.Shadow = f.varint != 0
+			d.Shadow = f.Varint != 0
 		case 7:
-			d.Quota = f.varint != 0
+			d.Quota = f.Varint != 0
 		}
 		return nil
 	})
@@ -178,21 +168,21 @@ func unitName(unit uint64) string {
 }
 
 func (p *policy) unmarshal(data []byte) error {
-	return eachField(data, func(f field) error {
-		switch f.number {
+	return protobuf.EachField(data, func(f protobuf.Field) error {
+		switch f.Number {
 		case 1:
-			p.Unit = unitName(f.varint)
+			p.Unit = unitName(f.Varint)
 		case 2:
-			p.Count = uint32(f.varint)
+			p.Count = uint32(f.Varint)
 		case 3:
-			p.Unlimited = f.varint != 0
+			p.Unlimited = f.Varint != 0
 		case 4:
-			p.Name = string(f.bytes)
+			p.Name = string(f.Bytes)
 		case 5:
 			var r replaced
-			err := eachField(f.bytes, func(f field) error {
-				if f.number == 1 {
-					r.Name = string(f.bytes)
+			err := protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
+				if f.Number == 1 {
+					r.Name = string(f.Bytes)
 				}
 				return nil
 			})
@@ -201,42 +191,4 @@ func (p *policy) unmarshal(data []byte) error {
 		}
 		return nil
 	})
-}
-
-// A field is a field of a message; it has a number or bytes.
-type field struct {
-	number protowire.Number
-	varint uint64
-	bytes  []byte
-}
-
-// errMessage reports that bytes are no message.
-var errMessage = errors.New("not a message of this type")
-
-// eachField calls do for all fields of a message that are numbers or bytes.
-func eachField(data []byte, do func(field) error) error {
-	for len(data) > 0 {
-		number, kind, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return errMessage
-		}
-		data = data[n:]
-		f := field{number: number}
-		switch kind {
-		case protowire.VarintType:
-			f.varint, n = protowire.ConsumeVarint(data)
-		case protowire.BytesType:
-			f.bytes, n = protowire.ConsumeBytes(data)
-		default:
-			f.number, n = 0, protowire.ConsumeFieldValue(number, kind, data)
-		}
-		if n < 0 {
-			return errMessage
-		}
-		data = data[n:]
-		if err := do(f); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/weir-proxy/weir/proxy/protobuf"
 	"github.com/weir-proxy/weir/test/await"
 )
 
@@ -26,10 +27,10 @@ func message(field protowire.Number, parts ...[]byte) []byte {
 	for _, p := range parts {
 		all = append(all, p...)
 	}
-	return appendMessage(nil, field, all)
+	return protobuf.AppendMessage(nil, field, all)
 }
 
-func text(field protowire.Number, s string) []byte { return appendText(nil, field, s) }
+func text(field protowire.Number, s string) []byte { return protobuf.AppendText(nil, field, s) }
 
 // resource encodes a RateLimitConfig with a rule of unit and count.
 func resource(domain, key string, unit, count uint64) []byte {
@@ -184,7 +185,7 @@ func TestClient_SubscribesAndAnswers(t *testing.T) {
 	}()
 	for i, want := range []discoveryRequest{
 		{node: "me"}, {node: "me", version: "1", nonce: "first"}, {node: "me", version: "1", nonce: "second", fault: "a wrong limit"},
-		{node: "me", version: "1", fault: errMessage.Error()}, {node: "me", version: "1"},
+		{node: "me", version: "1", fault: protobuf.ErrMessage.Error()}, {node: "me", version: "1"},
 	} {
 		if got := await.Value(t, requests, "a request"); string(got) != string(want.marshal()) {
 			t.Errorf("request %d: %q, want %q", i, got, want.marshal())

@@ -1,0 +1,69 @@
+// Package protobuf reads and writes the fields of protocol buffer messages whose generated Go packages would
+// weigh more than the few fields that are needed.
+// See https://protobuf.dev/programming-guides/encoding/.
+package protobuf
+
+import (
+	"errors"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// ErrMessage reports that bytes are no message.
+var ErrMessage = errors.New("not a message of this type")
+
+// A Field is a field of a message that is a number or bytes.
+type Field struct {
+	Number protowire.Number // 0 for a field of another kind
+	Varint uint64
+	Bytes  []byte // of a text or message; they share the memory of the message
+}
+
+// EachField calls do for the fields of a message, until it returns an error, and returns that or ErrMessage.
+func EachField(data []byte, do func(Field) error) error {
+	for len(data) > 0 {
+		number, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return ErrMessage
+		}
+		data = data[n:]
+		f := Field{Number: number}
+		switch kind {
+		case protowire.VarintType:
+			f.Varint, n = protowire.ConsumeVarint(data)
+		case protowire.BytesType:
+			f.Bytes, n = protowire.ConsumeBytes(data)
+		default:
+			f.Number, n = 0, protowire.ConsumeFieldValue(number, kind, data)
+		}
+		if n < 0 {
+			return ErrMessage
+		}
+		data = data[n:]
+		if err := do(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AppendNumber appends a number to a message. 0 is left out, as in proto3.
+func AppendNumber(b []byte, field protowire.Number, value uint64) []byte {
+	if value == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), value)
+}
+
+// AppendText appends a text to a message. An empty one is left out, as in proto3.
+func AppendText(b []byte, field protowire.Number, text string) []byte {
+	if text == "" {
+		return b
+	}
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
+}
+
+// AppendMessage appends a message to the one that has it as a field.
+func AppendMessage(b []byte, field protowire.Number, message []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), message)
+}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -97,18 +98,19 @@ func (t *topKeys) add(k limiter.Key, label func() string) {
 // evict removes keys. A removed key that returns starts at 0. Each time, its count may lack at
 // most the largest count that was removed.
 func (t *topKeys) evict() {
-	counts := make([]int64, 0, len(t.counts))
-	for _, c := range t.counts {
-		counts = append(counts, c.Refused)
+	t.maxError += evictHalf(t.counts, func(c *ReplayKey) int64 { return c.Refused })
+}
+
+// evictHalf removes the half of counts with the least, and returns the largest of these.
+func evictHalf[C any](counts map[limiter.Key]C, of func(C) int64) (median int64) {
+	all := make([]int64, 0, len(counts))
+	for _, c := range counts {
+		all = append(all, of(c))
 	}
-	slices.Sort(counts)
-	median := counts[len(counts)/2]
-	for k, c := range t.counts {
-		if c.Refused <= median {
-			delete(t.counts, k)
-		}
-	}
-	t.maxError += median
+	slices.Sort(all)
+	median = all[len(all)/2]
+	maps.DeleteFunc(counts, func(_ limiter.Key, c C) bool { return of(c) <= median })
+	return median
 }
 
 // first returns the n keys with the most refusals.
@@ -123,32 +125,18 @@ func (t *topKeys) first(n int) (keys []ReplayKey, lost int64) {
 	return keys[:min(n, len(keys))], t.maxError
 }
 
-// key returns the counts of a key. If there are too many keys, those with few requests are removed.
+// key returns the counts of a key. If there are too many keys, the half with the fewest requests is
+// removed; one that returns starts at 0.
 func (t *useTally) key(k limiter.Key, label func() string) *KeyUse {
 	c := t.keys[k]
 	if c == nil {
 		if len(t.keys) >= maxTopKeysCounted {
-			t.evict()
+			evictHalf(t.keys, func(c *KeyUse) int64 { return c.Sent })
 		}
 		c = &KeyUse{Key: label()}
 		t.keys[k] = c
 	}
 	return c
-}
-
-// evict removes the half of the keys with the fewest requests. A removed key that returns starts at 0.
-func (t *useTally) evict() {
-	counts := make([]int64, 0, len(t.keys))
-	for _, c := range t.keys {
-		counts = append(counts, c.Sent)
-	}
-	slices.Sort(counts)
-	median := counts[len(counts)/2]
-	for k, c := range t.keys {
-		if c.Sent <= median {
-			delete(t.keys, k)
-		}
-	}
 }
 
 // raise raises the floors of c to those that a request needs: the parts of which by is not 0.

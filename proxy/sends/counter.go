@@ -35,6 +35,7 @@ func (o Outcome) String() string {
 // A Counter counts the requests of one limit, over its longest window. A nil Counter counts nothing.
 type Counter struct {
 	outcomes [numOutcomes]limiter.Limit
+	allKeys  limiter.Key    // of the counts of all keys together
 	notes    *limiter.Limit // what was Refused and not used; nil if the limit is not in shadow mode
 }
 
@@ -50,7 +51,7 @@ type Options struct {
 
 // NewCounter returns the Counter of a limit.
 func NewCounter(o Options) *Counter {
-	c := &Counter{notes: o.Notes}
+	c := &Counter{allKeys: limiter.KeyOf("all keys"), notes: o.Notes}
 	for outcome := range numOutcomes {
 		name := o.ID + ":sends:" + outcome.String()
 		c.outcomes[outcome] = Unlimited(name, o.Window)
@@ -68,9 +69,6 @@ func Unlimited(name string, window time.Duration) limiter.Limit {
 	return limiter.Limit{Name: name, Rate: limiter.Rate{Count: limiter.MaxCount, Window: window}, Algorithm: limiter.Conversion, Conversion: 100, Noted: true}
 }
 
-// allKeys is the key of the counts of all keys together.
-func allKeys() limiter.Key { return limiter.KeyOf("all keys") }
-
 // Claims returns the claims that count n requests of a key.
 func (c *Counter) Claims(o Outcome, k limiter.Key, n int64) []limiter.Claim {
 	if c == nil {
@@ -84,7 +82,7 @@ func (c *Counter) AllClaims(o Outcome, n int64) []limiter.Claim {
 	if c == nil || n == 0 {
 		return nil
 	}
-	return []limiter.Claim{{Limit: &c.outcomes[o], Key: allKeys(), Cost: n}}
+	return []limiter.Claim{{Limit: &c.outcomes[o], Key: c.allKeys, Cost: n}}
 }
 
 // OfKey returns a claim on each count of a key.

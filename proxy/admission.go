@@ -15,6 +15,7 @@ type admission struct {
 	route    *route    // set by match
 	keyNamer keyNamer  // set by extract; names keys in the log and in events
 	stripe   int       // where the request is counted; set by serve
+	isShared bool      // it decides for several descriptors, which count what was sent by themselves
 	due      time.Time // when the decision must have been made; zero if the store's timeout alone bounds it
 
 	// Written by extract.
@@ -64,7 +65,7 @@ type keyNamer interface {
 // reset clears a for the next request and keeps its allocated memory. It works in place, one slice at
 // a time: assigning a new admission would copy it.
 func (a *admission) reset() {
-	a.route, a.keyNamer, a.stripe, a.due = nil, nil, 0, time.Time{}
+	a.route, a.keyNamer, a.stripe, a.isShared, a.due = nil, nil, 0, false, time.Time{}
 	a.exempt, a.keepsPermits, a.bothSecrets, a.source = false, false, false, 0
 	a.claims.reset()
 	a.shadows.reset()

@@ -65,6 +65,7 @@ func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, an
 	if err == nil && c.all != nil {
 		err = p.admitter.admit(ctx, &c.all.admission)
 		c.share()
+		c.countSends(ctx)
 	}
 	a := &DescriptorAnswer{Answer: Answer{Allowed: err == nil}}
 	c.answer(g, a, err)
@@ -146,7 +147,7 @@ func (x *exchange) charge(hits int64) error {
 func (c *call) add(g *generation, x *exchange) {
 	if c.all == nil {
 		c.all = c.begin(g, &route{Route: x.route.Route, reads: x.route.reads}, nil)
-		c.all.keyNamer = c
+		c.all.keyNamer, c.all.isShared = c, true
 	}
 	all := c.all
 	for i := range x.claims.claims {
@@ -209,6 +210,25 @@ func (c *call) share() {
 	for _, x := range c.exchanges { // this ends the use of all's claims
 		if x != nil {
 			x.takeOf(all)
+		}
+	}
+}
+
+// countSends counts, for limits with return_on, what each descriptor has taken, and what it would not have in shadow mode.
+func (c *call) countSends(ctx context.Context) {
+	ctx, cancel := c.proxy.admitter.withTimeout(ctx)
+	defer cancel()
+	for _, x := range c.exchanges {
+		if x == nil || x.err != nil {
+			continue
+		}
+		for i := range x.takenPermits {
+			t := &x.takenPermits[i]
+			if of := t.claims.windows[0].of; !t.permit.IsZero() {
+				x.admitter.countTaken(&x.admission, t.claims)
+			} else if of.shadowNotes != nil {
+				x.admitter.noteShadowRefusal(ctx, &x.admission, of, &t.claims.claims[0])
+			}
 		}
 	}
 }
@@ -315,9 +335,8 @@ func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
 func (x *exchange) giveBack() {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	for _, t := range x.takenPermits {
-		x.fail(t.store.Refund(ctx, t.claims.claims, t.permit))
-	}
+	x.outcome = forwardOutcome{known: true, refund: true}
+	x.admitter.settle(ctx, &x.admission, &x.outcome)
 }
 
 // drop ends an exchange that is not recorded.

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	routing "github.com/weir-proxy/weir/proxy/route"
+	"github.com/weir-proxy/weir/proxy/sends"
 )
 
 // describedYAML has routes that Envoy asks about.
@@ -203,4 +204,54 @@ func TestDecideDescriptors_LateDecisionIsRefundedAndDecidedWithoutTheStore(t *te
 		p.describes(200, "phone=1")
 		p.describes(429, "phone=1")
 	}
+}
+
+// What became of the codes is told of descriptors as of requests: each limit, each key and each mode counts
+// the calls that passed, and one that nobody has waited for was not sent.
+func TestDecideDescriptors_AreCountedAsSent(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		p := newProxy(t, `
+keys: {phone: "descriptor:phone"}
+routes:
+  - name: send
+    match: {domain: edge, descriptor: {country: "*", phone: "*"}}
+    limits:
+      - {name: unused, key: "descriptor:country", rate: 3/1h, return_on: {route: verify, key: phone}}
+      - {name: shadow, key: "descriptor:country", rate: 2/1h, mode: shadow, return_on: {route: verify, key: phone}}
+  - {name: verify, match: {domain: edge, descriptor: {verify: "*", phone: "*"}}, limits: [{name: guesses, key: phone, rate: 100/1h}]}
+`, use)
+		p.describes(200, "country=CN phone=1")
+		p.describes(200, "country=CN phone=2", "country=US phone=3")
+		gone, leave := context.WithCancel(t.Context())
+		for _, leaves := range []func(*DescriptorAnswer){func(*DescriptorAnswer) { leave() }, func(*DescriptorAnswer) {}} { // then the store is not asked
+			p.DecideDescriptors(gone, &DescriptorQuestion{
+				Domain: "edge", Deadline: time.Now().Add(time.Minute), Hits: []int64{1},
+				Descriptors: []routing.Descriptor{{{Key: "country", Value: "CN"}, {Key: "phone", Value: "4"}}},
+			}, leaves)
+		}
+		p.describes(200, "country=CN phone=5")
+		p.describes(429, "country=CN phone=6")
+		verified := p.describes(200, "verify=yes phone=1")
+		p.reports(verified.Pendings[0], 200, nil)
+
+		all, err := p.Sends(t.Context(), sends.Query{N: 9}, p.TopSends(sends.Query{N: 9}))
+		if err != nil || len(all) != 2 {
+			t.Fatalf("%d limits, %v", len(all), err)
+		}
+		for _, l := range all {
+			want := sends.Counts{Sent: 4, Used: 1, Ratio: 0.25, Refunded: 1}
+			if strings.HasSuffix(t.Name(), "/memory") { // is always asked
+				want.Refunded = 2
+			}
+			if l.Limit == "shadow" {
+				want.WouldRefuse = 1
+			}
+			if l.All != want {
+				t.Errorf("%s: %+v; want %+v", l.Limit, l.All, want)
+			}
+			if len(l.Keys) != 2 || l.Keys[0].Sent != 3 || l.Keys[1].Sent != 1 {
+				t.Errorf("%s: keys %+v; want CN with 3 and US with 1", l.Limit, l.Keys)
+			}
+		}
+	})
 }

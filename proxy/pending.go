@@ -177,7 +177,7 @@ func (w *pendingWriter) text(s string) {
 // permit encodes a permit and its claims.
 func (w *pendingWriter) permit(t *takenPermit) {
 	by := grantedByStore
-	if _, is := t.store.(reporting); is {
+	if t.isByFallback() {
 		by = grantedByFallback
 	}
 	*w = append(append(*w, byte(by)), t.permit.ID[:]...)

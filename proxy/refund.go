@@ -27,6 +27,12 @@ type takenPermit struct {
 	refunded []bool // by claim: its refund was started; nil if none was
 }
 
+// isByFallback reports whether the local store has granted t, while the shared one was unreachable.
+func (t *takenPermit) isByFallback() bool {
+	_, is := t.store.(reporting)
+	return is
+}
+
 // addTaken adds a permit that store granted for set. firstUse may be nil.
 func (a *admission) addTaken(store limiter.AdminStore, set claimSet, d *limiter.Decision, firstUse []limiter.Claim) {
 	a.takenPermits = append(a.takenPermits, takenPermit{store: store, claims: set, permit: d.Permit, firstUse: firstUse})
@@ -185,7 +191,7 @@ func (a *admitter) collectRefunds(q *admission, t *takenPermit, rule refundRule)
 		if of != last && !t.permit.IsZero() { // one that shadow mode would have refused has taken nothing
 			q.settled.refunded = true
 			a.metrics.refunds.WithLabelValues(of.Route, of.Name).Inc()
-			if of.sends != nil && !t.claims.windows[i].isStepUp {
+			if of.sends != nil && !t.isByFallback() && !t.claims.windows[i].isStepUp { // countTaken has counted it
 				q.sends = append(q.sends, of.sends.Claims(sends.Refunded, c.Key, c.Cost)...)
 				a.metrics.sends.WithLabelValues(of.Route, of.Name, sends.Refunded.String()).Inc()
 			}

@@ -80,7 +80,7 @@ func (a *admitter) decideShadow(ctx context.Context, q *admission) {
 		q.addShadowRefusals(set, &s.Decision)
 		q.addTaken(a.store, set, &s.Decision, nil)
 		switch {
-		case of.shadowNotes == nil:
+		case of.shadowNotes == nil || q.isShared:
 		case s.Decision.Allowed:
 			a.countTaken(q, set)
 		default:

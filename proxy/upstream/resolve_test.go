@@ -108,9 +108,13 @@ func TestResolve_DrainsConnectionsToRemovedAddresses(t *testing.T) {
 		h.result(t) // its connection is given back
 		return body
 	}
+	before := p.currentTransport.Load()
 	p.Start()
+	await.Until(t, "the first lookup has replaced connections", func() bool { return p.currentTransport.Load() != before })
 	_, r := h.dial(t, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-	await.Until(t, "the request is under way", func() bool { return p.load() == 1 })
+	if _, err := r.Peek(1); err != nil { // a response has begun, so its connection is made
+		t.Fatal(err)
+	}
 	if got := get(); got != "127.0.0.1:"+port { // its connection is kept
 		t.Fatalf("%q answers", got)
 	}

@@ -82,8 +82,10 @@ func (c *caller) askOfAll(counted *counter) {
 
 // The logs of three nodes together, replayed, give the counts of the run, exactly where one limit decides.
 // Where several compete, or permits are returned, or keys banned, the order of the requests of one
-// millisecond matters, which no reply of Redis has, and neither a log: then they differ by a few. In 14 runs 152 of
-// 196 counts were equal, and the largest difference was 6 of 640 refusals; the test grants 2 % of the requests.
+// millisecond matters, which no reply of Redis has, and neither a log: then they differ by a few, and one permit more
+// or less decides which limit is named for the rest of a client's requests. In 14 runs at rest 152 of 196 counts were
+// equal, and the largest difference was 6 of 640 refusals; on busy processors it was 45 of 651, and of all refusals
+// of a route 19 of 974. The test grants 10 % of the requests for a limit, and 5 % for all limits of a route.
 func TestReplay_LogsOfAllNodes(t *testing.T) {
 	t.Parallel()
 	server, upstream := redistest.Start(t), failing(t)
@@ -121,14 +123,19 @@ func TestReplay_LogsOfAllNodes(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != 0 || got.Requests != counted.total() || got.Result.Unknown != 0 {
 		t.Fatalf("simulate exits %d with %d of %d requests, %d unknown: %v: %s", code, got.Requests, counted.total(), got.Result.Unknown, err, stderr)
 	}
-	percent := map[string]int64{"one": 0, "verify": 0, "long": 2, "short": 2, "banned": 2}
+	percent := map[string]int64{"one": 0, "verify": 0, "long": 10, "short": 10, "banned": 10}
 	for _, r := range got.Result.Routes {
+		var more int64 // refusals in the simulation than in the run
 		for _, l := range r.Limits {
 			simulated, want := l.Refused+l.Shadowed, counted.limits[r.Name+"."+l.Name]
 			t.Logf("%-16s %5d simulated, %5d counted", r.Name+"."+l.Name, simulated, want)
+			more += simulated - want
 			if most := r.Requests * percent[r.Name] / 100; want == 0 || simulated > want+most || simulated < want-most {
 				t.Errorf("%s.%s refuses %d, and refused %d of %d in the run; want a difference of at most %d", r.Name, l.Name, simulated, want, r.Requests, most)
 			}
+		}
+		if most := r.Requests * percent[r.Name] / 200; max(more, -more) > most {
+			t.Errorf("the limits of %s refuse %d times more often than in the run; want a difference of at most %d", r.Name, more, most)
 		}
 	}
 }

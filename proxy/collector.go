@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -73,8 +74,12 @@ const (
 	sendsTimeout = time.Second
 )
 
-// A sendsCollector collects, for limits with return_on on countries, what the store says of the countries with most
-// requests. The values of other keys are not fit for labels: there are too many, and they are those of persons.
+// otherCountries is the label value of all other countries together.
+const otherCountries = "other"
+
+// A sendsCollector collects, for limits with return_on, what the store says of all keys, and of those on countries, of the
+// countries with most requests. The values of other keys are not fit for labels: there are too many, and they are those of
+// persons.
 type sendsCollector struct {
 	open, allowed, ratio *prometheus.Desc
 	proxy                *Proxy
@@ -86,8 +91,8 @@ func registerSends(r prometheus.Registerer, p *Proxy) {
 		return prometheus.NewDesc("weir_"+name, help, append([]string{"route", "limit", "country"}, labels...), nil)
 	}
 	r.MustRegister(&sendsCollector{
-		desc("sends_open", "Permits of a limit with return_on that are taken, and neither refunded nor returned, on all nodes; of the countries with most requests on this node.", "window"),
-		desc("limit_allowed", "Permits of such a limit that may be open now.", "window"),
+		desc("sends_open", "Permits of a limit with return_on that are taken, and neither refunded nor returned, on all nodes: of the countries with most requests on this node, and of all other keys together.", "window"),
+		desc("limit_allowed", "Permits of such a limit that may be open now, of the same countries.", "window"),
 		desc("conversion_ratio", "Part of the requests within the longest window of such a limit whose permits were returned, 0 to 1, on all nodes."),
 		p,
 	})
@@ -102,38 +107,53 @@ func (s *sendsCollector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. What the store does not tell in time is left out.
 func (s *sendsCollector) Collect(to chan<- prometheus.Metric) {
-	var countries []*limit
-	for _, l := range s.proxy.current.Load().countingSends(sends.Query{}) {
-		if l.Key.Of != nil && l.Key.Part.Kind == key.Country && !l.Key.Sensitive {
-			countries = append(countries, l)
-		}
-	}
-	if len(countries) == 0 {
+	q, countries := sends.Query{N: countriesShown}, map[[2]string]string{} // the name of the key, by route and limit
+	counting := s.proxy.current.Load().countingSends(q)
+	if len(counting) == 0 {
 		return
 	}
+	for _, l := range counting {
+		if l.Key.Of != nil && l.Key.Part.Kind == key.Country && !l.Key.Sensitive {
+			countries[[2]string{l.Route, l.Name}] = l.Key.Name
+		}
+	}
+	top := s.proxy.TopSends(q)
+	top.Limits = slices.DeleteFunc(top.Limits, func(l decisions.TopLimit) bool { return countries[[2]string{l.Route, l.Limit}] == "" })
 	ctx, cancel := context.WithTimeout(context.Background(), sendsTimeout)
 	defer cancel()
-	q := sends.Query{N: countriesShown}
-	all, err := s.proxy.Sends(ctx, q, s.proxy.TopSends(q))
+	all, err := s.proxy.Sends(ctx, q, top)
 	if err != nil {
 		return
 	}
-	for _, l := range countries {
-		i := slices.IndexFunc(all, func(one sends.LimitCounts) bool { return one.Route == l.Route && one.Limit == l.Name })
-		if i < 0 {
-			continue // another configuration is served meanwhile
+	for _, l := range all {
+		s.collectLimit(to, l, countries[[2]string{l.Route, l.Limit}])
+	}
+}
+
+// collectLimit collects the counts of a limit, by country if its key is one of that name. What is left of all keys has
+// the country otherCountries, or none.
+func (s *sendsCollector) collectLimit(to chan<- prometheus.Metric, l sends.LimitCounts, country string) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{l.Route, l.Limit}, labels...)...)
+	}
+	rest, name := l.All, ""
+	for _, k := range l.Keys {
+		name := strings.TrimPrefix(k.Masked, country+"=")
+		for _, r := range k.Rates {
+			gauge(s.open, float64(r.Open), name, r.Window)
+			gauge(s.allowed, float64(r.Allowed), name, r.Window)
 		}
-		for _, k := range all[i].Keys {
-			labels := []string{l.Route, l.Name, strings.TrimPrefix(k.Masked, l.Key.Name+"=")}
-			for _, r := range k.Rates {
-				window := append(slices.Clone(labels), r.Window)
-				to <- prometheus.MustNewConstMetric(s.open, prometheus.GaugeValue, float64(r.Open), window...)
-				to <- prometheus.MustNewConstMetric(s.allowed, prometheus.GaugeValue, float64(r.Allowed), window...)
-			}
-			if k.Sent > 0 {
-				to <- prometheus.MustNewConstMetric(s.ratio, prometheus.GaugeValue, k.Ratio, labels...)
-			}
+		if k.Sent > 0 {
+			gauge(s.ratio, k.Ratio, name)
 		}
+		rest = rest.Without(k.Counts)
+	}
+	if country != "" {
+		name = otherCountries
+	}
+	gauge(s.open, float64(rest.Open()), name, l.Window)
+	if rest.Sent > 0 {
+		gauge(s.ratio, rest.Ratio, name)
 	}
 }
 

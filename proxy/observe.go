@@ -240,6 +240,11 @@ func (x *exchange) fillLimitLabel(l *decisions.Label, of *limit) {
 	if i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.spec == of.Key }); i >= 0 {
 		x.fillLabel(l, &x.extracted.keys[i])
 	}
+	if of.country != nil {
+		if k := keyOf(x.extracted.keys, of.country.Key); k != nil {
+			l.AddPart(k.text, 0)
+		}
+	}
 }
 
 // shadowLimit returns the limit in shadow mode of t, or nil if t is of limits in enforce mode. t has
@@ -297,6 +302,7 @@ func (g *generation) setCounters(o *decisions.Observer) {
 		made[l.ID] = o.Counter(l.ID, l.Key)
 		if l.sends != nil {
 			made[l.ID] = made[l.ID].WithSends(longestWindow(l.Rates))
+			l.country = g.countryLimit(l)
 		}
 	}
 	for _, r := range g.routes {

@@ -256,14 +256,54 @@ func (p *Proxy) Sends(ctx context.Context, q sends.Query, top decisions.Top) ([]
 				if err != nil {
 					return nil, err
 				}
-				k.Masked, k.Hash, k.ID = entry.Masked, entry.Hash, entry.ID
+				k.Masked, k.Hash, k.ID, k.Country = entry.Masked, entry.Hash, entry.ID, entry.Country
 				out.Keys = append(out.Keys, k)
 			}
+		}
+		if err := p.admitter.compareRanges(ctx, g, l, out.Keys); err != nil {
+			return nil, err
 		}
 		slices.SortStableFunc(out.Keys, func(a, b sends.KeyCounts) int { return cmp.Compare(b.Sent, a.Sent) })
 		all = append(all, out)
 	}
 	return all, nil
+}
+
+// countryLimit returns the limit with a conversion on the countries of phone numbers that counts the same requests as l, which
+// has one on their ranges; nil if there is none, or l is another.
+func (g *generation) countryLimit(l *limit) *limit {
+	of := func(o *limit, part key.PartKind) bool {
+		return o.Key.Of != nil && o.Key.Part.Kind == part && o.Conversion > 0 && o.Route == l.Route && o.Key.Of.Name == l.Key.Of.Name &&
+			o.Return.Route == l.Return.Route && o.Return.Subject.Name == l.Return.Subject.Name
+	}
+	if i := slices.IndexFunc(g.limits, func(o *limit) bool { return of(l, key.Prefix) && of(o, key.Country) }); i >= 0 {
+		return g.limits[i]
+	}
+	return nil
+}
+
+// compareRanges compares keys of l, if they are ranges of phone numbers, with their countries.
+func (a *admitter) compareRanges(ctx context.Context, g *generation, l *limit, keys []sends.KeyCounts) error {
+	countries := map[string]sends.KeyCounts{}
+	for i := range keys {
+		k := &keys[i]
+		if l.country == nil || k.Country == "" {
+			continue
+		}
+		if _, isRead := countries[k.Country]; !isRead {
+			var v key.Value
+			if _, err := l.country.Key.Read(key.Input{Texts: map[string]string{l.country.Key.Name: k.Country}}, &v); err != nil {
+				return fmt.Errorf("read the country of a range: %w", err)
+			}
+			country, err := a.sendsOfKey(ctx, l.country, g.config.Privacy.Hash(v.Parts))
+			if err != nil {
+				return err
+			}
+			countries[k.Country] = country
+		}
+		k.OfCountry = sends.ShareOf(l.country.Name, k.Rates, countries[k.Country].Rates)
+	}
+	return nil
 }
 
 // sendsOfKey returns the numbers of a key of a limit.

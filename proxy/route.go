@@ -111,6 +111,7 @@ type limit struct {
 	isPlain      bool                           // its claims need only a key, and are the same for all keys; see claim
 	shadowNotes  *limiter.Limit                 // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
 	sends        *sends.Counter                 // counts what becomes of the requests; nil without return_on
+	country      *limit                         // of a limit on ranges of phone numbers: that on their countries, see countryLimit
 	trust        *limiter.Limit                 // remembers the subjects that are not counted, see trustLimit; nil without trust
 	refusalLimit limiter.Limit                  // the limit on the number of refusals before a penalty
 	decisions    [numDecisionResults]counterRef // by result

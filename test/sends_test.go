@@ -19,6 +19,7 @@ client_ip: {trusted_proxies: [127.0.0.0/8], header: X-Forwarded-For}
 keys:
   number: {from: "header:X-Phone", normalize: e164}
   country: {of: number, part: country}
+  range: {of: number, part: prefix, drop_last: 4}
   ip: client_ip
 routes:
   - name: send
@@ -28,6 +29,7 @@ routes:
     limits:
       - {name: unused, key: country, rates: [4/1h, 9/1d], return_on: {route: verify, key: number}, conversion: 50%}
       - {name: unused-ip, key: ip, rates: [100/1h], return_on: {route: verify, key: number}}
+      - {name: unused-range, key: range, rates: [100/1d], return_on: {route: verify, key: number}, conversion: 50%}
   - {name: verify, match: {methods: [POST], path: /verify}, upstream: UPSTREAM, limits: [{key: number, rate: 100/1h}]}
 `
 
@@ -142,6 +144,10 @@ func TestSends_AreWhatTheClientCounted(t *testing.T) {
 					return got.All == s.sum() && len(got.Keys) == 2
 				}, &shownLimit{&got})
 				_, page := do(t, http.MethodGet, w.Admin+"/dashboard/conversion", nil)
+				share := sends.CountryShare{Limit: "unused", Window: "1d", Verified: s.used["CN"], Of: s.used["CN"], OverHalf: true}
+				if ranges := w.conversion("unused-range").Keys; len(ranges) == 0 || ranges[0].Country != "CN" || ranges[0].OfCountry == nil || *ranges[0].OfCountry != share || !strings.Contains(page, "over half of CN") {
+					t.Errorf("ranges %+v, want first one of CN with %+v, which the page marks", ranges, share)
+				}
 				metrics := w.metrics()
 				for _, k := range got.Keys {
 					country := strings.TrimPrefix(k.Masked, "country=")

@@ -237,7 +237,7 @@ func conversionRandom(t *testing.T, s *suite) {
 		}
 		granted, refused, recalled = granted+m.granted, refused+m.refused, recalled+m.recalled
 	}
-	t.Logf("%d granted, %d of them by memory, %d refused", granted, recalled, refused)
+	t.Logf("seed %d: %d granted, %d of them by memory, %d refused", seed, granted, recalled, refused)
 	if granted < 10 || refused < 10 {
 		t.Errorf("%d granted and %d refused say little", granted, refused)
 	}

@@ -46,6 +46,8 @@ type TopEntry struct {
 	ID     string `json:"id"`   // the key id, see the field value of a key query
 	Count  int64  `json:"count"`
 	Error  int64  `json:"error"`
+	// Country is the country of a range of phone numbers, if its Label has it.
+	Country string `json:"country,omitempty"`
 }
 
 // maxTopKeys is the maximum number of keys of a limit that are returned.
@@ -87,6 +89,9 @@ func (c *Counter) list(h limiter.HeavyHitters[limiter.Key, Label], v View) TopLi
 		list.Keys[i] = TopEntry{
 			Masked: k.Value.Masked(v.Display, c.shapes), Hash: v.KeyHash(k.Key), ID: v.KeyID(k.Key),
 			Count: k.Count, Error: k.Error,
+		}
+		if texts := k.Value.Texts(); len(texts) > len(c.shapes) {
+			list.Keys[i].Country = texts[len(c.shapes)]
 		}
 	}
 	return list

@@ -164,7 +164,7 @@ func (n *Node) passedOnSends(ctx context.Context) ([]sends.LimitCounts, error) {
 func topList(l decisions.TopList) admin.TopList {
 	a := admin.TopList{Total: l.Total, Floor: l.Floor, Keys: []admin.TopKey{}}
 	for _, k := range l.Keys {
-		a.Keys = append(a.Keys, admin.TopKey(k))
+		a.Keys = append(a.Keys, admin.TopKey{Masked: k.Masked, Hash: k.Hash, ID: k.ID, Count: k.Count, Error: k.Error})
 	}
 	return a
 }

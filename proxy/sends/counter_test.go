@@ -119,3 +119,37 @@ func TestCounter_NilCountsNothing(t *testing.T) {
 		t.Error("a nil Counter has claims")
 	}
 }
+
+// What is left of all keys beside those that are listed is never negative: they are not read at the same time.
+func TestCounts_WithoutOthers(t *testing.T) {
+	all := sends.Counts{Sent: 20, Used: 12, Refunded: 3, WouldRefuse: 4, Wrong: 1}
+	listed := sends.Counts{Sent: 15, Used: 10, Refunded: 1, WouldRefuse: 2, Wrong: 1}
+	if got, want := all.Without(listed), (sends.Counts{Sent: 5, Used: 2, Ratio: 0.4, Refunded: 2, WouldRefuse: 2}); got != want || got.Open() != 1 {
+		t.Errorf("%+v with %d open, want %+v with 1", got, got.Open(), want)
+	}
+	if got := listed.Without(all); got != (sends.Counts{}) {
+		t.Errorf("%+v, want nothing", got)
+	}
+}
+
+// A range is compared with its country in the longest window that both have.
+func TestShareOf_TheLongestCommonWindow(t *testing.T) {
+	rates := func(window string, verified int64) sends.RateCounts {
+		return sends.RateCounts{Window: window, Verified: verified}
+	}
+	for _, c := range []struct {
+		ofRange, ofCountry []sends.RateCounts
+		want               *sends.CountryShare
+	}{
+		{[]sends.RateCounts{rates("1h", 2), rates("1d", 5)}, []sends.RateCounts{rates("1d", 9), rates("1h", 4), rates("2d", 9)}, &sends.CountryShare{Limit: "unused", Window: "1d", Verified: 5, Of: 9, OverHalf: true}},
+		{[]sends.RateCounts{rates("1h", 2)}, []sends.RateCounts{rates("1h", 4)}, &sends.CountryShare{Limit: "unused", Window: "1h", Verified: 2, Of: 4}},
+		{[]sends.RateCounts{rates("1h", 1)}, []sends.RateCounts{rates("1h", 1)}, &sends.CountryShare{Limit: "unused", Window: "1h", Verified: 1, Of: 1}},
+		{[]sends.RateCounts{rates("1h", 2)}, []sends.RateCounts{rates("1d", 2)}, nil},
+		{[]sends.RateCounts{rates("1h", 0)}, []sends.RateCounts{rates("1h", 0)}, nil},
+	} {
+		got := sends.ShareOf("unused", c.ofRange, c.ofCountry)
+		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%v of %v: %+v, want %+v", c.ofRange, c.ofCountry, got, c.want)
+		}
+	}
+}

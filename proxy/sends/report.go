@@ -1,6 +1,8 @@
 package sends
 
 import (
+	"time"
+
 	"github.com/weir-proxy/weir/limiter"
 )
 
@@ -40,6 +42,35 @@ type KeyCounts struct {
 	Rates   []RateCounts `json:"rates"`
 	Rated   int64        `json:"-"`                 // the count of the rate of the longest window
 	Unknown string       `json:"unknown,omitempty"` // why there are no numbers
+	// Country is that of a range of phone numbers, and OfCountry the part that the range has of it.
+	Country   string        `json:"country,omitempty"`
+	OfCountry *CountryShare `json:"of_country,omitempty"`
+}
+
+// A CountryShare tells how many of the subjects that were verified in a country are in one range of its numbers. The more there
+// are, the more may be sent to all of the country: whoever owns the numbers of a range can verify them for that.
+type CountryShare struct {
+	Limit    string `json:"limit"`     // the limit on the country
+	Window   string `json:"window"`    // the longest that both limits have
+	Verified int64  `json:"verified"`  // in the range
+	Of       int64  `json:"of"`        // in the country
+	OverHalf bool   `json:"over_half"` // and more than one: those of a country that uses few codes are all in some range
+}
+
+// ShareOf compares the rates of a range with those that a limit has for its country. It returns nil if no two have the same
+// window, or nothing was verified.
+func ShareOf(limit string, ofRange, ofCountry []RateCounts) (share *CountryShare) {
+	longest := time.Duration(0)
+	for _, r := range ofRange {
+		for _, c := range ofCountry {
+			window, err := limiter.ParseDuration(r.Window)
+			if err == nil && r.Window == c.Window && window > longest && c.Verified > 0 {
+				longest = window
+				share = &CountryShare{Limit: limit, Window: r.Window, Verified: r.Verified, Of: c.Verified, OverHalf: r.Verified > 1 && 2*r.Verified > c.Verified}
+			}
+		}
+	}
+	return share
 }
 
 // Counts are numbers of requests within the window of a limit.
@@ -60,6 +91,20 @@ type RateCounts struct {
 	Open     int64  `json:"open"`               // permits that are taken, and neither refunded nor returned
 	Allowed  int64  `json:"allowed"`            // permits that may be open
 	Verified int64  `json:"verified,omitempty"` // with conversion: the subjects of which a response returned permits
+}
+
+// Open returns how many of the requests are neither used nor would have been refused.
+func (c Counts) Open() int64 { return c.Sent - c.Used - (c.WouldRefuse - c.Wrong) }
+
+// Without returns the requests of c that are not among others. What was counted in between does not make it negative.
+func (c Counts) Without(others Counts) Counts {
+	open, used := max(c.Open()-others.Open(), 0), max(c.Used-others.Used, 0)
+	left := Counts{
+		Used: used, Refunded: max(c.Refunded-others.Refunded, 0), WouldRefuse: max(c.WouldRefuse-others.WouldRefuse, 0), Wrong: max(c.Wrong-others.Wrong, 0),
+	}
+	left.Wrong = min(left.Wrong, left.WouldRefuse, left.Used)
+	left.Sent = open + left.Used + left.WouldRefuse - left.Wrong
+	return left.withRatio()
 }
 
 // withRatio returns c with its Ratio, 0 if nothing was sent.

@@ -26,8 +26,9 @@ type conversionView struct {
 // A sendsOfLimit is what became of the requests that one limit counts.
 type sendsOfLimit struct {
 	sends.LimitCounts
-	Span string // the window of the counts: 1 day
-	Rows []sendsRow
+	Span   string // the window of the counts: 1 day
+	Rows   []sendsRow
+	Marked bool // some row has a Country
 }
 
 // A sendsRow is a key of such a limit. Key is the name of its key.
@@ -36,6 +37,9 @@ type sendsRow struct {
 	sends.Counts
 	Rates   []sends.RateCounts
 	Unknown string
+	// Country is that of a range of phone numbers which has more than half of what was verified in it; empty for any other.
+	Country string
+	Share   sends.CountryShare
 }
 
 // Shadow reports whether the limit refuses nothing yet.
@@ -48,7 +52,11 @@ func (d *dashboard) showConversion(r *http.Request) view {
 	for _, l := range all.Limits {
 		one := sendsOfLimit{LimitCounts: l, Span: spanOf(l.Window)}
 		for _, k := range l.Keys {
-			one.Rows = append(one.Rows, sendsRow{l.Key, strings.TrimPrefix(k.Masked, l.Key+"="), k.Hash, k.ID, k.Counts, k.Rates, k.Unknown})
+			row := sendsRow{Key: l.Key, Masked: strings.TrimPrefix(k.Masked, l.Key+"="), Hash: k.Hash, ID: k.ID, Counts: k.Counts, Rates: k.Rates, Unknown: k.Unknown}
+			if k.OfCountry != nil && k.OfCountry.OverHalf {
+				row.Country, row.Share, one.Marked = k.Country, *k.OfCountry, true
+			}
+			one.Rows = append(one.Rows, row)
 		}
 		v.Limits = append(v.Limits, one)
 	}

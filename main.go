@@ -11,8 +11,14 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	ctx, cancel := context.WithCancel(context.Background())
+	ends := make(chan os.Signal, 1)
+	signal.Notify(ends, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-ends
+		signal.Stop(ends) // before anything is said of the end: a second signal ends the process at once
+		cancel()
+	}()
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	reopen := make(chan os.Signal, 1)
@@ -20,6 +26,5 @@ func main() {
 		signal.Notify(reopen, signals...)
 	}
 	code := cli.Run(ctx, cli.Arguments(os.Args), cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Reload: reload, Reopen: reopen})
-	stop()
 	os.Exit(code)
 }

@@ -91,3 +91,14 @@ func TestTasks_NamesThoseThatDoNotEnd(t *testing.T) {
 		close(free)
 	})
 }
+
+// Tasks that have ended are not late, also if nobody waits any more.
+func TestTasks_ThatHaveEndedAreNotLate(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		if err := newTasks().wait(over); err != nil {
+			t.Fatalf("wait: %v", err)
+		}
+	}
+}

@@ -66,5 +66,8 @@ func (t *tasks) wait(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.running) == 0 { // they ended at the same moment
+		return nil
+	}
 	return fmt.Errorf("still running: %s: %w", strings.Join(slices.Sorted(maps.Keys(t.running)), ", "), errCloseTimeout)
 }

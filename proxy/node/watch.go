@@ -36,7 +36,7 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 	if err != nil {
 		return fmt.Errorf("watch files: %w", err)
 	}
-	defer w.Close()
+	defer func() { go w.Close() }() // nobody waits for it: on a busy machine it takes the kernel seconds
 
 	var seen [sha256.Size]byte // zero: the files may have changed since they were loaded
 	look(w)

@@ -93,7 +93,9 @@ func TestReplay_LogsOfAllNodes(t *testing.T) {
 	nodes := []*weir{start(t, yaml), start(t, yaml), start(t, yaml)}
 	waitForMembership(t, server.Addr, len(nodes))
 	counted := &counter{routes: map[string]outcomes{}, limits: map[string]int64{}}
+	began := time.Now()
 	askAll(t, nodes, counted)
+	slow := time.Since(began) > 3*askedFor/2 // then limits of a few seconds may have refused nothing
 	args := []string{"simulate", "-c", nodes[0].File, "--json"}
 	for _, w := range nodes {
 		for _, route := range []string{"long", "short", "one"} { // no response tells of limits in shadow mode
@@ -130,7 +132,7 @@ func TestReplay_LogsOfAllNodes(t *testing.T) {
 			simulated, want := l.Refused+l.Shadowed, counted.limits[r.Name+"."+l.Name]
 			t.Logf("%-16s %5d simulated, %5d counted", r.Name+"."+l.Name, simulated, want)
 			more += simulated - want
-			if most := r.Requests * percent[r.Name] / 100; want == 0 || simulated > want+most || simulated < want-most {
+			if most := r.Requests * percent[r.Name] / 100; want == 0 && !slow || simulated > want+most || simulated < want-most {
 				t.Errorf("%s.%s refuses %d, and refused %d of %d in the run; want a difference of at most %d", r.Name, l.Name, simulated, want, r.Requests, most)
 			}
 		}
@@ -139,6 +141,9 @@ func TestReplay_LogsOfAllNodes(t *testing.T) {
 		}
 	}
 }
+
+// askedFor is how long askAll takes on a machine that keeps up.
+const askedFor = 3 * time.Second
 
 // askAll lets four clients of each node ask a hundred times a second.
 func askAll(t *testing.T, nodes []*weir, counted *counter) {
@@ -151,7 +156,7 @@ func askAll(t *testing.T, nodes []*weir, counted *counter) {
 				defer c.client.CloseIdleConnections()
 				tick := time.NewTicker(10 * time.Millisecond)
 				defer tick.Stop()
-				for range 300 {
+				for range askedFor / (10 * time.Millisecond) {
 					<-tick.C
 					c.askOfAll(counted)
 				}

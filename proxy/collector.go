@@ -136,7 +136,7 @@ func (s *sendsCollector) collectLimit(to chan<- prometheus.Metric, l sends.Limit
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{l.Route, l.Limit}, labels...)...)
 	}
-	rest, name := l.All, ""
+	rest, others := l.All, ""
 	for _, k := range l.Keys {
 		name := strings.TrimPrefix(k.Masked, country+"=")
 		for _, r := range k.Rates {
@@ -149,11 +149,11 @@ func (s *sendsCollector) collectLimit(to chan<- prometheus.Metric, l sends.Limit
 		rest = rest.Without(k.Counts)
 	}
 	if country != "" {
-		name = otherCountries
+		others = otherCountries
 	}
-	gauge(s.open, float64(rest.Open()), name, l.Window)
+	gauge(s.open, float64(rest.Open()), others, l.Window)
 	if rest.Sent > 0 {
-		gauge(s.ratio, rest.Ratio, name)
+		gauge(s.ratio, rest.Ratio, others)
 	}
 }
 

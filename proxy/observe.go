@@ -237,10 +237,11 @@ func (x *exchange) countRefusedKey(of *limit, minute int64, k limiter.Key) {
 
 func (x *exchange) fillLimitLabel(l *decisions.Label, of *limit) {
 	l.Reset()
-	if i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.spec == of.Key }); i >= 0 {
+	i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.spec == of.Key })
+	if i >= 0 {
 		x.fillLabel(l, &x.extracted.keys[i])
 	}
-	if of.country != nil {
+	if i >= 0 && of.country != nil {
 		if k := keyOf(x.extracted.keys, of.country.Key); k != nil {
 			l.AddPart(k.text, 0)
 		}

@@ -11,10 +11,10 @@ import (
 // address or both fit.
 const labelBytes = 39
 
-// A Label holds the texts of a key in a fixed size, so that storing one costs only a copy, and after those of a
-// range of phone numbers maybe its country, which Masked leaves out. Of a
+// A Label holds the texts of a key in a fixed size, so that storing one costs only a copy. Of a
 // text that is too long, the beginning and the end are kept; nothing else of it is ever shown. It
-// is shown as Display says, masked if the key is sensitive.
+// is shown as Display says, masked if the key is sensitive. After the text of a range of phone numbers
+// there may be its country, which Masked leaves out.
 type Label struct {
 	size uint8
 	text [labelBytes]byte // the texts, separated by NUL

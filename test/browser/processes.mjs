@@ -70,6 +70,8 @@ export async function startRedis(t) {
 export const routes = `
 keys:
   phone: {from: "header:X-Phone", normalize: e164, sensitive: true}
+  country: {of: phone, part: country}
+  range: {of: phone, part: prefix, drop_last: 4}
   ip: client_ip
 upstreams:
   parcels: {targets: ["http://127.0.0.1:1"], health: {after: 1, rest: 10m}}
@@ -87,7 +89,10 @@ routes:
   - name: code
     match: {path: /code, methods: [POST]}
     upstream: echo
-    limits: [{name: unused, key: ip, rates: [20/1h, 40/1d], return_on: {route: verify, key: phone}, conversion: 35%}]
+    limits:
+      - {name: unused, key: ip, rates: [20/1h, 40/1d], return_on: {route: verify, key: phone}, conversion: 35%}
+      - {name: unused-country, key: country, rate: 40/1d, return_on: {route: verify, key: phone}, conversion: 35%}
+      - {name: unused-range, key: range, rate: 15/1d, return_on: {route: verify, key: phone}, conversion: 35%}
   - name: verify
     match: {path: /verify, methods: [POST]}
     upstream: echo

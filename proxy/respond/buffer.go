@@ -45,8 +45,10 @@ func (b *Buffer) formatInt(n int64) string {
 // appendInt appends n in decimal. Most numbers of a response are small: seconds, permits and lengths.
 func appendInt(b []byte, n int64) []byte {
 	switch {
-	case n < 0 || n >= 1000:
+	case n < 0 || n >= 10_000:
 		return strconv.AppendInt(b, n, 10)
+	case n >= 1000: // a wait of up to some hours
+		return append(b, '0'+byte(n/1000), '0'+byte(n/100%10), '0'+byte(n/10%10), '0'+byte(n%10))
 	case n >= 100:
 		return append(b, '0'+byte(n/100), '0'+byte(n/10%10), '0'+byte(n%10))
 	case n >= 10:

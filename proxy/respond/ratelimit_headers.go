@@ -136,7 +136,7 @@ type Verdict struct {
 }
 
 // policyOf returns the policy of outcome i of v, or nil.
-func (l *RateLimitFields) policyOf(v Verdict, i int) *policy {
+func (l *RateLimitFields) policyOf(v *Verdict, i int) *policy {
 	if v.Policies != nil {
 		if i >= len(v.Policies) {
 			return nil
@@ -151,7 +151,7 @@ func (l *RateLimitFields) policyOf(v Verdict, i int) *policy {
 
 // exposedPolicyOf returns the policy of outcome i if the remaining quota is shown: it is
 // exposed and the outcome is known; otherwise nil.
-func (l *RateLimitFields) exposedPolicyOf(v Verdict, i int) *policy {
+func (l *RateLimitFields) exposedPolicyOf(v *Verdict, i int) *policy {
 	if p := l.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Unknown {
 		return p
 	}
@@ -171,14 +171,14 @@ func (l *RateLimitFields) Headers(v Verdict, h Header) {
 	}
 	switch l.style {
 	case IETF:
-		if line := l.policyLine(v); line != "" {
+		if line := l.policyLine(&v); line != "" {
 			h.Add(fieldPolicy, line)
 		}
-		if line := l.limitLine(v); line != "" {
+		if line := l.limitLine(&v); line != "" {
 			h.Add(fieldLimit, line)
 		}
 	case XRateLimit:
-		t := l.xRateLimit(v)
+		t := l.xRateLimit(&v)
 		if t.policy == nil || upstreamIsLower(h.Values(fieldXRemaining), t.remaining) {
 			return
 		}
@@ -192,7 +192,7 @@ func (l *RateLimitFields) Headers(v Verdict, h Header) {
 func (l *RateLimitFields) showsPolicies() bool { return l.style == IETF && l.policyHeader != "" }
 
 // addFields adds the fields that Headers sets to v's buffer.
-func (l *RateLimitFields) addFields(v Verdict) {
+func (l *RateLimitFields) addFields(v *Verdict) {
 	if line := l.policyLine(v); l.showsPolicies() && line != "" {
 		v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, line})
 	}
@@ -200,7 +200,7 @@ func (l *RateLimitFields) addFields(v Verdict) {
 }
 
 // addState adds the fields that Headers sets to v's buffer, except RateLimit-Policy.
-func (l *RateLimitFields) addState(v Verdict) {
+func (l *RateLimitFields) addState(v *Verdict) {
 	m := v.Buffer
 	switch {
 	case l.policyHeader == "":
@@ -216,7 +216,7 @@ func (l *RateLimitFields) addState(v Verdict) {
 }
 
 // policyLine returns the value of RateLimit-Policy.
-func (l *RateLimitFields) policyLine(v Verdict) string {
+func (l *RateLimitFields) policyLine(v *Verdict) string {
 	if l.hasOverrides || len(v.Without) > 0 {
 		if overridden := l.overridden(v); len(overridden)+len(v.Without) > 0 {
 			return l.overridePolicyLine(overridden, v.Without)
@@ -226,7 +226,7 @@ func (l *RateLimitFields) policyLine(v Verdict) string {
 }
 
 // limitLine returns the value of RateLimit, "" if there is nothing to show.
-func (l *RateLimitFields) limitLine(v Verdict) string {
+func (l *RateLimitFields) limitLine(v *Verdict) string {
 	text := v.Buffer.text
 	from := len(text)
 	for i := range v.Decision.Outcomes {
@@ -250,7 +250,7 @@ func (l *RateLimitFields) limitLine(v Verdict) string {
 }
 
 // overridden returns the policies of v with Override; usually nil.
-func (l *RateLimitFields) overridden(v Verdict) []*policy {
+func (l *RateLimitFields) overridden(v *Verdict) []*policy {
 	var all []*policy
 	for i := range v.Decision.Outcomes {
 		if p := l.policyOf(v, i); p != nil && p.Override {
@@ -282,7 +282,7 @@ type xRateLimit struct {
 
 // xRateLimit returns the values of the exposed outcome with the lowest remaining quota;
 // among equal ones, of the one with the latest reset.
-func (l *RateLimitFields) xRateLimit(v Verdict) (least xRateLimit) {
+func (l *RateLimitFields) xRateLimit(v *Verdict) (least xRateLimit) {
 	for i := range v.Decision.Outcomes {
 		p := l.exposedPolicyOf(v, i)
 		if p == nil {

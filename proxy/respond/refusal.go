@@ -85,22 +85,22 @@ func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 	m.Reset()
 	m.fields = append(m.fields, l.constant...)
 	constant := len(l.constant)
-	if (l.hasOverrides || len(r.Without) > 0) && l.overridePolicies(r.Verdict) {
+	if (l.hasOverrides || len(r.Without) > 0) && l.overridePolicies(&r.Verdict) {
 		constant = 0
 	}
-	s := &substitutions{retryAfter: m.formatInt(l.retryAfter(r)), requestID: r.RequestID, status: l.reject.statusText}
+	s := &substitutions{retryAfter: m.formatInt(l.retryAfter(&r)), requestID: r.RequestID, status: l.reject.statusText}
 	if l.reject.namesLimit {
-		s.limitName = l.firstViolated(r.Verdict)
+		s.limitName = l.firstViolated(&r.Verdict)
 	}
 	m.fields = append(m.fields, Field{"Retry-After", s.retryAfter})
-	l.addState(r.Verdict)
+	l.addState(&r.Verdict)
 	if len(l.reject.fields) > 0 {
 		m.addCustom(l.reject.fields, s)
 	}
 	if l.reject.customBody {
 		m.body = l.reject.body.append(m.body, s)
 	} else {
-		m.body = l.appendBody(m.body, r.Verdict, s)
+		m.body = l.appendBody(m.body, &r.Verdict, s)
 	}
 	m.fields = append(m.fields, Field{"Content-Length", m.formatInt(int64(len(m.body)))})
 	return Response{Status: l.reject.status, Fields: m.fields, Body: m.body, Constant: constant}
@@ -120,8 +120,8 @@ func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
 	}
 	m := r.Buffer
 	m.Reset()
-	m.fields = append(m.fields, Field{"Retry-After", m.formatInt(l.retryAfter(r))})
-	l.addFields(r.Verdict)
+	m.fields = append(m.fields, Field{"Retry-After", m.formatInt(l.retryAfter(&r))})
+	l.addFields(&r.Verdict)
 	m.body = appendEscapedJSON(append(appendProblem(m.body, typeChallenge, titleChallenge, http.StatusForbidden), detailMember...), c.Detail)
 	m.body = appendEscapedJSON(append(m.body, `","challenge":"`...), c.Name)
 	m.body = append(appendID(append(m.body, '"'), r.RequestID), "}\n"...)
@@ -130,7 +130,7 @@ func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
 
 // overridePolicies replaces the last constant field, RateLimit-Policy, for a client with overrides, or
 // removes it if no policy is left. It reports whether it did.
-func (l *RateLimitFields) overridePolicies(v Verdict) bool {
+func (l *RateLimitFields) overridePolicies(v *Verdict) bool {
 	line := l.policyLine(v)
 	if !l.showsPolicies() || line == l.policyHeader {
 		return false
@@ -157,7 +157,7 @@ func (b *Buffer) addCustom(fields []customField, s *substitutions) {
 func (l *RateLimitFields) RefusalFields() []Field { return slices.Clone(l.constant) }
 
 // appendBody appends the problem of a refusal.
-func (l *RateLimitFields) appendBody(b []byte, v Verdict, s *substitutions) []byte {
+func (l *RateLimitFields) appendBody(b []byte, v *Verdict, s *substitutions) []byte {
 	b = append(b, l.reject.prefix...)
 	from := len(b)
 	if b = l.reject.detail.append(b, s); len(b) > from {
@@ -187,7 +187,7 @@ func (l *RateLimitFields) appendBody(b []byte, v Verdict, s *substitutions) []by
 }
 
 // violates returns the policy of outcome i if it is exposed and has refused, otherwise nil.
-func (l *RateLimitFields) violates(v Verdict, i int) *policy {
+func (l *RateLimitFields) violates(v *Verdict, i int) *policy {
 	if p := l.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Allowed {
 		return p
 	}
@@ -196,7 +196,7 @@ func (l *RateLimitFields) violates(v Verdict, i int) *policy {
 
 // firstViolated returns the name of the first exposed policy that refused, in the route's
 // order.
-func (l *RateLimitFields) firstViolated(v Verdict) string {
+func (l *RateLimitFields) firstViolated(v *Verdict) string {
 	for i := range v.Decision.Outcomes {
 		if p := l.violates(v, i); p != nil {
 			return p.Name

@@ -21,7 +21,7 @@ func Jitter(wait time.Duration, luck func() float64) time.Duration {
 }
 
 // retryAfter returns the value of Retry-After in seconds.
-func (l *RateLimitFields) retryAfter(r Refusal) int64 {
+func (l *RateLimitFields) retryAfter(r *Refusal) int64 {
 	wait := r.Decision.Wait
 	for i := range r.Decision.Outcomes {
 		wait = max(wait, r.Decision.Outcomes[i].Wait)

@@ -50,7 +50,7 @@ func (r Response) WithRateLimitFields(q *RateLimitFields, v Verdict) Response {
 	m := v.Buffer
 	m.Reset()
 	m.fields = append(m.fields, r.Fields...)
-	q.addFields(v)
+	q.addFields(&v)
 	r.Fields = m.fields
 	return r
 }

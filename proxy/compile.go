@@ -82,7 +82,7 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 // fieldBlock renders fields for HTTP/1.1. It returns nil if they cannot be sent, which is reported
 // when they are.
 func fieldBlock(fields []respond.Field) *http1.FieldBlock {
-	var pairs []string
+	pairs := make([]string, 0, 2*len(fields))
 	for _, f := range fields {
 		pairs = append(pairs, f.Name, f.Value)
 	}

@@ -15,6 +15,7 @@ type exchange struct {
 	generation *generation // the generation that serves the request
 	enteredBy  int         // the stripe in which it is a user of the generation
 	id         string      // record: the request id
+	idGiven    bool        // record: a trusted proxy has sent it
 	began      time.Time
 	duration   time.Duration // settle: until the response was written, without settling after it
 
@@ -81,7 +82,7 @@ func (noFields) Values(string) []string { return nil }
 // reset clears x for the next request and keeps its allocated memory. It works in place: assigning
 // a new exchange would copy it twice, over a cold stack.
 func (x *exchange) reset() {
-	x.generation, x.enteredBy, x.id, x.began, x.duration = nil, 0, "", time.Time{}, 0
+	x.generation, x.enteredBy, x.id, x.idGiven, x.began, x.duration = nil, 0, "", false, time.Time{}, 0
 	x.in.reset()
 	x.request.Reset()
 	x.client, x.list = client{}, nil

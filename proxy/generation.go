@@ -12,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
@@ -38,8 +39,9 @@ type generation struct {
 	seed            maphash.Seed // see lasting
 	pools           map[*config.Upstream]*upstream.Pool
 	groups          *upstream.Groups
-	limits          []*limit            // that are not off, each common one once; see config.Config.Limits
-	sharing         sharing             // until it is compiled
+	limits          []*limit // that are not off, each common one once; see config.Config.Limits
+	sharing         sharing  // until it is compiled
+	refusals        *respond.Cache[http1.FieldBlock]
 	httpsAddress    func() string       // see Options
 	readsScheme     bool                // some route matches a scheme
 	errorTexts      *respond.ErrorTexts // of requests without a route
@@ -78,6 +80,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 		pools:     map[*config.Upstream]*upstream.Pool{},
 
 		httpsAddress: l.https, errorTexts: newErrorTexts(c.Errors), sharing: newSharing(),
+		refusals: respond.NewCache(fieldBlock),
 	}
 	for _, k := range c.Keys {
 		g.keyFields = append(g.keyFields, k.Headers()...)

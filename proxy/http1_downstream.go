@@ -136,8 +136,8 @@ func (d *http1Downstream) respond(a respond.Response) {
 	x.response.status = a.Status
 	head := h.Begin(a.Status)
 	fields := a.Fields
-	if a.Constant > 0 && x.route.refusalFields != nil {
-		head.AddBlock(*x.route.refusalFields)
+	if block := x.rateLimitFields.block; block != nil {
+		head.AddBlock(*block)
 		fields = fields[a.Constant:]
 	}
 	for i := range fields {

@@ -2,6 +2,10 @@ package proxy
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -62,5 +66,41 @@ keys: {phone: {from: header:X-Phone, sensitive: true}}
 	}
 	if lines[0]["shadow"] != nil || lines[2]["shadow"] != nil || lines[1]["limit"] != nil {
 		t.Errorf("lines %v; want shadow in the second alone, which nobody refused", lines)
+	}
+}
+
+// Refusals that differ only in their ids are rendered once. Each has its own id in its fields and in its body, and one
+// Retry-After.
+func TestRefusals_RepeatedOnesHaveTheirOwnIDs(t *testing.T) {
+	w := newProxy(t, "client_ip: {trusted_proxies: [192.0.2.0/24]}\n"+limitYAML(`{name: all, key: global, rate: 1/1m}`))
+	w.sends(200, "GET", "/a")
+	seen := map[string]bool{}
+	for i := range 400 {
+		var lines []string
+		given := ""
+		if i%3 == 2 {
+			given = fmt.Sprintf("given-%020d", i) // as long as ours
+			lines = append(lines, "X-Request-Id: "+given)
+		}
+		rec := w.sends(429, "GET", "/a", lines...)
+		var body struct {
+			ID       string `json:"request_id"`
+			Detail   string
+			Violated []string `json:"violated-policies"`
+		}
+		if err := json.Unmarshal(rec.Body.Bytes(), &body); err != nil {
+			t.Fatalf("%s: %v", rec.Body, err)
+		}
+		id, wait := rec.Header().Get("X-Request-Id"), rec.Header().Get("Retry-After")
+		if id != body.ID || given != "" && id != given || seen[id] {
+			t.Errorf("X-Request-Id %s, in the body %s; want one of its own, given %q", id, body.ID, given)
+		}
+		seen[id] = true
+		if want := "Too many requests. Try again in " + wait + " s."; body.Detail != want || !slices.Equal(body.Violated, []string{"all"}) {
+			t.Errorf("%s by %v; want %s", body.Detail, body.Violated, want)
+		}
+		if h := rec.Header(); h.Get("Content-Length") != strconv.Itoa(rec.Body.Len()) || !strings.HasPrefix(h.Get("RateLimit"), `"all";r=0;t=`) || h.Get("RateLimit-Policy") != `"all";q=1;w=60` {
+			t.Errorf("fields %v of %d bytes", h, rec.Body.Len())
+		}
 	}
 }

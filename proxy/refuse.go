@@ -19,13 +19,14 @@ import (
 
 // A rateLimitFields holds the rate limit fields of a response.
 type rateLimitFields struct {
-	policies []int          // the policy of each outcome of the decision
-	buffer   respond.Buffer // the memory of the field values
+	policies []int             // the policy of each outcome of the decision
+	buffer   respond.Buffer    // the memory of the field values
+	block    *http1.FieldBlock // refuse: the first fields of the refusal, if they are rendered; see respond.Response.Constant
 }
 
 func (r *rateLimitFields) reset() {
 	r.buffer.Discard(http1.RecycleBuffer)
-	r.policies = r.policies[:0]
+	r.policies, r.block = r.policies[:0], nil
 }
 
 // refuse returns the response to a request that a stage has refused with err.
@@ -35,13 +36,23 @@ func (g *generation) refuse(x *exchange, err error) respond.Response {
 		return x.challenge()
 	}
 	if x.isRefused() || errors.Is(err, errRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
-		return x.route.rateLimitFields.TooManyRequests(respond.Refusal{
-			Verdict:   x.verdict(),
-			Jitter:    respond.Jitter(x.decision.Wait, rand.Float64),
-			RequestID: x.id,
-		})
+		return g.refuseByLimit(x)
 	}
 	return x.errorTexts(g).Replace(g.refuseError(x, err), x.id)
+}
+
+// refuseByLimit returns the response to a request that a limit has refused.
+func (g *generation) refuseByLimit(x *exchange) (answer respond.Response) {
+	l, r := x.route.rateLimitFields, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.decision.Wait, rand.Float64), RequestID: x.id}
+	if x.idGiven {
+		answer = l.TooManyRequests(r)
+	} else {
+		answer, x.rateLimitFields.block = g.refusals.TooManyRequests(l, &r)
+	}
+	if x.rateLimitFields.block == nil && answer.Constant > 0 {
+		x.rateLimitFields.block = x.route.refusalFields
+	}
+	return answer
 }
 
 // challenge returns the response to a request that may pass by step_up.

@@ -12,6 +12,7 @@ type Buffer struct {
 	fields []Field
 	text   []byte // values of fields
 	body   []byte
+	state  []int64 // of a Cache; Reset keeps it
 }
 
 // Reset prepares b for another response.
@@ -24,7 +25,7 @@ func (b *Buffer) Reset() {
 // returns.
 func (b *Buffer) Discard(buffer func([]byte) []byte) {
 	clear(b.fields)
-	b.fields, b.text, b.body = b.fields[:0], buffer(b.text), buffer(b.body)
+	b.fields, b.text, b.body, b.state = b.fields[:0], buffer(b.text), buffer(b.body), b.state[:0]
 }
 
 // textFrom returns what was appended to b.text after its first n bytes.

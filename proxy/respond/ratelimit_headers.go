@@ -3,6 +3,7 @@ package respond
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
@@ -58,11 +59,13 @@ type RateLimitFields struct {
 	hasOverrides bool   // some policy has Override
 	reject       compiledReject
 	constant     []Field // see RefusalFields
+	seed         uint64  // of the hashes of refusals in a Cache
 }
 
 // A policy is a compiled Policy.
 type policy struct {
 	Policy
+	index      int    // among the policies of the route
 	limitItem  string // `"phone";r=`
 	policyItem string // `"phone";q=1;w=60`
 	quota      int64
@@ -74,7 +77,7 @@ func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLim
 	if style != IETF && style != XRateLimit && style != None {
 		return nil, fmt.Errorf("%w: headers %q; write %s, %s or %s", ErrPolicy, style, IETF, XRateLimit, None)
 	}
-	q := &RateLimitFields{style: style, policies: make([]policy, 0, len(policies)), reject: compileReject(reject)}
+	q := &RateLimitFields{style: style, policies: make([]policy, 0, len(policies)), reject: compileReject(reject), seed: rand.Uint64()}
 	var shown []string
 	for i, p := range policies {
 		if !policyName.MatchString(p.Name) {
@@ -90,6 +93,7 @@ func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLim
 		if err != nil {
 			return nil, fmt.Errorf("%w: %q: %w", ErrPolicy, p.Name, err)
 		}
+		c.index = i
 		q.policies = append(q.policies, c)
 		q.hasOverrides = q.hasOverrides || p.Override
 		if p.Expose && !p.Override {

@@ -53,7 +53,7 @@ func remains(v reflect.Value, name string) (left []string) {
 	for i := range v.NumField() {
 		f, name := v.Field(i), name+"."+v.Type().Field(i).Name
 		switch {
-		case slices.Contains([]string{"exchange.request.tree", "exchange.extracted.value", "exchange.told.memory", "exchange.forwarded.request.forwarding"}, name): // of theirs the owners take care
+		case slices.Contains([]string{"exchange.request.tree", "exchange.extracted.value", "exchange.extracted.memos", "exchange.told.memory", "exchange.forwarded.request.forwarding"}, name): // of theirs the owners take care
 		case f.Kind() == reflect.Struct:
 			left = append(left, remains(f, name)...)
 		case f.Kind() == reflect.Slice && f.Len() == 0, f.IsZero():

@@ -30,6 +30,7 @@ type extracted struct {
 	confusable []key.Origin // origins for which other names of the request may be taken
 	value      key.Value    // the last key that was read
 	keys       []extractedKey
+	memos      []key.Memo     // of each of keys; they outlive the request
 	found      []lookup       // what lists of rates and plans have about keys
 	plans      []keyPlan      // the plans of keys under limits that have plans
 	assigned   *directive.Set // the plans that operators have assigned; nil if there are none
@@ -43,6 +44,14 @@ func (e *extracted) reset() {
 	e.keys = e.keys[:0]
 	e.found, e.plans, e.assigned = e.found[:0], e.plans[:0], nil
 	e.logged = lineKeys{}
+}
+
+// memo returns the Memo of the last key.
+func (e *extracted) memo() *key.Memo {
+	for len(e.memos) < len(e.keys) {
+		e.memos = append(e.memos, key.Memo{})
+	}
+	return &e.memos[len(e.keys)-1]
 }
 
 // extract makes the claims of the request: one for each window of each limit of its route, under
@@ -307,7 +316,7 @@ func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
 	if x.route.hasBudgets {
 		k.number = value.Number()
 	}
-	k.Key = g.config.Privacy.Hash(value.Parts)
+	k.Key = x.extracted.memo().Hash(g.config.Privacy.HashSecret, value.Parts)
 	if g.config.Privacy.Rotates {
 		k.previous, _ = g.config.Privacy.PreviousHash(value.Parts)
 	}

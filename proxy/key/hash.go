@@ -20,3 +20,47 @@ func Hash(secret string, parts []string) limiter.Key {
 	}
 	return limiter.KeyWithSecret([]byte(secret), parts...)
 }
+
+// maxMemo is the length of the longest parts that a Memo remembers.
+const maxMemo = 128
+
+// A Memo remembers the last key that it has hashed: most clients have one, and send many requests over a connection.
+// The zero Memo is ready for use. It must not be used concurrently.
+type Memo struct {
+	secret string
+	parts  []byte // each one behind its length
+	missed uint8  // keys that were not remembered
+	limiter.Key
+}
+
+// Hash is the function Hash.
+func (m *Memo) Hash(secret string, parts []string) limiter.Key {
+	if m.secret == secret && m.remembers(parts) {
+		return m.Key
+	}
+	m.missed++
+	if m.missed%4 != 1 { // remembering is not free, and in vain if all keys differ
+		return Hash(secret, parts)
+	}
+	m.secret, m.parts, m.Key = secret, m.parts[:0], Hash(secret, parts)
+	for _, p := range parts {
+		if len(m.parts)+len(p) >= maxMemo {
+			m.parts = m.parts[:0]
+			break
+		}
+		m.parts = append(append(m.parts, byte(len(p))), p...)
+	}
+	return m.Key
+}
+
+// remembers reports whether the last key was that of these parts.
+func (m *Memo) remembers(parts []string) bool {
+	rest := m.parts
+	for _, p := range parts {
+		if len(rest) <= len(p) || int(rest[0]) != len(p) || string(rest[1:1+len(p)]) != p {
+			return false
+		}
+		rest = rest[1+len(p):]
+	}
+	return len(rest) == 0 && len(m.parts) > 0
+}

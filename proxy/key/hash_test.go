@@ -2,6 +2,7 @@ package key
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,4 +70,23 @@ func TestHash_RotatingASecretForgetsNothing(t *testing.T) {
 		granted(after)               // 2:02, the previous secret is dropped
 		refused(after)               // and what was taken before still counts
 	})
+}
+
+// A Memo finds the key that Hash finds, whatever it was asked before, and costs no allocation.
+func TestMemo_IsHash(t *testing.T) {
+	long := strings.Repeat("x", maxMemo)
+	texts := [][]string{{"a", "b"}, {"ab"}, {"a", "b"}, {"", "ab"}, {"a", ""}, {"a"}, {}, {"", ""}, {""}, {long}, {long[1:]}, {long[1:], ""}, {long[2:]}, {"a", long}, {"a", "b"}}
+	var m Memo
+	for _, secret := range []string{"", "s", "t", ""} {
+		for _, parts := range texts {
+			for range 6 {
+				if got, want := m.Hash(secret, parts), Hash(secret, parts); got != want {
+					t.Errorf("%q with the secret %q: %v, want %v", parts, secret, got, want)
+				}
+			}
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { m.Hash("s", texts[0]) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
 }

@@ -75,18 +75,24 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		a.decideShadow(ctx, q)
 		return nil
 	}
-	store, err := a.store, errStoreUnreachable
-	decider := a.fallback.decider(q)
-	if decider != decideByShare {
-		err = a.takeAll(ctx, client, q, decider)
+	by, err := a.fallback.decider(q), errStoreUnreachable
+	if by != decideByShare {
+		err = a.takeAll(ctx, client, q, by)
 	}
 	if q.isRepeat {
 		return nil
 	}
 	if q.waited { // further calls have their own timeout
-		ctx, cancel = a.withTimeout(client)
+		ctx, cancel := a.withTimeout(client)
 		defer cancel()
+		return a.conclude(ctx, q, by, err)
 	}
+	return a.conclude(ctx, q, by, err)
+}
+
+// conclude does what follows a decision by the given decider, or its error.
+func (a *admitter) conclude(ctx context.Context, q *admission, by decider, err error) error {
+	store := a.store
 	if err != nil && errors.Is(err, limiter.ErrQueueFull) {
 		err = nil // the decision is a refusal
 	}
@@ -104,7 +110,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		store, q.idempotent.firstUse = reporting{a.fallback.local, a.fallback}, nil
 	} else {
 		switch {
-		case decider != decideByBoth:
+		case by != decideByBoth:
 			a.fallback.record(q)
 		case q.decision.Allowed:
 			store = a.fallback.both(q) // it has recorded the decision already

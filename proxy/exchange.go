@@ -52,7 +52,12 @@ type inbound struct {
 	userAgent, referer string // finish: values for the log
 }
 
-func (i *inbound) reset() { *i = inbound{notPlain: i.notPlain[:0]} }
+// reset clears i in place: assigning an inbound would copy it.
+func (i *inbound) reset() {
+	i.scheme, i.listener, i.peer, i.header, i.length, i.body = "", "", netip.AddrPort{}, nil, 0, nil
+	i.notPlain, i.notPreflight = i.notPlain[:0], nil
+	i.descriptor, i.parseErr, i.userAgent, i.referer = routing.Descriptor{}, nil, "", ""
+}
 
 // A clientResponse describes the response that was sent to the client.
 type clientResponse struct {

@@ -30,7 +30,12 @@ type forwardRequest struct {
 	edit    func(status int, h *http1.Fields) // exchange.onHeader, bound once
 }
 
-func (f *forwardRequest) reset() { f.request.Reset() }
+// reset clears f, if forward has set it.
+func (f *forwardRequest) reset() {
+	if !f.request.Start.IsZero() {
+		f.request.Reset()
+	}
+}
 
 // A forwardOutcome is the result of a forwarded request.
 type forwardOutcome struct {
@@ -132,6 +137,28 @@ func (x *exchange) settleHead(status int) {
 	x.admitter.settleOthers(&x.admission, x.extracted.keys, status)
 }
 
+// responseFields are the fields of a response, to which package respond adds. Its own ones need no lookup of their names.
+type responseFields http1.Fields
+
+// Values implements respond.Header.
+func (r *responseFields) Values(name string) []string { return (*http1.Fields)(r).Values(name) }
+
+// Set implements respond.Header.
+func (r *responseFields) Set(name, value string) { (*http1.Fields)(r).Set(name, value) }
+
+// Add implements respond.Header.
+func (r *responseFields) Add(name, value string) {
+	f := (*http1.Fields)(r)
+	switch {
+	case name == "Ratelimit" && !f.MayHave(1<<http1.RateLimit):
+		f.SetKnown(http1.RateLimit, value)
+	case name == "Ratelimit-Policy" && !f.MayHave(1<<http1.RateLimitPolicy):
+		f.SetKnown(http1.RateLimitPolicy, value)
+	default:
+		f.Add(name, value)
+	}
+}
+
 // onHeader adds the rate limit fields to the header of the forwarded response, and removes the
 // field by which the upstream asks for a refund.
 func (x *exchange) onHeader(status int, h *http1.Fields) {
@@ -146,7 +173,7 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 	if len(x.claims.claims) > 0 {
 		x.addRefunds(status, &x.outcome)
 		x.rateLimitFields.buffer.Reset()
-		x.route.rateLimitFields.Headers(x.verdict(), h)
+		x.route.rateLimitFields.Headers(x.verdict(), (*responseFields)(h))
 	}
 	h.SetKnown(http1.XRequestID, x.id)
 }

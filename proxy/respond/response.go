@@ -31,8 +31,9 @@ type Response struct {
 	Status int
 	Fields []Field
 	Body   []byte
-	// Constant is the number of the first Fields, which are those of
-	// RateLimitFields.RefusalFields; 0 if there are none.
+	// Constant is the number of the first Fields that may have been rendered in advance:
+	// those of RateLimitFields.RefusalFields, or all of a refusal from a Cache; 0 if there
+	// are none.
 	Constant int
 }
 

@@ -2,6 +2,8 @@ package route
 
 import (
 	"cmp"
+	"encoding/binary"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -38,19 +40,56 @@ type DescriptorEntry[R any] struct {
 }
 
 // Descriptors finds the most specific pattern of a descriptor: that with most exact values, then that with the
-// longest prefixes, then the earliest. It is immutable and safe for concurrent use.
+// longest prefixes, then the earliest. What a search costs depends on the shapes of the patterns with the keys of the
+// descriptor, not on how many patterns there are. It is immutable and safe for concurrent use.
 type Descriptors[R any] struct {
-	byDomain map[string][]DescriptorEntry[R] // the most specific first
+	byKeys map[string][]descriptorShape[R] // by domain and keys; the most specific first
+}
+
+// A descriptorShape has the patterns that agree in everything but in the text of their values: in the keys, in which of
+// them have exact values, and in the lengths of the prefixes of the others.
+type descriptorShape[R any] struct {
+	specificity
+	lengths  []int // of the prefixes, by key; exact for an exact value
+	patterns map[string]numbered[R]
+}
+
+// exact is the length of an exact value.
+const exact = -1
+
+// A numbered is the value of a pattern and its position among all.
+type numbered[R any] struct {
+	at    int
+	value R
 }
 
 // NewDescriptors builds Descriptors.
 func NewDescriptors[R any](entries []DescriptorEntry[R]) *Descriptors[R] {
-	d := &Descriptors[R]{byDomain: map[string][]DescriptorEntry[R]{}}
-	for _, e := range entries {
-		d.byDomain[e.Domain] = append(d.byDomain[e.Domain], e)
+	d := &Descriptors[R]{byKeys: map[string][]descriptorShape[R]{}}
+	for at, e := range entries {
+		shape, values := descriptorShape[R]{patterns: map[string]numbered[R]{}}, Descriptor{}
+		for _, key := range slices.Sorted(maps.Keys(e.Entries)) {
+			prefix, open := strings.CutSuffix(e.Entries[key], "*")
+			length := exact
+			if open {
+				length, shape.prefixes = len(prefix), shape.prefixes+len(prefix)
+			} else {
+				shape.exact++
+			}
+			shape.lengths, values = append(shape.lengths, length), append(values, DescriptorField{key, prefix})
+		}
+		keys := string(values.appendKeys(nil, e.Domain))
+		i := slices.IndexFunc(d.byKeys[keys], func(o descriptorShape[R]) bool { return slices.Equal(o.lengths, shape.lengths) })
+		if i < 0 {
+			i, d.byKeys[keys] = len(d.byKeys[keys]), append(d.byKeys[keys], shape)
+		}
+		text, _ := shape.appendValues(nil, values)
+		if _, earlier := d.byKeys[keys][i].patterns[string(text)]; !earlier {
+			d.byKeys[keys][i].patterns[string(text)] = numbered[R]{at, e.Value}
+		}
 	}
-	for _, all := range d.byDomain {
-		slices.SortStableFunc(all, func(a, b DescriptorEntry[R]) int { return b.specificity().compare(a.specificity()) })
+	for _, shapes := range d.byKeys {
+		slices.SortFunc(shapes, func(a, b descriptorShape[R]) int { return b.compare(a.specificity) })
 	}
 	return d
 }
@@ -62,41 +101,55 @@ func (s specificity) compare(o specificity) int {
 	return cmp.Or(cmp.Compare(s.exact, o.exact), cmp.Compare(s.prefixes, o.prefixes))
 }
 
-func (e DescriptorEntry[R]) specificity() (s specificity) {
-	for _, value := range e.Entries {
-		if prefix, open := strings.CutSuffix(value, "*"); open {
-			s.prefixes += len(prefix)
-		} else {
-			s.exact++
-		}
-	}
-	return s
-}
-
 // Find returns the value of the most specific pattern of a domain that matches a descriptor. A
 // descriptor that has an entry twice matches nothing.
 func (d *Descriptors[R]) Find(domain string, of Descriptor) (value R, found bool) {
-	for i := range d.byDomain[domain] {
-		if e := &d.byDomain[domain][i]; e.matches(of) {
-			return e.Value, true
+	var entries [8]DescriptorField
+	var text [256]byte // without an allocation for those that are usual
+	sorted := append(Descriptor(entries[:0]), of...)
+	slices.SortFunc(sorted, func(a, b DescriptorField) int { return cmp.Compare(a.Key, b.Key) })
+	var best numbered[R]
+	var as specificity
+	shapes := d.byKeys[string(sorted.appendKeys(text[:0], domain))]
+	for i := range shapes {
+		s := &shapes[i]
+		if found && s.specificity != as {
+			break
+		}
+		values, fits := s.appendValues(text[:0], sorted)
+		if p, has := s.patterns[string(values)]; fits && has && (!found || p.at < best.at) {
+			best, as, found = p, s.specificity, true
 		}
 	}
-	return value, false
+	return best.value, found
 }
 
-func (e *DescriptorEntry[R]) matches(d Descriptor) bool {
-	if len(d) != len(e.Entries) {
-		return false
+// appendKeys appends a domain and the keys of d, which is sorted by them. Patterns have each key once.
+func (d Descriptor) appendKeys(b []byte, domain string) []byte {
+	b = appendPart(b, domain)
+	for i := range d {
+		b = appendPart(b, d[i].Key)
 	}
-	for i, f := range d {
-		want, has := e.Entries[f.Key]
-		if !has || slices.ContainsFunc(d[:i], func(o DescriptorField) bool { return o.Key == f.Key }) {
-			return false
+	return b
+}
+
+// appendValues appends the values of d, which is sorted by its keys, as far as patterns of s have them. It reports false if
+// one is shorter.
+func (s *descriptorShape[R]) appendValues(b []byte, d Descriptor) (appended []byte, fits bool) {
+	for i, length := range s.lengths {
+		value := d[i].Value
+		if length > len(value) {
+			return b, false
 		}
-		prefix, open := strings.CutSuffix(want, "*")
-		if !open && f.Value != want || open && !strings.HasPrefix(f.Value, prefix) {
-			return false
+		if length != exact {
+			value = value[:length]
 		}
+		b = appendPart(b, value)
 	}
-	return true
+	return b, true
+}
+
+// appendPart appends a part of a text, of which no other parts make the same.
+func appendPart(b []byte, part string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }

@@ -158,10 +158,10 @@ func (a *admitter) withTimeout(client context.Context) (context.Context, context
 // the store bounds each call by the timeout of a decision.
 func (a *admitter) withTimeoutForAll(client context.Context, q *admission) (context.Context, context.CancelFunc) {
 	if !q.due.IsZero() && a.timeout > 0 {
-		return context.WithDeadline(context.WithoutCancel(client), q.due)
+		return context.WithDeadline(context.Background(), q.due) // a store needs none of the client's values
 	}
 	if a.timeout > 0 && !q.route.waits && len(q.idempotent.firstUse)+len(q.shadows.claims) == 0 && !q.hasPenalty() {
-		return context.Background(), func() {} // a store needs none of the client's values; WithoutCancel would allocate
+		return context.Background(), func() {}
 	}
 	return a.withTimeout(client)
 }
@@ -278,27 +278,27 @@ func (a *admitter) takeInTime(ctx context.Context, claims []limiter.Claim, d *li
 		own[i].RedissonName = strings.Clone(own[i].RedissonName)
 	}
 	var made limiter.Decision
-	result, left := make(chan error), make(chan struct{})
+	var ended atomic.Bool // by the store, or by the caller who waits no longer
+	result := make(chan error, 1)
 	a.late.Go(func() {
-		bounded, cancel := a.withTimeout(ctx)
-		err := a.take(bounded, own, &made)
-		cancel()
-		select {
-		case result <- err:
-		case <-left:
-			if err == nil && made.Allowed {
-				a.refundLate(own, made.Permit)
-			}
+		err := a.take(context.Background(), own, &made) // the store bounds each call by the timeout of a decision
+		if ended.CompareAndSwap(false, true) {
+			result <- err
+		} else if err == nil && made.Allowed {
+			a.refundLate(own, made.Permit)
 		}
 	})
+	var err error
 	select {
-	case err := <-result:
-		*d = made
-		return err
+	case err = <-result:
 	case <-ctx.Done():
-		close(left)
-		return errLate
+		if ended.CompareAndSwap(false, true) {
+			return errLate
+		}
+		err = <-result // it comes now
 	}
+	*d = made
+	return err
 }
 
 // refundLate refunds what a late decision has taken. It is not recorded for outages of the store.

@@ -22,8 +22,13 @@ type DescriptorQuestion struct {
 	Method, Path     string // of the call, for records
 	Deadline         time.Time
 	Hold             time.Duration // as in Question
-	Descriptors      []routing.Descriptor
-	Hits             []int64 // the cost of each descriptor, at least 1
+	Descriptors      []AskedDescriptor
+}
+
+// An AskedDescriptor is a descriptor and its cost, at least 1.
+type AskedDescriptor struct {
+	routing.Descriptor
+	Hits int64
 }
 
 // A DescriptorAnswer is the decision about a DescriptorQuestion. It is valid until the function that
@@ -65,7 +70,7 @@ func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, an
 	if err == nil && c.all != nil {
 		err = p.admitter.admit(ctx, &c.all.admission)
 		c.share()
-		c.countSends(ctx)
+		c.countSends()
 	}
 	a := &DescriptorAnswer{Answer: Answer{Allowed: err == nil}}
 	c.answer(g, a, err)
@@ -77,19 +82,20 @@ func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, an
 // resolve makes the claims of all descriptors.
 func (c *call) resolve(ctx context.Context, g *generation) error {
 	c.exchanges = make([]*exchange, len(c.question.Descriptors))
-	for i, d := range c.question.Descriptors {
-		r, found := g.descriptors.Find(c.question.Domain, d)
+	for i := range c.question.Descriptors {
+		d := &c.question.Descriptors[i]
+		r, found := g.descriptors.Find(c.question.Domain, d.Descriptor)
 		if !found {
 			continue
 		}
-		x := c.begin(g, r, d)
+		x := c.begin(g, r, d.Descriptor)
 		c.exchanges[i] = x
 		err := c.proxy.checkDirectives(x)
 		if err == nil {
 			err = c.proxy.resolveClaims(ctx, g, x)
 		}
 		if err == nil {
-			err = x.charge(c.question.Hits[i])
+			err = x.charge(d.Hits)
 		}
 		if err != nil {
 			c.failed = x
@@ -184,7 +190,7 @@ func (c *call) share() {
 		}
 		x.decided, x.fallback, x.err = all.decided, all.fallback, all.err
 		x.decision.Allowed, x.decision.At, x.decision.Permit = true, all.decision.At, all.decision.Permit
-		own := claimSet{}
+		own := x.claims.empty()
 		for i := range x.claims.claims {
 			at := all.claims.index(x.claims.windows[i], x.claims.claims[i].Key)
 			if at < 0 || at >= len(all.decision.Outcomes) {
@@ -215,9 +221,7 @@ func (c *call) share() {
 }
 
 // countSends counts, for limits with return_on, what each descriptor has taken, and what it would not have in shadow mode.
-func (c *call) countSends(ctx context.Context) {
-	ctx, cancel := c.proxy.admitter.withTimeout(ctx)
-	defer cancel()
+func (c *call) countSends() {
 	for _, x := range c.exchanges {
 		if x == nil || x.err != nil {
 			continue
@@ -227,7 +231,7 @@ func (c *call) countSends(ctx context.Context) {
 			if of := t.claims.windows[0].of; !t.permit.IsZero() {
 				x.admitter.countTaken(&x.admission, t.claims)
 			} else if of.shadowNotes != nil {
-				x.admitter.noteShadowRefusal(ctx, &x.admission, of, &t.claims.claims[0])
+				x.admitter.noteShadowRefusal(context.Background(), &x.admission, of, &t.claims.claims[0])
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func (p *testProxy) describe(ctx context.Context, due time.Time, descriptors ...
 			name, value, _ := strings.Cut(entry, "=")
 			entries = append(entries, routing.DescriptorField{Key: name, Value: value})
 		}
-		q.Descriptors, q.Hits = append(q.Descriptors, entries), append(q.Hits, 1)
+		q.Descriptors = append(q.Descriptors, AskedDescriptor{entries, 1})
 	}
 	p.DecideDescriptors(ctx, q, func(a *DescriptorAnswer) {
 		got = *a
@@ -225,8 +225,8 @@ routes:
 		gone, leave := context.WithCancel(t.Context())
 		for _, leaves := range []func(*DescriptorAnswer){func(*DescriptorAnswer) { leave() }, func(*DescriptorAnswer) {}} { // then the store is not asked
 			p.DecideDescriptors(gone, &DescriptorQuestion{
-				Domain: "edge", Deadline: time.Now().Add(time.Minute), Hits: []int64{1},
-				Descriptors: []routing.Descriptor{{{Key: "country", Value: "CN"}, {Key: "phone", Value: "4"}}},
+				Domain: "edge", Deadline: time.Now().Add(time.Minute),
+				Descriptors: []AskedDescriptor{{routing.Descriptor{{Key: "country", Value: "CN"}, {Key: "phone", Value: "4"}}, 1}},
 			}, leaves)
 		}
 		p.describes(200, "country=CN phone=5")

@@ -1,14 +1,13 @@
 package decide
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
-	"fmt"
 	"net"
 	"net/netip"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"time"
 
@@ -30,30 +29,32 @@ const (
 	envoyService = "envoy.service.ratelimit.v3.RateLimitService"
 	envoyMethod  = "/" + envoyService + "/ShouldRateLimit"
 	maxCall      = 1 << 20 // bytes of a request
+	callWindow   = 1 << 16 // bytes that a peer may send of a call before they are read; one that never changes costs no pings
+	// callWorkers is the number of calls at once for which there are goroutines whose stacks have grown already. Growing
+	// one is an eighth of a call.
+	callWorkers = 64
 	// The entries of a descriptor that reports the outcome of a request.
 	handleEntry = "weir_handle"
 	statusEntry = "status"
 )
-
-// A rateLimitService is Envoy's rate limit service.
-type rateLimitService interface {
-	shouldRateLimit(ctx context.Context, r *rateLimitRequest) (*rateLimitResponse, error)
-}
 
 // An EnvoyServer serves Envoy's rate limit service, and the health service of gRPC.
 type EnvoyServer struct{ server *grpc.Server }
 
 // NewEnvoyServer returns an EnvoyServer; secure is nil for one without TLS.
 func (h *Handler) NewEnvoyServer(secure *tls.Config, log zerolog.Logger) *EnvoyServer {
-	options := []grpc.ServerOption{grpc.ForceServerCodec(codec{}), grpc.MaxRecvMsgSize(maxCall), grpc.UnaryInterceptor(recoverer{log}.intercept)}
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodec(codec{}), grpc.MaxRecvMsgSize(maxCall), grpc.UnaryInterceptor(recoverer{log}.intercept),
+		grpc.NumStreamWorkers(callWorkers), grpc.StaticStreamWindowSize(callWindow), grpc.StaticConnWindowSize(maxCall),
+	}
 	if secure != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
 	}
 	s := grpc.NewServer(options...)
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: envoyService,
-		HandlerType: (*rateLimitService)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: serveEnvoy}},
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: h.serveEnvoy()}},
 	}, h)
 	alive := health.NewServer()
 	alive.SetServingStatus(envoyService, grpc_health_v1.HealthCheckResponse_SERVING)
@@ -71,15 +72,17 @@ func (e *EnvoyServer) Drain(ctx context.Context) {
 	stop()
 }
 
-// serveEnvoy calls the service for one request.
-func serveEnvoy(s any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-	r := new(rateLimitRequest)
-	if err := decode(r); err != nil {
-		return nil, err
+// serveEnvoy returns what answers one call. Everything that calls can share is made here.
+func (h *Handler) serveEnvoy() grpc.MethodHandler {
+	info := &grpc.UnaryServerInfo{Server: h, FullMethod: envoyMethod}
+	answer := func(ctx context.Context, r any) (any, error) { return h.shouldRateLimit(ctx, r.(*rateLimitRequest)) }
+	return func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+		r := new(rateLimitRequest)
+		if err := decode(r); err != nil {
+			return nil, err
+		}
+		return intercept(ctx, r, info, answer)
 	}
-	return intercept(ctx, r, &grpc.UnaryServerInfo{Server: s, FullMethod: envoyMethod}, func(ctx context.Context, r any) (any, error) {
-		return s.(rateLimitService).shouldRateLimit(ctx, r.(*rateLimitRequest))
-	})
 }
 
 // A recoverer ends a call that panics, and not the process.
@@ -95,77 +98,86 @@ func (r recoverer) intercept(ctx context.Context, request any, _ *grpc.UnaryServ
 	return handle(ctx, request)
 }
 
-// shouldRateLimit implements rateLimitService.
-func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (*rateLimitResponse, error) {
+// shouldRateLimit answers a call.
+func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (answer encoded, err error) {
 	began := time.Now()
-	count := func(result string) { h.requests.WithLabelValues("envoy", result).Inc() }
 	switch {
 	case !h.trustsCall(ctx):
-		count("untrusted")
+		h.countCall("untrusted")
 		return nil, status.Error(codes.PermissionDenied, "this peer may not ask; see listen.decide.trusted, token and client_ca")
 	case r.domain == "" || len(r.descriptors) == 0:
-		count("invalid")
+		h.countCall("invalid")
 		return nil, status.Error(codes.InvalidArgument, "a domain and at least one descriptor are needed")
 	}
 	q := &proxy.DescriptorQuestion{
 		Listener: proxy.EnvoyListener, Domain: r.domain, Method: "POST", Path: envoyMethod,
 		Deadline: began.Add(h.config.Within), Hold: h.config.WithinOutcome,
+		Descriptors: make([]proxy.AskedDescriptor, 0, len(r.descriptors)),
 	}
 	if due, ok := ctx.Deadline(); ok && due.Before(q.Deadline) {
 		q.Deadline = due
 	}
-	statuses := make([]descriptorStatus, len(r.descriptors))
-	var asked []int // the index of each descriptor that is asked about
-	for i, d := range r.descriptors {
-		statuses[i].code = codeOK
-		if d.negative || d.entries.Value(handleEntry) != "" {
-			h.outcomes.WithLabelValues(h.settleDescriptor(ctx, &r.descriptors[i])).Inc()
-			continue
+	for i := range r.descriptors {
+		if d := &r.descriptors[i]; d.reports() {
+			h.outcomes.WithLabelValues(h.settleDescriptor(ctx, d)).Inc()
+		} else {
+			q.Descriptors = append(q.Descriptors, proxy.AskedDescriptor{Descriptor: d.entries, Hits: costOf(d, r)})
 		}
-		q.Descriptors, q.Hits = append(q.Descriptors, d.entries), append(q.Hits, int64(max(1, min(costOf(d, r), maxHits))))
-		asked = append(asked, i)
 	}
-	answer := &rateLimitResponse{overall: codeOK, statuses: statuses}
-	if len(asked) == 0 {
-		return answer, nil
+	if len(q.Descriptors) == 0 {
+		return r.answer(&proxy.DescriptorAnswer{Answer: proxy.Answer{Allowed: true}}).marshal(), nil
 	}
 	h.proxy.DecideDescriptors(ctx, q, func(a *proxy.DescriptorAnswer) {
-		for i, s := range a.Statuses {
-			statuses[asked[i]] = newDescriptorStatus(s)
+		made := r.answer(a)
+		made.metadata = metadataOf(a)
+		if len(a.Pendings) > 0 {
+			made.upstream = append(made.upstream, respond.Field{Name: handleField, Value: h.signer.sign(a.Pendings, began.Add(h.config.WithinOutcome))})
 		}
-		answer.metadata = metadataOf(a)
-		answer.toClient = fieldsOf(a.Response.Fields)
-		if a.Allowed {
-			count("allowed")
-			answer.upstream = slices.Clone(a.Upstream)
-			if len(a.Pendings) > 0 {
-				answer.upstream = append(answer.upstream, respond.Field{Name: handleField, Value: h.signer.sign(a.Pendings, began.Add(h.config.WithinOutcome))})
-			}
-			return
-		}
-		count("refused")
-		answer.overall, answer.body = codeOverLimit, slices.Clone(a.Response.Body)
+		h.countCall(made.metadata.decision)
+		answer = made.marshal()
 	})
 	return answer, nil
+}
+
+// countCall counts a call.
+func (h *Handler) countCall(result string) { h.requests.WithLabelValues("envoy", result).Inc() }
+
+// reports reports whether d reports the outcome of a request, and does not ask about one.
+func (d *limitDescriptor) reports() bool { return d.negative || d.entries.Value(handleEntry) != "" }
+
+// answer returns the response that a, about those descriptors of r that ask, makes.
+func (r *rateLimitRequest) answer(a *proxy.DescriptorAnswer) *rateLimitResponse {
+	made := &rateLimitResponse{overall: codeOK, statuses: make([]descriptorStatus, len(r.descriptors)), toClient: a.Response.Fields}
+	next := 0
+	for i := range r.descriptors {
+		if made.statuses[i].code = codeOK; !r.descriptors[i].reports() && next < len(a.Statuses) {
+			made.statuses[i] = newDescriptorStatus(&a.Statuses[next])
+			next++
+		}
+	}
+	if a.Allowed {
+		made.upstream = a.Upstream
+	} else {
+		made.overall, made.body = codeOverLimit, a.Response.Body
+	}
+	return made
 }
 
 // maxHits bounds the cost of a call, so that sums do not overflow.
 const maxHits = 1 << 31
 
 // costOf returns the cost of a descriptor: its own, or that of the call.
-func costOf(d limitDescriptor, r *rateLimitRequest) uint64 {
-	if d.hits > 0 {
-		return d.hits
-	}
-	return r.hits
+func costOf(d *limitDescriptor, r *rateLimitRequest) int64 {
+	return int64(max(1, min(cmp.Or(d.hits, r.hits), maxHits)))
 }
 
 // trustsCall reports whether the peer of a call may ask; see trusts.
 func (h *Handler) trustsCall(ctx context.Context) bool {
 	c := &h.config
-	md, _ := metadata.FromIncomingContext(ctx)
-	if token := md.Get(tokenField); c.Token != "" && (len(token) != 1 || subtle.ConstantTimeCompare([]byte(token[0]), []byte(c.Token)) != 1) {
-		return false
+	if c.Token != "" {
+		if token := metadata.ValueFromIncomingContext(ctx, tokenField); len(token) != 1 || subtle.ConstantTimeCompare([]byte(token[0]), []byte(c.Token)) != 1 {
+			return false
+		}
 	}
 	var addr netip.Addr
 	if p, ok := peer.FromContext(ctx); ok {
@@ -192,7 +204,7 @@ func (h *Handler) settleDescriptor(ctx context.Context, d *limitDescriptor) stri
 	return resultOf(h.settle(ctx, r))
 }
 
-func newDescriptorStatus(s proxy.DescriptorStatus) descriptorStatus {
+func newDescriptorStatus(s *proxy.DescriptorStatus) descriptorStatus {
 	made := descriptorStatus{code: codeOK, name: s.Limit, rate: s.Rate, remaining: uint64(max(0, s.Remaining)), reset: s.Reset}
 	if s.Refused {
 		made.code = codeOverLimit
@@ -200,36 +212,18 @@ func newDescriptorStatus(s proxy.DescriptorStatus) descriptorStatus {
 	return made
 }
 
-// fieldsOf returns the fields of a response that Envoy adds to its own. Envoy sets the length.
-func fieldsOf(all []respond.Field) (fields []respond.Field) {
-	for _, f := range all {
-		if f.Name != "Content-Length" {
-			fields = append(fields, respond.Field{Name: f.Name, Value: fmt.Sprint(f.Value)})
-		}
-	}
-	return fields
-}
-
-// metadataOf returns what Envoy's access log and other filters can read: decision, limit, remaining
-// and shadow, of the descriptor with the fewest permits.
-func metadataOf(a *proxy.DescriptorAnswer) []byte {
-	decision := "allowed"
+// metadataOf returns the metadata of an answer.
+func metadataOf(a *proxy.DescriptorAnswer) dynamicMetadata {
+	m := dynamicMetadata{decision: "allowed"}
 	if !a.Allowed {
-		decision = "refused"
+		m.decision = "refused"
 	}
-	b := appendStructText(nil, "decision", decision)
-	var least *proxy.DescriptorStatus
 	for i := range a.Statuses {
 		s := &a.Statuses[i]
-		if s.Limit != "" && (least == nil || s.Remaining < least.Remaining) {
-			least = s
+		if s.Limit != "" && (m.limit == "" || s.Remaining < m.remaining) {
+			m.limit, m.remaining = s.Limit, s.Remaining
 		}
+		m.shadow = m.shadow || s.Shadow
 	}
-	if least != nil {
-		b = appendStructNumber(appendStructText(b, "limit", least.Limit), "remaining", float64(least.Remaining))
-	}
-	if slices.ContainsFunc(a.Statuses, func(s proxy.DescriptorStatus) bool { return s.Shadow }) {
-		b = appendStructTrue(b, "shadow")
-	}
-	return b
+	return m
 }

@@ -38,7 +38,16 @@ type rateLimitResponse struct {
 	toClient []respond.Field    // 3: response_headers_to_add
 	upstream []respond.Field    // 4: request_headers_to_add
 	body     []byte             // 5: raw_body
-	metadata []byte             // 6: a Struct, encoded
+	metadata dynamicMetadata    // 6: a Struct
+}
+
+// A dynamicMetadata is what Envoy's access log and other filters can read: the decision, and the limit with the
+// fewest permits.
+type dynamicMetadata struct {
+	decision  string // "" for none: the response is about no request
+	limit     string // "" for none
+	remaining int64
+	shadow    bool
 }
 
 // A code is a RateLimitResponse.Code.
@@ -58,6 +67,9 @@ type descriptorStatus struct {
 	reset     time.Duration // 4
 }
 
+// An encoded is a rateLimitResponse that is encoded: what it has is of a decision that has ended by the time it is sent.
+type encoded []byte
+
 // A codec encodes the messages of this file, and those of the health service.
 type codec struct{}
 
@@ -66,8 +78,8 @@ func (codec) Name() string { return "proto" }
 
 // Marshal implements encoding.Codec.
 func (codec) Marshal(v any) ([]byte, error) {
-	if m, ok := v.(*rateLimitResponse); ok {
-		return m.marshal(), nil
+	if b, ok := v.(encoded); ok {
+		return b, nil
 	}
 	return proto.Marshal(v.(proto.Message))
 }
@@ -128,40 +140,53 @@ func (d *limitDescriptor) unmarshal(data []byte) error {
 	})
 }
 
-func (r *rateLimitResponse) marshal() []byte {
-	b := protobuf.AppendNumber(nil, 1, uint64(r.overall))
+func (r *rateLimitResponse) marshal() encoded {
+	b := make([]byte, 0, 512+len(r.body))
+	b = protobuf.AppendNumber(b, 1, uint64(r.overall))
 	for i := range r.statuses {
-		b = protobuf.AppendMessage(b, 2, r.statuses[i].marshal())
+		begun, at := protobuf.Begin(b, 2)
+		b = protobuf.End(r.statuses[i].append(begun), at)
 	}
-	for _, f := range r.toClient {
-		b = protobuf.AppendMessage(b, 3, protobuf.AppendText(protobuf.AppendText(nil, 1, f.Name), 2, f.Value))
-	}
-	for _, f := range r.upstream {
-		b = protobuf.AppendMessage(b, 4, protobuf.AppendText(protobuf.AppendText(nil, 1, f.Name), 2, f.Value))
-	}
+	b = appendFields(b, 3, r.toClient)
+	b = appendFields(b, 4, r.upstream)
 	if len(r.body) > 0 {
 		b = protobuf.AppendMessage(b, 5, r.body)
 	}
-	if len(r.metadata) > 0 {
-		b = protobuf.AppendMessage(b, 6, r.metadata)
+	if r.metadata.decision != "" {
+		begun, at := protobuf.Begin(b, 6)
+		b = protobuf.End(r.metadata.append(begun), at)
 	}
 	return b
 }
 
-func (s *descriptorStatus) marshal() []byte {
-	b := protobuf.AppendNumber(nil, 1, uint64(s.code))
+// appendFields appends HeaderValues. Envoy sets the length.
+func appendFields(b []byte, field protowire.Number, all []respond.Field) []byte {
+	for _, f := range all {
+		if f.Name != "Content-Length" {
+			begun, at := protobuf.Begin(b, field)
+			b = protobuf.End(protobuf.AppendText(protobuf.AppendText(begun, 1, f.Name), 2, f.Value), at)
+		}
+	}
+	return b
+}
+
+// append appends the fields of s.
+func (s *descriptorStatus) append(b []byte) []byte {
+	b = protobuf.AppendNumber(b, 1, uint64(s.code))
 	if s.name == "" {
 		return b
 	}
-	limit := protobuf.AppendNumber(nil, 1, min(uint64(s.rate.Count), math.MaxUint32))
+	b, limit := protobuf.Begin(b, 2)
+	b = protobuf.AppendNumber(b, 1, min(uint64(s.rate.Count), math.MaxUint32))
 	unit, multiplier := unitOf(s.rate.Window)
-	limit = protobuf.AppendText(protobuf.AppendNumber(limit, 2, unit), 3, s.name)
+	b = protobuf.AppendText(protobuf.AppendNumber(b, 2, unit), 3, s.name)
 	if multiplier > 1 {
-		limit = protobuf.AppendMessage(limit, 4, protobuf.AppendNumber(nil, 1, multiplier))
+		begun, at := protobuf.Begin(b, 4)
+		b = protobuf.End(protobuf.AppendNumber(begun, 1, multiplier), at)
 	}
-	b = protobuf.AppendNumber(protobuf.AppendMessage(b, 2, limit), 3, min(s.remaining, math.MaxUint32))
-	reset := protobuf.AppendNumber(protobuf.AppendNumber(nil, 1, uint64(s.reset/time.Second)), 2, uint64(s.reset%time.Second))
-	return protobuf.AppendMessage(b, 4, reset)
+	b = protobuf.AppendNumber(protobuf.End(b, limit), 3, min(s.remaining, math.MaxUint32))
+	b, reset := protobuf.Begin(b, 4)
+	return protobuf.End(protobuf.AppendNumber(protobuf.AppendNumber(b, 1, uint64(s.reset/time.Second)), 2, uint64(s.reset%time.Second)), reset)
 }
 
 // unitOf returns a window as a unit of RateLimitResponse.RateLimit and its multiple; 0 if it is a
@@ -178,17 +203,31 @@ func unitOf(window time.Duration) (unit, multiplier uint64) {
 	return 0, 0
 }
 
-// The values of a Struct.
-
-func appendStructNumber(b []byte, name string, value float64) []byte {
-	return protobuf.AppendMessage(b, 1, protobuf.AppendMessage(protobuf.AppendText(nil, 1, name), 2, protowire.AppendFixed64(protowire.AppendTag(nil, 2, protowire.Fixed64Type), math.Float64bits(value))))
+// append appends the entries of d.
+func (d *dynamicMetadata) append(b []byte) []byte {
+	b = appendText(b, "decision", d.decision)
+	if d.limit != "" {
+		b = appendText(b, "limit", d.limit)
+		b = appendEntry(b, "remaining", func(b []byte) []byte {
+			return protowire.AppendFixed64(protowire.AppendTag(b, 2, protowire.Fixed64Type), math.Float64bits(float64(d.remaining)))
+		})
+	}
+	if d.shadow {
+		b = appendEntry(b, "shadow", func(b []byte) []byte { return protobuf.AppendNumber(b, 4, 1) })
+	}
+	return b
 }
 
-func appendStructText(b []byte, name, value string) []byte {
-	text := protowire.AppendString(protowire.AppendTag(nil, 3, protowire.BytesType), value)
-	return protobuf.AppendMessage(b, 1, protobuf.AppendMessage(protobuf.AppendText(nil, 1, name), 2, text))
+// appendText appends an entry of a Struct that is a text.
+func appendText(b []byte, name, value string) []byte {
+	return appendEntry(b, name, func(b []byte) []byte {
+		return protowire.AppendString(protowire.AppendTag(b, 3, protowire.BytesType), value)
+	})
 }
 
-func appendStructTrue(b []byte, name string) []byte {
-	return protobuf.AppendMessage(b, 1, protobuf.AppendMessage(protobuf.AppendText(nil, 1, name), 2, protobuf.AppendNumber(nil, 4, 1)))
+// appendEntry appends an entry of a Struct, whose value is what append appends.
+func appendEntry(b []byte, name string, value func([]byte) []byte) []byte {
+	b, entry := protobuf.Begin(b, 1)
+	b, at := protobuf.Begin(protobuf.AppendText(b, 1, name), 2)
+	return protobuf.End(protobuf.End(value(b), at), entry)
 }

@@ -67,3 +67,19 @@ func AppendText(b []byte, field protowire.Number, text string) []byte {
 func AppendMessage(b []byte, field protowire.Number, message []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), message)
 }
+
+// Begin begins a message in the one that has it as a field. What follows until End belongs to it.
+func Begin(b []byte, field protowire.Number) (begun []byte, at int) {
+	b = append(protowire.AppendTag(b, field, protowire.BytesType), 0) // the length of most messages is one byte
+	return b, len(b)
+}
+
+// End ends the message that began at at.
+func End(b []byte, at int) []byte {
+	n := len(b) - at
+	more := protowire.SizeVarint(uint64(n)) - 1
+	b = append(b, make([]byte, more)...)
+	copy(b[at+more:], b[at:at+n])
+	protowire.AppendVarint(b[:at-1], uint64(n))
+	return b
+}

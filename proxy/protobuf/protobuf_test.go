@@ -1,7 +1,9 @@
 package protobuf
 
 import (
+	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -51,5 +53,18 @@ func TestFields_OfNoMessage(t *testing.T) {
 	enough := errors.New("enough")
 	if err := EachField(b, func(Field) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("%v; want the error of the function", err)
+	}
+}
+
+// A message that is written in place is the same as one that is appended, whatever its length.
+func TestBegin_WritesWhatAppendMessageDoes(t *testing.T) {
+	for _, n := range []int{0, 1, 127, 128, 129, 16383, 16384, 100_000} {
+		within := AppendText(nil, 2, strings.Repeat("x", n))
+		b, outer := Begin(AppendNumber(nil, 1, 5), 3)
+		b, inner := Begin(b, 4)
+		b = End(End(append(b, within...), inner), outer)
+		if want := AppendMessage(AppendNumber(nil, 1, 5), 3, AppendMessage(nil, 4, within)); !bytes.Equal(b, want) {
+			t.Errorf("%d bytes: differs from AppendMessage", n)
+		}
 	}
 }

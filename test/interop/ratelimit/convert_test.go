@@ -149,7 +149,7 @@ func newWeir(t *testing.T, text string) (p *proxy.Proxy, yaml []byte) {
 func ask(t *testing.T, p *proxy.Proxy, d route.Descriptor) (a answer) {
 	q := &proxy.DescriptorQuestion{
 		Listener: "decide/envoy", Domain: domain, Method: "POST", Path: "/", Deadline: time.Now().Add(time.Minute),
-		Descriptors: []route.Descriptor{d}, Hits: []int64{1},
+		Descriptors: []proxy.AskedDescriptor{{Descriptor: d, Hits: 1}},
 	}
 	p.DecideDescriptors(t.Context(), q, func(got *proxy.DescriptorAnswer) {
 		s := got.Statuses[0]

@@ -9,10 +9,13 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/body"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
+	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
 // A Question is a request that another proxy, the peer, has received, and about which it asks before it
@@ -46,6 +49,45 @@ type Answer struct {
 	// Pending is what Settle needs to act on the outcome of the request, nil if no rule of the route
 	// depends on it. It is not secret and not protected: a caller that hands it out adds a MAC and an expiry.
 	Pending []byte
+}
+
+// EnvoyListener is the Listener of calls of Envoy's rate limit service.
+const EnvoyListener = "decide/envoy"
+
+// A DescriptorQuestion is a call of Envoy's rate limit service: descriptors of one request, that are
+// all allowed together, or none. The caller has made sure that the peer may ask.
+type DescriptorQuestion struct {
+	Listener, Domain string
+	Method, Path     string // of the call, for records
+	Deadline         time.Time
+	Hold             time.Duration // as in Question
+	Descriptors      []AskedDescriptor
+}
+
+// An AskedDescriptor is a descriptor and its cost. A cost of 0 asks whether a request that costs 1 would be
+// allowed: nothing is taken, and only a refusal is recorded.
+type AskedDescriptor struct {
+	routing.Descriptor
+	Hits int64
+}
+
+// A DescriptorAnswer is the decision about a DescriptorQuestion. It is valid until the function that
+// receives it returns.
+type DescriptorAnswer struct {
+	Answer                      // Pending is nil
+	Statuses []DescriptorStatus // by descriptor
+	Pendings [][]byte           // of the descriptors, as Answer.Pending; those without one are left out
+}
+
+// A DescriptorStatus is the decision about one descriptor. The zero value is that of one that
+// no route matches.
+type DescriptorStatus struct {
+	Refused   bool
+	Shadow    bool          // a limit in shadow mode would have refused
+	Limit     string        // the name of the limit with the fewest permits left; "" if there is none that clients may see
+	Rate      limiter.Rate  // its rate
+	Remaining int64         // its permits
+	Reset     time.Duration // until it has permits, or more of them
 }
 
 // Decide decides about a request that a peer has received, by the stages that serve requests, and calls
@@ -102,6 +144,47 @@ func (x *exchange) upstreamFields() (fields []respond.Field) {
 		}
 	}
 	return fields
+}
+
+// status returns the decision about a descriptor.
+func (x *exchange) status() DescriptorStatus {
+	s := DescriptorStatus{Shadow: len(x.shadowRefusals)+len(x.shadowErrors) > 0}
+	for i, o := range x.decision.Outcomes {
+		w := x.claims.windows[i]
+		if !w.of.Expose || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
+			continue
+		}
+		s.Limit, s.Rate, s.Remaining, s.Reset = w.of.Name, w.Rate, o.Remaining, o.Wait
+		if !o.Allowed {
+			break
+		}
+	}
+	return s
+}
+
+// check decides about x, a descriptor that takes nothing. While the store is unreachable, limits that do not deny allow it.
+func (a *admitter) check(ctx context.Context, x *exchange) error {
+	if len(x.claims.claims) == 0 {
+		return nil
+	}
+	ctx, cancel := a.withTimeoutForAll(ctx, &x.admission)
+	defer cancel()
+	if x.err = a.store.Peek(ctx, x.claims.claims, &x.decision); x.err != nil {
+		x.decision.Outcomes = x.decision.Outcomes[:0]
+		if x.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
+			x.fallback = string(config.Deny)
+			return errUndecided
+		}
+		return nil
+	}
+	if x.decided = true; x.bothSecrets {
+		x.mergePrevious()
+	}
+	if !x.decision.Allowed {
+		x.shortenRetry()
+		return errRefused
+	}
+	return nil
 }
 
 // endDecision records x, whose permits stay taken.

@@ -1,54 +1,16 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
-
-// EnvoyListener is the Listener of calls of Envoy's rate limit service.
-const EnvoyListener = "decide/envoy"
-
-// A DescriptorQuestion is a call of Envoy's rate limit service: descriptors of one request, that are
-// all allowed together, or none. The caller has made sure that the peer may ask.
-type DescriptorQuestion struct {
-	Listener, Domain string
-	Method, Path     string // of the call, for records
-	Deadline         time.Time
-	Hold             time.Duration // as in Question
-	Descriptors      []AskedDescriptor
-}
-
-// An AskedDescriptor is a descriptor and its cost, at least 1.
-type AskedDescriptor struct {
-	routing.Descriptor
-	Hits int64
-}
-
-// A DescriptorAnswer is the decision about a DescriptorQuestion. It is valid until the function that
-// receives it returns.
-type DescriptorAnswer struct {
-	Answer                      // Pending is nil
-	Statuses []DescriptorStatus // by descriptor
-	Pendings [][]byte           // of the descriptors, as Answer.Pending; those without one are left out
-}
-
-// A DescriptorStatus is the decision about one descriptor. The zero value is that of one that
-// no route matches.
-type DescriptorStatus struct {
-	Refused   bool
-	Shadow    bool          // a limit in shadow mode would have refused
-	Limit     string        // the name of the limit with the fewest permits left; "" if there is none that clients may see
-	Rate      limiter.Rate  // its rate
-	Remaining int64         // its permits
-	Reset     time.Duration // until it has permits, or more of them
-}
 
 // A call is the state of deciding about several descriptors. Each that a route matches has an
 // exchange of its own, which is recorded as a request is.
@@ -67,6 +29,9 @@ func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, an
 	own := p.shared.stripes.Own()
 	g := p.acquire(own)
 	err := c.resolve(ctx, g)
+	if err == nil {
+		err = c.check(ctx)
+	}
 	if err == nil && c.all != nil {
 		err = p.admitter.admit(ctx, &c.all.admission)
 		c.share()
@@ -95,7 +60,7 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 			err = c.proxy.resolveClaims(ctx, g, x)
 		}
 		if err == nil {
-			err = x.charge(d.Hits)
+			err = x.charge(max(1, d.Hits))
 		}
 		if err != nil {
 			c.failed = x
@@ -104,9 +69,29 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 		if r.trusts {
 			c.dropTrusted(ctx, x)
 		}
-		c.add(g, x)
+		if !c.isCheck(i) {
+			c.add(g, x)
+		}
 	}
 	return nil
+}
+
+// isCheck reports whether descriptor i takes nothing.
+func (c *call) isCheck(i int) bool { return c.question.Descriptors[i].Hits == 0 }
+
+// check decides about the descriptors that take nothing.
+func (c *call) check(ctx context.Context) (err error) {
+	for i, x := range c.exchanges {
+		if x == nil || !c.isCheck(i) {
+			continue
+		}
+		if failed := c.proxy.admitter.check(ctx, x); failed != nil {
+			if err = cmp.Or(err, failed); !x.decided {
+				c.failed = x
+			}
+		}
+	}
+	return err
 }
 
 // dropTrusted drops the claims of x on limits that trust its subject: the call as a whole has none.
@@ -184,8 +169,8 @@ func (c *call) logKey(k limiter.Key) (hash, masked string) {
 // share gives each exchange its part of the decision.
 func (c *call) share() {
 	all := &c.all.admission
-	for _, x := range c.exchanges {
-		if x == nil {
+	for i, x := range c.exchanges {
+		if x == nil || c.isCheck(i) {
 			continue
 		}
 		x.decided, x.fallback, x.err = all.decided, all.fallback, all.err
@@ -213,8 +198,8 @@ func (c *call) share() {
 			}
 		}
 	}
-	for _, x := range c.exchanges { // this ends the use of all's claims
-		if x != nil {
+	for i, x := range c.exchanges { // this ends the use of all's claims
+		if x != nil && !c.isCheck(i) {
 			x.takeOf(all)
 		}
 	}
@@ -273,7 +258,7 @@ func (c *call) answer(g *generation, a *DescriptorAnswer, err error) {
 		if a.Allowed {
 			x.outcome.known = true
 			a.Upstream = append(a.Upstream, x.upstreamFields()...)
-			if pending := x.pending(c.proxy.shared.pseudonym); pending != nil {
+			if pending := x.pending(c.proxy.shared.pseudonym); pending != nil && !c.isCheck(i) {
 				a.Pendings = append(a.Pendings, pending)
 			}
 		}
@@ -287,36 +272,22 @@ func (c *call) answer(g *generation, a *DescriptorAnswer, err error) {
 		a.Response = g.refuse(speaker, err)
 	default:
 		a.Response = speaker.allowedResponse()
-		c.proxy.admitter.hold(&c.all.admission, c.question.Hold)
+		if c.all != nil {
+			c.proxy.admitter.hold(&c.all.admission, c.question.Hold)
+		}
 	}
 	if speaker != nil {
 		a.RequestID = speaker.id
 	}
 }
 
-// status returns the decision about a descriptor.
-func (x *exchange) status() DescriptorStatus {
-	s := DescriptorStatus{Shadow: len(x.shadowRefusals)+len(x.shadowErrors) > 0}
-	for i, o := range x.decision.Outcomes {
-		w := x.claims.windows[i]
-		if !w.of.Expose || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
-			continue
-		}
-		s.Limit, s.Rate, s.Remaining, s.Reset = w.of.Name, w.Rate, o.Remaining, o.Wait
-		if !o.Allowed {
-			break
-		}
-	}
-	return s
-}
-
-// end records the descriptors: all of an allowed call, and of a refused one those that are refused.
+// end records the descriptors: all of an allowed call that take something, and of a refused one those that are refused.
 func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
-	for _, x := range c.exchanges {
+	for i, x := range c.exchanges {
 		if x == nil {
 			continue
 		}
-		if !a.Allowed && x != c.failed && !x.isRefused() {
+		if (!a.Allowed || c.isCheck(i)) && x != c.failed && !x.isRefused() {
 			c.drop(x)
 			continue
 		}

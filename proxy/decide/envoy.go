@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"cmp"
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
@@ -166,9 +165,12 @@ func (r *rateLimitRequest) answer(a *proxy.DescriptorAnswer) *rateLimitResponse 
 // maxHits bounds the cost of a call, so that sums do not overflow.
 const maxHits = 1 << 31
 
-// costOf returns the cost of a descriptor: its own, or that of the call.
+// costOf returns the cost of a descriptor: its own, which may be 0, or that of the call, where 0 means 1.
 func costOf(d *limitDescriptor, r *rateLimitRequest) int64 {
-	return int64(max(1, min(cmp.Or(d.hits, r.hits), maxHits)))
+	if d.hasHits {
+		return int64(min(d.hits, maxHits))
+	}
+	return int64(max(1, min(r.hits, maxHits)))
 }
 
 // trustsCall reports whether the peer of a call may ask; see trusts.

@@ -155,8 +155,33 @@ func TestEnvoy_HitsAreTheCost(t *testing.T) {
 	if s := e.wants(codeOK, hits(3, descriptor("user=bob"))); s.statuses[0].left != 0 {
 		t.Errorf("%d left, want 0", s.statuses[0].left)
 	}
-	if s := e.wants(codeOK, hits(0, descriptor("user=eve"))); s.statuses[0].left != 2 {
-		t.Errorf("%d left after hits of 0, want 2", s.statuses[0].left)
+}
+
+// Hits of 0 ask whether one would be allowed, as often as one likes.
+func TestEnvoy_HitsOfZeroTakeNothing(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	check, sms := hits(0, descriptor("user=ann")), descriptor("generic_key=sms", "phone=+8613800138000")
+	for range 5 {
+		if s := e.wants(codeOK, check); s.statuses[0].left != 3 || s.statuses[0].limit != "user 3/3" || s.upstream[handleField] != "" {
+			t.Errorf("answer %+v, want 3 left", s)
+		}
+		if s := e.wants(codeOK, hits(0, sms)); s.statuses[0].left != 2 || s.upstream["X-Phone"] == "" || s.upstream[handleField] != "" {
+			t.Errorf("answer %+v, want 2 left, the number for the upstream, and no handle", s)
+		}
+	}
+	e.wants(codeOK, hits(3, descriptor("user=ann")))
+	for range 2 {
+		s := e.wants(codeOverLimit, sms, check)
+		if s.statuses[0].code != codeOK || s.statuses[1].code != codeOverLimit || s.toClient["Retry-After"] == "" {
+			t.Errorf("answer %+v, want the second refused", s)
+		}
+	}
+	if s := e.wants(codeOK, sms, hits(0, descriptor("user=bob"))); s.statuses[0].left != 1 || s.upstream[handleField] == "" {
+		t.Errorf("answer %+v, want 1 left of 2: a refused check takes nothing of others", s)
+	}
+	e.wants(codeOK, sms)
+	if s := e.wants(codeOverLimit, sms, hits(0, descriptor("user=bob"))); s.statuses[0].code != codeOverLimit || s.statuses[1].code != codeOK {
+		t.Errorf("statuses %+v, want the first refused", s.statuses)
 	}
 }
 

@@ -26,8 +26,8 @@ type rateLimitRequest struct {
 // A limitDescriptor is a RateLimitDescriptor.
 type limitDescriptor struct {
 	entries  route.Descriptor // 1
-	hits     uint64           // 3: a UInt64Value; 0 if it is not there
-	override bool             // 2: it has a limit of its own
+	hits     uint64           // 3: a UInt64Value
+	hasHits  bool             // it is there
 	negative bool             // 4
 }
 
@@ -126,9 +126,8 @@ func (d *limitDescriptor) unmarshal(data []byte) error {
 			})
 			d.entries = append(d.entries, e)
 			return err
-		case 2:
-			d.override = true
 		case 3:
+			d.hasHits = true
 			return protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
 				d.hits = f.Varint
 				return nil

@@ -235,7 +235,9 @@ type Store interface {
 
 	// Refund returns the permits that the decision with the permit p took for these
 	// claims. It is idempotent: however often it is called, each permit is returned once,
-	// and permits that have expired are not returned again.
+	// and permits that have expired are not returned again. A claim that costs less than
+	// what was taken returns that much, and the others are not returned any more; of a
+	// limiter that is shared with Redisson it returns nothing.
 	Refund(ctx context.Context, claims []Claim, p Permit) error
 
 	// Peek fills d with the decision that Take would make, without changing anything.

@@ -103,8 +103,11 @@ func (l *permitLog) refund(now int64, p Permit, c *Claim) int64 {
 		if e.id != p.ID || e.kind == merged {
 			continue
 		}
-		n := int64(e.n)
-		l.taken -= n
+		n := min(c.Cost, int64(e.n))
+		if l.taken -= n; n < int64(e.n) {
+			l.refundPart(i, n, c.Limit)
+			return n
+		}
 		if count > fullLog {
 			e.n, e.kind = 0, mark
 		} else {
@@ -117,6 +120,20 @@ func (l *permitLog) refund(now int64, p Permit, c *Claim) int64 {
 		return 0
 	}
 	return l.refundMerged(at, length, p.ID, c.Cost)
+}
+
+// refundPart removes n permits from entry i. What is left of it is not returned by its ID any more.
+func (l *permitLog) refundPart(i int, n int64, of *Limit) {
+	e := &l.entries[i]
+	e.n, e.kind = e.n-uint32(n), merged
+	if of.Rate.Count <= fullLog {
+		l.floor = max(l.floor, e.at)
+		return
+	}
+	l.insert(entry{at: e.at, kind: mark, id: e.id})
+	if len(l.entries) >= fullLog {
+		l.merge(windowMillis(of))
+	}
 }
 
 // grant removes n permits from the newest entries.

@@ -91,3 +91,42 @@ func refundMerged(t *testing.T, s *suite) {
 	s.Advance(200 * time.Second)
 	s.left(c, count)
 }
+
+// refundPart: a claim that costs less than what was taken returns that much, once.
+func refundPart(t *testing.T, s *suite) {
+	for _, count := range s.sizes(20, 100, 500) {
+		l, k := limit("part", count, 10*time.Second), s.key()
+		c := func(cost int64) []limiter.Claim { return oneClaim(l, k, cost) }
+		before := s.allowed(c(3), 1)
+		s.Advance(time.Second)
+		p := s.allowed(c(10), 1).Permit
+		for range 3 {
+			s.refund(t, c(4), p)
+			s.left(c(1), count-3-6)
+		}
+		s.refund(t, c(6), p)
+		s.refund(t, c(10), p)
+		s.left(c(1), count-3-6)
+		s.refund(t, c(3), before.Permit)
+		s.left(c(1), count-6)
+		s.allowed(c(1), int(count)-6)
+		s.denied(c(1), 10*time.Second)
+		s.Advance(10 * time.Second)
+		s.left(c(1), count)
+		s.refund(t, c(2), p) // expired
+		s.left(c(1), count)
+	}
+}
+
+// refundPartOfCounter: the same, where only a number is counted.
+func refundPartOfCounter(_ *testing.T, s *suite) {
+	for _, a := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA} {
+		l, k := limit("part", 100, 100*time.Second), s.key()
+		l.Algorithm = a
+		p := s.allowed(oneClaim(l, k, 10), 1).Permit
+		for _, cost := range []int64{4, 4, 6, 10} {
+			s.refund(s.t, oneClaim(l, k, cost), p)
+			s.left(oneClaim(l, k, 1), 94)
+		}
+	}
+}

@@ -64,6 +64,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"RateChanges", rateChanges},
 		{"RefundOnce", refundOnce},
 		{"RefundAfterReturn", refundAfterReturn},
+		{"RefundPart", refundPart},
 		{"RefundMerged", refundMerged},
 		{"ClockSetBack", clockSetBack},
 		{"Schedules", schedules},
@@ -72,6 +73,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Inspect", inspect},
 	}
 	for _, test := range append(logs, []suiteTest{
+		{"RefundPartOfCounter", refundPartOfCounter},
 		{"Random", randomSchedules},
 		{"Mixed", mixed},
 		{"ClockSteps", clockSteps},

@@ -72,13 +72,26 @@ local function merge(w) put_entries(merge_entries(w, list_entries())) end
 --@ change
 local function put_few(w, all) put_entries(#all > FULL and merge_entries(w, all) or all) end
 
--- refund gives back what id took. Of what was merged it is in the first merged entry that is
+-- refund_part gives back n permits of e. What is left of it is not given back by its ID any more.
+local function refund_part(w, all, e, n)
+  if rate <= FULL then
+    w.floor = math.max(w.floor, e.at)
+  else
+    insert_entry(all, { at = e.at, n = 0, id = e.id })
+  end
+  e.n, e.id = e.n - n, false
+  put_few(w, all)
+  return n
+end
+
+-- refund gives back n of what id took. Of what was merged it is in the first merged entry that is
 -- not older; then a mark remains.
 local function refund(w, id, n, at)
   local all, merged = list_entries(), at > NOW - length and at > w.floor
   for i = #all, 1, -1 do
     local e = all[i]
     if e.id == id then
+      if n < e.n then return refund_part(w, all, e, n) end
       n, e.n = e.n, 0
       if n > 0 and rate <= FULL then
         w.floor = math.max(w.floor, e.at)

@@ -11,15 +11,34 @@ end
 -- An id that is still by itself is exactly what was taken. Where entries are
 -- merged each refund leaves a mark; elsewhere one floor for all will do. The new
 -- member comes first: an empty set would lose its time to live.
-local function refund_single(w, id, cost, at)
+local function mark_refund(w, id, at)
   if w.l.rate > FULL then
     call('ZADD', w.log, at, single(id, 0))
   else
     call('ZADD', w.log, 'GT', at, FLOOR)
   end
+end
+
+local function refund_single(w, id, cost, at)
+  mark_refund(w, id, at)
   call('ZREM', w.log, single(id, cost))
   credit(w, cost)
   return cost
+end
+
+-- What took more keeps the rest under another id, by which nobody gives it back.
+local function refund_part(w, id, cost, at)
+  if at <= NOW - w.l.length then return end
+  for _, member in ipairs(call('ZRANGEBYSCORE', w.log, int(at), int(at))) do
+    local had = permits_of(member)
+    if sub(member, 2, -5) == id and had > cost then
+      mark_refund(w, id, int(at))
+      call('ZADD', w.log, int(at), single(char(255 - byte(id)) .. sub(id, 2), had - cost))
+      call('ZREM', w.log, member)
+      credit(w, cost)
+      return cost
+    end
+  end
 end
 
 -- What was merged lies in the first merged entry that is not older. Marks and the
@@ -54,7 +73,7 @@ function functions.refund(w, id, cost, at)
   end
   if score then return tonumber(score) > NOW - w.l.length and refund_single(w, id, cost, score) or 0 end
   if call('ZSCORE', w.log, single(id, 0)) then return 0 end
-  return refund_merged(w, id, cost, at)
+  return refund_part(w, id, cost, at) or refund_merged(w, id, cost, at)
 end
 
 -- renew makes what id took as young as now; 0 if it has come back.

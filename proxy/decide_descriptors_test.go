@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -254,4 +255,82 @@ routes:
 			}
 		}
 	})
+}
+
+// asksHits asks about one descriptor that costs hits, and wants this status.
+func (p *testProxy) asksHits(status int, hits int64, name, value string) (got DescriptorAnswer) {
+	p.Helper()
+	q := &DescriptorQuestion{
+		Domain: "edge", Deadline: time.Now().Add(time.Minute), Hold: time.Minute,
+		Descriptors: []AskedDescriptor{{routing.Descriptor{{Key: name, Value: value}}, hits}},
+	}
+	p.DecideDescriptors(p.Context(), q, func(a *DescriptorAnswer) { got = *a })
+	if got.Response.Status != status {
+		p.Errorf("%d hits of %s=%s: %d; want %d", hits, name, value, got.Response.Status, status)
+	}
+	return got
+}
+
+// A report of what a request has cost corrects limits that count requests. Concurrent permits are released, and others keep
+// what they count.
+func TestDecideDescriptors_SettledByTheCost(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		p := newProxy(t, `
+defaults: {on_store_failure: deny}
+routes:
+  - {name: log, match: {domain: edge, descriptor: {log: "*"}}, refund_on: {status: [5xx]}, limits: [{key: "descriptor:log", rates: [20/1h, 100/1d]}]}
+  - {name: many, match: {domain: edge, descriptor: {many: "*"}}, refund_on: {status: [5xx]}, limits: [{key: "descriptor:many", rate: 900/1h, algorithm: sliding_log}]}
+  - {name: counter, match: {domain: edge, descriptor: {counter: "*"}}, refund_on: {status: [5xx]}, limits: [{key: "descriptor:counter", rate: 30/1h, algorithm: fixed_window}]}
+  - {name: running, match: {domain: edge, descriptor: {running: "*"}}, limits: [{key: "descriptor:running", concurrent: 15}]}
+  - {name: kinds, match: {domain: edge, descriptor: {kinds: "*"}}, refund_on: {status: [5xx]}, limits: [{key: global, distinct: "descriptor:kinds", rate: 99/1h}]}
+`, use)
+		for i, test := range []struct {
+			report OutcomeReport
+			left   map[string]int64 // after a request that took 10, or one value
+		}{
+			{OutcomeReport{Cost: 4}, map[string]int64{"log": 16, "many": 896, "counter": 26, "running": 15, "kinds": 98}},
+			{OutcomeReport{Cost: 13}, map[string]int64{"log": 7, "many": 887, "counter": 17, "running": 15, "kinds": 97}},
+			{OutcomeReport{Cost: 90}, map[string]int64{"log": 0, "many": 810, "counter": 0, "running": 15, "kinds": 96}},
+			{OutcomeReport{Less: 3}, map[string]int64{"log": 13, "many": 893, "counter": 23, "running": 15, "kinds": 96}},
+			{OutcomeReport{Less: 11}, map[string]int64{"log": 20, "many": 900, "counter": 30, "running": 15, "kinds": 96}},
+		} {
+			for name, left := range test.left {
+				value := fmt.Sprint(i)
+				test.report.Pending, test.report.Valid = p.asksHits(200, 10, name, value).Pendings[0], time.Minute
+				for _, want := range []error{nil, ErrSettled, ErrSettled} {
+					if err := p.Settle(t.Context(), test.report); !errors.Is(err, want) {
+						t.Errorf("%s %d: settled with %v, want %v", name, i, err, want)
+					}
+				}
+				status := 200
+				if left == 0 {
+					status = 429
+				}
+				if got := p.asksHits(status, 0, name, value).Statuses[0].Remaining; got != left {
+					t.Errorf("%s %d: %d left, want %d", name, i, got, left)
+				}
+			}
+		}
+	})
+}
+
+// A check while the store is unreachable refuses only where the store must be asked.
+func TestDecideDescriptors_ChecksWithoutTheStore(t *testing.T) {
+	for policy, status := range map[string]int{"allow": 200, "deny": 503, "local": 200} {
+		p := newProxy(t, "defaults: {on_store_failure: "+policy+"}\n"+describedYAML, func(o *Options) { o.Store = blindStore{limiter.NewMemory(limiter.MemoryOptions{})} })
+		got := p.asksHits(status, 0, "user", "ann")
+		if got.Statuses[0].Refused != (status == 503) || len(got.Pendings) != 0 {
+			t.Errorf("%s: %+v", policy, got)
+		}
+		if left := p.asksHits(200, 1, "user", "ann").Statuses[0].Remaining; left != 8 {
+			t.Errorf("%s: %d left of 9 after a check and a request, want 8", policy, left)
+		}
+	}
+}
+
+// A blindStore cannot be asked what it would decide.
+type blindStore struct{ limiter.AdminStore }
+
+func (blindStore) Peek(context.Context, []limiter.Claim, *limiter.Decision) error {
+	return limiter.ErrUnavailable
 }

@@ -28,6 +28,8 @@ type OutcomeReport struct {
 	Pending []byte        // of the Answer
 	Status  int           // the status of the response
 	Refund  bool          // the permits are refunded, whatever the status; it may be 0
+	Cost    int64         // what the request has cost after all, or 0; then the status may be 0
+	Less    int64         // how much less than Decide took for it, or 0; then the status may be 0
 	Valid   time.Duration // the time for which the caller accepts reports of a request; whole milliseconds
 }
 
@@ -36,7 +38,9 @@ type OutcomeReport struct {
 // for each Pending: the store remembers that for r.Valid. Other errors than ErrSettled and ErrNotPending
 // wrap limiter.ErrUnavailable; then r may be repeated.
 //
-// With r.Refund the request did not happen: all its permits are refunded, and nothing else is done.
+// With r.Refund the request did not happen: all its permits are refunded, and nothing else is done. With r.Cost or r.Less
+// each of its limits that counts requests gets back what is too much, or gives what is missing as far as it has it; of
+// what takes a price all is refunded with r.Less. Concurrent permits are released.
 func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 	x := p.exchanges.Get().(*exchange)
 	p.enter(x)
@@ -58,6 +62,9 @@ func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 	if !d.Allowed {
 		return ErrSettled
 	}
+	if r.Cost > 0 || r.Less > 0 {
+		return p.admitter.settleCost(ctx, &x.admission, &r, func() error { return store.Refund(context.WithoutCancel(ctx), first, d.Permit) })
+	}
 	x.outcome = forwardOutcome{known: true, refund: r.Refund, result: upstream.Result{Target: "peer", Status: r.Status}}
 	if !r.Refund {
 		x.settleHead(r.Status)
@@ -66,6 +73,64 @@ func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 	p.admitter.countSends(x.sends)
 	if x.err != nil { // what was refunded is not refunded again
 		return errors.Join(limiter.ErrUnavailable, x.err, store.Refund(context.WithoutCancel(ctx), first, d.Permit))
+	}
+	return nil
+}
+
+// settleCost makes the permits of q as many as r says. If a refund fails, mayRepeat allows r again; what was refunded is
+// not refunded again. What is missing is not taken twice.
+func (a *admitter) settleCost(ctx context.Context, q *admission, r *OutcomeReport, mayRepeat func() error) error {
+	var missing []limiter.Claim
+	var from []limiter.AdminStore
+	for i := range q.takenPermits {
+		t := &q.takenPermits[i]
+		q.settled.pending = q.settled.pending[:0]
+		for j, c := range t.claims.claims {
+			switch tooMuch := r.tooMuch(&c, t.claims.windows[j].of); {
+			case tooMuch > 0:
+				c.Cost = tooMuch
+				q.settled.pending = append(q.settled.pending, c)
+			case tooMuch < 0:
+				c.Cost = min(-tooMuch, c.Limit.Capacity())
+				missing, from = append(missing, c), append(from, t.store)
+			}
+		}
+		a.refund(ctx, q, t)
+	}
+	if q.err != nil {
+		return errors.Join(limiter.ErrUnavailable, q.err, mayRepeat())
+	}
+	for i := range missing {
+		q.fail(takeUpTo(ctx, from[i], missing[i:i+1]))
+	}
+	return q.err
+}
+
+// tooMuch returns how many permits of a claim are too many; below 0 some are missing.
+func (r *OutcomeReport) tooMuch(c *limiter.Claim, of *limit) int64 {
+	switch counts := of.Prices == nil && !c.Limit.Algorithm.HasValues() && !c.Limit.Algorithm.HasSteps(); {
+	case concurrent(c), r.Less > 0 && !counts:
+		return c.Cost
+	case r.Less > 0:
+		return min(r.Less, c.Cost)
+	case !counts:
+		return 0
+	}
+	return c.Cost - r.Cost
+}
+
+// takeUpTo takes what one claim costs, or as much of it as there is.
+func takeUpTo(ctx context.Context, from limiter.Store, one []limiter.Claim) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	var d limiter.Decision
+	for range 3 { // others take meanwhile
+		if err := from.Take(ctx, one, &d); err != nil || d.Allowed {
+			return err
+		}
+		if one[0].Cost = min(one[0].Cost, d.Outcomes[0].Remaining); one[0].Cost < 1 {
+			break
+		}
 	}
 	return nil
 }

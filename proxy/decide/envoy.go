@@ -118,7 +118,7 @@ func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (ans
 	}
 	for i := range r.descriptors {
 		if d := &r.descriptors[i]; d.reports() {
-			h.outcomes.WithLabelValues(h.settleDescriptor(ctx, d)).Inc()
+			h.outcomes.WithLabelValues(h.settleDescriptor(ctx, d, r)).Inc()
 		} else {
 			q.Descriptors = append(q.Descriptors, proxy.AskedDescriptor{Descriptor: d.entries, Hits: costOf(d, r)})
 		}
@@ -191,19 +191,37 @@ func (h *Handler) trustsCall(ctx context.Context) bool {
 }
 
 // settleDescriptor acts on a descriptor that reports an outcome, and returns the result for the metrics.
-// Negative hits without a status refund what the handle is of, however many they are. Without a handle
-// nobody knows whose permits are meant, so nothing is refunded.
-func (h *Handler) settleDescriptor(ctx context.Context, d *limitDescriptor) string {
-	r := report{Handle: d.entries.Value(handleEntry)}
-	text, hasStatus := d.entries.Find(statusEntry)
-	if hasStatus {
-		r.Status, _ = strconv.Atoi(text)
-	}
-	r.refund = d.negative && !hasStatus
-	if r.Handle == "" || !r.refund && !isStatus(r.Status) {
+func (h *Handler) settleDescriptor(ctx context.Context, d *limitDescriptor, r *rateLimitRequest) string {
+	report, ok := d.report(r)
+	if !ok {
 		return "invalid"
 	}
-	return resultOf(h.settle(ctx, r))
+	return resultOf(h.settle(ctx, report))
+}
+
+// report returns what d reports; false if that is nothing. Without a status its hits are what the request has cost, and
+// negative ones what of it comes back; negative ones without a number are all. Without a handle nobody knows whose
+// permits are meant.
+func (d *limitDescriptor) report(of *rateLimitRequest) (r report, ok bool) {
+	r.Handle = d.entries.Value(handleEntry)
+	if text, has := d.entries.Find(statusEntry); has {
+		r.Status, _ = strconv.Atoi(text)
+		return r, r.Handle != "" && isStatus(r.Status)
+	}
+	hits, has := d.hits, d.hasHits
+	if !has {
+		hits, has = of.hits, of.hits > 0
+	}
+	n := int64(min(hits, maxHits))
+	switch {
+	case n == 0:
+		r.refund = d.negative || has
+	case d.negative:
+		r.less = n
+	default:
+		r.cost = n
+	}
+	return r, r.Handle != "" && (d.negative || has)
 }
 
 func newDescriptorStatus(s *proxy.DescriptorStatus) descriptorStatus {

@@ -37,6 +37,7 @@ routes:
   - {name: vip, match: {domain: edge, descriptor: {generic_key: sms, phone: "+49*"}}, limits: [{name: vip, key: phone, rate: 5/1h}]}
   - {name: user, match: {domain: edge, descriptor: {user: "*"}}, limits: [{name: user, key: user, rate: 3/1h}]}
   - {name: busy, match: {domain: edge, descriptor: {busy: "*"}}, limits: [{name: busy, key: global, rate: 50/1h}]}
+  - {name: tokens, match: {domain: edge, descriptor: {tokens: "*"}}, refund_on: {status: [5xx]}, limits: [{name: tokens, key: "descriptor:tokens", rate: 1000/1h}]}
   - {name: tried, match: {domain: edge, descriptor: {tried: "*"}}, mode: shadow, limits: [{name: tried, key: "descriptor:tried", rate: 1/1h}]}
 `
 
@@ -246,6 +247,39 @@ func TestEnvoy_NegativeHitsWithoutAStatusRefund(t *testing.T) {
 		}
 	}
 	e.wants(codeOK, sms)
+}
+
+// A request that has cost something else than it took is settled by its handle: once, and never for more than it took.
+func TestEnvoy_HitsWithAHandleSettle(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	for _, test := range []struct {
+		name    string
+		outcome func(handle []byte) []byte
+		left    uint64 // of 1000 after a request that took 100
+	}{
+		{"less", func(h []byte) []byte { return hits(40, h) }, 960},
+		{"nothing", func(h []byte) []byte { return hits(0, h) }, 1000},
+		{"the same", func(h []byte) []byte { return hits(100, h) }, 900},
+		{"more", func(h []byte) []byte { return hits(250, h) }, 750},
+		{"more than there is", func(h []byte) []byte { return hits(1<<40, h) }, 0},
+		{"some back", func(h []byte) []byte { return hits(30, negative(h)) }, 930},
+		{"more back than was taken", func(h []byte) []byte { return hits(500, negative(h)) }, 1000},
+		{"all back", negative, 1000},
+		{"no number", func(h []byte) []byte { return h }, 900},
+	} {
+		e.wants(codeOK, hits(1, descriptor("tokens=others")))
+		asked := descriptor("tokens=" + test.name)
+		outcome := test.outcome(descriptor("weir_handle=" + e.wants(codeOK, hits(100, asked)).upstream[handleField]))
+		for range 3 {
+			e.wants(codeOK, outcome)
+			if s, _ := e.call(t.Context(), hits(0, asked)); s.statuses[0].left != test.left {
+				t.Errorf("%s: %d left, want %d", test.name, s.statuses[0].left, test.left)
+			}
+		}
+	}
+	if n := testutil.ToFloat64(e.outcomes.WithLabelValues("settled")); n != 8 {
+		t.Errorf("%v outcomes settled, want 8", n)
+	}
 }
 
 func TestEnvoy_OnlyTrustedPeersAsk(t *testing.T) {

@@ -23,6 +23,8 @@ type report struct {
 	Handle string `json:"handle"`
 	Status int    `json:"status"`
 	refund bool   // the permits are refunded, whatever the status
+	cost   int64  // what the request has cost after all, or 0
+	less   int64  // how much less than what was taken, or 0
 }
 
 // errReport reports that a report cannot be read.
@@ -72,7 +74,7 @@ func (h *Handler) settle(ctx context.Context, r report) error {
 	var failed, repeated error
 	settled := false
 	for _, pending := range pendings {
-		err := h.proxy.Settle(ctx, proxy.OutcomeReport{Pending: pending, Status: r.Status, Refund: r.refund, Valid: h.config.WithinOutcome})
+		err := h.proxy.Settle(ctx, proxy.OutcomeReport{Pending: pending, Status: r.Status, Refund: r.refund, Cost: r.cost, Less: r.less, Valid: h.config.WithinOutcome})
 		switch {
 		case err == nil:
 			settled = true

@@ -118,9 +118,12 @@ func refundPart(t *testing.T, s *suite) {
 	}
 }
 
-// refundPartOfCounter: the same, where only a number is counted.
-func refundPartOfCounter(_ *testing.T, s *suite) {
-	for _, a := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA} {
+// refundPartOfEach: whatever counts requests returns a part once.
+func refundPartOfEach(_ *testing.T, s *suite) {
+	for _, a := range rated() {
+		if a.HasLeases() {
+			continue
+		}
 		l, k := limit("part", 100, 100*time.Second), s.key()
 		l.Algorithm = a
 		p := s.allowed(oneClaim(l, k, 10), 1).Permit

@@ -73,7 +73,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Inspect", inspect},
 	}
 	for _, test := range append(logs, []suiteTest{
-		{"RefundPartOfCounter", refundPartOfCounter},
+		{"RefundPartOfEach", refundPartOfEach},
 		{"Random", randomSchedules},
 		{"Mixed", mixed},
 		{"ClockSteps", clockSteps},

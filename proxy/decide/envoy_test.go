@@ -267,7 +267,6 @@ func TestEnvoy_HitsWithAHandleSettle(t *testing.T) {
 		{"all back", negative, 1000},
 		{"no number", func(h []byte) []byte { return h }, 900},
 	} {
-		e.wants(codeOK, hits(1, descriptor("tokens=others")))
 		asked := descriptor("tokens=" + test.name)
 		outcome := test.outcome(descriptor("weir_handle=" + e.wants(codeOK, hits(100, asked)).upstream[handleField]))
 		for range 3 {

@@ -26,14 +26,17 @@ local function refund_single(w, id, cost, at)
   return cost
 end
 
--- What took more keeps the rest under another id, by which nobody gives it back.
+-- What took more keeps the rest under another id, by which nobody gives it back. The parts of a
+-- decision on a cluster were taken within NEAR ms.
+local NEAR = 100
 local function refund_part(w, id, cost, at)
-  if at <= NOW - w.l.length then return end
-  for _, member in ipairs(call('ZRANGEBYSCORE', w.log, int(at), int(at))) do
+  local near = call('ZRANGEBYSCORE', w.log, int(at - NEAR), int(at + NEAR), 'WITHSCORES')
+  for i = 1, #near, 2 do
+    local member, score = near[i], near[i + 1]
     local had = permits_of(member)
-    if sub(member, 2, -5) == id and had > cost then
-      mark_refund(w, id, int(at))
-      call('ZADD', w.log, int(at), single(char(255 - byte(id)) .. sub(id, 2), had - cost))
+    if sub(member, 2, -5) == id and had > cost and tonumber(score) > NOW - w.l.length then
+      mark_refund(w, id, score)
+      call('ZADD', w.log, score, single(char(255 - byte(id)) .. sub(id, 2), had - cost))
       call('ZREM', w.log, member)
       credit(w, cost)
       return cost

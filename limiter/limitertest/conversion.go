@@ -204,11 +204,11 @@ func conversionLeftForGood(t *testing.T, s *suite) {
 // conversionRandom: whatever happens, no more is open at a grant than exact times allow, and what is refused
 // would be refused with times that are wrong by a bucket.
 func conversionRandom(t *testing.T, s *suite) {
-	seed := rand.Uint64()
+	seed := historySeed()
 	r := rand.New(rand.NewPCG(seed, 2))
 	granted, refused, recalled := 0, 0, 0
 	for round := range histories(min(150, 3+s.steps()/4)) {
-		m := &conversionModel{limit: converting(fmt.Sprint("random", round), 1+r.Int64N(12), time.Duration(1+r.IntN(200_000))*time.Millisecond, 1+r.IntN(100))}
+		m := &conversionModel{limit: converting(fmt.Sprint("random", round), 1+r.Int64N(12), s.MinWindow+time.Duration(1+r.IntN(200_000))*time.Millisecond, 1+r.IntN(100))}
 		if round%2 == 1 { // over days
 			m.limit = converting(m.limit.Name, 1+r.Int64N(4), time.Duration(1+r.IntN(47*60))*time.Minute, 1+r.IntN(50))
 			m.limit.Memory = time.Duration(2+r.IntN(5)) * 24 * time.Hour
@@ -249,6 +249,14 @@ func histories(usual int) int {
 		return n
 	}
 	return usual
+}
+
+// historySeed is the seed of random histories: WEIR_SEED, to repeat what failed, or any.
+func historySeed() uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("WEIR_SEED"), 10, 64); err == nil {
+		return n
+	}
+	return rand.Uint64()
 }
 
 // conversionStep takes, refunds or returns something, in the store and the model.

@@ -39,6 +39,9 @@ type Subject struct {
 	// Disturb, if it is not nil, is called now and then during random histories of conversions. It makes something
 	// fail, waits until the store decides again, and reports whether the store has forgotten everything.
 	Disturb func() (forgotten bool)
+	// MinWindow is the minimum window of random histories of conversions, for a store that forgets by a real clock
+	// what a test whose clock stands still meanwhile remembers: it must be longer than the test may be interrupted.
+	MinWindow time.Duration
 	// PerKeyTime is true if the keys of a decision are evaluated at different times, as
 	// in a cluster. Then its time is not exact for each claim.
 	PerKeyTime bool

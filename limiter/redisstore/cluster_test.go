@@ -294,6 +294,6 @@ func TestStore_ConversionOnACluster(t *testing.T) {
 			client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{},
 		}
 		t.Cleanup(func() { store.Close() })
-		return limitertest.Subject{Store: store, Advance: store.advance, Steps: 16, PerKeyTime: true}
+		return limitertest.Subject{Store: store, Advance: store.advance, Steps: 16, MinWindow: patient, PerKeyTime: true}
 	})
 }

@@ -121,7 +121,7 @@ func TestStore_ConversionOnRedis(t *testing.T) {
 	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
 		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
 		return limitertest.Subject{
-			Store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient}), Steps: 40,
+			Store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient}), Steps: 40, MinWindow: patient,
 			Advance: func(d time.Duration) {
 				if err := client.IncrBy(t.Context(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
 					t.Errorf("advance: %v", err)
@@ -157,7 +157,7 @@ func TestStore_ConversionWhileRedisIsKilled(t *testing.T) {
 			store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
 			limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
 				return limitertest.Subject{
-					Store: store, Steps: 4,
+					Store: store, Steps: 4, MinWindow: patient,
 					Advance: func(d time.Duration) {
 						if err := client.IncrBy(t.Context(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
 							t.Errorf("advance: %v", err)

@@ -59,7 +59,8 @@ func BenchmarkDecision(b *testing.B) {
 		b.Run(fmt.Sprintf("ratelimit/descriptors-%d", descriptors), func(b *testing.B) {
 			redis, port := redistest.Start(b), redistest.FreePort(b)
 			c := exec.Command(theirs)
-			c.Env = append(os.Environ(), "USE_STATSD=false", "LOG_LEVEL=error", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Addr,
+			// Without Prometheus it would write each time that it measures to its log.
+			c.Env = append(os.Environ(), "USE_STATSD=false", "USE_PROMETHEUS=true", fmt.Sprintf("PROMETHEUS_ADDR=127.0.0.1:%d", redistest.FreePort(b)), "LOG_LEVEL=error", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Addr,
 				"RUNTIME_ROOT="+dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
 				fmt.Sprint("PORT=", redistest.FreePort(b)), fmt.Sprint("DEBUG_PORT=", redistest.FreePort(b)), fmt.Sprint("GRPC_PORT=", port))
 			measure(b, c, fmt.Sprintf("127.0.0.1:%d", port), descriptors)

@@ -39,7 +39,7 @@ func (m *Memo) Hash(secret string, parts []string) limiter.Key {
 		return m.Key
 	}
 	m.missed++
-	if m.missed%4 != 1 { // remembering is not free, and in vain if all keys differ
+	if m.missed%8 != 1 { // remembering is not free, and in vain if all keys differ
 		return Hash(secret, parts)
 	}
 	m.secret, m.parts, m.Key = secret, m.parts[:0], Hash(secret, parts)

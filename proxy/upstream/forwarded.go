@@ -41,13 +41,17 @@ func setPeer(w *forwardedFields, t *Request, to *fieldWriter) {
 	}
 }
 
-// setForwarded writes the other fields that describe the client and its request:
-// X-Forwarded-Host, Forwarded and X-Request-Id.
-func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
+// setHost writes X-Forwarded-Host.
+func setHost(w *forwardedFields, t *Request, to *fieldWriter) {
 	to.addAll(http1.XForwardedHost, w.host) // a trusted peer has seen the original request
 	if len(w.host) == 0 {
 		to.addString(http1.XForwardedHost, t.Host)
 	}
+}
+
+// setForwarded writes the other fields that describe the client and its request:
+// Forwarded and X-Request-Id.
+func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
 	to.addAll(http1.Forwarded, w.forwarded)
 	if t.Forwarded {
 		to.add(http1.Forwarded, appendElement(to.buf[:0], t.Peer.Addr().Unmap().WithZone(""), t))

@@ -27,10 +27,14 @@ type header interface {
 func (f *forwarding) writeHeader(to header) {
 	t := f.request
 	f.writer.to, f.writer.set = to, t.Set
-	if lines := f.peerLines(); lines != nil {
+	lines := f.peerLines()
+	if lines != nil {
 		to.AddBlock(lines.block)
 	} else {
 		setPeer(&f.trusted, t, &f.writer)
+	}
+	if lines == nil || lines.host == "" {
+		setHost(&f.trusted, t, &f.writer)
 	}
 	setForwarded(&f.trusted, t, &f.writer)
 	t.Fields.StripHopByHop()
@@ -114,7 +118,7 @@ func (p *Pool) via(t *Request) string {
 // peer.
 func isSpoofed(name string, t *Request) bool {
 	switch name {
-	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip": // see setPeer and setForwarded
+	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip": // see setPeer, setHost and setForwarded
 		return true
 	case "Http2-Settings", // belongs to an upgrade to h2c
 		"Proxy": // CGI servers turn it into the variable HTTP_PROXY ("httpoxy", CVE-2016-5385)

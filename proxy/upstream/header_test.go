@@ -197,6 +197,7 @@ func TestForwarded_Element(t *testing.T) {
 			asked.Peer = netip.MustParseAddrPort(c.peer)
 		}
 		h := http.Header{}
+		setHost(&forwardedFields{}, asked, &fieldWriter{to: mapHeader(h)})
 		setForwarded(&forwardedFields{}, asked, &fieldWriter{to: mapHeader(h)})
 		if got := h.Get("Forwarded"); got != c.want {
 			t.Errorf("peer %s: %s, want %s", c.peer, got, c.want)

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -21,20 +22,26 @@ func headOf(add func(h mapHeader)) http.Header {
 	return h
 }
 
-func TestPeerLines_EqualSetPeer(t *testing.T) {
+func TestPeerLines_EqualSetPeerAndSetHost(t *testing.T) {
 	for _, peer := range []string{"10.0.0.1", "255.255.255.255", "::ffff:10.0.0.1", "::1", "2001:db8::1", "fe80::1%eth0"} {
 		for _, scheme := range []string{"http", "https"} {
 			addr := netip.MustParseAddr(peer)
-			asked := &Request{Scheme: scheme, Client: addr.Unmap(), Peer: netip.AddrPortFrom(addr, 1)}
-			want := headOf(func(h mapHeader) { setPeer(&forwardedFields{}, asked, &fieldWriter{to: h}) })
-			got := headOf(func(h mapHeader) { h.AddBlock(newPeerLines(asked.Client, scheme).block) })
-			if !maps.EqualFunc(got, want, slices.Equal) || len(got) != 3 {
+			asked := &Request{Scheme: scheme, Host: "a.example:8080", Client: addr.Unmap(), Peer: netip.AddrPortFrom(addr, 1)}
+			want := headOf(func(h mapHeader) {
+				setPeer(&forwardedFields{}, asked, &fieldWriter{to: h})
+				setHost(&forwardedFields{}, asked, &fieldWriter{to: h})
+			})
+			got := headOf(func(h mapHeader) { h.AddBlock(new(peerLines).next(asked).block) })
+			if !maps.EqualFunc(got, want, slices.Equal) || len(got) != 4 {
 				t.Errorf("%s, %s: %v, want %v", peer, scheme, got, want)
 			}
 		}
 	}
-	if got := newPeerLines(netip.MustParseAddr("::1"), "a\nb"); got != nil {
-		t.Errorf("an invalid scheme: %+v", got)
+	for _, asked := range []*Request{{Scheme: "a\nb", Host: "a"}, {Scheme: "http", Host: "a\nb"}} {
+		asked.Client = netip.MustParseAddr("::1")
+		if got := new(peerLines).next(asked); got != nil {
+			t.Errorf("an invalid line: %+v", got)
+		}
 	}
 }
 
@@ -53,7 +60,17 @@ func TestPeerLines_FollowTheRequest(t *testing.T) {
 		func(r *Request) { r.Scheme = "" },
 		func(r *Request) { r.Client, r.Peer = netip.Addr{}, netip.AddrPort{} },
 		func(*Request) {},
+		func(r *Request) { r.Host = "b" },
+		func(r *Request) { r.Host = "b" },
+		func(r *Request) { r.Host = strings.Repeat("c", maxLinesHost) },
+		func(r *Request) { r.Host = strings.Repeat("d", maxLinesHost+1) },
 	}
+	for i := range 2 * maxLinesHosts { // more than are kept, each one twice
+		changes = append(changes, func(r *Request) { r.Host = fmt.Sprint("host-", i/2) })
+	}
+	changes = append(changes, func(r *Request) {
+		r.Host, r.Client, r.Peer = "e", netip.MustParseAddr("7.7.7.7"), netip.MustParseAddrPort("7.7.7.7:1")
+	})
 	var want []http.Header
 	url, heads := startReplying(t, okEmpty)
 	p := startProxy(t, poolOf(t, url), func(asked *Request, _ received) {
@@ -65,6 +82,7 @@ func TestPeerLines_FollowTheRequest(t *testing.T) {
 		h := headOf(func(h mapHeader) {
 			w := &fieldWriter{to: h, set: asked.Set}
 			setPeer(&trust, asked, w)
+			setHost(&trust, asked, w)
 			w.addString(http1.Via, "1.1 weir-test")
 		})
 		for name, values := range asked.Set {
@@ -86,7 +104,7 @@ func TestPeerLines_FollowTheRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"X-Real-Ip", "X-Forwarded-For", "X-Forwarded-Proto", "Via"} {
+		for _, name := range []string{"X-Real-Ip", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Via"} {
 			if got := sent.Header[name]; !slices.Equal(got, want[i][name]) {
 				t.Errorf("request %d: %s %q, want %q", i, name, got, want[i][name])
 			}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // A handshaker performs TLS handshakes, and passes the connections to the server for
@@ -29,7 +31,7 @@ type handshaker struct {
 func (h *handshaker) handshake(ctx context.Context, c net.Conn) {
 	handshakeCtx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
-	t := tls.Server(c, h.config)
+	t := http1.TLSServer(c, h.config)
 	if err := t.HandshakeContext(handshakeCtx); err != nil {
 		h.log.Debug().Err(err).Stringer("peer", c.RemoteAddr()).Msg("tls handshake failed")
 		var plain tls.RecordHeaderError

@@ -20,6 +20,7 @@ type conn struct {
 	server        *Server
 	net           net.Conn
 	rawConn       syscall.RawConn       // of net; nil if net is not a plain socket (TLS, PROXY protocol)
+	secure        *socket.TLSConn       // below net; nil during the first request, and if net is not TLS over a plain socket
 	socket        syscall.RawConn       // the socket below net, for polling; nil if there is none
 	readFirstFunc func(fd uintptr) bool // c.readFirst; a method value made once, to avoid an allocation per call
 	tls           bool                  // net is a *tls.Conn
@@ -31,7 +32,7 @@ type conn struct {
 		err error
 	} // result of readFirst
 	yield        readYield
-	oneByte      [1]byte // buffer for the first byte of a request if rawConn is nil
+	oneByte      [1]byte // buffer for the first byte of a request if rawConn and secure are nil
 	writeOp      socket.WriteOp
 	writeStep    func(fd uintptr) bool // writeOp.Step, made once
 	writeGuard   writeGuard

@@ -189,7 +189,9 @@ func (r *prefixedConn) Read(p []byte) (int, error) {
 func (c *conn) finishExchange() bool {
 	x := c.x
 	c.monitor.stop()
-	c.firstRequest = false
+	if c.firstRequest {
+		c.firstRequest, c.secure = false, socket.TLSOf(c.net) // the handshake is complete
+	}
 	if x.stage == responseDone && !x.aborted && !c.canDelayWrite() {
 		_ = x.Flush() // the error is in x.err
 	}

@@ -198,7 +198,7 @@ func (p *Pool) dial(c *Call) (*clientConn, *CallError) {
 			cancel() // Abort has canceled the context before this one
 		}
 	}
-	secure := tls.Client(nc, p.endpoint.TLS)
+	secure := socket.TLSClient(nc, p.endpoint.TLS)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = nc.Close()
 		return nil, &CallError{Phase: Handshaking, Err: c.abortedOr(err)}
@@ -230,7 +230,7 @@ type clientConn struct {
 
 	writeGuard  writeGuard
 	attempt     reuseAttempt
-	rawConn     syscall.RawConn       // of net; nil if net is not a plain socket
+	rawConn     syscall.RawConn       // of net; nil if net is neither a plain socket nor TLS over one
 	attemptStep func(fd uintptr) bool // attempt.step, made once
 }
 
@@ -238,10 +238,16 @@ func newClientConn(p *Pool, nc net.Conn) *clientConn {
 	u := &clientConn{pool: p, net: nc, created: p.client.now()}
 	_, u.tls = nc.(*tls.Conn)
 	u.probe.Init(nc)
+	u.attempt.secure = socket.TLSOf(nc)
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		u.rawConn, u.attemptStep = u.probe.Raw(), u.attempt.step
+		u.rawConn = u.probe.Raw()
+	default:
+		if u.attempt.secure != nil {
+			u.rawConn = u.probe.Raw()
+		}
 	}
+	u.attemptStep = u.attempt.step
 	return u
 }
 
@@ -268,6 +274,10 @@ func (u *clientConn) peerState() socket.State {
 func (u *clientConn) hasBufferedTLS() bool {
 	if !u.tls {
 		return false
+	}
+	if secure := u.attempt.secure; secure != nil {
+		_, err := secure.ReadBuffered(u.oneByte[:])
+		return err != socket.ErrWouldBlock //nolint:errorlint // TLS returns it unwrapped
 	}
 	u.readDeadline.at = 0
 	if u.net.SetReadDeadline(pastTime()) != nil {
@@ -298,12 +308,12 @@ func (u *clientConn) setReadDeadlineAt(now, timeout time.Duration) {
 }
 
 // setWriteDeadline sets the deadline for writes according to Client.ResponseTimeout.
-func (u *clientConn) setWriteDeadline() {
+func (u *clientConn) setWriteDeadline(now time.Duration) {
 	c := u.pool.client
 	if c.ResponseTimeout == 0 {
 		return
 	}
-	if at, due := u.writeDeadline.next(c.now(), c.ResponseTimeout); due {
+	if at, due := u.writeDeadline.next(now, c.ResponseTimeout); due {
 		u.writeDeadline.at = at
 		_ = u.net.SetWriteDeadline(c.epoch.Add(at))
 	}

@@ -3,13 +3,9 @@ package http1
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -150,110 +146,6 @@ func TestCall_Abort(t *testing.T) {
 		}
 		c.Release()
 		p.Close()
-	}
-}
-
-// TLS on both sides, with reuse on both.
-func TestTLS_BothSides(t *testing.T) {
-	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
-	certified.StartTLS()
-	defer certified.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(certified.Certificate())
-	server := &tls.Config{Certificates: certified.TLS.Certificates}
-	trusting := &tls.Config{RootCAs: roots, ServerName: "example.com"}
-
-	secure := func(s *Server) string {
-		l, err := tls.Listen("tcp", "127.0.0.1:0", server)
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() { _ = s.Serve(l) }()
-		t.Cleanup(func() { s.Close() })
-		return l.Addr().String()
-	}
-	upstream := secure(&Server{Handler: func(x *Exchange) {
-		if x.Path() == "/cut" {
-			x.Begin(200)
-			_ = x.StartBody(Framing{UntilClose, -1})
-			_, _ = x.Write([]byte("half"))
-			_ = x.Flush()
-			x.Abort()
-			return
-		}
-		reads(x)
-	}})
-	p := proxyTo(t, "", nil)
-	p.pool = p.client.NewPool(Endpoint{Network: "tcp", Address: upstream, TLS: trusting})
-	downstream := &Server{Handler: p.handle, HalfClose: AbortOnHalfClose}
-	address := secure(downstream)
-
-	dial := func() *sockettest.Client {
-		c, err := tls.Dial("tcp", address, trusting)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		_ = c.SetDeadline(time.Now().Add(soon))
-		return sockettest.NewClient(t, c)
-	}
-	w := dial()
-	large := strings.Repeat("x", 300_000)
-	for range 3 {
-		w.Send(lined("GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 300000||") + large)
-		if _, body := w.WantStatus(200); body != "/1 " {
-			t.Errorf("got %q", body)
-		}
-		if _, body := w.WantStatus(200); body != "/2 "+large {
-			t.Errorf("got %d bytes", len(body))
-		}
-	}
-	// The client may have the answer before the connection is given back.
-	await.Until(t, "one upstream connection is kept", func() bool { return p.pool.Idle() == 1 })
-	w.Send(lined("GET /cut HTTP/1.1|Host: a|Connection: close||"))
-	if res, err := http.ReadResponse(w.Reader, nil); err == nil {
-		if body, err := io.ReadAll(res.Body); err == nil {
-			t.Errorf("got %q, and no sign that it is cut", body)
-		}
-	}
-	w = dial()
-	w.Send(lined("GET /1 HTTP/1.1|Host: a||"))
-	w.WantStatus(200)
-	w.Close()
-	await.Until(t, "client gone", func() bool { return downstream.Connections() == 0 })
-}
-
-// Bytes that TLS has decrypted and nobody has asked for are seen, though the
-// socket has none.
-func TestTLS_UnsolicitedBytesAreNotResponses(t *testing.T) {
-	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
-	certified.StartTLS()
-	defer certified.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(certified.Certificate())
-	connections := make(chan bool, 10)
-	address := origin(t, func(c net.Conn, _ *bufio.Reader) {
-		s := tls.Server(c, &tls.Config{Certificates: certified.TLS.Certificates, DynamicRecordSizingDisabled: true})
-		r := bufio.NewReader(s)
-		connections <- true
-		for {
-			if _, err := requestOn(r); err != nil {
-				return
-			}
-			// An answer that fills the reader's buffer, and one more in the same record.
-			head := lined("HTTP/1.1 200 OK|Content-Length: 8151||")
-			body := strings.Repeat("x", headBufferSize-len(head))
-			_, _ = io.WriteString(s, head+body+lined("HTTP/1.1 200 OK|Content-Length: 4||evil"))
-		}
-	})
-	client := &Client{}
-	p := client.NewPool(Endpoint{Network: "tcp", Address: address, TLS: &tls.Config{RootCAs: roots, ServerName: "example.com"}})
-	defer p.Close()
-	for range 3 {
-		if got, err := ask(t, p, "/"); strings.Contains(got, "evil") || err != nil {
-			t.Errorf("got %q, %v", got, err)
-		}
-		await.Value(t, connections, "a new connection")
 	}
 }
 

@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -38,16 +39,15 @@ func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 	if set != nil {
 		set(p)
 	}
-	to := Endpoint{Network: "tcp", Address: address}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.addr = l.Addr().String()
 	if s, ok := t.(sockettest.Secured); ok {
-		to.TLS, l = s.Client, sockettest.Listener(t, l)
+		l = secureListener{l, s.Server}
 	}
-	p.pool = p.client.NewPool(to)
+	p.pool = p.client.NewPool(endpointOf(t, address))
 	served := make(chan error, 1)
 	go func() { served <- p.server.Serve(l) }()
 	t.Cleanup(func() {
@@ -65,6 +65,29 @@ func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 		}
 	})
 	return p
+}
+
+// endpointOf is the Endpoint of an origin.
+func endpointOf(t testing.TB, address string) Endpoint {
+	to := Endpoint{Network: "tcp", Address: address}
+	if s, ok := t.(sockettest.Secured); ok {
+		to.TLS = s.Client
+	}
+	return to
+}
+
+// A secureListener accepts TLS connections of TLSServer.
+type secureListener struct {
+	net.Listener
+	config *tls.Config
+}
+
+func (l secureListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return TLSServer(c, l.config), nil
 }
 
 // handle forwards one request.

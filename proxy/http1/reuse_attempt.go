@@ -17,8 +17,9 @@ var errStale = errors.New("stale connection")
 // for the response is taken only when there are bytes to read. All waiting calls then
 // share a few buffers, which stay in the CPU cache.
 type reuseAttempt struct {
-	request  []byte // the bytes to send
-	response *input // where the response is read to; it gets a buffer when there is something to read
+	secure   *socket.TLSConn // below the connection; nil without TLS
+	request  []byte          // the bytes to send
+	response *input          // where the response is read to; it gets a buffer when there is something to read
 	oneByte  [1]byte
 
 	stage      reuseAttemptStage

@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -13,11 +14,16 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // Kept connections that have ended are passed over, however many they are, and a
 // request that must not be sent twice finds a new one.
 func TestReuseAttempt_SkipsStaleConnections(t *testing.T) {
+	sockettest.OverBoth(t, skipsStaleConnections)
+}
+
+func skipsStaleConnections(t testing.TB) {
 	const kept = 3
 	conns, seen := make(chan net.Conn, 10), make(chan string, 10)
 	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
@@ -32,7 +38,7 @@ func TestReuseAttempt_SkipsStaleConnections(t *testing.T) {
 		}
 	})
 	client := &Client{}
-	p := client.NewPool(Endpoint{Network: "tcp", Address: address})
+	p := client.NewPool(endpointOf(t, address))
 	defer p.Close()
 	var calls [kept]*Call
 	for i := range calls {
@@ -74,7 +80,9 @@ func TestReuseAttempt_SkipsStaleConnections(t *testing.T) {
 }
 
 // A request that the socket does not take at once is sent whole all the same.
-func TestReuseAttempt_PartialWrite(t *testing.T) {
+func TestReuseAttempt_PartialWrite(t *testing.T) { sockettest.OverBoth(t, partialWrite) }
+
+func partialWrite(t testing.TB) {
 	began, length := make(chan struct{}), make(chan int, 1)
 	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
 		_, _ = requestOn(r)
@@ -91,7 +99,7 @@ func TestReuseAttempt_PartialWrite(t *testing.T) {
 		_, _ = io.WriteString(nc, okAnswer)
 	})
 	client := &Client{}
-	p := client.NewPool(Endpoint{Network: "tcp", Address: address})
+	p := client.NewPool(endpointOf(t, address))
 	defer p.Close()
 	if got, err := ask(t, p, "/"); got != "ok" || err != nil {
 		t.Fatalf("%q, %v", got, err)
@@ -113,9 +121,11 @@ func TestReuseAttempt_PartialWrite(t *testing.T) {
 }
 
 // What goes wrong is told as the net package tells of it.
-func TestReuseAttempt_SocketErrors(t *testing.T) {
+func TestReuseAttempt_SocketErrors(t *testing.T) { sockettest.OverBoth(t, socketErrors) }
+
+func socketErrors(t testing.TB) {
 	for want, end := range map[error]func(nc net.Conn, r *bufio.Reader){
-		syscall.ECONNRESET:     func(nc net.Conn, _ *bufio.Reader) { _ = nc.(*net.TCPConn).SetLinger(0) },
+		syscall.ECONNRESET:     func(nc net.Conn, _ *bufio.Reader) { resetConn(nc) },
 		os.ErrDeadlineExceeded: func(_ net.Conn, r *bufio.Reader) { _, _ = r.ReadByte() },
 	} {
 		address := origin(t, func(nc net.Conn, r *bufio.Reader) {
@@ -125,7 +135,7 @@ func TestReuseAttempt_SocketErrors(t *testing.T) {
 			end(nc, r)
 		})
 		client := &Client{ResponseTimeout: 200 * time.Millisecond}
-		p := client.NewPool(Endpoint{Network: "tcp", Address: address})
+		p := client.NewPool(endpointOf(t, address))
 		defer p.Close()
 		_, _ = ask(t, p, "/")
 		c := client.NewCall(nil)
@@ -141,4 +151,13 @@ func TestReuseAttempt_SocketErrors(t *testing.T) {
 			t.Errorf("%v, want %v", err, want)
 		}
 	}
+}
+
+// resetConn resets a connection that an origin has, without what TLS says at the end.
+func resetConn(c net.Conn) {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	_ = c.(*net.TCPConn).SetLinger(0)
+	c.Close()
 }

@@ -17,6 +17,9 @@ func (a *reuseAttempt) step(fd uintptr) bool {
 		return a.stage != attemptAwaiting
 	}
 	a.response.ensureBuffer()
+	if a.secure != nil {
+		return a.readTLS(fd)
+	}
 	n, err := socket.Read(int(fd), a.response.buf[a.response.w:])
 	switch {
 	case err == syscall.EAGAIN:
@@ -32,10 +35,30 @@ func (a *reuseAttempt) step(fd uintptr) bool {
 	return true
 }
 
-// checkAndSend sends the request if the socket has nothing to read.
+// readTLS reads the beginning of the response. It returns false if it must wait for more of a record.
+func (a *reuseAttempt) readTLS(fd uintptr) bool {
+	n, err := a.secure.ReadNow(fd, a.response.buf[a.response.w:])
+	if err == socket.ErrWouldBlock { //nolint:errorlint // TLS returns it unwrapped
+		return false
+	}
+	a.response.w += n
+	a.stage, a.err = attemptDone, err
+	return true
+}
+
+// checkAndSend sends the request if the socket has nothing to read. TLS waits until the socket has accepted the whole
+// request.
 func (a *reuseAttempt) checkAndSend(fd int) {
 	if _, err := socket.Read(fd, a.oneByte[:]); err != syscall.EAGAIN {
 		a.stage = attemptStale
+		return
+	}
+	if a.secure != nil {
+		if a.written, a.err = a.secure.TLS.Write(a.request); a.err != nil {
+			a.stage = attemptDone
+			return
+		}
+		a.stage = attemptAwaiting
 		return
 	}
 	n, err := socket.Write(fd, a.request)

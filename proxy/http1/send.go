@@ -48,7 +48,7 @@ func (p *Pool) SendAt(c *Call, began time.Time) error {
 }
 
 // canWriteAtOnce reports whether the request can be sent on u with a reuseAttempt: u is
-// a reused plain socket, and all of the request is in c.out.
+// a reused plain socket or TLS over one, and all of the request is in c.out.
 func (c *Call) canWriteAtOnce(u *clientConn) bool {
 	return u.rawConn != nil && u.reused && (c.requestBody == nil || c.upload.sentWithHead)
 }
@@ -119,6 +119,9 @@ func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	sent := 0
 	if c.canWriteAtOnce(u) {
 		u.setReadDeadlineAt(now, c.client.ResponseTimeout)
+		if u.tls {
+			u.setWriteDeadline(now) // TLS waits until the socket has accepted all of it
+		}
 		if err := c.abortedOr(nil); err != nil { // see awaitResponse
 			return c.newError(err)
 		}
@@ -128,7 +131,7 @@ func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 		}
 	}
 	if sent < len(c.out.buf) {
-		u.setWriteDeadline()
+		u.setWriteDeadline(c.client.now())
 		if err := c.abortedOr(nil); err != nil { // see awaitResponse
 			return c.newError(err)
 		}

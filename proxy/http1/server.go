@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"crypto/tls"
 	"errors"
 	"log"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // A Handler responds to one request. It is called on the goroutine of the connection.
@@ -143,6 +146,10 @@ func (s *Server) removeListener(l net.Listener) {
 	delete(s.listeners, l)
 	l.Close()
 }
+
+// TLSServer is tls.Server for a connection that ServeConn serves: if nc is a socket, requests after the first are read
+// with fewer steps.
+func TLSServer(nc net.Conn, config *tls.Config) *tls.Conn { return socket.TLSServer(nc, config) }
 
 // ServeConn serves one connection until it ends. A TLS connection must be a *tls.Conn;
 // its handshake need not be complete.

@@ -144,7 +144,7 @@ func (c *Call) sendBody() error {
 		c.bodyConsumed = c.bodyConsumed || len(data) > 0
 		up.sendingEnd.Store(c.requestBody.done())
 		if len(piece) > 0 {
-			c.conn.setWriteDeadline()
+			c.conn.setWriteDeadline(c.conn.pool.client.now())
 			if _, err := c.conn.write(piece); err != nil {
 				return err
 			}

@@ -94,8 +94,8 @@ func (c *conn) firstByteTimeout() time.Duration {
 
 // readFirstBytes reads the first bytes of a request into the buffer of an exchange.
 func (c *conn) readFirstBytes() error {
-	if c.rawConn != nil {
-		if err := c.rawConn.Read(c.readFirstFunc); err != nil {
+	if c.rawConn != nil || c.secure != nil {
+		if err := c.socket.Read(c.readFirstFunc); err != nil {
 			return err
 		}
 		c.x.in.w += c.firstRead.n

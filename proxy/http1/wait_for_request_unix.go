@@ -19,11 +19,8 @@ import (
 func (c *conn) readFirst(fd uintptr) bool {
 	c.firstRead.n, c.firstRead.err = 0, nil
 	yielded := false
-	if x := c.x; x != nil && len(x.out.buf) > 0 {
-		c.writeGuard.begin()
-		n, _ := socket.Write(int(fd), x.out.buf) // the next write returns the error, if there is one
-		c.writeGuard.end()
-		if x.out.buf = x.out.buf[:copy(x.out.buf, x.out.buf[n:])]; len(x.out.buf) > 0 {
+	if x := c.x; x != nil { // it has responded
+		if len(x.out.buf) > 0 && !c.writeRest(int(fd)) {
 			return true
 		}
 		if yielded = c.server.yields && c.yield.due(); yielded {
@@ -31,9 +28,9 @@ func (c *conn) readFirst(fd uintptr) bool {
 		}
 	}
 	c.acquireExchange()
-	n, err := socket.Read(int(fd), c.x.in.buf)
+	blocked := c.readNow(fd)
 	if yielded {
-		if err == syscall.EAGAIN {
+		if blocked {
 			c.yield.foundNothing()
 		} else {
 			c.yield.found()
@@ -42,15 +39,38 @@ func (c *conn) readFirst(fd uintptr) bool {
 			c.yield.skipNext()
 		}
 	}
+	if blocked {
+		c.releaseExchange()
+	}
+	return !blocked
+}
+
+// writeRest sends what is left of a response to a plain socket. It reports whether the socket has accepted all of it.
+func (c *conn) writeRest(fd int) bool {
+	x := c.x
+	c.writeGuard.begin()
+	n, _ := socket.Write(fd, x.out.buf) // the next write returns the error, if there is one
+	c.writeGuard.end()
+	x.out.buf = x.out.buf[:copy(x.out.buf, x.out.buf[n:])]
+	return len(x.out.buf) == 0
+}
+
+// readNow reads what has arrived into the buffer of the exchange. blocked is true if that is nothing; otherwise
+// firstRead has the result.
+func (c *conn) readNow(fd uintptr) (blocked bool) {
+	if c.secure != nil {
+		c.firstRead.n, c.firstRead.err = c.secure.ReadNow(fd, c.x.in.buf)
+		return c.firstRead.err == socket.ErrWouldBlock //nolint:errorlint // TLS returns it unwrapped
+	}
+	n, err := socket.Read(int(fd), c.x.in.buf)
 	c.firstRead.n = n
 	switch {
 	case err == syscall.EAGAIN:
-		c.releaseExchange()
-		return false
+		return true
 	case err != 0:
 		c.firstRead.err = err
 	case n == 0:
 		c.firstRead.err = io.EOF
 	}
-	return true
+	return false
 }

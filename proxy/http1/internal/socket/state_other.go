@@ -15,5 +15,8 @@ func StateOf(syscall.RawConn) State { return Open }
 // pollPeer is never called.
 func pollPeer(uintptr) State { return Reset }
 
+// readSocket is never called: newTLS makes no TLSConn.
+func (c *TLSConn) readSocket([]byte) (int, error) { return 0, ErrWouldBlock }
+
 // Step is never called: connections have no socket here that can be polled.
 func (w *WriteOp) Step(uintptr) bool { return true }

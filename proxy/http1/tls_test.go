@@ -1,0 +1,216 @@
+package http1
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
+)
+
+// TLS on both sides, with reuse on both.
+func TestTLS_BothSides(t *testing.T) {
+	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
+	certified.StartTLS()
+	defer certified.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(certified.Certificate())
+	server := &tls.Config{Certificates: certified.TLS.Certificates}
+	trusting := &tls.Config{RootCAs: roots, ServerName: "example.com"}
+
+	serve := func(s *Server, secure func(net.Listener) net.Listener) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = s.Serve(secure(l)) }()
+		t.Cleanup(func() { s.Close() })
+		return l.Addr().String()
+	}
+	upstream := serve(&Server{Handler: func(x *Exchange) {
+		if x.Path() == "/cut" {
+			x.Begin(200)
+			_ = x.StartBody(Framing{UntilClose, -1})
+			_, _ = x.Write([]byte("half"))
+			_ = x.Flush()
+			x.Abort()
+			return
+		}
+		reads(x)
+	}}, func(l net.Listener) net.Listener { return tls.NewListener(l, server) })
+	p := proxyTo(t, "", nil)
+	p.pool = p.client.NewPool(Endpoint{Network: "tcp", Address: upstream, TLS: trusting})
+	downstream := &Server{Handler: p.handle, HalfClose: AbortOnHalfClose}
+	address := serve(downstream, func(l net.Listener) net.Listener { return secureListener{l, server} })
+
+	dial := func() *sockettest.Client {
+		c, err := tls.Dial("tcp", address, trusting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(soon))
+		return sockettest.NewClient(t, c)
+	}
+	w := dial()
+	large := strings.Repeat("x", 300_000)
+	for range 3 {
+		w.Send(lined("GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 300000||") + large)
+		if _, body := w.WantStatus(200); body != "/1 " {
+			t.Errorf("got %q", body)
+		}
+		if _, body := w.WantStatus(200); body != "/2 "+large {
+			t.Errorf("got %d bytes", len(body))
+		}
+	}
+	// The client may have the answer before the connection is given back.
+	await.Until(t, "one upstream connection is kept", func() bool { return p.pool.Idle() == 1 })
+	w.Send(lined("GET /cut HTTP/1.1|Host: a|Connection: close||"))
+	if res, err := http.ReadResponse(w.Reader, nil); err == nil {
+		if body, err := io.ReadAll(res.Body); err == nil {
+			t.Errorf("got %q, and no sign that it is cut", body)
+		}
+	}
+	w = dial()
+	w.Send(lined("GET /1 HTTP/1.1|Host: a||"))
+	w.WantStatus(200)
+	w.Close()
+	await.Until(t, "client gone", func() bool { return downstream.Connections() == 0 })
+}
+
+// What an upstream sends after its answer is no answer to the next request, wherever it waits: in the same
+// record, in the next, or in the socket.
+func TestTLS_UnsolicitedBytesAreNotResponses(t *testing.T) {
+	const evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+	// An answer that fills the reader's buffer.
+	head := lined("HTTP/1.1 200 OK|Content-Length: 8151||")
+	full := head + strings.Repeat("x", headBufferSize-len(head))
+	for where, records := range map[string][]string{
+		"same record": {full + evil}, "next record": {full, evil}, "part of a record": {full, evil[:1], evil[1:]}, "next record, short": {okAnswer, evil},
+	} {
+		s := sockettest.NewSecured(t)
+		connections, sent := make(chan bool, 10), make(chan bool, 10)
+		address := origin(s, func(c net.Conn, r *bufio.Reader) {
+			connections <- true
+			for {
+				if _, err := requestOn(r); err != nil {
+					return
+				}
+				for _, record := range records {
+					_, _ = io.WriteString(c, record)
+				}
+				sent <- true
+			}
+		})
+		client := &Client{}
+		p := client.NewPool(endpointOf(s, address))
+		t.Cleanup(p.Close)
+		for range 3 {
+			if got, err := ask(t, p, "/"); strings.Contains(got, "evil") || err != nil {
+				t.Errorf("%s: got %q, %v", where, got, err)
+			}
+			await.Value(t, connections, where+": a new connection")
+			await.Value(t, sent, where+": all is sent")
+			await.Until(t, where+": it has come", func() bool {
+				return !slices.ContainsFunc(p.kept(), func(u *clientConn) bool { return u.peerState() == socket.Open })
+			})
+		}
+	}
+}
+
+// A bytewise connection sends each byte by itself, so that the other side seldom has a whole record.
+type bytewise struct{ net.Conn }
+
+func (b bytewise) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var more int
+		more, err = b.Conn.Write(p[n : n+1])
+		n += more
+	}
+	return n, err
+}
+
+// Records that come in pieces, from clients and from upstreams, are read as any others.
+func TestTLS_RecordsInPieces(t *testing.T) {
+	s := sockettest.NewSecured(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				secure := tls.Server(bytewise{c}, s.Server)
+				for r := bufio.NewReader(secure); ; {
+					if _, err := requestOn(r); err != nil {
+						return
+					}
+					_, _ = io.WriteString(secure, okAnswer)
+				}
+			}()
+		}
+	}()
+	p := proxyTo(s, l.Addr().String(), nil)
+	c, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(soon))
+	client := sockettest.NewClient(t, tls.Client(bytewise{c}, s.Client))
+	defer client.Close()
+	for range 5 {
+		client.Send(lined("GET /1 HTTP/1.1|Host: a||"))
+		if _, body := client.WantStatus(200); body != "ok" {
+			t.Errorf("got %q", body)
+		}
+	}
+}
+
+// A client over TLS that sends nothing more is given up at the end of the idle timeout, and one that closes
+// its connection in an orderly way at once.
+func TestTLS_IdleClients(t *testing.T) {
+	s := sockettest.NewSecured(t)
+	address, _ := answering(t, okAnswer)
+	p := proxyTo(t, address, nil)
+	for closes, idle := range map[bool]time.Duration{false: 50 * time.Millisecond, true: 10 * soon} {
+		ended := make(chan error, 1)
+		server := &Server{Handler: p.handle, Timeouts: Timeouts{Header: soon, Idle: idle}, OnClose: func(_ net.Conn, err error) { ended <- err }}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = server.Serve(secureListener{l, s.Server}) }()
+		t.Cleanup(func() { server.Close() })
+		c, err := tls.Dial("tcp", l.Addr().String(), s.Client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(soon))
+		client := sockettest.NewClient(t, c)
+		client.Send(lined("GET /1 HTTP/1.1|Host: a||"))
+		client.WantStatus(200)
+		if closes {
+			client.Close()
+		}
+		if err := await.Value(t, ended, "the end of the connection"); err != nil {
+			t.Errorf("closed by the client: %v: %v", closes, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // maxNoted is the number of permits that are noted under one subject for each window; of more
@@ -12,11 +13,12 @@ import (
 const maxNoted = 64
 
 // A noted is what one decision took of a Noted limit. One without a permit records that its subject was
-// counted as confirmed for the key: it is not counted again before it expires.
+// counted as confirmed for the key: it is not counted again until then.
 type noted struct {
 	key     Key
 	cost    int64
 	count   int64 // of the limit's rate
+	until   int64 // only of a record
 	expires int64
 	permit  Permit
 }
@@ -120,7 +122,7 @@ func (m *Memory) note(now int64, claims []Claim, p Permit) {
 	for i := range claims {
 		if c := &claims[i]; c.isNoted() {
 			id := cellID{limit: m.numbers.number(c.Limit), key: c.Value}
-			m.notes.add(now, id, noted{c.Key, c.Cost, c.Limit.Rate.Count, now + c.Limit.Horizon().Milliseconds(), p})
+			m.notes.add(now, id, noted{key: c.Key, cost: c.Cost, count: c.Limit.Rate.Count, expires: now + c.Limit.Horizon().Milliseconds(), permit: p})
 		}
 	}
 }
@@ -147,12 +149,7 @@ func (m *Memory) returnWindow(limits []*Limit, l *Limit, subject Key, returned m
 	defer m.notes.mu.Unlock()
 	now := m.now()
 	all := unexpired(now, m.notes.bySubject[id])
-	var records []noted
-	for i := range all {
-		if all[i].isRecord() {
-			records = append(records, all[i])
-		}
-	}
+	records := recordsOf(m.notes.bySubject[id], now, windowMillis(l))
 	for i := range all {
 		n := &all[i]
 		c := Claim{Limit: NotedLimit(limits, l, n.count), Key: n.key, Cost: n.cost}
@@ -160,13 +157,32 @@ func (m *Memory) returnWindow(limits []*Limit, l *Limit, subject Key, returned m
 			continue
 		}
 		returned[n.permit] = true
+		records = slices.DeleteFunc(records, func(r noted) bool { return r.key == n.key && r.until <= now }) // the refund has removed what has left the window
 		isKnown := slices.ContainsFunc(records, func(r noted) bool { return r.key == n.key })
 		if l.Algorithm.HasConversion() && !isKnown && len(records) < maxNoted { // what cannot be recorded is not confirmed
 			m.change(c, ignoreAbsent, func(t *keyState, now int64) { t.confirm(now, c.Limit) })
-			records = append(records, noted{key: n.key, count: n.count, expires: m.now() + windowMillis(l)})
+			until := m.now() + windowMillis(l)
+			records = append(records, noted{key: n.key, count: n.count, until: until, expires: until + min(windowMillis(l), maxSpare)})
 		}
 	}
 	m.notes.setLocked(id, records)
+}
+
+// maxSpare is how long a record stays after its end, at most its window.
+const maxSpare = int64(time.Hour / time.Millisecond)
+
+// recordsOf returns the records of all. A key that was not changed since one is over counts its subject again if the
+// clock is set back: so a record stays for maxSpare, and for two windows if it is seen then.
+func recordsOf(all []noted, now, window int64) (records []noted) {
+	for _, r := range all {
+		if r.isRecord() && r.until+2*window > now {
+			if r.until <= now {
+				r.expires = r.until + 2*window
+			}
+			records = append(records, r)
+		}
+	}
+	return records
 }
 
 // CheckNoted returns an error that wraps ErrInvalidLimit if l is not valid or not Noted.

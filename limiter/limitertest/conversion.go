@@ -18,6 +18,7 @@ func RunConversion(t *testing.T, open func(t *testing.T) Subject) {
 		{"OncePerSubject", conversionOnce},
 		{"Remembers", conversionRemembers},
 		{"LeftForGood", conversionLeftForGood},
+		{"OnceAcrossAJump", conversionOnceAcrossAJump},
 		{"ManyKeysOfOneSubject", conversionManyKeys},
 		{"Random", conversionRandom},
 	} {
@@ -199,6 +200,29 @@ func conversionLeftForGood(t *testing.T, s *suite) {
 	if open > 2 {
 		t.Fatalf("%d are open of 2", open)
 	}
+}
+
+// conversionOnceAcrossAJump: a subject is counted once also if the clock jumps out of the window and back.
+func conversionOnceAcrossAJump(t *testing.T, s *suite) {
+	l := converting("jump", 2, time.Hour, 50)
+	k, ann, eve := s.key(), s.key(), s.key()
+	claim := func(subject limiter.Key) []limiter.Claim {
+		return []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: subject}}
+	}
+	s.allowed(claim(ann), 1)
+	s.returns([]*limiter.Limit{l}, ann, 1)
+	for range 2 {
+		s.Advance(61 * time.Minute)
+		s.returns([]*limiter.Limit{l}, ann, 0)
+		s.Advance(-59 * time.Minute)
+		s.allowed(claim(ann), 1)
+		s.returns([]*limiter.Limit{l}, ann, 1)
+	}
+	s.wantOpen(claim(eve), 0, 3, 1)
+	s.Advance(2 * time.Hour)
+	s.allowed(claim(ann), 1)
+	s.returns([]*limiter.Limit{l}, ann, 1)
+	s.wantOpen(claim(eve), 0, 3, 1)
 }
 
 // conversionRandom: whatever happens, no more is open at a grant than exact times allow, and what is refused

@@ -42,6 +42,10 @@ local function note_granted(reply)
   end
 end
 
+-- A record holds for the length of its window. A window that was not written since counts the subject again if the clock is
+-- set back, so the record stays: for a length more, at most SPARE ms, and for two if it is seen then.
+local SPARE = 3600000
+
 -- give_back takes parts out of the note `key`, all or those of the ID `only`. It hands each to `give`, which
 -- says whether something was given back, and a part to `confirm` if its subject was not confirmed for that key
 -- and window within its length. A part that took nothing records that it was. It returns of how many
@@ -52,14 +56,20 @@ local function give_back(key, only, give, confirm)
   local function keep(part, ends)
     kept[#kept + 1], lives = part, math.max(lives, ends - NOW)
   end
-  local given = {}
+  local function keep_record(part)
+    local length = number(part, 35, 6)
+    keep(part, number(part, 9, 6) + length + math.min(length, SPARE))
+  end
+  local given, over = {}, {}
   for i = 1, #text - NOTED + 1, NOTED do
     local part = sub(text, i, i + NOTED - 1)
     local ends = number(part, 9, 6) + number(part, 35, 6)
     if number(part, 15, 4) == 0 then
       if ends > NOW then
         recorded[sub(part, 19, 40)] = true
-        keep(part, ends)
+        keep_record(part)
+      elseif ends + 2 * number(part, 35, 6) > NOW then
+        over[sub(part, 19, 40)] = part
       end
     elseif only and sub(part, 1, 8) ~= only then
       keep(part, ends + number(part, 35, 6)) -- longer than any permit counts
@@ -72,14 +82,15 @@ local function give_back(key, only, give, confirm)
     local id, name = sub(part, 1, 8), sub(part, 19, 40)
     if give(part, id) then
       if not known[id] then decisions = decisions + 1 end
-      known[id] = true
+      known[id], over[name] = true, nil
       local may = confirm and not only and not recorded[name] and #kept < MOST_NOTED / NOTED -- what cannot be recorded is not confirmed
       if may and confirm(part) then
         recorded[name] = true
-        keep(string.rep(char(0), 8) .. little(NOW, 6) .. little(0, 4) .. sub(part, 19), NOW + number(part, 35, 6))
+        keep_record(string.rep(char(0), 8) .. little(NOW, 6) .. little(0, 4) .. sub(part, 19))
       end
     end
   end
+  for _, part in pairs(over) do keep(part, number(part, 9, 6) + 3 * number(part, 35, 6)) end
   if #kept == 0 then call('DEL', key) else call('SET', key, table.concat(kept), 'PX', int(lives)) end
   return decisions
 end

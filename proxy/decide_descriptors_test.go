@@ -224,11 +224,17 @@ routes:
 		p.describes(200, "country=CN phone=1")
 		p.describes(200, "country=CN phone=2", "country=US phone=3")
 		gone, leave := context.WithCancel(t.Context())
-		for _, leaves := range []func(*DescriptorAnswer){func(*DescriptorAnswer) { leave() }, func(*DescriptorAnswer) {}} { // then the store is not asked
+		for _, of := range []struct {
+			country string
+			leaves  func(*DescriptorAnswer)
+		}{
+			{"CN", func(*DescriptorAnswer) { leave() }},
+			{"US", func(*DescriptorAnswer) {}}, // then Redis is not asked, but told; if it is being told when the permit comes back, the permit stays taken
+		} {
 			p.DecideDescriptors(gone, &DescriptorQuestion{
 				Domain: "edge", Deadline: time.Now().Add(time.Minute),
-				Descriptors: []AskedDescriptor{{routing.Descriptor{{Key: "country", Value: "CN"}, {Key: "phone", Value: "4"}}, 1}},
-			}, leaves)
+				Descriptors: []AskedDescriptor{{routing.Descriptor{{Key: "country", Value: of.country}, {Key: "phone", Value: "4"}}, 1}},
+			}, of.leaves)
 		}
 		p.describes(200, "country=CN phone=5")
 		p.describes(429, "country=CN phone=6")
@@ -250,8 +256,8 @@ routes:
 			if l.All != want {
 				t.Errorf("%s: %+v; want %+v", l.Limit, l.All, want)
 			}
-			if len(l.Keys) != 2 || l.Keys[0].Sent != 3 || l.Keys[1].Sent != 1 {
-				t.Errorf("%s: keys %+v; want CN with 3 and US with 1", l.Limit, l.Keys)
+			if len(l.Keys) != 2 || l.Keys[0].Sent != 3 || l.Keys[1].Sent < 1 || l.Keys[1].Sent > 2 {
+				t.Errorf("%s: keys %+v; want CN with 3 and US with 1, or 2", l.Limit, l.Keys)
 			}
 		}
 	})

@@ -166,9 +166,9 @@ func redisStopped(b *bench) string {
 
 // weirHung keeps the bounds of time of the example. A peer that checks Weir's health may have found it down.
 func weirHung(b *bench) string {
+	hasty := b.peer.start(b.T, b.asks[1], strings.TrimPrefix(b.app.URL, "http://"))
 	b.weirs[1].Signal(syscall.SIGSTOP)
 	defer b.weirs[1].Signal(syscall.SIGCONT)
-	hasty := b.peer.start(b.T, b.asks[1], strings.TrimPrefix(b.app.URL, "http://"))
 	r, err := http.NewRequest("GET", hasty+"/free", nil)
 	if err != nil {
 		b.Fatal(err)

@@ -49,6 +49,7 @@ type peer struct {
 	listener                      string                          // of Weir, on which the peer asks
 	routes                        string                          // of Weir, with their keys
 	onlyStatus                    int                             // of all refusals; 0 if each has its own
+	unready                       int                             // what it answers until it has read its configuration; 0 if it listens only then
 	stopped, hung                 int                             // what clients get while Weir is stopped, or accepts and says nothing, according to the example
 	showsRest, sendsBody, reports carried                         // it sends RateLimit on successes, the body, the outcome
 }
@@ -90,6 +91,15 @@ func peers() []peer {
 			args: func(_, file string) []string { return []string{"run", "--config", file, "--adapter", "caddyfile"} },
 		},
 		{
+			name: "traefik", decide: "dialect: traefik", listener: "decide", routes: httpRoutes + bodyRoute, files: []string{"traefik-dynamic.yaml"}, stopped: 500, hung: 500, sendsBody: true, unready: 404,
+			args: func(_, file string) []string {
+				return []string{"--providers.file.filename=" + file, "--entryPoints.clients.address=127.0.0.1:8000", "--global.checkNewVersion=false", "--log.level=WARN"}
+			},
+			fix: func(_, text string) string {
+				return strings.NewReplacer("# forwardBody", "forwardBody", "# maxBodySize", "maxBodySize").Replace(text)
+			},
+		},
+		{
 			// The other listener is for the application, which reports outcomes over HTTP.
 			name: "envoy", decide: `dialect: haproxy, grpc: "127.0.0.1:0"`, listener: "decide_grpc", routes: envoyRoutes, onlyStatus: 429,
 			files: []string{"envoy.yaml"}, stopped: 500, hung: 500, showsRest: true, reports: true, fix: same,
@@ -128,17 +138,16 @@ func patient() []string { return []string{" 50ms", " 30s", " 100ms", " 30s", " 0
 func (p *peer) start(t *testing.T, weir, application string, bounds ...string) string {
 	t.Helper()
 	dir, addr := t.TempDir(), freeAddress(t)
-	own := freeAddress(t)
 	port := func(addr string) string { return "port_value: " + addr[strings.LastIndexByte(addr, ':')+1:] }
+	own := strings.NewReplacer(append(bounds,
+		"127.0.0.1:8000", addr, "127.0.0.1:8082", weir, "127.0.0.1:8083", freeAddress(t), "127.0.0.1:3000", application,
+		"port_value: 8000", port(addr), "port_value: 8081", port(weir), "port_value: 3000", port(application))...)
 	for _, name := range p.files {
 		text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "decide", name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		replaced := p.fix(dir, strings.NewReplacer(append(bounds,
-			"127.0.0.1:8000", addr, "127.0.0.1:8082", weir, "127.0.0.1:8083", own, "127.0.0.1:3000", application,
-			"port_value: 8000", port(addr), "port_value: 8081", port(weir), "port_value: 3000", port(application))...).Replace(string(text)))
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(replaced), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(p.fix(dir, own.Replace(string(text)))), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -146,7 +155,10 @@ func (p *peer) start(t *testing.T, weir, application string, bounds ...string) s
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(program, p.args(dir, filepath.Join(dir, p.files[0]))...)
+	c := exec.Command(program)
+	for _, arg := range p.args(dir, filepath.Join(dir, p.files[0])) {
+		c.Args = append(c.Args, own.Replace(arg))
+	}
 	c.Dir, c.Env = dir, append(os.Environ(), "HOME="+dir)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -173,6 +185,12 @@ func (p *peer) start(t *testing.T, weir, application string, bounds ...string) s
 		}
 		return err == nil
 	})
+	if p.unready != 0 {
+		await.Until(t, "configuration of "+p.name, func() bool {
+			r, err := http.NewRequest("GET", "http://"+addr+"/free", nil)
+			return err == nil && do(t, r).status != p.unready
+		})
+	}
 	return "http://" + addr
 }
 

@@ -16,7 +16,7 @@ import (
 
 const (
 	// tokenField is where the token of a challenge is read from where the file does not say.
-	tokenField = "header:X-Challenge-Token"
+	tokenField = "header:X-Challenge-Token" // #nosec G101 -- the name of a field
 	// tokenAge is how old a token may be where the file does not say.
 	tokenAge = 5 * time.Minute
 	// longestToken bounds the age of a token: the store remembers for about as long that it was used.

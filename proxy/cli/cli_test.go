@@ -225,19 +225,6 @@ func TestRun_PortTaken(t *testing.T) {
 	}
 }
 
-func TestRun_HugePages(t *testing.T) {
-	for value, want := range map[string]bool{"": true, "on": true, "off": false} {
-		if got, err := hugePages(value); got != want || err != nil {
-			t.Errorf("%q: %v, %v; want %v", value, got, err, want)
-		}
-	}
-	t.Setenv("WEIR_HUGE_PAGES", "no")
-	code, _, stderr := runWeir("run", "-c", writeConfig(t, ""))
-	if want := `WEIR_HUGE_PAGES is "no"; write on or off`; code != exitFailure || !strings.Contains(stderr, want) {
-		t.Errorf("exit code %d, %q; want %q", code, stderr, want)
-	}
-}
-
 func TestRun_LibrariesLogJSON(t *testing.T) {
 	var errs logtest.Log
 	path := writeConfig(t, "")

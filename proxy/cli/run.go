@@ -48,9 +48,6 @@ func serve(ctx context.Context, w Env, level string, o node.Options, beside func
 	if err != nil {
 		return fmt.Errorf("--log-level: %w", err)
 	}
-	if o.HugePages, err = hugePages(os.Getenv("WEIR_HUGE_PAGES")); err != nil {
-		return err
-	}
 	log := node.NewLog(w.Stderr, least)
 	defer log.Close()
 	stdlog.SetFlags(0)
@@ -69,17 +66,6 @@ func serve(ctx context.Context, w Env, level string, o node.Options, beside func
 	err = n.Close()
 	running.Wait()
 	return cmp.Or(failed, err)
-}
-
-// hugePages parses the value of WEIR_HUGE_PAGES.
-func hugePages(value string) (on bool, err error) {
-	switch value {
-	case "", "on":
-		return true, nil
-	case "off":
-		return false, nil
-	}
-	return false, fmt.Errorf("WEIR_HUGE_PAGES is %q; write on or off", value)
 }
 
 // configPaths returns the candidates for the configuration file: the named one,

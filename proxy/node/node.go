@@ -29,10 +29,6 @@ type Options struct {
 	Build  Build
 	Reload <-chan os.Signal // each signal triggers a reload
 	Reopen <-chan os.Signal // each signal reopens the access log; may be nil
-
-	// HugePages puts the heap into huge pages while requests are served, on systems that are set to give those to
-	// programs that ask.
-	HugePages bool
 }
 
 // A Build identifies the program.
@@ -164,11 +160,7 @@ func (n *Node) serve(o Options) {
 	n.serving.start("reload signals", func(ctx context.Context) { n.reloadOnSignals(ctx, o.Reload) })
 	n.member.start("reopen signals", func(ctx context.Context) { n.reopenOnSignals(ctx, o.Reopen) })
 	n.serving.start("certificates", n.renewCertificates)
-	var pages *hugePages
-	if o.HugePages {
-		pages = newHugePages()
-	}
-	n.serving.start("scavenger", func(ctx context.Context) { scavenge(ctx, pages) })
+	n.serving.start("scavenger", scavenge)
 	n.serving.start("log salt", n.salt.run)
 	n.serving.start("leader", n.leader.run)
 	n.serving.start("events", n.events.Run) // ends before draining, so that draining does not wait for subscribers

@@ -46,8 +46,8 @@ func (s *scavenger) due(now memoryUse) bool {
 	return true
 }
 
-// scavenge returns memory whenever that is due, until ctx is done. Otherwise it lets pages, which may be nil, advance.
-func scavenge(ctx context.Context, pages *hugePages) {
+// scavenge returns memory whenever that is due, until ctx is done.
+func scavenge(ctx context.Context) {
 	var t scavenger
 	tick := time.NewTicker(scavengeInterval)
 	defer tick.Stop()
@@ -58,10 +58,7 @@ func scavenge(ctx context.Context, pages *hugePages) {
 		case <-tick.C:
 			if t.due(readMemoryUse()) {
 				debug.FreeOSMemory()
-				pages.forget()
-				continue
 			}
-			pages.advance()
 		}
 	}
 }

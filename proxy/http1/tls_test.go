@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -143,30 +144,16 @@ func (b bytewise) Write(p []byte) (n int, err error) {
 // Records that come in pieces, from clients and from upstreams, are read as any others.
 func TestTLS_RecordsInPieces(t *testing.T) {
 	s := sockettest.NewSecured(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
+	address := origin(t, func(c net.Conn, _ *bufio.Reader) {
+		secure := tls.Server(bytewise{c}, s.Server)
+		for r := bufio.NewReader(secure); ; {
+			if _, err := requestOn(r); err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				secure := tls.Server(bytewise{c}, s.Server)
-				for r := bufio.NewReader(secure); ; {
-					if _, err := requestOn(r); err != nil {
-						return
-					}
-					_, _ = io.WriteString(secure, okAnswer)
-				}
-			}()
+			_, _ = io.WriteString(secure, okAnswer)
 		}
-	}()
-	p := proxyTo(s, l.Addr().String(), nil)
+	})
+	p := proxyTo(s, address, nil)
 	c, err := net.Dial("tcp", p.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -213,4 +200,100 @@ func TestTLS_IdleClients(t *testing.T) {
 			t.Errorf("closed by the client: %v: %v", closes, err)
 		}
 	}
+}
+
+// A corked connection keeps what is written once it is closed until it is uncorked, all but the last bytes.
+type corked struct {
+	net.Conn
+	closed bool
+	kept   []byte
+}
+
+func (c *corked) Write(p []byte) (int, error) {
+	if !c.closed {
+		return c.Conn.Write(p)
+	}
+	c.kept = append(c.kept, p...)
+	return len(p), nil
+}
+
+func (c *corked) uncork(allBut int) {
+	_ = c.SetWriteDeadline(time.Time{}) // TLS lets no write succeed after the end
+	_, _ = c.Conn.Write(c.kept[:len(c.kept)-allBut])
+	c.kept = c.kept[len(c.kept)-allBut:]
+}
+
+// eachEnding runs a test with TLS 1.2, whose end of a connection can be told before it is decrypted, and 1.3, and with
+// nothing and with a part of the end missing.
+func eachEnding(t *testing.T, test func(t testing.TB, s sockettest.Secured, missing int)) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for _, missing := range []int{0, 5} {
+			t.Run(fmt.Sprintf("%s, %d bytes missing", tls.VersionName(version), missing), func(t *testing.T) {
+				s := sockettest.NewSecured(t)
+				s.Server.MaxVersion = version
+				test(t, s, missing)
+			})
+		}
+	}
+}
+
+// An answer that comes together with the end of the connection, or with a part of that, is an answer.
+func TestTLS_AnswerWithTheEnd(t *testing.T) {
+	eachEnding(t, func(t testing.TB, s sockettest.Secured, missing int) {
+		asked := make(chan string, 10)
+		address := origin(t, func(c net.Conn, _ *bufio.Reader) {
+			cork := &corked{Conn: c}
+			secure := tls.Server(cork, s.Server)
+			r := bufio.NewReader(secure)
+			for n := range 2 {
+				said, err := requestOn(r)
+				if err != nil {
+					return
+				}
+				asked <- said
+				cork.closed = n == 1
+				_, _ = io.WriteString(secure, okAnswer)
+			}
+			_ = secure.CloseWrite()
+			cork.uncork(missing)
+			_, _ = r.ReadByte() // until the other side is done
+		})
+		client := &Client{ResponseTimeout: soon}
+		p := client.NewPool(endpointOf(s, address))
+		t.Cleanup(p.Close)
+		for range 2 {
+			if got, err := ask(t, p, "/"); got != "ok" || err != nil {
+				t.Errorf("got %q, %v", got, err)
+			}
+		}
+		if len(asked) != 2 {
+			t.Errorf("asked %d times, want twice", len(asked))
+		}
+	})
+}
+
+// A request that comes together with the end of the connection, or with a part of that, is answered.
+func TestTLS_RequestWithTheEnd(t *testing.T) {
+	eachEnding(t, func(t testing.TB, s sockettest.Secured, missing int) {
+		address, _ := answering(s, okAnswer)
+		p := proxyTo(s, address, nil)
+		c, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(soon))
+		cork := &corked{Conn: c}
+		secure := tls.Client(cork, s.Client)
+		client := sockettest.NewClient(t, secure)
+		client.Send(lined("GET /1 HTTP/1.1|Host: a||"))
+		client.WantStatus(200)
+		cork.closed = true
+		client.Send(lined("GET /2 HTTP/1.1|Host: a||"))
+		_ = secure.CloseWrite()
+		cork.uncork(missing)
+		if _, body := client.WantStatus(200); body != "ok" {
+			t.Errorf("got %q", body)
+		}
+		c.Close()
+	})
 }

@@ -77,16 +77,21 @@ func (c *TLSConn) Read(p []byte) (int, error) {
 // ReadNow reads what TLS holds or the socket has received, in a function that syscall.RawConn.Read of the
 // socket calls. It returns ErrWouldBlock if that is nothing. There must be no concurrent read.
 func (c *TLSConn) ReadNow(fd uintptr, p []byte) (int, error) {
-	c.mode, c.fd = readNow, int(fd)
-	n, err := c.TLS.Read(p)
-	c.mode = readWaiting
-	return n, err
+	c.fd = int(fd)
+	return c.read(readNow, p)
 }
 
 // ReadBuffered reads what TLS holds. It returns ErrWouldBlock if that is nothing. There must be no concurrent read.
-func (c *TLSConn) ReadBuffered(p []byte) (int, error) {
-	c.mode = readNothing
+func (c *TLSConn) ReadBuffered(p []byte) (int, error) { return c.read(readNothing, p) }
+
+// read returns no error with bytes: before TLS 1.3, TLS looks at what follows them if that may be the end of the
+// connection. The next read has the error.
+func (c *TLSConn) read(mode readMode, p []byte) (int, error) {
+	c.mode = mode
 	n, err := c.TLS.Read(p)
 	c.mode = readWaiting
-	return n, err
+	if n > 0 {
+		return n, nil
+	}
+	return 0, err
 }

@@ -187,6 +187,14 @@ func (s *Store) TellAged(ctx context.Context, claims []limiter.Claim, p limiter.
 	return s.sendReports(ctx, claims)
 }
 
+// TellAnd reports a grant like TellAged, and calls do while it is being sent.
+func (s *Store) TellAnd(ctx context.Context, claims []limiter.Claim, p limiter.Permit, do func()) error {
+	s.reports.add(time.Now(), claims, p)
+	sent := s.reports.startSending(claims, s.partSlot)
+	do()
+	return s.deliver(ctx, sent)
+}
+
 // Reports are what a Store has to report.
 type Reports struct{ r *reports }
 

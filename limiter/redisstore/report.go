@@ -47,6 +47,9 @@ type grant struct {
 	cost  int64
 	at    time.Time
 	value limiter.Key // for Distinct
+	// refund is what of cost was withdrawn while the grant was being sent, or the part that was withdrawn. Redis
+	// is told of the whole grant, and then to refund that.
+	refund int64
 }
 
 func newReports() *reports {
@@ -71,7 +74,7 @@ func (r *reports) add(now time.Time, claims []limiter.Claim, p limiter.Permit) {
 			r.windows.Add(1)
 		}
 		found.claim = c
-		found.add(grant{p.ID, c.Cost, now, c.Value})
+		found.add(grant{id: p.ID, cost: c.Cost, at: now, value: c.Value})
 	}
 }
 
@@ -90,7 +93,7 @@ func (r *report) add(g grant) {
 		return
 	}
 	last := &r.grants[n-1]
-	last.id, last.cost, last.at = [16]byte{}, last.cost+g.cost, g.at
+	last.id, last.cost, last.at, last.refund = [16]byte{}, last.cost+g.cost, g.at, 0
 	binary.LittleEndian.PutUint64(last.id[:], uint64(g.at.UnixNano())) // no permit has this ID, so it cannot be refunded
 }
 
@@ -113,7 +116,7 @@ func (r *reports) sweepLocked(now time.Time) bool {
 }
 
 // withdraw removes what p took for claims, and reports whether any of it was still
-// pending.
+// pending or being sent.
 func (r *reports) withdraw(claims []limiter.Claim, p limiter.Permit) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,13 +127,16 @@ func (r *reports) withdraw(claims []limiter.Claim, p limiter.Permit) bool {
 		if found == nil {
 			continue
 		}
-		pending := found.grants[found.sending:]
-		i := slices.IndexFunc(pending, func(g grant) bool { return g.id == p.ID })
+		i := slices.IndexFunc(found.grants, func(g grant) bool { return g.id == p.ID && g.refund == 0 })
 		if i < 0 {
 			continue
 		}
 		withdrawn = true
-		found.grants = slices.Delete(found.grants, found.sending+i, found.sending+i+1)
+		if g := &found.grants[i]; i < found.sending || c.Cost < g.cost {
+			g.refund = c.Cost
+			continue
+		}
+		found.grants = slices.Delete(found.grants, i, i+1)
 		if len(found.grants) == 0 {
 			delete(r.byWindow, id)
 			r.windows.Add(-1)
@@ -177,13 +183,18 @@ func (r *reports) startSending(claims []limiter.Claim, partSlot func(*limiter.Cl
 }
 
 // remove removes reports that were sent, or never will be, and adds their permits to
-// count; keep makes them pending again.
-func (r *reports) remove(sent []*report, count *atomic.Int64) {
+// count; keep makes them pending again. It returns what was withdrawn of them.
+func (r *reports) remove(sent []*report, count *atomic.Int64) (withdrawn []withdrawal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, found := range sent {
 		for _, g := range found.grants[:found.sending] {
 			count.Add(g.cost)
+			if g.refund > 0 {
+				c := found.claim
+				c.Cost, c.Value = g.refund, g.value
+				withdrawn = append(withdrawn, withdrawal{c, limiter.Permit{ID: g.id, At: g.at}})
+			}
 		}
 		found.grants, found.sending = slices.Delete(found.grants, 0, found.sending), 0
 		if len(found.grants) == 0 {
@@ -191,6 +202,13 @@ func (r *reports) remove(sent []*report, count *atomic.Int64) {
 			r.windows.Add(-1)
 		}
 	}
+	return withdrawn
+}
+
+// A withdrawal is what Redis has to refund of a grant that it was told of.
+type withdrawal struct {
+	claim  limiter.Claim
+	permit limiter.Permit
 }
 
 func (r *reports) keep(unsent []*report) {

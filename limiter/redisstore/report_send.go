@@ -23,16 +23,30 @@ func (s *Store) sendReports(ctx context.Context, claims []limiter.Claim) error {
 		if len(reports) == 0 {
 			return nil
 		}
-		switch err := s.sendReport(ctx, reports); {
-		case errors.Is(err, ErrRedisson): // a retry would fail too, and block the other reports
-			s.reports.remove(reports, &s.reports.dropped)
-		case err != nil:
-			s.reports.keep(reports)
+		if err := s.deliver(ctx, reports); err != nil {
 			return err
-		default:
-			s.reports.remove(reports, &s.reports.reported)
 		}
 	}
+}
+
+// deliver sends reports, and then refunds what was withdrawn meanwhile. Redis takes the time of a grant
+// for up to a round trip later than it was, and refunds nothing that is older than its window. If a refund
+// fails its permits stay taken.
+func (s *Store) deliver(ctx context.Context, reports []*report) error {
+	began := time.Now()
+	switch err := s.sendReport(ctx, reports); {
+	case errors.Is(err, ErrRedisson): // a retry would fail too, and block the other reports
+		s.reports.remove(reports, &s.reports.dropped)
+	case err != nil:
+		s.reports.keep(reports)
+		return err
+	default:
+		for _, w := range s.reports.remove(reports, &s.reports.reported) {
+			w.permit.At = w.permit.At.Add(time.Since(began) + time.Millisecond)
+			_ = s.Refund(ctx, []limiter.Claim{w.claim}, w.permit)
+		}
+	}
+	return nil
 }
 
 // sendReport sends reports in one call.

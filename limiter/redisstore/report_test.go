@@ -158,6 +158,58 @@ func TestReport_IsGivenBack(t *testing.T) {
 	s.left(c, 8)
 }
 
+// What is withdrawn while Redis is being told of it is given back, also if Redis was not reached.
+func TestReport_IsGivenBackWhileItIsSent(t *testing.T) {
+	for _, a := range append(algorithms(), limiter.SlidingLog) {
+		t.Run(a.String(), func(t *testing.T) {
+			s := newTestStore(t)
+			c := claim(10, 1000*time.Hour, 3)
+			c[0].Limit.Algorithm = a
+			withdrawn := func(p limiter.Permit) error {
+				return s.store.TellAnd(t.Context(), c, p, func() {
+					if !s.store.Withdraw(c, p) || s.store.Withdraw(c, p) {
+						t.Error("what is being sent is not withdrawn, or twice")
+					}
+				})
+			}
+			if err := withdrawn(limiter.Permit{ID: [16]byte{1}}); err != nil {
+				t.Fatal(err)
+			}
+			s.left(c, 10)
+			s.server.Kill()
+			if withdrawn(limiter.Permit{ID: [16]byte{2}}) == nil {
+				t.Error("Redis is gone, and was told")
+			}
+			s.server.Restart()
+			if err := s.store.TellAged(t.Context(), c, limiter.Permit{ID: [16]byte{3}}, 0); err != nil {
+				t.Fatal(err)
+			}
+			s.left(c, 7)
+		})
+	}
+}
+
+// A part that is withdrawn leaves the rest taken.
+func TestReport_KeepsWhatIsNotWithdrawn(t *testing.T) {
+	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.FixedWindow} {
+		t.Run(a.String(), func(t *testing.T) {
+			s := newTestStore(t)
+			c, part := claim(10, 1000*time.Hour, 5), claim(10, 1000*time.Hour, 2)
+			c[0].Limit.Algorithm, part[0].Limit.Algorithm = a, a
+			s.server.Kill()
+			p := s.reported(c, 1)[0]
+			if !s.store.Withdraw(part, p) || s.store.Withdraw(part, p) {
+				t.Error("a part is not withdrawn, or twice")
+			}
+			s.server.Restart()
+			s.within("the part is given back", func() bool {
+				var d limiter.Decision
+				return s.store.Peek(t.Context(), c, &d) == nil && d.Outcomes[0].Remaining == 7
+			})
+		})
+	}
+}
+
 // A limiter that Java programs share is told as they would write it.
 func TestReport_ReachesRedisson(t *testing.T) {
 	s := newTestStore(t)

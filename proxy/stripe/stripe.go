@@ -6,8 +6,8 @@ package stripe
 
 import (
 	"runtime"
-	"sync"
 	"sync/atomic"
+	_ "unsafe" // for go:linkname
 )
 
 // LineSize is the distance in bytes of memory that different processors write. Processors fetch two
@@ -15,11 +15,7 @@ import (
 const LineSize = 128
 
 // Numbers numbers the stripes of the processors. It is safe for concurrent use.
-type Numbers struct {
-	count int
-	owned sync.Pool     // of *int: a value in a pool belongs to a processor
-	next  atomic.Uint32 // stripes handed out
-}
+type Numbers struct{ count int }
 
 // maxStripes bounds the memory of stripes. Beyond it processors share them.
 const maxStripes = 64
@@ -34,20 +30,27 @@ func NewFor(processors int) *Numbers { return &Numbers{count: min(max(processors
 func (n *Numbers) Count() int { return n.count }
 
 // Own returns the stripe of the processor that runs the caller, from 0 to Count()-1. The caller may be
-// moved to another processor at any time, and two processors may have the same stripe, so that what is
-// in a stripe must be safe for concurrent use.
+// moved to another processor at any time, and two processors may have the same stripe if there are more than
+// stripes, so that what is in a stripe must be safe for concurrent use.
 func (n *Numbers) Own() int {
-	if n.count == 1 {
-		return 0
+	own := procPin()
+	procUnpin()
+	if own >= n.count {
+		own %= n.count
 	}
-	own, _ := n.owned.Get().(*int)
-	if own == nil {
-		own = new(int)
-		*own = int(n.next.Add(1)-1) % n.count
-	}
-	n.owned.Put(own)
-	return *own
+	return own
 }
+
+// procPin returns the number of the processor that runs the caller, which stays on it until procUnpin. The
+// runtime exports both only in this way, for packages that many programs use. A sync.Pool, whose values
+// belong to processors too, is no replacement: a garbage collection drops the values of idle processors, and
+// busy ones take those of others, so that soon several processors have one number.
+//
+//go:linkname procPin runtime.procPin
+func procPin() int
+
+//go:linkname procUnpin runtime.procUnpin
+func procUnpin()
 
 // Users counts the users of something in stripes. The zero value is not usable; NewUsers returns one.
 type Users struct{ lines []line }

@@ -1,6 +1,0 @@
-//go:build race
-
-package stripe
-
-// raceEnabled reports that sync.Pool drops values at random.
-const raceEnabled = true

@@ -1,5 +1,5 @@
 // Package peers has real proxies ask Weir about their requests, with the examples of
-// test/deploy/decide, and prints what each of them carries.
+// test/deploy/decide, and holds what each of them carries against the table of the reference.
 package peers
 
 import (
@@ -24,6 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Bool("write", false, "write the table of the reference")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "weir-peers-")
 	if err != nil {
@@ -42,6 +43,7 @@ func TestMain(m *testing.M) {
 // A peer is a proxy that asks.
 type peer struct {
 	name                          string
+	tellVersion                   string                          // the argument that has the program tell its version
 	files                         []string                        // of test/deploy/decide; the program reads the first
 	args                          func(dir, file string) []string // of the program
 	fix                           func(dir, text string) string   // what an example leaves to the system, such as folders
@@ -51,6 +53,7 @@ type peer struct {
 	onlyStatus                    int                             // of all refusals; 0 if each has its own
 	unready                       int                             // what it answers until it has read its configuration; 0 if it listens only then
 	stopped, hung                 int                             // what clients get while Weir is stopped, or accepts and says nothing, according to the example
+	bound                         time.Duration                   // for how long it waits for Weir, according to the example
 	showsRest, sendsBody, reports carried                         // it sends RateLimit on successes, the body, the outcome
 }
 
@@ -70,7 +73,7 @@ func peers() []peer {
 	same := func(_, text string) string { return text }
 	return []peer{
 		{
-			name: "nginx", decide: "dialect: nginx", listener: "decide", routes: httpRoutes, files: []string{"nginx.conf"}, stopped: 500, hung: 500, showsRest: true,
+			name: "nginx", tellVersion: "-v", bound: 50 * time.Millisecond, decide: "dialect: nginx", listener: "decide", routes: httpRoutes, files: []string{"nginx.conf"}, stopped: 500, hung: 500, showsRest: true,
 			args: func(dir, file string) []string {
 				return []string{"-p", dir, "-e", "stderr", "-c", file, "-g", "daemon off; master_process off; pid " + dir + "/pid;"}
 			},
@@ -83,15 +86,15 @@ func peers() []peer {
 			},
 		},
 		{
-			name: "haproxy", decide: "dialect: haproxy", listener: "decide", routes: httpRoutes + bodyRoute, hung: 504, files: []string{"haproxy.cfg", "haproxy.lua"}, stopped: 503, showsRest: true, sendsBody: true, reports: true, fix: same,
+			name: "haproxy", tellVersion: "-v", bound: 100 * time.Millisecond, decide: "dialect: haproxy", listener: "decide", routes: httpRoutes + bodyRoute, hung: 504, files: []string{"haproxy.cfg", "haproxy.lua"}, stopped: 503, showsRest: true, sendsBody: true, reports: true, fix: same,
 			args: func(_, file string) []string { return []string{"-db", "-f", file} },
 		},
 		{
-			name: "caddy", decide: "dialect: caddy", listener: "decide", routes: httpRoutes, files: []string{"Caddyfile"}, stopped: 502, hung: 504, fix: same,
+			name: "caddy", tellVersion: "version", bound: 50 * time.Millisecond, decide: "dialect: caddy", listener: "decide", routes: httpRoutes, files: []string{"Caddyfile"}, stopped: 502, hung: 504, fix: same,
 			args: func(_, file string) []string { return []string{"run", "--config", file, "--adapter", "caddyfile"} },
 		},
 		{
-			name: "traefik", decide: "dialect: traefik", listener: "decide", routes: httpRoutes + bodyRoute, files: []string{"traefik-dynamic.yaml"}, stopped: 500, hung: 500, sendsBody: true, unready: 404,
+			name: "traefik", tellVersion: "version", bound: patience, decide: "dialect: traefik", listener: "decide", routes: httpRoutes + bodyRoute, files: []string{"traefik-dynamic.yaml"}, stopped: 500, hung: 500, sendsBody: true, unready: 404,
 			args: func(_, file string) []string {
 				return []string{"--providers.file.filename=" + file, "--entryPoints.clients.address=127.0.0.1:8000", "--global.checkNewVersion=false", "--log.level=WARN"}
 			},
@@ -101,7 +104,7 @@ func peers() []peer {
 		},
 		{
 			// The other listener is for the application, which reports outcomes over HTTP.
-			name: "envoy", decide: `dialect: haproxy, grpc: "127.0.0.1:0"`, listener: "decide_grpc", routes: envoyRoutes, onlyStatus: 429,
+			name: "envoy", tellVersion: "--version", bound: 50 * time.Millisecond, decide: `dialect: haproxy, grpc: "127.0.0.1:0"`, listener: "decide_grpc", routes: envoyRoutes, onlyStatus: 429,
 			files: []string{"envoy.yaml"}, stopped: 500, hung: 500, showsRest: true, reports: true, fix: same,
 			args: func(_, file string) []string {
 				return []string{"-c", file, "--disable-hot-restart", "--concurrency", "2", "--log-level", "warning"}
@@ -130,7 +133,10 @@ func freeAddress(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))
 }
 
-// patient are the bounds of time of the examples, and longer ones, which a busy machine does not reach.
+// patience is longer than a busy machine needs. For that long Traefik waits, whatever is written.
+const patience = 30 * time.Second
+
+// patient are the bounds of time of the examples, and patience.
 func patient() []string { return []string{" 50ms", " 30s", " 100ms", " 30s", " 0.05s", " 30s"} }
 
 // start starts the proxy with its example, in front of an application, and returns its URL. Bounds are what is
@@ -206,6 +212,9 @@ func newApplication(t *testing.T) *application {
 	t.Helper()
 	a := &application{}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/decide") {
+			t.Errorf("the application was asked in place of Weir: %v", r.Header)
+		}
 		a.mu.Lock()
 		a.last = r.Header.Clone()
 		a.mu.Unlock()

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
@@ -78,6 +80,7 @@ type reply struct {
 	status int
 	header http.Header
 	body   string
+	took   time.Duration
 }
 
 // send sends a request to one of the peers with "Name: value" lines. A line that begins with a brace is the body.
@@ -101,6 +104,7 @@ func (b *bench) send(to int, path string, lines ...string) reply {
 
 func do(t *testing.T, r *http.Request) reply {
 	t.Helper()
+	began := time.Now()
 	got, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +114,7 @@ func do(t *testing.T, r *http.Request) reply {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reply{got.StatusCode, got.Header, string(text)}
+	return reply{got.StatusCode, got.Header, string(text), time.Since(began)}
 }
 
 // wants sends a request and wants this status.
@@ -180,67 +184,55 @@ func behaviours() []behaviour {
 		{"allowed", allowed},
 		{"refused", refused},
 		{"RateLimit on successes", showsRest},
+		{"key in a header", headerKey},
 		{"key in the body", bodies},
 		{"the client sends the key twice", keyTwice},
-		{"client forges fields of the peer", forgedFields},
-		{"50 of 200 over two Weirs", exact},
+		{"the client forges fields of the proxy", forgedFields},
+		{"200 requests at once over two Weirs, 50/1h", exact},
 		{"refund, reported by the application", reportedByApplication},
-		{"refund, reported by the peer", reportedByPeer},
+		{"refund, reported by the proxy", reportedByPeer},
 		{"handle forged or used twice", forgedHandle},
 		{"Redis stopped", redisStopped},
-		{"Weir hung", weirHung},
+		{"Weir hung, or too slow", weirHung},
 		{"Weir stopped", weirStopped},
 	}
 }
 
+// TestPeers holds what the peers show against the table of the reference. With -write it writes that table.
 func TestPeers(t *testing.T) {
 	chosen := strings.Fields(os.Getenv("WEIR_PEERS"))
 	if len(chosen) == 0 {
 		chosen = []string{"nginx"} // which ./test/run installs
 	}
-	table := [][]string{{"peer"}}
-	for _, one := range behaviours() {
-		table[0] = append(table[0], one.name)
-	}
+	said := readTable(t)
+	var differences []string
 	for _, p := range peers() {
 		if !slices.Contains(chosen, p.name) {
+			t.Logf("%s is left out: its entries in the table stay", p.name)
 			continue
 		}
-		row := []string{p.name}
+		seen := map[string]string{}
 		t.Run(p.name, func(t *testing.T) {
 			b := newBench(t, &p)
 			for _, one := range behaviours() {
-				entry := "**no**"
+				entry := ""
 				if t.Run(one.name, func(t *testing.T) {
 					b.T = t
 					entry = one.try(b)
 				}) {
-					row = append(row, entry)
-				} else {
-					row = append(row, "**no**")
+					seen[one.name] = entry
 				}
 			}
 		})
-		table = append(table, row)
+		differences = append(differences, said.compare(p.name, p.version(t), seen)...)
 	}
-	t.Log("\n" + transposed(table))
-}
-
-// transposed formats a table with a row for each behaviour.
-func transposed(table [][]string) string {
-	var s strings.Builder
-	for i := range table[0] {
-		s.WriteString("|")
-		for _, row := range table {
-			if i < len(row) {
-				s.WriteString(" " + row[i])
-			}
-			s.WriteString(" |")
-		}
-		s.WriteString("\n")
-		if i == 0 {
-			s.WriteString(strings.Repeat("|---", len(table)) + "|\n")
-		}
+	differences = append(differences, said.order()...)
+	t.Log("\n" + said.String())
+	if flag.Lookup("write").Value.String() == "true" && !t.Failed() {
+		said.write(t)
+		return
 	}
-	return s.String()
+	for _, difference := range differences {
+		t.Errorf("%s: %s; run test/interop/peers/run -write if that is right", reference(), difference)
+	}
 }

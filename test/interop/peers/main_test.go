@@ -200,9 +200,10 @@ func (p *peer) start(t *testing.T, weir, application string, bounds ...string) s
 	return "http://" + addr
 }
 
-// An application answers with the status in X-Status, and remembers the header of the last request.
+// An application answers with the status in X-Status and the X-Tokens-Used in X-Use, and remembers the header of the last request.
 type application struct {
 	*httptest.Server
+	left chan struct{} // a client of /forever has left
 
 	mu   sync.Mutex // guards what follows
 	last http.Header
@@ -210,7 +211,7 @@ type application struct {
 
 func newApplication(t *testing.T) *application {
 	t.Helper()
-	a := &application{}
+	a := &application{left: make(chan struct{})}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/decide") {
 			t.Errorf("the application was asked in place of Weir: %v", r.Header)
@@ -218,6 +219,13 @@ func newApplication(t *testing.T) *application {
 		a.mu.Lock()
 		a.last = r.Header.Clone()
 		a.mu.Unlock()
+		if use := r.Header.Values("X-Use"); len(use) > 0 {
+			w.Header()["X-Tokens-Used"] = use
+		}
+		if r.URL.Path == "/forever" {
+			<-r.Context().Done()
+			a.left <- struct{}{}
+		}
 		if status, err := strconv.Atoi(r.Header.Get("X-Status")); err == nil {
 			w.WriteHeader(status)
 		}

@@ -186,18 +186,18 @@ func weirHung(b *bench) string {
 		b.Errorf("%d %s while Weir is hung; want %d", got.status, got.body, b.hung)
 	}
 	// Timers of some peers are of whole milliseconds, and end early by a part of one.
-	if got.status == b.hung && (got.took < b.bound*9/10 || got.took > b.bound+patience) {
+	if got.status == b.hung && (got.took < b.bound*9/10 || got.took > b.bound+longTimeout) {
 		b.Errorf("%d after %v while Weir is hung; want it after %v", got.status, got.took, b.bound)
 	}
 	return fmt.Sprintf("%d after its timeout of %v", b.hung, b.bound)
 }
 
-// weirStopped has a peer that would wait with patience: it does not.
+// weirStopped has a peer that would wait for longTimeout: it does not.
 func weirStopped(b *bench) string {
 	b.weirs[0].Kill()
 	await.Until(b.T, "answer without Weir", func() bool {
 		got := b.send(0, "/free")
-		if got.took >= patience {
+		if got.took >= longTimeout {
 			b.Errorf("%d after %v without Weir; want it at once", got.status, got.took)
 		}
 		return got.status == b.stopped

@@ -94,7 +94,7 @@ func peers() []peer {
 			args: func(_, file string) []string { return []string{"run", "--config", file, "--adapter", "caddyfile"} },
 		},
 		{
-			name: "traefik", tellVersion: "version", bound: patience, decide: "dialect: traefik", listener: "decide", routes: httpRoutes + bodyRoute, files: []string{"traefik-dynamic.yaml"}, stopped: 500, hung: 500, sendsBody: true, unready: 404,
+			name: "traefik", tellVersion: "version", bound: longTimeout, decide: "dialect: traefik", listener: "decide", routes: httpRoutes + bodyRoute, files: []string{"traefik-dynamic.yaml"}, stopped: 500, hung: 500, sendsBody: true, unready: 404,
 			args: func(_, file string) []string {
 				return []string{"--providers.file.filename=" + file, "--entryPoints.clients.address=127.0.0.1:8000", "--global.checkNewVersion=false", "--log.level=WARN"}
 			},
@@ -133,10 +133,10 @@ func freeAddress(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))
 }
 
-// patience is longer than a busy machine needs. For that long Traefik waits, whatever is written.
-const patience = 30 * time.Second
+// longTimeout is longer than a busy machine needs. For that long Traefik waits, whatever is written.
+const longTimeout = 30 * time.Second
 
-// patient are the bounds of time of the examples, and patience.
+// patient are the bounds of time of the examples, and longTimeout.
 func patient() []string { return []string{" 50ms", " 30s", " 100ms", " 30s", " 0.05s", " 30s"} }
 
 // start starts the proxy with its example, in front of an application, and returns its URL. Bounds are what is

@@ -21,7 +21,7 @@ import (
 )
 
 const routes = `
-keys: {phone: header:X-Phone}
+keys: {phone: {from: header:X-Phone, set_header: X-Phone}}
 routes:
   - {name: send, match: {path: /send}, refund_on: {status: [5xx]}, limits: [{name: phone, key: phone, rate: 2/1h}]}
   - {name: address, match: {path: /address}, limits: [{name: address, key: client_ip, rate: 1/1h}]}
@@ -47,7 +47,7 @@ func listen(t *testing.T, store limiter.AdminStore, decide string) *listener {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	text := "listen: {http: none, decide: {http: '127.0.0.1:8082', " + decide + "}}\n" + routes
-	if strings.Contains(decide, "haproxy") {
+	if strings.Contains(decide, "haproxy") || strings.Contains(decide, "apisix") {
 		text += jsonRoute
 	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -130,8 +130,12 @@ func (f *listenForm) onlyDecides() bool {
 	return f.decides() && listenAddress(f.HTTP) == "" && listenAddress(f.HTTPS) == ""
 }
 
-// decidable checks that a proxy that asks about the requests of a route sends what the route reads.
+// decidable checks that a proxy that asks about the requests of a route sends what the route reads, and
+// does what the route asks for.
 func (r *routes) decidable(f *routeForm, made *Route) {
+	if r.served.onlyDecides() || made.Match.Domain != "" {
+		r.withoutForwarding(f, made)
+	}
 	d := r.served.Decide
 	if !d.listens() || d.Dialect == "" || Dialect(d.Dialect).SendsBody() || !r.Valid(&d.Dialect) {
 		return
@@ -145,11 +149,7 @@ func (r *routes) decidable(f *routeForm, made *Route) {
 			if s == nil || !readsBody(s) {
 				continue
 			}
-			var at any = f
-			if i := slices.IndexFunc(f.Limits, func(f *limitForm) bool { return f != nil && f.Name == l.Name }); i >= 0 {
-				at = f.Limits[i]
-			}
-			report(at, "limit "+l.Name+" reads "+s.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
+			report(f.limitNamed(l.Name), "limit "+l.Name+" reads "+s.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
 		}
 	}
 	for _, l := range made.Lists {
@@ -157,6 +157,29 @@ func (r *routes) decidable(f *routeForm, made *Route) {
 			report(f, "list "+l.Name+" reads "+l.Key.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
 		}
 	}
+}
+
+// withoutForwarding warns of what only a proxy that forwards can do.
+func (r *routes) withoutForwarding(f *routeForm, made *Route) {
+	for _, l := range made.Limits {
+		if l.Wait > 0 {
+			r.Warn(f.limitNamed(l.Name), "limit "+l.Name+" does not wait: a proxy that asks gets the refusal at once", "leave wait out")
+		}
+	}
+	if f.RefundOn != nil && len(f.RefundOn.Errors) > 0 {
+		r.Warn(&f.RefundOn.Errors, "a proxy that asks reports the status of the response, and no error", "write status: [5xx] instead")
+	}
+	if f.RefundOn != nil && f.RefundOn.Header != "" {
+		r.Warn(&f.RefundOn.Header, "a proxy that asks reports the status of the response, and no field", "write status: [5xx] instead")
+	}
+}
+
+// limitNamed returns the limit of a route with this name, or the route if the limit stands elsewhere.
+func (f *routeForm) limitNamed(name string) any {
+	if i := slices.IndexFunc(f.Limits, func(own *limitForm) bool { return own != nil && own.Name == name }); i >= 0 {
+		return f.Limits[i]
+	}
+	return f
 }
 
 const withoutBody = "read it from a header, the query or a cookie, or let a proxy ask that sends bodies: haproxy, traefik or apisix"

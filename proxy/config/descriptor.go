@@ -43,10 +43,7 @@ func (r *routes) entries(f *matchForm) map[string]string {
 func (r *routes) descriptor(f *routeForm, made *Route) {
 	keys := map[*key.Spec]any{}
 	for _, l := range made.Limits {
-		var at any = f
-		if i := slices.IndexFunc(f.Limits, func(own *limitForm) bool { return own != nil && own.Name == l.Name }); i >= 0 {
-			at = f.Limits[i]
-		}
+		at := f.limitNamed(l.Name)
 		for _, s := range append(l.countedKeys(), l.Subject()) {
 			if s != nil {
 				keys[s] = at

@@ -17,6 +17,15 @@ func TestNote_IsSmall(t *testing.T) {
 	}
 }
 
+// What different processors write is in different cache lines.
+func TestMemory_LocksShareNoLine(t *testing.T) {
+	for what, size := range map[string]uintptr{"a shard": unsafe.Sizeof(shard{}), "a stripe of keys": unsafe.Sizeof(keyStripe[int]{})} {
+		if size%lineSize != 0 {
+			t.Errorf("%s has %d bytes", what, size)
+		}
+	}
+}
+
 // A horizon is kept a thousandth too long at most, and never too short.
 func TestPackHorizon(t *testing.T) {
 	for ms := int64(1); ms <= 2*MaxWindow.Milliseconds(); ms += 1 + ms/97 {

@@ -22,7 +22,7 @@ const (
 	sourceShare = 8
 )
 
-// A shard is the part of a Memory that one mutex guards.
+// A shard is the part of a Memory that one mutex guards. No two are in the same cache lines.
 type shard struct {
 	maxKeys  int
 	maxBytes int64
@@ -37,6 +37,8 @@ type shard struct {
 	mirrored  mirrorTable
 	// sources are the keys and bytes that each source has added.
 	sources map[uint32]usage
+
+	_ [lineSize - 40]byte
 }
 
 // A usage is an amount of keys and bytes.

@@ -26,6 +26,10 @@ type TopKeys[T any] struct {
 	closed []closedSlice[T]
 }
 
+// lineSize is the distance in bytes of memory that different processors write. Processors fetch two cache lines of
+// 64 bytes together.
+const lineSize = 128
+
 // waitsUntilBusy is how often a TopKeys is in use when it is needed, before it uses all stripes.
 const waitsUntilBusy = 1000
 
@@ -34,7 +38,7 @@ type keyStripe[T any] struct {
 	mu      sync.Mutex // guards the fields below
 	current *Sketch[T] // nil before the first observation
 	number  int64      // of the current slice
-	_       [128 - 24]byte
+	_       [lineSize - 24]byte
 }
 
 // A closedSlice is the result of a slice that is over.

@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -46,6 +48,33 @@ func BenchmarkObserveShare(b *testing.B) {
 			observing := time.Since(began) / time.Duration(b.N)
 			b.ReportMetric(float64(observing.Nanoseconds()), "observe-ns")
 			b.ReportMetric(100*float64(observing)/float64(stages), "share-%")
+		})
+	}
+}
+
+// BenchmarkStages is a request without its downstream and its upstream, of as many clients as there are
+// processors (-cpu 1,2,4,8): what processors share shows in its time.
+func BenchmarkStages(b *testing.B) {
+	for name, limits := range map[string]string{
+		"plain": "", "memory": `{name: l, key: "header:X-Api-Key", rate: 1000000000/1m}`, "refused": `{name: l, key: "header:X-Api-Key", rate: 1/24h}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			p := benchProxy(b, limits)
+			b.RunParallel(func(pb *testing.PB) {
+				one := &replayed{x: *newExchange().(*exchange)}
+				one.x.reused = true
+				q := &LoggedRequest{Method: "GET", Target: "/some/path?a=b", Client: netip.MustParseAddr("192.0.2.1"), Fields: []LoggedField{{key.Origin{Source: key.Header, Name: "X-Api-Key"}, ""}}}
+				for n := rand.IntN(10_000); pb.Next(); n++ {
+					q.Fields[0].Value = strconv.Itoa(n % 10_000)
+					one.fill(q, "example.com")
+					err := p.accept(&one.x)
+					if err == nil {
+						err = p.decide(b.Context(), &one.x)
+					}
+					one.x.outcome.known, one.x.response.status = err == nil, 200
+					p.finish(b.Context(), &one.x)
+				}
+			})
 		})
 	}
 }

@@ -32,7 +32,7 @@ func importMap() map[string][]string {
 		"proxy/metrics":                    {"proxy/stripe"},
 		"proxy/stripe":                     nil,
 		"proxy/body":                       {"proxy/http1"},
-		"proxy/decisions":                  {"proxy/key", "limiter"},
+		"proxy/decisions":                  {"proxy/key", "proxy/stripe", "limiter"},
 		"proxy/sends":                      {"limiter"},
 		"proxy/trace":                      nil,
 		"proxy/route":                      {"proxy/key"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
 // What is said of the memory in ring.go and counters.go.
@@ -15,6 +16,9 @@ func TestObserver_Memory(t *testing.T) {
 	const records = numShards * (refusedRecent + earlierRecent + allowedRecent)
 	if size := unsafe.Sizeof(record{}) * records; size > 8<<20 {
 		t.Errorf("the rings take %d bytes, %d a request; want 8 MB at most", size, unsafe.Sizeof(record{}))
+	}
+	if size := unsafe.Sizeof(part{}); size%stripe.LineSize != 0 {
+		t.Errorf("a part has %d bytes, so that it shares cache lines with others", size)
 	}
 	if one := unsafe.Sizeof(limiter.HeavyHitter[limiter.Key, Label]{}); 2*(TopSlices-1)*one >= keyMemory {
 		t.Errorf("a key takes %d bytes a minute and list; want less than the %d of all", one, keyMemory)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
 const (
@@ -49,13 +50,14 @@ type ring struct {
 	refused, earlier, allowed [numShards]part
 }
 
-// A part is a part of a ring. The oldest record is overwritten.
+// A part is a part of a ring. The oldest record is overwritten. No two are in the same cache lines.
 type part struct {
 	last atomic.Int64 // of samples: when the last one was stored, in nanoseconds since 1970
 
 	mu      sync.Mutex // guards what follows; that of a refused part is taken before that of an earlier one
 	records []record
 	next    int
+	_       [stripe.LineSize - 48]byte
 }
 
 func newRing() *ring { return &ring{seed: maphash.MakeSeed()} }

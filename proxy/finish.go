@@ -23,6 +23,7 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	if x.generation.accessLog.needsUserAgent {
 		x.saveUserAgent()
 	}
+	x.stripe = p.shared.stripes.Own() // another processor may have continued after a lock
 	p.shared.observe(x)
 	a := p.admitter
 	if a.timeout > 0 && x.outcome.known && x.needsRefund(&x.outcome) {

@@ -33,6 +33,9 @@ func (n *Numbers) Count() int { return n.count }
 // moved to another processor at any time, and two processors may have the same stripe if there are more than
 // stripes, so that what is in a stripe must be safe for concurrent use.
 func (n *Numbers) Own() int {
+	if n.count == 1 {
+		return 0
+	}
 	own := procPin()
 	procUnpin()
 	if own >= n.count {

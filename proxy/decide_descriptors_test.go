@@ -229,7 +229,7 @@ routes:
 			leaves  func(*DescriptorAnswer)
 		}{
 			{"CN", func(*DescriptorAnswer) { leave() }},
-			{"US", func(*DescriptorAnswer) {}}, // then Redis is not asked, but told; if it is being told when the permit comes back, the permit stays taken
+			{"US", func(*DescriptorAnswer) {}}, // then Redis is not asked, but told; if it is being told when the permit comes back, it refunds it a moment later
 		} {
 			p.DecideDescriptors(gone, &DescriptorQuestion{
 				Domain: "edge", Deadline: time.Now().Add(time.Minute),

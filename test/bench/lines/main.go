@@ -32,7 +32,7 @@ const (
 	// connections are so many that what belongs to one of them is written by few requests.
 	connections = 256
 	// A line is shared if at least one in sharedBy requests takes it from another processor.
-	sharedBy = 50
+	sharedBy = 100
 	skipped  = 100_000 // requests until counters are busy, and have stripes
 	counted  = 20_000
 	keys     = 10_000
@@ -215,7 +215,7 @@ func report(weir, workload, out string) error {
 	}
 	fmt.Printf("%s: %.2f writes a request take a shared line from another processor\n", workload, sum)
 	for _, name := range slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Compare(by[b], by[a]) }) {
-		if by[name] >= 0.02 {
+		if by[name] >= 0.05 {
 			fmt.Printf("%8.2f  %s\n", by[name], name)
 		}
 	}

@@ -46,8 +46,9 @@ func (s *scavenger) due(now memoryUse) bool {
 	return true
 }
 
-// scavenge returns memory whenever that is due, until ctx is done.
+// scavenge returns the memory of the start, and memory whenever that is due, until ctx is done.
 func scavenge(ctx context.Context) {
+	_ = releaseProgram() // otherwise it stays
 	var t scavenger
 	tick := time.NewTicker(scavengeInterval)
 	defer tick.Stop()

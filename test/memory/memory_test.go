@@ -175,6 +175,7 @@ func TestMemory_StreamsTakeNone(t *testing.T) {
 		return r
 	}
 	get(ask(http.MethodPost, 1<<20))
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", w.pid), []byte("5"), 0) // forgets the most of the start, if the system can
 	before, _ := w.resident()
 	began := time.Now()
 	if _, got := get(ask(http.MethodPost, size)); got != strconv.FormatInt(size, 10) {

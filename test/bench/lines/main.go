@@ -29,10 +29,11 @@ import (
 )
 
 const (
+	module = "github.com/weir-proxy/weir/"
 	// connections are so many that what belongs to one of them is written by few requests.
 	connections = 256
 	// A line is shared if at least one in sharedBy requests takes it from another processor.
-	sharedBy = 100
+	sharedBy = 50
 	skipped  = 100_000 // requests until counters are busy, and have stripes
 	counted  = 20_000
 	keys     = 10_000
@@ -169,7 +170,10 @@ func load(address string, ended <-chan struct{}) {
 				q.Header.Set("X-Api-Key", fmt.Sprint(n%keys))
 				a, err := t.RoundTrip(q)
 				if err != nil { // it does not listen yet, or no more
-					time.Sleep(100 * time.Millisecond)
+					select {
+					case <-ended:
+					case <-time.After(100 * time.Millisecond):
+					}
 					continue
 				}
 				_, _ = io.Copy(io.Discard, a.Body)
@@ -206,14 +210,18 @@ func report(weir, workload, out string) error {
 	if err != nil {
 		return err
 	}
-	by, sum := map[string]float64{}, 0.0
+	by, own, all := map[string]float64{}, 0.0, 0.0
 	for w, n := range writes {
-		if lines[w.line] >= 1.0/sharedBy {
-			by[names[w.instruction]] += n
-			sum += n
+		if lines[w.line] < 1.0/sharedBy {
+			continue
+		}
+		name, isOwn := strings.CutPrefix(names[w.instruction], module)
+		by[name] += n
+		if all += n; isOwn {
+			own += n
 		}
 	}
-	fmt.Printf("%s: %.2f writes a request take a shared line from another processor\n", workload, sum)
+	fmt.Printf("%s: %.2f writes a request take a shared line from another processor, %.2f of them by weir and the rest by Go's runtime\n", workload, all, own)
 	for _, name := range slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Compare(by[b], by[a]) }) {
 		if by[name] >= 0.05 {
 			fmt.Printf("%8.2f  %s\n", by[name], name)
@@ -241,8 +249,7 @@ func functions(weir string, writes map[write]float64) (map[uint64]string, error)
 	}
 	answer := strings.Split(string(text), "\n") // a function and its place for each
 	for i, at := range sorted {
-		name, _, _ := strings.Cut(answer[2*i], "[") // without the types of a generic function
-		names[at] = name[strings.LastIndex(name, "/")+1:]
+		names[at], _, _ = strings.Cut(answer[2*i], "[") // without the types of a generic function
 	}
 	return names, nil
 }

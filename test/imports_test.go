@@ -62,6 +62,7 @@ func importMap() map[string][]string {
 		"test/challenge":                   nil,
 		"test/processgroup":                nil,
 		"test/report":                      {"test/processgroup"},
+		"test/bench/lines":                 nil,
 		"test/bench/proxies":               {"test/processgroup"},
 	}
 }

@@ -24,6 +24,8 @@ type bench struct {
 	caddy      string   // empty for none
 	goPeer     string   // test/bench/reverseproxy; empty if it could not be built
 	asks       limiting // how an nginx asks weir
+	envoy      string   // empty for none
+	envoyAsks  string   // its configuration, which asks weir
 	now        int      // processors that a contestant has at present
 
 	port, decidePort, upstreamPort, sinkPort, redisPort int
@@ -68,6 +70,9 @@ func newBench(s settings) (*bench, error) {
 		}
 	}
 	if err := b.findAsking(filepath.Join(test, "deploy")); err != nil {
+		return nil, err
+	}
+	if err := b.findEnvoy(test); err != nil {
 		return nil, err
 	}
 	b.write("load.lua", load)

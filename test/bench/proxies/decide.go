@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -33,7 +35,7 @@ func (b *bench) findAsking(deploy string) error {
 	return nil
 }
 
-// deciders are those that show what it costs to have an nginx ask: one that forwards alone, and
+// deciders are those that show what it costs to have an nginx or Envoy ask: one that forwards alone, and
 // one that asks a Weir for the limits of w. An nginx that refuses needs limits of its own.
 func (b *bench) deciders(w workload) []contestant {
 	alone := w
@@ -42,9 +44,52 @@ func (b *bench) deciders(w workload) []contestant {
 	}
 	asked := b.weirAt("asked", fmt.Sprintf(`http: none, decide: {http: "127.0.0.1:%d", dialect: nginx}`, b.decidePort), b.binary, w)
 	path := b.nginxConf("nginx-asks", "", b.nginxServer(w, b.asks), b.of(contestants))
-	return []contestant{b.nginx("nginx", alone, ""), {
+	return append([]contestant{b.nginx("nginx", alone, ""), {
 		name:  "nginx-asks-weir",
 		args:  []string{b.nginxPath, "-p", b.dir, "-e", filepath.Join(b.dir, "nginx-asks.err"), "-c", path},
 		asked: asked.args,
-	}}
+	}}, b.envoys(w)...)
+}
+
+// limiter is the filter of the example for Envoy by which it asks.
+var limiter = regexp.MustCompile(`(?s) +- name: envoy.filters.http.ratelimit\n.*?( +- name: envoy.filters.http.router\n)`)
+
+// findEnvoy takes from test/deploy/decide/envoy.yaml how Envoy asks Weir, with a longer timeout. It says if there
+// is no Envoy.
+func (b *bench) findEnvoy(test string) error {
+	path, err := exec.Command(filepath.Join(test, "install"), "--found", "envoy").Output()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "proxies: no Envoy: run test/install envoy for one")
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(test, "deploy", "decide", "envoy.yaml"))
+	if err != nil {
+		return fmt.Errorf("read how Envoy asks: %w", err)
+	}
+	b.envoy = strings.TrimSpace(string(path))
+	b.envoyAsks = strings.NewReplacer("port_value: 8000", fmt.Sprint("port_value: ", b.port), "port_value: 8081", fmt.Sprint("port_value: ", b.decidePort),
+		"port_value: 3000", fmt.Sprint("port_value: ", b.upstreamPort), "0.05s", "5s", "x-phone", "x-api-key").Replace(string(text))
+	return nil
+}
+
+// envoys are an Envoy that asks Weir, and one that forwards alone where nothing is refused.
+func (b *bench) envoys(w workload) (out []contestant) {
+	if b.envoy == "" {
+		return nil
+	}
+	envoy := func(name, text string) contestant {
+		return contestant{name: name, args: []string{
+			b.envoy, "-c", b.write(name+".yaml", text), "--disable-hot-restart", "--concurrency", strconv.Itoa(b.of(contestants)), "--log-level", "error",
+		}}
+	}
+	if !w.refuses {
+		out = append(out, envoy("envoy", limiter.ReplaceAllString(b.envoyAsks, "$1")))
+	}
+	asks := envoy("envoy-asks-weir", b.envoyAsks)
+	asks.asked = []string{b.binary, "run", "--log-level", "error", "-c", b.write("asked-by-envoy.yaml", fmt.Sprintf(`listen: {http: none, decide: {grpc: "127.0.0.1:%d"}}
+admin: {http: "127.0.0.1:0"}
+routes:
+  - {match: {domain: edge, descriptor: {path: "*", phone: "*"}}, limits: [{key: "descriptor:phone", rate: %d/1s}]}
+`, b.decidePort, w.limit))}
+	return append(out, asks)
 }

@@ -13,7 +13,7 @@
 // or more the contestant has the first to itself, and the load, the upstream and Redis
 // share the others. It needs wrk, h2load, nginx and redis-server, which test/install finds
 // or installs; HAProxy, an nginx with Lua and Caddy take part where test/bench/peers has
-// unpacked or built them, and a proxy of Go's standard library (test/bench/reverseproxy)
+// unpacked or built them, Envoy where test/install has, and a proxy of Go's standard library (test/bench/reverseproxy)
 // where the module proxy can be reached. Processor time is read from /proc, so it runs on
 // Linux.
 package main

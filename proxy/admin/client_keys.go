@@ -64,10 +64,7 @@ func (c Client) Decided(ctx context.Context, id string) (Decisions, error) {
 	return get[Decisions](ctx, c, "/api/v1/decisions?request_id="+url.QueryEscape(id))
 }
 
-// Top returns the keys with most requests and with most refusals.
-func (c Client) Top(ctx context.Context) (Top, error) { return get[Top](ctx, c, "/api/v1/top") }
-
-// TopOf is Top with a query.
+// TopOf returns the keys with most requests and with most refusals.
 func (c Client) TopOf(ctx context.Context, q TopQuery) (Top, error) {
 	return get[Top](ctx, c, "/api/v1/top?"+queryOf(map[string]string{"route": q.Route, "limit": q.Limit, "minutes": number(q.Minutes), "n": number(q.N)}))
 }
@@ -125,12 +122,7 @@ func (c Client) Limits(ctx context.Context) (Limits, error) {
 	return get[Limits](ctx, c, "/api/v1/limits")
 }
 
-// Audit returns the actions of operators, newest first.
-func (c Client) Audit(ctx context.Context) (Audit, error) {
-	return get[Audit](ctx, c, "/api/v1/audit")
-}
-
-// AuditPage is a page of Audit.
+// AuditPage returns actions of operators, newest first.
 func (c Client) AuditPage(ctx context.Context, q AuditQuery) (Audit, error) {
 	return get[Audit](ctx, c, "/api/v1/audit?"+queryOf(map[string]string{"before": q.Before, "n": number(q.N)}))
 }

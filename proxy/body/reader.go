@@ -1,10 +1,8 @@
 package body
 
 import (
-	"errors"
 	"io"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -145,16 +143,6 @@ func (r *Reader) MarkResponseStarted() {
 		_ = r.Deadlines.SetReadDeadline(time.Time{})
 	}
 	r.responseStarted = true
-}
-
-// TimedOut reports whether the body timed out.
-func (r *Reader) TimedOut() bool {
-	if r == nil {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return errors.Is(r.readErr, os.ErrDeadlineExceeded)
 }
 
 // End is called when the handler returns. The deadlines of the stream must not be set after that.

@@ -80,9 +80,6 @@ func (b *Body) Length() int64 {
 	return -1
 }
 
-// Received returns the number of bytes that have been read.
-func (b *Body) Received() int64 { return b.received }
-
 // Err returns why reading has ended: io.EOF if the body is complete, nil if it has not
 // ended.
 func (b *Body) Err() error { return b.err }

@@ -117,9 +117,6 @@ func (e *Exchange) ConnState() *any { return &e.conn.handlerState }
 // Secure reports whether the client connection uses TLS.
 func (e *Exchange) Secure() bool { return e.conn.tls }
 
-// IsFirst reports whether this is the first request of its connection.
-func (e *Exchange) IsFirst() bool { return e.conn.firstRequest }
-
 // Status returns the status of the final response, or 0 if none has been begun.
 func (e *Exchange) Status() int { return e.status }
 

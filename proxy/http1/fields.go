@@ -119,20 +119,6 @@ func (f *Fields) Drop(name string) {
 	}
 }
 
-// DropConfusable is like Drop, but also drops lines whose names have underscores
-// instead of hyphens.
-func (f *Fields) DropConfusable(name string) {
-	if !f.unusualNames {
-		f.Drop(name)
-		return
-	}
-	for i := range f.lines {
-		if l := &f.lines[i]; equalFoldUnderscore(f.bufferOf(l)[l.name:l.nameEnd], name) {
-			l.dropped = true
-		}
-	}
-}
-
 // DropKnown drops all lines with the name n. n must not be Other.
 func (f *Fields) DropKnown(n Name) { f.DropSet(1 << n) }
 
@@ -228,27 +214,6 @@ func equalFold(a []byte, b string) bool {
 		}
 	}
 	return true
-}
-
-// equalFoldUnderscore compares names, ignoring ASCII case, and treats underscores as
-// hyphens.
-func equalFoldUnderscore(a []byte, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if hyphen(lower(a[i])) != hyphen(lower(b[i])) {
-			return false
-		}
-	}
-	return true
-}
-
-func hyphen(c byte) byte {
-	if c == '_' {
-		return '-'
-	}
-	return c
 }
 
 // Values returns the values of all lines with this name, in any case. The slice is

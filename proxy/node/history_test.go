@@ -82,7 +82,7 @@ func TestPush_OfNothingIsNone(t *testing.T) {
 	if err != nil || len(h.History) != 2 || h.History[1].Author != "ann@host" {
 		t.Errorf("history = %+v, %v; want two pushes", h, err)
 	}
-	if trail, err := client.Audit(t.Context()); err != nil || len(trail.Entries) != 2 {
+	if trail, err := client.AuditPage(t.Context(), admin.AuditQuery{}); err != nil || len(trail.Entries) != 2 {
 		t.Errorf("audit = %+v, %v; want two pushes", trail, err)
 	}
 	if d, err := client.Diff(t.Context(), h.History[0].Generation); err != nil || len(d.Changes) != 2 || d.Changes[0].String() != "a.user: 5/1h → 3/1h" {

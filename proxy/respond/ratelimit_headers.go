@@ -4,23 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/dunglas/httpsfv"
 
 	"github.com/weir-proxy/weir/limiter"
 )
 
 // ErrPolicy reports that a Policy or a Style cannot be put into a header field.
 var ErrPolicy = errors.New("policy not valid")
-
-// A name of this form is valid both as a structured-field String and as a
-// Token, so it stays valid whichever the draft requires.
-var policyName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 // A Style selects the rate limit fields that are sent to clients.
 type Style string
@@ -32,24 +25,6 @@ const (
 	None       Style = "none"        // no rate limit fields; Retry-After is still sent
 )
 
-// A Policy describes one limit of a route for clients.
-type Policy struct {
-	// Name is unique in its route and matches [A-Za-z][A-Za-z0-9_.-]*.
-	Name string
-	Rate limiter.Rate
-	// Expose is false for a hidden limit: it is not named in responses; only
-	// Retry-After takes it into account.
-	Expose bool
-	// Limit groups policies. A policy with Override applies to some clients
-	// only: in their responses it replaces the policies of its Limit without
-	// Override.
-	Limit string
-	// Concurrent is true if the rate's count bounds concurrent requests; its
-	// window is not shown to clients.
-	Concurrent bool
-	Override   bool
-}
-
 // A RateLimitFields writes the rate limit fields of one route. It is immutable and safe
 // for concurrent use.
 type RateLimitFields struct {
@@ -60,16 +35,6 @@ type RateLimitFields struct {
 	reject       compiledReject
 	constant     []Field // see RefusalFields
 	seed         uint64  // of the hashes of refusals in a Cache
-}
-
-// A policy is a compiled Policy.
-type policy struct {
-	Policy
-	index      int    // among the policies of the route
-	limitItem  string // `"phone";r=`
-	policyItem string // `"phone";q=1;w=60`
-	quota      int64
-	window     int64 // whole seconds, rounded up, so that it never promises more than Rate
 }
 
 // NewRateLimitFields returns the RateLimitFields of a route; reject describes its refusals. Errors wrap ErrPolicy.
@@ -108,24 +73,6 @@ func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLim
 	return q, nil
 }
 
-// compile compiles p and its item of RateLimit-Policy.
-func compile(p Policy) (policy, error) {
-	item := httpsfv.NewItem(p.Name)
-	name, err := httpsfv.Marshal(item)
-	if err != nil {
-		return policy{}, err
-	}
-	c := policy{Policy: p, limitItem: name + ";" + paramRemaining + "=", quota: p.Rate.Count, window: seconds(p.Rate.Window)}
-	item.Params.Add(paramQuota, c.quota)
-	if p.Concurrent {
-		item.Params.Add(paramUnit, "concurrent-requests")
-	} else {
-		item.Params.Add(paramWindow, c.window)
-	}
-	c.policyItem, err = httpsfv.Marshal(item)
-	return c, err
-}
-
 // A Verdict is a decision and the policies of its outcomes.
 type Verdict struct {
 	Decision *limiter.Decision
@@ -133,6 +80,9 @@ type Verdict struct {
 	// outcome that is not shown. Of is nil if outcomes and policies are in the
 	// same order.
 	Policies []int
+	// Counts[i], if it is not 0, is the count of the rate of Decision.Outcomes[i] instead of that of its
+	// policy. Counts is nil if all have those of their policies.
+	Counts []int64
 	// Without are limits that do not apply to this client, and whose policies are not shown.
 	Without []string
 	// Buffer is the buffer for the values of fields; nil to allocate them.
@@ -141,6 +91,7 @@ type Verdict struct {
 
 // policyOf returns the policy of outcome i of v, or nil.
 func (l *RateLimitFields) policyOf(v *Verdict, i int) *policy {
+	at := i
 	if v.Policies != nil {
 		if i >= len(v.Policies) {
 			return nil
@@ -149,6 +100,9 @@ func (l *RateLimitFields) policyOf(v *Verdict, i int) *policy {
 	}
 	if i < 0 || i >= len(l.policies) {
 		return nil
+	}
+	if at < len(v.Counts) && v.Counts[at] > 0 {
+		return l.policies[i].withCount(v.Counts[at])
 	}
 	return &l.policies[i]
 }
@@ -271,7 +225,9 @@ func (l *RateLimitFields) overridePolicyLine(overrides []*policy, without []stri
 	for i := range l.policies {
 		p := &l.policies[i]
 		its := slices.ContainsFunc(overrides, func(o *policy) bool { return o.Limit == p.Limit }) || slices.Contains(without, p.Limit)
-		if p.Expose && (!its && !p.Override || slices.Contains(overrides, p)) {
+		if at := slices.IndexFunc(overrides, func(o *policy) bool { return o.index == i }); p.Expose && at >= 0 {
+			shown = append(shown, overrides[at].policyItem)
+		} else if p.Expose && !its && !p.Override {
 			shown = append(shown, p.policyItem)
 		}
 	}
@@ -309,27 +265,6 @@ func upstreamIsLower(said []string, left int64) bool {
 	}
 	own, err := strconv.ParseInt(said[0], 10, 64)
 	return err == nil && own >= 0 && own <= left
-}
-
-// remaining returns the remaining quota of o, between 0 and the quota; 0 for a
-// refusal, even if some permits are left.
-func (p *policy) remaining(o *limiter.Outcome) int64 {
-	if !o.Allowed {
-		return 0
-	}
-	return min(max(o.Remaining, 0), p.quota)
-}
-
-// reset returns the seconds until more permits are available, at most the
-// window unless the key is banned; 0 if the next request need not wait.
-func (p *policy) reset(o *limiter.Outcome) int64 {
-	switch {
-	case o.Banned:
-		return seconds(o.Wait)
-	case p.Concurrent:
-		return min(seconds(o.Wait), 1) // a concurrent permit may return at any moment
-	}
-	return min(seconds(o.Wait), p.window)
 }
 
 // seconds returns d in whole seconds, rounded up; 0 if d is negative.

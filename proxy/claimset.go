@@ -85,12 +85,19 @@ func (a *admission) mergePrevious() {
 	}
 }
 
-// merge adds a claim, behind those on the same limit.
+// sharesCount reports whether claims on w and o under one key have one count: so do those on one window, and on
+// the windows of two rates that descriptors have.
+func (w *window) sharesCount(o *window) bool { return w == o || w.Limit.Name == o.Limit.Name }
+
+// merge adds a claim, behind those on the same limit. Of two rates of one count the lower one decides.
 func (s *claimSet) merge(w *window, claim *limiter.Claim) {
 	at := len(s.claims)
 	for i := range s.claims {
-		if s.windows[i] == w && s.claims[i].Key == claim.Key {
-			s.claims[i].Cost = min(s.claims[i].Cost+claim.Cost, w.Capacity())
+		if s.claims[i].Key == claim.Key && s.windows[i].sharesCount(w) {
+			if w.Rate.Count < s.windows[i].Rate.Count {
+				s.windows[i], s.claims[i].Limit = w, &w.Limit
+			}
+			s.claims[i].Cost = min(s.claims[i].Cost+claim.Cost, s.windows[i].Capacity())
 			return
 		}
 		if s.windows[i].of == w.of {
@@ -103,7 +110,7 @@ func (s *claimSet) merge(w *window, claim *limiter.Claim) {
 // index returns the index of a claim, or -1.
 func (s claimSet) index(w *window, k limiter.Key) int {
 	for i := range s.claims {
-		if s.windows[i] == w && s.claims[i].Key == k {
+		if s.claims[i].Key == k && s.windows[i].sharesCount(w) {
 			return i
 		}
 	}

@@ -69,6 +69,7 @@ type DescriptorQuestion struct {
 type AskedDescriptor struct {
 	routing.Descriptor
 	Hits int64
+	Rate *limiter.Rate // replaces that of limits with rate_from: descriptor; nil if it has none, and its Count may be 0
 }
 
 // A DescriptorAnswer is the decision about a DescriptorQuestion. It is valid until the function that

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
-	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
 // A call is the state of deciding about several descriptors. Each that a route matches has an
@@ -53,7 +52,10 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 		if !found {
 			continue
 		}
-		x := c.begin(g, r, d.Descriptor)
+		if d.Rate != nil && !r.takesRate(d.Rate) {
+			c.proxy.ignoredRate.Do(func() { c.proxy.log.Warn().Str("route", r.Name).Msg("limit of a descriptor ignored") })
+		}
+		x := c.begin(g, r, d)
 		c.exchanges[i] = x
 		err := c.proxy.checkDirectives(x)
 		if err == nil {
@@ -102,14 +104,15 @@ func (c *call) dropTrusted(ctx context.Context, x *exchange) {
 }
 
 // begin returns an exchange for a descriptor that r matches.
-func (c *call) begin(g *generation, r *route, d routing.Descriptor) *exchange {
+func (c *call) begin(g *generation, r *route, d *AskedDescriptor) *exchange {
 	x := c.proxy.exchanges.Get().(*exchange)
 	c.proxy.recorder.start(x)
 	x.stripe = c.proxy.shared.stripes.Own()
 	x.enteredBy = x.stripe
 	g.users.Add(x.stripe, 1)
 	x.generation, x.admitter, x.route, x.due = g, c.proxy.admitter, r, c.question.Deadline
-	x.in.listener, x.in.scheme, x.in.header, x.in.descriptor = c.question.Listener, "http", noFields{}, d
+	x.in.listener, x.in.scheme, x.in.header, x.in.descriptor = c.question.Listener, "http", noFields{}, d.Descriptor
+	x.in.rate = d.Rate
 	x.request.Method, x.request.Host, x.request.Proto = c.question.Method, c.question.Domain, "HTTP/2.0"
 	x.request.RequestTarget, x.request.Path = c.question.Path, c.question.Path
 	c.proxy.recorder.setID(x)
@@ -137,7 +140,7 @@ func (x *exchange) charge(hits int64) error {
 // claim, with the cost of both.
 func (c *call) add(g *generation, x *exchange) {
 	if c.all == nil {
-		c.all = c.begin(g, &route{Route: x.route.Route, reads: x.route.reads}, nil)
+		c.all = c.begin(g, &route{Route: x.route.Route, reads: x.route.reads}, &AskedDescriptor{})
 		c.all.keyNamer, c.all.isShared = c, true
 	}
 	all := c.all
@@ -229,7 +232,7 @@ func (x *exchange) takeOf(all *admission) {
 		part := takenPermit{store: t.store, permit: t.permit}
 		for i := range t.claims.claims {
 			w, k := t.claims.windows[i], t.claims.claims[i].Key
-			if x.claims.index(w, k) < 0 && x.shadows.index(w, k) < 0 {
+			if w == nil || x.claims.index(w, k) < 0 && x.shadows.index(w, k) < 0 {
 				continue
 			}
 			part.claims.claims, part.claims.windows = append(part.claims.claims, t.claims.claims[i]), append(part.claims.windows, w)

@@ -37,7 +37,7 @@ func (p *testProxy) describe(ctx context.Context, due time.Time, descriptors ...
 			name, value, _ := strings.Cut(entry, "=")
 			entries = append(entries, routing.DescriptorField{Key: name, Value: value})
 		}
-		q.Descriptors = append(q.Descriptors, AskedDescriptor{entries, 1})
+		q.Descriptors = append(q.Descriptors, AskedDescriptor{Descriptor: entries, Hits: 1})
 	}
 	p.DecideDescriptors(ctx, q, func(a *DescriptorAnswer) {
 		got = *a
@@ -233,7 +233,7 @@ routes:
 		} {
 			p.DecideDescriptors(gone, &DescriptorQuestion{
 				Domain: "edge", Deadline: time.Now().Add(time.Minute),
-				Descriptors: []AskedDescriptor{{routing.Descriptor{{Key: "country", Value: of.country}, {Key: "phone", Value: "4"}}, 1}},
+				Descriptors: []AskedDescriptor{{Descriptor: routing.Descriptor{{Key: "country", Value: of.country}, {Key: "phone", Value: "4"}}, Hits: 1}},
 			}, of.leaves)
 		}
 		p.describes(200, "country=CN phone=5")
@@ -268,7 +268,7 @@ func (p *testProxy) asksHits(status int, hits int64, name, value string) (got De
 	p.Helper()
 	q := &DescriptorQuestion{
 		Domain: "edge", Deadline: time.Now().Add(time.Minute), Hold: time.Minute,
-		Descriptors: []AskedDescriptor{{routing.Descriptor{{Key: name, Value: value}}, hits}},
+		Descriptors: []AskedDescriptor{{Descriptor: routing.Descriptor{{Key: name, Value: value}}, Hits: hits}},
 	}
 	p.DecideDescriptors(p.Context(), q, func(a *DescriptorAnswer) { got = *a })
 	if got.Response.Status != status {

@@ -191,7 +191,8 @@
 //   - recent decisions and top keys (observe.go)
 //   - the memory for buffered bodies (package body)
 //   - the log
-//   - when an invalid response of a target was last logged (bad_response.go)
+//   - when an invalid response of a target was last logged (bad_response.go), and whether an ignored limit of a
+//     descriptor was (decide_descriptors.go)
 //   - the health of targets and the queues for them (package upstream)
 //   - certificates, connections, and addresses that reset requests (package frontend)
 //   - addresses that send wrong tokens (package admin)

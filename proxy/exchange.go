@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
@@ -47,6 +48,7 @@ type inbound struct {
 	length       int64    // announced length of the body; -1 if unknown
 	body         bodyReader
 	descriptor   routing.Descriptor // instead of a request; see DecideDescriptors
+	rate         *limiter.Rate      // of the descriptor; nil if it has none
 	parseErr     error              // error in the HTTP syntax of the request
 
 	userAgent, referer string // finish: values for the log
@@ -56,7 +58,7 @@ type inbound struct {
 func (i *inbound) reset() {
 	i.scheme, i.listener, i.peer, i.header, i.length, i.body = "", "", netip.AddrPort{}, nil, 0, nil
 	i.notPlain, i.notPreflight = i.notPlain[:0], nil
-	i.descriptor, i.parseErr, i.userAgent, i.referer = routing.Descriptor{}, nil, "", ""
+	i.descriptor, i.rate, i.parseErr, i.userAgent, i.referer = routing.Descriptor{}, nil, nil, "", ""
 }
 
 // A clientResponse describes the response that was sent to the client.

@@ -256,6 +256,19 @@ func rateText(w *window) string {
 	return w.of.RateText(w.Rate)
 }
 
+// permits describes what a rate of a limit allows: 20/10m.
+func permits(w *window) string {
+	switch {
+	case w.Algorithm.HasLeases():
+		return fmt.Sprint(w.Limit.Rate.Count, " at a time")
+	case w.Algorithm.HasSteps():
+		return "cooldown"
+	case w.isUnit:
+		return "limit of the descriptor per " + limiter.WindowName(w.Rate.Window)
+	}
+	return w.of.RateText(w.Rate)
+}
+
 // trustReason returns why l does not decide about a claim whose subject it trusts; empty if it decides.
 func (e *explainer) trustReason(ctx context.Context, l *limit, c *limiter.Claim) string {
 	if l.trust == nil || c.Value == (limiter.Key{}) {

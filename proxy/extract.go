@@ -150,7 +150,7 @@ func (g *generation) claimFully(x *exchange, l *limit, k *extractedKey) (err err
 		}
 	}
 	windows := l.windows
-	if len(l.overrides)+len(l.plans)+len(x.extracted.found) > 0 {
+	if len(l.overrides)+len(l.plans)+len(l.units)+len(x.extracted.found) > 0 {
 		if windows, err = g.windows(x, l, k); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"encoding/binary"
-	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -336,15 +335,4 @@ func (r *route) describe() {
 		}
 		r.leaves[w.of.Key] = w.of.Key.Components()
 	}
-}
-
-// permits describes what a rate of a limit allows: 20/10m.
-func permits(w *window) string {
-	switch {
-	case w.Algorithm.HasLeases():
-		return fmt.Sprint(w.Limit.Rate.Count, " at a time")
-	case w.Algorithm.HasSteps():
-		return "cooldown"
-	}
-	return w.of.RateText(w.Rate)
 }

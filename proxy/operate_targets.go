@@ -158,7 +158,8 @@ func (t *keyTarget) setPlan(name string) {
 	}
 }
 
-// allWindows returns the windows of t, and those under which the key counts by step_up or if its plan changes.
+// allWindows returns the windows of t, and those under which the key counts by step_up, by the rates of descriptors, or
+// if its plan changes.
 func (t *keyTarget) allWindows() []*window {
 	all := slices.Clone(t.windows)
 	add := func(windows []*window) {
@@ -169,6 +170,7 @@ func (t *keyTarget) allWindows() []*window {
 		}
 	}
 	add(t.limit.stepUps)
+	add(t.limit.units)
 	if t.limit.plans != nil {
 		add(t.limit.windows)
 	}

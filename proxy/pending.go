@@ -321,11 +321,14 @@ func (r *pendingReader) permit(of *route) (t takenPermit, by grantor) {
 	for range r.count() {
 		name, count := r.text(), r.number()
 		c := limiter.Claim{Cost: int64(r.number()), Key: r.key(), Value: r.key(), RedissonName: r.text()}
-		i := slices.IndexFunc(of.windows, func(w *window) bool { return w.Name == name && uint64(w.Limit.Rate.Count) == count })
+		i := slices.IndexFunc(of.windows, func(w *window) bool { return w.Name == name && (uint64(w.Limit.Rate.Count) == count || w.isUnit) })
 		if i < 0 {
 			continue
 		}
 		w := of.windows[i]
+		if w.isUnit {
+			w = w.withCount(int64(count))
+		}
 		c.Limit, c.RedissonFormat = &w.Limit, w.of.RedissonFormat
 		t.claims.claims, t.claims.windows = append(t.claims.claims, c), append(t.claims.windows, w)
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -52,10 +53,13 @@ func (x *exchange) lookUp(by *key.Spec) {
 	}
 }
 
-// windows returns the windows of l for a key: those that the key has of its own, those of its plan, or
-// those of all keys. A plan without a limit has none. Another plan, or other rates, keep what is used: a
+// windows returns the windows of l for a key: that of the descriptor's rate, those that the key has of its own, those
+// of its plan, or those of all keys. A plan without a limit has none. Another plan, or other rates, keep what is used: a
 // count belongs to the name of its window.
 func (g *generation) windows(x *exchange, l *limit, k *extractedKey) ([]*window, error) {
+	if l.units != nil {
+		return l.describedWindows(x.in.rate)
+	}
 	for i := range x.extracted.found {
 		if f := &x.extracted.found[i]; f.of == l && f.windows != nil {
 			return f.windows, nil
@@ -190,4 +194,61 @@ func planField(l *config.Limit) string {
 		return ""
 	}
 	return l.Plan.Name.From.Name
+}
+
+// RateLimitUnits returns the length of each unit of Envoy's RateLimitUnit by its number: none, second, minute, hour,
+// day, month, year, week. Months and years are those of envoyproxy/ratelimit.
+func RateLimitUnits() [8]time.Duration {
+	const day = 24 * time.Hour
+	return [8]time.Duration{0, time.Second, time.Minute, time.Hour, day, 30 * day, 365 * day, 7 * day}
+}
+
+// addUnits adds a window to l for each unit. A count belongs to the name of its window, and so to the unit, whatever
+// the number is. There are no others, so the memory for names is bounded whatever descriptors have.
+func (r *route) addUnits(l *limit, add func(rates []limiter.Rate) []*window) {
+	for _, unit := range RateLimitUnits() {
+		if unit > 0 {
+			l.units = append(l.units, add([]limiter.Rate{{Count: limiter.MaxCount, Window: unit}})...)
+		}
+	}
+	for _, w := range l.units {
+		w.isUnit = true
+	}
+}
+
+// takesRate reports whether the rate of a descriptor replaces that of a limit of r.
+func (r *route) takesRate(rate *limiter.Rate) bool {
+	return slices.ContainsFunc(r.limits, func(l *limit) bool { return l.unit(rate.Window) != nil })
+}
+
+// unit returns the window of l for the rates of descriptors over this length, nil if there is none.
+func (l *limit) unit(length time.Duration) *window {
+	if i := slices.IndexFunc(l.units, func(w *window) bool { return w.Rate.Window == length }); i >= 0 {
+		return l.units[i]
+	}
+	return nil
+}
+
+// describedWindows returns the window for the rate of a descriptor; those of l if it has none, or none that can be used.
+func (l *limit) describedWindows(rate *limiter.Rate) ([]*window, error) {
+	if rate == nil {
+		return l.windows, nil
+	}
+	unit := l.unit(rate.Window)
+	switch {
+	case unit == nil:
+		return l.windows, nil
+	case rate.Count == 0:
+		return nil, fmt.Errorf("%s: %w: its descriptor has a limit of 0", l.Name, errCost)
+	}
+	return []*window{unit.withCount(rate.Count)}, nil
+}
+
+// withCount returns a copy of w, a unit, with the count of a descriptor. It is not prepared: that costs more than one
+// check of it.
+func (w *window) withCount(count int64) *window {
+	own := *w
+	own.Rate.Count = count
+	own.near = w.of.nearOf(own.Rate)
+	return &own
 }

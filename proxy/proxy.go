@@ -77,6 +77,7 @@ type Proxy struct {
 	metrics         *proxyMetrics
 	badResponses    *badResponses
 	openGenerations sync.WaitGroup // generations that still serve requests
+	ignoredRate     sync.Once      // logs the first limit of a descriptor that is ignored
 	timeouts        config.ListenTimeouts
 
 	reloading   sync.Mutex // one reload at a time; guards what follows

@@ -140,7 +140,7 @@ func bodyErrorKind(err error) respond.Kind {
 
 // verdict returns the decision in the form of package respond.
 func (x *exchange) verdict() respond.Verdict {
-	return respond.Verdict{Decision: &x.decision, Policies: x.policies(), Without: x.unlimited(), Buffer: &x.rateLimitFields.buffer}
+	return respond.Verdict{Decision: &x.decision, Policies: x.policies(), Counts: x.counts(), Without: x.unlimited(), Buffer: &x.rateLimitFields.buffer}
 }
 
 // policies maps the outcomes of the decision to the policies of the quota.
@@ -154,6 +154,20 @@ func (x *exchange) policies() []int {
 		x.rateLimitFields.policies = append(x.rateLimitFields.policies, policy)
 	}
 	return x.rateLimitFields.policies
+}
+
+// counts returns the counts of the rates that the descriptor of x has; see respond.Verdict.
+func (x *exchange) counts() []int64 {
+	if x.in.rate == nil {
+		return nil
+	}
+	counts := make([]int64, len(x.claims.windows))
+	for i, w := range x.claims.windows {
+		if w.isUnit {
+			counts[i] = w.Rate.Count
+		}
+	}
+	return counts
 }
 
 // forwardErrorResponse returns the response to a request that could not be forwarded.

@@ -107,6 +107,8 @@ type limit struct {
 	overrides    map[limiter.Key][]*window      // windows of keys that have rates of their own
 	hashed       map[string][]*window           // the same for keys listed by hash, see key.List.Hash
 	plans        map[string]*plan               // by name; nil without plans
+	units        []*window                      // for the rates of descriptors, one for each unit; nil without rate_from
+	nearOf       func(limiter.Rate) int64       // of a rate of a descriptor; see window.near
 	hasKeyName   bool                           // RedissonName contains {key}
 	isPlain      bool                           // its claims need only a key, and are the same for all keys; see claim
 	shadowNotes  *limiter.Limit                 // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
@@ -124,6 +126,7 @@ type window struct {
 	rate     string // name in the log: phone-1h
 	plan     string // the name of the plan; empty if it is of none
 	isStepUp bool   // a rate of step_up
+	isUnit   bool   // its count is that of a descriptor, and the greatest one in the units of its limit
 	near     int64  // an alert is due if fewer permits than this remain; 0 for none
 	limiter.Limit
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -52,6 +53,9 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 		if made.Match.Domain != "" && l.Cost != nil {
 			r.Wrong(at, "the cost of a descriptor is hits_addend", "leave cost out")
 		}
+		if made.Match.Domain == "" && l.RateFromDescriptor {
+			r.Wrong(at, "requests have no limit for rate_from", "leave rate_from out, or write match: {domain: NAME, descriptor: {ENTRY: VALUE}}")
+		}
 		if made.Match.Domain != "" && l.StepUp != nil {
 			r.Wrong(at, "a descriptor has no token for step_up", "leave step_up out")
 		}
@@ -94,5 +98,17 @@ func (r *routes) described(at any, s *key.Spec, o key.Origin, m *Match) {
 		r.Wrong(at, "the key "+s.Name+" is read from "+o.String()+", but the route's descriptor has no "+o.Name, "write "+o.Name+`: "*" in match.descriptor`)
 	case m.Domain != "" && !isEntry && !o.Source.IsConstant():
 		r.Wrong(at, "the key "+s.Name+" is read from "+o.String()+", which a descriptor does not have", "read it from descriptor:ENTRY, and let Envoy send it as an entry")
+	}
+}
+
+// rateFrom lets a descriptor replace the rate of a limit. What belongs to the rate cannot be given beside it.
+func (l *limits) rateFrom(f *limitForm, limit *Limit) {
+	if !l.Given(&f.RateFrom) {
+		return
+	}
+	limit.RateFromDescriptor = true
+	l.apart(f, "rate_from", "concurrent", "distinct", "cooldown", "budget", "overrides", "plans", "burst", "penalty", "return_on", "redisson_name")
+	if len(limit.Rates) > 1 {
+		l.Wrong(&f.RateFrom, "the one rate of a descriptor would replace "+strconv.Itoa(len(limit.Rates))+" rates", "write one rate, and the others in limits of their own")
 	}
 }

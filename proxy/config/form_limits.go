@@ -42,6 +42,8 @@ type limitForm struct {
 	Plans map[string]*list `yaml:"plans,omitempty"`
 	// Plan is where the name of the plan is read from: jwt:CLAIM of the verified token, header:NAME of client_ip.trusted_proxies, or a list. Without it a key has a plan only if an operator assigns one.
 	Plan *planForm `yaml:"plan,omitempty"`
+	// RateFrom, with the value descriptor, lets a descriptor of Envoy bring its own limit, whose rate replaces that of this limit.
+	RateFrom string `yaml:"rate_from,omitempty" jsonschema:"enum=descriptor"`
 	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; sliding_log promises the same for about half the cost in Redis, and cannot be shared with Redisson; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
 	Algorithm string `yaml:"algorithm,omitempty" jsonschema:"default=token_bucket,enum=token_bucket,enum=sliding_log,enum=fixed_window,enum=sliding_window,enum=gcra"`
 	// Burst is how many permits gcra grants at once; the rate's count when not given.

@@ -44,6 +44,8 @@ type Limit struct {
 	Wait       time.Duration
 	MaxWaiting int
 	Position   Position
+
+	RateFromDescriptor bool // the rate, of which there is one, is that of the descriptor if that has one
 }
 
 // HashedOverrides are overrides whose keys are known only by their hash.

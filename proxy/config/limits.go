@@ -92,6 +92,7 @@ func (l *limits) compile(f *limitForm) *Limit {
 	l.conversion(f, limit)
 	l.stepUp(f, limit)
 	l.redisson(f, limit)
+	l.rateFrom(f, limit)
 	if a := limit.Algorithm; a.HasConversion() || a.HasValues() || a.HasLeases() || a.HasSteps() || limit.Prices != nil {
 		f.Algorithm = "" // another field says it
 	}
@@ -137,7 +138,7 @@ func (l *limits) without(f *limitForm, what string, names ...string) {
 func (l *limits) apart(f *limitForm, what string, names ...string) {
 	fields := map[string]any{
 		"rate": &f.Rate, "rates": &f.Rates, "concurrent": &f.Concurrent, "distinct": &f.Distinct, "cooldown": &f.Cooldown, "overrides": &f.Overrides, "plans": &f.Plans, "plan": &f.Plan, "budget": &f.Budget,
-		"burst": &f.Burst, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "wait": &f.Wait, "redisson_name": &f.RedissonName, "redisson_version": &f.RedissonVersion,
+		"burst": &f.Burst, "return_on": &f.ReturnOn, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "wait": &f.Wait, "redisson_name": &f.RedissonName, "redisson_version": &f.RedissonVersion,
 	}
 	for _, name := range names {
 		if l.Given(fields[name]) {

@@ -120,7 +120,7 @@ func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (ans
 		if d := &r.descriptors[i]; d.reports() {
 			h.outcomes.WithLabelValues(h.settleDescriptor(ctx, d, r)).Inc()
 		} else {
-			q.Descriptors = append(q.Descriptors, proxy.AskedDescriptor{Descriptor: d.entries, Hits: costOf(d, r)})
+			q.Descriptors = append(q.Descriptors, proxy.AskedDescriptor{Descriptor: d.entries, Hits: costOf(d, r), Rate: d.limit})
 		}
 	}
 	if len(q.Descriptors) == 0 {

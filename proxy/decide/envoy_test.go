@@ -36,7 +36,7 @@ routes:
     limits: [{name: phone, key: phone, rates: [2/1h, 10/1d]}]
   - {name: vip, match: {domain: edge, descriptor: {generic_key: sms, phone: "+49*"}}, limits: [{name: vip, key: phone, rate: 5/1h}]}
   - {name: user, match: {domain: edge, descriptor: {user: "*"}}, limits: [{name: user, key: user, rate: 3/1h}]}
-  - {name: busy, match: {domain: edge, descriptor: {busy: "*"}}, limits: [{name: busy, key: global, rate: 50/1h}]}
+  - {name: busy, match: {domain: edge, descriptor: {busy: "*"}}, limits: [{name: busy, key: global, rate: 50/1h, rate_from: descriptor}]}
   - {name: tokens, match: {domain: edge, descriptor: {tokens: "*"}}, refund_on: {status: [5xx]}, limits: [{name: tokens, key: "descriptor:tokens", rate: 1000/1h}]}
   - {name: tried, match: {domain: edge, descriptor: {tried: "*"}}, mode: shadow, limits: [{name: tried, key: "descriptor:tried", rate: 1/1h}]}
 `

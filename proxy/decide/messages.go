@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/protobuf"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/route"
@@ -26,6 +27,7 @@ type rateLimitRequest struct {
 // A limitDescriptor is a RateLimitDescriptor.
 type limitDescriptor struct {
 	entries  route.Descriptor // 1
+	limit    *limiter.Rate    // 2: a RateLimitOverride; its window is 0 for an unknown unit
 	hits     uint64           // 3: a UInt64Value
 	hasHits  bool             // it is there
 	negative bool             // 4
@@ -126,6 +128,17 @@ func (d *limitDescriptor) unmarshal(data []byte) error {
 			})
 			d.entries = append(d.entries, e)
 			return err
+		case 2:
+			d.limit = &limiter.Rate{}
+			return protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
+				switch units := proxy.RateLimitUnits(); {
+				case f.Number == 1:
+					d.limit.Count = int64(min(f.Varint, limiter.MaxCount))
+				case f.Number == 2 && f.Varint < uint64(len(units)):
+					d.limit.Window = units[f.Varint]
+				}
+				return nil
+			})
 		case 3:
 			d.hasHits = true
 			return protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
@@ -188,18 +201,19 @@ func (s *descriptorStatus) append(b []byte) []byte {
 	return protobuf.End(protobuf.AppendNumber(protobuf.AppendNumber(b, 1, uint64(s.reset/time.Second)), 2, uint64(s.reset%time.Second)), reset)
 }
 
-// unitOf returns a window as a unit of RateLimitResponse.RateLimit and its multiple; 0 if it is a
+// unitOf returns a window as a unit of RateLimitResponse.RateLimit, the longest, and its multiple; 0 if it is a
 // multiple of none.
 func unitOf(window time.Duration) (unit, multiplier uint64) {
-	for _, u := range []struct {
-		number uint64
-		length time.Duration
-	}{{7, 7 * 24 * time.Hour}, {4, 24 * time.Hour}, {3, time.Hour}, {2, time.Minute}, {1, time.Second}} {
-		if window%u.length == 0 {
-			return u.number, uint64(window / u.length)
+	longest := time.Duration(0)
+	for number, length := range proxy.RateLimitUnits() {
+		if length > longest && window%length == 0 {
+			unit, longest = uint64(number), length
 		}
 	}
-	return 0, 0
+	if unit == 0 {
+		return 0, 0
+	}
+	return unit, uint64(window / longest)
 }
 
 // append appends the entries of d.

@@ -134,15 +134,21 @@ func newWeir(t *testing.T, text string) (p *proxy.Proxy, yaml []byte) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	c, err := config.Parse("weir.yaml", result.YAML, func(string) (string, bool) { return "", false })
+	return serve(t, result.YAML), result.YAML
+}
+
+// serve returns a Proxy with a configuration.
+func serve(t *testing.T, yaml []byte) *proxy.Proxy {
+	t.Helper()
+	c, err := config.Parse("weir.yaml", yaml, func(string) (string, bool) { return "", false })
 	if err != nil {
-		t.Fatalf("%v\n%s", err, result.YAML)
+		t.Fatalf("%v\n%s", err, yaml)
 	}
-	p, err = proxy.New(t.Context(), proxy.Options{Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
+	p, err := proxy.New(t.Context(), proxy.Options{Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, result.YAML
+	return p
 }
 
 // ask asks about a descriptor that is sent once.

@@ -3,7 +3,7 @@
 //
 //	go run ./test/bench/lines [-processors 4] [-weir ./weir] [plain memory refused]
 //
-// It needs gcc and qemu-x86_64 of QEMU 6 or 7 (Debian: qemu-user), which runs weir with the plugin in plugin/lines.c.
+// It needs gcc, wrk, and qemu-x86_64 of QEMU 6 or 7 (Debian: qemu-user), which runs weir with the plugin in plugin/lines.c.
 package main
 
 import (
@@ -24,7 +24,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -91,7 +90,11 @@ func measure(weir, workload, dir string, processors int) error {
 		_ = c.Wait()
 		close(ended)
 	}()
-	load(address, ended)
+	if err := load(address, filepath.Join(dir, "keys.lua"), ended); err != nil {
+		_ = c.Process.Kill()
+		<-ended
+		return err
+	}
 	return report(weir, workload, out)
 }
 
@@ -150,38 +153,25 @@ func addresses(weir string) (request, take uint64, err error) {
 	return request, take, err
 }
 
-// load sends requests over all connections until weir has ended.
-func load(address string, ended <-chan struct{}) {
-	t := &http.Transport{MaxIdleConnsPerHost: connections}
-	defer t.CloseIdleConnections()
-	var all sync.WaitGroup
-	for i := range connections {
-		all.Go(func() {
-			for n := i; ; n += connections {
-				select {
-				case <-ended:
-					return
-				default:
-				}
-				q, err := http.NewRequest(http.MethodGet, "http://"+address+"/api", nil)
-				if err != nil {
-					return
-				}
-				q.Header.Set("X-Api-Key", fmt.Sprint(n%keys))
-				a, err := t.RoundTrip(q)
-				if err != nil { // it does not listen yet, or no more
-					select {
-					case <-ended:
-					case <-time.After(100 * time.Millisecond):
-					}
-					continue
-				}
-				_, _ = io.Copy(io.Discard, a.Body)
-				_ = a.Body.Close()
-			}
-		})
+// load sends requests with many keys over all connections until weir has ended.
+func load(address, script string, ended <-chan struct{}) error {
+	text := fmt.Sprintf(`local n = 0
+request = function() n = (n + 7919) %% %d; return wrk.format("GET", "/api", {["X-Api-Key"] = n}) end
+`, keys)
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		return err
 	}
-	all.Wait()
+	for {
+		select {
+		case <-ended:
+			return nil
+		case <-time.After(100 * time.Millisecond): // until it listens
+		}
+		c := exec.Command("wrk", "-t1", "-c", fmt.Sprint(connections), "-d5s", "-s", script, "http://"+address) // #nosec G204 -- a tool
+		if err := c.Run(); errors.Is(err, exec.ErrNotFound) {
+			return err
+		}
+	}
 }
 
 // A write is an instruction that took a line from another processor.

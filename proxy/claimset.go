@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -89,22 +90,44 @@ func (a *admission) mergePrevious() {
 // the windows of two rates that descriptors have.
 func (w *window) sharesCount(o *window) bool { return w == o || w.Limit.Name == o.Limit.Name }
 
-// merge adds a claim, behind those on the same limit. Of two rates of one count the lower one decides.
-func (s *claimSet) merge(w *window, claim *limiter.Claim) {
+// merge adds a claim, behind those on the same limit. Of two rates of one count the lower one decides. It returns an error
+// that wraps errCost, and s may not be used, if no unused key has room for both claims, or if they have two
+// values.
+func (s *claimSet) merge(w *window, claim *limiter.Claim) error {
 	at := len(s.claims)
 	for i := range s.claims {
 		if s.claims[i].Key == claim.Key && s.windows[i].sharesCount(w) {
-			if w.Rate.Count < s.windows[i].Rate.Count {
-				s.windows[i], s.claims[i].Limit = w, &w.Limit
-			}
-			s.claims[i].Cost = min(s.claims[i].Cost+claim.Cost, s.windows[i].Capacity())
-			return
+			return s.mergeAt(i, w, claim)
 		}
 		if s.windows[i].of == w.of {
 			at = i + 1
 		}
 	}
 	s.claims, s.windows = slices.Insert(s.claims, at, *claim), slices.Insert(s.windows, at, w)
+	return nil
+}
+
+// mergeAt merges a claim into claim i, which has the same count.
+func (s *claimSet) mergeAt(i int, w *window, claim *limiter.Claim) error {
+	own := &s.claims[i]
+	if own.Value != claim.Value {
+		return fmt.Errorf("%s: %w: one key with two values", w.of.Name, errCost)
+	}
+	if w.Rate.Count < s.windows[i].Rate.Count {
+		s.windows[i], own.Limit = w, &w.Limit
+	}
+	if w.Algorithm.HasValues() {
+		return nil
+	}
+	if own.Cost += claim.Cost; own.Cost > own.Limit.Capacity() {
+		return exceeds(w, own.Cost)
+	}
+	return nil
+}
+
+// exceeds returns the error of descriptors with so many hits for one key.
+func exceeds(w *window, hits int64) error {
+	return fmt.Errorf("%s: %w: %d hits exceed the maximum", w.of.Name, errCost, hits)
 }
 
 // index returns the index of a claim, or -1.

@@ -3,7 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -64,15 +63,15 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 		if err == nil {
 			err = x.charge(max(1, d.Hits))
 		}
+		if err == nil && r.trusts {
+			c.dropTrusted(ctx, x)
+		}
+		if err == nil && !c.isCheck(i) {
+			err = c.add(g, x)
+		}
 		if err != nil {
 			c.failed = x
 			return err
-		}
-		if r.trusts {
-			c.dropTrusted(ctx, x)
-		}
-		if !c.isCheck(i) {
-			c.add(g, x)
 		}
 	}
 	return nil
@@ -121,39 +120,61 @@ func (c *call) begin(g *generation, r *route, d *AskedDescriptor) *exchange {
 
 // charge sets the cost of the claims of x. A distinct limit counts its value, whatever that costs.
 func (x *exchange) charge(hits int64) error {
-	for _, set := range []claimSet{x.claims, x.shadows} {
-		for i := range set.claims {
-			claim, w := &set.claims[i], set.windows[i]
-			claim.Source = 0 // nobody knows the client
-			if hits == 1 || w.Algorithm.HasValues() {
-				continue
-			}
-			if claim.Cost = hits; hits > w.Capacity() {
-				return fmt.Errorf("%s: %w: %d hits exceed the maximum", w.of.Name, errCost, hits)
-			}
+	if w := x.claims.charge(hits); w != nil {
+		return exceeds(w, hits)
+	}
+	for {
+		w := x.shadows.charge(hits)
+		if w == nil {
+			return nil
+		}
+		x.wouldRefuse(&x.shadows, w.of)
+	}
+}
+
+// charge sets the cost of claims. It returns the window of a claim that no unused key has room for, or nil.
+func (s claimSet) charge(hits int64) *window {
+	for i, w := range s.windows {
+		s.claims[i].Source = 0 // nobody knows the client
+		if hits == 1 || w.Algorithm.HasValues() {
+			continue
+		}
+		if s.claims[i].Cost = hits; hits > w.Capacity() {
+			return w
 		}
 	}
 	return nil
 }
 
+// wouldRefuse records that a limit in shadow mode would refuse x, whatever is used of it, and removes its claims.
+func (x *exchange) wouldRefuse(from *claimSet, of *limit) {
+	from.remove(of)
+	x.shadowErrors = append(x.shadowErrors, of)
+}
+
 // add adds the claims of x to those that are decided together. The same key under the same limit is one
 // claim, with the cost of both.
-func (c *call) add(g *generation, x *exchange) {
+func (c *call) add(g *generation, x *exchange) error {
 	if c.all == nil {
 		c.all = c.begin(g, &route{Route: x.route.Route, reads: x.route.reads}, &AskedDescriptor{})
 		c.all.keyNamer, c.all.isShared = c, true
 	}
 	all := c.all
 	for i := range x.claims.claims {
-		all.claims.merge(x.claims.windows[i], &x.claims.claims[i])
+		if err := all.claims.merge(x.claims.windows[i], &x.claims.claims[i]); err != nil {
+			return err
+		}
 	}
 	for i := range x.shadows.claims {
-		all.shadows.merge(x.shadows.windows[i], &x.shadows.claims[i])
+		if w := x.shadows.windows[i]; all.shadows.merge(w, &x.shadows.claims[i]) != nil {
+			x.wouldRefuse(&all.shadows, w.of)
+		}
 	}
 	all.shadowErrors = append(all.shadowErrors, x.shadowErrors...)
 	all.route.holds = all.route.holds || x.route.holds
 	all.route.hasLocalLimit = all.route.hasLocalLimit || x.route.hasLocalLimit
 	all.route.canFallBack = all.route.hasLocalLimit && !all.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny })
+	return nil
 }
 
 // logKey implements keyNamer.

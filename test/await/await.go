@@ -3,7 +3,11 @@
 package await
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -61,4 +65,20 @@ func Value[T any](tb testing.TB, c <-chan T, what string) T {
 		tb.Fatalf("not within %v: %s", Limit, what)
 		panic("unreachable")
 	}
+}
+
+// Stopped waits until all threads of a process stand still after SIGSTOP: some go on for a moment when the signal
+// has been sent. Where there is no /proc it does not wait.
+func Stopped(tb testing.TB, pid int) {
+	tb.Helper()
+	Until(tb, "the stop of process "+strconv.Itoa(pid), func() bool {
+		threads, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "stat"))
+		for _, path := range threads {
+			stat, _ := os.ReadFile(path)
+			if _, state, _ := bytes.Cut(stat, []byte(") ")); len(state) > 0 && bytes.IndexByte([]byte("TtZX"), state[0]) < 0 {
+				return false
+			}
+		}
+		return true
+	})
 }

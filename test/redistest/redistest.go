@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A Server is one running redis-server process.
@@ -82,11 +84,14 @@ func (s *Server) Restart() {
 	}
 }
 
-// Signal sends sig to the process: SIGSTOP and SIGCONT make it slow and well.
+// Signal sends sig to the process: SIGSTOP and SIGCONT make it slow and well. After SIGSTOP it stands still.
 func (s *Server) Signal(sig syscall.Signal) {
 	s.tb.Helper()
 	if err := s.cmd.Process.Signal(sig); err != nil {
 		s.tb.Fatalf("signal redis-server: %v", err)
+	}
+	if sig == syscall.SIGSTOP {
+		await.Stopped(s.tb, s.cmd.Process.Pid)
 	}
 }
 

@@ -135,11 +135,14 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Signal sends s, unless the process has ended.
+// Signal sends s, unless the process has ended. After SIGSTOP the process stands still.
 func (p *Process) Signal(s os.Signal) {
 	p.tb.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.tb.Fatal(err)
+	}
+	if s == syscall.SIGSTOP {
+		await.Stopped(p.tb, p.cmd.Process.Pid)
 	}
 }
 

@@ -53,7 +53,7 @@ func importMap() map[string][]string {
 		"limiter/redisstore":               {"limiter", "limiter/redisstore/internal/wire"},
 		"limiter/redisstore/internal/wire": nil,
 		"lock":                             nil,
-		"test/redistest":                   nil,
+		"test/redistest":                   {"test/await"},
 		"test/await":                       nil,
 		"test/logtest":                     nil,
 		"test/sockettest":                  {"test/await"},

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -238,4 +239,45 @@ func exchangeTokens(addr string, over *http.Transport, token string) (foreign st
 		return fmt.Sprintf("the body for %s and %d bytes is %.200q", token, size, text), nil
 	}
 	return "", nil
+}
+
+// A request whose connection ends before its handler has begun leaves nothing: the part of its body
+// that had arrived is not in the next request, which is another client's.
+func TestHTTP2_NothingOfARequestThatDidNotBegin(t *testing.T) {
+	url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s", r.Header.Get("Authorization"), body)
+	})
+	var attack bytes.Buffer
+	fr := http2.NewFramer(&attack, nil)
+	fr.AllowIllegalWrites = true
+	fr.WriteSettings()
+	fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: encode(request("POST", "/", "authorization", "attacker")...), EndHeaders: true})
+	fr.WriteData(1, false, []byte("the body of the attacker"))
+	fr.WriteData(0, false, []byte("x")) // an error of the connection
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.opened(t, forwardYAML(url, cleartext, ""))
+		if f.client != nil {
+			f.client.NextProtos = []string{"h2"}
+		}
+		for range 40 {
+			attacker := f.dial(http2.ClientPreface + attack.String())
+			_, _ = io.Copy(io.Discard, attacker)
+			attacker.Conn.Close()
+
+			other := f.speaks()
+			other.begins(1, request("POST", "/", "authorization", "victim", "content-length", "6")...)
+			other.WriteData(1, true, []byte("honest"))
+			var got []byte
+			other.hears("end of the response", func(fr http2.Frame) bool {
+				if d, ok := fr.(*http2.DataFrame); ok {
+					got = append(got, d.Data()...)
+				}
+				return fr.Header().StreamID == 1 && fr.Header().Flags.Has(http2.FlagDataEndStream)
+			})
+			if string(got) != "victim honest" {
+				t.Errorf("the upstream got %q of the victim", got)
+			}
+		}
+	})
 }

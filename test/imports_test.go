@@ -56,6 +56,7 @@ func importMap() map[string][]string {
 		"test/redistest":                   {"test/await"},
 		"test/await":                       nil,
 		"test/logtest":                     nil,
+		"test/pooltest":                    nil,
 		"test/sockettest":                  {"test/await"},
 		"test/weirtest":                    {"test/await", "test/logtest", "proxy/http1"},
 		"test/playbooks":                   {"limiter", "proxy", "proxy/config", "test/weirtest"},

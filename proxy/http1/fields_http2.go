@@ -38,14 +38,14 @@ func (f *Fields) AddHTTP2(name, value string) error {
 	return nil
 }
 
-// ResetHTTP2 is Reset for fields that were added with AddHTTP2. It keeps their memory,
-// unless that is more than max bytes.
-func (f *Fields) ResetHTTP2(max int) {
-	buf := RecycleBuffer(f.buf)
-	f.reset()
-	if cap(buf) <= max {
-		f.buf = buf
+// Emptied returns fields without lines that reuse the memory of f, if f was filled by
+// AddHTTP2: at most max bytes of it. f must not be used any more.
+func (f *Fields) Emptied(max int) Fields {
+	empty := Fields{added: RecycleBuffer(f.added), lines: f.lines[:0], scratch: f.scratch[:0]}
+	if buf := RecycleBuffer(f.buf); cap(buf) <= max {
+		empty.buf = buf
 	}
+	return empty
 }
 
 // AddedName returns the Name of the line that was added last.

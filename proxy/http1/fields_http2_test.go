@@ -23,14 +23,14 @@ func TestFields_OfHTTP2(t *testing.T) {
 	if got, want := string(h.buf), "User-Agent: me\r\nX-One_two: 1\r\nDnt: a b\r\nX-Later: 2\r\n"; got != want || h.err != nil {
 		t.Errorf("sent as %q, %v; want %q", got, h.err, want)
 	}
-	f.ResetHTTP2(1 << 10)
+	f = f.Emptied(1 << 10)
 	for range f.All() {
 		t.Error("a line after a reset")
 	}
 	if memory := f.buf; !poisoned && cap(memory) == 0 {
 		t.Error("no memory is kept")
 	}
-	if f.ResetHTTP2(0); f.buf != nil {
+	if f = f.Emptied(0); f.buf != nil {
 		t.Error("more memory is kept than allowed")
 	}
 }

@@ -178,7 +178,7 @@ func (b *headerBlock) addField(f hpack.HeaderField) error {
 func (c *conn) endTrailer(id uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer c.trailer.ResetHTTP2(keptHeader)
+	defer func() { c.trailer = c.trailer.Emptied(keptHeader) }()
 	s := c.streams[id]
 	switch {
 	case s == nil: // it has ended meanwhile

@@ -26,13 +26,6 @@ type Request struct {
 	announced    int64 // Content-Length, or -1
 }
 
-// reset clears r for the next request. It keeps its memory.
-func (r *Request) reset() {
-	r.Fields.ResetHTTP2(keptHeader)
-	r.Method, r.Authority, r.Path, r.Protocol, r.Length, r.Err = "", "", "", "", 0, nil
-	r.scheme, r.host, r.hasRegular, r.announced = "", "", false, -1
-}
-
 // keptHeader is the memory for field lines that is kept for further requests.
 const keptHeader = 4 << 10
 

@@ -29,9 +29,9 @@ type response struct {
 	headErr  error  // why the response cannot be sent
 }
 
-// reset clears r and keeps its memory.
-func (r *response) reset() {
-	*r = response{head: keep(r.head, keptHeader), data: keep(r.data, 2*stageSize), trailer: keep(r.trailer, keptHeader)}
+// emptied returns the response of no request, with the memory of r.
+func (r *response) emptied() response {
+	return response{head: keep(r.head, keptHeader), data: keep(r.data, 2*stageSize), trailer: keep(r.trailer, keptHeader)}
 }
 
 // keep returns the memory of b if that is not more than so many bytes.
@@ -49,7 +49,7 @@ func (s *Stream) Start(status int) {
 		s.headErr = http1.ErrResponseState
 		return
 	}
-	s.response.reset()
+	s.response = s.response.emptied()
 	s.begun, s.status, s.left = true, status, -1
 	if status < 200 || status > 599 {
 		s.headErr = http1.ErrOutgoing

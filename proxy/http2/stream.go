@@ -40,8 +40,7 @@ type Stream struct {
 	aborter http1.Aborter
 }
 
-// A streamState is the part of a Stream that is zeroed for each request and guarded by
-// the mutex of its connection.
+// A streamState is the part of a Stream that is guarded by the mutex of its connection.
 type streamState struct {
 	closed   bool  // it is not among the streams of the connection any more
 	err      error // why the stream has failed; nil if it has not
@@ -64,7 +63,7 @@ func (c *conn) newStreamLocked(id uint32) *Stream {
 	s, ok := c.server.streams.Get().(*Stream)
 	if !ok {
 		s = new(Stream)
-		s.announced = -1
+		s.reset()
 	}
 	s.conn, s.id = c, id
 	s.canRead.L, s.canSend.L = &c.mu, &c.mu
@@ -101,22 +100,15 @@ func (c *conn) closeLocked(s *Stream) {
 	s.body, s.bodyRead = s.body[:0], 0
 }
 
-// recycle releases the memory of s for other requests. Nobody may use it any more.
+// recycle releases the memory of s for other requests. Nobody may use it any more. A stream
+// whose context or timer somebody else may still use is left to the garbage collector.
 func (s *Stream) recycle() {
 	c := s.conn
-	reusable := !s.ctx.Observed()
 	s.AbortWith(nil)
-	s.Request.reset()
-	s.trailer.ResetHTTP2(keptHeader)
-	s.BeforeEnd = nil
-	s.response.reset()
+	reusable := !s.ctx.Observed()
 	c.mu.Lock()
-	if s.readTimer != nil {
-		s.readTimer.Stop() // if its function still runs, it wakes a request for nothing
-	}
-	s.streamState = streamState{}
-	if cap(s.body) > maxFrame {
-		s.body = nil
+	if s.readTimer != nil && !s.readTimer.Stop() {
+		reusable = false
 	}
 	if c.inUse.Add(-1) == 0 {
 		c.idleSince = time.Now()
@@ -124,11 +116,23 @@ func (s *Stream) recycle() {
 	wake := c.draining && c.isIdle()
 	c.mu.Unlock()
 	if reusable {
-		s.conn = nil
+		s.reset()
 		c.server.streams.Put(s)
 	}
 	if wake {
 		c.interruptRead()
+	}
+}
+
+// reset makes s the stream of no request. It names all that is kept for the next one, which may
+// be of another client.
+func (s *Stream) reset() {
+	*s = Stream{
+		Request:  Request{Fields: s.Fields.Emptied(keptHeader), announced: -1},
+		State:    s.State,
+		trailer:  s.trailer.Emptied(keptHeader),
+		body:     keep(s.body, maxFrame),
+		response: s.response.emptied(),
 	}
 }
 

@@ -132,9 +132,12 @@ func TestInspect_IsPatient(t *testing.T) {
 			return err == nil
 		})
 		signal(syscall.SIGSTOP)
-		time.AfterFunc(5*c.Timeout, func() { signal(syscall.SIGCONT) })
+		goOn := time.AfterFunc(5*c.Timeout, func() { signal(syscall.SIGCONT) })
 		if got := s.standing(claim(9, time.Hour, 1)[0]); got.Remaining != 9 {
 			t.Errorf("%s: %+v", mode, got)
+		}
+		if goOn.Stop() { // answered before it stood still
+			signal(syscall.SIGCONT)
 		}
 	}
 }
@@ -144,7 +147,8 @@ func TestInspect_FirstQuestionIsPatient(t *testing.T) {
 	server := redistest.Start(t)
 	store := impatientStore(t, server.Addr)
 	server.Signal(syscall.SIGSTOP)
-	time.AfterFunc(300*time.Millisecond, func() { server.Signal(syscall.SIGCONT) })
+	goOn := time.AfterFunc(300*time.Millisecond, func() { server.Signal(syscall.SIGCONT) })
+	defer goOn.Stop()
 	if in, err := store.Inspect(t.Context(), claim(9, time.Hour, 1)); err != nil || in.Statuses[0].Remaining != 9 {
 		t.Errorf("%+v %v", in, err)
 	}

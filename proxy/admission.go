@@ -62,27 +62,16 @@ type keyNamer interface {
 	logKey(k limiter.Key) (hash, masked string)
 }
 
-// reset clears a for the next request and keeps its allocated memory. It works in place, one slice at
-// a time: assigning a new admission would copy it.
+// reset makes a the admission of no request, with the memory that it names. A composite literal with
+// this memory would be made on the stack and copied.
 func (a *admission) reset() {
-	a.route, a.keyNamer, a.stripe, a.isShared, a.due = nil, nil, 0, false, time.Time{}
-	a.exempt, a.keepsPermits, a.bothSecrets, a.source = false, false, false, 0
-	a.claims.reset()
-	a.shadows.reset()
-	a.shadowErrors = a.shadowErrors[:0]
-	a.idempotent.firstUse, a.solver, a.steps = nil, nil, nil
-	a.idempotent.all = a.idempotent.all[:0]
-	a.decision.Allowed, a.decision.Wait, a.decision.At, a.decision.Permit = false, 0, time.Time{}, limiter.Permit{}
-	a.decision.Outcomes, a.decision.Repeats = a.decision.Outcomes[:0], nil
-	a.decided, a.fallback, a.isRepeat = false, "", false
-	a.ofShare = sharePermit{}
-	a.waited, a.waitTime, a.banned = false, 0, false
-	a.shadowSets, a.shadowsTaken = a.shadowSets[:0], false
-	a.shadowRefusals, a.shadowNotes = a.shadowRefusals[:0], a.shadowNotes[:0]
-	a.takenPermits, a.sends = a.takenPermits[:0], a.sends[:0]
-	a.settled.pending = a.settled.pending[:0]
-	a.settled.refunded, a.err, a.admitter = false, nil, nil
-	a.settled.started = a.settled.started[:0]
+	claims, shadows, errs, all, outcomes := a.claims.empty(), a.shadows.empty(), a.shadowErrors[:0], a.idempotent.all[:0], a.decision.Outcomes[:0]
+	sets, refusals, notes, sends, taken := a.shadowSets[:0], a.shadowRefusals[:0], a.shadowNotes[:0], a.sends[:0], a.takenPermits[:0]
+	pending, started := a.settled.pending[:0], a.settled.started[:0]
+	*a = admission{}
+	a.claims, a.shadows, a.shadowErrors, a.idempotent.all, a.decision.Outcomes = claims, shadows, errs, all, outcomes
+	a.shadowSets, a.shadowRefusals, a.shadowNotes, a.sends, a.takenPermits = sets, refusals, notes, sends, taken
+	a.settled.pending, a.settled.started = pending, started
 }
 
 // isRefused reports whether the limits have refused the request: the stage that decided has returned

@@ -1,4 +1,4 @@
-//go:build !race && !http1poison
+//go:build !race && !poison
 
 package proxy
 

@@ -1,65 +1,38 @@
 package proxy
 
 import (
-	"reflect"
-	"slices"
+	"net/netip"
 	"testing"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/body"
+	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/http2"
+	"github.com/weir-proxy/weir/test/pooltest"
 )
 
-// An exchange that is used again tells nothing of the request before: what it keeps is
-// memory.
+// An exchange that is used again tells nothing of the request before: what it keeps is memory.
 func TestExchange_ResetForgetsTheRequest(t *testing.T) {
 	x := newExchange().(*exchange)
-	fill(reflect.ValueOf(x).Elem())
-	edit := x.forwarded.edit
+	pooltest.Fill(t, x, noFields{}, x, new(http1Downstream), new(http1.Duplex), limiter.Store(limiter.NewMemory(limiter.MemoryOptions{})))
 	x.reset()
-	x.forwarded.edit, x.reused, x.unusedIDs = nil, false, "" // these stay what they are
-	if left := remains(reflect.ValueOf(x).Elem(), "exchange"); len(left) > 0 {
-		t.Errorf("%q are left of the request before", left)
-	}
-	if edit == nil {
-		t.Error("what edits headers is made for each request anew")
-	}
+	pooltest.Empty(t, x, "exchange.reused", "exchange.unusedIDs", "exchange.forwarded.edit", "exchange.request.tree",
+		"exchange.extracted.value.last", "exchange.extracted.value.json", "exchange.extracted.memos", "exchange.forwarded.request.forwarding")
 }
 
-// fill gives each field of v a value that is not zero.
-func fill(v reflect.Value) {
-	for i := range v.NumField() {
-		f := v.Field(i)
-		f = reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem() // as if it were exported
-		switch f.Kind() {
-		case reflect.Struct:
-			fill(f)
-		case reflect.Pointer:
-			f.Set(reflect.New(f.Type().Elem()))
-		case reflect.Slice:
-			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
-		case reflect.Map:
-			f.Set(reflect.MakeMap(f.Type()))
-		case reflect.String:
-			f.SetString("a")
-		case reflect.Bool:
-			f.SetBool(true)
-		case reflect.Int, reflect.Int64:
-			f.SetInt(1)
-		case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-			f.SetUint(1)
-		}
-	}
-}
+// A downstream that is used again keeps its exchange alone.
+func TestDownstream_ReleaseForgetsTheRequest(t *testing.T) {
+	budget := body.NewBudget(1 << 20)
+	one := new(http1Downstream)
+	pooltest.Fill(t, one)
+	one.buffer, one.h = body.Buffer{Budget: budget, Client: netip.Prefix{}}, new(http1.Exchange)
+	one.reqCtx = http1.Context{Exchange: one.h}
+	one.release()
+	pooltest.Empty(t, one, "http1Downstream.x")
 
-// remains are the fields of v that are not zero, nor empty.
-func remains(v reflect.Value, name string) (left []string) {
-	for i := range v.NumField() {
-		f, name := v.Field(i), name+"."+v.Type().Field(i).Name
-		switch {
-		case slices.Contains([]string{"exchange.request.tree", "exchange.extracted.value", "exchange.extracted.memos", "exchange.told.memory", "exchange.forwarded.request.forwarding"}, name): // of theirs the owners take care
-		case f.Kind() == reflect.Struct:
-			left = append(left, remains(f, name)...)
-		case f.Kind() == reflect.Slice && f.Len() == 0, f.IsZero():
-		default:
-			left = append(left, name)
-		}
-	}
-	return left
+	two := new(http2Downstream)
+	pooltest.Fill(t, two, new(http2.Stream))
+	two.buffer = body.Buffer{Budget: budget}
+	two.release()
+	pooltest.Empty(t, two, "http2Downstream.x")
 }

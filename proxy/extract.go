@@ -37,13 +37,12 @@ type extracted struct {
 	logged     lineKeys       // of a Replay: the keys that the log has instead of values
 }
 
+// reset makes e what was extracted of no request, with the memory that it names.
 func (e *extracted) reset() {
-	e.value.Reset() // in place: assigning the struct would copy too much
-	e.query, e.queryRead, e.body = nil, false, nil
-	e.confusable = e.confusable[:0]
-	e.keys = e.keys[:0]
-	e.found, e.plans, e.assigned = e.found[:0], e.plans[:0], nil
-	e.logged = lineKeys{}
+	value, confusable, keys, memos, found, plans := e.value, e.confusable[:0], e.keys[:0], e.memos, e.found[:0], e.plans[:0]
+	*e = extracted{}
+	e.value, e.confusable, e.keys, e.memos, e.found, e.plans = value, confusable, keys, memos, found, plans
+	e.value.Reset()
 }
 
 // memo returns the Memo of the last key.

@@ -30,13 +30,6 @@ type forwardRequest struct {
 	edit    func(status int, h *http1.Fields) // exchange.onHeader, bound once
 }
 
-// reset clears f, if forward has set it.
-func (f *forwardRequest) reset() {
-	if !f.request.Start.IsZero() {
-		f.request.Reset()
-	}
-}
-
 // A forwardOutcome is the result of a forwarded request.
 type forwardOutcome struct {
 	result   upstream.Result

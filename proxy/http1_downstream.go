@@ -78,7 +78,7 @@ func (d *http1Downstream) release() {
 		d.h.State = nil
 		return
 	}
-	d.h, d.reqCtx.Exchange, d.body = nil, nil, nil
+	*d = http1Downstream{x: d.x}
 }
 
 // readRequest fills the exchange from the request.

@@ -108,7 +108,7 @@ func firstValue(f *http1.Fields, n http1.Name) string {
 // release releases the body of d, and prepares d for the next request.
 func (d *http2Downstream) release() {
 	d.buffer.Release()
-	d.Stream, d.body, d.content, d.decided, d.webSocketKey = nil, nil, nil, false, ""
+	*d = http2Downstream{x: d.x}
 }
 
 // giveUp makes d use another exchange for its next request, because x outlives this one.

@@ -2,22 +2,16 @@ package proxy
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 )
@@ -142,104 +136,6 @@ func TestHTTP2_ForwardsAsBefore(t *testing.T) {
 
 // update writes golden files instead of comparing with them.
 var update = flag.Bool("update", false, "write golden files")
-
-// bleedExchanges is how many exchanges a connection has in TestHTTP2_NothingOfOthers.
-const bleedExchanges = 1000
-
-// What a client gets is its own, while others are in progress and many are aborted.
-func TestHTTP2_NothingOfOthers(t *testing.T) {
-	url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-		token := r.Header.Get("X-Token")
-		w.Header().Set("X-Token", token)
-		buf := make([]byte, 4<<10)
-		sum := 0
-		for {
-			n, err := r.Body.Read(buf)
-			sum += n
-			if err != nil {
-				break
-			}
-		}
-		fmt.Fprintf(w, "%s %s %d %s", r.URL.Path, token, sum, strings.Repeat(token, rand.IntN(800)))
-	})
-	f := startServer(t, forwardYAML(url, "listen: {h2c: true}", "limits: [{key: {from: 'header:X-Key', on_missing: skip}, rate: 1/1h}]"))
-	var foreign, done, aborted atomic.Int64
-	var all sync.WaitGroup
-	for n := range 16 {
-		all.Go(func() {
-			next := atomic.Int64{}
-			one := &http.Transport{Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true}}
-			one.Protocols.SetUnencryptedHTTP2(true)
-			defer one.CloseIdleConnections()
-			var streams sync.WaitGroup
-			for range 64 {
-				streams.Go(func() {
-					for i := next.Add(1); i <= bleedExchanges; i = next.Add(1) {
-						switch bleeds, err := exchangeTokens(f.addr, one, fmt.Sprintf("%d-%d.", n, i)); {
-						case bleeds != "":
-							foreign.Add(1)
-							t.Error(bleeds)
-						case err != nil:
-							aborted.Add(1)
-						default:
-							done.Add(1)
-						}
-					}
-				})
-			}
-			streams.Wait()
-		})
-	}
-	all.Wait()
-	t.Logf("%d exchanges, %d aborted, %d foreign", done.Load(), aborted.Load(), foreign.Load())
-	if done.Load() < 16*bleedExchanges/2 {
-		t.Errorf("only %d exchanges were completed", done.Load())
-	}
-}
-
-// exchangeTokens has one exchange, which may be aborted. It returns what is foreign in the answer.
-func exchangeTokens(addr string, over *http.Transport, token string) (foreign string, err error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if rand.IntN(8) == 0 {
-		time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, cancel)
-	}
-	size := 0
-	var body io.Reader
-	if rand.IntN(2) == 0 {
-		size = rand.IntN(40_000)
-		body = strings.NewReader(strings.Repeat("x", size))
-	}
-	r, _ := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/"+token, body)
-	r.Header.Set("X-Token", token)
-	refused := rand.IntN(4) == 0
-	if refused {
-		r.Header.Set("X-Key", "same")
-	}
-	answer, err := over.RoundTrip(r)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	switch {
-	case answer.StatusCode == 429 && refused:
-		return "", nil
-	case answer.StatusCode == 504: // the upstream is too slow, on a busy machine
-		return "", errors.New(answer.Status)
-	}
-	if got := answer.Header.Get("X-Token"); got != token {
-		return fmt.Sprintf("the head for %s has %q, status %d", token, got, answer.StatusCode), nil
-	}
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return "", err
-	}
-	head, rest, _ := strings.Cut(strings.TrimPrefix(string(text), fmt.Sprintf("/%s %s %d ", token, token, size)), " ")
-	if rest != "" || strings.ReplaceAll(head, token, "") != "" {
-		return fmt.Sprintf("the body for %s and %d bytes is %.200q", token, size, text), nil
-	}
-	return "", nil
-}
 
 // A request whose connection ends before its handler has begun leaves nothing: the part of its body
 // that had arrived is not in the next request, which is another client's.

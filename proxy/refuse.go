@@ -26,7 +26,7 @@ type rateLimitFields struct {
 
 func (r *rateLimitFields) reset() {
 	r.buffer.Discard(http1.RecycleBuffer)
-	r.policies, r.block = r.policies[:0], nil
+	*r = rateLimitFields{policies: r.policies[:0], buffer: r.buffer}
 }
 
 // refuse returns the response to a request that a stage has refused with err.

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // ErrFull reports that buffered bodies use all the memory that is configured for them.
@@ -93,7 +95,7 @@ func (b *Budget) newBuffer(size int64) []byte {
 
 // recycle takes back a buffer that nobody else has seen.
 func (b *Budget) recycle(buffer []byte) {
-	if cap(buffer) == initialBuffer {
+	if buffer = http1.RecycleBuffer(buffer); cap(buffer) == initialBuffer {
 		b.initial.Put((*[initialBuffer]byte)(buffer[:initialBuffer]))
 	}
 }

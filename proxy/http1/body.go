@@ -27,12 +27,7 @@ type flusher interface {
 // A Body is the body of a request or a response. Only one goroutine may read it at a
 // time. It must not be used after its exchange has ended.
 type Body struct {
-	trailer Fields
-	bodyState
-}
-
-// A bodyState is the part of a Body that is zeroed for each message.
-type bodyState struct {
+	trailer   Fields
 	in        *input
 	filler    bodyFiller
 	limits    *Limits
@@ -57,12 +52,8 @@ func (b *Body) open(in *input, filler bodyFiller, f Framing, l *Limits) {
 	}
 }
 
-func (b *Body) reset() {
-	if b.framing.Kind == Chunked { // no other body has a trailer section
-		b.trailer.reset()
-	}
-	b.bodyState = bodyState{}
-}
+// reset makes b no body. It keeps the memory for a trailer section.
+func (b *Body) reset() { *b = Body{trailer: b.trailer.emptied()} }
 
 // Limit sets the maximum length of the body; 0 means no limit. Reading beyond it fails
 // with ErrBodyTooLarge. If the length of the body is known and larger, reading fails
@@ -237,7 +228,7 @@ func (b *Body) consumeChunk(buf []byte) ([]byte, error) {
 	done, err := b.parser.parse(buf, &b.trailer, fieldLimits{b.limits.Trailer, b.limits.TrailerFields, b.limits.lenient})
 	switch {
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrTooManyFields): // the message is whole without them (RFC 9110 section 6.5.1)
-		b.trailer.reset()
+		b.trailer.Reset()
 		return nil, b.skipTrailer()
 	case err != nil:
 		return nil, ErrTrailer

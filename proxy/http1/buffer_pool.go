@@ -11,7 +11,7 @@ const (
 
 // A bufferPool holds buffers for reuse. A buffer that was put back may be reused for
 // another message at once, so nothing may refer to it any more. With the build tag
-// http1poison, buffers are overwritten instead and never reused.
+// poison, buffers are overwritten instead and never reused.
 type bufferPool struct {
 	heads, bodies sync.Pool
 }
@@ -32,12 +32,10 @@ func (p *bufferPool) getBody() []byte {
 
 // put returns a buffer of either size to the pool. Buffers of other sizes are dropped.
 func (p *bufferPool) put(b []byte) {
-	if poisoned {
-		poison(b)
+	if b = RecycleBuffer(b); b == nil {
 		return
 	}
-	b = b[:cap(b)]
-	switch len(b) {
+	switch b = b[:cap(b)]; len(b) {
 	case headBufferSize:
 		p.heads.Put((*[headBufferSize]byte)(b))
 	case BodyBufferSize:
@@ -46,7 +44,7 @@ func (p *bufferPool) put(b []byte) {
 }
 
 // RecycleBuffer ends the use of b, whose content was valid only during an exchange. It
-// returns b with length 0, for reuse. With the build tag http1poison it overwrites b
+// returns b with length 0, for reuse. With the build tag poison it overwrites b
 // and returns nil.
 func RecycleBuffer(b []byte) []byte {
 	if poisoned {

@@ -28,20 +28,7 @@ type Call struct {
 	out          Head // the head of the request, and body that is sent in the same write
 	body         Body // response body
 	upload       upload
-	callState
 
-	// aborted is read after activeConn or a deadline has been set: if it is false then,
-	// a later Abort finds that connection or overwrites that deadline.
-	aborted    atomic.Bool
-	activeConn atomic.Pointer[clientConn] // the connection that Abort interrupts; Abort sets it to nil
-
-	mu     sync.Mutex // guards cancel
-	cancel context.CancelFunc
-}
-
-// A callState is the part of a Call that is zeroed for each call. It is a struct of its
-// own so that one assignment clears it, while buffers are kept.
-type callState struct {
 	x              *Exchange
 	requestBody    *Body // nil if there is none
 	pool           *Pool
@@ -64,6 +51,14 @@ type callState struct {
 	interim         interimState
 	switched        bool // the upstream has responded with 101
 	handedOver      bool // the connection belongs to another owner
+
+	// aborted is read after activeConn or a deadline has been set: if it is false then,
+	// a later Abort finds that connection or overwrites that deadline.
+	aborted    atomic.Bool
+	activeConn atomic.Pointer[clientConn] // the connection that Abort interrupts; Abort sets it to nil
+
+	mu     sync.Mutex // guards cancel
+	cancel context.CancelFunc
 }
 
 // Begin begins the head of the request and returns it, so that fields can be added. The
@@ -159,6 +154,7 @@ func (c *Call) Release() {
 	c.stopUpload()
 	c.releaseConn()
 	c.in.release()
+	c.sourceReader.in.release()
 	x, client := c.x, c.client
 	if x != nil {
 		x.out.takeBuffer(&c.out)
@@ -172,20 +168,14 @@ func (c *Call) Release() {
 	client.callPool.Put(c)
 }
 
-// reset clears c for another call. It keeps the memory for fields.
+// reset makes c no call. It names all that is kept for the next one, which may be of another
+// client; its buffers were recycled before.
 func (c *Call) reset() {
-	c.Response.Reset()
-	c.body.reset()
-	c.upload.reset()
-	if c.requestBody == &c.sourceReader.body {
-		c.sourceReader.in.release()
-		c.sourceReader = sourceReader{}
-	}
-	c.Interim, c.KeepRequestTrailer, c.KeepResponseTrailer = nil, nil, nil
-	c.client, c.callState = nil, callState{}
-	c.cancel = nil
-	if c.aborted.Load() { // a load costs less than a store
-		c.aborted.Store(false)
+	*c = Call{
+		Response: Response{Fields: c.Response.Fields.emptied()},
+		out:      c.out,
+		body:     Body{trailer: c.body.trailer.emptied()},
+		upload:   upload{done: c.upload.done},
 	}
 }
 

@@ -106,7 +106,7 @@ func TestDelayedWrite_ClientReset(t *testing.T) {
 }
 
 // A response that is sent while another goroutine writes to the connection is noticed in
-// builds with the tag http1poison, whichever way it takes.
+// builds with the tag poison, whichever way it takes.
 func TestDelayedWrite_PanicsIfAnotherWrites(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for topic, respond := range map[string]Handler{

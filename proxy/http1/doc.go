@@ -53,7 +53,7 @@
 // of a response until Call.Release, and those of an interim response until
 // Call.Interim returns. The bytes that Body.Next returns are valid until the next
 // method call on that body. Code that keeps such a string for longer, in a log, a key
-// or a map, must clone it (strings.Clone). With the build tag http1poison, buffers are
+// or a map, must clone it (strings.Clone). With the build tag poison, buffers are
 // overwritten with 0xDB at the end of their message, and never reused, and two writes to
 // a connection at the same time panic.
 //

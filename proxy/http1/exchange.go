@@ -25,19 +25,7 @@ type Exchange struct {
 	in   input
 	out  Head // the response, or the part of it that has not been sent; its buffer is that of a call until the call is answered
 	body Body
-	exchangeState
 
-	call       *Call // a call that was released, for the next one; nil if there is none
-	stage      responseStage
-	hadRequest bool // it has served a request on this connection
-	vector     [3][]byte
-	lineEnd    [2]byte
-	buffers    net.Buffers
-}
-
-// An exchangeState is the part of an Exchange that is zeroed for each request. It is a
-// struct of its own so that one assignment clears it, while buffers are kept.
-type exchangeState struct {
 	headStarted time.Duration // when the first read of an incomplete head began; 0 if the head came with the first read
 	status      int
 	framing     Framing // of the response
@@ -50,6 +38,13 @@ type exchangeState struct {
 	err         error // why writing to the client failed
 	uploading   bool  // another goroutine reads the request body
 	waited      bool  // a call waited for an upstream
+
+	call       *Call // a call that was released, for the next one; nil if there is none
+	stage      responseStage
+	hadRequest bool // it has served a request on this connection
+	vector     [3][]byte
+	lineEnd    [2]byte
+	buffers    net.Buffers
 }
 
 // A responseStage is the progress of a response.
@@ -62,17 +57,18 @@ const (
 	responseDone               // the response is complete
 )
 
-// resetForConn clears e for use on another connection. It keeps the memory for fields.
-func (e *Exchange) resetForConn() {
-	e.reset()
-	e.conn, e.in.from, e.hadRequest = nil, nil, false
-}
-
-// reset clears e for the next request on the same connection.
+// reset makes e the exchange of no request. It names all that is kept for the next one, which is of
+// another client if the connection, the input and the output are taken away.
 func (e *Exchange) reset() {
-	e.Request.Reset()
-	e.body.reset()
-	e.BeforeEnd, e.exchangeState, e.stage, e.hadRequest = nil, exchangeState{}, responseNone, false
+	*e = Exchange{
+		Request: Request{Fields: e.Request.Fields.emptied()},
+		State:   e.State,
+		conn:    e.conn,
+		in:      e.in,
+		out:     e.out,
+		body:    Body{trailer: e.body.trailer.emptied()},
+		call:    e.call,
+	}
 }
 
 // Body returns the body of the request, or nil if there is none. Reading it sends 100

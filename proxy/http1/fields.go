@@ -200,10 +200,10 @@ func (f *Fields) allEqual(n Name, value string) bool {
 	return true
 }
 
-// reset removes all lines. It keeps the memory.
-func (f *Fields) reset() {
-	f.buf, f.added, f.lines, f.scratch = nil, f.added[:0], f.lines[:0], f.scratch[:0]
-	f.present, f.options, f.unusualNames = 0, 0, false
+// emptied returns fields without lines that reuse the memory of f, which must not be used
+// any more.
+func (f *Fields) emptied() Fields {
+	return Fields{added: RecycleBuffer(f.added), lines: f.lines[:0], scratch: f.scratch[:0]}
 }
 
 // equalFold compares names of equal length, ignoring ASCII case.

@@ -39,7 +39,7 @@ func (f *Fields) Del(name string) { f.Drop(name) }
 
 // Reset removes all lines and keeps their memory. Strings that were looked up before
 // are no longer valid.
-func (f *Fields) Reset() { f.reset() }
+func (f *Fields) Reset() { *f = f.emptied() }
 
 // Grow allocates space for more lines with a total of so many bytes.
 func (f *Fields) Grow(lines, bytes int) {

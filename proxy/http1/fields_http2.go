@@ -41,7 +41,7 @@ func (f *Fields) AddHTTP2(name, value string) error {
 // Emptied returns fields without lines that reuse the memory of f, if f was filled by
 // AddHTTP2: at most max bytes of it. f must not be used any more.
 func (f *Fields) Emptied(max int) Fields {
-	empty := Fields{added: RecycleBuffer(f.added), lines: f.lines[:0], scratch: f.scratch[:0]}
+	empty := f.emptied()
 	if buf := RecycleBuffer(f.buf); cap(buf) <= max {
 		empty.buf = buf
 	}

@@ -143,16 +143,16 @@ func (i *input) discardRest() {
 	i.discarding = true
 }
 
-// recycle clears i for reuse. It keeps one buffer of the usual size.
+// recycle clears i for reuse on another connection. It keeps one buffer of the usual size.
 func (i *input) recycle() {
-	if poisoned || len(i.headBuf) != headBufferSize {
-		i.release()
-		return
+	kept := i.headBuf
+	if poisoned || len(kept) != headBufferSize {
+		kept = nil
+	} else {
+		i.headBuf = nil
 	}
-	if i.bodyBuf != nil {
-		i.pool.put(i.bodyBuf)
-	}
-	*i = input{pool: i.pool, headBuf: i.headBuf}
+	i.release()
+	*i = input{headBuf: kept}
 }
 
 // release returns all buffers to the pool.

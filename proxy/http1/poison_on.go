@@ -1,4 +1,4 @@
-//go:build http1poison
+//go:build poison
 
 package http1
 

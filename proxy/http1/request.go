@@ -127,12 +127,7 @@ func (r *Request) Parse(buf []byte, l *Limits) (n int, err error) {
 }
 
 // Reset prepares r for another head.
-func (r *Request) Reset() {
-	r.Fields.reset()
-	r.Minor, r.Framing, r.Close = 0, Framing{}, false
-	r.buf, r.method, r.target, r.authority, r.path, r.query = nil, span{}, span{}, span{}, span{}, 0
-	r.stage, r.parser = atStartLine, fieldParser{}
-}
+func (r *Request) Reset() { *r = Request{Fields: r.Fields.emptied()} }
 
 // startLine parses the request line and returns its length, or 0 if it is incomplete.
 func (r *Request) startLine(b []byte, l *Limits) (int, error) {

@@ -67,11 +67,7 @@ func (r *Response) keepAliveTimeout() time.Duration {
 }
 
 // Reset prepares r for another head.
-func (r *Response) Reset() {
-	r.Fields.reset()
-	r.Status, r.Minor, r.Framing, r.Close = 0, 0, Framing{}, false
-	r.stage, r.parser = atStartLine, fieldParser{}
-}
+func (r *Response) Reset() { *r = Response{Fields: r.Fields.emptied()} }
 
 // startLine parses the status line and returns its length, or 0 if it is incomplete. An
 // empty line may precede it. The space before an empty reason phrase may be missing. Some

@@ -18,7 +18,7 @@ const uploadEndWait = 50 * time.Millisecond
 type upload struct {
 	running      bool          // a goroutine was started, and stopUpload has not been called since
 	sentWithHead bool          // the whole body was sent together with the head
-	done         chan struct{} // receives one value when the goroutine ends
+	done         chan struct{} // receives one value when the goroutine ends; empty between two bodies
 	buf          []byte
 	sendingEnd   atomic.Bool // the request body was read to its end, which is being sent
 
@@ -26,15 +26,6 @@ type upload struct {
 	headConn *clientConn // gets a read deadline when the body was sent; nil after the head was received
 	sent     bool        // the whole body was sent
 	failed   bool        // the call has failed: reads must not be unblocked again by a new deadline
-}
-
-// reset clears up for another body. It keeps the channel.
-func (up *upload) reset() {
-	up.running, up.sentWithHead, up.buf = false, false, nil
-	if up.done != nil { // a goroutine has run for this body or an earlier one
-		up.sendingEnd.Store(false)
-		up.headConn, up.sent = nil, false
-	}
 }
 
 // appendBufferedBody appends the body to the head if all of it has been read already

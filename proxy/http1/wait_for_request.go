@@ -31,7 +31,8 @@ func (c *conn) releaseExchange() {
 	c.x = nil
 	x.in.recycle()
 	x.out.recycle(&c.server.buffers)
-	x.resetForConn()
+	x.conn = nil
+	x.reset()
 	c.server.exchangePool.Put(x)
 }
 

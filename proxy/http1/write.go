@@ -8,7 +8,7 @@ import (
 
 // A writeGuard panics if two goroutines write to a connection at the same time. The locks
 // of package net do not prevent that: readFirst and reuseAttempt write while they hold
-// the one for reading. Without the build tag http1poison it does nothing.
+// the one for reading. Without the build tag poison it does nothing.
 type writeGuard struct{ writing atomic.Bool }
 
 func (g *writeGuard) begin() {

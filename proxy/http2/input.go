@@ -6,6 +6,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // inputSize is the size of the buffer of a connection that is in use. It holds many small
@@ -49,7 +51,9 @@ func (i *input) acquire() {
 // release returns the buffer to the pool. Unread bytes are lost.
 func (i *input) release() {
 	if i.buf != nil {
-		i.c.server.inputs.Put(i.buf)
+		if http1.RecycleBuffer(i.buf[:]) != nil {
+			i.c.server.inputs.Put(i.buf)
+		}
 		i.buf = nil
 	}
 }

@@ -69,16 +69,16 @@ const (
 
 // Reset prepares v for the next request, and keeps its allocations.
 func (v *Value) Reset() {
-	clear(v.Parts[:cap(v.Parts)])
-	clear(v.Set[:cap(v.Set)])
-	clear(v.components[:cap(v.components)])
-	clear(v.cache[:cap(v.cache)])
-	v.Parts, v.Skip, v.Set = v.Parts[:0], false, v.Set[:0]
-	v.components, v.cache = v.components[:0], v.cache[:0]
-	if v.token.verifiedBy != nil {
-		v.token = token{}
+	*v = Value{
+		Parts: emptied(v.Parts), Set: emptied(v.Set), components: emptied(v.components), cache: emptied(v.cache),
+		last: v.last, json: v.json,
 	}
-	v.buffer = bytes.Buffer{}
+}
+
+// emptied returns s without elements. Its memory, which it keeps, refers to nothing.
+func emptied[E any](s []E) []E {
+	clear(s[:cap(s)])
+	return s[:0]
 }
 
 // Text returns the normalized text of the key extracted last, "" if it is joined, missing

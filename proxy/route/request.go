@@ -34,10 +34,7 @@ type Message interface {
 }
 
 // Reset clears the request.
-func (r *Request) Reset() {
-	r.RawTarget, r.Target, r.Message = RawTarget{}, Target{}, nil
-	r.found, r.values = nil, r.values[:0]
-}
+func (r *Request) Reset() { *r = Request{values: r.values[:0], tree: r.tree} }
 
 // Param returns a decoded path parameter; "" if no entry was found, or if it has no
 // such parameter.

@@ -143,7 +143,12 @@ func (p *Pool) begin(ctx context.Context, t *Request, to Sink) *forwarding {
 func (f *forwarding) end() {
 	f.release()
 	f.releaseBackend()
-	*f = forwarding{writer: fieldWriter{buf: f.writer.buf}}
+	f.reset()
+}
+
+// reset makes f the forwarding of no request. It keeps the memory of the writer.
+func (f *forwarding) reset() {
+	*f = forwarding{writer: fieldWriter{buf: http1.RecycleBuffer(f.writer.buf)}}
 }
 
 // relayResponse sends the response to the client.

@@ -322,4 +322,8 @@ func newBufferPool() *bufferPool {
 func (b *bufferPool) Get() []byte { return b.pool.Get().(*[bufferSize]byte)[:] }
 
 // Put returns a buffer to the pool.
-func (b *bufferPool) Put(buf []byte) { b.pool.Put((*[bufferSize]byte)(buf)) }
+func (b *bufferPool) Put(buf []byte) {
+	if buf = http1.RecycleBuffer(buf); buf != nil {
+		b.pool.Put((*[bufferSize]byte)(buf[:bufferSize]))
+	}
+}

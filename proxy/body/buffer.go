@@ -46,10 +46,10 @@ func NewBudget(maxBytes int64) *Budget {
 	return &Budget{max: maxBytes, byClient: map[netip.Prefix]int64{}}
 }
 
-// reserve reserves n bytes for a body that has reserved own bytes before, and reports whether they
+// Reserve reserves n bytes for a body that has reserved own bytes before, and reports whether they
 // were available. A single body of an address may exceed the share of the address. A body that has
 // reserved nothing before may use the part that is kept for such bodies.
-func (b *Budget) reserve(client netip.Prefix, own, n int64) bool {
+func (b *Budget) Reserve(client netip.Prefix, own, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clientBytes, limit := b.byClient[client], b.max
@@ -64,7 +64,8 @@ func (b *Budget) reserve(client netip.Prefix, own, n int64) bool {
 	return true
 }
 
-func (b *Budget) release(client netip.Prefix, n int64) {
+// Release releases n bytes that client has reserved.
+func (b *Budget) Release(client netip.Prefix, n int64) {
 	if n == 0 {
 		return
 	}
@@ -173,7 +174,7 @@ func nextSize(size, announced int64) int64 {
 // grow returns a buffer of size bytes with what was read, and reserves more bytes besides.
 func (b *Buffer) grow(read []byte, size, more int64) ([]byte, error) {
 	more += allocated(size) - allocated(int64(cap(read)))
-	if !b.Budget.reserve(b.Client, b.reserved, more) {
+	if !b.Budget.Reserve(b.Client, b.reserved, more) {
 		b.Budget.recycle(read)
 		return nil, ErrFull
 	}
@@ -194,7 +195,7 @@ func HTTP2Beside(length int64) int64 {
 // Release releases the memory. The bytes that were read must not be used afterwards.
 func (b *Buffer) Release() {
 	if b.reserved > 0 {
-		b.Budget.release(b.Client, b.reserved)
+		b.Budget.Release(b.Client, b.reserved)
 		b.reserved = 0
 	}
 }

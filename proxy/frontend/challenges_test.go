@@ -17,6 +17,8 @@ func (namedHandler) ServeHTTP(w http.ResponseWriter, _ *http.Request) { io.Write
 
 func (n namedHandler) ServeHTTP1(x *http1.Exchange) { x.ServeNetHTTP(&http1.Context{Exchange: x}, n) }
 
+func (namedHandler) BodyBudget() http2.Budget { return nil }
+
 func (namedHandler) BeginHTTP2(*http2.Stream) bool { return true }
 
 func (namedHandler) ServeHTTP2(s *http2.Stream) {

@@ -46,6 +46,8 @@ type Handler interface {
 	ServeHTTP1(x *http1.Exchange)
 	// RefuseHTTP1 responds to a request that could not be parsed.
 	RefuseHTTP1(x *http1.Exchange, err error)
+	// BodyBudget returns what bounds the memory of request bodies over HTTP/2, or nil.
+	BodyBudget() http2.Budget
 }
 
 const (
@@ -61,6 +63,7 @@ func NewServer(h Handler, c config.Listen, log zerolog.Logger) *Server {
 	s := newServer(h.ServeHTTP1, c, log)
 	s.http1.ErrorHandler = h.RefuseHTTP1
 	s.setHTTP2(h)
+	s.http2.Budget = h.BodyBudget()
 	return s
 }
 

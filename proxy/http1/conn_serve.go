@@ -34,7 +34,11 @@ func (c *conn) serve() {
 			}
 			return
 		}
-		if err = c.readHead(); err != nil {
+		if err = c.readHead(); err == ErrMajorVersion && c.handOverHTTP2() { //nolint:errorlint // it is never wrapped
+			err = nil
+			return
+		}
+		if err != nil {
 			err = c.refuseRequest(err)
 			return
 		}
@@ -118,9 +122,6 @@ func (c *conn) refuseRequest(err error) error {
 	var refusal *Error
 	switch {
 	case errors.As(err, &refusal):
-		if refusal == ErrMajorVersion && c.handOverHTTP2() {
-			return nil
-		}
 	case timedOut(err):
 		refusal = &Error{408, "request timeout"}
 	default:
@@ -142,7 +143,8 @@ func (c *conn) refuseRequest(err error) error {
 }
 
 // handOverHTTP2 hands the connection to Server.HTTP2 if it begins with the HTTP/2
-// connection preface (RFC 9113 section 3.4).
+// connection preface (RFC 9113 section 3.4). Its callers hold no exchange on their stacks, which would
+// keep its memory as long as the connection.
 func (c *conn) handOverHTTP2() bool {
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	if !c.firstRequest || c.server.HTTP2 == nil {
@@ -163,6 +165,7 @@ func (c *conn) handOverHTTP2() bool {
 	prefixed := &prefixedConn{c.net, bytes.Clone(c.x.in.unread())}
 	c.handedOver = true
 	c.clearReadDeadline()
+	c.releaseExchange()
 	c.server.HTTP2(prefixed)
 	return true
 }
@@ -267,5 +270,9 @@ func (c *conn) abort() {
 	_ = sock.Close()
 }
 
-// Unread returns the connection and the bytes that have been read from it already.
-func (r *prefixedConn) Unread() (c net.Conn, unread []byte) { return r.Conn, r.prefix }
+// Unread returns the connection and the bytes that have been read from it already, which
+// the caller reads instead of r.
+func (r *prefixedConn) Unread() (c net.Conn, unread []byte) {
+	unread, r.prefix = r.prefix, nil
+	return r.Conn, unread
+}

@@ -29,6 +29,9 @@ func (*sourceReader) fillBody(b *Body) error {
 	return b.fill()
 }
 
+// maxChunkFraming is how many bytes frame a chunk that is not longer than a buffer.
+const maxChunkFraming = 8
+
 // SetSource sets the body of a request that has no exchange. It must be called before
 // Send. The caller must check the names of trailer fields; fields that cannot be sent
 // are dropped.
@@ -40,9 +43,25 @@ func (c *Call) SetSource(s Source) {
 	g := &c.sourceReader
 	g.Source = s
 	g.in = input{from: s.Reader, pool: &c.client.buffers}
+	if s.Length < 0 || s.Length > headBufferSize {
+		g.in.bodyBuf = g.in.pool.getBody()
+		g.in.buf = g.in.bodyBuf
+	}
+	if s.Length < 0 {
+		g.in.buf = g.in.buf[:len(g.in.buf)/2-maxChunkFraming] // the other half is for the chunks that are sent
+	}
 	g.in.ensureBuffer()
 	g.body.open(&g.in, g, f, &c.client.Limits)
 	c.requestBody = &g.body
+}
+
+// chunkBuffer returns a buffer for the chunks in which the body is sent, and whether it is to be put
+// back into the pool.
+func (c *Call) chunkBuffer() (b []byte, own bool) {
+	if g := &c.sourceReader; c.requestBody == &g.body && g.Length < 0 {
+		return g.in.bodyBuf[len(g.in.bodyBuf)/2:], false
+	}
+	return c.client.buffers.getBody(), true
 }
 
 // declaresNoBody reports whether a request without a body sends Content-Length: 0. It

@@ -98,9 +98,14 @@ func (c *Call) startUpload() {
 
 func (c *Call) runUpload() {
 	up := &c.upload
-	up.buf = c.client.buffers.getBody()
+	own := false
+	if c.framing.Kind == Chunked {
+		up.buf, own = c.chunkBuffer()
+	}
 	err := c.sendBody()
-	c.client.buffers.put(up.buf)
+	if own {
+		c.client.buffers.put(up.buf)
+	}
 	up.mu.Lock()
 	up.sent = err == nil
 	switch {

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"bytes"
 	"io"
 	"math"
 	"net"
@@ -193,6 +194,56 @@ func heap() int64 {
 	return least
 }
 
+// Uploads that are answered early are reset, any number of them. What the client sends before it knows
+// is ignored: the rest of the bodies, and trailers (RFC 9113 section 5.1).
+func TestAbuse_WhatFollowsAResetIsIgnored(t *testing.T) {
+	const streams = 250
+	f := startServer(t, handler{begin: func(s *Stream) bool { say(s, 429, "no"); return false }}, func(s *Server) { s.MaxStreams = streams })
+	c := f.dial()
+	for range 3 {
+		for i := range uint32(streams) {
+			c.begin(c.next+2*i, post("/", "trailer", "x-sum")...)
+		}
+		for i := range uint32(streams) {
+			c.data(c.next+2*i, "the rest")
+			c.must(0, c.WriteHeaders(http2.HeadersFrameParam{StreamID: c.next + 2*i, BlockFragment: c.encode("x-sum", "1"), EndHeaders: true, EndStream: true}))
+		}
+		c.next += 2 * streams
+		c.ask(c.next, get("/")...)
+		c.wants(c.next, "429")
+		c.next += 2
+	}
+}
+
+// DATA frames without content cost no window. They may not follow each other without end (CVE-2019-9518).
+// DATA on a stream that no client can have is an error of the connection.
+func TestAbuse_DataThatIsNone(t *testing.T) {
+	f := startServer(t, handler{serve: echo})
+	c := f.dial()
+	c.begin(1, post("/")...)
+	for range 3 {
+		for range maxEmptyData {
+			c.data(1, "")
+		}
+		c.data(1, "x")
+	}
+	c.last(1, "")
+	if got := c.ends(1); got != "xxx" {
+		t.Errorf("got %q", got)
+	}
+	c.begin(3, post("/")...)
+	for range maxEmptyData + 1 {
+		c.data(3, "")
+	}
+	c.wants(0, "GOAWAY ENHANCE_YOUR_CALM")
+	for _, id := range []uint32{0, 2} {
+		c = f.dial()
+		c.begin(1, post("/")...)
+		c.data(id, "x")
+		c.wants(0, "GOAWAY PROTOCOL_ERROR")
+	}
+}
+
 // Frames that only want an answer use no memory if the client does not read these.
 func TestAbuse_FloodsOfFramesUseNoMemory(t *testing.T) {
 	for name, write := range map[string]func(c *client) error{
@@ -248,14 +299,16 @@ func TestConn_AnIdleOneIsSmall(t *testing.T) {
 	var all []*client
 	for range conns {
 		c := f.dial()
-		c.begin(1, post("/", "user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "accept", "text/html",
+		c.ask(1, get("/", "cookie", strings.Repeat("c", 30_000))...) // in several frames
+		c.wants(1, "200")
+		c.begin(3, post("/", "user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "accept", "text/html",
 			"accept-language", "en-US,en;q=0.5", "accept-encoding", "gzip, deflate, br, zstd", "cookie", "session="+strings.Repeat("c", 100))...)
-		c.data(1, strings.Repeat("x", 10_000))
-		c.last(1, "")
-		if got := c.ends(1); len(got) != 10_000 {
+		c.data(3, strings.Repeat("x", 10_000))
+		c.last(3, "")
+		if got := c.ends(3); len(got) != 10_000 {
 			t.Fatalf("got %d bytes", len(got))
 		}
-		c.Framer, c.encoder, c.body = nil, nil, nil // the client's own
+		c.Framer, c.encoder, c.body, c.block = nil, nil, nil, bytes.Buffer{} // the client's own
 		all = append(all, c)
 	}
 	each := (footprint() - before) / conns

@@ -14,12 +14,13 @@ import (
 // more.
 const returnAfter = receiveWindow / 4
 
+// maxEmptyData is how many DATA frames without content may follow each other. They cost no window
+// (CVE-2019-9518).
+const maxEmptyData = 100
+
 // readData reads the payload of a DATA frame without padding, straight into the body of its
 // stream.
 func (c *conn) readData(h http2.FrameHeader) error {
-	if h.StreamID == 0 {
-		return http2.ConnectionError(http2.ErrCodeProtocol)
-	}
 	left := int(h.Length)
 	s, fault := c.beginData(h, left)
 	for left > 0 {
@@ -51,6 +52,14 @@ func (c *conn) onData(f *http2.DataFrame) error {
 // beginData begins a DATA frame with so many bytes of a body. It returns the stream to which
 // they belong, or nil if they are not wanted.
 func (c *conn) beginData(h http2.FrameHeader, length int) (*Stream, error) {
+	if h.StreamID%2 == 0 { // no client can have such a stream
+		return nil, http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	if c.emptyData++; length > 0 || h.Flags.Has(http2.FlagDataEndStream) {
+		c.emptyData = 0
+	} else if c.emptyData > maxEmptyData {
+		return nil, http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
 	size := int64(h.Length)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,16 +98,19 @@ func (c *conn) beginData(h http2.FrameHeader, length int) (*Stream, error) {
 
 // addData adds a part of the body of s, if s still has that number.
 func (c *conn) addData(id uint32, s *Stream, data []byte) {
+	if s == nil || len(data) == 0 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case s == nil || len(data) == 0:
-	case c.streams[id] != s:
+	c.awaitMemoryLocked(len(data))
+	if c.streams[id] != s {
 		c.returnLocked(int64(len(data)))
-	default:
-		s.appendBodyLocked(data)
-		s.canRead.Signal()
+		return
 	}
+	s.appendBodyLocked(data)
+	c.unread.add(c, len(data))
+	s.canRead.Signal()
 }
 
 // endData ends a DATA frame.
@@ -122,6 +134,27 @@ func (s *Stream) appendBodyLocked(data []byte) {
 		s.bodyRead = 0
 	}
 	s.body = append(s.body, data...)
+}
+
+// consumeLocked removes n bytes that were read from the body. It keeps little more memory than
+// is unread.
+func (s *Stream) consumeLocked(n int) {
+	s.bodyRead += n
+	s.conn.unread.add(s.conn, -n)
+	switch left := s.body[s.bodyRead:]; {
+	case cap(s.body) > maxFrame && len(left) < cap(s.body)/4:
+		s.body, s.bodyRead = append([]byte(nil), left...), 0
+	case len(left) == 0:
+		s.body, s.bodyRead = s.body[:0], 0
+	}
+}
+
+// dropBodyLocked drops what was received and not read, and adds it to the window of the
+// connection.
+func (s *Stream) dropBodyLocked() {
+	left := len(s.body) - s.bodyRead
+	s.consumeLocked(left)
+	s.conn.returnLocked(int64(left))
 }
 
 // beginTrailerLocked checks that a trailer section may begin.
@@ -155,17 +188,24 @@ func (c *conn) returnLocked(n int64) {
 	}
 }
 
-// returnBodyLocked lets the client send n bytes more of this body.
+// returnBodyLocked lets the client send n bytes more of this body. If most of what has
+// arrived is read, the window is doubled: it is what limits the client.
 func (s *Stream) returnBodyLocked(n int64) {
 	s.conn.returnLocked(n)
 	if s.endReceived || s.closed {
 		return
 	}
-	if s.returned += n; s.returned >= returnAfter {
-		s.receiveWindow += s.returned
-		_ = s.conn.framer.WriteWindowUpdate(s.id, uint32(s.returned))
-		s.returned = 0
+	if s.returned += n; s.returned < s.window/4 {
+		return
 	}
+	more := s.returned
+	if int64(len(s.body)-s.bodyRead) <= s.window/4 && s.received > 2*s.window && s.window < receiveWindow {
+		more += s.window
+		s.window *= 2
+	}
+	s.receiveWindow += more
+	_ = s.conn.framer.WriteWindowUpdate(s.id, uint32(more))
+	s.returned = 0
 }
 
 // Read reads the request body. Before it waits, it sends 100 Continue if the client waits
@@ -187,9 +227,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 		s.canRead.Wait()
 	}
 	n := copy(p, s.body[s.bodyRead:])
-	if s.bodyRead += n; s.bodyRead == len(s.body) {
-		s.body, s.bodyRead = s.body[:0], 0
-	}
+	s.consumeLocked(n)
 	s.returnBodyLocked(int64(n))
 	c.flushLocked()
 	c.mu.Unlock()
@@ -204,10 +242,10 @@ func (s *Stream) expectsLocked() bool {
 // readErrorLocked returns why there is nothing more to read now, or nil if more may come.
 func (s *Stream) readErrorLocked() error {
 	switch {
+	case s.err != nil: // what was received was dropped
+		return s.err
 	case s.endReceived:
 		return io.EOF
-	case s.err != nil:
-		return s.err
 	case s.readDeadline.IsZero():
 		return nil
 	}

@@ -21,10 +21,11 @@ const (
 	// maxFrame is the maximum size of a received frame. It is the minimum that every
 	// implementation must accept (RFC 9113 section 4.2).
 	maxFrame = 16 << 10
-	// receiveWindow is the flow-control window for request bodies, of a stream and of a
-	// connection. It bounds what a connection can have in buffers.
+	// receiveWindow is the flow-control window for the request bodies of a connection, and
+	// the largest one of a stream.
 	receiveWindow = 1 << 20
-	// initialWindow is the size of all windows before SETTINGS (RFC 9113 section 6.9.2).
+	// initialWindow is the size of all windows at first (RFC 9113 section 6.9.2). That of a
+	// stream grows while its body is read as fast as it arrives.
 	initialWindow = 1<<16 - 1
 	// keptFramer is the largest frame after which a connection keeps its Framer, which has
 	// a buffer of that size.
@@ -51,6 +52,7 @@ type conn struct {
 	deadline     time.Time    // for reading
 	waitBegan    time.Time    // when the current wait for bytes began
 	headBegan    time.Time    // when the preface or the header block began
+	emptyData    int          // DATA frames without content since the last one that had some
 	pinged       time.Time    // when an unanswered PING was sent; zero if there is none
 
 	interrupted atomic.Bool  // the read was interrupted because something has changed
@@ -72,9 +74,12 @@ type conn struct {
 	resets        int           // of these, how many were reset by the client or because of an error of it
 	ready         bool
 	draining      bool
+	drainingSince time.Time
+	refuses       bool  // new streams are refused, because the client had time to learn of the GOAWAY
 	err           error // why the connection has ended
 	idleSince     time.Time
 	allEnded      sync.Cond // running has become 0
+	unread        unreadBytes
 
 	counter ResetCounter // nil if resets are not limited
 }
@@ -84,7 +89,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		server: s, net: nc, streams: map[uint32]*Stream{}, sendWindow: initialWindow, peerWindow: initialWindow,
 		peerFrame: maxFrame, receiveWindow: receiveWindow, headBegan: time.Now(),
 	}
-	c.allEnded.L = &c.mu
+	c.allEnded.L, c.unread.fewer.L = &c.mu, &c.mu
 	var unread []byte
 	if p, ok := nc.(interface{ Unread() (net.Conn, []byte) }); ok {
 		c.net, unread = p.Unread()
@@ -128,6 +133,7 @@ func (c *conn) serve() {
 	for c.running > 0 {
 		c.allEnded.Wait()
 	}
+	c.unread.add(c, -c.unread.bytes)
 	c.mu.Unlock()
 	c.in.release()
 	if report := c.server.OnError; report != nil && err != nil && !isOrderly(err) {
@@ -147,7 +153,6 @@ func (c *conn) readPreface() error {
 	c.mu.Lock()
 	_ = c.framer.WriteSettings(
 		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: uint32(c.server.MaxStreams)},
-		http2.Setting{ID: http2.SettingInitialWindowSize, Val: receiveWindow},
 		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: uint32(c.server.MaxHeader)},
 		http2.Setting{ID: http2.SettingEnableConnectProtocol, Val: 1},
 		http2.Setting{ID: http2.SettingNoRFC7540Priorities, Val: 1},
@@ -251,6 +256,7 @@ func (c *conn) abortLocked(err error) {
 	}
 	clear(c.streams)
 	c.out.sent.Broadcast()
+	c.unread.fewer.Broadcast()
 }
 
 // linger reads on for a short time, because the kernel would discard what has been sent

@@ -23,28 +23,28 @@ func TestFlow_BodiesOfAnySizeGoBothWays(t *testing.T) {
 		want := bytes.Repeat([]byte("0123456789abcde"), size/15+1)[:size]
 		c.begin(1, post("/")...)
 		sent := make(chan error, 1)
-		window := make(chan int, 1000)
+		windows := make(chan [2]int, 1000) // what is added for the connection and for the stream
 		go func() {
-			left, room := want, initialWindow
+			left, all, room := want, initialWindow, initialWindow
 			for len(left) > 0 {
-				for room < min(len(left), maxFrame) {
-					room += <-window
+				for min(all, room) < min(len(left), maxFrame) {
+					more := <-windows
+					all, room = all+more[0], room+more[1]
 				}
 				piece := left[:min(len(left), maxFrame)]
 				if err := c.WriteData(1, false, piece); err != nil {
 					sent <- err
 					return
 				}
-				left, room = left[len(piece):], room-len(piece)
+				left, all, room = left[len(piece):], all-len(piece), room-len(piece)
 			}
 			sent <- c.WriteData(1, true, nil)
 		}()
 		c.until("end of the stream", func(f http2.Frame) bool {
-			if u, ok := f.(*http2.WindowUpdateFrame); ok && u.StreamID == 1 {
-				window <- int(u.Increment)
-			}
-			if s, ok := f.(*http2.SettingsFrame); ok && !s.IsAck() {
-				window <- receiveWindow - initialWindow
+			if u, ok := f.(*http2.WindowUpdateFrame); ok {
+				var more [2]int
+				more[u.StreamID] = int(u.Increment)
+				windows <- more
 			}
 			return endsStream(f, 1)
 		})
@@ -125,11 +125,65 @@ func TestFlow_TheClientsWindowIsABound(t *testing.T) {
 	defer close(wait)
 	c := f.dial()
 	c.begin(1, post("/")...)
-	for range receiveWindow / maxFrame {
-		c.must(0, c.WriteData(1, false, make([]byte, maxFrame)))
+	fill := func(id uint32) {
+		for left := initialWindow; left > 0; left -= maxFrame {
+			c.must(0, c.WriteData(id, false, make([]byte, min(left, maxFrame))))
+		}
 	}
+	fill(1)
 	c.data(1, "x")
+	c.wants(1, "FLOW_CONTROL_ERROR")
+	for id := uint32(3); id <= 2*receiveWindow/initialWindow+1; id += 2 {
+		c.begin(id, post("/")...)
+		fill(id)
+	}
+	c.begin(99, post("/")...)
+	fill(99)
 	c.wants(0, "GOAWAY FLOW_CONTROL_ERROR")
+}
+
+// The window of a stream grows up to that of the connection while its body is read as fast as it
+// arrives, and not if it is not read.
+func TestFlow_TheWindowGrowsWithTheReader(t *testing.T) {
+	read, stalled := make(chan bool), make(chan bool)
+	f := startServer(t, handler{serve: func(s *Stream) {
+		if s.Path == "/stalled" {
+			<-stalled
+		}
+		_, _ = io.Copy(io.Discard, s)
+		close(read)
+	}})
+	defer close(stalled)
+	c := f.dial()
+	c.begin(1, post("/stalled")...)
+	c.begin(3, post("/")...)
+	largest, room, all, sent := 0, initialWindow, initialWindow, 0
+	for sent < 8<<20 {
+		for ; min(room, all) >= maxFrame; room, all = room-maxFrame, all-maxFrame {
+			c.must(0, c.WriteData(3, false, make([]byte, maxFrame)))
+			sent += maxFrame
+		}
+		c.until("window", func(f http2.Frame) bool {
+			u, ok := f.(*http2.WindowUpdateFrame)
+			if ok && u.StreamID == 1 {
+				t.Errorf("a stream that is not read gets %d bytes", u.Increment)
+			}
+			switch {
+			case !ok:
+			case u.StreamID == 0:
+				all += int(u.Increment)
+			case u.StreamID == 3:
+				room += int(u.Increment)
+				largest = max(largest, int(u.Increment))
+			}
+			return ok
+		})
+	}
+	c.last(3, "")
+	await.Value(t, read, "the end of the body")
+	if largest < receiveWindow/4 {
+		t.Errorf("the largest increment is %d", largest)
+	}
 }
 
 // A client that gives no window for a stream loses it, and its connection goes on.

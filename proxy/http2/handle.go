@@ -51,13 +51,18 @@ func (c *conn) beginPending() (held bool) {
 			return true
 		}
 	}
+	c.beginAll()
+	return false
+}
+
+// beginAll begins the requests that have been received.
+func (c *conn) beginAll() {
 	c.pendingSince = time.Time{}
 	for i, s := range c.pending {
 		c.pending[i] = nil
 		c.begin(s)
 	}
 	c.pending = c.pending[:0]
-	return false
 }
 
 // dropPending releases the requests that have not begun when the connection ends.

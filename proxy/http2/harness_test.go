@@ -106,6 +106,7 @@ type client struct {
 	block   bytes.Buffer
 	encoder *hpack.Encoder
 	body    map[uint32][]byte
+	next    uint32 // the next stream, of tests that count them
 }
 
 // dial opens a connection with these settings.
@@ -115,9 +116,15 @@ func (t *testServer) dial(settings ...http2.Setting) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newClient(t.T, nc, settings...)
+}
+
+// newClient speaks HTTP/2 over nc, with these settings, until the test ends.
+func newClient(t *testing.T, nc net.Conn, settings ...http2.Setting) *client {
+	t.Helper()
 	t.Cleanup(func() { nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(enough))
-	c := &client{T: t.T, Framer: http2.NewFramer(nc, nc), Conn: nc, body: map[uint32][]byte{}}
+	c := &client{T: t, Framer: http2.NewFramer(nc, nc), Conn: nc, body: map[uint32][]byte{}, next: 1}
 	c.encoder = hpack.NewEncoder(&c.block)
 	c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	c.AllowIllegalWrites = true

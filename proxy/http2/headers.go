@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"bytes"
+	"cmp"
 	"strings"
 	"time"
 
@@ -33,6 +35,7 @@ type headerBlock struct {
 	received  int // bytes in frames
 	frames    int // CONTINUATION frames
 	err       *http1.Error
+	fragments []byte // of a block of several frames
 	cookie    []byte // the values of Cookie, which are sent in one line in HTTP/1.1 (RFC 9113 section 8.2.3)
 }
 
@@ -43,7 +46,7 @@ func (c *conn) onHeaders(f *http2.HeadersFrame) error {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	b := &c.block
-	*b = headerBlock{open: !f.HeadersEnded(), endStream: f.StreamEnded(), cookie: b.cookie[:0]}
+	*b = headerBlock{open: !f.HeadersEnded(), endStream: f.StreamEnded(), cookie: keep(b.cookie, keptHeader)}
 	c.mu.Lock()
 	s, known := c.streams[id]
 	var err error
@@ -54,6 +57,9 @@ func (c *conn) onHeaders(f *http2.HeadersFrame) error {
 	case id <= c.lastID && !c.resetByUs.has(id):
 		c.mu.Unlock()
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)
+	case c.refusesLocked():
+		c.lastID = id
+		err = http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	case id > c.lastID:
 		c.lastID = id
 		b.stream = c.newStreamLocked(id)
@@ -88,23 +94,25 @@ func (c *conn) onContinuation(f *http2.ContinuationFrame) error {
 	return c.decodeBlock(f.HeaderBlockFragment())
 }
 
-// decodeBlock decodes a part of the header block. At its end it begins the request.
+// decodeBlock receives a part of the header block. At its end it decodes the block, as a whole because
+// the decoder would keep memory for parts, and begins the request.
 func (c *conn) decodeBlock(fragment []byte) error {
 	b := &c.block
 	if b.received += len(fragment); b.received > maxBlock*c.server.MaxHeader {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
-	if _, err := c.decoder.Write(fragment); err != nil {
-		return http2.ConnectionError(http2.ErrCodeCompression)
+	if b.open || b.fragments != nil {
+		b.fragments = append(b.fragments, fragment...)
+		fragment = b.fragments
 	}
 	if b.open {
 		return nil
 	}
-	if err := c.decoder.Close(); err != nil {
+	if err := c.decode(fragment); err != nil {
 		return http2.ConnectionError(http2.ErrCodeCompression)
 	}
 	s := b.stream
-	b.stream = nil
+	b.stream, b.fragments = nil, nil
 	switch {
 	case b.trailerOf != 0:
 		return c.endTrailer(b.trailerOf)
@@ -112,8 +120,26 @@ func (c *conn) decodeBlock(fragment []byte) error {
 		return nil
 	}
 	s.completeRequest(b)
+	b.cookie = keep(b.cookie, keptHeader)
 	c.received(s)
 	return nil
+}
+
+// decode decodes a whole header block. The decoder keeps a reference to it until the next one, so that a
+// large block is copied into a buffer that connections share.
+func (c *conn) decode(block []byte) error {
+	if len(block) > keptFramer {
+		shared, ok := c.server.blocks.Get().(*bytes.Buffer)
+		if !ok {
+			shared = new(bytes.Buffer)
+		}
+		defer c.server.blocks.Put(shared)
+		shared.Reset()
+		shared.Write(block)
+		block = shared.Bytes()
+	}
+	_, err := c.decoder.Write(block)
+	return cmp.Or(err, c.decoder.Close())
 }
 
 // onField receives a field line from the decoder.

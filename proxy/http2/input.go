@@ -20,7 +20,7 @@ type input struct {
 	buf     *[inputSize]byte // nil if there are no unread bytes
 	r, w    int              // the unread bytes are buf[r:w]
 	oneByte [1]byte
-	more    bool            // only the byte that was read without a buffer has been read
+	more    bool            // the last read was into oneByte
 	raw     syscall.RawConn // nil if the connection is not a TCP socket
 	rawErr  error
 	readRaw func(fd uintptr) bool
@@ -84,11 +84,6 @@ func (i *input) take(n int) []byte {
 // fill reads at least one byte into the empty buffer.
 func (i *input) fill() error {
 	c := i.c
-	if i.more {
-		if done, err := i.readMore(); done {
-			return err
-		}
-	}
 	c.waitBegan = time.Time{}
 	for {
 		if err := c.beforeRead(); err != nil {
@@ -112,23 +107,17 @@ func (i *input) fill() error {
 	}
 }
 
-// readMore reads what has arrived together with the byte that was read without a buffer.
-// Nothing has happened since, so that there is nothing to be done before it waits. done is
-// false if it was interrupted.
-func (i *input) readMore() (done bool, err error) {
-	i.more = false
-	n, err := i.c.net.Read(i.buf[:])
-	if n > 0 {
-		i.r, i.w = 0, n
-		return true, nil
-	}
-	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded), err
-}
-
-// read waits without a buffer, and then reads into one.
+// read waits without a buffer, and then reads into one. What is not a plain socket is first read
+// into one byte, and the next time into a buffer, because more has mostly arrived together with
+// that byte.
 func (i *input) read() (int, error) {
 	i.release()
-	if i.raw == nil {
+	switch {
+	case i.raw == nil && i.more:
+		i.more = false
+		i.acquire()
+		return i.c.net.Read(i.buf[:])
+	case i.raw == nil:
 		n, err := i.c.net.Read(i.oneByte[:])
 		if n > 0 {
 			i.acquire()

@@ -59,6 +59,13 @@ func (o *output) recycle(b []byte) {
 // room returns how many bytes of a body fit into the buffer.
 func (o *output) room() int { return outputSize - len(o.b) - frameHeader }
 
+// waitForRoom waits until something was sent or a stream has failed.
+func (c *conn) waitForRoom() {
+	c.out.waiting++
+	c.out.sent.Wait()
+	c.out.waiting--
+}
+
 // appendFrame appends the header of a frame, whose payload follows.
 func (o *output) appendFrame(t http2.FrameType, flags http2.Flags, stream uint32, length int) {
 	o.ensureBuffer()

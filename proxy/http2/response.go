@@ -183,7 +183,8 @@ func (s *Stream) beforeEnd() {
 	})
 }
 
-// Informational sends a 1xx response.
+// Informational sends a 1xx response. If the client does not read, it waits, so that the upstream
+// has to wait, too.
 func (s *Stream) Informational(status int, f *http1.Fields) {
 	if s.begun || status < 100 || status > 199 || status == 101 {
 		return
@@ -196,12 +197,14 @@ func (s *Stream) Informational(status int, f *http1.Fields) {
 		}
 	}
 	s.conn.mu.Lock()
-	if s.err == nil {
+	w := sendWait{s: s}
+	if w.room(len(head)) == nil {
 		s.continued = true // it need not be told any more to continue
 		s.conn.appendHeadersLocked(s.id, head, 0)
 	}
+	w.stop()
+	s.conn.flushLocked()
 	s.conn.mu.Unlock()
-	s.conn.flush()
 }
 
 // Status returns the status of the final response, or 0 if none has been begun.

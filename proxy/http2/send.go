@@ -103,7 +103,7 @@ func (w *sendWait) send(p []byte, flags http2.Flags) error {
 			w.wait(func() { s.sending = true; s.canSend.Wait(); s.sending = false })
 			continue
 		case !w.whole && room < min(n, minPiece):
-			w.wait(func() { c.out.waiting++; c.out.sent.Wait(); c.out.waiting-- })
+			w.wait(c.waitForRoom)
 			continue
 		case !w.whole:
 			n = min(n, room)
@@ -120,6 +120,15 @@ func (w *sendWait) send(p []byte, flags http2.Flags) error {
 		s.endSent = f != 0
 	}
 	return nil
+}
+
+// room waits until there is room for n bytes of a header block, or the output is empty.
+func (w *sendWait) room(n int) error {
+	s, c := w.s, w.s.conn
+	for s.err == nil && len(c.out.b) > 0 && c.out.room() < n {
+		w.wait(c.waitForRoom)
+	}
+	return s.err
 }
 
 // wait sends what is in the output, or else waits.

@@ -42,6 +42,9 @@ type Server struct {
 	// and for a whole head, Write for a part of a response, Idle for a connection
 	// without requests. Body does not apply; see Stream.SetReadDeadline.
 	Timeouts http1.Timeouts
+	// Budget bounds the memory of request bodies that were received and not read, beyond 16 KiB
+	// of each connection. If it is nil, a connection may hold 1 MiB.
+	Budget Budget
 	// NewResetCounter returns the counter for a new connection. If it is nil, clients
 	// may reset any number of requests.
 	NewResetCounter func(net.Conn) ResetCounter
@@ -56,6 +59,7 @@ type Server struct {
 	inputs        sync.Pool // of *[inputSize]byte
 	outputs       sync.Pool // of *[outputSize]byte
 	streams       sync.Pool // of *Stream
+	blocks        sync.Pool // of *bytes.Buffer
 	announceClose atomic.Bool
 
 	mu     sync.Mutex // guards what follows

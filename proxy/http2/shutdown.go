@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -45,6 +46,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		case <-ctx.Done():
 			for _, c := range left {
 				_ = c.net.Close()
+				c.mu.Lock()
+				c.abortLocked(net.ErrClosed) // it may wait for a handler instead of reading
+				c.mu.Unlock()
 			}
 			return errors.Join(fmt.Errorf("streams aborted: %w", ctx.Err()))
 		}
@@ -64,7 +68,17 @@ func (c *conn) drain() {
 func (c *conn) drainLocked() {
 	if !c.draining && c.ready {
 		_ = c.framer.WriteGoAway(lastStream, http2.ErrCodeNo, nil)
-		c.idleSince = time.Now()
+		c.idleSince, c.drainingSince = time.Now(), time.Now()
 	}
 	c.draining = true
+}
+
+// refusesLocked reports whether new streams are refused: drainWait after the announcement of the end, which
+// is then repeated with the last stream that is served (RFC 9113 section 6.8).
+func (c *conn) refusesLocked() bool {
+	if !c.refuses && c.draining && time.Since(c.drainingSince) >= drainWait {
+		c.refuses = true
+		_ = c.framer.WriteGoAway(c.lastID, http2.ErrCodeNo, nil)
+	}
+	return c.refuses
 }

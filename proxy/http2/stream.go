@@ -2,6 +2,7 @@ package http2
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,6 +49,7 @@ type streamState struct {
 	started  bool  // its handler has begun on a goroutine of its own
 
 	sendWindow, receiveWindow int64
+	window                    int64 // size of receiveWindow when nothing is unread
 	bodyRead                  int   // bytes of body that were read
 	returned                  int64 // bytes of the body that were consumed and not yet added to receiveWindow
 	received                  int64 // bytes of the body
@@ -67,7 +69,7 @@ func (c *conn) newStreamLocked(id uint32) *Stream {
 	}
 	s.conn, s.id = c, id
 	s.canRead.L, s.canSend.L = &c.mu, &c.mu
-	s.sendWindow, s.receiveWindow = c.peerWindow, receiveWindow
+	s.sendWindow, s.receiveWindow, s.window = c.peerWindow, initialWindow, initialWindow
 	c.inUse.Add(1)
 	if s.streamState.err = c.err; c.err != nil { // the connection has ended meanwhile
 		s.closed = true
@@ -96,8 +98,7 @@ func (c *conn) closeLocked(s *Stream) {
 	if s.endReceived {
 		c.endedByClient.add(s.id)
 	}
-	c.returnLocked(int64(len(s.body) - s.bodyRead))
-	s.body, s.bodyRead = s.body[:0], 0
+	s.dropBodyLocked()
 }
 
 // recycle releases the memory of s for other requests. Nobody may use it any more. A stream
@@ -142,6 +143,7 @@ func (s *Stream) failLocked(err error) {
 		s.err = err
 	}
 	s.closed = true
+	s.dropBodyLocked()
 	s.canRead.Broadcast()
 	s.canSend.Broadcast()
 	s.conn.out.sent.Broadcast()
@@ -206,10 +208,25 @@ func (c *conn) closeByResetLocked(s *Stream, code http2.ErrCode) {
 	c.closeLocked(s)
 }
 
-// recentStreams are the numbers of some streams that have ended. Each may be replaced by
-// that of a later one.
-type recentStreams [32]uint32
+// recentStreams are the numbers of streams that have ended, the most recent ones. A client
+// that sends more for a stream does not know yet that the stream was reset, nor any reset
+// after that: these streams are all open to it, so that there are no more than it may have.
+type recentStreams struct {
+	ids  []uint32
+	next int // is replaced next
+}
 
-func (r *recentStreams) add(id uint32) { r[id/2%uint32(len(r))] = id }
+// maxRecentStreams is how many streams are remembered: more than the maximum of concurrent
+// streams, because a client does not know that maximum before it has received SETTINGS.
+const maxRecentStreams = 1024
 
-func (r *recentStreams) has(id uint32) bool { return r[id/2%uint32(len(r))] == id }
+func (r *recentStreams) add(id uint32) {
+	if len(r.ids) < maxRecentStreams {
+		r.ids = append(r.ids, id)
+		return
+	}
+	r.ids[r.next] = id
+	r.next = (r.next + 1) % maxRecentStreams
+}
+
+func (r *recentStreams) has(id uint32) bool { return slices.Contains(r.ids, id) }

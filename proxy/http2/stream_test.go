@@ -1,12 +1,14 @@
 package http2
 
 import (
+	"errors"
 	"io"
 	"net"
 	"testing"
 
 	"golang.org/x/net/http2"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/pooltest"
 )
 
@@ -65,6 +67,35 @@ func TestStream_UnbegunLeavesNothing(t *testing.T) {
 				if got := c.ends(1); got != "honest" {
 					t.Fatalf("the next request has the body %q", got)
 				}
+			}
+		})
+	}
+}
+
+// A body that was dropped because its stream has failed does not look complete, although its end had
+// arrived.
+func TestStream_ADroppedBodyIsNotComplete(t *testing.T) {
+	for name, end := range map[string]func(c *client){
+		"reset":                   func(c *client) { c.must(0, c.WriteRSTStream(1, http2.ErrCodeCancel)) },
+		"error of the stream":     func(c *client) { c.must(0, c.WriteWindowUpdate(1, 1<<31-1)) },
+		"error of the connection": func(c *client) { c.data(0, "x") },
+		"gone":                    func(c *client) { c.Conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun, read := make(chan bool, 1), make(chan error, 1)
+			f := startServer(t, handler{serve: func(s *Stream) {
+				begun <- true
+				<-s.Context().Done()
+				_, err := s.Read(make([]byte, 100))
+				read <- err
+			}})
+			c := f.dial()
+			c.begin(1, post("/")...)
+			c.last(1, "the whole body")
+			await.Value(t, begun, "the handler")
+			end(c)
+			if err := await.Value(t, read, "the end of reading"); err == nil || errors.Is(err, io.EOF) {
+				t.Errorf("reading ended with %v", err)
 			}
 		})
 	}

@@ -52,9 +52,7 @@ func (c *conn) beforeReadAt(now time.Time) (timeout time.Duration, err error) {
 			c.flushLocked()
 			continue
 		}
-		c.out.waiting++
-		c.out.sent.Wait()
-		c.out.waiting--
+		c.waitForRoom()
 	}
 	if idle := c.server.Timeouts.Idle; c.err == nil && c.ready && idle > 0 && c.isIdle() && now.Sub(c.idleSince) >= idle {
 		return 0, errEnded // also if the client sends frames without requests

@@ -129,9 +129,7 @@ func connectionClosed(err error) bool {
 			return true
 		}
 	}
-	for _, text := range []string{ // net/http exports no values for these errors
-		"server closed idle connection", "stream error:", "server sent GOAWAY", "client connection lost",
-	} {
+	for _, text := range []string{"stream error:", "server sent GOAWAY", "client connection lost"} { // net/http exports no values for these
 		if strings.Contains(err.Error(), text) {
 			return true
 		}

@@ -58,7 +58,10 @@ func run(t *testing.T, url, limit string, more ...string) *weir {
 // runRoutes is run with these routes.
 func runRoutes(t *testing.T, routes string) *weir {
 	t.Helper()
-	file := weirtest.Write(t, "listen: {http: '127.0.0.1:0', timeouts: {idle: 10m}}\nadmin: {http: '127.0.0.1:0'}\nroutes: "+routes)
+	if !strings.Contains(routes, "listen:") {
+		routes += "\nlisten: {http: '127.0.0.1:0', timeouts: {idle: 10m}}"
+	}
+	file := weirtest.Write(t, "admin: {http: '127.0.0.1:0'}\nroutes: "+routes)
 	cmd := exec.Command("weir", "run", "-c", file)
 	cmd.Env = append(os.Environ(), "GOGC="+garbage)
 	p := weirtest.Start(t, cmd)

@@ -30,6 +30,9 @@ type http2Downstream struct {
 // BodyBudget returns what bounds the memory of the bodies that are buffered: listen.max_buffered.
 func (p *Proxy) BodyBudget() http2.Budget { return p.buffers }
 
+// Tunnels returns the tunnels of all WebSockets.
+func (p *Proxy) Tunnels() *http1.Tunnels { return &p.shared.groups.Tunnels }
+
 // BeginHTTP2 runs the stages that do not wait. A request that is refused by them, or for which the
 // route has a fixed response, then needs no goroutine.
 func (p *Proxy) BeginHTTP2(s *http2.Stream) (more bool) {

@@ -125,3 +125,26 @@ func TestHTTP2_WebSocketIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A WebSocket over HTTP/2 that is left when the server has drained is closed with status 1001.
+func TestHTTP2_WebSocketIsClosedInOrder(t *testing.T) {
+	url := startWebSocket(t, func(key string) string { return key + webSocketGUID })
+	f := startServer(t, forwardYAML(url, cleartext, "websocket: true"))
+	s := f.speaks()
+	s.begins(1, tunnel("sec-websocket-version", "13")...)
+	if got := s.status(1); got != "200" {
+		t.Fatalf("answered %s", got)
+	}
+	go f.drain()
+	var got []byte
+	s.hears("end", func(f http2.Frame) bool {
+		d, ok := f.(*http2.DataFrame)
+		if ok {
+			got = append(got, d.Data()...)
+		}
+		return ok && d.StreamEnded()
+	})
+	if string(got) != "\x88\x02\x03\xe9" {
+		t.Errorf("the last bytes are %q", got)
+	}
+}

@@ -12,8 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
+
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 func TestDrain_RequestsUnderWayEnd(t *testing.T) {
@@ -58,6 +62,67 @@ func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 	}
 	if code := w.Exit(); code != 0 {
 		t.Errorf("exit code %d after draining, want 0", code)
+	}
+}
+
+// WebSockets go on while weir drains, for as long as it may, and are then closed with status 1001, on both
+// sides. They are logged, with the time until they were opened.
+func TestDrain_WebSocketsAreClosedInOrder(t *testing.T) {
+	t.Parallel()
+	ended := make(chan error, 1)
+	api := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		c, err := new(websocket.Upgrader).Upgrade(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		for {
+			kind, text, err := c.ReadMessage()
+			if err != nil {
+				ended <- err
+				return
+			}
+			c.WriteMessage(kind, text)
+		}
+	})
+	file := weirtest.Write(t, "listen: {http: '127.0.0.1:0', drain: {within: 3s}}\nadmin: {http: '127.0.0.1:0'}\n"+
+		"routes:\n  - {match: {path: /ws}, upstream: '"+api.URL+"', websocket: true}\n")
+	w := startWith(t, filepath.Dir(file), "-c", file)
+	c, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(w.URL, "http")+"/ws", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetReadDeadline(time.Now().Add(testTimeout))
+	echo := func() error {
+		c.WriteMessage(websocket.TextMessage, []byte("hello"))
+		_, text, err := c.ReadMessage()
+		if err == nil && string(text) != "hello" {
+			return fmt.Errorf("got %q", text)
+		}
+		return err
+	}
+	if err := echo(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	w.Signal(syscall.SIGTERM)
+	for err == nil {
+		err = echo()
+	}
+	if lasted := time.Since(began); !websocket.IsCloseError(err, websocket.CloseGoingAway) || lasted < 2*time.Second {
+		t.Errorf("ended after %v by %v; want 1001 after 3 s", lasted, err)
+	}
+	if err := await.Value(t, ended, "the end at the upstream"); !websocket.IsCloseError(err, websocket.CloseGoingAway) {
+		t.Errorf("the upstream sees %v; want 1001", err)
+	}
+	line := w.WaitForLog("request", func(line logtest.Line) bool { return line["status"] == 101.0 })
+	if ms, ok := line["upstream_ms"].(float64); !ok || ms < 0 || ms > 1000 {
+		t.Errorf("upstream_ms is %v", line["upstream_ms"])
+	}
+	if code := w.Exit(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
 	}
 }
 

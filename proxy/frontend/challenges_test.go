@@ -19,6 +19,8 @@ func (n namedHandler) ServeHTTP1(x *http1.Exchange) { x.ServeNetHTTP(&http1.Cont
 
 func (namedHandler) BodyBudget() http2.Budget { return nil }
 
+func (namedHandler) Tunnels() *http1.Tunnels { return new(http1.Tunnels) }
+
 func (namedHandler) BeginHTTP2(*http2.Stream) bool { return true }
 
 func (namedHandler) ServeHTTP2(s *http2.Stream) {

@@ -33,7 +33,7 @@ func (s *Server) AnnounceClose() {
 // Drain shuts the server down gracefully. It accepts the connections in the backlog and
 // no more. It calls AnnounceClose, closes idle connections, and waits for requests in
 // progress until ctx is done; then it closes the connections that are left and returns
-// an error. A connection is closed only some time after its client was informed, so
+// an error. WebSockets that are left are closed with status 1001, which is no error. A connection is closed only some time after its client was informed, so
 // that no request in transit is lost.
 func (s *Server) Drain(ctx context.Context) error {
 	s.AnnounceClose()
@@ -43,16 +43,30 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.accepting.Wait() // afterwards all accepted connections are counted
 	waitUntil(ctx, lastResponseWait, func() bool { return s.connections.Load() == 0 })
 	s.stop()
+	streams, closeStreams := context.WithCancel(context.WithoutCancel(ctx))
+	defer closeStreams()
 	ended := make(chan error, 1)
 	go func() {
 		if s.http2 == nil {
 			ended <- nil
 			return
 		}
-		ended <- s.http2.Shutdown(ctx)
+		ended <- s.http2.Shutdown(streams)
 	}()
+	tunnelsEnded := make(chan struct{})
+	go func() {
+		s.tunnels.Drain(ctx)
+		close(tunnelsEnded)
+	}()
+	stop := context.AfterFunc(ctx, func() {
+		<-tunnelsEnded // some are streams
+		closeStreams()
+	})
+	defer stop()
 	err := errors.Join(s.http1.Shutdown(ctx), <-ended)
-	if err != nil && !errors.Is(err, net.ErrClosed) { // the listeners are closed
+	<-tunnelsEnded
+	waitUntil(context.Background(), lastResponseWait, func() bool { return s.connections.Load() == 0 }) // their requests are logged
+	if err != nil && !errors.Is(err, net.ErrClosed) {                                                   // the listeners are closed
 		return fmt.Errorf("requests aborted at the end of the drain timeout: %w", err)
 	}
 	return nil

@@ -1,6 +1,8 @@
 package frontend
 
 import (
+	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"time"
@@ -33,6 +35,34 @@ func proxyProtocol(l net.Listener, trusted []netip.Prefix, timeout time.Duration
 		},
 	}
 }
+
+// hasHeader reads the PROXY protocol header of c, and reports false if it is not valid, so that c must be
+// closed. It logs the first error of each minute. A balancer that only tries to connect makes none.
+func (s *Server) hasHeader(c net.Conn) bool {
+	behind, ok := c.(*proxyproto.Conn)
+	if !ok {
+		return true
+	}
+	_, err := behind.Write(nil) // returns the error of the header
+	if err == nil {
+		return true
+	}
+	defer c.Close()
+	_ = behind.Raw().SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if _, more := behind.Raw().Read(make([]byte, 1)); errors.Is(more, io.EOF) { // it has closed by itself
+		return false
+	}
+	s.badHeaders.Add(1)
+	now := time.Now().Unix()
+	if last := s.badHeaderLogged.Load(); now-last >= int64(acceptLogInterval.Seconds()) && s.badHeaderLogged.CompareAndSwap(last, now) {
+		s.log.Warn().Err(err).Stringer("peer", behind.Raw().RemoteAddr()).Msg("no valid PROXY protocol header")
+	}
+	return false
+}
+
+// BadProxyHeaders returns how many connections were closed because the header of the PROXY protocol was
+// missing or not valid.
+func (s *Server) BadProxyHeaders() int64 { return s.badHeaders.Load() }
 
 // unmap normalizes an address: ::ffff:1.2.3.4 becomes 1.2.3.4, and a zone is removed.
 func unmap(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

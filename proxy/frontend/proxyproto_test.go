@@ -9,6 +9,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -75,4 +76,20 @@ func TestProxyProtocol_NobodyElseMay(t *testing.T) {
 	if _, body := f.dial(plainly).WantStatus(200); !strings.Contains(body, `"127.0.0.1"`) {
 		t.Errorf("got %s; want the peer's own address", body)
 	}
+}
+
+// A balancer that sends no valid header is closed, counted and logged, once a minute. One that only tries to connect
+// is not.
+func TestProxyProtocol_BadHeadersAreSeen(t *testing.T) {
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.startServer(t, balanced, echo())
+		sockettest.Dial(t, f.addr, "").Conn.Close()
+		for _, said := range []string{plainly, "PROXY nonsense\r\n", "\r\n\r\n\x00\r\nQUIT\n\xff\x00\x00\x00"} {
+			sockettest.Dial(t, f.addr, said).WantClosed()
+		}
+		await.Until(t, "three errors", func() bool { return f.server.BadProxyHeaders() == 3 })
+		if n := strings.Count(f.log.String(), "no valid PROXY protocol header"); n != 1 {
+			t.Errorf("%d lines in the log; want 1", n)
+		}
+	})
 }

@@ -23,14 +23,17 @@ import (
 // It enforces the timeouts of config.Listen; an upload or download may last as long as
 // bytes are transferred. Package http1 serves HTTP/1.1, and package http2 HTTP/2.
 type Server struct {
-	http1         http1.Server
-	http2         *http2.Server // nil if there is none
-	config        config.Listen
-	log           zerolog.Logger
-	resetTracker  *resetTracker
-	announceClose atomic.Bool    // responses announce the end of their connections
-	connections   atomic.Int64   // open connections of all protocols
-	accepting     sync.WaitGroup // listeners in use
+	http1           http1.Server
+	http2           *http2.Server // nil if there is none
+	tunnels         *http1.Tunnels
+	config          config.Listen
+	log             zerolog.Logger
+	resetTracker    *resetTracker
+	announceClose   atomic.Bool    // responses announce the end of their connections
+	connections     atomic.Int64   // open connections of all protocols
+	badHeaders      atomic.Int64   // of the PROXY protocol
+	badHeaderLogged atomic.Int64   // the second in which one was logged
+	accepting       sync.WaitGroup // listeners in use
 
 	ctx  context.Context // done when the server stops
 	stop context.CancelFunc
@@ -48,6 +51,8 @@ type Handler interface {
 	RefuseHTTP1(x *http1.Exchange, err error)
 	// BodyBudget returns what bounds the memory of request bodies over HTTP/2, or nil.
 	BodyBudget() http2.Budget
+	// Tunnels returns the tunnels of WebSockets, which Drain ends.
+	Tunnels() *http1.Tunnels
 }
 
 const (
@@ -63,7 +68,7 @@ func NewServer(h Handler, c config.Listen, log zerolog.Logger) *Server {
 	s := newServer(h.ServeHTTP1, c, log)
 	s.http1.ErrorHandler = h.RefuseHTTP1
 	s.setHTTP2(h)
-	s.http2.Budget = h.BodyBudget()
+	s.http2.Budget, s.tunnels = h.BodyBudget(), h.Tunnels()
 	return s
 }
 
@@ -91,7 +96,7 @@ func NewHTTP1Server(h http1.Handler, c config.Listen, log zerolog.Logger) *Serve
 
 // newServer returns a Server without HTTP/2.
 func newServer(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
-	s := &Server{config: c, log: log, resetTracker: newResetTracker()}
+	s := &Server{config: c, log: log, tunnels: new(http1.Tunnels), resetTracker: newResetTracker()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
 		Handler:           h,
@@ -180,7 +185,9 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 			s.connections.Add(1)
 			go func() {
 				defer s.connections.Add(-1)
-				serve(c)
+				if s.hasHeader(c) {
+					serve(c)
+				}
 			}()
 		case errors.Is(err, net.ErrClosed):
 			return s.serveError(l, err)

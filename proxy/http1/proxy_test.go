@@ -156,7 +156,7 @@ func (p *proxy) tunnel(x *Exchange, c *Call) {
 		up.Close()
 		return
 	}
-	Tunnel(TunnelEnd{down, unread}, TunnelEnd{up, rest})
+	new(Tunnels).Run(TunnelEnd{down, unread}, TunnelEnd{up, rest})
 }
 
 func (p *proxy) dial(t testing.TB, said string) *sockettest.Client {

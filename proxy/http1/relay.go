@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
 )
 
@@ -131,37 +130,4 @@ func (c *Call) UpgradedConn() (nc net.Conn, unread []byte, ok bool) {
 	c.activeConn.Store(nil)
 	_ = c.conn.net.SetDeadline(time.Time{})
 	return c.conn.net, append([]byte(nil), c.in.unread()...), true
-}
-
-// A TunnelEnd is one end of a tunnel: a connection, and the bytes that were read from
-// it before.
-type TunnelEnd struct {
-	Conn   net.Conn
-	Unread []byte
-}
-
-// Tunnel copies bytes in both directions until both have ended or one has failed. Then
-// it closes both connections.
-func Tunnel(a, b TunnelEnd) {
-	var both sync.WaitGroup
-	both.Go(func() { copyOneWay(a.Conn, b) })
-	copyOneWay(b.Conn, a)
-	both.Wait()
-	_ = a.Conn.Close()
-	_ = b.Conn.Close()
-}
-
-// copyOneWay copies bytes in one direction. When that direction ends, the other one
-// stays open.
-func copyOneWay(to net.Conn, from TunnelEnd) {
-	_, err := to.Write(from.Unread)
-	if err == nil {
-		_, err = io.Copy(to, from.Conn) // uses splice(2) between two sockets on Linux
-	}
-	half, ok := to.(interface{ CloseWrite() error })
-	if err == nil && ok && half.CloseWrite() == nil {
-		return
-	}
-	_ = to.Close()
-	_ = from.Conn.Close()
 }

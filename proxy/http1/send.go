@@ -278,7 +278,7 @@ func (c *Call) checkUpgrade() *CallError {
 		!c.Response.Fields.hasToken(Connection, "upgrade") {
 		return c.newError(ErrUnexpectedUpgrade)
 	}
-	c.switched = true
+	c.switched, c.lastRead = true, c.client.now()
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"net"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decide"
@@ -49,6 +51,9 @@ func (n *Node) listen(ctx context.Context, o Options) error {
 		clients = frontend.WithChallenges(n.proxy, n.issuer)
 	}
 	n.clients = frontend.NewServer(clients, c.Listen, n.log)
+	n.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "weir_proxy_protocol_errors_total", Help: "Connections that were closed because their PROXY protocol header was missing or not valid.",
+	}, func() float64 { return float64(n.clients.BadProxyHeaders()) }))
 	if c.Listen.Decide != nil {
 		return n.listenForPeers(c.Listen)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
@@ -201,6 +202,7 @@ func (g *group) withdraw() bool {
 // state of an upstream is removed when its last pool is closed. Groups is safe for
 // concurrent use.
 type Groups struct {
+	Tunnels http1.Tunnels // of WebSockets, which outlive pools
 	stripes int
 
 	mu     sync.Mutex // guards what follows

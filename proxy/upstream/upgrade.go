@@ -15,7 +15,7 @@ func (f *forwarding) tunnel(fields *http1.Fields) error {
 		return err
 	}
 	target, unread := f.switched()
-	http1.Tunnel(http1.TunnelEnd{Conn: client, Unread: early}, http1.TunnelEnd{Conn: target, Unread: unread})
+	f.pool.groups.Tunnels.Run(http1.TunnelEnd{Conn: client, Unread: early}, http1.TunnelEnd{Conn: target, Unread: unread})
 	return nil
 }
 

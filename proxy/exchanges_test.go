@@ -2,14 +2,16 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,13 +21,12 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// exchanges is how many exchanges TestExchanges_NothingOfOthers has over each transport. ./test/proof
-// has more, in a build with the tag poison.
-var exchanges = flag.Int("exchanges", 3000, "exchanges over each transport in TestExchanges_NothingOfOthers")
-
 // A bleeding counts what TestExchanges_NothingOfOthers has seen.
 type bleeding struct {
 	*testing.T
+	exchanges                   int
+	cutAnywhere                 func(token string) []byte // the beginning of a connection
+	protocols                   http.Protocols
 	foreign, done, aborted, cut atomic.Int64
 }
 
@@ -39,44 +40,49 @@ func (b *bleeding) found(format string, args ...any) {
 // quarter of the exchanges is aborted: clients, upstreams and connections end at every point, also before
 // a request has begun.
 func TestExchanges_NothingOfOthers(t *testing.T) {
+	exchanges, err := strconv.Atoi(cmp.Or(os.Getenv("WEIR_EXCHANGES"), "3000"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, over := range []struct {
-		name   string
-		two    bool // HTTP/2
-		secure bool
-	}{{"h1", false, false}, {"h2c", true, false}, {"h1 over TLS", false, true}, {"h2 over TLS", true, true}} {
+		name, protocol string // as in ALPN
+		secure         bool
+	}{{"h1", "http/1.1", false}, {"h2c", "h2", false}, {"h1 over TLS", "http/1.1", true}, {"h2 over TLS", "h2", true}} {
 		t.Run(over.name, func(t *testing.T) {
-			b := &bleeding{T: t}
+			b := &bleeding{T: t, exchanges: exchanges, cutAnywhere: halfOfHTTP1}
+			if over.protocol == "h2" {
+				b.cutAnywhere = halfOfHTTP2
+				b.protocols.SetHTTP2(true)
+				b.protocols.SetUnencryptedHTTP2(true)
+			} else {
+				b.protocols.SetHTTP1(true)
+			}
 			f := startServer(t, forwardYAML(startUpstream(t, b.upstream), cleartext,
 				"limits: [{key: {from: 'header:X-Key', on_missing: skip}, rate: 1/1h}]"))
 			if over.secure {
 				f.addr, f.client = f.listenTLS()
-				if f.client.NextProtos = []string{"http/1.1"}; over.two {
-					f.client.NextProtos = []string{"h2"}
-				}
+				f.client.NextProtos = []string{over.protocol}
 			}
-			b.play(f, over.two)
+			b.play(f)
 		})
 	}
 }
 
 // play lets clients have their exchanges.
-func (b *bleeding) play(f *testServer, two bool) {
+func (b *bleeding) play(f *testServer) {
 	var next atomic.Int64
 	var all sync.WaitGroup
 	for n := range 8 {
 		all.Go(func() {
-			client := &http.Transport{Protocols: new(http.Protocols), DialContext: dialer(f, f.client), DialTLSContext: dialer(f, f.client)}
-			client.Protocols.SetHTTP1(!two)
-			client.Protocols.SetHTTP2(two)
-			client.Protocols.SetUnencryptedHTTP2(two)
+			client := &http.Transport{Protocols: &b.protocols, DialContext: dialer(f, f.client), DialTLSContext: dialer(f, f.client)}
 			defer client.CloseIdleConnections()
 			var streams sync.WaitGroup
 			for range 4 {
 				streams.Go(func() {
-					for i := next.Add(1); i <= int64(*exchanges); i = next.Add(1) {
+					for i := next.Add(1); i <= int64(b.exchanges); i = next.Add(1) {
 						token := fmt.Sprintf("%d-%d.", n, i)
 						if rand.IntN(14) == 0 {
-							b.cutShort(f, two, token)
+							b.cutShort(f, token)
 						}
 						b.exchange(f, client, token)
 					}
@@ -87,7 +93,7 @@ func (b *bleeding) play(f *testServer, two bool) {
 	}
 	all.Wait()
 	b.Logf("%d exchanges, %d aborted, %d connections cut, %d foreign", b.done.Load(), b.aborted.Load(), b.cut.Load(), b.foreign.Load())
-	if b.done.Load() < int64(*exchanges/2) {
+	if b.done.Load() < int64(b.exchanges/2) {
 		b.Errorf("only %d exchanges were completed", b.done.Load())
 	}
 }
@@ -188,12 +194,8 @@ func (b *bleeding) exchange(f *testServer, client *http.Transport, token string)
 }
 
 // cutShort opens a connection that ends somewhere in its requests, some of which are not valid.
-func (b *bleeding) cutShort(f *testServer, two bool, token string) {
+func (b *bleeding) cutShort(f *testServer, token string) {
 	b.cut.Add(1)
-	said := halfOfHTTP1("cut" + token)
-	if two {
-		said = halfOfHTTP2("cut" + token)
-	}
 	c, err := dialer(f, f.client)(context.Background(), "", "")
 	if err != nil {
 		b.Error(err)
@@ -203,7 +205,7 @@ func (b *bleeding) cutShort(f *testServer, two bool, token string) {
 	if plain, ok := c.(*net.TCPConn); ok && rand.IntN(2) == 0 {
 		_ = plain.SetLinger(0)
 	}
-	_, _ = c.Write(said)
+	_, _ = c.Write(b.cutAnywhere("cut" + token))
 	if rand.IntN(2) == 0 {
 		_ = c.SetReadDeadline(time.Now().Add(time.Duration(rand.IntN(2000)) * time.Microsecond))
 		_, _ = io.Copy(io.Discard, c)

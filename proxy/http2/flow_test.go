@@ -142,50 +142,6 @@ func TestFlow_TheClientsWindowIsABound(t *testing.T) {
 	c.wants(0, "GOAWAY FLOW_CONTROL_ERROR")
 }
 
-// The window of a stream grows up to that of the connection while its body is read as fast as it
-// arrives, and not if it is not read.
-func TestFlow_TheWindowGrowsWithTheReader(t *testing.T) {
-	read, stalled := make(chan bool), make(chan bool)
-	f := startServer(t, handler{serve: func(s *Stream) {
-		if s.Path == "/stalled" {
-			<-stalled
-		}
-		_, _ = io.Copy(io.Discard, s)
-		close(read)
-	}})
-	defer close(stalled)
-	c := f.dial()
-	c.begin(1, post("/stalled")...)
-	c.begin(3, post("/")...)
-	largest, room, all, sent := 0, initialWindow, initialWindow, 0
-	for sent < 8<<20 {
-		for ; min(room, all) >= maxFrame; room, all = room-maxFrame, all-maxFrame {
-			c.must(0, c.WriteData(3, false, make([]byte, maxFrame)))
-			sent += maxFrame
-		}
-		c.until("window", func(f http2.Frame) bool {
-			u, ok := f.(*http2.WindowUpdateFrame)
-			if ok && u.StreamID == 1 {
-				t.Errorf("a stream that is not read gets %d bytes", u.Increment)
-			}
-			switch {
-			case !ok:
-			case u.StreamID == 0:
-				all += int(u.Increment)
-			case u.StreamID == 3:
-				room += int(u.Increment)
-				largest = max(largest, int(u.Increment))
-			}
-			return ok
-		})
-	}
-	c.last(3, "")
-	await.Value(t, read, "the end of the body")
-	if largest < receiveWindow/4 {
-		t.Errorf("the largest increment is %d", largest)
-	}
-}
-
 // A client that gives no window for a stream loses it, and its connection goes on.
 func TestFlow_AStalledStreamIsReset(t *testing.T) {
 	f := startServer(t, long(1<<20), func(s *Server) { s.Timeouts.Write = 50 * time.Millisecond })

@@ -39,7 +39,7 @@ func (w *weir) speak() speaker {
 }
 
 // begin begins a request on a stream, in as many frames as it needs.
-func (s speaker) begin(stream uint32, end bool, more ...string) error {
+func (s speaker) begin(stream uint32, flags http2.Flags, more ...string) error {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
 	fields := append([]string{":method", "POST", ":scheme", "http", ":authority", "a", ":path", "/x"}, more...)
@@ -47,7 +47,7 @@ func (s speaker) begin(stream uint32, end bool, more ...string) error {
 		_ = e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 	}
 	const most = 16 << 10
-	err := s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: b.Next(most), EndHeaders: b.Len() == 0, EndStream: end})
+	err := s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: b.Next(most), EndHeaders: b.Len() == 0, EndStream: flags.Has(http2.FlagHeadersEndStream)})
 	for b.Len() > 0 && err == nil {
 		piece := b.Next(most)
 		err = s.WriteContinuation(stream, b.Len() == 0, piece)
@@ -108,20 +108,20 @@ func TestMemory_Floods(t *testing.T) {
 		flood    func(s speaker)
 	}{
 		{"uploads that nobody reads", deaf(t), 400, 400*64<<10 + buffered, func(s speaker) {
-			_ = s.begin(1, false)
+			_ = s.begin(1, 0)
 			s.upload(1, window)
 		}},
 		{"uploads of known length that nobody reads", deaf(t), 400, 400*64<<10 + buffered, func(s speaker) {
-			_ = s.begin(1, false, "content-length", "1048576")
+			_ = s.begin(1, 0, "content-length", "1048576")
 			s.upload(1, window)
 		}},
 		{"interim responses that nobody reads", hints.URL, 2, 16 << 20, func(s speaker) {
 			for i := range uint32(50) {
-				_ = s.begin(2*i+1, true)
+				_ = s.begin(2*i+1, http2.FlagHeadersEndStream)
 			}
 		}},
 		{"idle after a large head", "echo", 400, 400*16<<10 + 8<<20, func(s speaker) {
-			_ = s.begin(1, true, "cookie", strings.Repeat("c", 30_000))
+			_ = s.begin(1, http2.FlagHeadersEndStream, "cookie", strings.Repeat("c", 30_000))
 			for {
 				if f, err := s.ReadFrame(); err != nil || f.Header().StreamID == 1 && f.Header().Flags.Has(http2.FlagDataEndStream) {
 					return

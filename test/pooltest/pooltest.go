@@ -52,12 +52,10 @@ func (f *filler) fill(v reflect.Value, path string, depth int) {
 		v.SetFloat(7)
 	case reflect.String:
 		v.SetString("of another client")
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 3, 5))
-		for i := range v.Len() {
-			f.fill(v.Index(i), fmt.Sprintf("%s[%d]", path, i), depth+1)
+	case reflect.Slice, reflect.Array:
+		if v.Kind() == reflect.Slice {
+			v.Set(reflect.MakeSlice(v.Type(), 3, 5))
 		}
-	case reflect.Array:
 		for i := range v.Len() {
 			f.fill(v.Index(i), fmt.Sprintf("%s[%d]", path, i), depth+1)
 		}

@@ -43,23 +43,13 @@ func (r *Route) LastKey() string {
 	if len(r.Match.Params) == 0 {
 		return ""
 	}
-	var read []key.Origin
-	for _, l := range r.Lists {
-		read = append(read, l.Key.Origins()...)
-	}
-	for _, l := range r.Limits {
-		if l.Mode != Enforce {
-			continue
-		}
-		for _, s := range l.countedKeys() {
-			read = append(read, s.Origins()...)
-		}
-	}
 	last := r.Match.Params[len(r.Match.Params)-1]
-	if !slices.Contains(read, key.PathParameter(last)) {
-		return ""
+	for read := range r.Reads() {
+		if read.Mode == Enforce && read.Purpose != ForBalance && slices.Contains(read.Key.Origins(), key.PathParameter(last)) {
+			return last
+		}
 	}
-	return last
+	return ""
 }
 
 // formatNote describes routes at which a dot in a key at the end of the path is refused, and
@@ -88,8 +78,10 @@ func (c *Config) regionNote() string {
 		}
 	}
 	for _, l := range c.Limits() {
-		if ambiguous(l.Key) && c.Keys[l.Key.Name] != l.Key {
-			names = append(names, l.FullName())
+		for read := range l.Reads() {
+			if ambiguous(read.Key) && c.Keys[read.Key.Name] != read.Key && !slices.Contains(names, l.FullName()) {
+				names = append(names, l.FullName())
+			}
 		}
 	}
 	if len(names) == 0 {

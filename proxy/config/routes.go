@@ -65,7 +65,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Position:    r.Location(f).Position,
 		}
 		route.CountPreflight, route.LogPath = f.CountPreflight, LogPath(f.LogPath)
-		route.EncodedSlash, route.FormBesideQuery = EncodedSlash(f.EncodedSlash), FormBesideQuery(f.FormBesideQuery)
+		route.EncodedSlash, route.FormBesideQuery, route.MergeSlashes = EncodedSlash(f.EncodedSlash), FormBesideQuery(f.FormBesideQuery), f.MergeSlashes
 		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route.Limits)
 		r.destination(f)
 		r.descriptor(f, route)

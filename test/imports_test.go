@@ -24,7 +24,7 @@ func importMap() map[string][]string {
 		"proxy/admin/dashboard":            {"proxy/admin", "proxy", "proxy/directive", "proxy/sends", "proxy/config", "limiter"},
 		"proxy/cluster":                    slices.Concat([]string{"proxy", "proxy/decisions", "proxy/directive", "proxy/sends", "proxy/config/bundle"}, stages, redis),
 		"proxy/simulate":                   slices.Concat([]string{"proxy"}, stages),
-		"proxy":                            slices.Concat([]string{"proxy/route", "proxy/trace", "proxy/metrics", "proxy/stripe", "proxy/body", "proxy/decisions", "proxy/directive", "proxy/sends"}, stages),
+		"proxy":                            slices.Concat([]string{"proxy/route", "proxy/trace", "proxy/metrics", "proxy/stripe", "proxy/body", "proxy/decisions", "proxy/directive", "proxy/protobuf", "proxy/sends"}, stages),
 		"proxy/convert":                    nil,
 		"proxy/ratelimit":                  {"proxy/config", "proxy/convert", "proxy/protobuf"},
 		"proxy/protobuf":                   nil,

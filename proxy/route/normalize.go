@@ -185,24 +185,24 @@ const (
 	rawSpelling                     // escapes of reserved characters stay as well
 )
 
-// normalize writes the escapes of a path in the spelling p.
-func (p spelling) normalize(s string) (string, error) {
+// normalize writes the escapes of a path in the spelling s.
+func (s spelling) normalize(path string) (string, error) {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
-	b.Grow(len(s))
-	for i := 0; i < len(s); i++ {
-		c, escaped := s[i], false
+	b.Grow(len(path))
+	for i := 0; i < len(path); i++ {
+		c, escaped := path[i], false
 		if c == '%' {
-			if i+2 >= len(s) || unhex(s[i+1]) > 15 || unhex(s[i+2]) > 15 {
+			if i+2 >= len(path) || unhex(path[i+1]) > 15 || unhex(path[i+2]) > 15 {
 				return "", fmt.Errorf("%w: a %% in the path is not followed by two hexadecimal digits", ErrTarget)
 			}
-			c, escaped = unhex(s[i+1])<<4|unhex(s[i+2]), true
+			c, escaped = unhex(path[i+1])<<4|unhex(path[i+2]), true
 			i += 2
 		}
 		switch {
 		case c < ' ' || c == 0x7f || c == '\\':
 			return "", fmt.Errorf("%w: a backslash or a control character in the path", ErrTarget)
-		case needsNoEscape(c) && (p == matchedSpelling || !escaped || !isReserved(c)), c == '/' && !escaped, c == ';' && !escaped:
+		case needsNoEscape(c) && (s == matchedSpelling || !escaped || !isReserved(c)), c == '/' && !escaped, c == ';' && !escaped:
 			b.WriteByte(c)
 		default:
 			b.WriteByte('%')

@@ -18,7 +18,7 @@ func importMap() map[string][]string {
 		"proxy/cli":                        {"proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/convert", "proxy/ratelimit", "proxy/simulate", "proxy", "proxy/decisions", "proxy/directive"},
 		"proxy/node":                       {"proxy/decide", "proxy/directive", "proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/decisions", "proxy/sends", "proxy/acme", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
 		"proxy/decide":                     {"proxy", "proxy/config", "proxy/http1", "proxy/protobuf", "proxy/respond", "proxy/route", "limiter"},
-		"proxy/frontend":                   {"proxy/http1", "proxy/http2", "proxy/config"},
+		"proxy/frontend":                   {"proxy/http1", "proxy/http2", "proxy/config", "proxy/key"},
 		"proxy/acme":                       {"proxy/config"},
 		"proxy/admin":                      {"proxy", "proxy/directive", "proxy/sends", "proxy/config", "proxy/config/bundle"},
 		"proxy/admin/dashboard":            {"proxy/admin", "proxy", "proxy/directive", "proxy/sends", "proxy/config", "limiter"},

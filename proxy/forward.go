@@ -74,7 +74,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 	}
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
 		x.admitter.settleHead(&x.admission, x.refundRule(&x.outcome))
-		d.respond(x.route.errorTexts.Replace(forwardErrorResponse(x), x.id))
+		d.respond(x.route.errorTexts.Replace(forwardErrorResponse(x), x.id, x.origin()))
 	}
 	if x.response.status == 0 { // a connection that was handed over writes no status
 		x.response.status = x.outcome.result.Status

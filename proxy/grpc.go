@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/protobuf"
 	"github.com/weir-proxy/weir/proxy/respond"
 )
@@ -19,8 +20,11 @@ const maxGRPCMessage = 1 << 10
 // call in the header (Trailers-Only in gRPC's PROTOCOL-HTTP2.md), with the fields of a: a client reads any other
 // response as UNAVAILABLE, and may try again at once. The log and the metrics have the status of a.
 func (x *exchange) forGRPC(a respond.Response) respond.Response {
+	if f, ok := x.in.header.(*http1.Fields); a.Status < http.StatusBadRequest || ok && !f.Has(http1.ContentType) {
+		return a // as most; this is cheaper than a lookup by name
+	}
 	kind := grpcType(x.in.header.Values("Content-Type"))
-	if kind == "" || a.Status < http.StatusBadRequest {
+	if kind == "" {
 		return a
 	}
 	x.rateLimitFields.block = nil // it has other fields

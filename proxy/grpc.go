@@ -30,7 +30,8 @@ func (x *exchange) forGRPC(a respond.Response) respond.Response {
 	x.rateLimitFields.block = nil // it has other fields
 	fields := []respond.Field{{Name: "Content-Type", Value: kind}}
 	if code, message := grpcCode(a.Status), grpcMessage(a); a.Field("Grpc-Status") == "" { // it is not configured
-		fields = append(fields, respond.Field{Name: "Grpc-Status", Value: strconv.FormatUint(code, 10)}, respond.Field{Name: "Grpc-Message", Value: grpcEscape(message)})
+		fields = append(fields, respond.Field{Name: "Grpc-Status", Value: strconv.FormatUint(code, 10)})
+		fields = append(fields, respond.Field{Name: "Grpc-Message", Value: grpcEscape(message)})
 		if after, err := strconv.ParseUint(a.Field("Retry-After"), 10, 32); err == nil {
 			fields = append(fields, respond.Field{Name: "Grpc-Status-Details-Bin", Value: grpcDetails(code, message, after)})
 		}

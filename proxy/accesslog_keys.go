@@ -136,12 +136,17 @@ func (r *route) overrides(k *extractedKey) bool {
 // all keys it is.
 func overrideTag(k limiter.Key) string { return hex.EncodeToString(k[len(k)-1:]) }
 
-// setLoggedKeys sets the keys of r that the field keys has: those by which its limits count, and of which
-// the rest of a line does not show all.
+// setLoggedKeys sets the keys of r that the field keys has: those that its limits read, and of which the rest
+// of a line does not show all. Costs are not logged; prices and plans have entries of their own.
 func (g *generation) setLoggedKeys(r *route) {
 	for _, l := range r.limits {
-		for _, s := range []*key.Spec{l.Key, l.Distinct, l.Subject()} {
-			if s != nil && !slices.Contains(r.loggedKeys, s) && !g.logShows(s) && !strings.ContainsAny(s.Name, " =") {
+		for read := range l.Reads() {
+			s := read.Key
+			switch read.Purpose {
+			case config.ForPrice, config.ForCost, config.ForPlan:
+				continue
+			}
+			if !slices.Contains(r.loggedKeys, s) && !g.logShows(s) && !strings.ContainsAny(s.Name, " =") {
 				r.loggedKeys = append(r.loggedKeys, s)
 			}
 		}

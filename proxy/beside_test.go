@@ -17,6 +17,8 @@ routes:
   - {name: query, match: {path: /query}, upstream: echo, limits: [{key: q, rate: 99/1h}]}
   - {name: cost, match: {path: /cost}, upstream: echo, limits: [{key: global, rate: 99/1h, cost: "query:size", max_cost: 10}]}
   - {name: distinct, match: {path: /distinct}, upstream: echo, limits: [{key: global, distinct: q, rate: 99/1h}]}
+  - {name: step, match: {path: /step}, upstream: echo, limits: [{key: global, rate: 99/1h, step_up: {key: q, rate: 9/1h, jwt: {secret: '`+challengeSecret+`'}}}]}
+  - {name: subject, match: {path: /subject}, upstream: echo, limits: [{key: global, rate: 99/1h, return_on: {route: query, key: q}}]}
   - {name: told, match: {path: /told}, upstream: echo, form_beside_query: ignore, limits: [{key: q, rate: 99/1h, cost: "query:size", max_cost: 10}]}
   - {name: both, match: {path: /both}, upstream: echo, limits: [{key: both, rate: 99/1h}]}
   - {name: two, match: {path: /two}, upstream: echo, limits: [{key: user, rate: 99/1h}, {name: f, key: form, rate: 99/1h}]}
@@ -48,6 +50,8 @@ routes:
 		{"POST /cost", form, "size=9", 400},
 		{"POST /cost?size=1", "application/json", "{}", 200},
 		{"POST /distinct?phone=1", form, "phone=2", 400},
+		{"POST /step?phone=1", form, "phone=2", 400},
+		{"POST /subject?phone=1", form, "phone=2", 400},
 		{"POST /told?phone=1&size=2", form, "phone=2", 200},
 		{"POST /both?phone=1", form, "phone=2", 400},
 		{"POST /both?phone=1", form, "phone=1", 200},

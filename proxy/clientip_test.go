@@ -6,12 +6,15 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/go-chi/chi/v5/middleware"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 func trustedResolver(prefixes ...string) clientIPResolver {
@@ -51,6 +54,12 @@ func TestAddress(t *testing.T) {
 		{"IPv6 in brackets", "10.0.0.1:1", []string{"[2001:db8::7]"}, "2001:db8::7"},
 		{"mapped IPv4 is IPv4", "[::ffff:192.0.2.1]:1", nil, "192.0.2.1"},
 		{"mapped trusted proxy is trusted", "[::ffff:10.0.0.1]:1", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
+		{"IPv4 behind NAT64 is IPv4", "[64:ff9b::192.0.2.1]:1", nil, "192.0.2.1"},
+		{"also told by a proxy", "10.0.0.1:1", []string{"64:ff9b::c633:6407"}, "198.51.100.7"},
+		{"a private address behind NAT64 is none", "[64:ff9b::10.0.0.1]:1", []string{"198.51.100.7"}, "64:ff9b::a00:1"},
+		{"loopback behind NAT64 is none", "[64:ff9b::127.0.0.1]:1", nil, "64:ff9b::7f00:1"},
+		{"another prefix", "[64:ff9b:1::192.0.2.1]:1", nil, "64:ff9b:1::c000:201"},
+		{"a longer one", "[64:ff9b::1:192.0.2.1]:1", nil, "64:ff9b::1:c000:201"},
 		{"a zone is dropped", "[fe80::1%eth0]:1", nil, "fe80::1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -66,6 +75,9 @@ func TestAddress_CountsIPv6ByNetwork(t *testing.T) {
 	one, two := resolvedBy(a, "[2001:db8:1:2::7]:1"), resolvedBy(a, "[2001:db8:1:2:ffff::8]:1")
 	if one.client.network != two.client.network || one.client.network.String() != "2001:db8:1:2::/64" {
 		t.Errorf("networks %s and %s; want both 2001:db8:1:2::/64", one.client.network, two.client.network)
+	}
+	if one, two := resolvedBy(a, "[64:ff9b::c000:201]:1"), resolvedBy(a, "[64:ff9b::c000:202]:1"); one.client.network.String() != "192.0.2.1/32" || two.client.network.String() != "192.0.2.2/32" {
+		t.Errorf("networks %s and %s behind NAT64; want those of IPv4", one.client.network, two.client.network)
 	}
 	if got := resolvedBy(a, "192.0.2.1:1").client.network.String(); got != "192.0.2.1/32" {
 		t.Errorf("IPv4 network = %s; want the single address", got)
@@ -93,6 +105,7 @@ func FuzzAddress(f *testing.F) {
 	f.Add("", ",,")
 	f.Add("::ffff:10.0.0.1", "[::1]:1")
 	f.Add("::", "\u0085")
+	f.Add("64:ff9b::c000:201", "10.0.0.1")
 	f.Fuzz(func(t *testing.T, first, second string) {
 		if !httpguts.ValidHeaderFieldValue(first) || !httpguts.ValidHeaderFieldValue(second) {
 			return // no downstream lets those in
@@ -108,8 +121,50 @@ func FuzzAddress(f *testing.F) {
 			theirs = middleware.GetClientIPAddr(r.Context())
 		})).ServeHTTP(httptest.NewRecorder(), r)
 		ours := resolvedBy(trustedResolver("10.0.0.0/8"), r.RemoteAddr, first, second).client.addr
-		if theirs.IsValid() && ours != theirs {
+		if theirs = key.ClientAddr(theirs); theirs.IsValid() && ours != theirs {
 			t.Errorf("X-Forwarded-For %q, %q: client = %s; chi says %s", first, second, ours, theirs)
 		}
 	})
+}
+
+// A client behind NAT64 is the client of its IPv4 address to limits, lists, overrides, bans and the operator.
+func TestAddress_BehindNAT64(t *testing.T) {
+	w := newProxy(t, `
+client_ip: {trusted_proxies: [192.0.2.1], header: X-Real-Ip}
+lists:
+  denied: {key: client_ip, values: [198.51.100.0/28, "64:ff9b::203.0.113.99"], action: deny}
+  office: {key: client_ip, values: ["198.51.100.77"], action: bypass}
+routes:
+  - {name: a, match: {path: /a}, respond: {body: ok}, lists: [denied, office], limits: [{key: client_ip, rate: 1/1h, overrides: {"64:ff9b::198.51.100.66": 2/1h}}]}
+`)
+	from := func(addr string) string { return "X-Real-Ip: 64:ff9b::" + addr }
+	w.sends(200, "GET", "/a", from("203.0.113.1"))
+	w.sends(200, "GET", "/a", from("203.0.113.2"))
+	w.sends(429, "GET", "/a", from("203.0.113.1"))
+	w.sends(429, "GET", "/a", "X-Real-Ip: 203.0.113.2")
+	w.sends(403, "GET", "/a", from("198.51.100.5"))
+	w.sends(403, "GET", "/a", from("203.0.113.99"))
+	for _, want := range []int{200, 200, 429} {
+		w.sends(want, "GET", "/a", from("198.51.100.66"))
+	}
+	for range 2 {
+		w.sends(200, "GET", "/a", from("198.51.100.77"))
+	}
+	w.sends(200, "GET", "/a", from("10.0.0.1"))
+	w.sends(429, "GET", "/a", from("10.0.0.2")) // which cannot be, and counts as IPv6
+	if s, err := w.standing("client_ip=64:ff9b::203.0.113.1"); err != nil || len(s.Limits) != 1 || s.Limits[0].Windows[0].Used == 0 {
+		t.Errorf("the operator sees %+v, %v; want that nothing is left", s, err)
+	}
+	ban := directive.Directive{Network: netip.MustParsePrefix("203.0.113.0/26"), Until: time.Now().Add(time.Hour)}
+	w.SetDirectives(directive.NewSet([]directive.Directive{ban}, time.Now()))
+	w.sends(403, "GET", "/a", from("203.0.113.7"))
+	if s, err := w.standing("client_ip=64:ff9b::203.0.113.7"); err != nil || len(s.Networks) != 1 {
+		t.Errorf("the operator sees %+v, %v; want the ban", s, err)
+	}
+	if _, _, err := w.NetworkOf(KeyQuery{Pairs: []KeyPair{{"client_ip", "64:ff9b::203.0.113.0/120"}}}); err == nil || !strings.Contains(err.Error(), "write the network of IPv4") {
+		t.Errorf("a network that nobody counts by can be banned: %v", err)
+	}
+	if _, problems := key.ParseList(&key.Spec{Name: "client_ip", From: key.Origin{Source: key.ClientIP}}, "64:ff9b::/96\n64:ff9b::203.0.113.0/120\n64:ff9b::10.0.0.0/104\n64:ff9b:1::/48\n"); len(problems) != 2 {
+		t.Errorf("problems %v; want two", problems)
+	}
 }

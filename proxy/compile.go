@@ -38,7 +38,7 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	var plain, body []*config.List
 	for _, l := range from.Lists {
 		r.addKey(l.Key)
-		if inBody(l.Key) {
+		if l.Key.InBody() {
 			body = append(body, l)
 		} else {
 			plain = append(plain, l)
@@ -52,9 +52,7 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 		}
 	}
 	if by := r.hashBy(); by != nil {
-		counted, names := r.clientKeys, r.keyNames
-		r.addKey(by)
-		r.clientKeys, r.keyNames = counted, names // no limit counts by the key of hash_by
+		r.addUncounted(by)
 	}
 	var policies []respond.Policy
 	for _, l := range from.Limits {
@@ -127,14 +125,12 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	l.trust, l.sends = trustLimit(from), newSends(from, l.shadowNotes)
 	r.countsSends = r.countsSends || l.sends != nil && l.Mode == config.Enforce
 	r.trusts = r.trusts || l.trust != nil
-	r.addKey(l.Key)
-	for _, s := range []*key.Spec{l.Distinct, l.Subject(), l.PriceKey(), l.StepUpKey()} {
-		if s != nil {
-			r.addKey(s)
+	for read := range l.Reads() {
+		if read.Purpose == config.ForPlan {
+			r.addUncounted(read.Key)
+		} else {
+			r.addKey(read.Key)
 		}
-	}
-	if l.Cost != nil {
-		r.addOrigin(l.Cost.From)
 	}
 	var policies []respond.Policy
 	l.windows, policies = r.addRates(l, l.Rates, alerts)
@@ -277,6 +273,13 @@ func (r *route) addKey(s *key.Spec) {
 	if s.ClientChosen() {
 		r.addKeyNames(s.Name)
 	}
+}
+
+// addUncounted is addKey for a key by which no limit counts.
+func (r *route) addUncounted(s *key.Spec) {
+	counted, names := r.clientKeys, r.keyNames
+	r.addKey(s)
+	r.clientKeys, r.keyNames = counted, names
 }
 
 // addKeyNames adds the parameters that may hold what is read under this name; see preflight.

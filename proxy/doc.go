@@ -209,11 +209,12 @@
 // HTTP/2 by package http2. Strings of a request share the buffer of its connection or
 // stream: those that outlive the handler are cloned (exchange.detach). In addition:
 //
-//   - The matched path is forwarded, in normalized form, unless the route rewrites it. A path
-//     that servers interpret differently is refused with 400. So is a path that a lenient
-//     server would interpret as one of another route or with another key. A path that only a
-//     lenient framework would route to a route with limits or lists is matched to that route
-//     (route.guarded). Package route has the rules for paths, hosts and request targets.
+//   - The matched path is forwarded, in normalized form, unless the route rewrites it; escapes of
+//     reserved characters stay as the client wrote them. A path that servers interpret differently
+//     is refused with 400. So is a path that a lenient server would interpret as one of another
+//     route or with another key. A path that only a lenient framework would route to a route with
+//     limits or lists is matched to that route (route.guarded). Package route has the rules for
+//     paths, hosts and request targets.
 //   - An escaped slash is refused with 400, unless the route states that its upstream keeps it
 //     as part of a segment (encoded_slash).
 //   - The query is forwarded unchanged. If a key is read from it, or it determines the route, an

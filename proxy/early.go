@@ -2,11 +2,9 @@ package proxy
 
 import (
 	"context"
-	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // longBody is the length in bytes from which it is worth a separate call to a shared store to
@@ -86,15 +84,19 @@ func (a *admitter) refusesEarly(client context.Context, x *exchange) bool {
 func (r *route) findEarlyLimits() {
 	body := r.Idempotency != nil
 	for _, l := range r.Lists {
-		if inBody(l.Key) && l.Action == config.Bypass {
+		if l.Key.InBody() && l.Action == config.Bypass {
 			return
 		}
-		body = body || inBody(l.Key)
+		body = body || l.Key.InBody()
 	}
 	var early []*limit
 	for _, l := range r.limits {
+		late := false
+		for read := range l.Reads() {
+			late = late || read.Key.InBody()
+		}
 		switch {
-		case inBody(l.Key) || inBody(l.Distinct) || inBody(l.Subject()) || inBody(l.PriceKey()) || inBody(l.StepUpKey()):
+		case late:
 			body = true
 		case l.Mode == config.Enforce && l.Wait == 0 && l.trust == nil && l.StepUp == nil:
 			early = append(early, l)
@@ -103,11 +105,4 @@ func (r *route) findEarlyLimits() {
 	if body {
 		r.early = early
 	}
-}
-
-// inBody reports whether the body must be read for s. s may be nil.
-func inBody(s *key.Spec) bool {
-	return s != nil && slices.ContainsFunc(s.Origins(), func(o key.Origin) bool {
-		return o.Source.IsBody()
-	})
 }

@@ -17,25 +17,13 @@ import (
 
 // explainKeys adds each key that the route reads, beginning with those of limits.
 func (e *explainer) explainKeys() {
-	r := e.x.route
-	var specs []*key.Spec
-	for _, l := range r.limits {
-		for _, s := range []*key.Spec{l.Key, l.Distinct, l.Subject(), l.PriceKey(), l.StepUpKey()} {
-			if s != nil {
-				specs = append(specs, s)
-			}
+	explained := map[*key.Spec]bool{}
+	for read := range e.x.route.Reads() {
+		if read.Mode == config.Off || read.Purpose == config.ForCost || read.Purpose == config.ForPlan || explained[read.Key] {
+			continue
 		}
-	}
-	for _, lookup := range slices.Concat(r.lists, r.bodyLists) {
-		specs = append(specs, lookup.key)
-	}
-	if by := r.hashBy(); by != nil {
-		specs = append(specs, by)
-	}
-	for i, s := range specs {
-		if slices.Index(specs, s) == i {
-			e.Keys = append(e.Keys, e.explainKey(s))
-		}
+		explained[read.Key] = true
+		e.Keys = append(e.Keys, e.explainKey(read.Key))
 	}
 }
 

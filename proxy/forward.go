@@ -50,7 +50,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 	began := x.began.Add(before)
 	to := &x.forwarded.request // set field by field: assigning the struct would copy it
 	to.Start, to.RequestID, to.Method, to.Proto, to.Scheme = began, x.id, x.request.Method, x.request.Proto, x.in.scheme
-	to.Path, to.RawQuery, to.Length = x.route.rewrite.path(x.request.Path), x.request.RawQuery, x.in.length
+	to.Path, to.RawQuery, to.Length = x.route.rewrite.path(&x.request.Target), x.request.RawQuery, x.in.length
 	to.Host, to.SetHost = x.request.Authority, x.route.rewrite.Host
 	to.Client, to.Peer, to.TrustedPeer = x.client.addr, x.in.peer, x.client.trustedPeer
 	to.HashBy, to.Forwarded, to.WebSocket, to.Stripe = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket, x.stripe
@@ -67,7 +67,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 	}
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
 		x.admitter.settleHead(&x.admission, x.refundRule(&x.outcome))
-		d.respond(x.route.errorTexts.Replace(forwardErrorResponse(x), x.id))
+		d.respond(x.route.errorTexts.Replace(forwardErrorResponse(x), x.id, x.origin()))
 	}
 	if x.response.status == 0 { // a connection that was handed over writes no status
 		x.response.status = x.outcome.result.Status

@@ -98,13 +98,15 @@ func compile(c *config.Config, l shared) (*generation, error) {
 			return nil, fmt.Errorf("%s: route %s: %w", from.Position, from.Name, err)
 		}
 		g.readsScheme = g.readsScheme || from.Match.Scheme != ""
-		for _, l := range from.Limits { // a key may be defined within a limit
-			g.keyFields = append(g.keyFields, l.Key.Headers()...)
+		for read := range from.Reads() { // a key may be defined where it is read
+			g.keyFields = append(g.keyFields, read.Key.Headers()...)
+			if read.Purpose == config.ForPlan && read.Key.From.Source.IsField() {
+				g.planFields = append(g.planFields, read.Key.From.Name)
+			}
+		}
+		for _, l := range from.Limits {
 			if l.StepUp != nil && l.StepUp.SetHeader != "" {
 				g.keyFields = append(g.keyFields, l.StepUp.SetHeader)
-			}
-			if name := planField(l); name != "" {
-				g.planFields = append(g.planFields, name)
 			}
 		}
 		if from.Match.Domain != "" {

@@ -61,7 +61,7 @@ func (g *generation) idempotency(x *exchange) error {
 		return err
 	}
 	sum := sha256.Sum256(body.Bytes)
-	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Path, x.request.RawQuery, body.Type, string(sum[:]), strings.Join(x.Header("Authorization"), "\x00")}
+	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Forwarded, x.request.RawQuery, body.Type, string(sum[:]), strings.Join(x.Header("Authorization"), "\x00")}
 	for _, c := range x.claims.claims {
 		parts = append(parts, string(c.Key[:]))
 	}

@@ -19,14 +19,12 @@ func limitedNewKeys(from *config.Route) (of []*key.Spec) {
 	if from.NewKeys.Count == 0 || from.NewKeysMode == config.Off {
 		return nil
 	}
-	for _, l := range from.Limits {
-		if l.Mode == config.Off || l.Mode == config.Shadow && from.NewKeysMode == config.Enforce {
+	for read := range from.Reads() {
+		if read.Mode == config.Off || read.Mode == config.Shadow && from.NewKeysMode == config.Enforce {
 			continue // a limit in shadow mode must not cause refusals
 		}
-		for _, s := range []*key.Spec{l.Key, l.Distinct} {
-			if s != nil && s.ClientChosen() {
-				of = append(of, s)
-			}
+		if read.Purpose.Counts() && read.Key.ClientChosen() {
+			of = append(of, read.Key)
 		}
 	}
 	return of

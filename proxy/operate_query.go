@@ -130,6 +130,8 @@ func (p *Proxy) NetworkOf(q KeyQuery) (network netip.Prefix, named bool, err err
 	switch {
 	case err != nil:
 		return network, true, fmt.Errorf("%w: not a network; write one such as 203.0.113.0/24 or 2001:db8::/48", ErrKeyQuery)
+	case key.IsTranslated(network):
+		return network, true, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4", ErrKeyQuery)
 	case network.Bits() == 0:
 		return network, true, fmt.Errorf("%w: that is everybody; write weir maintenance on", ErrKeyQuery)
 	case q.Limit != "":
@@ -162,7 +164,8 @@ func (p *Proxy) bansOf(g *generation, q KeyQuery) []directive.Directive {
 	text := q.Pairs[0].Value
 	network, err := netip.ParsePrefix(text)
 	if addr, wrong := netip.ParseAddr(text); wrong == nil {
-		network, err = addr.Unmap().Prefix(addr.Unmap().BitLen())
+		addr = key.ClientAddr(addr)
+		network, err = addr.Prefix(addr.BitLen())
 	}
 	if err != nil {
 		return nil

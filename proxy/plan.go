@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -177,23 +176,7 @@ func (r *route) addPlans(l *limit, add func(rates []limiter.Rate) []*window) {
 		}
 		l.plans[name] = p
 	}
-	switch {
-	case l.Plan == nil:
-	case l.Plan.List != nil:
-		r.looksUp = true
-	case l.Plan.Name != nil:
-		from := l.Plan.Name.From
-		r.readFields.add(from.Fields()...)
-		r.readsLate = r.readsLate || from.Source.IsCostly()
-	}
-}
-
-// planField returns the header field that the plans of a limit are read from, "" if there is none.
-func planField(l *config.Limit) string {
-	if l.Plan == nil || l.Plan.Name == nil || !l.Plan.Name.From.Source.IsField() {
-		return ""
-	}
-	return l.Plan.Name.From.Name
+	r.looksUp = r.looksUp || l.Plan != nil && l.Plan.List != nil
 }
 
 // RateLimitUnits returns the length of each unit of Envoy's RateLimitUnit by its number: none, second, minute, hour,

@@ -38,12 +38,15 @@ func (g *generation) refuse(x *exchange, err error) respond.Response {
 	if x.isRefused() || errors.Is(err, errRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
 		return g.refuseByLimit(x)
 	}
-	return x.errorTexts(g).Replace(g.refuseError(x, err), x.id)
+	return x.errorTexts(g).Replace(g.refuseError(x, err), x.id, x.origin())
 }
 
 // refuseByLimit returns the response to a request that a limit has refused.
 func (g *generation) refuseByLimit(x *exchange) (answer respond.Response) {
 	l, r := x.route.rateLimitFields, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.decision.Wait, rand.Float64), RequestID: x.id}
+	if l.HasOrigin() {
+		r.Origin = x.origin()
+	}
 	if x.idGiven {
 		answer = l.TooManyRequests(r)
 	} else {
@@ -62,7 +65,15 @@ func (x *exchange) challenge() respond.Response {
 	if x.steps.result != decisions.ChallengeIssued {
 		c.Detail += " Refused: " + x.steps.problem.Error() + "."
 	}
-	return x.route.rateLimitFields.Challenge(c, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.decision.Wait, rand.Float64), RequestID: x.id})
+	return x.route.rateLimitFields.Challenge(c, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.decision.Wait, rand.Float64), RequestID: x.id, Origin: x.origin()})
+}
+
+// origin returns the field Origin of the request, "" if it does not have exactly one.
+func (x *exchange) origin() string {
+	if lines := x.in.header.Values("Origin"); len(lines) == 1 {
+		return lines[0]
+	}
+	return ""
 }
 
 // errorTexts returns the configured texts of errors.

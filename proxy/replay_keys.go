@@ -89,17 +89,17 @@ func (l *lineKeys) country(s *key.Spec, code string) (k extractedKey, found bool
 // knowsLimit reports whether a line has what is needed to evaluate a limit: of each key the values, or what
 // identifies it.
 func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
-	if of.Cost != nil && !l.knows(of.Cost.From, x) {
+	if of.hashed != nil && !l.knowsAll(of.Key.Required(), x) { // the line does not tell which keys have other rates
 		return false
 	}
-	if of.hashed != nil && !l.knowsAll(keyOrigins(of.Key), x) { // the line does not tell which keys have other rates
+	if of.Plan != nil && !l.knowsPlan(of, x) {
 		return false
 	}
-	if of.Plan != nil && !l.knowsPlan(of, x) || of.Prices != nil && !l.knowsPrice(of.Prices, x) {
-		return false
-	}
-	for _, s := range []*key.Spec{of.Key, of.Distinct, of.Subject()} {
-		if s != nil && !l.knowsKey(s, x) {
+	for read := range of.Reads() {
+		switch p := read.Purpose; {
+		case p == config.ForPlan: // see above
+		case p == config.ForPrice && l.knowsPrice(of.Prices, x), p == config.ForCost && l.knows(read.Key.From, x):
+		case p == config.ForPrice, p == config.ForCost, !l.knowsKey(read.Key, x):
 			return false
 		}
 	}
@@ -116,7 +116,7 @@ func (l *LoggedRequest) knowsPlan(of *limit, x *exchange) bool {
 		return true
 	}
 	_, hashed := x.extracted.logged.find(of.Key)
-	return !hashed && of.looksPlansUp() && l.knowsAll(keyOrigins(of.Key), x)
+	return !hashed && of.looksPlansUp() && l.knowsAll(of.Key.Required(), x)
 }
 
 // knowsPrice reports whether a line has what the request costs, or its number: no price is known of a hash.
@@ -125,14 +125,14 @@ func (l *LoggedRequest) knowsPrice(p *config.Prices, x *exchange) bool {
 		return true
 	}
 	_, hashed := x.extracted.logged.find(p.Key)
-	return !hashed && l.knowsAll(keyOrigins(p.Key), x)
+	return !hashed && l.knowsAll(p.Key.Required(), x)
 }
 
 func (l *LoggedRequest) knowsKey(s *key.Spec, x *exchange) bool {
 	if _, found := x.extracted.logged.find(s); found {
 		return true
 	}
-	return l.knowsAll(keyOrigins(s), x)
+	return l.knowsAll(s.Required(), x)
 }
 
 // loggedRefusal returns the limit of the route, with an unknown key, that refused the request according to

@@ -7,27 +7,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// keyOrigins returns the origins that are needed to read a key. Origins of copies that must match are
-// not included, because they may be missing.
-func keyOrigins(s *key.Spec) []key.Origin {
-	if s == nil {
-		return nil
-	}
-	var all []key.Origin
-	if s.From.Source != 0 {
-		all = append(all, s.From)
-	}
-	for _, other := range append(slices.Clone(s.Join), s.Of, s.Fallback, s.InvalidFallback) {
-		all = append(all, keyOrigins(other)...)
-	}
-	return all
-}
-
-// origins returns the origins that are needed to evaluate l.
-func (l *limit) origins() []key.Origin {
-	all := slices.Concat(keyOrigins(l.Key), keyOrigins(l.Distinct), keyOrigins(l.Subject()), keyOrigins(l.PriceKey()))
-	if l.Cost != nil {
-		all = append(all, l.Cost.From)
+// origins returns the origins that are needed to evaluate l, but for that of a plan; see looksPlansUp.
+func (l *limit) origins() (all []key.Origin) {
+	for read := range l.Reads() {
+		if read.Purpose != config.ForPlan {
+			all = append(all, read.Key.Required()...)
+		}
 	}
 	return all
 }
@@ -48,7 +33,7 @@ func newReplayRoute(r *route, privacy *config.Privacy) *replayRoute {
 		made.limitOrigins = append(made.limitOrigins, l.origins())
 	}
 	for _, s := range slices.Concat(r.lists, r.bodyLists) {
-		made.listOrigins = append(made.listOrigins, keyOrigins(s.key))
+		made.listOrigins = append(made.listOrigins, s.key.Required())
 	}
 	return made
 }

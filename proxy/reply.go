@@ -41,5 +41,5 @@ func (x *exchange) fillTemplate(to string) string {
 	if x.request.RawQuery != "" {
 		query = "?" + x.request.RawQuery
 	}
-	return strings.NewReplacer("{host}", x.request.Host, "{path}", x.request.Path, "{query}", query).Replace(to)
+	return strings.NewReplacer("{host}", x.request.Host, "{path}", x.request.Forwarded, "{query}", query).Replace(to)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
+	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
 // A rewrite changes forwarded requests and their responses. It is immutable.
@@ -28,18 +29,31 @@ func newRewrite(c *config.Rewrite) rewrite {
 }
 
 // path returns the path of the forwarded request. A prefix is stripped only at the end of a
-// segment.
-func (r *rewrite) path(path string) string {
-	if path == "*" || r.StripPrefix == "" && r.AddPrefix == "" && path != "" {
-		return path
+// segment. If the client wrote the prefix in another spelling, the path has that which was matched.
+func (r *rewrite) path(t *routing.Target) string {
+	if t.Path == "*" || r.StripPrefix == "" && r.AddPrefix == "" && t.Forwarded != "" {
+		return t.Forwarded
 	}
-	if rest, ok := strings.CutPrefix(path, r.StripPrefix); ok && (rest == "" || rest[0] == '/') {
+	path, ok := r.strip(t.Forwarded)
+	if rest, has := r.strip(t.Path); has && !ok {
 		path = rest
 	}
 	if path == "" && r.AddPrefix == "" {
 		return "/"
 	}
 	return r.AddPrefix + path
+}
+
+// strip returns path without StripPrefix, if it has it.
+func (r *rewrite) strip(path string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(path, r.StripPrefix)
+	if !ok || rest != "" && rest[0] != '/' {
+		return path, false
+	}
+	if rest != "" {
+		rest = "/" + strings.TrimLeft(rest, "/")
+	}
+	return rest, true
 }
 
 // response changes the header of the upstream's response.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
 // echoed is what the built-in upstream has seen of a request.
@@ -39,7 +40,7 @@ func TestRewrite_Path(t *testing.T) {
 		{"/a", "/x", "*", "*"},
 	} {
 		r := newRewrite(&config.Rewrite{StripPrefix: c.strip, AddPrefix: c.add})
-		if got := r.path(c.path); got != c.want {
+		if got := r.path(&routing.Target{Path: c.path, Forwarded: c.path}); got != c.want {
 			t.Errorf("without %q, with %q: %s became %s, want %s", c.strip, c.add, c.path, got, c.want)
 		}
 	}
@@ -59,7 +60,7 @@ routes:
 `)
 	rec := w.sends(200, "GET", "//api/./x%2cy?q=%20", "X-App: mine", "X_app: mine", "Cookie: a=b", "X-Secret: 1", "X_Secret: 2", "Connection: X-App", "X-Other: kept")
 	seen := echoed(t, rec)
-	if seen.Path != "/v2/x,y" || seen.Query != "q=%20" || seen.Host != "inner.example" {
+	if seen.Path != "/v2/x%2Cy" || seen.Query != "q=%20" || seen.Host != "inner.example" {
 		t.Errorf("upstream sees %s?%s at %s", seen.Path, seen.Query, seen.Host)
 	}
 	h := seen.Headers

@@ -83,7 +83,7 @@ func (r *route) pattern() routing.Pattern {
 	return routing.Pattern{
 		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path, Headers: r.Match.Headers, Query: r.Match.Query, Scheme: r.Match.Scheme,
 		Guarded: r.guarded(), Keys: r.keyParams, EndsInKey: r.LastKey() != "",
-		KeepsSlashes: r.EncodedSlash == config.KeepSlash, IgnoresForms: r.FormBesideQuery == config.IgnoreForm,
+		KeepsSlashes: r.EncodedSlash == config.KeepSlash, KeepsRepeats: !r.MergeSlashes, IgnoresForms: r.FormBesideQuery == config.IgnoreForm,
 	}
 }
 

@@ -91,5 +91,5 @@ func (l *limits) cost(f *limitForm) *Cost {
 			l.Warn(&f.MaxCost, "a request that asks for more than "+strings.TrimSpace(text)+" holds is refused with 400", "write at most "+strconv.FormatInt(rate.Count, 10))
 		}
 	}
-	return &Cost{From: from, Max: int64(f.MaxCost)}
+	return &Cost{Spec: &key.Spec{Name: from.String(), From: from}, Max: int64(f.MaxCost)}
 }

@@ -55,8 +55,8 @@ func (l *limits) use(pointer any, name string) *Limit {
 	}
 	here := *made
 	here.Mode = Mode(l.mode(l.common.forms[name]))
-	for _, spec := range append(here.countedKeys(), here.Subject(), here.PriceKey(), here.StepUpKey()) {
-		for _, parameter := range params(spec) {
+	for read := range here.Reads() {
+		for _, parameter := range params(read.Key) {
 			if !slices.Contains(l.params, parameter) {
 				l.Wrong(pointer, "the limit "+name+" counts by path:"+parameter+", which the path of route "+l.route.Name+" does not have", "name it only in routes that have it")
 			}

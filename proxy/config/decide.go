@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"time"
-
-	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // Decide configures the listener on which other proxies ask for decisions.
@@ -145,15 +143,14 @@ func (r *routes) decidable(f *routeForm, made *Route) {
 		report = r.Wrong
 	}
 	for _, l := range made.Limits {
-		for _, s := range append(l.countedKeys(), l.Subject(), l.StepUpKey()) {
-			if s == nil || !readsBody(s) {
-				continue
+		for read := range l.Reads() {
+			if read.Key.InBody() {
+				report(f.limitNamed(l.Name), "limit "+l.Name+" reads "+read.Key.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
 			}
-			report(f.limitNamed(l.Name), "limit "+l.Name+" reads "+s.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
 		}
 	}
 	for _, l := range made.Lists {
-		if readsBody(l.Key) {
+		if l.Key.InBody() {
 			report(f, "list "+l.Name+" reads "+l.Key.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
 		}
 	}
@@ -183,7 +180,3 @@ func (f *routeForm) limitNamed(name string) any {
 }
 
 const withoutBody = "read it from a header, the query or a cookie, or let a proxy ask that sends bodies: haproxy, traefik or apisix"
-
-func readsBody(s *key.Spec) bool {
-	return slices.ContainsFunc(s.Origins(), func(o key.Origin) bool { return o.Source.IsBody() })
-}

@@ -45,9 +45,9 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 	keys := map[*key.Spec]any{}
 	for _, l := range made.Limits {
 		at := f.limitNamed(l.Name)
-		for _, s := range append(l.countedKeys(), l.Subject()) {
-			if s != nil {
-				keys[s] = at
+		for read := range l.Reads() {
+			if read.Purpose != ForCost && read.Purpose != ForStepUp {
+				keys[read.Key] = at
 			}
 		}
 		if made.Match.Domain != "" && l.Cost != nil {

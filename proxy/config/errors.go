@@ -9,7 +9,7 @@ import (
 )
 
 // An ErrorText is what Weir answers with a status from 400 to 599, other than a refusal by a limit.
-// The placeholders are {retry_after}, {request_id} and {status}.
+// The placeholders are {retry_after}, {request_id} and {status}, in Headers also {origin}.
 type ErrorText struct {
 	Detail      string            // detail of the problem document, if Body is empty; may be empty
 	Headers     map[string]string // by canonical name

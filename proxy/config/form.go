@@ -156,6 +156,8 @@ type routeForm struct {
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
 	// EncodedSlash is the handling of %2F in a path, which some servers treat as a slash and others do not: refuse answers 400; keep matches and forwards it as part of its segment, for an upstream that does the same.
 	EncodedSlash string `yaml:"encoded_slash" jsonschema:"default=refuse,enum=refuse,enum=keep"`
+	// MergeSlashes merges repeated slashes of the path. false forwards them as they were sent, for paths with a URL in them; the path is matched and counted with one slash all the same.
+	MergeSlashes bool `yaml:"merge_slashes" jsonschema:"default=true"`
 	// FormBesideQuery is the handling of a form in the body when the route reads a parameter from the query: refuse answers 400, because servlets, Rack and others would read a parameter of that name from the form as well; ignore is for an upstream that reads only the query. A key with from: query:NAME and must_equal: form:NAME compares the two instead.
 	FormBesideQuery string `yaml:"form_beside_query" jsonschema:"default=refuse,enum=refuse,enum=ignore"`
 	// Mode of the route: shadow and off override the mode of its limits, enforce is the default for limits without a mode.

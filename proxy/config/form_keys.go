@@ -35,7 +35,7 @@ type keyForm struct {
 	DropLast int `yaml:"drop_last,omitempty" jsonschema:"minimum=1,maximum=10"`
 	// Join combines several keys into one, each the name of a key or an origin.
 	Join list `yaml:"join,omitempty"`
-	// Normalize normalizes the value: trim, lower, digits, e164.
+	// Normalize normalizes the value: trim, lower, nfkc, fold, digits, e164.
 	Normalize *normalForm `yaml:"normalize,omitempty"`
 	// OnMissing is the handling of a request without the key; reject when not given.
 	OnMissing *missingForm `yaml:"on_missing,omitempty"`
@@ -49,8 +49,8 @@ type keyForm struct {
 
 // normalForm lists the steps of the normalization, in order.
 type normalForm struct {
-	// As is one step or several.
-	As list `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=digits,enum=e164"`
+	// As is one step or several. nfkc and fold unite spellings that databases compare as equal: full-width letters, é in one or two characters, ß and ss.
+	As list `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=nfkc,enum=fold,enum=digits,enum=e164"`
 	// DefaultRegion is the country of numbers without a country code, for e164: CN.
 	DefaultRegion string `yaml:"default_region,omitempty" jsonschema:"pattern=^[A-Z][A-Z]$"`
 	// Extensions of phone numbers are refused, since they cannot receive SMS, or kept: all extensions of a number are one key; refuse when not given.

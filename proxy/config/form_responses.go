@@ -6,7 +6,7 @@ type rejectForm struct {
 	Status int `yaml:"status" jsonschema:"default=429,minimum=400,maximum=599"`
 	// Detail is the detail of the problem, a sentence. {retry_after} is replaced by the seconds, {limit} by the name of the limit, {request_id} by the id of the request.
 	Detail string `yaml:"detail" jsonschema:"default=Too many requests. Try again in {retry_after} s."`
-	// Additional headers of the response.
+	// Additional headers of the response, with the same placeholders and {origin}: the origin of the page that sent the request, without which the header is left out.
 	Headers map[string]*string `yaml:"headers,omitempty"`
 	// Body replaces the problem document (RFC 9457); it has the same placeholders.
 	Body string `yaml:"body,omitempty"`
@@ -18,7 +18,7 @@ type rejectForm struct {
 type errorForm struct {
 	// Detail is the detail of the problem, a sentence. {request_id} is replaced by the id of the request, {status} by the status, {retry_after} by the seconds of Retry-After, or 0.
 	Detail string `yaml:"detail,omitempty"`
-	// Additional headers of the response.
+	// Additional headers of the response, with the same placeholders and {origin}: the origin of the page that sent the request, without which the header is left out.
 	Headers map[string]*string `yaml:"headers,omitempty"`
 	// Body replaces the problem document (RFC 9457); it has the same placeholders.
 	Body string `yaml:"body,omitempty"`

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"iter"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -63,6 +64,74 @@ type Reset struct {
 
 // A Cost is the origin of the number of permits that a request takes.
 type Cost struct {
-	From key.Origin // a header field or a query parameter; 1 if it is missing
-	Max  int64      // at least 1
+	*key.Spec       // From is a header field or a query parameter; 1 if it is missing
+	Max       int64 // at least 1
+}
+
+// A Read is a key that a route reads of its requests.
+type Read struct {
+	Key     *key.Spec
+	Purpose Purpose
+	Mode    Mode // of the limit that reads it; Enforce if it is not read by a limit
+}
+
+// A Purpose is what a key is read for.
+type Purpose uint8
+
+// The purposes of a Read.
+const (
+	ForKey      Purpose = iota // a limit counts by it
+	ForDistinct                // a limit counts its values
+	ForSubject                 // return_on returns permits by it
+	ForPrice                   // it is the number that a budget pays for
+	ForStepUp                  // a token of step_up is bound to it
+	ForCost                    // it is how many permits a request takes
+	ForPlan                    // it is the name of a plan
+	ForList                    // its values are listed
+	ForBalance                 // hash balancing selects the target by it
+)
+
+// Counts reports whether each value of such a key has a count of its own, or is counted.
+func (p Purpose) Counts() bool { return p == ForKey || p == ForDistinct }
+
+// Reads returns all keys that l reads. Whoever treats them alike, or some of them, asks this method.
+func (l *Limit) Reads() iter.Seq[Read] {
+	return func(yield func(Read) bool) {
+		var cost, plan *key.Spec
+		if l.Cost != nil {
+			cost = l.Cost.Spec
+		}
+		if l.Plan != nil {
+			plan = l.Plan.Name
+		}
+		for purpose, s := range [...]*key.Spec{
+			ForKey: l.Key, ForDistinct: l.Distinct, ForSubject: l.Subject(), ForPrice: l.PriceKey(), ForStepUp: l.StepUpKey(), ForCost: cost, ForPlan: plan,
+		} {
+			if s != nil && !yield(Read{s, Purpose(purpose), l.Mode}) {
+				return
+			}
+		}
+	}
+}
+
+// Reads returns all keys that r reads: those of its limits, also of limits that are off, of its lists and of
+// its upstream.
+func (r *Route) Reads() iter.Seq[Read] {
+	return func(yield func(Read) bool) {
+		for _, l := range r.Limits {
+			for read := range l.Reads() {
+				if !yield(read) {
+					return
+				}
+			}
+		}
+		for _, l := range r.Lists {
+			if !yield(Read{l.Key, ForList, Enforce}) {
+				return
+			}
+		}
+		if r.Upstream != nil && r.Upstream.HashBy != nil {
+			yield(Read{r.Upstream.HashBy, ForBalance, Enforce})
+		}
+	}
 }

@@ -75,7 +75,7 @@ func (l literals) client(text string) (netip.Prefix, bool) {
 	if err != nil || addr.Zone() != "" {
 		return netip.Prefix{}, false
 	}
-	addr = addr.Unmap()
+	addr = key.ClientAddr(addr)
 	bits := addr.BitLen()
 	if addr.Is6() {
 		bits = l.prefix

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // unbounded means no limit.
@@ -36,22 +35,16 @@ func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
 		return r.defaultNewKeys, mode
 	}
 	clientChosen := slices.ContainsFunc(limits, func(l *Limit) bool {
-		return slices.ContainsFunc(l.countedKeys(), (*key.Spec).ClientChosen)
+		for read := range l.Reads() {
+			if read.Purpose.Counts() && read.Key.ClientChosen() {
+				return true
+			}
+		}
+		return false
 	})
 	rate := r.newKeys(&f.NewKeys)
 	if rate.Count > 0 && !clientChosen {
 		r.Warn(&f.NewKeys, "no limit of this route has a key that clients choose", "leave it out")
 	}
 	return rate, mode
-}
-
-// countedKeys returns the key of l, and the key whose values it counts.
-func (l *Limit) countedKeys() []*key.Spec {
-	var all []*key.Spec
-	for _, s := range []*key.Spec{l.Key, l.Distinct} {
-		if s != nil {
-			all = append(all, s)
-		}
-	}
-	return all
 }

@@ -19,7 +19,7 @@ func (c *Config) Notes() []string {
 	case c.hasSensitiveKeys():
 		notes = append(notes, "without privacy.hash_secret, key hashes in the log change at every restart")
 	}
-	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote(), c.scopeNote(), c.prefixNote()} {
+	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote(), c.caseNote(), c.scopeNote(), c.prefixNote()} {
 		if note != "" {
 			notes = append(notes, note)
 		}
@@ -43,23 +43,13 @@ func (r *Route) LastKey() string {
 	if len(r.Match.Params) == 0 {
 		return ""
 	}
-	var read []key.Origin
-	for _, l := range r.Lists {
-		read = append(read, l.Key.Origins()...)
-	}
-	for _, l := range r.Limits {
-		if l.Mode != Enforce {
-			continue
-		}
-		for _, s := range l.countedKeys() {
-			read = append(read, s.Origins()...)
-		}
-	}
 	last := r.Match.Params[len(r.Match.Params)-1]
-	if !slices.Contains(read, key.PathParameter(last)) {
-		return ""
+	for read := range r.Reads() {
+		if read.Mode == Enforce && read.Purpose != ForBalance && slices.Contains(read.Key.Origins(), key.PathParameter(last)) {
+			return last
+		}
 	}
-	return last
+	return ""
 }
 
 // formatNote describes routes at which a dot in a key at the end of the path is refused, and
@@ -80,22 +70,41 @@ func (c *Config) formatNote() string {
 // regionNote describes keys whose numbers an upstream may take for others, and what to write; "" if
 // there are none.
 func (c *Config) regionNote() string {
+	names := c.keysThat(func(s *key.Spec) bool { return s.Phone != nil && s.Phone.HasRegion() && s.SetHeader == "" })
+	if names == "" {
+		return ""
+	}
+	return "with default_region the same digits can be two phone numbers, one with and one without a plus, and an upstream that drops the plus takes one for the other; write set_header for " + names + ", and read the number from that field"
+}
+
+// caseNote describes keys whose spellings lower leaves apart, and what to write; "" if there are none.
+func (c *Config) caseNote() string {
+	names := c.keysThat(func(s *key.Spec) bool {
+		has := func(step key.Step) bool { return slices.Contains(s.Normalize, step) }
+		return has(key.Lower) && !has(key.NFKC) && !has(key.Fold) && s.From.Source.IsSpelled() && !s.From.Source.IsField()
+	})
+	if names == "" {
+		return ""
+	}
+	return "with lower alone, full-width letters, the two forms of é and ſ are other keys than b, é and s, although many databases find the same record by them; write normalize: [trim, nfkc, fold] for " + names + ", unless the upstream compares bytes"
+}
+
+// keysThat returns the names of the keys that are so, and of the limits that have such a key of their own.
+func (c *Config) keysThat(are func(*key.Spec) bool) string {
 	var names []string
-	ambiguous := func(s *key.Spec) bool { return s.Phone != nil && s.Phone.HasRegion() && s.SetHeader == "" }
 	for _, name := range slices.Sorted(maps.Keys(c.Keys)) {
-		if ambiguous(c.Keys[name]) {
+		if are(c.Keys[name]) {
 			names = append(names, name)
 		}
 	}
 	for _, l := range c.Limits() {
-		if ambiguous(l.Key) && c.Keys[l.Key.Name] != l.Key {
-			names = append(names, l.FullName())
+		for read := range l.Reads() {
+			if are(read.Key) && c.Keys[read.Key.Name] != read.Key && !slices.Contains(names, l.FullName()) {
+				names = append(names, l.FullName())
+			}
 		}
 	}
-	if len(names) == 0 {
-		return ""
-	}
-	return "with default_region the same digits can be two phone numbers, one with and one without a plus, and an upstream that drops the plus takes one for the other; write set_header for " + strings.Join(names, ", ") + ", and read the number from that field"
+	return strings.Join(names, ", ")
 }
 
 // prefixNote describes lists with prefixes of sensitive keys; "" if there are none.

@@ -120,3 +120,30 @@ routes:
 		}
 	}
 }
+
+// lower leaves spellings apart that databases compare as equal; check says of which keys, where clients can write such
+// a text.
+func TestNotes_LettersOfOtherForms(t *testing.T) {
+	const file = `
+keys:
+  named: {from: "json:/user", normalize: [trim, lower]}
+  folded: {from: "json:/user", normalize: [trim, nfkc, fold]}
+  header: {from: "header:X-User", normalize: lower}
+  claim: {from: "jwt:sub", normalize: lower}
+  digits: {from: "query:n", normalize: digits}
+jwt: {secret: "0123456789abcdef0123456789abcdef"}
+routes:
+  - {name: a, match: {path: /a}, upstream: echo, limits: [{key: named, rate: 1/1h}, {key: folded, rate: 1/1h}, {key: header, rate: 1/1h}, {key: claim, rate: 1/1h}, {key: digits, rate: 1/1h}]}
+  - {name: b, match: {path: /b}, upstream: echo, limits: [{name: form, key: {from: "form:user", normalize: lower}, rate: 1/1h}]}
+  - {name: c, match: {path: /c}, upstream: echo, limits: [{name: cookie, key: client_ip, distinct: {from: "cookie:user", normalize: lower}, rate: 1/1h}]}
+  - {name: d, match: {path: /d}, upstream: echo, form_beside_query: ignore, limits: [{name: query, key: {from: "query:user", normalize: lower}, rate: 1/1h}]}
+`
+	read, err := Parse("weir.yaml", []byte(file), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := read.Notes()
+	if last := notes[len(notes)-1]; !strings.Contains(last, "write normalize: [trim, nfkc, fold] for named, b.form, c.cookie, d.query,") {
+		t.Errorf("note %q; want one about named, form, cookie and query", last)
+	}
+}

@@ -23,32 +23,17 @@ func (r *Route) Besides() []string {
 	if r.FormBesideQuery == IgnoreForm {
 		return nil
 	}
-	var read, counted []key.Origin
-	for _, l := range r.Lists {
-		read = append(read, l.Key.Origins()...)
-	}
-	for _, l := range r.Limits {
-		if l.Mode == Off {
-			continue
+	var origins, counted []key.Origin
+	for read := range r.Reads() {
+		if read.Mode != Off && read.Purpose != ForBalance {
+			origins = append(origins, read.Key.Origins()...)
 		}
-		read = append(read, l.Key.Origins()...)
-		if l.Mode == Enforce {
-			counted = append(counted, l.Key.Origins()...)
-		}
-		if l.Distinct != nil {
-			read = append(read, l.Distinct.Origins()...)
-		}
-		for _, s := range []*key.Spec{l.Subject(), l.PriceKey()} {
-			if s != nil {
-				read = append(read, s.Origins()...)
-			}
-		}
-		if l.Cost != nil {
-			read = append(read, l.Cost.From)
+		if read.Mode == Enforce && read.Purpose == ForKey {
+			counted = append(counted, read.Key.Origins()...)
 		}
 	}
 	var names []string
-	for _, o := range read {
+	for _, o := range origins {
 		if form, ok := o.Confused(); ok && !o.Source.IsBody() && !slices.Contains(counted, form) {
 			names = append(names, o.Name)
 		}

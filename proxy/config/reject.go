@@ -15,7 +15,7 @@ import (
 )
 
 // A Reject is the response to a request refused by a limit. Detail, Body and the values of
-// Headers may contain the placeholders {retry_after}, {limit} and {request_id}.
+// Headers may contain the placeholders {retry_after}, {limit} and {request_id}, the values of Headers also {origin}.
 type Reject struct {
 	Status      int               // 400 to 599
 	Detail      string            // detail of the problem document, if Body is empty
@@ -65,6 +65,7 @@ func (l *loader) texts(t texts) Reject {
 			l.Wrong(t.body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
 		}
 	}
+	t.placeholders = append(t.placeholders, "{origin}") // which stands in no text for people
 	for _, name := range form.SortedKeys(t.headers) {
 		value := t.headers[name]
 		canonical := http.CanonicalHeaderKey(name)

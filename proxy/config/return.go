@@ -133,13 +133,10 @@ func (r *Route) readsOtherwise(spec *key.Spec) bool {
 
 // keysRead returns the keys of the limits and lists of r.
 func (r *Route) keysRead() (all []*key.Spec) {
-	for _, l := range r.Limits {
-		if l.Mode != Off && l.Key != nil {
-			all = append(all, l.Key)
+	for read := range r.Reads() {
+		if read.Mode != Off && (read.Purpose == ForKey || read.Purpose == ForList) {
+			all = append(all, read.Key)
 		}
-	}
-	for _, l := range r.Lists {
-		all = append(all, l.Key)
 	}
 	return all
 }

@@ -65,7 +65,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Position:    r.Location(f).Position,
 		}
 		route.CountPreflight, route.LogPath = f.CountPreflight, LogPath(f.LogPath)
-		route.EncodedSlash, route.FormBesideQuery = EncodedSlash(f.EncodedSlash), FormBesideQuery(f.FormBesideQuery)
+		route.EncodedSlash, route.FormBesideQuery, route.MergeSlashes = EncodedSlash(f.EncodedSlash), FormBesideQuery(f.FormBesideQuery), f.MergeSlashes
 		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route.Limits)
 		r.destination(f)
 		r.descriptor(f, route)
@@ -237,19 +237,17 @@ func (r *routes) body(f *bodyForm) int64 {
 	return int64(f.Max)
 }
 
-// params are the path parameters that a key is read from.
-func params(spec *key.Spec) []string {
+// params are the path parameters that a key is read from. spec is nil after a problem.
+func params(spec *key.Spec) (names []string) {
 	if spec == nil {
 		return nil
 	}
-	var names []string
-	if spec.From.Source == key.Path {
-		names = append(names, spec.From.Name)
+	for _, o := range spec.Required() {
+		if o.Source == key.Path {
+			names = append(names, o.Name)
+		}
 	}
-	for _, part := range spec.Join {
-		names = append(names, params(part)...)
-	}
-	return append(names, params(spec.Fallback)...)
+	return names
 }
 
 // An Idempotency lets clients repeat a request without being counted again.

@@ -293,6 +293,8 @@ type Route struct {
 	CountPreflight bool
 	// EncodedSlash is the handling of %2F in a path.
 	EncodedSlash EncodedSlash
+	// MergeSlashes merges repeated slashes of a path that is forwarded.
+	MergeSlashes bool
 	// FormBesideQuery is the handling of a form in the body if the query is used.
 	FormBesideQuery FormBesideQuery
 	Position        Position

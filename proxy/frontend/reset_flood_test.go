@@ -260,3 +260,23 @@ func latencyUnderFlood(b *testing.B, addr string) (p95 time.Duration, memory uin
 	b.Logf("%s: %d requests of others, %d taken back over %d connections", addr, len(took), attack.sent.Load(), attack.dialled.Load())
 	return took[len(took)*95/100], memory
 }
+
+// remoteConn is a connection from an address.
+type remoteConn struct {
+	net.Conn
+	remote net.Addr
+}
+
+func (c remoteConn) RemoteAddr() net.Addr { return c.remote }
+
+// Addresses of one client are one, and those of clients behind NAT64 are not.
+func TestOffenders_AreTheClientsThatLimitsCount(t *testing.T) {
+	for sent, want := range map[string]string{
+		"192.0.2.1:1": "192.0.2.1/32", "[::ffff:192.0.2.1]:1": "192.0.2.1/32", "[64:ff9b::192.0.2.1]:1": "192.0.2.1/32", "[2001:db8::7]:1": "2001:db8::/64",
+	} {
+		c := remoteConn{remote: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(sent))}
+		if got := newResetTracker().prefixOf(c).String(); got != want {
+			t.Errorf("%s is watched as %s; want %s", sent, got, want)
+		}
+	}
+}

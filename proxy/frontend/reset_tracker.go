@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/http2"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 const (
@@ -156,7 +157,7 @@ func (r *resetTracker) prefixOf(c net.Conn) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{} // a unix socket
 	}
-	addr := unmap(ap.Addr())
+	addr := key.ClientAddr(ap.Addr())
 	p, _ := addr.Prefix(min(addr.BitLen(), 64))
 	return p
 }

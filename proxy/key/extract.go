@@ -3,6 +3,7 @@ package key
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -133,12 +134,12 @@ func (s *Spec) readAt(o Origin, r Request, v *Value, f *result) error {
 
 // normalize normalizes f. An empty result is ErrMissing.
 func (s *Spec) normalize(f *result) error {
-	for _, step := range s.Normalize {
-		if step == Digits || step == E164 {
-			if err := checkDigits(f.text); err != nil {
-				return err
-			}
+	if slices.Contains(s.Normalize, Digits) || s.Phone != nil { // before a step makes others of them
+		if err := checkDigits(f.text); err != nil {
+			return err
 		}
+	}
+	for _, step := range s.Normalize {
 		f.text = step.Apply(f.text)
 	}
 	if f.text == "" {

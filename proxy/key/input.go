@@ -142,7 +142,7 @@ func (i Input) parseClient(text string) (result, error) {
 	if err != nil || addr.Zone() != "" || isNetwork && !addr.Is6() {
 		return result{}, bad
 	}
-	addr = addr.Unmap()
+	addr = ClientAddr(addr)
 	bits := addr.BitLen()
 	if addr.Is6() {
 		bits = i.IPv6Prefix

@@ -137,12 +137,15 @@ func network(s string) (netip.Prefix, error) {
 		if err != nil || a.Zone() != "" {
 			return netip.Prefix{}, fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::/48", ErrSpec)
 		}
-		a = a.Unmap()
+		a = ClientAddr(a)
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil || p.Addr().Is4In6() {
 		return netip.Prefix{}, fmt.Errorf("%w: not a network; write one such as 192.0.2.0/24 or 2001:db8::/48", ErrSpec)
+	}
+	if IsTranslated(p) {
+		return netip.Prefix{}, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4", ErrSpec)
 	}
 	if p != p.Masked() {
 		return netip.Prefix{}, fmt.Errorf("%w: host bits are set; write an address, or a network such as 192.0.2.0/24", ErrSpec)

@@ -100,6 +100,18 @@ func (s *Spec) Origins() []Origin {
 	return all
 }
 
+// Required returns Origins without those in Equal, which a request may lack.
+func (s *Spec) Required() []Origin {
+	var all []Origin
+	if s.From.Source != 0 {
+		all = append(all, s.From)
+	}
+	for _, other := range s.others() {
+		all = append(all, other.Required()...)
+	}
+	return all
+}
+
 // ClientChosen reports whether clients can choose any number of values for s, or for a key
 // that it consists of or that may replace it. They cannot choose addresses, signed tokens,
 // or the global key.
@@ -107,6 +119,11 @@ func (s *Spec) ClientChosen() bool {
 	return slices.ContainsFunc(s.Origins(), func(o Origin) bool {
 		return table[o.Source].isChosen
 	})
+}
+
+// InBody reports whether the body must be read for s.
+func (s *Spec) InBody() bool {
+	return slices.ContainsFunc(s.Origins(), func(o Origin) bool { return o.Source.IsBody() })
 }
 
 // Headers returns the header fields that s, or a key that it consists of or that may

@@ -46,7 +46,7 @@ func NewCache[B any](render func(fields []Field) *B) *Cache[B] { return &Cache[B
 // rendered before, or nil. All request ids must have the same length and be unlike any other text. r must have a Buffer.
 func (c *Cache[B]) TooManyRequests(l *RateLimitFields, r *Refusal) (Response, *B) {
 	m := r.Buffer
-	if len(r.Without)+len(r.Counts) > 0 {
+	if len(r.Without)+len(r.Counts) > 0 || l.reject.hasOrigin {
 		return l.TooManyRequests(*r), nil
 	}
 	m.state = l.appendState(m.state[:0], r)

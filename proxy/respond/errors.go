@@ -9,7 +9,7 @@ import (
 
 // An ErrorText replaces the problem documents of one status. In Detail, Body and the values of Fields
 // {retry_after} is replaced by the seconds of Retry-After, 0 if there is none, {request_id} by the id of
-// the request, and {status} by the status. Without Detail and Body the document stays as it is.
+// the request, and {status} by the status, {origin} as in a Reject. Without Detail and Body the document stays as it is.
 type ErrorText struct {
 	Detail      string
 	Fields      []Field
@@ -38,15 +38,16 @@ func NewErrorTexts(texts map[int]ErrorText) *ErrorTexts {
 	return e
 }
 
-// Replace returns a response of Weir itself with the configured text, if there is one for its status.
+// Replace returns a response of Weir itself with the configured text, if there is one for its status. origin is the
+// field Origin of the request.
 // The fields that tell more about it, such as Allow and Retry-After, stay unless
 // they are configured too.
-func (e *ErrorTexts) Replace(a Response, requestID string) Response {
+func (e *ErrorTexts) Replace(a Response, requestID, origin string) Response {
 	if e == nil || e.byStatus[a.Status] == nil {
 		return a
 	}
 	c := e.byStatus[a.Status]
-	s := &substitutions{retryAfter: cmp.Or(a.Field("Retry-After"), "0"), requestID: requestID, status: c.statusText}
+	s := &substitutions{retryAfter: cmp.Or(a.Field("Retry-After"), "0"), requestID: requestID, status: c.statusText, origin: checkedOrigin(origin)}
 	m := Buffer{body: a.Body}
 	switch {
 	case c.customBody:

@@ -14,7 +14,7 @@ func TestErrorTexts(t *testing.T) {
 		405: {Detail: "Ask {request_id}."},
 		404: {Fields: []Field{{"X-Error", "{status}"}}},
 	})
-	busy := e.Replace(Unavailable(NoUpstream, 1500*time.Millisecond, "", `a"b`), `a"b`)
+	busy := e.Replace(Unavailable(NoUpstream, 1500*time.Millisecond, "", `a"b`), `a"b`, "")
 	if string(busy.Body) != `{"code": 503, "after": 2, "id": "a\"b"}` || !json.Valid(busy.Body) {
 		t.Errorf("503: %s", busy.Body)
 	}
@@ -23,21 +23,21 @@ func TestErrorTexts(t *testing.T) {
 			t.Errorf("503: %s is %q; want %q", name, got, want)
 		}
 	}
-	if got := string(e.Replace(Problem(BadRequest, "why", "id"), "id").Body); got != "no (0)" {
+	if got := string(e.Replace(Problem(BadRequest, "why", "id"), "id", "").Body); got != "no (0)" {
 		t.Errorf("400: %s", got)
 	}
-	method := e.Replace(NotAllowed([]string{"GET"}, "id"), "id")
+	method := e.Replace(NotAllowed([]string{"GET"}, "id"), "id", "")
 	whole(t, method)
 	if p := parse(t, method); p.Detail != "Ask id." || p.RequestID != "id" || method.Field("Allow") != "GET" {
 		t.Errorf("405: %s %v", method.Body, method.Fields)
 	}
-	missing := e.Replace(Problem(NotFound, "", "id"), "id")
+	missing := e.Replace(Problem(NotFound, "", "id"), "id", "")
 	whole(t, missing)
 	if was := Problem(NotFound, "", "id"); string(missing.Body) != string(was.Body) || missing.Field("X-Error") != "404" {
 		t.Errorf("404: %s %v; want the same with a field", missing.Body, missing.Fields)
 	}
 	for _, texts := range []*ErrorTexts{e, nil} { // of which none has this status
-		if a := texts.Replace(Problem(BadGateway, "", "id"), "id"); string(a.Body) != string(Problem(BadGateway, "", "id").Body) {
+		if a := texts.Replace(Problem(BadGateway, "", "id"), "id", ""); string(a.Body) != string(Problem(BadGateway, "", "id").Body) {
 			t.Errorf("502: %s", a.Body)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"html"
 	"mime"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,16 +19,28 @@ const (
 	limitName
 	requestID
 	statusCode
+	origin // only in fields
 )
 
 // String returns the placeholder as it is written.
 func (p placeholder) String() string {
-	return [...]string{"", "{retry_after}", "{limit}", "{request_id}", "{status}"}[p]
+	return [...]string{"", "{retry_after}", "{limit}", "{request_id}", "{status}", "{origin}"}[p]
 }
 
 // substitutions are the values of placeholders in one response. Only the id may contain
 // characters that must be escaped.
-type substitutions struct{ retryAfter, limitName, requestID, status string }
+type substitutions struct{ retryAfter, limitName, requestID, status, origin string }
+
+// anOrigin matches an origin (RFC 6454 section 6.2): https://app.example:8443.
+var anOrigin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://([A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$`)
+
+// checkedOrigin returns the field Origin of a request, "" if it is no origin, or null, which many pages have.
+func checkedOrigin(sent string) string {
+	if !anOrigin.MatchString(sent) {
+		return ""
+	}
+	return sent
+}
 
 // A template is an operator's text, split at its placeholders and escaped for its content type,
 // once for all responses.
@@ -46,7 +59,7 @@ func newTemplate(text string, within func(string) string, escape escaping) templ
 	t := template{escape: escape}
 	for text != "" {
 		first, at := literal, len(text)
-		for p := retryAfter; p <= statusCode; p++ {
+		for p := retryAfter; p <= origin; p++ {
 			if i := strings.Index(text, p.String()); i >= 0 && i < at {
 				first, at = p, i
 			}
@@ -83,6 +96,8 @@ func (t *template) append(b []byte, s *substitutions) []byte {
 			b = t.escape(b, s.requestID)
 		case statusCode:
 			b = append(b, s.status...)
+		case origin:
+			b = append(b, s.origin...)
 		}
 	}
 	return b

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -12,7 +13,9 @@ import (
 // document with status 429 and a default detail. In Detail, Body and the values
 // of Fields {retry_after} is replaced by the seconds of Retry-After, {limit} by
 // the first exposed policy that refused ("" if there is none), {request_id} by
-// the id of the request, and {status} by the status.
+// the id of the request, and {status} by the status. {origin} in the value of a
+// field is replaced by the origin of the page that made the request; without one
+// the field is left out. Such a response has Vary: Origin.
 type Reject struct {
 	Status      int    // 400 to 599; 0 means 429
 	Detail      string // of the problem
@@ -27,6 +30,8 @@ type compiledReject struct {
 	status      int
 	statusText  string // status in decimal
 	fields      []customField
+	cors        []customField // those of fields without which a browser shows no response to a page of another origin
+	hasOrigin   bool          // a field has the origin
 	contentType string
 	customBody  bool     // the body is configured; otherwise it is a problem document
 	body        template // the configured body
@@ -50,7 +55,15 @@ func compileReject(from Reject) compiledReject {
 	for _, f := range from.Fields {
 		value := newTemplate(f.Value, unescaped, appendPlain)
 		r.fields = append(r.fields, customField{f.Name, value})
-		r.namesLimit = r.namesLimit || value.has(limitName)
+		r.namesLimit, r.hasOrigin = r.namesLimit || value.has(limitName), r.hasOrigin || value.has(origin)
+	}
+	if r.hasOrigin {
+		r.fields = append(r.fields, customField{"Vary", newTemplate("Origin", unescaped, appendPlain)})
+	}
+	for _, f := range r.fields {
+		if strings.HasPrefix(f.name, "Access-Control-") || r.hasOrigin && f.name == "Vary" {
+			r.cors = append(r.cors, f)
+		}
 	}
 	if from.Body != "" {
 		r.customBody, r.contentType = true, from.ContentType
@@ -71,7 +84,11 @@ type Refusal struct {
 	Verdict
 	Jitter    time.Duration // added to Retry-After, so that clients do not retry at the same moment
 	RequestID string        // may be empty
+	Origin    string        // the field Origin of the request, as it was sent; used if HasOrigin
 }
+
+// HasOrigin reports whether refusals have the origin of the page that made the request.
+func (l *RateLimitFields) HasOrigin() bool { return l.reject.hasOrigin }
 
 // TooManyRequests returns the response to a refused request, in the memory of r or in its own. Its
 // Retry-After is at least 1 and never earlier than any reset that the rate limit fields show.
@@ -89,6 +106,9 @@ func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 		constant = 0
 	}
 	s := &substitutions{retryAfter: m.formatInt(l.retryAfter(&r)), requestID: r.RequestID, status: l.reject.statusText}
+	if l.reject.hasOrigin {
+		s.origin = checkedOrigin(r.Origin)
+	}
 	if l.reject.namesLimit {
 		s.limitName = l.firstViolated(&r.Verdict)
 	}
@@ -112,8 +132,8 @@ type Challenge struct {
 	Detail string // of the problem
 }
 
-// Challenge returns the response to a request that is refused with a challenge: 403, whatever the Reject of the route is. Its
-// Retry-After is when the request would pass without.
+// Challenge returns the response to a request that is refused with a challenge: 403, whatever the Reject of the route is,
+// of which it has only the fields Access-Control-*. Its Retry-After is when the request would pass without.
 func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
 	if r.Buffer == nil {
 		r.Buffer = new(Buffer)
@@ -122,6 +142,7 @@ func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
 	m.Reset()
 	m.fields = append(m.fields, Field{"Retry-After", m.formatInt(l.retryAfter(&r))})
 	l.addFields(&r.Verdict)
+	m.addCustom(l.reject.cors, &substitutions{requestID: r.RequestID, status: l.reject.statusText, origin: checkedOrigin(r.Origin)})
 	m.body = appendEscapedJSON(append(appendProblem(m.body, typeChallenge, titleChallenge, http.StatusForbidden), detailMember...), c.Detail)
 	m.body = appendEscapedJSON(append(m.body, `","challenge":"`...), c.Name)
 	m.body = append(appendID(append(m.body, '"'), r.RequestID), "}\n"...)
@@ -146,6 +167,9 @@ func (l *RateLimitFields) overridePolicies(v *Verdict) bool {
 // addCustom adds configured fields.
 func (b *Buffer) addCustom(fields []customField, s *substitutions) {
 	for i := range fields {
+		if s.origin == "" && fields[i].value.has(origin) {
+			continue
+		}
 		from := len(b.text)
 		b.text = fields[i].value.append(b.text, s)
 		b.fields = append(b.fields, Field{fields[i].name, b.textFrom(from)})

@@ -131,3 +131,38 @@ func TestTooManyRequests_BeginsWithTheConstantFields(t *testing.T) {
 		t.Errorf("the constant fields became %v; want %v", q.RefusalFields(), constant)
 	}
 }
+
+// Browsers show a refusal to a page of another origin only if a field has that origin. Only what is an origin is
+// repeated.
+func TestTooMany_Origin(t *testing.T) {
+	cors := []Field{{"Access-Control-Allow-Credentials", "true"}, {"Access-Control-Allow-Origin", "{origin}"}, {"X-Reason", "{limit}"}}
+	q, r := refusing(t, Reject{Fields: cors})
+	texts := NewErrorTexts(map[int]ErrorText{403: {Fields: cors[:2]}})
+	kept := NewCache(func([]Field) *int { return new(int) })
+	for sent, allowed := range map[string]bool{
+		"https://app.example": true, "http://localhost:3000": true, "https://[2001:db8::1]:8443": true, "chrome-extension://abcdef": true, "https://xn--bcher-kva.example": true,
+		"": false, "null": false, "*": false, "https://a.example/": false, "https://a.example/x": false, "https://a.example, https://b.example": false,
+		"https://a.example\r\nX: 1": false, "https://u@a.example": false, "https://": false, "//a.example": false, "https://a.example:123456": false, "https://a b": false, "https://é.example": false,
+		"https://" + strings.Repeat("a", 300) + ".example": false,
+	} {
+		want := ""
+		if allowed {
+			want = sent
+		}
+		r.Origin = sent
+		for range cacheAfter + 2 {
+			answer, _ := kept.TooManyRequests(q, &Refusal{Verdict: Verdict{Decision: r.Decision, Buffer: new(Buffer)}, RequestID: "id", Origin: sent})
+			for how, a := range map[string]Response{
+				"refusal": q.TooManyRequests(r), "kept": answer, "challenge": q.Challenge(Challenge{Name: "c"}, r), "error": texts.Replace(Problem(Forbidden, "", "id"), "id", sent),
+			} {
+				if got := a.Field("Access-Control-Allow-Origin"); got != want || a.Field("Vary") != "Origin" || a.Field("Access-Control-Allow-Credentials") != "true" {
+					t.Fatalf("%s for %q: %v", how, sent, a.Fields)
+				}
+			}
+		}
+	}
+	q, r = refusing(t, Reject{Fields: cors[:1]})
+	if r.Origin = "https://app.example"; q.TooManyRequests(r).Field("Vary") != "" {
+		t.Error("a response varies that has no origin")
+	}
+}

@@ -23,14 +23,16 @@
 //
 // # Normalization
 //
-// The path that is matched is the path that is forwarded. It is normalized first
-// (normalize.go, RFC 3986 section 6.2.2): escapes that are not needed are decoded, the
-// others have upper-case digits, dot segments are removed, and repeated slashes are
-// merged. A target that servers interpret in different ways is ErrTarget: a backslash, a
-// control character, an unescaped #, or a dot segment next to an escaped slash. A host
-// is a name of letters, digits, hyphens, dots and underscores, or an address, and one
-// port (host.go). In the absolute form the scheme is http, or https on a TLS connection
-// (target.go).
+// The path is normalized first (normalize.go, RFC 3986 section 6.2.2): escapes that are not
+// needed are decoded, the others have upper-case digits, dot segments are removed, and
+// repeated slashes are merged. That path is matched, and keys are read from it. What is
+// forwarded has the escapes of reserved characters that the client wrote, and its repeated
+// slashes if the pattern keeps them, unless a server that tells the two apart could find
+// another guarded pattern by it, or another key (spell). A target that servers interpret in
+// different ways is ErrTarget: a backslash, a control character, an unescaped #, or a dot
+// segment next to an escaped slash. A host is a name of letters, digits, hyphens, dots and
+// underscores, or an address, and one port (host.go). In the absolute form the scheme is
+// http, or https on a TLS connection (target.go).
 //
 // # Lenient reading
 //

@@ -3,6 +3,7 @@ package route
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -37,7 +38,8 @@ type Target struct {
 	SentPath  string // as it was sent, with its escapes
 	RawQuery  string // as it was sent, after the question mark
 	Host      string // normalized: lower case, without port
-	Path      string // normalized: matched and forwarded; "*" for OPTIONS *
+	Path      string // normalized: matched, and counted by; "*" for OPTIONS *
+	Forwarded string // what upstreams receive: Path, or another spelling of it; see Table.Find
 }
 
 // Normalize parses the request target and normalizes its host and path into r.Target, so
@@ -61,11 +63,7 @@ func (r *Request) Normalize() (err error) {
 	if r.Host, err = normalizeHost(r.Authority); err != nil {
 		return err
 	}
-	if plain {
-		r.Path = r.SentPath
-		return nil
-	}
-	if r.SentPath == "*" && r.Method == "OPTIONS" {
+	if plain || r.SentPath == "*" && r.Method == "OPTIONS" {
 		r.Path = r.SentPath
 		return nil
 	}
@@ -73,11 +71,11 @@ func (r *Request) Normalize() (err error) {
 	return err
 }
 
-// normalizePath normalizes an escaped path (RFC 3986 section 6.2.2): escapes that
-// are not needed are decoded, the others get upper-case digits, dot segments are
-// removed, and repeated slashes are merged. A path that servers read in different
-// ways is an error: a backslash, a control character, an invalid escape, a dot
-// segment next to an escaped slash. An escaped slash stays escaped; Find accepts
+// normalizePath normalizes an escaped path for matching: escapes that servers read
+// like what they stand for are decoded, the others get upper-case digits, dot
+// segments are removed, and repeated slashes are merged. A path that servers read in
+// different ways is an error: a backslash, a control character, an invalid escape, a
+// dot segment next to an escaped slash. An escaped slash stays escaped; Find accepts
 // it only if the pattern keeps it.
 func normalizePath(s string) (string, error) {
 	if s == "" || s[0] != '/' {
@@ -86,14 +84,57 @@ func normalizePath(s string) (string, error) {
 	if isNormalized(s) {
 		return s, nil
 	}
-	spelled, err := normalizeEscapes(s)
+	spelled, err := matchedSpelling.normalize(s)
 	if err != nil {
 		return "", err
 	}
 	if strings.Contains(spelled, escapedSlash) && hidesDotSegment(spelled) {
 		return "", fmt.Errorf("%w: a dot segment next to an escaped slash", ErrTarget)
 	}
-	return removeDotSegments(spelled), nil
+	return removeDotSegments(mergeSlashes(spelled)), nil
+}
+
+// spell sets the path that upstreams receive. It differs from the path that was matched in the escapes of reserved
+// characters, which stay as the client wrote them (RFC 3986 section 6.2.2.2), and in repeated slashes where the
+// pattern keeps them. If a server that tells the two apart could find another guarded entry by it, or another key,
+// the upstream receives the path that was matched.
+func (t *Table[R]) spell(q *Request) {
+	if q.Forwarded = q.Path; q.SentPath == q.Path || !strings.HasPrefix(q.SentPath, "/") {
+		return
+	}
+	path, _ := rawSpelling.normalize(q.SentPath) // Normalize has returned the error
+	if !q.found.KeepsRepeats {
+		path = mergeSlashes(path)
+	}
+	path = "/" + strings.TrimLeft(removeDotSegments(path), "/")
+	again, err := normalizePath(path)
+	if err == nil && again == q.Path && !t.differs(q, path) { // it differs if ".." is behind an empty segment
+		q.Forwarded = path
+	}
+}
+
+// differs reports whether a server that decodes no escapes, or merges no slashes, could find another guarded entry
+// than that of q by path, or another value of a parameter.
+func (t *Table[R]) differs(q *Request, path string) bool {
+	found, values := q.found, slices.Clone(q.values)
+	defer func() { q.found, q.values = found, append(q.values[:0], values...) }()
+	for _, method := range []string{q.Method, effectiveMethod(q.Method)} {
+		other, err := t.folded.lookup(q, method, strings.ToLower(trimSlash(path)))
+		if err != nil || other != nil && other != found && other.Guarded {
+			return true
+		}
+		other, err = t.lookup(q, method, path)
+		if err != nil || other != nil && other != found && other.Guarded {
+			return true
+		}
+		for i := 0; other == found && i < len(values); i++ {
+			value, err := matchedSpelling.normalize(strings.TrimLeft(q.values[i], "/")) // * may begin with slashes
+			if err != nil || mergeSlashes(value) != values[i] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // escapedSlash is the normalized escape of a slash.
@@ -136,25 +177,32 @@ func normalizedLen(s string) int {
 	return len(s)
 }
 
-// normalizeEscapes decodes escapes that are not needed and writes the others
-// with upper-case digits.
-func normalizeEscapes(s string) (string, error) {
+// A spelling is a way to write the characters of a path.
+type spelling uint8
+
+const (
+	matchedSpelling spelling = iota // only what needs an escape has one, with upper-case digits
+	rawSpelling                     // escapes of reserved characters stay as well
+)
+
+// normalize writes the escapes of a path in the spelling s.
+func (s spelling) normalize(path string) (string, error) {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
-	b.Grow(len(s))
-	for i := 0; i < len(s); i++ {
-		c, escaped := s[i], false
+	b.Grow(len(path))
+	for i := 0; i < len(path); i++ {
+		c, escaped := path[i], false
 		if c == '%' {
-			if i+2 >= len(s) || unhex(s[i+1]) > 15 || unhex(s[i+2]) > 15 {
+			if i+2 >= len(path) || unhex(path[i+1]) > 15 || unhex(path[i+2]) > 15 {
 				return "", fmt.Errorf("%w: a %% in the path is not followed by two hexadecimal digits", ErrTarget)
 			}
-			c, escaped = unhex(s[i+1])<<4|unhex(s[i+2]), true
+			c, escaped = unhex(path[i+1])<<4|unhex(path[i+2]), true
 			i += 2
 		}
 		switch {
 		case c < ' ' || c == 0x7f || c == '\\':
 			return "", fmt.Errorf("%w: a backslash or a control character in the path", ErrTarget)
-		case needsNoEscape(c), c == '/' && !escaped, c == ';' && !escaped:
+		case needsNoEscape(c) && (s == matchedSpelling || !escaped || !isReserved(c)), c == '/' && !escaped, c == ';' && !escaped:
 			b.WriteByte(c)
 		default:
 			b.WriteByte('%')
@@ -165,15 +213,23 @@ func normalizeEscapes(s string) (string, error) {
 	return b.String(), nil
 }
 
-// removeDotSegments removes empty segments, "." and ".." (RFC 3986 section 5.2.4),
-// never above the root. A trailing slash stays.
+// mergeSlashes replaces repeated slashes by one.
+func mergeSlashes(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return path
+}
+
+// removeDotSegments removes "." and ".." (RFC 3986 section 5.2.4), never above the
+// root. A trailing slash stays.
 func removeDotSegments(path string) string {
 	segments := strings.Split(path[1:], "/")
 	kept := segments[:0]
 	for i, s := range segments {
 		last := i == len(segments)-1
 		switch s {
-		case ".", "":
+		case ".":
 		case "..":
 			kept = kept[:max(len(kept)-1, 0)]
 		default:
@@ -195,8 +251,11 @@ func needsNoEscape(c byte) bool {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
 		return true
 	}
-	return strings.IndexByte("-._~!$&'()*+,=:@", c) >= 0
+	return strings.IndexByte("-._~", c) >= 0 || isReserved(c)
 }
+
+// isReserved reports whether c is a delimiter that needs no escape.
+func isReserved(c byte) bool { return strings.IndexByte("!$&'()*+,=:@", c) >= 0 }
 
 // unhex returns the value of a hexadecimal digit, more than 15 for anything
 // else.

@@ -27,6 +27,8 @@ type Pattern struct {
 	EndsInKey bool
 	// KeepsSlashes allows escaped slashes in the path.
 	KeepsSlashes bool
+	// KeepsRepeats forwards repeated slashes; the path is matched without them.
+	KeepsRepeats bool
 	// IgnoresForms allows a form in the body although the pattern has conditions on
 	// the query.
 	IgnoresForms bool
@@ -131,7 +133,7 @@ func segmentNumbers(pattern string) []int {
 // normalizePattern normalizes the literal part of a pattern in the same way as
 // a path.
 func normalizePattern(part string) string {
-	if spelled, err := normalizeEscapes(part); err == nil {
+	if spelled, err := matchedSpelling.normalize(part); err == nil {
 		return spelled
 	}
 	return part

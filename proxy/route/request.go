@@ -69,7 +69,7 @@ func (r *Request) Params() iter.Seq2[string, string] {
 // valid when the buffers of the request are reused. It clears everything else.
 func (r *Request) Keep() {
 	r.RawTarget = RawTarget{Method: strings.Clone(r.Method)}
-	r.Target = Target{Host: strings.Clone(r.Host), Path: strings.Clone(r.Path)}
+	r.Target = Target{Host: strings.Clone(r.Host), Path: strings.Clone(r.Path)} // nothing is forwarded any more
 	r.Message = nil
 	for i, value := range r.values {
 		r.values[i] = strings.Clone(value)

@@ -19,9 +19,13 @@ var (
 // parameters in q. The error is ErrNone or ErrMethod if nothing matches, ErrQuery if a
 // condition on the query cannot be decided because the query is ambiguous, and ErrTarget
 // if an upstream could match the path to another pattern. With ErrTarget the value may be
-// set as well, for the log: it is the one that would have been found.
+// set as well, for the log: it is the one that would have been found. Without an error
+// Find sets the path to forward.
 func (t *Table[R]) Find(q *Request) (R, error) {
 	err := t.match(q)
+	if err == nil {
+		t.spell(q)
+	}
 	return t.found(q), err
 }
 

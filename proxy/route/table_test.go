@@ -50,7 +50,7 @@ func newRequest(method, host, path string, headers ...string) *Request {
 		name, value, _ := strings.Cut(h, "=")
 		m.fields.Add(name, value)
 	}
-	return &Request{RawTarget: RawTarget{Method: method}, Target: Target{Host: host, Path: path}, Message: m}
+	return &Request{RawTarget: RawTarget{Method: method}, Target: Target{Host: host, SentPath: path, Path: path}, Message: m}
 }
 
 // params writes what is known of the path of q.

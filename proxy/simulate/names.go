@@ -212,29 +212,15 @@ func origins(configs []*config.Config) []key.Origin {
 			all = append(all, o)
 		}
 	}
-	spec := func(s *key.Spec) {
-		if s != nil {
-			for _, o := range s.Origins() {
-				add(o)
-			}
-		}
-	}
 	for _, c := range configs {
 		add(key.HeaderField(c.ClientIP.Header))
 		for _, r := range c.Routes {
 			for name := range r.Match.Headers {
 				add(key.HeaderField(name))
 			}
-			for _, l := range r.Lists {
-				spec(l.Key)
-			}
-			for _, l := range r.Limits {
-				spec(l.Key)
-				spec(l.Distinct)
-				spec(l.Subject())
-				spec(l.PriceKey())
-				if l.Cost != nil {
-					add(l.Cost.From)
+			for read := range r.Reads() {
+				for _, o := range read.Key.Origins() {
+					add(o)
 				}
 			}
 			if r.Idempotency != nil {

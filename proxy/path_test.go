@@ -1,0 +1,102 @@
+package proxy
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// An upstream receives the path as the client wrote it, but for what every server reads alike: an escape of a
+// letter, a digit, a hyphen, a dot, an underscore or a tilde, dot segments and repeated slashes. A count does not
+// depend on the spelling.
+func TestForward_EscapesArriveAsTheyWereSent(t *testing.T) {
+	got := make(chan string, 1)
+	h1 := startBackend(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.RequestURI })
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.RequestURI }))
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	t.Cleanup(s.Close)
+	for name, upstream := range map[string]string{"HTTP/1.1": "targets: ['" + h1 + "']", "HTTP/2": "targets: ['" + s.URL + "'], protocol: h2c"} {
+		w := newProxy(t, "upstreams: {u: {"+upstream+"}}\nroutes:\n"+
+			"  - {name: api, match: {path: '/api/*'}, upstream: u, rewrite: {strip_prefix: /api, add_prefix: /v2}}\n"+
+			"  - {name: dav, match: {path: '/a+b/*'}, upstream: u, rewrite: {strip_prefix: /a+b}}\n"+
+			"  - {name: rest, match: {path: '/*'}, upstream: u}\n")
+		for sent, want := range map[string]string{
+			"/a%2Bb%3Dc%26d%3Ae%40f":      "/a%2Bb%3Dc%26d%3Ae%40f",
+			"/a+b=c&d:e@f":                "/a+b=c&d:e@f",
+			"/a%2bb%21%24%27%28%29%2A%2C": "/a%2Bb%21%24%27%28%29%2A%2C", // with other digits it is the same escape
+			"/%7Euser/%41%2d%2E%5f":       "/~user/A-._",
+			"/%c3%b6|%3c":                 "/%C3%B6%7C%3C",
+			"/x/%2e%2e//c%2Bb/./c":        "/c%2Bb/c",
+			"/a%25b;c%3Bd":                "/a%25b;c%3Bd",
+			"/a%2Bb?x=%2B+":               "/a%2Bb?x=%2B+",
+			"/api/a%40b":                  "/v2/a%40b",
+			"/a+b/%3A":                    "/%3A",
+			"/a%2Bb/%3A":                  "/:", // the prefix is stripped in the spelling that is matched
+			"//a+b//%3A":                  "/%3A",
+		} {
+			if w.send("GET", "http://example.com"+sent); len(got) == 0 {
+				t.Fatalf("%s: %s was not forwarded", name, sent)
+			}
+			if arrived := <-got; arrived != want {
+				t.Errorf("%s: %s arrived as %s; want %s", name, sent, arrived, want)
+			}
+		}
+	}
+}
+
+// Spellings of one path are one key and one route.
+func TestForward_OneKeyForAllSpellings(t *testing.T) {
+	w := newProxy(t, "upstreams: {demo: echo}\nroutes:\n  - {name: user, match: {path: '/u/{id}'}, upstream: demo, limits: [{key: path:id, rate: 2/1h}]}\n"+
+		"  - {name: send, match: {path: '/v1/sms:send'}, upstream: demo, limits: [{key: client_ip, rate: 1/1h}]}\n")
+	w.sends(200, "GET", "/u/a@b")
+	w.sends(200, "GET", "/u/a%40b")
+	w.sends(429, "GET", "/u/%61%40b")
+	w.sends(200, "POST", "/v1/sms%3Asend")
+	w.sends(429, "POST", "/v1/sms:send")
+}
+
+// A route may forward repeated slashes; their count does not make another key.
+func TestForward_MergeSlashes(t *testing.T) {
+	w := newProxy(t, `
+upstreams: {demo: echo}
+routes:
+  - {name: p, match: {path: '/p/*'}, upstream: demo, merge_slashes: false, limits: [{key: 'path:*', rate: 2/1h}]}
+  - {name: s, match: {path: '/s/*'}, upstream: demo, merge_slashes: false, rewrite: {strip_prefix: /s}}
+  - {name: u, match: {path: '/u/{id}/*'}, upstream: demo, merge_slashes: false, limits: [{key: 'path:id', rate: 9/1h}]}
+  - {name: to, match: {path: '/to/*'}, merge_slashes: false, redirect: {to: "{path}"}}
+  - {name: rest, match: {path: '/*'}, upstream: demo}
+`)
+	for _, c := range []struct{ sent, want string }{
+		{"/p/https://e.com//x", "/p/https://e.com//x"},
+		{"/p/https:/e.com/x", "/p/https:/e.com/x"},
+		{"//p/a//b/", "/p/a//b/"},
+		{"/p//a", "/p//a"},
+		{"/p/b/x//../c", "/p/b/c"}, // some servers merge before they resolve, and some after
+		{"/p/c/.//d", "/p/c//d"},
+		{"/s//x//y", "/x//y"},
+		{"/s", "/s"},
+		{"/u/1/a//b", "/u/1/a//b"},
+		{"/rest//x", "/rest/x"},
+	} {
+		if seen := echoed(t, w.sends(200, "GET", c.sent)); seen.Path != c.want {
+			t.Errorf("%s arrived as %s; want %s", c.sent, seen.Path, c.want)
+		}
+	}
+	w.sends(429, "GET", "/p/https:///e.com/x")
+	if to := w.sends(307, "GET", "//to//evil.example//x").Header().Get("Location"); to != "/to//evil.example//x" {
+		t.Errorf("redirected to %s", to)
+	}
+}
+
+// A repeat of a request with an idempotency key is not counted; another path is no repeat.
+func TestForward_AnotherSpellingIsNoRepeat(t *testing.T) {
+	w := newProxy(t, "upstreams: {demo: echo}\nroutes:\n  - {name: a, match: {path: '/a/*'}, upstream: demo, idempotency: {header: Idempotency-Key}, limits: [{key: client_ip, rate: 1/1h}]}\n")
+	w.sends(200, "POST", "/a/x+y", "Idempotency-Key: 1")
+	w.sends(200, "POST", "/a/x+y", "Idempotency-Key: 1")
+	if rec := w.sends(429, "POST", "/a/x%2By", "Idempotency-Key: 1"); strings.Contains(rec.Body.String(), "idempotency") {
+		t.Errorf("the problem is %s", rec.Body)
+	}
+}

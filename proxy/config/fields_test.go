@@ -184,12 +184,7 @@ func compileTree(t *testing.T, path string, root *yaml.Node) (*Config, error) {
 		t.Fatal(err)
 	}
 	r := newLoader(environment)
-	main := r.read(filepath.Join(filepath.Dir(path), "changed.yaml"), "", text)
-	if main == nil {
-		return nil, r.failed()
-	}
-	r.include(path, main)
-	return r.compile(main)
+	return r.whole(path, r.read(filepath.Join(filepath.Dir(path), "changed.yaml"), "", text))
 }
 
 func mustCompile(t *testing.T, path string, root *yaml.Node) *Config {

@@ -19,17 +19,18 @@ const maxParts = 16
 // keys compiles keys, each named one once.
 type keys struct {
 	*loader
-	forms map[string]*keyForm
-	done  map[string]*key.Spec // nil for one with a problem
-	parts map[*key.Spec]int    // maximum number of texts of each
+	section *map[string]*keyForm
+	forms   map[string]*keyForm
+	done    map[string]*key.Spec // nil for one with a problem
+	parts   map[*key.Spec]int    // maximum number of texts of each
 	// tokens verifies bearer tokens for jwt:; nil without a jwt section.
 	tokens *key.Tokens
 	open   []string    // names being compiled
 	warned []*key.Spec // possible phone numbers without normalization
 }
 
-func newKeys(r *loader, forms map[string]*keyForm, tokens *key.Tokens) *keys {
-	return &keys{loader: r, tokens: tokens, forms: forms, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}}
+func newKeys(r *loader, section *map[string]*keyForm, tokens *key.Tokens) *keys {
+	return &keys{loader: r, tokens: tokens, section: section, forms: *section, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}}
 }
 
 // all compiles the named keys.
@@ -67,6 +68,9 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 	}
 	k.open = append(k.open, name)
 	spec := k.build(f, name)
+	if !k.Valid(f) {
+		spec = nil
+	}
 	k.open = k.open[:len(k.open)-1]
 	k.done[name] = spec
 	return spec
@@ -114,7 +118,10 @@ func (k *keys) originOrName(text *string) (key.Origin, bool) {
 		return k.origin(text)
 	}
 	names := append(slices.Sorted(maps.Keys(k.forms)), key.ClientIP.String(), key.Global.String())
-	k.Wrong(text, "there is no key "+form.Quote(*text), cmp.Or(form.Near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(k.open, name) }) // a key is not made of itself
+	if k.Lacks(k.section, *text) {
+		k.Wrong(text, "there is no key "+form.Quote(*text), cmp.Or(form.Near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
+	}
 	return from, false
 }
 
@@ -139,7 +146,7 @@ func (k *keys) build(f *keyForm, name string) *key.Spec {
 		return k.join(f, name)
 	case f.Of != "":
 		return k.part(f, name)
-	case f.Part != "" || f.DropLast != 0:
+	case (f.Part != "" || f.DropLast != 0) && !k.Given(&f.Of):
 		k.Wrong(f, "is a part without a key", "write of: with the name of a key that has normalize: e164")
 	}
 	if f.From == "" {
@@ -182,6 +189,9 @@ func (k *keys) build(f *keyForm, name string) *key.Spec {
 func (k *keys) normalize(f *normalForm, spec *key.Spec) (ok bool) {
 	if f == nil {
 		return true
+	}
+	if len(f.As) == 0 && k.Valid(f) {
+		k.Wrong(f, "there is no step", "write e164, trim, lower or digits, or leave normalize out")
 	}
 	for _, step := range f.As {
 		if step != "" {

@@ -48,13 +48,15 @@ type lists struct {
 	*loader
 	keys     *keys
 	literals literals
+	section  *map[string]*listForm
 	forms    map[string]*listForm
 	byName   map[string]*List // nil for one with a problem
 	used     map[string]bool
 }
 
-func newLists(r *loader, k *keys, literals literals, forms map[string]*listForm) *lists {
-	l := &lists{loader: r, keys: k, literals: literals, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
+func newLists(r *loader, k *keys, literals literals, section *map[string]*listForm) *lists {
+	forms := *section
+	l := &lists{loader: r, keys: k, literals: literals, section: section, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(forms)) {
 		l.byName[name] = l.make(name, forms[name])
 	}
@@ -215,8 +217,8 @@ func (l *lists) refer(names list, i int) *List {
 	switch {
 	case name == "":
 		return nil // already reported
-	case !ok:
-		l.Wrong(&names[i], "there is no list "+form.Quote(name), form.Near(name, slices.Sorted(maps.Keys(l.byName))))
+	case !ok && l.Lacks(l.section, name):
+		l.Wrong(&names[i], "there is no list "+form.Quote(name), cmp.Or(form.Near(name, slices.Sorted(maps.Keys(l.byName))), "define it at the top, lists: {"+name+": {key: KEY, values: [VALUE], action: deny}}"))
 	case slices.Index(names, name) < i:
 		l.Wrong(&names[i], name+" is given twice", "write it once")
 		found = nil

@@ -22,12 +22,7 @@ func environment(name string) (string, bool) {
 // load is Load with the environment of the tests.
 func load(path string) (*Config, error) {
 	r := newLoader(environment)
-	main := r.open(path, "")
-	if main == nil {
-		return nil, r.failed()
-	}
-	r.include(path, main)
-	return r.compile(main)
+	return r.whole(path, r.open(path, ""))
 }
 
 func mustLoad(t *testing.T, path string) *Config {

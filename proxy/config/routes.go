@@ -24,6 +24,7 @@ type routes struct {
 	literals       literals
 	lists          *lists
 	prices         map[string]*Prices
+	priceSection   *map[string]*pricesForm
 	used           map[string]bool // prices that a budget names
 	store          Store
 	served         *listenForm
@@ -35,6 +36,8 @@ type routes struct {
 	planLists      []planList        // so far
 	common         commonLimits
 	compiled       []compiledLimit // so far
+	byName         map[string]*Route
+	formOf         map[*Route]*routeForm
 }
 
 // all makes the routes of all files, in their order.
@@ -80,7 +83,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	r.link(made)
 	r.counters()
 	r.catchAlls(forms, made)
-	r.others(made)
+	r.others(forms, made)
 	r.warnLoops(forms, made)
 	r.warnLevers(made)
 	return made
@@ -186,7 +189,7 @@ func (r *routes) query(forms map[string]*string) map[string]string {
 // another kind of place could use.
 func (r *routes) destination(f *routeForm) {
 	places := 0
-	for _, given := range []bool{r.Given(&f.Upstream), f.Redirect != nil, f.Respond != nil} {
+	for _, given := range []bool{r.Given(&f.Upstream), r.Given(&f.Redirect), r.Given(&f.Respond)} {
 		if given {
 			places++
 		}

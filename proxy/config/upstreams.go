@@ -20,16 +20,17 @@ const echo = "echo"
 // upstreams makes each upstream once, those written in place by their URL.
 type upstreams struct {
 	*loader
-	keys   *keys
-	byName map[string]*Upstream
-	names  []string // under upstreams:, also those with problems
-	served *listenForm
+	keys    *keys
+	section *map[string]*upstreamForm
+	byName  map[string]*Upstream
+	names   []string // under upstreams:, also those with problems
+	served  *listenForm
 }
 
 // newUpstreams makes the named upstreams.
 func newUpstreams(r *loader, keys *keys, all *file) *upstreams {
 	forms := all.Upstreams
-	u := &upstreams{loader: r, keys: keys, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), served: &all.Listen}
+	u := &upstreams{loader: r, keys: keys, section: &all.Upstreams, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), served: &all.Listen}
 	for _, name := range u.names {
 		f := forms[name]
 		if !tokenSafe.MatchString(name) {
@@ -105,7 +106,9 @@ func (u *upstreams) refer(text *string) *Upstream {
 			instead = "write a URL: http://" + *text
 		}
 		instead = cmp.Or(instead, "name one under upstreams, or write a URL such as http://127.0.0.1:9000")
-		u.Wrong(text, "there is no upstream "+form.Quote(*text), instead)
+		if u.Lacks(u.section, *text) {
+			u.Wrong(text, "there is no upstream "+form.Quote(*text), instead)
+		}
 		return nil
 	}
 	name := *text

@@ -162,8 +162,8 @@ var hidden = regexp.MustCompile(`password|secret|token|webhook|headers`)
 
 // outcome is c without what says how it is written.
 func outcome(c Config) Config {
-	c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Bare, c.form = "", "", nil, nil, nil, nil, nil
-	c.opened, c.written, c.values, c.own = nil, nil, nil, nil
+	c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Remarks, c.Bare, c.form = "", "", nil, nil, nil, nil, nil, nil
+	c.opened, c.outputs, c.written, c.values, c.own = nil, nil, nil, nil, nil
 	return c
 }
 

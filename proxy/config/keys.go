@@ -25,12 +25,14 @@ type keys struct {
 	parts   map[*key.Spec]int    // maximum number of texts of each
 	// tokens verifies bearer tokens for jwt:; nil without a jwt section.
 	tokens *key.Tokens
-	open   []string    // names being compiled
-	warned []*key.Spec // possible phone numbers without normalization
+	open   []string        // names being compiled
+	used   map[string]bool // names that something refers to
+	signed bool            // a token is read with the section jwt
+	warned []*key.Spec     // possible phone numbers without normalization
 }
 
 func newKeys(r *loader, section *map[string]*keyForm, tokens *key.Tokens) *keys {
-	return &keys{loader: r, tokens: tokens, section: section, forms: *section, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}}
+	return &keys{loader: r, tokens: tokens, section: section, forms: *section, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
 }
 
 // all compiles the named keys.
@@ -90,6 +92,7 @@ func (k *keys) refer(text *string) *key.Spec {
 		return nil // already reported
 	}
 	if _, ok := k.forms[*text]; ok {
+		k.used[*text] = true
 		return k.named(*text, text)
 	}
 	from, ok := k.originOrName(text)
@@ -97,6 +100,7 @@ func (k *keys) refer(text *string) *key.Spec {
 		return nil
 	}
 	spec := &key.Spec{Name: from.String(), From: from, Tokens: k.tokens, OnMissing: key.Reject}
+	conceal(spec)
 	k.warnUnnormalized(text, "", spec)
 	k.warnForged(text, from)
 	return k.counted(text, spec, 1)
@@ -158,7 +162,7 @@ func (k *keys) build(f *keyForm, name string) *key.Spec {
 	from, ok := k.origin(&f.From)
 	k.warnForged(&f.From, from)
 	spec := &key.Spec{
-		Name: name, From: from, Tokens: k.tokens, Sensitive: f.Sensitive,
+		Name: name, From: from, Tokens: k.tokens, Sensitive: isTrue(f.Sensitive),
 		SetHeader: http.CanonicalHeaderKey(f.SetHeader),
 	}
 	if name == "" {
@@ -181,6 +185,9 @@ func (k *keys) build(f *keyForm, name string) *key.Spec {
 	}
 	if !ok || spec.OnMissing == key.Use && spec.Fallback == nil || spec.OnInvalid == key.Use && spec.InvalidFallback == nil {
 		return nil
+	}
+	if f.Sensitive == nil {
+		conceal(spec)
 	}
 	return k.counted(f, spec, max(1, k.parts[spec.Fallback], k.parts[spec.InvalidFallback]))
 }
@@ -252,7 +259,7 @@ func (k *keys) part(f *keyForm, name string) *key.Spec {
 		return nil
 	}
 	spec := &key.Spec{
-		Name: name, Of: of, Part: part, Sensitive: f.Sensitive, SetHeader: http.CanonicalHeaderKey(f.SetHeader),
+		Name: name, Of: of, Part: part, Sensitive: isTrue(f.Sensitive), SetHeader: http.CanonicalHeaderKey(f.SetHeader),
 		OnMissing: key.Reject,
 	}
 	if name == "" {
@@ -270,7 +277,7 @@ func (k *keys) fault(pointer any, err error) {
 // join compiles a joined key.
 func (k *keys) join(f *keyForm, name string) *key.Spec {
 	if f.From != "" || f.Of != "" || f.Normalize != nil || f.OnMissing != nil || f.OnInvalid != nil ||
-		f.SetHeader != "" || f.Sensitive || len(f.MustEqual) > 0 {
+		f.SetHeader != "" || isTrue(f.Sensitive) || len(f.MustEqual) > 0 {
 		k.Wrong(f, "a joined key has no from, of, normalize, must_equal, on_missing, on_invalid, set_header or sensitive of its own", "write them for its parts")
 	}
 	if len(f.Join) < 2 && k.Valid(&f.Join) {
@@ -306,7 +313,28 @@ func (k *keys) counted(pointer any, spec *key.Spec, parts int) *key.Spec {
 		k.fault(pointer, err)
 	}
 	k.parts[spec] = parts
+	k.signed = k.signed || spec.From.Source.IsSigned()
 	return spec
+}
+
+// isTrue reports whether b is given, and true.
+func isTrue(b *bool) bool { return b != nil && *b }
+
+// conceal masks a key whose values are secrets, as far as their names tell.
+func conceal(spec *key.Spec) {
+	spec.Secret = isSecret(spec.From) || slices.ContainsFunc(spec.Equal, isSecret)
+}
+
+// unused remarks keys that nothing refers to, and warns of a section jwt without a key from a token.
+func (k *keys) unused(jwt *jwtForm) {
+	for _, name := range slices.Sorted(maps.Keys(k.forms)) {
+		if !k.used[name] {
+			k.remark(k.forms[name], "nothing uses this key", "name it as key: of a limit or list, or leave it out")
+		}
+	}
+	if k.tokens != nil && !k.signed {
+		k.Warn(jwt, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out")
+	}
 }
 
 // tokens makes what verifies tokens; nil when nothing is said of them.

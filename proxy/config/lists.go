@@ -104,12 +104,21 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 		one, problems := parse(f.Values[i : i+1])
 		comment := strings.HasPrefix(strings.TrimSpace(f.Values[i]), "#") // as in a file, from which it was copied
 		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0 || comment) {
-			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+what+spec.Name, instead)
+			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+what+spec.Name, cmp.Or(insteadOf(problems), instead))
 		}
 		l.values = append(l.values, Value{List: name, Spec: spec, Position: l.Location(&f.Values[i]).Position, Text: strings.TrimSpace(f.Values[i]), Written: l.Written()[&f.Values[i]], Prefix: f.Match == prefixes})
 	}
 	all, _ := parse(f.Values)
 	return all
+}
+
+// insteadOf returns what to write instead of the first value with a problem; "" if that is unknown.
+func insteadOf(problems []key.Problem) string {
+	if len(problems) == 0 {
+		return ""
+	}
+	_, instead, _ := strings.Cut(problems[0].Err.Error(), "; ")
+	return instead
 }
 
 // file reads a list's file, which stands beside the file that names it.

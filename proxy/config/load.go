@@ -65,18 +65,20 @@ func Parse(name string, data []byte, env Env) (*Config, error) {
 // A loader is the state of loading one Config.
 type loader struct {
 	*form.Reader
-	source FileSource
-	sealed bool   // other files must not be read
-	home   string // directory of files of this machine; empty: that of the main file
-	hash   hash.Hash
-	common hash.Hash // like hash, without parts specific to the machine
-	files  []string
-	globs  []string
-	later  []named // files that are opened at start
-	values []Value
-	own    map[string]bool // files named by the configuration of this machine
+	source  FileSource
+	sealed  bool   // other files must not be read
+	home    string // directory of files of this machine; empty: that of the main file
+	hash    hash.Hash
+	common  hash.Hash // like hash, without parts specific to the machine
+	files   []string
+	globs   []string
+	later   []named  // files that are opened at start
+	outputs []output // files that are written while Weir serves
+	values  []Value
+	own     map[string]bool // files named by the configuration of this machine
 
-	decoded int // number of problems of decoding
+	decoded int       // number of problems of decoding
+	remarks []Problem // about what does no harm
 
 	verifiers []*key.Tokens // of tokens
 }
@@ -138,6 +140,12 @@ func exampleAddress(path string) (host, port string) {
 func (r *loader) failed() Problems {
 	all := r.Problems()
 	return append(form.Arrange(all[:r.decoded], r.files), form.Arrange(all[r.decoded:], r.files)...)
+}
+
+// remark notes something about the value at pointer that does no harm, and may be meant.
+func (l *loader) remark(pointer any, what, instead string) {
+	p := l.Location(pointer)
+	l.remarks = append(l.remarks, Problem{Position: p.Position, Path: p.Path, What: what, Instead: instead})
 }
 
 // open reads the file at path; id identifies its content in the hash. It returns nil if the

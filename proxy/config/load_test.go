@@ -86,6 +86,9 @@ func TestLoad_Good(t *testing.T) {
 			for _, w := range c.Warnings {
 				warnings.WriteString(w.String() + "\n")
 			}
+			for _, r := range c.Remarks {
+				warnings.WriteString(r.String() + " (note)\n")
+			}
 			golden(t, base+".warnings", []byte(warnings.String()))
 		})
 	}

@@ -58,7 +58,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Respond:     r.respond(f.Respond),
 			Rewrite:     r.rewrite(f.Rewrite, p),
 			WebSocket:   f.WebSocket,
-			Limits:      (&limits{r, f, p.params}).all(f.Limits),
+			Limits:      (&limits{routes: r, route: f, params: p.params}).all(f.Limits),
 			Lists:       r.listsOf(f, p),
 			RefundOn:    r.refund(f.RefundOn),
 			Idempotency: r.idempotency(f.Idempotency),
@@ -73,6 +73,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		r.destination(f)
 		r.descriptor(f, route)
 		r.decidable(f, route)
+		r.withoutBodies(f, route)
 		r.upgrades(f, route)
 		r.phones(f, route)
 		if by := seen.add(route, p.shape); by != nil && f.Match.Domain == "" {
@@ -151,6 +152,8 @@ func (r *routes) path(f *matchForm) pattern {
 	p, fault := parsePath(f.Path)
 	if fault.what != "" {
 		r.Wrong(&f.Path, fault.what, fault.instead)
+	} else if instead := foreignPath(f.Path); instead != "" {
+		r.Warn(&f.Path, "no parameter and no regexp: these characters are matched as they are", instead)
 	}
 	return p
 }

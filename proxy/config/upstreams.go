@@ -25,12 +25,13 @@ type upstreams struct {
 	byName  map[string]*Upstream
 	names   []string // under upstreams:, also those with problems
 	served  *listenForm
+	used    map[string]bool // names that a route has
 }
 
 // newUpstreams makes the named upstreams.
 func newUpstreams(r *loader, keys *keys, all *file) *upstreams {
 	forms := all.Upstreams
-	u := &upstreams{loader: r, keys: keys, section: &all.Upstreams, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), served: &all.Listen}
+	u := &upstreams{loader: r, keys: keys, section: &all.Upstreams, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), served: &all.Listen, used: map[string]bool{}}
 	for _, name := range u.names {
 		f := forms[name]
 		if !tokenSafe.MatchString(name) {
@@ -94,6 +95,7 @@ func (u *upstreams) build(name string, f *upstreamForm) *Upstream {
 
 // refer finds the upstream of a route by its name, or makes one of its URL.
 func (u *upstreams) refer(text *string) *Upstream {
+	u.used[*text] = true
 	if up, ok := u.byName[*text]; ok {
 		return up
 	}
@@ -130,6 +132,15 @@ func (u *upstreams) refer(text *string) *Upstream {
 	up.Position = u.Location(text).Position
 	u.byName[name] = up
 	return up
+}
+
+// unused remarks upstreams to which nothing is forwarded.
+func (u *upstreams) unused() {
+	for _, name := range u.names {
+		if !u.used[name] {
+			u.remark((*u.section)[name], "no route has this upstream", "write upstream: "+name+" in a route, or leave it out")
+		}
+	}
 }
 
 // parseURL reads the URL of a target: scheme and host, perhaps a port; or unix:

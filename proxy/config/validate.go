@@ -55,6 +55,8 @@ func (r *loader) compile(f *file) (*Config, error) {
 	routes.compileCommon(&f.Limits)
 	c.Routes = routes.all(f.Routes)
 	lists.unused()
+	keys.unused(f.JWT)
+	upstreams.unused()
 	r.unconverted(&f.Alerts, c.Routes)
 	for name, p := range f.Prices {
 		if !routes.used[name] {
@@ -70,8 +72,9 @@ func (r *loader) compile(f *file) (*Config, error) {
 	c.Tokens = r.verifiers
 	c.Hash, c.Files, c.Globs = hex.EncodeToString(r.common.Sum(nil)), r.files, r.globs
 	c.Sum, c.Bare, c.opened = hex.EncodeToString(r.hash.Sum(nil)), form.Arrange(r.LiteralSecrets(), r.files), r.later
+	c.outputs = r.outputs
 	c.written, c.values, c.own = r.Written(), r.values, r.own
-	c.Warnings = form.Arrange(r.Warnings(), r.files)
+	c.Warnings, c.Remarks = form.Arrange(r.Warnings(), r.files), form.Arrange(r.remarks, r.files)
 	return c, nil
 }
 

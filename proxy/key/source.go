@@ -1,5 +1,10 @@
 package key
 
+import (
+	"fmt"
+	"strings"
+)
+
 // A Source is the part of a request that a key is read from. The zero Source is none: the
 // key is made of others.
 type Source uint8
@@ -66,6 +71,17 @@ func sourceOf(name string) Source {
 		}
 	}
 	return 0
+}
+
+// possible returns an error that wraps ErrSpec if no request has text at s, as far as all texts there are known.
+func (s Source) possible(text string) error {
+	switch lower := strings.ToLower(text); {
+	case s == Host && (lower != text || strings.ContainsAny(text, "/*") || strings.Count(text, ":") == 1):
+		return fmt.Errorf("%w: not a host as requests have it; write it in lower case and without a port, for example api.example.com", ErrSpec)
+	case s == Method && strings.ToUpper(text) != text:
+		return fmt.Errorf("%w: not a method; write %s", ErrSpec, strings.ToUpper(text))
+	}
+	return nil
 }
 
 // String returns the name of s in configuration files; "" for none.

@@ -189,24 +189,22 @@ func (r *routes) withoutBodies(f *routeForm, made *Route) {
 	if len(with) == len(made.Match.Methods) {
 		return
 	}
-	warn := func(at any, s *key.Spec, refuses bool) {
+	warn := func(at any, s *key.Spec, mode Mode) {
 		switch {
-		case s == nil || !readsBody(s):
+		case s == nil || mode == Off || !readsBody(s):
 		case len(with) == 0:
 			r.Warn(at, "requests with GET and HEAD have no body to read "+s.Name+" from", "write methods: [POST], or read the key from a header, the query or a cookie")
-		case refuses && needsBody(s):
+		case mode == Enforce && needsBody(s):
 			r.Warn(at, "requests with GET and HEAD are refused with 400: they have no body to read "+s.Name+" from", "write another route for them, or on_missing: skip for the key")
 		}
 	}
 	for _, l := range made.Limits {
 		for _, s := range append(l.countedKeys(), l.Subject(), l.StepUpKey(), l.PriceKey()) {
-			if l.Mode != Off {
-				warn(f.limitNamed(l.Name), s, l.Mode == Enforce)
-			}
+			warn(f.limitNamed(l.Name), s, l.Mode)
 		}
 	}
 	for _, l := range made.Lists {
-		warn(f, l.Key, true)
+		warn(f, l.Key, Enforce)
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -32,6 +33,18 @@ func (l *loader) ineffective(f *file) {
 	}
 	if l.Given(&f.Defaults.OnStoreFailure) {
 		l.warnNoStore(&f.Defaults.OnStoreFailure, Store(f.Store))
+	}
+}
+
+// unused remarks keys that nothing refers to, and warns of a section jwt without a key from a token.
+func (k *keys) unused(jwt *jwtForm) {
+	for _, name := range slices.Sorted(maps.Keys(k.forms)) {
+		if !k.used[name] {
+			k.remark(k.forms[name], "nothing uses this key", "name it as key: of a limit or list, or leave it out")
+		}
+	}
+	if k.tokens != nil && !k.signed {
+		k.Warn(jwt, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out")
 	}
 }
 

@@ -317,26 +317,6 @@ func (k *keys) counted(pointer any, spec *key.Spec, parts int) *key.Spec {
 	return spec
 }
 
-// isTrue reports whether b is given, and true.
-func isTrue(b *bool) bool { return b != nil && *b }
-
-// conceal masks a key whose values are secrets, as far as their names tell.
-func conceal(spec *key.Spec) {
-	spec.Secret = isSecret(spec.From) || slices.ContainsFunc(spec.Equal, isSecret)
-}
-
-// unused remarks keys that nothing refers to, and warns of a section jwt without a key from a token.
-func (k *keys) unused(jwt *jwtForm) {
-	for _, name := range slices.Sorted(maps.Keys(k.forms)) {
-		if !k.used[name] {
-			k.remark(k.forms[name], "nothing uses this key", "name it as key: of a limit or list, or leave it out")
-		}
-	}
-	if k.tokens != nil && !k.signed {
-		k.Warn(jwt, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out")
-	}
-}
-
 // tokens makes what verifies tokens; nil when nothing is said of them.
 // Files are named relative to the main file. Nothing is opened.
 func (r *loader) tokens(f *jwtForm) *key.Tokens {

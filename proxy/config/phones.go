@@ -31,7 +31,15 @@ const (
 
 // isSecret reports whether the values at an origin are secrets: all of cookies, and what is called so.
 func isSecret(o key.Origin) bool {
-	return o.Source == key.Cookie || o.Source.IsNamed() && !o.Source.IsSigned() && secretName.MatchString(o.Name)
+	return o.Source.IsSecret() || o.Source.IsNamed() && !o.Source.IsSigned() && secretName.MatchString(o.Name)
+}
+
+// isTrue reports whether b is given, and true.
+func isTrue(b *bool) bool { return b != nil && *b }
+
+// conceal masks a key whose values are secrets, as far as their names tell.
+func conceal(spec *key.Spec) {
+	spec.Secret = isSecret(spec.From) || slices.ContainsFunc(spec.Equal, isSecret)
 }
 
 // warnBans warns of bans by nothing but a phone number or an e-mail address, which anybody can send for others.

@@ -118,7 +118,7 @@ func (r *routes) suggest(name string, of *Limit, spec *key.Spec) string {
 			}
 		}
 	}
-	route := "write a route for it: {name: " + cmp.Or(name, "verify") + ", match: {methods: [POST], path: PATH}, upstream: UPSTREAM, limits: [{key: " + spec.Name + ", rate: 5/10m}]}"
+	route := "write a route for it: {name: " + cmp.Or(name, "NAME") + ", match: {methods: [POST], path: PATH}, upstream: UPSTREAM, limits: [{key: " + spec.Name + ", rate: 5/10m}]}"
 	return cmp.Or(form.Near(name, others), form.Suggest(name, reading), route)
 }
 

@@ -50,6 +50,9 @@ func (c checkCommand) Run(ctx context.Context, w Env) error {
 			fmt.Fprintf(w.Stdout, "%s: %v (warning)\n", c.File, err)
 		}
 	}
+	for _, remark := range read.Remarks {
+		fmt.Fprintf(w.Stdout, "%s (note)\n", remark)
+	}
 	for _, note := range read.Notes() {
 		fmt.Fprintf(w.Stdout, "%s: %s (note)\n", c.File, note)
 	}

@@ -26,7 +26,7 @@ type AccessLog struct {
 
 // accessLog compiles the access log.
 func (r *loader) accessLog(f *accessLogForm) AccessLog {
-	a := AccessLog{Format: LogFormat(f.Format), File: r.relative(f.File), Fields: f.Fields, Sample: f.Sample}
+	a := AccessLog{Format: LogFormat(f.Format), File: r.writes(&f.File), Fields: f.Fields, Sample: f.Sample}
 	if len(a.Fields) == 0 {
 		a.Fields = []string{"standard"}
 	}

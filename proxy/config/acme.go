@@ -40,6 +40,9 @@ func (r *loader) acme(f *listenForm) *ACME {
 	if !plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP {
 		r.Wrong(&a.Challenges, challengeHTTP+" needs listen.http, which is none", "write "+challengeALPN+", or an address in listen.http")
 	}
+	if listenAddress(f.HTTPS) != "" { // certificates are used by HTTPS only
+		r.outputs = append(r.outputs, output{named{at: r.Location(&a.Storage), path: r.relative(a.Storage)}, true})
+	}
 	any := len(a.Challenges) == 0
 	return &ACME{
 		Domains: r.domains(a), Email: a.Email, Directory: a.Directory, CA: r.opens(&a.CA), Storage: r.relative(a.Storage),

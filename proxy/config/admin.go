@@ -15,7 +15,7 @@ func (r *loader) adminTLS(f *file) {
 	if secure.port == "" {
 		return
 	}
-	if listenAddress(f.Listen.HTTPS) == "" {
+	if listenAddress(f.Listen.HTTPS) == "" && r.Valid(&f.Listen.HTTPS) {
 		r.Wrong(at, "has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here")
 	}
 	for _, other := range []struct{ name, text string }{

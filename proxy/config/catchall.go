@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // An EncodedSlash is the handling of %2F in a path.
 type EncodedSlash string
@@ -12,8 +15,8 @@ const (
 )
 
 // catchAlls warns of routes that match more or fewer paths than their pattern suggests: a
-// catch-all without limits that receives variations of paths with limits, and "/", which
-// matches only the path "/".
+// catch-all without limits that receives variations of paths with limits, "/", which
+// matches only the path "/", and /api/, which does not match what is below it.
 func (r *routes) catchAlls(forms []*routeForm, made []*Route) {
 	i := 0
 	for _, form := range forms {
@@ -31,8 +34,19 @@ func (r *routes) catchAlls(forms []*routeForm, made []*Route) {
 			}
 		case route.Match.Path == "/" && !catches(route.Match.Host, made):
 			r.Warn(&form.Match.Path, "this is / alone, and nothing below it", "write /* if all paths are meant")
+		case isBeginning(route) && !slices.ContainsFunc(made, func(o *Route) bool {
+			return o != route && (strings.HasPrefix(o.Match.Path, route.Match.Path) || o.Match.Path+"/" == route.Match.Path)
+		}):
+			r.Warn(&form.Match.Path, "this is "+form.Match.Path+" alone, and nothing below it", "write "+form.Match.Path+"* if all paths below it are meant")
 		}
 	}
+}
+
+// isBeginning reports whether the path of a route is probably meant as the beginning of others, as in nginx: it ends with
+// a slash, and the route is for all methods of one place.
+func isBeginning(r *Route) bool {
+	m := r.Match
+	return len(m.Path) > 1 && strings.HasSuffix(m.Path, "/") && len(m.Params) == 0 && len(m.Methods) == 0 && r.Redirect == nil && r.Respond == nil
 }
 
 // limitedBelow returns a route with limits whose path is below a catch-all, nil if there is

@@ -18,14 +18,16 @@ var commonName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 // commonLimits are the limits at the top of the file, which have one count for all routes
 // that name them.
 type commonLimits struct {
-	forms  map[string]*limitForm
-	made   map[string]*Limit
-	routes map[string][]string // that name a limit
+	section *map[string]*limitForm
+	forms   map[string]*limitForm
+	made    map[string]*Limit
+	routes  map[string][]string // that name a limit
 }
 
 // common compiles the limits at the top, each once.
-func (r *routes) compileCommon(forms map[string]*limitForm) {
-	r.common = commonLimits{forms, map[string]*Limit{}, map[string][]string{}}
+func (r *routes) compileCommon(section *map[string]*limitForm) {
+	forms := *section
+	r.common = commonLimits{section, forms, map[string]*Limit{}, map[string][]string{}}
 	l := &limits{routes: r, route: &routeForm{}}
 	for _, name := range form.SortedKeys(forms) {
 		f := forms[name]
@@ -48,7 +50,7 @@ func (r *routes) compileCommon(forms map[string]*limitForm) {
 func (l *limits) use(pointer any, name string) *Limit {
 	made := l.common.made[name]
 	if made == nil {
-		if l.common.forms[name] == nil {
+		if l.common.forms[name] == nil && l.Lacks(l.common.section, name) {
 			l.Wrong(pointer, "there is no limit "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.common.forms)), "define it at the top, limits: {NAME: {key: client_ip, rate: 5/1m}}, or write a limit with key and rate here"))
 		}
 		return nil

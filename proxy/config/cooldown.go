@@ -48,10 +48,10 @@ func (l *limits) reset(f *resetForm) *Reset {
 }
 
 // resetBy checks that the route which the reset_on of a limit names can reset its cooldown, and finds the key there.
-func (r *routes) resetBy(l compiledLimit, byName map[string]*Route) {
+func (r *routes) resetBy(l compiledLimit) {
 	pointer := &l.form.ResetOn.Route
-	other := r.other(pointer, l.limit, byName, effect{"the cooldown would be reset", "resets the cooldown"})
-	if other == nil {
+	other := r.other(pointer, l.limit, l.limit.Key, effect{"the cooldown would be reset", "resets the cooldown"})
+	if other == nil || !r.Valid(r.formOf[other]) {
 		return
 	}
 	if l.limit.Reset.Key = other.reads(l.limit.Key); l.limit.Reset.Key == nil {

@@ -2,9 +2,12 @@ package config
 
 import (
 	"crypto/x509"
+	"net/http"
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // Decide configures the listener on which other proxies ask for decisions.
@@ -177,6 +180,39 @@ func (f *routeForm) limitNamed(name string) any {
 		return f.Limits[i]
 	}
 	return f
+}
+
+// withoutBodies warns of keys in the body of requests that have none.
+func (r *routes) withoutBodies(f *routeForm, made *Route) {
+	with := slices.DeleteFunc(slices.Clone(made.Match.Methods), func(m string) bool { return m == http.MethodGet || m == http.MethodHead })
+	if len(with) == len(made.Match.Methods) {
+		return
+	}
+	warn := func(at any, s *key.Spec, mode Mode) {
+		switch {
+		case s == nil || mode == Off || !s.InBody():
+		case len(with) == 0:
+			r.Warn(at, "requests with GET and HEAD have no body to read "+s.Name+" from", "write methods: [POST], or read the key from a header, the query or a cookie")
+		case mode == Enforce && needsBody(s):
+			r.Warn(at, "requests with GET and HEAD are refused with 400: they have no body to read "+s.Name+" from", "write another route for them, or on_missing: skip for the key")
+		}
+	}
+	for _, l := range made.Limits {
+		for read := range l.Reads() {
+			warn(f.limitNamed(l.Name), read.Key, l.Mode)
+		}
+	}
+	for _, l := range made.Lists {
+		warn(f, l.Key, Enforce)
+	}
+}
+
+// needsBody reports whether requests without a body lack the key, and are refused for that.
+func needsBody(s *key.Spec) bool {
+	if s.Of != nil {
+		return needsBody(s.Of)
+	}
+	return s.OnMissing == key.Reject && s.From.Source.IsBody() || slices.ContainsFunc(s.Join, needsBody)
 }
 
 const withoutBody = "read it from a header, the query or a cookie, or let a proxy ask that sends bodies: haproxy, traefik or apisix"

@@ -162,8 +162,8 @@ var hidden = regexp.MustCompile(`password|secret|token|webhook|headers`)
 
 // outcome is c without what says how it is written.
 func outcome(c Config) Config {
-	c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Bare, c.form = "", "", nil, nil, nil, nil, nil
-	c.opened, c.written, c.values, c.own = nil, nil, nil, nil
+	c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Remarks, c.Bare, c.form = "", "", nil, nil, nil, nil, nil, nil
+	c.opened, c.outputs, c.written, c.values, c.own = nil, nil, nil, nil, nil
 	return c
 }
 
@@ -184,12 +184,7 @@ func compileTree(t *testing.T, path string, root *yaml.Node) (*Config, error) {
 		t.Fatal(err)
 	}
 	r := newLoader(environment)
-	main := r.read(filepath.Join(filepath.Dir(path), "changed.yaml"), "", text)
-	if main == nil {
-		return nil, r.failed()
-	}
-	r.include(path, main)
-	return r.compile(main)
+	return r.whole(path, r.read(filepath.Join(filepath.Dir(path), "changed.yaml"), "", text))
 }
 
 func mustCompile(t *testing.T, path string, root *yaml.Node) *Config {

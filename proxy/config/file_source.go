@@ -87,8 +87,7 @@ func LoadFrom(s FileSource, name string, own *Config) (*Config, error) {
 	if main == nil {
 		return nil, r.failed()
 	}
-	r.include(name, main)
-	if r.Exhausted() { // whatever was read of it would cost what the bound is to spare
+	if !r.include(name, main) || r.Exhausted() { // whatever was read of it would cost what the bound is to spare
 		return nil, r.failed()
 	}
 	r.inherit(main, own.form)

@@ -3,6 +3,9 @@ package config
 import (
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -33,6 +36,51 @@ func (r *loader) opens(pointer *string) string {
 	return path
 }
 
+// An output is a file that is written while Weir serves, or a directory, which Weir makes.
+type output struct {
+	named
+	made bool
+}
+
+// writes notes that the file that the field at pointer names is written while Weir serves, and returns where that is.
+func (l *loader) writes(pointer *string) string {
+	path := l.relative(*pointer)
+	if path != "" {
+		l.outputs = append(l.outputs, output{named: named{at: l.Location(pointer), path: path}})
+	}
+	return path
+}
+
+// check returns why the file could surely not be written; "" otherwise. It writes nothing.
+func (o output) check() string {
+	dir := filepath.Dir(o.path)
+	at, err := os.Stat(dir)
+	for o.made && errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		at, err = os.Stat(dir)
+	}
+	file, missing := os.Stat(o.path)
+	switch {
+	case err != nil:
+		return "the directory " + form.Quote(dir) + ": " + form.Pathless(err).Error()
+	case !at.IsDir():
+		return form.Quote(dir) + " is not a directory"
+	case missing != nil:
+		return ""
+	case o.made && !file.IsDir():
+		return "it is not a directory"
+	case !o.made && file.IsDir():
+		return "it is a directory"
+	case file.Mode().IsRegular():
+		f, err := os.OpenFile(o.path, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			return form.Pathless(err).Error()
+		}
+		f.Close()
+	}
+	return ""
+}
+
 // opensPair is opens for a certificate and its key.
 func (l *loader) opensPair(cert, key *string) Pair {
 	p := Pair{l.opens(cert), l.opens(key)}
@@ -44,11 +92,16 @@ func (l *loader) opensPair(cert, key *string) Pair {
 	return p
 }
 
-// CheckFiles opens the files that Weir opens when it starts, here and as this user, and loads the
-// certificates. It returns those that it could not use, and warnings of those that clients will not
+// CheckFiles opens the files that Weir opens when it starts, here and as this user, loads the
+// certificates, and looks where files are to be written. It returns those that it could not use, and warnings of those that clients will not
 // accept at that time. They are no fault of the configuration, which may be checked elsewhere
 // before the files are there; so Load does not look for them.
 func (c *Config) CheckFiles(now time.Time) (problems, warnings Problems) {
+	for _, o := range c.outputs {
+		if why := o.check(); why != "" {
+			problems = append(problems, o.problem("cannot be written: "+why, "make the directory, or name a file in one that Weir may write to"))
+		}
+	}
 	unreadable := map[string]bool{}
 	for _, n := range c.opened {
 		f, err := form.OpenFile(n.path)

@@ -43,8 +43,8 @@ type keyForm struct {
 	OnInvalid *missingForm `yaml:"on_invalid,omitempty"`
 	// SetHeader is a header field that passes the normalized value to the upstream; the same field from a client is dropped.
 	SetHeader string `yaml:"set_header,omitempty"`
-	// Sensitive masks the key wherever it is shown.
-	Sensitive bool `yaml:"sensitive,omitempty" jsonschema:"default=false"`
+	// Sensitive masks the key wherever it is shown. When not given, cookies and what is called like a secret (Authorization, X-Api-Key, token) are masked, except that the log has their hash alone.
+	Sensitive *bool `yaml:"sensitive,omitempty"`
 }
 
 // normalForm lists the steps of the normalization, in order.

@@ -9,8 +9,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
-// include adds the keys, lists, limits, upstreams and routes of the files that main includes.
-func (r *loader) include(path string, main *file) {
+// include adds the keys, lists, limits, upstreams and routes of the files that main includes. It reports whether all could
+// be read.
+func (r *loader) include(path string, main *file) (whole bool) {
+	whole = true
 	read := map[string]bool{filepath.Clean(path): true}
 	dir := filepath.Dir(path)
 	for i := range main.Include {
@@ -25,8 +27,10 @@ func (r *loader) include(path string, main *file) {
 		matches, err := r.source.Glob(pattern)
 		switch {
 		case err != nil:
+			whole = false
 			r.Wrong(&main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`)
 		case len(matches) == 0 && !strings.ContainsAny(pattern, "*?["):
+			whole = false
 			r.Wrong(&main.Include[i], "there is no such file", "name a file that exists, or a pattern with *")
 		}
 		for _, match := range matches {
@@ -38,11 +42,15 @@ func (r *loader) include(path string, main *file) {
 			if err != nil {
 				id = match
 			}
-			if part := r.open(match, id); part != nil {
-				r.merge(main, part)
+			part := r.open(match, id)
+			if part == nil {
+				whole = false
+				continue
 			}
+			r.merge(main, part)
 		}
 	}
+	return whole
 }
 
 // merge adds what an included file has to main.

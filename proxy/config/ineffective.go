@@ -1,9 +1,11 @@
 package config
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -28,6 +30,21 @@ func (l *loader) ineffective(f *file) {
 		if s.given {
 			l.Warn(s.at, s.what, s.instead)
 		}
+	}
+	if l.Given(&f.Defaults.OnStoreFailure) {
+		l.warnNoStore(&f.Defaults.OnStoreFailure, Store(f.Store))
+	}
+}
+
+// unused remarks keys that nothing refers to, and warns of a section jwt without a key from a token.
+func (k *keys) unused(jwt *jwtForm) {
+	for _, name := range slices.Sorted(maps.Keys(k.forms)) {
+		if !k.used[name] {
+			k.remark(k.forms[name], "nothing uses this key", "name it as key: of a limit or list, or leave it out")
+		}
+	}
+	if k.tokens != nil && !k.signed {
+		k.Warn(jwt, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out")
 	}
 }
 
@@ -71,16 +88,47 @@ func (u *upstreams) warnItself(pointer any, to *url.URL) {
 	}
 }
 
-// warnRedundant warns of rates that never refuse, because another allows no more in a window that is
-// at least as long. texts are those of rates.
-func (l *limits) warnRedundant(texts []*string, rates []limiter.Rate, limit *Limit) {
-	for i, r := range rates {
-		for _, other := range rates {
-			if other != r && other.Count <= r.Count && other.Window >= r.Window {
-				l.Warn(texts[i], limit.RateText(r)+" never applies: "+limit.RateText(other)+" allows no more, in a longer time", "leave it out, or write a smaller count")
+// warnRedundant warns of rates of a limit that never refuse, because another lets no more pass in their window.
+func (l *limits) warnRedundant(limit *Limit) {
+	for _, read := range l.read {
+		for i, r := range read.rates {
+			for _, other := range read.rates {
+				windows := limit.windowsIn(r.Window, other)
+				switch {
+				case other == r || windows == 0 || r.Count/other.Count < windows:
+					continue
+				case windows == 1 && other.Window >= r.Window:
+					l.Warn(read.texts[i], limit.RateText(r)+" never applies: "+limit.RateText(other)+" allows no more, in a longer time", "leave it out, or write a smaller count")
+				default:
+					most := limit.RateText(limiter.Rate{Count: windows * other.Count, Window: r.Window})
+					l.Warn(read.texts[i], limit.RateText(r)+" is never reached: "+limit.RateText(other)+" is at most "+most, "leave it out, or write less than "+most)
+				}
 				break
 			}
 		}
+	}
+}
+
+// windowsIn returns how often a limit lets the count of a rate pass within a window at the most; 0 if that is not known.
+func (l *Limit) windowsIn(window time.Duration, of limiter.Rate) int64 {
+	windows := int64((window + of.Window - 1) / of.Window)
+	switch {
+	case of.Window >= window:
+		return 1
+	case l.Algorithm.HasConversion() || l.Penalty != nil: // which has the longest window
+		return 0
+	case l.Algorithm.HasBurst():
+		return windows + max(1, (l.Burst+of.Count-1)/of.Count)
+	case l.Algorithm.MayDouble():
+		return windows + 1
+	}
+	return windows
+}
+
+// warnNoStore warns of a policy for an outage of the store, at pointer, without a store that could have one.
+func (l *loader) warnNoStore(pointer *string, store Store) {
+	if *pointer == string(Deny) && store == StoreMemory {
+		l.Warn(pointer, "nothing is ever denied by it: with store: memory there is no store that could fail", "write store: redis, or leave it out")
 	}
 }
 

@@ -19,17 +19,20 @@ const maxParts = 16
 // keys compiles keys, each named one once.
 type keys struct {
 	*loader
-	forms map[string]*keyForm
-	done  map[string]*key.Spec // nil for one with a problem
-	parts map[*key.Spec]int    // maximum number of texts of each
+	section *map[string]*keyForm
+	forms   map[string]*keyForm
+	done    map[string]*key.Spec // nil for one with a problem
+	parts   map[*key.Spec]int    // maximum number of texts of each
 	// tokens verifies bearer tokens for jwt:; nil without a jwt section.
 	tokens *key.Tokens
-	open   []string    // names being compiled
-	warned []*key.Spec // possible phone numbers without normalization
+	open   []string        // names being compiled
+	used   map[string]bool // names that something refers to
+	signed bool            // a token is read with the section jwt
+	warned []*key.Spec     // possible phone numbers without normalization
 }
 
-func newKeys(r *loader, forms map[string]*keyForm, tokens *key.Tokens) *keys {
-	return &keys{loader: r, tokens: tokens, forms: forms, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}}
+func newKeys(r *loader, section *map[string]*keyForm, tokens *key.Tokens) *keys {
+	return &keys{loader: r, tokens: tokens, section: section, forms: *section, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
 }
 
 // all compiles the named keys.
@@ -67,6 +70,9 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 	}
 	k.open = append(k.open, name)
 	spec := k.build(f, name)
+	if !k.Valid(f) {
+		spec = nil
+	}
 	k.open = k.open[:len(k.open)-1]
 	k.done[name] = spec
 	return spec
@@ -86,6 +92,7 @@ func (k *keys) refer(text *string) *key.Spec {
 		return nil // already reported
 	}
 	if _, ok := k.forms[*text]; ok {
+		k.used[*text] = true
 		return k.named(*text, text)
 	}
 	from, ok := k.originOrName(text)
@@ -93,6 +100,7 @@ func (k *keys) refer(text *string) *key.Spec {
 		return nil
 	}
 	spec := &key.Spec{Name: from.String(), From: from, Tokens: k.tokens, OnMissing: key.Reject}
+	conceal(spec)
 	k.warnUnnormalized(text, "", spec)
 	k.warnForged(text, from)
 	return k.counted(text, spec, 1)
@@ -114,7 +122,10 @@ func (k *keys) originOrName(text *string) (key.Origin, bool) {
 		return k.origin(text)
 	}
 	names := append(slices.Sorted(maps.Keys(k.forms)), key.ClientIP.String(), key.Global.String())
-	k.Wrong(text, "there is no key "+form.Quote(*text), cmp.Or(form.Near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(k.open, name) }) // a key is not made of itself
+	if k.Lacks(k.section, *text) {
+		k.Wrong(text, "there is no key "+form.Quote(*text), cmp.Or(form.Near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
+	}
 	return from, false
 }
 
@@ -139,7 +150,7 @@ func (k *keys) build(f *keyForm, name string) *key.Spec {
 		return k.join(f, name)
 	case f.Of != "":
 		return k.part(f, name)
-	case f.Part != "" || f.DropLast != 0:
+	case (f.Part != "" || f.DropLast != 0) && !k.Given(&f.Of):
 		k.Wrong(f, "is a part without a key", "write of: with the name of a key that has normalize: e164")
 	}
 	if f.From == "" {
@@ -151,7 +162,7 @@ func (k *keys) build(f *keyForm, name string) *key.Spec {
 	from, ok := k.origin(&f.From)
 	k.warnForged(&f.From, from)
 	spec := &key.Spec{
-		Name: name, From: from, Tokens: k.tokens, Sensitive: f.Sensitive,
+		Name: name, From: from, Tokens: k.tokens, Sensitive: isTrue(f.Sensitive),
 		SetHeader: http.CanonicalHeaderKey(f.SetHeader),
 	}
 	if name == "" {
@@ -175,6 +186,9 @@ func (k *keys) build(f *keyForm, name string) *key.Spec {
 	if !ok || spec.OnMissing == key.Use && spec.Fallback == nil || spec.OnInvalid == key.Use && spec.InvalidFallback == nil {
 		return nil
 	}
+	if f.Sensitive == nil {
+		conceal(spec)
+	}
 	return k.counted(f, spec, max(1, k.parts[spec.Fallback], k.parts[spec.InvalidFallback]))
 }
 
@@ -182,6 +196,9 @@ func (k *keys) build(f *keyForm, name string) *key.Spec {
 func (k *keys) normalize(f *normalForm, spec *key.Spec) (ok bool) {
 	if f == nil {
 		return true
+	}
+	if len(f.As) == 0 && k.Valid(f) {
+		k.Wrong(f, "there is no step", "write e164, trim, lower or digits, or leave normalize out")
 	}
 	for _, step := range f.As {
 		if step != "" {
@@ -242,7 +259,7 @@ func (k *keys) part(f *keyForm, name string) *key.Spec {
 		return nil
 	}
 	spec := &key.Spec{
-		Name: name, Of: of, Part: part, Sensitive: f.Sensitive, SetHeader: http.CanonicalHeaderKey(f.SetHeader),
+		Name: name, Of: of, Part: part, Sensitive: isTrue(f.Sensitive), SetHeader: http.CanonicalHeaderKey(f.SetHeader),
 		OnMissing: key.Reject,
 	}
 	if name == "" {
@@ -260,7 +277,7 @@ func (k *keys) fault(pointer any, err error) {
 // join compiles a joined key.
 func (k *keys) join(f *keyForm, name string) *key.Spec {
 	if f.From != "" || f.Of != "" || f.Normalize != nil || f.OnMissing != nil || f.OnInvalid != nil ||
-		f.SetHeader != "" || f.Sensitive || len(f.MustEqual) > 0 {
+		f.SetHeader != "" || isTrue(f.Sensitive) || len(f.MustEqual) > 0 {
 		k.Wrong(f, "a joined key has no from, of, normalize, must_equal, on_missing, on_invalid, set_header or sensitive of its own", "write them for its parts")
 	}
 	if len(f.Join) < 2 && k.Valid(&f.Join) {
@@ -296,6 +313,7 @@ func (k *keys) counted(pointer any, spec *key.Spec, parts int) *key.Spec {
 		k.fault(pointer, err)
 	}
 	k.parts[spec] = parts
+	k.signed = k.signed || spec.From.Source.IsSigned()
 	return spec
 }
 

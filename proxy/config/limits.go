@@ -15,8 +15,15 @@ import (
 // limits makes the limits of one route.
 type limits struct {
 	*routes
-	route  *routeForm // without a name for the common limits
-	params []string   // of the route's path
+	route  *routeForm  // without a name for the common limits
+	params []string    // of the route's path
+	read   []readRates // of the limit that is being compiled
+}
+
+// A readRates holds rates that bound the same requests, and where each of them stands.
+type readRates struct {
+	texts []*string
+	rates []limiter.Rate
 }
 
 // A compiledLimit is a limit of one route, or a common one, with its form.
@@ -64,6 +71,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 
 // compile compiles the limit of one form.
 func (l *limits) compile(f *limitForm) *Limit {
+	l.read = nil
 	f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.defaults.OnStoreFailure)
 	if f.Expose == nil {
 		expose := l.defaults.Expose && !l.Given(&f.Budget) // nobody's money is shown without being asked for
@@ -93,6 +101,11 @@ func (l *limits) compile(f *limitForm) *Limit {
 	l.stepUp(f, limit)
 	l.redisson(f, limit)
 	l.rateFrom(f, limit)
+	l.warnRedundant(limit)
+	l.warnBans(f, limit)
+	if l.Given(&f.OnStoreFailure) {
+		l.warnNoStore(&f.OnStoreFailure, l.store)
+	}
 	if a := limit.Algorithm; a.HasConversion() || a.HasValues() || a.HasLeases() || a.HasSteps() || limit.Prices != nil {
 		f.Algorithm = "" // another field says it
 	}
@@ -278,7 +291,7 @@ func (l *limits) parse(texts []*string, limit *Limit) []limiter.Rate {
 		}
 		made, read = append(made, rate), append(read, text)
 	}
-	l.warnRedundant(read, made, limit)
+	l.read = append(l.read, readRates{read, made})
 	return made
 }
 

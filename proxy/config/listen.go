@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -133,9 +135,9 @@ func (r *loader) listeners(f *file) {
 	secure := r.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
 	admin := r.address(&f.Admin.HTTP, f.Admin.HTTP)
 	switch {
-	case f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides():
+	case f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides() && r.Valid(&f.Listen.Decide):
 		r.Wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
-	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && f.Listen.TLS == nil && r.Valid(&f.Listen.HTTPS):
+	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && !r.Given(&f.Listen.TLS) && r.Valid(&f.Listen.HTTPS):
 		r.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
 	}
 	r.httpsRedirect(f)
@@ -174,8 +176,8 @@ func (r *loader) address(pointer any, text string) address {
 		return address{}
 	}
 	host, port, err := net.SplitHostPort(text)
-	if err != nil {
-		r.Wrong(pointer, "not host:port", "write for example 127.0.0.1:8080, [::1]:8080 or :8080")
+	if err != nil || strings.Contains(text, "://") {
+		r.Wrong(pointer, "not host:port", meantAddress(r.Location(pointer).Path, text))
 		return address{}
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
@@ -187,6 +189,31 @@ func (r *loader) address(pointer any, text string) address {
 		return address{}
 	}
 	return address{host, port}
+}
+
+// meantAddress says what to write at path instead of text, which is no address: the address of a URL, of a port alone, or
+// of a host alone.
+func meantAddress(path, text string) string {
+	host, port := exampleAddress(path)
+	more := ""
+	u, err := url.Parse(text)
+	switch {
+	case err == nil && form.IsHost(u.Hostname()):
+		host, port = u.Hostname(), cmp.Or(u.Port(), port)
+		if u.User != nil {
+			more += ", and the user and the password of the URL in username: and password: beside it"
+		}
+		if u.Scheme == "rediss" {
+			more += ", and tls: {enabled: true} beside it"
+		}
+	case form.IsPort(text):
+		port = text
+	case form.IsHost(text):
+		host = text
+	default:
+		return "write for example " + net.JoinHostPort(host, port) + " or [::1]:" + port
+	}
+	return "write " + strconv.Quote(net.JoinHostPort(host, port)) + more
 }
 
 // parseAddress is text as an address; the zero address when it is none.

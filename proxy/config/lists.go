@@ -48,13 +48,15 @@ type lists struct {
 	*loader
 	keys     *keys
 	literals literals
+	section  *map[string]*listForm
 	forms    map[string]*listForm
 	byName   map[string]*List // nil for one with a problem
 	used     map[string]bool
 }
 
-func newLists(r *loader, k *keys, literals literals, forms map[string]*listForm) *lists {
-	l := &lists{loader: r, keys: k, literals: literals, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
+func newLists(r *loader, k *keys, literals literals, section *map[string]*listForm) *lists {
+	forms := *section
+	l := &lists{loader: r, keys: k, literals: literals, section: section, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(forms)) {
 		l.byName[name] = l.make(name, forms[name])
 	}
@@ -102,12 +104,21 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 		one, problems := parse(f.Values[i : i+1])
 		comment := strings.HasPrefix(strings.TrimSpace(f.Values[i]), "#") // as in a file, from which it was copied
 		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0 || comment) {
-			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+what+spec.Name, instead)
+			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+what+spec.Name, cmp.Or(insteadOf(problems), instead))
 		}
 		l.values = append(l.values, Value{List: name, Spec: spec, Position: l.Location(&f.Values[i]).Position, Text: strings.TrimSpace(f.Values[i]), Written: l.Written()[&f.Values[i]], Prefix: f.Match == prefixes})
 	}
 	all, _ := parse(f.Values)
 	return all
+}
+
+// insteadOf returns what to write instead of the first value with a problem; "" if that is unknown.
+func insteadOf(problems []key.Problem) string {
+	if len(problems) == 0 {
+		return ""
+	}
+	_, instead, _ := strings.Cut(problems[0].Err.Error(), "; ")
+	return instead
 }
 
 // file reads a list's file, which stands beside the file that names it.
@@ -215,8 +226,8 @@ func (l *lists) refer(names list, i int) *List {
 	switch {
 	case name == "":
 		return nil // already reported
-	case !ok:
-		l.Wrong(&names[i], "there is no list "+form.Quote(name), form.Near(name, slices.Sorted(maps.Keys(l.byName))))
+	case !ok && l.Lacks(l.section, name):
+		l.Wrong(&names[i], "there is no list "+form.Quote(name), cmp.Or(form.Near(name, slices.Sorted(maps.Keys(l.byName))), "define it at the top, lists: {"+name+": {key: KEY, values: [VALUE], action: deny}}"))
 	case slices.Index(names, name) < i:
 		l.Wrong(&names[i], name+" is given twice", "write it once")
 		found = nil

@@ -35,8 +35,11 @@ func (l literals) oneText(pointer any, spec *key.Spec) bool {
 // key is what requests with text would be counted under. The text must hold a value.
 func (l literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, ok bool) {
 	var v key.Value
+	_, problems := key.ListOf(spec, []string{text})
 	instead := "write it as clients send it"
 	switch {
+	case len(problems) > 0 && !spec.From.Source.IsAddress():
+		instead = insteadOf(problems)
 	case spec.Of != nil:
 		ok = part(spec, text)
 		v.Parts, instead = []string{spec.Name, text}, "write for example CN, +86 or +86138"

@@ -6,8 +6,11 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"hash"
+	"net"
 	"os"
 	"regexp"
+	"strconv"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -32,7 +35,9 @@ func (l *loader) whole(name string, main *file) (*Config, error) {
 	if main == nil {
 		return nil, l.failed()
 	}
-	l.include(name, main)
+	if !l.include(name, main) {
+		return nil, l.failed() // what else is missing may be in a file that could not be read
+	}
 	return l.compile(main)
 }
 
@@ -60,41 +65,88 @@ func Parse(name string, data []byte, env Env) (*Config, error) {
 // A loader is the state of loading one Config.
 type loader struct {
 	*form.Reader
-	source FileSource
-	sealed bool   // other files must not be read
-	home   string // directory of files of this machine; empty: that of the main file
-	hash   hash.Hash
-	common hash.Hash // like hash, without parts specific to the machine
-	files  []string
-	globs  []string
-	later  []named // files that are opened at start
-	values []Value
-	own    map[string]bool // files named by the configuration of this machine
+	source  FileSource
+	sealed  bool   // other files must not be read
+	home    string // directory of files of this machine; empty: that of the main file
+	hash    hash.Hash
+	common  hash.Hash // like hash, without parts specific to the machine
+	files   []string
+	globs   []string
+	later   []named  // files that are opened at start
+	outputs []output // files that are written while Weir serves
+	values  []Value
+	own     map[string]bool // files named by the configuration of this machine
+
+	decoded int       // number of problems of decoding
+	remarks []Problem // about what does no harm
 
 	verifiers []*key.Tokens // of tokens
 }
 
 func newLoader(env Env) *loader {
-	return &loader{Reader: form.NewReader(env, hintRate), source: diskFiles{}, hash: sha256.New(), common: sha256.New(), own: map[string]bool{}}
+	return &loader{Reader: form.NewReader(env, hint), source: diskFiles{}, hash: sha256.New(), common: sha256.New(), own: map[string]bool{}}
 }
 
-// rateField matches the paths of fields that hold a rate.
-var rateField = regexp.MustCompile(`\.(rate|rates(\[\d+\])?|new_keys|(overrides|plans)\..+)$`)
+// Paths of fields whose texts have a syntax of their own.
+var (
+	rateField     = regexp.MustCompile(`\.(rate|rates(\[\d+\])?|new_keys|(overrides|plans)\..+)$`)
+	keyField      = regexp.MustCompile(`(^|\.)(key|from|of|use|distinct|join|must_equal|token|plan|cost|keys\.[^.]+)(\[\d+\])?$`)
+	addressField  = regexp.MustCompile(`^(listen\.(decide\.)?|admin\.|redis\.)(https?|grpc|addrs)(\[\d+\])?$`)
+	upstreamField = regexp.MustCompile(`(\.upstream|^upstreams\.[^.]+|\.targets\[\d+\]|\.url)$`)
+)
 
-// hintRate suggests a rate for a number where a rate is expected.
-func hintRate(path, text string) (kind, instead string) {
-	if !rateField.MatchString(path) {
-		return "", ""
+// hint says what to write at path instead of text, a number or NAME: VALUE.
+func hint(path, text string) (kind, instead string) {
+	switch {
+	case rateField.MatchString(path):
+		if strings.Contains(text, ": ") {
+			return "a rate", "write COUNT/WINDOW, for example 5/1m"
+		}
+		rate := text + "/1m"
+		if _, err := limiter.ParseRate(rate); err != nil {
+			rate = "5/1m"
+		}
+		return "a rate", "say within which time, for example " + rate
+	case keyField.MatchString(path):
+		origin, err := key.ParseOrigin(strings.Replace(text, ": ", ":", 1))
+		if err == nil && origin.Source.IsNamed() {
+			return "a key", "write it as one text without a space: " + strconv.Quote(origin.String())
+		}
+	case addressField.MatchString(path) && form.IsPort(text):
+		host, _ := exampleAddress(path)
+		return "an address", "write " + strconv.Quote(net.JoinHostPort(host, text))
+	case upstreamField.MatchString(path) && form.IsPort(text):
+		return "a URL", "write http://127.0.0.1:" + text
 	}
-	rate := text + "/1m"
-	if _, err := limiter.ParseRate(rate); err != nil {
-		rate = "5/1m"
-	}
-	return "a rate", "say within which time, for example " + rate
+	return "", ""
 }
 
-// failed returns all problems, in order.
-func (r *loader) failed() Problems { return form.Arrange(r.Problems(), r.files) }
+// exampleAddress returns an address that is usual at path.
+func exampleAddress(path string) (host, port string) {
+	switch {
+	case strings.HasPrefix(path, "redis."):
+		return "127.0.0.1", "6379"
+	case strings.HasPrefix(path, "admin."):
+		return "127.0.0.1", "9901"
+	case strings.HasPrefix(path, "listen.decide."):
+		return "127.0.0.1", "8081"
+	case path == "listen.https":
+		return "", "8443"
+	}
+	return "", "8080"
+}
+
+// failed returns all problems, in order: first those of decoding, from which others may follow.
+func (r *loader) failed() Problems {
+	all := r.Problems()
+	return append(form.Arrange(all[:r.decoded], r.files), form.Arrange(all[r.decoded:], r.files)...)
+}
+
+// remark notes something about the value at pointer that does no harm, and may be meant.
+func (l *loader) remark(pointer any, what, instead string) {
+	p := l.Location(pointer)
+	l.remarks = append(l.remarks, Problem{Position: p.Position, Path: p.Path, What: what, Instead: instead})
+}
 
 // open reads the file at path; id identifies its content in the hash. It returns nil if the
 // file could not be decoded.

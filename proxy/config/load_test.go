@@ -22,12 +22,7 @@ func environment(name string) (string, bool) {
 // load is Load with the environment of the tests.
 func load(path string) (*Config, error) {
 	r := newLoader(environment)
-	main := r.open(path, "")
-	if main == nil {
-		return nil, r.failed()
-	}
-	r.include(path, main)
-	return r.compile(main)
+	return r.whole(path, r.open(path, ""))
 }
 
 func mustLoad(t *testing.T, path string) *Config {
@@ -90,6 +85,9 @@ func TestLoad_Good(t *testing.T) {
 			var warnings strings.Builder
 			for _, w := range c.Warnings {
 				warnings.WriteString(w.String() + "\n")
+			}
+			for _, r := range c.Remarks {
+				warnings.WriteString(r.String() + " (note)\n")
 			}
 			golden(t, base+".warnings", []byte(warnings.String()))
 		})

@@ -147,3 +147,39 @@ routes:
 		t.Errorf("note %q; want one about named, form, cookie and query", last)
 	}
 }
+
+// What is called like a secret is masked where it is shown, and hashed in pushed lists; not where the file says otherwise.
+func TestKeys_SecretsAreMasked(t *testing.T) {
+	for from, want := range map[string]bool{
+		"header:Authorization": true, "header:Proxy-Authorization": true, "header:X-Api-Key": true, "header:X-Auth-Token": true, "header:Cookie": true,
+		"cookie:session": true, "cookie:lang": true, "query:access_token": true, "query:apikey": true, "json:/user/password": true, "form:passwd": true,
+		"json:/accessToken": true, "path:token": true, "query:sid": true, "descriptor:api_key": true, "json:/clientSecret": true,
+		"header:X-Phone": false, "query:user": false, "header:X-Max-Tokens": false, "header:X-Side": false, "jwt:session": false,
+		"client_ip": false, "host": false, "json:/tokens/count": false, "header:X-Idempotency-Key": false,
+	} {
+		for _, c := range []struct {
+			key  string
+			want bool
+		}{
+			{`"` + from + `"`, want}, {`{from: "` + from + `"}`, want},
+			{`{from: "` + from + `", sensitive: false}`, false}, {`{from: "` + from + `", sensitive: true}`, true},
+			{`{from: "header:X", must_equal: "` + from + `"}`, want},
+		} {
+			text := "jwt: {secret: at-least-thirty-two-bytes-of-secret}\nroutes:\n  - {match: {path: '/{token}'}, upstream: echo, limits: [{key: " + c.key + ", rate: 1/1m}]}\n"
+			if strings.HasPrefix(from, "descriptor:") {
+				text = strings.Replace(strings.Replace(text, "path: '/{token}'", `domain: d, descriptor: {api_key: "*"}`, 1), ", upstream: echo", "", 1)
+				if strings.Contains(c.key, "must_equal") {
+					continue // a descriptor has no header
+				}
+			}
+			if got := mustParse(t, text).Routes[0].Limits[0].Key; (got.Sensitive || got.Secret) != c.want {
+				t.Errorf("%s: masked: %v; want %v", c.key, !c.want, c.want)
+			}
+		}
+	}
+	// Named keys that others are made of too, and limiters of Redisson, which Java programs find by the text.
+	c := mustParse(t, "store: redis\nkeys: {session: 'cookie:session', both: {join: [client_ip, session]}}\nroutes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: both, rate: 1/1m}, {key: 'header:X-Api-Key', rate: 1/1m, redisson_name: 'api:{key}'}]}\n")
+	if pair, one := c.Routes[0].Limits[0].Key, c.Routes[0].Limits[1].Key; !pair.Join[1].Secret || !one.Secret || !one.IsConcealed() {
+		t.Error("a named key, or one of Redisson, is not masked")
+	}
+}

@@ -233,8 +233,8 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 			continue
 		}
 		for _, c := range []*Config{c, again} {
-			c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Bare, c.form = "", "", nil, nil, nil, nil, nil
-			c.opened, c.written, c.values, c.own = nil, nil, nil, nil
+			c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Remarks, c.Bare, c.form = "", "", nil, nil, nil, nil, nil, nil
+			c.opened, c.outputs, c.written, c.values, c.own = nil, nil, nil, nil, nil
 			c.Admin.Token, c.Redis.Password, c.Redis.Sentinel.Password, c.Privacy.HashSecret, c.Alerts.Secret, c.Alerts.Webhook = "", "", "", "", "", ""
 			for i := range c.Admin.Tokens {
 				c.Admin.Tokens[i].Text = ""
@@ -262,7 +262,11 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 				for _, l := range r.Limits {
 					l.Position = Position{}
 					l.Overrides, l.Hashed = map[limiter.Key][]limiter.Rate{{}: overrideRates(l)}, nil // hashed in one of them
-					maskSpec(l.Key)
+					for _, s := range []*key.Spec{l.Key, l.Distinct} {
+						if s != nil {
+							maskSpec(s)
+						}
+					}
 					if l.Plan != nil && l.Plan.List != nil {
 						names := l.Plan.List.Names()
 						l.Plan = &PlanSource{Name: &key.Spec{Name: strings.Join(names, " ")}} // a list has a seed of its own

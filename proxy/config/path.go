@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -38,11 +39,8 @@ type fault struct{ what, instead string }
 // through wrongly here.
 func parsePath(text string) (pattern, fault) {
 	var p pattern
-	if strings.ContainsAny(text, "“”‘’") {
-		return p, fault{"has curly quotes", `write straight quotes, "/path", or none`}
-	}
 	if !strings.HasPrefix(text, "/") {
-		return p, fault{"does not begin with /", "write /" + text}
+		return p, fault{"does not begin with /", meantPath(text)}
 	}
 	segments, f := split(text[1:])
 	if f != (fault{}) {
@@ -68,6 +66,50 @@ func parsePath(text string) (pattern, fault) {
 		}
 	}
 	return p, fault{}
+}
+
+// meantPath says what to write instead of a path in the notation of something else: a regexp, the parameters of another
+// router, or a URL.
+func meantPath(text string) string {
+	if u, err := url.Parse(text); err == nil && form.IsHost(u.Hostname()) {
+		return "write path: " + cmp.Or(u.Path, "/") + ", and host: " + u.Hostname() + " beside it"
+	}
+	text = strings.TrimSuffix(strings.TrimLeft(text, "~*=^ "), "$")
+	text = oneSegment.ReplaceAllString(text, "{name}")
+	segments := strings.Split(strings.TrimPrefix(text, "/"), "/")
+	for i, s := range segments {
+		m := otherParameter.FindStringSubmatch(s)
+		switch {
+		case i == len(segments)-1 && rest.MatchString(s):
+			segments[i] = "*"
+		case m != nil:
+			segments[i] = "{" + m[1] + m[2] + "}"
+		case strings.ContainsAny(s, `[(*+?|\`):
+			segments[i] = "{name:" + s + "}"
+		}
+	}
+	path := "/" + strings.Join(segments, "/")
+	if _, f := parsePath(path); strings.HasPrefix(path, "//") || f != (fault{}) {
+		return "write for example /v1/users, /v1/* or /v1/{" + "name}"
+	}
+	return "write " + path
+}
+
+// Paths in the notation of regexps and of other routers.
+var (
+	oneSegment     = regexp.MustCompile(`\(?\[\^/\][+*]\)?`)
+	otherParameter = regexp.MustCompile(`^:([A-Za-z_]\w*)$|^<(?:\w+:)?([A-Za-z_]\w*)>$`)
+	rest           = regexp.MustCompile(`^(\.[*+]|\(\.[*+]\)|\(\?:\.[*+]\))$`)
+)
+
+// foreignPath says what to write instead of a valid path that is probably meant in another notation, whose characters are
+// matched as they are; "" for other paths.
+func foreignPath(text string) string {
+	foreign := func(s string) bool { return otherParameter.MatchString(s) || rest.MatchString(s) }
+	if !slices.ContainsFunc(strings.Split(text[1:], "/"), foreign) && (strings.Contains(text, "{") || !oneSegment.MatchString(text)) {
+		return ""
+	}
+	return meantPath(text)
 }
 
 // append adds a segment.

@@ -3,6 +3,7 @@ package config
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-chi/chi/v5"
@@ -79,4 +80,28 @@ func FuzzParsePath(f *testing.F) {
 		router := routerOf(t, text, "/a/{id}", "/{id:[a-z]+}/b", "/*", text)
 		router.Match(chi.NewRouteContext(), http.MethodGet, text)
 	})
+}
+
+// What is written in the notation of a regexp, of another router or as a URL is answered with the path that is meant.
+func TestPath_InOtherNotations(t *testing.T) {
+	for text, want := range map[string]string{
+		`^/v1/.*$`: "write /v1/*", `~ ^/v1/users`: "write /v1/users", `^/v1/(\d+)/x$`: `write /v1/{name:(\d+)}/x`, `^/v1/[^/]+/x`: "write /v1/{name}/x",
+		`v1/a`: "write /v1/a", `users/:id`: "write /users/{id}", `users/<int:id>`: "write /users/{id}", `=/a`: "write /a",
+		`https://api.example.com/v1`: "write path: /v1, and host: api.example.com beside it", `^(`: "write for example /v1/users, /v1/* or /v1/{name}",
+	} {
+		if _, f := parsePath(text); f.what != "does not begin with /" || f.instead != want {
+			t.Errorf("%s: %q; want %q", text, f, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`/users/:id`: "write /users/{id}", `/users/<id>/x`: "write /users/{id}/x", `/v1/(.+)`: "write /v1/*", `/v1/[^/]+/x`: "write /v1/{name}/x", `/{id:[^/]+}`: "", `/v1/.+`: "write /v1/*",
+		`/v1/messages:send`: "", `/Products(1)`: "", `/$metadata`: "", `/a+b/c.d`: "", `/{id:[0-9]+}`: "", `/v1/*`: "", `/`: "", `/:`: "",
+	} {
+		var c Config
+		if got := foreignPath(text); got != want {
+			t.Errorf("%s: %q; want %q", text, got, want)
+		} else if c = *mustParse(t, "routes: [{name: a, match: {path: '"+strings.ReplaceAll(text, "$", "$$")+"'}, upstream: echo}, {name: all, match: {path: /*}, upstream: echo}]\n"); (len(c.Warnings) > 0) != (want != "") {
+			t.Errorf("%s: warns %v", text, c.Warnings)
+		}
+	}
 }

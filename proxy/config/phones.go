@@ -12,6 +12,10 @@ var (
 	// phoneName finds a name that somebody gave to a phone number. X-Hotel and
 	// cancelled are none.
 	phoneName = regexp.MustCompile(`(?i)phone|mobile|msisdn|whatsapp|handset|(^|[^a-z])(tel|telno|cell|fax|sms|callee|caller)([^a-z]|$)`)
+	// mailName finds a name that somebody gave to an e-mail address.
+	mailName = regexp.MustCompile(`(?i)(^|[^a-z])e?-?mail([^a-z]|$)`)
+	// secretName finds a name of what only its owner may know.
+	secretName = regexp.MustCompile(`(?i)(authorization|cookie|token|api[-_]?key|secret|passw(or)?d|session(-?_?id)?|credentials?|(^|[^a-z])sid)$`)
 	// texting finds a route that texts or calls somebody.
 	texting = regexp.MustCompile(`(?i)(^|[^a-z])(sms|call|calls|dial|text|texts|whatsapp|voice)([^a-z]|$)`)
 	// noPhone finds a name that says that the digits are something else.
@@ -24,6 +28,32 @@ const (
 	asWritten     = "as it is sent one phone has many keys: each spelling of the number is one"
 	addE164       = "write {from: %s, normalize: e164}, or normalize: trim if it is no phone number"
 )
+
+// isSecret reports whether the values at an origin are secrets: all of cookies, and what is called so.
+func isSecret(o key.Origin) bool {
+	return o.Source.IsSecret() || o.Source.IsNamed() && !o.Source.IsSigned() && secretName.MatchString(o.Name)
+}
+
+// isTrue reports whether b is given, and true.
+func isTrue(b *bool) bool { return b != nil && *b }
+
+// conceal masks a key whose values are secrets, as far as their names tell.
+func conceal(spec *key.Spec) {
+	spec.Secret = isSecret(spec.From) || slices.ContainsFunc(spec.Equal, isSecret)
+}
+
+// warnBans warns of bans by nothing but a phone number or an e-mail address, which anybody can send for others.
+func (l *limits) warnBans(f *limitForm, limit *Limit) {
+	if limit.Penalty == nil || limit.Key == nil {
+		return
+	}
+	ofOthers := func(s *key.Spec) bool {
+		return s.Of != nil || !s.From.Source.IsSigned() && (s.Phone != nil || phoneName.MatchString(s.From.Name) || mailName.MatchString(s.From.Name))
+	}
+	if parts := limit.Key.Components(); !slices.ContainsFunc(parts, func(s *key.Spec) bool { return !ofOthers(s) }) {
+		l.Warn(f.Penalty, "anybody can send "+limit.Key.Name+" of somebody else, and so ban it", "write the penalty for a key that others cannot send, such as client_ip, or for both: {join: [client_ip, "+limit.Key.Name+"]}")
+	}
+}
 
 // phone warns of a key that is named like a phone number and that only digits
 // brings into one form.

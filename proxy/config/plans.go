@@ -77,6 +77,7 @@ func (l *limits) planSource(f *limitForm, limit *Limit) *PlanSource {
 		l.Wrong(text, form.Quote(*text)+" is no place of a plan", planOrigins)
 		return nil
 	case from.Source.IsSigned():
+		l.keys.signed = true
 	case !from.Source.IsField() && from.Source.IsNamed():
 		l.Wrong(text, chosenPlan, planOrigins)
 		return nil

@@ -71,6 +71,9 @@ func (l *loader) prices(keys *keys, forms map[string]*pricesForm) map[string]*Pr
 
 // readPrices reads the rows of p, in place or from a file.
 func (l *loader) readPrices(f *pricesForm, p *Prices) {
+	if !l.Valid(&f.File) {
+		return // already reported
+	}
 	if l.Given(&f.Rows) == (f.File != "") && l.Valid(f) {
 		l.Wrong(f, "has not exactly one of file and rows", "write file: with the name of a file of one PREFIX,TYPE,PRICE a line, or rows: [\"+4915,mobile,0.075\", \"*,*,0.30\"]")
 		return
@@ -106,8 +109,10 @@ func (l *limits) budget(f *limitForm, limit *Limit) {
 	limit.Algorithm, _ = limiter.ParseAlgorithm("sliding_log") // exact, for half of what others cost
 	switch limit.Prices = l.routes.prices[f.Price]; {
 	case f.Price == "":
-		l.Wrong(f, "a budget has no price", "write price: with the name of a list under prices")
-	case limit.Prices == nil:
+		if !l.Given(&f.Price) {
+			l.Wrong(f, "a budget has no price", "write price: with the name of a list under prices")
+		}
+	case limit.Prices == nil && l.Lacks(l.priceSection, f.Price):
 		l.Wrong(&f.Price, "there are no prices "+form.Quote(f.Price), cmp.Or(form.Near(f.Price, form.SortedKeys(l.routes.prices)), "write prices: {"+f.Price+": {file: prices.csv, key: KEY, unit: EUR}} at the top"))
 	}
 	if limit.Prices == nil || limit.Prices.Table == nil || limit.Prices.Key == nil {

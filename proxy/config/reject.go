@@ -29,6 +29,9 @@ var (
 	braces = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
 	// words matches placeholders in texts with other braces, such as JSON.
 	words = regexp.MustCompile(`\{[A-Za-z][A-Za-z0-9_]*\}`)
+	// jsonBegins and htmlBegins match bodies of these types, whatever placeholders they have.
+	jsonBegins = regexp.MustCompile(`^\s*(\{\s*("|\}\s*$)|\[\s*(["{]|\]\s*$))`)
+	htmlBegins = regexp.MustCompile(`(?i)^\s*<(!doctype\s+html|html)[\s>]`)
 )
 
 func (r *routes) reject(f *rejectForm) Reject {
@@ -55,6 +58,9 @@ func (l *loader) texts(t texts) Reject {
 		made.ContentType = cmp.Or(*t.contentType, "text/plain; charset=utf-8")
 	}
 	l.placeholders(t, t.body, words)
+	if !l.Given(t.contentType) {
+		l.warnPlain(t.body)
+	}
 	kind, _, err := mime.ParseMediaType(cmp.Or(*t.contentType, "text/plain"))
 	switch {
 	case err != nil || !strings.Contains(kind, "/"):
@@ -87,6 +93,16 @@ func (l *loader) texts(t texts) Reject {
 		made.Headers[canonical] = *value
 	}
 	return made
+}
+
+// warnPlain warns of a body in JSON or HTML that is sent as plain text.
+func (l *loader) warnPlain(body *string) {
+	switch {
+	case jsonBegins.MatchString(*body):
+		l.Warn(body, "is JSON, and sent as text/plain", "write content_type: application/json beside it")
+	case htmlBegins.MatchString(*body):
+		l.Warn(body, "is HTML, and sent as text/plain", `write content_type: "text/html; charset=utf-8" beside it`)
+	}
 }
 
 // placeholders checks that all placeholders in a text exist.

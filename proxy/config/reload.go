@@ -17,7 +17,7 @@ type Reload struct {
 
 // reload compiles the reload section.
 func (r *loader) reload(f *reloadForm, store string) Reload {
-	made := Reload{Source(f.Source), r.relative(f.Keep)}
+	made := Reload{Source(f.Source), r.writes(&f.Keep)}
 	switch {
 	case made.Source == SourceRedis && Store(store) != StoreRedis && r.Valid(&f.Source):
 		r.Wrong(&f.Source, "there is no Redis to load it from", "write store: redis, or source: file")

@@ -21,6 +21,9 @@ func (r *routes) respond(f *respondForm) *Respond {
 	if kind, _, err := mime.ParseMediaType(f.ContentType); f.ContentType != "" && (err != nil || !strings.Contains(kind, "/")) {
 		r.Wrong(&f.ContentType, form.Quote(f.ContentType)+" is not a media type", "write for example application/json")
 	}
+	if !r.Given(&f.ContentType) {
+		r.warnPlain(&f.Body)
+	}
 	made := &Respond{Status: f.Status, Body: f.Body, ContentType: f.ContentType}
 	for _, name := range form.SortedKeys(f.Headers) {
 		value := f.Headers[name]

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -67,30 +68,32 @@ type effect struct{ own, get string }
 
 // others resolves the routes whose responses reset cooldowns or return permits. Such a route must read
 // the key that says whose.
-func (r *routes) others(made []*Route) {
-	byName := map[string]*Route{}
-	for _, route := range made {
-		byName[route.Name] = route
+func (r *routes) others(forms []*routeForm, made []*Route) {
+	forms = slices.DeleteFunc(slices.Clone(forms), func(f *routeForm) bool { return f == nil })
+	r.byName, r.formOf = map[string]*Route{}, map[*Route]*routeForm{}
+	for i, route := range made {
+		r.byName[route.Name], r.formOf[route] = route, forms[i]
 	}
 	for _, l := range r.compiled {
 		if l.limit.Reset != nil && l.form.ResetOn.Route != "" && l.limit.Key != nil {
-			r.resetBy(l, byName)
+			r.resetBy(l)
 		}
 		if l.limit.Return != nil && l.form.ReturnOn.Route != "" && l.limit.Return.Subject != nil {
-			r.returnBy(l, byName)
+			r.returnBy(l)
 		}
 	}
 }
 
-// other returns the route that pointer names, whose responses have effect e on the limit of. It reports a problem
-// and returns nil if there is none.
-func (r *routes) other(pointer *string, of *Limit, byName map[string]*Route, e effect) *Route {
-	other := byName[*pointer]
+// other returns the route that pointer names, whose responses have effect e on the limit of for the values of spec. It
+// reports a problem and returns nil if there is none.
+func (r *routes) other(pointer *string, of *Limit, spec *key.Spec, e effect) *Route {
+	other := r.byName[*pointer]
 	switch {
+	case other == nil && r.byName[""] != nil: // a name that is reported already
 	case other == nil:
-		r.Wrong(pointer, "there is no route "+form.Quote(*pointer), form.Suggest(*pointer, slices.Sorted(maps.Keys(byName))))
-	case other.Name == of.Route || of.IsCommon() && slices.Contains(r.common.routes[of.Name], other.Name):
-		r.Wrong(pointer, e.own+" by each allowed request", "name another route")
+		r.Wrong(pointer, "there is no route "+form.Quote(*pointer), r.suggest(*pointer, of, spec))
+	case r.isOf(of, other.Name):
+		r.Wrong(pointer, e.own+" by each allowed request", "name another route: "+r.suggest("", of, spec))
 		return nil
 	case len(other.Match.Methods) == 0:
 		r.Warn(pointer, "route "+other.Name+" has no methods: a GET that its upstream answers with such a status "+e.get+", too", "give it the method that verifies, methods: [POST] for example")
@@ -98,12 +101,33 @@ func (r *routes) other(pointer *string, of *Limit, byName map[string]*Route, e e
 	return other
 }
 
+// isOf reports whether the route called name has the limit.
+func (r *routes) isOf(l *Limit, name string) bool {
+	return name == l.Route || l.IsCommon() && slices.Contains(r.common.routes[l.Name], name)
+}
+
+// suggest returns what to write instead of name, which is not another route than those of the limit: the nearest one,
+// those that read spec, or a new one.
+func (r *routes) suggest(name string, of *Limit, spec *key.Spec) string {
+	var others, reading []string
+	for _, other := range slices.Sorted(maps.Keys(r.byName)) {
+		if !r.isOf(of, other) {
+			others = append(others, other)
+			if r.byName[other].reads(spec) != nil {
+				reading = append(reading, other)
+			}
+		}
+	}
+	route := "write a route for it: {name: " + cmp.Or(name, "NAME") + ", match: {methods: [POST], path: PATH}, upstream: UPSTREAM, limits: [{key: " + spec.Name + ", rate: 5/10m}]}"
+	return cmp.Or(form.Near(name, others), form.Suggest(name, reading), route)
+}
+
 // returnBy checks that the route which the return_on of a limit names can return its permits, and finds
 // the subject there.
-func (r *routes) returnBy(l compiledLimit, byName map[string]*Route) {
+func (r *routes) returnBy(l compiledLimit) {
 	pointer, to := &l.form.ReturnOn.Route, l.limit.Return
-	other := r.other(pointer, l.limit, byName, effect{"the permits would be returned", "returns permits"})
-	if other == nil {
+	other := r.other(pointer, l.limit, to.Subject, effect{"the permits would be returned", "returns permits"})
+	if other == nil || !r.Valid(r.formOf[other]) {
 		return
 	}
 	if to.Key = other.reads(to.Subject); to.Key != nil {

@@ -24,6 +24,7 @@ type routes struct {
 	literals       literals
 	lists          *lists
 	prices         map[string]*Prices
+	priceSection   *map[string]*pricesForm
 	used           map[string]bool // prices that a budget names
 	store          Store
 	served         *listenForm
@@ -35,6 +36,8 @@ type routes struct {
 	planLists      []planList        // so far
 	common         commonLimits
 	compiled       []compiledLimit // so far
+	byName         map[string]*Route
+	formOf         map[*Route]*routeForm
 }
 
 // all makes the routes of all files, in their order.
@@ -55,7 +58,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Respond:     r.respond(f.Respond),
 			Rewrite:     r.rewrite(f.Rewrite, p),
 			WebSocket:   f.WebSocket,
-			Limits:      (&limits{r, f, p.params}).all(f.Limits),
+			Limits:      (&limits{routes: r, route: f, params: p.params}).all(f.Limits),
 			Lists:       r.listsOf(f, p),
 			RefundOn:    r.refund(f.RefundOn),
 			Idempotency: r.idempotency(f.Idempotency),
@@ -70,6 +73,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		r.destination(f)
 		r.descriptor(f, route)
 		r.decidable(f, route)
+		r.withoutBodies(f, route)
 		r.upgrades(f, route)
 		r.phones(f, route)
 		if by := seen.add(route, p.shape); by != nil && f.Match.Domain == "" {
@@ -80,7 +84,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	r.link(made)
 	r.counters()
 	r.catchAlls(forms, made)
-	r.others(made)
+	r.others(forms, made)
 	r.warnLoops(forms, made)
 	r.warnLevers(made)
 	return made
@@ -148,6 +152,8 @@ func (r *routes) path(f *matchForm) pattern {
 	p, fault := parsePath(f.Path)
 	if fault.what != "" {
 		r.Wrong(&f.Path, fault.what, fault.instead)
+	} else if instead := foreignPath(f.Path); instead != "" {
+		r.Warn(&f.Path, "no parameter and no regexp: these characters are matched as they are", instead)
 	}
 	return p
 }
@@ -186,7 +192,7 @@ func (r *routes) query(forms map[string]*string) map[string]string {
 // another kind of place could use.
 func (r *routes) destination(f *routeForm) {
 	places := 0
-	for _, given := range []bool{r.Given(&f.Upstream), f.Redirect != nil, f.Respond != nil} {
+	for _, given := range []bool{r.Given(&f.Upstream), r.Given(&f.Redirect), r.Given(&f.Respond)} {
 		if given {
 			places++
 		}

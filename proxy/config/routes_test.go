@@ -140,7 +140,7 @@ func TestLoad_FewestLines(t *testing.T) {
 	if want := (Reject{Status: 429, Detail: "Too many requests. Try again in {retry_after} s."}); !reflect.DeepEqual(route.Reject, want) {
 		t.Errorf("got %+v", route.Reject)
 	}
-	c.Keys, c.Upstreams, c.Routes, c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.form = nil, nil, nil, "", "", nil, nil, nil, nil
+	c.Keys, c.Upstreams, c.Routes, c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Remarks, c.form = nil, nil, nil, "", "", nil, nil, nil, nil, nil
 	c.written, c.own, c.values = nil, nil, nil
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v, want %+v", c, want)

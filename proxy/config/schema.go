@@ -54,11 +54,14 @@ type Config struct {
 	// Warnings report values that are allowed but probably mistakes, in the order of
 	// Problems.
 	Warnings []Problem
+	// Remarks are about values that do no harm, such as keys that nothing uses.
+	Remarks []Problem
 	// Bare reports secrets that are written in the files instead of environment variables.
 	Bare []Problem
 
 	form    *file   // the decoded file, defaults filled in
 	opened  []named // files opened at start, not by loading
+	outputs []output
 	written form.Written
 	values  []Value         // of lists
 	own     map[string]bool // files named by the configuration

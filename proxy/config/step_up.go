@@ -92,6 +92,7 @@ func (l *limits) challenged(f *stepUpForm, limit *Limit, s *StepUp) {
 		l.ownField(&f.Token, s.Header, tokenField)
 	}
 	s.Tokens = l.keys.tokens
+	l.keys.signed = l.keys.signed || f.JWT == nil
 	switch {
 	case f.JWT != nil:
 		s.Tokens = l.tokens(f.JWT)

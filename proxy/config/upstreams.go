@@ -20,16 +20,18 @@ const echo = "echo"
 // upstreams makes each upstream once, those written in place by their URL.
 type upstreams struct {
 	*loader
-	keys   *keys
-	byName map[string]*Upstream
-	names  []string // under upstreams:, also those with problems
-	served *listenForm
+	keys    *keys
+	section *map[string]*upstreamForm
+	byName  map[string]*Upstream
+	names   []string // under upstreams:, also those with problems
+	served  *listenForm
+	used    map[string]bool // names that a route has
 }
 
 // newUpstreams makes the named upstreams.
 func newUpstreams(r *loader, keys *keys, all *file) *upstreams {
 	forms := all.Upstreams
-	u := &upstreams{loader: r, keys: keys, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), served: &all.Listen}
+	u := &upstreams{loader: r, keys: keys, section: &all.Upstreams, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), served: &all.Listen, used: map[string]bool{}}
 	for _, name := range u.names {
 		f := forms[name]
 		if !tokenSafe.MatchString(name) {
@@ -93,6 +95,7 @@ func (u *upstreams) build(name string, f *upstreamForm) *Upstream {
 
 // refer finds the upstream of a route by its name, or makes one of its URL.
 func (u *upstreams) refer(text *string) *Upstream {
+	u.used[*text] = true
 	if up, ok := u.byName[*text]; ok {
 		return up
 	}
@@ -105,7 +108,9 @@ func (u *upstreams) refer(text *string) *Upstream {
 			instead = "write a URL: http://" + *text
 		}
 		instead = cmp.Or(instead, "name one under upstreams, or write a URL such as http://127.0.0.1:9000")
-		u.Wrong(text, "there is no upstream "+form.Quote(*text), instead)
+		if u.Lacks(u.section, *text) {
+			u.Wrong(text, "there is no upstream "+form.Quote(*text), instead)
+		}
 		return nil
 	}
 	name := *text
@@ -127,6 +132,15 @@ func (u *upstreams) refer(text *string) *Upstream {
 	up.Position = u.Location(text).Position
 	u.byName[name] = up
 	return up
+}
+
+// unused remarks upstreams to which nothing is forwarded.
+func (u *upstreams) unused() {
+	for _, name := range u.names {
+		if !u.used[name] {
+			u.remark((*u.section)[name], "no route has this upstream", "write upstream: "+name+" in a route, or leave it out")
+		}
+	}
 }
 
 // parseURL reads the URL of a target: scheme and host, perhaps a port; or unix:

@@ -16,6 +16,7 @@ var tokenSafe = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 // compile converts forms into a Config, or returns all problems.
 func (r *loader) compile(f *file) (*Config, error) {
+	r.decoded = len(r.Problems())
 	c := &Config{
 		Version:  f.Version,
 		Listen:   r.listen(&f.Listen),
@@ -42,18 +43,20 @@ func (r *loader) compile(f *file) (*Config, error) {
 	r.decideListener(f)
 	r.ineffective(f)
 	r.adminTLS(f)
-	keys := newKeys(r, f.Keys, r.tokens(f.JWT))
+	keys := newKeys(r, &f.Keys, r.tokens(f.JWT))
 	c.Keys = keys.all()
 	upstreams := newUpstreams(r, keys, f)
 	c.Upstreams = upstreams.byName
 	literals := literals{r, c.Privacy, c.ClientIP.IPv6Prefix}
-	lists := newLists(r, keys, literals, f.Lists)
+	lists := newLists(r, keys, literals, &f.Lists)
 	prices := r.prices(keys, f.Prices)
 	routes := &routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, prices: prices, used: map[string]bool{}, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0, jwt: f.JWT}
-	routes.compileCommon(f.Limits)
+		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, prices: prices, priceSection: &f.Prices, used: map[string]bool{}, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0, jwt: f.JWT}
+	routes.compileCommon(&f.Limits)
 	c.Routes = routes.all(f.Routes)
 	lists.unused()
+	keys.unused(f.JWT)
+	upstreams.unused()
 	r.unconverted(&f.Alerts, c.Routes)
 	for name, p := range f.Prices {
 		if !routes.used[name] {
@@ -69,8 +72,9 @@ func (r *loader) compile(f *file) (*Config, error) {
 	c.Tokens = r.verifiers
 	c.Hash, c.Files, c.Globs = hex.EncodeToString(r.common.Sum(nil)), r.files, r.globs
 	c.Sum, c.Bare, c.opened = hex.EncodeToString(r.hash.Sum(nil)), form.Arrange(r.LiteralSecrets(), r.files), r.later
+	c.outputs = r.outputs
 	c.written, c.values, c.own = r.Written(), r.values, r.own
-	c.Warnings = form.Arrange(r.Warnings(), r.files)
+	c.Warnings, c.Remarks = form.Arrange(r.Warnings(), r.files), form.Arrange(r.remarks, r.files)
 	return c, nil
 }
 

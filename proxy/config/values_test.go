@@ -225,3 +225,48 @@ func TestScope_WarnsOfWhatEachCountsAlone(t *testing.T) {
 		}
 	}
 }
+
+// A path that is written while Weir serves, in a directory that is not there, is told of before the start, with its place.
+// Nothing is made or written meanwhile.
+func TestCheckFiles_PathsThatAreWritten(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "made"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const redis = "store: redis\nreload: {source: redis, keep: PATH}\n"
+	const acme = "listen: {https: ':8443', tls: {acme: {domains: [a.example], storage: PATH}}}\n"
+	for _, c := range []struct{ name, text, path, want string }{
+		{"access log", "access_log: {file: PATH}\n", "no/access.log", `access_log.file: "DIR/no/access.log" cannot be written: the directory "DIR/no": no such file or directory; make the directory`},
+		{"access log", "access_log: {file: PATH}\n", "file/access.log", `cannot be written: "DIR/file" is not a directory`},
+		{"access log", "access_log: {file: PATH}\n", "made", `access_log.file: "DIR/made" cannot be written: it is a directory`},
+		{"access log", "access_log: {file: PATH}\n", "made/access.log", ""},
+		{"access log", "access_log: {file: PATH}\n", "file", ""},
+		{"access log", "access_log: {file: PATH}\n", "/dev/stdout", ""},
+		{"kept", redis, "no/kept.json", `reload.keep: "DIR/no/kept.json" cannot be written`},
+		{"kept", redis, "kept.json", ""},
+		{"certificates", acme, "file/acme", `listen.tls.acme.storage: "DIR/file/acme" cannot be written: "DIR/file" is not a directory`},
+		{"certificates", acme, "file", "it is not a directory"},
+		{"certificates", acme, "no/acme", ""},                                          // Weir makes it
+		{"certificates", strings.Replace(acme, "':8443'", "none", 1), "file/acme", ""}, // and nothing without HTTPS
+	} {
+		path := filepath.Join(dir, "weir.yaml")
+		if err := os.WriteFile(path, []byte(strings.Replace(c.text, "PATH", c.path, 1)+small), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		read, err := load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		problems, _ := read.CheckFiles(time.Now())
+		got, want := problemsText(problems), strings.ReplaceAll(c.want, "DIR", dir)
+		if !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s, %s: %q; want %q", c.name, c.path, got, want)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 3 {
+		t.Errorf("%v, %v; want the three that the test made", left, err)
+	}
+}

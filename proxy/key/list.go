@@ -126,7 +126,7 @@ func (s *Spec) value(entry string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w; write it as a request would carry it", ErrSpec, err)
 	}
-	return f.text, nil
+	return f.text, s.From.Source.possible(f.text)
 }
 
 // network parses an address or a network. A network with host bits set is an error, because

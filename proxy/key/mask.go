@@ -56,19 +56,20 @@ func (s *Spec) Shapes() []Shape {
 }
 
 func (s *Spec) shape() Shape {
+	sensitive := s.Sensitive || s.Secret
 	switch {
 	case s.Of != nil && s.Part.Kind == Prefix:
 		return Shape{s.Name, shapeNumber, s.Sensitive || s.Of.Sensitive, s.Part.Drop}
 	case s.Of != nil:
 		return Shape{Name: s.Name, kind: shapeOpen}
 	case table[s.From.Source].isOpen, table[s.From.Source].isConstant:
-		return Shape{Name: s.Name, kind: shapeOpen, sensitive: s.Sensitive}
+		return Shape{Name: s.Name, kind: shapeOpen, sensitive: sensitive}
 	case s.From.Source.IsAddress():
-		return Shape{Name: s.Name, kind: shapeAddress, sensitive: s.Sensitive}
+		return Shape{Name: s.Name, kind: shapeAddress, sensitive: sensitive}
 	case s.Phone != nil:
-		return Shape{Name: s.Name, kind: shapeNumber, sensitive: s.Sensitive}
+		return Shape{Name: s.Name, kind: shapeNumber, sensitive: sensitive}
 	}
-	return Shape{Name: s.Name, sensitive: s.Sensitive}
+	return Shape{Name: s.Name, sensitive: sensitive}
 }
 
 // IsConcealed reports whether values of s in lists and overrides are hashed where others may read them: s,

@@ -2,6 +2,8 @@ package key
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -54,14 +56,39 @@ func (p Part) of(n Number) string {
 // text validates a value of p in a list, and returns it in the form of of.
 func (p Part) text(s string) (string, error) {
 	if p.Kind == Country {
-		if len(s) != 2 && s != "001" || strings.ToUpper(s) != s {
-			return "", fmt.Errorf("%w: not a country; write two capital letters, for example CN", ErrSpec)
-		}
-		return s, nil
+		return country3166(s)
 	}
-	digits, extension, ok := dialedDigits(s)
+	dialed, extension, ok := dialedDigits(s)
+	digits := strings.TrimPrefix(dialed, "+")
 	if !ok || extension {
 		return "", fmt.Errorf("%w: no %s; write a plus and digits", ErrSpec, p.Kind)
 	}
-	return "+" + strings.TrimPrefix(digits, "+"), nil
+	for n := min(len(digits), maxCallingCode); n > 0 && (n == len(digits) || p.Kind == Prefix); n-- {
+		if code, err := strconv.Atoi(digits[:n]); err == nil && len(regionsOf(code)) > 0 {
+			return "+" + digits, nil
+		}
+	}
+	return "", fmt.Errorf("%w: no numbers have such a %s; write for example +86", ErrSpec, p.Kind)
+}
+
+// maxCallingCode is the number of digits of the longest calling code.
+const maxCallingCode = 3
+
+// country3166 returns s if it is a country of ISO 3166, or 001 for services of no country.
+func country3166(s string) (string, error) {
+	const unnumbered = "AQ BV GS HM PN TF UM" // have no calling code of their own
+	known := func(s string) bool {
+		return codeOf(s) != 0 || len(s) == 2 && slices.Contains(strings.Fields(unnumbered), s)
+	}
+	if known(s) || s == nonGeographic {
+		return s, nil
+	}
+	meant := map[string]string{"UK": "GB", "EN": "GB", "EL": "GR"}[strings.ToUpper(s)]
+	if meant == "" && known(strings.ToUpper(s)) {
+		meant = strings.ToUpper(s)
+	}
+	if meant == "" {
+		return "", fmt.Errorf("%w: not a country; write two capital letters of ISO 3166, for example CN", ErrSpec)
+	}
+	return "", fmt.Errorf("%w: not a country of ISO 3166; write %s", ErrSpec, meant)
 }

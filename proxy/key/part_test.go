@@ -55,3 +55,44 @@ func TestExtract_PartGoesByItsPhone(t *testing.T) {
 		t.Errorf("skipped = %+v, %v; want no country for the upstream", v, err)
 	}
 }
+
+// Values that no number has are not values of a list, and the one that is meant is named.
+func TestPart_TextsThatNoNumberHas(t *testing.T) {
+	phone, err := NewPhone("", nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := &Spec{Name: "phone", From: HeaderField("X-Phone"), Normalize: []Step{E164}, Phone: phone}
+	country := &Spec{Name: "country", Of: of, Part: Part{Kind: Country}}
+	code := &Spec{Name: "code", Of: of, Part: Part{Kind: DialCode}}
+	prefix := &Spec{Name: "prefix", Of: of, Part: Part{Kind: Prefix, Drop: 4}}
+	for _, c := range []struct {
+		spec       *Spec
+		text, want string
+	}{
+		{country, "GB", ""}, {country, "XK", ""}, {country, "AQ", ""}, {country, "001", ""},
+		{country, "UK", "write GB"}, {country, "uk", "write GB"}, {country, "EL", "write GR"}, {country, "de", "write DE"},
+		{country, "XX", "of ISO 3166"}, {country, "DEU", "of ISO 3166"}, {country, "AQ BV", "of ISO 3166"}, {country, "+49", "of ISO 3166"},
+		{code, "+86", ""}, {code, "1", ""}, {code, "+881", ""}, {code, "+8", "write for example +86"}, {code, "+999", "write for example +86"}, {code, "+861", "write for example +86"},
+		{prefix, "+861380013", ""}, {prefix, "+8", "write for example +86"}, {prefix, "+9991234", "write for example +86"},
+	} {
+		_, problems := ListOf(c.spec, []string{c.text})
+		if c.want == "" && len(problems) > 0 || c.want != "" && (len(problems) != 1 || !strings.Contains(problems[0].Err.Error(), c.want)) {
+			t.Errorf("%s %q: %v; want %q", c.spec.Name, c.text, problems, c.want)
+		}
+	}
+	for c := range CallingCodes() {
+		if _, problems := ListOf(country, []string{c}); len(problems) > 0 {
+			t.Errorf("%s: %v", c, problems)
+		}
+	}
+}
+
+// A key that is called like a secret is masked where it is shown, as a sensitive one is.
+func TestSpec_SecretsAreMasked(t *testing.T) {
+	for _, s := range []*Spec{{Name: "token", From: HeaderField("Authorization"), Secret: true}, {Name: "token", From: HeaderField("Authorization"), Sensitive: true}} {
+		if got, want := (Display{}).Texts(s.Shapes(), []string{"Bearer abcdefghijkl"}), "token=Bear****ijkl"; got != want || !s.IsConcealed() {
+			t.Errorf("%q, %v; want %q", got, s.IsConcealed(), want)
+		}
+	}
+}

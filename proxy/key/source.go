@@ -1,5 +1,10 @@
 package key
 
+import (
+	"fmt"
+	"strings"
+)
+
 // A Source is the part of a request that a key is read from. The zero Source is none: the
 // key is made of others.
 type Source uint8
@@ -40,6 +45,7 @@ type traits struct {
 	isAddress  bool     // is an address, or a network
 	isOpen     bool     // has few values, which tell nothing about a person
 	isConstant bool     // is the same for all requests
+	isSecret   bool     // is what only its owner may know, whatever it is called
 }
 
 // table has the traits of each source, and none for that of keys that are made of others.
@@ -47,7 +53,7 @@ var table = [numSources]traits{
 	Header:     {name: "header", isField: true, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isLogged: true},
 	Query:      {name: "query", confused: Form, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
 	Path:       {name: "path", isNamed: true, isSpelled: true, isChosen: true},
-	Cookie:     {name: "cookie", fields: []string{"Cookie"}, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
+	Cookie:     {name: "cookie", fields: []string{"Cookie"}, isSecret: true, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
 	Form:       {name: "form", fields: []string{"Content-Type", "Content-Encoding"}, confused: Query, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
 	JSON:       {name: "json", fields: []string{"Content-Type", "Content-Encoding"}, isNamed: true, isSpelled: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
 	JWT:        {name: "jwt", fields: []string{"Authorization"}, isNamed: true, isSigned: true, isCostly: true},
@@ -66,6 +72,17 @@ func sourceOf(name string) Source {
 		}
 	}
 	return 0
+}
+
+// possible returns an error that wraps ErrSpec if no request has text at s, as far as all texts there are known.
+func (s Source) possible(text string) error {
+	switch lower := strings.ToLower(text); {
+	case s == Host && (lower != text || strings.ContainsAny(text, "/*") || strings.Count(text, ":") == 1):
+		return fmt.Errorf("%w: not a host as requests have it; write it in lower case and without a port, for example api.example.com", ErrSpec)
+	case s == Method && strings.ToUpper(text) != text:
+		return fmt.Errorf("%w: not a method; write %s", ErrSpec, strings.ToUpper(text))
+	}
+	return nil
 }
 
 // String returns the name of s in configuration files; "" for none.
@@ -92,6 +109,9 @@ func (s Source) IsCostly() bool { return table[s].isCostly }
 
 // IsLogged reports whether a log may have a value at s in a field of its own.
 func (s Source) IsLogged() bool { return table[s].isLogged }
+
+// IsSecret reports whether the values at s are secrets, whatever they are called.
+func (s Source) IsSecret() bool { return table[s].isSecret }
 
 // IsAddress reports whether the values at s are addresses and networks.
 func (s Source) IsAddress() bool { return table[s].isAddress }

@@ -53,8 +53,10 @@ type Spec struct {
 	// SetHeader is the header field, in canonical form, that passes the normalized text to
 	// the upstream; empty for none. The client's own field is removed.
 	SetHeader string
-	// Sensitive is true if the key is masked for display.
+	// Sensitive is true if the key is masked for display, and in the log.
 	Sensitive bool
+	// Secret is true if the key is masked for display, because it is called like a secret; the log has its hash alone.
+	Secret bool
 }
 
 // Check returns an error that wraps ErrSpec if the fields of s are inconsistent. It does

@@ -1,7 +1,6 @@
 package form
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
 	"strconv"
@@ -14,8 +13,9 @@ import (
 // all are found at once.
 type decoder struct {
 	*Reader
-	file string
-	left int // values that may still be decoded
+	file   string
+	left   int      // values that may still be decoded
+	around []around // the form that is being decoded, and those around it, the outermost first
 }
 
 // value decodes n into v, which must be addressable, and records its location under the
@@ -34,15 +34,23 @@ func (d *decoder) value(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		d.absent(p, v, nil)
 		return
 	}
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+	if d.odd(n, p) {
+		return
+	}
+	if isNull(n) {
 		d.Add(p, "has no value", "give it one, or leave it out")
 		d.absent(p, v, nil)
 		return
 	}
+	d.decode(n, p, v, t)
+}
+
+// decode decodes n, which has a value, into v.
+func (d *decoder) decode(n *yaml.Node, p Location, v reflect.Value, t Tag) {
+	d.locations[v.Addr().Interface()] = p
 	if v.Kind() == reflect.Pointer {
-		v.Set(reflect.New(v.Type().Elem()))
-		v = v.Elem()
-		d.locations[v.Addr().Interface()] = p
+		d.pointer(n, p, v, t)
+		return
 	}
 	if n.Kind == yaml.ScalarNode && quoted(n) && strings.Contains(n.Value, "${") {
 		d.written[v.Addr().Interface()] = n.Value // of a short form too, before its field
@@ -54,6 +62,17 @@ func (d *decoder) value(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		return
 	}
 	d.kind(n, p, v, t)
+}
+
+// pointer decodes n into what v points to. It stays nil if n has a problem as a whole, so that nothing is reported of its
+// fields.
+func (d *decoder) pointer(n *yaml.Node, p Location, v reflect.Value, t Tag) {
+	before := len(d.problems)
+	made := reflect.New(v.Type().Elem())
+	d.decode(n, p, made.Elem(), t)
+	if n.Kind == yaml.MappingNode || len(d.problems) == before {
+		v.Set(made)
+	}
 }
 
 // budget reports whether one more value may be decoded, and reports a problem the first
@@ -106,42 +125,25 @@ func (d *decoder) fields(n *yaml.Node, p Location, v reflect.Value) {
 		d.absent(p, v, nil)
 		return
 	}
+	d.around = append(d.around, around{v.Type(), p.Path})
 	seen := map[string]bool{}
-	for _, pair := range d.pairs(n, p) {
-		name := pair.key.Value
-		seen[name] = true
-		at := Location{Position: d.at(pair.key), name: pair.key, Path: join(p.Path, name)}
+	pairs := d.indent(d.pairs(n, p), v.Type(), p)
+	for _, pair := range pairs {
+		name, value := pair.key.Value, pair.value
 		index, ok := FieldIndex(v.Type(), name)
 		if !ok {
-			at.Path = p.Path
-			d.Add(at, "unknown field "+strconv.Quote(name), cmp.Or(indent(n, v.Type(), name), Suggest(name, FieldNames(v.Type()))))
+			name, value = d.unknown(pairs, pair, p)
+			index, ok = FieldIndex(v.Type(), name)
+		}
+		if !ok {
 			continue
 		}
-		d.value(pair.value, at, v.Field(index), TagOf(v.Type().Field(index)))
+		seen[name] = true
+		at := Location{Position: d.at(pair.key), name: pair.key, Path: join(p.Path, name)}
+		d.value(value, at, v.Field(index), TagOf(v.Type().Field(index)))
 	}
+	d.around = d.around[:len(d.around)-1]
 	d.absent(p, v, seen)
-}
-
-// indent returns what to write if the mapping n has a field without a value in which name would be
-// known: it is not indented. Otherwise it returns "".
-func indent(n *yaml.Node, of reflect.Type, name string) string {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		index, ok := FieldIndex(of, n.Content[i].Value)
-		if !ok || n.Content[i+1].ShortTag() != "!!null" {
-			continue
-		}
-		below := of.Field(index).Type
-		if below.Kind() == reflect.Pointer {
-			below = below.Elem()
-		}
-		if below.Kind() != reflect.Struct {
-			continue
-		}
-		if _, known := FieldIndex(below, name); known {
-			return "indent it, so that it is below " + n.Content[i].Value
-		}
-	}
-	return ""
 }
 
 // absent sets the defaults of fields that are not in seen, and reports missing required
@@ -163,6 +165,7 @@ func (r *Reader) absent(p Location, v reflect.Value, seen map[string]bool) {
 		}
 		r.locations[f.Addr().Interface()] = at
 		switch {
+		case t.required && seen != nil && r.meant[at.Path]: // under another name
 		case t.required && seen != nil:
 			r.Add(p, "has no "+name, "write "+name+": below it")
 		case f.Kind() == reflect.Struct:
@@ -204,6 +207,9 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value) {
 		elem := reflect.New(v.Type().Elem()).Elem()
 		name := pair.key.Value
 		at := Location{name: pair.key, Path: join(p.Path, name)}
+		if d.odd(pair.key, Location{Position: d.at(pair.key), Path: p.Path}) {
+			name = oddName.ReplaceAllString(name, "")
+		}
 		d.value(pair.value, at, elem, Tag{})
 		if !elem.IsNil() {
 			v.SetMapIndex(reflect.ValueOf(name), elem)
@@ -305,6 +311,9 @@ func join(path, name string) string {
 	}
 	return path + "." + name
 }
+
+// isNull reports whether n is written without a value.
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 // kindName describes the kind of n for an operator.
 func kindName(n *yaml.Node) string {

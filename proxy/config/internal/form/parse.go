@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	yaml4 "go.yaml.in/yaml/v4"
 	"gopkg.in/yaml.v3"
@@ -95,7 +96,18 @@ func (d *decoder) syntax(err error, data []byte) {
 	instead := "look for a missing colon, space, quote or bracket there or on the line before"
 	lines := bytes.Split(data, []byte("\n"))
 	near := bytes.Join(lines[max(0, min(p.Line-2, len(lines))):min(p.Line+1, len(lines))], []byte("\n"))
+	for i := max(p.Line-2, 0); i < min(p.Line, len(lines)); i++ {
+		if m := oddSyntax.FindSubmatchIndex(lines[i]); m != nil {
+			r, _ := utf8.DecodeRune(lines[i][m[2]:])
+			p.Line, p.Column = i+1, 1+utf8.RuneCount(lines[i][:m[2]])
+			what, instead := describe(r)
+			d.Add(p, "not YAML: "+what, instead)
+			return
+		}
+	}
 	switch {
+	case d.twoColons(lines, p.Line) != "":
+		instead = d.twoColons(lines, p.Line)
 	case bytes.Contains(near, []byte("\t")):
 		instead = "indent with spaces, not with tabs"
 	case bytes.Contains(near, []byte("${")):
@@ -103,3 +115,19 @@ func (d *decoder) syntax(err error, data []byte) {
 	}
 	d.Add(p, "not YAML: "+what, instead)
 }
+
+// twoColons returns what to write if a line has NAME: NAME: VALUE where a text with a colon is wanted, or "".
+func (d *decoder) twoColons(lines [][]byte, line int) string {
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	m := colons.FindSubmatch(lines[line-1])
+	if m == nil {
+		return ""
+	}
+	_, instead := d.hint(string(m[1]), string(m[2])+": "+string(m[3]))
+	return instead
+}
+
+// colons matches NAME: NAME: VALUE in a line.
+var colons = regexp.MustCompile(`([A-Za-z_]+):\s+([A-Za-z_]+):\s+([^\s,}\]]+)`)

@@ -6,6 +6,7 @@ package form
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -22,7 +23,8 @@ const MaxValues = 200_000
 type Env func(name string) (value string, set bool)
 
 // A Hint returns the kind of value that the field at path holds, and what to write instead
-// of a number or another scalar that is not text; an empty kind for an ordinary text.
+// of text: a number or another scalar that is not text, or NAME: VALUE in place of one text.
+// The kind is empty for an ordinary text.
 type Hint func(path, text string) (kind, instead string)
 
 // A Location is where the value of a field stands.
@@ -46,13 +48,14 @@ type Reader struct {
 	locations map[any]Location
 	written   Written
 	variables map[string]string // names of environment variables, by value
+	meant     map[string]bool   // paths of fields that are probably there under another name, or in another place
 	left      int               // values that all files together may still have
 	together  bool
 }
 
 // NewReader returns a Reader that looks up variables in env.
 func NewReader(env Env, hint Hint) *Reader {
-	return &Reader{env: env, hint: hint, locations: map[any]Location{}, written: Written{}, left: MaxValues}
+	return &Reader{env: env, hint: hint, locations: map[any]Location{}, written: Written{}, meant: map[string]bool{}, left: MaxValues}
 }
 
 // Parse returns the only document of a file, called file in problems; nil after a problem.
@@ -121,6 +124,19 @@ func (r *Reader) Alias(pointer, of any) { r.locations[pointer] = r.locations[of]
 
 // Given reports whether the field at pointer is written in a file.
 func (r *Reader) Given(pointer any) bool { return r.locations[pointer].name != nil }
+
+// Meant reports whether the field at pointer is probably written under another name or in another place, which
+// is a problem already: that it is missing follows from that.
+func (r *Reader) Meant(pointer any) bool { return r.meant[r.locations[pointer].Path] }
+
+// Lacks reports whether the mapping at pointer surely has no entry called name: neither the mapping nor such an
+// entry is there with a problem.
+func (r *Reader) Lacks(pointer any, name string) bool {
+	p := r.locations[pointer]
+	return !r.meant[p.Path] && !slices.ContainsFunc(r.problems, func(q Problem) bool {
+		return q.Path == join(p.Path, name) || q.Path == p.Path && q.Position == p.Position
+	})
+}
 
 // NameAt returns the position of the name before a value, or of the value in a list.
 func (r *Reader) NameAt(pointer any) Position {

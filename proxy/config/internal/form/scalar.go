@@ -1,6 +1,7 @@
 package form
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -87,7 +88,7 @@ func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 // string is the text of n, environment filled in.
 func (d *decoder) string(n *yaml.Node, p Location) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
-		d.Add(p, "want text, got "+kindName(n), "write one value")
+		d.Add(p, "want text, got "+kindName(n), cmp.Or(d.joined(p.Path, n), "write one value"))
 		return "", false
 	}
 	if tag := n.ShortTag(); tag != "!!str" {

@@ -16,16 +16,22 @@ func Suggest(word string, choices []string) string {
 
 // Near returns "did you mean X?" with the nearest choice; "" if none is similar.
 func Near(word string, choices []string) string {
-	best, least := "", 1+max(1, len(word)/3)
+	best, _ := nearest(word, choices)
+	if best == "" {
+		return ""
+	}
+	return "did you mean " + best + "?"
+}
+
+// nearest returns the choice that is nearest to word and its distance; "" if none is similar.
+func nearest(word string, choices []string) (best string, least int) {
+	least = 1 + max(1, len(word)/3)
 	for _, c := range choices {
 		if n := distance(strings.ToLower(word), strings.ToLower(c)); n < min(least, len(word)) {
 			best, least = c, n
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return "did you mean " + best + "?"
+	return best, least
 }
 
 // either lists choices: a, b or c.

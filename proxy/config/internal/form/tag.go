@@ -81,9 +81,9 @@ func FieldNames(t reflect.Type) []string {
 	return names
 }
 
-// FieldIndex finds a field of t by its name in YAML.
+// FieldIndex finds a field of t, which may be nil, by its name in YAML.
 func FieldIndex(t reflect.Type, name string) (int, bool) {
-	for i := range t.NumField() {
+	for i := 0; t != nil && i < t.NumField(); i++ {
 		if name != "" && FieldName(t.Field(i)) == name {
 			return i, true
 		}

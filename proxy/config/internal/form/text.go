@@ -39,3 +39,9 @@ var whole = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
 // IsWhole reports whether text is a whole number that all YAML readers read alike.
 func IsWhole(text string) bool { return whole.MatchString(text) }
+
+// IsPort reports whether text is the number of a port.
+func IsPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0 && IsWhole(text)
+}

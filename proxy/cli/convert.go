@@ -10,7 +10,7 @@ import (
 )
 
 type convertCommand struct {
-	From string `arg:"" enum:"nginx,ingress-nginx,traefik,kong,ratelimit" help:"The program whose configuration it is: nginx, ingress-nginx, traefik, kong, or ratelimit, which is Envoy's."`
+	From string `arg:"" enum:"nginx,ingress-nginx,ratelimit" help:"The program whose configuration it is: nginx, ingress-nginx, or ratelimit, which is Envoy's."`
 	File string `arg:"" help:"Its configuration; - is standard input."`
 }
 

@@ -61,8 +61,6 @@ func converters() map[string]func(d *document, data []byte) error {
 	return map[string]func(d *document, data []byte) error{
 		"nginx":         convertNginx,
 		"ingress-nginx": convertIngress,
-		"traefik":       convertTraefik,
-		"kong":          convertKong,
 		"ratelimit":     convertRatelimit,
 	}
 }

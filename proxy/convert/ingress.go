@@ -272,7 +272,9 @@ func (i *ingress) upstream(backend node) string {
 		service, port = backend.get("serviceName").text(), backend.get("servicePort").text()
 	}
 	if service == "" {
-		return i.unknownUpstream(i.name, i.object.line()).name // a resource that is not a service
+		u := i.addUpstream(i.name, mapping{{"targets", texts([]string{"http://" + strings.ToLower(i.name) + ".invalid"})}})
+		u.note(backend.line(), "the backend is no service", "write the addresses of its targets")
+		return u.name
 	}
 	named := backend.get("service", "port", "name").text()
 	scheme := "http"

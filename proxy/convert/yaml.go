@@ -90,8 +90,8 @@ func (n node) text() string {
 	return strings.TrimSpace(n.at.Value)
 }
 
-// get returns the value at a path of names, without regard to case, as Traefik and
-// Kubernetes tools write them.
+// get returns the value at a path of names, without regard to case, as tools of Kubernetes
+// write them.
 func (n node) get(path ...string) node {
 	for _, name := range path {
 		var found node
@@ -130,17 +130,6 @@ func (n node) items() []node {
 	var all []node
 	for _, item := range n.at.Content {
 		all = append(all, node{item}.whole())
-	}
-	return all
-}
-
-// texts returns the texts of a list.
-func (n node) texts() []string {
-	var all []string
-	for _, item := range n.items() {
-		if t := item.text(); t != "" {
-			all = append(all, t)
-		}
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,7 +16,8 @@ type convertCommand struct {
 }
 
 // Run prints the limits of the file as a configuration of Weir. On standard error it says how
-// many comments there are to read, and what weir check would report.
+// many comments there are to read, which access control is lost, and what weir check would
+// report; after the latter two the exit code is 1.
 func (c convertCommand) Run(w Env) error {
 	in, name := w.stdin(), "standard input"
 	if c.File != "-" {
@@ -42,5 +44,13 @@ func (c convertCommand) convert(name string, in io.Reader, w Env) error {
 		fmt.Fprintf(w.Stderr, "%s: %d comments say what is different and what is not carried over\n", name, n)
 	}
 	_, err = config.Parse("weir.yaml", result.YAML, os.LookupEnv)
-	return reportProblems(w.Stderr, err)
+	err = reportProblems(w.Stderr, err)
+	if lost := result.Lost(); len(lost) > 0 {
+		for _, text := range lost {
+			fmt.Fprintln(w.Stderr, text)
+		}
+		fmt.Fprintf(w.Stderr, "%s: access control is lost: the configuration is written, and routes that were protected answer 403\n", name)
+		return errors.Join(errReported, err)
+	}
+	return err
 }

@@ -97,6 +97,7 @@ func TestConvert_ResultsAreConfigurations(t *testing.T) {
 			if _, err := config.Parse("weir.yaml", result.YAML, func(string) (string, bool) { return "", false }); err != nil {
 				t.Errorf("the result is no configuration: %v\n%s", err, result.YAML)
 			}
+			result.needsAll(t)
 			if comments := strings.Count(string(result.YAML), "# ") - 1; comments != len(result.Notes) {
 				t.Errorf("%d comments for %d notes", comments, len(result.Notes))
 			}

@@ -49,7 +49,8 @@ func (c convertCommand) convert(name string, in io.Reader, w Env) error {
 		for _, text := range lost {
 			fmt.Fprintln(w.Stderr, text)
 		}
-		fmt.Fprintf(w.Stderr, "%s: access control is lost: the configuration is written, and routes that were protected answer 403\n", name)
+		fmt.Fprintf(w.Stderr,
+			"%s: access control is lost: the configuration is written, and routes that were protected answer 403\n", name)
 		return errors.Join(errReported, err)
 	}
 	return err

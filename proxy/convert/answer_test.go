@@ -60,7 +60,10 @@ func TestConvert_NginxProtectsTheSame(t *testing.T) {
 		answers    map[string]string
 	}{
 		{"addresses", inServer("location /admin/ { allow 10.0.0.0/8; deny all; " + app + " }\nlocation / { " + app + " }"), 0, map[string]string{
-			"/admin/x": "403", "/admin/x from 10.1.2.3": "http://127.0.0.1:9000/admin/x", "/admin": "403", "/": "http://127.0.0.1:9000/", "/adminx": "http://127.0.0.1:9000/adminx",
+			"/admin/x": "403", "/admin/x from 10.1.2.3": "http://127.0.0.1:9000/admin/x", "/admin/ from 10.1.2.3": "http://127.0.0.1:9000/admin/", "/admin": "403", "/": "http://127.0.0.1:9000/", "/adminx": "http://127.0.0.1:9000/adminx",
+		}},
+		{"a slash at the end", inServer("location /a { " + app + " } location /b { allow 10.0.0.0/8; deny all; " + app + " } location / { " + app + " }"), 0, map[string]string{
+			"/a": "http://127.0.0.1:9000/a", "/a/": "http://127.0.0.1:9000/a/", "/b/ from 10.0.0.1": "http://127.0.0.1:9000/b/", "/b/": "403", "/b from 10.0.0.1": "http://127.0.0.1:9000/b",
 		}},
 		{"denied addresses", inServer("deny 10.0.0.1; allow 10.0.0.0/8; deny all; location / { " + app + " }"), 0, map[string]string{
 			"/": "403", "/ from 10.0.0.1": "403", "/ from 10.0.0.2": "http://127.0.0.1:9000/",
@@ -95,6 +98,15 @@ func TestConvert_NginxProtectsTheSame(t *testing.T) {
 		{"an expression in any case", inServer("location ~* ^/admin/(a|b) { auth_basic a; " + app + " } location / { " + app + " } location /ADMIN/b/ { " + app + " }"), 1, map[string]string{
 			"/admin/a": "403", "/Admin/a": "403", "/ADMIN/b/x": "403", "/": "http://127.0.0.1:9000/",
 		}},
+		{"a beginning of another", inServer("location /adm { allow 10.0.0.0/8; deny all; " + app + " } location /admin { auth_basic a; " + app + " } location / { " + app + " }"), 1, map[string]string{
+			"/adm from 10.0.0.1": "http://127.0.0.1:9000/adm", "/admin from 10.0.0.1": "403", "/adminx/y from 10.0.0.1": "403", "/adm": "403",
+		}},
+		{"an expression in any case beside a part of it", inServer("location ~* ^/api/v2 { auth_basic a; " + app + " } location /api/ { " + app + " } location / { " + app + " }"), 1, map[string]string{
+			"/api/v2/x": "403", "/api/V2": "403", "/": "http://127.0.0.1:9000/",
+		}},
+		{"an expression before what is below it", inServer("location ~ ^/api { auth_basic a; " + app + " } location /api/v1/ { " + app + " } location ~ ^/one$ { deny all; } location / { " + app + " }"), 1, map[string]string{
+			"/api/v1/x": "403", "/apix": "403", "/one": "403", "/onex": "http://127.0.0.1:9000/onex",
+		}},
 		{"an expression for anything", inServer(`location ~ /\.ht { deny all; }` + " location / { " + app + " } location ^~ /files/ { " + app + " } location = /one { " + app + " } location /b/ { " + app + " }"), 1, map[string]string{
 			"/.htaccess": "403", "/": "403", "/b/.htaccess": "403", "/files/.htaccess": "http://127.0.0.1:9000/files/.htaccess", "/one": "http://127.0.0.1:9000/one",
 		}},
@@ -104,6 +116,9 @@ func TestConvert_NginxProtectsTheSame(t *testing.T) {
 		{"an expression that protects nothing", inServer(`location ~ \.php$ { fastcgi_pass a; } location / { ` + app + " }"), 0, map[string]string{"/a.php": "http://127.0.0.1:9000/a.php"}},
 		{"if", inServer("if ($http_user_agent ~ bot) { return 403; } location / { " + app + " }"), 1, map[string]string{"/": "403"}},
 		{"if that protects nothing", inServer("if ($http_x) { set $y 1; } location / { " + app + " }"), 0, map[string]string{"/": "http://127.0.0.1:9000/"}},
+		{"what is not known", inServer("location / { auth_basic a; proxy_pass http://$host; }"), 1, map[string]string{"/": "403"}},
+		{"addresses and a password", inServer("location / { allow 10.0.0.0/8; deny all; auth_basic a; " + app + " }"), 1, map[string]string{"/ from 10.0.0.1": "403"}},
+		{"addresses or a password", inServer("satisfy any; location / { allow 10.0.0.0/8; deny all; auth_basic a; " + app + " }"), 3, map[string]string{"/ from 10.0.0.1": "403"}},
 		{"before the answer", inServer("auth_basic a; location / { return 301 https://b.example$request_uri; }"), 0, map[string]string{"/x?y=1": "301 https://b.example/x?y=1"}},
 		{"a server that is left out", inServer("location / { "+app+" }") + "server { server_name b.example; auth_basic a; location / { " + app + " } }", 1, map[string]string{
 			"http://b.example/": "403", "http://a.example/": "http://127.0.0.1:9000/",

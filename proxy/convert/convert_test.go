@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
@@ -161,12 +159,13 @@ func TestConvert_RatelimitBoundsRoutes(t *testing.T) {
 	}
 }
 
-// Whatever is read, the result is an error or YAML with routes.
+// Whatever is read, the result is an error or a configuration of Weir in which nothing is unneeded.
 func FuzzConvert(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.*")
 	if err != nil {
 		f.Fatal(err)
 	}
+	files = append(files, "testdata/directives/nginx.txt")
 	for _, path := range files {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -181,9 +180,9 @@ func FuzzConvert(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var written struct{ Routes []map[string]any }
-		if err := yaml.Unmarshal(result.YAML, &written); err != nil || len(written.Routes) == 0 {
+		if _, err := config.Parse("weir.yaml", result.YAML, func(string) (string, bool) { return "", false }); err != nil {
 			t.Errorf("%v\n%s", err, result.YAML)
 		}
+		result.needsAll(t)
 	})
 }

@@ -75,7 +75,7 @@ func (e *entry) note(line int, what, instead string) {
 // unique returns text as a name that no other entry of this kind has.
 func (d *document) unique(kind, text string) string {
 	base := strings.Trim(notInName.ReplaceAllString(text, "-"), "-_")
-	if base == "" || base[0] >= '0' && base[0] <= '9' {
+	if base == "" || base[0] >= '0' && base[0] <= '9' || reserved.MatchString(base) || meant.MatchString(base) {
 		base = strings.TrimSuffix(kind+"-"+base, "-")
 	}
 	name := base
@@ -85,6 +85,9 @@ func (d *document) unique(kind, text string) string {
 	d.taken[kind+"/"+name] = true
 	return name
 }
+
+// reserved matches what means something else where a name can stand.
+var reserved = regexp.MustCompile(`^(?:none|echo|client_ip|host|method|global)$`)
 
 // notInName matches what the name of a limit cannot have. One at the top of the file has no
 // dot.
@@ -149,7 +152,8 @@ func (d *document) leftoverNotes() (notes []Note) {
 		for _, what := range names[instead] {
 			parts = append(parts, what+" ("+strings.Join(lines[leftover{what: what, instead: instead}], ", ")+")")
 		}
-		notes = append(notes, Note{Line: first[instead], What: "not carried over (with their lines): " + strings.Join(parts, ", "), Instead: instead})
+		notes = append(notes, Note{Line: first[instead], What: "not carried over (with their lines): " +
+			strings.Join(parts, ", "), Instead: instead})
 	}
 	return notes
 }
@@ -163,9 +167,9 @@ func (d *document) concurrent(n int64, line int) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// addBypass adds a list of client addresses to which no limit applies, and returns its name.
-func (d *document) addBypass(name string, networks []string) string {
-	return d.addList(name, mapping{{"key", "client_ip"}, {"values", texts(networks)}, {"action", "bypass"}})
+// addAddresses adds a list of client addresses and returns its name.
+func (d *document) addAddresses(name string, networks []string, action string) string {
+	return d.addList(name, mapping{{"key", "client_ip"}, {"values", texts(networks)}, {"action", action}})
 }
 
 // addList adds a list and returns its name. One with the same fields is used again.
@@ -224,7 +228,10 @@ func (d *document) prune() {
 	d.upstreams = named(d.upstreams, "upstream", d.routes...)
 	keys := named(d.keys, "key", slices.Concat(d.limits, d.lists)...)
 	parts := named(d.keys, "join", keys...)
-	d.keys = slices.DeleteFunc(d.keys, func(k *entry) bool { return !slices.Contains(keys, k) && !slices.Contains(parts, k) })
+	d.keys = slices.DeleteFunc(d.keys, func(k *entry) bool {
+		return !slices.Contains(keys, k) && !slices.Contains(parts,
+			k)
+	})
 }
 
 // result returns the document as YAML, with all notes.
@@ -298,7 +305,7 @@ func visible(r rune) rune {
 }
 
 // plain matches text that needs no quotes in YAML, also inside of brackets.
-var plain = regexp.MustCompile(`^(?:[A-Za-z/][A-Za-z0-9_./*-]*|[1-9][0-9]*(?:/[0-9]*[a-z]+)?)$`)
+var plain = regexp.MustCompile(`^(?:[A-Za-z/][A-Za-z0-9_./*-]*|[1-9][0-9]*/[0-9]*[a-z]+)$`)
 
 // meant matches text that YAML takes for something else than text.
 var meant = regexp.MustCompile(`^(?i:true|false|yes|no|on|off|y|n|null)$`)

@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -43,6 +44,9 @@ func convertIngress(d *document, data []byte) error {
 		}
 	}
 	status := defaults.get("limit-req-status-code").text()
+	if n, err := strconv.Atoi(status); err != nil || n < 400 || n > 599 {
+		status = ""
+	}
 	seen := false
 	for _, o := range all {
 		if !strings.EqualFold(o.get("kind").text(), "Ingress") {
@@ -52,7 +56,8 @@ func convertIngress(d *document, data []byte) error {
 			d.ingressHead(status)
 			seen = true
 		}
-		i := &ingress{document: d, object: o, defaults: defaults, namespace: o.get("metadata", "namespace").text(), status: status}
+		i := &ingress{document: d, object: o, defaults: defaults, namespace: o.get("metadata", "namespace").text(),
+			status: status}
 		if i.namespace == "" {
 			i.namespace = "default"
 		}
@@ -93,7 +98,9 @@ func kindOf(o node) string {
 func (d *document) ingressHead(status string) {
 	d.note(0, "each replica of ingress-nginx counts by itself, so clients have these rates times the number of replicas",
 		"write store: redis for one count in all Weirs, and rates as high as clients had them")
-	d.note(0, "ingress-nginx waits 60 s for a response and refuses bodies of more than 1 MiB where proxy-read-timeout and proxy-body-size do not say otherwise; Weir waits 30 s and takes any body",
+	d.note(0,
+		"ingress-nginx waits 60 s for a response and refuses bodies of more than 1 MiB where proxy-read-timeout "+
+			"and proxy-body-size do not say otherwise; Weir waits 30 s and takes any body",
 		"write timeouts: {response: 60s} in upstreams, and body: {max: 1MiB} in routes")
 	if status == "" {
 		d.note(0, "ingress-nginx refuses with 503 unless its ConfigMap has limit-req-status-code, Weir with 429", "write reject: {status: 503} where clients depend on it")
@@ -131,15 +138,22 @@ func (i *ingress) useMeta() {
 func (i *ingress) convert() error {
 	i.useMeta()
 	if canary := i.annotation("canary"); canary.text() == "true" {
-		i.note(canary.line(), i.name+" is a canary, which is not carried over", "write weights of targets in the upstream of the other Ingress")
+		i.note(canary.line(), i.name+" is a canary, which is not carried over",
+			"write weights of targets in the upstream of the other Ingress")
 		i.object.useAll()
 		return nil
 	}
 	if err := i.readLimits(); err != nil {
 		return err
 	}
-	if allowed := commaSeparated(i.firstOf("limit-allowlist", "limit-whitelist").text()); len(allowed) > 0 && len(i.limits) > 0 {
-		i.lists = []string{i.addBypass(i.name, allowed)}
+	if at := i.firstOf("limit-allowlist", "limit-whitelist"); len(i.limits) > 0 && at.text() != "" {
+		exempt, unknown := networks(at.text())
+		if unknown != "" {
+			i.note(at.line(), unknown+" is not carried over: it is no address or network", "write it in the list "+i.name)
+		}
+		if len(exempt) > 0 {
+			i.lists = []string{i.addAddresses(i.name, exempt, "bypass")}
+		}
 	}
 	i.guard()
 	for _, p := range i.paths() {
@@ -198,9 +212,16 @@ func (i *ingress) addLimit(name string, fields mapping) *entry {
 	return l
 }
 
-// commaSeparated returns the parts of a list.
-func commaSeparated(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
+// networks returns the networks of a list, and one of what is none.
+func networks(list string) (all []string, unknown string) {
+	for _, text := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
+		if n := network(text); n != "" {
+			all = append(all, n)
+		} else {
+			unknown = text
+		}
+	}
+	return all, unknown
 }
 
 // global converts the global rate limit, which ingress-nginx kept in memcached up to 1.11.
@@ -234,16 +255,14 @@ func (i *ingress) guard() {
 	known := true
 	for _, name := range []string{"denylist-source-range", "allowlist-source-range", "whitelist-source-range"} {
 		list := i.setting(name)
-		for _, text := range commaSeparated(list.text()) {
-			n := network(text)
-			known = known && n != ""
-			if name[0] == 'd' {
-				r.denied = append(r.denied, n)
-			} else {
-				r.allowed, r.only = append(r.allowed, n), true
-			}
+		all, unknown := networks(list.text())
+		if name[0] == 'd' {
+			r.denied = append(r.denied, all...)
+		} else {
+			r.allowed, r.only = append(r.allowed, all...), r.only || len(all) > 0
 		}
-		if list.isThere() && !known {
+		if unknown != "" {
+			known = false
 			i.lose(list.line(), name+": "+list.text())
 		}
 	}
@@ -260,20 +279,22 @@ func (i *ingress) guard() {
 	}
 	if tls := i.object.get("spec", "tls"); tls.isThere() {
 		tls.useAll()
-		i.others = append(i.others, Note{Line: tls.line(), What: "tls is not carried over", Instead: "write listen: {https: \":8443\", tls: {cert, key}}"})
+		i.others = append(i.others, Note{Line: tls.line(), What: "tls is not carried over",
+			Instead: "write listen: {https: \":8443\", tls: {cert, key}}"})
 	}
 }
 
 // lose notes that something that protects the object is not carried over.
 func (i *ingress) lose(line int, what string) {
-	i.lost = append(i.lost, Note{Line: line, What: what + " is not carried over, so 403 is answered here", Instead: "once something else checks requests, write upstream in place of respond", Lost: true})
+	i.lost = append(i.lost, Note{Line: line, What: what + " is not carried over, so 403 is answered here", Lost: true})
 }
 
-// ingressProtects reports whether an annotation, or an entry of the ConfigMap, may refuse requests, beside limits and
-// lists of addresses.
+// ingressProtects reports whether an annotation, or an entry of the ConfigMap, may refuse
+// requests, beside limits and lists of addresses.
 func ingressProtects(name string, value node) bool {
 	switch name {
-	case "auth-type", "auth-url", "auth-tls-secret", "global-auth-url", "block-cidrs", "block-user-agents", "block-referers", "modsecurity-snippet", "auth-snippet":
+	case "auth-type", "auth-url", "auth-tls-secret", "global-auth-url", "block-cidrs", "block-user-agents",
+		"block-referers", "modsecurity-snippet", "auth-snippet":
 		return value.text() != ""
 	case "enable-modsecurity", "enable-owasp-modsecurity-crs":
 		return value.text() == "true"

@@ -17,7 +17,8 @@ func (i *ingress) paths() (all []ingressPath) {
 	spec := i.object.get("spec")
 	for _, rule := range spec.get("rules").items() {
 		for _, at := range rule.get("http", "paths").items() {
-			all = append(all, ingressPath{at, at.get("backend"), rule.get("host").text(), at.get("path").text(), at.get("pathType").text()})
+			all = append(all, ingressPath{at, at.get("backend"), rule.get("host").text(), at.get("path").text(),
+				at.get("pathType").text()})
 		}
 	}
 	for _, name := range []string{"defaultBackend", "backend"} {
@@ -28,7 +29,8 @@ func (i *ingress) paths() (all []ingressPath) {
 	return all
 }
 
-// match returns the paths of the routes for p; none if Weir has none. prefix is what all of them begin with.
+// match returns the paths of the routes for p; none if Weir has none. prefix is what all of them
+// begin with.
 func (i *ingress) match(p ingressPath) (paths []string, prefix string) {
 	path := p.path
 	for _, rest := range []string{"(/|$)(.*)", "/(.*)", "/.*"} {
@@ -41,7 +43,7 @@ func (i *ingress) match(p ingressPath) (paths []string, prefix string) {
 		path = "/"
 	}
 	switch {
-	case !literalPath.MatchString(path):
+	case !isLiteralPath(path):
 		l := &nginxLocation{prefix: "^" + p.path, modifier: "~*", around: "/"}
 		return nil, l.readExpression()
 	case p.kind == "Exact":
@@ -52,11 +54,12 @@ func (i *ingress) match(p ingressPath) (paths []string, prefix string) {
 	return below(path), path
 }
 
-// route writes the routes of a path. Those of an object that is protected by what Weir does not have refuse all
-// requests.
+// route writes the routes of a path. Those of an object that is protected by what Weir does not
+// have refuse all requests.
 func (i *ingress) route(p ingressPath) {
 	if p.host != "" && !hostPattern.MatchString(p.host) {
-		i.note(p.at.line(), "host "+p.host+" is not carried over, nor are its limits: Weir has no such host", "write a route for each host, or *.example.com")
+		i.note(p.at.line(), "host "+p.host+" is not carried over, nor are its limits: Weir has no such host",
+			"write a route for each host, or *.example.com")
 		return
 	}
 	paths, prefix := i.match(p)
@@ -84,11 +87,12 @@ func (i *ingress) route(p ingressPath) {
 		fields.set("reject", "{status: "+i.status+"}")
 	}
 	for _, path := range paths {
-		r := i.addRoute(i.name+strings.TrimSuffix(strings.TrimSuffix(path, "*"), "/"), append(nginxMatch(p.host, "", path), fields...))
+		r := i.addRoute(i.name+strings.TrimSuffix(strings.TrimSuffix(path, "*"), "/"), append(nginxMatch(p.host, "", path),
+			fields...))
 		r.notes = append(r.notes, i.others...)
 		i.others = nil // once
 		for _, n := range lost {
-			n.Instead = to.restore()
+			n.Instead = "once something else checks requests, write " + to.restore()
 			r.notes = append(r.notes, n)
 		}
 		r.notes = append(r.notes, to.notes...)
@@ -104,14 +108,17 @@ func (i *ingress) destination(backend node) nginxDestination {
 	named := backend.get("service", "port", "name").text()
 	host := service + "." + i.namespace + ".svc"
 	protocol := i.annotation("backend-protocol")
-	schemes := map[string]string{"": "http", "HTTP": "http", "HTTPS": "https", "GRPC": "http", "GRPCS": "https", "AUTO_HTTP": "http"}
+	schemes := map[string]string{"": "http", "HTTP": "http", "HTTPS": "https", "GRPC": "http", "GRPCS": "https",
+		"AUTO_HTTP": "http"}
 	scheme := schemes[strings.ToUpper(protocol.text())]
 	switch {
 	case !hostPattern.MatchString(host) || service == "":
-		note := Note{Line: backend.line(), What: "the backend is no service", Instead: "write upstream: URL in place of respond"}
+		note := Note{Line: backend.line(), What: "the backend is no service",
+			Instead: "write upstream: URL in place of respond"}
 		return nginxDestination{fields: mapping{{"respond", "{status: 502}"}}, notes: []Note{note}}
 	case scheme == "":
-		note := Note{Line: protocol.line(), What: "backend-protocol " + protocol.text() + " is none that Weir speaks", Instead: "write upstream: URL in place of respond"}
+		note := Note{Line: protocol.line(), What: "backend-protocol " + protocol.text() + " is none that Weir speaks",
+			Instead: "write upstream: URL in place of respond"}
 		return nginxDestination{fields: mapping{{"respond", "{status: 502}"}}, notes: []Note{note}}
 	}
 	if port == "" || strings.Trim(port, "0123456789") != "" {

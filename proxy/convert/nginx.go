@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
 	"regexp"
@@ -76,7 +75,8 @@ func convertNginx(d *document, data []byte) error {
 	switch {
 	case len(c.routes) > 0:
 	case len(servers) > 0:
-		return d.wrong(0, "no server has limits", "expected limit_req or limit_conn in a server or location, for example in the output of nginx -T, which has all files")
+		return d.wrong(0, "no server has limits",
+			"expected limit_req or limit_conn in a server, for example in the output of nginx -T, which has all files")
 	default:
 		c.withoutServers(context, http)
 	}
@@ -175,7 +175,8 @@ func network(text string) string {
 func (c *nginxConfig) readListen(http []*directive) {
 	var timeouts mapping
 	for _, t := range []struct{ directive, field string }{
-		{"client_header_timeout", "header"}, {"client_body_timeout", "body"}, {"send_timeout", "write"}, {"keepalive_timeout", "idle"},
+		{"client_header_timeout", "header"}, {"client_body_timeout", "body"}, {"send_timeout", "write"},
+		{"keepalive_timeout", "idle"},
 	} {
 		for _, d := range find(http, t.directive) {
 			if length := nginxDuration(d.arg(0)); length > 0 {
@@ -188,31 +189,6 @@ func (c *nginxConfig) readListen(http []*directive) {
 	if len(timeouts) > 0 {
 		c.sections.set("listen", mapping{{"timeouts", timeouts.flow()}}.flow())
 	}
-}
-
-// nginxPart matches a part of a time, as 1h of 1h30m.
-var nginxPart = regexp.MustCompile(`^([0-9]{1,9})(ms|s|m|h|d|w|M|y)?`)
-
-// nginxDuration returns a time of nginx, whose unit is the second if none is written; 0 for
-// what is none, and for more than a day.
-func nginxDuration(text string) (sum time.Duration) {
-	const day = 24 * time.Hour
-	units := map[string]time.Duration{"ms": time.Millisecond, "": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": day, "w": 7 * day, "M": 30 * day, "y": 365 * day}
-	for text != "" {
-		m := nginxPart.FindStringSubmatch(text)
-		if m == nil {
-			return 0
-		}
-		n, _ := strconv.ParseInt(m[1], 10, 64)
-		if n > int64(day/units[m[2]]) {
-			return 0
-		}
-		sum, text = sum+time.Duration(n)*units[m[2]], text[len(m[0]):]
-	}
-	if sum > day {
-		return 0
-	}
-	return sum
 }
 
 // enter returns what holds in a block.
@@ -251,97 +227,4 @@ func (c nginxContext) is(name string) bool {
 	}
 	use(d)
 	return true
-}
-
-// readHosts finds the schemes of the servers with limits, by host: only where a host has two, routes differ by them.
-func (c *nginxConfig) readHosts(outer nginxContext, servers []*directive) {
-	for _, server := range servers {
-		if !isLimited(outer, server.block) {
-			continue
-		}
-		for _, host := range nginxHosts(server) {
-			if c.schemes[host] == nil {
-				c.schemes[host] = map[string]bool{}
-			}
-			c.schemes[host][nginxScheme(server)] = true
-		}
-	}
-}
-
-// nginxScheme returns the scheme of the requests to a server; "" for both.
-func nginxScheme(server *directive) string {
-	schemes := map[string]bool{}
-	for _, d := range find(server.block, "listen") {
-		schemes[map[bool]string{true: "https", false: "http"}[slices.Contains(d.args, "ssl") || strings.HasSuffix(d.arg(0), "443")]] = true
-	}
-	if len(schemes) != 1 {
-		return ""
-	}
-	return slices.Collect(maps.Keys(schemes))[0]
-}
-
-// hostPattern matches what Weir takes for a host.
-var hostPattern = regexp.MustCompile(`^(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)*$`)
-
-// nginxHosts returns the hosts of a server, in lower case, each once; "" is any. It marks their server_name, unless a
-// name is none for Weir.
-func nginxHosts(server *directive) []string {
-	var hosts []string
-	names := find(server.block, "server_name")
-	for _, d := range names {
-		known := true
-		for _, name := range d.args {
-			switch name = strings.ToLower(name); {
-			case name == "_" || name == "":
-			case strings.HasPrefix(name, ".") && hostPattern.MatchString(name[1:]):
-				hosts = append(hosts, name[1:], "*"+name)
-			case hostPattern.MatchString(name) && len(name) <= 253:
-				hosts = append(hosts, name)
-			default:
-				known = false
-			}
-		}
-		d.used = known
-	}
-	for _, d := range find(server.block, "listen") {
-		if slices.Contains(d.args, "default_server") || slices.Contains(d.args, "default") {
-			hosts = append(hosts, "")
-		}
-	}
-	if len(hosts) == 0 && !slices.ContainsFunc(names, func(d *directive) bool { return !d.used }) {
-		return []string{""}
-	}
-	var once []string
-	for _, host := range hosts {
-		if !slices.Contains(once, host) {
-			once = append(once, host)
-		}
-	}
-	return once
-}
-
-// hostsOf returns the hosts of a server that no server before it has.
-func (c *nginxConfig) hostsOf(server *directive) (hosts []string) {
-	all, scheme := nginxHosts(server), nginxScheme(server)
-	for _, d := range find(server.block, "server_name") {
-		if !d.used {
-			use(d)
-			c.note(d.line, d.String()+": not each name is carried over", "write a route for each host, or *.example.com")
-		}
-	}
-	for _, host := range all {
-		if id := scheme + " " + host; c.served[id] || c.served[" "+host] {
-			c.note(server.line, "the server that begins here has a host of another one before it, "+cmp.Or(host, "any")+", which is not carried over", "write other routes for its port")
-		} else {
-			c.served[id] = true
-			hosts = append(hosts, host)
-		}
-	}
-	return hosts
-}
-
-// isLimited reports whether anything in the block has limits.
-func isLimited(outer nginxContext, block []*directive) bool {
-	return len(outer.directives["limit_req"])+len(outer.directives["limit_conn"])+len(find(block, "limit_req", "limit_conn")) > 0 ||
-		slices.ContainsFunc(find(block, "location"), func(l *directive) bool { return isLimited(nginxContext{}, l.block) })
 }

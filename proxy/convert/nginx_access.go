@@ -8,7 +8,8 @@ import (
 )
 
 // protective matches names of directives that other modules protect with, as far as they tell.
-var protective = regexp.MustCompile(`(?i)auth|access_by|rewrite_by|js_access|deny|denied|allow|secur|secrules|checkrule|naxsi|waf|jwt|oidc|captcha`)
+var protective = regexp.MustCompile(`(?i)auth|access_by|rewrite_by|js_access|deny|denied|allow|secur|secrules|checkrule|naxsi|waf|jwt|` +
+	`oidc|captcha`)
 
 // guards reports whether a directive may refuse requests, beside limits.
 func (d *directive) guards() bool {
@@ -22,7 +23,7 @@ func (d *directive) guards() bool {
 			return inner.guards() || inner.name == "return" && inner.status() >= 400
 		})
 	}
-	return nginxHint(d.name) == "" && protective.MatchString(d.name) && d.arg(0) != "off"
+	return protective.MatchString(d.name) && nginxHint(d.name) == "" && d.arg(0) != "off"
 }
 
 // isOwn reports whether locations in the block of a directive do not inherit it.
@@ -33,8 +34,9 @@ func (d *directive) isOwn() bool {
 // guards returns the directives that protect a location: those that hold, and its own.
 func (c nginxContext) guards(own []*directive) (all []*directive) {
 	for _, name := range slices.Sorted(maps.Keys(c.directives)) {
-		for _, d := range c.directives[name] {
-			if d.guards() && !d.isOwn() {
+		group := c.directives[name]
+		for _, d := range group {
+			if d.guards() && !d.isOwn() && (d.name != "allow" || len(find(group, "deny")) > 0) {
 				all = append(all, d)
 			}
 		}
@@ -71,10 +73,14 @@ type nginxGuard struct {
 	lost   []Note // about what is not carried over
 }
 
-// guard carries over what protects a location. What Weir does not have is lost, and refuses all requests; instead says
-// what to write then.
-func (c *nginxConfig) guard(l *nginxLocation, instead string) nginxGuard {
-	g := nginxGuard{lost: l.lost}
+// guard carries over what protects a location. What Weir does not have is lost, and refuses all
+// requests; to is what to write in place of that answer.
+func (c *nginxConfig) guard(l *nginxLocation, to string) nginxGuard {
+	var g nginxGuard
+	for _, n := range l.lost {
+		n.Instead += ", and here " + to
+		g.lost = append(g.lost, n)
+	}
 	var lost, addresses []*directive
 	for _, d := range l.guards {
 		switch {
@@ -83,21 +89,23 @@ func (c *nginxConfig) guard(l *nginxLocation, instead string) nginxGuard {
 		case d.name == "internal":
 			use(d)
 			g.answer = "{status: 404}"
-			g.notes = append(g.notes, Note{Line: d.line, What: "internal: nginx answers 404 to clients, and comes here by itself only", Instead: "write what it does in the routes that come here"})
+			g.notes = append(g.notes, Note{Line: d.line,
+				What:    "internal: nginx answers 404 to clients, and comes here by itself only",
+				Instead: "write what it does in the routes that come here"})
 		default:
 			lost = append(lost, d)
 		}
 	}
-	if rules, known := readRules(addresses); !known {
+	rules, known := readRules(addresses)
+	if satisfy := l.context.last("satisfy"); !known || satisfy != nil && satisfy.arg(0) == "any" && len(lost) > 0 {
 		lost = append(addresses, lost...)
-	} else if len(lost)+len(g.lost) == 0 {
+	} else {
 		g.lists = c.addRules(rules)
-		if rules.none() {
-			g.answer = "{status: 403}"
-		}
 	}
-	g.lost = append(slices.Clone(g.lost), lostNotes(lost, instead)...)
-	if len(g.lost) > 0 {
+	if rules.none() {
+		g.answer = "{status: 403}"
+	}
+	if g.lost = append(g.lost, lostNotes(lost, "once something else checks requests, write "+to)...); len(g.lost) > 0 {
 		g.answer = "{status: 403}"
 	}
 	return g
@@ -112,8 +120,8 @@ type rules struct {
 // none reports whether no address is let through.
 func (r rules) none() bool { return r.only && len(r.allowed) == 0 }
 
-// readRules reads allow and deny, and reports whether lists can do what they do: of two rules for an address nginx takes the
-// first, Weir the one that refuses.
+// readRules reads allow and deny, and reports whether lists can do what they do: of two rules for
+// an address nginx takes the first, Weir the one that refuses.
 func readRules(all []*directive) (r rules, known bool) {
 	for _, d := range all {
 		if d.arg(0) == "all" {
@@ -139,10 +147,10 @@ func readRules(all []*directive) (r rules, known bool) {
 // addRules adds the lists for rules.
 func (d *document) addRules(r rules) (lists []string) {
 	if len(r.denied) > 0 {
-		lists = append(lists, d.addList("denied", mapping{{"key", "client_ip"}, {"values", texts(r.denied)}, {"action", "deny"}}))
+		lists = append(lists, d.addAddresses("denied", r.denied, "deny"))
 	}
 	if r.only && len(r.allowed) > 0 {
-		lists = append(lists, d.addList("allowed", mapping{{"key", "client_ip"}, {"values", texts(r.allowed)}, {"action", "only"}}))
+		lists = append(lists, d.addAddresses("allowed", r.allowed, "only"))
 	}
 	return lists
 }

@@ -19,7 +19,8 @@ type zoneKey struct {
 	notes  []Note
 }
 
-// key returns the key for the value by which the zone counts. One that Weir does not have has a note.
+// key returns the key for the value by which the zone counts. One that Weir does not have has a
+// note.
 func (c *nginxConfig) key(line int, zone, value string) zoneKey {
 	all := variable.FindAllStringSubmatch(value, -1)
 	alone := len(all) == 1 && all[0][0] == value // then requests without a value are not counted
@@ -39,7 +40,8 @@ func (c *nginxConfig) key(line int, zone, value string) zoneKey {
 		}
 		if field := addressFields()[name]; field != "" && !strings.EqualFold(c.addressIn, field) {
 			key.shadow = true
-			key.notes = append(key.notes, Note{Line: line, What: "behind a proxy that sends " + field + " all clients would have its address, so this limit refuses nobody",
+			key.notes = append(key.notes, Note{Line: line, What: "behind a proxy that sends " + field +
+				" all clients would have its address, so this limit refuses nobody",
 				Instead: "write client_ip: {trusted_proxies: [NETWORKS], header: " + field + "}, and mode: enforce"})
 		}
 		origins = append(origins, origin)
@@ -65,7 +67,8 @@ func (c *nginxConfig) key(line int, zone, value string) zoneKey {
 
 // noKey notes that a zone is not carried over.
 func (c *nginxConfig) noKey(line int, zone, what string) {
-	c.note(line, "zone "+zone+" is not carried over: Weir has no key for "+what, "write a limit with a key from path:NAME, header:NAME, query:NAME or cookie:NAME, see Keys in the reference")
+	c.note(line, "zone "+zone+" is not carried over: Weir has no key for "+what,
+		"write a limit with a key from path:NAME, header:NAME, query:NAME or cookie:NAME, see Keys in the reference")
 }
 
 // nginxKey returns the key for an origin. nginx does not count a request whose key is empty,
@@ -108,7 +111,8 @@ func (c *nginxConfig) origin(line int, name string) string {
 		return "method"
 	}
 	kind, rest, _ := strings.Cut(name, "_")
-	if source := map[string]string{"http": "header:", "arg": "query:", "cookie": "cookie:"}[kind]; source != "" && rest != "" {
+	if source := map[string]string{"http": "header:", "arg": "query:", "cookie": "cookie:"}[kind]; source != "" &&
+		rest != "" {
 		if kind == "http" {
 			rest = textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(rest, "_", "-"))
 		}
@@ -117,9 +121,9 @@ func (c *nginxConfig) origin(line int, name string) string {
 	return ""
 }
 
-// mapped returns the key for a zone whose variable a map sets: to one variable, and to nothing for requests that are not
-// counted. Where addresses say for which, they become a list; otherwise the limit refuses nobody, because Weir would
-// count all requests.
+// mapped returns the key for a zone whose variable a map sets: to one variable, and to nothing for
+// requests that are not counted. Where addresses say for which, they become a list; otherwise the
+// limit refuses nobody, because Weir would count all requests.
 func (c *nginxConfig) mapped(zone string, set *directive) zoneKey {
 	set.useAll()
 	values, some := map[string]string{}, false // of the map, by what they are for
@@ -137,7 +141,8 @@ func (c *nginxConfig) mapped(zone string, set *directive) zoneKey {
 		m := variable.FindStringSubmatch(value)
 		if value == "" {
 			some = true
-		} else if m == nil || m[0] != value || counted != "" && counted != value || c.variables[m[1]+m[2]] != nil || c.origin(set.line, m[1]+m[2]) == "" {
+		} else if m == nil || m[0] != value || counted != "" && counted != value || c.variables[m[1]+m[2]] != nil ||
+			c.origin(set.line, m[1]+m[2]) == "" {
 			c.noKey(set.line, zone, "what "+set.String()+" sets")
 			return zoneKey{}
 		} else {
@@ -153,23 +158,25 @@ func (c *nginxConfig) mapped(zone string, set *directive) zoneKey {
 		return key
 	}
 	if networks := c.exempt(set, values); networks != nil {
-		key.lists = []string{c.addBypass(strings.Trim(set.arg(0), "${}"), networks)}
+		key.lists = []string{c.addAddresses(strings.Trim(set.arg(0), "${}"), networks, "bypass")}
 		return key
 	}
 	key.shadow = true
-	key.notes = append(key.notes, Note{Line: set.line, What: set.String() + " decides which requests are counted, and Weir would count all, so this limit refuses nobody",
+	key.notes = append(key.notes, Note{Line: set.line, What: set.String() +
+		" decides which requests are counted, and Weir would count all, so this limit refuses nobody",
 		Instead: "write a route with match: {headers, query or methods} for those that are counted, and mode: enforce"})
 	return key
 }
 
-// exempt returns the addresses for which a map has no value, if all others have one and an address or a geo decides;
-// otherwise nil.
+// exempt returns the addresses for which a map has no value, if all others have one and an address
+// or a geo decides; otherwise nil.
 func (c *nginxConfig) exempt(set *directive, values map[string]string) (networks []string) {
 	by := strings.Trim(set.arg(0), "${}")
 	if by == "remote_addr" {
 		for _, name := range slices.Sorted(maps.Keys(values)) {
 			n := network(name)
-			if name != "default" && (n == "" || strings.Contains(name, "/") || values[name] != "") || name == "default" && values[name] == "" {
+			if name != "default" && (n == "" || strings.Contains(name, "/") || values[name] != "") || name == "default" &&
+				values[name] == "" {
 				return nil
 			}
 			if name != "default" {

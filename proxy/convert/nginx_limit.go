@@ -35,7 +35,8 @@ func (c *nginxConfig) limitsOf(context nginxContext) (limits, lists []string) {
 		}
 		name = c.limit(zone, d, key)
 		if name == "" {
-			c.note(d.line, d.String()+" is not carried over", "expected limit_req zone=NAME burst=NUMBER nodelay, or limit_conn NAME NUMBER")
+			c.note(d.line, d.String()+" is not carried over",
+				"expected limit_req zone=NAME burst=NUMBER nodelay, or limit_conn NAME NUMBER")
 			continue
 		}
 		if !slices.Contains(limits, name) {

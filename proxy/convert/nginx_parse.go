@@ -48,7 +48,7 @@ func find(block []*directive, names ...string) []*directive {
 
 // arg returns the argument at i; "" if there is none.
 func (d *directive) arg(i int) string {
-	if i >= len(d.args) {
+	if i < 0 || i >= len(d.args) {
 		return ""
 	}
 	return d.args[i]

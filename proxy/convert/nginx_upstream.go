@@ -12,6 +12,7 @@ import (
 // An nginxDestination is where a route sends its requests.
 type nginxDestination struct {
 	upstream *entry  // not yet in the document; nil for a route that answers itself
+	isReturn bool    // which nginx does before it counts, or looks at who asks
 	fields   mapping // of the route, beside upstream
 	notes    []Note
 }
@@ -19,9 +20,9 @@ type nginxDestination struct {
 // restore says what to write in place of the answer 403.
 func (d nginxDestination) restore() string {
 	if d.upstream == nil {
-		return "take respond out, or write what it should be"
+		return "what it should be in place of respond"
 	}
-	return "once something else checks requests, write in place of respond an upstream with " + strings.Trim(d.upstream.fields.flow(), "{}")
+	return "an upstream with " + strings.Trim(d.upstream.fields.flow(), "{}") + " in place of respond"
 }
 
 // attach adds an upstream to the document and returns its name.
@@ -38,7 +39,7 @@ func (c *nginxConfig) destination(l *nginxLocation) nginxDestination {
 	for _, d := range slices.Concat(find(l.context.rewrites, "return"), find(l.block, "return")) {
 		if fields := nginxAnswer(d, l.context.hosts[0]); fields != nil {
 			use(d)
-			return nginxDestination{fields: fields}
+			return nginxDestination{fields: fields, isReturn: true}
 		}
 		return c.stays(l)
 	}
@@ -52,15 +53,17 @@ func (c *nginxConfig) destination(l *nginxLocation) nginxDestination {
 // stays returns the upstream for what nginx goes on answering: nginx itself.
 func (c *nginxConfig) stays(l *nginxLocation) nginxDestination {
 	u := &entry{name: "nginx", fields: mapping{{"targets", `["http://127.0.0.1:8081"]`}}}
-	u.note(l.line, "what is not forwarded by proxy_pass stays with nginx", "let nginx listen on this address, or write the address of the server")
+	u.note(l.line, "what is not forwarded by proxy_pass stays with nginx",
+		"let nginx listen on this address, or write the address of the server")
 	return nginxDestination{upstream: u}
 }
 
 // passed matches the address of a proxy_pass or grpc_pass.
-var passed = regexp.MustCompile(`^(https?|grpcs?)://(unix:[^:$]+|[A-Za-z0-9_.-]+(?::[0-9]+)?|\[[0-9a-fA-F:.]+\](?::[0-9]+)?)(?::?(/[^$]*))?$`)
+var passed = regexp.MustCompile(`^(https?|grpcs?)://(unix:[^:$]+|[A-Za-z0-9_.-]+(?::[0-9]+)?|` +
+	`\[[0-9a-fA-F:.]+\](?::[0-9]+)?)(?::?(/[^$]*))?$`)
 
-// pass returns the upstream of a proxy_pass with what changes requests on their way to it. An upstream that is not
-// known is answered for with 502.
+// pass returns the upstream of a proxy_pass with what changes requests on their way to it. An
+// upstream that is not known is answered for with 502.
 func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 	use(d)
 	value, variables := c.expand(l, d.arg(0))
@@ -71,12 +74,17 @@ func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 	}
 	if u == nil {
 		what := d.String() + " goes to a server that this file does not name"
-		return nginxDestination{fields: mapping{{"respond", "{status: 502}"}}, notes: []Note{{Line: d.line, What: what, Instead: "write upstream: URL in place of respond"}}}
+		return nginxDestination{fields: mapping{{"respond", "{status: 502}"}}, notes: []Note{{Line: d.line, What: what,
+			Instead: "write upstream: URL in place of respond"}}}
 	}
 	to := nginxDestination{upstream: u}
-	rewrite, why := nginxRewrite(l, m[3], variables)
+	rewrite, why := nginxRewrite(l, m[3])
+	if variables && m[3] != "" { // the path of all requests
+		rewrite, why = nil, ", which is not carried over"
+	}
 	if why != "" {
-		to.notes = append(to.notes, Note{Line: d.line, What: d.String() + " changes the path" + why, Instead: "write rewrite: {strip_prefix, add_prefix}"})
+		to.notes = append(to.notes, Note{Line: d.line, What: d.String() + " changes the path" + why,
+			Instead: "write rewrite: {strip_prefix, add_prefix}"})
 	}
 	headers := c.headers(l, m)
 	to.notes = append(to.notes, headers.notes...)
@@ -93,20 +101,23 @@ func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 			to.fields.set("body", "{max: "+most+"}")
 		}
 	} else {
-		c.note(0, "nginx refuses bodies of more than 1 MiB where client_max_body_size does not say otherwise, Weir none", "write body: {max: 1MiB} in routes")
+		c.note(0, "nginx refuses bodies of more than 1 MiB where client_max_body_size does not say otherwise, Weir none",
+			"write body: {max: 1MiB} in routes")
 	}
 	return to
 }
 
-// expand replaces the variables that have one value for all requests of a location: those that set gives them outside of if, and
-// those of a map with one value. A path that is that of the request is left out.
+// expand replaces the variables that have one value for all requests of a location: those that set
+// gives them outside of if, and those of a map with one value. A path that is that of the request
+// is left out.
 func (c *nginxConfig) expand(l *nginxLocation, text string) (value string, variables bool) {
 	run := slices.Concat(l.context.rewrites, l.block)
 	values, from := map[string]string{}, map[string][]*directive{}
 	replace := func(text string) string {
 		return variable.ReplaceAllStringFunc(text, func(name string) string {
 			key := strings.Trim(name, "${}")
-			if set := c.variables[key]; set != nil && set.name == "map" && len(set.block) == 1 && set.block[0].name == "default" {
+			if set := c.variables[key]; set != nil && set.name == "map" && len(set.block) == 1 &&
+				set.block[0].name == "default" {
 				set.useAll()
 				return set.block[0].arg(0)
 			}
@@ -135,15 +146,15 @@ func (c *nginxConfig) expand(l *nginxLocation, text string) (value string, varia
 	return value, value != text
 }
 
-// nginxRewrite returns the fields of the rewrite for the path in a proxy_pass, which replaces that of the location, or
-// of the whole request if it has variables; or why there is none.
-func nginxRewrite(l *nginxLocation, uri string, variables bool) (rewrite mapping, why string) {
+// nginxRewrite returns the fields of the rewrite for the path in a proxy_pass, which replaces that
+// of the location, or why there is none.
+func nginxRewrite(l *nginxLocation, uri string) (rewrite mapping, why string) {
 	prefix := l.prefix
-	if uri == "" || uri == prefix && !variables {
+	if uri == "" || uri == prefix {
 		return nil, ""
 	}
 	whole := strings.HasSuffix(prefix, "/") == strings.HasSuffix(uri, "/") || uri == "/"
-	if variables || l.modifier != "" && l.modifier != "^~" || !whole || !literalPath.MatchString(uri) {
+	if l.modifier != "" && l.modifier != "^~" || !whole || !isLiteralPath(uri) {
 		return nil, ", which is not carried over"
 	}
 	rewrite.set("strip_prefix", quoted(strings.TrimSuffix(prefix, "/")))
@@ -190,15 +201,18 @@ func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
 		u.fields.set("tls", "{server_name: "+text(d.arg(0))+"}")
 	}
 	if d := l.context.last("proxy_read_timeout"); d == nil {
-		c.note(0, "nginx waits 60 s for a response where proxy_read_timeout does not say otherwise, Weir 30 s", "write timeouts: {response: 60s} in upstreams")
+		c.note(0, "nginx waits 60 s for a response where proxy_read_timeout does not say otherwise, Weir 30 s",
+			"write timeouts: {response: 60s} in upstreams")
 	}
 	if scheme == "https" {
-		c.note(0, "Weir verifies the certificates of upstreams, nginx those with proxy_ssl_verify", "write tls: {ca, server_name} in upstreams whose certificate is not one of a public authority")
+		c.note(0, "Weir verifies the certificates of upstreams, nginx those with proxy_ssl_verify",
+			"write tls: {ca, server_name} in upstreams whose certificate is not one of a public authority")
 	}
 	return u
 }
 
-// nginxServers returns the upstream of a block; without fields if it has no server that Weir can have.
+// nginxServers returns the upstream of a block; without fields if it has no server that Weir can
+// have.
 func nginxServers(block *directive, scheme string) *entry {
 	u := &entry{name: block.arg(0)}
 	weights := map[string]int64{}
@@ -230,7 +244,8 @@ func nginxServers(block *directive, scheme string) *entry {
 			}
 			weights[target] += weight
 			if len(rest) > 0 {
-				u.note(s.line, s.String()+": not carried over: "+strings.Join(rest, ", "), "write health: {after, rest} and max_connections, and give backup servers a small weight, or leave them out")
+				u.note(s.line, s.String()+": not carried over: "+strings.Join(rest, ", "),
+					"write health: {after, rest} and max_connections, and give backup servers a small weight, or leave them out")
 			}
 		}
 	}
@@ -248,7 +263,8 @@ func nginxServers(block *directive, scheme string) *entry {
 	u.fields = mapping{{"targets", "[" + strings.Join(targets, ", ") + "]"}}
 	if balance := find(block.block, "least_conn", "ip_hash"); len(targets) > 1 && len(balance) > 0 {
 		use(balance...)
-		u.fields.set("balance", map[string]string{"least_conn": "least_loaded", "ip_hash": `"hash:client_ip"`}[balance[0].name])
+		u.fields.set("balance", map[string]string{"least_conn": "least_loaded",
+			"ip_hash": `"hash:client_ip"`}[balance[0].name])
 	}
 	return u
 }
@@ -269,7 +285,8 @@ func nginxTarget(scheme, address string) string {
 	if port != "" && (err != nil || n == 0) {
 		return ""
 	}
-	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && !hostPattern.MatchString(host) || strings.HasPrefix(host, "*") {
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && !hostPattern.MatchString(host) ||
+		strings.HasPrefix(host, "*") {
 		return ""
 	}
 	return scheme + "://" + address

@@ -163,8 +163,8 @@ func (n node) useMeta() {
 	}
 }
 
-// leaveUnused lists the fields below a node that nothing has marked, but for those that are not set. hint says what to
-// do about one. What an alias stands for is looked at where it is written.
+// leaveUnused lists the fields below a node that nothing has marked, but for those that are not
+// set. hint says what to do about one. What an alias stands for is looked at where it is written.
 func (d *document) leaveUnused(n node, hint func(name string) string) {
 	for i, inner := range n.at.Content {
 		if n.at.Kind != yaml.MappingNode {

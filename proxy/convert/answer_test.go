@@ -116,6 +116,7 @@ func TestConvert_NginxProtectsTheSame(t *testing.T) {
 		{"an expression that protects nothing", inServer(`location ~ \.php$ { fastcgi_pass a; } location / { ` + app + " }"), 0, map[string]string{"/a.php": "http://127.0.0.1:9000/a.php"}},
 		{"if", inServer("if ($http_user_agent ~ bot) { return 403; } location / { " + app + " }"), 1, map[string]string{"/": "403"}},
 		{"if that protects nothing", inServer("if ($http_x) { set $y 1; } location / { " + app + " }"), 0, map[string]string{"/": "http://127.0.0.1:9000/"}},
+		{"a file that is not here", inServer("location /a/ { include snippets/auth.conf; " + app + " } location / { include proxy.conf; " + app + " }"), 1, map[string]string{"/a/x": "403", "/": "http://127.0.0.1:9000/"}},
 		{"what is not known", inServer("location / { auth_basic a; proxy_pass http://$host; }"), 1, map[string]string{"/": "403"}},
 		{"addresses and a password", inServer("location / { allow 10.0.0.0/8; deny all; auth_basic a; " + app + " }"), 1, map[string]string{"/ from 10.0.0.1": "403"}},
 		{"addresses or a password", inServer("satisfy any; location / { allow 10.0.0.0/8; deny all; auth_basic a; " + app + " }"), 3, map[string]string{"/ from 10.0.0.1": "403"}},

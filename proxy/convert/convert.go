@@ -53,7 +53,7 @@ func (n Note) text(file string) string {
 // FILE:LINE: TEXT. It is empty if nothing is lost.
 func (r Result) Lost() (all []string) {
 	for _, n := range r.Notes {
-		if text := n.text(r.file); n.Lost && !slices.Contains(all, text) {
+		if text := place(r.file, n.Line) + ": " + strings.Map(visible, n.What); n.Lost && !slices.Contains(all, text) {
 			all = append(all, text)
 		}
 	}

@@ -231,8 +231,8 @@ func (i *ingress) global() error {
 	if err != nil || n == 0 {
 		return err
 	}
-	window := i.annotation("global-rate-limit-window").text()
-	if _, err := time.ParseDuration(window); err != nil {
+	window, err := time.ParseDuration(i.annotation("global-rate-limit-window").text())
+	if err != nil || window < time.Millisecond || window > longestRate {
 		return i.wrong(at.line(), "global-rate-limit has no window", "expected global-rate-limit-window beside it, for example 1m")
 	}
 	key := zoneKey{text: "client_ip"}
@@ -241,7 +241,7 @@ func (i *ingress) global() error {
 			return nil
 		}
 	}
-	fields := mapping{{"key", key.text}, {"rate", fmt.Sprintf("%d/%s", n, window)}, {"algorithm", "sliding_window"}}
+	fields := mapping{{"key", key.text}, {"rate", fmt.Sprintf("%d/%s", n, windowName(window))}, {"algorithm", "sliding_window"}}
 	if key.shadow {
 		fields.set("mode", "shadow")
 	}
@@ -268,7 +268,11 @@ func (i *ingress) guard() {
 	}
 	for _, from := range []node{i.object.get("metadata", "annotations"), i.defaults} {
 		for key, value := range from.fields() {
-			if name := strings.TrimPrefix(key.text(), ingressPrefix); ingressProtects(name, value) {
+			name := strings.TrimPrefix(key.text(), ingressPrefix)
+			if name == "global-auth-url" && i.annotation("enable-global-auth").text() == "false" {
+				continue
+			}
+			if ingressProtects(name, value) {
 				key.use()
 				i.lose(key.line(), name+": "+value.text())
 			}

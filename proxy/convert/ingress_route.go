@@ -106,27 +106,25 @@ func (i *ingress) destination(backend node) nginxDestination {
 		service, port = backend.get("serviceName").text(), backend.get("servicePort").text()
 	}
 	named := backend.get("service", "port", "name").text()
-	host := service + "." + i.namespace + ".svc"
+	if port == "" || strings.Trim(port, "0123456789") != "" {
+		named, port = named+port, "80"
+	}
 	protocol := i.annotation("backend-protocol")
 	schemes := map[string]string{"": "http", "HTTP": "http", "HTTPS": "https", "GRPC": "http", "GRPCS": "https",
 		"AUTO_HTTP": "http"}
 	scheme := schemes[strings.ToUpper(protocol.text())]
-	switch {
-	case !hostPattern.MatchString(host) || service == "":
-		note := Note{Line: backend.line(), What: "the backend is no service",
-			Instead: "write upstream: URL in place of respond"}
-		return nginxDestination{fields: mapping{{"respond", "{status: 502}"}}, notes: []Note{note}}
-	case scheme == "":
-		note := Note{Line: protocol.line(), What: "backend-protocol " + protocol.text() + " is none that Weir speaks",
-			Instead: "write upstream: URL in place of respond"}
+	target := nginxTarget(scheme, service+"."+i.namespace+".svc:"+port)
+	if scheme == "" || target == "" {
+		note := Note{Line: backend.line(), What: "the backend is no service", Instead: "write upstream: URL in place of respond"}
+		if scheme == "" {
+			note.Line, note.What = protocol.line(), "backend-protocol "+protocol.text()+" is none that Weir speaks"
+		}
 		return nginxDestination{fields: mapping{{"respond", "{status: 502}"}}, notes: []Note{note}}
 	}
-	if port == "" || strings.Trim(port, "0123456789") != "" {
-		named, port = named+port, "80"
-	}
-	u := &entry{name: service, fields: mapping{{"targets", texts([]string{scheme + "://" + host + ":" + port})}}}
+	u := &entry{name: service, fields: mapping{{"targets", texts([]string{target})}}}
 	if named != "" {
-		u.note(backend.line(), "port "+named+" of service "+service+" is known to Kubernetes only", "write its number in place of 80")
+		u.note(backend.line(), "port "+named+" of service "+service+" is known to Kubernetes only",
+			"write its number in place of 80")
 	}
 	to := nginxDestination{upstream: u}
 	if strings.HasPrefix(strings.ToUpper(protocol.text()), "GRPC") {

@@ -113,10 +113,11 @@ func (c *nginxConfig) readZones(http []*directive) {
 		for _, arg := range d.args[min(1, len(d.args)):] {
 			if value, ok := strings.CutPrefix(arg, "zone="); ok {
 				zone.name, _, _ = strings.Cut(value, ":")
-			}
-			if m := nginxRate.FindStringSubmatch(arg); m != nil {
+			} else if m := nginxRate.FindStringSubmatch(arg); m != nil {
 				zone.count, _ = strconv.ParseInt(m[1], 10, 32)
 				zone.per = map[string]time.Duration{"s": time.Second, "m": time.Minute}[m[2]]
+			} else {
+				c.note(d.line, arg+" of "+d.String()+" is not carried over", "")
 			}
 		}
 		kind := strings.TrimSuffix(d.name, "_zone")

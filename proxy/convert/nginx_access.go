@@ -18,6 +18,8 @@ func (d *directive) guards() bool {
 		return true
 	case "auth_basic", "auth_request", "auth_jwt", "ssl_verify_client":
 		return d.arg(0) != "off"
+	case "include": // of a file that is not here
+		return protective.MatchString(d.arg(0))
 	case "if":
 		return slices.ContainsFunc(d.block, func(inner *directive) bool {
 			return inner.guards() || inner.name == "return" && inner.status() >= 400

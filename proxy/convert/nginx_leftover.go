@@ -13,6 +13,8 @@ func (c *nginxConfig) leftovers(block []*directive) {
 		switch {
 		case d.name == "include" && fragment.MatchString(d.arg(0)):
 			what, instead = d.String(), unneeded
+		case d.name == "include":
+			what, instead = d.String(), "convert the output of nginx -T, which has all files"
 		case instead == "":
 			what, instead = d.String(), "see what each does, and write it in Weir or leave it out"
 		case len(d.String()) < 60:

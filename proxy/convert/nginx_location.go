@@ -15,6 +15,7 @@ type nginxLocation struct {
 	flags    string       // of its regular expression
 	prefix   string       // of its path; for a regular expression, what all paths begin with that match
 	around   string       // the prefix of the location around it
+	outer    *directive   // which is this one; nil if it is in the server
 	paths    []string     // none if Weir has none
 	guards   []*directive // that protect it
 	lost     []Note       // about those of locations without paths that would have come first
@@ -31,7 +32,25 @@ func nginxLocations(outer nginxContext, block []*directive) (all []*nginxLocatio
 		l.guards = l.context.guards(d.block)
 		l.readPaths()
 		l.context.prefix = l.prefix
-		all = append(append(all, l), nginxLocations(l.context, d.block)...)
+		all = append(all, l)
+	}
+	level := slices.Clone(all)
+	for _, l := range level {
+		inner := nginxLocations(l.context, l.block)
+		for _, n := range inner {
+			n.outer = cmp.Or(n.outer, l.directive)
+			// nginx looks into the location with the longest prefix, or an expression that matches.
+			isPicked := func(o *nginxLocation) bool {
+				if o.modifier == "=" {
+					return n.modifier == "=" && n.prefix == o.prefix
+				}
+				return !o.isExpression() && len(o.prefix) > len(l.prefix) && n.isBelow(o)
+			}
+			if l.isExpression() || slices.ContainsFunc(level, isPicked) {
+				n.paths = nil
+			}
+		}
+		all = append(all, inner...)
 	}
 	return all
 }
@@ -82,20 +101,25 @@ func (l *nginxLocation) rank() int {
 	return len(l.prefix)
 }
 
+// refusing is the modifier in place of that of a protected location that has no paths.
+const refusing = "refusing"
+
 // isExpression reports whether l has a regular expression.
 func (l *nginxLocation) isExpression() bool { return l.modifier == "~" || l.modifier == "~*" }
 
 // comesBefore reports whether nginx takes l rather than o for a path of both.
 func (l *nginxLocation) comesBefore(o *nginxLocation) bool {
 	switch {
+	case (l.modifier == "=") != (o.modifier == "="):
+		return l.modifier == "="
+	case (l.modifier == refusing) != (o.modifier == refusing):
+		return l.modifier == refusing
 	case l.isExpression() && o.isExpression():
 		return false
 	case l.isExpression() != o.isExpression():
-		return l.isExpression() == (l.modifier != "=" && l.modifier != "^~" && o.modifier != "=" && o.modifier != "^~")
-	case (l.modifier == "=") != (o.modifier == "="):
-		return l.modifier == "="
+		return l.isExpression() == (l.modifier != "^~" && o.modifier != "^~")
 	}
-	return len(l.prefix) > len(o.prefix)
+	return len(l.prefix) >= len(o.prefix) // of two with the same one the second is in the first
 }
 
 // withoutPath leaves out a location that has no paths. If it is protected, the locations that get
@@ -119,7 +143,9 @@ func (c *nginxConfig) withoutPath(l *nginxLocation, all *[]*nginxLocation) {
 	for _, o := range *all {
 		// Weir's route for an expression in any case is less specific than those around it.
 		around := l.flags != "" && len(o.prefix) > 1 && l.isBelow(&nginxLocation{prefix: o.prefix, flags: l.flags})
-		isFirst := o.modifier == "=" || o.modifier == "^~" && l.isExpression()
+		isLonger := func(n *nginxLocation) bool { return len(n.paths) == 0 && !n.isExpression() && n.isBelow(o) }
+		isFirst := o.modifier == "=" ||
+			o.modifier == "^~" && l.isExpression() && o.outer == l.outer && !slices.ContainsFunc(*all, isLonger)
 		if len(o.paths) > 0 && !isFirst && (around || o.isBelow(l)) {
 			o.lost = append(o.lost, lost...)
 			o.paths = protected(o.prefix)
@@ -129,7 +155,8 @@ func (c *nginxConfig) withoutPath(l *nginxLocation, all *[]*nginxLocation) {
 		return
 	}
 	*all = append(*all, &nginxLocation{
-		directive: l.directive, context: l.context, prefix: l.prefix, paths: beginning(l.prefix, l.flags), lost: lost,
+		directive: l.directive, context: l.context, modifier: refusing, prefix: l.prefix,
+		paths: beginning(l.prefix, l.flags), lost: lost,
 	})
 }
 

@@ -22,6 +22,8 @@ func (l *nginxLocation) readPaths() {
 	case l.isExpression():
 		l.prefix = l.readExpression()
 	case strings.HasPrefix(l.prefix, "@"):
+	case !strings.HasPrefix(l.prefix, l.around): // which nginx refuses
+		l.prefix = l.around
 	case !isLiteralPath(l.prefix):
 		for l.prefix = strings.TrimRight(l.prefix, "/"); !isLiteralPath(l.prefix); {
 			if l.prefix = l.prefix[:max(0, len(l.prefix)-1)]; l.prefix == "" {
@@ -86,7 +88,7 @@ func (l *nginxLocation) readExpression() string {
 		prefix = prefix[:len(prefix)-1]
 	}
 	switch {
-	case !isLiteralPath(prefix):
+	case !isLiteralPath(prefix) || !strings.HasPrefix(prefix, l.around):
 		return l.around
 	case l.flags != "":
 	case rest == "$":

@@ -36,6 +36,9 @@ func (d *document) documents(data []byte, expected string) ([]node, error) {
 			line, what := yamlFault(err)
 			return nil, d.wrong(line, "is not YAML: "+what, expected)
 		}
+		if size(&n, map[*yaml.Node]int{}) > mostNodes {
+			return nil, d.wrong(n.Line, "aliases stand for themselves, or for more than a million values", expected)
+		}
 		root := node{&n, used}.whole()
 		if root.at.Kind != yaml.MappingNode {
 			if root.text() == "" && root.at.Kind == yaml.ScalarNode {
@@ -45,6 +48,27 @@ func (d *document) documents(data []byte, expected string) ([]node, error) {
 		}
 		all = append(all, root)
 	}
+}
+
+// mostNodes bounds what a document comes to with what its aliases stand for.
+const mostNodes = 1_000_000
+
+// size returns how many nodes a node has with what its aliases stand for, at most one more than
+// mostNodes; that is the size of one that contains itself. known has those that were counted.
+func size(n *yaml.Node, known map[*yaml.Node]int) int {
+	if sum, ok := known[n]; ok {
+		return sum
+	}
+	known[n] = mostNodes + 1 // until it is counted
+	sum := 1
+	if n.Alias != nil {
+		sum += size(n.Alias, known)
+	}
+	for _, inner := range n.Content {
+		sum = min(sum+size(inner, known), mostNodes+1)
+	}
+	known[n] = sum
+	return sum
 }
 
 // yamlLine matches the line in an error of the YAML library.

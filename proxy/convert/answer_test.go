@@ -151,6 +151,7 @@ func TestConvert_NginxForwardsToTheSame(t *testing.T) {
 		{"set of another", "set $h 127.0.0.1; set $n http://$h:9001; location / { proxy_pass ${n}; }", "/x", "http://127.0.0.1:9001/x"},
 		{"the name of an upstream", "set $n back; location / { proxy_pass http://$n; }", "/x", "http://127.0.0.1:9003/x"},
 		{"the path of the request", "location / { proxy_pass http://back$request_uri; }", "/x?y=1", "http://127.0.0.1:9003/x?y=1"},
+		{"set elsewhere than in set", "set $n http://127.0.0.1:9001; set_by_lua $n 'return ngx.var.x'; location / { proxy_pass $n; }", "/x", "502"},
 		{"set in if", "set $n http://127.0.0.1:9001; if ($arg_x) { set $n http://127.0.0.1:9002; } location / { proxy_pass $n; }", "/x", "502"},
 		{"a map", "location / { proxy_pass http://$mapped; }", "/x", "502"},
 		{"a map with one value", "location / { proxy_pass http://$single; }", "/x", "http://127.0.0.1:9003/x"},

@@ -36,6 +36,31 @@ func TestConvert_NginxFieldsOfRoutesAndUpstreams(t *testing.T) {
 	}
 }
 
+// Clients behind proxies are told apart as in nginx, wherever it says who the proxies are.
+func TestConvert_AddressesBehindProxies(t *testing.T) {
+	for from, want := range map[string]string{
+		"set_real_ip_from 10.0.0.1/8; real_ip_header X-Forwarded-For; real_ip_recursive on;": `client_ip: {trusted_proxies: ["10.0.0.0/8"], header: X-Forwarded-For}`,
+		"set_real_ip_from 10.0.0.0/8; set_real_ip_from 2001:db8::1;":                         `client_ip: {trusted_proxies: ["10.0.0.0/8", "2001:db8::1"], header: X-Real-IP}`,
+		"set_real_ip_from 10.0.0.0/8; real_ip_header proxy_protocol;":                        `listen: {proxy_protocol: ["10.0.0.0/8"]}`,
+	} {
+		for _, file := range []string{from + "\n" + inServer("location / { "+app+" }"), inServer(from + "\nlocation / { " + app + " }")} {
+			if result, _ := parsed(t, "nginx", file); !strings.Contains(string(result.YAML), want+"\n") {
+				t.Errorf("%s: want %s\n%s", from, want, result.YAML)
+			}
+		}
+	}
+	for from, want := range map[string]string{
+		`{use-forwarded-headers: "true", proxy-real-ip-cidr: "10.0.0.0/8,192.0.2.1"}`: `client_ip: {trusted_proxies: ["10.0.0.0/8", "192.0.2.1"]}`,
+		`{use-proxy-protocol: "true", proxy-real-ip-cidr: 10.0.0.0/8}`:                `listen: {proxy_protocol: ["10.0.0.0/8"]}`,
+		`{use-forwarded-headers: "true"}`:                                             `not carried over (with their lines): use-forwarded-headers (16); write client_ip: {trusted_proxies: [NETWORKS], header}`,
+	} {
+		file, _ := annotated()
+		if result, _ := parsed(t, "ingress-nginx", file+"---\nkind: ConfigMap\ndata: "+from+"\n"); !strings.Contains(string(result.YAML), want) {
+			t.Errorf("%s: want %s\n%s", from, want, result.YAML)
+		}
+	}
+}
+
 // A server for http and one for https of the same host have routes by scheme; others of a host that has one are noted.
 func TestConvert_NginxServersOfOneHost(t *testing.T) {
 	const file = `limit_req_zone $binary_remote_addr zone=one:1m rate=5r/s;

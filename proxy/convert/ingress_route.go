@@ -115,7 +115,8 @@ func (i *ingress) destination(backend node) nginxDestination {
 	scheme := schemes[strings.ToUpper(protocol.text())]
 	target := nginxTarget(scheme, service+"."+i.namespace+".svc:"+port)
 	if scheme == "" || target == "" {
-		note := Note{Line: backend.line(), What: "the backend is no service", Instead: "write upstream: URL in place of respond"}
+		note := Note{Line: backend.line(), What: "the backend is no service",
+			Instead: "write upstream: URL in place of respond"}
 		if scheme == "" {
 			note.Line, note.What = protocol.line(), "backend-protocol "+protocol.text()+" is none that Weir speaks"
 		}

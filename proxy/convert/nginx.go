@@ -49,7 +49,7 @@ func convertNginx(d *document, data []byte) error {
 	if len(root) == 0 {
 		return d.wrong(0, "has no directives", expectedNginx)
 	}
-	http := slices.Clone(root)
+	http := slices.DeleteFunc(slices.Clone(root), func(d *directive) bool { return d.name == "http" })
 	for _, block := range find(root, "http") {
 		use(block)
 		http = append(http, block.block...)
@@ -61,8 +61,7 @@ func convertNginx(d *document, data []byte) error {
 		return d.wrong(0, "has no limit_req_zone and no limit_conn_zone", "expected the file that has them, or the output of nginx -T, which has all files")
 	}
 	c.note(0, "nginx counts in each host by itself", "with store: redis all Weirs have one count, so a rate for N hosts may have to be N times as high")
-	c.readClientIP(http)
-	c.readListen(http)
+	c.readListen(http, c.readClientIP(http))
 	context := nginxContext{hosts: []string{""}}.enter(http)
 	servers := find(http, "server")
 	c.readHosts(context, servers)
@@ -130,35 +129,37 @@ func (c *nginxConfig) readZones(http []*directive) {
 	}
 }
 
-// readClientIP reads from whom nginx takes the address of the client.
-func (c *nginxConfig) readClientIP(http []*directive) {
+// readClientIP reads from whom nginx takes the address of the client; Weir has one answer for all
+// servers. It returns the networks of those that say it with the PROXY protocol.
+func (c *nginxConfig) readClientIP(http []*directive) (proxies string) {
 	var trusted []string
-	var from []*directive
-	for _, d := range find(http, "set_real_ip_from") {
-		if n := network(d.arg(0)); n != "" && !slices.Contains(trusted, n) {
-			trusted, from = append(trusted, n), append(from, d)
+	for _, d := range findDeep(http, "set_real_ip_from") {
+		if n := network(d.arg(0)); n != "" {
+			use(d)
+			trusted = append(trusted, n)
 		}
 	}
 	if len(trusted) == 0 {
-		return
+		return ""
 	}
-	use(from...)
-	fields := mapping{{"trusted_proxies", texts(trusted)}}
+	if all := findDeep(http, "set_real_ip_from"); len(find(http, "set_real_ip_from")) < len(all) {
+		c.note(all[0].line, "set_real_ip_from of a server or location holds for all", "")
+	}
+	slices.Sort(trusted)
+	networks := texts(slices.Compact(trusted))
 	c.addressIn = "X-Real-IP"
-	for _, d := range find(http, "real_ip_header") {
+	for _, d := range findDeep(http, "real_ip_header") {
 		use(d)
 		if d.arg(0) == "proxy_protocol" {
-			c.note(d.line, d.String()+" is not carried over", "write listen: {proxy_protocol: "+texts(trusted)+"}")
-			return
+			return networks
 		}
-		c.addressIn = d.arg(0)
+		if headerName.MatchString(d.arg(0)) {
+			c.addressIn = d.arg(0)
+		}
 	}
-	if !headerName.MatchString(c.addressIn) {
-		c.addressIn = "X-Real-IP"
-	}
-	fields.set("header", text(c.addressIn))
-	use(find(http, "real_ip_recursive")...) // as Weir does
-	c.sections.set("client_ip", fields.flow())
+	use(findDeep(http, "real_ip_recursive")...) // as Weir does
+	c.sections.set("client_ip", mapping{{"trusted_proxies", networks}, {"header", text(c.addressIn)}}.flow())
+	return ""
 }
 
 // network returns an address or a network as Weir has it; "" for what is none.
@@ -172,9 +173,10 @@ func network(text string) string {
 	return ""
 }
 
-// readListen reads the timeouts for clients, which Weir has for all of them.
-func (c *nginxConfig) readListen(http []*directive) {
-	var timeouts mapping
+// readListen reads the timeouts for clients, which Weir has for all of them. proxies are the
+// networks of those that send the PROXY protocol.
+func (c *nginxConfig) readListen(http []*directive, proxies string) {
+	var timeouts, listen mapping
 	for _, t := range []struct{ directive, field string }{
 		{"client_header_timeout", "header"}, {"client_body_timeout", "body"}, {"send_timeout", "write"},
 		{"keepalive_timeout", "idle"},
@@ -187,8 +189,12 @@ func (c *nginxConfig) readListen(http []*directive) {
 			}
 		}
 	}
+	listen.set("proxy_protocol", proxies)
 	if len(timeouts) > 0 {
-		c.sections.set("listen", mapping{{"timeouts", timeouts.flow()}}.flow())
+		listen.set("timeouts", timeouts.flow())
+	}
+	if len(listen) > 0 {
+		c.sections.set("listen", listen.flow())
 	}
 }
 

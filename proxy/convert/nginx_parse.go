@@ -46,6 +46,15 @@ func find(block []*directive, names ...string) []*directive {
 	return found
 }
 
+// findDeep returns the directives with one of these names in block and in all blocks in it.
+func findDeep(block []*directive, name string) []*directive {
+	found := find(block, name)
+	for _, d := range block {
+		found = append(found, findDeep(d.block, name)...)
+	}
+	return found
+}
+
 // arg returns the argument at i; "" if there is none.
 func (d *directive) arg(i int) string {
 	if i < 0 || i >= len(d.args) {

@@ -137,6 +137,13 @@ func (c *nginxConfig) expand(l *nginxLocation, text string) (value string, varia
 			delete(values, strings.TrimPrefix(set.arg(0), "$"))
 		}
 	}
+	for _, group := range l.context.directives {
+		for _, d := range group { // set_by_lua, auth_request_set and the like
+			if d.name != "set" && strings.Contains(d.name, "set") {
+				delete(values, strings.TrimPrefix(d.arg(0), "$"))
+			}
+		}
+	}
 	value = replace(text)
 	for _, path := range []string{"$request_uri", "$uri$is_args$args"} {
 		if before, ok := strings.CutSuffix(value, path); ok {

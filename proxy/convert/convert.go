@@ -2,14 +2,14 @@
 // configuration of Weir. It is pure: it reads one text and returns another, opens no file
 // and dials nobody.
 //
-// Promised: the result is a configuration that weir check accepts, unless names, hosts or
-// addresses of the other file are none for Weir. A limit in it admits the requests that the
-// other program admits, or a note says what is different. What is not carried over has a note
-// with what to do. Notes stand in the result as comments, each with the line of the other
-// file.
+// Promised: the result is a configuration that weir check accepts. A limit in it admits the
+// requests that the other program admits, or a note says what is different; one that would
+// refuse others is in shadow mode. Whatever translates a directive, annotation or field marks
+// it, and what has no mark is listed at the end. A route that the other program protects with
+// something that Weir does not have answers 403, and its note is Lost. Notes stand in the
+// result as comments, each with the line of the other file.
 //
-// Not promised: a complete proxy. Only what concerns limits is read, and of routes what is
-// needed to find the requests that they apply to and where these go.
+// Not promised: a complete proxy. Servers of nginx without limits are left out.
 package convert
 
 import (
@@ -17,6 +17,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // maxSize bounds the text that is read.
@@ -27,6 +28,8 @@ type Result struct {
 	YAML   []byte
 	Limits []byte // the part of YAML that has no sections of the machine
 	Notes  []Note // in the order in which they stand in YAML
+
+	file string
 }
 
 // A Note says that a line of the other file is not carried over, or what is different.
@@ -34,6 +37,27 @@ type Note struct {
 	Line    int // 0 if it is about the whole file
 	What    string
 	Instead string // what to do; may be empty
+	Lost    bool   // access control is not carried over: the route below it answers 403
+}
+
+// text returns the note about a file on one line.
+func (n Note) text(file string) string {
+	text := place(file, n.Line) + ": " + n.What
+	if n.Instead != "" {
+		text += "; " + n.Instead
+	}
+	return strings.Map(visible, text)
+}
+
+// Lost returns what is said of access control that is not carried over, once each and in the order of YAML, as
+// FILE:LINE: TEXT. It is empty if nothing is lost.
+func (r Result) Lost() (all []string) {
+	for _, n := range r.Notes {
+		if text := place(r.file, n.Line) + ": " + strings.Map(visible, n.What); n.Lost && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 // An Error says why a file cannot be read, and what was expected.
@@ -61,8 +85,6 @@ func converters() map[string]func(d *document, data []byte) error {
 	return map[string]func(d *document, data []byte) error{
 		"nginx":         convertNginx,
 		"ingress-nginx": convertIngress,
-		"traefik":       convertTraefik,
-		"kong":          convertKong,
 		"ratelimit":     convertRatelimit,
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
@@ -97,6 +95,7 @@ func TestConvert_ResultsAreConfigurations(t *testing.T) {
 			if _, err := config.Parse("weir.yaml", result.YAML, func(string) (string, bool) { return "", false }); err != nil {
 				t.Errorf("the result is no configuration: %v\n%s", err, result.YAML)
 			}
+			result.needsAll(t)
 			if comments := strings.Count(string(result.YAML), "# ") - 1; comments != len(result.Notes) {
 				t.Errorf("%d comments for %d notes", comments, len(result.Notes))
 			}
@@ -160,12 +159,13 @@ func TestConvert_RatelimitBoundsRoutes(t *testing.T) {
 	}
 }
 
-// Whatever is read, the result is an error or YAML with routes.
+// Whatever is read, the result is an error or a configuration of Weir in which nothing is unneeded.
 func FuzzConvert(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.*")
 	if err != nil {
 		f.Fatal(err)
 	}
+	files = append(files, "testdata/directives/nginx.txt")
 	for _, path := range files {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -180,9 +180,9 @@ func FuzzConvert(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var written struct{ Routes []map[string]any }
-		if err := yaml.Unmarshal(result.YAML, &written); err != nil || len(written.Routes) == 0 {
+		if _, err := config.Parse("weir.yaml", result.YAML, func(string) (string, bool) { return "", false }); err != nil {
 			t.Errorf("%v\n%s", err, result.YAML)
 		}
+		result.needsAll(t)
 	})
 }

@@ -11,7 +11,8 @@ import (
 // A document is a configuration of Weir in the making, in the order in which it is written.
 type document struct {
 	program, file string
-	head          []Note // about the whole file
+	head          []Note     // about the whole file
+	left          []leftover // of the other file
 	sections      mapping
 	keys          []*entry
 	lists         []*entry
@@ -61,20 +62,20 @@ func (d *document) wrong(line int, what, expected string) error {
 
 // note adds a note about the whole result, once.
 func (d *document) note(line int, what, instead string) {
-	if n := (Note{line, what, instead}); !slices.Contains(d.head, n) {
+	if n := (Note{Line: line, What: what, Instead: instead}); !slices.Contains(d.head, n) {
 		d.head = append(d.head, n)
 	}
 }
 
 // note adds a note that is written above the entry.
 func (e *entry) note(line int, what, instead string) {
-	e.notes = append(e.notes, Note{line, what, instead})
+	e.notes = append(e.notes, Note{Line: line, What: what, Instead: instead})
 }
 
 // unique returns text as a name that no other entry of this kind has.
 func (d *document) unique(kind, text string) string {
 	base := strings.Trim(notInName.ReplaceAllString(text, "-"), "-_")
-	if base == "" || base[0] >= '0' && base[0] <= '9' {
+	if base == "" || base[0] >= '0' && base[0] <= '9' || reserved.MatchString(base) || meant.MatchString(base) {
 		base = strings.TrimSuffix(kind+"-"+base, "-")
 	}
 	name := base
@@ -84,6 +85,9 @@ func (d *document) unique(kind, text string) string {
 	d.taken[kind+"/"+name] = true
 	return name
 }
+
+// reserved matches what means something else where a name can stand.
+var reserved = regexp.MustCompile(`^(?:none|echo|client_ip|host|method|global)$`)
 
 // notInName matches what the name of a limit cannot have. One at the top of the file has no
 // dot.
@@ -111,6 +115,49 @@ func (d *document) addLimit(name string, fields mapping) *entry {
 // mostConcurrent is the largest number of concurrent requests that a limit can have.
 const mostConcurrent = 10_000
 
+// A leftover is what nothing carried over and no note is about.
+type leftover struct {
+	line    int
+	what    string
+	instead string
+}
+
+// leave adds a leftover.
+func (d *document) leave(line int, what, instead string) {
+	d.left = append(d.left, leftover{line, what, instead})
+}
+
+// leftovers returns a note for all leftovers with the same instead, in the order of their lines.
+func (d *document) leftoverNotes() (notes []Note) {
+	all := slices.Clone(d.left)
+	slices.SortStableFunc(all, func(a, b leftover) int { return a.line - b.line })
+	var groups []string
+	lines, names := map[leftover][]string{}, map[string][]string{}
+	first := map[string]int{}
+	for _, l := range all {
+		line := strconv.Itoa(l.line)
+		if l.line = 0; lines[l] == nil {
+			names[l.instead] = append(names[l.instead], l.what)
+		}
+		if !slices.Contains(lines[l], line) {
+			lines[l] = append(lines[l], line)
+		}
+		if first[l.instead] == 0 {
+			groups = append(groups, l.instead)
+			first[l.instead], _ = strconv.Atoi(line)
+		}
+	}
+	for _, instead := range groups {
+		var parts []string
+		for _, what := range names[instead] {
+			parts = append(parts, what+" ("+strings.Join(lines[leftover{what: what, instead: instead}], ", ")+")")
+		}
+		notes = append(notes, Note{Line: first[instead], What: "not carried over (with their lines): " +
+			strings.Join(parts, ", "), Instead: instead})
+	}
+	return notes
+}
+
 // concurrent returns how many requests may be in progress.
 func (d *document) concurrent(n int64, line int) string {
 	if n > mostConcurrent {
@@ -120,9 +167,9 @@ func (d *document) concurrent(n int64, line int) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// addBypass adds a list of client addresses to which no limit applies, and returns its name.
-func (d *document) addBypass(name string, networks []string) string {
-	return d.addList(name, mapping{{"key", "client_ip"}, {"values", texts(networks)}, {"action", "bypass"}})
+// addAddresses adds a list of client addresses and returns its name.
+func (d *document) addAddresses(name string, networks []string, action string) string {
+	return d.addList(name, mapping{{"key", "client_ip"}, {"values", texts(networks)}, {"action", action}})
 }
 
 // addList adds a list and returns its name. One with the same fields is used again.
@@ -156,8 +203,40 @@ func (d *document) addRoute(name string, fields mapping) *entry {
 	return r
 }
 
+// inName matches what can be the name of an entry.
+var inName = regexp.MustCompile(`[A-Za-z0-9_-]+`)
+
+// named returns those of entries that a field of others names.
+func named(entries []*entry, field string, others ...*entry) []*entry {
+	names := map[string]bool{}
+	for _, o := range others {
+		for _, f := range o.fields {
+			if f.name == field {
+				for _, name := range inName.FindAllString(f.value, -1) {
+					names[name] = true
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !names[e.name] })
+}
+
+// prune takes out what no route needs.
+func (d *document) prune() {
+	d.limits = named(d.limits, "limits", d.routes...)
+	d.lists = named(d.lists, "lists", d.routes...)
+	d.upstreams = named(d.upstreams, "upstream", d.routes...)
+	keys := named(d.keys, "key", slices.Concat(d.limits, d.lists)...)
+	parts := named(d.keys, "join", keys...)
+	d.keys = slices.DeleteFunc(d.keys, func(k *entry) bool {
+		return !slices.Contains(keys, k) && !slices.Contains(parts,
+			k)
+	})
+}
+
 // result returns the document as YAML, with all notes.
 func (d *document) result() Result {
+	d.prune()
 	if d.countsAddresses() {
 		d.note(0, d.program+" counts each IPv6 address by itself, Weir the networks that clients have, of 64 bits", "write client_ip: {ipv6_prefix: 128} for single addresses")
 	}
@@ -180,7 +259,8 @@ func (d *document) result() Result {
 			w.line("    " + f.name + ": " + f.value)
 		}
 	}
-	return Result{YAML: []byte(w.text.String()), Limits: []byte(w.text.String()[machine:]), Notes: w.written}
+	w.notes(d, "", d.leftoverNotes())
+	return Result{YAML: []byte(w.text.String()), Limits: []byte(w.text.String()[machine:]), Notes: w.written, file: d.file}
 }
 
 // countsAddresses reports whether a limit counts by client address.
@@ -211,11 +291,7 @@ func (w *writer) section(d *document, name string, entries []*entry) {
 // notes writes notes as comments, each on a line.
 func (w *writer) notes(d *document, indent string, notes []Note) {
 	for _, n := range notes {
-		text := place(d.file, n.Line) + ": " + n.What
-		if n.Instead != "" {
-			text += "; " + n.Instead
-		}
-		w.line(indent + "# " + strings.Map(visible, text))
+		w.line(indent + "# " + n.text(d.file))
 	}
 	w.written = append(w.written, notes...)
 }
@@ -229,7 +305,7 @@ func visible(r rune) rune {
 }
 
 // plain matches text that needs no quotes in YAML, also inside of brackets.
-var plain = regexp.MustCompile(`^(?:[A-Za-z/][A-Za-z0-9_./*-]*|[1-9][0-9]*(?:/[0-9]*[a-z]+)?)$`)
+var plain = regexp.MustCompile(`^(?:[A-Za-z/][A-Za-z0-9_./*-]*|[1-9][0-9]*/[0-9]*[a-z]+)$`)
 
 // meant matches text that YAML takes for something else than text.
 var meant = regexp.MustCompile(`^(?i:true|false|yes|no|on|off|y|n|null)$`)

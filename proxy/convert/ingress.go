@@ -2,6 +2,8 @@ package convert
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -16,12 +18,15 @@ const expectedIngress = "expected Ingress objects with annotations like " + ingr
 type ingress struct {
 	*document
 	object    node
+	defaults  node   // data of the ConfigMap of ingress-nginx
 	name      string // NAMESPACE-NAME
 	namespace string
 	limits    []string
-	lists     []string
-	others    []Note // about annotations that are not carried over
-	status    string // of refusals; "" for that of Weir
+	lists     []string // that exempt from limits
+	denies    []string // that refuse
+	others    []Note   // written above its first route
+	lost      []Note   // above each route
+	status    string   // of refusals; "" for that of Weir
 }
 
 // convertIngress converts the Ingress objects in a file.
@@ -30,13 +35,20 @@ func convertIngress(d *document, data []byte) error {
 	if err != nil {
 		return err
 	}
-	status, seen := "", false
 	all := objects(documents)
+	var defaults node
 	for _, o := range all {
 		if strings.EqualFold(o.get("kind").text(), "ConfigMap") {
-			status = o.get("data", "limit-req-status-code").text()
+			o.useMeta()
+			defaults = o.get("data")
 		}
 	}
+	status := defaults.get("limit-req-status-code").text()
+	if n, err := strconv.Atoi(status); err != nil || n < 400 || n > 599 {
+		status = ""
+	}
+	d.ingressClientIP(defaults)
+	seen := false
 	for _, o := range all {
 		if !strings.EqualFold(o.get("kind").text(), "Ingress") {
 			continue
@@ -45,7 +57,8 @@ func convertIngress(d *document, data []byte) error {
 			d.ingressHead(status)
 			seen = true
 		}
-		i := &ingress{document: d, object: o, namespace: o.get("metadata", "namespace").text(), status: status}
+		i := &ingress{document: d, object: o, defaults: defaults, namespace: o.get("metadata", "namespace").text(),
+			status: status}
 		if i.namespace == "" {
 			i.namespace = "default"
 		}
@@ -57,10 +70,41 @@ func convertIngress(d *document, data []byte) error {
 	if !seen {
 		return d.wrong(all[0].line(), "there is no Ingress, but "+kindOf(all[0]), expectedIngress)
 	}
-	if len(d.routes) == 0 {
+	if len(d.limits) == 0 {
 		return d.wrong(0, "no Ingress has limits", expectedIngress)
 	}
+	if len(d.routes) == 0 {
+		return d.wrong(0, "no Ingress has a host and a path that Weir has", expectedIngress)
+	}
+	for _, o := range all {
+		switch kind := o.get("kind").text(); {
+		case strings.EqualFold(kind, "Ingress") || strings.EqualFold(kind, "ConfigMap"):
+			d.leaveUnused(o, ingressHint)
+		default:
+			d.leave(o.line(), kindOf(o), "it is no Ingress")
+		}
+	}
 	return nil
+}
+
+// ingressClientIP reads from whom ingress-nginx takes the address of the client.
+func (d *document) ingressClientIP(defaults node) {
+	if defaults.get("proxy-real-ip-cidr").text() == "" {
+		return
+	}
+	trusted, _ := networks(defaults.get("proxy-real-ip-cidr").text())
+	header := defaults.get("forwarded-for-header").text()
+	switch {
+	case len(trusted) == 0:
+	case defaults.get("use-proxy-protocol").text() == "true":
+		d.sections.set("listen", mapping{{"proxy_protocol", texts(trusted)}}.flow())
+	case defaults.get("use-forwarded-headers").text() == "true":
+		fields := mapping{{"trusted_proxies", texts(trusted)}}
+		if headerName.MatchString(header) {
+			fields.set("header", text(header))
+		}
+		d.sections.set("client_ip", fields.flow())
+	}
 }
 
 // kindOf returns what an object is.
@@ -75,13 +119,83 @@ func kindOf(o node) string {
 func (d *document) ingressHead(status string) {
 	d.note(0, "each replica of ingress-nginx counts by itself, so clients have these rates times the number of replicas",
 		"write store: redis for one count in all Weirs, and rates as high as clients had them")
+	d.note(0,
+		"ingress-nginx waits 60 s for a response and refuses bodies of more than 1 MiB where proxy-read-timeout "+
+			"and proxy-body-size do not say otherwise; Weir waits 30 s and takes any body",
+		"write timeouts: {response: 60s} in upstreams, and body: {max: 1MiB} in routes")
 	if status == "" {
 		d.note(0, "ingress-nginx refuses with 503 unless its ConfigMap has limit-req-status-code, Weir with 429", "write reject: {status: 503} where clients depend on it")
 	}
 }
 
+// annotation returns the value of an annotation.
+func (i *ingress) annotation(name string) node {
+	return i.object.get("metadata", "annotations", ingressPrefix+name)
+}
+
+// setting returns the value of an annotation, or else what the ConfigMap has for all objects.
+func (i *ingress) setting(name string) node {
+	if n := i.annotation(name); n.isThere() {
+		return n
+	}
+	return i.defaults.get(name)
+}
+
+// useMeta marks what of the object has no meaning for requests.
+func (i *ingress) useMeta() {
+	for _, name := range []string{"apiVersion", "kind", "status"} {
+		i.object.get(name).useAll()
+	}
+	i.object.get("spec", "ingressClassName")
+	for name, value := range i.object.get("metadata").fields() {
+		if !strings.EqualFold(name.text(), "annotations") {
+			name.use()
+			value.useAll()
+		}
+	}
+}
+
 // convert converts one object.
 func (i *ingress) convert() error {
+	i.useMeta()
+	if canary := i.annotation("canary"); canary.text() == "true" {
+		i.note(canary.line(), i.name+" is a canary, which is not carried over",
+			"write weights of targets in the upstream of the other Ingress")
+		i.object.useAll()
+		return nil
+	}
+	if err := i.readLimits(); err != nil {
+		return err
+	}
+	if at := i.firstOf("limit-allowlist", "limit-whitelist"); len(i.limits) > 0 && at.text() != "" {
+		exempt, unknown := networks(at.text())
+		if unknown != "" {
+			i.note(at.line(), unknown+" is not carried over: it is no address or network", "write it in the list "+i.name)
+		}
+		if len(exempt) > 0 {
+			i.lists = []string{i.addAddresses(i.name, exempt, "bypass")}
+		}
+	}
+	i.guard()
+	for _, p := range i.paths() {
+		i.route(p)
+	}
+	i.head = append(i.head, i.others...)
+	return nil
+}
+
+// firstOf returns the first annotation that is there.
+func (i *ingress) firstOf(names ...string) (n node) {
+	for _, name := range slices.Backward(names) {
+		if found := i.setting(name); found.isThere() {
+			n = found
+		}
+	}
+	return n
+}
+
+// readLimits converts the limits of the object.
+func (i *ingress) readLimits() error {
 	multiplier, err := i.number(i.annotation("limit-burst-multiplier"))
 	if err != nil {
 		return err
@@ -109,37 +223,26 @@ func (i *ingress) convert() error {
 	if connections > 0 {
 		i.addLimit("connections", mapping{{"key", "client_ip"}, {"concurrent", i.concurrent(connections, i.annotation("limit-connections").line())}})
 	}
-	if err := i.global(); err != nil {
-		return err
-	}
-	i.notCarried()
-	if len(i.limits) == 0 {
-		i.head = append(i.head, i.others...)
-		return nil
-	}
-	allowed := i.annotation("limit-allowlist").text()
-	if allowed == "" {
-		allowed = i.annotation("limit-whitelist").text()
-	}
-	if networks := commaSeparated(allowed); len(networks) > 0 {
-		i.lists = []string{i.addBypass(i.name, networks)}
-	}
-	return i.routes()
+	return i.global()
 }
 
 // addLimit adds a limit of this object, which all its paths share.
-func (i *ingress) addLimit(name string, fields mapping) {
-	i.limits = append(i.limits, i.document.addLimit(i.name+"-"+name, fields).name)
+func (i *ingress) addLimit(name string, fields mapping) *entry {
+	l := i.document.addLimit(i.name+"-"+name, fields)
+	i.limits = append(i.limits, l.name)
+	return l
 }
 
-// annotation returns the value of an annotation.
-func (i *ingress) annotation(name string) node {
-	return i.object.get("metadata", "annotations", ingressPrefix+name)
-}
-
-// commaSeparated returns the parts of a list.
-func commaSeparated(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
+// networks returns the networks of a list, and one of what is none.
+func networks(list string) (all []string, unknown string) {
+	for _, text := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
+		if n := network(text); n != "" {
+			all = append(all, n)
+		} else {
+			unknown = text
+		}
+	}
+	return all, unknown
 }
 
 // global converts the global rate limit, which ingress-nginx kept in memcached up to 1.11.
@@ -149,143 +252,21 @@ func (i *ingress) global() error {
 	if err != nil || n == 0 {
 		return err
 	}
-	window := i.annotation("global-rate-limit-window").text()
-	if _, err := time.ParseDuration(window); err != nil {
+	window, err := time.ParseDuration(i.annotation("global-rate-limit-window").text())
+	if err != nil || window < time.Millisecond || window > longestRate {
 		return i.wrong(at.line(), "global-rate-limit has no window", "expected global-rate-limit-window beside it, for example 1m")
 	}
-	key, by := "client_ip", i.annotation("global-rate-limit-key").text()
-	if by != "" {
-		c := &nginxConfig{document: i.document}
-		if key, _ = c.key(at.line(), i.name+"-global", by); key == "" {
+	key := zoneKey{text: "client_ip"}
+	if by := i.annotation("global-rate-limit-key").text(); by != "" {
+		if key = newNginxConfig(i.document).key(at.line(), i.name+"-global", by); key.text == "" {
 			return nil
 		}
 	}
-	if len(commaSeparated(i.annotation("global-rate-limit-ignored-cidrs").text())) > 0 {
-		i.note(at.line(), "global-rate-limit-ignored-cidrs is not carried over", "write a list with action: bypass")
+	fields := mapping{{"key", key.text}, {"rate", fmt.Sprintf("%d/%s", n, windowName(window))}, {"algorithm",
+		"sliding_window"}}
+	if key.shadow {
+		fields.set("mode", "shadow")
 	}
-	i.addLimit("global", mapping{{"key", key}, {"rate", fmt.Sprintf("%d/%s", n, window)}, {"algorithm", "sliding_window"}})
+	i.addLimit("global", fields).notes = key.notes
 	return nil
-}
-
-// isLimitAnnotation reports whether convert reads an annotation.
-func isLimitAnnotation(name string) bool {
-	switch name {
-	case "limit-rps", "limit-rpm", "limit-connections", "limit-burst-multiplier", "limit-whitelist", "limit-allowlist":
-		return true
-	}
-	return strings.HasPrefix(name, "global-rate-limit")
-}
-
-// notCarried notes the annotations that are not carried over.
-func (i *ingress) notCarried() {
-	for key, value := range i.object.get("metadata", "annotations").fields() {
-		name, ok := strings.CutPrefix(key.text(), ingressPrefix)
-		if !ok || isLimitAnnotation(name) {
-			continue
-		}
-		instead := "write it in Weir if requests need it, or leave it out"
-		switch name {
-		case "limit-rate", "limit-rate-after":
-			instead = "Weir does not limit bandwidth; leave it out"
-		case "rewrite-target", "app-root", "use-regex":
-			instead = "write rewrite: in the routes, or let the service take the path as it is"
-		case "ssl-redirect", "force-ssl-redirect":
-			instead = "write listen: {https, redirect_https: true, tls}"
-		case "whitelist-source-range", "denylist-source-range":
-			instead = "write a list with action: deny for denied networks; others need a firewall or network policy"
-		}
-		i.others = append(i.others, Note{key.line(), name + ": " + value.text() + " is not carried over", instead})
-	}
-	if tls := i.object.get("spec", "tls"); tls.isThere() && len(i.limits) > 0 {
-		i.others = append(i.others, Note{tls.line(), "tls is not carried over", "write listen: {https: \":8443\", tls: {cert, key}}"})
-	}
-}
-
-// routes adds the routes of the object.
-func (i *ingress) routes() error {
-	first := true
-	add := func(host string, path, backend node, paths []string) {
-		upstream := i.upstream(backend)
-		for _, p := range paths {
-			var match, fields mapping
-			match.set("host", quoted(host))
-			match.set("path", text(p))
-			fields.set("match", match.flow())
-			fields.set("upstream", upstream)
-			fields.set("lists", texts(i.lists))
-			fields.set("limits", texts(i.limits))
-			if i.status != "" && i.status != "429" {
-				fields.set("reject", "{status: "+i.status+"}")
-			}
-			r := i.addRoute(i.name+strings.TrimSuffix(strings.TrimSuffix(p, "*"), "/"), fields)
-			if first {
-				r.notes, first = i.others, false
-			}
-		}
-	}
-	spec := i.object.get("spec")
-	for _, rule := range spec.get("rules").items() {
-		for _, path := range rule.get("http", "paths").items() {
-			p := path.get("path").text()
-			paths := ingressPaths(p, path.get("pathType").text())
-			if paths == nil {
-				i.note(path.line(), "path "+p+" is not carried over, nor are its limits: Weir has no such path", "write a route with its paths")
-				continue
-			}
-			add(rule.get("host").text(), path, path.get("backend"), paths)
-		}
-	}
-	for _, name := range []string{"defaultBackend", "backend"} {
-		if b := spec.get(name); b.isThere() {
-			add("", b, b, []string{"/*"})
-		}
-	}
-	if first {
-		i.head = append(i.head, i.others...)
-	}
-	return nil
-}
-
-// ingressPaths returns the paths of a route for a path of an Ingress; none if Weir has none.
-func ingressPaths(path, kind string) []string {
-	if path == "" {
-		path = "/"
-	}
-	if kind != "Exact" && path != "/" {
-		path = strings.TrimSuffix(path, "/")
-	}
-	switch {
-	case !literalPath.MatchString(path):
-		return nil
-	case kind == "Exact":
-		return []string{path}
-	case path == "/":
-		return []string{"/*"}
-	}
-	return []string{path, path + "/*"}
-}
-
-// upstream returns the upstream for a backend, in either version of the API.
-func (i *ingress) upstream(backend node) string {
-	service, port := backend.get("service", "name").text(), backend.get("service", "port", "number").text()
-	if service == "" {
-		service, port = backend.get("serviceName").text(), backend.get("servicePort").text()
-	}
-	if service == "" {
-		return i.unknownUpstream(i.name, i.object.line()).name // a resource that is not a service
-	}
-	named := backend.get("service", "port", "name").text()
-	scheme := "http"
-	if strings.HasPrefix(i.annotation("backend-protocol").text(), "HTTPS") {
-		scheme = "https"
-	}
-	host := service + "." + i.namespace + ".svc"
-	if port == "" || strings.Trim(port, "0123456789") != "" {
-		named, port = named+port, "80"
-	}
-	u := i.addUpstream(service, mapping{{"targets", texts([]string{scheme + "://" + host + ":" + port})}})
-	if named != "" && len(u.notes) == 0 {
-		u.note(backend.line(), "port "+named+" of service "+service+" is known to Kubernetes only", "write its number in place of 80")
-	}
-	return u.name
 }

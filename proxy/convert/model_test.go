@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -199,36 +197,6 @@ func TestConvert_NginxWithDelayPassesTheSame(t *testing.T) {
 		}
 		if delayed < 20 || len(want) == len(times) {
 			t.Errorf("%s: %d delayed and %d refused, which shows nothing", file, delayed, len(times)-len(want))
-		}
-	}
-}
-
-// Traefik's token bucket passes what gcra passes with the same burst and half an interval of
-// waiting.
-func TestConvert_TraefikPassesTheSame(t *testing.T) {
-	for _, test := range []struct {
-		average, burst int
-		period         time.Duration
-	}{{10, 5, time.Second}, {20, 10, time.Second}, {30, 3, time.Minute}, {50, 1, time.Second}} {
-		file := fmt.Sprintf("http: {middlewares: {a: {rateLimit: {average: %d, burst: %d, period: %s}}}}", test.average, test.burst, test.period)
-		l := converted(t, "traefik", file)
-		interval := test.period / time.Duration(test.average)
-		times := arrivals(13, 600, interval.Milliseconds())
-		bucket := rate.NewLimiter(rate.Every(interval), test.burst)
-		longest := traefikDelay(int64(test.average), test.period)
-		var want []passage
-		for _, at := range times {
-			now := time.UnixMilli(at)
-			r := bucket.ReserveN(now, 1)
-			if delay := r.DelayFrom(now); delay <= longest {
-				want = append(want, passage{at, at + roundUp(delay).Milliseconds()})
-			} else {
-				r.CancelAt(now)
-			}
-		}
-		got := pass(t, l, times)
-		if len(got) != len(want) || len(got) < 100 || len(got) == len(times) {
-			t.Errorf("%s: %d of %d passed, by Traefik %d", file, len(got), len(times), len(want))
 		}
 	}
 }

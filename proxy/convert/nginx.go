@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,27 +14,29 @@ import (
 type nginxConfig struct {
 	*document
 	zones     map[string]nginxZone // by kind and name: "limit_req one"
-	upstreams map[string]directive
-	variables map[string]directive // map, geo and split_clients, by the variable that they set
-	limits    map[string]*entry    // by how they are used
+	upstreams map[string]*directive
+	variables map[string]*directive      // map, geo and split_clients, by the variable that they set
+	limits    map[string]*entry          // by how they are used
+	schemes   map[string]map[string]bool // of the servers with limits, by host
+	served    map[string]bool            // SCHEME HOST of the servers so far
+	addressIn string                     // the field in which trusted proxies send the client's address
 }
 
 // An nginxZone is where nginx counts: limit_req_zone or limit_conn_zone.
 type nginxZone struct {
-	directive
+	*directive
 	name  string
 	count int64         // requests within window; 0 for connections
 	per   time.Duration // the window
-	key   string        // as YAML; empty if it cannot be carried over
-	lists []string      // of addresses that are not counted
 }
 
-// An nginxContext is what inner blocks inherit.
+// An nginxContext is what holds in a block: what it has itself, and what it inherits.
 type nginxContext struct {
-	hosts                 []string // none: all
-	req, conn             []directive
-	reqStatus, connStatus string
-	reqDryRun, connDryRun bool
+	hosts      []string // "" is any
+	scheme     string   // http or https; "" for both
+	directives map[string][]*directive
+	rewrites   []*directive // of the server, which run before those of any location
+	prefix     string       // of the location; "" outside of one
 }
 
 // convertNginx converts a configuration of nginx, also the output of nginx -T, or a file that
@@ -45,34 +49,49 @@ func convertNginx(d *document, data []byte) error {
 	if len(root) == 0 {
 		return d.wrong(0, "has no directives", expectedNginx)
 	}
-	http := root
+	http := slices.DeleteFunc(slices.Clone(root), func(d *directive) bool { return d.name == "http" })
 	for _, block := range find(root, "http") {
+		use(block)
 		http = append(http, block.block...)
 	}
-	c := &nginxConfig{document: d, zones: map[string]nginxZone{}, upstreams: map[string]directive{}, variables: map[string]directive{}, limits: map[string]*entry{}}
+	c := newNginxConfig(d)
 	c.readVariables(http)
 	c.readZones(http)
 	if len(c.zones) == 0 {
 		return d.wrong(0, "has no limit_req_zone and no limit_conn_zone", "expected the file that has them, or the output of nginx -T, which has all files")
 	}
 	c.note(0, "nginx counts in each host by itself", "with store: redis all Weirs have one count, so a rate for N hosts may have to be N times as high")
-	c.readClientIP(http)
-	context := c.enter(nginxContext{}, http)
-	for _, server := range find(http, "server") {
+	c.readListen(http, c.readClientIP(http))
+	context := nginxContext{hosts: []string{""}}.enter(http)
+	servers := find(http, "server")
+	c.readHosts(context, servers)
+	for _, server := range servers {
 		c.server(context, server)
 	}
 	if locations := find(http, "location"); len(locations) > 0 {
-		c.locations(context, directive{name: "server", block: locations, line: locations[0].line})
+		c.locations(context, &directive{name: "server", block: locations, line: locations[0].line})
 	}
-	c.withoutServers(http)
-	if len(find(http, "limit_req_status", "limit_conn_status")) == 0 {
-		c.note(0, "nginx refuses with 503 where limit_req_status and limit_conn_status do not say otherwise, Weir with 429", "write reject: {status: 503} where clients depend on it")
+	switch {
+	case len(c.routes) > 0:
+	case len(servers) > 0:
+		return d.wrong(0, "no server has limits",
+			"expected limit_req or limit_conn in a server, for example in the output of nginx -T, which has all files")
+	default:
+		c.withoutServers(context, http)
 	}
+	c.leftovers(root)
 	return nil
 }
 
+func newNginxConfig(d *document) *nginxConfig {
+	return &nginxConfig{
+		document: d, zones: map[string]nginxZone{}, upstreams: map[string]*directive{}, variables: map[string]*directive{},
+		limits: map[string]*entry{}, schemes: map[string]map[string]bool{}, served: map[string]bool{},
+	}
+}
+
 // readVariables reads the blocks of http that others refer to.
-func (c *nginxConfig) readVariables(http []directive) {
+func (c *nginxConfig) readVariables(http []*directive) {
 	for _, d := range find(http, "map", "geo", "split_clients") {
 		if len(d.args) > 0 {
 			c.variables[strings.TrimPrefix(d.args[len(d.args)-1], "$")] = d
@@ -87,106 +106,132 @@ func (c *nginxConfig) readVariables(http []directive) {
 var nginxRate = regexp.MustCompile(`^rate=([0-9]+)r/([sm])$`)
 
 // readZones reads the zones of http.
-func (c *nginxConfig) readZones(http []directive) {
+func (c *nginxConfig) readZones(http []*directive) {
 	for _, d := range find(http, "limit_req_zone", "limit_conn_zone") {
 		zone := nginxZone{directive: d}
-		for _, arg := range d.args {
+		for _, arg := range d.args[min(1, len(d.args)):] {
 			if value, ok := strings.CutPrefix(arg, "zone="); ok {
 				zone.name, _, _ = strings.Cut(value, ":")
-			}
-			if m := nginxRate.FindStringSubmatch(arg); m != nil {
+			} else if m := nginxRate.FindStringSubmatch(arg); m != nil {
 				zone.count, _ = strconv.ParseInt(m[1], 10, 32)
 				zone.per = map[string]time.Duration{"s": time.Second, "m": time.Minute}[m[2]]
+			} else {
+				c.note(d.line, arg+" of "+d.String()+" is not carried over", "")
 			}
 		}
 		kind := strings.TrimSuffix(d.name, "_zone")
 		if zone.name == "" || kind == "limit_req" && zone.count == 0 {
+			use(d)
 			c.note(d.line, d.String()+" is not carried over", "expected zone=NAME:SIZE, and for limit_req_zone rate=NUMBERr/s or r/m")
 			continue
 		}
-		zone.key, zone.lists = c.key(d.line, zone.name, d.arg(0))
 		c.zones[kind+" "+zone.name] = zone
 	}
 }
 
-// readClientIP reads from whom nginx takes the address of the client.
-func (c *nginxConfig) readClientIP(http []directive) {
+// readClientIP reads from whom nginx takes the address of the client; Weir has one answer for all
+// servers. It returns the networks of those that say it with the PROXY protocol.
+func (c *nginxConfig) readClientIP(http []*directive) (proxies string) {
 	var trusted []string
-	for _, d := range find(http, "set_real_ip_from") {
-		if d.arg(0) != "unix:" {
-			trusted = append(trusted, d.arg(0))
+	for _, d := range findDeep(http, "set_real_ip_from") {
+		if n := network(d.arg(0)); n != "" {
+			use(d)
+			trusted = append(trusted, n)
 		}
 	}
 	if len(trusted) == 0 {
-		return
+		return ""
 	}
-	fields := mapping{{"trusted_proxies", texts(trusted)}}
-	for _, d := range find(http, "real_ip_header") {
+	if all := findDeep(http, "set_real_ip_from"); len(find(http, "set_real_ip_from")) < len(all) {
+		c.note(all[0].line, "set_real_ip_from of a server or location holds for all", "")
+	}
+	slices.Sort(trusted)
+	networks := texts(slices.Compact(trusted))
+	c.addressIn = "X-Real-IP"
+	for _, d := range findDeep(http, "real_ip_header") {
+		use(d)
 		if d.arg(0) == "proxy_protocol" {
-			c.note(d.line, d.String()+" is not carried over", "write listen: {proxy_protocol: "+texts(trusted)+"}")
-			return
+			return networks
 		}
-		fields.set("header", text(d.arg(0)))
+		if headerName.MatchString(d.arg(0)) {
+			c.addressIn = d.arg(0)
+		}
 	}
-	c.sections.set("client_ip", fields.flow())
+	use(findDeep(http, "real_ip_recursive")...) // as Weir does
+	c.sections.set("client_ip", mapping{{"trusted_proxies", networks}, {"header", text(c.addressIn)}}.flow())
+	return ""
 }
 
-// enter returns what a block inherits: what it has itself, and else what is around it.
-func (c *nginxConfig) enter(outer nginxContext, block []directive) nginxContext {
-	inner := outer
-	if own := find(block, "limit_req"); len(own) > 0 {
-		inner.req = own
+// network returns an address or a network as Weir has it; "" for what is none.
+func network(text string) string {
+	if p, err := netip.ParsePrefix(text); err == nil && !p.Addr().Is4In6() {
+		return p.Masked().String()
 	}
-	if own := find(block, "limit_conn"); len(own) > 0 {
-		inner.conn = own
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return a.Unmap().String()
 	}
-	for _, d := range block {
-		switch d.name {
-		case "limit_req_status":
-			inner.reqStatus = d.arg(0)
-		case "limit_conn_status":
-			inner.connStatus = d.arg(0)
-		case "limit_req_dry_run":
-			inner.reqDryRun = d.arg(0) == "on"
-		case "limit_conn_dry_run":
-			inner.connDryRun = d.arg(0) == "on"
-		case "limit_rate", "limit_rate_after":
-			c.note(d.line, d.String()+" is not carried over: Weir does not limit bandwidth", "keep nginx behind Weir for it, or leave it out")
-		case "if", "limit_except":
-			if len(find(d.block, "limit_req", "limit_conn", "limit_rate")) > 0 {
-				c.note(d.line, d.String()+" { ... } is not carried over", "write a route with match: {headers, query or methods} for it")
+	return ""
+}
+
+// readListen reads the timeouts for clients, which Weir has for all of them. proxies are the
+// networks of those that send the PROXY protocol.
+func (c *nginxConfig) readListen(http []*directive, proxies string) {
+	var timeouts, listen mapping
+	for _, t := range []struct{ directive, field string }{
+		{"client_header_timeout", "header"}, {"client_body_timeout", "body"}, {"send_timeout", "write"},
+		{"keepalive_timeout", "idle"},
+	} {
+		for _, d := range find(http, t.directive) {
+			if length := nginxDuration(d.arg(0)); length > 0 {
+				use(d)
+				timeouts.set(t.field, windowName(length))
+				break
 			}
 		}
 	}
+	listen.set("proxy_protocol", proxies)
+	if len(timeouts) > 0 {
+		listen.set("timeouts", timeouts.flow())
+	}
+	if len(listen) > 0 {
+		c.sections.set("listen", listen.flow())
+	}
+}
+
+// enter returns what holds in a block.
+func (c nginxContext) enter(block []*directive) nginxContext {
+	own := map[string][]*directive{}
+	for _, d := range block {
+		name := d.name
+		if name == "deny" { // of one list with allow
+			name = "allow"
+		}
+		own[name] = append(own[name], d)
+	}
+	inner := c
+	inner.directives = maps.Clone(c.directives)
+	if inner.directives == nil {
+		inner.directives = map[string][]*directive{}
+	}
+	maps.Copy(inner.directives, own)
 	return inner
 }
 
-// server converts the locations of a server, if one of them has limits.
-func (c *nginxConfig) server(outer nginxContext, server directive) {
-	context := c.enter(outer, server.block)
-	for _, d := range find(server.block, "server_name") {
-		for _, name := range d.args {
-			switch {
-			case name == "_" || name == "" || strings.HasPrefix(name, "~") || strings.HasSuffix(name, ".*"):
-				if name != "_" && name != "" {
-					c.note(d.line, "server_name "+name+" is not carried over", "write a route for each host, or *.example.com")
-				}
-			case strings.HasPrefix(name, "."):
-				context.hosts = append(context.hosts, name[1:], "*"+name)
-			default:
-				context.hosts = append(context.hosts, name)
-			}
-		}
+// last returns the last directive of a name that holds, nil if there is none.
+func (c nginxContext) last(name string) *directive {
+	all := c.directives[name]
+	if len(all) == 0 {
+		return nil
 	}
-	if !c.isLimited(context, server.block) {
-		c.note(server.line, "this server has no limits and is left out", "write a route for it if its requests come through Weir, too")
-		return
-	}
-	c.locations(context, server)
+	return all[len(all)-1]
 }
 
-// isLimited reports whether anything in the block has limits.
-func (c *nginxConfig) isLimited(outer nginxContext, block []directive) bool {
-	return len(outer.req)+len(outer.conn)+len(find(block, "limit_req", "limit_conn")) > 0 ||
-		slices.ContainsFunc(find(block, "location"), func(l directive) bool { return c.isLimited(nginxContext{}, l.block) })
+// is reports whether a directive that is on or off is on, and marks it then.
+func (c nginxContext) is(name string) bool {
+	d := c.last(name)
+	if d == nil || d.arg(0) != "on" {
+		return false
+	}
+	use(d)
+	return true
 }

@@ -1,41 +1,74 @@
 package convert
 
 import (
+	"maps"
 	"net/textproto"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // variable matches a variable of nginx, $NAME or ${NAME}.
 var variable = regexp.MustCompile(`\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))`)
 
-// key returns the key by which the zone counts, as YAML, and the lists of addresses that are
-// not counted. A key that Weir does not have is "", and has a note.
-func (c *nginxConfig) key(line int, zone, value string) (key string, lists []string) {
-	var origins []string
-	for _, m := range variable.FindAllStringSubmatch(value, -1) {
-		name := m[1] + m[2]
-		origin, exempt := c.origin(line, name)
-		if origin == "" {
-			c.note(line, "zone "+zone+" is not carried over: Weir has no key for $"+name, "write a limit with a key from path:NAME, header:NAME, query:NAME or cookie:NAME, see Keys in the reference")
-			return "", nil
+// A zoneKey is by what a zone counts.
+type zoneKey struct {
+	text   string   // as YAML; "" if it cannot be carried over
+	lists  []string // of addresses that are not counted
+	shadow bool     // Weir would count requests that nginx does not count, or all clients of a proxy as one
+	notes  []Note
+}
+
+// key returns the key for the value by which the zone counts. One that Weir does not have has a
+// note.
+func (c *nginxConfig) key(line int, zone, value string) zoneKey {
+	all := variable.FindAllStringSubmatch(value, -1)
+	alone := len(all) == 1 && all[0][0] == value // then requests without a value are not counted
+	if alone {
+		if set := c.variables[all[0][1]+all[0][2]]; set != nil && set.name == "map" {
+			return c.mapped(zone, set)
 		}
-		if exempt != "" {
-			lists = append(lists, exempt)
+	}
+	var origins []string
+	var key zoneKey
+	for _, m := range all {
+		name := m[1] + m[2]
+		origin := c.origin(line, name)
+		if origin == "" {
+			c.noKey(line, zone, "$"+name)
+			return zoneKey{}
+		}
+		if field := addressFields()[name]; field != "" && !strings.EqualFold(c.addressIn, field) {
+			key.shadow = true
+			key.notes = append(key.notes, Note{Line: line, What: "behind a proxy that sends " + field +
+				" all clients would have its address, so this limit refuses nobody",
+				Instead: "write client_ip: {trusted_proxies: [NETWORKS], header: " + field + "}, and mode: enforce"})
 		}
 		origins = append(origins, origin)
 	}
-	switch len(origins) {
-	case 0:
-		return "global", lists // a constant
-	case 1:
-		return c.nginxKey(origins[0], "skip"), lists
+	switch {
+	case len(origins) > 1:
+		var parts []string
+		for _, origin := range origins {
+			parts = append(parts, c.nginxKey(origin, "shared"))
+		}
+		key.text = c.addKey(zone+"_key", mapping{{"join", texts(parts)}})
+	case alone:
+		key.text = c.nginxKey(origins[0], "skip")
+	case len(origins) == 1:
+		key.text = c.nginxKey(origins[0], "shared")
+	case value != "":
+		key.text = "global" // a constant
+	default:
+		c.noKey(line, zone, "nothing: nginx counts no request without one")
 	}
-	var parts []string
-	for _, origin := range origins {
-		parts = append(parts, c.nginxKey(origin, "shared"))
-	}
-	return c.addKey(zone+"_key", mapping{{"join", texts(parts)}}), lists
+	return key
+}
+
+// noKey notes that a zone is not carried over.
+func (c *nginxConfig) noKey(line int, zone, what string) {
+	c.note(line, "zone "+zone+" is not carried over: Weir has no key for "+what,
+		"write a limit with a key from path:NAME, header:NAME, query:NAME or cookie:NAME, see Keys in the reference")
 }
 
 // nginxKey returns the key for an origin. nginx does not count a request whose key is empty,
@@ -60,73 +93,123 @@ func addressFields() map[string]string {
 	}
 }
 
-// origin returns where Weir reads what a variable of nginx has; "" if it does not. exempt is
-// a list of addresses for which the variable is empty.
-func (c *nginxConfig) origin(line int, name string) (origin, exempt string) {
+// origin returns where Weir reads what a variable of nginx has; "" if it does not.
+func (c *nginxConfig) origin(line int, name string) string {
 	if field := addressFields()[name]; field != "" {
 		c.note(line, "any client can send "+field+", so client_ip is used instead of $"+name, "write client_ip: {trusted_proxies: [NETWORKS], header: "+field+"}")
-		return "client_ip", ""
+		return "client_ip"
 	}
 	switch name {
 	case "binary_remote_addr", "remote_addr":
-		return "client_ip", ""
+		return "client_ip"
 	case "server_name":
 		c.note(line, "$server_name is the same for all names of a server", "the key is host, which counts each name by itself; write key: global for one count")
-		return "host", ""
+		return "host"
 	case "host", "http_host":
-		return "host", ""
+		return "host"
 	case "request_method":
-		return "method", ""
+		return "method"
 	}
 	kind, rest, _ := strings.Cut(name, "_")
-	switch {
-	case rest == "":
-	case kind == "http":
-		return "header:" + textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(rest, "_", "-")), ""
-	case kind == "arg":
-		return "query:" + rest, ""
-	case kind == "cookie":
-		return "cookie:" + rest, ""
+	if source := map[string]string{"http": "header:", "arg": "query:", "cookie": "cookie:"}[kind]; source != "" &&
+		rest != "" {
+		if kind == "http" {
+			rest = textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(rest, "_", "-"))
+		}
+		return source + rest
 	}
-	if set, known := c.variables[name]; known && set.name == "map" {
-		return c.mapped(set)
-	}
-	return "", ""
+	return ""
 }
 
-// mapped returns the origin of a variable that a map sets to another variable, or to nothing
-// for requests that are not counted. If a geo says for which, its networks become a list.
-func (c *nginxConfig) mapped(set directive) (origin, exempt string) {
-	values := map[string]string{} // of the map, by what they are for
+// mapped returns the key for a zone whose variable a map sets: to one variable, and to nothing for
+// requests that are not counted. Where addresses say for which, they become a list; otherwise the
+// limit refuses nobody, because Weir would count all requests.
+func (c *nginxConfig) mapped(zone string, set *directive) zoneKey {
+	set.useAll()
+	values, some := map[string]string{}, false // of the map, by what they are for
 	for _, d := range set.block {
 		values[d.name] = d.arg(0)
-		if m := variable.FindStringSubmatch(d.arg(0)); m != nil && origin == "" {
-			origin, _ = c.origin(d.line, m[1]+m[2])
+		some = some || d.name == "include"
+	}
+	delete(values, "hostnames")
+	delete(values, "volatile")
+	delete(values, "include")
+	some = some || values["default"] == ""
+	counted := ""
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value := values[name]
+		m := variable.FindStringSubmatch(value)
+		if value == "" {
+			some = true
+		} else if m == nil || m[0] != value || counted != "" && counted != value || c.variables[m[1]+m[2]] != nil ||
+			c.origin(set.line, m[1]+m[2]) == "" {
+			c.noKey(set.line, zone, "what "+set.String()+" sets")
+			return zoneKey{}
+		} else {
+			counted = value
 		}
 	}
-	by := strings.TrimPrefix(set.arg(0), "$")
-	geo, known := c.variables[by]
-	if origin == "" || !known || geo.name != "geo" || len(geo.args) > 1 {
-		c.note(set.line, set.String()+" decides which requests are counted, which is not carried over", "write a list with action: bypass, or another route, for those that are not")
-		return origin, ""
+	if counted == "" {
+		c.noKey(set.line, zone, "what "+set.String()+" sets")
+		return zoneKey{}
 	}
-	var networks []string
+	key := c.key(set.line, zone, counted)
+	if !some || key.text == "" {
+		return key
+	}
+	if networks := c.exempt(set, values); networks != nil {
+		key.lists = []string{c.addAddresses(strings.Trim(set.arg(0), "${}"), networks, "bypass")}
+		return key
+	}
+	key.shadow = true
+	key.notes = append(key.notes, Note{Line: set.line, What: set.String() +
+		" decides which requests are counted, and Weir would count all, so this limit refuses nobody",
+		Instead: "write a route with match: {headers, query or methods} for those that are counted, and mode: enforce"})
+	return key
+}
+
+// exempt returns the addresses for which a map has no value, if all others have one and an address
+// or a geo decides; otherwise nil.
+func (c *nginxConfig) exempt(set *directive, values map[string]string) (networks []string) {
+	by := strings.Trim(set.arg(0), "${}")
+	if by == "remote_addr" {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			n := network(name)
+			if name != "default" && (n == "" || strings.Contains(name, "/") || values[name] != "") || name == "default" &&
+				values[name] == "" {
+				return nil
+			}
+			if name != "default" {
+				networks = append(networks, n)
+			}
+		}
+		return networks
+	}
+	geo := c.variables[by]
+	if geo == nil || geo.name != "geo" || len(geo.args) > 1 {
+		return nil
+	}
+	geo.useAll()
+	valueOf := func(of string) string {
+		if value, given := values[of]; given {
+			return value
+		}
+		return values["default"]
+	}
+	rest := valueOf("") != ""
 	for _, d := range geo.block {
-		value, given := values[d.arg(0)]
-		if !given {
-			value = values["default"]
+		value, n := valueOf(d.arg(0)), network(d.name)
+		switch {
+		case d.name == "default":
+			rest = value != ""
+		case n == "" || value != "": // proxy, ranges, include, or an exception from an exception
+			return nil
+		default:
+			networks = append(networks, n)
 		}
-		if value != "" || d.name == "proxy" || d.name == "delete" || d.name == "ranges" {
-			continue
-		}
-		if d.name == "default" {
-			c.note(d.line, "clients that are not in geo $"+by+" are not counted, which is not carried over", "write a list with action: bypass for those that are not counted")
-			continue
-		}
-		networks = append(networks, d.name)
 	}
-	if len(networks) == 0 {
-		return origin, ""
+	if !rest {
+		return nil
 	}
-	return origin, c.addBypass(by, networks)
+	return networks
 }

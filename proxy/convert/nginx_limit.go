@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// use returns the limits that apply in a context, and the lists that they need.
-func (c *nginxConfig) use(context nginxContext) (limits, lists []string) {
+// limitsOf returns the limits that apply in a context, and the lists that they need.
+func (c *nginxConfig) limitsOf(context nginxContext) (limits, lists []string) {
 	exempting := 0 // limits with lists
-	for _, d := range slices.Concat(context.req, context.conn) {
+	for _, d := range slices.Concat(context.directives["limit_req"], context.directives["limit_conn"]) {
+		use(d)
 		name := d.arg(0)
 		for _, arg := range d.args {
 			if value, ok := strings.CutPrefix(arg, "zone="); ok {
@@ -24,16 +25,27 @@ func (c *nginxConfig) use(context nginxContext) (limits, lists []string) {
 			c.note(d.line, d.String()+" names a zone that is not in this file", "convert the output of nginx -T, which has all files")
 			continue
 		}
-		if zone.key == "" {
+		use(zone.directive)
+		key := c.key(zone.line, zone.name, zone.arg(0))
+		if key.text == "" {
 			continue // has a note
 		}
-		if name := c.limit(zone, d, context.mode(d)); !slices.Contains(limits, name) {
+		if context.is(d.name + "_dry_run") {
+			key.shadow = true
+		}
+		name = c.limit(zone, d, key)
+		if name == "" {
+			c.note(d.line, d.String()+" is not carried over",
+				"expected limit_req zone=NAME burst=NUMBER nodelay, or limit_conn NAME NUMBER")
+			continue
+		}
+		if !slices.Contains(limits, name) {
 			limits = append(limits, name)
 		}
-		if len(zone.lists) > 0 {
+		if len(key.lists) > 0 {
 			exempting++
 		}
-		lists = append(lists, zone.lists...)
+		lists = append(lists, key.lists...)
 	}
 	slices.Sort(lists)
 	lists = slices.Compact(lists)
@@ -43,41 +55,37 @@ func (c *nginxConfig) use(context nginxContext) (limits, lists []string) {
 	return limits, lists
 }
 
-// mode returns the mode of a limit: shadow for one that refuses nobody, empty for enforce.
-func (c nginxContext) mode(d directive) string {
-	if c.reqDryRun && d.name == "limit_req" || c.connDryRun && d.name == "limit_conn" {
-		return "shadow"
-	}
-	return ""
-}
-
 // limit returns the name of the limit for a limit_req or limit_conn, which all that use the
-// zone in the same way share.
-func (c *nginxConfig) limit(zone nginxZone, d directive, mode string) string {
-	id := fmt.Sprint(d.name, d.args, mode)
+// zone in the same way share; "" for one that cannot be read.
+func (c *nginxConfig) limit(zone nginxZone, d *directive, key zoneKey) string {
+	id := fmt.Sprint(d.name, d.args, key.shadow)
 	if l := c.limits[id]; l != nil {
 		return l.name
 	}
-	fields := mapping{{"key", zone.key}}
+	fields := mapping{{"key", key.text}}
 	if d.name == "limit_conn" {
 		n, err := strconv.ParseInt(d.arg(1), 10, 32)
 		if err != nil || n < 1 {
-			c.note(d.line, d.String()+" has no number", "expected limit_conn ZONE NUMBER; 1 is written")
-			n = 1
+			return ""
 		}
 		fields.set("concurrent", c.concurrent(n, d.line))
+	} else if b, known := nginxBurst(d); known {
+		fields = append(fields, leaky(zone.count, zone.per, b)...)
 	} else {
-		fields = append(fields, leaky(zone.count, zone.per, nginxBurst(d))...)
+		return ""
 	}
-	fields.set("mode", mode)
+	if key.shadow {
+		fields.set("mode", "shadow")
+	}
 	l := c.addLimit(zone.name, fields)
+	l.notes = key.notes
 	for id, other := range c.limits {
 		if strings.HasPrefix(id, d.name+"[") && strings.HasPrefix(other.name, zone.name) {
 			l.note(d.line, d.String()+": nginx has one count for zone "+zone.name+", Weir another one for this use of it", "use the zone in the same way everywhere if it should stay one count")
 			break
 		}
 	}
-	if d.name == "limit_req" && nginxBurst(d).longest(zone.count, zone.per) > longestWait {
+	if b, _ := nginxBurst(d); d.name == "limit_req" && b.longest(zone.count, zone.per) > longestWait {
 		l.note(d.line, d.String()+" lets requests wait for more than a minute", "they are refused after a minute; write a smaller burst, or nodelay")
 	}
 	c.limits[id] = l
@@ -88,23 +96,27 @@ func (c *nginxConfig) limit(zone nginxZone, d directive, mode string) string {
 // free wait.
 type burst struct{ all, free int64 }
 
-// nginxBurst reads the burst of a limit_req.
-func nginxBurst(d directive) burst {
-	var b burst
+// nginxBurst reads the burst of a limit_req, and reports whether it can.
+func nginxBurst(d *directive) (b burst, known bool) {
 	for _, arg := range d.args {
 		name, value, _ := strings.Cut(arg, "=")
-		n, _ := strconv.ParseInt(value, 10, 32)
-		switch name {
-		case "burst":
-			b.all = n
-		case "delay":
-			b.free = n
-		case "nodelay":
+		n, err := strconv.ParseInt(value, 10, 32)
+		switch {
+		case name == "zone":
+		case name == "nodelay" && value == "":
 			b.free = math.MaxInt32
+		case err != nil || n < 0:
+			return b, false
+		case name == "burst":
+			b.all = n
+		case name == "delay":
+			b.free = n
+		default:
+			return b, false
 		}
 	}
 	b.free = min(b.free, b.all)
-	return b
+	return b, true
 }
 
 const (

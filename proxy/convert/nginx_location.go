@@ -1,71 +1,218 @@
 package convert
 
 import (
-	"regexp"
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
+// An nginxLocation is a location with the paths that Weir has for it.
+type nginxLocation struct {
+	*directive
+	context  nginxContext
+	modifier string
+	flags    string       // of its regular expression
+	prefix   string       // of its path; for a regular expression, what all paths begin with that match
+	around   string       // the prefix of the location around it
+	outer    *directive   // which is this one; nil if it is in the server
+	paths    []string     // none if Weir has none
+	guards   []*directive // that protect it
+	lost     []Note       // about those of locations without paths that would have come first
+}
+
+// nginxLocations returns the locations in a block, those in locations too.
+func nginxLocations(outer nginxContext, block []*directive) (all []*nginxLocation) {
+	for _, d := range find(block, "location") {
+		l := &nginxLocation{directive: d, context: outer.enter(d.block), prefix: d.arg(len(d.args) - 1),
+			around: cmp.Or(outer.prefix, "/")}
+		if len(d.args) > 1 {
+			l.modifier = d.args[0]
+		}
+		l.guards = l.context.guards(d.block)
+		l.readPaths()
+		l.context.prefix = l.prefix
+		all = append(all, l)
+	}
+	level := slices.Clone(all)
+	for _, l := range level {
+		inner := nginxLocations(l.context, l.block)
+		for _, n := range inner {
+			n.outer = cmp.Or(n.outer, l.directive)
+			// nginx looks into the location with the longest prefix, or an expression that matches.
+			isPicked := func(o *nginxLocation) bool {
+				if o.modifier == "=" {
+					return n.modifier == "=" && n.prefix == o.prefix
+				}
+				return !o.isExpression() && len(o.prefix) > len(l.prefix) && n.isBelow(o)
+			}
+			if l.isExpression() || slices.ContainsFunc(level, isPicked) {
+				n.paths = nil
+			}
+		}
+		all = append(all, inner...)
+	}
+	return all
+}
+
 // locations converts the locations of a server, and what is in none of them.
-func (c *nginxConfig) locations(context nginxContext, server directive) {
-	whole := false
-	var walk func(outer nginxContext, block []directive)
-	walk = func(outer nginxContext, block []directive) {
-		for _, l := range find(block, "location") {
-			inner := c.enter(outer, l.block)
-			whole = whole || l.arg(len(l.args)-1) == "/"
-			c.location(inner, l)
-			walk(inner, l.block)
+func (c *nginxConfig) locations(context nginxContext, server *directive) {
+	all := nginxLocations(context, server.block)
+	isRest := func(l *nginxLocation) bool { return l.prefix == "/" && l.modifier != "=" && len(l.paths) > 0 }
+	if !slices.ContainsFunc(all, isRest) {
+		rest := &directive{name: "location", args: []string{"/"}, line: server.line}
+		all = append(all, nginxLocations(context, []*directive{rest})...)
+	}
+	for _, l := range all {
+		use(l.directive)
+		isFirst := func(o *nginxLocation) bool { return o.modifier == "^~" && l.isBelow(o) }
+		if l.isExpression() && slices.ContainsFunc(all, isFirst) {
+			l.paths = nil // nginx does not look at it
+		}
+		if len(l.paths) == 0 {
+			c.withoutPath(l, &all)
 		}
 	}
-	walk(context, server.block)
-	if !whole {
-		c.location(context, directive{name: "location", args: []string{"/"}, line: server.line})
+	first := map[string]*nginxLocation{} // by path
+	for _, l := range all {
+		for _, path := range l.paths {
+			for _, path := range []string{path, strings.TrimSuffix(path, "*")} {
+				if o := first[path]; o == nil || l.comesBefore(o) {
+					first[path] = l
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *nginxLocation) int { return b.rank() - a.rank() })
+	for _, l := range all {
+		l.paths = slices.DeleteFunc(l.paths, func(path string) bool { return first[path] != l })
+		if len(l.paths) > 0 {
+			c.location(l)
+		}
 	}
 }
 
-// location converts a location: a route for each host and path.
-func (c *nginxConfig) location(context nginxContext, l directive) {
-	if strings.HasPrefix(l.arg(0), "@") {
+// rank is larger for a route that is to be written before others: of two expressions that match
+// the first route wins.
+func (l *nginxLocation) rank() int {
+	if !slices.ContainsFunc(l.paths, func(path string) bool { return strings.Contains(path, "{") }) {
+		return 0
+	}
+	return len(l.prefix)
+}
+
+// refusing is the modifier in place of that of a protected location that has no paths.
+const refusing = "refusing"
+
+// isExpression reports whether l has a regular expression.
+func (l *nginxLocation) isExpression() bool { return l.modifier == "~" || l.modifier == "~*" }
+
+// comesBefore reports whether nginx takes l rather than o for a path of both.
+func (l *nginxLocation) comesBefore(o *nginxLocation) bool {
+	switch {
+	case (l.modifier == "=") != (o.modifier == "="):
+		return l.modifier == "="
+	case (l.modifier == refusing) != (o.modifier == refusing):
+		return l.modifier == refusing
+	case l.isExpression() && o.isExpression():
+		return false
+	case l.isExpression() != o.isExpression():
+		return l.isExpression() == (l.modifier != "^~" && o.modifier != "^~")
+	}
+	return len(l.prefix) >= len(o.prefix) // of two with the same one the second is in the first
+}
+
+// withoutPath leaves out a location that has no paths. If it is protected, the locations that get
+// its requests in Weir refuse theirs.
+func (c *nginxConfig) withoutPath(l *nginxLocation, all *[]*nginxLocation) {
+	if strings.HasPrefix(l.prefix, "@") {
+		l.useAll()
+		c.note(l.line, l.String()+" is not carried over: nginx comes to it by itself only",
+			"write what it does in the routes that come to it")
 		return
 	}
-	paths, why := nginxPaths(l.args)
-	if why != "" {
-		limits := ""
-		if len(context.req)+len(context.conn) > 0 {
-			limits = ", nor are its limits"
-		}
-		c.note(l.line, l.String()+" is not carried over"+limits+": "+why, "write a route with its paths")
+	c.note(l.line, l.String()+" and all in it is not carried over: Weir has no such path; "+
+		"its requests go to other routes, with their limits", "write a route with its paths")
+	guards := slices.Concat(l.guards, find(l.block, "return"))
+	guards = slices.DeleteFunc(guards, func(d *directive) bool { return d.name == "return" && d.status() < 400 })
+	l.useAll()
+	if len(guards) == 0 {
 		return
 	}
-	upstream, rewrite, notes := c.pass(l)
-	limits, lists := c.use(context)
-	hosts := context.hosts
-	if len(hosts) == 0 {
-		hosts = []string{""}
+	lost := lostNotes(guards, "write a route for "+l.String()+" that refuses")
+	for _, o := range *all {
+		// Weir's route for an expression in any case is less specific than those around it.
+		around := l.flags != "" && len(o.prefix) > 1 && l.isBelow(&nginxLocation{prefix: o.prefix, flags: l.flags})
+		isLonger := func(n *nginxLocation) bool { return len(n.paths) == 0 && !n.isExpression() && n.isBelow(o) }
+		isFirst := o.modifier == "=" ||
+			o.modifier == "^~" && l.isExpression() && o.outer == l.outer && !slices.ContainsFunc(*all, isLonger)
+		if len(o.paths) > 0 && !isFirst && (around || o.isBelow(l)) {
+			o.lost = append(o.lost, lost...)
+			o.paths = protected(o.prefix)
+		}
 	}
-	for _, host := range hosts {
-		for i, path := range paths {
-			var match, fields mapping
-			match.set("host", quoted(host))
-			match.set("path", text(path))
-			fields.set("match", match.flow())
-			fields.set("upstream", text(upstream))
-			fields.set("rewrite", rewrite)
-			fields.set("lists", texts(lists))
-			fields.set("limits", texts(limits))
-			if status := context.status(); status != "" && len(limits) > 0 {
-				fields.set("reject", "{status: "+status+"}")
+	if l.prefix == "/" {
+		return
+	}
+	*all = append(*all, &nginxLocation{
+		directive: l.directive, context: l.context, modifier: refusing, prefix: l.prefix,
+		paths: beginning(l.prefix, l.flags), lost: lost,
+	})
+}
+
+// location writes the routes of a location: one for each host and path.
+func (c *nginxConfig) location(l *nginxLocation) {
+	to := c.destination(l)
+	var limits, lists []string
+	if to.isReturn {
+		l.guards = find(l.guards, "if")
+	} else {
+		limits, lists = c.limitsOf(l.context)
+	}
+	guard := c.guard(l, to.restore())
+	fields, notes := to.fields, slices.Concat(guard.notes, to.notes)
+	if guard.answer != "" {
+		fields = mapping{{"respond", guard.answer}}
+	} else if to.upstream != nil {
+		fields = append(mapping{{"upstream", text(c.attach(to.upstream))}}, fields...)
+	}
+	fields.set("lists", texts(append(guard.lists, lists...)))
+	fields.set("limits", texts(limits))
+	switch status := l.context.status(); {
+	case len(limits) == 0 || status == "429":
+	case status != "":
+		fields.set("reject", "{status: "+status+"}")
+	default:
+		c.note(0, "nginx refuses with 503 where limit_req_status and limit_conn_status do not say otherwise, Weir with 429",
+			"write reject: {status: 503} where clients depend on it")
+	}
+	for _, host := range l.context.hosts {
+		scheme := l.context.scheme
+		if len(c.schemes[host]) < 2 {
+			scheme = ""
+		}
+		for i, path := range l.paths {
+			r := c.addRoute(routeName(host, path), append(nginxMatch(host, scheme, path), fields...))
+			r.notes = append(r.notes, guard.lost...)
+			if i > 0 || host != l.context.hosts[0] {
+				continue
 			}
-			r := c.addRoute(routeName(host, path), fields)
-			r.notes = notes
-			if i > 0 || host != hosts[0] {
-				r.notes = nil
-			} else if len(paths) > 1 {
-				r.note(l.line, l.String()+" also takes what only begins with it, as "+path+"x", "if that is meant, write a route for it")
+			r.notes = append(r.notes, notes...)
+			if l.rank() == 0 && path+"/*" == l.paths[len(l.paths)-1] {
+				r.note(l.line, l.String()+" also takes what only begins with it, as "+path+"x",
+					"if that is meant, write a route for it")
 			}
 		}
 	}
+}
+
+// nginxMatch returns the match of a route.
+func nginxMatch(host, scheme, path string) mapping {
+	var match mapping
+	match.set("host", quoted(host))
+	match.set("scheme", scheme)
+	match.set("path", text(path))
+	return mapping{{"match", match.flow()}}
 }
 
 // quoted returns a value as YAML text; "" for none.
@@ -85,48 +232,18 @@ func routeName(host, path string) string {
 	return strings.Replace(host, "*", "any", 1) + path
 }
 
-// status returns the status of refusals, "" for that of Weir, 429.
+// status returns the status of refusals, "" for that of nginx, 503.
 func (c nginxContext) status() string {
-	status := c.reqStatus
-	if len(c.req) == 0 || status == "" {
-		status = c.connStatus
+	d := c.last("limit_req_status")
+	if d == nil || len(c.directives["limit_req"]) == 0 {
+		d = c.last("limit_conn_status")
 	}
-	if n, err := strconv.Atoi(status); err != nil || n < 400 || n > 599 || n == 429 {
+	if d == nil {
 		return ""
 	}
-	return status
-}
-
-// literalPath matches a path without regular expressions, as a route can have it.
-var literalPath = regexp.MustCompile(`^/(?:[A-Za-z0-9_.~@:+-]+/?)*$`)
-
-// nginxPaths returns the paths of a location, or why Weir has none.
-func nginxPaths(args []string) (paths []string, why string) {
-	if len(args) == 0 {
-		return nil, "it has no path"
+	if n, err := strconv.Atoi(d.arg(0)); err != nil || n < 400 || n > 599 {
+		return ""
 	}
-	modifier, p := "", args[len(args)-1]
-	if len(args) > 1 {
-		modifier = args[0]
-	}
-	if modifier == "~" || modifier == "~*" {
-		literal := strings.TrimSuffix(strings.TrimPrefix(p, "^"), "$")
-		if modifier == "~*" || !strings.HasPrefix(p, "^") || strings.ContainsAny(literal, ".+") {
-			return nil, "Weir has no regular expressions for whole paths"
-		}
-		modifier = "^~"
-		if strings.HasSuffix(p, "$") {
-			modifier = "="
-		}
-		p = literal
-	}
-	switch {
-	case !literalPath.MatchString(p):
-		return nil, "Weir has no such path"
-	case modifier == "=":
-		return []string{p}, ""
-	case strings.HasSuffix(p, "/"):
-		return []string{p + "*"}, ""
-	}
-	return []string{p, p + "/*"}, ""
+	use(d)
+	return d.arg(0)
 }

@@ -13,13 +13,31 @@ import (
 type directive struct {
 	name  string
 	args  []string
-	block []directive
+	block []*directive
 	line  int
+	// used is set by what translates the directive or writes a note about it. A directive
+	// without this mark is listed at the end.
+	used bool
+}
+
+// use marks directives.
+func use(all ...*directive) {
+	for _, d := range all {
+		d.used = true
+	}
+}
+
+// useAll marks a directive and everything in it.
+func (d *directive) useAll() {
+	use(d)
+	for _, inner := range d.block {
+		inner.useAll()
+	}
 }
 
 // find returns the directives of block with one of these names.
-func find(block []directive, names ...string) []directive {
-	var found []directive
+func find(block []*directive, names ...string) []*directive {
+	var found []*directive
 	for _, d := range block {
 		if slices.Contains(names, d.name) {
 			found = append(found, d)
@@ -28,16 +46,25 @@ func find(block []directive, names ...string) []directive {
 	return found
 }
 
+// findDeep returns the directives with one of these names in block and in all blocks in it.
+func findDeep(block []*directive, name string) []*directive {
+	found := find(block, name)
+	for _, d := range block {
+		found = append(found, findDeep(d.block, name)...)
+	}
+	return found
+}
+
 // arg returns the argument at i; "" if there is none.
-func (d directive) arg(i int) string {
-	if i >= len(d.args) {
+func (d *directive) arg(i int) string {
+	if i < 0 || i >= len(d.args) {
 		return ""
 	}
 	return d.args[i]
 }
 
 // String returns the directive as it is written, without its block.
-func (d directive) String() string { return strings.Join(append([]string{d.name}, d.args...), " ") }
+func (d *directive) String() string { return strings.Join(append([]string{d.name}, d.args...), " ") }
 
 // expectedNginx is what the file should be.
 const expectedNginx = "expected an nginx configuration, NAME ARGUMENTS; or NAME { ... }, for example the output of nginx -T"
@@ -50,14 +77,16 @@ type nginxParser struct {
 	line  int
 	depth int
 	// files are the parts of the output of nginx -T, by name.
-	files map[string][]directive
-	first string // of files
+	files    map[string][]*directive
+	first    string          // of files
+	included map[string]bool // by name
+	count    int             // of directives, with those of included files
 }
 
 // parseNginx parses a file, or the output of nginx -T, where included files stand one after
 // another and are put where they are included.
-func parseNginx(d *document, data []byte) ([]directive, error) {
-	p := &nginxParser{document: d, data: data, line: 1, files: map[string][]directive{}}
+func parseNginx(d *document, data []byte) ([]*directive, error) {
+	p := &nginxParser{document: d, data: data, line: 1, files: map[string][]*directive{}, included: map[string]bool{}}
 	var name string
 	for {
 		block, next, err := p.file()
@@ -77,17 +106,24 @@ func parseNginx(d *document, data []byte) ([]directive, error) {
 	if p.first != "" {
 		root = slices.Concat(root, p.files[p.first])
 	}
-	return p.include(root, 0), nil
+	root = p.include(root, 0)
+	for _, name := range slices.Sorted(maps.Keys(p.files)) {
+		if name != "" && name != p.first && !p.included[name] {
+			root = append(root, p.files[name]...) // to be listed
+		}
+	}
+	return root, nil
 }
 
-// include puts the directives of included files where they are included. Those of files that
-// are not here get a note.
-func (p *nginxParser) include(block []directive, depth int) []directive {
-	var made []directive
+// include puts the directives of included files where they are included. An include of a file
+// that is not here stays.
+func (p *nginxParser) include(block []*directive, depth int) []*directive {
+	var made []*directive
 	for _, d := range block {
-		if d.name != "include" || depth > maxDepth {
-			d.block = p.include(d.block, depth)
-			made = append(made, d)
+		if p.count++; d.name != "include" || depth > maxDepth || p.count > maxDirectives {
+			copied := *d // a file that is included twice has its own marks in each place
+			copied.block = p.include(d.block, depth)
+			made = append(made, &copied)
 			continue
 		}
 		pattern := d.arg(0)
@@ -97,21 +133,25 @@ func (p *nginxParser) include(block []directive, depth int) []directive {
 		found := false
 		for _, name := range slices.Sorted(maps.Keys(p.files)) {
 			if ok, _ := path.Match(pattern, name); ok {
-				made, found = append(made, p.include(p.files[name], depth+1)...), true
+				made, found, p.included[name] = append(made, p.include(p.files[name], depth+1)...), true, true
 			}
 		}
-		if !found && p.first == "" && path.Base(pattern) != "mime.types" && !strings.HasSuffix(pattern, "_params") {
-			p.note(d.line, d.String()+" is in another file", "convert the output of nginx -T, which has all files")
+		if !found {
+			made = append(made, d)
 		}
 	}
 	return made
 }
 
-// maxDepth bounds blocks in blocks, and files that include files.
-const maxDepth = 64
+// maxDepth bounds blocks in blocks, and files that include files. maxDirectives bounds what
+// files that include others many times come to.
+const (
+	maxDepth      = 64
+	maxDirectives = 200_000
+)
 
 // file reads directives up to the end, or up to where nginx -T begins the file next.
-func (p *nginxParser) file() (block []directive, next string, err error) {
+func (p *nginxParser) file() (block []*directive, next string, err error) {
 	for {
 		next, err := p.space()
 		if err != nil || next != "" || len(p.data) == 0 {
@@ -129,8 +169,8 @@ func (p *nginxParser) file() (block []directive, next string, err error) {
 }
 
 // directive reads one directive.
-func (p *nginxParser) directive() (directive, error) {
-	d := directive{line: p.line}
+func (p *nginxParser) directive() (*directive, error) {
+	d := &directive{line: p.line}
 	var words []string
 	for {
 		next, err := p.space()
@@ -152,7 +192,7 @@ func (p *nginxParser) directive() (directive, error) {
 		case c == '{':
 			p.data = p.data[1:]
 			d.name, d.args = words[0], words[1:]
-			return d, p.body(&d)
+			return d, p.body(d)
 		}
 		word, err := p.word()
 		if err != nil {

@@ -1,130 +1,321 @@
 package convert
 
 import (
+	"maps"
+	"net/netip"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
-// passed matches the address of a proxy_pass or grpc_pass.
-var passed = regexp.MustCompile(`^(https?|grpcs?)://(unix:[^:$]+|[A-Za-z0-9_.-]+(?::[0-9]+)?|\[[0-9a-fA-F:.]+\](?::[0-9]+)?)(?::?(/[^$]*))?$`)
+// An nginxDestination is where a route sends its requests.
+type nginxDestination struct {
+	upstream *entry  // not yet in the document; nil for a route that answers itself
+	isReturn bool    // which nginx does before it counts, or looks at who asks
+	fields   mapping // of the route, beside upstream
+	notes    []Note
+}
 
-// pass returns the upstream of a location, and the rewrite of its path.
-func (c *nginxConfig) pass(l directive) (upstream, rewrite string, notes []Note) {
+// restore says what to write in place of the answer 403.
+func (d nginxDestination) restore() string {
+	if d.upstream == nil {
+		return "what it should be in place of respond"
+	}
+	return "an upstream with " + strings.Trim(d.upstream.fields.flow(), "{}") + " in place of respond"
+}
+
+// attach adds an upstream to the document and returns its name.
+func (d *document) attach(u *entry) string {
+	added := d.addUpstream(u.name, u.fields)
+	if len(added.notes) == 0 {
+		added.notes = u.notes
+	}
+	return added.name
+}
+
+// destination returns where the requests of a location go.
+func (c *nginxConfig) destination(l *nginxLocation) nginxDestination {
+	for _, d := range slices.Concat(find(l.context.rewrites, "return"), find(l.block, "return")) {
+		if fields := nginxAnswer(d, l.context.hosts[0]); fields != nil {
+			use(d)
+			return nginxDestination{fields: fields, isReturn: true}
+		}
+		return c.stays(l)
+	}
 	all := find(l.block, "proxy_pass", "grpc_pass")
 	if len(all) == 0 {
-		return c.stays(l), "", nil
+		return c.stays(l)
 	}
-	d := all[0]
-	m := passed.FindStringSubmatch(d.arg(0))
-	if m == nil {
-		return c.stays(l), "", nil
-	}
-	rewrite, why := nginxRewrite(l, m[3])
-	if why != "" {
-		notes = append(notes, Note{d.line, d.String() + " changes the path" + why, "write rewrite: {strip_prefix, add_prefix}"})
-	}
-	return c.upstream(d, m), rewrite, notes
+	return c.pass(l, all[0])
 }
 
 // stays returns the upstream for what nginx goes on answering: nginx itself.
-func (c *nginxConfig) stays(l directive) string {
-	u := c.addUpstream("nginx", mapping{{"targets", `["http://127.0.0.1:8081"]`}})
-	if len(u.notes) == 0 {
-		u.note(l.line, "what is not forwarded by proxy_pass stays with nginx", "let nginx listen on this address, or write the address of the server")
-	}
-	return u.name
+func (c *nginxConfig) stays(l *nginxLocation) nginxDestination {
+	u := &entry{name: "nginx", fields: mapping{{"targets", `["http://127.0.0.1:8081"]`}}}
+	u.note(l.line, "what is not forwarded by proxy_pass stays with nginx",
+		"let nginx listen on this address, or write the address of the server")
+	return nginxDestination{upstream: u}
 }
 
-// nginxRewrite returns the rewrite for the path in a proxy_pass, which replaces that of the
-// location, or why there is none.
-func nginxRewrite(l directive, uri string) (rewrite, why string) {
-	prefix := l.arg(len(l.args) - 1)
-	if uri == "" || uri == prefix {
-		return "", ""
-	}
-	if len(l.args) > 1 && l.args[0] != "^~" || !strings.HasSuffix(prefix, "/") || !strings.HasSuffix(uri, "/") || !literalPath.MatchString(uri) {
-		return "", ", which is not carried over"
-	}
-	var fields mapping
-	fields.set("strip_prefix", quoted(strings.TrimSuffix(prefix, "/")))
-	fields.set("add_prefix", quoted(strings.TrimSuffix(uri, "/")))
-	return fields.flow(), ""
-}
+// passed matches the address of a proxy_pass or grpc_pass.
+var passed = regexp.MustCompile(`^(https?|grpcs?)://(unix:[^:$]+|[A-Za-z0-9_.-]+(?::[0-9]+)?|` +
+	`\[[0-9a-fA-F:.]+\](?::[0-9]+)?)(?::?(/[^$]*))?$`)
 
-// upstream returns the name of the upstream for the parts of a proxy_pass.
-func (c *nginxConfig) upstream(d directive, m []string) string {
-	var protocol string
-	scheme := m[1]
-	switch scheme {
-	case "grpc":
-		scheme, protocol = "http", "h2c"
-	case "grpcs":
-		scheme, protocol = "https", "h2"
+// pass returns the upstream of a proxy_pass with what changes requests on their way to it. An
+// upstream that is not known is answered for with 502.
+func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
+	use(d)
+	value, variables := c.expand(l, d.arg(0))
+	m := passed.FindStringSubmatch(value)
+	var u *entry
+	if m != nil {
+		u = c.upstream(l, m)
 	}
-	block, known := c.upstreams[m[2]]
-	if !known {
-		target := scheme + "://" + m[2]
-		if strings.HasPrefix(m[2], "unix:") {
-			target = m[2]
+	if u == nil {
+		what := d.String() + " goes to a server that this file does not name"
+		return nginxDestination{fields: mapping{{"respond", "{status: 502}"}}, notes: []Note{{Line: d.line, What: what,
+			Instead: "write upstream: URL in place of respond"}}}
+	}
+	to := nginxDestination{upstream: u}
+	rewrite, why := nginxRewrite(l, m[3])
+	if variables && m[3] != "" { // the path of all requests
+		rewrite, why = nil, ", which is not carried over"
+	}
+	if why != "" {
+		to.notes = append(to.notes, Note{Line: d.line, What: d.String() + " changes the path" + why,
+			Instead: "write rewrite: {strip_prefix, add_prefix}"})
+	}
+	headers := c.headers(l, m)
+	to.notes = append(to.notes, headers.notes...)
+	rewrite = append(rewrite, headers.rewrite()...)
+	if len(rewrite) > 0 {
+		to.fields.set("rewrite", rewrite.flow())
+	}
+	if headers.websocket && !strings.HasPrefix(m[1], "grpc") {
+		to.fields.set("websocket", "true")
+	}
+	if size := l.context.last("client_max_body_size"); size != nil {
+		if most := nginxSize(size.arg(0)); most != "" {
+			use(size)
+			to.fields.set("body", "{max: "+most+"}")
 		}
-		fields := mapping{{"targets", texts([]string{target})}}
-		fields.set("protocol", protocol)
-		return c.addUpstream(strings.TrimPrefix(m[2], "unix:/"), fields).name
+	} else {
+		c.note(0, "nginx refuses bodies of more than 1 MiB where client_max_body_size does not say otherwise, Weir none",
+			"write body: {max: 1MiB} in routes")
 	}
-	var targets []string
-	var notes []Note
-	for _, s := range find(block.block, "server") {
-		target, options := mapping{{"url", text(nginxTarget(scheme, s.arg(0)))}}, s.args[min(1, len(s.args)):]
-		for _, option := range options {
-			name, value, _ := strings.Cut(option, "=")
-			switch name {
-			case "weight":
-				target.set("weight", value)
-			case "backup", "down":
-				notes = append(notes, Note{s.line, s.String() + ": " + name + " is not carried over", "leave the target out, or give it a small weight"})
+	return to
+}
+
+// expand replaces the variables that have one value for all requests of a location: those that set
+// gives them outside of if, and those of a map with one value. A path that is that of the request
+// is left out.
+func (c *nginxConfig) expand(l *nginxLocation, text string) (value string, variables bool) {
+	run := slices.Concat(l.context.rewrites, l.block)
+	values, from := map[string]string{}, map[string][]*directive{}
+	replace := func(text string) string {
+		return variable.ReplaceAllStringFunc(text, func(name string) string {
+			key := strings.Trim(name, "${}")
+			if set := c.variables[key]; set != nil && set.name == "map" && len(set.block) == 1 &&
+				set.block[0].name == "default" {
+				set.useAll()
+				return set.block[0].arg(0)
+			}
+			if value, known := values[key]; known {
+				use(from[key]...)
+				return value
+			}
+			return name
+		})
+	}
+	for _, d := range find(run, "set") {
+		name := strings.TrimPrefix(d.arg(0), "$")
+		values[name], from[name] = replace(d.arg(1)), append(from[name], d)
+	}
+	for _, d := range find(run, "if") {
+		for _, set := range find(d.block, "set") {
+			delete(values, strings.TrimPrefix(set.arg(0), "$"))
+		}
+	}
+	for _, group := range l.context.directives {
+		for _, d := range group { // set_by_lua, auth_request_set and the like
+			if d.name != "set" && strings.Contains(d.name, "set") {
+				delete(values, strings.TrimPrefix(d.arg(0), "$"))
 			}
 		}
-		targets = append(targets, target.flow())
 	}
-	if len(targets) == 0 {
-		notes = append(notes, Note{block.line, block.String() + " names no server in this file", "write its targets"})
-		targets = []string{`"http://127.0.0.1:8081"`}
+	value = replace(text)
+	for _, path := range []string{"$request_uri", "$uri$is_args$args"} {
+		if before, ok := strings.CutSuffix(value, path); ok {
+			return before, true
+		}
 	}
-	fields := mapping{{"targets", "[" + strings.Join(targets, ", ") + "]"}}
-	if len(targets) > 1 && len(find(block.block, "least_conn")) > 0 {
-		fields.set("balance", "least_loaded")
-	}
-	if len(targets) > 1 && len(find(block.block, "ip_hash")) > 0 {
-		fields.set("balance", `"hash:client_ip"`)
-	}
-	fields.set("protocol", protocol)
-	u := c.addUpstream(m[2], fields)
-	u.notes = notes
-	return u.name
+	return value, value != text
 }
 
-// nginxTarget returns the URL of a server of an upstream.
+// nginxRewrite returns the fields of the rewrite for the path in a proxy_pass, which replaces that
+// of the location, or why there is none.
+func nginxRewrite(l *nginxLocation, uri string) (rewrite mapping, why string) {
+	prefix := l.prefix
+	if uri == "" || uri == prefix {
+		return nil, ""
+	}
+	whole := strings.HasSuffix(prefix, "/") == strings.HasSuffix(uri, "/") || uri == "/"
+	if l.modifier != "" && l.modifier != "^~" || !whole || !isLiteralPath(uri) {
+		return nil, ", which is not carried over"
+	}
+	rewrite.set("strip_prefix", quoted(strings.TrimSuffix(prefix, "/")))
+	rewrite.set("add_prefix", quoted(strings.TrimSuffix(uri, "/")))
+	return rewrite, ""
+}
+
+// upstream returns the upstream for the parts of a proxy_pass; nil if no server is known.
+func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
+	protocol := map[string]string{"grpc": "h2c", "grpcs": "h2"}[m[1]]
+	scheme := strings.Replace(m[1], "grpc", "http", 1)
+	u := &entry{name: strings.TrimPrefix(m[2], "unix:/")}
+	if block := c.upstreams[m[2]]; block != nil {
+		use(block)
+		u = nginxServers(block, scheme)
+	} else if target := nginxTarget(scheme, m[2]); target != "" {
+		u.fields = mapping{{"targets", texts([]string{target})}}
+	}
+	if len(u.fields) == 0 {
+		return nil
+	}
+	u.fields.set("protocol", protocol)
+	var timeouts mapping
+	for _, t := range []struct {
+		directive string
+		fields    []string
+	}{{"_connect_timeout", []string{"connect"}}, {"_read_timeout", []string{"response", "idle"}}} {
+		d := l.context.last(map[bool]string{true: "grpc", false: "proxy"}[protocol != ""] + t.directive)
+		if d == nil {
+			continue
+		}
+		if length := nginxDuration(d.arg(0)); length > 0 {
+			use(d)
+			for _, field := range t.fields {
+				timeouts.set(field, windowName(length))
+			}
+		}
+	}
+	if len(timeouts) > 0 {
+		u.fields.set("timeouts", timeouts.flow())
+	}
+	if d := l.context.last("proxy_ssl_name"); d != nil && scheme == "https" && hostPattern.MatchString(d.arg(0)) {
+		use(d)
+		u.fields.set("tls", "{server_name: "+text(d.arg(0))+"}")
+	}
+	if d := l.context.last("proxy_read_timeout"); d == nil {
+		c.note(0, "nginx waits 60 s for a response where proxy_read_timeout does not say otherwise, Weir 30 s",
+			"write timeouts: {response: 60s} in upstreams")
+	}
+	if scheme == "https" {
+		c.note(0, "Weir verifies the certificates of upstreams, nginx those with proxy_ssl_verify",
+			"write tls: {ca, server_name} in upstreams whose certificate is not one of a public authority")
+	}
+	return u
+}
+
+// nginxServers returns the upstream of a block; without fields if it has no server that Weir can
+// have.
+func nginxServers(block *directive, scheme string) *entry {
+	u := &entry{name: block.arg(0)}
+	weights := map[string]int64{}
+	var targets []string
+	for _, s := range find(block.block, "server") {
+		target, weight, down := nginxTarget(scheme, s.arg(0)), int64(1), false
+		use(s)
+		var rest []string
+		for _, option := range s.args[min(1, len(s.args)):] {
+			name, value, _ := strings.Cut(option, "=")
+			n, err := strconv.ParseInt(value, 10, 32)
+			switch {
+			case name == "weight" && err == nil && n > 0:
+				weight = n
+			case name == "down":
+				down = true
+			default:
+				rest = append(rest, option)
+			}
+		}
+		switch {
+		case target == "":
+			u.note(s.line, s.String()+" is not carried over", "write it as a target with http://HOST:PORT")
+		case down:
+			u.note(s.line, s.String()+" is left out", "write it as a target when it is back")
+		default:
+			if weights[target] == 0 {
+				targets = append(targets, target)
+			}
+			weights[target] += weight
+			if len(rest) > 0 {
+				u.note(s.line, s.String()+": not carried over: "+strings.Join(rest, ", "),
+					"write health: {after, rest} and max_connections, and give backup servers a small weight, or leave them out")
+			}
+		}
+	}
+	if len(targets) == 0 {
+		return &entry{}
+	}
+	heaviest := slices.Max(slices.Collect(maps.Values(weights)))
+	for i, target := range targets {
+		fields := mapping{{"url", text(target)}}
+		if weight := weights[target]; weight != 1 {
+			fields.set("weight", strconv.FormatInt(max(1, weight*1000/max(heaviest, 1000)), 10))
+		}
+		targets[i] = fields.flow()
+	}
+	u.fields = mapping{{"targets", "[" + strings.Join(targets, ", ") + "]"}}
+	if balance := find(block.block, "least_conn", "ip_hash"); len(targets) > 1 && len(balance) > 0 {
+		use(balance...)
+		u.fields.set("balance", map[string]string{"least_conn": "least_loaded",
+			"ip_hash": `"hash:client_ip"`}[balance[0].name])
+	}
+	return u
+}
+
+// nginxTarget returns the URL of a server; "" if it is none for Weir.
 func nginxTarget(scheme, address string) string {
-	if strings.HasPrefix(address, "unix:") {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		if !socketPath.MatchString(path) {
+			return ""
+		}
 		return address
+	}
+	host, port := address, ""
+	if m := hostAndPort.FindStringSubmatch(address); m != nil {
+		host, port = m[1], m[2]
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if port != "" && (err != nil || n == 0) {
+		return ""
+	}
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && !hostPattern.MatchString(host) ||
+		strings.HasPrefix(host, "*") {
+		return ""
 	}
 	return scheme + "://" + address
 }
 
+var (
+	hostAndPort = regexp.MustCompile(`^(.*):([0-9]+)$`)
+	socketPath  = regexp.MustCompile(`^/[A-Za-z0-9_./-]{0,105}[A-Za-z0-9_.-]$`)
+)
+
 // withoutServers makes one route for a file that has only zones.
-func (c *nginxConfig) withoutServers(http []directive) {
-	if len(c.routes) > 0 {
-		return
-	}
+func (c *nginxConfig) withoutServers(context nginxContext, http []*directive) {
 	c.note(0, "no server of this file uses its zones", "convert the output of nginx -T, which has all files; this is one route with the rates of all zones")
-	var context nginxContext
+	var all []*directive
 	for _, d := range find(http, "limit_req_zone") {
 		for _, arg := range d.args {
 			if value, ok := strings.CutPrefix(arg, "zone="); ok {
 				name, _, _ := strings.Cut(value, ":")
-				context.req = append(context.req, directive{name: "limit_req", args: []string{"zone=" + name}, line: d.line})
+				all = append(all, &directive{name: "limit_req", args: []string{"zone=" + name}, line: d.line})
 			}
 		}
 	}
-	c.location(context, directive{name: "location", args: []string{"/"}})
+	context.directives["limit_req"] = all
+	c.locations(context, &directive{name: "server"})
 }

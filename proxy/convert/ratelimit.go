@@ -14,7 +14,6 @@ const expectedRatelimit = "expected a configuration of envoyproxy/ratelimit with
 type ratelimitDomain struct {
 	*document
 	name string
-	said map[string]bool // the fields that have a note
 }
 
 // A ratelimitRule is an entry of descriptors, with what may follow it.
@@ -45,7 +44,7 @@ func convertRatelimit(d *document, data []byte) error {
 	}
 	taken := map[string]bool{}
 	for _, o := range all {
-		r := &ratelimitDomain{document: d, name: o.get("domain").value(), said: map[string]bool{}}
+		r := &ratelimitDomain{document: d, name: o.get("domain").value()}
 		switch {
 		case r.name == "":
 			return d.wrong(o.line(), "there is no domain", expectedRatelimit)
@@ -60,6 +59,7 @@ func convertRatelimit(d *document, data []byte) error {
 		if err := r.routes(root); err != nil {
 			return err
 		}
+		d.leaveUnused(o, ratelimitHint)
 	}
 	if len(d.routes) == 0 {
 		return d.wrong(all[0].line(), "no descriptor has a rate_limit", expectedRatelimit)
@@ -74,7 +74,9 @@ func (d *document) ratelimitConfigurations(objects []node) (all []node, err erro
 			all = append(all, o)
 			continue
 		}
-		for _, file := range o.get("data").fields() {
+		o.useMeta()
+		for name, file := range o.get("data").fields() {
+			name.use()
 			inner, err := d.documents([]byte(file.value()), expectedRatelimit)
 			if err != nil {
 				return nil, err
@@ -84,6 +86,7 @@ func (d *document) ratelimitConfigurations(objects []node) (all []node, err erro
 				all = append(all, n)
 			}
 		}
+		d.leaveUnused(o, ratelimitHint)
 	}
 	if len(all) == 0 {
 		return nil, d.wrong(objects[0].line(), "the ConfigMap has no data", expectedRatelimit)
@@ -95,7 +98,7 @@ func (d *document) ratelimitConfigurations(objects []node) (all []node, err erro
 func (n node) moveDown(lines int) {
 	n.at.Line += lines
 	for _, inner := range n.at.Content {
-		node{inner}.moveDown(lines)
+		node{inner, n.used}.moveDown(lines)
 	}
 }
 
@@ -133,7 +136,6 @@ func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule, err error) {
 		if strings.Contains(strings.TrimSuffix(value, "*"), "*") {
 			r.note(at.line(), "a * that is not at the end matches itself only, in "+rule.name(), "write a route for each value, or PREFIX* if that is enough")
 		}
-		r.noteFields(at)
 		all = append(all, rule)
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(rule *ratelimitRule) bool { return r.isHidden(rule, all) }), nil
@@ -169,24 +171,13 @@ func (r *ratelimitRule) name() string {
 	return r.key + ": " + string(r.pattern)
 }
 
-// noteFields notes the fields of a rule that are not carried over.
-func (r *ratelimitDomain) noteFields(at node) {
-	for name, value := range at.fields() {
-		if value.text() == "false" || value.at.Tag == "!!null" {
-			continue
-		}
-		what, instead := name.text()+" is not a field that is known", "see what it does, and write it by hand"
-		switch name.text() {
-		case "key", "value", "descriptors", "rate_limit", "shadow_mode", "quota_mode", "share_threshold":
-			continue
-		case "detailed_metric", "value_to_metric":
-			what, instead = name.text()+" is not carried over: metrics of Weir have the limit and the route, and no values", "see weir top for the keys"
-		case "metadata":
-			what, instead = "metadata is not sent to Envoy", "use decision, limit, remaining and shadow, which Weir sends as dynamic metadata"
-		}
-		if !r.said[name.text()] {
-			r.said[name.text()] = true
-			r.note(name.line(), what, instead)
-		}
+// ratelimitHint says what to do about a field that is not carried over.
+func ratelimitHint(name string) string {
+	switch name {
+	case "detailed_metric", "value_to_metric":
+		return "metrics of Weir have the limit and the route, and no values; see weir top for the keys"
+	case "metadata":
+		return "it is not sent to Envoy; use decision, limit, remaining and shadow, which Weir sends as dynamic metadata"
 	}
+	return "see what each does, and write it by hand"
 }

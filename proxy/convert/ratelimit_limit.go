@@ -103,7 +103,7 @@ func (r *ratelimitDomain) replaces(l *ratelimitLimit, list node) error {
 }
 
 func (l *ratelimitLimit) note(line int, what, instead string) {
-	l.notes = append(l.notes, Note{line, what, instead})
+	l.notes = append(l.notes, Note{Line: line, What: what, Instead: instead})
 }
 
 // ratelimitUnit returns the length of a unit, 0 if there is none of this name.

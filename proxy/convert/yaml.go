@@ -14,11 +14,15 @@ import (
 
 // A node is a value in a YAML file, with its line. The zero node is one that is not there;
 // all methods work with it.
-type node struct{ at *yaml.Node }
+type node struct {
+	at   *yaml.Node
+	used map[*yaml.Node]bool // the names of fields that were read; those that were not are listed at the end
+}
 
 // documents reads all documents of a file.
 func (d *document) documents(data []byte, expected string) ([]node, error) {
 	var all []node
+	used := map[*yaml.Node]bool{}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var n yaml.Node
@@ -32,7 +36,10 @@ func (d *document) documents(data []byte, expected string) ([]node, error) {
 			line, what := yamlFault(err)
 			return nil, d.wrong(line, "is not YAML: "+what, expected)
 		}
-		root := node{&n}.whole()
+		if size(&n, map[*yaml.Node]int{}) > mostNodes {
+			return nil, d.wrong(n.Line, "aliases stand for themselves, or for more than a million values", expected)
+		}
+		root := node{&n, used}.whole()
 		if root.at.Kind != yaml.MappingNode {
 			if root.text() == "" && root.at.Kind == yaml.ScalarNode {
 				continue // between two ---
@@ -41,6 +48,27 @@ func (d *document) documents(data []byte, expected string) ([]node, error) {
 		}
 		all = append(all, root)
 	}
+}
+
+// mostNodes bounds what a document comes to with what its aliases stand for.
+const mostNodes = 1_000_000
+
+// size returns how many nodes a node has with what its aliases stand for, at most one more than
+// mostNodes; that is the size of one that contains itself. known has those that were counted.
+func size(n *yaml.Node, known map[*yaml.Node]int) int {
+	if sum, ok := known[n]; ok {
+		return sum
+	}
+	known[n] = mostNodes + 1 // until it is counted
+	sum := 1
+	if n.Alias != nil {
+		sum += size(n.Alias, known)
+	}
+	for _, inner := range n.Content {
+		sum = min(sum+size(inner, known), mostNodes+1)
+	}
+	known[n] = sum
+	return sum
 }
 
 // yamlLine matches the line in an error of the YAML library.
@@ -61,9 +89,9 @@ func (n node) whole() node {
 	for n.at != nil {
 		switch {
 		case n.at.Kind == yaml.DocumentNode && len(n.at.Content) == 1:
-			n = node{n.at.Content[0]}
+			n.at = n.at.Content[0]
 		case n.at.Kind == yaml.AliasNode && n.at.Alias.Kind != yaml.AliasNode:
-			n = node{n.at.Alias}
+			n.at = n.at.Alias
 		default:
 			return n
 		}
@@ -90,14 +118,15 @@ func (n node) text() string {
 	return strings.TrimSpace(n.at.Value)
 }
 
-// get returns the value at a path of names, without regard to case, as Traefik and
-// Kubernetes tools write them.
+// get returns the value at a path of names, without regard to case, as tools of Kubernetes
+// write them, and marks them.
 func (n node) get(path ...string) node {
 	for _, name := range path {
 		var found node
 		for key, value := range n.fields() {
 			if strings.EqualFold(key.text(), name) {
 				found = value
+				key.use()
 			}
 		}
 		n = found
@@ -112,7 +141,7 @@ func (n node) fields() iter.Seq2[node, node] {
 			return
 		}
 		for i := 0; i+1 < len(n.at.Content); i += 2 {
-			if !yield(node{n.at.Content[i]}, node{n.at.Content[i+1]}.whole()) {
+			if !yield(node{n.at.Content[i], n.used}, node{n.at.Content[i+1], n.used}.whole()) {
 				return
 			}
 		}
@@ -129,20 +158,49 @@ func (n node) items() []node {
 	}
 	var all []node
 	for _, item := range n.at.Content {
-		all = append(all, node{item}.whole())
+		all = append(all, node{item, n.used}.whole())
 	}
 	return all
 }
 
-// texts returns the texts of a list.
-func (n node) texts() []string {
-	var all []string
-	for _, item := range n.items() {
-		if t := item.text(); t != "" {
-			all = append(all, t)
+// use marks the name of a field.
+func (n node) use() { n.used[n.at] = true }
+
+// useAll marks the names of all fields below a node.
+func (n node) useAll() {
+	if n.at == nil {
+		return
+	}
+	for i, inner := range n.at.Content {
+		if n.at.Kind == yaml.MappingNode && i%2 == 0 {
+			n.used[inner] = true
+		} else {
+			node{inner, n.used}.useAll()
 		}
 	}
-	return all
+}
+
+// useMeta marks what says which object of Kubernetes it is.
+func (n node) useMeta() {
+	for _, name := range []string{"apiVersion", "kind", "metadata", "status"} {
+		n.get(name).useAll()
+	}
+}
+
+// leaveUnused lists the fields below a node that nothing has marked, but for those that are not
+// set. hint says what to do about one. What an alias stands for is looked at where it is written.
+func (d *document) leaveUnused(n node, hint func(name string) string) {
+	for i, inner := range n.at.Content {
+		if n.at.Kind != yaml.MappingNode {
+			d.leaveUnused(node{inner, n.used}, hint)
+		} else if i%2 == 0 {
+			continue
+		} else if key := n.at.Content[i-1]; n.used[key] {
+			d.leaveUnused(node{inner, n.used}, hint)
+		} else if inner.Tag != "!!null" && inner.Value != "false" {
+			d.leave(key.Line, key.Value, hint(key.Value))
+		}
+	}
 }
 
 // number reads a whole number, 0 if it is not there.

@@ -83,6 +83,7 @@ func value(resource []byte) (data []byte, err error) {
 type domain struct {
 	Domain      string       `json:"domain"`
 	Descriptors []descriptor `json:"descriptors,omitempty"`
+	Unknown     []int32      `json:"unknown_fields,omitempty"` // numbers, for a note
 }
 
 // A descriptor is a RateLimitDescriptor.
@@ -93,6 +94,7 @@ type descriptor struct {
 	Descriptors []descriptor `json:"descriptors,omitempty"`
 	Shadow      bool         `json:"shadow_mode,omitempty"`
 	Quota       bool         `json:"quota_mode,omitempty"`
+	Unknown     []int32      `json:"unknown_fields,omitempty"`
 }
 
 // A policy is a RateLimitPolicy.
@@ -102,6 +104,7 @@ type policy struct {
 	Unlimited bool       `json:"unlimited,omitempty"`
 	Name      string     `json:"name,omitempty"`
 	Replaces  []replaced `json:"replaces,omitempty"`
+	Unknown   []int32    `json:"unknown_fields,omitempty"`
 }
 
 // A replaced is a RateLimitReplace.
@@ -124,10 +127,13 @@ func limited(all []descriptor) bool {
 func (d *domain) unmarshal(data []byte) error {
 	return protobuf.EachField(data, func(f protobuf.Field) error {
 		switch f.Number {
+		case 1: // the name of the resource
 		case 2:
 			d.Domain = string(f.Bytes)
 		case 3:
 			return appendDescriptor(&d.Descriptors, f.Bytes)
+		default:
+			d.Unknown = append(d.Unknown, int32(f.Number))
 		}
 		return nil
 	})
@@ -149,8 +155,11 @@ func appendDescriptor(all *[]descriptor, data []byte) error {
 			return appendDescriptor(&d.Descriptors, f.Bytes)
 		case 5:
 			d.Shadow = f.Varint != 0
+		case 6: // detailed_metric
 		case 7:
 			d.Quota = f.Varint != 0
+		default:
+			d.Unknown = append(d.Unknown, int32(f.Number))
 		}
 		return nil
 	})
@@ -188,6 +197,8 @@ func (p *policy) unmarshal(data []byte) error {
 			})
 			p.Replaces = append(p.Replaces, r)
 			return err
+		default:
+			p.Unknown = append(p.Unknown, int32(f.Number))
 		}
 		return nil
 	})

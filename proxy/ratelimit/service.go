@@ -60,29 +60,34 @@ func (s *Service) ServeHealth() (stop func(), err error) {
 func (s *Service) Run(ctx context.Context, log zerolog.Logger, reload func(context.Context) error) {
 	s.health.ready.Store(!s.settings.NeedsLimits)
 	client := &Client{Server: s.settings.XDS, Log: log, Serve: func(ctx context.Context, resources [][]byte) error {
-		return s.serve(ctx, resources, reload)
+		differences, err := s.serve(ctx, resources, reload)
+		for _, what := range differences {
+			log.Warn().Str("problem", what).Msg("limits differ from what they are in ratelimit")
+		}
+		return err
 	}}
 	client.Run(ctx)
 	s.health.ready.Store(false)
 }
 
-// serve makes Weir serve resources.
-func (s *Service) serve(ctx context.Context, resources [][]byte, reload func(context.Context) error) error {
-	limits, err := convertResources(resources)
+// serve makes Weir serve resources, and returns what is different in them.
+func (s *Service) serve(ctx context.Context, resources [][]byte,
+	reload func(context.Context) error) (differences []string, err error) {
+	limits, differences, err := convertResources(resources)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	before := s.exchange(limits)
 	if err := reload(ctx); err != nil {
 		s.exchange(before)
-		return err
+		return nil, err
 	}
 	s.health.ready.Store(true)
-	return nil
+	return differences, nil
 }
 
-// convertResources returns the limits of resources as YAML of Weir.
-func convertResources(resources [][]byte) ([]byte, error) {
+// convertResources returns the limits of resources as YAML of Weir, and what is different in them.
+func convertResources(resources [][]byte) (limits []byte, differences []string, err error) {
 	var file bytes.Buffer // of several documents; JSON is YAML
 	encoder := json.NewEncoder(&file)
 	encoder.SetEscapeHTML(false)
@@ -94,21 +99,26 @@ func convertResources(resources [][]byte) ([]byte, error) {
 			err = d.unmarshal(data)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		limited = limited || d.limits()
 		file.WriteString("---\n")
 		if err := encoder.Encode(d); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if !limited {
-		return []byte(nothing), nil
+		return []byte(nothing), nil, nil
 	}
 	result, err := convert.Convert("ratelimit", "limits", &file)
 	var fault *convert.Error
 	if errors.As(err, &fault) {
-		return nil, errors.New(fault.What + "; " + fault.Expected) // nobody sees the file
+		return nil, nil, errors.New(fault.What + "; " + fault.Expected) // nobody sees the file
 	}
-	return result.Limits, err
+	for _, n := range result.Notes {
+		if n.Line > 0 { // of the others all limits have one
+			differences = append(differences, n.What)
+		}
+	}
+	return result.Limits, differences, err
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,9 +41,15 @@ func resource(domain, key string, unit, count uint64) []byte {
 }
 
 func TestService_ConvertsResources(t *testing.T) {
-	limits, err := convertResources([][]byte{resource("a", "k", 7, 5), resource("b", "k", 1, 6)})
+	unknown := append(text(1, typeURL), message(2, text(2, "c"), number(4, 1), message(3, text(1, "k"), number(6, 1), number(8, 1), message(3, number(1, 1), number(2, 1), number(6, 1))))...)
+	limits, differences, err := convertResources([][]byte{resource("a", "k", 7, 5), resource("b", "k", 1, 6), unknown})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, want := range []string{"quota_mode refuses", "replaces is not carried over", "unknown_fields (6)"} {
+		if !slices.ContainsFunc(differences, func(d string) bool { return strings.Contains(d, want) }) {
+			t.Errorf("no %s in %q", want, differences)
+		}
 	}
 	for _, want := range []string{"rate: 5/7d", "rate: 6/1s", "mode: shadow", `match: {domain: a, descriptor: {k: "$$v", inner: "*"}}`, "quota_mode", "replaces"} {
 		if !strings.Contains(string(limits), want) {
@@ -50,7 +57,7 @@ func TestService_ConvertsResources(t *testing.T) {
 		}
 	}
 	for _, none := range [][][]byte{nil, {append(text(1, typeURL), message(2, text(2, "a"))...)}} {
-		if limits, err := convertResources(none); err != nil || string(limits) != nothing {
+		if limits, _, err := convertResources(none); err != nil || string(limits) != nothing {
 			t.Errorf("%v, %s", err, limits)
 		}
 	}
@@ -62,7 +69,7 @@ func TestService_ConvertsResources(t *testing.T) {
 		"there is no domain":            resource("", "k", 1, 1),
 		"a descriptor has no key":       resource("a", "", 1, 1),
 	} {
-		if _, err := convertResources([][]byte{r}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := convertResources([][]byte{r}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
@@ -79,7 +86,7 @@ func TestService_RefusedLimitsChangeNothing(t *testing.T) {
 		_, err := s.Load()
 		return err
 	}
-	if err := s.serve(t.Context(), [][]byte{resource("a", "k", 1, 5)}, reload); err != nil || !s.health.ready.Load() {
+	if _, err := s.serve(t.Context(), [][]byte{resource("a", "k", 1, 5)}, reload); err != nil || !s.health.ready.Load() {
 		t.Errorf("%v, ready %v", err, s.health.ready.Load())
 	}
 	before := string(s.text())
@@ -88,7 +95,7 @@ func TestService_RefusedLimitsChangeNothing(t *testing.T) {
 		resource []byte
 		reload   func(context.Context) error
 	}{{resource("a", "k", 0, 5), reload}, {resource("b", "k", 1, 5), func(context.Context) error { return broken }}} {
-		if err := s.serve(t.Context(), [][]byte{r.resource}, r.reload); err == nil || string(s.text()) != before {
+		if _, err := s.serve(t.Context(), [][]byte{r.resource}, r.reload); err == nil || string(s.text()) != before {
 			t.Errorf("error %v, and\n%s", err, s.text())
 		}
 	}
@@ -200,7 +207,7 @@ func FuzzConvertResources(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var r discoveryResponse
 		r.unmarshal(data)
-		if limits, err := convertResources(append(r.resources, data)); err == nil && !strings.Contains(string(limits), "routes:") {
+		if limits, _, err := convertResources(append(r.resources, data)); err == nil && !strings.Contains(string(limits), "routes:") {
 			t.Errorf("%s", limits)
 		}
 	})

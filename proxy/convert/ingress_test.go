@@ -1,0 +1,143 @@
+package convert
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// annotated returns two Ingress objects of one host with limits; the one for /admin has further
+// annotations too. line is that of the first one.
+func annotated(annotations ...string) (file string, line int) {
+	const object = `kind: Ingress
+metadata:
+  name: %s
+  annotations:
+    nginx.ingress.kubernetes.io/limit-rps: "5"
+%sspec: {rules: [{host: a.example, http: {paths: [{path: %s, pathType: Prefix, backend: {service: {name: %s, port: {number: 80}}}}]}}]}
+`
+	var more strings.Builder
+	for _, a := range annotations {
+		more.WriteString("    nginx.ingress.kubernetes.io/" + a + "\n")
+	}
+	return fmt.Sprintf(object, "admin", &more, "/admin", "admin") + "---\n" + fmt.Sprintf(object, "web", "", "/", "web"), 6
+}
+
+// annotations are those of ingress-nginx, but for what protects.
+func annotations() []string {
+	var all []string
+	for name, value := range map[string]string{
+		"affinity": "cookie", "affinity-mode": "persistent", "app-root": "/a", "auth-cache-key": "a", "auth-keepalive": "5", "auth-method": "GET", "auth-proxy-set-headers": "a/b", "auth-realm": "a", "auth-request-redirect": "/a",
+		"auth-response-headers": "X-User", "auth-secret": "a", "auth-secret-type": "auth-file", "auth-signin": "https://a", "auth-signin-redirect-param": "a", "auth-snippet-none": "a", "auth-tls-error-page": "https://a", "auth-tls-match-cn": "CN=a",
+		"auth-tls-pass-certificate-to-upstream": "\"true\"", "auth-tls-verify-depth": "2", "backend-protocol": "HTTPS", "canary-weight": "10", "client-body-buffer-size": "1k", "connection-proxy-header": "keep-alive", "cors-allow-origin": "https://a",
+		"custom-headers": "a/b", "custom-http-errors": "404", "default-backend": "a", "disable-proxy-intercept-errors": "\"true\"", "enable-access-log": "\"true\"", "enable-cors": "\"true\"", "enable-opentelemetry": "\"true\"", "enable-rewrite-log": "\"true\"",
+		"force-ssl-redirect": "\"true\"", "from-to-www-redirect": "\"true\"", "global-rate-limit-ignored-cidrs": "10.0.0.0/8", "http2-push-preload": "\"true\"", "limit-rate": "5", "limit-rate-after": "5", "limit-rpm": "\"50\"", "limit-connections": "\"7\"",
+		"limit-burst-multiplier": "\"7\"", "limit-whitelist": "10.0.0.0/8", "limit-allowlist": "10.0.0.0/8", "load-balance": "ewma", "mirror-target": "https://a", "modsecurity-transaction-id": "a", "permanent-redirect": "https://a", "permanent-redirect-code": "308",
+		"preserve-trailing-slash": "\"true\"", "proxy-body-size": "7m", "proxy-buffer-size": "8k", "proxy-buffering": "\"on\"", "proxy-connect-timeout": "7", "proxy-cookie-domain": "a b", "proxy-cookie-path": "/a /b", "proxy-http-version": "\"1.1\"",
+		"proxy-max-temp-file-size": "1m", "proxy-next-upstream": "error", "proxy-next-upstream-tries": "3", "proxy-read-timeout": "7", "proxy-redirect-from": "a", "proxy-request-buffering": "\"on\"", "proxy-send-timeout": "7", "proxy-ssl-secret": "a/b",
+		"proxy-ssl-verify": "\"on\"", "relative-redirects": "\"true\"", "rewrite-target": "/a", "satisfy": "any", "server-alias": "b.example", "service-upstream": "\"true\"", "session-cookie-name": "a", "ssl-ciphers": "a", "ssl-passthrough": "\"true\"",
+		"ssl-redirect": "\"true\"", "stream-snippet": "a", "temporal-redirect": "https://a", "upstream-hash-by": "$host", "upstream-vhost": "a", "use-regex": "\"true\"", "websocket-services": "a", "whitelist-source-range": "10.0.0.0/8",
+		"denylist-source-range": "10.0.0.0/8", "configuration-snippet": "add_header A b;", "unknown-to-all": "a", "proxy-read-timeout-x": "a",
+	} {
+		all = append(all, name+": "+value)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Each annotation changes what is written, or is listed with its line.
+func TestConvert_IngressAnnotationsAreTranslatedOrListed(t *testing.T) {
+	none, _ := annotated()
+	before, _ := parsed(t, "ingress-nginx", none)
+	for _, a := range annotations() {
+		file, line := annotated(a)
+		result, _ := parsed(t, "ingress-nginx", file)
+		name, _, _ := strings.Cut(a, ":")
+		if result.settings() == before.settings() && !result.isListed(name, line) {
+			t.Errorf("%s is neither translated nor listed:\n%s", a, result.YAML)
+		}
+		if lost := result.Lost(); len(lost) > 0 {
+			t.Errorf("%s: lost %q", a, lost)
+		}
+	}
+}
+
+// So is each field of an Ingress, and each entry of the ConfigMap.
+func TestConvert_IngressFieldsAreTranslatedOrListed(t *testing.T) {
+	file, _ := annotated()
+	file = strings.Replace(file, "spec: {", "other: 1\nspec: {unknown: 2, ", 1) + "---\nkind: ConfigMap\nmetadata: {name: ingress-nginx-controller}\ndata:\n  use-gzip: \"true\"\n  limit-req-status-code: \"429\"\n---\nkind: Service\n"
+	result, _ := parsed(t, "ingress-nginx", file)
+	for name, line := range map[string]int{"other": 6, "unknown": 7, "use-gzip": 19, "kind: Service": 22} {
+		if !result.isListed(name, line) {
+			t.Errorf("%s of line %d is not listed:\n%s", name, line, result.YAML)
+		}
+	}
+}
+
+// What protects an Ingress protects it in Weir, or it refuses all requests, and is an error.
+func TestConvert_IngressProtectsTheSame(t *testing.T) {
+	const admin, web = "http://admin.default.svc:80", "http://web.default.svc:80"
+	for _, test := range []struct {
+		annotations []string
+		lost        int
+		answers     map[string]string
+	}{
+		{[]string{"whitelist-source-range: 10.0.0.0/8, 192.0.2.1"}, 0, map[string]string{"/admin": "403", "/admin/x from 10.0.0.1": admin + "/admin/x", "/admin/ from 192.0.2.1": admin + "/admin/", "/": web + "/"}},
+		{[]string{"denylist-source-range: 10.0.0.0/8"}, 0, map[string]string{"/admin": admin + "/admin", "/admin from 10.0.0.1": "403", "/ from 10.0.0.1": web + "/"}},
+		{[]string{"whitelist-source-range: office"}, 1, map[string]string{"/admin": "403", "/": web + "/"}},
+		{[]string{"auth-type: basic", "auth-secret: a"}, 1, map[string]string{"/admin/x": "403", "/": web + "/"}},
+		{[]string{"auth-url: http://auth/"}, 1, map[string]string{"/admin/x": "403", "/": web + "/"}},
+		{[]string{"auth-tls-secret: a"}, 1, map[string]string{"/admin/x": "403"}},
+		{[]string{`enable-modsecurity: "true"`}, 1, map[string]string{"/admin/x": "403"}},
+		{[]string{"configuration-snippet: 'deny all;'"}, 1, map[string]string{"/admin/x": "403"}},
+		{[]string{"server-snippet: 'location /a { return 403; }'"}, 1, map[string]string{"/admin/x": "403"}},
+		{[]string{"configuration-snippet: 'no nginx {'"}, 1, map[string]string{"/admin/x": "403"}},
+		{[]string{`enable-modsecurity: "false"`, "configuration-snippet: 'add_header A b;'"}, 0, map[string]string{"/admin/x": admin + "/admin/x"}},
+	} {
+		file, _ := annotated(test.annotations...)
+		result, c := parsed(t, "ingress-nginx", file)
+		if lost := result.Lost(); len(lost) != test.lost {
+			t.Errorf("%v: lost %q, want %d", test.annotations, lost, test.lost)
+		}
+		for _, request := range slices.Sorted(maps.Keys(test.answers)) {
+			if got := asked(t, c, request); got != test.answers[request] {
+				t.Errorf("%v: %s: %s, want %s\n%s", test.annotations, request, got, test.answers[request], result.YAML)
+			}
+		}
+	}
+}
+
+// Paths with expressions: those that stand for all below a prefix are paths of Weir; of others a
+// protected one is refused with all that it could match.
+func TestConvert_IngressExpressions(t *testing.T) {
+	for path, answers := range map[string]map[string]string{
+		"/(.*)":            {"/x": "403", "/": "403"},
+		"/admin(/|$)(.*)":  {"/admin": "403", "/admin/": "403", "/admin/x": "403", "/": "http://web.default.svc:80/"},
+		"/admin/(a|b)/(c)": {"/admin/a/c": "403", "/ADMIN/a/c": "403", "/": "http://web.default.svc:80/"},
+	} {
+		file, _ := annotated("auth-url: http://auth/", `use-regex: "true"`)
+		file = strings.Replace(file, "path: /admin, pathType: Prefix", "path: '"+path+"', pathType: ImplementationSpecific", 1)
+		result, c := parsed(t, "ingress-nginx", file)
+		for request, want := range answers {
+			if got := asked(t, c, request); got != want {
+				t.Errorf("%s: %s: %s, want %s\n%s", path, request, got, want, result.YAML)
+			}
+		}
+	}
+}
+
+// An Ingress without limits takes its paths from one with limits, and a protected one of them
+// stays protected.
+func TestConvert_IngressWithoutLimitsHasItsPaths(t *testing.T) {
+	file, _ := annotated("auth-url: http://auth/")
+	file = strings.Replace(file, `    nginx.ingress.kubernetes.io/limit-rps: "5"`+"\n", "", 1)
+	_, c := parsed(t, "ingress-nginx", file)
+	if got := asked(t, c, "/admin/x"); got != "403" {
+		t.Errorf("%s, want 403", got)
+	}
+	if n := len(c.Routes[0].Limits); n > 0 {
+		t.Errorf("%d limits, want none", n)
+	}
+}

@@ -31,13 +31,13 @@ func TestBuffers_AddUp(t *testing.T) {
 		{c, 0, 1 << 10, true},
 		{netip.Prefix{}, 0, 1, false},
 	} {
-		if got := all.reserve(s.client, s.own, s.n); got != s.want {
+		if got := all.Reserve(s.client, s.own, s.n); got != s.want {
 			t.Errorf("%d more for %s, which has %d of its own = %v; %d of %d are used", s.n, s.client, s.own, got, all.InUse(), all.max)
 		}
 	}
-	all.release(a, 3<<10)
-	all.release(b, 4<<10)
-	all.release(c, 1<<10)
+	all.Release(a, 3<<10)
+	all.Release(b, 4<<10)
+	all.Release(c, 1<<10)
 	if all.InUse() != 0 || len(all.byClient) != 0 {
 		t.Errorf("%d bytes of %d addresses are left; want none", all.InUse(), len(all.byClient))
 	}

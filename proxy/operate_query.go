@@ -13,7 +13,6 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
-	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
 )
@@ -151,23 +150,6 @@ func (g *generation) isAddress(name string) bool {
 		return s.Of == nil && s.Join == nil && s.From.Source.IsAddress()
 	}
 	return key.CanonicalName(key.LongName(name)) == key.ClientIP.String()
-}
-
-// bansOf returns the bans of networks that hold for the address, or are within the network, that q names.
-func (p *Proxy) bansOf(g *generation, q KeyQuery) []directive.Directive {
-	set := p.directives.Load()
-	if set == nil || len(q.Pairs) != 1 || !g.isAddress(q.Pairs[0].Key) {
-		return nil
-	}
-	text := q.Pairs[0].Value
-	network, err := netip.ParsePrefix(text)
-	if addr, wrong := netip.ParseAddr(text); wrong == nil {
-		network, err = addr.Unmap().Prefix(addr.Unmap().BitLen())
-	}
-	if err != nil {
-		return nil
-	}
-	return set.Overlapping(network)
 }
 
 // given returns the pairs by name. A KeyID must be the only pair.

@@ -224,7 +224,7 @@ func TestKeys_BeginsWithAVerdict(t *testing.T) {
 		t.Error("a key that is not banned can be unbanned")
 	}
 	one.Limits[0].BannedUntil = at.Add(38 * time.Minute)
-	look().shows(t, http.StatusOK, `Refused now by sms.phone 5/1h, banned, passes <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38 min).`, `id="do-unban"`)
+	look().shows(t, http.StatusOK, `Refused now by sms.phone 5/1h (banned), passes <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38 min).`, `id="do-unban"`)
 	one.Limits[0].BannedUntil, one.Limits[0].Windows[0].Left = time.Time{}, 3
 	look().shows(t, http.StatusOK, `<p class="banner good" id="verdict"><strong>Passes now: the only limit by this key has permits left.</strong>`)
 }

@@ -60,7 +60,7 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 		t.away = p.isAway(changed, t.key) || p.admitter.deferred.has(t.key)
 		done, err := p.applyChange(within, g, &t, change, waits)
 		if err != nil {
-			r.Skipped = append(r.Skipped, SkippedLimit{t.limit.Route, t.limit.Name, "the store: " + err.Error()})
+			r.Skipped = append(r.Skipped, SkippedLimit{t.limit.Route, t.limit.Name, ErrorText(err)})
 			wrong = errors.Join(wrong, fmt.Errorf("%s %s: %w", c.Action, t.limit.FullName(), err))
 			continue
 		}

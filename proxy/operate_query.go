@@ -300,7 +300,7 @@ func (a *admitter) sendsOfKey(ctx context.Context, l *limit, id limiter.Key) (k 
 	longest, open := time.Duration(0), int64(0)
 	for i, w := range t.windows {
 		s := statuses[i]
-		k.Rates = append(k.Rates, sends.RateCounts{Rate: w.of.RateText(w.Rate), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
+		k.Rates = append(k.Rates, sends.RateCounts{Rate: RateText(w.of.Limit, w.Rate), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
 		if w.Rate.Window > longest {
 			longest, open, k.Rated = w.Rate.Window, s.Used, w.Rate.Count
 		}

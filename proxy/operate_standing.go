@@ -70,6 +70,8 @@ type WindowStanding struct {
 	Full time.Time `json:"full,omitzero"`
 	// Conversion is why Most is what it is, of a limit with a conversion.
 	Conversion *ConversionStanding `json:"conversion,omitempty"`
+	// Amounts are these numbers of a budget or a cooldown, in their unit.
+	Amounts *Amounts `json:"amounts,omitempty"`
 	// Granted is the number of permits that a grant has given back: at most those that were used.
 	Granted int64 `json:"granted,omitempty"`
 	// Overflow reports that memory is full and the key shares a count with other keys. A change has
@@ -211,15 +213,17 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 		s := own[i]
 		banned = max(banned, s.BannedFor)
 		to.Windows = append(to.Windows, WindowStanding{
-			Name: w.rate, Rate: w.of.RateText(s.Rate), Most: most(s), Used: s.Used, Left: s.Remaining,
+			Name: w.rate, Rate: RateText(w.of.Limit, s.Rate), Most: most(s), Used: s.Used, Left: s.Remaining,
 			Next: after(in.At, s.NextIn), Full: after(in.At, s.FullIn), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
+		shown := &to.Windows[i]
 		if w.Algorithm.HasConversion() && !s.Unreadable {
-			to.Windows[i].Conversion = conversionStanding(s)
+			shown.Conversion, shown.Left = conversionStanding(s), max(s.Allowed-s.Used, 0)
 		}
 		if i < len(t.granted) {
-			to.Windows[i].Granted = t.granted[i]
+			shown.Granted = t.granted[i]
 		}
+		shown.Amounts = shown.amounts(w.of.Limit)
 	}
 	to.BannedUntil = after(in.At, banned)
 	if p := t.limit.Penalty; p != nil && len(own) > len(t.windows) {

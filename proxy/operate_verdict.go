@@ -116,7 +116,7 @@ func (l LimitStanding) refuses() (by string, until time.Time) {
 func (p *Proxy) Now(ctx context.Context, c KeyChange) KeyVerdict {
 	s, err := p.Standing(ctx, KeyQuery{Pairs: c.Pairs})
 	if err != nil {
-		return KeyVerdict{Text: "not known whether it is refused: " + err.Error()}
+		return KeyVerdict{Text: "not known whether it is refused: " + ErrorText(err)}
 	}
 	if len(s.Limits)+len(s.Networks) == 0 { // c is about a network
 		return KeyVerdict{Text: "not refused: no network is banned there"}

@@ -80,7 +80,7 @@ func TestOperators_DoNotWaitForARedisThatIsAway(t *testing.T) {
 			}
 			await.Until(t, "the node knows", func() bool {
 				status, text, took := w.operate("GET /readyz")
-				return status == 200 && strings.Contains(text, "circuit breaker open") && took < most/2
+				return status == 200 && strings.Contains(text, "redis is unreachable") && took < most/2
 			})
 			longest := map[string]time.Duration{}
 			for began := time.Now(); time.Since(began) < outage; { // longer than a breaker rests, several times

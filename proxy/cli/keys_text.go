@@ -121,7 +121,8 @@ func (k *keysText) limits(all []proxy.LimitStanding) {
 			fmt.Fprintf(t, "  %s\t-\t-\t-\t-\t-\t-\t%s\n", name, l.Unknown)
 		}
 		for _, w := range l.Windows {
-			fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", name, w.Rate, w.Used, w.Left,
+			n := w.Texts()
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, w.Rate, n.Used, n.Left,
 				k.until(w.Next), k.until(w.Full), k.until(l.BannedUntil), remarks(l, w))
 		}
 	}
@@ -163,7 +164,7 @@ func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
 		all = append(all, c.String())
 	}
 	if w.Granted > 0 {
-		all = append(all, "granted "+fmt.Sprint(w.Granted))
+		all = append(all, "granted "+w.Texts().Granted)
 	}
 	if p := l.Penalty; p != nil {
 		all = append(all, fmt.Sprintf("refused %d of %d before a ban of %s", p.Refused, p.After, p.Ban))

@@ -65,7 +65,7 @@ func AuditOf(who string, c proxy.KeyChange, r proxy.KeyResult, err error) AuditE
 		e.Detail = c.Plan
 	}
 	if err != nil {
-		e.Error = err.Error()
+		e.Error = proxy.ErrorText(err)
 		return e
 	}
 	e.OneNode = !r.Everywhere && len(r.Behind) == 0

@@ -55,20 +55,23 @@ func (s *Spec) Shapes() []Shape {
 	return all
 }
 
+// shape returns the shape of s. Its text may be that of a key that is used instead, so that it is sensitive if one of
+// them is.
 func (s *Spec) shape() Shape {
+	sensitive := s.Sensitive || slices.ContainsFunc(s.Replacements(), func(other *Spec) bool { return other.Sensitive })
 	switch {
 	case s.Of != nil && s.Part.Kind == Prefix:
-		return Shape{s.Name, shapeNumber, s.Sensitive || s.Of.Sensitive, s.Part.Drop}
+		return Shape{s.Name, shapeNumber, sensitive || s.Of.Sensitive, s.Part.Drop}
 	case s.Of != nil:
-		return Shape{Name: s.Name, kind: shapeOpen}
+		return Shape{Name: s.Name, kind: shapeOpen, sensitive: sensitive}
 	case table[s.From.Source].isOpen, table[s.From.Source].isConstant:
-		return Shape{Name: s.Name, kind: shapeOpen, sensitive: s.Sensitive}
+		return Shape{Name: s.Name, kind: shapeOpen, sensitive: sensitive}
 	case s.From.Source.IsAddress():
-		return Shape{Name: s.Name, kind: shapeAddress, sensitive: s.Sensitive}
+		return Shape{Name: s.Name, kind: shapeAddress, sensitive: sensitive}
 	case s.Phone != nil:
-		return Shape{Name: s.Name, kind: shapeNumber, sensitive: s.Sensitive}
+		return Shape{Name: s.Name, kind: shapeNumber, sensitive: sensitive}
 	}
-	return Shape{Name: s.Name, sensitive: s.Sensitive}
+	return Shape{Name: s.Name, sensitive: sensitive}
 }
 
 // IsConcealed reports whether values of s in lists and overrides are hashed where others may read them: s,

@@ -117,7 +117,7 @@ func (n *Node) operatorOutcome(ctx context.Context, o proxy.Outcome) (proxy.Outc
 		e.Limits = append(e.Limits, l.Route+"."+l.Limit)
 	}
 	if err != nil {
-		e.Error = err.Error()
+		e.Error = proxy.ErrorText(err)
 	}
 	n.record(ctx, e)
 	return r, err
@@ -168,7 +168,7 @@ func (a auditedCluster) Rollback(ctx context.Context, r admin.Rollback) (admin.P
 func configAudit(action, detail string, err error) cluster.AuditEntry {
 	e := cluster.AuditEntry{Action: action, Detail: detail}
 	if err != nil {
-		e.Detail, e.Error = "", err.Error()
+		e.Detail, e.Error = "", proxy.ErrorText(err)
 	}
 	return e
 }

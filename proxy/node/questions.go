@@ -66,7 +66,7 @@ func (n *Node) gatherAnswers(ctx context.Context, q cluster.Question) ([]cluster
 	}
 	others, err := n.store.cluster.Ask(ctx, q)
 	if err != nil {
-		return all, append(said, admin.NodeAnswer{Node: "all other nodes", Said: "not asked: " + err.Error()})
+		return all, append(said, admin.NodeAnswer{Node: "all other nodes", Said: "not asked: " + proxy.ErrorText(err)})
 	}
 	for _, r := range others {
 		said = append(said, admin.NodeAnswer(r.Answer))

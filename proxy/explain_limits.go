@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -182,7 +181,7 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 	}
 	var d limiter.Decision
 	if err := a.store.Peek(ctx, set.claims, &d); err != nil {
-		explained.Asked, explained.Reason = false, "the store is unreachable: "+err.Error()
+		explained.Asked, explained.Reason = false, ErrorText(err)
 		return
 	}
 	for i, o := range d.Outcomes {
@@ -195,7 +194,7 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 			continue
 		}
 		explained.Windows = append(explained.Windows, ExplainedWindow{
-			Rate: rateText(w), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
+			Rate: RateText(w.of.Limit, w.Rate), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
 		})
 		if l.Prices != nil {
 			explained.Windows[len(explained.Windows)-1].Left = l.Prices.Text(o.Remaining)
@@ -210,7 +209,8 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 func explainConversion(ctx context.Context, store limiter.AdminStore, claims []limiter.Claim, windows []ExplainedWindow) {
 	if in, err := store.Inspect(ctx, claims); err == nil {
 		for i := range windows {
-			windows[i].Conversion = conversionStanding(in.Statuses[i])
+			s := in.Statuses[i]
+			windows[i].Conversion, windows[i].Most, windows[i].Remaining = conversionStanding(s), s.Allowed, max(s.Allowed-s.Used, 0)
 		}
 	}
 }
@@ -229,32 +229,15 @@ func (e *explainer) explainPrice(p *config.Prices) string {
 	return fmt.Sprintf("%s%s, %s, line %d of %s", text, cmp.Or(price.Prefix, "*"), cmp.Or(string(price.Type), "*"), price.Line, p.File)
 }
 
-// rateText returns the rate of w as written in the configuration.
-func rateText(w *window) string {
-	switch {
-	case w.Algorithm.HasLeases():
-		return strconv.FormatInt(w.Rate.Count, 10) + " at a time"
-	case w.Algorithm.HasSteps():
-		var steps []string
-		for _, s := range w.Steps {
-			steps = append(steps, limiter.WindowName(s))
-		}
-		return strings.Join(steps, " ")
-	}
-	return w.of.RateText(w.Rate)
-}
-
 // permits describes what a rate of a limit allows: 20/10m.
 func permits(w *window) string {
 	switch {
-	case w.Algorithm.HasLeases():
-		return fmt.Sprint(w.Limit.Rate.Count, " at a time")
 	case w.Algorithm.HasSteps():
 		return "cooldown"
 	case w.isUnit:
 		return "limit of the descriptor per " + limiter.WindowName(w.Rate.Window)
 	}
-	return w.of.RateText(w.Rate)
+	return RateText(w.of.Limit, w.Rate)
 }
 
 // trustReason returns why l does not decide about a claim whose subject it trusts; empty if it decides.

@@ -173,12 +173,15 @@ func (x *exchange) fillLabel(l *decisions.Label, k *extractedKey) {
 	}
 	leaves := x.route.leaves[k.spec]
 	for n, leaf := range leaves {
-		text := "*" // if no limit counts by the part alone
+		text := "*" // not known
 		for i := range x.extracted.keys {
 			if x.extracted.keys[i].spec == leaf {
 				text = x.extracted.keys[i].text
 				break
 			}
+		}
+		if text == "*" && len(leaf.Replacements()) == 0 && leaf.Extract(x, &x.extracted.value) == nil {
+			text = x.extracted.value.Text()
 		}
 		l.AddPart(text, len(leaves)-n-1)
 	}
@@ -326,7 +329,7 @@ func (g *generation) counters() (all []*decisions.Counter) {
 func (r *route) describe() {
 	r.description = &decisions.Route{Name: r.Name, Windows: make([]decisions.Window, len(r.windows))}
 	for i, w := range r.windows {
-		r.description.Windows[i] = decisions.Window{Limit: w.of.Name, Common: w.of.IsCommon(), Rate: w.rate, Permits: permits(w), Plan: w.plan, Key: w.of.Key.Name, Shapes: w.of.Key.Shapes()}
+		r.description.Windows[i] = decisions.Window{Limit: w.of.Name, Common: w.of.IsCommon(), Rate: w.rate, Permits: permits(w), Amount: amountText(w.of.Limit), Plan: w.plan, Key: w.of.Key.Name, Shapes: w.of.Key.Shapes()}
 		if w.of.Key.Join == nil {
 			continue
 		}

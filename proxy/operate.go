@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -12,54 +11,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/sends"
 )
-
-// A KeyResult is the result of a change. It does not contain the value of the key.
-type KeyResult struct {
-	KeyChange
-	// Changed are the limits that were changed, and Skipped those that could not be.
-	Changed []LimitStanding `json:"changed"` // their state after the change
-	Skipped []SkippedLimit  `json:"skipped,omitempty"`
-	Network *netip.Prefix   `json:"network,omitempty"` // that was banned or unbanned, in place of a key
-	At      time.Time       `json:"at"`
-	// Everywhere reports whether the change applies on all nodes. While Redis is unreachable, it
-	// applies only on this node, as long as the node decides by itself. Later reports that it is
-	// applied on all nodes when Redis is reachable again, if its time is not over and this node does not
-	// end before.
-	Everywhere bool     `json:"everywhere"`
-	Later      bool     `json:"later,omitempty"`
-	Notes      []string `json:"notes,omitempty"`
-}
-
-// Where says on which nodes the change applies.
-func (r KeyResult) Where() string {
-	here := r.Network != nil || r.Action == KeyAssign || r.Action == KeyUnassign || slices.ContainsFunc(r.Changed, func(l LimitStanding) bool { return l.Store != "" })
-	switch {
-	case r.Everywhere:
-		return "on all nodes"
-	case r.Later && here:
-		return "on this node now, on all nodes when redis is back"
-	case r.Later:
-		return "on all nodes when redis is back"
-	}
-	return "on this node only"
-}
-
-// Granted returns the most permits that a grant has given back under one rate.
-func (r KeyResult) Granted() (most int64) {
-	for _, l := range r.Changed {
-		for _, w := range l.Windows {
-			most = max(most, w.Granted)
-		}
-	}
-	return most
-}
-
-// A SkippedLimit is a limit that was not changed.
-type SkippedLimit struct {
-	Route string `json:"route"`
-	Limit string `json:"limit"`
-	Why   string `json:"why"`
-}
 
 // An announcer is a store that notifies other processes of changes, and receives their
 // notifications. See redisstore.Store.
@@ -80,6 +31,9 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	g := p.current.Load()
 	targets, err := p.findTargets(g, c.KeyQuery)
 	if err != nil {
+		if bans := p.bansOf(g, c.KeyQuery, nil); len(bans) > 0 {
+			return KeyResult{}, fmt.Errorf("%w; its requests are refused by the ban of %s: name that network", err, bans[0].Network)
+		}
 		return KeyResult{}, err
 	}
 	r := KeyResult{KeyChange: c, Changed: []LimitStanding{}, Everywhere: true}
@@ -97,25 +51,31 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	// The change continues if the client disconnects: half a change is worse than a late one.
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), operateTimeout)
 	defer cancel()
+	if !p.storeAway() {
+		p.ApplyDeferred(within) // what was changed before must not be applied after this
+	}
 	var wrong error
-	changed := targets[:0]
+	changed, waits := targets[:0], &deferral{}
 	for _, t := range targets {
-		t.away = isAway(changed, t.key)
-		done, err := p.applyChange(within, g, &t, change)
+		t.away = p.isAway(changed, t.key) || p.admitter.deferred.has(t.key)
+		done, err := p.applyChange(within, g, &t, change, waits)
 		if err != nil {
-			r.Skipped = append(r.Skipped, SkippedLimit{t.limit.Route, t.limit.Name, "the store: " + err.Error()})
+			r.Skipped = append(r.Skipped, SkippedLimit{t.limit.Route, t.limit.Name, ErrorText(err)})
 			wrong = errors.Join(wrong, fmt.Errorf("%s %s: %w", c.Action, t.limit.FullName(), err))
 			continue
 		}
 		r.Everywhere, r.Later = r.Everywhere && done.everywhere, r.Later || done.later
-		t.granted, t.repeated = done.granted, done.repeated
+		t.granted, t.repeated, t.unaffected = done.granted, done.repeated, !done.affected
 		changed = append(changed, t)
 	}
 	if len(changed) == 0 {
 		return KeyResult{}, wrong
 	}
 	s, err := p.standing(within, g, changed)
-	r.Changed, r.At, r.Notes = s.Limits, s.At, s.Notes
+	r.Changed, r.At, r.Notes, r.Now = s.Limits, s.At, s.Notes, p.Now(within, c)
+	if r.Later {
+		r.deferral = waits
+	}
 	switch {
 	case r.Later && c.Action == KeyBan:
 		r.Notes = append(r.Notes, "redis is unreachable: this node applies the ban on all nodes when redis is back, for the time that is left; it is lost if this node ends before")
@@ -160,6 +120,7 @@ func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 // An appliedChange is what became of a change of one limit.
 type appliedChange struct {
 	everywhere bool
+	affected   bool    // there was something to change
 	later      bool    // it waits for the store
 	granted    []int64 // for each claim: the permits that a grant has given back
 	repeated   bool    // the store timed out and was asked again
@@ -167,7 +128,9 @@ type appliedChange struct {
 
 // applyChange applies c to the counts of t, on this node and on the nodes that are notified. While the store is
 // unreachable, c applies on this node, if it decides by itself, and waits for the store.
-func (p *Proxy) applyChange(ctx context.Context, g *generation, t *keyTarget, c limiter.Change) (done appliedChange, err error) {
+func (p *Proxy) applyChange(
+	ctx context.Context, g *generation, t *keyTarget, c limiter.Change, waits *deferral,
+) (done appliedChange, err error) {
 	a, claims := p.admitter, t.changeClaims(c)
 	if err = errStoreUnreachable; !t.away {
 		done, err = a.applyToStore(ctx, c, claims)
@@ -180,7 +143,8 @@ func (p *Proxy) applyChange(ctx context.Context, g *generation, t *keyTarget, c 
 		a.countSends(t.limit.sends.Claims(sends.Refunded, t.key, n))
 	}
 	if t.away {
-		done.later = a.deferred.add(g.deferChange(t, c, claims))
+		done.later = a.deferred.add(g.deferChange(t, c, claims), waits)
+		done.affected = true // nobody knows
 		if t.limit.OnStoreFailure != config.Local {
 			if done.later {
 				err = nil
@@ -215,6 +179,9 @@ func (a *admitter) applyToStore(ctx context.Context, c limiter.Change, claims []
 		return done, err
 	}
 	done.repeated = in.Repeated
+	done.affected = c.Ban > 0 || slices.ContainsFunc(in.Statuses, func(s limiter.KeyStatus) bool {
+		return s.BannedFor > 0 || c.Action != limiter.ActionBan && (s.Used > 0 || s.Unreadable)
+	})
 	began := time.Now()
 	err = c.Apply(ctx, a.store, claims)
 	a.metrics.observeStoreCall(string(c.Action), time.Since(began), err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -22,6 +23,13 @@ type deferredChange struct {
 	hash   string // of the key in the log
 	at     time.Time
 	until  time.Time // when it has no effect any more
+	of     *deferral
+}
+
+// A deferral is what becomes of the parts of one operator's change that wait for the store.
+type deferral struct {
+	left atomic.Int32 // parts that wait
+	lost atomic.Bool  // some part had no effect any more, or could not be applied
 }
 
 // deferredChanges are the changes that wait for the store, oldest first. They are lost if the process
@@ -33,13 +41,15 @@ type deferredChanges struct {
 	waiting []deferredChange
 }
 
-// add adds c, and reports whether there was room.
-func (d *deferredChanges) add(c deferredChange) bool {
+// add adds c as a part of a change, and reports whether there was room.
+func (d *deferredChanges) add(c deferredChange, of *deferral) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.waiting) >= maxDeferred {
 		return false
 	}
+	c.of = of
+	of.left.Add(1)
 	d.waiting = append(d.waiting, c)
 	return true
 }
@@ -52,6 +62,13 @@ func (d *deferredChanges) first() (c deferredChange, found bool) {
 		return c, false
 	}
 	return d.waiting[0], true
+}
+
+// has reports whether a change of k waits.
+func (d *deferredChanges) has(k limiter.Key) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.waiting, func(c deferredChange) bool { return slices.Contains(keysOf(c.claims), k) })
 }
 
 // removeFirst removes the oldest change.
@@ -86,11 +103,13 @@ func latest(a, b time.Time) time.Time {
 }
 
 // ApplyDeferred applies the changes that were made while the store was unreachable, in their order, as far
-// as their time is not over: a ban lasts as long as it would have. It returns at once if nothing waits, and
-// at the first failure; it is to be called again then.
+// as their time is not over: a ban lasts as long as it would have. It returns at once if nothing waits or another
+// call applies them, and at the first failure; it is to be called again then.
 func (p *Proxy) ApplyDeferred(ctx context.Context) {
 	d := &p.admitter.deferred
-	d.applying.Lock()
+	if !d.applying.TryLock() {
+		return
+	}
 	defer d.applying.Unlock()
 	for {
 		c, found := d.first()
@@ -98,8 +117,9 @@ func (p *Proxy) ApplyDeferred(ctx context.Context) {
 			return
 		}
 		rest := time.Until(c.until)
+		var err error
 		if rest > 0 {
-			err := p.applyDeferred(ctx, c, rest)
+			err = p.applyDeferred(ctx, c, rest)
 			if errors.Is(err, limiter.ErrUnavailable) {
 				return
 			}
@@ -108,6 +128,10 @@ func (p *Proxy) ApplyDeferred(ctx context.Context) {
 			}
 		}
 		d.removeFirst()
+		if err != nil || rest <= 0 {
+			c.of.lost.Store(true)
+		}
+		c.of.left.Add(-1)
 		p.log.Info().Str("action", string(c.Action)).Str("key_hash", c.hash).Str("limit", c.limit).Bool("expired", rest <= 0).
 			Float64("waited_s", time.Since(c.at).Seconds()).Msg("deferred key change")
 	}

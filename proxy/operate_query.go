@@ -13,7 +13,6 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
-	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
 )
@@ -153,24 +152,6 @@ func (g *generation) isAddress(name string) bool {
 		return s.Of == nil && s.Join == nil && s.From.Source.IsAddress()
 	}
 	return key.CanonicalName(key.LongName(name)) == key.ClientIP.String()
-}
-
-// bansOf returns the bans of networks that hold for the address, or are within the network, that q names.
-func (p *Proxy) bansOf(g *generation, q KeyQuery) []directive.Directive {
-	set := p.directives.Load()
-	if set == nil || len(q.Pairs) != 1 || !g.isAddress(q.Pairs[0].Key) {
-		return nil
-	}
-	text := q.Pairs[0].Value
-	network, err := netip.ParsePrefix(text)
-	if addr, wrong := netip.ParseAddr(text); wrong == nil {
-		addr = key.ClientAddr(addr)
-		network, err = addr.Prefix(addr.BitLen())
-	}
-	if err != nil {
-		return nil
-	}
-	return set.Overlapping(network)
 }
 
 // given returns the pairs by name. A KeyID must be the only pair.
@@ -321,7 +302,7 @@ func (a *admitter) sendsOfKey(ctx context.Context, l *limit, id limiter.Key) (k 
 	longest, open := time.Duration(0), int64(0)
 	for i, w := range t.windows {
 		s := statuses[i]
-		k.Rates = append(k.Rates, sends.RateCounts{Rate: w.of.RateText(w.Rate), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
+		k.Rates = append(k.Rates, sends.RateCounts{Rate: RateText(w.of.Limit, w.Rate), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
 		if w.Rate.Window > longest {
 			longest, open, k.Rated = w.Rate.Window, s.Used, w.Rate.Count
 		}

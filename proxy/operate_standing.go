@@ -18,7 +18,9 @@ type KeyStanding struct {
 	Limits []LimitStanding `json:"limits"`
 	// Networks are the bans of networks that contain the address, or are in the network, that was named.
 	Networks []directive.Directive `json:"networks,omitempty"`
-	Notes    []string              `json:"notes,omitempty"` // hints about the result
+	// Denied are the lists of the configuration that refuse the key, and maintenance, each with its route.
+	Denied []string `json:"denied,omitempty"`
+	Notes  []string `json:"notes,omitempty"` // hints about the result
 }
 
 // A LimitStanding is the state of a key under one limit.
@@ -48,6 +50,8 @@ type LimitStanding struct {
 	Penalty     *PenaltyStanding `json:"penalty,omitempty"`
 	// Unknown is why the limit could not be evaluated. There are no windows then.
 	Unknown string `json:"unknown,omitempty"`
+	// Unaffected reports, in the result of a change, that there was no ban to end, or nothing to reset.
+	Unaffected bool `json:"unaffected,omitempty"`
 }
 
 // A WindowStanding is the state of a key under one rate of a limit.
@@ -66,6 +70,8 @@ type WindowStanding struct {
 	Full time.Time `json:"full,omitzero"`
 	// Conversion is why Most is what it is, of a limit with a conversion.
 	Conversion *ConversionStanding `json:"conversion,omitempty"`
+	// Amounts are these numbers of a budget or a cooldown, in their unit.
+	Amounts *Amounts `json:"amounts,omitempty"`
 	// Granted is the number of permits that a grant has given back: at most those that were used.
 	Granted int64 `json:"granted,omitempty"`
 	// Overflow reports that memory is full and the key shares a count with other keys. A change has
@@ -107,17 +113,17 @@ type PenaltyStanding struct {
 // is unreachable, it returns the state in this node's fallback and no error.
 func (p *Proxy) Standing(ctx context.Context, q KeyQuery) (KeyStanding, error) {
 	g := p.current.Load()
-	networks := p.bansOf(g, q)
 	_, isNetwork, err := p.NetworkOf(q)
 	if err != nil {
 		return KeyStanding{}, err
 	}
 	targets, err := p.findTargets(g, q)
+	networks := p.bansOf(g, q, targets)
 	if err != nil && len(networks) == 0 && !isNetwork {
 		return KeyStanding{}, err
 	}
 	s, err := p.standing(ctx, g, targets)
-	s.Networks = networks
+	s.Networks, s.Denied = networks, p.denialsOf(g, q, targets)
 	return s, err
 }
 
@@ -136,7 +142,7 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 		}
 		standing.Store = string(g.config.Store)
 		in, err := limiter.Inspection{}, error(errStoreUnreachable)
-		if t.away = t.away || isAway(targets[:i], t.key); !t.away {
+		if t.away = t.away || p.isAway(targets[:i], t.key); !t.away {
 			in, err = a.store.Inspect(ctx, t.claims())
 		}
 		repeated = repeated || in.Repeated || t.repeated
@@ -151,6 +157,7 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 			s.At = in.At
 		}
 		t.fill(&standing, in)
+		standing.Unaffected = t.unaffected
 		s.Limits = append(s.Limits, standing)
 	}
 	if s.At.IsZero() {
@@ -163,9 +170,15 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 	return s, nil
 }
 
-// isAway reports whether the store was found to be unreachable for k, so that it need not be waited for again.
-func isAway(targets []keyTarget, k limiter.Key) bool {
-	return slices.ContainsFunc(targets, func(t keyTarget) bool { return t.away && t.key == k })
+// isAway reports whether the store is known to be unreachable for k, so that it need not be waited for.
+func (p *Proxy) isAway(targets []keyTarget, k limiter.Key) bool {
+	return p.storeAway() || slices.ContainsFunc(targets, func(t keyTarget) bool { return t.away && t.key == k })
+}
+
+// storeAway reports whether the store is known to be unreachable.
+func (p *Proxy) storeAway() bool {
+	s := p.admitter.fallback.store
+	return s != nil && !s.Available() && !s.Settling()
 }
 
 // operateTimeout bounds the duration of querying or changing a key.
@@ -200,15 +213,17 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 		s := own[i]
 		banned = max(banned, s.BannedFor)
 		to.Windows = append(to.Windows, WindowStanding{
-			Name: w.rate, Rate: w.of.RateText(s.Rate), Most: most(s), Used: s.Used, Left: s.Remaining,
+			Name: w.rate, Rate: RateText(w.of.Limit, s.Rate), Most: most(s), Used: s.Used, Left: s.Remaining,
 			Next: after(in.At, s.NextIn), Full: after(in.At, s.FullIn), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
+		shown := &to.Windows[i]
 		if w.Algorithm.HasConversion() && !s.Unreadable {
-			to.Windows[i].Conversion = conversionStanding(s)
+			shown.Conversion, shown.Left = conversionStanding(s), max(s.Allowed-s.Used, 0)
 		}
 		if i < len(t.granted) {
-			to.Windows[i].Granted = t.granted[i]
+			shown.Granted = t.granted[i]
 		}
+		shown.Amounts = shown.amounts(w.of.Limit)
 	}
 	to.BannedUntil = after(in.At, banned)
 	if p := t.limit.Penalty; p != nil && len(own) > len(t.windows) {

@@ -33,6 +33,8 @@ type keyTarget struct {
 	granted      []int64   // by a grant, for each claim
 	away         bool      // the store did not answer about the key
 	repeated     bool      // the store timed out and was asked again
+	unaffected   bool      // by a change: there was nothing to end
+	given        key.Input // what determines the key; of one that was named by its id, as far as this node remembers it
 }
 
 // findTargets returns the limits selected by q: those that count by exactly the named key, and those
@@ -118,6 +120,7 @@ func (g *generation) matchValue(t *keyTarget, given key.Input) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	t.given = given
 	t.spec, t.derived, t.masked, t.logged = t.limit.Key, r.Derived, g.display().Value(&v), g.logDisplay().Value(&v)
 	t.key = g.config.Privacy.Hash(v.Parts)
 	t.override()

@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -9,12 +12,14 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // A KeyVerdict is whether requests with a key are refused now.
 type KeyVerdict struct {
 	Refused bool `json:"refused"`
-	// Text is a sentence: "refused now by sms-send.phone 5/1h, passes 08:03:55 UTC (38 min)".
+	// Text is a sentence: "refused now by send.phone 5/1h (banned) and send.country 900/1h, passes 08:03:55 UTC (38 min)".
 	Text string `json:"text"`
 }
 
@@ -29,6 +34,7 @@ func (s KeyStanding) Verdict() KeyVerdict {
 		}
 		refusing = append(refusing, text+", passes "+decisions.Moment(s.At, d.Until))
 	}
+	refusing = append(refusing, s.Denied...)
 	var asked, unknown int
 	for _, route := range s.routes() {
 		var by []string
@@ -42,7 +48,7 @@ func (s KeyStanding) Verdict() KeyVerdict {
 				unknown++
 			}
 			if why, at := l.refuses(); why != "" {
-				by = append(by, why)
+				by = append(by, LimitName(route, why))
 				if at.After(until) {
 					until = at
 				}
@@ -51,7 +57,7 @@ func (s KeyStanding) Verdict() KeyVerdict {
 		if len(by) == 0 {
 			continue
 		}
-		text := route + "." + strings.Join(by, " and ")
+		text := strings.Join(by, " and ")
 		if !until.IsZero() {
 			text += ", passes " + decisions.Moment(s.At, until)
 		}
@@ -103,5 +109,80 @@ func (l LimitStanding) refuses() (by string, until time.Time) {
 	if by == "" {
 		by = l.Limit
 	}
-	return by + ", banned", until
+	return by + " (banned)", until
+}
+
+// Now returns whether requests with the key of c are refused, as a sentence that follows the change.
+func (p *Proxy) Now(ctx context.Context, c KeyChange) KeyVerdict {
+	s, err := p.Standing(ctx, KeyQuery{Pairs: c.Pairs})
+	if err != nil {
+		return KeyVerdict{Text: "not known whether it is refused: " + ErrorText(err)}
+	}
+	if len(s.Limits)+len(s.Networks) == 0 { // c is about a network
+		return KeyVerdict{Text: "not refused: no network is banned there"}
+	}
+	v := s.Verdict()
+	if rest, refused := strings.CutPrefix(v.Text, "refused now "); refused && c.Action != KeyBan {
+		v.Text = "still refused " + rest
+	}
+	return v
+}
+
+// bansOf returns the bans of networks that hold for an address, or are within the network, that q names.
+// targets are what q selects.
+func (p *Proxy) bansOf(g *generation, q KeyQuery, targets []keyTarget) (all []directive.Directive) {
+	set := p.directives.Load()
+	if set == nil {
+		return nil
+	}
+	for name, text := range g.textsOf(q, targets) {
+		if !g.isAddress(name) {
+			continue
+		}
+		network, err := netip.ParsePrefix(text)
+		if addr, wrong := netip.ParseAddr(text); wrong == nil {
+			addr = key.ClientAddr(addr)
+			network, err = addr.Prefix(addr.BitLen())
+		}
+		if err == nil {
+			all = append(all, set.Overlapping(network)...)
+		}
+	}
+	return all
+}
+
+// textsOf returns the values that q names, by the names of their keys. Those of a key that is named by its id are
+// known if this node remembers a request with it.
+func (g *generation) textsOf(q KeyQuery, targets []keyTarget) map[string]string {
+	texts := map[string]string{}
+	for _, pair := range q.Pairs {
+		texts[g.keyName(pair.Key)] = pair.Value
+	}
+	for _, t := range targets {
+		maps.Copy(texts, t.given.Texts)
+	}
+	return texts
+}
+
+// denialsOf returns what else than limits refuses the requests that q names on the routes of targets: lists of
+// the configuration, and maintenance.
+func (p *Proxy) denialsOf(g *generation, q KeyQuery, targets []keyTarget) (all []string) {
+	in := key.Input{Texts: g.textsOf(q, targets), IPv6Prefix: g.config.ClientIP.IPv6Prefix}
+	for _, r := range g.routes {
+		if !slices.ContainsFunc(targets, func(t keyTarget) bool { return t.limit.isOf(r.Name) }) {
+			continue
+		}
+		if s := p.directives.Load(); s != nil {
+			if _, on := s.Maintenance(r.Name, time.Now()); on {
+				all = append(all, "the maintenance of "+r.Name)
+			}
+		}
+		for _, l := range r.Lists {
+			var v key.Value
+			if _, err := l.Key.Read(in, &v); l.Action.Refuses() && err == nil && l.Members.Has(&v) == (l.Action == config.DenyListed) {
+				all = append(all, "the list "+l.Name+" on "+r.Name)
+			}
+		}
+	}
+	return all
 }

@@ -2,11 +2,18 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // A key is refused by the limits that are enforced and have nothing left, and passes when the last of a route does.
@@ -34,7 +41,7 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 		{[]LimitStanding{limit("a", open), limit("c", open), shadow}, false, "passes now: all 2 limits by this key have permits left"},
 		{[]LimitStanding{limit("a", open), unknown}, false, "not known: 1 of 2 limits cannot be read"},
 		{[]LimitStanding{unknown, limit("phone", full("1/1m", 40*time.Second), full("5/1h", 38*time.Minute-5*time.Second), open)}, true, "refused now by send.phone 5/1h, passes 08:03:55 UTC (38 min)"},
-		{[]LimitStanding{limit("phone", full("5/1h", time.Minute)), banned}, true, "refused now by send.phone 5/1h and b, banned, passes 2026-02-01 09:26:00 UTC (26 h)"},
+		{[]LimitStanding{limit("phone", full("5/1h", time.Minute)), banned}, true, "refused now by send.phone 5/1h and send.b (banned), passes 2026-02-01 09:26:00 UTC (26 h)"},
 		{[]LimitStanding{values}, true, "refused now by send.d 3/1h (new values only)"},
 		{[]LimitStanding{limit("phone", full("5/1h", time.Minute)), other}, true, "refused now by send.phone 5/1h, passes 07:27:00 UTC (60 s); by verify.o 1/1m, passes 07:26:01 UTC (1 s)"},
 		{[]LimitStanding{limit("a", WindowStanding{Rate: "5/1h", Unreadable: true})}, false, "passes now: the only limit by this key has permits left"},
@@ -72,5 +79,95 @@ func TestStanding_SaysThatTheStoreWasAskedAgain(t *testing.T) {
 		if r := w.changes(KeyChange{Action: KeyReset}, "header:X-User=a"); slices.Contains(r.Notes, note) != slow {
 			t.Errorf("%q after a reset; want a note: %v", r.Notes, slow)
 		}
+	}
+}
+
+// A change ends with what holds after it, for all limits and routes, whatever else refuses the key and however the
+// key was named; where there was nothing to end, it says so.
+func TestChange_EndsWithWhatHolds(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		w := newProxy(t, `
+client_ip: {trusted_proxies: [0.0.0.0/0], header: X-Real-Ip}
+keys:
+  addr: client_ip
+  user: {from: "header:X-User"}
+  pair: {join: [addr, user]}
+lists:
+  stolen: {key: user, values: [mallory], action: deny}
+routes:
+  - {name: a, match: {path: /a}, respond: {body: ok}, lists: [stolen], limits: [{name: l, key: addr, rate: 90/1h}, {name: u, key: user, rate: 1/1h}]}
+  - {name: b, match: {path: /b}, respond: {body: ok}, limits: [{name: l, key: addr, rate: 90/1h}, {name: p, key: pair, rate: 90/1h}]}
+`, use)
+		w.sends(200, "GET", "/a", "X-Real-Ip: 203.0.113.7", "X-User: bob")
+		id := w.stands("addr=203.0.113.7")["a.l"].ID
+		ban := KeyChange{Action: KeyBan, For: Span(time.Hour)}
+		w.changes(ban, "addr=203.0.113.7")
+		w.changes(ban, "user=eve")
+		w.SetDirectives(directive.NewSet([]directive.Directive{
+			{Network: netip.MustParsePrefix("203.0.113.0/24"), Until: time.Now().Add(time.Hour)}, {Route: "b", Until: time.Now().Add(time.Hour)},
+		}, time.Now()))
+		for _, c := range []struct {
+			change     KeyChange
+			pairs      []string
+			unaffected string
+			now        []string
+		}{
+			{KeyChange{Action: KeyUnban}, []string{"addr=203.0.113.7", "@a"}, "", []string{"still refused by the ban of 203.0.113.0/24, passes ", "; by the maintenance of b; by b.l (banned), passes "}},
+			{KeyChange{Action: KeyUnban}, []string{"addr=203.0.113.7"}, "a.l", []string{"still refused by the ban of 203.0.113.0/24, passes ", "; by the maintenance of b"}},
+			{KeyChange{Action: KeyUnban}, []string{"addr=" + id}, "a.l, b.l", []string{"still refused by the ban of 203.0.113.0/24, passes "}},
+			{KeyChange{Action: KeyReset}, []string{"addr=" + id}, "b.l", []string{"still refused by the ban of 203.0.113.0/24, passes "}},
+			{KeyChange{Action: KeyReset}, []string{"addr=203.0.113.7", "user=bob"}, "b.p", []string{"still refused by the ban of 203.0.113.0/24, passes "}},
+			{KeyChange{Action: KeyReset}, []string{"addr=198.51.100.1", "@a"}, "a.l", []string{"still refused by the maintenance of b"}},
+			{KeyChange{Action: KeyUnban}, []string{"user=bob"}, "a.u", []string{"still refused by a.u 1/1h, passes "}},
+			{KeyChange{Action: KeyGrant, Permits: 1}, []string{"user=bob"}, "", []string{"passes now: the only limit by this key has permits left"}},
+			{KeyChange{Action: KeyReset}, []string{"user=mallory"}, "a.u", []string{"still refused by the list stolen on a"}},
+			{KeyChange{Action: KeyUnban}, []string{"user=eve"}, "", []string{"passes now: "}},
+			{ban, []string{"user=eve"}, "", []string{"refused now by a.u (banned), passes "}},
+		} {
+			r := w.changes(c.change, c.pairs...)
+			unaffected := map[string]LimitStanding{}
+			for _, l := range r.Unaffected() {
+				unaffected[l.Route+"."+l.Limit] = l
+			}
+			if got := names(unaffected); got != c.unaffected || len(r.Affected())+len(unaffected) != len(r.Changed) {
+				t.Errorf("%s %v: nothing to do under %q, want %q", c.change.Action, c.pairs, got, c.unaffected)
+			}
+			for i, want := range c.now {
+				if at := strings.Index(r.Now.Text, want); at < 0 || i == 0 && at > 0 {
+					t.Errorf("%s %v ends with %q; want %q", c.change.Action, c.pairs, r.Now.Text, c.now)
+				}
+			}
+			if refused := !strings.HasPrefix(r.Now.Text, "passes"); r.Now.Refused != refused {
+				t.Errorf("%s %v: %+v", c.change.Action, c.pairs, r.Now)
+			}
+		}
+		only := newProxy(t, "routes: [{name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: u, key: 'header:X-User', rate: 1/1h}]}]", use)
+		only.SetDirectives(directive.NewSet([]directive.Directive{{Network: netip.MustParsePrefix("203.0.113.0/24"), Until: time.Now().Add(time.Hour)}}, time.Now()))
+		_, err := only.Change(t.Context(), KeyChange{Action: KeyUnban, KeyQuery: query("client_ip=203.0.113.7")})
+		if !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), "refused by the ban of 203.0.113.0/24: name that network") {
+			t.Errorf("%v; want the network that is banned", err)
+		}
+	})
+}
+
+// What waits for Redis is applied before what comes after it.
+func TestChange_ComesAfterWhatWaits(t *testing.T) {
+	server := redistest.Start(t)
+	way := redistest.NewFaultProxy(t, server.Addr)
+	near, _, _ := nodes(t, `
+routes:
+  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1h, on_store_failure: deny}]}
+`, redisstore.ClientConfig{Addrs: []string{way.Addr}})
+	way.Redirect("127.0.0.1:1")
+	near.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "header:X-User=a")
+	way.Redirect(server.Addr)
+	var r KeyResult
+	await.Until(t, "the ban ends in Redis", func() bool {
+		r = near.changes(KeyChange{Action: KeyUnban}, "header:X-User=a")
+		return !r.Later
+	})
+	near.ApplyDeferred(t.Context())
+	if l := near.stands("header:X-User=a")["a.l"]; !l.BannedUntil.IsZero() || r.Now.Refused {
+		t.Errorf("%+v, %+v; want that the ban has ended", l, r.Now)
 	}
 }

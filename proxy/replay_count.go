@@ -72,7 +72,7 @@ func newLimitTally(l *limit) *limitTally {
 	tally := &limitTally{top: newTopKeys(), LimitTally: LimitTally{Name: l.Name, Routes: l.Routes, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}}}
 	for _, w := range l.windows {
 		tally.Algorithm = w.Algorithm.String()
-		tally.Rates = append(tally.Rates, rateText(w))
+		tally.Rates = append(tally.Rates, RateText(w.of.Limit, w.Rate))
 	}
 	if !l.looksPlansUp() {
 		tally.origins = append(tally.origins, planPrefix+l.Name)
@@ -323,7 +323,10 @@ func (v *visit) label(l *limit) string {
 
 func (x *exchange) label(l *limit) string {
 	if k, found := x.extracted.logged.find(l.Key); found {
-		return l.Key.Name + "=" + k.text // the field key of the log
+		if hashAlone.MatchString(k.text) { // as in the field keys of the log
+			return l.Key.Name + "=hash:" + k.text
+		}
+		return l.Key.Name + "=" + k.text
 	}
 	if err := l.Key.Extract(x, &x.extracted.value); err != nil {
 		return "no valid key"

@@ -42,7 +42,7 @@ func TestKeys_ChangedWhileRedisIsAway(t *testing.T) {
 	}
 	await.Until(t, "the audit trail tells of it", func() bool {
 		_, trail := other.get(other.Admin + "/api/v1/audit")
-		return strings.Contains(trail, "while it is away") && strings.Contains(trail, "on all nodes when redis is back")
+		return strings.Contains(trail, "while it is away") && strings.Contains(trail, "on all nodes since ")
 	})
 
 	server.Kill()

@@ -134,9 +134,16 @@ func TestReference_NamesEveryCommand(t *testing.T) {
 			}
 		}
 	}
+	table, err := os.ReadFile("../proxy/cluster/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name := range helps {
 		if !told[name] {
 			t.Errorf("no document tells of weir %s", name)
+		}
+		if !regexp.MustCompile("(?m)^\\| `weir " + name + "\\b").Match(table) {
+			t.Errorf("the table of commands has no weir %s", name)
 		}
 	}
 	if len(helps) < 8 {

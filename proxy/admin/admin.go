@@ -34,6 +34,8 @@ type Options struct {
 	// besides localhost and loopback addresses.
 	Hosts    []string
 	Gatherer prometheus.Gatherer
+	// Context returns the context of a request; nil for that of the connection.
+	Context func(ctx context.Context) context.Context
 	// Reload reloads the configuration.
 	Reload func(ctx context.Context) (Reloaded, error)
 	// Cluster changes the configuration of all nodes; nil without a cluster, where nothing can be
@@ -103,6 +105,11 @@ type Readiness struct {
 // New returns the handler of the admin API.
 func New(o Options) http.Handler {
 	mux := chi.NewMux()
+	if o.Context != nil {
+		mux.Use(func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(w, r.WithContext(o.Context(r.Context()))) })
+		})
+	}
 	mux.Use(http.NewCrossOriginProtection().Handler, o.requireLocal) // rejects requests of foreign web pages
 	// Other sites cannot make a browser send the session's cookie (SameSite=Strict), and so cannot learn
 	// of the length of a compressed page (BREACH). Events are not compressed: they must not wait.

@@ -87,8 +87,7 @@ type Member struct {
 // Statistics are the counts of all nodes by minute.
 type Statistics struct {
 	Minutes []Minute `json:"minutes"` // oldest first, without minutes that have no requests; the last may not be over
-	// Last has the counts of the last 60 seconds. Of the minute before this one, they are an estimate
-	// from the part that is still inside.
+	// Last has the counts of 60 seconds, which ended at most six seconds ago.
 	Last Minute `json:"last"`
 }
 

@@ -123,7 +123,8 @@ type DecisionLimit struct {
 	Plan    string  `json:"plan,omitempty"`   // the plan of the key, which has this rate
 	Result  string  `json:"result"`           // allowed, refused, shadow_refused or not_asked
 	Banned  bool    `json:"banned,omitempty"`
-	Left    *int64  `json:"left,omitempty"` // nil if unknown
+	Left    *int64  `json:"left,omitempty"`   // nil if unknown
+	Amount  string  `json:"amount,omitempty"` // of a budget: Left, as money
 	WaitMS  float64 `json:"wait_ms,omitempty"`
 	Key     string  `json:"key"` // the name of the key
 	Masked  string  `json:"masked,omitempty"`

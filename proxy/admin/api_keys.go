@@ -69,6 +69,19 @@ type Maintenance struct {
 	// Everywhere reports whether all nodes know. While Redis is unreachable, a change holds on the node that
 	// was asked, and on all when Redis is back.
 	Everywhere bool `json:"everywhere"`
+	// Behind are the nodes that have not confirmed the change, although all nodes will follow.
+	Behind []string `json:"behind,omitempty"`
+}
+
+// Where says on which nodes a change of it holds.
+func (m Maintenance) Where() string {
+	switch {
+	case len(m.Behind) > 0:
+		return proxy.BehindText(m.Behind)
+	case m.Everywhere:
+		return "on all nodes"
+	}
+	return "on this node now, on all nodes when redis is back"
 }
 
 // change returns a handler for an action without further parameters.

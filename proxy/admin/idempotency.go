@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy"
 )
 
 const (
@@ -93,7 +95,7 @@ type namedChange struct {
 func (c namedChange) serve(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
 	found, err := c.once.Claim(r.Context(), c.name, c.encode(storedResponse{}))
 	if err != nil {
-		problem(w, http.StatusServiceUnavailable, idempotencyHeader+" cannot be looked up: "+err.Error()+"; without it, the change is made in any case")
+		problem(w, http.StatusServiceUnavailable, idempotencyHeader+" cannot be looked up: "+proxy.ErrorText(err)+"; without it, the change is made in any case")
 		return
 	}
 	if found != nil {

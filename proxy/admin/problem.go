@@ -61,7 +61,7 @@ func problemOf(err error, other int) Problem {
 	case errors.Is(err, proxy.ErrKeyQuery), errors.Is(err, proxy.ErrExplain):
 		return Problem{Status: http.StatusBadRequest, Detail: unprefixed(err)}
 	}
-	return Problem{Status: other, Detail: err.Error()}
+	return Problem{Status: other, Detail: proxy.ErrorText(err)}
 }
 
 // unprefixed returns the message of a query error without its general prefix.

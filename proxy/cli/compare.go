@@ -29,9 +29,6 @@ func printPlan(out io.Writer, p admin.Plan) {
 	for _, change := range p.Changes {
 		fmt.Fprintln(out, change)
 	}
-	if p.Warning != "" {
-		fmt.Fprintf(out, "%s (warning)\n", p.Warning)
-	}
 	for _, r := range p.Refused {
 		fmt.Fprintf(out, "%s would refuse %s now, such as %s=hash:%s\n", r.Limit, plural(r.Keys, "key"), r.Key, strings.Join(r.Named, ", hash:"))
 	}
@@ -47,4 +44,7 @@ func printPlan(out io.Writer, p admin.Plan) {
 		fmt.Fprintf(out, "checked %d counts; there are more\n", p.Looked)
 	}
 	fmt.Fprintf(out, "%s against generation %d\n", plural(len(p.Changes), "change"), p.Generation)
+	if p.Warning != "" {
+		fmt.Fprintf(out, "%s (warning)\n", p.Warning)
+	}
 }

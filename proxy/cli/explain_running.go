@@ -102,7 +102,7 @@ func printDecision(w Env, d admin.Decision) {
 		}
 		left, wait := "-", "-"
 		if l.Left != nil {
-			left = fmt.Sprint(*l.Left)
+			left = cmp.Or(l.Amount, fmt.Sprint(*l.Left))
 		}
 		if l.WaitMS > 0 {
 			wait = max(time.Duration(l.WaitMS)*time.Millisecond, time.Millisecond).String()

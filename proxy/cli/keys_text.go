@@ -35,31 +35,56 @@ func (k *keysText) standing(s proxy.KeyStanding) {
 	k.notes(s.Notes)
 }
 
-// result writes the result of a change, and the state after it.
+// result writes the result of a change, the state after it, and last whether the key is refused now.
 func (k *keysText) result(r proxy.KeyResult) {
-	done := map[proxy.KeyAction]string{
+	if r.Network == nil {
+		k.printf("%s\n", k.done(r))
+		k.limits(r.Changed)
+		for _, s := range r.Skipped {
+			k.printf("not changed: %s: %s\n", proxy.LimitName(s.Route, s.Limit), s.Why)
+		}
+	} else {
+		k.networkResult(r)
+	}
+	k.notes(r.Notes)
+	if r.Now.Text != "" { // a weir of an older version does not say it
+		k.printf("%s\n", r.Now.Text)
+	}
+}
+
+// done says what was done, under which limits and where. Of limits under which there was nothing to do, it says so.
+func (k *keysText) done(r proxy.KeyResult) string {
+	verb := map[proxy.KeyAction]string{
 		proxy.KeyReset: "reset", proxy.KeyGrant: grantedText(r),
 		proxy.KeyBan: "banned for " + r.For.String() + " by", proxy.KeyUnban: "ended bans by",
 		proxy.KeyAssign: "assigned the plan " + r.Plan + " for " + r.For.String() + " under", proxy.KeyUnassign: "ended the assignment of a plan under",
 	}[r.Action]
-	if r.Network != nil {
-		k.networkResult(r)
-		return
+	nothing := map[proxy.KeyAction]string{proxy.KeyReset: "nothing to reset under ", proxy.KeyUnban: "there was no ban to end by "}[r.Action]
+	done, not := namesOf(r.Affected()), namesOf(r.Unaffected())
+	if not != "" && nothing == "" { // a grant says it
+		done, not = namesOf(r.Changed), ""
 	}
-	var limits []string
-	for _, l := range r.Changed {
-		limits = append(limits, proxy.LimitName(l.Route, l.Limit))
+	if done == "" {
+		return nothing + not
 	}
 	where := r.Where()
 	if !r.Everywhere {
 		where = k.bad(where)
 	}
-	k.printf("%s %s, %s\n", done, strings.Join(limits, ", "), where)
-	k.limits(r.Changed)
-	for _, s := range r.Skipped {
-		k.printf("not changed: %s: %s\n", proxy.LimitName(s.Route, s.Limit), s.Why)
+	text := fmt.Sprintf("%s %s, %s", verb, done, where)
+	if not != "" {
+		text += "; " + nothing + not
 	}
-	k.notes(r.Notes)
+	return text
+}
+
+// namesOf returns the names of limits.
+func namesOf(limits []proxy.LimitStanding) string {
+	var names []string
+	for _, l := range limits {
+		names = append(names, proxy.LimitName(l.Route, l.Limit))
+	}
+	return strings.Join(names, ", ")
 }
 
 // grantedText says how many permits were granted, and if these are less than were asked for, why.
@@ -96,7 +121,8 @@ func (k *keysText) limits(all []proxy.LimitStanding) {
 			fmt.Fprintf(t, "  %s\t-\t-\t-\t-\t-\t-\t%s\n", name, l.Unknown)
 		}
 		for _, w := range l.Windows {
-			fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", name, w.Rate, w.Used, w.Left,
+			n := w.Texts()
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, w.Rate, n.Used, n.Left,
 				k.until(w.Next), k.until(w.Full), k.until(l.BannedUntil), remarks(l, w))
 		}
 	}
@@ -138,7 +164,7 @@ func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
 		all = append(all, c.String())
 	}
 	if w.Granted > 0 {
-		all = append(all, "granted "+fmt.Sprint(w.Granted))
+		all = append(all, "granted "+w.Texts().Granted)
 	}
 	if p := l.Penalty; p != nil {
 		all = append(all, fmt.Sprintf("refused %d of %d before a ban of %s", p.Refused, p.After, p.Ban))

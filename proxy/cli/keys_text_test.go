@@ -24,7 +24,7 @@ func TestKeys_StandingInText(t *testing.T) {
 		{Route: "sms", Limit: "other", ID: "id:a", Masked: "phone=1**", Hash: "ab", Unknown: "redis is away"},
 		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_instance", Windows: []proxy.WindowStanding{{Rate: "1/1m", Left: 1}, {Rate: "3/1h", Used: 9, Left: 5, Conversion: &proxy.ConversionStanding{Confirmed: 2, Remembered: 6, Allowed: 14}}}},
 	}}
-	want := `refused now by sms.phone, banned, passes 04:04:05 UTC (60 min)
+	want := `refused now by sms.phone (banned), passes 04:04:05 UTC (60 min)
 
 phone=1**  hash ab  id:a
   LIMIT      RATE  USED  LEFT  NEXT IN  FULL IN  BANNED FOR  
@@ -63,13 +63,19 @@ func TestKeys_ChangesInText(t *testing.T) {
 		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}, Changed: changed}, "banned for 1h by sms.phone, on this node only"},
 		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyUnban}, Everywhere: true, Changed: append(changed, proxy.LimitStanding{Route: "sms", Limit: "hour"}), Skipped: []proxy.SkippedLimit{{Route: "sms", Limit: "day", Why: "no ban"}}, Notes: []string{"later"}},
 			"ended bans by sms.phone, sms.hour, on all nodes\nnot changed: sms.day: no ban\nnote: later"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyUnban}, Everywhere: true, Changed: append(changed, proxy.LimitStanding{Route: "sms", Limit: "hour", Unaffected: true})},
+			"ended bans by sms.phone, on all nodes; there was no ban to end by sms.hour"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyReset}, Everywhere: true, Changed: []proxy.LimitStanding{{Route: "sms", Limit: "hour", Unaffected: true}}, Now: proxy.KeyVerdict{Refused: true, Text: "still refused on all nodes"}},
+			"nothing to reset under sms.hour\nstill refused on all nodes"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}, Behind: []string{"b", "c"}, Changed: changed},
+			"banned for 1h by sms.phone, on all nodes but b, c, not heard from: they follow within seconds"},
 	} {
 		var out bytes.Buffer
 		k := keysText{w: &out}
 		k.result(row.result)
 		var lines []string
 		for line := range strings.Lines(out.String()) {
-			if strings.Contains(line, " node") || strings.HasPrefix(line, "not") {
+			if strings.Contains(line, " node") || strings.HasPrefix(line, "not") || strings.HasPrefix(line, "still") {
 				lines = append(lines, line)
 			}
 		}

@@ -60,8 +60,10 @@ func (c maintenanceCommand) Run(ctx context.Context, w Env) error {
 		return reportRefusal(w.Stdout, err)
 	case c.JSON:
 		return printJSON(w, now)
+	case len(now.Behind) > 0:
+		fmt.Fprintln(w.Stdout, "this holds "+now.Where())
 	case !now.Everywhere:
-		fmt.Fprintln(w.Stdout, "redis is unreachable: this holds on this node now, on all nodes when redis is back")
+		fmt.Fprintln(w.Stdout, "redis is unreachable: this holds "+now.Where())
 	}
 	if len(now.On) == 0 {
 		_, err = fmt.Fprintln(w.Stdout, "no route is under maintenance")

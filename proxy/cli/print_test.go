@@ -24,7 +24,7 @@ func TestPush_SaysWhatCameOfIt(t *testing.T) {
 		err  error
 	}{
 		{admin.Pushed{Generation: 3, Changed: true, Nodes: nodes[:1], Changes: []config.Change{{What: "limit", Name: "sms.phone", Is: "{rate: 1/1m}"}}, Warnings: []string{"weir.yaml:1:1: odd"}},
-			"weir.yaml:1:1: odd (warning)\nlimit sms.phone added: {rate: 1/1m}\ngeneration 3 is served by 1 of 1 nodes\n", nil},
+			"limit sms.phone added: {rate: 1/1m}\ngeneration 3 is served by 1 of 1 nodes\nweir.yaml:1:1: odd (warning)\n", nil},
 		{admin.Pushed{Generation: 3, Changed: true, Nodes: nodes}, "b: no such file\ngeneration 3 is served by 1 of 2 nodes\n", nil},
 		{admin.Pushed{Generation: 3}, "generation 3 is this already\n", nil},
 		{admin.Pushed{Generation: 3, Restored: true}, "generation 3 is published again; redis had lost it\n", nil},
@@ -46,6 +46,7 @@ func TestCheck_SaysWhatWouldChange(t *testing.T) {
 		{admin.Plan{Generation: 2, Whole: true, Looked: 5}, "0 changes against generation 2\n"},
 		{admin.Plan{Generation: 2, Looked: 50}, "checked 50 counts; there are more\n0 changes against generation 2\n"},
 		{admin.Plan{Generation: 2, Unknown: "redis is away"}, "cannot tell which keys would be refused: redis is away\n0 changes against generation 2\n"},
+		{admin.Plan{Generation: 2, Warning: "redis may evict counts", Unknown: "redis is away"}, "cannot tell which keys would be refused: redis is away\n0 changes against generation 2\nredis may evict counts (warning)\n"},
 		{admin.Plan{Generation: 2, Restart: "listen needs a restart"}, "listen needs a restart\n0 changes against generation 2\n"},
 		{admin.Plan{Generation: 2, Whole: true, Looked: 1, Changes: []config.Change{{What: "route", Name: "a", Was: "{x: 1}"}}, Refused: []admin.LimitRefusal{{Limit: "a.user:1m", Key: "user", Keys: 7, Named: []string{"abc", "def"}}}},
 			"route a removed: {x: 1}\na.user:1m would refuse 7 keys now, such as user=hash:abc, hash:def\nchecked all counts (1)\n1 change against generation 2\n"},

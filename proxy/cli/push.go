@@ -42,12 +42,9 @@ func refusedDryRun(p admin.Pushed) error {
 	return nil
 }
 
-// printPushed prints the result of a push. It returns errReported if a node refused a
-// dry run.
+// printPushed prints the result of a push, and last its warnings, where they are read. It returns errReported if a
+// node refused a dry run.
 func printPushed(out io.Writer, p admin.Pushed) error {
-	for _, warning := range p.Warnings {
-		fmt.Fprintf(out, "%s (warning)\n", warning)
-	}
 	for _, change := range p.Changes {
 		fmt.Fprintln(out, change)
 	}
@@ -69,6 +66,9 @@ func printPushed(out io.Writer, p admin.Pushed) error {
 		fmt.Fprintf(out, "%[1]d of %[1]d nodes could serve this; nothing has changed\n", len(p.Nodes))
 	default:
 		fmt.Fprintf(out, "generation %d is served by %d of %d nodes\n", p.Generation, len(p.Nodes)-unable, len(p.Nodes))
+	}
+	for _, warning := range p.Warnings {
+		fmt.Fprintf(out, "%s (warning)\n", warning)
 	}
 	return refusedDryRun(p)
 }

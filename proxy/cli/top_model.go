@@ -114,7 +114,11 @@ func (m topModel) acted(msg topActed) (topModel, topEffect) {
 	if !msg.done.changed {
 		return m, topEffect{}
 	}
-	m.note = fmt.Sprintf("%s %s under %s, %s", done(msg.act.change), msg.act.key.masked, plural(len(msg.done.limits), "limit"), msg.done.where)
+	affected := len(proxy.KeyResult{Changed: msg.done.limits}.Affected())
+	m.note = fmt.Sprintf("%s %s under %s, %s", done(msg.act.change), msg.act.key.masked, plural(affected, "limit"), msg.done.where)
+	if affected == 0 {
+		m.note = fmt.Sprintf("there was nothing to end for %s under %s", msg.act.key.masked, plural(len(msg.done.limits), "limit"))
+	}
 	return m, topEffect{fetch: true}
 }
 

@@ -214,6 +214,11 @@ func TestTop_TellsWhatWasDone(t *testing.T) {
 			t.Errorf("says %q, want %q", m.note, want)
 		}
 	}
+	stands.limits[0].Unaffected, stands.now, ban.change.Action = true, "still refused by the ban of 203.0.113.0/24", proxy.KeyUnban
+	m, _ = m.update(topActed{act: ban, done: stands})
+	if want := "there was nothing to end for phone=bad under 1 limit"; m.note != want || !strings.Contains(text(m), stands.now) {
+		t.Errorf("says %q, want %q and %q in\n%s", m.note, want, stands.now, text(m))
+	}
 	m, e = m.update(topActed{act: ban, err: errors.New("the token of support may only read\x1b[2J")})
 	if want := "not done: the token of support may only read?[2J"; m.note != want || e.fetch {
 		t.Errorf("says %q, want %q", m.note, want)

@@ -90,10 +90,10 @@ func (s topSource) do(ctx context.Context, c proxy.KeyChange) (topDone, error) {
 	defer cancel()
 	if c.Action == "" {
 		standing, err := s.client.Standing(ctx, c.KeyQuery)
-		return topDone{limits: standing.Limits, notes: standing.Notes, at: standing.At}, err
+		return topDone{limits: standing.Limits, notes: standing.Notes, at: standing.At, now: standing.Verdict().Text}, err
 	}
 	r, err := s.client.Change(ctx, c)
-	return topDone{limits: r.Changed, notes: r.Notes, at: r.At, changed: true, where: r.Where()}, err
+	return topDone{limits: r.Changed, notes: r.Notes, at: r.At, now: r.Now.Text, changed: true, where: r.Where()}, err
 }
 
 // A topDone is the state of a key after an action.
@@ -101,6 +101,7 @@ type topDone struct {
 	limits  []proxy.LimitStanding
 	notes   []string
 	at      time.Time // by the store's clock
+	now     string    // whether the key is refused
 	changed bool
 	where   string
 }

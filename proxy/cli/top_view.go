@@ -185,6 +185,7 @@ func (m topModel) below() []topLine {
 		lines = append(lines, topLine{m.standing.key.name + ": " + m.standing.key.masked, headLine})
 		var text strings.Builder
 		k := keysText{w: &text, at: m.standing.at}
+		k.printf("%s\n", m.standing.now)
 		k.limits(m.standing.limits)
 		k.notes(m.standing.notes)
 		for line := range strings.Lines(text.String()) {

@@ -14,10 +14,10 @@ import (
 func TestAlert_ShareOfDecisions(t *testing.T) {
 	report := func(refused, allowed int64) minuteReport {
 		return minuteReport{Tallies: []Tally{
-			{proxy.Series{Route: "send", Limit: "phone", Result: "refused"}, refused},
-			{proxy.Series{Route: "send", Limit: "phone", Result: "allowed"}, allowed},
-			{proxy.Series{Route: "send", Limit: "other", Result: "allowed"}, 100},
-			{proxy.Series{Route: "send", Result: "refused"}, refused}, // the requests
+			{Series: proxy.Series{Route: "send", Limit: "phone", Result: "refused"}, N: refused},
+			{Series: proxy.Series{Route: "send", Limit: "phone", Result: "allowed"}, N: allowed},
+			{Series: proxy.Series{Route: "send", Limit: "other", Result: "allowed"}, N: 100},
+			{Series: proxy.Series{Route: "send", Result: "refused"}, N: refused}, // the requests
 		}}
 	}
 	rules := config.Alerts{Refused: 10, RefusedShare: 5}

@@ -65,14 +65,11 @@ func AuditOf(who string, c proxy.KeyChange, r proxy.KeyResult, err error) AuditE
 		e.Detail = c.Plan
 	}
 	if err != nil {
-		e.Error = err.Error()
+		e.Error = proxy.ErrorText(err)
 		return e
 	}
-	e.OneNode = !r.Everywhere
-	switch granted := r.Granted(); {
-	case r.Later:
-		e.Detail = strings.TrimPrefix(e.Detail+", "+r.Where(), ", ")
-	case c.Action == proxy.KeyGrant && granted < c.Permits:
+	e.OneNode = !r.Everywhere && len(r.Behind) == 0
+	if granted := r.Granted(); c.Action == proxy.KeyGrant && granted < c.Permits && !r.Later {
 		e.Detail = fmt.Sprintf("granted %d, because no more were used", granted)
 	}
 	for i, l := range r.Changed {
@@ -106,9 +103,45 @@ type Audit struct {
 	store auditStore
 
 	mu        sync.Mutex // guards what follows; never held over I/O
-	unwritten []AuditEntry
+	unwritten []unwrittenEntry
 	writing   bool
 }
+
+// A Later says where a change holds that waits for Redis, and what has become of it.
+type Later struct {
+	Where   string
+	Settled func() (settled, everywhere bool)
+}
+
+// An unwrittenEntry is an entry that is not stored yet. One of a change that waits for Redis is stored when
+// that has settled, so that it tells on which nodes the change holds.
+type unwrittenEntry struct {
+	AuditEntry
+	later *Later // nil if nothing waits
+}
+
+// settled reports whether e can be stored, and completes it if so.
+func (e *unwrittenEntry) settled(now time.Time) bool {
+	if e.later == nil {
+		return true
+	}
+	settled, everywhere := e.later.Settled()
+	if !settled {
+		return false
+	}
+	detail := strings.TrimSuffix(strings.TrimSuffix(e.Detail, e.later.Where), ", ")
+	if everywhere {
+		e.OneNode = false
+		e.Detail = joined(detail, "on all nodes since "+now.UTC().Format(time.DateTime)+" UTC, when redis was back")
+	} else {
+		e.Detail = joined(detail, "on this node only: it was over, or could not be applied, when redis was back")
+	}
+	e.later = nil
+	return true
+}
+
+// joined joins two texts of which the first may be empty.
+func joined(a, b string) string { return strings.TrimPrefix(a+", "+b, ", ") }
 
 // NewAudit returns the audit trail of a node of a cluster or, if rdb is nil, of a
 // single process. Each entry is passed to log first.
@@ -123,22 +156,35 @@ func NewAudit(rdb redis.UniversalClient, prefix, node string, log func(AuditEntr
 }
 
 // Record adds the time and this node to e, and stores it. After an error the entry is
-// only in the log; it is stored with the next one, or by Flush.
-func (a *Audit) Record(ctx context.Context, e AuditEntry) error {
+// only in the log; it is stored with the next one, or by Flush. The entry of a change that waits for
+// Redis, with later, is stored when that is settled.
+func (a *Audit) Record(ctx context.Context, e AuditEntry, later *Later) error {
 	e.ID, e.At, e.Node = "", time.Now().UTC().Truncate(time.Millisecond), a.node
+	if later != nil {
+		e.Detail = joined(e.Detail, later.Where)
+	}
 	e = e.bounded()
 	a.log(e)
 	a.mu.Lock()
-	if a.unwritten = append(a.unwritten, e); len(a.unwritten) > maxUnwritten {
+	if a.unwritten = append(a.unwritten, unwrittenEntry{e, later}); len(a.unwritten) > maxUnwritten {
 		a.unwritten = slices.Delete(a.unwritten, 0, len(a.unwritten)-maxUnwritten)
 	}
 	a.mu.Unlock()
 	return a.Flush(ctx)
 }
 
-// Flush stores the entries that could not be stored before, in order. It returns at
-// once if another call is doing that.
+// Flush stores the entries that could not be stored before, in order, without those of changes that still wait
+// for Redis. It returns at once if another call is doing that.
 func (a *Audit) Flush(ctx context.Context) error {
+	return a.flush(ctx, func(e *unwrittenEntry) bool { return e.settled(time.Now()) })
+}
+
+// FlushAll stores all entries, for the last time: changes that still wait are lost.
+func (a *Audit) FlushAll(ctx context.Context) error {
+	return a.flush(ctx, func(*unwrittenEntry) bool { return true })
+}
+
+func (a *Audit) flush(ctx context.Context, ready func(*unwrittenEntry) bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.writing {
@@ -146,14 +192,18 @@ func (a *Audit) Flush(ctx context.Context) error {
 	}
 	a.writing = true
 	defer func() { a.writing = false }()
-	for len(a.unwritten) > 0 {
-		e := a.unwritten[0]
-		a.unwritten = a.unwritten[1:]
+	for i := 0; i < len(a.unwritten); {
+		if !ready(&a.unwritten[i]) {
+			i++
+			continue
+		}
+		e := a.unwritten[i]
+		a.unwritten = slices.Delete(a.unwritten, i, i+1)
 		a.mu.Unlock()
-		err := a.store.write(context.WithoutCancel(ctx), e)
+		err := a.store.write(context.WithoutCancel(ctx), e.bounded())
 		a.mu.Lock()
 		if err != nil {
-			a.unwritten = slices.Insert(a.unwritten, 0, e)
+			a.unwritten = slices.Insert(a.unwritten, min(i, len(a.unwritten)), e)
 			return fmt.Errorf("write an audit entry: %w", err)
 		}
 	}

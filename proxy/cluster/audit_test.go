@@ -78,7 +78,7 @@ func TestAudit_IsReadByAll(t *testing.T) {
 				Who: "alice", Action: "ban", Masked: "phone=+86138****8000", Hash: "0123456789ab", For: "1h",
 				Limits: []string{"send.phone"}, Reason: reason,
 			}
-			if err := near.Record(t.Context(), e); err != nil {
+			if err := near.Record(t.Context(), e, nil); err != nil {
 				t.Fatal(err)
 			}
 			want = append([]string{reason}, want...)
@@ -111,7 +111,7 @@ func TestAudit_IsReadByAll(t *testing.T) {
 func TestAudit_IsBounded(t *testing.T) {
 	audits(t, func(t *testing.T, near, _ *cluster.Audit, _ *trail) {
 		e := cluster.AuditEntry{Who: strings.Repeat("w", 9999), Reason: strings.Repeat("ü", 9999), Error: "\xff", Limits: make([]string, 999)}
-		if err := near.Record(t.Context(), e); err != nil {
+		if err := near.Record(t.Context(), e, nil); err != nil {
 			t.Fatal(err)
 		}
 		p, err := near.Page(t.Context(), "", 10)
@@ -134,7 +134,7 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 		if got := pages(t, a, 10); len(got) != 0 {
 			t.Errorf("%v; want nothing that old", got)
 		}
-		if err := a.Record(t.Context(), cluster.AuditEntry{Reason: "new"}); err != nil {
+		if err := a.Record(t.Context(), cluster.AuditEntry{Reason: "new"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if n := rdb.XLen(t.Context(), "test:{cluster}:audit").Val(); n != 1 {
@@ -145,7 +145,7 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := cluster.NewAudit(nil, "", "near", new(trail).log)
 			for _, reason := range []string{"first", "second"} {
-				if err := a.Record(t.Context(), cluster.AuditEntry{Reason: reason}); err != nil {
+				if err := a.Record(t.Context(), cluster.AuditEntry{Reason: reason}, nil); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(cluster.AuditRetention / 2)
@@ -162,7 +162,7 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 func TestAudit_MostEntries(t *testing.T) {
 	a := cluster.NewAudit(nil, "", "near", func(cluster.AuditEntry) {})
 	for i := range cluster.MaxAuditEntries + 5 {
-		if err := a.Record(t.Context(), cluster.AuditEntry{Reason: fmt.Sprint(i)}); err != nil {
+		if err := a.Record(t.Context(), cluster.AuditEntry{Reason: fmt.Sprint(i)}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,7 +180,7 @@ func TestAudit_WaitsForRedis(t *testing.T) {
 	a := cluster.NewAudit(rdb, "test", "near", log.log)
 	s.Kill()
 	for _, reason := range []string{"first", "second"} {
-		if err := a.Record(t.Context(), cluster.AuditEntry{Reason: reason}); err == nil {
+		if err := a.Record(t.Context(), cluster.AuditEntry{Reason: reason}, nil); err == nil {
 			t.Error("no error while Redis is away")
 		}
 	}
@@ -189,7 +189,7 @@ func TestAudit_WaitsForRedis(t *testing.T) {
 	}
 	s.Restart()
 	await.Until(t, "all is written", func() bool { return a.Flush(t.Context()) == nil })
-	if err := a.Record(t.Context(), cluster.AuditEntry{Reason: "third"}); err != nil {
+	if err := a.Record(t.Context(), cluster.AuditEntry{Reason: "third"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(pages(t, a, 10), " "); got != "third second first" {
@@ -208,7 +208,7 @@ func TestAudit_Concurrently(t *testing.T) {
 					if j%2 == 0 {
 						a = far
 					}
-					if err := a.Record(t.Context(), cluster.AuditEntry{Reason: fmt.Sprint(i, "-", j)}); err != nil {
+					if err := a.Record(t.Context(), cluster.AuditEntry{Reason: fmt.Sprint(i, "-", j)}, nil); err != nil {
 						t.Error(err)
 					}
 				}
@@ -242,4 +242,52 @@ func TestAuditOf(t *testing.T) {
 	if got := cluster.AuditOf("alice", c, proxy.KeyResult{}, errors.New("no")); got.Error != "no" || got.Action != "ban" || len(got.Limits) != 0 {
 		t.Errorf("%+v", got)
 	}
+}
+
+// The entry of a change that waits for Redis is written when it is known where it holds; others are not held up,
+// and at the end of the node all are written.
+func TestAudit_SaysWhereALateChangeHolds(t *testing.T) {
+	audits(t, func(t *testing.T, near, far *cluster.Audit, log *trail) {
+		const where = "on this node now, on all nodes when redis is back"
+		done := map[string]func() (bool, bool){}
+		for _, reason := range []string{"applied", "over", "waits"} {
+			later := &cluster.Later{Where: where, Settled: func() (bool, bool) {
+				if ask := done[reason]; ask != nil {
+					return ask()
+				}
+				return false, false
+			}}
+			if err := near.Record(t.Context(), cluster.AuditEntry{Reason: reason, OneNode: true, Detail: "pro"}, later); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := near.Record(t.Context(), cluster.AuditEntry{Reason: "at once"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(pages(t, far, 10), ","); got != "at once" || len(log.all) != 4 || log.all[0].Detail != "pro, "+where {
+			t.Fatalf("%s is written, and %+v logged; want only what does not wait, and all of it", got, log.all)
+		}
+		done["applied"] = func() (bool, bool) { return true, true }
+		done["over"] = func() (bool, bool) { return true, false }
+		for range 2 {
+			if err := near.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := near.FlushAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p, err := far.Page(t.Context(), "", 10)
+		if err != nil || len(p.Entries) != 4 {
+			t.Fatalf("%+v, %v; want 4 entries", p, err)
+		}
+		for i, want := range []struct {
+			reason, detail string
+			oneNode        bool
+		}{{"waits", "pro, " + where, true}, {"over", "pro, on this node only: it was over", true}, {"applied", "pro, on all nodes since ", false}} {
+			if e := p.Entries[i]; e.Reason != want.reason || e.OneNode != want.oneNode || !strings.HasPrefix(e.Detail, want.detail) {
+				t.Errorf("%+v; want %+v", e, want)
+			}
+		}
+	})
 }

@@ -23,11 +23,15 @@ var directivesScript string
 // ErrTooManyDirectives reports that there are directive.Max directives already.
 var ErrTooManyDirectives = errors.New("too many bans of networks and plans of keys; end some, or write them in the configuration")
 
-// directivesInterval is how often a node reads the directives.
-const directivesInterval = time.Second
+const (
+	// directivesInterval is how often a node reads the directives.
+	directivesInterval = time.Second
+	// awayTimeout is how long a change waits for Redis if it did not answer the last time.
+	awayTimeout = 100 * time.Millisecond
+)
 
 // Directives are the directives of operators, of which each node has a copy. Other nodes follow a change within
-// directivesInterval. A change that is made while Redis is unreachable holds on this node, and is applied
+// directivesInterval, or when they are asked to (Question.Directives). A change that is made while Redis is unreachable holds on this node, and is applied
 // when it is back. Without Redis the copy is all there is. It is safe for concurrent use.
 type Directives struct {
 	rdb     redis.UniversalClient // nil for a single process
@@ -35,11 +39,12 @@ type Directives struct {
 	script  *redis.Script
 	changed func(*directive.Set)
 
-	syncing sync.Mutex // held by Sync
+	syncing chan struct{} // of length 1: held by Sync
 
 	mu      sync.Mutex // guards what follows; never held over I/O
 	known   map[string]directive.Directive
 	waiting []directive.Directive // changes that Redis has not got yet, in order; one without a time ends
+	failed  bool                  // Redis did not answer the last Sync
 }
 
 // NewDirectives returns the directives of the nodes that share rdb and prefix. changed is called with the set at
@@ -47,7 +52,7 @@ type Directives struct {
 func NewDirectives(rdb redis.UniversalClient, prefix string, changed func(*directive.Set)) *Directives {
 	return &Directives{
 		rdb: rdb, key: prefix + ":{cluster}:directives", script: redis.NewScript(directivesScript), changed: changed,
-		known: map[string]directive.Directive{},
+		syncing: make(chan struct{}, 1), known: map[string]directive.Directive{},
 	}
 }
 
@@ -77,8 +82,15 @@ func (d *Directives) change(ctx context.Context, one directive.Directive) (every
 	d.waiting = append(d.waiting, one)
 	d.applyLocked(one)
 	d.publishLocked()
+	failed := d.failed
 	d.mu.Unlock()
-	return d.Sync(context.WithoutCancel(ctx)) == nil
+	ctx = context.WithoutCancel(ctx)
+	if failed {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, awayTimeout)
+		defer cancel()
+	}
+	return d.Sync(ctx) == nil
 }
 
 // All returns the directives that hold.
@@ -121,10 +133,17 @@ func (d *Directives) Run(ctx context.Context) {
 	}
 }
 
+// Settled reports whether no change waits for Redis, and that all that waited hold on all nodes then.
+func (d *Directives) Settled() (settled, everywhere bool) { return d.Waiting() == 0, true }
+
 // Sync sends the changes that wait, and reads all directives.
 func (d *Directives) Sync(ctx context.Context) error {
-	d.syncing.Lock()
-	defer d.syncing.Unlock()
+	select {
+	case d.syncing <- struct{}{}:
+		defer func() { <-d.syncing }()
+	case <-ctx.Done():
+		return fmt.Errorf("read directives: %w", context.Cause(ctx))
+	}
 	d.mu.Lock()
 	sent := slices.Clone(d.waiting)
 	d.mu.Unlock()
@@ -134,6 +153,7 @@ func (d *Directives) Sync(ctx context.Context) error {
 	if redis.HasErrorPrefix(err, "FULL") { // other nodes were faster
 		d.waiting = d.waiting[len(sent):]
 	}
+	d.failed = err != nil
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/proxy"
 )
 
 // DefaultLease is the default lease of the leadership: the longest time until a
@@ -155,7 +157,7 @@ func (l *Leader) runOnce(ctx context.Context, t Term, task Task) error {
 	ended := time.Now()
 	r := Run{Task: task.Name, Node: l.id, At: began.UTC(), Took: ms(ended.Sub(began)), Did: did, Next: ended.Add(task.Every).UTC()}
 	if err != nil {
-		r.Error = err.Error()
+		r.Error = proxy.ErrorText(err)
 	}
 	if l.ran != nil {
 		l.ran(r)

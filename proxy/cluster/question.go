@@ -39,6 +39,8 @@ type Question struct {
 	Sends     *sends.Query         `json:"sends,omitempty"`
 	Upstreams *proxy.UpstreamQuery `json:"upstreams,omitempty"`
 	Config    *ConfigQuery         `json:"config,omitempty"`
+	// Directives asks the nodes to read the directives now.
+	Directives bool `json:"directives,omitempty"`
 }
 
 // A ConfigQuery asks the named nodes for the parts of their configurations, hashed with one secret.
@@ -55,6 +57,7 @@ type Seen struct {
 	Sends     *decisions.Top           `json:"sends,omitempty"`
 	Upstreams []proxy.UpstreamStanding `json:"upstreams,omitempty"`
 	Config    *SeenConfig              `json:"config,omitempty"`
+	Followed  bool                     `json:"followed,omitempty"` // the directives of now hold on the node
 	// Cut is true if the reply was truncated.
 	Cut bool `json:"cut,omitempty"`
 }

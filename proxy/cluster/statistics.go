@@ -16,8 +16,10 @@ import (
 
 const (
 	// reportInterval is how often a node reports; the counts since the last
-	// report are lost if a node is killed.
+	// report are lost if a node is killed. It is also the length of the steps in which a
+	// minute is counted.
 	reportInterval = 5 * time.Second
+	stepsPerMinute = int64(time.Minute / reportInterval)
 	// minuteOpenFor is how long reports for a minute are accepted, so that counts are
 	// not lost while Redis is unreachable.
 	minuteOpenFor = time.Hour
@@ -40,6 +42,9 @@ var errClosed = errors.New("minute closed")
 type Tally struct {
 	proxy.Series
 	N int64 `json:"n"`
+	// Steps are, in the report of a node, the parts of N by steps of reportInterval, without the last
+	// ones that are 0. Reports of older versions, and sums, have none.
+	Steps []int64 `json:"steps,omitempty"`
 }
 
 // A statisticsStore stores the reports of the nodes and their sums.
@@ -105,7 +110,7 @@ type Figures interface {
 
 // minuteCounts are the counts of this node in one minute.
 type minuteCounts struct {
-	counts   map[proxy.Series]int64
+	counts   map[proxy.Series][stepsPerMinute]int64
 	near     map[string]proxy.Near // by ROUTE.LIMIT and window
 	reported bool                  // the current counts have been reported
 }
@@ -122,14 +127,12 @@ func NewStatistics(rdb redis.UniversalClient, prefix, node string, figures Figur
 	return s
 }
 
-// Run reports until ctx is done: every few seconds and at the end of each
-// minute.
+// Run reports until ctx is done, at the end of each step.
 func (s *Statistics) Run(ctx context.Context) {
 	for {
 		s.Flush(ctx) // on failure reported next time
 		now := s.time()
-		next := min(reportInterval, now.Truncate(time.Minute).Add(time.Minute).Sub(now))
-		timer := time.NewTimer(next)
+		timer := time.NewTimer(stepStart(stepOf(now) + 1).Sub(now))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -162,56 +165,80 @@ func (s *Statistics) time() time.Time { return time.Now().Add(s.clockOffset) }
 
 func (s *Statistics) adjust(now time.Time) { s.clockOffset, s.clockKnown = time.Until(now), true }
 
-// collect adds what has happened since the last call to the counts of its minute. Run calls it at the
-// end of each minute; because the store's clock is known to a few milliseconds only, a call may
-// nevertheless find a time that is part of two minutes, and divides the counts.
+// collect adds what has happened since the last call to the counts of its step. Run calls it at the
+// end of each step; because the store's clock is known to a few milliseconds only, a call may
+// nevertheless find a time that is part of several steps, and divides the counts.
 func (s *Statistics) collect() {
 	now, counts := s.time(), s.figures.Counts()
 	at := s.collectedAt.Add(s.clockOffset)
 	if now.Sub(at) > 2*reportInterval || at.After(now) {
 		at = now // the process was suspended, or a clock was set
 	}
-	first, last := at.Unix()/60, now.Unix()/60
+	first, last := stepOf(at), stepOf(now)
 	for series, n := range counts {
-		if n -= s.last[series]; n <= 0 {
-			continue
+		n -= s.last[series]
+		end := now
+		for step := last; step > first && n > 0; step-- {
+			from := stepStart(step)
+			part := int64(math.Round(float64(n) * float64(end.Sub(from)) / float64(end.Sub(at))))
+			s.add(series, step, part)
+			n, end = n-part, from
 		}
-		late := int64(0)
-		if last > first {
-			late = int64(math.Round(float64(n) * float64(now.Sub(minuteStart(last))) / float64(now.Sub(at))))
-		}
-		if late > 0 {
-			s.minuteOf(last).add(series, late)
-		}
-		if n > late {
-			s.minuteOf(first).add(series, n-late)
-		}
+		s.add(series, first, n)
 	}
 	for _, near := range s.figures.Near() {
-		s.minuteOf(first).noteNear(near)
+		s.minuteOf(first / stepsPerMinute).noteNear(near)
 	}
 	s.last, s.collectedAt = counts, time.Now()
 	maps.DeleteFunc(s.minutes, func(minute int64, _ *minuteCounts) bool { return now.Sub(minuteStart(minute)) > minuteOpenFor })
 }
 
+// stepOf returns the number of the step of a time since 1970, and stepStart the start of a step.
+func stepOf(t time.Time) int64 { return t.Unix() / int64(reportInterval/time.Second) }
+
+func stepStart(step int64) time.Time {
+	return time.Unix(step*int64(reportInterval/time.Second), 0).UTC()
+}
+
 // minuteStart returns the start of a minute.
 func minuteStart(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }
+
+// add adds n requests of a step.
+func (s *Statistics) add(series proxy.Series, step, n int64) {
+	if n <= 0 {
+		return
+	}
+	m := s.minuteOf(step / stepsPerMinute)
+	if _, known := m.counts[series]; !known && len(m.counts) >= maxSeries {
+		series = otherSeries()
+	}
+	steps := m.counts[series]
+	steps[step%stepsPerMinute] += n
+	m.counts[series], m.reported = steps, false
+}
 
 func (s *Statistics) minuteOf(minute int64) *minuteCounts {
 	p := s.minutes[minute]
 	if p == nil {
-		p = &minuteCounts{counts: map[proxy.Series]int64{}, near: map[string]proxy.Near{}}
+		p = &minuteCounts{counts: map[proxy.Series][stepsPerMinute]int64{}, near: map[string]proxy.Near{}}
 		s.minutes[minute] = p
 	}
 	return p
 }
 
-func (m *minuteCounts) add(series proxy.Series, n int64) {
-	if _, known := m.counts[series]; !known && len(m.counts) >= maxSeries {
-		series = otherSeries()
+// tallies returns the counts in a fixed order.
+func (m *minuteCounts) tallies() []Tally {
+	out := make([]Tally, 0, len(m.counts))
+	for series, steps := range m.counts {
+		t := Tally{Series: series}
+		for i, n := range steps {
+			if t.N += n; n > 0 {
+				t.Steps = steps[:i+1]
+			}
+		}
+		out = append(out, t)
 	}
-	m.counts[series] += n
-	m.reported = false
+	return sorted(out)
 }
 
 // noteNear records the key that has used most of a limit and window.
@@ -228,7 +255,7 @@ func (s *Statistics) report(ctx context.Context, minute int64) error {
 	p := s.minutes[minute]
 	if !p.reported {
 		at := min(s.collectedAt.Add(s.clockOffset).UnixMilli(), minuteStart(minute+1).UnixMilli())
-		now, err := s.store.report(ctx, s.node, minute, minuteReport{At: at, Tallies: tallies(p.counts), Near: slices.Collect(maps.Values(p.near))})
+		now, err := s.store.report(ctx, s.node, minute, minuteReport{At: at, Tallies: p.tallies(), Near: slices.Collect(maps.Values(p.near))})
 		if err != nil && !errors.Is(err, errClosed) {
 			return fmt.Errorf("report a minute: %w", err)
 		}
@@ -245,8 +272,12 @@ func (s *Statistics) report(ctx context.Context, minute int64) error {
 func tallies(counts map[proxy.Series]int64) []Tally {
 	out := make([]Tally, 0, len(counts))
 	for series, n := range counts {
-		out = append(out, Tally{series, n})
+		out = append(out, Tally{Series: series, N: n})
 	}
-	slices.SortFunc(out, func(a, b Tally) int { return a.compare(b) })
-	return out
+	return sorted(out)
+}
+
+func sorted(all []Tally) []Tally {
+	slices.SortFunc(all, func(a, b Tally) int { return a.compare(b) })
+	return all
 }

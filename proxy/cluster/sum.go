@@ -95,9 +95,11 @@ func (s *Statistics) Minutes(ctx context.Context, n int) ([]Minute, error) {
 	return minutes, nil
 }
 
-// Last returns the statistics of the last 60 seconds, for each node up to its last report, which is at
-// most five seconds old. Of a minute that is only in part inside, it is that part of the counts, as if
-// its requests had come evenly.
+// reportDelay is how long after the end of a step a node may need to report it.
+const reportDelay = 500 * time.Millisecond
+
+// Last returns the statistics of 60 seconds, of each node up to its last report, which is at most
+// six seconds old. A node that has not reported since then counts as without requests.
 func (s *Statistics) Last(ctx context.Context) (Minute, error) {
 	now, err := s.store.now(ctx)
 	if err != nil {
@@ -112,14 +114,15 @@ func (s *Statistics) Last(ctx context.Context) (Minute, error) {
 	return Minute{At: now.Add(-time.Minute).UTC(), Routes: routes(lastTallies(recent, now))}, nil
 }
 
-// lastTallies returns the counts of the last 60 seconds from the reports of the last minutes.
+// lastTallies returns the counts of the last 60 seconds from the reports of the last minutes. Of a step
+// that is only in part inside, it is that part of the counts.
 func lastTallies(recent map[int64]map[string]minuteReport, now time.Time) []Tally {
 	ends := map[string]time.Time{} // the end of the last 60 seconds by node
 	for _, reports := range recent {
 		for node, r := range reports {
 			end := ends[node]
-			if end.IsZero() {
-				end = now.Add(-2 * reportInterval) // a node without new counts does not report
+			if end.IsZero() { // a node without new counts does not report
+				end = stepStart(stepOf(now.Add(-reportDelay)))
 			}
 			if at := time.UnixMilli(r.At); at.After(end) {
 				end = at
@@ -133,16 +136,8 @@ func lastTallies(recent map[int64]map[string]minuteReport, now time.Time) []Tall
 	estimates := map[proxy.Series]float64{}
 	for minute, reports := range recent {
 		for node, r := range reports {
-			from, to := minuteStart(minute), minuteStart(minute+1)
-			if end := ends[node]; to.After(end) {
-				to = end
-			}
-			part := 1.0
-			if first := ends[node].Add(-time.Minute); first.After(from) {
-				part = max(float64(to.Sub(first))/float64(to.Sub(from)), 0)
-			}
 			for _, t := range r.Tallies {
-				estimates[t.Series] += float64(t.N) * part
+				estimates[t.Series] += t.last(minuteStart(minute), ends[node])
 			}
 		}
 	}
@@ -153,6 +148,28 @@ func lastTallies(recent map[int64]map[string]minuteReport, now time.Time) []Tall
 		}
 	}
 	return tallies(counts)
+}
+
+// last returns how many of t, which is of the minute that starts at from, are within the 60 seconds
+// until end. Those of an older version, without steps, count as if they had come evenly.
+func (t Tally) last(from, end time.Time) (n float64) {
+	steps, length := t.Steps, reportInterval
+	if steps == nil {
+		steps, length = []int64{t.N}, time.Minute
+	}
+	for i, count := range steps {
+		first := from.Add(time.Duration(i) * length)
+		last := first.Add(length)
+		if last.After(end) {
+			last = end
+		}
+		part := 1.0
+		if begin := end.Add(-time.Minute); begin.After(first) {
+			part = max(float64(last.Sub(begin))/float64(last.Sub(first)), 0)
+		}
+		n += part * float64(count)
+	}
+	return n
 }
 
 // routes groups sorted tallies by route and limit.

@@ -53,6 +53,7 @@ type Limit struct {
 	Result string  `json:"result"`
 	Banned bool    `json:"banned,omitempty"`
 	Left   *int64  `json:"left,omitempty"`    // nil if unknown
+	Amount string  `json:"amount,omitempty"`  // of a budget: Left, as money
 	WaitMS float64 `json:"wait_ms,omitempty"` // until the same request would be allowed
 	Key    string  `json:"key"`               // the name of the key
 	Masked string  `json:"masked,omitempty"`
@@ -212,6 +213,9 @@ func (r *record) decision(v View) Decision {
 		if c.flags&(Shadow|NotAsked) == 0 {
 			left := int64(c.remaining)
 			l.Left = &left
+			if w.Amount != nil {
+				l.Amount = w.Amount(left)
+			}
 		}
 		if c.key < r.numKeys {
 			l.setKey(v, &r.keys[c.key], w.Shapes)

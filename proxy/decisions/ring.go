@@ -118,9 +118,11 @@ type Window struct {
 	Limit, Rate string
 	Common      bool   // several routes have one count by the limit
 	Permits     string // 20/10m
-	Plan        string // empty if it is of none
-	Key         string
-	Shapes      []key.Shape
+	// Amount formats permits in their unit; nil if they have none.
+	Amount func(n int64) string
+	Plan   string // empty if it is of none
+	Key    string
+	Shapes []key.Shape
 }
 
 // all returns an iterator over the parts of all rings, those from which records are moved first, so that

@@ -9,7 +9,7 @@ import (
 )
 
 // summarize puts the limits that decided first, and sets the sentence about d: "refused by sms-send.range
-// 20/10m, banned, passes 08:04:12 UTC (38 min)".
+// 20/10m (banned), passes 08:04:12 UTC (38 min)".
 func (d *Decision) summarize() {
 	rank := func(l Limit) int {
 		return slices.Index([]string{nameRefused, nameShadowRefused, nameAllowed, nameNotAsked}, l.Result)
@@ -71,18 +71,19 @@ func (d *Decision) of(result string) []Limit {
 	return slices.DeleteFunc(slices.Clone(d.Limits), func(l Limit) bool { return l.Result != result })
 }
 
-// names returns the limits with their rates: "sms-send.range 20/10m, banned, and phone 1/1m".
+// names returns the limits with their rates: "sms-send.range 20/10m (banned) and sms-send.phone 1/1m".
 func (d *Decision) names(limits []Limit) string {
 	var b strings.Builder
 	for i, l := range limits {
 		if i > 0 {
 			b.WriteString(" and ")
-		} else if !l.Common {
+		}
+		if !l.Common {
 			b.WriteString(d.Route + ".")
 		}
 		b.WriteString(l.Limit + " " + l.Permits)
 		if l.Banned {
-			b.WriteString(", banned")
+			b.WriteString(" (banned)")
 		}
 	}
 	return b.String()

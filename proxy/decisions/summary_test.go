@@ -20,8 +20,8 @@ func TestDecision_BeginsWithASentence(t *testing.T) {
 		d    Decision
 		want string
 	}{
-		{Decision{Outcome: "refused", Limits: []Limit{limit("phone", "not_asked"), banned, limit("ip", "not_asked")}}, "refused by sms-send.range 20/10m, banned, passes 08:04:12 UTC (38 min); this node remembered the refusal and asked no other limit"},
-		{Decision{Outcome: "refused", BanBegan: true, Limits: []Limit{limit("ip", "allowed"), soon, banned}}, "refused by sms-send.range 20/10m, banned and phone 20/10m, passes 08:04:12 UTC (38 min); this refusal began a ban"},
+		{Decision{Outcome: "refused", Limits: []Limit{limit("phone", "not_asked"), banned, limit("ip", "not_asked")}}, "refused by sms-send.range 20/10m (banned), passes 08:04:12 UTC (38 min); this node remembered the refusal and asked no other limit"},
+		{Decision{Outcome: "refused", BanBegan: true, Limits: []Limit{limit("ip", "allowed"), soon, banned}}, "refused by sms-send.range 20/10m (banned) and sms-send.phone 20/10m, passes 08:04:12 UTC (38 min); this refusal began a ban"},
 		{Decision{Outcome: "refused", Limits: []Limit{soon}}, "refused by sms-send.phone 20/10m, passes 07:26:14 UTC (2 s)"},
 		{Decision{Outcome: "refused", NewKeys: "refused"}, "refused: too many new keys"},
 		{Decision{Outcome: "rejected", List: "stolen"}, "rejected by the list stolen"},

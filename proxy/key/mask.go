@@ -55,13 +55,16 @@ func (s *Spec) Shapes() []Shape {
 	return all
 }
 
+// shape returns the shape of s. Its text may be that of a key that is used instead, so that it is sensitive if one of
+// them is.
 func (s *Spec) shape() Shape {
-	sensitive := s.Sensitive || s.Secret
+	hides := func(one *Spec) bool { return one.Sensitive || one.Secret }
+	sensitive := hides(s) || slices.ContainsFunc(s.Replacements(), hides)
 	switch {
 	case s.Of != nil && s.Part.Kind == Prefix:
-		return Shape{s.Name, shapeNumber, s.Sensitive || s.Of.Sensitive, s.Part.Drop}
+		return Shape{s.Name, shapeNumber, sensitive || s.Of.Sensitive, s.Part.Drop}
 	case s.Of != nil:
-		return Shape{Name: s.Name, kind: shapeOpen}
+		return Shape{Name: s.Name, kind: shapeOpen, sensitive: sensitive}
 	case table[s.From.Source].isOpen, table[s.From.Source].isConstant:
 		return Shape{Name: s.Name, kind: shapeOpen, sensitive: sensitive}
 	case s.From.Source.IsAddress():

@@ -45,10 +45,13 @@ func (n *Node) logOperator(e cluster.AuditEntry) {
 
 // record stores an audit entry for the operator of ctx, after the action. If Redis is unreachable,
 // the entry is written later.
-func (n *Node) record(ctx context.Context, e cluster.AuditEntry) {
+func (n *Node) record(ctx context.Context, e cluster.AuditEntry) { n.recordLater(ctx, e, nil) }
+
+// recordLater is like record for a change that waits for Redis; later is nil if it does not.
+func (n *Node) recordLater(ctx context.Context, e cluster.AuditEntry, later *cluster.Later) {
 	who := admin.OperatorOf(ctx)
 	e.Who, e.Address = who.Name, who.Address
-	if err := n.audit.Record(ctx, e); err != nil {
+	if err := n.audit.Record(ctx, e, later); err != nil {
 		n.log.Warn().Err(err).Msg("audit entry not written yet")
 	}
 }
@@ -70,7 +73,7 @@ func (n *Node) flushAudit(ctx context.Context) {
 
 // closeAudit writes pending audit entries for the last time.
 func (n *Node) closeAudit(ctx context.Context) error {
-	if err := n.audit.Flush(ctx); err != nil {
+	if err := n.audit.FlushAll(ctx); err != nil {
 		n.log.Warn().Err(err).Msg("audit entries lost; the log has them")
 	}
 	return nil
@@ -85,8 +88,8 @@ func (n *Node) operatorChange(ctx context.Context, c proxy.KeyChange) (proxy.Key
 	if named {
 		return n.changeNetwork(ctx, c, network)
 	}
-	change := n.proxy.Change
-	if c.Action == proxy.KeyAssign || c.Action == proxy.KeyUnassign {
+	change, isPlan := n.proxy.Change, c.Action == proxy.KeyAssign || c.Action == proxy.KeyUnassign
+	if isPlan {
 		change = n.changePlan
 	}
 	r, err := change(ctx, c)
@@ -94,7 +97,11 @@ func (n *Node) operatorChange(ctx context.Context, c proxy.KeyChange) (proxy.Key
 		return r, err
 	}
 	e := cluster.AuditOf(admin.OperatorOf(ctx).Name, c, r, err)
-	n.record(ctx, e)
+	later := n.later(r)
+	if later != nil && !isPlan {
+		later.Settled = r.Settled
+	}
+	n.recordLater(ctx, e, later)
 	n.events.Publish(admin.Event{Type: admin.EventKey, Action: e.Action, Who: e.Who, Masked: e.Masked, KeyHash: e.Hash, Error: e.Error})
 	return r, err
 }
@@ -110,7 +117,7 @@ func (n *Node) operatorOutcome(ctx context.Context, o proxy.Outcome) (proxy.Outc
 		e.Limits = append(e.Limits, l.Route+"."+l.Limit)
 	}
 	if err != nil {
-		e.Error = err.Error()
+		e.Error = proxy.ErrorText(err)
 	}
 	n.record(ctx, e)
 	return r, err
@@ -161,7 +168,7 @@ func (a auditedCluster) Rollback(ctx context.Context, r admin.Rollback) (admin.P
 func configAudit(action, detail string, err error) cluster.AuditEntry {
 	e := cluster.AuditEntry{Action: action, Detail: detail}
 	if err != nil {
-		e.Detail, e.Error = "", err.Error()
+		e.Detail, e.Error = "", proxy.ErrorText(err)
 	}
 	return e
 }

@@ -35,14 +35,52 @@ func (n *Node) changeNetwork(ctx context.Context, c proxy.KeyChange, network net
 	if err != nil {
 		return r, err
 	}
-	r.At, r.Later = time.Now(), !r.Everywhere
-	e.OneNode = r.Later
-	if r.Later {
-		e.Detail = r.Where()
-	}
-	n.record(ctx, e)
+	r.At = time.Now()
+	e.OneNode = !r.Everywhere
+	n.spread(ctx, &r)
+	r.Now = n.proxy.Now(ctx, c)
+	n.recordLater(ctx, e, n.later(r))
 	n.events.Publish(admin.Event{Type: admin.EventKey, Action: e.Action, Who: one.Who, Masked: e.Masked})
 	return r, nil
+}
+
+// spread waits until all nodes follow a change of directives, or sets what is to be said of the others.
+func (n *Node) spread(ctx context.Context, r *proxy.KeyResult) {
+	if r.Later = !r.Everywhere; r.Everywhere {
+		r.Behind = n.nodesBehind(ctx)
+		r.Everywhere = len(r.Behind) == 0
+	}
+}
+
+// followTimeout is how long other nodes have to say that they follow a change of directives. After it they do
+// so unasked.
+const followTimeout = time.Second
+
+// nodesBehind makes all nodes follow the directives of now, and returns those that did not say that they do.
+func (n *Node) nodesBehind(ctx context.Context) (behind []string) {
+	if n.store.cluster == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), followTimeout)
+	defer cancel()
+	replies, err := n.store.cluster.Ask(ctx, cluster.Question{Directives: true})
+	if err != nil {
+		return []string{"others"}
+	}
+	for _, r := range replies {
+		if !r.Seen.Followed {
+			behind = append(behind, r.Node)
+		}
+	}
+	return behind
+}
+
+// later returns what the audit trail needs of a change of directives; nil if nothing waits.
+func (n *Node) later(r proxy.KeyResult) *cluster.Later {
+	if !r.Later {
+		return nil
+	}
+	return &cluster.Later{Where: r.Where(), Settled: n.directives.Settled}
 }
 
 // putDirective makes one hold for some time.
@@ -104,9 +142,13 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (a
 			return admin.Maintenance{}, fmt.Errorf("%w: no maintenance is on for that; weir maintenance lists what is", proxy.ErrKeyQuery)
 		}
 	}
-	e.OneNode = !everywhere
-	n.record(ctx, e)
-	return n.maintenance(ctx)
+	r := proxy.KeyResult{Everywhere: everywhere, Network: &one.Network}
+	n.spread(ctx, &r)
+	e.OneNode = r.Later
+	n.recordLater(ctx, e, n.later(r))
+	m, err := n.maintenance(ctx)
+	m.Behind, m.Everywhere = r.Behind, m.Everywhere && len(r.Behind) == 0
+	return m, err
 }
 
 // plans returns the plans that operators have assigned to keys.
@@ -151,8 +193,9 @@ func (n *Node) changePlan(ctx context.Context, c proxy.KeyChange) (r proxy.KeyRe
 	if c.Action == proxy.KeyUnassign && !ended {
 		return r, fmt.Errorf("%w: no plan is assigned to this key so; weir keys plans lists those that are", proxy.ErrKeyQuery)
 	}
+	n.spread(ctx, &r)
 	after, err := n.proxy.Standing(ctx, c.KeyQuery)
-	r.At, r.Notes, r.Later = after.At, after.Notes, !r.Everywhere
+	r.At, r.Notes, r.Now = after.At, after.Notes, n.proxy.Now(ctx, c)
 	r.Changed = assigned(after.Limits, before.Limits)
 	return r, err
 }

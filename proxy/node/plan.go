@@ -45,7 +45,7 @@ func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
 	}
 	p.Warning, _ = n.store.check(ctx) // an error is that of the next call, too
 	if err := n.refusals(ctx, next, &p); err != nil {
-		p.Unknown = err.Error()
+		p.Unknown = proxy.ErrorText(err)
 	}
 	return p, nil
 }

@@ -27,7 +27,7 @@ const (
 )
 
 // localAnswer returns the answer of this node to a question of another one.
-func (n *Node) localAnswer(_ context.Context, q cluster.Question) cluster.Seen {
+func (n *Node) localAnswer(ctx context.Context, q cluster.Question) cluster.Seen {
 	var s cluster.Seen
 	switch {
 	case q.Decisions != nil:
@@ -40,6 +40,8 @@ func (n *Node) localAnswer(_ context.Context, q cluster.Question) cluster.Seen {
 		s.Sends = &top
 	case q.Upstreams != nil:
 		s.Upstreams = n.proxy.Upstreams(*q.Upstreams)
+	case q.Directives:
+		s.Followed = n.directives.Sync(ctx) == nil
 	case q.Config != nil && slices.Contains(q.Config.Nodes, n.store.id):
 		_, c := n.proxy.Serving()
 		s.Config = &cluster.SeenConfig{Hash: c.Hash, Parts: c.Parts(q.Config.Once)}
@@ -64,7 +66,7 @@ func (n *Node) gatherAnswers(ctx context.Context, q cluster.Question) ([]cluster
 	}
 	others, err := n.store.cluster.Ask(ctx, q)
 	if err != nil {
-		return all, append(said, admin.NodeAnswer{Node: "all other nodes", Said: "not asked: " + err.Error()})
+		return all, append(said, admin.NodeAnswer{Node: "all other nodes", Said: "not asked: " + proxy.ErrorText(err)})
 	}
 	for _, r := range others {
 		said = append(said, admin.NodeAnswer(r.Answer))

@@ -91,7 +91,7 @@ func (n *Node) ready(ctx context.Context) admin.Readiness {
 		r.Checks["eviction"] = warning
 	}
 	if err != nil {
-		r.Checks["store"] = err.Error()
+		r.Checks["store"] = proxy.ErrorText(err)
 	}
 	if !r.Ready {
 		r.Checks["draining"] = "requests in progress are ending"

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -63,12 +64,9 @@ func (n *Node) servedLimits(context.Context) (admin.Limits, error) {
 
 func servedLimit(l *config.Limit) admin.Limit {
 	a := admin.Limit{
-		Route: l.Route, Routes: l.Routes, Name: l.Name, Position: l.Position.String(), Key: l.Key.Name, Rates: []string{},
+		Route: l.Route, Routes: l.Routes, Name: l.Name, Position: l.Position.String(), Key: l.Key.Name, Rates: proxy.RateTexts(l),
 		Algorithm: l.Algorithm.String(), Burst: l.Burst, Mode: string(l.Mode), Scope: l.Scope.String(),
 		OnStoreFailure: string(l.OnStoreFailure), Exposed: l.Expose, Overrides: len(l.Overrides), Redisson: l.RedissonName,
-	}
-	for _, rate := range l.Rates {
-		a.Rates = append(a.Rates, rate.String())
 	}
 	if l.Key.Join != nil {
 		for _, leaf := range l.Key.Components() {

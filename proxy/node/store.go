@@ -58,6 +58,8 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 		decisions.Close()
 		return store{}, err
 	}
+	away := &absence{after: int64(c.Redis.Breaker.After)}
+	away.watch(coordination)
 	limits := redisstore.New(decisions, redisstore.Options{
 		Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout, Grace: c.Redis.Breaker.Rest + connectTimeout,
 		Client: clientName(c.Listen),
@@ -66,7 +68,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 	member := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: version, Source: string(c.Reload.Source)})
 	s := store{
 		kind:     "redis",
-		limits:   limits,
+		limits:   boundedStore{limits, away},
 		nodes:    member.Live,
 		agree:    member.Agree,
 		cluster:  member,

@@ -241,7 +241,8 @@ type xRateLimit struct {
 }
 
 // xRateLimit returns the values of the exposed outcome with the lowest remaining quota;
-// among equal ones, of the one with the latest reset.
+// among equal ones, of the one with the latest reset. While some quota remains, the reset is the
+// window: what was taken returns by its end at the latest, and 0 would say that nothing is taken.
 func (l *RateLimitFields) xRateLimit(v *Verdict) (least xRateLimit) {
 	for i := range v.Decision.Outcomes {
 		p := l.exposedPolicyOf(v, i)
@@ -250,6 +251,9 @@ func (l *RateLimitFields) xRateLimit(v *Verdict) (least xRateLimit) {
 		}
 		o := &v.Decision.Outcomes[i]
 		r, t := p.remaining(o), p.reset(o)
+		if t == 0 && r < p.quota && !p.Concurrent {
+			t = p.window
+		}
 		if least.policy == nil || r < least.remaining || r == least.remaining && t > least.reset {
 			least = xRateLimit{p, r, t}
 		}

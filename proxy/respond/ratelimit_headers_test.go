@@ -76,7 +76,11 @@ func TestHeaders_OnForwardedAnswers(t *testing.T) {
 		"triple replaces a looser one": {
 			XRateLimit, Verdict{Decision: allowed, Policies: []int{2, 1, -1}},
 			http.Header{"X-Ratelimit-Limit": {"100"}, "X-Ratelimit-Remaining": {"10"}, "X-Ratelimit-Reset": {"5"}},
-			http.Header{"X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Remaining": {"9"}, "X-Ratelimit-Reset": {"0"}},
+			http.Header{"X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Remaining": {"9"}, "X-Ratelimit-Reset": {"86400"}},
+		},
+		"triple of a quota that nobody used": {
+			XRateLimit, Verdict{Decision: &limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true, Remaining: 10}}}, Policies: []int{1}}, nil,
+			http.Header{"X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Remaining": {"10"}, "X-Ratelimit-Reset": {"0"}},
 		},
 		"triple keeps a tighter one": {
 			XRateLimit, Verdict{Decision: allowed, Policies: []int{2, 1, -1}},

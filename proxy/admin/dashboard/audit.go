@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 )
@@ -14,6 +15,11 @@ type auditView struct {
 	Audit admin.Audit
 	Later bool // not the first page
 	Fault fault
+}
+
+// Reasons reports whether an entry has a reason. Without any, the page has no column for them.
+func (v auditView) Reasons() bool {
+	return slices.ContainsFunc(v.Audit.Entries, func(e admin.AuditEntry) bool { return e.Reason != "" })
 }
 
 func (d *dashboard) showAudit(r *http.Request) view {

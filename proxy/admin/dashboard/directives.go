@@ -234,11 +234,7 @@ func (d *dashboard) carryOut(ctx context.Context, c directiveChange) (done strin
 		if c.Ends {
 			done = "Maintenance has ended: "
 		}
-		where := ", on all nodes"
-		if !m.Everywhere {
-			where = ", on this node now, on all nodes when redis is back"
-		}
-		return done + c.Where() + where, m.Everywhere, err
+		return done + c.Where() + ", " + m.Where(), m.Everywhere, err
 	}
 	k := proxy.KeyChange{KeyQuery: proxy.KeyQuery{Pairs: []proxy.KeyPair{{Key: "client_ip", Value: c.Network.String()}}, Route: c.Route}, Action: proxy.KeyBan, For: lasts, Reason: c.Reason}
 	done = "Banned for " + c.For + ": "
@@ -249,6 +245,9 @@ func (d *dashboard) carryOut(ctx context.Context, c directiveChange) (done strin
 	done += c.Network.String() + " on " + c.Where() + ", " + result.Where()
 	if result.Network == nil {
 		done += "; limits count it as one client, so it is banned as a key: look it up to see it"
+	}
+	if c.Ends && result.Now.Refused {
+		done += "; " + result.Now.Text
 	}
 	return done, result.Everywhere, err
 }

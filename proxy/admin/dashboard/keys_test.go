@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -224,7 +225,7 @@ func TestKeys_BeginsWithAVerdict(t *testing.T) {
 		t.Error("a key that is not banned can be unbanned")
 	}
 	one.Limits[0].BannedUntil = at.Add(38 * time.Minute)
-	look().shows(t, http.StatusOK, `Refused now by sms.phone 5/1h, banned, passes <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38 min).`, `id="do-unban"`)
+	look().shows(t, http.StatusOK, `Refused now by sms.phone 5/1h (banned), passes <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38 min).`, `id="do-unban"`)
 	one.Limits[0].BannedUntil, one.Limits[0].Windows[0].Left = time.Time{}, 3
 	look().shows(t, http.StatusOK, `<p class="banner good" id="verdict"><strong>Passes now: the only limit by this key has permits left.</strong>`)
 }
@@ -257,4 +258,57 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 		form := b.form("/dashboard/explain", "method", "GET", "url", "/", field, "nonsense")
 		b.post("/dashboard/explain", form).shows(t, http.StatusUnprocessableEntity, says)
 	}
+}
+
+// A card says one thing: what is used, left and allowed agree and have their unit, and nothing is "not used" that is; after a
+// change the page ends with what holds, and says so if there was nothing to end.
+func TestKeys_ACardSaysOneThing(t *testing.T) {
+	o := options()
+	at := time.Date(2026, 1, 31, 7, 26, 0, 0, time.UTC)
+	one := standing(at)
+	one.Limits[0].Windows = []proxy.WindowStanding{
+		{Name: "a", Rate: "10/1h", Most: 1191, Used: 214, Left: 977, Conversion: &proxy.ConversionStanding{Allowed: 1191, Confirmed: 1181}},
+		{Name: "b", Rate: "400 EUR/1d", Most: 40_000_000, Used: 7_123_500, Left: 32_876_500, Next: at.Add(time.Hour), Amounts: &proxy.Amounts{Most: "400 EUR", Used: "71.235 EUR", Left: "328.765 EUR"}},
+		{Name: "c", Rate: "1s 1h", Most: 1, Used: 2, Left: 1, Amounts: &proxy.Amounts{Used: "step 2", Left: "1"}},
+		{Name: "d", Rate: "4 at a time", Most: 4, Left: 4},
+	}
+	o.Standing = func(context.Context, proxy.KeyQuery) (proxy.KeyStanding, error) { return one, nil }
+	result := proxy.KeyResult{At: at, Everywhere: true, Now: proxy.KeyVerdict{Refused: true, Text: "still refused by the ban of 203.0.113.0/24, passes 08:04:00 UTC (38 min)"}, Changed: []proxy.LimitStanding{{Unaffected: true}}}
+	o.Change = func(context.Context, proxy.KeyChange) (proxy.KeyResult, error) { return result, nil }
+	b := open(t, o)
+	p := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+	p.shows(t, http.StatusOK, "<span>214 of 1\u202f191 used, 977 left</span>", "It allows 1191: 1181 confirmed in the window.",
+		"<span>71.235 EUR of 400 EUR spent, 328.765 EUR left</span>", "<span>step 2, 1 left</span>", "<span>0 of 4 used, 4 left</span>", "hash <span")
+	if n := strings.Count(p.text, "Nothing is used."); n != 1 || strings.Contains(p.text, "7\u202f123\u202f500") {
+		t.Errorf("nothing is used %d times, want once, and amounts as money, in\n%s", n, p.text)
+	}
+	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "unban", "reason", "asked")
+	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>There was nothing to end</strong> under 1 limit.", "Still refused by the ban of 203.0.113.0/24, passes <time")
+	result.Changed[0].Unaffected, result.Everywhere, result.Behind = false, false, []string{"node-b"}
+	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "Unbanned: what was counted stays</strong>, under 1 limit, on all nodes but node-b, not heard from")
+}
+
+// The audit trail has no column that is empty, and links keep their place whichever is current.
+func TestAudit_HasNoEmptyColumn(t *testing.T) {
+	o := options()
+	entry := admin.AuditEntry{ID: "7", At: time.Now(), Who: "ben", Action: "ban", For: "1h"}
+	o.Audit = func(context.Context, admin.AuditQuery) (admin.Audit, error) {
+		return admin.Audit{Entries: []admin.AuditEntry{entry}}, nil
+	}
+	b := open(t, o)
+	if p := b.get("/dashboard/audit"); strings.Contains(p.text, "Reason") || !strings.Contains(p.text, `data-name="Audit">Audit</a>`) {
+		t.Errorf("want no reasons, and links with their names, in\n%s", p.text)
+	}
+	entry.Reason = "a flood"
+	b.get("/dashboard/audit").shows(t, http.StatusOK, `<th scope="col">Reason</th>`, `<td data-label="Reason">a flood</td>`)
+}
+
+// An operator reads why a store cannot be reached, not the errors of a program.
+func TestPages_SayWhyInWords(t *testing.T) {
+	o := options()
+	o.Nodes = func(context.Context) (admin.Nodes, error) {
+		return admin.Nodes{}, fmt.Errorf("read nodes: %w: %w", errors.New("redis circuit breaker open"), context.DeadlineExceeded)
+	}
+	b := open(t, o)
+	b.get("/dashboard/nodes").shows(t, http.StatusOK, "nodes cannot be listed: read nodes: redis is unreachable: no answer in time")
 }

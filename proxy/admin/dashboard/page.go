@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
@@ -179,7 +180,7 @@ func faultOf(what string, err error) fault {
 		}
 		return fault(what + ": " + strings.Join(lines, "; "))
 	}
-	return fault(what + ": " + err.Error())
+	return fault(what + ": " + proxy.ErrorText(err))
 }
 
 // denied is the page for operators whose role is read.

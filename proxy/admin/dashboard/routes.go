@@ -52,9 +52,9 @@ func (d decisions) Asked() int64 { return d.Allowed + d.Refused + d.Shadow + d.U
 
 // A nearest is the state of the busiest key of a limit.
 type nearest struct {
-	Masked     string
-	Used, Most int64
-	Banned     bool
+	proxy.WindowStanding
+	Masked string
+	Banned bool
 }
 
 // Full reports whether the key has no permits left.
@@ -204,7 +204,7 @@ func nearestOf(s proxy.KeyStanding, masked string) *nearest {
 	for _, l := range s.Limits {
 		for _, w := range l.Windows {
 			if w.Most > 0 && (most == nil || w.Used*most.Most > most.Used*w.Most) {
-				most = &nearest{Masked: masked, Used: w.Used, Most: w.Most, Banned: !l.BannedUntil.IsZero()}
+				most = &nearest{w, masked, !l.BannedUntil.IsZero()}
 			}
 		}
 	}

@@ -122,7 +122,7 @@
   if (!charts) return;
 
   const names = { requests: "Requests", refused: "Refused", shadow: "Shadow", unavailable: "Not decided" };
-  // A minute by the time of the cluster, and by that of the reader.
+  // Without a pointer over it, the legend of a chart has the last minute. A minute by the time of the cluster, and by that of the reader.
   const minute = (at) => {
     const there = new Date(at * 1e3);
     return there.toISOString().slice(11, 16) + " UTC" + here(there, 16);
@@ -147,8 +147,8 @@
         scales: { y: { range: (u, min, max) => [0, Math.max(max * 1.1, 5)] } },
         axes: [{ ...axis, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"]] }, { ...axis, size: 60, values: (u, all) => all.map(thousands) }],
         series: [
-          { label: "Minute", value: (u, at) => at === null ? "–" : minute(at) },
-          ...lines.map((name) => ({ label: names[name], value: (u, n) => n === null ? "–" : thousands(n), stroke: color("--c-" + name), width: 2, points: { show: false } })),
+          { label: "Minute", value: (u, at, s, i) => minute(points.at[i ?? points.at.length - 1]) },
+          ...lines.map((name) => ({ label: names[name], value: (u, n, s, i) => thousands(points[name][i ?? points.at.length - 1]), stroke: color("--c-" + name), width: 2, points: { show: false } })),
         ],
       }, [points.at, ...lines.map((name) => points[name])], place);
     });

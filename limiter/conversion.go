@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -111,7 +112,7 @@ func (s *keyState) remainingConversion(now int64, l *Limit) int64 {
 func (s *keyState) waitConversion(now int64, l *Limit, cost int64) int64 {
 	length, width := windowMillis(l), bucketMillis(l)
 	leaving := slices.DeleteFunc(slices.Clone(s.entries), func(e entry) bool { return e.kind == dayTotal })
-	slices.SortFunc(leaving, func(a, b entry) int { return int(a.leavesAt(length, width) - b.leavesAt(length, width)) })
+	slices.SortFunc(leaving, func(a, b entry) int { return cmp.Compare(a.leavesAt(length, width), b.leavesAt(length, width)) })
 	open, v := s.taken, s.confirmedSubjects()
 	for i := range leaving {
 		e := &leaving[i]

@@ -120,12 +120,13 @@ func (m *Memory) takeSeveral(claims []Claim, d *Decision) {
 	if !d.Allowed || len(claims) == 0 {
 		return
 	}
-	d.Permit = newPermit(d.At)
+	d.Permit = newPermit(d.At, m.placeOfAll(refs))
 	for i := range claims {
 		s, claim := &m.shards[refs[i].shard], &claims[i]
 		c := s.cells.at(refs[i].index)
 		var t keyState
 		s.loadLocked(c, &t)
+		t.advance(now, claim.Limit) // another claim may count in this cell, under another version of the limit
 		s.takeLocked(c, &t, stamp{now, d.Permit.ID}, claim)
 		t.updateOutcome(&d.Outcomes[i], now, claim)
 		s.saveLocked(c, &t, claim.Limit)
@@ -151,7 +152,7 @@ func (m *Memory) takeOne(claim *Claim, d *Decision) {
 	o := t.outcome(now, claim, 0)
 	*d = Decision{Allowed: o.Allowed, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
 	if o.Allowed {
-		d.Permit = newPermit(d.At)
+		d.Permit = newPermit(d.At, r.placeOf(c))
 		s.takeLocked(c, &t, stamp{now, d.Permit.ID}, claim)
 		t.updateOutcome(&o, now, claim)
 	} else {
@@ -161,12 +162,55 @@ func (m *Memory) takeOne(claim *Claim, d *Decision) {
 	d.Outcomes = append(d.Outcomes, o)
 }
 
-// newPermit returns the Permit of a decision made at the time at.
-func newPermit(at time.Time) (p Permit) {
+// newPermit returns the Permit of a decision made at the time at, whose permits are counted in cells of a place.
+func newPermit(at time.Time, counted place) (p Permit) {
 	binary.LittleEndian.PutUint64(p.ID[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(p.ID[8:], rand.Uint64())
+	binary.LittleEndian.PutUint64(p.ID[8:], rand.Uint64()&^placeMask|uint64(counted))
 	p.At = at
 	return p
+}
+
+// A place says which cells count the permits of a decision. It is a part of the permit's ID, because a counter cannot tell
+// whether it has counted a permit.
+type place uint64
+
+const (
+	severalPlaces place = iota
+	ownCells
+	overflowCells       // of all sources
+	sourceOverflowCells // of one source
+	placeMask           = 3
+)
+
+// placeOf returns the place of c, the cell that counts r.
+func (r *cellRef) placeOf(c *cell) place {
+	switch c.id {
+	case r.id:
+		return ownCells
+	case r.id.overflowID(0):
+		return overflowCells
+	}
+	return sourceOverflowCells
+}
+
+// placeOfAll returns the place of the cells of refs.
+func (m *Memory) placeOfAll(refs []cellRef) (all place) {
+	for i := range refs {
+		r := &refs[i]
+		one := r.placeOf(m.shards[r.shard].cells.at(r.index))
+		if i > 0 && one != all {
+			return severalPlaces
+		}
+		all = one
+	}
+	return all
+}
+
+// mayCount reports whether a cell of a place may have counted the permits of p for c. What is found by its ID may be of
+// another store.
+func (p *Permit) mayCount(c *Claim, in place) bool {
+	counted := place(p.ID[8] & placeMask)
+	return counted == in || counted == severalPlaces || !c.Limit.Algorithm.countsPermits()
 }
 
 // updateOutcome updates o, the outcome of claim, to the state after its permits were taken at now.
@@ -234,9 +278,9 @@ func (m *Memory) refund(c *Claim, p Permit) (refunded int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.now()
-	for _, id := range [...]cellID{r.id, r.id.overflowID(0), r.id.overflowID(c.Source)} {
+	for n, id := range [...]cellID{r.id, r.id.overflowID(0), r.id.overflowID(c.Source)} {
 		i := s.findLocked(&id, s.hash(id))
-		if i == noCell {
+		if i == noCell || !p.mayCount(c, ownCells+place(n)) {
 			continue
 		}
 		s.changeLocked(i, c.Limit, func(t *keyState) {
@@ -278,12 +322,17 @@ func (s *shard) evaluateLocked(i uint32, now int64, claim *Claim, before int64) 
 	return t.outcome(now, claim, before)
 }
 
-// outcome returns the outcome of a claim at now. before is the cost of the earlier claims of the same
-// decision that are counted in s. advance must have been called.
+// outcome returns the outcome of a claim at now. before is the cost of the earlier claims of the same decision that
+// are counted in s. If together they need more than there can ever be, they wait until their keys may have cells of
+// their own. advance must have been called.
 func (s *keyState) outcome(now int64, claim *Claim, before int64) Outcome {
 	left, wait := s.remaining(now, claim.Limit)-before, int64(0)
 	isFree := claim.Cost <= left || claim.Limit.Algorithm.HasValues() && s.hasValue(claim.Value)
-	if !isFree {
+	switch {
+	case isFree:
+	case before+claim.Cost > claim.Limit.Capacity():
+		wait = claim.Limit.Horizon().Milliseconds()
+	default:
 		wait = s.wait(now, claim.Limit, before+claim.Cost)
 	}
 	if now < s.bannedUntil {

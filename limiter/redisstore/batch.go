@@ -1,8 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
-	"errors"
 	"slices"
 	"time"
 
@@ -170,7 +168,8 @@ func (g *slotBatch) command(s *Store) (*script, []string, []any) {
 	return s.scripts.choose(&g.payload), g.payload.keyNames(), g.payload.args()
 }
 
-// finishCalls reads the reply to calls, and finishes those that were claimed.
+// finishCalls reads the reply to calls, and finishes those that were claimed. What the reply says of one call
+// fails that call alone.
 func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 	if len(calls) == 1 && calls[0].change != nil {
 		b.finishChange(calls[0], p)
@@ -200,13 +199,7 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 		own := err
 		if err == nil {
 			rest, own = b.readDecision(rest, at, c.request(), d)
-		}
-		if own != nil && !errors.Is(own, errType) {
-			err = own
-		}
-		if err == nil && len(c.shadows) > 0 {
-			rest, err = b.readShadows(rest, at, c)
-			own = cmp.Or(own, err)
+			rest = b.readShadows(rest, at, c)
 		}
 		if c.state == callAnswered {
 			c.finish(own)

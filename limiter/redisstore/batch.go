@@ -38,16 +38,23 @@ type slotBatch struct {
 
 func newBatch(s *Store) *batch { return &batch{store: s} }
 
-// reset empties b.
+// reset empties b. It names all that is kept for the next requests.
 func (b *batch) reset() {
-	b.claims, b.changes = 0, 0
-	b.index.reset()
 	for _, g := range b.groups {
-		g.payload.reset()
-		clear(g.calls)
-		g.redisson, g.change, g.calls = nil, nil, g.calls[:0]
+		g.reset()
 	}
-	b.freeGroups, b.groups = append(b.freeGroups, b.groups...), b.groups[:0]
+	free := append(b.freeGroups, b.groups...)
+	clear(b.groups)
+	*b = batch{
+		store: b.store, index: b.index.emptied(), groups: b.groups[:0], freeGroups: free,
+		scratch: limiter.Decision{Outcomes: b.scratch.Outcomes[:0]},
+	}
+}
+
+// reset empties g. It names all that is kept.
+func (g *slotBatch) reset() {
+	clear(g.calls)
+	*g = slotBatch{payload: g.payload.emptied(), calls: g.calls[:0]}
 }
 
 // add adds c. It returns false if c must be sent in the next batch: there is no room, or

@@ -51,10 +51,10 @@ func (b *batch) reset() {
 	}
 }
 
-// reset empties g. It names all that is kept.
-func (g *slotBatch) reset() {
-	clear(g.calls)
-	*g = slotBatch{payload: g.payload.emptied(), calls: g.calls[:0]}
+// reset empties b. It names all that is kept.
+func (b *slotBatch) reset() {
+	clear(b.calls)
+	*b = slotBatch{payload: b.payload.emptied(), calls: b.calls[:0]}
 }
 
 // add adds c. It returns false if c must be sent in the next batch: there is no room, or
@@ -164,15 +164,15 @@ func (b *batch) newGroup() *slotBatch {
 	return g
 }
 
-// command returns the script, keys and arguments of g.
-func (g *slotBatch) command(s *Store) (*script, []string, []any) {
-	if c := g.change; c != nil {
+// command returns the script, keys and arguments of b.
+func (b *slotBatch) command(s *Store) (*script, []string, []any) {
+	if c := b.change; c != nil {
 		return c.script, c.keys, c.args
 	}
-	if b := g.redisson; b != nil {
-		return &s.redisson(b.claim.RedissonFormat).take, s.names.keys(b.claim), redissonArgs(b.claim, b.requests)
+	if r := b.redisson; r != nil {
+		return &s.redisson(r.claim.RedissonFormat).take, s.names.keys(r.claim), redissonArgs(r.claim, r.requests)
 	}
-	return s.scripts.choose(&g.payload), g.payload.keyNames(), g.payload.args()
+	return s.scripts.choose(&b.payload), b.payload.keyNames(), b.payload.args()
 }
 
 // finishCalls reads the reply to calls, and finishes those that were claimed. What the reply says of one call

@@ -4,7 +4,8 @@
 --        limit what follows the key: in the name of the packed string, or of the three keys up
 --        to the last colon; and an ID if only what it took is given back
 -- reply  of how many decisions something was given back
--- It writes keys that only the note names, so it is for a Redis without slots.
+-- It writes keys that only the note names, for another round trip would let somebody come between. So it is for a
+-- Redis without slots; users need no more rights than for these keys themselves.
 
 -- limit_of is the limit of this length: the one under whose rate was taken, if there is one.
 local function limit_of(length, rate)

@@ -151,10 +151,15 @@ func (s *keyState) takeIntoNewestBucket(now int64, l *Limit, cost int64) {
 	s.takeConversion(now, l, cost)
 }
 
-// confirm counts a subject that was confirmed at now.
-func (s *keyState) confirm(now int64, l *Limit) {
-	s.addToBucket(now-now%bucketMillis(l), confirmed, 1)
-	if l.Memory > 0 {
+// confirm counts a subject that was confirmed at now, and before, if that is not 0, less than a window ago: it counts from
+// now on, and once.
+func (s *keyState) confirm(now int64, l *Limit, before int64, countsDay bool) {
+	width := bucketMillis(l)
+	if e := s.bucket(before-before%width, confirmed); before > 0 && e != nil && e.n > 0 {
+		e.n--
+	}
+	s.addToBucket(now-now%width, confirmed, 1)
+	if l.Memory > 0 && countsDay {
 		s.countDay(now)
 	}
 }

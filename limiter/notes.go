@@ -12,13 +12,14 @@ import (
 // the oldest are forgotten. They stay taken until they expire.
 const maxNoted = 64
 
-// A noted is what one decision took of a Noted limit. One without a permit records that its subject was
-// counted as confirmed for the key: it is not counted again until then.
+// A noted is what one decision took of a Noted limit. One without a permit records that its subject is
+// counted as confirmed for the key until then, and when it was counted for a day.
 type noted struct {
 	key     Key
 	cost    int64
 	count   int64 // of the limit's rate
-	until   int64 // only of a record
+	until   int64 // only of a record, as is counted
+	counted int64
 	expires int64
 	source  uint32 // of the claim
 	permit  Permit
@@ -174,15 +175,40 @@ func (m *Memory) returnWindow(limits []*Limit, l *Limit, subject Key, returned m
 			continue
 		}
 		returned[n.permit.ID] = true
-		records = slices.DeleteFunc(records, func(r noted) bool { return r.key == n.key && r.until <= now }) // the refund has removed what has left the window
-		isKnown := slices.ContainsFunc(records, func(r noted) bool { return r.key == n.key })
-		if l.Algorithm.HasConversion() && !isKnown && len(records) < maxNoted { // what cannot be recorded is not confirmed
-			m.change(c, ignoreAbsent, func(t *keyState, now int64) { t.confirm(now, c.Limit) })
-			until := m.now() + windowMillis(l)
-			records = append(records, noted{key: n.key, count: n.count, until: until, expires: until + min(windowMillis(l), maxSpare)})
+		if l.Algorithm.HasConversion() {
+			records = m.confirm(&c, records)
 		}
 	}
 	m.notes.setLocked(id, records)
+}
+
+// confirm counts a subject as confirmed for the key of c, from now on for a window, and records that. What cannot be
+// recorded is not confirmed.
+func (m *Memory) confirm(c *Claim, records []noted) []noted {
+	i := slices.IndexFunc(records, func(r noted) bool { return r.key == c.Key })
+	if i < 0 {
+		if i = len(records); i >= maxNoted {
+			return records
+		}
+		records = append(records, noted{key: c.Key, count: c.Limit.Rate.Count})
+	}
+	r, length := &records[i], windowMillis(c.Limit)
+	now := m.now()
+	before, counted := r.until-length, r.counted
+	if r.until <= now { // it has left the window
+		before, counted = 0, 0
+	}
+	countsDay := now-counted >= length || now/dayMillis != counted/dayMillis
+	m.change(*c, ignoreAbsent, func(t *keyState, later int64) {
+		now = later
+		t.confirm(now, c.Limit, before, countsDay)
+	})
+	if countsDay {
+		r.counted = now
+	}
+	r.until = now + length
+	r.expires = r.until + min(length, maxSpare)
+	return records
 }
 
 // maxSpare is how long a record stays after its end, at most its window.

@@ -16,6 +16,7 @@ func RunConversion(t *testing.T, open func(t *testing.T) Subject) {
 	for _, test := range []suiteTest{
 		{"Grows", conversionGrows},
 		{"OncePerSubject", conversionOnce},
+		{"Renewed", conversionRenewed},
 		{"Remembers", conversionRemembers},
 		{"LeftForGood", conversionLeftForGood},
 		{"OnceAcrossAJump", conversionOnceAcrossAJump},
@@ -98,6 +99,46 @@ func conversionOnce(t *testing.T, s *suite) {
 	s.allowed([]limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: eve}}, 3) // 2 + 1
 	if d := s.take(t, []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: eve}}); d.Allowed {
 		t.Fatalf("granted %+v", d)
+	}
+}
+
+// conversionRenewed: a subject counts until one window after it was confirmed last, and once.
+func conversionRenewed(t *testing.T, s *suite) {
+	const day = 24 * time.Hour
+	l := converting("renewed", 2, 6*time.Minute, 50)
+	daily := converting("daily", 2, day, 50)
+	daily.Memory = 7 * day
+	k, eve := s.key(), s.key()
+	s.Advance(day - time.Duration(s.peek(t, claimsOf([]*limiter.Limit{l}, k, eve)).At.UnixMilli())*time.Millisecond%day) // a day and a bucket begin
+	confirm := func(l *limiter.Limit, subjects ...limiter.Key) {
+		t.Helper()
+		for _, subject := range subjects {
+			s.allowed([]limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: subject}}, 1)
+			s.returns([]*limiter.Limit{l}, subject, 1)
+		}
+	}
+	four := []limiter.Key{s.key(), s.key(), s.key(), s.key()}
+	confirm(l, four...)
+	s.Advance(4 * time.Minute)
+	confirm(l, four...)
+	confirm(l, four...)
+	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 6, 4)
+	s.Advance(2*time.Minute + time.Second)
+	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 6, 4)
+	confirm(l, four[0])
+	s.Advance(4*time.Minute - time.Second)
+	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 3, 1)
+	s.Advance(2*time.Minute + time.Second)
+	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 2, 0)
+
+	for range 5 { // users who come each day an hour earlier
+		confirm(daily, four...)
+		s.Advance(day - time.Hour)
+		s.wantOpen(claimsOf([]*limiter.Limit{daily}, k, eve), 0, 6, 4)
+	}
+	s.Advance(2 * day)
+	if got := s.status(claimsOf([]*limiter.Limit{daily}, k, eve)); got.Remembered != 2 || got.Confirmed != 0 {
+		t.Errorf("%+v; want half of 4 remembered", got)
 	}
 }
 

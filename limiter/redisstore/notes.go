@@ -268,7 +268,7 @@ func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key, ids 
 	decisions, failed := map[limiter.Permit]bool{}, error(nil)
 	for _, part := range parts {
 		text, _ := part.(string)
-		if len(text) != noteBytes+1 {
+		if len(text) != noteBytes+1+6 {
 			return len(decisions), returnError(wire.ErrReply)
 		}
 		claim, permit, found := readNoted([]byte(text), limits)
@@ -279,8 +279,11 @@ func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key, ids 
 		if n > 0 {
 			decisions[permit] = true
 		}
-		if n > 0 && text[noteBytes] == 1 {
-			_, confirmErr := s.startChange("confirm", claim, func(part []limiter.Claim) changeCommand { return s.changeOf(&s.scripts.confirm, part) })()
+		if how := text[noteBytes]; n > 0 && how > 0 { // 2: and it counts for the day
+			before := readTime6([]byte(text[noteBytes+1:]))
+			_, confirmErr := s.startChange("confirm", claim, func(part []limiter.Claim) changeCommand {
+				return s.changeOf(&s.scripts.confirm, part, before, how-1)
+			})()
 			err = errors.Join(err, confirmErr)
 		}
 		failed = errors.Join(failed, err)

@@ -41,10 +41,10 @@ local function give(part, id)
   return ok and n > 0
 end
 
-local function confirm(part)
+local function confirm(part, at, counts_day)
   local w = window_of_part(part)
   if not w.algorithm.confirm then return false end
-  w.algorithm.confirm(w)
+  w.algorithm.confirm(w, at, counts_day)
   return true
 end
 

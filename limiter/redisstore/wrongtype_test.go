@@ -17,7 +17,7 @@ func spoilers(s *testStore, c []limiter.Claim) map[string]func() {
 	if a := c[0].Limit.Algorithm; a == limiter.Concurrent {
 		keys = []string{name(c) + ":{concurrent}:value", name(c) + ":{concurrent}:permits"}
 	} else if a == limiter.Distinct {
-		keys = []string{name(c) + ":{" + a.String() + "}:permits"}
+		keys = []string{name(c) + ":{distinct}:value", name(c) + ":{distinct}:permits"}
 	} else if a != limiter.TokenBucket {
 		keys = []string{redisstore.BoxName(c[0])}
 	}

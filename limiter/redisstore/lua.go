@@ -61,7 +61,7 @@ func families() []family {
 		packed(limiter.SlidingLog, log, "algorithm/log", "general/log", "algorithm/sliding_log"),
 		packed(limiter.Conversion, "general/conversion "+log, "algorithm/conversion"),
 		packed(limiter.Cooldown, log, "algorithm/log", "general/log", "algorithm/cooldown"),
-		set("algorithm/token_bucket", "number_bytes general/set general/bucket_read general/bucket_write general/bucket_refund", limiter.TokenBucket, limiter.Concurrent),
+		set("algorithm/token_bucket", "number_bytes general/set general/bucket_read general/bucket_wait general/bucket_write general/bucket_refund", limiter.TokenBucket, limiter.Concurrent),
 		distinct,
 	}
 }

@@ -3,7 +3,7 @@
 -- ARGV   limits, see frame.lua; what names of windows begin with, up to the key; then for each
 --        limit what follows the key: in the name of the packed string, or of the three keys up
 --        to the last colon; and an ID if only what it took is given back
--- reply  of how many decisions something was given back
+-- reply  of how many decisions something was given back, and MORE besides if another call has to give back the rest
 -- It writes keys that only the note names, for another round trip would let somebody come between. So it is for a
 -- Redis without slots; users need no more rights than for these keys themselves.
 
@@ -48,4 +48,6 @@ local function confirm(part, at, counts_day)
   return true
 end
 
-return give_back(KEYS[1], ARGV[3 + #limits], give, confirm)
+local MORE, MOST_PARTS = 1048576, 8
+local decisions, is_more = give_back(KEYS[1], ARGV[3 + #limits], MOST_PARTS, give, confirm)
+return decisions + (is_more and MORE or 0)

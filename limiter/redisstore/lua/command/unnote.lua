@@ -24,5 +24,5 @@ local function confirm(part, at, counts_day)
   return true
 end
 
-give_back(KEYS[1], ARGV[3], give, converts and confirm or nil)
+give_back(KEYS[1], ARGV[3], MOST_NOTED, give, converts and confirm or nil)
 return parts

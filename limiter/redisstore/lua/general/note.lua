@@ -62,14 +62,15 @@ end
 
 -- give_back takes parts out of the note `key`, all or those of the ID `only`. It hands each to `give`, which
 -- says whether something was given back, and then to `confirm`, with what confirmation returns. A part that took nothing is a
--- record. It returns of how many decisions something was given back.
-local function give_back(key, only, give, confirm)
+-- record. It returns of how many decisions something was given back. What is left in the note of more than `most` parts, to
+-- the end of a decision, is for another call: then it also returns true.
+local function give_back(key, only, most, give, confirm)
   local text, known, recorded, kept, decisions, lives = redis.pcall('GET', key), {}, {}, {}, 0, 1
   if type(text) ~= 'string' then return 0 end
   local function keep(part, ends)
     kept[#kept + 1], lives = part, math.max(lives, ends - NOW)
   end
-  local given, over, records = {}, {}, 0
+  local given, over, records, is_more = {}, {}, 0, false
   for i = 1, #text - NOTED + 1, NOTED do
     local part = sub(text, i, i + NOTED - 1)
     local name, length = sub(part, 19, 40), number(part, 35, 6)
@@ -80,8 +81,9 @@ local function give_back(key, only, give, confirm)
       elseif ends + 2 * length > NOW then
         over[name] = part
       end
-    elseif only and sub(part, 1, 8) ~= only then
+    elseif only and sub(part, 1, 8) ~= only or #given >= most and sub(part, 1, 8) ~= sub(given[#given], 1, 8) then
       keep(part, ends + length) -- longer than any permit counts
+      is_more = is_more or not only
     else
       given[#given + 1] = part
     end
@@ -108,5 +110,5 @@ local function give_back(key, only, give, confirm)
   end
   for _, part in pairs(over) do keep(part, number(part, 9, 6) + 3 * number(part, 35, 6)) end
   if #kept == 0 then call('DEL', key) else call('SET', key, table.concat(kept), 'PX', int(lives)) end
-  return decisions
+  return decisions, is_more
 end

@@ -35,6 +35,9 @@ local function total(members)
   return sum
 end
 
+-- has_future tells whether something was taken before the clock was set back.
+local function has_future(w) return call('ZCOUNT', w.log, '(' .. now_text, '+inf') > 0 end
+
 local function is_mark(member) return member ~= FLOOR and byte(member, 1) == 8 and permits_of(member) == 0 end
 
 -- count learns what is left from the entries alone, for to read their times costs as much
@@ -78,7 +81,7 @@ local function trusts(w, value)
   oldest, counted = tonumber(oldest), tonumber(counted)
   if not value or value > w.l.rate or tonumber(rate) ~= w.l.rate then return false end
   local size = call('ZCARD', w.log) -- an error now, if it is of another type, rather than while it is written
-  if oldest > NOW or counted > NOW or counted <= NOW - w.l.length and size <= MOST_COUNTED then return false end
+  if oldest > NOW or counted > NOW or has_future(w) or counted <= NOW - w.l.length and size <= MOST_COUNTED then return false end
   w.at, w.n, w.left = {}, {}, value
   if oldest > NOW - w.l.length then return true end
   local gone = call('ZRANGEBYSCORE', w.log, '-inf', w.l.old)
@@ -98,6 +101,6 @@ function functions.open(w, value, base)
   end
   value, w.had_base = tonumber(value), base or nil
   if base and trusts(w, value) then return end
-  if base or not value or value < 1 then return recount(w) end
+  if base or not value or value < 1 or has_future(w) then return recount(w) end
   count(w, value)
 end

@@ -18,12 +18,14 @@ local function more(w)
   return #part > 0
 end
 
--- last_expires is in how many ms the youngest of the permits comes back; 0 if that is not known.
+-- last_expires is in how many ms the youngest of the permits comes back; 0 if it has, or the clock was set back.
 local function last_expires(w)
   for from = 0, call('ZCARD', w.log), PART do
     local part = call('ZREVRANGE', w.log, from, from + PART - 1, 'WITHSCORES')
     for i = 1, #part, 2 do
-      if permits_of(part[i]) > 0 then return math.max(0, math.min(NOW, tonumber(part[i + 1])) + w.l.length - NOW) end
+      local at = tonumber(part[i + 1])
+      if at > NOW then return 0 end
+      if permits_of(part[i]) > 0 then return math.max(0, at + w.l.length - NOW) end
     end
   end
   return 0

@@ -153,15 +153,12 @@ func (s *keyState) takeIntoNewestBucket(now int64, l *Limit, cost int64) {
 
 // confirm counts a subject that was confirmed at now, and before, if that is not 0, less than a window ago: it counts from
 // now on, and once.
-func (s *keyState) confirm(now int64, l *Limit, before int64, countsDay bool) {
+func (s *keyState) confirm(now int64, l *Limit, before int64) {
 	width := bucketMillis(l)
 	if e := s.bucket(before-before%width, confirmed); before > 0 && e != nil && e.n > 0 {
 		e.n--
 	}
 	s.addToBucket(now-now%width, confirmed, 1)
-	if l.Memory > 0 && countsDay {
-		s.countDay(now)
-	}
 }
 
 // addToBucket adds n to the bucket of a kind that begins at start.

@@ -201,7 +201,9 @@ func (m *Memory) confirm(c *Claim, records []noted) []noted {
 	countsDay := now-counted >= length || now/dayMillis != counted/dayMillis
 	m.change(*c, ignoreAbsent, func(t *keyState, later int64) {
 		now = later
-		t.confirm(now, c.Limit, before, countsDay)
+		if t.confirm(now, c.Limit, before); countsDay && c.Limit.Memory > 0 {
+			t.countDay(now)
+		}
 	})
 	if countsDay {
 		r.counted = now

@@ -23,6 +23,8 @@ type parity struct {
 	redis  *redisstore.Store
 	move   func(now int64) // sets the clock of the Redis
 	said   []string        // of the key
+	isPeek bool            // the next call only looks
+	agree  bool            // the stores say the same of the key
 }
 
 // Whatever happens to a limit and to the clock between two calls, each call returns, and no wait is negative or longer than
@@ -65,16 +67,17 @@ func join(lines []string) (out string) {
 // or at any time.
 func (p *parity) round(ctx context.Context, a limiter.Algorithm, key string) {
 	p.now += 24 * time.Hour.Milliseconds() // no step back comes to an earlier key
-	l, isOnce := p.limit(a, nil), p.r.IntN(2) == 0
+	l := p.limit(a, nil)
+	p.agree = p.r.IntN(2) == 0
 	p.now += l.Rate.Window.Milliseconds() - p.now%l.Rate.Window.Milliseconds() // a sliding window begins
 	for step, change := 0, 1+p.r.IntN(7); step < 14; step++ {
-		isChange := !isOnce && p.r.IntN(3) == 0 || step == change
+		isChange := !p.agree && p.r.IntN(3) == 0 || step == change
 		if isChange && p.r.IntN(4) > 0 {
 			l = p.limit(a, l)
 		}
 		pause := p.r.Int64N(1 + l.Horizon().Milliseconds()/int64(1+p.r.IntN(12)))
 		switch {
-		case isOnce && step < change: // nothing expires
+		case p.agree && step < change: // nothing expires
 			p.now += pause / 30
 		case isChange && p.r.IntN(2) == 0:
 			p.now -= pause
@@ -82,8 +85,8 @@ func (p *parity) round(ctx context.Context, a limiter.Algorithm, key string) {
 			p.now += pause
 		}
 		p.move(p.now)
-		isPeek := !isChange && p.r.IntN(4) == 0
-		if p.call(ctx, l, key, isPeek, isOnce); p.t.Failed() {
+		p.isPeek = !isChange && p.r.IntN(4) == 0
+		if p.call(ctx, l, key); p.t.Failed() {
 			return
 		}
 	}
@@ -112,7 +115,7 @@ func (p *parity) limit(a limiter.Algorithm, was *limiter.Limit) *limiter.Limit {
 }
 
 // call has both stores decide, and compares what they say.
-func (p *parity) call(ctx context.Context, l *limiter.Limit, key string, isPeek, agree bool) {
+func (p *parity) call(ctx context.Context, l *limiter.Limit, key string) {
 	p.t.Helper()
 	c := limiter.Claim{Limit: l, Key: limiter.KeyOf(key), Cost: 1, Value: limiter.KeyOf("value", fmt.Sprint(p.r.IntN(8)))}
 	if !l.Algorithm.HasValues() {
@@ -121,7 +124,7 @@ func (p *parity) call(ctx context.Context, l *limiter.Limit, key string, isPeek,
 	var said [2]limiter.Decision
 	for i, s := range []limiter.Store{p.memory, p.redis} {
 		ask := s.Take
-		if isPeek {
+		if p.isPeek {
 			ask = s.Peek
 		}
 		if err := ask(ctx, []limiter.Claim{c}, &said[i]); err != nil {
@@ -133,8 +136,8 @@ func (p *parity) call(ctx context.Context, l *limiter.Limit, key string, isPeek,
 		}
 	}
 	m, r := said[0].Outcomes[0], said[1].Outcomes[0]
-	p.said = append(p.said, fmt.Sprintf("%d: cost %d of %s burst %d %v, peek %v: %+v %+v", p.now, c.Cost, l.Rate, l.Burst, l.Steps, isPeek, m, r))
-	if m != r && agree {
+	p.said = append(p.said, fmt.Sprintf("%d: cost %d of %s burst %d %v, peek %v: %+v %+v", p.now, c.Cost, l.Rate, l.Burst, l.Steps, p.isPeek, m, r))
+	if m != r && p.agree {
 		p.t.Errorf("the memory says %+v, and Redis %+v", m, r)
 	}
 }

@@ -198,7 +198,7 @@ func isName(s string) bool {
 	return true
 }
 
-// MaxClaims is the largest number of claims of one decision.
+// MaxClaims is the largest number of claims of one decision, and of a request and its shadows together.
 const MaxClaims = 128
 
 // CheckClaims returns the first error of the claims' Check. It returns an error that

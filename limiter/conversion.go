@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -111,7 +112,7 @@ func (s *keyState) remainingConversion(now int64, l *Limit) int64 {
 func (s *keyState) waitConversion(now int64, l *Limit, cost int64) int64 {
 	length, width := windowMillis(l), bucketMillis(l)
 	leaving := slices.DeleteFunc(slices.Clone(s.entries), func(e entry) bool { return e.kind == dayTotal })
-	slices.SortFunc(leaving, func(a, b entry) int { return int(a.leavesAt(length, width) - b.leavesAt(length, width)) })
+	slices.SortFunc(leaving, func(a, b entry) int { return cmp.Compare(a.leavesAt(length, width), b.leavesAt(length, width)) })
 	open, v := s.taken, s.confirmedSubjects()
 	for i := range leaving {
 		e := &leaving[i]
@@ -150,12 +151,14 @@ func (s *keyState) takeIntoNewestBucket(now int64, l *Limit, cost int64) {
 	s.takeConversion(now, l, cost)
 }
 
-// confirm counts a subject that was confirmed at now.
-func (s *keyState) confirm(now int64, l *Limit) {
-	s.addToBucket(now-now%bucketMillis(l), confirmed, 1)
-	if l.Memory > 0 {
-		s.countDay(now)
+// confirm counts a subject that was confirmed at now, and before, if that is not 0, less than a window ago: it counts from
+// now on, and once.
+func (s *keyState) confirm(now int64, l *Limit, before int64) {
+	width := bucketMillis(l)
+	if e := s.bucket(before-before%width, confirmed); before > 0 && e != nil && e.n > 0 {
+		e.n--
 	}
+	s.addToBucket(now-now%width, confirmed, 1)
 }
 
 // addToBucket adds n to the bucket of a kind that begins at start.

@@ -7,7 +7,7 @@ import (
 )
 
 // A Conversion limit with Limit.Memory also counts the confirmed subjects of each day (UTC, by the store's
-// clock), as often as it counts them in V: a subject once a window. The subjects of a window are at least half of
+// clock): a subject that is confirmed again and again once a window, and once on each day. The subjects of a window are at least half of
 // those of the best of the last days, today included, scaled down to the window: a quiet morning does not begin
 // with nothing, and a day without confirmations does not live on a record. So what is remembered is at most half
 // of what V was on average on that day. For windows longer than a day it is half of the day's, not more.

@@ -12,7 +12,7 @@ const MaxDistinct = 1000
 // The log of a Distinct limit has an entry for each of the last maxUses uses of a value
 // and one for the earlier uses, which can no longer be refunded. An entry's id holds 8
 // bytes of the permit's ID and 8 bytes of the value. The newest entry of a value has its
-// one permit; the others have none.
+// one permit; the others have none. One entry of kind unknown stands for several values.
 const maxUses = 2
 
 // checkDistinct checks what only Distinct bounds.
@@ -54,16 +54,22 @@ func (s *keyState) refundDistinct(p Permit) int64 {
 // grantDistinct removes the n values that were used last.
 func (s *keyState) grantDistinct(n int64) {
 	for i := len(s.entries) - 1; i >= 0 && n > 0; i = min(i, len(s.entries)) - 1 {
-		if s.entries[i].n == 0 {
+		newest := &s.entries[i]
+		if newest.n == 0 {
 			continue
 		}
-		value := s.entries[i].valuePrefix()
+		if newest.kind == unknown {
+			some := min(n, int64(newest.n))
+			newest.n, s.taken, n = newest.n-uint32(some), s.taken-some, n-some
+			continue
+		}
+		value := newest.valuePrefix()
 		s.entries = slices.DeleteFunc(s.entries, func(e entry) bool {
-			if e.valuePrefix() == value {
+			if e.isUseOf(value) {
 				s.taken -= int64(e.n)
 				n -= int64(e.n)
 			}
-			return e.valuePrefix() == value
+			return e.isUseOf(value)
 		})
 	}
 }
@@ -75,7 +81,7 @@ func (s *keyState) hasValue(value Key) bool { return s.lastUse(value.prefix()) >
 // lastUse returns the index of the newest entry of a value, -1 if it is not active.
 func (s *keyState) lastUse(value uint64) int {
 	for i := len(s.entries) - 1; i >= 0; i-- {
-		if s.entries[i].valuePrefix() == value {
+		if s.entries[i].isUseOf(value) {
 			return i
 		}
 	}
@@ -95,7 +101,7 @@ func (s *keyState) supersede(value uint64) {
 	for i := newest; i >= 0; i-- {
 		e := &s.entries[i]
 		switch {
-		case e.valuePrefix() != value:
+		case !e.isUseOf(value):
 		case e.kind == single && uses < maxUses-1:
 			uses++
 		case e.n == 0 && hasMerged:
@@ -112,9 +118,12 @@ func (s *keyState) addUnknownUses(now, n int64) {
 	if n <= 0 {
 		return
 	}
-	s.entries = append(s.entries, entry{at: now, n: uint32(n), kind: merged})
+	s.entries = append(s.entries, entry{at: now, n: uint32(n), kind: unknown})
 	s.taken += n
 }
+
+// isUseOf reports whether e is a use of the value with this prefix.
+func (e *entry) isUseOf(value uint64) bool { return e.kind != unknown && e.valuePrefix() == value }
 
 // valuePrefix returns the value of an entry of a Distinct limit.
 func (e *entry) valuePrefix() uint64 { return binary.LittleEndian.Uint64(e.id[8:]) }

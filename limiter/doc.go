@@ -72,7 +72,8 @@
 //   - A permit that is noted is returned at most once, by its subject or by its ID. What cannot
 //     be noted, because there are too many notes, expires as other permits do.
 //   - A limit that changes its rate keeps what was taken; one that changes its
-//     algorithm, or its scope where there are several clients, starts from zero.
+//     algorithm, or its scope where there are several clients, starts from zero, and so may a
+//     Conversion limit that changes its window.
 //   - A clock that is set back never makes a wait longer than the horizon: what was
 //     taken later counts as taken now, from the first look on, granted or not. A ban
 //     lasts until its time by the new clock.

@@ -7,7 +7,8 @@ import (
 )
 
 // The state of a GCRA limit is debt, the permits that are not available again at the time
-// start, and before, the last time at which it was 0.
+// start, and before, the last time at which it was 0. A debt from a higher limit counts as the
+// capacity, so that no wait is longer than the horizon.
 
 // checkGCRA checks the burst.
 func (l *Limit) checkGCRA() error {
@@ -80,5 +81,6 @@ const epsilon = 1e-6
 
 // debtAt returns the number of permits that are not available again at now.
 func (s *keyState) debtAt(now int64, l *Limit) float64 {
-	return max(0, s.debt-float64(now-s.start)*float64(l.Rate.Count)/float64(windowMillis(l)))
+	owed := min(s.debt, float64(l.Capacity()))
+	return max(0, owed-float64(now-s.start)*float64(l.Rate.Count)/float64(windowMillis(l)))
 }

@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"encoding/binary"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -120,12 +119,13 @@ func (m *Memory) takeSeveral(claims []Claim, d *Decision) {
 	if !d.Allowed || len(claims) == 0 {
 		return
 	}
-	d.Permit = newPermit(d.At)
+	d.Permit = newPermit(d.At, m.placeOfAll(refs))
 	for i := range claims {
 		s, claim := &m.shards[refs[i].shard], &claims[i]
 		c := s.cells.at(refs[i].index)
 		var t keyState
 		s.loadLocked(c, &t)
+		t.advance(now, claim.Limit) // another claim may count in this cell, under another version of the limit
 		s.takeLocked(c, &t, stamp{now, d.Permit.ID}, claim)
 		t.updateOutcome(&d.Outcomes[i], now, claim)
 		s.saveLocked(c, &t, claim.Limit)
@@ -151,7 +151,7 @@ func (m *Memory) takeOne(claim *Claim, d *Decision) {
 	o := t.outcome(now, claim, 0)
 	*d = Decision{Allowed: o.Allowed, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
 	if o.Allowed {
-		d.Permit = newPermit(d.At)
+		d.Permit = newPermit(d.At, r.placeOf(c))
 		s.takeLocked(c, &t, stamp{now, d.Permit.ID}, claim)
 		t.updateOutcome(&o, now, claim)
 	} else {
@@ -159,14 +159,6 @@ func (m *Memory) takeOne(claim *Claim, d *Decision) {
 	}
 	s.saveLocked(c, &t, claim.Limit)
 	d.Outcomes = append(d.Outcomes, o)
-}
-
-// newPermit returns the Permit of a decision made at the time at.
-func newPermit(at time.Time) (p Permit) {
-	binary.LittleEndian.PutUint64(p.ID[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(p.ID[8:], rand.Uint64())
-	p.At = at
-	return p
 }
 
 // updateOutcome updates o, the outcome of claim, to the state after its permits were taken at now.
@@ -208,48 +200,6 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 	return nil
 }
 
-// Refund implements Store.
-func (m *Memory) Refund(_ context.Context, claims []Claim, p Permit) error {
-	if err := CheckClaims(claims); err != nil {
-		return err
-	}
-	if p.IsZero() {
-		return nil
-	}
-	for i := range claims {
-		c := &claims[i]
-		if c.Limit.Algorithm.HasConversion() && !m.notes.remove(cellID{limit: m.numbers.number(c.Limit), key: c.Value}, c.Key, p) {
-			continue // returned, or not noted
-		}
-		m.refund(c, p)
-	}
-	return nil
-}
-
-// refund returns the permits of one claim: to its key, or to the overflow cell that
-// counted them. It reports how many it returned.
-func (m *Memory) refund(c *Claim, p Permit) (refunded int64) {
-	r := m.ref(c)
-	s := &m.shards[r.shard]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := m.now()
-	for _, id := range [...]cellID{r.id, r.id.overflowID(0), r.id.overflowID(c.Source)} {
-		i := s.findLocked(&id, s.hash(id))
-		if i == noCell {
-			continue
-		}
-		s.changeLocked(i, c.Limit, func(t *keyState) {
-			t.advance(now, c.Limit)
-			refunded = t.refund(now, p, c)
-		})
-		if refunded > 0 {
-			return refunded
-		}
-	}
-	return 0
-}
-
 // evaluateLocked fills d with the outcomes of the claims before anything is taken.
 func (m *Memory) evaluateLocked(claims []Claim, refs []cellRef, now int64, d *Decision) {
 	*d = Decision{Allowed: true, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
@@ -278,12 +228,17 @@ func (s *shard) evaluateLocked(i uint32, now int64, claim *Claim, before int64) 
 	return t.outcome(now, claim, before)
 }
 
-// outcome returns the outcome of a claim at now. before is the cost of the earlier claims of the same
-// decision that are counted in s. advance must have been called.
+// outcome returns the outcome of a claim at now. before is the cost of the earlier claims of the same decision that
+// are counted in s. If together they need more than there can ever be, they wait until their keys may have cells of
+// their own. advance must have been called.
 func (s *keyState) outcome(now int64, claim *Claim, before int64) Outcome {
 	left, wait := s.remaining(now, claim.Limit)-before, int64(0)
 	isFree := claim.Cost <= left || claim.Limit.Algorithm.HasValues() && s.hasValue(claim.Value)
-	if !isFree {
+	switch {
+	case isFree:
+	case before+claim.Cost > claim.Limit.Capacity():
+		wait = claim.Limit.Horizon().Milliseconds()
+	default:
 		wait = s.wait(now, claim.Limit, before+claim.Cost)
 	}
 	if now < s.bannedUntil {

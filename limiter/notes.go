@@ -12,14 +12,16 @@ import (
 // the oldest are forgotten. They stay taken until they expire.
 const maxNoted = 64
 
-// A noted is what one decision took of a Noted limit. One without a permit records that its subject was
-// counted as confirmed for the key: it is not counted again until then.
+// A noted is what one decision took of a Noted limit. One without a permit records that its subject is
+// counted as confirmed for the key until then, and when it was counted for a day.
 type noted struct {
 	key     Key
 	cost    int64
 	count   int64 // of the limit's rate
-	until   int64 // only of a record
+	until   int64 // only of a record, as is counted
+	counted int64
 	expires int64
+	source  uint32 // of the claim
 	permit  Permit
 }
 
@@ -44,7 +46,9 @@ type notes struct {
 
 	mu        sync.Mutex // guards what follows
 	entries   int
-	bySubject map[cellID][]noted // by window, with the subject as the key
+	bySubject map[cellID][]noted // by window, with the subject as the key; empty ones wait for a sweep
+	subjects  []cellID           // the keys of bySubject
+	nextSweep int                // index in subjects
 }
 
 // noteBytes is the memory of a note, and notesShare the part of a Memory that notes may take.
@@ -75,12 +79,13 @@ func (n *notes) add(now int64, id cellID, one noted) {
 	n.setLocked(id, append(all, one))
 }
 
-// remove removes what p took for a key under id, and reports whether it was noted.
+// remove removes what p took for a key under id, and reports whether it was noted. A permit is known by its ID: the caller
+// may have got its time by another way.
 func (n *notes) remove(id cellID, k Key, p Permit) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := n.bySubject[id]
-	i := slices.IndexFunc(all, func(e noted) bool { return e.key == k && e.permit == p })
+	i := slices.IndexFunc(all, func(e noted) bool { return e.key == k && e.permit.ID == p.ID })
 	if i >= 0 {
 		n.setLocked(id, slices.Delete(slices.Clone(all), i, i+1))
 	}
@@ -89,22 +94,35 @@ func (n *notes) remove(id cellID, k Key, p Permit) bool {
 
 // setLocked replaces what is noted under id.
 func (n *notes) setLocked(id cellID, all []noted) {
-	n.entries += len(all) - len(n.bySubject[id])
-	if len(all) == 0 {
-		delete(n.bySubject, id)
-		return
+	before, known := n.bySubject[id]
+	if !known {
+		if len(all) == 0 {
+			return
+		}
+		n.subjects = append(n.subjects, id)
 	}
+	n.entries += len(all) - len(before)
 	n.bySubject[id] = all
 }
 
-// sweepLocked removes expired notes of a few subjects. Go starts at a random one.
+// sweepLocked removes expired notes of the next few subjects, and those that have none. It goes through a list,
+// because to find any entry of a map that many were deleted from takes as long as the map once was.
 func (n *notes) sweepLocked(now int64) {
-	seen := 0
-	for id, all := range n.bySubject {
-		if seen++; seen > sweepStep {
-			return
+	for range min(sweepStep, len(n.subjects)) {
+		if n.nextSweep >= len(n.subjects) {
+			n.nextSweep = 0
 		}
-		n.setLocked(id, unexpired(now, all))
+		id := n.subjects[n.nextSweep]
+		all := unexpired(now, n.bySubject[id])
+		n.setLocked(id, all)
+		if len(all) > 0 {
+			n.nextSweep++
+			continue
+		}
+		delete(n.bySubject, id)
+		last := len(n.subjects) - 1
+		n.subjects[n.nextSweep] = n.subjects[last]
+		n.subjects = n.subjects[:last]
 	}
 }
 
@@ -122,7 +140,7 @@ func (m *Memory) note(now int64, claims []Claim, p Permit) {
 	for i := range claims {
 		if c := &claims[i]; c.isNoted() {
 			id := cellID{limit: m.numbers.number(c.Limit), key: c.Value}
-			m.notes.add(now, id, noted{key: c.Key, cost: c.Cost, count: c.Limit.Rate.Count, expires: now + c.Limit.Horizon().Milliseconds(), permit: p})
+			m.notes.add(now, id, noted{key: c.Key, cost: c.Cost, count: c.Limit.Rate.Count, expires: now + c.Limit.Horizon().Milliseconds(), source: c.Source, permit: p})
 		}
 	}
 }
@@ -134,16 +152,16 @@ func (m *Memory) Return(_ context.Context, limits []*Limit, subject Key) (decisi
 			return 0, err
 		}
 	}
-	returned := map[Permit]bool{}
+	returned := map[[16]byte]bool{}
 	for _, l := range limits {
 		m.returnWindow(limits, l, subject, returned)
 	}
 	return len(returned), nil
 }
 
-// returnWindow returns what is noted under subject in the window l, and adds the permits to returned. Other
+// returnWindow returns what is noted under subject in the window l, and adds the IDs of the permits to returned. Other
 // returns wait meanwhile, so that a subject is not confirmed twice.
-func (m *Memory) returnWindow(limits []*Limit, l *Limit, subject Key, returned map[Permit]bool) {
+func (m *Memory) returnWindow(limits []*Limit, l *Limit, subject Key, returned map[[16]byte]bool) {
 	id := cellID{limit: m.numbers.number(l), key: subject}
 	m.notes.mu.Lock()
 	defer m.notes.mu.Unlock()
@@ -152,20 +170,47 @@ func (m *Memory) returnWindow(limits []*Limit, l *Limit, subject Key, returned m
 	records := recordsOf(m.notes.bySubject[id], now, windowMillis(l))
 	for i := range all {
 		n := &all[i]
-		c := Claim{Limit: NotedLimit(limits, l, n.count), Key: n.key, Cost: n.cost}
+		c := Claim{Limit: NotedLimit(limits, l, n.count), Key: n.key, Cost: n.cost, Source: n.source}
 		if n.isRecord() || m.refund(&c, n.permit) == 0 {
 			continue
 		}
-		returned[n.permit] = true
-		records = slices.DeleteFunc(records, func(r noted) bool { return r.key == n.key && r.until <= now }) // the refund has removed what has left the window
-		isKnown := slices.ContainsFunc(records, func(r noted) bool { return r.key == n.key })
-		if l.Algorithm.HasConversion() && !isKnown && len(records) < maxNoted { // what cannot be recorded is not confirmed
-			m.change(c, ignoreAbsent, func(t *keyState, now int64) { t.confirm(now, c.Limit) })
-			until := m.now() + windowMillis(l)
-			records = append(records, noted{key: n.key, count: n.count, until: until, expires: until + min(windowMillis(l), maxSpare)})
+		returned[n.permit.ID] = true
+		if l.Algorithm.HasConversion() {
+			records = m.confirm(&c, records)
 		}
 	}
 	m.notes.setLocked(id, records)
+}
+
+// confirm counts a subject as confirmed for the key of c, from now on for a window, and records that. What cannot be
+// recorded is not confirmed.
+func (m *Memory) confirm(c *Claim, records []noted) []noted {
+	i := slices.IndexFunc(records, func(r noted) bool { return r.key == c.Key })
+	if i < 0 {
+		if i = len(records); i >= maxNoted {
+			return records
+		}
+		records = append(records, noted{key: c.Key, count: c.Limit.Rate.Count})
+	}
+	r, length := &records[i], windowMillis(c.Limit)
+	now := m.now()
+	before, counted := r.until-length, r.counted
+	if r.until <= now { // it has left the window
+		before, counted = 0, 0
+	}
+	countsDay := now-counted >= length || now/dayMillis != counted/dayMillis
+	m.change(*c, ignoreAbsent, func(t *keyState, later int64) {
+		now = later
+		if t.confirm(now, c.Limit, before); countsDay && c.Limit.Memory > 0 {
+			t.countDay(now)
+		}
+	})
+	if countsDay {
+		r.counted = now
+	}
+	r.until = now + length
+	r.expires = r.until + min(length, maxSpare)
+	return records
 }
 
 // maxSpare is how long a record stays after its end, at most its window.

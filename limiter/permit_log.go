@@ -47,6 +47,7 @@ const (
 	mark                       // no permits: id was refunded
 	confirmed                  // no permits: the subjects of a Conversion limit that were confirmed in a bucket
 	dayTotal                   // no permits: the subjects of a Conversion limit that were confirmed on a day
+	unknown                    // values of a Distinct limit that were used elsewhere
 )
 
 // advance removes the entries that have expired at now. Entries with a later time were
@@ -194,7 +195,10 @@ func (l *permitLog) addToNewest(now, cost int64) {
 	if last.kind == mark {
 		l.floor = max(l.floor, last.at)
 	}
-	last.at, last.n, last.kind = now, last.n+uint32(cost), merged
+	last.at, last.n = now, last.n+uint32(cost)
+	if last.kind != unknown {
+		last.kind = merged
+	}
 	l.taken += cost
 }
 

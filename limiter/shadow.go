@@ -1,6 +1,9 @@
 package limiter
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // A Shadow is a set of claims that a request takes beside its own, if it is allowed: all of
 // them or none. They refuse nothing.
@@ -15,8 +18,8 @@ type Shadow struct {
 type ShadowTaker interface {
 	// TakeWithShadows is Take of claims, which may be none, and decides each of shadows for
 	// itself if they are allowed. It sets the Decision and the Err of each then; an error of a
-	// shadow changes nothing for the others. No two of all these claims may be the same limit on
-	// the same key.
+	// shadow changes nothing for the others, such as that of CheckShadows. No two of all these
+	// claims may be the same limit on the same key.
 	TakeWithShadows(ctx context.Context, claims []Claim, d *Decision, shadows []Shadow) error
 }
 
@@ -26,11 +29,31 @@ func TakeWithShadows(ctx context.Context, s Store, claims []Claim, d *Decision, 
 	if t, ok := s.(ShadowTaker); ok {
 		return t.TakeWithShadows(ctx, claims, d, shadows)
 	}
+	CheckShadows(claims, shadows)
 	if err := s.Take(ctx, claims, d); err != nil || !d.Allowed {
 		return err
 	}
 	for i := range shadows {
-		shadows[i].Err = s.Take(ctx, shadows[i].Claims, &shadows[i].Decision)
+		if h := &shadows[i]; h.Err == nil {
+			h.Err = s.Take(ctx, h.Claims, &h.Decision)
+		}
 	}
 	return nil
+}
+
+// CheckShadows sets the Err of each shadow: that of CheckClaims, or one that wraps ErrInvalidLimit if a call with it would
+// have more than MaxClaims claims, those of the request and of the shadows before it included.
+func CheckShadows(claims []Claim, shadows []Shadow) {
+	total := len(claims)
+	for i := range shadows {
+		h := &shadows[i]
+		if h.Err = CheckClaims(h.Claims); h.Err != nil {
+			continue
+		}
+		if n := total + len(h.Claims); n > MaxClaims {
+			h.Err = fmt.Errorf("%w: %d claims of a request and its shadows; the maximum is %d", ErrInvalidLimit, n, MaxClaims)
+			continue
+		}
+		total += len(h.Claims)
+	}
 }

@@ -76,8 +76,7 @@ func (s *Sketch[T]) Size() int { return cap(s.counters) }
 func (s *Sketch[T]) Total() int64 { return s.total }
 
 // Observe counts k. If k has got a new counter, it returns a pointer to the counter's
-// value, which still has the value of another key; the caller must set it. Otherwise it
-// returns nil.
+// value, which is zero, for the caller to set. Otherwise it returns nil.
 func (s *Sketch[T]) Observe(k Key) *T {
 	s.total++
 	slot := s.findSlot(k)
@@ -93,7 +92,8 @@ func (s *Sketch[T]) Observe(k Key) *T {
 		c, s.evicted = s.groups[s.lowest].first, true
 		s.freeSlot(s.findSlot(s.counters[c].key))
 		slot = s.findSlot(k) // freeSlot may have moved keys
-		s.counters[c].key, s.counters[c].maxError = k, s.groups[s.lowest].count
+		old := &s.counters[c]
+		*old = sketchCounter[T]{key: k, maxError: s.groups[s.lowest].count, group: old.group, prev: old.prev, next: old.next}
 	}
 	s.slots[slot] = c + 1
 	s.increment(c)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -309,5 +310,17 @@ func BenchmarkTopKeys(b *testing.B) {
 				i++
 			}
 		})
+	}
+}
+
+// A counter that another key had is given on without its value.
+func TestSketch_ValuesOfOthersAreGone(t *testing.T) {
+	s := NewSketch[[4]byte](2)
+	for i := range 50 {
+		v := s.Observe(KeyOf(strconv.Itoa(i)))
+		if v == nil || *v != [4]byte{} {
+			t.Fatalf("key %d gets the value %v", i, v)
+		}
+		copy(v[:], "text")
 	}
 }

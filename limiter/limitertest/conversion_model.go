@@ -1,7 +1,6 @@
 package limitertest
 
 import (
-	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -26,12 +25,12 @@ type conversionTake struct {
 	subject int
 	permit  limiter.Permit
 	closed  bool // refunded or returned
-	again   bool // confirmed, less than a window after another time
+	counted bool // confirmed, and counted for its day
 	left    bool // the window, and does not come back when the clock is set back
 }
 
 // state returns how much is open at now and how many subjects were confirmed, with what is taken counted
-// for longer by late, and confirmations for less and only for the first of a window.
+// for longer by late, and confirmations for less.
 func (m *conversionModel) state(now, late int64) (open, v int64) {
 	window := m.limit.Rate.Window.Milliseconds()
 	for _, t := range m.taken {
@@ -41,7 +40,7 @@ func (m *conversionModel) state(now, late int64) (open, v int64) {
 	}
 	subjects := map[int]bool{}
 	for _, c := range m.confirmed {
-		if !c.left && c.at > now-window+late && !(late > 0 && c.again) {
+		if !c.left && c.at > now-window+late {
 			subjects[c.subject] = true
 		}
 	}
@@ -76,7 +75,7 @@ func (m *conversionModel) remembered(now int64) int64 {
 	const day = int64(24 * time.Hour / time.Millisecond)
 	days, best := map[int64]int64{}, int64(0)
 	for _, c := range m.confirmed {
-		if !c.again || m.steps {
+		if c.counted || m.steps {
 			days[c.at/day]++
 		}
 	}
@@ -102,11 +101,19 @@ func (m *conversionModel) returnAll(now int64, subject int) (decisions int) {
 	return decisions
 }
 
-// confirm confirms a subject at now. A store need not count one again in a window.
+// confirm confirms a subject at now. It counts for the day, unless it does already or has in less than a window.
 func (m *conversionModel) confirm(now int64, subject int) {
+	const day = int64(24 * time.Hour / time.Millisecond)
 	window := m.limit.Rate.Window.Milliseconds()
-	again := slices.ContainsFunc(m.confirmed, func(c conversionTake) bool {
-		return c.subject == subject && !c.again && !c.left && c.at > now-window
-	})
-	m.confirmed = append(m.confirmed, conversionTake{at: now, subject: subject, again: again})
+	counted, last := int64(0), int64(0)
+	for _, c := range m.confirmed {
+		if c.subject != subject || c.left {
+			continue
+		}
+		if last = c.at; c.counted {
+			counted = c.at
+		}
+	}
+	isDue := last <= now-window || counted <= now-window || counted/day != now/day
+	m.confirmed = append(m.confirmed, conversionTake{at: now, subject: subject, counted: isDue})
 }

@@ -1,6 +1,7 @@
 package limitertest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -104,6 +105,43 @@ func (s *suite) compareShadows(t *testing.T, r *rand.Rand, limits []*limiter.Lim
 			if beside[i].Err != nil || fmt.Sprint(got.Allowed, got.Outcomes) != fmt.Sprint(want.Allowed, want.Outcomes) {
 				t.Fatalf("step %d, shadow %d: %v, %+v, want %+v", step, i, beside[i].Err, got, want)
 			}
+		}
+	}
+}
+
+// shadowsBound: a request and its shadows have at most MaxClaims claims. A shadow with which there would be more is not
+// decided, and says why; nothing else fails.
+func shadowsBound(t *testing.T, s *suite) {
+	for _, sizes := range [][]int{{100, 20, 20, 8}, {limiter.MaxClaims, 1}, {1, 127, 1}, {128, 128, 128, 128, 128}, {1, 128, 100, 128, 27}} {
+		k, made := s.key(), 0
+		claims := func(n int) (all []limiter.Claim) {
+			for range n {
+				made++
+				all = append(all, oneClaim(limit(fmt.Sprint("bound", made, ":a"), 3, time.Minute), k, 1)...)
+				all[len(all)-1].Limit.Algorithm = limiter.SlidingLog
+			}
+			return all
+		}
+		own, total := claims(sizes[0]), sizes[0]
+		var shadows []limiter.Shadow
+		for _, n := range sizes[1:] {
+			shadows = append(shadows, limiter.Shadow{Claims: claims(n)})
+		}
+		var d limiter.Decision
+		if err := limiter.TakeWithShadows(t.Context(), s.Store, own, &d, shadows); err != nil || !d.Allowed {
+			t.Fatalf("%v: %v, allowed %v", sizes, err, d.Allowed)
+		}
+		for i, h := range shadows {
+			left := int64(2)
+			if total+sizes[1+i] > limiter.MaxClaims {
+				left = 3
+				if !errors.Is(h.Err, limiter.ErrInvalidLimit) {
+					t.Errorf("%v, shadow %d: %v", sizes, i, h.Err)
+				}
+			} else if total += sizes[1+i]; h.Err != nil || !h.Decision.Allowed {
+				t.Errorf("%v, shadow %d: %v, allowed %v", sizes, i, h.Err, h.Decision.Allowed)
+			}
+			s.left(h.Claims[:1], left)
 		}
 	}
 }

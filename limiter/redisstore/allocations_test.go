@@ -11,12 +11,17 @@ import (
 // what carries its call.
 func TestTake_AllocatesNothing(t *testing.T) {
 	s := newTestStore(t)
-	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
+	for a := range limiter.NumAlgorithms {
 		l := &limiter.Limit{Name: a.String() + ":10s", Rate: limiter.Rate{Count: 1000, Window: 10 * time.Second}, Algorithm: a}
 		if a == limiter.Cooldown {
 			l.Rate.Count, l.Steps = 1, []time.Duration{time.Second, 2 * time.Second}
+		} else if a.HasConversion() {
+			l.Noted, l.Conversion = true, 50
 		}
-		claims := []limiter.Claim{{Limit: l, Key: limiter.KeyOf("k"), Cost: 1, Value: limiter.KeyOf("v")}}
+		claims := []limiter.Claim{{Limit: l, Key: limiter.KeyOf("k"), Cost: 1}}
+		if a.HasValues() {
+			claims[0].Value = limiter.KeyOf("v")
+		}
 		var d limiter.Decision
 		take := func() {
 			if err := s.store.Take(t.Context(), claims, &d); err != nil {

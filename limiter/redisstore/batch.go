@@ -1,8 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
-	"errors"
 	"slices"
 	"time"
 
@@ -40,16 +38,23 @@ type slotBatch struct {
 
 func newBatch(s *Store) *batch { return &batch{store: s} }
 
-// reset empties b.
+// reset empties b. It names all that is kept for the next requests.
 func (b *batch) reset() {
-	b.claims, b.changes = 0, 0
-	b.index.reset()
 	for _, g := range b.groups {
-		g.payload.reset()
-		clear(g.calls)
-		g.redisson, g.change, g.calls = nil, nil, g.calls[:0]
+		g.reset()
 	}
-	b.freeGroups, b.groups = append(b.freeGroups, b.groups...), b.groups[:0]
+	free := append(b.freeGroups, b.groups...)
+	clear(b.groups)
+	*b = batch{
+		store: b.store, index: b.index.emptied(), groups: b.groups[:0], freeGroups: free,
+		scratch: limiter.Decision{Outcomes: b.scratch.Outcomes[:0]},
+	}
+}
+
+// reset empties b. It names all that is kept.
+func (b *slotBatch) reset() {
+	clear(b.calls)
+	*b = slotBatch{payload: b.payload.emptied(), calls: b.calls[:0]}
 }
 
 // add adds c. It returns false if c must be sent in the next batch: there is no room, or
@@ -159,18 +164,19 @@ func (b *batch) newGroup() *slotBatch {
 	return g
 }
 
-// command returns the script, keys and arguments of g.
-func (g *slotBatch) command(s *Store) (*script, []string, []any) {
-	if c := g.change; c != nil {
+// command returns the script, keys and arguments of b.
+func (b *slotBatch) command(s *Store) (*script, []string, []any) {
+	if c := b.change; c != nil {
 		return c.script, c.keys, c.args
 	}
-	if b := g.redisson; b != nil {
-		return &s.redisson(b.claim.RedissonFormat).take, s.names.keys(b.claim), redissonArgs(b.claim, b.requests)
+	if r := b.redisson; r != nil {
+		return &s.redisson(r.claim.RedissonFormat).take, s.names.keys(r.claim), redissonArgs(r.claim, r.requests)
 	}
-	return s.scripts.choose(&g.payload), g.payload.keyNames(), g.payload.args()
+	return s.scripts.choose(&b.payload), b.payload.keyNames(), b.payload.args()
 }
 
-// finishCalls reads the reply to calls, and finishes those that were claimed.
+// finishCalls reads the reply to calls, and finishes those that were claimed. What the reply says of one call
+// fails that call alone.
 func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 	if len(calls) == 1 && calls[0].change != nil {
 		b.finishChange(calls[0], p)
@@ -200,13 +206,7 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 		own := err
 		if err == nil {
 			rest, own = b.readDecision(rest, at, c.request(), d)
-		}
-		if own != nil && !errors.Is(own, errType) {
-			err = own
-		}
-		if err == nil && len(c.shadows) > 0 {
-			rest, err = b.readShadows(rest, at, c)
-			own = cmp.Or(own, err)
+			rest = b.readShadows(rest, at, c)
 		}
 		if c.state == callAnswered {
 			c.finish(own)

@@ -44,15 +44,24 @@ func (s *Store) newCall(claims []limiter.Claim, id [16]byte) *call {
 	if !ok {
 		c = &call{done: make(chan struct{}, 1)}
 	}
-	c.claims, c.own, c.shadows = append(c.claims[:0], claims...), len(claims), c.shadows[:0]
-	c.id, c.change, c.notes, c.reply, c.state, c.deadline = id, nil, false, 0, callWaiting, time.Now().Add(s.timeout)
+	c.claims, c.own, c.id, c.deadline = append(c.claims, claims...), len(claims), id, time.Now().Add(s.timeout)
 	return c
 }
 
 // reuseCall releases a call that was answered without an error.
 func (s *Store) reuseCall(c *call) {
-	clear(c.claims)
+	c.reset()
 	s.calls.Put(c)
+}
+
+// reset makes c the call of nobody. It names all that is kept for the next one, which may be of another client.
+func (c *call) reset() {
+	clear(c.claims)
+	clear(c.shadows)
+	*c = call{
+		claims: c.claims[:0], shadows: c.shadows[:0], done: c.done,
+		decision: limiter.Decision{Outcomes: c.decision.Outcomes[:0]},
+	}
 }
 
 // request returns the claims of the request itself.

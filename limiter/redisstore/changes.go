@@ -108,7 +108,6 @@ func (r *reports) removeWindow(id windowID) {
 		return
 	}
 	if found.grants = found.grants[:found.sending]; found.sending == 0 {
-		delete(r.byWindow, id)
-		r.windows.Add(-1)
+		r.deleteLocked(found)
 	}
 }

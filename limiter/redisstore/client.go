@@ -124,14 +124,17 @@ func (c ClientConfig) dialTimeout() time.Duration {
 }
 
 // dial opens a connection, for the client. Unlike the dialer of the client it says whether
-// TLS has failed.
+// TLS has failed, and it bounds what a reply may announce.
 func (c ClientConfig) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.dialTimeout())
 	defer cancel()
 	keepAlive := net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3} // as the client's dialer
 	plain, err := (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext(ctx, network, addr)
-	if err != nil || c.TLS == nil {
-		return plain, err
+	if err != nil {
+		return nil, err
+	}
+	if c.TLS == nil {
+		return wire.Bounded(plain), nil
 	}
 	config := c.TLS
 	if config.ServerName == "" {
@@ -143,7 +146,7 @@ func (c ClientConfig) dial(ctx context.Context, network, addr string) (net.Conn,
 		plain.Close()
 		return nil, fmt.Errorf("%w: %w", ErrTLS, err)
 	}
-	return conn, nil
+	return wire.Bounded(conn), nil
 }
 
 func (c ClientConfig) options() *redis.UniversalOptions {

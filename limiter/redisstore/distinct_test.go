@@ -50,21 +50,56 @@ func TestDistinct_ACrowdOfValues(t *testing.T) {
 // However often a value is used, its window has few entries, and leaves by itself.
 func TestDistinct_KeysStaySmall(t *testing.T) {
 	s := newClockedTestStore(t)
-	c := spread("ip", "")
-	log := name(c) + ":{distinct}:permits"
+	c := spread("ip", "1")
+	log, uses := name(c)+":{distinct}:permits", name(c)+":{distinct}:value"
 	for i := range 300 {
 		s.allowed(spread("ip", fmt.Sprint(i%3)), 1)
 		s.advance(time.Second)
-		if n := s.do("zcard", log).(int64); n > 9 {
-			t.Fatalf("%d entries after %d uses of 3 values", n, i+1)
+		if n, m := s.do("zcard", log).(int64), s.do("hlen", uses).(int64); n > 3 || m != n {
+			t.Fatalf("%d values and uses of %d after %d uses of 3 values", n, m, i+1)
+		}
+		if n := s.do("hstrlen", uses, string(c[0].Value[:8])).(int64); n > 3*14 {
+			t.Fatalf("%d bytes of uses of one value", n)
 		}
 	}
 	if ttl := s.do("pttl", log).(int64); ttl <= 0 || ttl > (time.Hour+time.Second).Milliseconds() {
 		t.Errorf("it lives for %d ms", ttl)
 	}
-	if n := s.do("dbsize").(int64); n != 2 { // the clock is one
-		t.Errorf("%d keys, want only the log", n-1)
+	if n := s.do("dbsize").(int64); n != 3 { // the clock is one
+		t.Errorf("%d keys, want the values and their uses", n-1)
 	}
+}
+
+// The uses that an earlier version has written count, before those of this one and beside them, and can be refunded.
+func TestDistinct_UsesOfEarlierVersions(t *testing.T) {
+	s := newClockedTestStore(t)
+	now := int64(1_800_000_000_000)
+	log := name(spread("ip", "")) + ":{distinct}:permits"
+	use := func(value string, id byte, age time.Duration) limiter.Permit {
+		t.Helper()
+		c, p := spread("ip", value)[0], limiter.Permit{ID: [16]byte{id, 1}, At: time.UnixMilli(now).Add(-age)}
+		s.do("zadd", log, now-age.Milliseconds(), string(c.Value[:8])+string(p.ID[:8]))
+		return p
+	}
+	s.do("zadd", log, now, "\x05floor\x00\x00\x00\x00") // of a reset
+	use("gone", 1, time.Hour)
+	use("a", 2, 50*time.Minute)
+	first := use("b", 3, 40*time.Minute)
+	s.left(spread("ip", "x"), 1)
+	s.allowed(spread("ip", "a"), 1)
+	s.left(spread("ip", "x"), 1)
+	again := use("b", 4, 30*time.Minute) // an older process goes on
+	use("c", 5, 20*time.Minute)
+	s.denied(spread("ip", "x"), 30*time.Minute) // until b has gone
+	for _, p := range []limiter.Permit{again, again, first} {
+		if err := s.store.Refund(t.Context(), spread("ip", "b"), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.left(spread("ip", "x"), 1)
+	s.allowed(spread("ip", "c"), 1)
+	s.allowed(spread("ip", "x"), 1)
+	s.denied(spread("ip", "y"), time.Hour)
 }
 
 // A cooldown has few entries however many permits it has granted.

@@ -84,8 +84,9 @@
 // start from zero with the upgrade, and while both versions run they count separately.
 //
 // Concurrent and distinct limits have the keys of a token bucket below
-// PREFIX:{K}:L:{ALGORITHM}; a distinct one never writes a value, and neither has a base
-// unless it is banned or long. They are sorted sets: nearly every permit of theirs is
+// PREFIX:{K}:L:{ALGORITHM}, and no base unless they are banned or long. A distinct one has a hash
+// of uses in place of the value, and its permits are values by their last use: so a decision costs the
+// same however many values there are. They are sorted sets: nearly every permit of theirs is
 // refunded, renewed or used again by its ID, and finding one in a string takes Lua 0.5 µs
 // an entry. With 10 permits taken, taking and refunding one costs Redis the same in
 // both, with 32 a quarter more in a string and with 128 three times as much, while a set of
@@ -108,8 +109,9 @@
 // permits are taken, then noted, and the note is deleted before they are refunded by ID. A process
 // that dies in between leaves permits that are taken until they expire.
 //
-// A member of a distinct limit is 8 bytes of the value and the 8 of the decision's id
-// (zeros for uses that cannot be refunded any more).
+// A member of a distinct limit is 8 bytes of the value. The hash has, by these, the uses of a value:
+// lua/algorithm/distinct.lua. Earlier versions had each use as a member, of 16 bytes; a script that
+// meets one moves it into the hash. While both run on one Redis, the older counts fewer values.
 //
 // # Scripts
 //

@@ -68,8 +68,8 @@ func ScriptTexts() map[string]string {
 		"take": s.take.text, "peek": s.peek.text, "refund": s.refund.text, "renew": s.renew.text, "grant": s.grant.text,
 		"reset": s.reset.text, "ban": s.ban.text, "report": s.report.text, "inspect": s.inspect.text, "note": s.note.text, "return": s.returnNoted.text, "unnote": s.unnote.text, "confirm": s.confirm.text,
 	}
-	for a := range algorithms {
-		name := limiter.Algorithm(a).String()
+	for a := range limiter.NumAlgorithms {
+		name := a.String()
 		all["one "+name], all["many "+name] = s.one[a].text, s.many[a].text
 	}
 	for form, format := range map[string]limiter.RedissonFormat{"redisson log": limiter.RedissonByte, "redisson window": limiter.RedissonWindow} {

@@ -61,10 +61,10 @@ type batchedWindow struct {
 	firstKey int // number of its first key
 }
 
-func (x *windowIndex) reset() {
-	clear(x.table[:])
+// emptied returns an empty index with the memory of x.
+func (x *windowIndex) emptied() windowIndex {
 	clear(x.windows)
-	x.windows = x.windows[:0]
+	return windowIndex{windows: x.windows[:0]}
 }
 
 // A lookup is the result of find; a field is nil if there is no such window.

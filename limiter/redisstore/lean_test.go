@@ -100,16 +100,16 @@ func TestTake_RunsFewCommands(t *testing.T) {
 	packed := map[string]int{"mget": 1, "set": 1}
 	bucket := map[string]int{"mget": 1, "zrangebyscore": 1, "zcard": 1, "zadd": 1, "pexpire": 1, "set": 1}
 	for a, want := range map[limiter.Algorithm][2]map[string]int{
-		limiter.TokenBucket:   {bucket, {"mget": 1, "zrangebyscore": 1, "zscore": 1}},
-		limiter.Concurrent:    {bucket, {"mget": 1, "zrangebyscore": 1, "zscore": 1}},
+		limiter.TokenBucket:   {bucket, {"mget": 1, "zrangebyscore": 1, "zcard": 1, "zscore": 1}},
+		limiter.Concurrent:    {bucket, {"mget": 1, "zrangebyscore": 1, "zcard": 1, "zscore": 1}},
 		limiter.SlidingLog:    {packed, {"mget": 1}},
 		limiter.GCRA:          {packed, {"mget": 1}},
 		limiter.FixedWindow:   {packed, {"mget": 1}},
 		limiter.SlidingWindow: {packed, {"mget": 1}},
 		limiter.Cooldown:      {packed, {"mget": 1}},
 		limiter.Distinct: {
-			{"mget": 1, "zrangebyscore": 1, "zcount": 1, "zremrangebyscore": 1, "zadd": 1, "pexpire": 1},
-			{"mget": 1, "zrangebyscore": 1, "zcount": 1, "zscore": 1},
+			{"mget": 1, "zcard": 1, "hlen": 1, "zcount": 1, "zscore": 1, "hset": 1, "zadd": 1, "pexpire": 2},
+			{"mget": 1, "zcard": 1, "hlen": 1, "zcount": 1, "zscore": 1, "zrangebyscore": 1},
 		},
 	} {
 		t.Run(a.String(), func(t *testing.T) {

@@ -51,6 +51,8 @@ func families() []family {
 			one: []string{"one_set"}, many: []string{"many_set"},
 		}
 	}
+	distinct := set("algorithm/distinct", "number_bytes uses general/set general/distinct", limiter.Distinct)
+	distinct.frame = append(distinct.frame, "uses")
 	const counter, log = "general/counter general/packed_algorithm", "general/packed_algorithm"
 	return []family{
 		packed(limiter.FixedWindow, counter, "algorithm/fixed_window"),
@@ -59,8 +61,8 @@ func families() []family {
 		packed(limiter.SlidingLog, log, "algorithm/log", "general/log", "algorithm/sliding_log"),
 		packed(limiter.Conversion, "general/conversion "+log, "algorithm/conversion"),
 		packed(limiter.Cooldown, log, "algorithm/log", "general/log", "algorithm/cooldown"),
-		set("algorithm/token_bucket", "number_bytes general/set general/bucket_read general/bucket_write general/bucket_refund", limiter.TokenBucket, limiter.Concurrent),
-		set("algorithm/distinct", "general/set general/distinct", limiter.Distinct),
+		set("algorithm/token_bucket", "number_bytes general/set general/bucket_read general/bucket_wait general/bucket_write general/bucket_refund", limiter.TokenBucket, limiter.Concurrent),
+		distinct,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -150,10 +151,10 @@ func (n names) parseWindow(message string) (id windowID, ok bool) {
 	if number == "shared" {
 		return windowID{slot: slot{redisson: name}}, true
 	}
-	if len(number) != 1 || number[0] < '0' || number[0] >= '0'+byte(limiter.NumAlgorithms) {
+	a, err := strconv.ParseUint(number, 10, 8)
+	if id.algorithm = limiter.Algorithm(a); err != nil || id.algorithm >= limiter.NumAlgorithms || strconv.FormatUint(a, 10) != number {
 		return id, false
 	}
-	id.algorithm = limiter.Algorithm(number[0] - '0')
 	name, tag, boxed := strings.Cut(name, " ")
 	if boxed != isPacked(id.algorithm) {
 		return id, false

@@ -17,7 +17,7 @@ func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 	for _, prefix := range []string{"weir", "a:b"} {
 		n := newNames(prefix, "one")
 		for _, name := range []string{"l", "sms.phone:1m", "l:value", "l:fixed_window", "l:concurrent:value", "l:concurrent", "l:permits", "l:base", "l:", "l::", "l::x", ":l", "::"} {
-			for kind := range 2 * (limiter.SlidingLog + 1) {
+			for kind := range 2 * limiter.NumAlgorithms {
 				a := kind / 2
 				c := limiter.Claim{
 					Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Second}, Algorithm: a, Scope: limiter.Scope(kind % 2)},
@@ -52,7 +52,7 @@ func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 	k := limiter.KeyOf("x").String()
 	for _, bad := range []string{
 		"", "0", "0:", "9:weir:{" + k + "}:l:value", "0:other:{" + k + "}:l:value", "0:weir:{short}:l:value",
-		"0:weir:{" + k + "}:l:permits", "0:weir:{" + strings.Repeat("z", 32) + "}:l:value", "00:weir:{" + k + "}:l:value",
+		"0:weir:{" + k + "}:l:permits", "0:weir:{" + strings.Repeat("z", 32) + "}:l:value", "00:weir:{" + k + "}:l:value", "+0:weir:{" + k + "}:l:value", "10:weir:{" + k + "}:l:value", "256:weir:{" + k + "}:l:value",
 	} {
 		if id, ok := newNames("weir", "").parseWindow(bad); ok {
 			t.Errorf("%q is %+v", bad, id)

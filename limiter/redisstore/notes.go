@@ -138,8 +138,8 @@ func (s *Store) Return(_ context.Context, limits []*limiter.Limit, subject limit
 	return s.StartReturn(limits, subject)()
 }
 
-// StartReturn is to Return as StartRefund is to Refund. In a cluster the permits are in other slots than
-// their note: there a Take that begins before wait returns may be decided before they are returned.
+// StartReturn is to Return as StartRefund is to Refund. A Take that begins before wait returns may be decided before
+// permits are returned in a cluster, where they are in other slots than their note, and of more than 8 before the others.
 func (s *Store) StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
 	for _, l := range limits {
 		if err := l.CheckNoted(); err != nil {
@@ -165,14 +165,25 @@ func (s *Store) queueReturn(limits []*limiter.Limit, subject limiter.Key, ids ..
 		return func() (int, error) { return 0, returnError(err) }
 	}
 	s.refusals.invalidateLimits(limits)
-	return func() (int, error) {
-		<-c.done
-		if c.err != nil {
-			return 0, returnError(c.err)
+	return func() (decisions int, err error) {
+		for {
+			<-c.done
+			if c.err != nil {
+				return decisions, returnError(c.err)
+			}
+			decisions += int(c.reply % moreNoted)
+			if c.reply < moreNoted {
+				return decisions, nil
+			}
+			if c, err = s.queueChange(subjectClaim(limits[0], subject), command); err != nil {
+				return decisions, returnError(err)
+			}
 		}
-		return int(c.reply), nil
 	}
 }
+
+// moreNoted in a reply says that another call has to return the rest, see lua/command/return.lua.
+const moreNoted = 1 << 20
 
 // splitConversions returns the claims of Conversion limits, whose buckets do not tell of which decisions permits are,
 // and the others.
@@ -268,7 +279,7 @@ func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key, ids 
 	decisions, failed := map[limiter.Permit]bool{}, error(nil)
 	for _, part := range parts {
 		text, _ := part.(string)
-		if len(text) != noteBytes+1 {
+		if len(text) != noteBytes+1+6 {
 			return len(decisions), returnError(wire.ErrReply)
 		}
 		claim, permit, found := readNoted([]byte(text), limits)
@@ -279,8 +290,11 @@ func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key, ids 
 		if n > 0 {
 			decisions[permit] = true
 		}
-		if n > 0 && text[noteBytes] == 1 {
-			_, confirmErr := s.startChange("confirm", claim, func(part []limiter.Claim) changeCommand { return s.changeOf(&s.scripts.confirm, part) })()
+		if how := text[noteBytes]; n > 0 && how > 0 { // 2: and it counts for the day
+			before := readTime6([]byte(text[noteBytes+1:]))
+			_, confirmErr := s.startChange("confirm", claim, func(part []limiter.Claim) changeCommand {
+				return s.changeOf(&s.scripts.confirm, part, before, how-1)
+			})()
 			err = errors.Join(err, confirmErr)
 		}
 		failed = errors.Join(failed, err)

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -58,7 +59,7 @@ func TestReturn_CorrectsCachedRefusals(t *testing.T) {
 	}
 }
 
-// Taking and noting is one script call, and so is returning; a note is small and expires.
+// Taking and noting is one script call, and so is returning of 8 permits; a note is small and expires.
 func TestReturn_IsOneScript(t *testing.T) {
 	s := newTestStore(t)
 	limits, c := unused(1000, "ann")
@@ -76,12 +77,34 @@ func TestReturn_IsOneScript(t *testing.T) {
 	if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("ann")); n != 64 || err != nil {
 		t.Error(n, err)
 	}
-	if n := s.scripts() - before; n != 102 {
+	if n := s.scripts() - before; n != 109 {
 		t.Errorf("%d scripts with the return", n)
 	}
 	s.left([]limiter.Claim{c}, 1000-100+64)
 	if n := s.do("exists", noteKey("ann")).(int64); n != 0 {
 		t.Error("the note is still there")
+	}
+}
+
+// What is returned in several calls is all of it, and each decision counts once, however many permits it has.
+func TestReturn_InPieces(t *testing.T) {
+	s := newTestStore(t)
+	for windows := 1; windows <= 7; windows++ {
+		var limits []*limiter.Limit
+		var claims []limiter.Claim
+		for i := range windows {
+			l := &limiter.Limit{Name: fmt.Sprint("pieces", windows, ":", i), Rate: limiter.Rate{Count: 100, Window: time.Duration(1+i) * time.Hour}, Algorithm: limiter.GCRA, Noted: true}
+			limits = append(limits, l)
+			claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf("k"), Cost: 1, Value: limiter.KeyOf("ann")})
+		}
+		decisions := 64 / windows
+		s.allowed(claims, decisions)
+		if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("ann")); n != decisions || err != nil {
+			t.Errorf("%d windows: permits of %d decisions returned, %v; want %d", windows, n, err, decisions)
+		}
+		for i := range claims {
+			s.left(claims[i:i+1], 100)
+		}
 	}
 }
 

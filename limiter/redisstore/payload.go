@@ -74,10 +74,10 @@ func newPayload(n names, claims []limiter.Claim, rest ...any) *payload {
 	return p
 }
 
-// reset makes p empty, to be used again.
-func (p *payload) reset() {
+// emptied returns an empty payload with the memory of p.
+func (p *payload) emptied() payload {
 	clear(p.numbered)
-	*p = payload{
+	return payload{
 		keys: p.keys[:0], limits: p.limits[:0], numbered: p.numbered[:0], windows: p.windows[:0],
 		requests: p.requests[:0], follows: p.follows[:0], notes: p.notes[:0], name: p.name[:0],
 	}

@@ -58,7 +58,7 @@ func readOne(reply any, claims []limiter.Claim, d *limiter.Decision) error {
 }
 
 // readDecision reads one decision at the start of list into d, and checks the range of
-// every number. It returns the rest of list, also with errType.
+// every number. It returns the rest of list, also with an error, which concerns this decision alone.
 func readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter.Decision) ([]int64, error) {
 	if len(list) < 1+2*len(claims) {
 		return nil, wire.ErrReply
@@ -69,13 +69,13 @@ func readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter
 		return rest, badClaims(list, claims)
 	}
 	if allowed < 0 || allowed > 2 {
-		return nil, wire.ErrReply
+		return rest, wire.ErrReply
 	}
 	*d = limiter.Decision{Allowed: allowed == 1, At: at, Outcomes: d.Outcomes[:0]}
 	for i := range claims {
 		left, wait, ok := readClaim(list[2*i], list[2*i+1], &claims[i])
 		if !ok || d.Allowed && left < 0 {
-			return nil, wire.ErrReply
+			return rest, wire.ErrReply
 		}
 		o := limiter.Outcome{
 			Allowed:   d.Allowed || wait == 0,
@@ -89,7 +89,7 @@ func readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter
 		d.Outcomes = append(d.Outcomes, o)
 	}
 	if !d.Allowed && d.Wait == 0 {
-		return nil, wire.ErrReply // refused, but no limit refuses
+		return rest, wire.ErrReply // refused, but no limit refuses
 	}
 	return rest, nil
 }

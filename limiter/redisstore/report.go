@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"container/list"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -33,6 +34,7 @@ type reports struct {
 
 	mu       sync.Mutex // guards the fields below; never held during I/O
 	byWindow map[windowID]*report
+	order    *list.List // the same reports: to find one in a map that was large takes as long as it was
 }
 
 // A report is what was granted in one window.
@@ -40,6 +42,7 @@ type report struct {
 	claim   limiter.Claim
 	grants  []grant // oldest first
 	sending int     // number of grants that are being sent
+	element *list.Element
 }
 
 type grant struct {
@@ -53,7 +56,7 @@ type grant struct {
 }
 
 func newReports() *reports {
-	return &reports{sendLock: make(chan struct{}, 1), byWindow: map[windowID]*report{}}
+	return &reports{sendLock: make(chan struct{}, 1), byWindow: map[windowID]*report{}, order: list.New()}
 }
 
 // add records what p took for claims. If there are too many windows, it removes expired
@@ -70,7 +73,7 @@ func (r *reports) add(now time.Time, claims []limiter.Claim, p limiter.Permit) {
 				continue
 			}
 			found = &report{}
-			r.byWindow[id] = found
+			r.byWindow[id], found.element = found, r.order.PushBack(found)
 			r.windows.Add(1)
 		}
 		found.claim = c
@@ -97,22 +100,26 @@ func (r *report) add(g grant) {
 	binary.LittleEndian.PutUint64(last.id[:], uint64(g.at.UnixNano())) // no permit has this ID, so it cannot be refunded
 }
 
-// sweepLocked removes expired windows among some that it checks, and reports whether
-// there were any.
-func (r *reports) sweepLocked(now time.Time) bool {
-	checked, swept := 0, false
-	for id, found := range r.byWindow { // in random order
+// sweepLocked removes expired windows among the next few, and reports whether there were any.
+func (r *reports) sweepLocked(now time.Time) (swept bool) {
+	for range min(16, r.order.Len()) {
+		found := r.order.Front().Value.(*report)
 		last := found.grants[len(found.grants)-1]
 		if found.sending == 0 && now.Sub(last.at) >= found.claim.Limit.Horizon() {
-			delete(r.byWindow, id)
-			r.windows.Add(-1)
+			r.deleteLocked(found)
 			swept = true
-		}
-		if checked++; checked == 16 {
-			break
+		} else {
+			r.order.MoveToBack(found.element)
 		}
 	}
 	return swept
+}
+
+// deleteLocked removes the report about a window.
+func (r *reports) deleteLocked(found *report) {
+	delete(r.byWindow, windowIDOf(&found.claim))
+	r.order.Remove(found.element)
+	r.windows.Add(-1)
 }
 
 // withdraw removes what p took for claims, and reports whether any of it was still
@@ -138,8 +145,7 @@ func (r *reports) withdraw(claims []limiter.Claim, p limiter.Permit) bool {
 		}
 		found.grants = slices.Delete(found.grants, i, i+1)
 		if len(found.grants) == 0 {
-			delete(r.byWindow, id)
-			r.windows.Add(-1)
+			r.deleteLocked(found)
 		}
 	}
 	return withdrawn
@@ -172,12 +178,10 @@ func (r *reports) startSending(claims []limiter.Claim, partSlot func(*limiter.Cl
 			add(found)
 		}
 	}
-	if claims == nil {
-		for _, found := range r.byWindow {
-			if !add(found) && len(out) == windowsPerReport {
-				break
-			}
-		}
+	next := r.order.Front()
+	for looked := 0; claims == nil && next != nil && looked < windowsPerReport; looked++ {
+		add(next.Value.(*report))
+		next = next.Next()
 	}
 	return out
 }
@@ -198,8 +202,7 @@ func (r *reports) remove(sent []*report, count *atomic.Int64) (withdrawn []withd
 		}
 		found.grants, found.sending = slices.Delete(found.grants, 0, found.sending), 0
 		if len(found.grants) == 0 {
-			delete(r.byWindow, windowIDOf(&found.claim))
-			r.windows.Add(-1)
+			r.deleteLocked(found)
 		}
 	}
 	return withdrawn
@@ -216,6 +219,7 @@ func (r *reports) keep(unsent []*report) {
 	defer r.mu.Unlock()
 	for _, found := range unsent {
 		found.sending = 0
+		r.order.MoveToBack(found.element) // its node may be away: others are not kept waiting
 	}
 }
 

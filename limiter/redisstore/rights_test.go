@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -63,10 +65,15 @@ func useAll(t *testing.T, c redisstore.ClientConfig) error {
 	if _, err := s.Check(t.Context()); err != nil {
 		return err
 	}
-	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
+	for a := range limiter.NumAlgorithms {
 		l := &limiter.Limit{Name: a.String(), Rate: limiter.Rate{Count: 3, Window: time.Minute}, Algorithm: a}
 		if a == limiter.Cooldown {
 			l.Rate.Count, l.Steps = 1, []time.Duration{time.Second, time.Minute}
+		} else if !a.HasValues() && !a.HasLeases() {
+			l.Noted = true
+			if a.HasConversion() {
+				l.Conversion = 50
+			}
 		}
 		claims := []limiter.Claim{{Key: limiter.Key{byte(a), 1}, Limit: l, Cost: 1, Value: limiter.Key{1}}}
 		var d limiter.Decision
@@ -76,6 +83,13 @@ func useAll(t *testing.T, c redisstore.ClientConfig) error {
 		} {
 			if err != nil {
 				return err
+			}
+		}
+		if l.Noted { // what a note names are keys of no command
+			claims[0].Key[1]++ // none of its permits was given back in this millisecond
+			err := s.Take(t.Context(), claims, &d)
+			if n, failed := s.Return(t.Context(), []*limiter.Limit{l}, claims[0].Value); err != nil || failed != nil || n < 1 {
+				return fmt.Errorf("permits of %d decisions returned: %w", n, errors.Join(err, failed))
 			}
 		}
 		if _, err := s.Inspect(t.Context(), claims); err != nil {

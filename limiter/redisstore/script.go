@@ -29,16 +29,13 @@ func newScript(parts ...string) script {
 
 // scripts are the texts as Redis runs them.
 type scripts struct {
-	one  [algorithms]script // of one algorithm: for one request of one claim
-	many [algorithms]script // of one algorithm: for several requests, or several claims
-	take script             // for whatever else is asked
+	one  [limiter.NumAlgorithms]script // of one algorithm: for one request of one claim
+	many [limiter.NumAlgorithms]script // of one algorithm: for several requests, or several claims
+	take script                        // for whatever else is asked
 	peek script
 
 	refund, renew, grant, reset, ban, report, inspect, note, returnNoted, unnote, confirm script
 }
-
-// algorithms is the number of algorithms.
-const algorithms = int(limiter.Conversion) + 1
 
 func newScripts(clock, prefix string) scripts {
 	channel := "local FREED = " + quote(invalidationChannel(prefix))

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -21,7 +20,7 @@ type shadowCall struct {
 // Redis, unless the claims lie in several slots of a cluster or in limiters shared with
 // Redisson: then the shadows are taken after the claims, all of them at the same time.
 func (s *Store) TakeWithShadows(ctx context.Context, claims []limiter.Claim, d *limiter.Decision, shadows []limiter.Shadow) error {
-	open := s.openShadows(shadows)
+	open := s.openShadows(claims, shadows)
 	if !s.isOneCall(claims, open) {
 		*d = limiter.Decision{Allowed: true, At: time.Now(), Outcomes: d.Outcomes[:0]}
 		if len(claims) > 0 {
@@ -50,11 +49,11 @@ func (s *Store) TakeWithShadows(ctx context.Context, claims []limiter.Claim, d *
 
 // openShadows returns those of shadows for which Redis must be called. The others are not valid,
 // or known to be refused.
-func (s *Store) openShadows(shadows []limiter.Shadow) []*limiter.Shadow {
+func (s *Store) openShadows(claims []limiter.Claim, shadows []limiter.Shadow) []*limiter.Shadow {
+	limiter.CheckShadows(claims, shadows)
 	open := make([]*limiter.Shadow, 0, len(shadows))
 	for i := range shadows {
-		h := &shadows[i]
-		if h.Err = limiter.CheckClaims(h.Claims); h.Err == nil && !s.refusals.decide(refusalTTL, h.Claims, &h.Decision) {
+		if h := &shadows[i]; h.Err == nil && !s.refusals.decide(refusalTTL, h.Claims, &h.Decision) {
 			open = append(open, h)
 		}
 	}
@@ -133,9 +132,8 @@ func (b *batch) addWithShadows(g *slotBatch, c *call) {
 }
 
 // readShadows reads the decisions about the shadows of c at the start of list into c. They
-// mean nothing if the request was refused. It returns the rest of list, and an error that concerns
-// all that is left.
-func (b *batch) readShadows(list []int64, at time.Time, c *call) ([]int64, error) {
+// mean nothing if the request was refused. It returns the rest of list.
+func (b *batch) readShadows(list []int64, at time.Time, c *call) []int64 {
 	from := c.own
 	for i := range c.shadows {
 		h := &c.shadows[i]
@@ -145,12 +143,10 @@ func (b *batch) readShadows(list []int64, at time.Time, c *call) ([]int64, error
 		}
 		from += h.size
 		var err error
-		if list, err = b.readDecision(list, at, claims, d); err != nil && !errors.Is(err, errType) {
-			return nil, err
-		}
+		list, err = b.readDecision(list, at, claims, d)
 		if c.state == callAnswered {
 			h.err = err
 		}
 	}
-	return list, nil
+	return list
 }

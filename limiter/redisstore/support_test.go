@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -104,4 +106,12 @@ func claim(count int64, window time.Duration, cost int64) []limiter.Claim {
 // name is the limiter's name in Redis.
 func name(c []limiter.Claim) string {
 	return redisstore.WindowName(redisstore.DefaultPrefix, c[0].Limit.Name, c[0].Key)
+}
+
+// rounds is the number in an environment variable, or so many: of random tests, to run them for longer or once more.
+func rounds(variable string, usual uint64) uint64 {
+	if n, err := strconv.ParseUint(os.Getenv(variable), 10, 64); err == nil {
+		return n
+	}
+	return usual
 }

@@ -17,7 +17,7 @@ func spoilers(s *testStore, c []limiter.Claim) map[string]func() {
 	if a := c[0].Limit.Algorithm; a == limiter.Concurrent {
 		keys = []string{name(c) + ":{concurrent}:value", name(c) + ":{concurrent}:permits"}
 	} else if a == limiter.Distinct {
-		keys = []string{name(c) + ":{" + a.String() + "}:permits"}
+		keys = []string{name(c) + ":{distinct}:value", name(c) + ":{distinct}:permits"}
 	} else if a != limiter.TokenBucket {
 		keys = []string{redisstore.BoxName(c[0])}
 	}
@@ -28,7 +28,7 @@ func spoilers(s *testStore, c []limiter.Claim) map[string]func() {
 			s.do("rpush", key, "x")
 		}
 	}
-	if len(keys) == 1 && strings.HasSuffix(keys[0], "state") {
+	if len(keys) == 1 && c[0].Limit.Algorithm.IsPacked() {
 		all["garbage"] = func() { s.do("set", keys[0], "garbage") }
 	}
 	return all
@@ -37,7 +37,7 @@ func spoilers(s *testStore, c []limiter.Claim) map[string]func() {
 // One key of another type fails the claims that ask for it, and nothing else: not the
 // others that travel with them, nor what they take. Reset heals it.
 func TestStore_OneBadKeyIsOneBadClaim(t *testing.T) {
-	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
+	for a := range limiter.NumAlgorithms {
 		for _, taken := range []int{0, 3, 20} {
 			if (a == limiter.Cooldown || a == limiter.Distinct) && taken > 0 {
 				continue
@@ -49,6 +49,8 @@ func TestStore_OneBadKeyIsOneBadClaim(t *testing.T) {
 			l := &limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 50, Window: time.Minute}, Algorithm: a}
 			if a == limiter.Cooldown {
 				l.Rate.Count, l.Steps = 1, []time.Duration{time.Second}
+			} else if a.HasConversion() {
+				l.Noted, l.Conversion = true, 50
 			}
 			bad := of("bad", l)
 			for what, spoil := range spoilers(s, bad) {

@@ -65,7 +65,7 @@ func connect(ctx context.Context, node *redis.Client) (*Conn, error) {
 	c := &Conn{client: maker, pooled: maker.Conn()}
 	err := c.pooled.Ping(ctx).Err()
 	if raw := made.Load(); raw != nil {
-		c.Conn = newSocketConn(*raw)
+		c.Conn = newSocketConn(unbounded(*raw)) // a Reader has bounds of its own
 	} else if err == nil {
 		err = errNoConn
 	}

@@ -177,34 +177,14 @@ func (r *Reader) skipAll(n int64) error {
 // skipOne skips the value with this header, except for the values that it contains; it
 // returns how many those are.
 func (r *Reader) skipOne(header []byte) (more int64, err error) {
-	switch header[0] {
-	case '+', '-', ',', '#', '_', '(':
-		return 0, nil
+	if _, ok := number(header[1:]); header[0] == ':' && !ok {
+		return 0, fmt.Errorf("%w: %.40q", ErrProtocol, header)
 	}
-	n, ok := number(header[1:])
-	if header[0] == ':' && ok {
-		return 0, nil
+	more, text, err := announced(header)
+	if err != nil || text == 0 {
+		return more, err
 	}
-	if none := n == -1 && (header[0] == '$' || header[0] == '*'); none && ok {
-		return 0, nil
-	}
-	if ok && n >= 0 {
-		switch header[0] {
-		case '$', '!', '=':
-			return 0, r.text(n)
-		}
-		if n <= maxElements {
-			switch header[0] {
-			case '*', '~', '>':
-				return n, nil
-			case '%':
-				return 2 * n, nil
-			case '|': // an attribute is followed by the value it belongs to
-				return 2*n + 1, nil
-			}
-		}
-	}
-	return 0, fmt.Errorf("%w: %.40q", ErrProtocol, header)
+	return 0, r.text(text - 2)
 }
 
 // text skips n bytes and the following line end.

@@ -35,7 +35,8 @@ end
 local function read_days()
   local i, memory, now_day = body, byte(steps, 2), floor(NOW / DAY)
   body = body + 9 * (byte(packed, body) - 127)
-  if memory then
+  usual = usual and body <= last + 1
+  if memory and body <= last + 1 then
     local _, newest = unpack_at('<BI4', packed, body - 9)
     while i < body do
       local _, number = unpack_at('<BI4', packed, i)
@@ -72,8 +73,9 @@ local function open()
     if usual then
       local form
       form, front, back, taken, confirmed, body = unpack_at('<BI6I6I4I4', packed, first)
-      usual = form == 1 and back <= today
-      if form == 1 and body <= last and byte(packed, body) > 127 then
+      local is_whole = form == 1 and (last - body) % 9 == 8
+      usual = is_whole and back <= today
+      if is_whole and body <= last and byte(packed, body) > 127 then
         read_days()
       end
       if usual then

@@ -1,55 +1,38 @@
--- Distinct values: a log of uses. One is three keys:
---   value    string  never written; its name stands for the window
---   permits  zset    the uses: score = time in ms, member = 8 bytes of the value and 8 of the
---                    decision's ID, see general/distinct.lua
+-- Distinct values: when each was used last, and its uses. One is three keys:
+--   value    hash    by value, 8 bytes: its uses, oldest first, of 14 bytes each: the first 8 of the decision's ID, and
+--                    the time in ms; the last two of them, and one without an ID for those before
+--   permits  zset    score = time of the last use in ms, member = the value
 --   base     string  "ban:until", mostly absent
--- A value counts until one length after its last use. limiter's distinct.go is the same.
-local CLAIM_SIZE, MOST_USUAL = 14, 64
-local uses, own
--- What was counted in the uses in `counted_in`: how many values, how many uses by `own`, and of each
--- value how many uses follow its last one. A longer window of a key mostly has the same uses
--- behind others.
-local counted_in, counted, times, last_uses = {}, 0, 0, {}
+-- A value counts until one length after its last use. Whatever is asked costs a few commands, however many values there
+-- are. limiter's distinct.go is the same.
+local CLAIM_SIZE = 14
 
--- open counts the values; a claim whose value is one of them costs nothing.
+-- open counts the values; a claim whose value is one of them costs nothing. Of each value there are uses, or something
+-- else has written here.
+local used
 local function open()
   set_old()
-  uses = redis.pcall('ZRANGEBYSCORE', log, '(' .. old, '+inf')
-  usual = not uses.err and #uses <= MOST_USUAL and (#uses == 0 or call('ZCOUNT', log, '(' .. now, '+inf') == 0)
-  if usual then
-    local older, counted_for = #uses - #counted_in, own
-    own = sub(requests, claim + 6, claim + 13)
-    local same = older >= 0 and own == counted_for
-    for i = 1, same and #counted_in or 0 do same = same and counted_in[i] == uses[older + i] end
-    if not same then older, counted, times, last_uses = #uses, 0, 0, {} end
-    for i = older, 1, -1 do
-      local v = sub(uses[i], 1, 8)
-      usual = usual and #uses[i] == 16
-      if not last_uses[v] then last_uses[v], counted = #uses - i, counted + 1 end
-      if v == own then times = times + 1 end
-    end
-    counted_in, left = uses, rate - counted
-    if times > 0 then cost, left = 0, math.max(0, left) end
+  local size = redis.pcall('ZCARD', log)
+  usual, left, trim, used = size == redis.pcall('HLEN', key), rate, false, false
+  if usual and size > 0 then
+    local standing = call('ZCOUNT', log, '(' .. old, now)
+    used = call('ZSCORE', log, sub(requests, claim + 6, claim + 13))
+    left, trim = rate - standing, size > standing and old
+    usual = not trim or call('ZCOUNT', log, '(' .. now, '+inf') == 0
+    if used and tonumber(used) > NOW - length then cost, left = 0, math.max(0, left) end
   end
 end
 
 local function take()
-  usual, left, cost = times < 2, left - cost, 0
-  state = own .. sub(requests, id, id + 7)
+  left, cost = left - cost, 0
+  state = sub(requests, claim + 6, claim + 13) .. sub(requests, id, id + 7) .. (used and 'k' or '')
 end
 
 local function wait()
-  local short, i = cost - left, 0
-  while short > 0 do
-    i = i + 1
-    if last_uses[sub(uses[i], 1, 8)] == #uses - i then short = short - 1 end
-  end
-  later = tonumber(call('ZSCORE', log, uses[i])) + length - NOW
+  later = tonumber(call('ZRANGEBYSCORE', log, '(' .. old, '+inf', 'WITHSCORES', 'LIMIT', cost - left - 1, 1)[2]) + length - NOW
 end
 
 local function write()
   set_old()
-  call('ZREMRANGEBYSCORE', log, '-inf', old)
-  call('ZADD', log, now, state)
-  call('PEXPIRE', log, ttl)
+  add_use(key, log, sub(state, 1, 8), sub(state, 9, 16), #state > 16, trim, ttl)
 end

@@ -1,5 +1,5 @@
 -- GCRA: `debt` permits are owed now and come back evenly; `free_at` is when none were owed for
--- the last time. limiter's counter.go is the same arithmetic, in the same order.
+-- the last time. limiter's gcra.go is the same arithmetic, in the same order.
 --   state  '<BI6I6d': form 1, the time for which debt is known, free_at, debt
 local TINY = 1e-6
 local free_at, debt
@@ -11,8 +11,9 @@ local function open()
     if usual then
       local form, known_at
       form, known_at, free_at, debt = unpack_at('<BI6I6d', packed, first)
+      if debt > most then debt = most end -- of a higher limit
       usual, debt = form == 1 and known_at <= NOW, debt - (NOW - known_at) * rate / length
-      if debt <= 0 then free_at, debt = NOW, 0 end
+      if not (debt > 0) then free_at, debt = NOW, 0 end -- also if it is no number
     end
   end
   left = floor(most - debt + TINY)

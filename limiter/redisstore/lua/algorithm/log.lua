@@ -3,7 +3,7 @@
 -- with the ms since the entry before (none: the same ms), +8 for a count of 4 bytes instead of
 -- 1, +16 for the 8 bytes of an ID. The count 0 of an ID says that it was given back; an entry
 -- without an ID is of several that were merged, at the latest of their times. Lowest byte
--- first. limiter's window.go is the same.
+-- first. limiter's permit_log.go is the same.
 --   state  '<BI6I6I4I2': form 1, the time that the first entry counts from, that of the last,
 --          permits in all entries, how many entries follow; or, as most keys have,
 --          '<BI6BBc8': form 3, the time of the one entry, which is of less than 256 permits
@@ -12,10 +12,14 @@ local before, newest, taken, count
 local added, given, new_entries -- what takes have added: how many, their permits, their text
 
 -- entry reads the one at i: ms since the one before, permits, where the next begins, and where
--- its ID does, if it has one.
+-- its ID does, if it has one. One that is cut ends with zeros.
 local function entry(s, i)
   local head, a, b, c, d, e = byte(s, i, i + 5)
-  if head == 18 then return a + b * 256, c, i + 12, i + 4 end
+  if head == 18 and c then return a + b * 256, c, i + 12, i + 4 end
+  if i + 14 > #s then
+    s = s .. '\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+    head, a, b, c, d, e = byte(s, i, i + 5)
+  end
   local width, after, n = head % 8, 0, nil
   if width > 1 then after = a + b * 256 end
   if width > 2 then after = after + c * 65536 end

@@ -10,7 +10,7 @@ local function open()
     while first <= last do
       local head, a, b, n = byte(packed, first, first + 3)
       local after, next = 0, first + 12
-      if head == 18 then after = a + b * 256 else after, n, next = entry(packed, first) end
+      if head == 18 and n then after = a + b * 256 else after, n, next = entry(packed, first) end
       if before + after > old then break end
       before, taken, count, first = before + after, taken - n, count - 1, next
     end

@@ -1,6 +1,6 @@
 -- A sliding window of two counters: what was taken in the window of now, whose number is
 -- `window`, and in the one before. Of that the part counts that is less than a length ago,
--- rounded up. limiter's counter.go is the same arithmetic, in the same order.
+-- rounded up. limiter's sliding_window.go is the same arithmetic, in the same order.
 --   state  '<BI6I4I4': form 1, window, taken, before
 local window, taken, before
 

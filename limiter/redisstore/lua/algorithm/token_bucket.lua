@@ -16,7 +16,7 @@ local function open()
   if value then
     local sum = 0
     set_old()
-    entries = redis.pcall('ZRANGEBYSCORE', log, '(' .. old, '+inf')
+    entries = redis.pcall('ZRANGEBYSCORE', log, '(' .. old, now)
     usual = not entries.err
     for i = 1, usual and #entries or 0 do
       local a, b, c, d = byte(entries[i], -4, -1)
@@ -27,7 +27,8 @@ local function open()
       sum = sum + a
     end
     left = rate - sum
-    trim = tonumber(value) ~= left
+    trim = usual and call('ZCARD', log) > #entries -- something has expired, or was taken before the clock was set back
+    if trim then usual = call('ZCOUNT', log, '(' .. now, '+inf') == 0 end
   else -- a key of another type looks like none in an MGET
     usual, entries, left, trim = call('EXISTS', key, log) == 0, false, rate, false
   end
@@ -35,7 +36,6 @@ end
 
 local function take()
   usual, left = not entries or #entries < MOST_USUAL, left - cost
-  trim = trim or entries and call('ZCARD', log) > #entries -- at another rate, value may be left by chance
   if claim == id + 8 then
     state = sub(requests, id - 1, claim + 3)
   else
@@ -50,8 +50,7 @@ local function wait()
   for i = 1, entries and #entries or 0 do
     short = short - byte(entries[i], -4)
     if short <= 0 then
-      local at = tonumber(call('ZSCORE', log, entries[i]))
-      later, usual = at + length - NOW, usual and at <= NOW
+      later = tonumber(call('ZSCORE', log, entries[i])) + length - NOW
       break
     end
   end

@@ -3,8 +3,9 @@
 -- ARGV   limits, see frame.lua; what names of windows begin with, up to the key; then for each
 --        limit what follows the key: in the name of the packed string, or of the three keys up
 --        to the last colon; and an ID if only what it took is given back
--- reply  of how many decisions something was given back
--- It writes keys that only the note names, so it is for a Redis without slots.
+-- reply  of how many decisions something was given back, and MORE besides if another call has to give back the rest
+-- It writes keys that only the note names, for another round trip would let somebody come between. So it is for a
+-- Redis without slots; users need no more rights than for these keys themselves.
 
 -- limit_of is the limit of this length: the one under whose rate was taken, if there is one.
 local function limit_of(length, rate)
@@ -40,11 +41,13 @@ local function give(part, id)
   return ok and n > 0
 end
 
-local function confirm(part)
+local function confirm(part, at, counts_day)
   local w = window_of_part(part)
   if not w.algorithm.confirm then return false end
-  w.algorithm.confirm(w)
+  w.algorithm.confirm(w, at, counts_day)
   return true
 end
 
-return give_back(KEYS[1], ARGV[3 + #limits], give, confirm)
+local MORE, MOST_PARTS = 1048576, 8
+local decisions, is_more = give_back(KEYS[1], ARGV[3 + #limits], MOST_PARTS, give, confirm)
+return decisions + (is_more and MORE or 0)

@@ -4,7 +4,7 @@
 -- several that were merged (the ID is their score), L = 14 several of one script call (the score and
 -- the ID of the first). FLOOR says that nothing merged until its score is given back any more.
 -- Members of others have any L. Functions that read are called before any that writes.
-local SMALL, HOT = 12, 4
+local SMALL, HOT, PART, MOST_COUNTED = 12, 4, 64, 1000
 local NONE = {} -- is never written to
 
 local function single(id, n)
@@ -34,6 +34,9 @@ local function total(members)
   end
   return sum
 end
+
+-- has_future tells whether something was taken before the clock was set back.
+local function has_future(w) return call('ZCOUNT', w.log, '(' .. now_text, '+inf') > 0 end
 
 local function is_mark(member) return member ~= FLOOR and byte(member, 1) == 8 and permits_of(member) == 0 end
 
@@ -71,14 +74,14 @@ local function recount(w)
   w.left, w.size = w.l.rate - sum - w.given, #all / 2 - gone
 end
 
--- trusts tells whether value was counted for this rate, less than a length ago. If so, only what
--- has expired since is read.
+-- trusts tells whether value was counted for this rate, less than a length ago, or of very many entries. If so,
+-- only what has expired since is read.
 local function trusts(w, value)
   local rate, oldest, counted = string.match(w.had_base, '^(%d+):(%d+):(%d+)$')
   oldest, counted = tonumber(oldest), tonumber(counted)
   if not value or value > w.l.rate or tonumber(rate) ~= w.l.rate then return false end
-  call('ZCARD', w.log) -- an error now, if it is of another type, rather than while it is written
-  if oldest > NOW or counted > NOW or counted <= NOW - w.l.length then return false end
+  local size = call('ZCARD', w.log) -- an error now, if it is of another type, rather than while it is written
+  if oldest > NOW or counted > NOW or has_future(w) or counted <= NOW - w.l.length and size <= MOST_COUNTED then return false end
   w.at, w.n, w.left = {}, {}, value
   if oldest > NOW - w.l.length then return true end
   local gone = call('ZRANGEBYSCORE', w.log, '-inf', w.l.old)
@@ -98,53 +101,6 @@ function functions.open(w, value, base)
   end
   value, w.had_base = tonumber(value), base or nil
   if base and trusts(w, value) then return end
-  if base or not value or value < 1 then return recount(w) end
+  if base or not value or value < 1 or has_future(w) then return recount(w) end
   count(w, value)
 end
-
--- more reads the next few entries, oldest first; false when there are none.
-local function more(w)
-  if w.whole then return false end
-  local read = w.read or w.gone
-  local size = math.max(8, read - w.gone)
-  local part = call('ZRANGE', w.log, read, read + size - 1, 'WITHSCORES')
-  w.read = read + #part / 2
-  w.whole = #part < 2 * size
-  for i = 1, #part, 2 do
-    local at, n = tonumber(part[i + 1]), permits_of(part[i])
-    if at > NOW then
-      recount(w)
-      return true
-    end
-    if n > 0 then w.at[#w.at + 1], w.n[#w.n + 1] = at, n end
-  end
-  return #part > 0
-end
-
--- wait is how many ms it takes until `cost` permits are left; 0 is now.
-function functions.wait(w, cost)
-  local short = cost - w.left
-  if short <= 0 then return 0 end
-  if not w.at then
-    recount(w)
-    return functions.wait(w, cost)
-  end
-  local i = 1
-  while true do
-    while i > #w.at do
-      if not more(w) then break end
-      if w.fresh then return functions.wait(w, cost) end
-    end
-    if i > #w.at then break end
-    short = short - w.n[i]
-    if short <= 0 then return w.at[i] + w.l.length - NOW end
-    i = i + 1
-  end
-  -- What is still missing was taken just now, or value lies: count again.
-  if short > w.given and not w.fresh then
-    recount(w)
-    return functions.wait(w, cost)
-  end
-  return w.l.length
-end
-

@@ -91,7 +91,12 @@ end
 -- grant takes n permits out of the youngest entries. What is left of one is no
 -- longer given back by its id.
 function functions.grant(w, n)
-  local all = call('ZREVRANGE', w.log, 0, -1, 'WITHSCORES')
+  local all, found, from = {}, 0, 0
+  repeat
+    local part = call('ZREVRANGE', w.log, from, from + PART - 1, 'WITHSCORES')
+    for i = 1, #part, 2 do all[#all + 1], all[#all + 2], found = part[i], part[i + 1], found + permits_of(part[i]) end
+    from = from + PART
+  until #part == 0 or found >= n
   for i = 1, #all, 2 do
     local member, score = all[i], all[i + 1]
     local had = permits_of(member)
@@ -108,14 +113,24 @@ function functions.grant(w, n)
   end
 end
 
--- report counts value anew from the entries. What says for when value was counted is deleted,
--- unless it is a ban.
+-- report takes what was granted off value, if that is to be trusted, and says how old it is; or it counts value anew from
+-- the entries. Then what says for when value was counted is deleted, unless it is a ban.
 function functions.report(w, grants)
-  local scored = {}
-  for i, g in ipairs(grants) do scored[2 * i - 1], scored[2 * i] = int(g.at), single(g.id, g.n) end
-  add(w.log, scored, 'NX')
-  recount(w)
+  w.had_base = call('GET', w.base) or ''
+  local trusted = trusts(w, tonumber(call('GET', w.state) or nil))
+  local oldest, counted = string.match(w.had_base, ':(%d+):(%d+)$')
+  for _, g in ipairs(grants) do
+    if call('ZADD', w.log, 'NX', int(g.at), single(g.id, g.n)) == 1 then
+      w.left, oldest = w.left - g.n, math.min(g.at, tonumber(oldest or g.at))
+    end
+  end
+  if not trusted then recount(w) end
   call('SET', w.state, int(w.left), 'PX', w.l.ttl)
   call('PEXPIRE', w.log, w.l.ttl)
-  if sub(call('GET', w.base) or '', 1, 4) ~= 'ban:' then call('DEL', w.base) end
+  if trusted then
+    call('ZREMRANGEBYSCORE', w.log, '-inf', w.l.old)
+    call('SET', w.base, int(w.l.rate) .. ':' .. int(oldest) .. ':' .. counted, 'PX', w.l.ttl)
+  elseif sub(w.had_base, 1, 4) ~= 'ban:' then
+    call('DEL', w.base)
+  end
 end

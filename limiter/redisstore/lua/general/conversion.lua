@@ -112,13 +112,16 @@ local function enter(grants)
   put_buckets(all)
 end
 
--- confirm counts a subject.
-local function confirm()
+-- confirm counts a subject from now on; one that was confirmed `at`, less than a length ago, counts no more from then on.
+local function confirm(at, counts_day)
   local all = live()
+  for _, b in ipairs(all) do
+    if b.number == floor(at / width) then b.c = math.max(0, b.c - 1) end
+  end
   add(all, today, 0, 1)
   put_buckets(all)
   local memory = byte(steps, 2)
-  if not memory then return end
+  if not memory or not counts_day then return end
   local now_day, before = floor(NOW / DAY), 0
   if days ~= '' then
     local _, number, n = unpack_at('<BI4I4', days, #days - 8)

@@ -1,104 +1,117 @@
--- A limit of distinct values, for all that is beside the usual path: see algorithm/distinct.lua. Of
--- a value there are the last USES uses, and for those before, which are not given back any more,
--- one member whose ID is all zeros.
-local USES = 2
-local BEFORE = string.rep(char(0), 8)
+-- A limit of distinct values, for all that is beside the usual path: see algorithm/distinct.lua.
 functions.valued = true
 
--- note takes one use into w: the uses of a value are kept oldest first.
-local function note(w, value, id, at)
-  local uses = w.values[value]
-  if not uses then
-    uses = {}
-    w.values[value], w.standing = uses, w.standing + 1
-  end
-  uses[#uses + 1] = { id = id, at = at }
+-- uses_of lists the uses in a text, none of them later than now.
+local function uses_of(text)
+  local list = {}
+  for i = 1, #text - 13, 14 do list[#list + 1] = { id = sub(text, i, i + 7), at = math.min(NOW, number(text, i + 8, 6)) } end
+  return list
 end
 
--- put and out keep what is to be written.
-local function put(w, member, at) w.puts[member], w.outs[member] = at, nil end
-local function out(w, member) w.outs[member], w.puts[member] = true, nil end
+-- put_uses writes the uses of a value, which is forgotten if none of them counts. It returns when the last one was.
+local function put_uses(w, value, list)
+  local text, last = '', 0
+  table.sort(list, function(a, b) return a.at < b.at end)
+  for _, use in ipairs(list) do text, last = few(text .. use.id .. time_text(use.at)), use.at end
+  if last <= NOW - w.l.length then return forget(w.state, w.log, { value }) end
+  call('HSET', w.state, value, text)
+  call('ZADD', w.log, int(last), value)
+end
 
-function functions.open(w)
-  w.values, w.standing, w.puts, w.outs = {}, 0, {}, {}
-  local all = call('ZRANGE', w.log, 0, -1, 'WITHSCORES')
+local function live_on(w)
+  call('PEXPIRE', w.state, w.l.ttl)
+  call('PEXPIRE', w.log, w.l.ttl)
+end
+
+-- convert makes values of the uses that earlier versions have written into the sorted set, in members of 16 bytes, and
+-- removes what is neither.
+local function convert(w)
+  local all, values = call('ZRANGE', w.log, 0, -1, 'WITHSCORES'), {}
   for i = 1, #all, 2 do
-    local member, at = all[i], tonumber(all[i + 1])
-    if #member == 16 and at > NOW - w.l.length then
-      if at > NOW then -- the clock was set back: it was used now at the latest
-        at, w.changed = NOW, true
-        put(w, member, at)
+    local member, at = all[i], math.max(0, math.min(NOW, tonumber(all[i + 1])))
+    if #member == 8 or #member == 16 then
+      local value = sub(member, 1, 8)
+      local uses = values[value] or uses_of(call('HGET', w.state, value) or '')
+      values[value] = uses
+      if #member == 16 then
+        uses[#uses + 1] = { id = sub(member, 9), at = at }
+      elseif #uses == 0 then
+        uses[1] = { id = BEFORE, at = at }
       end
-      note(w, sub(member, 1, 8), sub(member, 9), at)
     end
   end
-  w.left = w.l.rate - w.standing
+  call('DEL', w.state, w.log)
+  for value, uses in pairs(values) do put_uses(w, value, uses) end
+  live_on(w)
+end
+
+-- whole lets there be uses of each value.
+local function whole(w)
+  if call('ZCARD', w.log) ~= call('HLEN', w.state) then convert(w) end
+end
+
+local function last_use(w, value)
+  local last = tonumber(call('ZSCORE', w.log, value) or 0)
+  return last > NOW - w.l.length and last
+end
+
+function functions.open(w)
+  whole(w)
+  w.left, w.moved = w.l.rate - call('ZCOUNT', w.log, '(' .. w.l.old, '+inf'), call('ZCOUNT', w.log, '(' .. now_text, '+inf') > 0
 end
 
 function functions.wait(w, cost, value)
-  local short, ats = cost - w.left, {}
-  if short <= 0 or w.values[value] then return 0 end
-  for _, uses in pairs(w.values) do ats[#ats + 1] = uses[#uses].at end
-  table.sort(ats)
-  return ats[short] + w.l.length - NOW
+  local short = cost - w.left
+  if short <= 0 or value and last_use(w, value) then return 0 end
+  local found = call('ZRANGEBYSCORE', w.log, '(' .. w.l.old, '+inf', 'WITHSCORES', 'LIMIT', short - 1, 1)
+  return math.min(NOW, tonumber(found[2])) + w.l.length - NOW
+end
+
+-- keep writes that what was used later than now was used now: the clock was set back.
+function functions.keep(w)
+  if not w.moved then return end
+  for _, value in ipairs(call('ZRANGEBYSCORE', w.log, '(' .. now_text, '+inf')) do
+    put_uses(w, value, uses_of(call('HGET', w.state, value) or ''))
+  end
+  w.moved = false
 end
 
 function functions.take(w, _, entry, value)
-  local id = sub(entry, 2, 9)
-  note(w, value, id, NOW)
-  w.left = w.l.rate - w.standing
-  put(w, value .. id, NOW)
-  w.changed = true
-  local uses, own, before = w.values[value], 0, nil
-  for i = #uses, 1, -1 do
-    local use = uses[i]
-    if use.id == BEFORE then
-      before = before or use
-    else
-      own = own + 1
-      if own > USES then
-        out(w, value .. use.id)
-        put(w, value .. BEFORE, math.max(use.at, before and before.at or 0))
-        use.id = BEFORE
-        before = use
-      end
-    end
-  end
-end
-
-function functions.keep(w)
-  if not w.changed then return end
-  call('ZREMRANGEBYSCORE', w.log, '-inf', int(NOW - w.l.length))
-  for member, at in pairs(w.puts) do call('ZADD', w.log, int(at), member) end
-  for member in pairs(w.outs) do call('ZREM', w.log, member) end
-  call('PEXPIRE', w.log, w.l.ttl)
+  functions.keep(w)
+  if not last_use(w, value) then w.left = w.left - 1 end
+  add_use(w.state, w.log, value, sub(entry, 2, 9), true, w.l.old, w.l.ttl)
 end
 
 --@ change
 -- refund forgets the use of id, wherever it is.
 function functions.refund(w, id)
-  local all = call('ZRANGEBYSCORE', w.log, '(' .. int(NOW - w.l.length), '+inf')
-  for i = 1, #all do
-    if #all[i] == 16 and sub(all[i], 9) == id then return call('ZREM', w.log, all[i]) end
+  whole(w)
+  local all = call('HGETALL', w.state)
+  for i = 2, #all, 2 do
+    local at = string.find(all[i], id, 1, true)
+    if at and at % 14 == 1 and number(all[i], at + 8, 6) > NOW - w.l.length then
+      put_uses(w, all[i - 1], uses_of(sub(all[i], 1, at - 1) .. sub(all[i], at + 14)))
+      return 1
+    end
   end
   return 0
 end
 
 -- grant forgets the n values that were used last.
 function functions.grant(w, n)
-  functions.open(w)
-  local values = {}
-  for value, uses in pairs(w.values) do values[#values + 1] = { value = value, uses = uses, at = uses[#uses].at } end
-  table.sort(values, function(a, b) return a.at > b.at or a.at == b.at and a.value > b.value end)
-  for i = 1, math.min(n, #values) do
-    for _, use in ipairs(values[i].uses) do call('ZREM', w.log, values[i].value .. use.id) end
-  end
+  whole(w)
+  forget(w.state, w.log, call('ZREVRANGE', w.log, 0, n - 1))
 end
+
+function functions.reset(w) call('DEL', w.state, w.log, w.base) end
 
 -- report counts values that were used elsewhere.
 function functions.report(w, grants)
-  functions.open(w)
-  for _, g in ipairs(grants) do put(w, g.value .. g.id, g.at) end
-  w.changed = true
-  functions.keep(w)
+  whole(w)
+  for _, g in ipairs(grants) do
+    local uses = uses_of(call('HGET', w.state, g.value) or '')
+    uses[#uses + 1] = { id = g.id, at = g.at }
+    put_uses(w, g.value, uses)
+  end
+  live_on(w)
 end

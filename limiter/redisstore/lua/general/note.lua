@@ -42,37 +42,48 @@ local function note_granted(reply)
   end
 end
 
--- A record holds for the length of its window. A window that was not written since counts the subject again if the clock is
--- set back, so the record stays: for a length more, at most SPARE ms, and for two if it is seen then.
-local SPARE = 3600000
+-- A record holds for the length of its window: until then its subject counts as confirmed. A window that was not written since
+-- counts the subject again if the clock is set back, so the record stays: for a length more, at most SPARE ms, and for two if it
+-- is seen then. In place of an ID it has when the subject was counted for a day.
+local SPARE, EACH_DAY = 3600000, 86400000
+
+-- confirmation is the record that a subject, whose part this is, is confirmed now; was is the record of the time before, if that
+-- holds. It also returns that time, 0 for none, and whether the subject counts for the day: once a length, and once a day.
+local function confirmation(part, was)
+  local at, counted, counts_day = was and number(was, 9, 6) or 0, NOW, true
+  if was then
+    counted = number(was, 1, 6)
+    if counted == 0 then counted = at end -- of an earlier version
+    counts_day = NOW - counted >= number(part, 35, 6) or floor(NOW / EACH_DAY) ~= floor(counted / EACH_DAY)
+    if counts_day then counted = NOW end
+  end
+  return little(counted, 8) .. little(NOW, 6) .. little(0, 4) .. sub(part, 19), at, counts_day
+end
 
 -- give_back takes parts out of the note `key`, all or those of the ID `only`. It hands each to `give`, which
--- says whether something was given back, and a part to `confirm` if its subject was not confirmed for that key
--- and window within its length. A part that took nothing records that it was. It returns of how many
--- decisions something was given back.
-local function give_back(key, only, give, confirm)
+-- says whether something was given back, and then to `confirm`, with what confirmation returns. A part that took nothing is a
+-- record. It returns of how many decisions something was given back. What is left in the note of more than `most` parts, to
+-- the end of a decision, is for another call: then it also returns true.
+local function give_back(key, only, most, give, confirm)
   local text, known, recorded, kept, decisions, lives = redis.pcall('GET', key), {}, {}, {}, 0, 1
   if type(text) ~= 'string' then return 0 end
   local function keep(part, ends)
     kept[#kept + 1], lives = part, math.max(lives, ends - NOW)
   end
-  local function keep_record(part)
-    local length = number(part, 35, 6)
-    keep(part, number(part, 9, 6) + length + math.min(length, SPARE))
-  end
-  local given, over = {}, {}
+  local given, over, records, is_more = {}, {}, 0, false
   for i = 1, #text - NOTED + 1, NOTED do
     local part = sub(text, i, i + NOTED - 1)
-    local ends = number(part, 9, 6) + number(part, 35, 6)
+    local name, length = sub(part, 19, 40), number(part, 35, 6)
+    local ends = number(part, 9, 6) + length
     if number(part, 15, 4) == 0 then
       if ends > NOW then
-        recorded[sub(part, 19, 40)] = true
-        keep_record(part)
-      elseif ends + 2 * number(part, 35, 6) > NOW then
-        over[sub(part, 19, 40)] = part
+        recorded[name], records = part, records + 1
+      elseif ends + 2 * length > NOW then
+        over[name] = part
       end
-    elseif only and sub(part, 1, 8) ~= only then
-      keep(part, ends + number(part, 35, 6)) -- longer than any permit counts
+    elseif only and sub(part, 1, 8) ~= only or #given >= most and sub(part, 1, 8) ~= sub(given[#given], 1, 8) then
+      keep(part, ends + length) -- longer than any permit counts
+      is_more = is_more or not only
     else
       given[#given + 1] = part
     end
@@ -83,14 +94,21 @@ local function give_back(key, only, give, confirm)
     if give(part, id) then
       if not known[id] then decisions = decisions + 1 end
       known[id], over[name] = true, nil
-      local may = confirm and not only and not recorded[name] and #kept < MOST_NOTED / NOTED -- what cannot be recorded is not confirmed
-      if may and confirm(part) then
-        recorded[name] = true
-        keep_record(string.rep(char(0), 8) .. little(NOW, 6) .. little(0, 4) .. sub(part, 19))
+      local was = recorded[name]
+      if confirm and not only and (was or records < MOST_NOTED / NOTED) then -- what cannot be recorded is not confirmed
+        local record, at, counts_day = confirmation(part, was)
+        if confirm(part, at, counts_day) then
+          recorded[name] = record
+          if not was then records = records + 1 end
+        end
       end
     end
   end
+  for _, part in pairs(recorded) do
+    local length = number(part, 35, 6)
+    keep(part, number(part, 9, 6) + length + math.min(length, SPARE))
+  end
   for _, part in pairs(over) do keep(part, number(part, 9, 6) + 3 * number(part, 35, 6)) end
   if #kept == 0 then call('DEL', key) else call('SET', key, table.concat(kept), 'PX', int(lives)) end
-  return decisions
+  return decisions, is_more
 end

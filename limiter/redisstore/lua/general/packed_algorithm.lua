@@ -117,10 +117,10 @@ function functions.report(w, grants)
   write_state(w, whole_life(w))
 end
 
--- confirm counts a subject whose permits were given back, if the algorithm counts them.
-functions.confirm = confirm and function(w)
+-- confirm counts a subject whose permits were given back, if the algorithm counts them: see note.lua.
+functions.confirm = confirm and function(w, at, counts_day)
   load(w)
-  confirm()
+  confirm(at, counts_day)
   write_state(w, whole_life(w))
 end
 

@@ -109,7 +109,7 @@ while from <= #requests do
           do
             if old_length ~= length then old, old_length = int(NOW - length), length end
           end
-          entries = redis.pcall('ZRANGEBYSCORE', log, '(' .. old, '+inf')
+          entries = redis.pcall('ZRANGEBYSCORE', log, '(' .. old, now)
           usual = not entries.err
           for i = 1, usual and #entries or 0 do
             local a, b, c, d = byte(entries[i], -4, -1)
@@ -120,7 +120,8 @@ while from <= #requests do
             sum = sum + a
           end
           left = rate - sum
-          trim = tonumber(value) ~= left
+          trim = usual and call('ZCARD', log) > #entries -- something has expired, or was taken before the clock was set back
+          if trim then usual = call('ZCOUNT', log, '(' .. now, '+inf') == 0 end
         else -- a key of another type looks like none in an MGET
           usual, entries, left, trim = call('EXISTS', key, log) == 0, false, rate, false
         end
@@ -133,7 +134,6 @@ while from <= #requests do
     elseif allowed == 1 then
       do
         usual, left = not entries or #entries < MOST_USUAL, left - cost
-        trim = trim or entries and call('ZCARD', log) > #entries -- at another rate, value may be left by chance
         if claim == id + 8 then
           state = sub(requests, id - 1, claim + 3)
         else
@@ -149,8 +149,7 @@ while from <= #requests do
         for i = 1, entries and #entries or 0 do
           short = short - byte(entries[i], -4)
           if short <= 0 then
-            local at = tonumber(call('ZSCORE', log, entries[i]))
-            later, usual = at + length - NOW, usual and at <= NOW
+            later = tonumber(call('ZSCORE', log, entries[i])) + length - NOW
             break
           end
         end

@@ -1,0 +1,199 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// maxScript is how long Redis may do nothing else for one call about one key, whatever the key holds.
+const maxScript = time.Millisecond
+
+// boundedLimits are limits whose keys hold the most that they can.
+func boundedLimits() (all []*limiter.Limit) {
+	for a := range limiter.NumAlgorithms {
+		l := &limiter.Limit{Name: "bound:" + a.String(), Algorithm: a, Rate: limiter.Rate{Count: 1_000_000, Window: time.Hour}}
+		switch {
+		case a.HasLeases():
+			l.Rate.Count = limiter.MaxConcurrent
+		case a.HasValues():
+			l.Rate.Count = limiter.MaxDistinct
+		case a.HasSteps():
+			l.Rate.Count, l.Steps = 1, []time.Duration{time.Millisecond}
+		case a.HasConversion():
+			l.Conversion, l.Memory = 50, 31*24*time.Hour
+		}
+		l.Noted = !a.HasLeases() && !a.HasValues() && !a.HasSteps()
+		all = append(all, l)
+	}
+	return all
+}
+
+// A bounded is one key at its bounds.
+type bounded struct {
+	*testStore
+	limit    *limiter.Limit
+	key      limiter.Key
+	subjects int
+	permits  []limiter.Permit // of the latest requests
+	values   []limiter.Key
+}
+
+func (b *bounded) claim(value limiter.Key) []limiter.Claim {
+	return []limiter.Claim{{Limit: b.limit, Key: b.key, Cost: 1, Value: value}}
+}
+
+func (b *bounded) take(value limiter.Key) {
+	b.t.Helper()
+	if d := b.testStore.take(b.claim(value)); d.Allowed {
+		b.permits, b.values = append(b.permits, d.Permit), append(b.values, value)
+	}
+}
+
+// fill lets the key have what it can: entries until they are merged, marks of refunds, values with all their uses, buckets
+// and days.
+func (b *bounded) fill() {
+	b.t.Helper()
+	a, subject := b.limit.Algorithm, limiter.KeyOf("subject")
+	switch {
+	case a.HasLeases():
+		claims := b.claim(limiter.Key{})
+		for range b.limit.Rate.Count {
+			b.permits = append(b.permits, b.testStore.take(claims).Permit)
+		}
+	case a.HasValues():
+		for range 3 {
+			for i := range b.limit.Rate.Count {
+				b.take(limiter.KeyOf(fmt.Sprint("value", i)))
+			}
+			b.advance(time.Second)
+		}
+	case a.HasConversion():
+		for day := range 31 { // with fewer subjects each
+			for i := range 32 - day {
+				b.take(limiter.KeyOf(fmt.Sprint(day, i)))
+				if _, err := b.store.Return(b.t.Context(), []*limiter.Limit{b.limit}, limiter.KeyOf(fmt.Sprint(day, i))); err != nil {
+					b.t.Fatal(err)
+				}
+			}
+			b.advance(24 * time.Hour)
+		}
+		for range 61 {
+			b.take(subject)
+			b.advance(time.Minute)
+		}
+	default:
+		for i := range 300 {
+			b.take(limiter.Key{})
+			b.advance(9 * time.Second)
+			if i%2 == 0 {
+				b.check(b.store.Refund(b.t.Context(), b.claim(limiter.Key{}), b.permits[len(b.permits)-1]))
+			}
+		}
+	}
+}
+
+func (b *bounded) check(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// calls are what is asked of the key, by name and in their order.
+func (b *bounded) calls() (names []string, calls map[string]func(i int)) {
+	ctx, value := context.Background(), func(i int) limiter.Key { return limiter.KeyOf(fmt.Sprint("new", i)) }
+	calls = map[string]func(i int){
+		"take":    func(i int) { b.take(value(i)) },
+		"peek":    func(i int) { b.check(b.store.Peek(ctx, b.claim(value(i)), &limiter.Decision{})) },
+		"inspect": func(int) { _, err := b.store.Inspect(ctx, b.claim(limiter.Key{})); b.check(err) },
+		"refund": func(i int) {
+			at := len(b.permits) - 1 - i%len(b.permits)
+			b.check(b.store.Refund(ctx, b.claim(b.values[at]), b.permits[at]))
+		},
+		"grant": func(i int) { b.check(b.store.Grant(ctx, b.claim(value(i)))) },
+		"ban": func(int) {
+			b.check(b.store.Ban(ctx, b.claim(limiter.Key{}), time.Second))
+			b.check(b.store.Ban(ctx, b.claim(limiter.Key{}), 0))
+		},
+		"report": func(i int) {
+			b.check(b.store.TellAged(ctx, b.claim(value(i)), limiter.Permit{ID: [16]byte{1, byte(i)}, At: time.Now()}, time.Minute))
+		},
+	}
+	names = []string{"take", "peek", "inspect", "refund", "report", "ban", "grant"}
+	if b.limit.Algorithm.HasLeases() {
+		names, b.values = append(names, "renew"), make([]limiter.Key, len(b.permits))
+		calls["renew"] = func(i int) { b.check(b.store.Renew(ctx, b.claim(limiter.Key{}), b.permits[i])) }
+	}
+	if b.limit.Noted {
+		names = append(names, "return")
+		calls["return"] = func(i int) { // of as much as is noted under one subject
+			for range 64 {
+				b.take(value(i))
+			}
+			b.do("config", "resetstat")
+			_, err := b.store.Return(ctx, []*limiter.Limit{b.limit}, value(i))
+			b.check(err)
+		}
+	}
+	return names, calls
+}
+
+// least is the least time of a script call of some rounds, by the statistics of Redis.
+func (b *bounded) least(call func(i int)) (least time.Duration) {
+	b.t.Helper()
+	least = time.Hour
+	for i := range 12 {
+		b.do("config", "resetstat")
+		call(i)
+		took, calls := b.scriptTime()
+		least = min(least, took/time.Duration(calls))
+	}
+	return least
+}
+
+// scriptTime is how long scripts ran since the statistics were reset.
+func (s *testStore) scriptTime() (took time.Duration, calls int) {
+	s.t.Helper()
+	info, err := s.client.Info(s.t.Context(), "commandstats").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, name := range []string{"evalsha", "eval"} {
+		if _, rest, found := strings.Cut(info, "cmdstat_"+name+":calls="); found {
+			var n, usec int
+			fmt.Sscanf(rest, "%d,usec=%d", &n, &usec)
+			took, calls = took+time.Duration(usec)*time.Microsecond, calls+n
+		}
+	}
+	return took, calls
+}
+
+// Whatever a key holds, no call about it keeps Redis from others for longer than a millisecond. With -v it prints the table
+// of test/bench/README.md.
+func TestBounds_NoScriptIsLong(t *testing.T) {
+	s := newClockedTestStore(t)
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for i, l := range boundedLimits() {
+		b := &bounded{testStore: s, limit: l, key: limiter.KeyOf(fmt.Sprint(i))}
+		b.fill()
+		line := l.Algorithm.String()
+		names, calls := b.calls()
+		for _, name := range names {
+			took := b.least(calls[name])
+			if took > maxScript {
+				t.Errorf("%s of a %s at its bounds takes Redis %v", name, l.Algorithm, took)
+			}
+			line += fmt.Sprintf("\t%s %d", name, took.Microseconds())
+		}
+		fmt.Fprintln(w, line)
+	}
+	w.Flush()
+	t.Logf("µs of a script call:\n%s", table.String())
+}

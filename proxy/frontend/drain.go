@@ -63,7 +63,7 @@ func (s *Server) Drain(ctx context.Context) error {
 		closeStreams()
 	})
 	defer stop()
-	err := errors.Join(s.http1.Shutdown(ctx), <-ended)
+	err := errors.Join(s.http1.Shutdown(streams), <-ended)
 	<-tunnelsEnded
 	waitUntil(context.Background(), lastResponseWait, func() bool { return s.connections.Load() == 0 }) // their requests are logged
 	if err != nil && !errors.Is(err, net.ErrClosed) {                                                   // the listeners are closed

@@ -6,6 +6,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // inputSize is the size of the buffer of a connection that is in use. It holds many small
@@ -48,10 +50,10 @@ func (i *input) acquire() {
 
 // release returns the buffer to the pool. Unread bytes are lost.
 func (i *input) release() {
-	if i.buf != nil {
+	if i.buf != nil && http1.RecycleBuffer(i.buf[:]) != nil {
 		i.c.server.inputs.Put(i.buf)
-		i.buf = nil
 	}
+	i.buf = nil
 }
 
 // isEmpty reports whether all bytes that were received have been read.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // outputSize is the size of the buffer for frames that are to be sent. The bodies of
@@ -49,7 +51,7 @@ func (o *output) ensureBuffer() {
 
 // recycle returns a buffer to the pool. One that had to grow is dropped.
 func (o *output) recycle(b []byte) {
-	if cap(b) == outputSize {
+	if b = http1.RecycleBuffer(b); cap(b) == outputSize {
 		o.server.outputs.Put((*[outputSize]byte)(b[:outputSize]))
 	}
 }

@@ -14,9 +14,9 @@ import (
 // maxDepth is how deep Fill goes. What lies deeper belongs to something else.
 const maxDepth = 12
 
-// Fill sets every field of the value at p, exported or not, and of all structs, arrays, slices,
-// maps and pointers in it, to something that is not its zero value. An interface gets the first
-// of values that implements it, an error one of its own. What cannot be filled fails the test.
+// Fill sets every field of the value at p, exported or not, and of all structs, arrays, slices and
+// maps in it, to something that is not its zero value. A pointer gets a new value. An interface gets
+// the first of values that implements it, an error one of its own. What cannot be filled fails the test.
 // Of package sync only the Locker of a Cond is filled.
 func Fill(t testing.TB, p any, values ...any) {
 	t.Helper()
@@ -117,14 +117,12 @@ func empty(t testing.TB, v reflect.Value, path string, kept map[string]bool) {
 	t.Helper()
 	v = settable(v)
 	switch {
-	case v.IsZero(), v.Kind() == reflect.Slice && v.Len() == 0:
+	case isKept(kept, path), v.IsZero(), v.Kind() == reflect.Slice && v.Len() == 0:
 		return
-	case v.Kind() == reflect.Struct && !isKept(kept, path):
+	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			empty(t, v.Field(i), path+"."+v.Type().Field(i).Name, kept)
 		}
-		return
-	case isKept(kept, path):
 		return
 	}
 	t.Errorf("%s is %v after the reset", path, v)

@@ -1,7 +1,6 @@
 package http2
 
 import (
-	"bytes"
 	"cmp"
 	"strings"
 	"time"
@@ -129,14 +128,15 @@ func (c *conn) decodeBlock(fragment []byte) error {
 // large block is copied into a buffer that connections share.
 func (c *conn) decode(block []byte) error {
 	if len(block) > keptFramer {
-		shared, ok := c.server.blocks.Get().(*bytes.Buffer)
+		shared, ok := c.server.blocks.Get().(*[]byte)
 		if !ok {
-			shared = new(bytes.Buffer)
+			shared = new([]byte)
 		}
-		defer c.server.blocks.Put(shared)
-		shared.Reset()
-		shared.Write(block)
-		block = shared.Bytes()
+		block = append(*shared, block...)
+		defer func() {
+			*shared = http1.RecycleBuffer(block)
+			c.server.blocks.Put(shared)
+		}()
 	}
 	_, err := c.decoder.Write(block)
 	return cmp.Or(err, c.decoder.Close())

@@ -50,12 +50,10 @@ func (i *input) acquire() {
 
 // release returns the buffer to the pool. Unread bytes are lost.
 func (i *input) release() {
-	if i.buf != nil {
-		if http1.RecycleBuffer(i.buf[:]) != nil {
-			i.c.server.inputs.Put(i.buf)
-		}
-		i.buf = nil
+	if i.buf != nil && http1.RecycleBuffer(i.buf[:]) != nil {
+		i.c.server.inputs.Put(i.buf)
 	}
+	i.buf = nil
 }
 
 // isEmpty reports whether all bytes that were received have been read.

@@ -59,7 +59,7 @@ type Server struct {
 	inputs        sync.Pool // of *[inputSize]byte
 	outputs       sync.Pool // of *[outputSize]byte
 	streams       sync.Pool // of *Stream
-	blocks        sync.Pool // of *bytes.Buffer
+	blocks        sync.Pool // of *[]byte, for header blocks while they are decoded
 	announceClose atomic.Bool
 
 	mu     sync.Mutex // guards what follows

@@ -106,11 +106,8 @@ func (c *conn) closeLocked(s *Stream) {
 func (s *Stream) recycle() {
 	c := s.conn
 	s.AbortWith(nil)
-	reusable := !s.ctx.Observed()
 	c.mu.Lock()
-	if s.readTimer != nil && !s.readTimer.Stop() {
-		reusable = false
-	}
+	reusable := (s.readTimer == nil || s.readTimer.Stop()) && !s.ctx.Observed()
 	if c.inUse.Add(-1) == 0 {
 		c.idleSince = time.Now()
 	}

@@ -237,3 +237,43 @@ func TestHeaderBlock_IsDecodedAsItWas(t *testing.T) {
 func statusText(n int) []byte {
 	return []byte{byte('0' + n/100), byte('0' + n/10%10), byte('0' + n%10)}
 }
+
+// A client that ignores a GOAWAY is served for a second, because it may not know of it yet. Then its new streams
+// are refused, and it learns which one was the last (RFC 9113 section 6.8).
+func TestShutdown_ANewStreamIsRefusedAfterAWhile(t *testing.T) {
+	goOn := make(chan bool)
+	f := startServer(t, handler{begin: func(s *Stream) bool {
+		if s.Path == "/slow" {
+			return true
+		}
+		say(s, 200, "ok")
+		return false
+	}, serve: func(s *Stream) { <-goOn; say(s, 200, "late") }})
+	c := f.dial()
+	c.ask(1, get("/slow")...)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- f.Shutdown(ctx) }()
+	c.until("GOAWAY", func(f http2.Frame) bool { g, ok := f.(*http2.GoAwayFrame); return ok && g.LastStreamID == lastStream })
+	c.ask(3, get("/")...)
+	c.wants(3, "200")
+	f.longAgo()
+	c.ask(5, get("/")...)
+	c.until("GOAWAY with the last stream", func(f http2.Frame) bool { g, ok := f.(*http2.GoAwayFrame); return ok && g.LastStreamID == 3 })
+	c.wants(5, "REFUSED_STREAM")
+	close(goOn)
+	c.wants(1, "200")
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// longAgo makes the connections as old as if they had announced their end long before.
+func (t *testServer) longAgo() {
+	for _, c := range t.appendConns(nil) {
+		c.mu.Lock()
+		c.drainingSince = c.drainingSince.Add(-drainWait)
+		c.mu.Unlock()
+	}
+}

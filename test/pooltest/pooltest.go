@@ -14,9 +14,9 @@ import (
 // maxDepth is how deep Fill goes. What lies deeper belongs to something else.
 const maxDepth = 12
 
-// Fill sets every field of the value at p, exported or not, and of all structs, arrays, slices,
-// maps and pointers in it, to something that is not its zero value. An interface gets the first
-// of values that implements it, an error one of its own. What cannot be filled fails the test.
+// Fill sets every field of the value at p, exported or not, and of all structs, arrays, slices and
+// maps in it, to something that is not its zero value. A pointer gets a new value. An interface gets
+// the first of values that implements it, an error one of its own. What cannot be filled fails the test.
 // Of package sync only the Locker of a Cond is filled.
 func Fill(t testing.TB, p any, values ...any) {
 	t.Helper()

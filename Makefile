@@ -12,7 +12,7 @@ check: format lint test ## what to do before a push
 format:
 	gofmt -w .
 
-lint: ## vet, and golangci-lint where it is installed
+lint: ## go vet, and golangci-lint with .golangci.yml where it is installed
 	go vet ./...
 	@if command -v golangci-lint >/dev/null; then golangci-lint run; \
 	else echo "golangci-lint is not installed: only vetted"; fi
@@ -34,8 +34,8 @@ fuzz: ## a minute for each fuzz target
 	for t in $$(grep -oE '^func Fuzz[A-Za-z0-9_]*' $$f | cut -c6-); do \
 	go test -run '^$$' -fuzz "^$$t$$" -fuzztime 1m ./$$(dirname $$f) || exit 1; done; done
 
-bench: ## what a request costs, beside nginx and others
-	go run ./test/bench/proxies
+bench: ## what a request costs, beside nginx and others; ARGS="-h" names the workloads
+	go run ./test/bench/proxies $(ARGS)
 
 image:
 	docker build -t weir .

@@ -208,3 +208,29 @@ func TestDocuments_BanByAddress(t *testing.T) {
 		t.Errorf("%d limits with a penalty are found; want those of the documents", bans)
 	}
 }
+
+// What a link of a document in a release leads to is in the release as well.
+func TestDocuments_OfAReleaseLeadNowhereElse(t *testing.T) {
+	build, err := os.ReadFile("release/build")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?s)\ndocuments=\((.*?)\)\n`).FindStringSubmatch(string(build))
+	if list == nil {
+		t.Fatal("test/release/build names no documents")
+	}
+	released := func(path string) bool {
+		return slices.ContainsFunc(strings.Fields(list[1]), func(one string) bool {
+			same, err := filepath.Match(one, path)
+			return err == nil && same || strings.HasPrefix(path, one+"/") || strings.HasPrefix(one, path+"/")
+		})
+	}
+	for _, d := range docs(t) {
+		for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`).FindAllStringSubmatch(d.text, -1) {
+			path := filepath.ToSlash(filepath.Join(filepath.Dir(d.path), m[1]))
+			if !strings.Contains(m[1], "://") && released(d.path) && !released(path) {
+				t.Errorf("%s is in a release, and links to %s, which is not", d.path, path)
+			}
+		}
+	}
+}

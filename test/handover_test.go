@@ -2,14 +2,12 @@ package test
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,49 +59,12 @@ func pressed(t *testing.T, url string) (cease func()) {
 	t.Helper()
 	kept := startLoad(t, 8, loadRequest{url, func(int, int) http.Header { return http.Header{} }})
 	closed := startLoad(t, 2, loadRequest{url, func(int, int) http.Header { return http.Header{"Connection": {"close"}} }})
-	var report bytes.Buffer
-	var wrk *exec.Cmd
-	if !testing.Short() {
-		// By default wrk calls what takes two seconds an error; here it is none to come late.
-		wrk = exec.Command(tool(t, "wrk"), "-t", "2", "-c", "24", "-d", "600s", "--timeout", "60s", url)
-		wrk.Stdout, wrk.Stderr = &report, &report
-		if err := wrk.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { wrk.Process.Kill() })
-	}
 	return func() {
 		kept.stop()
 		closed.stop()
 		kept.wantOnly(t, http.StatusOK)
 		closed.wantOnly(t, http.StatusOK)
-		if wrk == nil {
-			return
-		}
-		wrk.Process.Signal(os.Interrupt)
-		wrk.Wait()
-		said := report.String()
-		if strings.Contains(said, "Socket errors") || strings.Contains(said, "Non-2xx") || !regexp.MustCompile(`[1-9]\d* requests in`).MatchString(said) {
-			t.Errorf("requests failed, or none was sent:\n%s", said)
-		}
-		t.Logf("%s", said)
 	}
-}
-
-// tool is a program that test/run has installed, or the machine has.
-func tool(t *testing.T, name string) string {
-	t.Helper()
-	cached, err := filepath.Abs(filepath.Join(".cache", "bin", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, candidate := range []string{name, cached} {
-		if path, err := exec.LookPath(candidate); err == nil {
-			return path
-		}
-	}
-	t.Fatalf("%s is not here: run test/install %s, as ./test/run does", name, name)
-	return ""
 }
 
 // answered is how many requests w has answered.

@@ -51,7 +51,7 @@ func TestInstall_NamesWhatIsMissing(t *testing.T) {
 	program(t, filepath.Join(dir, "wrk"), "#!/bin/sh\n")
 	for name, want := range map[string]struct{ stdout, stderr string }{
 		"wrk":    {filepath.Join(dir, "wrk"), ""},
-		"h2load": {"", "no h2load here; ./test/run without -short installs one"},
+		"h2load": {"", "no h2load here; test/install h2load installs one"},
 		"wrench": {"", "what is wrench? Name one of redis-server curl"},
 		"":       {"", "Name one of"},
 	} {

@@ -110,7 +110,7 @@ func TestQuickStart_WithRedis(t *testing.T) {
 	write(t, filepath.Join(dir, "weir.yaml"), strings.Replace(file, `"127.0.0.1:6379"]`, `"`+server.Addr+`"], timeout: 5s`, 1))
 
 	commands := regexp.MustCompile(`(?m)^((?:[A-Z_]+=\S+ )*)\./weir (.+)$`).FindAllStringSubmatch(asked[0], -1)
-	if len(commands) != 2 || !strings.HasPrefix(asked[0], "redis-server --port 6379 --maxmemory-policy noeviction\n") || !strings.Contains(file, `"127.0.0.1:6379"`) {
+	if len(commands) != 2 || !strings.HasPrefix(asked[0], "go build .") || !strings.Contains(asked[0], "\nredis-server --port 6379 --maxmemory-policy noeviction\n") || !strings.Contains(file, `"127.0.0.1:6379"`) {
 		t.Fatalf("this starts no Redis and two Weirs:\n%s", asked[0])
 	}
 	var replaced []string

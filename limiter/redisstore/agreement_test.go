@@ -12,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A parity is a Memory and a Redis, whose clocks are one.
@@ -29,14 +30,13 @@ type parity struct {
 
 // Whatever happens to a limit and to the clock between two calls, each call returns, and no wait is negative or longer than
 // the horizon. If it happens once, the two stores say the same. If it happens often they need not: a Memory notes what it has
-// seen of the clock at each look, and Redis when it grants. WEIR_ROUNDS is the number of keys of each algorithm, and
-// WEIR_SEED repeats what failed.
+// seen of the clock at each look, and Redis when it grants. WEIR_SEED repeats what failed.
 func TestStores_AgreeWhateverChanges(t *testing.T) {
 	t.Parallel()
 	client := connect(t, redistest.Start(t).Addr)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	seed := rounds("WEIR_SEED", rand.Uint64()>>1)
+	seed := seed(rand.Uint64() >> 1)
 	p := &parity{t: t, now: 1_800_000_000_000}
 	p.memory = limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return time.UnixMilli(p.now) }})
 	p.redis = redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
@@ -47,7 +47,7 @@ func TestStores_AgreeWhateverChanges(t *testing.T) {
 		}
 	}
 	for a := range limiter.NumAlgorithms {
-		for round := range rounds("WEIR_ROUNDS", 200) {
+		for round := range uint64(rounds.Of(40)) {
 			p.r, p.said = rand.New(rand.NewPCG(seed, uint64(a)<<32+round)), nil
 			if p.round(ctx, a, fmt.Sprint(a, round)); t.Failed() {
 				t.Fatalf("%s, WEIR_SEED=%d, round %d:\n%s", a, seed, round, join(p.said))

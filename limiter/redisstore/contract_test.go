@@ -15,6 +15,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // patient is for a machine that is busy with other tests.
@@ -22,10 +23,7 @@ const patient = 30 * time.Second
 
 func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 	t.Parallel()
-	client, steps := connect(t, redistest.Start(t).Addr), 40
-	if raced {
-		steps = 25
-	}
+	client := connect(t, redistest.Start(t).Addr)
 	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
 		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
 		store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
@@ -36,7 +34,7 @@ func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 					t.Errorf("advance: %v", err)
 				}
 			},
-			Steps: steps, ConcurrentKeys: 40, Calls: calls(20_000, 10_000),
+			Steps: 25, Schedules: rounds.Of(25), ConcurrentKeys: 40, Calls: rounds.Of(4000),
 			BucketState: func(c limiter.Claim) (int64, int64, error) { return kept(client, c) },
 		}
 	})
@@ -52,7 +50,7 @@ func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
 		now := time.UnixMilli(1_800_000_000_000)
 		m.SetTime(now)
 		return slow(limitertest.Subject{
-			Steps: 6, ConcurrentKeys: 60, Calls: calls(1000, 5000), // a script takes 0.3 ms there
+			Calls: rounds.Of(300),
 			Store: redisstore.NewWithoutStruct(connect(t, m.Addr()), redisstore.Options{Timeout: patient, CachedRefusals: -1, MaxInFlight: 1}),
 			Advance: func(d time.Duration) {
 				mu.Lock()
@@ -67,25 +65,10 @@ func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
 	})
 }
 
-// slow has fewer schedules where a script takes some ms, because Redis is written in Go and
-// the race detector watches it. Each is longer: one that ends at once finds nothing.
+// slow has few schedules where a script takes some ms: in a Redis that is written in Go, or without inlining.
 func slow(s limitertest.Subject) limitertest.Subject {
-	if raced {
-		s.Schedules, s.Steps, s.ConcurrentKeys = 20, 8, 5
-	}
+	s.Schedules, s.Steps, s.ConcurrentKeys = rounds.Of(4), 8, 5
 	return s
-}
-
-// calls is how many random calls there are of each algorithm: as many as the suite
-// has, or fewer with the race detector or -short.
-func calls(race, short int) int {
-	switch {
-	case testing.Short():
-		return short
-	case raced:
-		return race
-	}
-	return 0
 }
 
 // connect makes a client that ends with the test.

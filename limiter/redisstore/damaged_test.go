@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // Whatever the bytes of a key are, a request that asks for it fails alone, or is decided with a wait of at most the horizon:
@@ -17,9 +18,9 @@ import (
 func TestStore_DamagedKeyFailsAlone(t *testing.T) {
 	t.Parallel()
 	s := newClockedTestStore(t)
-	random := rand.New(rand.NewPCG(rounds("WEIR_SEED", 1), 1))
+	random := rand.New(rand.NewPCG(seed(1), 1))
 	for a := range limiter.NumAlgorithms {
-		for round := range rounds("WEIR_ROUNDS", 150) {
+		for round := range rounds.Of(30) {
 			s.damage(random, a, fmt.Sprint(a, round))
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 var update = flag.Bool("update", false, "write testdata/scripts anew")
@@ -216,7 +217,7 @@ func TestLua_SectionsAreFunctions(t *testing.T) {
 	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
 		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
 		return slow(limitertest.Subject{
-			Store: redisstore.NewWithoutInline(client, redisstore.Options{Timeout: patient}), Steps: 6, ConcurrentKeys: 10, Calls: 2000,
+			Store: redisstore.NewWithoutInline(client, redisstore.Options{Timeout: patient}), Calls: rounds.Of(300),
 			Advance: func(d time.Duration) {
 				if err := client.IncrBy(context.Background(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
 					t.Errorf("advance: %v", err)

@@ -23,7 +23,7 @@ func TestStore_PlaybooksComeToTheSame(t *testing.T) {
 		}
 		now := time.UnixMilli(1_800_000_000_000)
 		memory := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return now }})
-		one := playbooks.Day{Users: 120, Tries: 200, Send: playbooks.Start(t, string(text), memory).Send, Advance: func(d time.Duration) { now = now.Add(d) }}
+		one := playbooks.Day{Users: 30, Tries: 50, Send: playbooks.Start(t, string(text), memory).Send, Advance: func(d time.Duration) { now = now.Add(d) }}
 		want := one.Run(2, attack)
 
 		client := connect(t, redistest.Start(t).Addr)
@@ -34,7 +34,7 @@ func TestStore_PlaybooksComeToTheSame(t *testing.T) {
 			t.Cleanup(func() { store.Close() })
 			stores = append(stores, store)
 		}
-		three := playbooks.Day{Users: 120, Tries: 200, Send: playbooks.Start(t, string(text), stores...).Send, Advance: func(d time.Duration) {
+		three := playbooks.Day{Users: 30, Tries: 50, Send: playbooks.Start(t, string(text), stores...).Send, Advance: func(d time.Duration) {
 			if err := client.IncrBy(context.Background(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
 				t.Errorf("advance: %v", err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A redissonCall store lets each token bucket be a limiter of Redisson's, whose config
@@ -83,7 +84,7 @@ func redissonSubject(t *testing.T, client redis.UniversalClient, f limiter.Redis
 				t.Errorf("advance: %v", err)
 			}
 		},
-		ConcurrentKeys: 40, Calls: calls(6000, 4000),
+		Steps: 25, Schedules: rounds.Of(15), ConcurrentKeys: 40, Calls: rounds.Of(2000),
 	}
 }
 
@@ -93,7 +94,7 @@ func TestRedissonBatch_KeepsTheContractOnMiniredis(t *testing.T) {
 		client := connect(t, miniredis.RunT(t).Addr())
 		client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
 		s := redissonSubject(t, client, limiter.RedissonByte)
-		s.Steps, s.Calls = 6, 1000
+		s.Calls = rounds.Of(300)
 		return slow(s)
 	})
 }

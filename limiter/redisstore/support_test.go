@@ -108,9 +108,9 @@ func name(c []limiter.Claim) string {
 	return redisstore.WindowName(redisstore.DefaultPrefix, c[0].Limit.Name, c[0].Key)
 }
 
-// rounds is the number in an environment variable, or so many: of random tests, to run them for longer or once more.
-func rounds(variable string, usual uint64) uint64 {
-	if n, err := strconv.ParseUint(os.Getenv(variable), 10, 64); err == nil {
+// seed is WEIR_SEED, to repeat what failed, or this.
+func seed(usual uint64) uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("WEIR_SEED"), 10, 64); err == nil {
 		return n
 	}
 	return usual

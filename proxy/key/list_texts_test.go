@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 func TestTextTable_HasWhatAMapHas(t *testing.T) {
@@ -41,8 +43,11 @@ func TestTextTable_HasWhatAMapHas(t *testing.T) {
 	}
 }
 
-// million is the number of values of the lists below.
+// million is the number of values of the lists of benchmarks, and of long runs.
 const million = 1_000_000
+
+// many is how many values the lists of tests have.
+func many() int { return min(rounds.Of(100_000), million) }
 
 // heap returns the bytes in use after a garbage collection.
 func heap() uint64 {
@@ -52,10 +57,10 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// millionLines returns a list of a million lines.
-func millionLines(line func(i int) string) string {
+// linesOf returns a list of so many lines.
+func linesOf(n int, line func(i int) string) string {
 	var text strings.Builder
-	for i := range million {
+	for i := range n {
 		text.WriteString(line(i) + "\n")
 	}
 	return text.String()
@@ -78,11 +83,11 @@ func TestList_OfAMillionValuesIsSmall(t *testing.T) {
 			return fmt.Sprintf("%d.%d.%d.%d", 1+i%199, i>>3&255, i>>11&255, i*7&255)
 		}},
 	} {
-		text := millionLines(c.line)
+		text := linesOf(many(), c.line)
 		before := heap()
 		l, problems := c.parse(text)
-		each := (heap() - before) / million
-		if len(problems) > 0 || l.Len() < million*9/10 {
+		each := (heap() - before) / uint64(many())
+		if len(problems) > 0 || l.Len() < many()*9/10 {
 			t.Fatalf("%s: %d values, %v", name, l.Len(), problems)
 		}
 		t.Logf("%s: %d bytes a value", name, each)
@@ -101,7 +106,7 @@ func BenchmarkParseList(b *testing.B) {
 		b.Fatal(err)
 	}
 	spec := &Spec{Name: "phone", From: HeaderField("X-Phone"), Normalize: []Step{E164}, Phone: phone}
-	text := millionLines(aPhone)
+	text := linesOf(million, aPhone)
 	for b.Loop() {
 		if l, problems := ParseList(spec, text); len(problems) > 0 || l.Len() != million {
 			b.Fatalf("%d values, %v", l.Len(), problems)

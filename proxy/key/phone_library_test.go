@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/nyaruka/phonenumbers/v2"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // agrees fails the test unless p makes of dialed digits what the library does, by its own
@@ -122,15 +124,15 @@ func neighbours(digits string, random *rand.Rand) []string {
 }
 
 // comparedRegions are those whose numbers are compared, "" for none among them, and how
-// many comparisons there are at least. In a short run they are one of four, not the same
+// many comparisons there are at least. In ./test/run they are one of twelve, not the same
 // each time.
 func comparedRegions(regions []string) (compared []string, atLeast int) {
 	compared = append(slices.Clone(regions), "")
-	if !testing.Short() {
+	if rounds.Of(1) > 1 {
 		return compared, 50_000
 	}
-	next := rand.IntN(4)
-	return slices.DeleteFunc(compared, func(string) bool { next++; return next%4 > 0 }), 50_000 / 8
+	next := rand.IntN(12)
+	return slices.DeleteFunc(compared, func(string) bool { next++; return next%12 > 0 }), 50_000 / 24
 }
 
 // Whatever digits are dialed, wherever that is, they are the number that the library

@@ -33,7 +33,7 @@ func promtoolReads(t *testing.T, input string, args ...string) (said string, err
 			return string(out), err
 		}
 	}
-	t.Fatal("promtool is not here: run test/install promtool, as ./test/run does")
+	t.Fatal("promtool is not here: run test/install promtool, as ./test/proof manifests does")
 	return "", nil
 }
 

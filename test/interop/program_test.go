@@ -30,7 +30,7 @@ func program(t *testing.T, name string) string {
 			return path
 		}
 	}
-	t.Fatalf("%s is not here: run test/install %s, as ./test/run does", name, name)
+	t.Fatalf("%s is not here: run test/install %s, as ./test/interop/run does", name, name)
 	return ""
 }
 

@@ -54,6 +54,13 @@ func main() {
 	flag.IntVar(&s.connections, "connections", 64, "connections that are kept open")
 	flag.StringVar(&s.other, "weir", "", "another binary of weir, measured beside the one of this tree")
 	flag.IntVar(&s.cores, "cores", 1, "processors of a contestant; with more than one, each workload is measured with 1, 2, 4 and so on of them")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "proxies [flags] [WORKLOAD ...]; without names all workloads:")
+		for _, w := range workloads() {
+			fmt.Fprintf(flag.CommandLine.Output(), "  %-16s %s\n", w.name, w.what)
+		}
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

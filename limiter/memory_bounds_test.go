@@ -37,11 +37,7 @@ func flood(t *testing.T) (keys, room int, bound int64) {
 	t.Helper()
 	said := os.Getenv("WEIR_TEST_FLOOD")
 	if said == "" {
-		keys = 500_000 // two and a half times what has room
-		if testing.Short() {
-			keys = 250_000
-		}
-		return keys, 200_000, 64 << 20
+		return 250_000, 100_000, 32 << 20 // two and a half times what has room
 	}
 	keys, err := strconv.Atoi(said)
 	if err != nil || keys < 2_000_000 {

@@ -18,10 +18,7 @@ func grownBy(f func()) int64 {
 // A key costs little, and as much as the Memory says it does: with one permit, and with a
 // log beside its cell.
 func TestMemory_AccountsForWhatAKeyTakes(t *testing.T) {
-	keys := 400_000
-	if testing.Short() {
-		keys = 200_000
-	}
+	const keys = 200_000
 	for _, row := range []struct {
 		name    string
 		limit   *limiter.Limit

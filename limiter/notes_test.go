@@ -14,7 +14,7 @@ func subjectCell(n int) (id cellID) {
 
 // A note costs no more after very many have expired.
 func TestNotes_SweepCostsWhatItRemoves(t *testing.T) {
-	const many, some = 100_000, 2000
+	const many, some = 30_000, 1000
 	adding := func(n *notes, from int) time.Duration {
 		began := time.Now()
 		for i := range some {

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -230,10 +231,7 @@ func TestReload_ManyUnderLoad(t *testing.T) {
   - {name: load, match: {path: /load}, upstream: %s, limits: [{key: "header:X-Phone", rate: %d/1h}]}
 `, api.URL, n)
 	}
-	rounds := 30
-	if testing.Short() {
-		rounds = 10
-	}
+	rounds := rounds.Of(10)
 	w := start(t, config(1))
 	l := startLoad(t, 8, loadRequest{w.URL + "/load", newPhones("p")})
 	l.waitForMore(t, 100)

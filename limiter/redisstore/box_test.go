@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // boxed are the algorithms whose windows share a string.
@@ -105,10 +106,7 @@ func (s *testStore) commands() map[string]int {
 // Windows in one string decide as windows in a string each, whatever is done to them.
 func TestBox_DecidesAsStringsOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	steps := 3000
-	if testing.Short() || raced {
-		steps = 600
-	}
+	steps := rounds.Of(600)
 	for _, a := range boxed() {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()

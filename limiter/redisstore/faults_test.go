@@ -8,16 +8,13 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // Whichever key is lost, nothing fails; and unless the entries themselves are
 // gone, nothing more is granted.
 func TestStore_HealsLostKeys(t *testing.T) {
-	counts := []int64{1, 10, 100, 1000}
-	if testing.Short() {
-		counts = counts[:3]
-	}
-	for _, count := range counts {
+	for _, count := range []int64{1, 10, 100, 1000}[:min(rounds.Of(3), 4)] {
 		for _, lost := range []struct {
 			keys  []string
 			grant bool // what is out cannot be known any more

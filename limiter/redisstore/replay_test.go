@@ -24,6 +24,7 @@ import (
 	proxyconfig "github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -45,11 +46,7 @@ func TestStore_CountsWhatAReplayCounts(t *testing.T) {
 	defer backend.Close()
 	s := newReplayed(t, strings.ReplaceAll(replayedConfig, "BACKEND", backend.URL))
 	random := rand.New(rand.NewPCG(1, 2))
-	requests := 3000
-	if testing.Short() {
-		requests = 1000
-	}
-	for range requests {
+	for range rounds.Of(1000) {
 		s.ask(random)
 	}
 	s.compare()

@@ -18,7 +18,7 @@ import (
 // An upstream may send any number of interim responses, before and after the body: the
 // client gets the first hundred and the final response.
 func TestForward_ManyInterimResponses(t *testing.T) {
-	const hints = 200_000
+	const hints = 50_000
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, expect := range []string{"", "Expect: 100-continue|"} {
 			address := origin(t, func(c net.Conn, r *bufio.Reader) {

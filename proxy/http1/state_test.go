@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/test/rounds"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -92,10 +93,7 @@ func (s *storm) serve(c net.Conn, r *bufio.Reader) {
 // it, and no connection is kept that owes something or has something left.
 func TestState_EachResponseReachesItsRequest(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
-		clients, each := 8, 150
-		if testing.Short() {
-			each = 50
-		}
+		clients, each := 8, rounds.Of(50)
 		up := &storm{t: t}
 		p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClose = AbortOnHalfClose })
 		var right, failed atomic.Int64

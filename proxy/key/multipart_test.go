@@ -70,7 +70,7 @@ func TestMultipart_ForgivingReadersFindNoOther(t *testing.T) {
 		return pick(from)
 	}
 	taken := 0
-	for range rounds.Of(20_000) {
+	for range rounds.Of(75_000) {
 		var b strings.Builder
 		for i := range random.IntN(4) {
 			b.WriteString(most(marks) + most(ends) + "Content-Disposition: form-data; " + pick(heads) + most(ends))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-proxy/weir/lock"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 const (
@@ -130,10 +131,7 @@ func (p *player) holds(l lock.Lockable, in input) (*lock.Hold, bool) {
 func record(t *testing.T, m porcupine.Model, permits int64, move func(p *player)) {
 	t.Helper()
 	s, rdb := server(t)
-	rounds := 50
-	if testing.Short() {
-		rounds = 15
-	}
+	rounds := rounds.Of(15)
 	h := &history{start: time.Now()}
 	var losses atomic.Int64
 	losses.Store(mishaps)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A resource is a number that is read, raised outside and written back, in a
@@ -50,10 +52,7 @@ func (r *resource) raise(ctx context.Context, token int64) (bool, error) {
 // deleted as by a failover that lost them, their holders stopped for longer than
 // the lease, scripts flushed and connections killed. Every accepted write counts.
 func TestFence_NoUpdateIsLost(t *testing.T) {
-	rounds := 10_000
-	if testing.Short() {
-		rounds = 3_000
-	}
+	rounds := rounds.Of(3_000)
 	locks, rdb := server(t)
 	data, eye := server(t)
 	const children = 3

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/rounds"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -137,10 +138,7 @@ func (zero) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 // buffers.
 func TestMemory_StreamsTakeNone(t *testing.T) {
 	const most = 20 << 20
-	size := int64(1 << 30)
-	if testing.Short() {
-		size = 128 << 20
-	}
+	size := int64(rounds.Of(128 << 20))
 	upstream := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		if r.Method == http.MethodPost {

@@ -1,0 +1,50 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/golden"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// real is what a record has of the clock of this machine, by which Redis does not count here.
+var real = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)`)
+
+// What happens with counts in Redis, and what lies there afterwards, is what was when the hashes were written.
+func TestGolden_InRedis(t *testing.T) {
+	client := connect(t, redistest.Start(t).Addr)
+	ctx := context.Background()
+	golden.Compare(t, "redis", golden.Real, func(t *testing.T, file string, seed uint64) string {
+		client.FlushAll(ctx)
+		client.Set(ctx, redisstore.TestClock, int64(1_800_000_000_000), 0)
+		store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
+		defer store.Close()
+		record := golden.Record(t, file, seed, golden.Stand{
+			Store: store, Settle: func() {},
+			Advance: func(d time.Duration) {
+				if err := client.IncrBy(ctx, redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
+					t.Errorf("advance: %v", err)
+				}
+			},
+			Keys: func() (keys []string) {
+				for _, name := range client.Keys(ctx, "*").Val() {
+					size := client.StrLen(ctx, name).Val()
+					kind := client.Type(ctx, name).Val()
+					if kind == "zset" {
+						size = client.ZCard(ctx, name).Val()
+					}
+					keys = append(keys, fmt.Sprintf("%q %s %d", name, kind, size))
+				}
+				slices.Sort(keys)
+				return keys
+			},
+		})
+		return real.ReplaceAllString(record, "TIME")
+	})
+}

@@ -218,11 +218,7 @@ const (
 
 // advance sets the clock, and runs the events that are due until then.
 func (r *Replay) advance(to time.Time) {
-	for {
-		e, due := r.events.next(to)
-		if !due {
-			break
-		}
+	for e := r.events.next(to); e != nil; e = r.events.next(to) {
 		r.now = e.at
 		e.do()
 	}

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -127,33 +126,18 @@ func (d *document) leave(line int, what, instead string) {
 	d.left = append(d.left, leftover{line, what, instead})
 }
 
-// leftovers returns a note for all leftovers with the same instead, in the order of their lines.
+// leftoverNotes returns a note for all leftovers with the same instead, in the order of their lines.
 func (d *document) leftoverNotes() (notes []Note) {
-	all := slices.Clone(d.left)
-	slices.SortStableFunc(all, func(a, b leftover) int { return a.line - b.line })
-	var groups []string
-	lines, names := map[leftover][]string{}, map[string][]string{}
-	first := map[string]int{}
-	for _, l := range all {
-		line := strconv.Itoa(l.line)
-		if l.line = 0; lines[l] == nil {
-			names[l.instead] = append(names[l.instead], l.what)
+	slices.SortStableFunc(d.left, func(a, b leftover) int { return a.line - b.line })
+	for _, l := range slices.Compact(d.left) {
+		i := slices.IndexFunc(notes, func(n Note) bool { return n.Instead == l.instead })
+		if i < 0 {
+			i = len(notes)
+			notes = append(notes, Note{Line: l.line, What: "not carried over (with their lines):", Instead: l.instead})
+		} else {
+			notes[i].What += ","
 		}
-		if !slices.Contains(lines[l], line) {
-			lines[l] = append(lines[l], line)
-		}
-		if first[l.instead] == 0 {
-			groups = append(groups, l.instead)
-			first[l.instead], _ = strconv.Atoi(line)
-		}
-	}
-	for _, instead := range groups {
-		var parts []string
-		for _, what := range names[instead] {
-			parts = append(parts, what+" ("+strings.Join(lines[leftover{what: what, instead: instead}], ", ")+")")
-		}
-		notes = append(notes, Note{Line: first[instead], What: "not carried over (with their lines): " +
-			strings.Join(parts, ", "), Instead: instead})
+		notes[i].What += " " + l.what + " (" + strconv.Itoa(l.line) + ")"
 	}
 	return notes
 }
@@ -315,21 +299,7 @@ func text(value string) string {
 	if plain.MatchString(value) && !meant.MatchString(value) {
 		return value
 	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range value {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteString(`\` + string(r))
-		case r == '$': // begins the name of an environment variable
-			b.WriteString("$$")
-		case visible(r) != r:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String() + `"`
+	return strings.ReplaceAll(strconv.Quote(value), "$", "$$") // $ begins the name of an environment variable
 }
 
 // texts returns values as a YAML list; "" if there are none.

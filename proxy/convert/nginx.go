@@ -61,7 +61,7 @@ func convertNginx(d *document, data []byte) error {
 		return d.wrong(0, "has no limit_req_zone and no limit_conn_zone", "expected the file that has them, or the output of nginx -T, which has all files")
 	}
 	c.note(0, "nginx counts in each host by itself", "with store: redis all Weirs have one count, so a rate for N hosts may have to be N times as high")
-	c.readListen(http, c.readClientIP(http))
+	c.readClientIP(http)
 	context := nginxContext{hosts: []string{""}}.enter(http)
 	servers := find(http, "server")
 	c.readHosts(context, servers)
@@ -130,8 +130,8 @@ func (c *nginxConfig) readZones(http []*directive) {
 }
 
 // readClientIP reads from whom nginx takes the address of the client; Weir has one answer for all
-// servers. It returns the networks of those that say it with the PROXY protocol.
-func (c *nginxConfig) readClientIP(http []*directive) (proxies string) {
+// servers.
+func (c *nginxConfig) readClientIP(http []*directive) {
 	var trusted []string
 	for _, d := range findDeep(http, "set_real_ip_from") {
 		if n := network(d.arg(0)); n != "" {
@@ -140,7 +140,7 @@ func (c *nginxConfig) readClientIP(http []*directive) (proxies string) {
 		}
 	}
 	if len(trusted) == 0 {
-		return ""
+		return
 	}
 	if all := findDeep(http, "set_real_ip_from"); len(find(http, "set_real_ip_from")) < len(all) {
 		c.note(all[0].line, "set_real_ip_from of a server or location holds for all", "")
@@ -151,7 +151,8 @@ func (c *nginxConfig) readClientIP(http []*directive) (proxies string) {
 	for _, d := range findDeep(http, "real_ip_header") {
 		use(d)
 		if d.arg(0) == "proxy_protocol" {
-			return networks
+			c.sections.set("listen", mapping{{"proxy_protocol", networks}}.flow())
+			return
 		}
 		if headerName.MatchString(d.arg(0)) {
 			c.addressIn = d.arg(0)
@@ -159,7 +160,6 @@ func (c *nginxConfig) readClientIP(http []*directive) (proxies string) {
 	}
 	use(findDeep(http, "real_ip_recursive")...) // as Weir does
 	c.sections.set("client_ip", mapping{{"trusted_proxies", networks}, {"header", text(c.addressIn)}}.flow())
-	return ""
 }
 
 // network returns an address or a network as Weir has it; "" for what is none.
@@ -171,31 +171,6 @@ func network(text string) string {
 		return a.Unmap().String()
 	}
 	return ""
-}
-
-// readListen reads the timeouts for clients, which Weir has for all of them. proxies are the
-// networks of those that send the PROXY protocol.
-func (c *nginxConfig) readListen(http []*directive, proxies string) {
-	var timeouts, listen mapping
-	for _, t := range []struct{ directive, field string }{
-		{"client_header_timeout", "header"}, {"client_body_timeout", "body"}, {"send_timeout", "write"},
-		{"keepalive_timeout", "idle"},
-	} {
-		for _, d := range find(http, t.directive) {
-			if length := nginxDuration(d.arg(0)); length > 0 {
-				use(d)
-				timeouts.set(t.field, windowName(length))
-				break
-			}
-		}
-	}
-	listen.set("proxy_protocol", proxies)
-	if len(timeouts) > 0 {
-		listen.set("timeouts", timeouts.flow())
-	}
-	if len(listen) > 0 {
-		c.sections.set("listen", listen.flow())
-	}
 }
 
 // enter returns what holds in a block.

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"maps"
-	"net/netip"
 	"regexp"
 	"slices"
 )
@@ -134,7 +133,7 @@ func readRules(all []*directive) (r rules, known bool) {
 		}
 		n := network(d.arg(0))
 		switch {
-		case n == "" || d.name == "deny" && slices.ContainsFunc(r.allowed, func(a string) bool { return overlap(a, n) }):
+		case n == "" || d.name == "deny" && len(r.allowed) > 0:
 			return r, false
 		case d.name == "deny":
 			use(d)
@@ -155,15 +154,4 @@ func (d *document) addRules(r rules) (lists []string) {
 		lists = append(lists, d.addAddresses("allowed", r.allowed, "only"))
 	}
 	return lists
-}
-
-// overlap reports whether two networks have an address in common.
-func overlap(a, b string) bool {
-	prefix := func(text string) netip.Prefix {
-		if address, err := netip.ParseAddr(text); err == nil {
-			return netip.PrefixFrom(address, address.BitLen())
-		}
-		return netip.MustParsePrefix(text)
-	}
-	return prefix(a).Overlaps(prefix(b))
 }

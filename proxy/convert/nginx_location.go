@@ -163,11 +163,11 @@ func (c *nginxConfig) withoutPath(l *nginxLocation, all *[]*nginxLocation) {
 // location writes the routes of a location: one for each host and path.
 func (c *nginxConfig) location(l *nginxLocation) {
 	to := c.destination(l)
-	var limits, lists []string
+	var limits []string
 	if to.isReturn {
 		l.guards = find(l.guards, "if")
 	} else {
-		limits, lists = c.limitsOf(l.context)
+		limits = c.limitsOf(l.context)
 	}
 	guard := c.guard(l, to.restore())
 	fields, notes := to.fields, slices.Concat(guard.notes, to.notes)
@@ -176,7 +176,7 @@ func (c *nginxConfig) location(l *nginxLocation) {
 	} else if to.upstream != nil {
 		fields = append(mapping{{"upstream", text(c.attach(to.upstream))}}, fields...)
 	}
-	fields.set("lists", texts(append(guard.lists, lists...)))
+	fields.set("lists", texts(guard.lists))
 	fields.set("limits", texts(limits))
 	switch status := l.context.status(); {
 	case len(limits) == 0 || status == "429":

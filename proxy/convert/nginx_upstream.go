@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -66,7 +65,10 @@ var passed = regexp.MustCompile(`^(https?|grpcs?)://(unix:[^:$]+|[A-Za-z0-9_.-]+
 // upstream that is not known is answered for with 502.
 func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 	use(d)
-	value, variables := c.expand(l, d.arg(0))
+	value := d.arg(0)
+	for _, path := range []string{"$request_uri", "$uri$is_args$args"} { // that of the request
+		value = strings.TrimSuffix(value, path)
+	}
 	m := passed.FindStringSubmatch(value)
 	var u *entry
 	if m != nil {
@@ -79,20 +81,22 @@ func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 	}
 	to := nginxDestination{upstream: u}
 	rewrite, why := nginxRewrite(l, m[3])
-	if variables && m[3] != "" { // the path of all requests
+	if value != d.arg(0) && m[3] != "" { // before the path of all requests
 		rewrite, why = nil, ", which is not carried over"
 	}
 	if why != "" {
 		to.notes = append(to.notes, Note{Line: d.line, What: d.String() + " changes the path" + why,
 			Instead: "write rewrite: {strip_prefix, add_prefix}"})
 	}
-	headers := c.headers(l, m)
-	to.notes = append(to.notes, headers.notes...)
-	rewrite = append(rewrite, headers.rewrite()...)
+	headers, websocket, notes := c.headers(l, m)
+	to.notes = append(to.notes, notes...)
+	if len(headers) > 0 {
+		rewrite.set("headers", headers.flow())
+	}
 	if len(rewrite) > 0 {
 		to.fields.set("rewrite", rewrite.flow())
 	}
-	if headers.websocket && !strings.HasPrefix(m[1], "grpc") {
+	if websocket && !strings.HasPrefix(m[1], "grpc") {
 		to.fields.set("websocket", "true")
 	}
 	if size := l.context.last("client_max_body_size"); size != nil {
@@ -105,52 +109,6 @@ func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 			"write body: {max: 1MiB} in routes")
 	}
 	return to
-}
-
-// expand replaces the variables that have one value for all requests of a location: those that set
-// gives them outside of if, and those of a map with one value. A path that is that of the request
-// is left out.
-func (c *nginxConfig) expand(l *nginxLocation, text string) (value string, variables bool) {
-	run := slices.Concat(l.context.rewrites, l.block)
-	values, from := map[string]string{}, map[string][]*directive{}
-	replace := func(text string) string {
-		return variable.ReplaceAllStringFunc(text, func(name string) string {
-			key := strings.Trim(name, "${}")
-			if set := c.variables[key]; set != nil && set.name == "map" && len(set.block) == 1 &&
-				set.block[0].name == "default" {
-				set.useAll()
-				return set.block[0].arg(0)
-			}
-			if value, known := values[key]; known {
-				use(from[key]...)
-				return value
-			}
-			return name
-		})
-	}
-	for _, d := range find(run, "set") {
-		name := strings.TrimPrefix(d.arg(0), "$")
-		values[name], from[name] = replace(d.arg(1)), append(from[name], d)
-	}
-	for _, d := range find(run, "if") {
-		for _, set := range find(d.block, "set") {
-			delete(values, strings.TrimPrefix(set.arg(0), "$"))
-		}
-	}
-	for _, group := range l.context.directives {
-		for _, d := range group { // set_by_lua, auth_request_set and the like
-			if d.name != "set" && strings.Contains(d.name, "set") {
-				delete(values, strings.TrimPrefix(d.arg(0), "$"))
-			}
-		}
-	}
-	value = replace(text)
-	for _, path := range []string{"$request_uri", "$uri$is_args$args"} {
-		if before, ok := strings.CutSuffix(value, path); ok {
-			return before, true
-		}
-	}
-	return value, value != text
 }
 
 // nginxRewrite returns the fields of the rewrite for the path in a proxy_pass, which replaces that
@@ -218,54 +176,41 @@ func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
 	return u
 }
 
+// nginxWeight matches the weight of a server that Weir can have.
+var nginxWeight = regexp.MustCompile(`^weight=([1-9][0-9]{0,2}|1000)$`)
+
 // nginxServers returns the upstream of a block; without fields if it has no server that Weir can
 // have.
 func nginxServers(block *directive, scheme string) *entry {
 	u := &entry{name: block.arg(0)}
-	weights := map[string]int64{}
-	var targets []string
+	var urls, targets []string
 	for _, s := range find(block.block, "server") {
-		target, weight, down := nginxTarget(scheme, s.arg(0)), int64(1), false
 		use(s)
+		url := nginxTarget(scheme, s.arg(0))
+		target := mapping{{"url", text(url)}}
 		var rest []string
 		for _, option := range s.args[min(1, len(s.args)):] {
-			name, value, _ := strings.Cut(option, "=")
-			n, err := strconv.ParseInt(value, 10, 32)
-			switch {
-			case name == "weight" && err == nil && n > 0:
-				weight = n
-			case name == "down":
-				down = true
-			default:
+			if m := nginxWeight.FindStringSubmatch(option); m != nil && len(target) == 1 {
+				target.set("weight", m[1])
+			} else {
 				rest = append(rest, option)
 			}
 		}
 		switch {
-		case target == "":
-			u.note(s.line, s.String()+" is not carried over", "write it as a target with http://HOST:PORT")
-		case down:
+		case url == "" || slices.Contains(urls, url):
+			u.note(s.line, s.String()+" is not carried over", "write it as a target with http://HOST:PORT, once")
+			continue
+		case slices.Contains(rest, "down"):
 			u.note(s.line, s.String()+" is left out", "write it as a target when it is back")
-		default:
-			if weights[target] == 0 {
-				targets = append(targets, target)
-			}
-			weights[target] += weight
-			if len(rest) > 0 {
-				u.note(s.line, s.String()+": not carried over: "+strings.Join(rest, ", "),
-					"write health: {after, rest} and max_connections, and give backup servers a small weight, or leave them out")
-			}
+			continue
+		case len(rest) > 0:
+			u.note(s.line, s.String()+": not carried over: "+strings.Join(rest, ", "),
+				"write health: {after, rest} and max_connections, and give backup servers a small weight, or leave them out")
 		}
+		urls, targets = append(urls, url), append(targets, target.flow())
 	}
 	if len(targets) == 0 {
 		return &entry{}
-	}
-	heaviest := slices.Max(slices.Collect(maps.Values(weights)))
-	for i, target := range targets {
-		fields := mapping{{"url", text(target)}}
-		if weight := weights[target]; weight != 1 {
-			fields.set("weight", strconv.FormatInt(max(1, weight*1000/max(heaviest, 1000)), 10))
-		}
-		targets[i] = fields.flow()
 	}
 	u.fields = mapping{{"targets", "[" + strings.Join(targets, ", ") + "]"}}
 	if balance := find(block.block, "least_conn", "ip_hash"); len(targets) > 1 && len(balance) > 0 {

@@ -41,8 +41,11 @@ func (m *mapping) set(name, value string) {
 	}
 }
 
-// flow returns the mapping on one line.
+// flow returns the mapping on one line; "" for one without fields.
 func (m mapping) flow() string {
+	if len(m) == 0 {
+		return ""
+	}
 	var parts []string
 	for _, f := range m {
 		parts = append(parts, f.name+": "+f.value)

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -212,6 +211,7 @@ func (i *ingress) readLimits() error {
 			return err
 		}
 		if n > 0 {
+			n = min(n, mostRequests)
 			all := burst{all: n * multiplier, free: n * multiplier}
 			i.addLimit(l.name, append(mapping{{"key", "client_ip"}}, leaky(n, l.window, all)...))
 		}
@@ -223,7 +223,7 @@ func (i *ingress) readLimits() error {
 	if connections > 0 {
 		i.addLimit("connections", mapping{{"key", "client_ip"}, {"concurrent", i.concurrent(connections, i.annotation("limit-connections").line())}})
 	}
-	return i.global()
+	return nil
 }
 
 // addLimit adds a limit of this object, which all its paths share.
@@ -243,30 +243,4 @@ func networks(list string) (all []string, unknown string) {
 		}
 	}
 	return all, unknown
-}
-
-// global converts the global rate limit, which ingress-nginx kept in memcached up to 1.11.
-func (i *ingress) global() error {
-	at := i.annotation("global-rate-limit")
-	n, err := i.number(at)
-	if err != nil || n == 0 {
-		return err
-	}
-	window, err := time.ParseDuration(i.annotation("global-rate-limit-window").text())
-	if err != nil || window < time.Millisecond || window > longestRate {
-		return i.wrong(at.line(), "global-rate-limit has no window", "expected global-rate-limit-window beside it, for example 1m")
-	}
-	key := zoneKey{text: "client_ip"}
-	if by := i.annotation("global-rate-limit-key").text(); by != "" {
-		if key = newNginxConfig(i.document).key(at.line(), i.name+"-global", by); key.text == "" {
-			return nil
-		}
-	}
-	fields := mapping{{"key", key.text}, {"rate", fmt.Sprintf("%d/%s", n, windowName(window))}, {"algorithm",
-		"sliding_window"}}
-	if key.shadow {
-		fields.set("mode", "shadow")
-	}
-	i.addLimit("global", fields).notes = key.notes
-	return nil
 }

@@ -78,16 +78,14 @@ func ingressHint(name string) string {
 	switch {
 	case !isAnnotation && strings.Contains(name, "/"):
 		return "it is not one of ingress-nginx"
-	case short == "limit-rate" || short == "limit-rate-after":
-		return "Weir does not limit bandwidth; leave it out"
 	case short == "rewrite-target" || short == "app-root" || short == "use-regex":
 		return "write rewrite: in the routes, or let the service take the path as it is"
 	case strings.HasSuffix(short, "ssl-redirect"):
 		return "write listen: {https, redirect_https: true, tls}"
 	case strings.HasPrefix(short, "use-forwarded") || short == "use-proxy-protocol" || short == "proxy-real-ip-cidr":
 		return "write client_ip: {trusted_proxies: [NETWORKS], header}, or limits count all clients of a proxy as one"
-	case short == "global-rate-limit-ignored-cidrs":
-		return "write a list with action: bypass"
+	case strings.HasPrefix(short, "global-rate-limit"):
+		return "write a limit, and store: redis for one count in all Weirs"
 	}
 	return "write it in Weir if requests need it, or leave it out"
 }

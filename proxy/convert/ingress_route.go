@@ -133,25 +133,11 @@ func (i *ingress) destination(backend node) nginxDestination {
 	} else {
 		to.fields.set("websocket", "true") // which ingress-nginx lets through
 	}
-	if timeouts := i.timeouts(); len(timeouts) > 0 {
-		u.fields.set("timeouts", timeouts.flow())
-	}
+	u.fields.set("timeouts", timeouts(i.duration("proxy-connect-timeout"), i.duration("proxy-read-timeout")))
 	if size := i.setting("proxy-body-size"); nginxSize(size.text()) != "" {
 		to.fields.set("body", "{max: "+nginxSize(size.text())+"}")
 	}
 	return to
-}
-
-// timeouts returns the timeouts of upstreams.
-func (i *ingress) timeouts() (fields mapping) {
-	if length := i.duration("proxy-connect-timeout"); length > 0 {
-		fields.set("connect", windowName(length))
-	}
-	if length := i.duration("proxy-read-timeout"); length > 0 {
-		fields.set("response", windowName(length))
-		fields.set("idle", windowName(length))
-	}
-	return fields
 }
 
 // duration returns a setting in seconds; 0 for none.

@@ -71,13 +71,9 @@ func convertNginx(d *document, data []byte) error {
 	if locations := find(http, "location"); len(locations) > 0 {
 		c.locations(context, &directive{name: "server", block: locations, line: locations[0].line})
 	}
-	switch {
-	case len(c.routes) > 0:
-	case len(servers) > 0:
+	if len(c.routes) == 0 {
 		return d.wrong(0, "no server has limits",
 			"expected limit_req or limit_conn in a server, for example in the output of nginx -T, which has all files")
-	default:
-		c.withoutServers(context, http)
 	}
 	c.leftovers(root)
 	return nil
@@ -209,4 +205,15 @@ func (c nginxContext) is(name string) bool {
 	}
 	use(d)
 	return true
+}
+
+// duration returns the time that a directive has, and marks it; 0 if there is none.
+func (c nginxContext) duration(name string) time.Duration {
+	d := c.last(name)
+	if d == nil {
+		return 0
+	}
+	length := nginxDuration(d.arg(0))
+	d.used = d.used || length > 0
+	return length
 }

@@ -129,9 +129,7 @@ func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping
 		c.note(0, "nginx sends the host of proxy_pass as Host where proxy_set_header does not say otherwise, Weir that of the client",
 			"write rewrite: {headers: {set: {Host: NAME}}} where upstreams depend on it")
 	}
-	if len(set) > 0 {
-		fields.set("set", set.flow())
-	}
+	fields.set("set", set.flow())
 	fields.set("remove", texts(removed))
 	return fields, websocket, notes
 }

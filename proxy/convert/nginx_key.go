@@ -11,8 +11,8 @@ var variable = regexp.MustCompile(`\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))`)
 
 // A zoneKey is by what a zone counts.
 type zoneKey struct {
-	text   string   // as YAML; "" if it cannot be carried over
-	shadow bool     // Weir would count requests that nginx does not count, or all clients of a proxy as one
+	text   string // as YAML; "" if it cannot be carried over
+	shadow bool   // Weir would count requests that nginx does not count, or all clients of a proxy as one
 	notes  []Note
 }
 
@@ -43,17 +43,14 @@ func (c *nginxConfig) key(line int, zone, value string) zoneKey {
 		}
 		origins = append(origins, origin)
 	}
+	for i, origin := range origins {
+		origins[i] = c.nginxKey(origin, map[bool]string{true: "skip", false: "shared"}[alone])
+	}
 	switch {
 	case len(origins) > 1:
-		var parts []string
-		for _, origin := range origins {
-			parts = append(parts, c.nginxKey(origin, "shared"))
-		}
-		key.text = c.addKey(zone+"_key", mapping{{"join", texts(parts)}})
-	case alone:
-		key.text = c.nginxKey(origins[0], "skip")
+		key.text = c.addKey(zone+"_key", mapping{{"join", texts(origins)}})
 	case len(origins) == 1:
-		key.text = c.nginxKey(origins[0], "shared")
+		key.text = origins[0]
 	case value != "":
 		key.text = "global" // a constant
 	default:

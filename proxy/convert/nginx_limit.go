@@ -141,8 +141,11 @@ func roundUp(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// windowName returns a window as a rate has it.
+// windowName returns a window as a rate has it; "" for 0.
 func windowName(window time.Duration) string {
+	if window == 0 {
+		return ""
+	}
 	for _, unit := range []struct {
 		name   string
 		length time.Duration

@@ -13,7 +13,7 @@ func (c *nginxConfig) server(outer nginxContext, server *directive) {
 	use(server)
 	context := outer.enter(server.block)
 	context.scheme = nginxScheme(server)
-	context.rewrites = find(server.block, "return", "if", "set")
+	context.rewrites = find(server.block, "return", "if")
 	if !isLimited(outer, server.block) {
 		c.leaveOut(context, server)
 		return

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // An nginxDestination is where a route sends its requests.
@@ -90,12 +91,8 @@ func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 	}
 	headers, websocket, notes := c.headers(l, m)
 	to.notes = append(to.notes, notes...)
-	if len(headers) > 0 {
-		rewrite.set("headers", headers.flow())
-	}
-	if len(rewrite) > 0 {
-		to.fields.set("rewrite", rewrite.flow())
-	}
+	rewrite.set("headers", headers.flow())
+	to.fields.set("rewrite", rewrite.flow())
 	if websocket && !strings.HasPrefix(m[1], "grpc") {
 		to.fields.set("websocket", "true")
 	}
@@ -142,25 +139,8 @@ func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
 		return nil
 	}
 	u.fields.set("protocol", protocol)
-	var timeouts mapping
-	for _, t := range []struct {
-		directive string
-		fields    []string
-	}{{"_connect_timeout", []string{"connect"}}, {"_read_timeout", []string{"response", "idle"}}} {
-		d := l.context.last(map[bool]string{true: "grpc", false: "proxy"}[protocol != ""] + t.directive)
-		if d == nil {
-			continue
-		}
-		if length := nginxDuration(d.arg(0)); length > 0 {
-			use(d)
-			for _, field := range t.fields {
-				timeouts.set(field, windowName(length))
-			}
-		}
-	}
-	if len(timeouts) > 0 {
-		u.fields.set("timeouts", timeouts.flow())
-	}
+	own := map[bool]string{true: "grpc", false: "proxy"}[protocol != ""]
+	u.fields.set("timeouts", timeouts(l.context.duration(own+"_connect_timeout"), l.context.duration(own+"_read_timeout")))
 	if d := l.context.last("proxy_ssl_name"); d != nil && scheme == "https" && hostPattern.MatchString(d.arg(0)) {
 		use(d)
 		u.fields.set("tls", "{server_name: "+text(d.arg(0))+"}")
@@ -174,6 +154,15 @@ func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
 			"write tls: {ca, server_name} in upstreams whose certificate is not one of a public authority")
 	}
 	return u
+}
+
+// timeouts returns the timeouts of an upstream; 0 is none.
+func timeouts(connect, read time.Duration) string {
+	var fields mapping
+	fields.set("connect", windowName(connect))
+	fields.set("response", windowName(read))
+	fields.set("idle", windowName(read))
+	return fields.flow()
 }
 
 // nginxWeight matches the weight of a server that Weir can have.
@@ -248,19 +237,3 @@ var (
 	hostAndPort = regexp.MustCompile(`^(.*):([0-9]+)$`)
 	socketPath  = regexp.MustCompile(`^/[A-Za-z0-9_./-]{0,105}[A-Za-z0-9_.-]$`)
 )
-
-// withoutServers makes one route for a file that has only zones.
-func (c *nginxConfig) withoutServers(context nginxContext, http []*directive) {
-	c.note(0, "no server of this file uses its zones", "convert the output of nginx -T, which has all files; this is one route with the rates of all zones")
-	var all []*directive
-	for _, d := range find(http, "limit_req_zone") {
-		for _, arg := range d.args {
-			if value, ok := strings.CutPrefix(arg, "zone="); ok {
-				name, _, _ := strings.Cut(value, ":")
-				all = append(all, &directive{name: "limit_req", args: []string{"zone=" + name}, line: d.line})
-			}
-		}
-	}
-	context.directives["limit_req"] = all
-	c.locations(context, &directive{name: "server"})
-}

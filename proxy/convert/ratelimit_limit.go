@@ -34,7 +34,7 @@ func (r *ratelimitDomain) limit(rule *ratelimitRule, at node) (*ratelimitLimit, 
 	if window == 0 {
 		return nil, r.wrong(from.line(), "the unit "+strconv.Quote(unit.text())+" is none", "expected second, minute, hour, day, week, month or year")
 	}
-	count, err := r.ratelimitCount(from.get("requests_per_unit"))
+	count, err := r.number(from.get("requests_per_unit"))
 	if err != nil {
 		return nil, err
 	}
@@ -52,18 +52,6 @@ func (r *ratelimitDomain) limit(rule *ratelimitRule, at node) (*ratelimitLimit, 
 			"leave it if Envoy sends one of them in a call, else write mode: shadow")
 	}
 	return l, r.replaces(l, from.get("replaces"))
-}
-
-// ratelimitCount reads the requests of a rate_limit.
-func (r *ratelimitDomain) ratelimitCount(at node) (int64, error) {
-	if at.text() == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(strings.ReplaceAll(at.text(), "_", ""), 10, 32)
-	if err != nil {
-		return 0, r.wrong(at.line(), strconv.Quote(at.text())+" is not a number of requests", "expected a whole number, for example 10")
-	}
-	return int64(n), nil
 }
 
 // The largest rate of a limit.

@@ -208,11 +208,11 @@ func (d *document) number(n node) (int64, error) {
 	if n.text() == "" {
 		return 0, nil
 	}
-	number, err := strconv.ParseInt(strings.ReplaceAll(n.text(), "_", ""), 10, 32)
-	if err != nil || number < 0 {
+	number, err := strconv.ParseUint(strings.ReplaceAll(n.text(), "_", ""), 10, 32)
+	if err != nil {
 		return 0, d.wrong(n.line(), strconv.Quote(n.text())+" is not a number", "expected a whole number, for example 10")
 	}
-	return number, nil
+	return int64(number), nil
 }
 
 // objects returns the objects of Kubernetes in documents, also those in lists.

@@ -196,7 +196,7 @@ func TestConvert_NginxLimitsOfSomeRequestsRefuseNobodyElse(t *testing.T) {
 		{"of networks in networks", `geo $g { default 1; 10.0.0.0/8 0; 10.1.0.0/16 1; } map $g $k { 0 ""; 1 $binary_remote_addr; }`, "$k", "{key: client_ip, rate: 1/1m, algorithm: gcra, burst: 1, mode: shadow}"},
 		{"of ranges", `geo $g { ranges; default 1; 10.0.0.0-10.0.0.9 0; } map $g $k { 0 ""; 1 $binary_remote_addr; }`, "$k", "{key: client_ip, rate: 1/1m, algorithm: gcra, burst: 1, mode: shadow}"},
 		{"of a geo", `geo $k { default ""; 10.0.0.0/8 1; }`, "$k", ""},
-		{"by what is set", `server { set $k $binary_remote_addr; }`, "$k", ""},
+		{"by what is set", `server { server_name other.example; set $k $binary_remote_addr; }`, "$k", ""},
 		{"of a part of clients", `split_clients $remote_addr $k { 10% a; * ""; }`, "$k", ""},
 		{"of no requests", ``, `""`, ""},
 		{"behind a proxy", ``, "$http_x_forwarded_for", "{key: client_ip, rate: 1/1m, algorithm: gcra, burst: 1, mode: shadow}"},

@@ -46,7 +46,7 @@ func (i *ingress) guard() {
 
 // lose notes that something that protects the object is not carried over.
 func (i *ingress) lose(line int, what string) {
-	i.lost = append(i.lost, Note{Line: line, What: what + " is not carried over, so 403 is answered here", Lost: true})
+	i.lost = append(i.lost, Note{Line: line, What: what + " is not carried over, so 403 is answered here", Instead: askFirst, Lost: true})
 }
 
 // ingressProtects reports whether an annotation, or an entry of the ConfigMap, may refuse

@@ -72,7 +72,7 @@ func (i *ingress) route(p ingressPath) {
 			return
 		}
 		paths = beginning(prefix, "(?i)")
-		lost = append(slices.Clone(lost), Note{Line: p.at.line(), What: what + ", so 403 is answered here", Lost: true})
+		lost = append(slices.Clone(lost), Note{Line: p.at.line(), What: what + ", so 403 is answered here", Instead: askFirst, Lost: true})
 	}
 	to := i.destination(p.backend)
 	fields := to.fields
@@ -91,23 +91,16 @@ func (i *ingress) route(p ingressPath) {
 			fields...))
 		r.notes = append(r.notes, i.others...)
 		i.others = nil // once
-		for _, n := range lost {
-			n.Instead = "once something else checks requests, write " + to.restore()
-			r.notes = append(r.notes, n)
-		}
-		r.notes = append(r.notes, to.notes...)
+		r.notes = append(append(r.notes, lost...), to.notes...)
 	}
 }
 
-// destination returns where requests for a backend go, in either version of the API.
+// destination returns where requests for a backend go.
 func (i *ingress) destination(backend node) nginxDestination {
 	service, port := backend.get("service", "name").text(), backend.get("service", "port", "number").text()
-	if service == "" {
-		service, port = backend.get("serviceName").text(), backend.get("servicePort").text()
-	}
 	named := backend.get("service", "port", "name").text()
-	if port == "" || strings.Trim(port, "0123456789") != "" {
-		named, port = named+port, "80"
+	if port == "" {
+		port = "80"
 	}
 	protocol := i.annotation("backend-protocol")
 	schemes := map[string]string{"": "http", "HTTP": "http", "HTTPS": "https", "GRPC": "http", "GRPCS": "https",

@@ -17,7 +17,7 @@ type nginxConfig struct {
 	upstreams map[string]*directive
 	variables map[string]*directive      // map, geo and split_clients, by the variable that they set
 	limits    map[string]*entry          // by how they are used
-	schemes   map[string]map[string]bool // of the servers with limits, by host
+	schemes   map[string]map[string]bool // of the servers, by host
 	served    map[string]bool            // SCHEME HOST of the servers so far
 	addressIn string                     // the field in which trusted proxies send the client's address
 }
@@ -64,14 +64,14 @@ func convertNginx(d *document, data []byte) error {
 	c.readClientIP(http)
 	context := nginxContext{hosts: []string{""}}.enter(http)
 	servers := find(http, "server")
-	c.readHosts(context, servers)
+	c.readHosts(servers)
 	for _, server := range servers {
 		c.server(context, server)
 	}
 	if locations := find(http, "location"); len(locations) > 0 {
 		c.locations(context, &directive{name: "server", block: locations, line: locations[0].line})
 	}
-	if len(c.routes) == 0 {
+	if len(c.routes) == 0 || len(findDeep(http, "limit_req"))+len(findDeep(http, "limit_conn")) == 0 {
 		return d.wrong(0, "no server has limits",
 			"expected limit_req or limit_conn in a server, for example in the output of nginx -T, which has all files")
 	}

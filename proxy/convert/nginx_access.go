@@ -50,15 +50,18 @@ func (c nginxContext) guards(own []*directive) (all []*directive) {
 	return all
 }
 
+// askFirst is what to do about access control that is not carried over.
+const askFirst = "once something else checks requests, write upstream: URL in place of respond"
+
 // lostNotes says that directives that protect something are not carried over.
-func lostNotes(guards []*directive, instead string) (notes []Note) {
+func lostNotes(guards []*directive) (notes []Note) {
 	for _, d := range guards {
 		d.useAll()
 		what := d.String()
 		if d.block != nil {
 			what += " { ... }"
 		}
-		n := Note{Line: d.line, What: what + " is not carried over, so 403 is answered here", Instead: instead, Lost: true}
+		n := Note{Line: d.line, What: what + " is not carried over, so 403 is answered here", Instead: askFirst, Lost: true}
 		if !slices.Contains(notes, n) {
 			notes = append(notes, n)
 		}
@@ -75,13 +78,9 @@ type nginxGuard struct {
 }
 
 // guard carries over what protects a location. What Weir does not have is lost, and refuses all
-// requests; to is what to write in place of that answer.
-func (c *nginxConfig) guard(l *nginxLocation, to string) nginxGuard {
+// requests.
+func (c *nginxConfig) guard(l *nginxLocation) nginxGuard {
 	var g nginxGuard
-	for _, n := range l.lost {
-		n.Instead += ", and here " + to
-		g.lost = append(g.lost, n)
-	}
 	var lost, addresses []*directive
 	for _, d := range l.guards {
 		switch {
@@ -106,7 +105,7 @@ func (c *nginxConfig) guard(l *nginxLocation, to string) nginxGuard {
 	if rules.none() {
 		g.answer = "{status: 403}"
 	}
-	if g.lost = append(g.lost, lostNotes(lost, "once something else checks requests, write "+to)...); len(g.lost) > 0 {
+	if g.lost = slices.Concat(l.lost, lostNotes(lost)); len(g.lost) > 0 {
 		g.answer = "{status: 403}"
 	}
 	return g

@@ -139,7 +139,7 @@ func (c *nginxConfig) withoutPath(l *nginxLocation, all *[]*nginxLocation) {
 	if len(guards) == 0 {
 		return
 	}
-	lost := lostNotes(guards, "write a route for "+l.String()+" that refuses")
+	lost := lostNotes(guards)
 	for _, o := range *all {
 		// Weir's route for an expression in any case is less specific than those around it.
 		around := l.flags != "" && len(o.prefix) > 1 && l.isBelow(&nginxLocation{prefix: o.prefix, flags: l.flags})
@@ -169,7 +169,7 @@ func (c *nginxConfig) location(l *nginxLocation) {
 	} else {
 		limits = c.limitsOf(l.context)
 	}
-	guard := c.guard(l, to.restore())
+	guard := c.guard(l)
 	fields, notes := to.fields, slices.Concat(guard.notes, to.notes)
 	if guard.answer != "" {
 		fields = mapping{{"respond", guard.answer}}

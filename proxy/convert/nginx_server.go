@@ -8,59 +8,41 @@ import (
 	"strings"
 )
 
-// server converts the locations of a server, if one of them has limits.
+// server converts the locations of a server.
 func (c *nginxConfig) server(outer nginxContext, server *directive) {
 	use(server)
 	context := outer.enter(server.block)
 	context.scheme = nginxScheme(server)
 	context.rewrites = find(server.block, "return", "if")
-	if !isLimited(outer, server.block) {
-		c.leaveOut(context, server)
-		return
-	}
-	context.hosts = c.hostsOf(server)
-	if len(context.hosts) == 0 {
+	if context.hosts = c.hostsOf(server); len(context.hosts) == 0 {
 		c.leaveOut(context, server)
 		return
 	}
 	c.locations(context, server)
 }
 
-// leaveOut leaves out a server. Requests for a protected one may reach the routes of others, so
-// its hosts, or all if it has none that Weir knows, get a route that refuses.
+// leaveOut leaves out a server without a host of its own. Requests for a protected one whose names Weir does not
+// have may reach the routes of others, so then those for all other hosts are refused.
 func (c *nginxConfig) leaveOut(context nginxContext, server *directive) {
 	guards := context.guards(server.block)
 	for _, l := range nginxLocations(context, server.block) {
 		guards = append(guards, l.guards...)
 	}
-	hosts := nginxHosts(server)
 	if len(find(server.block, "return")) > 0 {
 		guards = find(guards, "if")
 	}
-	if len(hosts) == 0 {
-		hosts = []string{""}
-	} else if hosts[0] == "" && len(guards) > 0 {
-		hosts = nil // its port tells it from others, which Weir does not have
-	}
 	server.useAll()
-	c.note(server.line, "the server that begins here is left out: it has no limits, or no host that Weir has",
+	c.note(server.line, "the server that begins here is left out: Weir has none of its hosts, or another server has them",
 		"write routes for it if its requests come through Weir, too")
-	for _, host := range hosts {
-		if len(guards) == 0 || c.schemes[host] != nil {
-			continue
-		}
-		r := c.addRoute(routeName(host, "/*"), append(nginxMatch(host, "", "/*"), field{"respond", "{status: 403}"}))
-		r.notes = lostNotes(guards, "write routes for this host, once something else checks its requests")
+	if len(guards) > 0 && len(nginxHosts(server)) == 0 && c.schemes[""] == nil {
+		r := c.addRoute("all", append(nginxMatch("", "", "/*"), field{"respond", "{status: 403}"}))
+		r.notes = lostNotes(guards)
 	}
 }
 
-// readHosts finds the schemes of the servers with limits, by host: only where a host has two,
-// routes differ by them.
-func (c *nginxConfig) readHosts(outer nginxContext, servers []*directive) {
+// readHosts finds the schemes of the servers by host: only where a host has two, routes differ by them.
+func (c *nginxConfig) readHosts(servers []*directive) {
 	for _, server := range servers {
-		if !isLimited(outer, server.block) {
-			continue
-		}
 		for _, host := range nginxHosts(server) {
 			if c.schemes[host] == nil {
 				c.schemes[host] = map[string]bool{}
@@ -143,11 +125,4 @@ func (c *nginxConfig) hostsOf(server *directive) (hosts []string) {
 		}
 	}
 	return hosts
-}
-
-// isLimited reports whether anything in the block has limits.
-func isLimited(outer nginxContext, block []*directive) bool {
-	return len(outer.directives["limit_req"])+len(outer.directives["limit_conn"])+len(find(block, "limit_req",
-		"limit_conn")) > 0 ||
-		slices.ContainsFunc(find(block, "location"), func(l *directive) bool { return isLimited(nginxContext{}, l.block) })
 }

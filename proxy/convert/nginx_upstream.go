@@ -17,14 +17,6 @@ type nginxDestination struct {
 	notes    []Note
 }
 
-// restore says what to write in place of the answer 403.
-func (d nginxDestination) restore() string {
-	if d.upstream == nil {
-		return "what it should be in place of respond"
-	}
-	return "an upstream with " + strings.Trim(d.upstream.fields.flow(), "{}") + " in place of respond"
-}
-
 // attach adds an upstream to the document and returns its name.
 func (d *document) attach(u *entry) string {
 	added := d.addUpstream(u.name, u.fields)
@@ -141,10 +133,6 @@ func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
 	u.fields.set("protocol", protocol)
 	own := map[bool]string{true: "grpc", false: "proxy"}[protocol != ""]
 	u.fields.set("timeouts", timeouts(l.context.duration(own+"_connect_timeout"), l.context.duration(own+"_read_timeout")))
-	if d := l.context.last("proxy_ssl_name"); d != nil && scheme == "https" && hostPattern.MatchString(d.arg(0)) {
-		use(d)
-		u.fields.set("tls", "{server_name: "+text(d.arg(0))+"}")
-	}
 	if d := l.context.last("proxy_read_timeout"); d == nil {
 		c.note(0, "nginx waits 60 s for a response where proxy_read_timeout does not say otherwise, Weir 30 s",
 			"write timeouts: {response: 60s} in upstreams")

@@ -140,23 +140,10 @@ func (i *ingress) setting(name string) node {
 	return i.defaults.get(name)
 }
 
-// useMeta marks what of the object has no meaning for requests.
-func (i *ingress) useMeta() {
-	for _, name := range []string{"apiVersion", "kind", "status"} {
-		i.object.get(name).useAll()
-	}
-	i.object.get("spec", "ingressClassName")
-	for name, value := range i.object.get("metadata").fields() {
-		if !strings.EqualFold(name.text(), "annotations") {
-			name.use()
-			value.useAll()
-		}
-	}
-}
-
 // convert converts one object.
 func (i *ingress) convert() error {
-	i.useMeta()
+	i.object.useMeta()
+	i.object.get("spec", "ingressClassName")
 	if canary := i.annotation("canary"); canary.text() == "true" {
 		i.note(canary.line(), i.name+" is a canary, which is not carried over",
 			"write weights of targets in the upstream of the other Ingress")

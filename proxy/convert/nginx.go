@@ -54,7 +54,10 @@ func convertNginx(d *document, data []byte) error {
 		use(block)
 		http = append(http, block.block...)
 	}
-	c := newNginxConfig(d)
+	c := &nginxConfig{
+		document: d, zones: map[string]nginxZone{}, upstreams: map[string]*directive{}, variables: map[string]*directive{},
+		limits: map[string]*entry{}, schemes: map[string]map[string]bool{}, served: map[string]bool{},
+	}
 	c.readVariables(http)
 	c.readZones(http)
 	if len(c.zones) == 0 {
@@ -77,13 +80,6 @@ func convertNginx(d *document, data []byte) error {
 	}
 	c.leftovers(root)
 	return nil
-}
-
-func newNginxConfig(d *document) *nginxConfig {
-	return &nginxConfig{
-		document: d, zones: map[string]nginxZone{}, upstreams: map[string]*directive{}, variables: map[string]*directive{},
-		limits: map[string]*entry{}, schemes: map[string]map[string]bool{}, served: map[string]bool{},
-	}
 }
 
 // readVariables reads the blocks of http that others refer to.

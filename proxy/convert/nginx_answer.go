@@ -94,14 +94,10 @@ var (
 // headers carries over the fields that nginx sets in requests, and reports whether they let WebSocket through. Those
 // that Weir makes itself stay unmarked.
 func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping, websocket bool, notes []Note) {
-	own := "proxy"
-	if strings.HasPrefix(passed[1], "grpc") {
-		own = "grpc"
-	}
 	var set mapping
 	var removed []string
 	seen := map[string]bool{}
-	for _, d := range l.context.directives[own+"_set_header"] {
+	for _, d := range l.context.directives["proxy_set_header"] {
 		name, value := textproto.CanonicalMIMEHeaderKey(d.arg(0)), strings.ReplaceAll(d.arg(1), "$proxy_host", passed[2])
 		isOther := !isSetByWeir(name) && headerName.MatchString(name) && !seen[name] &&
 			value != "$http_"+strings.ToLower(strings.ReplaceAll(name, "-", "_")) &&

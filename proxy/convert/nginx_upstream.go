@@ -35,7 +35,7 @@ func (c *nginxConfig) destination(l *nginxLocation) nginxDestination {
 		}
 		return c.stays(l)
 	}
-	all := find(l.block, "proxy_pass", "grpc_pass")
+	all := find(l.block, "proxy_pass")
 	if len(all) == 0 {
 		return c.stays(l)
 	}
@@ -50,8 +50,8 @@ func (c *nginxConfig) stays(l *nginxLocation) nginxDestination {
 	return nginxDestination{upstream: u}
 }
 
-// passed matches the address of a proxy_pass or grpc_pass.
-var passed = regexp.MustCompile(`^(https?|grpcs?)://(unix:[^:$]+|[A-Za-z0-9_.-]+(?::[0-9]+)?|` +
+// passed matches the address of a proxy_pass.
+var passed = regexp.MustCompile(`^(https?)://(unix:[^:$]+|[A-Za-z0-9_.-]+(?::[0-9]+)?|` +
 	`\[[0-9a-fA-F:.]+\](?::[0-9]+)?)(?::?(/[^$]*))?$`)
 
 // pass returns the upstream of a proxy_pass with what changes requests on their way to it. An
@@ -85,7 +85,7 @@ func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 	to.notes = append(to.notes, notes...)
 	rewrite.set("headers", headers.flow())
 	to.fields.set("rewrite", rewrite.flow())
-	if websocket && !strings.HasPrefix(m[1], "grpc") {
+	if websocket {
 		to.fields.set("websocket", "true")
 	}
 	if size := l.context.last("client_max_body_size"); size != nil {
@@ -118,9 +118,7 @@ func nginxRewrite(l *nginxLocation, uri string) (rewrite mapping, why string) {
 
 // upstream returns the upstream for the parts of a proxy_pass; nil if no server is known.
 func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
-	protocol := map[string]string{"grpc": "h2c", "grpcs": "h2"}[m[1]]
-	scheme := strings.Replace(m[1], "grpc", "http", 1)
-	u := &entry{name: strings.TrimPrefix(m[2], "unix:/")}
+	scheme, u := m[1], &entry{name: strings.TrimPrefix(m[2], "unix:/")}
 	if block := c.upstreams[m[2]]; block != nil {
 		use(block)
 		u = nginxServers(block, scheme)
@@ -130,9 +128,7 @@ func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
 	if len(u.fields) == 0 {
 		return nil
 	}
-	u.fields.set("protocol", protocol)
-	own := map[bool]string{true: "grpc", false: "proxy"}[protocol != ""]
-	u.fields.set("timeouts", timeouts(l.context.duration(own+"_connect_timeout"), l.context.duration(own+"_read_timeout")))
+	u.fields.set("timeouts", timeouts(l.context.duration("proxy_connect_timeout"), l.context.duration("proxy_read_timeout")))
 	if d := l.context.last("proxy_read_timeout"); d == nil {
 		c.note(0, "nginx waits 60 s for a response where proxy_read_timeout does not say otherwise, Weir 30 s",
 			"write timeouts: {response: 60s} in upstreams")

@@ -141,7 +141,7 @@ func TestConvert_NginxResultsLoad(t *testing.T) {
 		"real_ip_header proxy_protocol;", "allow 10.0.0.1/8;", "deny all;", "upstream u { server a_b:80 weight=3000; server c:99999; server unix:/x; ip_hash; }", "limit_req zone=none;")
 	more("server", "server_name *.b.example c;", "server_name .d.example;", "server_name ~^x a.*;", "listen 80 default_server;", "return 301 https://$host$request_uri;", "return 444;", "return 200 \"a\nb\";",
 		"set $n http://u;", "limit_req zone=echo delay=1 burst=5;", "limit_conn conns 0;", "limit_req zone=one;", "proxy_set_header A-B $remote_addr;", "add_header Content-Type x;", "proxy_hide_header Date;")
-	more("location", "proxy_pass $n;", "proxy_pass http://u/x/;", "proxy_pass https://x.example:444/y;", "grpc_pass grpcs://h.example;", "proxy_set_header Upgrade $http_upgrade;", "limit_req zone=one burst=x;", "proxy_ssl_name y.example;")
+	more("location", "proxy_pass $n;", "proxy_pass http://u/x/;", "proxy_pass https://x.example:444/y;", "proxy_set_header Upgrade $http_upgrade;", "limit_req zone=one burst=x;", "proxy_ssl_name y.example;")
 	locations := []string{"/", "= /", "/a", "/a/", "^~ /a/b/", "~ ^/a/c", `~ \.php$`, "@n", "/ü", "/a/{x}", "/a/*", "//", "/..", "~", ""}
 	loaded := 0
 	for seed := range uint64(400) {

@@ -95,16 +95,21 @@ var reserved = regexp.MustCompile(`^(?:none|echo|client_ip|host|method|global)$`
 // dot.
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// addKey adds a named key and returns its name. One with the same fields is used again.
-func (d *document) addKey(name string, fields mapping) string {
-	for _, k := range d.keys {
-		if k.fields.flow() == fields.flow() {
-			return k.name
+// add returns the entry of all with these fields; there is one for all that need the same.
+func (d *document) add(all *[]*entry, kind, name string, fields mapping) *entry {
+	for _, e := range *all {
+		if e.fields.flow() == fields.flow() {
+			return e
 		}
 	}
-	k := &entry{name: d.unique("key", name), fields: fields}
-	d.keys = append(d.keys, k)
-	return k.name
+	e := &entry{name: d.unique(kind, name), fields: fields}
+	*all = append(*all, e)
+	return e
+}
+
+// addKey adds a named key and returns its name.
+func (d *document) addKey(name string, fields mapping) string {
+	return d.add(&d.keys, "key", name, fields).name
 }
 
 // addLimit adds a limit at the top of the file.
@@ -159,28 +164,18 @@ func (d *document) addAddresses(name string, networks []string, action string) s
 	return d.addList(name, mapping{{"key", "client_ip"}, {"values", texts(networks)}, {"action", action}})
 }
 
-// addList adds a list and returns its name. One with the same fields is used again.
+// addList adds a list and returns its name.
 func (d *document) addList(name string, fields mapping) string {
-	for _, l := range d.lists {
-		if l.fields.flow() == fields.flow() {
-			return l.name
-		}
-	}
-	l := &entry{name: d.unique("list", name), fields: fields}
-	d.lists = append(d.lists, l)
-	return l.name
+	return d.add(&d.lists, "list", name, fields).name
 }
 
-// addUpstream adds an upstream. One with the same fields is used again.
-func (d *document) addUpstream(name string, fields mapping) *entry {
-	for _, u := range d.upstreams {
-		if u.fields.flow() == fields.flow() {
-			return u
-		}
+// addUpstream adds an upstream and returns its name.
+func (d *document) addUpstream(u *entry) string {
+	added := d.add(&d.upstreams, "upstream", u.name, u.fields)
+	if len(added.notes) == 0 {
+		added.notes = u.notes
 	}
-	u := &entry{name: d.unique("upstream", name), fields: fields}
-	d.upstreams = append(d.upstreams, u)
-	return u
+	return added.name
 }
 
 // addRoute adds a route.

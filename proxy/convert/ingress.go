@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -153,7 +152,11 @@ func (i *ingress) convert() error {
 	if err := i.readLimits(); err != nil {
 		return err
 	}
-	if at := i.firstOf("limit-allowlist", "limit-whitelist"); len(i.limits) > 0 && at.text() != "" {
+	at := i.setting("limit-allowlist")
+	if !at.isThere() {
+		at = i.setting("limit-whitelist")
+	}
+	if len(i.limits) > 0 && at.text() != "" {
 		exempt, unknown := networks(at.text())
 		if unknown != "" {
 			i.note(at.line(), unknown+" is not carried over: it is no address or network", "write it in the list "+i.name)
@@ -168,16 +171,6 @@ func (i *ingress) convert() error {
 	}
 	i.head = append(i.head, i.others...)
 	return nil
-}
-
-// firstOf returns the first annotation that is there.
-func (i *ingress) firstOf(names ...string) (n node) {
-	for _, name := range slices.Backward(names) {
-		if found := i.setting(name); found.isThere() {
-			n = found
-		}
-	}
-	return n
 }
 
 // readLimits converts the limits of the object.

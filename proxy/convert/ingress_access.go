@@ -19,7 +19,7 @@ func (i *ingress) guard() {
 		}
 		if unknown != "" {
 			known = false
-			i.lose(list.line(), name+": "+list.text())
+			i.lost = append(i.lost, lostNote(list.line(), name+": "+list.text()))
 		}
 	}
 	for _, from := range []node{i.object.get("metadata", "annotations"), i.defaults} {
@@ -30,7 +30,7 @@ func (i *ingress) guard() {
 			}
 			if ingressProtects(name, value) {
 				key.use()
-				i.lose(key.line(), name+": "+value.text())
+				i.lost = append(i.lost, lostNote(key.line(), name+": "+value.text()))
 			}
 		}
 	}
@@ -42,11 +42,6 @@ func (i *ingress) guard() {
 		i.others = append(i.others, Note{Line: tls.line(), What: "tls is not carried over",
 			Instead: "write listen: {https: \":8443\", tls: {cert, key}}"})
 	}
-}
-
-// lose notes that something that protects the object is not carried over.
-func (i *ingress) lose(line int, what string) {
-	i.lost = append(i.lost, Note{Line: line, What: what + " is not carried over, so 403 is answered here", Instead: askFirst, Lost: true})
 }
 
 // ingressProtects reports whether an annotation, or an entry of the ConfigMap, may refuse

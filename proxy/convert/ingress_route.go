@@ -65,21 +65,21 @@ func (i *ingress) route(p ingressPath) {
 	paths, prefix := i.match(p)
 	lost := i.lost
 	if paths == nil {
-		what := "path " + p.path + " is not carried over, nor are its limits: Weir has no such path"
-		i.note(p.at.line(), what, "write a route with its paths")
+		i.note(p.at.line(), "path "+p.path+" is not carried over, nor are its limits: Weir has no such path",
+			"write a route with its paths")
 		p.at.useAll()
 		if len(lost)+len(i.denies) == 0 {
 			return
 		}
 		paths = beginning(prefix, "(?i)")
-		lost = append(slices.Clone(lost), Note{Line: p.at.line(), What: what + ", so 403 is answered here", Instead: askFirst, Lost: true})
+		lost = append(slices.Clone(lost), lostNote(p.at.line(), "path "+p.path))
 	}
 	to := i.destination(p.backend)
 	fields := to.fields
 	if len(lost) > 0 {
 		fields = mapping{{"respond", "{status: 403}"}}
 	} else if to.upstream != nil {
-		fields = append(mapping{{"upstream", i.attach(to.upstream)}}, fields...)
+		fields = append(mapping{{"upstream", i.addUpstream(to.upstream)}}, fields...)
 	}
 	fields.set("lists", texts(append(slices.Clone(i.denies), i.lists...)))
 	fields.set("limits", texts(i.limits))

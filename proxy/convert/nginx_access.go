@@ -50,8 +50,11 @@ func (c nginxContext) guards(own []*directive) (all []*directive) {
 	return all
 }
 
-// askFirst is what to do about access control that is not carried over.
-const askFirst = "once something else checks requests, write upstream: URL in place of respond"
+// lostNote says that access control is not carried over.
+func lostNote(line int, what string) Note {
+	return Note{Line: line, What: what + " is not carried over, so 403 is answered here",
+		Instead: "once something else checks requests, write upstream: URL in place of respond", Lost: true}
+}
 
 // lostNotes says that directives that protect something are not carried over.
 func lostNotes(guards []*directive) (notes []Note) {
@@ -61,8 +64,7 @@ func lostNotes(guards []*directive) (notes []Note) {
 		if d.block != nil {
 			what += " { ... }"
 		}
-		n := Note{Line: d.line, What: what + " is not carried over, so 403 is answered here", Instead: askFirst, Lost: true}
-		if !slices.Contains(notes, n) {
+		if n := lostNote(d.line, what); !slices.Contains(notes, n) {
 			notes = append(notes, n)
 		}
 	}

@@ -58,18 +58,16 @@ func nginxAnswer(d *directive, name string) mapping {
 	return mapping{{"respond", code.flow()}}
 }
 
+// sizeOf matches a size of nginx that is not 0.
+var sizeOf = regexp.MustCompile(`^0*([1-9][0-9]{0,8})([kKmMgG]?)$`)
+
 // nginxSize returns a size of nginx as Weir writes it; "" for 0, and for what is none.
 func nginxSize(size string) string {
-	unit := "B"
-	for suffix, name := range map[string]string{"k": "KiB", "m": "MiB", "g": "GiB"} {
-		if digits, ok := strings.CutSuffix(strings.ToLower(size), suffix); ok {
-			size, unit = digits, name
-		}
-	}
-	if n, err := strconv.ParseInt(size, 10, 32); err != nil || n <= 0 {
+	m := sizeOf.FindStringSubmatch(size)
+	if m == nil {
 		return ""
 	}
-	return strings.TrimLeft(size, "0") + unit
+	return m[1] + map[string]string{"": "B", "k": "KiB", "m": "MiB", "g": "GiB"}[strings.ToLower(m[2])]
 }
 
 // nginxDuration returns a time of nginx, whose unit is the second if none is written; 0 for what is none, and

@@ -174,7 +174,7 @@ func (c *nginxConfig) location(l *nginxLocation) {
 	if guard.answer != "" {
 		fields = mapping{{"respond", guard.answer}}
 	} else if to.upstream != nil {
-		fields = append(mapping{{"upstream", text(c.attach(to.upstream))}}, fields...)
+		fields = append(mapping{{"upstream", text(c.addUpstream(to.upstream))}}, fields...)
 	}
 	fields.set("lists", texts(guard.lists))
 	fields.set("limits", texts(limits))

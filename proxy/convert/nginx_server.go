@@ -73,6 +73,11 @@ var hostPattern = regexp.MustCompile(`` +
 // server_name, unless a name is none for Weir.
 func nginxHosts(server *directive) []string {
 	var hosts []string
+	add := func(host string) {
+		if !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
 	names := find(server.block, "server_name")
 	for _, d := range names {
 		known := true
@@ -80,9 +85,10 @@ func nginxHosts(server *directive) []string {
 			switch name = strings.ToLower(name); {
 			case name == "_" || name == "":
 			case strings.HasPrefix(name, ".") && hostPattern.MatchString(name[1:]):
-				hosts = append(hosts, name[1:], "*"+name)
+				add(name[1:])
+				add("*" + name)
 			case hostPattern.MatchString(name) && len(name) <= 253:
-				hosts = append(hosts, name)
+				add(name)
 			default:
 				known = false
 			}
@@ -91,19 +97,13 @@ func nginxHosts(server *directive) []string {
 	}
 	for _, d := range find(server.block, "listen") {
 		if slices.Contains(d.args, "default_server") || slices.Contains(d.args, "default") {
-			hosts = append(hosts, "")
+			add("")
 		}
 	}
 	if len(hosts) == 0 && !slices.ContainsFunc(names, func(d *directive) bool { return !d.used }) {
 		return []string{""}
 	}
-	var once []string
-	for _, host := range hosts {
-		if !slices.Contains(once, host) {
-			once = append(once, host)
-		}
-	}
-	return once
+	return hosts
 }
 
 // hostsOf returns the hosts of a server that no server before it has.

@@ -17,15 +17,6 @@ type nginxDestination struct {
 	notes    []Note
 }
 
-// attach adds an upstream to the document and returns its name.
-func (d *document) attach(u *entry) string {
-	added := d.addUpstream(u.name, u.fields)
-	if len(added.notes) == 0 {
-		added.notes = u.notes
-	}
-	return added.name
-}
-
 // destination returns where the requests of a location go.
 func (c *nginxConfig) destination(l *nginxLocation) nginxDestination {
 	for _, d := range slices.Concat(find(l.context.rewrites, "return"), find(l.block, "return")) {

@@ -88,7 +88,7 @@ func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule, err error) {
 		case rule.shared && !(rule.hasValue && rule.pattern.isOpen()):
 			return nil, r.wrong(at.get("share_threshold").line(), "share_threshold is only for values that end with *", "expected value: PREFIX* beside it")
 		}
-		if rule.limit, err = r.limit(rule, at); err != nil {
+		if rule.limit, err = r.limit(at); err != nil {
 			return nil, err
 		}
 		if rule.children, err = r.rules(at.get("descriptors")); err != nil {

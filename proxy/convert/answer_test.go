@@ -90,7 +90,7 @@ func TestConvert_NginxProtectsTheSame(t *testing.T) {
 			"/a": "http://127.0.0.1:9000/a", "/a/x": "403",
 		}},
 		{"within another", inServer("location /a/ { " + app + " location /a/b/ { auth_request /v; " + app + " } } location / { " + app + " }"), 1, map[string]string{
-			"/a/x": "http://127.0.0.1:9000/a/x", "/a/b/x": "403",
+			"/a/x": "403", "/a/b/x": "403", "/": "http://127.0.0.1:9000/",
 		}},
 		{"an expression with a beginning", inServer("location ~ ^/admin(/|$) { auth_basic a; " + app + " } location / { " + app + " } location /b/ { " + app + " }"), 1, map[string]string{
 			"/admin": "403", "/admin/x": "403", "/": "http://127.0.0.1:9000/", "/b/x": "http://127.0.0.1:9000/b/x",
@@ -112,6 +112,9 @@ func TestConvert_NginxProtectsTheSame(t *testing.T) {
 		}},
 		{"an expression within", inServer("location /up/ { " + app + ` location ~ \.php$ { return 403; } } location / { ` + app + " }"), 1, map[string]string{
 			"/up/a.php": "403", "/a.php": "http://127.0.0.1:9000/a.php",
+		}},
+		{"an expression in another before those beside it", inServer("location ~ ^/a/ { " + app + " } location /a { " + app + " location ~ ^/a { deny all; } } location / { " + app + " }"), 1, map[string]string{
+			"/a/b": "403", "/a": "403", "/": "http://127.0.0.1:9000/",
 		}},
 		{"an expression that protects nothing", inServer(`location ~ \.php$ { fastcgi_pass a; } location / { ` + app + " }"), 0, map[string]string{"/a.php": "http://127.0.0.1:9000/a.php"}},
 		{"if", inServer("if ($http_user_agent ~ bot) { return 403; } location / { " + app + " }"), 1, map[string]string{"/": "403"}},

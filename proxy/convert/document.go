@@ -188,32 +188,22 @@ func (d *document) addRoute(name string, fields mapping) *entry {
 // inName matches what can be the name of an entry.
 var inName = regexp.MustCompile(`[A-Za-z0-9_-]+`)
 
-// named returns those of entries that a field of others names.
-func named(entries []*entry, field string, others ...*entry) []*entry {
-	names := map[string]bool{}
+// named returns those of entries whose names are in the fields of others.
+func named(entries []*entry, others ...*entry) []*entry {
+	words := map[string]bool{}
 	for _, o := range others {
-		for _, f := range o.fields {
-			if f.name == field {
-				for _, name := range inName.FindAllString(f.value, -1) {
-					names[name] = true
-				}
-			}
+		for _, word := range inName.FindAllString(o.fields.flow(), -1) {
+			words[word] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !names[e.name] })
+	return slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !words[e.name] })
 }
 
 // prune takes out what no route needs.
 func (d *document) prune() {
-	d.limits = named(d.limits, "limits", d.routes...)
-	d.lists = named(d.lists, "lists", d.routes...)
-	d.upstreams = named(d.upstreams, "upstream", d.routes...)
-	keys := named(d.keys, "key", slices.Concat(d.limits, d.lists)...)
-	parts := named(d.keys, "join", keys...)
-	d.keys = slices.DeleteFunc(d.keys, func(k *entry) bool {
-		return !slices.Contains(keys, k) && !slices.Contains(parts,
-			k)
-	})
+	d.limits, d.lists, d.upstreams = named(d.limits, d.routes...), named(d.lists, d.routes...), named(d.upstreams, d.routes...)
+	users := slices.Concat(d.limits, d.lists)
+	d.keys = named(d.keys, append(users, named(d.keys, users...)...)...) // with those that others join
 }
 
 // result returns the document as YAML, with all notes.

@@ -44,7 +44,7 @@ func (i *ingress) match(p ingressPath) (paths []string, prefix string) {
 	}
 	switch {
 	case !isLiteralPath(path):
-		l := &nginxLocation{prefix: "^" + p.path, modifier: "~*", around: "/"}
+		l := &nginxLocation{prefix: "^" + p.path, modifier: "~*"}
 		return nil, l.readExpression()
 	case p.kind == "Exact":
 		return []string{path}, path

@@ -36,7 +36,6 @@ type nginxContext struct {
 	scheme     string   // http or https; "" for both
 	directives map[string][]*directive
 	rewrites   []*directive // of the server, which run before those of any location
-	prefix     string       // of the location; "" outside of one
 }
 
 // convertNginx converts a configuration of nginx, also the output of nginx -T, or a file that

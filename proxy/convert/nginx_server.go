@@ -25,18 +25,19 @@ func (c *nginxConfig) server(outer nginxContext, server *directive) {
 // have may reach the routes of others, so then those for all other hosts are refused.
 func (c *nginxConfig) leaveOut(context nginxContext, server *directive) {
 	guards := context.guards(server.block)
+	var lost []Note
 	for _, l := range nginxLocations(context, server.block) {
-		guards = append(guards, l.guards...)
+		guards, lost = append(guards, l.guards...), append(lost, l.lost...)
 	}
 	if len(find(server.block, "return")) > 0 {
-		guards = find(guards, "if")
+		guards, lost = find(guards, "if"), nil
 	}
 	server.useAll()
 	c.note(server.line, "the server that begins here is left out: Weir has none of its hosts, or another server has them",
 		"write routes for it if its requests come through Weir, too")
-	if len(guards) > 0 && len(nginxHosts(server)) == 0 && c.schemes[""] == nil {
+	if lost = append(lost, lostNotes(guards)...); len(lost) > 0 && len(nginxHosts(server)) == 0 && c.schemes[""] == nil {
 		r := c.addRoute("all", append(nginxMatch("", "", "/*"), field{"respond", "{status: 403}"}))
-		r.notes = lostNotes(guards)
+		r.notes = lost
 	}
 }
 

@@ -202,11 +202,11 @@ func (j *jsonReader) finish() lineKind {
 	r, v := j.record, &j.values
 	j.setTarget()
 	r.Own = j.has(roleOwn) && v[roleMessage] == "request"
-	if r.Method == "" || r.Target == "" || r.At.IsZero() && r.ended.IsZero() ||
+	if r.Method == "" || r.Target == "" || !j.has(roleStart) && !j.has(roleEnd) ||
 		j.has(roleOwn) && v[roleMessage] != "" && !r.Own {
 		return kindOther
 	}
-	if r.At.IsZero() {
+	if !j.has(roleStart) {
 		r.At = r.ended.Add(-r.Took)
 	}
 	if !strings.HasPrefix(r.Proto, "HTTP/") {

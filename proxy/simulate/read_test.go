@@ -213,11 +213,12 @@ func TestRead_WhatIsNoRequest(t *testing.T) {
 		`192.0.2.1 - - [22/Now/2026:11:05:47 +0000] "GET / HTTP/1.1" 200 1`: kindMalformed,
 		`hello`: kindMalformed,
 		`{"method":"GET","path":"/","time":"2026-11-22T11:05:47.000Z"`: kindMalformed,
+		`{"method":"GET","path":"/","start":"0001-01-01T00:00:00Z"}`:   kindMalformed, // before 1970
 		`{"method":"GET" "path":"/"}`:                                  kindMalformed,
 		`{"method":"GE\qT"}`:                                           kindMalformed,
 		`{"a":}`:                                                       kindMalformed,
 		`{} {}`:                                                        kindMalformed,
-		`{"a":"` + strings.Repeat("x", maxLine) + `"}`: kindMalformed,
+		`{"a":"` + strings.Repeat("x", maxLine) + `"}`:                 kindMalformed,
 	} {
 		if k, _ := readFirst(t, line+"\nmore\n", newNames(t), Auto); k != want {
 			t.Errorf("%.80s: %v; want %v", line, k, want)

@@ -3,7 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -63,7 +62,7 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 		return alreadyDecided
 	}
 	r.proxy, r.generation = p, p.current.Load()
-	r.tally = newTallies(r.generation, o.Top, newUses(r.generation, room))
+	r.tally = newTallies(r.generation, o.Top)
 	for _, rt := range r.generation.routes {
 		for _, l := range rt.limits {
 			l.sends = nil // nobody asks for them
@@ -84,7 +83,6 @@ func (r *Replay) Request(q *LoggedRequest) {
 	x := &v.x
 	x.began, x.generation, x.in.scheme = r.now, r.generation, cmp.Or(x.in.scheme, r.generation.usualScheme())
 	v.duration, v.status, v.own = q.Took, q.Status, q.Own
-	v.unsent = q.Status == http.StatusTooManyRequests || q.Own && q.Limit != "" && q.Status == 0
 	if v.err = r.runStages(q, x, v); v.err != nil {
 		r.finish(v)
 		return
@@ -115,7 +113,6 @@ type visit struct {
 	storeErr  error             // the error of the store, for a request that has waited
 	refusedBy *limit            // the limit with an unknown key that refused the request in the log
 	own       bool              // the line is of Weir's own log, and tells which list decided
-	unsent    bool              // a limit refused the request when the log was written
 }
 
 // runStages runs the stages before admit.
@@ -171,7 +168,6 @@ func (r *Replay) finish(v *visit) {
 // settle settles a request at its end.
 func (r *Replay) settle(v *visit) {
 	ctx := context.Background()
-	r.tally.uses.settle(r.now, v)
 	r.proxy.admitter.settleOthers(&v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
 	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
 	if v.x.settled.refunded {
@@ -222,11 +218,7 @@ const (
 
 // advance sets the clock, and runs the events that are due until then.
 func (r *Replay) advance(to time.Time) {
-	for {
-		e, due := r.events.next(to)
-		if !due {
-			break
-		}
+	for e := r.events.next(to); e != nil; e = r.events.next(to) {
 		r.now = e.at
 		e.do()
 	}

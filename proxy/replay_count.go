@@ -20,7 +20,6 @@ type tallies struct {
 	axis       axis
 	routes     map[*replayRoute]*routeTally
 	limits     map[string]*limitTally // by ID
-	uses       *uses
 }
 
 // A routeTally accumulates a RouteTally.
@@ -42,11 +41,10 @@ type limitTally struct {
 	origins []string
 	top     *topKeys
 	series  series
-	uses    *useTally // nil unless the limit has return_on or is a budget
 }
 
-func newTallies(g *generation, most int, u *uses) *tallies {
-	return &tallies{generation: g, topKeys: most, uses: u, routes: map[*replayRoute]*routeTally{}, limits: map[string]*limitTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
+func newTallies(g *generation, most int) *tallies {
+	return &tallies{generation: g, topKeys: most, routes: map[*replayRoute]*routeTally{}, limits: map[string]*limitTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
 }
 
 // route returns the tally of a route.
@@ -59,7 +57,6 @@ func (t *tallies) route(r *replayRoute) *routeTally {
 		tally := t.limits[l.ID]
 		if tally == nil {
 			tally = newLimitTally(l)
-			tally.uses = t.uses.tally(l, r.route)
 			t.limits[l.ID] = tally
 		}
 		made.limits = append(made.limits, routeLimitTally{l, tally})
@@ -127,7 +124,6 @@ func (t *tallies) count(now time.Time, v *visit) {
 		t.Unknown++
 		rt.Unknown++
 	}
-	t.uses.count(now, rt, v)
 }
 
 // countFlags counts the other properties of a request.
@@ -254,7 +250,6 @@ func (l *limitTally) result(top int) LimitTally {
 	out := l.LimitTally
 	out.Top, out.TopError = l.top.first(top)
 	out.Series = l.series.result()
-	out.Uses = l.uses.result(top)
 	return out
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"slices"
 	"time"
@@ -156,10 +157,9 @@ func (r *Replay) decide(w *replayWaiter) {
 	r.finish(v)
 }
 
-// events is a queue of scheduled events, ordered by time. Events with the same time are ordered by
-// insertion.
+// events are scheduled, the first at 0: ordered by time, and those of the same time by insertion.
 type events struct {
-	heap  []event
+	heap  eventHeap
 	added int64
 }
 
@@ -169,44 +169,31 @@ type event struct {
 	do    func()
 }
 
-func (e event) before(other event) bool {
-	return cmp.Or(e.at.Compare(other.at), cmp.Compare(e.order, other.order)) < 0
-}
-
 // add schedules do.
 func (e *events) add(at time.Time, do func()) {
 	e.added++
-	e.heap = append(e.heap, event{at, e.added, do})
-	for i := len(e.heap) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if !e.heap[i].before(e.heap[parent]) {
-			break
-		}
-		e.heap[i], e.heap[parent] = e.heap[parent], e.heap[i]
-		i = parent
-	}
+	heap.Push(&e.heap, &event{at, e.added, do})
 }
 
-// next removes and returns the first event, unless it is later than now.
-func (e *events) next(now time.Time) (first event, due bool) {
+// next removes and returns the first event; nil if it is later than now.
+func (e *events) next(now time.Time) *event {
 	if len(e.heap) == 0 || e.heap[0].at.After(now) {
-		return event{}, false
+		return nil
 	}
-	first = e.heap[0]
-	last := len(e.heap) - 1
-	e.heap[0], e.heap[last] = e.heap[last], event{}
-	e.heap = e.heap[:last]
-	for i := 0; ; {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
-			if e.heap[child].before(e.heap[least]) {
-				least = child
-			}
-		}
-		if least == i {
-			return first, true
-		}
-		e.heap[i], e.heap[least] = e.heap[least], e.heap[i]
-		i = least
-	}
+	return heap.Pop(&e.heap).(*event)
+}
+
+type eventHeap []*event
+
+func (h eventHeap) Len() int { return len(h) }
+func (h eventHeap) Less(i, j int) bool {
+	return cmp.Or(h[i].at.Compare(h[j].at), cmp.Compare(h[i].order, h[j].order)) < 0
+}
+func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *eventHeap) Push(e any)   { *h = append(*h, e.(*event)) }
+func (h *eventHeap) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last], *h = nil, (*h)[:last]
+	return e
 }

@@ -177,10 +177,6 @@ func (b *loggedBody) readAll(maxBytes int64) ([]byte, error) {
 
 // build builds a body from fields: a JSON document if there is a JSON field, otherwise a form.
 func (b loggedBody) build(fields []LoggedField) loggedBody {
-	b = b[:0]
-	if made, plain := b.document(fields); plain {
-		return made
-	}
 	var form url.Values
 	var document map[string]any
 	for _, f := range fields {
@@ -193,54 +189,13 @@ func (b loggedBody) build(fields []LoggedField) loggedBody {
 		}
 	}
 	if document == nil {
-		return append(b, form.Encode()...)
+		return append(b[:0], form.Encode()...)
 	}
 	made, err := json.Marshal(document)
 	if err != nil {
-		return b // strings can always be marshalled
+		return b[:0] // strings can always be marshalled
 	}
-	return append(b, made...)
-}
-
-// document builds a document if all JSON fields are at its top level, as is usual, without
-// allocating. plain is false if a field is nested or there is none.
-func (b loggedBody) document(fields []LoggedField) (made loggedBody, plain bool) {
-	for i, f := range fields {
-		if f.Origin.Source != key.JSON || f.Value == "" {
-			continue
-		}
-		if strings.ContainsAny(f.Origin.Name[1:], "/~") {
-			return b, false
-		}
-		again := func(later LoggedField) bool { return later.Origin == f.Origin && later.Value != "" }
-		if slices.ContainsFunc(fields[i+1:], again) {
-			continue // the last value is used
-		}
-		if made == nil {
-			made = append(b, '{')
-		} else {
-			made = append(made, ',')
-		}
-		made = append(made.appendString(f.Origin.Name[1:]), ':').appendString(f.Value)
-	}
-	if made == nil {
-		return b, false
-	}
-	return append(made, '}'), true
-}
-
-// appendString appends s as a JSON string.
-func (b loggedBody) appendString(s string) loggedBody {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, err := json.Marshal(s)
-			if err != nil {
-				return b // strings can always be marshalled
-			}
-			return append(b, quoted...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
+	return append(b[:0], made...)
 }
 
 // setPointer sets the value at a JSON pointer.

@@ -81,27 +81,21 @@ func (l *LoggedRequest) knowsAll(places []key.Origin, x *exchange) bool {
 // copyWithout returns a copy of the route without some limits and lists.
 func (r *replayRoute) copyWithout(unknown bitset) *route {
 	made := *r.route
-	made.limits, made.early, made.lists, made.bodyLists = nil, nil, nil, nil
-	for i, l := range r.limits {
-		if unknown.has(i) {
-			continue
-		}
-		made.limits = append(made.limits, l)
-		if slices.Contains(r.early, l) {
-			made.early = append(made.early, l)
-		}
-	}
-	for i, s := range r.lists {
-		if !unknown.has(len(r.limitOrigins) + i) {
-			made.lists = append(made.lists, s)
-		}
-	}
-	for i, s := range r.bodyLists {
-		if !unknown.has(len(r.limitOrigins) + len(r.lists) + i) {
-			made.bodyLists = append(made.bodyLists, s)
-		}
-	}
+	made.limits = without(r.limits, 0, unknown)
+	made.early = slices.DeleteFunc(slices.Clone(r.early), func(l *limit) bool { return !slices.Contains(made.limits, l) })
+	made.lists = without(r.lists, len(r.limitOrigins), unknown)
+	made.bodyLists = without(r.bodyLists, len(r.limitOrigins)+len(r.lists), unknown)
 	return &made
+}
+
+// without returns those of all that unknown does not have, whose numbers begin with first.
+func without[T any](all []T, first int, unknown bitset) (kept []T) {
+	for i, one := range all {
+		if !unknown.has(first + i) {
+			kept = append(kept, one)
+		}
+	}
+	return kept
 }
 
 // A bitset is a set of numbers from 0 to 255. Larger numbers are ignored.

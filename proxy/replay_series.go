@@ -98,19 +98,14 @@ func (t *topKeys) add(k limiter.Key, label func() string) {
 // evict removes keys. A removed key that returns starts at 0. Each time, its count may lack at
 // most the largest count that was removed.
 func (t *topKeys) evict() {
-	t.maxError += evictHalf(t.counts, func(c *ReplayKey) int64 { return c.Refused })
-}
-
-// evictHalf removes the half of counts with the least, and returns the largest of these.
-func evictHalf[C any](counts map[limiter.Key]C, of func(C) int64) (median int64) {
-	all := make([]int64, 0, len(counts))
-	for _, c := range counts {
-		all = append(all, of(c))
+	all := make([]int64, 0, len(t.counts))
+	for _, c := range t.counts {
+		all = append(all, c.Refused)
 	}
 	slices.Sort(all)
-	median = all[len(all)/2]
-	maps.DeleteFunc(counts, func(_ limiter.Key, c C) bool { return of(c) <= median })
-	return median
+	median := all[len(all)/2]
+	maps.DeleteFunc(t.counts, func(_ limiter.Key, c *ReplayKey) bool { return c.Refused <= median })
+	t.maxError += median
 }
 
 // first returns the n keys with the most refusals.
@@ -123,59 +118,6 @@ func (t *topKeys) first(n int) (keys []ReplayKey, lost int64) {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
 	})
 	return keys[:min(n, len(keys))], t.maxError
-}
-
-// key returns the counts of a key. If there are too many keys, the half with the fewest requests is
-// removed; one that returns starts at 0.
-func (t *useTally) key(k limiter.Key, label func() string) *KeyUse {
-	c := t.keys[k]
-	if c == nil {
-		if len(t.keys) >= maxTopKeysCounted {
-			evictHalf(t.keys, func(c *KeyUse) int64 { return c.Sent })
-		}
-		c = &KeyUse{Key: label()}
-		t.keys[k] = c
-	}
-	return c
-}
-
-// raise raises the floors of c to those that a request needs: the parts of which by is not 0.
-func (c *UseCount) raise(needs []Floor, by Floor) {
-	for _, n := range needs {
-		i := slices.IndexFunc(c.Floors, func(f Floor) bool { return f.Window == n.Window })
-		if i < 0 {
-			i = len(c.Floors)
-			c.Floors = append(c.Floors, Floor{Window: n.Window})
-		}
-		c.Floors[i].Used = max(c.Floors[i].Used, n.All*by.Used)
-		c.Floors[i].All = max(c.Floors[i].All, n.All*by.All)
-	}
-}
-
-// minKeys is the number of keys that are reported of each limit, if any are.
-const minKeys = 20
-
-// result returns the counts; nil if t is.
-func (t *useTally) result(top int) *UseTally {
-	if t == nil {
-		return nil
-	}
-	out := t.UseTally
-	if t.tracker != nil {
-		out.Responses, out.Unread = t.tracker.responses, t.tracker.unread
-	}
-	out.Keys = []KeyUse{}
-	for _, c := range t.keys {
-		out.Keys = append(out.Keys, *c)
-	}
-	slices.SortFunc(out.Keys, func(a, b KeyUse) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Sent, a.Sent), cmp.Compare(a.Key, b.Key))
-	})
-	if top > 0 {
-		top = max(top, minKeys)
-	}
-	out.Keys = out.Keys[:min(top, len(out.Keys))]
-	return &out
 }
 
 // A ReplayTally is the result of a Replay.
@@ -238,63 +180,6 @@ type LimitTally struct {
 	Top      []ReplayKey  `json:"top"`
 	TopError int64        `json:"top_error"`
 	Series   ReplaySeries `json:"series"`
-	Uses     *UseTally    `json:"uses,omitempty"` // of a limit with return_on, and of a budget
-}
-
-// A UseTally tells of the requests that a limit decided, and whether what they were for was used: whether a response
-// of another route returned their permits (return_on), for a code that was entered, for example.
-type UseTally struct {
-	// By is the route whose responses return permits; empty if no limit of the route has return_on. Then
-	// nothing is known of uses. Responses is the number of those responses in the log, and Unread that of those whose
-	// subject the log lacks.
-	By        string `json:"by,omitempty"`
-	Subject   string `json:"subject,omitempty"` // name of the key whose values are the subjects, and where it is read from
-	From      string `json:"from,omitempty"`
-	Responses int64  `json:"responses"`
-	Unread    int64  `json:"unread"`
-	// Subjects are the different phone numbers, for example, of which requests were sent: how many in all,
-	// of which something was used, refused, and refused although it was used.
-	Subjects        int64 `json:"subjects"`
-	SubjectsUsed    int64 `json:"subjects_used"`
-	SubjectsRefused int64 `json:"subjects_refused"`
-	SubjectsWrong   int64 `json:"subjects_refused_used"`
-	Untracked       int64 `json:"untracked"` // requests of further subjects, of which no use is known
-	Unsent          int64 `json:"unsent"`    // requests that a limit refused when the log was written, so that they had no use
-	// Unit and Decimals are those of the prices: an amount of 1 is 10^-Decimals of the unit.
-	Unit     string `json:"unit,omitempty"`
-	Decimals int    `json:"decimals,omitempty"`
-	Priced   bool   `json:"priced"`   // a budget of the route has the prices of the requests
-	Unpriced int64  `json:"unpriced"` // requests of which the log lacks what the price depends on
-	UseCount
-	// Keys are the keys with the most refusals, and then with the most requests, masked.
-	Keys []KeyUse `json:"keys"`
-}
-
-// A UseCount counts requests. Those whose outcome returned their permits are not sent, and neither are those that only
-// other limits refused.
-type UseCount struct {
-	Sent    int64 `json:"sent"` // with those that the limit refused
-	Used    int64 `json:"used"`
-	Refused int64 `json:"refused"` // or would have been, in shadow mode
-	Wrong   int64 `json:"refused_used"`
-	Cost    int64 `json:"cost"`  // of those sent
-	Saved   int64 `json:"saved"` // of those refused
-	Spent   int64 `json:"spent"` // of a budget: by those that were forwarded, also if shadow mode would have refused them
-	// Floors are rates that would have been enough, by window.
-	Floors []Floor `json:"floors,omitempty"`
-}
-
-// A Floor is the count of a rate that would have been enough for all requests that were used, and for all.
-type Floor struct {
-	Window string `json:"window"`
-	Used   int64  `json:"used"`
-	All    int64  `json:"all"`
-}
-
-// A KeyUse has the counts of one key.
-type KeyUse struct {
-	Key string `json:"key"`
-	UseCount
 }
 
 // A ReplayKey is a key with its number of refusals.

@@ -9,7 +9,7 @@
 // something that Weir does not have answers 403, and its note is Lost. Notes stand in the
 // result as comments, each with the line of the other file.
 //
-// Not promised: a complete proxy. Servers of nginx without limits are left out.
+// Not promised: a complete proxy.
 package convert
 
 import (

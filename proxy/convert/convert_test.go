@@ -47,8 +47,8 @@ func inputs(t *testing.T) (good, bad []string) {
 			good = append(good, f)
 		}
 	}
-	if len(good) < 8 || len(bad) < 8 {
-		t.Fatalf("%d files and %d bad ones, want at least 8", len(good), len(bad))
+	if len(good) < 6 || len(bad) < 8 {
+		t.Fatalf("%d files and %d bad ones, want at least 6 and 8", len(good), len(bad))
 	}
 	return good, bad
 }

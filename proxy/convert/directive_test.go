@@ -87,7 +87,7 @@ func (r Result) settings() string {
 
 // isListed reports whether a note is about something in a line.
 func (r Result) isListed(name string, line int) bool {
-	inBrackets := regexp.MustCompile(regexp.QuoteMeta(name) + fmt.Sprintf(`[^()]*\((\d+, )*%d(, \d+)*\)`, line))
+	inBrackets := regexp.MustCompile(regexp.QuoteMeta(name) + fmt.Sprintf(`[^,]*\(%d\)`, line))
 	return slices.ContainsFunc(r.Notes, func(n Note) bool {
 		return inBrackets.MatchString(n.What) || n.Line == line && strings.Contains(n.What, name)
 	})

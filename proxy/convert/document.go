@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -42,8 +41,11 @@ func (m *mapping) set(name, value string) {
 	}
 }
 
-// flow returns the mapping on one line.
+// flow returns the mapping on one line; "" for one without fields.
 func (m mapping) flow() string {
+	if len(m) == 0 {
+		return ""
+	}
 	var parts []string
 	for _, f := range m {
 		parts = append(parts, f.name+": "+f.value)
@@ -93,16 +95,21 @@ var reserved = regexp.MustCompile(`^(?:none|echo|client_ip|host|method|global)$`
 // dot.
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// addKey adds a named key and returns its name. One with the same fields is used again.
-func (d *document) addKey(name string, fields mapping) string {
-	for _, k := range d.keys {
-		if k.fields.flow() == fields.flow() {
-			return k.name
+// add returns the entry of all with these fields; there is one for all that need the same.
+func (d *document) add(all *[]*entry, kind, name string, fields mapping) *entry {
+	for _, e := range *all {
+		if e.fields.flow() == fields.flow() {
+			return e
 		}
 	}
-	k := &entry{name: d.unique("key", name), fields: fields}
-	d.keys = append(d.keys, k)
-	return k.name
+	e := &entry{name: d.unique(kind, name), fields: fields}
+	*all = append(*all, e)
+	return e
+}
+
+// addKey adds a named key and returns its name.
+func (d *document) addKey(name string, fields mapping) string {
+	return d.add(&d.keys, "key", name, fields).name
 }
 
 // addLimit adds a limit at the top of the file.
@@ -127,33 +134,18 @@ func (d *document) leave(line int, what, instead string) {
 	d.left = append(d.left, leftover{line, what, instead})
 }
 
-// leftovers returns a note for all leftovers with the same instead, in the order of their lines.
+// leftoverNotes returns a note for all leftovers with the same instead, in the order of their lines.
 func (d *document) leftoverNotes() (notes []Note) {
-	all := slices.Clone(d.left)
-	slices.SortStableFunc(all, func(a, b leftover) int { return a.line - b.line })
-	var groups []string
-	lines, names := map[leftover][]string{}, map[string][]string{}
-	first := map[string]int{}
-	for _, l := range all {
-		line := strconv.Itoa(l.line)
-		if l.line = 0; lines[l] == nil {
-			names[l.instead] = append(names[l.instead], l.what)
+	slices.SortStableFunc(d.left, func(a, b leftover) int { return a.line - b.line })
+	for _, l := range slices.Compact(d.left) {
+		i := slices.IndexFunc(notes, func(n Note) bool { return n.Instead == l.instead })
+		if i < 0 {
+			i = len(notes)
+			notes = append(notes, Note{Line: l.line, What: "not carried over (with their lines):", Instead: l.instead})
+		} else {
+			notes[i].What += ","
 		}
-		if !slices.Contains(lines[l], line) {
-			lines[l] = append(lines[l], line)
-		}
-		if first[l.instead] == 0 {
-			groups = append(groups, l.instead)
-			first[l.instead], _ = strconv.Atoi(line)
-		}
-	}
-	for _, instead := range groups {
-		var parts []string
-		for _, what := range names[instead] {
-			parts = append(parts, what+" ("+strings.Join(lines[leftover{what: what, instead: instead}], ", ")+")")
-		}
-		notes = append(notes, Note{Line: first[instead], What: "not carried over (with their lines): " +
-			strings.Join(parts, ", "), Instead: instead})
+		notes[i].What += " " + l.what + " (" + strconv.Itoa(l.line) + ")"
 	}
 	return notes
 }
@@ -172,28 +164,18 @@ func (d *document) addAddresses(name string, networks []string, action string) s
 	return d.addList(name, mapping{{"key", "client_ip"}, {"values", texts(networks)}, {"action", action}})
 }
 
-// addList adds a list and returns its name. One with the same fields is used again.
+// addList adds a list and returns its name.
 func (d *document) addList(name string, fields mapping) string {
-	for _, l := range d.lists {
-		if l.fields.flow() == fields.flow() {
-			return l.name
-		}
-	}
-	l := &entry{name: d.unique("list", name), fields: fields}
-	d.lists = append(d.lists, l)
-	return l.name
+	return d.add(&d.lists, "list", name, fields).name
 }
 
-// addUpstream adds an upstream. One with the same fields is used again.
-func (d *document) addUpstream(name string, fields mapping) *entry {
-	for _, u := range d.upstreams {
-		if u.fields.flow() == fields.flow() {
-			return u
-		}
+// addUpstream adds an upstream and returns its name.
+func (d *document) addUpstream(u *entry) string {
+	added := d.add(&d.upstreams, "upstream", u.name, u.fields)
+	if len(added.notes) == 0 {
+		added.notes = u.notes
 	}
-	u := &entry{name: d.unique("upstream", name), fields: fields}
-	d.upstreams = append(d.upstreams, u)
-	return u
+	return added.name
 }
 
 // addRoute adds a route.
@@ -206,32 +188,22 @@ func (d *document) addRoute(name string, fields mapping) *entry {
 // inName matches what can be the name of an entry.
 var inName = regexp.MustCompile(`[A-Za-z0-9_-]+`)
 
-// named returns those of entries that a field of others names.
-func named(entries []*entry, field string, others ...*entry) []*entry {
-	names := map[string]bool{}
+// named returns those of entries whose names are in the fields of others.
+func named(entries []*entry, others ...*entry) []*entry {
+	words := map[string]bool{}
 	for _, o := range others {
-		for _, f := range o.fields {
-			if f.name == field {
-				for _, name := range inName.FindAllString(f.value, -1) {
-					names[name] = true
-				}
-			}
+		for _, word := range inName.FindAllString(o.fields.flow(), -1) {
+			words[word] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !names[e.name] })
+	return slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !words[e.name] })
 }
 
 // prune takes out what no route needs.
 func (d *document) prune() {
-	d.limits = named(d.limits, "limits", d.routes...)
-	d.lists = named(d.lists, "lists", d.routes...)
-	d.upstreams = named(d.upstreams, "upstream", d.routes...)
-	keys := named(d.keys, "key", slices.Concat(d.limits, d.lists)...)
-	parts := named(d.keys, "join", keys...)
-	d.keys = slices.DeleteFunc(d.keys, func(k *entry) bool {
-		return !slices.Contains(keys, k) && !slices.Contains(parts,
-			k)
-	})
+	d.limits, d.lists, d.upstreams = named(d.limits, d.routes...), named(d.lists, d.routes...), named(d.upstreams, d.routes...)
+	users := slices.Concat(d.limits, d.lists)
+	d.keys = named(d.keys, append(users, named(d.keys, users...)...)...) // with those that others join
 }
 
 // result returns the document as YAML, with all notes.
@@ -315,21 +287,7 @@ func text(value string) string {
 	if plain.MatchString(value) && !meant.MatchString(value) {
 		return value
 	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range value {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteString(`\` + string(r))
-		case r == '$': // begins the name of an environment variable
-			b.WriteString("$$")
-		case visible(r) != r:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String() + `"`
+	return strings.ReplaceAll(strconv.Quote(value), "$", "$$") // $ begins the name of an environment variable
 }
 
 // texts returns values as a YAML list; "" if there are none.

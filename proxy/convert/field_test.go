@@ -17,10 +17,11 @@ func TestConvert_NginxFieldsOfRoutesAndUpstreams(t *testing.T) {
 		{"client_max_body_size 10m;", []string{"    body: {max: 10MiB}"}, "1 MiB"},
 		{"client_max_body_size 0;", []string{"client_max_body_size 0 ("}, "body: {max: 0"},
 		{"proxy_set_header Host $host; proxy_set_header X-Real-IP $remote_addr; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;", []string{"Weir passes on fields"}, "rewrite: {headers: {"},
-		{"proxy_set_header Host other.example; proxy_set_header Authorization \"\"; proxy_set_header X-Key \"a $b\";", []string{"    rewrite: {headers: {set: {Host: other.example}, remove: [Authorization, X-Key]}}"}, ""},
+		{"proxy_set_header Host other.example; proxy_set_header Authorization \"\"; proxy_set_header X-Key \"a $b\";", []string{"    rewrite: {headers: {set: {Host: other.example}, remove: [Authorization, X-Key]}}"}, "as Host"},
 		{"proxy_set_header X-User $remote_user;", []string{"    rewrite: {headers: {remove: [X-User]}}"}, ""},
 		{"proxy_set_header X-Key k;", []string{"    rewrite: {headers: {set: {X-Key: k}}}"}, ""},
-		{"add_header X-Frame-Options DENY always; proxy_hide_header Server;", []string{"    rewrite: {response_headers: {set: {X-Frame-Options: DENY}, remove: [Server]}}"}, ""},
+		{"add_header X-Frame-Options DENY always; proxy_hide_header Server;", []string{"add_header X-Frame-Options DENY always (4), proxy_hide_header Server (4); Weir passes on fields"}, "rewrite: {response_headers: {set"},
+		{"", []string{"nginx sends the host of proxy_pass as Host"}, ""},
 		{"limit_req_status 420;", []string{"    reject: {status: 420}"}, "refuses with 503"},
 		{"limit_req_status 429;", nil, "refuses with 503"},
 	} {

@@ -1,8 +1,6 @@
 package convert
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,23 +139,10 @@ func (i *ingress) setting(name string) node {
 	return i.defaults.get(name)
 }
 
-// useMeta marks what of the object has no meaning for requests.
-func (i *ingress) useMeta() {
-	for _, name := range []string{"apiVersion", "kind", "status"} {
-		i.object.get(name).useAll()
-	}
-	i.object.get("spec", "ingressClassName")
-	for name, value := range i.object.get("metadata").fields() {
-		if !strings.EqualFold(name.text(), "annotations") {
-			name.use()
-			value.useAll()
-		}
-	}
-}
-
 // convert converts one object.
 func (i *ingress) convert() error {
-	i.useMeta()
+	i.object.useMeta()
+	i.object.get("spec", "ingressClassName")
 	if canary := i.annotation("canary"); canary.text() == "true" {
 		i.note(canary.line(), i.name+" is a canary, which is not carried over",
 			"write weights of targets in the upstream of the other Ingress")
@@ -167,7 +152,11 @@ func (i *ingress) convert() error {
 	if err := i.readLimits(); err != nil {
 		return err
 	}
-	if at := i.firstOf("limit-allowlist", "limit-whitelist"); len(i.limits) > 0 && at.text() != "" {
+	at := i.setting("limit-allowlist")
+	if !at.isThere() {
+		at = i.setting("limit-whitelist")
+	}
+	if len(i.limits) > 0 && at.text() != "" {
 		exempt, unknown := networks(at.text())
 		if unknown != "" {
 			i.note(at.line(), unknown+" is not carried over: it is no address or network", "write it in the list "+i.name)
@@ -182,16 +171,6 @@ func (i *ingress) convert() error {
 	}
 	i.head = append(i.head, i.others...)
 	return nil
-}
-
-// firstOf returns the first annotation that is there.
-func (i *ingress) firstOf(names ...string) (n node) {
-	for _, name := range slices.Backward(names) {
-		if found := i.setting(name); found.isThere() {
-			n = found
-		}
-	}
-	return n
 }
 
 // readLimits converts the limits of the object.
@@ -212,6 +191,7 @@ func (i *ingress) readLimits() error {
 			return err
 		}
 		if n > 0 {
+			n = min(n, mostRequests)
 			all := burst{all: n * multiplier, free: n * multiplier}
 			i.addLimit(l.name, append(mapping{{"key", "client_ip"}}, leaky(n, l.window, all)...))
 		}
@@ -223,7 +203,7 @@ func (i *ingress) readLimits() error {
 	if connections > 0 {
 		i.addLimit("connections", mapping{{"key", "client_ip"}, {"concurrent", i.concurrent(connections, i.annotation("limit-connections").line())}})
 	}
-	return i.global()
+	return nil
 }
 
 // addLimit adds a limit of this object, which all its paths share.
@@ -243,30 +223,4 @@ func networks(list string) (all []string, unknown string) {
 		}
 	}
 	return all, unknown
-}
-
-// global converts the global rate limit, which ingress-nginx kept in memcached up to 1.11.
-func (i *ingress) global() error {
-	at := i.annotation("global-rate-limit")
-	n, err := i.number(at)
-	if err != nil || n == 0 {
-		return err
-	}
-	window, err := time.ParseDuration(i.annotation("global-rate-limit-window").text())
-	if err != nil || window < time.Millisecond || window > longestRate {
-		return i.wrong(at.line(), "global-rate-limit has no window", "expected global-rate-limit-window beside it, for example 1m")
-	}
-	key := zoneKey{text: "client_ip"}
-	if by := i.annotation("global-rate-limit-key").text(); by != "" {
-		if key = newNginxConfig(i.document).key(at.line(), i.name+"-global", by); key.text == "" {
-			return nil
-		}
-	}
-	fields := mapping{{"key", key.text}, {"rate", fmt.Sprintf("%d/%s", n, windowName(window))}, {"algorithm",
-		"sliding_window"}}
-	if key.shadow {
-		fields.set("mode", "shadow")
-	}
-	i.addLimit("global", fields).notes = key.notes
-	return nil
 }

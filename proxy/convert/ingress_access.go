@@ -19,7 +19,7 @@ func (i *ingress) guard() {
 		}
 		if unknown != "" {
 			known = false
-			i.lose(list.line(), name+": "+list.text())
+			i.lost = append(i.lost, lostNote(list.line(), name+": "+list.text()))
 		}
 	}
 	for _, from := range []node{i.object.get("metadata", "annotations"), i.defaults} {
@@ -30,7 +30,7 @@ func (i *ingress) guard() {
 			}
 			if ingressProtects(name, value) {
 				key.use()
-				i.lose(key.line(), name+": "+value.text())
+				i.lost = append(i.lost, lostNote(key.line(), name+": "+value.text()))
 			}
 		}
 	}
@@ -42,11 +42,6 @@ func (i *ingress) guard() {
 		i.others = append(i.others, Note{Line: tls.line(), What: "tls is not carried over",
 			Instead: "write listen: {https: \":8443\", tls: {cert, key}}"})
 	}
-}
-
-// lose notes that something that protects the object is not carried over.
-func (i *ingress) lose(line int, what string) {
-	i.lost = append(i.lost, Note{Line: line, What: what + " is not carried over, so 403 is answered here", Lost: true})
 }
 
 // ingressProtects reports whether an annotation, or an entry of the ConfigMap, may refuse
@@ -78,16 +73,14 @@ func ingressHint(name string) string {
 	switch {
 	case !isAnnotation && strings.Contains(name, "/"):
 		return "it is not one of ingress-nginx"
-	case short == "limit-rate" || short == "limit-rate-after":
-		return "Weir does not limit bandwidth; leave it out"
 	case short == "rewrite-target" || short == "app-root" || short == "use-regex":
 		return "write rewrite: in the routes, or let the service take the path as it is"
 	case strings.HasSuffix(short, "ssl-redirect"):
 		return "write listen: {https, redirect_https: true, tls}"
 	case strings.HasPrefix(short, "use-forwarded") || short == "use-proxy-protocol" || short == "proxy-real-ip-cidr":
 		return "write client_ip: {trusted_proxies: [NETWORKS], header}, or limits count all clients of a proxy as one"
-	case short == "global-rate-limit-ignored-cidrs":
-		return "write a list with action: bypass"
+	case strings.HasPrefix(short, "global-rate-limit"):
+		return "write a limit, and store: redis for one count in all Weirs"
 	}
 	return "write it in Weir if requests need it, or leave it out"
 }

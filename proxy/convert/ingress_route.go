@@ -44,7 +44,7 @@ func (i *ingress) match(p ingressPath) (paths []string, prefix string) {
 	}
 	switch {
 	case !isLiteralPath(path):
-		l := &nginxLocation{prefix: "^" + p.path, modifier: "~*", around: "/"}
+		l := &nginxLocation{prefix: "^" + p.path, modifier: "~*"}
 		return nil, l.readExpression()
 	case p.kind == "Exact":
 		return []string{path}, path
@@ -65,21 +65,21 @@ func (i *ingress) route(p ingressPath) {
 	paths, prefix := i.match(p)
 	lost := i.lost
 	if paths == nil {
-		what := "path " + p.path + " is not carried over, nor are its limits: Weir has no such path"
-		i.note(p.at.line(), what, "write a route with its paths")
+		i.note(p.at.line(), "path "+p.path+" is not carried over, nor are its limits: Weir has no such path",
+			"write a route with its paths")
 		p.at.useAll()
 		if len(lost)+len(i.denies) == 0 {
 			return
 		}
 		paths = beginning(prefix, "(?i)")
-		lost = append(slices.Clone(lost), Note{Line: p.at.line(), What: what + ", so 403 is answered here", Lost: true})
+		lost = append(slices.Clone(lost), lostNote(p.at.line(), "path "+p.path))
 	}
 	to := i.destination(p.backend)
 	fields := to.fields
 	if len(lost) > 0 {
 		fields = mapping{{"respond", "{status: 403}"}}
 	} else if to.upstream != nil {
-		fields = append(mapping{{"upstream", i.attach(to.upstream)}}, fields...)
+		fields = append(mapping{{"upstream", i.addUpstream(to.upstream)}}, fields...)
 	}
 	fields.set("lists", texts(append(slices.Clone(i.denies), i.lists...)))
 	fields.set("limits", texts(i.limits))
@@ -91,23 +91,16 @@ func (i *ingress) route(p ingressPath) {
 			fields...))
 		r.notes = append(r.notes, i.others...)
 		i.others = nil // once
-		for _, n := range lost {
-			n.Instead = "once something else checks requests, write " + to.restore()
-			r.notes = append(r.notes, n)
-		}
-		r.notes = append(r.notes, to.notes...)
+		r.notes = append(append(r.notes, lost...), to.notes...)
 	}
 }
 
-// destination returns where requests for a backend go, in either version of the API.
+// destination returns where requests for a backend go.
 func (i *ingress) destination(backend node) nginxDestination {
 	service, port := backend.get("service", "name").text(), backend.get("service", "port", "number").text()
-	if service == "" {
-		service, port = backend.get("serviceName").text(), backend.get("servicePort").text()
-	}
 	named := backend.get("service", "port", "name").text()
-	if port == "" || strings.Trim(port, "0123456789") != "" {
-		named, port = named+port, "80"
+	if port == "" {
+		port = "80"
 	}
 	protocol := i.annotation("backend-protocol")
 	schemes := map[string]string{"": "http", "HTTP": "http", "HTTPS": "https", "GRPC": "http", "GRPCS": "https",
@@ -133,25 +126,11 @@ func (i *ingress) destination(backend node) nginxDestination {
 	} else {
 		to.fields.set("websocket", "true") // which ingress-nginx lets through
 	}
-	if timeouts := i.timeouts(); len(timeouts) > 0 {
-		u.fields.set("timeouts", timeouts.flow())
-	}
+	u.fields.set("timeouts", timeouts(i.duration("proxy-connect-timeout"), i.duration("proxy-read-timeout")))
 	if size := i.setting("proxy-body-size"); nginxSize(size.text()) != "" {
 		to.fields.set("body", "{max: "+nginxSize(size.text())+"}")
 	}
 	return to
-}
-
-// timeouts returns the timeouts of upstreams.
-func (i *ingress) timeouts() (fields mapping) {
-	if length := i.duration("proxy-connect-timeout"); length > 0 {
-		fields.set("connect", windowName(length))
-	}
-	if length := i.duration("proxy-read-timeout"); length > 0 {
-		fields.set("response", windowName(length))
-		fields.set("idle", windowName(length))
-	}
-	return fields
 }
 
 // duration returns a setting in seconds; 0 for none.

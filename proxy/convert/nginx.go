@@ -17,7 +17,7 @@ type nginxConfig struct {
 	upstreams map[string]*directive
 	variables map[string]*directive      // map, geo and split_clients, by the variable that they set
 	limits    map[string]*entry          // by how they are used
-	schemes   map[string]map[string]bool // of the servers with limits, by host
+	schemes   map[string]map[string]bool // of the servers, by host
 	served    map[string]bool            // SCHEME HOST of the servers so far
 	addressIn string                     // the field in which trusted proxies send the client's address
 }
@@ -36,7 +36,6 @@ type nginxContext struct {
 	scheme     string   // http or https; "" for both
 	directives map[string][]*directive
 	rewrites   []*directive // of the server, which run before those of any location
-	prefix     string       // of the location; "" outside of one
 }
 
 // convertNginx converts a configuration of nginx, also the output of nginx -T, or a file that
@@ -54,40 +53,32 @@ func convertNginx(d *document, data []byte) error {
 		use(block)
 		http = append(http, block.block...)
 	}
-	c := newNginxConfig(d)
+	c := &nginxConfig{
+		document: d, zones: map[string]nginxZone{}, upstreams: map[string]*directive{}, variables: map[string]*directive{},
+		limits: map[string]*entry{}, schemes: map[string]map[string]bool{}, served: map[string]bool{},
+	}
 	c.readVariables(http)
 	c.readZones(http)
 	if len(c.zones) == 0 {
 		return d.wrong(0, "has no limit_req_zone and no limit_conn_zone", "expected the file that has them, or the output of nginx -T, which has all files")
 	}
 	c.note(0, "nginx counts in each host by itself", "with store: redis all Weirs have one count, so a rate for N hosts may have to be N times as high")
-	c.readListen(http, c.readClientIP(http))
+	c.readClientIP(http)
 	context := nginxContext{hosts: []string{""}}.enter(http)
 	servers := find(http, "server")
-	c.readHosts(context, servers)
+	c.readHosts(servers)
 	for _, server := range servers {
 		c.server(context, server)
 	}
 	if locations := find(http, "location"); len(locations) > 0 {
 		c.locations(context, &directive{name: "server", block: locations, line: locations[0].line})
 	}
-	switch {
-	case len(c.routes) > 0:
-	case len(servers) > 0:
+	if len(c.routes) == 0 || len(findDeep(http, "limit_req"))+len(findDeep(http, "limit_conn")) == 0 {
 		return d.wrong(0, "no server has limits",
 			"expected limit_req or limit_conn in a server, for example in the output of nginx -T, which has all files")
-	default:
-		c.withoutServers(context, http)
 	}
 	c.leftovers(root)
 	return nil
-}
-
-func newNginxConfig(d *document) *nginxConfig {
-	return &nginxConfig{
-		document: d, zones: map[string]nginxZone{}, upstreams: map[string]*directive{}, variables: map[string]*directive{},
-		limits: map[string]*entry{}, schemes: map[string]map[string]bool{}, served: map[string]bool{},
-	}
 }
 
 // readVariables reads the blocks of http that others refer to.
@@ -130,8 +121,8 @@ func (c *nginxConfig) readZones(http []*directive) {
 }
 
 // readClientIP reads from whom nginx takes the address of the client; Weir has one answer for all
-// servers. It returns the networks of those that say it with the PROXY protocol.
-func (c *nginxConfig) readClientIP(http []*directive) (proxies string) {
+// servers.
+func (c *nginxConfig) readClientIP(http []*directive) {
 	var trusted []string
 	for _, d := range findDeep(http, "set_real_ip_from") {
 		if n := network(d.arg(0)); n != "" {
@@ -140,7 +131,7 @@ func (c *nginxConfig) readClientIP(http []*directive) (proxies string) {
 		}
 	}
 	if len(trusted) == 0 {
-		return ""
+		return
 	}
 	if all := findDeep(http, "set_real_ip_from"); len(find(http, "set_real_ip_from")) < len(all) {
 		c.note(all[0].line, "set_real_ip_from of a server or location holds for all", "")
@@ -151,7 +142,8 @@ func (c *nginxConfig) readClientIP(http []*directive) (proxies string) {
 	for _, d := range findDeep(http, "real_ip_header") {
 		use(d)
 		if d.arg(0) == "proxy_protocol" {
-			return networks
+			c.sections.set("listen", mapping{{"proxy_protocol", networks}}.flow())
+			return
 		}
 		if headerName.MatchString(d.arg(0)) {
 			c.addressIn = d.arg(0)
@@ -159,7 +151,6 @@ func (c *nginxConfig) readClientIP(http []*directive) (proxies string) {
 	}
 	use(findDeep(http, "real_ip_recursive")...) // as Weir does
 	c.sections.set("client_ip", mapping{{"trusted_proxies", networks}, {"header", text(c.addressIn)}}.flow())
-	return ""
 }
 
 // network returns an address or a network as Weir has it; "" for what is none.
@@ -171,31 +162,6 @@ func network(text string) string {
 		return a.Unmap().String()
 	}
 	return ""
-}
-
-// readListen reads the timeouts for clients, which Weir has for all of them. proxies are the
-// networks of those that send the PROXY protocol.
-func (c *nginxConfig) readListen(http []*directive, proxies string) {
-	var timeouts, listen mapping
-	for _, t := range []struct{ directive, field string }{
-		{"client_header_timeout", "header"}, {"client_body_timeout", "body"}, {"send_timeout", "write"},
-		{"keepalive_timeout", "idle"},
-	} {
-		for _, d := range find(http, t.directive) {
-			if length := nginxDuration(d.arg(0)); length > 0 {
-				use(d)
-				timeouts.set(t.field, windowName(length))
-				break
-			}
-		}
-	}
-	listen.set("proxy_protocol", proxies)
-	if len(timeouts) > 0 {
-		listen.set("timeouts", timeouts.flow())
-	}
-	if len(listen) > 0 {
-		c.sections.set("listen", listen.flow())
-	}
 }
 
 // enter returns what holds in a block.
@@ -234,4 +200,15 @@ func (c nginxContext) is(name string) bool {
 	}
 	use(d)
 	return true
+}
+
+// duration returns the time that a directive has, and marks it; 0 if there is none.
+func (c nginxContext) duration(name string) time.Duration {
+	d := c.last(name)
+	if d == nil {
+		return 0
+	}
+	length := nginxDuration(d.arg(0))
+	d.used = d.used || length > 0
+	return length
 }

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"maps"
-	"net/netip"
 	"regexp"
 	"slices"
 )
@@ -51,16 +50,21 @@ func (c nginxContext) guards(own []*directive) (all []*directive) {
 	return all
 }
 
+// lostNote says that access control is not carried over.
+func lostNote(line int, what string) Note {
+	return Note{Line: line, What: what + " is not carried over, so 403 is answered here",
+		Instead: "once something else checks requests, write upstream: URL in place of respond", Lost: true}
+}
+
 // lostNotes says that directives that protect something are not carried over.
-func lostNotes(guards []*directive, instead string) (notes []Note) {
+func lostNotes(guards []*directive) (notes []Note) {
 	for _, d := range guards {
 		d.useAll()
 		what := d.String()
 		if d.block != nil {
 			what += " { ... }"
 		}
-		n := Note{Line: d.line, What: what + " is not carried over, so 403 is answered here", Instead: instead, Lost: true}
-		if !slices.Contains(notes, n) {
+		if n := lostNote(d.line, what); !slices.Contains(notes, n) {
 			notes = append(notes, n)
 		}
 	}
@@ -76,13 +80,9 @@ type nginxGuard struct {
 }
 
 // guard carries over what protects a location. What Weir does not have is lost, and refuses all
-// requests; to is what to write in place of that answer.
-func (c *nginxConfig) guard(l *nginxLocation, to string) nginxGuard {
+// requests.
+func (c *nginxConfig) guard(l *nginxLocation) nginxGuard {
 	var g nginxGuard
-	for _, n := range l.lost {
-		n.Instead += ", and here " + to
-		g.lost = append(g.lost, n)
-	}
 	var lost, addresses []*directive
 	for _, d := range l.guards {
 		switch {
@@ -107,7 +107,7 @@ func (c *nginxConfig) guard(l *nginxLocation, to string) nginxGuard {
 	if rules.none() {
 		g.answer = "{status: 403}"
 	}
-	if g.lost = append(g.lost, lostNotes(lost, "once something else checks requests, write "+to)...); len(g.lost) > 0 {
+	if g.lost = slices.Concat(l.lost, lostNotes(lost)); len(g.lost) > 0 {
 		g.answer = "{status: 403}"
 	}
 	return g
@@ -134,7 +134,7 @@ func readRules(all []*directive) (r rules, known bool) {
 		}
 		n := network(d.arg(0))
 		switch {
-		case n == "" || d.name == "deny" && slices.ContainsFunc(r.allowed, func(a string) bool { return overlap(a, n) }):
+		case n == "" || d.name == "deny" && len(r.allowed) > 0:
 			return r, false
 		case d.name == "deny":
 			use(d)
@@ -157,13 +157,59 @@ func (d *document) addRules(r rules) (lists []string) {
 	return lists
 }
 
-// overlap reports whether two networks have an address in common.
-func overlap(a, b string) bool {
-	prefix := func(text string) netip.Prefix {
-		if address, err := netip.ParseAddr(text); err == nil {
-			return netip.PrefixFrom(address, address.BitLen())
+// leftovers lists the directives that nothing has marked.
+func (c *nginxConfig) leftovers(block []*directive) {
+	for _, d := range block {
+		if d.used {
+			c.leftovers(d.block)
+			continue
 		}
-		return netip.MustParsePrefix(text)
+		what, instead := d.name, nginxHint(d.name)
+		switch {
+		case d.name == "include" && fragment.MatchString(d.arg(0)):
+			what, instead = d.String(), unneeded
+		case d.name == "include":
+			what, instead = d.String(), "convert the output of nginx -T, which has all files"
+		case instead == "":
+			what, instead = d.String(), "see what each does, and write it in Weir or leave it out"
+		case len(d.String()) < 60:
+			what = d.String()
+		}
+		if d.block != nil {
+			what += " { ... }"
+		}
+		c.leave(d.line, what, instead)
 	}
-	return prefix(a).Overlaps(prefix(b))
 }
+
+// fragment matches files that come with nginx and have nothing for Weir.
+var fragment = regexp.MustCompile(`(?:^|/)mime\.types$|_params$|modules-enabled`)
+
+// unneeded says that a directive needs no other one in Weir.
+const unneeded = "leave it out: Weir needs none of it"
+
+// nginxHint says what to do about a directive that is not carried over; "" for one that needs a look.
+func nginxHint(name string) string {
+	switch {
+	case hintAccess.MatchString(name):
+		return "it protects no route that is written"
+	case hintHeader.MatchString(name):
+		return "Weir passes on fields, and sets X-Forwarded-For, -Proto and -Host and X-Real-IP; " +
+			"write rewrite: {headers, response_headers} for others"
+	case hintContent.MatchString(name):
+		return "Weir only forwards: let nginx, or a server that does it, listen behind Weir"
+	case hintUnneeded.MatchString(name):
+		return unneeded
+	}
+	return ""
+}
+
+var (
+	hintAccess  = regexp.MustCompile(`^(auth_(basic|jwt|request|delay)\w*|satisfy|allow|deny|limit_except|internal|secure_link\w*)$`)
+	hintHeader  = regexp.MustCompile(`^((proxy|grpc)_(set|hide|pass)_header|add_(header|trailer)\w*|proxy_cookie_\w+|expires|etag)$`)
+	hintContent = regexp.MustCompile(`^(root|alias|index|try_files|(fastcgi|uwsgi|scgi|memcached|perl|mirror|sub_filter|charset|` +
+		`ssi|proxy_(cache|store))(_\w+)?|(gzip|gunzip|brotli|autoindex|open_file_cache)\w*|stream|mail)$`)
+	hintUnneeded = regexp.MustCompile(`^(user|pid|daemon|events|env|load_module|server|types|default_type|(worker|tcp|types|variables|` +
+		`msie|subrequest)_\w+|(sendfile|aio)\w*|\w+_(hash_(max|bucket)|pool)_size|(proxy|grpc|client)_(\w*buffer\w*|\w*temp_\w+|` +
+		`http_version)|large_client_header_buffers)$`)
+)

@@ -58,44 +58,29 @@ func nginxAnswer(d *directive, name string) mapping {
 	return mapping{{"respond", code.flow()}}
 }
 
+// sizeOf matches a size of nginx that is not 0.
+var sizeOf = regexp.MustCompile(`^0*([1-9][0-9]{0,8})([kKmMgG]?)$`)
+
 // nginxSize returns a size of nginx as Weir writes it; "" for 0, and for what is none.
 func nginxSize(size string) string {
-	unit := "B"
-	for suffix, name := range map[string]string{"k": "KiB", "m": "MiB", "g": "GiB"} {
-		if digits, ok := strings.CutSuffix(strings.ToLower(size), suffix); ok {
-			size, unit = digits, name
-		}
-	}
-	if n, err := strconv.ParseInt(size, 10, 32); err != nil || n <= 0 {
+	m := sizeOf.FindStringSubmatch(size)
+	if m == nil {
 		return ""
 	}
-	return strings.TrimLeft(size, "0") + unit
+	return m[1] + map[string]string{"": "B", "k": "KiB", "m": "MiB", "g": "GiB"}[strings.ToLower(m[2])]
 }
 
-// nginxPart matches a part of a time, as 1h of 1h30m.
-var nginxPart = regexp.MustCompile(`^([0-9]{1,9})(ms|s|m|h|d|w|M|y)?`)
-
-// nginxDuration returns a time of nginx, whose unit is the second if none is written; 0 for
-// what is none, and for more than a day.
-func nginxDuration(text string) (sum time.Duration) {
-	const day = 24 * time.Hour
-	units := map[string]time.Duration{"ms": time.Millisecond, "": time.Second, "s": time.Second, "m": time.Minute,
-		"h": time.Hour, "d": day, "w": 7 * day, "M": 30 * day, "y": 365 * day}
-	for text != "" {
-		m := nginxPart.FindStringSubmatch(text)
-		if m == nil {
-			return 0
-		}
-		n, _ := strconv.ParseInt(m[1], 10, 64)
-		if n > int64(day/units[m[2]]) {
-			return 0
-		}
-		sum, text = sum+time.Duration(n)*units[m[2]], text[len(m[0]):]
+// nginxDuration returns a time of nginx, whose unit is the second if none is written; 0 for what is none, and
+// for more than a day.
+func nginxDuration(text string) time.Duration {
+	if strings.Trim(text, "0123456789") == "" {
+		text += "s"
 	}
-	if sum > day {
+	length, err := time.ParseDuration(text)
+	if err != nil || length < 0 || length > 24*time.Hour {
 		return 0
 	}
-	return sum
+	return length
 }
 
 // headerName matches the name of a header field, and printable what its value can be.
@@ -104,92 +89,43 @@ var (
 	printable  = regexp.MustCompile(`^[ -~]*$`)
 )
 
-// nginxHeaders are the changes of the header fields of requests and responses.
-type nginxHeaders struct {
-	set, response   mapping
-	removed, hidden []string
-	websocket       bool
-	notes           []Note
-}
-
-// rewrite returns the fields of a rewrite.
-func (h nginxHeaders) rewrite() (fields mapping) {
-	for _, part := range []struct {
-		name   string
-		set    mapping
-		remove []string
-	}{{"headers", h.set, h.removed}, {"response_headers", h.response, h.hidden}} {
-		var changes mapping
-		if len(part.set) > 0 {
-			changes.set("set", part.set.flow())
-		}
-		changes.set("remove", texts(part.remove))
-		if len(changes) > 0 {
-			fields.set(part.name, changes.flow())
-		}
-	}
-	return fields
-}
-
-// headers carries over the changes of header fields. Those that Weir makes itself stay unmarked.
-func (c *nginxConfig) headers(l *nginxLocation, passed []string) (h nginxHeaders) {
-	own, hasHost := "proxy", false
-	if strings.HasPrefix(passed[1], "grpc") {
-		own = "grpc"
-	}
+// headers carries over the fields that nginx sets in requests, and reports whether they let WebSocket through. Those
+// that Weir makes itself stay unmarked.
+func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping, websocket bool, notes []Note) {
+	var set mapping
+	var removed []string
 	seen := map[string]bool{}
-	for _, d := range l.context.directives[own+"_set_header"] {
-		name, value := textproto.CanonicalMIMEHeaderKey(d.arg(0)), d.arg(1)
-		hasHost = hasHost || name == "Host"
-		if value == "$proxy_host" {
-			value = passed[2]
-		}
+	for _, d := range l.context.directives["proxy_set_header"] {
+		name, value := textproto.CanonicalMIMEHeaderKey(d.arg(0)), strings.ReplaceAll(d.arg(1), "$proxy_host", passed[2])
+		isOther := !isSetByWeir(name) && headerName.MatchString(name) && !seen[name] &&
+			value != "$http_"+strings.ToLower(strings.ReplaceAll(name, "-", "_")) &&
+			(name != "Host" || value != "$host" && hostPattern.MatchString(value))
+		seen[name] = true
 		switch {
 		case name == "Upgrade":
-			use(d)
-			h.websocket = true
+			websocket = true
 		case name == "Connection" && strings.ContainsAny(value, "$u"):
-			use(d)
-		case isSetByWeir(name) || !headerName.MatchString(name) || seen[name] ||
-			value == "$http_"+strings.ToLower(strings.ReplaceAll(name, "-", "_")):
-		case name == "Host" && (value == "$host" || value == "$http_host" || !hostPattern.MatchString(value)):
-		case value == "" || !printable.MatchString(value):
-			use(d)
-			h.removed = append(h.removed, name)
+		case !isOther:
+			continue
 		case strings.Contains(value, "$"): // clients must not send what nginx says
-			use(d)
-			h.removed = append(h.removed, name)
-			h.notes = append(h.notes, Note{Line: d.line, What: d.String() +
+			notes = append(notes, Note{Line: d.line, What: d.String() +
 				": Weir does not have this value, and removes the field that clients send",
 				Instead: "see whether the upstream needs it"})
+			fallthrough
+		case value == "" || !printable.MatchString(value):
+			removed = append(removed, name)
 		default:
-			use(d)
-			h.set.set(text(name), quoted(value))
+			set.set(text(name), text(value))
 		}
-		seen[name] = true
+		use(d)
 	}
-	if host := passed[2]; !hasHost && strings.Contains(host, ".") && !strings.HasPrefix(host, "unix:") &&
-		c.upstreams[host] == nil && nginxTarget("http", host) != "" && network(strings.Split(host, ":")[0]) == "" {
-		h.set.set("Host", text(host)) // what nginx sends
+	if !seen["Host"] {
+		c.note(0, "nginx sends the host of proxy_pass as Host where proxy_set_header does not say otherwise, Weir that of the client",
+			"write rewrite: {headers: {set: {Host: NAME}}} where upstreams depend on it")
 	}
-	for _, d := range l.context.directives["add_header"] {
-		name := textproto.CanonicalMIMEHeaderKey(d.arg(0))
-		if !strings.Contains(d.arg(1), "$") && printable.MatchString(d.arg(1)) && headerName.MatchString(name) &&
-			!isSetByWeir(name) && !seen["< "+name] && d.arg(1) != "" {
-			use(d)
-			seen["< "+name] = true
-			h.response.set(text(name), text(d.arg(1)))
-		}
-	}
-	for _, d := range l.context.directives[own+"_hide_header"] {
-		name := textproto.CanonicalMIMEHeaderKey(d.arg(0))
-		if headerName.MatchString(name) && !isSetByWeir(name) && !seen["< "+name] {
-			use(d)
-			seen["< "+name] = true
-			h.hidden = append(h.hidden, name)
-		}
-	}
-	return h
+	fields.set("set", set.flow())
+	fields.set("remove", texts(removed))
+	return fields, websocket, notes
 }
 
 // isSetByWeir reports whether Weir sets a header field itself.

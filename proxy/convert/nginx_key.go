@@ -1,10 +1,8 @@
 package convert
 
 import (
-	"maps"
 	"net/textproto"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -13,9 +11,8 @@ var variable = regexp.MustCompile(`\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))`)
 
 // A zoneKey is by what a zone counts.
 type zoneKey struct {
-	text   string   // as YAML; "" if it cannot be carried over
-	lists  []string // of addresses that are not counted
-	shadow bool     // Weir would count requests that nginx does not count, or all clients of a proxy as one
+	text   string // as YAML; "" if it cannot be carried over
+	shadow bool   // Weir would count requests that nginx does not count, or all clients of a proxy as one
 	notes  []Note
 }
 
@@ -46,17 +43,14 @@ func (c *nginxConfig) key(line int, zone, value string) zoneKey {
 		}
 		origins = append(origins, origin)
 	}
+	for i, origin := range origins {
+		origins[i] = c.nginxKey(origin, map[bool]string{true: "skip", false: "shared"}[alone])
+	}
 	switch {
 	case len(origins) > 1:
-		var parts []string
-		for _, origin := range origins {
-			parts = append(parts, c.nginxKey(origin, "shared"))
-		}
-		key.text = c.addKey(zone+"_key", mapping{{"join", texts(parts)}})
-	case alone:
-		key.text = c.nginxKey(origins[0], "skip")
+		key.text = c.addKey(zone+"_key", mapping{{"join", texts(origins)}})
 	case len(origins) == 1:
-		key.text = c.nginxKey(origins[0], "shared")
+		key.text = origins[0]
 	case value != "":
 		key.text = "global" // a constant
 	default:
@@ -122,94 +116,32 @@ func (c *nginxConfig) origin(line int, name string) string {
 }
 
 // mapped returns the key for a zone whose variable a map sets: to one variable, and to nothing for
-// requests that are not counted. Where addresses say for which, they become a list; otherwise the
-// limit refuses nobody, because Weir would count all requests.
+// requests that are not counted. Weir would count all requests, so then the limit refuses nobody.
 func (c *nginxConfig) mapped(zone string, set *directive) zoneKey {
 	set.useAll()
-	values, some := map[string]string{}, false // of the map, by what they are for
+	counted, known := "", true
 	for _, d := range set.block {
-		values[d.name] = d.arg(0)
-		some = some || d.name == "include"
-	}
-	delete(values, "hostnames")
-	delete(values, "volatile")
-	delete(values, "include")
-	some = some || values["default"] == ""
-	counted := ""
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		value := values[name]
-		m := variable.FindStringSubmatch(value)
-		if value == "" {
-			some = true
-		} else if m == nil || m[0] != value || counted != "" && counted != value || c.variables[m[1]+m[2]] != nil ||
-			c.origin(set.line, m[1]+m[2]) == "" {
-			c.noKey(set.line, zone, "what "+set.String()+" sets")
-			return zoneKey{}
-		} else {
-			counted = value
+		value := d.arg(0)
+		if value == "" || d.name == "include" {
+			continue
 		}
+		m := variable.FindStringSubmatch(value)
+		known = known && m != nil && m[0] == value && (counted == "" || counted == value) &&
+			c.variables[m[1]+m[2]] == nil && c.origin(set.line, m[1]+m[2]) != ""
+		counted = value
 	}
-	if counted == "" {
+	if counted == "" || !known {
 		c.noKey(set.line, zone, "what "+set.String()+" sets")
 		return zoneKey{}
 	}
 	key := c.key(set.line, zone, counted)
-	if !some || key.text == "" {
-		return key
-	}
-	if networks := c.exempt(set, values); networks != nil {
-		key.lists = []string{c.addAddresses(strings.Trim(set.arg(0), "${}"), networks, "bypass")}
+	if key.text == "" || len(set.block) == 1 && set.block[0].name == "default" {
 		return key
 	}
 	key.shadow = true
 	key.notes = append(key.notes, Note{Line: set.line, What: set.String() +
 		" decides which requests are counted, and Weir would count all, so this limit refuses nobody",
-		Instead: "write a route with match: {headers, query or methods} for those that are counted, and mode: enforce"})
+		Instead: "write a list with action: bypass for addresses that are not counted, or a route with match: {headers, query " +
+			"or methods} for requests that are, and mode: enforce"})
 	return key
-}
-
-// exempt returns the addresses for which a map has no value, if all others have one and an address
-// or a geo decides; otherwise nil.
-func (c *nginxConfig) exempt(set *directive, values map[string]string) (networks []string) {
-	by := strings.Trim(set.arg(0), "${}")
-	if by == "remote_addr" {
-		for _, name := range slices.Sorted(maps.Keys(values)) {
-			n := network(name)
-			if name != "default" && (n == "" || strings.Contains(name, "/") || values[name] != "") || name == "default" &&
-				values[name] == "" {
-				return nil
-			}
-			if name != "default" {
-				networks = append(networks, n)
-			}
-		}
-		return networks
-	}
-	geo := c.variables[by]
-	if geo == nil || geo.name != "geo" || len(geo.args) > 1 {
-		return nil
-	}
-	geo.useAll()
-	valueOf := func(of string) string {
-		if value, given := values[of]; given {
-			return value
-		}
-		return values["default"]
-	}
-	rest := valueOf("") != ""
-	for _, d := range geo.block {
-		value, n := valueOf(d.arg(0)), network(d.name)
-		switch {
-		case d.name == "default":
-			rest = value != ""
-		case n == "" || value != "": // proxy, ranges, include, or an exception from an exception
-			return nil
-		default:
-			networks = append(networks, n)
-		}
-	}
-	if !rest {
-		return nil
-	}
-	return networks
 }

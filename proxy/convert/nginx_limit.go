@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// limitsOf returns the limits that apply in a context, and the lists that they need.
-func (c *nginxConfig) limitsOf(context nginxContext) (limits, lists []string) {
-	exempting := 0 // limits with lists
+// limitsOf returns the limits that apply in a context.
+func (c *nginxConfig) limitsOf(context nginxContext) (limits []string) {
 	for _, d := range slices.Concat(context.directives["limit_req"], context.directives["limit_conn"]) {
 		use(d)
 		name := d.arg(0)
@@ -42,17 +41,8 @@ func (c *nginxConfig) limitsOf(context nginxContext) (limits, lists []string) {
 		if !slices.Contains(limits, name) {
 			limits = append(limits, name)
 		}
-		if len(key.lists) > 0 {
-			exempting++
-		}
-		lists = append(lists, key.lists...)
 	}
-	slices.Sort(lists)
-	lists = slices.Compact(lists)
-	if len(lists) > 0 && len(limits) > exempting {
-		c.note(0, "a list exempts from all limits of a route, in nginx an empty key only from those of its zone", "write a route of their own for limits that nobody is exempt from")
-	}
-	return limits, lists
+	return limits
 }
 
 // limit returns the name of the limit for a limit_req or limit_conn, which all that use the
@@ -151,8 +141,11 @@ func roundUp(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// windowName returns a window as a rate has it.
+// windowName returns a window as a rate has it; "" for 0.
 func windowName(window time.Duration) string {
+	if window == 0 {
+		return ""
+	}
 	for _, unit := range []struct {
 		name   string
 		length time.Duration

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,45 +13,45 @@ type nginxLocation struct {
 	modifier string
 	flags    string       // of its regular expression
 	prefix   string       // of its path; for a regular expression, what all paths begin with that match
-	around   string       // the prefix of the location around it
-	outer    *directive   // which is this one; nil if it is in the server
 	paths    []string     // none if Weir has none
 	guards   []*directive // that protect it
-	lost     []Note       // about those of locations without paths that would have come first
+	lost     []Note       // about locations in it, and those without paths that would have come first
 }
 
-// nginxLocations returns the locations in a block, those in locations too.
+// nginxLocations returns the locations in a block. One that has protected locations refuses all requests.
 func nginxLocations(outer nginxContext, block []*directive) (all []*nginxLocation) {
 	for _, d := range find(block, "location") {
-		l := &nginxLocation{directive: d, context: outer.enter(d.block), prefix: d.arg(len(d.args) - 1),
-			around: cmp.Or(outer.prefix, "/")}
+		l := &nginxLocation{directive: d, context: outer.enter(d.block), prefix: d.arg(len(d.args) - 1)}
 		if len(d.args) > 1 {
 			l.modifier = d.args[0]
 		}
 		l.guards = l.context.guards(d.block)
-		l.readPaths()
-		l.context.prefix = l.prefix
-		all = append(all, l)
-	}
-	level := slices.Clone(all)
-	for _, l := range level {
-		inner := nginxLocations(l.context, l.block)
-		for _, n := range inner {
-			n.outer = cmp.Or(n.outer, l.directive)
-			// nginx looks into the location with the longest prefix, or an expression that matches.
-			isPicked := func(o *nginxLocation) bool {
-				if o.modifier == "=" {
-					return n.modifier == "=" && n.prefix == o.prefix
-				}
-				return !o.isExpression() && len(o.prefix) > len(l.prefix) && n.isBelow(o)
-			}
-			if l.isExpression() || slices.ContainsFunc(level, isPicked) {
-				n.paths = nil
+		for _, inner := range find(d.block, "location") {
+			if refuses(inner.block) {
+				l.lost = append(l.lost, lostNotes([]*directive{inner})...)
 			}
 		}
-		all = append(all, inner...)
+		l.readPaths()
+		all = append(all, l)
+	}
+	for _, l := range all {
+		for _, o := range all { // nginx asks expressions in l before o
+			if len(l.lost) > 0 && len(o.paths) > 0 && o.isExpression() && o.isBelow(l) {
+				o.refuse(l.lost)
+			}
+		}
 	}
 	return all
+}
+
+// refuse makes a location refuse all that begins with its prefix.
+func (l *nginxLocation) refuse(lost []Note) {
+	for _, n := range lost {
+		if !slices.Contains(l.lost, n) {
+			l.lost = append(l.lost, n)
+		}
+	}
+	l.paths = protected(l.prefix)
 }
 
 // locations converts the locations of a server, and what is in none of them.
@@ -119,7 +118,7 @@ func (l *nginxLocation) comesBefore(o *nginxLocation) bool {
 	case l.isExpression() != o.isExpression():
 		return l.isExpression() == (l.modifier != "^~" && o.modifier != "^~")
 	}
-	return len(l.prefix) >= len(o.prefix) // of two with the same one the second is in the first
+	return len(l.prefix) >= len(o.prefix)
 }
 
 // withoutPath leaves out a location that has no paths. If it is protected, the locations that get
@@ -136,19 +135,18 @@ func (c *nginxConfig) withoutPath(l *nginxLocation, all *[]*nginxLocation) {
 	guards := slices.Concat(l.guards, find(l.block, "return"))
 	guards = slices.DeleteFunc(guards, func(d *directive) bool { return d.name == "return" && d.status() < 400 })
 	l.useAll()
-	if len(guards) == 0 {
+	lost := slices.Concat(l.lost, lostNotes(guards))
+	if len(lost) == 0 {
 		return
 	}
-	lost := lostNotes(guards, "write a route for "+l.String()+" that refuses")
 	for _, o := range *all {
 		// Weir's route for an expression in any case is less specific than those around it.
 		around := l.flags != "" && len(o.prefix) > 1 && l.isBelow(&nginxLocation{prefix: o.prefix, flags: l.flags})
 		isLonger := func(n *nginxLocation) bool { return len(n.paths) == 0 && !n.isExpression() && n.isBelow(o) }
 		isFirst := o.modifier == "=" ||
-			o.modifier == "^~" && l.isExpression() && o.outer == l.outer && !slices.ContainsFunc(*all, isLonger)
+			o.modifier == "^~" && l.isExpression() && !slices.ContainsFunc(*all, isLonger)
 		if len(o.paths) > 0 && !isFirst && (around || o.isBelow(l)) {
-			o.lost = append(o.lost, lost...)
-			o.paths = protected(o.prefix)
+			o.refuse(lost)
 		}
 	}
 	if l.prefix == "/" {
@@ -163,20 +161,20 @@ func (c *nginxConfig) withoutPath(l *nginxLocation, all *[]*nginxLocation) {
 // location writes the routes of a location: one for each host and path.
 func (c *nginxConfig) location(l *nginxLocation) {
 	to := c.destination(l)
-	var limits, lists []string
+	var limits []string
 	if to.isReturn {
 		l.guards = find(l.guards, "if")
 	} else {
-		limits, lists = c.limitsOf(l.context)
+		limits = c.limitsOf(l.context)
 	}
-	guard := c.guard(l, to.restore())
+	guard := c.guard(l)
 	fields, notes := to.fields, slices.Concat(guard.notes, to.notes)
 	if guard.answer != "" {
 		fields = mapping{{"respond", guard.answer}}
 	} else if to.upstream != nil {
-		fields = append(mapping{{"upstream", text(c.attach(to.upstream))}}, fields...)
+		fields = append(mapping{{"upstream", text(c.addUpstream(to.upstream))}}, fields...)
 	}
-	fields.set("lists", texts(append(guard.lists, lists...)))
+	fields.set("lists", texts(guard.lists))
 	fields.set("limits", texts(limits))
 	switch status := l.context.status(); {
 	case len(limits) == 0 || status == "429":

@@ -89,7 +89,7 @@ func parseNginx(d *document, data []byte) ([]*directive, error) {
 	p := &nginxParser{document: d, data: data, line: 1, files: map[string][]*directive{}, included: map[string]bool{}}
 	var name string
 	for {
-		block, next, err := p.file()
+		block, next, err := p.readBlock(nil)
 		if err != nil {
 			return nil, err
 		}
@@ -150,15 +150,22 @@ const (
 	maxDirectives = 200_000
 )
 
-// file reads directives up to the end, or up to where nginx -T begins the file next.
-func (p *nginxParser) file() (block []*directive, next string, err error) {
+// readBlock reads directives up to the end of the block of d; with nil for d, up to the end of the file, or up to where
+// nginx -T begins the file next.
+func (p *nginxParser) readBlock(of *directive) (block []*directive, next string, err error) {
 	for {
 		next, err := p.space()
-		if err != nil || next != "" || len(p.data) == 0 {
+		isEnd := len(p.data) == 0 || next != ""
+		switch {
+		case err != nil || isEnd && of == nil:
 			return block, next, err
-		}
-		if p.data[0] == '}' {
+		case isEnd:
+			return nil, "", p.wrong(of.line, "the block "+of.name+" that begins here does not end", "write } at its end")
+		case p.data[0] == '}' && of == nil:
 			return nil, "", p.wrong(p.line, "} ends no block", expectedNginx)
+		case p.data[0] == '}':
+			p.data = p.data[1:]
+			return block, "", nil
 		}
 		d, err := p.directive()
 		if err != nil {
@@ -219,24 +226,9 @@ func (p *nginxParser) body(d *directive) error {
 	if strings.HasSuffix(d.name, "_by_lua_block") {
 		return p.skipCode(d)
 	}
-	for {
-		next, err := p.space()
-		if err != nil {
-			return err
-		}
-		if len(p.data) == 0 || next != "" {
-			return p.wrong(d.line, "the block "+d.name+" that begins here does not end", "write } at its end")
-		}
-		if p.data[0] == '}' {
-			p.data = p.data[1:]
-			return nil
-		}
-		inner, err := p.directive()
-		if err != nil {
-			return err
-		}
-		d.block = append(d.block, inner)
-	}
+	var err error
+	d.block, _, err = p.readBlock(d)
+	return err
 }
 
 // skipCode skips a block of Lua.

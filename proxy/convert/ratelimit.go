@@ -8,7 +8,7 @@ import (
 )
 
 // expectedRatelimit is what the file should be.
-const expectedRatelimit = "expected a configuration of envoyproxy/ratelimit with domain and descriptors, or a ConfigMap of Kubernetes with one"
+const expectedRatelimit = "expected a configuration of envoyproxy/ratelimit with domain and descriptors; of a ConfigMap, the text in its data"
 
 // A ratelimitDomain is a configuration of envoyproxy/ratelimit: a tree whose paths are descriptors.
 type ratelimitDomain struct {
@@ -38,12 +38,8 @@ func convertRatelimit(d *document, data []byte) error {
 	d.note(0, "ratelimit counts each descriptor of a call by itself, and refused calls too; a call that Weir refuses uses up no limit", "")
 	d.note(0, "ratelimit counts in the Redis of REDIS_URL", "write store: redis and redis: {addrs: [HOST:PORT]} for one count in all Weirs")
 	d.sections.set("listen", `{http: none, decide: {grpc: "127.0.0.1:8081"}}`)
-	all, err := d.ratelimitConfigurations(objects(documents))
-	if err != nil {
-		return err
-	}
 	taken := map[string]bool{}
-	for _, o := range all {
+	for _, o := range documents {
 		r := &ratelimitDomain{document: d, name: o.get("domain").value()}
 		switch {
 		case r.name == "":
@@ -62,44 +58,9 @@ func convertRatelimit(d *document, data []byte) error {
 		d.leaveUnused(o, ratelimitHint)
 	}
 	if len(d.routes) == 0 {
-		return d.wrong(all[0].line(), "no descriptor has a rate_limit", expectedRatelimit)
+		return d.wrong(documents[0].line(), "no descriptor has a rate_limit", expectedRatelimit)
 	}
 	return nil
-}
-
-// ratelimitConfigurations returns the configurations in objects; a ConfigMap has them in its data.
-func (d *document) ratelimitConfigurations(objects []node) (all []node, err error) {
-	for _, o := range objects {
-		if !strings.EqualFold(o.get("kind").text(), "ConfigMap") {
-			all = append(all, o)
-			continue
-		}
-		o.useMeta()
-		for name, file := range o.get("data").fields() {
-			name.use()
-			inner, err := d.documents([]byte(file.value()), expectedRatelimit)
-			if err != nil {
-				return nil, err
-			}
-			for _, n := range inner {
-				n.moveDown(file.line())
-				all = append(all, n)
-			}
-		}
-		d.leaveUnused(o, ratelimitHint)
-	}
-	if len(all) == 0 {
-		return nil, d.wrong(objects[0].line(), "the ConfigMap has no data", expectedRatelimit)
-	}
-	return all, nil
-}
-
-// moveDown adds to the lines of a node and of all below it.
-func (n node) moveDown(lines int) {
-	n.at.Line += lines
-	for _, inner := range n.at.Content {
-		node{inner, n.used}.moveDown(lines)
-	}
 }
 
 // value returns the text of a scalar as it is.
@@ -127,7 +88,7 @@ func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule, err error) {
 		case rule.shared && !(rule.hasValue && rule.pattern.isOpen()):
 			return nil, r.wrong(at.get("share_threshold").line(), "share_threshold is only for values that end with *", "expected value: PREFIX* beside it")
 		}
-		if rule.limit, err = r.limit(rule, at); err != nil {
+		if rule.limit, err = r.limit(at); err != nil {
 			return nil, err
 		}
 		if rule.children, err = r.rules(at.get("descriptors")); err != nil {

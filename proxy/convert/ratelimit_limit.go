@@ -18,23 +18,17 @@ type ratelimitLimit struct {
 }
 
 // limit reads the limit of a rule; nil if it has none, or an unlimited one.
-func (r *ratelimitDomain) limit(rule *ratelimitRule, at node) (*ratelimitLimit, error) {
+func (r *ratelimitDomain) limit(at node) (*ratelimitLimit, error) {
 	from := at.get("rate_limit")
-	if !from.isThere() || from.at.Tag == "!!null" {
+	if !from.isThere() || from.at.Tag == "!!null" || from.get("unlimited").text() == "true" {
 		return nil, nil
 	}
 	unit := from.get("unit")
 	window := ratelimitUnit(unit.text())
-	if from.get("unlimited").text() == "true" {
-		if window > 0 {
-			return nil, r.wrong(unit.line(), "a rate_limit that is unlimited has a unit", "expected unlimited: true alone")
-		}
-		return nil, nil
-	}
 	if window == 0 {
 		return nil, r.wrong(from.line(), "the unit "+strconv.Quote(unit.text())+" is none", "expected second, minute, hour, day, week, month or year")
 	}
-	count, err := r.ratelimitCount(from.get("requests_per_unit"))
+	count, err := r.number(from.get("requests_per_unit"))
 	if err != nil {
 		return nil, err
 	}
@@ -51,19 +45,12 @@ func (r *ratelimitDomain) limit(rule *ratelimitRule, at node) (*ratelimitLimit, 
 		l.note(at.get("quota_mode").line(), "quota_mode refuses a call only if all its descriptors with quota_mode are over their limits; Weir refuses it if one is",
 			"leave it if Envoy sends one of them in a call, else write mode: shadow")
 	}
-	return l, r.replaces(l, from.get("replaces"))
-}
-
-// ratelimitCount reads the requests of a rate_limit.
-func (r *ratelimitDomain) ratelimitCount(at node) (int64, error) {
-	if at.text() == "" {
-		return 0, nil
+	if replaced := from.get("replaces"); replaced.isThere() {
+		replaced.useAll()
+		l.note(replaced.line(), "replaces is not carried over: a call that has descriptors of both is counted by both",
+			"have Envoy send only one of these descriptors")
 	}
-	n, err := strconv.ParseUint(strings.ReplaceAll(at.text(), "_", ""), 10, 32)
-	if err != nil {
-		return 0, r.wrong(at.line(), strconv.Quote(at.text())+" is not a number of requests", "expected a whole number, for example 10")
-	}
-	return int64(n), nil
+	return l, nil
 }
 
 // The largest rate of a limit.
@@ -83,23 +70,6 @@ func (l *ratelimitLimit) bound(units int64) {
 		units = most
 	}
 	l.window *= time.Duration(units)
-}
-
-// replaces notes the limits that a limit replaces.
-func (r *ratelimitDomain) replaces(l *ratelimitLimit, list node) error {
-	var names []string
-	for _, at := range list.items() {
-		name := at.get("name").text()
-		if name == "" || name == l.name {
-			return r.wrong(at.line(), "replaces has not the name of another rate_limit", "expected name: NAME")
-		}
-		names = append(names, name)
-	}
-	if len(names) > 0 {
-		l.note(list.line(), "replaces is not carried over: a call that has descriptors of both is counted by this limit and by "+strings.Join(names, ", "),
-			"have Envoy send only one of these descriptors")
-	}
-	return nil
 }
 
 func (l *ratelimitLimit) note(line int, what, instead string) {

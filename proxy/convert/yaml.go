@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,10 +37,10 @@ func (d *document) documents(data []byte, expected string) ([]node, error) {
 			line, what := yamlFault(err)
 			return nil, d.wrong(line, "is not YAML: "+what, expected)
 		}
-		if size(&n, map[*yaml.Node]int{}) > mostNodes {
-			return nil, d.wrong(n.Line, "aliases stand for themselves, or for more than a million values", expected)
+		if hasAlias(&n) {
+			return nil, d.wrong(n.Line, "has aliases, which are not read", "write out what they stand for")
 		}
-		root := node{&n, used}.whole()
+		root := node{n.Content[0], used}
 		if root.at.Kind != yaml.MappingNode {
 			if root.text() == "" && root.at.Kind == yaml.ScalarNode {
 				continue // between two ---
@@ -50,25 +51,9 @@ func (d *document) documents(data []byte, expected string) ([]node, error) {
 	}
 }
 
-// mostNodes bounds what a document comes to with what its aliases stand for.
-const mostNodes = 1_000_000
-
-// size returns how many nodes a node has with what its aliases stand for, at most one more than
-// mostNodes; that is the size of one that contains itself. known has those that were counted.
-func size(n *yaml.Node, known map[*yaml.Node]int) int {
-	if sum, ok := known[n]; ok {
-		return sum
-	}
-	known[n] = mostNodes + 1 // until it is counted
-	sum := 1
-	if n.Alias != nil {
-		sum += size(n.Alias, known)
-	}
-	for _, inner := range n.Content {
-		sum = min(sum+size(inner, known), mostNodes+1)
-	}
-	known[n] = sum
-	return sum
+// hasAlias reports whether there is an alias in a node.
+func hasAlias(n *yaml.Node) bool {
+	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, hasAlias)
 }
 
 // yamlLine matches the line in an error of the YAML library.
@@ -82,21 +67,6 @@ func yamlFault(err error) (line int, what string) {
 	}
 	line, _ = strconv.Atoi(m[1])
 	return line, strings.TrimPrefix(err.Error(), m[0])
-}
-
-// whole returns what a document or an alias stands for.
-func (n node) whole() node {
-	for n.at != nil {
-		switch {
-		case n.at.Kind == yaml.DocumentNode && len(n.at.Content) == 1:
-			n.at = n.at.Content[0]
-		case n.at.Kind == yaml.AliasNode && n.at.Alias.Kind != yaml.AliasNode:
-			n.at = n.at.Alias
-		default:
-			return n
-		}
-	}
-	return n
 }
 
 // line returns the line at which the value begins; 0 if it is not there.
@@ -141,7 +111,7 @@ func (n node) fields() iter.Seq2[node, node] {
 			return
 		}
 		for i := 0; i+1 < len(n.at.Content); i += 2 {
-			if !yield(node{n.at.Content[i], n.used}, node{n.at.Content[i+1], n.used}.whole()) {
+			if !yield(node{n.at.Content[i], n.used}, node{n.at.Content[i+1], n.used}) {
 				return
 			}
 		}
@@ -158,7 +128,7 @@ func (n node) items() []node {
 	}
 	var all []node
 	for _, item := range n.at.Content {
-		all = append(all, node{item, n.used}.whole())
+		all = append(all, node{item, n.used})
 	}
 	return all
 }
@@ -180,15 +150,21 @@ func (n node) useAll() {
 	}
 }
 
-// useMeta marks what says which object of Kubernetes it is.
+// useMeta marks what of an object of Kubernetes has no meaning for requests.
 func (n node) useMeta() {
-	for _, name := range []string{"apiVersion", "kind", "metadata", "status"} {
+	for _, name := range []string{"apiVersion", "kind", "status"} {
 		n.get(name).useAll()
+	}
+	for name, value := range n.get("metadata").fields() {
+		if !strings.EqualFold(name.text(), "annotations") {
+			name.use()
+			value.useAll()
+		}
 	}
 }
 
 // leaveUnused lists the fields below a node that nothing has marked, but for those that are not
-// set. hint says what to do about one. What an alias stands for is looked at where it is written.
+// set. hint says what to do about one.
 func (d *document) leaveUnused(n node, hint func(name string) string) {
 	for i, inner := range n.at.Content {
 		if n.at.Kind != yaml.MappingNode {
@@ -208,11 +184,11 @@ func (d *document) number(n node) (int64, error) {
 	if n.text() == "" {
 		return 0, nil
 	}
-	number, err := strconv.ParseInt(strings.ReplaceAll(n.text(), "_", ""), 10, 32)
-	if err != nil || number < 0 {
+	number, err := strconv.ParseUint(strings.ReplaceAll(n.text(), "_", ""), 10, 32)
+	if err != nil {
 		return 0, d.wrong(n.line(), strconv.Quote(n.text())+" is not a number", "expected a whole number, for example 10")
 	}
-	return number, nil
+	return int64(number), nil
 }
 
 // objects returns the objects of Kubernetes in documents, also those in lists.

@@ -1,7 +1,8 @@
 package simulate
 
 import (
-	"bytes"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -15,54 +16,28 @@ import (
 //
 // Anything after the user agent is ignored.
 type combinedReader struct {
-	times        timeParser
-	needsReferer bool // a key or route reads the Referer
-	needsAgent   bool
-}
-
-func newCombinedReader(n *Names) *combinedReader {
-	c := &combinedReader{}
-	for _, o := range n.origins {
-		c.needsReferer = c.needsReferer || o == key.HeaderField("Referer")
-		c.needsAgent = c.needsAgent || o == key.HeaderField("User-Agent")
-	}
-	return c
+	origins []key.Origin // from which keys and routes read
 }
 
 // parse parses r.line.
 func (c *combinedReader) parse(r *record) lineKind {
-	b := r.line
-	open := bytes.Index(b, []byte(" ["))
-	if open < 0 {
+	client, rest, _ := strings.Cut(stringOf(r.line), " [")
+	at, rest, _ := strings.Cut(rest, "]")
+	asked, rest, ok := cutQuoted(rest)
+	if !ok || !c.client(r, client) {
 		return kindMalformed
 	}
-	client, rest := b[:open], b[open+2:]
-	end := bytes.IndexByte(rest, ']')
-	if end < 0 {
+	if r.At, ok = parseTime(at); !ok {
 		return kindMalformed
 	}
-	at, ok := c.times.parse(stringOf(rest[:end]))
-	if !ok {
+	status, rest, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+	if r.Status, ok = parseStatus(status); !ok {
 		return kindMalformed
 	}
-	r.At = at
-	if !c.client(r, stringOf(client)) {
-		return kindMalformed
-	}
-	asked, rest, ok := cutQuoted(rest[end+1:])
-	if !ok {
-		return kindMalformed
-	}
-	status, rest, _ := bytes.Cut(bytes.TrimLeft(rest, " "), []byte(" "))
-	n, _, ok := parseNumber(stringOf(status))
-	if !ok || n > 999 {
-		return kindMalformed
-	}
-	r.Status = int(n)
-	if r.Method, r.Target, r.Proto, ok = splitRequestLine(stringOf(asked)); !ok {
+	if r.Method, r.Target, r.Proto, ok = splitRequestLine(asked); !ok {
 		return kindOther // a connection without a request, or not HTTP
 	}
-	_, rest, _ = bytes.Cut(rest, []byte(" ")) // bytes sent
+	_, rest, _ = strings.Cut(rest, " ") // bytes sent
 	c.fields(r, rest)
 	return kindRequest
 }
@@ -86,47 +61,30 @@ func (c *combinedReader) client(r *record, s string) bool {
 }
 
 // fields parses Referer and User-Agent if they are needed.
-func (c *combinedReader) fields(r *record, rest []byte) {
-	if !c.needsReferer && !c.needsAgent {
-		return
-	}
-	referer, rest, ok := cutQuoted(rest)
-	if !ok {
-		return // the common format
-	}
-	agent, _, ok := cutQuoted(rest)
-	if c.needsReferer {
-		r.Fields = append(r.Fields, field("Referer", referer))
-	}
-	if c.needsAgent && ok {
-		r.Fields = append(r.Fields, field("User-Agent", agent))
-	}
-}
-
-func field(name string, value []byte) proxy.LoggedField {
-	f := proxy.LoggedField{Origin: key.HeaderField(name), Value: stringOf(value)}
-	if f.Value == "-" {
-		f.Value = ""
-	}
-	return f
-}
-
-// cutQuoted returns the quoted text at the beginning of b, unescaped in place, and the rest of b.
-func cutQuoted(b []byte) (value, rest []byte, ok bool) {
-	b = bytes.TrimLeft(b, " ")
-	if len(b) == 0 || b[0] != '"' {
-		return nil, b, false
-	}
-	for i := 1; i < len(b); i++ {
-		switch b[i] {
-		case '\\':
-			i++
-		case '"':
-			value, err := unescape(b[1:i])
-			return value, b[i+1:], err == nil
+func (c *combinedReader) fields(r *record, rest string) {
+	for _, name := range []string{"Referer", "User-Agent"} {
+		value, next, ok := cutQuoted(rest)
+		if !ok {
+			return // the common format has none
+		}
+		if rest = next; value == "-" {
+			value = ""
+		}
+		if o := key.HeaderField(name); slices.Contains(c.origins, o) {
+			r.Fields = append(r.Fields, proxy.LoggedField{Origin: o, Value: value})
 		}
 	}
-	return nil, b, false
+}
+
+// cutQuoted returns the quoted text at the beginning of s, and the rest of s.
+func cutQuoted(s string) (value, rest string, ok bool) {
+	s = strings.TrimLeft(s, " ")
+	quoted, err := strconv.QuotedPrefix(s)
+	if err != nil || quoted[0] != '"' {
+		return "", s, false
+	}
+	value, err = strconv.Unquote(quoted)
+	return value, s[len(quoted):], err == nil
 }
 
 // splitRequestLine splits a request line.

@@ -20,7 +20,6 @@ func (r *Report) HTML(out io.Writer) error {
 		"count":  groupDigits,
 		"known":  func(n, unknown int64) string { return known(n, unknown, groupDigits) },
 		"signed": func(a, b Side, n, m int64) string { return change(n, m, a.Unknown+b.Unknown, groupDigits) },
-		"title":  func(s string) string { return s[:1] + strings.ToLower(s[1:]) },
 		"minus":  func(a, b int64) int64 { return a - b },
 		"share":  percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
 		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
@@ -59,7 +58,6 @@ type pageRoute struct {
 type pageLimit struct {
 	proxy.LimitTally
 	Chart chart
-	Table *useTable
 }
 
 func newPageSide(file string, t *proxy.ReplayTally) pageSide {
@@ -69,7 +67,7 @@ func newPageSide(file string, t *proxy.ReplayTally) pageSide {
 		part := pageRoute{RouteTally: rt, More: furtherResults(&rt), Chart: newChart(rt.Name, rt.Series, steps, t)}
 		for _, l := range rt.Limits {
 			name := proxy.LimitName(rt.Name, l.Name)
-			part.Rows = append(part.Rows, pageLimit{l, newChart(name, l.Series, steps, t), newUseTable(name, &l)})
+			part.Rows = append(part.Rows, pageLimit{l, newChart(name, l.Series, steps, t)})
 		}
 		s.Parts = append(s.Parts, part)
 	}

@@ -1,101 +1,258 @@
 package simulate
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"io"
 	"net/http"
 	"net/netip"
+	"regexp"
+	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/weir-proxy/weir/proxy"
 )
 
-// maxDepth is the maximum depth of nested objects that are parsed.
-const maxDepth = 8
-
-// A jsonReader parses lines that are JSON objects. It parses only what the names need, so that it
-// does not detect every syntax error.
+// A jsonReader parses lines that are JSON objects.
 type jsonReader struct {
-	names *Names
-	times timeParser
+	names   *Names
+	decoder *jsontext.Decoder
+	options []jsontext.Options
+	buffer  bytes.Buffer
 
 	// The state of the current line.
-	record       *record
-	line         []byte
-	pos          int
-	path         []byte // names of the enclosing objects, each followed by a dot
-	ranks        [roleCount]uint8
-	query        string
-	client       string
-	requestLine  string // the request line
-	hasRequestID bool   // the line has a request id
-	message      string // the message
-	hasDuration  bool   // the line has a duration
+	record *record
+	path   []byte            // names of the enclosing objects, each followed by a dot
+	values [roleCount]string // of several fields with one role, that with the lowest rank
+	ranks  [roleCount]uint8  // of these; noRank if the line has none
 }
+
+// noRank is more than all ranks.
+const noRank = 255
+
+func newJSONReader(n *Names) *jsonReader {
+	// Servers do not check what they log.
+	options := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+	return &jsonReader{names: n, decoder: new(jsontext.Decoder), options: options}
+}
+
+// escape matches an escape. nginx writes \xHH unless it is configured with escape=json.
+var escape = regexp.MustCompile(`\\(?:x[0-9A-Fa-f]{2}|.)`)
 
 // parse parses r.line.
 func (j *jsonReader) parse(r *record) lineKind {
-	*j = jsonReader{names: j.names, times: j.times, record: r, line: r.line, path: j.path[:0]}
-	for i := range j.ranks {
-		j.ranks[i] = 255
+	if bytes.Contains(r.line, []byte(`\x`)) {
+		r.line = escape.ReplaceAllFunc(r.line, replaceHex)
 	}
-	j.skipSpace()
-	if !j.accept('{') || !j.object(0) {
+	j.buffer = *bytes.NewBuffer(r.line)
+	j.decoder.Reset(&j.buffer, j.options...)
+	j.record, j.path, j.values = r, j.path[:0], [roleCount]string{}
+	for i := range j.ranks {
+		j.ranks[i] = noRank
+	}
+	if j.decoder.PeekKind() != '{' || j.object() != nil {
 		return kindMalformed
 	}
-	j.skipSpace()
-	if j.pos != len(j.line) {
+	if _, err := j.decoder.ReadToken(); !errors.Is(err, io.EOF) {
 		return kindMalformed
 	}
 	return j.finish()
 }
 
-// finish completes the request from the fields found.
-func (j *jsonReader) finish() lineKind {
-	r := j.record
-	if j.requestLine != "" {
-		if method, target, proto, ok := splitRequestLine(j.requestLine); ok {
-			if r.Method == "" {
-				r.Method = method
-			}
-			if j.ranks[roleTarget] == 255 || j.ranks[roleTarget] > 0 && !strings.Contains(r.Target, "?") {
-				r.Target, r.Redacted = target, false
-			}
-			if r.Proto == "" {
-				r.Proto = proto
-			}
+// replaceHex returns \xHH as JSON, and other escapes as they are.
+func replaceHex(escape []byte) []byte {
+	b, err := hex.DecodeString(strings.TrimPrefix(string(escape), `\x`))
+	switch {
+	case err != nil || len(escape) < len(`\xHH`):
+		return escape
+	case b[0] >= utf8.RuneSelf:
+		return b
+	}
+	return append([]byte(`\u00`), escape[2:]...)
+}
+
+// object reads an object.
+func (j *jsonReader) object() error {
+	if _, err := j.decoder.ReadToken(); err != nil {
+		return err
+	}
+	outer := len(j.path)
+	for j.decoder.PeekKind() == '"' {
+		name, err := j.decoder.ReadValue()
+		if err != nil {
+			return err
+		}
+		j.path = append(j.path[:outer], j.text(name)...)
+		if err := j.member(); err != nil {
+			return err
 		}
 	}
-	own := j.hasRequestID && j.message == "request"
-	if r.Method == "" || r.Target == "" || r.At.IsZero() && r.ended.IsZero() || j.hasRequestID && j.message != "" && !own {
+	j.path = j.path[:outer]
+	_, err := j.decoder.ReadToken()
+	return err
+}
+
+// member reads the value of the member that path names.
+func (j *jsonReader) member() error {
+	found, wanted := j.names.byField[string(j.path)]
+	kind := j.decoder.PeekKind()
+	if kind == '{' {
+		if j.path = append(j.path, '.'); j.names.prefixes[string(j.path)] {
+			return j.object()
+		}
+	}
+	if kind == '{' || !wanted {
+		return j.decoder.SkipValue()
+	}
+	value, err := j.decoder.ReadValue()
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case '"':
+		j.setField(found, scalar{text: j.text(value)})
+	case '[': // Caddy logs the values of a field as an array; one of exactly one string is used
+		inner := bytes.TrimSpace(value[1 : len(value)-1])
+		if jsontext.Value(inner).Kind() == '"' && jsontext.Value(inner).IsValid(j.options...) {
+			j.setField(found, scalar{text: j.text(inner)})
+		}
+	case 'n':
+	default:
+		j.setField(found, scalar{stringOf(value), true})
+	}
+	return nil
+}
+
+// text returns a string without its quotes, in the memory of the line.
+func (j *jsonReader) text(quoted []byte) string {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return stringOf(quoted[1 : len(quoted)-1])
+	}
+	r := j.record
+	from := len(r.line)
+	r.line, _ = jsontext.AppendUnquote(r.line, quoted) // it is valid but for its UTF-8
+	return stringOf(r.line[from:])
+}
+
+// A scalar is a JSON string or, if bare, a number or a literal.
+type scalar struct {
+	text string
+	bare bool
+}
+
+// setField uses the value of a field.
+func (j *jsonReader) setField(found name, v scalar) {
+	r, slot := j.record, found.role
+	if slot == roleField {
+		if v.text == "-" {
+			v.text = "" // servers write - for an absent value
+		}
+		r.Fields = append(r.Fields, proxy.LoggedField{Origin: found.origin, Value: v.text})
+		return
+	}
+	if slot.isDuration() {
+		slot = roleDuration // in whatever unit
+	}
+	if found.rank >= j.ranks[slot] {
+		return
+	}
+	switch slot {
+	case roleEnd, roleStart:
+		t, ok := parseTime(v.text)
+		switch {
+		case !ok:
+			return
+		case slot == roleStart:
+			r.At = t
+		default:
+			r.ended = t
+		}
+	case roleStatus:
+		status, ok := parseStatus(v.text)
+		if !ok {
+			return
+		}
+		r.Status = status
+	case roleDuration:
+		took, ok := parseDuration(found.role, v)
+		if !ok {
+			return
+		}
+		r.Took = took
+	}
+	j.values[slot], j.ranks[slot] = v.text, found.rank
+}
+
+// has reports whether the line has a field with a role.
+func (j *jsonReader) has(is role) bool { return j.ranks[is] != noRank }
+
+// parseStatus parses a status.
+func parseStatus(s string) (int, bool) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return int(n), err == nil && n < 1000
+}
+
+// finish completes the request from the fields found.
+func (j *jsonReader) finish() lineKind {
+	r, v := j.record, &j.values
+	j.setTarget()
+	r.Own = j.has(roleOwn) && v[roleMessage] == "request"
+	if r.Method == "" || r.Target == "" || !j.has(roleStart) && !j.has(roleEnd) ||
+		j.has(roleOwn) && v[roleMessage] != "" && !r.Own {
 		return kindOther
 	}
-	if j.query != "" && !strings.Contains(r.Target, "?") {
-		r.line = append(append(append(r.line, r.Target...), '?'), j.query...)
-		r.Target = stringOf(r.line[len(r.line)-len(r.Target)-1-len(j.query):])
-	}
-	if j.ranks[roleQuery] != 255 {
-		r.Redacted = false
-	}
-	if r.At.IsZero() {
+	if !j.has(roleStart) {
 		r.At = r.ended.Add(-r.Took)
 	}
-	r.Own = own
-	r.finishOwn()
 	if !strings.HasPrefix(r.Proto, "HTTP/") {
 		r.Proto = ""
 	}
-	r.Client = parseAddr(j.client)
+	r.Host, r.Scheme, r.Client = v[roleHost], v[roleScheme], parseAddr(v[roleClient])
+	r.Body, r.HasBody = v[roleBody], j.has(roleBody) && v[roleBody] != "-"
+	if r.Own {
+		j.finishOwn()
+	}
 	return kindRequest
+}
+
+// setTarget sets what the request asked for.
+func (j *jsonReader) setTarget() {
+	r, v := j.record, &j.values
+	r.Method, r.Target, r.Proto = v[roleMethod], v[roleTarget], v[roleProto]
+	if !j.has(roleTarget) {
+		r.Target, r.Redacted = v[rolePath], !strings.Contains(v[rolePath], "?")
+	}
+	if method, target, proto, ok := splitRequestLine(v[roleRequest]); ok {
+		r.Method, r.Proto = cmp.Or(r.Method, method), cmp.Or(r.Proto, proto)
+		if !j.has(roleTarget) || j.ranks[roleTarget] > 0 && !strings.Contains(r.Target, "?") {
+			r.Target, r.Redacted = target, false
+		}
+	}
+	if query := strings.TrimPrefix(v[roleQuery], "?"); query != "" && !strings.Contains(r.Target, "?") {
+		from := len(r.line)
+		r.line = append(append(append(r.line, r.Target...), '?'), query...)
+		r.Target = stringOf(r.line[from:])
+	}
+	r.Redacted = r.Redacted && !j.has(roleQuery)
 }
 
 // finishOwn completes a request from the fields that only Weir's own log has; in others they have other
 // meanings.
-func (r *record) finishOwn() {
-	if r.Own && !r.decided.IsZero() { // by the clock that all nodes share
+func (j *jsonReader) finishOwn() {
+	r, v := j.record, &j.values
+	r.Route, r.Listener, r.Limit, r.List = v[roleRoute], v[roleListener], v[roleLimit], v[roleList]
+	r.Keys, r.CachedRefusal, r.Repeated, r.isSample = v[roleKeys], v[roleCached], v[roleRepeat] == "true", j.has(roleSample)
+	if r.decided, _ = parseTime(v[roleDecided]); !r.decided.IsZero() { // by the clock that all nodes share
 		r.Took -= min(max(r.decided.Sub(r.At), 0), r.Took)
 		r.At = r.decided
 	}
 	switch {
-	case !r.Own:
-		r.Route, r.Listener, r.Limit, r.List, r.Keys, r.CachedRefusal, r.Repeated, r.isSample = "", "", "", "", "", "", false, false
-	case r.forwarded:
+	case j.has(roleUpstream):
 	case r.Limit != "" || r.List != "" && r.Status == http.StatusForbidden:
 		r.Status = 0 // the status that the upstream would have sent is unknown
 	default:
@@ -115,162 +272,4 @@ func parseAddr(s string) netip.Addr {
 		return p.Addr()
 	}
 	return netip.Addr{}
-}
-
-// accept skips c if it is the next byte.
-func (j *jsonReader) accept(c byte) bool {
-	if j.pos < len(j.line) && j.line[j.pos] == c {
-		j.pos++
-		return true
-	}
-	return false
-}
-
-func (j *jsonReader) skipSpace() {
-	for j.pos < len(j.line) && (j.line[j.pos] == ' ' || j.line[j.pos] == '\t' || j.line[j.pos] == '\r' || j.line[j.pos] == '\n') {
-		j.pos++
-	}
-}
-
-// object parses the members of an object after its opening brace.
-func (j *jsonReader) object(depth int) bool {
-	j.skipSpace()
-	if j.accept('}') {
-		return true
-	}
-	for {
-		j.skipSpace()
-		member, ok := j.string()
-		if !ok {
-			return false
-		}
-		j.skipSpace()
-		if !j.accept(':') {
-			return false
-		}
-		j.skipSpace()
-		if !j.member(member, depth) {
-			return false
-		}
-		j.skipSpace()
-		if j.accept('}') {
-			return true
-		}
-		if !j.accept(',') {
-			return false
-		}
-	}
-}
-
-// member parses the value of a member.
-func (j *jsonReader) member(member []byte, depth int) bool {
-	outer := len(j.path)
-	j.path = append(j.path, member...)
-	defer func() { j.path = j.path[:outer] }()
-	found, wanted := j.names.byField[string(j.path)]
-	if j.pos >= len(j.line) {
-		return false
-	}
-	switch c := j.line[j.pos]; {
-	case c == '{':
-		j.path = append(j.path, '.')
-		if j.names.prefixes[string(j.path)] && depth < maxDepth {
-			j.pos++
-			return j.object(depth + 1)
-		}
-		return j.skip()
-	case c == '[' && wanted: // Caddy logs the values of a field as an array
-		return j.singleton(found)
-	case c == '[':
-		return j.skip()
-	case c == '"':
-		value, ok := j.string()
-		if ok && wanted {
-			j.setField(found, scalar{text: stringOf(value)})
-		}
-		return ok
-	}
-	from := j.pos
-	for j.pos < len(j.line) && !ends(j.line[j.pos]) {
-		j.pos++
-	}
-	if from == j.pos {
-		return false
-	}
-	if value := stringOf(j.line[from:j.pos]); wanted && value != "null" {
-		j.setField(found, scalar{value, true})
-	}
-	return true
-}
-
-// ends reports whether a number or a literal ends at c.
-func ends(c byte) bool {
-	return c == ',' || c == '}' || c == ']' || c == ' ' || c == '\t' || c == '\r' || c == '\n'
-}
-
-// singleton uses an array of exactly one string.
-func (j *jsonReader) singleton(found name) bool {
-	from := j.pos
-	j.pos++
-	j.skipSpace()
-	if j.pos < len(j.line) && j.line[j.pos] == '"' {
-		value, ok := j.string()
-		if !ok {
-			return false
-		}
-		j.skipSpace()
-		if j.accept(']') {
-			j.setField(found, scalar{text: stringOf(value)})
-			return true
-		}
-	}
-	j.pos = from
-	return j.skip()
-}
-
-// string parses a string at the next byte.
-func (j *jsonReader) string() ([]byte, bool) {
-	if !j.accept('"') {
-		return nil, false
-	}
-	from, escaped := j.pos, false
-	for j.pos < len(j.line) {
-		switch j.line[j.pos] {
-		case '\\':
-			escaped = true
-			j.pos++
-		case '"':
-			value := j.line[from:j.pos]
-			j.pos++
-			if !escaped {
-				return value, true
-			}
-			value, err := unescape(value)
-			return value, err == nil
-		}
-		j.pos++
-	}
-	return nil, false
-}
-
-// skip skips an object or an array.
-func (j *jsonReader) skip() bool {
-	for depth := 0; j.pos < len(j.line); {
-		switch j.line[j.pos] {
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				j.pos++
-				return true
-			}
-		case '"':
-			if _, ok := j.string(); !ok {
-				return false
-			}
-			continue
-		}
-		j.pos++
-	}
-	return false
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"container/heap"
 	"errors"
 	"io"
 	"net/http"
@@ -20,7 +21,7 @@ const (
 // A mergeReader merges the records of all sources in the order of their requests.
 type mergeReader struct {
 	sources  []*source
-	heap     []*record
+	held     recordHeap
 	free     []*record
 	read     int64
 	lastTime time.Time           // time of the last record returned
@@ -52,17 +53,17 @@ func (m *mergeReader) next() (*record, error) {
 		}
 		m.steps++
 		s := m.oldestSource()
-		if s == nil || len(m.heap) >= maxPending || len(m.heap) > 0 && m.heap[0].At.Before(s.latest.Add(-maxDelay)) {
+		if s == nil || len(m.held) >= maxPending || len(m.held) > 0 && m.held[0].At.Before(s.latest.Add(-maxDelay)) {
 			break
 		}
 		if err := m.readLine(s); err != nil {
 			return nil, err
 		}
 	}
-	if len(m.heap) == 0 {
+	if len(m.held) == 0 {
 		return nil, nil // the end
 	}
-	r := m.pop()
+	r := heap.Pop(&m.held).(*record)
 	if r.At.Before(m.lastTime) {
 		m.Late++
 	} else {
@@ -118,7 +119,9 @@ func (m *mergeReader) readLine(s *source) error {
 		for _, f := range r.Fields {
 			m.origins[f.Origin] = true
 		}
-		m.push(r)
+		m.read++
+		r.order = m.read
+		heap.Push(&m.held, r)
 		return nil
 	}
 	m.recycle(r)
@@ -137,36 +140,16 @@ func (m *mergeReader) newRecord() *record {
 // recycle makes a record available for reuse.
 func (m *mergeReader) recycle(r *record) { m.free = append(m.free, r) }
 
-func (m *mergeReader) push(r *record) {
-	m.read++
-	r.order = m.read
-	m.heap = append(m.heap, r)
-	for i := len(m.heap) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if !m.heap[i].before(m.heap[parent]) {
-			return
-		}
-		m.heap[i], m.heap[parent] = m.heap[parent], m.heap[i]
-		i = parent
-	}
-}
+// A recordHeap has the records that are held, the first at 0.
+type recordHeap []*record
 
-func (m *mergeReader) pop() *record {
-	first := m.heap[0]
-	last := len(m.heap) - 1
-	m.heap[0], m.heap[last] = m.heap[last], nil
-	m.heap = m.heap[:last]
-	for i := 0; ; {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
-			if m.heap[child].before(m.heap[least]) {
-				least = child
-			}
-		}
-		if least == i {
-			return first
-		}
-		m.heap[i], m.heap[least] = m.heap[least], m.heap[i]
-		i = least
-	}
+func (h recordHeap) Len() int           { return len(h) }
+func (h recordHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h recordHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *recordHeap) Push(r any)        { *h = append(*h, r.(*record)) }
+func (h *recordHeap) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	(*h)[last], *h = nil, (*h)[:last]
+	return r
 }

@@ -107,7 +107,7 @@ func TestRun_OwnLogIdentifiesKeys(t *testing.T) {
 			yaml := more + ownLimits
 			log, served := serveRandom(t, yaml)
 			got := mustRun(t, yaml, "", log)
-			if got.Requests != 1500 || got.Result.Unknown != 0 || len(got.Notes) != 1 || !strings.HasPrefix(got.Notes[0], "limit code.unused: ") || !strings.Contains(got.Notes[0], " refused when the log was written") {
+			if got.Requests != 1500 || got.Result.Unknown != 0 || len(got.Notes) > 0 {
 				t.Errorf("%+v, %d unknown, notes %q", got.Counts, got.Result.Unknown, got.Notes)
 			}
 			for _, rt := range got.Result.Routes {
@@ -119,9 +119,6 @@ func TestRun_OwnLogIdentifiesKeys(t *testing.T) {
 						if want := served[proxy.Series{Route: rt.Name, Limit: l.Name, Result: result}]; n != want {
 							t.Errorf("%s.%s: %d %s; served %d", rt.Name, l.Name, n, result, want)
 						}
-					}
-					if u := l.Uses; u != nil && (u.Used == 0 || u.Wrong == 0 || u.Unpriced > 0 || u.Saved == 0 || u.Keys[0].Key != "country=CN") {
-						t.Errorf("%s.%s: %+v", rt.Name, l.Name, u)
 					}
 					if l.Unknown > 0 || l.Refused+l.Shadowed == 0 {
 						t.Errorf("%s.%s: %d unknown, and %d refused: nothing was tested", rt.Name, l.Name, l.Unknown, l.Refused+l.Shadowed)

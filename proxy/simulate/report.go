@@ -111,9 +111,6 @@ func (r *Report) notes(o Options) []string {
 	for _, places := range slices.Sorted(maps.Keys(missing)) {
 		say("the log lacks %s: %d decisions of limits are unknown; %s", places, missing[places], r.advice(places))
 	}
-	for _, t := range r.results() {
-		notes = append(notes, r.useNotes(t)...)
-	}
 	return slices.Compact(append(notes, r.missingFields(o)...))
 }
 

@@ -124,3 +124,60 @@ func TestPage_Numbers(t *testing.T) {
 		}
 	}
 }
+
+// codesYAML counts codes that are not used, and money, by country.
+const codesYAML = `
+keys:
+  phone: {from: json:/phone, normalize: e164, sensitive: true}
+  country: {of: phone, part: country}
+prices: {sms: {key: phone, unit: EUR, rows: ["+49,*,0.08", "*,*,2.1"]}}
+upstreams: {demo: echo}
+routes:
+  - name: send
+    match: {path: /send}
+    upstream: demo
+    limits:
+      - {name: unused, key: country, rates: [2/1h, 4/1d], return_on: {route: verify, key: phone}, conversion: 35%}
+      - {name: spend, key: country, budget: [0.4/1d], price: sms, mode: shadow}
+  - {name: verify, match: {path: /verify}, upstream: demo, limits: [{name: guesses, key: phone, rate: 5/10m}]}
+`
+
+// withNumbers simulates a log of which json:/phone is a field.
+func withNumbers(t *testing.T, yaml, log string) *Report {
+	t.Helper()
+	o := Options{Format: Auto, Config: mustLoad(t, yaml), Top: 5, Logs: []Log{{"log", strings.NewReader(log)}}}
+	var err error
+	if o.Names, err = NewNames([]string{"phone=json:/phone"}, o.Config); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// The report has the most that somebody who enters no code can spend: as text, as a page, and as JSON.
+func TestReport_WorstLoss(t *testing.T) {
+	r := withNumbers(t, codesYAML, `{"time":"2026-11-22T11:05:00Z","method":"POST","uri":"/send","status":200,"json:/phone":"+4915123456700"}`+"\n")
+	const loss = "send: somebody who enters no code can spend at most 0.4 EUR a day in each country, where nobody else enters one (unused)"
+	if got := written(r); !strings.Contains(got, "\n\n"+loss+"\n") || len(r.Notes) > 0 {
+		t.Errorf("notes %q; the report says\n%s\nwant\n%s", r.Notes, got, loss)
+	}
+	var page strings.Builder
+	if err := r.HTML(&page); err != nil || !strings.Contains(page.String(), "<p>"+loss+"</p>") {
+		t.Errorf("%v: the page lacks %q", err, loss)
+	}
+	if got, want := string(mustJSON(t, r)), `"worst_losses":[{"route":"send","limit":"unused","most":"0.4 EUR a day in each country"}]`; !strings.Contains(got, want) {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+// Of what Weir's own log lacks, the note says that this log can have it.
+func TestReport_AdviceForOwnLog(t *testing.T) {
+	own := `{"request_id":"A","message":"request","time":"2026-11-22T11:05:20Z","method":"POST","path":"/send","status":200,"keys":"country=DE"}` + "\n"
+	text := written(withNumbers(t, codesYAML, own))
+	if want := "the log lacks json:/phone, json:/phone: 2 decisions of limits are unknown; Weir's own log has, in its field keys, the keys and prices of the limits with which it was written: serve with this limit, in mode: shadow, and access_log: {fields: [standard]}, and replay what is logged from then on"; !strings.Contains(text, want) {
+		t.Errorf("the report says\n%s\nwant\n%s", text, want)
+	}
+}

@@ -37,7 +37,7 @@ type source struct {
 	name     string
 	in       *bufio.Reader
 	format   Format
-	json     jsonReader
+	json     *jsonReader
 	combined *combinedReader
 	latest   time.Time // the latest time at which a line so far was written
 	horizon  time.Time // the latest possible time of a line; zero for none
@@ -55,7 +55,7 @@ func open(l Log, format Format, n *Names) (*source, error) {
 		}
 		in = bufio.NewReaderSize(plain, 1<<16)
 	}
-	return &source{name: l.Name, in: in, format: format, json: jsonReader{names: n}, combined: newCombinedReader(n)}, nil
+	return &source{name: l.Name, in: in, format: format, json: newJSONReader(n), combined: &combinedReader{n.origins}}, nil
 }
 
 // next reads the next line into r. It returns io.EOF after the last one.
@@ -185,12 +185,11 @@ func (r *boundedReader) Read(p []byte) (int, error) {
 // A record is one line of a log and the request parsed from it.
 type record struct {
 	proxy.LoggedRequest
-	isSample  bool   // it stands for several requests
-	forwarded bool   // an upstream answered
-	line      []byte // strings of the request share its memory
-	ended     time.Time
-	decided   time.Time // when the limits decided, by the clock of the store; zero if unknown
-	order     int64     // position among all records
+	isSample bool   // it stands for several requests
+	line     []byte // strings of the request share its memory
+	ended    time.Time
+	decided  time.Time // when the limits decided, by the clock of the store; zero if unknown
+	order    int64     // position among all records
 }
 
 // A lineKind is the kind of a line.
@@ -216,6 +215,5 @@ func (r *record) before(o *record) bool {
 
 // reset clears r for another line.
 func (r *record) reset() {
-	r.LoggedRequest = proxy.LoggedRequest{Fields: r.Fields[:0]}
-	r.line, r.ended, r.decided, r.isSample, r.forwarded = r.line[:0], time.Time{}, time.Time{}, false, false
+	*r = record{LoggedRequest: proxy.LoggedRequest{Fields: r.Fields[:0]}, line: r.line[:0]}
 }

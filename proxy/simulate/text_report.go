@@ -102,12 +102,7 @@ func (r *Report) writeOne(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 	}
 	for _, rt := range tally.Routes {
 		for _, l := range rt.Limits {
-			name := proxy.LimitName(rt.Name, l.Name)
-			if uses := newUseTable(name, &l); uses != nil {
-				writeUses(t, uses) // it has the keys that are refused most
-			} else {
-				writeTopKeys(t, name, &l)
-			}
+			writeTopKeys(t, proxy.LimitName(rt.Name, l.Name), &l)
 		}
 	}
 }
@@ -174,15 +169,6 @@ func (r *Report) writeComparison(t *tabwriter.Writer) {
 			known(a.Shadowed, a.Unknown, plain), known(b.Shadowed, b.Unknown, plain), change(a.Shadowed, b.Shadowed, unknown, plain), a.Unknown, b.Unknown)
 	}
 	t.Flush()
-	for i, tally := range r.results() {
-		for _, rt := range tally.Routes {
-			for _, l := range rt.Limits {
-				if uses := newUseTable("AB"[i:i+1]+": "+proxy.LimitName(rt.Name, l.Name), &l); uses != nil {
-					writeUses(t, uses)
-				}
-			}
-		}
-	}
 }
 
 // A Difference compares a route, or with Limit set a limit, in two configurations.

@@ -115,6 +115,7 @@ func WriteLog(to io.Writer, began time.Time, all []Sent) error {
 type Toll struct {
 	Tried, Through map[string]int // codes that each attack asked for, and got
 	Cost           int            // of those that were got, in millionths of a euro
+	Spent          int            // the cost of all codes that were sent
 	Asked, Refused int            // codes that real users asked for, and of these those that were refused
 	Users, Wronged int            // real users, and those of whom a code was refused that they would have entered
 	wronged        map[int]bool
@@ -125,8 +126,12 @@ func (t *Toll) Count(s *Sent, status int) {
 	if t.Tried == nil {
 		t.Tried, t.Through, t.wronged = map[string]int{}, map[string]int{}, map[int]bool{}
 	}
-	switch sent := status == 200; {
-	case !strings.HasSuffix(s.Path, "/send"):
+	sent, asks := status == 200, strings.HasSuffix(s.Path, "/send")
+	if sent && asks {
+		t.Spent += price(regionOf(s.Number))
+	}
+	switch {
+	case !asks:
 	case s.By != "":
 		t.Tried[s.By]++
 		if sent {

@@ -26,7 +26,6 @@ func simulatingOptions(asked *admin.SimulateQuery) admin.Options {
 			}
 		}
 		limit := proxy.LimitTally{Name: "phone", Key: "phone", Rates: []string{"5/1h"}, Mode: "enforce", Refused: 7, Series: proxy.ReplaySeries{Refused: []int64{3, 4}}, Top: []proxy.ReplayKey{{Key: "+86138****8000", Refused: 7}}}
-		limit.Uses = &proxy.UseTally{Responses: 1, UseCount: proxy.UseCount{Sent: 900, Used: 600, Refused: 7, Wrong: 2}}
 		s := admin.Simulation{Requests: 1234, Lines: 1234, Notes: []string{"the log does not tell <b>"}, Result: proxy.ReplayTally{Requests: 1234, Refused: 7, Routes: []proxy.RouteTally{{Name: "sms", Refused: 7, Limits: []proxy.LimitTally{limit}}}}}
 		if q.Other != "" {
 			limit.Refused, limit.Rates = 19, []string{"1/1h"}
@@ -68,7 +67,7 @@ func TestSimulate_ShowsBothSideBySide(t *testing.T) {
 	b.get("/dashboard/simulate").shows(t, http.StatusOK, "Access log", "/var/log/weir/access.log", "at most 32 MiB", "Upload an access log")
 	token := b.form("/dashboard/keys").Get("form")
 	p := b.upload("a log", "session", token, "other", "routes: <mine>", "host", "a.example", "fields", " header:X-Phone=phone\n\n uri=path ", "own_log", "false")
-	p.shows(t, http.StatusOK, "1\u202f234 requests replayed", "Side by side", "&#43;12", ">19<", "the log does not tell &lt;b&gt;", "&#43;86138****8000", "routes: &lt;mine&gt;", `<svg class="spark"`, "600 of 900 used; of 7 refused, 2 used later")
+	p.shows(t, http.StatusOK, "1\u202f234 requests replayed", "Side by side", "&#43;12", ">19<", "the log does not tell &lt;b&gt;", "&#43;86138****8000", "routes: &lt;mine&gt;", `<svg class="spark"`)
 	if asked.Host != "a.example" || strings.Join(asked.Fields, " ") != "header:X-Phone=phone uri=path" || asked.Log == nil {
 		t.Errorf("asked %+v", asked)
 	}

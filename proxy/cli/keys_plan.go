@@ -58,9 +58,9 @@ func (k keysPlans) Run(ctx context.Context, w Env) error {
 		_, err = fmt.Fprintln(w.Stdout, "no plan is assigned to a key; weir keys plan user=alice pro --for 30d assigns one")
 		return err
 	}
-	t := topTable{columns: []string{"KEY", "PLAN", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON", "ID"}}
+	t := textTable{columns: []string{"KEY", "PLAN", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON", "ID"}}
 	for _, p := range all.Keys {
-		t.rows = append(t.rows, topRow{cells: []string{
+		t.rows = append(t.rows, textRow{cells: []string{
 			printable(p.Key.Masked), p.Plan, cmp.Or(p.Route, "all"), endsIn(p.Directive, time.Now()), p.At.UTC().Format(time.RFC3339), printable(p.Who), printable(cmp.Or(p.Reason, "-")), p.ID,
 		}})
 	}

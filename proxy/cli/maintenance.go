@@ -73,14 +73,14 @@ func (c maintenanceCommand) Run(ctx context.Context, w Env) error {
 }
 
 // directiveTable returns directives as a table.
-func directiveTable(all []directive.Directive) topTable {
-	t := topTable{columns: []string{"WHAT", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON"}}
+func directiveTable(all []directive.Directive) textTable {
+	t := textTable{columns: []string{"WHAT", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON"}}
 	for _, d := range all {
 		what := "maintenance"
 		if d.Network.IsValid() {
 			what = d.Network.String()
 		}
-		t.rows = append(t.rows, topRow{cells: []string{
+		t.rows = append(t.rows, textRow{cells: []string{
 			what, cmp.Or(d.Route, "all"), endsIn(d, time.Now()), d.At.UTC().Format(time.RFC3339), printable(d.Who), printable(cmp.Or(d.Reason, "-")),
 		}})
 	}

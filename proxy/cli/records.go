@@ -66,13 +66,13 @@ func (c auditCommand) Run(ctx context.Context, w Env) error {
 		_, err = fmt.Fprintln(w.Stdout, "no operator has done anything in the last 30 days")
 		return err
 	}
-	t := topTable{columns: []string{"TIME", "WHO", "ACTION", "WHAT", "HASH", "WHERE", "REASON"}}
+	t := textTable{columns: []string{"TIME", "WHO", "ACTION", "WHAT", "HASH", "WHERE", "REASON"}}
 	for _, e := range page.Entries {
 		where := "all nodes"
 		if e.OneNode {
 			where = e.Node + " only"
 		}
-		t.rows = append(t.rows, topRow{cells: []string{
+		t.rows = append(t.rows, textRow{cells: []string{
 			e.At.UTC().Format(time.RFC3339), printable(e.Who), auditAction(e), printable(cmp.Or(strings.Join(nonEmpty(e.Masked, e.Detail), ", "), "-")),
 			cmp.Or(e.Hash, "-"), where, printable(auditReason(e)),
 		}})
@@ -141,9 +141,9 @@ func (c decisionsCommand) Run(ctx context.Context, w Env) error {
 			fmt.Fprintf(w.Stderr, "%s: %s\n", n.Node, cmp.Or(n.Said, "no answer"))
 		}
 	}
-	t := topTable{columns: []string{"TIME", "REQUEST ID", "STATUS", "METHOD", "PATH", "DECISION"}}
+	t := textTable{columns: []string{"TIME", "REQUEST ID", "STATUS", "METHOD", "PATH", "DECISION"}}
 	for _, d := range found.Decisions {
-		t.rows = append(t.rows, topRow{cells: []string{
+		t.rows = append(t.rows, textRow{cells: []string{
 			d.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), d.RequestID, fmt.Sprint(d.Status), d.Method, printable(d.Path), printable(cmp.Or(d.Summary, d.Outcome)),
 		}})
 	}

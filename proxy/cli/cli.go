@@ -105,7 +105,7 @@ func Run(ctx context.Context, args []string, w Env) int {
 		fmt.Fprintf(w.Stderr, "weir: %s; %s\n", usageError(err), whichHelp(err))
 		return exitUsage
 	}
-	switch err := parsed.Run(); {
+	switch err := reportRefusal(w.Stdout, parsed.Run()); {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errUsage):

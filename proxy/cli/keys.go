@@ -37,11 +37,16 @@ func (k keyArgs) query() (proxy.KeyQuery, error) {
 	for _, text := range k.Pairs {
 		pair, err := proxy.ParseKeyPair(text)
 		if err != nil {
-			return q, errors.New(strings.TrimPrefix(err.Error(), proxy.ErrKeyQuery.Error()+": "))
+			return q, withoutPrefix(err, proxy.ErrKeyQuery)
 		}
 		q.Pairs = append(q.Pairs, pair)
 	}
 	return q, nil
+}
+
+// withoutPrefix returns err without the words of kind before it, which do not concern operators.
+func withoutPrefix(err, kind error) error {
+	return errors.New(strings.TrimPrefix(err.Error(), kind.Error()+": "))
 }
 
 // change applies c to the key, and prints the result.
@@ -51,11 +56,8 @@ func (k keyArgs) change(ctx context.Context, w Env, c proxy.KeyChange) error {
 		return err
 	}
 	r, err := k.client().Change(ctx, c)
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
-	}
-	if k.JSON {
-		return printJSON(w, r)
+	if err != nil || k.JSON {
+		return printJSON(w, r, err)
 	}
 	text := keysText{w: w.Stdout, at: r.At, palette: newPalette(w.Stdout)}
 	text.result(r)
@@ -71,11 +73,8 @@ func (k keysGet) Run(ctx context.Context, w Env) error {
 		return err
 	}
 	s, err := k.client().Standing(ctx, q)
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
-	}
-	if k.JSON {
-		return printJSON(w, s)
+	if err != nil || k.JSON {
+		return printJSON(w, s, err)
 	}
 	text := keysText{w: w.Stdout, at: s.At, palette: newPalette(w.Stdout)}
 	text.standing(s)
@@ -116,11 +115,19 @@ type keysBan struct {
 
 // Run bans the key.
 func (k keysBan) Run(ctx context.Context, w Env) error {
-	var span proxy.Span
-	if err := span.UnmarshalText([]byte(k.For)); err != nil {
-		return fmt.Errorf("--for %s: a duration needs a unit; write for example 1h", k.For)
+	span, err := parseFor(k.For, "1h")
+	if err != nil {
+		return err
 	}
 	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyBan, For: span, Reason: k.Reason})
+}
+
+// parseFor parses the flag --for; the error has an example.
+func parseFor(text, example string) (span proxy.Span, err error) {
+	if span.UnmarshalText([]byte(text)) != nil {
+		err = fmt.Errorf("--for %s: a duration needs a unit; write for example %s", text, example)
+	}
+	return span, err
 }
 
 type keysUnban struct {
@@ -133,8 +140,11 @@ func (k keysUnban) Run(ctx context.Context, w Env) error {
 	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyUnban, Reason: k.Reason})
 }
 
-// printJSON prints v as JSON.
-func printJSON(w Env, v any) error {
+// printJSON prints v as JSON. If the request for it failed, it returns that error.
+func printJSON(w Env, v any, err error) error {
+	if err != nil {
+		return err
+	}
 	out := json.NewEncoder(w.Stdout)
 	out.SetIndent("", "  ")
 	out.SetEscapeHTML(false)

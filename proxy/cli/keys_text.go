@@ -141,25 +141,17 @@ func (k *keysText) until(t time.Time) string {
 
 // remarks returns the last column of a line.
 func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
-	var all []string
-	for _, r := range []struct {
-		holds bool
-		text  string
-	}{
-		{l.Mode == "shadow", "shadow: refuses nobody"},
-		{l.Plan != "" && l.PlanUntil.IsZero(), "plan " + l.Plan},
-		{!l.PlanUntil.IsZero(), "plan " + l.Plan + ", assigned until " + l.PlanUntil.UTC().Format(time.RFC3339)},
-		{l.Derived, "counts for others too"},
-		{l.Java, "shared with Java"},
-		{l.Store == "local", "this node's share"},
-		{l.Scope == "per_instance", "this node's count"},
-		{w.Overflow, "memory is full: shares a count with other keys"},
-		{w.Unreadable, "the store holds something else here; reset heals it"},
-	} {
-		if r.holds {
-			all = append(all, r.text)
-		}
-	}
+	all := holding(
+		fact{l.Mode == "shadow", "shadow: refuses nobody"},
+		fact{l.Plan != "" && l.PlanUntil.IsZero(), "plan " + l.Plan},
+		fact{!l.PlanUntil.IsZero(), "plan " + l.Plan + ", assigned until " + l.PlanUntil.UTC().Format(time.RFC3339)},
+		fact{l.Derived, "counts for others too"},
+		fact{l.Java, "shared with Java"},
+		fact{l.Store == "local", "this node's share"},
+		fact{l.Scope == "per_instance", "this node's count"},
+		fact{w.Overflow, "memory is full: shares a count with other keys"},
+		fact{w.Unreadable, "the store holds something else here; reset heals it"},
+	)
 	if c := w.Conversion; c != nil {
 		all = append(all, c.String())
 	}

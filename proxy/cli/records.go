@@ -19,15 +19,12 @@ type nodesCommand struct {
 // Run prints the live nodes, the leader, who serves another configuration, and the nodes lost in the last hour.
 func (c nodesCommand) Run(ctx context.Context, w Env) error {
 	nodes, err := c.client().Nodes(ctx)
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
-	}
-	if c.JSON {
-		return printJSON(w, nodes)
+	if err != nil || c.JSON {
+		return printJSON(w, nodes, err)
 	}
 	leader, err := c.client().Leader(ctx)
 	if err != nil {
-		return reportRefusal(w.Stdout, err)
+		return err
 	}
 	d := topData{At: time.Now(), Nodes: nodes, Leader: leader}
 	t := d.nodeTable()
@@ -58,10 +55,8 @@ type auditCommand struct {
 func (c auditCommand) Run(ctx context.Context, w Env) error {
 	page, err := c.client().AuditPage(ctx, admin.AuditQuery{Before: c.Before, N: c.Rows})
 	switch {
-	case err != nil:
-		return reportRefusal(w.Stdout, err)
-	case c.JSON:
-		return printJSON(w, page)
+	case err != nil || c.JSON:
+		return printJSON(w, page, err)
 	case len(page.Entries) == 0:
 		_, err = fmt.Fprintln(w.Stdout, "no operator has done anything in the last 30 days")
 		return err
@@ -72,10 +67,9 @@ func (c auditCommand) Run(ctx context.Context, w Env) error {
 		if e.OneNode {
 			where = e.Node + " only"
 		}
-		t.rows = append(t.rows, textRow{cells: []string{
-			e.At.UTC().Format(time.RFC3339), printable(e.Who), auditAction(e), printable(cmp.Or(strings.Join(nonEmpty(e.Masked, e.Detail), ", "), "-")),
-			cmp.Or(e.Hash, "-"), where, printable(auditReason(e)),
-		}})
+		what := cmp.Or(strings.Join(nonEmpty(e.Masked, e.Detail), ", "), "-")
+		t.add(textRow{}, e.At.UTC().Format(time.RFC3339), printable(e.Who), auditAction(e), printable(what),
+			cmp.Or(e.Hash, "-"), where, printable(auditReason(e)))
 	}
 	if err := t.print(w.Stdout, "", len(t.rows)); err != nil || page.Next == "" {
 		return err
@@ -130,22 +124,14 @@ func (c decisionsCommand) Run(ctx context.Context, w Env) error {
 	found, err := c.client().Decisions(ctx, admin.DecisionQuery{
 		Route: c.Route, Limit: c.Limit, Outcome: c.Outcome, Key: strings.TrimPrefix(c.Hash, "hash:"), Before: c.Before, N: c.Rows,
 	})
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
+	if err != nil || c.JSON {
+		return printJSON(w, found, err)
 	}
-	if c.JSON {
-		return printJSON(w, found)
-	}
-	for _, n := range found.Nodes {
-		if n.Said != "ok" {
-			fmt.Fprintf(w.Stderr, "%s: %s\n", n.Node, cmp.Or(n.Said, "no answer"))
-		}
-	}
+	printUnanswered(w.Stderr, found.Nodes)
 	t := textTable{columns: []string{"TIME", "REQUEST ID", "STATUS", "METHOD", "PATH", "DECISION"}}
 	for _, d := range found.Decisions {
-		t.rows = append(t.rows, textRow{cells: []string{
-			d.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), d.RequestID, fmt.Sprint(d.Status), d.Method, printable(d.Path), printable(cmp.Or(d.Summary, d.Outcome)),
-		}})
+		t.add(textRow{}, d.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), d.RequestID, d.Status, d.Method, printable(d.Path),
+			printable(cmp.Or(d.Summary, d.Outcome)))
 	}
 	if len(t.rows) == 0 {
 		_, err = fmt.Fprintln(w.Stdout, "no recent request matches")

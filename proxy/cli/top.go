@@ -53,10 +53,8 @@ func (c topCommand) Run(ctx context.Context, w Env) error {
 	if c.Once || c.JSON {
 		data, err := c.fetch(ctx)
 		switch {
-		case err != nil:
-			return reportRefusal(w.Stdout, err)
-		case c.JSON:
-			return printJSON(w, data)
+		case err != nil || c.JSON:
+			return printJSON(w, data, err)
 		}
 		return printTop(w.Stdout, data, c.Rows)
 	}

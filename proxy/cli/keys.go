@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -49,18 +50,20 @@ func withoutPrefix(err, kind error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), kind.Error()+": "))
 }
 
-// change applies c to the key, and prints the result.
+// change applies c to the key, or looks it up if c has no action, and prints the result.
 func (k keyArgs) change(ctx context.Context, w Env, c proxy.KeyChange) error {
 	var err error
 	if c.KeyQuery, err = k.query(); err != nil {
 		return err
 	}
-	r, err := k.client().Change(ctx, c)
-	if err != nil || k.JSON {
-		return printJSON(w, r, err)
+	text := keysText{w: w.Stdout, palette: newPalette(w.Stdout)}
+	if k.JSON {
+		text.w = io.Discard
 	}
-	text := keysText{w: w.Stdout, at: r.At, palette: newPalette(w.Stdout)}
-	text.result(r)
+	answer, err := text.ask(ctx, k.client(), c)
+	if err != nil || k.JSON {
+		return printJSON(w, answer, err)
+	}
 	return text.err
 }
 
@@ -68,17 +71,7 @@ type keysGet struct{ keyArgs }
 
 // Run prints the state of the key, without taking permits.
 func (k keysGet) Run(ctx context.Context, w Env) error {
-	q, err := k.query()
-	if err != nil {
-		return err
-	}
-	s, err := k.client().Standing(ctx, q)
-	if err != nil || k.JSON {
-		return printJSON(w, s, err)
-	}
-	text := keysText{w: w.Stdout, at: s.At, palette: newPalette(w.Stdout)}
-	text.standing(s)
-	return text.err
+	return k.change(ctx, w, proxy.KeyChange{})
 }
 
 // reasonFlag is the flag for the reason of a change.

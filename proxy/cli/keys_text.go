@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
 )
 
 // A keysText writes the state of a key as text.
@@ -22,6 +24,22 @@ func (k *keysText) printf(format string, values ...any) {
 	if _, err := fmt.Fprintf(k.w, format, values...); k.err == nil {
 		k.err = err
 	}
+}
+
+// ask changes a key, or looks it up if c has no action. It writes the answer, and returns it.
+func (k *keysText) ask(ctx context.Context, client admin.Client, c proxy.KeyChange) (any, error) {
+	if c.Action == "" {
+		s, err := client.Standing(ctx, c.KeyQuery)
+		if k.at = s.At; err == nil {
+			k.standing(s)
+		}
+		return s, err
+	}
+	r, err := client.Change(ctx, c)
+	if k.at = r.At; err == nil {
+		k.result(r)
+	}
+	return r, err
 }
 
 // standing writes the state of a key, which begins with whether it is refused.

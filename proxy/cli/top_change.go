@@ -91,24 +91,10 @@ func (c topCommand) do(ctx context.Context, change proxy.KeyChange) (string, err
 	defer cancel()
 	var b strings.Builder
 	text := keysText{w: &b}
-	if change.Action == "" {
-		s, err := c.client().Standing(ctx, change.KeyQuery)
-		if err != nil {
-			return "", err
-		}
-		text.at = s.At
-		text.standing(s)
-	} else {
-		r, err := c.client().Change(ctx, change)
-		if err != nil {
-			return "", err
-		}
-		text.at = r.At
-		text.result(r)
-	}
+	_, err := text.ask(ctx, c.client(), change)
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	for i, line := range lines {
 		lines[i] = printable(line)
 	}
-	return strings.Join(lines, "\n"), nil
+	return strings.Join(lines, "\n"), err
 }

@@ -219,39 +219,6 @@ func (d topData) routeTable() textTable {
 	return t
 }
 
-// nodeTable lists the live nodes: the leader, configuration drift, and whether each has
-// sent its statistics; then the lost ones.
-func (d topData) nodeTable() textTable {
-	t := textTable{columns: []string{"NODE", "STATE", "LEADS", "GENERATION", "CONFIG", "ADDRESS", "VERSION", "UP"}, empty: "no node is known"}
-	said := map[string]string{}
-	for _, n := range d.Top.Nodes {
-		said[n.Node] = cmp.Or(n.Said, "no answer")
-	}
-	add := func(m admin.Member, state, leads, up string) {
-		t.add(textRow{id: m.ID, bad: state != "ok"}, m.ID, printable(state), leads, m.Generation, fmt.Sprintf("%.8s", m.Hash), m.Address, m.Version, up)
-		delete(said, m.ID)
-	}
-	for _, m := range d.Nodes.Nodes {
-		state, leads := cmp.Or(said[m.ID], "ok"), ""
-		if m.Drift && state == "ok" {
-			state = "serves another config, from " + m.Source
-		}
-		if m.ID == d.Leader.Node {
-			leads = "leads"
-		}
-		add(m, state, leads, ago(m.Started, d.At))
-	}
-	for _, m := range d.Nodes.Lost {
-		add(m, "lost "+ago(m.Seen, d.At)+" ago", "", "-")
-	}
-	for _, n := range d.Top.Nodes { // those that only answered, which is all that is known without Redis
-		if state, found := said[n.Node]; found {
-			t.add(textRow{id: n.Node, bad: state != "ok"}, n.Node, printable(state), "", "-", "-", "-", "-", "-")
-		}
-	}
-	return t
-}
-
 // upstreamTable lists the targets of all upstreams.
 func (d topData) upstreamTable() textTable {
 	t := textTable{columns: []string{"UPSTREAM", "TARGET", "STATE", "HEALTHY ON", "ERRORS", "REQUESTS", "IN FLIGHT", "WAITING"}, empty: "no route forwards to an upstream"}
@@ -304,19 +271,6 @@ func (d topData) summary() string {
 		parts = append(parts, fmt.Sprintf("%d did not answer", silent))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("last 60 s: %d requests, %d refused", requests, refused)), "; ")
-}
-
-// drift says which nodes serve another configuration than most do, and where they have it from; empty if none does.
-func (d topData) drift() string {
-	var odd []string
-	for _, g := range d.Nodes.Configurations[min(1, len(d.Nodes.Configurations)):] {
-		odd = append(odd, fmt.Sprintf("%s (generation %d from %s)", strings.Join(g.Nodes, ", "), g.Generation, g.Source))
-	}
-	if odd == nil {
-		return ""
-	}
-	most := d.Nodes.Configurations[0]
-	return fmt.Sprintf("%d of %d serve generation %d, not %s", len(most.Nodes), len(d.Nodes.Nodes), most.Generation, strings.Join(odd, ", "))
 }
 
 // plansOf returns the names of the plans of limits that count by a key.

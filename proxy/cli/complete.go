@@ -42,7 +42,7 @@ func (c completeCommand) Run(ctx context.Context, parser *kong.Kong, w Env) erro
 
 // joinWords returns words with --flag=value as one, which comes from bash as three. There is at least one word.
 func joinWords(words []string) []string {
-	joined, open := []string{}, true
+	joined, open := []string{}, false
 	for _, word := range words {
 		if len(joined) > 0 && (word == "=" || open) {
 			joined[len(joined)-1] += word

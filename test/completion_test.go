@@ -24,6 +24,9 @@ func proposals() map[string]string {
 		"weir check --ag":                "--against",
 		"weir check weir.y":              "weir.yaml",
 		"weir -c weir.y":                 "weir.yaml",
+		"weir --config=weir.y":           "--config=weir.yaml",
+		"weir --log-level=w":             "--log-level=warn",
+		"weir help push ":                "",
 		"weir simulate --format ":        "auto combined common json",
 		"weir completion ":               "bash fish man zsh",
 		"weir help pu":                   "push",
@@ -64,7 +67,7 @@ func TestCompletion_Fish(t *testing.T) {
 	}
 	got := strings.Split(strings.TrimSpace(string(out)), "\n")
 	for line, proposed := range proposals() {
-		if want := line + " => " + proposed; !slices.Contains(got, want) {
+		if want := strings.TrimSpace(line + " => " + proposed); !slices.Contains(got, want) {
 			t.Errorf("fish proposes\n%s\nwant %s", out, want)
 		}
 	}

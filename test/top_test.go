@@ -32,9 +32,9 @@ func TestTop_UnblocksAKeyFromATerminal(t *testing.T) {
 	screen.resize(70, 12)
 	screen.waitForText("[5 Upstreams]", "demo")
 	screen.send("1r")
-	screen.waitForText("why? _")
-	screen.send("the phone was lent\ry")
-	screen.waitForText("under 1 limit, on all nodes")
+	screen.waitForText("Reset ", "Reason")
+	screen.send("the phone was lent\r\r")
+	screen.waitForText("reset sms-send.phone, on all nodes")
 	await.Until(t, "the key passes on the other node", func() bool { return other.send("p") == 200 })
 	status, trail := other.get(other.Admin + "/api/v1/audit")
 	if status != 200 || !strings.Contains(trail, "the phone was lent") {

@@ -30,7 +30,7 @@ func allowed() []string {
 	return []string{
 		"RoundTrip", "RoundTripper", "roundTrip", "TestChunked_RoundTrip", "TestSize_RoundTrip", "Front", "TestNginx_InFront",
 		"screen",                                                         // of a terminal
-		"Screen", "NewScreen", "SimulationScreen", "NewSimulationScreen", // tcell
+		"Screen", "SetScreen", "SimulationScreen", "NewSimulationScreen", // tcell and tview
 	}
 }
 

@@ -104,6 +104,17 @@ func reportRefusal(out io.Writer, err error) error {
 	return err
 }
 
+// printUnanswered prints which nodes did not answer a question or could not do what was asked, and returns how many.
+func printUnanswered(out io.Writer, nodes []admin.NodeAnswer) (failed int) {
+	for _, n := range nodes {
+		if n.Said != "ok" {
+			failed++
+			fmt.Fprintf(out, "%s: %s\n", n.Node, cmp.Or(n.Said, "no answer"))
+		}
+	}
+	return failed
+}
+
 // packBundle reads a file and the files it names; problems are printed to out, one
 // per line.
 func packBundle(path string, out io.Writer) (bundle.Bundle, error) {

@@ -60,7 +60,7 @@ type commands struct {
 	Schema      schemaCommand      `cmd:"" help:"Print the JSON Schema of the configuration, for editors."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Check whether a running weir is alive, for containers."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
-	Names       namesCommand       `cmd:"" hidden:"" help:"Print the names that completion scripts propose."`
+	Complete    completeCommand    `cmd:"" name:"__complete" hidden:"" help:"Print what completion scripts propose."`
 	Completion  completionCommand  `cmd:"" help:"Print a completion script for a shell, or the manual page."`
 	Help        helpCommand        `cmd:"" help:"Print the help of a command."`
 
@@ -105,7 +105,7 @@ func Run(ctx context.Context, args []string, w Env) int {
 		fmt.Fprintf(w.Stderr, "weir: %s; %s\n", usageError(err), whichHelp(err))
 		return exitUsage
 	}
-	switch err := parsed.Run(); {
+	switch err := reportRefusal(w.Stdout, parsed.Run()); {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errUsage):

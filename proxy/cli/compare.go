@@ -18,7 +18,7 @@ func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
 	}
 	p, err := admin.Client{Address: c.Against, Token: c.Token, HTTP: c.httpClient()}.Plan(ctx, admin.Push{Bundle: b})
 	if err != nil {
-		return reportRefusal(out, err)
+		return err
 	}
 	printPlan(out, p)
 	return nil

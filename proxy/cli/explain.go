@@ -64,7 +64,7 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 	defer p.Close()
 	e, err := p.Explain(ctx, request)
 	if err != nil {
-		return operatorError(err)
+		return withoutPrefix(err, proxy.ErrExplain)
 	}
 	if read.Privacy.HashSecret == "" { // the hashes would be made with a salt of this run alone
 		for i := range e.Keys {
@@ -76,16 +76,10 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 
 func (c explainCommand) print(w Env, e proxy.Explanation) error {
 	if c.JSON {
-		return printJSON(w, e)
+		return printJSON(w, e, nil)
 	}
 	explainText{Explanation: e, palette: newPalette(w.Stdout)}.print(w.Stdout)
 	return nil
-}
-
-// operatorError returns the part of an error of Explain that is meant for
-// operators.
-func operatorError(err error) error {
-	return errors.New(strings.TrimPrefix(err.Error(), proxy.ErrExplain.Error()+": "))
 }
 
 // request builds the request that the command line describes; methods are those

@@ -22,7 +22,7 @@ func (c explainCommand) client() admin.Client {
 func (c explainCommand) ask(ctx context.Context, w Env) error {
 	served, err := c.client().Routes(ctx)
 	if err != nil {
-		return reportRefusal(w.Stdout, err)
+		return err
 	}
 	var methods []string
 	for _, r := range served.Routes {
@@ -34,7 +34,7 @@ func (c explainCommand) ask(ctx context.Context, w Env) error {
 	}
 	e, err := c.client().Explain(ctx, request)
 	if err != nil {
-		return reportRefusal(w.Stdout, err)
+		return err
 	}
 	return c.print(w, e)
 }
@@ -45,17 +45,10 @@ func (c explainCommand) decided(ctx context.Context, w Env) error {
 		return fmt.Errorf("explain %s: write the URL after it, for example weir explain %s /v1/search", c.Method, c.Method)
 	}
 	found, err := c.client().Decided(ctx, c.Method)
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
+	if err != nil || c.JSON {
+		return printJSON(w, found, err)
 	}
-	if c.JSON {
-		return printJSON(w, found)
-	}
-	for _, n := range found.Nodes {
-		if n.Said != "ok" {
-			fmt.Fprintf(w.Stderr, "%s: %s\n", n.Node, cmp.Or(n.Said, "no answer"))
-		}
-	}
+	printUnanswered(w.Stderr, found.Nodes)
 	if len(found.Decisions) == 0 {
 		return fmt.Errorf("no node has a record of request %q: the id is in the response field X-Request-Id and in the log; only the last few thousand requests are kept", c.Method)
 	}
@@ -81,16 +74,11 @@ func printDecision(w Env, d admin.Decision) {
 			fmt.Fprintf(t, "  %s\t%s\n", fact[0], fact[1])
 		}
 	}
-	for _, fact := range []struct {
-		holds bool
-		text  string
-	}{
-		{d.Repeated, "repeats a counted request"}, {d.Waited, "waited for a permit"},
-		{d.Exempt, "no limit applied"}, {d.BanBegan, "this refusal started a ban"},
-	} {
-		if fact.holds {
-			fmt.Fprintf(t, "  %s\n", fact.text)
-		}
+	for _, text := range holding(
+		fact{d.Repeated, "repeats a counted request"}, fact{d.Waited, "waited for a permit"},
+		fact{d.Exempt, "no limit applied"}, fact{d.BanBegan, "this refusal started a ban"},
+	) {
+		fmt.Fprintf(t, "  %s\n", text)
 	}
 	t.Flush()
 	if len(d.Limits) > 0 {

@@ -146,48 +146,22 @@ func (e explainText) returns(t *tabwriter.Writer) {
 
 // verdict returns the result of one rate.
 func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) string {
-	var more []string
 	left := fmt.Sprintf("%d of %d", w.Remaining, w.Most)
-	switch {
-	case l.Price != "":
+	if l.Price != "" {
 		left = w.Left
-		more = append(more, "costs "+l.Price)
-	case l.Cost != 1:
-		more = append(more, fmt.Sprintf("costs %d", l.Cost))
 	}
+	conversion := ""
 	if w.Conversion != nil {
-		more = append(more, w.Conversion.String())
+		conversion = w.Conversion.String()
 	}
-	if l.Scope != "overall" {
-		more = append(more, l.Scope)
-	}
-	if len(l.Routes) > 0 {
-		more = append(more, "one count for "+strings.Join(l.Routes, ", "))
-	}
-	if l.Override {
-		more = append(more, "override")
-	}
-	if l.Plan != "" {
-		more = append(more, "plan "+l.Plan+" ("+l.PlanFrom+")")
-	}
-	if !l.Exposed {
-		more = append(more, "hidden from clients")
-	}
-	if l.Shared != "" {
-		more = append(more, "shared with Redisson")
-	}
-	if l.Penalty != "" {
-		more = append(more, l.Penalty)
-	}
-	if l.Returned != "" {
-		more = append(more, l.Returned)
-	}
-	if l.StepUp != "" {
-		more = append(more, l.StepUp)
-	}
-	if l.Wait != "" {
-		more = append(more, "waits up to "+l.Wait)
-	}
+	more := holding(
+		fact{l.Price != "", "costs " + l.Price}, fact{l.Price == "" && l.Cost != 1, fmt.Sprint("costs ", l.Cost)},
+		fact{true, conversion}, fact{l.Scope != "overall", l.Scope},
+		fact{len(l.Routes) > 0, "one count for " + strings.Join(l.Routes, ", ")}, fact{l.Override, "override"},
+		fact{l.Plan != "", "plan " + l.Plan + " (" + l.PlanFrom + ")"}, fact{!l.Exposed, "hidden from clients"},
+		fact{l.Shared != "", "shared with Redisson"}, fact{true, l.Penalty}, fact{true, l.Returned}, fact{true, l.StepUp},
+		fact{l.Wait != "", "waits up to " + l.Wait},
+	)
 	tail := ""
 	if len(more) > 0 {
 		tail = "; " + strings.Join(more, ", ")

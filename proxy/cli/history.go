@@ -18,11 +18,8 @@ type historyCommand struct {
 func (c historyCommand) Run(ctx context.Context, w Env) error {
 	if c.Generation != 0 {
 		shown, err := c.client().Diff(ctx, c.Generation)
-		if err != nil {
-			return reportRefusal(w.Stdout, err)
-		}
-		if c.JSON {
-			return printJSON(w, shown)
+		if err != nil || c.JSON {
+			return printJSON(w, shown, err)
 		}
 		fmt.Fprint(w.Stdout, historyRow(shown.Entry))
 		for _, change := range shown.Changes {
@@ -32,11 +29,8 @@ func (c historyCommand) Run(ctx context.Context, w Env) error {
 		return err
 	}
 	all, err := c.client().History(ctx)
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
-	}
-	if c.JSON {
-		return printJSON(w, all)
+	if err != nil || c.JSON {
+		return printJSON(w, all, err)
 	}
 	for _, e := range all.History {
 		fmt.Fprint(w.Stdout, historyRow(e))

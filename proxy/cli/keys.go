@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -37,28 +38,32 @@ func (k keyArgs) query() (proxy.KeyQuery, error) {
 	for _, text := range k.Pairs {
 		pair, err := proxy.ParseKeyPair(text)
 		if err != nil {
-			return q, errors.New(strings.TrimPrefix(err.Error(), proxy.ErrKeyQuery.Error()+": "))
+			return q, withoutPrefix(err, proxy.ErrKeyQuery)
 		}
 		q.Pairs = append(q.Pairs, pair)
 	}
 	return q, nil
 }
 
-// change applies c to the key, and prints the result.
+// withoutPrefix returns err without the words of kind before it, which do not concern operators.
+func withoutPrefix(err, kind error) error {
+	return errors.New(strings.TrimPrefix(err.Error(), kind.Error()+": "))
+}
+
+// change applies c to the key, or looks it up if c has no action, and prints the result.
 func (k keyArgs) change(ctx context.Context, w Env, c proxy.KeyChange) error {
 	var err error
 	if c.KeyQuery, err = k.query(); err != nil {
 		return err
 	}
-	r, err := k.client().Change(ctx, c)
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
-	}
+	text := keysText{w: w.Stdout, palette: newPalette(w.Stdout)}
 	if k.JSON {
-		return printJSON(w, r)
+		text.w = io.Discard
 	}
-	text := keysText{w: w.Stdout, at: r.At, palette: newPalette(w.Stdout)}
-	text.result(r)
+	answer, err := text.ask(ctx, k.client(), c)
+	if err != nil || k.JSON {
+		return printJSON(w, answer, err)
+	}
 	return text.err
 }
 
@@ -66,20 +71,7 @@ type keysGet struct{ keyArgs }
 
 // Run prints the state of the key, without taking permits.
 func (k keysGet) Run(ctx context.Context, w Env) error {
-	q, err := k.query()
-	if err != nil {
-		return err
-	}
-	s, err := k.client().Standing(ctx, q)
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
-	}
-	if k.JSON {
-		return printJSON(w, s)
-	}
-	text := keysText{w: w.Stdout, at: s.At, palette: newPalette(w.Stdout)}
-	text.standing(s)
-	return text.err
+	return k.change(ctx, w, proxy.KeyChange{})
 }
 
 // reasonFlag is the flag for the reason of a change.
@@ -116,11 +108,19 @@ type keysBan struct {
 
 // Run bans the key.
 func (k keysBan) Run(ctx context.Context, w Env) error {
-	var span proxy.Span
-	if err := span.UnmarshalText([]byte(k.For)); err != nil {
-		return fmt.Errorf("--for %s: a duration needs a unit; write for example 1h", k.For)
+	span, err := parseFor(k.For, "1h")
+	if err != nil {
+		return err
 	}
 	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyBan, For: span, Reason: k.Reason})
+}
+
+// parseFor parses the flag --for; the error has an example.
+func parseFor(text, example string) (span proxy.Span, err error) {
+	if span.UnmarshalText([]byte(text)) != nil {
+		err = fmt.Errorf("--for %s: a duration needs a unit; write for example %s", text, example)
+	}
+	return span, err
 }
 
 type keysUnban struct {
@@ -133,8 +133,11 @@ func (k keysUnban) Run(ctx context.Context, w Env) error {
 	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyUnban, Reason: k.Reason})
 }
 
-// printJSON prints v as JSON.
-func printJSON(w Env, v any) error {
+// printJSON prints v as JSON. If the request for it failed, it returns that error.
+func printJSON(w Env, v any, err error) error {
+	if err != nil {
+		return err
+	}
 	out := json.NewEncoder(w.Stdout)
 	out.SetIndent("", "  ")
 	out.SetEscapeHTML(false)

@@ -33,9 +33,9 @@ func (k keysPlan) Run(ctx context.Context, w Env) error {
 		return fmt.Errorf("no plan is named; write KEY=VALUE and then its name, for example user=alice pro")
 	}
 	key.Pairs = k.Args[:last]
-	var span proxy.Span
-	if err := span.UnmarshalText([]byte(k.For)); err != nil {
-		return fmt.Errorf("--for %s: a duration needs a unit; write for example 30d", k.For)
+	span, err := parseFor(k.For, "30d")
+	if err != nil {
+		return err
 	}
 	return key.change(ctx, w, proxy.KeyChange{Action: proxy.KeyAssign, Plan: name, For: span, Reason: k.Reason})
 }
@@ -50,19 +50,16 @@ type keysPlans struct {
 func (k keysPlans) Run(ctx context.Context, w Env) error {
 	all, err := k.client().Plans(ctx)
 	switch {
-	case err != nil:
-		return reportRefusal(w.Stdout, err)
-	case k.JSON:
-		return printJSON(w, all)
+	case err != nil || k.JSON:
+		return printJSON(w, all, err)
 	case len(all.Keys) == 0:
 		_, err = fmt.Fprintln(w.Stdout, "no plan is assigned to a key; weir keys plan user=alice pro --for 30d assigns one")
 		return err
 	}
-	t := topTable{columns: []string{"KEY", "PLAN", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON", "ID"}}
+	t := textTable{columns: []string{"KEY", "PLAN", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON", "ID"}}
 	for _, p := range all.Keys {
-		t.rows = append(t.rows, topRow{cells: []string{
-			printable(p.Key.Masked), p.Plan, cmp.Or(p.Route, "all"), endsIn(p.Directive, time.Now()), p.At.UTC().Format(time.RFC3339), printable(p.Who), printable(cmp.Or(p.Reason, "-")), p.ID,
-		}})
+		t.add(textRow{}, printable(p.Key.Masked), p.Plan, cmp.Or(p.Route, "all"), endsIn(p.Directive, time.Now()),
+			p.At.UTC().Format(time.RFC3339), printable(p.Who), printable(cmp.Or(p.Reason, "-")), p.ID)
 	}
 	return t.print(w.Stdout, "", len(all.Keys))
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
 )
 
 // A keysText writes the state of a key as text.
@@ -22,6 +24,22 @@ func (k *keysText) printf(format string, values ...any) {
 	if _, err := fmt.Fprintf(k.w, format, values...); k.err == nil {
 		k.err = err
 	}
+}
+
+// ask changes a key, or looks it up if c has no action. It writes the answer, and returns it.
+func (k *keysText) ask(ctx context.Context, client admin.Client, c proxy.KeyChange) (any, error) {
+	if c.Action == "" {
+		s, err := client.Standing(ctx, c.KeyQuery)
+		if k.at = s.At; err == nil {
+			k.standing(s)
+		}
+		return s, err
+	}
+	r, err := client.Change(ctx, c)
+	if k.at = r.At; err == nil {
+		k.result(r)
+	}
+	return r, err
 }
 
 // standing writes the state of a key, which begins with whether it is refused.
@@ -141,25 +159,17 @@ func (k *keysText) until(t time.Time) string {
 
 // remarks returns the last column of a line.
 func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
-	var all []string
-	for _, r := range []struct {
-		holds bool
-		text  string
-	}{
-		{l.Mode == "shadow", "shadow: refuses nobody"},
-		{l.Plan != "" && l.PlanUntil.IsZero(), "plan " + l.Plan},
-		{!l.PlanUntil.IsZero(), "plan " + l.Plan + ", assigned until " + l.PlanUntil.UTC().Format(time.RFC3339)},
-		{l.Derived, "counts for others too"},
-		{l.Java, "shared with Java"},
-		{l.Store == "local", "this node's share"},
-		{l.Scope == "per_instance", "this node's count"},
-		{w.Overflow, "memory is full: shares a count with other keys"},
-		{w.Unreadable, "the store holds something else here; reset heals it"},
-	} {
-		if r.holds {
-			all = append(all, r.text)
-		}
-	}
+	all := holding(
+		fact{l.Mode == "shadow", "shadow: refuses nobody"},
+		fact{l.Plan != "" && l.PlanUntil.IsZero(), "plan " + l.Plan},
+		fact{!l.PlanUntil.IsZero(), "plan " + l.Plan + ", assigned until " + l.PlanUntil.UTC().Format(time.RFC3339)},
+		fact{l.Derived, "counts for others too"},
+		fact{l.Java, "shared with Java"},
+		fact{l.Store == "local", "this node's share"},
+		fact{l.Scope == "per_instance", "this node's count"},
+		fact{w.Overflow, "memory is full: shares a count with other keys"},
+		fact{w.Unreadable, "the store holds something else here; reset heals it"},
+	)
 	if c := w.Conversion; c != nil {
 		all = append(all, c.String())
 	}

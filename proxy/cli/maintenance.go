@@ -21,10 +21,8 @@ type keysBans struct {
 func (k keysBans) Run(ctx context.Context, w Env) error {
 	all, err := k.client().Bans(ctx)
 	switch {
-	case err != nil:
-		return reportRefusal(w.Stdout, err)
-	case k.JSON:
-		return printJSON(w, all)
+	case err != nil || k.JSON:
+		return printJSON(w, all, err)
 	case len(all.Networks) == 0:
 		_, err = fmt.Fprintln(w.Stdout, "no network is banned; weir keys get shows the bans of a key")
 		return err
@@ -46,8 +44,9 @@ type maintenanceCommand struct {
 func (c maintenanceCommand) Run(ctx context.Context, w Env) error {
 	m := admin.MaintenanceChange{On: c.State == "on", Route: c.Route, Reason: c.Reason}
 	if c.For != "" {
-		if err := m.For.UnmarshalText([]byte(c.For)); err != nil {
-			return fmt.Errorf("--for %s: a duration needs a unit; write for example 1h", c.For)
+		var err error
+		if m.For, err = parseFor(c.For, "1h"); err != nil {
+			return err
 		}
 	}
 	ask := func() (admin.Maintenance, error) { return c.client().SetMaintenance(ctx, m) }
@@ -56,10 +55,8 @@ func (c maintenanceCommand) Run(ctx context.Context, w Env) error {
 	}
 	now, err := ask()
 	switch {
-	case err != nil:
-		return reportRefusal(w.Stdout, err)
-	case c.JSON:
-		return printJSON(w, now)
+	case err != nil || c.JSON:
+		return printJSON(w, now, err)
 	case len(now.Behind) > 0:
 		fmt.Fprintln(w.Stdout, "this holds "+now.Where())
 	case !now.Everywhere:
@@ -73,16 +70,15 @@ func (c maintenanceCommand) Run(ctx context.Context, w Env) error {
 }
 
 // directiveTable returns directives as a table.
-func directiveTable(all []directive.Directive) topTable {
-	t := topTable{columns: []string{"WHAT", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON"}}
+func directiveTable(all []directive.Directive) textTable {
+	t := textTable{columns: []string{"WHAT", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON"}}
 	for _, d := range all {
 		what := "maintenance"
 		if d.Network.IsValid() {
 			what = d.Network.String()
 		}
-		t.rows = append(t.rows, topRow{cells: []string{
-			what, cmp.Or(d.Route, "all"), endsIn(d, time.Now()), d.At.UTC().Format(time.RFC3339), printable(d.Who), printable(cmp.Or(d.Reason, "-")),
-		}})
+		t.add(textRow{}, what, cmp.Or(d.Route, "all"), endsIn(d, time.Now()), d.At.UTC().Format(time.RFC3339), printable(d.Who),
+			printable(cmp.Or(d.Reason, "-")))
 	}
 	return t
 }

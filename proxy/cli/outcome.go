@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/weir-proxy/weir/proxy"
 )
@@ -22,14 +20,11 @@ type outcomeCommand struct {
 func (o outcomeCommand) Run(ctx context.Context, w Env) error {
 	pair, err := proxy.ParseKeyPair(o.Pair)
 	if err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), proxy.ErrKeyQuery.Error()+": "))
+		return withoutPrefix(err, proxy.ErrKeyQuery)
 	}
 	r, err := o.client().Outcome(ctx, proxy.Outcome{Key: pair.Key, Value: pair.Value, Outcome: o.Outcome})
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
-	}
-	if o.JSON {
-		return printJSON(w, r)
+	if err != nil || o.JSON {
+		return printJSON(w, r, err)
 	}
 	for _, l := range r.Returned {
 		if _, err := fmt.Fprintf(w.Stdout, "%s: returned the permits of %s\n", proxy.LimitName(l.Route, l.Limit), plural(l.Requests, "request")); err != nil {

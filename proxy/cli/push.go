@@ -25,11 +25,8 @@ func (c pushCommand) Run(ctx context.Context, w Env) error {
 		return err
 	}
 	done, err := c.client().Push(ctx, admin.Push{Bundle: b, Author: c.Author, Sender: sender(), DryRun: c.DryRun})
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
-	}
-	if c.JSON {
-		return errors.Join(printJSON(w, done), refusedDryRun(done))
+	if err != nil || c.JSON {
+		return errors.Join(printJSON(w, done, err), refusedDryRun(done))
 	}
 	return printPushed(w.Stdout, done)
 }
@@ -48,13 +45,7 @@ func printPushed(out io.Writer, p admin.Pushed) error {
 	for _, change := range p.Changes {
 		fmt.Fprintln(out, change)
 	}
-	unable := 0
-	for _, n := range p.Nodes {
-		if n.Said != "ok" {
-			unable++
-			fmt.Fprintf(out, "%s: %s\n", n.Node, n.Said)
-		}
-	}
+	unable := printUnanswered(out, p.Nodes)
 	switch {
 	case p.Restored:
 		fmt.Fprintf(out, "generation %d is published again; redis had lost it\n", p.Generation)

@@ -19,15 +19,12 @@ type nodesCommand struct {
 // Run prints the live nodes, the leader, who serves another configuration, and the nodes lost in the last hour.
 func (c nodesCommand) Run(ctx context.Context, w Env) error {
 	nodes, err := c.client().Nodes(ctx)
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
-	}
-	if c.JSON {
-		return printJSON(w, nodes)
+	if err != nil || c.JSON {
+		return printJSON(w, nodes, err)
 	}
 	leader, err := c.client().Leader(ctx)
 	if err != nil {
-		return reportRefusal(w.Stdout, err)
+		return err
 	}
 	d := topData{At: time.Now(), Nodes: nodes, Leader: leader}
 	t := d.nodeTable()
@@ -46,6 +43,52 @@ func (c nodesCommand) Run(ctx context.Context, w Env) error {
 	return err
 }
 
+// nodeTable lists the live nodes: the leader, configuration drift, and whether each has
+// sent its statistics; then the lost ones.
+func (d topData) nodeTable() textTable {
+	t := textTable{columns: []string{"NODE", "STATE", "LEADS", "GENERATION", "CONFIG", "ADDRESS", "VERSION", "UP"}, empty: "no node is known"}
+	said := map[string]string{}
+	for _, n := range d.Top.Nodes {
+		said[n.Node] = cmp.Or(n.Said, "no answer")
+	}
+	add := func(m admin.Member, state, leads, up string) {
+		t.add(textRow{id: m.ID, bad: state != "ok"}, m.ID, printable(state), leads, m.Generation, fmt.Sprintf("%.8s", m.Hash), m.Address, m.Version, up)
+		delete(said, m.ID)
+	}
+	for _, m := range d.Nodes.Nodes {
+		state, leads := cmp.Or(said[m.ID], "ok"), ""
+		if m.Drift && state == "ok" {
+			state = "serves another config, from " + m.Source
+		}
+		if m.ID == d.Leader.Node {
+			leads = "leads"
+		}
+		add(m, state, leads, ago(m.Started, d.At))
+	}
+	for _, m := range d.Nodes.Lost {
+		add(m, "lost "+ago(m.Seen, d.At)+" ago", "", "-")
+	}
+	for _, n := range d.Top.Nodes { // those that only answered, which is all that is known without Redis
+		if state, found := said[n.Node]; found {
+			t.add(textRow{id: n.Node, bad: state != "ok"}, n.Node, printable(state), "", "-", "-", "-", "-", "-")
+		}
+	}
+	return t
+}
+
+// drift says which nodes serve another configuration than most do, and where they have it from; empty if none does.
+func (d topData) drift() string {
+	var odd []string
+	for _, g := range d.Nodes.Configurations[min(1, len(d.Nodes.Configurations)):] {
+		odd = append(odd, fmt.Sprintf("%s (generation %d from %s)", strings.Join(g.Nodes, ", "), g.Generation, g.Source))
+	}
+	if odd == nil {
+		return ""
+	}
+	most := d.Nodes.Configurations[0]
+	return fmt.Sprintf("%d of %d serve generation %d, not %s", len(most.Nodes), len(d.Nodes.Nodes), most.Generation, strings.Join(odd, ", "))
+}
+
 // auditCommand lists the actions of operators.
 type auditCommand struct {
 	adminFlags
@@ -58,24 +101,21 @@ type auditCommand struct {
 func (c auditCommand) Run(ctx context.Context, w Env) error {
 	page, err := c.client().AuditPage(ctx, admin.AuditQuery{Before: c.Before, N: c.Rows})
 	switch {
-	case err != nil:
-		return reportRefusal(w.Stdout, err)
-	case c.JSON:
-		return printJSON(w, page)
+	case err != nil || c.JSON:
+		return printJSON(w, page, err)
 	case len(page.Entries) == 0:
 		_, err = fmt.Fprintln(w.Stdout, "no operator has done anything in the last 30 days")
 		return err
 	}
-	t := topTable{columns: []string{"TIME", "WHO", "ACTION", "WHAT", "HASH", "WHERE", "REASON"}}
+	t := textTable{columns: []string{"TIME", "WHO", "ACTION", "WHAT", "HASH", "WHERE", "REASON"}}
 	for _, e := range page.Entries {
 		where := "all nodes"
 		if e.OneNode {
 			where = e.Node + " only"
 		}
-		t.rows = append(t.rows, topRow{cells: []string{
-			e.At.UTC().Format(time.RFC3339), printable(e.Who), auditAction(e), printable(cmp.Or(strings.Join(nonEmpty(e.Masked, e.Detail), ", "), "-")),
-			cmp.Or(e.Hash, "-"), where, printable(auditReason(e)),
-		}})
+		what := cmp.Or(strings.Join(nonEmpty(e.Masked, e.Detail), ", "), "-")
+		t.add(textRow{}, e.At.UTC().Format(time.RFC3339), printable(e.Who), auditAction(e), printable(what),
+			cmp.Or(e.Hash, "-"), where, printable(auditReason(e)))
 	}
 	if err := t.print(w.Stdout, "", len(t.rows)); err != nil || page.Next == "" {
 		return err
@@ -130,22 +170,14 @@ func (c decisionsCommand) Run(ctx context.Context, w Env) error {
 	found, err := c.client().Decisions(ctx, admin.DecisionQuery{
 		Route: c.Route, Limit: c.Limit, Outcome: c.Outcome, Key: strings.TrimPrefix(c.Hash, "hash:"), Before: c.Before, N: c.Rows,
 	})
-	if err != nil {
-		return reportRefusal(w.Stdout, err)
+	if err != nil || c.JSON {
+		return printJSON(w, found, err)
 	}
-	if c.JSON {
-		return printJSON(w, found)
-	}
-	for _, n := range found.Nodes {
-		if n.Said != "ok" {
-			fmt.Fprintf(w.Stderr, "%s: %s\n", n.Node, cmp.Or(n.Said, "no answer"))
-		}
-	}
-	t := topTable{columns: []string{"TIME", "REQUEST ID", "STATUS", "METHOD", "PATH", "DECISION"}}
+	printUnanswered(w.Stderr, found.Nodes)
+	t := textTable{columns: []string{"TIME", "REQUEST ID", "STATUS", "METHOD", "PATH", "DECISION"}}
 	for _, d := range found.Decisions {
-		t.rows = append(t.rows, topRow{cells: []string{
-			d.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), d.RequestID, fmt.Sprint(d.Status), d.Method, printable(d.Path), printable(cmp.Or(d.Summary, d.Outcome)),
-		}})
+		t.add(textRow{}, d.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), d.RequestID, d.Status, d.Method, printable(d.Path),
+			printable(cmp.Or(d.Summary, d.Outcome)))
 	}
 	if len(t.rows) == 0 {
 		_, err = fmt.Fprintln(w.Stdout, "no recent request matches")

@@ -33,11 +33,8 @@ func (c rollbackCommand) Run(ctx context.Context, w Env) error {
 		}
 	}
 	done, err := c.client().Rollback(ctx, r)
-	switch {
-	case err != nil:
-		return reportRefusal(w.Stdout, err)
-	case c.JSON:
-		return errors.Join(printJSON(w, done), refusedDryRun(done))
+	if err != nil || c.JSON {
+		return errors.Join(printJSON(w, done, err), refusedDryRun(done))
 	}
 	fmt.Fprintf(w.Stdout, "back to generation %d\n", done.From)
 	return printPushed(w.Stdout, done)
@@ -53,7 +50,7 @@ func (c rollbackCommand) confirm(ctx context.Context, w Env, r *admin.Rollback) 
 	r.DryRun = true
 	would, err := c.client().Rollback(ctx, *r)
 	if err != nil {
-		return reportRefusal(w.Stdout, err)
+		return err
 	}
 	if err := printPushed(w.Stdout, would); err != nil || len(would.Nodes) == 0 {
 		return errors.Join(err, errNotConfirmed)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -61,7 +60,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	if err := c.write(report, w.Stdout); err != nil {
+	if err := c.write(report, w); err != nil {
 		return err
 	}
 	switch {
@@ -89,17 +88,14 @@ func endingWith(ctx context.Context, in io.Reader) io.Reader {
 const simulateGCPercent = 33
 
 // write writes the report in the requested format.
-func (c simulateCommand) write(r *simulate.Report, out io.Writer) error {
+func (c simulateCommand) write(r *simulate.Report, w Env) error {
 	switch {
 	case c.JSON:
-		to := json.NewEncoder(out)
-		to.SetIndent("", "  ")
-		to.SetEscapeHTML(false)
-		return to.Encode(r)
+		return printJSON(w, r, nil)
 	case c.HTML != "":
-		return writePage(c.HTML, r, out)
+		return writePage(c.HTML, r, w.Stdout)
 	}
-	r.Text(out)
+	r.Text(w.Stdout)
 	return nil
 }
 

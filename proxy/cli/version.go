@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -23,16 +22,14 @@ func (c versionCommand) Run(w Env) error {
 	if !c.JSON {
 		return printBuild(w.Stdout, b)
 	}
-	enc := json.NewEncoder(w.Stdout)
-	enc.SetIndent("", "  ")
-	return enc.Encode(struct {
+	return printJSON(w, struct {
 		Version string `json:"version"`
 		Commit  string `json:"commit"`
 		Date    string `json:"date,omitempty"` // when the commit was made
 		Go      string `json:"go"`
 		OS      string `json:"os"`
 		Arch    string `json:"arch"`
-	}{b.Version, b.Commit, buildSetting("vcs.time", date), b.Go, runtime.GOOS, runtime.GOARCH})
+	}{b.Version, b.Commit, buildSetting("vcs.time", date), b.Go, runtime.GOOS, runtime.GOARCH}, nil)
 }
 
 // A versionFlag is the flag --version, which does the same as the command.

@@ -85,8 +85,10 @@ func Record(tb testing.TB, file string, seed uint64, s Stand) string {
 		response := weirtest.Exchange(p, sent(asked))
 		s.Settle()
 		fmt.Fprintln(&out, response.Code, fields(response), response.Body)
-		for _, d := range p.Decisions(decisions.Query{N: 1}) {
-			fmt.Fprintln(&out, "decided:", marshal(tb, d))
+		for _, d := range p.Decisions(decisions.Query{RequestID: response.Header().Get("X-Request-Id")}) {
+			if d.Outcome != "allowed" { // of which only some are recorded
+				fmt.Fprintln(&out, "decided:", marshal(tb, d))
+			}
 		}
 		fmt.Fprint(&out, log.take())
 		s.Advance(time.Duration(r.IntN(4)) * time.Duration(r.IntN(20)) * time.Second)

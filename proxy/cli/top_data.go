@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// A topData is what top shows, and the output of top --json.
+type topData struct {
+	At        time.Time        `json:"at"`
+	Minutes   int              `json:"minutes"`
+	Away      string           `json:"redis_unreachable,omitempty"` // why only the node that was asked is known; empty if all are
+	Nodes     admin.Nodes      `json:"nodes"`
+	Leader    admin.Leadership `json:"leader"`
+	Statistic admin.Statistics `json:"statistics"`
+	Limits    admin.Limits     `json:"limits"`
+	Routes    admin.Routes     `json:"routes"`
+	Upstreams admin.Upstreams  `json:"upstreams"`
+	Top       admin.Top        `json:"top"`
+}
+
+// fetch fetches all data concurrently. It returns the first error. While the node that is asked cannot
+// reach Redis, the nodes, the leader and the statistics are empty.
+func (c topCommand) fetch(ctx context.Context) (topData, error) {
+	ctx, cancel := context.WithTimeout(ctx, topTimeout)
+	defer cancel()
+	d, client := topData{Minutes: c.Minutes}, c.client()
+	query := admin.TopQuery{Route: c.Route, Limit: c.Limit, Minutes: c.Minutes, N: c.Rows}
+	all := []func() error{
+		func() (err error) { d.Nodes, err = client.Nodes(ctx); return },
+		func() (err error) { d.Leader, err = client.Leader(ctx); return },
+		func() (err error) { d.Statistic, err = client.Statistics(ctx, c.Minutes); return },
+		func() (err error) { d.Limits, err = client.Limits(ctx); return },
+		func() (err error) { d.Routes, err = client.Routes(ctx); return },
+		func() (err error) { d.Upstreams, err = client.Upstreams(ctx); return },
+		func() (err error) { d.Top, err = client.TopOf(ctx, query); return },
+	}
+	const fromRedis = 3 // the first ones
+	errs := make([]error, len(all))
+	var asked sync.WaitGroup
+	for i, ask := range all {
+		asked.Go(func() { errs[i] = ask() })
+	}
+	asked.Wait()
+	d.At = time.Now()
+	for i, err := range errs {
+		var p *admin.Problem // the node may answer that it cannot know, because Redis is unreachable
+		switch {
+		case err == nil:
+		case i < fromRedis && errors.As(err, &p) && p.Status == http.StatusServiceUnavailable:
+			d.Away = cmp.Or(d.Away, err.Error())
+		default:
+			return topData{}, err
+		}
+	}
+	if d.Away != "" {
+		d.Nodes, d.Leader, d.Statistic = admin.Nodes{}, admin.Leadership{}, admin.Statistics{}
+	}
+	return d, nil
+}
+
+// A topPage is one of the tables that top shows.
+type topPage int
+
+// The pages, in their order.
+const (
+	pageKeys topPage = iota
+	pageLimits
+	pageRoutes
+	pageNodes
+	pageUpstreams
+	pageCount
+)
+
+// title returns the title of the page.
+func (p topPage) title() string {
+	return [...]string{"Keys", "Limits", "Routes", "Nodes", "Upstreams"}[p]
+}
+
+// A topOrder is the order of keys.
+type topOrder int
+
+// The orders.
+const (
+	byRefused topOrder = iota
+	byRequests
+)
+
+// table returns the table of a page.
+func (d topData) table(page topPage, order topOrder) textTable {
+	keys := func() textTable { return d.keyTable(order) }
+	return [...]func() textTable{keys, d.limitTable, d.routeTable, d.nodeTable, d.upstreamTable}[page]()
+}
+
+// keyTable lists the keys with most requests or most refusals.
+func (d topData) keyTable(order topOrder) textTable {
+	t := textTable{columns: []string{"LIMIT", "KEY", "REFUSED", "REQUESTS", "HASH"}, empty: "no requests with a limit in the last minutes"}
+	type entry struct {
+		limit                  admin.TopLimit
+		key, refused, requests admin.TopKey
+	}
+	var all []entry
+	for _, l := range d.Top.Limits {
+		if l.Requests.Total > 0 {
+			t.empty = "no key stands out in the last minutes"
+		}
+		known := map[string]bool{}
+		for _, k := range slices.Concat(l.Refused.Keys, l.Requests.Keys) {
+			if !known[k.ID] {
+				known[k.ID] = true
+				all = append(all, entry{l, k, countIn(l.Refused, k.ID), countIn(l.Requests, k.ID)})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b entry) int {
+		requests := cmp.Compare(leastOf(b.requests), leastOf(a.requests))
+		if order == byRequests {
+			return requests
+		}
+		return cmp.Or(cmp.Compare(leastOf(b.refused), leastOf(a.refused)), requests)
+	})
+	for _, e := range all {
+		name, mode := proxy.LimitName(e.limit.Route, e.limit.Limit), ""
+		if e.limit.Mode != "enforce" {
+			mode = " (" + e.limit.Mode + ")"
+		}
+		key := &keyOfRow{e.limit.Key, e.key.ID, printable(e.key.Masked)}
+		t.add(textRow{id: name + " " + key.id, key: key}, name+mode, key.masked, countOf(e.refused), countOf(e.requests), e.key.Hash)
+	}
+	return t
+}
+
+// countIn returns the count of a key in a list. Of one that it lacks, its floor is the maximum.
+func countIn(l admin.TopList, id string) admin.TopKey {
+	if i := slices.IndexFunc(l.Keys, func(k admin.TopKey) bool { return k.ID == id }); i >= 0 {
+		return l.Keys[i]
+	}
+	return admin.TopKey{Count: l.Floor, Error: l.Floor}
+}
+
+// leastOf returns the minimum of the true count of a key.
+func leastOf(k admin.TopKey) int64 { return max(k.Count-k.Error, 0) }
+
+// countOf returns the count of a key: 7, or a range such as 5-7 if it is an
+// estimate.
+func countOf(k admin.TopKey) string {
+	if k.Error > 0 {
+		return fmt.Sprintf("%d-%d", leastOf(k), k.Count)
+	}
+	return fmt.Sprint(k.Count)
+}
+
+// limitTable lists the limits, those with most refusals first.
+func (d topData) limitTable() textTable {
+	t := textTable{columns: []string{"LIMIT", "REFUSED", "REQUESTS", "SHARE", "RATES", "REFUSED MOST", "MODE", "KEY"}, empty: "no route has a limit"}
+	seen := map[string]admin.TopLimit{}
+	for _, l := range d.Top.Limits {
+		seen[proxy.LimitName(l.Route, l.Limit)] = l
+	}
+	limits := slices.Clone(d.Limits.Limits)
+	of := func(l admin.Limit) admin.TopLimit { return seen[proxy.LimitName(l.Route, l.Name)] }
+	slices.SortStableFunc(limits, func(a, b admin.Limit) int {
+		return cmp.Or(cmp.Compare(of(b).Refused.Total, of(a).Refused.Total), cmp.Compare(of(b).Requests.Total, of(a).Requests.Total))
+	})
+	for _, l := range limits {
+		s, name, worst, share := of(l), proxy.LimitName(l.Route, l.Name), "-", "-"
+		row := textRow{id: name, bad: of(l).Refused.Total > 0 && l.Mode == "enforce"}
+		if len(s.Refused.Keys) > 0 {
+			worst = printable(s.Refused.Keys[0].Masked)
+			row.key = &keyOfRow{s.Key, s.Refused.Keys[0].ID, worst}
+		}
+		if s.Requests.Total > 0 {
+			share = fmt.Sprintf("%.0f %%", 100*float64(s.Refused.Total)/float64(s.Requests.Total))
+		}
+		t.add(row, name, s.Refused.Total, s.Requests.Total, share, strings.Join(l.Rates, " "), worst, l.Mode, l.Key)
+	}
+	return t
+}
+
+// routeTable lists the routes, those with most requests first. Without Redis the statistics are unknown.
+func (d topData) routeTable() textTable {
+	t := textTable{columns: []string{"ROUTE", "LAST 60 S", "REQUESTS", "REFUSED", "MATCH", "UPSTREAM", "WITHOUT REDIS"}, empty: "no routes are served"}
+	last, of := map[string]int64{}, map[string]admin.RouteMinute{}
+	for _, r := range d.Statistic.Last.Routes {
+		last[r.Route] = r.Requests
+	}
+	for _, m := range d.Statistic.Minutes {
+		for _, r := range m.Routes {
+			s := of[r.Route]
+			of[r.Route] = admin.RouteMinute{
+				Requests: s.Requests + r.Requests, Refused: s.Refused + r.Refused, Unavailable: s.Unavailable + r.Unavailable,
+			}
+		}
+	}
+	routes := slices.Clone(d.Routes.Routes)
+	slices.SortStableFunc(routes, func(a, b admin.Route) int { return cmp.Compare(of[b.Name].Requests, of[a.Name].Requests) })
+	for _, r := range routes {
+		s, to := of[r.Name], cmp.Or(r.Upstream, r.Redirect)
+		if to == "" {
+			to = fmt.Sprint(r.Respond)
+		}
+		counts := []any{last[r.Name], s.Requests, s.Refused, s.Unavailable}
+		if d.Away != "" {
+			counts = []any{"-", "-", "-", "-"}
+		}
+		match := strings.TrimSpace(strings.Join(r.Methods, ",") + " " + r.Host + r.Path)
+		t.add(textRow{id: r.Name, bad: s.Unavailable > 0}, r.Name, counts[0], counts[1], counts[2], match, to, counts[3])
+	}
+	return t
+}
+
+// upstreamTable lists the targets of all upstreams.
+func (d topData) upstreamTable() textTable {
+	t := textTable{columns: []string{"UPSTREAM", "TARGET", "STATE", "HEALTHY ON", "ERRORS", "REQUESTS", "IN FLIGHT", "WAITING"}, empty: "no route forwards to an upstream"}
+	for _, u := range d.Upstreams.Upstreams {
+		for _, target := range u.Targets {
+			healthy := 0
+			for _, n := range target.Nodes {
+				if n.State == "healthy" || n.State == "slow_start" {
+					healthy++
+				}
+			}
+			t.add(textRow{id: u.Name + " " + target.Target, bad: healthy < len(target.Nodes)}, u.Name, target.Target, strings.ReplaceAll(target.State, "_", " "),
+				fmt.Sprintf("%d of %d", healthy, len(target.Nodes)), target.Errors, target.Requests, target.InFlight, u.Waiting)
+		}
+	}
+	return t
+}
+
+// summary returns the overall state in one line.
+func (d topData) summary() string {
+	if d.Away != "" {
+		return printable("redis unreachable: only what this node has seen (" + d.Away + ")")
+	}
+	var silent, requests, refused int64
+	for _, n := range d.Top.Nodes {
+		if n.Said != "ok" {
+			silent++
+		}
+	}
+	for _, r := range d.Statistic.Last.Routes {
+		requests += r.Requests
+		refused += r.Refused
+	}
+	parts := []string{plural(len(d.Nodes.Nodes), "node")}
+	switch {
+	case d.Leader.Node == "":
+		parts = append(parts, "no leader")
+	case len(d.Nodes.Nodes) > 1:
+		parts = append(parts, d.Leader.Node+" leads")
+	}
+	if drift := d.drift(); drift != "" {
+		parts = append(parts, drift)
+	} else if len(d.Nodes.Nodes) > 1 {
+		parts = append(parts, "all serve one config")
+	}
+	if n := len(d.Nodes.Lost); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d lost, the last %s %s ago", n, d.Nodes.Lost[0].ID, ago(d.Nodes.Lost[0].Seen, d.At)))
+	}
+	if silent > 0 {
+		parts = append(parts, fmt.Sprintf("%d did not answer", silent))
+	}
+	return strings.Join(append(parts, fmt.Sprintf("last 60 s: %d requests, %d refused", requests, refused)), "; ")
+}
+
+// plansOf returns the names of the plans of limits that count by a key.
+func (d topData) plansOf(key string) (names []string) {
+	for _, l := range d.Limits.Limits {
+		if l.Key == key {
+			names = append(names, l.Plans...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -3,8 +3,10 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -29,6 +31,9 @@ func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, an
 	err := c.resolve(ctx, g)
 	if err == nil {
 		err = c.check(ctx)
+	}
+	if err == nil && c.all != nil {
+		err = c.checkNumber()
 	}
 	if err == nil && c.all != nil {
 		err = p.admitter.admit(ctx, &c.all.admission)
@@ -75,6 +80,20 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 		}
 	}
 	return nil
+}
+
+// checkNumber returns an error if there are more claims than one decision may have, and logs it.
+func (c *call) checkNumber() error {
+	n := len(c.all.claims.claims)
+	if n <= limiter.MaxClaims {
+		return nil
+	}
+	err := fmt.Errorf("%w: %d claims on limits in one call; at most %d are allowed", errCost, n, limiter.MaxClaims)
+	logged, now := &c.proxy.tooManyLogged, time.Now().Unix()
+	if last := logged.Load(); now-last >= int64(faultInterval/time.Second) && logged.CompareAndSwap(last, now) {
+		c.proxy.log.Warn().Err(err).Str("domain", c.question.Domain).Int("descriptors", len(c.exchanges)).Msg("call with too many descriptors refused")
+	}
+	return err
 }
 
 // isCheck reports whether descriptor i takes nothing.
@@ -328,14 +347,6 @@ func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
 		c.all.stopRenewing()
 		c.drop(c.all)
 	}
-}
-
-// giveBack refunds the permits of x. If the store cannot be reached, they stay taken.
-func (x *exchange) giveBack() {
-	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
-	defer cancel()
-	x.outcome = forwardOutcome{known: true, refund: true}
-	x.admitter.settle(ctx, &x.admission, &x.outcome)
 }
 
 // drop ends an exchange that is not recorded.

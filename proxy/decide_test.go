@@ -50,11 +50,12 @@ func (p *testProxy) asks(path string, change func(*Question), lines ...string) (
 	if change != nil {
 		change(q)
 	}
-	p.Decide(p.Context(), q, func(a *Answer) {
+	p.Decide(p.Context(), q, func(a *Answer) bool {
 		got = asked{a.Allowed, a.Response.Status, map[string]string{}, string(a.Response.Body), append([]byte(nil), a.Pending...)}
 		for _, f := range a.Response.Fields {
 			got.fields[http.CanonicalHeaderKey(f.Name)] = f.Value
 		}
+		return true
 	})
 	return got
 }

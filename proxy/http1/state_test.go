@@ -97,7 +97,7 @@ func TestState_EachResponseReachesItsRequest(t *testing.T) {
 			each = 50
 		}
 		up := &storm{t: t}
-		p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClose = AbortOnHalfClose })
+		p := proxyTo(t, sockettest.Upstream(t, up.serve), func(p *proxy) { p.server.HalfClose = AbortOnHalfClose })
 		var right, failed atomic.Int64
 		var all sync.WaitGroup
 		for client := range clients {

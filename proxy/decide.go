@@ -203,6 +203,20 @@ func (a *admitter) check(ctx context.Context, x *exchange) error {
 	return nil
 }
 
+// checkNumber returns an error if there are more claims than one decision may have, and logs it.
+func (c *call) checkNumber() error {
+	n := len(c.all.claims.claims)
+	if n <= limiter.MaxClaims {
+		return nil
+	}
+	err := fmt.Errorf("%w: %d claims on limits in one call; at most %d are allowed", errCost, n, limiter.MaxClaims)
+	logged, now := &c.proxy.tooManyLogged, time.Now().Unix()
+	if last := logged.Load(); now-last >= int64(faultInterval/time.Second) && logged.CompareAndSwap(last, now) {
+		c.proxy.log.Warn().Err(err).Str("domain", c.question.Domain).Int("descriptors", len(c.exchanges)).Msg("call with too many descriptors refused")
+	}
+	return err
+}
+
 // endDecision records x, whose permits stay taken.
 func (p *Proxy) endDecision(ctx context.Context, x *exchange) {
 	x.duration = time.Since(x.began)

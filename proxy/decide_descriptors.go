@@ -3,10 +3,8 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -80,20 +78,6 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 		}
 	}
 	return nil
-}
-
-// checkNumber returns an error if there are more claims than one decision may have, and logs it.
-func (c *call) checkNumber() error {
-	n := len(c.all.claims.claims)
-	if n <= limiter.MaxClaims {
-		return nil
-	}
-	err := fmt.Errorf("%w: %d claims on limits in one call; at most %d are allowed", errCost, n, limiter.MaxClaims)
-	logged, now := &c.proxy.tooManyLogged, time.Now().Unix()
-	if last := logged.Load(); now-last >= int64(faultInterval/time.Second) && logged.CompareAndSwap(last, now) {
-		c.proxy.log.Warn().Err(err).Str("domain", c.question.Domain).Int("descriptors", len(c.exchanges)).Msg("call with too many descriptors refused")
-	}
-	return err
 }
 
 // isCheck reports whether descriptor i takes nothing.

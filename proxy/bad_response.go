@@ -13,8 +13,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// badResponseInterval is how often the invalid responses of one target are logged.
-const badResponseInterval = time.Minute
+// faultInterval is how often the invalid responses of one target are logged, or calls with too many descriptors.
+const faultInterval = time.Minute
 
 // badResponses counts the responses of upstreams that are not valid HTTP by the rule that they
 // break, and logs them once a minute for each target.
@@ -55,7 +55,7 @@ func (b *badResponses) record(pool string, result *upstream.Result, now time.Tim
 func (b *badResponses) due(target string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if last, ok := b.logged[target]; ok && now.Sub(last) < badResponseInterval {
+	if last, ok := b.logged[target]; ok && now.Sub(last) < faultInterval {
 		return false
 	}
 	b.logged[target] = now

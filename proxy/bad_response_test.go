@@ -29,7 +29,7 @@ func TestBadResponses_AreCountedAndLoggedOnceAMinute(t *testing.T) {
 	fail("b", upstream.BadResponse, http1.ErrStatusLine)
 	fail("c", upstream.ResponseTruncated, http1.ErrTruncated) // a connection that ended breaks no rule
 	fail("c", upstream.ConnectFailed, http1.ErrStatusLine)
-	now = now.Add(badResponseInterval)
+	now = now.Add(faultInterval)
 	fail("a", upstream.BadResponse, http1.ErrFoldedLine)
 	for reason, want := range map[string]float64{"status_line_not_valid": 3, "chunk_not_valid": 1, "folded_field_line": 1} {
 		if got := testutil.ToFloat64(b.total.WithLabelValues("api", "a", reason)); got != want {

@@ -21,12 +21,6 @@ func (s *claimSet) add(windows []*window, c *limiter.Claim) {
 	}
 }
 
-// reset makes a an empty set that reuses its memory.
-func (s *claimSet) reset() {
-	s.claims = s.claims[:0]
-	s.windows = s.windows[:0]
-}
-
 // empty returns an empty set that reuses the memory of a.
 func (s claimSet) empty() claimSet { return claimSet{s.claims[:0], s.windows[:0]} }
 

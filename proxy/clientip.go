@@ -6,8 +6,8 @@ import (
 
 	"github.com/gaissmai/bart"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // A clientIPResolver determines the client's address, behind trusted proxies by a header field such
@@ -47,7 +47,7 @@ func (r *clientIPResolver) resolve(x *exchange) {
 	if c.trustedPeer {
 		c.addr = r.lastUntrusted(c.addr, x.in.header.Values(r.header))
 	}
-	c.addr = key.ClientAddr(c.addr) // a proxy is trusted by the address that it has itself
+	c.addr = limiter.ClientAddr(c.addr) // a proxy is trusted by the address that it has itself
 	c.network = r.network(c.addr)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -121,7 +122,7 @@ func FuzzAddress(f *testing.F) {
 			theirs = middleware.GetClientIPAddr(r.Context())
 		})).ServeHTTP(httptest.NewRecorder(), r)
 		ours := resolvedBy(trustedResolver("10.0.0.0/8"), r.RemoteAddr, first, second).client.addr
-		if theirs = key.ClientAddr(theirs); theirs.IsValid() && ours != theirs {
+		if theirs = limiter.ClientAddr(theirs); theirs.IsValid() && ours != theirs {
 			t.Errorf("X-Forwarded-For %q, %q: client = %s; chi says %s", first, second, ours, theirs)
 		}
 	})

@@ -57,9 +57,10 @@ func (h *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- h.Desc }
 // Collect implements prometheus.Collector.
 func (h *healthCollector) Collect(to chan<- prometheus.Metric) {
 	for from, pool := range h.proxy.current.Load().pools {
-		for _, s := range pool.TargetStates() {
+		targets, _ := pool.TargetStatuses()
+		for _, s := range targets {
 			value := 0.0
-			if s.Healthy {
+			if s.IsPreferred() {
 				value = 1
 			}
 			to <- prometheus.MustNewConstMetric(h.Desc, prometheus.GaugeValue, value, from.Name, s.Target)

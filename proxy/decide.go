@@ -92,10 +92,10 @@ type DescriptorStatus struct {
 }
 
 // Decide decides about a request that a peer has received, by the stages that serve requests, and calls
-// answer with the result. It forwards nothing. The decision is logged, counted and recorded as a request
-// of this proxy is, with its listener. The permits of an allowed request stay taken unless Settle
-// is called with its Pending.
-func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer)) {
+// answer with the result, which reports whether the peer still waits for it. It forwards nothing. The decision is
+// logged, counted and recorded as a request of this proxy is, with its listener. The permits of an allowed request
+// stay taken unless Settle is called with its Pending; those for which the peer has not waited are refunded.
+func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (received bool)) {
 	x := p.exchanges.Get().(*exchange)
 	content := questionBody{x: x, Question: q, Buffer: body.Buffer{Budget: p.buffers}}
 	defer content.Release()
@@ -109,19 +109,34 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer)) {
 	if err != nil {
 		a.Response = x.generation.refuse(x, err)
 	} else {
-		p.allow(x, a, q.Hold)
+		p.allow(x, a)
 	}
-	answer(a)
+	received := answer(a)
 	x.response.status, x.response.bytes = a.Response.Status, int64(len(a.Response.Body))
+	switch {
+	case !a.Allowed:
+	case received:
+		p.admitter.hold(&x.admission, q.Hold)
+	default:
+		x.giveBack()
+	}
 	p.endDecision(ctx, x)
 }
 
+// giveBack refunds the permits of an allowed x, for which the peer has not waited. If the store cannot be reached, they
+// stay taken.
+func (x *exchange) giveBack() {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	x.response.status, x.outcome, x.keepsPermits = respond.ClientGone.Status(), forwardOutcome{known: true, refund: true}, false
+	x.admitter.settle(ctx, &x.admission, &x.outcome)
+}
+
 // allow completes the answer about an allowed request.
-func (p *Proxy) allow(x *exchange, a *Answer, hold time.Duration) {
+func (p *Proxy) allow(x *exchange, a *Answer) {
 	a.Response = x.allowedResponse()
 	a.Upstream = x.upstreamFields()
 	a.Pending = x.pending(p.shared.pseudonym)
-	p.admitter.hold(&x.admission, hold)
 	x.outcome.known = true
 }
 
@@ -186,6 +201,20 @@ func (a *admitter) check(ctx context.Context, x *exchange) error {
 		return errRefused
 	}
 	return nil
+}
+
+// checkNumber returns an error if there are more claims than one decision may have, and logs it.
+func (c *call) checkNumber() error {
+	n := len(c.all.claims.claims)
+	if n <= limiter.MaxClaims {
+		return nil
+	}
+	err := fmt.Errorf("%w: %d claims on limits in one call; at most %d are allowed", errCost, n, limiter.MaxClaims)
+	logged, now := &c.proxy.tooManyLogged, time.Now().Unix()
+	if last := logged.Load(); now-last >= int64(faultInterval/time.Second) && logged.CompareAndSwap(last, now) {
+		c.proxy.log.Warn().Err(err).Str("domain", c.question.Domain).Int("descriptors", len(c.exchanges)).Msg("call with too many descriptors refused")
+	}
+	return err
 }
 
 // endDecision records x, whose permits stay taken.

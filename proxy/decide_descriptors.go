@@ -31,6 +31,9 @@ func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, an
 		err = c.check(ctx)
 	}
 	if err == nil && c.all != nil {
+		err = c.checkNumber()
+	}
+	if err == nil && c.all != nil {
 		err = p.admitter.admit(ctx, &c.all.admission)
 		c.share()
 		c.countSends()
@@ -328,14 +331,6 @@ func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
 		c.all.stopRenewing()
 		c.drop(c.all)
 	}
-}
-
-// giveBack refunds the permits of x. If the store cannot be reached, they stay taken.
-func (x *exchange) giveBack() {
-	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
-	defer cancel()
-	x.outcome = forwardOutcome{known: true, refund: true}
-	x.admitter.settle(ctx, &x.admission, &x.outcome)
 }
 
 // drop ends an exchange that is not recorded.

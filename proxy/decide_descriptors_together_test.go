@@ -1,9 +1,12 @@
 package proxy
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
@@ -43,4 +46,29 @@ func TestDecideDescriptors_TogetherMoreThanTheMaximum(t *testing.T) {
 		p.describes(200, "of=a to=2")
 		p.describes(429, "of=a to=3")
 	})
+}
+
+// A call with more rates than one decision may have is refused as the peer's mistake. The log says so, with the number,
+// once a minute, however much of the access log is written.
+func TestDecideDescriptors_TooManyAreLogged(t *testing.T) {
+	for _, access := range []string{"json", "none"} {
+		p := newProxy(t, describedYAML+"access_log: {format: "+access+"}\n")
+		descriptors := make([]string, limiter.MaxClaims)
+		for i := range descriptors {
+			descriptors[i] = fmt.Sprint("phone=", i)
+		}
+		p.describes(200, descriptors...)
+		tooMany := append(descriptors, "user=ann")
+		for range 3 {
+			if got := p.describes(400, tooMany...); !strings.Contains(string(got.Response.Body), "129") {
+				t.Errorf("the peer is told %s", got.Response.Body)
+			}
+		}
+		lines := p.lines("call with too many descriptors refused")
+		if len(lines) != 1 || lines[0]["descriptors"] != 129.0 || !strings.Contains(fmt.Sprint(lines[0]["error"]), "129 claims") {
+			t.Errorf("%s: the log says %v", access, lines)
+		}
+		p.describes(429, "phone=1", "phone=1") // one was taken
+		p.describes(200, "user=ann")
+	}
 }

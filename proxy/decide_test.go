@@ -50,11 +50,12 @@ func (p *testProxy) asks(path string, change func(*Question), lines ...string) (
 	if change != nil {
 		change(q)
 	}
-	p.Decide(p.Context(), q, func(a *Answer) {
+	p.Decide(p.Context(), q, func(a *Answer) bool {
 		got = asked{a.Allowed, a.Response.Status, map[string]string{}, string(a.Response.Body), append([]byte(nil), a.Pending...)}
 		for _, f := range a.Response.Fields {
 			got.fields[http.CanonicalHeaderKey(f.Name)] = f.Value
 		}
+		return true
 	})
 	return got
 }
@@ -242,5 +243,41 @@ func FuzzPending(f *testing.F) {
 		x := newExchange().(*exchange)
 		x.generation, x.admitter = p.current.Load(), p.admitter
 		x.restore(b, "")
+	})
+}
+
+// What was taken for a peer that has not waited for the answer comes back, whatever the method: nobody serves the request.
+// It is logged as one whose client has left.
+func TestDecide_UnreceivedAnswerIsRefunded(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		p := newProxy(t, `
+routes:
+  - {name: counted, match: {path: /counted}, respond: {body: a}, limits: [{key: client_ip, rate: 1/1h}]}
+  - {name: running, match: {path: /running}, respond: {body: a}, limits: [{key: client_ip, concurrent: 1}]}
+`, use)
+		for _, path := range []string{"/counted", "/running"} {
+			for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
+				p.Decide(p.Context(), &Question{
+					Listener: "decide/test", Deadline: time.Now().Add(time.Minute), Hold: time.Hour,
+					Method: method, Scheme: "https", Host: "api.example.com", Target: path, Fields: new(http1.Fields), Client: netip.MustParseAddr("192.0.2.1"),
+				}, func(a *Answer) bool {
+					if !a.Allowed {
+						t.Errorf("%s %s: %d", method, path, a.Response.Status)
+					}
+					return false
+				})
+			}
+			p.asksFor(200, path)
+			p.asksFor(429, path)
+		}
+		gone := 0
+		for _, line := range p.lines("request") {
+			if line["status"] == 499.0 {
+				gone++
+			}
+		}
+		if gone != 6 {
+			t.Errorf("%d lines have the status 499; want 6", gone)
+		}
 	})
 }

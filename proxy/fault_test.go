@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"fmt"
 	"net"
 	"strings"
@@ -16,32 +17,17 @@ func startFaulty(t *testing.T, fault string) string {
 	if fault == "connect" {
 		return sockettest.ClosedAddr(t)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				c.Read(make([]byte, 4096))
-				switch fault {
-				case "bad_response":
-					fmt.Fprint(c, "nonsense\r\n\r\n")
-				case "cut":
-					fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
-				case "timeout":
-					c.Read(make([]byte, 1)) // until the other side has had enough
-				}
-			}()
+	return sockettest.Upstream(t, func(c net.Conn, _ *bufio.Reader) {
+		c.Read(make([]byte, 4096))
+		switch fault {
+		case "bad_response":
+			fmt.Fprint(c, "nonsense\r\n\r\n")
+		case "cut":
+			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+		case "timeout":
+			c.Read(make([]byte, 1)) // until the other side has had enough
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 // Each fault gives back where it is named, and nowhere else. What is counted

@@ -12,43 +12,30 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // startWebSocket starts an upstream that switches to WebSocket with this suffix of the key, and
 // then sends back whatever it gets.
 func startWebSocket(t *testing.T, accept func(key string) string) (url string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				from := bufio.NewReader(c)
-				r, err := http.ReadRequest(from)
-				if err != nil {
-					return
-				}
-				sum := sha1.Sum([]byte(accept(r.Header.Get("Sec-WebSocket-Key"))))
-				if r.Method != "GET" || r.Header.Get("Upgrade") != "websocket" || r.Header.Get("Connection") != "Upgrade" {
-					fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")
-					return
-				}
-				fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: chat\r\nSec-WebSocket-Accept: %s\r\n\r\n",
-					base64.StdEncoding.EncodeToString(sum[:]))
-				io.Copy(c, from)
-				c.(*net.TCPConn).CloseWrite()
-			}()
+	addr := sockettest.Upstream(t, func(c net.Conn, from *bufio.Reader) {
+		r, err := http.ReadRequest(from)
+		if err != nil {
+			return
 		}
-	}()
-	return "http://" + l.Addr().String()
+		sum := sha1.Sum([]byte(accept(r.Header.Get("Sec-WebSocket-Key"))))
+		if r.Method != "GET" || r.Header.Get("Upgrade") != "websocket" || r.Header.Get("Connection") != "Upgrade" {
+			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")
+			return
+		}
+		fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: chat\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+			base64.StdEncoding.EncodeToString(sum[:]))
+		io.Copy(c, from)
+		c.(*net.TCPConn).CloseWrite()
+	})
+	return "http://" + addr
 }
 
 const webSocketGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

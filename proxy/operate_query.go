@@ -129,7 +129,7 @@ func (p *Proxy) NetworkOf(q KeyQuery) (network netip.Prefix, named bool, err err
 	switch {
 	case err != nil:
 		return network, true, fmt.Errorf("%w: not a network; write one such as 203.0.113.0/24 or 2001:db8::/48", ErrKeyQuery)
-	case key.IsTranslated(network):
+	case limiter.IsTranslated(network):
 		return network, true, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4", ErrKeyQuery)
 	case network.Bits() == 0:
 		return network, true, fmt.Errorf("%w: that is everybody; write weir maintenance on", ErrKeyQuery)

@@ -141,7 +141,7 @@ func (p *Proxy) bansOf(g *generation, q KeyQuery, targets []keyTarget) (all []di
 		}
 		network, err := netip.ParsePrefix(text)
 		if addr, wrong := netip.ParseAddr(text); wrong == nil {
-			addr = key.ClientAddr(addr)
+			addr = limiter.ClientAddr(addr)
 			network, err = addr.Prefix(addr.BitLen())
 		}
 		if err == nil {

@@ -78,6 +78,7 @@ type Proxy struct {
 	badResponses    *badResponses
 	openGenerations sync.WaitGroup // generations that still serve requests
 	ignoredRate     sync.Once      // logs the first limit of a descriptor that is ignored
+	tooManyLogged   atomic.Int64   // when a call with too many descriptors was logged, in seconds since 1970
 	timeouts        config.ListenTimeouts
 
 	reloading   sync.Mutex // one reload at a time; guards what follows

@@ -13,43 +13,45 @@ type UpstreamQuery struct {
 
 // An UpstreamStanding is the state of one upstream and its targets on a node.
 type UpstreamStanding struct {
-	Name     string   `json:"name"`
-	Echo     bool     `json:"echo,omitempty"` // built in, with one target
-	Routes   []string `json:"routes"`         // the routes that forward to it
-	Balance  string   `json:"balance"`
-	Protocol string   `json:"protocol"`
-	// MaxConnections is the maximum number of concurrent requests of a target, 0 for no limit.
-	// Queue is the maximum number of requests that wait for a target, and Waiting the current
-	// number.
-	MaxConnections int `json:"max_connections,omitempty"`
-	Queue          int `json:"queue,omitempty"`
-	Waiting        int `json:"waiting"`
-	Retries        int `json:"retries,omitempty"` // maximum number of retries of one request
-	// Retried is the number of retries since the process started.
-	Retried int64 `json:"retried"`
-	// Checked is the path of active health checks; empty if there are none.
-	Checked string           `json:"checked,omitempty"`
+	UpstreamState
 	Targets []TargetStanding `json:"targets"` // in the order of the configuration
+}
+
+// An UpstreamState is the state of one upstream. Of several nodes, the counts are sums.
+type UpstreamState struct {
+	Name           string   `json:"name"`
+	Echo           bool     `json:"echo,omitempty"` // built in, with one target
+	Routes         []string `json:"routes"`         // the routes that forward to it
+	Balance        string   `json:"balance"`
+	Protocol       string   `json:"protocol"`
+	MaxConnections int      `json:"max_connections,omitempty"` // maximum concurrent requests of a target; 0 for no limit
+	Queue          int      `json:"queue,omitempty"`           // maximum number of waiting requests on each node
+	Waiting        int      `json:"waiting"`                   // current number of waiting requests
+	Retries        int      `json:"retries,omitempty"`         // maximum number of retries of one request
+	Retried        int64    `json:"retried"`                   // number of retries since the process started
+	Checked        string   `json:"checked,omitempty"`         // path of active health checks; empty if there are none
 }
 
 // A TargetStanding is the state of one target.
 type TargetStanding struct {
 	Target string `json:"target"` // its URL
 	Weight int    `json:"weight"`
-	// State is healthy, slow_start, probing, ejected or unhealthy.
-	State string `json:"state"`
-	// FailedConnects and FailedChecks are the numbers of consecutive failures.
-	FailedConnects int       `json:"failed_connects,omitempty"`
-	FailedChecks   int       `json:"failed_checks,omitempty"`
-	EjectedUntil   time.Time `json:"ejected_until,omitzero"`
-	Share          float64   `json:"share"` // its share of the traffic relative to a healthy target, from 0 to 1
+	TargetState
+	Results map[string]int64 `json:"results"` // counts all requests by result, with the label values of the metrics
+}
+
+// A TargetState is the health and the load of one target on one node.
+type TargetState struct {
+	State          string    `json:"state"`                     // healthy, slow_start, probing, ejected or unhealthy
+	FailedConnects int       `json:"failed_connects,omitempty"` // consecutive
+	FailedChecks   int       `json:"failed_checks,omitempty"`   // consecutive
+	EjectedUntil   time.Time `json:"ejected_until,omitzero"`    // by the clock of the node
+	Share          float64   `json:"share"`                     // of the traffic of a healthy target, from 0 to 1
 	InFlight       int       `json:"in_flight"`
 	// Requests counts the requests whose last attempt used this target, since the process started.
-	// Errors counts those that failed because of the target or the connection to it. Results counts
-	// all of them by result, with the label values of the metrics.
-	Requests int64            `json:"requests"`
-	Errors   int64            `json:"errors"`
-	Results  map[string]int64 `json:"results"`
+	// Errors counts those that failed because of the target or the connection to it.
+	Requests int64 `json:"requests"`
+	Errors   int64 `json:"errors"`
 }
 
 // Upstreams returns the state of the upstreams of the current generation on this node, in random
@@ -62,10 +64,10 @@ func (p *Proxy) Upstreams(q UpstreamQuery) []UpstreamStanding {
 		if q.Name != "" && q.Name != from.Name {
 			continue
 		}
-		standing := UpstreamStanding{
+		standing := UpstreamStanding{UpstreamState: UpstreamState{
 			Name: from.Name, Echo: from.Echo, Routes: []string{}, Balance: string(from.Balance), Protocol: string(from.Protocol),
 			MaxConnections: from.MaxConnections, Queue: from.Queue.Length, Retries: from.Retries, Retried: retried[from.Name], Checked: from.Health.Path,
-		}
+		}}
 		for _, r := range g.routes {
 			if r.pool == pool {
 				standing.Routes = append(standing.Routes, r.Name)
@@ -121,10 +123,10 @@ func (m *proxyMetrics) forwardResults() (results map[targetSeries]map[string]int
 func targetStandings(pool *upstream.Pool, results map[targetSeries]map[string]int64) (all []TargetStanding, waiting int) {
 	standings, waiting := pool.TargetStatuses()
 	for _, s := range standings {
-		standing := TargetStanding{
-			Target: s.Target, Weight: s.Weight, State: string(s.Condition), FailedConnects: s.FailedConnects, FailedChecks: s.FailedChecks,
-			EjectedUntil: s.EjectedUntil, Share: s.Share, InFlight: s.InFlight, Results: map[string]int64{},
-		}
+		standing := TargetStanding{Target: s.Target, Weight: s.Weight, Results: map[string]int64{}, TargetState: TargetState{
+			State: string(s.Condition), FailedConnects: s.FailedConnects, FailedChecks: s.FailedChecks,
+			EjectedUntil: s.EjectedUntil, Share: s.Share, InFlight: s.InFlight,
+		}}
 		for result, n := range results[targetSeries{pool.Name(), s.Target}] {
 			standing.Results[result] = n
 			standing.Requests += n

@@ -19,7 +19,7 @@ func retired() map[string]string {
 		"hurry": "shortenRetry", "journal": "log", "journey": "forwarding", "keeper": "AdminStore", "lane": "batcher", "lanes": "batchers",
 		"ledger": "statistics", "lent": "inherited", "offence": "penalty", "offences": "penalties", "office": "leadership", "parcel": "bundle",
 		"patience": "timeout", "picker": "files", "presence": "PeerState", "repay": "putBatch", "scene": "a name for what is set up", "screen": "lists",
-		"shelf": "files", "solo": "memory", "standby": "fallback", "sticky": "hash_by", "supervisor": "systemd", "thrift": "scavenge", "tidy": "normalize",
+		"shelf": "files", "solo": "memory", "standby": "fallback", "sticky": "hash_by", "supervisor": "systemd", "tidy": "normalize",
 		"trip": "request", "vet": "newKeys", "whisper": "stdLog", "world": "testServer or Env",
 	}
 }

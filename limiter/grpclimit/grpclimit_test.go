@@ -211,6 +211,7 @@ func TestPeerIP(t *testing.T) {
 	}{
 		{&net.TCPAddr{IP: net.ParseIP("192.0.2.7"), Port: 1}, "192.0.2.7"},
 		{&net.TCPAddr{IP: net.ParseIP("2001:db8:1:2::7"), Port: 1}, "2001:db8:1:2::/64"},
+		{&net.TCPAddr{IP: net.ParseIP("64:ff9b::192.0.2.7"), Port: 1}, "192.0.2.7"}, // behind NAT64
 		{&net.UnixAddr{Name: "@"}, ""},
 	} {
 		got, err := grpclimit.PeerIP(peer.NewContext(t.Context(), &peer.Peer{Addr: c.addr}), nil)

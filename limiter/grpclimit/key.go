@@ -53,5 +53,5 @@ func PeerIP(ctx context.Context, _ *Call) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("peer %v is not a TCP address", p.Addr)
 	}
-	return rules.Subscriber(end.AddrPort().Addr())
+	return rules.Subscriber(end.AddrPort().Addr()), nil
 }

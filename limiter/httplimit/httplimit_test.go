@@ -333,6 +333,8 @@ func TestRemoteIP(t *testing.T) {
 		"[::ffff:192.0.2.7]:1234":     "192.0.2.7",
 		"[2001:db8:1:2:3:4:5:6]:1234": "2001:db8:1:2::/64",
 		"[fe80::1%eth0]:1234":         "fe80::/64",
+		"[64:ff9b::192.0.2.7]:1234":   "192.0.2.7", // behind NAT64
+		"[64:ff9b::10.0.0.7]:1234":    "64:ff9b::/64",
 		"@":                           "",
 	} {
 		got, err := httplimit.RemoteIP(&http.Request{RemoteAddr: addr})

@@ -41,5 +41,5 @@ func RemoteIP(r *http.Request) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("remote address %q: %w", r.RemoteAddr, err)
 	}
-	return rules.Subscriber(end.Addr())
+	return rules.Subscriber(end.Addr()), nil
 }

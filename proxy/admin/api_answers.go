@@ -3,6 +3,7 @@ package admin
 import (
 	"time"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/sends"
 )
 
@@ -187,18 +188,8 @@ type Upstreams struct {
 
 // An Upstream is one upstream. Its counts are the sums over all nodes, each since its start.
 type Upstream struct {
-	Name           string   `json:"name"`
-	Echo           bool     `json:"echo,omitempty"` // built in, with one target
-	Routes         []string `json:"routes"`         // the routes that forward to it
-	Balance        string   `json:"balance"`
-	Protocol       string   `json:"protocol"`
-	MaxConnections int      `json:"max_connections,omitempty"` // maximum concurrent requests of a target; 0 for no limit
-	Queue          int      `json:"queue,omitempty"`           // maximum number of waiting requests on each node
-	Waiting        int      `json:"waiting"`                   // current number of waiting requests
-	Retries        int      `json:"retries,omitempty"`         // maximum number of retries of one request
-	Retried        int64    `json:"retried"`                   // number of retries
-	Checked        string   `json:"checked,omitempty"`         // path of active health checks; empty if there are none
-	Targets        []Target `json:"targets"`
+	proxy.UpstreamState
+	Targets []Target `json:"targets"`
 }
 
 // A Target is one server of an upstream.
@@ -218,15 +209,8 @@ type Target struct {
 
 // A TargetNode is the state of a target on one node.
 type TargetNode struct {
-	Node           string    `json:"node"`
-	State          string    `json:"state"`
-	FailedConnects int       `json:"failed_connects,omitempty"` // consecutive
-	FailedChecks   int       `json:"failed_checks,omitempty"`   // consecutive
-	EjectedUntil   time.Time `json:"ejected_until,omitzero"`    // by the clock of that node
-	Share          float64   `json:"share"`                     // of the traffic of a healthy target, from 0 to 1
-	InFlight       int       `json:"in_flight"`
-	Requests       int64     `json:"requests"`
-	Errors         int64     `json:"errors"`
+	Node string `json:"node"`
+	proxy.TargetState
 }
 
 // An AuditQuery selects a page of the audit trail.

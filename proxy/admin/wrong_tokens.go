@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 // WrongTokens counts the wrong tokens that are sent to the admin API and the dashboard of one node,
 // and slows (rate limits) the addresses that send them: an address may send five at once, and then
 // one every two seconds. Until its next attempt, no token of that address is compared, so that the
-// answer does not depend on the token. A /64 network counts as one address in IPv6. Right tokens are
+// answer does not depend on the token. A /64 network counts as one address in IPv6, and one behind NAT64 as its IPv4 address. Right tokens are
 // not counted. It is safe for concurrent use.
 type WrongTokens struct {
 	total prometheus.Counter
@@ -65,7 +67,8 @@ func (w *WrongTokens) compare(all []tokenHash, token, address string, now time.T
 		a.Operator, a.Known = operatorOf(all, token)
 		return a
 	}
-	from := networkOf(address)
+	at, _ := netip.ParseAddrPort(address) // Unix domain sockets have none, and are one client
+	from := limiter.Subscriber(at.Addr())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	full, young := w.young[from]
@@ -106,12 +109,3 @@ func (w *WrongTokens) Summary() WrongTokensSummary {
 }
 
 func (w *WrongTokens) rotateLocked() { w.young, w.old = map[netip.Prefix]time.Time{}, w.young }
-
-// networkOf returns the IPv4 address or the /64 network of an address. All Unix domain sockets
-// belong to one network.
-func networkOf(address string) netip.Prefix {
-	at, _ := netip.ParseAddrPort(address)
-	addr := at.Addr().Unmap()
-	network, _ := addr.Prefix(min(addr.BitLen(), 64))
-	return network
-}

@@ -82,7 +82,7 @@ type AlerterOptions struct {
 func NewAlerter(o AlerterOptions) *Alerter {
 	a := &Alerter{store: o.Statistics.store, rules: o.Rules, sends: o.Sends, hook: newWebhook(), done: o.Done}
 	if o.Client == nil {
-		a.queue = newMemoryAlerts()
+		a.queue = newMemory("")
 	} else {
 		a.queue = newRedisAlerts(o.Client, o.Prefix)
 	}

@@ -121,7 +121,7 @@ func TestAnswer_IsBounded(t *testing.T) {
 	}
 	see := func(_ context.Context, q cluster.Question) cluster.Seen {
 		if q.Upstreams != nil {
-			return cluster.Seen{Upstreams: []proxy.UpstreamStanding{{Name: strings.Repeat(noise.String(), 5)}}}
+			return cluster.Seen{Upstreams: []proxy.UpstreamStanding{{UpstreamState: proxy.UpstreamState{Name: strings.Repeat(noise.String(), 5)}}}}
 		}
 		all := make([]decisions.Decision, q.Decisions.N)
 		for i := range all {

@@ -148,7 +148,7 @@ func joined(a, b string) string { return strings.TrimPrefix(a+", "+b, ", ") }
 func NewAudit(rdb redis.UniversalClient, prefix, node string, log func(AuditEntry)) *Audit {
 	a := &Audit{node: node, log: log}
 	if rdb == nil {
-		a.store = &memoryAudit{}
+		a.store = newMemory("")
 	} else {
 		a.store = newRedisAudit(rdb, prefix)
 	}

@@ -53,22 +53,22 @@ func (n *Node) Fit(ctx context.Context, q Question, see func(context.Context, Qu
 // says at each call, as that of a store behind a network is.
 func NewSkewedStatistics(figures Figures, skew func() time.Duration) *Statistics {
 	s := NewStatistics(nil, "", "a", figures)
-	s.store = skewedStatistics{newMemoryStatistics(), skew}
+	s.store = skewedStatistics{newMemory(""), skew}
 	return s
 }
 
 type skewedStatistics struct {
-	*memoryStatistics
+	*memory
 	skew func() time.Duration
 }
 
 func (s skewedStatistics) now(ctx context.Context) (time.Time, error) {
-	now, err := s.memoryStatistics.now(ctx)
+	now, err := s.memory.now(ctx)
 	return now.Add(s.skew()), err
 }
 
 func (s skewedStatistics) report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error) {
-	now, err := s.memoryStatistics.report(ctx, node, minute, r)
+	now, err := s.memory.report(ctx, node, minute, r)
 	return now.Add(s.skew()), err
 }
 

@@ -99,7 +99,7 @@ func NewLeader(o LeaderOptions) *Leader {
 		o.Lease = DefaultLease
 	}
 	if o.Client == nil {
-		l.leadership = newMemoryLeadership(o.ID)
+		l.leadership = newMemory(o.ID)
 	} else {
 		l.leadership = newRedisLeadership(o.Client, o.Prefix, o.ID, o.Lease)
 	}

@@ -120,7 +120,7 @@ type minuteCounts struct {
 func NewStatistics(rdb redis.UniversalClient, prefix, node string, figures Figures) *Statistics {
 	s := &Statistics{node: node, figures: figures, last: map[proxy.Series]int64{}, minutes: map[int64]*minuteCounts{}, collectedAt: time.Now()}
 	if rdb == nil {
-		s.store = newMemoryStatistics()
+		s.store = newMemory("")
 	} else {
 		s.store = newRedisStatistics(rdb, prefix)
 	}

@@ -78,7 +78,7 @@ func (l literals) client(text string) (netip.Prefix, bool) {
 	if err != nil || addr.Zone() != "" {
 		return netip.Prefix{}, false
 	}
-	addr = key.ClientAddr(addr)
+	addr = limiter.ClientAddr(addr)
 	bits := addr.BitLen()
 	if addr.Is6() {
 		bits = l.prefix

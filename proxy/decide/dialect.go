@@ -145,8 +145,8 @@ type answer struct {
 // maxBodyField is the maximum length of a body in a field: the buffers for the header of a response are small.
 const maxBodyField = 2 << 10
 
-// send sends an answer.
-func (d *dialect) send(x *http1.Exchange, a answer) {
+// send sends an answer. It returns an error if that cannot be written.
+func (d *dialect) send(x *http1.Exchange, a answer) error {
 	status := a.Status
 	if d.prefix != "" && !a.allowed {
 		status = 403
@@ -170,13 +170,12 @@ func (d *dialect) send(x *http1.Exchange, a answer) {
 		head.Add(d.prefix+"X-Request-Id", a.requestID)
 	}
 	if d.prefix == "" {
-		_ = x.Send(a.Body) // the peer may have disconnected
-		return
+		return x.Send(a.Body)
 	}
 	if text := strings.TrimSpace(string(a.Body)); text != "" && len(text) <= maxBodyField && !strings.ContainsFunc(text, isControl) {
 		head.Add(d.prefix+"Body", text)
 	}
-	_ = x.Send(nil)
+	return x.Send(nil)
 }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }

@@ -38,7 +38,10 @@ const (
 )
 
 // An EnvoyServer serves Envoy's rate limit service, and the health service of gRPC.
-type EnvoyServer struct{ server *grpc.Server }
+type EnvoyServer struct {
+	server *grpc.Server
+	stall  *stall
+}
 
 // NewEnvoyServer returns an EnvoyServer; secure is nil for one without TLS.
 func (h *Handler) NewEnvoyServer(secure *tls.Config, log zerolog.Logger) *EnvoyServer {
@@ -58,11 +61,16 @@ func (h *Handler) NewEnvoyServer(secure *tls.Config, log zerolog.Logger) *EnvoyS
 	alive := health.NewServer()
 	alive.SetServingStatus(envoyService, grpc_health_v1.HealthCheckResponse_SERVING)
 	grpc_health_v1.RegisterHealthServer(s, alive)
-	return &EnvoyServer{s}
+	return &EnvoyServer{s, &h.stall}
 }
 
 // Serve serves connections from l until Drain. It closes l.
-func (e *EnvoyServer) Serve(l net.Listener) error { return e.server.Serve(l) }
+func (e *EnvoyServer) Serve(l net.Listener) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go e.stall.watch(ctx)
+	return e.server.Serve(l)
+}
 
 // Drain accepts no further calls and waits for those in progress, until ctx is done.
 func (e *EnvoyServer) Drain(ctx context.Context) {
@@ -100,7 +108,11 @@ func (r recoverer) intercept(ctx context.Context, request any, _ *grpc.UnaryServ
 // shouldRateLimit answers a call.
 func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (answer encoded, err error) {
 	began := time.Now()
+	h.stall.wait(ctx)
 	switch {
+	case ctx.Err() != nil:
+		h.countCall("gone")
+		return nil, status.FromContextError(ctx.Err()).Err()
 	case !h.trustsCall(ctx):
 		h.countCall("untrusted")
 		return nil, status.Error(codes.PermissionDenied, "this peer may not ask; see listen.decide.trusted, token and client_ca")
@@ -132,8 +144,11 @@ func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (ans
 		if len(a.Pendings) > 0 {
 			made.upstream = append(made.upstream, respond.Field{Name: handleField, Value: h.signer.sign(a.Pendings, began.Add(h.config.WithinOutcome))})
 		}
+		if answer = made.marshal(); ctx.Err() != nil { // DecideDescriptors refunds what it has taken
+			h.countCall("gone")
+			return
+		}
 		h.countCall(made.metadata.decision)
-		answer = made.marshal()
 	})
 	return answer, nil
 }

@@ -42,6 +42,7 @@ type Handler struct {
 	config   config.Decide
 	dialects []dialect
 	signer   signer
+	stall    stall // of calls of Envoy
 	requests *prometheus.CounterVec
 	outcomes *prometheus.CounterVec
 }
@@ -49,7 +50,7 @@ type Handler struct {
 // New returns a Handler that has p decide.
 func New(p *proxy.Proxy, c config.Decide, r prometheus.Registerer) *Handler {
 	h := &Handler{
-		proxy: p, config: c, dialects: dialects(), signer: newSigner(c.Secret),
+		proxy: p, config: c, dialects: dialects(), signer: newSigner(c.Secret), stall: stall{epoch: time.Now()},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decide_requests_total", Help: "Requests that other proxies asked about, by dialect and result.",
 		}, []string{"dialect", "result"}),
@@ -106,16 +107,30 @@ func (h *Handler) trustsAddress(addr netip.Addr) bool {
 	return c.Token != "" || c.ClientCA != "" || addr.IsLoopback()
 }
 
-// decide answers a question.
+// nobodyGivesUp is the time within which no peer gives up: an answer that took longer is only given to one that is
+// still there.
+const nobodyGivesUp = time.Millisecond
+
+// decide answers a question, unless the peer has given up while it waited to be read or decided.
 func (h *Handler) decide(x *http1.Exchange, d *dialect, began time.Time) {
+	if x.LooksGone() {
+		h.requests.WithLabelValues(string(d.name), "gone").Inc()
+		x.Abort()
+		return
+	}
 	q, err := d.question(x)
 	if err != nil {
 		h.requests.WithLabelValues(string(d.name), "invalid").Inc()
-		d.send(x, answer{Response: problem(400, "Bad Request", err.Error())})
+		_ = d.send(x, answer{Response: problem(400, "Bad Request", err.Error())}) // the peer may have disconnected
 		return
 	}
 	q.Deadline, q.Hold = began.Add(h.config.Within), h.config.WithinOutcome
-	h.proxy.Decide(context.Background(), q, func(a *proxy.Answer) {
+	h.proxy.Decide(context.Background(), q, func(a *proxy.Answer) bool {
+		if time.Since(began) > nobodyGivesUp && x.LooksGone() {
+			h.requests.WithLabelValues(string(d.name), "gone").Inc()
+			x.Abort()
+			return false
+		}
 		said, result := answer{Response: a.Response, requestID: a.RequestID}, "refused"
 		if a.Allowed {
 			said.allowed, said.upstream, result = true, a.Upstream, "allowed"
@@ -124,7 +139,7 @@ func (h *Handler) decide(x *http1.Exchange, d *dialect, began time.Time) {
 			said.handle = h.signer.sign([][]byte{a.Pending}, began.Add(h.config.WithinOutcome))
 		}
 		h.requests.WithLabelValues(string(d.name), result).Inc()
-		d.send(x, said)
+		return d.send(x, said) == nil
 	})
 }
 

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/http2"
-	"github.com/weir-proxy/weir/proxy/key"
 )
 
 const (
@@ -153,13 +153,8 @@ func (r *resetTracker) isEmpty() bool {
 
 // prefixOf returns the address of the client of c, or its /64 network.
 func (r *resetTracker) prefixOf(c net.Conn) netip.Prefix {
-	ap, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	if err != nil {
-		return netip.Prefix{} // a unix socket
-	}
-	addr := key.ClientAddr(ap.Addr())
-	p, _ := addr.Prefix(min(addr.BitLen(), 64))
-	return p
+	at, _ := netip.ParseAddrPort(c.RemoteAddr().String()) // a Unix domain socket has none
+	return limiter.Subscriber(at.Addr())
 }
 
 // A resetCounter counts the requests and resets of one connection for a resetTracker.

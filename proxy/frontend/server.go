@@ -89,9 +89,12 @@ func NewNetHTTPServer(h http.Handler, c config.Listen, log zerolog.Logger) *Serv
 	return newServer(fromNetHTTP(h), c, log)
 }
 
-// NewHTTP1Server returns a Server for a handler of HTTP/1.1 alone.
+// NewHTTP1Server returns a Server for a handler of HTTP/1.1 alone, whose clients do not close their sending side before
+// they have the response: one that does is gone.
 func NewHTTP1Server(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
-	return newServer(h, c, log)
+	s := newServer(h, c, log)
+	s.http1.HalfClose = http1.AbortOnHalfClose
+	return s
 }
 
 // newServer returns a Server without HTTP/2.

@@ -52,9 +52,6 @@ func (b *Body) open(in *input, filler bodyFiller, f Framing, l *Limits) {
 	}
 }
 
-// reset makes b no body. It keeps the memory for a trailer section.
-func (b *Body) reset() { *b = Body{trailer: b.trailer.emptied()} }
-
 // Limit sets the maximum length of the body; 0 means no limit. Reading beyond it fails
 // with ErrBodyTooLarge. If the length of the body is known and larger, reading fails
 // immediately.

@@ -37,7 +37,7 @@ func TestForward_ClientGone(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, begin := range []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"} {
 			asked, ended := make(chan bool, 1), make(chan error, 1)
-			address := origin(t, func(c net.Conn, r *bufio.Reader) {
+			address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 				_, _ = requestOn(r)
 				_, _ = io.WriteString(c, begin)
 				asked <- true

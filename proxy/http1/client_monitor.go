@@ -221,10 +221,14 @@ func (c *conn) checkClient(now, waited time.Duration) {
 		return
 	}
 	w.nextCheck = now + min(waited, maxMonitorInterval)
-	p := socket.StateOf(c.socket)
-	if p == socket.Reset || p == socket.HalfClosed && (c.server.HalfClose == AbortOnHalfClose || c.clientStalled(now)) {
+	if p := socket.StateOf(c.socket); c.looksGone(p) || p == socket.HalfClosed && c.clientStalled(now) {
 		w.abortLocked()
 	}
+}
+
+// looksGone reports whether a client whose end of the connection is in this state is gone.
+func (c *conn) looksGone(p socket.State) bool {
+	return p == socket.Reset || p == socket.HalfClosed && c.server.HalfClose == AbortOnHalfClose
 }
 
 // clientStalled reports whether a half-closed client has to be given up because nothing

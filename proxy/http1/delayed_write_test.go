@@ -58,7 +58,7 @@ func TestDelayedWrite_DuringShutdown(t *testing.T) {
 				if c := x.conn; x.Path() == "/1" {
 					served <- struct{}{}
 					<-sent
-					await.Until(t, "request", func() bool { return another == "" || x.peerState() == socket.Readable })
+					await.Until(t, "request", func() bool { return another == "" || socket.StateOf(x.conn.socket) == socket.Readable })
 					c.readFirstFunc = func(fd uintptr) bool {
 						c.readFirstFunc = c.readFirst
 						c.endIdleWait()
@@ -91,7 +91,7 @@ func TestDelayedWrite_ClientReset(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
 		says(x)
 		served <- struct{}{}
-		await.Until(t, "reset", func() bool { return x.peerState() == socket.Reset })
+		await.Until(t, "reset", func() bool { return socket.StateOf(x.conn.socket) == socket.Reset })
 	}, func(s *Server) {
 		afterHandler(s)
 		s.OnClose = func(_ net.Conn, err error) { closed <- err }

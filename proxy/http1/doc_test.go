@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // An example is a message to which a rule of the package's documentation applies, as the
@@ -95,7 +97,7 @@ func readRequest(t *testing.T, rest string) bool {
 	if after, ok := strings.CutPrefix(rest, "^"); ok {
 		start, rest = "|"+start, after
 	}
-	address := origin(t, func(c net.Conn, r *bufio.Reader) {
+	address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 		if req, err := http.ReadRequest(r); err == nil {
 			if _, err := io.ReadAll(req.Body); err == nil {
 				_, _ = io.WriteString(c, lined(okAnswer))

@@ -192,7 +192,7 @@ func TestCall_RelayTo(t *testing.T) {
 
 // originOnce answers one request in one piece, and closes the connection.
 func originOnce(t testing.TB, answer string) string {
-	return origin(t, func(c net.Conn, r *bufio.Reader) {
+	return sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 		if _, err := requestOn(r); err == nil {
 			_, _ = io.WriteString(c, answer)
 		}

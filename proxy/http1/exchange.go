@@ -131,6 +131,6 @@ func (e *Exchange) SetConnectionClose() { e.closeConn = true }
 // incomplete. Nothing more is sent.
 func (e *Exchange) Abort() { e.aborted = true }
 
-// peerState returns the current state of the client's end of the connection. It costs
-// one system call.
-func (e *Exchange) peerState() socket.State { return socket.StateOf(e.conn.socket) }
+// LooksGone reports whether the client is gone, by Server.HalfClose and what the socket shows at this
+// moment. It costs one system call.
+func (e *Exchange) LooksGone() bool { return e.conn.looksGone(socket.StateOf(e.conn.socket)) }

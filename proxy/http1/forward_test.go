@@ -66,7 +66,7 @@ func TestForward_Responses(t *testing.T) {
 		} {
 			address, _ := answering(t, "HTTP/1.1 "+lined(c.answer))
 			if strings.Contains(c.answer, "Connection: close") {
-				address = origin(t, func(nc net.Conn, r *bufio.Reader) {
+				address = sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
 					_, _ = requestOn(r)
 					_, _ = io.WriteString(nc, "HTTP/1.1 "+lined(c.answer))
 				})
@@ -89,7 +89,7 @@ func TestForward_Responses(t *testing.T) {
 func TestForward_TruncatedResponseStaysTruncated(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, answer := range []string{"Content-Length: 10||hello", "Transfer-Encoding: chunked||5|hello|", "Transfer-Encoding: chunked||5|hel", "Transfer-Encoding: chunked||5|helloXX"} {
-			address := origin(t, func(c net.Conn, r *bufio.Reader) {
+			address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 				_, _ = requestOn(r)
 				_, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|"+answer))
 			})
@@ -120,7 +120,7 @@ func TestForward_TruncatedRequestIsNotCompleted(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, said := range []string{"Content-Length: 10||hel", "Transfer-Encoding: chunked||5|hello|", "Transfer-Encoding: chunked||5|hello|0|"} {
 			whole := make(chan error, 1)
-			address := origin(t, func(_ net.Conn, r *bufio.Reader) {
+			address := sockettest.Upstream(t, func(_ net.Conn, r *bufio.Reader) {
 				_, err := requestOn(r)
 				whole <- err
 			})
@@ -164,7 +164,7 @@ func TestForward_StaleConnections(t *testing.T) {
 			{"POST / HTTP/1.1|Host: a|Content-Length: 2||hi", 502},
 			{"PUT / HTTP/1.1|Host: a|Content-Length: 100000||" + strings.Repeat("x", 100_000), 502}, // it cannot be read again
 		} {
-			address := origin(t, func(nc net.Conn, r *bufio.Reader) {
+			address := sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
 				_, _ = requestOn(r)
 				_, _ = io.WriteString(nc, okAnswer)
 				_, _ = requestOn(r) // seen, and not answered
@@ -188,7 +188,7 @@ func TestForward_UnsolicitedBytesAreNotResponses(t *testing.T) {
 		for _, more := range []string{"close", "HTTP/1.1 200 OK|Content-Length: 4||evil", "x", "HTTP/1.1 408 Request Timeout|Content-Length: 0||"} {
 			requests := make(chan string, 10)
 			said := make(chan struct{}, 10)
-			address := origin(t, func(nc net.Conn, r *bufio.Reader) {
+			address := sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
 				request, _ := requestOn(r)
 				requests <- request
 				_, _ = io.WriteString(nc, okAnswer)
@@ -249,7 +249,7 @@ func TestForward_BadResponses(t *testing.T) {
 			"HTTP/1.1 2000 OK||", "HTTP/1.1 200 OK|Content-Length: 5|Transfer-Encoding: chunked||0||", "HTTP/1.1 200 OK|X y: 1||", "nonsense||",
 			"HTTP/1.1 101 Switching Protocols|Connection: Upgrade|Upgrade: websocket||", "HTTP/1.1 200 OK|Transfer-Encoding: gzip||", "HTTP/1.1 200 O",
 		} {
-			address := origin(t, func(c net.Conn, r *bufio.Reader) {
+			address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 				_, _ = requestOn(r)
 				_, _ = io.WriteString(c, lined(answer))
 			})

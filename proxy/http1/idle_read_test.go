@@ -26,7 +26,7 @@ func TestIdleRead_ReusesOpenConnections(t *testing.T) {
 			"sends unexpected bytes": func(c net.Conn) { _, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|Content-Length: 4||evil")) },
 		} {
 			conns := make(chan net.Conn, 10)
-			address := origin(t, func(nc net.Conn, r *bufio.Reader) {
+			address := sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
 				for conns <- nc; ; {
 					if _, err := requestOn(r); err != nil {
 						return

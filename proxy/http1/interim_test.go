@@ -21,7 +21,7 @@ func TestForward_ManyInterimResponses(t *testing.T) {
 	const hints = 50_000
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, expect := range []string{"", "Expect: 100-continue|"} {
-			address := origin(t, func(c net.Conn, r *bufio.Reader) {
+			address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 				_, _ = io.WriteString(c, strings.Repeat(lined("HTTP/1.1 103 Early Hints|X: y||"), hints))
 				if expect != "" {
 					_, _ = io.WriteString(c, lined("HTTP/1.1 100 Continue||"))

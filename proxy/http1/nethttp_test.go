@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -38,7 +37,7 @@ func TestServeNetHTTP_Request(t *testing.T) {
 			w.WriteHeader(http.StatusNoContent)
 			kept <- r
 		}), nil)
-		w := p.dial(t, lined("POST /a%2Fb?c=d HTTP/1.1|Host: example.com|X-A: 1|x-a: 2|Trailer: X-Sum|Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||"))
+		w := p.dial(t, lined("POST /a%2Fb?c=d HTTP/1.1|Host: example.com|X-A: 1|x-a: 2|Transfer-Encoding: chunked||5|hello|0||"))
 		if res, _ := w.WantStatus(204); res.Header.Get("X-Body") != "hello" || res.Close {
 			t.Errorf("got %v, close %t", res.Header, res.Close)
 		}
@@ -50,7 +49,7 @@ func TestServeNetHTTP_Request(t *testing.T) {
 			r.RemoteAddr != w.LocalAddr().String() || r.ProtoMinor != 1 || r.ContentLength != -1 || (r.TLS != nil) != secure {
 			t.Errorf("got %+v", r)
 		}
-		if got, want := fmt.Sprint(r.Header, r.Trailer), "map[X-A:[1 2]] map[X-Sum:[1]]"; got != want {
+		if got, want := fmt.Sprint(r.Header), "map[X-A:[1 2]]"; got != want {
 			t.Errorf("got %s; want %s", got, want)
 		}
 	})
@@ -63,7 +62,7 @@ func TestServeNetHTTP_Response(t *testing.T) {
 			topic  string
 			handle http.HandlerFunc
 			status int
-			want   string // of the header, the body and the trailer
+			want   string // of the header and the body
 		}{
 			{"nothing", func(http.ResponseWriter, *http.Request) {}, 404, "404 nobody\n"},
 			{"implicit status", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hi") }, 200, "hi"},
@@ -82,13 +81,6 @@ func TestServeNetHTTP_Response(t *testing.T) {
 				w.Header().Set("Transfer-Encoding", "gzip")
 				w.WriteHeader(200)
 			}, 200, "[1 2] "},
-			{"trailers", func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Trailer", "X-Sum, Content-Length")
-				_, _ = io.WriteString(w, "hi")
-				w.Header().Set("X-Sum", "1")
-				w.Header().Set(http.TrailerPrefix+"X-Late", "2")
-				w.Header().Set(http.TrailerPrefix+"Content-Length", "9")
-			}, 200, "hi map[X-Late:[2] X-Sum:[1]]"},
 			{"hijacking", func(w http.ResponseWriter, _ *http.Request) {
 				if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrNotSupported) {
 					t.Errorf("got %v", err)
@@ -108,9 +100,6 @@ func TestServeNetHTTP_Response(t *testing.T) {
 			if res.ContentLength >= 0 && res.Header.Get("Content-Length") != "" && c.status == 200 {
 				got = fmt.Sprintf("length %d %s", res.ContentLength, got)
 			}
-			if trailer := maps.Clone(map[string][]string(res.Trailer)); len(trailer) > 0 {
-				got += " " + fmt.Sprint(trailer)
-			}
 			if got != c.want || res.Header.Get("Keep-Alive") != "" || len(res.TransferEncoding) > 0 && res.TransferEncoding[0] != "chunked" {
 				t.Errorf("%s: got %q, %v; want %q", c.topic, got, res.Header, c.want)
 			}
@@ -118,12 +107,10 @@ func TestServeNetHTTP_Response(t *testing.T) {
 	})
 }
 
-// Interim answers come before the final one, and what is flushed comes at once.
-func TestServeNetHTTP_InterimAndFlush(t *testing.T) {
+// What is flushed comes at once.
+func TestServeNetHTTP_Flush(t *testing.T) {
 	let := make(chan struct{})
 	p := serving(t, serves(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Link", "</x>")
-		w.WriteHeader(103)
 		_, _ = io.WriteString(w, "first")
 		if err := http.NewResponseController(w).Flush(); err != nil {
 			t.Error(err)
@@ -131,9 +118,6 @@ func TestServeNetHTTP_InterimAndFlush(t *testing.T) {
 		<-let
 	}), nil)
 	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-	if res, _ := w.WantStatus(103); res.Header.Get("Link") != "</x>" {
-		t.Errorf("got %v", res.Header)
-	}
 	res, err := http.ReadResponse(w.Reader, nil)
 	if err != nil {
 		t.Fatal(err)

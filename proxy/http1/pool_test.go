@@ -29,7 +29,7 @@ func ask(t testing.TB, p *Pool, path string) (string, error) {
 
 // The connection that was used last is used next.
 func TestPool_LastInFirstOut(t *testing.T) {
-	address := origin(t, func(c net.Conn, r *bufio.Reader) {
+	address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 		for {
 			if _, err := requestOn(r); err != nil {
 				return
@@ -119,7 +119,7 @@ func TestPool_DialFails(t *testing.T) {
 // Abort ends dialling, and waiting.
 func TestCall_Abort(t *testing.T) {
 	reached := make(chan struct{}, 2)
-	silent := origin(t, func(_ net.Conn, r *bufio.Reader) {
+	silent := sockettest.Upstream(t, func(_ net.Conn, r *bufio.Reader) {
 		_, _ = requestOn(r)
 		reached <- struct{}{}
 		_, _ = io.Copy(io.Discard, r)

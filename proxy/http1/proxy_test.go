@@ -164,36 +164,11 @@ func (p *proxy) dial(t testing.TB, said string) *sockettest.Client {
 	return sockettest.Dial(t, p.addr, said)
 }
 
-// An origin is an upstream spoken by hand: each connection is given to serve.
-func origin(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_ = c.SetDeadline(time.Now().Add(soon))
-			c = sockettest.ServerSide(t, c)
-			go func() {
-				defer c.Close()
-				serve(c, bufio.NewReader(c))
-			}()
-		}
-	}()
-	return l.Addr().String()
-}
-
 // answering answers each request with the same bytes, and notes what came.
 func answering(t testing.TB, answer string) (address string, seen chan string) {
 	t.Helper()
 	seen = make(chan string, 1000)
-	return origin(t, func(c net.Conn, r *bufio.Reader) {
+	return sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 		for {
 			said, err := requestOn(r)
 			if err != nil {

@@ -26,7 +26,7 @@ func TestReuseAttempt_SkipsStaleConnections(t *testing.T) {
 func skipsStaleConnections(t testing.TB) {
 	const kept = 3
 	conns, seen := make(chan net.Conn, 10), make(chan string, 10)
-	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
+	address := sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
 		conns <- nc
 		for {
 			said, err := requestOn(r)
@@ -84,7 +84,7 @@ func TestReuseAttempt_PartialWrite(t *testing.T) { sockettest.OverBoth(t, partia
 
 func partialWrite(t testing.TB) {
 	began, length := make(chan struct{}), make(chan int, 1)
-	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
+	address := sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
 		_, _ = requestOn(r)
 		_, _ = io.WriteString(nc, okAnswer)
 		<-began
@@ -128,7 +128,7 @@ func socketErrors(t testing.TB) {
 		syscall.ECONNRESET:     func(nc net.Conn, _ *bufio.Reader) { resetConn(nc) },
 		os.ErrDeadlineExceeded: func(_ net.Conn, r *bufio.Reader) { _, _ = r.ReadByte() },
 	} {
-		address := origin(t, func(nc net.Conn, r *bufio.Reader) {
+		address := sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
 			_, _ = requestOn(r)
 			_, _ = io.WriteString(nc, okAnswer)
 			_, _ = requestOn(r)

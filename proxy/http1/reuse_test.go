@@ -103,7 +103,7 @@ func (l *loan) begin(what any) (end func()) {
 // Whatever ends an exchange, clients that leave, an upstream that does, panics and the
 // end of the server: no two at a time have the same memory.
 func TestServer_ExchangesDoNotShareMemory(t *testing.T) {
-	address := origin(t, func(c net.Conn, r *bufio.Reader) {
+	address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 		for n := 0; ; n++ {
 			if _, err := requestOn(r); err != nil || n%7 == 6 {
 				return
@@ -179,7 +179,7 @@ func disturbs(p *proxy, random *rand.Rand) {
 // Abort ends a call at whatever moment it comes, and none of its connection is used
 // for another one that still owes something.
 func TestCall_AbortAtAnyMoment(t *testing.T) {
-	address := origin(t, func(c net.Conn, r *bufio.Reader) {
+	address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 		for {
 			req, err := http.ReadRequest(r)
 			if err != nil {
@@ -240,7 +240,7 @@ func TestCall_AbortAtAnyMoment(t *testing.T) {
 // A call that was aborted before it was made asks nobody.
 func TestCall_AbortBeforeSend(t *testing.T) {
 	asked := atomic.Bool{}
-	address := origin(t, func(net.Conn, *bufio.Reader) { asked.Store(true) })
+	address := sockettest.Upstream(t, func(net.Conn, *bufio.Reader) { asked.Store(true) })
 	client := &Client{}
 	c := client.NewCall(nil)
 	c.Begin("GET", "a", "/")

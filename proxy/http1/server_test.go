@@ -367,8 +367,8 @@ func TestServer_HalfClosed(t *testing.T) {
 	release := make(chan struct{})
 	p := serving(t, func(x *Exchange) {
 		<-release
-		if x.peerState() != socket.HalfClosed {
-			t.Errorf("got %d; want that the client sends no more", x.peerState())
+		if socket.StateOf(x.conn.socket) != socket.HalfClosed {
+			t.Errorf("got %d; want that the client sends no more", socket.StateOf(x.conn.socket))
 		}
 		reads(x)
 	}, nil)

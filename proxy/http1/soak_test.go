@@ -89,7 +89,7 @@ func (s *soak) report(t *testing.T) {
 
 // run lets twelve clients work until then.
 func (s *soak) run(t testing.TB, until time.Time) {
-	p := proxyTo(t, origin(t, func(c net.Conn, r *bufio.Reader) { s.upstream(t, c, r) }), func(p *proxy) {
+	p := proxyTo(t, sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) { s.upstream(t, c, r) }), func(p *proxy) {
 		p.server.HalfClose = AbortOnHalfClose
 		p.server.Timeouts = Timeouts{Header: 2 * time.Second, Body: 2 * time.Second, Write: 5 * time.Second, Idle: 300 * time.Millisecond}
 		p.client.IdleConnTimeout = 200 * time.Millisecond

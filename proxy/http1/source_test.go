@@ -62,7 +62,7 @@ func TestSource_AllKinds(t *testing.T) {
 // A Source that brings less than it says is cut: the upstream never takes it for whole.
 func TestSource_TooShort(t *testing.T) {
 	whole := make(chan error, 1)
-	address := origin(t, func(_ net.Conn, r *bufio.Reader) {
+	address := sockettest.Upstream(t, func(_ net.Conn, r *bufio.Reader) {
 		_, err := requestOn(r)
 		whole <- err
 	})
@@ -86,7 +86,7 @@ func TestSource_TooShort(t *testing.T) {
 // A Source that is expected to be asked for is not read before.
 func TestSource_Expects(t *testing.T) {
 	for _, wanted := range []bool{true, false} {
-		address := origin(t, func(nc net.Conn, r *bufio.Reader) {
+		address := sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
 			req, err := http.ReadRequest(r)
 			if err != nil {
 				return
@@ -119,7 +119,7 @@ func TestSource_Expects(t *testing.T) {
 
 // Stop ends a read that waits when the answer came without the rest of the body.
 func TestSource_StopUnblocksRead(t *testing.T) {
-	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
+	address := sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
 		_, _ = http.ReadRequest(r)
 		_, _ = io.WriteString(nc, okAnswer)
 		_, _ = io.Copy(io.Discard, r)

@@ -95,7 +95,7 @@ func TestState_EachResponseReachesItsRequest(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		clients, each := 8, rounds.Of(50)
 		up := &storm{t: t}
-		p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClose = AbortOnHalfClose })
+		p := proxyTo(t, sockettest.Upstream(t, up.serve), func(p *proxy) { p.server.HalfClose = AbortOnHalfClose })
 		var right, failed atomic.Int64
 		var all sync.WaitGroup
 		for client := range clients {

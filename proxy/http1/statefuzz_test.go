@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // An obedient upstream does with each request what it says in X-Do, and counts what
@@ -160,7 +162,7 @@ func FuzzState(f *testing.F) {
 	f.Add([]byte{0x45, 0x45, 0x00, 0x43, 0x4b, 0x00, 0x41, 0x52, 0x59, 0x08, 0xc0, 0x00, 0x46, 0x00})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		up := &obedient{}
-		p := proxyTo(t, origin(t, up.serve), func(p *proxy) {
+		p := proxyTo(t, sockettest.Upstream(t, up.serve), func(p *proxy) {
 			p.server.HalfClose, p.server.FlushAfterHandler = AbortOnHalfClose, len(script)%2 == 0
 		})
 		c := &client{t: t, p: p}

@@ -101,7 +101,7 @@ func TestTLS_UnsolicitedBytesAreNotResponses(t *testing.T) {
 	} {
 		s := sockettest.NewSecured(t)
 		connections, sent := make(chan bool, 10), make(chan bool, 10)
-		address := origin(s, func(c net.Conn, r *bufio.Reader) {
+		address := sockettest.Upstream(s, func(c net.Conn, r *bufio.Reader) {
 			connections <- true
 			for {
 				if _, err := requestOn(r); err != nil {
@@ -144,7 +144,7 @@ func (b bytewise) Write(p []byte) (n int, err error) {
 // Records that come in pieces, from clients and from upstreams, are read as any others.
 func TestTLS_RecordsInPieces(t *testing.T) {
 	s := sockettest.NewSecured(t)
-	address := origin(t, func(c net.Conn, _ *bufio.Reader) {
+	address := sockettest.Upstream(t, func(c net.Conn, _ *bufio.Reader) {
 		secure := tls.Server(bytewise{c}, s.Server)
 		for r := bufio.NewReader(secure); ; {
 			if _, err := requestOn(r); err != nil {
@@ -241,7 +241,7 @@ func eachEnding(t *testing.T, test func(t testing.TB, s sockettest.Secured, miss
 func TestTLS_AnswerWithTheEnd(t *testing.T) {
 	eachEnding(t, func(t testing.TB, s sockettest.Secured, missing int) {
 		asked := make(chan string, 10)
-		address := origin(t, func(c net.Conn, _ *bufio.Reader) {
+		address := sockettest.Upstream(t, func(c net.Conn, _ *bufio.Reader) {
 			cork := &corked{Conn: c}
 			secure := tls.Server(cork, s.Server)
 			r := bufio.NewReader(secure)

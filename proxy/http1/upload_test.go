@@ -22,7 +22,7 @@ func TestUpload_AllSizes(t *testing.T) {
 		for _, n := range []int{1, 100, 8000, 8192, 40_000, 1 << 20} {
 			body := strings.Repeat("0123456789abcdef", n/16+1)[:n]
 			connections := 0
-			address := origin(t, func(c net.Conn, r *bufio.Reader) {
+			address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 				connections++
 				for {
 					req, err := http.ReadRequest(r)
@@ -57,7 +57,7 @@ func TestUpload_AllSizes(t *testing.T) {
 // once; neither connection is used again.
 func TestUpload_EarlyResponse(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
-		address := origin(t, func(c net.Conn, r *bufio.Reader) {
+		address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 			_, _ = http.ReadRequest(r)
 			_, _ = io.WriteString(c, lined("HTTP/1.1 413 Content Too Large|Content-Length: 2||no"))
 			_, _ = io.Copy(io.Discard, r)
@@ -77,7 +77,7 @@ func TestUpload_EarlyResponse(t *testing.T) {
 // Both directions may stream at the same time.
 func TestUpload_Bidirectional(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
-		address := origin(t, func(c net.Conn, r *bufio.Reader) {
+		address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 			req, _ := http.ReadRequest(r)
 			_, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|Transfer-Encoding: chunked||"))
 			b := make([]byte, 1)
@@ -140,7 +140,7 @@ func TestUpload_Expect(t *testing.T) {
 // asked sends the request and reports whether its connection ends with the answer.
 func (e expectation) asked(t testing.TB) (closes bool) {
 	t.Helper()
-	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
+	address := sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
 		req, err := http.ReadRequest(r)
 		if err != nil || req.Header.Get("Expect") == "" {
 			return
@@ -199,7 +199,7 @@ func TestForward_InterimResponses(t *testing.T) {
 // A tunnel begins with what both have sent too early.
 func TestUpgrade_Tunnel(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
-		address := origin(t, func(c net.Conn, r *bufio.Reader) {
+		address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
 			req, err := http.ReadRequest(r)
 			if err != nil || req.Header.Get("Upgrade") != "websocket" || r.Buffered() > 0 {
 				t.Errorf("got %v, %v, and %d bytes behind it", req, err, r.Buffered())

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // An Input holds the texts of keys that come from an operator, for example, and not from
@@ -142,7 +144,7 @@ func (i Input) parseClient(text string) (result, error) {
 	if err != nil || addr.Zone() != "" || isNetwork && !addr.Is6() {
 		return result{}, bad
 	}
-	addr = ClientAddr(addr)
+	addr = limiter.ClientAddr(addr)
 	bits := addr.BitLen()
 	if addr.Is6() {
 		bits = i.IPv6Prefix

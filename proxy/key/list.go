@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/gaissmai/bart"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // A List is a set of keys: addresses and networks for client_ip, texts for all other keys. Each may have
@@ -137,14 +139,14 @@ func network(s string) (netip.Prefix, error) {
 		if err != nil || a.Zone() != "" {
 			return netip.Prefix{}, fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::/48", ErrSpec)
 		}
-		a = ClientAddr(a)
+		a = limiter.ClientAddr(a)
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil || p.Addr().Is4In6() {
 		return netip.Prefix{}, fmt.Errorf("%w: not a network; write one such as 192.0.2.0/24 or 2001:db8::/48", ErrSpec)
 	}
-	if IsTranslated(p) {
+	if limiter.IsTranslated(p) {
 		return netip.Prefix{}, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4", ErrSpec)
 	}
 	if p != p.Masked() {

@@ -5,36 +5,6 @@ import (
 	"net/netip"
 )
 
-// ClientAddr returns the address by which a client counts: IPv4 for an address that stands for one, which is
-// ::ffff:192.0.2.1, and 64:ff9b::192.0.2.1 of a translator (NAT64, RFC 6052) unless that must not have it, as 10.0.0.1;
-// and none has a zone.
-func ClientAddr(a netip.Addr) netip.Addr {
-	if a = a.Unmap(); a.Is4() {
-		return a
-	}
-	a = a.WithZone("")
-	if v4, ok := translated(a); ok && v4.IsGlobalUnicast() && !v4.IsPrivate() {
-		return v4
-	}
-	return a
-}
-
-// IsTranslated reports whether p is a network of a translator, by which no client counts.
-func IsTranslated(p netip.Prefix) bool {
-	v4, ok := translated(p.Addr())
-	return ok && p.Bits() >= nat64Bits && !v4.IsPrivate()
-}
-
-// nat64Bits is the length of the well-known prefix of translators, 64:ff9b::. Of 64:ff9b:1::/48, for local use,
-// nobody knows where the IPv4 address is.
-const nat64Bits = 96
-
-// translated returns the IPv4 address in one with the prefix of translators.
-func translated(a netip.Addr) (v4 netip.Addr, ok bool) {
-	b := a.As16()
-	return netip.AddrFrom4([4]byte(b[nat64Bits/8:])), [nat64Bits / 8]byte(b[:]) == [nat64Bits / 8]byte{1: 0x64, 2: 0xff, 3: 0x9b}
-}
-
 // read reads the only text at o into f, which is zero. It stays empty if there is none.
 func (o Origin) read(r Request, v *Value, tokens *Tokens, f *result) (err error) {
 	switch o.Source {

@@ -160,7 +160,6 @@ func (n *Node) serve(o Options) {
 	n.serving.start("reload signals", func(ctx context.Context) { n.reloadOnSignals(ctx, o.Reload) })
 	n.member.start("reopen signals", func(ctx context.Context) { n.reopenOnSignals(ctx, o.Reopen) })
 	n.serving.start("certificates", n.renewCertificates)
-	n.serving.start("scavenger", scavenge)
 	n.serving.start("log salt", n.salt.run)
 	n.serving.start("leader", n.leader.run)
 	n.serving.start("events", n.events.Run) // ends before draining, so that draining does not wait for subscribers

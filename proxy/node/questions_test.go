@@ -180,10 +180,10 @@ func TestObserved_NothingIsToldFromBeforeACut(t *testing.T) {
 // A target is as bad as the worst node says, and has what all nodes counted.
 func TestUpstreams_OfSeveralNodes(t *testing.T) {
 	u := func(name string, targets ...proxy.TargetStanding) cluster.Seen {
-		return cluster.Seen{Upstreams: []proxy.UpstreamStanding{{Name: name, Waiting: 1, Retried: 2, Targets: targets}}}
+		return cluster.Seen{Upstreams: []proxy.UpstreamStanding{{UpstreamState: proxy.UpstreamState{Name: name, Waiting: 1, Retried: 2}, Targets: targets}}}
 	}
 	target := func(state string, requests, errors int64) proxy.TargetStanding {
-		return proxy.TargetStanding{Target: "http://a", Weight: 1, State: state, InFlight: 3, Requests: requests, Errors: errors, Results: map[string]int64{"ok": requests - errors, "connect": errors}}
+		return proxy.TargetStanding{Target: "http://a", Weight: 1, TargetState: proxy.TargetState{State: state, InFlight: 3, Requests: requests, Errors: errors}, Results: map[string]int64{"ok": requests - errors, "connect": errors}}
 	}
 	got := mergeUpstreams([]cluster.Reply{
 		{Answer: cluster.Answer{Node: "1", Said: "ok"}, Seen: u("api", target("healthy", 5, 0))},

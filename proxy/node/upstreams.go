@@ -41,10 +41,8 @@ func mergeUpstreams(seen []cluster.Reply) []admin.Upstream {
 
 // upstreamOf returns u without counts and states.
 func upstreamOf(u proxy.UpstreamStanding) admin.Upstream {
-	a := admin.Upstream{
-		Name: u.Name, Echo: u.Echo, Routes: u.Routes, Balance: u.Balance, Protocol: u.Protocol,
-		MaxConnections: u.MaxConnections, Queue: u.Queue, Retries: u.Retries, Checked: u.Checked, Targets: []admin.Target{},
-	}
+	a := admin.Upstream{UpstreamState: u.UpstreamState, Targets: []admin.Target{}}
+	a.Waiting, a.Retried = 0, 0
 	for _, t := range u.Targets {
 		a.Targets = append(a.Targets, admin.Target{Target: t.Target, Weight: t.Weight, Results: map[string]int64{}, Nodes: []admin.TargetNode{}})
 	}
@@ -68,10 +66,7 @@ func addTargets(to []admin.Target, node string, targets []proxy.TargetStanding) 
 		if severity(t.State) > severity(a.State) {
 			a.State = t.State
 		}
-		a.Nodes = append(a.Nodes, admin.TargetNode{
-			Node: node, State: t.State, FailedConnects: t.FailedConnects, FailedChecks: t.FailedChecks, EjectedUntil: t.EjectedUntil,
-			Share: t.Share, InFlight: t.InFlight, Requests: t.Requests, Errors: t.Errors,
-		})
+		a.Nodes = append(a.Nodes, admin.TargetNode{Node: node, TargetState: t.TargetState})
 	}
 }
 

@@ -270,24 +270,6 @@ func (p *Pool) Retire() {
 	p.background.Wait()
 }
 
-// A TargetState is the health of a target in short form.
-type TargetState struct {
-	Target  string
-	Healthy bool // it is preferred over targets that are not
-}
-
-// TargetStates returns the state of all targets, in the order of the configuration.
-func (p *Pool) TargetStates() []TargetState {
-	p.group.mu.Lock()
-	defer p.group.mu.Unlock()
-	now := time.Now()
-	states := make([]TargetState, len(p.backends))
-	for i, m := range p.backends {
-		states[i] = TargetState{m.name, !p.unhealthy(m) && !now.Before(m.ejectedUntil)}
-	}
-	return states
-}
-
 // newPseudonym returns a random name for this process.
 func newPseudonym() string {
 	var b [4]byte

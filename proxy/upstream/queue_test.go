@@ -172,11 +172,11 @@ func TestHealthCheck_ImmediatelyAndEveryInterval(t *testing.T) {
 			close(ended)
 		}()
 		time.Sleep(4 * time.Second)
-		if p.TargetStates()[0] != (TargetState{"http://a", true}) {
+		if !preferred(p)[0] {
 			t.Error("one look in two takes it down")
 		}
 		time.Sleep(4 * time.Second)
-		if p.TargetStates()[0].Healthy {
+		if preferred(p)[0] {
 			t.Error("two slow looks leave it healthy")
 		}
 		cancel()
@@ -196,14 +196,14 @@ func TestGroups_KeepStateAcrossPools(t *testing.T) {
 	two := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1, 1, 1)
 	one.Close()
 	one.Close() // does no harm
-	if got := two.TargetStates(); got[0].Healthy || !got[1].Healthy || !got[2].Healthy {
+	if got := preferred(two); got[0] || !got[1] || !got[2] {
 		t.Errorf("states %v, want that a still rests", got)
 	}
-	if !other.TargetStates()[0].Healthy {
+	if !preferred(other)[0] {
 		t.Error("the same target of another upstream rests too")
 	}
 	two.Close()
-	if three := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1); !three.TargetStates()[0].Healthy {
+	if three := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1); !preferred(three)[0] {
 		t.Error("an upstream that nobody had is remembered")
 	}
 	if n := len(f.groups); n != 2 {

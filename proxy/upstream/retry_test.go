@@ -152,7 +152,7 @@ func TestHealth_AllEjectedTargetsAreUsed(t *testing.T) {
 			t.Errorf("result %+v, want that one was asked", got)
 		}
 	}
-	if states := p.TargetStates(); states[0].Healthy || states[1].Healthy {
+	if states := preferred(p); states[0] || states[1] {
 		t.Errorf("states %v", states)
 	}
 }
@@ -170,7 +170,7 @@ func TestHealth_ClientGoneIsNotCounted(t *testing.T) {
 	if got := h.result(t); got.Kind != ClientGone {
 		t.Errorf("result %+v", got)
 	}
-	if !p.TargetStates()[0].Healthy {
+	if !preferred(p)[0] {
 		t.Error("the target rests")
 	}
 }
@@ -202,7 +202,7 @@ func TestHealthCheck_OnRealSockets(t *testing.T) {
 	p := newOrderedPool(t, Config{Health: health}, flaky)
 	p.Start()
 	h := startProxy(t, p, nil)
-	await.Until(t, "the target is out", func() bool { return !p.TargetStates()[0].Healthy })
+	await.Until(t, "the target is out", func() bool { return !preferred(p)[0] })
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != NoTarget || got.Target != "" {
 		t.Errorf("result %+v, want that nobody was asked", got)
@@ -211,7 +211,7 @@ func TestHealthCheck_OnRealSockets(t *testing.T) {
 		t.Errorf("the target sees %q, want %q", got, want)
 	}
 	status.Store(204)
-	await.Until(t, "the target is back", func() bool { return p.TargetStates()[0].Healthy })
+	await.Until(t, "the target is back", func() bool { return preferred(p)[0] })
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != OK {
 		t.Errorf("result %+v", got)

@@ -307,3 +307,12 @@ func fieldsFromRequest(r *http.Request) *http1.Fields {
 	}
 	return f
 }
+
+// preferred says of each target of p whether it is preferred.
+func preferred(p *Pool) (all []bool) {
+	targets, _ := p.TargetStatuses()
+	for i := range targets {
+		all = append(all, targets[i].IsPreferred())
+	}
+	return all
+}

@@ -26,6 +26,9 @@ type TargetStatus struct {
 	Share                        float64   // of its weight; below 1 during a slow start
 }
 
+// IsPreferred reports whether the target is preferred over those of which it is not true.
+func (s *TargetStatus) IsPreferred() bool { return s.Condition != Ejected && s.Condition != Unhealthy }
+
 // TargetStatuses returns the status of all targets, in the order of the configuration,
 // and the number of requests in the queue.
 func (p *Pool) TargetStatuses() (all []TargetStatus, waiting int) {

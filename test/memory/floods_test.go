@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A speaker is a client that speaks HTTP/2 frame by frame.
@@ -68,22 +70,10 @@ func (s speaker) upload(stream uint32, bytes int) {
 // deaf is an upstream that accepts connections and reads nothing.
 func deaf(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
-			t.Cleanup(func() { c.Close() })
-		}
-	}()
-	return "http://" + l.Addr().String()
+	return "http://" + sockettest.Upstream(t, func(c net.Conn, _ *bufio.Reader) {
+		_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
+		<-t.Context().Done()
+	})
 }
 
 // Clients that want memory over HTTP/2 get little of it, however many they are. -v prints a row each: connections,

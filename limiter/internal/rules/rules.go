@@ -180,12 +180,11 @@ func (s *Set[R]) Refund(ctx context.Context, a *Admission) error {
 	return s.store.Refund(ctx, a.claims, a.Permit)
 }
 
-// Subscriber returns the address by which a client is counted: for IPv6 its /64 network.
-func Subscriber(ip netip.Addr) (string, error) {
-	ip = ip.Unmap().WithZone("")
-	if ip.Is4() {
-		return ip.String(), nil
+// Subscriber returns the text of limiter.Subscriber: an IPv4 address or the /64 network of an IPv6 one.
+func Subscriber(ip netip.Addr) string {
+	p := limiter.Subscriber(ip)
+	if p.IsSingleIP() {
+		return p.Addr().String()
 	}
-	network, err := ip.Prefix(64)
-	return network.String(), err
+	return p.String()
 }

@@ -118,7 +118,7 @@ func TestDashboard_EscapesWhatItShows(t *testing.T) {
 		return admin.Audit{Entries: []admin.AuditEntry{{Who: evil, Action: evil, Reason: evil, Masked: evil}}, Next: evil}, nil
 	}
 	o.Upstreams = func(context.Context) (admin.Upstreams, error) {
-		return admin.Upstreams{Upstreams: []admin.Upstream{{Name: evil, Routes: []string{evil}, Balance: evil, Checked: evil, Targets: []admin.Target{{Target: evil, State: evil, Results: map[string]int64{evil: 1}, Nodes: []admin.TargetNode{{Node: evil, State: evil}}}}}}}, nil
+		return admin.Upstreams{Upstreams: []admin.Upstream{{UpstreamState: proxy.UpstreamState{Name: evil, Routes: []string{evil}, Balance: evil, Checked: evil}, Targets: []admin.Target{{Target: evil, State: evil, Results: map[string]int64{evil: 1}, Nodes: []admin.TargetNode{{Node: evil, TargetState: proxy.TargetState{State: evil}}}}}}}}, nil
 	}
 	o.Standing = func(_ context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error) {
 		return proxy.KeyStanding{Notes: []string{evil}, Limits: []proxy.LimitStanding{{Route: evil, Limit: evil, Masked: evil}}}, nil
@@ -210,11 +210,13 @@ func TestDashboard_ShowsUpstreams(t *testing.T) {
 	at := time.Now()
 	o := options()
 	said := admin.Upstreams{Nodes: []admin.NodeAnswer{{Node: "node-a", Said: "ok"}, {Node: "node-b"}}, Upstreams: []admin.Upstream{{
-		Name: "sms", Routes: []string{"send", "verify"}, Balance: "least_loaded", Protocol: "http1", Checked: "/healthz", MaxConnections: 9, Queue: 5, Waiting: 2, Retries: 1, Retried: 1234,
+		UpstreamState: proxy.UpstreamState{
+			Name: "sms", Routes: []string{"send", "verify"}, Balance: "least_loaded", Protocol: "http1", Checked: "/healthz", MaxConnections: 9, Queue: 5, Waiting: 2, Retries: 1, Retried: 1234,
+		},
 		Targets: []admin.Target{
-			{Target: "http://10.0.0.1:80", Weight: 2, State: "healthy", Requests: 5000, Results: map[string]int64{"ok": 5000}, Nodes: []admin.TargetNode{{Node: "node-a", State: "healthy"}}},
+			{Target: "http://10.0.0.1:80", Weight: 2, State: "healthy", Requests: 5000, Results: map[string]int64{"ok": 5000}, Nodes: []admin.TargetNode{{Node: "node-a", TargetState: proxy.TargetState{State: "healthy"}}}},
 			{Target: "http://10.0.0.2:80", Weight: 1, State: "ejected", InFlight: 3, Requests: 200, Errors: 50, Results: map[string]int64{"ok": 150, "connect": 50},
-				Nodes: []admin.TargetNode{{Node: "node-a", State: "ejected", FailedConnects: 5, EjectedUntil: at.Add(10 * time.Second)}, {Node: "node-b", State: "unhealthy", FailedChecks: 3}}},
+				Nodes: []admin.TargetNode{{Node: "node-a", TargetState: proxy.TargetState{State: "ejected", FailedConnects: 5, EjectedUntil: at.Add(10 * time.Second)}}, {Node: "node-b", TargetState: proxy.TargetState{State: "unhealthy", FailedChecks: 3}}}},
 		},
 	}}}
 	o.Upstreams = func(context.Context) (admin.Upstreams, error) { return said, nil }

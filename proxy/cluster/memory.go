@@ -1,0 +1,207 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// memory stands in for Redis where there is a single process: it is the alert queue, the audit trail, the leadership, and the
+// statistics.
+type memory struct {
+	node string // which always leads
+
+	mu     sync.Mutex           // guards what follows
+	raised map[string]time.Time // by subject of an alert: time until which it is not raised again
+	queue  []Alert
+
+	lastEntry int64 // id of the last one
+	entries   []AuditEntry
+
+	leadsSince time.Time // zero if there is no leader
+	runs       []Run     // by name
+
+	minutes        map[int64]minuteReport // reports by minute in which something happened
+	changedMinutes map[int64]bool         // changed since the last sum
+	totals         map[int64][]Tally      // by minute
+}
+
+func newMemory(node string) *memory {
+	return &memory{
+		node: node, raised: map[string]time.Time{}, minutes: map[int64]minuteReport{}, changedMinutes: map[int64]bool{}, totals: map[int64][]Tally{},
+	}
+}
+
+// raise implements alertQueue.
+func (m *memory) raise(_ context.Context, _ Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(m.raised, func(_ string, until time.Time) bool { return !now.Before(until) })
+	if _, known := m.raised[a.subject()]; known {
+		return false, false, nil
+	}
+	m.raised[a.subject()] = now.Add(repeat)
+	if len(m.queue) >= maxQueuedAlerts {
+		return false, true, nil
+	}
+	m.queue = append(m.queue, a)
+	return true, false, nil
+}
+
+// next implements alertQueue.
+func (m *memory) next(context.Context) (queuedAlert, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.queue) == 0 {
+		return queuedAlert{}, false, nil
+	}
+	return queuedAlert{Alert: m.queue[0]}, true, nil
+}
+
+// done implements alertQueue.
+func (m *memory) done(context.Context, Term, queuedAlert) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queue = m.queue[1:] // only the task removes any
+	return nil
+}
+
+// write implements auditStore.
+func (m *memory) write(_ context.Context, e AuditEntry) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lastEntry++
+	e.ID = strconv.FormatInt(m.lastEntry, 10)
+	old := time.Now().Add(-AuditRetention)
+	kept := m.entries // oldest first
+	for len(kept) > 0 && (len(kept) >= MaxAuditEntries || kept[0].At.Before(old)) {
+		kept = kept[1:]
+	}
+	m.entries = append(kept, e)
+	return nil
+}
+
+// page implements auditStore.
+func (m *memory) page(_ context.Context, before string, n int) ([]AuditEntry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	end, old := int64(0), time.Now().Add(-AuditRetention)
+	if before != "" {
+		var err error
+		if end, err = strconv.ParseInt(before, 10, 64); err != nil {
+			return nil, ErrAuditID
+		}
+	}
+	found := []AuditEntry{}
+	for _, e := range slices.Backward(m.entries) {
+		if id, err := strconv.ParseInt(e.ID, 10, 64); err != nil || before != "" && id >= end || e.At.Before(old) {
+			continue
+		}
+		if found = append(found, e); len(found) == n {
+			break
+		}
+	}
+	return found, nil
+}
+
+// lead implements leadership.
+func (m *memory) lead(ctx context.Context, work func(context.Context, Term)) error {
+	t := Term{Token: 1, Since: time.Now().UTC()}
+	m.acquire(t.Since)
+	work(ctx, t)
+	m.acquire(time.Time{})
+	return context.Cause(ctx)
+}
+
+func (m *memory) acquire(since time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leadsSince = since
+}
+
+// note implements leadership.
+func (m *memory) note(_ context.Context, _ Term, r Run) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i, found := slices.BinarySearchFunc(m.runs, r.Task, func(r Run, name string) int { return cmp.Compare(r.Task, name) })
+	if !found {
+		m.runs = slices.Insert(m.runs, i, r)
+	}
+	m.runs[i] = r
+	return nil
+}
+
+// current implements leadership.
+func (m *memory) current(context.Context) (Leadership, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := Leadership{Tasks: append([]Run{}, m.runs...)}
+	if !m.leadsSince.IsZero() {
+		l.Node, l.Since, l.Token = m.node, m.leadsSince, 1
+	}
+	return l, nil
+}
+
+// now implements statisticsStore.
+func (m *memory) now(context.Context) (time.Time, error) { return time.Now(), nil }
+
+// report implements statisticsStore.
+func (m *memory) report(_ context.Context, _ string, minute int64, r minuteReport) (time.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if now.Sub(minuteStart(minute)) > minuteOpenFor {
+		return now, errClosed
+	}
+	m.minutes[minute], m.changedMinutes[minute] = r, true
+	maps.DeleteFunc(m.minutes, func(m int64, _ minuteReport) bool { return now.Sub(minuteStart(m)) > 2*minuteOpenFor })
+	maps.DeleteFunc(m.totals, func(m int64, _ []Tally) bool { return now.Sub(minuteStart(m)) > StatisticsRetention })
+	return now, nil
+}
+
+// reports implements statisticsStore.
+func (m *memory) reports(_ context.Context, minute int64) (map[string]minuteReport, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, there := m.minutes[minute]
+	if !there {
+		return nil, nil
+	}
+	return map[string]minuteReport{"": r}, nil
+}
+
+// changed implements statisticsStore.
+func (m *memory) changed(context.Context) ([]revision, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []revision
+	for _, minute := range slices.Sorted(maps.Keys(m.changedMinutes)) {
+		all = append(all, revision{minute: minute})
+	}
+	clear(m.changedMinutes) // sum follows, and cannot fail
+	return all, nil
+}
+
+// sum implements statisticsStore.
+func (m *memory) sum(_ context.Context, _ Term, of revision, sum []Tally) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.totals[of.minute] = sum
+	return nil
+}
+
+// sums implements statisticsStore.
+func (m *memory) sums(_ context.Context, first, last int64) ([][]Tally, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([][]Tally, last-first+1)
+	for minute := first; minute <= last; minute++ {
+		all[minute-first] = m.totals[minute]
+	}
+	return all, nil
+}

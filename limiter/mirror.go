@@ -56,8 +56,7 @@ func (s *shard) mirrorRefund(h uint64, at, permits int64) {
 	defer s.mu.Unlock()
 	if p := s.mirrored.find(h); p.item > 0 {
 		n := s.mirrored.slab.at(p.item - 1)
-		refunded := n.refund(at, permits)
-		n.remaining = n.remaining&mirrorBanned | uint32(min(int64(n.remaining&^mirrorBanned)+refunded, MaxCount))
+		n.used -= min(uint32(n.refund(at, permits)), n.used&^mirrorBanned)
 	}
 }
 
@@ -83,8 +82,7 @@ func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
 	if d.Allowed {
 		note.grant(c.Cost)
 	}
-	parts := c.Limit.processes(n)
-	note.setReply((o.Remaining+parts-1)/parts, o.Wait.Milliseconds(), c.Cost)
+	note.setReply(c.Limit.Capacity()-o.Remaining, o.Wait.Milliseconds(), c.Cost)
 	if o.Banned {
 		note.setBanned()
 	}

@@ -23,7 +23,7 @@ type mirrorEntry struct {
 	// at most 255.
 	high         uint32
 	repliedAfter uint32 // time from grantedAt to the last reply
-	remaining    uint32 // this process's part of the remaining permits; the high bit means banned
+	used         uint32 // permits that were taken of the limit, by all processes; the high bit means banned
 	granted      [mirrorSlots]packedCount
 }
 
@@ -59,7 +59,7 @@ func (e *mirrorEntry) setTimes(grantedAt, waitUntil, cost int64) {
 // repliedAt returns the time of the store's last reply.
 func (e *mirrorEntry) repliedAt() int64 { return e.grantedAt() + int64(e.repliedAfter) }
 
-func (e *mirrorEntry) isBanned() bool { return e.remaining&mirrorBanned != 0 }
+func (e *mirrorEntry) isBanned() bool { return e.used&mirrorBanned != 0 }
 
 // slotWidth returns the length of the periods that permits are counted in.
 func (e *mirrorEntry) slotWidth() int64 {
@@ -140,15 +140,14 @@ func (e *mirrorEntry) refund(at, count int64) int64 {
 	return 0
 }
 
-// setReply records the reply of the store: this process's part of the remaining permits,
-// and the wait for cost permits.
-func (e *mirrorEntry) setReply(remaining, wait, cost int64) {
-	e.remaining = uint32(max(0, min(remaining, MaxCount)))
+// setReply records the reply of the store: how many permits are taken, and the wait for cost permits.
+func (e *mirrorEntry) setReply(used, wait, cost int64) {
+	e.used = uint32(max(0, min(used, MaxCount)))
 	e.setTimes(e.grantedAt(), e.repliedAt()+wait, cost)
 }
 
 // setBanned records that waitUntil is the end of a ban.
-func (e *mirrorEntry) setBanned() { e.remaining |= mirrorBanned }
+func (e *mirrorEntry) setBanned() { e.used |= mirrorBanned }
 
 // A packedCount is a number of permits in 24 bits. The largest value means more than any
 // limit has.

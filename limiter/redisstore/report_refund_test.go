@@ -80,6 +80,9 @@ func TestReportRefund_OfWhatIsOlderThanTheCounter(t *testing.T) {
 			continue // one at a time, and leases
 		}
 		for _, age := range []time.Duration{time.Minute, time.Hour - 1500*time.Millisecond} {
+			if age > time.Minute && a != limiter.FixedWindow && a != limiter.GCRA {
+				continue // Redis knows by itself when it expires
+			}
 			t.Run(fmt.Sprint(a, age), func(t *testing.T) {
 				s := newClockedTestStore(t)
 				s.advance(time.Hour / 2) // so that all is of the same two sliding windows
@@ -92,7 +95,7 @@ func TestReportRefund_OfWhatIsOlderThanTheCounter(t *testing.T) {
 				}
 				s.left(later, 7)
 				want := int64(8)
-				if age > time.Minute && a != limiter.SlidingWindow && a != limiter.Conversion { // whose horizons are longer
+				if age > time.Minute {
 					want = 7
 					s.within("it expires", func() bool { return time.Since(p.At) > time.Hour })
 				}

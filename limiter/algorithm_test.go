@@ -3,34 +3,9 @@ package limiter_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 )
-
-func TestLimit_Advice(t *testing.T) {
-	for _, row := range []struct {
-		algorithm    limiter.Algorithm
-		count, burst int64
-		want         string // a part of it; empty: nothing
-	}{
-		{limiter.TokenBucket, 5, 0, ""},
-		{limiter.TokenBucket, 100_000, 0, "sliding_log promises the same in half of that, gcra or sliding_window"},
-		{limiter.SlidingLog, 100_000, 0, ""},
-		{limiter.FixedWindow, 1, 0, ""},
-		{limiter.FixedWindow, 50, 0, "up to 100 pass"},
-		{limiter.SlidingWindow, 50, 0, ""},
-		{limiter.GCRA, 100, 0, "up to 200 pass in one window; a burst of 10"},
-		{limiter.GCRA, 100, 10, ""},
-		{limiter.Concurrent, 100, 0, ""},
-	} {
-		l := limiter.Limit{Name: "l", Rate: limiter.Rate{Count: row.count, Window: time.Hour}, Algorithm: row.algorithm, Burst: row.burst}
-		got := l.Advice()
-		if (got == "") != (row.want == "") || !strings.Contains(got, row.want) {
-			t.Errorf("%s of %d, burst %d: %q, want %q", row.algorithm, row.count, row.burst, got, row.want)
-		}
-	}
-}
 
 func TestParseAlgorithm(t *testing.T) {
 	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {

@@ -55,6 +55,8 @@ type Limit struct {
 	Memory time.Duration
 
 	prepared *preparedLimit // nil before Prepare
+	whole    *Limit         // of what Share returns, the limit that it is a share of
+	parts    int64          // and among how many processes that is divided
 }
 
 // A preparedLimit is what is remembered of a valid limit.

@@ -92,22 +92,15 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	if err := CheckClaims(claims); err != nil {
 		return err
 	}
-	if len(claims) == 1 {
-		m.takeOne(&claims[0], d)
-		if claims[0].isNoted() && d.Allowed {
-			m.note(d.At.UnixMilli(), claims, d.Permit)
-		}
-		return nil
-	}
-	m.takeSeveral(claims, d)
+	m.take(claims, d)
 	if d.Allowed {
 		m.note(d.At.UnixMilli(), claims, d.Permit) // without a shard's mutex: Return holds that of the notes first
 	}
 	return nil
 }
 
-// takeSeveral is Take for several claims, or none.
-func (m *Memory) takeSeveral(claims []Claim, d *Decision) {
+// take is Take without the notes.
+func (m *Memory) take(claims []Claim, d *Decision) {
 	var buf [inlineClaims]cellRef
 	refs := m.refs(claims, buf[:0])
 	locked := m.lock(refs)
@@ -130,35 +123,6 @@ func (m *Memory) takeSeveral(claims []Claim, d *Decision) {
 		t.updateOutcome(&d.Outcomes[i], now, claim)
 		s.saveLocked(c, &t, claim.Limit)
 	}
-}
-
-// takeOne is Take for a single claim, as most decisions have. It loads the state of the key once.
-func (m *Memory) takeOne(claim *Claim, d *Decision) {
-	r := m.ref(claim)
-	s := &m.shards[r.shard]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	now := m.now()
-	r.index = s.findOrAddLocked(&r.id, r.hash, claim.Source, now)
-	if s.mirrored.index.used > 0 {
-		s.expandMirroredLocked(&r, claim, now)
-	}
-	var t keyState
-	c := s.cells.at(r.index)
-	s.loadLocked(c, &t)
-	t.advance(now, claim.Limit)
-	o := t.outcome(now, claim, 0)
-	*d = Decision{Allowed: o.Allowed, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
-	if o.Allowed {
-		d.Permit = newPermit(d.At, r.placeOf(c))
-		s.takeLocked(c, &t, stamp{now, d.Permit.ID}, claim)
-		t.updateOutcome(&o, now, claim)
-	} else {
-		d.Wait = o.Wait
-	}
-	s.saveLocked(c, &t, claim.Limit)
-	d.Outcomes = append(d.Outcomes, o)
 }
 
 // updateOutcome updates o, the outcome of claim, to the state after its permits were taken at now.

@@ -70,8 +70,8 @@ func TestNote_AccountsForWhatAKeyTakes(t *testing.T) {
 	counted, bytes := m.Keys()
 	runtime.KeepAlive(m)
 	t.Logf("%d bytes a key, %d by its own account", grown/keys, bytes/keys)
-	if counted != keys || grown > 60*keys {
-		t.Errorf("%d bytes for %d keys; want %d keys of 60 at most", grown, counted, keys)
+	if counted != keys || grown > 90*keys {
+		t.Errorf("%d bytes for %d keys; want %d keys of 90 at most", grown, counted, keys)
 	}
 	if off := 100 * (bytes - grown) / grown; off < -10 || off > 10 {
 		t.Errorf("it says %d bytes, which is %d%% off %d", bytes, off, grown)

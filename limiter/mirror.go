@@ -18,7 +18,7 @@ import "time"
 //
 // Mirrored keys take at most half of the capacity for keys; beyond that, new keys are not
 // mirrored. A claim costs about 0.2 µs and does not allocate once its key is known, and a
-// key takes 48 bytes whatever was taken. Keys of Concurrent, Distinct and Cooldown limits
+// key takes 80 bytes whatever was taken. Keys of Concurrent, Distinct and Cooldown limits
 // need single permits and values, so they take as much as in Take.
 func (m *Memory) Mirror(claims []Claim, d *Decision, n int) {
 	if d.Repeats != nil {
@@ -56,8 +56,7 @@ func (s *shard) mirrorRefund(h uint64, at, permits int64) {
 	defer s.mu.Unlock()
 	if p := s.mirrored.find(h); p.item > 0 {
 		n := s.mirrored.slab.at(p.item - 1)
-		refunded := n.refund(at, permits)
-		n.remaining = n.remaining&mirrorBanned | uint32(min(int64(n.remaining&^mirrorBanned)+refunded, MaxCount))
+		n.used -= min(uint32(n.refund(at, permits)), n.used)
 	}
 }
 
@@ -74,7 +73,7 @@ func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
 	if skew := now - d.At.UnixMilli(); !d.At.IsZero() && skew != m.clockSkew.Load() { // it rarely changes, and all processors share it
 		m.clockSkew.Store(skew)
 	}
-	horizon := packHorizon(c.Limit.Horizon().Milliseconds())
+	horizon := c.Limit.Horizon().Milliseconds()
 	note := s.findOrAddMirroredLocked(r.hash, now, horizon)
 	if note == nil {
 		return
@@ -83,16 +82,13 @@ func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
 	if d.Allowed {
 		note.grant(c.Cost)
 	}
-	parts := c.Limit.processes(n)
-	note.setReply((o.Remaining+parts-1)/parts, o.Wait.Milliseconds(), c.Cost)
-	if o.Banned {
-		note.setBanned()
-	}
+	note.used, note.cost = uint32(max(0, c.Limit.Capacity()-o.Remaining)), uint32(c.Cost)
+	note.waitUntil, note.isBanned = note.repliedAt+o.Wait.Milliseconds(), o.Banned
 }
 
 // findOrAddMirroredLocked returns the mirror entry of hash h. It adds one if less than
 // half of the capacity is in use, and otherwise returns nil.
-func (s *shard) findOrAddMirroredLocked(h uint64, now int64, horizon uint16) *mirrorEntry {
+func (s *shard) findOrAddMirroredLocked(h uint64, now, horizon int64) *mirrorEntry {
 	if p := s.mirrored.find(h); p.item > 0 {
 		return s.mirrored.slab.at(p.item - 1)
 	}

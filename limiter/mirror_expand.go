@@ -15,17 +15,17 @@ func (s *shard) expandMirroredLocked(r *cellRef, c *Claim, now int64) {
 	var t keyState
 	s.loadLocked(cell, &t)
 	for i := mirrorSlots - 1; i >= 0; i-- {
-		s.takeMirroredLocked(cell, &t, min(n.slotEnd(i), now), c.withCost(n.granted[i].count()))
+		s.takeMirroredLocked(cell, &t, min(n.slotEnd(i), now), c.withCost(int64(n.granted[i])))
 	}
-	at := max(min(n.repliedAt(), now), t.lastChange(c.Limit))
+	at := max(min(n.repliedAt, now), t.lastChange(c.Limit))
 	t.advance(at, c.Limit)
 	t.bannedUntil = 0
-	switch wait := n.waitUntil() - at; {
-	case n.isBanned():
-		t.bannedUntil = n.waitUntil()
+	switch wait := n.waitUntil - at; {
+	case n.isBanned:
+		t.bannedUntil = n.waitUntil
 	default:
-		others := t.remaining(at, c.Limit) - int64(n.remaining)
-		if soon := min(others, n.cost()); soon > 0 && wait > 0 && c.Limit.Algorithm.isTokenBucket() {
+		others := t.remaining(at, c.Limit) - c.Limit.shareOf(int64(n.used))
+		if soon := min(others, int64(n.cost)); soon > 0 && wait > 0 && c.Limit.Algorithm.isTokenBucket() && n.isOf(c.Limit) {
 			s.takeMirroredLocked(cell, &t, at, c.withCost(soon))
 			t.delayLast(wait, at, windowMillis(c.Limit))
 			others -= soon
@@ -33,6 +33,11 @@ func (s *shard) expandMirroredLocked(r *cellRef, c *Claim, now int64) {
 		s.takeMirroredLocked(cell, &t, at, c.withCost(others))
 	}
 	s.saveLocked(cell, &t, c.Limit)
+}
+
+// isOf reports whether the last reply was about the window of l.
+func (e *mirrorEntry) isOf(l *Limit) bool {
+	return e.horizon == windowMillis(l)
 }
 
 // withCost returns c with another cost.

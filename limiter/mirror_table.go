@@ -7,12 +7,11 @@ type mirrorTable struct {
 	nextSweep uint32 // number of the entry at which the next sweep starts
 }
 
-func (t *mirrorTable) hashOf(i uint32) uint64 { return t.slab.at(i).indexHash() }
+func (t *mirrorTable) hashOf(i uint32) uint64 { return t.slab.at(i).hash }
 
 // find returns the probe of the key with hash h; a probe without an item if there is
 // none.
 func (t *mirrorTable) find(h uint64) probe {
-	h = spread(h)
 	p := t.index.first(h)
 	for p.item > 0 && t.hashOf(p.item-1) != h {
 		p = t.index.next(h, p)
@@ -24,19 +23,12 @@ func (t *mirrorTable) find(h uint64) probe {
 func (t *mirrorTable) has(h uint64) bool { return t.index.used > 0 && t.find(h).item > 0 }
 
 // add adds the entry of hash h.
-func (t *mirrorTable) add(h uint64, now int64, horizon uint16) *mirrorEntry {
+func (t *mirrorTable) add(h uint64, now, horizon int64) *mirrorEntry {
 	i := t.slab.add()
 	at := t.slab.at(i)
-	*at = newMirrorEntry(now, horizon)
-	at.hashLow, at.hashHigh = uint32(h), uint16(h>>32)
-	t.index.add(at.indexHash(), i, t.hashOf)
+	*at = mirrorEntry{hash: h, horizon: horizon, grantedAt: now, repliedAt: now}
+	t.index.add(h, i, t.hashOf)
 	return at
-}
-
-func newMirrorEntry(now int64, horizon uint16) (e mirrorEntry) {
-	e.horizon = horizon
-	e.setTimes(now, 0, 0)
-	return e
 }
 
 // remove removes the entry that p has found and returns it.
@@ -55,7 +47,7 @@ func (t *mirrorTable) sweep(now int64, count uint32) (removed int64) {
 			t.nextSweep = 0
 		}
 		if at := t.slab.at(t.nextSweep); at.horizon != 0 && at.expiresAt() <= now {
-			t.remove(t.find(uint64(at.hashHigh)<<32 | uint64(at.hashLow)))
+			t.remove(t.find(at.hash))
 			removed++
 		}
 		t.nextSweep++

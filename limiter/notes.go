@@ -147,21 +147,26 @@ func (m *Memory) note(now int64, claims []Claim, p Permit) {
 
 // Return implements AdminStore.
 func (m *Memory) Return(_ context.Context, limits []*Limit, subject Key) (decisions int, err error) {
-	for _, l := range limits {
-		if err := l.CheckNoted(); err != nil {
-			return 0, err
-		}
-	}
 	returned := map[[16]byte]bool{}
-	for _, l := range limits {
-		m.returnWindow(limits, l, subject, returned)
-	}
-	return len(returned), nil
+	err = m.ReturnEach(limits, subject, func(_ Claim, p Permit) { returned[p.ID] = true })
+	return len(returned), err
 }
 
-// returnWindow returns what is noted under subject in the window l, and adds the IDs of the permits to returned. Other
-// returns wait meanwhile, so that a subject is not confirmed twice.
-func (m *Memory) returnWindow(limits []*Limit, l *Limit, subject Key, returned map[[16]byte]bool) {
+// ReturnEach is Return that calls each for the claim and the permit of all that it returns. each must not call m.
+func (m *Memory) ReturnEach(limits []*Limit, subject Key, each func(Claim, Permit)) error {
+	for _, l := range limits {
+		if err := l.CheckNoted(); err != nil {
+			return err
+		}
+	}
+	for _, l := range limits {
+		m.returnWindow(limits, l, subject, each)
+	}
+	return nil
+}
+
+// returnWindow returns what is noted under subject in the window l, and calls each for it. Other returns wait meanwhile, so that a subject is not confirmed twice.
+func (m *Memory) returnWindow(limits []*Limit, l *Limit, subject Key, each func(Claim, Permit)) {
 	id := cellID{limit: m.numbers.number(l), key: subject}
 	m.notes.mu.Lock()
 	defer m.notes.mu.Unlock()
@@ -174,7 +179,7 @@ func (m *Memory) returnWindow(limits []*Limit, l *Limit, subject Key, returned m
 		if n.isRecord() || m.refund(&c, n.permit) == 0 {
 			continue
 		}
-		returned[n.permit.ID] = true
+		each(c, n.permit)
 		if l.Algorithm.HasConversion() {
 			records = m.confirm(&c, records)
 		}

@@ -50,11 +50,22 @@ func ParseScope(name string) (Scope, error) {
 // or its share if that is more: with L permits, at most L + (n-1) shares.
 func (l *Limit) Share(n int) Limit {
 	part, divisor := *l, l.processes(n)
+	part.whole, part.parts = l, divisor
 	part.Rate.Count = max(l.Rate.Count/divisor, 1)
 	if l.Burst > 0 {
 		part.Burst = max(l.Burst/divisor, 1)
 	}
 	return part
+}
+
+// shareOf returns this process's part of the permits that are left of the limit that l is a share of, or of l itself if
+// it is none, when used are taken.
+func (l *Limit) shareOf(used int64) int64 {
+	whole, parts := l, int64(1)
+	if l.whole != nil {
+		whole, parts = l.whole, l.parts
+	}
+	return (max(0, whole.Capacity()-used) + parts - 1) / parts
 }
 
 // processes returns the number by which the permits of l are divided among n processes.

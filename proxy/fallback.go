@@ -45,8 +45,12 @@ type reporter interface {
 	Settling() bool
 	// Report makes the store count the permit p, which a fallback granted.
 	Report(claims []limiter.Claim, p limiter.Permit)
-	// Withdraw cancels a report, and reports whether it was still pending.
-	Withdraw(claims []limiter.Claim, p limiter.Permit) bool
+	// Withdraw cancels the report of what p took for claims, and returns the claims of what was not pending.
+	Withdraw(claims []limiter.Claim, p limiter.Permit) (others []limiter.Claim)
+	// StartRefundReported refunds what was reported of p.
+	StartRefundReported(claims []limiter.Claim, p limiter.Permit) (wait func() error)
+	// RenewReported restarts the lease of what was reported of p.
+	RenewReported(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error
 }
 
 func newFallback(store limiter.AdminStore, nodes func() int) *fallback {
@@ -193,6 +197,18 @@ func (f *fallback) shares(claims []limiter.Claim) []limiter.Claim {
 	return out
 }
 
+// returnHere returns on this node the permits that limits, which are of one subject, have granted in place of the store.
+// It returns of how many decisions the store need not know any more; what was reported, the store returns itself.
+func (f *fallback) returnHere(limits []*limiter.Limit, subject limiter.Key) (decisions int, err error) {
+	withdrawn := map[[16]byte]bool{}
+	err = f.local.ReturnEach(limits, subject, func(c limiter.Claim, p limiter.Permit) {
+		if f.store != nil && len(f.store.Withdraw([]limiter.Claim{c}, p)) == 0 {
+			withdrawn[p.ID] = true
+		}
+	})
+	return len(withdrawn), err
+}
+
 // A mirrored is the shared store for permits that it granted. Refunds and renewals are applied to
 // the fallback as well.
 type mirrored struct {
@@ -286,38 +302,24 @@ type reporting struct {
 }
 
 // Refund implements limiter.Store.
-func (r reporting) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := r.Memory.Refund(ctx, r.fallback.shares(claims), p); err != nil {
-		return err
-	}
-	store := r.fallback.store
-	if store == nil || store.Withdraw(claims, p) || !store.Available() {
-		return nil
-	}
-	return store.Refund(ctx, claims, p)
+func (r reporting) Refund(_ context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return r.StartRefund(claims, p)()
 }
 
 // StartRefund implements starter.
 func (r reporting) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
 	err := r.Memory.Refund(context.Background(), r.fallback.shares(claims), p)
-	store := r.fallback.store
-	if err != nil || store == nil || store.Withdraw(claims, p) || !store.Available() {
+	if r.fallback.store == nil {
 		return func() error { return err }
 	}
-	return startRefund(store, claims, p)
+	refunded := r.fallback.store.StartRefundReported(claims, p)
+	return func() error { return errors.Join(err, refunded()) }
 }
 
 // Renew implements limiter.AdminStore.
 func (r reporting) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := r.Memory.Renew(ctx, claims, p); err != nil {
+	if err := r.Memory.Renew(ctx, claims, p); err != nil || r.fallback.store == nil {
 		return err
 	}
-	switch store := r.fallback.store; {
-	case store == nil:
-	case store.Withdraw(claims, p):
-		store.Report(claims, p) // the report has the time of the renewal
-	case store.Available():
-		return store.Renew(ctx, claims, p)
-	}
-	return nil
+	return r.fallback.store.RenewReported(ctx, claims, p)
 }

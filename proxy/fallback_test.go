@@ -33,17 +33,28 @@ func (r *reportedStore) Report(claims []limiter.Claim, p limiter.Permit) {
 	r.heard[p.ID] = claims[0].Cost
 }
 
-func (r *reportedStore) Withdraw(_ []limiter.Claim, p limiter.Permit) bool {
+func (r *reportedStore) Withdraw(claims []limiter.Claim, p limiter.Permit) (others []limiter.Claim) {
 	if _, found := r.heard[p.ID]; !found || r.told.Load() {
-		return false
+		return claims
 	}
 	delete(r.heard, p.ID)
 	r.withdrawn++
-	return true
+	return nil
+}
+
+func (r *reportedStore) StartRefundReported(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	err := r.Refund(context.Background(), r.Withdraw(claims, p), p)
+	return func() error { return err }
+}
+
+func (r *reportedStore) RenewReported(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return r.Renew(ctx, claims, p)
 }
 
 func (r *reportedStore) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	r.refunds.Add(1)
+	if len(claims) > 0 {
+		r.refunds.Add(1)
+	}
 	return r.Memory.Refund(ctx, claims, p)
 }
 

@@ -91,8 +91,8 @@ func startReturn(store limiter.AdminStore, limits []*limiter.Limit, subject limi
 }
 
 // returnPermits starts to return the permits that the limit of r has noted under k. What this node granted
-// while the store was unreachable is noted here alone. If the store is unreachable now, its
-// permits stay taken, until another response returns them or they expire.
+// while the store was unreachable is noted here too, and in the store since that was told of it. If the store is
+// unreachable now, its permits stay taken, until another response returns them or they expire.
 func (a *admitter) returnPermits(q *admission, r *permitReturn, k *extractedKey) {
 	subjects := []limiter.Key{k.Key}
 	if q.bothSecrets {
@@ -111,7 +111,7 @@ func (a *admitter) returnPermits(q *admission, r *permitReturn, k *extractedKey)
 func (a *admitter) startReturn(r *permitReturn, subject limiter.Key) (wait func() (int, error)) {
 	returned, inStore := 0, []func() (int, error){}
 	for _, limits := range r.limits {
-		here, err := a.fallback.local.Return(context.Background(), limits, subject)
+		here, err := a.fallback.returnHere(limits, subject)
 		if err != nil {
 			return func() (int, error) { return 0, err }
 		}

@@ -309,3 +309,37 @@ routes:
 		t.Errorf("a request over one limit and three in shadow took %v, want what one call may take: 3s", took)
 	}
 }
+
+// A limit that is raised or lowered holds at once in an outage, also for a key that was refused before or not.
+func TestOutage_LearnsAChangedLimit(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	config := func(rate string) string { return redisDefaultYAML(server.Addr) + smsYAML(rate, ", on_store_failure: local") }
+	change := func(w *weir, rate string) {
+		t.Helper()
+		w.edit(config(rate))
+		if status, body := w.reload(); status != http.StatusOK {
+			t.Fatal(status, body)
+		}
+	}
+	w := start(t, config("5/1h"))
+	waitForMembership(t, server.Addr, 1)
+	await.Until(t, "Redis decides", func() bool { return w.statuses("first", 1)[0] == 200 })
+	if got := w.statuses("p", 6); !slices.Equal(got, []int{200, 200, 200, 200, 200, 429}) {
+		t.Fatalf("six requests get %v", got)
+	}
+	change(w, "7/1h")
+	server.Signal(syscall.SIGSTOP)
+	if got := w.statuses("p", 3); !slices.Equal(got, []int{200, 200, 429}) {
+		t.Errorf("after the limit was raised to 7, three more requests in an outage get %v", got)
+	}
+	change(w, "1000/1h")
+	if got := w.statuses("p", 3); !slices.Equal(got, []int{200, 200, 200}) {
+		t.Errorf("after it was raised in the outage, three more requests get %v", got)
+	}
+	change(w, "3/1h")
+	if got := append(w.statuses("p", 1), w.statuses("first", 3)...); !slices.Equal(got, []int{429, 200, 200, 429}) {
+		t.Errorf("after it was lowered in the outage, one of 10 requests and three of 1 get %v", got)
+	}
+	server.Signal(syscall.SIGCONT)
+}

@@ -1,9 +1,11 @@
 package test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -85,5 +87,62 @@ routes:
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("explain exits %d: %s%s; want %q", code, stdout, stderr, want)
 		}
+	}
+}
+
+// A code that was sent in an outage of Redis is returned when it is used: in the outage, once Redis has heard of it, and
+// on another node.
+func TestReturn_OfWhatWasSentInAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, algorithm := range []string{"sliding_log", "gcra"} {
+		t.Run(algorithm, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			config := redisDefaultYAML(server.Addr) + `upstreams: {demo: echo}
+keys: {phone: "header:X-Phone", client: "header:X-Client"}
+routes:
+  - name: send
+    match: {methods: [POST], path: /send}
+    upstream: demo
+    limits: [{name: unused, key: client, rates: [20/1h, 50/1d], algorithm: ` + algorithm + `, return_on: {route: verify, status: [2xx], key: phone}}]
+  - {name: verify, match: {methods: [POST], path: /verify}, upstream: demo, limits: [{key: phone, rate: 100/1h}]}
+`
+			one, other := start(t, config), start(t, config)
+			waitForMembership(t, server.Addr, 2)
+			used := func(w *weir, phone string) {
+				t.Helper()
+				if status, _ := do(t, http.MethodPost, w.URL+"/verify", http.Header{"X-Phone": {phone}}); status != 200 {
+					t.Fatal(status)
+				}
+			}
+			server.Signal(syscall.SIGSTOP)
+			for i := range 9 {
+				if status := one.sendTo(fmt.Sprint(i), "c"); status != 200 {
+					t.Fatalf("code %d in the outage: %d", i, status)
+				}
+			}
+			used(one, "0")
+			used(one, "1")
+			server.Signal(syscall.SIGCONT)
+			await.Until(t, "Redis has heard of seven in both windows, and of two that were used", func() bool {
+				return one.metric(`weir_store_reported_permits_total{result="counted"}`) >= 2*7+2
+			})
+			for i := 2; i < 5; i++ {
+				used(one, fmt.Sprint(i))
+			}
+			for i := 5; i < 9; i++ {
+				used(other, fmt.Sprint(i))
+			}
+			passed := 0
+			await.Until(t, "Redis decides alone", func() bool { return one.checks()["store"] == "ok" && other.checks()["store"] == "ok" })
+			for i := range 21 {
+				if other.sendTo(fmt.Sprint("later", i), "c") == 200 {
+					passed++
+				}
+			}
+			if passed != 20 {
+				t.Errorf("%d of 20 codes can be sent after all that were sent in the outage were used", passed)
+			}
+		})
 	}
 }

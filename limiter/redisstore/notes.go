@@ -111,7 +111,11 @@ func (s *Store) takeAndNote(ctx context.Context, claims []limiter.Claim, d *limi
 // noteTaken notes what p took, and waits until Redis has done so. If that fails, the permits are taken
 // until they expire.
 func (s *Store) noteTaken(ctx context.Context, claims []limiter.Claim, p limiter.Permit) {
-	var calls []*call
+	waitFor(ctx, s.startNotes(claims, p))
+}
+
+// startNotes queues the calls that note what p took.
+func (s *Store) startNotes(claims []limiter.Claim, p limiter.Permit) (calls []*call) {
 	for group, rest := noteGroup(claims); len(group) > 0; group, rest = noteGroup(rest) {
 		noted, ttl := appendNoted(nil, group)
 		name := string(s.names.appendNote(nil, group[0].Limit, group[0].Value))
@@ -120,6 +124,11 @@ func (s *Store) noteTaken(ctx context.Context, claims []limiter.Claim, p limiter
 			calls = append(calls, c)
 		}
 	}
+	return calls
+}
+
+// waitFor waits until calls have been answered, or ctx is done.
+func waitFor(ctx context.Context, calls []*call) {
 	for _, c := range calls {
 		select {
 		case <-c.done:

@@ -74,10 +74,51 @@ func (s *Store) Reported() (sent, dropped int64) {
 	return s.reports.reported.Load(), s.reports.dropped.Load()
 }
 
-// Withdraw cancels the report of p, and reports whether it was still pending. If not, use
-// Refund.
-func (s *Store) Withdraw(claims []limiter.Claim, p limiter.Permit) bool {
+// Withdraw cancels the report of what p took for claims, as far as Redis was not told of it yet. It returns the
+// claims of what was not pending, because Redis was told of it or it was dropped.
+func (s *Store) Withdraw(claims []limiter.Claim, p limiter.Permit) (others []limiter.Claim) {
 	return s.reports.withdraw(claims, p)
+}
+
+// StartRefundReported refunds what was reported of p: what Redis was not told of yet is not reported, and the rest
+// is refunded as by StartRefund, with the time at which Redis counts it. What was dropped is not refunded, and neither
+// is what a counter counts if another process has reported it, or this one before its last 50,000 grants.
+func (s *Store) StartRefundReported(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	var waits []func() error
+	for _, c := range s.Withdraw(claims, p) {
+		told := p
+		at, found := s.reports.toldAt(time.Now(), &c, p)
+		if found {
+			told.At = at
+		}
+		if found || !isCounter(&c) {
+			waits = append(waits, s.StartRefund([]limiter.Claim{c}, told))
+		}
+	}
+	return func() (failed error) {
+		for _, wait := range waits {
+			failed = errors.Join(failed, wait())
+		}
+		return failed
+	}
+}
+
+// isCounter reports whether Redis counts the permits of c without their IDs.
+func isCounter(c *limiter.Claim) bool {
+	if c.RedissonName != "" {
+		return c.RedissonFormat == limiter.RedissonWindow
+	}
+	a := c.Limit.Algorithm
+	return a == limiter.FixedWindow || a == limiter.SlidingWindow || a == limiter.GCRA
+}
+
+// RenewReported restarts the lease of what was reported of p: in the report if that is pending, or in Redis.
+func (s *Store) RenewReported(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	others := s.reports.renew(time.Now(), claims, p)
+	if len(others) == 0 || !s.Available() {
+		return nil
+	}
+	return s.Renew(ctx, others, p)
 }
 
 // recordFailure starts an outage if err reports an open circuit breaker.

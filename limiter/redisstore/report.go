@@ -22,6 +22,8 @@ const (
 	windowsPerReport = 32
 	// grantBytes is the length of an encoded grant: ID, permits and age.
 	grantBytes = idBytes + 4 + 6
+	// maxTold is the maximum number of reported grants that can still be refunded, about 250 bytes each.
+	maxTold = 50_000
 )
 
 // reports are the permits that were granted in place of Redis while it was unreachable,
@@ -34,7 +36,10 @@ type reports struct {
 
 	mu       sync.Mutex // guards the fields below; never held during I/O
 	byWindow map[windowID]*report
-	order    *list.List // the same reports: to find one in a map that was large takes as long as it was
+	order    *list.List               // the same reports: to find one in a map that was large takes as long as it was
+	told     map[grantID]countedGrant // what Redis was told of
+	toldIDs  []grantID                // the keys of told, at most maxTold; then a ring
+	nextTold int                      // index in toldIDs of the oldest
 }
 
 // A report is what was granted in one window.
@@ -55,8 +60,19 @@ type grant struct {
 	refund int64
 }
 
+// A grantID identifies a grant in one window.
+type grantID struct {
+	window windowID
+	permit [16]byte
+}
+
+// A countedGrant says when a grant counts in Redis, by the clock of Redis, and when it expires, by that of this process.
+type countedGrant struct{ at, expires time.Time }
+
 func newReports() *reports {
-	return &reports{sendLock: make(chan struct{}, 1), byWindow: map[windowID]*report{}, order: list.New()}
+	return &reports{
+		sendLock: make(chan struct{}, 1), byWindow: map[windowID]*report{}, order: list.New(), told: map[grantID]countedGrant{},
+	}
 }
 
 // add records what p took for claims. If there are too many windows, it removes expired
@@ -122,33 +138,77 @@ func (r *reports) deleteLocked(found *report) {
 	r.windows.Add(-1)
 }
 
-// withdraw removes what p took for claims, and reports whether any of it was still
-// pending or being sent.
-func (r *reports) withdraw(claims []limiter.Claim, p limiter.Permit) bool {
+// withdraw removes what p took for claims, as far as it is pending or being sent. It returns the claims of what was
+// not.
+func (r *reports) withdraw(claims []limiter.Claim, p limiter.Permit) (others []limiter.Claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	withdrawn := false
-	for _, c := range claims {
-		id := windowIDOf(&c)
-		found := r.byWindow[id]
-		if found == nil {
-			continue
-		}
-		i := slices.IndexFunc(found.grants, func(g grant) bool { return g.id == p.ID && g.refund == 0 })
-		if i < 0 {
-			continue
-		}
-		withdrawn = true
-		if g := &found.grants[i]; i < found.sending || c.Cost < g.cost {
-			g.refund = c.Cost
-			continue
-		}
-		found.grants = slices.Delete(found.grants, i, i+1)
-		if len(found.grants) == 0 {
-			r.deleteLocked(found)
+	for i := range claims {
+		if !r.withdrawLocked(&claims[i], p) {
+			others = append(others, claims[i])
 		}
 	}
-	return withdrawn
+	return others
+}
+
+func (r *reports) withdrawLocked(c *limiter.Claim, p limiter.Permit) bool {
+	found := r.byWindow[windowIDOf(c)]
+	if found == nil {
+		return false
+	}
+	i := slices.IndexFunc(found.grants, func(g grant) bool { return g.id == p.ID && g.refund == 0 })
+	if i < 0 {
+		return false
+	}
+	if g := &found.grants[i]; i < found.sending || c.Cost < g.cost {
+		g.refund = c.Cost
+		return true
+	}
+	found.grants = slices.Delete(found.grants, i, i+1)
+	if len(found.grants) == 0 {
+		r.deleteLocked(found)
+	}
+	return true
+}
+
+// renew makes what p took for claims as young as now, as far as it is pending. It returns the claims of what is not.
+func (r *reports) renew(now time.Time, claims []limiter.Claim, p limiter.Permit) (others []limiter.Claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range claims {
+		i, found := -1, r.byWindow[windowIDOf(&c)]
+		if found != nil {
+			i = slices.IndexFunc(found.grants, func(g grant) bool { return g.id == p.ID })
+		}
+		if i < 0 || i < found.sending {
+			others = append(others, c)
+			continue
+		}
+		renewed := found.grants[i]
+		renewed.at = now
+		found.grants = append(slices.Delete(found.grants, i, i+1), renewed)
+	}
+	return others
+}
+
+// toldAt returns when Redis counts what p took for c. It is false if that has expired by now, or Redis was not told of
+// it, or of too much else since.
+func (r *reports) toldAt(now time.Time, c *limiter.Claim, p limiter.Permit) (time.Time, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	told, found := r.told[grantID{windowIDOf(c), p.ID}]
+	return told.at, found && now.Before(told.expires)
+}
+
+// tellLocked records what Redis was told of.
+func (r *reports) tellLocked(id grantID, counted countedGrant) {
+	if len(r.toldIDs) < maxTold {
+		r.toldIDs = append(r.toldIDs, id)
+	} else {
+		delete(r.told, r.toldIDs[r.nextTold])
+		r.toldIDs[r.nextTold], r.nextTold = id, (r.nextTold+1)%maxTold
+	}
+	r.told[id] = counted
 }
 
 // hasAny reports whether a window of claims has a pending report.
@@ -186,32 +246,63 @@ func (r *reports) startSending(claims []limiter.Claim, partSlot func(*limiter.Cl
 	return out
 }
 
-// remove removes reports that were sent, or never will be, and adds their permits to
-// count; keep makes them pending again. It returns what was withdrawn of them.
-func (r *reports) remove(sent []*report, count *atomic.Int64) (withdrawn []withdrawal) {
+// drop removes reports that never will be sent; keep makes them pending again.
+func (r *reports) drop(unsent []*report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, found := range unsent {
+		for _, g := range found.grants[:found.sending] {
+			r.dropped.Add(g.cost)
+		}
+		r.removeSentLocked(found)
+	}
+}
+
+// tell removes reports that were sent at now, when it was redisNow, in ms since 1970, in Redis. It returns the
+// grants that have not expired.
+func (r *reports) tell(sent []*report, now time.Time, redisNow int64) (told []toldGrant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, found := range sent {
-		for _, g := range found.grants[:found.sending] {
-			count.Add(g.cost)
-			if g.refund > 0 {
-				c := found.claim
-				c.Cost, c.Value = g.refund, g.value
-				withdrawn = append(withdrawn, withdrawal{c, limiter.Permit{ID: g.id, At: g.at}})
+		for i := range found.grants[:found.sending] {
+			g := &found.grants[i]
+			r.reported.Add(g.cost)
+			if now.Sub(g.at) >= found.claim.Limit.Horizon() {
+				continue
 			}
+			at := redisNow
+			if !countsFromReport(&found.claim) {
+				at -= g.age(now)
+			}
+			t := toldGrant{found.claim, limiter.Permit{ID: g.id, At: time.UnixMilli(at)}, g.refund}
+			t.claim.Cost, t.claim.Value = g.cost, g.value
+			told = append(told, t)
+			r.tellLocked(grantID{windowIDOf(&t.claim), g.id}, countedGrant{t.permit.At, g.at.Add(t.claim.Limit.Horizon())})
 		}
-		found.grants, found.sending = slices.Delete(found.grants, 0, found.sending), 0
-		if len(found.grants) == 0 {
-			r.deleteLocked(found)
-		}
+		r.removeSentLocked(found)
 	}
-	return withdrawn
+	return told
 }
 
-// A withdrawal is what Redis has to refund of a grant that it was told of.
-type withdrawal struct {
+// countsFromReport reports whether Redis counts what was granted earlier among the permits of the time of the report:
+// its counter may have started anew in between.
+func countsFromReport(c *limiter.Claim) bool {
+	return isCounter(c) && (c.RedissonName != "" || c.Limit.Algorithm != limiter.SlidingWindow)
+}
+
+// removeSentLocked removes the grants of a report that were being sent.
+func (r *reports) removeSentLocked(found *report) {
+	found.grants, found.sending = slices.Delete(found.grants, 0, found.sending), 0
+	if len(found.grants) == 0 {
+		r.deleteLocked(found)
+	}
+}
+
+// A toldGrant is a grant that Redis was told of.
+type toldGrant struct {
 	claim  limiter.Claim
-	permit limiter.Permit
+	permit limiter.Permit // with the time at which Redis counts it
+	refund int64          // what was withdrawn of it meanwhile
 }
 
 func (r *reports) keep(unsent []*report) {
@@ -223,6 +314,9 @@ func (r *reports) keep(unsent []*report) {
 	}
 }
 
+// age returns how old g is at now, in milliseconds.
+func (g *grant) age(now time.Time) int64 { return max(0, now.Sub(g.at).Milliseconds()) }
+
 // encode encodes the grants that are being sent for the script.
 func (r *report) encode(now time.Time) []byte {
 	out := make([]byte, 0, grantBytes*r.sending)
@@ -230,7 +324,7 @@ func (r *report) encode(now time.Time) []byte {
 		out = append(out, g.id[:idBytes]...)
 		out = binary.LittleEndian.AppendUint32(out, uint32(g.cost))
 		var age [8]byte
-		binary.LittleEndian.PutUint64(age[:], uint64(max(0, now.Sub(g.at).Milliseconds())))
+		binary.LittleEndian.PutUint64(age[:], uint64(g.age(now)))
 		out = append(out, age[:6]...)
 		if r.claim.Limit.Algorithm.HasValues() {
 			out = append(out, g.value[:valueBytes]...)

@@ -34,7 +34,7 @@ func TestReports_SendingCostsWhatIsSent(t *testing.T) {
 		for _, one := range all {
 			sent[one.claim.Key]++
 		}
-		r.remove(all, &r.reported)
+		r.tell(all, at, at.UnixMilli())
 	}
 	if sending := time.Since(began); sending > 30*adding {
 		t.Errorf("%d windows are added in %v and sent in %v", windows, adding, sending)

@@ -29,40 +29,44 @@ func (s *Store) sendReports(ctx context.Context, claims []limiter.Claim) error {
 	}
 }
 
-// deliver sends reports, and then refunds what was withdrawn meanwhile. Redis takes the time of a grant
-// for up to a round trip later than it was, and refunds nothing that is older than its window. If a refund
-// fails its permits stay taken.
+// deliver sends reports, then notes what was told of Noted limits, and then refunds what was withdrawn meanwhile.
+// If that fails, the permits stay taken.
 func (s *Store) deliver(ctx context.Context, reports []*report) error {
-	began := time.Now()
-	switch err := s.sendReport(ctx, reports); {
+	now := time.Now()
+	redisNow, err := s.sendReport(ctx, reports, now)
+	switch {
 	case errors.Is(err, ErrRedisson): // a retry would fail too, and block the other reports
-		s.reports.remove(reports, &s.reports.dropped)
+		s.reports.drop(reports)
+		return nil
 	case err != nil:
 		s.reports.keep(reports)
 		return err
-	default:
-		for _, w := range s.reports.remove(reports, &s.reports.reported) {
-			w.permit.At = w.permit.At.Add(time.Since(began) + time.Millisecond)
-			_ = s.Refund(ctx, []limiter.Claim{w.claim}, w.permit)
+	}
+	told := s.reports.tell(reports, now, redisNow)
+	var noted []*call
+	for i := range told {
+		noted = append(noted, s.startNotes([]limiter.Claim{told[i].claim}, told[i].permit)...)
+	}
+	waitFor(ctx, noted)
+	for i := range told {
+		if t := &told[i]; t.refund > 0 {
+			t.claim.Cost = t.refund
+			_ = s.Refund(ctx, []limiter.Claim{t.claim}, t.permit)
 		}
 	}
 	return nil
 }
 
-// sendReport sends reports in one call.
-func (s *Store) sendReport(ctx context.Context, reports []*report) error {
-	now := time.Now()
+// sendReport sends reports in one call, as they are at now. It returns the time of Redis, in ms since 1970.
+func (s *Store) sendReport(ctx context.Context, reports []*report, now time.Time) (int64, error) {
 	claims, encoded := make([]limiter.Claim, len(reports)), make([]any, len(reports))
 	s.reports.mu.Lock()
 	for i, r := range reports {
 		claims[i], encoded[i] = r.claim, r.encode(now)
 	}
 	s.reports.mu.Unlock()
-	var err error
 	if c := claims[0]; c.RedissonName != "" {
-		_, err = s.changeRedisson(ctx, s.redisson(c.RedissonFormat).report, c, encoded...)
-	} else {
-		_, err = s.change(ctx, s.scripts.report, claims, encoded...)
+		return s.changeRedisson(ctx, s.redisson(c.RedissonFormat).report, c, encoded...)
 	}
-	return err
+	return s.change(ctx, s.scripts.report, claims, encoded...)
 }

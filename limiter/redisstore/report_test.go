@@ -126,36 +126,26 @@ func TestReport_TwiceIsOnce(t *testing.T) {
 	s.left(c, 8)
 }
 
-// What was reported is given back by its id, before or after Redis heard of it.
-func TestReport_IsGivenBack(t *testing.T) {
-	for _, a := range algorithms() {
-		s := newClockedTestStore(t)
-		s.advance(time.Minute) // so that what is a moment old is of the same window
-		c := claim(10, time.Hour, 1)
-		c[0].Limit.Algorithm = a
-		permits := s.reported(c, 3)
-		s.quiet()
-		if s.store.Withdraw(c, permits[1]) {
-			t.Errorf("%s: what Redis has heard of is withdrawn", a)
-		}
-		permits[1].At = time.UnixMilli(1_800_000_060_000)
-		for range 2 {
-			if err := s.store.Refund(t.Context(), c, permits[1]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		s.left(c, 8)
-	}
+// What is withdrawn before Redis heard of it is not reported, once.
+func TestReport_IsWithdrawn(t *testing.T) {
 	s := newTestStore(t)
 	s.server.Kill()
 	c := claim(10, time.Hour, 1)
 	permits := s.reported(c, 3)
-	if !s.store.Withdraw(c, permits[1]) || s.store.Withdraw(c, permits[1]) {
+	if !s.withdrawn(c, permits[1]) || s.withdrawn(c, permits[1]) {
 		t.Error("what Redis has not heard of is not withdrawn, or twice")
 	}
 	s.server.Restart()
 	s.quiet()
 	s.left(c, 8)
+	if s.withdrawn(c, permits[0]) {
+		t.Error("what Redis has heard of is withdrawn")
+	}
+}
+
+// withdrawn withdraws p and reports whether it was pending.
+func (s *testStore) withdrawn(c []limiter.Claim, p limiter.Permit) bool {
+	return len(s.store.Withdraw(c, p)) == 0
 }
 
 // What is withdrawn while Redis is being told of it is given back, also if Redis was not reached.
@@ -167,7 +157,7 @@ func TestReport_IsGivenBackWhileItIsSent(t *testing.T) {
 			c[0].Limit.Algorithm = a
 			withdrawn := func(p limiter.Permit) error {
 				return s.store.TellAnd(t.Context(), c, p, func() {
-					if !s.store.Withdraw(c, p) || s.store.Withdraw(c, p) {
+					if !s.withdrawn(c, p) || s.withdrawn(c, p) {
 						t.Error("what is being sent is not withdrawn, or twice")
 					}
 				})
@@ -198,7 +188,7 @@ func TestReport_KeepsWhatIsNotWithdrawn(t *testing.T) {
 			c[0].Limit.Algorithm, part[0].Limit.Algorithm = a, a
 			s.server.Kill()
 			p := s.reported(c, 1)[0]
-			if !s.store.Withdraw(part, p) || s.store.Withdraw(part, p) {
+			if !s.withdrawn(part, p) || s.withdrawn(part, p) {
 				t.Error("a part is not withdrawn, or twice")
 			}
 			s.server.Restart()

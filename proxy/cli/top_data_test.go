@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
@@ -35,8 +36,8 @@ func sample() topData {
 			Requests: admin.TopList{Total: 100, Keys: []admin.TopKey{key("busy", 60, 0), key("bad", 30, 5)}},
 			Refused:  admin.TopList{Total: 25, Keys: []admin.TopKey{key("bad", 25, 0)}},
 		}}},
-		Upstreams: admin.Upstreams{Upstreams: []admin.Upstream{{Name: "api", Waiting: 2, Targets: []admin.Target{{
-			Target: "http://a", State: "ejected", InFlight: 3, Requests: 80, Errors: 8, Nodes: []admin.TargetNode{{State: "healthy"}, {State: "ejected"}},
+		Upstreams: admin.Upstreams{Upstreams: []admin.Upstream{{UpstreamState: proxy.UpstreamState{Name: "api", Waiting: 2}, Targets: []admin.Target{{
+			Target: "http://a", State: "ejected", InFlight: 3, Requests: 80, Errors: 8, Nodes: []admin.TargetNode{{TargetState: proxy.TargetState{State: "healthy"}}, {TargetState: proxy.TargetState{State: "ejected"}}},
 		}}}}},
 		Statistic: admin.Statistics{Minutes: []admin.Minute{
 			{At: at.Add(-2 * time.Minute), Routes: []admin.RouteMinute{{Route: "sms", Requests: 7, Refused: 2, Limits: []admin.LimitMinute{{Limit: "phone", Refused: 2}}}}},

@@ -3,7 +3,7 @@
 -- as it is not merged.
 -- KEYS, ARGV  as for take, but for requests the grants of each window, oldest first, 18 bytes
 --             each: ID (8), permits (4), age in ms (6); and the value (8) where values are counted
--- reply       1
+-- reply       the time of Redis (ms): a grant counts as made that time less its age
 
 -- grants reads those that have not come back yet.
 local function grants(text, w)
@@ -21,4 +21,4 @@ for i, w in ipairs(list_windows()) do
   local list = grants(ARGV[2 + i], w)
   if #list > 0 then pcall(w.algorithm.report, w, list) end -- a bad key does not stop the others
 end
-return 1
+return NOW

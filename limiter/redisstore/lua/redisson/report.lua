@@ -1,6 +1,6 @@
 -- report counts what was granted elsewhere while this Redis could not be asked.
 -- ARGV   5 the grants, oldest first, 18 bytes each: id (8), permits (4), age in ms (6)
--- reply  1
+-- reply  the time of Redis (ms): a grant counts as made that time less its age
 return run(function()
   local w, text, list = limiter(), ARGV[5], {}
   for i = 1, #text, 18 do
@@ -10,5 +10,5 @@ return run(function()
     end
   end
   if #list > 0 then report(w, list) end
-  return 1
+  return NOW
 end)

@@ -1,0 +1,53 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// What this node granted without the store, and the store was told of before the response came, is refunded to both,
+// whatever the algorithm: while the store and the share decide, and when the store decides alone again.
+func TestFallback_RefundsWhatTheStoreWasTold(t *testing.T) {
+	for _, algorithm := range []string{"token_bucket", "sliding_log", "fixed_window", "sliding_window", "gcra"} {
+		for _, grace := range []time.Duration{time.Hour, time.Millisecond} {
+			t.Run(fmt.Sprint(algorithm, grace), func(t *testing.T) {
+				server := redistest.Start(t)
+				client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 5 * time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { client.Close() })
+				store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Grace: grace})
+				t.Cleanup(func() { store.Close() })
+				arrived, released := make(chan bool), make(chan bool)
+				upstream := func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Query().Has("late") {
+						arrived <- true
+						<-released
+					}
+					answerByStatus(w, r)
+				}
+				route := fmt.Sprintf(`refund_on: {status: [5xx]}, limits: [{key: "header:X-User", rate: 1/1h, algorithm: %s}]`, algorithm)
+				w := newProxy(t, "store: redis\nredis: {timeout: 5s}\n"+upstreamYAML(t, upstream, route), func(o *Options) { o.Store = store })
+				server.Kill()
+				w.until(func() bool { w.send("GET", "/a", "X-User: first"); return !store.Available() })
+				answered := make(chan int)
+				go func() { answered <- w.send("GET", "/a?late&status=500", "X-User: alice").Code }()
+				<-arrived
+				server.Restart()
+				w.until(func() bool { return grace == time.Hour && store.Settling() || store.Available() })
+				released <- true
+				if status := <-answered; status != 500 {
+					t.Fatalf("the status is %d, want 500", status)
+				}
+				w.sends(200, "GET", "/a?status=200", "X-User: alice")
+				w.sends(429, "GET", "/a?status=200", "X-User: alice")
+			})
+		}
+	}
+}

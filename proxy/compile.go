@@ -148,13 +148,6 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	for k, rates := range l.Overrides {
 		l.overrides[k] = override(rates)
 	}
-	if l.Hashed != nil {
-		r.looksUp = true
-		l.hashed = map[string][]*window{}
-		for text, rates := range l.Hashed.Rates {
-			l.hashed[text] = override(rates)
-		}
-	}
 	if l.RateFromDescriptor {
 		r.addUnits(l, override)
 		l.nearOf = func(rate limiter.Rate) int64 { return alerts.near(rate, l.Mode) }
@@ -162,7 +155,7 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	r.addPlans(l, override)
 	policies = append(policies, r.addStepUp(l, alerts)...)
 	r.hasBudgets = r.hasBudgets || l.Prices != nil
-	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Prices == nil && l.Distinct == nil && l.Return == nil && (l.StepUpKey() == nil || l.StepUpKey() == l.Key) && l.RedissonName == "" && l.overrides == nil && l.hashed == nil && l.plans == nil && l.units == nil
+	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Prices == nil && l.Distinct == nil && l.Return == nil && (l.StepUpKey() == nil || l.StepUpKey() == l.Key) && l.RedissonName == "" && l.overrides == nil && l.plans == nil && l.units == nil
 	return policies
 }
 
@@ -186,7 +179,7 @@ func (g *generation) plainLimits() []limiter.Limit {
 	var all []limiter.Limit
 	for _, l := range g.limits {
 		plain := !l.Algorithm.HasValues() && !l.Algorithm.HasSteps() && l.Scope == limiter.Overall
-		if !plain || l.Mode != config.Enforce || l.RedissonName != "" || len(l.overrides)+len(l.plans)+len(l.units) > 0 || l.Hashed != nil {
+		if !plain || l.Mode != config.Enforce || l.RedissonName != "" || len(l.overrides)+len(l.plans)+len(l.units) > 0 {
 			continue
 		}
 		for _, w := range l.windows {

@@ -18,6 +18,7 @@ func (d topData) nodeTable() topTable {
 		if m.Drift {
 			state = "serves another config, from " + m.Source
 		}
+		state = cmp.Or(m.Problem, state)
 		if said, asked := d.replyOf(m.ID); asked && said != "ok" {
 			state = cmp.Or(said, "no answer")
 		}

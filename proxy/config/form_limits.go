@@ -36,7 +36,7 @@ type limitForm struct {
 	Trust duration `yaml:"trust,omitempty"`
 	// StepUp challenges clients instead of refusing them: a request over the rate passes with a signed token, once, and counts at a second rate.
 	StepUp *stepUpForm `yaml:"step_up,omitempty"`
-	// Overrides are other rates for some values of the key. In a pushed file these values are hashed, like those of lists; addresses are not.
+	// Overrides are other rates for some values of the key.
 	Overrides map[string]*list `yaml:"overrides,omitempty"`
 	// Plans are the rates of each plan, by its name, or none for no limit. A key without a plan, or with one that is not listed, has the limit's own rates. Another plan keeps what is used.
 	Plans map[string]*list `yaml:"plans,omitempty"`

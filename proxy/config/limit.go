@@ -28,7 +28,6 @@ type Limit struct {
 	Algorithm      limiter.Algorithm
 	Burst          int64                          // for GCRA; 0 means the rate's count
 	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
-	Hashed         *HashedOverrides               // whose keys are hashed as values of lists are; nil: none
 	Plans          map[string][]limiter.Rate      // by the name of the plan, empty for no limit; nil without plans
 	Plan           *PlanSource                    // nil: no key has one
 	RedissonName   string                         // of the limiter that Java programs share; {key} stands for the key's text; may be empty
@@ -47,12 +46,6 @@ type Limit struct {
 	Position   Position
 
 	RateFromDescriptor bool // the rate, of which there is one, is that of the descriptor if that has one
-}
-
-// HashedOverrides are overrides whose keys are known only by their hash.
-type HashedOverrides struct {
-	Keys  *key.List
-	Rates map[string][]limiter.Rate // by key.List.Hash
 }
 
 // A Reset selects the responses of a route that reset the cooldown of the same key.

@@ -259,7 +259,7 @@ func (t *useTally) unboundedLimit(window time.Duration) *limiter.Limit {
 	l := t.unbounded[window]
 	if l == nil {
 		conversion := cmp.Or(t.of.Conversion, 100) // with 100 % nothing is granted for what was used
-		l = &limiter.Limit{Name: t.of.ID + ":unbounded:" + limiter.WindowName(window), Rate: limiter.Rate{Count: limiter.MaxCount, Window: window}, Algorithm: limiter.Conversion, Conversion: conversion, Memory: t.of.Memory, Noted: true}
+		l = &limiter.Limit{Name: t.of.ID + ":unbounded:" + limiter.WindowName(window), Rate: limiter.Rate{Count: limiter.MaxCount, Window: window}, Algorithm: limiter.Conversion, Conversion: conversion, Noted: true}
 		t.unbounded[window] = l
 	}
 	return l

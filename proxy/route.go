@@ -33,7 +33,6 @@ type route struct {
 	hasBudgets        bool                         // some limit is a budget
 	looksUp           bool                         // some limit has a list of keys with plans
 	countsSends       bool                         // some limit in enforce mode has return_on
-	trusts            bool                         // some limit does not count subjects that it trusts
 	stepsUp           bool                         // some limit in enforce mode has step_up
 	tokenFields       []string                     // fields with tokens of challenges, which are not forwarded
 	waits             bool                         // some limit lets requests wait for a permit
@@ -113,7 +112,6 @@ type limit struct {
 	shadowNotes  *limiter.Limit                 // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
 	sends        *sends.Counter                 // counts what becomes of the requests; nil without return_on
 	country      *limit                         // of a limit on ranges of phone numbers: that on their countries, see countryLimit
-	trust        *limiter.Limit                 // remembers the subjects that are not counted, see trustLimit; nil without trust
 	refusalLimit limiter.Limit                  // the limit on the number of refusals before a penalty
 	decisions    [numDecisionResults]counterRef // by result
 }

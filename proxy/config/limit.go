@@ -20,8 +20,6 @@ type Limit struct {
 	Reset          *Reset          // for Cooldown; nil: none
 	Return         *Return         // nil: no response returns permits
 	Conversion     int             // for Conversion: percentage
-	Memory         time.Duration   // for Conversion: whole days; 0: none
-	Trust          time.Duration   // for which a subject of Return is not counted after a return; 0: not
 	StepUp         *StepUp         // nil: the limit refuses
 	Scope          limiter.Scope
 	Rates          []limiter.Rate // at least one, with different windows

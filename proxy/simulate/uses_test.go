@@ -68,7 +68,6 @@ send.spend, what was sent
   all         6     2     33.33 %     1        0           0.48 EUR  0.08 EUR  0.48 EUR
   country=DE  6     2     33.33 %     1        0           0.48 EUR  0.08 EUR  0.48 EUR
   of 1 different values of phone that were refused, 0 used what was sent (0.00 %); of all 6, 2 did
-
 `
 	if got := written(r); !strings.Contains(got, want) || len(r.Notes) > 0 {
 		t.Errorf("notes %q; the report says\n%s\nwant\n%s", r.Notes, got, want)

@@ -122,9 +122,8 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	r.settles = r.settles || r.holds || l.Count != nil
 	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
 	l.refusalLimit, l.shadowNotes = refusalLimit(from), shadowNotes(from)
-	l.trust, l.sends = trustLimit(from), newSends(from, l.shadowNotes)
+	l.sends = newSends(from, l.shadowNotes)
 	r.countsSends = r.countsSends || l.sends != nil && l.Mode == config.Enforce
-	r.trusts = r.trusts || l.trust != nil
 	for read := range l.Reads() {
 		if read.Purpose == config.ForPlan {
 			r.addUncounted(read.Key)
@@ -148,13 +147,6 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	for k, rates := range l.Overrides {
 		l.overrides[k] = override(rates)
 	}
-	if l.Hashed != nil {
-		r.looksUp = true
-		l.hashed = map[string][]*window{}
-		for text, rates := range l.Hashed.Rates {
-			l.hashed[text] = override(rates)
-		}
-	}
 	if l.RateFromDescriptor {
 		r.addUnits(l, override)
 		l.nearOf = func(rate limiter.Rate) int64 { return alerts.near(rate, l.Mode) }
@@ -162,7 +154,7 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	r.addPlans(l, override)
 	policies = append(policies, r.addStepUp(l, alerts)...)
 	r.hasBudgets = r.hasBudgets || l.Prices != nil
-	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Prices == nil && l.Distinct == nil && l.Return == nil && (l.StepUpKey() == nil || l.StepUpKey() == l.Key) && l.RedissonName == "" && l.overrides == nil && l.hashed == nil && l.plans == nil && l.units == nil
+	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Prices == nil && l.Distinct == nil && l.Return == nil && (l.StepUpKey() == nil || l.StepUpKey() == l.Key) && l.RedissonName == "" && l.overrides == nil && l.plans == nil && l.units == nil
 	return policies
 }
 
@@ -186,7 +178,7 @@ func (g *generation) plainLimits() []limiter.Limit {
 	var all []limiter.Limit
 	for _, l := range g.limits {
 		plain := !l.Algorithm.HasValues() && !l.Algorithm.HasSteps() && l.Scope == limiter.Overall
-		if !plain || l.Mode != config.Enforce || l.RedissonName != "" || len(l.overrides)+len(l.plans)+len(l.units) > 0 || l.Hashed != nil {
+		if !plain || l.Mode != config.Enforce || l.RedissonName != "" || len(l.overrides)+len(l.plans)+len(l.units) > 0 {
 			continue
 		}
 		for _, w := range l.windows {
@@ -222,7 +214,7 @@ func (r *route) addRates(l *limit, rates []limiter.Rate, alerts alerts) (windows
 			number: len(r.windows) + len(windows),
 			rate:   l.Name + "-" + span,
 			near:   alerts.near(rate, l.Mode),
-			Limit:  limiter.Limit{Name: l.ID + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion, Memory: l.Memory},
+			Limit:  limiter.Limit{Name: l.ID + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion},
 		}
 		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
 		windows = append(windows, w)
@@ -243,11 +235,9 @@ func (r *route) addStepUp(l *limit, alerts alerts) (policies []respond.Policy) {
 		return nil
 	}
 	r.stepsUp = r.stepsUp || l.Mode == config.Enforce
-	if s.SetHeader == "" {
-		r.readFields.add(s.Header)
-		r.tokenFields = append(r.tokenFields, s.Header)
-		r.readsLate = true
-	}
+	r.readFields.add(s.Header)
+	r.tokenFields = append(r.tokenFields, s.Header)
+	r.readsLate = true
 	for _, rate := range s.Rates {
 		span := limiter.WindowName(rate.Window)
 		w := &window{

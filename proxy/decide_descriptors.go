@@ -66,9 +66,6 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 		if err == nil {
 			err = x.charge(max(1, d.Hits))
 		}
-		if err == nil && r.trusts {
-			c.dropTrusted(ctx, x)
-		}
 		if err == nil && !c.isCheck(i) {
 			err = c.add(g, x)
 		}
@@ -96,13 +93,6 @@ func (c *call) check(ctx context.Context) (err error) {
 		}
 	}
 	return err
-}
-
-// dropTrusted drops the claims of x on limits that trust its subject: the call as a whole has none.
-func (c *call) dropTrusted(ctx context.Context, x *exchange) {
-	ctx, cancel := x.admitter.withTimeoutForAll(ctx, &x.admission)
-	defer cancel()
-	x.admitter.dropTrusted(ctx, &x.admission)
 }
 
 // begin returns an exchange for a descriptor that r matches.

@@ -151,31 +151,6 @@ func TestDecideDescriptors_TwoKeysUnderTwoSecrets(t *testing.T) {
 	}
 }
 
-// A subject whose code was used is neither counted nor refused, as with requests.
-func TestDecideDescriptors_TrustWhoUsedACode(t *testing.T) {
-	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		p := newProxy(t, `
-keys: {phone: "descriptor:phone"}
-routes:
-  - name: send
-    match: {domain: edge, descriptor: {country: "*", phone: "*"}}
-    limits: [{name: unused, key: "descriptor:country", rate: 2/1h, return_on: {route: verify, key: phone}, trust: 30d}]
-  - {name: verify, match: {domain: edge, descriptor: {verify: "*", phone: "*"}}, limits: [{name: guesses, key: phone, rate: 100/1h}]}
-`, use)
-		p.describes(200, "country=CN phone=1")
-		verified := p.describes(200, "verify=yes phone=1")
-		if len(verified.Pendings) != 1 {
-			t.Fatalf("%d outcomes are expected; want 1", len(verified.Pendings))
-		}
-		p.reports(verified.Pendings[0], 200, nil)
-		for _, phone := range []string{"2", "1", "3", "1"} {
-			p.describes(200, "country=CN phone="+phone)
-		}
-		p.describes(429, "country=CN phone=4")
-		p.describes(200, "country=CN phone=1")
-	})
-}
-
 // Whoever has not waited for the answer lets the request pass or refuses it by itself: nothing is counted.
 func TestDecideDescriptors_UnwaitedDecisionIsRefunded(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {

@@ -98,7 +98,7 @@ func (r *route) findEarlyLimits() {
 		switch {
 		case late:
 			body = true
-		case l.Mode == config.Enforce && l.Wait == 0 && l.trust == nil && l.StepUp == nil:
+		case l.Mode == config.Enforce && l.Wait == 0 && l.StepUp == nil:
 			early = append(early, l)
 		}
 	}

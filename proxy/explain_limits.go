@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -122,9 +121,6 @@ func stepUpText(s *config.StepUp) string {
 	for _, rate := range s.Rates {
 		rates = append(rates, rate.String())
 	}
-	if s.SetHeader != "" {
-		return "then passes with " + s.SetHeader + ": " + s.Challenge + " at " + strings.Join(rates, " ")
-	}
 	return "then 403 with the challenge " + s.Challenge + ", and passes with a token for its " + s.Key.Name + " in " + s.Header + " at " + strings.Join(rates, " ")
 }
 
@@ -175,10 +171,6 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 
 	ctx, cancel := a.withTimeout(e.ctx)
 	defer cancel()
-	if explained.Reason = e.trustReason(ctx, l, &set.claims[0]); explained.Reason != "" {
-		explained.Asked = false
-		return
-	}
 	var d limiter.Decision
 	if err := a.store.Peek(ctx, set.claims, &d); err != nil {
 		explained.Asked, explained.Reason = false, ErrorText(err)
@@ -238,19 +230,6 @@ func permits(w *window) string {
 		return "limit of the descriptor per " + limiter.WindowName(w.Rate.Window)
 	}
 	return RateText(w.of.Limit, w.Rate)
-}
-
-// trustReason returns why l does not decide about a claim whose subject it trusts; empty if it decides.
-func (e *explainer) trustReason(ctx context.Context, l *limit, c *limiter.Claim) string {
-	if l.trust == nil || c.Value == (limiter.Key{}) {
-		return ""
-	}
-	d := e.proxy.admitter.trustedFor(ctx, l, c.Value)
-	if d <= 0 {
-		return ""
-	}
-	now := time.Now()
-	return "its " + l.Return.Subject.Name + " is trusted until " + decisions.Moment(now, now.Add(d)) + ", so it neither counts nor refuses this"
 }
 
 // longestWindow returns the longest window of rates.

@@ -95,9 +95,6 @@ func (e *explainer) peek() error {
 	a, x := e.proxy.admitter, e.x
 	ctx, cancel := a.withTimeout(e.ctx)
 	defer cancel()
-	if x.route.trusts {
-		a.dropTrusted(ctx, &x.admission)
-	}
 	if len(x.claims.claims) == 0 {
 		x.decision.Allowed = true
 		return nil

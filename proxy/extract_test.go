@@ -1,14 +1,12 @@
 package proxy
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 )
 
 func TestExtract_OverridesByValue(t *testing.T) {
@@ -210,26 +208,4 @@ func TestRoute_Algorithms(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A value that came hashed, as pushes have it, goes by its own rates like one that is
-// written out; others go by the limit's.
-func TestExtract_HashedOverrides(t *testing.T) {
-	yaml := "keys: {phone: {from: \"header:X-Phone\", normalize: digits, sensitive: true}}\n" + limitYAML(
-		`{name: a, key: phone, rate: 1/1h, overrides: {"+1 2": 3/1h, "3": 2/1h}}, {name: b, key: phone, rate: 9/1h, overrides: {"1 2": 2/1h}}`)
-	c, err := config.Parse("weir.yaml", []byte(yaml), os.LookupEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hashed, err := c.Effective()
-	if err != nil || !strings.Contains(string(hashed), "hashed:s:") {
-		t.Fatalf("%v\n%s", err, hashed)
-	}
-	w := newProxy(t, string(hashed))
-	for phone, passes := range map[string]int{"12": 2, "3": 2, "4": 1} {
-		for range passes {
-			w.sends(200, "GET", "/a", "X-Phone: "+phone)
-		}
-		w.sends(429, "GET", "/a", "X-Phone: "+phone)
-	}
 }

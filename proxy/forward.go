@@ -101,13 +101,6 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 	for _, name := range x.route.tokenFields {
 		set[name] = []string{}
 	}
-	if x.steps != nil {
-		for _, l := range x.steps.limits {
-			if name := l.StepUp.SetHeader; name != "" {
-				set[name] = append(set[name], l.StepUp.Challenge)
-			}
-		}
-	}
 	for _, f := range x.extracted.value.Set {
 		if f.Value != "" {
 			set[f.Name] = []string{f.Value}

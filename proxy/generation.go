@@ -104,11 +104,6 @@ func compile(c *config.Config, l shared) (*generation, error) {
 				g.planFields = append(g.planFields, read.Key.From.Name)
 			}
 		}
-		for _, l := range from.Limits {
-			if l.StepUp != nil && l.StepUp.SetHeader != "" {
-				g.keyFields = append(g.keyFields, l.StepUp.SetHeader)
-			}
-		}
 		if from.Match.Domain != "" {
 			described = append(described, routing.DescriptorEntry[*route]{Domain: from.Match.Domain, Entries: from.Match.Descriptor, Value: r})
 		} else {
@@ -137,7 +132,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 func (g *generation) setTokenUse() {
 	rate := limiter.Rate{Count: 1, Window: time.Minute}
 	for _, l := range g.limits {
-		if s := l.StepUp; s != nil && s.SetHeader == "" {
+		if s := l.StepUp; s != nil {
 			rate.Window = max(rate.Window, s.MaxAge+3*s.Tokens.Leeway()+time.Minute)
 		}
 	}

@@ -220,11 +220,8 @@ func (p *Proxy) Sends(ctx context.Context, q sends.Query, top decisions.Top) ([]
 			Route: l.Route, Limit: l.Name, Key: l.Key.Name, Mode: string(l.Mode), ReturnOn: l.Return.Route, Subject: l.Return.Subject.Name,
 			Conversion: l.Conversion, Window: limiter.WindowName(longestWindow(l.Rates)), StepUp: l.StepUp != nil, All: l.sends.ReadAll(counted), Keys: []sends.KeyCounts{},
 		}
-		if l.Trust > 0 {
-			out.Trust = limiter.WindowName(l.Trust)
-		}
-		if l.plans != nil || l.hashed != nil {
-			out.Note = "of keys with a plan, or listed by hash, the rates are those of the limit itself"
+		if l.plans != nil {
+			out.Note = "of keys with a plan the rates are those of the limit itself"
 		}
 		for _, list := range top.Limits {
 			if list.Route != l.Route || list.Limit != l.Name {

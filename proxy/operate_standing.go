@@ -84,22 +84,17 @@ type WindowStanding struct {
 
 // A ConversionStanding is why so many requests of a key may be open.
 type ConversionStanding struct {
-	Allowed    int64 `json:"allowed"`
-	Confirmed  int64 `json:"confirmed"`            // subjects in the window
-	Remembered int64 `json:"remembered,omitempty"` // subjects for which the best day counts
+	Allowed   int64 `json:"allowed"`
+	Confirmed int64 `json:"confirmed"` // subjects in the window
 }
 
 func conversionStanding(s limiter.KeyStatus) *ConversionStanding {
-	return &ConversionStanding{s.Allowed, s.Confirmed, s.Remembered}
+	return &ConversionStanding{s.Allowed, s.Confirmed}
 }
 
 // String says it in words.
 func (c *ConversionStanding) String() string {
-	text := fmt.Sprintf("allows %d: %d confirmed in the window", c.Allowed, c.Confirmed)
-	if c.Remembered > c.Confirmed {
-		text += fmt.Sprintf(", %d remembered", c.Remembered)
-	}
-	return text
+	return fmt.Sprintf("allows %d: %d confirmed in the window", c.Allowed, c.Confirmed)
 }
 
 // A PenaltyStanding is the state of a key's penalty.
@@ -250,7 +245,7 @@ func after(at time.Time, d time.Duration) time.Time {
 // stricter merges two states of one key. A limit is reached if it is reached in either.
 func stricter(a, b limiter.KeyStatus) limiter.KeyStatus {
 	a.Used, a.Remaining = max(a.Used, b.Used), min(a.Remaining, b.Remaining)
-	a.Allowed, a.Confirmed, a.Remembered = min(a.Allowed, b.Allowed), min(a.Confirmed, b.Confirmed), min(a.Remembered, b.Remembered)
+	a.Allowed, a.Confirmed = min(a.Allowed, b.Allowed), min(a.Confirmed, b.Confirmed)
 	a.NextIn, a.FullIn, a.BannedFor = max(a.NextIn, b.NextIn), max(a.FullIn, b.FullIn), max(a.BannedFor, b.BannedFor)
 	a.Overflow, a.Unreadable = a.Overflow || b.Overflow, a.Unreadable || b.Unreadable
 	return a

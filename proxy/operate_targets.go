@@ -124,11 +124,6 @@ func (g *generation) matchValue(t *keyTarget, given key.Input) (bool, error) {
 	t.spec, t.derived, t.masked, t.logged = t.limit.Key, r.Derived, g.display().Value(&v), g.logDisplay().Value(&v)
 	t.key = g.config.Privacy.Hash(v.Parts)
 	t.override()
-	if t.limit.Hashed != nil {
-		if text, ok := t.limit.Hashed.Keys.Hash(&v); ok {
-			t.windows, t.overridden = t.limit.hashed[text], true
-		}
-	}
 	if t.limit.Plan != nil {
 		t.setPlan(t.limit.Plan.List.Name(&v))
 	}

@@ -25,12 +25,10 @@ type keyPlan struct {
 	until time.Time // when it ends, if an operator has assigned it
 }
 
-// A lookup is what lists have about the key of a limit: rates that replace all others, or the name of its
-// plan.
+// A lookup is the name of the plan that a list has for the key of a limit.
 type lookup struct {
-	of      *limit
-	windows []*window
-	plan    string
+	of   *limit
+	plan string
 }
 
 // lookUp looks the last extracted key up in the lists of the limits on it.
@@ -38,11 +36,6 @@ func (x *exchange) lookUp(by *key.Spec) {
 	for _, l := range x.route.limits {
 		if l.Key != by {
 			continue
-		}
-		if l.Hashed != nil {
-			if text, ok := l.Hashed.Keys.Hash(&x.extracted.value); ok {
-				x.extracted.found = append(x.extracted.found, lookup{of: l, windows: l.hashed[text]})
-			}
 		}
 		if l.Plan != nil && l.Plan.List != nil {
 			if name := l.Plan.List.Name(&x.extracted.value); name != "" {
@@ -58,11 +51,6 @@ func (x *exchange) lookUp(by *key.Spec) {
 func (g *generation) windows(x *exchange, l *limit, k *extractedKey) ([]*window, error) {
 	if l.units != nil {
 		return l.describedWindows(x.in.rate)
-	}
-	for i := range x.extracted.found {
-		if f := &x.extracted.found[i]; f.of == l && f.windows != nil {
-			return f.windows, nil
-		}
 	}
 	if own, ok := l.overrides[k.Key]; ok {
 		return own, nil
@@ -108,7 +96,7 @@ func (g *generation) planName(x *exchange, l *limit) (string, error) {
 	case from == nil:
 		return "", nil
 	case from.List != nil:
-		i := slices.IndexFunc(x.extracted.found, func(f lookup) bool { return f.of == l && f.plan != "" })
+		i := slices.IndexFunc(x.extracted.found, func(f lookup) bool { return f.of == l })
 		if i < 0 {
 			return "", nil
 		}

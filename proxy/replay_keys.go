@@ -89,9 +89,6 @@ func (l *lineKeys) country(s *key.Spec, code string) (k extractedKey, found bool
 // knowsLimit reports whether a line has what is needed to evaluate a limit: of each key the values, or what
 // identifies it.
 func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
-	if of.hashed != nil && !l.knowsAll(of.Key.Required(), x) { // the line does not tell which keys have other rates
-		return false
-	}
 	if of.Plan != nil && !l.knowsPlan(of, x) {
 		return false
 	}

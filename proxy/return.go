@@ -129,79 +129,11 @@ func (a *admitter) startReturn(r *permitReturn, subject limiter.Key) (wait func(
 				counted = n
 			}
 		}
-		failed = errors.Join(failed, wrong(), a.trust(r.of, subject, returned))
+		failed = errors.Join(failed, wrong())
 		a.metrics.returns.WithLabelValues(r.of.Route, r.of.Name).Add(float64(returned))
 		a.metrics.sends.WithLabelValues(r.of.Route, r.of.Name, "verified").Add(float64(counted))
 		a.countSends(r.of.sends.AllClaims(sends.Returned, int64(counted)))
 		return returned, failed
-	}
-}
-
-// trustLimit returns the limit that remembers the subjects which of trusts: each is a key with itself as its one
-// value, so that any other value is refused exactly as long as the subject is trusted.
-func trustLimit(of *config.Limit) *limiter.Limit {
-	if of.Trust == 0 {
-		return nil
-	}
-	return &limiter.Limit{Name: of.ID + ":trust:verified", Rate: limiter.Rate{Count: 1, Window: of.Trust}, Algorithm: limiter.Distinct}
-}
-
-// trust trusts a subject from now on if permits of it were returned, or if it is trusted: a response that returns
-// nothing earns no trust.
-func (a *admitter) trust(of *limit, subject limiter.Key, returned int) error {
-	if of.trust == nil || subject == (limiter.Key{}) {
-		return nil
-	}
-	ctx, cancel := a.withTimeout(context.Background())
-	defer cancel()
-	if returned == 0 && !a.isTrusted(ctx, of, subject) {
-		return nil
-	}
-	var d limiter.Decision
-	return a.take(ctx, []limiter.Claim{{Limit: of.trust, Key: subject, Cost: 1, Value: subject}}, &d)
-}
-
-// isTrusted reports whether of trusts a subject: another value is refused under its key, and the subject itself is
-// not. The second tells it from other subjects, with which it shares a count if the keys of a memory are used up. A
-// store that does not answer trusts nobody.
-func (a *admitter) isTrusted(ctx context.Context, of *limit, subject limiter.Key) bool {
-	return a.trustedFor(ctx, of, subject) > 0
-}
-
-// trustedFor returns for how long of still trusts a subject; 0 if it does not.
-func (a *admitter) trustedFor(ctx context.Context, of *limit, subject limiter.Key) time.Duration {
-	other := subject
-	other[0]++
-	refused, err := a.peekTrust(ctx, of, subject, other)
-	if err != nil || refused.Allowed {
-		return 0
-	}
-	own, err := a.peekTrust(ctx, of, subject, subject)
-	if err != nil || !own.Allowed {
-		return 0
-	}
-	return refused.Wait
-}
-
-// peekTrust returns what the limit by which of trusts would decide about a value under the key of a subject.
-func (a *admitter) peekTrust(ctx context.Context, of *limit, subject, value limiter.Key) (d limiter.Decision, err error) {
-	err = a.store.Peek(ctx, []limiter.Claim{{Limit: of.trust, Key: subject, Cost: 1, Value: value}}, &d)
-	return d, err
-}
-
-// dropTrusted removes the claims of q on limits that trust its subject: they neither count nor refuse it.
-func (a *admitter) dropTrusted(ctx context.Context, q *admission) {
-	for _, l := range q.route.limits {
-		set := &q.claims
-		if l.Mode == config.Shadow {
-			set = &q.shadows
-		}
-		if l.trust == nil {
-			continue
-		}
-		if i := set.indexOf(l); i >= 0 && set.claims[i].Value != (limiter.Key{}) && a.isTrusted(ctx, l, set.claims[i].Value) {
-			set.remove(l)
-		}
 	}
 }
 

@@ -31,9 +31,8 @@ type route struct {
 	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
 	permitReturns     []permitReturn               // permits of other routes that responses of this route return
 	hasBudgets        bool                         // some limit is a budget
-	looksUp           bool                         // some limit has a list of keys with rates of their own, by hash, or with plans
+	looksUp           bool                         // some limit has a list of keys with plans
 	countsSends       bool                         // some limit in enforce mode has return_on
-	trusts            bool                         // some limit does not count subjects that it trusts
 	stepsUp           bool                         // some limit in enforce mode has step_up
 	tokenFields       []string                     // fields with tokens of challenges, which are not forwarded
 	waits             bool                         // some limit lets requests wait for a permit
@@ -105,7 +104,6 @@ type limit struct {
 	windows      []*window
 	stepUps      []*window                      // the rates of step_up
 	overrides    map[limiter.Key][]*window      // windows of keys that have rates of their own
-	hashed       map[string][]*window           // the same for keys listed by hash, see key.List.Hash
 	plans        map[string]*plan               // by name; nil without plans
 	units        []*window                      // for the rates of descriptors, one for each unit; nil without rate_from
 	nearOf       func(limiter.Rate) int64       // of a rate of a descriptor; see window.near
@@ -114,7 +112,6 @@ type limit struct {
 	shadowNotes  *limiter.Limit                 // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
 	sends        *sends.Counter                 // counts what becomes of the requests; nil without return_on
 	country      *limit                         // of a limit on ranges of phone numbers: that on their countries, see countryLimit
-	trust        *limiter.Limit                 // remembers the subjects that are not counted, see trustLimit; nil without trust
 	refusalLimit limiter.Limit                  // the limit on the number of refusals before a penalty
 	decisions    [numDecisionResults]counterRef // by result
 }
@@ -135,9 +132,6 @@ type window struct {
 func (l *limit) allWindows() []*window {
 	all := slices.Clone(l.windows)
 	for _, windows := range l.overrides {
-		all = append(all, windows...)
-	}
-	for _, windows := range l.hashed {
 		all = append(all, windows...)
 	}
 	for _, p := range l.plans {

@@ -71,9 +71,6 @@ func (a *admission) canStepUp() bool {
 		a.steps = &stepsUp{}
 	}
 	for _, l := range refused {
-		if l.StepUp.SetHeader != "" {
-			continue
-		}
 		use, err := a.solver.solution(l)
 		switch {
 		case errors.Is(err, errNoToken):

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -219,28 +218,6 @@ func TestStepUp_Shadow(t *testing.T) {
 	if got := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("send", "unused", shadowRefused)); got != 5 {
 		t.Errorf("%v would have been refused; want 5", got)
 	}
-}
-
-// An upstream that challenges clients itself is told, and believes no client.
-func TestStepUp_SetHeader(t *testing.T) {
-	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		var mu sync.Mutex
-		var heard []string
-		yaml := upstreamYAML(t, func(w http.ResponseWriter, r *http.Request) {
-			mu.Lock()
-			defer mu.Unlock()
-			heard = append(heard, strings.Join(r.Header.Values("X-Weir-Challenge"), "+"))
-		}, "limits: [{name: ip, key: client_ip, rate: 2/1h, step_up: {challenge: captcha, rate: 1/1h, set_header: x-weir-challenge}}]")
-		w := newProxy(t, yaml, use)
-		for _, want := range []int{200, 200, 200, 429} {
-			w.sends(want, "GET", "/a", "X-Weir-Challenge: captcha")
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if got := fmt.Sprintf("%q", heard); got != `["" "" "captcha"]` {
-			t.Errorf("the upstream was told %s", got)
-		}
-	})
 }
 
 // Without keys no token is accepted, and nobody passes by a token that anybody can sign.

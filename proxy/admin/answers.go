@@ -81,7 +81,8 @@ type Member struct {
 	Generation int64     `json:"generation"`
 	Started    time.Time `json:"started"`
 	Seen       time.Time `json:"seen"`
-	Drift      bool      `json:"drift"` // it serves another configuration than most nodes do
+	Drift      bool      `json:"drift"`             // it serves another configuration than most nodes do
+	Problem    string    `json:"problem,omitempty"` // why it cannot read the pushed configuration
 }
 
 // Statistics are the counts of all nodes by minute.

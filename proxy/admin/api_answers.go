@@ -13,7 +13,7 @@ type Config struct {
 	Generation int64  `json:"generation"`
 	Hash       string `json:"hash"`
 	// Effective is YAML with all defaults. Secrets are hidden, and the values of lists and
-	// overrides are hashed.
+	// overrides are left out.
 	Effective string `json:"effective"`
 }
 

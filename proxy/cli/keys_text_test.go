@@ -22,7 +22,7 @@ func TestKeys_StandingInText(t *testing.T) {
 	s := proxy.KeyStanding{At: at, Notes: []string{"one", "two"}, Limits: []proxy.LimitStanding{
 		{Route: "sms", Limit: "phone", Mode: "enforce", ID: "id:a", Masked: "phone=1**", Hash: "ab", BannedUntil: at.Add(time.Hour), Windows: []proxy.WindowStanding{window, odd}, Penalty: &proxy.PenaltyStanding{Refused: 2, After: 3, Ban: proxy.Span(time.Hour)}},
 		{Route: "sms", Limit: "other", ID: "id:a", Masked: "phone=1**", Hash: "ab", Unknown: "redis is away"},
-		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_instance", Windows: []proxy.WindowStanding{{Rate: "1/1m", Left: 1}, {Rate: "3/1h", Used: 9, Left: 5, Conversion: &proxy.ConversionStanding{Confirmed: 2, Remembered: 6, Allowed: 14}}}},
+		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_instance", Windows: []proxy.WindowStanding{{Rate: "1/1m", Left: 1}, {Rate: "3/1h", Used: 9, Left: 5, Conversion: &proxy.ConversionStanding{Confirmed: 2, Allowed: 14}}}},
 	}}
 	want := `refused now by sms.phone (banned), passes 04:04:05 UTC (60 min)
 
@@ -35,7 +35,7 @@ phone=1**  hash ab  id:a
 phone=2**  hash cd  id:b
   LIMIT    RATE  USED  LEFT  NEXT IN  FULL IN  BANNED FOR  
   all.fan  1/1m  0     1     -        -        -           shadow: refuses nobody; counts for others too; shared with Java; this node's share; this node's count
-  all.fan  3/1h  9     5     -        -        -           shadow: refuses nobody; counts for others too; shared with Java; this node's share; this node's count; allows 14: 2 confirmed in the window, 6 remembered
+  all.fan  3/1h  9     5     -        -        -           shadow: refuses nobody; counts for others too; shared with Java; this node's share; this node's count; allows 14: 2 confirmed in the window
 note: one
 note: two
 `

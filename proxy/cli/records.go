@@ -57,7 +57,11 @@ func (d topData) nodeTable() textTable {
 	}
 	for _, m := range d.Nodes.Nodes {
 		state, leads := cmp.Or(said[m.ID], "ok"), ""
-		if m.Drift && state == "ok" {
+		switch {
+		case state != "ok":
+		case m.Problem != "":
+			state = m.Problem
+		case m.Drift:
 			state = "serves another config, from " + m.Source
 		}
 		if m.ID == d.Leader.Node {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -116,10 +117,13 @@ func (n *Node) serve(ctx context.Context, f *Follower) {
 	taken := f.prepared
 	if f.prepared == nil || f.preparedHash != e.Hash {
 		f.discard()
-		taken, err = f.Prepare(ctx, e.Bundle)
+		if err = e.Unreadable; err == nil {
+			taken, err = f.Prepare(ctx, e.Bundle)
+		}
 	}
 	if err != nil {
 		f.failedGeneration, f.retryAt = e.Generation, time.Now().Add(retryAfterFailure)
+		n.markUnreadable(e)
 		f.Applied(e, err)
 		return
 	}
@@ -129,6 +133,18 @@ func (n *Node) serve(ctx context.Context, f *Follower) {
 	f.Applied(e, nil)
 }
 
+// markUnreadable lets the other nodes know that this one cannot read e.
+func (n *Node) markUnreadable(e Entry) {
+	if e.Unreadable == nil {
+		return
+	}
+	now := *n.serving.Load()
+	what, _, _ := strings.Cut(e.Unreadable.Error(), "; ")
+	now.problem = fmt.Sprintf("cannot read generation %d: %s", e.Generation, what)
+	n.serving.Store(&now)
+	trySend(n.heartbeatNow, struct{}{})
+}
+
 // answer prepares for the push in progress and publishes the result.
 func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 	values, err := n.rdb.HMGet(ctx, n.prefix+"push", "id", "bundle", "hash").Result()
@@ -136,16 +152,17 @@ func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 		return // the push has ended
 	}
 	packed, _ := values[1].(string)
+	hash, _ := values[2].(string)
 	f.discard()
 	said := agreed
-	b, err := unpackBundle([]byte(packed))
+	b, err := n.seal.Open([]byte(packed), hash)
 	if err == nil {
 		f.prepared, err = f.Prepare(ctx, b)
 	}
 	if err != nil {
 		f.prepared, said = nil, err.Error()
 	}
-	f.preparedHash, f.answeredID = b.Hash(), id
+	f.preparedHash, f.answeredID = hash, id
 	if err := n.scripts.answer.Run(ctx, n.rdb, []string{n.prefix + "push"}, id, n.id, said).Err(); err != nil {
 		f.answeredID = "" // it was not delivered
 	}

@@ -1,13 +1,10 @@
 package cluster
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,7 +15,7 @@ import (
 // historyLength is the number of pushes in the history.
 const historyLength = 20
 
-// An Entry is a pushed configuration.
+// An Entry is a pushed configuration. Its JSON is what is stored.
 type Entry struct {
 	Generation int64         `json:"generation"`
 	Hash       string        `json:"hash"`
@@ -26,13 +23,9 @@ type Entry struct {
 	Node       string        `json:"node"`           // the node that received the push
 	At         time.Time     `json:"at"`             // by Redis's clock
 	From       int64         `json:"from,omitempty"` // for a rollback, the restored generation
+	Packed     []byte        `json:"bundle"`         // by bundle.Seal
 	Bundle     bundle.Bundle `json:"-"`
-}
-
-// storedEntry is the encoding of an Entry in Redis.
-type storedEntry struct {
-	Entry
-	Packed []byte `json:"bundle"`
+	Unreadable error         `json:"-"` // why there is no Bundle: see bundle.ErrSecret
 }
 
 // History returns the last 20 pushes, newest first.
@@ -43,7 +36,7 @@ func (n *Node) History(ctx context.Context) ([]Entry, error) {
 	}
 	entries := make([]Entry, len(texts))
 	for i, text := range texts {
-		if entries[i], err = readEntry(text); err != nil {
+		if entries[i], err = n.readEntry(text); err != nil {
 			return nil, fmt.Errorf("read history: %w", err)
 		}
 	}
@@ -59,47 +52,28 @@ func (n *Node) Pushed(ctx context.Context) (Entry, error) {
 	if err != nil {
 		return Entry{}, fmt.Errorf("read pushed config: %w", err)
 	}
-	return readEntry(text)
+	return n.readEntry(text)
 }
 
-func readEntry(text string) (Entry, error) {
-	var s storedEntry
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
+// readEntry decodes an entry. One that is encrypted with an unknown secret is Unreadable.
+func (n *Node) readEntry(text string) (e Entry, err error) {
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
 		return Entry{}, fmt.Errorf("%w: %w", errReply, err)
 	}
-	b, err := unpackBundle(s.Packed)
-	s.Bundle = b
-	return s.Entry, err
+	e.Bundle, err = n.seal.Open(e.Packed, e.Hash)
+	if errors.Is(err, bundle.ErrSecret) {
+		e.Unreadable = err
+	} else if err != nil {
+		return e, fmt.Errorf("%w: %w", errReply, err)
+	}
+	return e, nil
 }
 
-// write encodes e for Redis.
-func (e Entry) write(packed []byte) []byte {
-	b, err := json.Marshal(storedEntry{e, packed})
+// write encodes e.
+func (e Entry) write() []byte {
+	b, err := json.Marshal(e)
 	if err != nil {
 		panic(err) // strings, numbers and times can always be marshalled
 	}
 	return b
-}
-
-// packBundle compresses a bundle, which may hold long lists.
-func packBundle(b bundle.Bundle) []byte {
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	if err := errors.Join(json.NewEncoder(w).Encode(b), w.Close()); err != nil {
-		panic(err) // writing to memory cannot fail
-	}
-	return packed.Bytes()
-}
-
-// unpackBundle decompresses a bundle.
-func unpackBundle(packed []byte) (b bundle.Bundle, err error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return b, fmt.Errorf("%w: %w", errReply, err)
-	}
-	const most = 8 * bundle.MaxSize // of JSON, which escapes
-	if err := json.NewDecoder(io.LimitReader(r, most)).Decode(&b); err != nil {
-		return b, fmt.Errorf("%w: %w", errReply, err)
-	}
-	return b, nil
 }

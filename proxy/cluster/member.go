@@ -27,6 +27,7 @@ type Member struct {
 	Generation int64     `json:"generation"`
 	Started    time.Time `json:"started"` // by its own clock
 	Seen       time.Time `json:"seen"`    // last heartbeat, by Redis's clock
+	Problem    string    `json:"problem"` // why it does not serve what was pushed last; empty if it does, or nothing is known
 }
 
 // Nodes returns the live nodes, ordered by id. A dead node is listed for up to
@@ -80,7 +81,8 @@ func (n *Node) heartbeat() (text, hash string) {
 		Hash       string    `json:"hash"`
 		Generation int64     `json:"generation"`
 		Started    time.Time `json:"started"`
-	}{n.address, n.version, n.source, now.hash, now.number, n.started})
+		Problem    string    `json:"problem,omitempty"`
+	}{n.address, n.version, n.source, now.hash, now.number, n.started, now.problem})
 	if err != nil {
 		panic(err) // such a value can always be marshalled
 	}

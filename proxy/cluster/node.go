@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/lock"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 const (
@@ -44,6 +45,7 @@ type Options struct {
 	ID      string // unique among the nodes
 	Version string // of the program
 	Source  string // of its configuration: file or redis
+	Seal    bundle.Seal
 }
 
 // A Node is the membership of this process in a cluster. It is safe for
@@ -55,6 +57,7 @@ type Node struct {
 	id      string
 	version string
 	source  string
+	seal    bundle.Seal
 	address string // set before the first heartbeat
 	started time.Time
 	locker  *lock.Locker
@@ -83,7 +86,8 @@ type servedConfig struct {
 	withoutCluster bool   // loaded while Redis was unreachable
 	// definitionArgs are the script arguments with its definitions.
 	definitionArgs []any
-	isBehind       bool // the other nodes serve something newer
+	isBehind       bool   // the other nodes serve something newer
+	problem        string // why it cannot read what was pushed last; empty if it can
 }
 
 // scripts are the Lua scripts; each is atomic.
@@ -111,6 +115,7 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 		id:           o.ID,
 		version:      o.Version,
 		source:       o.Source,
+		seal:         o.Seal,
 		started:      time.Now().UTC(),
 		locker:       lock.New(rdb),
 		scripts:      newScripts(),

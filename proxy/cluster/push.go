@@ -50,7 +50,7 @@ var (
 
 // A Push is a configuration for all nodes.
 type Push struct {
-	Bundle bundle.Bundle
+	Bundle bundle.Bundle  // with its version, see bundle.Seal
 	Config *config.Config // Bundle as loaded on this node
 	Author string
 	From   int64 // for a rollback, the restored generation
@@ -112,17 +112,17 @@ type Outcome struct {
 // The error is PushInProgressError, Refused, ErrOvertaken, ErrUnknown, or an error of
 // Redis; only after ErrUnknown something may have changed.
 func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
-	e := Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, From: p.From}
+	e := Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, From: p.From, Packed: n.seal.Pack(p.Bundle)}
 	if _, err := n.Restore(ctx); err != nil {
 		return Outcome{}, err
 	}
-	id, packed := rand.Text(), packBundle(p.Bundle)
-	seen, at, err := n.begin(ctx, id, e, packed)
+	id := rand.Text()
+	seen, at, err := n.begin(ctx, id, e)
 	if err != nil {
 		return Outcome{}, err
 	}
 	e.Generation, e.At = seen+1, at
-	if err := n.decide(ctx, decision{id, seen, e.write(packed), p.Config}); err != nil {
+	if err := n.decide(ctx, decision{id, seen, e.write(), p.Config}); err != nil {
 		n.undo(ctx, id)
 		return Outcome{}, err
 	}
@@ -133,8 +133,8 @@ func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 // nothing.
 func (n *Node) Try(ctx context.Context, p Push) ([]Answer, error) {
 	id := rand.Text()
-	e := Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id}
-	if _, _, err := n.begin(ctx, id, e, packBundle(p.Bundle)); err != nil {
+	e := Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, Packed: n.seal.Pack(p.Bundle)}
+	if _, _, err := n.begin(ctx, id, e); err != nil {
 		return nil, err
 	}
 	defer n.undo(ctx, id)
@@ -143,9 +143,9 @@ func (n *Node) Try(ctx context.Context, p Push) ([]Answer, error) {
 
 // begin starts a push, if none is in progress. It returns the current number
 // and the time.
-func (n *Node) begin(ctx context.Context, id string, e Entry, packed []byte) (seen int64, at time.Time, err error) {
+func (n *Node) begin(ctx context.Context, id string, e Entry) (seen int64, at time.Time, err error) {
 	keys := []string{n.prefix + "push", n.prefix + "config"}
-	reply, err := n.scripts.begin.Run(ctx, n.rdb, keys, id, e.Hash, packed, e.Author, n.id, pushTTL.Milliseconds(), n.channel()).Slice()
+	reply, err := n.scripts.begin.Run(ctx, n.rdb, keys, id, e.Hash, e.Packed, e.Author, n.id, pushTTL.Milliseconds(), n.channel()).Slice()
 	switch {
 	case err != nil:
 		return 0, at, fmt.Errorf("begin push: %w", err)

@@ -96,12 +96,12 @@ func (n *Node) findLost(found []any, history []string) (l lostState, err error) 
 
 // withGeneration returns a history entry with another generation.
 func withGeneration(text string, generation int64) (string, error) {
-	var s storedEntry
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
+	var e Entry
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
 		return "", fmt.Errorf("%w: %w", errReply, err)
 	}
-	s.Generation = generation
-	return string(s.write(s.Packed)), nil
+	e.Generation = generation
+	return string(e.write()), nil
 }
 
 // A knownHistory is the history as last read by this node.
@@ -112,9 +112,9 @@ type knownHistory struct {
 
 // prependHistory prepends e to the known history.
 func (n *Node) prependHistory(e Entry) {
-	texts := []string{string(e.write(packBundle(e.Bundle)))}
+	texts := []string{string(e.write())}
 	for _, text := range n.known.Load().texts {
-		if other, err := readEntry(text); err == nil && other.Generation < e.Generation && len(texts) < historyLength {
+		if other, err := n.readEntry(text); err == nil && other.Generation < e.Generation && len(texts) < historyLength {
 			texts = append(texts, text)
 		}
 	}
@@ -141,7 +141,7 @@ func (n *Node) readHistory(ctx context.Context) {
 	if err != nil || len(texts) == 0 {
 		return
 	}
-	if head, err := readEntry(texts[0]); err == nil && head.Generation == generation {
+	if head, err := n.readEntry(texts[0]); err == nil && head.Generation == generation {
 		n.known.Store(&knownHistory{generation, texts})
 	}
 }

@@ -17,7 +17,7 @@ import (
 var errExpired = errors.New("too late")
 
 // keySuffix is what follows the ID of a limit in a key of the store: the window, or what else the
-// proxy counts for the limit (refused, shadow:refused, trust:verified), the algorithm if it is not the
+// proxy counts for the limit (refused, shadow:refused), the algorithm if it is not the
 // usual one, and what is kept; or the sign of an algorithm that keeps all windows of a limit in one
 // string, or that of notes; and whose it is if each proxy counts by itself.
 var keySuffix = regexp.MustCompile(`^(?:(?:(?::[0-9a-z]+){1,2}(?::\{[a-z_]+\})?|:\{[a-z_]+\})(:(?:value|permits|base|state))|(?::shadow)?(\{[0-9a-z]\}))(:[0-9a-f-]{36})?$`)

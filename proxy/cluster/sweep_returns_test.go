@@ -11,7 +11,7 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// returning are the limits that a proxy makes of one with return_on: its rates, its trust, and what shadow mode would
+// returning are the limits that a proxy makes of one with return_on: its rates, and what shadow mode would
 // have refused.
 func returning(name string) map[string][]*limiter.Limit {
 	of := func(suffix string, window time.Duration) *limiter.Limit {
@@ -19,12 +19,10 @@ func returning(name string) map[string][]*limiter.Limit {
 	}
 	hour, day := of(":1h", time.Hour), of(":1d", 24*time.Hour)
 	for _, l := range []*limiter.Limit{hour, day} {
-		l.Algorithm, l.Conversion, l.Memory = limiter.Conversion, 50, 14*24*time.Hour
+		l.Algorithm, l.Conversion = limiter.Conversion, 50
 	}
-	trust := of(":trust:verified", 30*24*time.Hour)
-	trust.Algorithm, trust.Noted = limiter.Distinct, false
 	return map[string][]*limiter.Limit{
-		"conversion": {hour, day}, "trust": {trust}, "shadow": {of(":shadow:refused", 24*time.Hour)},
+		"conversion": {hour, day}, "shadow": {of(":shadow:refused", 24*time.Hour)},
 		"cooldown": {{Name: name + ":cooldown", Algorithm: limiter.Cooldown, Rate: limiter.Rate{Count: 1, Window: time.Hour}, Steps: []time.Duration{time.Minute}}},
 	}
 }
@@ -60,7 +58,7 @@ func TestSweep_NothingOfReturnsStays(t *testing.T) {
 	f.takes(returning("send.phone"))
 	want := f.keys()
 	f.takes(returning("send.old"))
-	for _, sign := range []string{"{v}", "{n}", "{c}", ":shadow{n}", ":trust:verified:{distinct}:permits", ":shadow:refused:value"} {
+	for _, sign := range []string{"{v}", "{n}", "{c}", ":shadow{n}", ":shadow:refused:value"} {
 		if !slices.ContainsFunc(f.keys(), func(key string) bool { return strings.HasSuffix(key, "send.old"+sign) }) {
 			t.Errorf("no key ends in %s: %q", sign, f.keys())
 		}

@@ -158,7 +158,12 @@ func (c *Config) Parts(once []byte) Parts {
 	tell := func(l *limitForm, name string) string {
 		told := *l
 		told.Name = name
-		told.Overrides = concealedOverrides(l, specs[l], func(text string) string { return "not shown, " + brief(once, text) })
+		if spec := specs[l]; spec != nil && spec.IsConcealed() {
+			told.Overrides = map[string]*list{}
+			for value, rates := range l.Overrides {
+				told.Overrides["not shown, "+brief(once, value)] = rates
+			}
+		}
 		return c.written.LineOf(&told, l)
 	}
 	for name, l := range f.Limits {

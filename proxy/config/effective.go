@@ -9,15 +9,21 @@ import (
 )
 
 // Effective returns the configuration as YAML, with all defaults filled in and included
-// files merged. Secrets are masked, and values of lists and overrides are hashed with a
-// salt. Loading the result gives the same configuration, except for the secrets.
+// files merged. Secrets are masked, and values of sensitive keys in lists and overrides are left out; a comment says how
+// many. Loading the result gives the same configuration, except for these.
 func (c *Config) Effective() ([]byte, error) {
-	form := c.hashedValues(*c.form)
-	form.Include = list{}
+	form := *c.form
+	form.Include, form.Limits = list{}, map[string]*limitForm{}
+	for name, l := range c.form.Limits {
+		unnamed := *l
+		unnamed.Name = "" // it stands before the limit
+		form.Limits[name] = &unnamed
+	}
 	var root yaml.Node
 	if err := root.Encode(&form); err != nil {
 		return nil, fmt.Errorf("encode config: %w", err)
 	}
+	c.hideValues(&root)
 	protect(&root)
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)

@@ -159,7 +159,8 @@ func difference(t *testing.T, what string, c configs) {
 	}
 }
 
-var hidden = regexp.MustCompile(`password|secret|token|webhook|headers`)
+// hidden are secrets, and the values of sensitive keys.
+var hidden = regexp.MustCompile(`password|secret|token|webhook|headers|^lists\.stolen\.values`)
 
 // outcome is c without what says how it is written.
 func outcome(c Config) Config {

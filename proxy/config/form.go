@@ -118,7 +118,7 @@ type listForm struct {
 	Values list `yaml:"values,omitempty"`
 	// File with one value per line, relative to this file; # begins a comment. It is reloaded when it changes.
 	File string `yaml:"file,omitempty" jsonschema:"default="`
-	// Match: exact compares whole keys. With prefix, a value stands for all keys that begin with it, such as +4915 for numbers; prefixes are not hashed, also if the key is sensitive.
+	// Match: exact compares whole keys. With prefix, a value stands for all keys that begin with it, such as +4915 for numbers.
 	Match string `yaml:"match" jsonschema:"default=exact,enum=exact,enum=prefix"`
 	// Action: bypass lets requests pass all limits of the route, deny refuses them with 403, only refuses all others with 403.
 	Action string `yaml:"action" jsonschema:"required,enum=bypass,enum=deny,enum=only"`

@@ -30,13 +30,9 @@ type limitForm struct {
 	ReturnOn *returnForm `yaml:"return_on,omitempty"`
 	// Conversion is the part of the requests beyond the rate that return_on must return: 35% grants for each subject with a return in the window 1.86 further requests that need not be returned. The mode is shadow unless it is given.
 	Conversion string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]*%$"`
-	// Memory, such as 14d, lets half of the best day's subjects of conversion within that time count, scaled to the window, if those of the window are fewer. It is 2d to 31d, and longer than the longest window.
-	Memory duration `yaml:"memory,omitempty"`
-	// Trust is how long a subject of return_on is neither counted nor refused by this limit after permits of it were returned.
-	Trust duration `yaml:"trust,omitempty"`
 	// StepUp challenges clients instead of refusing them: a request over the rate passes with a signed token, once, and counts at a second rate.
 	StepUp *stepUpForm `yaml:"step_up,omitempty"`
-	// Overrides are other rates for some values of the key. In a pushed file these values are hashed, like those of lists; addresses are not.
+	// Overrides are other rates for some values of the key.
 	Overrides map[string]*list `yaml:"overrides,omitempty"`
 	// Plans are the rates of each plan, by its name, or none for no limit. A key without a plan, or with one that is not listed, has the limit's own rates. Another plan keeps what is used.
 	Plans map[string]*list `yaml:"plans,omitempty"`
@@ -117,8 +113,6 @@ type stepUpForm struct {
 	MaxAge duration `yaml:"max_age,omitempty"`
 	// Key is the key whose value the claim sub has: that of return_on, or else that of the limit, when not given.
 	Key *keyForm `yaml:"key,omitempty"`
-	// SetHeader is a header field by which an upstream that challenges clients itself receives the name of the challenge, instead of a token; the same field from a client is dropped.
-	SetHeader string `yaml:"set_header,omitempty"`
 }
 
 // countForm selects the outcomes that stay counted.

@@ -20,15 +20,12 @@ type Limit struct {
 	Reset          *Reset          // for Cooldown; nil: none
 	Return         *Return         // nil: no response returns permits
 	Conversion     int             // for Conversion: percentage
-	Memory         time.Duration   // for Conversion: whole days; 0: none
-	Trust          time.Duration   // for which a subject of Return is not counted after a return; 0: not
 	StepUp         *StepUp         // nil: the limit refuses
 	Scope          limiter.Scope
 	Rates          []limiter.Rate // at least one, with different windows
 	Algorithm      limiter.Algorithm
 	Burst          int64                          // for GCRA; 0 means the rate's count
 	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
-	Hashed         *HashedOverrides               // whose keys are hashed as values of lists are; nil: none
 	Plans          map[string][]limiter.Rate      // by the name of the plan, empty for no limit; nil without plans
 	Plan           *PlanSource                    // nil: no key has one
 	RedissonName   string                         // of the limiter that Java programs share; {key} stands for the key's text; may be empty
@@ -47,12 +44,6 @@ type Limit struct {
 	Position   Position
 
 	RateFromDescriptor bool // the rate, of which there is one, is that of the descriptor if that has one
-}
-
-// HashedOverrides are overrides whose keys are known only by their hash.
-type HashedOverrides struct {
-	Keys  *key.List
-	Rates map[string][]limiter.Rate // by key.List.Hash
 }
 
 // A Reset selects the responses of a route that reset the cooldown of the same key.

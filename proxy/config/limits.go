@@ -202,9 +202,6 @@ func (l *limits) policies(pointer any, limit *Limit, shown map[string]*Limit) {
 // allRates returns the rates of l, then those of its overrides.
 func (l *Limit) allRates() [][]limiter.Rate {
 	all := append([][]limiter.Rate{l.Rates}, slices.Collect(maps.Values(l.Overrides))...)
-	if l.Hashed != nil {
-		all = append(all, slices.Collect(maps.Values(l.Hashed.Rates))...)
-	}
 	all = append(all, slices.Collect(maps.Values(l.Plans))...)
 	return all
 }

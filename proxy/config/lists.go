@@ -93,8 +93,7 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 	if f.File != "" {
 		return l.file(name, f, spec)
 	}
-	secrets := l.literals.privacy.secrets()
-	parse := func(values []string) (*key.List, []key.Problem) { return key.ListOf(spec, values, secrets...) }
+	parse := func(values []string) (*key.List, []key.Problem) { return key.ListOf(spec, values) }
 	what, instead := " is not a value of the key ", "write it as clients send it"
 	if f.Match == prefixes {
 		parse = func(values []string) (*key.List, []key.Problem) { return key.PrefixesOf(spec, values) }
@@ -133,7 +132,7 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 		l.faults(at, "not a prefix of the key "+spec.Name, text, problems)
 		return members
 	}
-	members, problems := key.ParseList(spec, text, l.literals.privacy.secrets()...)
+	members, problems := key.ParseList(spec, text)
 	l.faults(at, "not a value of the key "+spec.Name, text, problems)
 	return members
 }

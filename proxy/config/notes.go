@@ -19,7 +19,7 @@ func (c *Config) Notes() []string {
 	case c.hasSensitiveKeys():
 		notes = append(notes, "without privacy.hash_secret, key hashes in the log change at every restart")
 	}
-	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote(), c.caseNote(), c.scopeNote(), c.prefixNote()} {
+	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote(), c.caseNote(), c.scopeNote()} {
 		if note != "" {
 			notes = append(notes, note)
 		}
@@ -105,18 +105,4 @@ func (c *Config) keysThat(are func(*key.Spec) bool) string {
 		}
 	}
 	return strings.Join(names, ", ")
-}
-
-// prefixNote describes lists with prefixes of sensitive keys; "" if there are none.
-func (c *Config) prefixNote() string {
-	var names []string
-	for _, v := range c.values {
-		if v.Prefix && v.Spec.IsConcealed() && !slices.Contains(names, v.List) {
-			names = append(names, v.List)
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return "prefixes cannot be hashed: those of " + strings.Join(names, ", ") + " are stored and shown as they are written, although the key is sensitive; write whole values into a list with match: exact"
 }

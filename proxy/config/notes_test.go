@@ -17,7 +17,6 @@ func TestNotes(t *testing.T) {
 		{"privacy: {hash_secret: a-secret-long-enough}\n", nil},
 		{"store: redis\n", []string{"anyone who can read Redis"}},
 		{"store: redis\nprivacy: {hash_secret: a-secret-long-enough}\n", nil},
-		{"privacy: {hash_secret: a-secret-long-enough}\nkeys: {k: {from: header:X-K, sensitive: true}}\nlists: {l: {key: k, values: [a, b], match: prefix, action: deny}, m: {key: k, values: [a], action: deny}}\n", []string{"those of l are stored"}},
 		{"routes:\n  - {name: own, match: {path: /b}, upstream: echo, limits: [{name: l, key: ip, rate: 1/1m, scope: per_client}]}\n#", []string{"write that at own.l"}},
 		{"limits: {account: {key: ip, rate: 1/1m, scope: per_client}, other: {key: ip, rate: 2/1m, scope: per_instance}}\ndefaults: {limits: [account, other]}\n", []string{"write that at account"}},
 	} {

@@ -106,9 +106,9 @@ func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
 	read := planList{limit.Key, f.Plan.List, filepath.Dir(l.Location(&f.Plan.List).File), nil}
 	i := slices.IndexFunc(l.planLists, func(p planList) bool { p.list = nil; return p == read })
 	if i < 0 {
-		if text, ok := l.listed(&f.Plan.List, Value{limit: f, Spec: limit.Key, Named: true}); ok {
+		if text, ok := l.listed(&f.Plan.List, Value{limit: f, Spec: limit.Key}); ok {
 			var problems []key.Problem
-			read.list, problems = key.ParseNames(limit.Key, text, l.literals.privacy.secrets()...)
+			read.list, problems = key.ParseNames(limit.Key, text)
 			l.faults(form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "plan.list"}, "not a value of the key "+limit.Key.Name+", = and the name of a plan", text, problems)
 		}
 		i, l.planLists = len(l.planLists), append(l.planLists, read)

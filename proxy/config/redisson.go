@@ -23,7 +23,7 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	switch {
 	case !limit.Algorithm.IsRedisson():
 		wrong("a Redisson limiter is a token bucket", "leave algorithm and concurrent out")
-	case len(limit.Rates) > 1 || len(limit.Overrides) > 0 || limit.Hashed != nil || limit.Plans != nil:
+	case len(limit.Rates) > 1 || len(limit.Overrides) > 0 || limit.Plans != nil:
 		wrong("a Redisson limiter has one rate", "write one rate, and no overrides or plans")
 	case f.Penalty != nil:
 		wrong("a Redisson limiter has no bans", "leave penalty out")

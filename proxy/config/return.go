@@ -5,7 +5,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -32,13 +31,7 @@ func (l *Limit) Subject() *key.Spec {
 // returnOn compiles return_on; returnBy resolves the route.
 func (l *limits) returnOn(f *limitForm, limit *Limit) {
 	if f.ReturnOn == nil {
-		if l.Given(&f.Trust) {
-			l.Wrong(&f.Trust, "without return_on nobody earns trust", "write return_on: {route: NAME, key: KEY} beside it, or leave trust out")
-		}
 		return
-	}
-	if limit.Trust = time.Duration(f.Trust); limit.Trust > limiter.MaxWindow {
-		l.Wrong(&f.Trust, "is longer than can be remembered", "write at most 366d")
 	}
 	l.apart(f, "return_on", "concurrent", "distinct", "cooldown", "redisson_name", "redisson_version")
 	if limit.Scope == limiter.PerClient {

@@ -86,7 +86,6 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	r.catchAlls(forms, made)
 	r.others(forms, made)
 	r.warnLoops(forms, made)
-	r.warnLevers(made)
 	return made
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -23,20 +22,17 @@ const (
 	longestToken = 24 * time.Hour
 )
 
-// A StepUp is what a limit does instead of refusing: it challenges the client, or lets the upstream do so, and
+// A StepUp is what a limit does instead of refusing: it challenges the client, and
 // counts the request at other rates.
 type StepUp struct {
 	Challenge string         // the name of the challenge
 	Rates     []limiter.Rate // at least one, with different windows
 	Algorithm limiter.Algorithm
 
-	// SetHeader is the field, in canonical form, that tells the upstream the name of the challenge. If it is empty,
-	// the client needs a token, and what follows is set.
-	SetHeader string
-	Header    string        // the field with the token, in canonical form
-	Tokens    *key.Tokens   // verifies tokens; nil: there are no keys, and no token is accepted
-	MaxAge    time.Duration // of a token
-	Key       *key.Spec     // the claim sub of a token has its value
+	Header string        // the field with the token, in canonical form
+	Tokens *key.Tokens   // verifies tokens; nil: there are no keys, and no token is accepted
+	MaxAge time.Duration // of a token
+	Key    *key.Spec     // the claim sub of a token has its value
 }
 
 // StepUpKey returns the key whose value a token of l has; nil if there are no tokens.
@@ -53,7 +49,7 @@ func (l *limits) stepUp(f *limitForm, limit *Limit) {
 		return
 	}
 	l.apart(f, "step_up", "concurrent", "budget", "penalty", "wait", "redisson_name")
-	s := &StepUp{Challenge: cmp.Or(f.StepUp.Challenge, f.Name), Algorithm: limit.Algorithm, SetHeader: http.CanonicalHeaderKey(f.StepUp.SetHeader)}
+	s := &StepUp{Challenge: cmp.Or(f.StepUp.Challenge, f.Name), Algorithm: limit.Algorithm}
 	if a := limit.Algorithm; a.HasValues() || a.HasSteps() || a.HasConversion() { // which are no rates of requests
 		s.Algorithm, _ = limiter.ParseAlgorithm("sliding_log")
 	}
@@ -64,22 +60,8 @@ func (l *limits) stepUp(f *limitForm, limit *Limit) {
 			l.Wrong(f.StepUp, "a request may cost more than "+rate.String()+" holds", "write a rate of at least "+strconv.FormatInt(limit.Cost.Max, 10)+", or a smaller max_cost")
 		}
 	}
-	if l.Given(&f.StepUp.SetHeader) {
-		l.passedOn(f.StepUp, s)
-	} else {
-		l.challenged(f.StepUp, limit, s)
-	}
+	l.challenged(f.StepUp, limit, s)
 	limit.StepUp = s
-}
-
-// passedOn checks a step_up by which the upstream challenges the client.
-func (l *limits) passedOn(f *stepUpForm, s *StepUp) {
-	l.ownField(&f.SetHeader, s.SetHeader, "X-Weir-Challenge")
-	for name, field := range map[string]any{"token": &f.Token, "jwt": &f.JWT, "max_age": &f.MaxAge, "key": &f.Key} {
-		if l.Given(field) {
-			l.Wrong(field, "with set_header the upstream challenges the client, and there is no token", "leave "+name+" or set_header out")
-		}
-	}
 }
 
 // challenged compiles a step_up by which the client needs a token.
@@ -89,7 +71,7 @@ func (l *limits) challenged(f *stepUpForm, limit *Limit, s *StepUp) {
 		l.Wrong(&f.Token, form.Quote(f.Token)+" is not a header field", "write for example "+tokenField)
 	} else {
 		s.Header = from.Name
-		l.ownField(&f.Token, s.Header, tokenField)
+		l.ownField(&f.Token, s.Header)
 	}
 	s.Tokens = l.keys.tokens
 	l.keys.signed = l.keys.signed || f.JWT == nil
@@ -128,13 +110,9 @@ func (l *limits) boundTo(f *stepUpForm, limit *Limit, s *StepUp) {
 }
 
 // ownField checks that a field of requests has no other meaning: Weir removes it from what clients send.
-func (l *limits) ownField(pointer *string, name, example string) {
+func (l *limits) ownField(pointer *string, name string) {
 	reserved := requestFields()
-	switch {
-	case name == "":
-	case !httpguts.ValidHeaderFieldName(name):
-		l.Wrong(pointer, form.Quote(name)+" is not the name of a header", "write for example "+example)
-	case !httpguts.ValidTrailerHeader(name) || reserved.has(name) || name == reserved.kept || name == "Cookie" || strings.HasPrefix(name, "Content-"):
-		l.Wrong(pointer, name+" has another meaning, and would not reach the upstream", "write for example "+example)
+	if !httpguts.ValidTrailerHeader(name) || reserved.has(name) || name == reserved.kept || name == "Cookie" || strings.HasPrefix(name, "Content-") {
+		l.Wrong(pointer, name+" has another meaning, and would not reach the upstream", "write for example "+tokenField)
 	}
 }

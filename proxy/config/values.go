@@ -1,8 +1,11 @@
 package config
 
 import (
-	"crypto/sha256"
-	"slices"
+	"cmp"
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
 
 	"github.com/weir-proxy/weir/proxy/key"
 )
@@ -15,7 +18,6 @@ type Value struct {
 	Text     string
 	Written  string // empty unless it names variables
 	File     string // the file of values
-	Named    bool   // its lines are VALUE=NAME
 	Prefix   bool   // prefixes of values
 	limit    *limitForm
 }
@@ -23,70 +25,63 @@ type Value struct {
 // Values returns the values of all lists and the keys of all overrides.
 func (c *Config) Values() []Value { return c.values }
 
-// IsConcealed reports whether v is hashed where others may read it. A prefix is not: it could not be looked up, and
-// it stands for a range of keys.
+// IsConcealed reports whether v is not shown where others may read it. A prefix is: it stands for a range of keys.
 func (v *Value) IsConcealed() bool { return v.Spec.IsConcealed() && !v.Prefix }
 
-// secrets returns the secrets with which values of lists may be hashed.
-func (p Privacy) secrets() [][]byte {
-	var all [][]byte
-	for _, secret := range []string{p.HashSecret, p.Previous} {
-		if secret != "" {
-			all = append(all, []byte(secret))
+// IsVariable reports whether v names an environment variable, whose value is not in the configuration's files.
+func (v *Value) IsVariable() bool { return strings.Contains(v.Written, "${") }
+
+// Where returns the name of the file that contains v.
+func (v *Value) Where() string { return cmp.Or(v.File, v.Position.File) }
+
+// hideValues removes the values of sensitive keys from the lists and overrides of root, the form of c, and says how many
+// there are.
+func (c *Config) hideValues(root *yaml.Node) {
+	hidden := map[*limitForm]bool{}
+	for _, v := range c.values {
+		if !v.IsConcealed() {
+			continue
+		}
+		hidden[v.limit] = true
+		clearNode(child(root, "lists", v.List, "values"), 1)
+	}
+	for name, f := range c.form.Limits {
+		if hidden[f] {
+			clearNode(child(root, "limits", name, "overrides"), 2)
 		}
 	}
-	return all
+	routes := child(root, "routes")
+	for i, r := range c.form.Routes {
+		for j, f := range r.Limits {
+			if hidden[f] {
+				clearNode(child(child(routes.Content[i], "limits").Content[j], "overrides"), 2)
+			}
+		}
+	}
 }
 
-// hashedValues returns f for display: values of sensitive keys in lists and overrides are hashed, so that the
-// result can be loaded with the same effect.
-func (c *Config) hashedValues(f file) file {
-	salt := sha256.Sum256([]byte("salt of " + c.Hash))
-	pepper := key.Salt(salt[:])
-	specs, limits := map[string]*key.Spec{}, map[*limitForm]*key.Spec{}
-	for _, v := range c.values {
-		if v.limit != nil {
-			limits[v.limit] = v.Spec
-		} else if v.IsConcealed() {
-			specs[v.List] = v.Spec
+// child returns what a mapping has at the path of names; nil if it has nothing there.
+func child(n *yaml.Node, names ...string) *yaml.Node {
+	for _, name := range names {
+		if n == nil || n.Kind != yaml.MappingNode {
+			return nil
 		}
-	}
-	hash := func(spec *key.Spec, text string) string {
-		if spec == nil || !spec.IsConcealed() {
-			return text
+		i := 0
+		for i < len(n.Content) && n.Content[i].Value != name {
+			i += 2
 		}
-		if hash, err := pepper.HashValue(spec, text); err == nil {
-			return hash
+		if i >= len(n.Content) {
+			return nil
 		}
-		return text
+		n = n.Content[i+1]
 	}
-	lists := map[string]*listForm{}
-	for name, l := range f.Lists {
-		shown := *l
-		shown.Values = slices.Clone(l.Values)
-		for i, text := range l.Values {
-			shown.Values[i] = hash(specs[name], text)
-		}
-		lists[name] = &shown
+	return n
+}
+
+// clearNode empties a sequence or mapping, whose entries are of so many nodes.
+func clearNode(n *yaml.Node, size int) {
+	if n != nil && len(n.Content) > 0 {
+		n.LineComment = fmt.Sprintf("%d, not shown", len(n.Content)/size)
+		n.Content, n.Style = nil, yaml.FlowStyle
 	}
-	shown := func(l *limitForm) *limitForm {
-		one := *l
-		one.Overrides = concealedOverrides(l, limits[l], func(text string) string { return hash(limits[l], text) })
-		return &one
-	}
-	common := map[string]*limitForm{}
-	for name, l := range f.Limits {
-		common[name] = shown(l)
-		common[name].Name = "" // it stands before the limit
-	}
-	f.Lists, f.Limits, f.Routes = lists, common, slices.Clone(f.Routes)
-	for i, r := range f.Routes {
-		route := *r
-		route.Limits = slices.Clone(r.Limits)
-		for j, l := range route.Limits {
-			route.Limits[j] = shown(l)
-		}
-		f.Routes[i] = &route
-	}
-	return f
 }

@@ -17,7 +17,6 @@ import (
 type List struct {
 	spec     *Spec
 	texts    textTable
-	hashes   *hashes      // values that are known only by their hash
 	prefixes *prefixTable // of ParsePrefixes, in place of texts
 	networks bart.Lite
 	named    *bart.Table[uint32] // of ParseNames, in place of networks
@@ -33,22 +32,17 @@ type Problem struct {
 // ParseList parses a list of values of spec, one per line, in any spelling that spec
 // accepts. Blank lines are ignored, and so is a comment: text after a # at the beginning of
 // a line or after a space. It returns all problems; the List contains the valid lines.
-// Problems wrap ErrSpec. Joined keys have no lists. Values may be hashed (see Pepper), with
-// one of secrets or a salt.
-func ParseList(spec *Spec, text string, secrets ...[]byte) (*List, []Problem) {
-	l := newList(spec, secrets)
+// Problems wrap ErrSpec. Joined keys have no lists.
+func ParseList(spec *Spec, text string) (*List, []Problem) {
+	l := &List{spec: spec}
 	return l, l.add(lines(text), func(value string) error { return l.insert(value, 0) })
 }
 
 // ListOf is like ParseList for separate values, without comments. Empty values are ignored.
 // Problem.Line is the number of the value.
-func ListOf(spec *Spec, values []string, secrets ...[]byte) (*List, []Problem) {
-	l := newList(spec, secrets)
+func ListOf(spec *Spec, values []string) (*List, []Problem) {
+	l := &List{spec: spec}
 	return l, l.add(slices.Values(values), func(value string) error { return l.insert(strings.TrimSpace(value), 0) })
-}
-
-func newList(spec *Spec, secrets [][]byte) *List {
-	return &List{spec: spec, hashes: newHashes(secrets)}
 }
 
 // add inserts the entries that are not empty.
@@ -71,7 +65,6 @@ func (l *List) add(entries iter.Seq[string], insert func(entry string) error) (p
 		return problems
 	}
 	l.texts.trim()
-	l.hashes.sums.trim()
 	return problems
 }
 
@@ -99,8 +92,8 @@ func entry(line string) string {
 
 // insert adds a value with the number of its name. It returns ErrTwice if the list has it with another.
 func (l *List) insert(value string, name uint32) error {
-	if l.spec.CanHash() && (l.hashes.isHashLine(value) || l.hashes.head != "") {
-		return l.hashes.insert(value, name)
+	if strings.HasPrefix(value, "hashed:k:") || strings.HasPrefix(value, "hashed:s:") { // it would list nobody, in silence
+		return fmt.Errorf("%w: a hash in place of a value, as Weir 0.1.0 pushed it; push the file itself again", ErrSpec)
 	}
 	if l.byAddress() {
 		network, err := network(value)
@@ -169,22 +162,8 @@ func (l *List) Has(v *Value) bool {
 		_, _, ok = l.prefixes.find(leaf.text)
 		return ok
 	}
-	if _, ok = l.texts.find(leaf.text); ok {
-		return true
-	}
-	_, _, ok = l.hashes.find(leaf.text)
+	_, ok = l.texts.find(leaf.text)
 	return ok
-}
-
-// Hash returns the key that v extracted last as HashValue writes it, if the list contains
-// it as a hash.
-func (l *List) Hash(v *Value) (text string, ok bool) {
-	leaf, ok := l.own(v)
-	if !ok || l.byAddress() || l.prefixes != nil {
-		return "", false
-	}
-	text, _, ok = l.hashes.find(leaf.text)
-	return text, ok
 }
 
 // HasExactly is like Has, for a list that lets requests pass: it uses the address of the
@@ -213,7 +192,7 @@ func (l *List) Len() int {
 	if l.prefixes != nil {
 		return l.prefixes.size
 	}
-	n := l.texts.size + l.hashes.sums.size + l.networks.Size()
+	n := l.texts.size + l.networks.Size()
 	if l.named != nil {
 		n += l.named.Size()
 	}

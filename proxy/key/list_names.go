@@ -19,17 +19,14 @@ var nameForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 // ParseNames is like ParseList for lines VALUE=NAME: the list maps each value to a name, such as that of
 // a plan. A value may contain =, a name may not. One network may lie in another; the smaller one holds.
-func ParseNames(spec *Spec, text string, secrets ...[]byte) (*List, []Problem) {
-	l := newList(spec, secrets)
+func ParseNames(spec *Spec, text string) (*List, []Problem) {
+	l := &List{spec: spec}
 	if l.byAddress() {
 		l.named = new(bart.Table[uint32])
 	}
 	numbers := map[string]uint32{}
 	return l, l.add(lines(text), func(line string) error {
 		value, name := cutName(line)
-		if value == line && l.spec.CanHash() && l.hashes.isHashLine(line) { // the header of hashes
-			return l.hashes.insert(line, 0)
-		}
 		if !nameForm.MatchString(name) {
 			return fmt.Errorf("%w: not a value, = and a name; write for example acme=pro", ErrSpec)
 		}
@@ -81,9 +78,7 @@ func (l *List) Name(v *Value) string {
 	case l.byAddress():
 		number, ok = l.networkName(leaf.network)
 	default:
-		if number, ok = l.texts.find(leaf.text); !ok {
-			_, number, ok = l.hashes.find(leaf.text)
-		}
+		number, ok = l.texts.find(leaf.text)
 	}
 	if !ok {
 		return ""

@@ -13,7 +13,7 @@ const MaxPrefix = 63
 
 // ParsePrefixes is like ParseList for values that are prefixes of keys, such as ranges of phone numbers:
 // the list has each key that begins with one of them. Numbers are written in international form, with or
-// without the plus. Prefixes cannot be hashed; see Spec.HasPrefixes for the keys that have them.
+// without the plus. See Spec.HasPrefixes for the keys that have them.
 func ParsePrefixes(spec *Spec, text string) (*List, []Problem) {
 	return prefixesIn(spec, lines(text))
 }

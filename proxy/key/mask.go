@@ -75,10 +75,10 @@ func (s *Spec) shape() Shape {
 	return Shape{Name: s.Name, sensitive: sensitive}
 }
 
-// IsConcealed reports whether values of s in lists and overrides are hashed where others may read them: s,
-// or a key that it consists of, is sensitive, and its values can be looked up by a hash.
+// IsConcealed reports whether values of s in lists and overrides are not shown: s, or a key that it consists of, is
+// sensitive.
 func (s *Spec) IsConcealed() bool {
-	return s.CanHash() && slices.ContainsFunc(s.Shapes(), func(one Shape) bool { return one.sensitive })
+	return slices.ContainsFunc(s.Shapes(), func(one Shape) bool { return one.sensitive })
 }
 
 // Texts formats a key with these shapes and texts. Unknown texts are ""; those for which

@@ -81,11 +81,6 @@ func TestPart_TextsThatNoNumberHas(t *testing.T) {
 			t.Errorf("%s %q: %v; want %q", c.spec.Name, c.text, problems, c.want)
 		}
 	}
-	for c := range CallingCodes() {
-		if _, problems := ListOf(country, []string{c}); len(problems) > 0 {
-			t.Errorf("%s: %v", c, problems)
-		}
-	}
 }
 
 // A key that is called like a secret is masked where it is shown, as a sensitive one is.

@@ -50,24 +50,6 @@ func codeOf(region string) int {
 	return 0
 }
 
-// CallingCodes returns the calling code of each country: "+49" of DE.
-func CallingCodes() map[string]string {
-	all := map[string]string{}
-	codes, _, _ := strings.Cut(plans, "\n\n")
-	for line := range strings.Lines(codes) {
-		fields := strings.Fields(line)
-		if !strings.HasPrefix(line, "+") {
-			continue
-		}
-		for _, region := range fields[1:] {
-			if region != nonGeographic {
-				all[region] = fields[0]
-			}
-		}
-	}
-	return all
-}
-
 // planLines are the lines of a plan, by their first words.
 func planLines(code int, region string) map[string]string {
 	_, rest, _ := strings.Cut(plans, "\nplan +"+strconv.Itoa(code)+" "+region+"\n")

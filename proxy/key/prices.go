@@ -140,38 +140,6 @@ func priceOf(rows []Price, of LineType) (price Price, found bool) {
 // Dearest returns the highest price.
 func (p *Prices) Dearest() Price { return p.dearest }
 
-// DearestIn returns the highest price of a number with a calling code, such as "+49".
-func (p *Prices) DearestIn(code string) (dearest int64) {
-	isCovered := false // by a row for all types and all numbers with the code
-	add := func(rows []Price) {
-		for _, row := range rows {
-			dearest = max(dearest, row.Amount)
-		}
-	}
-	covers := func(rows []Price) bool {
-		return slices.ContainsFunc(rows, func(row Price) bool { return row.Type == "" })
-	}
-	for _, rows := range p.byPrefix {
-		if strings.HasPrefix(rows[0].Prefix, code) {
-			add(rows)
-			isCovered = isCovered || rows[0].Prefix == code && covers(rows)
-		}
-	}
-	for prefix := code; !isCovered && len(prefix) > 1; {
-		prefix = prefix[:len(prefix)-1]
-		if found, i, ok := p.prefixes.find(prefix); ok && found == prefix {
-			add(p.byPrefix[i])
-			isCovered = covers(p.byPrefix[i])
-		}
-	}
-	if !isCovered {
-		if add(p.any); !covers(p.any) {
-			return p.dearest.Amount
-		}
-	}
-	return dearest
-}
-
 // ParseAmount parses an amount of money without a sign, such as 0.075, in parts of 10^-decimals. The error
 // contains what to write.
 func ParseAmount(s string, decimals int) (int64, error) {

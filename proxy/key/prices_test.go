@@ -97,20 +97,3 @@ func TestAmounts(t *testing.T) {
 		}
 	}
 }
-
-// Of a calling code the dearest price is that of its rows, and of shorter prefixes if these cover not all its numbers.
-func TestPrices_DearestIn(t *testing.T) {
-	p, problems := ParsePrices("+49,*,0.08\n+4915,mobile,0.1\n+33,mobile,0.05\n+3,*,0.04\n+44,fixed,0.6\n*,mobile,0.5\n*,fixed,0.2", 2)
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	for code, want := range map[string]int64{"+49": 10, "+33": 5, "+39": 4, "+44": 60, "+1": 60} { // a number of another type costs the dearest
-		if got := p.DearestIn(code); got != want {
-			t.Errorf("%s: %d; want %d", code, got, want)
-		}
-	}
-	codes := CallingCodes()
-	if codes["DE"] != "+49" || codes["US"] != "+1" || codes["GG"] != "+44" || codes["001"] != "" || len(codes) < 200 {
-		t.Errorf("calling codes %v", codes)
-	}
-}

@@ -60,7 +60,7 @@ func groupsOf(nodes []cluster.Member) []admin.NodeGroup {
 func member(m cluster.Member) admin.Member {
 	return admin.Member{
 		ID: m.ID, Address: m.Address, Version: m.Version, Source: m.Source, Hash: m.Hash,
-		Generation: m.Generation, Started: m.Started, Seen: m.Seen,
+		Generation: m.Generation, Started: m.Started, Seen: m.Seen, Problem: m.Problem,
 	}
 }
 

@@ -62,13 +62,11 @@ func (s store) lostByRedis(ctx context.Context, o *configSource) (cluster.Entry,
 		return cluster.Entry{}, nil
 	}
 	number, err := s.cluster.Number(ctx)
-	if err != nil || k.Bundle.Main == "" || number >= k.Generation {
+	if err != nil || k.Generation == 0 || number >= k.Generation {
 		return cluster.Entry{}, err
 	}
-	e := k.Entry
-	e.Bundle, e.Hash = k.Bundle, k.Bundle.Hash()
-	o.log.Warn().Int64("generation", e.Generation).Msg("redis lost the pushed config; serving it from disk and publishing it again")
-	return e, nil
+	o.log.Warn().Int64("generation", k.Generation).Msg("redis lost the pushed config; serving it from disk and publishing it again")
+	return k, nil
 }
 
 // bootKept returns the configuration to serve first without Redis.
@@ -78,7 +76,7 @@ func (s *configSource) bootKept() (bootConfig, error) {
 	if err != nil {
 		s.log.Warn().Err(err).Msg("pushed config unknown; serving the file")
 	}
-	if k.Bundle.Main == "" {
+	if k.Generation == 0 {
 		return b, nil
 	}
 	c, err := bundle.Unpack(s.machine, k.Bundle)
@@ -92,7 +90,10 @@ func (s *configSource) bootKept() (bootConfig, error) {
 
 // bootPushed returns the configuration that was pushed to all nodes.
 func (s store) bootPushed(o *configSource, e cluster.Entry) (bootConfig, error) {
-	c, err := bundle.Unpack(o.machine, e.Bundle)
+	c, err := (*config.Config)(nil), e.Unreadable
+	if err == nil {
+		c, err = bundle.Unpack(o.machine, e.Bundle)
+	}
 	if err != nil {
 		return bootConfig{}, fmt.Errorf("pushed config of generation %d: %w", e.Generation, err)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -39,7 +38,7 @@ func TestBoot_WithoutRedis(t *testing.T) {
 	if err != nil || b.config != o.machine || !strings.Contains(log.String(), "redis unreachable") {
 		t.Errorf("boot = %v, log %s; want the file and a warning", err, log)
 	}
-	e := cluster.Entry{Generation: 7, Bundle: pushedBundle(t, "kept")}
+	e := entryOf(o, 7, pushedBundle(t, "kept"))
 	if err := o.keep(e); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +46,7 @@ func TestBoot_WithoutRedis(t *testing.T) {
 	if err != nil || b.number != 7 || b.config.Hash != e.Bundle.Hash() || o.served() == nil {
 		t.Errorf("boot = %+v, %v; want generation 7 from disk", b, err)
 	}
-	e.Bundle = bundle.Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "nonsense: 1\n"}}
+	e = entryOf(o, 8, bundle.Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "nonsense: 1\n"}})
 	if err := o.keep(e); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +64,7 @@ func TestBoot_WithRedis(t *testing.T) {
 	if err != nil || b.config != o.machine || b.number != 1 {
 		t.Fatalf("the first boot = %+v, %v; want the file as generation 1", b, err)
 	}
-	e := cluster.Entry{Generation: 7, Bundle: pushedBundle(t, "kept")}
+	e := entryOf(o, 7, pushedBundle(t, "kept"))
 	if err := o.keep(e); err != nil {
 		t.Fatal(err)
 	}

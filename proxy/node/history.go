@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"net/http"
@@ -30,6 +31,9 @@ func (a pushAPI) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, 
 		}
 	case i < 0:
 		return admin.Pushed{}, &admin.Problem{Status: http.StatusNotFound, Detail: "no earlier generation in the history differs from what is served and from what was rolled back; weir history lists them: name one"}
+	}
+	if err := entries[i].Unreadable; err != nil {
+		return admin.Pushed{}, unreadable(entries[i], err)
 	}
 	p := cluster.Push{Bundle: entries[i].Bundle, Author: authorOf(ctx, r.Author, r.Sender), From: entries[i].Generation}
 	if r.DryRun {
@@ -60,7 +64,7 @@ func rollbackTo(entries []cluster.Entry) int {
 		at = from
 	}
 	for i := at + 1; i < len(entries); i++ {
-		if !slices.ContainsFunc(rejected, entries[i].Bundle.Same) {
+		if entries[i].Unreadable == nil && !slices.ContainsFunc(rejected, entries[i].Bundle.Same) {
 			return i
 		}
 	}
@@ -83,26 +87,40 @@ func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error)
 	if i < 0 {
 		return admin.Diff{}, &admin.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history; weir history lists what is", generation)}
 	}
-	before := cluster.Entry{}
-	if i+1 < len(entries) {
-		before = entries[i+1]
+	once := make([]byte, 16)
+	rand.Read(once)
+	after, is, err := a.shown(entries[i], once)
+	if err != nil {
+		return admin.Diff{}, err
 	}
-	return admin.Diff{
-		Entry: entry(entries[i]), Changes: a.compare(before.Bundle, entries[i].Bundle), Diff: compareFiles(before.Bundle, entries[i].Bundle),
-	}, nil
+	d := admin.Diff{Entry: entry(entries[i]), Changes: []config.Change{}}
+	if i+1 == len(entries) {
+		d.Diff = compareFiles(bundle.Bundle{}, is)
+		return d, nil
+	}
+	before, was, err := a.shown(entries[i+1], once)
+	if err != nil {
+		return admin.Diff{}, err
+	}
+	d.Changes, d.Diff = config.Compare(before, after), compareFiles(was, is)
+	return d, nil
 }
 
-// compare returns the changes between two bundles; none if one of them can no longer be read here.
-func (a pushAPI) compare(was, is bundle.Bundle) []config.Change {
-	before, err := bundle.Unpack(a.source.machine, was)
-	if err != nil {
-		return []config.Change{}
+// shown returns the configuration of an entry, and its files as they may be shown.
+func (a pushAPI) shown(e cluster.Entry, once []byte) (*config.Config, bundle.Bundle, error) {
+	c, err := (*config.Config)(nil), e.Unreadable
+	if err == nil {
+		c, err = bundle.Unpack(a.source.machine, e.Bundle)
 	}
-	after, err := bundle.Unpack(a.source.machine, is)
 	if err != nil {
-		return []config.Change{}
+		return nil, bundle.Bundle{}, unreadable(e, err)
 	}
-	return config.Compare(before, after)
+	return c, e.Bundle.Shown(c, once), nil
+}
+
+// unreadable is the problem of an entry whose contents are not known here.
+func unreadable(e cluster.Entry, err error) error {
+	return &admin.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("generation %d cannot be read here: %v", e.Generation, err)}
 }
 
 // compareFiles returns the differences between the files of two bundles. The main files are compared with each

@@ -24,13 +24,13 @@ const (
 // plan returns what would change if b were served, and which keys would be refused now, according
 // to the counts in the store.
 func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
-	u, err := n.unpack(b)
+	c, err := bundle.Unpack(n.source.machine, b)
 	if err != nil {
 		return admin.Plan{}, err
 	}
 	number, now := n.proxy.Serving()
-	p := admin.Plan{Generation: number, Changes: u.changesFrom(now), Refused: []admin.LimitRefusal{}}
-	next, err := n.proxy.Prepare(ctx, u.config)
+	p := admin.Plan{Generation: number, Changes: config.Compare(now, c), Refused: []admin.LimitRefusal{}}
+	next, err := n.proxy.Prepare(ctx, c)
 	switch {
 	case errors.Is(err, proxy.ErrRestart):
 		p.Restart = err.Error()

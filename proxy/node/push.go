@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
@@ -69,27 +70,33 @@ func (a pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error)
 
 // prepare loads the pushed configuration into p, and compares it with the current one.
 func (a pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
-	u, err := a.unpack(p.Bundle)
-	if err == nil && len(u.config.Bare) > 0 {
-		err = config.Problems(u.config.Bare)
+	seal := a.source.seal()
+	p.Bundle = seal.Sign(p.Bundle)
+	c, err := bundle.Unpack(a.source.machine, p.Bundle)
+	if err == nil && len(c.Bare) > 0 {
+		err = config.Problems(c.Bare)
 	}
 	if err != nil {
 		a.logRefused("push refused", *p, err)
 		return admin.Pushed{}, err
 	}
 	number, now := a.proxy.Serving()
-	done := admin.Pushed{Generation: number, Hash: u.config.Hash, From: p.From, Changes: u.changesFrom(now)}
-	for _, w := range u.config.Warnings {
+	done := admin.Pushed{Generation: number, Hash: c.Hash, From: p.From, Changes: config.Compare(now, c)}
+	for _, w := range c.Warnings {
 		done.Warnings = append(done.Warnings, w.String())
 	}
-	p.Bundle, p.Config = u.bundle, u.config
+	if files := seal.Exposed(c); len(files) > 0 {
+		done.Warnings = append(done.Warnings, "whoever reads Redis can read the values of sensitive keys in "+strings.Join(files, ", ")+
+			"; write privacy.hash_secret into the file of each node")
+	}
+	p.Config = c
 	return done, nil
 }
 
 // isServed reports whether all nodes already serve b, under whatever name of its file.
 func (a pushAPI) isServed(b bundle.Bundle) bool {
 	served := a.source.served()
-	return served != nil && served.Same(b)
+	return served != nil && served.Hash() == b.Hash()
 }
 
 // republish handles a push of the current configuration. If Redis has lost it, it is published again,
@@ -103,39 +110,6 @@ func (a pushAPI) republish(ctx context.Context, done admin.Pushed) (admin.Pushed
 		a.log.Warn().Int64("generation", done.Generation).Msg("published again; redis had lost it")
 	}
 	return done, nil
-}
-
-// An unpacked is a configuration that was sent to this node.
-type unpacked struct {
-	// bundle is in the form in which it may be stored where others can read it: with the values of its lists
-	// and overrides hashed. config is what would be served for it.
-	bundle bundle.Bundle
-	config *config.Config
-	asSent *config.Config // the configuration without hashes
-}
-
-// unpack reads b.
-func (n *Node) unpack(b bundle.Bundle) (unpacked, error) {
-	c, err := bundle.Unpack(n.source.machine, b)
-	u := unpacked{b, c, c}
-	if err != nil || !n.source.pushable() {
-		return u, err
-	}
-	if u.bundle, err = b.Conceal(c, n.source.served()); err != nil {
-		return u, err
-	}
-	u.config, err = bundle.Unpack(n.source.machine, u.bundle)
-	return u, err
-}
-
-// changesFrom returns what u changes. Values are compared as they are written, or by hashes if those of now are
-// hashed, whose salt they have.
-func (u unpacked) changesFrom(now *config.Config) []config.Change {
-	changes := config.Compare(now, u.config)
-	if asSent := config.Compare(now, u.asSent); len(asSent) < len(changes) {
-		return asSent
-	}
-	return changes
 }
 
 // logRefused logs a push that was refused.

@@ -76,9 +76,6 @@ func servedLimit(l *config.Limit) admin.Limit {
 	if l.Distinct != nil {
 		a.Distinct = l.Distinct.Name
 	}
-	if l.Hashed != nil {
-		a.Overrides += len(l.Hashed.Rates)
-	}
 	a.Plans = slices.Sorted(maps.Keys(l.Plans))
 	if l.Wait > 0 {
 		a.Wait = limiter.WindowName(l.Wait)

@@ -60,19 +60,16 @@ func (s *configSource) read(context.Context) (*config.Config, error) {
 	return bundle.Unpack(s.machine, *b)
 }
 
-// A keptConfig is the encoding of a pushed configuration on disk.
-type keptConfig struct {
-	cluster.Entry
-	Bundle bundle.Bundle `json:"bundle"`
-}
+// seal returns what encrypts and opens pushed configurations.
+func (s *configSource) seal() bundle.Seal { return bundle.NewSeal(s.machine.Privacy) }
 
-// keep writes the pushed configuration to the configured file. The file is replaced atomically.
+// keep writes the pushed configuration to the configured file, as it is stored in Redis. The file is replaced atomically.
 func (s *configSource) keep(e cluster.Entry) error {
 	path := s.machine.Reload.Keep
 	if path == "" {
 		return nil
 	}
-	text, err := json.Marshal(keptConfig{e, e.Bundle})
+	text, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("store pushed config: %w", err)
 	}
@@ -91,9 +88,8 @@ func (s *configSource) keep(e cluster.Entry) error {
 	return nil
 }
 
-// readKept reads the kept configuration. Its Main is empty if there is none.
-func (s *configSource) readKept() (keptConfig, error) {
-	var k keptConfig
+// readKept reads the kept configuration. Its Generation is 0 if there is none.
+func (s *configSource) readKept() (k cluster.Entry, err error) {
 	if s.machine.Reload.Keep == "" {
 		return k, nil
 	}
@@ -104,8 +100,11 @@ func (s *configSource) readKept() (keptConfig, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &k)
 	}
+	if err == nil {
+		k.Bundle, err = s.seal().Open(k.Packed, k.Hash)
+	}
 	if err != nil {
-		return keptConfig{}, fmt.Errorf("load pushed config: %w", err)
+		return cluster.Entry{}, fmt.Errorf("load pushed config: %w", err)
 	}
 	return k, nil
 }

@@ -39,6 +39,12 @@ func pushedBundle(t *testing.T, body string) bundle.Bundle {
 	return b
 }
 
+// entryOf is an entry of the history as a node with that source writes it.
+func entryOf(o *configSource, generation int64, b bundle.Bundle) cluster.Entry {
+	b = o.seal().Sign(b)
+	return cluster.Entry{Generation: generation, Hash: b.Hash(), Packed: o.seal().Pack(b), Bundle: b}
+}
+
 func TestSource_ReadsTheFileUntilSomethingIsPushed(t *testing.T) {
 	o, log := newTestSource(t)
 	c, err := o.read(t.Context())
@@ -70,7 +76,8 @@ func TestSource_KeepsWhatWasPushed(t *testing.T) {
 		t.Errorf("before the first push: %+v, %v; want nothing", k, err)
 	}
 	for generation := range int64(2) {
-		e := cluster.Entry{Generation: generation + 1, Hash: "h", Author: "ann", At: time.Unix(1, 0).UTC(), Bundle: pushedBundle(t, "a")}
+		e := entryOf(o, generation+1, pushedBundle(t, "a"))
+		e.Author, e.At = "ann", time.Unix(1, 0).UTC()
 		if err := o.keep(e); err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // connectTimeout bounds operations that no request waits for: heartbeats, reloads, checks.
@@ -65,7 +66,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 		Client: clientName(c.Listen),
 	})
 	id := nodeID()
-	member := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: version, Source: string(c.Reload.Source)})
+	member := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: version, Source: string(c.Reload.Source), Seal: bundle.NewSeal(c.Privacy)})
 	s := store{
 		kind:     "redis",
 		limits:   boundedStore{limits, away},

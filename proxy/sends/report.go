@@ -16,7 +16,6 @@ type LimitCounts struct {
 	Subject    string      `json:"subject"`              // the name of the key under which they do
 	Conversion int         `json:"conversion,omitempty"` // in percent; 0 without
 	StepUp     bool        `json:"step_up,omitempty"`    // requests that passed by step_up are not counted here
-	Trust      string      `json:"trust,omitempty"`      // requests of subjects that are trusted are not counted here
 	Window     string      `json:"window"`               // 1d
 	All        Counts      `json:"all"`                  // of all keys, also those that are not listed
 	Keys       []KeyCounts `json:"keys"`                 // those with most sends; as far as running nodes have seen them

@@ -24,22 +24,8 @@ type Report struct {
 	// Against is the result of the other configuration, and Other its file.
 	Other   string             `json:"other,omitempty"`
 	Against *proxy.ReplayTally `json:"against,omitempty"`
-	// Losses are the worst losses of the first configuration: what somebody who enters no code can spend.
-	Losses []Loss   `json:"worst_losses,omitempty"`
-	own    bool     // a line is of Weir's own log
-	Notes  []string `json:"notes"` // limitations of the result, and what to log to avoid them
-}
-
-// A Loss is the worst loss of a route.
-type Loss struct {
-	Route string `json:"route"`
-	Limit string `json:"limit"` // on unused codes, that bounds it
-	Most  string `json:"most"`  // 84 EUR a day in 10 countries
-}
-
-// String says what the loss is.
-func (l Loss) String() string {
-	return fmt.Sprintf("%s: somebody who enters no code can spend at most %s, where nobody else enters one (%s)", l.Route, l.Most, l.Limit)
+	own     bool               // a line is of Weir's own log
+	Notes   []string           `json:"notes"` // limitations of the result, and what to log to avoid them
 }
 
 // IsUnordered reports whether so many requests are evaluated later than they arrived, more than 1 %,
@@ -51,9 +37,6 @@ func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.
 	if o.Compare != nil {
 		against := replays[1].Finish()
 		r.Other, r.Against = o.Compare.Files[0], &against
-	}
-	for _, loss := range o.Config.WorstLosses() {
-		r.Losses = append(r.Losses, Loss{loss.Route, loss.Limit.Name, loss.String()})
 	}
 	r.Notes = r.notes(o)
 	if r.Requests > 0 {

@@ -157,22 +157,6 @@ func withNumbers(t *testing.T, yaml, log string) *Report {
 	return r
 }
 
-// The report has the most that somebody who enters no code can spend: as text, as a page, and as JSON.
-func TestReport_WorstLoss(t *testing.T) {
-	r := withNumbers(t, codesYAML, `{"time":"2026-11-22T11:05:00Z","method":"POST","uri":"/send","status":200,"json:/phone":"+4915123456700"}`+"\n")
-	const loss = "send: somebody who enters no code can spend at most 0.4 EUR a day in each country, where nobody else enters one (unused)"
-	if got := written(r); !strings.Contains(got, "\n\n"+loss+"\n") || len(r.Notes) > 0 {
-		t.Errorf("notes %q; the report says\n%s\nwant\n%s", r.Notes, got, loss)
-	}
-	var page strings.Builder
-	if err := r.HTML(&page); err != nil || !strings.Contains(page.String(), "<p>"+loss+"</p>") {
-		t.Errorf("%v: the page lacks %q", err, loss)
-	}
-	if got, want := string(mustJSON(t, r)), `"worst_losses":[{"route":"send","limit":"unused","most":"0.4 EUR a day in each country"}]`; !strings.Contains(got, want) {
-		t.Errorf("%s\nwant %s", got, want)
-	}
-}
-
 // Of what Weir's own log lacks, the note says that this log can have it.
 func TestReport_AdviceForOwnLog(t *testing.T) {
 	own := `{"request_id":"A","message":"request","time":"2026-11-22T11:05:20Z","method":"POST","path":"/send","status":200,"keys":"country=DE"}` + "\n"

@@ -36,9 +36,6 @@ func (r *Report) Text(out io.Writer) {
 		r.writeComparison(t)
 	}
 	t.Flush()
-	for _, l := range r.Losses {
-		fmt.Fprintf(t, "\n%s\n", l)
-	}
 	if len(notes) > 0 {
 		fmt.Fprintln(t)
 	}

@@ -23,7 +23,7 @@ func sent() admin.Conversion {
 	}
 	return admin.Conversion{Nodes: []admin.NodeAnswer{{Node: "node-a", Said: "ok"}}, Limits: []sends.LimitCounts{
 		{
-			Route: "send", Limit: "unused", Key: "country", Mode: "shadow", ReturnOn: "verify", Subject: "number", Conversion: 35, Trust: "30d", Window: "14d", Floor: 7,
+			Route: "send", Limit: "unused", Key: "country", Mode: "shadow", ReturnOn: "verify", Subject: "number", Conversion: 35, Window: "14d", Floor: 7,
 			All: sends.Counts{Sent: 120000, Used: 78000, WouldRefuse: 8120, Wrong: 12},
 			Keys: []sends.KeyCounts{
 				key("country=CN", sends.Counts{Sent: 100000, Used: 70000, Refunded: 3}, sends.RateCounts{Rate: "10/1h", Open: 149, Allowed: 513}, sends.RateCounts{Rate: "40/14d", Open: 30000, Allowed: 130040}),
@@ -51,7 +51,7 @@ func TestConversion_SaysWhatEnforcingWouldDo(t *testing.T) {
 	p := b.get("/dashboard/conversion")
 	p.shows(t, http.StatusOK, "Within 14 days: 120\u202f000 requests sent, of which 78\u202f000 (65.0 %) were used.",
 		"would have refused 8\u202f120, of which 12 (0.1 %) were used later", "<strong>Enforce?</strong> Write <code>mode: enforce</code>",
-		"It is enforced.", "running nodes have passed on nothing within 1 hour", "is trusted for 30d", "at most 7 were sent each", `href="/dashboard/conversion" aria-current="page"`)
+		"It is enforced.", "running nodes have passed on nothing within 1 hour", "at most 7 were sent each", `href="/dashboard/conversion" aria-current="page"`)
 	want := []string{
 		"100\u202f000", "70\u202f000", "70.0 %", "3", "149 of 513 10/1h30\u202f000 of 130\u202f040 40/14d", "0", "0",
 		"8\u202f180", "12", "0.1 %", "0", "10 of 10 10/1h", "8\u202f120", "12",

@@ -7,9 +7,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"maps"
 	"path/filepath"
-	"slices"
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -30,6 +30,8 @@ var ErrInvalid = errors.New("not a configuration that can be pushed")
 type Bundle struct {
 	Main  string            `json:"main"`  // name of the main file
 	Files map[string]string `json:"files"` // by the names that the files use for each other
+
+	version string // see Hash
 }
 
 // Pack bundles the file at path. It does not validate the configuration, which depends on
@@ -73,19 +75,30 @@ func mebibytes(n int) string {
 	return fmt.Sprintf("%d.%d MiB", tenths/10, tenths%10)
 }
 
-// Hash returns the SHA-256 of the names and contents of all files, in hexadecimal.
+// Hash returns the version of b, by which nodes compare what they serve: what Seal.Sign has set or, where there is no
+// secret, the SHA-256 of the names and contents of all files. The name of the main file does not matter.
 func (b Bundle) Hash() string {
+	if b.version != "" {
+		return b.version
+	}
 	h := sha256.New()
-	names := slices.Sorted(maps.Keys(b.Files))
-	for _, part := range append([]string{b.Main}, names...) {
-		for _, text := range []string{part, b.Files[part]} {
-			var length [8]byte
-			binary.BigEndian.PutUint64(length[:], uint64(len(text)))
-			h.Write(length[:])
+	b.writeTo(h)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// writeTo writes the contents to h, so that no two Bundles write the same.
+func (b Bundle) writeTo(h hash.Hash) {
+	others := b.Others()
+	write := func(parts ...string) {
+		for _, text := range parts {
+			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
 			h.Write([]byte(text))
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	write(b.Files[b.Main])
+	for _, name := range form.SortedKeys(others) {
+		write(name, others[name])
+	}
 }
 
 // Others returns the files other than the main one.

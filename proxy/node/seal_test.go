@@ -1,0 +1,278 @@
+package node
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+const (
+	oneSecret   = "{hash_secret: first-secret-of-all-nodes}"
+	otherSecret = "{hash_secret: second-secret-of-all-nodes}"
+	bothSecrets = "{hash_secret: second-secret-of-all-nodes, previous_secret: first-secret-of-all-nodes}"
+)
+
+// sealingFile is the file of a node that follows pushes, with those secrets.
+func sealingFile(t *testing.T, addr, privacy string) string {
+	t.Helper()
+	return writeConfig(t, "store: redis\nredis: {addrs: ['"+addr+"'], timeout: 5s}\nprivacy: "+privacy+"\n"+
+		"reload: {source: redis, keep: "+filepath.Join(t.TempDir(), "kept.json")+"}\n")
+}
+
+// startSealing starts such a node, of which the others know, and returns a client of it.
+func startSealing(t *testing.T, addr, privacy string) (*testNode, admin.Client) {
+	t.Helper()
+	n := mustStart(t, sealingFile(t, addr, privacy))
+	await.Until(t, "the node is heard of", func() bool {
+		nodes, _, err := n.nodes(t.Context())
+		return err == nil && slices.ContainsFunc(nodes, func(m cluster.Member) bool { return m.ID == n.store.id })
+	})
+	return n, admin.Client{Address: n.Address("admin")}
+}
+
+// numbers are those in phoneBundle.
+func numbers() []string { return []string{"15550100", "15550101", "15550102", "15550103"} }
+
+// phoneBundle has phone numbers in a list in place, in a file, among overrides and in a list of plans.
+func phoneBundle(body string) bundle.Bundle {
+	return bundle.Bundle{Main: "weir.yaml", Files: map[string]string{
+		"weir.yaml": `keys: {phone: {from: "header:X-Phone", normalize: digits, sensitive: true}}
+lists: {blocked: {key: phone, file: blocked.txt, action: deny}, test: {key: phone, values: ["15550101"], action: bypass}}
+routes:
+  - name: a
+    match: {path: /a}
+    respond: {body: "` + body + `"}
+    lists: [blocked, test]
+    limits: [{name: sms, key: phone, rate: 1/1h, overrides: {"15550102": 5/1h}, plan: {list: plans.txt}, plans: {pro: 9/1h}}]
+`, "blocked.txt": "15550100\n", "plans.txt": "15550103=pro\n"}}
+}
+
+// readRedis returns all keys and values of a Redis, with what is compressed in a value as it is uncompressed.
+func readRedis(t *testing.T, n *testNode) string {
+	t.Helper()
+	var all strings.Builder
+	rdb := n.store.client
+	keys, err := rdb.Keys(t.Context(), "*").Result()
+	for _, key := range keys {
+		var values []string
+		kind := rdb.Type(t.Context(), key).Val()
+		switch kind {
+		case "string":
+			values = []string{rdb.Get(t.Context(), key).Val()}
+		case "hash":
+			for name, value := range rdb.HGetAll(t.Context(), key).Val() {
+				values = append(values, name, value)
+			}
+		case "list":
+			values = rdb.LRange(t.Context(), key, 0, -1).Val()
+		case "set":
+			values = rdb.SMembers(t.Context(), key).Val()
+		case "zset":
+			values = rdb.ZRange(t.Context(), key, 0, -1).Val()
+		case "stream":
+			values = []string{fmt.Sprint(rdb.XRange(t.Context(), key, "-", "+").Val())}
+		case "none": // it has expired
+		default:
+			t.Fatalf("%s is a %s, which this test does not read", key, kind)
+		}
+		for _, value := range values {
+			var stored struct {
+				Bundle []byte `json:"bundle"`
+			}
+			text := []byte(value)
+			if json.Unmarshal(text, &stored) == nil {
+				text = append(text, stored.Bundle...)
+			}
+			fmt.Fprintf(&all, "%s: %s\n", key, text)
+			for i := bytes.Index(text, []byte("\x1f\x8b")); i >= 0 && i < len(text); i = len(text) {
+				if r, err := gzip.NewReader(bytes.NewReader(text[i:])); err == nil {
+					plain, _ := io.ReadAll(r)
+					all.Write(plain)
+				}
+			}
+		}
+	}
+	if err != nil || len(keys) == 0 {
+		t.Fatal(keys, err)
+	}
+	return all.String()
+}
+
+// Whoever reads Redis finds no phone number of a configuration that was pushed: with a secret. Without one the push
+// says which files tell them.
+func TestSeal_NoNumberInRedis(t *testing.T) {
+	for privacy, sealed := range map[string]bool{oneSecret: true, "{}": false} {
+		n, client := startSealing(t, redistest.Start(t).Addr, privacy)
+		for _, body := range []string{"one", "two"} {
+			p, err := client.Push(t.Context(), admin.Push{Bundle: phoneBundle(body)})
+			if err != nil || !p.Changed {
+				t.Fatalf("%s: push = %+v, %v", privacy, p, err)
+			}
+			said := strings.Join(p.Warnings[1:], "\n") // the first is of the key
+			for _, file := range []string{"weir.yaml", "blocked.txt", "plans.txt"} {
+				if strings.Contains(said, file) == sealed {
+					t.Errorf("%s: the push says %q", privacy, said)
+				}
+			}
+		}
+		n.waitForLog("serving pushed config")
+		found := readRedis(t, n)
+		if !strings.Contains(found, "history") {
+			t.Errorf("what was read of Redis has no history:\n%s", found)
+		}
+		for _, number := range numbers() {
+			if strings.Contains(found, number) == sealed {
+				t.Errorf("%s: %s is found in Redis: %v", privacy, number, !sealed)
+			}
+		}
+		if plain := phoneBundle("two"); strings.Contains(found, plain.Hash()) == sealed {
+			t.Errorf("%s: the hash of the contents, by which a short list is guessed, is found in Redis: %v", privacy, !sealed)
+		}
+		d, err := client.Diff(t.Context(), 3)
+		if err != nil || !strings.Contains(d.Diff, "+    respond: {body: \"two\"}") {
+			t.Errorf("%s: diff = %+v, %v", privacy, d, err)
+		}
+		for _, number := range numbers() {
+			if shown := fmt.Sprint(d.Diff, d.Changes); strings.Contains(shown, number) {
+				t.Errorf("%s: the history shows %s:\n%s", privacy, number, shown)
+			}
+		}
+		back, err := client.Rollback(t.Context(), admin.Rollback{})
+		if err != nil || back.From != 2 || !back.Changed || fetch(t, "http://"+n.Address("http")+"/a") == "two" {
+			t.Errorf("%s: rollback = %+v, %v; want the first push", privacy, back, err)
+		}
+	}
+}
+
+// A node with another secret refuses a push, and says why to who pushes.
+func TestSeal_AnotherSecretRefuses(t *testing.T) {
+	for _, privacy := range []string{otherSecret, "{}"} {
+		server := redistest.Start(t)
+		_, client := startSealing(t, server.Addr, oneSecret)
+		other, _ := startSealing(t, server.Addr, privacy)
+		dry, err := client.Push(t.Context(), admin.Push{Bundle: phoneBundle("one"), DryRun: true})
+		if !slices.ContainsFunc(dry.Nodes, func(a admin.NodeAnswer) bool {
+			return a.Node == other.store.id && strings.Contains(a.Said, "another privacy.hash_secret")
+		}) || err != nil {
+			t.Errorf("%s: dry run = %+v, %v", privacy, dry, err)
+		}
+		_, err = client.Push(t.Context(), admin.Push{Bundle: phoneBundle("one")})
+		var why *admin.Problem
+		if !errors.As(err, &why) || why.Status != 409 || !strings.Contains(err.Error(), other.store.id+": encrypted with another privacy.hash_secret") || !strings.Contains(err.Error(), "privacy.previous_secret") {
+			t.Errorf("%s: push: %v; want what is wrong on which node, and what to write", privacy, err)
+		}
+	}
+}
+
+// pushedElsewhere gives Redis a generation of a node with those secrets, as if it had been pushed while n was
+// partitioned.
+func pushedElsewhere(t *testing.T, n *testNode, privacy config.Privacy, generation int64) {
+	t.Helper()
+	seal := bundle.NewSeal(privacy)
+	b := seal.Sign(phoneBundle("elsewhere"))
+	text, err := json.Marshal(cluster.Entry{Generation: generation, Hash: b.Hash(), Author: "eve", Packed: seal.Pack(b)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix := n.store.prefix + ":{cluster}:"
+	if err := n.store.client.LPush(t.Context(), prefix+"history", text).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.store.client.HSet(t.Context(), prefix+"config", "number", generation, "pushed", generation, "hash", b.Hash()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A node that cannot read what the others serve keeps what it serves, and says so in its log and among the nodes. It does
+// not start on anything else.
+func TestSeal_WhatCannotBeRead(t *testing.T) {
+	server := redistest.Start(t)
+	n, client := startSealing(t, server.Addr, oneSecret)
+	if _, err := client.Push(t.Context(), admin.Push{Bundle: phoneBundle("one")}); err != nil {
+		t.Fatal(err)
+	}
+	pushedElsewhere(t, n, config.Privacy{HashSecret: "second-secret-of-all-nodes"}, 9)
+	if line := n.waitForLog("cannot serve pushed config"); line["generation"] != 9.0 || !strings.Contains(fmt.Sprint(line["error"]), "another privacy.hash_secret") {
+		t.Errorf("the log says %v", line)
+	}
+	await.Until(t, "the node says so", func() bool {
+		nodes, err := client.Nodes(t.Context())
+		return err == nil && slices.ContainsFunc(nodes.Nodes, func(m admin.Member) bool {
+			return strings.HasPrefix(m.Problem, "cannot read generation 9: encrypted with another privacy.hash_secret")
+		})
+	})
+	if got := fetch(t, "http://"+n.Address("http")+"/a"); got == "elsewhere" {
+		t.Errorf("it serves %q", got)
+	}
+	h, err := client.History(t.Context())
+	if err != nil || len(h.History) == 0 || h.History[0].Author != "eve" {
+		t.Errorf("history = %+v, %v; want what can be said without the secret", h, err)
+	}
+	for what, ask := range map[string]func() error{
+		"rollback": func() error { _, err := client.Rollback(t.Context(), admin.Rollback{Generation: 9}); return err },
+		"diff":     func() error { _, err := client.Diff(t.Context(), 9); return err },
+	} {
+		var why *admin.Problem
+		if err := ask(); !errors.As(err, &why) || why.Status != 409 || !strings.Contains(why.Detail, "another privacy.hash_secret") {
+			t.Errorf("%s: %v; want why", what, err)
+		}
+	}
+	if _, err := startNode(t, sealingFile(t, server.Addr, oneSecret), nil); err == nil || !strings.Contains(err.Error(), "pushed config of generation 9: encrypted with another privacy.hash_secret") {
+		t.Errorf("a start with the wrong secret: %v", err)
+	}
+}
+
+// While the secret is replaced, nodes with both secrets read what either has encrypted. The same file pushed once more is
+// encrypted with the new one; then the former is needed no more.
+func TestSeal_Rotation(t *testing.T) {
+	server := redistest.Start(t)
+	n, client := startSealing(t, server.Addr, oneSecret)
+	for _, body := range []string{"zero", "one"} {
+		if _, err := client.Push(t.Context(), admin.Push{Bundle: phoneBundle(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.end()
+	both, client := startSealing(t, server.Addr, bothSecrets)
+	if got := fetch(t, "http://"+both.Address("http")+"/a"); got == "" || !servesNumber(both, 3) {
+		t.Errorf("with both secrets it serves %q", got)
+	}
+	again, err := client.Push(t.Context(), admin.Push{Bundle: phoneBundle("one")})
+	if err != nil || !again.Changed || again.Generation != 4 || len(again.Changes) != 0 {
+		t.Errorf("the same once more = %+v, %v; want generation 4", again, err)
+	}
+	if again, err = client.Push(t.Context(), admin.Push{Bundle: phoneBundle("one")}); err != nil || again.Changed {
+		t.Errorf("the same a third time = %+v, %v; want no change", again, err)
+	}
+	would, err := client.Rollback(t.Context(), admin.Rollback{DryRun: true})
+	if err != nil || would.From != 2 {
+		t.Errorf("rollback = %+v, %v; want that it leads to other contents", would, err)
+	}
+	both.end()
+	last, client := startSealing(t, server.Addr, otherSecret)
+	if !servesNumber(last, 4) {
+		t.Error("without the former secret it does not serve what was pushed with the new one")
+	}
+	if _, err = client.Rollback(t.Context(), admin.Rollback{}); err == nil || !strings.Contains(err.Error(), "no earlier generation") {
+		t.Errorf("rollback to what nobody can read: %v", err)
+	}
+}
+
+func servesNumber(n *testNode, want int64) bool {
+	number, _ := n.proxy.Serving()
+	return number == want
+}

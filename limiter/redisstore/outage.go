@@ -145,7 +145,7 @@ func (s *Store) ping(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, insideBreaker{}, true), timeout)
 	defer cancel()
 	if client, ok := s.client.(*redis.Client); ok {
-		return client.WithTimeout(timeout).Ping(ctx).Err()
+		return withTimeout(client, timeout).Ping(ctx).Err()
 	}
 	return s.client.Ping(ctx).Err()
 }

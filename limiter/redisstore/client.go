@@ -87,7 +87,12 @@ func NewClient(c ClientConfig) (redis.UniversalClient, error) {
 		return guarded(redis.NewFailoverClient(o.Failover())), nil
 	case Cluster:
 		cluster := o.Cluster()
-		cluster.NewClient = func(o *redis.Options) *redis.Client { return guarded(redis.NewClient(o)) }
+		cluster.NewClient = func(o *redis.Options) *redis.Client {
+			node := guarded(redis.NewClient(o))
+			host, _, _ := net.SplitHostPort(c.reachable(o.Addr))
+			node.AddHook(endpoints{host})
+			return node
+		}
 		return redis.NewClusterClient(cluster), nil
 	}
 	return guarded(redis.NewClient(o.Simple())), nil
@@ -129,6 +134,7 @@ func (c ClientConfig) dial(ctx context.Context, network, addr string) (net.Conn,
 	ctx, cancel := context.WithTimeout(ctx, c.dialTimeout())
 	defer cancel()
 	keepAlive := net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3} // as the client's dialer
+	addr = c.reachable(addr)
 	plain, err := (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -147,6 +153,17 @@ func (c ClientConfig) dial(ctx context.Context, network, addr string) (net.Conn,
 		return nil, fmt.Errorf("%w: %w", ErrTLS, err)
 	}
 	return wire.Bounded(conn), nil
+}
+
+// reachable returns addr, at the host of the configured addresses if a node has redirected the client to another
+// and does not say at which host that is.
+func (c ClientConfig) reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || !isUnknownHost(host) {
+		return addr
+	}
+	host, _, _ = net.SplitHostPort(c.Addrs[0])
+	return net.JoinHostPort(host, port)
 }
 
 func (c ClientConfig) options() *redis.UniversalOptions {

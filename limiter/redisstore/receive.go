@@ -3,8 +3,6 @@ package redisstore
 import (
 	"cmp"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
@@ -50,7 +48,7 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 		g.calls = g.calls[:0] // a finished call belongs to its caller
 		if answer.Err != nil {
 			failed = cmp.Or(failed, answer.Err)
-			if redis.HasErrorPrefix(answer.Err, "READONLY") {
+			if hasCode(answer.Err, "READONLY") {
 				c.MarkStale() // it is not a master any more
 			}
 			if b.mustResend(answer.Err) {

@@ -26,6 +26,7 @@ type batch struct {
 	version    uint64 // of cached refusals, when the batch was sent
 
 	scratch limiter.Decision // for calls whose callers have given up
+	late    []lateGrant      // to these calls
 }
 
 // A slotBatch is the part of a batch that one script call contains.
@@ -206,7 +207,9 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 		own := err
 		if err == nil {
 			rest, own = b.readDecision(rest, at, c.request(), d)
-			rest = b.readShadows(rest, at, c)
+			granted := own == nil && d.Allowed
+			b.addLate(c, c.request(), granted, at)
+			rest = b.readShadows(rest, at, c, granted)
 		}
 		if c.state == callAnswered {
 			c.finish(own)

@@ -20,9 +20,10 @@ import (
 // the writer yields to the goroutines that can run, so that batches are not smaller than
 // necessary.
 //
-// Callers have no timers. A sweep ends the calls whose deadline has passed, and closes a
-// connection on which Redis does not reply in time. A connection is opened when there is
-// something to send. If it is lost and no call waits, the writer ends.
+// Callers have no timers. A sweep ends the calls whose deadline has passed, and gives up a
+// connection on which Redis does not reply in time. What Redis grants to a call after its caller has
+// given up is refunded. A connection is opened when there is something to send. If it is lost and no
+// call waits, the writer ends.
 type pipeline struct {
 	store      *Store
 	circuit    *circuit // of the client; nil if it has none
@@ -99,10 +100,7 @@ func (p *pipeline) write() {
 		runtime.Gosched()
 		p.send(c)
 	}
-	if p.conn != nil {
-		p.conn.Abort(net.ErrClosed)
-		p.conn = nil
-	}
+	p.closeConn()
 }
 
 // connection returns the connection for the writer, opening one if necessary.
@@ -112,12 +110,20 @@ func (p *pipeline) connection() (*wire.Conn, error) {
 			return p.conn, nil
 		}
 		p.queue.waitDrained()
-		p.conn.Abort(net.ErrClosed)
 	}
+	p.closeConn()
 	var err error
 	p.conn, err = p.dialer.Dial(p.queue.timeout)
 	p.evaluated = p.evaluated[:0]
 	return p.conn, err
+}
+
+// closeConn closes the connection, unless its reader closes it.
+func (p *pipeline) closeConn() {
+	if !p.conn.IsUnusable() {
+		p.conn.Abort(net.ErrClosed)
+	}
+	p.conn = nil
 }
 
 // acquirePermit asks the circuit breaker of the client whether a batch may be sent.
@@ -204,15 +210,25 @@ func (p *pipeline) appendCommands(out []byte, b *batch) []byte {
 // maxBufferSize is the largest command buffer that is kept for reuse.
 const maxBufferSize = 256 << 10
 
-// sweep finishes the calls whose deadline has passed, and closes a connection on which
-// Redis does not reply.
+// lateTimeout is how long replies that come too late are waited for, and how long it is tried to give back what they grant.
+const lateTimeout = time.Minute
+
+// sweep finishes the calls whose deadline has passed, and gives up a connection on which
+// Redis does not reply in time: it is only read any more.
 func (p *pipeline) sweep() {
-	late, hung := p.queue.expire(time.Now())
+	now := time.Now()
+	late, hung, earlier := p.queue.expire(now)
 	for _, c := range late {
 		c.finish(c.err)
 	}
 	if hung != nil {
-		hung.Abort(context.DeadlineExceeded)
+		_ = hung.SetWriteDeadline(now.Add(p.queue.timeout)) // the writer may be blocked
+		_ = hung.SetReadDeadline(now.Add(lateTimeout))
+		p.circuit.record(context.DeadlineExceeded)
+		p.store.reloadCluster()
+	}
+	if earlier != nil {
+		earlier.Abort(context.DeadlineExceeded)
 	}
 }
 
@@ -220,6 +236,7 @@ func (p *pipeline) sweep() {
 func (p *pipeline) close() {
 	p.queue.close()
 	p.writers.Wait()
+	p.queue.abortLate()
 	p.dialer.Stop()
 	p.background.Wait()
 	p.queue.sweepTimer.Stop()

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"cmp"
+	"net"
 
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
@@ -33,11 +34,12 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 	if err := in.Read(answer); err != nil {
 		return err
 	}
-	b := p.queue.firstInFlight()
+	b := p.queue.firstInFlight(c)
 	if b == nil {
 		return wire.ErrProtocol // reply without a request
 	}
 	var failed error
+	mayContinue := true
 	for i, g := range b.groups {
 		if i > 0 {
 			if err := in.Read(answer); err != nil {
@@ -59,11 +61,15 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 		p.queue.claim(calls)
 		if i == len(b.groups)-1 {
 			p.circuit.record(failed)
-			p.queue.removeFirst()
+			mayContinue = p.queue.removeFirst(c)
 		}
 		b.finishCalls(calls, answer)
 		clear(calls)
 	}
+	p.refundLate(b.late)
 	p.queue.putBatch(b)
+	if !mayContinue {
+		return net.ErrClosed // another connection has replaced c
+	}
 	return nil
 }

@@ -36,6 +36,7 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 		}
 		p.queue.claim(calls)
 		again.finishCalls(calls, &answer)
+		p.refundLate(again.late)
 	})
 }
 

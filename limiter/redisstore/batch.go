@@ -23,7 +23,8 @@ type batch struct {
 	changes    int          // how many of groups are changes, which come first
 	freeGroups []*slotBatch // for reuse
 	sentAt     time.Time
-	version    uint64 // of cached refusals, when the batch was sent
+	version    uint64        // of cached refusals, when the batch was sent
+	pong       chan struct{} // closed when a ping is replied to; nil for calls
 
 	scratch limiter.Decision // for calls whose callers have given up
 	late    []lateGrant      // to these calls

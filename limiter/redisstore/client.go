@@ -182,6 +182,7 @@ func (c ClientConfig) options() *redis.UniversalOptions {
 		WriteTimeout:          c.Timeout,
 		PoolTimeout:           c.Timeout,
 		MinIdleConns:          2,
+		ConnMaxIdleTime:       defaultIdleLimit,
 		ConnMaxLifetime:       30 * time.Minute,
 		ConnMaxLifetimeJitter: 5 * time.Minute,
 		ReadBufferSize:        8 << 10, WriteBufferSize: 8 << 10,

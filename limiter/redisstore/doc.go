@@ -56,7 +56,8 @@
 // it is only read, for late.go refunds what late replies grant, and another one is opened for calls. The
 // outcome of calls that were in flight on a lost connection is
 // unknown, and they are not sent again; calls that were not sent use the next
-// connection. Everything else (Peek, Refund, reports, the handles on Redisson's
+// connection. A connection that was idle for 10 s is pinged before calls are sent, and replaced if there is
+// no reply within a quarter of their timeout: a firewall may have forgotten it. Everything else (Peek, Refund, reports, the handles on Redisson's
 // limiters) is a command of the client.
 //
 // # Layout

@@ -34,6 +34,7 @@ type pipeline struct {
 	writeMu   sync.Mutex // held by the writer; guards the fields below
 	dialer    wire.Dialer
 	conn      *wire.Conn
+	lastSent  time.Time
 	evaluated []*script // of changes, whose source was sent on conn
 	calls     []*call   // being sent
 	buf       []byte
@@ -106,7 +107,7 @@ func (p *pipeline) write() {
 // connection returns the connection for the writer, opening one if necessary.
 func (p *pipeline) connection() (*wire.Conn, error) {
 	if !p.conn.IsUnusable() {
-		if !p.dialer.MustReplace(p.conn) {
+		if !p.dialer.MustReplace(p.conn) && p.replies() {
 			return p.conn, nil
 		}
 		p.queue.waitDrained()
@@ -114,8 +115,33 @@ func (p *pipeline) connection() (*wire.Conn, error) {
 	p.closeConn()
 	var err error
 	p.conn, err = p.dialer.Dial(p.queue.timeout)
-	p.evaluated = p.evaluated[:0]
+	p.evaluated, p.lastSent = p.evaluated[:0], time.Now()
 	return p.conn, err
+}
+
+// replies reports whether the connection can be expected to get replies. One that was idle for long may have been forgotten by a
+// firewall, which tells nobody. So it is pinged before calls are risked on it, for a part of their time.
+func (p *pipeline) replies() bool {
+	if time.Since(p.lastSent) < p.store.idleLimit {
+		return true
+	}
+	pong := make(chan struct{})
+	b := p.queue.getBatch(p.store)
+	b.sentAt, b.pong = time.Now(), pong
+	if !p.queue.addPing(b, p.conn) {
+		return true // it is in use, or its reader has ended, which send notices
+	}
+	limit := time.NewTimer(p.queue.timeout / 4)
+	defer limit.Stop()
+	if _, err := p.conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err == nil {
+		select {
+		case <-pong:
+			return true
+		case <-limit.C:
+		}
+	}
+	p.queue.dropPing(p.conn)
+	return false
 }
 
 // closeConn closes the connection, unless its reader closes it.
@@ -172,6 +198,7 @@ func (p *pipeline) send(c *wire.Conn) {
 	}
 	p.buf = p.appendCommands(p.buf[:0], b)
 	b.sentAt, b.version = time.Now(), p.store.refusals.currentVersion()
+	p.lastSent = b.sentAt
 	if !p.queue.addInFlight(b, c) {
 		p.circuit.record(context.Canceled)
 		p.queue.requeue(p.calls[:fit])
@@ -209,6 +236,10 @@ func (p *pipeline) appendCommands(out []byte, b *batch) []byte {
 
 // maxBufferSize is the largest command buffer that is kept for reuse.
 const maxBufferSize = 256 << 10
+
+// defaultIdleLimit is how long a connection may be idle and is written to all the same: less than after what firewalls and
+// load balancers forget connections.
+const defaultIdleLimit = 10 * time.Second
 
 // lateTimeout is how long replies that come too late are waited for, and how long it is tried to give back what they grant.
 const lateTimeout = time.Minute

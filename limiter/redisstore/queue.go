@@ -207,6 +207,26 @@ func (q *queue) addInFlight(b *batch, c *wire.Conn) bool {
 	return true
 }
 
+// addPing is addInFlight for a ping, which is sent on a connection with nothing in flight only.
+func (q *queue) addPing(b *batch, c *wire.Conn) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c.IsUnusable() || len(q.inFlight) > 0 {
+		return false
+	}
+	q.conn, q.inFlight = c, append(q.inFlight, b)
+	return true
+}
+
+// dropPing removes a ping that was sent on c, and has c replaced.
+func (q *queue) dropPing(c *wire.Conn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.conn == c {
+		q.conn, q.inFlight = nil, nil
+	}
+}
+
 // sentOn returns the batches on c whose replies have not come yet; nil if those on c are not waited for any more.
 func (q *queue) sentOn(c *wire.Conn) *[]*batch {
 	switch c {

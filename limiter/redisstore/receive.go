@@ -38,6 +38,11 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 	if b == nil {
 		return wire.ErrProtocol // reply without a request
 	}
+	if b.pong != nil {
+		mayContinue := p.queue.removeFirst(c)
+		close(b.pong)
+		return endUnless(mayContinue)
+	}
 	var failed error
 	mayContinue := true
 	for i, g := range b.groups {
@@ -68,8 +73,13 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 	}
 	p.refundLate(b.late)
 	p.queue.putBatch(b)
-	if !mayContinue {
-		return net.ErrClosed // another connection has replaced c
+	return endUnless(mayContinue)
+}
+
+// endUnless returns the error with which a reader ends whose connection was replaced by another one.
+func endUnless(mayContinue bool) error {
+	if mayContinue {
+		return nil
 	}
-	return nil
+	return net.ErrClosed
 }

@@ -26,21 +26,22 @@ func (p *pipeline) refundLate(grants []lateGrant) {
 	if len(grants) == 0 {
 		return
 	}
+	open := grants // captured, so that a call without late grants allocates nothing
 	p.background.Go(func() {
 		ctx, cancel := context.WithTimeout(p.store.outage.ctx, lateTimeout)
 		defer cancel()
-		for len(grants) > 0 && ctx.Err() == nil {
-			waits := make([]func() error, len(grants))
-			for i, g := range grants {
+		for len(open) > 0 && ctx.Err() == nil {
+			waits := make([]func() error, len(open))
+			for i, g := range open {
 				waits[i] = p.store.StartRefund(g.claims, g.permit)
 			}
 			var failed []lateGrant
 			for i, wait := range waits {
 				if wait() != nil {
-					failed = append(failed, grants[i])
+					failed = append(failed, open[i])
 				}
 			}
-			if grants = failed; len(grants) > 0 {
+			if open = failed; len(open) > 0 {
 				select {
 				case <-ctx.Done():
 				case <-time.After(probeInterval):

@@ -47,8 +47,9 @@ func (b *batch) reset() {
 	}
 	free := append(b.freeGroups, b.groups...)
 	clear(b.groups)
+	clear(b.index)
 	*b = batch{
-		store: b.store, index: b.index.emptied(), groups: b.groups[:0], freeGroups: free,
+		store: b.store, index: b.index[:0], groups: b.groups[:0], freeGroups: free,
 		scratch: limiter.Decision{Outcomes: b.scratch.Outcomes[:0]},
 	}
 }
@@ -101,7 +102,6 @@ func (b *batch) addRequest(g *slotBatch, c *call, claims []limiter.Claim, f look
 		}
 		g.payload.claim(&claims[i], b.window(g, &claims[i], f))
 	}
-	g.payload.ended()
 	if c.notes {
 		g.payload.note(b.store.names, c.id, claims)
 	}
@@ -120,7 +120,7 @@ func (b *batch) addRedisson(g *slotBatch, c *call) {
 	claim := c.claims[0]
 	if g.redisson == nil {
 		g.redisson = &redissonBatch{claim: claim}
-		b.index.add(batchedWindow{limit: claim.Limit, slot: slotOf(&claim), batch: g})
+		b.index = append(b.index, batchedWindow{limit: claim.Limit, slot: slotOf(&claim), batch: g})
 	}
 	g.redisson.request(c.id, claim.Cost)
 }
@@ -136,7 +136,7 @@ func (b *batch) window(g *slotBatch, c *limiter.Claim, f lookup) int {
 	}
 	w := batchedWindow{limit: c.Limit, slot: slotOf(c), batch: g}
 	w.number, w.firstKey = g.payload.window(b.store.names, c, first)
-	b.index.add(w)
+	b.index = append(b.index, w)
 	return w.number
 }
 

@@ -208,9 +208,12 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 		own := err
 		if err == nil {
 			rest, own = b.readDecision(rest, at, c.request(), d)
-			granted := own == nil && d.Allowed
-			b.addLate(c, c.request(), granted, at)
-			rest = b.readShadows(rest, at, c, granted)
+			late, granted := len(b.late), own == nil && d.Allowed
+			b.addLate(c, c.request(), at)
+			rest = b.readShadows(rest, at, c)
+			if !granted {
+				b.late = b.late[:late]
+			}
 		}
 		if c.state == callAnswered {
 			c.finish(own)

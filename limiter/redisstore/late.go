@@ -2,10 +2,32 @@ package redisstore
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
+
+// detach has the writer use another connection in place of q.conn, on which Redis does not reply in time. It returns
+// the one whose late replies were read until now, or nil.
+func (q *queue) detach() (earlier *wire.Conn) {
+	earlier = q.lateConn
+	q.conn.MarkEnded()
+	q.late, q.lateConn = q.inFlight, q.conn
+	q.inFlight, q.conn = nil, nil
+	q.wakeWriter()
+	return earlier
+}
+
+// abortLate ends the reader of late replies.
+func (q *queue) abortLate() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.lateConn != nil {
+		q.lateConn.Abort(net.ErrClosed)
+	}
+}
 
 // A lateGrant is what Redis granted to a call whose caller had given up.
 type lateGrant struct {
@@ -13,9 +35,9 @@ type lateGrant struct {
 	permit limiter.Permit
 }
 
-// addLate records that claims of c were granted, if nobody waits for c any more.
-func (b *batch) addLate(c *call, claims []limiter.Claim, granted bool, at time.Time) {
-	if granted && c.state == callAbandoned {
+// addLate records that claims of c were granted at the time at, if nobody waits for c any more.
+func (b *batch) addLate(c *call, claims []limiter.Claim, at time.Time) {
+	if c.state == callAbandoned {
 		b.late = append(b.late, lateGrant{claims, limiter.Permit{ID: c.id, At: at}})
 	}
 }

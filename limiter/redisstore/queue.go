@@ -248,17 +248,20 @@ func (q *queue) firstInFlight(c *wire.Conn) *batch {
 	return nil
 }
 
-// removeFirst removes the first batch on c, and reports whether more replies may come on c.
-func (q *queue) removeFirst(c *wire.Conn) bool {
+// removeFirst removes the first batch on c. It returns an error if c was replaced and no more replies are waited for.
+func (q *queue) removeFirst(c *wire.Conn) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all := q.sentOn(c)
 	if all == nil {
-		return false
+		return net.ErrClosed
 	}
 	*all = slices.Delete(*all, 0, 1)
 	q.wakeWriter()
-	return c == q.conn || len(*all) > 0
+	if c != q.conn && len(*all) == 0 {
+		return net.ErrClosed
+	}
+	return nil
 }
 
 // removeAll removes all batches in flight on c, because its reader has ended.
@@ -276,26 +279,6 @@ func (q *queue) removeAll(c *wire.Conn) []*batch {
 		q.late, q.lateConn = nil, nil
 	}
 	return nil // nothing is in flight, or another connection has replaced c
-}
-
-// detach has the writer use another connection in place of q.conn, on which Redis does not reply in time. It returns
-// the one whose late replies were read until now, or nil.
-func (q *queue) detach() (earlier *wire.Conn) {
-	earlier = q.lateConn
-	q.conn.MarkEnded()
-	q.late, q.lateConn = q.inFlight, q.conn
-	q.inFlight, q.conn = nil, nil
-	q.wakeWriter()
-	return earlier
-}
-
-// abortLate ends the reader of late replies.
-func (q *queue) abortLate() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.lateConn != nil {
-		q.lateConn.Abort(net.ErrClosed)
-	}
 }
 
 // getBatch returns an empty batch; putBatch recycles it.

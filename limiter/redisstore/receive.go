@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"cmp"
-	"net"
 
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
@@ -39,12 +38,10 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 		return wire.ErrProtocol // reply without a request
 	}
 	if b.pong != nil {
-		mayContinue := p.queue.removeFirst(c)
 		close(b.pong)
-		return endUnless(mayContinue)
+		return p.queue.removeFirst(c)
 	}
-	var failed error
-	mayContinue := true
+	var failed, end error
 	for i, g := range b.groups {
 		if i > 0 {
 			if err := in.Read(answer); err != nil {
@@ -66,20 +63,12 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 		p.queue.claim(calls)
 		if i == len(b.groups)-1 {
 			p.circuit.record(failed)
-			mayContinue = p.queue.removeFirst(c)
+			end = p.queue.removeFirst(c)
 		}
 		b.finishCalls(calls, answer)
 		clear(calls)
 	}
 	p.refundLate(b.late)
 	p.queue.putBatch(b)
-	return endUnless(mayContinue)
-}
-
-// endUnless returns the error with which a reader ends whose connection was replaced by another one.
-func endUnless(mayContinue bool) error {
-	if mayContinue {
-		return nil
-	}
-	return net.ErrClosed
+	return end
 }

@@ -133,7 +133,7 @@ func (b *batch) addWithShadows(g *slotBatch, c *call) {
 
 // readShadows reads the decisions about the shadows of c at the start of list into c. They
 // mean nothing if the request was refused. It returns the rest of list.
-func (b *batch) readShadows(list []int64, at time.Time, c *call, granted bool) []int64 {
+func (b *batch) readShadows(list []int64, at time.Time, c *call) []int64 {
 	from := c.own
 	for i := range c.shadows {
 		h := &c.shadows[i]
@@ -144,7 +144,9 @@ func (b *batch) readShadows(list []int64, at time.Time, c *call, granted bool) [
 		from += h.size
 		var err error
 		list, err = b.readDecision(list, at, claims, d)
-		b.addLate(c, claims, granted && err == nil && d.Allowed, at)
+		if err == nil && d.Allowed {
+			b.addLate(c, claims, at)
+		}
 		if c.state == callAnswered {
 			h.err = err
 		}
